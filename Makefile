@@ -1,0 +1,73 @@
+# GradientFlow. `make help` lists the targets; README.md says what they are for.
+BUILD ?= build
+CC    ?= gcc
+NVCC  ?= $(shell command -v nvcc)
+CUDA  ?= $(if $(NVCC),1,0)
+UCX   ?= $(shell pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)
+SAN   ?=
+ifndef GF_QUIET
+ifneq ($(filter-out help deps clean,$(or $(MAKECMDGOALS),all)),)
+$(info gradientflow: ucx $(UCX), cuda $(CUDA), sanitizers $(or $(SAN),none), build $(BUILD))
+endif
+export GF_QUIET := 1
+endif
+
+# Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third.
+PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev \
+            libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
+            libcmocka-dev clang libclang-rt-14-dev valgrind iproute2
+
+CFLAGS ?= -O2 -g
+GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wframe-larger-than=2048 -Wmissing-prototypes \
+            -ffp-contract=off -fno-strict-aliasing -MMD -MP -Ilib -Idrivers -Idrivers/sim -Iops -Iconfig -Ifirmware-tests \
+            -DGF_WITH_UCX=$(UCX) $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
+
+SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
+       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx.c) drivers/gpu_cuda.c,$(wildcard drivers/*.c))
+SIM_SRC  := $(wildcard drivers/sim/*.c)
+TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_%,$(wildcard firmware-tests/*.c))
+TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(wildcard firmware-tests/test_*.c))
+TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
+LIB      := $(BUILD)/libgradientflow.a
+SIM_LIB  := $(BUILD)/libgradientflow_sim.a
+OBJ      := $(SRC:%.c=$(BUILD)/%.o)
+
+# An appliance is linked with the library, UCX and libconfig statically; libc and the CUDA driver stay dynamic.
+UCX_LIBS := $(if $(filter 1,$(UCX)),-Wl$(comma)-Bstatic $(filter-out -pthread -ldl -lrt -lm,$(shell pkg-config --static --libs ucx 2>/dev/null)) -Wl$(comma)-Bdynamic)
+comma    := ,
+LINK_LIBS = -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
+BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas -lz -Wl,-Bdynamic
+
+all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
+
+$(LIB): $(OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+$(SIM_LIB): $(SIM_SRC:%.c=$(BUILD)/%.o)
+	@rm -f $@
+	ar rcs $@ $^
+$(BUILD)/libtest.a: $(TEST_LIB:%.c=$(BUILD)/%.o)
+	@rm -f $@
+	ar rcs $@ $^
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(GF_FLAGS) $(CFLAGS) -c $< -o $@
+
+# A tool gf-NAME is tools/NAME_main.c and, if there are any, tools/NAME_*.c; tools/tool_*.c are shared by all.
+TOOL_SHARED := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/tool_*.c))
+.SECONDEXPANSION:
+$(BUILD)/gf-%: $$(patsubst %.c,$(BUILD)/%.o,$$(wildcard tools/$$*_*.c)) $$(TOOL_SHARED) $(LIB) $(SIM_LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)
+
+$(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
+
+clean: ## remove what was built
+	rm -rf $(BUILD)
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: all clean help
+.DELETE_ON_ERROR:
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

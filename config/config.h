@@ -1,0 +1,33 @@
+/* A libconfig file to struct gf_config. The only code that sees libconfig; the library itself does not need it. */
+#ifndef GF_CONFIG_H
+#define GF_CONFIG_H
+
+#include <stdio.h>
+
+#include "gradientflow.h"
+
+#define GF_CONFIG_ERROR_BYTES 512
+#define GF_CONFIG_FILE_BYTES_MAX (1u << 20)
+
+/* Reads path into *config_out (whole; defaults where the file is silent). GF_OK, or GF_ERR_CONFIG with one line in
+ * error_out[GF_CONFIG_ERROR_BYTES]: file, line, key, what is allowed. Unknown keys, wrong types, values out of range,
+ * a directory, a file over 1 MiB, NUL bytes are refused. Host names in rendezvous.address are resolved here (may block
+ * as getaddrinfo does). *config_out is untouched on failure. */
+gf_status gf_config_load(const char *path, struct gf_config *config_out, char *error_out);
+
+/* One "group.key=value" over a loaded configuration, checked like a line of a file; `origin` stands in the error for
+ * the file ("--wire", "gf-train"). */
+gf_status gf_config_set(struct gf_config *config, const char *key, const char *value, const char *origin,
+                        char *error_out);
+
+/* The effective configuration as a libconfig file, each key with its unit, defaults filled in. */
+void gf_config_print(const struct gf_config *config, FILE *out);
+/* The key table as a Markdown table (the README's). */
+void gf_config_print_table(FILE *out);
+
+/* tensors = ( { name = "fc1"; shape = [512, 3136]; flags = ["dense", "no_decay"]; type = "fp32" }, .. ) in backward order.
+ * Fills tensors[tensor_max] and names[tensor_max][48]; GF_ERR_CONFIG with a line as above. */
+gf_status gf_config_tensors(const char *path, struct gf_tensor *tensors, char (*names)[48], uint32_t tensor_max,
+                            uint32_t *tensor_count_out, char *error_out);
+
+#endif

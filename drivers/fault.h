@@ -1,0 +1,36 @@
+/* What a driver says about the last foreign call that failed, and where it logs. */
+#ifndef GF_FAULT_H
+#define GF_FAULT_H
+
+#include "gradientflow.h"
+
+struct gf_log {
+    gf_log_fn fn; /* NULL: silent */
+    void *user;
+};
+
+/* printf to the callback, one line, at most 400 bytes; a NULL log or callback is lawful. */
+__attribute__((format(printf, 3, 4))) void gf_log_line(const struct gf_log *log, gf_log_level level,
+                                                       const char *format, ...);
+
+/* The first failure sticks: gf_fault_set() on a fault that is set does nothing. */
+struct gf_fault {
+    gf_status code;      /* GF_OK: none */
+    uint32_t peer;       /* GF_RANK_NONE: not a peer's */
+    int64_t foreign_code;
+    char foreign_call[40];
+    char text[200];
+};
+
+/* Returns code, so that a driver can `return gf_fault_set(..)`. */
+__attribute__((format(printf, 6, 7))) gf_status gf_fault_set(struct gf_fault *fault, gf_status code, uint32_t peer,
+                                                             const char *foreign_call, int64_t foreign_code,
+                                                             const char *format, ...);
+
+/* What must hold, or the library is wrong: logs nothing (no log at hand), traps. About two a function. */
+#define GF_ASSERT(condition)              \
+    do {                                  \
+        if (!(condition)) __builtin_trap(); \
+    } while (0)
+
+#endif

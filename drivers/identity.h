@@ -1,0 +1,20 @@
+/* Who this process is in the job, from the environment that launchers set. */
+#ifndef GF_IDENTITY_H
+#define GF_IDENTITY_H
+
+#include "fault.h"
+
+struct gf_identity {
+    uint32_t rank;
+    uint32_t world;
+    uint64_t job_id;             /* GF_JOB, or a hash of the launcher's own job id; 0 where there is none */
+    char address[GF_TEXT_MAX];   /* GF_ADDRESS (numeric IP:port); empty where it is not set */
+    const char *source;          /* "GF_RANK", "SLURM_PROCID", ..: for logs and errors */
+};
+
+/* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS first, then Slurm, Open MPI, PMI, torchrun. GF_OK and *identity_out, or GF_AGAIN
+ * where no launcher's names are set (*identity_out is untouched), or GF_ERR_CONFIG with *fault_out where they are
+ * malformed (a rank that is no number, or not below the world). */
+gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out);
+
+#endif

@@ -1,0 +1,111 @@
+/* A link carries messages between ranks, and lets ranks of one node reach each other's memory. Posting and testing are
+ * apart; nothing here blocks. A link's state and its requests are the caller's memory. */
+#ifndef GF_LINK_H
+#define GF_LINK_H
+
+#include "fault.h"
+
+/* A tag names epoch, step, buffer and move; the driver adds the sender. Two messages under way between the same ranks
+ * never share a tag, so a lost one is never mistaken for the next. 51 bits:
+ *     epoch 7 | step 12 | buffer 15 | move 17        (each modulo its width)
+ * Fused buffers are numbered from 0; numbers from GF_TAG_BUFFER_OTHER up are verdict, norms and public requests. */
+#define GF_TAG_MOVE_BITS 17
+#define GF_TAG_BUFFER_BITS 15
+#define GF_TAG_STEP_BITS 12
+#define GF_TAG_EPOCH_BITS 7
+#define GF_TAG_BITS (GF_TAG_MOVE_BITS + GF_TAG_BUFFER_BITS + GF_TAG_STEP_BITS + GF_TAG_EPOCH_BITS)
+#define GF_TAG_BUFFER_OTHER (1u << 14)
+
+static inline uint64_t gf_tag(uint32_t epoch, uint64_t step, uint32_t buffer)
+{
+    uint64_t tag = epoch & ((1u << GF_TAG_EPOCH_BITS) - 1);
+    tag = (tag << GF_TAG_STEP_BITS) | (step & ((1u << GF_TAG_STEP_BITS) - 1));
+    tag = (tag << GF_TAG_BUFFER_BITS) | (buffer & ((1u << GF_TAG_BUFFER_BITS) - 1));
+    return tag << GF_TAG_MOVE_BITS;
+}
+static inline uint64_t gf_tag_move(uint64_t tag, uint64_t move)
+{
+    return tag | (move & ((1u << GF_TAG_MOVE_BITS) - 1));
+}
+
+struct gf_link_setup {
+    uint32_t rank;
+    uint32_t world;
+    uint32_t epoch;
+    uint32_t requests_max;     /* posted sends and receives under way at once, at most */
+    size_t message_bytes_max;  /* largest message */
+    size_t region_bytes;       /* exchange region; 0 is lawful */
+    const char *transports;    /* as in gf_config.link, defaults filled in */
+    const char *devices;
+    const char *ports;
+    bool huge_pages;
+    struct gf_log log;
+    void *arg;                 /* gf_drivers.link_arg: the simulated network */
+};
+
+struct gf_link_driver;
+
+/* The state of each driver begins with this. */
+struct gf_link {
+    const struct gf_link_driver *driver;
+    struct gf_fault fault;    /* the last foreign failure */
+    uint64_t sent_bytes;      /* payload, added by send_post */
+    uint64_t sent_messages;
+};
+
+struct gf_req; /* one message under way: req_size_bytes, 64-byte aligned, contents are the driver's */
+
+struct gf_link_driver {
+    const char *name;      /* "ucx", "sim": for logs and results */
+    size_t req_size_bytes; /* a multiple of 64 */
+    size_t blob_bytes_max; /* what a rank must tell the others so that they can reach it */
+
+    /* Bytes of state for this setup, before anything is opened. */
+    size_t (*state_bytes)(const struct gf_link_setup *setup);
+    /* Opens in state[state_bytes], 64-byte aligned; takes and touches the exchange region. On failure nothing is left
+     * open and *fault_out says why. */
+    gf_status (*open)(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
+                      struct gf_fault *fault_out);
+    void (*close)(struct gf_link *link); /* ends all requests, frees the region */
+
+    /* This rank's blob; blob_out[blob_bytes_max]. */
+    gf_status (*blob)(struct gf_link *link, void *blob_out, size_t *size_bytes_out);
+    /* Reach `peer` (which may be this rank: then a no-op) by its blob; once a peer and epoch. */
+    gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *blob, size_t size_bytes);
+
+    /* Both return at once. GF_AGAIN: no room now, nothing was posted. Until test() gives anything but GF_AGAIN, data and
+     * req are the driver's. `data` is host memory unless reaches_device. A received message of another size than
+     * size_bytes is GF_ERR_MISMATCH. size_bytes may be 0. */
+    gf_status (*send_post)(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
+                           struct gf_req *req);
+    gf_status (*recv_post)(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data, size_t size_bytes,
+                           struct gf_req *req);
+    /* GF_AGAIN, or how it ended; the same answer again if asked again. A cancelled request ends with GF_ERR_ABORTED, or
+     * with GF_OK if it had ended before. Does not progress. */
+    gf_status (*test)(struct gf_link *link, struct gf_req *req);
+    /* A request to end it early; test() still decides. Sends often cannot be cancelled. */
+    void (*cancel)(struct gf_link *link, struct gf_req *req);
+    /* GF_OK: something moved; GF_AGAIN: nothing to do; an error: the link has failed. */
+    gf_status (*progress)(struct gf_link *link);
+
+    /* Sleeping: arm() gives GF_OK when it is safe to poll(2) wake_fd for reading, GF_AGAIN when progress() must be
+     * called first. wake_fd is -1 where there is none. */
+    int (*wake_fd)(struct gf_link *link);
+    gf_status (*arm)(struct gf_link *link);
+
+    /* The exchange region: this rank's own, and a peer's as a plain pointer, NULL where memory is not shared. */
+    void *(*region)(struct gf_link *link);
+    void *(*map)(struct gf_link *link, uint32_t peer);
+    /* A 64-bit flag at offset_bytes (multiple of 8) of a peer's region, with release order behind all writes made
+     * through map(); load reads our own region, with acquire order. */
+    void (*flag_store)(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
+    uint64_t (*flag_load)(struct gf_link *link, size_t offset_bytes);
+
+    /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is mapped anew; blob() and
+     * connect() follow. May allocate, like open. */
+    gf_status (*reset)(struct gf_link *link, uint32_t epoch);
+};
+
+extern const struct gf_link_driver gf_link_ucx;
+
+#endif

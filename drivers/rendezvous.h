@@ -1,0 +1,68 @@
+/* The control channel: small frames between each rank and the coordinator, and the news that a rank's connection has
+ * ended. What a frame means is decided in lib/members.c, so that the simulator runs the same logic. Nothing blocks. */
+#ifndef GF_RENDEZVOUS_H
+#define GF_RENDEZVOUS_H
+
+#include "fault.h"
+
+#define GF_FRAME_PAYLOAD_MAX 4096u
+
+struct gf_rendezvous_setup {
+    uint32_t rank;
+    uint32_t world;
+    uint64_t job_id;          /* frames of another job are refused */
+    const char *address;      /* numeric IP:port where the coordinator (rank 0) listens */
+    const char *bind;         /* numeric IP, or empty */
+    const char *key_file;     /* or empty */
+    bool insecure;
+    uint64_t keepalive_ns;
+    uint64_t join_timeout_ns; /* connecting is tried again until then */
+    struct gf_log log;
+    void *arg;                /* gf_drivers.rendezvous_arg: the simulated world */
+};
+
+typedef enum gf_rendezvous_event_kind {
+    GF_RENDEZVOUS_CONNECTED, /* to/from `rank`: frames may be sent */
+    GF_RENDEZVOUS_FRAME,
+    GF_RENDEZVOUS_ENDED      /* the connection to `rank` ended; `text` says how ("closed by peer", "timed out") */
+} gf_rendezvous_event_kind;
+
+struct gf_rendezvous_event {
+    gf_rendezvous_event_kind kind;
+    uint32_t rank;
+    uint32_t frame_kind;    /* what members.c passed to send() */
+    uint32_t size_bytes;
+    const void *payload;    /* valid until the next poll() */
+    const char *text;       /* likewise */
+};
+
+struct gf_rendezvous_driver;
+
+struct gf_rendezvous {
+    const struct gf_rendezvous_driver *driver;
+    struct gf_fault fault;
+    uint64_t sent_bytes;
+};
+
+struct gf_rendezvous_driver {
+    const char *name; /* "tcp", "sim" */
+    size_t (*state_bytes)(const struct gf_rendezvous_setup *setup);
+    /* Rank 0 listens, the others begin to connect (and try again until join_timeout_ns). */
+    gf_status (*open)(const struct gf_rendezvous_setup *setup, void *state, uint64_t now_ns,
+                      struct gf_rendezvous **rendezvous_out, struct gf_fault *fault_out);
+    /* Copies the payload. GF_AGAIN: no room now, nothing taken. GF_ERR_PEER: no connection to `to`. Non-coordinators
+     * reach only the coordinator. */
+    gf_status (*send)(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,
+                      uint32_t size_bytes);
+    /* GF_OK: an event is in *event_out, ask again; GF_AGAIN: none now; an error: the channel as a whole has failed
+     * (fault says why). Bounded work. */
+    gf_status (*poll)(struct gf_rendezvous *rendezvous, uint64_t now_ns, struct gf_rendezvous_event *event_out);
+    /* Readable when poll() may have something to do; -1 where there is none. */
+    int (*wake_fd)(struct gf_rendezvous *rendezvous);
+    bool (*flushed)(struct gf_rendezvous *rendezvous); /* all that was sent is the kernel's */
+    void (*close)(struct gf_rendezvous *rendezvous);
+};
+
+extern const struct gf_rendezvous_driver gf_rendezvous_tcp;
+
+#endif

@@ -1,0 +1,78 @@
+/* A world without hardware: any number of ranks in one thread, a network with delay, bandwidth and faults, and virtual
+ * time, all from one seed. For tests and gf-plan; may allocate, is not part of libgradientflow.a. The same seed and the
+ * same calls give the same run. */
+#ifndef GF_SIM_H
+#define GF_SIM_H
+
+#include "drivers.h"
+
+typedef enum gf_sim_fault_kind {
+    GF_SIM_FAULT_NONE = 0,
+    GF_SIM_FAULT_AGAIN,     /* post gives GF_AGAIN once */
+    GF_SIM_FAULT_ERROR,     /* post gives GF_ERR_LINK */
+    GF_SIM_FAULT_DROP,      /* the message never arrives; the send ends well */
+    GF_SIM_FAULT_DUPLICATE, /* arrives twice */
+    GF_SIM_FAULT_DELAY,     /* arrives delay_ns later: reordering */
+    GF_SIM_FAULT_CORRUPT,   /* one bit is flipped */
+    GF_SIM_FAULT_SHORT,     /* arrives with another size */
+    GF_SIM_FAULT_KILL,      /* the posting rank is dead from here on: its posts and polls give GF_ERR_ABORTED, its control
+                             * connection ends after detect_ns, its messages under way are lost */
+    GF_SIM_FAULT_STOP       /* the posting rank no longer runs for delay_ns: gf_sim_runs() says false, nothing ends */
+} gf_sim_fault_kind;
+
+/* The fault meets the at-th post (send or receive, from 1, counted over `rank` or over all with GF_RANK_NONE). */
+struct gf_sim_fault {
+    gf_sim_fault_kind kind;
+    uint32_t rank;
+    uint64_t at;
+    uint64_t delay_ns;
+};
+
+struct gf_sim_setup {
+    uint32_t world;
+    uint32_t ranks_per_node;   /* ranks of a node see each other's region through map(); 0 or 1: none do */
+    uint64_t seed;
+    uint64_t latency_ns;       /* a message's time beside its bytes */
+    uint64_t jitter_ns;        /* plus uniformly 0..jitter, per message: messages of different tags overtake each other */
+    double bytes_per_ns;       /* of each rank's port, in and out apart; 0: infinite */
+    double node_bytes_per_ns;  /* between ranks of a node; 0: infinite */
+    uint64_t node_latency_ns;
+    uint64_t message_ns;       /* sender's port busy for each message beside its bytes */
+    uint64_t detect_ns;        /* from death to the news on the control channel */
+    bool no_data;              /* sizes and times only: nothing is copied (gf-plan) */
+    struct gf_sim_fault faults[8];
+    uint32_t fault_count;
+    double drop_rate, duplicate_rate; /* at random, per message */
+};
+
+struct gf_sim;
+
+struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup); /* NULL: no memory */
+void gf_sim_destroy(struct gf_sim *sim);                        /* after all contexts were closed */
+/* For config.drivers of this rank's context; valid until destroy. gpu stays NULL (host). */
+const struct gf_drivers *gf_sim_drivers(struct gf_sim *sim, uint32_t rank);
+
+uint64_t gf_sim_now_ns(const struct gf_sim *sim);
+/* Virtual time goes to the next event (an arrival, an end of a stop, a due wake-up) and makes it happen. False: there is
+ * none, nothing will ever happen by itself; then gf_sim_wake_at() or gf_sim_advance_to() is the only way on. */
+bool gf_sim_advance(struct gf_sim *sim);
+void gf_sim_advance_to(struct gf_sim *sim, uint64_t now_ns);
+/* rank wants to run at this time (a compute delay, a deadline). */
+void gf_sim_wake_at(struct gf_sim *sim, uint32_t rank, uint64_t at_ns);
+/* True once after something happened for this rank since it was last asked: only such contexts need a poll. */
+bool gf_sim_woken(struct gf_sim *sim, uint32_t rank);
+bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank); /* neither dead nor stopped */
+
+/* Faults by hand. */
+void gf_sim_kill(struct gf_sim *sim, uint32_t rank);
+void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
+void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut); /* messages are held, not lost, while cut */
+bool gf_sim_fault_met(const struct gf_sim *sim);
+
+/* What must hold at the end. */
+uint64_t gf_sim_requests_posted(const struct gf_sim *sim);
+uint64_t gf_sim_requests_ended(const struct gf_sim *sim);
+uint64_t gf_sim_messages_sent(const struct gf_sim *sim);
+uint64_t gf_sim_bytes_sent(const struct gf_sim *sim);
+
+#endif

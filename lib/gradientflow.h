@@ -1,0 +1,402 @@
+/* GradientFlow: turns the gradients that a backward pass produces into averaged gradients (and, if asked, updated
+ * weights) on every rank. The only public header.
+ *
+ * Rules that hold for every call unless its declaration says otherwise:
+ *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's.
+ *   - One thread at a time per context; contexts are independent of each other.
+ *   - A call that "may block" polls until it is done or its deadline has passed; every other call returns at once.
+ *   - After an error a context is failed: each later call answers with the same status, gf_error_last() tells it whole.
+ *   - Outputs come last and are written only on success.
+ *   - Sizes are in bytes (`_bytes`), counts in elements (`_count`, `_elems`), times in nanoseconds (`_ns`). */
+#ifndef GRADIENTFLOW_H
+#define GRADIENTFLOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GF_VERSION_MAJOR 0
+#define GF_VERSION_MINOR 1
+#define GF_VERSION ((GF_VERSION_MAJOR << 16) | GF_VERSION_MINOR)
+
+#define GF_RANK_NONE UINT32_MAX   /* "no rank": an error that has no peer */
+#define GF_TENSOR_NONE UINT32_MAX /* "no tensor" */
+#define GF_WORLD_MAX 8192u        /* ranks; the tag has 13 bits for a rank */
+#define GF_TENSORS_MAX 16384u     /* tensors; a tag has 14 bits for a fused buffer */
+
+/* Negative is an error, zero is done, positive is "not yet". */
+typedef enum gf_status {
+    GF_OK = 0,             /* done */
+    GF_AGAIN = 1,          /* under way, call again; not an error */
+    GF_ERR_PARAM = -1,     /* an argument breaks the rule at its declaration */
+    GF_ERR_STATE = -2,     /* right call, wrong moment */
+    GF_ERR_ARENA = -3,     /* an arena is smaller than its footprint */
+    GF_ERR_DEVICE = -4,    /* the GPU refused; its own code is in the error record */
+    GF_ERR_LINK = -5,      /* the network refused; likewise */
+    GF_ERR_TIMEOUT = -6,   /* a peer was silent past the deadline */
+    GF_ERR_PEER = -7,      /* a peer died, left or failed; the record says which and how */
+    GF_ERR_MISMATCH = -8,  /* ranks were given different things (world, version, configuration, tensors, calls) */
+    GF_ERR_SYSTEM = -9,    /* the operating system refused; errno is in the record */
+    GF_ERR_NUMERIC = -10,  /* values are not finite and the loss scale is at its floor */
+    GF_ERR_ABORTED = -11,  /* gf_abort() was called */
+    GF_ERR_QUORUM = -12,   /* fewer than half of the ranks are left on this side */
+    GF_ERR_CONFIG = -13,   /* a configuration file or value is refused */
+    GF_ERR_DATA = -14      /* a state blob or file is corrupt, short, foreign or newer; or a checksum did not match */
+} gf_status;
+
+/* "GF_ERR_TIMEOUT" and the like; never NULL. */
+const char *gf_status_name(gf_status status);
+
+typedef struct gf_context gf_context; /* lies at the start of the control region */
+typedef uint64_t gf_mem;              /* host or device address; only ops and drivers follow it */
+typedef uint64_t gf_queue_handle;     /* CUDA: a CUstream; host: 0 */
+
+/* Types of elements. fp8 will be appended. */
+typedef enum gf_type { GF_TYPE_F32 = 0, GF_TYPE_F16 = 1, GF_TYPE_BF16 = 2, GF_TYPE_COUNT } gf_type;
+size_t gf_type_size_bytes(gf_type type);
+
+typedef enum gf_operation {
+    GF_OPERATION_NONE = 0,
+    GF_OPERATION_JOIN,           /* gf_open() until everybody is there */
+    GF_OPERATION_STEP,           /* the exchange of one fused buffer inside a step */
+    GF_OPERATION_VERDICT,        /* the small agreement at the end of a step */
+    GF_OPERATION_ALLREDUCE,
+    GF_OPERATION_BROADCAST,
+    GF_OPERATION_REDUCE_SCATTER,
+    GF_OPERATION_ALLGATHER,
+    GF_OPERATION_BARRIER,
+    GF_OPERATION_NORMS,          /* the chunk norms of a sparse step */
+    GF_OPERATION_UPDATE,
+    GF_OPERATION_STATE,          /* gf_state_save(), gf_state_load() */
+    GF_OPERATION_SHRINK,
+    GF_OPERATION_CLOSE,
+    GF_OPERATION_COUNT
+} gf_operation;
+const char *gf_operation_name(gf_operation operation);
+
+/* How a collective moves its data. */
+typedef enum gf_algorithm {
+    GF_ALGORITHM_AUTO = 0,  /* by size, world and node layout, from a table in the configuration */
+    GF_ALGORITHM_RING,      /* reduce-scatter and allgather around a ring, sliced and pipelined */
+    GF_ALGORITHM_HALVING,   /* recursive halving, then doubling: the ring's bytes in 2 log2(n) messages; deterministic */
+    GF_ALGORITHM_DOUBLING,  /* whole vectors, log2(n) rounds: a few KiB and below; deterministic */
+    GF_ALGORITHM_TREE,      /* reduction tree to rank 0, then broadcast (FireCaffe) */
+    GF_ALGORITHM_SERVER,    /* parameter server at rank 0 (FireCaffe's baseline) */
+    GF_ALGORITHM_DIRECT,    /* through memory that ranks of one node share; deterministic */
+    GF_ALGORITHM_HIERARCHY, /* direct inside nodes, ring or halving between them */
+    GF_ALGORITHM_COUNT
+} gf_algorithm;
+const char *gf_algorithm_name(gf_algorithm algorithm);
+
+/* What the sum over ranks is divided by. */
+typedef enum gf_average {
+    GF_AVERAGE_SUM = 0, /* nothing: the appliance divided its loss by the global batch, so the sum is the mean */
+    GF_AVERAGE_RANKS,   /* the world size */
+    GF_AVERAGE_SAMPLES  /* the samples of all ranks in this step, said with gf_step_samples() */
+} gf_average;
+
+typedef enum gf_idle {
+    GF_IDLE_AUTO = 0, /* spin where each local rank has a core of its own, else yield; sleep after a while */
+    GF_IDLE_SPIN,
+    GF_IDLE_YIELD,
+    GF_IDLE_SLEEP     /* sleep on the link's wake-up at once */
+} gf_idle;
+
+/* Whose momentum a sparse step uses (facts in lib/README.md). */
+typedef enum gf_sparse_momentum {
+    GF_SPARSE_MOMENTUM_REDUCED = 0, /* raw history; momentum after the reduction, on sent chunks */
+    GF_SPARSE_MOMENTUM_LOCAL,       /* momentum before accumulation, buffers kept when a chunk is sent */
+    GF_SPARSE_MOMENTUM_LOCAL_MASKED /* the same, the momentum of a sent chunk is cleared */
+} gf_sparse_momentum;
+
+typedef enum gf_optimizer {
+    GF_OPTIMIZER_NONE = 0, /* the appliance updates its weights itself */
+    GF_OPTIMIZER_SGD,      /* momentum SGD with weight decay */
+    GF_OPTIMIZER_LARS      /* the same with a trust ratio per tensor */
+} gf_optimizer;
+
+/* ---- errors and logs ---- */
+
+struct gf_error {
+    gf_status code;
+    uint32_t rank;          /* who reports */
+    uint32_t peer;          /* who is to blame; GF_RANK_NONE if nobody is */
+    gf_operation operation;
+    uint64_t step;
+    uint32_t tensor;        /* GF_TENSOR_NONE, or the first tensor of the buffer under way */
+    int64_t foreign_code;   /* errno, ucs_status_t or CUresult; 0 if none */
+    char foreign_call[40];  /* the foreign call that failed; empty if none */
+    char text[256];         /* one line for a person, no newline */
+};
+
+typedef enum gf_log_level { GF_LOG_ERROR = 0, GF_LOG_WARN, GF_LOG_INFO, GF_LOG_DEBUG } gf_log_level;
+/* Called on the caller's thread from inside a library call, except for UCX's own messages, which may come from UCX's
+ * async thread. text is one line, valid during the call. It must not call the library. */
+typedef void (*gf_log_fn)(void *user, gf_log_level level, const char *text);
+
+/* ---- configuration ---- */
+
+struct gf_drivers; /* drivers/drivers.h; NULL takes the ones the configuration names */
+
+#define GF_TEXT_MAX 128
+#define GF_PATH_MAX_BYTES 256
+
+/* Zeroes are defaults everywhere. gf_config_load() (config/config.h) fills it from a file, or fill it by hand. The key
+ * table in config/ states each field's file key, unit, range and default. Strings are NUL-terminated. */
+struct gf_config {
+    uint32_t size_bytes; /* sizeof(struct gf_config), or 0 */
+    struct {
+        uint32_t world;          /* ranks; 0: from the environment */
+        uint32_t rank;           /* this rank, below world; looked at only where world was filled by hand */
+        uint64_t id;             /* frames of another job are refused; 0: from the environment, else 0 */
+        bool ignore_environment; /* take rank, world, id and address from here alone */
+    } job;
+    struct {
+        char address[GF_TEXT_MAX]; /* numeric IP:port where rank 0 listens; empty: 127.0.0.1:7117 */
+        char bind[GF_TEXT_MAX];    /* numeric IP this rank listens on or connects from; empty: any route to the address */
+        uint64_t join_timeout_ns;  /* 0: 60 s */
+        uint64_t keepalive_ns;     /* TCP keepalive period of the control channel; 0: 5 s */
+        char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
+        bool insecure;             /* listen beyond loopback without a key */
+    } rendezvous;
+    struct {
+        char transports[GF_TEXT_MAX]; /* UCX's names, comma-separated; empty: self,posix,tcp */
+        char devices[GF_TEXT_MAX];    /* network devices, comma-separated; empty: lo */
+        char ports[32];               /* "first-last" for tcp; empty: 21000-25999 */
+        uint32_t window;              /* messages under way at once in a collective; 0: 8 */
+        gf_idle idle;
+        bool integrity;               /* a CRC32C beside each slice */
+        bool huge_pages;              /* ask for huge pages for the exchange region */
+    } link;
+    struct {
+        char driver[16];                 /* empty or "host"; "cuda" */
+        char library[GF_PATH_MAX_BYTES]; /* empty: libcuda.so.1 */
+        uint32_t ordinal;                /* which GPU */
+    } device;
+    struct {
+        gf_type wire;
+        gf_algorithm algorithm;
+        uint64_t fuse_bytes;    /* a fused buffer is closed once it holds this much of wire type; 0: 4 MiB */
+        uint32_t slice_bytes;   /* 0: 256 KiB */
+        uint32_t buffers_active;/* fused buffers on the wire at once; 0: 4 */
+        bool deterministic;     /* results do not depend on fusion; refuses algorithms that cannot */
+        gf_average average;
+        float pre_scale;        /* power of two applied before the wire, its inverse after; 0: 1 */
+        uint64_t timeout_ns;    /* an operation without progress ends with GF_ERR_TIMEOUT; 0: 30 s */
+        uint64_t doubling_max_bytes; /* algorithm auto: up to here doubling; 0: 8 KiB */
+        uint64_t halving_max_bytes;  /* and up to here halving, beyond it ring; 0: 512 KiB */
+        uint64_t user_bytes;         /* of the exchange region, for gf_exchange_take() */
+    } exchange;
+    struct {
+        gf_optimizer kind;
+        float momentum;      /* [0, 1) */
+        float weight_decay;
+        bool nesterov;
+        float lars_eta;      /* 0: 0.001 */
+        float lars_epsilon;  /* 0: 1e-9 */
+        gf_type half_weights;/* GF_TYPE_F32: no half pool; else a copy of the weights in this type */
+    } optimizer;
+    struct {
+        bool enabled;
+        uint32_t chunk_elems;    /* 0: 32768 */
+        float keep_share;        /* (0, 1]; 0: 0.15 */
+        uint64_t warmup_steps;   /* dense steps first */
+        uint64_t ramp_steps;     /* steps from all chunks to keep_share */
+        gf_sparse_momentum momentum;
+    } sparse;
+    struct {
+        bool enabled;             /* else the scale is 1 for ever and a non-finite step is skipped all the same */
+        float initial;            /* power of two; 0: 65536 */
+        uint32_t growth_interval; /* good steps before it grows; 0: 2000 */
+        float factor;             /* power of two; 0: 2 */
+        uint32_t hysteresis;      /* bad steps in a row before it falls; 0: 1 */
+        float floor;              /* a bad step at the floor is GF_ERR_NUMERIC; 0: 1 */
+    } loss_scale;
+    uint32_t trace_records; /* 0: 1024 */
+    gf_log_fn log;          /* NULL: silent */
+    void *log_user;
+    const struct gf_drivers *drivers;
+};
+
+/* Fills in the defaults and checks every range: what gf_open() works with. *config and *effective_out may be the same.
+ * GF_ERR_CONFIG with one line in error_out[256]: field, value, what is allowed. */
+gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out, char *error_out);
+/* Of the effective values that must agree on all ranks (not rank, addresses, devices, idle, log, drivers). */
+uint64_t gf_config_hash(const struct gf_config *config);
+/* The same values as "wire=fp32 algorithm=ring ..", for errors that show a difference; returns text_out. */
+char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes);
+
+/* ---- tensors and memory ---- */
+
+#define GF_TENSOR_DENSE 0x1u    /* never sparsified */
+#define GF_TENSOR_NO_DECAY 0x2u /* bias or normalisation: no weight decay, no LARS */
+
+struct gf_tensor {
+    const char *name;    /* for errors and traces; its first 47 bytes are copied */
+    uint64_t elem_count; /* 0 is lawful */
+    uint32_t flags;
+    gf_type type;        /* what the appliance writes into gf_gradient(); weights are always fp32 */
+};
+
+/* Worst case of this configuration, page-rounded. gf_open() asks for exactly this much. */
+struct gf_footprint {
+    uint64_t control_bytes;  /* host memory that the caller hands to gf_open() */
+    uint64_t exchange_bytes; /* host memory that the link maps at open and shares with ranks of the node */
+    uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host */
+};
+
+/* tensors[tensor_count], in the order in which backward ends them; read during the call only. Reads the environment
+ * for the world size where config->job.world is 0. Errors: GF_ERR_PARAM, GF_ERR_CONFIG; why is logged. */
+gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                     struct gf_footprint *footprint_out);
+
+/* Lays the context out in memory[memory_bytes] (64-byte aligned, the caller's until gf_close() returned), opens the
+ * drivers and posts the join. gf_open_poll() gives GF_AGAIN until all ranks are there; gf_open_wait() blocks until then
+ * or until rendezvous.join_timeout_ns. On failure *gf_out is NULL where memory cannot hold a context, else a failed
+ * context for gf_error_last() and gf_close(). */
+gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count, void *memory,
+                  uint64_t memory_bytes, gf_context **gf_out);
+gf_status gf_open_poll(gf_context *gf);
+gf_status gf_open_wait(gf_context *gf);
+
+/* May block up to exchange.timeout_ns: lets the other ranks finish, then gives everything back to the system. NULL is
+ * lawful. A failed context closes at once. The memory is the caller's again when it returns. */
+gf_status gf_close(gf_context *gf);
+
+uint32_t gf_rank(const gf_context *gf);
+uint32_t gf_world(const gf_context *gf);
+
+/* ---- the step ---- */
+
+/* gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers write here. It is the appliance's from
+ * gf_step_begin() to gf_tensor_ready(gf, i), the library's until gf_step_wait() gives GF_OK, and then holds the average
+ * over all ranks until the next gf_step_begin(). Addresses do not change while the context is open.
+ * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy in
+ * optimizer.half_weights; 0 without one. All are host addresses with the host device, device addresses on a GPU. */
+gf_mem gf_gradient(gf_context *gf, uint32_t tensor);
+gf_mem gf_weight(gf_context *gf, uint32_t tensor);
+gf_mem gf_weight_half(gf_context *gf, uint32_t tensor);
+
+gf_status gf_step_begin(gf_context *gf);
+/* Samples that this rank's gradients stand for in this step (0 is lawful); between begin and wait. Default 1. */
+gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
+/* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work, progresses a little. */
+gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
+/* This rank adds nothing to the tensor in this step: the same as writing zeroes and declaring it ready. */
+gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
+/* Moves what is under way; call it between layers. GF_AGAIN until the step is whole, GF_OK then. A tensor that was
+ * never declared ready keeps it at GF_AGAIN. At most one slice of work a buffer. */
+gf_status gf_step_poll(gf_context *gf);
+/* May block up to exchange.timeout_ns without progress. A tensor that was not declared is GF_ERR_STATE and named. */
+gf_status gf_step_wait(gf_context *gf);
+/* After a step that is whole: true if a non-finite value anywhere made all ranks drop it. gf_gradient() is then
+ * undefined and gf_update() changes nothing but the loss scale. */
+bool gf_step_skipped(const gf_context *gf);
+/* Applies the averaged gradients to gf_weight() and the momentum. Needs an optimizer; once after a whole step. */
+gf_status gf_update(gf_context *gf, float learning_rate);
+/* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. */
+float gf_loss_scale(const gf_context *gf);
+
+/* ---- collectives as posted requests ---- */
+
+/* One posted operation. The caller's memory; contents are the library's until it has ended. Zero it before its first
+ * use. */
+struct gf_request {
+    uint64_t reserved[8];
+};
+
+/* All are in place on data[elem_count] of type, in host memory, and must be posted by all ranks in the same order with
+ * the same arguments; a difference is found and named. data is the library's until gf_request_poll() or
+ * gf_request_wait() gives anything but GF_AGAIN. Buffers from gf_exchange_take() travel without a copy, others are
+ * staged slice by slice. Posting returns GF_AGAIN, with nothing posted, while GF_REQUESTS_MAX are under way.
+ * Not between gf_step_begin() and the end of that step.
+ * With a 16-bit type values are added in fp32 and rounded once a hop. */
+#define GF_REQUESTS_MAX 8u
+gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);
+gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, uint32_t root,
+                       struct gf_request *request);
+/* Afterwards block gf_rank() of data (gf_block) holds the sum; the other blocks are undefined. */
+gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);
+/* Block gf_rank() of data goes to everybody. */
+gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);
+gf_status gf_barrier(gf_context *gf, struct gf_request *request);
+gf_status gf_request_poll(gf_context *gf, struct gf_request *request);
+gf_status gf_request_wait(gf_context *gf, struct gf_request *request); /* may block up to exchange.timeout_ns */
+
+/* Block `rank` of a vector: its first element and how many; block = ceil(elem_count / world). */
+void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out);
+
+/* size_bytes of the exchange region for the life of the context, 64-byte aligned; 0 where exchange.user_bytes of the
+ * configuration is used up. */
+gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
+
+/* ---- life signs, abort, state ---- */
+
+/* Marks the context aborted and returns; safe in any thread and in signal handlers. The next call on the context's
+ * own thread answers GF_ERR_ABORTED, and the other ranks are told. */
+void gf_abort(gf_context *gf);
+/* Says "computing, not stuck" to the others; moves the control channel a little. From the context's own thread. */
+gf_status gf_heartbeat(gf_context *gf);
+
+/* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step. bytes is gf_state_bytes(gf).
+ * Both between steps only. Load refuses what is corrupt, short, foreign or newer and leaves everything as it was. */
+uint64_t gf_state_bytes(const gf_context *gf);
+gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
+gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
+
+/* ---- seeing ---- */
+
+/* The record of the error that failed the context; code GF_OK if there is none. Valid until gf_close(). */
+const struct gf_error *gf_error_last(const gf_context *gf);
+
+struct gf_stats {
+    uint32_t size_bytes;          /* in: sizeof(struct gf_stats) of the caller */
+    uint32_t reserved;
+    uint64_t steps;               /* whole, skipped ones included */
+    uint64_t steps_skipped;
+    uint64_t wire_bytes;          /* payload bytes this rank sent through the link */
+    uint64_t mapped_bytes;        /* read from and written to peers' mapped buffers */
+    uint64_t control_bytes;       /* sent on the control channel */
+    uint64_t messages;            /* sends posted to the link */
+    uint64_t produced_bytes;      /* gradient bytes declared ready, as fp32 */
+    uint64_t operations;          /* collectives ended */
+    uint64_t wait_ns;             /* blocked in gf_step_wait() */
+    uint64_t exchange_ns;         /* sum over steps: first post to last completion */
+    uint64_t last_wait_ns;        /* of the last step */
+    uint64_t last_exchange_ns;
+    uint64_t last_wire_bytes;
+    uint64_t foreign_bytes;       /* host memory that foreign libraries took during gf_open() (resident set) */
+    uint64_t foreign_device_bytes;
+    uint32_t slowest_peer;        /* waited for longest, over all steps; GF_RANK_NONE before the first */
+    uint32_t slowest_share_percent;/* share of steps in which it was the last */
+    float loss_scale;
+    uint32_t buffer_count;        /* fused buffers of a dense step */
+};
+gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
+
+/* One operation, as it was. */
+struct gf_trace_record {
+    uint64_t begin_ns;      /* posted; the context's clock */
+    uint64_t end_ns;
+    uint64_t step;
+    uint64_t bytes;
+    uint32_t operation;     /* gf_operation */
+    uint32_t algorithm;     /* gf_algorithm */
+    uint32_t buffer;        /* fused buffer, or request number */
+    uint32_t first_tensor;
+    uint32_t tensor_count;
+    int32_t status;         /* gf_status */
+    uint32_t waited_for;    /* the rank waited for longest; GF_RANK_NONE */
+    uint32_t reserved;
+};
+/* The newest records that were not read yet, oldest first; older ones than trace_records are lost. Returns how many. */
+uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,72 @@
+/* Who is in the world: join, life signs, blame, abort, leaving. Runs on frames of a rendezvous driver; decides, never
+ * waits. One state machine for rank 0 (the coordinator) and the others. */
+#ifndef GF_MEMBERS_H
+#define GF_MEMBERS_H
+
+#include "rendezvous.h"
+
+/* What must be the same on every rank; compared at join by the coordinator, a difference is an error on all ranks that
+ * names the field, both ranks and both values. */
+struct gf_offer {
+    uint32_t version;      /* GF_VERSION */
+    uint32_t world;
+    uint64_t config_hash;  /* of the fields that must agree (gf_config_hash in lib/layout.c) */
+    uint64_t tensors_hash; /* names, counts, flags, types, order */
+    uint32_t tensor_count;
+    uint32_t reserved;
+    uint64_t elem_count;   /* of all tensors */
+    char summary[160];     /* the agreeing fields as text, so that a difference can be shown: "wire=fp32 algorithm=ring .." */
+};
+
+struct gf_members_setup {
+    uint32_t rank;
+    uint32_t world;
+    uint32_t epoch;
+    uint64_t join_timeout_ns;
+    uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the guilty one */
+    const char *address;        /* for texts */
+    struct gf_offer offer;
+    size_t blob_bytes_max;      /* of the link driver */
+    struct gf_log log;
+};
+
+struct gf_members; /* state in the caller's memory */
+
+/* Where this rank is; sent when asked, so that the laggard can be named. Kept up to date by lib/. */
+struct gf_position {
+    uint64_t step;
+    uint64_t sequence;   /* operations begun since the epoch: who has the lowest is behind */
+    uint32_t operation;  /* gf_operation */
+    uint32_t buffer;
+    uint32_t tensor;     /* first tensor of the buffer, or the first one not declared ready; GF_TENSOR_NONE */
+    uint32_t waits_for;  /* rank, or GF_RANK_NONE (computing) */
+    uint64_t polled_ns;  /* own clock: last poll */
+};
+
+size_t gf_members_state_bytes(uint32_t world, size_t blob_bytes_max);
+/* rendezvous is open and stays the caller's. blob[blob_bytes] of this rank is copied. */
+struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state, struct gf_rendezvous *rendezvous,
+                                   const void *blob, size_t blob_bytes, uint64_t now_ns);
+/* Drives the control channel; bounded work. GF_AGAIN while joining; GF_OK once all are there and as long as nobody has
+ * failed; an error, which sticks, with gf_members_error() filled: */
+gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns);
+/* code, peer, text (and operation, step, tensor where a rank reported them); valid after an error. */
+const struct gf_error *gf_members_error(const struct gf_members *members);
+/* After the join: what rank `rank` told about its link. */
+const void *gf_members_blob(const struct gf_members *members, uint32_t rank, size_t *bytes_out);
+
+struct gf_position *gf_members_position(struct gf_members *members); /* own; write, never keep */
+/* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who is guilty. Call it
+ * again until it gives anything but GF_AGAIN; ends within answer_timeout_ns. All ranks that ask end with the same
+ * verdict; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */
+gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
+                           struct gf_error *error_out);
+/* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */
+void gf_members_tell(struct gf_members *members, const struct gf_error *error);
+/* "Computing": refreshes polled_ns here and, at most every 100 ms, tells the coordinator. */
+void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns);
+/* Leaving in good order: GF_AGAIN until every rank that lives has said so too; connections that end after that are no
+ * failure. */
+gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns);
+
+#endif

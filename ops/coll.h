@@ -1,0 +1,127 @@
+/* Collectives: one posted operation over a group of ranks, moved by polling. One file an algorithm. No wait inside a
+ * poll and at most about one slice of work in it. */
+#ifndef GF_COLL_H
+#define GF_COLL_H
+
+#include "link.h"
+#include "ops.h"
+
+typedef enum gf_coll_op {
+    GF_COLL_ALLREDUCE,
+    GF_COLL_REDUCE_SCATTER,
+    GF_COLL_ALLGATHER,
+    GF_COLL_BROADCAST,
+    GF_COLL_BARRIER
+} gf_coll_op;
+
+typedef enum gf_coll_state {
+    GF_COLL_IDLE = 0, /* never started */
+    GF_COLL_RUN,
+    GF_COLL_DRAIN,    /* failed; its requests are being ended */
+    GF_COLL_DONE,
+    GF_COLL_FAILED
+} gf_coll_state;
+
+#define GF_COLL_REQS_MAX 64u
+
+struct gf_coll_kind;
+
+/* A message of a collective that is under way. */
+struct gf_coll_msg {
+    struct gf_req *req;
+    uint32_t peer;  /* world rank */
+    bool active;    /* posted and not yet ended */
+};
+
+/* Everything above `kind`'s own part is set by the owner before gf_coll_start(). */
+struct gf_coll {
+    const struct gf_coll_kind *kind;
+    struct gf_link *link;
+    struct gf_queue *queue;
+    const struct gf_ops *ops;
+    gf_coll_op op;
+    uint32_t root;             /* group index; broadcast */
+    const uint32_t *members;   /* world ranks of the group in order; NULL: the whole world, identity */
+    uint32_t size;             /* ranks in the group */
+    uint32_t index;            /* this rank in the group */
+    gf_type type;
+    gf_mem data;               /* [elem_count], in place; host memory */
+    uint64_t elem_count;
+    /* How values are combined; NULL: ops->sum. Must be commutative; dst = fold(dst, src). */
+    gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
+    void *fold_arg;
+    size_t fold_elem_bytes;    /* size of an element where fold is set; else 0 */
+    uint64_t tag;              /* gf_tag(..), moves are added */
+    uint64_t timeout_ns;       /* without any progress */
+    uint32_t slice_bytes;
+    uint32_t window;           /* messages under way in each direction, at most */
+    struct gf_check *check;    /* NULL, or what sums met; indices count from element 0 of data */
+    /* memory, as gf_coll_need() said */
+    gf_mem staging;
+    size_t staging_bytes;
+    struct gf_coll_msg *msgs;  /* [req_count], each with its req */
+    uint32_t msg_count;
+
+    /* -- the collective's own from here -- */
+    gf_coll_state state;
+    gf_status error;
+    uint32_t waits_for;        /* world rank whose message is awaited, for blame; GF_RANK_NONE */
+    uint64_t begin_ns;
+    uint64_t moved_ns;         /* last progress */
+    uint64_t bytes_done;
+    union {
+        struct {
+            uint64_t block_elems, slice_elems;
+            uint64_t slices, total;      /* slices a block; messages in all */
+            uint64_t sent, send_done;    /* posted; ended, without a gap */
+            uint64_t recvd, recv_done, folded;
+        } ring;
+        uint64_t words[24];              /* other algorithms cast this to their own struct, size asserted */
+    } u;
+};
+
+struct gf_coll_limits {
+    uint32_t size;             /* ranks in the group */
+    uint64_t bytes_max;        /* largest data */
+    uint32_t slice_bytes;
+    uint32_t window;
+};
+
+struct gf_coll_need {
+    uint32_t msg_count;
+    size_t staging_bytes;
+};
+
+struct gf_coll_kind {
+    const char *name;
+    bool deterministic; /* the order of adding does not depend on the position in data */
+    bool (*supports)(gf_coll_op op);
+    void (*need)(const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
+    gf_status (*start)(struct gf_coll *coll);                 /* sets up its part; posts nothing */
+    /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and waits_for. */
+    gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
+};
+
+extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server;
+
+/* coll.c: what all share. */
+gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);
+/* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The link's progress() is the caller's to
+ * call. After GF_ERR_TIMEOUT or GF_ERR_LINK, waits_for is who is to blame. */
+gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
+/* Goes to DRAIN with `error`: asks for cancel of every request. gf_coll_poll() then drains. */
+void gf_coll_fail(struct gf_coll *coll, gf_status error);
+
+/* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error. Size 0 is lawful and
+ * sends nothing: the slot counts as ended. peer is a group index. */
+gf_status gf_coll_send(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes);
+gf_status gf_coll_recv(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes);
+/* GF_OK once the slot's message has ended (or none was posted), GF_AGAIN, or an error. */
+gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg);
+size_t gf_coll_elem_bytes(const struct gf_coll *coll);
+/* data[first..] = fold(data, staging) with the check. */
+gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count);
+/* Block `index` of elem_count over size: ceil division, the last short or empty. */
+void gf_coll_block(uint64_t elem_count, uint32_t size, uint32_t index, uint64_t *first_out, uint64_t *count_out);
+
+#endif

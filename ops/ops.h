@@ -1,0 +1,70 @@
+/* Element ops: what is done to data, a flat loop each. The host backend is the definition; others are tested against it,
+ * bit by bit where rounding matters. Counts are elements, addresses are the queue's (host or device). Empty ranges are
+ * lawful. Unless said, ranges of one call are the same or do not overlap. All return GF_OK, or GF_ERR_DEVICE. */
+#ifndef GF_OPS_H
+#define GF_OPS_H
+
+#include "gpu.h"
+
+/* Non-finite values met, added to by each op that takes one (host memory on the host; device memory on a GPU).
+ * `first` is the lowest index met, counted from `base` of the call; UINT64_MAX: none. */
+#define GF_NORM_RUN_ELEMS 32768u
+
+struct gf_check {
+    uint64_t bad_count;
+    uint64_t bad_first;
+};
+
+struct gf_update {
+    gf_mem weight_f32;
+    gf_mem momentum_f32;      /* 0: plain SGD */
+    gf_mem half;              /* 0, or the copy of the weights in half_type */
+    gf_type half_type;
+    gf_mem gradient;
+    gf_type gradient_type;
+    float gradient_scale;     /* multiplies the gradient first */
+    float rate;               /* learning rate x trust ratio */
+    float momentum;
+    float decay;
+    bool nesterov;
+};
+
+struct gf_ops {
+    const char *name; /* "host", "cuda" */
+
+    /* dst[i] = round(src[i] * scale), to nearest even; the product is made in fp32. NULL check: not looked at; else
+     * each result that is not finite is counted, base is the index of element 0. Same range lawful if types agree. */
+    gf_status (*cast)(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                      uint64_t elem_count, float scale, uint64_t base, struct gf_check *check);
+    /* dst[i] = round(dst[i] + src[i]), added in fp32; check as above, on the result. */
+    gf_status (*sum)(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
+                     struct gf_check *check);
+    /* Only looks. */
+    gf_status (*check)(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
+                       struct gf_check *check);
+    gf_status (*copy)(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes);
+    gf_status (*zero)(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes);
+    /* scores_f32[c] = sum of |src[i]| over chunk c of chunk_elems (the last may be short). One order of adding, the same
+     * in every backend: 64 lanes (lane l adds elements l, l+64, ..), then a fixed tree over the lanes (l += l+32, then
+     * l+16, .. l+1). */
+    gf_status (*score)(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
+                       uint64_t chunk_elems);
+    /* *square_f32 = sum of src[i]^2 in fp32: each run of GF_NORM_RUN_ELEMS in the order of score(), then the runs' sums
+     * in the same order again (64 lanes, then the tree). 16-bit sources are widened first. */
+    gf_status (*norm)(struct gf_queue *queue, gf_mem square_f32, gf_mem src, gf_type type, uint64_t elem_count);
+    /* Sparse history. g = scale*src[i] (+ decay*weight[i], weight 0: none).
+     *     u given: u' = momentum*u[i] + g;  h' = h[i] + u'         u 0: h' = h[i] + g
+     * dst_h may be h, dst_u may be u; dst_u 0: u' is not stored. No fused multiply-add. */
+    gf_status (*accumulate)(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32, gf_mem u_f32,
+                            gf_mem src, gf_type src_type, float scale, float momentum, gf_mem weight_f32, float decay,
+                            uint64_t elem_count);
+    /* One pass, in this order, all in fp32 without fused multiply-add:
+     *     g = gradient_scale*gradient[i] + decay*weight[i]
+     *     v = momentum*v[i] + g;   d = nesterov ? momentum*v + g : v;   weight[i] = weight[i] - rate*d
+     * momentum_f32 0: d = g. Then half[i] = round(weight[i]). */
+    gf_status (*update)(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count);
+};
+
+extern const struct gf_ops gf_ops_host; /* the fastest versions this CPU runs, chosen once a call by CPUID */
+
+#endif
