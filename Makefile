@@ -1,6 +1,8 @@
 # GradientFlow. `make help` lists the targets; README.md says what they are for.
 BUILD ?= build
-CC    ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 NVCC  ?= $(shell command -v nvcc)
 CUDA  ?= $(if $(NVCC),1,0)
 UCX   ?= $(shell pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)
