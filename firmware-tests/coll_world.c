@@ -153,7 +153,11 @@ void coll_world_run(struct coll_world *world)
         /* Nothing happens by itself any more: deadlines, and posts that found no room. */
         under_way = 0;
         for (uint32_t i = 0; i < world->c.size; i++) {
+            struct coll_node *node = &world->nodes[i];
             coll_world_poll(world, i);
+            if (world->may_reset && (node->coll.state == GF_COLL_DRAIN)) {
+                assert_int_equal(node->link->driver->reset(node->link, 2), GF_OK);
+            }
             under_way += world->nodes[i].status == GF_AGAIN;
         }
         if (under_way == 0) break;

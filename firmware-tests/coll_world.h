@@ -42,6 +42,7 @@ struct coll_world {
     struct coll_node *nodes;  /* [c.size] */
     size_t elem_bytes;
     bool is_exact;            /* as filled */
+    bool may_reset;           /* a drain that does not end by itself is ended by the link's reset() */
 };
 
 /* Opens links and memory; data is zero. sim may be NULL: no delay at all; its world is filled in. */
