@@ -148,7 +148,9 @@ static gf_status combination_refuse(const config_t *tree, const char *why, const
     return gf_source_refuse(error_out, origin, node ? (int)config_setting_source_line(node) : 0, "%s", why);
 }
 
-static gf_status tree_load(const config_t *tree, const char *origin, struct gf_config *config, char *error_out)
+/* Not inlined: its texts, and those of what it calls, need not lie in one frame with the configuration. */
+__attribute__((noinline)) static gf_status tree_load(const config_t *tree, const char *origin,
+                                                     struct gf_config *config, char *error_out)
 {
     const config_setting_t *root = config_root_setting(tree);
     int count = config_setting_length(root);

@@ -81,10 +81,7 @@ static void row_print(const struct gf_setting *setting, const struct gf_config *
 
 void gf_config_print_table(FILE *out)
 {
-    static const struct gf_config zero;
-    struct gf_config defaults;
-    char why[256];
-    if (gf_config_effective(&zero, &defaults, why) != GF_OK) return; /* tested: zeroes are lawful */
+    static const struct gf_config zero; /* its effective values are the defaults */
     (void)fputs("| key | type | default | allowed | meaning |\n|---|---|---|---|---|\n", out);
-    for (uint32_t i = 0; i < gf_setting_count; i++) row_print(&gf_settings[i], &defaults, out);
+    for (uint32_t i = 0; i < gf_setting_count; i++) row_print(&gf_settings[i], &zero, out);
 }

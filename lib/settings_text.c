@@ -166,6 +166,13 @@ static const char *form_text(gf_setting_form form)
     return "a path without control characters";
 }
 
+static int exponent_of(float power_of_two)
+{
+    uint32_t bits;
+    memcpy(&bits, &power_of_two, sizeof bits);
+    return (int)(bits >> 23) - 127;
+}
+
 char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
 {
     char low[GF_UNITS_BYTES], high[GF_UNITS_BYTES];
@@ -189,8 +196,12 @@ char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
                        gf_units_time(setting->high, high));
         break;
     case GF_SETTING_REAL:
-        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a %s %s %s %s %s",
-                       (setting->flags & GF_SETTING_POWER_OF_TWO) ? "power of two" : "number",
+        if (setting->flags & GF_SETTING_POWER_OF_TWO) {
+            (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a power of two from 2^%d to 2^%d",
+                           exponent_of(setting->low_real), exponent_of(setting->high_real));
+            break;
+        }
+        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a number %s %s %s %s",
                        (setting->flags & GF_SETTING_ABOVE_LOW) ? "above" : "from",
                        gf_units_real(setting->low_real, low),
                        (setting->flags & GF_SETTING_BELOW_HIGH) ? "to below" : "to",
