@@ -1,7 +1,7 @@
 /* Reading a file and looking it over before libconfig does.
  *
- * libconfig 1.5 cuts numbers to 32 bits without a word, takes an unended comment for the end of the file, follows @include
- * anywhere and recurses as deep as the text says. One pass over the text refuses all of that by line. */
+ * libconfig 1.5 cuts numbers to 32 bits without a word, takes an unended comment for the end of the file, follows
+ * @include anywhere and recurses as deep as the text says. One pass over the text refuses all of that by line. */
 #include "config_source.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static gf_status file_read(int file, const char *path, size_t bytes_max, char *t
             return gf_source_refuse(error_out, path, 0, "is larger than %zu bytes, the most allowed", bytes_max);
         if (got == 0) break;
     }
-    text[used] = '\0';
+    memcpy(text + used, "\n", 2); /* libconfig takes a comment in the last line only with a line end */
     *bytes_out = used;
     return GF_OK;
 }

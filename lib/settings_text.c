@@ -81,7 +81,8 @@ static const char *ip_split(const char *address, char *ip_out)
     bool bracket = address[0] == '[';
     const char *first = address + bracket;
     size_t length = strcspn(first, bracket ? "]" : ":");
-    if (!bracket && (strchr(first + length + (first[length] != '\0'), ':') != NULL)) length = strlen(first); /* bare v6 */
+    bool bare_v6 = !bracket && (first[length] != '\0') && (strchr(first + length + 1, ':') != NULL);
+    if (bare_v6) length = strlen(first);
     if ((length >= 64) || (bracket && (first[length] != ']'))) return NULL;
     memcpy(ip_out, first, length);
     ip_out[length] = '\0';
