@@ -40,6 +40,8 @@ struct gf_sim_setup {
     uint64_t message_ns;       /* sender's port busy for each message beside its bytes */
     uint64_t detect_ns;        /* from death to the news on the control channel */
     bool no_data;              /* sizes and times only: nothing is copied (gf-plan) */
+    bool bind_receives;        /* a receive whose message has begun to arrive cannot be cancelled, as with UCX; if the
+                                * sender dies then, only reset() or close() ends it */
     struct gf_sim_fault faults[8];
     uint32_t fault_count;
     double drop_rate, duplicate_rate; /* at random, per message */
@@ -61,6 +63,8 @@ void gf_sim_advance_to(struct gf_sim *sim, uint64_t now_ns);
 void gf_sim_wake_at(struct gf_sim *sim, uint32_t rank, uint64_t at_ns);
 /* True once after something happened for this rank since it was last asked: only such contexts need a poll. */
 bool gf_sim_woken(struct gf_sim *sim, uint32_t rank);
+/* The same without asking each: the rank that was woken first, GF_RANK_NONE: no more. At first all are woken. */
+uint32_t gf_sim_woken_next(struct gf_sim *sim);
 bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank); /* neither dead nor stopped */
 
 /* Faults by hand. */
