@@ -35,9 +35,9 @@ LIB      := $(BUILD)/libgradientflow.a
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 
+comma    := ,
 # An appliance is linked with the library, UCX and libconfig statically; libc and the CUDA driver stay dynamic.
 UCX_LIBS := $(if $(filter 1,$(UCX)),-Wl$(comma)-Bstatic $(filter-out -pthread -ldl -lrt -lm,$(shell pkg-config --static --libs ucx 2>/dev/null)) -Wl$(comma)-Bdynamic)
-comma    := ,
 LINK_LIBS = -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
 BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
@@ -59,7 +59,7 @@ $(BUILD)/%.o: %.c
 # A tool gf-NAME is tools/NAME_main.c and, if there are any, tools/NAME_*.c; tools/tool_*.c are shared by all.
 TOOL_SHARED := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/tool_*.c))
 .SECONDEXPANSION:
-$(BUILD)/gf-%: $$(patsubst %.c,$(BUILD)/%.o,$$(wildcard tools/$$*_*.c)) $$(TOOL_SHARED) $(LIB) $(SIM_LIB)
+$(BUILD)/gf-%: $$(addprefix $(BUILD)/,$$(addsuffix .o,$$(basename $$(wildcard tools/$$*_*.c)))) $$(TOOL_SHARED) $(LIB) $(SIM_LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)
 
 $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)

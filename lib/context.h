@@ -44,7 +44,6 @@ struct gf_slot {
     struct gf_coll coll;
 };
 
-#define GF_BLOB_BYTES_MAX 2048u               /* of any link driver */
 #define GF_ANSWER_NS UINT64_C(1000000000)    /* a live rank answers an inquiry within this */
 #define GF_FLUSH_NS UINT64_C(200000000)      /* for last words on the control channel at close */
 
@@ -212,9 +211,9 @@ struct gf_exchange_parts {
     uint64_t *verdict;
 };
 
-/* Everything that follows from configuration, environment and tensors. error_out[256] on failure. */
+/* Everything that follows from configuration, environment and tensors. What is wrong is logged. */
 gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                         struct gf_layout *layout_out, char *error_out);
+                         struct gf_layout *layout_out);
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
 struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange);
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout);

@@ -20,7 +20,7 @@ gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t by
     if ((wanted != GF_ALGORITHM_AUTO) && gf_coll_kind_of(wanted)->supports(op)) return wanted;
     for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++)
         if (gf_coll_kind_of(fallbacks[i])->supports(op)) return fallbacks[i];
-    GF_ASSERT(!"an operation that no algorithm serves");
+    GF_ASSERT(false); /* every operation is served by one of them */
     return GF_ALGORITHM_AUTO;
 }
 

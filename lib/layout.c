@@ -187,8 +187,8 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     return parts;
 }
 
-gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                         struct gf_layout *layout, char *error_out)
+static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                             struct gf_layout *layout, char *error_out)
 {
     struct gf_arena control = {0}, exchange = {0};
     struct gf_config *effective = &layout->config;
@@ -217,19 +217,23 @@ gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor 
     return GF_OK;
 }
 
+gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                         struct gf_layout *layout_out)
+{
+    const struct gf_log log = {config->log, config->log_user};
+    char error[256] = "";
+    gf_status status = layout_make(config, tensors, tensor_count, layout_out, error);
+    if (status < 0) gf_log_line(&log, GF_LOG_ERROR, "%s", error);
+    return status;
+}
+
 gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                      struct gf_footprint *footprint_out)
 {
     struct gf_layout layout;
-    char error[256] = "";
     gf_status status;
     if ((config == NULL) || (footprint_out == NULL)) return GF_ERR_PARAM;
-    status = gf_layout_make(config, tensors, tensor_count, &layout, error);
-    if (status < 0) {
-        const struct gf_log log = {config->log, config->log_user};
-        gf_log_line(&log, GF_LOG_ERROR, "%s", error);
-        return status;
-    }
+    if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
     *footprint_out = layout.footprint;
     return GF_OK;
 }

@@ -117,10 +117,10 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                      .address = gf->config.rendezvous.address,
                                      .blob_bytes_max = gf->link->driver->blob_bytes_max,
                                      .log = gf->log};
-    char blob[GF_BLOB_BYTES_MAX];
+    void *blob = (void *)(uintptr_t)gf->slots[0].coll.staging; /* nothing runs yet */
     size_t blob_bytes = 0;
     gf_status status;
-    GF_ASSERT(gf->link->driver->blob_bytes_max <= sizeof blob);
+    GF_ASSERT(gf->link->driver->blob_bytes_max <= gf->slots[0].coll.staging_bytes);
     setup.offer = (struct gf_offer){.version = GF_VERSION,
                                     .world = gf->world,
                                     .config_hash = gf_config_hash(&layout->config),
@@ -185,38 +185,40 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     return GF_OK;
 }
 
+static gf_status memory_check(const struct gf_config *config, const struct gf_layout *layout, const void *memory,
+                              uint64_t memory_bytes)
+{
+    const struct gf_log log = {config->log, config->log_user};
+    if ((memory == NULL) || ((uintptr_t)memory % GF_ALIGN_BYTES != 0)) {
+        gf_log_line(&log, GF_LOG_ERROR, "gf_open: memory at %p; it must be aligned to %u bytes", memory, GF_ALIGN_BYTES);
+        return GF_ERR_PARAM;
+    }
+    if (memory_bytes < layout->footprint.control_bytes) {
+        gf_log_line(&log, GF_LOG_ERROR, "gf_open: %llu bytes of memory, gf_measure() asked for %llu",
+                    (unsigned long long)memory_bytes, (unsigned long long)layout->footprint.control_bytes);
+        return GF_ERR_ARENA;
+    }
+    return GF_OK;
+}
+
 gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count, void *memory,
                   uint64_t memory_bytes, gf_context **gf_out)
 {
     struct gf_layout layout;
     struct gf_arena control = {.base = memory, .size_bytes = memory_bytes};
     struct gf_control_parts parts;
-    char error[256] = "";
     gf_status status;
 
     if ((config == NULL) || (gf_out == NULL)) return GF_ERR_PARAM;
     *gf_out = NULL;
-    status = gf_layout_make(config, tensors, tensor_count, &layout, error);
-    if ((status == GF_OK) && ((memory == NULL) || ((uintptr_t)memory % GF_ALIGN_BYTES != 0))) {
-        (void)snprintf(error, sizeof error, "gf_open: memory at %p; it must be aligned to %u bytes", memory, GF_ALIGN_BYTES);
-        status = GF_ERR_PARAM;
-    }
-    if ((status == GF_OK) && (memory_bytes < layout.footprint.control_bytes)) {
-        (void)snprintf(error, sizeof error, "gf_open: %llu bytes of memory, gf_measure() asked for %llu",
-                       (unsigned long long)memory_bytes, (unsigned long long)layout.footprint.control_bytes);
-        status = GF_ERR_ARENA;
-    }
-    if (status < 0) {
-        const struct gf_log log = {config->log, config->log_user};
-        gf_log_line(&log, GF_LOG_ERROR, "%s", error);
-        return status;
-    }
+    if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
+    if ((status = memory_check(config, &layout, memory, memory_bytes)) < 0) return status;
     memset(memory, 0, layout.footprint.control_bytes);
     parts = gf_layout_control(&layout, &control);
     GF_ASSERT(parts.gf == memory);
     context_lay(&layout, &parts, parts.gf);
     gf_context_mark(parts.gf);
-    (void)gf_pool_place(&layout.config, tensors, tensor_count, parts.tensors, &layout.pool, error);
+    (void)gf_pool_place(&layout.config, tensors, tensor_count, parts.tensors, &layout.pool, NULL); /* passed before */
     *gf_out = parts.gf;
     return context_open(&layout, &parts, tensors, parts.gf);
 }
