@@ -1,6 +1,8 @@
 /* The group of ranks, its memory, and the reference. */
 #include "coll_world.h"
 
+#include "coll_watch.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +14,7 @@
 
 #define GUARD_BYTES 64u
 #define GUARD 0xa5
+#define WATCHED_MAX 40u /* ranks; with more, looking at all that is under way takes too long */
 
 static void *take(size_t size_bytes)
 {
@@ -34,6 +37,7 @@ static gf_status fold_xor(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count
     unsigned char *to = (unsigned char *)(uintptr_t)dst;
     const unsigned char *from = (const unsigned char *)(uintptr_t)src;
     node->folded_elems += elem_count;
+    coll_watch_fold(dst, src, elem_count * node->coll.fold_elem_bytes);
     for (size_t i = 0; i < elem_count * node->coll.fold_elem_bytes; i++) to[i] ^= from[i];
     return GF_OK;
 }
@@ -55,6 +59,7 @@ static void links_open(struct coll_world *world)
         world->node_of_rank[rank] = i;
         node->link_state = take(drivers->link->state_bytes(&setup));
         assert_int_equal(drivers->link->open(&setup, node->link_state, &node->link, &fault), GF_OK);
+        if (world->c.size <= WATCHED_MAX) coll_watch_link(node->link);
     }
     for (uint32_t i = 0; i < world->c.size; i++) {
         unsigned char blob[256];
@@ -91,7 +96,7 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c, const 
         size_t req_bytes = node->link->driver->req_size_bytes;
         c->kind->need(&limits, &need);
         *coll = (struct gf_coll){
-            .kind = c->kind, .link = node->link, .ops = &gf_ops_host, .op = c->op, .root = c->root,
+            .kind = c->kind, .link = node->link, .ops = coll_watch_ops(), .op = c->op, .root = c->root,
             .members = c->members, .size = c->size, .index = i, .type = c->type, .elem_count = c->elem_count,
             .timeout_ns = COLL_TIMEOUT_NS, .slice_bytes = c->slice_bytes, .window = c->window, .check = &node->check,
             .staging_bytes = need.staging_bytes, .msg_count = need.msg_count,
@@ -165,6 +170,7 @@ void coll_world_run(struct coll_world *world)
         gf_sim_advance_to(world->sim, gf_sim_now_ns(world->sim) + COLL_TIMEOUT_NS / 4);
     }
     assert_int_equal(gf_sim_requests_posted(world->sim), gf_sim_requests_ended(world->sim));
+    assert_int_equal(coll_watch_under_way(), 0);
 }
 
 void coll_world_close(struct coll_world *world)
