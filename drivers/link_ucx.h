@@ -49,7 +49,7 @@ struct gf_ucx {
     bool huge_pages;
     bool ending; /* requests that end now were ended by us: no fault */
     bool log_pushed;
-    char complaint[GF_TEXT_MAX]; /* UCX's warning about a transport it lacks, while `opening` */
+    char complaint[GF_TEXT_MAX]; /* UCX's warning about a transport or device that it lacks, while `opening` */
     bool opening;
     ucp_context_h context;
     ucp_worker_h worker;

@@ -17,8 +17,8 @@
 
 #include <ucs/debug/log_def.h>
 
-/* How long close() lets bytes that UCX has taken leave this host. A dead peer may use all of it, once a link. */
-#define CLOSE_FLUSH_NS 200000000u
+/* How long close() and reset() let what UCX has taken leave this host. A dead peer may use all of it. */
+#define FLUSH_NS 200000000u
 
 /* libucs installs handlers for SIGSEGV, SIGBUS, SIGILL and SIGFPE before main() unless the environment says "none". In
  * a static link this runs before its constructor (101 is the first priority a program may have). It is the only code of
@@ -49,8 +49,7 @@ static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const cha
     if (level <= UCS_LOG_LEVEL_ERROR) gf_level = GF_LOG_ERROR;
     else if (level == UCS_LOG_LEVEL_WARN) gf_level = GF_LOG_WARN;
     else if (level <= UCS_LOG_LEVEL_INFO) gf_level = GF_LOG_INFO;
-    if (ucx->opening && (level == UCS_LOG_LEVEL_WARN) && (strstr(text, "is not available") != NULL) &&
-        (strncmp(text, "transport", 9) == 0))
+    if (ucx->opening && (level == UCS_LOG_LEVEL_WARN) && (strstr(text, "is not available") != NULL))
         (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.127s", text);
     gf_log_line(&ucx->log, gf_level, "UCX %s: %s", function, text);
     return UCS_LOG_FUNC_RC_STOP; /* never on to UCX's own handler, which writes to stdout */
@@ -114,6 +113,16 @@ static gf_status ports_check(struct gf_ucx *ucx)
                         ucx->ports);
 }
 
+/* Anything but the transports that stay on the node. */
+static bool network_used(const char *list)
+{
+    static const char *const local[] = {"self", "posix", "sysv"};
+    size_t item_count = 1, local_count = 0;
+    for (const char *at = list; *at != '\0'; at++) item_count += (*at == ',');
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) local_count += gf_ucx_list_has(list, local[i]);
+    return item_count > local_count;
+}
+
 static gf_status settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
 {
     bool shared = gf_ucx_list_has(ucx->transports, "posix"), sysv = gf_ucx_list_has(ucx->transports, "sysv");
@@ -121,10 +130,13 @@ static gf_status settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
         const char *key, *value; /* transport keys go without their prefix here; "" leaves UCX's default */
     } settings[] = {
         {"TLS", ucx->transports},
-        {"NET_DEVICES", ucx->devices},
+        {"NET_DEVICES", network_used(ucx->transports) ? ucx->devices : ""}, /* or UCX complains of the devices */
         {"PORT_RANGE", ucx->ports},
         /* No fall-back from memory that peers can map to memory that they cannot. */
         {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->huge_pages ? "huge,thp,mmap" : "mmap"},
+        /* With put, UCX adds a tcp lane to each peer on the node for large messages, and aborts the process (an
+         * assertion in ucp_request.c) when a worker ends while that lane is still being set up. */
+        {"PUT_ENABLE", gf_ucx_list_has(ucx->transports, "tcp") ? "n" : ""},
         {"HUGETLB_MODE", (shared || sysv) ? (ucx->huge_pages ? "try" : "no") : ""},
     };
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
@@ -166,8 +178,8 @@ static gf_status context_take(struct gf_ucx *ucx)
                                   "nothing usable among transports \"%s\" on devices \"%s\"", ucx->transports,
                                   ucx->devices);
         } else if (ucx->complaint[0] != '\0') {
-            status = gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_init", UCS_OK, "transports \"%s\": %s",
-                                  ucx->transports, ucx->complaint);
+            status = gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_init", UCS_OK, "transports \"%s\", devices \"%s\": %s",
+                                  ucx->transports, ucx->devices, ucx->complaint);
         }
     }
     ucp_config_release(config);
@@ -198,7 +210,8 @@ static gf_status worker_take(struct gf_ucx *ucx)
     return GF_OK;
 }
 
-/* Sends that UCX has called done may still lie in its buffers. */
+/* Sends that UCX has called done may still lie in its buffers, and a worker should not end in the middle of setting up
+ * connections: UCX asserts that none of its own messages for that are left. */
 static void worker_flush(struct gf_ucx *ucx)
 {
     const ucp_request_param_t param = {.op_attr_mask = 0};
@@ -207,7 +220,7 @@ static void worker_flush(struct gf_ucx *ucx)
     if (!UCS_PTR_IS_PTR(flush)) return;
     while (ucp_request_check_status(flush) == UCS_INPROGRESS) {
         (void)ucp_worker_progress(ucx->worker);
-        if (gf_clock_monotonic.now_ns(&gf_clock_monotonic) - start_ns > CLOSE_FLUSH_NS) return; /* the worker ends it */
+        if (gf_clock_monotonic.now_ns(&gf_clock_monotonic) - start_ns > FLUSH_NS) return; /* the worker ends it */
     }
     ucp_request_free(flush);
 }
@@ -299,6 +312,7 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
 void gf_ucx_close(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
+    ucx->ending = true;
     if (ucx->worker != NULL) worker_flush(ucx);
     give_back(ucx);
 }
@@ -307,6 +321,8 @@ gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     gf_status status;
+    ucx->ending = true;
+    if (ucx->worker != NULL) worker_flush(ucx);
     worker_give(ucx);
     gf_ucx_region_give(ucx);
     memset(&link->fault, 0, sizeof link->fault);
