@@ -26,10 +26,11 @@ GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wframe-larg
 LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
-       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx.c) drivers/gpu_cuda.c,$(wildcard drivers/*.c))
+       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c) drivers/gpu_cuda.c,$(wildcard drivers/*.c))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
 TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_%,$(wildcard firmware-tests/*.c))
-TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(wildcard firmware-tests/test_*.c))
+TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
+              $(wildcard firmware-tests/test_*.c)))
 TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
 LIB      := $(BUILD)/libgradientflow.a
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
