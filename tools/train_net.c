@@ -236,6 +236,20 @@ void net_load(struct net *net, const struct data_set *set, const uint32_t *index
     }
 }
 
+/* FNV-1a over 32-bit words: any single bit that differs makes the hashes differ. */
+uint64_t net_hash(const struct net *net)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (uint32_t i = 0; i < net->model->tensor_count; i++) {
+        for (uint64_t at = 0; at < net->model->tensors[i].elem_count; at++) {
+            uint32_t word;
+            memcpy(&word, net->weight[i] + at, sizeof word);
+            hash = (hash ^ word) * 0x100000001b3u;
+        }
+    }
+    return hash;
+}
+
 void *net_take(char *base, size_t *used_bytes, size_t size_bytes)
 {
     size_t at = *used_bytes;

@@ -68,6 +68,9 @@ void net_open(struct net *net, const struct net_model *model, uint32_t images_ma
  * images first .. first + count. */
 void net_load(struct net *net, const struct data_set *set, const uint32_t *index, uint32_t first, uint32_t count);
 
+/* 64 bits of all weights, in tensor order. */
+uint64_t net_hash(const struct net *net);
+
 /* For the models: the next size_bytes of the workspace, 64-byte aligned; NULL while only measuring. */
 void *net_take(char *base, size_t *used_bytes, size_t size_bytes);
 gf_status net_ready(struct net *net, uint32_t tensor);
