@@ -8,8 +8,8 @@
 #include <cblas.h>
 
 /* OpenBLAS takes processors that are younger than itself for the oldest it knows: Debian 12's runs on SSE3 there, four
- * times slower. So it is told what it would find out if it asked for the instructions rather than the model. It chooses in
- * a constructor of its own, hence one that runs before it; whoever sets OPENBLAS_CORETYPE keeps what he set. */
+ * times slower. So it is told what it would find out if it asked for the instructions rather than the model. It
+ * chooses in a constructor of its own, hence one that runs before it; OPENBLAS_CORETYPE from outside is kept. */
 #if defined(__x86_64__)
 __attribute__((constructor(101))) static void blas_core_choose(void)
 {
@@ -21,13 +21,13 @@ __attribute__((constructor(101))) static void blas_core_choose(void)
 }
 #endif
 
-void layer_gemm(bool a_flipped, bool b_flipped, size_t m, size_t n, size_t k, const float *a, const float *b, float beta,
-                float *c)
+void layer_gemm(bool a_flipped, bool b_flipped, size_t m, size_t n, size_t k, const float *a, const float *b,
+                float beta, float *c)
 {
     int rows = (int)m, columns = (int)n, depth = (int)k;
     if (rows == 0) return;
-    cblas_sgemm(CblasRowMajor, a_flipped ? CblasTrans : CblasNoTrans, b_flipped ? CblasTrans : CblasNoTrans, rows, columns,
-                depth, 1.0f, a, a_flipped ? rows : depth, b, b_flipped ? depth : columns, beta, c, columns);
+    cblas_sgemm(CblasRowMajor, a_flipped ? CblasTrans : CblasNoTrans, b_flipped ? CblasTrans : CblasNoTrans, rows,
+                columns, depth, 1.0f, a, a_flipped ? rows : depth, b, b_flipped ? depth : columns, beta, c, columns);
 }
 
 void layer_unfold(const float *in, size_t image_count, uint32_t side, uint32_t channels, float *rows)

@@ -21,16 +21,16 @@ static inline size_t layer_bordered_elems(uint32_t side, uint32_t channels)
 }
 
 /* c[m][n] = beta c + a b, where a is [m][k], or [k][m] if a_flipped, and b is [k][n], or [n][k] if b_flipped. */
-void layer_gemm(bool a_flipped, bool b_flipped, size_t m, size_t n, size_t k, const float *a, const float *b, float beta,
-                float *c);
+void layer_gemm(bool a_flipped, bool b_flipped, size_t m, size_t n, size_t k, const float *a, const float *b,
+                float beta, float *c);
 
-/* rows[images * side * side][LAYER_TAPS * channels] of in[images] with borders, so that a convolution is one product. */
+/* rows[images * side * side][LAYER_TAPS * channels] of in[images] with borders: a convolution becomes one product. */
 void layer_unfold(const float *in, size_t image_count, uint32_t side, uint32_t channels, float *rows);
 /* The reverse: each element of out[images] with borders gets the sum of the rows' elements that were read from it. */
 void layer_fold(const float *rows, size_t image_count, uint32_t side, uint32_t channels, float *out);
 
-/* out = max(0, max of 2x2 of in + bias). in[images][side][side][channels]; out has side / 2, inside a border of `border`
- * that is left alone. winner[images][side / 2][side / 2][channels] is which of the four it was, or LAYER_NONE. */
+/* out = max(0, max of 2x2 of in + bias). in[images][side][side][channels]; out has side / 2, inside a border of
+ * `border` that is left alone. winner[images][side / 2][side / 2][channels] is which of the four it was, or LAYER_NONE. */
 #define LAYER_NONE 4u
 void layer_relu_pool(const float *in, const float *bias, size_t image_count, uint32_t side, uint32_t channels,
                      uint32_t border, float *out, uint8_t *winner);
@@ -45,8 +45,8 @@ void layer_relu_back(float *gradient, const float *out, size_t elem_count);
 /* sum[width] = the sum over rows. */
 void layer_column_sum(const float *rows, size_t row_count, size_t width, float *sum);
 
-/* Softmax and cross-entropy: logits[row_count][classes] become scale * d loss / d logits. Returns the sum of the losses;
- * *hits_out: how many labels had the highest logit. */
+/* Softmax and cross-entropy: logits[row_count][classes] become scale * d loss / d logits. Returns the sum of the
+ * losses; *hits_out: how many labels had the highest logit. */
 double layer_softmax_loss(float *logits, const uint8_t *labels, size_t row_count, size_t classes, float scale,
                           uint32_t *hits_out);
 

@@ -83,8 +83,8 @@ gf_status train_begin(struct train *train)
     }
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         struct gf_request request = {0};
-        gf_status status = gf_broadcast(train->gf, gf_weight(train->gf, i), model->tensors[i].elem_count, GF_TYPE_F32, 0,
-                                        &request);
+        gf_status status = gf_broadcast(train->gf, gf_weight(train->gf, i), model->tensors[i].elem_count, GF_TYPE_F32,
+                                        0, &request);
         if (status >= 0) status = gf_request_wait(train->gf, &request);
         if (status < 0) return status;
     }
@@ -125,7 +125,8 @@ static gf_status train_step(struct train *train, double *loss_out)
     } else {
         net_load(&train->net, &train->images, train->order + at * batch + first, 0, count);
         train->net.model->forward(&train->net);
-        loss = layer_softmax_loss(train->net.logits, train->net.labels, count, DATA_CLASSES, gradient_scale(train), &hits);
+        loss = layer_softmax_loss(train->net.logits, train->net.labels, count, DATA_CLASSES, gradient_scale(train),
+                                  &hits);
         status = train->net.model->backward(&train->net);
     }
     if (status >= 0) status = gf_step_wait(train->gf);
@@ -227,7 +228,7 @@ gf_status train_end(struct train *train)
     };
     gf_status status = ranks_sum_u64(train->gf, sums, SUMS);
     if (status < 0) return status;
-    status = ranks_gather_u64(train->gf, net_hash(&train->net), train->hash_limbs, (uint64_t *)train->result.weights_hash);
+    status = ranks_gather_u64(train->gf, net_hash(&train->net), train->hash_limbs, train->result.weights_hash);
     if (status < 0) return status;
 
     struct report_result *result = &train->result;

@@ -1,10 +1,11 @@
-/* gf-train, the reference appliance: trains a small network on Fashion-MNIST with all ranks of a job, by the public header
- * alone. Rank 0 reports; any error is one line on stderr and a failing exit code. */
+/* gf-train, the reference appliance: trains a small network on Fashion-MNIST with all ranks of a job, by the public
+ * header alone. Rank 0 reports; any error is one line on stderr and a failing exit code. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tool_args.h"
 #include "train_loop.h"
 
 /* The handler's: what it stops and which signal came. */
@@ -107,7 +108,7 @@ static int report_all(struct train *train)
     static const char *const wires[GF_TYPE_COUNT] = {"fp32", "fp16", "bf16"};
     const struct train_options *options = train->options;
     struct report_part parts[NET_TENSORS_MAX];
-    char error[1280];
+    static char error[1280];
     int result = 0;
     bool equal = report_hashes_equal(&train->result);
     if (train->rank != 0) return equal ? 0 : -1;
@@ -126,7 +127,7 @@ static int report_all(struct train *train)
 
 static int run(struct train *train)
 {
-    char error[DATA_ERROR_BYTES];
+    static char error[DATA_ERROR_BYTES];
     void *memory = NULL, *workspace = NULL;
     int result = data_open(train->options->data_folder, "train", &train->images, error);
     if (result == 0) result = data_open(train->options->data_folder, "t10k", &train->tests, error);
@@ -160,8 +161,8 @@ int main(int argc, char **argv)
     static struct gf_config config;
     static struct train train;
     struct train_options options;
-    int result = train_options_parse(argc, argv, &options, &config);
-    if (result != 0) return (result > 0) ? EXIT_SUCCESS : TRAIN_EXIT_USAGE;
+    int result = train_options_read(argc, argv, &options, &config);
+    if (result != 0) return (result > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
     signals_catch();
     config.log = log_take;
     train.options = &options;

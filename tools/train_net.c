@@ -1,16 +1,27 @@
 /* The demo's convolutional network, and what all networks share:
  *   28x28x1 -> conv 5x5 -> 28x28x32 -> ReLU, pool -> 14x14x32 -> conv 5x5 -> 14x14x64 -> ReLU, pool -> 7x7x64 = 3136
  *   -> 512 -> ReLU -> 10
- * 1,663,370 parameters, 97 % of them in the first fully connected layer, whose gradient is among the first that backward
- * ends: its exchange hides behind the convolutions' backward pass. */
+ * 1,663,370 parameters, 97 % of them in the first fully connected layer, whose gradient is among the first that
+ * backward ends: its exchange hides behind the convolutions' backward pass. */
 #include "train_net.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "tool_tensors.h"
 #include "train_layers.h"
 
-enum { FC2_WEIGHT, FC2_BIAS, FC1_WEIGHT, FC1_BIAS, CONV2_WEIGHT, CONV2_BIAS, CONV1_WEIGHT, CONV1_BIAS, CNN_TENSORS };
+enum {
+    FC2_WEIGHT = TOOL_TENSOR_FC2_WEIGHT,
+    FC2_BIAS = TOOL_TENSOR_FC2_BIAS,
+    FC1_WEIGHT = TOOL_TENSOR_FC1_WEIGHT,
+    FC1_BIAS = TOOL_TENSOR_FC1_BIAS,
+    CONV2_WEIGHT = TOOL_TENSOR_CONV2_WEIGHT,
+    CONV2_BIAS = TOOL_TENSOR_CONV2_BIAS,
+    CONV1_WEIGHT = TOOL_TENSOR_CONV1_WEIGHT,
+    CONV1_BIAS = TOOL_TENSOR_CONV1_BIAS
+};
+_Static_assert(TOOL_TENSOR_COUNT <= NET_TENSORS_MAX, "every tensor has a place");
 
 #define SIDE1 DATA_SIDE
 #define SIDE2 (SIDE1 / 2u)
@@ -23,19 +34,8 @@ enum { FC2_WEIGHT, FC2_BIAS, FC1_WEIGHT, FC1_BIAS, CONV2_WEIGHT, CONV2_BIAS, CON
 #define HIDDEN 512u
 
 /* Images that are convolved at a time: the unfolded ones (627 KB each) should stay in a core's cache and the products
- * be long enough: 2 was the fastest on a core with 2 MB. Each chunk also polls, so it bounds how long the wire waits. */
+ * be long enough: 2 was the fastest on a core with 2 MB. Backward polls after each, so the wire never waits long. */
 #define CHUNK_IMAGES 2u
-
-static const struct gf_tensor cnn_tensors[CNN_TENSORS] = {
-    [FC2_WEIGHT] = {.name = "fc2.weight", .elem_count = DATA_CLASSES * HIDDEN},
-    [FC2_BIAS] = {.name = "fc2.bias", .elem_count = DATA_CLASSES, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
-    [FC1_WEIGHT] = {.name = "fc1.weight", .elem_count = HIDDEN * FEATURES},
-    [FC1_BIAS] = {.name = "fc1.bias", .elem_count = HIDDEN, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
-    [CONV2_WEIGHT] = {.name = "conv2.weight", .elem_count = CHANNELS2 * FAN2},
-    [CONV2_BIAS] = {.name = "conv2.bias", .elem_count = CHANNELS2, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
-    [CONV1_WEIGHT] = {.name = "conv1.weight", .elem_count = CHANNELS1 * FAN1},
-    [CONV1_BIAS] = {.name = "conv1.bias", .elem_count = CHANNELS1, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
-};
 
 static size_t cnn_layout(struct net *net, char *base)
 {
@@ -65,10 +65,10 @@ _Static_assert(SIDE1 * SIDE1 * CHANNELS1 >= SIDE2 * SIDE2 * CHANNELS2, "convolve
 
 static void cnn_init(struct net *net, struct data_random *random)
 {
-    static const uint32_t fan_in[CNN_TENSORS] = {
+    static const uint32_t fan_in[TOOL_TENSOR_COUNT] = {
         [FC2_WEIGHT] = HIDDEN, [FC1_WEIGHT] = FEATURES, [CONV2_WEIGHT] = FAN2, [CONV1_WEIGHT] = FAN1};
-    for (uint32_t i = 0; i < CNN_TENSORS; i++)
-        net_init_normal(net->weight[i], cnn_tensors[i].elem_count, fan_in[i], random);
+    for (uint32_t i = 0; i < TOOL_TENSOR_COUNT; i++)
+        net_init_normal(net->weight[i], tool_tensors[i].elem_count, fan_in[i], random);
 }
 
 /* One convolution, its ReLU and its pooling, a chunk at a time. */
@@ -93,8 +93,8 @@ static struct conv conv_of(struct net *net, uint32_t which)
     }
     return (struct conv){
         .side = SIDE2, .in_channels = CHANNELS1, .out_channels = CHANNELS2, .out_border = 0, .in = net->pooled1,
-        .weight = net->weight[CONV2_WEIGHT], .bias = net->weight[CONV2_BIAS], .out = net->pooled2, .winner = net->winner2,
-        .in_elems = layer_bordered_elems(SIDE2, CHANNELS1), .out_elems = FEATURES, .winner_elems = FEATURES};
+        .weight = net->weight[CONV2_WEIGHT], .bias = net->weight[CONV2_BIAS], .out = net->pooled2,
+        .winner = net->winner2, .in_elems = layer_bordered_elems(SIDE2, CHANNELS1), .out_elems = FEATURES, .winner_elems = FEATURES};
 }
 
 static uint32_t chunk_count(const struct net *net, uint32_t first)
@@ -129,8 +129,8 @@ static gf_status conv_backward(struct net *net, uint32_t which, uint32_t weight_
         layer_relu_pool_back(out_gradient + first * conv.out_elems, conv.winner + first * conv.winner_elems, images,
                              conv.side, conv.out_channels, conv.out_border, net->convolved, net->gradient[bias_tensor]);
         layer_unfold(conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, net->unfolded);
-        layer_gemm(true, false, conv.out_channels, fan, points, net->convolved, net->unfolded, (first == 0) ? 0.0f : 1.0f,
-                   net->gradient[weight_tensor]);
+        layer_gemm(true, false, conv.out_channels, fan, points, net->convolved, net->unfolded,
+                   (first == 0) ? 0.0f : 1.0f, net->gradient[weight_tensor]);
         gf_status status = net_poll(net);
         if (status < 0) return status;
         if (in_gradient == NULL) continue;
@@ -158,7 +158,8 @@ static void cnn_forward(struct net *net)
 static gf_status full_backward(struct net *net, uint32_t weight_tensor, uint32_t bias_tensor, const float *in,
                                size_t in_width, const float *out_gradient, size_t out_width)
 {
-    layer_gemm(true, false, out_width, in_width, net->image_count, out_gradient, in, 0.0f, net->gradient[weight_tensor]);
+    layer_gemm(true, false, out_width, in_width, net->image_count, out_gradient, in, 0.0f,
+               net->gradient[weight_tensor]);
     gf_status status = net_ready(net, weight_tensor);
     if (status < 0) return status;
     layer_column_sum(out_gradient, net->image_count, out_width, net->gradient[bias_tensor]);
@@ -186,8 +187,8 @@ static gf_status cnn_backward(struct net *net)
 
 const struct net_model net_cnn = {
     .name = "cnn",
-    .tensors = cnn_tensors,
-    .tensor_count = CNN_TENSORS,
+    .tensors = tool_tensors,
+    .tensor_count = TOOL_TENSOR_COUNT,
     .learning_rate = 0.05f,
     .layout = cnn_layout,
     .init = cnn_init,

@@ -64,8 +64,8 @@ size_t net_measure(const struct net_model *model, uint32_t images_max);
 /* workspace is 64-byte aligned, net_measure() bytes and the caller's until the net is no longer used. The caller sets
  * weight, gradient and sink afterwards. */
 void net_open(struct net *net, const struct net_model *model, uint32_t images_max, void *workspace);
-/* Brings images index[0 .. count), count <= images_max, of the set in, as numbers of mean 0 and deviation 1. index NULL:
- * images first .. first + count. */
+/* Brings images index[0 .. count), count <= images_max, of the set in, as numbers of mean 0 and deviation 1. With index
+ * NULL images first .. first + count. */
 void net_load(struct net *net, const struct data_set *set, const uint32_t *index, uint32_t first, uint32_t count);
 
 /* 64 bits of all weights, in tensor order. */

@@ -2,12 +2,9 @@
 #ifndef GF_TRAIN_OPTIONS_H
 #define GF_TRAIN_OPTIONS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "train_net.h"
-
-#define TRAIN_EXIT_USAGE 2
 
 struct train_options {
     const struct net_model *model;
@@ -22,8 +19,8 @@ struct train_options {
     float learning_rate;   /* the highest of the schedule */
 };
 
-/* 0: go on; 1: help was printed, done; -1: refused, and why is on stderr. *config_out is the configuration with what the
- * command line says over it. */
-int train_options_parse(int argc, char **argv, struct train_options *options_out, struct gf_config *config_out);
+/* 0: go on; 1: help was asked for and printed; -1: refused, and why is on stderr. *config_out is the configuration file
+ * with what the command line says over it. */
+int train_options_read(int argc, char **argv, struct train_options *options_out, struct gf_config *config_out);
 
 #endif

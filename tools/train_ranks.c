@@ -1,4 +1,4 @@
-/* Sums over ranks. The library adds fp32, which holds whole numbers up to 2^24, so a larger one travels as its bytes. */
+/* Sums over ranks. The library adds fp32, which holds whole numbers up to 2^24; a larger one travels as its bytes. */
 #include "train_ranks.h"
 
 #include <stdlib.h>

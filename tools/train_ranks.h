@@ -1,4 +1,4 @@
-/* Small sums over all ranks, exact where that matters; and the arithmetic of reports. All block, all ranks call them. */
+/* Small sums over all ranks, exact where that matters. All block, and all ranks call them at the same point. */
 #ifndef GF_TRAIN_RANKS_H
 #define GF_TRAIN_RANKS_H
 
@@ -13,7 +13,7 @@ gf_status ranks_sum(gf_context *gf, float *data, uint64_t count);
 gf_status ranks_sum_u64(gf_context *gf, uint64_t *data, uint32_t count);
 /* values_out[world] = every rank's value; limbs[world][RANKS_LIMBS] is room to work in. */
 gf_status ranks_gather_u64(gf_context *gf, uint64_t value, float *limbs, uint64_t *values_out);
-/* Of data[count], count > 0; sorted[count] is room to work in. */
+/* The median of data[count], count > 0; sorted[count] is room to work in. */
 double ranks_median(const float *data, uint64_t count, float *sorted);
 
 #endif

@@ -33,7 +33,7 @@ void report_live(struct report *report, const struct report_moment *moment)
     bar[BAR_CELLS] = '\0';
     uint64_t epochs = (moment->step_count + moment->epoch_steps - 1u) / moment->epoch_steps;
     fprintf(stderr,
-            "%sepoch %llu/%llu  step %*llu/%llu [%s]  loss %.4f  %6.0f images/s  %8.1f MB on the wire  %4.1f %% waiting%s",
+            "%sepoch %llu/%llu  step %*llu/%llu [%s]  loss %.4f  %5.0f images/s  %7.1f MB sent  %4.1f %% waiting%s",
             report->terminal ? "\r" : "", (unsigned long long)((moment->step - 1u) / moment->epoch_steps + 1u),
             (unsigned long long)epochs, (moment->step_count < 1000u) ? 3 : 6, (unsigned long long)moment->step,
             (unsigned long long)moment->step_count, bar, moment->loss,
@@ -68,7 +68,8 @@ void report_table(const struct report_result *result)
     printf("steps         %llu", (unsigned long long)result->steps);
     if (result->steps_skipped > 0) printf(" (%llu skipped)", (unsigned long long)result->steps_skipped);
     printf("\nloss          %.4f at first, %.4f at last\n", result->loss_first, result->loss_last);
-    printf("time          %.1f s, %.0f images/s\n", result->train_seconds, (double)result->images / result->train_seconds);
+    printf("time          %.1f s, %.0f images/s\n", result->train_seconds,
+           (double)result->images / result->train_seconds);
     printf("step          %.2f ms, exchange %.2f ms, %.0f %% of it hidden (%s)\n", 1e3 * result->step_seconds,
            1e3 * result->exchange_seconds, 100.0 * result->hidden_share, result->algorithm);
     printf("on the wire   %.1f MB in %s, %.3f MB a step\n", (double)result->wire_bytes / MEGABYTE, result->wire,
@@ -150,8 +151,8 @@ int report_json(const char *path, const struct report_result *result, char *erro
     struct whole_file file;
     if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
     FILE *out = file.stream;
-    fprintf(out, "{\n  \"model\": \"%s\",\n  \"wire\": \"%s\",\n  \"algorithm\": \"%s\",\n", result->model, result->wire,
-            result->algorithm);
+    fprintf(out, "{\n  \"model\": \"%s\",\n  \"wire\": \"%s\",\n", result->model, result->wire);
+    fprintf(out, "  \"algorithm\": \"%s\",\n", result->algorithm);
     json_count(out, "ranks", result->ranks);
     json_count(out, "batch", result->batch);
     json_count(out, "seed", result->seed);
@@ -176,7 +177,8 @@ int report_json(const char *path, const struct report_result *result, char *erro
     return whole_close(&file);
 }
 
-int report_dump(const char *path, const struct report_part *parts, size_t part_count, char *error_out, size_t error_bytes)
+int report_dump(const char *path, const struct report_part *parts, size_t part_count, char *error_out,
+                size_t error_bytes)
 {
     struct whole_file file;
     if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;

@@ -27,7 +27,7 @@ struct report_result {
     uint64_t seed, steps, steps_skipped, images;
     double loss_first, loss_last;  /* means over the global batch of that step */
     double test_accuracy;          /* percent */
-    const uint64_t *weights_hash;  /* [ranks] */
+    uint64_t *weights_hash;        /* [ranks] */
     uint64_t wire_bytes;           /* of all ranks, in the training steps */
     double wire_bytes_steady;      /* a step, over the last half of the steps */
     uint64_t wire_bytes_setup;     /* of all ranks, before the first step */
