@@ -70,7 +70,7 @@ bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank); /* neither dead nor s
 /* Faults by hand. */
 void gf_sim_kill(struct gf_sim *sim, uint32_t rank);
 void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
-void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut); /* while cut, messages wait, none is lost */
+void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut); /* messages are held, not lost */
 bool gf_sim_fault_met(const struct gf_sim *sim);
 
 /* What must hold at the end. */
