@@ -129,13 +129,18 @@ static void ports_and_latency_follow_the_formula(void **state)
         }
         for (uint32_t i = 0; i < 3; i++) {
             if (timings[c].moves[i].from == timings[c].moves[i].to) continue;
-            if ((sent_ns[i] == timings[c].moves[i].send_ns) && (received_ns[i] == timings[c].moves[i].recv_ns)) continue;
+            uint64_t send_ns = timings[c].moves[i].send_ns, recv_ns = timings[c].moves[i].recv_ns;
+            if ((sent_ns[i] == send_ns) && (received_ns[i] == recv_ns)) continue;
             fail_msg("%s: move %u left at %llu and landed at %llu", timings[c].name, i,
                      (unsigned long long)sent_ns[i], (unsigned long long)received_ns[i]);
         }
         sim_world_close(&w);
     }
 }
+
+/* Longer in its port than on its way. */
+#define TRANSFER_NS 2000u
+#define LANDING_NS (LATENCY_NS + TRANSFER_NS)
 
 /* Post 1 is a receive of rank 1, post 2 the send of rank 0; the fault meets either. */
 static const struct fault_case {
@@ -145,26 +150,26 @@ static const struct fault_case {
     gf_status recv_post, send_post, recv_end, send_end;
     uint64_t recv_ns; /* 0: never */
 } fault_cases[] = {
-    {"none", GF_SIM_FAULT_NONE, 1, GF_OK, GF_OK, GF_OK, GF_OK, LATENCY_NS},
-    {"a post that comes never", GF_SIM_FAULT_ERROR, 3, GF_OK, GF_OK, GF_OK, GF_OK, LATENCY_NS},
+    {"none", GF_SIM_FAULT_NONE, 1, GF_OK, GF_OK, GF_OK, GF_OK, LANDING_NS},
+    {"a post that comes never", GF_SIM_FAULT_ERROR, 3, GF_OK, GF_OK, GF_OK, GF_OK, LANDING_NS},
     {"receive again", GF_SIM_FAULT_AGAIN, 1, GF_AGAIN, GF_OK, GF_AGAIN, GF_OK, 0},
     {"send again", GF_SIM_FAULT_AGAIN, 2, GF_OK, GF_AGAIN, GF_AGAIN, GF_AGAIN, 0},
     {"receive error", GF_SIM_FAULT_ERROR, 1, GF_ERR_LINK, GF_OK, GF_AGAIN, GF_OK, 0},
     {"send error", GF_SIM_FAULT_ERROR, 2, GF_OK, GF_ERR_LINK, GF_AGAIN, GF_AGAIN, 0},
     {"drop at receive", GF_SIM_FAULT_DROP, 1, GF_OK, GF_OK, GF_AGAIN, GF_OK, 0},
     {"drop at send", GF_SIM_FAULT_DROP, 2, GF_OK, GF_OK, GF_AGAIN, GF_OK, 0},
-    {"duplicate at receive", GF_SIM_FAULT_DUPLICATE, 1, GF_OK, GF_OK, GF_OK, GF_OK, LATENCY_NS},
-    {"duplicate at send", GF_SIM_FAULT_DUPLICATE, 2, GF_OK, GF_OK, GF_OK, GF_OK, LATENCY_NS},
-    {"delay at receive", GF_SIM_FAULT_DELAY, 1, GF_OK, GF_OK, GF_OK, GF_OK, LATENCY_NS + 555},
-    {"delay at send", GF_SIM_FAULT_DELAY, 2, GF_OK, GF_OK, GF_OK, GF_OK, LATENCY_NS + 555},
-    {"corrupt at receive", GF_SIM_FAULT_CORRUPT, 1, GF_OK, GF_OK, GF_OK, GF_OK, LATENCY_NS},
-    {"corrupt at send", GF_SIM_FAULT_CORRUPT, 2, GF_OK, GF_OK, GF_OK, GF_OK, LATENCY_NS},
-    {"short at receive", GF_SIM_FAULT_SHORT, 1, GF_OK, GF_OK, GF_ERR_MISMATCH, GF_OK, LATENCY_NS},
-    {"short at send", GF_SIM_FAULT_SHORT, 2, GF_OK, GF_OK, GF_ERR_MISMATCH, GF_OK, LATENCY_NS},
+    {"duplicate at receive", GF_SIM_FAULT_DUPLICATE, 1, GF_OK, GF_OK, GF_OK, GF_OK, LANDING_NS},
+    {"duplicate at send", GF_SIM_FAULT_DUPLICATE, 2, GF_OK, GF_OK, GF_OK, GF_OK, LANDING_NS},
+    {"delay at receive", GF_SIM_FAULT_DELAY, 1, GF_OK, GF_OK, GF_OK, GF_OK, LANDING_NS + 555},
+    {"delay at send", GF_SIM_FAULT_DELAY, 2, GF_OK, GF_OK, GF_OK, GF_OK, LANDING_NS + 555},
+    {"corrupt at receive", GF_SIM_FAULT_CORRUPT, 1, GF_OK, GF_OK, GF_OK, GF_OK, LANDING_NS},
+    {"corrupt at send", GF_SIM_FAULT_CORRUPT, 2, GF_OK, GF_OK, GF_OK, GF_OK, LANDING_NS},
+    {"short at receive", GF_SIM_FAULT_SHORT, 1, GF_OK, GF_OK, GF_ERR_MISMATCH, GF_OK, LANDING_NS},
+    {"short at send", GF_SIM_FAULT_SHORT, 2, GF_OK, GF_OK, GF_ERR_MISMATCH, GF_OK, LANDING_NS},
     {"receiver killed", GF_SIM_FAULT_KILL, 1, GF_ERR_ABORTED, GF_OK, GF_AGAIN, GF_OK, 0},
     {"sender killed", GF_SIM_FAULT_KILL, 2, GF_OK, GF_ERR_ABORTED, GF_AGAIN, GF_AGAIN, 0},
     {"receiver stopped", GF_SIM_FAULT_STOP, 1, GF_OK, GF_OK, GF_OK, GF_OK, 5000},
-    {"sender stopped", GF_SIM_FAULT_STOP, 2, GF_OK, GF_OK, GF_OK, GF_OK, LATENCY_NS},
+    {"sender stopped", GF_SIM_FAULT_STOP, 2, GF_OK, GF_OK, GF_OK, GF_OK, LANDING_NS},
 };
 
 static void each_fault_does_what_it_says_at_either_end(void **state)
@@ -177,6 +182,7 @@ static void each_fault_does_what_it_says_at_either_end(void **state)
             uint32_t flips = 0;
             uint64_t received_ns = 0;
             struct gf_sim_setup setup = {.world = 2, .latency_ns = LATENCY_NS, .bind_receives = (binds == 1),
+                                         .bytes_per_ns = (double)sizeof source / TRANSFER_NS,
                                          .faults = {{.kind = row->kind, .rank = GF_RANK_NONE, .at = row->at,
                                                      .delay_ns = (row->kind == GF_SIM_FAULT_STOP) ? 5000 : 555}},
                                          .fault_count = 1};
@@ -209,6 +215,35 @@ static void each_fault_does_what_it_says_at_either_end(void **state)
             assert_int_equal(gf_sim_fault_met(w.sim), (row->kind != GF_SIM_FAULT_NONE) && (row->at < 3));
             sim_world_close(&w);
         }
+    }
+}
+
+static void a_receives_fault_meets_a_message_that_came_before_it(void **state)
+{
+    static const struct {
+        gf_sim_fault_kind kind;
+        gf_status at_once, later;
+    } rows[] = {
+        {GF_SIM_FAULT_NONE, GF_OK, GF_OK},           {GF_SIM_FAULT_DROP, GF_AGAIN, GF_AGAIN},
+        {GF_SIM_FAULT_DELAY, GF_AGAIN, GF_OK},       {GF_SIM_FAULT_SHORT, GF_ERR_MISMATCH, GF_ERR_MISMATCH},
+        {GF_SIM_FAULT_DUPLICATE, GF_OK, GF_OK},
+    };
+    (void)state;
+    for (size_t c = 0; c < sizeof rows / sizeof rows[0]; c++) {
+        struct gf_sim_setup setup = {.world = 2, .fault_count = 1,
+                                     .faults = {{.kind = rows[c].kind, .rank = 1, .at = 1, .delay_ns = 555}}};
+        uint32_t source = 4711, target = 0;
+        struct sim_world w;
+        sim_world_open(&w, &setup);
+        assert_int_equal(sim_world_send(&w, 0, 1, 5, &source, 4, 0), GF_OK);
+        sim_world_run(&w);
+        assert_int_equal(sim_world_recv(&w, 1, 0, 5, &target, 4, 0), GF_OK);
+        assert_int_equal(sim_world_test(&w, 1, 0), rows[c].at_once);
+        sim_world_run(&w);
+        assert_int_equal(sim_world_test(&w, 1, 0), rows[c].later);
+        assert_int_equal(target, (rows[c].later == GF_OK) ? 4711 : 0);
+        assert_int_equal(gf_sim_now_ns(w.sim), (rows[c].kind == GF_SIM_FAULT_DELAY) ? 555 : 0);
+        sim_world_close(&w);
     }
 }
 
@@ -315,6 +350,34 @@ static void thousands_of_unexpected_messages_find_their_receives(void **state)
     sim_world_close(&w);
 }
 
+static void many_senders_may_use_one_tag(void **state)
+{
+    enum { SENDERS = 60 };
+    struct gf_sim_setup setup = {.world = SENDERS + 1};
+    struct sim_world w;
+    uint32_t sources[SENDERS], targets[SENDERS];
+    (void)state;
+    sim_world_open(&w, &setup);
+    for (uint32_t posts_first = 0; posts_first < 2; posts_first++) {
+        memset(targets, 0, sizeof targets);
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            for (uint32_t i = 0; i < SENDERS; i++) {
+                uint32_t from = SENDERS - 1 - i;
+                sources[i] = i + 1;
+                if (turn == posts_first) {
+                    assert_int_equal(sim_world_send(&w, i, SENDERS, 8, &sources[i], 4, 0), GF_OK);
+                } else {
+                    assert_int_equal(sim_world_recv(&w, SENDERS, from, 8, &targets[from], 4, i), GF_OK);
+                }
+            }
+            sim_world_run(&w);
+        }
+        for (uint32_t i = 0; i < SENDERS; i++) assert_int_equal(sim_world_test(&w, SENDERS, i), GF_OK);
+        assert_memory_equal(sources, targets, sizeof sources);
+    }
+    sim_world_close(&w);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -322,10 +385,12 @@ int main(void)
         cmocka_unit_test(jitter_reorders_but_tags_find_their_receives),
         cmocka_unit_test(ports_and_latency_follow_the_formula),
         cmocka_unit_test(each_fault_does_what_it_says_at_either_end),
+        cmocka_unit_test(a_receives_fault_meets_a_message_that_came_before_it),
         cmocka_unit_test(a_fault_may_count_the_posts_of_one_rank),
         cmocka_unit_test(a_duplicate_waits_for_whoever_reuses_its_tag),
         cmocka_unit_test(old_duplicates_are_dropped),
         cmocka_unit_test(random_loss_has_its_rate),
+        cmocka_unit_test(many_senders_may_use_one_tag),
         cmocka_unit_test(thousands_of_unexpected_messages_find_their_receives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

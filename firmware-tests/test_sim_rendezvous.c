@@ -197,21 +197,27 @@ static void an_end_is_learnt_after_the_last_frame(void **state)
     }
 }
 
-static void a_rank_that_opens_again_is_connected_after_its_end(void **state)
+static void who_opens_again_is_connected_after_the_end(void **state)
 {
-    static struct star s;
     (void)state;
-    star_whole(&s);
-    star_close(&s, 2);
-    star_open(&s, 2);
-    run(&s, 2 * DETECT_NS);
-    expect(&s, 0, GF_RENDEZVOUS_ENDED, 2, "closed by peer");
-    expect(&s, 0, GF_RENDEZVOUS_CONNECTED, 2, "");
-    expect(&s, 2, GF_RENDEZVOUS_CONNECTED, 0, "");
-    assert_int_equal(frame(&s, 2, 0, "back"), GF_OK);
-    run(&s, FRAME_NS);
-    expect(&s, 0, GF_RENDEZVOUS_FRAME, 2, "back");
-    star_end(&s);
+    for (uint32_t gone = 0; gone < 3; gone += 2) {
+        static struct star s;
+        uint32_t other = 2 - gone;
+        star_whole(&s);
+        star_close(&s, gone);
+        assert_int_equal(frame(&s, other, gone, "to its last life"), GF_OK);
+        star_open(&s, gone);
+        assert_int_equal(frame(&s, gone, other, "too early"), GF_ERR_PEER);
+        run(&s, 2 * DETECT_NS);
+        expect(&s, other, GF_RENDEZVOUS_ENDED, gone, "closed by peer");
+        expect(&s, other, GF_RENDEZVOUS_CONNECTED, gone, "");
+        if (gone == 0) expect(&s, 0, GF_RENDEZVOUS_CONNECTED, 1, "");
+        expect(&s, gone, GF_RENDEZVOUS_CONNECTED, other, "");
+        assert_int_equal(frame(&s, gone, other, "back"), GF_OK);
+        run(&s, FRAME_NS);
+        expect(&s, other, GF_RENDEZVOUS_FRAME, gone, "back");
+        star_end(&s);
+    }
 }
 
 static void a_cut_holds_frames_in_their_order(void **state)
@@ -225,6 +231,7 @@ static void a_cut_holds_frames_in_their_order(void **state)
     assert_int_equal(frame(&s, 2, 0, "second"), GF_OK);
     assert_int_equal(frame(&s, 3, 0, "other"), GF_OK);
     run(&s, FRAME_NS / 2);
+    expect_silence(&s, 0);
     gf_sim_partition(s.sim, 0, 2, false);
     assert_int_equal(frame(&s, 2, 0, "third"), GF_OK);
     run(&s, FRAME_NS);
@@ -275,7 +282,7 @@ int main(void)
         cmocka_unit_test(ends_meet_whoever_opens_first),
         cmocka_unit_test(frames_keep_their_order_and_wake),
         cmocka_unit_test(an_end_is_learnt_after_the_last_frame),
-        cmocka_unit_test(a_rank_that_opens_again_is_connected_after_its_end),
+        cmocka_unit_test(who_opens_again_is_connected_after_the_end),
         cmocka_unit_test(a_cut_holds_frames_in_their_order),
         cmocka_unit_test(who_finds_no_coordinator_ends_after_the_join_timeout),
         cmocka_unit_test(a_stopped_rank_hears_nothing_until_it_goes_on),

@@ -136,6 +136,7 @@ static void a_bound_receive_ends_by_its_message_or_by_reset(void **state)
         struct gf_sim_setup setup = plain;
         struct sim_world w;
         unsigned char source[500], target[500] = {0};
+        setup.world = 4;
         setup.bind_receives = true;
         sim_world_open(&w, &setup);
         memset(source, 9, sizeof source);
@@ -152,8 +153,12 @@ static void a_bound_receive_ends_by_its_message_or_by_reset(void **state)
         w.driver->cancel(w.links[1], sim_world_req(&w, 1, 0));
         assert_int_equal(sim_world_test(&w, 1, 0), (kills == 1) ? GF_AGAIN : GF_OK);
         assert_int_equal(target[499], (kills == 1) ? 0 : 9);
+        assert_int_equal(sim_world_recv(&w, 3, 2, 1, NULL, 0, 0), GF_OK);
+        assert_int_equal(sim_world_send(&w, 2, 3, 1, NULL, 0, 0), GF_OK);
         assert_int_equal(w.driver->reset(w.links[1], 2), GF_OK);
         assert_int_equal(sim_world_test(&w, 1, 0), (kills == 1) ? GF_ERR_ABORTED : GF_OK);
+        sim_world_run(&w);
+        assert_int_equal(sim_world_test(&w, 3, 0), GF_OK); /* another's message is left alone */
         sim_world_close(&w);
     }
 }
@@ -199,6 +204,24 @@ static void reset_ends_all_and_begins_anew(void **state)
             assert_int_equal(sim_world_test(&w, 1, 2), GF_OK);
             sim_world_close(&w);
         }
+    }
+}
+
+static void what_a_reset_finds_in_its_port_is_lost(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sim_world w;
+        unsigned char source[500] = {0}, target[500];
+        sim_world_open(&w, &plain);
+        assert_int_equal(sim_world_recv(&w, 1, 0, 1, target, sizeof target, 0), GF_OK);
+        assert_int_equal(sim_world_send(&w, 0, 1, 1, source, sizeof source, 0), GF_OK);
+        gf_sim_advance_to(w.sim, (i == 0) ? 499 : 500);
+        assert_int_equal(w.driver->reset(w.links[0], 2), GF_OK);
+        assert_int_equal(sim_world_test(&w, 0, 0), (i == 0) ? GF_ERR_ABORTED : GF_OK);
+        sim_world_run(&w);
+        assert_int_equal(sim_world_test(&w, 1, 0), (i == 0) ? GF_AGAIN : GF_OK);
+        sim_world_close(&w);
     }
 }
 
@@ -370,6 +393,7 @@ int main(void)
         cmocka_unit_test(a_cancelled_receive_ends_once_and_is_not_written_to),
         cmocka_unit_test(a_bound_receive_ends_by_its_message_or_by_reset),
         cmocka_unit_test(reset_ends_all_and_begins_anew),
+        cmocka_unit_test(what_a_reset_finds_in_its_port_is_lost),
         cmocka_unit_test(ranks_of_a_node_see_each_others_region),
         cmocka_unit_test(wrong_calls_are_refused_and_named),
         cmocka_unit_test(time_moves_only_when_told_and_wakes_who_asked),
