@@ -58,8 +58,8 @@ void *coll_world_data(const struct coll_world *world, uint32_t index);
 size_t coll_world_data_bytes(const struct coll_world *world);
 /* Values of a rank: with `exact` small whole numbers, whose sums are exact in every type; else anything. */
 void coll_world_fill(struct coll_world *world, bool exact);
-/* Every rank that ended well holds, bit by bit, what the kind promises: the values that coll_world_fill() gave, added in
- * the kind's order. */
+/* Every rank that ended well holds, bit by bit, what the kind promises: the values that coll_world_fill() gave, added
+ * in the kind's order. */
 void coll_world_check(const struct coll_world *world);
 
 #endif

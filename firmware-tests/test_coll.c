@@ -16,9 +16,11 @@ static const struct pair {
     const struct gf_coll_kind *kind;
     gf_coll_op op;
 } pairs[] = {
-    {&gf_coll_ring, GF_COLL_ALLREDUCE},     {&gf_coll_ring, GF_COLL_REDUCE_SCATTER}, {&gf_coll_ring, GF_COLL_ALLGATHER},
-    {&gf_coll_halving, GF_COLL_ALLREDUCE},  {&gf_coll_doubling, GF_COLL_ALLREDUCE},  {&gf_coll_doubling, GF_COLL_BARRIER},
-    {&gf_coll_tree, GF_COLL_ALLREDUCE},     {&gf_coll_tree, GF_COLL_BROADCAST},      {&gf_coll_server, GF_COLL_ALLREDUCE},
+    {&gf_coll_ring, GF_COLL_ALLREDUCE},     {&gf_coll_ring, GF_COLL_REDUCE_SCATTER},
+    {&gf_coll_ring, GF_COLL_ALLGATHER},     {&gf_coll_halving, GF_COLL_ALLREDUCE},
+    {&gf_coll_doubling, GF_COLL_ALLREDUCE}, {&gf_coll_doubling, GF_COLL_BARRIER},
+    {&gf_coll_tree, GF_COLL_ALLREDUCE},     {&gf_coll_tree, GF_COLL_BROADCAST},
+    {&gf_coll_server, GF_COLL_ALLREDUCE},
 };
 
 static const struct gf_sim_setup network = {
@@ -366,8 +368,8 @@ static void a_silent_rank_is_named(void **state)
 static void progress_puts_the_deadline_off(void **state)
 {
     struct gf_sim_setup slow = {.latency_ns = COLL_TIMEOUT_NS * 3ull / 4};
-    struct coll_case c = {.kind = &gf_coll_ring, .op = GF_COLL_ALLREDUCE, .size = 6, .elem_count = 40, .slice_bytes = 64,
-                          .window = 2};
+    struct coll_case c = {.kind = &gf_coll_ring, .op = GF_COLL_ALLREDUCE, .size = 6, .elem_count = 40,
+                          .slice_bytes = 64, .window = 2};
     (void)state;
     run_once(&c, &slow, false);
 }
