@@ -57,11 +57,9 @@ void sim_wires_end(struct sim_rank *self, const char *text)
     if (self->rendezvous == NULL) return;
     if (self->rank != COORDINATOR) {
         wire_end(sim, self->rank, COORDINATOR, text);
-        self->near_up = false;
         return;
     }
     for (uint32_t rank = 1; rank < sim->setup.world; rank++) {
-        sim->ranks[rank].far_up = false;
         if (sim->ranks[rank].rendezvous != NULL) wire_end(sim, COORDINATOR, rank, text);
     }
 }
@@ -123,7 +121,10 @@ static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *
             gf_sim_wake_at(sim, self->rank, rendezvous->join_until_ns + 1);
         }
     } else {
-        for (uint32_t rank = 1; rank < sim->setup.world; rank++) wire_begin(sim, rank);
+        for (uint32_t rank = 1; rank < sim->setup.world; rank++) {
+            sim->ranks[rank].far_up = false;
+            wire_begin(sim, rank);
+        }
     }
     *rendezvous_out = &rendezvous->base;
     return GF_OK;
@@ -142,7 +143,7 @@ static gf_status rendezvous_send(struct gf_rendezvous *base, uint32_t to, uint32
         return gf_fault_set(&base->fault, GF_ERR_PARAM, to, "send", 0, "a frame of %u bytes; at most %u", size_bytes,
                             GF_FRAME_PAYLOAD_MAX);
     }
-    bool is_wire = (to < sim->setup.world) && (to != self->rank) && ((to == COORDINATOR) != (self->rank == COORDINATOR));
+    bool is_wire = (to < sim->setup.world) && ((to == COORDINATOR) != (self->rank == COORDINATOR));
     if (!is_wire || !*wire_up(sim, self->rank, to)) return GF_ERR_PEER;
     struct sim_frame *frame = frame_send(sim, self->rank, to, GF_RENDEZVOUS_FRAME, sim->now_ns + FRAME_NS, size_bytes);
     frame->frame_kind = frame_kind;
