@@ -31,8 +31,7 @@ VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
-/* As gf_bf16_of_f32(): adding just below a half to the bits carries into the upper 16 where it must. (No 16-bit float is
- * negative in this sense: the sign bit takes no carry, the largest magnitude is infinity.) */
+/* bf16 as gf_bf16_of_f32(), with the sign left in place: only a NaN could carry into it, and those are replaced. */
 VEC_INLINE __m128i vec_round(gf_type type, vec a)
 {
     if (type == GF_TYPE_F16) return _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
