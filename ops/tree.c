@@ -1,6 +1,6 @@
 /* Binomial trees (FireCaffe's reduction tree): sums go up to the root, log2(n) rounds, then the result goes down. Whole
- * vectors in slices, so a rank passes a slice on while the next ones arrive. Ranks are counted from the root; on level l
- * of the way up, ranks whose lowest set bit is bit l give their vector to their parent, the rank without that bit. */
+ * vectors in slices, so a rank passes a slice on while the next ones arrive. Ranks are counted from the root; on level
+ * l of the way up, ranks whose lowest set bit is bit l give their vector to their parent, the rank without that bit. */
 #include "flow.h"
 
 static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
