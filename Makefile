@@ -28,7 +28,7 @@ LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
        $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c) drivers/gpu_cuda.c,$(wildcard drivers/*.c))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
-TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_%,$(wildcard firmware-tests/*.c))
+TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_%,$(wildcard firmware-tests/*.c))
 TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
               $(wildcard firmware-tests/test_*.c)))
 TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
@@ -113,11 +113,16 @@ check-valgrind: tests ## the arena and configuration suites under valgrind
 audit: $(LIB) ## fail if the library calls an allocator, thread, signal, stdio, exit or map function
 	@sh firmware-tests/audit.sh $(LIB)
 
+bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
+	$<
+$(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
+
 clean: ## remove what was built
 	rm -rf $(BUILD)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-valgrind audit clean help
+.PHONY: all deps demo check tests suites test check-san check-valgrind audit bench-ops clean help
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

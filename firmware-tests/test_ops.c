@@ -366,6 +366,55 @@ static void test_norm(void **state) { (void)state; each_version(norm_cases); }
 static void test_accumulate(void **state) { (void)state; each_version(accumulate_cases); }
 static void test_update(void **state) { (void)state; each_version(update_cases); }
 
+/* More than 64 runs, so that a lane of the second level gets two; and the results of casts that go past the cache. */
+static void test_large_ranges(void **state)
+{
+    uint64_t norm_elems = 66ull * GF_NORM_RUN_ELEMS + 77, cast_elems = GF_STREAM_BYTES / 2 + 1001;
+    uint16_t *from = malloc(cast_elems * sizeof *from + GF_STREAM_ALIGN), *to = malloc(cast_elems * sizeof *to + 256);
+    float lanes[64] = {0}, square = 0;
+    (void)state;
+    assert_non_null(from);
+    assert_non_null(to);
+    seed = 7;
+    for (uint64_t i = 0; i < cast_elems; i++) put((uint8_t *)from, GF_TYPE_F16, i, (float)(next() % 4096) / 4096);
+    for (uint64_t run = 0; run * GF_NORM_RUN_ELEMS < norm_elems; run++) {
+        uint64_t first = run * GF_NORM_RUN_ELEMS, left = norm_elems - first;
+        lanes[run % 64] += ordered_sum((const uint8_t *)from, GF_TYPE_F16, first,
+                                       left < GF_NORM_RUN_ELEMS ? left : GF_NORM_RUN_ELEMS, true);
+    }
+    for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
+        const struct gf_ops *ops = gf_ops_variants[v].ops;
+        if (!gf_ops_variants[v].supported()) continue;
+        assert_int_equal(ops->norm(NULL, (gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)from, GF_TYPE_F16, norm_elems),
+                         GF_OK);
+        assert_int_equal(gf_f32_bits(square), gf_f32_bits(tree_of(lanes)));
+        /* On a line's first byte; on an element but not on a vector; never on a line's first byte. */
+        for (uint32_t offset = 0; offset < 64; offset += (offset == 0) ? 6 : 17) {
+            struct gf_check check = {0, UINT64_MAX};
+            uint8_t *dst = (uint8_t *)(((uintptr_t)to + 127) & ~(uintptr_t)63) + offset;
+            uint16_t early = from[40], late = from[cast_elems - 2];
+            memset(to, 0xa5, cast_elems * sizeof *to + 256);
+            from[cast_elems - 2] = from[40] = 0x7c00;
+            assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)dst, GF_TYPE_BF16, (gf_mem)(uintptr_t)from, GF_TYPE_F16,
+                                       cast_elems, 0.5f, 9, &check), GF_OK);
+            assert_int_equal(check.bad_count, 2);
+            assert_int_equal(check.bad_first, 9 + 40);
+            assert_int_equal(dst[-1], 0xa5);
+            assert_int_equal(dst[cast_elems * 2], 0xa5);
+            for (uint64_t i = 0; i < cast_elems; i++) {
+                uint16_t want = gf_bf16_of_f32(gf_f32_of_f16(from[i]) * 0.5f), got;
+                memcpy(&got, dst + 2 * i, sizeof got);
+                if (got == want) continue;
+                fail_msg("%s: element %llu is 0x%04x, not 0x%04x", ops->name, (unsigned long long)i, got, want);
+            }
+            from[40] = early;
+            from[cast_elems - 2] = late;
+        }
+    }
+    free(from);
+    free(to);
+}
+
 static void test_copy_and_zero(void **state)
 {
     (void)state;
@@ -389,7 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cast), cmocka_unit_test(test_sum), cmocka_unit_test(test_check),
         cmocka_unit_test(test_score), cmocka_unit_test(test_norm), cmocka_unit_test(test_accumulate),
-        cmocka_unit_test(test_update), cmocka_unit_test(test_copy_and_zero),
+        cmocka_unit_test(test_update), cmocka_unit_test(test_large_ranges), cmocka_unit_test(test_copy_and_zero),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include "drivers.h"
 #include "members.h"
 #include "pool.h"
+#include "sparse.h"
 
 /*     JOIN -> WARM -> READY <-> STEP -> READY ..        any failure -> FAILING -> FAILED
  * FAILING: the error is known, its blame is being settled and what is under way is being ended; polls give GF_AGAIN,
@@ -39,6 +40,7 @@ struct gf_slot {
     gf_operation operation;
     gf_algorithm algorithm;
     uint64_t done_elems;     /* of packing or unpacking */
+    uint32_t done_chunks;    /* of packing a sparse buffer */
     uint64_t begin_ns;
     struct gf_check check;   /* values that adding made non-finite */
     struct gf_coll coll;
@@ -77,7 +79,10 @@ struct gf_step {
 
 /* The verdict's vector: GF_VERDICT_WORDS words, then the norms of the chunks, two floats a word. */
 #define GF_VERDICT_WORDS 4u
-static inline uint64_t gf_verdict_words(uint32_t chunk_count) { return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2; }
+static inline uint64_t gf_verdict_words(uint32_t chunk_count)
+{
+    return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2;
+}
 
 typedef enum gf_request_state {
     GF_REQUEST_FREE = 0,
@@ -135,12 +140,17 @@ struct gf_context {
     struct gf_pool_tensor *tensors;
     uint32_t tensor_count;
     struct gf_pool_sizes pool;
-    struct gf_buffer *buffers;  /* of the current step */
+    struct gf_buffer *buffers;  /* of the current step: one of the next two */
+    struct gf_buffer *dense_buffers;
+    struct gf_buffer *sparse_buffers;
+    gf_type sparse_type;        /* of the gradients of the sparse part */
+    struct gf_sparse sparse;
+    uint64_t samples_before;    /* of all ranks in the step before */
     uint32_t *buffer_pending;   /* tensors that each waits for */
     uint32_t *buffer_order;     /* the order in which they start, by last_tensor */
     uint32_t buffers_max;
     uint32_t dense_buffer_count;
-    gf_mem gradient, weight, momentum, history, half;
+    gf_mem gradient, weight, momentum, half;
     gf_mem wire;                /* pool of wire type; 0 where every buffer travels in place */
     gf_mem user;                /* exchange.user_bytes */
     uint64_t user_used;
@@ -187,7 +197,7 @@ struct gf_layout {
     struct gf_coll_need slot_need;
     struct gf_footprint footprint;
     uint32_t tensor_count;
-    uint32_t buffers_max;
+    uint32_t buffers_max;         /* of a sparse step, or of a dense one where there are none */
     uint32_t chunk_count;
     bool in_place;                /* every buffer of every step travels where it lies */
 };
@@ -196,13 +206,14 @@ struct gf_layout {
 struct gf_control_parts {
     struct gf_context *gf;
     struct gf_pool_tensor *tensors;
-    struct gf_buffer *buffers;
+    struct gf_buffer *dense_buffers, *sparse_buffers;
     uint32_t *buffer_pending, *buffer_order;
     struct gf_trace_record *trace;
     uint64_t *peer_waits, *peer_wait_ns;
     struct gf_coll_msg *msgs;
     char *reqs;
-    float *weight, *momentum, *history, *sparse_momentum, *norms;
+    float *weight, *momentum, *history, *scratch, *norms;
+    uint32_t *selection;
     uint16_t *half;
     void *link, *rendezvous, *gpu, *members;
 };
@@ -253,6 +264,26 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns);
 /* One turn of everything under way in a step, of failing too; for gf_wait(). arg is not used. */
 gf_status gf_step_turn(gf_context *gf, void *arg);
 void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
+void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
+
+/* ---- sparse.c ---- */
+bool gf_sparse_step_is_dense(const gf_context *gf);
+void gf_sparse_begin(gf_context *gf);                                       /* buffers of a sparse step */
+gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem wire); /* one chunk */
+gf_status gf_sparse_score(gf_context *gf);  /* about a slice of chunks that are ready; GF_OK once all have their norm */
+/* About a slice; GF_OK once history, momentum and gradients are those behind the step and the next set is chosen. */
+gf_status gf_sparse_commit(gf_context *gf, float factor);
+/* In a sparse step: update the chunks that were sent. */
+gf_status gf_sparse_update(gf_context *gf, float learning_rate);
+
+/* ---- update.c ---- */
+/* LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a tensor that is applied, 1
+ * where a norm is zero; biases and normalisation are excluded. Begin, add each range, then ask. */
+void gf_lars_begin(gf_context *gf, uint32_t tensor);
+gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
+float gf_lars_ratio(const gf_context *gf, uint32_t tensor);
+/* Elements first..end-1, all of one tensor, by the rules of `tensor`. rate includes a trust ratio. */
+gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
 
 /* ---- verdict.c ---- */
 gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns);
@@ -260,6 +291,7 @@ gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns);
 gf_status gf_verdict_poll(gf_context *gf, uint64_t now_ns);
 /* What packing a buffer met; bad_first counts pool elements. */
 void gf_verdict_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
+void gf_verdict_local_at(gf_context *gf, uint32_t tensor, const struct gf_check *check);
 
 /* ---- request.c ---- */
 /* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */

@@ -51,6 +51,7 @@ static gf_status buffer_pack(gf_context *gf, struct gf_slot *slot)
     struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
     gf_status status;
 
+    if (buffer->chunk_count > 0) return gf_sparse_pack(gf, slot, buffer_wire(gf, buffer));
     if ((from == to) && (pre == 1.0f))
         status = gf->ops->check(&gf->queue, from, type, count, buffer->first_elem + done, &check);
     else
@@ -71,7 +72,7 @@ static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
     uint64_t done = slot->done_elems, count;
     gf_status status;
 
-    if (buffer_in_place(gf, buffer) && (factor == 1.0f)) {
+    if ((buffer->chunk_count > 0) || (buffer_in_place(gf, buffer) && (factor == 1.0f))) { /* chunks wait for the verdict */
         slot->done_elems = buffer->elem_count;
         return GF_OK;
     }
@@ -154,6 +155,19 @@ void gf_buffers_order(gf_context *gf)
     }
 }
 
+void gf_dense_begin(gf_context *gf)
+{
+    uint32_t count = 0;
+    gf->buffers = gf->dense_buffers;
+    for (int part = 1; part >= 0; part--)
+        count = gf_pool_group(gf->tensors, gf->tensor_count, part == 1, gf->config.exchange.wire,
+                              gf->config.exchange.fuse_bytes, gf->buffers, count);
+    gf->dense_buffer_count = count;
+    gf->step.buffer_count = count;
+    for (uint32_t b = 0; b < count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
+    gf_buffers_order(gf);
+}
+
 static void buffers_start(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
@@ -174,14 +188,14 @@ static gf_status step_commit(gf_context *gf)
     float factor;
     if (step->skipped) return GF_OK;
     step->gradient_scale = post_factor(gf);
-    if (gf->config.exchange.average != GF_AVERAGE_SAMPLES) return GF_OK;
+    if (gf->config.exchange.average != GF_AVERAGE_SAMPLES) return gf_sparse_commit(gf, step->gradient_scale);
     factor = (step->samples_all > 0) ? (float)(1.0 / (double)step->samples_all) : 0.0f;
-    step->gradient_scale *= factor;
+    step->gradient_scale = post_factor(gf) * factor;
     while (step->commit_tensor < gf->tensor_count) {
         const struct gf_pool_tensor *tensor = &gf->tensors[step->commit_tensor];
         uint64_t count = turn_elems(gf, tensor->elem_count - step->commit_elems);
         gf_mem at = gf->gradient + tensor->gradient_offset + step->commit_elems * sizeof(float);
-        if (tensor->type != GF_TYPE_F32) count = tensor->elem_count;
+        if ((tensor->type != GF_TYPE_F32) || (step->sparse && (tensor->sparse != 0))) count = tensor->elem_count;
         else if (gf->ops->cast(&gf->queue, at, GF_TYPE_F32, at, GF_TYPE_F32, count, factor, 0, NULL) < 0)
             return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
         step->commit_elems += count;
@@ -189,7 +203,7 @@ static gf_status step_commit(gf_context *gf)
         step->commit_elems = 0;
         step->commit_tensor++;
     }
-    return slot_settle(gf);
+    return gf_sparse_commit(gf, step->gradient_scale);
 }
 
 static void step_end(gf_context *gf, uint64_t now_ns)
@@ -221,8 +235,10 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         } while (status == GF_OK);
         if (status < 0) return status;
     }
-    if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count)) return GF_AGAIN;
+    if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count))
+        return step->sparse ? ((gf_sparse_score(gf) < 0) ? gf->error.code : GF_AGAIN) : GF_AGAIN; /* norms fill the wait */
     if (!step->verdict_posted) {
+        if (step->sparse && ((status = gf_sparse_score(gf)) != GF_OK)) return status;
         if (gf_verdict_post(gf, now_ns) != GF_OK) return GF_AGAIN;
         step->verdict_posted = true;
     }
@@ -253,10 +269,10 @@ gf_status gf_step_begin(gf_context *gf)
                                 .samples = 1,
                                 .first_key = UINT64_MAX,
                                 .gradient_scale = 1.0f,
-                                .buffer_count = gf->dense_buffer_count,
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
-    for (uint32_t b = 0; b < gf->step.buffer_count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
+    if (gf_sparse_step_is_dense(gf)) gf_dense_begin(gf);
+    else gf_sparse_begin(gf);
     gf->phase = GF_PHASE_STEP;
     gf->stats.last_wait_ns = 0;
     return GF_OK;

@@ -23,6 +23,11 @@ extern const uint32_t gf_ops_variant_count;
 /* The order of adding in score() and norm(). */
 #define GF_LANES 64u
 
+/* From this size on the result of a cast is stored past the cache (non-temporal stores), which saves reading it first;
+ * below, whoever looks at it next finds it in the cache. Slices and fused buffers are far below. XXX */
+#define GF_STREAM_BYTES ((uint64_t)32 << 20)
+#define GF_STREAM_ALIGN 64u /* a cache line */
+
 static inline uint8_t *gf_host_at(gf_mem mem)
 {
     return (uint8_t *)(uintptr_t)mem;
