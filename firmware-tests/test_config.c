@@ -197,7 +197,7 @@ static void what_is_printed_loads_to_the_same(void **state)
 
 static void one_key_can_be_set_over_a_loaded_file(void **state)
 {
-    struct gf_config config, before;
+    static struct gf_config config, before;
     (void)state;
     assert_int_equal(load("link = { window = 4; };", &config), GF_OK);
     assert_int_equal(gf_config_set(&config, "exchange.wire", "fp16", "--wire", error), GF_OK);
@@ -399,7 +399,7 @@ static void tensor_tables_load(void **state)
 {
     (void)state;
     assert_int_equal(tensors_load("tensors = ( { name = \"w\"; shape = [512, 3136]; },\n"
-                                  "{ name = \"b\"; shape = [512]; flags = [\"dense\", \"no_decay\"]; type = \"bf16\"},\n"
+                                  "{ name = \"b\"; shape = [512]; flags = [\"dense\",\"no_decay\"]; type = \"bf16\"},\n"
                                   "{ name = \"none\"; shape = [0, 2000000000, 2000000000, 2000000000]; flags = []; },\n"
                                   "{ name = \"huge\"; shape = [1099511627776L]; } );", 16), GF_OK);
     assert_int_equal(tensor_count, 4);
