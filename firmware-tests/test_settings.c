@@ -272,6 +272,8 @@ static void combine(unsigned which, struct gf_config *c)
     case 20: memcpy(c->rendezvous.address, "10.0.0.1:7117", 14), memcpy(c->rendezvous.key_file, "k", 2); break;
     case 21: memcpy(c->rendezvous.bind, "0.0.0.0", 8); break;
     case 22: memcpy(c->rendezvous.address, "[::1]:7117", 11), memcpy(c->rendezvous.bind, "127.9.9.9", 10); break;
+    case 25: memcpy(c->rendezvous.address, "[::ffff:127.0.0.1]:7117", 24); break;
+    case 26: memcpy(c->rendezvous.address, "[::ffff:10.0.0.1]:7117", 23); break;
     case 23: c->size_bytes = sizeof *c; break;
     case 24: c->size_bytes = sizeof *c - 8; break;
     default: fail();
@@ -284,6 +286,7 @@ static const struct {
     [1] = {"job.rank"}, [3] = {"job.ignore_environment"}, [5] = {"exchange.algorithm"}, [6] = {"exchange.algorithm"},
     [12] = {"optimizer.nesterov"}, [14] = {"optimizer.half_weights"}, [16] = {"loss_scale.floor"},
     [18] = {"rendezvous.address"}, [21] = {"rendezvous.bind"}, [24] = {"size_bytes"},
+    [26] = {"rendezvous.address"},
 };
 
 static void combinations_that_cannot_be_are_refused(void **state)
