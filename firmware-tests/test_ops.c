@@ -139,8 +139,8 @@ static void cast_case(const struct turn *t, gf_type dst_type, bool in_place)
     uint32_t out = in_place ? SOURCE : OUT;
     fill(OUT, t->offset, dst_type, 0, true);
     fill(SOURCE, t->offset, t->type, t->count, t->finite);
-    assert_int_equal(t->ops->cast(NULL, mem(out, t->offset), dst_type, mem(SOURCE, t->offset), t->type, t->count, t->scale,
-                                  base, t->finite ? NULL : &got), GF_OK);
+    assert_int_equal(t->ops->cast(NULL, mem(out, t->offset), dst_type, mem(SOURCE, t->offset), t->type, t->count,
+                                  t->scale, base, t->finite ? NULL : &got), GF_OK);
     for (uint64_t i = 0; i < t->count; i++) {
         put(want_at(out, t->offset), dst_type, i, get(want_at(SOURCE, t->offset), t->type, i) * t->scale);
         if (!t->finite) count_bad(&want, get(want_at(out, t->offset), dst_type, i), base + i);
@@ -260,8 +260,8 @@ static void accumulate_case(const struct turn *t, bool with_u, bool store_u, boo
     fill(OUT, 4, GF_TYPE_F32, 0, true);
     fill(OUT_TOO, t->offset, GF_TYPE_F32, 0, true);
     assert_int_equal(t->ops->accumulate(NULL, mem(out_h, 4), mem(OTHER, 4), store_u ? mem(out_u, t->offset) : 0,
-                                        with_u ? mem(MOMENTUM, t->offset) : 0, mem(SOURCE, t->offset), t->type, t->scale,
-                                        0.9f, with_weight ? mem(WEIGHT, 0) : 0, 0.01f, t->count), GF_OK);
+                                        with_u ? mem(MOMENTUM, t->offset) : 0, mem(SOURCE, t->offset), t->type,
+                                        t->scale, 0.9f, with_weight ? mem(WEIGHT, 0) : 0, 0.01f, t->count), GF_OK);
     for (uint64_t i = 0; i < t->count; i++) {
         float g = t->scale * get(want_at(SOURCE, t->offset), t->type, i);
         if (with_weight) g = g + 0.01f * get(want_at(WEIGHT, 0), GF_TYPE_F32, i);
@@ -370,7 +370,7 @@ static void test_update(void **state) { (void)state; each_version(update_cases);
 static void test_large_ranges(void **state)
 {
     uint64_t norm_elems = 66ull * GF_NORM_RUN_ELEMS + 77, cast_elems = GF_STREAM_BYTES / 2 + 1001;
-    uint16_t *from = malloc(cast_elems * sizeof *from + GF_STREAM_ALIGN), *to = malloc(cast_elems * sizeof *to + 256);
+    uint16_t *from = malloc(cast_elems * sizeof *from + GF_LINE_BYTES), *to = malloc(cast_elems * sizeof *to + 256);
     float lanes[64] = {0}, square = 0;
     (void)state;
     assert_non_null(from);

@@ -13,7 +13,7 @@ struct cast_range {
 
 VEC_INLINE vec cast_load(const struct cast_range *r, gf_type dst_type, gf_type src_type, uint64_t i, uint32_t count)
 {
-    vec result = vec_mul(vec_load(src_type, r->src, i, count), vec_set(r->scale));
+    vec result = vec_mul(vec_load_ahead(src_type, r->src, i, count), vec_set(r->scale));
     vec_check(r->check, r->base + i, count, result, gf_type_overflow(dst_type));
     return result;
 }
@@ -21,7 +21,7 @@ VEC_INLINE vec cast_load(const struct cast_range *r, gf_type dst_type, gf_type s
 /* Past the cache: ordinary stores to the first aligned address, then whole vectors. Returns how many it did. */
 VEC_INLINE uint64_t cast_stream(const struct cast_range *r, gf_type dst_type, gf_type src_type)
 {
-    uint64_t unaligned_bytes = -(uintptr_t)r->dst % GF_STREAM_ALIGN, i = 0;
+    uint64_t unaligned_bytes = -(uintptr_t)r->dst % GF_LINE_BYTES, i = 0;
     uint64_t head = unaligned_bytes / gf_type_bytes(dst_type);
     if (unaligned_bytes % gf_type_bytes(dst_type) != 0) return 0; /* no element ever lies on a line's first byte */
     while (i < head) {

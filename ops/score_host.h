@@ -19,6 +19,10 @@ VEC_INLINE float lanes_sum(const uint8_t *src, gf_type type, uint64_t elem_count
             memcpy(row, at, (elem_count - i) * gf_type_bytes(type));
             at = row;
         }
+#pragma GCC unroll 4
+        for (uint32_t line = 0; line < GF_LANES * gf_type_bytes(type); line += GF_LINE_BYTES) {
+            gf_ahead_near(at, line + GF_AHEAD_READER_BYTES);
+        }
 #pragma GCC unroll 8
         for (uint32_t v = 0; v < LANE_VECS; v++) {
             vec value = vec_load(type, at, v * VEC_ELEMS, VEC_ELEMS);

@@ -25,6 +25,17 @@ VEC_INLINE vec vec_load(gf_type type, const uint8_t *base, uint64_t index, uint3
     return (count == VEC_ELEMS) ? vec_load_whole(type, src) : vec_load_part(type, src, count);
 }
 
+/* The same; a whole vector that begins a line also asks for lines ahead. Not in the plain version. */
+VEC_INLINE vec vec_load_ahead(gf_type type, const uint8_t *base, uint64_t index, uint32_t count)
+{
+    uint64_t offset = index * gf_type_bytes(type);
+    if ((VEC_ELEMS > 1) && (count == VEC_ELEMS) && (offset % GF_LINE_BYTES == 0)) {
+        gf_ahead_far(base, offset + GF_AHEAD_FAR_BYTES);
+        gf_ahead_near(base, offset + GF_AHEAD_NEAR_BYTES);
+    }
+    return vec_load(type, base, index, count);
+}
+
 VEC_INLINE void vec_store(gf_type type, uint8_t *base, uint64_t index, uint32_t count, vec a)
 {
     uint8_t *dst = base + index * gf_type_bytes(type);
@@ -32,7 +43,7 @@ VEC_INLINE void vec_store(gf_type type, uint8_t *base, uint64_t index, uint32_t 
     else vec_store_part(type, dst, count, a);
 }
 
-/* The same past the cache: a whole vector, to an address aligned to GF_STREAM_ALIGN or whole vectors behind one. */
+/* The same past the cache: a whole vector, to an address aligned to GF_LINE_BYTES or whole vectors behind one. */
 VEC_INLINE void vec_stream(gf_type type, uint8_t *base, uint64_t index, vec a)
 {
     vec_stream_whole(type, base + index * gf_type_bytes(type), a);
