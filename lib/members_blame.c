@@ -9,10 +9,13 @@
 
 void members_place_text(char *text_out, size_t bytes, const struct gf_position *position)
 {
+    if (position->operation == GF_OPERATION_NONE) {
+        (void)snprintf(text_out, bytes, "step %" PRIu64 ", between operations", position->step);
+        return;
+    }
     int wrote = snprintf(text_out, bytes, "step %" PRIu64 ", operation %s", position->step,
                          gf_operation_name((gf_operation)position->operation));
-    if ((position->operation == GF_OPERATION_NONE) || (position->tensor == GF_TENSOR_NONE) || (wrote < 0)) return;
-    if ((size_t)wrote >= bytes) return;
+    if ((position->tensor == GF_TENSOR_NONE) || ((size_t)wrote >= bytes)) return;
     (void)snprintf(text_out + wrote, bytes - (size_t)wrote, ", buffer %u, tensor %u", position->buffer,
                    position->tensor);
 }
