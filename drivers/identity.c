@@ -33,7 +33,7 @@ static bool decimal_parse(const char *text, uint64_t max, uint64_t *value_out)
     if (text[0] == 0) return false;
     for (; *text != 0; text++) {
         uint64_t digit = (uint64_t)(unsigned char)*text - '0';
-        if ((digit > 9) || (value > (max - digit) / 10)) return false;
+        if ((digit > 9) || (digit > max) || (value > (max - digit) / 10)) return false;
         value = value * 10 + digit;
     }
     *value_out = value;
