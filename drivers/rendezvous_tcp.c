@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,9 +70,18 @@ static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
         at = tcp->bind_to;
         gf_socket_port_copy(&at, &tcp->to);
     }
+    struct rlimit files;
+    uint32_t needed = tcp->world + TCP_PENDING_MAX + 16; /* and a few for everything else in the process */
+    if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed)) {
+        return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
+                            "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it (ulimit -n)",
+                            needed, tcp->world, (unsigned long long)files.rlim_cur);
+    }
     tcp->listen_fd = gf_socket_listen(&at, tcp->address_text, fault_out);
     if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
-    return tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
+    if (tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN) == GF_OK) return GF_OK;
+    *fault_out = tcp->base.fault;
+    return GF_ERR_SYSTEM;
 }
 
 static void tcp_close(struct gf_rendezvous *rendezvous)
@@ -189,16 +199,14 @@ static gf_status answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns
     struct gf_frame_header header;
     char reason[GF_FRAME_REASON_BYTES];
     /* The coordinator of another job answers with its own job id, another version with its own protocol. */
-    if ((conn->in_bytes < GF_FRAME_HEADER_BYTES) || (conn->in_bytes < GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES)) {
-        ssize_t got = recv(conn->fd, conn->in + conn->in_bytes,
-                           GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES - conn->in_bytes, MSG_DONTWAIT);
-        if ((got < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK) || (errno == EINTR))) return GF_AGAIN;
-        if (got <= 0) {
-            connect_again(tcp, conn, now_ns, (got < 0) ? errno : ECONNRESET);
-            return GF_AGAIN;
-        }
-        conn->in_bytes += (uint32_t)got;
+    ssize_t got = recv(conn->fd, conn->in + conn->in_bytes,
+                       GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES - conn->in_bytes, MSG_DONTWAIT);
+    if ((got < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK) || (errno == EINTR))) return GF_AGAIN;
+    if (got <= 0) { /* it had no time for us, or it has just died: another may come */
+        connect_again(tcp, conn, now_ns, (got < 0) ? errno : ECONNRESET);
+        return GF_AGAIN;
     }
+    conn->in_bytes += (uint32_t)got;
     if (conn->in_bytes < GF_FRAME_HEADER_BYTES) return GF_AGAIN;
     header = gf_frame_header_get(conn->in);
     if ((header.magic != GF_FRAME_MAGIC) || (header.kind != GF_FRAME_ANSWER) ||
@@ -288,10 +296,8 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
     if (tcp->epoll_fd < 0) return GF_AGAIN;
     if (tcp->rank == 0) {
         pending_expire(tcp, now_ns);
-    } else if (tcp->conns[0].state < TCP_CONN_UP) {
-        if ((tcp->conns[0].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
-            connect_begin(tcp, &tcp->conns[0], now_ns);
-        }
+    } else if ((tcp->conns[0].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
+        connect_begin(tcp, &tcp->conns[0], now_ns);
     }
     /* One event a call to the kernel: its list of ready descriptors goes round, so nobody starves. */
     for (int round = 0; round < TCP_ROUNDS_MAX; round++) {

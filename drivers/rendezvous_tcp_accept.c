@@ -72,7 +72,7 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
 {
     *ours_out = false;
     if (header->job_id != tcp->job_id) {
-        (void)snprintf(reason, reason_bytes, "job id %" PRIx64 " at rank 0, %" PRIx64 " at rank %u", tcp->job_id,
+        (void)snprintf(reason, reason_bytes, "job id %" PRIu64 " at rank 0, %" PRIu64 " at rank %u", tcp->job_id,
                        header->job_id, header->from);
         return GF_ERR_MISMATCH;
     }

@@ -275,7 +275,7 @@ static const struct refusal_case {
     const char *text;
     uint32_t told; /* the coordinator hears of it: its own job is ill */
 } refusals[] = {
-    {"another_job", 1, 2, 0x99, "job id 1267 at rank 0, 99 at rank 1", 0},
+    {"another_job", 1, 2, 99, "job id 4711 at rank 0, 99 at rank 1", 0},
     {"another_world", 1, 5, 4711, "world 2 at rank 0, 5 at rank 1", 1},
     {"a_rank_beyond_the_world", 3, 5, 4711, "world 2 at rank 0, 5 at rank 3", 1},
 };

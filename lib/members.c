@@ -100,7 +100,7 @@ void members_fail(struct gf_members *members, const struct gf_error *error, cons
 /* What this rank found out by itself. */
 static void fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
 {
-    if (members->state == MEMBERS_FAILED) return;
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
     members_fail(members, error, told);
     if (!members_coordinates(members) && members->peers[0].connected) members_owe(members, 0, MEMBERS_TELL);
 }
@@ -110,10 +110,12 @@ void members_failf(struct gf_members *members, gf_status code, uint32_t peer, co
     va_list arguments;
     struct gf_error error = {.code = code, .peer = peer, .operation = (gf_operation)members->position.operation,
                              .step = members->position.step, .tensor = members->position.tensor};
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
     if (members->state == MEMBERS_JOINING) error.operation = GF_OPERATION_JOIN;
     va_start(arguments, format);
     (void)vsnprintf(error.text, sizeof error.text, format, arguments);
     va_end(arguments);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     fail_and_tell(members, &error, &error);
 }
 
@@ -288,6 +290,19 @@ static void status_send(struct gf_members *members)
     members_owe(members, 0, MEMBERS_STATUS);
 }
 
+static void channel_failed(struct gf_members *members, const struct gf_fault *fault, gf_status status)
+{
+    struct gf_error error = {.code = status, .peer = fault->peer, .operation = GF_OPERATION_JOIN,
+                             .step = members->position.step, .tensor = GF_TENSOR_NONE,
+                             .foreign_code = fault->foreign_code};
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if (members->state != MEMBERS_JOINING) error.operation = (gf_operation)members->position.operation;
+    (void)snprintf(error.foreign_call, sizeof error.foreign_call, "%s", fault->foreign_call);
+    (void)snprintf(error.text, sizeof error.text, "%s", fault->text);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
+    members_fail(members, &error, &error);
+}
+
 static void pump(struct gf_members *members)
 {
     const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
@@ -297,15 +312,7 @@ static void pump(struct gf_members *members)
         gf_status status = driver->poll(members->rendezvous, members->now_ns, &event);
         if (status == GF_AGAIN) break;
         if (status < 0) {
-            const struct gf_fault *fault = &members->rendezvous->fault;
-            struct gf_error error = {.code = status, .peer = fault->peer, .tensor = GF_TENSOR_NONE,
-                                     .step = members->position.step,
-                                     .operation = (members->state == MEMBERS_JOINING)
-                                                      ? GF_OPERATION_JOIN : (gf_operation)members->position.operation,
-                                     .foreign_code = fault->foreign_code};
-            (void)snprintf(error.foreign_call, sizeof error.foreign_call, "%s", fault->foreign_call);
-            (void)snprintf(error.text, sizeof error.text, "%s", fault->text);
-            members_fail(members, &error, &error);
+            channel_failed(members, &members->rendezvous->fault, status);
             break;
         }
         on_event(members, &event);

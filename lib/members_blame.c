@@ -75,41 +75,42 @@ static uint32_t silent_guilty(const struct gf_members *members, uint32_t *count_
     return guilty;
 }
 
-static void verdict_give(struct gf_members *members, gf_status code, uint32_t peer, const struct gf_position *position,
-                         const char *text)
+/* error has its code, peer and text; where the guilty rank was is added. */
+static void verdict_give(struct gf_members *members, struct gf_error *error, const struct gf_position *position)
 {
-    struct gf_error error = {.code = code, .peer = peer, .operation = (gf_operation)position->operation,
-                             .step = position->step, .tensor = position->tensor};
-    (void)snprintf(error.text, sizeof error.text, "%s", text);
+    error->operation = (gf_operation)position->operation;
+    error->step = position->step;
+    error->tensor = position->tensor;
     members->inquiring = false;
-    members_fail(members, &error, &error);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error->text);
+    members_fail(members, error, error);
 }
 
 static void silent_verdict(struct gf_members *members, uint32_t guilty, uint32_t silent_count)
 {
-    char text[256], place[96] = "before it said where it was", others[40] = "";
+    char where[72], last[96] = "before it said where it was", others[40] = "";
     const struct members_peer *peer = &members->peers[guilty];
-    double asked_s = (double)(members->now_ns - members->inquiry_ns) / 1e9;
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = guilty};
     if (peer->heard_ns != 0) {
-        char where[72];
         members_place_text(where, sizeof where, &peer->told.position);
-        (void)snprintf(place, sizeof place, "%.1f s ago in %s", (double)(members->now_ns - peer->heard_ns) / 1e9, where);
+        (void)snprintf(last, sizeof last, "%.1f s ago in %s", (double)(members->now_ns - peer->heard_ns) / 1e9, where);
     }
-    if (silent_count > 1) (void)snprintf(others, sizeof others, "; %u more ranks are silent", silent_count - 1);
-    (void)snprintf(text, sizeof text, "rank %u does not answer (asked %.1f s ago): it is stopped or does not poll; last "
-                   "heard of %s%s", guilty, asked_s, place, others);
-    verdict_give(members, GF_ERR_TIMEOUT, guilty, &peer->told.position, text);
+    if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
+    (void)snprintf(error.text, sizeof error.text, "rank %u does not answer (asked %.1f s ago): it is stopped or does not "
+                   "poll; last heard of %s%s", guilty, (double)(members->now_ns - members->inquiry_ns) / 1e9, last,
+                   others);
+    verdict_give(members, &error, &peer->told.position);
 }
 
 static void laggard_verdict(struct gf_members *members)
 {
-    char text[256], place[80], waits[80] = "computing", gap[48] = "";
+    char place[80], waits[80] = "computing", gap[48] = "";
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = 0};
     struct members_told told;
-    uint32_t guilty = 0;
     members_told_own(members, &told);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         if (!members->peers[rank].connected || !is_behind(&members->peers[rank].told.position, &told.position)) continue;
-        guilty = rank;
+        error.peer = rank;
         told = members->peers[rank].told;
     }
     members_place_text(place, sizeof place, &told.position);
@@ -120,9 +121,18 @@ static void laggard_verdict(struct gf_members *members)
     if (told.unpolled_ns >= UINT64_C(1000000000)) {
         (void)snprintf(gap, sizeof gap, ", had not polled for %.1f s", (double)told.unpolled_ns / 1e9);
     }
-    (void)snprintf(text, sizeof text, "rank %u is behind in %s: %s; last moved %.1f s ago%s (rank %u asked)", guilty,
-                   place, waits, (double)told.unmoved_ns / 1e9, gap, members->seen_by);
-    verdict_give(members, GF_ERR_TIMEOUT, guilty, &told.position, text);
+    (void)snprintf(error.text, sizeof error.text, "rank %u is behind in %s: %s; last moved %.1f s ago%s (rank %u asked)",
+                   error.peer, place, waits, (double)told.unmoved_ns / 1e9, gap, members->seen_by);
+    verdict_give(members, &error, &told.position);
+}
+
+/* Everybody is there and something else failed: what the first rank saw of it is the best there is. */
+static void seen_verdict(struct gf_members *members)
+{
+    struct gf_error error = members->seen;
+    struct gf_position position = {.step = error.step, .operation = error.operation, .tensor = error.tensor};
+    (void)snprintf(error.text, sizeof error.text, "rank %u: %.220s", members->seen_by, members->seen.text);
+    verdict_give(members, &error, &position);
 }
 
 void members_inquiry_time(struct gf_members *members)
@@ -132,16 +142,7 @@ void members_inquiry_time(struct gf_members *members)
     uint32_t guilty = silent_guilty(members, &silent_count);
     /* Half of the time is for the answers, the other half for the verdict to reach those who asked. */
     if ((guilty != GF_RANK_NONE) && (members->now_ns - members->inquiry_ns < members->setup.answer_timeout_ns / 2)) return;
-    if (guilty != GF_RANK_NONE) {
-        silent_verdict(members, guilty, silent_count);
-    } else if (members->seen.code != GF_ERR_TIMEOUT) {
-        /* Everybody is there and something else failed: what the first rank saw of it is the best there is. */
-        char text[256];
-        struct gf_position position = {.step = members->seen.step, .operation = members->seen.operation,
-                                       .tensor = members->seen.tensor};
-        (void)snprintf(text, sizeof text, "rank %u: %.220s", members->seen_by, members->seen.text);
-        verdict_give(members, members->seen.code, members->seen.peer, &position, text);
-    } else {
-        laggard_verdict(members);
-    }
+    if (guilty != GF_RANK_NONE) silent_verdict(members, guilty, silent_count);
+    else if (members->seen.code != GF_ERR_TIMEOUT) seen_verdict(members);
+    else laggard_verdict(members);
 }

@@ -16,6 +16,7 @@ void members_join_failf(struct gf_members *members, gf_status code, uint32_t pee
     va_start(arguments, format);
     (void)vsnprintf(error.text, sizeof error.text, format, arguments);
     va_end(arguments);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     /* Ranks that are still on their way would knock at a closed door: they get a moment to come and hear of it. */
     members->error = error;
     members->join_fails = true;
@@ -180,7 +181,6 @@ void members_join_offer(struct gf_members *members, uint32_t from, struct gf_get
     }
     members->peers[from].met = true;
     if (!offer_difference(members, &offer, epoch, from, difference, sizeof difference)) return;
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", difference);
     members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
 }
 
