@@ -31,8 +31,8 @@ static gf_status key_file_check(const char *path, struct gf_fault *fault_out)
 {
     struct stat file;
     if (stat(path, &file) != 0) {
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "stat", errno, "rendezvous.key_file %.80s: %s", path,
-                            strerror(errno));
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "stat", errno, "rendezvous.key_file %.80s: %s",
+                            path, strerror(errno));
     }
     if (!S_ISREG(file.st_mode) || (file.st_uid != geteuid()) || ((file.st_mode & 077) != 0)) {
         return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
@@ -51,8 +51,8 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
         if (!gf_socket_bind_parse(setup->bind, &tcp->bind_to, fault_out)) return GF_ERR_CONFIG;
         if (tcp->bind_to.storage.ss_family != tcp->to.storage.ss_family) {
             return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                                "rendezvous.bind '%.40s' and rendezvous.address '%.60s': expected both to be IPv4 or both "
-                                "IPv6", setup->bind, setup->address);
+                                "rendezvous.bind '%.40s' and rendezvous.address '%.60s': expected both to be IPv4 or "
+                                "both IPv6", setup->bind, setup->address);
         }
     }
     if ((setup->key_file != NULL) && (setup->key_file[0] != 0)) return key_file_check(setup->key_file, fault_out);
@@ -74,8 +74,8 @@ static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
     uint32_t needed = tcp->world + TCP_PENDING_MAX + 16; /* and a few for everything else in the process */
     if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed)) {
         return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
-                            "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it (ulimit -n)",
-                            needed, tcp->world, (unsigned long long)files.rlim_cur);
+                            "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it "
+                            "(ulimit -n)", needed, tcp->world, (unsigned long long)files.rlim_cur);
     }
     tcp->listen_fd = gf_socket_listen(&at, tcp->address_text, fault_out);
     if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;

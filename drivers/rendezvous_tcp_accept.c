@@ -36,7 +36,7 @@ void accept_one(struct tcp *tcp, uint64_t now_ns)
     uint32_t slot = 0;
     int fd = accept4(tcp->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-        if ((errno == EMFILE) || (errno == ENFILE)) stranger_log(tcp, GF_LOG_ERROR, "accept failed: no file descriptor");
+        if ((errno == EMFILE) || (errno == ENFILE)) stranger_log(tcp, GF_LOG_ERROR, "accept: no file descriptor left");
         return; /* anything else is a connection that has gone already */
     }
     gf_socket_options_set(fd, tcp->keepalive_ns);
@@ -84,12 +84,14 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
         (void)snprintf(reason, reason_bytes, "library version %u.%u at rank 0, %u.%u at rank %u", GF_VERSION_MAJOR,
                        GF_VERSION_MINOR, hello->version >> 16, hello->version & 0xffffu, hello->rank);
     } else if (hello->world != tcp->world) {
-        (void)snprintf(reason, reason_bytes, "world %u at rank 0, %u at rank %u", tcp->world, hello->world, hello->rank);
+        (void)snprintf(reason, reason_bytes, "world %u at rank 0, %u at rank %u", tcp->world, hello->world,
+                       hello->rank);
     } else if ((hello->rank == 0) || (hello->rank >= tcp->world)) {
         (void)snprintf(reason, reason_bytes, "rank %u: expected 1 to %u", hello->rank, tcp->world - 1);
     } else if (tcp->conns[hello->rank - 1].state != TCP_CONN_NONE) {
+        bool up = (tcp->conns[hello->rank - 1].state == TCP_CONN_UP);
         (void)snprintf(reason, reason_bytes, "rank %u %s: was it started twice?", hello->rank,
-                       (tcp->conns[hello->rank - 1].state == TCP_CONN_UP) ? "is here already" : "was here and has gone");
+                       up ? "is here already" : "was here and has gone");
         *ours_out = false; /* the first one serves the job well */
         return GF_ERR_MISMATCH;
     } else {

@@ -86,7 +86,7 @@ gf_status tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, 
 /* rendezvous_tcp_conn.c: one connection. */
 bool conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes);
 void conn_flush(struct tcp *tcp, struct conn *conn);
-/* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, and tcp->text says how. */
+/* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, tcp->text says how. */
 gf_status conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
 void conn_close(struct conn *conn);
 

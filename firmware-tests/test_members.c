@@ -1,6 +1,7 @@
 /* Membership over a control channel in memory with a clock of its own, and over TCP on loopback. */
 #include "fake_rendezvous.h"
 #include "members.h"
+#include "sim.h"
 #include "tcp_world.h"
 
 #include <setjmp.h>
@@ -29,6 +30,8 @@ static struct world {
     bool over_tcp;
     uint64_t now_ns;
     struct rank ranks[FAKE_RANKS_MAX];
+    struct gf_sim *sim; /* or NULL */
+    struct gf_rendezvous *simulated[FAKE_RANKS_MAX];
 } world;
 
 static struct gf_offer offer_of(uint32_t size)
@@ -48,6 +51,7 @@ static uint32_t blob_make(uint32_t rank, unsigned char *blob)
 
 static struct gf_rendezvous *rendezvous_of(uint32_t rank)
 {
+    if (world.simulated[rank] != NULL) return world.simulated[rank];
     return world.over_tcp ? tcp.ends[rank] : &fake.ends[rank].base;
 }
 
@@ -95,6 +99,7 @@ static bool world_turn(gf_status expect)
 {
     bool all = true;
     world.now_ns += MS;
+    if (world.sim != NULL) gf_sim_advance_to(world.sim, world.now_ns);
     for (uint32_t rank = 0; rank < world.size; rank++) {
         if ((world.ranks[rank].members == NULL) || world.ranks[rank].stopped) continue;
         if (gf_members_poll(world.ranks[rank].members, world.now_ns) != expect) all = false;
@@ -221,7 +226,8 @@ static const struct difference_case {
      "configurations differ: wire=fp32 slice=262144 at rank 0, wire=fp16 slice=4096 at rank 2"},
     {"a_field_beyond_the_summary", {.config_hash = 12},
      "configurations differ: hash 000000000000000b at rank 0, 000000000000000c at rank 2"},
-    {"a_summary_of_other_words", {.config_hash = 12, .summary = "x"}, "wire=fp32 algorithm=ring slice=262144 at rank 0, x"},
+    {"a_summary_of_other_words", {.config_hash = 12, .summary = "x"},
+     "wire=fp32 algorithm=ring slice=262144 at rank 0, x"},
     {"tensor_count", {.tensor_count = 4}, "tensor tables differ: 3 tensors at rank 0, 4 at rank 2"},
     {"elem_count", {.elem_count = 45}, "tensor tables differ: 44 elements at rank 0, 45 at rank 2"},
     {"tensors_hash", {.tensors_hash = 23}, "tensor tables differ in names, sizes, flags, types or order"},
@@ -268,7 +274,8 @@ static void late_ranks_hear_why_the_join_failed(void **state)
 static void a_refused_rank_fails_the_join(void **state)
 {
     (void)state;
-    struct gf_rendezvous_event refused = {.kind = GF_RENDEZVOUS_REFUSED, .rank = 7, .text = "world 3 at rank 0, 8 at rank 7"};
+    struct gf_rendezvous_event refused = {.kind = GF_RENDEZVOUS_REFUSED, .rank = 7,
+                                          .text = "world 3 at rank 0, 8 at rank 7"};
     struct gf_offer offer = offer_of(3);
     world_begin(3, false, 0);
     for (uint32_t rank = 0; rank < 2; rank++) rank_open(rank, &offer);
@@ -622,13 +629,50 @@ static void malformed_frames_name_their_sender(void **state)
             bool lawful = ((to == 0) && (kind == 10)) || ((to == 1) && ((kind == 3) || (kind == 5)));
             world_open(2, false, 0);
             world_until(GF_OK);
-            assert_int_equal(fake.ends[from].base.driver->send(&fake.ends[from].base, to, kind, junk, sizeof junk), GF_OK);
+            struct gf_rendezvous *end = &fake.ends[from].base;
+            assert_int_equal(end->driver->send(end, to, kind, junk, sizeof junk), GF_OK);
             gf_status status = gf_members_poll(world.ranks[to].members, world.now_ns);
             assert_int_equal(status, lawful ? GF_OK : GF_ERR_PEER);
             if (!lawful) assert_int_equal(error_of(to)->peer, from);
             world_end();
         }
     }
+}
+
+/* The simulator's control channel is driven by the same logic. */
+static void a_simulated_world_joins_dies_and_says_so(void **state)
+{
+    (void)state;
+    struct gf_sim_setup setup = {.world = 8, .seed = 3, .detect_ns = 50 * MS};
+    struct gf_offer offer = offer_of(8);
+    struct gf_rendezvous *ends[8];
+    _Alignas(64) static unsigned char states[8][512];
+    world_begin(8, false, 0);
+    struct gf_sim *sim = gf_sim_create(&setup);
+    assert_non_null(sim);
+    for (uint32_t rank = 0; rank < 8; rank++) {
+        const struct gf_drivers *drivers = gf_sim_drivers(sim, rank);
+        struct gf_rendezvous_setup at = {.rank = rank, .world = 8, .join_timeout_ns = 60 * SECOND,
+                                         .arg = drivers->rendezvous_arg};
+        struct gf_fault fault = {0};
+        assert_true(drivers->rendezvous->state_bytes(&at) <= sizeof states[rank]);
+        assert_int_equal(drivers->rendezvous->open(&at, states[rank], gf_sim_now_ns(sim), &ends[rank], &fault), GF_OK);
+        world.simulated[rank] = ends[rank];
+        rank_open(rank, &offer);
+    }
+    world.sim = sim;
+    world_until(GF_OK);
+    assert_blobs_are_everywhere();
+    place(6, 3, 12, GF_OPERATION_ALLREDUCE, 1);
+    for (int turn = 0; turn < 300; turn++) assert_true(world_turn(GF_OK));
+    gf_sim_kill(sim, 6);
+    world.ranks[6].stopped = true;
+    world_until(GF_ERR_PEER);
+    assert_all_failed(GF_ERR_PEER, 6, "rank 6 died");
+    assert_int_equal(error_of(2)->step, 3);
+    for (uint32_t rank = 0; rank < 8; rank++) ends[rank]->driver->close(ends[rank]);
+    gf_sim_destroy(sim);
+    world_end();
 }
 
 int main(void)
@@ -653,6 +697,7 @@ int main(void)
         cmocka_unit_test(a_failed_link_between_live_ranks_is_told_as_seen),
         cmocka_unit_test(a_world_of_one_blames_what_it_saw),
         cmocka_unit_test(malformed_frames_name_their_sender),
+        cmocka_unit_test(a_simulated_world_joins_dies_and_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,8 @@ static void frames_travel_both_ways(void **state)
         tcp_address_free(world.address, v6 != 0);
         if (world.address[0] == 0) continue; /* no IPv6 on this machine */
         ranks_open(5);
-        UNTIL((seen[0].connected == 0x1e) && (seen[1].connected & seen[2].connected & seen[3].connected & seen[4].connected & 1));
+        UNTIL((seen[0].connected == 0x1e) && (seen[1].connected & seen[2].connected & seen[3].connected &
+                                              seen[4].connected));
         for (uint32_t bytes = 0; bytes <= sizeof payload; bytes += 1024) {
             for (uint32_t rank = 1; rank < 5; rank++) {
                 uint32_t before_0 = seen[0].frames, before = seen[rank].frames;
@@ -359,7 +360,9 @@ static void bad_setups_are_refused_by_name(void **state)
         setup.key_file = c->key_file;
         setup.insecure = c->insecure;
         gf_status status = tcp_world_end_open(&world, 0, &setup, now_ns, &fault);
-        if ((status != c->expect) || (strstr(fault.text, c->text) == NULL)) print_error("%s: %s\n", c->name, fault.text);
+        if ((status != c->expect) || (strstr(fault.text, c->text) == NULL)) {
+            print_error("%s: %s\n", c->name, fault.text);
+        }
         assert_int_equal(status, c->expect);
         assert_int_equal(fault.code, c->expect);
         assert_non_null(strstr(fault.text, c->text));

@@ -264,15 +264,18 @@ static void on_event(struct gf_members *members, const struct gf_rendezvous_even
 
 /* ---- running ---- */
 
+static bool same_place(const struct gf_position *a, const struct gf_position *b)
+{
+    return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
+}
+
 static void touch(struct gf_members *members, uint64_t now_ns)
 {
     struct gf_position *position = &members->position;
-    const struct gf_position *moved = &members->moved;
     members->now_ns = now_ns;
     members->gap_ns = (now_ns > position->polled_ns) ? now_ns - position->polled_ns : 0;
     position->polled_ns = now_ns;
-    if ((position->step == moved->step) && (position->sequence == moved->sequence) &&
-        (position->operation == moved->operation)) return;
+    if (same_place(position, &members->moved)) return;
     members->moved = *position;
     members->moved_ns = now_ns;
 }
@@ -280,9 +283,10 @@ static void touch(struct gf_members *members, uint64_t now_ns)
 static void status_send(struct gf_members *members)
 {
     const struct gf_position *now = &members->position, *sent = &members->status_position;
-    bool changed = (now->step != sent->step) || (now->sequence != sent->sequence) || (now->operation != sent->operation);
+    bool changed = !same_place(now, sent);
     uint64_t age_ns = members->now_ns - members->status_ns;
-    uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000); /* the coordinator hears them all */
+    /* The coordinator hears them all. */
+    uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000);
     if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) || !members->peers[0].connected) return;
     if (age_ns < (changed ? rest_ns : MEMBERS_STATUS_IDLE_NS + rest_ns)) return;
     members->status_ns = members->now_ns;
@@ -378,8 +382,8 @@ gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const st
     pump(members);
     if ((members->state != MEMBERS_FAILED) && !members_coordinates(members) &&
         (now_ns - members->asked_ns >= members->setup.answer_timeout_ns)) {
-        members_failf(members, GF_ERR_TIMEOUT, 0, "rank 0, which coordinates, was asked who is late and did not answer for "
-                      "%.1f s: it is stopped or does not poll", (double)(now_ns - members->asked_ns) / 1e9);
+        members_failf(members, GF_ERR_TIMEOUT, 0, "rank 0, which coordinates, was asked who is late and did not answer "
+                      "for %.1f s: it is stopped or does not poll", (double)(now_ns - members->asked_ns) / 1e9);
         flush(members);
     }
     if (members->state == MEMBERS_FAILED) *error_out = members->error;

@@ -1,4 +1,5 @@
-/* Who is to blame when a deadline has passed: the coordinator asks everybody where they are, decides once and tells all.
+/* Who is to blame when a deadline has passed: the coordinator asks everybody where they are, decides once and tells
+ * all.
  *
  * Silent ranks come first: who does not answer is stopped or does not poll, and whatever the others wait for, it cannot
  * come. If all answer, the one with the least work begun is behind; among those the one that waits for nobody. */
@@ -96,8 +97,8 @@ static void silent_verdict(struct gf_members *members, uint32_t guilty, uint32_t
         (void)snprintf(last, sizeof last, "%.1f s ago in %s", (double)(members->now_ns - peer->heard_ns) / 1e9, where);
     }
     if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
-    (void)snprintf(error.text, sizeof error.text, "rank %u does not answer (asked %.1f s ago): it is stopped or does not "
-                   "poll; last heard of %s%s", guilty, (double)(members->now_ns - members->inquiry_ns) / 1e9, last,
+    (void)snprintf(error.text, sizeof error.text, "rank %u does not answer (asked %.1f s ago): it is stopped or does "
+                   "not poll; last heard of %s%s", guilty, (double)(members->now_ns - members->inquiry_ns) / 1e9, last,
                    others);
     verdict_give(members, &error, &peer->told.position);
 }
@@ -109,9 +110,10 @@ static void laggard_verdict(struct gf_members *members)
     struct members_told told;
     members_told_own(members, &told);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        if (!members->peers[rank].connected || !is_behind(&members->peers[rank].told.position, &told.position)) continue;
+        const struct members_peer *peer = &members->peers[rank];
+        if (!peer->connected || !is_behind(&peer->told.position, &told.position)) continue;
         error.peer = rank;
-        told = members->peers[rank].told;
+        told = peer->told;
     }
     members_place_text(place, sizeof place, &told.position);
     if (told.position.waits_for != GF_RANK_NONE) {
@@ -121,8 +123,8 @@ static void laggard_verdict(struct gf_members *members)
     if (told.unpolled_ns >= UINT64_C(1000000000)) {
         (void)snprintf(gap, sizeof gap, ", had not polled for %.1f s", (double)told.unpolled_ns / 1e9);
     }
-    (void)snprintf(error.text, sizeof error.text, "rank %u is behind in %s: %s; last moved %.1f s ago%s (rank %u asked)",
-                   error.peer, place, waits, (double)told.unmoved_ns / 1e9, gap, members->seen_by);
+    (void)snprintf(error.text, sizeof error.text, "rank %u is behind in %s: %s; last moved %.1f s ago%s "
+                   "(rank %u asked)", error.peer, place, waits, (double)told.unmoved_ns / 1e9, gap, members->seen_by);
     verdict_give(members, &error, &told.position);
 }
 
@@ -141,7 +143,8 @@ void members_inquiry_time(struct gf_members *members)
     if (!members->inquiring || (members->state == MEMBERS_FAILED)) return;
     uint32_t guilty = silent_guilty(members, &silent_count);
     /* Half of the time is for the answers, the other half for the verdict to reach those who asked. */
-    if ((guilty != GF_RANK_NONE) && (members->now_ns - members->inquiry_ns < members->setup.answer_timeout_ns / 2)) return;
+    uint64_t waited_ns = members->now_ns - members->inquiry_ns;
+    if ((guilty != GF_RANK_NONE) && (waited_ns < members->setup.answer_timeout_ns / 2)) return;
     if (guilty != GF_RANK_NONE) silent_verdict(members, guilty, silent_count);
     else if (members->seen.code != GF_ERR_TIMEOUT) seen_verdict(members);
     else laggard_verdict(members);

@@ -147,7 +147,8 @@ static bool offer_difference(const struct gf_members *members, const struct gf_o
         (void)snprintf(text_out, bytes, "world sizes differ: %u at rank 0, %u at rank %u", ours->world, theirs->world,
                        rank);
     } else if (members->setup.epoch != epoch) {
-        (void)snprintf(text_out, bytes, "epochs differ: %u at rank 0, %u at rank %u", members->setup.epoch, epoch, rank);
+        (void)snprintf(text_out, bytes, "epochs differ: %u at rank 0, %u at rank %u", members->setup.epoch, epoch,
+                       rank);
     } else if (ours->config_hash != theirs->config_hash) {
         if (!summary_difference(ours->summary, theirs->summary, rank, words, sizeof words)) {
             (void)snprintf(words, sizeof words, "hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
@@ -161,8 +162,8 @@ static bool offer_difference(const struct gf_members *members, const struct gf_o
         (void)snprintf(text_out, bytes, "tensor tables differ: %" PRIu64 " elements at rank 0, %" PRIu64 " at rank %u",
                        ours->elem_count, theirs->elem_count, rank);
     } else if (ours->tensors_hash != theirs->tensors_hash) {
-        (void)snprintf(text_out, bytes, "tensor tables differ in names, sizes, flags, types or order, with %u tensors of "
-                       "%" PRIu64 " elements in both: hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
+        (void)snprintf(text_out, bytes,
+                       "tensor tables differ in names, sizes, flags, types or order, with %u tensors of %" PRIu64 " elements in both: hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
                        ours->tensor_count, ours->elem_count, ours->tensors_hash, theirs->tensors_hash, rank);
     } else {
         return false;
