@@ -59,7 +59,8 @@ struct gf_rendezvous_driver {
     /* GF_OK: an event is in *event_out, ask again; GF_AGAIN: none now; an error: the channel as a whole has failed
      * (fault says why). Bounded work. */
     gf_status (*poll)(struct gf_rendezvous *rendezvous, uint64_t now_ns, struct gf_rendezvous_event *event_out);
-    /* Readable when poll() may have something to do; -1 where there is none. */
+    /* Readable when poll() may have something to do; -1 where there is none. Time alone does not make it readable: who
+     * sleeps on it polls every 20 ms or so all the same while joining. */
     int (*wake_fd)(struct gf_rendezvous *rendezvous);
     bool (*flushed)(struct gf_rendezvous *rendezvous); /* all that was sent is the kernel's */
     void (*close)(struct gf_rendezvous *rendezvous);

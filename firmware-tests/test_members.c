@@ -639,6 +639,47 @@ static void malformed_frames_name_their_sender(void **state)
     }
 }
 
+static const struct piece_case {
+    const char *name;
+    uint32_t to;
+    uint32_t rank, size, at, piece;
+    uint32_t bytes; /* that follow in the frame */
+} pieces[] = {
+    {"rank_beyond_the_world", 1, 3, 8, 0, 8, 8},
+    {"larger_than_a_blob_may_be", 1, 2, BLOB_MAX + 1, 0, 8, 8},
+    {"a_piece_is_missing", 1, 2, 16, 8, 8, 8},
+    {"longer_than_the_blob", 1, 2, 8, 0, 9, 9},
+    {"cut_short", 1, 2, 8, 0, 8, 7},
+    {"a_size_that_wraps", 1, 2, 8, 0, UINT32_MAX, 8},
+    {"for_another_rank", 0, 2, 8, 0, 8, 8},
+    {"before_the_offer", 0, 1, 8, 0, 8, 8},
+};
+
+static void malformed_addresses_fail_the_join(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        const struct piece_case *c = &pieces[i];
+        unsigned char frame[64] = {0};
+        const uint32_t fields[] = {c->rank, c->size, c->at, c->piece};
+        struct gf_offer offer = offer_of(3);
+        struct gf_rendezvous *end = &fake.ends[1 - c->to].base;
+        world_begin(3, false, 0);
+        rank_open(c->to, &offer);
+        fake_connect(&fake, 1);
+        assert_int_equal(gf_members_poll(world.ranks[c->to].members, world.now_ns), GF_AGAIN);
+        for (uint32_t byte = 0; byte < 16; byte++) frame[byte] = (unsigned char)(fields[byte / 4] >> (8 * (byte % 4)));
+        assert_int_equal(end->driver->send(end, c->to, 2, frame, 16 + c->bytes), GF_OK);
+        (void)gf_members_poll(world.ranks[c->to].members, world.now_ns);
+        gf_status status = gf_members_poll(world.ranks[c->to].members, world.now_ns + 2 * SECOND);
+        if (status != GF_ERR_PEER) print_error("%s: %s\n", c->name, gf_status_name(status));
+        assert_int_equal(status, GF_ERR_PEER);
+        assert_int_equal(error_of(c->to)->peer, 1 - c->to);
+        assert_non_null(strstr(error_of(c->to)->text, "malformed address"));
+        world_end();
+    }
+}
+
 /* The simulator's control channel is driven by the same logic. */
 static void a_simulated_world_joins_dies_and_says_so(void **state)
 {
@@ -697,6 +738,7 @@ int main(void)
         cmocka_unit_test(a_failed_link_between_live_ranks_is_told_as_seen),
         cmocka_unit_test(a_world_of_one_blames_what_it_saw),
         cmocka_unit_test(malformed_frames_name_their_sender),
+        cmocka_unit_test(malformed_addresses_fail_the_join),
         cmocka_unit_test(a_simulated_world_joins_dies_and_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

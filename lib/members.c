@@ -134,11 +134,7 @@ static void rank_died(struct gf_members *members, uint32_t rank, const char *how
     char place[96];
     const struct members_peer *peer = &members->peers[rank];
     if (members->state == MEMBERS_JOINING) {
-        if (!members_coordinates(members)) {
-            members_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
-        } else {
-            members_join_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
-        }
+        members_join_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
         return;
     }
     struct gf_position position = (peer->heard_ns != 0) ? peer->told.position : members->position;

@@ -16,6 +16,10 @@ void members_join_failf(struct gf_members *members, gf_status code, uint32_t pee
     va_start(arguments, format);
     (void)vsnprintf(error.text, sizeof error.text, format, arguments);
     va_end(arguments);
+    if (!members_coordinates(members)) {
+        members_failf(members, code, peer, "%s", error.text);
+        return;
+    }
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     /* Ranks that are still on their way would knock at a closed door: they get a moment to come and hear of it. */
     members->error = error;
@@ -163,7 +167,8 @@ static bool offer_difference(const struct gf_members *members, const struct gf_o
                        ours->elem_count, theirs->elem_count, rank);
     } else if (ours->tensors_hash != theirs->tensors_hash) {
         (void)snprintf(text_out, bytes,
-                       "tensor tables differ in names, sizes, flags, types or order, with %u tensors of %" PRIu64 " elements in both: hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
+                       "tensor tables differ in names, sizes, flags, types or order, with %u tensors of %" PRIu64
+                       " elements in both: hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
                        ours->tensor_count, ours->elem_count, ours->tensors_hash, theirs->tensors_hash, rank);
     } else {
         return false;

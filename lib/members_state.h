@@ -122,6 +122,7 @@ void members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get
 void members_join_go(struct gf_members *members);
 void members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event);
 void members_join_time(struct gf_members *members);
+/* members_failf(), but a coordinator waits a moment for those who should hear of it. */
 __attribute__((format(printf, 4, 5))) void members_join_failf(struct gf_members *members, gf_status code, uint32_t peer,
                                                               const char *format, ...);
 
