@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-void members_place_text(char *text_out, size_t bytes, const struct gf_position *position)
+void gf_members_place_text(char *text_out, size_t bytes, const struct gf_position *position)
 {
     if (position->operation == GF_OPERATION_NONE) {
         (void)snprintf(text_out, bytes, "step %" PRIu64 ", between operations", position->step);
@@ -21,14 +21,14 @@ void members_place_text(char *text_out, size_t bytes, const struct gf_position *
                    position->tensor);
 }
 
-void members_told_own(const struct gf_members *members, struct members_told *told_out)
+void gf_members_told_own(const struct gf_members *members, struct members_told *told_out)
 {
     told_out->position = members->position;
     told_out->unmoved_ns = members->now_ns - members->moved_ns;
     told_out->unpolled_ns = members->gap_ns;
 }
 
-void members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen)
+void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen)
 {
     if (members->inquiring || (members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
     members->inquiring = true;
@@ -37,7 +37,7 @@ void members_inquiry_begin(struct gf_members *members, uint32_t asker, const str
     members->seen = *seen;
     members->seen_by = asker;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        if (members->peers[rank].connected) members_owe(members, rank, MEMBERS_ASK);
+        if (members->peers[rank].connected) gf_members_owe(members, rank, MEMBERS_ASK);
     }
 }
 
@@ -84,7 +84,7 @@ static void verdict_give(struct gf_members *members, struct gf_error *error, con
     error->tensor = position->tensor;
     members->inquiring = false;
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error->text);
-    members_fail(members, error, error);
+    gf_members_fail(members, error, error);
 }
 
 static void silent_verdict(struct gf_members *members, uint32_t guilty, uint32_t silent_count)
@@ -93,7 +93,7 @@ static void silent_verdict(struct gf_members *members, uint32_t guilty, uint32_t
     const struct members_peer *peer = &members->peers[guilty];
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = guilty};
     if (peer->heard_ns != 0) {
-        members_place_text(where, sizeof where, &peer->told.position);
+        gf_members_place_text(where, sizeof where, &peer->told.position);
         (void)snprintf(last, sizeof last, "%.1f s ago in %s", (double)(members->now_ns - peer->heard_ns) / 1e9, where);
     }
     if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
@@ -108,14 +108,14 @@ static void laggard_verdict(struct gf_members *members)
     char place[80], waits[80] = "computing", gap[48] = "";
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = 0};
     struct members_told told;
-    members_told_own(members, &told);
+    gf_members_told_own(members, &told);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         const struct members_peer *peer = &members->peers[rank];
         if (!peer->connected || !is_behind(&peer->told.position, &told.position)) continue;
         error.peer = rank;
         told = peer->told;
     }
-    members_place_text(place, sizeof place, &told.position);
+    gf_members_place_text(place, sizeof place, &told.position);
     if (told.position.waits_for != GF_RANK_NONE) {
         (void)snprintf(waits, sizeof waits, "it waits for rank %u, so a message was lost or calls differ",
                        told.position.waits_for);
@@ -137,7 +137,7 @@ static void seen_verdict(struct gf_members *members)
     verdict_give(members, &error, &position);
 }
 
-void members_inquiry_time(struct gf_members *members)
+void gf_members_inquiry_time(struct gf_members *members)
 {
     uint32_t silent_count = 0;
     if (!members->inquiring || (members->state == MEMBERS_FAILED)) return;

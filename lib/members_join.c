@@ -8,7 +8,7 @@
 
 /* ---- a join that fails ---- */
 
-void members_join_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
+void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
 {
     va_list arguments;
     if (members->join_fails || (members->state != MEMBERS_JOINING)) return;
@@ -17,7 +17,7 @@ void members_join_failf(struct gf_members *members, gf_status code, uint32_t pee
     (void)vsnprintf(error.text, sizeof error.text, format, arguments);
     va_end(arguments);
     if (!members_coordinates(members)) {
-        members_failf(members, code, peer, "%s", error.text);
+        gf_members_failf(members, code, peer, "%s", error.text);
         return;
     }
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
@@ -59,12 +59,12 @@ static void coordinator_deadline(struct gf_members *members)
     double seconds = (double)(members->now_ns - members->opened_ns) / 1e9;
     uint32_t first = missing_text(members, missing, sizeof missing);
     if (first == GF_RANK_NONE) {
-        members_failf(members, GF_ERR_TIMEOUT, GF_RANK_NONE,
-                      "all ranks are there, but the control channel could not hand out their addresses within %.1f s",
-                      seconds);
+        gf_members_failf(members, GF_ERR_TIMEOUT, GF_RANK_NONE,
+                         "all ranks are there, but their addresses could not be handed out within %.1f s",
+                         seconds);
     } else {
-        members_failf(members, GF_ERR_TIMEOUT, first, "rank %s of %u did not join within %.1f s at %.80s", missing,
-                      members->setup.world, seconds, members->setup.address);
+        gf_members_failf(members, GF_ERR_TIMEOUT, first, "rank %s of %u did not join within %.1f s at %.80s", missing,
+                         members->setup.world, seconds, members->setup.address);
     }
 }
 
@@ -80,7 +80,7 @@ static bool join_is_full(const struct gf_members *members, bool count_ended)
     return true;
 }
 
-void members_join_time(struct gf_members *members)
+void gf_members_join_time(struct gf_members *members)
 {
     uint64_t now_ns = members->now_ns, timeout_ns = members->setup.join_timeout_ns;
     if (members->state != MEMBERS_JOINING) return;
@@ -89,26 +89,26 @@ void members_join_time(struct gf_members *members)
          * connection the rendezvous driver has the deadline. */
         if (members->peers[0].connected &&
             (now_ns - members->connected_ns >= timeout_ns + 2 * MEMBERS_GRACE_NS)) {
-            members_failf(members, GF_ERR_TIMEOUT, 0, "joined rank 0 at %.80s, which then said nothing for %.1f s",
-                          members->setup.address, (double)(now_ns - members->connected_ns) / 1e9);
+            gf_members_failf(members, GF_ERR_TIMEOUT, 0, "joined rank 0 at %.80s, which then said nothing for %.1f s",
+                             members->setup.address, (double)(now_ns - members->connected_ns) / 1e9);
         }
         return;
     }
     if (members->join_fails) {
         if (join_is_full(members, true) || (now_ns >= members->join_fails_ns) ||
-            (now_ns - members->opened_ns >= timeout_ns)) members_fail(members, &members->error, &members->error);
+            (now_ns - members->opened_ns >= timeout_ns)) gf_members_fail(members, &members->error, &members->error);
         return;
     }
     if (now_ns - members->opened_ns >= timeout_ns) coordinator_deadline(members);
 }
 
-void members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event)
+void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
     if ((members->state != MEMBERS_JOINING) || !members_coordinates(members)) return;
     if ((event->rank > 0) && (event->rank < members->setup.world) && !members->peers[event->rank].connected) {
         members->peers[event->rank].ended = true;
     }
-    members_join_failf(members, GF_ERR_MISMATCH, event->rank, "ranks differ: %s", event->text);
+    gf_members_join_failf(members, GF_ERR_MISMATCH, event->rank, "ranks differ: %s", event->text);
 }
 
 /* ---- offers ---- */
@@ -176,25 +176,25 @@ static bool offer_difference(const struct gf_members *members, const struct gf_o
     return true;
 }
 
-void members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get)
+void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get)
 {
     struct gf_offer offer;
     uint32_t epoch = 0;
     char difference[240];
-    if (!members_offer_get(get, &offer, &epoch) || members->peers[from].met) {
-        members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed offer", from);
+    if (!gf_members_offer_get(get, &offer, &epoch) || members->peers[from].met) {
+        gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed offer", from);
         return;
     }
     members->peers[from].met = true;
     if (!offer_difference(members, &offer, epoch, from, difference, sizeof difference)) return;
-    members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
+    gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
 }
 
-void members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get)
+void gf_members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get)
 {
     bool coordinates = members_coordinates(members);
-    if ((coordinates && !members->peers[from].met) || !members_blobs_take(members, from, get)) {
-        members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed address", from);
+    if ((coordinates && !members->peers[from].met) || !gf_members_blobs_take(members, from, get)) {
+        gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed address", from);
         return;
     }
     if (!coordinates || members->join_fails || !join_is_full(members, false)) return;
@@ -202,16 +202,16 @@ void members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         members->peers[rank].blob_rank = 0;
         members->peers[rank].blob_at = 0;
-        members_owe(members, rank, MEMBERS_BLOBS);
-        members_owe(members, rank, MEMBERS_GO);
+        gf_members_owe(members, rank, MEMBERS_BLOBS);
+        gf_members_owe(members, rank, MEMBERS_GO);
     }
 }
 
-void members_join_go(struct gf_members *members)
+void gf_members_join_go(struct gf_members *members)
 {
     if (join_is_full(members, false)) {
         members->state = MEMBERS_MEMBER;
         return;
     }
-    members_failf(members, GF_ERR_PEER, 0, "rank 0 ended the join before all addresses were here");
+    gf_members_failf(members, GF_ERR_PEER, 0, "rank 0 ended the join before all addresses were here");
 }
