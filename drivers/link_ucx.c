@@ -6,10 +6,10 @@
  * There is no error handling by UCX (err_mode PEER): shared memory refuses it, and with it UCX moves small messages
  * from shared memory to tcp. That a peer is gone is the control channel's news.
  *
- * UCX's pools grow with the largest window ever seen, so the caller warms up after connecting: as many messages as it
- * will ever have under way, of each size class (8 B, 4 KiB, a slice, the largest), to each peer it will talk to, once
- * with the receives posted first and once with them posted after the messages have arrived. After that UCX allocates
- * nothing as long as the window stays within requests_max. */
+ * UCX's pools grow with the largest window ever seen, so the caller warms up after connecting: with each peer it will
+ * talk to, as many messages as it will ever have under way, of each size class (8 B, 4 KiB, a slice, the largest), once
+ * with the receives posted first and once unexpected: a marker message behind them, received first, tells that they
+ * have arrived. After that UCX allocates nothing while the window stays as it was (test_link_ucx_memory.c). */
 #include "link_ucx.h"
 
 #include <stdarg.h>

@@ -17,7 +17,7 @@ static const char *const both[] = {"self,posix", "self,tcp", "self,posix,tcp"};
 
 static void on_each_transport(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one))
 {
-    if (getenv("X")) ranks_run(world,killed,body,getenv("X")); else for (size_t i = 0; i < sizeof both / sizeof both[0]; i++) ranks_run(world, killed, body, both[i]);
+    for (size_t i = 0; i < sizeof both / sizeof both[0]; i++) ranks_run(world, killed, body, both[i]);
 }
 
 /* ---- messages ---- */
@@ -416,6 +416,9 @@ static const struct open_case {
     {"region_beyond_the_host_over_tcp", "self,tcp", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM, "1125899906842624"},
     {"region_of_all_addresses", "self,posix", "lo", "", SIZE_MAX, GF_ERR_SYSTEM, "18446744073709551615"},
     {"all_is_well", "self,posix,tcp", "lo", "21000-25999", 4096, GF_OK, ""},
+    {"on_one_node", "self,posix", "lo", "21000-25999", 4096, GF_OK, ""},
+    {"between_nodes", "self,tcp", "lo", "21000-25999", 4096, GF_OK, ""},
+    {"all_to_ucx", "self,posix,tcp", "", "", 4096, GF_OK, ""},
 };
 
 static void open_case_body(struct ranks_one *one)
@@ -429,7 +432,10 @@ static void open_case_body(struct ranks_one *one)
     one->setup.ports = c->ports;
     one->setup.region_bytes = c->region_bytes;
     if (ranks_open_try(one, &fault) != c->expect) ranks_fail(one, c->name, (int)fault.code, fault.text);
-    if (c->expect == GF_OK) ranks_close(one);
+    if (c->expect == GF_OK) {
+        RANK_CHECK(one, (strstr(one->log, "[0]") == NULL) && (strstr(one->log, "[1]") == NULL)); /* UCX took each key */
+        ranks_close(one);
+    }
     if ((fault.code != c->expect) || (strstr(fault.text, c->text) == NULL))
         ranks_fail(one, c->name, (int)fault.code, fault.text);
     (void)fflush(NULL);
