@@ -129,7 +129,7 @@ static gf_status settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
         const char *key, *value; /* transport keys go without their prefix here; "" leaves UCX's default */
     } settings[] = {
         {"TLS", ucx->transports},
-        {"NET_DEVICES", network_used(ucx->transports) ? ucx->devices : ""}, /* or UCX complains of the devices */
+        {"NET_DEVICES", network_used(ucx->transports) ? ucx->devices : ""}, /* or UCX complains of them */
         {"PORT_RANGE", gf_ucx_list_has(ucx->transports, "tcp") ? ucx->ports : ""},
         /* No fall-back from memory that peers can map to memory that they cannot. */
         {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->huge_pages ? "huge,thp,mmap" : "mmap"},

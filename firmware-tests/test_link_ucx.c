@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -177,7 +178,8 @@ static void rules_body(struct ranks_one *one)
                         GF_ERR_PARAM);
     ranks_meet(one);
     one->link->driver->close(one->link);
-    RANK_CHECK(one, (fault->code == GF_ERR_PARAM) && (one->link->driver->test(one->link, one->reqs[1]) == GF_ERR_ABORTED));
+    RANK_CHECK(one, fault->code == GF_ERR_PARAM);
+    RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[1]) == GF_ERR_ABORTED);
     RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[2]) == GF_ERR_ABORTED);
 }
 
@@ -363,7 +365,8 @@ static void killed_body(struct ranks_one *one)
     for (uint32_t i = 0; i < 64; i++) one->link->driver->cancel(one->link, one->reqs[i]);
     for (int i = 0; i < 2000; i++) RANK_CHECK(one, one->link->driver->progress(one->link) >= 0);
     one->link->driver->close(one->link);
-    for (uint32_t i = 0; i < 64; i++) RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) != GF_AGAIN);
+    for (uint32_t i = 0; i < 64; i++)
+        RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) != GF_AGAIN);
 }
 
 static void a_killed_peer_hangs_nobody(void **state)
@@ -393,6 +396,75 @@ static void survivors_of_a_kill_keep_working(void **state)
 {
     (void)state;
     on_each_transport(3, 1u << 2, survivors_body);
+}
+
+/* Rank 1 is gone before rank 0 connects to it: an error or not, but neither a hang nor an abort. */
+static void dead_blob_body(struct ranks_one *one)
+{
+    static unsigned char blob[2048];
+    size_t size_bytes = 0;
+    char byte;
+    gf_status status;
+    ranks_setup(one, one->arg);
+    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
+    ranks_blob_swap(one, 1 - one->rank, blob, &size_bytes);
+    if (one->rank == 1) (void)kill(getpid(), SIGKILL);
+    while (recv(one->to[1], &byte, 1, MSG_DONTWAIT) != 0) (void)one->link->driver->progress(one->link);
+    status = one->link->driver->connect(one->link, 1, blob, size_bytes);
+    RANK_CHECK(one, (status == GF_OK) || ((status < 0) && (one->link->fault.peer == 1)));
+    if (status == GF_OK) {
+        for (uint32_t i = 0; i < 8; i++) ranks_recv(one, i, 1, tag_of(i), in[i % 3][5], 1u << 20);
+        for (uint32_t i = 8; i < 16; i++)
+            if (one->link->driver->send_post(one->link, 1, tag_of(i), (gf_mem)(uintptr_t)out, 1u << (i + 4),
+                                             one->reqs[i]) != GF_OK)
+                RANK_CHECK(one, one->link->fault.peer == 1);
+        for (int i = 0; i < 2000; i++) RANK_CHECK(one, one->link->driver->progress(one->link) >= 0);
+    }
+    ranks_close(one);
+}
+
+static void a_peer_that_died_before_connect_hangs_nobody(void **state)
+{
+    (void)state;
+    on_each_transport(2, 1u << 1, dead_blob_body);
+}
+
+/* ---- two links in one process ---- */
+
+static void two_links_body(struct ranks_one *one)
+{
+    static struct ranks_one other;
+    static unsigned char blob[2048];
+    struct ranks_one *both_ranks[] = {one, &other};
+    size_t size_bytes = 0;
+    other = (struct ranks_one){.rank = 1, .world = 2};
+    one->world = 2;
+    for (uint32_t i = 0; i < 2; i++) {
+        ranks_setup(both_ranks[i], one->arg);
+        RANK_CHECK(both_ranks[i], ranks_open_try(both_ranks[i], NULL) == GF_OK);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        RANK_CHECK(one, gf_link_ucx.blob(both_ranks[i]->link, blob, &size_bytes) == GF_OK);
+        RANK_CHECK(one, gf_link_ucx.connect(both_ranks[1 - i]->link, i, blob, size_bytes) == GF_OK);
+    }
+    RANK_CHECK(one, (gf_link_ucx.map(one->link, 1) != NULL) == (strstr(one->arg, "posix") != NULL));
+    ranks_fill(out[0][5], 1u << 20, 3);
+    ranks_recv(&other, 0, 0, tag_of(0), in[0][5], 1u << 20);
+    ranks_send(one, 0, 1, tag_of(0), out[0][5], 1u << 20);
+    while (gf_link_ucx.test(other.link, other.reqs[0]) == GF_AGAIN) {
+        (void)gf_link_ucx.progress(one->link);
+        (void)gf_link_ucx.progress(other.link);
+    }
+    RANK_CHECK(one, ranks_filled(in[0][5], 1u << 20, 3));
+    ranks_close(&other);
+    (void)gf_link_ucx.progress(one->link);
+    ranks_close(one);
+}
+
+static void links_of_one_process_are_independent(void **state)
+{
+    (void)state;
+    on_each_transport(1, 0, two_links_body);
 }
 
 /* ---- what open and connect refuse ---- */
@@ -447,6 +519,24 @@ static void bad_settings_are_refused_with_their_names(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof open_cases / sizeof open_cases[0]; i++)
         ranks_run(1, 0, open_case_body, &open_cases[i]);
+}
+
+static void full_body(struct ranks_one *one)
+{
+    struct gf_fault fault = {.code = GF_OK};
+    struct statvfs space;
+    RANK_CHECK(one, statvfs("/dev/shm", &space) == 0);
+    ranks_setup(one, one->arg);
+    one->setup.region_bytes = (size_t)space.f_bavail * space.f_frsize;
+    if (one->setup.region_bytes > (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE)) return;
+    RANK_CHECK(one, ranks_open_try(one, &fault) == GF_ERR_SYSTEM);
+    RANK_CHECK(one, (strstr(fault.text, "/dev/shm") != NULL) && (strstr(fault.text, "available") != NULL));
+}
+
+static void no_more_shared_memory_is_taken_than_there_is(void **state)
+{
+    (void)state;
+    ranks_run(1, 0, full_body, "self,posix");
 }
 
 static void blob_body(struct ranks_one *one)
@@ -510,7 +600,6 @@ static void ucx_installs_no_signal_handlers(void **state)
 
 int main(void)
 {
-    if ((getenv("T") != NULL)) cmocka_set_test_filter(getenv("T"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ucx_installs_no_signal_handlers),
         cmocka_unit_test(messages_of_all_sizes_arrive),
@@ -524,6 +613,9 @@ int main(void)
         cmocka_unit_test(reset_ends_all_requests_and_a_new_epoch_works),
         cmocka_unit_test(a_killed_peer_hangs_nobody),
         cmocka_unit_test(survivors_of_a_kill_keep_working),
+        cmocka_unit_test(a_peer_that_died_before_connect_hangs_nobody),
+        cmocka_unit_test(links_of_one_process_are_independent),
+        cmocka_unit_test(no_more_shared_memory_is_taken_than_there_is),
         cmocka_unit_test(bad_settings_are_refused_with_their_names),
         cmocka_unit_test(a_wrong_blob_is_refused),
     };
