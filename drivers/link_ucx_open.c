@@ -129,7 +129,7 @@ static gf_status settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
         const char *key, *value; /* transport keys go without their prefix here; "" leaves UCX's default */
     } settings[] = {
         {"TLS", ucx->transports},
-        {"NET_DEVICES", network_used(ucx->transports) ? ucx->devices : ""}, /* or UCX complains of them */
+        {"NET_DEVICES", network_used(ucx->transports) ? ucx->devices : ""},
         {"PORT_RANGE", gf_ucx_list_has(ucx->transports, "tcp") ? ucx->ports : ""},
         /* No fall-back from memory that peers can map to memory that they cannot. */
         {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->huge_pages ? "huge,thp,mmap" : "mmap"},
@@ -170,15 +170,15 @@ static gf_status context_take(struct gf_ucx *ucx)
         ucx->opening = true;
         ucs = ucp_init(&params, config, &ucx->context);
         ucx->opening = false;
-        if (ucs != UCS_OK) {
-            ucx->context = NULL;
+        if (ucs != UCS_OK) ucx->context = NULL;
+        if (ucx->complaint[0] != '\0')
+            status = gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_init", ucs,
+                                  "transports \"%s\", devices \"%s\": %s", ucx->transports, ucx->devices,
+                                  ucx->complaint);
+        else if (ucs != UCS_OK)
             status = gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_init", ucs,
                                   "nothing usable among transports \"%s\" on devices \"%s\"", ucx->transports,
                                   ucx->devices);
-        } else if (ucx->complaint[0] != '\0') {
-            status = gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_init", UCS_OK, "transports \"%s\", devices \"%s\": %s",
-                                  ucx->transports, ucx->devices, ucx->complaint);
-        }
     }
     ucp_config_release(config);
     if (status != GF_OK) return status;
