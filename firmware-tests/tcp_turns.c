@@ -60,7 +60,7 @@ void end_open(uint32_t slot, const struct gf_rendezvous_setup *setup)
     assert_int_equal(status, GF_OK);
 }
 
-void ranks_open(uint32_t size)
+void turns_open(uint32_t size)
 {
     for (uint32_t rank = 0; rank < size; rank++) {
         struct gf_rendezvous_setup setup = tcp_setup(&star, rank, size);

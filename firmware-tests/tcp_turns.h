@@ -26,7 +26,7 @@ extern uint64_t now_ns;
 void world_clear(void);
 void turn(void);
 void end_open(uint32_t slot, const struct gf_rendezvous_setup *setup);
-void ranks_open(uint32_t size);
+void turns_open(uint32_t size);
 void assert_refused(uint32_t slot, const char *text);
 
 #define UNTIL(condition)                                                         \

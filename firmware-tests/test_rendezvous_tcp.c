@@ -28,7 +28,7 @@ static void frames_travel_both_ways(void **state)
         world_clear();
         tcp_address_free(star.address, v6 != 0);
         if (star.address[0] == 0) continue; /* no IPv6 on this machine */
-        ranks_open(5);
+        turns_open(5);
         UNTIL((seen[0].connected == 0x1e) && (seen[1].connected & seen[2].connected & seen[3].connected &
                                               seen[4].connected));
         for (uint32_t bytes = 0; bytes <= sizeof payload; bytes += 1024) {
@@ -61,7 +61,7 @@ static void a_full_channel_says_again_and_loses_nothing(void **state)
     static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
     uint32_t sent = 0;
     world_clear();
-    ranks_open(2);
+    turns_open(2);
     UNTIL(seen[0].connected && seen[1].connected);
     gf_status status = GF_OK;
     for (; sent < 100000; sent++) { /* nobody reads */
@@ -88,7 +88,7 @@ static void the_wake_descriptor_is_readable_when_there_is_something(void **state
 {
     (void)state;
     world_clear();
-    ranks_open(2);
+    turns_open(2);
     UNTIL(seen[0].connected && seen[1].connected);
     struct pollfd wake = {.fd = gf_rendezvous_tcp.wake_fd(star.ends[0]), .events = POLLIN};
     turn();
@@ -143,7 +143,7 @@ static void the_end_of_a_connection_is_told(void **state)
 {
     (void)state;
     world_clear();
-    ranks_open(3);
+    turns_open(3);
     UNTIL((seen[0].connected == 6) && seen[1].connected && seen[2].connected);
     assert_int_equal(gf_rendezvous_tcp.send(star.ends[2], 0, 9, "bye", 3), GF_OK);
     tcp_world_end_close(&star, 2);
@@ -212,7 +212,7 @@ static void a_rank_that_is_there_already_is_refused(void **state)
 {
     (void)state;
     world_clear();
-    ranks_open(3);
+    turns_open(3);
     UNTIL(seen[0].connected == 6);
     struct gf_rendezvous_setup setup = tcp_setup(&star, 1, 3);
     end_open(7, &setup);
