@@ -211,6 +211,22 @@ static void leaving_a_join_tells_the_others(void **state)
     world_end();
 }
 
+static void who_has_said_bye_may_go(void **state)
+{
+    (void)state;
+    world_open(3, false, 0);
+    world_until(GF_OK);
+    assert_int_equal(gf_members_leave(world.ranks[1].members, world.now_ns), GF_AGAIN);
+    assert_true(world_turn(GF_OK));
+    world.ranks[1].stopped = true;
+    fake_cut(&fake, 1, "connection closed by peer");
+    for (int turn = 0; turn < 10; turn++) assert_true(world_turn(GF_OK));
+    assert_int_equal(gf_members_leave(world.ranks[2].members, world.now_ns), GF_AGAIN);
+    assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_OK);
+    assert_int_equal(gf_members_leave(world.ranks[2].members, world.now_ns), GF_OK);
+    world_end();
+}
+
 static const struct piece_case {
     const char *name;
     uint32_t to;
@@ -264,6 +280,7 @@ int main(void)
         cmocka_unit_test(a_silent_coordinator_ends_the_join),
         cmocka_unit_test(a_death_while_joining_is_told),
         cmocka_unit_test(leaving_a_join_tells_the_others),
+        cmocka_unit_test(who_has_said_bye_may_go),
         cmocka_unit_test(malformed_addresses_fail_the_join),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

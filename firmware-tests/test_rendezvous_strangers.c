@@ -119,6 +119,32 @@ static void a_silent_stranger_is_hung_up_on_after_5_s(void **state)
     tcp_world_close(&star);
 }
 
+static void the_oldest_stranger_gives_way(void **state)
+{
+    (void)state;
+    unsigned char hello[GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES];
+    int fds[17];
+    char byte;
+    world_clear();
+    struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
+    end_open(0, &setup);
+    struct pollfd wake = {.fd = gf_rendezvous_tcp.wake_fd(star.ends[0]), .events = POLLIN};
+    for (int i = 0; i < 17; i++) { /* one more than there are slots, each a little later */
+        fds[i] = stranger_connect();
+        assert_int_equal(poll(&wake, 1, 10000), 1);
+        turn();
+    }
+    struct pollfd end = {.fd = fds[0], .events = POLLIN};
+    assert_int_equal(poll(&end, 1, 10000), 1);
+    assert_true(recv(fds[0], &byte, 1, MSG_DONTWAIT) <= 0);
+    for (int i = 1; i < 17; i++) assert_true((recv(fds[i], &byte, 1, MSG_DONTWAIT) < 0) && (errno == EAGAIN));
+    hello_make(hello, 1, 2);
+    stranger_say(fds[16], hello, sizeof hello); /* the youngest was a rank after all */
+    UNTIL(seen[0].connected == 2);
+    for (int i = 0; i < 17; i++) (void)close(fds[i]);
+    tcp_world_close(&star);
+}
+
 /* What the coordinator answers to the bytes of a hello. */
 static void answer_get(const unsigned char *hello, size_t bytes, char *text_out)
 {
@@ -237,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strangers_by_the_hundreds_do_not_stop_a_job),
         cmocka_unit_test(a_silent_stranger_is_hung_up_on_after_5_s),
+        cmocka_unit_test(the_oldest_stranger_gives_way),
         cmocka_unit_test(each_field_of_a_hello_is_checked),
         cmocka_unit_test(a_member_that_sends_garbage_is_cut_off),
         cmocka_unit_test(a_foreign_server_is_no_coordinator),
