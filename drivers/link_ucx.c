@@ -9,7 +9,10 @@
  * UCX's pools grow with the largest window ever seen, so the caller warms up after connecting: with each peer it will
  * talk to, as many messages as it will ever have under way, of each size class (8 B, 4 KiB, a slice, the largest), once
  * with the receives posted first and once unexpected: a marker message behind them, received first, tells that they
- * have arrived. After that UCX allocates nothing while the window stays as it was (test_link_ucx_memory.c). */
+ * have arrived. After that UCX allocates nothing while the window stays as it was (test_link_ucx_memory.c).
+ *
+ * The warm-up is also when UCX ends setting up its connections, which the first large message to a peer begins. UCX 1.13
+ * aborts the process (an assertion in wireup_ep.c) if a tcp peer dies within these few milliseconds. */
 #include "link_ucx.h"
 
 #include <stdarg.h>

@@ -298,8 +298,8 @@ static void reset_body(struct ranks_one *one)
     ranks_open(one);
     ranks_blob_swap(one, peer, old, &old_bytes);
     for (uint32_t epoch = 2; epoch < 5; epoch++) {
-        void *own = one->link->driver->region(one->link);
-        memset(own, 0xff, 65536);
+        memset(one->link->driver->region(one->link), 0xff, 65536);
+        ranks_warm(one);
         for (uint32_t i = 0; i < 8; i++) ranks_recv(one, i, peer, ranks_tag(i), in[i % 3][5], 1u << 20);
         if (one->rank == 0) ranks_send(one, 8, peer, ranks_tag(0), out[0][5], 1u << 20);
         if (one->rank == 0) ranks_send(one, 9, peer, ranks_tag(50), out[0][5], 1u << 20); /* nobody receives it */

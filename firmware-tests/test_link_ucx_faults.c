@@ -22,10 +22,16 @@ static void killed_body(struct ranks_one *one)
 {
     char byte;
     uint32_t peer = 1 - one->rank;
+    gf_status status;
     ranks_setup(one, one->arg);
     ranks_open(one);
+    ranks_warm(one);
     for (uint32_t i = 0; i < 32; i++) ranks_recv(one, i, peer, ranks_tag(i), in[i % 3], 1u << 20);
-    for (uint32_t i = 0; i < 32; i++) ranks_send(one, 32 + i, peer, ranks_tag(i), out[i % 3], 1u << 20);
+    for (uint32_t i = 0; i < 32; i++) {
+        status = one->link->driver->send_post(one->link, peer, ranks_tag(i), (gf_mem)(uintptr_t)out[i % 3], 1u << 20,
+                                              one->reqs[32 + i]);
+        RANK_CHECK(one, (status == GF_OK) || (one->link->fault.peer == peer)); /* it may be dead already */
+    }
     if (one->rank == 1) {
         ranks_progress(one);
         (void)kill(getpid(), SIGKILL);
@@ -50,6 +56,7 @@ static void survivors_body(struct ranks_one *one)
 {
     ranks_setup(one, one->arg);
     ranks_open(one);
+    ranks_warm(one);
     if (one->rank == 2) (void)kill(getpid(), SIGKILL);
     for (char byte; recv(one->to[2], &byte, 1, MSG_DONTWAIT) != 0;) ranks_progress(one);
     if (strstr(one->arg, "posix") != NULL) RANK_CHECK(one, *(uint64_t *)one->link->driver->map(one->link, 2) == 0);

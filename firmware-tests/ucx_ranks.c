@@ -206,6 +206,18 @@ void ranks_recv(struct ranks_one *one, uint32_t req, uint32_t from, uint64_t tag
                                                  one->reqs[req]) == GF_OK);
 }
 
+void ranks_warm(struct ranks_one *one)
+{
+    static unsigned char out[RANKS_MESSAGE_MAX], in[RANKS_MESSAGE_MAX];
+    for (uint32_t peer = 0; peer < one->world; peer++) {
+        if (peer == one->rank) continue;
+        ranks_recv(one, 0, peer, 0, in, sizeof in);
+        ranks_send(one, 1, peer, 0, out, sizeof out);
+        RANK_CHECK(one, (ranks_end(one, 0) == GF_OK) && (ranks_end(one, 1) == GF_OK));
+    }
+    ranks_meet(one);
+}
+
 static unsigned char byte_at(uint64_t seed, size_t i)
 {
     return (unsigned char)(((seed * 0x9e3779b97f4a7c15u) >> 56) + i * 31 + (i >> 8));

@@ -44,6 +44,9 @@ void ranks_setup(struct ranks_one *one, const char *transports);
 gf_status ranks_open_try(struct ranks_one *one, struct gf_fault *fault_out);
 void ranks_open(struct ranks_one *one); /* and connects all to all */
 void ranks_connect(struct ranks_one *one);
+/* A large message each way with each peer, as the library's warm-up has: until then UCX is still setting up, and aborts
+ * if a peer that it is setting up with ends. */
+void ranks_warm(struct ranks_one *one);
 void ranks_blob_swap(struct ranks_one *one, uint32_t peer, void *blob_out, size_t *size_bytes_out);
 void ranks_close(struct ranks_one *one);
 
