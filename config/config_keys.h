@@ -1,0 +1,36 @@
+/* Keys and values of the configuration file. The table itself is lib/settings_table.c, one row a key. Internal to
+ * config/. */
+#ifndef GF_CONFIG_KEYS_H
+#define GF_CONFIG_KEYS_H
+
+#include "config.h"
+#include "settings.h"
+
+const struct gf_setting *gf_key_find(const char *key);
+/* Is `name` the group of some key? */
+bool gf_key_group(const char *name);
+/* ", did you mean exchange.wire?" for a key like a known one, else ""; returns text_out[GF_KEY_HINT_BYTES]. */
+#define GF_KEY_HINT_BYTES 96
+char *gf_key_hint(const char *key, char *text_out);
+
+/* One value over *config, checked against its row; false (and *config as it was) where it is not lawful. */
+bool gf_key_set_number(const struct gf_setting *setting, struct gf_config *config, uint64_t number);
+bool gf_key_set_real(const struct gf_setting *setting, struct gf_config *config, double real);
+/* From text: "4 MiB", "200 ms", "0.9", "fp16", "true". */
+bool gf_key_set_text(const struct gf_setting *setting, struct gf_config *config, const char *text);
+
+/* "4096", "4 KiB" or "4K"; whole numbers of bytes. */
+bool gf_bytes_read(const char *text, uint64_t *bytes_out);
+/* "30 s", "0.2 s", "200 ms"; a plain number is seconds. */
+bool gf_time_read(const char *text, uint64_t *ns_out);
+bool gf_time_of(double seconds, uint64_t *ns_out);
+/* Decimal, or hexadecimal with 0x. */
+bool gf_number_read(const char *text, uint64_t *number_out);
+bool gf_real_read(const char *text, double *real_out); /* the whole text, "." whatever the locale */
+
+/* "host:port" to its numeric form in numeric_out[GF_TEXT_MAX]; numeric ones are copied. false with why in
+ * why_out[GF_RESOLVE_WHY_BYTES]. */
+#define GF_RESOLVE_WHY_BYTES 256
+bool gf_address_resolve(const char *address, char *numeric_out, char *why_out);
+
+#endif

@@ -1,0 +1,217 @@
+/* A libconfig file to struct gf_config, strictly: what is not known or not lawful is refused by line. */
+#include <libconfig.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config_keys.h"
+#include "config_source.h"
+
+static const char *type_name(const config_setting_t *node)
+{
+    switch (config_setting_type(node)) {
+    case CONFIG_TYPE_GROUP:  return "a group";
+    case CONFIG_TYPE_INT:
+    case CONFIG_TYPE_INT64:  return "a whole number";
+    case CONFIG_TYPE_FLOAT:  return "a number with a fraction";
+    case CONFIG_TYPE_STRING: return "a string";
+    case CONFIG_TYPE_BOOL:   return "a boolean";
+    case CONFIG_TYPE_ARRAY:  return "an array";
+    case CONFIG_TYPE_LIST:   return "a list";
+    }
+    return "nothing";
+}
+
+/* Whole numbers; hexadecimal ones come back from libconfig as if they had a sign. */
+static bool whole_of(const config_setting_t *node, long long *whole_out)
+{
+    if (config_setting_type(node) == CONFIG_TYPE_INT64) *whole_out = config_setting_get_int64(node);
+    else if (config_setting_type(node) != CONFIG_TYPE_INT) return false;
+    else if (config_setting_get_format(node) == CONFIG_FORMAT_HEX)
+        *whole_out = (unsigned)config_setting_get_int(node);
+    else *whole_out = config_setting_get_int(node);
+    return true;
+}
+
+typedef enum value_verdict { VALUE_TAKEN, VALUE_UNLAWFUL, VALUE_TYPE } value_verdict;
+
+static value_verdict string_take(const struct gf_setting *setting, struct gf_config *config, const char *text)
+{
+    bool takes_text = (setting->kind == GF_SETTING_BYTES) || (setting->kind == GF_SETTING_TIME) ||
+                      (setting->kind == GF_SETTING_NAME) || (setting->kind == GF_SETTING_TEXT) ||
+                      (setting->high > INT64_MAX); /* a job id: libconfig's numbers have a sign */
+    if (!takes_text) return VALUE_TYPE;
+    return gf_key_set_text(setting, config, text) ? VALUE_TAKEN : VALUE_UNLAWFUL;
+}
+
+static value_verdict value_take(const struct gf_setting *setting, struct gf_config *config,
+                                const config_setting_t *node)
+{
+    int type = config_setting_type(node);
+    long long whole;
+    uint64_t ns;
+    double real;
+    bool taken;
+    if (type == CONFIG_TYPE_STRING) return string_take(setting, config, config_setting_get_string(node));
+    if (type == CONFIG_TYPE_BOOL) {
+        if (setting->kind != GF_SETTING_BOOL) return VALUE_TYPE;
+        return gf_key_set_number(setting, config, config_setting_get_bool(node) != 0) ? VALUE_TAKEN : VALUE_UNLAWFUL;
+    }
+    if (whole_of(node, &whole)) real = (double)whole;
+    else if (type == CONFIG_TYPE_FLOAT) real = config_setting_get_float(node);
+    else return VALUE_TYPE;
+    if (setting->kind == GF_SETTING_REAL) {
+        taken = gf_key_set_real(setting, config, real);
+    } else if (setting->kind == GF_SETTING_TIME) {
+        taken = gf_time_of(real, &ns) && gf_key_set_number(setting, config, ns);
+    } else if (((setting->kind == GF_SETTING_COUNT) || (setting->kind == GF_SETTING_BYTES)) &&
+               (type != CONFIG_TYPE_FLOAT)) {
+        taken = (whole >= 0) && gf_key_set_number(setting, config, (uint64_t)whole);
+    } else {
+        return VALUE_TYPE;
+    }
+    return taken ? VALUE_TAKEN : VALUE_UNLAWFUL;
+}
+
+static void value_text(const config_setting_t *node, char *text_out, size_t text_bytes)
+{
+    long long whole;
+    if (whole_of(node, &whole)) (void)snprintf(text_out, text_bytes, "%lld", whole);
+    else if (config_setting_type(node) == CONFIG_TYPE_FLOAT)
+        (void)snprintf(text_out, text_bytes, "%.9g", config_setting_get_float(node));
+    else if (config_setting_type(node) == CONFIG_TYPE_STRING)
+        (void)snprintf(text_out, text_bytes, "\"%.60s\"", config_setting_get_string(node));
+    else (void)snprintf(text_out, text_bytes, "%s", type_name(node));
+}
+
+static gf_status address_set(const struct gf_setting *setting, struct gf_config *config, const char *address,
+                             const char *origin, int line, char *error_out)
+{
+    char numeric[GF_TEXT_MAX], why[GF_RESOLVE_WHY_BYTES];
+    if (!gf_address_resolve(address, numeric, why))
+        return gf_source_refuse(error_out, origin, line, "%s = \"%.60s\": %s", setting->key, address, why);
+    gf_setting_text_set(setting, config, numeric);
+    return GF_OK;
+}
+
+static gf_status key_load(const char *group, const config_setting_t *node, const char *origin,
+                          struct gf_config *config, char *error_out)
+{
+    char key[160], hint[GF_KEY_HINT_BYTES], allowed[GF_SETTING_ALLOWED_BYTES], value[80];
+    int line = (int)config_setting_source_line(node);
+    const struct gf_setting *setting;
+    const char *text = config_setting_get_string(node);
+    (void)snprintf(key, sizeof key, "%s.%.100s", group, config_setting_name(node));
+    setting = gf_key_find(key);
+    if (setting == NULL)
+        return gf_source_refuse(error_out, origin, line, "unknown key %s%s", key, gf_key_hint(key, hint));
+    if ((text != NULL) && (text[0] != '\0') && (setting->kind == GF_SETTING_TEXT) &&
+        (setting->form == GF_FORM_ADDRESS))
+        return address_set(setting, config, text, origin, line, error_out);
+    switch (value_take(setting, config, node)) {
+    case VALUE_TAKEN: return GF_OK;
+    case VALUE_TYPE:
+        return gf_source_refuse(error_out, origin, line, "%s is %s: allowed is %s", key, type_name(node),
+                                gf_setting_allowed(setting, allowed));
+    case VALUE_UNLAWFUL: break;
+    }
+    value_text(node, value, sizeof value);
+    return gf_source_refuse(error_out, origin, line, "%s = %s: allowed is %s", key, value,
+                            gf_setting_allowed(setting, allowed));
+}
+
+static gf_status group_load(const config_setting_t *node, const char *origin, struct gf_config *config,
+                            char *error_out)
+{
+    const char *name = config_setting_name(node);
+    char hint[GF_KEY_HINT_BYTES];
+    int line = (int)config_setting_source_line(node), count = config_setting_length(node);
+    gf_status status = GF_OK;
+    if (!gf_key_group(name))
+        return gf_source_refuse(error_out, origin, line, "unknown %s %.100s%s",
+                                config_setting_is_group(node) ? "group" : "key", name, gf_key_hint(name, hint));
+    if (!config_setting_is_group(node))
+        return gf_source_refuse(error_out, origin, line, "%s is %s: allowed is a group, %s = { .. };", name,
+                                type_name(node), name);
+    for (int i = 0; (i < count) && (status == GF_OK); i++)
+        status = key_load(name, config_setting_get_elem(node, (unsigned)i), origin, config, error_out);
+    return status;
+}
+
+/* gf_config_effective() begins its text with a key; where the file has that key, its line helps. */
+static gf_status combination_refuse(const config_t *tree, const char *why, const char *origin, char *error_out)
+{
+    char key[64];
+    size_t length = strcspn(why, " :");
+    const config_setting_t *node;
+    (void)snprintf(key, sizeof key, "%.*s", (int)(length < 60 ? length : 60), why);
+    node = config_lookup(tree, key);
+    return gf_source_refuse(error_out, origin, node ? (int)config_setting_source_line(node) : 0, "%s", why);
+}
+
+/* Not inlined: its texts, and those of what it calls, need not lie in one frame with the configuration. */
+__attribute__((noinline)) static gf_status tree_load(const config_t *tree, const char *origin,
+                                                     struct gf_config *config, char *error_out)
+{
+    const config_setting_t *root = config_root_setting(tree);
+    int count = config_setting_length(root);
+    char why[256];
+    gf_status status = GF_OK;
+    for (int i = 0; (i < count) && (status == GF_OK); i++)
+        status = group_load(config_setting_get_elem(root, (unsigned)i), origin, config, error_out);
+    if ((status == GF_OK) && (gf_config_effective(config, config, why) != GF_OK))
+        status = combination_refuse(tree, why, origin, error_out);
+    return status;
+}
+
+gf_status gf_config_load_text(const char *text, const char *origin, struct gf_config *config_out, char *error_out)
+{
+    static const struct gf_config zero;
+    struct gf_config config = zero;
+    config_t tree;
+    gf_status status;
+    config_init(&tree);
+    if (config_read_string(&tree, text) == CONFIG_TRUE)
+        status = tree_load(&tree, origin, &config, error_out);
+    else
+        status = gf_source_refuse(error_out, origin, config_error_line(&tree), "%s", config_error_text(&tree));
+    config_destroy(&tree);
+    if (status == GF_OK) *config_out = config;
+    return status;
+}
+
+gf_status gf_config_load(const char *path, struct gf_config *config_out, char *error_out)
+{
+    char *text;
+    size_t bytes;
+    gf_status status = gf_source_read(path, GF_CONFIG_FILE_BYTES_MAX, &text, &bytes, error_out);
+    if (status != GF_OK) return status;
+    status = gf_source_check(text, bytes, path, error_out);
+    if (status == GF_OK) status = gf_config_load_text(text, path, config_out, error_out);
+    free(text);
+    return status;
+}
+
+__attribute__((noinline)) static gf_status key_set(struct gf_config *config, const char *key, const char *value,
+                                                   const char *origin, char *error_out)
+{
+    char hint[GF_KEY_HINT_BYTES], allowed[GF_SETTING_ALLOWED_BYTES];
+    const struct gf_setting *setting = gf_key_find(key);
+    if (setting == NULL)
+        return gf_source_refuse(error_out, origin, 0, "unknown key %.100s%s", key, gf_key_hint(key, hint));
+    if ((setting->kind == GF_SETTING_TEXT) && (setting->form == GF_FORM_ADDRESS) && (value[0] != '\0'))
+        return address_set(setting, config, value, origin, 0, error_out);
+    if (gf_key_set_text(setting, config, value)) return GF_OK;
+    return gf_source_refuse(error_out, origin, 0, "%s = \"%.60s\": allowed is %s", key, value,
+                            gf_setting_allowed(setting, allowed));
+}
+
+gf_status gf_config_set(struct gf_config *config, const char *key, const char *value, const char *origin,
+                        char *error_out)
+{
+    struct gf_config changed = *config;
+    char why[256];
+    gf_status status = key_set(&changed, key, value, origin, error_out);
+    if ((status == GF_OK) && (gf_config_effective(&changed, config, why) != GF_OK))
+        status = gf_source_refuse(error_out, origin, 0, "%s", why);
+    return status;
+}

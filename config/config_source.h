@@ -1,0 +1,25 @@
+/* Text on its way to libconfig, and errors on their way back. Internal to config/ (and its fuzzer). */
+#ifndef GF_CONFIG_SOURCE_H
+#define GF_CONFIG_SOURCE_H
+
+#include "config.h"
+
+#define GF_CONFIG_DEPTH_MAX 8 /* nested brackets; a lawful file needs 3 */
+
+/* Fills error_out[GF_CONFIG_ERROR_BYTES] with "origin:line: ..", without the line where it is 0; GF_ERR_CONFIG. */
+__attribute__((format(printf, 4, 5))) gf_status gf_source_refuse(char *error_out, const char *origin, int line,
+                                                                 const char *format, ...);
+
+/* The file's text with a NUL behind it, malloc'd, the caller's to free. */
+gf_status gf_source_read(const char *path, size_t bytes_max, char **text_out, size_t *bytes_out, char *error_out);
+
+/* Refuses what libconfig 1.5 would misread in silence, run away with, or open by itself. text[bytes] is followed by a
+ * NUL. */
+gf_status gf_source_check(const char *text, size_t bytes, const char *origin, char *error_out);
+
+/* The rest of gf_config_load() and gf_config_tensors(), from text that gf_source_check() let pass. */
+gf_status gf_config_load_text(const char *text, const char *origin, struct gf_config *config_out, char *error_out);
+gf_status gf_config_tensors_text(const char *text, const char *origin, struct gf_tensor *tensors, char (*names)[48],
+                                 uint32_t tensor_max, uint32_t *tensor_count_out, char *error_out);
+
+#endif

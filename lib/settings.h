@@ -1,0 +1,87 @@
+/* The settings of struct gf_config as a table: one row a field, with all that is known about it. Defaults, range
+ * checks, the hash, the summary and (in config/) the file format are loops over it, so they cannot disagree. */
+#ifndef GF_SETTINGS_H
+#define GF_SETTINGS_H
+
+#include "gradientflow.h"
+
+typedef enum gf_setting_kind {
+    GF_SETTING_BOOL,
+    GF_SETTING_COUNT, /* a whole number without unit */
+    GF_SETTING_BYTES,
+    GF_SETTING_TIME,  /* nanoseconds in the struct */
+    GF_SETTING_REAL,  /* float */
+    GF_SETTING_NAME,  /* an enum, by name */
+    GF_SETTING_TEXT   /* characters in the struct, NUL-terminated */
+} gf_setting_kind;
+
+/* What a text must look like. Empty is lawful everywhere and means the default. */
+typedef enum gf_setting_form {
+    GF_FORM_ADDRESS,    /* 10.0.0.1:7117 or [fd00::1]:7117 */
+    GF_FORM_IP,         /* the same without port */
+    GF_FORM_TRANSPORTS, /* lower-case names, comma-separated */
+    GF_FORM_DEVICES,    /* device names, comma-separated */
+    GF_FORM_PORTS,      /* first-last */
+    GF_FORM_DRIVER,     /* host, cuda */
+    GF_FORM_PATH        /* no control characters */
+} gf_setting_form;
+
+#define GF_SETTING_AGREES 0x1u       /* must be the same on all ranks */
+#define GF_SETTING_POWER_OF_TWO 0x2u
+#define GF_SETTING_ABOVE_LOW 0x4u    /* the lower bound itself is not lawful */
+#define GF_SETTING_BELOW_HIGH 0x8u   /* likewise the upper one */
+
+/* In the struct 0 and empty text mean the fallback. Where the fallback is not 0, low is not 0 either, so that a file
+ * cannot say 0 and silently get something else. */
+struct gf_setting {
+    const char *key;            /* "group.name" */
+    const char *help;
+    uint16_t offset;            /* in struct gf_config */
+    uint16_t size;              /* of the field */
+    uint8_t kind;               /* gf_setting_kind */
+    uint8_t form;               /* gf_setting_form of a text */
+    uint8_t flags;              /* GF_SETTING_.. */
+    uint8_t multiple;           /* of this many; 0: any */
+    uint64_t low, high;         /* bool, count, bytes, time, name */
+    uint64_t fallback;
+    float low_real, high_real;  /* real */
+    float fallback_real;
+    const char *const *names;   /* [high + 1] of a name */
+    const char *fallback_text;
+};
+
+extern const struct gf_setting gf_settings[];
+extern const uint32_t gf_setting_count;
+
+/* Effective values: the fallback where the field is 0 or empty. Number is for bool, count, bytes, time and name. */
+uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_config *config);
+float gf_setting_real(const struct gf_setting *setting, const struct gf_config *config);
+const char *gf_setting_text(const struct gf_setting *setting, const struct gf_config *config);
+/* Unchecked. Text must fit the field; the rest of the field is zeroed. text may lie in the field itself. */
+void gf_setting_number_set(const struct gf_setting *setting, struct gf_config *config, uint64_t number);
+void gf_setting_real_set(const struct gf_setting *setting, struct gf_config *config, float real);
+void gf_setting_text_set(const struct gf_setting *setting, struct gf_config *config, const char *text);
+
+bool gf_setting_number_lawful(const struct gf_setting *setting, uint64_t number);
+bool gf_setting_real_lawful(const struct gf_setting *setting, double real);
+bool gf_setting_text_lawful(const struct gf_setting *setting, const char *text); /* empty is not */
+
+#define GF_SETTING_ALLOWED_BYTES 160
+#define GF_SETTING_VALUE_BYTES 280
+/* "a whole number from 1 to 32"; returns text_out[GF_SETTING_ALLOWED_BYTES]. */
+char *gf_setting_allowed(const struct gf_setting *setting, char *text_out);
+/* The effective value as a file would say it, without quotes; returns text_out[GF_SETTING_VALUE_BYTES]. */
+char *gf_setting_value(const struct gf_setting *setting, const struct gf_config *config, char *text_out);
+
+/* "4 MiB", "200 ms", "0.9": exact, in the largest unit that divides; return text_out[GF_UNITS_BYTES]. */
+#define GF_UNITS_BYTES 32
+char *gf_units_bytes(uint64_t bytes, char *text_out);
+char *gf_units_time(uint64_t ns, char *text_out);
+char *gf_units_real(float real, char *text_out); /* the shortest that reads back as the same float; always a "." */
+
+/* 10.0.0.1:7117 or [fd00::1]:7117, nothing else. */
+bool gf_address_numeric(const char *address);
+bool gf_ip_numeric(const char *ip);
+bool gf_ip_loopback(const char *ip_or_address); /* of a numeric one */
+
+#endif

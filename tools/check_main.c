@@ -1,0 +1,97 @@
+/* gf-check: what a configuration file means, and how much memory it asks for. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "config.h"
+#include "tool_args.h"
+#include "tool_tensors.h"
+
+/* Where neither the file nor the command line says how many ranks there are. */
+#define WORLD_ASSUMED 2
+
+static void log_print(void *user, gf_log_level level, const char *text)
+{
+    (void)user;
+    if (level <= GF_LOG_WARN) (void)fprintf(stderr, "gf-check: %s\n", text);
+}
+
+static int footprint_print(const struct gf_config *config, uint32_t world, const struct gf_tensor *tensors,
+                           uint32_t tensor_count)
+{
+    struct gf_config here = *config;
+    struct gf_footprint need;
+    uint64_t elem_count = 0;
+    gf_status status;
+    if (world != 0) here.job.world = world;
+    if (here.job.world == 0) here.job.world = WORLD_ASSUMED;
+    if (here.job.rank >= here.job.world) here.job.rank = 0;
+    here.job.ignore_environment = true; /* the launcher's world is not asked about */
+    here.log = log_print;
+    status = gf_measure(&here, tensors, tensor_count, &need);
+    if (status != GF_OK) {
+        (void)fprintf(stderr, "gf-check: the footprint cannot be told: %s\n", gf_status_name(status));
+        return EXIT_FAILURE;
+    }
+    for (uint32_t i = 0; i < tensor_count; i++) elem_count += tensors[i].elem_count;
+    (void)printf("tensors: %u, %llu elements\n", tensor_count, (unsigned long long)elem_count);
+    (void)printf("world: %u%s\n", here.job.world,
+                 ((world == 0) && (config->job.world == 0)) ? " (assumed; --world N for another)" : "");
+    (void)printf("control_bytes: %llu\n", (unsigned long long)need.control_bytes);
+    (void)printf("exchange_bytes: %llu\n", (unsigned long long)need.exchange_bytes);
+    (void)printf("device_bytes: %llu\n", (unsigned long long)need.device_bytes);
+    return EXIT_SUCCESS;
+}
+
+static int file_check(const char *path, const char *tensors_path, uint32_t world)
+{
+    static struct gf_tensor tensors[GF_TENSORS_MAX];
+    static char names[GF_TENSORS_MAX][48];
+    static struct gf_config config;
+    static char error[GF_CONFIG_ERROR_BYTES];
+    uint32_t tensor_count = TOOL_TENSOR_COUNT;
+    if ((gf_config_load(path, &config, error) != GF_OK) ||
+        ((tensors_path != NULL) &&
+         (gf_config_tensors(tensors_path, tensors, names, GF_TENSORS_MAX, &tensor_count, error) != GF_OK))) {
+        (void)fprintf(stderr, "gf-check: %s\n", error);
+        return EXIT_FAILURE;
+    }
+    gf_config_print(&config, stdout);
+    (void)printf("\nhash: 0x%016llx\n", (unsigned long long)gf_config_hash(&config));
+    return footprint_print(&config, world, (tensors_path != NULL) ? tensors : tool_tensors, tensor_count);
+}
+
+int main(int argc, char **argv)
+{
+    static bool keys;
+    static const char *tensors_path;
+    static uint64_t world;
+    static const struct tool_option options[] = {
+        {.name = "tensors", .kind = TOOL_TEXT, .value_out = &tensors_path, .value_name = "FILE",
+         .help = "measure for this tensor table; else for the demo's"},
+        {.name = "world", .kind = TOOL_NUMBER, .value_out = &world, .value_name = "N", .low = 1, .high = GF_WORLD_MAX,
+         .help = "measure for so many ranks"},
+        {.name = "keys", .kind = TOOL_FLAG, .value_out = &keys, .help = "all keys as a Markdown table"},
+    };
+    static const struct tool_args args = {
+        .program = "gf-check", .usage = "FILE [--tensors FILE] [--world N] | --keys",
+        .about = "Prints what a configuration file means with all defaults, its hash (equal on ranks that fit\n"
+                 "together) and the memory that gf_open() will ask for.",
+        .options = options, .option_count = sizeof options / sizeof options[0], .operands_max = 1,
+    };
+    const char *path = NULL;
+    uint32_t operand_count;
+    int read = tool_args_read(&args, argc, argv, &path, &operand_count);
+    int result = EXIT_SUCCESS;
+    if (read != 0) return (read > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
+    if (!keys && (operand_count == 0)) {
+        (void)fprintf(stderr, "gf-check: a FILE is missing\nusage: gf-check %s\n", args.usage);
+        return TOOL_EXIT_USAGE;
+    }
+    if (keys) gf_config_print_table(stdout);
+    else result = file_check(path, tensors_path, (uint32_t)world);
+    if ((fflush(stdout) != 0) || ferror(stdout)) {
+        (void)fprintf(stderr, "gf-check: cannot write to stdout\n");
+        return EXIT_FAILURE;
+    }
+    return result;
+}

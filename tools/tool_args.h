@@ -1,0 +1,50 @@
+/* Long options for the tools, strictly: "--name value" or "--name=value". What is wrong is said in one line on stderr
+ * that names the option, what was given and what is allowed. */
+#ifndef TOOL_ARGS_H
+#define TOOL_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum tool_option_kind {
+    TOOL_FLAG,   /* bool *; no value */
+    TOOL_TEXT,   /* const char **; not empty */
+    TOOL_NUMBER, /* uint64_t *; low..high */
+    TOOL_SIZE,   /* uint64_t *; bytes with K, M, G (or KiB ..), low..high */
+    TOOL_REAL    /* double *; low_real..high_real */
+} tool_option_kind;
+
+struct tool_option {
+    const char *name;       /* without the dashes */
+    tool_option_kind kind;
+    void *value_out;        /* left alone where the option is not given: put the default there */
+    const char *value_name; /* "FILE", for the usage text */
+    const char *help;
+    uint64_t low, high;     /* high 0: no upper bound */
+    double low_real, high_real;
+    const char *allowed;    /* text: "fp32|fp16|bf16", or NULL for any */
+    bool *given_out;        /* NULL, or set where the option is there; twice is refused */
+};
+
+struct tool_args {
+    const char *program;    /* "gf-check" */
+    const char *usage;      /* what stands behind the program's name: "FILE [options]" */
+    const char *about;      /* a line or two */
+    const struct tool_option *options;
+    size_t option_count;
+    uint32_t operands_min, operands_max;
+    bool operands_end;      /* the first operand ends the options: what follows belongs to another program */
+};
+
+#define TOOL_EXIT_USAGE 2
+
+/* At most 64 options.
+ *     0: go on; operands_out[operands_max] points into argv. With operands_end it may be NULL, and what is left begins
+ *        at argv[argc - *operand_count_out].
+ *     1: --help was asked for and given; exit with 0.
+ *    -1: refused, and said why; exit with TOOL_EXIT_USAGE. */
+int tool_args_read(const struct tool_args *args, int argc, char **argv, const char **operands_out,
+                   uint32_t *operand_count_out);
+
+#endif

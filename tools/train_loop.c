@@ -1,0 +1,254 @@
+/* The training loop: every rank takes its part of each global batch, the library sums and averages what backward writes
+ * into the pool, and moves it while backward goes on. */
+#include "train_loop.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "train_layers.h"
+#include "train_ranks.h"
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+float train_schedule(uint64_t step, uint64_t step_count)
+{
+    uint64_t warm = step_count / 5u;
+    if (warm > 100u) warm = 100u;
+    if (step < warm) return (float)(step + 1u) / (float)(warm + 1u);
+    return (float)(step_count - step) / (float)(step_count - warm);
+}
+
+uint32_t train_share_first(uint32_t count, uint32_t rank, uint32_t world)
+{
+    return (uint32_t)((uint64_t)count * rank / world);
+}
+
+const char *train_plan(struct train *train)
+{
+    const struct train_options *options = train->options;
+    if (options->batch > train->images.image_count) return "--batch is larger than the data set";
+    train->epoch_steps = train->images.image_count / options->batch; /* what is left over waits for the next order */
+    train->step_count = (options->steps != 0) ? options->steps : train->epoch_steps * options->epochs;
+    train->series_max = (train->step_count < TRAIN_SERIES_MAX) ? train->step_count : TRAIN_SERIES_MAX;
+    return NULL;
+}
+
+size_t train_layout(struct train *train, char *base)
+{
+    size_t used = 0;
+    uint32_t share = (train->options->batch + train->world - 1u) / train->world;
+    uint32_t images_max = (share < 64u) ? 64u : share; /* small parts make slow products in the test */
+    void *workspace = net_take(base, &used, net_measure(train->options->model, images_max));
+    train->order = net_take(base, &used, train->images.image_count * sizeof *train->order);
+    train->hash_limbs = net_take(base, &used, (size_t)train->world * RANKS_LIMBS * sizeof *train->hash_limbs);
+    train->result.weights_hash = net_take(base, &used, (size_t)train->world * sizeof(uint64_t));
+    train->step_seconds = net_take(base, &used, train->series_max * sizeof *train->step_seconds);
+    train->exchange_seconds = net_take(base, &used, train->series_max * sizeof *train->exchange_seconds);
+    train->step_bytes = net_take(base, &used, train->series_max * sizeof *train->step_bytes);
+    train->sorted = net_take(base, &used, train->series_max * sizeof *train->sorted);
+    if (base != NULL) net_open(&train->net, train->options->model, images_max, workspace);
+    return used;
+}
+
+static gf_status sink_ready(void *user, uint32_t tensor)
+{
+    return gf_tensor_ready(user, tensor, 0);
+}
+
+static gf_status sink_poll(void *user)
+{
+    return gf_step_poll(user);
+}
+
+gf_status train_begin(struct train *train)
+{
+    struct net *net = &train->net;
+    const struct net_model *model = net->model;
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        net->weight[i] = (float *)(uintptr_t)gf_weight(train->gf, i);
+        net->gradient[i] = (float *)(uintptr_t)gf_gradient(train->gf, i);
+    }
+    net->sink = (struct net_sink){.user = train->gf, .ready = sink_ready, .poll = sink_poll};
+    if (train->rank == 0) {
+        struct data_random random;
+        data_random_seed(&random, train->options->seed, 0);
+        model->init(net, &random);
+    }
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        struct gf_request request = {0};
+        gf_status status = gf_broadcast(train->gf, gf_weight(train->gf, i), model->tensors[i].elem_count, GF_TYPE_F32,
+                                        0, &request);
+        if (status >= 0) status = gf_request_wait(train->gf, &request);
+        if (status < 0) return status;
+    }
+    train->stats_trained.size_bytes = sizeof train->stats_trained;
+    return gf_stats(train->gf, &train->stats_trained);
+}
+
+/* What backward's gradients are multiplied by, so that after the library's sum and average they are the mean over the
+ * global batch, whatever the split. */
+static float gradient_scale(const struct train *train)
+{
+    float scale = gf_loss_scale(train->gf);
+    switch (train->config->exchange.average) {
+    case GF_AVERAGE_RANKS: return scale * (float)train->world / (float)train->options->batch;
+    case GF_AVERAGE_SAMPLES: return scale;
+    case GF_AVERAGE_SUM: break;
+    }
+    return scale / (float)train->options->batch;
+}
+
+/* One step; *loss_out is the sum over this rank's part. */
+static gf_status train_step(struct train *train, double *loss_out)
+{
+    uint64_t at = train->step % train->epoch_steps;
+    uint32_t batch = train->options->batch, hits = 0;
+    uint32_t first = train_share_first(batch, train->rank, train->world);
+    uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
+    if (at == 0)
+        data_shuffle(train->options->seed, train->step / train->epoch_steps, train->order, train->images.image_count);
+
+    gf_status status = gf_step_begin(train->gf);
+    if (status >= 0) status = gf_step_samples(train->gf, count);
+    if (status < 0) return status;
+    double loss = 0.0;
+    if (count == 0) {
+        for (uint32_t i = 0; (i < train->net.model->tensor_count) && (status >= 0); i++)
+            status = gf_tensor_skip(train->gf, i);
+    } else {
+        net_load(&train->net, &train->images, train->order + at * batch + first, 0, count);
+        train->net.model->forward(&train->net);
+        loss = layer_softmax_loss(train->net.logits, train->net.labels, count, DATA_CLASSES, gradient_scale(train),
+                                  &hits);
+        status = train->net.model->backward(&train->net);
+    }
+    if (status >= 0) status = gf_step_wait(train->gf);
+    if (status < 0) return status;
+    *loss_out = loss;
+    return gf_update(train->gf, train->options->learning_rate * train_schedule(train->step, train->step_count));
+}
+
+/* The mean loss of the global batch, and a live line about it. */
+static gf_status train_look(struct train *train, double loss)
+{
+    float sums[2] = {(float)loss, (float)(train->stats.wire_bytes - train->stats_trained.wire_bytes)};
+    gf_status status = ranks_sum(train->gf, sums, 2);
+    if (status < 0) return status;
+    double mean = (double)sums[0] / train->options->batch;
+    if (train->step == 0) train->result.loss_first = mean;
+    train->result.loss_last = mean;
+    if (train->rank != 0) return GF_OK;
+    struct report_moment moment = {
+        .now_ns = clock_ns(), .step = train->step + 1u, .step_count = train->step_count,
+        .epoch_steps = train->epoch_steps, .batch = train->options->batch, .loss = mean, .wire_bytes = sums[1],
+        .wait_ns = train->stats.wait_ns};
+    report_live(&train->report, &moment);
+    return GF_OK;
+}
+
+gf_status train_steps(struct train *train)
+{
+    uint64_t begin_ns = clock_ns(), step_ns = begin_ns;
+    report_begin(&train->report, begin_ns);
+    for (train->step = 0; train->step < train->step_count; train->step++) {
+        double loss = 0.0;
+        uint64_t slot = train->step % train->series_max;
+        gf_status status = train_step(train, &loss);
+        if (status < 0) return status;
+        train->stats.size_bytes = sizeof train->stats;
+        status = gf_stats(train->gf, &train->stats);
+        if (status < 0) return status;
+        uint64_t now_ns = clock_ns();
+        train->step_seconds[slot] = (float)(now_ns - step_ns) * 1e-9f;
+        train->exchange_seconds[slot] = (float)train->stats.last_exchange_ns * 1e-9f;
+        train->step_bytes[slot] = train->stats.last_wire_bytes;
+        bool last = train->step + 1u == train->step_count;
+        if ((train->step % TRAIN_LIVE_STEPS == 0) || last) status = train_look(train, loss);
+        if (status < 0) return status;
+        step_ns = clock_ns();
+    }
+    train->loop_ns = step_ns - begin_ns;
+    report_end(&train->report);
+    return GF_OK;
+}
+
+gf_status train_test(struct train *train)
+{
+    struct net *net = &train->net;
+    uint32_t total = train->tests.image_count, hits = 0;
+    uint32_t first = train_share_first(total, train->rank, train->world);
+    uint32_t end = train_share_first(total, train->rank + 1u, train->world);
+    while (first < end) {
+        uint32_t count = (end - first < net->images_max) ? end - first : net->images_max, right = 0;
+        net_load(net, &train->tests, NULL, first, count);
+        net->model->forward(net);
+        layer_softmax_loss(net->logits, net->labels, count, DATA_CLASSES, 0.0f, &right);
+        hits += right;
+        first += count;
+        gf_status status = gf_heartbeat(train->gf);
+        if (status < 0) return status;
+    }
+    float sum = (float)hits; /* exact: there are at most 2^24 images */
+    gf_status status = ranks_sum(train->gf, &sum, 1);
+    if (status < 0) return status;
+    train->result.test_accuracy = 100.0 * (double)sum / total;
+    return GF_OK;
+}
+
+/* The bytes of the last half of the steps, as far as they are remembered. */
+static uint64_t steady_bytes(const struct train *train, uint64_t *steps_out)
+{
+    uint64_t steps = (train->step_count + 1u) / 2u, bytes = 0;
+    if (steps > train->series_max) steps = train->series_max;
+    for (uint64_t i = 0; i < steps; i++) bytes += train->step_bytes[(train->step_count - 1u - i) % train->series_max];
+    *steps_out = steps;
+    return bytes;
+}
+
+gf_status train_end(struct train *train)
+{
+    enum { WIRE, STEADY, SETUP, MAPPED, CONTROL, WAIT, EXCHANGE, SUMS };
+    const struct gf_stats *end = &train->stats, *begin = &train->stats_trained;
+    uint64_t steady_steps = 0;
+    uint64_t sums[SUMS] = {
+        [WIRE] = end->wire_bytes - begin->wire_bytes,
+        [STEADY] = steady_bytes(train, &steady_steps),
+        [SETUP] = begin->wire_bytes,
+        [MAPPED] = end->mapped_bytes - begin->mapped_bytes,
+        [CONTROL] = end->control_bytes,
+        [WAIT] = end->wait_ns - begin->wait_ns,
+        [EXCHANGE] = end->exchange_ns - begin->exchange_ns,
+    };
+    gf_status status = ranks_sum_u64(train->gf, sums, SUMS);
+    if (status < 0) return status;
+    status = ranks_gather_u64(train->gf, net_hash(&train->net), train->hash_limbs, train->result.weights_hash);
+    if (status < 0) return status;
+
+    struct report_result *result = &train->result;
+    double hidden = (sums[EXCHANGE] == 0) ? 1.0 : 1.0 - (double)sums[WAIT] / (double)sums[EXCHANGE];
+    result->model = train->options->model->name;
+    result->algorithm = gf_algorithm_name(train->config->exchange.algorithm);
+    result->ranks = train->world;
+    result->batch = train->options->batch;
+    result->seed = train->options->seed;
+    result->steps = train->step_count;
+    result->steps_skipped = end->steps_skipped;
+    result->images = train->step_count * train->options->batch;
+    result->wire_bytes = sums[WIRE];
+    result->wire_bytes_steady = (double)sums[STEADY] / (double)steady_steps;
+    result->wire_bytes_setup = sums[SETUP];
+    result->mapped_bytes = sums[MAPPED];
+    result->control_bytes = sums[CONTROL];
+    result->train_seconds = (double)train->loop_ns * 1e-9;
+    result->step_seconds = ranks_median(train->step_seconds, train->series_max, train->sorted);
+    result->exchange_seconds = ranks_median(train->exchange_seconds, train->series_max, train->sorted);
+    result->hidden_share = (hidden < 0.0) ? 0.0 : hidden;
+    return GF_OK;
+}

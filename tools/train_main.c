@@ -1,0 +1,175 @@
+/* gf-train, the reference appliance: trains a small network on Fashion-MNIST with all ranks of a job, by the public
+ * header alone. Rank 0 reports; any error is one line on stderr and a failing exit code. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool_args.h"
+#include "train_loop.h"
+
+/* The handler's: what it stops and which signal came. */
+static gf_context *volatile signal_target;
+static volatile sig_atomic_t signal_number;
+
+static void signal_handle(int number)
+{
+    signal_number = number;
+    gf_context *target = signal_target;
+    if (target != NULL) gf_abort(target);
+}
+
+/* The second signal of a kind ends the program as if it were not caught. */
+static void signals_catch(void)
+{
+    struct sigaction action = {.sa_handler = signal_handle, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* Errors are in the context's record, which main prints; only a call without a context has nothing but its log line. */
+static char logged_error[512];
+
+static void log_take(void *user, gf_log_level level, const char *text)
+{
+    (void)user;
+    if (level == GF_LOG_ERROR) snprintf(logged_error, sizeof logged_error, "%s", text);
+    if (level == GF_LOG_WARN) fprintf(stderr, "warning: %s\n", text);
+}
+
+static int fail_library(struct train *train, gf_status status)
+{
+    const struct gf_error *error = (train->gf != NULL) ? gf_error_last(train->gf) : NULL;
+    report_end(&train->report);
+    if ((error == NULL) || (error->code == GF_OK)) {
+        fprintf(stderr, "error: %s: %s\n", gf_status_name(status), logged_error);
+        return -1;
+    }
+    char foreign[96] = "", peer[32] = "", tensor[32] = "";
+    if (error->foreign_call[0] != '\0')
+        snprintf(foreign, sizeof foreign, ", %s gave %lld", error->foreign_call, (long long)error->foreign_code);
+    if (error->peer != GF_RANK_NONE) snprintf(peer, sizeof peer, ", peer %u", error->peer);
+    if (error->tensor != GF_TENSOR_NONE) snprintf(tensor, sizeof tensor, ", tensor %u", error->tensor);
+    fprintf(stderr, "error: rank %u: %s in step %llu, operation %s%s%s%s (%s)\n", error->rank, error->text,
+            (unsigned long long)error->step, gf_operation_name(error->operation), peer, tensor, foreign,
+            gf_status_name(error->code));
+    return -1;
+}
+
+static int fail(const struct train *train, const char *text)
+{
+    if (train->gf != NULL)
+        fprintf(stderr, "error: rank %u: %s\n", gf_rank(train->gf), text);
+    else
+        fprintf(stderr, "error: %s\n", text);
+    return -1;
+}
+
+/* size_bytes of zeroed memory, aligned for the library and for vectors. */
+static void *memory_take(size_t size_bytes)
+{
+    size_t whole = (size_bytes + 63u) & ~(size_t)63u;
+    void *memory = aligned_alloc(64, whole);
+    if (memory != NULL) memset(memory, 0, whole);
+    return memory;
+}
+
+static int join(struct train *train, void **memory_out)
+{
+    const struct net_model *model = train->options->model;
+    struct gf_footprint need;
+    gf_status status = gf_measure(train->config, model->tensors, model->tensor_count, &need);
+    if (status < 0) return fail_library(train, status);
+    *memory_out = memory_take(need.control_bytes);
+    if (*memory_out == NULL) return fail(train, "there is no memory for the library's control region");
+    status = gf_open(train->config, model->tensors, model->tensor_count, *memory_out, need.control_bytes, &train->gf);
+    signal_target = train->gf;
+    if ((signal_number != 0) && (train->gf != NULL)) gf_abort(train->gf); /* it came before there was a target */
+    if (status >= 0) status = gf_open_wait(train->gf);
+    if (status < 0) return fail_library(train, status);
+    train->rank = gf_rank(train->gf);
+    train->world = gf_world(train->gf);
+    return 0;
+}
+
+static int train_all(struct train *train)
+{
+    gf_status status = train_begin(train);
+    if (status >= 0) status = train_steps(train);
+    if (status >= 0) status = train_test(train);
+    if (status >= 0) status = train_end(train);
+    return (status < 0) ? fail_library(train, status) : 0;
+}
+
+/* Rank 0's files and table; on the others only the check that all have learned the same. */
+static int report_all(struct train *train)
+{
+    static const char *const wires[GF_TYPE_COUNT] = {"fp32", "fp16", "bf16"};
+    const struct train_options *options = train->options;
+    struct report_part parts[NET_TENSORS_MAX];
+    static char error[1280];
+    int result = 0;
+    bool equal = report_hashes_equal(&train->result);
+    if (train->rank != 0) return equal ? 0 : -1;
+    train->result.wire = wires[train->config->exchange.wire];
+    if ((options->json_path != NULL) && (report_json(options->json_path, &train->result, error, sizeof error) != 0))
+        result = fail(train, error);
+    for (uint32_t i = 0; i < options->model->tensor_count; i++)
+        parts[i] = (struct report_part){train->net.weight[i], options->model->tensors[i].elem_count * sizeof(float)};
+    if ((options->dump_path != NULL) &&
+        (report_dump(options->dump_path, parts, options->model->tensor_count, error, sizeof error) != 0))
+        result = fail(train, error);
+    report_table(&train->result);
+    if (!equal) result = fail(train, "the ranks' weights differ");
+    return result;
+}
+
+static int run(struct train *train)
+{
+    static char error[DATA_ERROR_BYTES];
+    void *memory = NULL, *workspace = NULL;
+    int result = data_open(train->options->data_folder, "train", &train->images, error);
+    if (result == 0) result = data_open(train->options->data_folder, "t10k", &train->tests, error);
+    if (result != 0) return fail(train, error);
+    const char *wrong = train_plan(train);
+    if (wrong != NULL) return fail(train, wrong);
+
+    result = join(train, &memory);
+    if (result == 0) {
+        workspace = memory_take(train_layout(train, NULL));
+        if (workspace == NULL) result = fail(train, "there is no memory for a batch of this size");
+    }
+    if (result == 0) {
+        train_layout(train, workspace);
+        result = train_all(train);
+    }
+    if (result == 0) result = report_all(train);
+    signal_target = NULL;
+    gf_status status = gf_close(train->gf);
+    if ((result == 0) && (status < 0)) {
+        fprintf(stderr, "error: rank %u: %s while closing\n", train->rank, gf_status_name(status));
+        result = -1;
+    }
+    free(workspace);
+    free(memory);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    static struct gf_config config;
+    static struct train train;
+    struct train_options options;
+    int result = train_options_read(argc, argv, &options, &config);
+    if (result != 0) return (result > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
+    signals_catch();
+    config.log = log_take;
+    train.options = &options;
+    train.config = &config;
+    result = run(&train);
+    data_close(&train.images);
+    data_close(&train.tests);
+    if (signal_number != 0) return 128 + signal_number;
+    return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,131 @@
+/* See train_options.h. --set may be repeated, so it is taken out before the rest is read. */
+#include "train_options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "config.h"
+#include "tool_args.h"
+
+#define ARGUMENTS_MAX 128
+#define KEY_BYTES 64
+
+/* What the command line says about the configuration, in its order. */
+struct settings {
+    const char *text[ARGUMENTS_MAX]; /* GROUP.KEY=VALUE */
+    uint32_t count;
+};
+
+static int refuse(const char *text, const char *allowed)
+{
+    (void)fprintf(stderr, "gf-train: %s: allowed is %s (--help says more)\n", text, allowed);
+    return -1;
+}
+
+/* Moves "--set X" and "--set=X" from argv to settings, the rest to rest. Returns the rest's length, or -1. */
+static int settings_take(int argc, char **argv, char **rest, struct settings *settings)
+{
+    int rest_count = 0;
+    if (argc > ARGUMENTS_MAX) return refuse("too many arguments", "at most 127");
+    for (int i = 0; i < argc; i++) {
+        bool apart = strcmp(argv[i], "--set") == 0, attached = strncmp(argv[i], "--set=", 6) == 0;
+        if (!apart && !attached) {
+            rest[rest_count++] = argv[i];
+            continue;
+        }
+        if (apart && (i + 1 == argc)) return refuse("--set (nothing)", "GROUP.KEY=VALUE");
+        settings->text[settings->count++] = apart ? argv[++i] : argv[i] + 6;
+    }
+    return rest_count;
+}
+
+static int setting_apply(struct gf_config *config, const char *key, const char *value, const char *origin)
+{
+    static char error[GF_CONFIG_ERROR_BYTES];
+    if ((value == NULL) || (gf_config_set(config, key, value, origin, error) == GF_OK)) return 0;
+    (void)fprintf(stderr, "gf-train: %s\n", error);
+    return -1;
+}
+
+static int settings_apply(const struct settings *settings, struct gf_config *config)
+{
+    for (uint32_t i = 0; i < settings->count; i++) {
+        const char *text = settings->text[i];
+        char key[KEY_BYTES];
+        size_t key_bytes = strcspn(text, "=");
+        if ((text[key_bytes] == '\0') || (key_bytes == 0) || (key_bytes >= sizeof key))
+            return refuse(text, "GROUP.KEY=VALUE after --set");
+        memcpy(key, text, key_bytes);
+        key[key_bytes] = '\0';
+        if (setting_apply(config, key, text + key_bytes + 1u, "--set") != 0) return -1;
+    }
+    return 0;
+}
+
+static int config_read(const char *path, const char *wire, const char *algorithm, const struct settings *settings,
+                       struct gf_config *config_out)
+{
+    static char error[GF_CONFIG_ERROR_BYTES];
+    if (gf_config_load(path, config_out, error) != GF_OK) {
+        (void)fprintf(stderr, "gf-train: %s\n", error);
+        return -1;
+    }
+    if (setting_apply(config_out, "exchange.wire", wire, "--wire") != 0) return -1;
+    if (setting_apply(config_out, "exchange.algorithm", algorithm, "--algorithm") != 0) return -1;
+    if (settings_apply(settings, config_out) != 0) return -1;
+    if (config_out->optimizer.kind != GF_OPTIMIZER_NONE) return 0;
+    config_out->optimizer.kind = GF_OPTIMIZER_SGD;
+    config_out->optimizer.momentum = 0.9f;
+    config_out->optimizer.weight_decay = 5e-4f;
+    return 0;
+}
+
+int train_options_read(int argc, char **argv, struct train_options *options_out, struct gf_config *config_out)
+{
+    static struct settings settings;
+    static char *rest[ARGUMENTS_MAX];
+    struct train_options out = {.config_path = "config/local.cfg", .data_folder = DATA_FOLDER, .seed = 1};
+    const char *model = "cnn", *wire = NULL, *algorithm = NULL, *set = NULL;
+    uint64_t epochs = 1, batch = 64;
+    double rate = 0.0;
+    bool rate_given = false;
+    const struct tool_option options[] = {
+        {"model", TOOL_TEXT, &model, "NAME", .help = "cnn (1.7 M parameters, default) or linear (softmax regression)",
+         .allowed = "cnn|linear"},
+        {"epochs", TOOL_NUMBER, &epochs, "N", .help = "times through the data (default 1)", .low = 1, .high = 1000000},
+        {"steps", TOOL_NUMBER, &out.steps, "N", .help = "steps, instead of epochs", .low = 1, .high = 1000000000},
+        {"batch", TOOL_NUMBER, &batch, "N", .help = "images a step, of all ranks together (default 64)", .low = 1,
+         .high = DATA_IMAGES_MAX},
+        {"lr", TOOL_REAL, &rate, "X", .help = "highest learning rate (default: cnn 0.05, linear 0.01)",
+         .high_real = 100.0, .given_out = &rate_given},
+        {"seed", TOOL_NUMBER, &out.seed, "N", .help = "of weights and order of images (default 1)"},
+        {"data", TOOL_TEXT, &out.data_folder, "DIR", .help = "of the .gz idx files (default " DATA_FOLDER ")"},
+        {"config", TOOL_TEXT, &out.config_path, "FILE", .help = "configuration (default config/local.cfg)"},
+        {"wire", TOOL_TEXT, &wire, "TYPE", .help = "exchange.wire of the configuration: fp32, fp16, bf16"},
+        {"algorithm", TOOL_TEXT, &algorithm, "NAME", .help = "exchange.algorithm: auto, ring, halving, .."},
+        {"set", TOOL_TEXT, &set, "GROUP.KEY=VALUE", .help = "any other line of it; may be repeated"},
+        {"json", TOOL_TEXT, &out.json_path, "FILE", .help = "write the results there (rank 0)"},
+        {"dump-weights", TOOL_TEXT, &out.dump_path, "FILE", .help = "write the weights there, raw fp32 (rank 0)"},
+    };
+    const struct tool_args args = {
+        .program = "gf-train",
+        .usage = "[options]",
+        .about = "Trains a small network on Fashion-MNIST with all ranks of the job: those that gf-run, Slurm or\n"
+                 "Open MPI started, else this process alone. Without an optimizer in the configuration the library\n"
+                 "applies SGD with momentum 0.9 and weight decay 0.0005.",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+    };
+    uint32_t operand_count = 0;
+    int rest_count = settings_take(argc, argv, rest, &settings);
+    if (rest_count < 0) return -1;
+    int result = tool_args_read(&args, rest_count, rest, NULL, &operand_count);
+    if (result != 0) return result;
+    out.model = net_model_find(model);
+    out.epochs = (uint32_t)epochs;
+    out.batch = (uint32_t)batch;
+    out.learning_rate = rate_given ? (float)rate : out.model->learning_rate;
+    if (config_read(out.config_path, wire, algorithm, &settings, config_out) != 0) return -1;
+    *options_out = out;
+    return 0;
+}

@@ -1,0 +1,190 @@
+/* Reports for people and for programs. */
+#include "train_report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BAR_CELLS 24u
+#define TERMINAL_PERIOD_NS 100000000u
+#define LOG_PERIOD_NS 5000000000u
+#define MEGABYTE 1e6
+
+void report_begin(struct report *report, uint64_t now_ns)
+{
+    *report = (struct report){.terminal = isatty(STDERR_FILENO) == 1, .begin_ns = now_ns, .last_ns = now_ns};
+}
+
+void report_live(struct report *report, const struct report_moment *moment)
+{
+    uint64_t period_ns = report->terminal ? TERMINAL_PERIOD_NS : LOG_PERIOD_NS;
+    uint64_t passed_ns = moment->now_ns - report->last_ns;
+    bool last = moment->step == moment->step_count;
+    if ((passed_ns < period_ns) && !last) return;
+    uint64_t steps = moment->step - report->last_step;
+    if (passed_ns == 0) passed_ns = 1;
+    char bar[BAR_CELLS + 1u];
+    size_t full = (size_t)(moment->step * BAR_CELLS / moment->step_count);
+    memset(bar, '.', BAR_CELLS);
+    memset(bar, '#', full);
+    bar[BAR_CELLS] = '\0';
+    uint64_t epochs = (moment->step_count + moment->epoch_steps - 1u) / moment->epoch_steps;
+    fprintf(stderr,
+            "%sepoch %llu/%llu  step %*llu/%llu [%s]  loss %.4f  %5.0f images/s  %7.1f MB sent  %4.1f %% waiting%s",
+            report->terminal ? "\r" : "", (unsigned long long)((moment->step - 1u) / moment->epoch_steps + 1u),
+            (unsigned long long)epochs, (moment->step_count < 1000u) ? 3 : 6, (unsigned long long)moment->step,
+            (unsigned long long)moment->step_count, bar, moment->loss,
+            (double)(steps * moment->batch) * 1e9 / (double)passed_ns, moment->wire_bytes / MEGABYTE,
+            100.0 * (double)(moment->wait_ns - report->last_wait_ns) / (double)passed_ns,
+            report->terminal ? "\x1b[K" : "\n");
+    fflush(stderr);
+    report->written = report->terminal;
+    report->last_ns = moment->now_ns;
+    report->last_step = moment->step;
+    report->last_wait_ns = moment->wait_ns;
+}
+
+void report_end(struct report *report)
+{
+    if (report->written) fputc('\n', stderr);
+    report->written = false;
+}
+
+bool report_hashes_equal(const struct report_result *result)
+{
+    for (uint32_t i = 1; i < result->ranks; i++) {
+        if (result->weights_hash[i] != result->weights_hash[0]) return false;
+    }
+    return true;
+}
+
+void report_table(const struct report_result *result)
+{
+    printf("ranks         %u\n", result->ranks);
+    printf("model         %s, batch %u, seed %llu\n", result->model, result->batch, (unsigned long long)result->seed);
+    printf("steps         %llu", (unsigned long long)result->steps);
+    if (result->steps_skipped > 0) printf(" (%llu skipped)", (unsigned long long)result->steps_skipped);
+    printf("\nloss          %.4f at first, %.4f at last\n", result->loss_first, result->loss_last);
+    printf("time          %.1f s, %.0f images/s\n", result->train_seconds,
+           (double)result->images / result->train_seconds);
+    printf("step          %.2f ms, exchange %.2f ms, %.0f %% of it hidden (%s)\n", 1e3 * result->step_seconds,
+           1e3 * result->exchange_seconds, 100.0 * result->hidden_share, result->algorithm);
+    printf("on the wire   %.1f MB in %s, %.3f MB a step\n", (double)result->wire_bytes / MEGABYTE, result->wire,
+           result->wire_bytes_steady / MEGABYTE);
+    printf("shared memory %.1f MB\n", (double)result->mapped_bytes / MEGABYTE);
+    printf("weights       %016llx, %s\n", (unsigned long long)result->weights_hash[0],
+           report_hashes_equal(result) ? "the same on all ranks" : "NOT the same on all ranks");
+    printf("test accuracy %.2f %%\n", result->test_accuracy);
+    fflush(stdout);
+}
+
+/* ---- files, whole or not at all ---- */
+
+struct whole_file {
+    FILE *stream;
+    const char *path;
+    char beside[1024];
+    char *error_out;
+    size_t error_bytes;
+};
+
+static int whole_error(struct whole_file *file, const char *call)
+{
+    int code = errno;
+    snprintf(file->error_out, file->error_bytes, "%s: %s: %s", file->path, call, strerror(code));
+    if (file->stream != NULL) fclose(file->stream);
+    if (file->beside[0] != '\0') unlink(file->beside);
+    return -1;
+}
+
+static int whole_open(struct whole_file *file, const char *path, char *error_out, size_t error_bytes)
+{
+    *file = (struct whole_file){.path = path, .error_out = error_out, .error_bytes = error_bytes};
+    int used = snprintf(file->beside, sizeof file->beside, "%s.%ld.part", path, (long)getpid());
+    if ((used < 0) || ((size_t)used >= sizeof file->beside)) {
+        file->beside[0] = '\0';
+        errno = ENAMETOOLONG;
+        return whole_error(file, "open");
+    }
+    int number = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (number < 0) {
+        file->beside[0] = '\0';
+        return whole_error(file, "open");
+    }
+    file->stream = fdopen(number, "w");
+    if (file->stream != NULL) return 0;
+    close(number);
+    return whole_error(file, "fdopen");
+}
+
+static int whole_close(struct whole_file *file)
+{
+    bool failed = ferror(file->stream) != 0;
+    failed |= fflush(file->stream) != 0;
+    if (failed || (fsync(fileno(file->stream)) != 0)) return whole_error(file, "write");
+    FILE *stream = file->stream;
+    file->stream = NULL;
+    if (fclose(stream) != 0) return whole_error(file, "close");
+    if (rename(file->beside, file->path) != 0) return whole_error(file, "rename");
+    return 0;
+}
+
+/* JSON knows no infinity and no NaN. */
+static void json_number(FILE *out, const char *name, double value)
+{
+    if (isfinite(value))
+        fprintf(out, "  \"%s\": %.9g,\n", name, value);
+    else
+        fprintf(out, "  \"%s\": null,\n", name);
+}
+
+static void json_count(FILE *out, const char *name, uint64_t value)
+{
+    fprintf(out, "  \"%s\": %llu,\n", name, (unsigned long long)value);
+}
+
+int report_json(const char *path, const struct report_result *result, char *error_out, size_t error_bytes)
+{
+    struct whole_file file;
+    if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
+    FILE *out = file.stream;
+    fprintf(out, "{\n  \"model\": \"%s\",\n  \"wire\": \"%s\",\n", result->model, result->wire);
+    fprintf(out, "  \"algorithm\": \"%s\",\n", result->algorithm);
+    json_count(out, "ranks", result->ranks);
+    json_count(out, "batch", result->batch);
+    json_count(out, "seed", result->seed);
+    json_count(out, "steps", result->steps);
+    json_count(out, "steps_skipped", result->steps_skipped);
+    json_number(out, "loss_first", result->loss_first);
+    json_number(out, "loss_last", result->loss_last);
+    json_number(out, "test_accuracy", result->test_accuracy);
+    json_count(out, "wire_bytes", result->wire_bytes);
+    json_number(out, "wire_bytes_steady", result->wire_bytes_steady);
+    json_count(out, "wire_bytes_setup", result->wire_bytes_setup);
+    json_count(out, "mapped_bytes", result->mapped_bytes);
+    json_count(out, "control_bytes", result->control_bytes);
+    json_number(out, "train_seconds", result->train_seconds);
+    json_number(out, "step_seconds", result->step_seconds);
+    json_number(out, "exchange_seconds", result->exchange_seconds);
+    json_number(out, "hidden_share", result->hidden_share);
+    fprintf(out, "  \"weights_hash\": [");
+    for (uint32_t i = 0; i < result->ranks; i++)
+        fprintf(out, "%s\"%016llx\"", (i == 0) ? "" : ", ", (unsigned long long)result->weights_hash[i]);
+    fprintf(out, "]\n}\n");
+    return whole_close(&file);
+}
+
+int report_dump(const char *path, const struct report_part *parts, size_t part_count, char *error_out,
+                size_t error_bytes)
+{
+    struct whole_file file;
+    if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
+    for (size_t i = 0; i < part_count; i++) {
+        if (fwrite(parts[i].data, 1, parts[i].size_bytes, file.stream) != parts[i].size_bytes)
+            return whole_error(&file, "write");
+    }
+    return whole_close(&file);
+}

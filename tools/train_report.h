@@ -1,0 +1,60 @@
+/* What rank 0 says: a live line while it trains, a table at the end, and JSON for programs. */
+#ifndef GF_TRAIN_REPORT_H
+#define GF_TRAIN_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct report {
+    bool terminal; /* stderr is one: the line is written over itself */
+    bool written;  /* there is a line that wants to be ended */
+    uint64_t begin_ns, last_ns, last_wait_ns, last_step;
+};
+
+/* A moment of the training. */
+struct report_moment {
+    uint64_t now_ns, step, step_count, epoch_steps;
+    uint32_t batch;
+    double loss;
+    double wire_bytes; /* of all ranks */
+    uint64_t wait_ns;  /* of this rank, since it began */
+};
+
+struct report_result {
+    const char *model, *wire, *algorithm;
+    uint32_t ranks, batch;
+    uint64_t seed, steps, steps_skipped, images;
+    double loss_first, loss_last;  /* means over the global batch of that step */
+    double test_accuracy;          /* percent */
+    uint64_t *weights_hash;        /* [ranks] */
+    uint64_t wire_bytes;           /* of all ranks, in the training steps */
+    double wire_bytes_steady;      /* a step, over the last half of the steps */
+    uint64_t wire_bytes_setup;     /* of all ranks, before the first step */
+    uint64_t mapped_bytes;         /* of all ranks, in the training steps */
+    uint64_t control_bytes;        /* of all ranks, from the start */
+    double train_seconds;          /* all steps */
+    double step_seconds;           /* medians, this rank's */
+    double exchange_seconds;
+    double hidden_share;           /* 1 - time blocked in waits / time of exchanges, over all ranks */
+};
+
+void report_begin(struct report *report, uint64_t now_ns);
+/* Writes the line if it is time: a tenth of a second on a terminal, else 5 seconds. */
+void report_live(struct report *report, const struct report_moment *moment);
+/* Ends the line, if there is one, so that what follows begins on its own. */
+void report_end(struct report *report);
+/* The table, and as its last line "test accuracy NN.NN %". */
+void report_table(const struct report_result *result);
+/* All of it or nothing (written beside it and renamed). 0, or -1 with why in error_out[error_bytes]. */
+int report_json(const char *path, const struct report_result *result, char *error_out, size_t error_bytes);
+bool report_hashes_equal(const struct report_result *result);
+/* data[count] parts, one after the other, as raw bytes; likewise whole or not at all. */
+struct report_part {
+    const void *data;
+    size_t size_bytes;
+};
+int report_dump(const char *path, const struct report_part *parts, size_t part_count, char *error_out,
+                size_t error_bytes);
+
+#endif
