@@ -1,4 +1,5 @@
-/* Host names to addresses: the library itself takes numeric ones only, so that joining never waits for a name server. */
+/* Host names to addresses: the library itself takes numeric ones only, so that joining never waits for a name
+ * server. */
 #include "config_keys.h"
 
 #include <arpa/inet.h>

@@ -58,7 +58,8 @@ struct gf_req; /* one message under way: req_size_bytes, 64-byte aligned, conten
 struct gf_link_driver {
     const char *name;      /* "ucx", "sim": for logs and results */
     size_t req_size_bytes; /* a multiple of 64 */
-    size_t blob_bytes_max; /* what a rank must tell the others so that they can reach it */
+    size_t blob_bytes_max; /* what a rank must tell the others so that they can reach it; at most 2048 */
+    bool lazy;             /* takes memory as more messages are under way than before: to be warmed at open */
 
     /* Bytes of state for this setup, before anything is opened. */
     size_t (*state_bytes)(const struct gf_link_setup *setup);

@@ -296,6 +296,9 @@ gf_status gf_step_wait(gf_context *gf);
 /* After a step that is whole: true if a non-finite value anywhere made all ranks drop it. gf_gradient() is then
  * undefined and gf_update() changes nothing but the loss scale. */
 bool gf_step_skipped(const gf_context *gf);
+/* What gf_gradient() of a 16-bit tensor must be multiplied with to be the average (fp32 tensors hold it as it is): 16-bit
+ * values keep loss scale and pre-scale, because divided by them they could underflow. gf_update() does so itself. */
+float gf_gradient_scale(const gf_context *gf);
 /* Applies the averaged gradients to gf_weight() and the momentum. Needs an optimizer; once after a whole step. */
 gf_status gf_update(gf_context *gf, float learning_rate);
 /* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. */

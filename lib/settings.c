@@ -96,6 +96,8 @@ __attribute__((format(printf, 2, 3))) static gf_status refuse(char *error_out, c
     va_start(arguments, format);
     (void)vsnprintf(error_out, ERROR_BYTES, format, arguments);
     va_end(arguments);
+    for (char *at = error_out; *at != '\0'; at++)
+        if (((unsigned char)*at < 0x20) || (*at == 0x7f)) *at = '?'; /* a quoted value; one line */
     return GF_ERR_CONFIG;
 }
 

@@ -1,5 +1,5 @@
-/* The settings of struct gf_config as a table: one row a field, with all that is known about it. Defaults, range checks,
- * the hash, the summary and (in config/) the file format are loops over it, so they cannot disagree. */
+/* The settings of struct gf_config as a table: one row a field, with all that is known about it. Defaults, range
+ * checks, the hash, the summary and (in config/) the file format are loops over it, so they cannot disagree. */
 #ifndef GF_SETTINGS_H
 #define GF_SETTINGS_H
 

@@ -51,8 +51,8 @@ static bool is_fallback(const struct gf_setting *setting, const struct gf_config
     return gf_setting_number(setting, config) == setting->fallback;
 }
 
-/* All fields would not fit an offer. Wire and algorithm, then all that differs from the default: where two ranks differ,
- * at least one of them differs from the default, so one of the two texts shows it. */
+/* All fields would not fit an offer. Wire and algorithm, then all that differs from the default: where two ranks
+ * differ, at least one of them differs from the default, so one of the two texts shows it. */
 char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes)
 {
     static const char group[] = "exchange.";

@@ -8,7 +8,7 @@
 #define TIME(member) .kind = GF_SETTING_TIME, FIELD(member)
 #define REAL(member) .kind = GF_SETTING_REAL, FIELD(member)
 #define NAME(member, list) \
-    .kind = GF_SETTING_NAME, .names = list, .high = sizeof(list) / sizeof((list)[0]) - 1, FIELD(member)
+    .kind = GF_SETTING_NAME, .names = list, .high = LENGTH(list) - 1, FIELD(member)
 #define TEXT(member, what) .kind = GF_SETTING_TEXT, .form = what, FIELD(member)
 #define AGREES .flags = GF_SETTING_AGREES
 
@@ -18,8 +18,8 @@
 #define MS 1000000u
 #define S (1000u * (uint64_t)MS)
 
-/* Scales are powers of two, so that multiplying and dividing by them is exact; within these bounds the product of two of
- * them is a normal fp32 number. */
+/* Scales are powers of two, so that multiplying and dividing by them is exact; within these bounds the product of two
+ * of them is a normal fp32 number. */
 #define SCALE_MIN 0x1p-32f
 #define SCALE_MAX 0x1p32f
 
@@ -30,12 +30,13 @@ static const char *const algorithm_names[] = {"auto", "ring",   "halving", "doub
 static const char *const average_names[] = {"sum", "ranks", "samples"};
 static const char *const optimizer_names[] = {"none", "sgd", "lars"};
 static const char *const sparse_names[] = {"reduced", "local", "local_masked"};
-_Static_assert(sizeof idle_names / sizeof idle_names[0] == GF_IDLE_SLEEP + 1, "a name for each idle mode");
-_Static_assert(sizeof type_names / sizeof type_names[0] == GF_TYPE_COUNT, "a name for each type");
-_Static_assert(sizeof algorithm_names / sizeof algorithm_names[0] == GF_ALGORITHM_COUNT, "a name for each algorithm");
-_Static_assert(sizeof average_names / sizeof average_names[0] == GF_AVERAGE_SAMPLES + 1, "a name for each average");
-_Static_assert(sizeof optimizer_names / sizeof optimizer_names[0] == GF_OPTIMIZER_LARS + 1, "a name for each optimizer");
-_Static_assert(sizeof sparse_names / sizeof sparse_names[0] == GF_SPARSE_MOMENTUM_LOCAL_MASKED + 1, "a name for each");
+#define LENGTH(list) (sizeof(list) / sizeof((list)[0]))
+_Static_assert(LENGTH(idle_names) == GF_IDLE_SLEEP + 1, "each idle mode has a name");
+_Static_assert(LENGTH(type_names) == GF_TYPE_COUNT, "each type has a name");
+_Static_assert(LENGTH(algorithm_names) == GF_ALGORITHM_COUNT, "each algorithm has a name");
+_Static_assert(LENGTH(average_names) == GF_AVERAGE_SAMPLES + 1, "each average has a name");
+_Static_assert(LENGTH(optimizer_names) == GF_OPTIMIZER_LARS + 1, "each optimizer has a name");
+_Static_assert(LENGTH(sparse_names) == GF_SPARSE_MOMENTUM_LOCAL_MASKED + 1, "each sparse momentum has a name");
 
 const struct gf_setting gf_settings[] = {
     {.key = "job.world", COUNT(job.world), .high = GF_WORLD_MAX,
@@ -128,7 +129,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "sparse.momentum", NAME(sparse.momentum, sparse_names), AGREES,
      .help = "where momentum is applied: after the reduction, or before accumulation"},
 
-    {.key = "loss_scale.enabled", BOOL(loss_scale.enabled), AGREES, .help = "scale the loss by how large gradients are"},
+    {.key = "loss_scale.enabled", BOOL(loss_scale.enabled), AGREES,
+     .help = "scale the loss, as far as gradients stay finite"},
     {.key = "loss_scale.initial", REAL(loss_scale.initial), .flags = GF_SETTING_AGREES | GF_SETTING_POWER_OF_TWO,
      .low_real = SCALE_MIN, .high_real = SCALE_MAX, .fallback_real = 65536, .help = "scale of the first step"},
     {.key = "loss_scale.growth_interval", COUNT(loss_scale.growth_interval), AGREES, .low = 1, .high = 1000000,
@@ -143,4 +145,4 @@ const struct gf_setting gf_settings[] = {
     {.key = "trace.records", COUNT(trace_records), .low = 1, .high = 1u << 20, .fallback = 1024,
      .help = "operations that the trace remembers"},
 };
-const uint32_t gf_setting_count = sizeof gf_settings / sizeof gf_settings[0];
+const uint32_t gf_setting_count = LENGTH(gf_settings);

@@ -81,7 +81,8 @@ static const char *ip_split(const char *address, char *ip_out)
     bool bracket = address[0] == '[';
     const char *first = address + bracket;
     size_t length = strcspn(first, bracket ? "]" : ":");
-    if (!bracket && (strchr(first + length + (first[length] != '\0'), ':') != NULL)) length = strlen(first); /* bare v6 */
+    bool bare_v6 = !bracket && (first[length] != '\0') && (strchr(first + length + 1, ':') != NULL);
+    if (bare_v6) length = strlen(first);
     if ((length >= 64) || (bracket && (first[length] != ']'))) return NULL;
     memcpy(ip_out, first, length);
     ip_out[length] = '\0';
@@ -107,7 +108,8 @@ bool gf_ip_loopback(const char *ip_or_address)
     struct in6_addr v6;
     if (ip_split(ip_or_address, ip) == NULL) return false;
     if (inet_pton(AF_INET, ip, &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-    return (inet_pton(AF_INET6, ip, &v6) == 1) && IN6_IS_ADDR_LOOPBACK(&v6);
+    if (inet_pton(AF_INET6, ip, &v6) != 1) return false;
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && (v6.s6_addr[12] == 127));
 }
 
 static bool ports_lawful(const char *ports)

@@ -22,9 +22,31 @@ typedef enum gf_coll_state {
     GF_COLL_FAILED
 } gf_coll_state;
 
-#define GF_COLL_REQS_MAX 64u
+#define GF_COLL_REQS_MAX 64u /* slots of one collective, half of them a direction */
 
+#define GF_COLL_WINDOW_MAX (GF_COLL_REQS_MAX / 2)
+#define GF_COLL_ELEM_BYTES_MAX 64u /* fold_elem_bytes, at most */
+
+struct gf_coll;
 struct gf_coll_kind;
+struct gf_round;
+
+/* A place in the order of messages of one direction: every message before it has been posted, or has ended. */
+struct gf_flow_at {
+    uint64_t count; /* messages before it */
+    uint64_t slice;
+    uint32_t round;
+};
+
+/* A collective as a sequence of rounds (flow.h). */
+struct gf_flow {
+    void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);
+    uint32_t round_count;
+    uint64_t slice_elems;
+    uint64_t round_slices; /* of the longest round: moves are round * round_slices + slice */
+    size_t slot_bytes;     /* of staging, a slot a receive */
+    struct gf_flow_at sent, send_done, recvd, recv_done;
+};
 
 /* A message of a collective that is under way. */
 struct gf_coll_msg {
@@ -56,10 +78,10 @@ struct gf_coll {
     uint32_t slice_bytes;
     uint32_t window;           /* messages under way in each direction, at most */
     struct gf_check *check;    /* NULL, or what sums met; indices count from element 0 of data */
-    /* memory, as gf_coll_need() said */
-    gf_mem staging;
+    /* memory, as kind->need() said for these limits or larger ones */
+    gf_mem staging;            /* its content means nothing between collectives */
     size_t staging_bytes;
-    struct gf_coll_msg *msgs;  /* [req_count], each with its req */
+    struct gf_coll_msg *msgs;  /* [msg_count], each with its req */
     uint32_t msg_count;
 
     /* -- the collective's own from here -- */
@@ -68,15 +90,10 @@ struct gf_coll {
     uint32_t waits_for;        /* world rank whose message is awaited, for blame; GF_RANK_NONE */
     uint64_t begin_ns;
     uint64_t moved_ns;         /* last progress */
-    uint64_t bytes_done;
+    uint64_t bytes_done;       /* payload posted to the link */
     union {
-        struct {
-            uint64_t block_elems, slice_elems;
-            uint64_t slices, total;      /* slices a block; messages in all */
-            uint64_t sent, send_done;    /* posted; ended, without a gap */
-            uint64_t recvd, recv_done, folded;
-        } ring;
-        uint64_t words[24];              /* other algorithms cast this to their own struct, size asserted */
+        struct gf_flow flow;
+        uint64_t words[24];    /* room for kinds that are no sequence of rounds; they assert their size */
     } u;
 };
 
@@ -104,12 +121,17 @@ struct gf_coll_kind {
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server;
 
-/* coll.c: what all share. */
+/* NULL where there is none (auto, direct, hierarchy). */
+const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm);
+
+/* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. */
 gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);
 /* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The link's progress() is the caller's to
- * call. After GF_ERR_TIMEOUT or GF_ERR_LINK, waits_for is who is to blame. */
+ * call, before. While moved_ns comes out as now_ns, there may be more to do at once: a turn stops after about a slice.
+ * After GF_ERR_TIMEOUT, GF_ERR_LINK or GF_ERR_MISMATCH, waits_for is who is to blame. */
 gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
-/* Goes to DRAIN with `error`: asks for cancel of every request. gf_coll_poll() then drains. */
+/* Goes to DRAIN with `error`: asks for cancel of every request. gf_coll_poll() then drains, as long as it takes: what
+ * cannot be cancelled is ended by the link's reset(). Does nothing unless the collective runs. */
 void gf_coll_fail(struct gf_coll *coll, gf_status error);
 
 /* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error. Size 0 is lawful and

@@ -74,8 +74,8 @@ int main(int argc, char **argv)
     };
     static const struct tool_args args = {
         .program = "gf-check", .usage = "FILE [--tensors FILE] [--world N] | --keys",
-        .about = "Prints what a configuration file means with all defaults, its hash (equal on ranks that fit together)\n"
-                 "and the memory that gf_open() will ask for.",
+        .about = "Prints what a configuration file means with all defaults, its hash (equal on ranks that fit\n"
+                 "together) and the memory that gf_open() will ask for.",
         .options = options, .option_count = sizeof options / sizeof options[0], .operands_max = 1,
     };
     const char *path = NULL;

@@ -1,5 +1,5 @@
-/* Long options for the tools, strictly: "--name value" or "--name=value". What is wrong is said in one line on stderr that
- * names the option, what was given and what is allowed. */
+/* Long options for the tools, strictly: "--name value" or "--name=value". What is wrong is said in one line on stderr
+ * that names the option, what was given and what is allowed. */
 #ifndef TOOL_ARGS_H
 #define TOOL_ARGS_H
 
@@ -39,9 +39,11 @@ struct tool_args {
 
 #define TOOL_EXIT_USAGE 2
 
-/* GF_OK is 0: go on, operands_out[..operands_max] filled. 1: --help was asked for and given, exit with 0. -1: refused and
- * said why, exit with TOOL_EXIT_USAGE. operands_out points into argv; with operands_end it may be NULL and
- * *operand_count_out is what is left, from argv[argc - *operand_count_out]. */
+/* At most 64 options.
+ *     0: go on; operands_out[operands_max] points into argv. With operands_end it may be NULL, and what is left begins
+ *        at argv[argc - *operand_count_out].
+ *     1: --help was asked for and given; exit with 0.
+ *    -1: refused, and said why; exit with TOOL_EXIT_USAGE. */
 int tool_args_read(const struct tool_args *args, int argc, char **argv, const char **operands_out,
                    uint32_t *operand_count_out);
 

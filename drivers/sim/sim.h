@@ -15,8 +15,8 @@ typedef enum gf_sim_fault_kind {
     GF_SIM_FAULT_DELAY,     /* arrives delay_ns later: reordering */
     GF_SIM_FAULT_CORRUPT,   /* one bit is flipped */
     GF_SIM_FAULT_SHORT,     /* arrives with another size */
-    GF_SIM_FAULT_KILL,      /* the posting rank is dead from here on: its posts and polls give GF_ERR_ABORTED, its control
-                             * connection ends after detect_ns, its messages under way are lost */
+    GF_SIM_FAULT_KILL,      /* the posting rank is dead from here on: its posts and polls give GF_ERR_ABORTED, its
+                             * control connection ends after detect_ns, its messages under way are lost */
     GF_SIM_FAULT_STOP       /* the posting rank no longer runs for delay_ns: gf_sim_runs() says false, nothing ends */
 } gf_sim_fault_kind;
 
@@ -33,13 +33,15 @@ struct gf_sim_setup {
     uint32_t ranks_per_node;   /* ranks of a node see each other's region through map(); 0 or 1: none do */
     uint64_t seed;
     uint64_t latency_ns;       /* a message's time beside its bytes */
-    uint64_t jitter_ns;        /* plus uniformly 0..jitter, per message: messages of different tags overtake each other */
+    uint64_t jitter_ns;        /* plus uniformly 0..jitter, per message: those of different tags overtake each other */
     double bytes_per_ns;       /* of each rank's port, in and out apart; 0: infinite */
     double node_bytes_per_ns;  /* between ranks of a node; 0: infinite */
     uint64_t node_latency_ns;
     uint64_t message_ns;       /* sender's port busy for each message beside its bytes */
     uint64_t detect_ns;        /* from death to the news on the control channel */
     bool no_data;              /* sizes and times only: nothing is copied (gf-plan) */
+    bool bind_receives;        /* a receive whose message has begun to arrive cannot be cancelled, as with UCX; if the
+                                * sender dies then, only reset() or close() ends it */
     struct gf_sim_fault faults[8];
     uint32_t fault_count;
     double drop_rate, duplicate_rate; /* at random, per message */
@@ -53,20 +55,22 @@ void gf_sim_destroy(struct gf_sim *sim);                        /* after all con
 const struct gf_drivers *gf_sim_drivers(struct gf_sim *sim, uint32_t rank);
 
 uint64_t gf_sim_now_ns(const struct gf_sim *sim);
-/* Virtual time goes to the next event (an arrival, an end of a stop, a due wake-up) and makes it happen. False: there is
- * none, nothing will ever happen by itself; then gf_sim_wake_at() or gf_sim_advance_to() is the only way on. */
+/* Virtual time goes to the next event (an arrival, an end of a stop, a due wake-up) and makes it happen. False: there
+ * is none, nothing will ever happen by itself; then gf_sim_wake_at() or gf_sim_advance_to() is the only way on. */
 bool gf_sim_advance(struct gf_sim *sim);
 void gf_sim_advance_to(struct gf_sim *sim, uint64_t now_ns);
 /* rank wants to run at this time (a compute delay, a deadline). */
 void gf_sim_wake_at(struct gf_sim *sim, uint32_t rank, uint64_t at_ns);
 /* True once after something happened for this rank since it was last asked: only such contexts need a poll. */
 bool gf_sim_woken(struct gf_sim *sim, uint32_t rank);
+/* The same without asking each: the rank that was woken first, GF_RANK_NONE: no more. At first all are woken. */
+uint32_t gf_sim_woken_next(struct gf_sim *sim);
 bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank); /* neither dead nor stopped */
 
 /* Faults by hand. */
 void gf_sim_kill(struct gf_sim *sim, uint32_t rank);
 void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
-void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut); /* messages are held, not lost, while cut */
+void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut); /* messages are held, not lost */
 bool gf_sim_fault_met(const struct gf_sim *sim);
 
 /* What must hold at the end. */

@@ -1,0 +1,111 @@
+/* Who this process is in the job, from the environment that launchers set. */
+#include "identity.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Each launcher's names; the first whose rank or world is set decides. job[2] are hashed together. */
+static const struct launcher {
+    const char *rank;
+    const char *world;
+    const char *job[2];
+} launchers[] = {
+    {"GF_RANK", "GF_WORLD", {NULL, NULL}}, /* GF_JOB is a number, below */
+    {"SLURM_PROCID", "SLURM_NTASKS", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {"PMIX_NAMESPACE", NULL}},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {"OMPI_MCA_ess_base_jobid", NULL}},
+    {"PMI_RANK", "PMI_SIZE", {"PMI_JOBID", NULL}},
+    {"RANK", "WORLD_SIZE", {"TORCHELASTIC_RUN_ID", NULL}},
+};
+#define LAUNCHER_COUNT (sizeof launchers / sizeof launchers[0])
+
+/* Set and not empty, else NULL. */
+static const char *variable(const char *name)
+{
+    const char *value = (name != NULL) ? getenv(name) : NULL;
+    return ((value != NULL) && (value[0] != 0)) ? value : NULL;
+}
+
+static bool decimal_parse(const char *text, uint64_t max, uint64_t *value_out)
+{
+    uint64_t value = 0;
+    if (text[0] == 0) return false;
+    for (; *text != 0; text++) {
+        uint64_t digit = (uint64_t)(unsigned char)*text - '0';
+        if ((digit > 9) || (digit > max) || (value > (max - digit) / 10)) return false;
+        value = value * 10 + digit;
+    }
+    *value_out = value;
+    return true;
+}
+
+static gf_status refuse(struct gf_fault *fault_out, const char *name, const char *value, const char *allowed)
+{
+    return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "environment %s='%.40s': expected %s", name,
+                        value, allowed);
+}
+
+/* FNV-1a, never 0: 0 means "no job id". */
+static uint64_t job_hash(uint64_t hash, const char *text)
+{
+    for (; *text != 0; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    hash = (hash ^ 0xffu) * UINT64_C(0x100000001b3); /* "1","23" is not "12","3" */
+    return (hash != 0) ? hash : 1;
+}
+
+static const struct launcher *launcher_find(void)
+{
+    const struct launcher *found = NULL;
+    for (size_t i = 0; i < LAUNCHER_COUNT; i++) {
+        if ((variable(launchers[i].rank) == NULL) && (variable(launchers[i].world) == NULL)) continue;
+        /* A later row of the same names is there for its job id. */
+        if ((found != NULL) && (strcmp(found->rank, launchers[i].rank) != 0)) break;
+        if ((found == NULL) || (variable(launchers[i].job[0]) != NULL)) found = &launchers[i];
+        if (variable(launchers[i].job[0]) != NULL) break;
+    }
+    return found;
+}
+
+gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out)
+{
+    const struct launcher *launcher = launcher_find();
+    struct gf_identity identity = {0};
+    uint64_t rank = 0, world = 0;
+    char allowed[64];
+    if (launcher == NULL) return GF_AGAIN;
+    const char *rank_text = variable(launcher->rank), *world_text = variable(launcher->world);
+    if ((rank_text == NULL) || (world_text == NULL)) {
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                            "environment: %s is set and %s is not; expected both or neither",
+                            rank_text ? launcher->rank : launcher->world, rank_text ? launcher->world : launcher->rank);
+    }
+    (void)snprintf(allowed, sizeof allowed, "a number of ranks from 1 to %u", GF_WORLD_MAX);
+    if (!decimal_parse(world_text, GF_WORLD_MAX, &world) || (world == 0)) {
+        return refuse(fault_out, launcher->world, world_text, allowed);
+    }
+    (void)snprintf(allowed, sizeof allowed, "a rank from 0 to %u (%s is %u)", (unsigned)world - 1, launcher->world,
+                   (unsigned)world);
+    if (!decimal_parse(rank_text, world - 1, &rank)) return refuse(fault_out, launcher->rank, rank_text, allowed);
+    identity.rank = (uint32_t)rank;
+    identity.world = (uint32_t)world;
+    identity.source = launcher->rank;
+    const char *job = variable("GF_JOB"), *address = variable("GF_ADDRESS");
+    if (job != NULL) {
+        if (!decimal_parse(job, UINT64_MAX, &identity.job_id)) {
+            return refuse(fault_out, "GF_JOB", job, "a decimal number of 64 bits");
+        }
+    } else if (variable(launcher->job[0]) != NULL) {
+        identity.job_id = job_hash(UINT64_C(0xcbf29ce484222325), variable(launcher->job[0]));
+        const char *part = variable(launcher->job[1]);
+        if (part != NULL) identity.job_id = job_hash(identity.job_id, part);
+    }
+    if (address != NULL) {
+        if (strlen(address) >= sizeof identity.address) {
+            return refuse(fault_out, "GF_ADDRESS", address, "a numeric IP:port of fewer than 128 bytes");
+        }
+        (void)snprintf(identity.address, sizeof identity.address, "%s", address);
+    }
+    *identity_out = identity;
+    return GF_OK;
+}

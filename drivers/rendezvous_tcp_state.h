@@ -1,0 +1,99 @@
+/* What rendezvous_tcp*.c share: the state of one end of the star.
+ *
+ * Rank 0 listens and has a connection slot for each other rank; every other rank has one slot, for rank 0:
+ *
+ *     rank r   WAIT -> CONNECTING -> HELLO -> UP -> DOWN      WAIT again for as long as nobody answers
+ *     rank 0   (a pending slot reads the hello) -> UP -> DOWN
+ *
+ * A connection that has not said who it is gets one of a few pending slots, a buffer of one hello and a deadline; the
+ * oldest gives way. So strangers cost no more than that, however many they are. */
+#ifndef GF_RENDEZVOUS_TCP_STATE_H
+#define GF_RENDEZVOUS_TCP_STATE_H
+
+#include "rendezvous_frame.h"
+#include "rendezvous_socket.h"
+
+#define TCP_PENDING_MAX 16u
+#define TCP_PENDING_NS UINT64_C(5000000000)
+#define TCP_RETRY_FIRST_NS UINT64_C(20000000)
+#define TCP_RETRY_MAX_NS UINT64_C(200000000)
+#define TCP_HELLO_FRAME_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
+#define TCP_OUT_BYTES (4u * GF_FRAME_BYTES_MAX) /* frames that the kernel had no room for yet */
+
+typedef enum conn_state {
+    TCP_CONN_NONE = 0, /* rank 0: that rank was not here yet */
+    TCP_CONN_WAIT,
+    TCP_CONN_CONNECTING,
+    TCP_CONN_HELLO,
+    TCP_CONN_UP,
+    TCP_CONN_DOWN
+} conn_state;
+
+struct conn {
+    int fd;
+    conn_state state;
+    uint32_t peer;
+    bool broken;        /* sending failed: nothing is sent any more, what has arrived is still read */
+    bool waits_to_send; /* epoll is asked for room in the kernel */
+    uint32_t in_bytes;
+    uint32_t out_first;
+    uint32_t out_bytes;
+    unsigned char in[GF_FRAME_BYTES_MAX];
+    unsigned char out[TCP_OUT_BYTES]; /* a ring */
+};
+
+struct pending {
+    int fd; /* -1: free */
+    uint32_t in_bytes;
+    uint64_t since_ns;
+    unsigned char in[TCP_HELLO_FRAME_BYTES];
+};
+
+struct tcp {
+    struct gf_rendezvous base;
+    uint32_t rank;
+    uint32_t world;
+    uint64_t job_id;
+    uint64_t keepalive_ns;
+    struct gf_log log;
+    char address_text[GF_TEXT_MAX];
+    char text[240]; /* of the event handed out last */
+
+    int epoll_fd;   /* -1: a world of one opens nothing */
+    int listen_fd;  /* rank 0 */
+    struct pending pending[TCP_PENDING_MAX];
+    uint32_t strangers; /* connections turned away or dropped, for the log */
+
+    struct gf_socket_address to; /* the other ranks */
+    struct gf_socket_address bind_to;
+    uint64_t opened_ns;
+    uint64_t join_timeout_ns;
+    uint64_t retry_at_ns;
+    uint64_t retry_ns;
+    uint32_t tries;
+    int tried_errno; /* why the last try came to nothing */
+
+    uint32_t conn_count;
+    struct conn conns[];
+};
+
+/* What an epoll event is about. */
+#define TCP_ABOUT_LISTEN UINT32_MAX
+#define TCP_ABOUT_PENDING (1u << 31) /* | slot; else the index of a connection */
+
+gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events);
+
+/* rendezvous_tcp_conn.c: one connection. */
+bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes);
+void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn);
+/* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, tcp->text says how. */
+gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
+void gf_tcp_conn_close(struct conn *conn);
+
+/* rendezvous_tcp_accept.c: rank 0 and those who knock. */
+void gf_tcp_accept(struct tcp *tcp, uint64_t now_ns);
+/* GF_OK: *event_out says who came in, or who of this job was refused. */
+gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
+void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
+
+#endif

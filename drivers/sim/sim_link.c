@@ -1,0 +1,391 @@
+/* The link driver of a simulated rank: checks what callers promise, keeps requests, lends regions. */
+#include "sim_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_BYTES 4096u
+
+_Static_assert(sizeof(struct sim_request) <= SIM_REQUEST_BYTES, "a request fits in the bytes told for it");
+
+struct sim_blob {
+    char name[8]; /* "gf-sim" */
+    uint32_t rank;
+    uint32_t epoch;
+    uint32_t life;
+    uint32_t reserved;
+};
+
+static struct sim_link *sim_link(struct gf_link *link)
+{
+    return (struct sim_link *)link;
+}
+
+static gf_status dead_fault(struct sim_link *link, const char *call)
+{
+    return gf_fault_set(&link->base.fault, GF_ERR_ABORTED, link->self->rank, call, 0, "rank %u was killed",
+                        link->self->rank);
+}
+
+/* ---- requests ---- */
+
+void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_status status)
+{
+    GF_ASSERT((request->status == GF_AGAIN) && (status != GF_AGAIN));
+    request->status = status;
+    if (request->previous != NULL) {
+        request->previous->next = request->next;
+    } else {
+        self->requests = request->next;
+    }
+    if (request->next != NULL) request->next->previous = request->previous;
+    self->request_count--;
+    self->sim->requests_ended++;
+    self->has_moved = true;
+    sim_wake(self);
+}
+
+/* Ends a request that its message has not ended. */
+static void request_abort(struct sim_rank *self, struct sim_request *request)
+{
+    if (request->is_send) {
+        if (request->message != NULL) { /* still in the port, and unread */
+            request->message->is_lost = true;
+            request->message->send = NULL;
+        }
+    } else if (!request->is_bound) {
+        sim_receive_withdraw(self, request);
+    } else if (request->message != NULL) {
+        request->message->bound = NULL;
+        request->message->is_lost = true;
+    }
+    sim_request_end(self, request, GF_ERR_ABORTED);
+}
+
+/* What both posts have in common. GF_OK: *fault_out is what the message shall meet. */
+static gf_status post_begin(struct sim_link *link, const char *call, uint32_t peer, size_t size_bytes,
+                            const struct gf_req *req, struct gf_sim_fault *fault_out)
+{
+    struct sim_rank *self = link->self;
+    struct gf_sim *sim = self->sim;
+    struct gf_fault *fault = &link->base.fault;
+    GF_ASSERT((req != NULL) && (((uintptr_t)req & 63) == 0));
+    if (self->is_dead) return dead_fault(link, call);
+    if (peer >= sim->setup.world) {
+        return gf_fault_set(fault, GF_ERR_PARAM, GF_RANK_NONE, call, 0, "there is no rank %u in a world of %u", peer,
+                            sim->setup.world);
+    }
+    if (link->peer_life[peer] == 0) {
+        return gf_fault_set(fault, GF_ERR_STATE, peer, call, 0, "rank %u was not connected to by rank %u", peer,
+                            self->rank);
+    }
+    if (size_bytes > link->message_bytes_max) {
+        return gf_fault_set(fault, GF_ERR_PARAM, peer, call, 0, "a message of %zu bytes; at most %zu were asked for",
+                            size_bytes, link->message_bytes_max);
+    }
+    if (self->request_count >= link->requests_max) return GF_AGAIN; /* the end of one of them wakes the rank */
+    sim->posts++;
+    self->posts++;
+    *fault_out = (struct gf_sim_fault){.kind = GF_SIM_FAULT_NONE};
+    for (uint32_t i = 0; i < sim->setup.fault_count; i++) {
+        const struct gf_sim_fault *each = &sim->setup.faults[i];
+        if (each->kind == GF_SIM_FAULT_NONE) continue;
+        if ((each->rank != GF_RANK_NONE) && (each->rank != self->rank)) continue;
+        if (each->at == ((each->rank == GF_RANK_NONE) ? sim->posts : self->posts)) *fault_out = *each;
+    }
+    if (fault_out->kind != GF_SIM_FAULT_NONE) sim->fault_met = true;
+    switch (fault_out->kind) {
+    case GF_SIM_FAULT_AGAIN:
+        sim_wake(self);
+        return GF_AGAIN;
+    case GF_SIM_FAULT_ERROR:
+        return gf_fault_set(fault, GF_ERR_LINK, peer, call, -1, "post %llu of rank %u fails, as it was told to",
+                            (unsigned long long)self->posts, self->rank);
+    case GF_SIM_FAULT_KILL:
+        gf_sim_kill(sim, self->rank);
+        return dead_fault(link, call);
+    case GF_SIM_FAULT_STOP: /* the post itself still happens */
+        gf_sim_stop(sim, self->rank, true);
+        if (fault_out->delay_ns > 0) {
+            self->resume_ns = sim->now_ns + fault_out->delay_ns;
+            sim_event_push(sim, self->resume_ns, SIM_RESUME, self);
+        }
+        return GF_OK;
+    default: return GF_OK;
+    }
+}
+
+static void request_begin(struct sim_rank *self, struct sim_request *request)
+{
+    request->next = self->requests;
+    if (request->next != NULL) request->next->previous = request;
+    self->requests = request;
+    self->request_count++;
+    self->sim->requests_posted++;
+}
+
+static gf_status link_send_post(struct gf_link *base, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
+                                struct gf_req *req)
+{
+    struct sim_link *link = sim_link(base);
+    struct sim_rank *self = link->self;
+    struct sim_request *request = (struct sim_request *)req;
+    struct gf_sim_fault fault;
+    gf_status status = post_begin(link, "send_post", to, size_bytes, req, &fault);
+    if (status != GF_OK) return status;
+    *request = (struct sim_request){.tag = tag, .data = data, .size_bytes = size_bytes, .peer = to,
+                                    .status = GF_AGAIN, .is_send = true};
+    if (sim_message_send(self, request, link->peer_life[to], &fault) == NULL) {
+        return gf_fault_set(&base->fault, GF_ERR_SYSTEM, to, "malloc", 0, "no memory for %zu bytes", size_bytes);
+    }
+    request_begin(self, request);
+    self->sim->messages_sent++;
+    self->sim->bytes_sent += size_bytes;
+    base->sent_messages++;
+    base->sent_bytes += size_bytes;
+    return GF_OK;
+}
+
+static gf_status link_recv_post(struct gf_link *base, uint32_t from, uint64_t tag, gf_mem data, size_t size_bytes,
+                                struct gf_req *req)
+{
+    struct sim_link *link = sim_link(base);
+    struct sim_rank *self = link->self;
+    struct sim_request *request = (struct sim_request *)req;
+    struct gf_sim_fault fault;
+    gf_status status = post_begin(link, "recv_post", from, size_bytes, req, &fault);
+    if (status != GF_OK) return status;
+    *request = (struct sim_request){.tag = tag, .data = data, .size_bytes = size_bytes, .peer = from,
+                                    .status = GF_AGAIN, .fault = fault.kind, .delay_ns = fault.delay_ns};
+    request_begin(self, request);
+    if (sim_receive(self, request)) return GF_OK;
+    sim_request_end(self, request, GF_ERR_SYSTEM);
+    return gf_fault_set(&base->fault, GF_ERR_SYSTEM, from, "calloc", 0, "no memory for posted receives");
+}
+
+static gf_status link_test(struct gf_link *base, struct gf_req *req)
+{
+    struct sim_rank *self = sim_link(base)->self;
+    struct sim_request *request = (struct sim_request *)req;
+    if (self->is_stopped) return GF_AGAIN;
+    if (self->is_dead && (request->status == GF_AGAIN)) request_abort(self, request);
+    return request->status;
+}
+
+static void link_cancel(struct gf_link *base, struct gf_req *req)
+{
+    struct sim_request *request = (struct sim_request *)req;
+    if ((request->status != GF_AGAIN) || request->is_send || request->is_bound) return;
+    request_abort(sim_link(base)->self, request);
+}
+
+static gf_status link_progress(struct gf_link *base)
+{
+    struct sim_link *link = sim_link(base);
+    struct sim_rank *self = link->self;
+    if (self->is_dead) return dead_fault(link, "progress");
+    if (self->is_stopped || !self->has_moved) return GF_AGAIN;
+    self->has_moved = false;
+    return GF_OK;
+}
+
+static int link_wake_fd(struct gf_link *base)
+{
+    (void)base;
+    return -1;
+}
+
+static gf_status link_arm(struct gf_link *base)
+{
+    (void)base;
+    return GF_OK;
+}
+
+/* ---- open, connect, reset, close ---- */
+
+static void link_forget(struct sim_link *link)
+{
+    struct sim_rank *self = link->self;
+    while (self->requests != NULL) request_abort(self, self->requests);
+    sim_unexpected_clear(self);
+    memset(link->peer_life, 0, self->sim->setup.world * sizeof *link->peer_life);
+    free(link->region_memory);
+    link->region_memory = NULL;
+    link->region = NULL;
+}
+
+/* A new region and a new life: what is under way to the last one is lost. */
+static gf_status link_begin(struct sim_link *link, uint32_t epoch, struct gf_fault *fault)
+{
+    link->epoch = epoch;
+    link->self->life++;
+    link->peer_life[link->self->rank] = link->self->life;
+    if (link->region_bytes == 0) return GF_OK;
+    link->region_memory = calloc(1, link->region_bytes + PAGE_BYTES); /* large ones cost nothing until touched */
+    if (link->region_memory == NULL) {
+        return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "calloc", 0, "no memory for a region of %zu bytes",
+                            link->region_bytes);
+    }
+    link->region = (void *)(((uintptr_t)link->region_memory + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1));
+    return GF_OK;
+}
+
+static size_t link_state_bytes(const struct gf_link_setup *setup)
+{
+    return sizeof(struct sim_link) + setup->world * sizeof(uint32_t);
+}
+
+static gf_status link_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
+                           struct gf_fault *fault_out)
+{
+    struct sim_rank *self = setup->arg;
+    struct sim_link *link = state;
+    GF_ASSERT((self != NULL) && (((uintptr_t)state & 63) == 0));
+    if (self->is_dead) {
+        return gf_fault_set(fault_out, GF_ERR_ABORTED, self->rank, "open", 0, "rank %u was killed", self->rank);
+    }
+    if ((setup->rank != self->rank) || (setup->world != self->sim->setup.world)) {
+        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0,
+                            "rank %u of %u opens with the drivers of rank %u of %u", setup->rank, setup->world,
+                            self->rank, self->sim->setup.world);
+    }
+    if (setup->requests_max == 0) {
+        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0, "requests_max is 0; at least 1");
+    }
+    if (self->link != NULL) {
+        return gf_fault_set(fault_out, GF_ERR_STATE, GF_RANK_NONE, "open", 0, "rank %u has an open link", self->rank);
+    }
+    memset(link, 0, link_state_bytes(setup));
+    link->base.driver = &sim_link_driver;
+    link->self = self;
+    link->requests_max = setup->requests_max;
+    link->message_bytes_max = setup->message_bytes_max;
+    link->region_bytes = setup->region_bytes;
+    gf_status status = link_begin(link, setup->epoch, fault_out);
+    if (status != GF_OK) return status;
+    self->link = link;
+    *link_out = &link->base;
+    return GF_OK;
+}
+
+static void link_close(struct gf_link *base)
+{
+    struct sim_link *link = sim_link(base);
+    link_forget(link);
+    link->self->link = NULL;
+}
+
+static gf_status link_reset(struct gf_link *base, uint32_t epoch)
+{
+    struct sim_link *link = sim_link(base);
+    if (link->self->is_dead) return dead_fault(link, "reset");
+    link_forget(link);
+    base->fault = (struct gf_fault){.code = GF_OK};
+    return link_begin(link, epoch, &base->fault);
+}
+
+static gf_status link_blob(struct gf_link *base, void *blob_out, size_t *size_bytes_out)
+{
+    struct sim_link *link = sim_link(base);
+    struct sim_blob blob = {.name = "gf-sim", .rank = link->self->rank, .epoch = link->epoch,
+                            .life = link->self->life};
+    if (link->self->is_dead) return dead_fault(link, "blob");
+    memcpy(blob_out, &blob, sizeof blob);
+    *size_bytes_out = sizeof blob;
+    return GF_OK;
+}
+
+static gf_status link_connect(struct gf_link *base, uint32_t peer, const void *blob_in, size_t size_bytes)
+{
+    struct sim_link *link = sim_link(base);
+    struct sim_rank *self = link->self;
+    struct sim_blob blob;
+    if (self->is_dead) return dead_fault(link, "connect");
+    if (peer == self->rank) return GF_OK;
+    if (peer >= self->sim->setup.world) {
+        return gf_fault_set(&base->fault, GF_ERR_PARAM, GF_RANK_NONE, "connect", 0,
+                            "there is no rank %u in a world of %u", peer, self->sim->setup.world);
+    }
+    if (size_bytes != sizeof blob) {
+        return gf_fault_set(&base->fault, GF_ERR_LINK, peer, "connect", 0,
+                            "rank %u's blob has %zu bytes, not %zu: not from a simulated link", peer, size_bytes,
+                            sizeof blob);
+    }
+    memcpy(&blob, blob_in, sizeof blob);
+    if ((memcmp(blob.name, "gf-sim", 7) != 0) || (blob.rank != peer)) {
+        return gf_fault_set(&base->fault, GF_ERR_LINK, peer, "connect", 0,
+                            "what should be rank %u's blob is rank %u's, or damaged", peer, blob.rank);
+    }
+    if (blob.epoch != link->epoch) {
+        return gf_fault_set(&base->fault, GF_ERR_LINK, peer, "connect", 0,
+                            "rank %u's blob is of epoch %u, rank %u is in epoch %u", peer, blob.epoch, self->rank,
+                            link->epoch);
+    }
+    if (link->peer_life[peer] != 0) {
+        return gf_fault_set(&base->fault, GF_ERR_STATE, peer, "connect", 0, "rank %u is connected already", peer);
+    }
+    link->peer_life[peer] = blob.life;
+    return GF_OK;
+}
+
+/* ---- shared memory ---- */
+
+static void *link_region(struct gf_link *base)
+{
+    return sim_link(base)->region;
+}
+
+static void *link_map(struct gf_link *base, uint32_t peer)
+{
+    struct sim_link *link = sim_link(base);
+    struct sim_rank *self = link->self;
+    if (peer >= self->sim->setup.world) return NULL;
+    if (peer == self->rank) return link->region;
+    const struct sim_rank *other = &self->sim->ranks[peer];
+    if (!sim_same_node(self->sim, self->rank, peer) || (other->link == NULL)) return NULL;
+    return (link->peer_life[peer] == other->life) ? other->link->region : NULL;
+}
+
+/* The store is seen at once, as in memory; only the other's attention takes the node's latency. */
+static void link_flag_store(struct gf_link *base, uint32_t peer, size_t offset_bytes, uint64_t value)
+{
+    struct sim_link *link = sim_link(base);
+    struct gf_sim *sim = link->self->sim;
+    unsigned char *region = link_map(base, peer);
+    if ((region == NULL) || link->self->is_dead) return; /* the peer's memory may be gone, its rank dead */
+    GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= sim->ranks[peer].link->region_bytes));
+    __atomic_store_n((uint64_t *)(void *)(region + offset_bytes), value, __ATOMIC_RELEASE);
+    sim->ranks[peer].has_moved = true;
+    gf_sim_wake_at(sim, peer, sim->now_ns + sim->setup.node_latency_ns);
+}
+
+static uint64_t link_flag_load(struct gf_link *base, size_t offset_bytes)
+{
+    struct sim_link *link = sim_link(base);
+    GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= link->region_bytes));
+    return __atomic_load_n((uint64_t *)(void *)((unsigned char *)link->region + offset_bytes), __ATOMIC_ACQUIRE);
+}
+
+const struct gf_link_driver sim_link_driver = {
+    .name = "sim",
+    .req_size_bytes = SIM_REQUEST_BYTES,
+    .blob_bytes_max = sizeof(struct sim_blob),
+    .state_bytes = link_state_bytes,
+    .open = link_open,
+    .close = link_close,
+    .blob = link_blob,
+    .connect = link_connect,
+    .send_post = link_send_post,
+    .recv_post = link_recv_post,
+    .test = link_test,
+    .cancel = link_cancel,
+    .progress = link_progress,
+    .wake_fd = link_wake_fd,
+    .arm = link_arm,
+    .region = link_region,
+    .map = link_map,
+    .flag_store = link_flag_store,
+    .flag_load = link_flag_load,
+    .reset = link_reset,
+};

@@ -1,0 +1,356 @@
+/* A message from its post to its landing, and how it finds its receive.
+ *
+ *     post -> out port free -> SEND_END                     the sender's port: message_ns + bytes / rate
+ *                    \-- latency + jitter -> ARRIVE -> LAND  the receiver's port: bytes / rate
+ *
+ * The ports are cut-through: both are busy with the same bytes, one latency apart, so a lone message takes
+ * latency + bytes / rate. The receiver's port is taken at ARRIVE and not at the post, or a message that waits for its
+ * sender's port would keep out those that arrive before it. */
+#include "sim_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS_FIRST 32u
+/* A duplicate that met no receive is dropped after this many more landings: before tags come round again. */
+#define COPY_LANDINGS_MAX 1024u
+
+static struct sim_message *message_new(struct gf_sim *sim, size_t size_bytes)
+{
+    struct sim_message *message = sim->free_messages;
+    if (message == NULL) {
+        struct sim_message_block *block = calloc(1, sizeof *block);
+        if (block == NULL) return NULL;
+        block->next = sim->blocks;
+        sim->blocks = block;
+        for (uint32_t i = 0; i < SIM_MESSAGES_A_BLOCK; i++) {
+            block->messages[i].next = message;
+            message = &block->messages[i];
+        }
+        sim->free_messages = message;
+    }
+    unsigned char *payload = NULL;
+    if (!sim->setup.no_data && (size_bytes > 0)) {
+        payload = malloc(size_bytes);
+        if (payload == NULL) return NULL;
+    }
+    sim->free_messages = message->next;
+    *message = (struct sim_message){.payload = payload, .size_bytes = size_bytes};
+    return message;
+}
+
+static void message_release(struct gf_sim *sim, struct sim_message *message)
+{
+    GF_ASSERT(message->holders > 0);
+    if (--message->holders > 0) return;
+    if (message->bound != NULL) message->bound->message = NULL;
+    free(message->payload);
+    message->payload = NULL;
+    message->next = sim->free_messages;
+    sim->free_messages = message;
+}
+
+/* The bytes leave the sender's memory as late as they may, so that a sender who writes to it too early is found out. */
+static void message_load(struct sim_message *message)
+{
+    if (message->is_loaded || (message->payload == NULL) || (message->send == NULL)) return;
+    memcpy(message->payload, (const void *)(uintptr_t)message->send->data, message->size_bytes);
+    message->is_loaded = true;
+}
+
+static uint64_t latency_ns(struct gf_sim *sim, bool is_node)
+{
+    return (is_node ? sim->setup.node_latency_ns : sim->setup.latency_ns) + sim_random_to(sim, sim->setup.jitter_ns);
+}
+
+struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to_life,
+                                     const struct gf_sim_fault *fault)
+{
+    struct gf_sim *sim = self->sim;
+    struct sim_message *message = message_new(sim, request->size_bytes);
+    if (message == NULL) return NULL;
+    message->is_node = sim_same_node(sim, self->rank, request->peer);
+    double rate = message->is_node ? sim->setup.node_bytes_per_ns : sim->setup.bytes_per_ns;
+    struct sim_port *port = &self->ports[message->is_node];
+    uint64_t start_ns = (port->out_free_ns > sim->now_ns) ? port->out_free_ns : sim->now_ns;
+    message->send = request;
+    message->tag = request->tag;
+    message->from = self->rank;
+    message->to = request->peer;
+    message->to_life = to_life;
+    message->fault = fault->kind;
+    message->delay_ns = fault->delay_ns;
+    if (message->fault == GF_SIM_FAULT_NONE) {
+        if (sim_chance(sim, sim->setup.drop_rate)) {
+            message->fault = GF_SIM_FAULT_DROP;
+        } else if (sim_chance(sim, sim->setup.duplicate_rate)) {
+            message->fault = GF_SIM_FAULT_DUPLICATE;
+        }
+    }
+    if (rate > 0.0) message->transfer_ns = (uint64_t)((double)message->size_bytes / rate + 0.5);
+    port->out_free_ns = start_ns + sim->setup.message_ns + message->transfer_ns;
+    request->message = message;
+    message->holders = 2;
+    sim_event_push(sim, port->out_free_ns, SIM_SEND_END, message);
+    sim_event_push(sim, start_ns + latency_ns(sim, message->is_node), SIM_ARRIVE, message);
+    return message;
+}
+
+/* ---- buckets ---- */
+
+static struct sim_bucket *bucket_of(struct sim_rank *self, uint32_t from, uint64_t tag)
+{
+    uint64_t hash = (tag + from * 0xd6e8feb86659fd93u) * 0x9e3779b97f4a7c15u;
+    return &self->buckets[(hash >> 32) & (self->bucket_count - 1)];
+}
+
+static void bucket_add_posted(struct sim_rank *self, struct sim_request *request)
+{
+    struct sim_request **at = &bucket_of(self, request->peer, request->tag)->posted;
+    while (*at != NULL) at = &(*at)->bucket_next;
+    request->bucket_next = NULL;
+    *at = request;
+}
+
+static void bucket_add_unexpected(struct sim_rank *self, struct sim_message *message)
+{
+    struct sim_message **at = &bucket_of(self, message->from, message->tag)->unexpected;
+    while (*at != NULL) at = &(*at)->next;
+    message->next = NULL;
+    *at = message;
+}
+
+/* Makes room for one more entry. A table that cannot grow goes on with longer chains. */
+static bool buckets_grow(struct sim_rank *self)
+{
+    struct sim_bucket *old = self->buckets;
+    uint32_t old_count = self->bucket_count;
+    if (self->entry_count < old_count) return true;
+    struct sim_bucket *grown = calloc((old_count > 0) ? 2 * (size_t)old_count : BUCKETS_FIRST, sizeof *grown);
+    if (grown == NULL) return old_count > 0;
+    self->buckets = grown;
+    self->bucket_count = (old_count > 0) ? 2 * old_count : BUCKETS_FIRST;
+    for (uint32_t i = 0; i < old_count; i++) {
+        while (old[i].posted != NULL) {
+            struct sim_request *request = old[i].posted;
+            old[i].posted = request->bucket_next;
+            bucket_add_posted(self, request);
+        }
+        while (old[i].unexpected != NULL) {
+            struct sim_message *message = old[i].unexpected;
+            old[i].unexpected = message->next;
+            bucket_add_unexpected(self, message);
+        }
+    }
+    free(old);
+    return true;
+}
+
+static struct sim_request *posted_find(struct sim_rank *self, const struct sim_message *message)
+{
+    if (self->bucket_count == 0) return NULL;
+    struct sim_request *request = bucket_of(self, message->from, message->tag)->posted;
+    while ((request != NULL) && ((request->tag != message->tag) || (request->peer != message->from))) {
+        request = request->bucket_next;
+    }
+    return request;
+}
+
+void sim_receive_withdraw(struct sim_rank *self, struct sim_request *request)
+{
+    struct sim_request **at = &bucket_of(self, request->peer, request->tag)->posted;
+    while (*at != request) {
+        GF_ASSERT(*at != NULL);
+        at = &(*at)->bucket_next;
+    }
+    *at = request->bucket_next;
+    self->entry_count--;
+}
+
+static void unexpected_drop(struct sim_rank *self, bool only_old_copies)
+{
+    for (uint32_t i = 0; i < self->bucket_count; i++) {
+        struct sim_message **at = &self->buckets[i].unexpected;
+        while (*at != NULL) {
+            struct sim_message *message = *at;
+            if (only_old_copies && (!message->is_copy || (self->landed - message->landed < COPY_LANDINGS_MAX))) {
+                at = &message->next;
+                continue;
+            }
+            *at = message->next;
+            self->entry_count--;
+            message_release(self->sim, message);
+        }
+    }
+}
+
+void sim_unexpected_clear(struct sim_rank *self)
+{
+    unexpected_drop(self, false);
+}
+
+/* ---- landing ---- */
+
+static void message_corrupt(struct gf_sim *sim, struct sim_message *message)
+{
+    message_load(message);
+    if (message->payload == NULL) return;
+    uint64_t bit = sim_random_to(sim, (uint64_t)message->size_bytes * 8 - 1);
+    message->payload[bit / 8] ^= (unsigned char)(1u << (bit % 8));
+}
+
+static void message_copy(struct gf_sim *sim, struct sim_message *message)
+{
+    struct sim_message *copy = message_new(sim, message->size_bytes);
+    if (copy == NULL) return;
+    unsigned char *payload = copy->payload;
+    message_load(message);
+    if (payload != NULL) memcpy(payload, message->payload, message->size_bytes);
+    *copy = *message;
+    copy->payload = payload;
+    copy->send = NULL;
+    copy->bound = NULL;
+    copy->fault = GF_SIM_FAULT_NONE;
+    copy->is_copy = true;
+    copy->holders = 1;
+    sim_event_push(sim, sim->now_ns + latency_ns(sim, message->is_node), SIM_LAND, copy);
+}
+
+/* False: the fault has taken the message away, for now or for good. A late one comes back as `kind`. */
+static bool message_survives(struct gf_sim *sim, struct sim_message *message, gf_sim_fault_kind fault,
+                             uint64_t delay_ns, enum sim_event_kind kind)
+{
+    switch (fault) {
+    case GF_SIM_FAULT_DROP:
+        message_release(sim, message);
+        return false;
+    case GF_SIM_FAULT_DELAY:
+        sim_event_push(sim, sim->now_ns + delay_ns, kind, message);
+        return false;
+    case GF_SIM_FAULT_DUPLICATE: message_copy(sim, message); return true;
+    case GF_SIM_FAULT_CORRUPT: message_corrupt(sim, message); return true;
+    case GF_SIM_FAULT_SHORT:
+        message_load(message);
+        message->size_bytes = (message->size_bytes > 0) ? message->size_bytes - 1 : 1;
+        return true;
+    default: return true;
+    }
+}
+
+/* The message has met its receive, which is in no bucket. */
+static void message_deliver(struct sim_rank *self, struct sim_message *message, struct sim_request *request)
+{
+    gf_sim_fault_kind fault = request->fault;
+    gf_status status = GF_OK;
+    request->fault = GF_SIM_FAULT_NONE;
+    request->message = NULL;
+    request->is_bound = false;
+    message->bound = NULL;
+    message_load(message);
+    if (!message_survives(self->sim, message, fault, request->delay_ns, SIM_LAND)) {
+        bucket_add_posted(self, request);
+        self->entry_count++;
+        return;
+    }
+    if (message->size_bytes != request->size_bytes) {
+        status = gf_fault_set(&self->link->base.fault, GF_ERR_MISMATCH, message->from, "recv", 0,
+                              "rank %u sent %zu bytes with tag 0x%llx where rank %u wants %zu", message->from,
+                              message->size_bytes, (unsigned long long)message->tag, self->rank, request->size_bytes);
+    } else if (message->payload != NULL) {
+        memcpy((void *)(uintptr_t)request->data, message->payload, message->size_bytes);
+    }
+    sim_request_end(self, request, status);
+    message_release(self->sim, message);
+}
+
+static void message_land(struct sim_rank *self, struct sim_message *message)
+{
+    struct sim_request *request = message->bound;
+    message_load(message);
+    if (message->fault == GF_SIM_FAULT_DUPLICATE) {
+        message->fault = GF_SIM_FAULT_NONE;
+        message_copy(self->sim, message);
+    }
+    if (++self->landed % COPY_LANDINGS_MAX == 0) unexpected_drop(self, true);
+    if ((request == NULL) && ((request = posted_find(self, message)) != NULL)) sim_receive_withdraw(self, request);
+    if (request != NULL) {
+        message_deliver(self, message, request);
+        return;
+    }
+    GF_ASSERT(buckets_grow(self));
+    message->landed = self->landed;
+    bucket_add_unexpected(self, message);
+    self->entry_count++;
+}
+
+static void message_arrive(struct sim_rank *self, struct sim_message *message)
+{
+    struct gf_sim *sim = self->sim;
+    struct sim_port *port = &self->ports[message->is_node];
+    gf_sim_fault_kind fault = message->fault;
+    if (sim_hold(sim, message->from, message->to, SIM_ARRIVE, message)) return;
+    if (fault != GF_SIM_FAULT_DUPLICATE) { /* a copy is made at the landing, so that it never comes first */
+        message->fault = GF_SIM_FAULT_NONE;
+        if (!message_survives(sim, message, fault, message->delay_ns, SIM_ARRIVE)) return;
+    }
+    uint64_t start_ns = (port->in_free_ns > sim->now_ns) ? port->in_free_ns : sim->now_ns;
+    port->in_free_ns = start_ns + message->transfer_ns;
+    if (sim->setup.bind_receives) {
+        struct sim_request *request = posted_find(self, message);
+        if (request != NULL) {
+            sim_receive_withdraw(self, request);
+            request->is_bound = true;
+            request->message = message;
+            message->bound = request;
+        }
+    }
+    if (port->in_free_ns > sim->now_ns) {
+        sim_event_push(sim, port->in_free_ns, SIM_LAND, message);
+    } else {
+        message_land(self, message);
+    }
+}
+
+static void message_leave(struct gf_sim *sim, struct sim_message *message)
+{
+    struct sim_request *request = message->send;
+    message_load(message);
+    message->send = NULL;
+    if (request != NULL) {
+        request->message = NULL;
+        if (!sim->ranks[message->from].is_dead) sim_request_end(&sim->ranks[message->from], request, GF_OK);
+    }
+    message_release(sim, message);
+}
+
+void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim_message *message)
+{
+    struct sim_rank *to = &sim->ranks[message->to];
+    if (kind == SIM_SEND_END) {
+        message_leave(sim, message);
+    } else if (message->is_lost || sim->ranks[message->from].is_dead || to->is_dead || (to->link == NULL) ||
+               (to->life != message->to_life)) {
+        message_release(sim, message);
+    } else if (kind == SIM_ARRIVE) {
+        message_arrive(to, message);
+    } else {
+        message_land(to, message);
+    }
+}
+
+bool sim_receive(struct sim_rank *self, struct sim_request *request)
+{
+    if (!buckets_grow(self)) return false;
+    struct sim_message **at = &bucket_of(self, request->peer, request->tag)->unexpected;
+    while ((*at != NULL) && (((*at)->tag != request->tag) || ((*at)->from != request->peer))) at = &(*at)->next;
+    struct sim_message *message = *at;
+    if (message != NULL) {
+        *at = message->next;
+        self->entry_count--;
+        message_deliver(self, message, request);
+    } else {
+        bucket_add_posted(self, request);
+        self->entry_count++;
+    }
+    return true;
+}

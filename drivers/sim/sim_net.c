@@ -1,0 +1,191 @@
+/* The simulated world: its ranks, what is done to them by hand, and its counters. */
+#include "sim_state.h"
+
+#include <stdlib.h>
+
+uint64_t sim_random(struct gf_sim *sim)
+{
+    uint64_t z = (sim->random += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+uint64_t sim_random_to(struct gf_sim *sim, uint64_t last)
+{
+    if (last == 0) return 0;
+    return (uint64_t)(((unsigned __int128)sim_random(sim) * ((unsigned __int128)last + 1)) >> 64);
+}
+
+bool sim_chance(struct gf_sim *sim, double rate)
+{
+    return (rate > 0.0) && ((double)(sim_random(sim) >> 11) * 0x1p-53 < rate);
+}
+
+bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b)
+{
+    uint32_t ranks_per_node = sim->setup.ranks_per_node;
+    return (ranks_per_node > 1) && (a / ranks_per_node == b / ranks_per_node);
+}
+
+static uint64_t sim_clock_now_ns(const struct gf_clock *clock)
+{
+    return ((const struct sim_clock *)clock)->sim->now_ns;
+}
+
+struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
+{
+    struct gf_sim *sim = calloc(1, sizeof *sim);
+    GF_ASSERT((setup->world > 0) && (setup->fault_count <= sizeof setup->faults / sizeof setup->faults[0]));
+    if (sim == NULL) return NULL;
+    sim->setup = *setup;
+    sim->random = setup->seed;
+    sim->clock = (struct sim_clock){.clock = {.now_ns = sim_clock_now_ns}, .sim = sim};
+    sim->ranks = calloc(setup->world, sizeof *sim->ranks);
+    sim->woken = calloc(setup->world, sizeof *sim->woken);
+    if ((sim->ranks == NULL) || (sim->woken == NULL)) {
+        gf_sim_destroy(sim);
+        return NULL;
+    }
+    for (uint32_t rank = 0; rank < setup->world; rank++) {
+        struct sim_rank *self = &sim->ranks[rank];
+        self->sim = sim;
+        self->rank = rank;
+        self->drivers = (struct gf_drivers){
+            .link = &sim_link_driver,
+            .link_arg = self,
+            .rendezvous = &sim_rendezvous_driver,
+            .rendezvous_arg = self,
+            .clock = &sim->clock.clock,
+        };
+        sim_wake(self); /* each context wants a first poll */
+    }
+    return sim;
+}
+
+static void sim_frame_drop(enum sim_event_kind kind, void *subject)
+{
+    if (kind == SIM_FRAME) free(subject);
+}
+
+void gf_sim_destroy(struct gf_sim *sim)
+{
+    if (sim == NULL) return;
+    for (size_t i = 0; i < sim->event_count; i++) {
+        sim_frame_drop((enum sim_event_kind)(sim->events[i].order & ((1u << SIM_EVENT_KIND_BITS) - 1)),
+                       sim->events[i].subject);
+    }
+    for (size_t i = 0; i < sim->held_count; i++) sim_frame_drop(sim->held[i].kind, sim->held[i].subject);
+    while (sim->blocks != NULL) {
+        struct sim_message_block *block = sim->blocks;
+        sim->blocks = block->next;
+        for (uint32_t i = 0; i < SIM_MESSAGES_A_BLOCK; i++) free(block->messages[i].payload);
+        free(block);
+    }
+    for (uint32_t rank = 0; (sim->ranks != NULL) && (rank < sim->setup.world); rank++) free(sim->ranks[rank].buckets);
+    free(sim->events);
+    free(sim->held);
+    free(sim->cuts);
+    free(sim->woken);
+    free(sim->ranks);
+    free(sim);
+}
+
+const struct gf_drivers *gf_sim_drivers(struct gf_sim *sim, uint32_t rank)
+{
+    GF_ASSERT(rank < sim->setup.world);
+    return &sim->ranks[rank].drivers;
+}
+
+bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank)
+{
+    return !sim->ranks[rank].is_dead && !sim->ranks[rank].is_stopped;
+}
+
+void gf_sim_kill(struct gf_sim *sim, uint32_t rank)
+{
+    struct sim_rank *self = &sim->ranks[rank];
+    if (self->is_dead) return;
+    self->is_dead = true;
+    sim_wires_end(self, "connection reset by peer");
+}
+
+void sim_resume(struct sim_rank *self)
+{
+    self->is_stopped = false;
+    self->resume_ns = 0;
+    sim_wake(self);
+}
+
+void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped)
+{
+    struct sim_rank *self = &sim->ranks[rank];
+    self->resume_ns = 0;
+    if (stopped) {
+        self->is_stopped = true;
+    } else if (self->is_stopped) {
+        sim_resume(self);
+    }
+}
+
+static uint8_t *sim_cut(const struct gf_sim *sim, uint32_t a, uint32_t b)
+{
+    return &sim->cuts[(a < b) ? (size_t)a * sim->setup.world + b : (size_t)b * sim->setup.world + a];
+}
+
+void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut)
+{
+    size_t kept = 0;
+    if (sim->cuts == NULL) sim->cuts = calloc(sim->setup.world, sim->setup.world);
+    GF_ASSERT(sim->cuts != NULL);
+    GF_ASSERT((a < sim->setup.world) && (b < sim->setup.world));
+    *sim_cut(sim, a, b) = cut;
+    if (cut) return;
+    /* What was held happens now, in its order: what was sent since is still under way, so nothing is overtaken. */
+    for (size_t i = 0; i < sim->held_count; i++) {
+        struct sim_held held = sim->held[i];
+        if (((held.a == a) && (held.b == b)) || ((held.a == b) && (held.b == a))) {
+            sim_event_push(sim, sim->now_ns, held.kind, held.subject);
+        } else {
+            sim->held[kept++] = held;
+        }
+    }
+    sim->held_count = kept;
+}
+
+bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind kind, void *subject)
+{
+    if ((sim->cuts == NULL) || !*sim_cut(sim, a, b)) return false;
+    if (sim->held_count == sim->held_room) {
+        sim->held_room = 2 * sim->held_room + 64;
+        sim->held = realloc(sim->held, sim->held_room * sizeof *sim->held);
+        GF_ASSERT(sim->held != NULL);
+    }
+    sim->held[sim->held_count++] = (struct sim_held){.subject = subject, .kind = kind, .a = a, .b = b};
+    return true;
+}
+
+bool gf_sim_fault_met(const struct gf_sim *sim)
+{
+    return sim->fault_met;
+}
+
+uint64_t gf_sim_requests_posted(const struct gf_sim *sim)
+{
+    return sim->requests_posted;
+}
+
+uint64_t gf_sim_requests_ended(const struct gf_sim *sim)
+{
+    return sim->requests_ended;
+}
+
+uint64_t gf_sim_messages_sent(const struct gf_sim *sim)
+{
+    return sim->messages_sent;
+}
+
+uint64_t gf_sim_bytes_sent(const struct gf_sim *sim)
+{
+    return sim->bytes_sent;
+}

@@ -1,0 +1,206 @@
+/* What the parts of the simulator share. Private to drivers/sim.
+ *
+ *   sim_net.c         the world: ranks, faults by hand, counters
+ *   sim_time.c        the event heap, virtual time, wake-ups
+ *   sim_message.c     a message from post to landing, and how it finds its receive
+ *   sim_link.c        the link driver table
+ *   sim_rendezvous.c  the rendezvous driver table
+ *
+ * Running out of memory inside a call that cannot say so traps: a simulation that lost an event proves nothing. */
+#ifndef GF_SIM_STATE_H
+#define GF_SIM_STATE_H
+
+#include "sim.h"
+
+enum sim_event_kind {
+    SIM_SEND_END, /* the message has left the sender's port */
+    SIM_ARRIVE,   /* its first byte is at the receiver's port */
+    SIM_LAND,     /* its last byte is there */
+    SIM_WAKE,
+    SIM_RESUME,   /* a stop ends */
+    SIM_FRAME     /* of the control channel */
+};
+#define SIM_EVENT_KIND_BITS 3
+
+struct sim_event {
+    uint64_t at_ns;
+    uint64_t order; /* serial number << SIM_EVENT_KIND_BITS | kind: events of one time happen in the order of posting */
+    void *subject;  /* sim_message, sim_rank or sim_frame */
+};
+
+/* A struct gf_req, in the caller's memory. */
+struct sim_request {
+    struct sim_request *bucket_next;    /* posted receives */
+    struct sim_request *previous, *next; /* requests of the rank that have not ended */
+    struct sim_message *message;        /* under way for it: a send's, or the one that a receive is bound to */
+    uint64_t tag;
+    gf_mem data;
+    size_t size_bytes;
+    uint64_t delay_ns;                  /* of the fault */
+    uint32_t peer;
+    gf_status status;                   /* GF_AGAIN until it has ended */
+    gf_sim_fault_kind fault;            /* a receive's: meets the message that meets the receive */
+    bool is_send;
+    bool is_bound;                      /* a receive's message has begun to arrive: no cancel */
+};
+#define SIM_REQUEST_BYTES 128u
+
+struct sim_message {
+    struct sim_message *next;  /* of the free list, or of a bucket */
+    struct sim_request *send;  /* NULL once the send has ended */
+    struct sim_request *bound; /* the receive it fills, with setup.bind_receives */
+    unsigned char *payload;    /* NULL without data */
+    uint64_t tag;
+    size_t size_bytes;
+    uint64_t transfer_ns;      /* that its bytes take in a port */
+    uint64_t delay_ns;
+    uint64_t landed;           /* a copy's: the receiver's count of landings when it became unexpected */
+    uint32_t from, to;
+    uint32_t to_life;          /* of the receiver's link when the sender connected */
+    uint32_t holders;          /* events and tables that know it */
+    gf_sim_fault_kind fault;
+    bool is_node;              /* inside a node */
+    bool is_loaded;            /* payload holds the sender's bytes */
+    bool is_lost;
+    bool is_copy;              /* a duplicate */
+};
+
+struct sim_bucket {
+    struct sim_request *posted;
+    struct sim_message *unexpected;
+};
+
+struct sim_port {
+    uint64_t out_free_ns;
+    uint64_t in_free_ns;
+};
+
+struct sim_frame {
+    struct sim_frame *next;
+    gf_rendezvous_event_kind kind;
+    uint32_t from, to;
+    uint32_t frame_kind;
+    uint32_t size_bytes;
+    const char *text;
+    unsigned char payload[];
+};
+
+struct sim_link {
+    struct gf_link base;
+    struct sim_rank *self;
+    uint32_t requests_max;
+    size_t message_bytes_max;
+    size_t region_bytes;
+    void *region_memory; /* as allocated */
+    void *region;        /* its first page boundary */
+    uint32_t epoch;
+    uint32_t peer_life[]; /* [world], as connected; 0: not */
+};
+
+struct sim_rendezvous {
+    struct gf_rendezvous base;
+    struct sim_rank *self;
+    struct sim_frame *first, *last; /* arrived, not polled */
+    struct sim_frame *current;      /* the one that the last poll() handed out */
+    uint64_t join_until_ns;         /* UINT64_MAX: no such bound */
+    bool was_connected;
+};
+
+struct sim_rank {
+    struct gf_sim *sim;
+    uint32_t rank;
+    bool is_dead, is_stopped;
+    bool is_woken;
+    bool is_queued;            /* in sim->woken */
+    bool has_moved;            /* since the last progress() */
+    uint64_t resume_ns;        /* of a stop with an end; 0: none */
+    uint64_t wake_ns;          /* last time that was asked for */
+    uint64_t posts;
+    struct sim_port ports[2];  /* network, node */
+    struct gf_drivers drivers;
+
+    struct sim_link *link;     /* NULL: not open */
+    uint32_t life;             /* opens and resets of the link: what is under way to an earlier one is lost */
+    struct sim_request *requests;
+    uint32_t request_count;    /* not ended */
+    struct sim_bucket *buckets;
+    uint32_t bucket_count;     /* a power of two */
+    uint32_t entry_count;      /* posted receives and unexpected messages in buckets */
+    uint64_t landed;
+
+    struct sim_rendezvous *rendezvous; /* NULL: not open */
+    bool near_up, far_up;      /* a non-coordinator's control connection, as it and as the coordinator sees it */
+    uint64_t wire_quiet_ns;    /* when the end of its last control connection has come through */
+};
+
+struct sim_held {
+    void *subject;
+    enum sim_event_kind kind;
+    uint32_t a, b;
+};
+
+struct sim_clock {
+    struct gf_clock clock;
+    const struct gf_sim *sim;
+};
+
+#define SIM_MESSAGES_A_BLOCK 256u
+struct sim_message_block {
+    struct sim_message_block *next;
+    struct sim_message messages[SIM_MESSAGES_A_BLOCK];
+};
+
+struct gf_sim {
+    struct gf_sim_setup setup;
+    struct sim_clock clock;
+    struct sim_rank *ranks;
+    uint64_t random;
+    uint64_t now_ns;
+    struct sim_event *events; /* a heap of four children a node */
+    size_t event_count, event_room;
+    uint64_t event_serial;
+    bool is_stirred;          /* a running rank was woken */
+    uint32_t *woken;          /* ring of ranks, each at most once */
+    uint32_t woken_first, woken_count;
+    struct sim_message *free_messages;
+    struct sim_message_block *blocks;
+    uint8_t *cuts;            /* [world * world], made by the first partition */
+    struct sim_held *held;
+    size_t held_count, held_room;
+    uint64_t posts;
+    bool fault_met;
+    uint64_t requests_posted, requests_ended, messages_sent, bytes_sent;
+};
+
+/* sim_time.c */
+void sim_event_push(struct gf_sim *sim, uint64_t at_ns, enum sim_event_kind kind, void *subject);
+void sim_wake(struct sim_rank *self);
+
+/* sim_net.c */
+uint64_t sim_random(struct gf_sim *sim);                     /* splitmix64 */
+uint64_t sim_random_to(struct gf_sim *sim, uint64_t last);   /* uniformly 0..last */
+bool sim_chance(struct gf_sim *sim, double rate);
+bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b);
+/* True: a and b are cut off from each other, the event is kept and happens when they no longer are. */
+bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind kind, void *subject);
+void sim_resume(struct sim_rank *self);
+
+/* sim_message.c */
+struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to_life,
+                                     const struct gf_sim_fault *fault); /* NULL: no memory */
+void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim_message *message);
+/* The receive takes an unexpected message, or waits in its bucket. False: no memory. */
+bool sim_receive(struct sim_rank *self, struct sim_request *request);
+void sim_receive_withdraw(struct sim_rank *self, struct sim_request *request); /* no longer waits in its bucket */
+void sim_unexpected_clear(struct sim_rank *self);
+void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_status status);
+
+/* sim_link.c */
+extern const struct gf_link_driver sim_link_driver;
+
+/* sim_rendezvous.c */
+extern const struct gf_rendezvous_driver sim_rendezvous_driver;
+void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame);
+void sim_wires_end(struct sim_rank *self, const char *text); /* all control connections of this rank */
+
+#endif

@@ -1,0 +1,320 @@
+/* The context and what the files of lib/ share. Nothing outside lib/ sees it. */
+#ifndef GF_CONTEXT_H
+#define GF_CONTEXT_H
+
+#include <stdatomic.h>
+
+#include "arena.h"
+#include "coll.h"
+#include "drivers.h"
+#include "members.h"
+#include "pool.h"
+#include "sparse.h"
+
+/*     JOIN -> WARM -> READY <-> STEP -> READY ..        any failure -> FAILING -> FAILED
+ * FAILING: the error is known, its blame is being settled and what is under way is being ended; polls give GF_AGAIN,
+ * because buffers may still be written to. FAILED: nothing is under way, every call answers with the error. */
+typedef enum gf_phase {
+    GF_PHASE_JOIN = 1,
+    GF_PHASE_WARM,
+    GF_PHASE_READY,
+    GF_PHASE_STEP,
+    GF_PHASE_FAILING,
+    GF_PHASE_FAILED,
+    GF_PHASE_CLOSED
+} gf_phase;
+
+/* A place where one collective runs, with its share of messages and staging. */
+typedef enum gf_slot_state {
+    GF_SLOT_FREE = 0,
+    GF_SLOT_PACK,   /* gradients to the wire buffer, a slice a poll */
+    GF_SLOT_SETTLE, /* the device has not done what was queued */
+    GF_SLOT_RUN,    /* the collective */
+    GF_SLOT_UNPACK, /* and back, a slice a poll */
+    GF_SLOT_END     /* one more settle */
+} gf_slot_state;
+
+struct gf_slot {
+    gf_slot_state state;
+    uint32_t buffer;         /* fused buffer in a step, else the request's index */
+    gf_operation operation;
+    gf_algorithm algorithm;
+    uint64_t done_elems;     /* of packing or unpacking */
+    uint32_t done_chunks;    /* of packing a sparse buffer */
+    uint64_t begin_ns;
+    struct gf_check check;   /* values that adding made non-finite */
+    struct gf_coll coll;
+};
+
+#define GF_ANSWER_NS UINT64_C(1000000000)    /* a live rank answers an inquiry within this */
+#define GF_FLUSH_NS UINT64_C(200000000)      /* for last words on the control channel at close */
+
+/* One step, from begin to whole. */
+struct gf_step {
+    uint64_t number;          /* counts steps since open, or since the state that was loaded */
+    uint64_t samples;
+    uint32_t declared;        /* tensors ready or skipped */
+    uint32_t next;            /* place in `order` of the next buffer to start */
+    uint32_t buffers_ended;
+    uint32_t buffer_count;    /* of this step */
+    bool sparse;              /* this step sends chunks */
+    bool posted;              /* something went out: first_ns holds */
+    bool verdict_posted;
+    bool whole;
+    bool skipped;
+    bool updated;
+    uint64_t first_ns;        /* first collective started */
+    bool agreed;              /* the verdict is in */
+    uint32_t commit_tensor;   /* how far the commit pass is */
+    uint64_t commit_elems;
+    uint64_t wire_before;     /* link bytes when it began */
+    uint64_t wait_ns;
+    struct gf_check check;    /* local values that were not finite, as packed */
+    uint64_t first_key;       /* where the first of them was (verdict.c); UINT64_MAX: none */
+    uint64_t sum_bad;         /* values that adding made non-finite, where this rank rounded them */
+    uint64_t samples_all;     /* of all ranks */
+    uint32_t verdict_slot;
+    float gradient_scale;     /* what gf_gradient() of a 16-bit tensor is to be multiplied with */
+};
+
+/* The verdict's vector: GF_VERDICT_WORDS words, then the norms of the chunks, two floats a word. */
+#define GF_VERDICT_WORDS 4u
+static inline uint64_t gf_verdict_words(uint32_t chunk_count)
+{
+    return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2;
+}
+
+typedef enum gf_request_state {
+    GF_REQUEST_FREE = 0,
+    GF_REQUEST_QUEUED,
+    GF_REQUEST_RUNNING,
+    GF_REQUEST_ENDED
+} gf_request_state;
+
+struct gf_pending {
+    gf_request_state state;
+    gf_operation operation;
+    gf_coll_op op;
+    gf_type type;
+    uint32_t root;
+    uint32_t slot;
+    gf_mem data;
+    uint64_t elem_count;
+    uint64_t sequence; /* from 1; the oldest starts first */
+};
+
+struct gf_trace {
+    struct gf_trace_record *records;
+    uint32_t record_max;
+    uint64_t written, read;
+};
+
+/* How far opening has come. */
+typedef enum gf_warm_state {
+    GF_WARM_FLOOD = 0, /* a window of messages a slot to the right neighbour, before it has posted receives */
+    GF_WARM_MEET,      /* a barrier: they are all unexpected there */
+    GF_WARM_SINK,      /* the receives for them */
+    GF_WARM_EMPTY,
+    GF_WARM_ROUNDS     /* operations of all sizes through every slot */
+} gf_warm_state;
+
+struct gf_context {
+    uint64_t magic;
+    _Atomic uint32_t aborted; /* set by gf_abort() from anywhere */
+    int32_t owner_pid;
+    gf_phase phase;
+    struct gf_config config;  /* effective */
+    struct gf_log log;
+    uint32_t rank, world, epoch;
+
+    struct gf_drivers drivers;
+    struct gf_link *link;
+    struct gf_rendezvous *rendezvous;
+    struct gf_gpu *gpu;
+    struct gf_queue queue;
+    const struct gf_ops *ops;
+    struct gf_members *members;
+    uint32_t members_skip;     /* polls until the control channel is looked at again */
+    uint64_t sequence;         /* operations begun; must be equal on all ranks at the same point */
+
+    struct gf_pool_tensor *tensors;
+    uint32_t tensor_count;
+    struct gf_pool_sizes pool;
+    struct gf_buffer *buffers;  /* of the current step: one of the next two */
+    struct gf_buffer *dense_buffers;
+    struct gf_buffer *sparse_buffers;
+    gf_type sparse_type;        /* of the gradients of the sparse part */
+    struct gf_sparse sparse;
+    uint64_t samples_before;    /* of all ranks in the step before */
+    uint32_t *buffer_pending;   /* tensors that each waits for */
+    uint32_t *buffer_order;     /* the order in which they start, by last_tensor */
+    uint32_t buffers_max;
+    uint32_t dense_buffer_count;
+    gf_mem gradient, weight, momentum, half;
+    gf_mem wire;                /* pool of wire type; 0 where every buffer travels in place */
+    gf_mem user;                /* exchange.user_bytes */
+    uint64_t user_used;
+    float *norms;               /* [2 * tensor_count] squares for LARS */
+
+    struct gf_slot slots[16];
+    uint32_t slot_count;
+    uint32_t slots_busy;
+    struct gf_step step;
+    uint64_t *verdict;          /* in the exchange region: [GF_VERDICT_WORDS], then the chunk norms */
+    uint64_t verdict_words;
+
+    struct gf_pending requests[GF_REQUESTS_MAX];
+    uint64_t request_sequence;  /* of the newest */
+    uint64_t request_started;   /* of the newest that runs */
+
+    float scale;                /* loss scale */
+    uint32_t scale_good, scale_bad;
+
+    struct gf_trace trace;
+    struct gf_stats stats;
+    uint64_t wire_base, message_base, control_base; /* link counters when opening ended */
+    uint64_t *peer_waits;       /* [world] steps in which this peer was the last */
+    uint64_t *peer_wait_ns;     /* [world] */
+
+    gf_warm_state warm;
+    uint32_t warm_step;
+    struct gf_request warm_requests[GF_REQUESTS_MAX];
+    uint32_t connected;         /* peers, so far */
+    uint64_t foreign_before;
+
+    struct gf_error error;
+    bool blame;                 /* FAILING: the guilty rank is still being asked for */
+    uint64_t fail_ns;
+    uint64_t moved_ns;          /* something last moved: for idling */
+    bool crowded;               /* more ranks than cores on this machine: never spin */
+};
+
+/* ---- layout.c ---- */
+struct gf_layout {
+    struct gf_config config;      /* effective; rank, world, id and address resolved */
+    struct gf_drivers drivers;    /* none is NULL */
+    struct gf_pool_sizes pool;
+    struct gf_coll_need slot_need;
+    struct gf_footprint footprint;
+    uint32_t tensor_count;
+    uint32_t buffers_max;         /* of a sparse step, or of a dense one where there are none */
+    uint32_t chunk_count;
+    bool in_place;                /* every buffer of every step travels where it lies */
+};
+
+/* What the walk hands out; all NULL while measuring. The per-slot arrays lie behind each other. */
+struct gf_control_parts {
+    struct gf_context *gf;
+    struct gf_pool_tensor *tensors;
+    struct gf_buffer *dense_buffers, *sparse_buffers;
+    uint32_t *buffer_pending, *buffer_order;
+    struct gf_trace_record *trace;
+    uint64_t *peer_waits, *peer_wait_ns;
+    struct gf_coll_msg *msgs;
+    char *reqs;
+    float *weight, *momentum, *history, *scratch, *norms;
+    uint32_t *selection;
+    uint16_t *half;
+    void *link, *rendezvous, *gpu, *members;
+};
+struct gf_exchange_parts {
+    char *gradient, *wire, *user, *staging;
+    uint64_t *verdict;
+};
+
+/* Everything that follows from configuration, environment and tensors. What is wrong is logged. */
+gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                         struct gf_layout *layout_out);
+struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
+struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange);
+struct gf_link_setup gf_layout_link(const struct gf_layout *layout);
+struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout);
+struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout);
+
+/* ---- error.c ---- */
+void gf_context_mark(gf_context *gf);            /* valid, and this process's */
+gf_operation gf_doing(const gf_context *gf);     /* for errors: what is under way */
+/* Looks at abort, fork and failure: GF_OK, or what the call must answer. */
+gf_status gf_enter(gf_context *gf);
+/* First failure: records it, starts ending what is under way, returns code. peer GF_RANK_NONE, tensor GF_TENSOR_NONE. */
+__attribute__((format(printf, 6, 7))) gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation,
+                                                        uint32_t peer, uint32_t tensor, const char *format, ...);
+/* The same from a driver's fault. */
+gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operation operation);
+gf_status gf_fail_from(gf_context *gf, const struct gf_error *error);
+/* A refused call that leaves the context as it is: logged, not sticky. */
+__attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_status code, const char *format, ...);
+/* One turn of FAILING. */
+gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
+
+/* ---- exchange.c: slots ---- */
+gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes);
+/* A free slot with fold and check at their defaults, in state PACK; NULL: none is free. */
+struct gf_slot *gf_slot_take(gf_context *gf);
+/* Runs a collective in a slot whose operation, buffer, fold and check are set. */
+void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm, gf_coll_op op, uint32_t root,
+                   gf_type type, gf_mem data, uint64_t elem_count, uint64_t tag, uint64_t now_ns);
+/* Polls the collective; GF_OK: ended, traced. An error has failed the context. */
+gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns);
+void gf_slot_release(gf_context *gf, struct gf_slot *slot);
+/* Link, control channel, life signs: once a poll. */
+gf_status gf_progress(gf_context *gf, uint64_t now_ns);
+
+/* ---- step.c ---- */
+/* One turn of everything under way in a step, of failing too; for gf_wait(). arg is not used. */
+gf_status gf_step_turn(gf_context *gf, void *arg);
+void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
+void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
+
+/* ---- sparse.c ---- */
+bool gf_sparse_step_is_dense(const gf_context *gf);
+void gf_sparse_begin(gf_context *gf);                                       /* buffers of a sparse step */
+gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem wire); /* one chunk */
+gf_status gf_sparse_score(gf_context *gf);  /* about a slice of chunks that are ready; GF_OK once all have their norm */
+/* About a slice; GF_OK once history, momentum and gradients are those behind the step and the next set is chosen. */
+gf_status gf_sparse_commit(gf_context *gf, float factor);
+/* In a sparse step: update the chunks that were sent. */
+gf_status gf_sparse_update(gf_context *gf, float learning_rate);
+
+/* ---- update.c ---- */
+/* LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a tensor that is applied, 1
+ * where a norm is zero; biases and normalisation are excluded. Begin, add each range, then ask. */
+void gf_lars_begin(gf_context *gf, uint32_t tensor);
+gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
+float gf_lars_ratio(const gf_context *gf, uint32_t tensor);
+/* Elements first..end-1, all of one tensor, by the rules of `tensor`. rate includes a trust ratio. */
+gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
+
+/* ---- verdict.c ---- */
+gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns);
+/* GF_OK: agreed; step.skipped and step.samples_all are set, and why it was skipped is logged. */
+gf_status gf_verdict_poll(gf_context *gf, uint64_t now_ns);
+/* What packing a buffer met; bad_first counts pool elements. */
+void gf_verdict_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
+void gf_verdict_local_at(gf_context *gf, uint32_t tensor, const struct gf_check *check);
+
+/* ---- request.c ---- */
+/* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */
+gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
+                          gf_type type, uint32_t root, struct gf_request *request);
+/* One turn of all requests; says how `request` stands. */
+gf_status gf_request_turn(gf_context *gf, void *request);
+bool gf_requests_idle(const gf_context *gf);
+
+/* ---- wait.c ---- */
+/* Polls until poll() gives anything but GF_AGAIN, idling as the configuration says. */
+gf_status gf_wait(gf_context *gf, gf_status (*poll)(gf_context *gf, void *arg), void *arg);
+
+/* ---- warm.c ---- */
+gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns);
+
+/* ---- trace.c, stats ---- */
+void gf_trace_write(gf_context *gf, const struct gf_trace_record *record);
+
+/* ---- loss_scale.c ---- */
+#define GF_SCALE_MAX 16777216.0f /* 2^24: fp32 gradients keep room above it */
+gf_status gf_scale_step(gf_context *gf, bool skipped);
+
+static inline uint64_t gf_now(const gf_context *gf) { return gf->drivers.clock->now_ns(gf->drivers.clock); }
+
+#endif

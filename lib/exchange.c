@@ -1,0 +1,146 @@
+/* Slots: places where a collective runs. Which algorithm, what goes into the trace and the statistics, and how its
+ * failure becomes the context's. */
+#include "context.h"
+
+#define MEMBERS_EVERY 64u /* polls of the data path between two looks at the control channel (system calls) */
+
+/* The algorithm that serves `op` for this many bytes on the wire. Sums follow the configuration; what an algorithm does
+ * not offer (a barrier has no ring) takes the plainest that does. */
+gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes)
+{
+    gf_algorithm wanted = gf->config.exchange.algorithm;
+    static const gf_algorithm fallbacks[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE, GF_ALGORITHM_DOUBLING,
+                                             GF_ALGORITHM_HALVING};
+    if ((op == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
+        if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
+        if ((bytes <= gf->config.exchange.halving_max_bytes) || gf->config.exchange.deterministic)
+            return GF_ALGORITHM_HALVING;
+        return GF_ALGORITHM_RING;
+    }
+    if ((wanted != GF_ALGORITHM_AUTO) && gf_coll_kind_of(wanted)->supports(op)) return wanted;
+    for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++)
+        if (gf_coll_kind_of(fallbacks[i])->supports(op)) return fallbacks[i];
+    GF_ASSERT(false); /* every operation is served by one of them */
+    return GF_ALGORITHM_AUTO;
+}
+
+struct gf_slot *gf_slot_take(gf_context *gf)
+{
+    for (uint32_t s = 0; s < gf->slot_count; s++) {
+        struct gf_slot *slot = &gf->slots[s];
+        if (slot->state != GF_SLOT_FREE) continue;
+        slot->check = (struct gf_check){.bad_count = 0, .bad_first = UINT64_MAX};
+        slot->coll.fold = NULL;
+        slot->coll.fold_elem_bytes = 0;
+        slot->coll.check = NULL;
+        slot->done_elems = 0;
+        slot->state = GF_SLOT_PACK;
+        return slot;
+    }
+    return NULL;
+}
+
+void gf_slot_release(gf_context *gf, struct gf_slot *slot)
+{
+    GF_ASSERT((slot >= gf->slots) && (slot < gf->slots + gf->slot_count));
+    slot->state = GF_SLOT_FREE;
+}
+
+void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm, gf_coll_op op, uint32_t root,
+                   gf_type type, gf_mem data, uint64_t elem_count, uint64_t tag, uint64_t now_ns)
+{
+    struct gf_coll *coll = &slot->coll;
+    struct gf_position *position = gf_members_position(gf->members);
+    coll->kind = gf_coll_kind_of(algorithm);
+    coll->link = gf->link;
+    coll->queue = &gf->queue;
+    coll->ops = gf->ops;
+    coll->op = op;
+    coll->root = root;
+    coll->members = NULL;
+    coll->size = gf->world;
+    coll->index = gf->rank;
+    coll->type = type;
+    coll->data = data;
+    coll->elem_count = elem_count;
+    coll->tag = tag;
+    coll->timeout_ns = gf->config.exchange.timeout_ns;
+    coll->slice_bytes = gf->config.exchange.slice_bytes;
+    coll->window = gf->config.link.window;
+    slot->algorithm = algorithm;
+    slot->begin_ns = now_ns;
+    slot->state = GF_SLOT_RUN;
+    gf->sequence++;
+    position->sequence = gf->sequence;
+    position->step = gf->step.number;
+    position->operation = (uint32_t)slot->operation;
+    position->buffer = slot->buffer;
+    (void)gf_coll_start(coll, now_ns);
+    gf->moved_ns = now_ns;
+}
+
+static void slot_trace(gf_context *gf, const struct gf_slot *slot, gf_status status, uint64_t now_ns)
+{
+    bool in_step = (slot->operation == GF_OPERATION_STEP);
+    const struct gf_buffer *buffer = in_step ? &gf->buffers[slot->buffer] : NULL;
+    struct gf_trace_record record = {.begin_ns = slot->begin_ns,
+                                     .end_ns = now_ns,
+                                     .step = gf->step.number,
+                                     .bytes = slot->coll.elem_count * gf_coll_elem_bytes(&slot->coll),
+                                     .operation = (uint32_t)slot->operation,
+                                     .algorithm = (uint32_t)slot->algorithm,
+                                     .buffer = slot->buffer,
+                                     .first_tensor = in_step ? buffer->first_tensor : GF_TENSOR_NONE,
+                                     .tensor_count = in_step ? buffer->tensor_count : 0,
+                                     .status = (int32_t)status,
+                                     .waited_for = slot->coll.waits_for};
+    gf_trace_write(gf, &record);
+    gf->stats.operations++;
+}
+
+gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
+{
+    struct gf_coll *coll = &slot->coll;
+    gf_status status = gf_coll_poll(coll, now_ns);
+    if (coll->moved_ns > gf->moved_ns) gf->moved_ns = coll->moved_ns;
+    if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
+        gf_members_position(gf->members)->waits_for = coll->waits_for;
+        return GF_AGAIN;
+    }
+    gf->moved_ns = now_ns;
+    if (status == GF_OK) {
+        slot_trace(gf, slot, GF_OK, now_ns);
+        return GF_OK;
+    }
+    if (gf->error.code == GF_OK) { /* the collective failed: it drains on under the context's failure */
+        uint32_t tensor =
+            (slot->operation == GF_OPERATION_STEP) ? gf->buffers[slot->buffer].first_tensor : GF_TENSOR_NONE;
+        slot_trace(gf, slot, coll->error, now_ns);
+        if (gf->link->fault.code != GF_OK) return gf_fail_fault(gf, &gf->link->fault, slot->operation);
+        return gf_fail(gf, coll->error, slot->operation, coll->waits_for, tensor,
+                       "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for rank %d",
+                       gf_status_name(coll->error), (unsigned long long)gf->step.number,
+                       gf_operation_name(slot->operation), coll->kind->name,
+                       (double)(now_ns - coll->moved_ns) * 1e-9, (int)coll->waits_for);
+    }
+    return gf->error.code;
+}
+
+gf_status gf_progress(gf_context *gf, uint64_t now_ns)
+{
+    gf_status status;
+    for (unsigned i = 0; i < 4; i++) {
+        status = gf->link->driver->progress(gf->link);
+        if (status < 0) return gf_fail_fault(gf, &gf->link->fault, gf_doing(gf));
+        if (status == GF_AGAIN) break;
+        gf->moved_ns = now_ns;
+    }
+    if (gf->members_skip > 0) {
+        gf->members_skip--;
+        return GF_OK;
+    }
+    gf->members_skip = MEMBERS_EVERY;
+    gf_members_position(gf->members)->polled_ns = now_ns;
+    status = gf_members_poll(gf->members, now_ns);
+    return (status < 0) ? gf_fail_from(gf, gf_members_error(gf->members)) : GF_OK;
+}

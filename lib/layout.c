@@ -1,0 +1,243 @@
+/* What a configuration and a tensor table come to: sizes, driver set-ups, and where everything lies. Measuring and
+ * handing out run the same two walks, lay_control() and lay_exchange(), so they cannot disagree. */
+#include <stdio.h>
+#include <string.h>
+
+#include "context.h"
+#include "identity.h"
+
+static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
+{
+    struct gf_identity identity = {0};
+    struct gf_fault fault = {0};
+    struct gf_config *config = &layout->config;
+    gf_status status = config->job.ignore_environment ? GF_AGAIN : gf_identity_get(&identity, &fault);
+
+    if (status < 0) {
+        (void)snprintf(error_out, 256, "%s", fault.text);
+        return status;
+    }
+    if (status == GF_OK) {
+        if ((config->job.world != 0) && (config->job.world != identity.world)) {
+            (void)snprintf(error_out, 256, "job.world is %u in the configuration, but %s says %u ranks",
+                           config->job.world, identity.source, identity.world);
+            return GF_ERR_CONFIG;
+        }
+        config->job.world = identity.world;
+        config->job.rank = identity.rank;
+        if (config->job.id == 0) config->job.id = identity.job_id;
+        if (identity.address[0] != '\0') memcpy(config->rendezvous.address, identity.address, GF_TEXT_MAX);
+    }
+    if (config->job.world == 0) config->job.world = 1; /* no launcher, nothing said: a job of one */
+    if ((config->job.world > GF_WORLD_MAX) || (config->job.rank >= config->job.world)) {
+        (void)snprintf(error_out, 256, "rank %u of %u; allowed are ranks below the world, and worlds of 1 to %u",
+                       config->job.rank, config->job.world, GF_WORLD_MAX);
+        return GF_ERR_CONFIG;
+    }
+    return GF_OK;
+}
+
+static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
+{
+    struct gf_drivers *drivers = &layout->drivers;
+    if (layout->config.drivers != NULL) *drivers = *layout->config.drivers;
+    if (drivers->link == NULL) drivers->link = gf_drivers_builtin.link;
+    if (drivers->rendezvous == NULL) drivers->rendezvous = gf_drivers_builtin.rendezvous;
+    if (drivers->gpu == NULL) drivers->gpu = gf_drivers_builtin.gpu;
+    if (drivers->clock == NULL) drivers->clock = gf_drivers_builtin.clock;
+    if ((drivers->link == NULL) || (drivers->rendezvous == NULL) || (drivers->gpu == NULL) || (drivers->clock == NULL)) {
+        (void)snprintf(error_out, 256, "this build has no %s driver; hand one in with config.drivers",
+                       drivers->link ? (drivers->rendezvous ? "gpu or clock" : "rendezvous") : "link");
+        return GF_ERR_CONFIG;
+    }
+    if ((layout->config.device.driver[0] != '\0') && (strcmp(layout->config.device.driver, drivers->gpu->name) != 0)) {
+        (void)snprintf(error_out, 256, "device.driver \"%s\" is not in this build; there is \"%s\"",
+                       layout->config.device.driver, drivers->gpu->name);
+        return GF_ERR_CONFIG;
+    }
+    return GF_OK;
+}
+
+/* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation; and what
+ * the warm-up needs (warm.c). */
+static struct gf_coll_need slot_need(const struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    struct gf_coll_limits limits = {.size = config->job.world,
+                                    .bytes_max = layout->pool.elem_count * sizeof(float),
+                                    .slice_bytes = config->exchange.slice_bytes,
+                                    .window = config->link.window};
+    struct gf_coll_need most = {.msg_count = 2 * config->link.window, .staging_bytes = 2 * config->exchange.slice_bytes};
+    for (int algorithm = GF_ALGORITHM_AUTO + 1; algorithm < GF_ALGORITHM_COUNT; algorithm++) {
+        const struct gf_coll_kind *kind = gf_coll_kind_of((gf_algorithm)algorithm);
+        struct gf_coll_need need;
+        if (kind == NULL) continue;
+        kind->need(&limits, &need);
+        if (need.msg_count > most.msg_count) most.msg_count = need.msg_count;
+        if (need.staging_bytes > most.staging_bytes) most.staging_bytes = need.staging_bytes;
+    }
+    most.staging_bytes = gf_align_up(most.staging_bytes, GF_ALIGN_BYTES);
+    return most;
+}
+
+static void buffers_bound(struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    uint64_t wire_bytes = gf_type_size_bytes(config->exchange.wire);
+    layout->buffers_max = layout->tensor_count; /* a dense step: at worst one each */
+    layout->chunk_count = 0;
+    if (layout->pool.sparse_elem_count > 0) {
+        uint64_t chunk = config->sparse.chunk_elems;
+        uint64_t chunks = (layout->pool.sparse_elem_count + chunk - 1) / chunk;
+        uint64_t by_bytes = layout->pool.sparse_elem_count * wire_bytes / config->exchange.fuse_bytes + 1;
+        layout->chunk_count = (uint32_t)chunks;
+        layout->buffers_max += (uint32_t)(chunks < by_bytes ? chunks : by_bytes); /* beside all dense ones */
+    }
+}
+
+struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    return (struct gf_link_setup){.rank = config->job.rank,
+                                  .world = config->job.world,
+                                  .requests_max = layout->slot_need.msg_count * config->exchange.buffers_active,
+                                  .message_bytes_max = config->exchange.slice_bytes,
+                                  .region_bytes = layout->footprint.exchange_bytes,
+                                  .transports = config->link.transports,
+                                  .devices = config->link.devices,
+                                  .ports = config->link.ports,
+                                  .huge_pages = config->link.huge_pages,
+                                  .log = {config->log, config->log_user},
+                                  .arg = layout->drivers.link_arg};
+}
+
+struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    return (struct gf_rendezvous_setup){.rank = config->job.rank,
+                                        .world = config->job.world,
+                                        .job_id = config->job.id,
+                                        .address = config->rendezvous.address,
+                                        .bind = config->rendezvous.bind,
+                                        .key_file = config->rendezvous.key_file,
+                                        .insecure = config->rendezvous.insecure,
+                                        .keepalive_ns = config->rendezvous.keepalive_ns,
+                                        .join_timeout_ns = config->rendezvous.join_timeout_ns,
+                                        .log = {config->log, config->log_user},
+                                        .arg = layout->drivers.rendezvous_arg};
+}
+
+struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    return (struct gf_gpu_setup){.library = config->device.library,
+                                 .ordinal = config->device.ordinal,
+                                 .device_bytes = layout->footprint.device_bytes,
+                                 .log = {config->log, config->log_user},
+                                 .arg = layout->drivers.gpu_arg};
+}
+
+struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control)
+{
+    const struct gf_config *config = &layout->config;
+    const struct gf_link_setup link = gf_layout_link(layout);
+    const struct gf_rendezvous_setup rendezvous = gf_layout_rendezvous(layout);
+    const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
+    uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
+    uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
+    uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS) ? 2u * layout->tensor_count : 0;
+    uint64_t chunk_elems = (config->sparse.chunk_elems < layout->pool.sparse_elem_count) ? config->sparse.chunk_elems
+                                                                                         : layout->pool.sparse_elem_count;
+    uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
+    struct gf_control_parts parts;
+
+    parts.gf = gf_arena_take(control, sizeof *parts.gf);
+    parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
+    parts.dense_buffers = gf_arena_take(control, layout->tensor_count * sizeof *parts.dense_buffers);
+    parts.sparse_buffers = gf_arena_take(control, (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
+    parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
+    parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
+    parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
+    parts.peer_waits = gf_arena_take(control, config->job.world * sizeof *parts.peer_waits);
+    parts.peer_wait_ns = gf_arena_take(control, config->job.world * sizeof *parts.peer_wait_ns);
+    parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
+    parts.reqs = gf_arena_take(control, msg_count * layout->drivers.link->req_size_bytes);
+    parts.weight = gf_arena_take(control, pool_elems * sizeof *parts.weight);
+    parts.momentum = gf_arena_take(control, pool_elems * sizeof *parts.momentum);
+    parts.half = gf_arena_take(control, half_elems * sizeof *parts.half);
+    parts.norms = gf_arena_take(control, norm_count * sizeof *parts.norms);
+    parts.history = gf_arena_take(control, layout->pool.sparse_elem_count * sizeof *parts.history);
+    parts.scratch = gf_arena_take(control, chunk_elems * sizeof *parts.scratch);
+    parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
+    parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));
+    parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
+    parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));
+    parts.members = gf_arena_take(
+        control, gf_members_state_bytes(config->job.world, layout->drivers.link->blob_bytes_max));
+    return parts;
+}
+
+struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange)
+{
+    const struct gf_config *config = &layout->config;
+    uint64_t wire_elem_bytes = gf_type_size_bytes(config->exchange.wire);
+    struct gf_exchange_parts parts;
+
+    parts.gradient = gf_arena_take(exchange, layout->pool.gradient_bytes);
+    parts.wire = gf_arena_take(exchange, layout->in_place ? 0 : layout->pool.elem_count * wire_elem_bytes);
+    parts.verdict = gf_arena_take(exchange, gf_verdict_words(layout->chunk_count) * sizeof *parts.verdict);
+    parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
+    parts.staging = gf_arena_take(exchange, layout->slot_need.staging_bytes * config->exchange.buffers_active);
+    return parts;
+}
+
+static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                             struct gf_layout *layout, char *error_out)
+{
+    struct gf_arena control = {0}, exchange = {0};
+    struct gf_config *effective = &layout->config;
+    gf_status status;
+
+    memset(layout, 0, sizeof *layout);
+    if ((status = gf_config_effective(config, effective, error_out)) < 0) return status;
+    if ((status = drivers_resolve(layout, error_out)) < 0) return status;
+    if ((status = identity_resolve(layout, error_out)) < 0) return status;
+    if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0) return status;
+    layout->tensor_count = tensor_count;
+    buffers_bound(layout);
+    if (layout->buffers_max >= GF_TAG_BUFFER_OTHER) {
+        (void)snprintf(error_out, 256, "up to %u fused buffers, allowed are %u; raise exchange.fuse_bytes",
+                       layout->buffers_max, GF_TAG_BUFFER_OTHER - 1);
+        return GF_ERR_CONFIG;
+    }
+    layout->in_place = !effective->sparse.enabled;
+    for (uint32_t i = 0; i < tensor_count; i++)
+        if (tensors[i].type != effective->exchange.wire) layout->in_place = false;
+    layout->slot_need = slot_need(layout);
+    (void)gf_layout_exchange(layout, &exchange);
+    layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
+    (void)gf_layout_control(layout, &control); /* behind exchange: the link's state may depend on the region */
+    layout->footprint.control_bytes = gf_align_up(control.used_bytes, GF_PAGE_BYTES);
+    return GF_OK;
+}
+
+gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                         struct gf_layout *layout_out)
+{
+    const struct gf_log log = {config->log, config->log_user};
+    char error[256] = "";
+    gf_status status = layout_make(config, tensors, tensor_count, layout_out, error);
+    if (status < 0) gf_log_line(&log, GF_LOG_ERROR, "%s", error);
+    return status;
+}
+
+gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                     struct gf_footprint *footprint_out)
+{
+    struct gf_layout layout;
+    gf_status status;
+    if ((config == NULL) || (footprint_out == NULL)) return GF_ERR_PARAM;
+    if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
+    *footprint_out = layout.footprint;
+    return GF_OK;
+}

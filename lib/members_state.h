@@ -1,0 +1,136 @@
+/* What members*.c share. The frames of the control channel, by state:
+ *
+ *     rank r: OFFER, BLOBS..            JOINING    rank 0 compares each offer with its own
+ *     rank 0: BLOBS of all.., GO        -> MEMBER
+ *     rank r: STATUS                    where it is, now and then: what is known of a rank that dies
+ *     rank r: BLAME   0: ASK   r: POSITION   0: VERDICT       -> FAILED, the same text on all ranks
+ *     rank r: TELL                      0: VERDICT            -> FAILED
+ *     rank r: BYE     0: ALL_GONE                             -> GONE, connections may end
+ *
+ * No frame is queued here: what a peer is owed is a bit, and the frame is written when the driver has room for it. */
+#ifndef GF_MEMBERS_STATE_H
+#define GF_MEMBERS_STATE_H
+
+#include "bytes.h"
+#include "members.h"
+
+/* In the order in which they are sent where several are owed. */
+typedef enum members_frame {
+    MEMBERS_OFFER = 1,
+    MEMBERS_BLOBS,
+    MEMBERS_GO,
+    MEMBERS_STATUS,
+    MEMBERS_ASK,
+    MEMBERS_BLAME,
+    MEMBERS_POSITION,
+    MEMBERS_TELL,
+    MEMBERS_VERDICT,
+    MEMBERS_BYE,
+    MEMBERS_ALL_GONE,
+    MEMBERS_FRAME_COUNT
+} members_frame;
+
+typedef enum members_state { MEMBERS_JOINING, MEMBERS_MEMBER, MEMBERS_GONE, MEMBERS_FAILED } members_state;
+
+#define MEMBERS_EVENTS_MAX 256u                    /* looked at in one poll */
+#define MEMBERS_FRAMES_MAX 4u                      /* sent to one peer in one poll */
+#define MEMBERS_GRACE_NS UINT64_C(1000000000)      /* a failed join waits so long for those who should hear of it */
+#define MEMBERS_STATUS_NS UINT64_C(100000000)      /* at most this often, where something has changed */
+#define MEMBERS_STATUS_IDLE_NS UINT64_C(1000000000)
+
+/* Where a rank said it was. Times are spans, so that no two clocks are compared. */
+struct members_told {
+    struct gf_position position; /* polled_ns is not used */
+    uint64_t unmoved_ns;         /* since step, sequence or operation changed */
+    uint64_t unpolled_ns;        /* between the last two polls */
+};
+
+struct members_peer {
+    bool connected;
+    bool ended;   /* was connected, or was refused: will not come (again) */
+    bool met;     /* coordinator: its offer is here and is like ours */
+    bool offered; /* its blob is whole */
+    bool left;    /* said BYE */
+    uint32_t owed;       /* bits 1 << members_frame */
+    uint32_t blob_rank;  /* next piece of the blob table to send to it */
+    uint32_t blob_at;
+    uint32_t blob_bytes; /* its own blob: size, and how much of it is here */
+    uint32_t blob_have;
+    uint32_t answered;   /* the last inquiry it answered */
+    uint64_t heard_ns;   /* its last word about where it is; 0: none yet */
+    struct members_told told;
+};
+
+struct gf_members {
+    struct gf_members_setup setup;
+    struct gf_rendezvous *rendezvous;
+    members_state state;
+    bool go;                    /* coordinator: all are there, the word is owed to everybody or out */
+    bool leaving;
+    uint64_t now_ns;
+    uint64_t opened_ns;
+    uint64_t connected_ns;      /* to the coordinator; the coordinator: opened_ns */
+    uint32_t owed_count;        /* peers that are owed something */
+    uint32_t flush_first;       /* whose turn it is */
+
+    struct gf_position position;
+    struct gf_position moved;   /* as it was when it last changed */
+    uint64_t moved_ns;
+    uint64_t gap_ns;
+    uint64_t status_ns;         /* sent last */
+    struct gf_position status_position;
+
+    uint32_t inquiry;           /* number of the last one; coordinator: asked, others: heard of */
+    bool inquiring;             /* coordinator */
+    uint64_t inquiry_ns;
+    bool asked;                 /* this rank called gf_members_blame() */
+    uint64_t asked_ns;
+    uint32_t seen_by;           /* who asked first, and what it saw */
+    struct gf_error seen;
+
+    bool join_fails;            /* error is set and is told once the grace has passed */
+    uint64_t join_fails_ns;
+    struct gf_error error;
+    struct gf_error tell;       /* what the others hear of it: TELL and VERDICT */
+    unsigned char *blobs;       /* [world][blob_bytes_max] */
+    unsigned char scratch[GF_FRAME_PAYLOAD_MAX];
+    struct members_peer peers[];
+};
+
+static inline bool members_coordinates(const struct gf_members *members)
+{
+    return members->setup.rank == 0;
+}
+
+void gf_members_owe(struct gf_members *members, uint32_t peer, members_frame frame);
+/* The end of the job on this rank; the coordinator owes everybody `told`. The first one sticks. */
+void gf_members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
+/* The same for what this rank found out by itself: a rank that does not coordinate tells the coordinator. */
+__attribute__((format(printf, 4, 5))) void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer,
+                                                            const char *format, ...);
+
+/* members_frames.c: to bytes (members->scratch) and back. */
+uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out);
+void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
+void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
+bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out);
+bool gf_members_blobs_take(struct gf_members *members, uint32_t from, struct gf_get *get);
+
+/* members_join.c */
+void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
+void gf_members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get);
+void gf_members_join_go(struct gf_members *members);
+void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event);
+void gf_members_join_time(struct gf_members *members);
+/* gf_members_failf(), but a coordinator waits a moment for those who should hear of it. */
+__attribute__((format(printf, 4, 5))) void gf_members_join_failf(struct gf_members *members, gf_status code,
+                                                                 uint32_t peer, const char *format, ...);
+
+/* members_blame.c */
+void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen);
+void gf_members_inquiry_time(struct gf_members *members);
+void gf_members_told_own(const struct gf_members *members, struct members_told *told_out);
+/* "step 7, operation allreduce, buffer 3, tensor 12" */
+void gf_members_place_text(char *text_out, size_t bytes, const struct gf_position *position);
+
+#endif

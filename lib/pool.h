@@ -1,0 +1,64 @@
+/* Where each tensor lies, and which neighbours travel together.
+ *
+ * The pool holds all tensors in the order in which backward ends them. With sparse communication it has two parts, the
+ * sparse one first and the always-dense one behind it, each in backward order; without, all is one part. Gradient,
+ * weight, half weight, momentum and history are pools side by side with the same element index. */
+#ifndef GF_POOL_H
+#define GF_POOL_H
+
+#include "gradientflow.h"
+
+#define GF_NAME_BYTES 48u
+#define GF_POOL_ALIGN_ELEMS 16u /* larger tensors and the parts begin on 64 bytes of fp32 */
+#define GF_POOL_SMALL_ELEMS 256u/* tensors below this are packed without a gap: ten thousand scalars stay small */
+
+struct gf_pool_tensor {
+    uint64_t first_elem;
+    uint64_t elem_count;
+    uint64_t gradient_offset; /* bytes into the gradient pool */
+    uint32_t buffer_first;    /* fused buffers that need it in this step */
+    uint32_t buffer_count;
+    uint32_t flags;
+    uint8_t type;             /* gf_type of the gradient */
+    uint8_t ready;            /* in this step: declared */
+    uint8_t sparse;           /* lies in the sparse part */
+    char name[GF_NAME_BYTES];
+};
+
+struct gf_pool_sizes {
+    uint64_t elem_count;         /* both parts, gaps included */
+    uint64_t sparse_elem_count;  /* of the sparse part, from element 0; 0 without */
+    uint64_t gradient_bytes;
+    uint64_t tensor_elems_max;
+};
+
+/* A run of neighbouring tensors that travels as one operation. */
+struct gf_buffer {
+    uint64_t first_elem;      /* in the pool; of a sparse buffer: in the packed vector */
+    uint64_t elem_count;
+    uint32_t first_tensor;    /* for errors and the trace */
+    uint32_t last_tensor;     /* none later is needed: the order in which buffers start */
+    uint32_t tensor_count;
+    uint32_t chunk_first;     /* of a sparse buffer: slots of the selection */
+    uint32_t chunk_count;     /* 0: a dense buffer */
+    uint8_t type;             /* gf_type of its gradients */
+    uint8_t sparse;           /* of the sparse part */
+};
+
+/* Places tensors[tensor_count]: fills table[tensor_count] where it is given, sizes always. Both calls of the one walk
+ * see the same. GF_ERR_PARAM with a line in error_out[256]. */
+gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                        struct gf_pool_tensor *table, struct gf_pool_sizes *sizes_out, char *error_out);
+
+/* Groups the tensors of one part (`sparse` or not; without sparse communication all) into fused buffers of at least
+ * fuse_bytes of wire type, the last one smaller; a buffer never mixes gradient types. Fills buffers[] from
+ * buffers[count] on, sets the tensors' buffer_first, returns the new count. */
+uint32_t gf_pool_group(struct gf_pool_tensor *table, uint32_t tensor_count, bool sparse, gf_type wire,
+                       uint64_t fuse_bytes, struct gf_buffer *buffers, uint32_t count);
+
+/* The tensor that holds pool element `elem` of the run of tensors of this part; GF_TENSOR_NONE in a gap. */
+uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last, bool sparse, uint64_t elem);
+
+uint64_t gf_pool_hash(const struct gf_tensor *tensors, uint32_t tensor_count);
+
+#endif

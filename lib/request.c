@@ -1,0 +1,177 @@
+/* Public collectives. Posted in the same order on all ranks, they start in that order, as slots become free. */
+#include <stdio.h>
+
+#include "context.h"
+
+#define REQUEST_SEQUENCE(request) ((request)->reserved[0])
+
+static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *request)
+{
+    struct gf_pending *pending = &gf->requests[REQUEST_SEQUENCE(request) % GF_REQUESTS_MAX];
+    bool known = (REQUEST_SEQUENCE(request) != 0) && (pending->state != GF_REQUEST_FREE) &&
+                 (pending->sequence == REQUEST_SEQUENCE(request));
+    return known ? pending : NULL;
+}
+
+bool gf_requests_idle(const gf_context *gf)
+{
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
+        if ((gf->requests[i].state == GF_REQUEST_QUEUED) || (gf->requests[i].state == GF_REQUEST_RUNNING)) return false;
+    return true;
+}
+
+gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
+                          gf_type type, uint32_t root, struct gf_request *request)
+{
+    struct gf_pending *pending = &gf->requests[(gf->request_sequence + 1) % GF_REQUESTS_MAX];
+    if (pending->state != GF_REQUEST_FREE) return GF_AGAIN;
+    *pending = (struct gf_pending){.state = GF_REQUEST_QUEUED,
+                                   .operation = operation,
+                                   .op = op,
+                                   .type = type,
+                                   .root = root,
+                                   .data = data,
+                                   .elem_count = elem_count,
+                                   .sequence = ++gf->request_sequence};
+    REQUEST_SEQUENCE(request) = pending->sequence;
+    return GF_OK;
+}
+
+static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
+                      gf_type type, uint32_t root, struct gf_request *request)
+{
+    const char *name = gf_operation_name(operation);
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (gf->phase != GF_PHASE_READY)
+        return gf_refuse(gf, GF_ERR_STATE, "%s: %s", name,
+                         (gf->phase == GF_PHASE_STEP) ? "inside of a step" : "the context is not open yet");
+    if (request == NULL) return gf_refuse(gf, GF_ERR_PARAM, "%s: no request", name);
+    if ((data == 0) && (elem_count > 0)) return gf_refuse(gf, GF_ERR_PARAM, "%s: no data", name);
+    if ((uint32_t)type >= GF_TYPE_COUNT) return gf_refuse(gf, GF_ERR_PARAM, "%s: type is %d", name, (int)type);
+    if (elem_count > UINT64_MAX / 8) return gf_refuse(gf, GF_ERR_PARAM, "%s: too many elements", name);
+    if (root >= gf->world) return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root, gf->world);
+    status = gf_request_post(gf, operation, op, data, elem_count, type, root, request);
+    if (status == GF_OK) (void)gf_request_turn(gf, request);
+    return status;
+}
+
+gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
+{
+    return post(gf, GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, data, elem_count, type, 0, request);
+}
+
+gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, uint32_t root,
+                       struct gf_request *request)
+{
+    return post(gf, GF_OPERATION_BROADCAST, GF_COLL_BROADCAST, data, elem_count, type, root, request);
+}
+
+gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
+{
+    return post(gf, GF_OPERATION_REDUCE_SCATTER, GF_COLL_REDUCE_SCATTER, data, elem_count, type, 0, request);
+}
+
+gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
+{
+    return post(gf, GF_OPERATION_ALLGATHER, GF_COLL_ALLGATHER, data, elem_count, type, 0, request);
+}
+
+gf_status gf_barrier(gf_context *gf, struct gf_request *request)
+{
+    return post(gf, GF_OPERATION_BARRIER, GF_COLL_BARRIER, 0, 0, GF_TYPE_F32, 0, request);
+}
+
+static void pending_start(gf_context *gf, struct gf_pending *pending, struct gf_slot *slot, uint64_t now_ns)
+{
+    uint32_t number = GF_TAG_BUFFER_OTHER + 1 + (uint32_t)(pending->op); /* another operation is another tag */
+    slot->operation = pending->operation;
+    slot->buffer = (uint32_t)pending->sequence;
+    pending->slot = (uint32_t)(slot - gf->slots);
+    pending->state = GF_REQUEST_RUNNING;
+    gf_slot_start(gf, slot, gf_exchange_choose(gf, pending->op, pending->elem_count * gf_type_size_bytes(pending->type)),
+                  pending->op, pending->root, pending->type, pending->data, pending->elem_count,
+                  gf_tag(gf->epoch, pending->sequence, number), now_ns);
+}
+
+static gf_status requests_advance(gf_context *gf, uint64_t now_ns)
+{
+    for (;;) { /* start the oldest that wait */
+        struct gf_pending *next = &gf->requests[(gf->request_started + 1) % GF_REQUESTS_MAX];
+        struct gf_slot *slot;
+        if ((next->state != GF_REQUEST_QUEUED) || (next->sequence != gf->request_started + 1)) break;
+        if ((slot = gf_slot_take(gf)) == NULL) break;
+        gf->request_started++;
+        pending_start(gf, next, slot, now_ns);
+    }
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) {
+        struct gf_pending *pending = &gf->requests[i];
+        gf_status status;
+        if (pending->state != GF_REQUEST_RUNNING) continue;
+        status = gf_slot_poll(gf, &gf->slots[pending->slot], now_ns);
+        if (status < 0) return status;
+        if (status == GF_AGAIN) continue;
+        gf_slot_release(gf, &gf->slots[pending->slot]);
+        pending->state = GF_REQUEST_ENDED;
+    }
+    return GF_OK;
+}
+
+gf_status gf_request_turn(gf_context *gf, void *request)
+{
+    uint64_t now_ns = gf_now(gf);
+    struct gf_pending *pending;
+    if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0) || (requests_advance(gf, now_ns) < 0))
+        return gf_failing_poll(gf, now_ns);
+    if (request == NULL) return GF_AGAIN; /* all of them are meant */
+    pending = pending_of(gf, request);
+    GF_ASSERT(pending != NULL);
+    return (pending->state == GF_REQUEST_ENDED) ? GF_OK : GF_AGAIN;
+}
+
+static gf_status request_enter(gf_context *gf, const struct gf_request *request, const char *call)
+{
+    gf_status status = gf_enter(gf);
+    if ((status < 0) && ((gf == NULL) || (gf->phase != GF_PHASE_FAILING))) return status;
+    if ((request == NULL) || (pending_of(gf, request) == NULL))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: no such request is under way", call);
+    return GF_OK;
+}
+
+/* The answer frees the request's place. */
+static gf_status request_answer(gf_context *gf, struct gf_request *request, gf_status status)
+{
+    if (status == GF_AGAIN) return GF_AGAIN;
+    pending_of(gf, request)->state = GF_REQUEST_FREE;
+    REQUEST_SEQUENCE(request) = 0;
+    return status;
+}
+
+gf_status gf_request_poll(gf_context *gf, struct gf_request *request)
+{
+    gf_status status = request_enter(gf, request, "gf_request_poll");
+    return (status < 0) ? status : request_answer(gf, request, gf_request_turn(gf, request));
+}
+
+gf_status gf_request_wait(gf_context *gf, struct gf_request *request)
+{
+    gf_status status = request_enter(gf, request, "gf_request_wait");
+    return (status < 0) ? status : request_answer(gf, request, gf_wait(gf, gf_request_turn, request));
+}
+
+void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out)
+{
+    gf_coll_block(elem_count, world, rank, first_out, count_out);
+}
+
+gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)
+{
+    uint64_t at;
+    if (gf_enter(gf) < 0) return 0;
+    at = gf_align_up(gf->user_used, GF_ALIGN_BYTES);
+    if ((size_bytes == 0) || (at > gf->config.exchange.user_bytes) ||
+        (size_bytes > gf->config.exchange.user_bytes - at))
+        return 0;
+    gf->user_used = at + size_bytes;
+    return gf->user + at;
+}

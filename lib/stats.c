@@ -1,0 +1,51 @@
+/* Numbers and addresses that callers ask for. */
+#include <string.h>
+
+#include "context.h"
+
+uint32_t gf_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->rank; }
+uint32_t gf_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->world; }
+
+gf_mem gf_gradient(gf_context *gf, uint32_t tensor)
+{
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->gradient == 0)) return 0;
+    return gf->gradient + gf->tensors[tensor].gradient_offset;
+}
+
+gf_mem gf_weight(gf_context *gf, uint32_t tensor)
+{
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->weight == 0)) return 0;
+    return gf->weight + gf->tensors[tensor].first_elem * sizeof(float);
+}
+
+gf_mem gf_weight_half(gf_context *gf, uint32_t tensor)
+{
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->half == 0)) return 0;
+    return gf->half + gf->tensors[tensor].first_elem * gf_type_size_bytes(GF_TYPE_F16);
+}
+
+gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
+{
+    struct gf_stats stats;
+    uint32_t size_bytes, slowest = GF_RANK_NONE;
+    if ((gf == NULL) || (stats_out == NULL)) return GF_ERR_PARAM;
+    size_bytes = stats_out->size_bytes;
+    if ((size_bytes < offsetof(struct gf_stats, steps)) || (size_bytes > sizeof stats)) return GF_ERR_PARAM;
+    stats = gf->stats;
+    stats.size_bytes = size_bytes;
+    if (gf->link != NULL) {
+        stats.wire_bytes = gf->link->sent_bytes - gf->wire_base;
+        stats.messages = gf->link->sent_messages - gf->message_base;
+    }
+    if (gf->rendezvous != NULL) stats.control_bytes = gf->rendezvous->sent_bytes;
+    for (uint32_t r = 0; r < gf->world; r++)
+        if ((gf->peer_waits[r] > 0) && ((slowest == GF_RANK_NONE) || (gf->peer_waits[r] > gf->peer_waits[slowest])))
+            slowest = r;
+    stats.slowest_peer = slowest;
+    stats.slowest_share_percent =
+        ((slowest == GF_RANK_NONE) || (stats.steps == 0)) ? 0 : (uint32_t)(100 * gf->peer_waits[slowest] / stats.steps);
+    stats.loss_scale = gf->scale;
+    stats.buffer_count = gf->dense_buffer_count;
+    memcpy(stats_out, &stats, size_bytes); /* an older caller gets what it knows */
+    return GF_OK;
+}

@@ -1,0 +1,387 @@
+/* A step: tensors become ready, fused buffers go out in one order on every rank, the verdict, the commit.
+ *
+ *     ready -> PACK -> SETTLE -> RUN -> UNPACK -> END   a buffer, in its slot; all of them, then
+ *     verdict -> commit -> whole
+ *
+ * Any ready order is lawful, but buffers start in one order, by the last tensor they need: with a limited number of slots
+ * two ranks that started in different orders could each hold what the other waits for. */
+#include "context.h"
+
+
+/* What the reduced values are multiplied with so that they are the average: undoes loss scale and pre-scale. */
+static float post_factor(const gf_context *gf)
+{
+    double factor = 1.0 / ((double)gf->scale * (double)gf->config.exchange.pre_scale);
+    if (gf->config.exchange.average == GF_AVERAGE_RANKS) factor /= (double)gf->world;
+    return (float)factor;
+}
+
+static bool buffer_in_place(const gf_context *gf, const struct gf_buffer *buffer)
+{
+    return (buffer->type == (uint8_t)gf->config.exchange.wire) && (buffer->chunk_count == 0);
+}
+
+static gf_mem buffer_gradient(const gf_context *gf, const struct gf_buffer *buffer)
+{
+    return gf->gradient + gf->tensors[buffer->first_tensor].gradient_offset;
+}
+
+static gf_mem buffer_wire(const gf_context *gf, const struct gf_buffer *buffer)
+{
+    if (buffer_in_place(gf, buffer)) return buffer_gradient(gf, buffer);
+    return gf->wire + buffer->first_elem * gf_type_size_bytes(gf->config.exchange.wire);
+}
+
+/* Elements of one turn: a slice of fp32, so that packing never holds a poll up for longer than a slice does. */
+static uint64_t turn_elems(const gf_context *gf, uint64_t left)
+{
+    uint64_t most = gf->config.exchange.slice_bytes / sizeof(float);
+    return (left < most) ? left : most;
+}
+
+/* Cast, scale and look at one slice on its way to the wire. */
+static gf_status buffer_pack(gf_context *gf, struct gf_slot *slot)
+{
+    const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
+    uint64_t done = slot->done_elems, count = turn_elems(gf, buffer->elem_count - done);
+    gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
+    gf_mem from = buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type);
+    gf_mem to = buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire);
+    float pre = gf->config.exchange.pre_scale;
+    struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
+    gf_status status;
+
+    if (buffer->chunk_count > 0) return gf_sparse_pack(gf, slot, buffer_wire(gf, buffer));
+    if ((from == to) && (pre == 1.0f))
+        status = gf->ops->check(&gf->queue, from, type, count, buffer->first_elem + done, &check);
+    else
+        status = gf->ops->cast(&gf->queue, to, wire, from, type, count, pre, buffer->first_elem + done, &check);
+    if (status < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+    gf_verdict_local(gf, buffer, &check);
+    slot->done_elems += count;
+    return GF_OK;
+}
+
+/* Back from the wire. 16-bit gradients keep their scale (gf_gradient_scale): divided here they could underflow. With
+ * GF_AVERAGE_SAMPLES the divisor is known only after the verdict. */
+static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
+{
+    const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
+    gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
+    float factor = (type == GF_TYPE_F32) ? post_factor(gf) : 1.0f;
+    uint64_t done = slot->done_elems, count;
+    gf_status status;
+
+    if ((buffer->chunk_count > 0) || (buffer_in_place(gf, buffer) && (factor == 1.0f))) { /* chunks wait for the verdict */
+        slot->done_elems = buffer->elem_count;
+        return GF_OK;
+    }
+    count = turn_elems(gf, buffer->elem_count - done);
+    status = gf->ops->cast(&gf->queue, buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type), type,
+                           buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire, count, factor, 0, NULL);
+    if (status < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+    slot->done_elems += count;
+    return GF_OK;
+}
+
+static gf_status slot_settle(gf_context *gf)
+{
+    gf_status status = gf->gpu->driver->settled(&gf->queue);
+    return (status < 0) ? gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP) : status;
+}
+
+static void buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
+{
+    const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
+    gf_type wire = gf->config.exchange.wire;
+    gf_algorithm algorithm =
+        gf_exchange_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));
+    slot->coll.check = &slot->check;
+    gf_members_position(gf->members)->tensor = buffer->first_tensor;
+    gf_slot_start(gf, slot, algorithm, GF_COLL_ALLREDUCE, 0, wire, buffer_wire(gf, buffer), buffer->elem_count,
+                  gf_tag(gf->epoch, gf->step.number, slot->buffer), now_ns);
+    if (!gf->step.posted) gf->step.first_ns = now_ns;
+    gf->step.posted = true;
+}
+
+/* One turn of a buffer. GF_OK: its state has changed, there may be more to do at once. */
+static gf_status slot_turn(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
+{
+    const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
+    gf_status status = GF_AGAIN;
+    switch (slot->state) {
+    case GF_SLOT_FREE: return GF_AGAIN;
+    case GF_SLOT_PACK:
+        if ((slot->done_elems < buffer->elem_count) && ((status = buffer_pack(gf, slot)) < 0)) return status;
+        gf->moved_ns = now_ns;
+        if (slot->done_elems < buffer->elem_count) return GF_AGAIN;
+        slot->state = GF_SLOT_SETTLE;
+        return GF_OK;
+    case GF_SLOT_SETTLE:
+        if ((status = slot_settle(gf)) == GF_OK) buffer_post(gf, slot, now_ns);
+        return status;
+    case GF_SLOT_RUN:
+        if ((status = gf_slot_poll(gf, slot, now_ns)) != GF_OK) return status;
+        gf->step.sum_bad += slot->check.bad_count;
+        slot->done_elems = 0;
+        slot->state = GF_SLOT_UNPACK;
+        return GF_OK;
+    case GF_SLOT_UNPACK:
+        if ((slot->done_elems < buffer->elem_count) && ((status = buffer_unpack(gf, slot)) < 0)) return status;
+        gf->moved_ns = now_ns;
+        if (slot->done_elems < buffer->elem_count) return GF_AGAIN;
+        slot->state = GF_SLOT_END;
+        return GF_OK;
+    case GF_SLOT_END:
+        if ((status = slot_settle(gf)) != GF_OK) return status;
+        gf_slot_release(gf, slot);
+        gf->step.buffers_ended++;
+        return GF_AGAIN;
+    }
+    return status;
+}
+
+void gf_buffers_order(gf_context *gf)
+{
+    /* Two runs, each in backward order already (the sparse part, then the dense one): merge them by last tensor. */
+    uint32_t count = gf->step.buffer_count, split = 0, left, right;
+    while ((split < count) && (gf->buffers[split].sparse != 0)) split++;
+    left = 0;
+    right = split;
+    for (uint32_t i = 0; i < count; i++) {
+        bool take_left = (left < split) && ((right == count) ||
+                                            (gf->buffers[left].last_tensor <= gf->buffers[right].last_tensor));
+        gf->buffer_order[i] = take_left ? left++ : right++;
+    }
+}
+
+void gf_dense_begin(gf_context *gf)
+{
+    uint32_t count = 0;
+    gf->buffers = gf->dense_buffers;
+    for (int part = 1; part >= 0; part--)
+        count = gf_pool_group(gf->tensors, gf->tensor_count, part == 1, gf->config.exchange.wire,
+                              gf->config.exchange.fuse_bytes, gf->buffers, count);
+    gf->dense_buffer_count = count;
+    gf->step.buffer_count = count;
+    for (uint32_t b = 0; b < count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
+    gf_buffers_order(gf);
+}
+
+static void buffers_start(gf_context *gf)
+{
+    struct gf_step *step = &gf->step;
+    while (step->next < step->buffer_count) {
+        uint32_t buffer = gf->buffer_order[step->next];
+        struct gf_slot *slot;
+        if ((gf->buffer_pending[buffer] > 0) || ((slot = gf_slot_take(gf)) == NULL)) return;
+        slot->operation = GF_OPERATION_STEP;
+        slot->buffer = buffer;
+        step->next++;
+    }
+}
+
+/* After the verdict: what depends on it. A slice a turn. */
+static gf_status step_commit(gf_context *gf)
+{
+    struct gf_step *step = &gf->step;
+    float factor;
+    if (step->skipped) return GF_OK;
+    step->gradient_scale = post_factor(gf);
+    if (gf->config.exchange.average != GF_AVERAGE_SAMPLES) return gf_sparse_commit(gf, step->gradient_scale);
+    factor = (step->samples_all > 0) ? (float)(1.0 / (double)step->samples_all) : 0.0f;
+    step->gradient_scale = post_factor(gf) * factor;
+    while (step->commit_tensor < gf->tensor_count) {
+        const struct gf_pool_tensor *tensor = &gf->tensors[step->commit_tensor];
+        uint64_t count = turn_elems(gf, tensor->elem_count - step->commit_elems);
+        gf_mem at = gf->gradient + tensor->gradient_offset + step->commit_elems * sizeof(float);
+        if ((tensor->type != GF_TYPE_F32) || (step->sparse && (tensor->sparse != 0))) count = tensor->elem_count;
+        else if (gf->ops->cast(&gf->queue, at, GF_TYPE_F32, at, GF_TYPE_F32, count, factor, 0, NULL) < 0)
+            return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+        step->commit_elems += count;
+        if (step->commit_elems < tensor->elem_count) return GF_AGAIN;
+        step->commit_elems = 0;
+        step->commit_tensor++;
+    }
+    return gf_sparse_commit(gf, step->gradient_scale);
+}
+
+static void step_end(gf_context *gf, uint64_t now_ns)
+{
+    struct gf_step *step = &gf->step;
+    struct gf_stats *stats = &gf->stats;
+    uint32_t last = gf->slots[step->verdict_slot].coll.waits_for;
+    step->whole = true;
+    gf->phase = GF_PHASE_READY;
+    stats->steps++;
+    stats->steps_skipped += step->skipped ? 1 : 0;
+    stats->last_exchange_ns = step->posted ? now_ns - step->first_ns : 0;
+    stats->exchange_ns += stats->last_exchange_ns;
+    stats->last_wire_bytes = gf->link->sent_bytes - step->wire_before;
+    if ((last < gf->world) && (last != gf->rank)) gf->peer_waits[last]++;
+}
+
+static gf_status step_advance(gf_context *gf, uint64_t now_ns)
+{
+    struct gf_step *step = &gf->step;
+    gf_status status;
+
+    buffers_start(gf);
+    for (uint32_t s = 0; s < gf->slot_count; s++) {
+        struct gf_slot *slot = &gf->slots[s];
+        if ((slot->state == GF_SLOT_FREE) || (slot->operation != GF_OPERATION_STEP)) continue;
+        do {
+            status = slot_turn(gf, slot, now_ns);
+        } while (status == GF_OK);
+        if (status < 0) return status;
+    }
+    if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count))
+        return step->sparse ? ((gf_sparse_score(gf) < 0) ? gf->error.code : GF_AGAIN) : GF_AGAIN; /* norms fill the wait */
+    if (!step->verdict_posted) {
+        if (step->sparse && ((status = gf_sparse_score(gf)) != GF_OK)) return status;
+        if (gf_verdict_post(gf, now_ns) != GF_OK) return GF_AGAIN;
+        step->verdict_posted = true;
+    }
+    if (!step->agreed) {
+        if ((status = gf_verdict_poll(gf, now_ns)) != GF_OK) return status;
+        step->agreed = true;
+    }
+    if ((status = step_commit(gf)) != GF_OK) return status;
+    if ((status = gf_scale_step(gf, step->skipped)) < 0) return status;
+    step_end(gf, now_ns);
+    return GF_OK;
+}
+
+/* ---- the public calls ---- */
+
+gf_status gf_step_begin(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    uint64_t number;
+    if (status < 0) return status;
+    if (gf->phase == GF_PHASE_STEP)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: step %llu is not whole", (unsigned long long)gf->step.number);
+    if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
+        return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: %s",
+                         (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not open yet");
+    number = gf->step.number + 1;
+    gf->step = (struct gf_step){.number = number,
+                                .samples = 1,
+                                .first_key = UINT64_MAX,
+                                .gradient_scale = 1.0f,
+                                .wire_before = gf->link->sent_bytes};
+    for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
+    if (gf_sparse_step_is_dense(gf)) gf_dense_begin(gf);
+    else gf_sparse_begin(gf);
+    gf->phase = GF_PHASE_STEP;
+    gf->stats.last_wait_ns = 0;
+    return GF_OK;
+}
+
+gf_status gf_step_samples(gf_context *gf, uint64_t sample_count)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if ((gf->phase != GF_PHASE_STEP) || gf->step.verdict_posted)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_step_samples: not inside a step");
+    gf->step.samples = sample_count;
+    return GF_OK;
+}
+
+/* Shared by ready and skip: refuses, or counts the tensor in. */
+static gf_status tensor_declare(gf_context *gf, uint32_t tensor, const char *call)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (tensor >= gf->tensor_count)
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: tensor %u of %u", call, tensor, gf->tensor_count);
+    if (gf->phase != GF_PHASE_STEP)
+        return gf_refuse(gf, GF_ERR_STATE, "%s: tensor %u \"%s\" outside of a step", call, tensor,
+                         gf->tensors[tensor].name);
+    if (gf->tensors[tensor].ready != 0)
+        return gf_refuse(gf, GF_ERR_STATE, "%s: tensor %u \"%s\" was declared before in step %llu", call, tensor,
+                         gf->tensors[tensor].name, (unsigned long long)gf->step.number);
+    return GF_OK;
+}
+
+static gf_status tensor_count_in(gf_context *gf, uint32_t tensor)
+{
+    struct gf_pool_tensor *declared = &gf->tensors[tensor];
+    declared->ready = 1;
+    gf->step.declared++;
+    gf->stats.produced_bytes += declared->elem_count * sizeof(float);
+    for (uint32_t b = 0; b < declared->buffer_count; b++) gf->buffer_pending[declared->buffer_first + b]--;
+    return gf_step_turn(gf, NULL) < 0 ? gf->error.code : GF_OK;
+}
+
+gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue)
+{
+    gf_status status = tensor_declare(gf, tensor, "gf_tensor_ready");
+    if (status < 0) return status;
+    if (gf->gpu->driver->wait_for(&gf->queue, queue) < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+    return tensor_count_in(gf, tensor);
+}
+
+gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
+{
+    gf_status status = tensor_declare(gf, tensor, "gf_tensor_skip");
+    const struct gf_pool_tensor *skipped;
+    if (status < 0) return status;
+    skipped = &gf->tensors[tensor];
+    if (gf->ops->zero(&gf->queue, gf->gradient + skipped->gradient_offset,
+                      skipped->elem_count * gf_type_size_bytes((gf_type)skipped->type)) < 0)
+        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+    return tensor_count_in(gf, tensor);
+}
+
+gf_status gf_step_turn(gf_context *gf, void *arg)
+{
+    uint64_t now_ns = gf_now(gf);
+    (void)arg;
+    if (gf_progress(gf, now_ns) == GF_OK) {
+        gf_status status = step_advance(gf, now_ns);
+        if (status >= 0) return status;
+    }
+    return gf_failing_poll(gf, now_ns);
+}
+
+/* GF_OK: a step is under way; anything else is the answer. */
+static gf_status step_enter(gf_context *gf, const char *call)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return (gf != NULL) && (gf->phase == GF_PHASE_FAILING) ? GF_OK : status;
+    if (gf->phase == GF_PHASE_STEP) return GF_OK;
+    return gf_refuse(gf, GF_ERR_STATE, "%s: no step was begun", call);
+}
+
+gf_status gf_step_poll(gf_context *gf)
+{
+    gf_status status;
+    if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf->step.whole && (gf_enter(gf) == GF_OK)) return GF_OK;
+    status = step_enter(gf, "gf_step_poll");
+    return (status == GF_OK) ? gf_step_turn(gf, NULL) : status;
+}
+
+gf_status gf_step_wait(gf_context *gf)
+{
+    gf_status status;
+    uint64_t begin_ns;
+    if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf->step.whole && (gf_enter(gf) == GF_OK)) return GF_OK;
+    if ((status = step_enter(gf, "gf_step_wait")) < 0) return status;
+    if ((gf->phase == GF_PHASE_STEP) && (gf->step.declared < gf->tensor_count)) {
+        uint32_t missing = 0;
+        while (gf->tensors[missing].ready != 0) missing++;
+        return gf_refuse(gf, GF_ERR_STATE, "gf_step_wait: tensor %u \"%s\" was not declared ready in step %llu (%u of %u were)",
+                         missing, gf->tensors[missing].name, (unsigned long long)gf->step.number, gf->step.declared,
+                         gf->tensor_count);
+    }
+    begin_ns = gf_now(gf);
+    status = gf_wait(gf, gf_step_turn, NULL);
+    gf->stats.last_wait_ns = gf_now(gf) - begin_ns;
+    gf->stats.wait_ns += gf->stats.last_wait_ns;
+    return status;
+}
+
+bool gf_step_skipped(const gf_context *gf) { return (gf != NULL) && gf->step.whole && gf->step.skipped; }
+
+float gf_gradient_scale(const gf_context *gf) { return (gf == NULL) ? 1.0f : gf->step.gradient_scale; }

@@ -1,0 +1,116 @@
+/* The optimizer: momentum SGD with weight decay, or LARS, over flat pools. Neighbouring tensors with the same rules are
+ * one flat loop. */
+#include <math.h>
+
+#include "context.h"
+
+/* What the rules of an update depend on. */
+static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a, const struct gf_pool_tensor *b)
+{
+    if (gf->config.optimizer.kind == GF_OPTIMIZER_LARS) return false; /* a ratio of its own each */
+    return (a->type == b->type) && (a->sparse == b->sparse) &&
+           ((a->flags & GF_TENSOR_NO_DECAY) == (b->flags & GF_TENSOR_NO_DECAY));
+}
+
+static gf_mem gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem)
+{
+    return gf->gradient + tensor->gradient_offset + (elem - tensor->first_elem) * gf_type_size_bytes((gf_type)tensor->type);
+}
+
+static float gradient_scale(const gf_context *gf, const struct gf_pool_tensor *tensor)
+{
+    return (tensor->type == GF_TYPE_F32) ? 1.0f : gf->step.gradient_scale;
+}
+
+static bool has_ratio(const gf_context *gf, uint32_t tensor)
+{
+    return (gf->config.optimizer.kind == GF_OPTIMIZER_LARS) && ((gf->tensors[tensor].flags & GF_TENSOR_NO_DECAY) == 0);
+}
+
+void gf_lars_begin(gf_context *gf, uint32_t tensor)
+{
+    if (has_ratio(gf, tensor)) gf->norms[2 * tensor] = gf->norms[2 * tensor + 1] = 0.0f;
+}
+
+gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
+{
+    const struct gf_pool_tensor *placed = &gf->tensors[tensor];
+    float squares[2] = {0.0f, 0.0f};
+    if (!has_ratio(gf, tensor)) return GF_OK;
+    if ((gf->ops->norm(&gf->queue, (gf_mem)(uintptr_t)&squares[0], gf->weight + first * sizeof(float), GF_TYPE_F32,
+                       end - first) < 0) ||
+        (gf->ops->norm(&gf->queue, (gf_mem)(uintptr_t)&squares[1], gradient_at(gf, placed, first), (gf_type)placed->type,
+                       end - first) < 0))
+        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
+    gf->norms[2 * tensor] += squares[0];
+    gf->norms[2 * tensor + 1] += squares[1];
+    return GF_OK;
+}
+
+float gf_lars_ratio(const gf_context *gf, uint32_t tensor)
+{
+    float weight_norm, gradient_norm;
+    if (!has_ratio(gf, tensor)) return 1.0f;
+    weight_norm = sqrtf(gf->norms[2 * tensor]);
+    gradient_norm = sqrtf(gf->norms[2 * tensor + 1]) * gradient_scale(gf, &gf->tensors[tensor]);
+    if (!(weight_norm > 0.0f) || !(gradient_norm > 0.0f)) return 1.0f;
+    return gf->config.optimizer.lars_eta * weight_norm /
+           (gradient_norm + gf->config.optimizer.weight_decay * weight_norm + gf->config.optimizer.lars_epsilon);
+}
+
+gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
+{
+    const struct gf_pool_tensor *placed = &gf->tensors[tensor];
+    bool applied_before = gf->step.sparse && (placed->sparse != 0) && /* momentum and decay are in the history already */
+                          (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
+    bool decays = !applied_before && ((placed->flags & GF_TENSOR_NO_DECAY) == 0);
+    struct gf_update update = {
+        .weight_f32 = gf->weight + first * sizeof(float),
+        .momentum_f32 = ((gf->momentum != 0) && !applied_before) ? gf->momentum + first * sizeof(float) : 0,
+        .half = (gf->half != 0) ? gf->half + first * gf_type_size_bytes(GF_TYPE_F16) : 0,
+        .half_type = gf->config.optimizer.half_weights,
+        .gradient = gradient_at(gf, placed, first),
+        .gradient_type = (gf_type)placed->type,
+        .gradient_scale = gradient_scale(gf, placed),
+        .rate = rate,
+        .momentum = gf->config.optimizer.momentum,
+        .decay = decays ? gf->config.optimizer.weight_decay : 0.0f,
+        .nesterov = gf->config.optimizer.nesterov};
+    if (gf->ops->update(&gf->queue, &update, end - first) < 0)
+        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
+    return GF_OK;
+}
+
+/* Tensors first..last-1 lie behind each other and share their rules. */
+static gf_status run_update(gf_context *gf, uint32_t first, uint32_t last, float learning_rate)
+{
+    const struct gf_pool_tensor *from = &gf->tensors[first], *to = &gf->tensors[last - 1];
+    gf_status status;
+    gf_lars_begin(gf, first);
+    status = gf_lars_add(gf, first, from->first_elem, from->first_elem + from->elem_count);
+    if (status < 0) return status;
+    return gf_update_range(gf, first, from->first_elem, to->first_elem + to->elem_count,
+                           learning_rate * gf_lars_ratio(gf, first));
+}
+
+gf_status gf_update(gf_context *gf, float learning_rate)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (gf->config.optimizer.kind == GF_OPTIMIZER_NONE)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_update: optimizer.kind is none");
+    if ((gf->phase != GF_PHASE_READY) || !gf->step.whole || gf->step.updated)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_update: %s",
+                         gf->step.updated ? "this step was applied before" : "no step is whole");
+    if (!isfinite(learning_rate) || (learning_rate < 0.0f))
+        return gf_refuse(gf, GF_ERR_PARAM, "gf_update: learning rate %g", (double)learning_rate);
+    gf->step.updated = true;
+    if (gf->step.skipped) return GF_OK;
+    for (uint32_t first = 0, last; first < gf->tensor_count; first = last) {
+        last = first + 1;
+        if (gf->step.sparse && (gf->tensors[first].sparse != 0)) continue; /* by chunks, below */
+        while ((last < gf->tensor_count) && same_rules(gf, &gf->tensors[last - 1], &gf->tensors[last])) last++;
+        if ((status = run_update(gf, first, last, learning_rate)) < 0) return status;
+    }
+    return gf->step.sparse ? gf_sparse_update(gf, learning_rate) : GF_OK;
+}

@@ -1,0 +1,56 @@
+/* Waiting: poll, and idle between polls without taking a core from a rank that needs it. Nothing else in the library
+ * blocks. */
+#include <poll.h>
+#include <sched.h>
+
+#include "context.h"
+
+#define SPIN_POLLS 2000u          /* a few microseconds each at most: below a context switch's worth of time */
+#define YIELD_POLLS 20000u        /* then give the core away, and at last sleep */
+#define SLEEP_NS UINT64_C(10000000) /* longest sleep: deadlines are looked at this often */
+
+/* Asleep until the link or the control channel has news, or SLEEP_NS have passed. */
+static void sleep_on_drivers(gf_context *gf)
+{
+    struct pollfd fds[2];
+    nfds_t count = 0;
+    int link_fd = gf->link->driver->wake_fd(gf->link);
+    int control_fd = gf->rendezvous->driver->wake_fd(gf->rendezvous);
+    if (link_fd >= 0) {
+        if (gf->link->driver->arm(gf->link) != GF_OK) return; /* events are waiting: poll first */
+        fds[count++] = (struct pollfd){.fd = link_fd, .events = POLLIN};
+    }
+    if (control_fd >= 0) fds[count++] = (struct pollfd){.fd = control_fd, .events = POLLIN};
+    if ((link_fd < 0) && (gf->phase != GF_PHASE_JOIN)) {
+        (void)sched_yield(); /* a link without a wake-up cannot be slept on */
+        return;
+    }
+    gf->members_skip = 0;
+    (void)poll(fds, count, (int)(SLEEP_NS / 1000000));
+}
+
+static void idle(gf_context *gf, uint32_t polls)
+{
+    switch (gf->config.link.idle) {
+    case GF_IDLE_SPIN:  return;
+    case GF_IDLE_SLEEP: sleep_on_drivers(gf); return;
+    case GF_IDLE_YIELD: (void)sched_yield(); return;
+    case GF_IDLE_AUTO:  break;
+    }
+    if (polls < (gf->crowded ? 0 : SPIN_POLLS)) return;
+    if (polls < YIELD_POLLS) (void)sched_yield();
+    else sleep_on_drivers(gf);
+}
+
+gf_status gf_wait(gf_context *gf, gf_status (*turn)(gf_context *gf, void *arg), void *arg)
+{
+    uint64_t moved_ns = gf->moved_ns;
+    uint32_t polls = 0;
+    for (;;) {
+        gf_status status = turn(gf, arg);
+        if (status != GF_AGAIN) return status;
+        polls = (gf->moved_ns != moved_ns) ? 0 : polls + 1;
+        moved_ns = gf->moved_ns;
+        if (polls > 0) idle(gf, polls);
+    }
+}

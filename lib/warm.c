@@ -1,0 +1,111 @@
+/* The end of opening: everything that a link takes lazily is taken now. UCX grows its pools in the first exchanges and
+ * whenever more messages are under way than ever before, so every slot floods its right neighbour with a full window
+ * before that has posted a receive, and then each kind of operation runs through all slots at once. */
+#include "context.h"
+
+#define ROUNDS 8u
+
+/* Each slot's staging holds two slices at least (layout.c): sent from the first, received into the second. What is in
+ * them does not matter. */
+static gf_status flood(gf_context *gf, bool send)
+{
+    uint32_t window = gf->config.link.window, peer = send ? 1 : gf->world - 1;
+    size_t slice = gf->config.exchange.slice_bytes;
+    while (gf->warm_step < window * gf->slot_count) {
+        uint32_t s = gf->warm_step / window, m = gf->warm_step % window;
+        struct gf_coll *coll = &gf->slots[s].coll;
+        uint64_t tag = gf_tag(gf->epoch, 0, GF_TAG_BUFFER_OTHER - 1 - s);
+        struct gf_coll_msg *msg = &coll->msgs[(send ? 0 : window) + m];
+        uint32_t to = (gf->rank + peer) % gf->world;
+        gf_status status = send ? gf->link->driver->send_post(gf->link, to, gf_tag_move(tag, m), coll->staging, slice, msg->req)
+                                : gf->link->driver->recv_post(gf->link, to, gf_tag_move(tag, m), coll->staging + slice,
+                                                              slice, msg->req);
+        if (status != GF_OK) return status;
+        gf->warm_step++;
+    }
+    return GF_OK;
+}
+
+static gf_status flood_test(gf_context *gf)
+{
+    uint32_t window = gf->config.link.window;
+    while (gf->warm_step < 2 * window * gf->slot_count) {
+        uint32_t s = gf->warm_step / (2 * window), m = gf->warm_step % (2 * window);
+        gf_status status = gf->link->driver->test(gf->link, gf->slots[s].coll.msgs[m].req);
+        if (status != GF_OK) return status;
+        gf->warm_step++;
+    }
+    return GF_OK;
+}
+
+/* Round r: an allreduce of a size that takes its own algorithm, in every slot, on disjoint zeroes of the gradient pool. */
+static gf_status round_post(gf_context *gf, uint32_t round)
+{
+    const uint64_t sizes[] = {8, gf->config.exchange.doubling_max_bytes, gf->config.exchange.halving_max_bytes, UINT64_MAX};
+    uint64_t share = gf->pool.gradient_bytes / gf->slot_count / GF_ALIGN_BYTES * GF_ALIGN_BYTES;
+    uint64_t bytes = sizes[round % 4], slices = (uint64_t)gf->config.exchange.slice_bytes * gf->config.link.window * gf->world;
+    if (bytes > share) bytes = share;
+    if (bytes > slices) bytes = slices; /* a full window in every block is enough */
+    for (uint32_t s = 0; s < gf->slot_count && s < GF_REQUESTS_MAX; s++) {
+        gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, gf->gradient + s * share,
+                                           bytes / sizeof(float), GF_TYPE_F32, 0, &gf->warm_requests[s]);
+        GF_ASSERT(status == GF_OK);
+    }
+    return GF_OK;
+}
+
+/* GF_OK once all requests that were posted have ended; their places are free again. */
+static gf_status requests_ended(gf_context *gf)
+{
+    gf_status status = gf_request_turn(gf, NULL);
+    if ((status < 0) || (gf->phase != GF_PHASE_WARM)) return status;
+    if (!gf_requests_idle(gf)) return GF_AGAIN;
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
+    return GF_OK;
+}
+
+static void barrier_post(gf_context *gf)
+{
+    gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_BARRIER, 0, 0, GF_TYPE_F32, 0, &gf->warm_requests[0]);
+    GF_ASSERT(status == GF_OK);
+}
+
+gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
+{
+    bool lazy = gf->link->driver->lazy && (gf->world > 1);
+    gf_status status = gf_progress(gf, now_ns);
+    if (status < 0) return status;
+    switch (gf->warm) {
+    case GF_WARM_FLOOD:
+        if (lazy && ((status = flood(gf, true)) != GF_OK)) break;
+        barrier_post(gf);
+        gf->warm = GF_WARM_MEET;
+        gf->warm_step = 0;
+        return GF_AGAIN;
+    case GF_WARM_MEET:
+        if ((status = requests_ended(gf)) != GF_OK) break;
+        if (!lazy) return GF_OK;
+        gf->warm = GF_WARM_SINK;
+        return GF_AGAIN;
+    case GF_WARM_SINK:
+        if ((status = flood(gf, false)) != GF_OK) break;
+        gf->warm = GF_WARM_EMPTY;
+        gf->warm_step = 0;
+        return GF_AGAIN;
+    case GF_WARM_EMPTY:
+        if ((status = flood_test(gf)) != GF_OK) break;
+        gf->warm = GF_WARM_ROUNDS;
+        gf->warm_step = 0;
+        return round_post(gf, 0) == GF_OK ? GF_AGAIN : GF_ERR_STATE;
+    case GF_WARM_ROUNDS:
+        if ((status = requests_ended(gf)) != GF_OK) break;
+        if (++gf->warm_step < ROUNDS) {
+            (void)round_post(gf, gf->warm_step);
+            return GF_AGAIN;
+        }
+        return GF_OK;
+    }
+    if (status == GF_AGAIN) return GF_AGAIN;
+    if (gf->error.code != GF_OK) return gf->error.code;
+    return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
+}

@@ -1,0 +1,164 @@
+/* What all collectives share: start, poll with its deadline, drain after a failure, and messages in slots.
+ *     RUN -> DONE      any error -> DRAIN -> FAILED, once no request is under way */
+#include "coll.h"
+
+const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm)
+{
+    switch (algorithm) {
+    case GF_ALGORITHM_RING:     return &gf_coll_ring;
+    case GF_ALGORITHM_HALVING:  return &gf_coll_halving;
+    case GF_ALGORITHM_DOUBLING: return &gf_coll_doubling;
+    case GF_ALGORITHM_TREE:     return &gf_coll_tree;
+    case GF_ALGORITHM_SERVER:   return &gf_coll_server;
+    case GF_ALGORITHM_AUTO:
+    case GF_ALGORITHM_DIRECT:
+    case GF_ALGORITHM_HIERARCHY:
+    case GF_ALGORITHM_COUNT:    break;
+    }
+    return NULL;
+}
+
+size_t gf_coll_elem_bytes(const struct gf_coll *coll)
+{
+    if (coll->op == GF_COLL_BARRIER) return sizeof(uint64_t); /* its token */
+    if (coll->fold != NULL) return coll->fold_elem_bytes;
+    return (coll->type == GF_TYPE_F32) ? 4 : 2;
+}
+
+void gf_coll_block(uint64_t elem_count, uint32_t size, uint32_t index, uint64_t *first_out, uint64_t *count_out)
+{
+    uint64_t block_elems = elem_count / size + (elem_count % size != 0);
+    uint64_t first = block_elems * index;
+    if (first > elem_count) first = elem_count;
+    *first_out = first;
+    *count_out = (elem_count - first < block_elems) ? elem_count - first : block_elems;
+}
+
+gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
+{
+    size_t elem_bytes = gf_coll_elem_bytes(coll);
+    struct gf_coll_limits limits = {.size = coll->size, .slice_bytes = coll->slice_bytes, .window = coll->window};
+    struct gf_coll_need need = {0};
+    GF_ASSERT((coll->state != GF_COLL_RUN) && (coll->state != GF_COLL_DRAIN));
+    GF_ASSERT((coll->size > 0) && (coll->index < coll->size) && (coll->root < coll->size));
+    GF_ASSERT((coll->type < GF_TYPE_COUNT) && coll->kind->supports(coll->op));
+    GF_ASSERT((elem_bytes > 0) && (elem_bytes <= GF_COLL_ELEM_BYTES_MAX) && (elem_bytes <= coll->slice_bytes));
+    GF_ASSERT((coll->window > 0) && (coll->window <= GF_COLL_WINDOW_MAX) && (coll->timeout_ns > 0));
+    GF_ASSERT(coll->elem_count <= UINT64_MAX / elem_bytes);
+    limits.bytes_max = (coll->op == GF_COLL_BARRIER) ? 0 : coll->elem_count * elem_bytes;
+    coll->kind->need(&limits, &need);
+    GF_ASSERT((need.msg_count <= coll->msg_count) && (need.staging_bytes <= coll->staging_bytes));
+
+    for (uint32_t i = 0; i < coll->msg_count; i++) coll->msgs[i].active = false;
+    coll->error = GF_OK;
+    coll->waits_for = GF_RANK_NONE;
+    coll->begin_ns = now_ns;
+    coll->moved_ns = now_ns;
+    coll->bytes_done = 0;
+    coll->state = (coll->size == 1) ? GF_COLL_DONE : GF_COLL_RUN;
+    return (coll->size == 1) ? GF_OK : coll->kind->start(coll);
+}
+
+/* waits_for stays what it was when the collective failed. */
+static gf_status coll_drain(struct gf_coll *coll)
+{
+    bool active = false;
+    for (uint32_t i = 0; i < coll->msg_count; i++) {
+        struct gf_coll_msg *msg = &coll->msgs[i];
+        if (msg->active) msg->active = coll->link->driver->test(coll->link, msg->req) == GF_AGAIN;
+        active = active || msg->active;
+    }
+    if (active) return GF_AGAIN;
+    coll->state = GF_COLL_FAILED;
+    return coll->error;
+}
+
+void gf_coll_fail(struct gf_coll *coll, gf_status error)
+{
+    GF_ASSERT(error < 0);
+    if (coll->state != GF_COLL_RUN) return;
+    coll->state = GF_COLL_DRAIN;
+    coll->error = error;
+    for (uint32_t i = 0; i < coll->msg_count; i++) {
+        if (coll->msgs[i].active) coll->link->driver->cancel(coll->link, coll->msgs[i].req);
+    }
+}
+
+gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns)
+{
+    gf_status status = GF_ERR_STATE;
+    switch (coll->state) {
+    case GF_COLL_IDLE:   return GF_ERR_STATE;
+    case GF_COLL_RUN:    status = coll->kind->turn(coll, now_ns); break;
+    case GF_COLL_DRAIN:  return coll_drain(coll);
+    case GF_COLL_DONE:   return GF_OK;
+    case GF_COLL_FAILED: return coll->error;
+    }
+    if ((status == GF_AGAIN) && (now_ns - coll->moved_ns > coll->timeout_ns)) status = GF_ERR_TIMEOUT;
+    if (status < 0) {
+        gf_coll_fail(coll, status);
+        return coll_drain(coll);
+    }
+    if (status == GF_OK) coll->state = GF_COLL_DONE;
+    return status;
+}
+
+/* What send and receive share: a post that failed has its peer to blame. */
+static gf_status coll_posted(struct gf_coll *coll, struct gf_coll_msg *msg, uint32_t rank, gf_status status)
+{
+    msg->peer = rank;
+    msg->active = status == GF_OK;
+    if (status < 0) coll->waits_for = rank;
+    return status;
+}
+
+static uint32_t coll_rank(const struct gf_coll *coll, uint32_t peer)
+{
+    GF_ASSERT((peer < coll->size) && (peer != coll->index));
+    return coll->members ? coll->members[peer] : peer;
+}
+
+gf_status gf_coll_send(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes)
+{
+    struct gf_link *link = coll->link;
+    uint32_t rank = coll_rank(coll, peer);
+    gf_status status;
+    GF_ASSERT((msg < coll->msg_count) && !coll->msgs[msg].active);
+    if (bytes == 0) return GF_OK;
+    status = link->driver->send_post(link, rank, gf_tag_move(coll->tag, move), data, bytes, coll->msgs[msg].req);
+    if (status == GF_OK) coll->bytes_done += bytes;
+    return coll_posted(coll, &coll->msgs[msg], rank, status);
+}
+
+gf_status gf_coll_recv(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes)
+{
+    struct gf_link *link = coll->link;
+    uint32_t rank = coll_rank(coll, peer);
+    gf_status status;
+    GF_ASSERT((msg < coll->msg_count) && !coll->msgs[msg].active);
+    if (bytes == 0) return GF_OK;
+    status = link->driver->recv_post(link, rank, gf_tag_move(coll->tag, move), data, bytes, coll->msgs[msg].req);
+    return coll_posted(coll, &coll->msgs[msg], rank, status);
+}
+
+gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)
+{
+    struct gf_coll_msg *slot = &coll->msgs[msg];
+    gf_status status;
+    GF_ASSERT(msg < coll->msg_count);
+    if (!slot->active) return GF_OK;
+    status = coll->link->driver->test(coll->link, slot->req);
+    if (status == GF_AGAIN) return GF_AGAIN;
+    slot->active = false;
+    if (status < 0) coll->waits_for = slot->peer;
+    return status;
+}
+
+gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count)
+{
+    gf_mem dst = coll->data + first_elem * gf_coll_elem_bytes(coll);
+    GF_ASSERT((first_elem <= coll->elem_count) && (elem_count <= coll->elem_count - first_elem));
+    if (elem_count == 0) return GF_OK;
+    if (coll->fold != NULL) return coll->fold(coll->fold_arg, dst, src, elem_count);
+    return coll->ops->sum(coll->queue, dst, src, coll->type, elem_count, first_elem, coll->check);
+}

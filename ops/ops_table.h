@@ -1,0 +1,19 @@
+/* All ops at the width of the vec_*.h included before; defines OPS_TABLE. */
+#ifndef GF_OPS_TABLE_H
+#define GF_OPS_TABLE_H
+
+#include "accumulate_host.h"
+#include "cast_host.h"
+#include "check_host.h"
+#include "copy_host.h"
+#include "score_host.h"
+#include "sum_host.h"
+#include "update_host.h"
+
+#define OPS_TABLE(table_name)                                                                                     \
+    {                                                                                                             \
+        .name = (table_name), .cast = cast, .sum = sum, .check = check, .copy = copy, .zero = zero, .score = score, \
+        .norm = norm, .accumulate = accumulate, .update = update                                                  \
+    }
+
+#endif
