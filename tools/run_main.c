@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     const struct tool_args args = {
         .program = "gf-run",
         .usage = "-n N [--merge] [--] PROGRAM [ARGUMENT ..]",
-        .about = "Starts N ranks of PROGRAM on this machine (GF_RANK, GF_WORLD, GF_JOB and GF_ADDRESS tell them who\n"
+        .about = "Starts N ranks of PROGRAM on this machine (GF_RANK, GF_WORLD, GF_JOB and GF_ADDRESS say who\n"
                  "they are) and ends all when one fails. Exits as the first that failed: its code, or 128 + its signal.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
