@@ -40,7 +40,7 @@ static gf_status run_update(gf_context *gf, uint32_t first, uint32_t last, float
     uint64_t elem_count = to->first_elem + to->elem_count - from->first_elem;
     size_t half_bytes = gf_type_size_bytes(GF_TYPE_F16);
     struct gf_update update = {.weight_f32 = gf->weight + from->first_elem * sizeof(float),
-                               .momentum_f32 = gf->momentum + from->first_elem * sizeof(float),
+                               .momentum_f32 = (gf->momentum != 0) ? gf->momentum + from->first_elem * sizeof(float) : 0,
                                .half = (gf->half != 0) ? gf->half + from->first_elem * half_bytes : 0,
                                .half_type = gf->config.optimizer.half_weights,
                                .gradient = gf->gradient + from->gradient_offset,
