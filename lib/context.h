@@ -11,7 +11,7 @@
 #include "pool.h"
 #include "sparse.h"
 
-/*     JOIN -> WARM -> READY <-> STEP -> READY ..        any failure -> FAILING -> FAILED
+/*     JOIN -> WARM -> READY <-> STEP -> READY .. -> LEAVE -> CLOSED       any failure -> FAILING -> FAILED
  * FAILING: the error is known, its blame is being settled and what is under way is being ended; polls give GF_AGAIN,
  * because buffers may still be written to. FAILED: nothing is under way, every call answers with the error. */
 typedef enum gf_phase {
@@ -19,6 +19,7 @@ typedef enum gf_phase {
     GF_PHASE_WARM,
     GF_PHASE_READY,
     GF_PHASE_STEP,
+    GF_PHASE_LEAVE, /* waits until the others leave too */
     GF_PHASE_FAILING,
     GF_PHASE_FAILED,
     GF_PHASE_CLOSED
@@ -135,6 +136,7 @@ struct gf_context {
     const struct gf_ops *ops;
     struct gf_members *members;
     uint32_t members_skip;     /* polls until the control channel is looked at again */
+    uint64_t members_ns;       /* when it was last */
     uint64_t sequence;         /* operations begun; must be equal on all ranks at the same point */
 
     struct gf_pool_tensor *tensors;
@@ -183,6 +185,7 @@ struct gf_context {
     uint64_t foreign_before;
 
     struct gf_error error;
+    uint64_t leave_ns;          /* LEAVE: nobody is waited for beyond this */
     bool blame;                 /* FAILING: the guilty rank is still being asked for */
     uint64_t fail_ns;
     uint64_t moved_ns;          /* something last moved: for idling */
@@ -234,6 +237,8 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout);
 /* ---- error.c ---- */
 void gf_context_mark(gf_context *gf);            /* valid, and this process's */
 gf_operation gf_doing(const gf_context *gf);     /* for errors: what is under way */
+gf_status gf_own(const gf_context *gf);          /* GF_OK; GF_ERR_PARAM: no open context; GF_ERR_STATE: a forked child */
+bool gf_aborted(const gf_context *gf);           /* gf_abort() was called */
 /* Looks at abort, fork and failure: GF_OK, or what the call must answer. */
 gf_status gf_enter(gf_context *gf);
 /* First failure: records it, starts ending what is under way, returns code. peer GF_RANK_NONE, tensor GF_TENSOR_NONE. */

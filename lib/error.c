@@ -85,12 +85,22 @@ gf_status gf_refuse(gf_context *gf, gf_status code, const char *format, ...)
     return code;
 }
 
-gf_status gf_enter(gf_context *gf)
+gf_status gf_own(const gf_context *gf)
 {
     if ((gf == NULL) || (gf->magic != CONTEXT_MAGIC)) return GF_ERR_PARAM;
-    if (gf->owner_pid != (int32_t)getpid()) return GF_ERR_STATE; /* a forked child: the parent's context is not ours */
-    if (gf->phase == GF_PHASE_CLOSED) return GF_ERR_STATE;
-    if ((gf->error.code == GF_OK) && (atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0))
+    return (gf->owner_pid == (int32_t)getpid()) ? GF_OK : GF_ERR_STATE; /* a forked child: the parent's is not ours */
+}
+
+bool gf_aborted(const gf_context *gf)
+{
+    return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;
+}
+
+gf_status gf_enter(gf_context *gf)
+{
+    gf_status status = gf_own(gf);
+    if (status < 0) return status;
+    if ((gf->error.code == GF_OK) && gf_aborted(gf))
         return gf_fail(gf, GF_ERR_ABORTED, gf_doing(gf), gf->rank, GF_TENSOR_NONE, "aborted by its appliance");
     return gf->error.code;
 }
@@ -101,6 +111,7 @@ gf_operation gf_doing(const gf_context *gf)
     case GF_PHASE_JOIN:
     case GF_PHASE_WARM:   return GF_OPERATION_JOIN;
     case GF_PHASE_STEP:   return gf->step.verdict_posted ? GF_OPERATION_VERDICT : GF_OPERATION_STEP;
+    case GF_PHASE_LEAVE:  return GF_OPERATION_CLOSE;
     case GF_PHASE_READY:
     case GF_PHASE_FAILING:
     case GF_PHASE_FAILED:

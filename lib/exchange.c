@@ -2,7 +2,10 @@
  * failure becomes the context's. */
 #include "context.h"
 
-#define MEMBERS_EVERY 64u /* polls of the data path between two looks at the control channel (system calls) */
+/* A look at the control channel is a system call: not at each poll of one that spins, but soon for one that polls only
+ * between layers. */
+#define MEMBERS_EVERY 64u
+#define MEMBERS_EVERY_NS UINT64_C(1000000)
 
 /* The algorithm that serves `op` for this many bytes on the wire. Sums follow the configuration; what an algorithm does
  * not offer (a barrier has no ring) takes the plainest that does. */
@@ -130,17 +133,19 @@ gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
 gf_status gf_progress(gf_context *gf, uint64_t now_ns)
 {
     gf_status status;
+    if (gf_aborted(gf) && ((status = gf_enter(gf)) < 0)) return status; /* also in the middle of a wait */
     for (unsigned i = 0; i < 4; i++) {
         status = gf->link->driver->progress(gf->link);
         if (status < 0) return gf_fail_fault(gf, &gf->link->fault, gf_doing(gf));
         if (status == GF_AGAIN) break;
         gf->moved_ns = now_ns;
     }
-    if (gf->members_skip > 0) {
+    if ((gf->members_skip > 0) && (now_ns - gf->members_ns < MEMBERS_EVERY_NS)) {
         gf->members_skip--;
         return GF_OK;
     }
     gf->members_skip = MEMBERS_EVERY;
+    gf->members_ns = now_ns;
     gf_members_position(gf->members)->polled_ns = now_ns;
     status = gf_members_poll(gf->members, now_ns);
     return (status < 0) ? gf_fail_from(gf, gf_members_error(gf->members)) : GF_OK;

@@ -263,7 +263,7 @@ static void opened(gf_context *gf)
     gf->wire_base = gf->link->sent_bytes;
     gf->message_base = gf->link->sent_messages;
     gf->stats.operations = 0;
-    gf->trace.written = 0;
+    gf->trace.written = gf->trace.read = 0;
     gf->stats.foreign_bytes = (now_bytes > gf->foreign_before) ? now_bytes - gf->foreign_before : 0;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank, gf->world,
                 gf->link->driver->name, gf->tensor_count, gf->dense_buffer_count);
@@ -274,7 +274,7 @@ static gf_status open_turn(gf_context *gf, void *arg)
     uint64_t now_ns = gf_now(gf);
     gf_status status = GF_AGAIN;
     (void)arg;
-    if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
+    if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0))) return gf_failing_poll(gf, now_ns);
     if (gf->phase == GF_PHASE_JOIN) {
         status = gf_members_poll(gf->members, now_ns);
         if (status < 0) (void)gf_fail_from(gf, gf_members_error(gf->members));
@@ -310,26 +310,47 @@ gf_status gf_open_wait(gf_context *gf)
 static gf_status leave_turn(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_now(gf);
-    const uint64_t *deadline_ns = arg;
     gf_status status;
+    (void)arg;
+    if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
+    if (gf_aborted(gf)) return gf_enter(gf);
     (void)gf->link->driver->progress(gf->link);
     status = gf_members_leave(gf->members, now_ns);
-    return ((status == GF_AGAIN) && (now_ns > *deadline_ns)) ? GF_ERR_TIMEOUT : status;
+    if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
+    return ((status == GF_AGAIN) && (now_ns > gf->leave_ns)) ? GF_ERR_TIMEOUT : status;
+}
+
+/* From here on only leaving goes on, or failing. What is under way is given up, and the others are told. */
+static gf_status leave_begin(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (gf->phase == GF_PHASE_JOIN) (void)gf_members_leave(gf->members, gf_now(gf)); /* tells the others */
+    if ((gf->phase == GF_PHASE_WARM) || (gf->phase == GF_PHASE_STEP) || !gf_requests_idle(gf))
+        return gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
+                       "rank %u closed its context while %s was under way", gf->rank, gf_operation_name(gf_doing(gf)));
+    if (gf->phase != GF_PHASE_READY) return GF_OK;
+    gf->phase = GF_PHASE_LEAVE;
+    gf->leave_ns = gf_now(gf) + gf->config.exchange.timeout_ns;
+    return GF_OK;
+}
+
+gf_status gf_close_poll(gf_context *gf)
+{
+    gf_status status = gf_own(gf);
+    if (status < 0) return status;
+    (void)leave_begin(gf);
+    if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
+    return ((gf->phase == GF_PHASE_LEAVE) || (gf->phase == GF_PHASE_FAILING)) ? leave_turn(gf, NULL) : GF_OK;
 }
 
 gf_status gf_close(gf_context *gf)
 {
     gf_status status;
     if (gf == NULL) return GF_OK;
-    status = gf_enter(gf);
-    if ((status == GF_ERR_PARAM) || ((status == GF_ERR_STATE) && (gf->error.code == GF_OK))) return status;
-    if ((status == GF_OK) && ((gf->phase == GF_PHASE_STEP) || !gf_requests_idle(gf)))
-        status = gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
-                         "rank %u closed its context while %s was under way", gf->rank, gf_operation_name(gf_doing(gf)));
-    if ((status == GF_OK) && (gf->phase == GF_PHASE_READY)) {
-        uint64_t deadline_ns = gf_now(gf) + gf->config.exchange.timeout_ns;
-        status = gf_wait(gf, leave_turn, &deadline_ns);
-    }
+    if ((status = gf_own(gf)) < 0) return status;
+    status = leave_begin(gf);
+    if ((status == GF_OK) && (gf->phase == GF_PHASE_LEAVE)) status = gf_wait(gf, leave_turn, NULL);
     for (uint64_t end_ns = gf_now(gf) + GF_FLUSH_NS; /* what was told goes out before the connection ends */
          (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) && (gf_now(gf) < end_ns);)
         (void)gf_members_poll(gf->members, gf_now(gf));

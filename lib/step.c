@@ -338,7 +338,7 @@ gf_status gf_step_turn(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_now(gf);
     (void)arg;
-    if (gf_progress(gf, now_ns) == GF_OK) {
+    if ((gf->error.code == GF_OK) && (gf_progress(gf, now_ns) == GF_OK)) {
         gf_status status = step_advance(gf, now_ns);
         if (status >= 0) return status;
     }

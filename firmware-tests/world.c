@@ -1,0 +1,329 @@
+/* See world.h. */
+#include "world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "half.h"
+
+#define GUARD_BYTES 4096u
+#define GUARD_VALUE 0xa5
+#define BACKOFF_MIN_NS 1000u      /* a rank polls again after this */
+#define BACKOFF_MAX_NS 10000000u  /* and at least this often, as gf_step_wait() does when it sleeps */
+#define LIMIT_NS UINT64_C(300000000000)
+
+static void log_keep(void *user, gf_log_level level, const char *text)
+{
+    struct world_rank *rank = user;
+    size_t length = strlen(text);
+    assert_null(strchr(text, '\n'));
+    if ((level > GF_LOG_WARN) || (length + 2 > sizeof rank->log - rank->log_bytes)) return;
+    memcpy(rank->log + rank->log_bytes, text, length);
+    rank->log_bytes += length;
+    rank->log[rank->log_bytes++] = '\n';
+    rank->log[rank->log_bytes] = '\0';
+}
+
+static void rank_open(struct world *w, uint32_t rank)
+{
+    struct world_rank *self = &w->ranks[rank];
+    uint64_t bytes;
+    self->status = gf_measure(&self->config, self->tensors, self->tensor_count, &self->footprint);
+    if (self->status != GF_OK) return;
+    bytes = self->footprint.control_bytes;
+    self->memory = aligned_alloc(GUARD_BYTES, bytes + 2 * GUARD_BYTES);
+    assert_non_null(self->memory);
+    memset(self->memory, GUARD_VALUE, GUARD_BYTES);
+    memset(self->memory + GUARD_BYTES + bytes, GUARD_VALUE, GUARD_BYTES);
+    self->status = gf_open(&self->config, self->tensors, self->tensor_count, self->memory + GUARD_BYTES, bytes, &self->gf);
+}
+
+void world_create(struct world *w, const struct world_setup *setup)
+{
+    struct gf_sim_setup sim = setup->sim;
+    *w = (struct world){.world = (setup->world == 0) ? 1 : setup->world, .limit_ns = LIMIT_NS};
+    sim.world = w->world;
+    w->sim = gf_sim_create(&sim);
+    assert_non_null(w->sim);
+    w->ranks = calloc(w->world, sizeof *w->ranks);
+    assert_non_null(w->ranks);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        struct world_rank *self = &w->ranks[rank];
+        self->config = setup->config;
+        self->config.job.world = w->world;
+        self->config.job.rank = rank;
+        self->config.job.ignore_environment = true;
+        self->config.log = log_keep;
+        self->config.log_user = self;
+        self->config.drivers = gf_sim_drivers(w->sim, rank);
+        self->tensors = setup->tensors;
+        self->tensor_count = setup->tensor_count;
+        if (setup->vary != NULL) setup->vary(rank, &self->config, &self->tensors, &self->tensor_count);
+        rank_open(w, rank);
+    }
+}
+
+static gf_status open_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    return (w->ranks[rank].gf == NULL) ? w->ranks[rank].status : gf_open_poll(w->ranks[rank].gf);
+}
+
+void world_join(struct world *w)
+{
+    world_run(w, open_turn, NULL);
+}
+
+void world_open(struct world *w, const struct world_setup *setup)
+{
+    world_create(w, setup);
+    world_expect(w, GF_OK);
+    world_join(w);
+    world_expect(w, GF_OK);
+}
+
+static gf_status close_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    return (w->ranks[rank].gf == NULL) ? GF_OK : gf_close_poll(w->ranks[rank].gf);
+}
+
+static void guard_check(const unsigned char *guard)
+{
+    for (size_t i = 0; i < GUARD_BYTES; i++) assert_int_equal(guard[i], GUARD_VALUE);
+}
+
+void world_close(struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++)
+        if (!gf_sim_runs(w->sim, rank)) gf_sim_kill(w->sim, rank);
+    world_run(w, close_turn, NULL);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        struct world_rank *self = &w->ranks[rank];
+        if (self->gf != NULL) assert_int_equal(gf_close(self->gf), GF_OK);
+        if (self->memory == NULL) continue;
+        guard_check(self->memory);
+        guard_check(self->memory + GUARD_BYTES + self->footprint.control_bytes);
+        free(self->memory);
+    }
+    assert_int_equal(gf_sim_requests_posted(w->sim), gf_sim_requests_ended(w->sim));
+    gf_sim_destroy(w->sim);
+    free(w->ranks);
+}
+
+/* ---- running ---- */
+
+static bool all_answered(const struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++)
+        if ((w->ranks[rank].status == GF_AGAIN) && gf_sim_runs(w->sim, rank)) return false;
+    return true;
+}
+
+static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg)
+{
+    struct world_rank *self = &w->ranks[rank];
+    uint64_t now_ns = gf_sim_now_ns(w->sim);
+    if (self->status != GF_AGAIN) return;
+    /* News begins anew with short naps; without any they get longer. */
+    self->backoff_ns = (now_ns == self->wake_ns) ? 2 * self->backoff_ns : BACKOFF_MIN_NS;
+    if (self->backoff_ns > BACKOFF_MAX_NS) self->backoff_ns = BACKOFF_MAX_NS;
+    self->status = turn(w, rank, arg);
+    if (self->status != GF_AGAIN) return;
+    self->wake_ns = now_ns + self->backoff_ns;
+    gf_sim_wake_at(w->sim, rank, self->wake_ns);
+}
+
+void world_run(struct world *w, world_turn turn, void *arg)
+{
+    uint64_t begin_ns = gf_sim_now_ns(w->sim);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        w->ranks[rank].status = GF_AGAIN;
+        w->ranks[rank].next = 0;
+        gf_sim_wake_at(w->sim, rank, begin_ns);
+    }
+    for (;;) {
+        uint32_t rank;
+        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_turn(w, rank, turn, arg);
+        if (all_answered(w)) break;
+        assert_true(gf_sim_advance(w->sim)); /* a rank that waits has asked to be woken */
+        if (gf_sim_now_ns(w->sim) - begin_ns > w->limit_ns) fail_msg("nothing ends, after %.0f s", (double)w->limit_ns * 1e-9);
+    }
+}
+
+void world_expect(const struct world *w, gf_status status)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        const struct world_rank *self = &w->ranks[rank];
+        if (self->status != status)
+            fail_msg("rank %u of %u: %s, expected %s\n%s%s", rank, w->world, gf_status_name(self->status),
+                     gf_status_name(status), self->log,
+                     (self->gf != NULL) ? gf_error_last(self->gf)->text : "");
+    }
+}
+
+/* ---- steps ---- */
+
+const char *world_order_name(world_order order)
+{
+    static const char *const names[] = {"forward", "backward", "random", "rotated"};
+    return names[order];
+}
+
+static uint32_t gcd(uint32_t a, uint32_t b)
+{
+    while (b != 0) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+uint32_t world_order_at(world_order order, uint32_t rank, uint32_t place, uint32_t tensor_count)
+{
+    uint32_t stride = 7919u % tensor_count;
+    switch (order) {
+    case WORLD_FORWARD:     break;
+    case WORLD_BACKWARD:    return tensor_count - 1 - place;
+    case WORLD_RANDOM: /* any stride without a common divisor visits all */
+        while ((stride == 0) || (gcd(stride, tensor_count) != 1)) stride++;
+        return (uint32_t)(((uint64_t)place * stride + 3) % tensor_count);
+    case WORLD_ROTATED:     return (place + rank) % tensor_count;
+    case WORLD_ORDER_COUNT: break;
+    }
+    return place;
+}
+
+gf_status world_step_turn(struct world *w, uint32_t rank, void *arg)
+{
+    const struct world_step *step = arg;
+    struct world_rank *self = &w->ranks[rank];
+    gf_status status;
+    uint32_t tensor;
+    if (self->next == 0) {
+        if ((status = gf_step_begin(self->gf)) != GF_OK) return status;
+        if ((step->samples != NULL) && ((status = gf_step_samples(self->gf, step->samples[rank])) != GF_OK)) return status;
+    }
+    if (self->next == self->tensor_count) return gf_step_poll(self->gf);
+    tensor = world_order_at(step->order, rank, self->next++, self->tensor_count);
+    if ((step->skips != NULL) && step->skips(rank, tensor)) {
+        status = gf_tensor_skip(self->gf, tensor);
+    } else {
+        void *gradient = (void *)(uintptr_t)gf_gradient(self->gf, tensor);
+        if (step->fill != NULL) step->fill(w, rank, tensor, gradient, step->arg);
+        else world_fill(w, rank, tensor, gradient, step->arg);
+        status = gf_tensor_ready(self->gf, tensor, 0);
+    }
+    if (status != GF_OK) return status;
+    if (step->pause_ns > 0) self->backoff_ns = step->pause_ns / 2;
+    return GF_AGAIN;
+}
+
+void world_step_run(struct world *w, const struct world_step *step)
+{
+    struct world_step copy = *step;
+    world_run(w, world_step_turn, &copy);
+}
+
+/* ---- values ---- */
+
+static uint32_t mix(uint32_t rank, uint32_t tensor, uint64_t elem)
+{
+    uint64_t value = ((uint64_t)rank << 48) ^ ((uint64_t)tensor << 32) ^ elem;
+    value = (value ^ (value >> 31)) * UINT64_C(0x9e3779b97f4a7c15);
+    value = (value ^ (value >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
+    return (uint32_t)(value >> 32);
+}
+
+float world_value(uint32_t rank, uint32_t tensor, uint64_t elem)
+{
+    return (float)(mix(rank, tensor, elem) % 9) - 4.0f;
+}
+
+void world_put(gf_type type, void *data, uint64_t elem, float value)
+{
+    if (type == GF_TYPE_F32) ((float *)data)[elem] = value;
+    else ((uint16_t *)data)[elem] = (type == GF_TYPE_F16) ? gf_f16_of_f32(value) : gf_bf16_of_f32(value);
+}
+
+float world_get(gf_type type, const void *data, uint64_t elem)
+{
+    if (type == GF_TYPE_F32) return ((const float *)data)[elem];
+    return (type == GF_TYPE_F16) ? gf_f32_of_f16(((const uint16_t *)data)[elem])
+                                 : gf_f32_of_bf16(((const uint16_t *)data)[elem]);
+}
+
+void world_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
+    (void)arg;
+    for (uint64_t i = 0; i < from->elem_count; i++) world_put(from->type, gradient, i, world_value(rank, tensor, i));
+}
+
+void world_fill_noise(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
+    (void)arg;
+    for (uint64_t i = 0; i < from->elem_count; i++)
+        world_put(from->type, gradient, i, ((float)(mix(rank, tensor, i) >> 8) - 0x800000) * 0x1p-23f);
+}
+
+const void *world_gradient(struct world *w, uint32_t rank, uint32_t tensor)
+{
+    return (const void *)(uintptr_t)gf_gradient(w->ranks[rank].gf, tensor);
+}
+
+static size_t tensor_bytes(const struct gf_tensor *tensor)
+{
+    return tensor->elem_count * gf_type_size_bytes(tensor->type);
+}
+
+void world_expect_equal(struct world *w)
+{
+    for (uint32_t rank = 1; rank < w->world; rank++)
+        for (uint32_t tensor = 0; tensor < w->ranks[0].tensor_count; tensor++)
+            assert_memory_equal(world_gradient(w, rank, tensor), world_gradient(w, 0, tensor),
+                                tensor_bytes(&w->ranks[0].tensors[tensor]));
+}
+
+uint64_t world_hash(struct world *w, uint32_t rank)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (uint32_t tensor = 0; tensor < w->ranks[rank].tensor_count; tensor++) {
+        const unsigned char *bytes = world_gradient(w, rank, tensor);
+        for (size_t i = 0; i < tensor_bytes(&w->ranks[rank].tensors[tensor]); i++)
+            hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+bool world_logged(const struct world *w, uint32_t rank, const char *text)
+{
+    return strstr(w->ranks[rank].log, text) != NULL;
+}
+
+void world_log_clear(struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        w->ranks[rank].log_bytes = 0;
+        w->ranks[rank].log[0] = '\0';
+    }
+}
+
+void world_expect_log(const struct world *w, uint32_t rank, const char *text)
+{
+    if (!world_logged(w, rank, text)) fail_msg("rank %u did not log \"%s\" but\n%s", rank, text, w->ranks[rank].log);
+}
+
+struct gf_stats world_stats(const struct world *w, uint32_t rank)
+{
+    struct gf_stats stats = {.size_bytes = sizeof stats};
+    assert_int_equal(gf_stats(w->ranks[rank].gf, &stats), GF_OK);
+    return stats;
+}

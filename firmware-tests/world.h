@@ -1,0 +1,101 @@
+/* Whole contexts in one thread: the real library on every rank over the simulated network, in virtual time. Memory is
+ * handed out to the byte between guards; what each rank logs is kept. */
+#ifndef WORLD_H
+#define WORLD_H
+
+#include "gradientflow.h"
+#include "sim.h"
+
+#define WORLD_LOG_BYTES 8192u
+
+/* Zeroes: one rank, no delay, the configuration's defaults. config's job, drivers and log are filled in. */
+struct world_setup {
+    uint32_t world;
+    struct gf_config config;
+    const struct gf_tensor *tensors;
+    uint32_t tensor_count;
+    struct gf_sim_setup sim; /* world is filled in */
+    /* Called for each rank before it is measured: to give ranks different things. */
+    void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count);
+};
+
+struct world_rank {
+    gf_context *gf;          /* NULL: not open, or closed */
+    struct gf_config config;
+    const struct gf_tensor *tensors;
+    uint32_t tensor_count;
+    struct gf_footprint footprint;
+    unsigned char *memory;   /* between guards */
+    gf_status status;        /* of the run under way */
+    uint32_t next;           /* of the run under way: how far this rank is; 0 at its start */
+    uint64_t backoff_ns, wake_ns;
+    char log[WORLD_LOG_BYTES]; /* errors and warnings, a line each; the oldest stay */
+    size_t log_bytes;
+};
+
+struct world {
+    struct gf_sim *sim;
+    uint32_t world;
+    uint64_t limit_ns;       /* a run that takes longer has hung */
+    struct world_rank *ranks;
+};
+
+/* Memory, and gf_open() on every rank; each rank's status says how that went. */
+void world_create(struct world *w, const struct world_setup *setup);
+/* The same, and all of them must join. */
+void world_open(struct world *w, const struct world_setup *setup);
+/* gf_open_poll() on every rank until it has answered. */
+void world_join(struct world *w);
+/* Closes every context that is open, all at once, and looks at what must hold then: the guards, and that no message is
+ * under way. Ranks that are stopped die first. */
+void world_close(struct world *w);
+
+/* One turn of one rank. GF_AGAIN: it wants another, soon. */
+typedef gf_status (*world_turn)(struct world *w, uint32_t rank, void *arg);
+/* Turns of every rank that runs until each has answered anything but GF_AGAIN; the answers are in ranks[].status. The
+ * last word of a rank that died or is stopped is GF_AGAIN. */
+void world_run(struct world *w, world_turn turn, void *arg);
+void world_expect(const struct world *w, gf_status status); /* on every rank */
+
+typedef enum world_order { WORLD_FORWARD = 0, WORLD_BACKWARD, WORLD_RANDOM, WORLD_ROTATED, WORLD_ORDER_COUNT } world_order;
+const char *world_order_name(world_order order);
+/* The tensor that `rank` declares at this place. WORLD_RANDOM is the same on all ranks, WORLD_ROTATED on none. */
+uint32_t world_order_at(world_order order, uint32_t rank, uint32_t place, uint32_t tensor_count);
+
+struct world_step {
+    world_order order;
+    /* Writes gradient[elem_count] of the tensor's type. NULL: world_fill(). */
+    void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
+    bool (*skips)(uint32_t rank, uint32_t tensor); /* NULL: none */
+    const uint64_t *samples;                      /* by rank; NULL: not said */
+    void *arg;                                    /* for fill */
+    uint64_t pause_ns;                            /* between two tensors: what a layer computes */
+};
+/* gf_step_begin(), every tensor in its order, gf_step_poll() until it is whole. */
+void world_step_run(struct world *w, const struct world_step *step);
+/* The same for one turn of one rank; arg is the struct world_step. */
+gf_status world_step_turn(struct world *w, uint32_t rank, void *arg);
+
+/* The value that world_fill() writes: a small whole number, exact in each type, as are sums of a few dozen. */
+float world_value(uint32_t rank, uint32_t tensor, uint64_t elem);
+void world_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
+/* Any finite value of small magnitude, for tests of rounding; arg is not used. */
+void world_fill_noise(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
+
+void world_put(gf_type type, void *data, uint64_t elem, float value);
+float world_get(gf_type type, const void *data, uint64_t elem);
+const void *world_gradient(struct world *w, uint32_t rank, uint32_t tensor);
+/* All gradients of all ranks are the same, bit by bit. */
+void world_expect_equal(struct world *w);
+/* FNV-1a over the gradients of a rank. */
+uint64_t world_hash(struct world *w, uint32_t rank);
+
+/* Does this rank's log hold the text? */
+bool world_logged(const struct world *w, uint32_t rank, const char *text);
+void world_log_clear(struct world *w);
+/* Fails the test unless the log holds it; shows the log. */
+void world_expect_log(const struct world *w, uint32_t rank, const char *text);
+
+struct gf_stats world_stats(const struct world *w, uint32_t rank);
+
+#endif
