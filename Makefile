@@ -125,4 +125,5 @@ help: ## this list
 
 .PHONY: all deps demo check tests suites test check-san check-valgrind audit bench-ops clean help
 .DELETE_ON_ERROR:
+.SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
