@@ -3,13 +3,11 @@ BUILD ?= build
 ifeq ($(origin CC),default)
 CC := gcc
 endif
-NVCC  ?= $(shell command -v nvcc)
-CUDA  ?= $(if $(NVCC),1,0)
 UCX   ?= $(shell pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)
 SAN   ?=
 ifndef GF_QUIET
-ifneq ($(filter-out help deps clean,$(or $(MAKECMDGOALS),all)),)
-$(info gradientflow: ucx $(UCX), cuda $(CUDA), sanitizers $(or $(SAN),none), build $(BUILD))
+ifneq ($(filter-out help deps clean flags,$(or $(MAKECMDGOALS),all)),)
+$(info gradientflow: ucx $(UCX), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
 export GF_QUIET := 1
 endif
@@ -26,7 +24,7 @@ GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-pr
 LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
-       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c) drivers/gpu_cuda.c,$(wildcard drivers/*.c))
+       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c),$(wildcard drivers/*.c))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
 TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_%,$(wildcard firmware-tests/*.c))
 TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
@@ -110,6 +108,9 @@ check-valgrind: tests ## the arena and configuration suites under valgrind
 	@BUILD=$(BUILD) WRAP="valgrind -q --error-exitcode=9" sh firmware-tests/run.sh \
 	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_settings,$(TESTS))
 
+flags: ## what an appliance is linked with
+	@echo "-Ilib -Iconfig $(LIB) $(LINK_LIBS)"
+
 audit: $(LIB) ## fail if the library calls an allocator, thread, signal, stdio, exit or map function
 	@sh firmware-tests/audit.sh $(LIB)
 
@@ -123,6 +124,7 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-valgrind audit bench-ops clean help
+.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags bench-ops clean help
 .DELETE_ON_ERROR:
+.SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

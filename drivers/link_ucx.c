@@ -11,8 +11,9 @@
  * with the receives posted first and once unexpected: a marker message behind them, received first, tells that they
  * have arrived. After that UCX allocates nothing while the window stays as it was (test_link_ucx_memory.c).
  *
- * The warm-up is also when UCX ends setting up its connections, which the first large message to a peer begins. UCX 1.13
- * aborts the process (an assertion in wireup_ep.c) if a tcp peer dies within these few milliseconds. */
+ * The warm-up is also when UCX sets up its connections, which the first large message to a peer begins. Until that is
+ * done UCX 1.13 may abort the process (assertions in wireup_ep.c and ucp_request.c) if a peer dies or the link is reset
+ * or closed; with posix alone it does not. */
 #include "link_ucx.h"
 
 #include <stdarg.h>

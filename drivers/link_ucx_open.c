@@ -1,8 +1,8 @@
 /* UCX itself: its settings, its log, and how a link comes and goes.
  *
- * What the configuration says (TLS, NET_DEVICES, PORT_RANGE) and what this link needs (ALLOC_PRIO, PUT_ENABLE,
- * ZCOPY_THRESH) is set by ucp_config_modify() and wins over the environment. Every other UCX_* variable applies as in
- * any UCX program.
+ * What the configuration says (TLS, NET_DEVICES, PORT_RANGE) and what the region needs (ALLOC_PRIO) is set by
+ * ucp_config_modify() and wins over the environment. Every other UCX_* variable applies as in any UCX program. Leave
+ * UCX_TCP_PUT_ENABLE on: without it survivors abort (an assertion in uct_iface.h) in 8 of 100 kills of a tcp peer.
  *
  * ucp_config_modify() says "OK" to any key, and a transport that does not exist costs only a warning; that warning is
  * caught here and fails the open. */
@@ -134,12 +134,6 @@ static gf_status settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
         {"PORT_RANGE", gf_ucx_list_has(ucx->transports, "tcp") ? ucx->ports : ""},
         /* No fall-back from memory that peers can map to memory that they cannot. */
         {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->huge_pages ? "huge,thp,mmap" : "mmap"},
-        /* With put, UCX sends large messages to peers on the node by tcp too (4.8 GB/s instead of 11.3 at 1 MiB), and
-         * aborts the process (an assertion in ucp_request.c) when a worker ends while that is still being set up. */
-        {"PUT_ENABLE", gf_ucx_list_has(ucx->transports, "tcp") ? "n" : ""},
-        /* Without put large messages go as fragments; those that the tcp transport does not copy trip an assertion in
-         * uct_iface.h when the peer dies (8 of 100 kills; copied: none of 100). */
-        {"ZCOPY_THRESH", gf_ucx_list_has(ucx->transports, "tcp") ? "inf" : ""},
     };
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         ucs_status_t status;

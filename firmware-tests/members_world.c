@@ -50,7 +50,7 @@ void rank_open(uint32_t rank, const struct gf_offer *offer)
     assert_ptr_equal(r->members, r->state);
 }
 
-void world_begin(uint32_t size, bool over_tcp, uint32_t room_every)
+void members_world_begin(uint32_t size, bool over_tcp, uint32_t room_every)
 {
     memset(&world, 0, sizeof world);
     world.size = size;
@@ -60,21 +60,21 @@ void world_begin(uint32_t size, bool over_tcp, uint32_t room_every)
     else fake_world_init(&fake, size, room_every);
 }
 
-void world_end(void)
+void members_world_end(void)
 {
     for (uint32_t rank = 0; rank < world.size; rank++) free(world.ranks[rank].state);
     if (world.over_tcp) tcp_world_close(&tcp);
 }
 
-void world_open(uint32_t size, bool over_tcp, uint32_t room_every)
+void members_world_open(uint32_t size, bool over_tcp, uint32_t room_every)
 {
     struct gf_offer offer = offer_of(size);
-    world_begin(size, over_tcp, room_every);
+    members_world_begin(size, over_tcp, room_every);
     for (uint32_t rank = 0; rank < size; rank++) rank_open(rank, &offer);
     for (uint32_t rank = 1; (rank < size) && !over_tcp; rank++) fake_connect(&fake, rank);
 }
 
-bool world_turn(gf_status expect)
+bool members_world_turn(gf_status expect)
 {
     bool all = true;
     world.now_ns += MS;
@@ -86,10 +86,10 @@ bool world_turn(gf_status expect)
     return all;
 }
 
-void world_until(gf_status expect)
+void members_world_until(gf_status expect)
 {
     for (uint32_t turn = 0; turn < 100000; turn++) {
-        if (world_turn(expect)) return;
+        if (members_world_turn(expect)) return;
     }
     for (uint32_t rank = 0; rank < world.size; rank++) {
         if (world.ranks[rank].members == NULL) continue;

@@ -33,14 +33,14 @@ extern struct world world;
 
 struct gf_offer offer_of(uint32_t size);
 /* begin, and then each rank by hand; or open: all of them, connected. */
-void world_begin(uint32_t size, bool over_tcp, uint32_t room_every);
+void members_world_begin(uint32_t size, bool over_tcp, uint32_t room_every);
 void rank_open(uint32_t rank, const struct gf_offer *offer);
-void world_open(uint32_t size, bool over_tcp, uint32_t room_every);
-void world_end(void);
+void members_world_open(uint32_t size, bool over_tcp, uint32_t room_every);
+void members_world_end(void);
 
 /* Everybody who runs polls once; 1 ms passes. True if all of them gave `expect`. */
-bool world_turn(gf_status expect);
-void world_until(gf_status expect);
+bool members_world_turn(gf_status expect);
+void members_world_until(gf_status expect);
 
 const struct gf_error *error_of(uint32_t rank);
 /* All ranks that are open and run failed alike. */

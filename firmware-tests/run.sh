@@ -11,7 +11,8 @@ passed=0 failed=0 skipped=0
 for suite in "$@"; do
     begin=$(date +%s)
     case $suite in
-    *.sh) timeout -k 10 "$limit" sh "$suite" >"$log" 2>&1 </dev/null; code=$?
+    *.sh) shell=$(sed -n '1s/^#! *//p' "$suite")
+        timeout -k 10 "$limit" "${shell:-/bin/sh}" "$suite" >"$log" 2>&1 </dev/null; code=$?
         p=$(grep -c '^ok ' "$log") f=$(grep -c '^not ok ' "$log") s=$(grep -c '^skip ' "$log") ;;
     *) timeout -k 10 "$limit" ${WRAP:-} "$suite" >"$log" 2>&1 </dev/null; code=$?
         p=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test(s).*/\1/p' "$log" | awk '{n += $1} END {print n + 0}')

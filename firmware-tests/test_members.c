@@ -37,14 +37,14 @@ static void all_join_see_all_addresses_and_leave(void **state)
     const uint32_t sizes[] = {1, 2, 3, 16};
     for (int kind = 0; kind < 3; kind++) { /* in memory, in memory with little room, over TCP */
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            world_open(sizes[i], kind == 2, (kind == 1) ? 3 : 0);
+            members_world_open(sizes[i], kind == 2, (kind == 1) ? 3 : 0);
             if (sizes[i] == 1) assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_OK);
-            world_until(GF_OK);
+            members_world_until(GF_OK);
             assert_blobs_are_everywhere();
             world_leaves();
             for (uint32_t rank = 1; (rank < sizes[i]) && (kind < 2); rank++) fake_cut(&fake, rank, "closed by peer");
-            assert_true(world_turn(GF_OK)); /* connections that end now are no failure */
-            world_end();
+            assert_true(members_world_turn(GF_OK)); /* connections that end now are no failure */
+            members_world_end();
         }
     }
 }
@@ -53,16 +53,16 @@ static void nobody_is_through_before_all_are_there(void **state)
 {
     (void)state;
     struct gf_offer offer = offer_of(3);
-    world_begin(3, false, 0);
+    members_world_begin(3, false, 0);
     rank_open(0, &offer);
     rank_open(2, &offer);
     fake_connect(&fake, 2);
-    for (int turn = 0; turn < 1000; turn++) assert_true(world_turn(GF_AGAIN));
+    for (int turn = 0; turn < 1000; turn++) assert_true(members_world_turn(GF_AGAIN));
     rank_open(1, &offer);
     fake_connect(&fake, 1);
-    world_until(GF_OK);
+    members_world_until(GF_OK);
     assert_blobs_are_everywhere();
-    world_end();
+    members_world_end();
 }
 
 static const struct difference_case {
@@ -96,12 +96,12 @@ static void a_difference_is_named_on_all_ranks(void **state)
         if (c->change.elem_count != 0) other.elem_count = c->change.elem_count;
         if (c->change.tensors_hash != 0) other.tensors_hash = c->change.tensors_hash;
         if (c->change.summary[0] != 0) memcpy(other.summary, c->change.summary, sizeof other.summary);
-        world_begin(4, (i % 2) != 0, 0);
+        members_world_begin(4, (i % 2) != 0, 0);
         for (uint32_t rank = 0; rank < 4; rank++) rank_open(rank, (rank == 2) ? &other : &offer);
         for (uint32_t rank = 3; (rank > 0) && !world.over_tcp; rank--) fake_connect(&fake, rank);
-        world_until(GF_ERR_MISMATCH);
+        members_world_until(GF_ERR_MISMATCH);
         assert_all_failed(GF_ERR_MISMATCH, 2, c->text);
-        world_end();
+        members_world_end();
     }
 }
 
@@ -110,15 +110,15 @@ static void late_ranks_hear_why_the_join_failed(void **state)
     (void)state;
     struct gf_offer offer = offer_of(4), other = offer_of(4);
     other.tensor_count = 9;
-    world_begin(4, false, 0);
+    members_world_begin(4, false, 0);
     for (uint32_t rank = 0; rank < 4; rank++) rank_open(rank, (rank == 1) ? &other : &offer);
     fake_connect(&fake, 1);
     fake_connect(&fake, 2);
-    for (int turn = 0; turn < 500; turn++) assert_true(world_turn(GF_AGAIN)); /* rank 3 gets its moment */
+    for (int turn = 0; turn < 500; turn++) assert_true(members_world_turn(GF_AGAIN)); /* rank 3 gets its moment */
     fake_connect(&fake, 3);
-    world_until(GF_ERR_MISMATCH);
+    members_world_until(GF_ERR_MISMATCH);
     assert_all_failed(GF_ERR_MISMATCH, 1, "3 tensors at rank 0, 9 at rank 1");
-    world_end();
+    members_world_end();
 }
 
 static void a_refused_rank_fails_the_join(void **state)
@@ -127,13 +127,13 @@ static void a_refused_rank_fails_the_join(void **state)
     struct gf_rendezvous_event refused = {.kind = GF_RENDEZVOUS_REFUSED, .rank = 7,
                                           .text = "world 3 at rank 0, 8 at rank 7"};
     struct gf_offer offer = offer_of(3);
-    world_begin(3, false, 0);
+    members_world_begin(3, false, 0);
     for (uint32_t rank = 0; rank < 2; rank++) rank_open(rank, &offer);
     fake_connect(&fake, 1);
     fake.ends[0].queue[fake.ends[0].count++].event = refused;
-    world_until(GF_ERR_MISMATCH);
+    members_world_until(GF_ERR_MISMATCH);
     assert_all_failed(GF_ERR_MISMATCH, 7, "ranks differ: world 3 at rank 0, 8 at rank 7");
-    world_end();
+    members_world_end();
 }
 
 static const struct missing_case {
@@ -153,78 +153,78 @@ static void missing_ranks_are_named_at_the_deadline(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
         struct gf_offer offer = offer_of(missing[i].size);
-        world_begin(missing[i].size, false, 0);
+        members_world_begin(missing[i].size, false, 0);
         for (uint32_t rank = 0; rank < missing[i].size; rank++) {
             if ((missing[i].here >> rank & 1) == 0) continue;
             rank_open(rank, &offer);
             if (rank > 0) fake_connect(&fake, rank);
         }
-        for (int turn = 0; turn < 100; turn++) assert_true(world_turn(GF_AGAIN));
+        for (int turn = 0; turn < 100; turn++) assert_true(members_world_turn(GF_AGAIN));
         world.now_ns = 65 * SECOND - 2 * MS;
-        assert_true(world_turn(GF_AGAIN));
-        (void)world_turn(GF_ERR_TIMEOUT);
-        assert_true(world_turn(GF_ERR_TIMEOUT));
+        assert_true(members_world_turn(GF_AGAIN));
+        (void)members_world_turn(GF_ERR_TIMEOUT);
+        assert_true(members_world_turn(GF_ERR_TIMEOUT));
         assert_all_failed(GF_ERR_TIMEOUT, missing[i].peer, missing[i].text);
-        world_end();
+        members_world_end();
     }
 }
 
 static void a_silent_coordinator_ends_the_join(void **state)
 {
     (void)state;
-    world_open(2, false, 0);
+    members_world_open(2, false, 0);
     world.ranks[0].stopped = true;
-    for (int turn = 0; turn < 10; turn++) assert_true(world_turn(GF_AGAIN));
+    for (int turn = 0; turn < 10; turn++) assert_true(members_world_turn(GF_AGAIN));
     world.now_ns += 62 * SECOND;
-    assert_true(world_turn(GF_ERR_TIMEOUT));
+    assert_true(members_world_turn(GF_ERR_TIMEOUT));
     assert_all_failed(GF_ERR_TIMEOUT, 0, "joined rank 0 at 127.0.0.1:7117, which then said nothing");
-    world_end();
+    members_world_end();
 }
 
 static void a_death_while_joining_is_told(void **state)
 {
     (void)state;
     struct gf_offer offer = offer_of(4);
-    world_begin(4, false, 0);
+    members_world_begin(4, false, 0);
     for (uint32_t rank = 0; rank < 3; rank++) rank_open(rank, &offer);
     fake_connect(&fake, 1);
     fake_connect(&fake, 2);
-    assert_true(world_turn(GF_AGAIN));
+    assert_true(members_world_turn(GF_AGAIN));
     world.ranks[1].stopped = true;
     fake_cut(&fake, 1, "connection closed by peer");
-    world_until(GF_ERR_PEER);
+    members_world_until(GF_ERR_PEER);
     assert_all_failed(GF_ERR_PEER, 1, "rank 1 died while ranks were joining: connection closed by peer");
-    world_end();
+    members_world_end();
 }
 
 static void leaving_a_join_tells_the_others(void **state)
 {
     (void)state;
     struct gf_offer offer = offer_of(3);
-    world_begin(3, false, 0);
+    members_world_begin(3, false, 0);
     for (uint32_t rank = 0; rank < 2; rank++) rank_open(rank, &offer);
     fake_connect(&fake, 1);
-    assert_true(world_turn(GF_AGAIN));
+    assert_true(members_world_turn(GF_AGAIN));
     assert_int_equal(gf_members_leave(world.ranks[1].members, world.now_ns), GF_OK);
     assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_ERR_PEER);
     assert_non_null(strstr(error_of(0)->text, "rank 1 gave up: closed before all ranks had joined"));
-    world_end();
+    members_world_end();
 }
 
 static void who_has_said_bye_may_go(void **state)
 {
     (void)state;
-    world_open(3, false, 0);
-    world_until(GF_OK);
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
     assert_int_equal(gf_members_leave(world.ranks[1].members, world.now_ns), GF_AGAIN);
-    assert_true(world_turn(GF_OK));
+    assert_true(members_world_turn(GF_OK));
     world.ranks[1].stopped = true;
     fake_cut(&fake, 1, "connection closed by peer");
-    for (int turn = 0; turn < 10; turn++) assert_true(world_turn(GF_OK));
+    for (int turn = 0; turn < 10; turn++) assert_true(members_world_turn(GF_OK));
     assert_int_equal(gf_members_leave(world.ranks[2].members, world.now_ns), GF_AGAIN);
     assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_OK);
     assert_int_equal(gf_members_leave(world.ranks[2].members, world.now_ns), GF_OK);
-    world_end();
+    members_world_end();
 }
 
 static const struct piece_case {
@@ -252,7 +252,7 @@ static void malformed_addresses_fail_the_join(void **state)
         const uint32_t fields[] = {c->rank, c->size, c->at, c->piece};
         struct gf_offer offer = offer_of(3);
         struct gf_rendezvous *end = &fake.ends[1 - c->to].base;
-        world_begin(3, false, 0);
+        members_world_begin(3, false, 0);
         rank_open(c->to, &offer);
         fake_connect(&fake, 1);
         assert_int_equal(gf_members_poll(world.ranks[c->to].members, world.now_ns), GF_AGAIN);
@@ -264,7 +264,7 @@ static void malformed_addresses_fail_the_join(void **state)
         assert_int_equal(status, GF_ERR_PEER);
         assert_int_equal(error_of(c->to)->peer, 1 - c->to);
         assert_non_null(strstr(error_of(c->to)->text, "malformed address"));
-        world_end();
+        members_world_end();
     }
 }
 

@@ -13,8 +13,8 @@
 
 #define GUARD_BYTES 4096u
 #define GUARD_VALUE 0xa5
-#define BACKOFF_MIN_NS 1000u      /* a rank polls again after this */
-#define BACKOFF_MAX_NS 10000000u  /* and at least this often, as gf_step_wait() does when it sleeps */
+#define BACKOFF_MIN_NS 20000u     /* a rank polls again after this */
+#define BACKOFF_MAX_NS 1000000u   /* and at least this often */
 #define LIMIT_NS UINT64_C(300000000000)
 
 static void log_keep(void *user, gf_log_level level, const char *text)
@@ -131,7 +131,8 @@ static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg
     uint64_t now_ns = gf_sim_now_ns(w->sim);
     if (self->status != GF_AGAIN) return;
     /* News begins anew with short naps; without any they get longer. */
-    self->backoff_ns = (now_ns == self->wake_ns) ? 2 * self->backoff_ns : BACKOFF_MIN_NS;
+    self->backoff_ns = (now_ns == self->wake_ns) ? 2 * self->backoff_ns : 0;
+    if (self->backoff_ns < BACKOFF_MIN_NS) self->backoff_ns = BACKOFF_MIN_NS;
     if (self->backoff_ns > BACKOFF_MAX_NS) self->backoff_ns = BACKOFF_MAX_NS;
     self->status = turn(w, rank, arg);
     if (self->status != GF_AGAIN) return;

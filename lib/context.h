@@ -72,7 +72,7 @@ struct gf_step {
     uint64_t wait_ns;
     struct gf_check check;    /* local values that were not finite, as packed */
     uint64_t first_key;       /* where the first of them was (verdict.c); UINT64_MAX: none */
-    uint64_t sum_bad;         /* values that adding made non-finite, where this rank rounded them */
+    uint64_t sum_bad;         /* sums that are not finite, where this rank rounded them: on the wire, or back from it */
     uint64_t samples_all;     /* of all ranks */
     uint32_t verdict_slot;
     float gradient_scale;     /* what gf_gradient() of a 16-bit tensor is to be multiplied with */

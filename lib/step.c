@@ -63,13 +63,15 @@ static gf_status buffer_pack(gf_context *gf, struct gf_slot *slot)
 }
 
 /* Back from the wire. 16-bit gradients keep their scale (gf_gradient_scale): divided here they could underflow. With
- * GF_AVERAGE_SAMPLES the divisor is known only after the verdict. */
+ * GF_AVERAGE_SAMPLES the divisor is known only after the verdict. What the wire held may be too large for the gradient's
+ * type or once its scale is undone: the verdict hears of it. */
 static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
 {
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
     float factor = (type == GF_TYPE_F32) ? post_factor(gf) : 1.0f;
     uint64_t done = slot->done_elems, count;
+    struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
     gf_status status;
 
     if ((buffer->chunk_count > 0) || (buffer_in_place(gf, buffer) && (factor == 1.0f))) { /* chunks wait for the verdict */
@@ -78,8 +80,9 @@ static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
     }
     count = turn_elems(gf, buffer->elem_count - done);
     status = gf->ops->cast(&gf->queue, buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type), type,
-                           buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire, count, factor, 0, NULL);
+                           buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire, count, factor, 0, &check);
     if (status < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+    gf->step.sum_bad += check.bad_count;
     slot->done_elems += count;
     return GF_OK;
 }
