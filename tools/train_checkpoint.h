@@ -1,7 +1,7 @@
 /* Checkpoints of a training run: a file a rank, FILE.RANK, and the one before it, FILE.RANK.before. Each is written
  * whole under another name and renamed, so that whenever ranks are killed, one complete set is left. All functions that
- * return a status are called by all ranks at the same point; after a negative one `error` says why, or, where it is empty,
- * the library does.
+ * return a status are called by all ranks at the same point; after a negative one `error` says why, or, where it is
+ * empty, the library does.
  *
  * What is not in a file follows from it: the order of images and the learning rate are functions of seed and step. */
 #ifndef GF_TRAIN_CHECKPOINT_H
