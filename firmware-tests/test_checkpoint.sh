@@ -4,7 +4,7 @@
 set -u
 . firmware-tests/shell.sh
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-steps=150 model=linear
+steps=250 model=linear
 file=$scratch/c
 sparse="--set sparse.enabled=true --set sparse.chunk_elems=64 --set sparse.warmup_steps=10 --set sparse.ramp_steps=20"
 
@@ -34,14 +34,16 @@ equal() { # STEP: resumed there, 2 ranks end where the uninterrupted run ended
     said "resumed at step $1" && [ "$(weights)" = "$whole" ]
 }
 
-# killed SIGNAL STEP: ends a run with 2 ranks by a signal for rank 1 (KILL) or for gf-run (TERM) once a checkpoint of STEP
-# is there; the next one resumes.
+# killed SIGNAL STEP: ends a run with 2 ranks by a signal for rank 1 (KILL) or for gf-run (TERM) once a checkpoint of
+# STEP is there; the next one resumes.
 killed() {
+    rm -f "$scratch"/pid.*
+    from=$(step_of "$file.0")
     sh -c 'echo $$ >"$1.run"; shift; exec "$@"' sh "$scratch/pid" "$BUILD/gf-run" -n 2 \
         sh -c 'echo $$ >"$0.$GF_RANK"; exec "$@"' "$scratch/pid" "$BUILD/gf-train" --model linear --steps $steps \
         $sparse --set sparse.momentum=local --checkpoint "$file" --checkpoint-every 7 $resumes >"$scratch/log" 2>&1 &
     job=$!
-    until [ "$(step_of "$file.0" || echo 0)" -ge "$2" ] 2>/dev/null; do
+    until at=$(step_of "$file.0"); [ "${at:-0}" -ge "$2" ] && [ "$at" -gt "${from:-0}" ]; do
         kill -0 $job 2>/dev/null || return 1 # it ended before
         sleep 0.005
     done
@@ -61,21 +63,21 @@ rm -f "$file".*
 resumes=
 check killed_in_warmup killed KILL 7
 check killed_in_the_ramp killed KILL 20
-check ended_by_term killed TERM 50
-check killed_late killed KILL 100
+check ended_by_term killed TERM 70
+check killed_late killed KILL 120
 check killed_four_times_and_resumed_ends_with_the_same_weights equal "[1-9]"
 
-# From here on the sets of step 147 and of step 150, the last, are whole.
+# From here on the sets of step 245 and of step 250, the last, are whole.
 keep
-check a_run_that_has_ended_is_only_tested equal 150
+check a_run_that_has_ended_is_only_tested equal 250
 spoil "$file.1"
 echo "nothing" >"$file.0.part"
-check a_spoilt_file_means_the_set_before equal 147
+check a_spoilt_file_means_the_set_before equal 245
 check and_is_named grep -q "^\[1\] warning: checkpoint: $file.1: corrupt: its checksum is" "$scratch/log"
 restore
 mv "$file.1.before" "$file.1"
 mv "$file.0" "$file.0.part"
-check killed_between_two_renames_the_common_set_counts equal 147
+check killed_between_two_renames_the_common_set_counts equal 245
 
 restore
 spoil "$file.1"
@@ -96,8 +98,8 @@ check another_model_is_refused refused "is of another run: model linear there, c
 model=linear
 check other_chunks_are_refused refused "is of another run: " 1 --set sparse.chunk_elems=65
 steps=100
-check an_end_before_the_checkpoint_is_refused refused "the checkpoint is at step 150, the run ends at step 100" 1
-steps=150
+check an_end_before_the_checkpoint_is_refused refused "the checkpoint is at step 250, the run ends at step 100" 1
+steps=250
 seq 100 | tee "$file.0" >"$file.0.before"
 check a_text_is_refused refused "$file.0: this is no checkpoint of gf-train" 1
 
