@@ -86,9 +86,12 @@ check no_whole_set_is_refused refused "no set of files is whole: $file.1: corrup
 check and_the_short_file_is_named said "$file.1.before: shorter than the"
 check what_is_refused_stays cmp -s "$file.0" "$scratch/kept/c.0"
 rm -f "$file.1" "$file.1.before"
-check a_missing_rank_is_refused refused "$file.1: no file of this save" 1
 check a_missing_rank_is_refused_on_all_ranks refused "$file.1: no file of this save" 2
 rm -f "$file".*
+file=$scratch/none/c
+check a_place_that_is_not_there_is_refused_at_once refused "$file.0.part: open: No such file" 1
+[ "$(grep -c "step " "$scratch/log")" -eq 0 ] && ok and_before_the_first_step || not_ok and_before_the_first_step "it ran"
+file=$scratch/c
 check nothing_there_is_refused refused "$file.0: there is no checkpoint to resume from" 2
 restore
 check another_seed_is_refused refused "$file.0 is of another run: seed 1 there, 2 here" 1 --seed 2

@@ -36,6 +36,18 @@ uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes)
     return (uint32_t)crc;
 }
 
+/* A place where nothing can be written shows now, not after hours. */
+static gf_status place_try(struct checkpoint *checkpoint)
+{
+    char part[CHECKPOINT_PATH_BYTES];
+    checkpoint_path_of(checkpoint, checkpoint->rank, ".part", part);
+    int file = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) return checkpoint_fail(checkpoint, part, "open");
+    close(file);
+    unlink(part);
+    return GF_OK;
+}
+
 gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
 {
     struct timespec now;
@@ -52,6 +64,7 @@ gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
         errno = ENAMETOOLONG;
         return checkpoint_fail(checkpoint, checkpoint->path, "open");
     }
+    if ((status = place_try(checkpoint)) < 0) return status;
     checkpoint->buffer_bytes = sizeof(struct checkpoint_head) + checkpoint->extra_bytes + gf_state_bytes(gf);
     checkpoint->buffer = malloc(checkpoint->buffer_bytes + 1); /* one more shows that a file is longer */
     if (checkpoint->buffer == NULL) return checkpoint_fail(checkpoint, checkpoint->path, "memory for it");
