@@ -235,7 +235,7 @@ __attribute__((format(printf, 6, 7))) gf_status gf_fail(gf_context *gf, gf_statu
                                                         uint32_t peer, uint32_t tensor, const char *format, ...);
 /* The same from a driver's fault. */
 gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operation operation);
-gf_status gf_fail_from(gf_context *gf, const struct gf_error *error);
+gf_status gf_fail_from(gf_context *gf, const struct gf_error *error); /* what the members have agreed on */
 /* A refused call that leaves the context as it is: logged, not sticky. */
 __attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_status code, const char *format, ...);
 /* One turn of FAILING. */

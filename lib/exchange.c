@@ -49,6 +49,12 @@ void gf_slot_release(gf_context *gf, struct gf_slot *slot)
     slot->state = GF_SLOT_FREE;
 }
 
+/* Its first tensor, for those who ask what is under way. */
+static uint32_t slot_tensor(const gf_context *gf, const struct gf_slot *slot)
+{
+    return (slot->operation == GF_OPERATION_STEP) ? gf->buffers[slot->buffer].first_tensor : GF_TENSOR_NONE;
+}
+
 void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm, gf_coll_op op, uint32_t root,
                    gf_type type, gf_mem data, uint64_t elem_count, uint64_t tag, uint64_t now_ns)
 {
@@ -78,6 +84,7 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     position->step = gf->step.number;
     position->operation = (uint32_t)slot->operation;
     position->buffer = slot->buffer;
+    position->tensor = slot_tensor(gf, slot);
     (void)gf_coll_start(coll, now_ns);
     gf->moved_ns = now_ns;
 }
@@ -116,11 +123,9 @@ gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
         return GF_OK;
     }
     if (gf->error.code == GF_OK) { /* the collective failed: it drains on under the context's failure */
-        uint32_t tensor =
-            (slot->operation == GF_OPERATION_STEP) ? gf->buffers[slot->buffer].first_tensor : GF_TENSOR_NONE;
         slot_trace(gf, slot, coll->error, now_ns);
         if (gf->link->fault.code != GF_OK) return gf_fail_fault(gf, &gf->link->fault, slot->operation);
-        return gf_fail(gf, coll->error, slot->operation, coll->waits_for, tensor,
+        return gf_fail(gf, coll->error, slot->operation, coll->waits_for, slot_tensor(gf, slot),
                        "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for rank %d",
                        gf_status_name(coll->error), (unsigned long long)gf->step.number,
                        gf_operation_name(slot->operation), coll->kind->name,

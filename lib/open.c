@@ -350,7 +350,7 @@ gf_status gf_close(gf_context *gf)
     drivers_close(gf);
     gf->phase = GF_PHASE_CLOSED;
     gf->magic = 0;
-    return (status == GF_ERR_TIMEOUT) ? status : GF_OK;
+    return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK; /* what failed is known */
 }
 
 gf_status gf_heartbeat(gf_context *gf)

@@ -99,7 +99,6 @@ static void buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     gf_algorithm algorithm =
         gf_exchange_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));
     slot->coll.check = &slot->check;
-    gf_members_position(gf->members)->tensor = buffer->first_tensor;
     gf_slot_start(gf, slot, algorithm, GF_COLL_ALLREDUCE, 0, wire, buffer_wire(gf, buffer), buffer->elem_count,
                   gf_tag(gf->epoch, gf->step.number, slot->buffer), now_ns);
     if (!gf->step.posted) gf->step.first_ns = now_ns;
