@@ -41,6 +41,10 @@ struct gf_slot {
     gf_algorithm algorithm;
     uint64_t done_elems;     /* of packing or unpacking */
     uint64_t begin_ns;
+    uint32_t wait_peer;      /* the rank waited for now, since wait_ns; GF_RANK_NONE */
+    uint64_t wait_ns;
+    uint32_t waited_for;     /* the one waited for longest so far, and how long */
+    uint64_t waited_ns;
     struct gf_check check;   /* values that adding made non-finite */
     struct gf_coll coll;
 };
@@ -166,7 +170,7 @@ struct gf_context {
     struct gf_stats stats;
     uint64_t wire_base, message_base, control_base; /* link counters when opening ended */
     uint64_t *peer_waits;       /* [world] steps in which this peer was the last */
-    uint64_t *peer_wait_ns;     /* [world] */
+    uint64_t *peer_wait_ns;     /* [world] waited for it, over all collectives */
 
     gf_warm_state warm;
     uint32_t warm_step;

@@ -198,7 +198,7 @@ static void step_end(gf_context *gf, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
     struct gf_stats *stats = &gf->stats;
-    uint32_t last = gf->slots[step->verdict_slot].coll.waits_for;
+    uint32_t last = gf->slots[step->verdict_slot].waited_for;
     step->whole = true;
     gf->phase = GF_PHASE_READY;
     stats->steps++;
@@ -260,6 +260,8 @@ gf_status gf_step_begin(gf_context *gf)
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
     for (uint32_t b = 0; b < gf->step.buffer_count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
     gf->phase = GF_PHASE_STEP;
+    gf_members_position(gf->members)->step = number;
+    gf_members_position(gf->members)->operation = GF_OPERATION_STEP;
     gf->stats.last_wait_ns = 0;
     return GF_OK;
 }
