@@ -100,7 +100,6 @@ static void buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     gf_algorithm algorithm =
         gf_exchange_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));
     slot->coll.check = &slot->check;
-    gf_members_position(gf->members)->tensor = buffer->first_tensor;
     gf_slot_start(gf, slot, algorithm, GF_COLL_ALLREDUCE, 0, wire, buffer_wire(gf, buffer), buffer->elem_count,
                   gf_tag(gf->epoch, gf->step.number, slot->buffer), now_ns);
     if (!gf->step.posted) gf->step.first_ns = now_ns;
@@ -213,7 +212,7 @@ static void step_end(gf_context *gf, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
     struct gf_stats *stats = &gf->stats;
-    uint32_t last = gf->slots[step->verdict_slot].coll.waits_for;
+    uint32_t last = gf->slots[step->verdict_slot].waited_for;
     step->whole = true;
     gf->phase = GF_PHASE_READY;
     stats->steps++;
@@ -277,6 +276,8 @@ gf_status gf_step_begin(gf_context *gf)
     if (gf_sparse_step_is_dense(gf)) gf_dense_begin(gf);
     else gf_sparse_begin(gf);
     gf->phase = GF_PHASE_STEP;
+    gf_members_position(gf->members)->step = number;
+    gf_members_position(gf->members)->operation = GF_OPERATION_STEP;
     gf->stats.last_wait_ns = 0;
     return GF_OK;
 }
