@@ -108,6 +108,13 @@ struct gf_pending {
     uint64_t sequence; /* from 1; the oldest starts first */
 };
 
+/* A state that was saved by more ranks than there are now: whose histories this rank has still to be given. */
+struct gf_inherit {
+    uint64_t common_hash; /* of that save */
+    uint32_t world;       /* then */
+    uint32_t next;        /* old rank; `world`: none is missing */
+};
+
 struct gf_trace {
     struct gf_trace_record *records;
     uint32_t record_max;
@@ -145,6 +152,7 @@ struct gf_context {
 
     struct gf_pool_tensor *tensors;
     uint32_t tensor_count;
+    uint64_t tensors_hash;
     struct gf_pool_sizes pool;
     struct gf_buffer *buffers;  /* of the current step: one of the next two */
     struct gf_buffer *dense_buffers;
@@ -175,6 +183,7 @@ struct gf_context {
 
     float scale;                /* loss scale */
     uint32_t scale_good, scale_bad;
+    struct gf_inherit inherit;
 
     struct gf_trace trace;
     struct gf_stats stats;

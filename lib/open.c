@@ -54,7 +54,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->peer_waits = parts->peer_waits;
     gf->peer_wait_ns = parts->peer_wait_ns;
     gf->weight = (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) ? (gf_mem)(uintptr_t)parts->weight : 0;
-    gf->momentum = (gf->config.optimizer.momentum > 0.0f) ? (gf_mem)(uintptr_t)parts->momentum : 0;
+    gf->momentum = ((gf->weight != 0) && (gf->config.optimizer.momentum > 0.0f)) ? (gf_mem)(uintptr_t)parts->momentum : 0;
     gf->half = (gf->config.optimizer.half_weights != GF_TYPE_F32) ? (gf_mem)(uintptr_t)parts->half : 0;
     gf->norms = parts->norms;
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
@@ -180,7 +180,8 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
         return open_fail(gf, status, &fault);
     exchange_lay(layout, gf);
-    status = members_open(layout, parts->members, gf_pool_hash(tensors, gf->tensor_count), gf);
+    gf->tensors_hash = gf_pool_hash(tensors, gf->tensor_count);
+    status = members_open(layout, parts->members, gf->tensors_hash, gf);
     if (status < 0) {
         fault = gf->link->fault;
         return open_fail(gf, status, &fault);
