@@ -99,8 +99,8 @@ gf_status gf_verdict_poll(gf_context *gf, uint64_t now_ns)
                     (unsigned long long)(key & ((UINT64_C(1) << KEY_ELEM_BITS) - 1)));
     } else if (step->skipped) {
         gf_log_line(&gf->log, GF_LOG_WARN,
-                    "step %llu skipped on all ranks: %llu values left the range of the wire type while being added; "
-                    "every local gradient was finite",
+                    "step %llu skipped on all ranks: %llu values left the range of the wire or gradient type while being "
+                    "added; every local gradient was finite",
                     (unsigned long long)step->number, (unsigned long long)gf->verdict[3]);
     }
     return GF_OK;
