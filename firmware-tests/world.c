@@ -13,9 +13,9 @@
 
 #define GUARD_BYTES 4096u
 #define GUARD_VALUE 0xa5
-#define BACKOFF_MIN_NS 1000u      /* a rank polls again after this */
-#define BACKOFF_MAX_NS 10000000u  /* and at least this often, as gf_step_wait() does when it sleeps */
-#define LIMIT_NS UINT64_C(300000000000)
+#define BACKOFF_MIN_NS 20000u     /* a rank polls again after this */
+#define BACKOFF_MAX_NS 1000000u   /* and at least this often */
+#define LIMIT_NS UINT64_C(30000000000)
 
 static void log_keep(void *user, gf_log_level level, const char *text)
 {
@@ -27,6 +27,21 @@ static void log_keep(void *user, gf_log_level level, const char *text)
     rank->log_bytes += length;
     rank->log[rank->log_bytes++] = '\n';
     rank->log[rank->log_bytes] = '\0';
+}
+
+static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg);
+
+static uint64_t clock_now(const struct gf_clock *clock)
+{
+    struct world *w = ((const struct world_clock *)(const void *)clock)->w;
+    if ((w->pump != NULL) && !w->is_pumping) {
+        uint32_t rank;
+        w->is_pumping = true; /* the turns look at the clock too */
+        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_turn(w, rank, w->pump, w->pump_arg);
+        if (!gf_sim_advance(w->sim)) gf_sim_advance_to(w->sim, gf_sim_now_ns(w->sim) + BACKOFF_MAX_NS);
+        w->is_pumping = false;
+    }
+    return gf_sim_now_ns(w->sim);
 }
 
 static void rank_open(struct world *w, uint32_t rank)
@@ -60,7 +75,10 @@ void world_create(struct world *w, const struct world_setup *setup)
         self->config.job.ignore_environment = true;
         self->config.log = log_keep;
         self->config.log_user = self;
-        self->config.drivers = gf_sim_drivers(w->sim, rank);
+        self->clock = (struct world_clock){.clock.now_ns = clock_now, .w = w};
+        self->drivers = *gf_sim_drivers(w->sim, rank);
+        self->drivers.clock = &self->clock.clock;
+        self->config.drivers = &self->drivers;
         self->tensors = setup->tensors;
         self->tensor_count = setup->tensor_count;
         if (setup->vary != NULL) setup->vary(rank, &self->config, &self->tensors, &self->tensor_count);
@@ -131,7 +149,8 @@ static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg
     uint64_t now_ns = gf_sim_now_ns(w->sim);
     if (self->status != GF_AGAIN) return;
     /* News begins anew with short naps; without any they get longer. */
-    self->backoff_ns = (now_ns == self->wake_ns) ? 2 * self->backoff_ns : BACKOFF_MIN_NS;
+    self->backoff_ns = (now_ns == self->wake_ns) ? 2 * self->backoff_ns : 0;
+    if (self->backoff_ns < BACKOFF_MIN_NS) self->backoff_ns = BACKOFF_MIN_NS;
     if (self->backoff_ns > BACKOFF_MAX_NS) self->backoff_ns = BACKOFF_MAX_NS;
     self->status = turn(w, rank, arg);
     if (self->status != GF_AGAIN) return;
@@ -139,14 +158,32 @@ static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg
     gf_sim_wake_at(w->sim, rank, self->wake_ns);
 }
 
-void world_run(struct world *w, world_turn turn, void *arg)
+static void all_begin(struct world *w)
 {
-    uint64_t begin_ns = gf_sim_now_ns(w->sim);
     for (uint32_t rank = 0; rank < w->world; rank++) {
         w->ranks[rank].status = GF_AGAIN;
         w->ranks[rank].next = 0;
-        gf_sim_wake_at(w->sim, rank, begin_ns);
+        gf_sim_wake_at(w->sim, rank, gf_sim_now_ns(w->sim));
     }
+}
+
+void world_block(struct world *w, uint32_t rank, world_turn turn, void *arg)
+{
+    all_begin(w);
+    w->ranks[rank].status = GF_OK;
+    w->pump = turn;
+    w->pump_arg = arg;
+}
+
+void world_unblock(struct world *w)
+{
+    w->pump = NULL;
+}
+
+void world_run(struct world *w, world_turn turn, void *arg)
+{
+    uint64_t begin_ns = gf_sim_now_ns(w->sim);
+    all_begin(w);
     for (;;) {
         uint32_t rank;
         while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_turn(w, rank, turn, arg);

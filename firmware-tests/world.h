@@ -19,9 +19,19 @@ struct world_setup {
     void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count);
 };
 
+struct world;
+
+/* A context's clock: the simulator's, and while one rank blocks, what makes the others go on. */
+struct world_clock {
+    struct gf_clock clock;
+    struct world *w;
+};
+
 struct world_rank {
     gf_context *gf;          /* NULL: not open, or closed */
     struct gf_config config;
+    struct gf_drivers drivers;
+    struct world_clock clock;
     const struct gf_tensor *tensors;
     uint32_t tensor_count;
     struct gf_footprint footprint;
@@ -33,11 +43,17 @@ struct world_rank {
     size_t log_bytes;
 };
 
+/* One turn of one rank. GF_AGAIN: it wants another, soon. */
+typedef gf_status (*world_turn)(struct world *w, uint32_t rank, void *arg);
+
 struct world {
     struct gf_sim *sim;
     uint32_t world;
     uint64_t limit_ns;       /* a run that takes longer has hung */
     struct world_rank *ranks;
+    world_turn pump;         /* while a call blocks: turns of the other ranks; NULL: none */
+    void *pump_arg;
+    bool is_pumping;
 };
 
 /* Memory, and gf_open() on every rank; each rank's status says how that went. */
@@ -50,12 +66,14 @@ void world_join(struct world *w);
  * under way. Ranks that are stopped die first. */
 void world_close(struct world *w);
 
-/* One turn of one rank. GF_AGAIN: it wants another, soon. */
-typedef gf_status (*world_turn)(struct world *w, uint32_t rank, void *arg);
 /* Turns of every rank that runs until each has answered anything but GF_AGAIN; the answers are in ranks[].status. The
  * last word of a rank that died or is stopped is GF_AGAIN. */
 void world_run(struct world *w, world_turn turn, void *arg);
 void world_expect(const struct world *w, gf_status status); /* on every rank */
+/* From here on a call may block: whenever it looks at the clock, every rank but this one takes its turns and time goes
+ * on. world_unblock() ends that; the others may not be done yet. */
+void world_block(struct world *w, uint32_t rank, world_turn turn, void *arg);
+void world_unblock(struct world *w);
 
 typedef enum world_order { WORLD_FORWARD = 0, WORLD_BACKWARD, WORLD_RANDOM, WORLD_ROTATED, WORLD_ORDER_COUNT } world_order;
 const char *world_order_name(world_order order);

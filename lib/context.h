@@ -43,6 +43,10 @@ struct gf_slot {
     uint64_t done_elems;     /* of packing or unpacking */
     struct gf_sparse_pass pack; /* of a sparse buffer */
     uint64_t begin_ns;
+    uint32_t wait_peer;      /* the rank waited for now, since wait_ns; GF_RANK_NONE */
+    uint64_t wait_ns;
+    uint32_t waited_for;     /* the one waited for longest so far, and how long */
+    uint64_t waited_ns;
     struct gf_check check;   /* values that adding made non-finite */
     struct gf_coll coll;
 };
@@ -72,7 +76,7 @@ struct gf_step {
     uint64_t wait_ns;
     struct gf_check check;    /* local values that were not finite, as packed */
     uint64_t first_key;       /* where the first of them was (verdict.c); UINT64_MAX: none */
-    uint64_t sum_bad;         /* values that adding made non-finite, where this rank rounded them */
+    uint64_t sum_bad;         /* sums that are not finite, where this rank rounded them: on the wire, or back from it */
     uint64_t samples_all;     /* of all ranks */
     uint32_t verdict_slot;
     float gradient_scale;     /* what gf_gradient() of a 16-bit tensor is to be multiplied with */
@@ -176,7 +180,7 @@ struct gf_context {
     struct gf_stats stats;
     uint64_t wire_base, message_base, control_base; /* link counters when opening ended */
     uint64_t *peer_waits;       /* [world] steps in which this peer was the last */
-    uint64_t *peer_wait_ns;     /* [world] */
+    uint64_t *peer_wait_ns;     /* [world] waited for it, over all collectives */
 
     gf_warm_state warm;
     uint32_t warm_step;
@@ -246,7 +250,7 @@ __attribute__((format(printf, 6, 7))) gf_status gf_fail(gf_context *gf, gf_statu
                                                         uint32_t peer, uint32_t tensor, const char *format, ...);
 /* The same from a driver's fault. */
 gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operation operation);
-gf_status gf_fail_from(gf_context *gf, const struct gf_error *error);
+gf_status gf_fail_from(gf_context *gf, const struct gf_error *error); /* what the members have agreed on */
 /* A refused call that leaves the context as it is: logged, not sticky. */
 __attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_status code, const char *format, ...);
 /* One turn of FAILING. */

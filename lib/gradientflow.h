@@ -264,7 +264,8 @@ gf_status gf_open_poll(gf_context *gf);
 gf_status gf_open_wait(gf_context *gf);
 
 /* May block up to exchange.timeout_ns: lets the other ranks finish, then gives everything back to the system. NULL is
- * lawful. A failed context closes at once. The memory is the caller's again when it returns. */
+ * lawful. A failed context closes at once, with GF_OK. The memory is the caller's again when it returns.
+ * GF_ERR_TIMEOUT: some did not leave in time; this rank has. */
 gf_status gf_close(gf_context *gf);
 /* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several contexts from one
  * thread: GF_AGAIN until all have left; after anything else gf_close() returns at once. The first call ends the use of

@@ -58,15 +58,13 @@ static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
     return GF_OK;
 }
 
-/* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation; and what
- * the warm-up needs (warm.c). */
+/* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, for data of
+ * any size, as public requests may be larger than the pool; and what the warm-up needs (warm.c). */
 static struct gf_coll_need slot_need(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
-    uint64_t pool_bytes = layout->pool.elem_count * sizeof(float);
-    uint64_t verdict_bytes = gf_verdict_words(layout->chunk_count) * sizeof(uint64_t); /* more, where chunks are tiny */
     struct gf_coll_limits limits = {.size = config->job.world,
-                                    .bytes_max = (pool_bytes > verdict_bytes) ? pool_bytes : verdict_bytes,
+                                    .bytes_max = UINT64_MAX / 2,
                                     .slice_bytes = config->exchange.slice_bytes,
                                     .window = config->link.window};
     struct gf_coll_need most = {.msg_count = 2 * config->link.window, .staging_bytes = 2 * config->exchange.slice_bytes};
@@ -214,9 +212,14 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     }
     layout->chunk_count = (uint32_t)chunks;
     buffers_bound(layout);
-    if (layout->buffers_max >= GF_TAG_BUFFER_OTHER) {
+    if (layout->buffers_max > GF_TAG_BUFFER_OTHER) {
         (void)snprintf(error_out, 256, "up to %u fused buffers, allowed are %u; raise exchange.fuse_bytes",
-                       layout->buffers_max, GF_TAG_BUFFER_OTHER - 1);
+                       layout->buffers_max, GF_TAG_BUFFER_OTHER);
+        return GF_ERR_CONFIG;
+    }
+    if ((effective->exchange.algorithm != GF_ALGORITHM_AUTO) && (gf_coll_kind_of(effective->exchange.algorithm) == NULL)) {
+        (void)snprintf(error_out, 256, "exchange.algorithm \"%s\" is not in this build",
+                       gf_algorithm_name(effective->exchange.algorithm));
         return GF_ERR_CONFIG;
     }
     layout->in_place = !effective->sparse.enabled;

@@ -264,6 +264,7 @@ static void opened(gf_context *gf)
     gf->message_base = gf->link->sent_messages;
     gf->stats.operations = 0;
     gf->trace.written = gf->trace.read = 0;
+    memset(gf->peer_wait_ns, 0, gf->world * sizeof *gf->peer_wait_ns);
     gf->stats.foreign_bytes = (now_bytes > gf->foreign_before) ? now_bytes - gf->foreign_before : 0;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank, gf->world,
                 gf->link->driver->name, gf->tensor_count, gf->dense_buffer_count);
@@ -357,7 +358,7 @@ gf_status gf_close(gf_context *gf)
     drivers_close(gf);
     gf->phase = GF_PHASE_CLOSED;
     gf->magic = 0;
-    return (status == GF_ERR_TIMEOUT) ? status : GF_OK;
+    return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK; /* what failed is known */
 }
 
 gf_status gf_heartbeat(gf_context *gf)

@@ -82,16 +82,23 @@ gf_status gf_barrier(gf_context *gf, struct gf_request *request)
     return post(gf, GF_OPERATION_BARRIER, GF_COLL_BARRIER, 0, 0, GF_TYPE_F32, 0, request);
 }
 
+/* In the tag's place of the buffer, so that calls with other arguments never meet: two that only differ in a type of
+ * the same size or in the root would otherwise end well with wrong values. */
+static uint32_t pending_number(const struct gf_pending *pending)
+{
+    uint32_t number = (uint32_t)pending->op | ((uint32_t)pending->type << 3) | ((pending->root & 0xffu) << 5);
+    return GF_TAG_BUFFER_OTHER | (1u << 13) | number;
+}
+
 static void pending_start(gf_context *gf, struct gf_pending *pending, struct gf_slot *slot, uint64_t now_ns)
 {
-    uint32_t number = GF_TAG_BUFFER_OTHER + 1 + (uint32_t)(pending->op); /* another operation is another tag */
     slot->operation = pending->operation;
     slot->buffer = (uint32_t)pending->sequence;
     pending->slot = (uint32_t)(slot - gf->slots);
     pending->state = GF_REQUEST_RUNNING;
     gf_slot_start(gf, slot, gf_exchange_choose(gf, pending->op, pending->elem_count * gf_type_size_bytes(pending->type)),
                   pending->op, pending->root, pending->type, pending->data, pending->elem_count,
-                  gf_tag(gf->epoch, pending->sequence, number), now_ns);
+                  gf_tag(gf->epoch, pending->sequence, pending_number(pending)), now_ns);
 }
 
 static gf_status requests_advance(gf_context *gf, uint64_t now_ns)

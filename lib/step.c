@@ -63,26 +63,29 @@ static gf_status buffer_pack(gf_context *gf, struct gf_slot *slot)
 }
 
 /* Back from the wire. 16-bit gradients keep their scale (gf_gradient_scale): divided here they could underflow. With
- * GF_AVERAGE_SAMPLES the divisor is known only after the verdict. */
+ * GF_AVERAGE_SAMPLES the divisor is known only after the verdict. What the wire held may be too large for the gradient's
+ * type or once its scale is undone: the verdict hears of it. */
 static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
 {
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
     float factor = (type == GF_TYPE_F32) ? post_factor(gf) : 1.0f;
     bool sparse = buffer->chunk_count > 0; /* chunks wait for the verdict, which only has to know whether they will fit */
-    bool may_overflow = (type != GF_TYPE_F32) && (type != wire); /* a sum that the wire can hold */
+    bool fits = (type == GF_TYPE_F32) ? (factor <= 1.0f) : (type == wire);
     uint64_t done = slot->done_elems, count;
     gf_mem into = sparse ? gf->sparse.scratch : buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type);
+    struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
     gf_status status;
 
-    if ((sparse && !may_overflow) || (buffer_in_place(gf, buffer) && (factor == 1.0f))) {
+    if ((sparse && fits) || (buffer_in_place(gf, buffer) && (factor == 1.0f))) {
         slot->done_elems = buffer->elem_count;
         return GF_OK;
     }
     count = turn_elems(gf, buffer->elem_count - done);
     status = gf->ops->cast(&gf->queue, into, type, buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire, count,
-                           factor, 0, may_overflow ? &slot->check : NULL);
+                           factor, 0, &check);
     if (status < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+    gf->step.sum_bad += check.bad_count;
     slot->done_elems += count;
     return GF_OK;
 }
@@ -100,7 +103,6 @@ static void buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     gf_algorithm algorithm =
         gf_exchange_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));
     slot->coll.check = &slot->check;
-    gf_members_position(gf->members)->tensor = buffer->first_tensor;
     gf_slot_start(gf, slot, algorithm, GF_COLL_ALLREDUCE, 0, wire, buffer_wire(gf, buffer), buffer->elem_count,
                   gf_tag(gf->epoch, gf->step.number, slot->buffer), now_ns);
     if (!gf->step.posted) gf->step.first_ns = now_ns;
@@ -125,6 +127,7 @@ static gf_status slot_turn(gf_context *gf, struct gf_slot *slot, uint64_t now_ns
         return status;
     case GF_SLOT_RUN:
         if ((status = gf_slot_poll(gf, slot, now_ns)) != GF_OK) return status;
+        gf->step.sum_bad += slot->check.bad_count;
         slot->done_elems = 0;
         slot->state = GF_SLOT_UNPACK;
         return GF_OK;
@@ -132,7 +135,6 @@ static gf_status slot_turn(gf_context *gf, struct gf_slot *slot, uint64_t now_ns
         if ((slot->done_elems < buffer->elem_count) && ((status = buffer_unpack(gf, slot)) < 0)) return status;
         gf->moved_ns = now_ns;
         if (slot->done_elems < buffer->elem_count) return GF_AGAIN;
-        gf->step.sum_bad += slot->check.bad_count;
         slot->state = GF_SLOT_END;
         return GF_OK;
     case GF_SLOT_END:
@@ -215,7 +217,7 @@ static void step_end(gf_context *gf, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
     struct gf_stats *stats = &gf->stats;
-    uint32_t last = gf->slots[step->verdict_slot].coll.waits_for;
+    uint32_t last = gf->slots[step->verdict_slot].waited_for;
     step->whole = true;
     if (!step->skipped && (step->samples_all > 0)) gf->samples_before = step->samples_all;
     gf->phase = GF_PHASE_READY;
@@ -281,6 +283,8 @@ gf_status gf_step_begin(gf_context *gf)
     if (gf_sparse_step_is_dense(gf)) gf_dense_begin(gf);
     else gf_sparse_begin(gf);
     gf->phase = GF_PHASE_STEP;
+    gf_members_position(gf->members)->step = number;
+    gf_members_position(gf->members)->operation = GF_OPERATION_STEP;
     gf->stats.last_wait_ns = 0;
     return GF_OK;
 }

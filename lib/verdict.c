@@ -1,7 +1,7 @@
 /* The small agreement at the end of a step: finite or not, who was first, and how many samples the gradients stand for.
  * One vector of 64-bit words, each with its own way of being combined, so that any run of words may be folded alone:
  *     [0] local values that were not finite (sum)      [1] the first of them, as a key (lowest)
- *     [2] samples (sum)                                [3] values that became non-finite while adding (sum)
+ *     [2] samples (sum)                                [3] sums that are not finite (sum)
  *     [4..] of a sparse step: norms of the chunks, two floats a word (sum) */
 #include <string.h>
 
@@ -99,8 +99,8 @@ gf_status gf_verdict_poll(gf_context *gf, uint64_t now_ns)
                     (unsigned long long)(key & ((UINT64_C(1) << KEY_ELEM_BITS) - 1)));
     } else if (step->skipped) {
         gf_log_line(&gf->log, GF_LOG_WARN,
-                    "step %llu skipped on all ranks: %llu values left the range of the wire or gradient type while being "
-                    "added; every local gradient was finite",
+                    "step %llu skipped on all ranks: %llu sums left the range of the wire or of their gradient; "
+                    "every local gradient was finite",
                     (unsigned long long)step->number, (unsigned long long)gf->verdict[3]);
     }
     return GF_OK;
