@@ -41,7 +41,7 @@ struct gf_slot {
     gf_operation operation;
     gf_algorithm algorithm;
     uint64_t done_elems;     /* of packing or unpacking */
-    uint32_t done_chunks;    /* of packing a sparse buffer */
+    struct gf_sparse_pass pack; /* of a sparse buffer */
     uint64_t begin_ns;
     uint32_t wait_peer;      /* the rank waited for now, since wait_ns; GF_RANK_NONE */
     uint64_t wait_ns;
@@ -159,7 +159,7 @@ struct gf_context {
     struct gf_buffer *sparse_buffers;
     gf_type sparse_type;        /* of the gradients of the sparse part */
     struct gf_sparse sparse;
-    uint64_t samples_before;    /* of all ranks in the step before */
+    uint64_t samples_before;    /* of all ranks in the last step that had any */
     uint32_t *buffer_pending;   /* tensors that each waits for */
     uint32_t *buffer_order;     /* the order in which they start, by last_tensor */
     uint32_t buffers_max;
@@ -284,15 +284,16 @@ gf_status gf_step_turn(gf_context *gf, void *arg);
 void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
 void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
 
-/* ---- sparse.c ---- */
+/* ---- sparse.c: which chunks and buffers a sparse step has ---- */
 bool gf_sparse_step_is_dense(const gf_context *gf);
-void gf_sparse_begin(gf_context *gf);                                       /* buffers of a sparse step */
-gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem wire); /* one chunk */
-gf_status gf_sparse_score(gf_context *gf);  /* about a slice of chunks that are ready; GF_OK once all have their norm */
-/* About a slice; GF_OK once history, momentum and gradients are those behind the step and the next set is chosen. */
+void gf_sparse_begin(gf_context *gf);                            /* buffers of a sparse step */
+gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
+
+/* ---- sparse_history.c: what is computed of them; about a slice a call ---- */
+gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem wire);
+gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks have their norm */
+/* GF_OK: history, momentum and gradients are those behind the step and the next set is chosen. */
 gf_status gf_sparse_commit(gf_context *gf, float factor);
-/* In a sparse step: update the chunks that were sent. */
-gf_status gf_sparse_update(gf_context *gf, float learning_rate);
 
 /* ---- update.c ---- */
 /* LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a tensor that is applied, 1

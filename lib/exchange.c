@@ -37,7 +37,6 @@ struct gf_slot *gf_slot_take(gf_context *gf)
         slot->coll.fold_elem_bytes = 0;
         slot->coll.check = NULL;
         slot->done_elems = 0;
-    slot->done_chunks = 0;
         slot->state = GF_SLOT_PACK;
         return slot;
     }

@@ -70,17 +70,20 @@ static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
     float factor = (type == GF_TYPE_F32) ? post_factor(gf) : 1.0f;
+    bool sparse = buffer->chunk_count > 0; /* chunks wait for the verdict, which only has to know whether they will fit */
+    bool fits = (type == GF_TYPE_F32) ? (factor <= 1.0f) : (type == wire);
     uint64_t done = slot->done_elems, count;
+    gf_mem into = sparse ? gf->sparse.scratch : buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type);
     struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
     gf_status status;
 
-    if ((buffer->chunk_count > 0) || (buffer_in_place(gf, buffer) && (factor == 1.0f))) { /* chunks wait for the verdict */
+    if ((sparse && fits) || (buffer_in_place(gf, buffer) && (factor == 1.0f))) {
         slot->done_elems = buffer->elem_count;
         return GF_OK;
     }
     count = turn_elems(gf, buffer->elem_count - done);
-    status = gf->ops->cast(&gf->queue, buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type), type,
-                           buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire, count, factor, 0, &check);
+    status = gf->ops->cast(&gf->queue, into, type, buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire, count,
+                           factor, 0, &check);
     if (status < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
     gf->step.sum_bad += check.bad_count;
     slot->done_elems += count;
@@ -187,11 +190,13 @@ static void buffers_start(gf_context *gf)
 static gf_status step_commit(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
+    uint64_t samples;
     float factor;
     if (step->skipped) return GF_OK;
     step->gradient_scale = post_factor(gf);
     if (gf->config.exchange.average != GF_AVERAGE_SAMPLES) return gf_sparse_commit(gf, step->gradient_scale);
-    factor = (step->samples_all > 0) ? (float)(1.0 / (double)step->samples_all) : 0.0f;
+    samples = (step->samples_all > 0) ? step->samples_all : gf->samples_before; /* without any, history may be sent */
+    factor = (samples > 0) ? (float)(1.0 / (double)samples) : 0.0f;
     step->gradient_scale = post_factor(gf) * factor;
     while (step->commit_tensor < gf->tensor_count) {
         const struct gf_pool_tensor *tensor = &gf->tensors[step->commit_tensor];
@@ -214,6 +219,7 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     struct gf_stats *stats = &gf->stats;
     uint32_t last = gf->slots[step->verdict_slot].waited_for;
     step->whole = true;
+    if (!step->skipped && (step->samples_all > 0)) gf->samples_before = step->samples_all;
     gf->phase = GF_PHASE_READY;
     stats->steps++;
     stats->steps_skipped += step->skipped ? 1 : 0;
@@ -238,9 +244,9 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         if (status < 0) return status;
     }
     if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count))
-        return step->sparse ? ((gf_sparse_score(gf) < 0) ? gf->error.code : GF_AGAIN) : GF_AGAIN; /* norms fill the wait */
+        return (step->sparse && (gf_sparse_score(gf, now_ns) < 0)) ? gf->error.code : GF_AGAIN; /* norms fill the wait */
     if (!step->verdict_posted) {
-        if (step->sparse && ((status = gf_sparse_score(gf)) != GF_OK)) return status;
+        if (step->sparse && ((status = gf_sparse_score(gf, now_ns)) != GF_OK)) return status;
         if (gf_verdict_post(gf, now_ns) != GF_OK) return GF_AGAIN;
         step->verdict_posted = true;
     }
@@ -248,6 +254,7 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         if ((status = gf_verdict_poll(gf, now_ns)) != GF_OK) return status;
         step->agreed = true;
     }
+    gf->moved_ns = now_ns; /* a commit takes turns, and there is no reason to nap between them */
     if ((status = step_commit(gf)) != GF_OK) return status;
     if ((status = gf_scale_step(gf, step->skipped)) < 0) return status;
     step_end(gf, now_ns);
