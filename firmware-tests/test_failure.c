@@ -7,8 +7,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <stdio.h>
-#include <time.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -126,7 +124,6 @@ static bool run_with_fault(const struct fault_case *c, uint32_t world, uint32_t 
     begin_ns = gf_sim_now_ns(w.sim);
     world_run(&w, journey_turn, &journey);
     met = gf_sim_fault_met(w.sim);
-    if (getenv("SHOW") != NULL) fprintf(stderr, "%s world %u rank %u at %u: %.6f s, %.3f cpu\n", c->name, world, rank, (unsigned)at, (double)(gf_sim_now_ns(w.sim) - begin_ns) * 1e-9, (double)clock() / CLOCKS_PER_SEC);
     for (uint32_t r = 0; r < world; r++) {
         gf_status status = w.ranks[r].status;
         bool runs = gf_sim_runs(w.sim, r);

@@ -38,7 +38,8 @@ static uint64_t clock_now(const struct gf_clock *clock)
         uint32_t rank;
         w->is_pumping = true; /* the turns look at the clock too */
         while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_turn(w, rank, w->pump, w->pump_arg);
-        if (!gf_sim_advance(w->sim)) gf_sim_advance_to(w->sim, gf_sim_now_ns(w->sim) + BACKOFF_MAX_NS);
+        gf_sim_wake_at(w->sim, w->blocked, gf_sim_now_ns(w->sim) + BACKOFF_MIN_NS); /* it polls without a pause */
+        (void)gf_sim_advance(w->sim);
         w->is_pumping = false;
     }
     return gf_sim_now_ns(w->sim);
@@ -194,6 +195,7 @@ void world_block(struct world *w, uint32_t rank, world_turn turn, void *arg)
 {
     all_begin(w);
     w->ranks[rank].status = GF_OK;
+    w->blocked = rank;
     w->pump = turn;
     w->pump_arg = arg;
 }

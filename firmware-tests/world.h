@@ -55,6 +55,7 @@ struct world {
     struct world_rank *ranks;
     world_turn pump;         /* while a call blocks: turns of the other ranks; NULL: none */
     void *pump_arg;
+    uint32_t blocked;
     bool is_pumping;
 };
 
