@@ -138,8 +138,8 @@ gf_status gf_request_turn(gf_context *gf, void *request)
 
 static gf_status request_enter(gf_context *gf, const struct gf_request *request, const char *call)
 {
-    gf_status status = gf_enter(gf);
-    if ((status < 0) && ((gf == NULL) || (gf->phase != GF_PHASE_FAILING))) return status;
+    gf_status status = gf_enter_poll(gf);
+    if (status < 0) return status;
     if ((request == NULL) || (pending_of(gf, request) == NULL))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: no such request is under way", call);
     return GF_OK;
