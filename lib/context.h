@@ -70,6 +70,7 @@ struct gf_step {
     bool updated;
     uint64_t first_ns;        /* first collective started */
     bool agreed;              /* the verdict is in */
+    bool committed;           /* what depends on it is queued */
     uint32_t commit_tensor;   /* how far the commit pass is */
     uint64_t commit_elems;
     uint64_t wire_before;     /* link bytes when it began */

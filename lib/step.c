@@ -254,8 +254,12 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         if ((status = gf_verdict_poll(gf, now_ns)) != GF_OK) return status;
         step->agreed = true;
     }
-    gf->moved_ns = now_ns; /* a commit takes turns, and there is no reason to nap between them */
-    if ((status = step_commit(gf)) != GF_OK) return status;
+    if (!step->committed) {
+        gf->moved_ns = now_ns; /* a commit takes turns, and there is no reason to nap between them */
+        if ((status = step_commit(gf)) != GF_OK) return status;
+        step->committed = true;
+    }
+    if ((status = slot_settle(gf)) != GF_OK) return status;
     if ((status = gf_scale_step(gf, step->skipped)) < 0) return status;
     step_end(gf, now_ns);
     return GF_OK;
