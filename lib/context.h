@@ -228,7 +228,8 @@ struct gf_control_parts {
     struct gf_trace_record *trace;
     uint64_t *peer_waits, *peer_wait_ns;
     struct gf_coll_msg *msgs;
-    char *reqs;
+    char *reqs;                /* of all messages, then of all checksums */
+    struct gf_coll_sum *sums;
     float *weight, *momentum, *history, *scratch, *norms;
     uint32_t *selection;
     uint16_t *half;

@@ -97,7 +97,8 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
     const struct gf_config *config = &layout->config;
     return (struct gf_link_setup){.rank = config->job.rank,
                                   .world = config->job.world,
-                                  .requests_max = layout->slot_need.msg_count * config->exchange.buffers_active,
+                                  .requests_max = layout->slot_need.msg_count * config->exchange.buffers_active *
+                                                  (config->link.integrity ? 2 : 1), /* a checksum behind each message */
                                   .message_bytes_max = config->exchange.slice_bytes,
                                   .region_bytes = layout->footprint.exchange_bytes,
                                   .transports = config->link.transports,
@@ -147,6 +148,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     uint64_t scratch_elems =
         (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;
     uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
+    uint64_t sum_count = config->link.integrity ? msg_count : 0;
     struct gf_control_parts parts;
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
@@ -159,7 +161,8 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.peer_waits = gf_arena_take(control, config->job.world * sizeof *parts.peer_waits);
     parts.peer_wait_ns = gf_arena_take(control, config->job.world * sizeof *parts.peer_wait_ns);
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
-    parts.reqs = gf_arena_take(control, msg_count * layout->drivers.link->req_size_bytes);
+    parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
+    parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
     parts.weight = gf_arena_take(control, pool_elems * sizeof *parts.weight);
     parts.momentum = gf_arena_take(control, pool_elems * sizeof *parts.momentum);
     parts.half = gf_arena_take(control, half_elems * sizeof *parts.half);

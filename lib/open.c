@@ -72,8 +72,13 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
         struct gf_coll *coll = &gf->slots[s].coll;
         coll->msgs = parts->msgs + (size_t)s * msg_count;
         coll->msg_count = msg_count;
-        for (uint32_t m = 0; m < msg_count; m++)
-            coll->msgs[m].req = (struct gf_req *)(void *)(parts->reqs + ((size_t)s * msg_count + m) * req_bytes);
+        for (uint32_t m = 0; m < msg_count; m++) {
+            size_t req = (size_t)s * msg_count + m, sum_req = (size_t)gf->slot_count * msg_count + req;
+            coll->msgs[m].req = (struct gf_req *)(void *)(parts->reqs + req * req_bytes);
+            if (!gf->config.link.integrity) continue;
+            coll->msgs[m].sum = &parts->sums[req];
+            coll->msgs[m].sum->req = (struct gf_req *)(void *)(parts->reqs + sum_req * req_bytes);
+        }
     }
 }
 
