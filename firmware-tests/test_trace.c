@@ -158,10 +158,11 @@ static gf_status late_turn(struct world *w, uint32_t rank, void *arg)
 static void times_are_those_of_the_step_and_the_slowest_is_named(void **state)
 {
     enum { LATE_NS = 50000000, STEPS = 4 };
-    struct world_setup setup = setup_of(2);
+    static struct world_setup setup;
     struct late late = {.rank = 1};
     struct world w;
     (void)state;
+    setup = setup_of(2);
     world_open(&w, &setup);
     assert_int_equal(world_stats(&w, 0).slowest_peer, GF_RANK_NONE);
     for (uint32_t n = 0; n < STEPS; n++) {
@@ -183,11 +184,12 @@ static void times_are_those_of_the_step_and_the_slowest_is_named(void **state)
 static void blocking_is_counted_as_waiting(void **state)
 {
     enum { LATE_NS = 30000000 };
-    struct world_setup setup = setup_of(2);
+    static struct world_setup setup;
     struct late late = {.rank = 1, .until_ns = 0};
     struct gf_stats stats;
     struct world w;
     (void)state;
+    setup = setup_of(2);
     setup.config.link.idle = GF_IDLE_SPIN;
     world_open(&w, &setup);
     for (uint32_t n = 1; n <= 2; n++) {
