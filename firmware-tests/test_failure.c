@@ -179,6 +179,84 @@ static void a_link_that_fails_ends_the_step_on_all_ranks(void **state)
     }
 }
 
+static void what_a_link_may_do_changes_nothing(void **state)
+{
+    static const gf_sim_fault_kind kinds[] = {GF_SIM_FAULT_AGAIN, GF_SIM_FAULT_DUPLICATE, GF_SIM_FAULT_DELAY};
+    (void)state;
+    for (size_t k = 0; k < LENGTH(kinds); k++) {
+        uint64_t at = 1;
+        bool met = true;
+        for (; met && (at < POSTS_MAX); at++) {
+            struct world_setup setup = setup_of(3);
+            struct journey journey = {.step.order = WORLD_ROTATED};
+            struct world w;
+            setup.sim.faults[0] = (struct gf_sim_fault){.kind = kinds[k], .rank = 1, .at = at, .delay_ns = 10000000};
+            setup.sim.fault_count = 1;
+            world_create(&w, &setup);
+            world_run(&w, journey_turn, &journey);
+            world_expect(&w, GF_OK);
+            world_expect_equal(&w);
+            for (uint64_t e = 0; e < tensors[0].elem_count; e++)
+                assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 2, 0), e) ==
+                            world_value(0, 0, e) + world_value(1, 0, e) + world_value(2, 0, e));
+            met = gf_sim_fault_met(w.sim);
+            world_close(&w);
+        }
+        assert_true((at > 2) && !met);
+    }
+}
+
+static const struct gf_tensor other_names[] = {
+    {.name = "a", .elem_count = 3000}, {.name = "x", .elem_count = 10}, {.name = "c", .elem_count = 2000}};
+
+static void vary_wire(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
+{
+    (void)table;
+    (void)count;
+    if (rank == 2) config->exchange.wire = GF_TYPE_BF16;
+}
+
+static void vary_names(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
+{
+    (void)config;
+    (void)count;
+    if (rank == 2) *table = other_names;
+}
+
+static void vary_count(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
+{
+    (void)config;
+    (void)table;
+    if (rank == 2) *count = 2;
+}
+
+static void ranks_that_were_given_different_things_do_not_open(void **state)
+{
+    static const struct vary_case {
+        void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count);
+        const char *texts[2]; /* both values */
+    } cases[] = {{vary_wire, {"wire=fp32", "wire=bf16"}},
+                 {vary_names, {"tensor tables differ", "rank 2"}},
+                 {vary_count, {"3 ", "2 "}}};
+    (void)state;
+    for (size_t row = 0; row < LENGTH(cases); row++) {
+        struct world_setup setup = setup_of(3);
+        struct world w;
+        setup.vary = cases[row].vary;
+        world_create(&w, &setup);
+        world_join(&w);
+        world_expect(&w, GF_ERR_MISMATCH);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            const struct gf_error *error = gf_error_last(w.ranks[rank].gf);
+            expect_failed(&w, rank, GF_ERR_MISMATCH);
+            assert_int_equal(error->operation, GF_OPERATION_JOIN);
+            for (uint32_t i = 0; i < 2; i++)
+                if (strstr(error->text, cases[row].texts[i]) == NULL) fail_msg("row %zu: %s", row, error->text);
+        }
+        world_close(&w);
+    }
+}
+
 /* ---- by hand ---- */
 
 struct interrupt {
@@ -514,6 +592,8 @@ int main(void)
         cmocka_unit_test(a_rank_that_stops_at_any_post_is_named_by_all),
         cmocka_unit_test(a_lost_message_ends_the_step_on_all_ranks),
         cmocka_unit_test(a_link_that_fails_ends_the_step_on_all_ranks),
+        cmocka_unit_test(what_a_link_may_do_changes_nothing),
+        cmocka_unit_test(ranks_that_were_given_different_things_do_not_open),
         cmocka_unit_test(an_abort_ends_all_ranks_and_says_whose_it_was),
         cmocka_unit_test(an_abort_ends_a_wait_at_once),
         cmocka_unit_test(an_abort_of_the_waiting_rank_itself_ends_its_wait),
