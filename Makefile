@@ -3,13 +3,11 @@ BUILD ?= build
 ifeq ($(origin CC),default)
 CC := gcc
 endif
-NVCC  ?= $(shell command -v nvcc)
-CUDA  ?= $(if $(NVCC),1,0)
 UCX   ?= $(shell pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)
 SAN   ?=
 ifndef GF_QUIET
-ifneq ($(filter-out help deps clean,$(or $(MAKECMDGOALS),all)),)
-$(info gradientflow: ucx $(UCX), cuda $(CUDA), sanitizers $(or $(SAN),none), build $(BUILD))
+ifneq ($(filter-out help deps clean flags,$(or $(MAKECMDGOALS),all)),)
+$(info gradientflow: ucx $(UCX), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
 export GF_QUIET := 1
 endif
@@ -20,15 +18,15 @@ PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev \
             libcmocka-dev clang libclang-rt-14-dev valgrind iproute2
 
 CFLAGS ?= -O2 -g
-GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wframe-larger-than=2048 -Wmissing-prototypes \
+GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
             -ffp-contract=off -fno-strict-aliasing -MMD -MP -Ilib -Idrivers -Idrivers/sim -Iops -Iconfig -Ifirmware-tests \
             -DGF_WITH_UCX=$(UCX) $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
-       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c) drivers/gpu_cuda.c,$(wildcard drivers/*.c))
+       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c),$(wildcard drivers/*.c))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
-TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_%,$(wildcard firmware-tests/*.c))
+TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_%,$(wildcard firmware-tests/*.c))
 TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
               $(wildcard firmware-tests/test_*.c)))
 TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
@@ -44,6 +42,7 @@ BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas 
 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
 
+$(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048)
 $(LIB): $(OBJ)
 	@rm -f $@
 	ar rcs $@ $^
@@ -73,11 +72,59 @@ $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtes
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
 
+# ---- what people run ----
+deps: ## install the Debian packages that are missing (root), or say how
+	@command -v dpkg-query >/dev/null || { echo "deps: not a Debian system; needed are: $(PACKAGES)"; exit 0; }; \
+	missing=; for p in $(PACKAGES); do \
+	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
+	[ -z "$$missing" ] && exit 0; \
+	command="apt-get install -y --no-install-recommends$$missing"; \
+	if [ "$$(id -u)" -ne 0 ]; then echo "deps: packages are missing; run as root:"; echo "  apt-get update && $$command"; exit 1; fi; \
+	echo "deps: installing$$missing"; apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive $$command >/dev/null
+
+demo: ## train the demo's network on Fashion-MNIST with 2 ranks
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory -s -j2 all
+	@$(BUILD)/gf-run -n 2 $(BUILD)/gf-train
+
+check: ## every test
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory -s -j2 WERROR=1 all tests
+	@$(MAKE) --no-print-directory -s suites
+
+SHELL_TESTS := $(wildcard firmware-tests/test_*.sh)
+SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(TESTS) $(SHELL_TESTS))
+tests: $(TESTS)
+suites: tests all
+	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/run.sh $(SUITES)
+test: suites ## every suite without looking at packages, or one: T=coll
+
+check-san: ## the unit tests under address and undefined-behaviour checks
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)-san SAN=address,undefined tests
+	@BUILD=$(BUILD)-san ASAN_OPTIONS=detect_leaks=0 sh firmware-tests/run.sh $(patsubst $(BUILD)/%,$(BUILD)-san/%,$(TESTS))
+
+check-valgrind: tests ## the arena and configuration suites under valgrind
+	@BUILD=$(BUILD) WRAP="valgrind -q --error-exitcode=9" sh firmware-tests/run.sh \
+	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_settings,$(TESTS))
+
+flags: ## what an appliance is linked with
+	@echo "-Ilib -Iconfig $(LIB) $(LINK_LIBS)"
+
+audit: $(LIB) ## fail if the library calls an allocator, thread, signal, stdio, exit or map function
+	@sh firmware-tests/audit.sh $(LIB)
+
+bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
+	$<
+$(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
+
 clean: ## remove what was built
 	rm -rf $(BUILD)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all clean help
+.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags bench-ops clean help
 .DELETE_ON_ERROR:
+.SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -191,20 +191,26 @@ gf_status gf_config_load(const char *path, struct gf_config *config_out, char *e
     return status;
 }
 
+__attribute__((noinline)) static gf_status key_set(struct gf_config *config, const char *key, const char *value,
+                                                   const char *origin, char *error_out)
+{
+    char hint[GF_KEY_HINT_BYTES], allowed[GF_SETTING_ALLOWED_BYTES];
+    const struct gf_setting *setting = gf_key_find(key);
+    if (setting == NULL)
+        return gf_source_refuse(error_out, origin, 0, "unknown key %.100s%s", key, gf_key_hint(key, hint));
+    if ((setting->kind == GF_SETTING_TEXT) && (setting->form == GF_FORM_ADDRESS) && (value[0] != '\0'))
+        return address_set(setting, config, value, origin, 0, error_out);
+    if (gf_key_set_text(setting, config, value)) return GF_OK;
+    return gf_source_refuse(error_out, origin, 0, "%s = \"%.60s\": allowed is %s", key, value,
+                            gf_setting_allowed(setting, allowed));
+}
+
 gf_status gf_config_set(struct gf_config *config, const char *key, const char *value, const char *origin,
                         char *error_out)
 {
     struct gf_config changed = *config;
-    char hint[GF_KEY_HINT_BYTES], allowed[GF_SETTING_ALLOWED_BYTES], why[256];
-    const struct gf_setting *setting = gf_key_find(key);
-    gf_status status = GF_OK;
-    if (setting == NULL)
-        return gf_source_refuse(error_out, origin, 0, "unknown key %.100s%s", key, gf_key_hint(key, hint));
-    if ((setting->kind == GF_SETTING_TEXT) && (setting->form == GF_FORM_ADDRESS) && (value[0] != '\0'))
-        status = address_set(setting, &changed, value, origin, 0, error_out);
-    else if (!gf_key_set_text(setting, &changed, value))
-        status = gf_source_refuse(error_out, origin, 0, "%s = \"%.60s\": allowed is %s", key, value,
-                                  gf_setting_allowed(setting, allowed));
+    char why[256];
+    gf_status status = key_set(&changed, key, value, origin, error_out);
     if ((status == GF_OK) && (gf_config_effective(&changed, config, why) != GF_OK))
         status = gf_source_refuse(error_out, origin, 0, "%s", why);
     return status;

@@ -22,6 +22,8 @@ gf_status gf_source_refuse(char *error_out, const char *origin, int line, const 
     va_start(arguments, format);
     (void)vsnprintf(error_out + used, GF_CONFIG_ERROR_BYTES - (size_t)used, format, arguments);
     va_end(arguments);
+    for (char *at = error_out; *at != '\0'; at++)
+        if (((unsigned char)*at < 0x20) || (*at == 0x7f)) *at = '?'; /* a quoted value; one line */
     return GF_ERR_CONFIG;
 }
 
@@ -173,7 +175,7 @@ gf_status gf_source_check(const char *text, size_t bytes, const char *origin, ch
         if (((c < 0x20) && (strchr("\t\n\r\f", c) == NULL)) || (c == 0) || (c == 0x7f))
             return gf_source_refuse(error_out, origin, line, "is not a text file: it holds a byte 0x%02x", c);
     }
-    if (strspn(text, " \t\n\r\f") == bytes) return gf_source_refuse(error_out, origin, 0, "is empty");
+    if (strspn(text, " \t\n\r\f") >= bytes) return gf_source_refuse(error_out, origin, 0, "is empty");
     while ((status == GF_OK) && (scan.at < scan.end)) status = token_skip(&scan);
     return status;
 }

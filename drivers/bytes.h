@@ -1,5 +1,5 @@
-/* Bytes on the wire, little-endian whatever the machine is. Writing past the end is a bug of the caller; reading past it
- * is bad input: it gives zeroes and sets `bad`, which is looked at once, at the end. */
+/* Bytes on the wire, little-endian whatever the machine is. Writing past the end is a bug of the caller; reading past
+ * it is bad input: it gives zeroes and sets `bad`, which is looked at once, at the end. */
 #ifndef GF_BYTES_H
 #define GF_BYTES_H
 

@@ -33,7 +33,7 @@ static bool decimal_parse(const char *text, uint64_t max, uint64_t *value_out)
     if (text[0] == 0) return false;
     for (; *text != 0; text++) {
         uint64_t digit = (uint64_t)(unsigned char)*text - '0';
-        if ((digit > 9) || (value > (max - digit) / 10)) return false;
+        if ((digit > 9) || (digit > max) || (value > (max - digit) / 10)) return false;
         value = value * 10 + digit;
     }
     *value_out = value;
@@ -42,8 +42,8 @@ static bool decimal_parse(const char *text, uint64_t max, uint64_t *value_out)
 
 static gf_status refuse(struct gf_fault *fault_out, const char *name, const char *value, const char *allowed)
 {
-    return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "environment %s='%.40s': expected %s", name, value,
-                        allowed);
+    return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "environment %s='%.40s': expected %s", name,
+                        value, allowed);
 }
 
 /* FNV-1a, never 0: 0 means "no job id". */

@@ -6,10 +6,14 @@
  * There is no error handling by UCX (err_mode PEER): shared memory refuses it, and with it UCX moves small messages
  * from shared memory to tcp. That a peer is gone is the control channel's news.
  *
- * UCX's pools grow with the largest window ever seen, so the caller warms up after connecting: as many messages as it
- * will ever have under way, of each size class (8 B, 4 KiB, a slice, the largest), to each peer it will talk to, once
- * with the receives posted first and once with them posted after the messages have arrived. After that UCX allocates
- * nothing as long as the window stays within requests_max. */
+ * UCX's pools grow with the largest window ever seen, so the caller warms up after connecting: with each peer it will
+ * talk to, as many messages as it will ever have under way, of each size class (8 B, 4 KiB, a slice, the largest), once
+ * with the receives posted first and once unexpected: a marker message behind them, received first, tells that they
+ * have arrived. After that UCX allocates nothing while the window stays as it was (test_link_ucx_memory.c).
+ *
+ * The warm-up is also when UCX sets up its connections, which the first large message to a peer begins. Until that is
+ * done UCX 1.13 may abort the process (assertions in wireup_ep.c and ucp_request.c) if a peer dies or the link is reset
+ * or closed; with posix alone it does not. */
 #include "link_ucx.h"
 
 #include <stdarg.h>
@@ -20,16 +24,18 @@ _Static_assert(sizeof(struct gf_req) == GF_UCX_FRONT_BYTES + 64, "our part of a 
 gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const char *call, ucs_status_t status,
                        const char *format, ...)
 {
+    /* Once a link has failed, more of the same is expected: a dead peer fails every send to it. */
+    gf_log_level level = (ucx->link.fault.code == GF_OK) ? GF_LOG_ERROR : GF_LOG_DEBUG;
     char text[sizeof ucx->link.fault.text];
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (status == UCS_OK) {
-        gf_log_line(&ucx->log, GF_LOG_ERROR, "link: %s", text);
+        gf_log_line(&ucx->log, level, "link: %s", text);
         return gf_fault_set(&ucx->link.fault, code, peer, call, 0, "%s", text);
     }
-    gf_log_line(&ucx->log, GF_LOG_ERROR, "link: %s: %s: %s (%d)", text, call, ucs_status_string(status), (int)status);
+    gf_log_line(&ucx->log, level, "link: %s: %s: %s (%d)", text, call, ucs_status_string(status), (int)status);
     return gf_fault_set(&ucx->link.fault, code, peer, call, status, "%s: %s", text, ucs_status_string(status));
 }
 

@@ -25,8 +25,8 @@ typedef enum gf_rendezvous_event_kind {
     GF_RENDEZVOUS_CONNECTED, /* to/from `rank`: frames may be sent */
     GF_RENDEZVOUS_FRAME,
     GF_RENDEZVOUS_ENDED,     /* the connection to `rank` ended; `text` says how ("closed by peer", "timed out") */
-    GF_RENDEZVOUS_REFUSED    /* coordinator: a process of this job that calls itself `rank` (any number) was turned away;
-                              * `text` says what differs, with both values */
+    GF_RENDEZVOUS_REFUSED    /* coordinator: a process of this job that calls itself `rank` (any number) was turned
+                              * away; `text` says what differs, with both values */
 } gf_rendezvous_event_kind;
 
 struct gf_rendezvous_event {
@@ -59,7 +59,8 @@ struct gf_rendezvous_driver {
     /* GF_OK: an event is in *event_out, ask again; GF_AGAIN: none now; an error: the channel as a whole has failed
      * (fault says why). Bounded work. */
     gf_status (*poll)(struct gf_rendezvous *rendezvous, uint64_t now_ns, struct gf_rendezvous_event *event_out);
-    /* Readable when poll() may have something to do; -1 where there is none. */
+    /* Readable when poll() may have something to do; -1 where there is none. Time alone does not make it readable: who
+     * sleeps on it polls every 20 ms or so all the same while joining. */
     int (*wake_fd)(struct gf_rendezvous *rendezvous);
     bool (*flushed)(struct gf_rendezvous *rendezvous); /* all that was sent is the kernel's */
     void (*close)(struct gf_rendezvous *rendezvous);

@@ -4,12 +4,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define TCP_ROUNDS_MAX 64 /* system events looked at in one poll that finds nothing for the caller */
 
-gf_status tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events)
+gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.u32 = about};
     if (epoll_ctl(tcp->epoll_fd, operation, fd, &event) == 0) return GF_OK;
@@ -30,8 +31,8 @@ static gf_status key_file_check(const char *path, struct gf_fault *fault_out)
 {
     struct stat file;
     if (stat(path, &file) != 0) {
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "stat", errno, "rendezvous.key_file %.80s: %s", path,
-                            strerror(errno));
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "stat", errno, "rendezvous.key_file %.80s: %s",
+                            path, strerror(errno));
     }
     if (!S_ISREG(file.st_mode) || (file.st_uid != geteuid()) || ((file.st_mode & 077) != 0)) {
         return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
@@ -50,8 +51,8 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
         if (!gf_socket_bind_parse(setup->bind, &tcp->bind_to, fault_out)) return GF_ERR_CONFIG;
         if (tcp->bind_to.storage.ss_family != tcp->to.storage.ss_family) {
             return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                                "rendezvous.bind '%.40s' and rendezvous.address '%.60s': expected both to be IPv4 or both "
-                                "IPv6", setup->bind, setup->address);
+                                "rendezvous.bind '%.40s' and rendezvous.address '%.60s': expected both to be IPv4 or "
+                                "both IPv6", setup->bind, setup->address);
         }
     }
     if ((setup->key_file != NULL) && (setup->key_file[0] != 0)) return key_file_check(setup->key_file, fault_out);
@@ -69,16 +70,25 @@ static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
         at = tcp->bind_to;
         gf_socket_port_copy(&at, &tcp->to);
     }
+    struct rlimit files;
+    uint32_t needed = tcp->world + TCP_PENDING_MAX + 16; /* and a few for everything else in the process */
+    if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed)) {
+        return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
+                            "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it "
+                            "(ulimit -n)", needed, tcp->world, (unsigned long long)files.rlim_cur);
+    }
     tcp->listen_fd = gf_socket_listen(&at, tcp->address_text, fault_out);
     if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
-    return tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN) == GF_OK) return GF_OK;
+    *fault_out = tcp->base.fault;
+    return GF_ERR_SYSTEM;
 }
 
 static void tcp_close(struct gf_rendezvous *rendezvous)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
     for (uint32_t i = 0; i < tcp->conn_count; i++) {
-        if (tcp->conns[i].fd >= 0) conn_close(&tcp->conns[i]);
+        if (tcp->conns[i].fd >= 0) gf_tcp_conn_close(&tcp->conns[i]);
     }
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
         if (tcp->pending[i].fd >= 0) (void)close(tcp->pending[i].fd);
@@ -142,7 +152,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
 
 static void connect_again(struct tcp *tcp, struct conn *conn, uint64_t now_ns, int error)
 {
-    conn_close(conn);
+    gf_tcp_conn_close(conn);
     conn->in_bytes = 0;
     conn->state = TCP_CONN_WAIT;
     tcp->tried_errno = error;
@@ -159,7 +169,7 @@ static void connect_begin(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
         return;
     }
     conn->state = TCP_CONN_CONNECTING;
-    if (tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, 0, EPOLLOUT) != GF_OK) conn_close(conn);
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, 0, EPOLLOUT) != GF_OK) gf_tcp_conn_close(conn);
 }
 
 static void connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
@@ -180,7 +190,7 @@ static void connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
     gf_put_u32(&put, 0);
     conn->state = TCP_CONN_HELLO;
     conn->waits_to_send = true; /* as epoll has it, so that the flush puts it right */
-    GF_ASSERT(conn_frame_put(tcp, conn, GF_FRAME_HELLO, hello, sizeof hello));
+    GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_HELLO, hello, sizeof hello));
 }
 
 /* GF_OK: come in. GF_AGAIN: not yet, or to be tried again. */
@@ -189,16 +199,14 @@ static gf_status answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns
     struct gf_frame_header header;
     char reason[GF_FRAME_REASON_BYTES];
     /* The coordinator of another job answers with its own job id, another version with its own protocol. */
-    if ((conn->in_bytes < GF_FRAME_HEADER_BYTES) || (conn->in_bytes < GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES)) {
-        ssize_t got = recv(conn->fd, conn->in + conn->in_bytes,
-                           GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES - conn->in_bytes, MSG_DONTWAIT);
-        if ((got < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK) || (errno == EINTR))) return GF_AGAIN;
-        if (got <= 0) {
-            connect_again(tcp, conn, now_ns, (got < 0) ? errno : ECONNRESET);
-            return GF_AGAIN;
-        }
-        conn->in_bytes += (uint32_t)got;
+    ssize_t got = recv(conn->fd, conn->in + conn->in_bytes,
+                       GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES - conn->in_bytes, MSG_DONTWAIT);
+    if ((got < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK) || (errno == EINTR))) return GF_AGAIN;
+    if (got <= 0) { /* it had no time for us, or it has just died: another may come */
+        connect_again(tcp, conn, now_ns, (got < 0) ? errno : ECONNRESET);
+        return GF_AGAIN;
     }
+    conn->in_bytes += (uint32_t)got;
     if (conn->in_bytes < GF_FRAME_HEADER_BYTES) return GF_AGAIN;
     header = gf_frame_header_get(conn->in);
     if ((header.magic != GF_FRAME_MAGIC) || (header.kind != GF_FRAME_ANSWER) ||
@@ -237,8 +245,8 @@ static gf_status connect_deadline(struct tcp *tcp, const struct conn *conn, uint
 static gf_status conn_event(struct tcp *tcp, struct conn *conn, struct gf_rendezvous_event *event_out)
 {
     struct gf_frame_header header;
-    if (conn->waits_to_send) conn_flush(tcp, conn);
-    gf_status status = conn_read(tcp, conn, &header);
+    if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
+    gf_status status = gf_tcp_conn_read(tcp, conn, &header);
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status == GF_OK) {
         if (header.kind >= GF_FRAME_DRIVER) return GF_AGAIN; /* one of a later protocol: not for us */
@@ -247,7 +255,7 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, struct gf_rendez
                                                   .payload = conn->in + GF_FRAME_HEADER_BYTES};
         return GF_OK;
     }
-    conn_close(conn);
+    gf_tcp_conn_close(conn);
     conn->state = TCP_CONN_DOWN;
     *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = conn->peer, .text = tcp->text};
     return GF_OK;
@@ -256,17 +264,17 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, struct gf_rendez
 static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
     if (about == TCP_ABOUT_LISTEN) {
-        accept_one(tcp, now_ns);
+        gf_tcp_accept(tcp, now_ns);
         return GF_AGAIN;
     }
-    if ((about & TCP_ABOUT_PENDING) != 0) return pending_read(tcp, about & ~TCP_ABOUT_PENDING, event_out);
+    if ((about & TCP_ABOUT_PENDING) != 0) return gf_tcp_pending_read(tcp, about & ~TCP_ABOUT_PENDING, event_out);
     struct conn *conn = &tcp->conns[about];
     switch (conn->state) {
     case TCP_CONN_CONNECTING:
         connect_end(tcp, conn, now_ns);
         return GF_AGAIN;
     case TCP_CONN_HELLO: {
-        if (conn->waits_to_send) conn_flush(tcp, conn);
+        if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
         gf_status status = answer_read(tcp, conn, now_ns);
         if (status != GF_OK) return status;
         conn->state = TCP_CONN_UP;
@@ -287,11 +295,9 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
     if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
     if (tcp->epoll_fd < 0) return GF_AGAIN;
     if (tcp->rank == 0) {
-        pending_expire(tcp, now_ns);
-    } else if (tcp->conns[0].state < TCP_CONN_UP) {
-        if ((tcp->conns[0].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
-            connect_begin(tcp, &tcp->conns[0], now_ns);
-        }
+        gf_tcp_pending_expire(tcp, now_ns);
+    } else if ((tcp->conns[0].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
+        connect_begin(tcp, &tcp->conns[0], now_ns);
     }
     /* One event a call to the kernel: its list of ready descriptors goes round, so nobody starves. */
     for (int round = 0; round < TCP_ROUNDS_MAX; round++) {
@@ -317,7 +323,7 @@ static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_
     if ((tcp->conn_count == 0) || ((tcp->rank == 0) ? (to >= tcp->world) : (to != 0))) return GF_ERR_PEER;
     struct conn *conn = &tcp->conns[(tcp->rank == 0) ? to - 1 : 0];
     if ((conn->state != TCP_CONN_UP) || conn->broken) return GF_ERR_PEER;
-    return conn_frame_put(tcp, conn, frame_kind, payload, size_bytes) ? GF_OK : GF_AGAIN;
+    return gf_tcp_conn_frame_put(tcp, conn, frame_kind, payload, size_bytes) ? GF_OK : GF_AGAIN;
 }
 
 static int tcp_wake_fd(struct gf_rendezvous *rendezvous)

@@ -22,7 +22,7 @@ static void pending_drop(struct pending *pending)
     pending->fd = -1;
 }
 
-void pending_expire(struct tcp *tcp, uint64_t now_ns)
+void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
         if ((tcp->pending[i].fd < 0) || (now_ns - tcp->pending[i].since_ns < TCP_PENDING_NS)) continue;
@@ -31,12 +31,12 @@ void pending_expire(struct tcp *tcp, uint64_t now_ns)
     }
 }
 
-void accept_one(struct tcp *tcp, uint64_t now_ns)
+void gf_tcp_accept(struct tcp *tcp, uint64_t now_ns)
 {
     uint32_t slot = 0;
     int fd = accept4(tcp->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-        if ((errno == EMFILE) || (errno == ENFILE)) stranger_log(tcp, GF_LOG_ERROR, "accept failed: no file descriptor");
+        if ((errno == EMFILE) || (errno == ENFILE)) stranger_log(tcp, GF_LOG_ERROR, "accept: no file descriptor left");
         return; /* anything else is a connection that has gone already */
     }
     gf_socket_options_set(fd, tcp->keepalive_ns);
@@ -55,7 +55,7 @@ void accept_one(struct tcp *tcp, uint64_t now_ns)
     pending->fd = fd;
     pending->in_bytes = 0;
     pending->since_ns = now_ns;
-    if (tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, TCP_ABOUT_PENDING | slot, EPOLLIN) != GF_OK) pending_drop(pending);
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, TCP_ABOUT_PENDING | slot, EPOLLIN) != GF_OK) pending_drop(pending);
 }
 
 static void answer_put(unsigned char *out, struct tcp *tcp, gf_status code, const char *reason)
@@ -72,7 +72,7 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
 {
     *ours_out = false;
     if (header->job_id != tcp->job_id) {
-        (void)snprintf(reason, reason_bytes, "job id %" PRIx64 " at rank 0, %" PRIx64 " at rank %u", tcp->job_id,
+        (void)snprintf(reason, reason_bytes, "job id %" PRIu64 " at rank 0, %" PRIu64 " at rank %u", tcp->job_id,
                        header->job_id, header->from);
         return GF_ERR_MISMATCH;
     }
@@ -84,12 +84,14 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
         (void)snprintf(reason, reason_bytes, "library version %u.%u at rank 0, %u.%u at rank %u", GF_VERSION_MAJOR,
                        GF_VERSION_MINOR, hello->version >> 16, hello->version & 0xffffu, hello->rank);
     } else if (hello->world != tcp->world) {
-        (void)snprintf(reason, reason_bytes, "world %u at rank 0, %u at rank %u", tcp->world, hello->world, hello->rank);
+        (void)snprintf(reason, reason_bytes, "world %u at rank 0, %u at rank %u", tcp->world, hello->world,
+                       hello->rank);
     } else if ((hello->rank == 0) || (hello->rank >= tcp->world)) {
         (void)snprintf(reason, reason_bytes, "rank %u: expected 1 to %u", hello->rank, tcp->world - 1);
     } else if (tcp->conns[hello->rank - 1].state != TCP_CONN_NONE) {
+        bool up = (tcp->conns[hello->rank - 1].state == TCP_CONN_UP);
         (void)snprintf(reason, reason_bytes, "rank %u %s: was it started twice?", hello->rank,
-                       (tcp->conns[hello->rank - 1].state == TCP_CONN_UP) ? "is here already" : "was here and has gone");
+                       up ? "is here already" : "was here and has gone");
         *ours_out = false; /* the first one serves the job well */
         return GF_ERR_MISMATCH;
     } else {
@@ -125,7 +127,7 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES];
     struct conn *conn = &tcp->conns[rank - 1];
     answer_put(answer, tcp, GF_OK, "");
-    if (tcp_epoll_set(tcp, EPOLL_CTL_MOD, pending->fd, rank - 1, EPOLLIN) != GF_OK) {
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, pending->fd, rank - 1, EPOLLIN) != GF_OK) {
         pending_drop(pending);
         return GF_AGAIN;
     }
@@ -133,7 +135,7 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     conn->peer = rank;
     conn->state = TCP_CONN_UP;
     pending->fd = -1;
-    GF_ASSERT(conn_frame_put(tcp, conn, GF_FRAME_ANSWER, answer + GF_FRAME_HEADER_BYTES, GF_FRAME_ANSWER_BYTES));
+    GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_ANSWER, answer + GF_FRAME_HEADER_BYTES, GF_FRAME_ANSWER_BYTES));
     return GF_OK;
 }
 
@@ -158,7 +160,7 @@ static gf_status hello_take(struct tcp *tcp, struct pending *pending, const stru
     return GF_OK;
 }
 
-gf_status pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out)
+gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out)
 {
     struct pending *pending = &tcp->pending[slot];
     if (pending->fd < 0) return GF_AGAIN;

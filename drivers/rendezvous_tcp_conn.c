@@ -16,7 +16,7 @@ static void out_copy(struct conn *conn, const void *data, uint32_t bytes)
     conn->out_bytes += bytes;
 }
 
-bool conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes)
+bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes)
 {
     unsigned char header[GF_FRAME_HEADER_BYTES];
     struct gf_put put = {header, sizeof header};
@@ -25,11 +25,11 @@ bool conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const voi
     out_copy(conn, header, sizeof header);
     out_copy(conn, payload, bytes);
     tcp->base.sent_bytes += GF_FRAME_HEADER_BYTES + bytes;
-    conn_flush(tcp, conn);
+    gf_tcp_conn_flush(tcp, conn);
     return true;
 }
 
-void conn_flush(struct tcp *tcp, struct conn *conn)
+void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn)
 {
     while ((conn->out_bytes > 0) && !conn->broken) {
         uint32_t part = TCP_OUT_BYTES - conn->out_first;
@@ -49,8 +49,8 @@ void conn_flush(struct tcp *tcp, struct conn *conn)
     bool waits = (conn->out_bytes > 0);
     if (waits == conn->waits_to_send) return;
     conn->waits_to_send = waits;
-    (void)tcp_epoll_set(tcp, EPOLL_CTL_MOD, conn->fd, (uint32_t)(conn - tcp->conns),
-                        EPOLLIN | (waits ? (uint32_t)EPOLLOUT : 0u));
+    (void)gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, conn->fd, (uint32_t)(conn - tcp->conns),
+                           EPOLLIN | (waits ? (uint32_t)EPOLLOUT : 0u));
 }
 
 static bool header_is_good(struct tcp *tcp, const struct conn *conn, const struct gf_frame_header *header)
@@ -64,7 +64,7 @@ static bool header_is_good(struct tcp *tcp, const struct conn *conn, const struc
     return false;
 }
 
-gf_status conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out)
+gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out)
 {
     struct gf_frame_header header = {0};
     /* The header alone and then just its payload: what follows stays in the kernel, so that its file descriptor stays
@@ -96,7 +96,7 @@ gf_status conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *
     return GF_OK;
 }
 
-void conn_close(struct conn *conn)
+void gf_tcp_conn_close(struct conn *conn)
 {
     char sink[512];
     if (conn->fd < 0) return;

@@ -81,19 +81,19 @@ struct tcp {
 #define TCP_ABOUT_LISTEN UINT32_MAX
 #define TCP_ABOUT_PENDING (1u << 31) /* | slot; else the index of a connection */
 
-gf_status tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events);
+gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events);
 
 /* rendezvous_tcp_conn.c: one connection. */
-bool conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes);
-void conn_flush(struct tcp *tcp, struct conn *conn);
-/* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, and tcp->text says how. */
-gf_status conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
-void conn_close(struct conn *conn);
+bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes);
+void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn);
+/* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, tcp->text says how. */
+gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
+void gf_tcp_conn_close(struct conn *conn);
 
 /* rendezvous_tcp_accept.c: rank 0 and those who knock. */
-void accept_one(struct tcp *tcp, uint64_t now_ns);
+void gf_tcp_accept(struct tcp *tcp, uint64_t now_ns);
 /* GF_OK: *event_out says who came in, or who of this job was refused. */
-gf_status pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
-void pending_expire(struct tcp *tcp, uint64_t now_ns);
+gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
+void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
 
 #endif

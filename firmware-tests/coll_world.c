@@ -16,6 +16,17 @@
 #define GUARD 0xa5
 #define WATCHED_MAX 40u /* ranks; with more, looking at all that is under way takes too long */
 
+const struct coll_pair coll_pairs[COLL_PAIRS] = {
+    {&gf_coll_ring, GF_COLL_ALLREDUCE},     {&gf_coll_ring, GF_COLL_REDUCE_SCATTER},
+    {&gf_coll_ring, GF_COLL_ALLGATHER},     {&gf_coll_halving, GF_COLL_ALLREDUCE},
+    {&gf_coll_doubling, GF_COLL_ALLREDUCE}, {&gf_coll_doubling, GF_COLL_BARRIER},
+    {&gf_coll_tree, GF_COLL_ALLREDUCE},     {&gf_coll_tree, GF_COLL_BROADCAST},
+    {&gf_coll_server, GF_COLL_ALLREDUCE},
+};
+
+const struct gf_sim_setup coll_network = {
+    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
+
 static void *take(size_t size_bytes)
 {
     void *memory = NULL;
@@ -348,4 +359,16 @@ void coll_world_check(const struct coll_world *world)
                             expected + first * world->elem_bytes, count * world->elem_bytes);
     }
     free(ref.vectors);
+}
+
+void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact)
+{
+    struct coll_world world;
+    coll_world_open(&world, c, sim);
+    coll_world_fill(&world, exact);
+    for (uint32_t i = 0; i < c->size; i++) coll_world_start(&world, i, 3);
+    coll_world_run(&world);
+    for (uint32_t i = 0; i < c->size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+    coll_world_check(&world);
+    coll_world_close(&world);
 }

@@ -22,6 +22,15 @@ struct coll_case {
     size_t fold_elem_bytes;  /* set: elements are that large, folded by coll_world_xor() */
 };
 
+/* Each collective that there is. */
+#define COLL_PAIRS 9u
+extern const struct coll_pair {
+    const struct gf_coll_kind *kind;
+    gf_coll_op op;
+} coll_pairs[COLL_PAIRS];
+
+extern const struct gf_sim_setup coll_network; /* with delay, and messages that overtake each other */
+
 struct coll_node {
     struct gf_coll coll;
     struct gf_link *link;
@@ -58,8 +67,10 @@ void *coll_world_data(const struct coll_world *world, uint32_t index);
 size_t coll_world_data_bytes(const struct coll_world *world);
 /* Values of a rank: with `exact` small whole numbers, whose sums are exact in every type; else anything. */
 void coll_world_fill(struct coll_world *world, bool exact);
-/* Every rank that ended well holds, bit by bit, what the kind promises: the values that coll_world_fill() gave, added in
- * the kind's order. */
+/* Every rank that ended well holds, bit by bit, what the kind promises: the values that coll_world_fill() gave, added
+ * in the kind's order. */
 void coll_world_check(const struct coll_world *world);
+/* All of the above, where all must end well. */
+void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact);
 
 #endif

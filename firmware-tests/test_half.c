@@ -1,5 +1,6 @@
 /* Rounding to the 16-bit types and widening from them, in every version of the cast this CPU runs, against values made
- * by double arithmetic and nearbyint(). Every finite 16-bit value, every tie between two of them and both neighbours. */
+ * by double arithmetic and nearbyint(). Every finite 16-bit value, every tie between two and both
+ * neighbours of each tie. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -101,7 +102,8 @@ static void narrowing_rounds_to_nearest_even(const struct gf_ops *ops, const str
     for (uint32_t i = 0; i < float_count; i++) {
         double want = rounded(k, (double)floats[i]), got = half_value(k, halves[i]);
         if ((want != got) || ((signbit(floats[i]) != 0) != (halves[i] >> 15))) {
-            fail_msg("%s %s: %a became 0x%04x (%a), not %a", ops->name, k->name, (double)floats[i], halves[i], got, want);
+            fail_msg("%s %s: %a became 0x%04x (%a), not %a", ops->name, k->name, (double)floats[i], halves[i], got,
+                     want);
         }
     }
 }

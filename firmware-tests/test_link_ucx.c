@@ -8,27 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static const char *const both[] = {"self,posix", "self,tcp", "self,posix,tcp"};
-
-static void on_each_transport(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one))
-{
-    if (getenv("X")) ranks_run(world,killed,body,getenv("X")); else for (size_t i = 0; i < sizeof both / sizeof both[0]; i++) ranks_run(world, killed, body, both[i]);
-}
 
 /* ---- messages ---- */
 
 static const size_t sizes[] = {0, 1, 8, 4096, 65536, 1u << 20};
 #define SIZES (sizeof sizes / sizeof sizes[0])
-
-static uint64_t tag_of(uint32_t move)
-{
-    return gf_tag_move(gf_tag(1, 4095, 32767), move);
-}
 
 static unsigned char out[RANKS_MAX][SIZES][1u << 20], in[RANKS_MAX][SIZES][1u << 20];
 
@@ -43,10 +30,10 @@ static void all_sizes(struct ranks_one *one, bool receive_first)
             for (uint32_t i = 0; (peer != one->rank) && (i < SIZES); i++) {
                 uint32_t last = (uint32_t)SIZES - 1 - i;
                 if (receive) {
-                    ranks_recv(one, recvs++, peer, tag_of(last), in[peer][last], sizes[last]);
+                    ranks_recv(one, recvs++, peer, ranks_tag(last), in[peer][last], sizes[last]);
                 } else {
                     ranks_fill(out[peer][i], sizes[i], one->rank * 100 + peer * 10 + i);
-                    ranks_send(one, sends++, peer, tag_of(i), out[peer][i], sizes[i]);
+                    ranks_send(one, sends++, peer, ranks_tag(i), out[peer][i], sizes[i]);
                 }
             }
         ranks_meet(one); /* with the sends first: messages arrive unexpected */
@@ -75,8 +62,8 @@ static void messages_body(struct ranks_one *one)
 static void messages_of_all_sizes_arrive(void **state)
 {
     (void)state;
-    on_each_transport(2, 0, messages_body);
-    on_each_transport(3, 0, messages_body);
+    ranks_run_each(2, 0, messages_body);
+    ranks_run_each(3, 0, messages_body);
 }
 
 /* What close() is given to do is still sent: the receiver asks only after the sender has closed. */
@@ -86,13 +73,13 @@ static void last_message_body(struct ranks_one *one)
     ranks_open(one);
     if (one->rank == 0) {
         ranks_fill(out[0][2], 8, 5);
-        ranks_send(one, 0, 1, tag_of(0), out[0][2], 8);
+        ranks_send(one, 0, 1, ranks_tag(0), out[0][2], 8);
         RANK_CHECK(one, ranks_end(one, 0) == GF_OK);
         ranks_close(one);
         ranks_meet(one);
     } else {
         ranks_meet(one);
-        ranks_recv(one, 0, 0, tag_of(0), in[0][2], 8);
+        ranks_recv(one, 0, 0, ranks_tag(0), in[0][2], 8);
         RANK_CHECK(one, ranks_end(one, 0) == GF_OK);
         RANK_CHECK(one, ranks_filled(in[0][2], 8, 5));
         ranks_close(one);
@@ -102,7 +89,7 @@ static void last_message_body(struct ranks_one *one)
 static void a_message_sent_before_close_arrives(void **state)
 {
     (void)state;
-    on_each_transport(2, 0, last_message_body);
+    ranks_run_each(2, 0, last_message_body);
 }
 
 static const struct size_case {
@@ -124,12 +111,12 @@ static void size_case_body(struct ranks_one *one)
     ranks_setup(one, c->transports);
     ranks_open(one);
     if (one->rank == 1) {
-        ranks_send(one, 0, 0, tag_of(0), out[0][5], c->sent_bytes);
+        ranks_send(one, 0, 0, ranks_tag(0), out[0][5], c->sent_bytes);
         if (!c->receive_first) ranks_meet(one);
         (void)ranks_end(one, 0);
     } else {
         if (!c->receive_first) ranks_meet(one);
-        ranks_recv(one, 0, 1, tag_of(0), in[0][5], c->expected_bytes);
+        ranks_recv(one, 0, 1, ranks_tag(0), in[0][5], c->expected_bytes);
         RANK_CHECK(one, ranks_end(one, 0) == GF_ERR_MISMATCH);
         RANK_CHECK(one, (one->link->fault.code == GF_ERR_MISMATCH) && (one->link->fault.peer == 1));
         (void)snprintf(want, sizeof want, "rank 1 sent %zu bytes where rank 0 expects %zu", c->sent_bytes,
@@ -157,34 +144,36 @@ static void rules_body(struct ranks_one *one)
     one->setup.requests_max = 3;
     ranks_open(one);
     fault = &one->link->fault;
-    for (uint32_t i = 0; i < 3; i++) ranks_recv(one, i, 1 - one->rank, tag_of(i), in[0][i], 1);
-    RANK_CHECK(one, one->link->driver->recv_post(one->link, 1 - one->rank, tag_of(3), (gf_mem)(uintptr_t)&byte, 1,
+    for (uint32_t i = 0; i < 3; i++) ranks_recv(one, i, 1 - one->rank, ranks_tag(i), in[0][i], 1);
+    RANK_CHECK(one, one->link->driver->recv_post(one->link, 1 - one->rank, ranks_tag(3), (gf_mem)(uintptr_t)&byte, 1,
                                                  one->reqs[3]) == GF_AGAIN);
     RANK_CHECK(one, fault->code == GF_OK);
     one->link->driver->cancel(one->link, one->reqs[1]);
     RANK_CHECK(one, ranks_end(one, 1) == GF_ERR_ABORTED);
     RANK_CHECK(one, fault->code == GF_OK); /* a cancel is no failure */
-    ranks_recv(one, 1, 1 - one->rank, tag_of(3), &byte, 1);
+    ranks_recv(one, 1, 1 - one->rank, ranks_tag(3), &byte, 1);
     one->link->driver->cancel(one->link, one->reqs[0]);
     one->link->driver->cancel(one->link, one->reqs[0]); /* it has ended: nothing to do */
     RANK_CHECK(one, ranks_end(one, 0) == GF_ERR_ABORTED);
-    RANK_CHECK(one, one->link->driver->send_post(one->link, 1 - one->rank, tag_of(0), (gf_mem)(uintptr_t)out,
+    RANK_CHECK(one, one->link->driver->send_post(one->link, 1 - one->rank, ranks_tag(0), (gf_mem)(uintptr_t)out,
                                                  RANKS_MESSAGE_MAX + 1, one->reqs[0]) == GF_ERR_PARAM);
     RANK_CHECK(one, strstr(fault->text, "1048577 bytes") != NULL);
-    RANK_CHECK(one, one->link->driver->send_post(one->link, 2, tag_of(0), 0, 0, one->reqs[0]) == GF_ERR_PARAM);
-    RANK_CHECK(one, one->link->driver->send_post(one->link, one->rank, tag_of(0), 0, 0, one->reqs[0]) == GF_ERR_PARAM);
+    RANK_CHECK(one, one->link->driver->send_post(one->link, 2, ranks_tag(0), 0, 0, one->reqs[0]) == GF_ERR_PARAM);
+    RANK_CHECK(one, one->link->driver->send_post(one->link, one->rank, ranks_tag(0), 0, 0, one->reqs[0]) ==
+                        GF_ERR_PARAM);
     RANK_CHECK(one, one->link->driver->recv_post(one->link, 1 - one->rank, 1ull << GF_TAG_BITS, 0, 0, one->reqs[0]) ==
                         GF_ERR_PARAM);
     ranks_meet(one);
     one->link->driver->close(one->link);
-    RANK_CHECK(one, (fault->code == GF_ERR_PARAM) && (one->link->driver->test(one->link, one->reqs[1]) == GF_ERR_ABORTED));
+    RANK_CHECK(one, fault->code == GF_ERR_PARAM);
+    RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[1]) == GF_ERR_ABORTED);
     RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[2]) == GF_ERR_ABORTED);
 }
 
 static void posting_keeps_its_bounds_and_cancel_ends_a_receive(void **state)
 {
     (void)state;
-    on_each_transport(2, 0, rules_body);
+    ranks_run_each(2, 0, rules_body);
 }
 
 /* ---- shared memory ---- */
@@ -207,10 +196,10 @@ static void map_body(struct ranks_one *one)
         unsigned char *to = one->link->driver->map(one->link, right);
         ranks_fill(to + 128, 4096, round * 7 + one->rank);
         one->link->driver->flag_store(one->link, right, 0, round);
-        while (one->link->driver->flag_load(one->link, 0) != round) (void)one->link->driver->progress(one->link);
+        while (one->link->driver->flag_load(one->link, 0) != round) ranks_progress(one);
         RANK_CHECK(one, ranks_filled((unsigned char *)own + 128, 4096, round * 7 + left));
         one->link->driver->flag_store(one->link, left, 8, round);
-        while (one->link->driver->flag_load(one->link, 8) != round) (void)one->link->driver->progress(one->link);
+        while (one->link->driver->flag_load(one->link, 8) != round) ranks_progress(one);
     }
     ranks_meet(one);
     ranks_close(one);
@@ -219,8 +208,8 @@ static void map_body(struct ranks_one *one)
 static void regions_are_mapped_where_memory_is_shared_and_null_elsewhere(void **state)
 {
     (void)state;
-    on_each_transport(2, 0, map_body);
-    on_each_transport(3, 0, map_body);
+    ranks_run_each(2, 0, map_body);
+    ranks_run_each(3, 0, map_body);
 }
 
 static void no_region_body(struct ranks_one *one)
@@ -237,7 +226,7 @@ static void no_region_body(struct ranks_one *one)
 static void a_rank_without_a_region_maps_to_null(void **state)
 {
     (void)state;
-    on_each_transport(2, 0, no_region_body);
+    ranks_run_each(2, 0, no_region_body);
 }
 
 static void huge_pages_body(struct ranks_one *one)
@@ -254,7 +243,7 @@ static void huge_pages_body(struct ranks_one *one)
 static void huge_pages_are_tried_and_the_outcome_is_logged(void **state)
 {
     (void)state;
-    on_each_transport(1, 0, huge_pages_body);
+    ranks_run_each(1, 0, huge_pages_body);
 }
 
 /* ---- sleeping ---- */
@@ -268,7 +257,7 @@ static void wake_body(struct ranks_one *one)
         if (one->rank == 0) {
             struct pollfd ready = {.fd = one->link->driver->wake_fd(one->link), .events = POLLIN};
             RANK_CHECK(one, ready.fd >= 0);
-            ranks_recv(one, 0, 1, tag_of(round), &byte, 1);
+            ranks_recv(one, 0, 1, ranks_tag(round), &byte, 1);
             bool told = false;
             while (one->link->driver->test(one->link, one->reqs[0]) == GF_AGAIN) {
                 gf_status armed = one->link->driver->arm(one->link);
@@ -283,7 +272,7 @@ static void wake_body(struct ranks_one *one)
             RANK_CHECK(one, told && (ranks_end(one, 0) == GF_OK));
         } else {
             RANK_CHECK(one, read(one->to[0], &byte, 1) == 1);
-            ranks_send(one, 0, 0, tag_of(round), &byte, 1);
+            ranks_send(one, 0, 0, ranks_tag(round), &byte, 1);
             RANK_CHECK(one, ranks_end(one, 0) == GF_OK);
             while (one->link->driver->progress(one->link) == GF_OK) continue;
         }
@@ -295,7 +284,7 @@ static void wake_body(struct ranks_one *one)
 static void a_message_wakes_a_sleeper(void **state)
 {
     (void)state;
-    on_each_transport(2, 0, wake_body);
+    ranks_run_each(2, 0, wake_body);
 }
 
 /* ---- epochs ---- */
@@ -309,27 +298,28 @@ static void reset_body(struct ranks_one *one)
     ranks_open(one);
     ranks_blob_swap(one, peer, old, &old_bytes);
     for (uint32_t epoch = 2; epoch < 5; epoch++) {
-        void *own = one->link->driver->region(one->link);
-        memset(own, 0xff, 65536);
-        for (uint32_t i = 0; i < 8; i++) ranks_recv(one, i, peer, tag_of(i), in[i % 3][5], 1u << 20);
-        if (one->rank == 0) ranks_send(one, 8, peer, tag_of(0), out[0][5], 1u << 20);
-        if (one->rank == 0) ranks_send(one, 9, peer, tag_of(50), out[0][5], 1u << 20); /* nobody receives it */
-        for (int i = 0; i < 100; i++) (void)one->link->driver->progress(one->link);
+        memset(one->link->driver->region(one->link), 0xff, 65536);
+        ranks_warm(one);
+        for (uint32_t i = 0; i < 8; i++) ranks_recv(one, i, peer, ranks_tag(i), in[i % 3][5], 1u << 20);
+        if (one->rank == 0) ranks_send(one, 8, peer, ranks_tag(0), out[0][5], 1u << 20);
+        if (one->rank == 0) ranks_send(one, 9, peer, ranks_tag(50), out[0][5], 1u << 20); /* nobody receives it */
+        for (int i = 0; i < 100; i++) ranks_progress(one);
         ranks_meet(one);
         RANK_CHECK(one, one->link->driver->reset(one->link, epoch) == GF_OK);
         for (uint32_t i = (one->rank == 1) ? 1 : 0; i < 8; i++)
             RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) == GF_ERR_ABORTED);
         if (one->rank == 1) RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) != GF_AGAIN);
         if (one->rank == 0) RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[9]) < 0);
-        RANK_CHECK(one, one->link->driver->send_post(one->link, peer, tag_of(0), 0, 0, one->reqs[0]) == GF_ERR_STATE);
+        RANK_CHECK(one, one->link->driver->send_post(one->link, peer, ranks_tag(0), 0, 0, one->reqs[0]) ==
+                            GF_ERR_STATE);
         RANK_CHECK(one, one->link->driver->map(one->link, peer) == NULL);
         RANK_CHECK(one, one->link->driver->connect(one->link, peer, old, old_bytes) == GF_ERR_MISMATCH);
         ranks_connect(one);
         RANK_CHECK(one, (one->link->driver->map(one->link, peer) != NULL) == (strstr(one->arg, "posix") != NULL));
         RANK_CHECK(one, *(uint64_t *)one->link->driver->region(one->link) == 0);
-        ranks_recv(one, 0, peer, tag_of(1), in[0][3], 4096);
+        ranks_recv(one, 0, peer, ranks_tag(1), in[0][3], 4096);
         ranks_fill(out[0][3], 4096, epoch);
-        ranks_send(one, 1, peer, tag_of(1), out[0][3], 4096);
+        ranks_send(one, 1, peer, ranks_tag(1), out[0][3], 4096);
         RANK_CHECK(one, (ranks_end(one, 0) == GF_OK) && (ranks_end(one, 1) == GF_OK));
         RANK_CHECK(one, ranks_filled(in[0][3], 4096, epoch));
         ranks_meet(one);
@@ -340,147 +330,46 @@ static void reset_body(struct ranks_one *one)
 static void reset_ends_all_requests_and_a_new_epoch_works(void **state)
 {
     (void)state;
-    on_each_transport(2, 0, reset_body);
+    ranks_run_each(2, 0, reset_body);
 }
 
-/* ---- a dead peer ---- */
+/* ---- two links in one process ---- */
 
-/* Rank 1 dies in the middle of large messages both ways. Rank 0 hears of it by the socket, as from a control channel. */
-static void killed_body(struct ranks_one *one)
+static void two_links_body(struct ranks_one *one)
 {
-    char byte;
-    uint32_t peer = 1 - one->rank;
-    ranks_setup(one, one->arg);
-    ranks_open(one);
-    for (uint32_t i = 0; i < 32; i++) ranks_recv(one, i, peer, tag_of(i), in[i % 3][5], 1u << 20);
-    for (uint32_t i = 0; i < 32; i++) ranks_send(one, 32 + i, peer, tag_of(i), out[i % 3][5], 1u << 20);
-    if (one->rank == 1) {
-        (void)one->link->driver->progress(one->link);
-        (void)kill(getpid(), SIGKILL);
-    }
-    while (recv(one->to[peer], &byte, 1, MSG_DONTWAIT) != 0) (void)one->link->driver->progress(one->link);
-    for (int i = 0; i < 2000; i++) RANK_CHECK(one, one->link->driver->progress(one->link) >= 0);
-    for (uint32_t i = 0; i < 64; i++) one->link->driver->cancel(one->link, one->reqs[i]);
-    for (int i = 0; i < 2000; i++) RANK_CHECK(one, one->link->driver->progress(one->link) >= 0);
-    one->link->driver->close(one->link);
-    for (uint32_t i = 0; i < 64; i++) RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) != GF_AGAIN);
-}
-
-static void a_killed_peer_hangs_nobody(void **state)
-{
-    (void)state;
-    on_each_transport(2, 1u << 1, killed_body);
-}
-
-/* The mapping of a dead rank's region stays good until reset. */
-static void survivors_body(struct ranks_one *one)
-{
-    ranks_setup(one, one->arg);
-    ranks_open(one);
-    if (one->rank == 2) (void)kill(getpid(), SIGKILL);
-    for (char byte; recv(one->to[2], &byte, 1, MSG_DONTWAIT) != 0;) (void)one->link->driver->progress(one->link);
-    if (strstr(one->arg, "posix") != NULL) RANK_CHECK(one, *(uint64_t *)one->link->driver->map(one->link, 2) == 0);
-    ranks_recv(one, 0, 2, tag_of(0), in[0][2], 8);
-    ranks_recv(one, 1, 1 - one->rank, tag_of(1), in[1][2], 8);
-    ranks_send(one, 2, 1 - one->rank, tag_of(1), out[0][2], 8);
-    RANK_CHECK(one, (ranks_end(one, 1) == GF_OK) && (ranks_end(one, 2) == GF_OK));
-    RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
-    RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) == GF_ERR_ABORTED);
-    ranks_close(one);
-}
-
-static void survivors_of_a_kill_keep_working(void **state)
-{
-    (void)state;
-    on_each_transport(3, 1u << 2, survivors_body);
-}
-
-/* ---- what open and connect refuse ---- */
-
-static const struct open_case {
-    const char *name, *transports, *devices, *ports;
-    size_t region_bytes;
-    gf_status expect;
-    const char *text; /* part of the fault's */
-} open_cases[] = {
-    {"no_such_transport", "bogus", "lo", "", 0, GF_ERR_LINK, "bogus"},
-    {"one_of_them_does_not_exist", "self,posix,bogus", "lo", "", 0, GF_ERR_CONFIG, "bogus"},
-    {"no_transport", "", "lo", "", 0, GF_ERR_CONFIG, "name each one"},
-    {"cma_kills_survivors", "self,posix,cma", "lo", "", 0, GF_ERR_CONFIG, "cma"},
-    {"all_contains_cma", "all", "lo", "", 0, GF_ERR_CONFIG, "cma"},
-    {"no_such_device", "self,tcp", "nope0", "", 0, GF_ERR_CONFIG, "nope0"},
-    {"ports_backwards", "self,tcp", "lo", "25-20", 0, GF_ERR_CONFIG, "25-20"},
-    {"ports_are_no_range", "self,tcp", "lo", "many", 0, GF_ERR_CONFIG, "many"},
-    {"ports_too_high", "self,tcp", "lo", "1-65536", 0, GF_ERR_CONFIG, "1-65536"},
-    {"region_beyond_the_host", "self,posix", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM, "1125899906842624"},
-    {"region_beyond_the_host_over_tcp", "self,tcp", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM, "1125899906842624"},
-    {"region_of_all_addresses", "self,posix", "lo", "", SIZE_MAX, GF_ERR_SYSTEM, "18446744073709551615"},
-    {"all_is_well", "self,posix,tcp", "lo", "21000-25999", 4096, GF_OK, ""},
-};
-
-static void open_case_body(struct ranks_one *one)
-{
-    const struct open_case *c = one->arg;
-    struct gf_fault fault = {.code = GF_OK};
-    FILE *spoken = tmpfile();
-    RANK_CHECK(one, (spoken != NULL) && (dup2(fileno(spoken), STDOUT_FILENO) == STDOUT_FILENO));
-    ranks_setup(one, c->transports);
-    one->setup.devices = c->devices;
-    one->setup.ports = c->ports;
-    one->setup.region_bytes = c->region_bytes;
-    if (ranks_open_try(one, &fault) != c->expect) ranks_fail(one, c->name, (int)fault.code, fault.text);
-    if (c->expect == GF_OK) ranks_close(one);
-    if ((fault.code != c->expect) || (strstr(fault.text, c->text) == NULL))
-        ranks_fail(one, c->name, (int)fault.code, fault.text);
-    (void)fflush(NULL);
-    RANK_CHECK(one, lseek(STDOUT_FILENO, 0, SEEK_END) == 0); /* UCX has printed nothing */
-}
-
-static void bad_settings_are_refused_with_their_names(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof open_cases / sizeof open_cases[0]; i++)
-        ranks_run(1, 0, open_case_body, &open_cases[i]);
-}
-
-static void blob_body(struct ranks_one *one)
-{
-    static unsigned char blob[2048], bad[2049];
+    static struct ranks_one other;
+    static unsigned char blob[2048];
+    struct ranks_one *both_ranks[] = {one, &other};
     size_t size_bytes = 0;
-    struct gf_fault *fault;
-    ranks_setup(one, one->arg);
-    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
-    fault = &one->link->fault;
-    ranks_blob_swap(one, 1 - one->rank, blob, &size_bytes);
-    RANK_CHECK(one, one->link->driver->connect(one->link, 7, blob, size_bytes) == GF_ERR_PARAM);
-    for (size_t i = 0; i < size_bytes; i++) { /* one bit of each byte, one after the other */
-        fault->code = GF_OK;
-        memcpy(bad, blob, size_bytes);
-        bad[i] ^= (unsigned char)(1u << (i % 8));
-        RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes) < 0);
-        RANK_CHECK(one, (fault->code != GF_OK) && (fault->peer == 1 - one->rank) && (fault->text[0] != '\0'));
+    other = (struct ranks_one){.rank = 1, .world = 2};
+    one->world = 2;
+    for (uint32_t i = 0; i < 2; i++) {
+        ranks_setup(both_ranks[i], one->arg);
+        RANK_CHECK(both_ranks[i], ranks_open_try(both_ranks[i], NULL) == GF_OK);
     }
-    for (size_t i = 0; i < size_bytes; i++) /* cut short */
-        RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, blob, i) == GF_ERR_DATA);
-    memset(bad, 0, sizeof bad);
-    memcpy(bad, blob, size_bytes);
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes + 1) == GF_ERR_DATA);
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, sizeof bad) == GF_ERR_DATA);
-    RANK_CHECK(one, one->link->driver->blob(one->link, bad, &size_bytes) == GF_OK); /* our own is not the peer's */
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes) == GF_ERR_MISMATCH);
-    ranks_connect(one); /* and after all that the right one still works */
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, blob, size_bytes) == GF_ERR_STATE);
-    ranks_meet(one);
+    for (uint32_t i = 0; i < 2; i++) {
+        RANK_CHECK(one, gf_link_ucx.blob(both_ranks[i]->link, blob, &size_bytes) == GF_OK);
+        RANK_CHECK(one, gf_link_ucx.connect(both_ranks[1 - i]->link, i, blob, size_bytes) == GF_OK);
+    }
+    RANK_CHECK(one, (gf_link_ucx.map(one->link, 1) != NULL) == (strstr(one->arg, "posix") != NULL));
+    ranks_fill(out[0][5], 1u << 20, 3);
+    ranks_recv(&other, 0, 0, ranks_tag(0), in[0][5], 1u << 20);
+    ranks_send(one, 0, 1, ranks_tag(0), out[0][5], 1u << 20);
+    while (gf_link_ucx.test(other.link, other.reqs[0]) == GF_AGAIN) {
+        (void)gf_link_ucx.progress(one->link);
+        (void)gf_link_ucx.progress(other.link);
+    }
+    RANK_CHECK(one, ranks_filled(in[0][5], 1u << 20, 3));
+    ranks_close(&other);
+    (void)gf_link_ucx.progress(one->link);
     ranks_close(one);
 }
 
-static void a_wrong_blob_is_refused(void **state)
+static void links_of_one_process_are_independent(void **state)
 {
     (void)state;
-    on_each_transport(2, 0, blob_body);
+    ranks_run_each(1, 0, two_links_body);
 }
-
-/* ---- handlers ---- */
 
 /* Looked at before main(), where cmocka puts its own. */
 static void (*handlers_at_start[4])(int);
@@ -504,7 +393,6 @@ static void ucx_installs_no_signal_handlers(void **state)
 
 int main(void)
 {
-    if ((getenv("T") != NULL)) cmocka_set_test_filter(getenv("T"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ucx_installs_no_signal_handlers),
         cmocka_unit_test(messages_of_all_sizes_arrive),
@@ -516,10 +404,7 @@ int main(void)
         cmocka_unit_test(huge_pages_are_tried_and_the_outcome_is_logged),
         cmocka_unit_test(a_message_wakes_a_sleeper),
         cmocka_unit_test(reset_ends_all_requests_and_a_new_epoch_works),
-        cmocka_unit_test(a_killed_peer_hangs_nobody),
-        cmocka_unit_test(survivors_of_a_kill_keep_working),
-        cmocka_unit_test(bad_settings_are_refused_with_their_names),
-        cmocka_unit_test(a_wrong_blob_is_refused),
+        cmocka_unit_test(links_of_one_process_are_independent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

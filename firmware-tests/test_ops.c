@@ -23,7 +23,7 @@ enum { WEIGHT, MOMENTUM, HALF, SOURCE, OTHER, OUT, OUT_TOO, AREAS };
 static uint8_t tested[AREAS][AREA_BYTES], wanted[AREAS][AREA_BYTES];
 static const gf_type types[] = {GF_TYPE_F32, GF_TYPE_F16, GF_TYPE_BF16};
 static const uint32_t big_counts[] = {1000, 4097, 32768, 65537};
-static const float scales[] = {1.0f, 0.25f, -3.1e-3f, 65536.0f};
+static const float scales[] = {1.0f, 0.25f, -3.1e-3f, 65536.0f, INFINITY};
 static uint32_t seed;
 static size_t area_bytes; /* of the areas, that the case at hand may touch or must leave alone */
 
@@ -139,8 +139,8 @@ static void cast_case(const struct turn *t, gf_type dst_type, bool in_place)
     uint32_t out = in_place ? SOURCE : OUT;
     fill(OUT, t->offset, dst_type, 0, true);
     fill(SOURCE, t->offset, t->type, t->count, t->finite);
-    assert_int_equal(t->ops->cast(NULL, mem(out, t->offset), dst_type, mem(SOURCE, t->offset), t->type, t->count, t->scale,
-                                  base, t->finite ? NULL : &got), GF_OK);
+    assert_int_equal(t->ops->cast(NULL, mem(out, t->offset), dst_type, mem(SOURCE, t->offset), t->type, t->count,
+                                  t->scale, base, t->finite ? NULL : &got), GF_OK);
     for (uint64_t i = 0; i < t->count; i++) {
         put(want_at(out, t->offset), dst_type, i, get(want_at(SOURCE, t->offset), t->type, i) * t->scale);
         if (!t->finite) count_bad(&want, get(want_at(out, t->offset), dst_type, i), base + i);
@@ -260,8 +260,8 @@ static void accumulate_case(const struct turn *t, bool with_u, bool store_u, boo
     fill(OUT, 4, GF_TYPE_F32, 0, true);
     fill(OUT_TOO, t->offset, GF_TYPE_F32, 0, true);
     assert_int_equal(t->ops->accumulate(NULL, mem(out_h, 4), mem(OTHER, 4), store_u ? mem(out_u, t->offset) : 0,
-                                        with_u ? mem(MOMENTUM, t->offset) : 0, mem(SOURCE, t->offset), t->type, t->scale,
-                                        0.9f, with_weight ? mem(WEIGHT, 0) : 0, 0.01f, t->count), GF_OK);
+                                        with_u ? mem(MOMENTUM, t->offset) : 0, mem(SOURCE, t->offset), t->type,
+                                        t->scale, 0.9f, with_weight ? mem(WEIGHT, 0) : 0, 0.01f, t->count), GF_OK);
     for (uint64_t i = 0; i < t->count; i++) {
         float g = t->scale * get(want_at(SOURCE, t->offset), t->type, i);
         if (with_weight) g = g + 0.01f * get(want_at(WEIGHT, 0), GF_TYPE_F32, i);
@@ -337,13 +337,13 @@ static void each_turn(const struct gf_ops *ops, void (*cases)(const struct turn 
     seed = 1;
     for (uint32_t type = 0; type < 3; type++) {
         for (uint64_t count = 0; count <= 130; count++, turn++) {
-            struct turn t = {ops, types[type], count, offsets[turn % 5], scales[turn % 4], turn % 3 == 0};
+            struct turn t = {ops, types[type], count, offsets[turn % 5], scales[turn / 5 % 5], turn % 3 == 0};
             area_bytes = count * 4 + 2 * GUARD;
             cases(&t);
         }
         for (uint32_t b = 0; b < sizeof big_counts / sizeof big_counts[0]; b++, turn++) {
             area_bytes = AREA_BYTES;
-            struct turn t = {ops, types[type], big_counts[b], offsets[turn % 5], scales[turn % 4], turn % 3 == 0};
+            struct turn t = {ops, types[type], big_counts[b], offsets[turn % 5], scales[turn / 5 % 5], turn % 3 == 0};
             cases(&t);
         }
     }
@@ -365,6 +365,77 @@ static void test_score(void **state) { (void)state; each_version(score_cases); }
 static void test_norm(void **state) { (void)state; each_version(norm_cases); }
 static void test_accumulate(void **state) { (void)state; each_version(accumulate_cases); }
 static void test_update(void **state) { (void)state; each_version(update_cases); }
+
+/* A run of 1 and two of half a unit in its last place: they count only if they meet before they meet the 1, as the runs
+ * 32 and 96 do in their lane. */
+static void test_norm_adds_runs_in_lanes(void **state)
+{
+    uint64_t elem_count = 97ull * GF_NORM_RUN_ELEMS;
+    uint16_t *values = calloc(elem_count, sizeof *values);
+    (void)state;
+    assert_non_null(values);
+    values[5] = gf_f16_of_f32(1);
+    values[32ull * GF_NORM_RUN_ELEMS] = values[97ull * GF_NORM_RUN_ELEMS - 1] = gf_f16_of_f32(0x1p-12f);
+    for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
+        float square = 0;
+        if (!gf_ops_variants[v].supported()) continue;
+        assert_int_equal(gf_ops_variants[v].ops->norm(NULL, (gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)values,
+                                                      GF_TYPE_F16, elem_count), GF_OK);
+        assert_int_equal(gf_f32_bits(square), 0x3f800001);
+    }
+    free(values);
+}
+
+/* More than 64 runs, so that lanes of the second level get several; and the results of casts that go past the cache. */
+static void test_large_ranges(void **state)
+{
+    uint64_t norm_elems = 128ull * GF_NORM_RUN_ELEMS + 77, cast_elems = GF_STREAM_BYTES / 2 + 1001;
+    uint16_t *from = malloc(cast_elems * sizeof *from + GF_LINE_BYTES), *to = malloc(cast_elems * sizeof *to + 256);
+    float lanes[64] = {0}, square = 0;
+    (void)state;
+    assert_true(norm_elems <= cast_elems);
+    assert_non_null(from);
+    assert_non_null(to);
+    seed = 7;
+    for (uint64_t i = 0; i < cast_elems; i++) put((uint8_t *)from, GF_TYPE_F16, i, (float)(next() % 4096) / 4096);
+    for (uint64_t run = 0; run * GF_NORM_RUN_ELEMS < norm_elems; run++) {
+        uint64_t first = run * GF_NORM_RUN_ELEMS, left = norm_elems - first;
+        lanes[run % 64] += ordered_sum((const uint8_t *)from, GF_TYPE_F16, first,
+                                       left < GF_NORM_RUN_ELEMS ? left : GF_NORM_RUN_ELEMS, true);
+    }
+    for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
+        const struct gf_ops *ops = gf_ops_variants[v].ops;
+        if (!gf_ops_variants[v].supported()) continue;
+        assert_int_equal(ops->norm(NULL, (gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)from, GF_TYPE_F16, norm_elems),
+                         GF_OK);
+        assert_int_equal(gf_f32_bits(square), gf_f32_bits(tree_of(lanes)));
+        /* On a line's first byte; with 1, 16 or 29 elements before the next line; with no element on a line's first. */
+        static const uint32_t offsets[] = {0, 62, 32, 6, 23};
+        for (uint32_t o = 0; o < sizeof offsets / sizeof offsets[0]; o++) {
+            struct gf_check check = {0, UINT64_MAX};
+            uint8_t *dst = (uint8_t *)(((uintptr_t)to + 127) & ~(uintptr_t)63) + offsets[o];
+            uint16_t early = from[40], late = from[cast_elems - 2];
+            memset(to, 0xa5, cast_elems * sizeof *to + 256);
+            from[cast_elems - 2] = from[40] = 0x7c00;
+            assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)dst, GF_TYPE_BF16, (gf_mem)(uintptr_t)from, GF_TYPE_F16,
+                                       cast_elems, 0.5f, 9, &check), GF_OK);
+            assert_int_equal(check.bad_count, 2);
+            assert_int_equal(check.bad_first, 9 + 40);
+            assert_int_equal(dst[-1], 0xa5);
+            assert_int_equal(dst[cast_elems * 2], 0xa5);
+            for (uint64_t i = 0; i < cast_elems; i++) {
+                uint16_t want = gf_bf16_of_f32(gf_f32_of_f16(from[i]) * 0.5f), got;
+                memcpy(&got, dst + 2 * i, sizeof got);
+                if (got == want) continue;
+                fail_msg("%s: element %llu is 0x%04x, not 0x%04x", ops->name, (unsigned long long)i, got, want);
+            }
+            from[40] = early;
+            from[cast_elems - 2] = late;
+        }
+    }
+    free(from);
+    free(to);
+}
 
 static void test_copy_and_zero(void **state)
 {
@@ -389,7 +460,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cast), cmocka_unit_test(test_sum), cmocka_unit_test(test_check),
         cmocka_unit_test(test_score), cmocka_unit_test(test_norm), cmocka_unit_test(test_accumulate),
-        cmocka_unit_test(test_update), cmocka_unit_test(test_copy_and_zero),
+        cmocka_unit_test(test_update), cmocka_unit_test(test_norm_adds_runs_in_lanes),
+        cmocka_unit_test(test_large_ranges), cmocka_unit_test(test_copy_and_zero),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
 }

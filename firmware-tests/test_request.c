@@ -395,7 +395,7 @@ static void calls_that_differ_end_on_every_rank_and_are_named(void **state)
             if (cases[row].other.operation == GF_OPERATION_NONE) {
                 assert_int_equal(error->code, GF_ERR_TIMEOUT);
                 assert_int_equal(error->peer, 2);
-                assert_non_null(strstr(error->text, "rank 2 is behind in step 0, operation none: computing"));
+                assert_non_null(strstr(error->text, "rank 2 is behind in step 0, between operations: computing"));
             }
         }
         assert_true(gf_sim_now_ns(w.sim) - begin_ns < UINT64_C(4000000000));

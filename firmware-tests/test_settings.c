@@ -17,21 +17,18 @@ static const struct gf_setting *row(const char *key)
     return NULL;
 }
 
-static struct gf_config effective_of(const struct gf_config *config)
+static void effective_make(const struct gf_config *config, struct gf_config *effective_out)
 {
-    struct gf_config effective;
     char error[256] = "";
-    memset(&effective, 0, sizeof effective);
-    if (gf_config_effective(config, &effective, error) != GF_OK) fail_msg("refused: %s", error);
-    return effective;
+    if (gf_config_effective(config, effective_out, error) != GF_OK) fail_msg("refused: %s", error);
 }
 
 static void zeroes_become_the_defaults_of_the_header(void **state)
 {
-    struct gf_config zero, e;
+    static struct gf_config zero, e;
     (void)state;
     memset(&zero, 0, sizeof zero);
-    e = effective_of(&zero);
+    effective_make(&zero, &e);
     assert_int_equal(e.size_bytes, sizeof e);
     assert_int_equal(e.job.world, 0);
     assert_string_equal(e.rendezvous.address, "127.0.0.1:7117");
@@ -65,15 +62,15 @@ static void zeroes_become_the_defaults_of_the_header(void **state)
 
 static void effective_twice_is_effective_once(void **state)
 {
-    struct gf_config config, once, twice;
+    static struct gf_config config, once, twice;
     char error[256];
     (void)state;
     memset(&config, 0, sizeof config);
     memset(config.rendezvous.bind, 'x', sizeof config.rendezvous.bind); /* what lies behind the end must not stay */
     memcpy(config.rendezvous.bind, "127.0.0.2", 10);
     config.optimizer.momentum = -0.0f;
-    once = effective_of(&config);
-    twice = effective_of(&once);
+    effective_make(&config, &once);
+    effective_make(&once, &twice);
     assert_memory_equal(&once, &twice, sizeof once);
     assert_int_equal(gf_config_effective(&config, &config, error), GF_OK); /* in place is lawful */
     assert_memory_equal(&once, &config, sizeof once);
@@ -216,7 +213,7 @@ static void values_out_of_range_are_refused_by_name(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         const struct gf_setting *s = row(values[i].key);
-        struct gf_config config, out;
+        static struct gf_config config, out;
         char error[256] = "";
         gf_status status;
         memset(&config, 0, sizeof config);
@@ -239,7 +236,7 @@ static void a_text_without_end_is_refused(void **state)
     (void)state;
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         const struct gf_setting *s = &gf_settings[i];
-        struct gf_config config, out;
+        static struct gf_config config, out;
         char error[256] = "";
         if (s->kind != GF_SETTING_TEXT) continue;
         memset(&config, 0, sizeof config);
@@ -275,6 +272,8 @@ static void combine(unsigned which, struct gf_config *c)
     case 20: memcpy(c->rendezvous.address, "10.0.0.1:7117", 14), memcpy(c->rendezvous.key_file, "k", 2); break;
     case 21: memcpy(c->rendezvous.bind, "0.0.0.0", 8); break;
     case 22: memcpy(c->rendezvous.address, "[::1]:7117", 11), memcpy(c->rendezvous.bind, "127.9.9.9", 10); break;
+    case 25: memcpy(c->rendezvous.address, "[::ffff:127.0.0.1]:7117", 24); break;
+    case 26: memcpy(c->rendezvous.address, "[::ffff:10.0.0.1]:7117", 23); break;
     case 23: c->size_bytes = sizeof *c; break;
     case 24: c->size_bytes = sizeof *c - 8; break;
     default: fail();
@@ -287,6 +286,7 @@ static const struct {
     [1] = {"job.rank"}, [3] = {"job.ignore_environment"}, [5] = {"exchange.algorithm"}, [6] = {"exchange.algorithm"},
     [12] = {"optimizer.nesterov"}, [14] = {"optimizer.half_weights"}, [16] = {"loss_scale.floor"},
     [18] = {"rendezvous.address"}, [21] = {"rendezvous.bind"}, [24] = {"size_bytes"},
+    [26] = {"rendezvous.address"},
 };
 
 static void combinations_that_cannot_be_are_refused(void **state)
@@ -325,16 +325,17 @@ static void hash_and_summary_see_exactly_what_must_agree(void **state)
     static const char *const not_agreeing[] = {
         "job.", "rendezvous.", "link.devices", "link.ports", "link.idle", "link.huge_pages", "device.",
         "exchange.timeout", "trace."};
-    struct gf_config zero;
+    static struct gf_config zero;
     char text[160], text_zero[160];
     (void)state;
     memset(&zero, 0, sizeof zero);
     assert_string_equal(gf_config_summary(&zero, text_zero, sizeof text_zero), "wire=fp32 algorithm=auto");
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         const struct gf_setting *s = &gf_settings[i];
-        struct gf_config config = zero;
+        static struct gf_config config;
         const char *name = (strncmp(s->key, "exchange.", 9) == 0) ? s->key + 9 : s->key;
         bool agrees = true;
+        config = zero;
         for (size_t j = 0; j < sizeof not_agreeing / sizeof not_agreeing[0]; j++)
             if (strncmp(s->key, not_agreeing[j], strlen(not_agreeing[j])) == 0) agrees = false;
         assert_int_equal((s->flags & GF_SETTING_AGREES) != 0, agrees);
@@ -348,10 +349,10 @@ static void hash_and_summary_see_exactly_what_must_agree(void **state)
 
 static void the_hash_does_not_change_between_releases_by_accident(void **state)
 {
-    struct gf_config zero, effective;
+    static struct gf_config zero, effective;
     (void)state;
     memset(&zero, 0, sizeof zero);
-    effective = effective_of(&zero);
+    effective_make(&zero, &effective);
     assert_int_equal(gf_config_hash(&zero), gf_config_hash(&effective));
     assert_int_equal(gf_config_hash(&zero), 0x17da5ef8d57dfd29ull); /* another value: ranks of two builds cannot join */
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -34,6 +35,12 @@ static void log_keep(void *user, gf_log_level level, const char *text)
 }
 
 /* ---- processes ---- */
+
+void ranks_run_each(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one))
+{
+    static const char *const transports[] = {"self,posix", "self,tcp", "self,posix,tcp"};
+    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) ranks_run(world, killed, body, transports[i]);
+}
 
 void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one), const void *arg)
 {
@@ -172,11 +179,17 @@ void ranks_meet(struct ranks_one *one)
 
 /* ---- messages ---- */
 
+void ranks_progress(struct ranks_one *one)
+{
+    gf_status status = one->link->driver->progress(one->link);
+    RANK_CHECK(one, status >= 0);
+    if (status == GF_AGAIN) (void)sched_yield(); /* there may be fewer cores than ranks */
+}
+
 gf_status ranks_end(struct ranks_one *one, uint32_t req)
 {
     gf_status answer;
-    while ((answer = one->link->driver->test(one->link, one->reqs[req])) == GF_AGAIN)
-        RANK_CHECK(one, one->link->driver->progress(one->link) >= 0);
+    while ((answer = one->link->driver->test(one->link, one->reqs[req])) == GF_AGAIN) ranks_progress(one);
     RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[req]) == answer);
     return answer;
 }
@@ -191,6 +204,18 @@ void ranks_recv(struct ranks_one *one, uint32_t req, uint32_t from, uint64_t tag
 {
     RANK_CHECK(one, one->link->driver->recv_post(one->link, from, tag, (gf_mem)(uintptr_t)data, size_bytes,
                                                  one->reqs[req]) == GF_OK);
+}
+
+void ranks_warm(struct ranks_one *one)
+{
+    static unsigned char out[RANKS_MESSAGE_MAX], in[RANKS_MESSAGE_MAX];
+    for (uint32_t peer = 0; peer < one->world; peer++) {
+        if (peer == one->rank) continue;
+        ranks_recv(one, 0, peer, 0, in, sizeof in);
+        ranks_send(one, 1, peer, 0, out, sizeof out);
+        RANK_CHECK(one, (ranks_end(one, 0) == GF_OK) && (ranks_end(one, 1) == GF_OK));
+    }
+    ranks_meet(one);
 }
 
 static unsigned char byte_at(uint64_t seed, size_t i)

@@ -20,8 +20,8 @@ struct ranks_one {
 };
 
 /* Ends this rank, and with it the test, where the condition does not hold. */
-#define RANK_CHECK(one, condition)                                                    \
-    do {                                                                              \
+#define RANK_CHECK(one, condition)                                         \
+    do {                                                                   \
         if (!(condition)) ranks_fail(one, __FILE__, __LINE__, #condition); \
     } while (0)
 _Noreturn void ranks_fail(struct ranks_one *one, const char *file, int line, const char *what);
@@ -30,15 +30,28 @@ _Noreturn void ranks_fail(struct ranks_one *one, const char *file, int line, con
  * must die of SIGKILL instead. Fails the cmocka test otherwise. */
 void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one), const void *arg);
 
+/* The same over shared memory, over tcp, and with both to choose from: arg is the transports. */
+void ranks_run_each(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one));
+
+/* A tag as long as tags get. */
+static inline uint64_t ranks_tag(uint32_t move)
+{
+    return gf_tag_move(gf_tag(1, 4095, 32767), move);
+}
+
 /* setup with transports and a region of 64 KiB; devices lo. */
 void ranks_setup(struct ranks_one *one, const char *transports);
 gf_status ranks_open_try(struct ranks_one *one, struct gf_fault *fault_out);
 void ranks_open(struct ranks_one *one); /* and connects all to all */
 void ranks_connect(struct ranks_one *one);
+/* A large message each way with each peer, as the library's warm-up has: until then UCX is still setting up, and aborts
+ * if a peer that it is setting up with ends. */
+void ranks_warm(struct ranks_one *one);
 void ranks_blob_swap(struct ranks_one *one, uint32_t peer, void *blob_out, size_t *size_bytes_out);
 void ranks_close(struct ranks_one *one);
 
 void ranks_meet(struct ranks_one *one); /* a barrier outside of the link, which is progressed meanwhile */
+void ranks_progress(struct ranks_one *one);
 gf_status ranks_end(struct ranks_one *one, uint32_t req); /* progress until it has ended */
 void ranks_send(struct ranks_one *one, uint32_t req, uint32_t to, uint64_t tag, const void *data, size_t size_bytes);
 void ranks_recv(struct ranks_one *one, uint32_t req, uint32_t from, uint64_t tag, void *data, size_t size_bytes);

@@ -9,6 +9,7 @@
 #include "drivers.h"
 #include "members.h"
 #include "pool.h"
+#include "sparse.h"
 
 /*     JOIN -> WARM -> READY <-> STEP -> READY .. -> LEAVE -> CLOSED       any failure -> FAILING -> FAILED
  * FAILING: the error is known, its blame is being settled and what is under way is being ended; polls give GF_AGAIN,
@@ -40,6 +41,7 @@ struct gf_slot {
     gf_operation operation;
     gf_algorithm algorithm;
     uint64_t done_elems;     /* of packing or unpacking */
+    struct gf_sparse_pass pack; /* of a sparse buffer */
     uint64_t begin_ns;
     uint32_t wait_peer;      /* the rank waited for now, since wait_ns; GF_RANK_NONE */
     uint64_t wait_ns;
@@ -68,6 +70,7 @@ struct gf_step {
     bool updated;
     uint64_t first_ns;        /* first collective started */
     bool agreed;              /* the verdict is in */
+    bool committed;           /* what depends on it is queued */
     uint32_t commit_tensor;   /* how far the commit pass is */
     uint64_t commit_elems;
     uint64_t wire_before;     /* link bytes when it began */
@@ -82,7 +85,10 @@ struct gf_step {
 
 /* The verdict's vector: GF_VERDICT_WORDS words, then the norms of the chunks, two floats a word. */
 #define GF_VERDICT_WORDS 4u
-static inline uint64_t gf_verdict_words(uint32_t chunk_count) { return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2; }
+static inline uint64_t gf_verdict_words(uint32_t chunk_count)
+{
+    return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2;
+}
 
 typedef enum gf_request_state {
     GF_REQUEST_FREE = 0,
@@ -101,6 +107,13 @@ struct gf_pending {
     gf_mem data;
     uint64_t elem_count;
     uint64_t sequence; /* from 1; the oldest starts first */
+};
+
+/* A state that was saved by more ranks than there are now: whose histories this rank has still to be given. */
+struct gf_inherit {
+    uint64_t common_hash; /* of that save */
+    uint32_t world;       /* then */
+    uint32_t next;        /* old rank; `world`: none is missing */
 };
 
 struct gf_trace {
@@ -140,13 +153,19 @@ struct gf_context {
 
     struct gf_pool_tensor *tensors;
     uint32_t tensor_count;
+    uint64_t tensors_hash;
     struct gf_pool_sizes pool;
-    struct gf_buffer *buffers;  /* of the current step */
+    struct gf_buffer *buffers;  /* of the current step: one of the next two */
+    struct gf_buffer *dense_buffers;
+    struct gf_buffer *sparse_buffers;
+    gf_type sparse_type;        /* of the gradients of the sparse part */
+    struct gf_sparse sparse;
+    uint64_t samples_before;    /* of all ranks in the last step that had any */
     uint32_t *buffer_pending;   /* tensors that each waits for */
     uint32_t *buffer_order;     /* the order in which they start, by last_tensor */
     uint32_t buffers_max;
     uint32_t dense_buffer_count;
-    gf_mem gradient, weight, momentum, history, half;
+    gf_mem gradient, weight, momentum, half;
     gf_mem wire;                /* pool of wire type; 0 where every buffer travels in place */
     gf_mem user;                /* exchange.user_bytes */
     uint64_t user_used;
@@ -165,6 +184,7 @@ struct gf_context {
 
     float scale;                /* loss scale */
     uint32_t scale_good, scale_bad;
+    struct gf_inherit inherit;
 
     struct gf_trace trace;
     struct gf_stats stats;
@@ -194,7 +214,7 @@ struct gf_layout {
     struct gf_coll_need slot_need;
     struct gf_footprint footprint;
     uint32_t tensor_count;
-    uint32_t buffers_max;
+    uint32_t buffers_max;         /* of a sparse step, or of a dense one where there are none */
     uint32_t chunk_count;
     bool in_place;                /* every buffer of every step travels where it lies */
 };
@@ -203,13 +223,14 @@ struct gf_layout {
 struct gf_control_parts {
     struct gf_context *gf;
     struct gf_pool_tensor *tensors;
-    struct gf_buffer *buffers;
+    struct gf_buffer *dense_buffers, *sparse_buffers;
     uint32_t *buffer_pending, *buffer_order;
     struct gf_trace_record *trace;
     uint64_t *peer_waits, *peer_wait_ns;
     struct gf_coll_msg *msgs;
     char *reqs;
-    float *weight, *momentum, *history, *sparse_momentum, *norms;
+    float *weight, *momentum, *history, *scratch, *norms;
+    uint32_t *selection;
     uint16_t *half;
     void *link, *rendezvous, *gpu, *members;
 };
@@ -264,6 +285,27 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns);
 /* One turn of everything under way in a step, of failing too; for gf_wait(). arg is not used. */
 gf_status gf_step_turn(gf_context *gf, void *arg);
 void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
+void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
+
+/* ---- sparse.c: which chunks and buffers a sparse step has ---- */
+bool gf_sparse_step_is_dense(const gf_context *gf);
+void gf_sparse_begin(gf_context *gf);                            /* buffers of a sparse step */
+gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
+
+/* ---- sparse_history.c: what is computed of them; about a slice a call ---- */
+gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem wire);
+gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks have their norm */
+/* GF_OK: history, momentum and gradients are those behind the step and the next set is chosen. */
+gf_status gf_sparse_commit(gf_context *gf, float factor);
+
+/* ---- update.c ---- */
+/* LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a tensor that is applied, 1
+ * where a norm is zero; biases and normalisation are excluded. Begin, add each range, then ask. */
+void gf_lars_begin(gf_context *gf, uint32_t tensor);
+gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
+float gf_lars_ratio(const gf_context *gf, uint32_t tensor);
+/* Elements first..end-1, all of one tensor, by the rules of `tensor`. rate includes a trust ratio. */
+gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
 
 /* ---- verdict.c ---- */
 gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns);
@@ -271,6 +313,7 @@ gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns);
 gf_status gf_verdict_poll(gf_context *gf, uint64_t now_ns);
 /* What packing a buffer met; bad_first counts pool elements. */
 void gf_verdict_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
+void gf_verdict_local_at(gf_context *gf, uint32_t tensor, const struct gf_check *check);
 
 /* ---- request.c ---- */
 /* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */

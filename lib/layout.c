@@ -85,13 +85,10 @@ static void buffers_bound(struct gf_layout *layout)
     const struct gf_config *config = &layout->config;
     uint64_t wire_bytes = gf_type_size_bytes(config->exchange.wire);
     layout->buffers_max = layout->tensor_count; /* a dense step: at worst one each */
-    layout->chunk_count = 0;
-    if (layout->pool.sparse_elem_count > 0) {
-        uint64_t chunk = config->sparse.chunk_elems;
-        uint64_t chunks = (layout->pool.sparse_elem_count + chunk - 1) / chunk;
+    if (layout->chunk_count > 0) {
+        uint64_t chunks = layout->chunk_count;
         uint64_t by_bytes = layout->pool.sparse_elem_count * wire_bytes / config->exchange.fuse_bytes + 1;
-        layout->chunk_count = (uint32_t)chunks;
-        layout->buffers_max += (uint32_t)(chunks < by_bytes ? chunks : by_bytes);
+        layout->buffers_max += (uint32_t)(chunks < by_bytes ? chunks : by_bytes); /* beside all dense ones */
     }
 }
 
@@ -146,12 +143,16 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
     uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
     uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS) ? 2u * layout->tensor_count : 0;
+    uint64_t slice_elems = config->exchange.slice_bytes / sizeof(float);
+    uint64_t scratch_elems =
+        (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;
     uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
     struct gf_control_parts parts;
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
     parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
-    parts.buffers = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffers);
+    parts.dense_buffers = gf_arena_take(control, layout->tensor_count * sizeof *parts.dense_buffers);
+    parts.sparse_buffers = gf_arena_take(control, (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
     parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
     parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
     parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
@@ -163,8 +164,9 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.momentum = gf_arena_take(control, pool_elems * sizeof *parts.momentum);
     parts.half = gf_arena_take(control, half_elems * sizeof *parts.half);
     parts.norms = gf_arena_take(control, norm_count * sizeof *parts.norms);
-    parts.history = NULL;
-    parts.sparse_momentum = NULL;
+    parts.history = gf_arena_take(control, layout->pool.sparse_elem_count * sizeof *parts.history);
+    parts.scratch = gf_arena_take(control, scratch_elems * sizeof *parts.scratch);
+    parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
     parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));
     parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
     parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));
@@ -193,6 +195,7 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     struct gf_arena control = {0}, exchange = {0};
     struct gf_config *effective = &layout->config;
     gf_status status;
+    uint64_t chunks;
 
     memset(layout, 0, sizeof *layout);
     if ((status = gf_config_effective(config, effective, error_out)) < 0) return status;
@@ -200,6 +203,14 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     if ((status = identity_resolve(layout, error_out)) < 0) return status;
     if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0) return status;
     layout->tensor_count = tensor_count;
+    chunks = (layout->pool.sparse_elem_count + effective->sparse.chunk_elems - 1) / effective->sparse.chunk_elems;
+    if (chunks > GF_SPARSE_CHUNKS_MAX) {
+        (void)snprintf(error_out, 256, "sparse.chunk_elems = %u makes %llu chunks of %llu elements, allowed are %u; "
+                       "raise it", effective->sparse.chunk_elems, (unsigned long long)chunks,
+                       (unsigned long long)layout->pool.sparse_elem_count, GF_SPARSE_CHUNKS_MAX);
+        return GF_ERR_CONFIG;
+    }
+    layout->chunk_count = (uint32_t)chunks;
     buffers_bound(layout);
     if (layout->buffers_max > GF_TAG_BUFFER_OTHER) {
         (void)snprintf(error_out, 256, "up to %u fused buffers, allowed are %u; raise exchange.fuse_bytes",

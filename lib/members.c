@@ -34,7 +34,7 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
 
 /* ---- what is owed to whom ---- */
 
-void members_owe(struct gf_members *members, uint32_t peer, members_frame frame)
+void gf_members_owe(struct gf_members *members, uint32_t peer, members_frame frame)
 {
     GF_ASSERT(peer < members->setup.world);
     if (members->peers[peer].owed == 0) members->owed_count++;
@@ -54,7 +54,7 @@ static void peer_flush(struct gf_members *members, uint32_t rank)
         members_frame frame = (members_frame)__builtin_ctz(peer->owed);
         uint32_t blob_rank = peer->blob_rank, blob_at = peer->blob_at;
         bool more = false;
-        uint32_t bytes = members_frame_put(members, rank, frame, &more);
+        uint32_t bytes = gf_members_frame_put(members, rank, frame, &more);
         gf_status status = members->rendezvous->driver->send(members->rendezvous, rank, (uint32_t)frame,
                                                              members->scratch, bytes);
         if (status == GF_AGAIN) {
@@ -83,7 +83,7 @@ static void flush(struct gf_members *members)
 
 /* ---- failing ---- */
 
-void members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
+void gf_members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
 {
     if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
     GF_ASSERT(error->code < 0);
@@ -93,27 +93,30 @@ void members_fail(struct gf_members *members, const struct gf_error *error, cons
     members->state = MEMBERS_FAILED;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         owe_nothing(members, rank);
-        if (members_coordinates(members) && members->peers[rank].connected) members_owe(members, rank, MEMBERS_VERDICT);
+        if (!members_coordinates(members) || !members->peers[rank].connected) continue;
+        gf_members_owe(members, rank, MEMBERS_VERDICT);
     }
 }
 
 /* What this rank found out by itself. */
 static void fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
 {
-    if (members->state == MEMBERS_FAILED) return;
-    members_fail(members, error, told);
-    if (!members_coordinates(members) && members->peers[0].connected) members_owe(members, 0, MEMBERS_TELL);
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    gf_members_fail(members, error, told);
+    if (!members_coordinates(members) && members->peers[0].connected) gf_members_owe(members, 0, MEMBERS_TELL);
 }
 
-void members_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
+void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
 {
     va_list arguments;
     struct gf_error error = {.code = code, .peer = peer, .operation = (gf_operation)members->position.operation,
                              .step = members->position.step, .tensor = members->position.tensor};
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
     if (members->state == MEMBERS_JOINING) error.operation = GF_OPERATION_JOIN;
     va_start(arguments, format);
     (void)vsnprintf(error.text, sizeof error.text, format, arguments);
     va_end(arguments);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     fail_and_tell(members, &error, &error);
 }
 
@@ -132,17 +135,13 @@ static void rank_died(struct gf_members *members, uint32_t rank, const char *how
     char place[96];
     const struct members_peer *peer = &members->peers[rank];
     if (members->state == MEMBERS_JOINING) {
-        if (!members_coordinates(members)) {
-            members_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
-        } else {
-            members_join_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
-        }
+        gf_members_join_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
         return;
     }
     struct gf_position position = (peer->heard_ns != 0) ? peer->told.position : members->position;
     struct gf_error error = {.code = GF_ERR_PEER, .peer = rank, .operation = (gf_operation)position.operation,
                              .step = position.step, .tensor = position.tensor};
-    members_place_text(place, sizeof place, &position);
+    gf_members_place_text(place, sizeof place, &position);
     if (peer->heard_ns != 0) {
         (void)snprintf(error.text, sizeof error.text, "rank %u died: %.80s in %s (as of %.1f s ago)", rank, how, place,
                        (double)(members->now_ns - peer->heard_ns) / 1e9);
@@ -151,7 +150,7 @@ static void rank_died(struct gf_members *members, uint32_t rank, const char *how
                        members->setup.rank, place);
     }
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
-    members_fail(members, &error, &error);
+    gf_members_fail(members, &error, &error);
 }
 
 /* ---- what comes in ---- */
@@ -170,18 +169,18 @@ static void on_connected(struct gf_members *members, uint32_t rank)
 {
     members->peers[rank].connected = true;
     if (members_coordinates(members)) {
-        if (members->state == MEMBERS_FAILED) members_owe(members, rank, MEMBERS_VERDICT);
+        if (members->state == MEMBERS_FAILED) gf_members_owe(members, rank, MEMBERS_VERDICT);
         return;
     }
     members->connected_ns = members->now_ns;
-    members_owe(members, 0, MEMBERS_OFFER);
-    members_owe(members, 0, MEMBERS_BLOBS);
+    gf_members_owe(members, 0, MEMBERS_OFFER);
+    gf_members_owe(members, 0, MEMBERS_BLOBS);
 }
 
 static void on_told(struct gf_members *members, struct members_peer *peer, struct gf_get *get)
 {
     uint32_t inquiry = gf_get_u32(get);
-    members_told_get(get, &peer->told);
+    gf_members_told_get(get, &peer->told);
     if (get->bad) return;
     peer->heard_ns = (members->now_ns > 0) ? members->now_ns : 1;
     if (inquiry != 0) peer->answered = inquiry;
@@ -193,19 +192,19 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
     struct gf_error error = {0};
     struct members_peer *peer = &members->peers[from];
     switch (kind) {
-    case MEMBERS_OFFER: members_join_offer(members, from, get); return members->state == MEMBERS_JOINING;
-    case MEMBERS_BLOBS: members_join_blobs(members, from, get); return members->state == MEMBERS_JOINING;
+    case MEMBERS_OFFER: gf_members_join_offer(members, from, get); return members->state == MEMBERS_JOINING;
+    case MEMBERS_BLOBS: gf_members_join_blobs(members, from, get); return members->state == MEMBERS_JOINING;
     case MEMBERS_STATUS:
     case MEMBERS_POSITION: on_told(members, peer, get); break;
     case MEMBERS_BLAME:
-        members_error_get(get, &error);
-        if (!get->bad) members_inquiry_begin(members, from, &error);
+        gf_members_error_get(get, &error);
+        if (!get->bad) gf_members_inquiry_begin(members, from, &error);
         break;
     case MEMBERS_TELL:
-        members_error_get(get, &error);
+        gf_members_error_get(get, &error);
         if (get->bad) break;
         error = gave_up(from, &error);
-        members_fail(members, &error, &error);
+        gf_members_fail(members, &error, &error);
         break;
     case MEMBERS_BYE: peer->left = true; break;
     default: return false;
@@ -218,15 +217,15 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
 {
     struct gf_error error = {0};
     switch (kind) {
-    case MEMBERS_BLOBS: members_join_blobs(members, 0, get); return members->state == MEMBERS_JOINING;
-    case MEMBERS_GO: members_join_go(members); break;
+    case MEMBERS_BLOBS: gf_members_join_blobs(members, 0, get); return members->state == MEMBERS_JOINING;
+    case MEMBERS_GO: gf_members_join_go(members); break;
     case MEMBERS_ASK:
         members->inquiry = gf_get_u32(get);
-        if (!get->bad) members_owe(members, 0, MEMBERS_POSITION);
+        if (!get->bad) gf_members_owe(members, 0, MEMBERS_POSITION);
         break;
     case MEMBERS_VERDICT:
-        members_error_get(get, &error);
-        if (!get->bad) members_fail(members, &error, &error);
+        gf_members_error_get(get, &error);
+        if (!get->bad) gf_members_fail(members, &error, &error);
         break;
     case MEMBERS_ALL_GONE:
         if (!members->leaving) return false;
@@ -242,7 +241,7 @@ static void on_event(struct gf_members *members, const struct gf_rendezvous_even
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
     bool good = false;
     if (event->kind == GF_RENDEZVOUS_REFUSED) {
-        members_join_refused(members, event);
+        gf_members_join_refused(members, event);
         return;
     }
     GF_ASSERT((event->rank < members->setup.world) && (event->rank != members->setup.rank));
@@ -256,21 +255,24 @@ static void on_event(struct gf_members *members, const struct gf_rendezvous_even
     if (members_coordinates(members)) good = coordinator_frame(members, event->rank, event->frame_kind, &get);
     else if (event->rank == 0) good = rank_frame(members, event->frame_kind, &get);
     if (good || (members->state == MEMBERS_FAILED)) return;
-    members_failf(members, GF_ERR_PEER, event->rank, "rank %u sent a frame that cannot come now or is malformed "
-                  "(kind %u, %u bytes)", event->rank, event->frame_kind, event->size_bytes);
+    gf_members_failf(members, GF_ERR_PEER, event->rank, "rank %u sent a frame that cannot come now or is malformed "
+                     "(kind %u, %u bytes)", event->rank, event->frame_kind, event->size_bytes);
 }
 
 /* ---- running ---- */
 
+static bool same_place(const struct gf_position *a, const struct gf_position *b)
+{
+    return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
+}
+
 static void touch(struct gf_members *members, uint64_t now_ns)
 {
     struct gf_position *position = &members->position;
-    const struct gf_position *moved = &members->moved;
     members->now_ns = now_ns;
     members->gap_ns = (now_ns > position->polled_ns) ? now_ns - position->polled_ns : 0;
     position->polled_ns = now_ns;
-    if ((position->step == moved->step) && (position->sequence == moved->sequence) &&
-        (position->operation == moved->operation)) return;
+    if (same_place(position, &members->moved)) return;
     members->moved = *position;
     members->moved_ns = now_ns;
 }
@@ -278,14 +280,28 @@ static void touch(struct gf_members *members, uint64_t now_ns)
 static void status_send(struct gf_members *members)
 {
     const struct gf_position *now = &members->position, *sent = &members->status_position;
-    bool changed = (now->step != sent->step) || (now->sequence != sent->sequence) || (now->operation != sent->operation);
+    bool changed = !same_place(now, sent);
     uint64_t age_ns = members->now_ns - members->status_ns;
-    uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000); /* the coordinator hears them all */
+    /* The coordinator hears them all. */
+    uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000);
     if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) || !members->peers[0].connected) return;
     if (age_ns < (changed ? rest_ns : MEMBERS_STATUS_IDLE_NS + rest_ns)) return;
     members->status_ns = members->now_ns;
     members->status_position = *now;
-    members_owe(members, 0, MEMBERS_STATUS);
+    gf_members_owe(members, 0, MEMBERS_STATUS);
+}
+
+static void channel_failed(struct gf_members *members, const struct gf_fault *fault, gf_status status)
+{
+    struct gf_error error = {.code = status, .peer = fault->peer, .operation = GF_OPERATION_JOIN,
+                             .step = members->position.step, .tensor = GF_TENSOR_NONE,
+                             .foreign_code = fault->foreign_code};
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if (members->state != MEMBERS_JOINING) error.operation = (gf_operation)members->position.operation;
+    (void)snprintf(error.foreign_call, sizeof error.foreign_call, "%s", fault->foreign_call);
+    (void)snprintf(error.text, sizeof error.text, "%s", fault->text);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
+    gf_members_fail(members, &error, &error);
 }
 
 static void pump(struct gf_members *members)
@@ -297,21 +313,13 @@ static void pump(struct gf_members *members)
         gf_status status = driver->poll(members->rendezvous, members->now_ns, &event);
         if (status == GF_AGAIN) break;
         if (status < 0) {
-            const struct gf_fault *fault = &members->rendezvous->fault;
-            struct gf_error error = {.code = status, .peer = fault->peer, .tensor = GF_TENSOR_NONE,
-                                     .step = members->position.step,
-                                     .operation = (members->state == MEMBERS_JOINING)
-                                                      ? GF_OPERATION_JOIN : (gf_operation)members->position.operation,
-                                     .foreign_code = fault->foreign_code};
-            (void)snprintf(error.foreign_call, sizeof error.foreign_call, "%s", fault->foreign_call);
-            (void)snprintf(error.text, sizeof error.text, "%s", fault->text);
-            members_fail(members, &error, &error);
+            channel_failed(members, &members->rendezvous->fault, status);
             break;
         }
         on_event(members, &event);
     }
-    members_join_time(members);
-    members_inquiry_time(members);
+    gf_members_join_time(members);
+    gf_members_inquiry_time(members);
     status_send(members);
     flush(members);
     /* The coordinator joins last: once its word to go is out, nobody depends on when it polls next. */
@@ -360,19 +368,20 @@ gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const st
         members->asked = true;
         members->asked_ns = now_ns;
         if (members->setup.world == 1) {
-            members_fail(members, seen, seen);
+            gf_members_fail(members, seen, seen);
         } else if (members_coordinates(members)) {
-            members_inquiry_begin(members, 0, seen);
+            gf_members_inquiry_begin(members, 0, seen);
         } else if ((members->state == MEMBERS_MEMBER) || (members->state == MEMBERS_JOINING)) {
             members->seen = *seen;
-            members_owe(members, 0, MEMBERS_BLAME);
+            gf_members_owe(members, 0, MEMBERS_BLAME);
         }
     }
     pump(members);
     if ((members->state != MEMBERS_FAILED) && !members_coordinates(members) &&
         (now_ns - members->asked_ns >= members->setup.answer_timeout_ns)) {
-        members_failf(members, GF_ERR_TIMEOUT, 0, "rank 0, which coordinates, was asked who is late and did not answer for "
-                      "%.1f s: it is stopped or does not poll", (double)(now_ns - members->asked_ns) / 1e9);
+        gf_members_failf(members, GF_ERR_TIMEOUT, 0, "rank 0, which coordinates, was asked who is late and did not "
+                         "answer for %.1f s: it is stopped or does not poll",
+                         (double)(now_ns - members->asked_ns) / 1e9);
         flush(members);
     }
     if (members->state == MEMBERS_FAILED) *error_out = members->error;
@@ -399,7 +408,7 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
         return GF_OK;
     }
     if (!members->leaving && (members->state == MEMBERS_MEMBER) && !members_coordinates(members)) {
-        members_owe(members, 0, MEMBERS_BYE);
+        gf_members_owe(members, 0, MEMBERS_BYE);
     }
     members->leaving = true;
     pump(members);
@@ -409,7 +418,7 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
             if (!members->peers[rank].left) return GF_AGAIN;
         }
         for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-            if (members->peers[rank].connected) members_owe(members, rank, MEMBERS_ALL_GONE);
+            if (members->peers[rank].connected) gf_members_owe(members, rank, MEMBERS_ALL_GONE);
         }
         members->state = MEMBERS_GONE;
         flush(members);

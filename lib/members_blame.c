@@ -1,4 +1,5 @@
-/* Who is to blame when a deadline has passed: the coordinator asks everybody where they are, decides once and tells all.
+/* Who is to blame when a deadline has passed: the coordinator asks everybody where they are, decides once and tells
+ * all.
  *
  * Silent ranks come first: who does not answer is stopped or does not poll, and whatever the others wait for, it cannot
  * come. If all answer, the one with the least work begun is behind; among those the one that waits for nobody. */
@@ -7,24 +8,27 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-void members_place_text(char *text_out, size_t bytes, const struct gf_position *position)
+void gf_members_place_text(char *text_out, size_t bytes, const struct gf_position *position)
 {
+    if (position->operation == GF_OPERATION_NONE) {
+        (void)snprintf(text_out, bytes, "step %" PRIu64 ", between operations", position->step);
+        return;
+    }
     int wrote = snprintf(text_out, bytes, "step %" PRIu64 ", operation %s", position->step,
                          gf_operation_name((gf_operation)position->operation));
-    if ((position->operation == GF_OPERATION_NONE) || (position->tensor == GF_TENSOR_NONE) || (wrote < 0)) return;
-    if ((size_t)wrote >= bytes) return;
+    if ((position->tensor == GF_TENSOR_NONE) || ((size_t)wrote >= bytes)) return;
     (void)snprintf(text_out + wrote, bytes - (size_t)wrote, ", buffer %u, tensor %u", position->buffer,
                    position->tensor);
 }
 
-void members_told_own(const struct gf_members *members, struct members_told *told_out)
+void gf_members_told_own(const struct gf_members *members, struct members_told *told_out)
 {
     told_out->position = members->position;
     told_out->unmoved_ns = members->now_ns - members->moved_ns;
     told_out->unpolled_ns = members->gap_ns;
 }
 
-void members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen)
+void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen)
 {
     if (members->inquiring || (members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
     members->inquiring = true;
@@ -33,7 +37,7 @@ void members_inquiry_begin(struct gf_members *members, uint32_t asker, const str
     members->seen = *seen;
     members->seen_by = asker;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        if (members->peers[rank].connected) members_owe(members, rank, MEMBERS_ASK);
+        if (members->peers[rank].connected) gf_members_owe(members, rank, MEMBERS_ASK);
     }
 }
 
@@ -72,44 +76,46 @@ static uint32_t silent_guilty(const struct gf_members *members, uint32_t *count_
     return guilty;
 }
 
-static void verdict_give(struct gf_members *members, gf_status code, uint32_t peer, const struct gf_position *position,
-                         const char *text)
+/* error has its code, peer and text; where the guilty rank was is added. */
+static void verdict_give(struct gf_members *members, struct gf_error *error, const struct gf_position *position)
 {
-    struct gf_error error = {.code = code, .peer = peer, .operation = (gf_operation)position->operation,
-                             .step = position->step, .tensor = position->tensor};
-    (void)snprintf(error.text, sizeof error.text, "%s", text);
+    error->operation = (gf_operation)position->operation;
+    error->step = position->step;
+    error->tensor = position->tensor;
     members->inquiring = false;
-    members_fail(members, &error, &error);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error->text);
+    gf_members_fail(members, error, error);
 }
 
 static void silent_verdict(struct gf_members *members, uint32_t guilty, uint32_t silent_count)
 {
-    char text[256], place[96] = "before it said where it was", others[40] = "";
+    char where[72], last[96] = "before it said where it was", others[40] = "";
     const struct members_peer *peer = &members->peers[guilty];
-    double asked_s = (double)(members->now_ns - members->inquiry_ns) / 1e9;
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = guilty};
     if (peer->heard_ns != 0) {
-        char where[72];
-        members_place_text(where, sizeof where, &peer->told.position);
-        (void)snprintf(place, sizeof place, "%.1f s ago in %s", (double)(members->now_ns - peer->heard_ns) / 1e9, where);
+        gf_members_place_text(where, sizeof where, &peer->told.position);
+        (void)snprintf(last, sizeof last, "%.1f s ago in %s", (double)(members->now_ns - peer->heard_ns) / 1e9, where);
     }
-    if (silent_count > 1) (void)snprintf(others, sizeof others, "; %u more ranks are silent", silent_count - 1);
-    (void)snprintf(text, sizeof text, "rank %u does not answer (asked %.1f s ago): it is stopped or does not poll; last "
-                   "heard of %s%s", guilty, asked_s, place, others);
-    verdict_give(members, GF_ERR_TIMEOUT, guilty, &peer->told.position, text);
+    if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
+    (void)snprintf(error.text, sizeof error.text, "rank %u does not answer (asked %.1f s ago): it is stopped or does "
+                   "not poll; last heard of %s%s", guilty, (double)(members->now_ns - members->inquiry_ns) / 1e9, last,
+                   others);
+    verdict_give(members, &error, &peer->told.position);
 }
 
 static void laggard_verdict(struct gf_members *members)
 {
-    char text[256], place[80], waits[80] = "computing", gap[48] = "";
+    char place[80], waits[80] = "computing", gap[48] = "";
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = 0};
     struct members_told told;
-    uint32_t guilty = 0;
-    members_told_own(members, &told);
+    gf_members_told_own(members, &told);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        if (!members->peers[rank].connected || !is_behind(&members->peers[rank].told.position, &told.position)) continue;
-        guilty = rank;
-        told = members->peers[rank].told;
+        const struct members_peer *peer = &members->peers[rank];
+        if (!peer->connected || !is_behind(&peer->told.position, &told.position)) continue;
+        error.peer = rank;
+        told = peer->told;
     }
-    members_place_text(place, sizeof place, &told.position);
+    gf_members_place_text(place, sizeof place, &told.position);
     if (told.position.waits_for != GF_RANK_NONE) {
         (void)snprintf(waits, sizeof waits, "it waits for rank %u, so a message was lost or calls differ",
                        told.position.waits_for);
@@ -117,28 +123,29 @@ static void laggard_verdict(struct gf_members *members)
     if (told.unpolled_ns >= UINT64_C(1000000000)) {
         (void)snprintf(gap, sizeof gap, ", had not polled for %.1f s", (double)told.unpolled_ns / 1e9);
     }
-    (void)snprintf(text, sizeof text, "rank %u is behind in %s: %s; last moved %.1f s ago%s (rank %u asked)", guilty,
-                   place, waits, (double)told.unmoved_ns / 1e9, gap, members->seen_by);
-    verdict_give(members, GF_ERR_TIMEOUT, guilty, &told.position, text);
+    (void)snprintf(error.text, sizeof error.text, "rank %u is behind in %s: %s; last moved %.1f s ago%s "
+                   "(rank %u asked)", error.peer, place, waits, (double)told.unmoved_ns / 1e9, gap, members->seen_by);
+    verdict_give(members, &error, &told.position);
 }
 
-void members_inquiry_time(struct gf_members *members)
+/* Everybody is there and something else failed: what the first rank saw of it is the best there is. */
+static void seen_verdict(struct gf_members *members)
+{
+    struct gf_error error = members->seen;
+    struct gf_position position = {.step = error.step, .operation = error.operation, .tensor = error.tensor};
+    (void)snprintf(error.text, sizeof error.text, "rank %u: %.220s", members->seen_by, members->seen.text);
+    verdict_give(members, &error, &position);
+}
+
+void gf_members_inquiry_time(struct gf_members *members)
 {
     uint32_t silent_count = 0;
     if (!members->inquiring || (members->state == MEMBERS_FAILED)) return;
     uint32_t guilty = silent_guilty(members, &silent_count);
     /* Half of the time is for the answers, the other half for the verdict to reach those who asked. */
-    if ((guilty != GF_RANK_NONE) && (members->now_ns - members->inquiry_ns < members->setup.answer_timeout_ns / 2)) return;
-    if (guilty != GF_RANK_NONE) {
-        silent_verdict(members, guilty, silent_count);
-    } else if (members->seen.code != GF_ERR_TIMEOUT) {
-        /* Everybody is there and something else failed: what the first rank saw of it is the best there is. */
-        char text[256];
-        struct gf_position position = {.step = members->seen.step, .operation = members->seen.operation,
-                                       .tensor = members->seen.tensor};
-        (void)snprintf(text, sizeof text, "rank %u: %.220s", members->seen_by, members->seen.text);
-        verdict_give(members, members->seen.code, members->seen.peer, &position, text);
-    } else {
-        laggard_verdict(members);
-    }
+    uint64_t waited_ns = members->now_ns - members->inquiry_ns;
+    if ((guilty != GF_RANK_NONE) && (waited_ns < members->setup.answer_timeout_ns / 2)) return;
+    if (guilty != GF_RANK_NONE) silent_verdict(members, guilty, silent_count);
+    else if (members->seen.code != GF_ERR_TIMEOUT) seen_verdict(members);
+    else laggard_verdict(members);
 }

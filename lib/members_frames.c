@@ -13,7 +13,7 @@ static void error_put(struct gf_put *put, const struct gf_error *error)
     gf_put_text(put, error->text, sizeof error->text);
 }
 
-void members_error_get(struct gf_get *get, struct gf_error *error_out)
+void gf_members_error_get(struct gf_get *get, struct gf_error *error_out)
 {
     struct gf_error error = {.code = (gf_status)(int32_t)gf_get_u32(get)};
     error.peer = gf_get_u32(get);
@@ -39,7 +39,7 @@ static void told_put(struct gf_put *put, const struct members_told *told)
     gf_put_u64(put, told->unpolled_ns);
 }
 
-void members_told_get(struct gf_get *get, struct members_told *told_out)
+void gf_members_told_get(struct gf_get *get, struct members_told *told_out)
 {
     struct members_told told = {0};
     told.position.step = gf_get_u64(get);
@@ -67,7 +67,7 @@ static void offer_put(struct gf_put *put, const struct gf_members *members)
     gf_put_text(put, offer->summary, sizeof offer->summary);
 }
 
-bool members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out)
+bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out)
 {
     struct gf_offer offer = {.version = gf_get_u32(get)};
     offer.world = gf_get_u32(get);
@@ -108,7 +108,7 @@ static bool blobs_put(struct gf_put *put, struct gf_members *members, struct mem
     return to->blob_rank < end;
 }
 
-bool members_blobs_take(struct gf_members *members, uint32_t from, struct gf_get *get)
+bool gf_members_blobs_take(struct gf_members *members, uint32_t from, struct gf_get *get)
 {
     while ((get->left > 0) && !get->bad) {
         uint32_t rank = gf_get_u32(get);
@@ -129,7 +129,7 @@ bool members_blobs_take(struct gf_members *members, uint32_t from, struct gf_get
     return !get->bad;
 }
 
-uint32_t members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out)
+uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out)
 {
     struct gf_put put = {members->scratch, sizeof members->scratch};
     struct members_told told;
@@ -141,7 +141,7 @@ uint32_t members_frame_put(struct gf_members *members, uint32_t peer, members_fr
     case MEMBERS_BLAME: error_put(&put, &members->seen); break;
     case MEMBERS_STATUS:
     case MEMBERS_POSITION:
-        members_told_own(members, &told);
+        gf_members_told_own(members, &told);
         gf_put_u32(&put, (frame == MEMBERS_POSITION) ? members->inquiry : 0);
         told_put(&put, &told);
         break;

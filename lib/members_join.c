@@ -8,7 +8,7 @@
 
 /* ---- a join that fails ---- */
 
-void members_join_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
+void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
 {
     va_list arguments;
     if (members->join_fails || (members->state != MEMBERS_JOINING)) return;
@@ -16,6 +16,11 @@ void members_join_failf(struct gf_members *members, gf_status code, uint32_t pee
     va_start(arguments, format);
     (void)vsnprintf(error.text, sizeof error.text, format, arguments);
     va_end(arguments);
+    if (!members_coordinates(members)) {
+        gf_members_failf(members, code, peer, "%s", error.text);
+        return;
+    }
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     /* Ranks that are still on their way would knock at a closed door: they get a moment to come and hear of it. */
     members->error = error;
     members->join_fails = true;
@@ -54,12 +59,12 @@ static void coordinator_deadline(struct gf_members *members)
     double seconds = (double)(members->now_ns - members->opened_ns) / 1e9;
     uint32_t first = missing_text(members, missing, sizeof missing);
     if (first == GF_RANK_NONE) {
-        members_failf(members, GF_ERR_TIMEOUT, GF_RANK_NONE,
-                      "all ranks are there, but the control channel could not hand out their addresses within %.1f s",
-                      seconds);
+        gf_members_failf(members, GF_ERR_TIMEOUT, GF_RANK_NONE,
+                         "all ranks are there, but their addresses could not be handed out within %.1f s",
+                         seconds);
     } else {
-        members_failf(members, GF_ERR_TIMEOUT, first, "rank %s of %u did not join within %.1f s at %.80s", missing,
-                      members->setup.world, seconds, members->setup.address);
+        gf_members_failf(members, GF_ERR_TIMEOUT, first, "rank %s of %u did not join within %.1f s at %.80s", missing,
+                         members->setup.world, seconds, members->setup.address);
     }
 }
 
@@ -75,7 +80,7 @@ static bool join_is_full(const struct gf_members *members, bool count_ended)
     return true;
 }
 
-void members_join_time(struct gf_members *members)
+void gf_members_join_time(struct gf_members *members)
 {
     uint64_t now_ns = members->now_ns, timeout_ns = members->setup.join_timeout_ns;
     if (members->state != MEMBERS_JOINING) return;
@@ -84,26 +89,26 @@ void members_join_time(struct gf_members *members)
          * connection the rendezvous driver has the deadline. */
         if (members->peers[0].connected &&
             (now_ns - members->connected_ns >= timeout_ns + 2 * MEMBERS_GRACE_NS)) {
-            members_failf(members, GF_ERR_TIMEOUT, 0, "joined rank 0 at %.80s, which then said nothing for %.1f s",
-                          members->setup.address, (double)(now_ns - members->connected_ns) / 1e9);
+            gf_members_failf(members, GF_ERR_TIMEOUT, 0, "joined rank 0 at %.80s, which then said nothing for %.1f s",
+                             members->setup.address, (double)(now_ns - members->connected_ns) / 1e9);
         }
         return;
     }
     if (members->join_fails) {
         if (join_is_full(members, true) || (now_ns >= members->join_fails_ns) ||
-            (now_ns - members->opened_ns >= timeout_ns)) members_fail(members, &members->error, &members->error);
+            (now_ns - members->opened_ns >= timeout_ns)) gf_members_fail(members, &members->error, &members->error);
         return;
     }
     if (now_ns - members->opened_ns >= timeout_ns) coordinator_deadline(members);
 }
 
-void members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event)
+void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
     if ((members->state != MEMBERS_JOINING) || !members_coordinates(members)) return;
     if ((event->rank > 0) && (event->rank < members->setup.world) && !members->peers[event->rank].connected) {
         members->peers[event->rank].ended = true;
     }
-    members_join_failf(members, GF_ERR_MISMATCH, event->rank, "ranks differ: %s", event->text);
+    gf_members_join_failf(members, GF_ERR_MISMATCH, event->rank, "ranks differ: %s", event->text);
 }
 
 /* ---- offers ---- */
@@ -146,7 +151,8 @@ static bool offer_difference(const struct gf_members *members, const struct gf_o
         (void)snprintf(text_out, bytes, "world sizes differ: %u at rank 0, %u at rank %u", ours->world, theirs->world,
                        rank);
     } else if (members->setup.epoch != epoch) {
-        (void)snprintf(text_out, bytes, "epochs differ: %u at rank 0, %u at rank %u", members->setup.epoch, epoch, rank);
+        (void)snprintf(text_out, bytes, "epochs differ: %u at rank 0, %u at rank %u", members->setup.epoch, epoch,
+                       rank);
     } else if (ours->config_hash != theirs->config_hash) {
         if (!summary_difference(ours->summary, theirs->summary, rank, words, sizeof words)) {
             (void)snprintf(words, sizeof words, "hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
@@ -160,8 +166,9 @@ static bool offer_difference(const struct gf_members *members, const struct gf_o
         (void)snprintf(text_out, bytes, "tensor tables differ: %" PRIu64 " elements at rank 0, %" PRIu64 " at rank %u",
                        ours->elem_count, theirs->elem_count, rank);
     } else if (ours->tensors_hash != theirs->tensors_hash) {
-        (void)snprintf(text_out, bytes, "tensor tables differ in names, sizes, flags, types or order, with %u tensors of "
-                       "%" PRIu64 " elements in both: hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
+        (void)snprintf(text_out, bytes,
+                       "tensor tables differ in names, sizes, flags, types or order, with %u tensors of %" PRIu64
+                       " elements in both: hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
                        ours->tensor_count, ours->elem_count, ours->tensors_hash, theirs->tensors_hash, rank);
     } else {
         return false;
@@ -169,26 +176,25 @@ static bool offer_difference(const struct gf_members *members, const struct gf_o
     return true;
 }
 
-void members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get)
+void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get)
 {
     struct gf_offer offer;
     uint32_t epoch = 0;
     char difference[240];
-    if (!members_offer_get(get, &offer, &epoch) || members->peers[from].met) {
-        members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed offer", from);
+    if (!gf_members_offer_get(get, &offer, &epoch) || members->peers[from].met) {
+        gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed offer", from);
         return;
     }
     members->peers[from].met = true;
     if (!offer_difference(members, &offer, epoch, from, difference, sizeof difference)) return;
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", difference);
-    members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
+    gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
 }
 
-void members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get)
+void gf_members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get)
 {
     bool coordinates = members_coordinates(members);
-    if ((coordinates && !members->peers[from].met) || !members_blobs_take(members, from, get)) {
-        members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed address", from);
+    if ((coordinates && !members->peers[from].met) || !gf_members_blobs_take(members, from, get)) {
+        gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed address", from);
         return;
     }
     if (!coordinates || members->join_fails || !join_is_full(members, false)) return;
@@ -196,16 +202,16 @@ void members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         members->peers[rank].blob_rank = 0;
         members->peers[rank].blob_at = 0;
-        members_owe(members, rank, MEMBERS_BLOBS);
-        members_owe(members, rank, MEMBERS_GO);
+        gf_members_owe(members, rank, MEMBERS_BLOBS);
+        gf_members_owe(members, rank, MEMBERS_GO);
     }
 }
 
-void members_join_go(struct gf_members *members)
+void gf_members_join_go(struct gf_members *members)
 {
     if (join_is_full(members, false)) {
         members->state = MEMBERS_MEMBER;
         return;
     }
-    members_failf(members, GF_ERR_PEER, 0, "rank 0 ended the join before all addresses were here");
+    gf_members_failf(members, GF_ERR_PEER, 0, "rank 0 ended the join before all addresses were here");
 }

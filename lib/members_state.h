@@ -102,34 +102,35 @@ static inline bool members_coordinates(const struct gf_members *members)
     return members->setup.rank == 0;
 }
 
-void members_owe(struct gf_members *members, uint32_t peer, members_frame frame);
+void gf_members_owe(struct gf_members *members, uint32_t peer, members_frame frame);
 /* The end of the job on this rank; the coordinator owes everybody `told`. The first one sticks. */
-void members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
+void gf_members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
 /* The same for what this rank found out by itself: a rank that does not coordinate tells the coordinator. */
-__attribute__((format(printf, 4, 5))) void members_failf(struct gf_members *members, gf_status code, uint32_t peer,
-                                                         const char *format, ...);
+__attribute__((format(printf, 4, 5))) void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer,
+                                                            const char *format, ...);
 
 /* members_frames.c: to bytes (members->scratch) and back. */
-uint32_t members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out);
-void members_error_get(struct gf_get *get, struct gf_error *error_out);
-void members_told_get(struct gf_get *get, struct members_told *told_out);
-bool members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out);
-bool members_blobs_take(struct gf_members *members, uint32_t from, struct gf_get *get);
+uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out);
+void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
+void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
+bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out);
+bool gf_members_blobs_take(struct gf_members *members, uint32_t from, struct gf_get *get);
 
 /* members_join.c */
-void members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
-void members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get);
-void members_join_go(struct gf_members *members);
-void members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event);
-void members_join_time(struct gf_members *members);
-__attribute__((format(printf, 4, 5))) void members_join_failf(struct gf_members *members, gf_status code, uint32_t peer,
-                                                              const char *format, ...);
+void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
+void gf_members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get);
+void gf_members_join_go(struct gf_members *members);
+void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event);
+void gf_members_join_time(struct gf_members *members);
+/* gf_members_failf(), but a coordinator waits a moment for those who should hear of it. */
+__attribute__((format(printf, 4, 5))) void gf_members_join_failf(struct gf_members *members, gf_status code,
+                                                                 uint32_t peer, const char *format, ...);
 
 /* members_blame.c */
-void members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen);
-void members_inquiry_time(struct gf_members *members);
-void members_told_own(const struct gf_members *members, struct members_told *told_out);
+void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen);
+void gf_members_inquiry_time(struct gf_members *members);
+void gf_members_told_own(const struct gf_members *members, struct members_told *told_out);
 /* "step 7, operation allreduce, buffer 3, tensor 12" */
-void members_place_text(char *text_out, size_t bytes, const struct gf_position *position);
+void gf_members_place_text(char *text_out, size_t bytes, const struct gf_position *position);
 
 #endif

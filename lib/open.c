@@ -45,7 +45,8 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->pool = layout->pool;
     gf->tensor_count = layout->tensor_count;
     gf->tensors = parts->tensors;
-    gf->buffers = parts->buffers;
+    gf->buffers = gf->dense_buffers = parts->dense_buffers;
+    gf->sparse_buffers = parts->sparse_buffers;
     gf->buffer_pending = parts->buffer_pending;
     gf->buffer_order = parts->buffer_order;
     gf->buffers_max = layout->buffers_max;
@@ -53,9 +54,17 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->peer_waits = parts->peer_waits;
     gf->peer_wait_ns = parts->peer_wait_ns;
     gf->weight = (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) ? (gf_mem)(uintptr_t)parts->weight : 0;
-    gf->momentum = (gf->config.optimizer.momentum > 0.0f) ? (gf_mem)(uintptr_t)parts->momentum : 0;
+    gf->momentum = ((gf->weight != 0) && (gf->config.optimizer.momentum > 0.0f)) ? (gf_mem)(uintptr_t)parts->momentum : 0;
     gf->half = (gf->config.optimizer.half_weights != GF_TYPE_F32) ? (gf_mem)(uintptr_t)parts->half : 0;
     gf->norms = parts->norms;
+    gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
+                                    .chunk_elems = gf->config.sparse.chunk_elems,
+                                    .chunk_count = layout->chunk_count,
+                                    .selection = parts->selection,
+                                    .sent = parts->selection + layout->chunk_count,
+                                    .history = (gf_mem)(uintptr_t)parts->history,
+                                    .history_empty = true,
+                                    .scratch = (gf_mem)(uintptr_t)parts->scratch};
     gf->slot_count = gf->config.exchange.buffers_active;
     gf->scale = gf->config.loss_scale.enabled ? gf->config.loss_scale.initial : 1.0f;
     gf->step.gradient_scale = 1.0f;
@@ -76,6 +85,7 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
     gf->gradient = (gf_mem)(uintptr_t)parts.gradient;
     gf->wire = (gf_mem)(uintptr_t)parts.wire;
     gf->verdict = parts.verdict;
+    gf->sparse.scores = (float *)(void *)(parts.verdict + GF_VERDICT_WORDS);
     gf->user = (gf_mem)(uintptr_t)parts.user;
     for (uint32_t s = 0; s < gf->slot_count; s++) {
         gf->slots[s].coll.staging = (gf_mem)(uintptr_t)(parts.staging + (size_t)s * layout->slot_need.staging_bytes);
@@ -170,17 +180,15 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
         return open_fail(gf, status, &fault);
     exchange_lay(layout, gf);
-    status = members_open(layout, parts->members, gf_pool_hash(tensors, gf->tensor_count), gf);
+    gf->tensors_hash = gf_pool_hash(tensors, gf->tensor_count);
+    status = members_open(layout, parts->members, gf->tensors_hash, gf);
     if (status < 0) {
         fault = gf->link->fault;
         return open_fail(gf, status, &fault);
     }
-    gf->dense_buffer_count = gf_pool_group(gf->tensors, gf->tensor_count, true, gf->config.exchange.wire,
-                                           gf->config.exchange.fuse_bytes, gf->buffers, 0);
-    gf->dense_buffer_count = gf_pool_group(gf->tensors, gf->tensor_count, false, gf->config.exchange.wire,
-                                           gf->config.exchange.fuse_bytes, gf->buffers, gf->dense_buffer_count);
-    gf->step.buffer_count = gf->dense_buffer_count;
-    gf_buffers_order(gf);
+    for (uint32_t i = 0; i < gf->tensor_count; i++)
+        if (gf->tensors[i].sparse != 0) gf->sparse_type = (gf_type)gf->tensors[i].type;
+    gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
     return GF_OK;
 }

@@ -108,7 +108,8 @@ bool gf_ip_loopback(const char *ip_or_address)
     struct in6_addr v6;
     if (ip_split(ip_or_address, ip) == NULL) return false;
     if (inet_pton(AF_INET, ip, &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-    return (inet_pton(AF_INET6, ip, &v6) == 1) && IN6_IS_ADDR_LOOPBACK(&v6);
+    if (inet_pton(AF_INET6, ip, &v6) != 1) return false;
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && (v6.s6_addr[12] == 127));
 }
 
 static bool ports_lawful(const char *ports)

@@ -51,6 +51,7 @@ static gf_status buffer_pack(gf_context *gf, struct gf_slot *slot)
     struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
     gf_status status;
 
+    if (buffer->chunk_count > 0) return gf_sparse_pack(gf, slot, buffer_wire(gf, buffer));
     if ((from == to) && (pre == 1.0f))
         status = gf->ops->check(&gf->queue, from, type, count, buffer->first_elem + done, &check);
     else
@@ -69,17 +70,20 @@ static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
     float factor = (type == GF_TYPE_F32) ? post_factor(gf) : 1.0f;
+    bool sparse = buffer->chunk_count > 0; /* chunks wait for the verdict, which only has to know whether they will fit */
+    bool fits = (type == GF_TYPE_F32) ? (factor <= 1.0f) : (type == wire);
     uint64_t done = slot->done_elems, count;
+    gf_mem into = sparse ? gf->sparse.scratch : buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type);
     struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
     gf_status status;
 
-    if (buffer_in_place(gf, buffer) && (factor == 1.0f)) {
+    if ((sparse && fits) || (buffer_in_place(gf, buffer) && (factor == 1.0f))) {
         slot->done_elems = buffer->elem_count;
         return GF_OK;
     }
     count = turn_elems(gf, buffer->elem_count - done);
-    status = gf->ops->cast(&gf->queue, buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type), type,
-                           buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire, count, factor, 0, &check);
+    status = gf->ops->cast(&gf->queue, into, type, buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire, count,
+                           factor, 0, &check);
     if (status < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
     gf->step.sum_bad += check.bad_count;
     slot->done_elems += count;
@@ -156,6 +160,19 @@ void gf_buffers_order(gf_context *gf)
     }
 }
 
+void gf_dense_begin(gf_context *gf)
+{
+    uint32_t count = 0;
+    gf->buffers = gf->dense_buffers;
+    for (int part = 1; part >= 0; part--)
+        count = gf_pool_group(gf->tensors, gf->tensor_count, part == 1, gf->config.exchange.wire,
+                              gf->config.exchange.fuse_bytes, gf->buffers, count);
+    gf->dense_buffer_count = count;
+    gf->step.buffer_count = count;
+    for (uint32_t b = 0; b < count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
+    gf_buffers_order(gf);
+}
+
 static void buffers_start(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
@@ -173,17 +190,19 @@ static void buffers_start(gf_context *gf)
 static gf_status step_commit(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
+    uint64_t samples;
     float factor;
     if (step->skipped) return GF_OK;
     step->gradient_scale = post_factor(gf);
-    if (gf->config.exchange.average != GF_AVERAGE_SAMPLES) return GF_OK;
-    factor = (step->samples_all > 0) ? (float)(1.0 / (double)step->samples_all) : 0.0f;
-    step->gradient_scale *= factor;
+    if (gf->config.exchange.average != GF_AVERAGE_SAMPLES) return gf_sparse_commit(gf, step->gradient_scale);
+    samples = (step->samples_all > 0) ? step->samples_all : gf->samples_before; /* without any, history may be sent */
+    factor = (samples > 0) ? (float)(1.0 / (double)samples) : 0.0f;
+    step->gradient_scale = post_factor(gf) * factor;
     while (step->commit_tensor < gf->tensor_count) {
         const struct gf_pool_tensor *tensor = &gf->tensors[step->commit_tensor];
         uint64_t count = turn_elems(gf, tensor->elem_count - step->commit_elems);
         gf_mem at = gf->gradient + tensor->gradient_offset + step->commit_elems * sizeof(float);
-        if (tensor->type != GF_TYPE_F32) count = tensor->elem_count;
+        if ((tensor->type != GF_TYPE_F32) || (step->sparse && (tensor->sparse != 0))) count = tensor->elem_count;
         else if (gf->ops->cast(&gf->queue, at, GF_TYPE_F32, at, GF_TYPE_F32, count, factor, 0, NULL) < 0)
             return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
         step->commit_elems += count;
@@ -191,7 +210,7 @@ static gf_status step_commit(gf_context *gf)
         step->commit_elems = 0;
         step->commit_tensor++;
     }
-    return slot_settle(gf);
+    return gf_sparse_commit(gf, step->gradient_scale);
 }
 
 static void step_end(gf_context *gf, uint64_t now_ns)
@@ -200,6 +219,7 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     struct gf_stats *stats = &gf->stats;
     uint32_t last = gf->slots[step->verdict_slot].waited_for;
     step->whole = true;
+    if (!step->skipped && (step->samples_all > 0)) gf->samples_before = step->samples_all;
     gf->phase = GF_PHASE_READY;
     stats->steps++;
     stats->steps_skipped += step->skipped ? 1 : 0;
@@ -223,8 +243,10 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         } while (status == GF_OK);
         if (status < 0) return status;
     }
-    if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count)) return GF_AGAIN;
+    if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count))
+        return (step->sparse && (gf_sparse_score(gf, now_ns) < 0)) ? gf->error.code : GF_AGAIN; /* norms fill the wait */
     if (!step->verdict_posted) {
+        if (step->sparse && ((status = gf_sparse_score(gf, now_ns)) != GF_OK)) return status;
         if (gf_verdict_post(gf, now_ns) != GF_OK) return GF_AGAIN;
         step->verdict_posted = true;
     }
@@ -232,7 +254,12 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         if ((status = gf_verdict_poll(gf, now_ns)) != GF_OK) return status;
         step->agreed = true;
     }
-    if ((status = step_commit(gf)) != GF_OK) return status;
+    if (!step->committed) {
+        gf->moved_ns = now_ns; /* a commit takes turns, and there is no reason to nap between them */
+        if ((status = step_commit(gf)) != GF_OK) return status;
+        step->committed = true;
+    }
+    if ((status = slot_settle(gf)) != GF_OK) return status;
     if ((status = gf_scale_step(gf, step->skipped)) < 0) return status;
     step_end(gf, now_ns);
     return GF_OK;
@@ -250,15 +277,18 @@ gf_status gf_step_begin(gf_context *gf)
     if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: %s",
                          (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not open yet");
+    if (gf->inherit.next < gf->inherit.world)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: the state of old rank %u of %u was not added (gf_state_add)",
+                         gf->inherit.next, gf->inherit.world);
     number = gf->step.number + 1;
     gf->step = (struct gf_step){.number = number,
                                 .samples = 1,
                                 .first_key = UINT64_MAX,
                                 .gradient_scale = 1.0f,
-                                .buffer_count = gf->dense_buffer_count,
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
-    for (uint32_t b = 0; b < gf->step.buffer_count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
+    if (gf_sparse_step_is_dense(gf)) gf_dense_begin(gf);
+    else gf_sparse_begin(gf);
     gf->phase = GF_PHASE_STEP;
     gf_members_position(gf->members)->step = number;
     gf_members_position(gf->members)->operation = GF_OPERATION_STEP;

@@ -12,24 +12,78 @@ static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a, con
            ((a->flags & GF_TENSOR_NO_DECAY) == (b->flags & GF_TENSOR_NO_DECAY));
 }
 
-/* LARS: eta |w| / (|g| + decay |w| + epsilon), 1 where a norm is zero; biases and normalisation are excluded
- * (facts of You et al., arXiv 1708.03888). */
-static gf_status lars_ratio(gf_context *gf, uint32_t tensor, gf_mem gradient, float gradient_scale, float *ratio_out)
+static gf_mem gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem)
+{
+    return gf->gradient + tensor->gradient_offset + (elem - tensor->first_elem) * gf_type_size_bytes((gf_type)tensor->type);
+}
+
+/* The history of a sparse step holds the decay already. */
+static float decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor)
+{
+    if (gf->step.sparse && (tensor->sparse != 0)) return 0.0f;
+    return ((tensor->flags & GF_TENSOR_NO_DECAY) == 0) ? gf->config.optimizer.weight_decay : 0.0f;
+}
+
+static float gradient_scale(const gf_context *gf, const struct gf_pool_tensor *tensor)
+{
+    return (tensor->type == GF_TYPE_F32) ? 1.0f : gf->step.gradient_scale;
+}
+
+static bool has_ratio(const gf_context *gf, uint32_t tensor)
+{
+    return (gf->config.optimizer.kind == GF_OPTIMIZER_LARS) && ((gf->tensors[tensor].flags & GF_TENSOR_NO_DECAY) == 0);
+}
+
+void gf_lars_begin(gf_context *gf, uint32_t tensor)
+{
+    if (has_ratio(gf, tensor)) gf->norms[2 * tensor] = gf->norms[2 * tensor + 1] = 0.0f;
+}
+
+gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
-    gf_mem squares = (gf_mem)(uintptr_t)(gf->norms + 2 * tensor);
-    float weight_norm, gradient_norm, decay = gf->config.optimizer.weight_decay;
-    *ratio_out = 1.0f;
-    if ((gf->config.optimizer.kind != GF_OPTIMIZER_LARS) || ((placed->flags & GF_TENSOR_NO_DECAY) != 0)) return GF_OK;
-    if ((gf->ops->norm(&gf->queue, squares, gf->weight + placed->first_elem * sizeof(float), GF_TYPE_F32,
-                       placed->elem_count) < 0) ||
-        (gf->ops->norm(&gf->queue, squares + sizeof(float), gradient, (gf_type)placed->type, placed->elem_count) < 0))
+    float squares[2] = {0.0f, 0.0f};
+    if (!has_ratio(gf, tensor)) return GF_OK;
+    if ((gf->ops->norm(&gf->queue, (gf_mem)(uintptr_t)&squares[0], gf->weight + first * sizeof(float), GF_TYPE_F32,
+                       end - first) < 0) ||
+        (gf->ops->norm(&gf->queue, (gf_mem)(uintptr_t)&squares[1], gradient_at(gf, placed, first), (gf_type)placed->type,
+                       end - first) < 0))
         return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
+    gf->norms[2 * tensor] += squares[0];
+    gf->norms[2 * tensor + 1] += squares[1];
+    return GF_OK;
+}
+
+float gf_lars_ratio(const gf_context *gf, uint32_t tensor)
+{
+    float weight_norm, gradient_norm;
+    if (!has_ratio(gf, tensor)) return 1.0f;
     weight_norm = sqrtf(gf->norms[2 * tensor]);
-    gradient_norm = sqrtf(gf->norms[2 * tensor + 1]) * gradient_scale;
-    if ((weight_norm > 0.0f) && (gradient_norm > 0.0f))
-        *ratio_out = gf->config.optimizer.lars_eta * weight_norm /
-                     (gradient_norm + decay * weight_norm + gf->config.optimizer.lars_epsilon);
+    gradient_norm = sqrtf(gf->norms[2 * tensor + 1]) * gradient_scale(gf, &gf->tensors[tensor]);
+    if (!(weight_norm > 0.0f) || !(gradient_norm > 0.0f)) return 1.0f;
+    return gf->config.optimizer.lars_eta * weight_norm /
+           (gradient_norm + decay_of(gf, &gf->tensors[tensor]) * weight_norm + gf->config.optimizer.lars_epsilon);
+}
+
+gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
+{
+    const struct gf_pool_tensor *placed = &gf->tensors[tensor];
+    bool applied_before = gf->step.sparse && (placed->sparse != 0) && /* momentum is in the history already */
+                          (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
+    struct gf_update update = {
+        .weight_f32 = gf->weight + first * sizeof(float),
+        .momentum_f32 = ((gf->momentum != 0) && !applied_before) ? gf->momentum + first * sizeof(float) : 0,
+        .half = (gf->half != 0) ? gf->half + first * gf_type_size_bytes(GF_TYPE_F16) : 0,
+        .half_type = gf->config.optimizer.half_weights,
+        .gradient = gradient_at(gf, placed, first),
+        .gradient_type = (gf_type)placed->type,
+        .gradient_scale = gradient_scale(gf, placed),
+        .rate = rate,
+        .momentum = gf->config.optimizer.momentum,
+        .decay = decay_of(gf, placed),
+        .nesterov = gf->config.optimizer.nesterov};
+    if (gf->ops->update(&gf->queue, &update, end - first) < 0)
+        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
     return GF_OK;
 }
 
@@ -37,26 +91,12 @@ static gf_status lars_ratio(gf_context *gf, uint32_t tensor, gf_mem gradient, fl
 static gf_status run_update(gf_context *gf, uint32_t first, uint32_t last, float learning_rate)
 {
     const struct gf_pool_tensor *from = &gf->tensors[first], *to = &gf->tensors[last - 1];
-    uint64_t elem_count = to->first_elem + to->elem_count - from->first_elem;
-    size_t half_bytes = gf_type_size_bytes(GF_TYPE_F16);
-    struct gf_update update = {.weight_f32 = gf->weight + from->first_elem * sizeof(float),
-                               .momentum_f32 = (gf->momentum != 0) ? gf->momentum + from->first_elem * sizeof(float) : 0,
-                               .half = (gf->half != 0) ? gf->half + from->first_elem * half_bytes : 0,
-                               .half_type = gf->config.optimizer.half_weights,
-                               .gradient = gf->gradient + from->gradient_offset,
-                               .gradient_type = (gf_type)from->type,
-                               .gradient_scale = (from->type == GF_TYPE_F32) ? 1.0f : gf->step.gradient_scale,
-                               .momentum = gf->config.optimizer.momentum,
-                               .decay = gf->config.optimizer.weight_decay,
-                               .nesterov = gf->config.optimizer.nesterov};
-    float ratio;
-    gf_status status = lars_ratio(gf, first, update.gradient, update.gradient_scale, &ratio);
+    gf_status status;
+    gf_lars_begin(gf, first);
+    status = gf_lars_add(gf, first, from->first_elem, from->first_elem + from->elem_count);
     if (status < 0) return status;
-    update.rate = learning_rate * ratio;
-    if ((from->flags & GF_TENSOR_NO_DECAY) != 0) update.decay = 0.0f;
-    if (gf->ops->update(&gf->queue, &update, elem_count) < 0)
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
-    return GF_OK;
+    return gf_update_range(gf, first, from->first_elem, to->first_elem + to->elem_count,
+                           learning_rate * gf_lars_ratio(gf, first));
 }
 
 gf_status gf_update(gf_context *gf, float learning_rate)
@@ -74,8 +114,9 @@ gf_status gf_update(gf_context *gf, float learning_rate)
     if (gf->step.skipped) return GF_OK;
     for (uint32_t first = 0, last; first < gf->tensor_count; first = last) {
         last = first + 1;
-        while ((last < gf->tensor_count) && same_rules(gf, &gf->tensors[first], &gf->tensors[last])) last++;
+        if (gf->step.sparse && (gf->tensors[first].sparse != 0)) continue; /* by chunks, below */
+        while ((last < gf->tensor_count) && same_rules(gf, &gf->tensors[last - 1], &gf->tensors[last])) last++;
         if ((status = run_update(gf, first, last, learning_rate)) < 0) return status;
     }
-    return GF_OK;
+    return gf->step.sparse ? gf_sparse_update(gf, learning_rate) : GF_OK;
 }

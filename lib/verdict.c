@@ -1,7 +1,10 @@
 /* The small agreement at the end of a step: finite or not, who was first, and how many samples the gradients stand for.
  * One vector of 64-bit words, each with its own way of being combined, so that any run of words may be folded alone:
  *     [0] local values that were not finite (sum)      [1] the first of them, as a key (lowest)
- *     [2] samples (sum)                                [3] sums that are not finite (sum) */
+ *     [2] samples (sum)                                [3] sums that are not finite (sum)
+ *     [4..] of a sparse step: norms of the chunks, two floats a word (sum) */
+#include <string.h>
+
 #include "context.h"
 
 #define KEY_ELEM_BITS 37u /* gf_pool_place() allows no more elements */
@@ -13,6 +16,16 @@ static uint64_t key_make(uint32_t rank, uint32_t tensor, uint64_t elem)
     return ((uint64_t)rank << (KEY_TENSOR_BITS + KEY_ELEM_BITS)) | ((uint64_t)tensor << KEY_ELEM_BITS) | elem;
 }
 
+static void norms_add(uint64_t *into, const uint64_t *from)
+{
+    float sums[2], more[2];
+    memcpy(sums, into, sizeof sums);
+    memcpy(more, from, sizeof more);
+    sums[0] += more[0];
+    sums[1] += more[1];
+    memcpy(into, sums, sizeof sums);
+}
+
 /* dst and src lie at the same place of two vectors; dst tells which words these are. */
 static gf_status verdict_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_count)
 {
@@ -21,29 +34,35 @@ static gf_status verdict_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_c
     const uint64_t *from = (const uint64_t *)(uintptr_t)src;
     uint64_t first = (uint64_t)(into - gf->verdict);
     for (uint64_t i = 0; i < word_count; i++) {
-        if (first + i == 1) into[i] = (from[i] < into[i]) ? from[i] : into[i];
+        if (first + i >= GF_VERDICT_WORDS) norms_add(&into[i], &from[i]);
+        else if (first + i == 1) into[i] = (from[i] < into[i]) ? from[i] : into[i];
         else into[i] += from[i];
     }
     return GF_OK;
 }
 
+void gf_verdict_local_at(gf_context *gf, uint32_t tensor, const struct gf_check *check)
+{
+    uint64_t elem = 0, key;
+    gf->step.check.bad_count += check->bad_count;
+    if (tensor == GF_TENSOR_NONE) tensor = 0; /* in a gap between tensors: the appliance wrote where nothing lies */
+    else elem = check->bad_first - gf->tensors[tensor].first_elem;
+    key = key_make(gf->rank, tensor, elem);
+    if (key < gf->step.first_key) gf->step.first_key = key;
+}
+
 void gf_verdict_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check)
 {
-    uint64_t key;
-    uint32_t tensor;
     if (check->bad_count == 0) return;
-    gf->step.check.bad_count += check->bad_count;
-    tensor = gf_pool_find(gf->tensors, buffer->first_tensor, buffer->last_tensor,
-                          gf->tensors[buffer->first_tensor].sparse != 0, check->bad_first);
-    if (tensor == GF_TENSOR_NONE) tensor = buffer->first_tensor; /* in a gap between tensors: the appliance wrote there */
-    key = key_make(gf->rank, tensor, check->bad_first - gf->tensors[tensor].first_elem);
-    if (key < gf->step.first_key) gf->step.first_key = key;
+    gf_verdict_local_at(gf, gf_pool_find(gf->tensors, buffer->first_tensor, buffer->last_tensor, buffer->sparse != 0,
+                                         check->bad_first), check);
 }
 
 gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)
 {
     struct gf_slot *slot = gf_slot_take(gf);
     if (slot == NULL) return GF_AGAIN;
+    if (gf->step.sparse && (gf->sparse.chunk_count % 2 != 0)) gf->sparse.scores[gf->sparse.chunk_count] = 0.0f; /* fills a word */
     gf->verdict[0] = gf->step.check.bad_count;
     gf->verdict[1] = gf->step.first_key;
     gf->verdict[2] = gf->step.samples;
@@ -55,7 +74,8 @@ gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)
     slot->coll.fold_elem_bytes = sizeof gf->verdict[0];
     gf->step.verdict_slot = (uint32_t)(slot - gf->slots);
     gf_slot_start(gf, slot, GF_ALGORITHM_DOUBLING, GF_COLL_ALLREDUCE, 0, GF_TYPE_F32, (gf_mem)(uintptr_t)gf->verdict,
-                  GF_VERDICT_WORDS, gf_tag(gf->epoch, gf->step.number, GF_TAG_BUFFER_OTHER), now_ns);
+                  gf->step.sparse ? gf_verdict_words(gf->sparse.chunk_count) : GF_VERDICT_WORDS,
+                  gf_tag(gf->epoch, gf->step.number, GF_TAG_BUFFER_OTHER), now_ns);
     return GF_OK;
 }
 

@@ -22,10 +22,9 @@ VEC_INLINE void accumulate_some(const struct accumulate_range *r, gf_type src_ty
 
 VEC_INLINE void accumulate_type(const struct accumulate_range *range, gf_type src_type, uint64_t elem_count)
 {
-    struct accumulate_range r = *range;
     uint64_t i = 0;
-    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) accumulate_some(&r, src_type, i, VEC_ELEMS);
-    if (i < elem_count) accumulate_some(&r, src_type, i, (uint32_t)(elem_count - i));
+    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) accumulate_some(range, src_type, i, VEC_ELEMS);
+    if (i < elem_count) accumulate_some(range, src_type, i, (uint32_t)(elem_count - i));
 }
 
 VEC_FN gf_status accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32, gf_mem u_f32,

@@ -22,7 +22,7 @@ typedef enum gf_coll_state {
     GF_COLL_FAILED
 } gf_coll_state;
 
-#define GF_COLL_REQS_MAX 64u
+#define GF_COLL_REQS_MAX 64u /* slots of one collective, half of them a direction */
 
 #define GF_COLL_WINDOW_MAX (GF_COLL_REQS_MAX / 2)
 #define GF_COLL_ELEM_BYTES_MAX 64u /* fold_elem_bytes, at most */
@@ -78,10 +78,10 @@ struct gf_coll {
     uint32_t slice_bytes;
     uint32_t window;           /* messages under way in each direction, at most */
     struct gf_check *check;    /* NULL, or what sums met; indices count from element 0 of data */
-    /* memory, as gf_coll_need() said */
-    gf_mem staging;
+    /* memory, as kind->need() said for these limits or larger ones */
+    gf_mem staging;            /* its content means nothing between collectives */
     size_t staging_bytes;
-    struct gf_coll_msg *msgs;  /* [req_count], each with its req */
+    struct gf_coll_msg *msgs;  /* [msg_count], each with its req */
     uint32_t msg_count;
 
     /* -- the collective's own from here -- */
@@ -127,7 +127,8 @@ const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm);
 /* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. */
 gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);
 /* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The link's progress() is the caller's to
- * call. After GF_ERR_TIMEOUT or GF_ERR_LINK, waits_for is who is to blame. */
+ * call, before. While moved_ns comes out as now_ns, there may be more to do at once: a turn stops after about a slice.
+ * After GF_ERR_TIMEOUT, GF_ERR_LINK or GF_ERR_MISMATCH, waits_for is who is to blame. */
 gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
 /* Goes to DRAIN with `error`: asks for cancel of every request. gf_coll_poll() then drains, as long as it takes: what
  * cannot be cancelled is ended by the link's reset(). Does nothing unless the collective runs. */

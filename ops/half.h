@@ -1,6 +1,6 @@
 /* The 16-bit types, bit by bit: what every backend must do. fp16 is IEEE binary16, bf16 the upper half of an fp32.
- * Rounding is to nearest, ties to even; beyond the largest finite value lies infinity, below the smallest normal fp16 the
- * subnormals; a NaN stays a NaN, made quiet, with the payload bits that fit. F16C hardware does the same. */
+ * Rounding is to nearest, ties to even; beyond the largest finite value lies infinity, below the smallest normal fp16
+ * the subnormals; a NaN stays a NaN, made quiet, with the payload bits that fit. F16C hardware does the same. */
 #ifndef GF_HALF_H
 #define GF_HALF_H
 

@@ -1,8 +1,8 @@
-/* Recursive halving, then doubling: in round l each rank keeps half of its range, sends the other half to the rank whose
- * number differs in bit l and adds the half it gets; the way back is the same in reverse, without adding. The ring's
- * bytes in 2 log2(n) rounds. Near ranks swap the large halves. Each sum is built over the same pairs of ranks wherever
- * the element lies, so the result does not depend on its position. Ranks from the largest power of two up first give
- * their vector to rank - p and get the result at the end. */
+/* Recursive halving, then doubling: in round l each rank keeps half of its range, sends the other half to the rank
+ * whose number differs in bit l and adds the half it gets; the way back is the same in reverse, without adding. The
+ * ring's bytes in 2 log2(n) rounds. Near ranks swap the large halves. Each sum is built over the same pairs of ranks
+ * wherever the element lies, so the result does not depend on its position. With p the largest power of two in n, ranks
+ * from p up first give their vector to rank - p and get the result at the end. */
 #include "flow.h"
 
 /* What is left to a rank after `level` halvings; low halves are the larger ones. */

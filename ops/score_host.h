@@ -19,6 +19,10 @@ VEC_INLINE float lanes_sum(const uint8_t *src, gf_type type, uint64_t elem_count
             memcpy(row, at, (elem_count - i) * gf_type_bytes(type));
             at = row;
         }
+#pragma GCC unroll 4
+        for (uint32_t line = 0; line < GF_LANES * gf_type_bytes(type); line += GF_LINE_BYTES) {
+            gf_ahead_near(at, line + GF_AHEAD_READER_BYTES);
+        }
 #pragma GCC unroll 8
         for (uint32_t v = 0; v < LANE_VECS; v++) {
             vec value = vec_load(type, at, v * VEC_ELEMS, VEC_ELEMS);
@@ -32,6 +36,26 @@ VEC_INLINE float lanes_sum(const uint8_t *src, gf_type type, uint64_t elem_count
     return gf_lanes_tree(lanes);
 }
 
+VEC_FN __attribute__((noinline)) float score_chunk(const uint8_t *src, uint64_t elem_count)
+{
+    return lanes_sum(src, GF_TYPE_F32, elem_count, false);
+}
+
+VEC_FN __attribute__((noinline)) float norm_f32(const uint8_t *src, uint64_t elem_count)
+{
+    return lanes_sum(src, GF_TYPE_F32, elem_count, true);
+}
+
+VEC_FN __attribute__((noinline)) float norm_f16(const uint8_t *src, uint64_t elem_count)
+{
+    return lanes_sum(src, GF_TYPE_F16, elem_count, true);
+}
+
+VEC_FN __attribute__((noinline)) float norm_bf16(const uint8_t *src, uint64_t elem_count)
+{
+    return lanes_sum(src, GF_TYPE_BF16, elem_count, true);
+}
+
 VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
                        uint64_t chunk_elems)
 {
@@ -41,7 +65,7 @@ VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32
     GF_ASSERT((chunk_elems > 0) || (elem_count == 0));
     for (uint64_t left = elem_count; left > 0;) {
         uint64_t count = (left < chunk_elems) ? left : chunk_elems;
-        float value = lanes_sum(src, GF_TYPE_F32, count, false);
+        float value = score_chunk(src, count);
         memcpy(score_at, &value, sizeof value);
         score_at += sizeof value;
         src += count * sizeof value;
@@ -53,9 +77,9 @@ VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32
 VEC_FN float norm_run(const uint8_t *src, gf_type type, uint64_t elem_count)
 {
     switch (type) {
-    case GF_TYPE_F16: return lanes_sum(src, GF_TYPE_F16, elem_count, true);
-    case GF_TYPE_BF16: return lanes_sum(src, GF_TYPE_BF16, elem_count, true);
-    default: return lanes_sum(src, GF_TYPE_F32, elem_count, true);
+    case GF_TYPE_F16: return norm_f16(src, elem_count);
+    case GF_TYPE_BF16: return norm_bf16(src, elem_count);
+    default: return norm_f32(src, elem_count);
     }
 }
 

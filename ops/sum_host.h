@@ -6,7 +6,7 @@
 VEC_INLINE void sum_some(uint8_t *dst, const uint8_t *src, gf_type type, uint64_t i, uint32_t count, uint64_t base,
                          struct gf_check *check)
 {
-    vec result = vec_add(vec_load(type, dst, i, count), vec_load(type, src, i, count));
+    vec result = vec_add(vec_load_ahead(type, dst, i, count), vec_load_ahead(type, src, i, count));
     vec_check(check, base + i, count, result, gf_type_overflow(type));
     vec_store(type, dst, i, count, result);
 }

@@ -1,6 +1,6 @@
 /* Binomial trees (FireCaffe's reduction tree): sums go up to the root, log2(n) rounds, then the result goes down. Whole
- * vectors in slices, so a rank passes a slice on while the next ones arrive. Ranks are counted from the root; in round d
- * of the way up, ranks with bit d set and none below it give their vector to the rank without that bit. */
+ * vectors in slices, so a rank passes a slice on while the next ones arrive. Ranks are counted from the root; on level
+ * l of the way up, ranks whose lowest set bit is bit l give their vector to their parent, the rank without that bit. */
 #include "flow.h"
 
 static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
@@ -12,15 +12,16 @@ static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     bool is_up = number < ups;
     uint32_t level = is_up ? number : levels - 1 - (number - ups);
     uint32_t near = 1u << level;
-    bool gives_up = (rank & (2 * near - 1)) == near;                               /* to rank - near, or takes from it */
-    bool has_child = ((rank & (2 * near - 1)) == 0) && (rank + near < coll->size); /* rank + near */
+    uint32_t low_bits = rank & (2 * near - 1);
+    bool has_parent = low_bits == near;
+    bool has_child = (low_bits == 0) && (rank + near < coll->size);
     uint32_t parent = (rank - near + root) % coll->size;
     uint32_t child = (rank + near + root) % coll->size;
 
     round_out->send_peer = is_up ? parent : child;
-    round_out->send_count = (is_up ? gives_up : has_child) ? coll->elem_count : 0;
+    round_out->send_count = (is_up ? has_parent : has_child) ? coll->elem_count : 0;
     round_out->recv_peer = is_up ? child : parent;
-    round_out->recv_count = (is_up ? has_child : gives_up) ? coll->elem_count : 0;
+    round_out->recv_count = (is_up ? has_child : has_parent) ? coll->elem_count : 0;
     round_out->fold = is_up;
     if (is_up || (rank == 0)) {
         if ((number > 0) && (ups > 0)) round_out->send_after = (is_up ? number : ups) - 1;

@@ -30,10 +30,9 @@ VEC_INLINE void update_some(const struct update_range *r, gf_type gradient_type,
 VEC_INLINE void update_types(const struct update_range *range, gf_type gradient_type, gf_type half_type,
                              uint64_t elem_count)
 {
-    struct update_range r = *range;
     uint64_t i = 0;
-    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) update_some(&r, gradient_type, half_type, i, VEC_ELEMS);
-    if (i < elem_count) update_some(&r, gradient_type, half_type, i, (uint32_t)(elem_count - i));
+    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) update_some(range, gradient_type, half_type, i, VEC_ELEMS);
+    if (i < elem_count) update_some(range, gradient_type, half_type, i, (uint32_t)(elem_count - i));
 }
 
 VEC_INLINE void update_half(const struct update_range *range, gf_type gradient_type, gf_type half_type,

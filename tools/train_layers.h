@@ -30,7 +30,7 @@ void layer_unfold(const float *in, size_t image_count, uint32_t side, uint32_t c
 void layer_fold(const float *rows, size_t image_count, uint32_t side, uint32_t channels, float *out);
 
 /* out = max(0, max of 2x2 of in + bias). in[images][side][side][channels]; out has side / 2, inside a border of
- * `border` that is left alone. winner[images][side / 2][side / 2][channels] is which of the four it was, or LAYER_NONE. */
+ * `border` that is left alone. winner[images][side / 2][side / 2][channels]: which of the four, or LAYER_NONE. */
 #define LAYER_NONE 4u
 void layer_relu_pool(const float *in, const float *bias, size_t image_count, uint32_t side, uint32_t channels,
                      uint32_t border, float *out, uint8_t *winner);

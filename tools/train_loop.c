@@ -33,7 +33,7 @@ uint32_t train_share_first(uint32_t count, uint32_t rank, uint32_t world)
 const char *train_plan(struct train *train)
 {
     const struct train_options *options = train->options;
-    if (options->batch > train->images.image_count) return "--batch is larger than the data set";
+    if (options->batch > train->images.image_count) return "--batch is larger than the training set (60,000 images in Fashion-MNIST)";
     train->epoch_steps = train->images.image_count / options->batch; /* what is left over waits for the next order */
     train->step_count = (options->steps != 0) ? options->steps : train->epoch_steps * options->epochs;
     train->series_max = (train->step_count < TRAIN_SERIES_MAX) ? train->step_count : TRAIN_SERIES_MAX;

@@ -46,13 +46,15 @@ static int fail_library(struct train *train, gf_status status)
         fprintf(stderr, "error: %s: %s\n", gf_status_name(status), logged_error);
         return -1;
     }
-    char foreign[96] = "", peer[32] = "", tensor[32] = "";
+    char foreign[96] = "", peer[32] = "", tensor[32] = "", where[192] = "";
     if (error->foreign_call[0] != '\0')
         snprintf(foreign, sizeof foreign, ", %s gave %lld", error->foreign_call, (long long)error->foreign_code);
     if (error->peer != GF_RANK_NONE) snprintf(peer, sizeof peer, ", peer %u", error->peer);
     if (error->tensor != GF_TENSOR_NONE) snprintf(tensor, sizeof tensor, ", tensor %u", error->tensor);
-    fprintf(stderr, "error: rank %u: %s in step %llu, operation %s%s%s%s (%s)\n", error->rank, error->text,
-            (unsigned long long)error->step, gf_operation_name(error->operation), peer, tensor, foreign,
+    if (strstr(error->text, " in step ") == NULL) /* a report of the members says it all itself */
+        snprintf(where, sizeof where, " in step %llu, operation %s%s%s", (unsigned long long)error->step,
+                 gf_operation_name(error->operation), peer, tensor);
+    fprintf(stderr, "error: rank %u: %s%s%s (%s)\n", error->rank, error->text, where, foreign,
             gf_status_name(error->code));
     return -1;
 }

@@ -94,7 +94,8 @@ static struct conv conv_of(struct net *net, uint32_t which)
     return (struct conv){
         .side = SIDE2, .in_channels = CHANNELS1, .out_channels = CHANNELS2, .out_border = 0, .in = net->pooled1,
         .weight = net->weight[CONV2_WEIGHT], .bias = net->weight[CONV2_BIAS], .out = net->pooled2,
-        .winner = net->winner2, .in_elems = layer_bordered_elems(SIDE2, CHANNELS1), .out_elems = FEATURES, .winner_elems = FEATURES};
+        .winner = net->winner2, .in_elems = layer_bordered_elems(SIDE2, CHANNELS1), .out_elems = FEATURES,
+        .winner_elems = FEATURES};
 }
 
 static uint32_t chunk_count(const struct net *net, uint32_t first)

@@ -1,0 +1,21 @@
+# What shell tests share: run from the repository root with BUILD set. Prints a line a check; run.sh counts them.
+BUILD=${BUILD:-build}
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+ok() { echo "ok $1"; }
+not_ok() { echo "not ok $1: $2"; failures=$((failures + 1)); }
+skip() { echo "skip $1: $2"; }
+# check NAME COMMAND..: the command must succeed. check_not: must fail (and not by a signal or a timeout).
+check() {
+    name=$1; shift
+    if "$@"; then ok "$name"; else not_ok "$name" "exit $? of: $*"; fi
+}
+check_not() {
+    name=$1; shift
+    "$@"; code=$?
+    if [ $code -eq 0 ]; then not_ok "$name" "succeeded: $*"
+    elif [ $code -ge 124 ]; then not_ok "$name" "exit $code (timeout or signal) of: $*"
+    else ok "$name"; fi
+}
+finish() { exit $((failures > 0)); }

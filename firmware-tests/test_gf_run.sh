@@ -1,0 +1,80 @@
+#!/bin/bash
+# gf-run with small shell programs: what ranks are told, what is shown of them, and how they are ended.
+# Prints "ok NAME" or "not ok NAME: why" for each; fails if any is not ok. The build folder is $BUILD or the argument.
+# shellcheck disable=SC2016
+set -u
+export LC_ALL=C
+run="${1:-${BUILD:-build}}/gf-run"
+failed=0
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# check NAME WANTED FOUND
+check() {
+    if [ "$2" = "$3" ]; then echo "ok $1"; return; fi
+    failed=1
+    printf 'not ok %s: wanted <%.200s>, found <%.200s>\n' "$1" "$2" "$3"
+}
+# code LIMIT COMMAND ..: its exit code; 124 if it was still there after LIMIT seconds
+code() { timeout -k 1 "$@" >"$work/out" 2>"$work/err"; echo $?; }
+# The processes of a list that are there and no zombies
+living() { ps -o stat= -p "$1" | grep -v Z; }
+one_line() { sort | tr '\n' '|'; }
+
+if [ ! -x "$run" ]; then echo "not ok gf_run_is_built: $run is missing"; exit 1; fi
+
+check ranks_know_who_they_are "0/3|1/3|2/3|" "$("$run" -n 3 --merge sh -c 'echo $GF_RANK/$GF_WORLD' | one_line)"
+check ranks_share_job_and_address 1 "$("$run" -n 4 --merge sh -c 'echo $GF_JOB $GF_ADDRESS' | sort -u | wc -l)"
+check two_jobs_have_two_ids 2 "$( (for _ in 1 2; do "$run" -n 1 sh -c 'echo $GF_JOB'; done) | sort -u | wc -l)"
+read -r low high </proc/sys/net/ipv4/ip_local_port_range
+port=$("$run" -n 1 sh -c 'echo ${GF_ADDRESS#127.0.0.1:}')
+check port_is_not_ephemeral yes \
+    "$([ "$port" -gt 1023 ] && { [ "$port" -lt "$low" ] || [ "$port" -gt "$high" ]; } && echo yes)"
+
+check only_rank_0_is_not_prefixed "[1] a|a|" "$("$run" -n 2 echo a | one_line)"
+check stderr_is_prefixed "[0] a|[1] a|" "$("$run" -n 2 sh -c 'echo a >&2' 2>&1 >/dev/null | one_line)"
+check merge_adds_nothing "a|a|" "$("$run" -n 2 --merge echo a | one_line)"
+check partial_last_line_is_shown "[1] end" "$("$run" -n 2 sh -c '[ $GF_RANK = 0 ] || printf end')"
+check partial_last_line_of_rank_0_gets_no_newline 3 "$("$run" -n 1 printf end | wc -c)"
+# 300 KB in one line, then 10 MB of lines: more than any buffer on the way.
+much='head -c 300000 /dev/zero | tr "\\0" x; echo; seq 1 1500000'
+check long_lines_and_much_output_pass_whole "$(sh -c "$much" | cksum)" "$("$run" -n 1 sh -c "$much" | cksum)"
+check much_output_of_two_ranks_is_whole "$(seq 1 200000 | cksum)" \
+    "$("$run" -n 2 seq 1 200000 | sed -n 's/^\[1\] //p' | cksum)"
+check slow_reader_loses_nothing "$(seq 1 100000 | cksum)" "$("$run" -n 1 seq 1 100000 | { sleep 0.3; cksum; })"
+check reader_that_leaves_ends_the_job "1" "$(timeout 10 "$run" -n 2 yes | head -n 1 | wc -l)"
+
+check success_is_0 0 "$(code 10 "$run" -n 3 true)"
+check exit_code_of_the_failure 7 "$(code 10 "$run" -n 3 sh -c '[ $GF_RANK != 1 ] || exit 7')"
+check signal_is_128_and_number 137 "$(code 10 "$run" -n 2 sh -c '[ $GF_RANK != 1 ] || kill -9 $$; sleep 0.2')"
+check failure_ends_the_others 3 "$(code 20 "$run" -n 3 sh -c '[ $GF_RANK != 2 ] || exit 3; sleep 600')"
+check who_ignores_term_is_killed 3 \
+    "$(code 20 "$run" -n 2 sh -c '[ $GF_RANK != 1 ] || exit 3; trap "" TERM; while :; do sleep 1; done')"
+check last_words_are_shown "[1] saw it" "$("$run" -n 2 sh -c '[ $GF_RANK != 0 ] || exit 3; sleep 0.3; echo saw it')"
+"$run" -n 1 sh -c 'sleep 600 & echo $! >"$0"' "$work/left"
+check what_ranks_left_behind_ends "" "$(living "$(cat "$work/left")")"
+
+check unknown_program_is_127 127 "$(code 10 "$run" -n 2 gf-no-such-program)"
+check unknown_program_is_named 1 "$(grep -c gf-no-such-program "$work/err")"
+check program_that_may_not_run_is_126 126 "$(code 10 "$run" -n 1 /etc/passwd)"
+for bad in "" "-n" "-n 0 true" "-n x true" "-n 2" "-n 1025 true" "true" "--frobnicate -n 2 true" "-n 2 -n 2 true"; do
+    # shellcheck disable=SC2086
+    check "usage_is_refused($bad)" 2 "$(code 10 "$run" $bad)"
+done
+check options_of_the_program_are_its_own "-n --merge --help" "$("$run" -n 1 printf '%s %s %s' -n --merge --help)"
+check two_dashes_end_the_options "--merge" "$("$run" -n 1 -- printf '%s' --merge)"
+
+# A signal for gf-run goes on to the ranks, and gf-run says which it was; killed, it leaves nobody behind.
+for signal in INT TERM KILL; do
+    rm -f "$work"/pid.*
+    "$run" -n 2 sh -c 'echo $$ >"$0.$GF_RANK"; exec sleep 600' "$work/pid" &
+    job=$!
+    until [ -s "$work/pid.0" ] && [ -s "$work/pid.1" ]; do sleep 0.02; done
+    pids="$(cat "$work/pid.0"),$(cat "$work/pid.1")"
+    { kill -s "$signal" "$job"; wait "$job"; found=$?; } 2>/dev/null
+    check "signal_${signal}_is_the_exit_code" $((128 + $(kill -l "$signal"))) "$found"
+    for _ in $(seq 1 100); do [ -n "$(living "$pids")" ] || break; sleep 0.02; done
+    check "signal_${signal}_leaves_nobody" "" "$(living "$pids")"
+done
+
+exit $failed

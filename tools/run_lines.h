@@ -1,0 +1,32 @@
+/* What the ranks print, line by line onto gf-run's own stdout and stderr: whole lines of different ranks never mix, and
+ * no byte is lost. */
+#ifndef RUN_LINES_H
+#define RUN_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LINES_BYTES 65536u
+
+/* Where lines go. Longer ones than LINES_BYTES come in pieces; `open` is who wrote the last piece. */
+struct lines_sink {
+    int number;                     /* file descriptor */
+    const struct lines_source *open;/* NULL: at the start of a line */
+    bool broken;                    /* nobody reads any more */
+};
+
+struct lines_source {
+    int number;   /* file descriptor, does not block; -1: ended */
+    struct lines_sink *sink;
+    char prefix[16];
+    size_t used_bytes;
+    char *data;   /* [LINES_BYTES], the line that is not whole yet */
+};
+
+/* Takes what is there now, at most one buffer of it. False once the source has ended or the sink is broken. wait_ok is
+ * asked before each wait for a reader that is slow; if it says no, what is left is dropped. */
+bool lines_move(struct lines_source *source, bool (*wait_ok)(void));
+/* Shows the last line even if it has no end, and closes the source. */
+void lines_end(struct lines_source *source, bool (*wait_ok)(void));
+
+#endif

@@ -1,0 +1,23 @@
+/* The ranks of a job as processes: started, watched, ended. */
+#ifndef RUN_RANKS_H
+#define RUN_RANKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RUN_RANKS_MAX 1024u
+#define RUN_EXIT_NOT_FOUND 127
+#define RUN_EXIT_NOT_RUN 126
+
+struct run_job {
+    uint32_t rank_count;
+    uint64_t id;
+    unsigned port;
+    bool prefix;      /* "[rank] " before each line, except on rank 0's stdout */
+    char **arguments; /* of the program, its name first, NULL last */
+};
+
+/* Returns what gf-run exits with: 0, or as the first rank that failed. */
+int run_job(const struct run_job *job);
+
+#endif
