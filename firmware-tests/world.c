@@ -354,6 +354,28 @@ void world_expect_equal(struct world *w)
                                 tensor_bytes(&w->ranks[0].tensors[tensor]));
 }
 
+float world_sum(uint32_t world, uint32_t tensor, uint64_t elem)
+{
+    float sum = 0;
+    for (uint32_t rank = 0; rank < world; rank++) sum += world_value(rank, tensor, elem);
+    return sum;
+}
+
+void world_expect_sums(struct world *w, float factor)
+{
+    for (uint32_t tensor = 0; tensor < w->ranks[0].tensor_count; tensor++) {
+        const struct gf_tensor *from = &w->ranks[0].tensors[tensor];
+        for (uint64_t i = 0; i < from->elem_count; i++) {
+            float expected = world_sum(w->world, tensor, i) * factor;
+            float got = world_get(from->type, world_gradient(w, 0, tensor), i);
+            if (got != expected)
+                fail_msg("world %u, tensor %u, element %llu: %.9g, expected %.9g", w->world, tensor,
+                         (unsigned long long)i, (double)got, (double)expected);
+        }
+    }
+    world_expect_equal(w);
+}
+
 uint64_t world_hash(struct world *w, uint32_t rank)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
