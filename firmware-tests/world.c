@@ -354,6 +354,28 @@ void world_expect_equal(struct world *w)
                                 tensor_bytes(&w->ranks[0].tensors[tensor]));
 }
 
+float world_sum(uint32_t world, uint32_t tensor, uint64_t elem)
+{
+    float sum = 0;
+    for (uint32_t rank = 0; rank < world; rank++) sum += world_value(rank, tensor, elem);
+    return sum;
+}
+
+void world_expect_sums(struct world *w, float factor)
+{
+    for (uint32_t tensor = 0; tensor < w->ranks[0].tensor_count; tensor++) {
+        const struct gf_tensor *from = &w->ranks[0].tensors[tensor];
+        for (uint64_t i = 0; i < from->elem_count; i++) {
+            float expected = world_sum(w->world, tensor, i) * factor;
+            float got = world_get(from->type, world_gradient(w, 0, tensor), i);
+            if (got != expected)
+                fail_msg("world %u, tensor %u, element %llu: %.9g, expected %.9g", w->world, tensor,
+                         (unsigned long long)i, (double)got, (double)expected);
+        }
+    }
+    world_expect_equal(w);
+}
+
 uint64_t world_hash(struct world *w, uint32_t rank)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -388,4 +410,35 @@ struct gf_stats world_stats(const struct world *w, uint32_t rank)
     struct gf_stats stats = {.size_bytes = sizeof stats};
     assert_int_equal(gf_stats(w->ranks[rank].gf, &stats), GF_OK);
     return stats;
+}
+
+void world_expect_failed(struct world *w, uint32_t rank, gf_status code)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    const struct gf_error *error = gf_error_last(gf);
+    struct gf_request request = {{0}};
+    struct gf_stats stats = {.size_bytes = sizeof stats};
+    float value = 0;
+    assert_int_equal(error->code, code);
+    assert_int_equal(error->rank, rank);
+    assert_true(error->operation < GF_OPERATION_COUNT);
+    assert_true((error->tensor == GF_TENSOR_NONE) || (error->tensor < w->ranks[rank].tensor_count));
+    assert_true(strlen(error->text) > 10);
+    world_expect_log(w, rank, error->text);
+    assert_int_equal(gf_step_begin(gf), code);
+    assert_int_equal(gf_step_samples(gf, 1), code);
+    assert_int_equal(gf_tensor_ready(gf, 0, 0), code);
+    assert_int_equal(gf_tensor_skip(gf, 0), code);
+    assert_int_equal(gf_step_poll(gf), code);
+    assert_int_equal(gf_step_wait(gf), code);
+    assert_int_equal(gf_update(gf, 0.1f), code);
+    assert_int_equal(gf_open_poll(gf), code);
+    assert_int_equal(gf_open_wait(gf), code);
+    assert_int_equal(gf_heartbeat(gf), code);
+    assert_int_equal(gf_barrier(gf, &request), code);
+    assert_int_equal(gf_allreduce(gf, (gf_mem)(uintptr_t)&value, 1, GF_TYPE_F32, &request), code);
+    assert_int_equal(gf_request_poll(gf, &request), code);
+    assert_int_equal(gf_exchange_take(gf, 8), 0);
+    assert_int_equal(gf_stats(gf, &stats), GF_OK);
+    assert_int_equal(gf_error_last(gf)->code, code);
 }

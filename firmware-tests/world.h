@@ -108,6 +108,10 @@ float world_get(gf_type type, const void *data, uint64_t elem);
 const void *world_gradient(struct world *w, uint32_t rank, uint32_t tensor);
 /* All gradients of all ranks are the same, bit by bit. */
 void world_expect_equal(struct world *w);
+/* The sum over ranks of what world_fill() wrote; and that each gradient is that times factor, in one rounding, the same
+ * on all ranks. */
+float world_sum(uint32_t world, uint32_t tensor, uint64_t elem);
+void world_expect_sums(struct world *w, float factor);
 /* FNV-1a over the gradients of a rank. */
 uint64_t world_hash(struct world *w, uint32_t rank);
 
@@ -116,6 +120,9 @@ bool world_logged(const struct world *w, uint32_t rank, const char *text);
 void world_log_clear(struct world *w);
 /* Fails the test unless the log holds it; shows the log. */
 void world_expect_log(const struct world *w, uint32_t rank, const char *text);
+
+/* What holds for a rank that has failed: the record is whole and the log has it, every call answers the same. */
+void world_expect_failed(struct world *w, uint32_t rank, gf_status code);
 
 struct gf_stats world_stats(const struct world *w, uint32_t rank);
 
