@@ -112,7 +112,7 @@ static gf_status train_step(struct train *train, double *loss_out)
     uint32_t batch = train->options->batch, hits = 0;
     uint32_t first = train_share_first(batch, train->rank, train->world);
     uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
-    if (at == 0)
+    if ((at == 0) || (train->step == train->step_first))
         data_shuffle(train->options->seed, train->step / train->epoch_steps, train->order, train->images.image_count);
 
     gf_status status = gf_step_begin(train->gf);
@@ -142,7 +142,7 @@ static gf_status train_look(struct train *train, double loss)
     gf_status status = ranks_sum(train->gf, sums, 2);
     if (status < 0) return status;
     double mean = (double)sums[0] / train->options->batch;
-    if (train->step == 0) train->result.loss_first = mean;
+    if (train->step == train->step_first) train->result.loss_first = mean;
     train->result.loss_last = mean;
     if (train->rank != 0) return GF_OK;
     struct report_moment moment = {
@@ -153,13 +153,42 @@ static gf_status train_look(struct train *train, double loss)
     return GF_OK;
 }
 
+gf_status train_resume(struct train *train)
+{
+    struct checkpoint *checkpoint = &train->checkpoint;
+    const struct train_options *options = train->options;
+    checkpoint->path = options->checkpoint_path;
+    snprintf(checkpoint->run.model, sizeof checkpoint->run.model, "%s", options->model->name);
+    checkpoint->run.seed = options->seed;
+    checkpoint->run.batch = options->batch;
+    checkpoint->run.image_count = train->images.image_count;
+    gf_status status = checkpoint_open(checkpoint, train->gf);
+    if ((status < 0) || !options->resume) return status;
+    status = checkpoint_load(checkpoint, &train->step_first);
+    if (status < 0) return status;
+    if (checkpoint->note[0] != '\0') fprintf(stderr, "warning: checkpoint: %s\n", checkpoint->note);
+    if (train->rank == 0) fprintf(stderr, "resumed at step %llu\n", (unsigned long long)train->step_first);
+    if (train->step_first <= train->step_count) return GF_OK;
+    snprintf(checkpoint->error, sizeof checkpoint->error, "the checkpoint is at step %llu, the run ends at step %llu",
+             (unsigned long long)train->step_first, (unsigned long long)train->step_count);
+    return GF_ERR_DATA;
+}
+
+/* How many of the series were filled; at least one, of zeroes. */
+static uint64_t series_count(const struct train *train)
+{
+    uint64_t steps = train->step_count - train->step_first;
+    if (steps == 0) return 1;
+    return (steps < train->series_max) ? steps : train->series_max;
+}
+
 gf_status train_steps(struct train *train)
 {
     uint64_t begin_ns = clock_ns(), step_ns = begin_ns;
     report_begin(&train->report, begin_ns);
-    for (train->step = 0; train->step < train->step_count; train->step++) {
+    for (train->step = train->step_first; train->step < train->step_count; train->step++) {
         double loss = 0.0;
-        uint64_t slot = train->step % train->series_max;
+        uint64_t slot = (train->step - train->step_first) % train->series_max;
         gf_status status = train_step(train, &loss);
         if (status < 0) return status;
         train->stats.size_bytes = sizeof train->stats;
@@ -170,7 +199,11 @@ gf_status train_steps(struct train *train)
         train->exchange_seconds[slot] = (float)train->stats.last_exchange_ns * 1e-9f;
         train->step_bytes[slot] = train->stats.last_wire_bytes;
         bool last = train->step + 1u == train->step_count;
-        if ((train->step % TRAIN_LIVE_STEPS == 0) || last) status = train_look(train, loss);
+        bool first = train->step == train->step_first;
+        if ((train->step % TRAIN_LIVE_STEPS == 0) || first || last) status = train_look(train, loss);
+        if (status < 0) return status;
+        if ((train->checkpoint.path != NULL) && (((train->step + 1u) % train->options->checkpoint_every == 0) || last))
+            status = checkpoint_save(&train->checkpoint, train->step + 1u);
         if (status < 0) return status;
         step_ns = clock_ns();
     }
@@ -205,10 +238,11 @@ gf_status train_test(struct train *train)
 /* The bytes of the last half of the steps, as far as they are remembered. */
 static uint64_t steady_bytes(const struct train *train, uint64_t *steps_out)
 {
-    uint64_t steps = (train->step_count + 1u) / 2u, bytes = 0;
+    uint64_t done = train->step_count - train->step_first, steps = (train->step_count + 1u) / 2u, bytes = 0;
+    if (steps > done) steps = done;
     if (steps > train->series_max) steps = train->series_max;
-    for (uint64_t i = 0; i < steps; i++) bytes += train->step_bytes[(train->step_count - 1u - i) % train->series_max];
-    *steps_out = steps;
+    for (uint64_t i = 0; i < steps; i++) bytes += train->step_bytes[(done - 1u - i) % train->series_max];
+    *steps_out = (steps > 0) ? steps : 1;
     return bytes;
 }
 
@@ -240,15 +274,15 @@ gf_status train_end(struct train *train)
     result->seed = train->options->seed;
     result->steps = train->step_count;
     result->steps_skipped = end->steps_skipped;
-    result->images = train->step_count * train->options->batch;
+    result->images = (train->step_count - train->step_first) * train->options->batch;
     result->wire_bytes = sums[WIRE];
     result->wire_bytes_steady = (double)sums[STEADY] / (double)steady_steps;
     result->wire_bytes_setup = sums[SETUP];
     result->mapped_bytes = sums[MAPPED];
     result->control_bytes = sums[CONTROL];
     result->train_seconds = (double)train->loop_ns * 1e-9;
-    result->step_seconds = ranks_median(train->step_seconds, train->series_max, train->sorted);
-    result->exchange_seconds = ranks_median(train->exchange_seconds, train->series_max, train->sorted);
+    result->step_seconds = ranks_median(train->step_seconds, series_count(train), train->sorted);
+    result->exchange_seconds = ranks_median(train->exchange_seconds, series_count(train), train->sorted);
     result->hidden_share = (hidden < 0.0) ? 0.0 : hidden;
     return GF_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef GF_TRAIN_LOOP_H
 #define GF_TRAIN_LOOP_H
 
+#include "train_checkpoint.h"
 #include "train_net.h"
 #include "train_options.h"
 #include "train_report.h"
@@ -18,6 +19,8 @@ struct train {
     struct net net;
     uint32_t rank, world;
     uint64_t step, step_count, epoch_steps;
+    uint64_t step_first;     /* 0, or where the checkpoint was */
+    struct checkpoint checkpoint;
     uint32_t *order;         /* [images.image_count] of the epoch under way */
     float *hash_limbs;       /* [world][8] */
     float *step_seconds;     /* [series_max] rings */
@@ -38,6 +41,8 @@ const char *train_plan(struct train *train);
 size_t train_layout(struct train *train, char *base);
 /* The weights of rank 0 on all ranks. */
 gf_status train_begin(struct train *train);
+/* Prepares for checkpoints and, where it is asked for, goes back to the newest. */
+gf_status train_resume(struct train *train);
 gf_status train_steps(struct train *train);
 gf_status train_test(struct train *train);
 /* Sums up over all ranks into train->result. */

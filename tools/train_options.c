@@ -84,11 +84,12 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
 {
     static struct settings settings;
     static char *rest[ARGUMENTS_MAX];
-    struct train_options out = {.config_path = "config/local.cfg", .data_folder = DATA_FOLDER, .seed = 1};
+    struct train_options out = {.config_path = "config/local.cfg", .data_folder = DATA_FOLDER, .seed = 1,
+                                .checkpoint_every = 100};
     const char *model = "cnn", *wire = NULL, *algorithm = NULL, *set = NULL;
     uint64_t epochs = 1, batch = 64;
     double rate = 0.0;
-    bool rate_given = false;
+    bool rate_given = false, every_given = false;
     const struct tool_option options[] = {
         {"model", TOOL_TEXT, &model, "NAME", .help = "cnn (1.7 M parameters, default) or linear (softmax regression)",
          .allowed = "cnn|linear"},
@@ -105,6 +106,11 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         {"algorithm", TOOL_TEXT, &algorithm, "NAME", .help = "exchange.algorithm: auto, ring, halving, .."},
         {"set", TOOL_TEXT, &set, "GROUP.KEY=VALUE", .help = "any other line of it; may be repeated"},
         {"json", TOOL_TEXT, &out.json_path, "FILE", .help = "write the results there (rank 0)"},
+        {"checkpoint", TOOL_TEXT, &out.checkpoint_path, "FILE",
+         .help = "keep the run's state in FILE.RANK of each rank"},
+        {"checkpoint-every", TOOL_NUMBER, &out.checkpoint_every, "N",
+         .help = "steps from one to the next (default 100)", .low = 1, .high = 1000000000, .given_out = &every_given},
+        {"resume", TOOL_FLAG, &out.resume, NULL, .help = "go on from the newest checkpoint that is whole"},
         {"dump-weights", TOOL_TEXT, &out.dump_path, "FILE", .help = "write the weights there, raw fp32 (rank 0)"},
     };
     const struct tool_args args = {
@@ -121,6 +127,8 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     if (rest_count < 0) return -1;
     int result = tool_args_read(&args, rest_count, rest, NULL, &operand_count);
     if (result != 0) return result;
+    if ((out.resume || every_given) && (out.checkpoint_path == NULL))
+        return refuse(out.resume ? "--resume" : "--checkpoint-every", "it together with --checkpoint FILE");
     out.model = net_model_find(model);
     out.epochs = (uint32_t)epochs;
     out.batch = (uint32_t)batch;

@@ -12,6 +12,9 @@ struct train_options {
     const char *data_folder;
     const char *json_path; /* NULL: none */
     const char *dump_path; /* NULL: none */
+    const char *checkpoint_path;  /* NULL: none; the files are FILE.RANK */
+    uint64_t checkpoint_every;    /* steps between two */
+    bool resume;
     uint64_t steps;        /* 0: whole epochs */
     uint32_t epochs;
     uint32_t batch;        /* of all ranks together */
