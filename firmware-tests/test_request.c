@@ -231,6 +231,36 @@ static void eight_are_under_way_at_once_and_a_ninth_waits(void **state)
     }
 }
 
+struct pair {
+    struct gf_request first, next;
+    uint32_t rounds;
+};
+
+/* The first one has ended and is not asked for; places that others have freed are free all the same. */
+static gf_status pair_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct pair *pair = (struct pair *)arg + rank;
+    gf_context *gf = w->ranks[rank].gf;
+    gf_status status;
+    if (w->ranks[rank].next++ == 0) assert_int_equal(gf_barrier(gf, &pair->first), GF_OK);
+    else if ((status = gf_request_poll(gf, &pair->next)) != GF_OK) return status;
+    if (pair->rounds++ == 3 * GF_REQUESTS_MAX) return gf_request_poll(gf, &pair->first);
+    assert_int_equal(gf_barrier(gf, &pair->next), GF_OK);
+    return GF_AGAIN;
+}
+
+static void a_request_that_is_not_asked_for_holds_one_place_only(void **state)
+{
+    struct world_setup setup = setup_of(3);
+    static struct pair pairs[3];
+    struct world w;
+    (void)state;
+    world_open(&w, &setup);
+    world_run(&w, pair_turn, pairs);
+    world_expect(&w, GF_OK);
+    world_close(&w);
+}
+
 static void exchange_memory_is_handed_out_until_it_is_used_up(void **state)
 {
     struct world_setup setup = setup_of(1);
@@ -402,6 +432,7 @@ int main(void)
         cmocka_unit_test(every_collective_in_every_type_of_any_count),
         cmocka_unit_test(a_request_may_be_larger_than_the_pool),
         cmocka_unit_test(eight_are_under_way_at_once_and_a_ninth_waits),
+        cmocka_unit_test(a_request_that_is_not_asked_for_holds_one_place_only),
         cmocka_unit_test(exchange_memory_is_handed_out_until_it_is_used_up),
         cmocka_unit_test(wrong_arguments_are_refused_and_change_nothing),
         cmocka_unit_test(calls_that_differ_end_on_every_rank_and_are_named),

@@ -396,9 +396,10 @@ static void one_value_that_is_not_finite_is_named_and_no_rank_moves(void **state
     for (size_t row = 0; row < LENGTH(cases) * LENGTH(algorithms); row++) {
         const struct spoil_case *c = &cases[row % LENGTH(cases)];
         struct spoil spoil = c->spoil;
-        struct world_setup setup = setup_of(3);
+        static struct world_setup setup;
         struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
         struct world w;
+        setup = setup_of(3);
         setup.config.exchange.wire = c->wire;
         setup.config.exchange.algorithm = algorithms[row / LENGTH(cases)];
         setup.config.exchange.fuse_bytes = 5000;

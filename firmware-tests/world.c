@@ -38,7 +38,8 @@ static uint64_t clock_now(const struct gf_clock *clock)
         uint32_t rank;
         w->is_pumping = true; /* the turns look at the clock too */
         while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_turn(w, rank, w->pump, w->pump_arg);
-        if (!gf_sim_advance(w->sim)) gf_sim_advance_to(w->sim, gf_sim_now_ns(w->sim) + BACKOFF_MAX_NS);
+        gf_sim_wake_at(w->sim, w->blocked, gf_sim_now_ns(w->sim) + BACKOFF_MIN_NS); /* it polls without a pause */
+        (void)gf_sim_advance(w->sim);
         w->is_pumping = false;
     }
     return gf_sim_now_ns(w->sim);
@@ -89,7 +90,7 @@ void world_create(struct world *w, const struct world_setup *setup)
 static gf_status open_turn(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
-    return (w->ranks[rank].gf == NULL) ? w->ranks[rank].status : gf_open_poll(w->ranks[rank].gf);
+    return (w->ranks[rank].gf == NULL) ? GF_ERR_STATE : gf_open_poll(w->ranks[rank].gf);
 }
 
 void world_join(struct world *w)
@@ -143,19 +144,42 @@ static bool all_answered(const struct world *w)
     return true;
 }
 
+/* True: this wake-up was a nap's end, else something has happened. */
+static bool naps_end(struct world_rank *self, uint64_t now_ns)
+{
+    uint32_t left = 0;
+    bool ended = false;
+    for (uint32_t i = 0; i < self->nap_count; i++) {
+        if (self->naps[i] <= now_ns) ended = ended || (self->naps[i] == now_ns);
+        else self->naps[left++] = self->naps[i];
+    }
+    self->nap_count = left;
+    return ended;
+}
+
+/* A nap that another one ends before is not asked for: they would never become fewer. */
+static void nap(struct world *w, uint32_t rank, uint64_t until_ns)
+{
+    struct world_rank *self = &w->ranks[rank];
+    for (uint32_t i = 0; i < self->nap_count; i++)
+        if (self->naps[i] <= until_ns) return;
+    if (self->nap_count == sizeof self->naps / sizeof self->naps[0]) return;
+    self->naps[self->nap_count++] = until_ns;
+    gf_sim_wake_at(w->sim, rank, until_ns);
+}
+
 static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg)
 {
     struct world_rank *self = &w->ranks[rank];
     uint64_t now_ns = gf_sim_now_ns(w->sim);
     if (self->status != GF_AGAIN) return;
     /* News begins anew with short naps; without any they get longer. */
-    self->backoff_ns = (now_ns == self->wake_ns) ? 2 * self->backoff_ns : 0;
+    self->backoff_ns = naps_end(self, now_ns) ? 2 * self->backoff_ns : 0;
     if (self->backoff_ns < BACKOFF_MIN_NS) self->backoff_ns = BACKOFF_MIN_NS;
     if (self->backoff_ns > BACKOFF_MAX_NS) self->backoff_ns = BACKOFF_MAX_NS;
     self->status = turn(w, rank, arg);
     if (self->status != GF_AGAIN) return;
-    self->wake_ns = now_ns + self->backoff_ns;
-    gf_sim_wake_at(w->sim, rank, self->wake_ns);
+    nap(w, rank, now_ns + self->backoff_ns);
 }
 
 static void all_begin(struct world *w)
@@ -171,6 +195,7 @@ void world_block(struct world *w, uint32_t rank, world_turn turn, void *arg)
 {
     all_begin(w);
     w->ranks[rank].status = GF_OK;
+    w->blocked = rank;
     w->pump = turn;
     w->pump_arg = arg;
 }

@@ -38,7 +38,9 @@ struct world_rank {
     unsigned char *memory;   /* between guards */
     gf_status status;        /* of the run under way */
     uint32_t next;           /* of the run under way: how far this rank is; 0 at its start */
-    uint64_t backoff_ns, wake_ns;
+    uint64_t backoff_ns;
+    uint64_t naps[4];        /* wake-ups asked for and still to come */
+    uint32_t nap_count;
     char log[WORLD_LOG_BYTES]; /* errors and warnings, a line each; the oldest stay */
     size_t log_bytes;
 };
@@ -53,6 +55,7 @@ struct world {
     struct world_rank *ranks;
     world_turn pump;         /* while a call blocks: turns of the other ranks; NULL: none */
     void *pump_arg;
+    uint32_t blocked;
     bool is_pumping;
 };
 

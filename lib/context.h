@@ -246,6 +246,8 @@ gf_status gf_own(const gf_context *gf);          /* GF_OK; GF_ERR_PARAM: no open
 bool gf_aborted(const gf_context *gf);           /* gf_abort() was called */
 /* Looks at abort, fork and failure: GF_OK, or what the call must answer. */
 gf_status gf_enter(gf_context *gf);
+/* The same for calls that poll: GF_OK while failing goes on, because they are what makes it end. */
+gf_status gf_enter_poll(gf_context *gf);
 /* First failure: records it, starts ending what is under way, returns code. peer GF_RANK_NONE, tensor GF_TENSOR_NONE. */
 __attribute__((format(printf, 6, 7))) gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation,
                                                         uint32_t peer, uint32_t tensor, const char *format, ...);

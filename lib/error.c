@@ -69,8 +69,10 @@ gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operati
 gf_status gf_fail_from(gf_context *gf, const struct gf_error *error)
 {
     if (gf->error.code != GF_OK) return gf->error.code;
+    gf_operation doing = gf_doing(gf);
     gf->error = *error;
     gf->error.rank = gf->rank;
+    if (gf->error.operation == GF_OPERATION_NONE) gf->error.operation = doing; /* the guilty one did nothing */
     failing_begin(gf, true);
     return gf->error.code;
 }
@@ -104,6 +106,12 @@ gf_status gf_enter(gf_context *gf)
     if ((gf->error.code == GF_OK) && gf_aborted(gf))
         return gf_fail(gf, GF_ERR_ABORTED, gf_doing(gf), gf->rank, GF_TENSOR_NONE, "aborted by its appliance");
     return gf->error.code;
+}
+
+gf_status gf_enter_poll(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    return ((status < 0) && (gf_own(gf) == GF_OK) && (gf->phase == GF_PHASE_FAILING)) ? GF_OK : status;
 }
 
 gf_operation gf_doing(const gf_context *gf)

@@ -295,15 +295,15 @@ static gf_status open_turn(gf_context *gf, void *arg)
 
 gf_status gf_open_poll(gf_context *gf)
 {
-    gf_status status = gf_enter(gf);
-    if ((status < 0) && ((gf == NULL) || (gf->phase != GF_PHASE_FAILING))) return status;
+    gf_status status = gf_enter_poll(gf);
+    if (status < 0) return status;
     return open_turn(gf, NULL);
 }
 
 gf_status gf_open_wait(gf_context *gf)
 {
-    gf_status status = gf_enter(gf);
-    if ((status < 0) && ((gf == NULL) || (gf->phase != GF_PHASE_FAILING))) return status;
+    gf_status status = gf_enter_poll(gf);
+    if (status < 0) return status;
     return gf_wait(gf, open_turn, NULL);
 }
 

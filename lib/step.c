@@ -363,9 +363,9 @@ gf_status gf_step_turn(gf_context *gf, void *arg)
 /* GF_OK: a step is under way; anything else is the answer. */
 static gf_status step_enter(gf_context *gf, const char *call)
 {
-    gf_status status = gf_enter(gf);
-    if (status < 0) return (gf != NULL) && (gf->phase == GF_PHASE_FAILING) ? GF_OK : status;
-    if (gf->phase == GF_PHASE_STEP) return GF_OK;
+    gf_status status = gf_enter_poll(gf);
+    if (status < 0) return status;
+    if ((gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_FAILING)) return GF_OK;
     return gf_refuse(gf, GF_ERR_STATE, "%s: no step was begun", call);
 }
 
