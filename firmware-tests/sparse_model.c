@@ -158,12 +158,14 @@ static double elem_sum(const struct sparse_model *model, uint64_t e)
     return sum;
 }
 
-static void tensor_step(struct sparse_model *model, const gf_context *gf, const struct gf_pool_tensor *tensor, double rate)
+static void tensor_step(struct sparse_model *model, const gf_context *gf, const struct gf_pool_tensor *tensor,
+                        double rate)
 {
     const struct gf_config *config = model->config;
     bool sparse = gf->step.sparse && (tensor->sparse != 0), lars = config->optimizer.kind == GF_OPTIMIZER_LARS;
     bool decays = (tensor->flags & GF_TENSOR_NO_DECAY) == 0;
-    double decay = (decays && (gf->weight != 0)) ? (double)config->optimizer.weight_decay : 0.0, late = sparse ? 0 : decay;
+    double decay = (decays && (gf->weight != 0)) ? (double)config->optimizer.weight_decay : 0.0;
+    double late = sparse ? 0 : decay; /* history holds it already */
     double weights = 0, gradients = 0;
     for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
         bool applies = !sparse || chunk_was_sent(&gf->sparse, e);
@@ -188,8 +190,8 @@ static void tensor_step(struct sparse_model *model, const gf_context *gf, const 
 
 /* ---- a step ---- */
 
-static void expect_same_bytes(const struct sparse_model *model, uint32_t rank, gf_mem mine, gf_mem first, uint64_t bytes,
-                              const char *what)
+static void expect_same_bytes(const struct sparse_model *model, uint32_t rank, gf_mem mine, gf_mem first,
+                              uint64_t bytes, const char *what)
 {
     if ((bytes > 0) && (memcmp((const void *)(uintptr_t)mine, (const void *)(uintptr_t)first, bytes) != 0))
         fail_msg("step %llu: %s of rank %u are not those of rank 0", (unsigned long long)model->number, what, rank);

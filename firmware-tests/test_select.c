@@ -71,7 +71,8 @@ static int by_index(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void expect_selection(const char *name, const float *scores, const uint32_t *order, uint32_t count, uint32_t kept)
+static void expect_selection(const char *name, const float *scores, const uint32_t *order, uint32_t count,
+                             uint32_t kept)
 {
     static uint32_t expected[COUNT_MAX], selected[COUNT_MAX + 1];
     memcpy(expected, order, kept * sizeof *expected);
@@ -120,9 +121,11 @@ static const struct share_case {
     float share;
     uint32_t count, kept;
 } share_cases[] = {
-    {0.15f, 100, 15}, {0.15f, 20, 3},   {0.15f, 780, 117}, {0.15f, 1, 1},     {0.15f, 10, 2},
-    {0.1f, 1000, 100}, {0.1f, 1001, 101}, {0.3f, 10, 3},     {0.7f, 10, 7},     {1.0f, 12345, 12345},
-    {1e-9f, 5000, 1}, {0.5f, 3, 2},     {0.25f, 4, 1},     {0.999f, 10, 10}, {1.0f, GF_SPARSE_CHUNKS_MAX, GF_SPARSE_CHUNKS_MAX},
+    {0.15f, 100, 15},   {0.15f, 20, 3},     {0.15f, 780, 117},
+    {0.15f, 1, 1},      {0.15f, 10, 2},     {0.1f, 1000, 100},
+    {0.1f, 1001, 101},  {0.3f, 10, 3},      {0.7f, 10, 7},
+    {1e-9f, 5000, 1},   {0.5f, 3, 2},       {0.25f, 4, 1},
+    {0.999f, 10, 10},   {1.0f, 12345, 12345}, {1.0f, GF_SPARSE_CHUNKS_MAX, GF_SPARSE_CHUNKS_MAX},
     {0.15f, GF_SPARSE_CHUNKS_MAX, 629146},
 };
 
@@ -133,7 +136,8 @@ static void the_share_is_rounded_up_to_whole_chunks(void **state)
         const struct share_case *c = &share_cases[i];
         struct gf_config config = config_of(c->share, 0, 0);
         if (gf_sparse_kept(&config, c->count, 1) != c->kept)
-            fail_msg("%g of %u: %u, expected %u", (double)c->share, c->count, gf_sparse_kept(&config, c->count, 1), c->kept);
+            fail_msg("%g of %u: %u, expected %u", (double)c->share, c->count, gf_sparse_kept(&config, c->count, 1),
+                     c->kept);
     }
 }
 
@@ -154,7 +158,8 @@ static void warm_up_sends_all_then_a_ramp_falls_to_the_share(void **state)
             assert_in_range(kept, target, before); /* falls, and never below the target, which is at least 1 */
             if (step <= warmup) assert_int_equal(kept, count);
             if (step > warmup + ramp) assert_int_equal(kept, target);
-            else if ((step > warmup) && (count - target > ramp)) assert_in_range(kept, target + 1, count - 1); /* on its way */
+            else if ((step > warmup) && (count - target > ramp)) /* on its way */
+                assert_in_range(kept, target + 1, count - 1);
             before = kept;
         }
         assert_true(target >= 1);

@@ -1,6 +1,6 @@
 /* Coarse-grained sparse communication: only the chunks that matter travel; what does not, waits in the history.
  *
- * Per rank, over the sparse part of the pool: h history, u momentum (the momentum pool itself), S_t the selected chunks.
+ * Per rank, over the sparse part of the pool: h history, u momentum (the momentum pool itself), S_t the chunks sent.
  * A step, with g the unscaled local gradient plus this rank's share of the weight decay (arXiv 1902.06855):
  *     reduced:       h' = h + g                        local: u' = momentum*u + g;  h' = h + u'
  *     chunks in S_t: sum of h' over the ranks is applied, then h = 0 (and, local_masked, u = 0)
@@ -8,8 +8,8 @@
  *     n_c = |h_c|_1 over all ranks; S_t+1 = the k largest, ties to the lower index
  * reduced applies momentum behind the reduction, to the chunks that were sent.
  *
- * Nothing is written to h and u before the verdict: sending computes h' on its way to the wire, scoring computes it on its
- * way to the norm, and the commit computes it once more to keep it. */
+ * Nothing is written to h and u before the verdict: sending computes h' on its way to the wire, scoring computes it on
+ * its way to the norm, and the commit computes it once more to keep it. */
 #ifndef GF_SPARSE_H
 #define GF_SPARSE_H
 
@@ -30,7 +30,7 @@ struct gf_sparse {
     uint64_t elem_count;      /* of the sparse part; 0: there is none */
     uint64_t chunk_elems;
     uint32_t chunk_count;
-    uint32_t *selection;      /* [chunk_count]; the first selected_count are the chunks of the next sparse step, rising */
+    uint32_t *selection;      /* [chunk_count]; selected_count chunks of the next sparse step, rising */
     uint32_t selected_count;
     uint32_t *sent;           /* [chunk_count]; the chunks of the step that was committed last */
     uint32_t sent_count;
@@ -64,8 +64,8 @@ static inline uint64_t gf_chunk_end(const struct gf_sparse *sparse, uint32_t chu
  * to the kept share, which is at least one chunk. */
 uint32_t gf_sparse_kept(const struct gf_config *config, uint32_t chunk_count, uint64_t number);
 
-/* The `kept` largest scores, ties to the lower index, as rising indices in selection_out[kept]. Scores are finite and not
- * negative. kept is at most count. */
+/* The `kept` largest scores, ties to the lower index, as rising indices in selection_out[kept]. Scores are numbers and
+ * not negative. kept is at most count. */
 void gf_sparse_select(const float *scores, uint32_t count, uint32_t kept, uint32_t *selection_out);
 
 #endif

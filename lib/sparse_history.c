@@ -1,4 +1,4 @@
-/* History of the sparse part: h' and u' on their way to the wire, to the norms and, once the verdict is in, to memory. */
+/* History of the sparse part: h' and u' on their way to the wire, to the norms and, behind the verdict, to memory. */
 #include "context.h"
 
 #include <float.h>

@@ -1,4 +1,4 @@
-/* Which chunks travel: pure functions of numbers that all ranks hold bitwise equal, so that they agree without asking. */
+/* Which chunks travel: pure functions of numbers that are the same bits on all ranks, so that they agree unasked. */
 #include "sparse.h"
 
 #include <math.h>
