@@ -293,23 +293,6 @@ static void test_shares_cover_the_batch(void **state)
     }
 }
 
-static void test_schedule_rises_to_one_and_falls_to_almost_zero(void **state)
-{
-    static const uint64_t counts[] = {1, 2, 5, 50, 937, 100000};
-    (void)state;
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        float highest = 0.0f;
-        for (uint64_t step = 0; step < counts[i]; step++) {
-            float share = train_schedule(step, counts[i]);
-            assert_true((share > 0.0f) && (share <= 1.0f));
-            highest = (share > highest) ? share : highest;
-        }
-        assert_true(highest == 1.0f);
-        float last = train_schedule(counts[i] - 1u, counts[i]);
-        assert_true((counts[i] < 5) || (last <= 1.3f / (float)counts[i]));
-    }
-}
-
 /* ---- data sets that are not what they should be ---- */
 
 #define HEADER_BYTES 16u
@@ -434,7 +417,6 @@ int main(void)
         cmocka_unit_test(test_fold_is_the_transpose_of_unfold),
         cmocka_unit_test(test_order_is_a_permutation_that_seed_and_epoch_decide),
         cmocka_unit_test(test_shares_cover_the_batch),
-        cmocka_unit_test(test_schedule_rises_to_one_and_falls_to_almost_zero),
         cmocka_unit_test(test_a_data_set_is_whole_or_its_error_says_where),
         cmocka_unit_test(test_packed_files_cut_or_changed_are_refused),
     };
