@@ -13,7 +13,7 @@ export GF_QUIET := 1
 endif
 
 # Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third.
-PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev \
+PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
             libcmocka-dev clang libclang-rt-14-dev valgrind iproute2
 
@@ -35,9 +35,9 @@ SIM_LIB  := $(BUILD)/libgradientflow_sim.a
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 
 comma    := ,
-# An appliance is linked with the library, UCX and libconfig statically; libc and the CUDA driver stay dynamic.
+# An appliance is linked with the library, UCX, libconfig and libsodium statically; libc and the CUDA driver stay dynamic.
 UCX_LIBS := $(if $(filter 1,$(UCX)),-Wl$(comma)-Bstatic $(filter-out -pthread -ldl -lrt -lm,$(shell pkg-config --static --libs ucx 2>/dev/null)) -Wl$(comma)-Bdynamic)
-LINK_LIBS = -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
+LINK_LIBS = -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
 BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
@@ -63,7 +63,7 @@ $(BUILD)/gf-%: $$(addprefix $(BUILD)/,$$(addsuffix .o,$$(basename $$(wildcard to
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)
 
 # Data movement between the products of BLAS: worth vectorising whatever CFLAGS says.
-$(BUILD)/tools/train_layers.o: GF_FLAGS += -ftree-vectorize
+$(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o: GF_FLAGS += -ftree-vectorize
 
 # A test is its own object and those that its line of prerequisites adds.
 TRAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/train_main.c,$(wildcard tools/train_*.c))) $(TOOL_SHARED)

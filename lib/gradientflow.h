@@ -264,7 +264,8 @@ gf_status gf_open_poll(gf_context *gf);
 gf_status gf_open_wait(gf_context *gf);
 
 /* May block up to exchange.timeout_ns: lets the other ranks finish, then gives everything back to the system. NULL is
- * lawful. A failed context closes at once. The memory is the caller's again when it returns. */
+ * lawful. A failed context closes at once, with GF_OK. The memory is the caller's again when it returns.
+ * GF_ERR_TIMEOUT: some did not leave in time; this rank has. */
 gf_status gf_close(gf_context *gf);
 /* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several contexts from one
  * thread: GF_AGAIN until all have left; after anything else gf_close() returns at once. The first call ends the use of
@@ -307,6 +308,34 @@ float gf_gradient_scale(const gf_context *gf);
 gf_status gf_update(gf_context *gf, float learning_rate);
 /* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. */
 float gf_loss_scale(const gf_context *gf);
+
+/* ---- learning rates ---- */
+
+typedef enum gf_schedule_kind {
+    GF_SCHEDULE_CONSTANT = 0,
+    GF_SCHEDULE_STEP,       /* times `factor` at each milestone */
+    GF_SCHEDULE_POLYNOMIAL, /* end + (highest - end) (1 - t)^power */
+    GF_SCHEDULE_COSINE      /* end + (highest - end) (1 + cos(pi t)) / 2 */
+} gf_schedule_kind;
+
+/* t goes from 0 behind the warm-up to 1 at step_count. Zeroes mean what the comments say. */
+#define GF_MILESTONES_MAX 8u
+struct gf_schedule {
+    gf_schedule_kind kind;
+    float base_rate;         /* the highest rate where batch is 0, else highest = base_rate batch / base_batch */
+    uint32_t batch;          /* of all ranks; 0: no scaling */
+    uint32_t base_batch;     /* 0: 256 */
+    uint64_t warmup_steps;   /* step s of these has highest (s + 1) / (warmup_steps + 1) */
+    uint64_t step_count;     /* polynomial, cosine: from here on the rate is end_rate */
+    float end_rate;
+    uint32_t power;          /* polynomial; 0: 1 */
+    float factor;            /* step; 0: 0.1 */
+    uint32_t milestone_count;
+    uint64_t milestones[GF_MILESTONES_MAX]; /* the first steps with a lower rate */
+};
+
+/* The learning rate of step `step`, counted from 0: the same bits on every machine. Needs no context. */
+float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step);
 
 /* ---- collectives as posted requests ---- */
 
