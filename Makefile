@@ -63,7 +63,7 @@ $(BUILD)/gf-%: $$(addprefix $(BUILD)/,$$(addsuffix .o,$$(basename $$(wildcard to
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)
 
 # Data movement between the products of BLAS: worth vectorising whatever CFLAGS says.
-$(BUILD)/tools/train_layers.o: GF_FLAGS += -ftree-vectorize
+$(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o: GF_FLAGS += -ftree-vectorize
 
 # A test is its own object and those that its line of prerequisites adds.
 TRAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/train_main.c,$(wildcard tools/train_*.c))) $(TOOL_SHARED)
