@@ -1,6 +1,5 @@
 /* libFuzzer over configuration and tensor texts: whatever the text, the answer is GF_OK or one line. And what loads
- * must print to a text that loads to the same.
- * `make fuzz T=config`.
+ * must print to a text that loads to the same. `make fuzz T=config`.
  * Leaks are not looked for: libconfig 1.5 itself leaks the last string before a syntax error. */
 #include <stdlib.h>
 #include <string.h>
