@@ -119,12 +119,16 @@ bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the c
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
 
+accuracy: ## where sparse communication and large batches end beside dense runs (80 minutes; goes on where it was stopped)
+	@$(MAKE) --no-print-directory -s -j2 all
+	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh
+
 clean: ## remove what was built
 	rm -rf $(BUILD)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags bench-ops clean help
+.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags bench-ops accuracy clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
