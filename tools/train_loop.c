@@ -164,6 +164,8 @@ gf_status train_resume(struct train *train)
     checkpoint->run.seed = options->seed;
     checkpoint->run.batch = options->batch;
     checkpoint->run.image_count = train->images.image_count;
+    checkpoint->extra = train->net.statistics; /* each rank's own */
+    checkpoint->extra_bytes = train->net.statistic_count * sizeof(float);
     gf_status status = checkpoint_open(checkpoint, train->gf);
     if ((status < 0) || !options->resume) return status;
     status = checkpoint_load(checkpoint, &train->step_first);
