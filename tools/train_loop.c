@@ -90,6 +90,8 @@ gf_status train_begin(struct train *train)
         if (status >= 0) status = gf_request_wait(train->gf, &request);
         if (status < 0) return status;
     }
+    gf_status written = gf_weights_written(train->gf);
+    if (written < 0) return written;
     train->stats_trained.size_bytes = sizeof train->stats_trained;
     return gf_stats(train->gf, &train->stats_trained);
 }
