@@ -1,7 +1,7 @@
 #!/bin/sh
-# Where sparse communication and large batches end, beside dense runs: a table in Markdown. About 80 minutes on two cores;
-# stopped and started again it goes on with the runs that are missing, each of which leaves its result and the options it
-# had in $BUILD/accuracy. TRIAL=N makes every run N steps long, in a folder of its own, to see that all of them start.
+# Where sparse communication and large batches end, beside dense runs: a table in Markdown. 80 minutes on two cores;
+# stopped and started again it goes on with the runs that are missing, each of which leaves its result and its options
+# in $BUILD/accuracy. TRIAL=N makes every run N steps long, in a folder of its own, to see that all of them start.
 set -u
 BUILD=${BUILD:-build}
 out=$BUILD/accuracy
@@ -74,8 +74,8 @@ for kind in $runs; do
         END {
             if (base == "") base = mean " " bytes
             split(base, dense, " ")
-            printf "| %s | %.2f | %.2f | %.2f | %.2f | %+.2f | %.3f MB | %.1f %% | %d |\n", title, accuracy[1], accuracy[2],
-                   accuracy[3], mean, mean - dense[1], bytes / 1e6, 100 * bytes / dense[2], skipped
+            printf "| %s | %.2f | %.2f | %.2f | %.2f | %+.2f | %.3f MB | %.1f %% | %d |\n", title, accuracy[1],
+                   accuracy[2], accuracy[3], mean, mean - dense[1], bytes / 1e6, 100 * bytes / dense[2], skipped
         }'
     [ "$kind" = dense ] && dense=$(for seed in $seeds; do
         f=$out/dense-$seed.json
@@ -83,6 +83,6 @@ for kind in $runs; do
     done | awk '{ mean += $1 / 3; bytes += $2 / 3 } END { printf "%.9g %.12g", mean, bytes }')
 done
 echo
-echo "4 ranks, Fashion-MNIST, test accuracy in percent; bytes of all ranks on the wire, norms and verdict included. Of \`make"
-echo "accuracy\`:"
+echo "4 ranks, Fashion-MNIST, test accuracy in percent; bytes of all ranks on the wire, norms and verdict included."
+echo "Made by \`make accuracy\` with:"
 for kind in $runs; do echo "    gf-run -n 4 gf-train $(options "$kind") --seed N"; done
