@@ -124,6 +124,20 @@ flags: ## what an appliance is linked with
 audit: $(LIB) ## fail if the library calls an allocator, thread, signal, stdio, exit or map function
 	@sh firmware-tests/audit.sh $(LIB)
 
+FUZZ_SECONDS ?= 60
+FUZZERS := $(patsubst firmware-tests/fuzz_%.c,%,$(wildcard firmware-tests/fuzz_$(or $(T),*).c))
+FUZZ_BUILD := $(BUILD)-fuzz
+fuzz: ## each fuzz target on its corpus for FUZZ_SECONDS, or one: T=frames
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory -s -j2 BUILD=$(FUZZ_BUILD) CC=clang SAN=fuzzer-no-link,address,undefined \
+	    $(FUZZERS:%=$(FUZZ_BUILD)/firmware-tests/fuzz_%)
+	@for f in $(FUZZERS); do echo "fuzz $$f"; mkdir -p $(FUZZ_BUILD)/corpus/$$f; \
+	    ASAN_OPTIONS=detect_leaks=0 $(FUZZ_BUILD)/firmware-tests/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 \
+	        -timeout=10 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/$$f- \
+	        $(FUZZ_BUILD)/corpus/$$f firmware-tests/corpus/$$f || exit 1; done
+$(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
+	$(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
+
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
@@ -138,7 +152,7 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags bench-ops accuracy clean help
+.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags fuzz bench-ops accuracy clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
