@@ -26,9 +26,10 @@ LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
        $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c),$(wildcard drivers/*.c))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
-TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_%,$(wildcard firmware-tests/*.c))
+TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_% firmware-tests/program_%,$(wildcard firmware-tests/*.c))
 TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
               $(wildcard firmware-tests/test_*.c)))
+PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(wildcard firmware-tests/program_*.c))
 TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
 LIB      := $(BUILD)/libgradientflow.a
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
@@ -72,6 +73,15 @@ $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtes
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
 
+# What shell tests start. An appliance needs neither libconfig nor, with drivers of its own, UCX: these are linked without.
+# UCX is dynamic where callers of malloc() are told apart by the object they lie in.
+PROGRAM_LIBS = $(LIB) $(LINK_LIBS)
+$(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(UCX_LIBS) -ldl -lrt -lm -pthread
+$(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
+$(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -lucp -luct -lucs -lucm -ldl -lrt -lm
+$(BUILD)/firmware-tests/program_%: $(BUILD)/firmware-tests/program_%.o $(LIB) $(SIM_LIB) $(TOOL_SHARED)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(PROGRAM_LIBS) -lm
+
 # ---- what people run ----
 deps: ## install the Debian packages that are missing (root), or say how
 	@command -v dpkg-query >/dev/null || { echo "deps: not a Debian system; needed are: $(PACKAGES)"; exit 0; }; \
@@ -94,7 +104,7 @@ check: ## every test
 
 SHELL_TESTS := $(wildcard firmware-tests/test_*.sh)
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(TESTS) $(SHELL_TESTS))
-tests: $(TESTS)
+tests: $(TESTS) $(PROGRAMS)
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
@@ -133,12 +143,16 @@ bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the c
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
 
+accuracy: ## where sparse communication and large batches end beside dense runs (80 minutes; goes on where it was stopped)
+	@$(MAKE) --no-print-directory -s -j2 all
+	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh
+
 clean: ## remove what was built
 	rm -rf $(BUILD)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags fuzz bench-ops clean help
+.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags fuzz bench-ops accuracy clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -305,6 +305,7 @@ gf_status gf_sparse_commit(gf_context *gf, float factor);
 void gf_lars_begin(gf_context *gf, uint32_t tensor);
 gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
 float gf_lars_ratio(const gf_context *gf, uint32_t tensor);
+gf_status gf_half_refresh(gf_context *gf); /* the half weights from the weights; nothing without them */
 /* Elements first..end-1, all of one tensor, by the rules of `tensor`. rate includes a trust ratio. */
 gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
 

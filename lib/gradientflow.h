@@ -285,6 +285,9 @@ uint32_t gf_world(const gf_context *gf);
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight_half(gf_context *gf, uint32_t tensor);
+/* The appliance has written gf_weight() (first values, a broadcast): brings gf_weight_half() up to date. gf_update() and
+ * gf_state_load() do so themselves. Between steps only. */
+gf_status gf_weights_written(gf_context *gf);
 
 gf_status gf_step_begin(gf_context *gf);
 /* Samples that this rank's gradients stand for in this step (0 is lawful); between begin and wait. Default 1. */
