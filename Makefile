@@ -114,6 +114,9 @@ check-san: ## the unit tests under address and undefined-behaviour checks
 	@$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)-san SAN=address,undefined tests
 	@BUILD=$(BUILD)-san ASAN_OPTIONS=detect_leaks=0 sh firmware-tests/run.sh $(patsubst $(BUILD)/%,$(BUILD)-san/%,$(TESTS))
 
+check-clang: ## compile everything with clang, warnings as errors
+	@$(MAKE) --no-print-directory -s -j2 CC=clang WERROR=1 BUILD=$(BUILD)-clang all tests
+
 check-valgrind: tests ## the arena and configuration suites under valgrind
 	@BUILD=$(BUILD) WRAP="valgrind -q --error-exitcode=9" sh firmware-tests/run.sh \
 	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_settings,$(TESTS))
@@ -152,7 +155,8 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags fuzz bench-ops accuracy clean help
+.PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy clean \
+        help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
