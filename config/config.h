@@ -30,4 +30,15 @@ void gf_config_print_table(FILE *out);
 gf_status gf_config_tensors(const char *path, struct gf_tensor *tensors, char (*names)[48], uint32_t tensor_max,
                             uint32_t *tensor_count_out, char *error_out);
 
+/* What a layer computes for one image or sequence, a multiply and an add being 2. It stands at the tensor with which the
+ * layer ends in backward: when that tensor is ready, so much has been computed since the one before. */
+struct gf_config_flops {
+    uint64_t forward, backward;
+};
+/* The same table with its optional `flops = [forward, backward]` (0 where there is none) in flops[tensor_max]; flops may
+ * be NULL. */
+gf_status gf_config_model(const char *path, struct gf_tensor *tensors, char (*names)[48],
+                          struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out,
+                          char *error_out);
+
 #endif
