@@ -38,7 +38,8 @@ OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 comma    := ,
 # An appliance is linked with the library, UCX, libconfig and libsodium statically; libc and the CUDA driver stay dynamic.
 UCX_LIBS := $(if $(filter 1,$(UCX)),-Wl$(comma)-Bstatic $(filter-out -pthread -ldl -lrt -lm,$(shell pkg-config --static --libs ucx 2>/dev/null)) -Wl$(comma)-Bdynamic)
-LINK_LIBS = -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
+DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
+LINK_LIBS = -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(DRIVER_LIBS)
 BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
@@ -76,9 +77,10 @@ $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtes
 # What shell tests start. An appliance needs neither libconfig nor, with drivers of its own, UCX: these are linked without.
 # UCX is dynamic where callers of malloc() are told apart by the object they lie in.
 PROGRAM_LIBS = $(LIB) $(LINK_LIBS)
-$(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(UCX_LIBS) -ldl -lrt -lm -pthread
+$(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
-$(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -lucp -luct -lucs -lucm -ldl -lrt -lm
+$(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
+    -lucp -luct -lucs -lucm -ldl -lrt -lm
 $(BUILD)/firmware-tests/program_%: $(BUILD)/firmware-tests/program_%.o $(LIB) $(SIM_LIB) $(TOOL_SHARED)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(PROGRAM_LIBS) -lm
 
