@@ -148,17 +148,20 @@ bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the c
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
 
-accuracy: ## where sparse communication and large batches end beside dense runs (80 minutes; goes on where it was stopped)
+accuracy: ## where sparse communication and large batches end beside dense runs (50 minutes; goes on where it was stopped)
 	@$(MAKE) --no-print-directory -s -j2 all
-	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh
+	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh sparse
+accuracy-wire: ## where 16-bit wires end beside fp32 (10 minutes; likewise)
+	@$(MAKE) --no-print-directory -s -j2 all
+	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh wire
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy clean \
-        help
+.PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy \
+        accuracy-wire clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
