@@ -1,0 +1,69 @@
+/* How everybody ended, against what is promised for what befell the job. */
+#include "soak.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Did this rank end well, as far as it could know? Steps done, and leaving, if in vain. */
+static bool ended_well(const struct soak_rank *self)
+{
+    return (self->end == GF_OK) || ((self->end == GF_ERR_TIMEOUT) && (self->error.code == GF_OK));
+}
+
+static void all_ended(const struct soak_job *job)
+{
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++)
+        if (gf_sim_runs(job->w.sim, rank) && (job->ranks[rank].stage != SOAK_END))
+            fail_msg("rank %u runs and did not end", rank);
+}
+
+static void all_well(const struct soak_job *job)
+{
+    bool bad = false;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) bad = bad || (job->ranks[rank].end == GF_ERR_NUMERIC);
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (bad && (self->end == GF_ERR_NUMERIC) && soak_model_may_be_bad(&job->model, self->end_step)) continue;
+        if (bad || (self->end != GF_OK))
+            fail_msg("rank %u ended with %s in a job without a fault that matters", rank, gf_status_name(self->end));
+    }
+}
+
+static void all_name(const struct soak_job *job)
+{
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if ((rank == job->plan.guilty) || ended_well(self)) continue;
+        if (!job->met || (self->error.peer != job->plan.guilty))
+            fail_msg("rank %u blames %d with %s, guilty is %u", rank, (int)self->error.peer, gf_status_name(self->end),
+                     job->plan.guilty);
+    }
+}
+
+static void all_agree(const struct soak_job *job)
+{
+    const struct soak_rank *first = NULL;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (ended_well(self)) continue;
+        if (first == NULL) first = self;
+        if (!job->met || (self->error.code != first->error.code) || (self->error.peer != first->error.peer))
+            fail_msg("rank %u says %s of rank %d, another %s of rank %d", rank, gf_status_name(self->error.code),
+                     (int)self->error.peer, gf_status_name(first->error.code), (int)first->error.peer);
+    }
+}
+
+void soak_ends_check(struct soak_job *job)
+{
+    all_ended(job);
+    switch (job->plan.hope) {
+    case SOAK_HOPE_OK:     all_well(job); break;
+    case SOAK_HOPE_NAMED:  all_name(job); break;
+    case SOAK_HOPE_AGREED: all_agree(job); break;
+    case SOAK_HOPE_ENDED:  break;
+    }
+}
