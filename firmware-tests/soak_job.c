@@ -48,9 +48,9 @@ static void finish(struct soak_job *job, uint32_t rank, gf_status status)
             fail_msg("rank %u got %s, its record says %s", rank, gf_status_name(status), gf_status_name(self->error.code));
         world_expect_failed(&job->w, rank, status);
     }
-    if ((place->gf != NULL) && !((status < 0) && lingers)) {
+    if ((place->gf != NULL) && !((self->stage == SOAK_FAILING) && lingers)) {
         gf_status closed = gf_close(place->gf);
-        if ((closed != GF_OK) && ((closed != GF_ERR_TIMEOUT) || (status != GF_ERR_TIMEOUT)))
+        if ((closed != GF_OK) && ((closed != GF_ERR_TIMEOUT) || (self->stage != SOAK_CLOSE)))
             fail_msg("rank %u: gf_close gave %s after %s", rank, gf_status_name(closed), gf_status_name(status));
         place->gf = NULL;
     }
