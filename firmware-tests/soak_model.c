@@ -201,22 +201,26 @@ static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t
         uint64_t e = tensor->first_elem + i, row = rank * model->elem_count + e;
         float value = skips ? 0 : gradient_after((gf_type)tensor->type, soak_value(plan, step, rank, index, i), model->scale,
                                                  plan->passes, plan->passes);
-        double g = (double)value / (double)model->scale;
+        double g = (double)value / (double)model->scale, size = fabs(g);
         if (sparse) {
             bool held = !model->skipped && !chunk_was_sent(&gf->sparse, e); /* unknown of a skipped step: any */
             g += decay * model->weight[e];
+            size += fabs(decay * model->weight[e]);
             if (is_local(gf)) {
-                double u = m * (model->local_begun ? model->local[row] : share(model, gf) * model->momentum[e]) + g;
+                double before = m * (model->local_begun ? model->local[row] : share(model, gf) * model->momentum[e]);
+                double u = before + g;
                 bool masked = !held && (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED);
                 if (keep) model->local[row] = masked ? 0 : u;
                 g = u;
+                size += fabs(before);
             }
+            size += fabs(model->history[row]);
             g += model->history[row];
             if (keep) model->history[row] = held ? g : 0;
             if (held) continue;
         }
         model->sum[e] += g;
-        model->size[e] += fabs(g);
+        model->size[e] += size; /* of all terms: what roundings are measured against */
     }
 }
 
