@@ -26,7 +26,8 @@ LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
        $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c),$(wildcard drivers/*.c))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
-TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_% firmware-tests/program_%,$(wildcard firmware-tests/*.c))
+TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_% firmware-tests/program_% \
+              firmware-tests/soak_main.c,$(wildcard firmware-tests/*.c))
 TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
               $(wildcard firmware-tests/test_*.c)))
 PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(wildcard firmware-tests/program_*.c))
@@ -154,6 +155,11 @@ accuracy: ## where sparse communication and large batches end beside dense runs 
 accuracy-wire: ## where 16-bit wires end beside fp32 (10 minutes; likewise)
 	@$(MAKE) --no-print-directory -s -j2 all
 	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh wire
+SECONDS ?= 60
+soak: $(BUILD)/firmware-tests/soak ## random jobs on the simulator for SECONDS=60, or that of SEED=0x..
+	@$< $(SECONDS) $(SEED)
+$(BUILD)/firmware-tests/soak: $(BUILD)/firmware-tests/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
@@ -161,7 +167,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy \
-        accuracy-wire clean help
+        accuracy-wire soak clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
