@@ -103,7 +103,8 @@ static gf_status flops_load(const struct table *table, const config_setting_t *n
         int type = config_setting_type(node_i);
         long long count = (type == CONFIG_TYPE_INT) ? config_setting_get_int(node_i)
                                                     : config_setting_get_int64(node_i);
-        lawful = ((type == CONFIG_TYPE_INT) || (type == CONFIG_TYPE_INT64)) && (count >= 0) && (count <= TENSOR_FLOPS_MAX);
+        lawful = ((type == CONFIG_TYPE_INT) || (type == CONFIG_TYPE_INT64)) && (count >= 0) &&
+                 (count <= TENSOR_FLOPS_MAX);
         if (lawful) flops[i] = (uint64_t)count;
     }
     if (!lawful)
@@ -195,7 +196,8 @@ gf_status gf_config_tensors_text(const char *text, const char *origin, struct gf
 }
 
 gf_status gf_config_model(const char *path, struct gf_tensor *tensors, char (*names)[48],
-                          struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out, char *error_out)
+                          struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out,
+                          char *error_out)
 {
     char *text;
     size_t bytes;

@@ -34,8 +34,8 @@ static const struct model {
     {"alexnet", 61100840 + 2 * (64 + 192 + 384 + 256 + 256), 26, 0.71, 0.005, 2ull * 3 * 121 * 64 * 55 * 55, 0,
      {"fc8.weight", "fc6.bias", "bn5.weight", "conv5.weight", "bn1.weight", "conv1.bias"}},
     {"resnet50", 25557032, 161, 4.09, 0.005, 2ull * 3 * 49 * 64 * 112 * 112, 0,
-     {"fc.weight", "layer4.2.bn3.weight", "layer4.0.conv1.weight", "layer4.0.downsample.0.weight", "layer1.0.conv2.weight",
-      "conv1.weight"}},
+     {"fc.weight", "layer4.2.bn3.weight", "layer4.0.conv1.weight", "layer4.0.downsample.0.weight",
+      "layer1.0.conv2.weight", "conv1.weight"}},
     {"googlenet", 6998552 + 6379728, 128, 1.6, 0.05, 2ull * 3 * 49 * 64 * 112 * 112, 6379728,
      {"loss3/classifier.weight", "inception_4e/1x1.weight", "loss2/classifier.weight", "inception_4d/3x3.weight",
       "loss1/conv.weight", "conv1/7x7_s2.bias"}},
@@ -47,7 +47,8 @@ static const struct model {
      {"fc8.weight", "fc6.bias", "conv5_4.weight", "conv4_1.weight", "conv2_2.weight", "conv1_1.bias"}},
     /* 24 layers of 12 h^2 + 13 h, h = 1024; embeddings of 30522 + 512 + 2 rows; pooler, transform, norms, heads. The
      * formula's layers with s = 512 tokens: s (12 h^2 + 2 s h) multiply-adds; the decoder sees 80 of them. */
-    {"bert_large", 24ull * (12 * 1048576 + 13 * 1024) + 31036ull * 1024 + 2 * (1048576 + 1024) + 4 * 1024 + 2050 + 30522,
+    {"bert_large",
+     24ull * (12 * 1048576 + 13 * 1024) + 31036ull * 1024 + 2 * (1048576 + 1024) + 4 * 1024 + 2050 + 30522,
      398, 24 * 512e-9 * (12 * 1048576.0 + 2 * 512 * 1024.0) + 80e-9 * (30522.0 * 1024 + 1048576), 0.002, 0, 0,
      {"masked.decoder.bias", "pooler.weight", "layer.23.norm.weight", "layer.23.attention.query.weight",
       "layer.0.attention.query.weight", "embeddings.word.weight"}},
@@ -58,7 +59,8 @@ static void model_read(const struct model *model)
     static char error[GF_CONFIG_ERROR_BYTES];
     char path[64];
     (void)snprintf(path, sizeof path, "config/models/%s.cfg", model->name);
-    if (gf_config_model(path, tensors, names, flops, GF_TENSORS_MAX, &tensor_count, error) != GF_OK) fail_msg("%s", error);
+    if (gf_config_model(path, tensors, names, flops, GF_TENSORS_MAX, &tensor_count, error) != GF_OK)
+        fail_msg("%s", error);
 }
 
 static bool is_head(const struct model *model, uint32_t tensor)
@@ -112,7 +114,8 @@ static void flops_stand_at_weights_that_are_multiplied(void **state)
                             strstr(names[i], "downsample.1");
             uint64_t forward = flops[i].forward;
             assert_int_equal(tensors[i].type, GF_TYPE_F32);
-            if (tensors[i].flags != (is_small ? FLAGS_SMALL : 0u)) fail_msg("%s: flags of %s", models[m].name, names[i]);
+            if (tensors[i].flags != (is_small ? FLAGS_SMALL : 0u))
+                fail_msg("%s: flags of %s", models[m].name, names[i]);
             if (strcmp(names[i], "masked.decoder.bias") == 0) {
                 assert_int_equal(forward, 2ull * 80 * 30522 * 1024);
                 continue;

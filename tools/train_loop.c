@@ -56,6 +56,9 @@ size_t train_layout(struct train *train, char *base)
     train->exchange_seconds = net_take(base, &used, train->series_max * sizeof *train->exchange_seconds);
     train->step_bytes = net_take(base, &used, train->series_max * sizeof *train->step_bytes);
     train->sorted = net_take(base, &used, train->series_max * sizeof *train->sorted);
+    train->trace.path = train->options->trace_path;
+    if (train->trace.path != NULL)
+        train->trace.records = net_take(base, &used, TRAIN_TRACE_RECORDS * sizeof *train->trace.records);
     if (base != NULL) net_open(&train->net, train->options->model, images_max, workspace);
     return used;
 }
@@ -193,11 +196,14 @@ gf_status train_steps(struct train *train)
 {
     uint64_t begin_ns = clock_ns(), step_ns = begin_ns;
     report_begin(&train->report, begin_ns);
+    train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
+    train->trace.begin_ns = begin_ns;
     for (train->step = train->step_first; train->step < train->step_count; train->step++) {
         double loss = 0.0;
         uint64_t slot = (train->step - train->step_first) % train->series_max;
         gf_status status = train_step(train, &loss);
         if (status < 0) return status;
+        train_trace_drain(&train->trace, train->gf);
         train->stats.size_bytes = sizeof train->stats;
         status = gf_stats(train->gf, &train->stats);
         if (status < 0) return status;

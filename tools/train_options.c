@@ -200,6 +200,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         {"checkpoint-every", TOOL_NUMBER, &out.checkpoint_every, "N",
          .help = "steps from one to the next (default 100)", .low = 1, .high = 1000000000, .given_out = &every_given},
         {"resume", TOOL_FLAG, &out.resume, NULL, .help = "go on from the newest checkpoint that is whole"},
+        {"trace", TOOL_TEXT, &out.trace_path, "FILE", .help = "write each rank's trace to FILE.RANK, for gf-trace"},
         {"dump-weights", TOOL_TEXT, &out.dump_path, "FILE", .help = "write the weights there, raw fp32 (rank 0)"},
     };
     const struct tool_args args = {
