@@ -335,6 +335,20 @@ static float weight_at_start(uint32_t tensor, uint64_t elem)
     return world_value(77, tensor, elem) * 0.125f;
 }
 
+static void half_weights_expect(struct world *w, uint32_t rank, gf_type type)
+{
+    for (uint32_t t = 0; t < LENGTH(net); t++) {
+        const float *weight = (const float *)(uintptr_t)gf_weight(w->ranks[rank].gf, t);
+        const uint16_t *half = (const uint16_t *)(uintptr_t)gf_weight_half(w->ranks[rank].gf, t);
+        assert_int_equal(half != NULL, type != GF_TYPE_F32);
+        for (uint64_t e = 0; (half != NULL) && (e < net[t].elem_count); e++) {
+            uint16_t rounded;
+            world_put(type, &rounded, 0, weight[e]);
+            assert_int_equal(half[e], rounded);
+        }
+    }
+}
+
 static void updates_equal_the_plain_formula(void **state)
 {
     static const struct update_case {
@@ -364,6 +378,8 @@ static void updates_equal_the_plain_formula(void **state)
                 float *weight = (float *)(uintptr_t)gf_weight(w.ranks[rank].gf, t);
                 for (uint64_t e = 0; e < net[t].elem_count; e++) weights[t][e] = weight[e] = weight_at_start(t, e);
             }
+            assert_int_equal(gf_weights_written(w.ranks[rank].gf), GF_OK);
+            half_weights_expect(&w, rank, c->half);
         }
         for (uint32_t i = 0; i < 3; i++) {
             float rate = 0.1f / (float)(i + 1);
@@ -387,17 +403,11 @@ static void updates_equal_the_plain_formula(void **state)
                     weights[t][e] -= rate * d;
                 }
                 for (uint32_t rank = 0; rank < 2; rank++) {
-                    const void *half = (const void *)(uintptr_t)gf_weight_half(w.ranks[rank].gf, t);
                     assert_memory_equal((const void *)(uintptr_t)gf_weight(w.ranks[rank].gf, t), weights[t],
                                         net[t].elem_count * sizeof(float));
-                    assert_int_equal(half != NULL, c->half != GF_TYPE_F32);
-                    for (uint64_t e = 0; (half != NULL) && (e < net[t].elem_count); e++) {
-                        uint16_t rounded;
-                        world_put(c->half, &rounded, 0, weights[t][e]);
-                        assert_int_equal(((const uint16_t *)half)[e], rounded);
-                    }
                 }
             }
+            for (uint32_t rank = 0; rank < 2; rank++) half_weights_expect(&w, rank, c->half);
         }
         world_close(&w);
     }

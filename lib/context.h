@@ -42,6 +42,7 @@ struct gf_slot {
     gf_algorithm algorithm;
     uint64_t done_elems;     /* of packing or unpacking */
     struct gf_sparse_pass pack; /* of a sparse buffer */
+    uint64_t pack_ns;        /* packing began */
     uint64_t begin_ns;
     uint32_t wait_peer;      /* the rank waited for now, since wait_ns; GF_RANK_NONE */
     uint64_t wait_ns;
@@ -305,6 +306,7 @@ gf_status gf_sparse_commit(gf_context *gf, float factor);
 void gf_lars_begin(gf_context *gf, uint32_t tensor);
 gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
 float gf_lars_ratio(const gf_context *gf, uint32_t tensor);
+gf_status gf_half_refresh(gf_context *gf); /* the half weights from the weights; nothing without them */
 /* Elements first..end-1, all of one tensor, by the rules of `tensor`. rate includes a trust ratio. */
 gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
 

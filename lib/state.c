@@ -295,10 +295,7 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, co
     float factor = heir ? world_factor(gf, head) : 0.0f;
     gf_status status = GF_OK;
     if (has_weights(gf)) status = pool_load(gf, gf->weight, 0, data + parts->weight, all);
-    if ((status == GF_OK) && (gf->half != 0) &&
-        (gf->ops->cast(&gf->queue, gf->half, gf->config.optimizer.half_weights, gf->weight, GF_TYPE_F32, all, 1.0f, 0,
-                       NULL) < 0))
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STATE);
+    if (status == GF_OK) status = gf_half_refresh(gf);
     if ((status == GF_OK) && has_momentum(gf))
         status = pool_load(gf, gf->momentum, sparse, data + parts->momentum_dense, all - sparse);
     if ((status == GF_OK) && has_momentum(gf))

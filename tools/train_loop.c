@@ -25,7 +25,8 @@ uint32_t train_share_first(uint32_t count, uint32_t rank, uint32_t world)
 const char *train_plan(struct train *train)
 {
     const struct train_options *options = train->options;
-    if (options->batch > train->images.image_count) return "--batch is larger than the training set (60,000 images in Fashion-MNIST)";
+    if (options->batch > train->images.image_count)
+        return "--batch is larger than the training set (60,000 images in Fashion-MNIST)";
     train->epoch_steps = train->images.image_count / options->batch; /* what is left over waits for the next order */
     train->step_count = (options->steps != 0) ? options->steps : train->epoch_steps * options->epochs;
     train->schedule = options->schedule;
@@ -55,6 +56,9 @@ size_t train_layout(struct train *train, char *base)
     train->exchange_seconds = net_take(base, &used, train->series_max * sizeof *train->exchange_seconds);
     train->step_bytes = net_take(base, &used, train->series_max * sizeof *train->step_bytes);
     train->sorted = net_take(base, &used, train->series_max * sizeof *train->sorted);
+    train->trace.path = train->options->trace_path;
+    if (train->trace.path != NULL)
+        train->trace.records = net_take(base, &used, TRAIN_TRACE_RECORDS * sizeof *train->trace.records);
     if (base != NULL) net_open(&train->net, train->options->model, images_max, workspace);
     return used;
 }
@@ -90,6 +94,8 @@ gf_status train_begin(struct train *train)
         if (status >= 0) status = gf_request_wait(train->gf, &request);
         if (status < 0) return status;
     }
+    gf_status written = gf_weights_written(train->gf);
+    if (written < 0) return written;
     train->stats_trained.size_bytes = sizeof train->stats_trained;
     return gf_stats(train->gf, &train->stats_trained);
 }
@@ -164,6 +170,8 @@ gf_status train_resume(struct train *train)
     checkpoint->run.seed = options->seed;
     checkpoint->run.batch = options->batch;
     checkpoint->run.image_count = train->images.image_count;
+    checkpoint->extra = train->net.statistics; /* each rank's own */
+    checkpoint->extra_bytes = train->net.statistic_count * sizeof(float);
     gf_status status = checkpoint_open(checkpoint, train->gf);
     if ((status < 0) || !options->resume) return status;
     status = checkpoint_load(checkpoint, &train->step_first);
@@ -188,11 +196,14 @@ gf_status train_steps(struct train *train)
 {
     uint64_t begin_ns = clock_ns(), step_ns = begin_ns;
     report_begin(&train->report, begin_ns);
+    train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
+    train->trace.begin_ns = begin_ns;
     for (train->step = train->step_first; train->step < train->step_count; train->step++) {
         double loss = 0.0;
         uint64_t slot = (train->step - train->step_first) % train->series_max;
         gf_status status = train_step(train, &loss);
         if (status < 0) return status;
+        train_trace_drain(&train->trace, train->gf);
         train->stats.size_bytes = sizeof train->stats;
         status = gf_stats(train->gf, &train->stats);
         if (status < 0) return status;
@@ -218,7 +229,8 @@ gf_status train_statistics(struct train *train)
 {
     struct net *net = &train->net;
     uint32_t batch = train->options->batch;
-    uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - train_share_first(batch, train->rank, train->world);
+    uint32_t first = train_share_first(batch, train->rank, train->world);
+    uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
     if (net->statistic_count == 0) return GF_OK;
     for (uint32_t i = 0; i < net->statistic_count; i++) net->statistics[i] *= (float)count / (float)batch;
     return ranks_sum(train->gf, net->statistics, net->statistic_count);
@@ -251,7 +263,7 @@ gf_status train_test(struct train *train)
     return GF_OK;
 }
 
-/* Steps of the last half, but none in which sparse communication still warms up or ramps; as far as they are remembered. */
+/* Steps of the last half, none in which sparse communication still warms up or ramps; as far as they are remembered. */
 static uint64_t steady_steps(const struct train *train)
 {
     const struct gf_config *config = train->config;

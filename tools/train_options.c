@@ -12,8 +12,8 @@
 #define ARGUMENTS_MAX 128
 #define KEY_BYTES 64
 
-/* Of --sparse, where the configuration is silent: hundreds of chunks in the demo's network, all of it sent while the
- * gradients still change fastest, and the target reached in step 301. */
+/* Of --sparse, where the file leaves the library's defaults: hundreds of chunks in the demo's network, all of it sent
+ * while the gradients still change fastest, and the target reached in step 301. */
 #define SPARSE_CHUNK_ELEMS "4096"
 #define SPARSE_WARMUP_STEPS "100"
 #define SPARSE_RAMP_STEPS "200"
@@ -53,7 +53,11 @@ static int settings_take(int argc, char **argv, char **rest, struct settings *se
     int rest_count = 0;
     if (argc > ARGUMENTS_MAX) return refuse("too many arguments", "at most 127");
     for (int i = 0; i < argc; i++) {
-        if (sparse_take(argc, argv, &i, settings)) continue;
+        bool sparse_before = settings->sparse;
+        if (sparse_take(argc, argv, &i, settings)) {
+            if (sparse_before) return refuse("--sparse is given twice", "once");
+            continue;
+        }
         bool apart = strcmp(argv[i], "--set") == 0, attached = strncmp(argv[i], "--set=", 6) == 0;
         if (!apart && !attached) {
             rest[rest_count++] = argv[i];
@@ -88,25 +92,28 @@ static int settings_apply(const struct settings *settings, struct gf_config *con
     return 0;
 }
 
-/* What the options that stand for several keys say, where neither file nor --set says anything. */
-static int silent_apply(const struct settings *settings, struct gf_config *config)
+/* --sparse and --lars stand for several keys; those that the file leaves at the library's defaults get the demo's. */
+static int presets_apply(const struct settings *settings, struct gf_config *config)
 {
+    static struct gf_config plain;
+    static char error[GF_CONFIG_ERROR_BYTES];
+    if (gf_config_effective(&plain, &plain, error) != GF_OK) return refuse(error, "its own defaults");
     const struct {
-        const char *key, *value, *origin;
-        bool wanted;
-    } rows[] = {
-        {"sparse.chunk_elems", SPARSE_CHUNK_ELEMS, "--sparse", settings->sparse && (config->sparse.chunk_elems == 0)},
-        {"sparse.warmup_steps", SPARSE_WARMUP_STEPS, "--sparse", settings->sparse && (config->sparse.warmup_steps == 0)},
-        {"sparse.ramp_steps", SPARSE_RAMP_STEPS, "--sparse", settings->sparse && (config->sparse.ramp_steps == 0)},
-        {"optimizer.lars_eta", LARS_ETA, "--lars", settings->lars && (config->optimizer.lars_eta == 0.0f)},
+        bool silent;
+        const char *key, *value;
+    } sparse[] = {
+        {true, "sparse.enabled", "true"},
+        {true, "sparse.keep_share", settings->keep_share},
+        {config->sparse.chunk_elems == plain.sparse.chunk_elems, "sparse.chunk_elems", SPARSE_CHUNK_ELEMS},
+        {config->sparse.warmup_steps == plain.sparse.warmup_steps, "sparse.warmup_steps", SPARSE_WARMUP_STEPS},
+        {config->sparse.ramp_steps == plain.sparse.ramp_steps, "sparse.ramp_steps", SPARSE_RAMP_STEPS},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].wanted && (setting_apply(config, rows[i].key, rows[i].value, rows[i].origin) != 0)) return -1;
-    if (config->optimizer.kind != GF_OPTIMIZER_NONE) return 0;
-    config->optimizer.kind = GF_OPTIMIZER_SGD;
-    config->optimizer.momentum = 0.9f;
-    config->optimizer.weight_decay = 5e-4f;
-    return 0;
+    for (size_t i = 0; settings->sparse && (i < sizeof sparse / sizeof *sparse); i++)
+        if (sparse[i].silent && (setting_apply(config, sparse[i].key, sparse[i].value, "--sparse") != 0)) return -1;
+    bool eta_silent = config->optimizer.lars_eta == plain.optimizer.lars_eta;
+    if (!settings->lars) return 0;
+    if (eta_silent && (setting_apply(config, "optimizer.lars_eta", LARS_ETA, "--lars") != 0)) return -1;
+    return setting_apply(config, "optimizer.kind", "lars", "--lars");
 }
 
 static int config_read(const char *path, const char *wire, const char *algorithm, const struct settings *settings,
@@ -119,11 +126,13 @@ static int config_read(const char *path, const char *wire, const char *algorithm
     }
     if (setting_apply(config_out, "exchange.wire", wire, "--wire") != 0) return -1;
     if (setting_apply(config_out, "exchange.algorithm", algorithm, "--algorithm") != 0) return -1;
-    if (setting_apply(config_out, "sparse.enabled", settings->sparse ? "true" : NULL, "--sparse") != 0) return -1;
-    if (setting_apply(config_out, "sparse.keep_share", settings->keep_share, "--sparse") != 0) return -1;
-    if (setting_apply(config_out, "optimizer.kind", settings->lars ? "lars" : NULL, "--lars") != 0) return -1;
+    if (presets_apply(settings, config_out) != 0) return -1;
     if (settings_apply(settings, config_out) != 0) return -1;
-    return silent_apply(settings, config_out);
+    if (config_out->optimizer.kind != GF_OPTIMIZER_NONE) return 0;
+    config_out->optimizer.kind = GF_OPTIMIZER_SGD;
+    config_out->optimizer.momentum = 0.9f;
+    config_out->optimizer.weight_decay = 5e-4f;
+    return 0;
 }
 
 /* Names for people; the square is what LARS goes with. */
@@ -158,24 +167,27 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     double rate = 0.0;
     bool rate_given = false, every_given = false;
     const struct tool_option options[] = {
-        {"model", TOOL_TEXT, &model, "NAME", .help = "cnn (1.7 M parameters, default), bn (20 tensors, batch normalisation), linear",
+        {"model", TOOL_TEXT, &model, "NAME",
+         .help = "cnn (1.7 M parameters, default), bn (20 tensors, batch normalisation), linear",
          .allowed = "cnn|bn|linear"},
         {"epochs", TOOL_NUMBER, &epochs, "N", .help = "times through the data (default 1)", .low = 1, .high = 1000000},
         {"steps", TOOL_NUMBER, &out.steps, "N", .help = "steps, instead of epochs", .low = 1, .high = 1000000000},
         {"batch", TOOL_NUMBER, &batch, "N", .help = "images a step, of all ranks together (default 64)", .low = 1,
          .high = DATA_IMAGES_MAX},
-        {"lr", TOOL_REAL, &rate, "X", .help = "highest learning rate (default: 0.05, linear 0.01, by the root of batch/64)",
+        {"lr", TOOL_REAL, &rate, "X",
+         .help = "highest learning rate (default: 0.05, linear 0.01, by the root of batch/64)",
          .high_real = 100.0, .given_out = &rate_given},
         {"lr-batch", TOOL_NUMBER, &rate_batch, "N", .help = "--lr is for this batch: it is multiplied with batch/N",
          .low = 1, .high = DATA_IMAGES_MAX},
-        {"schedule", TOOL_TEXT, &schedule, "NAME", .help = "linear (default), square (of --lars), cosine, step, constant",
+        {"schedule", TOOL_TEXT, &schedule, "NAME",
+         .help = "linear (default), square (of --lars), cosine, step, constant",
          .allowed = "linear|square|cosine|step|constant"},
         {"warmup", TOOL_NUMBER, &out.schedule.warmup_steps, "N",
          .help = "steps in which the rate rises (default: a fifth of all, at most 100)", .high = 1000000000,
          .given_out = &out.warmup_given},
         {"lars", TOOL_FLAG, &settings.lars, NULL, .help = "optimizer.kind = lars, and its eta " LARS_ETA},
-        {"sparse", TOOL_TEXT, &sparse, "[SHARE]", .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS ", "
-         SPARSE_WARMUP_STEPS " dense steps, " SPARSE_RAMP_STEPS " to SHARE (0.15)"},
+        {"sparse", TOOL_TEXT, &sparse, "[SHARE]",
+         .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS ", " SPARSE_WARMUP_STEPS " dense steps, " SPARSE_RAMP_STEPS " to SHARE (0.15)"},
         {"seed", TOOL_NUMBER, &out.seed, "N", .help = "of weights and order of images (default 1)"},
         {"data", TOOL_TEXT, &out.data_folder, "DIR", .help = "of the .gz idx files (default " DATA_FOLDER ")"},
         {"config", TOOL_TEXT, &out.config_path, "FILE", .help = "configuration (default config/local.cfg)"},
@@ -188,6 +200,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         {"checkpoint-every", TOOL_NUMBER, &out.checkpoint_every, "N",
          .help = "steps from one to the next (default 100)", .low = 1, .high = 1000000000, .given_out = &every_given},
         {"resume", TOOL_FLAG, &out.resume, NULL, .help = "go on from the newest checkpoint that is whole"},
+        {"trace", TOOL_TEXT, &out.trace_path, "FILE", .help = "write each rank's trace to FILE.RANK, for gf-trace"},
         {"dump-weights", TOOL_TEXT, &out.dump_path, "FILE", .help = "write the weights there, raw fp32 (rank 0)"},
     };
     const struct tool_args args = {
@@ -209,7 +222,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     out.model = net_model_find(model);
     out.epochs = (uint32_t)epochs;
     out.batch = (uint32_t)batch;
-    if ((rate_batch != 0) && !rate_given) return refuse("--lr-batch without --lr", "both");
+    if ((rate_batch != 0) && !rate_given) return refuse("--lr-batch without --lr", "both or none");
     if (!rate_given) rate = (double)out.model->learning_rate * sqrt(fmax(1.0, (double)batch / RATE_BATCH));
     if (rate_batch != 0) rate *= (double)batch / (double)rate_batch;
     out.schedule.base_rate = (float)rate;
