@@ -39,6 +39,7 @@ typedef enum soak_hope {
     SOAK_HOPE_OK = 0, /* nothing happens that may be noticed: everybody ends well */
     SOAK_HOPE_NAMED,  /* whoever fails names `guilty` */
     SOAK_HOPE_AGREED, /* those that fail tell the same */
+    SOAK_HOPE_TOLD,   /* they all know what the one that saw it says */
     SOAK_HOPE_ENDED   /* everybody ends */
 } soak_hope;
 
@@ -47,6 +48,7 @@ struct soak_plan {
     struct world_setup setup;
     struct gf_tensor tensors[SOAK_TENSORS_MAX];
     char names[SOAK_TENSORS_MAX][8];
+    bool large;
     uint32_t steps;
     uint32_t passes;          /* micro-batches: 1, 2 or 4 */
     bool noise;               /* gradients of any value, else small whole numbers */
@@ -56,6 +58,7 @@ struct soak_plan {
     uint32_t bad_permille;    /* of steps of a rank: one value of one tensor is not finite */
     uint32_t request_percent; /* of gaps between steps in which requests are posted */
     uint32_t heartbeat_percent;
+    uint32_t save_percent;    /* of gaps in which the state is saved and loaded */
     uint32_t linger_percent;  /* of ranks that keep a failed context open */
     uint64_t pause_ns;        /* what a layer computes, at most */
     struct soak_act acts[SOAK_ACTS_MAX];
@@ -63,6 +66,7 @@ struct soak_plan {
     bool lossy;               /* messages meet random faults beside sim.faults */
     soak_hope hope;
     uint32_t guilty;
+    const char *says;         /* part of what they tell */
     const char *what;         /* the kind of fault, for counting */
 };
 
@@ -74,7 +78,7 @@ uint64_t soak_draw(const struct soak_plan *plan, uint32_t what, uint64_t a, uint
 static inline uint32_t soak_below(uint64_t draw, uint32_t bound) { return (uint32_t)((draw >> 32) * bound >> 32); }
 enum soak_what {
     SOAK_DRAW_VALUE = 1, SOAK_DRAW_SKIP, SOAK_DRAW_BAD, SOAK_DRAW_SAMPLES, SOAK_DRAW_PAUSE, SOAK_DRAW_REQUEST,
-    SOAK_DRAW_HEARTBEAT, SOAK_DRAW_LINGER, SOAK_DRAW_WEIGHT, SOAK_DRAW_POLL
+    SOAK_DRAW_HEARTBEAT, SOAK_DRAW_LINGER, SOAK_DRAW_WEIGHT, SOAK_DRAW_POLL, SOAK_DRAW_SAVE
 };
 
 /* ---- what the appliance of a rank does; pure functions of the plan ---- */

@@ -58,6 +58,8 @@ static void all_name(const struct soak_job *job)
         const struct soak_rank *self = &job->ranks[rank];
         if ((rank == job->plan.guilty) || ended_well(self)) continue;
         if (coordinator_left(job) && (self->error.peer == 0)) continue;
+        /* A coordinator that was stopped while ranks joined finds that time has passed, and nobody's doing. */
+        if ((self->end_stage == SOAK_OPEN) && (job->plan.guilty == 0) && (self->error.peer == GF_RANK_NONE)) continue;
         if (!job->met || (self->error.peer != job->plan.guilty))
             fail_msg("rank %u blames %d with %s, guilty is %u", rank, (int)self->error.peer, gf_status_name(self->end),
                      job->plan.guilty);
@@ -78,6 +80,17 @@ static void all_agree(const struct soak_job *job)
     }
 }
 
+static void all_are_told(const struct soak_job *job)
+{
+    if (ended_numeric(job)) return;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (ended_well(self) || (coordinator_left(job) && (self->error.peer == 0))) continue;
+        if (!job->met || (strstr(self->error.text, job->plan.says) == NULL))
+            fail_msg("rank %u does not know that \"%s\": %s", rank, job->plan.says, self->error.text);
+    }
+}
+
 void soak_ends_check(struct soak_job *job)
 {
     all_ended(job);
@@ -85,6 +98,7 @@ void soak_ends_check(struct soak_job *job)
     case SOAK_HOPE_OK:     all_well(job); break;
     case SOAK_HOPE_NAMED:  all_name(job); break;
     case SOAK_HOPE_AGREED: all_agree(job); break;
+    case SOAK_HOPE_TOLD:   all_are_told(job); break;
     case SOAK_HOPE_ENDED:  break;
     }
 }

@@ -104,11 +104,28 @@ static void turn_requests(struct soak_job *job, uint32_t rank)
     enter(job, rank, (self->step > job->plan.steps) ? SOAK_CLOSE : SOAK_BEGIN);
 }
 
+/* What is saved, loaded and saved again is the same, and the run goes on as if nothing had been. */
+static gf_status save_and_load(gf_context *gf)
+{
+    uint64_t bytes = gf_state_bytes(gf);
+    char *first = calloc(2, bytes + 8), *second = first + bytes + 8 - bytes % 8;
+    gf_status status;
+    assert_true((bytes > 0) && (bytes % 8 == 0) && (first != NULL));
+    status = gf_state_save(gf, first, bytes);
+    if (status == GF_OK) status = gf_state_load(gf, first, bytes);
+    if (status == GF_OK) status = gf_state_save(gf, second, bytes);
+    if (status == GF_OK) assert_memory_equal(first, second, bytes);
+    free(first);
+    return status;
+}
+
 static void turn_begin(struct soak_job *job, uint32_t rank)
 {
     struct soak_rank *self = &job->ranks[rank];
     gf_context *gf = job->w.ranks[rank].gf;
-    gf_status status = gf_step_begin(gf);
+    bool saves = soak_below(soak_draw(&job->plan, SOAK_DRAW_SAVE, self->step, rank, 0), 100) < job->plan.save_percent;
+    gf_status status = saves ? save_and_load(gf) : GF_OK;
+    if (status == GF_OK) status = gf_step_begin(gf);
     if (status == GF_OK) status = gf_step_samples(gf, soak_samples(&job->plan, self->step, rank));
     if (status < 0) {
         give_up(job, rank, status);
@@ -203,7 +220,13 @@ static uint64_t bound_of(const struct soak_plan *plan)
 {
     const struct gf_config *config = &plan->setup.config;
     uint64_t faults = plan->setup.sim.fault_count + plan->act_count + (plan->lossy ? 2 : 0);
-    uint64_t bound = HEALTHY_NS + 2 * plan->setup.tensor_count * plan->pause_ns * plan->passes;
+    const struct gf_sim_setup *sim = &plan->setup.sim;
+    uint64_t bytes = 0, buffers = plan->setup.tensor_count, message_ns = sim->latency_ns + sim->jitter_ns + sim->message_ns;
+    for (uint32_t i = 0; i < plan->setup.tensor_count; i++) bytes += 4 * plan->tensors[i].elem_count;
+    if (config->sparse.enabled) buffers += bytes / 4 / config->sparse.chunk_elems;
+    uint64_t bound = HEALTHY_NS + 2 * plan->setup.world * (buffers + bytes / 4096) * message_ns;
+    if (sim->bytes_per_ns > 0) bound += 2 * plan->setup.world * (uint64_t)((double)bytes / sim->bytes_per_ns);
+    bound += 2 * plan->setup.tensor_count * plan->pause_ns * plan->passes;
     for (uint32_t i = 0; i < plan->act_count; i++) bound += plan->acts[i].delay_ns;
     for (uint32_t i = 0; i < plan->setup.sim.fault_count; i++) bound += plan->setup.sim.faults[i].delay_ns;
     if (faults == 0) return bound;

@@ -25,7 +25,8 @@ static double wall_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static const char *const kinds[] = {"none", "harmless", "kill", "stop", "abort", "close", "drop", "link error", "corrupt", "many"};
+static const char *const kinds[] = {"none", "harmless", "kill", "stop", "cut", "abort", "close",
+                                    "drop", "error", "short", "corrupt", "many"};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
 static void report(uint64_t jobs, double since_s, const uint64_t *counts, const uint64_t *met)

@@ -65,6 +65,7 @@ void soak_model_begin(struct soak_model *model, gf_context *gf)
         for (uint64_t e = 0; e < gf->tensors[i].elem_count; e++) {
             weight[e] = (float)soak_below(soak_draw(model->plan, SOAK_DRAW_WEIGHT, 0, i, e), 17) * 0.125f - 1.0f;
             model->weight[gf->tensors[i].first_elem + e] = (double)weight[e];
+            if (gf->half != 0) world_put(gf->config.optimizer.half_weights, (void *)(uintptr_t)gf_weight_half(gf, i), e, weight[e]);
         }
     }
 }
@@ -320,7 +321,8 @@ static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step
     const void *gradient = (const void *)(uintptr_t)gf_gradient(gf, index);
     gf_type type = (gf_type)tensor->type, wire = gf->config.exchange.wire;
     double epsilon = (double)(gf->world + 2) * type_epsilon(wire) + 2 * type_epsilon(type) + 1e-5;
-    double lowest = (double)(gf->world + 2) * 0x1p-24 / ((double)model->scale * (double)gf->config.exchange.pre_scale);
+    double lowest = (double)(gf->world + 2) * 0x1p-24 / ((double)model->scale * (double)gf->config.exchange.pre_scale) +
+                    (model->exact ? 0 : 1e-6); /* what waits in a history is not the same to the last bit */
     double most = fmin(exact_max(wire), exact_max(type)), average = average_factor(model, gf, step);
     for (uint64_t i = 0; i < tensor->elem_count; i++) {
         uint64_t e = tensor->first_elem + i;

@@ -56,7 +56,7 @@ static uint64_t draw_elems(struct dice *dice, bool large)
 
 static void draw_tensors(struct soak_plan *plan, struct dice *dice)
 {
-    bool mixed = percent(dice, 40), large = percent(dice, 3);
+    bool mixed = percent(dice, 40), large = plan->large;
     gf_type type = percent(dice, 60) ? GF_TYPE_F32 : (gf_type)below(dice, GF_TYPE_COUNT);
     plan->setup.tensor_count = between(dice, 1, percent(dice, 50) ? 4 : SOAK_TENSORS_MAX);
     for (uint32_t i = 0; i < plan->setup.tensor_count; i++) {
@@ -112,7 +112,7 @@ static void draw_sparse(struct soak_plan *plan, struct dice *dice)
     struct gf_config *config = &plan->setup.config;
     config->sparse.enabled = percent(dice, 40);
     if (!config->sparse.enabled) return;
-    config->sparse.chunk_elems = percent(dice, 30) ? between(dice, 8, 32) : between(dice, 32, 700);
+    config->sparse.chunk_elems = (percent(dice, 30) ? between(dice, 8, 32) : between(dice, 32, 700)) * (plan->large ? 16 : 1);
     config->sparse.keep_share = 0.01f * (float)between(dice, 1, 100);
     config->sparse.warmup_steps = below(dice, 3);
     config->sparse.ramp_steps = below(dice, 4);
@@ -142,6 +142,7 @@ static void draw_appliance(struct soak_plan *plan, struct dice *dice)
     plan->bad_permille = percent(dice, 20) ? between(dice, 10, 200) : 0;
     plan->request_percent = percent(dice, 40) ? 60 : 0;
     plan->heartbeat_percent = percent(dice, 40) ? 30 : 0;
+    plan->save_percent = percent(dice, 20) ? 40 : 0;
     plan->linger_percent = percent(dice, 50) ? 50 : 0;
     plan->pause_ns = percent(dice, 40) ? time_between(dice, 1000, 2 * MS) : 0;
 }
@@ -190,45 +191,37 @@ static void draw_harmless(struct soak_plan *plan, struct dice *dice)
 /* One fault of which it is promised what everybody says. */
 static void draw_one(struct soak_plan *plan, struct dice *dice)
 {
-    uint32_t rank = plan->guilty = below(dice, plan->setup.world);
-    plan->hope = SOAK_HOPE_NAMED;
-    switch (below(dice, 8)) {
-    case 0:
-        plan->what = "kill";
-        add_fault(plan, GF_SIM_FAULT_KILL, rank, draw_post(dice), 0);
-        break;
-    case 1:
-        plan->what = "kill";
-        plan->guilty = add_act(plan, dice, SOAK_ACT_KILL)->rank;
-        break;
-    case 2:
-        plan->what = "stop";
-        plan->guilty = add_act(plan, dice, SOAK_ACT_STOP)->rank;
-        break;
-    case 3:
-        plan->what = "abort";
-        plan->guilty = add_act(plan, dice, SOAK_ACT_ABORT)->rank;
-        break;
-    case 4:
-        plan->what = "close";
-        plan->guilty = add_act(plan, dice, SOAK_ACT_CLOSE)->rank;
-        break;
-    case 5:
-        plan->what = "drop";
-        plan->hope = SOAK_HOPE_AGREED;
-        add_fault(plan, GF_SIM_FAULT_DROP, rank, draw_post(dice), 0);
-        break;
-    case 6:
-        plan->what = "link error";
-        plan->hope = SOAK_HOPE_AGREED;
-        add_fault(plan, GF_SIM_FAULT_ERROR, rank, draw_post(dice), 0);
-        break;
-    default:
-        plan->what = "corrupt";
-        plan->hope = SOAK_HOPE_ENDED;
-        plan->setup.config.link.integrity = true;
-        add_fault(plan, GF_SIM_FAULT_CORRUPT, rank, draw_post(dice), 0);
-        break;
+    static const struct one {
+        const char *what;
+        bool is_act;
+        int kind; /* soak_act_kind or gf_sim_fault_kind */
+        soak_hope hope;
+        const char *says;
+    } all[] = {
+        {"kill", false, GF_SIM_FAULT_KILL, SOAK_HOPE_NAMED, NULL},
+        {"kill", true, SOAK_ACT_KILL, SOAK_HOPE_NAMED, NULL},
+        {"stop", true, SOAK_ACT_STOP, SOAK_HOPE_NAMED, NULL},
+        {"cut", true, SOAK_ACT_CUT, SOAK_HOPE_NAMED, NULL},
+        {"abort", true, SOAK_ACT_ABORT, SOAK_HOPE_NAMED, NULL},
+        {"close", true, SOAK_ACT_CLOSE, SOAK_HOPE_NAMED, NULL},
+        {"drop", false, GF_SIM_FAULT_DROP, SOAK_HOPE_AGREED, NULL},
+        {"error", false, GF_SIM_FAULT_ERROR, SOAK_HOPE_AGREED, NULL},
+        {"short", false, GF_SIM_FAULT_SHORT, SOAK_HOPE_TOLD, "bytes with tag"},
+        {"corrupt", false, GF_SIM_FAULT_CORRUPT, SOAK_HOPE_TOLD, "arrived damaged"},
+    };
+    const struct one *one = &all[below(dice, sizeof all / sizeof all[0])];
+    plan->what = one->what;
+    plan->hope = one->hope;
+    plan->guilty = below(dice, plan->setup.world);
+    plan->says = one->says;
+    if (!one->is_act && (one->kind == GF_SIM_FAULT_CORRUPT)) plan->setup.config.link.integrity = true;
+    if (one->is_act) {
+        struct soak_act *act = add_act(plan, dice, (soak_act_kind)one->kind);
+        plan->guilty = act->rank;
+        act->others = ~0u; /* of a cut */
+        if (percent(dice, 40)) act->delay_ns = 10 * plan->setup.config.exchange.timeout_ns + 2 * GF_ANSWER_NS; /* and back again */
+    } else {
+        add_fault(plan, (gf_sim_fault_kind)one->kind, plan->guilty, draw_post(dice), 0);
     }
 }
 
@@ -259,6 +252,7 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
 {
     struct dice dice = {.state = seed};
     *plan = (struct soak_plan){.seed = seed, .guilty = GF_RANK_NONE, .what = "none"};
+    plan->large = percent(&dice, 3);
     draw_world(plan, &dice);
     draw_tensors(plan, &dice);
     draw_exchange(plan, &dice);
