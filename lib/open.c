@@ -49,7 +49,6 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->sparse_buffers = parts->sparse_buffers;
     gf->buffer_pending = parts->buffer_pending;
     gf->buffer_order = parts->buffer_order;
-    gf->buffers_max = layout->buffers_max;
     gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
     gf->peer_waits = parts->peer_waits;
     gf->peer_wait_ns = parts->peer_wait_ns;
