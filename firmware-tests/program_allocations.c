@@ -1,9 +1,9 @@
 /* Counts what the whole process allocates while steps run, UCX and its thread included, and names who asked:
  *     gf-run -n 2 program_allocations [--steps N] [GROUP.KEY=VALUE ..]
- * over config/local.cfg and the demo's tensor table, after SETTLE steps that do not count. The allocator below stands in
- * front of libc's for every object of the process. UCX is linked dynamically here, so the object that a caller lies in
- * says whose it is: what lies in the program itself is the library, because this file allocates nothing between open and
- * close. Prints "NAME VALUE" lines, which test_allocations.sh judges. */
+ * over config/local.cfg and the demo's tensor table, after SETTLE steps that do not count. The allocator below stands
+ * in front of libc's for every object of the process. UCX is linked dynamically here, so the object that a caller lies
+ * in says whose it is: what lies in the program itself is the library, because this file allocates nothing between open
+ * and close. Prints "NAME VALUE" lines, which test_allocations.sh judges. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
@@ -48,11 +48,15 @@ static uint64_t program_count; /* asked for by this executable's own code while 
 static bool counting, watching;
 static _Thread_local bool inside; /* backtrace() may allocate */
 
+static bool in_program(const void *code)
+{
+    return ((const char *)code >= __executable_start) && ((const char *)code < etext);
+}
+
 static __attribute__((noinline)) void count(void *caller)
 {
-    const char *at = caller;
     if (inside) return;
-    if (__atomic_load_n(&watching, __ATOMIC_RELAXED) && (at >= __executable_start) && (at < etext))
+    if (__atomic_load_n(&watching, __ATOMIC_RELAXED) && in_program(caller))
         (void)__atomic_add_fetch(&program_count, 1, __ATOMIC_RELAXED);
     if (!__atomic_load_n(&counting, __ATOMIC_RELAXED)) return;
     uint32_t index = __atomic_fetch_add(&stack_count, 1, __ATOMIC_RELAXED);
@@ -142,8 +146,8 @@ static owner stack_read(const struct stack *stack, char *text_out, size_t text_b
         const char *base = (info.dli_sname != NULL) ? info.dli_saddr : info.dli_fbase;
         if ((named == 0) && is_libc(object)) continue;
         if (named++ == 0) {
-            bool program = ((const char *)stack->frames[i] >= __executable_start) && ((const char *)stack->frames[i] < etext);
-            found = program ? OWNER_LIBRARY : (strncmp(object, "libuc", 5) == 0) ? OWNER_UCX : OWNER_OTHER;
+            bool ours = in_program(stack->frames[i]);
+            found = ours ? OWNER_LIBRARY : (strncmp(object, "libuc", 5) == 0) ? OWNER_UCX : OWNER_OTHER;
         }
         int length = snprintf(text_out + used, text_bytes - used, "%s%.*s:%s+%#tx", used ? " < " : "",
                               (int)strcspn(object, "."), object, symbol, (const char *)stack->frames[i] - base);
@@ -272,29 +276,36 @@ static void log_print(void *user, gf_log_level level, const char *text)
     if (level <= GF_LOG_WARN) (void)fprintf(stderr, "%s\n", text);
 }
 
+static int arguments_read(int argc, char **argv, struct gf_config *config, uint32_t *steps_out)
+{
+    static char error[GF_CONFIG_ERROR_BYTES];
+    if (gf_config_load("config/local.cfg", config, error) != GF_OK) return refuse("config/local.cfg", error);
+    for (int i = 1; i < argc; i++) {
+        char key[64];
+        size_t key_bytes = strcspn(argv[i], "=");
+        if ((strcmp(argv[i], "--steps") == 0) && (i + 1 < argc)) {
+            *steps_out = (uint32_t)strtoul(argv[++i], NULL, 10);
+            continue;
+        }
+        if ((argv[i][key_bytes] == '\0') || (key_bytes >= sizeof key))
+            return refuse(argv[i], "allowed is GROUP.KEY=VALUE");
+        memcpy(key, argv[i], key_bytes);
+        key[key_bytes] = '\0';
+        if (gf_config_set(config, key, argv[i] + key_bytes + 1, "program_allocations", error) != GF_OK)
+            return refuse(argv[i], error);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static struct gf_config config;
-    static char error[GF_CONFIG_ERROR_BYTES];
     struct gf_footprint need;
     struct gf_stats stats = {.size_bytes = sizeof stats};
     gf_context *gf = NULL;
     uint32_t step_count = 1000;
     void *prime[4];
-    if (gf_config_load("config/local.cfg", &config, error) != GF_OK) return refuse("config/local.cfg", error);
-    for (int i = 1; i < argc; i++) {
-        char key[64];
-        size_t key_bytes = strcspn(argv[i], "=");
-        if ((strcmp(argv[i], "--steps") == 0) && (i + 1 < argc)) {
-            step_count = (uint32_t)strtoul(argv[++i], NULL, 10);
-            continue;
-        }
-        if ((argv[i][key_bytes] == '\0') || (key_bytes >= sizeof key)) return refuse(argv[i], "allowed is GROUP.KEY=VALUE");
-        memcpy(key, argv[i], key_bytes);
-        key[key_bytes] = '\0';
-        if (gf_config_set(&config, key, argv[i] + key_bytes + 1, "program_allocations", error) != GF_OK)
-            return refuse(argv[i], error);
-    }
+    if (arguments_read(argc, argv, &config, &step_count) != 0) return EXIT_FAILURE;
     config.log = log_print;
     if (gf_measure(&config, tool_tensors, TOOL_TENSOR_COUNT, &need) != GF_OK) return refuse("gf_measure", "refused");
     unsigned char *memory = aligned_alloc(64, need.control_bytes + 2 * GUARD_BYTES);
@@ -313,14 +324,16 @@ int main(int argc, char **argv)
     printf("from_program_since_open %" PRIu64 "\n", program_count);
     printf("steps_skipped %" PRIu64 "\nwire_bytes %" PRIu64 "\nmapped_bytes %" PRIu64 "\n", stats.steps_skipped,
            stats.wire_bytes, stats.mapped_bytes);
-    printf("foreign_bytes %" PRIu64 "\ncontrol_bytes %" PRIu64 "\nexchange_bytes %" PRIu64 "\nexchange_mapped %" PRIu64 "\n",
-           stats.foreign_bytes, need.control_bytes, need.exchange_bytes, mapping_bytes(gf_gradient(gf, 0)));
+    printf("foreign_bytes %" PRIu64 "\ncontrol_bytes %" PRIu64 "\nexchange_bytes %" PRIu64 "\n", stats.foreign_bytes,
+           need.control_bytes, need.exchange_bytes);
+    printf("exchange_mapped %" PRIu64 "\n", mapping_bytes(gf_gradient(gf, 0)));
     watching = true;
     status = gf_close(gf);
     watching = false;
     if (status < 0) return refuse("gf_close", gf_status_name(status));
     printf("from_program_until_closed %" PRIu64 "\n", program_count);
-    printf("guard_changes %" PRIu64 "\n", guard_changes(memory) + guard_changes(memory + GUARD_BYTES + need.control_bytes));
+    printf("guard_changes %" PRIu64 "\n",
+           guard_changes(memory) + guard_changes(memory + GUARD_BYTES + need.control_bytes));
     counter_prove();
     free(memory);
     return EXIT_SUCCESS;
