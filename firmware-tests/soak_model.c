@@ -49,7 +49,7 @@ void soak_model_close(struct soak_model *model)
 
 void soak_model_begin(struct soak_model *model, gf_context *gf)
 {
-    if (model->elem_count == 0) {
+    if (model->history == NULL) {
         uint64_t count = model->elem_count = gf->pool.elem_count;
         model->history = zeroes(model->plan->setup.world * count);
         model->local = zeroes(model->plan->setup.world * count);

@@ -35,7 +35,7 @@ static uint64_t time_between(struct dice *dice, uint64_t low_ns, uint64_t high_n
 static void draw_world(struct soak_plan *plan, struct dice *dice)
 {
     struct gf_sim_setup *sim = &plan->setup.sim;
-    static const uint32_t most[] = {2, 3, 4, 4, 5, 5, 8, 8, 8, SOAK_RANKS_MAX};
+    static const uint32_t most[] = {3, 4, 5, 5, 8, 8, 8, 12, SOAK_RANKS_MAX, SOAK_RANKS_MAX};
     plan->setup.world = between(dice, percent(dice, 5) ? 1 : 2, most[below(dice, 10)]);
     sim->seed = roll(dice);
     sim->latency_ns = between(dice, 1000, 20000);
@@ -134,7 +134,7 @@ static void draw_scale(struct soak_plan *plan, struct dice *dice)
 
 static void draw_appliance(struct soak_plan *plan, struct dice *dice)
 {
-    plan->steps = between(dice, 1, 6);
+    plan->steps = between(dice, 1, 8);
     plan->passes = 1u << (percent(dice, 70) ? 0 : below(dice, 3));
     plan->noise = percent(dice, 25);
     plan->order = (world_order)below(dice, WORLD_ORDER_COUNT);
