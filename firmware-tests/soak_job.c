@@ -252,6 +252,7 @@ void soak_run(struct soak_job *job, uint64_t seed)
     job->hash ^= gf_sim_now_ns(job->w.sim) + gf_sim_messages_sent(job->w.sim);
     soak_ends_check(job);
     world_close(&job->w);
+    job->w.ranks = NULL;
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) soak_requests_free(&job->ranks[rank].requests);
     soak_model_close(&job->model);
 }

@@ -125,7 +125,7 @@ static void draw_scale(struct soak_plan *plan, struct dice *dice)
     struct gf_config *config = &plan->setup.config;
     config->loss_scale.enabled = percent(dice, 40);
     if (!config->loss_scale.enabled) return;
-    config->loss_scale.initial = (float)(1u << below(dice, 14));
+    config->loss_scale.initial = (float)(1u << (percent(dice, 50) ? below(dice, 14) : 10 + below(dice, 6)));
     config->loss_scale.growth_interval = between(dice, 1, 4);
     config->loss_scale.factor = percent(dice, 70) ? 2.0f : 16.0f;
     config->loss_scale.hysteresis = between(dice, 1, 2);
@@ -150,7 +150,7 @@ static void draw_appliance(struct soak_plan *plan, struct dice *dice)
 /* ---- what goes wrong ---- */
 
 /* A rank makes some posts in opening and some dozens in a step: mostly met, sometimes not. */
-static uint64_t draw_post(struct dice *dice) { return between(dice, 1, percent(dice, 50) ? 150 : 1200); }
+static uint64_t draw_post(struct dice *dice) { return between(dice, 1, percent(dice, 60) ? 150 : percent(dice, 50) ? 400 : 1200); }
 
 static void add_fault(struct soak_plan *plan, gf_sim_fault_kind kind, uint32_t rank, uint64_t at, uint64_t delay_ns)
 {
