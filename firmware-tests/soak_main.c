@@ -33,7 +33,8 @@ static const char *const kinds[] = {"none", "harmless", "kill", "stop", "cut", "
 
 static void report(uint64_t jobs, double since_s, const uint64_t *counts, const uint64_t *met)
 {
-    (void)printf("soak: %llu jobs, %.0f/s; faults met of drawn:", (unsigned long long)jobs, (double)jobs / (wall_s() - since_s));
+    (void)printf("soak: %llu jobs, %.0f/s; faults met of drawn:", (unsigned long long)jobs,
+                 (double)jobs / (wall_s() - since_s));
     for (size_t k = 1; k < KINDS; k++)
         (void)printf(" %s %llu/%llu", kinds[k], (unsigned long long)met[k], (unsigned long long)counts[k]);
     (void)printf("\n");

@@ -232,12 +232,14 @@ static gf_status link_begin(struct sim_link *link, uint32_t epoch, struct gf_fau
     link->self->life++;
     link->peer_life[link->self->rank] = link->self->life;
     if (link->region_bytes == 0) return GF_OK;
-    link->region_memory = calloc(1, link->region_bytes + PAGE_BYTES + 2 * GUARD_BYTES); /* large ones cost nothing until touched */
+    link->region_memory =
+        calloc(1, link->region_bytes + PAGE_BYTES + 2 * GUARD_BYTES); /* large ones cost nothing until touched */
     if (link->region_memory == NULL) {
         return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "calloc", 0, "no memory for a region of %zu bytes",
                             link->region_bytes);
     }
-    link->region = (void *)(((uintptr_t)link->region_memory + GUARD_BYTES + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1));
+    link->region =
+        (void *)(((uintptr_t)link->region_memory + GUARD_BYTES + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1));
     memset((char *)link->region - GUARD_BYTES, GUARD_VALUE, GUARD_BYTES);
     memset((char *)link->region + link->region_bytes, GUARD_VALUE, GUARD_BYTES);
     return GF_OK;
