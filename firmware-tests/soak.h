@@ -1,8 +1,9 @@
-/* Random jobs on the simulator, each from one 64-bit seed: the real library on every rank, a random world, tensor table,
+/* Random jobs on the simulator, each from one 64-bit seed: the real library on every rank, a random world, tensors,
  * configuration, appliance and faults, and what must hold in each of them. The same seed is the same job.
  *
- * soak_plan.c draws the job, soak_job.c runs it, soak_faults.c does what befalls it, soak_requests.c posts the public
- * collectives, soak_model.c knows what a step must do, soak_ends.c looks at how everybody ended. Checks are cmocka's. */
+ * soak_plan.c draws the job, soak_values.c its gradients; soak_job.c runs it, soak_faults.c does what befalls it,
+ * soak_requests.c posts the public collectives, soak_model.c knows what a step must do, soak_ends.c looks at how
+ * everybody ended. Checks are cmocka's. */
 #ifndef SOAK_H
 #define SOAK_H
 
@@ -87,6 +88,10 @@ float soak_value(const struct soak_plan *plan, uint64_t step, uint32_t rank, uin
 /* A value that is not finite: where, in this step of this rank. False: none. */
 bool soak_bad(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t *tensor_out, uint64_t *elem_out);
 uint64_t soak_samples(const struct soak_plan *plan, uint64_t step, uint32_t rank);
+/* What the gradient holds once so many of `passes` micro-batches have been added. */
+float soak_gradient_after(gf_type type, float value, float scale, uint32_t passes, uint32_t done);
+/* Writes the gradient of one micro-batch. */
+void soak_fill(const struct soak_plan *plan, gf_context *gf, uint64_t step, uint32_t tensor, uint32_t pass);
 
 /* ---- the model ---- */
 
@@ -115,8 +120,6 @@ void soak_model_open(struct soak_model *model, const struct soak_plan *plan);
 void soak_model_close(struct soak_model *model);
 /* The rank's context is open: its weights get their first values, the same on all. */
 void soak_model_begin(struct soak_model *model, gf_context *gf);
-/* Writes the gradient of one micro-batch. */
-void soak_fill(const struct soak_plan *plan, const gf_context *gf, uint64_t step, uint32_t tensor, uint32_t pass);
 /* `step` is whole on this rank: checks gradients, applies them with gf_update(), checks what came of it. */
 void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step);
 /* May `step` end with GF_ERR_NUMERIC? */
@@ -139,7 +142,8 @@ struct soak_requests {
 void soak_requests_draw(const struct soak_plan *plan, uint64_t gap, struct soak_requests *requests);
 gf_status soak_requests_post(const struct soak_plan *plan, gf_context *gf, uint64_t gap, void *region,
                              struct soak_requests *requests);
-gf_status soak_requests_poll(const struct soak_plan *plan, gf_context *gf, uint64_t gap, struct soak_requests *requests);
+gf_status soak_requests_poll(const struct soak_plan *plan, gf_context *gf, uint64_t gap,
+                             struct soak_requests *requests);
 /* After the context was closed: guards, memory. */
 void soak_requests_free(struct soak_requests *requests);
 

@@ -11,7 +11,8 @@
 static void cut(struct soak_job *job, const struct soak_act *act, bool is_cut)
 {
     for (uint32_t other = 0; other < job->plan.setup.world; other++)
-        if ((other != act->rank) && ((act->others >> other & 1u) != 0)) gf_sim_partition(job->w.sim, act->rank, other, is_cut);
+        if ((other != act->rank) && ((act->others >> other & 1u) != 0))
+            gf_sim_partition(job->w.sim, act->rank, other, is_cut);
 }
 
 static void act_begin(struct soak_job *job, const struct soak_act *act)
@@ -64,7 +65,8 @@ void soak_faults_turn(struct soak_job *job, uint32_t rank)
         job->met = true;
         job->acted_ns[i] = (now_ns > 0) ? now_ns : 1;
         act_begin(job, act);
-        if (end_of(job, i) != UINT64_MAX) gf_sim_wake_at(job->w.sim, (rank + 1) % job->plan.setup.world, end_of(job, i));
+        if (end_of(job, i) != UINT64_MAX)
+            gf_sim_wake_at(job->w.sim, (rank + 1) % job->plan.setup.world, end_of(job, i));
     }
 }
 

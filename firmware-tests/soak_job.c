@@ -12,7 +12,8 @@
 #define HEALTHY_NS (500 * MS) /* no operation of a job without faults takes longer */
 #define DRAIN_NS (500 * MS)
 
-static const char *const stage_names[] = {"open", "gap", "requests", "begin", "declare", "wait", "close", "failing", "end"};
+static const char *const stage_names[] = {"open", "gap",   "requests", "begin", "declare",
+                                          "wait", "close", "failing",  "end"};
 
 static uint64_t now_of(const struct soak_job *job) { return gf_sim_now_ns(job->w.sim); }
 
@@ -45,7 +46,8 @@ static void finish(struct soak_job *job, uint32_t rank, gf_status status)
     if (place->gf != NULL) self->error = *gf_error_last(place->gf);
     if ((place->gf != NULL) && (status < 0) && (self->stage != SOAK_CLOSE)) {
         if (self->error.code != status)
-            fail_msg("rank %u got %s, its record says %s", rank, gf_status_name(status), gf_status_name(self->error.code));
+            fail_msg("rank %u got %s, its record says %s", rank, gf_status_name(status),
+                     gf_status_name(self->error.code));
         world_expect_failed(&job->w, rank, status);
     }
     if ((place->gf != NULL) && !((self->stage == SOAK_FAILING) && lingers)) {
@@ -173,7 +175,8 @@ static void turn_wait(struct soak_job *job, uint32_t rank)
         return;
     }
     soak_model_step(&job->model, job->w.ranks[rank].gf, self->step);
-    job->hash = (job->hash ^ job->model.mark.gradient ^ job->model.mark.weight ^ now_of(job)) * UINT64_C(0x9e3779b97f4a7c15);
+    job->hash =
+        (job->hash ^ job->model.mark.gradient ^ job->model.mark.weight ^ now_of(job)) * UINT64_C(0x9e3779b97f4a7c15);
     bound_check(job, rank);
     self->step++;
     enter(job, rank, SOAK_GAP);
@@ -192,7 +195,8 @@ static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
     if (self->stage == SOAK_END) return GF_OK;
     bound_check(job, rank);
     if ((self->stage != SOAK_OPEN) && (self->stage < SOAK_CLOSE) &&
-        (soak_below(soak_draw(&job->plan, SOAK_DRAW_HEARTBEAT, rank, 0, self->turns), 100) < job->plan.heartbeat_percent) &&
+        (soak_below(soak_draw(&job->plan, SOAK_DRAW_HEARTBEAT, rank, 0, self->turns), 100) <
+         job->plan.heartbeat_percent) &&
         ((status = gf_heartbeat(job->w.ranks[rank].gf)) < 0)) {
         give_up(job, rank, status);
         return GF_AGAIN;
@@ -206,7 +210,8 @@ static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
     case SOAK_WAIT:     turn_wait(job, rank); break;
     case SOAK_CLOSE:
     case SOAK_FAILING:
-        status = (self->stage == SOAK_CLOSE) ? gf_close_poll(job->w.ranks[rank].gf) : gf_step_poll(job->w.ranks[rank].gf);
+        status =
+            (self->stage == SOAK_CLOSE) ? gf_close_poll(job->w.ranks[rank].gf) : gf_step_poll(job->w.ranks[rank].gf);
         if (status != GF_AGAIN) finish(job, rank, status);
         break;
     case SOAK_END: break;
@@ -221,7 +226,8 @@ static uint64_t bound_of(const struct soak_plan *plan)
     const struct gf_config *config = &plan->setup.config;
     uint64_t faults = plan->setup.sim.fault_count + plan->act_count + (plan->lossy ? 2 : 0);
     const struct gf_sim_setup *sim = &plan->setup.sim;
-    uint64_t bytes = 0, buffers = plan->setup.tensor_count, message_ns = sim->latency_ns + sim->jitter_ns + sim->message_ns;
+    uint64_t bytes = 0, buffers = plan->setup.tensor_count,
+             message_ns = sim->latency_ns + sim->jitter_ns + sim->message_ns;
     for (uint32_t i = 0; i < plan->setup.tensor_count; i++) bytes += 4 * plan->tensors[i].elem_count;
     if (config->sparse.enabled) buffers += bytes / 4 / config->sparse.chunk_elems;
     uint64_t bound = HEALTHY_NS + 2 * plan->setup.world * (buffers + bytes / 4096) * message_ns;
@@ -230,8 +236,8 @@ static uint64_t bound_of(const struct soak_plan *plan)
     for (uint32_t i = 0; i < plan->act_count; i++) bound += plan->acts[i].delay_ns;
     for (uint32_t i = 0; i < plan->setup.sim.fault_count; i++) bound += plan->setup.sim.faults[i].delay_ns;
     if (faults == 0) return bound;
-    return bound + (1 + faults) * config->exchange.timeout_ns + 2 * GF_ANSWER_NS + DRAIN_NS + plan->setup.sim.detect_ns +
-           config->rendezvous.join_timeout_ns;
+    return bound + (1 + faults) * config->exchange.timeout_ns + 2 * GF_ANSWER_NS + DRAIN_NS +
+           plan->setup.sim.detect_ns + config->rendezvous.join_timeout_ns;
 }
 
 void soak_run(struct soak_job *job, uint64_t seed)
@@ -252,6 +258,7 @@ void soak_run(struct soak_job *job, uint64_t seed)
     job->hash ^= gf_sim_now_ns(job->w.sim) + gf_sim_messages_sent(job->w.sim);
     soak_ends_check(job);
     world_close(&job->w);
+    job->w.ranks = NULL;
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) soak_requests_free(&job->ranks[rank].requests);
     soak_model_close(&job->model);
 }
@@ -261,9 +268,10 @@ void soak_job_print(const struct soak_job *job, FILE *to)
     soak_plan_print(&job->plan, to);
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
-        (void)fprintf(to, "  rank %u: %s (%s), step %llu, %llu turns, last %s, peer %d%s\n", rank, stage_names[self->stage],
-                      stage_names[self->end_stage], (unsigned long long)self->step, (unsigned long long)self->turns,
-                      gf_status_name(self->end), (int)self->error.peer, self->excused ? ", excused" : "");
+        (void)fprintf(to, "  rank %u: %s (%s), step %llu, %llu turns, last %s, peer %d%s\n", rank,
+                      stage_names[self->stage], stage_names[self->end_stage], (unsigned long long)self->step,
+                      (unsigned long long)self->turns, gf_status_name(self->end), (int)self->error.peer,
+                      self->excused ? ", excused" : "");
         if (job->w.ranks != NULL) (void)fprintf(to, "%s", job->w.ranks[rank].log);
     }
 }

@@ -1,7 +1,9 @@
-/* gf-soak SECONDS: random jobs from seeds that the clock begins. gf-soak 0 SEED: that job alone, and what it logged. */
+/* soak SECONDS: random jobs from seeds that the clock begins. soak SECONDS SEED: that job alone. A failure shows the
+ * job, what its ranks logged and how to run it again. */
 #include "soak.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,11 +33,28 @@ static const char *const kinds[] = {"none", "harmless", "kill", "stop", "cut", "
 
 static void report(uint64_t jobs, double since_s, const uint64_t *counts, const uint64_t *met)
 {
-    (void)printf("soak: %llu jobs, %.0f/s; faults met of drawn:", (unsigned long long)jobs, (double)jobs / (wall_s() - since_s));
+    (void)printf("soak: %llu jobs, %.0f/s; faults met of drawn:", (unsigned long long)jobs,
+                 (double)jobs / (wall_s() - since_s));
     for (size_t k = 1; k < KINDS; k++)
         (void)printf(" %s %llu/%llu", kinds[k], (unsigned long long)met[k], (unsigned long long)counts[k]);
     (void)printf("\n");
     (void)fflush(stdout);
+}
+
+static void failure_show(void)
+{
+    soak_job_print(&job, stdout);
+    (void)printf("soak: this seed fails; the same job again: make soak SEED=0x%llx\n", (unsigned long long)seed);
+    (void)fflush(stdout);
+}
+
+/* The program ends here, so what is not safe in a signal handler may at worst spoil the report. */
+static void on_alarm(int number)
+{
+    (void)number;
+    (void)printf("soak: a job has taken %u s\n", JOB_SECONDS);
+    failure_show();
+    _exit(1);
 }
 
 static void jobs_hold(void **state)
@@ -44,7 +63,7 @@ static void jobs_hold(void **state)
     uint64_t jobs = 0, counts[KINDS] = {0}, met[KINDS] = {0};
     (void)state;
     do {
-        (void)alarm(JOB_SECONDS); /* its default ends the program; make shows the seed before */
+        (void)alarm(JOB_SECONDS);
         soak_run(&job, seed);
         jobs++;
         for (size_t k = 0; k < KINDS; k++) {
@@ -52,7 +71,11 @@ static void jobs_hold(void **state)
             counts[k]++;
             met[k] += job.met ? 1 : 0;
         }
-        if (is_one) break;
+        if (is_one) {
+            (void)alarm(0);
+            soak_plan_print(&job.plan, stdout);
+            return;
+        }
         seed++;
         if (wall_s() - reported_s >= REPORT_S) {
             reported_s = wall_s();
@@ -71,8 +94,8 @@ int main(int argc, char **argv)
     is_one = (argc > 2) && (argv[2][0] != '\0');
     (void)clock_gettime(CLOCK_REALTIME, &now);
     seed = is_one ? strtoull(argv[2], NULL, 0) : (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    (void)signal(SIGALRM, on_alarm);
     if (cmocka_run_group_tests(tests, NULL, NULL) == 0) return 0;
-    soak_job_print(&job, stdout);
-    (void)printf("soak: this seed fails; the same job again: make soak SEED=0x%llx\n", (unsigned long long)seed);
+    failure_show();
     return 1;
 }

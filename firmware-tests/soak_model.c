@@ -13,9 +13,8 @@
 
 #include "half.h"
 
-#define FAIL_STEP(gf, step, ...) soak_fail_step(gf, step, __VA_ARGS__)
-
-__attribute__((format(printf, 3, 4))) static void soak_fail_step(const gf_context *gf, uint64_t step, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void step_fail(const gf_context *gf, uint64_t step, const char *format,
+                                                            ...)
 {
     char text[256];
     va_list arguments;
@@ -43,13 +42,14 @@ void soak_model_open(struct soak_model *model, const struct soak_plan *plan)
 
 void soak_model_close(struct soak_model *model)
 {
-    double *arrays[] = {model->history, model->local, model->weight, model->momentum, model->applied, model->sum, model->size};
+    double *arrays[] = {model->history, model->local, model->weight, model->momentum,
+                        model->applied, model->sum,   model->size};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) free(arrays[i]);
 }
 
 void soak_model_begin(struct soak_model *model, gf_context *gf)
 {
-    if (model->elem_count == 0) {
+    if (model->history == NULL) {
         uint64_t count = model->elem_count = gf->pool.elem_count;
         model->history = zeroes(model->plan->setup.world * count);
         model->local = zeroes(model->plan->setup.world * count);
@@ -65,67 +65,10 @@ void soak_model_begin(struct soak_model *model, gf_context *gf)
         for (uint64_t e = 0; e < gf->tensors[i].elem_count; e++) {
             weight[e] = (float)soak_below(soak_draw(model->plan, SOAK_DRAW_WEIGHT, 0, i, e), 17) * 0.125f - 1.0f;
             model->weight[gf->tensors[i].first_elem + e] = (double)weight[e];
-            if (gf->half != 0) world_put(gf->config.optimizer.half_weights, (void *)(uintptr_t)gf_weight_half(gf, i), e, weight[e]);
+            if (gf->half != 0)
+                world_put(gf->config.optimizer.half_weights, (void *)(uintptr_t)gf_weight_half(gf, i), e, weight[e]);
         }
     }
-}
-
-/* ---- what the appliance writes ---- */
-
-bool soak_skips(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t tensor)
-{
-    return soak_below(soak_draw(plan, SOAK_DRAW_SKIP, step, rank, tensor), 100) < plan->skip_percent;
-}
-
-float soak_value(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t tensor, uint64_t elem)
-{
-    uint64_t draw = soak_draw(plan, SOAK_DRAW_VALUE, step * SOAK_RANKS_MAX + rank, tensor, elem);
-    float size = (float)(1 + (elem / 7 + tensor + step) % 4); /* what matters most changes all the time */
-    if (plan->noise) return ((float)(draw >> 40) - 0x1p23f) * 0x1p-25f * size;
-    return (float)soak_below(draw, 2 * (uint32_t)size + 1) - size;
-}
-
-bool soak_bad(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t *tensor_out, uint64_t *elem_out)
-{
-    uint64_t draw = soak_draw(plan, SOAK_DRAW_BAD, step, rank, 0), where = soak_draw(plan, SOAK_DRAW_BAD, step, rank, 1);
-    uint32_t tensor = soak_below(where, plan->setup.tensor_count);
-    if (soak_below(draw, 1000) >= plan->bad_permille) return false;
-    if ((plan->tensors[tensor].elem_count == 0) || soak_skips(plan, step, rank, tensor)) return false;
-    *tensor_out = tensor;
-    *elem_out = (where & 0xffffffu) % plan->tensors[tensor].elem_count;
-    return true;
-}
-
-uint64_t soak_samples(const struct soak_plan *plan, uint64_t step, uint32_t rank)
-{
-    uint64_t draw = soak_draw(plan, SOAK_DRAW_SAMPLES, step, rank, 0);
-    bool nobody = soak_below(soak_draw(plan, SOAK_DRAW_SAMPLES, step, 0, 1), 10) == 0;
-    return (nobody || (soak_below(draw, 4) == 0)) ? 0 : 1 + (draw & 31);
-}
-
-/* What the gradient holds once so many micro-batches have been added. */
-static float gradient_after(gf_type type, float value, float scale, uint32_t passes, uint32_t done)
-{
-    float part = value * scale / (float)passes, sum = 0;
-    uint32_t memory = 0;
-    for (uint32_t pass = 0; pass < done; pass++) {
-        world_put(type, &memory, 0, sum + part);
-        sum = world_get(type, &memory, 0);
-    }
-    return sum;
-}
-
-void soak_fill(const struct soak_plan *plan, const gf_context *gf, uint64_t step, uint32_t tensor, uint32_t pass)
-{
-    void *gradient = (void *)(uintptr_t)gf_gradient((gf_context *)(uintptr_t)gf, tensor);
-    gf_type type = plan->tensors[tensor].type;
-    uint32_t rank = gf_rank(gf), bad_tensor = 0;
-    uint64_t bad_elem = 0;
-    for (uint64_t e = 0; e < plan->tensors[tensor].elem_count; e++)
-        world_put(type, gradient, e, gradient_after(type, soak_value(plan, step, rank, tensor, e), gf_loss_scale(gf),
-                                                    plan->passes, pass + 1));
-    if (soak_bad(plan, step, rank, &bad_tensor, &bad_elem) && (bad_tensor == tensor))
-        world_put(type, gradient, bad_elem, (bad_elem % 2 == 0) ? INFINITY : NAN);
 }
 
 /* ---- the rules ---- */
@@ -188,11 +131,14 @@ static bool is_held(const gf_context *gf, const struct gf_pool_tensor *tensor, u
 
 static double decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor)
 {
-    return ((gf->weight != 0) && ((tensor->flags & GF_TENSOR_NO_DECAY) == 0)) ? (double)gf->config.optimizer.weight_decay : 0;
+    return ((gf->weight != 0) && ((tensor->flags & GF_TENSOR_NO_DECAY) == 0))
+               ? (double)gf->config.optimizer.weight_decay
+               : 0;
 }
 
 /* sum and size of what this rank sends of a tensor are added; with `keep` its history is moved on as well. */
-static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t step, uint32_t rank, uint32_t index, bool keep)
+static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t step, uint32_t rank, uint32_t index,
+                        bool keep)
 {
     const struct gf_pool_tensor *tensor = &gf->tensors[index];
     const struct soak_plan *plan = model->plan;
@@ -200,8 +146,9 @@ static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t
     double decay = decay_of(gf, tensor) * share(model, gf), m = (double)gf->config.optimizer.momentum;
     for (uint64_t i = 0; i < tensor->elem_count; i++) {
         uint64_t e = tensor->first_elem + i, row = rank * model->elem_count + e;
-        float value = skips ? 0 : gradient_after((gf_type)tensor->type, soak_value(plan, step, rank, index, i), model->scale,
-                                                 plan->passes, plan->passes);
+        float value = skips ? 0
+                            : soak_gradient_after((gf_type)tensor->type, soak_value(plan, step, rank, index, i),
+                                                  model->scale, plan->passes, plan->passes);
         double g = (double)value / (double)model->scale, size = fabs(g);
         if (sparse) {
             bool held = !model->skipped && !chunk_was_sent(&gf->sparse, e); /* unknown of a skipped step: any */
@@ -283,13 +230,20 @@ static void scale_move(struct soak_model *model, const gf_context *gf, bool skip
     if (!config->loss_scale.enabled) return;
     model->scale = gf_loss_scale(gf); /* its rule has a suite of its own; here: up after good steps, down after bad */
     if (skipped ? (model->scale > model->mark.loss_scale) : (model->scale < model->mark.loss_scale))
-        FAIL_STEP(gf, model->step, "the loss scale went from %g to %g", (double)model->mark.loss_scale, (double)model->scale);
+        step_fail(gf, model->step, "the loss scale went from %g to %g", (double)model->mark.loss_scale,
+                  (double)model->scale);
 }
 
 /* ---- gradients ---- */
 
-static double type_epsilon(gf_type type) { return (type == GF_TYPE_F32) ? 0x1p-22 : (type == GF_TYPE_F16) ? 0x1p-10 : 0x1p-7; }
-static double exact_max(gf_type type) { return (type == GF_TYPE_F32) ? 0x1p23 : (type == GF_TYPE_F16) ? 0x1p11 : 0x1p8; }
+static double type_epsilon(gf_type type)
+{
+    return (type == GF_TYPE_F32) ? 0x1p-22 : (type == GF_TYPE_F16) ? 0x1p-10 : 0x1p-7;
+}
+static double exact_max(gf_type type)
+{
+    return (type == GF_TYPE_F32) ? 0x1p23 : (type == GF_TYPE_F16) ? 0x1p11 : 0x1p8;
+}
 
 struct factors { float post, samples, both; };
 
@@ -300,7 +254,8 @@ static struct factors factors_of(const struct soak_model *model, const gf_contex
     struct factors f = {.samples = 1};
     if (gf->config.exchange.average == GF_AVERAGE_RANKS) post /= (double)gf->world;
     f.post = (float)post;
-    if (gf->config.exchange.average == GF_AVERAGE_SAMPLES) f.samples = (samples > 0) ? (float)(1.0 / (double)samples) : 0;
+    if (gf->config.exchange.average == GF_AVERAGE_SAMPLES)
+        f.samples = (samples > 0) ? (float)(1.0 / (double)samples) : 0;
     f.both = f.post * f.samples;
     return f;
 }
@@ -315,7 +270,8 @@ static float exact_gradient(const struct soak_model *model, const gf_context *gf
     return sparse ? sum * f->both : sum * f->post * f->samples;
 }
 
-static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step, uint32_t index, const struct factors *f)
+static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step, uint32_t index,
+                         const struct factors *f)
 {
     const struct gf_pool_tensor *tensor = &gf->tensors[index];
     const void *gradient = (const void *)(uintptr_t)gf_gradient(gf, index);
@@ -330,21 +286,24 @@ static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step
         double applied = (double)got * ((type == GF_TYPE_F32) ? 1.0 : (double)gf_gradient_scale(gf));
         model->applied[e] = applied;
         if (is_held(gf, tensor, e)) {
-            if (got != 0) FAIL_STEP(gf, step, "tensor %u[%u] was not sent but is %g", index, (unsigned)i, (double)got);
+            if (got != 0) step_fail(gf, step, "tensor %u[%u] was not sent but is %g", index, (unsigned)i, (double)got);
         } else if (model->exact && (model->size[e] <= most)) {
             expected = exact_gradient(model, gf, tensor, e, f);
             if (got != expected)
-                FAIL_STEP(gf, step, "tensor %u[%u] is %.9g, expected %.9g", index, (unsigned)i, (double)got, (double)expected);
-        } else if (!(fabs(applied - model->sum[e] * average) <= (model->size[e] * epsilon + lowest) * average + 1e-30)) {
-            FAIL_STEP(gf, step, "tensor %u[%u] is %.9g, expected about %.9g of terms of %.9g", index, (unsigned)i, applied,
-                      model->sum[e] * average, model->size[e] * average);
+                step_fail(gf, step, "tensor %u[%u] is %.9g, expected %.9g", index, (unsigned)i, (double)got,
+                          (double)expected);
+        } else if (!(fabs(applied - model->sum[e] * average) <=
+                     (model->size[e] * epsilon + lowest) * average + 1e-30)) {
+            step_fail(gf, step, "tensor %u[%u] is %.9g, expected about %.9g of terms of %.9g", index, (unsigned)i,
+                      applied, model->sum[e] * average, model->size[e] * average);
         }
     }
 }
 
 /* ---- weights ---- */
 
-static double lars_ratio(const struct soak_model *model, const gf_context *gf, const struct gf_pool_tensor *tensor, double late)
+static double lars_ratio(const struct soak_model *model, const gf_context *gf, const struct gf_pool_tensor *tensor,
+                         double late)
 {
     const struct gf_config *config = &gf->config;
     double weights = 0, gradients = 0;
@@ -362,13 +321,15 @@ static double lars_ratio(const struct soak_model *model, const gf_context *gf, c
 static void half_check(const gf_context *gf, uint64_t step, uint64_t e)
 {
     float weight = ((const float *)(uintptr_t)gf->weight)[e];
-    uint16_t expected = (gf->config.optimizer.half_weights == GF_TYPE_F16) ? gf_f16_of_f32(weight) : gf_bf16_of_f32(weight);
+    uint16_t expected =
+        (gf->config.optimizer.half_weights == GF_TYPE_F16) ? gf_f16_of_f32(weight) : gf_bf16_of_f32(weight);
     if ((gf->half != 0) && (((const uint16_t *)(uintptr_t)gf->half)[e] != expected))
-        FAIL_STEP(gf, step, "half weight %u is not its weight %g", (unsigned)e, (double)weight);
+        step_fail(gf, step, "half weight %u is not its weight %g", (unsigned)e, (double)weight);
 }
 
 /* The library has applied the step; from the old weights and momentum of the model follows what they must be now. */
-static void tensor_applied(struct soak_model *model, const gf_context *gf, uint64_t step, const struct gf_pool_tensor *tensor)
+static void tensor_applied(struct soak_model *model, const gf_context *gf, uint64_t step,
+                           const struct gf_pool_tensor *tensor)
 {
     const struct gf_config *config = &gf->config;
     bool sparse = gf->step.sparse && (tensor->sparse != 0), local = sparse && is_local(gf);
@@ -385,10 +346,10 @@ static void tensor_applied(struct soak_model *model, const gf_context *gf, uint6
         }
         double expected = held ? model->weight[e] : model->weight[e] - rate * d;
         if (!(fabs((double)weight[e] - expected) <= 1e-6 * fabs(model->weight[e]) + 1e-4 * rate * size + 1e-30))
-            FAIL_STEP(gf, step, "weight %u is %.9g, expected %.9g", (unsigned)e, (double)weight[e], expected);
+            step_fail(gf, step, "weight %u is %.9g, expected %.9g", (unsigned)e, (double)weight[e], expected);
         if ((momentum != NULL) && !local && !(sparse && model->local_begun)) {
             if (!(fabs((double)momentum[e] - v) <= 1e-5 * size + 1e-30))
-                FAIL_STEP(gf, step, "momentum %u is %.9g, expected %.9g", (unsigned)e, (double)momentum[e], v);
+                step_fail(gf, step, "momentum %u is %.9g, expected %.9g", (unsigned)e, (double)momentum[e], v);
             model->momentum[e] = (double)momentum[e];
         }
         model->weight[e] = (double)weight[e];
@@ -407,7 +368,7 @@ static void row_check(const struct soak_model *model, const gf_context *gf, uint
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++) largest = fmax(largest, fabs(expected[e]));
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++)
         if (exact ? ((double)got[e] != expected[e]) : !(fabs((double)got[e] - expected[e]) <= 1e-4 * largest))
-            FAIL_STEP(gf, step, "%s[%u] is %.9g, expected %.9g", what, (unsigned)e, (double)got[e], expected[e]);
+            step_fail(gf, step, "%s[%u] is %.9g, expected %.9g", what, (unsigned)e, (double)got[e], expected[e]);
 }
 
 static void own_check(const struct soak_model *model, const gf_context *gf, uint64_t step)
@@ -442,8 +403,10 @@ static struct soak_mark mark_of(const struct soak_model *model, gf_context *gf)
     if (gf->weight != 0) mark.weight = hash_of(1, (const void *)(uintptr_t)gf->weight, count * sizeof(float));
     if (gf->half != 0) mark.half = hash_of(1, (const void *)(uintptr_t)gf->half, count * sizeof(uint16_t));
     if (gf->momentum != 0)
-        mark.momentum = hash_of(1, (const void *)(uintptr_t)(gf->momentum + own * sizeof(float)), (count - own) * sizeof(float));
-    if (gf->sparse.known) mark.selection = hash_of(1, gf->sparse.selection, gf->sparse.selected_count * sizeof(uint32_t));
+        mark.momentum =
+            hash_of(1, (const void *)(uintptr_t)(gf->momentum + own * sizeof(float)), (count - own) * sizeof(float));
+    if (gf->sparse.known)
+        mark.selection = hash_of(1, gf->sparse.selection, gf->sparse.selected_count * sizeof(uint32_t));
     return mark;
 }
 
@@ -458,7 +421,7 @@ static void mark_check(const gf_context *gf, uint64_t step, const struct soak_ma
                        : (a->gradient_scale != b->gradient_scale)   ? "gradient scale"
                        : (a->loss_scale != b->loss_scale)           ? "loss scale"
                                                                     : NULL;
-    if (what != NULL) FAIL_STEP(gf, step, "its %s is not that of the first rank that was whole", what);
+    if (what != NULL) step_fail(gf, step, "its %s is not that of the first rank that was whole", what);
 }
 
 static void selection_check(const struct soak_model *model, const gf_context *gf, uint64_t step)
@@ -468,10 +431,11 @@ static void selection_check(const struct soak_model *model, const gf_context *gf
     if ((sparse->chunk_count == 0) || !sparse->known) return;
     kept = gf_sparse_kept(&gf->config, sparse->chunk_count, step + 1);
     if (!gf_step_skipped(gf) && (sparse->selected_count != kept))
-        FAIL_STEP(gf, step, "%u chunks are selected, expected %u", sparse->selected_count, kept);
+        step_fail(gf, step, "%u chunks are selected, expected %u", sparse->selected_count, kept);
     for (uint32_t i = 0; i < sparse->selected_count; i++)
-        if ((sparse->selection[i] >= sparse->chunk_count) || ((i > 0) && (sparse->selection[i] <= sparse->selection[i - 1])))
-            FAIL_STEP(gf, step, "the selection does not rise at %u", i);
+        if ((sparse->selection[i] >= sparse->chunk_count) ||
+            ((i > 0) && (sparse->selection[i] <= sparse->selection[i - 1])))
+            step_fail(gf, step, "the selection does not rise at %u", i);
     (void)model;
 }
 
@@ -485,8 +449,8 @@ static void first_ends(struct soak_model *model, gf_context *gf, uint64_t step)
     model->mark.loss_scale = model->scale;
     model->skipped = skipped;
     all_sums(model, gf, step);
-    if (!skipped && has_bad(model, step)) FAIL_STEP(gf, step, "a value was not finite, but the step was not skipped");
-    if (skipped && !has_bad(model, step) && !could_overflow(model, gf)) FAIL_STEP(gf, step, "skipped for no reason");
+    if (!skipped && has_bad(model, step)) step_fail(gf, step, "a value was not finite, but the step was not skipped");
+    if (skipped && !has_bad(model, step) && !could_overflow(model, gf)) step_fail(gf, step, "skipped for no reason");
     if (!skipped) {
         for (uint32_t i = 0; i < gf->tensor_count; i++) tensor_check(model, gf, step, i, &f);
         all_keep(model, gf, step);
@@ -509,13 +473,14 @@ void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step)
 {
     bool first = step != model->step;
     if (first) {
-        if (step != model->step + 1) FAIL_STEP(gf, step, "whole before step %llu was", (unsigned long long)model->step + 1);
+        if (step != model->step + 1)
+            step_fail(gf, step, "whole before step %llu was", (unsigned long long)model->step + 1);
         first_ends(model, gf, step);
     }
     if (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) {
         gf_status status = gf_update(gf, model->plan->rate);
-        if (status != GF_OK) FAIL_STEP(gf, step, "gf_update: %s", gf_status_name(status));
-        if (gf_update(gf, model->plan->rate) != GF_ERR_STATE) FAIL_STEP(gf, step, "applied twice");
+        if (status != GF_OK) step_fail(gf, step, "gf_update: %s", gf_status_name(status));
+        if (gf_update(gf, model->plan->rate) != GF_ERR_STATE) step_fail(gf, step, "applied twice");
     }
     if (first) {
         first_updated(model, gf, step);

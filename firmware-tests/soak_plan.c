@@ -1,4 +1,5 @@
-/* What a job is, drawn from its seed: worlds and tensors small, so that many fit into a second, and now and then larger. */
+/* What a job is, drawn from its seed: worlds and tensors small, so that many fit into a second, and now and then
+ * larger. */
 #include "soak.h"
 
 #include <string.h>
@@ -35,7 +36,7 @@ static uint64_t time_between(struct dice *dice, uint64_t low_ns, uint64_t high_n
 static void draw_world(struct soak_plan *plan, struct dice *dice)
 {
     struct gf_sim_setup *sim = &plan->setup.sim;
-    static const uint32_t most[] = {2, 3, 4, 4, 5, 5, 8, 8, 8, SOAK_RANKS_MAX};
+    static const uint32_t most[] = {3, 4, 5, 5, 8, 8, 8, 12, SOAK_RANKS_MAX, SOAK_RANKS_MAX};
     plan->setup.world = between(dice, percent(dice, 5) ? 1 : 2, most[below(dice, 10)]);
     sim->seed = roll(dice);
     sim->latency_ns = between(dice, 1000, 20000);
@@ -112,7 +113,8 @@ static void draw_sparse(struct soak_plan *plan, struct dice *dice)
     struct gf_config *config = &plan->setup.config;
     config->sparse.enabled = percent(dice, 40);
     if (!config->sparse.enabled) return;
-    config->sparse.chunk_elems = (percent(dice, 30) ? between(dice, 8, 32) : between(dice, 32, 700)) * (plan->large ? 16 : 1);
+    config->sparse.chunk_elems =
+        (percent(dice, 30) ? between(dice, 8, 32) : between(dice, 32, 700)) * (plan->large ? 16 : 1);
     config->sparse.keep_share = 0.01f * (float)between(dice, 1, 100);
     config->sparse.warmup_steps = below(dice, 3);
     config->sparse.ramp_steps = below(dice, 4);
@@ -125,7 +127,7 @@ static void draw_scale(struct soak_plan *plan, struct dice *dice)
     struct gf_config *config = &plan->setup.config;
     config->loss_scale.enabled = percent(dice, 40);
     if (!config->loss_scale.enabled) return;
-    config->loss_scale.initial = (float)(1u << below(dice, 14));
+    config->loss_scale.initial = (float)(1u << (percent(dice, 50) ? below(dice, 14) : 10 + below(dice, 6)));
     config->loss_scale.growth_interval = between(dice, 1, 4);
     config->loss_scale.factor = percent(dice, 70) ? 2.0f : 16.0f;
     config->loss_scale.hysteresis = between(dice, 1, 2);
@@ -134,7 +136,7 @@ static void draw_scale(struct soak_plan *plan, struct dice *dice)
 
 static void draw_appliance(struct soak_plan *plan, struct dice *dice)
 {
-    plan->steps = between(dice, 1, 6);
+    plan->steps = between(dice, 1, 8);
     plan->passes = 1u << (percent(dice, 70) ? 0 : below(dice, 3));
     plan->noise = percent(dice, 25);
     plan->order = (world_order)below(dice, WORLD_ORDER_COUNT);
@@ -150,7 +152,10 @@ static void draw_appliance(struct soak_plan *plan, struct dice *dice)
 /* ---- what goes wrong ---- */
 
 /* A rank makes some posts in opening and some dozens in a step: mostly met, sometimes not. */
-static uint64_t draw_post(struct dice *dice) { return between(dice, 1, percent(dice, 50) ? 150 : 1200); }
+static uint64_t draw_post(struct dice *dice)
+{
+    return between(dice, 1, percent(dice, 60) ? 150 : percent(dice, 50) ? 400 : 1200);
+}
 
 static void add_fault(struct soak_plan *plan, gf_sim_fault_kind kind, uint32_t rank, uint64_t at, uint64_t delay_ns)
 {
@@ -219,7 +224,8 @@ static void draw_one(struct soak_plan *plan, struct dice *dice)
         struct soak_act *act = add_act(plan, dice, (soak_act_kind)one->kind);
         plan->guilty = act->rank;
         act->others = ~0u; /* of a cut */
-        if (percent(dice, 40)) act->delay_ns = 10 * plan->setup.config.exchange.timeout_ns + 2 * GF_ANSWER_NS; /* and back again */
+        if (percent(dice, 40))
+            act->delay_ns = 10 * plan->setup.config.exchange.timeout_ns + 2 * GF_ANSWER_NS; /* and back again */
     } else {
         add_fault(plan, (gf_sim_fault_kind)one->kind, plan->guilty, draw_post(dice), 0);
     }
@@ -273,16 +279,19 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
 void soak_plan_print(const struct soak_plan *plan, FILE *to)
 {
     static const char *const acts[] = {"kill", "stop", "cut", "abort", "close"};
-    static const char *const faults[] = {"none", "again", "error", "drop", "duplicate", "delay", "corrupt", "short", "kill", "stop"};
+    static const char *const faults[] = {"none",  "again",   "error", "drop", "duplicate",
+                                         "delay", "corrupt", "short", "kill", "stop"};
     char summary[512];
     const struct gf_sim_setup *sim = &plan->setup.sim;
     (void)fprintf(to, "seed 0x%016llx: %u ranks, %u steps, %s, %s, window %u, timeout %.0f ms\n",
-                  (unsigned long long)plan->seed, plan->setup.world, plan->steps, plan->noise ? "noise" : "whole numbers",
-                  plan->what, plan->setup.config.link.window, (double)plan->setup.config.exchange.timeout_ns * 1e-6);
+                  (unsigned long long)plan->seed, plan->setup.world, plan->steps,
+                  plan->noise ? "noise" : "whole numbers", plan->what, plan->setup.config.link.window,
+                  (double)plan->setup.config.exchange.timeout_ns * 1e-6);
     (void)fprintf(to, "  config: %s\n", gf_config_summary(&plan->setup.config, summary, sizeof summary));
     for (uint32_t i = 0; i < plan->setup.tensor_count; i++)
-        (void)fprintf(to, "  tensor %u: %llu of type %d, flags %u\n", i, (unsigned long long)plan->tensors[i].elem_count,
-                      (int)plan->tensors[i].type, plan->tensors[i].flags);
+        (void)fprintf(to, "  tensor %u: %llu of type %d, flags %u\n", i,
+                      (unsigned long long)plan->tensors[i].elem_count, (int)plan->tensors[i].type,
+                      plan->tensors[i].flags);
     for (uint32_t i = 0; i < sim->fault_count; i++)
         (void)fprintf(to, "  post %llu of rank %u: %s, %.3f ms\n", (unsigned long long)sim->faults[i].at,
                       sim->faults[i].rank, faults[sim->faults[i].kind], (double)sim->faults[i].delay_ns * 1e-6);
@@ -291,5 +300,6 @@ void soak_plan_print(const struct soak_plan *plan, FILE *to)
                       plan->acts[i].rank, acts[plan->acts[i].kind], (double)plan->acts[i].delay_ns * 1e-6,
                       plan->acts[i].others);
     if ((sim->drop_rate > 0) || (sim->duplicate_rate > 0))
-        (void)fprintf(to, "  of messages %.2f %% are lost, %.2f %% come twice\n", 100 * sim->drop_rate, 100 * sim->duplicate_rate);
+        (void)fprintf(to, "  of messages %.2f %% are lost, %.2f %% come twice\n", 100 * sim->drop_rate,
+                      100 * sim->duplicate_rate);
 }

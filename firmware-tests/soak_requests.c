@@ -11,7 +11,10 @@
 #define GUARD_BYTES 64u
 #define GUARD_VALUE 0x5a
 
-static uint64_t bytes_of(const struct soak_request *request) { return request->elem_count * gf_type_size_bytes(request->type); }
+static uint64_t bytes_of(const struct soak_request *request)
+{
+    return request->elem_count * gf_type_size_bytes(request->type);
+}
 
 static float value_of(const struct soak_plan *plan, uint64_t gap, uint32_t index, uint32_t rank, uint64_t elem)
 {
@@ -21,7 +24,8 @@ static float value_of(const struct soak_plan *plan, uint64_t gap, uint32_t index
 void soak_requests_draw(const struct soak_plan *plan, uint64_t gap, struct soak_requests *requests)
 {
     static const gf_operation operations[] = {GF_OPERATION_ALLREDUCE, GF_OPERATION_BROADCAST,
-                                              GF_OPERATION_REDUCE_SCATTER, GF_OPERATION_ALLGATHER, GF_OPERATION_BARRIER};
+                                              GF_OPERATION_REDUCE_SCATTER, GF_OPERATION_ALLGATHER,
+                                              GF_OPERATION_BARRIER};
     *requests = (struct soak_requests){0};
     if (soak_below(soak_draw(plan, SOAK_DRAW_REQUEST, gap, 0, 0), 100) >= plan->request_percent) return;
     requests->count = 1 + soak_below(soak_draw(plan, SOAK_DRAW_REQUEST, gap, 0, 1), SOAK_REQUESTS_MAX);
@@ -69,7 +73,8 @@ gf_status soak_requests_post(const struct soak_plan *plan, gf_context *gf, uint6
     for (uint32_t i = 0; i < requests->count; i++) {
         struct soak_request *request = &requests->all[i];
         gf_status status;
-        data_take(request, (i == 0) ? region : NULL, plan->setup.config.exchange.user_bytes); /* one lies there at most */
+        data_take(request, (i == 0) ? region : NULL,
+                  plan->setup.config.exchange.user_bytes); /* one lies there at most */
         for (uint64_t e = 0; e < request->elem_count; e++)
             world_put(request->type, request->data, e, value_of(plan, gap, i, gf_rank(gf), e));
         if ((status = post(gf, request)) != GF_OK) return status;
@@ -89,7 +94,8 @@ static float expected_of(const struct soak_plan *plan, uint64_t gap, uint32_t in
     return sum;
 }
 
-static void check(const struct soak_plan *plan, const gf_context *gf, uint64_t gap, uint32_t index, const struct soak_request *request)
+static void check(const struct soak_plan *plan, const gf_context *gf, uint64_t gap, uint32_t index,
+                  const struct soak_request *request)
 {
     uint64_t first = 0, count = request->elem_count;
     if (request->operation == GF_OPERATION_REDUCE_SCATTER)
@@ -97,8 +103,8 @@ static void check(const struct soak_plan *plan, const gf_context *gf, uint64_t g
     for (uint64_t e = first; e < first + count; e++) {
         float got = world_get(request->type, request->data, e), expected = expected_of(plan, gap, index, request, e);
         if (got != expected)
-            fail_msg("rank %u, request %u before step %llu, %s of %llu: element %llu is %g, expected %g", gf_rank(gf), index,
-                     (unsigned long long)gap, gf_operation_name(request->operation),
+            fail_msg("rank %u, request %u before step %llu, %s of %llu: element %llu is %g, expected %g", gf_rank(gf),
+                     index, (unsigned long long)gap, gf_operation_name(request->operation),
                      (unsigned long long)request->elem_count, (unsigned long long)e, (double)got, (double)expected);
     }
 }

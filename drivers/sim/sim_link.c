@@ -6,6 +6,8 @@
 #include <string.h>
 
 #define PAGE_BYTES 4096u
+#define GUARD_BYTES 64u   /* on both sides of a region: who writes there stops the program when the region goes */
+#define GUARD_VALUE 0xa5
 
 _Static_assert(sizeof(struct sim_request) <= SIM_REQUEST_BYTES, "a request fits in the bytes told for it");
 
@@ -204,12 +206,20 @@ static gf_status link_arm(struct gf_link *base)
 
 /* ---- open, connect, reset, close ---- */
 
+static void guards_check(const struct sim_link *link)
+{
+    const unsigned char *region = link->region;
+    for (uint32_t i = 0; (region != NULL) && (i < GUARD_BYTES); i++)
+        GF_ASSERT((region[-1 - (ptrdiff_t)i] == GUARD_VALUE) && (region[link->region_bytes + i] == GUARD_VALUE));
+}
+
 static void link_forget(struct sim_link *link)
 {
     struct sim_rank *self = link->self;
     while (self->requests != NULL) request_abort(self, self->requests);
     sim_unexpected_clear(self);
     memset(link->peer_life, 0, self->sim->setup.world * sizeof *link->peer_life);
+    guards_check(link);
     free(link->region_memory);
     link->region_memory = NULL;
     link->region = NULL;
@@ -222,12 +232,16 @@ static gf_status link_begin(struct sim_link *link, uint32_t epoch, struct gf_fau
     link->self->life++;
     link->peer_life[link->self->rank] = link->self->life;
     if (link->region_bytes == 0) return GF_OK;
-    link->region_memory = calloc(1, link->region_bytes + PAGE_BYTES); /* large ones cost nothing until touched */
+    link->region_memory =
+        calloc(1, link->region_bytes + PAGE_BYTES + 2 * GUARD_BYTES); /* large ones cost nothing until touched */
     if (link->region_memory == NULL) {
         return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "calloc", 0, "no memory for a region of %zu bytes",
                             link->region_bytes);
     }
-    link->region = (void *)(((uintptr_t)link->region_memory + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1));
+    link->region =
+        (void *)(((uintptr_t)link->region_memory + GUARD_BYTES + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1));
+    memset((char *)link->region - GUARD_BYTES, GUARD_VALUE, GUARD_BYTES);
+    memset((char *)link->region + link->region_bytes, GUARD_VALUE, GUARD_BYTES);
     return GF_OK;
 }
 
