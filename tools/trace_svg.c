@@ -26,10 +26,12 @@ struct picture {
     double y;               /* of the rank's first lane */
 };
 
+/* Requests between steps may be far away (a test behind the last step); the picture is of steps. */
 static void range_add(void *user, const struct trace_file *file, const struct trace_span *span)
 {
     struct picture *picture = user;
     (void)file;
+    if (span->kind == TRACE_OTHER) return;
     if (span->begin_ns < picture->begin_ns) picture->begin_ns = span->begin_ns;
     if (span->end_ns > picture->end_ns) picture->end_ns = span->end_ns;
 }
@@ -43,16 +45,21 @@ static double x_of(const struct picture *picture, uint64_t time_ns)
 static void bar_draw(void *user, const struct trace_file *file, const struct trace_span *span)
 {
     const struct picture *picture = user;
-    double left = x_of(picture, span->begin_ns), width = x_of(picture, span->end_ns) - left;
+    uint64_t begin_ns = (span->begin_ns > picture->begin_ns) ? span->begin_ns : picture->begin_ns;
+    uint64_t end_ns = (span->end_ns < picture->end_ns) ? span->end_ns : picture->end_ns;
+    double left = x_of(picture, begin_ns), width = x_of(picture, end_ns) - left;
     double y = picture->y + ROW * span->lane;
     char label[TRACE_LABEL_BYTES];
+    if (begin_ns > end_ns) return;
     trace_label(file, span, label);
     (void)fprintf(picture->out,
                   "<g><title>rank %u, %s, step %" PRIu64 ": %.3f ms from %.3f ms</title>"
                   "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"/>",
                   file->head.rank, label, span->record->step, (double)(span->end_ns - span->begin_ns) * 1e-6,
-                  (double)(span->begin_ns - picture->begin_ns) * 1e-6, left, y, (width < 0.4) ? 0.4 : width, ROW - 2,
+                  ((double)span->begin_ns - (double)picture->begin_ns) * 1e-6, left, y, (width < 0.4) ? 0.4 : width, ROW - 2,
                   looks[span->kind].colour);
+    if (span->kind == TRACE_COMPUTE)
+        (void)snprintf(label, sizeof label, "compute, step %" PRIu64, span->record->step);
     if (LETTER * (double)strlen(label) < width)
         (void)fprintf(picture->out, "<text x=\"%.2f\" y=\"%.1f\">%s</text>", left + 3, y + ROW - 5, label);
     (void)fprintf(picture->out, "</g>\n");
