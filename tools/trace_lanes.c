@@ -76,5 +76,6 @@ void trace_label(const struct trace_file *file, const struct trace_span *span, c
     case TRACE_BUFFER: break;
     }
     if (record->tensor_count > 1) (void)snprintf(more, sizeof more, " and %u more", record->tensor_count - 1);
-    (void)snprintf(label_out, TRACE_LABEL_BYTES, "buffer %u: %s%s", record->buffer, file->names[record->first_tensor], more);
+    (void)snprintf(label_out, TRACE_LABEL_BYTES, "buffer %u: %s%s", record->buffer, file->names[record->first_tensor],
+                   more);
 }

@@ -15,8 +15,9 @@
 static const struct {
     const char *name, *colour;
 } looks[] = {
-    [TRACE_COMPUTE] = {"compute", "#c9dbec"}, [TRACE_WAIT] = {"wait", "#d1495b"},    [TRACE_PACK] = {"pack", "#edb458"},
-    [TRACE_BUFFER] = {"buffer", "#5fa777"},   [TRACE_VERDICT] = {"verdict", "#8e6bbf"}, [TRACE_OTHER] = {"other", "#9a9a9a"},
+    [TRACE_COMPUTE] = {"compute", "#c9dbec"}, [TRACE_WAIT] = {"wait", "#d1495b"},
+    [TRACE_PACK] = {"pack", "#edb458"},       [TRACE_BUFFER] = {"buffer", "#5fa777"},
+    [TRACE_VERDICT] = {"verdict", "#8e6bbf"}, [TRACE_OTHER] = {"other", "#9a9a9a"},
 };
 #define LOOKS (sizeof looks / sizeof looks[0])
 
@@ -56,8 +57,8 @@ static void bar_draw(void *user, const struct trace_file *file, const struct tra
                   "<g><title>rank %u, %s, step %" PRIu64 ": %.3f ms from %.3f ms</title>"
                   "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"/>",
                   file->head.rank, label, span->record->step, (double)(span->end_ns - span->begin_ns) * 1e-6,
-                  ((double)span->begin_ns - (double)picture->begin_ns) * 1e-6, left, y, (width < 0.4) ? 0.4 : width, ROW - 2,
-                  looks[span->kind].colour);
+                  ((double)span->begin_ns - (double)picture->begin_ns) * 1e-6, left, y, (width < 0.4) ? 0.4 : width,
+                  ROW - 2, looks[span->kind].colour);
     if (span->kind == TRACE_COMPUTE)
         (void)snprintf(label, sizeof label, "compute, step %" PRIu64, span->record->step);
     if (LETTER * (double)strlen(label) < width)
@@ -84,7 +85,8 @@ static void legend_draw(const struct picture *picture)
 {
     for (size_t i = 0; i < LOOKS; i++)
         (void)fprintf(picture->out,
-                      "<rect x=\"%.1f\" y=\"12\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.1f\" y=\"22\">%s</text>\n",
+                      "<rect x=\"%.1f\" y=\"12\" width=\"12\" height=\"12\" fill=\"%s\"/>"
+                      "<text x=\"%.1f\" y=\"22\">%s</text>\n",
                       LEFT + 90.0 * (double)i, looks[i].colour, LEFT + 90.0 * (double)i + 17, looks[i].name);
 }
 
@@ -95,8 +97,9 @@ void trace_svg(const struct trace *trace, uint64_t first, uint64_t last, FILE *o
     for (uint32_t f = 0; f < trace->file_count; f++)
         bottom += ROW * trace_spans(trace, &trace->files[f], first, last, range_add, &picture) + GAP;
     if (picture.begin_ns >= picture.end_ns) picture.end_ns = (picture.begin_ns = 0) + 1;
-    (void)fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-                       "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+    (void)fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
+                       "viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" font-size=\"11\">\n"
+                       "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
                   LEFT + WIDTH + 30, bottom + 10, LEFT + WIDTH + 30, bottom + 10);
     legend_draw(&picture);
     axis_draw(&picture, bottom);
