@@ -47,7 +47,8 @@ static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const cha
     if (ucx == NULL) return UCS_LOG_FUNC_RC_STOP;
     (void)vsnprintf(text, sizeof text, message, arguments);
     if (level <= UCS_LOG_LEVEL_ERROR) gf_level = GF_LOG_ERROR;
-    else if (level == UCS_LOG_LEVEL_WARN) gf_level = ucx->ending ? GF_LOG_DEBUG : GF_LOG_WARN; /* what peers left open */
+    else if (ucx->ending && (level == UCS_LOG_LEVEL_WARN)) gf_level = GF_LOG_DEBUG; /* of what peers left open */
+    else if (level == UCS_LOG_LEVEL_WARN) gf_level = GF_LOG_WARN;
     else if (level <= UCS_LOG_LEVEL_INFO) gf_level = GF_LOG_INFO;
     if (ucx->opening && (level == UCS_LOG_LEVEL_WARN) && (strstr(text, "is not available") != NULL))
         (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.127s", text);

@@ -1,10 +1,6 @@
 /* libFuzzer over saved states: whatever the bytes, they are refused and leave no trace, or they are loaded, saved to
  * what loads again, and a step runs. The first byte says what is made right again before: 1 the checksum, 2 the common
- * part's hash too, else nothing.
- *     clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Ilib -Idrivers -Idrivers/sim -Iops \
- *         -Iconfig -Ifirmware-tests firmware-tests/fuzz_state.c firmware-tests/world.c lib/?*.c ops/?*.c \
- *         drivers/[cfgir]*.c drivers/sim/?*.c -lcmocka -lm -o build/fuzz_state
- *     build/fuzz_state -max_total_time=60 firmware-tests/corpus/state */
+ * part's hash too, else nothing. `make fuzz T=state`. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

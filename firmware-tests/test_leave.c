@@ -188,6 +188,73 @@ static void closing_in_the_middle_of_a_step_is_told_to_the_others(void **state)
     }
 }
 
+static void act_close_late(struct world *w, uint32_t rank)
+{
+    assert_int_equal(gf_close(w->ranks[rank].gf), GF_ERR_TIMEOUT);
+    w->ranks[rank].gf = NULL;
+}
+
+static gf_status close_early_turn(struct world *w, uint32_t rank, void *arg)
+{
+    const struct interrupt *interrupt = arg;
+    if (rank == interrupt->rank) {
+        gf_status status = gf_close_poll(w->ranks[rank].gf);
+        if (status != GF_AGAIN) act_close_late(w, rank);
+        return status;
+    }
+    return world_step_turn(w, rank, &((struct interrupt *)arg)->step);
+}
+
+/* It leaves in good order, but the others go on: what they wait for does not come, and it was not theirs to send. */
+static void closing_between_steps_while_others_go_on_is_named(void **state)
+{
+    (void)state;
+    for (uint32_t world = 2; world <= 4; world++) {
+        for (uint32_t guilty = 1; guilty < world; guilty++) {
+            struct world_setup setup = setup_of(world);
+            struct interrupt interrupt = {.rank = guilty};
+            struct world_step step = {.order = WORLD_FORWARD};
+            struct world w;
+            world_open(&w, &setup);
+            world_step_run(&w, &step);
+            world_expect(&w, GF_OK);
+            world_run(&w, close_early_turn, &interrupt);
+            for (uint32_t rank = 0; rank < world; rank++) {
+                if (rank == guilty) continue;
+                world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
+                assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, guilty);
+                world_expect_log(&w, rank, "it has closed its context");
+            }
+            world_close(&w);
+        }
+    }
+}
+
+static void fill_infinity(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    world_fill(w, rank, tensor, gradient, arg);
+    if ((rank == 1) && (tensor == 0)) world_put(GF_TYPE_F32, gradient, 7, 1e38f * 1e38f);
+}
+
+/* All of them read it off one verdict; whoever is first must not become the others' reason. */
+static void the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        struct world_setup setup = setup_of(5);
+        struct world_step step = {.order = WORLD_ROTATED, .fill = fill_infinity};
+        struct world w;
+        setup.config.loss_scale.enabled = true;
+        setup.config.loss_scale.initial = 1;
+        setup.sim.seed = seed;
+        setup.sim.jitter_ns = 1000000; /* the control channel overtakes the verdict */
+        world_open(&w, &setup);
+        world_step_run(&w, &step);
+        for (uint32_t rank = 0; rank < 5; rank++) world_expect_failed(&w, rank, GF_ERR_NUMERIC);
+        world_close(&w);
+    }
+}
+
 static void a_rank_that_is_cut_off_is_named_and_everybody_ends(void **state)
 {
     (void)state;
@@ -369,6 +436,8 @@ int main(void)
         cmocka_unit_test(an_abort_ends_a_wait_at_once),
         cmocka_unit_test(an_abort_of_the_waiting_rank_itself_ends_its_wait),
         cmocka_unit_test(closing_in_the_middle_of_a_step_is_told_to_the_others),
+        cmocka_unit_test(closing_between_steps_while_others_go_on_is_named),
+        cmocka_unit_test(the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks),
         cmocka_unit_test(a_rank_that_is_cut_off_is_named_and_everybody_ends),
         cmocka_unit_test(two_ranks_that_cannot_reach_each_other_end_everybody),
         cmocka_unit_test(a_rank_that_never_declares_is_named_with_its_step),

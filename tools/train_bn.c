@@ -1,6 +1,6 @@
 /* A network of many small tensors: six 3x3 convolutions with batch normalisation and ReLU, the first and the third with
  * pooling, the mean over the last image, one fully connected layer.
- *   28x28x1 -> 28x28x16 -> pool 14x14x16 -> 14x14x32 -> 14x14x32 -> pool 7x7x32 -> 7x7x64 -> 7x7x64 -> 7x7x64 -> 64 -> 10
+ *   28x28x1 -> 28x28x16 -> pool -> 14x14x16 -> 14x14x32 -> 14x14x32 -> pool -> 7x7x32 -> three times 7x7x64 -> 64 -> 10
  * 20 tensors, 107,322 parameters. Each rank normalises by its own part of the batch, as is usual: the gradients of
  * a split batch are not those of the whole one. */
 #include "train_net.h"
@@ -25,7 +25,8 @@ struct layer {
 };
 
 static const struct layer layers[LAYERS] = {
-    {28, 1, 16, true}, {14, 16, 32, false}, {14, 32, 32, true}, {7, 32, 64, false}, {7, 64, 64, false}, {7, 64, 64, false},
+    {28, 1, 16, true},  {14, 16, 32, false}, {14, 32, 32, true},
+    {7, 32, 64, false}, {7, 64, 64, false},  {7, 64, 64, false},
 };
 
 /* Backward ends the last layer first, and in a layer the normalisation before the convolution. */
@@ -36,7 +37,8 @@ enum { FC_WEIGHT, FC_BIAS, FIRST_GAIN };
 
 #define SMALL .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY
 #define LAYER_TENSORS(number, in, out)                                                                                 \
-    {.name = "bn" number ".gain", .elem_count = (out), SMALL}, {.name = "bn" number ".bias", .elem_count = (out), SMALL}, \
+    {.name = "bn" number ".gain", .elem_count = (out), SMALL},                                                   \
+    {.name = "bn" number ".bias", .elem_count = (out), SMALL},                                                         \
     {.name = "conv" number ".weight", .elem_count = TAPS * (in) * (out)}
 static const struct gf_tensor bn_tensors[] = {
     {.name = "fc.weight", .elem_count = DATA_CLASSES * FEATURES},
@@ -170,10 +172,12 @@ static void layer_forward(struct net *net, uint32_t index)
     struct bn *bn = net->own;
     struct bn_layer *layer = &bn->layer[index];
     uint32_t side = layers[index].side, channels = layers[index].out_channels;
-    size_t points = (size_t)side * side, fan = (size_t)TAPS * layers[index].in_channels, rows = net->image_count * points;
+    size_t points = (size_t)side * side, fan = (size_t)TAPS * layers[index].in_channels;
+    size_t rows = net->image_count * points;
     for (size_t first = 0, count; first < net->image_count; first += count) {
         count = run_images(net, index, first);
-        layer_unfold(layer->in + first * in_elems(index), count, side, layers[index].in_channels, KERNEL, net->unfolded);
+        layer_unfold(layer->in + first * in_elems(index), count, side, layers[index].in_channels, KERNEL,
+                     net->unfolded);
         layer_gemm(false, true, count * points, channels, fan, net->unfolded, net->weight[WEIGHT(index)], 0.0f,
                    layer->normal + first * point_elems(index));
     }
@@ -260,7 +264,8 @@ static gf_status bn_backward(struct net *net)
                bn->features_gradient);
     float *gradient = bn->in_gradient[LAYERS % 2u];
     for (size_t i = 0; i < images * LAST_POINTS * FEATURES; i++)
-        gradient[i] = bn->features_gradient[i / (LAST_POINTS * FEATURES) * FEATURES + i % FEATURES] / (float)LAST_POINTS;
+        gradient[i] =
+            bn->features_gradient[i / (LAST_POINTS * FEATURES) * FEATURES + i % FEATURES] / (float)LAST_POINTS;
     for (uint32_t i = LAYERS; (i-- > 0) && (status >= 0);)
         status = layer_backward(net, i, (i + 1u < LAYERS) ? bn->layer[i + 1u].in : bn->out,
                                 bn->in_gradient[(i + 1u) % 2u], (i > 0) ? bn->in_gradient[i % 2u] : NULL);

@@ -1,6 +1,6 @@
 /* The arithmetic of the reference appliance's networks: images in rows of [side][side][channels], convolutions with a
- * border of zeroes ("same") and a kernel of odd width, pooling of 2x2. All products go through BLAS; what is here moves data for it. Nothing
- * allocates, every output is the caller's and is written whole unless it says "adds". */
+ * border of zeroes ("same") and a kernel of odd width, pooling of 2x2. All products go through BLAS; what is here moves
+ * data for it. Nothing allocates, every output is the caller's and is written whole unless it says "adds". */
 #ifndef GF_TRAIN_LAYERS_H
 #define GF_TRAIN_LAYERS_H
 

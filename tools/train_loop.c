@@ -25,7 +25,8 @@ uint32_t train_share_first(uint32_t count, uint32_t rank, uint32_t world)
 const char *train_plan(struct train *train)
 {
     const struct train_options *options = train->options;
-    if (options->batch > train->images.image_count) return "--batch is larger than the training set (60,000 images in Fashion-MNIST)";
+    if (options->batch > train->images.image_count)
+        return "--batch is larger than the training set (60,000 images in Fashion-MNIST)";
     train->epoch_steps = train->images.image_count / options->batch; /* what is left over waits for the next order */
     train->step_count = (options->steps != 0) ? options->steps : train->epoch_steps * options->epochs;
     train->schedule = options->schedule;
@@ -228,7 +229,8 @@ gf_status train_statistics(struct train *train)
 {
     struct net *net = &train->net;
     uint32_t batch = train->options->batch;
-    uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - train_share_first(batch, train->rank, train->world);
+    uint32_t first = train_share_first(batch, train->rank, train->world);
+    uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
     if (net->statistic_count == 0) return GF_OK;
     for (uint32_t i = 0; i < net->statistic_count; i++) net->statistics[i] *= (float)count / (float)batch;
     return ranks_sum(train->gf, net->statistics, net->statistic_count);
@@ -261,7 +263,7 @@ gf_status train_test(struct train *train)
     return GF_OK;
 }
 
-/* Steps of the last half, but none in which sparse communication still warms up or ramps; as far as they are remembered. */
+/* Steps of the last half, none in which sparse communication still warms up or ramps; as far as they are remembered. */
 static uint64_t steady_steps(const struct train *train)
 {
     const struct gf_config *config = train->config;

@@ -12,8 +12,8 @@
 #define ARGUMENTS_MAX 128
 #define KEY_BYTES 64
 
-/* Of --sparse, where the file leaves the library's defaults: hundreds of chunks in the demo's network, all of it sent while the
- * gradients still change fastest, and the target reached in step 301. */
+/* Of --sparse, where the file leaves the library's defaults: hundreds of chunks in the demo's network, all of it sent
+ * while the gradients still change fastest, and the target reached in step 301. */
 #define SPARSE_CHUNK_ELEMS "4096"
 #define SPARSE_WARMUP_STEPS "100"
 #define SPARSE_RAMP_STEPS "200"
@@ -97,7 +97,7 @@ static int presets_apply(const struct settings *settings, struct gf_config *conf
 {
     static struct gf_config plain;
     static char error[GF_CONFIG_ERROR_BYTES];
-    if (gf_config_effective(&plain, &plain, error) != GF_OK) return refuse(error, "a library that takes its own defaults");
+    if (gf_config_effective(&plain, &plain, error) != GF_OK) return refuse(error, "its own defaults");
     const struct {
         bool silent;
         const char *key, *value;
@@ -167,24 +167,27 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     double rate = 0.0;
     bool rate_given = false, every_given = false;
     const struct tool_option options[] = {
-        {"model", TOOL_TEXT, &model, "NAME", .help = "cnn (1.7 M parameters, default), bn (20 tensors, batch normalisation), linear",
+        {"model", TOOL_TEXT, &model, "NAME",
+         .help = "cnn (1.7 M parameters, default), bn (20 tensors, batch normalisation), linear",
          .allowed = "cnn|bn|linear"},
         {"epochs", TOOL_NUMBER, &epochs, "N", .help = "times through the data (default 1)", .low = 1, .high = 1000000},
         {"steps", TOOL_NUMBER, &out.steps, "N", .help = "steps, instead of epochs", .low = 1, .high = 1000000000},
         {"batch", TOOL_NUMBER, &batch, "N", .help = "images a step, of all ranks together (default 64)", .low = 1,
          .high = DATA_IMAGES_MAX},
-        {"lr", TOOL_REAL, &rate, "X", .help = "highest learning rate (default: 0.05, linear 0.01, by the root of batch/64)",
+        {"lr", TOOL_REAL, &rate, "X",
+         .help = "highest learning rate (default: 0.05, linear 0.01, by the root of batch/64)",
          .high_real = 100.0, .given_out = &rate_given},
         {"lr-batch", TOOL_NUMBER, &rate_batch, "N", .help = "--lr is for this batch: it is multiplied with batch/N",
          .low = 1, .high = DATA_IMAGES_MAX},
-        {"schedule", TOOL_TEXT, &schedule, "NAME", .help = "linear (default), square (of --lars), cosine, step, constant",
+        {"schedule", TOOL_TEXT, &schedule, "NAME",
+         .help = "linear (default), square (of --lars), cosine, step, constant",
          .allowed = "linear|square|cosine|step|constant"},
         {"warmup", TOOL_NUMBER, &out.schedule.warmup_steps, "N",
          .help = "steps in which the rate rises (default: a fifth of all, at most 100)", .high = 1000000000,
          .given_out = &out.warmup_given},
         {"lars", TOOL_FLAG, &settings.lars, NULL, .help = "optimizer.kind = lars, and its eta " LARS_ETA},
-        {"sparse", TOOL_TEXT, &sparse, "[SHARE]", .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS ", "
-         SPARSE_WARMUP_STEPS " dense steps, " SPARSE_RAMP_STEPS " to SHARE (0.15)"},
+        {"sparse", TOOL_TEXT, &sparse, "[SHARE]",
+         .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS ", " SPARSE_WARMUP_STEPS " dense steps, " SPARSE_RAMP_STEPS " to SHARE (0.15)"},
         {"seed", TOOL_NUMBER, &out.seed, "N", .help = "of weights and order of images (default 1)"},
         {"data", TOOL_TEXT, &out.data_folder, "DIR", .help = "of the .gz idx files (default " DATA_FOLDER ")"},
         {"config", TOOL_TEXT, &out.config_path, "FILE", .help = "configuration (default config/local.cfg)"},

@@ -79,8 +79,8 @@ static void bytes_table(const struct report_result *result)
                result->wire_bytes_steady / MEGABYTE, 100.0 * result->wire_bytes_steady * steps / produced, kept);
     else
         printf("  the run was over before its %.3g %% of the chunks were reached\n", kept);
-    printf("  shared      %12.1f MB %9.3f MB      %5.1f %%  memory of the node\n", (double)result->mapped_bytes / MEGABYTE,
-           (double)result->mapped_bytes / steps / MEGABYTE, 100.0 * (double)result->mapped_bytes / produced);
+    printf("  shared      %12.1f MB %9.3f MB      %5.1f %%  memory of the node\n",
+           (double)result->mapped_bytes / MEGABYTE, (double)result->mapped_bytes / steps / MEGABYTE, 100.0 * (double)result->mapped_bytes / produced);
 }
 
 void report_table(const struct report_result *result)
