@@ -60,7 +60,8 @@ uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, u
                      trace_span_fn span, void *user);
 /* "buffer 3: conv1.weight .. conv1.bias" and the like, without anything that JSON or XML would take amiss. */
 #define TRACE_LABEL_BYTES 160
-void trace_label(const struct trace_file *file, const struct trace_span *span, char label_out[static TRACE_LABEL_BYTES]);
+void trace_label(const struct trace_file *file, const struct trace_span *span,
+                 char label_out[static TRACE_LABEL_BYTES]);
 
 /* ---- trace_summary.c, trace_json.c, trace_svg.c ---- */
 int trace_summary(const struct trace *trace, FILE *out); /* -1: no memory */

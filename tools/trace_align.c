@@ -1,8 +1,8 @@
-/* One clock for all files. Ranks of one host share theirs. For another host's, the exchanges say what its offset can be:
+/* One clock for all files. Ranks of one host share theirs. For another host's the exchanges say what its offset can be:
  * no rank has the sum before every rank has posted its part, so an exchange ends on each rank after it began on every
  * other. With a's times as they are and b's moved by d, for each exchange that both took part in,
  *     a.begin - b.end <= d <= a.end - b.begin
- * and the middle of what all of them leave is wrong by at most half its width, which the shortest exchanges (the verdicts)
+ * and the middle of what all of them leave is wrong by at most half its width, which the shortest exchanges (verdicts)
  * keep small. The bounds may cross a little: clocks drift apart, and a record's times are those at which the turn began
  * that found it begun or ended. */
 #include <stdlib.h>
@@ -152,7 +152,7 @@ static void span_find(struct trace *trace)
             int64_t begin_ns = (int64_t)(record->begin_ns - record->pack_ns) + file->shift_ns;
             if (begin_ns < trace->origin_ns) trace->origin_ns = begin_ns;
             if (!trace_is_exchange(record) && (record->operation != GF_OPERATION_WAIT)) continue;
-            if ((trace->first_step == TRACE_NONE) || (record->step < trace->first_step)) trace->first_step = record->step;
+            if (record->step < trace->first_step) trace->first_step = record->step; /* TRACE_NONE is the largest */
             if ((trace->last_step == TRACE_NONE) || (record->step > trace->last_step)) trace->last_step = record->step;
         }
         if ((file->head.lost_count == 0) && ((int64_t)file->head.begin_ns + file->shift_ns < trace->origin_ns))

@@ -36,7 +36,8 @@ void trace_json(const struct trace *trace, FILE *out)
                   trace->files[0].head.rank, trace->files[0].head.world);
     for (uint32_t f = 0; f < trace->file_count; f++) {
         const struct trace_file *file = &trace->files[f];
-        (void)fprintf(out, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"rank %u on %s\"}}",
+        (void)fprintf(out, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":"
+                           "\"rank %u on %s\"}}",
                       file->head.rank, file->head.rank, file->head.node);
         (void)fprintf(out, ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"sort_index\":%u}}",
                       file->head.rank, file->head.rank);

@@ -1,5 +1,4 @@
 /* Which bar of a picture lies where. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "trace.h"
@@ -67,8 +66,8 @@ void trace_label(const struct trace_file *file, const struct trace_span *span, c
     const struct gf_trace_record *record = span->record;
     char more[32] = "";
     switch (span->kind) {
-    case TRACE_COMPUTE: (void)snprintf(label_out, TRACE_LABEL_BYTES, "compute, step %" PRIu64, record->step); return;
-    case TRACE_WAIT: (void)snprintf(label_out, TRACE_LABEL_BYTES, "wait, step %" PRIu64, record->step); return;
+    case TRACE_COMPUTE: (void)snprintf(label_out, TRACE_LABEL_BYTES, "compute"); return;
+    case TRACE_WAIT: (void)snprintf(label_out, TRACE_LABEL_BYTES, "wait"); return;
     case TRACE_PACK: (void)snprintf(label_out, TRACE_LABEL_BYTES, "pack %u", record->buffer); return;
     case TRACE_VERDICT: (void)snprintf(label_out, TRACE_LABEL_BYTES, "verdict"); return;
     case TRACE_OTHER:
@@ -77,5 +76,6 @@ void trace_label(const struct trace_file *file, const struct trace_span *span, c
     case TRACE_BUFFER: break;
     }
     if (record->tensor_count > 1) (void)snprintf(more, sizeof more, " and %u more", record->tensor_count - 1);
-    (void)snprintf(label_out, TRACE_LABEL_BYTES, "buffer %u: %s%s", record->buffer, file->names[record->first_tensor], more);
+    (void)snprintf(label_out, TRACE_LABEL_BYTES, "buffer %u: %s%s", record->buffer, file->names[record->first_tensor],
+                   more);
 }

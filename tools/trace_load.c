@@ -58,7 +58,8 @@ static int head_check(const struct tool_trace_head *head, uint64_t size_bytes, c
         return refuse(error_out, path, "version %u with records of %u bytes; this program reads version %u with %u",
                       head->version, head->record_bytes, TOOL_TRACE_VERSION, (unsigned)sizeof(struct gf_trace_record));
     if ((head->world == 0) || (head->world > GF_WORLD_MAX) || (head->rank >= head->world))
-        return refuse(error_out, path, "rank %u of %u; allowed are 1 to %u ranks", head->rank, head->world, GF_WORLD_MAX);
+        return refuse(error_out, path, "rank %u of %u; allowed are 1 to %u ranks", head->rank, head->world,
+                      GF_WORLD_MAX);
     if ((head->tensor_count == 0) || (head->tensor_count > GF_TENSORS_MAX))
         return refuse(error_out, path, "%u tensors; allowed are 1 to %u", head->tensor_count, GF_TENSORS_MAX);
     if (head->begin_ns > TIME_MAX) return refuse(error_out, path, "its begin is no time");

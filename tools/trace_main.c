@@ -90,8 +90,8 @@ int main(int argc, char **argv)
          .help = "draw some steps there"},
         {.name = "first", .kind = TOOL_NUMBER, .value_out = &request.first, .value_name = "STEP",
          .help = "the first of these (default: so that they are the last)", .given_out = &request.first_given},
-        {.name = "steps", .kind = TOOL_NUMBER, .value_out = &request.count, .value_name = "N", .low = 1, .high = 1000000,
-         .help = "how many (default 4)"},
+        {.name = "steps", .kind = TOOL_NUMBER, .value_out = &request.count, .value_name = "N", .low = 1,
+         .high = 1000000, .help = "how many (default 4)"},
     };
     static const struct tool_args args = {
         .program = "gf-trace", .usage = "FILE.. [--json FILE] [--svg FILE] [--first STEP] [--steps N]",

@@ -146,8 +146,8 @@ static void hidden_print(const struct share *all, FILE *out)
         (void)fprintf(out, "hidden    no exchange was recorded\n");
         return;
     }
-    (void)fprintf(out, "hidden    %u %% of the exchange lay behind computing: %.2f ms a step on the wire, of which ranks "
-                       "waited for %.2f ms\n",
+    (void)fprintf(out, "hidden    %u %% of the exchange lay behind computing: %.2f ms a step on the wire, of which "
+                       "ranks waited for %.2f ms\n",
                   percent(all->exchange_ns - all->exposed_ns, all->exchange_ns), ms(all->exchange_ns, all->steps),
                   ms(all->exposed_ns, all->steps));
 }
@@ -167,7 +167,8 @@ static void exposed_print(const struct buffer *buffers, FILE *out)
         return;
     }
     trace_label(most->file, &(struct trace_span){.kind = TRACE_BUFFER, .record = most->record}, label);
-    (void)fprintf(out, "exposed   %s (%.1f MB, %s): on the wire for %.2f ms a step while its rank waited, %u %% of all\n",
+    (void)fprintf(out, "exposed   %s (%.1f MB, %s): on the wire for %.2f ms a step while its rank waited, %u %% "
+                       "of all\n",
                   label, (double)most->bytes * 1024e-6 / (double)most->times,
                   gf_algorithm_name((gf_algorithm)most->record->algorithm), ms(most->exposed_ns, most->times),
                   percent(most->exposed_ns, all_ns));
@@ -189,8 +190,8 @@ static void waited_print(const struct trace *trace, FILE *out)
     }
     if (times[most] == 0) (void)fprintf(out, "late      rank %u waited for nobody\n", trace->files[0].head.rank);
     else
-        (void)fprintf(out, "late      rank %u waited longest for rank %u in %u %% of its %u exchanges; the files of more "
-                           "ranks say more\n",
+        (void)fprintf(out, "late      rank %u waited longest for rank %u in %u %% of its %u exchanges; the files of "
+                           "more ranks say more\n",
                       trace->files[0].head.rank, most, percent(times[most], count), count);
 }
 
@@ -203,8 +204,8 @@ static int late_print(const struct trace *trace, FILE *out)
         if (lates[f].behind_ns > lates[most].behind_ns) most = f;
     if (whole == 0) (void)fprintf(out, "late      the files have no exchange in common\n");
     else if (whole != UINT64_MAX)
-        (void)fprintf(out, "late      rank %u: the last to begin in %u %% of %" PRIu64 " exchanges, then %.2f ms behind "
-                           "the one before it\n",
+        (void)fprintf(out, "late      rank %u: the last to begin in %u %% of %" PRIu64 " exchanges, then %.2f ms "
+                           "behind the one before it\n",
                       trace->files[most].head.rank, percent(lates[most].times, whole), whole,
                       ms(lates[most].behind_ns, lates[most].times));
     free(lates);
@@ -218,7 +219,8 @@ static void failed_print(const struct trace *trace, FILE *out)
             const struct gf_trace_record *record = &trace->files[f].records[i];
             if (record->status >= 0) continue;
             (void)fprintf(out, "failed    rank %u, step %" PRIu64 ", %s: %s\n", trace->files[f].head.rank, record->step,
-                          gf_operation_name((gf_operation)record->operation), gf_status_name((gf_status)record->status));
+                          gf_operation_name((gf_operation)record->operation),
+                          gf_status_name((gf_status)record->status));
             break; /* the first says it */
         }
 }

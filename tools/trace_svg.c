@@ -15,8 +15,9 @@
 static const struct {
     const char *name, *colour;
 } looks[] = {
-    [TRACE_COMPUTE] = {"compute", "#c9dbec"}, [TRACE_WAIT] = {"wait", "#d1495b"},    [TRACE_PACK] = {"pack", "#edb458"},
-    [TRACE_BUFFER] = {"buffer", "#5fa777"},   [TRACE_VERDICT] = {"verdict", "#8e6bbf"}, [TRACE_OTHER] = {"other", "#9a9a9a"},
+    [TRACE_COMPUTE] = {"compute", "#c9dbec"}, [TRACE_WAIT] = {"wait", "#d1495b"},
+    [TRACE_PACK] = {"pack", "#edb458"},       [TRACE_BUFFER] = {"buffer", "#5fa777"},
+    [TRACE_VERDICT] = {"verdict", "#8e6bbf"}, [TRACE_OTHER] = {"other", "#9a9a9a"},
 };
 #define LOOKS (sizeof looks / sizeof looks[0])
 
@@ -26,10 +27,12 @@ struct picture {
     double y;               /* of the rank's first lane */
 };
 
+/* Requests between steps may be far away (a test behind the last step); the picture is of steps. */
 static void range_add(void *user, const struct trace_file *file, const struct trace_span *span)
 {
     struct picture *picture = user;
     (void)file;
+    if (span->kind == TRACE_OTHER) return;
     if (span->begin_ns < picture->begin_ns) picture->begin_ns = span->begin_ns;
     if (span->end_ns > picture->end_ns) picture->end_ns = span->end_ns;
 }
@@ -43,16 +46,21 @@ static double x_of(const struct picture *picture, uint64_t time_ns)
 static void bar_draw(void *user, const struct trace_file *file, const struct trace_span *span)
 {
     const struct picture *picture = user;
-    double left = x_of(picture, span->begin_ns), width = x_of(picture, span->end_ns) - left;
+    uint64_t begin_ns = (span->begin_ns > picture->begin_ns) ? span->begin_ns : picture->begin_ns;
+    uint64_t end_ns = (span->end_ns < picture->end_ns) ? span->end_ns : picture->end_ns;
+    double left = x_of(picture, begin_ns), width = x_of(picture, end_ns) - left;
     double y = picture->y + ROW * span->lane;
     char label[TRACE_LABEL_BYTES];
+    if (begin_ns > end_ns) return;
     trace_label(file, span, label);
     (void)fprintf(picture->out,
                   "<g><title>rank %u, %s, step %" PRIu64 ": %.3f ms from %.3f ms</title>"
                   "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"/>",
                   file->head.rank, label, span->record->step, (double)(span->end_ns - span->begin_ns) * 1e-6,
-                  (double)(span->begin_ns - picture->begin_ns) * 1e-6, left, y, (width < 0.4) ? 0.4 : width, ROW - 2,
-                  looks[span->kind].colour);
+                  ((double)span->begin_ns - (double)picture->begin_ns) * 1e-6, left, y, (width < 0.4) ? 0.4 : width,
+                  ROW - 2, looks[span->kind].colour);
+    if (span->kind == TRACE_COMPUTE)
+        (void)snprintf(label, sizeof label, "compute, step %" PRIu64, span->record->step);
     if (LETTER * (double)strlen(label) < width)
         (void)fprintf(picture->out, "<text x=\"%.2f\" y=\"%.1f\">%s</text>", left + 3, y + ROW - 5, label);
     (void)fprintf(picture->out, "</g>\n");
@@ -77,7 +85,8 @@ static void legend_draw(const struct picture *picture)
 {
     for (size_t i = 0; i < LOOKS; i++)
         (void)fprintf(picture->out,
-                      "<rect x=\"%.1f\" y=\"12\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.1f\" y=\"22\">%s</text>\n",
+                      "<rect x=\"%.1f\" y=\"12\" width=\"12\" height=\"12\" fill=\"%s\"/>"
+                      "<text x=\"%.1f\" y=\"22\">%s</text>\n",
                       LEFT + 90.0 * (double)i, looks[i].colour, LEFT + 90.0 * (double)i + 17, looks[i].name);
 }
 
@@ -88,8 +97,9 @@ void trace_svg(const struct trace *trace, uint64_t first, uint64_t last, FILE *o
     for (uint32_t f = 0; f < trace->file_count; f++)
         bottom += ROW * trace_spans(trace, &trace->files[f], first, last, range_add, &picture) + GAP;
     if (picture.begin_ns >= picture.end_ns) picture.end_ns = (picture.begin_ns = 0) + 1;
-    (void)fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-                       "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+    (void)fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
+                       "viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" font-size=\"11\">\n"
+                       "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
                   LEFT + WIDTH + 30, bottom + 10, LEFT + WIDTH + 30, bottom + 10);
     legend_draw(&picture);
     axis_draw(&picture, bottom);
