@@ -61,7 +61,7 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->ops = gf->ops;
     coll->op = op;
     coll->root = root;
-    coll->members = NULL;
+    coll->members = gf->seats;
     coll->size = gf->world;
     coll->index = gf->rank;
     coll->type = type;
@@ -97,7 +97,7 @@ static void slot_trace(gf_context *gf, const struct gf_slot *slot, gf_status sta
                                      .first_tensor = in_step ? buffer->first_tensor : GF_TENSOR_NONE,
                                      .tensor_count = in_step ? buffer->tensor_count : 0,
                                      .status = (int32_t)status,
-                                     .waited_for = slot->coll.waits_for};
+                                     .waited_for = gf_rank_of(gf, slot->coll.waits_for)};
     gf_trace_write(gf, &record);
     gf->stats.operations++;
 }
@@ -108,7 +108,7 @@ gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     gf_status status = gf_coll_poll(coll, now_ns);
     if (coll->moved_ns > gf->moved_ns) gf->moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
-        gf_members_position(gf->members)->waits_for = coll->waits_for;
+        gf_members_position(gf->members)->waits_for = gf_rank_of(gf, coll->waits_for);
         return GF_AGAIN;
     }
     gf->moved_ns = now_ns;
@@ -121,11 +121,11 @@ gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
             (slot->operation == GF_OPERATION_STEP) ? gf->buffers[slot->buffer].first_tensor : GF_TENSOR_NONE;
         slot_trace(gf, slot, coll->error, now_ns);
         if (gf->link->fault.code != GF_OK) return gf_fail_fault(gf, &gf->link->fault, slot->operation);
-        return gf_fail(gf, coll->error, slot->operation, coll->waits_for, tensor,
+        return gf_fail(gf, coll->error, slot->operation, gf_rank_of(gf, coll->waits_for), tensor,
                        "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for rank %d",
                        gf_status_name(coll->error), (unsigned long long)gf->step.number,
                        gf_operation_name(slot->operation), coll->kind->name,
-                       (double)(now_ns - coll->moved_ns) * 1e-9, (int)coll->waits_for);
+                       (double)(now_ns - coll->moved_ns) * 1e-9, (int)gf_rank_of(gf, coll->waits_for));
     }
     return gf->error.code;
 }

@@ -213,7 +213,7 @@ static void step_end(gf_context *gf, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
     struct gf_stats *stats = &gf->stats;
-    uint32_t last = gf->slots[step->verdict_slot].coll.waits_for;
+    uint32_t last = gf_rank_of(gf, gf->slots[step->verdict_slot].coll.waits_for);
     step->whole = true;
     gf->phase = GF_PHASE_READY;
     stats->steps++;
