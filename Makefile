@@ -13,7 +13,7 @@ export GF_QUIET := 1
 endif
 
 # Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third.
-PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev \
+PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
             libcmocka-dev clang libclang-rt-14-dev valgrind iproute2
 
@@ -26,18 +26,19 @@ LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
        $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c),$(wildcard drivers/*.c))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
-TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_%,$(wildcard firmware-tests/*.c))
+TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_% firmware-tests/program_%,$(wildcard firmware-tests/*.c))
 TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
               $(wildcard firmware-tests/test_*.c)))
+PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(wildcard firmware-tests/program_*.c))
 TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
 LIB      := $(BUILD)/libgradientflow.a
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 
 comma    := ,
-# An appliance is linked with the library, UCX and libconfig statically; libc and the CUDA driver stay dynamic.
+# An appliance is linked with the library, UCX, libconfig and libsodium statically; libc and the CUDA driver stay dynamic.
 UCX_LIBS := $(if $(filter 1,$(UCX)),-Wl$(comma)-Bstatic $(filter-out -pthread -ldl -lrt -lm,$(shell pkg-config --static --libs ucx 2>/dev/null)) -Wl$(comma)-Bdynamic)
-LINK_LIBS = -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
+LINK_LIBS = -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
 BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
@@ -63,7 +64,7 @@ $(BUILD)/gf-%: $$(addprefix $(BUILD)/,$$(addsuffix .o,$$(basename $$(wildcard to
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)
 
 # Data movement between the products of BLAS: worth vectorising whatever CFLAGS says.
-$(BUILD)/tools/train_layers.o: GF_FLAGS += -ftree-vectorize
+$(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o: GF_FLAGS += -ftree-vectorize
 
 # A test is its own object and those that its line of prerequisites adds.
 TRAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/train_main.c,$(wildcard tools/train_*.c))) $(TOOL_SHARED)
@@ -71,6 +72,15 @@ $(BUILD)/firmware-tests/test_train_net: $(TRAIN_OBJ)
 $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
+
+# What shell tests start. An appliance needs neither libconfig nor, with drivers of its own, UCX: these are linked without.
+# UCX is dynamic where callers of malloc() are told apart by the object they lie in.
+PROGRAM_LIBS = $(LIB) $(LINK_LIBS)
+$(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(UCX_LIBS) -ldl -lrt -lm -pthread
+$(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
+$(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -lucp -luct -lucs -lucm -ldl -lrt -lm
+$(BUILD)/firmware-tests/program_%: $(BUILD)/firmware-tests/program_%.o $(LIB) $(SIM_LIB) $(TOOL_SHARED)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(PROGRAM_LIBS) -lm
 
 # ---- what people run ----
 deps: ## install the Debian packages that are missing (root), or say how
@@ -94,7 +104,7 @@ check: ## every test
 
 SHELL_TESTS := $(wildcard firmware-tests/test_*.sh)
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(TESTS) $(SHELL_TESTS))
-tests: $(TESTS)
+tests: $(TESTS) $(PROGRAMS)
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
@@ -114,17 +124,35 @@ flags: ## what an appliance is linked with
 audit: $(LIB) ## fail if the library calls an allocator, thread, signal, stdio, exit or map function
 	@sh firmware-tests/audit.sh $(LIB)
 
+FUZZ_SECONDS ?= 60
+FUZZERS := $(patsubst firmware-tests/fuzz_%.c,%,$(wildcard firmware-tests/fuzz_$(or $(T),*).c))
+FUZZ_BUILD := $(BUILD)-fuzz
+fuzz: ## each fuzz target on its corpus for FUZZ_SECONDS, or one: T=frames
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory -s -j2 BUILD=$(FUZZ_BUILD) CC=clang SAN=fuzzer-no-link,address,undefined \
+	    $(FUZZERS:%=$(FUZZ_BUILD)/firmware-tests/fuzz_%)
+	@for f in $(FUZZERS); do echo "fuzz $$f"; mkdir -p $(FUZZ_BUILD)/corpus/$$f; \
+	    ASAN_OPTIONS=detect_leaks=0 $(FUZZ_BUILD)/firmware-tests/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 \
+	        -timeout=10 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/$$f- \
+	        $(FUZZ_BUILD)/corpus/$$f firmware-tests/corpus/$$f || exit 1; done
+$(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
+	$(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
+
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
+
+accuracy: ## where sparse communication and large batches end beside dense runs (80 minutes; goes on where it was stopped)
+	@$(MAKE) --no-print-directory -s -j2 all
+	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags bench-ops clean help
+.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags fuzz bench-ops accuracy clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 void gf_log_line(const struct gf_log *log, gf_log_level level, const char *format, ...)
 {
@@ -29,4 +30,14 @@ gf_status gf_fault_set(struct gf_fault *fault, gf_status code, uint32_t peer, co
     (void)vsnprintf(fault->text, sizeof fault->text, format, arguments);
     va_end(arguments);
     return code;
+}
+
+_Noreturn void gf_broken(const char *file, int line, const char *condition)
+{
+    char text[256];
+    int length = snprintf(text, sizeof text, "gradientflow: broken invariant at %s:%d: %s\n", file, line, condition);
+    if (length > (int)sizeof text - 1) length = (int)sizeof text - 1;
+    ssize_t written = write(STDERR_FILENO, text, (size_t)length);
+    (void)written; /* nothing more can be done */
+    __builtin_trap();
 }

@@ -47,6 +47,7 @@ static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const cha
     if (ucx == NULL) return UCS_LOG_FUNC_RC_STOP;
     (void)vsnprintf(text, sizeof text, message, arguments);
     if (level <= UCS_LOG_LEVEL_ERROR) gf_level = GF_LOG_ERROR;
+    else if (ucx->ending && (level == UCS_LOG_LEVEL_WARN)) gf_level = GF_LOG_DEBUG; /* of what peers left open */
     else if (level == UCS_LOG_LEVEL_WARN) gf_level = GF_LOG_WARN;
     else if (level <= UCS_LOG_LEVEL_INFO) gf_level = GF_LOG_INFO;
     if (ucx->opening && (level == UCS_LOG_LEVEL_WARN) && (strstr(text, "is not available") != NULL))
@@ -273,6 +274,7 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
 static void give_back(struct gf_ucx *ucx)
 {
     worker_give(ucx);
+    ucx->ending = true;
     gf_ucx_region_give(ucx);
     if (ucx->context != NULL) ucp_cleanup(ucx->context);
     ucx->context = NULL;

@@ -5,9 +5,10 @@
 
 #include "bytes.h"
 #include "rendezvous.h"
+#include "rendezvous_auth.h"
 
 #define GF_FRAME_MAGIC 0x56524647u /* "GFRV" */
-#define GF_FRAME_PROTOCOL 1u
+#define GF_FRAME_PROTOCOL 2u
 #define GF_FRAME_HEADER_BYTES 32u
 #define GF_FRAME_BYTES_MAX (GF_FRAME_HEADER_BYTES + GF_FRAME_PAYLOAD_MAX)
 
@@ -15,10 +16,15 @@
 #define GF_FRAME_DRIVER 0x80000000u
 #define GF_FRAME_HELLO (GF_FRAME_DRIVER | 1u)  /* first frame of a connection, from the rank */
 #define GF_FRAME_ANSWER (GF_FRAME_DRIVER | 2u) /* the coordinator's: come in, or go away and why */
+/* Between the two, where the job has a key; drivers/rendezvous_tcp_auth.c. */
+#define GF_FRAME_CHALLENGE (GF_FRAME_DRIVER | 3u)
+#define GF_FRAME_PROOF (GF_FRAME_DRIVER | 4u)
 
 #define GF_FRAME_REASON_BYTES 160u
-#define GF_FRAME_HELLO_BYTES 16u
+#define GF_FRAME_HELLO_BYTES (16u + GF_AUTH_NONCE_BYTES)
 #define GF_FRAME_ANSWER_BYTES (4u + GF_FRAME_REASON_BYTES)
+#define GF_FRAME_CHALLENGE_BYTES (GF_AUTH_NONCE_BYTES + GF_AUTH_PROOF_BYTES)
+#define GF_FRAME_PROOF_BYTES GF_AUTH_PROOF_BYTES
 
 struct gf_frame_header {
     uint32_t magic;
@@ -34,6 +40,7 @@ struct gf_frame_hello {
     uint32_t version; /* GF_VERSION */
     uint32_t rank;
     uint32_t world;
+    uint32_t keyed;   /* 1: this rank has a key_file; its nonce follows, otherwise zeroes */
 };
 
 void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id, uint32_t from);

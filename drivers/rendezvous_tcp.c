@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define TCP_ROUNDS_MAX 64 /* system events looked at in one poll that finds nothing for the caller */
@@ -26,24 +25,6 @@ static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
 
 /* ---- opening ---- */
 
-/* The key itself is read by what will authenticate a hello; until that is built a key is refused, not ignored. */
-static gf_status key_file_check(const char *path, struct gf_fault *fault_out)
-{
-    struct stat file;
-    if (stat(path, &file) != 0) {
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "stat", errno, "rendezvous.key_file %.80s: %s",
-                            path, strerror(errno));
-    }
-    if (!S_ISREG(file.st_mode) || (file.st_uid != geteuid()) || ((file.st_mode & 077) != 0)) {
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                            "rendezvous.key_file %.80s: expected a file of this user that nobody else may read (0600), "
-                            "found mode %04o, user %u", path, (unsigned)(file.st_mode & 07777), (unsigned)file.st_uid);
-    }
-    return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                        "rendezvous.key_file: this build cannot authenticate; leave it empty and stay on loopback, or "
-                        "set rendezvous.insecure");
-}
-
 static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup *setup, struct gf_fault *fault_out)
 {
     if (!gf_socket_address_parse(setup->address, "rendezvous.address", &tcp->to, fault_out)) return GF_ERR_CONFIG;
@@ -55,12 +36,14 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
                                 "both IPv6", setup->bind, setup->address);
         }
     }
-    if ((setup->key_file != NULL) && (setup->key_file[0] != 0)) return key_file_check(setup->key_file, fault_out);
+    if ((setup->key_file != NULL) && (setup->key_file[0] != 0)) {
+        return gf_auth_open(&tcp->auth, setup->key_file, fault_out);
+    }
     const struct gf_socket_address *open = (tcp->bind_to.bytes > 0) ? &tcp->bind_to : &tcp->to;
     if (setup->insecure || (gf_socket_is_loopback(open) && gf_socket_is_loopback(&tcp->to))) return GF_OK;
     return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
                         "rendezvous.address '%.60s' can be reached from outside this machine: expected a loopback "
-                        "address, or rendezvous.insecure = true", setup->address);
+                        "address, rendezvous.key_file, or rendezvous.insecure = true", setup->address);
 }
 
 static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
@@ -98,6 +81,7 @@ static void tcp_close(struct gf_rendezvous *rendezvous)
     if (tcp->epoll_fd >= 0) (void)close(tcp->epoll_fd);
     tcp->listen_fd = -1;
     tcp->epoll_fd = -1;
+    gf_auth_forget(&tcp->auth, sizeof tcp->auth);
 }
 
 static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, uint64_t now_ns,
@@ -175,7 +159,6 @@ static void connect_begin(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
 static void connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
 {
     unsigned char hello[GF_FRAME_HELLO_BYTES];
-    struct gf_put put = {hello, sizeof hello};
     int error = 0;
     socklen_t bytes = sizeof error;
     if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
@@ -184,23 +167,55 @@ static void connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
         connect_again(tcp, conn, now_ns, error);
         return;
     }
-    gf_put_u32(&put, GF_VERSION);
-    gf_put_u32(&put, tcp->rank);
-    gf_put_u32(&put, tcp->world);
-    gf_put_u32(&put, 0);
+    gf_tcp_hello_put(tcp, hello);
     conn->state = TCP_CONN_HELLO;
     conn->waits_to_send = true; /* as epoll has it, so that the flush puts it right */
     GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_HELLO, hello, sizeof hello));
+}
+
+/* How long the frame is that begins in conn->in; 0: nothing that rank 0 says at this point. */
+static uint32_t answer_bytes(const struct tcp *tcp, const struct conn *conn)
+{
+    if (conn->in_bytes < GF_FRAME_HEADER_BYTES) return GF_FRAME_HEADER_BYTES;
+    const struct gf_frame_header header = gf_frame_header_get(conn->in);
+    uint32_t seal_bytes = conn->sealed ? GF_AUTH_SEAL_BYTES : 0;
+    bool answer = (header.kind == GF_FRAME_ANSWER) && (header.payload_bytes == GF_FRAME_ANSWER_BYTES);
+    bool challenge = tcp->auth.on && !conn->sealed && (header.kind == GF_FRAME_CHALLENGE) &&
+                     (header.payload_bytes == GF_FRAME_CHALLENGE_BYTES);
+    if ((header.magic != GF_FRAME_MAGIC) || (!answer && !challenge)) return 0;
+    return GF_FRAME_HEADER_BYTES + header.payload_bytes + seal_bytes;
+}
+
+/* GF_OK: come in. An answer that is not sealed may come from anybody, which is no reason to stay. */
+static gf_status answer_take(struct tcp *tcp, struct conn *conn)
+{
+    struct gf_get get = {.at = conn->in + GF_FRAME_HEADER_BYTES, .left = GF_FRAME_ANSWER_BYTES};
+    char reason[GF_FRAME_REASON_BYTES];
+    const uint32_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
+    gf_status code = (gf_status)(int32_t)gf_get_u32(&get);
+    gf_get_text(&get, reason, sizeof reason);
+    conn->in_bytes = 0;
+    if (conn->sealed && !gf_auth_seal_fits(&conn->seal_in, conn->in, bytes, conn->in + bytes)) {
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
+                            "the answer of rank 0 at %.50s has a seal that does not fit: it was changed on the way",
+                            tcp->address_text);
+    }
+    if ((code == GF_OK) && tcp->auth.on && !conn->sealed) {
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
+                            "what listens at %.50s asked rank %u for no proof, and this rank has a key_file",
+                            tcp->address_text, tcp->rank);
+    }
+    if (code == GF_OK) return GF_OK;
+    return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "rank 0 at %.40s refused rank %u: %s",
+                        tcp->address_text, tcp->rank, reason);
 }
 
 /* GF_OK: come in. GF_AGAIN: not yet, or to be tried again. */
 static gf_status answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
 {
     struct gf_frame_header header;
-    char reason[GF_FRAME_REASON_BYTES];
     /* The coordinator of another job answers with its own job id, another version with its own protocol. */
-    ssize_t got = recv(conn->fd, conn->in + conn->in_bytes,
-                       GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES - conn->in_bytes, MSG_DONTWAIT);
+    ssize_t got = recv(conn->fd, conn->in + conn->in_bytes, answer_bytes(tcp, conn) - conn->in_bytes, MSG_DONTWAIT);
     if ((got < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK) || (errno == EINTR))) return GF_AGAIN;
     if (got <= 0) { /* it had no time for us, or it has just died: another may come */
         connect_again(tcp, conn, now_ns, (got < 0) ? errno : ECONNRESET);
@@ -209,20 +224,13 @@ static gf_status answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns
     conn->in_bytes += (uint32_t)got;
     if (conn->in_bytes < GF_FRAME_HEADER_BYTES) return GF_AGAIN;
     header = gf_frame_header_get(conn->in);
-    if ((header.magic != GF_FRAME_MAGIC) || (header.kind != GF_FRAME_ANSWER) ||
-        (header.payload_bytes != GF_FRAME_ANSWER_BYTES)) {
+    if (answer_bytes(tcp, conn) == 0) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
                             "what listens at %s is not rank 0 of a GradientFlow job (first bytes %08x, expected %08x)",
                             tcp->address_text, header.magic, GF_FRAME_MAGIC);
     }
-    if (conn->in_bytes < GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES) return GF_AGAIN;
-    struct gf_get get = {.at = conn->in + GF_FRAME_HEADER_BYTES, .left = GF_FRAME_ANSWER_BYTES};
-    gf_status code = (gf_status)(int32_t)gf_get_u32(&get);
-    gf_get_text(&get, reason, sizeof reason);
-    conn->in_bytes = 0;
-    if (code == GF_OK) return GF_OK;
-    return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "rank 0 at %.40s refused rank %u: %s",
-                        tcp->address_text, tcp->rank, reason);
+    if (conn->in_bytes < answer_bytes(tcp, conn)) return GF_AGAIN;
+    return (header.kind == GF_FRAME_CHALLENGE) ? gf_tcp_challenge_take(tcp, conn) : answer_take(tcp, conn);
 }
 
 static gf_status connect_deadline(struct tcp *tcp, const struct conn *conn, uint64_t now_ns)

@@ -27,26 +27,35 @@ void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns)
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
         if ((tcp->pending[i].fd < 0) || (now_ns - tcp->pending[i].since_ns < TCP_PENDING_NS)) continue;
         pending_drop(&tcp->pending[i]);
-        stranger_log(tcp, GF_LOG_WARN, "a connection did not say who it is within 5 s");
+        stranger_log(tcp, GF_LOG_WARN, "a connection did not say or prove who it is within 5 s");
     }
+}
+
+/* A free slot, else that of the connection that has said nothing for longest. One that has been challenged needs the
+ * time of a round trip, so it gives way only after a while: otherwise ranks that all come at once would push each other
+ * out for ever. TCP_PENDING_MAX: none now, those who knock wait in the kernel. */
+static uint32_t slot_find(const struct tcp *tcp, uint64_t now_ns)
+{
+    const struct pending *pending = tcp->pending;
+    uint32_t found = TCP_PENDING_MAX;
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
+        if (pending[i].fd < 0) return i;
+        if (pending[i].challenged && (now_ns - pending[i].since_ns < TCP_CHALLENGED_NS)) continue;
+        if ((found == TCP_PENDING_MAX) || (pending[i].since_ns < pending[found].since_ns)) found = i;
+    }
+    return found;
 }
 
 void gf_tcp_accept(struct tcp *tcp, uint64_t now_ns)
 {
-    uint32_t slot = 0;
+    uint32_t slot = slot_find(tcp, now_ns);
+    if (slot == TCP_PENDING_MAX) return;
     int fd = accept4(tcp->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if ((errno == EMFILE) || (errno == ENFILE)) stranger_log(tcp, GF_LOG_ERROR, "accept: no file descriptor left");
         return; /* anything else is a connection that has gone already */
     }
     gf_socket_options_set(fd, tcp->keepalive_ns);
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
-        if (tcp->pending[i].fd < 0) {
-            slot = i;
-            break;
-        }
-        if (tcp->pending[i].since_ns < tcp->pending[slot].since_ns) slot = i;
-    }
     struct pending *pending = &tcp->pending[slot];
     if (pending->fd >= 0) {
         pending_drop(pending);
@@ -54,6 +63,7 @@ void gf_tcp_accept(struct tcp *tcp, uint64_t now_ns)
     }
     pending->fd = fd;
     pending->in_bytes = 0;
+    pending->challenged = false;
     pending->since_ns = now_ns;
     if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, TCP_ABOUT_PENDING | slot, EPOLLIN) != GF_OK) pending_drop(pending);
 }
@@ -100,21 +110,18 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
     return GF_ERR_MISMATCH;
 }
 
-/* The one place where a connection proves that it holds the job's key. Keys are refused at open, so there is nothing to
- * prove yet. */
-static gf_status hello_authentic(const struct tcp *tcp, const struct pending *pending)
-{
-    (void)tcp;
-    (void)pending;
-    return GF_OK;
-}
-
 static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code, const char *reason)
 {
-    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES], sink[512];
+    const size_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
+    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES + GF_AUTH_SEAL_BYTES], sink[512];
     char what[GF_FRAME_REASON_BYTES + 32];
     answer_put(answer, tcp, code, reason);
-    (void)send(pending->fd, answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT); /* a new socket has room for it */
+    if (pending->challenged) {
+        struct gf_auth_seal to_rank, to_coordinator;
+        gf_tcp_pending_seals(tcp, pending, &to_rank, &to_coordinator);
+        gf_auth_seal_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
+    }
+    (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* a new socket has room for it */
     (void)shutdown(pending->fd, SHUT_WR);
     (void)recv(pending->fd, sink, sizeof sink, MSG_DONTWAIT); /* unread bytes would turn the answer into a reset */
     pending_drop(pending);
@@ -132,6 +139,8 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
         return GF_AGAIN;
     }
     conn->fd = pending->fd;
+    conn->sealed = pending->challenged;
+    if (conn->sealed) gf_tcp_pending_seals(tcp, pending, &conn->seal_out, &conn->seal_in);
     conn->peer = rank;
     conn->state = TCP_CONN_UP;
     pending->fd = -1;
@@ -139,40 +148,89 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     return GF_OK;
 }
 
-static gf_status hello_take(struct tcp *tcp, struct pending *pending, const struct gf_frame_header *header,
-                            struct gf_rendezvous_event *event_out)
+static struct gf_frame_hello hello_get(const unsigned char *frame)
 {
-    struct gf_get get = {.at = pending->in + GF_FRAME_HEADER_BYTES, .left = GF_FRAME_HELLO_BYTES};
-    struct gf_frame_hello hello = {0};
-    bool ours = false;
-    hello.version = gf_get_u32(&get);
+    struct gf_get get = {.at = frame + GF_FRAME_HEADER_BYTES, .left = GF_FRAME_HELLO_BYTES};
+    struct gf_frame_hello hello = {.version = gf_get_u32(&get)};
     hello.rank = gf_get_u32(&get);
     hello.world = gf_get_u32(&get);
+    hello.keyed = gf_get_u32(&get);
+    return hello;
+}
+
+/* frame: a hello that is whole and, where the job has a key, proven; or one of another job or protocol. */
+static gf_status hello_take(struct tcp *tcp, struct pending *pending, const unsigned char *frame,
+                            struct gf_rendezvous_event *event_out)
+{
+    const struct gf_frame_header head = gf_frame_header_get(frame), *header = &head;
+    const struct gf_frame_hello hello = hello_get(frame);
+    bool ours = false;
     *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = hello.rank};
     gf_status status = hello_check(tcp, header, &hello, tcp->text, GF_FRAME_REASON_BYTES, &ours);
-    if (status == GF_OK) status = hello_authentic(tcp, pending);
     if (status == GF_OK) return pending_promote(tcp, pending, hello.rank);
+    bool believed = (tcp->auth.on == pending->challenged);
     pending_refuse(tcp, pending, status, tcp->text);
-    if (!ours) return GF_AGAIN;
+    if (!ours || !believed) return GF_AGAIN;
     event_out->kind = GF_RENDEZVOUS_REFUSED;
     event_out->rank = (header->protocol == GF_FRAME_PROTOCOL) ? hello.rank : header->from;
     event_out->text = tcp->text;
     return GF_OK;
 }
 
+/* A hello of this job and protocol, before its sender is believed. */
+static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
+{
+    const struct gf_frame_hello hello = hello_get(pending->in);
+    if ((hello.keyed != 0) != tcp->auth.on) {
+        (void)snprintf(tcp->text, sizeof tcp->text, tcp->auth.on ? "rank %u has no key_file, this job wants one"
+                                                                 : "rank %u has a key_file, rank 0 has none",
+                       hello.rank);
+        pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
+        if (tcp->auth.on) return GF_AGAIN; /* anybody can say that */
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = hello.rank,
+                                                  .text = tcp->text};
+        return GF_OK;
+    }
+    if (!tcp->auth.on) return hello_take(tcp, pending, pending->in, event_out);
+    if (!gf_tcp_challenge_send(tcp, pending)) pending_drop(pending);
+    return GF_AGAIN;
+}
+
+static gf_status proof_take(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
+{
+    const struct gf_frame_hello hello = hello_get(pending->talk.said);
+    if (gf_tcp_proof_fits(tcp, pending)) return hello_take(tcp, pending, pending->talk.said, event_out);
+    (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key", hello.rank);
+    pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
+    return GF_AGAIN;
+}
+
+static void pending_gone(struct tcp *tcp, struct pending *pending)
+{
+    char what[120];
+    if (!pending->challenged) {
+        stranger_log(tcp, GF_LOG_INFO, "a connection ended before it said who it is");
+    } else {
+        (void)snprintf(what, sizeof what, "rank %u went away when it was challenged: it may have another key_file",
+                       hello_get(pending->talk.said).rank);
+        stranger_log(tcp, GF_LOG_WARN, what);
+    }
+    pending_drop(pending);
+}
+
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out)
 {
     struct pending *pending = &tcp->pending[slot];
     if (pending->fd < 0) return GF_AGAIN;
-    ssize_t got = recv(pending->fd, pending->in + pending->in_bytes, sizeof pending->in - pending->in_bytes,
-                       MSG_DONTWAIT);
+    uint32_t want = pending->challenged ? GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES : TCP_HELLO_FRAME_BYTES;
+    ssize_t got = recv(pending->fd, pending->in + pending->in_bytes, want - pending->in_bytes, MSG_DONTWAIT);
     if ((got < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK) || (errno == EINTR))) return GF_AGAIN;
     if (got <= 0) {
-        pending_drop(pending);
-        stranger_log(tcp, GF_LOG_INFO, "a connection ended before it said who it is");
+        pending_gone(tcp, pending);
         return GF_AGAIN;
     }
     pending->in_bytes += (uint32_t)got;
+    if (pending->challenged) return (pending->in_bytes == want) ? proof_take(tcp, pending, event_out) : GF_AGAIN;
     if (pending->in_bytes < GF_FRAME_HEADER_BYTES) return GF_AGAIN;
     struct gf_frame_header header = gf_frame_header_get(pending->in);
     /* A hello of another protocol version may have any size; its header is enough to refuse it. */
@@ -184,6 +242,6 @@ gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvo
         stranger_log(tcp, GF_LOG_WARN, "a stranger's bytes are no hello");
         return GF_AGAIN;
     }
-    if (!foreign && (pending->in_bytes < sizeof pending->in)) return GF_AGAIN;
-    return hello_take(tcp, pending, &header, event_out);
+    if (foreign) return hello_take(tcp, pending, pending->in, event_out);
+    return (pending->in_bytes == want) ? hello_meet(tcp, pending, event_out) : GF_AGAIN;
 }

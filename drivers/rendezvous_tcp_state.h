@@ -3,7 +3,7 @@
  * Rank 0 listens and has a connection slot for each other rank; every other rank has one slot, for rank 0:
  *
  *     rank r   WAIT -> CONNECTING -> HELLO -> UP -> DOWN      WAIT again for as long as nobody answers
- *     rank 0   (a pending slot reads the hello) -> UP -> DOWN
+ *     rank 0   (a pending slot reads the hello, and the proof) -> UP -> DOWN
  *
  * A connection that has not said who it is gets one of a few pending slots, a buffer of one hello and a deadline; the
  * oldest gives way. So strangers cost no more than that, however many they are. */
@@ -15,10 +15,11 @@
 
 #define TCP_PENDING_MAX 16u
 #define TCP_PENDING_NS UINT64_C(5000000000)
+#define TCP_CHALLENGED_NS UINT64_C(100000000) /* for so long a challenged connection does not give way */
 #define TCP_RETRY_FIRST_NS UINT64_C(20000000)
 #define TCP_RETRY_MAX_NS UINT64_C(200000000)
 #define TCP_HELLO_FRAME_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
-#define TCP_OUT_BYTES (4u * GF_FRAME_BYTES_MAX) /* frames that the kernel had no room for yet */
+#define TCP_OUT_BYTES (4u * (GF_FRAME_BYTES_MAX + GF_AUTH_SEAL_BYTES)) /* frames that the kernel had no room for yet */
 
 typedef enum conn_state {
     TCP_CONN_NONE = 0, /* rank 0: that rank was not here yet */
@@ -29,6 +30,14 @@ typedef enum conn_state {
     TCP_CONN_DOWN
 } conn_state;
 
+/* What two ends have said to each other before either was believed: hello, challenge, and the header of the proof. Each
+ * proof is over all that precedes it, so that no byte of it can be changed or come from another connection. */
+#define TCP_TALK_CHALLENGE_BYTES (TCP_HELLO_FRAME_BYTES + GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES)
+#define TCP_TALK_BYTES (TCP_TALK_CHALLENGE_BYTES + GF_FRAME_HEADER_BYTES)
+struct talk {
+    unsigned char said[TCP_TALK_BYTES];
+};
+
 struct conn {
     int fd;
     conn_state state;
@@ -38,7 +47,10 @@ struct conn {
     uint32_t in_bytes;
     uint32_t out_first;
     uint32_t out_bytes;
-    unsigned char in[GF_FRAME_BYTES_MAX];
+    bool sealed;        /* every frame from here on ends with a seal */
+    struct gf_auth_seal seal_in;
+    struct gf_auth_seal seal_out;
+    unsigned char in[GF_FRAME_BYTES_MAX + GF_AUTH_SEAL_BYTES];
     unsigned char out[TCP_OUT_BYTES]; /* a ring */
 };
 
@@ -46,6 +58,8 @@ struct pending {
     int fd; /* -1: free */
     uint32_t in_bytes;
     uint64_t since_ns;
+    bool challenged; /* its hello was good, its proof is awaited */
+    struct talk talk;
     unsigned char in[TCP_HELLO_FRAME_BYTES];
 };
 
@@ -56,6 +70,8 @@ struct tcp {
     uint64_t job_id;
     uint64_t keepalive_ns;
     struct gf_log log;
+    struct gf_auth auth;
+    struct talk talk; /* the other ranks, with rank 0 */
     char address_text[GF_TEXT_MAX];
     char text[240]; /* of the event handed out last */
 
@@ -95,5 +111,17 @@ void gf_tcp_accept(struct tcp *tcp, uint64_t now_ns);
 /* GF_OK: *event_out says who came in, or who of this job was refused. */
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
+
+/* rendezvous_tcp_auth.c: the words between hello and answer, where the job has a key. */
+/* Rank 0, for a hello that is whole in pending->in. False: the connection has no room for it. */
+bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending);
+/* Rank 0, for a proof that is whole in pending->in. */
+bool gf_tcp_proof_fits(struct tcp *tcp, struct pending *pending);
+/* What rank 0 says after its challenge is sealed: the keys of a challenged connection. */
+void gf_tcp_pending_seals(const struct tcp *tcp, const struct pending *pending, struct gf_auth_seal *to_rank_out,
+                          struct gf_auth_seal *to_coordinator_out);
+/* The other ranks: the payload of a hello, and the proof for a challenge that is whole in conn->in. */
+void gf_tcp_hello_put(struct tcp *tcp, unsigned char *payload_out);
+gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn);
 
 #endif

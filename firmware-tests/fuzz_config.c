@@ -1,8 +1,6 @@
 /* libFuzzer over configuration and tensor texts: whatever the text, the answer is GF_OK or one line. And what loads
  * must print to a text that loads to the same.
- *     clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Ilib -Idrivers -Iconfig \
- *         firmware-tests/fuzz_config.c lib/settings*.c lib/names.c config/config_*.c -lconfig -o build/fuzz_config
- *     ASAN_OPTIONS=detect_leaks=0 build/fuzz_config -max_total_time=60 firmware-tests/corpus/config
+ * `make fuzz T=config`.
  * Leaks are not looked for: libconfig 1.5 itself leaks the last string before a syntax error. */
 #include <stdlib.h>
 #include <string.h>

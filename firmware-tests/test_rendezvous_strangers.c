@@ -38,6 +38,7 @@ static void stranger_say(int fd, const void *data, size_t bytes)
 static void hello_make(unsigned char *out, uint32_t rank, uint32_t size)
 {
     struct gf_put put = {out, GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES};
+    memset(out, 0, put.left);
     gf_frame_header_put(&put, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES, 4711, rank);
     gf_put_u32(&put, GF_VERSION);
     gf_put_u32(&put, rank);
@@ -172,7 +173,7 @@ static const struct hello_case {
     const char *text;      /* of the refusal; NULL: hung up on */
 } hellos[] = {
     {"magic", 0, 'X', NULL},
-    {"protocol_version", 4, 9, "protocol version 1 at rank 0, 9 at rank 1"},
+    {"protocol_version", 4, 9, "protocol version 2 at rank 0, 9 at rank 1"},
     {"header_size", 6, 48, NULL},
     {"kind", 8, 7, NULL},
     {"payload_size", 12, 15, NULL},

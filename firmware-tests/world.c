@@ -15,7 +15,7 @@
 #define GUARD_VALUE 0xa5
 #define BACKOFF_MIN_NS 20000u     /* a rank polls again after this */
 #define BACKOFF_MAX_NS 1000000u   /* and at least this often */
-#define LIMIT_NS UINT64_C(300000000000)
+#define LIMIT_NS UINT64_C(30000000000)
 
 static void log_keep(void *user, gf_log_level level, const char *text)
 {
@@ -27,6 +27,22 @@ static void log_keep(void *user, gf_log_level level, const char *text)
     rank->log_bytes += length;
     rank->log[rank->log_bytes++] = '\n';
     rank->log[rank->log_bytes] = '\0';
+}
+
+static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg);
+
+static uint64_t clock_now(const struct gf_clock *clock)
+{
+    struct world *w = ((const struct world_clock *)(const void *)clock)->w;
+    if ((w->pump != NULL) && !w->is_pumping) {
+        uint32_t rank;
+        w->is_pumping = true; /* the turns look at the clock too */
+        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_turn(w, rank, w->pump, w->pump_arg);
+        gf_sim_wake_at(w->sim, w->blocked, gf_sim_now_ns(w->sim) + BACKOFF_MIN_NS); /* it polls without a pause */
+        (void)gf_sim_advance(w->sim);
+        w->is_pumping = false;
+    }
+    return gf_sim_now_ns(w->sim);
 }
 
 static void rank_open(struct world *w, uint32_t rank)
@@ -60,7 +76,10 @@ void world_create(struct world *w, const struct world_setup *setup)
         self->config.job.ignore_environment = true;
         self->config.log = log_keep;
         self->config.log_user = self;
-        self->config.drivers = gf_sim_drivers(w->sim, rank);
+        self->clock = (struct world_clock){.clock.now_ns = clock_now, .w = w};
+        self->drivers = *gf_sim_drivers(w->sim, rank);
+        self->drivers.clock = &self->clock.clock;
+        self->config.drivers = &self->drivers;
         self->tensors = setup->tensors;
         self->tensor_count = setup->tensor_count;
         if (setup->vary != NULL) setup->vary(rank, &self->config, &self->tensors, &self->tensor_count);
@@ -71,7 +90,7 @@ void world_create(struct world *w, const struct world_setup *setup)
 static gf_status open_turn(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
-    return (w->ranks[rank].gf == NULL) ? w->ranks[rank].status : gf_open_poll(w->ranks[rank].gf);
+    return (w->ranks[rank].gf == NULL) ? GF_ERR_STATE : gf_open_poll(w->ranks[rank].gf);
 }
 
 void world_join(struct world *w)
@@ -125,29 +144,71 @@ static bool all_answered(const struct world *w)
     return true;
 }
 
+/* True: this wake-up was a nap's end, else something has happened. */
+static bool naps_end(struct world_rank *self, uint64_t now_ns)
+{
+    uint32_t left = 0;
+    bool ended = false;
+    for (uint32_t i = 0; i < self->nap_count; i++) {
+        if (self->naps[i] <= now_ns) ended = ended || (self->naps[i] == now_ns);
+        else self->naps[left++] = self->naps[i];
+    }
+    self->nap_count = left;
+    return ended;
+}
+
+/* A nap that another one ends before is not asked for: they would never become fewer. */
+static void nap(struct world *w, uint32_t rank, uint64_t until_ns)
+{
+    struct world_rank *self = &w->ranks[rank];
+    for (uint32_t i = 0; i < self->nap_count; i++)
+        if (self->naps[i] <= until_ns) return;
+    if (self->nap_count == sizeof self->naps / sizeof self->naps[0]) return;
+    self->naps[self->nap_count++] = until_ns;
+    gf_sim_wake_at(w->sim, rank, until_ns);
+}
+
 static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg)
 {
     struct world_rank *self = &w->ranks[rank];
     uint64_t now_ns = gf_sim_now_ns(w->sim);
     if (self->status != GF_AGAIN) return;
     /* News begins anew with short naps; without any they get longer. */
-    self->backoff_ns = (now_ns == self->wake_ns) ? 2 * self->backoff_ns : 0;
+    self->backoff_ns = naps_end(self, now_ns) ? 2 * self->backoff_ns : 0;
     if (self->backoff_ns < BACKOFF_MIN_NS) self->backoff_ns = BACKOFF_MIN_NS;
     if (self->backoff_ns > BACKOFF_MAX_NS) self->backoff_ns = BACKOFF_MAX_NS;
     self->status = turn(w, rank, arg);
     if (self->status != GF_AGAIN) return;
-    self->wake_ns = now_ns + self->backoff_ns;
-    gf_sim_wake_at(w->sim, rank, self->wake_ns);
+    nap(w, rank, now_ns + self->backoff_ns);
+}
+
+static void all_begin(struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        w->ranks[rank].status = GF_AGAIN;
+        w->ranks[rank].next = 0;
+        gf_sim_wake_at(w->sim, rank, gf_sim_now_ns(w->sim));
+    }
+}
+
+void world_block(struct world *w, uint32_t rank, world_turn turn, void *arg)
+{
+    all_begin(w);
+    w->ranks[rank].status = GF_OK;
+    w->blocked = rank;
+    w->pump = turn;
+    w->pump_arg = arg;
+}
+
+void world_unblock(struct world *w)
+{
+    w->pump = NULL;
 }
 
 void world_run(struct world *w, world_turn turn, void *arg)
 {
     uint64_t begin_ns = gf_sim_now_ns(w->sim);
-    for (uint32_t rank = 0; rank < w->world; rank++) {
-        w->ranks[rank].status = GF_AGAIN;
-        w->ranks[rank].next = 0;
-        gf_sim_wake_at(w->sim, rank, begin_ns);
-    }
+    all_begin(w);
     for (;;) {
         uint32_t rank;
         while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_turn(w, rank, turn, arg);
@@ -293,6 +354,28 @@ void world_expect_equal(struct world *w)
                                 tensor_bytes(&w->ranks[0].tensors[tensor]));
 }
 
+float world_sum(uint32_t world, uint32_t tensor, uint64_t elem)
+{
+    float sum = 0;
+    for (uint32_t rank = 0; rank < world; rank++) sum += world_value(rank, tensor, elem);
+    return sum;
+}
+
+void world_expect_sums(struct world *w, float factor)
+{
+    for (uint32_t tensor = 0; tensor < w->ranks[0].tensor_count; tensor++) {
+        const struct gf_tensor *from = &w->ranks[0].tensors[tensor];
+        for (uint64_t i = 0; i < from->elem_count; i++) {
+            float expected = world_sum(w->world, tensor, i) * factor;
+            float got = world_get(from->type, world_gradient(w, 0, tensor), i);
+            if (got != expected)
+                fail_msg("world %u, tensor %u, element %llu: %.9g, expected %.9g", w->world, tensor,
+                         (unsigned long long)i, (double)got, (double)expected);
+        }
+    }
+    world_expect_equal(w);
+}
+
 uint64_t world_hash(struct world *w, uint32_t rank)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -327,4 +410,35 @@ struct gf_stats world_stats(const struct world *w, uint32_t rank)
     struct gf_stats stats = {.size_bytes = sizeof stats};
     assert_int_equal(gf_stats(w->ranks[rank].gf, &stats), GF_OK);
     return stats;
+}
+
+void world_expect_failed(struct world *w, uint32_t rank, gf_status code)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    const struct gf_error *error = gf_error_last(gf);
+    struct gf_request request = {{0}};
+    struct gf_stats stats = {.size_bytes = sizeof stats};
+    float value = 0;
+    assert_int_equal(error->code, code);
+    assert_int_equal(error->rank, rank);
+    assert_true(error->operation < GF_OPERATION_COUNT);
+    assert_true((error->tensor == GF_TENSOR_NONE) || (error->tensor < w->ranks[rank].tensor_count));
+    assert_true(strlen(error->text) > 10);
+    world_expect_log(w, rank, error->text);
+    assert_int_equal(gf_step_begin(gf), code);
+    assert_int_equal(gf_step_samples(gf, 1), code);
+    assert_int_equal(gf_tensor_ready(gf, 0, 0), code);
+    assert_int_equal(gf_tensor_skip(gf, 0), code);
+    assert_int_equal(gf_step_poll(gf), code);
+    assert_int_equal(gf_step_wait(gf), code);
+    assert_int_equal(gf_update(gf, 0.1f), code);
+    assert_int_equal(gf_open_poll(gf), code);
+    assert_int_equal(gf_open_wait(gf), code);
+    assert_int_equal(gf_heartbeat(gf), code);
+    assert_int_equal(gf_barrier(gf, &request), code);
+    assert_int_equal(gf_allreduce(gf, (gf_mem)(uintptr_t)&value, 1, GF_TYPE_F32, &request), code);
+    assert_int_equal(gf_request_poll(gf, &request), code);
+    assert_int_equal(gf_exchange_take(gf, 8), 0);
+    assert_int_equal(gf_stats(gf, &stats), GF_OK);
+    assert_int_equal(gf_error_last(gf)->code, code);
 }

@@ -19,25 +19,44 @@ struct world_setup {
     void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count);
 };
 
+struct world;
+
+/* A context's clock: the simulator's, and while one rank blocks, what makes the others go on. */
+struct world_clock {
+    struct gf_clock clock;
+    struct world *w;
+};
+
 struct world_rank {
     gf_context *gf;          /* NULL: not open, or closed */
     struct gf_config config;
+    struct gf_drivers drivers;
+    struct world_clock clock;
     const struct gf_tensor *tensors;
     uint32_t tensor_count;
     struct gf_footprint footprint;
     unsigned char *memory;   /* between guards */
     gf_status status;        /* of the run under way */
     uint32_t next;           /* of the run under way: how far this rank is; 0 at its start */
-    uint64_t backoff_ns, wake_ns;
+    uint64_t backoff_ns;
+    uint64_t naps[4];        /* wake-ups asked for and still to come */
+    uint32_t nap_count;
     char log[WORLD_LOG_BYTES]; /* errors and warnings, a line each; the oldest stay */
     size_t log_bytes;
 };
+
+/* One turn of one rank. GF_AGAIN: it wants another, soon. */
+typedef gf_status (*world_turn)(struct world *w, uint32_t rank, void *arg);
 
 struct world {
     struct gf_sim *sim;
     uint32_t world;
     uint64_t limit_ns;       /* a run that takes longer has hung */
     struct world_rank *ranks;
+    world_turn pump;         /* while a call blocks: turns of the other ranks; NULL: none */
+    void *pump_arg;
+    uint32_t blocked;
+    bool is_pumping;
 };
 
 /* Memory, and gf_open() on every rank; each rank's status says how that went. */
@@ -50,12 +69,14 @@ void world_join(struct world *w);
  * under way. Ranks that are stopped die first. */
 void world_close(struct world *w);
 
-/* One turn of one rank. GF_AGAIN: it wants another, soon. */
-typedef gf_status (*world_turn)(struct world *w, uint32_t rank, void *arg);
 /* Turns of every rank that runs until each has answered anything but GF_AGAIN; the answers are in ranks[].status. The
  * last word of a rank that died or is stopped is GF_AGAIN. */
 void world_run(struct world *w, world_turn turn, void *arg);
 void world_expect(const struct world *w, gf_status status); /* on every rank */
+/* From here on a call may block: whenever it looks at the clock, every rank but this one takes its turns and time goes
+ * on. world_unblock() ends that; the others may not be done yet. */
+void world_block(struct world *w, uint32_t rank, world_turn turn, void *arg);
+void world_unblock(struct world *w);
 
 typedef enum world_order { WORLD_FORWARD = 0, WORLD_BACKWARD, WORLD_RANDOM, WORLD_ROTATED, WORLD_ORDER_COUNT } world_order;
 const char *world_order_name(world_order order);
@@ -87,6 +108,10 @@ float world_get(gf_type type, const void *data, uint64_t elem);
 const void *world_gradient(struct world *w, uint32_t rank, uint32_t tensor);
 /* All gradients of all ranks are the same, bit by bit. */
 void world_expect_equal(struct world *w);
+/* The sum over ranks of what world_fill() wrote; and that each gradient is that times factor, in one rounding, the same
+ * on all ranks. */
+float world_sum(uint32_t world, uint32_t tensor, uint64_t elem);
+void world_expect_sums(struct world *w, float factor);
 /* FNV-1a over the gradients of a rank. */
 uint64_t world_hash(struct world *w, uint32_t rank);
 
@@ -95,6 +120,9 @@ bool world_logged(const struct world *w, uint32_t rank, const char *text);
 void world_log_clear(struct world *w);
 /* Fails the test unless the log holds it; shows the log. */
 void world_expect_log(const struct world *w, uint32_t rank, const char *text);
+
+/* What holds for a rank that has failed: the record is whole and the log has it, every call answers the same. */
+void world_expect_failed(struct world *w, uint32_t rank, gf_status code);
 
 struct gf_stats world_stats(const struct world *w, uint32_t rank);
 

@@ -41,8 +41,12 @@ struct gf_slot {
     gf_operation operation;
     gf_algorithm algorithm;
     uint64_t done_elems;     /* of packing or unpacking */
-    uint32_t done_chunks;    /* of packing a sparse buffer */
+    struct gf_sparse_pass pack; /* of a sparse buffer */
     uint64_t begin_ns;
+    uint32_t wait_peer;      /* the rank waited for now, since wait_ns; GF_RANK_NONE */
+    uint64_t wait_ns;
+    uint32_t waited_for;     /* the one waited for longest so far, and how long */
+    uint64_t waited_ns;
     struct gf_check check;   /* values that adding made non-finite */
     struct gf_coll coll;
 };
@@ -66,6 +70,7 @@ struct gf_step {
     bool updated;
     uint64_t first_ns;        /* first collective started */
     bool agreed;              /* the verdict is in */
+    bool committed;           /* what depends on it is queued */
     uint32_t commit_tensor;   /* how far the commit pass is */
     uint64_t commit_elems;
     uint64_t wire_before;     /* link bytes when it began */
@@ -102,6 +107,13 @@ struct gf_pending {
     gf_mem data;
     uint64_t elem_count;
     uint64_t sequence; /* from 1; the oldest starts first */
+};
+
+/* A state that was saved by more ranks than there are now: whose histories this rank has still to be given. */
+struct gf_inherit {
+    uint64_t common_hash; /* of that save */
+    uint32_t world;       /* then */
+    uint32_t next;        /* old rank; `world`: none is missing */
 };
 
 struct gf_trace {
@@ -166,13 +178,14 @@ struct gf_context {
 
     struct gf_pool_tensor *tensors;
     uint32_t tensor_count;
+    uint64_t tensors_hash;
     struct gf_pool_sizes pool;
     struct gf_buffer *buffers;  /* of the current step: one of the next two */
     struct gf_buffer *dense_buffers;
     struct gf_buffer *sparse_buffers;
     gf_type sparse_type;        /* of the gradients of the sparse part */
     struct gf_sparse sparse;
-    uint64_t samples_before;    /* of all ranks in the step before */
+    uint64_t samples_before;    /* of all ranks in the last step that had any */
     uint32_t *buffer_pending;   /* tensors that each waits for */
     uint32_t *buffer_order;     /* the order in which they start, by last_tensor */
     uint32_t buffers_max;
@@ -196,12 +209,13 @@ struct gf_context {
 
     float scale;                /* loss scale */
     uint32_t scale_good, scale_bad;
+    struct gf_inherit inherit;
 
     struct gf_trace trace;
     struct gf_stats stats;
     uint64_t wire_base, message_base, control_base; /* link counters when opening ended */
     uint64_t *peer_waits;       /* [world] steps in which this peer was the last */
-    uint64_t *peer_wait_ns;     /* [world] */
+    uint64_t *peer_wait_ns;     /* [world] waited for it, over all collectives */
 
     gf_warm_state warm;
     uint32_t warm_step;
@@ -249,7 +263,8 @@ struct gf_control_parts {
     struct gf_trace_record *trace;
     uint64_t *peer_waits, *peer_wait_ns;
     struct gf_coll_msg *msgs;
-    char *reqs;
+    char *reqs;                /* of all messages, then of all checksums */
+    struct gf_coll_sum *sums;
     float *weight, *momentum, *history, *scratch, *norms;
     uint32_t *selection;
     uint16_t *half;
@@ -276,12 +291,14 @@ gf_status gf_own(const gf_context *gf);          /* GF_OK; GF_ERR_PARAM: no open
 bool gf_aborted(const gf_context *gf);           /* gf_abort() was called */
 /* Looks at abort, fork and failure: GF_OK, or what the call must answer. */
 gf_status gf_enter(gf_context *gf);
+/* The same for calls that poll: GF_OK while failing goes on, because they are what makes it end. */
+gf_status gf_enter_poll(gf_context *gf);
 /* First failure: records it, starts ending what is under way, returns code. peer GF_RANK_NONE, tensor GF_TENSOR_NONE. */
 __attribute__((format(printf, 6, 7))) gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation,
                                                         uint32_t peer, uint32_t tensor, const char *format, ...);
 /* The same from a driver's fault. */
 gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operation operation);
-gf_status gf_fail_from(gf_context *gf, const struct gf_error *error);
+gf_status gf_fail_from(gf_context *gf, const struct gf_error *error); /* what the members have agreed on */
 /* A refused call that leaves the context as it is: logged, not sticky. */
 __attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_status code, const char *format, ...);
 /* One turn of FAILING. */
@@ -306,15 +323,16 @@ gf_status gf_step_turn(gf_context *gf, void *arg);
 void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
 void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
 
-/* ---- sparse.c ---- */
+/* ---- sparse.c: which chunks and buffers a sparse step has ---- */
 bool gf_sparse_step_is_dense(const gf_context *gf);
-void gf_sparse_begin(gf_context *gf);                                       /* buffers of a sparse step */
-gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem wire); /* one chunk */
-gf_status gf_sparse_score(gf_context *gf);  /* about a slice of chunks that are ready; GF_OK once all have their norm */
-/* About a slice; GF_OK once history, momentum and gradients are those behind the step and the next set is chosen. */
+void gf_sparse_begin(gf_context *gf);                            /* buffers of a sparse step */
+gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
+
+/* ---- sparse_history.c: what is computed of them; about a slice a call ---- */
+gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem wire);
+gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks have their norm */
+/* GF_OK: history, momentum and gradients are those behind the step and the next set is chosen. */
 gf_status gf_sparse_commit(gf_context *gf, float factor);
-/* In a sparse step: update the chunks that were sent. */
-gf_status gf_sparse_update(gf_context *gf, float learning_rate);
 
 /* ---- update.c ---- */
 /* LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a tensor that is applied, 1
@@ -322,6 +340,7 @@ gf_status gf_sparse_update(gf_context *gf, float learning_rate);
 void gf_lars_begin(gf_context *gf, uint32_t tensor);
 gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
 float gf_lars_ratio(const gf_context *gf, uint32_t tensor);
+gf_status gf_half_refresh(gf_context *gf); /* the half weights from the weights; nothing without them */
 /* Elements first..end-1, all of one tensor, by the rules of `tensor`. rate includes a trust ratio. */
 gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
 

@@ -26,19 +26,20 @@ static void error_fill(gf_context *gf, gf_status code, gf_operation operation, u
                                   .tensor = tensor};
 }
 
-/* From here on nothing new starts. Timeouts and lost links are somebody's fault: that is asked for first. */
-static void failing_begin(gf_context *gf)
+/* From here on nothing new starts. Timeouts and lost links are somebody's fault: that is asked for first, unless the
+ * members have said so already. */
+static void failing_begin(gf_context *gf, bool settled)
 {
     bool joined = (gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_WARM);
     gf->shrink.in_step = (gf->phase == GF_PHASE_STEP);
     joined = joined || (gf->shrink.state == GF_SHRINK_JOIN); /* the members know each other from the epoch before */
-    gf->blame = joined && (gf->members != NULL) && (gf->world > 1) &&
+    gf->blame = joined && !settled && (gf->members != NULL) && (gf->world > 1) &&
                 ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->phase = GF_PHASE_FAILING;
     gf->fail_ns = gf_now(gf);
     for (uint32_t s = 0; s < gf->slot_count; s++)
         if (gf->slots[s].coll.state == GF_COLL_RUN) gf_coll_fail(&gf->slots[s].coll, gf->error.code);
-    if (joined && !gf->blame && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
+    if (joined && !gf->blame && !settled && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
         gf_members_tell(gf->members, &gf->error);
     if (!gf->blame) gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
 }
@@ -52,7 +53,7 @@ gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation, uint32
     va_start(arguments, format);
     (void)vsnprintf(gf->error.text, sizeof gf->error.text, format, arguments);
     va_end(arguments);
-    failing_begin(gf);
+    failing_begin(gf, false);
     return code;
 }
 
@@ -64,16 +65,18 @@ gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operati
     gf->error.foreign_code = fault->foreign_code;
     memcpy(gf->error.foreign_call, fault->foreign_call, sizeof gf->error.foreign_call);
     (void)snprintf(gf->error.text, sizeof gf->error.text, "%s", fault->text);
-    failing_begin(gf);
+    failing_begin(gf, false);
     return gf->error.code;
 }
 
 gf_status gf_fail_from(gf_context *gf, const struct gf_error *error)
 {
     if (gf->error.code != GF_OK) return gf->error.code;
+    gf_operation doing = gf_doing(gf);
     gf->error = *error;
     gf->error.rank = gf->rank;
-    failing_begin(gf);
+    if (gf->error.operation == GF_OPERATION_NONE) gf->error.operation = doing; /* the guilty one did nothing */
+    failing_begin(gf, true);
     return gf->error.code;
 }
 
@@ -106,6 +109,12 @@ gf_status gf_enter(gf_context *gf)
     if ((gf->error.code == GF_OK) && gf_aborted(gf))
         return gf_fail(gf, GF_ERR_ABORTED, gf_doing(gf), gf->rank, GF_TENSOR_NONE, "aborted by its appliance");
     return gf->error.code;
+}
+
+gf_status gf_enter_poll(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    return ((status < 0) && (gf_own(gf) == GF_OK) && (gf->phase == GF_PHASE_FAILING)) ? GF_OK : status;
 }
 
 gf_operation gf_doing(const gf_context *gf)

@@ -37,7 +37,6 @@ struct gf_slot *gf_slot_take(gf_context *gf)
         slot->coll.fold_elem_bytes = 0;
         slot->coll.check = NULL;
         slot->done_elems = 0;
-    slot->done_chunks = 0;
         slot->state = GF_SLOT_PACK;
         return slot;
     }
@@ -48,6 +47,12 @@ void gf_slot_release(gf_context *gf, struct gf_slot *slot)
 {
     GF_ASSERT((slot >= gf->slots) && (slot < gf->slots + gf->slot_count));
     slot->state = GF_SLOT_FREE;
+}
+
+/* Its first tensor, for those who ask what is under way. */
+static uint32_t slot_tensor(const gf_context *gf, const struct gf_slot *slot)
+{
+    return (slot->operation == GF_OPERATION_STEP) ? gf->buffers[slot->buffer].first_tensor : GF_TENSOR_NONE;
 }
 
 void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm, gf_coll_op op, uint32_t root,
@@ -73,12 +78,15 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->window = gf->config.link.window;
     slot->algorithm = algorithm;
     slot->begin_ns = now_ns;
+    slot->wait_peer = slot->waited_for = GF_RANK_NONE;
+    slot->waited_ns = 0;
     slot->state = GF_SLOT_RUN;
     gf->sequence++;
     position->sequence = gf->sequence;
     position->step = gf->step.number;
     position->operation = (uint32_t)slot->operation;
     position->buffer = slot->buffer;
+    position->tensor = slot_tensor(gf, slot);
     (void)gf_coll_start(coll, now_ns);
     gf->moved_ns = now_ns;
 }
@@ -97,31 +105,50 @@ static void slot_trace(gf_context *gf, const struct gf_slot *slot, gf_status sta
                                      .first_tensor = in_step ? buffer->first_tensor : GF_TENSOR_NONE,
                                      .tensor_count = in_step ? buffer->tensor_count : 0,
                                      .status = (int32_t)status,
-                                     .waited_for = gf_rank_of(gf, slot->coll.waits_for)};
+                                     .waited_for = slot->waited_for};
     gf_trace_write(gf, &record);
     gf->stats.operations++;
 }
 
+/* The slot waits for another rank than before, or for nobody. */
+static void slot_wait(gf_context *gf, struct gf_slot *slot, uint32_t peer, uint64_t now_ns)
+{
+    uint64_t span_ns = now_ns - slot->wait_ns;
+    if (peer == slot->wait_peer) return;
+    if (slot->wait_peer != GF_RANK_NONE) gf->peer_wait_ns[slot->wait_peer] += span_ns;
+    if ((slot->wait_peer != GF_RANK_NONE) && (span_ns > slot->waited_ns)) {
+        slot->waited_ns = span_ns;
+        slot->waited_for = slot->wait_peer;
+    }
+    slot->wait_peer = peer;
+    slot->wait_ns = now_ns;
+}
+
 gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
 {
+    struct gf_position *position = gf_members_position(gf->members);
     struct gf_coll *coll = &slot->coll;
     gf_status status = gf_coll_poll(coll, now_ns);
     if (coll->moved_ns > gf->moved_ns) gf->moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
-        gf_members_position(gf->members)->waits_for = gf_rank_of(gf, coll->waits_for);
+        uint32_t waits_for = gf_rank_of(gf, coll->waits_for);
+        slot_wait(gf, slot, waits_for, now_ns);
+        position->waits_for = waits_for;
         return GF_AGAIN;
     }
+    slot_wait(gf, slot, GF_RANK_NONE, now_ns);
     gf->moved_ns = now_ns;
-    if (status == GF_OK) {
+    if (status == GF_OK) { /* from here on this rank computes, unless another slot says something else */
+        position->operation = (gf->phase == GF_PHASE_STEP) ? GF_OPERATION_STEP : GF_OPERATION_NONE;
+        position->tensor = GF_TENSOR_NONE;
+        position->waits_for = GF_RANK_NONE;
         slot_trace(gf, slot, GF_OK, now_ns);
         return GF_OK;
     }
     if (gf->error.code == GF_OK) { /* the collective failed: it drains on under the context's failure */
-        uint32_t tensor =
-            (slot->operation == GF_OPERATION_STEP) ? gf->buffers[slot->buffer].first_tensor : GF_TENSOR_NONE;
         slot_trace(gf, slot, coll->error, now_ns);
         if (gf->link->fault.code != GF_OK) return gf_fail_fault(gf, &gf->link->fault, slot->operation);
-        return gf_fail(gf, coll->error, slot->operation, gf_rank_of(gf, coll->waits_for), tensor,
+        return gf_fail(gf, coll->error, slot->operation, gf_rank_of(gf, coll->waits_for), slot_tensor(gf, slot),
                        "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for rank %d",
                        gf_status_name(coll->error), (unsigned long long)gf->step.number,
                        gf_operation_name(slot->operation), coll->kind->name,

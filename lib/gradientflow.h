@@ -264,7 +264,8 @@ gf_status gf_open_poll(gf_context *gf);
 gf_status gf_open_wait(gf_context *gf);
 
 /* May block up to exchange.timeout_ns: lets the other ranks finish, then gives everything back to the system. NULL is
- * lawful. A failed context closes at once. The memory is the caller's again when it returns. */
+ * lawful. A failed context closes at once, with GF_OK. The memory is the caller's again when it returns.
+ * GF_ERR_TIMEOUT: some did not leave in time; this rank has. */
 gf_status gf_close(gf_context *gf);
 /* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several contexts from one
  * thread: GF_AGAIN until all have left; after anything else gf_close() returns at once. The first call ends the use of
@@ -284,6 +285,9 @@ uint32_t gf_world(const gf_context *gf);
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight_half(gf_context *gf, uint32_t tensor);
+/* The appliance has written gf_weight() (first values, a broadcast): brings gf_weight_half() up to date. gf_update() and
+ * gf_state_load() do so themselves. Between steps only. */
+gf_status gf_weights_written(gf_context *gf);
 
 gf_status gf_step_begin(gf_context *gf);
 /* Samples that this rank's gradients stand for in this step (0 is lawful); between begin and wait. Default 1. */
@@ -307,6 +311,34 @@ float gf_gradient_scale(const gf_context *gf);
 gf_status gf_update(gf_context *gf, float learning_rate);
 /* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. */
 float gf_loss_scale(const gf_context *gf);
+
+/* ---- learning rates ---- */
+
+typedef enum gf_schedule_kind {
+    GF_SCHEDULE_CONSTANT = 0,
+    GF_SCHEDULE_STEP,       /* times `factor` at each milestone */
+    GF_SCHEDULE_POLYNOMIAL, /* end + (highest - end) (1 - t)^power */
+    GF_SCHEDULE_COSINE      /* end + (highest - end) (1 + cos(pi t)) / 2 */
+} gf_schedule_kind;
+
+/* t goes from 0 behind the warm-up to 1 at step_count. Zeroes mean what the comments say. */
+#define GF_MILESTONES_MAX 8u
+struct gf_schedule {
+    gf_schedule_kind kind;
+    float base_rate;         /* the highest rate where batch is 0, else highest = base_rate batch / base_batch */
+    uint32_t batch;          /* of all ranks; 0: no scaling */
+    uint32_t base_batch;     /* 0: 256 */
+    uint64_t warmup_steps;   /* step s of these has highest (s + 1) / (warmup_steps + 1) */
+    uint64_t step_count;     /* polynomial, cosine: from here on the rate is end_rate */
+    float end_rate;
+    uint32_t power;          /* polynomial; 0: 1 */
+    float factor;            /* step; 0: 0.1 */
+    uint32_t milestone_count;
+    uint64_t milestones[GF_MILESTONES_MAX]; /* the first steps with a lower rate */
+};
+
+/* The learning rate of step `step`, counted from 0: the same bits on every machine. Needs no context. */
+float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step);
 
 /* ---- collectives as posted requests ---- */
 
@@ -349,11 +381,23 @@ void gf_abort(gf_context *gf);
 /* Says "computing, not stuck" to the others; moves the control channel a little. From the context's own thread. */
 gf_status gf_heartbeat(gf_context *gf);
 
-/* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step. bytes is gf_state_bytes(gf).
- * Both between steps only. Load refuses what is corrupt, short, foreign or newer and leaves everything as it was. */
-uint64_t gf_state_bytes(const gf_context *gf);
+/* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step; not statistics. Each rank saves
+ * its own, as a part of it differs from rank to rank: the history and, with sparse.momentum local, the momentum. bytes is
+ * gf_state_bytes(gf), data[bytes] is aligned to 8. All three between steps only, with every step applied and no request
+ * under way (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse settings is refused
+ * with GF_ERR_DATA, why is logged, and the context is as it was before the call.
+ *
+ * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had not been interrupted.
+ * From m ranks to n: rank r below m loads what rank r saved, then adds those of r+n, r+2n, .. below m, in this order;
+ * what waits in the histories is kept, summed (until then gf_step_begin() is refused). A rank from m on loads any one of
+ * them and begins with an empty history. All ranks must load one save. With average ranks histories are multiplied by
+ * n/m, as the sum that they go into will be divided by n in place of m; with sum and samples they stay as they are,
+ * which is right where the global batch stays. */
+uint64_t gf_state_bytes(const gf_context *gf); /* does not change while the context is open; 0: it is not */
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
+/* After gf_state_load(): what a rank that is no more had saved. Only its history and local momentum are added. */
+gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
 
 /* After a peer has died, was lost or fell silent (GF_ERR_PEER, GF_ERR_LINK, GF_ERR_TIMEOUT) the survivors may go on without
  * it. gf_shrink() begins, every survivor must call it; gf_shrink_poll() gives GF_AGAIN until the new epoch has begun,

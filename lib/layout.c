@@ -58,13 +58,14 @@ static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
     return GF_OK;
 }
 
-/* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, in this
- * world or in one that it may shrink to; and what the warm-up needs (warm.c). */
+/* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, for data of
+ * any size, as public requests may be larger than the pool, in this world or one that it may shrink to; and what the
+ * warm-up needs (warm.c). */
 static struct gf_coll_need slot_need(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
     struct gf_coll_limits limits = {.size = config->job.world,
-                                    .bytes_max = layout->pool.elem_count * sizeof(float),
+                                    .bytes_max = UINT64_MAX / 2,
                                     .slice_bytes = config->exchange.slice_bytes,
                                     .window = config->link.window};
     struct gf_coll_need most = {.msg_count = 2 * config->link.window, .staging_bytes = 2 * config->exchange.slice_bytes};
@@ -87,12 +88,9 @@ static void buffers_bound(struct gf_layout *layout)
     const struct gf_config *config = &layout->config;
     uint64_t wire_bytes = gf_type_size_bytes(config->exchange.wire);
     layout->buffers_max = layout->tensor_count; /* a dense step: at worst one each */
-    layout->chunk_count = 0;
-    if (layout->pool.sparse_elem_count > 0) {
-        uint64_t chunk = config->sparse.chunk_elems;
-        uint64_t chunks = (layout->pool.sparse_elem_count + chunk - 1) / chunk;
+    if (layout->chunk_count > 0) {
+        uint64_t chunks = layout->chunk_count;
         uint64_t by_bytes = layout->pool.sparse_elem_count * wire_bytes / config->exchange.fuse_bytes + 1;
-        layout->chunk_count = (uint32_t)chunks;
         layout->buffers_max += (uint32_t)(chunks < by_bytes ? chunks : by_bytes); /* beside all dense ones */
     }
 }
@@ -102,7 +100,8 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
     const struct gf_config *config = &layout->config;
     return (struct gf_link_setup){.rank = config->job.rank,
                                   .world = config->job.world,
-                                  .requests_max = layout->slot_need.msg_count * config->exchange.buffers_active,
+                                  .requests_max = layout->slot_need.msg_count * config->exchange.buffers_active *
+                                                  (config->link.integrity ? 2 : 1), /* a checksum behind each message */
                                   .message_bytes_max = config->exchange.slice_bytes,
                                   .region_bytes = layout->footprint.exchange_bytes,
                                   .transports = config->link.transports,
@@ -148,9 +147,11 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
     uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
     uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS) ? 2u * layout->tensor_count : 0;
-    uint64_t chunk_elems = (config->sparse.chunk_elems < layout->pool.sparse_elem_count) ? config->sparse.chunk_elems
-                                                                                         : layout->pool.sparse_elem_count;
+    uint64_t slice_elems = config->exchange.slice_bytes / sizeof(float);
+    uint64_t scratch_elems =
+        (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;
     uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
+    uint64_t sum_count = config->link.integrity ? msg_count : 0;
     struct gf_control_parts parts;
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
@@ -163,13 +164,14 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.peer_waits = gf_arena_take(control, config->job.world * sizeof *parts.peer_waits);
     parts.peer_wait_ns = gf_arena_take(control, config->job.world * sizeof *parts.peer_wait_ns);
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
-    parts.reqs = gf_arena_take(control, msg_count * layout->drivers.link->req_size_bytes);
+    parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
+    parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
     parts.weight = gf_arena_take(control, pool_elems * sizeof *parts.weight);
     parts.momentum = gf_arena_take(control, pool_elems * sizeof *parts.momentum);
     parts.half = gf_arena_take(control, half_elems * sizeof *parts.half);
     parts.norms = gf_arena_take(control, norm_count * sizeof *parts.norms);
     parts.history = gf_arena_take(control, layout->pool.sparse_elem_count * sizeof *parts.history);
-    parts.scratch = gf_arena_take(control, chunk_elems * sizeof *parts.scratch);
+    parts.scratch = gf_arena_take(control, scratch_elems * sizeof *parts.scratch);
     parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
     parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));
     parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
@@ -199,6 +201,7 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     struct gf_arena control = {0}, exchange = {0};
     struct gf_config *effective = &layout->config;
     gf_status status;
+    uint64_t chunks;
 
     memset(layout, 0, sizeof *layout);
     if ((status = gf_config_effective(config, effective, error_out)) < 0) return status;
@@ -206,10 +209,23 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     if ((status = identity_resolve(layout, error_out)) < 0) return status;
     if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0) return status;
     layout->tensor_count = tensor_count;
+    chunks = (layout->pool.sparse_elem_count + effective->sparse.chunk_elems - 1) / effective->sparse.chunk_elems;
+    if (chunks > GF_SPARSE_CHUNKS_MAX) {
+        (void)snprintf(error_out, 256, "sparse.chunk_elems = %u makes %llu chunks of %llu elements, allowed are %u; "
+                       "raise it", effective->sparse.chunk_elems, (unsigned long long)chunks,
+                       (unsigned long long)layout->pool.sparse_elem_count, GF_SPARSE_CHUNKS_MAX);
+        return GF_ERR_CONFIG;
+    }
+    layout->chunk_count = (uint32_t)chunks;
     buffers_bound(layout);
-    if (layout->buffers_max >= GF_TAG_BUFFER_OTHER) {
+    if (layout->buffers_max > GF_TAG_BUFFER_OTHER) {
         (void)snprintf(error_out, 256, "up to %u fused buffers, allowed are %u; raise exchange.fuse_bytes",
-                       layout->buffers_max, GF_TAG_BUFFER_OTHER - 1);
+                       layout->buffers_max, GF_TAG_BUFFER_OTHER);
+        return GF_ERR_CONFIG;
+    }
+    if ((effective->exchange.algorithm != GF_ALGORITHM_AUTO) && (gf_coll_kind_of(effective->exchange.algorithm) == NULL)) {
+        (void)snprintf(error_out, 256, "exchange.algorithm \"%s\" is not in this build",
+                       gf_algorithm_name(effective->exchange.algorithm));
         return GF_ERR_CONFIG;
     }
     layout->in_place = !effective->sparse.enabled;

@@ -54,7 +54,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->peer_waits = parts->peer_waits;
     gf->peer_wait_ns = parts->peer_wait_ns;
     gf->weight = (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) ? (gf_mem)(uintptr_t)parts->weight : 0;
-    gf->momentum = (gf->config.optimizer.momentum > 0.0f) ? (gf_mem)(uintptr_t)parts->momentum : 0;
+    gf->momentum = ((gf->weight != 0) && (gf->config.optimizer.momentum > 0.0f)) ? (gf_mem)(uintptr_t)parts->momentum : 0;
     gf->half = (gf->config.optimizer.half_weights != GF_TYPE_F32) ? (gf_mem)(uintptr_t)parts->half : 0;
     gf->norms = parts->norms;
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
@@ -72,8 +72,13 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
         struct gf_coll *coll = &gf->slots[s].coll;
         coll->msgs = parts->msgs + (size_t)s * msg_count;
         coll->msg_count = msg_count;
-        for (uint32_t m = 0; m < msg_count; m++)
-            coll->msgs[m].req = (struct gf_req *)(void *)(parts->reqs + ((size_t)s * msg_count + m) * req_bytes);
+        for (uint32_t m = 0; m < msg_count; m++) {
+            size_t req = (size_t)s * msg_count + m, sum_req = (size_t)gf->slot_count * msg_count + req;
+            coll->msgs[m].req = (struct gf_req *)(void *)(parts->reqs + req * req_bytes);
+            if (!gf->config.link.integrity) continue;
+            coll->msgs[m].sum = &parts->sums[req];
+            coll->msgs[m].sum->req = (struct gf_req *)(void *)(parts->reqs + sum_req * req_bytes);
+        }
     }
 }
 
@@ -181,7 +186,8 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
         return open_fail(gf, status, &fault);
     exchange_lay(layout, gf);
-    status = members_open(layout, parts->members, gf_pool_hash(tensors, gf->tensor_count), gf);
+    gf->tensors_hash = gf_pool_hash(tensors, gf->tensor_count);
+    status = members_open(layout, parts->members, gf->tensors_hash, gf);
     if (status < 0) {
         fault = gf->link->fault;
         return open_fail(gf, status, &fault);
@@ -265,6 +271,7 @@ static void opened(gf_context *gf)
     gf->message_base = gf->link->sent_messages;
     gf->stats.operations = 0;
     gf->trace.written = gf->trace.read = 0;
+    memset(gf->peer_wait_ns, 0, gf->world * sizeof *gf->peer_wait_ns);
     gf->stats.foreign_bytes = (now_bytes > gf->foreign_before) ? now_bytes - gf->foreign_before : 0;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank, gf->world,
                 gf->link->driver->name, gf->tensor_count, gf->dense_buffer_count);
@@ -300,15 +307,15 @@ static gf_status open_turn(gf_context *gf, void *arg)
 
 gf_status gf_open_poll(gf_context *gf)
 {
-    gf_status status = gf_enter(gf);
-    if ((status < 0) && ((gf == NULL) || (gf->phase != GF_PHASE_FAILING))) return status;
+    gf_status status = gf_enter_poll(gf);
+    if (status < 0) return status;
     return open_turn(gf, NULL);
 }
 
 gf_status gf_open_wait(gf_context *gf)
 {
-    gf_status status = gf_enter(gf);
-    if ((status < 0) && ((gf == NULL) || (gf->phase != GF_PHASE_FAILING))) return status;
+    gf_status status = gf_enter_poll(gf);
+    if (status < 0) return status;
     return gf_wait(gf, open_turn, NULL);
 }
 
@@ -363,7 +370,7 @@ gf_status gf_close(gf_context *gf)
     drivers_close(gf);
     gf->phase = GF_PHASE_CLOSED;
     gf->magic = 0;
-    return (status == GF_ERR_TIMEOUT) ? status : GF_OK;
+    return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK; /* what failed is known */
 }
 
 gf_status gf_heartbeat(gf_context *gf)

@@ -5,12 +5,16 @@
 
 #define REQUEST_SEQUENCE(request) ((request)->reserved[0])
 
+static struct gf_pending *pending_with(gf_context *gf, uint64_t sequence)
+{
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
+        if ((gf->requests[i].state != GF_REQUEST_FREE) && (gf->requests[i].sequence == sequence)) return &gf->requests[i];
+    return NULL;
+}
+
 static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *request)
 {
-    struct gf_pending *pending = &gf->requests[REQUEST_SEQUENCE(request) % GF_REQUESTS_MAX];
-    bool known = (REQUEST_SEQUENCE(request) != 0) && (pending->state != GF_REQUEST_FREE) &&
-                 (pending->sequence == REQUEST_SEQUENCE(request));
-    return known ? pending : NULL;
+    return pending_with(gf, REQUEST_SEQUENCE(request)); /* none has number 0, a request that was never posted */
 }
 
 bool gf_requests_idle(const gf_context *gf)
@@ -23,8 +27,9 @@ bool gf_requests_idle(const gf_context *gf)
 gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
                           gf_type type, uint32_t root, struct gf_request *request)
 {
-    struct gf_pending *pending = &gf->requests[(gf->request_sequence + 1) % GF_REQUESTS_MAX];
-    if (pending->state != GF_REQUEST_FREE) return GF_AGAIN;
+    struct gf_pending *pending = gf->requests;
+    while ((pending < gf->requests + GF_REQUESTS_MAX) && (pending->state != GF_REQUEST_FREE)) pending++;
+    if (pending == gf->requests + GF_REQUESTS_MAX) return GF_AGAIN;
     *pending = (struct gf_pending){.state = GF_REQUEST_QUEUED,
                                    .operation = operation,
                                    .op = op,
@@ -82,24 +87,31 @@ gf_status gf_barrier(gf_context *gf, struct gf_request *request)
     return post(gf, GF_OPERATION_BARRIER, GF_COLL_BARRIER, 0, 0, GF_TYPE_F32, 0, request);
 }
 
+/* In the tag's place of the buffer, so that calls with other arguments never meet: two that only differ in a type of
+ * the same size or in the root would otherwise end well with wrong values. */
+static uint32_t pending_number(const struct gf_pending *pending)
+{
+    uint32_t number = (uint32_t)pending->op | ((uint32_t)pending->type << 3) | ((pending->root & 0xffu) << 5);
+    return GF_TAG_BUFFER_OTHER | (1u << 13) | number;
+}
+
 static void pending_start(gf_context *gf, struct gf_pending *pending, struct gf_slot *slot, uint64_t now_ns)
 {
-    uint32_t number = GF_TAG_BUFFER_OTHER + 1 + (uint32_t)(pending->op); /* another operation is another tag */
     slot->operation = pending->operation;
     slot->buffer = (uint32_t)pending->sequence;
     pending->slot = (uint32_t)(slot - gf->slots);
     pending->state = GF_REQUEST_RUNNING;
     gf_slot_start(gf, slot, gf_exchange_choose(gf, pending->op, pending->elem_count * gf_type_size_bytes(pending->type)),
                   pending->op, pending->root, pending->type, pending->data, pending->elem_count,
-                  gf_tag(gf->epoch, pending->sequence, number), now_ns);
+                  gf_tag(gf->epoch, pending->sequence, pending_number(pending)), now_ns);
 }
 
 static gf_status requests_advance(gf_context *gf, uint64_t now_ns)
 {
     for (;;) { /* start the oldest that wait */
-        struct gf_pending *next = &gf->requests[(gf->request_started + 1) % GF_REQUESTS_MAX];
+        struct gf_pending *next = pending_with(gf, gf->request_started + 1);
         struct gf_slot *slot;
-        if ((next->state != GF_REQUEST_QUEUED) || (next->sequence != gf->request_started + 1)) break;
+        if (next == NULL) break;
         if ((slot = gf_slot_take(gf)) == NULL) break;
         gf->request_started++;
         pending_start(gf, next, slot, now_ns);
@@ -131,8 +143,8 @@ gf_status gf_request_turn(gf_context *gf, void *request)
 
 static gf_status request_enter(gf_context *gf, const struct gf_request *request, const char *call)
 {
-    gf_status status = gf_enter(gf);
-    if ((status < 0) && ((gf == NULL) || (gf->phase != GF_PHASE_FAILING))) return status;
+    gf_status status = gf_enter_poll(gf);
+    if (status < 0) return status;
     if ((request == NULL) || (pending_of(gf, request) == NULL))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: no such request is under way", call);
     return GF_OK;

@@ -1,25 +1,36 @@
 /* Coarse-grained sparse communication: only the chunks that matter travel; what does not, waits in the history.
  *
- * Per rank, over the sparse part of the pool: h history, u momentum (the momentum pool itself), S_t the selected chunks.
- * A step, with g the unscaled local gradient and n_c the norm of a chunk (GradientFlow, arXiv 1902.06855):
- *     reduced:       h' = h + g                        local: u' = momentum*u + g + decay*w;  h' = h + u'
+ * Per rank, over the sparse part of the pool: h history, u momentum (the momentum pool itself), S_t the chunks sent.
+ * A step, with g the unscaled local gradient plus this rank's share of the weight decay (arXiv 1902.06855):
+ *     reduced:       h' = h + g                        local: u' = momentum*u + g;  h' = h + u'
  *     chunks in S_t: sum of h' over the ranks is applied, then h = 0 (and, local_masked, u = 0)
  *     other chunks:  nothing sent, nothing applied, h = h'
  *     n_c = |h_c|_1 over all ranks; S_t+1 = the k largest, ties to the lower index
- * reduced applies momentum and decay behind the reduction, to the chunks that were sent.
+ * reduced applies momentum behind the reduction, to the chunks that were sent.
  *
- * Nothing is written to h and u before the verdict: sending computes h' on its way to the wire, scoring computes it on its
- * way to the norm, and the commit computes it once more to keep it. */
+ * Nothing is written to h and u before the verdict: sending computes h' on its way to the wire, scoring computes it on
+ * its way to the norm, and the commit computes it once more to keep it. */
 #ifndef GF_SPARSE_H
 #define GF_SPARSE_H
 
 #include "gradientflow.h"
 
+/* Norms are one vector of one exchange a step, and every rank looks at all of them: this many chunks at most. */
+#define GF_SPARSE_CHUNKS_MAX (1u << 22)
+
+/* How far a pass over chunks has come. It goes on a piece at a time: a chunk, or a slice of one that is larger. */
+struct gf_sparse_pass {
+    uint64_t elem;   /* of the pool: the next one */
+    uint32_t chunk;  /* the one it lies in */
+    uint32_t slot;   /* first place in the selection that is not behind */
+    uint32_t tensor; /* none before this one lies ahead */
+};
+
 struct gf_sparse {
     uint64_t elem_count;      /* of the sparse part; 0: there is none */
     uint64_t chunk_elems;
     uint32_t chunk_count;
-    uint32_t *selection;      /* [chunk_count]; the first selected_count are the chunks of the next sparse step, rising */
+    uint32_t *selection;      /* [chunk_count]; selected_count chunks of the next sparse step, rising */
     uint32_t selected_count;
     uint32_t *sent;           /* [chunk_count]; the chunks of the step that was committed last */
     uint32_t sent_count;
@@ -27,24 +38,34 @@ struct gf_sparse {
     gf_mem history;           /* fp32 [elem_count] */
     bool history_empty;       /* nothing waits anywhere: all chunks were sent in every step so far */
     bool local_begun;         /* u is each rank's own share, no longer the common momentum */
-    gf_mem scratch;           /* fp32 [chunk_elems, at most elem_count] */
+    gf_mem scratch;           /* fp32, a slice or all of the part */
     float *scores;            /* [chunk_count] in the verdict's vector */
 
     /* of the step under way */
     uint32_t ready_tensor;    /* every tensor of the sparse part before this one is ready */
     uint64_t ready_elems;     /* and so every element before this one */
-    uint32_t scored;          /* chunks */
-    uint32_t score_slot;      /* place in the selection of the next chunk that needs no score */
-    uint32_t committed;
-    uint32_t commit_slot;
+    struct gf_sparse_pass score;
+    struct gf_sparse_pass commit; /* also behind a dense step; at 0 between steps */
+    uint64_t commit_packed;   /* elements of sent chunks that the commit has passed: its place on the wire */
 };
 
+static inline uint64_t gf_chunk_first(const struct gf_sparse *sparse, uint32_t chunk)
+{
+    return chunk * sparse->chunk_elems;
+}
+
+static inline uint64_t gf_chunk_end(const struct gf_sparse *sparse, uint32_t chunk)
+{
+    uint64_t end = (chunk + UINT64_C(1)) * sparse->chunk_elems;
+    return (end < sparse->elem_count) ? end : sparse->elem_count;
+}
+
 /* Chunks that step `number` sends (1 is the first): all during warm-up, then falling in a straight line over ramp_steps
- * to the kept share. */
+ * to the kept share, which is at least one chunk. */
 uint32_t gf_sparse_kept(const struct gf_config *config, uint32_t chunk_count, uint64_t number);
 
-/* The `kept` largest scores, ties to the lower index, as rising indices in selection_out[kept]. Scores are finite and not
- * negative. kept is at most count. */
+/* The `kept` largest scores, ties to the lower index, as rising indices in selection_out[kept]. Scores are numbers and
+ * not negative. kept is at most count. */
 void gf_sparse_select(const float *scores, uint32_t count, uint32_t kept, uint32_t *selection_out);
 
 #endif

@@ -1,15 +1,18 @@
-/* Which chunks travel: pure functions of numbers that all ranks hold bitwise equal, so that they agree without asking. */
+/* Which chunks travel: pure functions of numbers that are the same bits on all ranks, so that they agree unasked. */
 #include "sparse.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "fault.h"
+
 uint32_t gf_sparse_kept(const struct gf_config *config, uint32_t chunk_count, uint64_t number)
 {
     uint64_t warmup = config->sparse.warmup_steps, ramp = config->sparse.ramp_steps;
-    double target = ceil((double)config->sparse.keep_share * (double)chunk_count);
+    /* 0.15f lies above 0.15: without the correction by a float's precision 100 chunks would keep 16. */
+    double target = ceil((double)config->sparse.keep_share * (double)chunk_count * (1.0 - 0x1p-24));
     uint32_t kept = (target < 1.0) ? 1 : (uint32_t)target, falling;
-    if (kept > chunk_count) kept = chunk_count;
+    GF_ASSERT((chunk_count > 0) && (chunk_count <= GF_SPARSE_CHUNKS_MAX) && (kept <= chunk_count));
     if (number <= warmup) return chunk_count;
     if (number - warmup > ramp) return kept;
     falling = (uint32_t)((double)(chunk_count - kept) * (double)(number - warmup) / (double)(ramp + 1));
@@ -28,6 +31,7 @@ static uint32_t score_key(float score)
 void gf_sparse_select(const float *scores, uint32_t count, uint32_t kept, uint32_t *selection_out)
 {
     uint32_t prefix = 0, mask = 0, left = kept, taken = 0;
+    GF_ASSERT(kept <= count);
     if (kept == 0) return;
     for (int shift = 24; shift >= 0; shift -= 8) {
         uint32_t histogram[256] = {0}, digit = 255;

@@ -39,7 +39,7 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
     }
     if (gf->rendezvous != NULL) stats.control_bytes = gf->rendezvous->sent_bytes;
     for (uint32_t r = 0; r < gf->world; r++)
-        if ((gf->peer_waits[r] > 0) && ((slowest == GF_RANK_NONE) || (gf->peer_waits[r] > gf->peer_waits[slowest])))
+        if ((gf->peer_wait_ns[r] > 0) && ((slowest == GF_RANK_NONE) || (gf->peer_wait_ns[r] > gf->peer_wait_ns[slowest])))
             slowest = r;
     stats.slowest_peer = slowest;
     stats.slowest_share_percent =

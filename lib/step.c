@@ -70,17 +70,20 @@ static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
     float factor = (type == GF_TYPE_F32) ? post_factor(gf) : 1.0f;
+    bool sparse = buffer->chunk_count > 0; /* chunks wait for the verdict, which only has to know whether they will fit */
+    bool fits = (type == GF_TYPE_F32) ? (factor <= 1.0f) : (type == wire);
     uint64_t done = slot->done_elems, count;
+    gf_mem into = sparse ? gf->sparse.scratch : buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type);
     struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
     gf_status status;
 
-    if ((buffer->chunk_count > 0) || (buffer_in_place(gf, buffer) && (factor == 1.0f))) { /* chunks wait for the verdict */
+    if ((sparse && fits) || (buffer_in_place(gf, buffer) && (factor == 1.0f))) {
         slot->done_elems = buffer->elem_count;
         return GF_OK;
     }
     count = turn_elems(gf, buffer->elem_count - done);
-    status = gf->ops->cast(&gf->queue, buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type), type,
-                           buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire, count, factor, 0, &check);
+    status = gf->ops->cast(&gf->queue, into, type, buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire, count,
+                           factor, 0, &check);
     if (status < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
     gf->step.sum_bad += check.bad_count;
     slot->done_elems += count;
@@ -100,7 +103,6 @@ static void buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     gf_algorithm algorithm =
         gf_exchange_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));
     slot->coll.check = &slot->check;
-    gf_members_position(gf->members)->tensor = buffer->first_tensor;
     gf_slot_start(gf, slot, algorithm, GF_COLL_ALLREDUCE, 0, wire, buffer_wire(gf, buffer), buffer->elem_count,
                   gf_tag(gf->epoch, gf->step.number, slot->buffer), now_ns);
     if (!gf->step.posted) gf->step.first_ns = now_ns;
@@ -188,11 +190,13 @@ static void buffers_start(gf_context *gf)
 static gf_status step_commit(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
+    uint64_t samples;
     float factor;
     if (step->skipped) return GF_OK;
     step->gradient_scale = post_factor(gf);
     if (gf->config.exchange.average != GF_AVERAGE_SAMPLES) return gf_sparse_commit(gf, step->gradient_scale);
-    factor = (step->samples_all > 0) ? (float)(1.0 / (double)step->samples_all) : 0.0f;
+    samples = (step->samples_all > 0) ? step->samples_all : gf->samples_before; /* without any, history may be sent */
+    factor = (samples > 0) ? (float)(1.0 / (double)samples) : 0.0f;
     step->gradient_scale = post_factor(gf) * factor;
     while (step->commit_tensor < gf->tensor_count) {
         const struct gf_pool_tensor *tensor = &gf->tensors[step->commit_tensor];
@@ -213,8 +217,9 @@ static void step_end(gf_context *gf, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
     struct gf_stats *stats = &gf->stats;
-    uint32_t last = gf_rank_of(gf, gf->slots[step->verdict_slot].coll.waits_for);
+    uint32_t last = gf->slots[step->verdict_slot].waited_for;
     step->whole = true;
+    if (!step->skipped && (step->samples_all > 0)) gf->samples_before = step->samples_all;
     gf->phase = GF_PHASE_READY;
     stats->steps++;
     stats->steps_skipped += step->skipped ? 1 : 0;
@@ -239,9 +244,9 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         if (status < 0) return status;
     }
     if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count))
-        return step->sparse ? ((gf_sparse_score(gf) < 0) ? gf->error.code : GF_AGAIN) : GF_AGAIN; /* norms fill the wait */
+        return (step->sparse && (gf_sparse_score(gf, now_ns) < 0)) ? gf->error.code : GF_AGAIN; /* norms fill the wait */
     if (!step->verdict_posted) {
-        if (step->sparse && ((status = gf_sparse_score(gf)) != GF_OK)) return status;
+        if (step->sparse && ((status = gf_sparse_score(gf, now_ns)) != GF_OK)) return status;
         if (gf_verdict_post(gf, now_ns) != GF_OK) return GF_AGAIN;
         step->verdict_posted = true;
     }
@@ -249,7 +254,12 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         if ((status = gf_verdict_poll(gf, now_ns)) != GF_OK) return status;
         step->agreed = true;
     }
-    if ((status = step_commit(gf)) != GF_OK) return status;
+    if (!step->committed) {
+        gf->moved_ns = now_ns; /* a commit takes turns, and there is no reason to nap between them */
+        if ((status = step_commit(gf)) != GF_OK) return status;
+        step->committed = true;
+    }
+    if ((status = slot_settle(gf)) != GF_OK) return status;
     if ((status = gf_scale_step(gf, step->skipped)) < 0) return status;
     step_end(gf, now_ns);
     return GF_OK;
@@ -267,6 +277,9 @@ gf_status gf_step_begin(gf_context *gf)
     if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: %s",
                          (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not open yet");
+    if (gf->inherit.next < gf->inherit.world)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: the state of old rank %u of %u was not added (gf_state_add)",
+                         gf->inherit.next, gf->inherit.world);
     number = gf->step.number + 1;
     gf->step = (struct gf_step){.number = number,
                                 .samples = 1,
@@ -277,6 +290,8 @@ gf_status gf_step_begin(gf_context *gf)
     if (gf_sparse_step_is_dense(gf)) gf_dense_begin(gf);
     else gf_sparse_begin(gf);
     gf->phase = GF_PHASE_STEP;
+    gf_members_position(gf->members)->step = number;
+    gf_members_position(gf->members)->operation = GF_OPERATION_STEP;
     gf->stats.last_wait_ns = 0;
     return GF_OK;
 }
@@ -351,9 +366,9 @@ gf_status gf_step_turn(gf_context *gf, void *arg)
 /* GF_OK: a step is under way; anything else is the answer. */
 static gf_status step_enter(gf_context *gf, const char *call)
 {
-    gf_status status = gf_enter(gf);
-    if (status < 0) return (gf != NULL) && (gf->phase == GF_PHASE_FAILING) ? GF_OK : status;
-    if (gf->phase == GF_PHASE_STEP) return GF_OK;
+    gf_status status = gf_enter_poll(gf);
+    if (status < 0) return status;
+    if ((gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_FAILING)) return GF_OK;
     return gf_refuse(gf, GF_ERR_STATE, "%s: no step was begun", call);
 }
 

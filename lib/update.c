@@ -17,6 +17,13 @@ static gf_mem gradient_at(const gf_context *gf, const struct gf_pool_tensor *ten
     return gf->gradient + tensor->gradient_offset + (elem - tensor->first_elem) * gf_type_size_bytes((gf_type)tensor->type);
 }
 
+/* The history of a sparse step holds the decay already. */
+static float decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor)
+{
+    if (gf->step.sparse && (tensor->sparse != 0)) return 0.0f;
+    return ((tensor->flags & GF_TENSOR_NO_DECAY) == 0) ? gf->config.optimizer.weight_decay : 0.0f;
+}
+
 static float gradient_scale(const gf_context *gf, const struct gf_pool_tensor *tensor)
 {
     return (tensor->type == GF_TYPE_F32) ? 1.0f : gf->step.gradient_scale;
@@ -55,15 +62,14 @@ float gf_lars_ratio(const gf_context *gf, uint32_t tensor)
     gradient_norm = sqrtf(gf->norms[2 * tensor + 1]) * gradient_scale(gf, &gf->tensors[tensor]);
     if (!(weight_norm > 0.0f) || !(gradient_norm > 0.0f)) return 1.0f;
     return gf->config.optimizer.lars_eta * weight_norm /
-           (gradient_norm + gf->config.optimizer.weight_decay * weight_norm + gf->config.optimizer.lars_epsilon);
+           (gradient_norm + decay_of(gf, &gf->tensors[tensor]) * weight_norm + gf->config.optimizer.lars_epsilon);
 }
 
 gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
-    bool applied_before = gf->step.sparse && (placed->sparse != 0) && /* momentum and decay are in the history already */
+    bool applied_before = gf->step.sparse && (placed->sparse != 0) && /* momentum is in the history already */
                           (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
-    bool decays = !applied_before && ((placed->flags & GF_TENSOR_NO_DECAY) == 0);
     struct gf_update update = {
         .weight_f32 = gf->weight + first * sizeof(float),
         .momentum_f32 = ((gf->momentum != 0) && !applied_before) ? gf->momentum + first * sizeof(float) : 0,
@@ -74,7 +80,7 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
         .gradient_scale = gradient_scale(gf, placed),
         .rate = rate,
         .momentum = gf->config.optimizer.momentum,
-        .decay = decays ? gf->config.optimizer.weight_decay : 0.0f,
+        .decay = decay_of(gf, placed),
         .nesterov = gf->config.optimizer.nesterov};
     if (gf->ops->update(&gf->queue, &update, end - first) < 0)
         return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
@@ -113,4 +119,23 @@ gf_status gf_update(gf_context *gf, float learning_rate)
         if ((status = run_update(gf, first, last, learning_rate)) < 0) return status;
     }
     return gf->step.sparse ? gf_sparse_update(gf, learning_rate) : GF_OK;
+}
+
+gf_status gf_half_refresh(gf_context *gf)
+{
+    if (gf->half == 0) return GF_OK;
+    if (gf->ops->cast(&gf->queue, gf->half, gf->config.optimizer.half_weights, gf->weight, GF_TYPE_F32, gf->pool.elem_count,
+                      1.0f, 0, NULL) < 0)
+        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
+    return GF_OK;
+}
+
+gf_status gf_weights_written(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (gf->phase != GF_PHASE_READY)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_weights_written: %s",
+                         (gf->phase == GF_PHASE_STEP) ? "inside of a step" : "the context is not open yet");
+    return gf_half_refresh(gf);
 }

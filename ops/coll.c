@@ -2,6 +2,8 @@
  *     RUN -> DONE      any error -> DRAIN -> FAILED, once no request is under way */
 #include "coll.h"
 
+#include "crc32c.h"
+
 const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm)
 {
     switch (algorithm) {
@@ -49,7 +51,11 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     coll->kind->need(&limits, &need);
     GF_ASSERT((need.msg_count <= coll->msg_count) && (need.staging_bytes <= coll->staging_bytes));
 
-    for (uint32_t i = 0; i < coll->msg_count; i++) coll->msgs[i].active = false;
+    for (uint32_t i = 0; i < coll->msg_count; i++) {
+        coll->msgs[i].active = false;
+        coll->msgs[i].vouched = true;
+        if (coll->msgs[i].sum != NULL) coll->msgs[i].sum->active = false;
+    }
     coll->error = GF_OK;
     coll->waits_for = GF_RANK_NONE;
     coll->begin_ns = now_ns;
@@ -66,7 +72,9 @@ static gf_status coll_drain(struct gf_coll *coll)
     for (uint32_t i = 0; i < coll->msg_count; i++) {
         struct gf_coll_msg *msg = &coll->msgs[i];
         if (msg->active) msg->active = coll->link->driver->test(coll->link, msg->req) == GF_AGAIN;
-        active = active || msg->active;
+        if ((msg->sum != NULL) && msg->sum->active)
+            msg->sum->active = coll->link->driver->test(coll->link, msg->sum->req) == GF_AGAIN;
+        active = active || msg->active || ((msg->sum != NULL) && msg->sum->active);
     }
     if (active) return GF_AGAIN;
     coll->state = GF_COLL_FAILED;
@@ -80,7 +88,9 @@ void gf_coll_fail(struct gf_coll *coll, gf_status error)
     coll->state = GF_COLL_DRAIN;
     coll->error = error;
     for (uint32_t i = 0; i < coll->msg_count; i++) {
-        if (coll->msgs[i].active) coll->link->driver->cancel(coll->link, coll->msgs[i].req);
+        struct gf_coll_msg *msg = &coll->msgs[i];
+        if (msg->active) coll->link->driver->cancel(coll->link, msg->req);
+        if ((msg->sum != NULL) && msg->sum->active) coll->link->driver->cancel(coll->link, msg->sum->req);
     }
 }
 
@@ -103,11 +113,50 @@ gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns)
     return status;
 }
 
+/* ---- integrity: a checksum behind each message ---- */
+
+#define SUM_MOVE (UINT64_C(1) << (GF_TAG_MOVE_BITS - 1)) /* the checksum's tag; messages have the moves below */
+
+static uint64_t sum_of(const struct gf_coll_sum *sum)
+{
+    return gf_crc32c(0, (const void *)(uintptr_t)sum->data, sum->size_bytes);
+}
+
+static void sum_begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes, bool is_send)
+{
+    struct gf_coll_sum *sum = msg->sum;
+    *sum = (struct gf_coll_sum){.req = sum->req, .data = data, .size_bytes = bytes, .tag = tag | SUM_MOVE, .is_send = is_send};
+    if (is_send) sum->crc = sum_of(sum); /* now: behind its end the memory is the owner's */
+}
+
+/* GF_OK once the checksum has travelled and, at the receiver, agrees with what arrived. */
+static gf_status sum_test(struct gf_coll *coll, struct gf_coll_msg *msg)
+{
+    const struct gf_link_driver *driver = coll->link->driver;
+    struct gf_coll_sum *sum = msg->sum;
+    gf_mem crc = (gf_mem)(uintptr_t)&sum->crc;
+    gf_status status;
+    if (!sum->posted) {
+        status = sum->is_send ? driver->send_post(coll->link, msg->peer, sum->tag, crc, sizeof sum->crc, sum->req)
+                              : driver->recv_post(coll->link, msg->peer, sum->tag, crc, sizeof sum->crc, sum->req);
+        if (status != GF_OK) return status;
+        sum->posted = sum->active = true;
+    }
+    if (sum->active && ((status = driver->test(coll->link, sum->req)) != GF_OK)) return status;
+    sum->active = false;
+    if (sum->is_send || (sum->crc == sum_of(sum))) return GF_OK;
+    return gf_fault_set(&coll->link->fault, GF_ERR_DATA, msg->peer, "crc32c", 0,
+                        "%zu bytes from rank %u, move %llu, arrived damaged: their checksum is %08llx, sent was %08llx",
+                        sum->size_bytes, msg->peer, (unsigned long long)(sum->tag & (SUM_MOVE - 1)),
+                        (unsigned long long)sum_of(sum), (unsigned long long)sum->crc);
+}
+
 /* What send and receive share: a post that failed has its peer to blame. */
 static gf_status coll_posted(struct gf_coll *coll, struct gf_coll_msg *msg, uint32_t rank, gf_status status)
 {
     msg->peer = rank;
     msg->active = status == GF_OK;
+    msg->vouched = (status != GF_OK) || (msg->sum == NULL);
     if (status < 0) coll->waits_for = rank;
     return status;
 }
@@ -125,6 +174,10 @@ gf_status gf_coll_send(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
     gf_status status;
     GF_ASSERT((msg < coll->msg_count) && !coll->msgs[msg].active);
     if (bytes == 0) return GF_OK;
+    if (coll->msgs[msg].sum != NULL) {
+        move &= SUM_MOVE - 1;
+        sum_begin(&coll->msgs[msg], gf_tag_move(coll->tag, move), data, bytes, true);
+    }
     status = link->driver->send_post(link, rank, gf_tag_move(coll->tag, move), data, bytes, coll->msgs[msg].req);
     if (status == GF_OK) coll->bytes_done += bytes;
     return coll_posted(coll, &coll->msgs[msg], rank, status);
@@ -137,6 +190,10 @@ gf_status gf_coll_recv(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
     gf_status status;
     GF_ASSERT((msg < coll->msg_count) && !coll->msgs[msg].active);
     if (bytes == 0) return GF_OK;
+    if (coll->msgs[msg].sum != NULL) {
+        move &= SUM_MOVE - 1;
+        sum_begin(&coll->msgs[msg], gf_tag_move(coll->tag, move), data, bytes, false);
+    }
     status = link->driver->recv_post(link, rank, gf_tag_move(coll->tag, move), data, bytes, coll->msgs[msg].req);
     return coll_posted(coll, &coll->msgs[msg], rank, status);
 }
@@ -146,10 +203,17 @@ gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)
     struct gf_coll_msg *slot = &coll->msgs[msg];
     gf_status status;
     GF_ASSERT(msg < coll->msg_count);
-    if (!slot->active) return GF_OK;
-    status = coll->link->driver->test(coll->link, slot->req);
-    if (status == GF_AGAIN) return GF_AGAIN;
-    slot->active = false;
+    if (slot->active) {
+        status = coll->link->driver->test(coll->link, slot->req);
+        if (status == GF_AGAIN) return GF_AGAIN;
+        slot->active = false;
+        slot->vouched = (slot->sum == NULL);
+        if (status < 0) coll->waits_for = slot->peer;
+        if (status < 0) return status;
+    }
+    if (slot->vouched || (slot->sum == NULL)) return GF_OK;
+    status = sum_test(coll, slot);
+    if (status == GF_OK) slot->vouched = true;
     if (status < 0) coll->waits_for = slot->peer;
     return status;
 }

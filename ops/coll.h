@@ -53,6 +53,20 @@ struct gf_coll_msg {
     struct gf_req *req;
     uint32_t peer;  /* world rank */
     bool active;    /* posted and not yet ended */
+    bool vouched;   /* its checksum has agreed, or there is none */
+    struct gf_coll_sum *sum; /* NULL: without integrity */
+};
+
+/* With link.integrity each message is followed by another with its CRC32C. */
+struct gf_coll_sum {
+    struct gf_req *req;
+    gf_mem data;     /* of the message that it vouches for */
+    size_t size_bytes;
+    uint64_t tag;
+    uint64_t crc;    /* what travels */
+    bool is_send;
+    bool posted;
+    bool active;
 };
 
 /* Everything above `kind`'s own part is set by the owner before gf_coll_start(). */

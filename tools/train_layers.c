@@ -1,4 +1,4 @@
-/* Layers as data movement around BLAS. Channels are innermost, so that a row of five taps is one run of memory. */
+/* Layers as data movement around BLAS. Channels are innermost, so that a row of taps is one run of memory. */
 #include "train_layers.h"
 
 #include <math.h>
@@ -30,37 +30,37 @@ void layer_gemm(bool a_flipped, bool b_flipped, size_t m, size_t n, size_t k, co
                 columns, depth, 1.0f, a, a_flipped ? rows : depth, b, b_flipped ? depth : columns, beta, c, columns);
 }
 
-void layer_unfold(const float *in, size_t image_count, uint32_t side, uint32_t channels, float *rows)
+void layer_unfold(const float *in, size_t image_count, uint32_t side, uint32_t channels, uint32_t kernel, float *rows)
 {
-    size_t line = (side + 2u * LAYER_BORDER) * (size_t)channels;
-    size_t run = LAYER_KERNEL * (size_t)channels;
+    size_t line = (side + 2u * (kernel / 2u)) * (size_t)channels;
+    size_t run = kernel * (size_t)channels;
     for (size_t image = 0; image < image_count; image++) {
         for (size_t y = 0; y < side; y++) {
             for (size_t x = 0; x < side; x++) {
                 const float *from = in + y * line + x * channels;
-                for (size_t tap = 0; tap < LAYER_KERNEL; tap++, rows += run, from += line)
+                for (size_t tap = 0; tap < kernel; tap++, rows += run, from += line)
                     memcpy(rows, from, run * sizeof *rows);
             }
         }
-        in += layer_bordered_elems(side, channels);
+        in += layer_bordered_elems(side, channels, kernel);
     }
 }
 
-void layer_fold(const float *rows, size_t image_count, uint32_t side, uint32_t channels, float *out)
+void layer_fold(const float *rows, size_t image_count, uint32_t side, uint32_t channels, uint32_t kernel, float *out)
 {
-    size_t line = (side + 2u * LAYER_BORDER) * (size_t)channels;
-    size_t run = LAYER_KERNEL * (size_t)channels;
-    memset(out, 0, image_count * layer_bordered_elems(side, channels) * sizeof *out);
+    size_t line = (side + 2u * (kernel / 2u)) * (size_t)channels;
+    size_t run = kernel * (size_t)channels;
+    memset(out, 0, image_count * layer_bordered_elems(side, channels, kernel) * sizeof *out);
     for (size_t image = 0; image < image_count; image++) {
         for (size_t y = 0; y < side; y++) {
             for (size_t x = 0; x < side; x++) {
                 float *to = out + y * line + x * channels;
-                for (size_t tap = 0; tap < LAYER_KERNEL; tap++, rows += run, to += line) {
+                for (size_t tap = 0; tap < kernel; tap++, rows += run, to += line) {
                     for (size_t i = 0; i < run; i++) to[i] += rows[i];
                 }
             }
         }
-        out += layer_bordered_elems(side, channels);
+        out += layer_bordered_elems(side, channels, kernel);
     }
 }
 

@@ -1,6 +1,6 @@
-/* The arithmetic of the reference appliance's networks: images in rows of [side][side][channels], 5x5 convolutions with
- * a border of zeroes ("same"), pooling of 2x2. All products go through BLAS; what is here moves data for it. Nothing
- * allocates, every output is the caller's and is written whole unless it says "adds". */
+/* The arithmetic of the reference appliance's networks: images in rows of [side][side][channels], convolutions with a
+ * border of zeroes ("same") and a kernel of odd width, pooling of 2x2. All products go through BLAS; what is here moves
+ * data for it. Nothing allocates, every output is the caller's and is written whole unless it says "adds". */
 #ifndef GF_TRAIN_LAYERS_H
 #define GF_TRAIN_LAYERS_H
 
@@ -8,15 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LAYER_KERNEL 5u   /* width of a convolution */
-#define LAYER_BORDER 2u   /* zeroes around an image */
-#define LAYER_TAPS (LAYER_KERNEL * LAYER_KERNEL)
 #define LAYER_CHANNELS_MAX 64u
 
-/* Elements of one image with its border of zeroes. */
-static inline size_t layer_bordered_elems(uint32_t side, uint32_t channels)
+/* Elements of one image inside the border of zeroes that a kernel of this width wants. */
+static inline size_t layer_bordered_elems(uint32_t side, uint32_t channels, uint32_t kernel)
 {
-    size_t wide = side + 2u * LAYER_BORDER;
+    size_t wide = side + 2u * (kernel / 2u);
     return wide * wide * channels;
 }
 
@@ -24,10 +21,10 @@ static inline size_t layer_bordered_elems(uint32_t side, uint32_t channels)
 void layer_gemm(bool a_flipped, bool b_flipped, size_t m, size_t n, size_t k, const float *a, const float *b,
                 float beta, float *c);
 
-/* rows[images * side * side][LAYER_TAPS * channels] of in[images] with borders: a convolution becomes one product. */
-void layer_unfold(const float *in, size_t image_count, uint32_t side, uint32_t channels, float *rows);
+/* rows[images * side * side][kernel^2 * channels] of in[images] with borders: a convolution becomes one product. */
+void layer_unfold(const float *in, size_t image_count, uint32_t side, uint32_t channels, uint32_t kernel, float *rows);
 /* The reverse: each element of out[images] with borders gets the sum of the rows' elements that were read from it. */
-void layer_fold(const float *rows, size_t image_count, uint32_t side, uint32_t channels, float *out);
+void layer_fold(const float *rows, size_t image_count, uint32_t side, uint32_t channels, uint32_t kernel, float *out);
 
 /* out = max(0, max of 2x2 of in + bias). in[images][side][side][channels]; out has side / 2, inside a border of
  * `border` that is left alone. winner[images][side / 2][side / 2][channels]: which of the four, or LAYER_NONE. */

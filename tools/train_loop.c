@@ -17,14 +17,6 @@ static uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-float train_schedule(uint64_t step, uint64_t step_count)
-{
-    uint64_t warm = step_count / 5u;
-    if (warm > 100u) warm = 100u;
-    if (step < warm) return (float)(step + 1u) / (float)(warm + 1u);
-    return (float)(step_count - step) / (float)(step_count - warm);
-}
-
 uint32_t train_share_first(uint32_t count, uint32_t rank, uint32_t world)
 {
     return (uint32_t)((uint64_t)count * rank / world);
@@ -33,9 +25,20 @@ uint32_t train_share_first(uint32_t count, uint32_t rank, uint32_t world)
 const char *train_plan(struct train *train)
 {
     const struct train_options *options = train->options;
-    if (options->batch > train->images.image_count) return "--batch is larger than the training set (60,000 images in Fashion-MNIST)";
+    if (options->batch > train->images.image_count)
+        return "--batch is larger than the training set (60,000 images in Fashion-MNIST)";
     train->epoch_steps = train->images.image_count / options->batch; /* what is left over waits for the next order */
     train->step_count = (options->steps != 0) ? options->steps : train->epoch_steps * options->epochs;
+    train->schedule = options->schedule;
+    train->schedule.step_count = train->step_count;
+    if (!options->warmup_given) {
+        uint64_t fifth = train->step_count / 5u;
+        train->schedule.warmup_steps = (fifth < 100u) ? fifth : 100u;
+    }
+    train->schedule.milestone_count = 2;
+    train->schedule.milestones[0] = train->step_count / 2u;
+    train->schedule.milestones[1] = train->step_count / 4u * 3u;
+    if (train->schedule.warmup_steps > train->step_count) return "--warmup is longer than the training";
     train->series_max = (train->step_count < TRAIN_SERIES_MAX) ? train->step_count : TRAIN_SERIES_MAX;
     return NULL;
 }
@@ -88,6 +91,8 @@ gf_status train_begin(struct train *train)
         if (status >= 0) status = gf_request_wait(train->gf, &request);
         if (status < 0) return status;
     }
+    gf_status written = gf_weights_written(train->gf);
+    if (written < 0) return written;
     train->stats_trained.size_bytes = sizeof train->stats_trained;
     return gf_stats(train->gf, &train->stats_trained);
 }
@@ -112,7 +117,7 @@ static gf_status train_step(struct train *train, double *loss_out)
     uint32_t batch = train->options->batch, hits = 0;
     uint32_t first = train_share_first(batch, train->rank, train->world);
     uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
-    if (at == 0)
+    if ((at == 0) || (train->step == train->step_first))
         data_shuffle(train->options->seed, train->step / train->epoch_steps, train->order, train->images.image_count);
 
     gf_status status = gf_step_begin(train->gf);
@@ -132,7 +137,7 @@ static gf_status train_step(struct train *train, double *loss_out)
     if (status >= 0) status = gf_step_wait(train->gf);
     if (status < 0) return status;
     *loss_out = loss;
-    return gf_update(train->gf, train->options->learning_rate * train_schedule(train->step, train->step_count));
+    return gf_update(train->gf, gf_schedule_rate(&train->schedule, train->step));
 }
 
 /* The mean loss of the global batch, and a live line about it. */
@@ -142,7 +147,7 @@ static gf_status train_look(struct train *train, double loss)
     gf_status status = ranks_sum(train->gf, sums, 2);
     if (status < 0) return status;
     double mean = (double)sums[0] / train->options->batch;
-    if (train->step == 0) train->result.loss_first = mean;
+    if (train->step == train->step_first) train->result.loss_first = mean;
     train->result.loss_last = mean;
     if (train->rank != 0) return GF_OK;
     struct report_moment moment = {
@@ -153,13 +158,44 @@ static gf_status train_look(struct train *train, double loss)
     return GF_OK;
 }
 
+gf_status train_resume(struct train *train)
+{
+    struct checkpoint *checkpoint = &train->checkpoint;
+    const struct train_options *options = train->options;
+    checkpoint->path = options->checkpoint_path;
+    snprintf(checkpoint->run.model, sizeof checkpoint->run.model, "%s", options->model->name);
+    checkpoint->run.seed = options->seed;
+    checkpoint->run.batch = options->batch;
+    checkpoint->run.image_count = train->images.image_count;
+    checkpoint->extra = train->net.statistics; /* each rank's own */
+    checkpoint->extra_bytes = train->net.statistic_count * sizeof(float);
+    gf_status status = checkpoint_open(checkpoint, train->gf);
+    if ((status < 0) || !options->resume) return status;
+    status = checkpoint_load(checkpoint, &train->step_first);
+    if (status < 0) return status;
+    if (checkpoint->note[0] != '\0') fprintf(stderr, "warning: checkpoint: %s\n", checkpoint->note);
+    if (train->rank == 0) fprintf(stderr, "resumed at step %llu\n", (unsigned long long)train->step_first);
+    if (train->step_first <= train->step_count) return GF_OK;
+    snprintf(checkpoint->error, sizeof checkpoint->error, "the checkpoint is at step %llu, the run ends at step %llu",
+             (unsigned long long)train->step_first, (unsigned long long)train->step_count);
+    return GF_ERR_DATA;
+}
+
+/* How many of the series were filled; at least one, of zeroes. */
+static uint64_t series_count(const struct train *train)
+{
+    uint64_t steps = train->step_count - train->step_first;
+    if (steps == 0) return 1;
+    return (steps < train->series_max) ? steps : train->series_max;
+}
+
 gf_status train_steps(struct train *train)
 {
     uint64_t begin_ns = clock_ns(), step_ns = begin_ns;
     report_begin(&train->report, begin_ns);
-    for (train->step = 0; train->step < train->step_count; train->step++) {
+    for (train->step = train->step_first; train->step < train->step_count; train->step++) {
         double loss = 0.0;
-        uint64_t slot = train->step % train->series_max;
+        uint64_t slot = (train->step - train->step_first) % train->series_max;
         gf_status status = train_step(train, &loss);
         if (status < 0) return status;
         train->stats.size_bytes = sizeof train->stats;
@@ -170,7 +206,11 @@ gf_status train_steps(struct train *train)
         train->exchange_seconds[slot] = (float)train->stats.last_exchange_ns * 1e-9f;
         train->step_bytes[slot] = train->stats.last_wire_bytes;
         bool last = train->step + 1u == train->step_count;
-        if ((train->step % TRAIN_LIVE_STEPS == 0) || last) status = train_look(train, loss);
+        bool first = train->step == train->step_first;
+        if ((train->step % TRAIN_LIVE_STEPS == 0) || first || last) status = train_look(train, loss);
+        if (status < 0) return status;
+        if ((train->checkpoint.path != NULL) && (((train->step + 1u) % train->options->checkpoint_every == 0) || last))
+            status = checkpoint_save(&train->checkpoint, train->step + 1u);
         if (status < 0) return status;
         step_ns = clock_ns();
     }
@@ -179,9 +219,23 @@ gf_status train_steps(struct train *train)
     return GF_OK;
 }
 
+gf_status train_statistics(struct train *train)
+{
+    struct net *net = &train->net;
+    uint32_t batch = train->options->batch;
+    uint32_t first = train_share_first(batch, train->rank, train->world);
+    uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
+    if (net->statistic_count == 0) return GF_OK;
+    for (uint32_t i = 0; i < net->statistic_count; i++) net->statistics[i] *= (float)count / (float)batch;
+    return ranks_sum(train->gf, net->statistics, net->statistic_count);
+}
+
 gf_status train_test(struct train *train)
 {
     struct net *net = &train->net;
+    gf_status status = train_statistics(train);
+    if (status < 0) return status;
+    net->training = false;
     uint32_t total = train->tests.image_count, hits = 0;
     uint32_t first = train_share_first(total, train->rank, train->world);
     uint32_t end = train_share_first(total, train->rank + 1u, train->world);
@@ -192,39 +246,51 @@ gf_status train_test(struct train *train)
         layer_softmax_loss(net->logits, net->labels, count, DATA_CLASSES, 0.0f, &right);
         hits += right;
         first += count;
-        gf_status status = gf_heartbeat(train->gf);
+        status = gf_heartbeat(train->gf);
         if (status < 0) return status;
     }
+    net->training = true;
     float sum = (float)hits; /* exact: there are at most 2^24 images */
-    gf_status status = ranks_sum(train->gf, &sum, 1);
+    status = ranks_sum(train->gf, &sum, 1);
     if (status < 0) return status;
     train->result.test_accuracy = 100.0 * (double)sum / total;
     return GF_OK;
 }
 
-/* The bytes of the last half of the steps, as far as they are remembered. */
-static uint64_t steady_bytes(const struct train *train, uint64_t *steps_out)
+/* Steps of the last half, none in which sparse communication still warms up or ramps; as far as they are remembered. */
+static uint64_t steady_steps(const struct train *train)
 {
-    uint64_t steps = (train->step_count + 1u) / 2u, bytes = 0;
-    if (steps > train->series_max) steps = train->series_max;
-    for (uint64_t i = 0; i < steps; i++) bytes += train->step_bytes[(train->step_count - 1u - i) % train->series_max];
-    *steps_out = steps;
+    const struct gf_config *config = train->config;
+    uint64_t count = train->step_count, done = count - train->step_first, steps = (count + 1u) / 2u, rise = 0;
+    if (config->sparse.enabled) rise = config->sparse.warmup_steps + config->sparse.ramp_steps;
+    if (rise >= count) return 0;
+    if (steps > count - rise) steps = count - rise;
+    if (steps > done) steps = done;
+    return (steps < train->series_max) ? steps : train->series_max;
+}
+
+static uint64_t steady_bytes(const struct train *train, uint64_t steps)
+{
+    uint64_t done = train->step_count - train->step_first, bytes = 0;
+    for (uint64_t i = 0; i < steps; i++) bytes += train->step_bytes[(done - 1u - i) % train->series_max];
     return bytes;
 }
 
 gf_status train_end(struct train *train)
 {
-    enum { WIRE, STEADY, SETUP, MAPPED, CONTROL, WAIT, EXCHANGE, SUMS };
+    enum { WIRE, STEADY, SETUP, MAPPED, CONTROL, WAIT, EXCHANGE, PRODUCED, MESSAGES, SUMS };
     const struct gf_stats *end = &train->stats, *begin = &train->stats_trained;
-    uint64_t steady_steps = 0;
+    uint64_t steady = steady_steps(train);
     uint64_t sums[SUMS] = {
         [WIRE] = end->wire_bytes - begin->wire_bytes,
-        [STEADY] = steady_bytes(train, &steady_steps),
+        [STEADY] = steady_bytes(train, steady),
         [SETUP] = begin->wire_bytes,
         [MAPPED] = end->mapped_bytes - begin->mapped_bytes,
         [CONTROL] = end->control_bytes,
         [WAIT] = end->wait_ns - begin->wait_ns,
         [EXCHANGE] = end->exchange_ns - begin->exchange_ns,
+        [PRODUCED] = end->produced_bytes - begin->produced_bytes,
+        [MESSAGES] = end->messages - begin->messages,
     };
     gf_status status = ranks_sum_u64(train->gf, sums, SUMS);
     if (status < 0) return status;
@@ -240,15 +306,20 @@ gf_status train_end(struct train *train)
     result->seed = train->options->seed;
     result->steps = train->step_count;
     result->steps_skipped = end->steps_skipped;
-    result->images = train->step_count * train->options->batch;
+    result->images = (train->step_count - train->step_first) * train->options->batch;
     result->wire_bytes = sums[WIRE];
-    result->wire_bytes_steady = (double)sums[STEADY] / (double)steady_steps;
+    result->wire_bytes_steady = (steady == 0) ? (double)NAN : (double)sums[STEADY] / (double)steady;
+    result->produced_bytes = sums[PRODUCED];
+    result->messages = sums[MESSAGES];
+    result->keep_share = train->config->sparse.enabled ? (double)train->config->sparse.keep_share : 1.0;
+    result->tensor_count = train->options->model->tensor_count;
+    result->buffer_count = end->buffer_count;
     result->wire_bytes_setup = sums[SETUP];
     result->mapped_bytes = sums[MAPPED];
     result->control_bytes = sums[CONTROL];
     result->train_seconds = (double)train->loop_ns * 1e-9;
-    result->step_seconds = ranks_median(train->step_seconds, train->series_max, train->sorted);
-    result->exchange_seconds = ranks_median(train->exchange_seconds, train->series_max, train->sorted);
+    result->step_seconds = ranks_median(train->step_seconds, series_count(train), train->sorted);
+    result->exchange_seconds = ranks_median(train->exchange_seconds, series_count(train), train->sorted);
     result->hidden_share = (hidden < 0.0) ? 0.0 : hidden;
     return GF_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef GF_TRAIN_LOOP_H
 #define GF_TRAIN_LOOP_H
 
+#include "train_checkpoint.h"
 #include "train_net.h"
 #include "train_options.h"
 #include "train_report.h"
@@ -17,7 +18,10 @@ struct train {
     struct data_set images, tests;
     struct net net;
     uint32_t rank, world;
+    struct gf_schedule schedule;
     uint64_t step, step_count, epoch_steps;
+    uint64_t step_first;     /* 0, or where the checkpoint was */
+    struct checkpoint checkpoint;
     uint32_t *order;         /* [images.image_count] of the epoch under way */
     float *hash_limbs;       /* [world][8] */
     float *step_seconds;     /* [series_max] rings */
@@ -38,13 +42,16 @@ const char *train_plan(struct train *train);
 size_t train_layout(struct train *train, char *base);
 /* The weights of rank 0 on all ranks. */
 gf_status train_begin(struct train *train);
+/* Prepares for checkpoints and, where it is asked for, goes back to the newest. */
+gf_status train_resume(struct train *train);
 gf_status train_steps(struct train *train);
+/* What the ranks have learned of their parts of the batches (batch normalisation) becomes the average over all images,
+ * the same on all ranks: before tests and checkpoints. */
+gf_status train_statistics(struct train *train);
 gf_status train_test(struct train *train);
 /* Sums up over all ranks into train->result. */
 gf_status train_end(struct train *train);
 
-/* The learning rate's share of its highest value: up in a line, then down to zero. A function of the step alone. */
-float train_schedule(uint64_t step, uint64_t step_count);
 /* Of count things, the first that rank takes: contiguous, in rank order, equal up to one. */
 uint32_t train_share_first(uint32_t count, uint32_t rank, uint32_t world);
 

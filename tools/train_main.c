@@ -98,9 +98,11 @@ static int join(struct train *train, void **memory_out)
 static int train_all(struct train *train)
 {
     gf_status status = train_begin(train);
+    if (status >= 0) status = train_resume(train);
     if (status >= 0) status = train_steps(train);
     if (status >= 0) status = train_test(train);
     if (status >= 0) status = train_end(train);
+    if ((status < 0) && (train->checkpoint.error[0] != '\0')) return fail(train, train->checkpoint.error);
     return (status < 0) ? fail_library(train, status) : 0;
 }
 
@@ -153,6 +155,7 @@ static int run(struct train *train)
         fprintf(stderr, "error: rank %u: %s while closing\n", train->rank, gf_status_name(status));
         result = -1;
     }
+    checkpoint_close(&train->checkpoint);
     free(workspace);
     free(memory);
     return result;

@@ -28,8 +28,10 @@ _Static_assert(TOOL_TENSOR_COUNT <= NET_TENSORS_MAX, "every tensor has a place")
 #define SIDE3 (SIDE2 / 2u)
 #define CHANNELS1 32u
 #define CHANNELS2 64u
-#define FAN1 LAYER_TAPS               /* inputs of one output of the first convolution */
-#define FAN2 (LAYER_TAPS * CHANNELS1)
+#define KERNEL 5u
+#define TAPS (KERNEL * KERNEL)
+#define FAN1 TAPS /* inputs of one output of the first convolution */
+#define FAN2 (TAPS * CHANNELS1)
 #define FEATURES (SIDE3 * SIDE3 * CHANNELS2)
 #define HIDDEN 512u
 
@@ -40,8 +42,8 @@ _Static_assert(TOOL_TENSOR_COUNT <= NET_TENSORS_MAX, "every tensor has a place")
 static size_t cnn_layout(struct net *net, char *base)
 {
     size_t used = 0, images = net->images_max;
-    size_t input_bytes = images * layer_bordered_elems(SIDE1, 1) * sizeof(float);
-    size_t pooled1_bytes = images * layer_bordered_elems(SIDE2, CHANNELS1) * sizeof(float);
+    size_t input_bytes = images * layer_bordered_elems(SIDE1, 1, KERNEL) * sizeof(float);
+    size_t pooled1_bytes = images * layer_bordered_elems(SIDE2, CHANNELS1, KERNEL) * sizeof(float);
     net->input = net_take(base, &used, input_bytes);
     net->labels = net_take(base, &used, images);
     net->logits = net_take(base, &used, images * DATA_CLASSES * sizeof(float));
@@ -75,7 +77,7 @@ static void cnn_init(struct net *net, struct data_random *random)
 struct conv {
     uint32_t side, in_channels, out_channels, out_border;
     const float *in;
-    const float *weight; /* [out_channels][LAYER_TAPS * in_channels] */
+    const float *weight; /* [out_channels][TAPS * in_channels] */
     const float *bias;
     float *out;
     uint8_t *winner;
@@ -86,15 +88,15 @@ static struct conv conv_of(struct net *net, uint32_t which)
 {
     if (which == 1) {
         return (struct conv){
-            .side = SIDE1, .in_channels = 1, .out_channels = CHANNELS1, .out_border = LAYER_BORDER, .in = net->input,
+            .side = SIDE1, .in_channels = 1, .out_channels = CHANNELS1, .out_border = KERNEL / 2u, .in = net->input,
             .weight = net->weight[CONV1_WEIGHT], .bias = net->weight[CONV1_BIAS], .out = net->pooled1,
-            .winner = net->winner1, .in_elems = layer_bordered_elems(SIDE1, 1),
-            .out_elems = layer_bordered_elems(SIDE2, CHANNELS1), .winner_elems = SIDE2 * SIDE2 * CHANNELS1};
+            .winner = net->winner1, .in_elems = layer_bordered_elems(SIDE1, 1, KERNEL),
+            .out_elems = layer_bordered_elems(SIDE2, CHANNELS1, KERNEL), .winner_elems = SIDE2 * SIDE2 * CHANNELS1};
     }
     return (struct conv){
         .side = SIDE2, .in_channels = CHANNELS1, .out_channels = CHANNELS2, .out_border = 0, .in = net->pooled1,
         .weight = net->weight[CONV2_WEIGHT], .bias = net->weight[CONV2_BIAS], .out = net->pooled2,
-        .winner = net->winner2, .in_elems = layer_bordered_elems(SIDE2, CHANNELS1), .out_elems = FEATURES,
+        .winner = net->winner2, .in_elems = layer_bordered_elems(SIDE2, CHANNELS1, KERNEL), .out_elems = FEATURES,
         .winner_elems = FEATURES};
 }
 
@@ -107,10 +109,10 @@ static uint32_t chunk_count(const struct net *net, uint32_t first)
 static void conv_forward(struct net *net, uint32_t which)
 {
     const struct conv conv = conv_of(net, which);
-    size_t fan = (size_t)LAYER_TAPS * conv.in_channels;
+    size_t fan = (size_t)TAPS * conv.in_channels;
     for (uint32_t first = 0; first < net->image_count; first += CHUNK_IMAGES) {
         size_t images = chunk_count(net, first), points = images * conv.side * conv.side;
-        layer_unfold(conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, net->unfolded);
+        layer_unfold(conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, KERNEL, net->unfolded);
         layer_gemm(false, true, points, conv.out_channels, fan, net->unfolded, conv.weight, 0.0f, net->convolved);
         layer_relu_pool(net->convolved, conv.bias, images, conv.side, conv.out_channels, conv.out_border,
                         conv.out + first * conv.out_elems, conv.winner + first * conv.winner_elems);
@@ -123,20 +125,20 @@ static gf_status conv_backward(struct net *net, uint32_t which, uint32_t weight_
                                const float *out_gradient, float *in_gradient)
 {
     const struct conv conv = conv_of(net, which);
-    size_t fan = (size_t)LAYER_TAPS * conv.in_channels;
+    size_t fan = (size_t)TAPS * conv.in_channels;
     memset(net->gradient[bias_tensor], 0, conv.out_channels * sizeof(float));
     for (uint32_t first = 0; first < net->image_count; first += CHUNK_IMAGES) {
         size_t images = chunk_count(net, first), points = images * conv.side * conv.side;
         layer_relu_pool_back(out_gradient + first * conv.out_elems, conv.winner + first * conv.winner_elems, images,
                              conv.side, conv.out_channels, conv.out_border, net->convolved, net->gradient[bias_tensor]);
-        layer_unfold(conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, net->unfolded);
+        layer_unfold(conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, KERNEL, net->unfolded);
         layer_gemm(true, false, conv.out_channels, fan, points, net->convolved, net->unfolded,
                    (first == 0) ? 0.0f : 1.0f, net->gradient[weight_tensor]);
         gf_status status = net_poll(net);
         if (status < 0) return status;
         if (in_gradient == NULL) continue;
         layer_gemm(false, false, points, fan, conv.out_channels, net->convolved, conv.weight, 0.0f, net->unfolded);
-        layer_fold(net->unfolded, images, conv.side, conv.in_channels, in_gradient + first * conv.in_elems);
+        layer_fold(net->unfolded, images, conv.side, conv.in_channels, KERNEL, in_gradient + first * conv.in_elems);
         status = net_poll(net);
         if (status < 0) return status;
     }
@@ -191,6 +193,7 @@ const struct net_model net_cnn = {
     .tensors = tool_tensors,
     .tensor_count = TOOL_TENSOR_COUNT,
     .learning_rate = 0.05f,
+    .input_border = KERNEL / 2u,
     .layout = cnn_layout,
     .init = cnn_init,
     .forward = cnn_forward,
@@ -201,7 +204,7 @@ const struct net_model net_cnn = {
 
 const struct net_model *net_model_find(const char *name)
 {
-    static const struct net_model *const models[] = {&net_cnn, &net_linear};
+    static const struct net_model *const models[] = {&net_cnn, &net_linear, &net_bn};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         if (strcmp(models[i]->name, name) == 0) return models[i];
     }
@@ -216,7 +219,7 @@ size_t net_measure(const struct net_model *model, uint32_t images_max)
 
 void net_open(struct net *net, const struct net_model *model, uint32_t images_max, void *workspace)
 {
-    *net = (struct net){.model = model, .images_max = images_max};
+    *net = (struct net){.model = model, .images_max = images_max, .training = true};
     model->layout(net, workspace);
 }
 
@@ -224,7 +227,7 @@ void net_load(struct net *net, const struct data_set *set, const uint32_t *index
 {
     /* The mean and deviation of Fashion-MNIST's training pixels. */
     const float scale = 1.0f / (255.0f * 0.3530f), shift = -0.2860f / 0.3530f;
-    uint32_t border = (net->model == &net_linear) ? 0u : LAYER_BORDER;
+    uint32_t border = net->model->input_border;
     size_t line = DATA_SIDE + 2u * border;
     net->image_count = count;
     for (uint32_t i = 0; i < count; i++) {

@@ -6,7 +6,7 @@
 #include "gradientflow.h"
 #include "train_data.h"
 
-#define NET_TENSORS_MAX 16u
+#define NET_TENSORS_MAX 32u
 
 /* How backward tells the library what it has done. Both may be NULL; an error ends backward with that error. */
 struct net_sink {
@@ -22,6 +22,7 @@ struct net_model {
     const struct gf_tensor *tensors; /* in the order in which backward ends them */
     uint32_t tensor_count;
     float learning_rate;             /* at a batch of 64 */
+    uint32_t input_border;           /* zeroes around each image in net->input */
     /* Lays the workspace out at base and returns its size in bytes; only measures with base NULL. */
     size_t (*layout)(struct net *net, char *base);
     /* Draws the weights. */
@@ -31,7 +32,7 @@ struct net_model {
     /* net->logits holds d loss / d logits; writes every gradient and declares each as soon as it is whole. */
     gf_status (*backward)(struct net *net);
 };
-extern const struct net_model net_cnn, net_linear;
+extern const struct net_model net_cnn, net_linear, net_bn;
 
 struct net {
     const struct net_model *model;
@@ -40,8 +41,11 @@ struct net {
     float *weight[NET_TENSORS_MAX];
     float *gradient[NET_TENSORS_MAX];
     struct net_sink sink;
+    bool training;         /* normalise by the batch at hand, not by what was learned of all; true after net_open() */
+    float *statistics;     /* [statistic_count] learned by each rank by itself; NULL: there are none */
+    uint32_t statistic_count;
     /* All by images_max, in the workspace; a network uses what it needs. */
-    float *input;          /* [] images of one channel, with a border in net_cnn and none in net_linear */
+    float *input;          /* [] images of one channel with the model's border */
     uint8_t *labels;       /* [] */
     float *logits;         /* [][DATA_CLASSES] */
     float *pooled1;        /* [][18][18][32], the first convolution's result with a border */
@@ -55,9 +59,10 @@ struct net {
     /* Of a few images at a time, so that it stays in the cache. */
     float *unfolded;
     float *convolved;
+    void *own;             /* whatever else the model keeps */
 };
 
-/* "cnn", "linear"; NULL if there is none of that name. */
+/* "cnn", "linear", "bn"; NULL if there is none of that name. */
 const struct net_model *net_model_find(const char *name);
 /* Bytes of a workspace for images_max images. */
 size_t net_measure(const struct net_model *model, uint32_t images_max);

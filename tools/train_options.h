@@ -12,11 +12,15 @@ struct train_options {
     const char *data_folder;
     const char *json_path; /* NULL: none */
     const char *dump_path; /* NULL: none */
+    const char *checkpoint_path;  /* NULL: none; the files are FILE.RANK */
+    uint64_t checkpoint_every;    /* steps between two */
+    bool resume;
     uint64_t steps;        /* 0: whole epochs */
     uint32_t epochs;
     uint32_t batch;        /* of all ranks together */
     uint64_t seed;
-    float learning_rate;   /* the highest of the schedule */
+    struct gf_schedule schedule; /* its lengths are train_plan()'s */
+    bool warmup_given;     /* else the plan chooses schedule.warmup_steps */
 };
 
 /* 0: go on; 1: help was asked for and printed; -1: refused, and why is on stderr. *config_out is the configuration file

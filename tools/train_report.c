@@ -61,6 +61,28 @@ bool report_hashes_equal(const struct report_result *result)
     return true;
 }
 
+/* What backward produced beside what left the ranks: 16-bit wire types and chunks that wait make the second smaller,
+ * lazy allreduce makes it few messages. */
+static void bytes_table(const struct report_result *result)
+{
+    double produced = (double)result->produced_bytes, steps = (double)result->steps;
+    double kept = 100.0 * result->keep_share;
+    printf("bytes                  in all       a step  of produced\n");
+    printf("  produced    %12.1f MB %9.3f MB      100.0 %%  fp32, %u tensors\n", produced / MEGABYTE,
+           produced / steps / MEGABYTE, result->tensor_count);
+    printf("  on the wire %12.1f MB %9.3f MB      %5.1f %%  %s, %.0f messages a step, dense: %u buffers\n",
+           (double)result->wire_bytes / MEGABYTE, (double)result->wire_bytes / steps / MEGABYTE,
+           100.0 * (double)result->wire_bytes / produced, result->wire, (double)result->messages / steps,
+           result->buffer_count);
+    if (isfinite(result->wire_bytes_steady))
+        printf("  at last                     %9.3f MB      %5.1f %%  %.3g %% of the chunks\n",
+               result->wire_bytes_steady / MEGABYTE, 100.0 * result->wire_bytes_steady * steps / produced, kept);
+    else
+        printf("  the run was over before its %.3g %% of the chunks were reached\n", kept);
+    printf("  shared      %12.1f MB %9.3f MB      %5.1f %%  memory of the node\n",
+           (double)result->mapped_bytes / MEGABYTE, (double)result->mapped_bytes / steps / MEGABYTE, 100.0 * (double)result->mapped_bytes / produced);
+}
+
 void report_table(const struct report_result *result)
 {
     printf("ranks         %u\n", result->ranks);
@@ -72,9 +94,7 @@ void report_table(const struct report_result *result)
            (double)result->images / result->train_seconds);
     printf("step          %.2f ms, exchange %.2f ms, %.0f %% of it hidden (%s)\n", 1e3 * result->step_seconds,
            1e3 * result->exchange_seconds, 100.0 * result->hidden_share, result->algorithm);
-    printf("on the wire   %.1f MB in %s, %.3f MB a step\n", (double)result->wire_bytes / MEGABYTE, result->wire,
-           result->wire_bytes_steady / MEGABYTE);
-    printf("shared memory %.1f MB\n", (double)result->mapped_bytes / MEGABYTE);
+    bytes_table(result);
     printf("weights       %016llx, %s\n", (unsigned long long)result->weights_hash[0],
            report_hashes_equal(result) ? "the same on all ranks" : "NOT the same on all ranks");
     printf("test accuracy %.2f %%\n", result->test_accuracy);
@@ -163,6 +183,9 @@ int report_json(const char *path, const struct report_result *result, char *erro
     json_number(out, "test_accuracy", result->test_accuracy);
     json_count(out, "wire_bytes", result->wire_bytes);
     json_number(out, "wire_bytes_steady", result->wire_bytes_steady);
+    json_count(out, "produced_bytes", result->produced_bytes);
+    json_count(out, "messages", result->messages);
+    json_number(out, "keep_share", result->keep_share);
     json_count(out, "wire_bytes_setup", result->wire_bytes_setup);
     json_count(out, "mapped_bytes", result->mapped_bytes);
     json_count(out, "control_bytes", result->control_bytes);

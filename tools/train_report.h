@@ -29,7 +29,12 @@ struct report_result {
     double test_accuracy;          /* percent */
     uint64_t *weights_hash;        /* [ranks] */
     uint64_t wire_bytes;           /* of all ranks, in the training steps */
-    double wire_bytes_steady;      /* a step, over the last half of the steps */
+    double wire_bytes_steady;      /* a step, over the last half of the steps and none before the target share of
+                                      sparse communication; not a number if there is none */
+    uint64_t produced_bytes;       /* gradients of all ranks as fp32, in the training steps */
+    uint64_t messages;             /* of all ranks, in the training steps */
+    double keep_share;             /* of the chunks; 1 where all is sent */
+    uint32_t tensor_count, buffer_count; /* a dense step */
     uint64_t wire_bytes_setup;     /* of all ranks, before the first step */
     uint64_t mapped_bytes;         /* of all ranks, in the training steps */
     uint64_t control_bytes;        /* of all ranks, from the start */

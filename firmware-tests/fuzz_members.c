@@ -1,0 +1,177 @@
+/* libFuzzer over what a rank or a coordinator can make of the payloads of control frames: any kind, any bytes, at any
+ * time, mixed with connections that come and end and with what the library itself asks for. Whatever comes, every call
+ * returns, an error sticks and has a text. `make fuzz`. */
+#include "bytes.h"
+#include "members.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define BLOB_BYTES_MAX 64u
+#define RANKS_MAX 5u
+
+struct source {
+    struct gf_rendezvous base;
+    struct gf_get get; /* the input */
+    uint32_t rank, world;
+    uint32_t connected; /* bits */
+    uint64_t now_ns;
+    bool paused;        /* the next byte is not the driver's */
+    unsigned char payload[GF_FRAME_PAYLOAD_MAX];
+};
+
+static void must(bool condition)
+{
+    if (!condition) abort();
+}
+
+static uint32_t byte_get(struct source *source)
+{
+    const unsigned char *byte = gf_get_bytes(&source->get, 1);
+    return (byte != NULL) ? *byte : 0;
+}
+
+static gf_status source_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,
+                             uint32_t size_bytes)
+{
+    struct source *source = (struct source *)rendezvous;
+    must((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (to < source->world) && (to != source->rank) && (frame_kind < 256));
+    memcpy(source->payload, payload, size_bytes);
+    return ((source->connected & (1u << to)) != 0) ? GF_OK : GF_ERR_PEER;
+}
+
+/* Of exactly its size, for the sanitizer. */
+static void *payload_copy(struct gf_get *get, uint32_t bytes)
+{
+    void *copy = malloc((bytes > 0) ? bytes : 1);
+    must(copy != NULL);
+    if (bytes > 0) memcpy(copy, gf_get_bytes(get, bytes), bytes);
+    return copy;
+}
+
+/* A driver's promises: frames and ends come from who is connected. */
+static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+{
+    struct source *source = (struct source *)rendezvous;
+    (void)now_ns;
+    while (!source->paused && (source->get.left > 1)) {
+        uint32_t op = byte_get(source), from = (source->rank == 0) ? 1 + (op >> 4) % (source->world - 1) : 0;
+        bool up = (source->connected & (1u << from)) != 0;
+        struct gf_rendezvous_event event = {.rank = from, .text = "of the fuzzer"};
+        switch (op & 15) {
+        case 0:
+            source->paused = true;
+            return GF_AGAIN;
+        case 1:
+            if (!up) break;
+            source->connected &= ~(1u << from);
+            event.kind = GF_RENDEZVOUS_ENDED;
+            *event_out = event;
+            return GF_OK;
+        case 2:
+            if (source->rank != 0) break;
+            event.kind = GF_RENDEZVOUS_REFUSED;
+            event.rank = byte_get(source) << 24 | byte_get(source);
+            *event_out = event;
+            return GF_OK;
+        default:
+            if (!up) {
+                source->connected |= 1u << from;
+                event.kind = GF_RENDEZVOUS_CONNECTED;
+                source->get.at--; /* the frame follows */
+                source->get.left++;
+                *event_out = event;
+                return GF_OK;
+            }
+            event.kind = GF_RENDEZVOUS_FRAME;
+            event.frame_kind = byte_get(source) % 24;
+            event.size_bytes = byte_get(source) * ((op & 1) ? 16 : 1);
+            if (event.size_bytes > GF_FRAME_PAYLOAD_MAX) event.size_bytes = GF_FRAME_PAYLOAD_MAX;
+            if (event.size_bytes > source->get.left) event.size_bytes = (uint32_t)source->get.left;
+            *event_out = event;
+            event_out->payload = payload_copy(&source->get, event.size_bytes);
+            return GF_OK;
+        }
+    }
+    return GF_AGAIN;
+}
+
+/* Payloads live until the next poll. */
+static gf_status source_poll_and_free(struct gf_rendezvous *rendezvous, uint64_t now_ns,
+                                      struct gf_rendezvous_event *event_out)
+{
+    static const void *last;
+    free((void *)(uintptr_t)last);
+    last = NULL;
+    gf_status status = source_poll(rendezvous, now_ns, event_out);
+    if (status == GF_OK) last = event_out->payload;
+    return status;
+}
+
+static bool source_flushed(struct gf_rendezvous *rendezvous)
+{
+    (void)rendezvous;
+    return true;
+}
+
+static const struct gf_rendezvous_driver source_driver = {
+    .name = "fuzz", .send = source_send, .poll = source_poll_and_free, .flushed = source_flushed};
+
+static gf_status act(struct gf_members *members, struct source *source, uint32_t op)
+{
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = op % RANKS_MAX, .operation = (gf_operation)(op >> 4),
+                             .tensor = op, .text = "seen by the fuzzer"};
+    struct gf_error out = {0};
+    gf_status status = GF_OK;
+    size_t bytes;
+    switch (op & 7) {
+    case 0: source->now_ns += UINT64_C(10000000) << (op >> 4); break;
+    case 1: gf_members_tell(members, &error); break;
+    case 2: status = gf_members_blame(members, source->now_ns, &error, &out); break;
+    case 3: status = gf_members_leave(members, source->now_ns); break;
+    case 4: gf_members_heartbeat(members, source->now_ns); break;
+    case 5:
+        gf_members_position(members)->step++;
+        gf_members_position(members)->operation = (op >> 4) % 8;
+        break;
+    default:
+        for (uint32_t rank = 0; rank < source->world; rank++) {
+            must((gf_members_blob(members, rank, &bytes) != NULL) && (bytes <= BLOB_BYTES_MAX));
+        }
+    }
+    if (((op & 7) == 2) && (status == GF_OK)) must((out.code < 0) && (strnlen(out.text, sizeof out.text) > 0));
+    return status;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct source source;
+    if (size < 2) return 0;
+    source = (struct source){.base.driver = &source_driver, .get = {.at = data + 1, .left = size - 1}, .now_ns = 1000};
+    source.world = 2 + (data[0] >> 1) % (RANKS_MAX - 1);
+    source.rank = ((data[0] & 1) != 0) ? 0 : 1 + (data[0] >> 4) % (source.world - 1);
+    struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .blob_bytes_max = BLOB_BYTES_MAX,
+                                     .join_timeout_ns = UINT64_C(10000000000), .address = "fuzz",
+                                     .answer_timeout_ns = UINT64_C(1000000000)};
+    unsigned char *state = malloc(gf_members_state_bytes(source.world, BLOB_BYTES_MAX));
+    must(state != NULL);
+    struct gf_members *members = gf_members_open(&setup, state, &source.base, "blob", 4, source.now_ns);
+    gf_status failed = GF_OK;
+    while (source.get.left > 0) {
+        source.paused = false;
+        gf_status status = gf_members_poll(members, source.now_ns);
+        must((failed == GF_OK) || (status == failed));
+        if (status < 0) {
+            const struct gf_error *error = gf_members_error(members);
+            must((error->code == status) && (strnlen(error->text, sizeof error->text) > 0));
+            must(strnlen(error->text, sizeof error->text) < sizeof error->text);
+            failed = status;
+        }
+        source.now_ns += 1000;
+        (void)act(members, &source, byte_get(&source));
+    }
+    for (int i = 0; (i < 10) && (gf_members_leave(members, source.now_ns) == GF_AGAIN); i++) source.now_ns += 1000;
+    free(state);
+    return 0;
+}

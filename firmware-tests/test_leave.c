@@ -1,0 +1,381 @@
+/* Ranks that give up, leave, are cut off or lag, and what becomes of a context in a forked child: everybody ends, in time,
+ * and knows whose doing it was. */
+#include "world.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+#define TIMEOUT_NS UINT64_C(200000000)
+#define DETECT_NS UINT64_C(50000000)
+#define ANSWER_NS UINT64_C(1000000000) /* an inquiry ends within this, */
+#define DRAIN_NS UINT64_C(500000000)   /* and what is under way within that */
+
+static const struct gf_sim_setup network = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0,
+                                            .message_ns = 100, .bind_receives = true, .detect_ns = DETECT_NS};
+static const struct gf_tensor tensors[] = {
+    {.name = "a", .elem_count = 3000}, {.name = "b", .elem_count = 10}, {.name = "c", .elem_count = 2000}};
+
+static struct world_setup setup_of(uint32_t world)
+{
+    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors), .sim = network};
+    setup.config.exchange.timeout_ns = TIMEOUT_NS;
+    setup.config.exchange.fuse_bytes = 8192;
+    setup.config.exchange.slice_bytes = 4096;
+    setup.config.link.window = 2;
+    return setup;
+}
+
+/* ---- by hand ---- */
+
+struct interrupt {
+    uint32_t rank, after_tensors;
+    void (*act)(struct world *w, uint32_t rank);
+    bool done;
+    struct world_step step;
+};
+
+static gf_status interrupted_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct interrupt *interrupt = arg;
+    gf_status status = world_step_turn(w, rank, &interrupt->step);
+    if (!interrupt->done && (rank == interrupt->rank) && (w->ranks[rank].next == interrupt->after_tensors)) {
+        interrupt->done = true;
+        interrupt->act(w, rank);
+    }
+    return status;
+}
+
+static void act_abort(struct world *w, uint32_t rank)
+{
+    gf_abort(w->ranks[rank].gf);
+}
+
+static gf_context *signalled;
+
+static void on_signal(int number)
+{
+    (void)number;
+    gf_abort(signalled);
+}
+
+static void act_signal(struct world *w, uint32_t rank)
+{
+    struct sigaction action = {.sa_handler = on_signal}, before;
+    signalled = w->ranks[rank].gf;
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+}
+
+static void act_cut(struct world *w, uint32_t rank)
+{
+    for (uint32_t other = 0; other < w->world; other++)
+        if (other != rank) gf_sim_partition(w->sim, rank, other, true);
+}
+
+static void act_cut_peer(struct world *w, uint32_t rank)
+{
+    gf_sim_partition(w->sim, rank, (rank + 1) % w->world, true);
+}
+
+static void act_close(struct world *w, uint32_t rank)
+{
+    assert_int_equal(gf_close(w->ranks[rank].gf), GF_OK);
+    w->ranks[rank].gf = NULL;
+    w->ranks[rank].status = GF_OK;
+}
+
+static gf_status closing_turn(struct world *w, uint32_t rank, void *arg)
+{
+    return (w->ranks[rank].gf == NULL) ? GF_OK : interrupted_turn(w, rank, arg);
+}
+
+static void an_abort_ends_all_ranks_and_says_whose_it_was(void **state)
+{
+    static void (*const acts[])(struct world *w, uint32_t rank) = {act_abort, act_signal};
+    (void)state;
+    for (uint32_t row = 0; row < 2 * 3 * 3; row++) {
+        struct world_setup setup = setup_of(3);
+        struct interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 3, .act = acts[row / 9]};
+        struct world w;
+        uint64_t begin_ns;
+        world_open(&w, &setup);
+        begin_ns = gf_sim_now_ns(w.sim);
+        world_run(&w, interrupted_turn, &interrupt);
+        assert_true(interrupt.done);
+        assert_true(gf_sim_now_ns(w.sim) - begin_ns < DRAIN_NS + 20000000); /* no deadline was waited for */
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            world_expect_failed(&w, rank, (rank == interrupt.rank) ? GF_ERR_ABORTED : GF_ERR_PEER);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, interrupt.rank);
+            if (rank != interrupt.rank) world_expect_log(&w, rank, "gave up: aborted by its appliance");
+        }
+        world_close(&w);
+    }
+}
+
+/* The signal comes while the call blocks. */
+static void an_abort_ends_a_wait_at_once(void **state)
+{
+    struct world_setup setup = setup_of(2);
+    struct world w;
+    uint64_t begin_ns;
+    (void)state;
+    setup.config.link.idle = GF_IDLE_SPIN;
+    world_open(&w, &setup);
+    assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
+    for (uint32_t tensor = 0; tensor < LENGTH(tensors); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
+    begin_ns = gf_sim_now_ns(w.sim);
+    struct interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_abort, .step.pause_ns = 20000000};
+    world_block(&w, 0, interrupted_turn, &interrupt);
+    assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_ERR_PEER);
+    world_unblock(&w);
+    assert_int_equal(gf_error_last(w.ranks[0].gf)->peer, 1);
+    assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS);
+    world_close(&w);
+}
+
+static gf_status abort_first_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    (void)rank;
+    gf_abort(w->ranks[0].gf);
+    return GF_OK;
+}
+
+static void an_abort_of_the_waiting_rank_itself_ends_its_wait(void **state)
+{
+    struct world_setup setup = setup_of(2);
+    struct world w;
+    uint64_t begin_ns;
+    (void)state;
+    setup.config.link.idle = GF_IDLE_SPIN;
+    world_open(&w, &setup);
+    assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
+    for (uint32_t tensor = 0; tensor < LENGTH(tensors); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
+    begin_ns = gf_sim_now_ns(w.sim);
+    world_block(&w, 0, abort_first_turn, NULL);
+    assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_ERR_ABORTED);
+    world_unblock(&w);
+    assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS);
+    world_close(&w);
+}
+
+static void closing_in_the_middle_of_a_step_is_told_to_the_others(void **state)
+{
+    (void)state;
+    for (uint32_t guilty = 0; guilty < 3; guilty++) {
+        struct world_setup setup = setup_of(3);
+        struct interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_close};
+        struct world w;
+        world_open(&w, &setup);
+        world_run(&w, closing_turn, &interrupt);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            if (rank == guilty) continue;
+            world_expect_failed(&w, rank, GF_ERR_PEER);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, guilty);
+            world_expect_log(&w, rank, "closed its context while step was under way");
+        }
+        world_close(&w);
+    }
+}
+
+static void a_rank_that_is_cut_off_is_named_and_everybody_ends(void **state)
+{
+    (void)state;
+    for (uint32_t guilty = 0; guilty < 4; guilty++) {
+        struct world_setup setup = setup_of(4);
+        struct interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_cut};
+        struct world w;
+        uint64_t begin_ns;
+        world_open(&w, &setup);
+        begin_ns = gf_sim_now_ns(w.sim);
+        world_run(&w, interrupted_turn, &interrupt);
+        assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + ANSWER_NS + DRAIN_NS + 50000000);
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            uint32_t peer = gf_error_last(w.ranks[rank].gf)->peer;
+            world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
+            if (rank != guilty) assert_int_equal(peer, guilty);
+            else assert_int_equal(peer, (guilty == 0) ? 1 : 0); /* from where it stands, the others are gone */
+        }
+        world_close(&w);
+    }
+}
+
+static void two_ranks_that_cannot_reach_each_other_end_everybody(void **state)
+{
+    struct world_setup setup = setup_of(4);
+    struct interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_cut_peer};
+    struct world w;
+    (void)state;
+    setup.config.exchange.algorithm = GF_ALGORITHM_RING;
+    world_open(&w, &setup);
+    world_run(&w, interrupted_turn, &interrupt);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
+        assert_string_equal(gf_error_last(w.ranks[rank].gf)->text, gf_error_last(w.ranks[0].gf)->text);
+    }
+    world_close(&w);
+}
+
+/* ---- late, not dead ---- */
+
+static gf_status lagging_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct interrupt *interrupt = arg;
+    if ((rank != interrupt->rank) || (w->ranks[rank].next < interrupt->after_tensors))
+        return world_step_turn(w, rank, &interrupt->step);
+    (void)gf_heartbeat(w->ranks[rank].gf);
+    return (gf_error_last(w->ranks[rank].gf)->code == GF_OK) ? GF_AGAIN : gf_error_last(w->ranks[rank].gf)->code;
+}
+
+static void a_rank_that_never_declares_is_named_with_its_step(void **state)
+{
+    (void)state;
+    for (uint32_t guilty = 0; guilty < 3; guilty++) {
+        struct world_setup setup = setup_of(3);
+        struct world_step step = {.order = WORLD_FORWARD};
+        struct interrupt interrupt = {.rank = guilty, .after_tensors = 1};
+        struct world w;
+        world_open(&w, &setup);
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        world_run(&w, lagging_turn, &interrupt);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, guilty);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->step, 2);
+            assert_non_null(strstr(gf_error_last(w.ranks[rank].gf)->text, "computing"));
+        }
+        world_close(&w);
+    }
+}
+
+static void a_rank_that_comes_within_the_deadline_is_waited_for(void **state)
+{
+    struct world_setup setup = setup_of(3);
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    (void)state;
+    setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_STOP, .rank = 1, .at = 20,
+                                                .delay_ns = TIMEOUT_NS - TIMEOUT_NS / 10};
+    setup.sim.fault_count = 1;
+    world_open(&w, &setup);
+    for (uint32_t i = 0; i < 3; i++) {
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        world_expect_equal(&w);
+    }
+    assert_true(gf_sim_fault_met(w.sim));
+    world_close(&w);
+}
+
+/* ---- the process ---- */
+
+static int child_says(gf_context *gf, gf_status expect)
+{
+    struct gf_request request = {{0}};
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        bool good = (gf_step_begin(gf) == expect) && (gf_step_poll(gf) == expect) && (gf_step_wait(gf) == expect) &&
+                    (gf_tensor_ready(gf, 0, 0) == expect) && (gf_barrier(gf, &request) == expect) &&
+                    (gf_heartbeat(gf) == expect) && (gf_update(gf, 1.0f) == expect) &&
+                    (gf_close_poll(gf) == expect) && (gf_close(gf) == expect) && (gf_close(gf) == expect);
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void a_forked_child_is_refused_and_the_parent_goes_on(void **state)
+{
+    struct world_setup setup = setup_of(2);
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    (void)state;
+    world_open(&w, &setup);
+    assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    gf_abort(w.ranks[1].gf);
+    world_step_run(&w, &step);
+    assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0); /* of a failed context too: nothing of it is the child's */
+    world_close(&w);
+}
+
+static void closing_is_lawful_at_any_time_and_once(void **state)
+{
+    struct world_setup setup = setup_of(3);
+    struct world w;
+    unsigned char *memory;
+    (void)state;
+    assert_int_equal(gf_close(NULL), GF_OK);
+    setup.config.rendezvous.join_timeout_ns = 1000000000;
+    world_create(&w, &setup);
+    assert_int_equal(gf_close(w.ranks[2].gf), GF_OK); /* before anybody is there */
+    memory = (unsigned char *)w.ranks[2].gf;
+    w.ranks[2].gf = NULL;
+    world_join(&w);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_true(w.ranks[rank].status < 0);
+        assert_true(strlen(gf_error_last(w.ranks[rank].gf)->text) > 10);
+    }
+    assert_int_equal(gf_close((gf_context *)(void *)memory), GF_ERR_PARAM);
+    world_close(&w);
+}
+
+static gf_status close_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    return gf_close_poll(w->ranks[rank].gf);
+}
+
+static void closing_waits_for_those_who_are_late_but_not_for_ever(void **state)
+{
+    struct world_setup setup = setup_of(3);
+    struct world w;
+    uint64_t begin_ns;
+    (void)state;
+    world_open(&w, &setup);
+    begin_ns = gf_sim_now_ns(w.sim);
+    gf_sim_stop(w.sim, 1, true);
+    world_run(&w, close_turn, NULL);
+    assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + 20000000);
+    assert_int_equal(w.ranks[0].status, GF_ERR_TIMEOUT);
+    assert_int_equal(w.ranks[2].status, GF_ERR_TIMEOUT);
+    assert_int_equal(gf_step_begin(w.ranks[2].gf), GF_ERR_STATE);
+    for (uint32_t rank = 0; rank < 3; rank += 2) {
+        assert_int_equal(gf_close(w.ranks[rank].gf), GF_ERR_TIMEOUT);
+        w.ranks[rank].gf = NULL;
+    }
+    gf_sim_stop(w.sim, 1, false);
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_abort_ends_all_ranks_and_says_whose_it_was),
+        cmocka_unit_test(an_abort_ends_a_wait_at_once),
+        cmocka_unit_test(an_abort_of_the_waiting_rank_itself_ends_its_wait),
+        cmocka_unit_test(closing_in_the_middle_of_a_step_is_told_to_the_others),
+        cmocka_unit_test(a_rank_that_is_cut_off_is_named_and_everybody_ends),
+        cmocka_unit_test(two_ranks_that_cannot_reach_each_other_end_everybody),
+        cmocka_unit_test(a_rank_that_never_declares_is_named_with_its_step),
+        cmocka_unit_test(a_rank_that_comes_within_the_deadline_is_waited_for),
+        cmocka_unit_test(a_forked_child_is_refused_and_the_parent_goes_on),
+        cmocka_unit_test(closing_is_lawful_at_any_time_and_once),
+        cmocka_unit_test(closing_waits_for_those_who_are_late_but_not_for_ever),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

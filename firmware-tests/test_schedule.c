@@ -1,0 +1,112 @@
+/* Learning rates by step: the values at the corners against the formulas, and what must hold between them. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gradientflow.h"
+
+#define PI 3.14159265358979323846
+
+static const struct rate_case {
+    const char *name;
+    struct gf_schedule schedule;
+    uint64_t step;
+    double rate;
+} rate_cases[] = {
+    {"constant", {.base_rate = 0.1f}, 0, 0.1},
+    {"constant for ever", {.base_rate = 0.1f, .step_count = 10}, 1000000, 0.1},
+    {"batch of the base", {.base_rate = 0.1f, .batch = 256}, 5, 0.1},
+    {"linear scaling", {.base_rate = 0.1f, .batch = 8192}, 5, 3.2},
+    {"linear scaling downwards", {.base_rate = 0.1f, .batch = 64}, 5, 0.025},
+    {"another base", {.base_rate = 0.05f, .batch = 256, .base_batch = 64}, 5, 0.2},
+    {"first step of the warm-up", {.base_rate = 1.0f, .warmup_steps = 4}, 0, 0.2},
+    {"last step of the warm-up", {.base_rate = 1.0f, .warmup_steps = 4}, 3, 0.8},
+    {"behind the warm-up", {.base_rate = 1.0f, .warmup_steps = 4}, 4, 1.0},
+    {"warm-up is scaled too", {.base_rate = 1.0f, .batch = 512, .warmup_steps = 4}, 0, 0.4},
+    {"before a milestone", {GF_SCHEDULE_STEP, .base_rate = 1.0f, .milestone_count = 2, .milestones = {30, 60}}, 29,
+     1.0},
+    {"at a milestone", {GF_SCHEDULE_STEP, .base_rate = 1.0f, .milestone_count = 2, .milestones = {30, 60}}, 30, 0.1},
+    {"behind all milestones", {GF_SCHEDULE_STEP, .base_rate = 1.0f, .milestone_count = 2, .milestones = {30, 60}}, 99,
+     0.01},
+    {"factor of a milestone",
+     {GF_SCHEDULE_STEP, .base_rate = 1.0f, .factor = 0.5f, .milestone_count = 3, .milestones = {1, 2, 3}}, 7, 0.125},
+    {"line at its start", {GF_SCHEDULE_POLYNOMIAL, .base_rate = 2.0f, .step_count = 100}, 0, 2.0},
+    {"line in the middle", {GF_SCHEDULE_POLYNOMIAL, .base_rate = 2.0f, .step_count = 100}, 50, 1.0},
+    {"line's last step", {GF_SCHEDULE_POLYNOMIAL, .base_rate = 2.0f, .step_count = 100}, 99, 0.02},
+    {"line at its end", {GF_SCHEDULE_POLYNOMIAL, .base_rate = 2.0f, .step_count = 100}, 100, 0.0},
+    {"line behind its end", {GF_SCHEDULE_POLYNOMIAL, .base_rate = 2.0f, .end_rate = 0.5f, .step_count = 100}, 101, 0.5},
+    {"square", {GF_SCHEDULE_POLYNOMIAL, .base_rate = 2.0f, .power = 2, .step_count = 100}, 75, 0.125},
+    {"square behind a warm-up",
+     {GF_SCHEDULE_POLYNOMIAL, .base_rate = 2.0f, .power = 2, .warmup_steps = 20, .step_count = 100}, 60, 0.5},
+    {"cube with an end rate",
+     {GF_SCHEDULE_POLYNOMIAL, .base_rate = 9.0f, .power = 3, .end_rate = 1.0f, .step_count = 4},
+     2, 2.0},
+    {"cosine at its start", {GF_SCHEDULE_COSINE, .base_rate = 1.0f, .step_count = 90}, 0, 1.0},
+    {"cosine at a third", {GF_SCHEDULE_COSINE, .base_rate = 1.0f, .step_count = 90}, 30, 0.75},
+    {"cosine in the middle", {GF_SCHEDULE_COSINE, .base_rate = 1.0f, .step_count = 90}, 45, 0.5},
+    {"cosine with an end rate", {GF_SCHEDULE_COSINE, .base_rate = 1.0f, .end_rate = 0.2f, .step_count = 90}, 45, 0.6},
+    {"cosine at its end", {GF_SCHEDULE_COSINE, .base_rate = 1.0f, .end_rate = 0.2f, .step_count = 90}, 90, 0.2},
+    {"all of it is warm-up", {GF_SCHEDULE_COSINE, .base_rate = 1.0f, .warmup_steps = 9, .step_count = 9}, 8, 0.9},
+    {"a warm-up longer than the run", {GF_SCHEDULE_COSINE, .base_rate = 1.0f, .warmup_steps = 99, .step_count = 9}, 9,
+     0.1},
+    {"behind a warm-up longer than the run",
+     {GF_SCHEDULE_POLYNOMIAL, .base_rate = 1.0f, .warmup_steps = 99, .step_count = 9}, 99, 0.0},
+    {"last step there can be", {GF_SCHEDULE_COSINE, .base_rate = 1.0f, .step_count = UINT64_MAX}, UINT64_MAX, 0.0},
+};
+
+static void test_rates_are_those_of_the_formulas(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rate_cases / sizeof *rate_cases; i++) {
+        const struct rate_case *c = &rate_cases[i];
+        double rate = (double)gf_schedule_rate(&c->schedule, c->step);
+        if (!(fabs(rate - c->rate) <= 2e-7 * c->rate + 1e-15)) fail_msg("%s: %.9g, not %.9g", c->name, rate, c->rate);
+    }
+}
+
+static void test_the_cosine_is_one_to_the_last_bit_but_one(void **state)
+{
+    struct gf_schedule schedule = {GF_SCHEDULE_COSINE, .base_rate = 1.0f, .step_count = 997};
+    (void)state;
+    for (uint64_t step = 0; step <= 997; step++) {
+        double expected = 0.5 * (1.0 + cos(PI * (double)step / 997.0));
+        double rate = (double)gf_schedule_rate(&schedule, step);
+        assert_true(fabs(rate - expected) <= 1.2e-7 * expected + 1e-15);
+    }
+}
+
+/* Up to the end of the warm-up it never falls, from there on it never rises, and it is never above the highest. */
+static void test_every_schedule_rises_and_then_falls(void **state)
+{
+    static const uint64_t warmups[] = {0, 1, 7, 50, 100};
+    (void)state;
+    for (int kind = GF_SCHEDULE_CONSTANT; kind <= GF_SCHEDULE_COSINE; kind++) {
+        for (size_t i = 0; i < sizeof warmups / sizeof *warmups; i++) {
+            struct gf_schedule schedule = {(gf_schedule_kind)kind, .base_rate = 0.4f, .warmup_steps = warmups[i],
+                                           .step_count = 100, .power = 2, .end_rate = 0.001f, .milestone_count = 2,
+                                           .milestones = {60, 80}};
+            float before = 0.0f;
+            for (uint64_t step = 0; step < 120; step++, before = gf_schedule_rate(&schedule, step - 1)) {
+                float rate = gf_schedule_rate(&schedule, step);
+                assert_true((rate > 0.0f) && (rate <= 0.4f));
+                if (step == 0) continue;
+                if (step < warmups[i]) assert_true(rate > before);
+                if (step > warmups[i]) assert_true(rate <= before);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rates_are_those_of_the_formulas),
+        cmocka_unit_test(test_the_cosine_is_one_to_the_last_bit_but_one),
+        cmocka_unit_test(test_every_schedule_rises_and_then_falls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

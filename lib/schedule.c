@@ -1,0 +1,59 @@
+/* Learning rates as functions of the step alone, so that a run that is resumed goes on where it was and no rank needs
+ * to ask another. Only + - * / in double: libm's pow() and cos() differ in the last bit from one machine to the next,
+ * and the weights would with them.
+ *
+ * Linear scaling and warm-up: Goyal et al., arXiv 1706.02677, sections 2.1 and 2.2. Polynomial decay: FireCaffe, arXiv
+ * 1511.00175; of power 2 with LARS, arXiv 1708.03888. Cosine: arXiv 1608.03983, equation 5, without restarts. */
+#include "gradientflow.h"
+
+#define BASE_BATCH 256u
+#define STEP_FACTOR 0.1
+
+/* cos(x)^2 for x in [0, pi/2]; the series' next term is below 1e-17. */
+static double cosine_squared(double x)
+{
+    double square = x * x, term = 1.0, sum = 1.0;
+    for (uint32_t i = 2; i <= 24; i += 2) {
+        term *= -square / ((double)i * (double)(i - 1));
+        sum += term;
+    }
+    return sum * sum;
+}
+
+static double power_of(double value, uint32_t power)
+{
+    double result = 1.0;
+    for (; power > 0; power >>= 1, value *= value)
+        if ((power & 1u) != 0) result *= value;
+    return result;
+}
+
+/* The share of the highest rate that is left; left is 1 behind the warm-up, 0 at the end. */
+static double share_left(const struct gf_schedule *schedule, uint64_t step, double left)
+{
+    const double half_pi = 1.57079632679489661923;
+    double factor = (schedule->factor > 0.0f) ? (double)schedule->factor : STEP_FACTOR;
+    uint32_t passed = 0;
+    switch (schedule->kind) {
+    case GF_SCHEDULE_CONSTANT:   return 1.0;
+    case GF_SCHEDULE_POLYNOMIAL: return power_of(left, (schedule->power > 0) ? schedule->power : 1u);
+    case GF_SCHEDULE_COSINE:     return cosine_squared(half_pi * (1.0 - left));
+    case GF_SCHEDULE_STEP:       break;
+    }
+    for (uint32_t i = 0; (i < schedule->milestone_count) && (i < GF_MILESTONES_MAX); i++)
+        if (step >= schedule->milestones[i]) passed++;
+    return power_of(factor, passed);
+}
+
+float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step)
+{
+    uint64_t warm = schedule->warmup_steps, count = schedule->step_count;
+    double base_batch = (schedule->base_batch > 0) ? (double)schedule->base_batch : (double)BASE_BATCH;
+    double highest = (double)schedule->base_rate, left = 0.0, end;
+    bool ends = (schedule->kind == GF_SCHEDULE_POLYNOMIAL) || (schedule->kind == GF_SCHEDULE_COSINE);
+    if (schedule->batch > 0) highest *= (double)schedule->batch / base_batch;
+    if (step < warm) return (float)(highest * (double)(step + 1u) / ((double)warm + 1.0));
+    if (step < count) left = (double)(count - step) / (double)(count - warm);
+    end = ends ? (double)schedule->end_rate : 0.0;
+    return (float)(end + (highest - end) * share_left(schedule, step, left));
+}

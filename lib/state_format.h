@@ -1,0 +1,56 @@
+/* The bytes of a saved state, little-endian, every part on 8 bytes:
+ *     head        struct gf_state_head
+ *     selection   uint32 [chunk_count], zeroes behind selected_count
+ *     weight      fp32 [elem_count], as the pool lies; none without an optimizer
+ *     momentum    fp32 [elem_count - sparse_elem_count] of the dense part, then [sparse_elem_count] of the sparse part
+ *     history     fp32 [sparse_elem_count]
+ *     checksum    gf_state_hash() of all before it
+ * Common to all ranks is all of it but the head's rank, the history and, once GF_STATE_LOCAL is set, the sparse part's
+ * momentum. What is left out can be computed: half weights, buffers, norms. */
+#ifndef GF_STATE_FORMAT_H
+#define GF_STATE_FORMAT_H
+
+#include "gradientflow.h"
+
+#define GF_STATE_MAGIC UINT64_C(0x0a45544154534647) /* "GFSTATE\n" */
+#define GF_STATE_VERSION 1u
+
+#define GF_STATE_KNOWN 0x1u    /* gf_sparse.known */
+#define GF_STATE_WAITING 0x2u  /* something waits in a history: not gf_sparse.history_empty */
+#define GF_STATE_LOCAL 0x4u    /* gf_sparse.local_begun */
+#define GF_STATE_SCALING 0x8u  /* loss_scale.enabled */
+#define GF_STATE_FLAGS 0xfu
+
+struct gf_state_head {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t head_bytes;
+    uint64_t total_bytes;
+    uint64_t tensors_hash;
+    uint64_t elem_count;        /* of the pool */
+    uint64_t sparse_elem_count;
+    uint64_t step;
+    uint64_t samples_before;
+    uint32_t tensor_count;
+    uint32_t optimizer;         /* gf_optimizer */
+    uint32_t has_momentum;
+    uint32_t sparse_momentum;   /* gf_sparse_momentum; 0 without a sparse part, like the next three */
+    uint32_t average;           /* gf_average: what a history is divided by once it is sent */
+    uint32_t chunk_elems;
+    uint32_t chunk_count;
+    uint32_t world;
+    uint32_t flags;             /* GF_STATE_.. */
+    uint32_t selected_count;
+    uint32_t scale_bits;        /* the loss scale, fp32 */
+    uint32_t scale_good;
+    uint32_t scale_bad;
+    uint32_t rank;
+    uint64_t common_hash;       /* of what is common, the head's rank and this taken for 0: all ranks of a save agree */
+};
+_Static_assert(sizeof(struct gf_state_head) == 128, "no padding: the head is written as it lies");
+
+/* 64 bits of bytes (a multiple of 8), going on from hash. Each word goes through steps that can be undone, so a change
+ * inside one word always changes the result. Against accidents, not against forgers. */
+uint64_t gf_state_hash(uint64_t hash, const void *data, uint64_t bytes);
+
+#endif

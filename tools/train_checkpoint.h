@@ -1,0 +1,46 @@
+/* Checkpoints of a training run: a file a rank, FILE.RANK, and the one before it, FILE.RANK.before. Each is written
+ * whole under another name and renamed, so that whenever ranks are killed, one complete set is left. All functions that
+ * return a status are called by all ranks at the same point; after a negative one `error` says why, or, where it is
+ * empty, the library does.
+ *
+ * What is not in a file follows from it: the order of images and the learning rate are functions of seed and step. */
+#ifndef GF_TRAIN_CHECKPOINT_H
+#define GF_TRAIN_CHECKPOINT_H
+
+#include "gradientflow.h"
+
+#define CHECKPOINT_PATH_BYTES 1024u
+#define CHECKPOINT_MODEL_BYTES 32u
+
+/* What a run is; a checkpoint of another one is refused. */
+struct checkpoint_run {
+    char model[CHECKPOINT_MODEL_BYTES];
+    uint64_t seed;
+    uint64_t batch;
+    uint64_t image_count;
+};
+
+struct checkpoint {
+    const char *path;          /* NULL: none */
+    gf_context *gf;
+    struct checkpoint_run run;
+    void *extra;               /* of the appliance: saved and loaded as bytes; a multiple of 8 */
+    uint64_t extra_bytes;
+    uint32_t rank, world;
+    uint64_t id;               /* of this run of the program: files of two runs are no set */
+    unsigned char *buffer;     /* a whole file */
+    uint64_t buffer_bytes;
+    char error[2 * CHECKPOINT_PATH_BYTES];
+    char note[2 * CHECKPOINT_PATH_BYTES]; /* what is wrong with files that were passed over; empty: nothing */
+};
+
+/* path, run, extra and extra_bytes are set by the caller before. Nothing is done where path is NULL. */
+gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf);
+void checkpoint_close(struct checkpoint *checkpoint);
+
+/* Between steps, `step` of them done. */
+gf_status checkpoint_save(struct checkpoint *checkpoint, uint64_t step);
+/* Loads the newest set that is whole on all ranks; of another number of ranks by the rule at gf_state_load(). */
+gf_status checkpoint_load(struct checkpoint *checkpoint, uint64_t *step_out);
+
+#endif

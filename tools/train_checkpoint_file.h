@@ -1,0 +1,34 @@
+/* What saving and loading share. */
+#ifndef GF_TRAIN_CHECKPOINT_FILE_H
+#define GF_TRAIN_CHECKPOINT_FILE_H
+
+#include "train_checkpoint.h"
+
+#define CHECKPOINT_MAGIC UINT64_C(0x0a4e494152544647) /* "GFTRAIN\n" */
+#define CHECKPOINT_VERSION 1u
+#define CHECKPOINT_GENERATIONS 2u /* FILE.RANK and FILE.RANK.before */
+extern const char *const checkpoint_endings[CHECKPOINT_GENERATIONS];
+
+/* Little-endian, like the state behind it. */
+struct checkpoint_head {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t crc;          /* zlib's, of the whole file with this as 0 */
+    uint64_t total_bytes;
+    uint64_t extra_bytes;
+    uint64_t id;
+    uint64_t step;
+    uint32_t world, rank;
+    struct checkpoint_run run;
+};
+_Static_assert(sizeof(struct checkpoint_head) % 8 == 0, "the state behind it is aligned");
+
+/* FILE.RANK and the ending, into path_out[CHECKPOINT_PATH_BYTES]. */
+void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t rank, const char *ending, char *path_out);
+uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes);
+/* Puts what errno says into `error`. */
+gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const char *call);
+/* Renames last only once the folder is on the disk. 0, or -1 and errno. */
+int checkpoint_folder_sync(const char *path);
+
+#endif
