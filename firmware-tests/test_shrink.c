@@ -194,11 +194,12 @@ static bool all_joined(const struct world *w, uint32_t except)
 static void whoever_dies_at_whatever_post_the_others_go_on(void **state)
 {
     static const uint32_t worlds[] = {2, 3, 4, 5, 9};
+    uint32_t deaths = 0;
     (void)state;
     for (size_t i = 0; i < LENGTH(worlds); i++) {
         for (uint32_t victim = 0; victim < worlds[i]; victim += (worlds[i] > 5) ? 4 : 1) {
             bool met = true;
-            for (uint64_t at = 1; met; at += 1 + at / 4) {
+            for (uint64_t at = 1; met; at += 1 + at / 16) {
                 struct world_setup setup = setup_of(worlds[i]);
                 struct world w;
                 char what[96];
@@ -216,11 +217,14 @@ static void whoever_dies_at_whatever_post_the_others_go_on(void **state)
                                 fail_msg("%s: rank %u: %s\n%s", what, r, gf_status_name(w.ranks[r].status), w.ranks[r].log);
                     expect_agreement(&w, what);
                     expect_sums(&w, what);
+                    deaths += met ? 1 : 0;
                 }
                 world_close(&w);
             }
         }
     }
+    print_message("%u deaths in a step\n", deaths);
+    assert_true(deaths > 100);
 }
 
 int main(void)
