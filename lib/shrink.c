@@ -187,7 +187,7 @@ static void shrunk(gf_context *gf)
     gf->phase = GF_PHASE_READY;
     gf->shrink.state = GF_SHRINK_NONE;
     gf->shrink.count++;
-    gf_log_line(&gf->log, GF_LOG_WARN, "rank %u of %u: epoch %u has begun behind step %llu%s%s", gf->rank, gf->world,
+    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: epoch %u has begun behind step %llu%s%s", gf->rank, gf->world,
                 gf->epoch, (unsigned long long)plan->standing.steps,
                 (plan->standing.applied == 0) ? ", whose update nobody had applied" : "",
                 plan->behind ? ", ranks that were behind have the common state" : "");
