@@ -227,9 +227,205 @@ static void whoever_dies_at_whatever_post_the_others_go_on(void **state)
     assert_true(deaths > 100);
 }
 
+/* ---- more than one ---- */
+
+/* Ranks of `mask` end as `status`; all others as GF_OK, in agreement. */
+static void expect_out(struct world *w, uint32_t mask, gf_status status, const char *what)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        gf_status expected = ((mask >> rank) & 1u) ? status : GF_OK;
+        if (w->ranks[rank].status != expected)
+            fail_msg("%s: rank %u: %s, expected %s\n%s", what, rank, gf_status_name(w->ranks[rank].status),
+                     gf_status_name(expected), w->ranks[rank].log);
+    }
+    expect_agreement(w, what);
+}
+
+static uint64_t step_at;              /* faults by hand come once a rank is in this step */
+static uint32_t hit;                  /* bits: ranks that they hit */
+static bool done;
+
+static bool due(struct world *w, uint32_t rank)
+{
+    if (done || (w->ranks[rank].gf == NULL) || (gf_steps(w->ranks[rank].gf) < step_at)) return false;
+    done = true;
+    return true;
+}
+
+static void kill_hit(struct world *w, uint32_t rank)
+{
+    if (!due(w, rank)) return;
+    for (uint32_t other = 0; other < w->world; other++)
+        if ((hit >> other) & 1u) gf_sim_kill(w->sim, other);
+}
+
+static void by_hand(void (*turn)(struct world *w, uint32_t rank), uint32_t ranks)
+{
+    on_turn = turn;
+    hit = ranks;
+    step_at = 2;
+    done = false;
+}
+
+static void all_that_die_at_once_are_left_behind(void **state)
+{
+    (void)state;
+    for (uint32_t size = 3; size <= 6; size++) {
+        for (uint32_t dead = 1; dead + 1 < (1u << size); dead++) {
+            struct world_setup setup = setup_of(size);
+            struct world w;
+            char what[64];
+            uint32_t count = (uint32_t)__builtin_popcount(dead), lowest = (uint32_t)__builtin_ctz(~dead), unseen = 0;
+            /* A new coordinator cannot know which of those above it are dead: they count against it. */
+            if (dead & 1u) unseen = (uint32_t)__builtin_popcount(dead >> lowest);
+            if (count > 3) continue;
+            (void)snprintf(what, sizeof what, "world %u, dead %#x", size, dead);
+            by_hand(kill_hit, dead);
+            world_open(&w, &setup);
+            jobs_run(&w);
+            on_turn = NULL;
+            if (2 * (size - count) >= size - count + unseen) expect_out(&w, dead, GF_AGAIN, what);
+            for (uint32_t rank = 0; rank < size; rank++)
+                if (!((dead >> rank) & 1u)) assert_true((w.ranks[rank].status == GF_OK) || (w.ranks[rank].status == GF_ERR_QUORUM));
+            world_close(&w);
+        }
+    }
+}
+
+static uint32_t second_rank;
+static uint64_t second_ns, first_died_ns;
+static uint32_t deaths_in_shrink;
+
+static void kill_twice(struct world *w, uint32_t rank)
+{
+    bool before = done;
+    kill_hit(w, rank);
+    if (done && !before) first_died_ns = gf_sim_now_ns(w->sim);
+    if (!done || (gf_sim_now_ns(w->sim) - first_died_ns < second_ns) || !gf_sim_runs(w->sim, second_rank)) return;
+    if (jobs[second_rank].shrinking) deaths_in_shrink++;
+    gf_sim_kill(w->sim, second_rank);
+}
+
+/* Another one dies at each moment behind the first death: in the agreement, the join, the warm-up, the copying. */
+static void a_death_in_the_shrink_begins_it_anew(void **state)
+{
+    (void)state;
+    deaths_in_shrink = 0;
+    for (uint32_t first = 0; first < 4; first++) {
+        for (uint32_t second = 0; second < 5; second++) {
+            for (uint64_t delay_ns = 0; (second != first) && (delay_ns < 4000000); delay_ns += 97000) {
+                struct world_setup setup = setup_of(5);
+                struct world w;
+                char what[96];
+                setup.config.optimizer.momentum = 0.5f;
+                (void)snprintf(what, sizeof what, "rank %u dies, then rank %u after %u us", first, second,
+                               (unsigned)(delay_ns / 1000));
+                by_hand(kill_hit, 1u << first);
+                world_open(&w, &setup);
+                second_rank = second;
+                second_ns = delay_ns;
+                on_turn = kill_twice;
+                jobs_run(&w);
+                on_turn = NULL;
+                expect_out(&w, (1u << first) | (1u << second), GF_AGAIN, what);
+                world_close(&w);
+            }
+        }
+    }
+    print_message("%u deaths in a shrink\n", deaths_in_shrink);
+    assert_true(deaths_in_shrink > 100);
+}
+
+/* ---- the two sides of a cut ---- */
+
+static void cut(struct world *w, uint32_t rank)
+{
+    if (!due(w, rank)) return;
+    for (uint32_t a = 0; a < w->world; a++)
+        for (uint32_t b = a + 1; b < w->world; b++)
+            if (((hit >> a) & 1u) != ((hit >> b) & 1u)) gf_sim_partition(w->sim, a, b, true);
+}
+
+static void one_side_of_a_cut_goes_on(void **state)
+{
+    static const struct cut_case { uint32_t world, side, out; } cases[] = {
+        {2, 0x2, 0x2}, {3, 0x4, 0x4}, {3, 0x1, 0x1}, {4, 0xc, 0xc}, {4, 0x5, 0xa}, {5, 0x18, 0x18}, {5, 0x7, 0x18},
+        {5, 0x3, 0x3}, {6, 0x38, 0x38}, {6, 0x7, 0x38}, {7, 0x70, 0x70}, {7, 0x0f, 0x70}};
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct world_setup setup = setup_of(cases[i].world);
+        struct world w;
+        char what[64];
+        (void)snprintf(what, sizeof what, "world %u, side %#x", cases[i].world, cases[i].side);
+        by_hand(cut, cases[i].side);
+        world_open(&w, &setup);
+        jobs_run(&w);
+        on_turn = NULL;
+        for (uint32_t rank = 0; rank < w.world; rank++)
+            assert_true(jobs[rank].shrink_ns <= setup.config.rendezvous.join_timeout_ns + SECOND);
+        for (uint32_t a = 0; a < w.world; a++)
+            for (uint32_t b = a + 1; b < w.world; b++) gf_sim_partition(w.sim, a, b, false);
+        expect_out(&w, cases[i].out, GF_ERR_QUORUM, what);
+        world_close(&w);
+    }
+}
+
+/* ---- silence ---- */
+
+static void stop_hit(struct world *w, uint32_t rank)
+{
+    if (due(w, rank))
+        for (uint32_t other = 0; other < w->world; other++)
+            if ((hit >> other) & 1u) gf_sim_stop(w->sim, other, true);
+    for (uint32_t other = 0; other < w->world; other++) { /* once the others are done without it */
+        if (!((hit >> other) & 1u) || !done || gf_sim_runs(w->sim, other)) continue;
+        if ((gf_steps(w->ranks[rank].gf) == STEPS) && !jobs[rank].shrinking) gf_sim_stop(w->sim, other, false);
+    }
+}
+
+static void who_was_stopped_and_goes_on_finds_its_epoch_closed(void **state)
+{
+    (void)state;
+    for (uint32_t size = 3; size <= 6; size++) {
+        for (uint32_t victim = 0; victim < size; victim++) {
+            struct world_setup setup = setup_of(size);
+            struct world w;
+            char what[64];
+            (void)snprintf(what, sizeof what, "world %u, rank %u stops", size, victim);
+            by_hand(stop_hit, 1u << victim);
+            world_open(&w, &setup);
+            jobs_run(&w);
+            on_turn = NULL;
+            expect_out(&w, 1u << victim, GF_ERR_QUORUM, what);
+            world_close(&w);
+        }
+    }
+}
+
+static void a_call_at_the_wrong_moment_is_refused(void **state)
+{
+    struct world_setup setup = setup_of(2);
+    struct world w;
+    (void)state;
+    world_open(&w, &setup);
+    assert_int_equal(gf_shrink(w.ranks[0].gf), GF_ERR_STATE);
+    assert_int_equal(gf_shrink_poll(w.ranks[0].gf), GF_ERR_STATE);
+    assert_int_equal(gf_shrink_wait(w.ranks[0].gf), GF_ERR_STATE);
+    assert_int_equal(gf_shrink(NULL), GF_ERR_PARAM);
+    gf_abort(w.ranks[0].gf);
+    assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_ERR_ABORTED);
+    assert_int_equal(gf_shrink(w.ranks[0].gf), GF_ERR_STATE);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_that_die_at_once_are_left_behind),
+        cmocka_unit_test(a_death_in_the_shrink_begins_it_anew),
+        cmocka_unit_test(one_side_of_a_cut_goes_on),
+        cmocka_unit_test(who_was_stopped_and_goes_on_finds_its_epoch_closed),
+        cmocka_unit_test(a_call_at_the_wrong_moment_is_refused),
         cmocka_unit_test(whoever_dies_at_whatever_post_the_others_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
