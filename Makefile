@@ -26,7 +26,8 @@ LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
        $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c),$(wildcard drivers/*.c))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
-TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_% firmware-tests/program_%,$(wildcard firmware-tests/*.c))
+TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_% firmware-tests/program_% \
+              firmware-tests/soak_main.c,$(wildcard firmware-tests/*.c))
 TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
               $(wildcard firmware-tests/test_*.c)))
 PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(wildcard firmware-tests/program_*.c))
@@ -38,7 +39,8 @@ OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 comma    := ,
 # An appliance is linked with the library, UCX, libconfig and libsodium statically; libc and the CUDA driver stay dynamic.
 UCX_LIBS := $(if $(filter 1,$(UCX)),-Wl$(comma)-Bstatic $(filter-out -pthread -ldl -lrt -lm,$(shell pkg-config --static --libs ucx 2>/dev/null)) -Wl$(comma)-Bdynamic)
-LINK_LIBS = -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
+DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
+LINK_LIBS = -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(DRIVER_LIBS)
 BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
@@ -76,9 +78,10 @@ $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtes
 # What shell tests start. An appliance needs neither libconfig nor, with drivers of its own, UCX: these are linked without.
 # UCX is dynamic where callers of malloc() are told apart by the object they lie in.
 PROGRAM_LIBS = $(LIB) $(LINK_LIBS)
-$(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(UCX_LIBS) -ldl -lrt -lm -pthread
+$(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
-$(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -lucp -luct -lucs -lucm -ldl -lrt -lm
+$(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
+    -lucp -luct -lucs -lucm -ldl -lrt -lm
 $(BUILD)/firmware-tests/program_%: $(BUILD)/firmware-tests/program_%.o $(LIB) $(SIM_LIB) $(TOOL_SHARED)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(PROGRAM_LIBS) -lm
 
@@ -114,6 +117,9 @@ check-san: ## the unit tests under address and undefined-behaviour checks
 	@$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)-san SAN=address,undefined tests
 	@BUILD=$(BUILD)-san ASAN_OPTIONS=detect_leaks=0 sh firmware-tests/run.sh $(patsubst $(BUILD)/%,$(BUILD)-san/%,$(TESTS))
 
+check-clang: ## compile everything with clang, warnings as errors
+	@$(MAKE) --no-print-directory -s -j2 CC=clang WERROR=1 BUILD=$(BUILD)-clang all tests
+
 check-valgrind: tests ## the arena and configuration suites under valgrind
 	@BUILD=$(BUILD) WRAP="valgrind -q --error-exitcode=9" sh firmware-tests/run.sh \
 	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_settings,$(TESTS))
@@ -143,16 +149,25 @@ bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the c
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
 
-accuracy: ## where sparse communication and large batches end beside dense runs (80 minutes; goes on where it was stopped)
+accuracy: ## where sparse communication and large batches end beside dense runs (50 minutes; goes on where it was stopped)
 	@$(MAKE) --no-print-directory -s -j2 all
-	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh
+	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh sparse
+accuracy-wire: ## where 16-bit wires end beside fp32 (10 minutes; likewise)
+	@$(MAKE) --no-print-directory -s -j2 all
+	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh wire
+SECONDS ?= 60
+soak: $(BUILD)/firmware-tests/soak ## random jobs on the simulator for SECONDS=60, or that of SEED=0x..
+	@$< $(SECONDS) $(SEED)
+$(BUILD)/firmware-tests/soak: $(BUILD)/firmware-tests/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-valgrind audit flags fuzz bench-ops accuracy clean help
+.PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy \
+        accuracy-wire soak clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

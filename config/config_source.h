@@ -20,6 +20,7 @@ gf_status gf_source_check(const char *text, size_t bytes, const char *origin, ch
 /* The rest of gf_config_load() and gf_config_tensors(), from text that gf_source_check() let pass. */
 gf_status gf_config_load_text(const char *text, const char *origin, struct gf_config *config_out, char *error_out);
 gf_status gf_config_tensors_text(const char *text, const char *origin, struct gf_tensor *tensors, char (*names)[48],
-                                 uint32_t tensor_max, uint32_t *tensor_count_out, char *error_out);
+                                 struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out,
+                                 char *error_out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tensor tables: which tensors a model has, in the order in which backward ends them. */
+/* Tensor tables: which tensors a model has, in the order in which backward ends them, and what its layers compute. */
 #include <libconfig.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #define TENSORS_FILE_BYTES_MAX (16u << 20)     /* GF_TENSORS_MAX of them with long names */
 #define TENSOR_DIMENSIONS_MAX 8
 #define TENSOR_ELEMS_MAX (1ull << 40)          /* of one tensor; so all together fit 64 bits in any type */
+#define TENSOR_FLOPS_MAX (1ll << 49)           /* likewise: GF_TENSORS_MAX times this fits */
 
 struct table {
     const char *origin;
@@ -93,10 +94,32 @@ static gf_status type_load(const struct table *table, const config_setting_t *no
                             "tensor %u: type must be \"fp32\", \"fp16\" or \"bf16\"", table->index);
 }
 
+static gf_status flops_load(const struct table *table, const config_setting_t *node, struct gf_config_flops *flops_out)
+{
+    uint64_t flops[2] = {0, 0};
+    bool lawful = (config_setting_is_array(node) == CONFIG_TRUE) && (config_setting_length(node) == 2);
+    for (unsigned i = 0; lawful && (i < 2); i++) {
+        const config_setting_t *node_i = config_setting_get_elem(node, i);
+        int type = config_setting_type(node_i);
+        long long count = (type == CONFIG_TYPE_INT) ? config_setting_get_int(node_i)
+                                                    : config_setting_get_int64(node_i);
+        lawful = ((type == CONFIG_TYPE_INT) || (type == CONFIG_TYPE_INT64)) && (count >= 0) &&
+                 (count <= TENSOR_FLOPS_MAX);
+        if (lawful) flops[i] = (uint64_t)count;
+    }
+    if (!lawful)
+        return gf_source_refuse(table->error_out, table->origin, line_of(node),
+                                "tensor %u: flops must be [forward, backward], whole numbers from 0 to %lld",
+                                table->index, TENSOR_FLOPS_MAX);
+    *flops_out = (struct gf_config_flops){.forward = flops[0], .backward = flops[1]};
+    return GF_OK;
+}
+
 static gf_status tensor_load(const struct table *table, const config_setting_t *node, struct gf_tensor *tensor_out,
-                             char *name_out)
+                             char *name_out, struct gf_config_flops *flops_out)
 {
     struct gf_tensor tensor = {.name = name_out, .type = GF_TYPE_F32};
+    struct gf_config_flops flops = {.forward = 0, .backward = 0};
     bool has_name = false, has_shape = false;
     int count = config_setting_length(node);
     gf_status status = GF_OK;
@@ -116,9 +139,11 @@ static gf_status tensor_load(const struct table *table, const config_setting_t *
             status = flags_load(table, field, &tensor.flags);
         } else if (strcmp(key, "type") == 0) {
             status = type_load(table, field, &tensor.type);
+        } else if (strcmp(key, "flops") == 0) {
+            status = flops_load(table, field, &flops);
         } else {
             status = gf_source_refuse(table->error_out, table->origin, line_of(field), "tensor %u: unknown key %.60s; "
-                                      "known are name, shape, flags and type", table->index, key);
+                                      "known are name, shape, flags, type and flops", table->index, key);
         }
     }
     if (status != GF_OK) return status;
@@ -126,11 +151,12 @@ static gf_status tensor_load(const struct table *table, const config_setting_t *
         return gf_source_refuse(table->error_out, table->origin, line_of(node), "tensor %u: has no %s", table->index,
                                 has_name ? "shape" : "name");
     *tensor_out = tensor;
+    if (flops_out != NULL) *flops_out = flops;
     return GF_OK;
 }
 
 static gf_status tensors_load(struct table *table, const config_t *tree, struct gf_tensor *tensors, char (*names)[48],
-                              uint32_t tensor_max, uint32_t *tensor_count_out)
+                              struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out)
 {
     const config_setting_t *root = config_root_setting(tree), *list = config_setting_get_member(root, "tensors");
     gf_status status = GF_OK;
@@ -146,29 +172,32 @@ static gf_status tensors_load(struct table *table, const config_t *tree, struct 
                                 count, tensor_max);
     for (table->index = 0; (table->index < count) && (status == GF_OK); table->index++) {
         uint32_t i = table->index;
-        status = tensor_load(table, config_setting_get_elem(list, i), &tensors[i], names[i]);
+        status = tensor_load(table, config_setting_get_elem(list, i), &tensors[i], names[i],
+                             (flops != NULL) ? &flops[i] : NULL);
     }
     if (status == GF_OK) *tensor_count_out = count;
     return status;
 }
 
 gf_status gf_config_tensors_text(const char *text, const char *origin, struct gf_tensor *tensors, char (*names)[48],
-                                 uint32_t tensor_max, uint32_t *tensor_count_out, char *error_out)
+                                 struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out,
+                                 char *error_out)
 {
     struct table table = {.origin = origin, .error_out = error_out};
     config_t tree;
     gf_status status;
     config_init(&tree);
     if (config_read_string(&tree, text) == CONFIG_TRUE)
-        status = tensors_load(&table, &tree, tensors, names, tensor_max, tensor_count_out);
+        status = tensors_load(&table, &tree, tensors, names, flops, tensor_max, tensor_count_out);
     else
         status = gf_source_refuse(error_out, origin, config_error_line(&tree), "%s", config_error_text(&tree));
     config_destroy(&tree);
     return status;
 }
 
-gf_status gf_config_tensors(const char *path, struct gf_tensor *tensors, char (*names)[48], uint32_t tensor_max,
-                            uint32_t *tensor_count_out, char *error_out)
+gf_status gf_config_model(const char *path, struct gf_tensor *tensors, char (*names)[48],
+                          struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out,
+                          char *error_out)
 {
     char *text;
     size_t bytes;
@@ -176,7 +205,13 @@ gf_status gf_config_tensors(const char *path, struct gf_tensor *tensors, char (*
     if (status != GF_OK) return status;
     status = gf_source_check(text, bytes, path, error_out);
     if (status == GF_OK)
-        status = gf_config_tensors_text(text, path, tensors, names, tensor_max, tensor_count_out, error_out);
+        status = gf_config_tensors_text(text, path, tensors, names, flops, tensor_max, tensor_count_out, error_out);
     free(text);
     return status;
+}
+
+gf_status gf_config_tensors(const char *path, struct gf_tensor *tensors, char (*names)[48], uint32_t tensor_max,
+                            uint32_t *tensor_count_out, char *error_out)
+{
+    return gf_config_model(path, tensors, names, NULL, tensor_max, tensor_count_out, error_out);
 }

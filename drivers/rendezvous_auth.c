@@ -16,7 +16,7 @@ static const char label_coordinator[LABEL_BYTES + 1] = "GradientFlow rank 0     
 static const char label_rank[LABEL_BYTES + 1] = "GradientFlow rank       ";
 static const char label_seals[LABEL_BYTES + 1] = "GradientFlow seals      ";
 
-_Static_assert((GF_AUTH_SEAL_BYTES >= crypto_generichash_BYTES_MIN) && (sizeof((struct gf_auth *)0)->key == 32), "sizes");
+_Static_assert((GF_AUTH_SEAL_BYTES >= crypto_generichash_BYTES_MIN) && (GF_AUTH_PROOF_BYTES == 32), "sizes");
 _Static_assert((LABEL_BYTES >= crypto_generichash_KEYBYTES_MIN) && (crypto_generichash_BYTES_MAX >= 64), "sizes");
 
 static const char *kind_name(mode_t mode)

@@ -122,7 +122,8 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status c
         gf_tcp_pending_seals(tcp, pending, &to_rank, &to_coordinator);
         gf_auth_seal_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
     }
-    (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* a new socket has room for it */
+    /* A new socket has room for it. */
+    (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(pending->fd, SHUT_WR);
     (void)recv(pending->fd, sink, sizeof sink, MSG_DONTWAIT); /* unread bytes would turn the answer into a reset */
     pending_drop(pending);

@@ -1,28 +1,36 @@
 #!/bin/sh
-# Where sparse communication and large batches end, beside dense runs: a table in Markdown. 80 minutes on two cores;
-# stopped and started again it goes on with the runs that are missing, each of which leaves its result and its options
-# in $BUILD/accuracy. TRIAL=N makes every run N steps long, in a folder of its own, to see that all of them start.
+# accuracy.sh sparse: where sparse communication and large batches end, beside dense runs (50 minutes on two cores).
+# accuracy.sh wire: where 16-bit wires end, beside fp32 (10 minutes). A table in Markdown each. Stopped and started again it
+# goes on with the runs that are missing, each of which leaves its result and its options in $BUILD/accuracy. TRIAL=N
+# makes every run N steps long, in a folder of its own, to see that all of them start.
 set -u
 BUILD=${BUILD:-build}
+table=${1:-sparse}
 out=$BUILD/accuracy
-length_256="--epochs 5" length_8192="--epochs 20"
-if [ -n "${TRIAL:-}" ]; then
-    out=$BUILD/accuracy-trial
-    length_256="--steps $TRIAL" length_8192="--steps $TRIAL"
-fi
-seeds_of() { if [ "$1" = lars ]; then echo 1; else echo "1 2 3"; fi; } # the large batch costs four of the others
+[ -n "${TRIAL:-}" ] && out=$BUILD/accuracy-trial
 mkdir -p "$out" || exit 1
 
-small="--model cnn --batch 256 $length_256 --lr 0.1 --algorithm ring"
+length() { if [ -n "${TRIAL:-}" ]; then echo "--steps $TRIAL"; else echo "--epochs $1"; fi; }
+small="--model cnn --batch 256 $(length 5) --lr 0.1 --algorithm ring"
 sparse="$small --sparse 0.15 --wire fp16 --set loss_scale.enabled=true"
-large="--model cnn --batch 8192 $length_8192 --algorithm ring"
+large="--model cnn --batch 8192 $(length 20) --algorithm ring"
 [ -n "${TRIAL:-}" ] && sparse="$sparse --set sparse.warmup_steps=1 --set sparse.ramp_steps=1"
-runs="dense reduced local local_masked lars"
+
+# The first kind of run is what the others are held against; the last one takes longest.
+case $table in
+sparse) runs="dense reduced local local_masked lars" ranks=4 ;;
+wire) runs="fp32 fp16 bf16" ranks=2 ;;
+*) echo "usage: accuracy.sh sparse|wire" >&2; exit 2 ;;
+esac
+base=${runs%% *}
+
+seeds_of() { if [ "$1" = lars ]; then echo 1; else echo "1 2 3"; fi; } # the large batch costs four of the others
 
 options() { # of a kind of run
     case $1 in
     dense) echo "$small" ;;
     lars) echo "$large --lars --lr 0.4 --warmup $((${TRIAL:-140} / 5))" ;;
+    fp32 | fp16 | bf16) echo "--model cnn --batch 64 $(length 1) --algorithm ring --wire $1" ;;
     *) echo "$sparse --set sparse.momentum=$1" ;;
     esac
 }
@@ -31,20 +39,21 @@ title() {
     case $1 in
     dense) echo "dense, fp32" ;;
     lars) echo "dense, fp32, batch 8192, LARS, 20 epochs" ;;
+    fp32 | fp16 | bf16) echo "dense, $1, 1 epoch, batch 64" ;;
     *) echo "15 % kept, fp16, momentum \`$1\`" ;;
     esac
 }
 
 run() { # kind, seed
     name=$out/$1-$2
-    wanted="-n 4 $(options "$1") --seed $2"
+    wanted="-n $ranks $(options "$1") --seed $2"
     [ -s "$name.json" ] && [ "$(cat "$name.options" 2>/dev/null)" = "$wanted" ] && return 0
     rm -f "$name.json"
     echo "$wanted" >"$name.options"
     echo "accuracy: $1, seed $2 .." >&2
     # The words of the options are to be split.
     # shellcheck disable=SC2046
-    if "$BUILD/gf-run" -n 4 "$BUILD/gf-train" $(options "$1") --seed "$2" --json "$name.json" >"$name.log" 2>&1; then
+    if "$BUILD/gf-run" -n "$ranks" "$BUILD/gf-train" $(options "$1") --seed "$2" --json "$name.json" >"$name.log" 2>&1; then
         echo "accuracy: $1, seed $2: $(number "$name.json" test_accuracy) %" >&2
         return 0
     fi
@@ -61,9 +70,9 @@ number() { # file, name
 for seed in 1 2 3; do
     for kind in $runs; do [ "$kind" = lars ] || run "$kind" "$seed" || exit 1; done
 done
-run lars 1 || exit 1
+case $runs in *lars) run lars 1 || exit 1 ;; esac
 
-echo "| run | seed 1 | seed 2 | seed 3 | mean | to dense | bytes a step | of dense | steps skipped |"
+echo "| run | seed 1 | seed 2 | seed 3 | mean | to the first | bytes a step | of the first | steps skipped |"
 echo "|---|---|---|---|---|---|---|---|---|"
 for kind in $runs; do
     for seed in $(seeds_of "$kind"); do
@@ -80,12 +89,12 @@ for kind in $runs; do
             printf "| %s | %s | %s | %s | %.2f | %+.2f | %.3f MB | %.1f %% | %d |\n", title, accuracy[1],
                    accuracy[2], accuracy[3], mean, mean - dense[1], bytes / 1e6, 100 * bytes / dense[2], skipped
         }'
-    [ "$kind" = dense ] && dense=$(for seed in $(seeds_of dense); do
-        f=$out/dense-$seed.json
+    [ "$kind" = "$base" ] && dense=$(for seed in $(seeds_of "$base"); do
+        f=$out/$base-$seed.json
         echo "$(number "$f" test_accuracy) $(number "$f" wire_bytes_steady)"
     done | awk '{ mean += $1 / 3; bytes += $2 / 3 } END { printf "%.9g %.12g", mean, bytes }')
 done
 echo
-echo "4 ranks, Fashion-MNIST, test accuracy in percent; bytes of all ranks on the wire, norms and verdict included."
-echo "Made by \`make accuracy\` with:"
-for kind in $runs; do echo "    gf-run -n 4 gf-train $(options "$kind") --seed N"; done
+echo "$ranks ranks, Fashion-MNIST, test accuracy in percent; bytes of all ranks on the wire, norms and verdict included."
+echo "Made by \`accuracy.sh $table\` with:"
+for kind in $runs; do echo "    gf-run -n $ranks gf-train $(options "$kind") --seed N"; done

@@ -23,10 +23,13 @@ enum role { STRANGER, STRANGER_KEYED, MEMBER, MEMBER_KEYED, IMPOSTOR, IMPOSTOR_K
 static char address[GF_TEXT_MAX], key_file[] = "/tmp/gf-fuzz-key-XXXXXX";
 static _Alignas(64) unsigned char state[256 << 10];
 
-static void must(bool condition)
+static void must_at(bool condition, int line)
 {
-    if (!condition) abort();
+    if (condition) return;
+    (void)fprintf(stderr, "line %d: what must hold does not\n", line);
+    abort();
 }
+#define must(condition) must_at((condition), __LINE__)
 
 static const char *random_name(void) { return "constant"; }
 static uint32_t random_word(void) { return 4; }

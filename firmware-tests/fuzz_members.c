@@ -4,6 +4,7 @@
 #include "bytes.h"
 #include "members.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -21,10 +22,13 @@ struct source {
     unsigned char payload[GF_FRAME_PAYLOAD_MAX];
 };
 
-static void must(bool condition)
+static void must_at(bool condition, int line)
 {
-    if (!condition) abort();
+    if (condition) return;
+    (void)fprintf(stderr, "line %d: what must hold does not\n", line);
+    abort();
 }
+#define must(condition) must_at((condition), __LINE__)
 
 static uint32_t byte_get(struct source *source)
 {

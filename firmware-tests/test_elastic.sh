@@ -5,7 +5,7 @@
 set -u
 . firmware-tests/shell.sh
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-RUNS=${RUNS:-3} steps=1500
+RUNS=${RUNS:-3} steps=1000
 
 step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; }
 accuracy() { sed -n 's/^.*test accuracy *\([0-9.]*\) %.*$/\1/p' "$1"; }
@@ -17,7 +17,7 @@ run() {
     rm -f "$scratch"/pid.* "$scratch"/c.* "$scratch/log"
     timeout 100 "$BUILD/gf-run" -n "$ranks" --elastic \
         sh -c 'echo $$ >"$0.$GF_RANK"; exec "$@"' "$scratch/pid" "$BUILD/gf-train" --model linear --elastic \
-        --steps $steps --set "link.transports=$transports" --set rendezvous.join_timeout=20s --set exchange.timeout=3s \
+        --steps $steps --set "link.transports=$transports" --set rendezvous.join_timeout=20s --set exchange.timeout=3s --set link.idle=yield \
         --checkpoint "$scratch/c" --checkpoint-every 10 \
         >"$scratch/log" 2>&1 &
     job=$!
@@ -26,15 +26,33 @@ run() {
         sleep 0.01
     done
     sleep "$(awk -v ms="$ms" 'BEGIN { print ms / 1000 }')"
+    began=$(date +%s%N)
     kill -"$number" "$(cat "$scratch/pid.$victim")"
+    until [ "$(grep -c 'elastic: rank' "$scratch/log")" -ge $((ranks - 1)) ]; do
+        kill -0 $job 2>/dev/null || break
+        sleep 0.005
+    done
+    echo $(($(date +%s%N) - began)) >>"$scratch/times.$number.$transports"
+    [ "$number" = KILL ] || kill -CONT "$(cat "$scratch/pid.$victim")"
     wait $job
+}
+
+stopped() { # RANKS VICTIM MS TRANSPORTS: silent past the deadline it is left behind, and finds that out when it goes on
+    run "$@" STOP || { echo "exit $?"; tail -20 "$scratch/log"; return 1; }
+    grep -q "rank $2: the other ranks \(go\|went\) on without" "$scratch/log" || { cat "$scratch/log"; return 1; }
+    near "$(accuracy "$scratch/log")" "$whole"
+}
+measured() { # SIGNAL TRANSPORTS
+    [ -f "$scratch/times.$1.$2" ] || return 0
+    sort -n "$scratch/times.$1.$2" | awk -v what="$1, $2" '{ t[NR] = $1 / 1e9 } END {
+        printf "# %s: from the signal until all survivors go on, seconds: min %.3f median %.3f max %.3f of %d\n",
+               what, t[1], t[int((NR + 1) / 2)], t[NR], NR }'
 }
 
 disturbed() { # RANKS VICTIM MS TRANSPORTS
     run "$@" KILL || { echo "exit $?"; tail -20 "$scratch/log"; return 1; }
     [ "$(grep -c 'elastic: rank' "$scratch/log")" -eq $(($1 - 1)) ] || { echo "not every survivor went on"; cat "$scratch/log"; return 1; }
     grep -q "rank $2 died" "$scratch/log" && grep -q 'the same on all ranks' "$scratch/log" || { cat "$scratch/log"; return 1; }
-    sed -n 's/.*elastic: .* after \([0-9.]*\) s.*/\1/p' "$scratch/log" >>"$scratch/times.$4"
     near "$(accuracy "$scratch/log")" "$whole" || { echo "accuracy $(accuracy "$scratch/log"), undisturbed $whole"; return 1; }
 }
 
@@ -48,8 +66,9 @@ for transports in self,posix self,tcp; do
         check "${transports}_${ranks}_ranks_without_$victim" disturbed $ranks $victim $((37 * (i + 1) % 400)) $transports
         i=$((i + 1))
     done
-    sort -n "$scratch/times.$transports" | awk -v what="$transports" '{ t[NR] = $1 } END {
-        if (NR) printf "# %s: from the error to the new epoch, seconds: min %.3f median %.3f max %.3f of %d\n",
-                       what, t[1], t[int((NR + 1) / 2)], t[NR], NR }'
+    check "${transports}_3_ranks_while_1_stops" stopped 3 1 20 $transports
+    check "${transports}_3_ranks_while_0_stops" stopped 3 0 20 $transports
+    measured KILL $transports
+    measured STOP $transports
 done
 finish

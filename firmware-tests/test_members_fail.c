@@ -1,4 +1,5 @@
 /* Death, abort and blame: all ranks end with the same error, and it names who is to blame. */
+#include "members_state.h"
 #include "members_world.h"
 
 #include <setjmp.h>
@@ -276,6 +277,28 @@ static void malformed_frames_name_their_sender(void **state)
 }
 
 /* The simulator's control channel is driven by the same logic. */
+/* Found by fuzz_members. */
+static void an_error_that_comes_without_a_text_gets_one(void **state)
+{
+    (void)state;
+    const struct gf_error silent = {.code = GF_ERR_ABORTED, .peer = 1};
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
+    gf_members_tell(world.ranks[1].members, &silent);
+    world.ranks[1].stopped = true;
+    members_world_until(GF_ERR_PEER);
+    assert_all_failed(GF_ERR_PEER, 1, "rank 1 gave up: no reason was given");
+    members_world_end();
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
+    gf_members_fail(world.ranks[0].members, &silent, &silent);
+    world.ranks[0].stopped = true;
+    (void)gf_members_poll(world.ranks[0].members, world.now_ns);
+    members_world_until(GF_ERR_ABORTED);
+    assert_string_equal(error_of(2)->text, "no reason was given");
+    members_world_end();
+}
+
 static void a_simulated_world_joins_dies_and_says_so(void **state)
 {
     (void)state;
@@ -324,6 +347,7 @@ int main(void)
         cmocka_unit_test(a_failed_link_between_live_ranks_is_told_as_seen),
         cmocka_unit_test(a_world_of_one_blames_what_it_saw),
         cmocka_unit_test(malformed_frames_name_their_sender),
+        cmocka_unit_test(an_error_that_comes_without_a_text_gets_one),
         cmocka_unit_test(a_simulated_world_joins_dies_and_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

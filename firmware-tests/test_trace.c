@@ -60,6 +60,7 @@ static void each_operation_leaves_a_record(void **state)
             assert_true(record->end_ns <= gf_sim_now_ns(w.sim));
             assert_true((i == 0) || (record->end_ns >= records[i - 1].end_ns));
             assert_true((record->waited_for < 4) && (record->waited_for != 1));
+            assert_true(record->pack_ns <= record->begin_ns - begin_ns);
             if (i == LENGTH(tensors)) {
                 assert_int_equal(record->operation, GF_OPERATION_VERDICT);
                 assert_int_equal(record->algorithm, GF_ALGORITHM_DOUBLING);
@@ -181,11 +182,26 @@ static void times_are_those_of_the_step_and_the_slowest_is_named(void **state)
     world_close(&w);
 }
 
-static void blocking_is_counted_as_waiting(void **state)
+/* The records of waits in step `step` that a rank has left, the last of them in *wait_out. */
+static uint32_t waits_read(struct world *w, uint32_t rank, uint64_t step, struct gf_trace_record *wait_out)
+{
+    struct gf_trace_record record;
+    uint32_t count = 0;
+    while (gf_trace_read(w->ranks[rank].gf, &record, 1) == 1) {
+        assert_int_equal(record.step, step);
+        if (record.operation != GF_OPERATION_WAIT) continue;
+        *wait_out = record;
+        count++;
+    }
+    return count;
+}
+
+static void blocking_is_counted_as_waiting_and_traced(void **state)
 {
     enum { LATE_NS = 30000000 };
     static struct world_setup setup;
     struct late late = {.rank = 1, .until_ns = 0};
+    struct gf_trace_record wait = {.step = 0};
     struct gf_stats stats;
     struct world w;
     (void)state;
@@ -205,6 +221,11 @@ static void blocking_is_counted_as_waiting(void **state)
         assert_true((stats.last_wait_ns >= LATE_NS - 1000000) && (stats.last_wait_ns < LATE_NS + 20000000));
         assert_true(stats.wait_ns >= n * (uint64_t)(LATE_NS - 1000000));
         assert_int_equal(world_stats(&w, 1).wait_ns, 0);
+        assert_int_equal(waits_read(&w, 1, n, &wait), 0); /* who polls never waits */
+        assert_int_equal(waits_read(&w, 0, n, &wait), 1);
+        assert_int_equal(wait.end_ns - wait.begin_ns, stats.last_wait_ns);
+        assert_int_equal(wait.status, GF_OK);
+        assert_int_equal(wait.first_tensor, GF_TENSOR_NONE);
     }
     world_run(&w, idle_turn, NULL);
     world_close(&w);
@@ -241,7 +262,7 @@ int main(void)
         cmocka_unit_test(the_newest_records_overwrite_the_oldest),
         cmocka_unit_test(wire_bytes_are_what_the_ring_promises),
         cmocka_unit_test(times_are_those_of_the_step_and_the_slowest_is_named),
-        cmocka_unit_test(blocking_is_counted_as_waiting),
+        cmocka_unit_test(blocking_is_counted_as_waiting_and_traced),
         cmocka_unit_test(an_older_caller_gets_what_it_knows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,6 +42,7 @@ struct gf_slot {
     gf_algorithm algorithm;
     uint64_t done_elems;     /* of packing or unpacking */
     struct gf_sparse_pass pack; /* of a sparse buffer */
+    uint64_t pack_ns;        /* packing began */
     uint64_t begin_ns;
     uint32_t wait_peer;      /* the rank waited for now, since wait_ns; GF_RANK_NONE */
     uint64_t wait_ns;

@@ -95,6 +95,7 @@ static void slot_trace(gf_context *gf, const struct gf_slot *slot, gf_status sta
 {
     bool in_step = (slot->operation == GF_OPERATION_STEP);
     const struct gf_buffer *buffer = in_step ? &gf->buffers[slot->buffer] : NULL;
+    uint64_t pack_ns = in_step ? slot->begin_ns - slot->pack_ns : 0;
     struct gf_trace_record record = {.begin_ns = slot->begin_ns,
                                      .end_ns = now_ns,
                                      .step = gf->step.number,
@@ -105,7 +106,8 @@ static void slot_trace(gf_context *gf, const struct gf_slot *slot, gf_status sta
                                      .first_tensor = in_step ? buffer->first_tensor : GF_TENSOR_NONE,
                                      .tensor_count = in_step ? buffer->tensor_count : 0,
                                      .status = (int32_t)status,
-                                     .waited_for = slot->waited_for};
+                                     .waited_for = slot->waited_for,
+                                     .pack_ns = (pack_ns < UINT32_MAX) ? (uint32_t)pack_ns : UINT32_MAX};
     gf_trace_write(gf, &record);
     gf->stats.operations++;
 }

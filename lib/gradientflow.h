@@ -74,6 +74,7 @@ typedef enum gf_operation {
     GF_OPERATION_STATE,          /* gf_state_save(), gf_state_load() */
     GF_OPERATION_SHRINK,
     GF_OPERATION_CLOSE,
+    GF_OPERATION_WAIT,           /* blocked in gf_step_wait(); only in traces */
     GF_OPERATION_COUNT
 } gf_operation;
 const char *gf_operation_name(gf_operation operation);
@@ -449,7 +450,7 @@ struct gf_stats {
 };
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
 
-/* One operation, as it was. */
+/* One operation, as it was; or one gf_step_wait() that blocked. */
 struct gf_trace_record {
     uint64_t begin_ns;      /* posted; the context's clock */
     uint64_t end_ns;
@@ -462,7 +463,7 @@ struct gf_trace_record {
     uint32_t tensor_count;
     int32_t status;         /* gf_status */
     uint32_t waited_for;    /* the rank waited for longest; GF_RANK_NONE */
-    uint32_t reserved;
+    uint32_t pack_ns;       /* of a fused buffer, before begin_ns: from its last tensor, and a free slot, to the post */
 };
 /* The newest records that were not read yet, oldest first; older ones than trace_records are lost. Returns how many. */
 uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max);

@@ -160,6 +160,7 @@ void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer,
 static struct gf_error gave_up(uint32_t from, const struct gf_error *error)
 {
     struct gf_error told = *error;
+    if (error->code == GF_ERR_NUMERIC) return told; /* what the verdict has told all ranks: the same on each */
     told.code = GF_ERR_PEER;
     told.peer = from;
     (void)snprintf(told.text, sizeof told.text, "rank %u gave up: %.230s", from, error->text);
@@ -465,6 +466,7 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
         return GF_OK;
     }
     if (!members->leaving && (members->state == MEMBERS_MEMBER) && !members_coordinates(members)) {
+        gf_members_owe(members, 0, MEMBERS_STATUS); /* where it left: the others may be further */
         gf_members_owe(members, 0, MEMBERS_BYE);
     }
     members->leaving = true;

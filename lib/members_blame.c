@@ -108,15 +108,19 @@ static void laggard_verdict(struct gf_members *members)
     char place[80], waits[80] = "computing", gap[48] = "";
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = 0};
     struct members_told told;
+    bool left = members->leaving;
     gf_members_told_own(members, &told);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         const struct members_peer *peer = &members->peers[rank];
-        if (!peer->connected || !is_behind(&peer->told.position, &told.position)) continue;
+        if (!(peer->connected || peer->left) || !is_behind(&peer->told.position, &told.position)) continue;
         error.peer = rank;
         told = peer->told;
+        left = peer->left;
     }
     gf_members_place_text(place, sizeof place, &told.position);
-    if (told.position.waits_for != GF_RANK_NONE) {
+    if (left) {
+        (void)snprintf(waits, sizeof waits, "it has closed its context, the others have not");
+    } else if (told.position.waits_for != GF_RANK_NONE) {
         (void)snprintf(waits, sizeof waits, "it waits for rank %u, so a message was lost or calls differ",
                        told.position.waits_for);
     }

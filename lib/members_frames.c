@@ -23,6 +23,7 @@ void gf_members_error_get(struct gf_get *get, struct gf_error *error_out)
     error.foreign_code = (int64_t)gf_get_u64(get);
     gf_get_text(get, error.foreign_call, sizeof error.foreign_call);
     gf_get_text(get, error.text, sizeof error.text);
+    if (error.text[0] == 0) memcpy(error.text, "no reason was given", sizeof "no reason was given");
     if ((int32_t)error.code >= 0) get->bad = true;
     if (!get->bad) *error_out = error;
 }

@@ -41,6 +41,7 @@ const char *gf_operation_name(gf_operation operation)
     case GF_OPERATION_STATE:          return "state";
     case GF_OPERATION_SHRINK:         return "shrink";
     case GF_OPERATION_CLOSE:          return "close";
+    case GF_OPERATION_WAIT:           return "wait";
     case GF_OPERATION_COUNT:          break;
     }
     return "unknown operation";

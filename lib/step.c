@@ -173,7 +173,7 @@ void gf_dense_begin(gf_context *gf)
     gf_buffers_order(gf);
 }
 
-static void buffers_start(gf_context *gf)
+static void buffers_start(gf_context *gf, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
     while (step->next < step->buffer_count) {
@@ -182,6 +182,7 @@ static void buffers_start(gf_context *gf)
         if ((gf->buffer_pending[buffer] > 0) || ((slot = gf_slot_take(gf)) == NULL)) return;
         slot->operation = GF_OPERATION_STEP;
         slot->buffer = buffer;
+        slot->pack_ns = now_ns;
         step->next++;
     }
 }
@@ -234,7 +235,7 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
     struct gf_step *step = &gf->step;
     gf_status status;
 
-    buffers_start(gf);
+    buffers_start(gf, now_ns);
     for (uint32_t s = 0; s < gf->slot_count; s++) {
         struct gf_slot *slot = &gf->slots[s];
         if ((slot->state == GF_SLOT_FREE) || (slot->operation != GF_OPERATION_STEP)) continue;
@@ -382,8 +383,9 @@ gf_status gf_step_poll(gf_context *gf)
 
 gf_status gf_step_wait(gf_context *gf)
 {
+    struct gf_trace_record record = {.operation = GF_OPERATION_WAIT, .first_tensor = GF_TENSOR_NONE,
+                                     .waited_for = GF_RANK_NONE};
     gf_status status;
-    uint64_t begin_ns;
     if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf->step.whole && (gf_enter(gf) == GF_OK)) return GF_OK;
     if ((status = step_enter(gf, "gf_step_wait")) < 0) return status;
     if ((gf->phase == GF_PHASE_STEP) && (gf->step.declared < gf->tensor_count)) {
@@ -393,9 +395,13 @@ gf_status gf_step_wait(gf_context *gf)
                          missing, gf->tensors[missing].name, (unsigned long long)gf->step.number, gf->step.declared,
                          gf->tensor_count);
     }
-    begin_ns = gf_now(gf);
+    record.step = gf->step.number;
+    record.begin_ns = gf_now(gf);
     status = gf_wait(gf, gf_step_turn, NULL);
-    gf->stats.last_wait_ns = gf_now(gf) - begin_ns;
+    record.end_ns = gf_now(gf);
+    record.status = (int32_t)status;
+    gf_trace_write(gf, &record);
+    gf->stats.last_wait_ns = record.end_ns - record.begin_ns;
     gf->stats.wait_ns += gf->stats.last_wait_ns;
     return status;
 }

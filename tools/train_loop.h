@@ -7,6 +7,7 @@
 #include "train_net.h"
 #include "train_options.h"
 #include "train_report.h"
+#include "train_trace.h"
 
 #define TRAIN_SERIES_MAX 65536u /* the newest steps, for medians */
 #define TRAIN_LIVE_STEPS 25u    /* steps between two looks at the loss of all ranks */
@@ -22,6 +23,7 @@ struct train {
     uint64_t step, step_count, epoch_steps;
     uint64_t step_first;     /* 0, or where the checkpoint was */
     struct checkpoint checkpoint;
+    struct train_trace trace;
     uint32_t *order;         /* [images.image_count] of the epoch under way */
     float *hash_limbs;       /* [world][8] */
     float *step_seconds;     /* [series_max] rings */

@@ -129,6 +129,19 @@ static int report_all(struct train *train)
     return result;
 }
 
+/* Also of a run that failed: it says what the ranks were at. */
+static int trace_write(struct train *train)
+{
+    static char error[1280];
+    const struct net_model *model = train->options->model;
+    if (train->trace.path == NULL) return 0;
+    train_trace_drain(&train->trace, train->gf);
+    if (train_trace_write(&train->trace, train->rank, train->world, model->tensors, model->tensor_count, error,
+                          sizeof error) == 0)
+        return 0;
+    return fail(train, error);
+}
+
 static int run(struct train *train)
 {
     static char error[DATA_ERROR_BYTES];
@@ -147,6 +160,7 @@ static int run(struct train *train)
     if (result == 0) {
         train_layout(train, workspace);
         result = train_all(train);
+        if (trace_write(train) != 0) result = -1;
     }
     if (result == 0) result = report_all(train);
     signal_target = NULL;

@@ -201,6 +201,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
          .help = "steps from one to the next (default 100)", .low = 1, .high = 1000000000, .given_out = &every_given},
         {"elastic", TOOL_FLAG, &out.elastic, NULL, .help = "go on with the ranks that are left when some die"},
         {"resume", TOOL_FLAG, &out.resume, NULL, .help = "go on from the newest checkpoint that is whole"},
+        {"trace", TOOL_TEXT, &out.trace_path, "FILE", .help = "write each rank's trace to FILE.RANK, for gf-trace"},
         {"dump-weights", TOOL_TEXT, &out.dump_path, "FILE", .help = "write the weights there, raw fp32 (rank 0)"},
     };
     const struct tool_args args = {

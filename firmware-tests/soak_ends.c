@@ -1,0 +1,90 @@
+/* How everybody ended, against what is promised for what befell the job. */
+#include "soak.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Did this rank end well, as far as it could know? Steps done, and leaving, if in vain. */
+static bool ended_well(const struct soak_rank *self)
+{
+    return (self->end == GF_OK) || ((self->end == GF_ERR_TIMEOUT) && (self->error.code == GF_OK));
+}
+
+/* Rank 0 had its steps and waited in vain for the others to leave: for those that still wait for the guilty rank there
+ * is nobody left to ask, and what they see is that rank 0 has gone. */
+static bool coordinator_left(const struct soak_job *job)
+{
+    return (job->ranks[0].end == GF_ERR_TIMEOUT) && (job->ranks[0].error.code == GF_OK);
+}
+
+static void all_ended(const struct soak_job *job)
+{
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++)
+        if (gf_sim_runs(job->w.sim, rank) && (job->ranks[rank].stage != SOAK_END))
+            fail_msg("rank %u runs and did not end", rank);
+}
+
+/* Gradients that were not finite ended the job, before the fault that was meant to or instead of it. */
+static bool ended_numeric(const struct soak_job *job)
+{
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (self->end != GF_ERR_NUMERIC) continue;
+        if (!soak_model_may_be_bad(&job->model, self->end_step))
+            fail_msg("rank %u says that gradients are not finite at the scale's floor, which cannot be", rank);
+        return true;
+    }
+    return false;
+}
+
+static void all_well(const struct soak_job *job)
+{
+    gf_status expected = ended_numeric(job) ? GF_ERR_NUMERIC : GF_OK;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (self->end != expected)
+            fail_msg("rank %u ended with %s in a job without a fault that matters", rank, gf_status_name(self->end));
+    }
+}
+
+static void all_name(const struct soak_job *job)
+{
+    if (ended_numeric(job)) return;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if ((rank == job->plan.guilty) || ended_well(self)) continue;
+        if (coordinator_left(job) && (self->error.peer == 0)) continue;
+        if (!job->met || (self->error.peer != job->plan.guilty))
+            fail_msg("rank %u blames %d with %s, guilty is %u", rank, (int)self->error.peer, gf_status_name(self->end),
+                     job->plan.guilty);
+    }
+}
+
+static void all_agree(const struct soak_job *job)
+{
+    const struct soak_rank *first = NULL;
+    if (ended_numeric(job)) return;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (ended_well(self) || (coordinator_left(job) && (self->error.peer == 0))) continue;
+        if (first == NULL) first = self;
+        if (!job->met || (self->error.code != first->error.code) || (self->error.peer != first->error.peer))
+            fail_msg("rank %u says %s of rank %d, another %s of rank %d", rank, gf_status_name(self->error.code),
+                     (int)self->error.peer, gf_status_name(first->error.code), (int)first->error.peer);
+    }
+}
+
+void soak_ends_check(struct soak_job *job)
+{
+    all_ended(job);
+    switch (job->plan.hope) {
+    case SOAK_HOPE_OK:     all_well(job); break;
+    case SOAK_HOPE_NAMED:  all_name(job); break;
+    case SOAK_HOPE_AGREED: all_agree(job); break;
+    case SOAK_HOPE_ENDED:  break;
+    }
+}

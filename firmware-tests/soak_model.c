@@ -1,0 +1,525 @@
+/* What a step must do, in double precision: the first rank that ends a step is held against the rules, element by
+ * element; all others against the first, bit by bit, as is each rank's own history. What is applied is taken from the
+ * library once it was found right, so that errors of rounding do not pile up. */
+#include "soak.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "half.h"
+
+#define FAIL_STEP(gf, step, ...) soak_fail_step(gf, step, __VA_ARGS__)
+
+__attribute__((format(printf, 3, 4))) static void soak_fail_step(const gf_context *gf, uint64_t step, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fail_msg("step %llu, rank %u: %s", (unsigned long long)step, gf_rank(gf), text);
+}
+
+static double *zeroes(uint64_t count)
+{
+    double *values = calloc(count + 1, sizeof *values);
+    assert_non_null(values);
+    return values;
+}
+
+void soak_model_open(struct soak_model *model, const struct soak_plan *plan)
+{
+    const struct gf_config *config = &plan->setup.config;
+    bool decays = (config->optimizer.kind != GF_OPTIMIZER_NONE) && (config->optimizer.weight_decay > 0);
+    *model = (struct soak_model){.plan = plan, .scale = 1};
+    model->exact = !plan->noise && (!config->sparse.enabled ||
+                                    ((config->sparse.momentum == GF_SPARSE_MOMENTUM_REDUCED) && !decays));
+}
+
+void soak_model_close(struct soak_model *model)
+{
+    double *arrays[] = {model->history, model->local, model->weight, model->momentum, model->applied, model->sum, model->size};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) free(arrays[i]);
+}
+
+void soak_model_begin(struct soak_model *model, gf_context *gf)
+{
+    if (model->elem_count == 0) {
+        uint64_t count = model->elem_count = gf->pool.elem_count;
+        model->history = zeroes(model->plan->setup.world * count);
+        model->local = zeroes(model->plan->setup.world * count);
+        model->weight = zeroes(count);
+        model->momentum = zeroes(count);
+        model->applied = zeroes(count);
+        model->sum = zeroes(count);
+        model->size = zeroes(count);
+        model->scale = gf_loss_scale(gf);
+    }
+    for (uint32_t i = 0; (gf->weight != 0) && (i < gf->tensor_count); i++) {
+        float *weight = (float *)(uintptr_t)gf_weight(gf, i);
+        for (uint64_t e = 0; e < gf->tensors[i].elem_count; e++) {
+            weight[e] = (float)soak_below(soak_draw(model->plan, SOAK_DRAW_WEIGHT, 0, i, e), 17) * 0.125f - 1.0f;
+            model->weight[gf->tensors[i].first_elem + e] = (double)weight[e];
+        }
+    }
+}
+
+/* ---- what the appliance writes ---- */
+
+bool soak_skips(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t tensor)
+{
+    return soak_below(soak_draw(plan, SOAK_DRAW_SKIP, step, rank, tensor), 100) < plan->skip_percent;
+}
+
+float soak_value(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t tensor, uint64_t elem)
+{
+    uint64_t draw = soak_draw(plan, SOAK_DRAW_VALUE, step * SOAK_RANKS_MAX + rank, tensor, elem);
+    float size = (float)(1 + (elem / 7 + tensor + step) % 4); /* what matters most changes all the time */
+    if (plan->noise) return ((float)(draw >> 40) - 0x1p23f) * 0x1p-25f * size;
+    return (float)soak_below(draw, 2 * (uint32_t)size + 1) - size;
+}
+
+bool soak_bad(const struct soak_plan *plan, uint64_t step, uint32_t rank, uint32_t *tensor_out, uint64_t *elem_out)
+{
+    uint64_t draw = soak_draw(plan, SOAK_DRAW_BAD, step, rank, 0), where = soak_draw(plan, SOAK_DRAW_BAD, step, rank, 1);
+    uint32_t tensor = soak_below(where, plan->setup.tensor_count);
+    if (soak_below(draw, 1000) >= plan->bad_permille) return false;
+    if ((plan->tensors[tensor].elem_count == 0) || soak_skips(plan, step, rank, tensor)) return false;
+    *tensor_out = tensor;
+    *elem_out = (where & 0xffffffu) % plan->tensors[tensor].elem_count;
+    return true;
+}
+
+uint64_t soak_samples(const struct soak_plan *plan, uint64_t step, uint32_t rank)
+{
+    uint64_t draw = soak_draw(plan, SOAK_DRAW_SAMPLES, step, rank, 0);
+    bool nobody = soak_below(soak_draw(plan, SOAK_DRAW_SAMPLES, step, 0, 1), 10) == 0;
+    return (nobody || (soak_below(draw, 4) == 0)) ? 0 : 1 + (draw & 31);
+}
+
+/* What the gradient holds once so many micro-batches have been added. */
+static float gradient_after(gf_type type, float value, float scale, uint32_t passes, uint32_t done)
+{
+    float part = value * scale / (float)passes, sum = 0;
+    uint32_t memory = 0;
+    for (uint32_t pass = 0; pass < done; pass++) {
+        world_put(type, &memory, 0, sum + part);
+        sum = world_get(type, &memory, 0);
+    }
+    return sum;
+}
+
+void soak_fill(const struct soak_plan *plan, const gf_context *gf, uint64_t step, uint32_t tensor, uint32_t pass)
+{
+    void *gradient = (void *)(uintptr_t)gf_gradient((gf_context *)(uintptr_t)gf, tensor);
+    gf_type type = plan->tensors[tensor].type;
+    uint32_t rank = gf_rank(gf), bad_tensor = 0;
+    uint64_t bad_elem = 0;
+    for (uint64_t e = 0; e < plan->tensors[tensor].elem_count; e++)
+        world_put(type, gradient, e, gradient_after(type, soak_value(plan, step, rank, tensor, e), gf_loss_scale(gf),
+                                                    plan->passes, pass + 1));
+    if (soak_bad(plan, step, rank, &bad_tensor, &bad_elem) && (bad_tensor == tensor))
+        world_put(type, gradient, bad_elem, (bad_elem % 2 == 0) ? INFINITY : NAN);
+}
+
+/* ---- the rules ---- */
+
+static bool is_local(const gf_context *gf) { return gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED; }
+
+static uint64_t samples_all(const struct soak_model *model, uint64_t step)
+{
+    uint64_t sum = 0;
+    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++) sum += soak_samples(model->plan, step, rank);
+    return sum;
+}
+
+static uint64_t samples_divided_by(const struct soak_model *model, uint64_t step)
+{
+    uint64_t samples = samples_all(model, step);
+    return (samples > 0) ? samples : model->samples_before;
+}
+
+/* 1 over what the sum is divided by. */
+static double average_factor(const struct soak_model *model, const gf_context *gf, uint64_t step)
+{
+    uint64_t samples;
+    switch (gf->config.exchange.average) {
+    case GF_AVERAGE_SUM:     return 1.0;
+    case GF_AVERAGE_RANKS:   return 1.0 / (double)gf->world;
+    case GF_AVERAGE_SAMPLES:
+        samples = samples_divided_by(model, step);
+        return (samples > 0) ? 1.0 / (double)samples : 0.0;
+    }
+    return 0.0;
+}
+
+/* A rank's share of what is common: weight decay and the momentum that local steps begin with. */
+static double share(const struct soak_model *model, const gf_context *gf)
+{
+    switch (gf->config.exchange.average) {
+    case GF_AVERAGE_SUM:     return 1.0 / (double)gf->world;
+    case GF_AVERAGE_RANKS:   return 1.0;
+    case GF_AVERAGE_SAMPLES: return (double)model->samples_before / (double)gf->world;
+    }
+    return 0.0;
+}
+
+static bool chunk_was_sent(const struct gf_sparse *sparse, uint64_t elem)
+{
+    uint32_t chunk = (uint32_t)(elem / sparse->chunk_elems), low = 0, high = sparse->sent_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (sparse->sent[middle] < chunk) low = middle + 1;
+        else high = middle;
+    }
+    return (low < sparse->sent_count) && (sparse->sent[low] == chunk);
+}
+
+static bool is_held(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem)
+{
+    return gf->step.sparse && (tensor->sparse != 0) && !chunk_was_sent(&gf->sparse, elem);
+}
+
+static double decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor)
+{
+    return ((gf->weight != 0) && ((tensor->flags & GF_TENSOR_NO_DECAY) == 0)) ? (double)gf->config.optimizer.weight_decay : 0;
+}
+
+/* sum and size of what this rank sends of a tensor are added; with `keep` its history is moved on as well. */
+static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t step, uint32_t rank, uint32_t index, bool keep)
+{
+    const struct gf_pool_tensor *tensor = &gf->tensors[index];
+    const struct soak_plan *plan = model->plan;
+    bool sparse = gf->step.sparse && (tensor->sparse != 0), skips = soak_skips(plan, step, rank, index);
+    double decay = decay_of(gf, tensor) * share(model, gf), m = (double)gf->config.optimizer.momentum;
+    for (uint64_t i = 0; i < tensor->elem_count; i++) {
+        uint64_t e = tensor->first_elem + i, row = rank * model->elem_count + e;
+        float value = skips ? 0 : gradient_after((gf_type)tensor->type, soak_value(plan, step, rank, index, i), model->scale,
+                                                 plan->passes, plan->passes);
+        double g = (double)value / (double)model->scale, size = fabs(g);
+        if (sparse) {
+            bool held = !model->skipped && !chunk_was_sent(&gf->sparse, e); /* unknown of a skipped step: any */
+            g += decay * model->weight[e];
+            size += fabs(decay * model->weight[e]);
+            if (is_local(gf)) {
+                double before = m * (model->local_begun ? model->local[row] : share(model, gf) * model->momentum[e]);
+                double u = before + g;
+                bool masked = !held && (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED);
+                if (keep) model->local[row] = masked ? 0 : u;
+                g = u;
+                size += fabs(before);
+            }
+            size += fabs(model->history[row]);
+            g += model->history[row];
+            if (keep) model->history[row] = held ? g : 0;
+            if (held) continue;
+        }
+        model->sum[e] += g;
+        model->size[e] += size; /* of all terms: what roundings are measured against */
+    }
+}
+
+static void all_sums(struct soak_model *model, const gf_context *gf, uint64_t step)
+{
+    memset(model->sum, 0, model->elem_count * sizeof *model->sum);
+    memset(model->size, 0, model->elem_count * sizeof *model->size);
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        for (uint32_t i = 0; i < gf->tensor_count; i++) rank_tensor(model, gf, step, rank, i, false);
+}
+
+static void all_keep(struct soak_model *model, const gf_context *gf, uint64_t step)
+{
+    for (uint32_t rank = 0; gf->step.sparse && (rank < gf->world); rank++)
+        for (uint32_t i = 0; i < gf->tensor_count; i++)
+            if (gf->tensors[i].sparse != 0) rank_tensor(model, gf, step, rank, i, true);
+}
+
+/* ---- whether a step is skipped ---- */
+
+static double type_max(gf_type type) { return (type == GF_TYPE_F16) ? 65504.0 : 3.3e38; }
+
+static bool has_bad(const struct soak_model *model, uint64_t step)
+{
+    uint32_t tensor;
+    uint64_t elem;
+    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++)
+        if (soak_bad(model->plan, step, rank, &tensor, &elem)) return true;
+    return false;
+}
+
+/* Could a sum, in part or whole, leave the range of a type it goes through? Of sums already made. */
+static bool could_overflow(const struct soak_model *model, const gf_context *gf)
+{
+    double scale = (double)model->scale, pre = (double)gf->config.exchange.pre_scale;
+    for (uint32_t i = 0; i < gf->tensor_count; i++) {
+        const struct gf_pool_tensor *tensor = &gf->tensors[i];
+        double most = fmin(type_max(gf->config.exchange.wire), type_max((gf_type)tensor->type)) * 0.99;
+        for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++)
+            if (!(model->size[e] * scale * fmax(pre, 1.0) <= most)) return true;
+    }
+    return false;
+}
+
+bool soak_model_may_be_bad(const struct soak_model *model, uint64_t step)
+{
+    const struct gf_config *config = &model->plan->setup.config;
+    float floor = (config->loss_scale.floor == 0) ? 1 : config->loss_scale.floor;
+    bool narrow = config->exchange.wire == GF_TYPE_F16;
+    for (uint32_t i = 0; i < model->plan->setup.tensor_count; i++)
+        narrow = narrow || (model->plan->tensors[i].type == GF_TYPE_F16);
+    if (!config->loss_scale.enabled || (model->scale / config->loss_scale.factor >= floor)) return false;
+    return has_bad(model, step) || narrow;
+}
+
+static void scale_move(struct soak_model *model, const gf_context *gf, bool skipped)
+{
+    const struct gf_config *config = &gf->config;
+    if (!config->loss_scale.enabled) return;
+    model->scale = gf_loss_scale(gf); /* its rule has a suite of its own; here: up after good steps, down after bad */
+    if (skipped ? (model->scale > model->mark.loss_scale) : (model->scale < model->mark.loss_scale))
+        FAIL_STEP(gf, model->step, "the loss scale went from %g to %g", (double)model->mark.loss_scale, (double)model->scale);
+}
+
+/* ---- gradients ---- */
+
+static double type_epsilon(gf_type type) { return (type == GF_TYPE_F32) ? 0x1p-22 : (type == GF_TYPE_F16) ? 0x1p-10 : 0x1p-7; }
+static double exact_max(gf_type type) { return (type == GF_TYPE_F32) ? 0x1p23 : (type == GF_TYPE_F16) ? 0x1p11 : 0x1p8; }
+
+struct factors { float post, samples, both; };
+
+static struct factors factors_of(const struct soak_model *model, const gf_context *gf, uint64_t step)
+{
+    double post = 1.0 / ((double)model->scale * (double)gf->config.exchange.pre_scale);
+    uint64_t samples = samples_divided_by(model, step);
+    struct factors f = {.samples = 1};
+    if (gf->config.exchange.average == GF_AVERAGE_RANKS) post /= (double)gf->world;
+    f.post = (float)post;
+    if (gf->config.exchange.average == GF_AVERAGE_SAMPLES) f.samples = (samples > 0) ? (float)(1.0 / (double)samples) : 0;
+    f.both = f.post * f.samples;
+    return f;
+}
+
+/* What gf_gradient() holds, in whole numbers through every type. */
+static float exact_gradient(const struct soak_model *model, const gf_context *gf, const struct gf_pool_tensor *tensor,
+                            uint64_t e, const struct factors *f)
+{
+    float sum = (float)(model->sum[e] * (double)model->scale * (double)gf->config.exchange.pre_scale);
+    bool sparse = gf->step.sparse && (tensor->sparse != 0);
+    if (tensor->type != GF_TYPE_F32) return sum;
+    return sparse ? sum * f->both : sum * f->post * f->samples;
+}
+
+static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step, uint32_t index, const struct factors *f)
+{
+    const struct gf_pool_tensor *tensor = &gf->tensors[index];
+    const void *gradient = (const void *)(uintptr_t)gf_gradient(gf, index);
+    gf_type type = (gf_type)tensor->type, wire = gf->config.exchange.wire;
+    double epsilon = (double)(gf->world + 2) * type_epsilon(wire) + 2 * type_epsilon(type) + 1e-5;
+    double lowest = (double)(gf->world + 2) * 0x1p-24 / ((double)model->scale * (double)gf->config.exchange.pre_scale);
+    double most = fmin(exact_max(wire), exact_max(type)), average = average_factor(model, gf, step);
+    for (uint64_t i = 0; i < tensor->elem_count; i++) {
+        uint64_t e = tensor->first_elem + i;
+        float got = world_get(type, gradient, i), expected;
+        double applied = (double)got * ((type == GF_TYPE_F32) ? 1.0 : (double)gf_gradient_scale(gf));
+        model->applied[e] = applied;
+        if (is_held(gf, tensor, e)) {
+            if (got != 0) FAIL_STEP(gf, step, "tensor %u[%u] was not sent but is %g", index, (unsigned)i, (double)got);
+        } else if (model->exact && (model->size[e] <= most)) {
+            expected = exact_gradient(model, gf, tensor, e, f);
+            if (got != expected)
+                FAIL_STEP(gf, step, "tensor %u[%u] is %.9g, expected %.9g", index, (unsigned)i, (double)got, (double)expected);
+        } else if (!(fabs(applied - model->sum[e] * average) <= (model->size[e] * epsilon + lowest) * average + 1e-30)) {
+            FAIL_STEP(gf, step, "tensor %u[%u] is %.9g, expected about %.9g of terms of %.9g", index, (unsigned)i, applied,
+                      model->sum[e] * average, model->size[e] * average);
+        }
+    }
+}
+
+/* ---- weights ---- */
+
+static double lars_ratio(const struct soak_model *model, const gf_context *gf, const struct gf_pool_tensor *tensor, double late)
+{
+    const struct gf_config *config = &gf->config;
+    double weights = 0, gradients = 0;
+    if ((config->optimizer.kind != GF_OPTIMIZER_LARS) || ((tensor->flags & GF_TENSOR_NO_DECAY) != 0)) return 1;
+    for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
+        if (is_held(gf, tensor, e)) continue;
+        weights += model->weight[e] * model->weight[e];
+        gradients += model->applied[e] * model->applied[e];
+    }
+    if (!(weights > 0) || !(gradients > 0)) return 1;
+    return (double)config->optimizer.lars_eta * sqrt(weights) /
+           (sqrt(gradients) + late * sqrt(weights) + (double)config->optimizer.lars_epsilon);
+}
+
+static void half_check(const gf_context *gf, uint64_t step, uint64_t e)
+{
+    float weight = ((const float *)(uintptr_t)gf->weight)[e];
+    uint16_t expected = (gf->config.optimizer.half_weights == GF_TYPE_F16) ? gf_f16_of_f32(weight) : gf_bf16_of_f32(weight);
+    if ((gf->half != 0) && (((const uint16_t *)(uintptr_t)gf->half)[e] != expected))
+        FAIL_STEP(gf, step, "half weight %u is not its weight %g", (unsigned)e, (double)weight);
+}
+
+/* The library has applied the step; from the old weights and momentum of the model follows what they must be now. */
+static void tensor_applied(struct soak_model *model, const gf_context *gf, uint64_t step, const struct gf_pool_tensor *tensor)
+{
+    const struct gf_config *config = &gf->config;
+    bool sparse = gf->step.sparse && (tensor->sparse != 0), local = sparse && is_local(gf);
+    double late = sparse ? 0 : decay_of(gf, tensor), m = (double)config->optimizer.momentum;
+    double rate = (double)model->plan->rate * lars_ratio(model, gf, tensor, late);
+    const float *weight = (const float *)(uintptr_t)gf->weight, *momentum = (const float *)(uintptr_t)gf->momentum;
+    for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
+        double decay = late * model->weight[e], d = model->applied[e] + decay, v = model->momentum[e];
+        double size = fabs(model->applied[e]) + fabs(decay) + fabs(v); /* what roundings are measured against */
+        bool held = is_held(gf, tensor, e);
+        if (!held && (m > 0) && !local) {
+            v = m * v + d;
+            d = config->optimizer.nesterov ? m * v + d : v;
+        }
+        double expected = held ? model->weight[e] : model->weight[e] - rate * d;
+        if (!(fabs((double)weight[e] - expected) <= 1e-6 * fabs(model->weight[e]) + 1e-4 * rate * size + 1e-30))
+            FAIL_STEP(gf, step, "weight %u is %.9g, expected %.9g", (unsigned)e, (double)weight[e], expected);
+        if ((momentum != NULL) && !local && !(sparse && model->local_begun)) {
+            if (!(fabs((double)momentum[e] - v) <= 1e-5 * size + 1e-30))
+                FAIL_STEP(gf, step, "momentum %u is %.9g, expected %.9g", (unsigned)e, (double)momentum[e], v);
+            model->momentum[e] = (double)momentum[e];
+        }
+        model->weight[e] = (double)weight[e];
+        if (!held) half_check(gf, step, e);
+    }
+}
+
+/* ---- what a rank holds for itself ---- */
+
+static void row_check(const struct soak_model *model, const gf_context *gf, uint64_t step, gf_mem at, const double *all,
+                      bool exact, const char *what)
+{
+    const float *got = (const float *)(uintptr_t)at;
+    const double *expected = all + gf->rank * model->elem_count;
+    double largest = 1e-30;
+    for (uint64_t e = 0; e < gf->sparse.elem_count; e++) largest = fmax(largest, fabs(expected[e]));
+    for (uint64_t e = 0; e < gf->sparse.elem_count; e++)
+        if (exact ? ((double)got[e] != expected[e]) : !(fabs((double)got[e] - expected[e]) <= 1e-4 * largest))
+            FAIL_STEP(gf, step, "%s[%u] is %.9g, expected %.9g", what, (unsigned)e, (double)got[e], expected[e]);
+}
+
+static void own_check(const struct soak_model *model, const gf_context *gf, uint64_t step)
+{
+    if (gf->sparse.chunk_count == 0) return;
+    row_check(model, gf, step, gf->sparse.history, model->history, model->exact, "history");
+    if (model->local_begun && (gf->momentum != 0)) row_check(model, gf, step, gf->momentum, model->local, false, "u");
+}
+
+/* ---- agreement ---- */
+
+static uint64_t hash_of(uint64_t hash, const void *data, uint64_t bytes)
+{
+    const unsigned char *at = data;
+    uint64_t word;
+    for (; bytes >= sizeof word; at += sizeof word, bytes -= sizeof word) {
+        memcpy(&word, at, sizeof word);
+        hash = (hash ^ word ^ (hash >> 29)) * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    for (; bytes > 0; at++, bytes--) hash = (hash ^ *at) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static struct soak_mark mark_of(const struct soak_model *model, gf_context *gf)
+{
+    struct soak_mark mark = {.known = true, .skipped = gf_step_skipped(gf), .gradient_scale = gf_gradient_scale(gf),
+                             .loss_scale = gf_loss_scale(gf)};
+    uint64_t own = model->local_begun ? gf->sparse.elem_count : 0, count = gf->pool.elem_count; /* u is a rank's own */
+    for (uint32_t i = 0; !mark.skipped && (i < gf->tensor_count); i++) /* of a skipped step they are undefined */
+        mark.gradient = hash_of(mark.gradient, (const void *)(uintptr_t)gf_gradient(gf, i),
+                                gf->tensors[i].elem_count * gf_type_size_bytes((gf_type)gf->tensors[i].type));
+    if (gf->weight != 0) mark.weight = hash_of(1, (const void *)(uintptr_t)gf->weight, count * sizeof(float));
+    if (gf->half != 0) mark.half = hash_of(1, (const void *)(uintptr_t)gf->half, count * sizeof(uint16_t));
+    if (gf->momentum != 0)
+        mark.momentum = hash_of(1, (const void *)(uintptr_t)(gf->momentum + own * sizeof(float)), (count - own) * sizeof(float));
+    if (gf->sparse.known) mark.selection = hash_of(1, gf->sparse.selection, gf->sparse.selected_count * sizeof(uint32_t));
+    return mark;
+}
+
+static void mark_check(const gf_context *gf, uint64_t step, const struct soak_mark *a, const struct soak_mark *b)
+{
+    const char *what = (a->skipped != b->skipped)                   ? "verdict"
+                       : (a->gradient != b->gradient)               ? "gradient"
+                       : (a->weight != b->weight)                   ? "weight"
+                       : (a->half != b->half)                       ? "half weight"
+                       : (a->momentum != b->momentum)               ? "momentum"
+                       : (a->selection != b->selection)             ? "selection"
+                       : (a->gradient_scale != b->gradient_scale)   ? "gradient scale"
+                       : (a->loss_scale != b->loss_scale)           ? "loss scale"
+                                                                    : NULL;
+    if (what != NULL) FAIL_STEP(gf, step, "its %s is not that of the first rank that was whole", what);
+}
+
+static void selection_check(const struct soak_model *model, const gf_context *gf, uint64_t step)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    uint32_t kept;
+    if ((sparse->chunk_count == 0) || !sparse->known) return;
+    kept = gf_sparse_kept(&gf->config, sparse->chunk_count, step + 1);
+    if (!gf_step_skipped(gf) && (sparse->selected_count != kept))
+        FAIL_STEP(gf, step, "%u chunks are selected, expected %u", sparse->selected_count, kept);
+    for (uint32_t i = 0; i < sparse->selected_count; i++)
+        if ((sparse->selection[i] >= sparse->chunk_count) || ((i > 0) && (sparse->selection[i] <= sparse->selection[i - 1])))
+            FAIL_STEP(gf, step, "the selection does not rise at %u", i);
+    (void)model;
+}
+
+/* ---- a step ---- */
+
+static void first_ends(struct soak_model *model, gf_context *gf, uint64_t step)
+{
+    bool skipped = gf_step_skipped(gf);
+    struct factors f = factors_of(model, gf, step);
+    model->step = step;
+    model->mark.loss_scale = model->scale;
+    model->skipped = skipped;
+    all_sums(model, gf, step);
+    if (!skipped && has_bad(model, step)) FAIL_STEP(gf, step, "a value was not finite, but the step was not skipped");
+    if (skipped && !has_bad(model, step) && !could_overflow(model, gf)) FAIL_STEP(gf, step, "skipped for no reason");
+    if (!skipped) {
+        for (uint32_t i = 0; i < gf->tensor_count; i++) tensor_check(model, gf, step, i, &f);
+        all_keep(model, gf, step);
+    }
+}
+
+static void first_updated(struct soak_model *model, gf_context *gf, uint64_t step)
+{
+    bool skipped = gf_step_skipped(gf);
+    if (!skipped && gf->step.sparse && is_local(gf)) model->local_begun = true;
+    for (uint32_t i = 0; !skipped && (gf->weight != 0) && (i < gf->tensor_count); i++)
+        tensor_applied(model, gf, step, &gf->tensors[i]);
+    if (!skipped && (samples_all(model, step) > 0)) model->samples_before = samples_all(model, step);
+    scale_move(model, gf, skipped);
+    selection_check(model, gf, step);
+    model->mark = mark_of(model, gf);
+}
+
+void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step)
+{
+    bool first = step != model->step;
+    if (first) {
+        if (step != model->step + 1) FAIL_STEP(gf, step, "whole before step %llu was", (unsigned long long)model->step + 1);
+        first_ends(model, gf, step);
+    }
+    if (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) {
+        gf_status status = gf_update(gf, model->plan->rate);
+        if (status != GF_OK) FAIL_STEP(gf, step, "gf_update: %s", gf_status_name(status));
+        if (gf_update(gf, model->plan->rate) != GF_ERR_STATE) FAIL_STEP(gf, step, "applied twice");
+    }
+    if (first) {
+        first_updated(model, gf, step);
+    } else {
+        struct soak_mark mark = mark_of(model, gf);
+        mark_check(gf, step, &mark, &model->mark);
+    }
+    own_check(model, gf, step);
+}

@@ -1,0 +1,50 @@
+/* A thousand random jobs, the same each time; make soak runs new ones. */
+#include "soak.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define SEEDS 1000u
+
+static struct soak_job job;
+
+
+static void a_thousand_random_jobs_hold(void **state)
+{
+    uint32_t met = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        soak_run(&job, seed);
+        met += job.met ? 1 : 0;
+    }
+    assert_true(met > SEEDS / 4); /* or the faults come too late */
+}
+
+static void the_same_seed_is_the_same_job(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        uint64_t hash;
+        soak_run(&job, seed);
+        hash = job.hash;
+        soak_run(&job, seed);
+        assert_true(hash == job.hash);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thousand_random_jobs_hold),
+        cmocka_unit_test(the_same_seed_is_the_same_job),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (failed != 0) {
+        soak_job_print(&job, stdout);
+        (void)printf("the same job again: make soak SEED=0x%llx\n", (unsigned long long)job.plan.seed);
+    }
+    return failed;
+}
