@@ -373,7 +373,7 @@ static void collect(struct gf_members *members)
 {
     struct members_shrink *shrink = &members->shrink;
     struct members_list list = {.epoch = 0};
-    uint32_t missing = 0, here = 0, alive = 0;
+    uint32_t missing = 0, here = 0, alive = 0, turned = 0;
     for (uint32_t s = 0; s < members->seat_count; s++) {
         const struct members_seat *seat = &members->seats[s];
         if (!list_has(&shrink->base, s)) continue;
@@ -384,10 +384,17 @@ static void collect(struct gf_members *members)
         } else if (!seat->dead && !seat->blamed && !seat->turned) {
             missing++;
         }
+        turned += (seat->turned && !seat->dead) ? 1u : 0u;
     }
     if ((missing > 0) && (members->now_ns - shrink->since_ns < shrink->settle_ns)) return;
     if (!list_has(&list, members->seat)) {
         excluded(members, shrink->base.epoch);
+        return;
+    }
+    if ((turned > 0) && !quorum_everywhere(members, &list)) {
+        shrink_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have turned "
+                    "to another coordinator", members->setup.rank, turned, alive, shrink->base.epoch);
+        answer_all(members, GF_ERR_QUORUM);
         return;
     }
     if (!quorum_everywhere(members, &list)) {

@@ -207,6 +207,7 @@ static gf_status train_one(struct train *train, uint64_t *step_ns)
     uint64_t slot = (train->step - train->step_first) % train->series_max;
     gf_status status = train_step(train, &loss);
     if (status < 0) return status;
+    train_trace_drain(&train->trace, train->gf);
     train->stats.size_bytes = sizeof train->stats;
     status = gf_stats(train->gf, &train->stats);
     if (status < 0) return status;
@@ -228,38 +229,14 @@ gf_status train_steps(struct train *train)
 {
     uint64_t begin_ns = clock_ns(), step_ns = begin_ns;
     report_begin(&train->report, begin_ns);
-<<<<<<< HEAD
+    train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
+    train->trace.begin_ns = begin_ns;
     train->step = train->step_first;
     while (train->step < train->step_count) {
         gf_status status = train_one(train, &step_ns);
         if (status >= 0) train->step++;
         else status = train_shrink(train, status); /* says which step is next */
         if (status < 0) return status;
-=======
-    train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
-    train->trace.begin_ns = begin_ns;
-    for (train->step = train->step_first; train->step < train->step_count; train->step++) {
-        double loss = 0.0;
-        uint64_t slot = (train->step - train->step_first) % train->series_max;
-        gf_status status = train_step(train, &loss);
-        if (status < 0) return status;
-        train_trace_drain(&train->trace, train->gf);
-        train->stats.size_bytes = sizeof train->stats;
-        status = gf_stats(train->gf, &train->stats);
-        if (status < 0) return status;
-        uint64_t now_ns = clock_ns();
-        train->step_seconds[slot] = (float)(now_ns - step_ns) * 1e-9f;
-        train->exchange_seconds[slot] = (float)train->stats.last_exchange_ns * 1e-9f;
-        train->step_bytes[slot] = train->stats.last_wire_bytes;
-        bool last = train->step + 1u == train->step_count;
-        bool first = train->step == train->step_first;
-        if ((train->step % TRAIN_LIVE_STEPS == 0) || first || last) status = train_look(train, loss);
-        if (status < 0) return status;
-        if ((train->checkpoint.path != NULL) && (((train->step + 1u) % train->options->checkpoint_every == 0) || last))
-            status = checkpoint_save(&train->checkpoint, train->step + 1u);
-        if (status < 0) return status;
-        step_ns = clock_ns();
->>>>>>> main
     }
     train->loop_ns = step_ns - begin_ns;
     report_end(&train->report);
