@@ -28,36 +28,6 @@
 #define REPORT_HEAD_BYTES 40u
 #define REASON_BYTES 160u
 
-/* ---- lists ---- */
-
-static bool list_has(const struct members_list *list, uint32_t seat)
-{
-    return (list->bits[seat / 8] & (1u << (seat % 8))) != 0;
-}
-
-static void list_add(struct members_list *list, uint32_t seat)
-{
-    list->bits[seat / 8] |= (unsigned char)(1u << (seat % 8));
-}
-
-static void list_put(struct gf_put *put, const struct members_list *list, uint32_t seat_count)
-{
-    gf_put_u32(put, list->epoch);
-    gf_put_bytes(put, list->bits, (seat_count + 7) / 8);
-}
-
-static void list_set(struct members_list *list, uint32_t epoch, const unsigned char *bits, uint32_t seat_count)
-{
-    memset(list, 0, sizeof *list);
-    list->epoch = epoch;
-    memcpy(list->bits, bits, (seat_count + 7) / 8);
-}
-
-static bool list_same(const struct members_list *a, const struct members_list *b)
-{
-    return (a->epoch == b->epoch) && (memcmp(a->bits, b->bits, sizeof a->bits) == 0);
-}
-
 /* Where this rank's fellows are: a proposal may have begun without its having heard so. */
 static const struct members_list *newest(const struct members_shrink *shrink)
 {
@@ -77,7 +47,7 @@ void gf_members_committed(struct gf_members *members)
     }
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         struct members_seat *seat = &members->seats[members->seat_of[rank]];
-        list_add(&shrink->base, members->seat_of[rank]);
+        gf_members_list_add(&shrink->base, members->seat_of[rank]);
         memcpy(seat->address, members->blobs + rank * members->setup.blob_bytes_max, sizeof seat->address);
         seat->address[sizeof seat->address - 1] = 0;
     }
@@ -121,15 +91,15 @@ static uint32_t report_put(struct gf_members *members)
     struct gf_put put = {members->scratch, sizeof members->scratch};
     struct members_list dead = {.epoch = 0};
     for (uint32_t seat = 0; seat < members->seat_count; seat++)
-        if (members->seats[seat].dead) list_add(&dead, seat);
+        if (members->seats[seat].dead) gf_members_list_add(&dead, seat);
     gf_put_u32(&put, members->seat_count);
     gf_put_u32(&put, shrink->epoch_last);
     gf_put_u32(&put, shrink->own.applied | (shrink->own.torn << 1));
     gf_put_u64(&put, shrink->own.steps);
     gf_put_u64(&put, shrink->own.requests);
-    list_put(&put, &shrink->base, members->seat_count);
-    list_put(&put, &shrink->prepared, members->seat_count);
-    list_put(&put, &dead, members->seat_count);
+    gf_members_list_put(&put, &shrink->base, members->seat_count);
+    gf_members_list_put(&put, &shrink->prepared, members->seat_count);
+    gf_members_list_put(&put, &dead, members->seat_count);
     return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);
 }
 _Static_assert(REPORT_HEAD_BYTES + 3 * (4 + GF_WORLD_MAX / 8) <= GF_FRAME_PAYLOAD_MAX, "a report fits in a frame");
@@ -138,7 +108,7 @@ static void prepared_keep(struct members_shrink *shrink, const struct members_li
 {
     if (list->epoch == 0) return;
     for (uint32_t i = 0; i < shrink->other_count; i++)
-        if (list_same(&shrink->others[i], list)) return;
+        if (gf_members_list_same(&shrink->others[i], list)) return;
     if (shrink->other_count == MEMBERS_PREPARED_MAX) shrink->others_full = true; /* no quorum can be counted */
     else shrink->others[shrink->other_count++] = *list;
 }
@@ -163,12 +133,12 @@ static void report_take(struct gf_members *members, uint32_t from, struct gf_get
     dead_bits = gf_get_bytes(get, (seat_count + 7) / 8);
     if (get->bad || (base_epoch == 0)) return; /* it never joined; it will not hear of a proposal and end by itself */
     if (epoch_last > shrink->epoch_last) shrink->epoch_last = epoch_last;
-    if (base_epoch > shrink->base.epoch) list_set(&shrink->base, base_epoch, base_bits, seat_count);
-    list_set(&list, prepared_epoch, prepared_bits, seat_count);
+    if (base_epoch > shrink->base.epoch) gf_members_list_set(&shrink->base, base_epoch, base_bits, seat_count);
+    gf_members_list_set(&list, prepared_epoch, prepared_bits, seat_count);
     prepared_keep(shrink, &list);
-    list_set(&list, 0, dead_bits, seat_count);
+    gf_members_list_set(&list, 0, dead_bits, seat_count);
     for (uint32_t seat = 0; seat < seat_count; seat++)
-        if (list_has(&list, seat) && (seat != members->seat) && !members->seats[seat].up) members->seats[seat].dead = true;
+        if (gf_members_list_has(&list, seat) && (seat != members->seat) && !members->seats[seat].up) members->seats[seat].dead = true;
     members->seats[from].standing = standing;
     members->seats[from].reported = true;
     if ((members->state != MEMBERS_JOINING) && (members->state != MEMBERS_MEMBER)) return;
@@ -191,7 +161,7 @@ static uint32_t proposal_put(struct gf_members *members)
     gf_put_u32(&put, shrink->plan.standing.applied);
     gf_put_u64(&put, shrink->plan.standing.steps);
     gf_put_u64(&put, shrink->plan.standing.requests);
-    list_put(&put, newest(shrink), members->seat_count);
+    gf_members_list_put(&put, newest(shrink), members->seat_count);
     gf_put_text(&put, members->error.text, REASON_BYTES);
     return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);
 }
@@ -201,7 +171,7 @@ static void plan_place(struct gf_members *members, struct gf_members_plan *plan)
 {
     plan->world = plan->rank = 0;
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
-        if (!list_has(&members->shrink.prepared, seat)) continue;
+        if (!gf_members_list_has(&members->shrink.prepared, seat)) continue;
         if (seat == members->seat) plan->rank = plan->world;
         plan->world++;
     }
@@ -222,10 +192,10 @@ static void proposal_take(struct gf_members *members, uint32_t from, struct gf_g
     plan.standing.requests = gf_get_u64(get);
     (void)gf_get_u32(get);
     bits = gf_get_bytes(get, (members->seat_count + 7) / 8);
-    if (bits != NULL) list_set(&list, plan.epoch, bits, members->seat_count);
+    if (bits != NULL) gf_members_list_set(&list, plan.epoch, bits, members->seat_count);
     gf_get_text(get, reason, sizeof reason);
     if (get->bad || shrink->excluded || (plan.epoch < shrink->base.epoch)) return;
-    if ((code == GF_OK) && !list_has(&list, members->seat)) {
+    if ((code == GF_OK) && !gf_members_list_has(&list, members->seat)) {
         excluded(members, plan.epoch);
         return;
     }
@@ -281,7 +251,7 @@ static void seek(struct gf_members *members)
     for (uint32_t seat = 0; seat <= members->seat; seat++) {
         const struct members_seat *candidate = &members->seats[seat];
         if ((seat != members->seat) &&
-            (!list_has(list, seat) || candidate->dead || candidate->blamed || candidate->skipped)) continue;
+            (!gf_members_list_has(list, seat) || candidate->dead || candidate->blamed || candidate->skipped)) continue;
         turn_to(members, seat);
         if (!members->seats[seat].skipped) return;
     }
@@ -308,28 +278,6 @@ void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvou
 
 /* ---- collecting ---- */
 
-static bool quorum(const struct gf_members *members, const struct members_list *of, const struct members_list *list)
-{
-    uint32_t alive = 0, here = 0, lowest = GF_RANK_NONE;
-    for (uint32_t seat = members->seat_count; seat-- > 0;) {
-        if (!list_has(of, seat) || members->seats[seat].dead) continue;
-        alive++;
-        here += list_has(list, seat) ? 1u : 0u;
-        lowest = seat;
-    }
-    return (2 * here > alive) || ((2 * here == alive) && (lowest != GF_RANK_NONE) && list_has(list, lowest));
-}
-
-static bool quorum_everywhere(const struct gf_members *members, const struct members_list *list)
-{
-    const struct members_shrink *shrink = &members->shrink;
-    if (shrink->others_full || !quorum(members, &shrink->base, list)) return false;
-    if ((shrink->prepared.epoch > shrink->base.epoch) && !quorum(members, &shrink->prepared, list)) return false;
-    for (uint32_t i = 0; i < shrink->other_count; i++)
-        if ((shrink->others[i].epoch > shrink->base.epoch) && !quorum(members, &shrink->others[i], list)) return false;
-    return true;
-}
-
 static bool further(const struct gf_members_standing *a, const struct gf_members_standing *b)
 {
     if (a->torn != b->torn) return b->torn != 0;
@@ -345,7 +293,7 @@ static struct gf_members_plan plan_make(const struct gf_members *members, const 
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         const struct gf_members_standing *standing = &members->seats[seat].standing;
         uint64_t requests = plan.standing.requests;
-        if (!list_has(list, seat)) continue;
+        if (!gf_members_list_has(list, seat)) continue;
         if (seat == members->seat) standing = &members->shrink.own;
         if (!first && (further(standing, &plan.standing) || further(&plan.standing, standing))) plan.behind = true;
         if (standing->torn != 0) plan.behind = true;
@@ -376,10 +324,10 @@ static void collect(struct gf_members *members)
     uint32_t missing = 0, here = 0, alive = 0, turned = 0;
     for (uint32_t s = 0; s < members->seat_count; s++) {
         const struct members_seat *seat = &members->seats[s];
-        if (!list_has(&shrink->base, s)) continue;
+        if (!gf_members_list_has(&shrink->base, s)) continue;
         alive += seat->dead ? 0u : 1u;
         if ((s == members->seat) || (seat->reported && seat->up && !seat->dead && !seat->blamed)) {
-            list_add(&list, s);
+            gf_members_list_add(&list, s);
             here++;
         } else if (!seat->dead && !seat->blamed && !seat->turned) {
             missing++;
@@ -387,17 +335,17 @@ static void collect(struct gf_members *members)
         turned += (seat->turned && !seat->dead) ? 1u : 0u;
     }
     if ((missing > 0) && (members->now_ns - shrink->since_ns < shrink->settle_ns)) return;
-    if (!list_has(&list, members->seat)) {
+    if (!gf_members_list_has(&list, members->seat)) {
         excluded(members, shrink->base.epoch);
         return;
     }
-    if ((turned > 0) && !quorum_everywhere(members, &list)) {
+    if ((turned > 0) && !gf_members_quorum(members, &list)) {
         shrink_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have turned "
                     "to another coordinator", members->setup.rank, turned, alive, shrink->base.epoch);
         answer_all(members, GF_ERR_QUORUM);
         return;
     }
-    if (!quorum_everywhere(members, &list)) {
+    if (!gf_members_quorum(members, &list)) {
         shrink_fail(members, GF_ERR_QUORUM, "%u of the %u ranks of epoch %u that are not known to be dead are here: too "
                     "few to go on", here, alive, shrink->base.epoch);
         answer_all(members, GF_ERR_QUORUM);
@@ -498,7 +446,7 @@ void gf_members_shrink_join(struct gf_members *members, const void *blob, size_t
     uint32_t rank = 0;
     GF_ASSERT(members->shrink.state == MEMBERS_SHRINK_AGREED);
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
-        members->seats[seat].rank = list_has(&members->shrink.prepared, seat) ? rank : GF_RANK_NONE;
+        members->seats[seat].rank = gf_members_list_has(&members->shrink.prepared, seat) ? rank : GF_RANK_NONE;
         if (members->seats[seat].rank != GF_RANK_NONE) members->seat_of[rank++] = seat;
     }
     GF_ASSERT((rank == plan.world) && (members->seat_of[plan.rank] == members->seat));

@@ -182,6 +182,15 @@ bool gf_members_shrink_frame(struct gf_members *members, uint32_t seat, uint32_t
 void gf_members_shrink_flush(struct gf_members *members);
 void gf_members_committed(struct gf_members *members); /* this epoch has begun */
 
+/* members_quorum.c */
+bool gf_members_list_has(const struct members_list *list, uint32_t seat);
+void gf_members_list_add(struct members_list *list, uint32_t seat);
+void gf_members_list_put(struct gf_put *put, const struct members_list *list, uint32_t seat_count);
+void gf_members_list_set(struct members_list *list, uint32_t epoch, const unsigned char *bits, uint32_t seat_count);
+bool gf_members_list_same(const struct members_list *a, const struct members_list *b);
+/* May the ranks on the list go on, as far as this rank knows of epochs and proposals? */
+bool gf_members_quorum(const struct gf_members *members, const struct members_list *list);
+
 /* members_frames.c: to bytes (members->scratch) and back. */
 uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out);
 void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
