@@ -70,8 +70,8 @@ struct gf_rendezvous_driver {
      * Where this rank can be reached should it have to coordinate: text_out[GF_CONTROL_ADDRESS_BYTES], empty while that
      * is not known (it is once CONNECTED was seen). */
     void (*address)(struct gf_rendezvous *rendezvous, char *text_out);
-    /* From here on `coordinator` (perhaps this rank) is the centre, reached at `address`. Connections that do not belong
-     * to the new star are closed on purpose, which their other ends see (`lives`). GF_OK: the way to the coordinator
+    /* From here on `coordinator` (perhaps this rank) is the centre, reached at `address`. Connections that do not
+     * belong to the new star are closed on purpose, which their other ends see (`lives`). GF_OK: the way to the coordinator
      * stands already, or it is this rank, which listens now; GF_AGAIN: CONNECTED or ENDED will tell; an error: this
      * rank cannot (fault says why), the channel itself is as it was. */
     gf_status (*reform)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);

@@ -114,7 +114,8 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     if (status != GF_OK) return status;
     tcp->conn_count = tcp->world;
     for (uint32_t i = 0; i < tcp->conn_count; i++)
-        gf_tcp_conn_init(&tcp->conns[i], i, (!tcp_is_center(tcp) && (i == tcp->center)) ? TCP_CONN_WAIT : TCP_CONN_NONE);
+        gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
+    if (!tcp_is_center(tcp)) tcp->conns[tcp->center].state = TCP_CONN_WAIT;
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd < 0) {
         return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
@@ -347,7 +348,8 @@ static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
     GF_ASSERT((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (frame_kind < GF_FRAME_DRIVER) && (to != tcp->rank));
-    if ((tcp->conn_count == 0) || (to >= tcp->world) || (!tcp_is_center(tcp) && (to != tcp->center))) return GF_ERR_PEER;
+    if ((tcp->conn_count == 0) || (to >= tcp->world)) return GF_ERR_PEER;
+    if (!tcp_is_center(tcp) && (to != tcp->center)) return GF_ERR_PEER;
     struct conn *conn = &tcp->conns[to];
     if ((conn->state != TCP_CONN_UP) || conn->broken) return GF_ERR_PEER;
     return gf_tcp_conn_frame_put(tcp, conn, frame_kind, payload, size_bytes) ? GF_OK : GF_AGAIN;

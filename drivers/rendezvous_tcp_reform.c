@@ -62,7 +62,8 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
     if ((coordinator == tcp->center) &&
         (tcp_is_center(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP))) return GF_OK;
     if ((coordinator == tcp->rank) && (tcp->listen_fd < 0)) return GF_ERR_STATE;
-    if ((coordinator != tcp->rank) && !gf_socket_address_parse(address, "address of a rank", &to, &fault)) return fault.code;
+    if ((coordinator != tcp->rank) && !gf_socket_address_parse(address, "address of a rank", &to, &fault))
+        return fault.code;
     for (uint32_t i = 0; i < tcp->conn_count; i++) {
         conn_leave(tcp, &tcp->conns[i]);
         gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);

@@ -5,8 +5,8 @@
  *     rank r   WAIT -> CONNECTING -> HELLO -> UP -> DOWN      WAIT again for as long as nobody answers
  *     rank 0   (a pending slot reads the hello, and the proof) -> UP -> DOWN
  *
- * Later the star may stand around another rank (rendezvous_tcp_reform.c): each rank has listened for that since its first
- * connection stood, and looks at who knocks only while it is the centre.
+ * Later the star may stand around another rank (rendezvous_tcp_reform.c): each rank has listened for that since its
+ * first connection stood, and looks at who knocks only while it is the centre.
  *
  * A connection that has not said who it is gets one of a few pending slots, a buffer of one hello and a deadline; the
  * oldest gives way. So strangers cost no more than that, however many they are. */

@@ -277,13 +277,13 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
 static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_rendezvous_event *event)
 {
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
-    uint32_t epoch = event->frame_kind >> MEMBERS_KIND_BITS, kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
+    uint32_t epoch = event->frame_kind >> MEMBERS_KIND_BITS;
+    uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u), own = members->setup.epoch & MEMBERS_EPOCH_MASK;
     bool good = false;
     if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
-    if ((kind == MEMBERS_REPORT) || (kind == MEMBERS_PROPOSE)) epoch = members->setup.epoch & MEMBERS_EPOCH_MASK; /* bad */
+    if ((kind == MEMBERS_REPORT) || (kind == MEMBERS_PROPOSE)) epoch = own; /* malformed: of no epoch */
     /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its values. */
-    if ((epoch != (members->setup.epoch & MEMBERS_EPOCH_MASK)) && (kind != MEMBERS_OFFER)) return;
-    if ((epoch != (members->setup.epoch & MEMBERS_EPOCH_MASK)) && (members->shrink.base.epoch != 0)) return;
+    if ((epoch != own) && ((kind != MEMBERS_OFFER) || (members->shrink.base.epoch != 0))) return;
     if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, &get);
     else if (rank == 0) good = rank_frame(members, kind, &get);
     if (good || (members->state == MEMBERS_FAILED)) return;

@@ -1,25 +1,26 @@
-/* The next epoch: survivors find each other and agree on who they are. What is done with the agreement (the link and the
- * region anew, the state made common) is in shrink.c.
+/* The next epoch: survivors find each other and agree on who they are. What is done with the agreement (the link and
+ * the region anew, the state made common) is in shrink.c.
  *
- *     1. Seek. Each survivor turns to the lowest rank of its newest epoch that is neither dead nor blamed; if that does
- *        not answer, to the next. Whoever is the lowest itself collects.
- *     2. REPORT, survivor to collector: the newest epoch it knows to have begun, the newest proposal it took part in, who
- *        it knows to be dead, how far it is.
+ *     1. Seek. Each survivor turns to the lowest rank of its newest epoch that is neither dead nor blamed; if
+ *        that does not answer, to the next. Whoever is the lowest itself collects.
+ *     2. REPORT, survivor to collector: the newest epoch it knows to have begun, the newest proposal it took
+ *        part in, who it knows to be dead, how far it is.
  *     3. The collector waits for everybody who is neither dead, nor blamed, nor gone from it, at most settle_ns.
- *     4. Quorum: more than half of those of the newest epoch who are not known to be dead must have reported; exactly
- *        half do where the lowest of them is among them. The same must hold for each newer proposal that a reporter took
- *        part in: it may have begun elsewhere. Any two sides that pass share a rank, and a rank reports to one at a time,
- *        so at most one side goes on.
- *     5. PROPOSE, collector to everybody it can reach: number and list of the next epoch, whose state is the common one.
- *        Whoever is not on the list learns that it is out.
- *     6. The join of members_join.c runs once more under the new number: an offer says "prepared", GO says "begun".
- *        A rank that fails before GO begins with 1, and tells of the proposal; whoever has heard GO is in.
+ *     4. Quorum: more than half of those of the newest epoch who are not known to be dead must have reported;
+ *        exactly half do where the lowest of them is among them. The same must hold for each newer proposal that
+ *        a reporter took part in: it may have begun elsewhere. Any two sides that pass share a rank, and a rank
+ *        reports to one at a time, so at most one side goes on.
+ *     5. PROPOSE, collector to everybody it can reach: number and list of the next epoch, whose state is the
+ *        common one. Whoever is not on the list learns that it is out.
+ *     6. The join of members_join.c runs once more under the new number: an offer says "prepared", GO says
+ *        "begun". A rank that fails before GO begins with 1, and tells of the proposal; whoever has heard GO is
+ *        in.
  *
- * What counts as dead: a connection that the other's kernel closed or refused without a word of turning away. Silence
- * does not (a cable, a stopped process), so silent ranks count against the quorum.
+ * What counts as dead: a connection that the other's kernel closed or refused without a word of turning away.
+ * Silence does not (a cable, a stopped process), so silent ranks count against the quorum.
  *
- * The common state is that of the survivor that is furthest: steps are transactional, so survivors differ by at most one
- * step (a verdict that reached some of them) or by one gf_update(). The lowest rank among the furthest leads. */
+ * The common state is that of the survivor that is furthest: steps are transactional, so survivors differ by at most
+ * one step (a verdict that reached some of them) or by one gf_update(). The lowest rank among the furthest leads. */
 #include "members_state.h"
 
 #include <stdarg.h>
@@ -79,8 +80,9 @@ __attribute__((format(printf, 3, 4))) static void shrink_fail(struct gf_members 
 static void excluded(struct gf_members *members, uint32_t epoch)
 {
     members->shrink.excluded = true;
-    shrink_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: epoch %u is closed, epoch %u has begun",
-                members->setup.rank, members->shrink.base.epoch, epoch);
+    shrink_fail(members, GF_ERR_QUORUM,
+                "the other ranks went on without rank %u: epoch %u is closed, epoch %u has begun", members->setup.rank,
+                members->shrink.base.epoch, epoch);
 }
 
 /* ---- frames ---- */
@@ -138,7 +140,8 @@ static void report_take(struct gf_members *members, uint32_t from, struct gf_get
     prepared_keep(shrink, &list);
     gf_members_list_set(&list, 0, dead_bits, seat_count);
     for (uint32_t seat = 0; seat < seat_count; seat++)
-        if (gf_members_list_has(&list, seat) && (seat != members->seat) && !members->seats[seat].up) members->seats[seat].dead = true;
+        if (gf_members_list_has(&list, seat) && (seat != members->seat) && !members->seats[seat].up)
+            members->seats[seat].dead = true;
     members->seats[from].standing = standing;
     members->seats[from].reported = true;
     if ((members->state != MEMBERS_JOINING) && (members->state != MEMBERS_MEMBER)) return;
@@ -241,7 +244,8 @@ static void turn_to(struct gf_members *members, uint32_t seat)
     }
     if (seat != members->seat) members->seats[seat].skipped = true;
     else shrink_fail(members, GF_ERR_SYSTEM, "rank %u cannot coordinate: %.160s", members->setup.rank,
-                     (driver->reform == NULL) ? "its control channel has no such part" : members->rendezvous->fault.text);
+                     (driver->reform == NULL) ? "its control channel has no such part"
+                                              : members->rendezvous->fault.text);
 }
 
 /* The next one to turn to; ends at this rank at the latest. */
@@ -340,14 +344,14 @@ static void collect(struct gf_members *members)
         return;
     }
     if ((turned > 0) && !gf_members_quorum(members, &list)) {
-        shrink_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have turned "
-                    "to another coordinator", members->setup.rank, turned, alive, shrink->base.epoch);
+        shrink_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have "
+                    "turned to another coordinator", members->setup.rank, turned, alive, shrink->base.epoch);
         answer_all(members, GF_ERR_QUORUM);
         return;
     }
     if (!gf_members_quorum(members, &list)) {
-        shrink_fail(members, GF_ERR_QUORUM, "%u of the %u ranks of epoch %u that are not known to be dead are here: too "
-                    "few to go on", here, alive, shrink->base.epoch);
+        shrink_fail(members, GF_ERR_QUORUM, "%u of the %u ranks of epoch %u that are not known to be dead are here: "
+                    "too few to go on", here, alive, shrink->base.epoch);
         answer_all(members, GF_ERR_QUORUM);
         return;
     }
@@ -373,7 +377,8 @@ void gf_members_shrink_flush(struct gf_members *members)
     const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
     if (shrink->report && (shrink->state == MEMBERS_SHRINK_SEEK)) {
         uint32_t bytes = report_put(members);
-        gf_status status = driver->send(members->rendezvous, shrink->coordinator, MEMBERS_REPORT, members->scratch, bytes);
+        gf_status status = driver->send(members->rendezvous, shrink->coordinator, MEMBERS_REPORT, members->scratch,
+                                        bytes);
         if (status != GF_AGAIN) shrink->report = false; /* an end of the connection is on its way to us */
     }
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
@@ -396,7 +401,7 @@ void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t bla
         shrink_fail(members, GF_ERR_QUORUM, "the other ranks go on without this one: %.200s", members->error.text);
         return;
     }
-    if ((blamed != GF_RANK_NONE) && (blamed < members->setup.world)) members->seats[members->seat_of[blamed]].blamed = true;
+    if (blamed < members->setup.world) members->seats[members->seat_of[blamed]].blamed = true; /* GF_RANK_NONE is more */
     if (shrink->excluded || (shrink->base.epoch == 0)) {
         shrink->state = MEMBERS_SHRINK_FAILED;
         members->error.code = GF_ERR_QUORUM;

@@ -2,8 +2,8 @@
  *
  *     DRAIN  as every failure: blame is settled, messages end (error.c)
  *     AGREE  who survives, under which number, whose state counts
- *     JOIN   the link is reset (a message of the old epoch has nobody to go to), the region mapped anew, blobs travel and
- *            the link is warmed up, all as at open
+ *     JOIN   the link is reset (a message of the old epoch has nobody to go to), the region mapped anew, blobs travel
+ *            and the link is warmed up, all as at open
  *     SYNC   where some rank is behind: weights, momentum, selection and loss scale from the lead, by broadcast
  *
  * A rank is behind the lead by one step at most (the verdict of the last step reached only some), or by the gf_update()
@@ -124,7 +124,8 @@ static void words_get(gf_context *gf)
 static gf_status history_give_up(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    if ((gf->shrink.plan.standing.steps == gf->shrink.own.steps) || !gf->step.sparse || (sparse->elem_count == 0)) return GF_OK;
+    if ((gf->shrink.plan.standing.steps == gf->shrink.own.steps) || !gf->step.sparse || (sparse->elem_count == 0))
+        return GF_OK;
     for (uint32_t i = 0; i < sparse->selected_count; i++) {
         uint64_t first = sparse->selection[i] * sparse->chunk_elems;
         uint64_t count = sparse->elem_count - first;

@@ -1,5 +1,5 @@
-/* gf-run -n N [--merge] [--elastic] [--] PROGRAM ARGS: starts N ranks of a job on this machine, shows what they print, and ends
- * them all when one fails. Not a launcher for clusters: there Slurm or Open MPI start the ranks. */
+/* gf-run -n N [--merge] [--elastic] [--] PROGRAM ARGS: starts N ranks of a job on this machine, shows what they
+ * print, and ends them all when one fails. Not a launcher for clusters: there Slurm or Open MPI start the ranks. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -60,7 +60,8 @@ int main(int argc, char **argv)
         {"ranks", TOOL_NUMBER, &rank_count, "N", .help = "how many ranks; -n N is the same", .low = 1,
          .high = RUN_RANKS_MAX, .given_out = &given},
         {"merge", TOOL_FLAG, &merge, NULL, .help = "show the lines of all ranks as they are, without \"[rank] \""},
-        {"elastic", TOOL_FLAG, &elastic, NULL, .help = "let the others go on when some ranks fail; exits 0 if any rank succeeds"},
+        {"elastic", TOOL_FLAG, &elastic, NULL, 
+         .help = "let the others go on when some ranks fail; exits 0 if any rank succeeds"},
         {"quiet-prefix", TOOL_FLAG, &quiet, NULL, .help = "the same"},
     };
     const struct tool_args args = {

@@ -1,5 +1,5 @@
-/* See train_elastic.h. The global batch stays what it is: each rank that is left takes a larger part of it, and the order
- * of images and the learning rate follow from the step alone. */
+/* See train_elastic.h. The global batch stays what it is: each rank that is left takes a larger part of it, and the
+ * order of images and the learning rate follow from the step alone. */
 #include "train_elastic.h"
 
 #include <stdio.h>
@@ -27,7 +27,8 @@ gf_status train_shrink(struct train *train, gf_status status)
     train->step = gf_steps(train->gf);
     train_pools(train);
     fprintf(stderr, "elastic: rank %u of %u is rank %u of %u from step %llu on, after %.3f s: %s\n", rank_before,
-            world_before, train->rank, train->world, (unsigned long long)train->step + 1u, clock_seconds() - begin, cause);
+            world_before, train->rank, train->world, (unsigned long long)train->step + 1u, clock_seconds() - begin,
+            cause);
     return GF_OK;
 }
 

@@ -1,5 +1,5 @@
-/* The control channel of simulated ranks: a star around rank 0, later around another. A connection stands as soon as its
- * centre is open and both ends belong to its star, its frames take FRAME_NS and keep their order. */
+/* The control channel of simulated ranks: a star around rank 0, later around another. A connection stands as soon as
+ * its centre is open and both ends belong to its star, its frames take FRAME_NS and keep their order. */
 #include "sim_state.h"
 
 #include <stdio.h>
@@ -231,7 +231,8 @@ static void queue_forget(struct sim_rendezvous *rendezvous, uint32_t from)
     }
 }
 
-static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, uint32_t coordinator, const char *address)
+static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, uint32_t coordinator,
+                                   const char *address)
 {
     struct sim_rendezvous *rendezvous = sim_rendezvous(base);
     struct sim_rank *self = rendezvous->self;
