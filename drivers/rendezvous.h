@@ -71,7 +71,7 @@ struct gf_rendezvous_driver {
      * is not known (it is once CONNECTED was seen). */
     void (*address)(struct gf_rendezvous *rendezvous, char *text_out);
     /* From here on `coordinator` (perhaps this rank) is the centre, reached at `address`. Connections that do not
-     * belong to the new star are closed on purpose, which their other ends see (`lives`). GF_OK: the way to the coordinator
+     * belong to the new star are closed on purpose, which their other ends see (`lives`). GF_OK: the way to it
      * stands already, or it is this rank, which listens now; GF_AGAIN: CONNECTED or ENDED will tell; an error: this
      * rank cannot (fault says why), the channel itself is as it was. */
     gf_status (*reform)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);

@@ -278,7 +278,8 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
 {
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
     uint32_t epoch = event->frame_kind >> MEMBERS_KIND_BITS;
-    uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u), own = members->setup.epoch & MEMBERS_EPOCH_MASK;
+    uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
+    uint32_t own = members->setup.epoch & MEMBERS_EPOCH_MASK;
     bool good = false;
     if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
     if ((kind == MEMBERS_REPORT) || (kind == MEMBERS_PROPOSE)) epoch = own; /* malformed: of no epoch */

@@ -401,7 +401,7 @@ void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t bla
         shrink_fail(members, GF_ERR_QUORUM, "the other ranks go on without this one: %.200s", members->error.text);
         return;
     }
-    if (blamed < members->setup.world) members->seats[members->seat_of[blamed]].blamed = true; /* GF_RANK_NONE is more */
+    if (blamed < members->setup.world) members->seats[members->seat_of[blamed]].blamed = true; /* not GF_RANK_NONE */
     if (shrink->excluded || (shrink->base.epoch == 0)) {
         shrink->state = MEMBERS_SHRINK_FAILED;
         members->error.code = GF_ERR_QUORUM;
