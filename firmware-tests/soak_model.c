@@ -424,6 +424,24 @@ static void mark_check(const gf_context *gf, uint64_t step, const struct soak_ma
     if (what != NULL) step_fail(gf, step, "its %s is not that of the first rank that was whole", what);
 }
 
+/* Norms of whole numbers are the same in every order of adding, so the set is too. */
+static void largest_check(const struct soak_model *model, const gf_context *gf, uint64_t step)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    float *norms = calloc(sparse->chunk_count, sizeof *norms);
+    uint32_t *expected = calloc(sparse->chunk_count, sizeof *expected);
+    bool same;
+    assert_true((norms != NULL) && (expected != NULL));
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        for (uint64_t e = 0; e < sparse->elem_count; e++)
+            norms[e / sparse->chunk_elems] += (float)fabs(model->history[rank * model->elem_count + e]);
+    gf_sparse_select(norms, sparse->chunk_count, sparse->selected_count, expected);
+    same = memcmp(expected, sparse->selection, sparse->selected_count * sizeof *expected) == 0;
+    free(norms);
+    free(expected);
+    if (!same) step_fail(gf, step, "the selection is not that of the largest norms");
+}
+
 static void selection_check(const struct soak_model *model, const gf_context *gf, uint64_t step)
 {
     const struct gf_sparse *sparse = &gf->sparse;
@@ -436,7 +454,7 @@ static void selection_check(const struct soak_model *model, const gf_context *gf
         if ((sparse->selection[i] >= sparse->chunk_count) ||
             ((i > 0) && (sparse->selection[i] <= sparse->selection[i - 1])))
             step_fail(gf, step, "the selection does not rise at %u", i);
-    (void)model;
+    if (model->exact && gf->step.sparse && !gf_step_skipped(gf)) largest_check(model, gf, step);
 }
 
 /* ---- a step ---- */
