@@ -30,7 +30,8 @@ TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-te
               firmware-tests/soak_main.c,$(wildcard firmware-tests/*.c))
 TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
               $(wildcard firmware-tests/test_*.c)))
-PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(wildcard firmware-tests/program_*.c))
+PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c),\
+              $(wildcard firmware-tests/program_*.c)))
 TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
 LIB      := $(BUILD)/libgradientflow.a
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a

@@ -45,6 +45,6 @@ struct gf_gpu_driver {
     gf_status (*settled)(struct gf_queue *queue); /* GF_OK: all that was queued is done; GF_AGAIN */
 };
 
-extern const struct gf_gpu_driver gf_gpu_host, gf_gpu_cuda;
+extern const struct gf_gpu_driver gf_gpu_host;
 
 #endif

@@ -51,6 +51,7 @@ struct gf_link {
     struct gf_fault fault;    /* the last foreign failure */
     uint64_t sent_bytes;      /* payload, added by send_post */
     uint64_t sent_messages;
+    size_t private_bytes;     /* of the region: memory of this process alone; 0 where it lies in shared memory */
 };
 
 struct gf_req; /* one message under way: req_size_bytes, 64-byte aligned, contents are the driver's */

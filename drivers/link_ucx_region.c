@@ -122,6 +122,8 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
     ucs = ucp_mem_query(ucx->memory, &attributes);
     GF_ASSERT(ucs == UCS_OK);
     ucx->region = attributes.address;
+    if (!gf_ucx_list_has(ucx->transports, "posix") && !gf_ucx_list_has(ucx->transports, "sysv"))
+        ucx->link.private_bytes = ucx->mapped_bytes;
     /* Heeded where /sys/kernel/mm/transparent_hugepage/shmem_enabled (posix) or ../enabled (elsewhere) is "advise". */
     if (ucx->huge_pages) (void)madvise(ucx->region, ucx->mapped_bytes, MADV_HUGEPAGE);
     memset(ucx->region, 0, ucx->mapped_bytes); /* first touched by its owner: its NUMA node, no faults later */

@@ -18,7 +18,7 @@ struct gf_offer offer_of(uint32_t size)
 {
     struct gf_offer offer = {.version = GF_VERSION, .world = size, .config_hash = 11, .tensors_hash = 22,
                              .tensor_count = 3, .elem_count = 44};
-    (void)snprintf(offer.summary, sizeof offer.summary, "wire=fp32 algorithm=ring slice=262144");
+    (void)snprintf(offer.summary, sizeof offer.summary, "wire=fp32 algorithm=ring slice_bytes=64KiB");
     return offer;
 }
 

@@ -188,6 +188,26 @@ static void vary_names(uint32_t rank, struct gf_config *config, const struct gf_
     if (rank == 2) *table = other_names;
 }
 
+static void vary_fuse(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
+{
+    (void)table;
+    (void)count;
+    if (rank == 2) config->exchange.fuse_bytes = 0;
+}
+
+static void vary_share(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
+{
+    (void)table;
+    (void)count;
+    config->sparse.enabled = true;
+    config->sparse.chunk_elems = 77;
+    config->link.integrity = true;
+    config->exchange.pre_scale = 0.5f;
+    config->exchange.buffers_active = 3;
+    config->exchange.user_bytes = 4096;
+    config->sparse.keep_share = (rank == 2) ? 0.5f : 0.25f;
+}
+
 static void vary_count(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
 {
     (void)config;
@@ -200,7 +220,9 @@ static void ranks_that_were_given_different_things_do_not_open(void **state)
     static const struct vary_case {
         void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count);
         const char *texts[2]; /* both values */
-    } cases[] = {{vary_wire, {"wire=fp32", "wire=bf16"}},
+    } cases[] = {{vary_wire, {"wire is fp32", "bf16 at rank"}},
+                 {vary_fuse, {"fuse_bytes is 8KiB", "4MiB"}}, /* the default, by its value */
+                 {vary_share, {"keep_share is 0.25", "0.5 at rank"}},
                  {vary_names, {"tensor tables differ", "rank 2"}},
                  {vary_count, {"3 ", "2 "}}};
     (void)state;

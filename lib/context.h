@@ -164,7 +164,6 @@ struct gf_context {
     uint64_t samples_before;    /* of all ranks in the last step that had any */
     uint32_t *buffer_pending;   /* tensors that each waits for */
     uint32_t *buffer_order;     /* the order in which they start, by last_tensor */
-    uint32_t buffers_max;
     uint32_t dense_buffer_count;
     gf_mem gradient, weight, momentum, half;
     gf_mem wire;                /* pool of wire type; 0 where every buffer travels in place */
@@ -174,10 +173,8 @@ struct gf_context {
 
     struct gf_slot slots[16];
     uint32_t slot_count;
-    uint32_t slots_busy;
     struct gf_step step;
     uint64_t *verdict;          /* in the exchange region: [GF_VERDICT_WORDS], then the chunk norms */
-    uint64_t verdict_words;
 
     struct gf_pending requests[GF_REQUESTS_MAX];
     uint64_t request_sequence;  /* of the newest */
@@ -189,7 +186,7 @@ struct gf_context {
 
     struct gf_trace trace;
     struct gf_stats stats;
-    uint64_t wire_base, message_base, control_base; /* link counters when opening ended */
+    uint64_t wire_base, message_base; /* link counters when opening ended */
     uint64_t *peer_waits;       /* [world] steps in which this peer was the last */
     uint64_t *peer_wait_ns;     /* [world] waited for it, over all collectives */
 

@@ -5,7 +5,10 @@
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's.
  *   - One thread at a time per context; contexts are independent of each other.
  *   - A call that "may block" polls until it is done or its deadline has passed; every other call returns at once.
- *   - After an error a context is failed: each later call answers with the same status, gf_error_last() tells it whole.
+ *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused, logged, and leaves the
+ *     context as it was. Any other error fails the context: each later call answers with the same status, and
+ *     gf_error_last() tells it whole.
+ *   - In a forked child every call on the parent's context is GF_ERR_STATE; the child opens one of its own.
  *   - Outputs come last and are written only on success.
  *   - Sizes are in bytes (`_bytes`), counts in elements (`_count`, `_elems`), times in nanoseconds (`_ns`). */
 #ifndef GRADIENTFLOW_H
@@ -273,12 +276,14 @@ gf_status gf_close(gf_context *gf);
  * the context for everything but this and gf_close(). */
 gf_status gf_close_poll(gf_context *gf);
 
+/* 0 for NULL. */
 uint32_t gf_rank(const gf_context *gf);
 uint32_t gf_world(const gf_context *gf);
 
 /* ---- the step ---- */
 
-/* gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers write here. It is the appliance's from
+/* 0 for a context that is not open or an index that is no tensor.
+ * gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers write here. It is the appliance's from
  * gf_step_begin() to gf_tensor_ready(gf, i), the library's until gf_step_wait() gives GF_OK, and then holds the average
  * over all ranks until the next gf_step_begin(). Addresses do not change while the context is open.
  * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy in
@@ -290,10 +295,13 @@ gf_mem gf_weight_half(gf_context *gf, uint32_t tensor);
  * gf_state_load() do so themselves. Between steps only. */
 gf_status gf_weights_written(gf_context *gf);
 
+/* From here gf_gradient() is the appliance's. Several micro-batches make one step: the first writes, the others add, and
+ * only the last declares its tensors ready. GF_ERR_STATE inside a step, or while requests are under way. */
 gf_status gf_step_begin(gf_context *gf);
 /* Samples that this rank's gradients stand for in this step (0 is lawful); between begin and wait. Default 1. */
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
-/* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work, progresses a little. */
+/* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work, progresses a little. `queue` is
+ * where the gradient is being computed, so that what follows waits for it; 0 with the host device. */
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
 /* This rank adds nothing to the tensor in this step: the same as writing zeroes and declaring it ready. */
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
@@ -363,6 +371,7 @@ gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type
 gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);
 /* Block gf_rank() of data goes to everybody. */
 gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);
+/* Ends when every rank has posted it; carries no data. */
 gf_status gf_barrier(gf_context *gf, struct gf_request *request);
 gf_status gf_request_poll(gf_context *gf, struct gf_request *request);
 gf_status gf_request_wait(gf_context *gf, struct gf_request *request); /* may block up to exchange.timeout_ns */
@@ -422,12 +431,13 @@ struct gf_stats {
     uint64_t last_exchange_ns;
     uint64_t last_wire_bytes;
     uint64_t foreign_bytes;       /* host memory that foreign libraries took during gf_open() (resident set) */
-    uint64_t foreign_device_bytes;
-    uint32_t slowest_peer;        /* waited for longest, over all steps; GF_RANK_NONE before the first */
+    uint64_t foreign_device_bytes;/* the same of device memory; 0 on the host */
+    uint32_t slowest_peer;        /* waited for longest, over all operations; GF_RANK_NONE before the first */
     uint32_t slowest_share_percent;/* share of steps in which it was the last */
     float loss_scale;
     uint32_t buffer_count;        /* fused buffers of a dense step */
 };
+/* Fills what the caller's size_bytes has room for. Lawful at any time, on failed contexts too. GF_ERR_PARAM: size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
 
 /* One operation, as it was; or one gf_step_wait() that blocked. */

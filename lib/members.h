@@ -10,12 +10,12 @@
 struct gf_offer {
     uint32_t version;      /* GF_VERSION */
     uint32_t world;
-    uint64_t config_hash;  /* of the fields that must agree (gf_config_hash in lib/layout.c) */
+    uint64_t config_hash;  /* of the fields that must agree: gf_config_hash() */
     uint64_t tensors_hash; /* names, counts, flags, types, order */
     uint32_t tensor_count;
     uint32_t reserved;
     uint64_t elem_count;   /* of all tensors */
-    char summary[160];     /* the agreeing fields as text, so that a difference can be shown: "wire=fp32 algorithm=ring .." */
+    char summary[640];     /* the same fields as text, to show a difference: gf_config_summary() */
 };
 
 struct gf_members_setup {

@@ -1,6 +1,7 @@
 /* Joining: offers are compared, blobs are collected and handed to everybody. What differs, or who is missing, is told
  * to all ranks that are there. */
 #include "members_state.h"
+#include "settings.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -113,28 +114,54 @@ void gf_members_join_refused(struct gf_members *members, const struct gf_rendezv
 
 /* ---- offers ---- */
 
-/* The words of two summaries that differ, as "wire=fp32 ring=1 at rank 0, wire=fp16 ring=2 at rank 2"; false where
- * none do. Summaries list the same fields in the same order. */
+/* Writes the value of a field "key=value" of a summary to value_out[GF_SETTING_VALUE_BYTES]; what a summary does not name
+ * has its default. True where it names it. */
+static bool summary_value(const char *summary, const char *key, size_t key_bytes, char *value_out)
+{
+    for (const char *at = summary; *at != 0;) {
+        size_t bytes = strcspn(at, " ");
+        if ((bytes > key_bytes) && (at[key_bytes] == '=') && (memcmp(at, key, key_bytes) == 0)) {
+            (void)snprintf(value_out, GF_SETTING_VALUE_BYTES, "%.*s", (int)(bytes - key_bytes - 1), at + key_bytes + 1);
+            return true;
+        }
+        at += bytes + ((at[bytes] == ' ') ? 1u : 0u);
+    }
+    if (!gf_setting_default(key, key_bytes, value_out)) (void)snprintf(value_out, GF_SETTING_VALUE_BYTES, "nothing");
+    return false;
+}
+
+/* Adds "fuse_bytes is 8KiB at rank 0, 4MiB at rank 2" for each field of `summary`, one of the two, that differs; with
+ * `unnamed` only those that rank 0 does not name. False once the text is full. */
+static bool summary_differences(const char *summary, const char *ours, const char *theirs, bool unnamed, uint32_t rank,
+                                char *text_out, size_t bytes, size_t *used)
+{
+    char our_value[GF_SETTING_VALUE_BYTES], their_value[GF_SETTING_VALUE_BYTES];
+    for (const char *at = summary; *at != 0;) {
+        size_t field_bytes = strcspn(at, " "), key_bytes = strcspn(at, "= ");
+        bool named = summary_value(ours, at, key_bytes, our_value);
+        (void)summary_value(theirs, at, key_bytes, their_value);
+        if ((strcmp(our_value, their_value) != 0) && !(unnamed && named)) {
+            int wrote = snprintf(text_out + *used, bytes - *used, "%s%.*s is %.40s at rank 0, %.40s at rank %u",
+                                 (*used > 0) ? "; " : "", (int)key_bytes, at, our_value, their_value, rank);
+            if ((wrote < 0) || ((size_t)wrote >= bytes - *used)) {
+                if (*used > 0) text_out[*used] = '\0'; /* what does not fit whole is left out */
+                return false;
+            }
+            *used += (size_t)wrote;
+        }
+        at += field_bytes + ((at[field_bytes] == ' ') ? 1u : 0u);
+    }
+    return true;
+}
+
+/* The fields of two summaries that differ, as many as fit; false where none do. */
 static bool summary_difference(const char *ours, const char *theirs, uint32_t rank, char *text_out, size_t bytes)
 {
-    char a[80] = "", b[80] = "";
-    size_t a_at = 0, b_at = 0;
-    while ((*ours != 0) || (*theirs != 0)) {
-        size_t ours_bytes = strcspn(ours, " "), theirs_bytes = strcspn(theirs, " ");
-        if ((ours_bytes != theirs_bytes) || (memcmp(ours, theirs, ours_bytes) != 0)) {
-            const char *space = (a_at + b_at > 0) ? " " : "";
-            int a_wrote = snprintf(a + a_at, sizeof a - a_at, "%s%.*s", space, (int)ours_bytes, ours);
-            int b_wrote = snprintf(b + b_at, sizeof b - b_at, "%s%.*s", space, (int)theirs_bytes, theirs);
-            a_at += (size_t)a_wrote;
-            b_at += (size_t)b_wrote;
-            if ((a_at >= sizeof a) || (b_at >= sizeof b)) break; /* as many as fit */
-        }
-        ours += ours_bytes + ((ours[ours_bytes] == ' ') ? 1u : 0u);
-        theirs += theirs_bytes + ((theirs[theirs_bytes] == ' ') ? 1u : 0u);
-    }
-    if (a_at + b_at == 0) return false;
-    (void)snprintf(text_out, bytes, "%s at rank 0, %s at rank %u", a, b, rank);
-    return true;
+    size_t used = 0;
+    text_out[0] = '\0';
+    if (summary_differences(ours, ours, theirs, false, rank, text_out, bytes, &used))
+        (void)summary_differences(theirs, ours, theirs, true, rank, text_out, bytes, &used);
+    return text_out[0] != '\0';
 }
 
 /* The first difference between the coordinator's offer and another rank's, as text; false where there is none. */

@@ -49,7 +49,6 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->sparse_buffers = parts->sparse_buffers;
     gf->buffer_pending = parts->buffer_pending;
     gf->buffer_order = parts->buffer_order;
-    gf->buffers_max = layout->buffers_max;
     gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
     gf->peer_waits = parts->peer_waits;
     gf->peer_wait_ns = parts->peer_wait_ns;
@@ -264,14 +263,14 @@ static void neighbours_count(gf_context *gf)
 
 static void opened(gf_context *gf)
 {
-    uint64_t now_bytes = resident_bytes();
+    uint64_t now_bytes = resident_bytes(), ours_bytes = gf->foreign_before + gf->link->private_bytes;
     gf->phase = GF_PHASE_READY;
     gf->wire_base = gf->link->sent_bytes;
     gf->message_base = gf->link->sent_messages;
     gf->stats.operations = 0;
     gf->trace.written = gf->trace.read = 0;
     memset(gf->peer_wait_ns, 0, gf->world * sizeof *gf->peer_wait_ns);
-    gf->stats.foreign_bytes = (now_bytes > gf->foreign_before) ? now_bytes - gf->foreign_before : 0;
+    gf->stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank, gf->world,
                 gf->link->driver->name, gf->tensor_count, gf->dense_buffer_count);
 }

@@ -84,4 +84,8 @@ bool gf_address_numeric(const char *address);
 bool gf_ip_numeric(const char *ip);
 bool gf_ip_loopback(const char *ip_or_address); /* of a numeric one */
 
+/* The default of a field as gf_config_summary() names and writes it, in value_out[GF_SETTING_VALUE_BYTES]; false where
+ * there is no such field. */
+bool gf_setting_default(const char *key, size_t key_bytes, char *value_out);
+
 #endif

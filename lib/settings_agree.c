@@ -51,11 +51,22 @@ static bool is_fallback(const struct gf_setting *setting, const struct gf_config
     return gf_setting_number(setting, config) == setting->fallback;
 }
 
+#define SHORT_GROUP "exchange." /* left out in a summary */
+
+/* "4 MiB" as "4MiB": blanks part the fields. */
+static void blanks_drop(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0'; from++)
+        if (*from != ' ') *to++ = *from;
+    *to = '\0';
+}
+
 /* All fields would not fit an offer. Wire and algorithm, then all that differs from the default: where two ranks
- * differ, at least one of them differs from the default, so one of the two texts shows it. */
+ * differ, at least one of them differs from the default, so one of the two texts shows it, and the other had the
+ * default. */
 char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes)
 {
-    static const char group[] = "exchange.";
     char value[GF_SETTING_VALUE_BYTES];
     size_t used = 0;
     if (text_bytes == 0) return text_out;
@@ -67,9 +78,10 @@ char *gf_config_summary(const struct gf_config *config, char *text_out, size_t t
         const char *key = setting->key;
         if (!(setting->flags & GF_SETTING_AGREES) || (first != (i < gf_setting_count))) continue;
         if (!first && is_fallback(setting, config)) continue;
-        if (strncmp(key, group, sizeof group - 1) == 0) key += sizeof group - 1;
-        int length = snprintf(text_out + used, text_bytes - used, "%s%s=%s", used ? " " : "", key,
-                              gf_setting_value(setting, config, value));
+        if (strncmp(key, SHORT_GROUP, sizeof SHORT_GROUP - 1) == 0) key += sizeof SHORT_GROUP - 1;
+        (void)gf_setting_value(setting, config, value);
+        blanks_drop(value);
+        int length = snprintf(text_out + used, text_bytes - used, "%s%s=%s", used ? " " : "", key, value);
         if ((length < 0) || ((size_t)length >= text_bytes - used)) {
             if (text_bytes > 3) memcpy(text_out + text_bytes - 3, "..", 3); /* there was more */
             return text_out;
@@ -77,4 +89,18 @@ char *gf_config_summary(const struct gf_config *config, char *text_out, size_t t
         used += (size_t)length;
     }
     return text_out;
+}
+
+bool gf_setting_default(const char *key, size_t key_bytes, char *value_out)
+{
+    static const struct gf_config zero;
+    for (uint32_t i = 0; i < gf_setting_count; i++) {
+        const char *name = gf_settings[i].key;
+        if (strncmp(name, SHORT_GROUP, sizeof SHORT_GROUP - 1) == 0) name += sizeof SHORT_GROUP - 1;
+        if ((strlen(name) != key_bytes) || (memcmp(name, key, key_bytes) != 0)) continue;
+        (void)gf_setting_value(&gf_settings[i], &zero, value_out);
+        blanks_drop(value_out);
+        return true;
+    }
+    return false;
 }

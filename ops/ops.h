@@ -6,10 +6,10 @@
 
 #include "gpu.h"
 
+#define GF_NORM_RUN_ELEMS 32768u /* norm() adds in runs of these */
+
 /* Non-finite values met, added to by each op that takes one (host memory on the host; device memory on a GPU).
  * `first` is the lowest index met, counted from `base` of the call; UINT64_MAX: none. */
-#define GF_NORM_RUN_ELEMS 32768u
-
 struct gf_check {
     uint64_t bad_count;
     uint64_t bad_first;
