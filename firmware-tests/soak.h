@@ -116,6 +116,12 @@ struct soak_model {
     double *weight, *momentum, *applied, *sum, *size; /* [elem_count]; sum and size: of what the step sent */
 };
 
+/* soak_mark.c */
+__attribute__((format(printf, 3, 4))) void soak_step_fail(const gf_context *gf, uint64_t step, const char *format, ...);
+struct soak_mark soak_mark_of(const struct soak_model *model, gf_context *gf);
+void soak_mark_check(const gf_context *gf, uint64_t step, const struct soak_mark *a, const struct soak_mark *b);
+void soak_selection_check(const struct soak_model *model, const gf_context *gf, uint64_t step);
+
 void soak_model_open(struct soak_model *model, const struct soak_plan *plan);
 void soak_model_close(struct soak_model *model);
 /* The rank's context is open: its weights get their first values, the same on all. */

@@ -58,7 +58,7 @@ static void all_name(const struct soak_job *job)
         const struct soak_rank *self = &job->ranks[rank];
         if ((rank == job->plan.guilty) || ended_well(self)) continue;
         if (coordinator_left(job) && (self->error.peer == 0)) continue;
-        /* While ranks join there is only the coordinator's word, and one that was stopped or cut off sees it differently. */
+        /* While ranks join there is only the coordinator's word, and one that was cut off sees it otherwise. */
         if ((self->end_stage == SOAK_OPEN) && (job->plan.guilty == 0)) continue;
         if (!job->met || (self->error.peer != job->plan.guilty))
             fail_msg("rank %u blames %d with %s, guilty is %u", rank, (int)self->error.peer, gf_status_name(self->end),

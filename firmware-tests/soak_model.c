@@ -13,17 +13,6 @@
 
 #include "half.h"
 
-__attribute__((format(printf, 3, 4))) static void step_fail(const gf_context *gf, uint64_t step, const char *format,
-                                                            ...)
-{
-    char text[256];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    fail_msg("step %llu, rank %u: %s", (unsigned long long)step, gf_rank(gf), text);
-}
-
 static double *zeroes(uint64_t count)
 {
     double *values = calloc(count + 1, sizeof *values);
@@ -230,7 +219,7 @@ static void scale_move(struct soak_model *model, const gf_context *gf, bool skip
     if (!config->loss_scale.enabled) return;
     model->scale = gf_loss_scale(gf); /* its rule has a suite of its own; here: up after good steps, down after bad */
     if (skipped ? (model->scale > model->mark.loss_scale) : (model->scale < model->mark.loss_scale))
-        step_fail(gf, model->step, "the loss scale went from %g to %g", (double)model->mark.loss_scale,
+        soak_step_fail(gf, model->step, "the loss scale went from %g to %g", (double)model->mark.loss_scale,
                   (double)model->scale);
 }
 
@@ -286,15 +275,16 @@ static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step
         double applied = (double)got * ((type == GF_TYPE_F32) ? 1.0 : (double)gf_gradient_scale(gf));
         model->applied[e] = applied;
         if (is_held(gf, tensor, e)) {
-            if (got != 0) step_fail(gf, step, "tensor %u[%u] was not sent but is %g", index, (unsigned)i, (double)got);
+            if (got != 0)
+                soak_step_fail(gf, step, "tensor %u[%u] was not sent but is %g", index, (unsigned)i, (double)got);
         } else if (model->exact && (model->size[e] <= most)) {
             expected = exact_gradient(model, gf, tensor, e, f);
             if (got != expected)
-                step_fail(gf, step, "tensor %u[%u] is %.9g, expected %.9g", index, (unsigned)i, (double)got,
+                soak_step_fail(gf, step, "tensor %u[%u] is %.9g, expected %.9g", index, (unsigned)i, (double)got,
                           (double)expected);
         } else if (!(fabs(applied - model->sum[e] * average) <=
                      (model->size[e] * epsilon + lowest) * average + 1e-30)) {
-            step_fail(gf, step, "tensor %u[%u] is %.9g, expected about %.9g of terms of %.9g", index, (unsigned)i,
+            soak_step_fail(gf, step, "tensor %u[%u] is %.9g, expected about %.9g of terms of %.9g", index, (unsigned)i,
                       applied, model->sum[e] * average, model->size[e] * average);
         }
     }
@@ -324,7 +314,7 @@ static void half_check(const gf_context *gf, uint64_t step, uint64_t e)
     uint16_t expected =
         (gf->config.optimizer.half_weights == GF_TYPE_F16) ? gf_f16_of_f32(weight) : gf_bf16_of_f32(weight);
     if ((gf->half != 0) && (((const uint16_t *)(uintptr_t)gf->half)[e] != expected))
-        step_fail(gf, step, "half weight %u is not its weight %g", (unsigned)e, (double)weight);
+        soak_step_fail(gf, step, "half weight %u is not its weight %g", (unsigned)e, (double)weight);
 }
 
 /* The library has applied the step; from the old weights and momentum of the model follows what they must be now. */
@@ -346,10 +336,10 @@ static void tensor_applied(struct soak_model *model, const gf_context *gf, uint6
         }
         double expected = held ? model->weight[e] : model->weight[e] - rate * d;
         if (!(fabs((double)weight[e] - expected) <= 1e-6 * fabs(model->weight[e]) + 1e-4 * rate * size + 1e-30))
-            step_fail(gf, step, "weight %u is %.9g, expected %.9g", (unsigned)e, (double)weight[e], expected);
+            soak_step_fail(gf, step, "weight %u is %.9g, expected %.9g", (unsigned)e, (double)weight[e], expected);
         if ((momentum != NULL) && !local && !(sparse && model->local_begun)) {
             if (!(fabs((double)momentum[e] - v) <= 1e-5 * size + 1e-30))
-                step_fail(gf, step, "momentum %u is %.9g, expected %.9g", (unsigned)e, (double)momentum[e], v);
+                soak_step_fail(gf, step, "momentum %u is %.9g, expected %.9g", (unsigned)e, (double)momentum[e], v);
             model->momentum[e] = (double)momentum[e];
         }
         model->weight[e] = (double)weight[e];
@@ -368,7 +358,7 @@ static void row_check(const struct soak_model *model, const gf_context *gf, uint
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++) largest = fmax(largest, fabs(expected[e]));
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++)
         if (exact ? ((double)got[e] != expected[e]) : !(fabs((double)got[e] - expected[e]) <= 1e-4 * largest))
-            step_fail(gf, step, "%s[%u] is %.9g, expected %.9g", what, (unsigned)e, (double)got[e], expected[e]);
+            soak_step_fail(gf, step, "%s[%u] is %.9g, expected %.9g", what, (unsigned)e, (double)got[e], expected[e]);
 }
 
 static void own_check(const struct soak_model *model, const gf_context *gf, uint64_t step)
@@ -376,67 +366,6 @@ static void own_check(const struct soak_model *model, const gf_context *gf, uint
     if (gf->sparse.chunk_count == 0) return;
     row_check(model, gf, step, gf->sparse.history, model->history, model->exact, "history");
     if (model->local_begun && (gf->momentum != 0)) row_check(model, gf, step, gf->momentum, model->local, false, "u");
-}
-
-/* ---- agreement ---- */
-
-static uint64_t hash_of(uint64_t hash, const void *data, uint64_t bytes)
-{
-    const unsigned char *at = data;
-    uint64_t word;
-    for (; bytes >= sizeof word; at += sizeof word, bytes -= sizeof word) {
-        memcpy(&word, at, sizeof word);
-        hash = (hash ^ word ^ (hash >> 29)) * UINT64_C(0x9e3779b97f4a7c15);
-    }
-    for (; bytes > 0; at++, bytes--) hash = (hash ^ *at) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-static struct soak_mark mark_of(const struct soak_model *model, gf_context *gf)
-{
-    struct soak_mark mark = {.known = true, .skipped = gf_step_skipped(gf), .gradient_scale = gf_gradient_scale(gf),
-                             .loss_scale = gf_loss_scale(gf)};
-    uint64_t own = model->local_begun ? gf->sparse.elem_count : 0, count = gf->pool.elem_count; /* u is a rank's own */
-    for (uint32_t i = 0; !mark.skipped && (i < gf->tensor_count); i++) /* of a skipped step they are undefined */
-        mark.gradient = hash_of(mark.gradient, (const void *)(uintptr_t)gf_gradient(gf, i),
-                                gf->tensors[i].elem_count * gf_type_size_bytes((gf_type)gf->tensors[i].type));
-    if (gf->weight != 0) mark.weight = hash_of(1, (const void *)(uintptr_t)gf->weight, count * sizeof(float));
-    if (gf->half != 0) mark.half = hash_of(1, (const void *)(uintptr_t)gf->half, count * sizeof(uint16_t));
-    if (gf->momentum != 0)
-        mark.momentum =
-            hash_of(1, (const void *)(uintptr_t)(gf->momentum + own * sizeof(float)), (count - own) * sizeof(float));
-    if (gf->sparse.known)
-        mark.selection = hash_of(1, gf->sparse.selection, gf->sparse.selected_count * sizeof(uint32_t));
-    return mark;
-}
-
-static void mark_check(const gf_context *gf, uint64_t step, const struct soak_mark *a, const struct soak_mark *b)
-{
-    const char *what = (a->skipped != b->skipped)                   ? "verdict"
-                       : (a->gradient != b->gradient)               ? "gradient"
-                       : (a->weight != b->weight)                   ? "weight"
-                       : (a->half != b->half)                       ? "half weight"
-                       : (a->momentum != b->momentum)               ? "momentum"
-                       : (a->selection != b->selection)             ? "selection"
-                       : (a->gradient_scale != b->gradient_scale)   ? "gradient scale"
-                       : (a->loss_scale != b->loss_scale)           ? "loss scale"
-                                                                    : NULL;
-    if (what != NULL) step_fail(gf, step, "its %s is not that of the first rank that was whole", what);
-}
-
-static void selection_check(const struct soak_model *model, const gf_context *gf, uint64_t step)
-{
-    const struct gf_sparse *sparse = &gf->sparse;
-    uint32_t kept;
-    if ((sparse->chunk_count == 0) || !sparse->known) return;
-    kept = gf_sparse_kept(&gf->config, sparse->chunk_count, step + 1);
-    if (!gf_step_skipped(gf) && (sparse->selected_count != kept))
-        step_fail(gf, step, "%u chunks are selected, expected %u", sparse->selected_count, kept);
-    for (uint32_t i = 0; i < sparse->selected_count; i++)
-        if ((sparse->selection[i] >= sparse->chunk_count) ||
-            ((i > 0) && (sparse->selection[i] <= sparse->selection[i - 1])))
-            step_fail(gf, step, "the selection does not rise at %u", i);
-    (void)model;
 }
 
 /* ---- a step ---- */
@@ -449,8 +378,10 @@ static void first_ends(struct soak_model *model, gf_context *gf, uint64_t step)
     model->mark.loss_scale = model->scale;
     model->skipped = skipped;
     all_sums(model, gf, step);
-    if (!skipped && has_bad(model, step)) step_fail(gf, step, "a value was not finite, but the step was not skipped");
-    if (skipped && !has_bad(model, step) && !could_overflow(model, gf)) step_fail(gf, step, "skipped for no reason");
+    if (!skipped && has_bad(model, step))
+        soak_step_fail(gf, step, "a value was not finite, but the step was not skipped");
+    if (skipped && !has_bad(model, step) && !could_overflow(model, gf))
+        soak_step_fail(gf, step, "skipped for no reason");
     if (!skipped) {
         for (uint32_t i = 0; i < gf->tensor_count; i++) tensor_check(model, gf, step, i, &f);
         all_keep(model, gf, step);
@@ -465,8 +396,8 @@ static void first_updated(struct soak_model *model, gf_context *gf, uint64_t ste
         tensor_applied(model, gf, step, &gf->tensors[i]);
     if (!skipped && (samples_all(model, step) > 0)) model->samples_before = samples_all(model, step);
     scale_move(model, gf, skipped);
-    selection_check(model, gf, step);
-    model->mark = mark_of(model, gf);
+    soak_selection_check(model, gf, step);
+    model->mark = soak_mark_of(model, gf);
 }
 
 void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step)
@@ -474,19 +405,19 @@ void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step)
     bool first = step != model->step;
     if (first) {
         if (step != model->step + 1)
-            step_fail(gf, step, "whole before step %llu was", (unsigned long long)model->step + 1);
+            soak_step_fail(gf, step, "whole before step %llu was", (unsigned long long)model->step + 1);
         first_ends(model, gf, step);
     }
     if (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) {
         gf_status status = gf_update(gf, model->plan->rate);
-        if (status != GF_OK) step_fail(gf, step, "gf_update: %s", gf_status_name(status));
-        if (gf_update(gf, model->plan->rate) != GF_ERR_STATE) step_fail(gf, step, "applied twice");
+        if (status != GF_OK) soak_step_fail(gf, step, "gf_update: %s", gf_status_name(status));
+        if (gf_update(gf, model->plan->rate) != GF_ERR_STATE) soak_step_fail(gf, step, "applied twice");
     }
     if (first) {
         first_updated(model, gf, step);
     } else {
-        struct soak_mark mark = mark_of(model, gf);
-        mark_check(gf, step, &mark, &model->mark);
+        struct soak_mark mark = soak_mark_of(model, gf);
+        soak_mark_check(gf, step, &mark, &model->mark);
     }
     own_check(model, gf, step);
 }
