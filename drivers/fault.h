@@ -27,8 +27,8 @@ __attribute__((format(printf, 6, 7))) gf_status gf_fault_set(struct gf_fault *fa
                                                              const char *foreign_call, int64_t foreign_code,
                                                              const char *format, ...);
 
-/* What must hold, or the library is wrong: says so in one line on stderr (no callback is at hand everywhere, and what it
- * would run is in doubt), and traps. About two a function. */
+/* What must hold, or the library is wrong: says so in one line on stderr (no callback is at hand everywhere, and what
+ * it would run is in doubt), and traps. About two a function. */
 #define GF_ASSERT(condition)                                             \
     do {                                                                 \
         if (!(condition)) gf_broken(__FILE__, __LINE__, #condition);     \

@@ -75,8 +75,8 @@ struct gf_link_driver {
     /* Reach `peer` (which may be this rank: then a no-op) by its blob; once a peer and epoch. */
     gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *blob, size_t size_bytes);
 
-    /* Both return at once. GF_AGAIN: no room now, nothing was posted. Until test() gives anything but GF_AGAIN, data and
-     * req are the driver's. `data` is host memory unless reaches_device. A received message of another size than
+    /* Both return at once. GF_AGAIN: no room now, nothing was posted. Until test() gives anything but GF_AGAIN, data
+     * and req are the driver's. `data` is host memory unless reaches_device. A received message of another size than
      * size_bytes is GF_ERR_MISMATCH. size_bytes may be 0. */
     gf_status (*send_post)(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
                            struct gf_req *req);

@@ -230,7 +230,10 @@ struct gf_context {
 };
 
 /* Of rank `rank`, to the link; and back, GF_RANK_NONE where it is of this epoch no longer. */
-static inline uint32_t gf_seat_of(const gf_context *gf, uint32_t rank) { return (gf->seats == NULL) ? rank : gf->seats[rank]; }
+static inline uint32_t gf_seat_of(const gf_context *gf, uint32_t rank)
+{
+    return (gf->seats == NULL) ? rank : gf->seats[rank];
+}
 static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t seat)
 {
     if ((gf->seats == NULL) || (seat == GF_RANK_NONE)) return seat;
@@ -285,13 +288,13 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout);
 /* ---- error.c ---- */
 void gf_context_mark(gf_context *gf);            /* valid, and this process's */
 gf_operation gf_doing(const gf_context *gf);     /* for errors: what is under way */
-gf_status gf_own(const gf_context *gf);          /* GF_OK; GF_ERR_PARAM: no open context; GF_ERR_STATE: a forked child */
+gf_status gf_own(const gf_context *gf); /* GF_OK; GF_ERR_PARAM: no open context; GF_ERR_STATE: a forked child */
 bool gf_aborted(const gf_context *gf);           /* gf_abort() was called */
 /* Looks at abort, fork and failure: GF_OK, or what the call must answer. */
 gf_status gf_enter(gf_context *gf);
 /* The same for calls that poll: GF_OK while failing goes on, because they are what makes it end. */
 gf_status gf_enter_poll(gf_context *gf);
-/* First failure: records it, starts ending what is under way, returns code. peer GF_RANK_NONE, tensor GF_TENSOR_NONE. */
+/* First failure: records it, begins to end what is under way, returns code. peer or tensor may be GF_.._NONE. */
 __attribute__((format(printf, 6, 7))) gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation,
                                                         uint32_t peer, uint32_t tensor, const char *format, ...);
 /* The same from a driver's fault. */

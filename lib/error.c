@@ -1,5 +1,6 @@
-/* How a context fails. The first failure is recorded and sticks; then the ranks agree who is to blame (gf_members_blame)
- * and what is under way is ended, because buffers may still be written to; only then do polls answer with the error. */
+/* How a context fails. The first failure is recorded and sticks; then the ranks agree who is to blame
+ * (gf_members_blame) and what is under way is ended, because buffers may still be written to; only then do polls answer
+ * with the error. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's.
  *   - One thread at a time per context; contexts are independent of each other.
  *   - A call that "may block" polls until it is done or its deadline has passed; every other call returns at once.
- *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused, logged, and leaves the
- *     context as it was. Any other error fails the context: each later call answers with the same status, and
+ *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused, logged, and leaves
+ *     the context as it was. Any other error fails the context: each later call answers with the same status, and
  *     gf_error_last() tells it whole.
  *   - In a forked child every call on the parent's context is GF_ERR_STATE; the child opens one of its own.
  *   - Outputs come last and are written only on success.
@@ -84,13 +84,13 @@ const char *gf_operation_name(gf_operation operation);
 
 /* How a collective moves its data. */
 typedef enum gf_algorithm {
-    GF_ALGORITHM_AUTO = 0,  /* by size, world and node layout, from a table in the configuration */
-    GF_ALGORITHM_RING,      /* reduce-scatter and allgather around a ring, sliced and pipelined */
-    GF_ALGORITHM_HALVING,   /* recursive halving, then doubling: the ring's bytes in 2 log2(n) messages; deterministic */
-    GF_ALGORITHM_DOUBLING,  /* whole vectors, log2(n) rounds: a few KiB and below; deterministic */
-    GF_ALGORITHM_TREE,      /* reduction tree to rank 0, then broadcast (FireCaffe) */
-    GF_ALGORITHM_SERVER,    /* parameter server at rank 0 (FireCaffe's baseline) */
-    GF_ALGORITHM_DIRECT,    /* through memory that ranks of one node share; deterministic */
+    GF_ALGORITHM_AUTO = 0, /* by size, world and node layout, from a table in the configuration */
+    GF_ALGORITHM_RING,     /* reduce-scatter and allgather around a ring, sliced and pipelined */
+    GF_ALGORITHM_HALVING,  /* recursive halving, then doubling: the ring's bytes in 2 log2(n) messages; deterministic */
+    GF_ALGORITHM_DOUBLING, /* whole vectors, log2(n) rounds: a few KiB and below; deterministic */
+    GF_ALGORITHM_TREE,     /* reduction tree to rank 0, then broadcast (FireCaffe) */
+    GF_ALGORITHM_SERVER,   /* parameter server at rank 0 (FireCaffe's baseline) */
+    GF_ALGORITHM_DIRECT,   /* through memory that ranks of one node share; deterministic */
     GF_ALGORITHM_HIERARCHY, /* direct inside nodes, ring or halving between them */
     GF_ALGORITHM_COUNT
 } gf_algorithm;
@@ -161,7 +161,7 @@ struct gf_config {
     } job;
     struct {
         char address[GF_TEXT_MAX]; /* numeric IP:port where rank 0 listens; empty: 127.0.0.1:7117 */
-        char bind[GF_TEXT_MAX];    /* numeric IP this rank listens on or connects from; empty: any route to the address */
+        char bind[GF_TEXT_MAX]; /* numeric IP this rank listens on or connects from; empty: any route to the address */
         uint64_t join_timeout_ns;  /* 0: 60 s */
         uint64_t keepalive_ns;     /* TCP keepalive period of the control channel; 0: 5 s */
         char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
@@ -285,23 +285,23 @@ uint32_t gf_world(const gf_context *gf);
 /* 0 for a context that is not open or an index that is no tensor.
  * gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers write here. It is the appliance's from
  * gf_step_begin() to gf_tensor_ready(gf, i), the library's until gf_step_wait() gives GF_OK, and then holds the average
- * over all ranks until the next gf_step_begin(). Addresses do not change while the context is open, but for gf_shrink().
- * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy in
+ * over all ranks until the next gf_step_begin(). Addresses do not change while the context is open, but for
+ * gf_shrink(). gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy in
  * optimizer.half_weights; 0 without one. All are host addresses with the host device, device addresses on a GPU. */
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight_half(gf_context *gf, uint32_t tensor);
-/* The appliance has written gf_weight() (first values, a broadcast): brings gf_weight_half() up to date. gf_update() and
- * gf_state_load() do so themselves. Between steps only. */
+/* The appliance has written gf_weight() (first values, a broadcast): brings gf_weight_half() up to date. gf_update()
+ * and gf_state_load() do so themselves. Between steps only. */
 gf_status gf_weights_written(gf_context *gf);
 
-/* From here gf_gradient() is the appliance's. Several micro-batches make one step: the first writes, the others add, and
- * only the last declares its tensors ready. GF_ERR_STATE inside a step, or while requests are under way. */
+/* From here gf_gradient() is the appliance's. Several micro-batches make one step: the first writes, the others add,
+ * and only the last declares its tensors ready. GF_ERR_STATE inside a step, or while requests are under way. */
 gf_status gf_step_begin(gf_context *gf);
 /* Samples that this rank's gradients stand for in this step (0 is lawful); between begin and wait. Default 1. */
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
-/* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work, progresses a little. `queue` is
- * where the gradient is being computed, so that what follows waits for it; 0 with the host device. */
+/* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work, progresses a little. `queue`
+ * is where the gradient is being computed, so that what follows waits for it; 0 with the host device. */
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
 /* This rank adds nothing to the tensor in this step: the same as writing zeroes and declaring it ready. */
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
@@ -313,8 +313,9 @@ gf_status gf_step_wait(gf_context *gf);
 /* After a step that is whole: true if a non-finite value anywhere made all ranks drop it. gf_gradient() is then
  * undefined and gf_update() changes nothing but the loss scale. */
 bool gf_step_skipped(const gf_context *gf);
-/* What gf_gradient() of a 16-bit tensor must be multiplied with to be the average (fp32 tensors hold it as it is): 16-bit
- * values keep loss scale and pre-scale, because divided by them they could underflow. gf_update() does so itself. */
+/* What gf_gradient() of a 16-bit tensor must be multiplied with to be the average (fp32 tensors hold it as it is):
+ * 16-bit values keep loss scale and pre-scale, because divided by them they could underflow. gf_update() does so
+ * itself. */
 float gf_gradient_scale(const gf_context *gf);
 /* Applies the averaged gradients to gf_weight() and the momentum. Needs an optimizer; once after a whole step. */
 gf_status gf_update(gf_context *gf, float learning_rate);
@@ -392,16 +393,16 @@ void gf_abort(gf_context *gf);
 gf_status gf_heartbeat(gf_context *gf);
 
 /* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step; not statistics. Each rank saves
- * its own, as a part of it differs from rank to rank: the history and, with sparse.momentum local, the momentum. bytes is
- * gf_state_bytes(gf), data[bytes] is aligned to 8. All three between steps only, with every step applied and no request
- * under way (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse settings is refused
- * with GF_ERR_DATA, why is logged, and the context is as it was before the call.
+ * its own, as a part of it differs from rank to rank: the history and, with sparse.momentum local, the momentum. bytes
+ * is gf_state_bytes(gf), data[bytes] is aligned to 8. All three between steps only, with every step applied and no
+ * request under way (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse settings is
+ * refused with GF_ERR_DATA, why is logged, and the context is as it was before the call.
  *
  * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had not been interrupted.
  * From m ranks to n: rank r below m loads what rank r saved, then adds those of r+n, r+2n, .. below m, in this order;
- * what waits in the histories is kept, summed (until then gf_step_begin() is refused). A rank from m on loads any one of
- * them and begins with an empty history. All ranks must load one save. With average ranks histories are multiplied by
- * n/m, as the sum that they go into will be divided by n in place of m; with sum and samples they stay as they are,
+ * what waits in the histories is kept, summed (until then gf_step_begin() is refused). A rank from m on loads any one
+ * of them and begins with an empty history. All ranks must load one save. With average ranks histories are multiplied
+ * by n/m, as the sum that they go into will be divided by n in place of m; with sum and samples they stay as they are,
  * which is right where the global batch stays. */
 uint64_t gf_state_bytes(const gf_context *gf); /* does not change while the context is open; 0: it is not */
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
@@ -409,13 +410,13 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
 /* After gf_state_load(): what a rank that is no more had saved. Only its history and local momentum are added. */
 gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
 
-/* After a peer has died, was lost or fell silent (GF_ERR_PEER, GF_ERR_LINK, GF_ERR_TIMEOUT) the survivors may go on without
- * it. gf_shrink() begins, every survivor must call it; gf_shrink_poll() gives GF_AGAIN until the new epoch has begun,
- * gf_shrink_wait() may block until then, up to rendezvous.join_timeout_ns. On GF_OK
- *   - the context is ready, between steps, as after gf_open_wait(); gf_rank() and gf_world() are new ones: survivors keep
- *     their order;
- *   - gf_gradient(), gf_weight(), gf_weight_half() and gf_exchange_take() are to be asked again: the exchange region is a
- *     new one, what lay in it is gone. Requests that were posted before are gone too;
+/* After a peer has died, was lost or fell silent (GF_ERR_PEER, GF_ERR_LINK, GF_ERR_TIMEOUT) the survivors may go on
+ * without it. gf_shrink() begins, every survivor must call it; gf_shrink_poll() gives GF_AGAIN until the new epoch has
+ * begun, gf_shrink_wait() may block until then, up to rendezvous.join_timeout_ns. On GF_OK
+ *   - the context is ready, between steps, as after gf_open_wait(); gf_rank() and gf_world() are new ones: survivors
+ *     keep their order;
+ *   - gf_gradient(), gf_weight(), gf_weight_half() and gf_exchange_take() are to be asked again: the exchange region is
+ *     a new one, what lay in it is gone. Requests that were posted before are gone too;
  *   - weights, momentum, selection and loss scale are those behind step gf_steps(), the last one that was whole on any
  *     survivor, the same everywhere; a survivor that had not ended that step has them from one that had. Histories are
  *     each rank's own. Where the step was whole but no survivor had called gf_update() for it, it changes nothing;
@@ -457,7 +458,8 @@ struct gf_stats {
     float loss_scale;
     uint32_t buffer_count;        /* fused buffers of a dense step */
 };
-/* Fills what the caller's size_bytes has room for. Lawful at any time, on failed contexts too. GF_ERR_PARAM: size_bytes. */
+/* Fills what the caller's size_bytes has room for. Lawful at any time, on failed contexts too. GF_ERR_PARAM:
+ * size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
 
 /* One operation, as it was; or one gf_step_wait() that blocked. */

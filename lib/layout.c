@@ -45,7 +45,8 @@ static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
     if (drivers->rendezvous == NULL) drivers->rendezvous = gf_drivers_builtin.rendezvous;
     if (drivers->gpu == NULL) drivers->gpu = gf_drivers_builtin.gpu;
     if (drivers->clock == NULL) drivers->clock = gf_drivers_builtin.clock;
-    if ((drivers->link == NULL) || (drivers->rendezvous == NULL) || (drivers->gpu == NULL) || (drivers->clock == NULL)) {
+    if ((drivers->link == NULL) || (drivers->rendezvous == NULL) || (drivers->gpu == NULL) ||
+        (drivers->clock == NULL)) {
         (void)snprintf(error_out, 256, "this build has no %s driver; hand one in with config.drivers",
                        drivers->link ? (drivers->rendezvous ? "gpu or clock" : "rendezvous") : "link");
         return GF_ERR_CONFIG;
@@ -58,8 +59,8 @@ static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
     return GF_OK;
 }
 
-/* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, for data of
- * any size, as public requests may be larger than the pool, in this world or one that it may shrink to; and what the
+/* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, for data
+ * of any size, as public requests may be larger than the pool, in this world or one that it may shrink to; and what the
  * warm-up needs (warm.c). */
 static struct gf_coll_need slot_need(const struct gf_layout *layout)
 {
@@ -68,7 +69,8 @@ static struct gf_coll_need slot_need(const struct gf_layout *layout)
                                     .bytes_max = UINT64_MAX / 2,
                                     .slice_bytes = config->exchange.slice_bytes,
                                     .window = config->link.window};
-    struct gf_coll_need most = {.msg_count = 2 * config->link.window, .staging_bytes = 2 * config->exchange.slice_bytes};
+    struct gf_coll_need most = {.msg_count = 2 * config->link.window,
+                                .staging_bytes = 2 * config->exchange.slice_bytes};
     for (int algorithm = GF_ALGORITHM_AUTO + 1; algorithm < GF_ALGORITHM_COUNT; algorithm++) {
         const struct gf_coll_kind *kind = gf_coll_kind_of((gf_algorithm)algorithm);
         struct gf_coll_need need;
@@ -157,7 +159,8 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
     parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
     parts.dense_buffers = gf_arena_take(control, layout->tensor_count * sizeof *parts.dense_buffers);
-    parts.sparse_buffers = gf_arena_take(control, (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
+    parts.sparse_buffers =
+        gf_arena_take(control, (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
     parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
     parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
     parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
@@ -223,7 +226,8 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
                        layout->buffers_max, GF_TAG_BUFFER_OTHER);
         return GF_ERR_CONFIG;
     }
-    if ((effective->exchange.algorithm != GF_ALGORITHM_AUTO) && (gf_coll_kind_of(effective->exchange.algorithm) == NULL)) {
+    if ((effective->exchange.algorithm != GF_ALGORITHM_AUTO) &&
+        (gf_coll_kind_of(effective->exchange.algorithm) == NULL)) {
         (void)snprintf(error_out, 256, "exchange.algorithm \"%s\" is not in this build",
                        gf_algorithm_name(effective->exchange.algorithm));
         return GF_ERR_CONFIG;

@@ -1,4 +1,4 @@
-/* Dynamic loss scale: up after a run of good steps, down after bad ones, an error at the floor instead of a silent 1. */
+/* Dynamic loss scale: up after a run of good steps, down after bad ones, an error at the floor, no silent 1. */
 #include "context.h"
 
 float gf_loss_scale(const gf_context *gf) { return (gf == NULL) ? 1.0f : gf->scale; }

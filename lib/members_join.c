@@ -114,8 +114,8 @@ void gf_members_join_refused(struct gf_members *members, const struct gf_rendezv
 
 /* ---- offers ---- */
 
-/* Writes the value of a field "key=value" of a summary to value_out[GF_SETTING_VALUE_BYTES]; what a summary does not name
- * has its default. True where it names it. */
+/* Writes the value of a field "key=value" of a summary to value_out[GF_SETTING_VALUE_BYTES]; what a summary does not
+ * name has its default. True where it names it. */
 static bool summary_value(const char *summary, const char *key, size_t key_bytes, char *value_out)
 {
     for (const char *at = summary; *at != 0;) {

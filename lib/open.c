@@ -53,7 +53,8 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->peer_waits = parts->peer_waits;
     gf->peer_wait_ns = parts->peer_wait_ns;
     gf->weight = (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) ? (gf_mem)(uintptr_t)parts->weight : 0;
-    gf->momentum = ((gf->weight != 0) && (gf->config.optimizer.momentum > 0.0f)) ? (gf_mem)(uintptr_t)parts->momentum : 0;
+    gf->momentum =
+        ((gf->weight != 0) && (gf->config.optimizer.momentum > 0.0f)) ? (gf_mem)(uintptr_t)parts->momentum : 0;
     gf->half = (gf->config.optimizer.half_weights != GF_TYPE_F32) ? (gf_mem)(uintptr_t)parts->half : 0;
     gf->norms = parts->norms;
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
@@ -115,14 +116,16 @@ static gf_status link_open(const struct gf_layout *layout, void *state, gf_conte
     return gf->drivers.link->open(&setup, state, &gf->link, fault_out);
 }
 
-static gf_status rendezvous_open(const struct gf_layout *layout, void *state, gf_context *gf, struct gf_fault *fault_out)
+static gf_status rendezvous_open(const struct gf_layout *layout, void *state, gf_context *gf,
+                                 struct gf_fault *fault_out)
 {
     const struct gf_rendezvous_setup setup = gf_layout_rendezvous(layout);
     return gf->drivers.rendezvous->open(&setup, state, gf_now(gf), &gf->rendezvous, fault_out);
 }
 
 /* Not inlined, like context_open(): small frames are a promise to appliances with small stacks. */
-__attribute__((noinline)) static gf_status members_open(const struct gf_layout *layout, void *state, uint64_t tensors_hash, gf_context *gf)
+__attribute__((noinline)) static gf_status members_open(const struct gf_layout *layout, void *state,
+                                                        uint64_t tensors_hash, gf_context *gf)
 {
     struct gf_members_setup setup = {.rank = gf->rank,
                                      .world = gf->world,
@@ -174,8 +177,9 @@ static gf_status open_fail(gf_context *gf, gf_status status, const struct gf_fau
     return status;
 }
 
-__attribute__((noinline)) static gf_status context_open(const struct gf_layout *layout, const struct gf_control_parts *parts,
-                              const struct gf_tensor *tensors, gf_context *gf)
+__attribute__((noinline)) static gf_status context_open(const struct gf_layout *layout,
+                                                        const struct gf_control_parts *parts,
+                                                        const struct gf_tensor *tensors, gf_context *gf)
 {
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     gf_status status;
@@ -203,7 +207,8 @@ static gf_status memory_check(const struct gf_config *config, const struct gf_la
 {
     const struct gf_log log = {config->log, config->log_user};
     if ((memory == NULL) || ((uintptr_t)memory % GF_ALIGN_BYTES != 0)) {
-        gf_log_line(&log, GF_LOG_ERROR, "gf_open: memory at %p; it must be aligned to %u bytes", memory, GF_ALIGN_BYTES);
+        gf_log_line(&log, GF_LOG_ERROR, "gf_open: memory at %p; it must be aligned to %u bytes", memory,
+                    GF_ALIGN_BYTES);
         return GF_ERR_PARAM;
     }
     if (memory_bytes < layout->footprint.control_bytes) {
@@ -272,8 +277,8 @@ static void opened(gf_context *gf)
     gf->trace.written = gf->trace.read = 0;
     memset(gf->peer_wait_ns, 0, gf->world * sizeof *gf->peer_wait_ns);
     gf->stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;
-    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank, gf->world,
-                gf->link->driver->name, gf->tensor_count, gf->dense_buffer_count);
+    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank,
+                gf->world, gf->link->driver->name, gf->tensor_count, gf->dense_buffer_count);
 }
 
 gf_status gf_join_turn(gf_context *gf, uint64_t now_ns)

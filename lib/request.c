@@ -8,7 +8,8 @@
 static struct gf_pending *pending_with(gf_context *gf, uint64_t sequence)
 {
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if ((gf->requests[i].state != GF_REQUEST_FREE) && (gf->requests[i].sequence == sequence)) return &gf->requests[i];
+        if ((gf->requests[i].state != GF_REQUEST_FREE) && (gf->requests[i].sequence == sequence))
+            return &gf->requests[i];
     return NULL;
 }
 
@@ -101,7 +102,8 @@ static void pending_start(gf_context *gf, struct gf_pending *pending, struct gf_
     slot->buffer = (uint32_t)pending->sequence;
     pending->slot = (uint32_t)(slot - gf->slots);
     pending->state = GF_REQUEST_RUNNING;
-    gf_slot_start(gf, slot, gf_exchange_choose(gf, pending->op, pending->elem_count * gf_type_size_bytes(pending->type)),
+    gf_slot_start(gf, slot,
+                  gf_exchange_choose(gf, pending->op, pending->elem_count * gf_type_size_bytes(pending->type)),
                   pending->op, pending->root, pending->type, pending->data, pending->elem_count,
                   gf_tag(gf->epoch, pending->sequence, pending_number(pending)), now_ns);
 }

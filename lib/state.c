@@ -320,7 +320,8 @@ static void values_load(gf_context *gf, const struct gf_state_head *head, const 
         memcpy(sparse->selection, data + parts->selection, head->selected_count * sizeof *sparse->selection);
     gf->scale = gf->config.loss_scale.enabled ? gf->config.loss_scale.initial : 1.0f;
     gf->scale_good = gf->scale_bad = 0;
-    if (!gf->config.loss_scale.enabled || ((head->flags & GF_STATE_SCALING) == 0)) return; /* switched on or off since */
+    if (!gf->config.loss_scale.enabled || ((head->flags & GF_STATE_SCALING) == 0))
+        return; /* switched on or off since */
     memcpy(&gf->scale, &head->scale_bits, sizeof gf->scale);
     gf->scale_good = head->scale_good;
     gf->scale_bad = head->scale_bad;
@@ -355,16 +356,18 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
         return gf_refuse(gf, GF_ERR_STATE, "%s: rank %u of %u inherits nothing more", CALL_ADD, gf->rank, gf->world);
     if ((status = state_check(gf, CALL_ADD, data, bytes, &head, &parts)) < 0) return status;
     if (head.common_hash != gf->inherit.common_hash)
-        return gf_refuse(gf, GF_ERR_DATA, "%s: the state of rank %u, step %llu, is of another save than the one loaded, "
-                         "step %llu: common parts %016llx and %016llx", CALL_ADD, head.rank,
-                         (unsigned long long)head.step, (unsigned long long)gf->step.number,
+        return gf_refuse(gf, GF_ERR_DATA,
+                         "%s: the state of rank %u, step %llu, is of another save than the one loaded, "
+                         "step %llu: common parts %016llx and %016llx",
+                         CALL_ADD, head.rank, (unsigned long long)head.step, (unsigned long long)gf->step.number,
                          (unsigned long long)head.common_hash, (unsigned long long)gf->inherit.common_hash);
     if (head.rank != gf->inherit.next)
-        return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; next is that of rank %u", CALL_ADD, head.rank,
-                         head.world, gf->inherit.next);
+        return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; next is that of rank %u", CALL_ADD,
+                         head.rank, head.world, gf->inherit.next);
     status = own_add(gf, gf->sparse.history, (const unsigned char *)data + parts.history, world_factor(gf, &head));
     if ((status == GF_OK) && has_momentum(gf) && ((head.flags & GF_STATE_LOCAL) != 0))
-        status = own_add(gf, gf->momentum, (const unsigned char *)data + parts.momentum_sparse, world_factor(gf, &head));
+        status =
+            own_add(gf, gf->momentum, (const unsigned char *)data + parts.momentum_sparse, world_factor(gf, &head));
     if (status < 0) return status;
     gf->inherit.next = (head.world - head.rank > gf->world) ? head.rank + gf->world : head.world;
     return GF_OK;

@@ -39,7 +39,8 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
     }
     if (gf->rendezvous != NULL) stats.control_bytes = gf->rendezvous->sent_bytes;
     for (uint32_t r = 0; r < gf->world; r++)
-        if ((gf->peer_wait_ns[r] > 0) && ((slowest == GF_RANK_NONE) || (gf->peer_wait_ns[r] > gf->peer_wait_ns[slowest])))
+        if ((gf->peer_wait_ns[r] > 0) &&
+            ((slowest == GF_RANK_NONE) || (gf->peer_wait_ns[r] > gf->peer_wait_ns[slowest])))
             slowest = r;
     stats.slowest_peer = slowest;
     stats.slowest_share_percent =

@@ -3,8 +3,8 @@
  *     ready -> PACK -> SETTLE -> RUN -> UNPACK -> END   a buffer, in its slot; all of them, then
  *     verdict -> commit -> whole
  *
- * Any ready order is lawful, but buffers start in one order, by the last tensor they need: with a limited number of slots
- * two ranks that started in different orders could each hold what the other waits for. */
+ * Any ready order is lawful, but buffers start in one order, by the last tensor they need: with a limited number of
+ * slots two ranks that started in different orders could each hold what the other waits for. */
 #include "context.h"
 
 
@@ -63,14 +63,15 @@ static gf_status buffer_pack(gf_context *gf, struct gf_slot *slot)
 }
 
 /* Back from the wire. 16-bit gradients keep their scale (gf_gradient_scale): divided here they could underflow. With
- * GF_AVERAGE_SAMPLES the divisor is known only after the verdict. What the wire held may be too large for the gradient's
- * type or once its scale is undone: the verdict hears of it. */
+ * GF_AVERAGE_SAMPLES the divisor is known only after the verdict. What the wire held may be too large for the
+ * gradient's type or once its scale is undone: the verdict hears of it. */
 static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
 {
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
     float factor = (type == GF_TYPE_F32) ? post_factor(gf) : 1.0f;
-    bool sparse = buffer->chunk_count > 0; /* chunks wait for the verdict, which only has to know whether they will fit */
+    bool sparse =
+        buffer->chunk_count > 0; /* chunks wait for the verdict, which only has to know whether they will fit */
     bool fits = (type == GF_TYPE_F32) ? (factor <= 1.0f) : (type == wire);
     uint64_t done = slot->done_elems, count;
     gf_mem into = sparse ? gf->sparse.scratch : buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type);
@@ -82,8 +83,8 @@ static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
         return GF_OK;
     }
     count = turn_elems(gf, buffer->elem_count - done);
-    status = gf->ops->cast(&gf->queue, into, type, buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire, count,
-                           factor, 0, &check);
+    status = gf->ops->cast(&gf->queue, into, type, buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire,
+                           count, factor, 0, &check);
     if (status < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
     gf->step.sum_bad += check.bad_count;
     slot->done_elems += count;
@@ -245,7 +246,8 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         if (status < 0) return status;
     }
     if ((step->buffers_ended < step->buffer_count) || (step->declared < gf->tensor_count))
-        return (step->sparse && (gf_sparse_score(gf, now_ns) < 0)) ? gf->error.code : GF_AGAIN; /* norms fill the wait */
+        return (step->sparse && (gf_sparse_score(gf, now_ns) < 0)) ? gf->error.code
+                                                                   : GF_AGAIN; /* norms fill the wait */
     if (!step->verdict_posted) {
         if (step->sparse && ((status = gf_sparse_score(gf, now_ns)) != GF_OK)) return status;
         if (gf_verdict_post(gf, now_ns) != GF_OK) return GF_AGAIN;
@@ -274,7 +276,8 @@ gf_status gf_step_begin(gf_context *gf)
     uint64_t number;
     if (status < 0) return status;
     if (gf->phase == GF_PHASE_STEP)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: step %llu is not whole", (unsigned long long)gf->step.number);
+        return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: step %llu is not whole",
+                         (unsigned long long)gf->step.number);
     if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: %s",
                          (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not open yet");
@@ -391,8 +394,9 @@ gf_status gf_step_wait(gf_context *gf)
     if ((gf->phase == GF_PHASE_STEP) && (gf->step.declared < gf->tensor_count)) {
         uint32_t missing = 0;
         while (gf->tensors[missing].ready != 0) missing++;
-        return gf_refuse(gf, GF_ERR_STATE, "gf_step_wait: tensor %u \"%s\" was not declared ready in step %llu (%u of %u were)",
-                         missing, gf->tensors[missing].name, (unsigned long long)gf->step.number, gf->step.declared,
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_step_wait: tensor %u \"%s\" was not declared ready in step %llu (%u of %u were)", missing,
+                         gf->tensors[missing].name, (unsigned long long)gf->step.number, gf->step.declared,
                          gf->tensor_count);
     }
     record.step = gf->step.number;

@@ -14,7 +14,8 @@ static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a, con
 
 static gf_mem gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem)
 {
-    return gf->gradient + tensor->gradient_offset + (elem - tensor->first_elem) * gf_type_size_bytes((gf_type)tensor->type);
+    return gf->gradient + tensor->gradient_offset +
+           (elem - tensor->first_elem) * gf_type_size_bytes((gf_type)tensor->type);
 }
 
 /* The history of a sparse step holds the decay already. */
@@ -46,8 +47,8 @@ gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t 
     if (!has_ratio(gf, tensor)) return GF_OK;
     if ((gf->ops->norm(&gf->queue, (gf_mem)(uintptr_t)&squares[0], gf->weight + first * sizeof(float), GF_TYPE_F32,
                        end - first) < 0) ||
-        (gf->ops->norm(&gf->queue, (gf_mem)(uintptr_t)&squares[1], gradient_at(gf, placed, first), (gf_type)placed->type,
-                       end - first) < 0))
+        (gf->ops->norm(&gf->queue, (gf_mem)(uintptr_t)&squares[1], gradient_at(gf, placed, first),
+                       (gf_type)placed->type, end - first) < 0))
         return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
     gf->norms[2 * tensor] += squares[0];
     gf->norms[2 * tensor + 1] += squares[1];
@@ -124,8 +125,8 @@ gf_status gf_update(gf_context *gf, float learning_rate)
 gf_status gf_half_refresh(gf_context *gf)
 {
     if (gf->half == 0) return GF_OK;
-    if (gf->ops->cast(&gf->queue, gf->half, gf->config.optimizer.half_weights, gf->weight, GF_TYPE_F32, gf->pool.elem_count,
-                      1.0f, 0, NULL) < 0)
+    if (gf->ops->cast(&gf->queue, gf->half, gf->config.optimizer.half_weights, gf->weight, GF_TYPE_F32,
+                      gf->pool.elem_count, 1.0f, 0, NULL) < 0)
         return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
     return GF_OK;
 }

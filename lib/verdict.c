@@ -62,7 +62,8 @@ gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)
 {
     struct gf_slot *slot = gf_slot_take(gf);
     if (slot == NULL) return GF_AGAIN;
-    if (gf->step.sparse && (gf->sparse.chunk_count % 2 != 0)) gf->sparse.scores[gf->sparse.chunk_count] = 0.0f; /* fills a word */
+    if (gf->step.sparse && (gf->sparse.chunk_count % 2 != 0))
+        gf->sparse.scores[gf->sparse.chunk_count] = 0.0f; /* fills a word */
     gf->verdict[0] = gf->step.check.bad_count;
     gf->verdict[1] = gf->step.first_key;
     gf->verdict[2] = gf->step.samples;

@@ -17,9 +17,10 @@ static gf_status flood(gf_context *gf, bool send)
         uint64_t tag = gf_tag(gf->epoch, 0, GF_TAG_BUFFER_OTHER - 1 - s);
         struct gf_coll_msg *msg = &coll->msgs[(send ? 0 : window) + m];
         uint32_t to = gf_seat_of(gf, (gf->rank + peer) % gf->world);
-        gf_status status = send ? gf->link->driver->send_post(gf->link, to, gf_tag_move(tag, m), coll->staging, slice, msg->req)
-                                : gf->link->driver->recv_post(gf->link, to, gf_tag_move(tag, m), coll->staging + slice,
-                                                              slice, msg->req);
+        gf_status status =
+            send ? gf->link->driver->send_post(gf->link, to, gf_tag_move(tag, m), coll->staging, slice, msg->req)
+                 : gf->link->driver->recv_post(gf->link, to, gf_tag_move(tag, m), coll->staging + slice, slice,
+                                               msg->req);
         if (status != GF_OK) return status;
         gf->warm_step++;
     }
@@ -38,12 +39,14 @@ static gf_status flood_test(gf_context *gf)
     return GF_OK;
 }
 
-/* Round r: an allreduce of a size that takes its own algorithm, in every slot, on disjoint zeroes of the gradient pool. */
+/* Round r: an allreduce of a size that takes its own algorithm, in every slot, on disjoint zeroes of the pool. */
 static gf_status round_post(gf_context *gf, uint32_t round)
 {
-    const uint64_t sizes[] = {8, gf->config.exchange.doubling_max_bytes, gf->config.exchange.halving_max_bytes, UINT64_MAX};
+    const uint64_t sizes[] = {8, gf->config.exchange.doubling_max_bytes, gf->config.exchange.halving_max_bytes,
+                              UINT64_MAX};
     uint64_t share = gf->pool.gradient_bytes / gf->slot_count / GF_ALIGN_BYTES * GF_ALIGN_BYTES;
-    uint64_t bytes = sizes[round % 4], slices = (uint64_t)gf->config.exchange.slice_bytes * gf->config.link.window * gf->world;
+    uint64_t bytes = sizes[round % 4],
+             slices = (uint64_t)gf->config.exchange.slice_bytes * gf->config.link.window * gf->world;
     if (bytes > share) bytes = share;
     if (bytes > slices) bytes = slices; /* a full window in every block is enough */
     for (uint32_t s = 0; s < gf->slot_count && s < GF_REQUESTS_MAX; s++) {
@@ -66,7 +69,8 @@ static gf_status requests_ended(gf_context *gf)
 
 static void barrier_post(gf_context *gf)
 {
-    gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_BARRIER, 0, 0, GF_TYPE_F32, 0, &gf->warm_requests[0]);
+    gf_status status =
+        gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_BARRIER, 0, 0, GF_TYPE_F32, 0, &gf->warm_requests[0]);
     GF_ASSERT(status == GF_OK);
 }
 

@@ -125,7 +125,8 @@ static uint64_t sum_of(const struct gf_coll_sum *sum)
 static void sum_begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes, bool is_send)
 {
     struct gf_coll_sum *sum = msg->sum;
-    *sum = (struct gf_coll_sum){.req = sum->req, .data = data, .size_bytes = bytes, .tag = tag | SUM_MOVE, .is_send = is_send};
+    *sum = (struct gf_coll_sum){
+        .req = sum->req, .data = data, .size_bytes = bytes, .tag = tag | SUM_MOVE, .is_send = is_send};
     if (is_send) sum->crc = sum_of(sum); /* now: behind its end the memory is the owner's */
 }
 

@@ -1,6 +1,6 @@
-/* Element ops: what is done to data, a flat loop each. The host backend is the definition; others are tested against it,
- * bit by bit where rounding matters. Counts are elements, addresses are the queue's (host or device). Empty ranges are
- * lawful. Unless said, ranges of one call are the same or do not overlap. All return GF_OK, or GF_ERR_DEVICE. */
+/* Element ops: what is done to data, a flat loop each. The host backend is the definition; others are tested against
+ * it, bit by bit where rounding matters. Counts are elements, addresses are the queue's (host or device). Empty ranges
+ * are lawful. Unless said, ranges of one call are the same or do not overlap. All return GF_OK, or GF_ERR_DEVICE. */
 #ifndef GF_OPS_H
 #define GF_OPS_H
 
@@ -44,9 +44,9 @@ struct gf_ops {
                        struct gf_check *check);
     gf_status (*copy)(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes);
     gf_status (*zero)(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes);
-    /* scores_f32[c] = sum of |src[i]| over chunk c of chunk_elems (the last may be short). One order of adding, the same
-     * in every backend: 64 lanes (lane l adds elements l, l+64, ..), then a fixed tree over the lanes (l += l+32, then
-     * l+16, .. l+1). */
+    /* scores_f32[c] = sum of |src[i]| over chunk c of chunk_elems (the last may be short). One order of adding, the
+     * same in every backend: 64 lanes (lane l adds elements l, l+64, ..), then a fixed tree over the lanes (l += l+32,
+     * then l+16, .. l+1). */
     gf_status (*score)(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
                        uint64_t chunk_elems);
     /* *square_f32 = sum of src[i]^2 in fp32: each run of GF_NORM_RUN_ELEMS in the order of score(), then the runs' sums
