@@ -142,8 +142,9 @@ fuzz: ## each fuzz target on its corpus for FUZZ_SECONDS, or one: T=frames
 	    ASAN_OPTIONS=detect_leaks=0 $(FUZZ_BUILD)/firmware-tests/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 \
 	        -timeout=10 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/$$f- \
 	        $(FUZZ_BUILD)/corpus/$$f firmware-tests/corpus/$$f || exit 1; done
+$(BUILD)/firmware-tests/fuzz_trace: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/trace_main.c,$(wildcard tools/trace_*.c)))
 $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
-	$(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
+	$(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
@@ -162,13 +163,29 @@ soak: $(BUILD)/firmware-tests/soak ## random jobs on the simulator for SECONDS=6
 $(BUILD)/firmware-tests/soak: $(BUILD)/firmware-tests/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
+# What pkg-config --static gives must be enough: archives by name, for it drops all but one -Wl,-Bstatic.
+PREFIX  ?= /usr/local
+HEADERS := lib/gradientflow.h config/config.h $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
+PC_LIBS  = $(patsubst -l%,-l:lib%.a,-lconfig -lsodium $(filter -l% -Wl$(comma)--undefined=%,$(UCX_LIBS))) -ldl -lrt -lm -pthread
+VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
+install: all ## copy library, headers, tools and gradientflow.pc to DESTDIR and PREFIX (/usr/local)
+	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX=$(PREFIX) must be an absolute path" >&2; exit 1;; esac
+	@to="$(DESTDIR)$(PREFIX)"; set -e; \
+	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$to/include/gradientflow" "$$to/share/gradientflow/models"; \
+	install $(TOOLS) "$$to/bin"; \
+	install -m 644 $(LIB) "$$to/lib"; \
+	install -m 644 $(HEADERS) "$$to/include/gradientflow"; \
+	install -m 644 config/local.cfg config/cluster.cfg "$$to/share/gradientflow"; \
+	install -m 644 config/models/*.cfg "$$to/share/gradientflow/models"; \
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(PC_LIBS)|' gradientflow.pc.in >"$$to/lib/pkgconfig/gradientflow.pc"
+
 clean: ## remove what was built
 	rm -rf $(BUILD)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy \
-        accuracy-wire soak clean help
+        accuracy-wire soak install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

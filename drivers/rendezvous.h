@@ -6,6 +6,7 @@
 #include "fault.h"
 
 #define GF_FRAME_PAYLOAD_MAX 4096u
+#define GF_CONTROL_ADDRESS_BYTES 64u
 
 struct gf_rendezvous_setup {
     uint32_t rank;
@@ -36,6 +37,8 @@ struct gf_rendezvous_event {
     uint32_t size_bytes;
     const void *payload;    /* valid until the next poll() */
     const char *text;       /* likewise */
+    bool lives;             /* ENDED: the other process may still run (it was silent, or turned away on purpose). False:
+                             * its own kernel has closed the connection or refuses one, so it is gone */
 };
 
 struct gf_rendezvous_driver;
@@ -53,7 +56,7 @@ struct gf_rendezvous_driver {
     gf_status (*open)(const struct gf_rendezvous_setup *setup, void *state, uint64_t now_ns,
                       struct gf_rendezvous **rendezvous_out, struct gf_fault *fault_out);
     /* Copies the payload. GF_AGAIN: no room now, nothing taken. GF_ERR_PEER: no connection to `to`. Non-coordinators
-     * reach only the coordinator. */
+     * reach only the coordinator. Frame kinds are below 2^31. */
     gf_status (*send)(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,
                       uint32_t size_bytes);
     /* GF_OK: an event is in *event_out, ask again; GF_AGAIN: none now; an error: the channel as a whole has failed
@@ -63,6 +66,15 @@ struct gf_rendezvous_driver {
      * sleeps on it polls every 20 ms or so all the same while joining. */
     int (*wake_fd)(struct gf_rendezvous *rendezvous);
     bool (*flushed)(struct gf_rendezvous *rendezvous); /* all that was sent is the kernel's */
+    /* For a star around another rank; NULL where a driver has none. Ranks keep the numbers they were opened with.
+     * Where this rank can be reached should it have to coordinate: text_out[GF_CONTROL_ADDRESS_BYTES], empty while that
+     * is not known (it is once CONNECTED was seen). */
+    void (*address)(struct gf_rendezvous *rendezvous, char *text_out);
+    /* From here on `coordinator` (perhaps this rank) is the centre, reached at `address`. Connections that do not
+     * belong to the new star are closed on purpose, which their other ends see (`lives`). GF_OK: the way to it
+     * stands already, or it is this rank, which listens now; GF_AGAIN: CONNECTED or ENDED will tell; an error: this
+     * rank cannot (fault says why), the channel itself is as it was. */
+    gf_status (*reform)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);
     void (*close)(struct gf_rendezvous *rendezvous);
 };
 

@@ -85,6 +85,27 @@ void gf_socket_port_copy(struct gf_socket_address *address, const struct gf_sock
                           : ((const struct sockaddr_in6 *)&from->storage)->sin6_port);
 }
 
+bool gf_socket_own_address(int fd, struct gf_socket_address *address_out, bool any_port)
+{
+    struct gf_socket_address address = {.bytes = sizeof address.storage};
+    if (getsockname(fd, (struct sockaddr *)&address.storage, &address.bytes) != 0) return false;
+    if (any_port) port_set(&address, 0);
+    *address_out = address;
+    return true;
+}
+
+void gf_socket_address_text(const struct gf_socket_address *address, char *text_out, size_t bytes)
+{
+    char ip[INET6_ADDRSTRLEN] = "";
+    bool v4 = (address->storage.ss_family == AF_INET);
+    const struct sockaddr_in *as_v4 = (const struct sockaddr_in *)&address->storage;
+    const struct sockaddr_in6 *as_v6 = (const struct sockaddr_in6 *)&address->storage;
+    const void *from = v4 ? (const void *)&as_v4->sin_addr : (const void *)&as_v6->sin6_addr;
+    text_out[0] = 0;
+    if (inet_ntop(address->storage.ss_family, from, ip, sizeof ip) == NULL) return;
+    (void)snprintf(text_out, bytes, v4 ? "%s:%u" : "[%s]:%u", ip, ntohs(v4 ? as_v4->sin_port : as_v6->sin6_port));
+}
+
 bool gf_socket_is_loopback(const struct gf_socket_address *address)
 {
     if (address->storage.ss_family == AF_INET) {

@@ -17,6 +17,9 @@ bool gf_socket_address_parse(const char *text, const char *field, struct gf_sock
                              struct gf_fault *fault_out);
 /* A numeric IP without a port. */
 bool gf_socket_bind_parse(const char *text, struct gf_socket_address *address_out, struct gf_fault *fault_out);
+/* The local address of a socket as "10.0.0.1:7117"; false: text_out is empty. With any_port its port is made 0. */
+bool gf_socket_own_address(int fd, struct gf_socket_address *address_out, bool any_port);
+void gf_socket_address_text(const struct gf_socket_address *address, char *text_out, size_t bytes);
 void gf_socket_port_copy(struct gf_socket_address *address, const struct gf_socket_address *from);
 bool gf_socket_is_loopback(const struct gf_socket_address *address);
 

@@ -1,4 +1,4 @@
-/* The control channel over TCP: a star around rank 0, driven by poll() alone. */
+/* The control channel over TCP: a star around rank 0 (later another), driven by poll() alone. */
 #include "rendezvous_tcp_state.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t abou
 
 static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
 {
-    size_t conn_count = (setup->world <= 1) ? 0 : (setup->rank == 0) ? setup->world - 1 : 1;
+    size_t conn_count = (setup->world <= 1) ? 0 : setup->world; /* any rank may have to coordinate */
     return sizeof(struct tcp) + conn_count * sizeof(struct conn);
 }
 
@@ -62,6 +62,8 @@ static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
     }
     tcp->listen_fd = gf_socket_listen(&at, tcp->address_text, fault_out);
     if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
+    (void)snprintf(tcp->own_text, sizeof tcp->own_text, "%.63s", tcp->address_text);
+    tcp->listens = true;
     if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN) == GF_OK) return GF_OK;
     *fault_out = tcp->base.fault;
     return GF_ERR_SYSTEM;
@@ -110,14 +112,10 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", setup->address);
     gf_status status = addresses_set(tcp, setup, fault_out);
     if (status != GF_OK) return status;
-    tcp->conn_count = (tcp->rank == 0) ? tcp->world - 1 : 1;
-    for (uint32_t i = 0; i < tcp->conn_count; i++) {
-        struct conn *conn = &tcp->conns[i];
-        memset(conn, 0, offsetof(struct conn, in));
-        conn->fd = -1;
-        conn->state = (tcp->rank == 0) ? TCP_CONN_NONE : TCP_CONN_WAIT;
-        conn->peer = (tcp->rank == 0) ? i + 1 : 0;
-    }
+    tcp->conn_count = tcp->world;
+    for (uint32_t i = 0; i < tcp->conn_count; i++)
+        gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
+    if (!tcp_is_center(tcp)) tcp->conns[tcp->center].state = TCP_CONN_WAIT;
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd < 0) {
         return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
@@ -140,6 +138,10 @@ static void connect_again(struct tcp *tcp, struct conn *conn, uint64_t now_ns, i
     conn->in_bytes = 0;
     conn->state = TCP_CONN_WAIT;
     tcp->tried_errno = error;
+    if (tcp->reformed && (error == ECONNREFUSED)) {
+        conn->state = TCP_CONN_DOWN;
+        tcp->refused = true;
+    }
     tcp->retry_at_ns = now_ns + tcp->retry_ns;
     tcp->retry_ns = (2 * tcp->retry_ns < TCP_RETRY_MAX_NS) ? 2 * tcp->retry_ns : TCP_RETRY_MAX_NS;
 }
@@ -153,7 +155,7 @@ static void connect_begin(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
         return;
     }
     conn->state = TCP_CONN_CONNECTING;
-    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, 0, EPOLLOUT) != GF_OK) gf_tcp_conn_close(conn);
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, tcp->center, EPOLLOUT) != GF_OK) gf_tcp_conn_close(conn);
 }
 
 static void connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
@@ -257,6 +259,7 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, struct gf_rendez
     gf_status status = gf_tcp_conn_read(tcp, conn, &header);
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status == GF_OK) {
+        if (header.kind == GF_FRAME_LEFT) conn->lives = true;
         if (header.kind >= GF_FRAME_DRIVER) return GF_AGAIN; /* one of a later protocol: not for us */
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_FRAME, .rank = conn->peer,
                                                   .frame_kind = header.kind, .size_bytes = header.payload_bytes,
@@ -265,7 +268,8 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, struct gf_rendez
     }
     gf_tcp_conn_close(conn);
     conn->state = TCP_CONN_DOWN;
-    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = conn->peer, .text = tcp->text};
+    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = conn->peer, .text = tcp->text,
+                                              .lives = conn->lives};
     return GF_OK;
 }
 
@@ -284,9 +288,19 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
     case TCP_CONN_HELLO: {
         if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
         gf_status status = answer_read(tcp, conn, now_ns);
+        if ((status < 0) && tcp->reformed) { /* not the way, but others may be */
+            (void)snprintf(tcp->text, sizeof tcp->text, "%.200s", tcp->base.fault.text);
+            memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
+            gf_tcp_conn_close(conn);
+            conn->state = TCP_CONN_DOWN;
+            *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = conn->peer,
+                                                      .text = tcp->text, .lives = true};
+            return GF_OK;
+        }
         if (status != GF_OK) return status;
         conn->state = TCP_CONN_UP;
-        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = 0};
+        gf_tcp_listen_own(tcp, conn->fd);
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = conn->peer};
         return GF_OK;
     }
     case TCP_CONN_UP: return conn_event(tcp, conn, event_out);
@@ -302,10 +316,10 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
     struct tcp *tcp = (struct tcp *)rendezvous;
     if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
     if (tcp->epoll_fd < 0) return GF_AGAIN;
-    if (tcp->rank == 0) {
+    if (tcp_is_center(tcp)) {
         gf_tcp_pending_expire(tcp, now_ns);
-    } else if ((tcp->conns[0].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
-        connect_begin(tcp, &tcp->conns[0], now_ns);
+    } else if ((tcp->conns[tcp->center].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
+        connect_begin(tcp, &tcp->conns[tcp->center], now_ns);
     }
     /* One event a call to the kernel: its list of ready descriptors goes round, so nobody starves. */
     for (int round = 0; round < TCP_ROUNDS_MAX; round++) {
@@ -316,8 +330,14 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
         if (status != GF_AGAIN) return status;
         if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
     }
-    if ((tcp->rank != 0) && (tcp->conns[0].state < TCP_CONN_UP)) {
-        gf_status status = connect_deadline(tcp, &tcp->conns[0], now_ns);
+    if (tcp->refused) {
+        tcp->refused = false;
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp->center,
+                                                  .text = "connection refused"};
+        return GF_OK;
+    }
+    if (!tcp_is_center(tcp) && !tcp->reformed && (tcp->conns[tcp->center].state < TCP_CONN_UP)) {
+        gf_status status = connect_deadline(tcp, &tcp->conns[tcp->center], now_ns);
         if (status != GF_OK) return status;
     }
     return GF_AGAIN;
@@ -328,8 +348,9 @@ static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
     GF_ASSERT((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (frame_kind < GF_FRAME_DRIVER) && (to != tcp->rank));
-    if ((tcp->conn_count == 0) || ((tcp->rank == 0) ? (to >= tcp->world) : (to != 0))) return GF_ERR_PEER;
-    struct conn *conn = &tcp->conns[(tcp->rank == 0) ? to - 1 : 0];
+    if ((tcp->conn_count == 0) || (to >= tcp->world)) return GF_ERR_PEER;
+    if (!tcp_is_center(tcp) && (to != tcp->center)) return GF_ERR_PEER;
+    struct conn *conn = &tcp->conns[to];
     if ((conn->state != TCP_CONN_UP) || conn->broken) return GF_ERR_PEER;
     return gf_tcp_conn_frame_put(tcp, conn, frame_kind, payload, size_bytes) ? GF_OK : GF_AGAIN;
 }
@@ -356,5 +377,7 @@ const struct gf_rendezvous_driver gf_rendezvous_tcp = {
     .poll = tcp_poll,
     .wake_fd = tcp_wake_fd,
     .flushed = tcp_flushed,
+    .address = gf_tcp_address,
+    .reform = gf_tcp_reform,
     .close = tcp_close,
 };

@@ -71,7 +71,7 @@ void gf_tcp_accept(struct tcp *tcp, uint64_t now_ns)
 static void answer_put(unsigned char *out, struct tcp *tcp, gf_status code, const char *reason)
 {
     struct gf_put put = {out, GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES};
-    gf_frame_header_put(&put, GF_FRAME_ANSWER, GF_FRAME_ANSWER_BYTES, tcp->job_id, 0);
+    gf_frame_header_put(&put, GF_FRAME_ANSWER, GF_FRAME_ANSWER_BYTES, tcp->job_id, tcp->rank);
     gf_put_u32(&put, (uint32_t)code);
     gf_put_text(&put, reason, GF_FRAME_REASON_BYTES);
 }
@@ -96,10 +96,11 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
     } else if (hello->world != tcp->world) {
         (void)snprintf(reason, reason_bytes, "world %u at rank 0, %u at rank %u", tcp->world, hello->world,
                        hello->rank);
-    } else if ((hello->rank == 0) || (hello->rank >= tcp->world)) {
+    } else if ((hello->rank == tcp->rank) || (hello->rank >= tcp->world)) {
         (void)snprintf(reason, reason_bytes, "rank %u: expected 1 to %u", hello->rank, tcp->world - 1);
-    } else if (tcp->conns[hello->rank - 1].state != TCP_CONN_NONE) {
-        bool up = (tcp->conns[hello->rank - 1].state == TCP_CONN_UP);
+    } else if ((tcp->conns[hello->rank].state != TCP_CONN_NONE) &&
+               !(tcp->reformed && (tcp->conns[hello->rank].state == TCP_CONN_DOWN))) {
+        bool up = (tcp->conns[hello->rank].state == TCP_CONN_UP);
         (void)snprintf(reason, reason_bytes, "rank %u %s: was it started twice?", hello->rank,
                        up ? "is here already" : "was here and has gone");
         *ours_out = false; /* the first one serves the job well */
@@ -133,17 +134,16 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status c
 static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint32_t rank)
 {
     unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES];
-    struct conn *conn = &tcp->conns[rank - 1];
+    struct conn *conn = &tcp->conns[rank];
     answer_put(answer, tcp, GF_OK, "");
-    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, pending->fd, rank - 1, EPOLLIN) != GF_OK) {
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, pending->fd, rank, EPOLLIN) != GF_OK) {
         pending_drop(pending);
         return GF_AGAIN;
     }
+    gf_tcp_conn_init(conn, rank, TCP_CONN_UP);
     conn->fd = pending->fd;
     conn->sealed = pending->challenged;
     if (conn->sealed) gf_tcp_pending_seals(tcp, pending, &conn->seal_out, &conn->seal_in);
-    conn->peer = rank;
-    conn->state = TCP_CONN_UP;
     pending->fd = -1;
     GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_ANSWER, answer + GF_FRAME_HEADER_BYTES, GF_FRAME_ANSWER_BYTES));
     return GF_OK;

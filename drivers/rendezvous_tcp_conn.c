@@ -76,7 +76,10 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
         uint32_t want = GF_FRAME_HEADER_BYTES;
         if (conn->in_bytes >= GF_FRAME_HEADER_BYTES) {
             header = gf_frame_header_get(conn->in);
-            if (!header_is_good(tcp, conn, &header)) return GF_ERR_PEER;
+            if (!header_is_good(tcp, conn, &header)) {
+                conn->lives = true;
+                return GF_ERR_PEER;
+            }
             want += header.payload_bytes + (conn->sealed ? GF_AUTH_SEAL_BYTES : 0);
             if (conn->in_bytes == want) break;
         }
@@ -90,12 +93,14 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
         } else if ((errno == EAGAIN) || (errno == EWOULDBLOCK)) {
             return GF_AGAIN;
         } else if (errno != EINTR) {
+            if ((errno != ECONNRESET) && (errno != EPIPE)) conn->lives = true; /* silence is no proof */
             (void)snprintf(tcp->text, sizeof tcp->text, "connection lost: %s (errno %d)", strerror(errno), errno);
             return GF_ERR_PEER;
         }
     }
     uint32_t frame_bytes = GF_FRAME_HEADER_BYTES + header.payload_bytes;
     if (conn->sealed && !gf_auth_seal_fits(&conn->seal_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
+        conn->lives = true;
         (void)snprintf(tcp->text, sizeof tcp->text, "sent a frame whose seal does not fit: it was changed, repeated or "
                        "put in on the way");
         return GF_ERR_PEER;

@@ -5,6 +5,9 @@
  *     rank r   WAIT -> CONNECTING -> HELLO -> UP -> DOWN      WAIT again for as long as nobody answers
  *     rank 0   (a pending slot reads the hello, and the proof) -> UP -> DOWN
  *
+ * Later the star may stand around another rank (rendezvous_tcp_reform.c): each rank has listened for that since its
+ * first connection stood, and looks at who knocks only while it is the centre.
+ *
  * A connection that has not said who it is gets one of a few pending slots, a buffer of one hello and a deadline; the
  * oldest gives way. So strangers cost no more than that, however many they are. */
 #ifndef GF_RENDEZVOUS_TCP_STATE_H
@@ -43,6 +46,7 @@ struct conn {
     conn_state state;
     uint32_t peer;
     bool broken;        /* sending failed: nothing is sent any more, what has arrived is still read */
+    bool lives;         /* its end, if it comes now, does not mean that the other process has ended */
     bool waits_to_send; /* epoll is asked for room in the kernel */
     uint32_t in_bytes;
     uint32_t out_first;
@@ -72,11 +76,16 @@ struct tcp {
     struct gf_log log;
     struct gf_auth auth;
     struct talk talk; /* the other ranks, with rank 0 */
+    uint32_t center;  /* rank that coordinates */
+    bool reformed;    /* it is not the first one: who refuses a connection is gone, deadlines are lib/'s */
+    bool refused;     /* an ENDED about the centre is to be told */
+    bool listens;     /* listen_fd is looked at */
+    char own_text[GF_CONTROL_ADDRESS_BYTES]; /* where this rank listens; empty: nowhere */
     char address_text[GF_TEXT_MAX];
     char text[240]; /* of the event handed out last */
 
     int epoll_fd;   /* -1: a world of one opens nothing */
-    int listen_fd;  /* rank 0 */
+    int listen_fd;  /* rank 0; others: once they have been connected */
     struct pending pending[TCP_PENDING_MAX];
     uint32_t strangers; /* connections turned away or dropped, for the log */
 
@@ -90,8 +99,10 @@ struct tcp {
     int tried_errno; /* why the last try came to nothing */
 
     uint32_t conn_count;
-    struct conn conns[];
+    struct conn conns[]; /* [world], or none */
 };
+
+static inline bool tcp_is_center(const struct tcp *tcp) { return tcp->rank == tcp->center; }
 
 /* What an epoll event is about. */
 #define TCP_ABOUT_LISTEN UINT32_MAX
@@ -111,6 +122,12 @@ void gf_tcp_accept(struct tcp *tcp, uint64_t now_ns);
 /* GF_OK: *event_out says who came in, or who of this job was refused. */
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
+
+/* rendezvous_tcp_reform.c: a star around another rank. */
+void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state);
+void gf_tcp_listen_own(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
+void gf_tcp_address(struct gf_rendezvous *rendezvous, char *text_out);
+gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);
 
 /* rendezvous_tcp_auth.c: the words between hello and answer, where the job has a key. */
 /* Rank 0, for a hello that is whole in pending->in. False: the connection has no room for it. */

@@ -1,12 +1,10 @@
 /* libFuzzer over trace files: whatever the bytes, they are refused with one line, or everything that gf-trace writes of
  * them is plain text. The first byte: 1 a second rank has the same trace, 2 and a clock of its own.
- *     clang -std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Ilib -Itools \
- *         firmware-tests/fuzz_trace.c tools/trace_[!m]*.c lib/names.c -lm -o build/fuzz_trace
- *     build/fuzz_trace -max_total_time=60 firmware-tests/corpus/trace */
+ * `make fuzz T=trace`. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace.h"
+#include "../tools/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -239,7 +239,7 @@ static const struct piece_case {
     uint32_t bytes; /* that follow in the frame */
 } pieces[] = {
     {"rank_beyond_the_world", 1, 3, 8, 0, 8, 8},
-    {"larger_than_a_blob_may_be", 1, 2, BLOB_MAX + 1, 0, 8, 8},
+    {"larger_than_a_blob_may_be", 1, 2, GF_CONTROL_ADDRESS_BYTES + BLOB_MAX + 1, 0, 8, 8},
     {"a_piece_is_missing", 1, 2, 16, 8, 8, 8},
     {"longer_than_the_blob", 1, 2, 8, 0, 9, 9},
     {"cut_short", 1, 2, 8, 0, 8, 7},

@@ -44,7 +44,7 @@ check its_size_is_the_formats [ "$(wc -c <"$t.0")" -eq $((128 + 2 * 48 + 64 * re
 check summary tell "$t.0" "$t.1" --json "$scratch/json" --svg "$scratch/svg" --steps 5
 check summary_counts_ranks_and_steps said "^trace +2 of 2 ranks, steps 1 to $steps\$"
 check summary_says_what_was_hidden said '^hidden +[0-9]+ % of the exchange lay behind computing: [0-9.]+ ms a step'
-check summary_says_what_was_exposed said '^exposed +buffer 0: linear.weight and 1 more \(0.0 MB, [a-z]+\): .* ms a step'
+check summary_says_what_was_exposed said '^exposed +buffer 0: linear.weight and 1 more \(3[01].[0-9] KB, [a-z]+\): .* ms a step'
 check summary_says_who_was_late said '^late +rank [01]: the last to begin in [0-9]+ % of 60 exchanges'
 check summary_has_a_row_a_rank [ "$(count '^rank [01] ' "$scratch/out")" -eq 2 ]
 check one_clock_needs_no_aligning [ "$(count '^clocks' "$scratch/out")" -eq 0 ]
@@ -99,6 +99,17 @@ if [ -s "$moved" ]; then
 else
     skip another_clock_is_aligned "there is no perl"
 fi
+
+# Rank 1 stops after 10 steps where rank 0 wants 20: both run into the deadline, and still say what they were at.
+differ() {
+    timeout 60 "$BUILD/gf-run" -n 2 sh -c '[ $GF_RANK = 0 ] || exec "$@" --steps 10; exec "$@" --steps 20' sh \
+        "$BUILD/gf-train" --model linear --set exchange.timeout=1s --trace "$scratch/f" >"$scratch/log" 2>&1
+    [ $? -eq 1 ] || { cat "$scratch/log"; return 1; }
+}
+check ranks_that_want_different_things_fail differ
+check traces_of_a_failed_run tell "$scratch/f.0" "$scratch/f.1"
+check failed_run_says_where_rank_0_was said '^failed +rank 0, step 11, step: GF_ERR_TIMEOUT$'
+check failed_run_says_where_rank_1_was said '^failed +rank 1, step 10, allreduce: GF_ERR_TIMEOUT$'
 
 check missing_file refused 'No such file' "$scratch/none"
 check folder refused 'must be a file' "$scratch"

@@ -132,6 +132,28 @@ typedef enum gf_warm_state {
     GF_WARM_ROUNDS     /* operations of all sizes through every slot */
 } gf_warm_state;
 
+/*     DRAIN -> AGREE -> JOIN -> SYNC -> (ready)      a failure on the way -> DRAIN, until the deadline */
+typedef enum gf_shrink_state {
+    GF_SHRINK_NONE = 0,
+    GF_SHRINK_DRAIN, /* what was under way in the epoch that failed */
+    GF_SHRINK_AGREE, /* survivors find each other (members_shrink.c) */
+    GF_SHRINK_JOIN,  /* link and region are new: join and warm-up as at open */
+    GF_SHRINK_SYNC   /* the common state to those that are behind */
+} gf_shrink_state;
+
+struct gf_shrinking {
+    gf_shrink_state state;
+    bool final;             /* the failure under way is the end */
+    bool in_step;           /* the failure came inside of a step */
+    bool posted;            /* SYNC */
+    uint64_t deadline_ns;
+    struct gf_members_plan plan;
+    struct gf_members_standing own;
+    uint32_t words[8];      /* SYNC: what is small */
+    struct gf_request requests[GF_REQUESTS_MAX];
+    uint32_t count;         /* epochs begun after the first */
+};
+
 struct gf_context {
     uint64_t magic;
     _Atomic uint32_t aborted; /* set by gf_abort() from anywhere */
@@ -140,6 +162,9 @@ struct gf_context {
     struct gf_config config;  /* effective */
     struct gf_log log;
     uint32_t rank, world, epoch;
+    const uint32_t *seats;    /* [world] ranks of the first epoch, which links and rendezvous know; NULL: the same */
+    struct gf_shrinking shrink;
+    char *region_base;        /* of the exchange region that addresses point into */
 
     struct gf_drivers drivers;
     struct gf_link *link;
@@ -203,6 +228,16 @@ struct gf_context {
     uint64_t moved_ns;          /* something last moved: for idling */
     bool crowded;               /* more ranks than cores on this machine: never spin */
 };
+
+/* Of rank `rank`, to the link; and back, GF_RANK_NONE where it is of this epoch no longer. */
+static inline uint32_t gf_seat_of(const gf_context *gf, uint32_t rank) { return (gf->seats == NULL) ? rank : gf->seats[rank]; }
+static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t seat)
+{
+    if ((gf->seats == NULL) || (seat == GF_RANK_NONE)) return seat;
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        if (gf->seats[rank] == seat) return rank;
+    return GF_RANK_NONE;
+}
 
 /* ---- layout.c ---- */
 struct gf_layout {
@@ -326,6 +361,10 @@ bool gf_requests_idle(const gf_context *gf);
 /* ---- wait.c ---- */
 /* Polls until poll() gives anything but GF_AGAIN, idling as the configuration says. */
 gf_status gf_wait(gf_context *gf, gf_status (*poll)(gf_context *gf, void *arg), void *arg);
+
+/* ---- open.c ---- */
+/* One turn of join and warm-up: GF_OK once the context could be used. A failure is the context's. */
+gf_status gf_join_turn(gf_context *gf, uint64_t now_ns);
 
 /* ---- warm.c ---- */
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns);

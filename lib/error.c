@@ -31,6 +31,8 @@ static void error_fill(gf_context *gf, gf_status code, gf_operation operation, u
 static void failing_begin(gf_context *gf, bool settled)
 {
     bool joined = (gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_WARM);
+    gf->shrink.in_step = (gf->phase == GF_PHASE_STEP);
+    joined = joined || (gf->shrink.state == GF_SHRINK_JOIN); /* the members know each other from the epoch before */
     gf->blame = joined && !settled && (gf->members != NULL) && (gf->world > 1) &&
                 ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->phase = GF_PHASE_FAILING;
@@ -58,7 +60,8 @@ gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation, uint32
 gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operation operation)
 {
     if (gf->error.code != GF_OK) return gf->error.code;
-    error_fill(gf, (fault->code == GF_OK) ? GF_ERR_LINK : fault->code, operation, fault->peer, GF_TENSOR_NONE);
+    error_fill(gf, (fault->code == GF_OK) ? GF_ERR_LINK : fault->code, operation, gf_rank_of(gf, fault->peer),
+               GF_TENSOR_NONE);
     gf->error.foreign_code = fault->foreign_code;
     memcpy(gf->error.foreign_call, fault->foreign_call, sizeof gf->error.foreign_call);
     (void)snprintf(gf->error.text, sizeof gf->error.text, "%s", fault->text);

@@ -66,7 +66,7 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->ops = gf->ops;
     coll->op = op;
     coll->root = root;
-    coll->members = NULL;
+    coll->members = gf->seats;
     coll->size = gf->world;
     coll->index = gf->rank;
     coll->type = type;
@@ -133,8 +133,9 @@ gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     gf_status status = gf_coll_poll(coll, now_ns);
     if (coll->moved_ns > gf->moved_ns) gf->moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
-        slot_wait(gf, slot, coll->waits_for, now_ns);
-        position->waits_for = coll->waits_for;
+        uint32_t waits_for = gf_rank_of(gf, coll->waits_for);
+        slot_wait(gf, slot, waits_for, now_ns);
+        position->waits_for = waits_for;
         return GF_AGAIN;
     }
     slot_wait(gf, slot, GF_RANK_NONE, now_ns);
@@ -149,11 +150,11 @@ gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     if (gf->error.code == GF_OK) { /* the collective failed: it drains on under the context's failure */
         slot_trace(gf, slot, coll->error, now_ns);
         if (gf->link->fault.code != GF_OK) return gf_fail_fault(gf, &gf->link->fault, slot->operation);
-        return gf_fail(gf, coll->error, slot->operation, coll->waits_for, slot_tensor(gf, slot),
+        return gf_fail(gf, coll->error, slot->operation, gf_rank_of(gf, coll->waits_for), slot_tensor(gf, slot),
                        "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for rank %d",
                        gf_status_name(coll->error), (unsigned long long)gf->step.number,
                        gf_operation_name(slot->operation), coll->kind->name,
-                       (double)(now_ns - coll->moved_ns) * 1e-9, (int)coll->waits_for);
+                       (double)(now_ns - coll->moved_ns) * 1e-9, (int)gf_rank_of(gf, coll->waits_for));
     }
     return gf->error.code;
 }

@@ -285,7 +285,7 @@ uint32_t gf_world(const gf_context *gf);
 /* 0 for a context that is not open or an index that is no tensor.
  * gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers write here. It is the appliance's from
  * gf_step_begin() to gf_tensor_ready(gf, i), the library's until gf_step_wait() gives GF_OK, and then holds the average
- * over all ranks until the next gf_step_begin(). Addresses do not change while the context is open.
+ * over all ranks until the next gf_step_begin(). Addresses do not change while the context is open, but for gf_shrink().
  * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy in
  * optimizer.half_weights; 0 without one. All are host addresses with the host device, device addresses on a GPU. */
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor);
@@ -408,6 +408,26 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
 /* After gf_state_load(): what a rank that is no more had saved. Only its history and local momentum are added. */
 gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
+
+/* After a peer has died, was lost or fell silent (GF_ERR_PEER, GF_ERR_LINK, GF_ERR_TIMEOUT) the survivors may go on without
+ * it. gf_shrink() begins, every survivor must call it; gf_shrink_poll() gives GF_AGAIN until the new epoch has begun,
+ * gf_shrink_wait() may block until then, up to rendezvous.join_timeout_ns. On GF_OK
+ *   - the context is ready, between steps, as after gf_open_wait(); gf_rank() and gf_world() are new ones: survivors keep
+ *     their order;
+ *   - gf_gradient(), gf_weight(), gf_weight_half() and gf_exchange_take() are to be asked again: the exchange region is a
+ *     new one, what lay in it is gone. Requests that were posted before are gone too;
+ *   - weights, momentum, selection and loss scale are those behind step gf_steps(), the last one that was whole on any
+ *     survivor, the same everywhere; a survivor that had not ended that step has them from one that had. Histories are
+ *     each rank's own. Where the step was whole but no survivor had called gf_update() for it, it changes nothing;
+ *   - the step that was under way is dropped on all: begin it anew.
+ * More deaths on the way are lawful. GF_ERR_QUORUM: too few ranks are left on this side, or the others went on without
+ * this rank; it sticks. GF_ERR_STATE: this rank has not failed, or by itself. */
+gf_status gf_shrink(gf_context *gf);
+gf_status gf_shrink_poll(gf_context *gf);
+gf_status gf_shrink_wait(gf_context *gf);
+/* Whole steps since open (or since the state that was loaded), skipped ones included. Equal on all ranks where the
+ * context is ready and no step has ended on some of them only. */
+uint64_t gf_steps(const gf_context *gf);
 
 /* ---- seeing ---- */
 

@@ -59,7 +59,8 @@ static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
 }
 
 /* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, for data of
- * any size, as public requests may be larger than the pool; and what the warm-up needs (warm.c). */
+ * any size, as public requests may be larger than the pool, in this world or one that it may shrink to; and what the
+ * warm-up needs (warm.c). */
 static struct gf_coll_need slot_need(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
@@ -72,9 +73,11 @@ static struct gf_coll_need slot_need(const struct gf_layout *layout)
         const struct gf_coll_kind *kind = gf_coll_kind_of((gf_algorithm)algorithm);
         struct gf_coll_need need;
         if (kind == NULL) continue;
-        kind->need(&limits, &need);
-        if (need.msg_count > most.msg_count) most.msg_count = need.msg_count;
-        if (need.staging_bytes > most.staging_bytes) most.staging_bytes = need.staging_bytes;
+        for (limits.size = 1; limits.size <= config->job.world; limits.size++) {
+            kind->need(&limits, &need);
+            if (need.msg_count > most.msg_count) most.msg_count = need.msg_count;
+            if (need.staging_bytes > most.staging_bytes) most.staging_bytes = need.staging_bytes;
+        }
     }
     most.staging_bytes = gf_align_up(most.staging_bytes, GF_ALIGN_BYTES);
     return most;

@@ -6,7 +6,43 @@
 
 size_t gf_members_state_bytes(uint32_t world, size_t blob_bytes_max)
 {
-    return sizeof(struct gf_members) + world * (sizeof(struct members_peer) + blob_bytes_max);
+    return sizeof(struct gf_members) +
+           world * (sizeof(struct members_peer) + sizeof(struct members_seat) + sizeof(uint32_t) +
+                    GF_CONTROL_ADDRESS_BYTES + blob_bytes_max);
+}
+
+/* Where this rank could be reached if it had to coordinate travels in front of its blob. */
+static void own_address(struct gf_members *members)
+{
+    unsigned char *blob = members->blobs + members->setup.rank * members->setup.blob_bytes_max;
+    if (members->rendezvous->driver->address == NULL) return;
+    members->rendezvous->driver->address(members->rendezvous, (char *)blob);
+}
+
+void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns)
+{
+    const struct gf_members_setup *setup = &members->setup;
+    unsigned char *own = members->blobs + setup->rank * setup->blob_bytes_max;
+    GF_ASSERT(GF_CONTROL_ADDRESS_BYTES + blob_bytes <= setup->blob_bytes_max);
+    memset(members->peers, 0, setup->world * sizeof members->peers[0]);
+    members->state = MEMBERS_JOINING;
+    members->go = members->leaving = members->inquiring = members->asked = members->join_fails = false;
+    members->owed_count = members->flush_first = 0;
+    members->now_ns = now_ns;
+    members->opened_ns = now_ns;
+    members->connected_ns = now_ns;
+    members->moved_ns = now_ns;
+    members->status_ns = now_ns;
+    members->position = (struct gf_position){.step = members->position.step, .operation = GF_OPERATION_NONE,
+                                             .tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE, .polled_ns = now_ns};
+    members->moved = members->position;
+    members->peers[setup->rank].blob_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + blob_bytes);
+    memset(own, 0, GF_CONTROL_ADDRESS_BYTES);
+    own_address(members);
+    if (blob_bytes > 0) memcpy(own + GF_CONTROL_ADDRESS_BYTES, blob, blob_bytes);
+    if (setup->world > 1) return;
+    members->state = MEMBERS_MEMBER;
+    gf_members_committed(members);
 }
 
 struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state, struct gf_rendezvous *rendezvous,
@@ -16,19 +52,18 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
     GF_ASSERT((setup->world > 0) && (setup->rank < setup->world) && (blob_bytes <= setup->blob_bytes_max));
     memset(members, 0, sizeof *members + setup->world * sizeof members->peers[0]);
     members->setup = *setup;
+    members->setup.blob_bytes_max += GF_CONTROL_ADDRESS_BYTES;
     members->rendezvous = rendezvous;
-    members->blobs = (unsigned char *)&members->peers[setup->world];
-    members->now_ns = now_ns;
-    members->opened_ns = now_ns;
-    members->connected_ns = now_ns;
-    members->moved_ns = now_ns;
-    members->status_ns = now_ns;
-    members->position = (struct gf_position){.operation = GF_OPERATION_NONE, .tensor = GF_TENSOR_NONE,
-                                             .waits_for = GF_RANK_NONE, .polled_ns = now_ns};
-    members->moved = members->position;
-    members->peers[setup->rank].blob_bytes = (uint32_t)blob_bytes;
-    if (blob_bytes > 0) memcpy(members->blobs + setup->rank * setup->blob_bytes_max, blob, blob_bytes);
-    if (setup->world == 1) members->state = MEMBERS_MEMBER;
+    members->seat = setup->rank;
+    members->seat_count = setup->world;
+    members->seats = (struct members_seat *)&members->peers[setup->world];
+    members->seat_of = (uint32_t *)&members->seats[setup->world];
+    members->blobs = (unsigned char *)&members->seat_of[setup->world];
+    memset(members->seats, 0, setup->world * sizeof members->seats[0]);
+    for (uint32_t rank = 0; rank < setup->world; rank++) members->seats[rank].rank = members->seat_of[rank] = rank;
+    members->position.operation = GF_OPERATION_NONE;
+    members->shrink.epoch_last = setup->epoch;
+    gf_members_epoch_begin(members, blob, blob_bytes, now_ns);
     return members;
 }
 
@@ -55,7 +90,8 @@ static void peer_flush(struct gf_members *members, uint32_t rank)
         uint32_t blob_rank = peer->blob_rank, blob_at = peer->blob_at;
         bool more = false;
         uint32_t bytes = gf_members_frame_put(members, rank, frame, &more);
-        gf_status status = members->rendezvous->driver->send(members->rendezvous, rank, (uint32_t)frame,
+        uint32_t kind = (uint32_t)frame | ((members->setup.epoch & MEMBERS_EPOCH_MASK) << MEMBERS_KIND_BITS);
+        gf_status status = members->rendezvous->driver->send(members->rendezvous, members->seat_of[rank], kind,
                                                              members->scratch, bytes);
         if (status == GF_AGAIN) {
             peer->blob_rank = blob_rank; /* nothing was taken */
@@ -72,7 +108,7 @@ static void peer_flush(struct gf_members *members, uint32_t rank)
     }
 }
 
-static void flush(struct gf_members *members)
+void gf_members_flush(struct gf_members *members)
 {
     uint32_t world = members->setup.world;
     for (uint32_t i = 0; (i < world) && (members->owed_count > 0); i++) {
@@ -174,6 +210,7 @@ static void on_connected(struct gf_members *members, uint32_t rank)
         return;
     }
     members->connected_ns = members->now_ns;
+    own_address(members); /* it is known now */
     gf_members_owe(members, 0, MEMBERS_OFFER);
     gf_members_owe(members, 0, MEMBERS_BLOBS);
 }
@@ -237,27 +274,46 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
     return !get->bad;
 }
 
-static void on_event(struct gf_members *members, const struct gf_rendezvous_event *event)
+static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_rendezvous_event *event)
 {
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
+    uint32_t epoch = event->frame_kind >> MEMBERS_KIND_BITS;
+    uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
+    uint32_t own = members->setup.epoch & MEMBERS_EPOCH_MASK;
     bool good = false;
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if ((kind == MEMBERS_REPORT) || (kind == MEMBERS_PROPOSE)) epoch = own; /* malformed: of no epoch */
+    /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its values. */
+    if ((epoch != own) && ((kind != MEMBERS_OFFER) || (members->shrink.base.epoch != 0))) return;
+    if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, &get);
+    else if (rank == 0) good = rank_frame(members, kind, &get);
+    if (good || (members->state == MEMBERS_FAILED)) return;
+    gf_members_failf(members, GF_ERR_PEER, rank, "rank %u sent a frame that cannot come now or is malformed "
+                     "(kind %u, %u bytes)", rank, kind, event->size_bytes);
+}
+
+static void on_event(struct gf_members *members, const struct gf_rendezvous_event *event)
+{
+    struct gf_rendezvous_event of = *event;
+    struct gf_get get = {.at = event->payload, .left = event->size_bytes};
+    uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
     if (event->kind == GF_RENDEZVOUS_REFUSED) {
-        gf_members_join_refused(members, event);
+        if (members->shrink.base.epoch == 0) gf_members_join_refused(members, event);
         return;
     }
-    GF_ASSERT((event->rank < members->setup.world) && (event->rank != members->setup.rank));
-    switch (event->kind) {
-    case GF_RENDEZVOUS_CONNECTED: on_connected(members, event->rank); return;
-    case GF_RENDEZVOUS_ENDED: on_ended(members, event); return;
-    case GF_RENDEZVOUS_REFUSED: return;
-    case GF_RENDEZVOUS_FRAME: break;
+    GF_ASSERT((event->rank < members->seat_count) && (event->rank != members->seat));
+    gf_members_seat_event(members, event);
+    if ((event->kind == GF_RENDEZVOUS_FRAME) && ((kind == MEMBERS_REPORT) || (kind == MEMBERS_PROPOSE))) {
+        if (gf_members_shrink_frame(members, event->rank, kind, &get)) return;
     }
-    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
-    if (members_coordinates(members)) good = coordinator_frame(members, event->rank, event->frame_kind, &get);
-    else if (event->rank == 0) good = rank_frame(members, event->frame_kind, &get);
-    if (good || (members->state == MEMBERS_FAILED)) return;
-    gf_members_failf(members, GF_ERR_PEER, event->rank, "rank %u sent a frame that cannot come now or is malformed "
-                     "(kind %u, %u bytes)", event->rank, event->frame_kind, event->size_bytes);
+    of.rank = members->seats[event->rank].rank;
+    if (of.rank == GF_RANK_NONE) return; /* of an epoch that has ended */
+    switch (event->kind) {
+    case GF_RENDEZVOUS_CONNECTED: on_connected(members, of.rank); return;
+    case GF_RENDEZVOUS_ENDED: on_ended(members, &of); return;
+    case GF_RENDEZVOUS_REFUSED: return;
+    case GF_RENDEZVOUS_FRAME: on_frame(members, of.rank, event); return;
+    }
 }
 
 /* ---- running ---- */
@@ -308,7 +364,7 @@ static void channel_failed(struct gf_members *members, const struct gf_fault *fa
 static void pump(struct gf_members *members)
 {
     const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
-    if (members->setup.world == 1) return;
+    if (members->seat_count == 1) return;
     for (uint32_t i = 0; i < MEMBERS_EVENTS_MAX; i++) {
         struct gf_rendezvous_event event = {0};
         gf_status status = driver->poll(members->rendezvous, members->now_ns, &event);
@@ -322,7 +378,8 @@ static void pump(struct gf_members *members)
     gf_members_join_time(members);
     gf_members_inquiry_time(members);
     status_send(members);
-    flush(members);
+    gf_members_flush(members);
+    gf_members_shrink_flush(members);
     /* The coordinator joins last: once its word to go is out, nobody depends on when it polls next. */
     if (members_coordinates(members) && (members->state == MEMBERS_JOINING) && members->go &&
         (members->owed_count == 0) && driver->flushed(members->rendezvous)) members->state = MEMBERS_MEMBER;
@@ -344,8 +401,9 @@ const struct gf_error *gf_members_error(const struct gf_members *members)
 const void *gf_members_blob(const struct gf_members *members, uint32_t rank, size_t *bytes_out)
 {
     GF_ASSERT(rank < members->setup.world);
-    *bytes_out = members->peers[rank].blob_bytes;
-    return members->blobs + rank * members->setup.blob_bytes_max;
+    GF_ASSERT(members->peers[rank].blob_bytes >= GF_CONTROL_ADDRESS_BYTES);
+    *bytes_out = members->peers[rank].blob_bytes - GF_CONTROL_ADDRESS_BYTES;
+    return members->blobs + rank * members->setup.blob_bytes_max + GF_CONTROL_ADDRESS_BYTES;
 }
 
 struct gf_position *gf_members_position(struct gf_members *members)
@@ -358,7 +416,7 @@ void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns)
     touch(members, now_ns);
     if (members->setup.world == 1) return;
     status_send(members);
-    flush(members);
+    gf_members_flush(members);
 }
 
 gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
@@ -383,7 +441,7 @@ gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const st
         gf_members_failf(members, GF_ERR_TIMEOUT, 0, "rank 0, which coordinates, was asked who is late and did not "
                          "answer for %.1f s: it is stopped or does not poll",
                          (double)(now_ns - members->asked_ns) / 1e9);
-        flush(members);
+        gf_members_flush(members);
     }
     if (members->state == MEMBERS_FAILED) *error_out = members->error;
     else if (members->state == MEMBERS_GONE) *error_out = *seen;
@@ -395,7 +453,7 @@ void gf_members_tell(struct gf_members *members, const struct gf_error *error)
 {
     struct gf_error told = members_coordinates(members) ? gave_up(0, error) : *error;
     fail_and_tell(members, error, &told);
-    if (members->setup.world > 1) flush(members);
+    if (members->setup.world > 1) gf_members_flush(members);
 }
 
 gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
@@ -423,7 +481,7 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
             if (members->peers[rank].connected) gf_members_owe(members, rank, MEMBERS_ALL_GONE);
         }
         members->state = MEMBERS_GONE;
-        flush(members);
+        gf_members_flush(members);
     }
     if (members->state != MEMBERS_GONE) return GF_AGAIN;
     if (members->setup.world == 1) return GF_OK;

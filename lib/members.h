@@ -43,6 +43,23 @@ struct gf_position {
     uint64_t polled_ns;  /* own clock: last poll */
 };
 
+/* How far a survivor is: what a shrink has to bring together. */
+struct gf_members_standing {
+    uint64_t steps;    /* whole */
+    uint64_t requests; /* posted */
+    uint32_t applied;  /* 1: the last whole step has changed the weights as far as it ever will */
+    uint32_t torn;     /* 1: its weights are half those of another rank; anybody's are better */
+};
+
+/* The next epoch, as proposed. */
+struct gf_members_plan {
+    uint32_t epoch;
+    uint32_t rank, world;
+    uint32_t lead;     /* new rank: the lowest whose state is the common one */
+    bool behind;       /* some rank needs the lead's state */
+    struct gf_members_standing standing; /* the common one */
+};
+
 size_t gf_members_state_bytes(uint32_t world, size_t blob_bytes_max);
 /* rendezvous is open and stays the caller's. blob[blob_bytes] of this rank is copied. */
 struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state, struct gf_rendezvous *rendezvous,
@@ -68,5 +85,19 @@ void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns);
 /* Leaving in good order: GF_AGAIN until every rank that lives has said so too; connections that end after that are no
  * failure. */
 gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns);
+
+/* ---- the next epoch (members_shrink.c has the protocol) ---- */
+
+/* After an error: begins to look for the survivors. blamed is whom the verdict named, or GF_RANK_NONE. settle_ns is how
+ * long those are waited for that are neither known to be dead nor heard of. */
+void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t blamed,
+                       const struct gf_members_standing *own, uint64_t settle_ns);
+/* GF_AGAIN; GF_OK: *plan_out is agreed upon, gf_members_shrink_join() is next; GF_ERR_QUORUM: this rank cannot go on,
+ * GF_ERR_SYSTEM and others: it cannot even look; gf_members_error() says why. */
+gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out);
+/* Joins the agreed epoch; gf_members_poll() goes on as after gf_members_open(). */
+void gf_members_shrink_join(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns);
+/* [world] the rank of the first epoch that each rank is: what links and rendezvous know it by. */
+const uint32_t *gf_members_seats(const struct gf_members *members);
 
 #endif

@@ -125,6 +125,7 @@ bool gf_members_blobs_take(struct gf_members *members, uint32_t from, struct gf_
         if (piece > 0) memcpy(members->blobs + rank * members->setup.blob_bytes_max + at, bytes, piece);
         peer->blob_bytes = size;
         peer->blob_have += piece;
+        if ((peer->blob_have == size) && (size < GF_CONTROL_ADDRESS_BYTES)) return false;
         if (peer->blob_have == size) peer->offered = true;
     }
     return !get->bad;
@@ -151,6 +152,8 @@ uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members
     case MEMBERS_GO:
     case MEMBERS_BYE:
     case MEMBERS_ALL_GONE:
+    case MEMBERS_REPORT:
+    case MEMBERS_PROPOSE:
     case MEMBERS_FRAME_COUNT: break;
     }
     return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);

@@ -226,6 +226,7 @@ void gf_members_join_blobs(struct gf_members *members, uint32_t from, struct gf_
     }
     if (!coordinates || members->join_fails || !join_is_full(members, false)) return;
     members->go = true;
+    gf_members_committed(members);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         members->peers[rank].blob_rank = 0;
         members->peers[rank].blob_at = 0;
@@ -238,6 +239,7 @@ void gf_members_join_go(struct gf_members *members)
 {
     if (join_is_full(members, false)) {
         members->state = MEMBERS_MEMBER;
+        gf_members_committed(members);
         return;
     }
     gf_members_failf(members, GF_ERR_PEER, 0, "rank 0 ended the join before all addresses were here");

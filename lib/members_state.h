@@ -6,6 +6,11 @@
  *     rank r: BLAME   0: ASK   r: POSITION   0: VERDICT       -> FAILED, the same text on all ranks
  *     rank r: TELL                      0: VERDICT            -> FAILED
  *     rank r: BYE     0: ALL_GONE                             -> GONE, connections may end
+ *     survivor: REPORT   lowest survivor: PROPOSE             -> JOINING, in the next epoch (members_shrink.c)
+ *
+ * The control channel knows ranks by their *seats*, the ranks of the first epoch, which never change; everything else
+ * here counts ranks of the epoch under way. A frame's kind carries the epoch, so that one of an older epoch is told
+ * apart from one of this.
  *
  * No frame is queued here: what a peer is owed is a bit, and the frame is written when the driver has room for it. */
 #ifndef GF_MEMBERS_STATE_H
@@ -27,8 +32,12 @@ typedef enum members_frame {
     MEMBERS_VERDICT,
     MEMBERS_BYE,
     MEMBERS_ALL_GONE,
+    MEMBERS_REPORT,  /* these two belong to no epoch */
+    MEMBERS_PROPOSE,
     MEMBERS_FRAME_COUNT
 } members_frame;
+#define MEMBERS_KIND_BITS 8
+#define MEMBERS_EPOCH_MASK ((1u << 23) - 1u)
 
 typedef enum members_state { MEMBERS_JOINING, MEMBERS_MEMBER, MEMBERS_GONE, MEMBERS_FAILED } members_state;
 
@@ -61,8 +70,60 @@ struct members_peer {
     struct members_told told;
 };
 
+/* Ranks of one epoch, by seat. */
+struct members_list {
+    uint32_t epoch; /* 0: none */
+    unsigned char bits[GF_WORLD_MAX / 8];
+};
+
+/* What is known of a process, over all epochs. */
+struct members_seat {
+    uint32_t rank;      /* in this epoch; GF_RANK_NONE: it is not of it */
+    bool up;            /* connected */
+    bool dead;          /* its process has ended: its kernel said so */
+    bool turned;        /* its connection has ended, it will not come by itself */
+    bool blamed;        /* by the verdict that ended the epoch: goes no further */
+    bool skipped;       /* did not answer as coordinator */
+    bool reported;
+    bool answer;        /* the proposal is owed to it */
+    struct gf_members_standing standing;
+    char address[GF_CONTROL_ADDRESS_BYTES];
+};
+
+typedef enum members_shrink_state {
+    MEMBERS_SHRINK_NONE = 0,
+    MEMBERS_SHRINK_SEEK,    /* on the way to `coordinator`, then waiting for its proposal */
+    MEMBERS_SHRINK_COLLECT, /* coordinates: reports come in */
+    MEMBERS_SHRINK_AGREED,
+    MEMBERS_SHRINK_FAILED
+} members_shrink_state;
+
+#define MEMBERS_PREPARED_MAX 4u /* different proposals that never became an epoch, as far as they matter to a quorum */
+
+struct members_shrink {
+    members_shrink_state state;
+    uint32_t coordinator; /* seat */
+    uint32_t star;        /* seat around which the connections stand */
+    bool report;          /* is owed to the coordinator */
+    uint64_t since_ns;    /* of the state, and of this coordinator */
+    uint64_t settle_ns;
+    struct gf_members_standing own;
+    struct members_list base;     /* the newest epoch that is known to have begun */
+    struct members_list prepared; /* the newest proposal that this rank took part in */
+    struct members_list others[MEMBERS_PREPARED_MAX]; /* and those that reporters did */
+    uint32_t other_count;
+    bool others_full;
+    uint32_t epoch_last;          /* highest number that was ever heard of */
+    struct gf_members_plan plan;
+    gf_status answer_code;        /* what PROPOSE says */
+    bool excluded;                /* an epoch has begun without this rank */
+};
+
 struct gf_members {
     struct gf_members_setup setup;
+    uint32_t seat;
+    uint32_t seat_count;
+    struct members_shrink shrink;
     struct gf_rendezvous *rendezvous;
     members_state state;
     bool go;                    /* coordinator: all are there, the word is owed to everybody or out */
@@ -92,7 +153,9 @@ struct gf_members {
     uint64_t join_fails_ns;
     struct gf_error error;
     struct gf_error tell;       /* what the others hear of it: TELL and VERDICT */
-    unsigned char *blobs;       /* [world][blob_bytes_max] */
+    unsigned char *blobs;       /* [seat_count][blob_bytes_max], each begins with the control address */
+    struct members_seat *seats; /* [seat_count] */
+    uint32_t *seat_of;          /* [world] of each rank */
     unsigned char scratch[GF_FRAME_PAYLOAD_MAX];
     struct members_peer peers[];
 };
@@ -108,6 +171,25 @@ void gf_members_fail(struct gf_members *members, const struct gf_error *error, c
 /* The same for what this rank found out by itself: a rank that does not coordinate tells the coordinator. */
 __attribute__((format(printf, 4, 5))) void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer,
                                                             const char *format, ...);
+
+/* Everything that the control channel and frames change at open and at each new epoch. */
+void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns);
+void gf_members_flush(struct gf_members *members);
+
+/* members_shrink.c */
+void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvous_event *event);
+bool gf_members_shrink_frame(struct gf_members *members, uint32_t seat, uint32_t kind, struct gf_get *get);
+void gf_members_shrink_flush(struct gf_members *members);
+void gf_members_committed(struct gf_members *members); /* this epoch has begun */
+
+/* members_quorum.c */
+bool gf_members_list_has(const struct members_list *list, uint32_t seat);
+void gf_members_list_add(struct members_list *list, uint32_t seat);
+void gf_members_list_put(struct gf_put *put, const struct members_list *list, uint32_t seat_count);
+void gf_members_list_set(struct members_list *list, uint32_t epoch, const unsigned char *bits, uint32_t seat_count);
+bool gf_members_list_same(const struct members_list *a, const struct members_list *b);
+/* May the ranks on the list go on, as far as this rank knows of epochs and proposals? */
+bool gf_members_quorum(const struct gf_members *members, const struct members_list *list);
 
 /* members_frames.c: to bytes (members->scratch) and back. */
 uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out);

@@ -86,6 +86,7 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
     struct gf_arena exchange = {.base = gf->link->driver->region(gf->link),
                                 .size_bytes = layout->footprint.exchange_bytes};
     struct gf_exchange_parts parts = gf_layout_exchange(layout, &exchange);
+    gf->region_base = exchange.base;
     gf->gradient = (gf_mem)(uintptr_t)parts.gradient;
     gf->wire = (gf_mem)(uintptr_t)parts.wire;
     gf->verdict = parts.verdict;
@@ -243,7 +244,7 @@ static gf_status peers_connect(gf_context *gf)
         const void *blob;
         if (gf->connected == gf->world) return GF_OK;
         blob = gf_members_blob(gf->members, gf->connected, &blob_bytes);
-        if (gf->link->driver->connect(gf->link, gf->connected, blob, blob_bytes) < 0)
+        if (gf->link->driver->connect(gf->link, gf_seat_of(gf, gf->connected), blob, blob_bytes) < 0)
             return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
         gf->connected++;
     }
@@ -256,7 +257,7 @@ static void neighbours_count(gf_context *gf)
     uint32_t local = 1;
     cpu_set_t cores;
     for (uint32_t r = 0; r < gf->world; r++)
-        if ((r != gf->rank) && (gf->link->driver->map(gf->link, r) != NULL)) local++;
+        if ((r != gf->rank) && (gf->link->driver->map(gf->link, gf_seat_of(gf, r)) != NULL)) local++;
     CPU_ZERO(&cores);
     gf->crowded = (sched_getaffinity(0, sizeof cores, &cores) == 0) && ((int)local > CPU_COUNT(&cores));
 }
@@ -275,27 +276,32 @@ static void opened(gf_context *gf)
                 gf->link->driver->name, gf->tensor_count, gf->dense_buffer_count);
 }
 
-static gf_status open_turn(gf_context *gf, void *arg)
+gf_status gf_join_turn(gf_context *gf, uint64_t now_ns)
 {
-    uint64_t now_ns = gf_now(gf);
-    gf_status status = GF_AGAIN;
-    (void)arg;
-    if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0))) return gf_failing_poll(gf, now_ns);
+    gf_status status;
     if (gf->phase == GF_PHASE_JOIN) {
         status = gf_members_poll(gf->members, now_ns);
-        if (status < 0) (void)gf_fail_from(gf, gf_members_error(gf->members));
+        if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
         if ((status == GF_OK) && ((status = peers_connect(gf)) == GF_OK)) {
             neighbours_count(gf);
             gf->phase = GF_PHASE_WARM;
         }
-    } else if (gf->phase == GF_PHASE_WARM) {
-        status = gf_warm_poll(gf, now_ns);
-        if (status == GF_OK) opened(gf);
-    } else {
-        return GF_OK;
+        return (status < 0) ? status : GF_AGAIN;
     }
-    if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
-    return (gf->phase == GF_PHASE_READY) ? GF_OK : GF_AGAIN;
+    GF_ASSERT(gf->phase == GF_PHASE_WARM);
+    return gf_warm_poll(gf, now_ns);
+}
+
+static gf_status open_turn(gf_context *gf, void *arg)
+{
+    uint64_t now_ns = gf_now(gf);
+    gf_status status;
+    (void)arg;
+    if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0))) return gf_failing_poll(gf, now_ns);
+    if ((gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM)) return GF_OK;
+    status = gf_join_turn(gf, now_ns);
+    if (status == GF_OK) opened(gf);
+    return (gf->error.code != GF_OK) ? gf_failing_poll(gf, now_ns) : status;
 }
 
 gf_status gf_open_poll(gf_context *gf)

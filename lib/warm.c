@@ -16,7 +16,7 @@ static gf_status flood(gf_context *gf, bool send)
         struct gf_coll *coll = &gf->slots[s].coll;
         uint64_t tag = gf_tag(gf->epoch, 0, GF_TAG_BUFFER_OTHER - 1 - s);
         struct gf_coll_msg *msg = &coll->msgs[(send ? 0 : window) + m];
-        uint32_t to = (gf->rank + peer) % gf->world;
+        uint32_t to = gf_seat_of(gf, (gf->rank + peer) % gf->world);
         gf_status status = send ? gf->link->driver->send_post(gf->link, to, gf_tag_move(tag, m), coll->staging, slice, msg->req)
                                 : gf->link->driver->recv_post(gf->link, to, gf_tag_move(tag, m), coll->staging + slice,
                                                               slice, msg->req);

@@ -1,5 +1,5 @@
-/* gf-run -n N [--merge] [--] PROGRAM ARGS: starts N ranks of a job on this machine, shows what they print, and ends
- * them all when one fails. Not a launcher for clusters: there Slurm or Open MPI start the ranks. */
+/* gf-run -n N [--merge] [--elastic] [--] PROGRAM ARGS: starts N ranks of a job on this machine, shows what they
+ * print, and ends them all when one fails. Not a launcher for clusters: there Slurm or Open MPI start the ranks. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -55,16 +55,18 @@ int main(int argc, char **argv)
     struct run_job job = {0};
     uint64_t rank_count = 0, random[2];
     uint32_t operand_count = 0;
-    bool given = false, merge = false, quiet = false;
+    bool given = false, merge = false, quiet = false, elastic = false;
     const struct tool_option options[] = {
         {"ranks", TOOL_NUMBER, &rank_count, "N", .help = "how many ranks; -n N is the same", .low = 1,
          .high = RUN_RANKS_MAX, .given_out = &given},
         {"merge", TOOL_FLAG, &merge, NULL, .help = "show the lines of all ranks as they are, without \"[rank] \""},
+        {"elastic", TOOL_FLAG, &elastic, NULL, 
+         .help = "let the others go on when some ranks fail; exits 0 if any rank succeeds"},
         {"quiet-prefix", TOOL_FLAG, &quiet, NULL, .help = "the same"},
     };
     const struct tool_args args = {
         .program = "gf-run",
-        .usage = "-n N [--merge] [--] PROGRAM [ARGUMENT ..]",
+        .usage = "-n N [--merge] [--elastic] [--] PROGRAM [ARGUMENT ..]",
         .about = "Starts N ranks of PROGRAM on this machine (GF_RANK, GF_WORLD, GF_JOB and GF_ADDRESS say who\n"
                  "they are) and ends all when one fails. Exits as the first that failed: its code, or 128 + its signal.",
         .options = options,
@@ -88,6 +90,7 @@ int main(int argc, char **argv)
     job.rank_count = (uint32_t)rank_count;
     job.id = random[0] | 1u; /* 0 would mean: no job */
     job.port = port_find((uint32_t)random[1]);
+    job.elastic = elastic;
     job.prefix = !merge && !quiet;
     job.arguments = argv + argc - operand_count;
     if (job.port == 0) {

@@ -160,7 +160,7 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
 
 /* Marks ranks that have ended; the exit code of the first that failed, 0 if none did. Of several that failed between
  * two looks one that a signal ended goes first: the others' failures are mostly its consequence. */
-static int ranks_look(uint32_t rank_count, uint32_t *live_out)
+static int ranks_look(uint32_t rank_count, uint32_t *live_out, bool *succeeded)
 {
     int failure = 0, crash = 0;
     uint32_t live = 0;
@@ -172,6 +172,7 @@ static int ranks_look(uint32_t rank_count, uint32_t *live_out)
             continue;
         }
         ranks[i].ended = true;
+        if ((info.si_code == CLD_EXITED) && (info.si_status == 0)) *succeeded = true;
         if ((info.si_code == CLD_EXITED) && (failure == 0)) failure = info.si_status;
         if ((info.si_code != CLD_EXITED) && (crash == 0)) crash = 128 + info.si_status;
     }
@@ -203,8 +204,11 @@ static bool output_move(uint32_t rank_count, int timeout_ms, const sigset_t *mas
     return moved;
 }
 
-static void job_watch(uint32_t rank_count, int *result, const sigset_t *mask)
+static void job_watch(const struct run_job *job, int *result, const sigset_t *mask)
 {
+    uint32_t rank_count = job->rank_count;
+    int first_failure = 0;
+    bool succeeded = false;
     uint64_t term_ns = 0, kill_ns = 0; /* when to; 0: not planned */
     uint32_t live = rank_count;
     if (*result != 0) term_ns = clock_ns();
@@ -218,7 +222,9 @@ static void job_watch(uint32_t rank_count, int *result, const sigset_t *mask)
         }
         int wait_ms = (next_ns != 0) ? (int)((next_ns - now_ns) / 1000000u) + 1 : IDLE_MS;
         (void)output_move(rank_count, wait_ms, mask);
-        int failure = ranks_look(rank_count, &live);
+        int failure = ranks_look(rank_count, &live, &succeeded);
+        if (first_failure == 0) first_failure = failure;
+        if (job->elastic) failure = 0;
         if ((failure == 0) && (sinks[0].broken || sinks[1].broken)) failure = 128 + SIGPIPE;
         if ((failure != 0) && (*result == 0)) {
             *result = failure;
@@ -232,6 +238,7 @@ static void job_watch(uint32_t rank_count, int *result, const sigset_t *mask)
             signal_number = 0;
         }
     }
+    if (job->elastic && (*result == 0) && !succeeded) *result = first_failure;
 }
 
 int run_job(const struct run_job *job)
@@ -241,7 +248,7 @@ int run_job(const struct run_job *job)
     for (uint32_t i = 0; i < 2u * RUN_RANKS_MAX; i++) sources[i].number = -1;
     signals_hold(&mask);
     for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++) result = rank_start(job, rank, &mask);
-    job_watch(job->rank_count, &result, &mask);
+    job_watch(job, &result, &mask);
     ranks_signal(job->rank_count, SIGKILL); /* what ranks have started and left behind */
     uint64_t end_ns = clock_ns() + TERM_NS;   /* something that left its group may write for ever */
     while ((clock_ns() < end_ns) && output_move(job->rank_count, 0, &mask)) { /* what was written before they ended */

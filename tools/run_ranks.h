@@ -13,11 +13,12 @@ struct run_job {
     uint32_t rank_count;
     uint64_t id;
     unsigned port;
+    bool elastic;     /* ranks that fail end nobody else */
     bool prefix;      /* "[rank] " before each line, except on rank 0's stdout */
     char **arguments; /* of the program, its name first, NULL last */
 };
 
-/* Returns what gf-run exits with: 0, or as the first rank that failed. */
+/* Returns what gf-run exits with: 0, or as the first rank that failed; elastic: 0 if any rank has ended well. */
 int run_job(const struct run_job *job);
 
 #endif

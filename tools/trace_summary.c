@@ -157,6 +157,7 @@ static void exposed_print(const struct buffer *buffers, FILE *out)
     const struct buffer *most = NULL;
     char label[TRACE_LABEL_BYTES];
     uint64_t all_ns = 0;
+    double kb;
     for (uint32_t b = 0; b < GF_TENSORS_MAX; b++) {
         all_ns += buffers[b].exposed_ns;
         if ((buffers[b].exposed_ns > 0) && ((most == NULL) || (buffers[b].exposed_ns > most->exposed_ns)))
@@ -167,9 +168,10 @@ static void exposed_print(const struct buffer *buffers, FILE *out)
         return;
     }
     trace_label(most->file, &(struct trace_span){.kind = TRACE_BUFFER, .record = most->record}, label);
-    (void)fprintf(out, "exposed   %s (%.1f MB, %s): on the wire for %.2f ms a step while its rank waited, %u %% "
+    kb = (double)most->bytes * 1.024 / (double)most->times;
+    (void)fprintf(out, "exposed   %s (%.1f %s, %s): on the wire for %.2f ms a step while its rank waited, %u %% "
                        "of all\n",
-                  label, (double)most->bytes * 1024e-6 / (double)most->times,
+                  label, (kb < 1000) ? kb : kb * 1e-3, (kb < 1000) ? "KB" : "MB",
                   gf_algorithm_name((gf_algorithm)most->record->algorithm), ms(most->exposed_ns, most->times),
                   percent(most->exposed_ns, all_ns));
 }

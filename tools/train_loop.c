@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "train_elastic.h"
 #include "train_layers.h"
 #include "train_ranks.h"
 
@@ -46,7 +47,8 @@ const char *train_plan(struct train *train)
 size_t train_layout(struct train *train, char *base)
 {
     size_t used = 0;
-    uint32_t share = (train->options->batch + train->world - 1u) / train->world;
+    uint32_t world = train->options->elastic ? 1 : train->world; /* the fewest there may be */
+    uint32_t share = (train->options->batch + world - 1u) / world;
     uint32_t images_max = (share < 64u) ? 64u : share; /* small parts make slow products in the test */
     void *workspace = net_take(base, &used, net_measure(train->options->model, images_max));
     train->order = net_take(base, &used, train->images.image_count * sizeof *train->order);
@@ -73,14 +75,20 @@ static gf_status sink_poll(void *user)
     return gf_step_poll(user);
 }
 
+void train_pools(struct train *train)
+{
+    struct net *net = &train->net;
+    for (uint32_t i = 0; i < net->model->tensor_count; i++) {
+        net->weight[i] = (float *)(uintptr_t)gf_weight(train->gf, i);
+        net->gradient[i] = (float *)(uintptr_t)gf_gradient(train->gf, i);
+    }
+}
+
 gf_status train_begin(struct train *train)
 {
     struct net *net = &train->net;
     const struct net_model *model = net->model;
-    for (uint32_t i = 0; i < model->tensor_count; i++) {
-        net->weight[i] = (float *)(uintptr_t)gf_weight(train->gf, i);
-        net->gradient[i] = (float *)(uintptr_t)gf_gradient(train->gf, i);
-    }
+    train_pools(train);
     net->sink = (struct net_sink){.user = train->gf, .ready = sink_ready, .poll = sink_poll};
     if (train->rank == 0) {
         struct data_random random;
@@ -192,33 +200,43 @@ static uint64_t series_count(const struct train *train)
     return (steps < train->series_max) ? steps : train->series_max;
 }
 
+/* The step at train->step, and what follows it. */
+static gf_status train_one(struct train *train, uint64_t *step_ns)
+{
+    double loss = 0.0;
+    uint64_t slot = (train->step - train->step_first) % train->series_max;
+    gf_status status = train_step(train, &loss);
+    if (status < 0) return status;
+    train_trace_drain(&train->trace, train->gf);
+    train->stats.size_bytes = sizeof train->stats;
+    status = gf_stats(train->gf, &train->stats);
+    if (status < 0) return status;
+    uint64_t now_ns = clock_ns();
+    train->step_seconds[slot] = (float)(now_ns - *step_ns) * 1e-9f;
+    train->exchange_seconds[slot] = (float)train->stats.last_exchange_ns * 1e-9f;
+    train->step_bytes[slot] = train->stats.last_wire_bytes;
+    bool last = train->step + 1u == train->step_count;
+    bool first = train->step == train->step_first;
+    if ((train->step % TRAIN_LIVE_STEPS == 0) || first || last) status = train_look(train, loss);
+    if (status < 0) return status;
+    if ((train->checkpoint.path != NULL) && (((train->step + 1u) % train->options->checkpoint_every == 0) || last))
+        status = checkpoint_save(&train->checkpoint, train->step + 1u);
+    *step_ns = clock_ns();
+    return status;
+}
+
 gf_status train_steps(struct train *train)
 {
     uint64_t begin_ns = clock_ns(), step_ns = begin_ns;
     report_begin(&train->report, begin_ns);
     train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
     train->trace.begin_ns = begin_ns;
-    for (train->step = train->step_first; train->step < train->step_count; train->step++) {
-        double loss = 0.0;
-        uint64_t slot = (train->step - train->step_first) % train->series_max;
-        gf_status status = train_step(train, &loss);
+    train->step = train->step_first;
+    while (train->step < train->step_count) {
+        gf_status status = train_one(train, &step_ns);
+        if (status >= 0) train->step++;
+        else status = train_shrink(train, status); /* says which step is next */
         if (status < 0) return status;
-        train_trace_drain(&train->trace, train->gf);
-        train->stats.size_bytes = sizeof train->stats;
-        status = gf_stats(train->gf, &train->stats);
-        if (status < 0) return status;
-        uint64_t now_ns = clock_ns();
-        train->step_seconds[slot] = (float)(now_ns - step_ns) * 1e-9f;
-        train->exchange_seconds[slot] = (float)train->stats.last_exchange_ns * 1e-9f;
-        train->step_bytes[slot] = train->stats.last_wire_bytes;
-        bool last = train->step + 1u == train->step_count;
-        bool first = train->step == train->step_first;
-        if ((train->step % TRAIN_LIVE_STEPS == 0) || first || last) status = train_look(train, loss);
-        if (status < 0) return status;
-        if ((train->checkpoint.path != NULL) && (((train->step + 1u) % train->options->checkpoint_every == 0) || last))
-            status = checkpoint_save(&train->checkpoint, train->step + 1u);
-        if (status < 0) return status;
-        step_ns = clock_ns();
     }
     train->loop_ns = step_ns - begin_ns;
     report_end(&train->report);

@@ -44,6 +44,8 @@ const char *train_plan(struct train *train);
 size_t train_layout(struct train *train, char *base);
 /* The weights of rank 0 on all ranks. */
 gf_status train_begin(struct train *train);
+/* Where weights and gradients are: after joining and after each shrink. */
+void train_pools(struct train *train);
 /* Prepares for checkpoints and, where it is asked for, goes back to the newest. */
 gf_status train_resume(struct train *train);
 gf_status train_steps(struct train *train);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tool_args.h"
+#include "train_elastic.h"
 #include "train_loop.h"
 
 /* The handler's: what it stops and which signal came. */
@@ -100,8 +101,7 @@ static int train_all(struct train *train)
     gf_status status = train_begin(train);
     if (status >= 0) status = train_resume(train);
     if (status >= 0) status = train_steps(train);
-    if (status >= 0) status = train_test(train);
-    if (status >= 0) status = train_end(train);
+    if (status >= 0) status = train_finish(train);
     if ((status < 0) && (train->checkpoint.error[0] != '\0')) return fail(train, train->checkpoint.error);
     return (status < 0) ? fail_library(train, status) : 0;
 }

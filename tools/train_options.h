@@ -2,11 +2,13 @@
 #ifndef GF_TRAIN_OPTIONS_H
 #define GF_TRAIN_OPTIONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "train_net.h"
 
 struct train_options {
+    bool elastic;          /* go on with the ranks that are left when some die */
     const struct net_model *model;
     const char *config_path;
     const char *data_folder;

@@ -51,6 +51,8 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
         struct sim_rank *self = &sim->ranks[rank];
         self->sim = sim;
         self->rank = rank;
+        self->wires = calloc(setup->world, sizeof *self->wires);
+        GF_ASSERT(self->wires != NULL);
         self->drivers = (struct gf_drivers){
             .link = &sim_link_driver,
             .link_arg = self,
@@ -82,7 +84,10 @@ void gf_sim_destroy(struct gf_sim *sim)
         for (uint32_t i = 0; i < SIM_MESSAGES_A_BLOCK; i++) free(block->messages[i].payload);
         free(block);
     }
-    for (uint32_t rank = 0; (sim->ranks != NULL) && (rank < sim->setup.world); rank++) free(sim->ranks[rank].buckets);
+    for (uint32_t rank = 0; (sim->ranks != NULL) && (rank < sim->setup.world); rank++) {
+        free(sim->ranks[rank].buckets);
+        free(sim->ranks[rank].wires);
+    }
     free(sim->events);
     free(sim->held);
     free(sim->cuts);

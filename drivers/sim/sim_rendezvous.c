@@ -1,22 +1,17 @@
-/* The control channel of simulated ranks: a star around rank 0. A connection stands as soon as both ends are open, its
- * frames take FRAME_NS and keep their order. */
+/* The control channel of simulated ranks: a star around rank 0, later around another. A connection stands as soon as
+ * its centre is open and both ends belong to its star, its frames take FRAME_NS and keep their order. */
 #include "sim_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FRAME_NS 20000u
-#define COORDINATOR 0u
+#define FIRST_CENTER 0u
 
 static struct sim_rendezvous *sim_rendezvous(struct gf_rendezvous *rendezvous)
 {
     return (struct sim_rendezvous *)rendezvous;
-}
-
-/* Each connection belongs to its end that is not the coordinator. */
-static bool *wire_up(struct gf_sim *sim, uint32_t at, uint32_t other)
-{
-    return (at == COORDINATOR) ? &sim->ranks[other].far_up : &sim->ranks[at].near_up;
 }
 
 static struct sim_frame *frame_send(struct gf_sim *sim, uint32_t from, uint32_t to, gf_rendezvous_event_kind kind,
@@ -32,35 +27,40 @@ static struct sim_frame *frame_send(struct gf_sim *sim, uint32_t from, uint32_t 
     return frame;
 }
 
-static void wire_begin(struct gf_sim *sim, uint32_t rank)
+static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t center)
 {
-    struct sim_rank *near = &sim->ranks[rank], *far = &sim->ranks[COORDINATOR];
+    struct sim_rank *near = &sim->ranks[rank], *far = &sim->ranks[center];
     uint64_t at_ns = sim->now_ns + FRAME_NS;
     if ((near->rendezvous == NULL) || (far->rendezvous == NULL) || near->is_dead || far->is_dead) return;
+    if ((near->rendezvous->center != center) || (far->rendezvous->center != center)) return;
     if (near->wire_quiet_ns > at_ns) at_ns = near->wire_quiet_ns; /* behind the end of the last one */
-    (void)frame_send(sim, rank, COORDINATOR, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
-    (void)frame_send(sim, COORDINATOR, rank, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
+    (void)frame_send(sim, rank, center, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
+    (void)frame_send(sim, center, rank, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
 }
 
 /* `from` no longer answers; `to` learns it behind all frames that are under way. */
-static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, const char *text)
+static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t detect_ns, const char *text, bool lives)
 {
-    uint64_t detect_ns = (sim->setup.detect_ns > FRAME_NS) ? sim->setup.detect_ns : FRAME_NS;
-    struct sim_rank *near = &sim->ranks[(from == COORDINATOR) ? to : from];
-    near->wire_quiet_ns = sim->now_ns + detect_ns;
-    frame_send(sim, from, to, GF_RENDEZVOUS_ENDED, near->wire_quiet_ns, 0)->text = text;
+    const struct sim_rank *self = &sim->ranks[from];
+    struct sim_rank *near = &sim->ranks[((self->rendezvous != NULL) && (self->rendezvous->center == from)) ? to : from];
+    uint64_t at_ns = sim->now_ns + ((detect_ns > FRAME_NS) ? detect_ns : FRAME_NS);
+    struct sim_frame *frame = frame_send(sim, from, to, GF_RENDEZVOUS_ENDED, at_ns, 0);
+    near->wire_quiet_ns = at_ns;
+    frame->text = text;
+    frame->lives = lives;
 }
 
 void sim_wires_end(struct sim_rank *self, const char *text)
 {
     struct gf_sim *sim = self->sim;
+    uint32_t center;
     if (self->rendezvous == NULL) return;
-    if (self->rank != COORDINATOR) {
-        wire_end(sim, self->rank, COORDINATOR, text);
-        return;
-    }
-    for (uint32_t rank = 1; rank < sim->setup.world; rank++) {
-        if (sim->ranks[rank].rendezvous != NULL) wire_end(sim, COORDINATOR, rank, text);
+    center = self->rendezvous->center;
+    if (center != self->rank) wire_end(sim, self->rank, center, sim->setup.detect_ns, text, false);
+    for (uint32_t rank = 0; rank < sim->setup.world; rank++) { /* also those who only want to come */
+        const struct sim_rank *other = &sim->ranks[rank];
+        if ((rank != self->rank) && (other->rendezvous != NULL) && (other->rendezvous->center == self->rank))
+            wire_end(sim, self->rank, rank, sim->setup.detect_ns, text, false);
     }
 }
 
@@ -68,10 +68,18 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
 {
     struct sim_rank *to = &sim->ranks[frame->to];
     struct sim_rendezvous *rendezvous = to->rendezvous;
-    bool *up = wire_up(sim, frame->to, frame->from);
+    bool *up = &to->wires[frame->from];
+    bool sought;
     if (sim_hold(sim, frame->from, frame->to, SIM_FRAME, frame)) return;
-    if ((rendezvous == NULL) || to->is_dead || (*up == (frame->kind == GF_RENDEZVOUS_CONNECTED))) {
+    if ((rendezvous == NULL) || to->is_dead) {
         free(frame); /* nobody is there, or not any more */
+        return;
+    }
+    sought = rendezvous->was_reformed && (rendezvous->center == frame->from); /* an end then tells that it is refused */
+    if (((*up == (frame->kind == GF_RENDEZVOUS_CONNECTED)) && !((frame->kind == GF_RENDEZVOUS_ENDED) && sought)) ||
+        ((frame->kind == GF_RENDEZVOUS_CONNECTED) && (rendezvous->center != frame->from) &&
+         (rendezvous->center != frame->to))) { /* it has turned to another star on the way */
+        free(frame);
         return;
     }
     if (frame->kind != GF_RENDEZVOUS_FRAME) *up = (frame->kind == GF_RENDEZVOUS_CONNECTED);
@@ -111,19 +119,18 @@ static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *
                             self->rank);
     }
     *rendezvous = (struct sim_rendezvous){.base.driver = &sim_rendezvous_driver, .self = self,
-                                          .join_until_ns = UINT64_MAX};
+                                          .join_until_ns = UINT64_MAX, .center = FIRST_CENTER};
     self->rendezvous = rendezvous;
-    if (self->rank != COORDINATOR) {
-        self->near_up = false;
-        wire_begin(sim, self->rank);
+    memset(self->wires, 0, sim->setup.world * sizeof *self->wires);
+    if (self->rank != FIRST_CENTER) {
+        wire_begin(sim, self->rank, FIRST_CENTER);
         if ((setup->join_timeout_ns > 0) && (setup->join_timeout_ns < UINT64_MAX - now_ns)) {
             rendezvous->join_until_ns = now_ns + setup->join_timeout_ns;
             gf_sim_wake_at(sim, self->rank, rendezvous->join_until_ns + 1);
         }
     } else {
         for (uint32_t rank = 1; rank < sim->setup.world; rank++) {
-            sim->ranks[rank].far_up = false;
-            wire_begin(sim, rank);
+            wire_begin(sim, rank, FIRST_CENTER);
         }
     }
     *rendezvous_out = &rendezvous->base;
@@ -143,8 +150,7 @@ static gf_status rendezvous_send(struct gf_rendezvous *base, uint32_t to, uint32
         return gf_fault_set(&base->fault, GF_ERR_PARAM, to, "send", 0, "a frame of %u bytes; at most %u", size_bytes,
                             GF_FRAME_PAYLOAD_MAX);
     }
-    bool is_wire = (to < sim->setup.world) && ((to == COORDINATOR) != (self->rank == COORDINATOR));
-    if (!is_wire || !*wire_up(sim, self->rank, to)) return GF_ERR_PEER;
+    if ((to >= sim->setup.world) || !self->wires[to]) return GF_ERR_PEER;
     struct sim_frame *frame = frame_send(sim, self->rank, to, GF_RENDEZVOUS_FRAME, sim->now_ns + FRAME_NS, size_bytes);
     frame->frame_kind = frame_kind;
     if (size_bytes > 0) memcpy(frame->payload, payload, size_bytes);
@@ -165,14 +171,15 @@ static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns, st
     rendezvous->current = frame;
     if (frame == NULL) {
         if (rendezvous->was_connected || (now_ns <= rendezvous->join_until_ns)) return GF_AGAIN;
-        return gf_fault_set(&base->fault, GF_ERR_TIMEOUT, COORDINATOR, "connect", 0,
+        return gf_fault_set(&base->fault, GF_ERR_TIMEOUT, rendezvous->center, "connect", 0,
                             "rank %u cannot reach the coordinator: it is not there", self->rank);
     }
     rendezvous->first = frame->next;
     if (frame->next == NULL) rendezvous->last = NULL;
     *event_out = (struct gf_rendezvous_event){.kind = frame->kind, .rank = frame->from,
                                               .frame_kind = frame->frame_kind, .size_bytes = frame->size_bytes,
-                                              .payload = frame->payload, .text = frame->text ? frame->text : ""};
+                                              .payload = frame->payload, .text = frame->text ? frame->text : "",
+                                              .lives = frame->lives};
     return GF_OK;
 }
 
@@ -202,6 +209,63 @@ static void rendezvous_close(struct gf_rendezvous *base)
     }
 }
 
+static void rendezvous_address(struct gf_rendezvous *base, char *text_out)
+{
+    (void)snprintf(text_out, GF_CONTROL_ADDRESS_BYTES, "sim:%u", sim_rendezvous(base)->self->rank);
+}
+
+/* Frames of a connection that this rank has closed are not read any more. */
+static void queue_forget(struct sim_rendezvous *rendezvous, uint32_t from)
+{
+    struct sim_frame **at = &rendezvous->first;
+    rendezvous->last = NULL;
+    while (*at != NULL) {
+        struct sim_frame *frame = *at;
+        if (frame->from == from) {
+            *at = frame->next;
+            free(frame);
+        } else {
+            rendezvous->last = frame;
+            at = &frame->next;
+        }
+    }
+}
+
+static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, uint32_t coordinator,
+                                   const char *address)
+{
+    struct sim_rendezvous *rendezvous = sim_rendezvous(base);
+    struct sim_rank *self = rendezvous->self;
+    struct gf_sim *sim = self->sim;
+    char expected[GF_CONTROL_ADDRESS_BYTES];
+    (void)now_ns;
+    (void)snprintf(expected, sizeof expected, "sim:%u", coordinator);
+    GF_ASSERT((coordinator < sim->setup.world) && (strcmp(address, expected) == 0));
+    if ((coordinator == rendezvous->center) && ((coordinator == self->rank) || self->wires[coordinator])) return GF_OK;
+    rendezvous->was_reformed = true;
+    for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
+        if (rank == self->rank) continue;
+        if (self->wires[rank]) wire_end(sim, self->rank, rank, 0, "turned to another coordinator", true);
+        self->wires[rank] = false;
+        queue_forget(rendezvous, rank);
+    }
+    rendezvous->center = coordinator;
+    if (coordinator != self->rank) {
+        const struct sim_rank *far = &sim->ranks[coordinator];
+        if (far->is_dead || (far->rendezvous == NULL)) {
+            struct sim_frame *frame = frame_send(sim, coordinator, self->rank, GF_RENDEZVOUS_ENDED,
+                                                 sim->now_ns + FRAME_NS, 0);
+            frame->text = "connection refused";
+        } else {
+            wire_begin(sim, self->rank, coordinator); /* or once it is a centre */
+        }
+        return GF_AGAIN;
+    }
+    for (uint32_t rank = 0; rank < sim->setup.world; rank++)
+        if (rank != self->rank) wire_begin(sim, rank, self->rank);
+    return GF_OK;
+}
+
 const struct gf_rendezvous_driver sim_rendezvous_driver = {
     .name = "sim",
     .state_bytes = rendezvous_state_bytes,
@@ -210,5 +274,7 @@ const struct gf_rendezvous_driver sim_rendezvous_driver = {
     .poll = rendezvous_poll,
     .wake_fd = rendezvous_wake_fd,
     .flushed = rendezvous_flushed,
+    .address = rendezvous_address,
+    .reform = rendezvous_reform,
     .close = rendezvous_close,
 };

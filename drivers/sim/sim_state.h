@@ -82,6 +82,7 @@ struct sim_frame {
     uint32_t frame_kind;
     uint32_t size_bytes;
     const char *text;
+    bool lives;
     unsigned char payload[];
 };
 
@@ -104,6 +105,8 @@ struct sim_rendezvous {
     struct sim_frame *current;      /* the one that the last poll() handed out */
     uint64_t join_until_ns;         /* UINT64_MAX: no such bound */
     bool was_connected;
+    bool was_reformed;
+    uint32_t center;                /* rank at the centre of the star that this rank belongs to */
 };
 
 struct sim_rank {
@@ -129,8 +132,8 @@ struct sim_rank {
     uint64_t landed;
 
     struct sim_rendezvous *rendezvous; /* NULL: not open */
-    bool near_up, far_up;      /* a non-coordinator's control connection, as it and as the coordinator sees it */
-    uint64_t wire_quiet_ns;    /* when the end of its last control connection has come through */
+    bool *wires;               /* [world] control connections that it sees as standing */
+    uint64_t wire_quiet_ns;    /* when the end of its last connection to a centre has come through */
 };
 
 struct sim_held {

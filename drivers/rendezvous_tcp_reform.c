@@ -1,0 +1,89 @@
+/* A star around another rank. Each rank listens at a port of its own from its first connection on, at the address that
+ * this connection has; who knocks there waits in the kernel until this rank is the centre. That the port refuses is the
+ * proof that its process has ended, so it stays open until close(). */
+#include "rendezvous_tcp_state.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state)
+{
+    memset(conn, 0, offsetof(struct conn, in)); /* the buffers are large */
+    conn->fd = -1;
+    conn->peer = peer;
+    conn->state = state;
+}
+
+void gf_tcp_listen_own(struct tcp *tcp, int fd)
+{
+    struct gf_socket_address at;
+    struct gf_fault fault = {0};
+    if (tcp->listen_fd >= 0) return;
+    if (!gf_socket_own_address(fd, &at, true)) return;
+    tcp->listen_fd = gf_socket_listen(&at, "a free port of this host", &fault);
+    if ((tcp->listen_fd >= 0) && gf_socket_own_address(tcp->listen_fd, &at, false)) {
+        gf_socket_address_text(&at, tcp->own_text, sizeof tcp->own_text);
+    } else {
+        gf_log_line(&tcp->log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s", tcp->rank, fault.text);
+    }
+}
+
+void gf_tcp_address(struct gf_rendezvous *rendezvous, char *text_out)
+{
+    memcpy(text_out, ((const struct tcp *)rendezvous)->own_text, GF_CONTROL_ADDRESS_BYTES);
+}
+
+/* Closed on purpose, and said so where it can be: an end without that word counts as a death. */
+static void conn_leave(struct tcp *tcp, struct conn *conn)
+{
+    bool talks = (conn->state == TCP_CONN_UP) ||
+                 ((conn->state == TCP_CONN_HELLO) && (!tcp->auth.on || conn->sealed)); /* else nobody believes us yet */
+    if (conn->fd < 0) return;
+    if (talks && !conn->broken) (void)gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_LEFT, NULL, 0);
+    gf_tcp_conn_close(conn);
+}
+
+static void listen_set(struct tcp *tcp, bool listens)
+{
+    if (tcp->listens == listens) return;
+    tcp->listens = listens;
+    (void)gf_tcp_epoll_set(tcp, listens ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
+}
+
+gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address)
+{
+    struct tcp *tcp = (struct tcp *)rendezvous;
+    struct gf_socket_address to = tcp->to;
+    struct gf_fault fault = {0};
+    if (tcp->conn_count == 0) return (coordinator == tcp->rank) ? GF_OK : GF_ERR_STATE;
+    GF_ASSERT(coordinator < tcp->world);
+    if ((coordinator == tcp->center) &&
+        (tcp_is_center(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP))) return GF_OK;
+    if ((coordinator == tcp->rank) && (tcp->listen_fd < 0)) return GF_ERR_STATE;
+    if ((coordinator != tcp->rank) && !gf_socket_address_parse(address, "address of a rank", &to, &fault))
+        return fault.code;
+    for (uint32_t i = 0; i < tcp->conn_count; i++) {
+        conn_leave(tcp, &tcp->conns[i]);
+        gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
+    }
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
+        if (tcp->pending[i].fd >= 0) (void)close(tcp->pending[i].fd);
+        tcp->pending[i].fd = -1;
+    }
+    tcp->center = coordinator;
+    tcp->reformed = true;
+    tcp->refused = false;
+    memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
+    (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", tcp_is_center(tcp) ? tcp->own_text : address);
+    listen_set(tcp, tcp_is_center(tcp));
+    if (tcp_is_center(tcp)) return tcp->base.fault.code;
+    tcp->to = to;
+    tcp->opened_ns = now_ns;
+    tcp->retry_at_ns = now_ns;
+    tcp->retry_ns = TCP_RETRY_FIRST_NS;
+    tcp->tries = 0;
+    tcp->conns[coordinator].state = TCP_CONN_WAIT;
+    return GF_AGAIN;
+}
