@@ -48,7 +48,7 @@ struct soak_plan {
     uint64_t seed;
     struct world_setup setup;
     struct gf_tensor tensors[SOAK_TENSORS_MAX];
-    char names[SOAK_TENSORS_MAX][8];
+    char names[SOAK_TENSORS_MAX][12];
     bool large;
     uint32_t steps;
     uint32_t passes;          /* micro-batches: 1, 2 or 4 */
