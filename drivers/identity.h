@@ -14,7 +14,8 @@ struct gf_identity {
 
 /* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS first, then Slurm, Open MPI, PMI, torchrun. GF_OK and *identity_out, or GF_AGAIN
  * where no launcher's names are set (*identity_out is untouched), or GF_ERR_CONFIG with *fault_out where they are
- * malformed (a rank that is no number, or not below the world). */
+ * malformed (a rank that is no number, or not below the world). MASTER_ADDR and MASTER_PORT are not read: torchrun's
+ * own store listens there. Its jobs get their address from GF_ADDRESS or the configuration. */
 gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out);
 
 #endif

@@ -12,7 +12,7 @@
 static const char *const names[] = {
     "GF_RANK", "GF_WORLD", "GF_JOB", "GF_ADDRESS", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_RANK", "PMI_SIZE",
-    "PMI_JOBID", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"};
+    "PMI_JOBID", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"};
 
 static const struct identity_case {
     const char *name;
@@ -135,12 +135,29 @@ static void the_address_is_copied_or_refused_when_too_long(void **state)
     assert_non_null(strstr(fault.text, "GF_ADDRESS"));
 }
 
+/* Where torchrun's own store listens the library cannot. */
+static void the_address_of_torchrun_is_not_taken(void **state)
+{
+    (void)state;
+    const char *set[8] = {"RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500"};
+    struct gf_identity identity;
+    struct gf_fault fault = {0};
+    environment_set(set);
+    assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
+    assert_string_equal(identity.address, "");
+    set[4] = "GF_ADDRESS=10.0.0.1:7117";
+    environment_set(set);
+    assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
+    assert_string_equal(identity.address, "10.0.0.1:7117");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_launcher_and_each_refusal),
         cmocka_unit_test(job_ids_tell_jobs_and_steps_apart),
         cmocka_unit_test(the_address_is_copied_or_refused_when_too_long),
+        cmocka_unit_test(the_address_of_torchrun_is_not_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,6 +87,10 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "gf-check: a FILE is missing\nusage: gf-check %s\n", args.usage);
         return TOOL_EXIT_USAGE;
     }
+    if (keys && ((operand_count != 0) || (tensors_path != NULL) || (world != 0))) {
+        (void)fprintf(stderr, "gf-check: --keys stands alone\nusage: gf-check %s\n", args.usage);
+        return TOOL_EXIT_USAGE;
+    }
     if (keys) gf_config_print_table(stdout);
     else result = file_check(path, tensors_path, (uint32_t)world);
     if ((fflush(stdout) != 0) || ferror(stdout)) {

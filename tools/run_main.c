@@ -55,20 +55,20 @@ int main(int argc, char **argv)
     struct run_job job = {0};
     uint64_t rank_count = 0, random[2];
     uint32_t operand_count = 0;
-    bool given = false, merge = false, quiet = false, elastic = false;
+    bool given = false, merge = false, elastic = false;
     const struct tool_option options[] = {
         {"ranks", TOOL_NUMBER, &rank_count, "N", .help = "how many ranks; -n N is the same", .low = 1,
          .high = RUN_RANKS_MAX, .given_out = &given},
         {"merge", TOOL_FLAG, &merge, NULL, .help = "show the lines of all ranks as they are, without \"[rank] \""},
-        {"elastic", TOOL_FLAG, &elastic, NULL, 
+        {"elastic", TOOL_FLAG, &elastic, NULL,
          .help = "let the others go on when some ranks fail; exits 0 if any rank succeeds"},
-        {"quiet-prefix", TOOL_FLAG, &quiet, NULL, .help = "the same"},
     };
     const struct tool_args args = {
         .program = "gf-run",
         .usage = "-n N [--merge] [--elastic] [--] PROGRAM [ARGUMENT ..]",
         .about = "Starts N ranks of PROGRAM on this machine (GF_RANK, GF_WORLD, GF_JOB and GF_ADDRESS say who\n"
-                 "they are) and ends all when one fails. Exits as the first that failed: its code, or 128 + its signal.",
+                 "they are) and ends all when one fails. Exits as the first that failed: its code, or 128 plus\n"
+                 "its signal.",
         .options = options,
         .option_count = sizeof options / sizeof *options,
         .operands_min = 1,
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
     job.id = random[0] | 1u; /* 0 would mean: no job */
     job.port = port_find((uint32_t)random[1]);
     job.elastic = elastic;
-    job.prefix = !merge && !quiet;
+    job.prefix = !merge;
     job.arguments = argv + argc - operand_count;
     if (job.port == 0) {
         (void)fprintf(stderr, "gf-run: no port from %u to %u is free on 127.0.0.1\n", PORT_FIRST, PORT_END - 1u);

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "run_lines.h"
+#include "tool_clock.h"
 
 /* After a failure the others have a second to say what they saw of it; then they are asked to end, then made to. */
 #define LAST_WORDS_NS 1000000000u
@@ -33,13 +33,6 @@ static struct pollfd polled[2u * RUN_RANKS_MAX];
 static struct lines_sink sinks[2] = {{.number = STDOUT_FILENO}, {.number = STDERR_FILENO}};
 static const int signals[SIGNALS_MAX] = {SIGINT, SIGTERM, SIGHUP};
 static volatile sig_atomic_t signal_number;
-
-static uint64_t clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void signal_handle(int number)
 {
@@ -211,9 +204,9 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
     bool succeeded = false;
     uint64_t term_ns = 0, kill_ns = 0; /* when to; 0: not planned */
     uint32_t live = rank_count;
-    if (*result != 0) term_ns = clock_ns();
+    if (*result != 0) term_ns = tool_clock_ns();
     while (live > 0) {
-        uint64_t now_ns = clock_ns(), next_ns = (term_ns != 0) ? term_ns : kill_ns;
+        uint64_t now_ns = tool_clock_ns(), next_ns = (term_ns != 0) ? term_ns : kill_ns;
         if ((next_ns != 0) && (now_ns >= next_ns)) {
             ranks_signal(rank_count, (term_ns != 0) ? SIGTERM : SIGKILL);
             kill_ns = now_ns + TERM_NS;
@@ -228,13 +221,13 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
         if ((failure == 0) && (sinks[0].broken || sinks[1].broken)) failure = 128 + SIGPIPE;
         if ((failure != 0) && (*result == 0)) {
             *result = failure;
-            term_ns = clock_ns() + LAST_WORDS_NS;
+            term_ns = tool_clock_ns() + LAST_WORDS_NS;
         }
         if (signal_number != 0) { /* passed on at once; whoever does not end by it is ended */
             ranks_signal(rank_count, signal_number);
             if (*result == 0) *result = 128 + signal_number;
             term_ns = 0;
-            if (kill_ns == 0) kill_ns = clock_ns() + TERM_NS;
+            if (kill_ns == 0) kill_ns = tool_clock_ns() + TERM_NS;
             signal_number = 0;
         }
     }
@@ -250,8 +243,8 @@ int run_job(const struct run_job *job)
     for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++) result = rank_start(job, rank, &mask);
     job_watch(job, &result, &mask);
     ranks_signal(job->rank_count, SIGKILL); /* what ranks have started and left behind */
-    uint64_t end_ns = clock_ns() + TERM_NS;   /* something that left its group may write for ever */
-    while ((clock_ns() < end_ns) && output_move(job->rank_count, 0, &mask)) { /* what was written before they ended */
+    uint64_t end_ns = tool_clock_ns() + TERM_NS;   /* something that left its group may write for ever */
+    while ((tool_clock_ns() < end_ns) && output_move(job->rank_count, 0, &mask)) { /* what was written before they ended */
     }
     for (uint32_t i = 0; i < 2u * job->rank_count; i++) lines_end(&sources[i], writing_may_wait);
     for (uint32_t rank = 0; rank < job->rank_count; rank++) {

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tool_args.h"
@@ -27,6 +28,8 @@ static int picture_write(const struct trace *trace, const struct request *reques
 {
     uint64_t first = request->first;
     uint64_t last = trace->last_step;
+    struct stat there;
+    if ((stat(path, &there) == 0) && !S_ISREG(there.st_mode)) return fail(path, "is there and no regular file");
     FILE *out = fopen(path, "we");
     if (out == NULL) return fail(path, strerror(errno));
     if (!request->first_given) first = (last - trace->first_step < request->count) ? trace->first_step

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -39,8 +40,15 @@ uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes)
 /* A place where nothing can be written shows now, not after hours. */
 static gf_status place_try(struct checkpoint *checkpoint)
 {
-    char part[CHECKPOINT_PATH_BYTES];
+    char part[CHECKPOINT_PATH_BYTES], newest[CHECKPOINT_PATH_BYTES];
     checkpoint_path_of(checkpoint, checkpoint->rank, ".part", part);
+    for (size_t i = 0; i < CHECKPOINT_GENERATIONS; i++) { /* a rename would replace a device or a link */
+        struct stat there;
+        checkpoint_path_of(checkpoint, checkpoint->rank, checkpoint_endings[i], newest);
+        if ((lstat(newest, &there) != 0) || S_ISREG(there.st_mode)) continue;
+        snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint %s: is there and no regular file", newest);
+        return GF_ERR_SYSTEM;
+    }
     int file = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (file < 0) return checkpoint_fail(checkpoint, part, "open");
     close(file);

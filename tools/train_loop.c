@@ -5,18 +5,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "tool_clock.h"
 #include "train_elastic.h"
 #include "train_layers.h"
 #include "train_ranks.h"
-
-static uint64_t clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 uint32_t train_share_first(uint32_t count, uint32_t rank, uint32_t world)
 {
@@ -162,7 +155,7 @@ static gf_status train_look(struct train *train, double loss)
     train->result.loss_last = mean;
     if (train->rank != 0) return GF_OK;
     struct report_moment moment = {
-        .now_ns = clock_ns(), .step = train->step + 1u, .step_count = train->step_count,
+        .now_ns = tool_clock_ns(), .step = train->step + 1u, .step_count = train->step_count,
         .epoch_steps = train->epoch_steps, .batch = train->options->batch, .loss = mean, .wire_bytes = sums[1],
         .wait_ns = train->stats.wait_ns};
     report_live(&train->report, &moment);
@@ -211,7 +204,7 @@ static gf_status train_one(struct train *train, uint64_t *step_ns)
     train->stats.size_bytes = sizeof train->stats;
     status = gf_stats(train->gf, &train->stats);
     if (status < 0) return status;
-    uint64_t now_ns = clock_ns();
+    uint64_t now_ns = tool_clock_ns();
     train->step_seconds[slot] = (float)(now_ns - *step_ns) * 1e-9f;
     train->exchange_seconds[slot] = (float)train->stats.last_exchange_ns * 1e-9f;
     train->step_bytes[slot] = train->stats.last_wire_bytes;
@@ -221,13 +214,13 @@ static gf_status train_one(struct train *train, uint64_t *step_ns)
     if (status < 0) return status;
     if ((train->checkpoint.path != NULL) && (((train->step + 1u) % train->options->checkpoint_every == 0) || last))
         status = checkpoint_save(&train->checkpoint, train->step + 1u);
-    *step_ns = clock_ns();
+    *step_ns = tool_clock_ns();
     return status;
 }
 
 gf_status train_steps(struct train *train)
 {
-    uint64_t begin_ns = clock_ns(), step_ns = begin_ns;
+    uint64_t begin_ns = tool_clock_ns(), step_ns = begin_ns;
     report_begin(&train->report, begin_ns);
     train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
     train->trace.begin_ns = begin_ns;

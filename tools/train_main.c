@@ -8,6 +8,8 @@
 #include "tool_args.h"
 #include "train_elastic.h"
 #include "train_loop.h"
+#include "train_ranks.h"
+#include "train_same.h"
 
 /* The handler's: what it stops and which signal came. */
 static gf_context *volatile signal_target;
@@ -34,9 +36,11 @@ static char logged_error[512];
 
 static void log_take(void *user, gf_log_level level, const char *text)
 {
-    (void)user;
+    const struct train *train = user;
     if (level == GF_LOG_ERROR) snprintf(logged_error, sizeof logged_error, "%s", text);
-    if (level == GF_LOG_WARN) fprintf(stderr, "warning: %s\n", text);
+    if (level != GF_LOG_WARN) return;
+    if ((train->rank != 0) && (strstr(text, " skipped on all ranks") != NULL)) return; /* once is enough */
+    fprintf(stderr, "warning: %s\n", text);
 }
 
 static int fail_library(struct train *train, gf_status status)
@@ -94,6 +98,33 @@ static int join(struct train *train, void **memory_out)
     train->rank = gf_rank(train->gf);
     train->world = gf_world(train->gf);
     return 0;
+}
+
+/* What would only show after the training: rank 0's files, and options that do not fit together. */
+static int look_ahead(struct train *train)
+{
+    char different[TRAIN_SAME_ERROR_BYTES];
+    static char error[1280], trace_path[1024];
+    const struct train_options *options = train->options;
+    float failed = 0.0f;
+    gf_status status = train_same(train, different);
+    if (status < 0) return fail_library(train, status);
+    if (different[0] != '\0') return fail(train, different);
+    snprintf(trace_path, sizeof trace_path, "%s.%u", (options->trace_path != NULL) ? options->trace_path : "",
+             train->rank);
+    const char *const places[] = {(train->rank == 0) ? options->json_path : NULL,
+                                  (train->rank == 0) ? options->dump_path : NULL,
+                                  (options->trace_path != NULL) ? trace_path : NULL};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if ((places[i] == NULL) || (report_place_try(places[i], error, sizeof error) == 0)) continue;
+        fail(train, error);
+        failed = 1.0f;
+    }
+    bool own = failed != 0.0f;
+    status = ranks_sum(train->gf, &failed, 1); /* so that all end at once */
+    if (status < 0) return own ? -1 : fail_library(train, status);
+    if (!own && (failed != 0.0f)) return fail(train, "ends with a rank that could not write where it was told to");
+    return (failed != 0.0f) ? -1 : 0;
 }
 
 static int train_all(struct train *train)
@@ -159,6 +190,9 @@ static int run(struct train *train)
     }
     if (result == 0) {
         train_layout(train, workspace);
+        result = look_ahead(train);
+    }
+    if (result == 0) {
         result = train_all(train);
         if (trace_write(train) != 0) result = -1;
     }
@@ -184,6 +218,7 @@ int main(int argc, char **argv)
     if (result != 0) return (result > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
     signals_catch();
     config.log = log_take;
+    config.log_user = &train;
     train.options = &options;
     train.config = &config;
     result = run(&train);

@@ -136,7 +136,7 @@ static int config_read(const char *path, const char *wire, const char *algorithm
 }
 
 /* Names for people; the square is what LARS goes with. */
-static void schedule_choose(struct gf_schedule *schedule, const char *name, bool lars)
+static const char *schedule_choose(struct gf_schedule *schedule, const char *name, bool lars)
 {
     static const struct {
         const char *name;
@@ -153,6 +153,7 @@ static void schedule_choose(struct gf_schedule *schedule, const char *name, bool
         schedule->kind = kinds[i].kind;
         schedule->power = kinds[i].power;
     }
+    return name;
 }
 
 int train_options_read(int argc, char **argv, struct train_options *options_out, struct gf_config *config_out)
@@ -187,7 +188,8 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
          .given_out = &out.warmup_given},
         {"lars", TOOL_FLAG, &settings.lars, NULL, .help = "optimizer.kind = lars, and its eta " LARS_ETA},
         {"sparse", TOOL_TEXT, &sparse, "[SHARE]",
-         .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS ", " SPARSE_WARMUP_STEPS " dense steps, " SPARSE_RAMP_STEPS " to SHARE (0.15)"},
+         .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS ", " SPARSE_WARMUP_STEPS " dense steps, "
+                 SPARSE_RAMP_STEPS " to SHARE (0.15)"},
         {"seed", TOOL_NUMBER, &out.seed, "N", .help = "of weights and order of images (default 1)"},
         {"data", TOOL_TEXT, &out.data_folder, "DIR", .help = "of the .gz idx files (default " DATA_FOLDER ")"},
         {"config", TOOL_TEXT, &out.config_path, "FILE", .help = "configuration (default config/local.cfg)"},
@@ -227,7 +229,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     if (!rate_given) rate = (double)out.model->learning_rate * sqrt(fmax(1.0, (double)batch / RATE_BATCH));
     if (rate_batch != 0) rate *= (double)batch / (double)rate_batch;
     out.schedule.base_rate = (float)rate;
-    schedule_choose(&out.schedule, schedule, settings.lars);
+    out.schedule_name = schedule_choose(&out.schedule, schedule, settings.lars);
     if (config_read(out.config_path, wire, algorithm, &settings, config_out) != 0) return -1;
     *options_out = out;
     return 0;

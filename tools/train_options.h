@@ -23,6 +23,7 @@ struct train_options {
     uint32_t batch;        /* of all ranks together */
     uint64_t seed;
     struct gf_schedule schedule; /* its lengths are train_plan()'s */
+    const char *schedule_name;
     bool warmup_given;     /* else the plan chooses schedule.warmup_steps */
 };
 

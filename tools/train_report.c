@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BAR_CELLS 24u
@@ -80,7 +81,8 @@ static void bytes_table(const struct report_result *result)
     else
         printf("  the run was over before its %.3g %% of the chunks were reached\n", kept);
     printf("  shared      %12.1f MB %9.3f MB      %5.1f %%  memory of the node\n",
-           (double)result->mapped_bytes / MEGABYTE, (double)result->mapped_bytes / steps / MEGABYTE, 100.0 * (double)result->mapped_bytes / produced);
+           (double)result->mapped_bytes / MEGABYTE, (double)result->mapped_bytes / steps / MEGABYTE,
+           100.0 * (double)result->mapped_bytes / produced);
 }
 
 void report_table(const struct report_result *result)
@@ -122,7 +124,12 @@ static int whole_error(struct whole_file *file, const char *call)
 
 static int whole_open(struct whole_file *file, const char *path, char *error_out, size_t error_bytes)
 {
+    struct stat there;
     *file = (struct whole_file){.path = path, .error_out = error_out, .error_bytes = error_bytes};
+    if ((lstat(path, &there) == 0) && !S_ISREG(there.st_mode)) { /* the rename would replace a device or a link */
+        snprintf(error_out, error_bytes, "%s: is there and no regular file", path);
+        return -1;
+    }
     int used = snprintf(file->beside, sizeof file->beside, "%s.%ld.part", path, (long)getpid());
     if ((used < 0) || ((size_t)used >= sizeof file->beside)) {
         file->beside[0] = '\0';
@@ -149,6 +156,15 @@ static int whole_close(struct whole_file *file)
     file->stream = NULL;
     if (fclose(stream) != 0) return whole_error(file, "close");
     if (rename(file->beside, file->path) != 0) return whole_error(file, "rename");
+    return 0;
+}
+
+int report_place_try(const char *path, char *error_out, size_t error_bytes)
+{
+    struct whole_file file;
+    if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
+    fclose(file.stream);
+    unlink(file.beside);
     return 0;
 }
 

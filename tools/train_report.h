@@ -51,6 +51,9 @@ void report_live(struct report *report, const struct report_moment *moment);
 void report_end(struct report *report);
 /* The table, and as its last line "test accuracy NN.NN %". */
 void report_table(const struct report_result *result);
+/* A place where no file can be written shows before the training: it is opened as the two below do, and left as it was.
+ * 0, or -1 with why. */
+int report_place_try(const char *path, char *error_out, size_t error_bytes);
 /* All of it or nothing (written beside it and renamed). 0, or -1 with why in error_out[error_bytes]. */
 int report_json(const char *path, const struct report_result *result, char *error_out, size_t error_bytes);
 bool report_hashes_equal(const struct report_result *result);
