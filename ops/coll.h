@@ -82,6 +82,12 @@ struct gf_coll_shared {
     uint32_t lane_ranks; /* ranks in the group, at least */
 };
 
+/* Bytes of flags for a world; 0: it is too large for direct. */
+static inline size_t gf_direct_flags_bytes(uint32_t world)
+{
+    return (world > GF_DIRECT_RANKS_MAX) ? 0 : (size_t)GF_DIRECT_LANES * world * GF_DIRECT_LINE_BYTES;
+}
+
 /* Everything above `kind`'s own part is set by the owner before gf_coll_start(). */
 struct gf_coll {
     const struct gf_coll_kind *kind;
