@@ -35,10 +35,41 @@ static void *take(size_t size_bytes)
     return memory;
 }
 
-static gf_mem take_guarded(struct coll_node *node, int which, size_t size_bytes)
+#define LANE_RANKS 16u /* of direct */
+#define LANES_BYTES ((size_t)GF_DIRECT_LANES * LANE_RANKS * GF_DIRECT_LINE_BYTES)
+
+/* Of direct: the lanes, then data and staging, each between guards and from a line on. */
+static size_t region_at(const struct coll_world *world, const struct gf_coll_need *need, int which)
 {
-    node->memory[which] = take(size_bytes + 2 * GUARD_BYTES);
+    size_t at = LANES_BYTES, bytes[2] = {world->c.elem_count * world->elem_bytes, need->staging_bytes};
+    for (int i = 0; i < which; i++) at += (bytes[i] + 2 * GUARD_BYTES + 63) / 64 * 64;
+    return at;
+}
+
+static void need_of(const struct coll_world *world, struct gf_coll_need *need_out)
+{
+    struct gf_coll_limits limits = {world->c.size, world->c.elem_count * world->elem_bytes, world->c.slice_bytes,
+                                    world->c.window};
+    world->c.kind->need(&limits, need_out);
+}
+
+static bool is_staged(const struct coll_world *world, uint32_t index)
+{
+    return (world->c.staged & (1u << index % 32)) != 0;
+}
+
+static gf_mem take_guarded(struct coll_world *world, uint32_t index, int which, size_t size_bytes)
+{
+    struct coll_node *node = &world->nodes[index];
     node->memory_bytes[which] = size_bytes;
+    if ((world->c.kind == &gf_coll_direct) && ((which == 1) || !is_staged(world, index))) {
+        struct gf_coll_need need = {0};
+        need_of(world, &need);
+        node->memory[which] = (unsigned char *)node->link->driver->region(node->link) + region_at(world, &need, which);
+        memset(node->memory[which], GUARD, size_bytes + 2 * GUARD_BYTES);
+        return (gf_mem)(uintptr_t)(node->memory[which] + GUARD_BYTES);
+    }
+    node->memory[which] = node->taken[which] = take(size_bytes + 2 * GUARD_BYTES);
     return (gf_mem)(uintptr_t)(node->memory[which] + GUARD_BYTES);
 }
 
@@ -65,6 +96,7 @@ static void links_open(struct coll_world *world)
             .world = world->rank_count,
             .requests_max = 2 * world->c.window,
             .message_bytes_max = world->c.slice_bytes,
+            .region_bytes = world->region_bytes,
             .arg = drivers->link_arg,
         };
         world->node_of_rank[rank] = i;
@@ -91,31 +123,37 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c, const 
     struct gf_sim_setup setup = sim ? *sim : (struct gf_sim_setup){0};
     *world = (struct coll_world){.c = *c, .rank_count = c->members ? 2 * c->size : c->size};
     setup.world = world->rank_count;
+    if (c->kind == &gf_coll_direct) setup.ranks_per_node = world->rank_count;
     world->elem_bytes = c->fold_elem_bytes ? c->fold_elem_bytes : (c->type == GF_TYPE_F32) ? 4 : 2;
     world->sim = gf_sim_create(&setup);
     world->nodes = calloc(c->size, sizeof *world->nodes);
     world->node_of_rank = malloc(world->rank_count * sizeof *world->node_of_rank);
     assert_true((world->sim != NULL) && (world->nodes != NULL) && (world->node_of_rank != NULL));
     memset(world->node_of_rank, 0xff, world->rank_count * sizeof *world->node_of_rank);
+    if (c->kind == &gf_coll_direct) {
+        struct gf_coll_need need = {0};
+        need_of(world, &need);
+        world->region_bytes = region_at(world, &need, 2);
+    }
     links_open(world);
 
     for (uint32_t i = 0; i < c->size; i++) {
         struct coll_node *node = &world->nodes[i];
         struct gf_coll *coll = &node->coll;
-        struct gf_coll_limits limits = {c->size, c->elem_count * world->elem_bytes, c->slice_bytes, c->window};
         struct gf_coll_need need = {0};
         size_t req_bytes = node->link->driver->req_size_bytes;
-        c->kind->need(&limits, &need);
+        need_of(world, &need);
         *coll = (struct gf_coll){
             .kind = c->kind, .link = node->link, .ops = coll_watch_ops(), .op = c->op, .root = c->root,
             .members = c->members, .size = c->size, .index = i, .type = c->type, .elem_count = c->elem_count,
             .timeout_ns = COLL_TIMEOUT_NS, .slice_bytes = c->slice_bytes, .window = c->window, .check = &node->check,
             .staging_bytes = need.staging_bytes, .msg_count = need.msg_count,
+            .direct = {.region_bytes = world->region_bytes, .lane_ranks = LANE_RANKS},
         };
-        coll->data = take_guarded(node, 0, c->elem_count * world->elem_bytes);
-        coll->staging = take_guarded(node, 1, need.staging_bytes);
+        coll->data = take_guarded(world, i, 0, c->elem_count * world->elem_bytes);
+        coll->staging = take_guarded(world, i, 1, need.staging_bytes);
         coll->msgs = calloc(need.msg_count + 1, sizeof *coll->msgs);
-        node->requests = take(need.msg_count * req_bytes);
+        node->requests = take(need.msg_count * req_bytes + 1);
         assert_non_null(coll->msgs);
         for (uint32_t m = 0; m < need.msg_count; m++) {
             coll->msgs[m].req = (struct gf_req *)((unsigned char *)node->requests + m * req_bytes);
@@ -135,6 +173,7 @@ void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step)
     struct coll_node *node = &world->nodes[index];
     node->check = (struct gf_check){0, UINT64_MAX};
     node->coll.tag = gf_tag(1, step, 7);
+    node->coll.direct.ticket = step;
     node->status = GF_AGAIN;
     assert_int_equal(gf_coll_start(&node->coll, gf_sim_now_ns(world->sim)), GF_OK);
 }
@@ -142,6 +181,11 @@ void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step)
 static uint64_t node_progress(const struct coll_node *node)
 {
     const struct gf_flow *flow = &node->coll.u.flow;
+    if (node->coll.kind == &gf_coll_direct) {
+        uint64_t sum = 0;
+        for (uint32_t w = 0; w < 24; w++) sum = sum * 31 + node->coll.u.words[w];
+        return sum + node->coll.state;
+    }
     return flow->sent.count + flow->send_done.count + flow->recvd.count + flow->recv_done.count + node->coll.state;
 }
 
@@ -197,8 +241,8 @@ void coll_world_close(struct coll_world *world)
         }
         node->link->driver->close(node->link);
         free(node->link_state);
-        free(node->memory[0]);
-        free(node->memory[1]);
+        free(node->taken[0]);
+        free(node->taken[1]);
         free(node->coll.msgs);
         free(node->requests);
     }
@@ -304,12 +348,31 @@ static void sum_pairs(const struct reference *ref, uint32_t power)
     }
 }
 
+/* In fp32 over all ranks, rounded once. */
+static void sum_once(const struct reference *ref)
+{
+    const struct coll_case *c = &ref->world->c;
+    float *wide = calloc(2 * c->elem_count + 1, sizeof *wide), *next = wide + c->elem_count;
+    gf_mem result = (gf_mem)(uintptr_t)ref->vectors;
+    assert_non_null(wide);
+    for (uint32_t i = 0; i < c->size; i++) {
+        assert_int_equal(gf_ops_host.cast(NULL, (gf_mem)(uintptr_t)next, GF_TYPE_F32, result + i * ref->vector_bytes,
+                                          c->type, c->elem_count, 1.0f, 0, NULL), GF_OK);
+        for (uint64_t e = 0; e < c->elem_count; e++) wide[e] = (i == 0) ? next[e] : wide[e] + next[e];
+    }
+    assert_int_equal(gf_ops_host.cast(NULL, result, c->type, (gf_mem)(uintptr_t)wide, GF_TYPE_F32, c->elem_count, 1.0f,
+                                      0, NULL), GF_OK);
+    free(wide);
+}
+
 static void sum(const struct reference *ref)
 {
     uint32_t size = ref->world->c.size;
     uint32_t power = 1;
     while (2 * power <= size) power *= 2;
-    if (ref->world->c.kind == &gf_coll_ring) {
+    if (ref->world->c.kind == &gf_coll_direct) {
+        sum_once(ref);
+    } else if (ref->world->c.kind == &gf_coll_ring) {
         sum_ring(ref);
     } else if (ref->world->c.kind == &gf_coll_server) {
         for (uint32_t i = 1; i < size; i++) add(ref, 0, i);

@@ -19,6 +19,7 @@ struct coll_case {
     uint32_t window;
     uint32_t root;
     const uint32_t *members; /* of a world twice the size */
+    uint32_t staged;         /* of direct: these ranks' data, a bit each, lies outside of the exchange region */
     size_t fold_elem_bytes;  /* set: elements are that large, folded by coll_world_xor() */
 };
 
@@ -37,6 +38,7 @@ struct coll_node {
     struct gf_check check;
     void *link_state;
     unsigned char *memory[2]; /* data and staging, each between guards */
+    void *taken[2];           /* where they do not lie in the exchange region */
     size_t memory_bytes[2];
     void *requests;
     gf_status status;         /* GF_AGAIN until it has ended */
@@ -50,6 +52,7 @@ struct coll_world {
     uint32_t *node_of_rank;
     struct coll_node *nodes;  /* [c.size] */
     size_t elem_bytes;
+    size_t region_bytes;      /* of direct */
     bool is_exact;            /* as filled */
     bool may_reset;           /* a drain that does not end by itself is ended by the link's reset() */
 };

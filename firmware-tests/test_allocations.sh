@@ -32,8 +32,9 @@ counter_works() { within "$(value seen_of_program)" 1 9 && within "$(value seen_
 library_allocates_nothing() { is from_library 0 && is from_program_until_closed 0; }
 callers_are_ucx() { is from_other 0 && is from_unnamed 0 && is from_ucx "$(value allocations)" && all_are_named; }
 all_are_named() { ! grep '^caller ' "$scratch/$name_.$rank_" | grep -v '^caller ucx [0-9]* libuc[mpst]:'; }
-nearly_all_steps_have_none() { within "$(steps_with)" 0 "$(($(value steps) / 100 + 1))"; }
-steps_are_whole() { is steps "$1" && is steps_skipped 0 && within "$(value wire_bytes)" 1000000 99999999999; }
+nearly_all_steps_have_none() { within "$(steps_with)" 0 "$(($(value steps) / 100 + ($(value steps) < 1000)))"; }
+steps_are_whole() { is steps "$1" && is steps_skipped 0 && within "$(moved)" 1000000 99999999999; }
+moved() { echo $(($(value wire_bytes) + $(value mapped_bytes))); } # by messages, or in shared memory
 foreign_bytes_are_bounded() { within "$(value foreign_bytes)" 1 $((foreign_max - 1)); }
 # Where no other rank can map it the region is resident memory of this process, but not UCX's.
 region_is_not_foreign() { within "$(value foreign_bytes)" 1 "$(value exchange_bytes)"; }

@@ -183,6 +183,49 @@ static void sum_cases(const struct turn *t)
     sum_case(t, true);
 }
 
+/* Sources at offsets of their own; the first `in_place` destinations are sources, the others areas that hold nothing. */
+static void sum_n_case(const struct turn *t, uint32_t src_count, uint32_t dst_count, uint32_t in_place)
+{
+    static const uint32_t sources[] = {SOURCE, OTHER, WEIGHT, MOMENTUM}, others[] = {OUT, OUT_TOO, HALF};
+    struct gf_check got = {0, UINT64_MAX}, want = got;
+    uint32_t areas[4], offsets[4];
+    gf_mem src[4], dst[4];
+    for (uint32_t a = 0; a < AREAS; a++) fill(a, 0, t->type, 0, true);
+    for (uint32_t s = 0; s < src_count; s++) {
+        fill(sources[s], 4 * s, t->type, t->count, t->finite);
+        src[s] = mem(sources[s], 4 * s);
+    }
+    for (uint32_t d = 0; d < dst_count; d++) {
+        areas[d] = (d < in_place) ? sources[d] : others[d - in_place];
+        offsets[d] = (d < in_place) ? 4 * d : t->offset;
+        dst[d] = mem(areas[d], offsets[d]);
+    }
+    assert_int_equal(t->ops->sum_n(NULL, dst, dst_count, src, src_count, t->type, t->count, 11,
+                                   t->finite ? NULL : &got), GF_OK);
+    for (uint64_t i = 0; i < t->count; i++) {
+        float value = get(want_at(sources[0], 0), t->type, i);
+        uint8_t rounded[4];
+        for (uint32_t s = 1; s < src_count; s++) value += get(want_at(sources[s], 4 * s), t->type, i);
+        put(rounded, t->type, 0, value);
+        if (!t->finite) count_bad(&want, get(rounded, t->type, 0), 11 + i);
+        for (uint32_t d = 0; d < dst_count; d++) put(want_at(areas[d], offsets[d]), t->type, i, value);
+    }
+    for (uint32_t d = 0; d < dst_count; d++) same_area("sum_n", t->ops, areas[d], offsets[d], t->type, t->count);
+    for (uint32_t s = 0; s < src_count; s++)
+        same_area("sum_n's source", t->ops, sources[s], 4 * s, t->type, t->count);
+    same_check("sum_n", t->ops, &got, &want);
+}
+
+static void sum_n_cases(const struct turn *t)
+{
+    sum_n_case(t, 1, 1, 0);
+    sum_n_case(t, 2, 2, 2);
+    sum_n_case(t, 2, 2, 0);
+    sum_n_case(t, 3, 1, 1);
+    sum_n_case(t, 4, 4, 4);
+    sum_n_case(t, 3, 4, 2);
+}
+
 static void check_cases(const struct turn *t)
 {
     struct gf_check got = {0, UINT64_MAX}, want = got;
@@ -360,6 +403,7 @@ static void each_version(void (*cases)(const struct turn *t))
 
 static void test_cast(void **state) { (void)state; each_version(cast_cases); }
 static void test_sum(void **state) { (void)state; each_version(sum_cases); }
+static void test_sum_n(void **state) { (void)state; each_version(sum_n_cases); }
 static void test_check(void **state) { (void)state; each_version(check_cases); }
 static void test_score(void **state) { (void)state; each_version(score_cases); }
 static void test_norm(void **state) { (void)state; each_version(norm_cases); }
@@ -458,7 +502,8 @@ static void test_copy_and_zero(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cast), cmocka_unit_test(test_sum), cmocka_unit_test(test_check),
+        cmocka_unit_test(test_cast), cmocka_unit_test(test_sum), cmocka_unit_test(test_sum_n),
+        cmocka_unit_test(test_check),
         cmocka_unit_test(test_score), cmocka_unit_test(test_norm), cmocka_unit_test(test_accumulate),
         cmocka_unit_test(test_update), cmocka_unit_test(test_norm_adds_runs_in_lanes),
         cmocka_unit_test(test_large_ranges), cmocka_unit_test(test_copy_and_zero),

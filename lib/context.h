@@ -40,6 +40,7 @@ struct gf_slot {
     uint32_t buffer;         /* fused buffer in a step, else the request's index */
     gf_operation operation;
     gf_algorithm algorithm;
+    uint64_t ticket;         /* its place in the order in which slots are taken, the same on all ranks */
     uint64_t done_elems;     /* of packing or unpacking */
     struct gf_sparse_pass pack; /* of a sparse buffer */
     uint64_t pack_ns;        /* packing began */
@@ -165,6 +166,7 @@ struct gf_context {
     const uint32_t *seats;    /* [world] ranks of the first epoch, which links and rendezvous know; NULL: the same */
     struct gf_shrinking shrink;
     char *region_base;        /* of the exchange region that addresses point into */
+    size_t region_bytes;
 
     struct gf_drivers drivers;
     struct gf_link *link;
@@ -198,6 +200,9 @@ struct gf_context {
 
     struct gf_slot slots[16];
     uint32_t slot_count;
+    uint64_t tickets;           /* slots taken in this epoch */
+    bool shares;                /* all ranks reach each other's exchange regions: direct serves */
+    float shared_pairs;         /* how many a rank reaches; once summed over all ranks, how many there are */
     struct gf_step step;
     uint64_t *verdict;          /* in the exchange region: [GF_VERDICT_WORDS], then the chunk norms */
 
@@ -227,6 +232,7 @@ struct gf_context {
     uint64_t fail_ns;
     uint64_t moved_ns;          /* something last moved: for idling */
     bool crowded;               /* more ranks than cores on this machine: never spin */
+    uint32_t spins;             /* inside of gf_wait(): how often a turn may look for a flag before it returns */
 };
 
 /* Of rank `rank`, to the link; and back, GF_RANK_NONE where it is of this epoch no longer. */
@@ -272,6 +278,7 @@ struct gf_control_parts {
     void *link, *rendezvous, *gpu, *members;
 };
 struct gf_exchange_parts {
+    char *flags; /* of direct, in all worlds that it serves; must lie at the same offset on all ranks */
     char *gradient, *wire, *user, *staging;
     uint64_t *verdict;
 };
@@ -307,7 +314,8 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
 
 /* ---- exchange.c: slots ---- */
 gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes);
-/* A free slot with fold and check at their defaults, in state PACK; NULL: none is free. */
+/* A free slot with fold and check at their defaults, in state PACK; NULL: none is free. All ranks take slots for the same
+ * operations in the same order, whichever slots these are. */
 struct gf_slot *gf_slot_take(gf_context *gf);
 /* Runs a collective in a slot whose operation, buffer, fold and check are set. */
 void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm, gf_coll_op op, uint32_t root,

@@ -14,6 +14,8 @@ gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t by
     gf_algorithm wanted = gf->config.exchange.algorithm;
     static const gf_algorithm fallbacks[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE, GF_ALGORITHM_DOUBLING,
                                              GF_ALGORITHM_HALVING};
+    if (wanted == GF_ALGORITHM_DIRECT) wanted = GF_ALGORITHM_AUTO; /* while it is found out whether memory is shared */
+    if ((wanted == GF_ALGORITHM_AUTO) && gf->shares) return GF_ALGORITHM_DIRECT;
     if ((op == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
         if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
         if ((bytes <= gf->config.exchange.halving_max_bytes) || gf->config.exchange.deterministic)
@@ -29,6 +31,8 @@ gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t by
 
 struct gf_slot *gf_slot_take(gf_context *gf)
 {
+    for (uint32_t s = 0; s < gf->slot_count; s++) /* the oldest under way keeps its lane of flags to itself */
+        if ((gf->slots[s].state != GF_SLOT_FREE) && (gf->tickets - gf->slots[s].ticket >= GF_DIRECT_LANES)) return NULL;
     for (uint32_t s = 0; s < gf->slot_count; s++) {
         struct gf_slot *slot = &gf->slots[s];
         if (slot->state != GF_SLOT_FREE) continue;
@@ -37,6 +41,7 @@ struct gf_slot *gf_slot_take(gf_context *gf)
         slot->coll.fold_elem_bytes = 0;
         slot->coll.check = NULL;
         slot->done_elems = 0;
+        slot->ticket = gf->tickets++;
         slot->state = GF_SLOT_PACK;
         return slot;
     }
@@ -76,6 +81,8 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->timeout_ns = gf->config.exchange.timeout_ns;
     coll->slice_bytes = gf->config.exchange.slice_bytes;
     coll->window = gf->config.link.window;
+    coll->direct = (struct gf_coll_shared){.ticket = slot->ticket, .region_bytes = gf->region_bytes,
+                                           .lane_ranks = gf->world};
     slot->algorithm = algorithm;
     slot->begin_ns = now_ns;
     slot->wait_peer = slot->waited_for = GF_RANK_NONE;
@@ -126,11 +133,20 @@ static void slot_wait(gf_context *gf, struct gf_slot *slot, uint32_t peer, uint6
     slot->wait_ns = now_ns;
 }
 
+static uint32_t slots_busy(const gf_context *gf)
+{
+    uint32_t busy = 0;
+    for (uint32_t s = 0; s < gf->slot_count; s++) busy += gf->slots[s].state != GF_SLOT_FREE;
+    return busy;
+}
+
 gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
 {
     struct gf_position *position = gf_members_position(gf->members);
     struct gf_coll *coll = &slot->coll;
-    gf_status status = gf_coll_poll(coll, now_ns);
+    gf_status status;
+    coll->spins = slots_busy(gf) == 1 ? gf->spins : 0; /* others would wait for it */
+    status = gf_coll_poll(coll, now_ns);
     if (coll->moved_ns > gf->moved_ns) gf->moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
         uint32_t waits_for = gf_rank_of(gf, coll->waits_for);
@@ -140,6 +156,8 @@ gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     }
     slot_wait(gf, slot, GF_RANK_NONE, now_ns);
     gf->moved_ns = now_ns;
+    gf->stats.mapped_bytes += coll->bytes_mapped;
+    coll->bytes_mapped = 0;
     if (status == GF_OK) { /* from here on this rank computes, unless another slot says something else */
         position->operation = (gf->phase == GF_PHASE_STEP) ? GF_OPERATION_STEP : GF_OPERATION_NONE;
         position->tensor = GF_TENSOR_NONE;

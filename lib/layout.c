@@ -190,6 +190,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     uint64_t wire_elem_bytes = gf_type_size_bytes(config->exchange.wire);
     struct gf_exchange_parts parts;
 
+    parts.flags = gf_arena_take(exchange, gf_direct_flags_bytes(config->job.world));
     parts.gradient = gf_arena_take(exchange, layout->pool.gradient_bytes);
     parts.wire = gf_arena_take(exchange, layout->in_place ? 0 : layout->pool.elem_count * wire_elem_bytes);
     parts.verdict = gf_arena_take(exchange, gf_verdict_words(layout->chunk_count) * sizeof *parts.verdict);
@@ -230,6 +231,11 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
         (gf_coll_kind_of(effective->exchange.algorithm) == NULL)) {
         (void)snprintf(error_out, 256, "exchange.algorithm \"%s\" is not in this build",
                        gf_algorithm_name(effective->exchange.algorithm));
+        return GF_ERR_CONFIG;
+    }
+    if ((effective->exchange.algorithm == GF_ALGORITHM_DIRECT) && (effective->job.world > GF_DIRECT_RANKS_MAX)) {
+        (void)snprintf(error_out, 256, "exchange.algorithm = direct in a world of %u ranks; allowed are %u, of one node",
+                       effective->job.world, GF_DIRECT_RANKS_MAX);
         return GF_ERR_CONFIG;
     }
     layout->in_place = !effective->sparse.enabled;

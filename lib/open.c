@@ -88,6 +88,8 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
                                 .size_bytes = layout->footprint.exchange_bytes};
     struct gf_exchange_parts parts = gf_layout_exchange(layout, &exchange);
     gf->region_base = exchange.base;
+    gf->region_bytes = exchange.size_bytes;
+    GF_ASSERT(parts.flags == exchange.base);
     gf->gradient = (gf_mem)(uintptr_t)parts.gradient;
     gf->wire = (gf_mem)(uintptr_t)parts.wire;
     gf->verdict = parts.verdict;
@@ -264,6 +266,7 @@ static void neighbours_count(gf_context *gf)
     for (uint32_t r = 0; r < gf->world; r++)
         if ((r != gf->rank) && (gf->link->driver->map(gf->link, gf_seat_of(gf, r)) != NULL)) local++;
     CPU_ZERO(&cores);
+    gf->shared_pairs = (gf->world <= GF_DIRECT_RANKS_MAX) ? (float)(local - 1) : 0;
     gf->crowded = (sched_getaffinity(0, sizeof cores, &cores) == 0) && ((int)local > CPU_COUNT(&cores));
 }
 
@@ -274,6 +277,7 @@ static void opened(gf_context *gf)
     gf->wire_base = gf->link->sent_bytes;
     gf->message_base = gf->link->sent_messages;
     gf->stats.operations = 0;
+    gf->stats.mapped_bytes = 0;
     gf->trace.written = gf->trace.read = 0;
     memset(gf->peer_wait_ns, 0, gf->world * sizeof *gf->peer_wait_ns);
     gf->stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;

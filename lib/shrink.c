@@ -76,6 +76,8 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
     gf->request_sequence = gf->request_started = plan->standing.requests;
     gf->sequence = 0;
+    gf->tickets = 0;
+    gf->shares = false;
     gf->connected = 0;
     gf->warm = GF_WARM_FLOOD;
     gf->warm_step = 0;

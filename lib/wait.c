@@ -8,10 +8,21 @@
 #define SPIN_POLLS 2000u          /* a few microseconds each at most: below a context switch's worth of time */
 #define YIELD_POLLS 20000u        /* then give the core away, and at last sleep */
 #define SLEEP_NS UINT64_C(10000000) /* longest sleep: deadlines are looked at this often */
+#define FLAG_SLEEP_NS UINT64_C(100000) /* the same while flags are awaited, which wake nobody */
+#define SPINS 400u /* a turn's looks for a flag: tens of microseconds, then link and control channel again */
+
+/* Flags in shared memory are awaited: they do not show on any descriptor. */
+static bool awaits_flags(const gf_context *gf)
+{
+    for (uint32_t s = 0; s < gf->slot_count; s++)
+        if ((gf->slots[s].state == GF_SLOT_RUN) && (gf->slots[s].algorithm == GF_ALGORITHM_DIRECT)) return true;
+    return false;
+}
 
 /* Asleep until the link or the control channel has news, or SLEEP_NS have passed. */
 static void sleep_on_drivers(gf_context *gf)
 {
+    const struct timespec longest = {.tv_nsec = (long)(awaits_flags(gf) ? FLAG_SLEEP_NS : SLEEP_NS)};
     struct pollfd fds[2];
     nfds_t count = 0;
     int link_fd = gf->link->driver->wake_fd(gf->link);
@@ -26,7 +37,7 @@ static void sleep_on_drivers(gf_context *gf)
         return;
     }
     gf->members_skip = 0;
-    (void)poll(fds, count, (int)(SLEEP_NS / 1000000));
+    (void)ppoll(fds, count, &longest, NULL);
 }
 
 static void idle(gf_context *gf, uint32_t polls)
@@ -46,8 +57,12 @@ gf_status gf_wait(gf_context *gf, gf_status (*turn)(gf_context *gf, void *arg), 
 {
     uint64_t moved_ns = gf->moved_ns;
     uint32_t polls = 0;
+    bool spins = !gf->crowded && ((gf->config.link.idle == GF_IDLE_AUTO) || (gf->config.link.idle == GF_IDLE_SPIN));
     for (;;) {
-        gf_status status = turn(gf, arg);
+        gf_status status;
+        gf->spins = spins ? SPINS : 0;
+        status = turn(gf, arg);
+        gf->spins = 0;
         if (status != GF_AGAIN) return status;
         polls = (gf->moved_ns != moved_ns) ? 0 : polls + 1;
         moved_ns = gf->moved_ns;

@@ -1,6 +1,8 @@
 /* The end of opening: everything that a link takes lazily is taken now. UCX grows its pools in the first exchanges and
  * whenever more messages are under way than ever before, so every slot floods its right neighbour with a full window
  * before that has posted a receive, and then each kind of operation runs through all slots at once. */
+#include <stdio.h>
+
 #include "context.h"
 
 #define ROUNDS 8u
@@ -67,11 +69,39 @@ static gf_status requests_ended(gf_context *gf)
     return GF_OK;
 }
 
-static void barrier_post(gf_context *gf)
+/* A barrier that also counts which ranks share memory. */
+static void meet_post(gf_context *gf)
 {
-    gf_status status =
-        gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_BARRIER, 0, 0, GF_TYPE_F32, 0, &gf->warm_requests[0]);
+    gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE,
+                                       (gf_mem)(uintptr_t)&gf->shared_pairs, 1, GF_TYPE_F32, 0, &gf->warm_requests[0]);
     GF_ASSERT(status == GF_OK);
+}
+
+static bool all_share(const gf_context *gf)
+{
+    return (gf->world <= GF_DIRECT_RANKS_MAX) && (gf->shared_pairs == (float)(gf->world * (gf->world - 1)));
+}
+
+static gf_status direct_refuse(gf_context *gf)
+{
+    char ranks[80] = "";
+    uint32_t peer = GF_RANK_NONE;
+    for (uint32_t r = 0, used = 0; (r < gf->world) && (used + 12 < sizeof ranks); r++) {
+        if ((r == gf->rank) || (gf->link->driver->map(gf->link, gf_seat_of(gf, r)) != NULL)) continue;
+        used += (uint32_t)snprintf(ranks + used, sizeof ranks - used, "%s%u", (used > 0) ? ", " : " with ranks ", r);
+        if (peer == GF_RANK_NONE) peer = r;
+    }
+    if (peer == GF_RANK_NONE) (void)snprintf(ranks, sizeof ranks, " between other ranks than rank %u", gf->rank);
+    return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, peer, GF_TENSOR_NONE,
+                   "exchange.algorithm = direct: no shared memory%s; allowed are ranks of one node that have posix in "
+                   "link.transports, elsewhere auto", ranks);
+}
+
+/* What the link takes lazily was taken by messages; from here on they are needed only where memory is not shared. */
+static gf_status warmed(gf_context *gf)
+{
+    gf->shares = all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT);
+    return GF_OK;
 }
 
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
@@ -82,13 +112,14 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
     switch (gf->warm) {
     case GF_WARM_FLOOD:
         if (lazy && ((status = flood(gf, true)) != GF_OK)) break;
-        barrier_post(gf);
+        meet_post(gf);
         gf->warm = GF_WARM_MEET;
         gf->warm_step = 0;
         return GF_AGAIN;
     case GF_WARM_MEET:
         if ((status = requests_ended(gf)) != GF_OK) break;
-        if (!lazy) return GF_OK;
+        if (!all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT)) return direct_refuse(gf);
+        if (!lazy) return warmed(gf);
         gf->warm = GF_WARM_SINK;
         return GF_AGAIN;
     case GF_WARM_SINK:
@@ -107,7 +138,7 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
             (void)round_post(gf, gf->warm_step);
             return GF_AGAIN;
         }
-        return GF_OK;
+        return warmed(gf);
     }
     if (status == GF_AGAIN) return GF_AGAIN;
     if (gf->error.code != GF_OK) return gf->error.code;

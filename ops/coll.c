@@ -12,8 +12,8 @@ const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm)
     case GF_ALGORITHM_DOUBLING: return &gf_coll_doubling;
     case GF_ALGORITHM_TREE:     return &gf_coll_tree;
     case GF_ALGORITHM_SERVER:   return &gf_coll_server;
+    case GF_ALGORITHM_DIRECT:   return &gf_coll_direct;
     case GF_ALGORITHM_AUTO:
-    case GF_ALGORITHM_DIRECT:
     case GF_ALGORITHM_HIERARCHY:
     case GF_ALGORITHM_COUNT:    break;
     }
@@ -61,6 +61,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     coll->begin_ns = now_ns;
     coll->moved_ns = now_ns;
     coll->bytes_done = 0;
+    coll->bytes_mapped = 0;
     coll->state = (coll->size == 1) ? GF_COLL_DONE : GF_COLL_RUN;
     return (coll->size == 1) ? GF_OK : coll->kind->start(coll);
 }

@@ -69,6 +69,25 @@ struct gf_coll_sum {
     bool active;
 };
 
+/* What direct needs beside the rest. A rank takes part in operations in the same order as all others; `ticket` is the
+ * operation's place in it, from 0, and grows by less than GF_DIRECT_LANES over the oldest that is under way. */
+#define GF_DIRECT_RANKS_MAX 64u /* of one node */
+#define GF_DIRECT_LANES 32u
+#define GF_DIRECT_LINE_BYTES 64u
+
+struct gf_coll_shared {
+    uint64_t ticket;
+    size_t region_bytes; /* of the exchange region, the same on all ranks */
+    size_t flags_offset; /* in it: [GF_DIRECT_LANES][lane_ranks][GF_DIRECT_LINE_BYTES], zero at first */
+    uint32_t lane_ranks; /* ranks in the group, at least */
+};
+
+/* Bytes of flags for a world; 0: it is too large for direct. */
+static inline size_t gf_direct_flags_bytes(uint32_t world)
+{
+    return (world > GF_DIRECT_RANKS_MAX) ? 0 : (size_t)GF_DIRECT_LANES * world * GF_DIRECT_LINE_BYTES;
+}
+
 /* Everything above `kind`'s own part is set by the owner before gf_coll_start(). */
 struct gf_coll {
     const struct gf_coll_kind *kind;
@@ -91,6 +110,8 @@ struct gf_coll {
     uint64_t timeout_ns;       /* without any progress */
     uint32_t slice_bytes;
     uint32_t window;           /* messages under way in each direction, at most */
+    uint32_t spins;            /* a turn looks for an awaited flag as many times more before it returns */
+    struct gf_coll_shared direct;
     struct gf_check *check;    /* NULL, or what sums met; indices count from element 0 of data */
     /* memory, as kind->need() said for these limits or larger ones */
     gf_mem staging;            /* its content means nothing between collectives */
@@ -105,6 +126,7 @@ struct gf_coll {
     uint64_t begin_ns;
     uint64_t moved_ns;         /* last progress */
     uint64_t bytes_done;       /* payload posted to the link */
+    uint64_t bytes_mapped;     /* read from and written to peers' regions */
     union {
         struct gf_flow flow;
         uint64_t words[24];    /* room for kinds that are no sequence of rounds; they assert their size */
@@ -133,9 +155,10 @@ struct gf_coll_kind {
     gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
 };
 
-extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server;
+extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
+    gf_coll_direct;
 
-/* NULL where there is none (auto, direct, hierarchy). */
+/* NULL where there is none (auto, hierarchy). */
 const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm);
 
 /* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. */

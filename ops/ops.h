@@ -39,6 +39,12 @@ struct gf_ops {
     /* dst[i] = round(dst[i] + src[i]), added in fp32; check as above, on the result. */
     gf_status (*sum)(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                      struct gf_check *check);
+    /* dst[d][i] = round(src[0][i] + src[1][i] + ..) for all d < dst_count: added in fp32 in this order and rounded once,
+     * so that with 16-bit types more than two sources are not the same as sums in turn. The tables dst and src are host
+     * memory, read during the call; src_count is at least 1. A dst is one of the sources or overlaps none. Check as
+     * above, on the result. */
+    gf_status (*sum_n)(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                       uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check);
     /* Only looks. */
     gf_status (*check)(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                        struct gf_check *check);

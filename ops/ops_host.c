@@ -49,6 +49,12 @@ static gf_status host_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
     return best()->sum(queue, dst, src, type, elem_count, base, check);
 }
 
+static gf_status host_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check)
+{
+    return best()->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check);
+}
+
 static gf_status host_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                             struct gf_check *check)
 {
@@ -93,6 +99,7 @@ const struct gf_ops gf_ops_host = {
     .name = "host",
     .cast = host_cast,
     .sum = host_sum,
+    .sum_n = host_sum_n,
     .check = host_check,
     .copy = host_copy,
     .zero = host_zero,

@@ -8,12 +8,13 @@
 #include "copy_host.h"
 #include "score_host.h"
 #include "sum_host.h"
+#include "sum_n_host.h"
 #include "update_host.h"
 
 #define OPS_TABLE(table_name)                                                                                     \
     {                                                                                                             \
-        .name = (table_name), .cast = cast, .sum = sum, .check = check, .copy = copy, .zero = zero, .score = score, \
-        .norm = norm, .accumulate = accumulate, .update = update                                                  \
+        .name = (table_name), .cast = cast, .sum = sum, .sum_n = sum_n, .check = check, .copy = copy, .zero = zero,      \
+        .score = score, .norm = norm, .accumulate = accumulate, .update = update                                  \
     }
 
 #endif
