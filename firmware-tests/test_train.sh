@@ -59,7 +59,7 @@ for model in linear cnn; do
             "$(share_of "$model.$wire" "$model.fp32" wire_bytes)" 0.505
     done
 done
-for algorithm in ring halving doubling tree server auto; do
+for algorithm in ring halving doubling tree server direct auto; do
     for n in 2 3; do
         check "${algorithm}_with_$n" job "$algorithm$n" "$n" --model linear --steps 20 --algorithm $algorithm
         check "${algorithm}_with_${n}_has_equal_weights" hashes_equal "$algorithm$n" "$n"
