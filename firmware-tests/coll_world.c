@@ -239,6 +239,9 @@ void coll_world_close(struct coll_world *world)
                 assert_int_equal(memory[GUARD_BYTES + node->memory_bytes[which] + g], GUARD);
             }
         }
+    }
+    for (uint32_t i = 0; i < world->c.size; i++) { /* memory may lie in a region, which goes with its link */
+        struct coll_node *node = &world->nodes[i];
         node->link->driver->close(node->link);
         free(node->link_state);
         free(node->taken[0]);

@@ -169,35 +169,31 @@ static uint32_t coll_rank(const struct gf_coll *coll, uint32_t peer)
     return coll->members ? coll->members[peer] : peer;
 }
 
-gf_status gf_coll_send(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes)
+static gf_status coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes,
+                           bool is_send)
 {
     struct gf_link *link = coll->link;
+    struct gf_coll_msg *slot = &coll->msgs[msg];
     uint32_t rank = coll_rank(coll, peer);
-    gf_status status;
-    GF_ASSERT((msg < coll->msg_count) && !coll->msgs[msg].active);
+    uint64_t tag;
+    GF_ASSERT((msg < coll->msg_count) && !slot->active);
     if (bytes == 0) return GF_OK;
-    if (coll->msgs[msg].sum != NULL) {
-        move &= SUM_MOVE - 1;
-        sum_begin(&coll->msgs[msg], gf_tag_move(coll->tag, move), data, bytes, true);
-    }
-    status = link->driver->send_post(link, rank, gf_tag_move(coll->tag, move), data, bytes, coll->msgs[msg].req);
+    tag = gf_tag_move(coll->tag, (slot->sum != NULL) ? move & (SUM_MOVE - 1) : move);
+    if (slot->sum != NULL) sum_begin(slot, tag, data, bytes, is_send);
+    return coll_posted(coll, slot, rank, is_send ? link->driver->send_post(link, rank, tag, data, bytes, slot->req)
+                                                 : link->driver->recv_post(link, rank, tag, data, bytes, slot->req));
+}
+
+gf_status gf_coll_send(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes)
+{
+    gf_status status = coll_post(coll, msg, peer, move, data, bytes, true);
     if (status == GF_OK) coll->bytes_done += bytes;
-    return coll_posted(coll, &coll->msgs[msg], rank, status);
+    return status;
 }
 
 gf_status gf_coll_recv(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes)
 {
-    struct gf_link *link = coll->link;
-    uint32_t rank = coll_rank(coll, peer);
-    gf_status status;
-    GF_ASSERT((msg < coll->msg_count) && !coll->msgs[msg].active);
-    if (bytes == 0) return GF_OK;
-    if (coll->msgs[msg].sum != NULL) {
-        move &= SUM_MOVE - 1;
-        sum_begin(&coll->msgs[msg], gf_tag_move(coll->tag, move), data, bytes, false);
-    }
-    status = link->driver->recv_post(link, rank, gf_tag_move(coll->tag, move), data, bytes, coll->msgs[msg].req);
-    return coll_posted(coll, &coll->msgs[msg], rank, status);
+    return coll_post(coll, msg, peer, move, data, bytes, false);
 }
 
 gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)
