@@ -11,17 +11,18 @@ step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; }
 accuracy() { sed -n 's/^.*test accuracy *\([0-9.]*\) %.*$/\1/p' "$1"; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d < 1 && d > -1) }'; }
 
-# run RANKS VICTIM MS TRANSPORTS SIGNAL: VICTIM gets SIGNAL MS after training has begun; the log is in $scratch/log
+# run RANKS VICTIM MS TRANSPORTS SIGNAL: VICTIM gets SIGNAL MS after training has begun; the log is in $scratch/log. Each
+# process has a folder of its own for checkpoints: survivors take over numbers, and with them names of files.
 run() {
     ranks=$1 victim=$2 ms=$3 transports=$4 number=$5
-    rm -f "$scratch"/pid.* "$scratch"/c.* "$scratch/log"
+    rm -rf "$scratch"/pid.* "$scratch"/c[0-9]* "$scratch/log"
     timeout 100 "$BUILD/gf-run" -n "$ranks" --elastic \
-        sh -c 'echo $$ >"$0.$GF_RANK"; exec "$@"' "$scratch/pid" "$BUILD/gf-train" --model linear --elastic \
-        --steps $steps --set "link.transports=$transports" --set rendezvous.join_timeout=20s --set exchange.timeout=3s --set link.idle=yield \
-        --checkpoint "$scratch/c" --checkpoint-every 10 \
+        sh -c 'mkdir -p "$0/c$GF_RANK"; echo $$ >"$0/pid.$GF_RANK"; exec "$@" --checkpoint "$0/c$GF_RANK/c"' "$scratch" \
+        "$BUILD/gf-train" --model linear --elastic --steps $steps --set "link.transports=$transports" \
+        --set rendezvous.join_timeout=20s --set exchange.timeout=3s --set link.idle=yield --checkpoint-every 10 \
         >"$scratch/log" 2>&1 &
     job=$!
-    until at=$(step_of "$scratch/c.0"); [ "${at:-0}" -ge 10 ]; do
+    until at=$(step_of "$scratch/c0/c.0"); [ "${at:-0}" -ge 10 ]; do
         kill -0 $job 2>/dev/null || return 1 # it ended before
         sleep 0.01
     done
