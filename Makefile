@@ -4,10 +4,11 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 UCX   ?= $(shell pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)
+NVCC  ?= $(shell command -v nvcc 2>/dev/null)
 SAN   ?=
 ifndef GF_QUIET
 ifneq ($(filter-out help deps clean flags,$(or $(MAKECMDGOALS),all)),)
-$(info gradientflow: ucx $(UCX), sanitizers $(or $(SAN),none), build $(BUILD))
+$(info gradientflow: ucx $(UCX), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
 export GF_QUIET := 1
 endif
@@ -20,7 +21,7 @@ PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev
 CFLAGS ?= -O2 -g
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
             -ffp-contract=off -fno-strict-aliasing -MMD -MP -Ilib -Idrivers -Idrivers/sim -Iops -Iconfig -Ifirmware-tests \
-            -DGF_WITH_UCX=$(UCX) $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+            -DGF_WITH_UCX=$(UCX) -DGF_WITH_NVCC=$(if $(NVCC),1,0) $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
@@ -36,6 +37,8 @@ TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
 LIB      := $(BUILD)/libgradientflow.a
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
+KERNELS  := $(wildcard ops/*.cu)
+FATBIN   := $(if $(NVCC),$(BUILD)/ops/gf_kernels_fatbin.o)
 
 comma    := ,
 # An appliance is linked with the library, UCX, libconfig and libsodium statically; libc and the CUDA driver stay dynamic.
@@ -47,7 +50,7 @@ BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
 
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048)
-$(LIB): $(OBJ)
+$(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@
 	ar rcs $@ $^
 $(SIM_LIB): $(SIM_SRC:%.c=$(BUILD)/%.o)
@@ -59,6 +62,33 @@ $(BUILD)/libtest.a: $(TEST_LIB:%.c=$(BUILD)/%.o)
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) $(CFLAGS) -c $< -o $@
+
+# Kernels of all GPUs from sm_80 on, as bytes in the archive: machine code for two, PTX for what comes. No CUDA runtime, and
+# nothing that nvcc makes for the host.
+NVCC_FLAGS := -O3 -std=c++17 -fmad=false -Iops -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+              -gencode arch=compute_90,code=compute_90
+$(BUILD)/ops/gf_kernels.cu: $(KERNELS) Makefile
+	@mkdir -p $(@D)
+	@printf '#include "%s"\n' $(notdir $(KERNELS)) >$@
+$(BUILD)/ops/gf_kernels.fatbin: $(BUILD)/ops/gf_kernels.cu $(KERNELS) $(wildcard ops/*.cuh) ops/kernels.h
+	$(NVCC) $(NVCC_FLAGS) -fatbin $< -o $@
+$(BUILD)/ops/gf_kernels_fatbin.o: $(BUILD)/ops/gf_kernels.fatbin
+	@printf '.section .rodata\n.balign 64\n.globl gf_kernels_fatbin\n.type gf_kernels_fatbin, @object\ngf_kernels_fatbin:\n%s\n%s\n%s\n' \
+	    '.incbin "$<"' '.size gf_kernels_fatbin, . - gf_kernels_fatbin' '.section .note.GNU-stack,"",@progbits' >$(@:.o=.s)
+	$(CC) -c $(@:.o=.s) -o $@
+
+# The same files for the SIMT emulator: as C, each access a call of the thread sanitizer's, whose runtime the emulator is.
+# Usable in a shared library too.
+SIMT_OBJ := $(patsubst ops/%.cu,$(BUILD)/firmware-tests/kernel_%.o,$(KERNELS))
+SIMT_FLAGS = $(filter-out -Wconversion,$(GF_FLAGS)) -fPIC $(if $(SAN),-fno-sanitize=all) -fsanitize=thread
+$(BUILD)/libtest.a: $(SIMT_OBJ)
+$(SIMT_OBJ): $(BUILD)/firmware-tests/kernel_%.o: ops/%.cu
+	@mkdir -p $(@D)
+	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
+$(BUILD)/firmware-tests/simt_kernels.o: firmware-tests/simt_kernels.c
+	@mkdir -p $(@D)
+	$(CC) $(SIMT_FLAGS) -O1 -g -c $< -o $@
+$(BUILD)/firmware-tests/simt.o $(BUILD)/firmware-tests/simt_access.o: GF_FLAGS += -fPIC
 
 # A tool gf-NAME is tools/NAME_main.c and, if there are any, tools/NAME_*.c; tools/tool_*.c are shared by all.
 TOOL_SHARED := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/tool_*.c))
