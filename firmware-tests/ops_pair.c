@@ -220,6 +220,7 @@ static void score_case(struct turn *t, uint64_t chunk_elems, bool special)
     struct place scores = place(t, B, GF_TYPE_F32), src = place(t, A, GF_TYPE_F32);
     gf_status status;
     fill(t, A, GF_TYPE_F32, special);
+    fill(t, B, GF_TYPE_F32, false);
     t->op = "score";
     (void)gf_ops_host.score(NULL, scores.host, src.host, t->count, chunk_elems);
     status = t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems);

@@ -330,7 +330,8 @@ int gf_simt_launch(const char *kernel_name, uint32_t blocks, uint32_t threads, s
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (stacks == MAP_FAILED) abort();
     }
-    kernel_args = args[0];
+    kernel_args = simt_now.args = args[0];
+    simt_now.args_bytes = kernel->args_bytes;
     simt_now.launch_stamp = ++simt_now.stamp;
     factor = coprime(count);
     offset = draw(count);

@@ -137,6 +137,7 @@ void simt_access(const void *address, size_t size_bytes, bool is_write, bool is_
     uintptr_t first = (uintptr_t)address;
     if (!simt_now.running) return;
     if ((at >= simt_now.stack) && (at < simt_now.stack + SIMT_STACK_BYTES)) return;
+    if ((at >= simt_now.args) && (at < simt_now.args + simt_now.args_bytes) && !is_write) return;
     simt_now.running = false; /* what is called from here on is not the kernel */
     if (((size_bytes & (size_bytes - 1)) == 0) && (first % size_bytes != 0))
         simt_fail("thread %u %s %zu bytes at 0x%llx, which is not a multiple of them", simt_now.thread,

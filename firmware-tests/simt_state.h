@@ -13,6 +13,8 @@ struct simt_now {
     uint32_t thread, block, threads, blocks;
     uint32_t launch_stamp, block_stamp, stamp;
     const char *kernel;
+    const char *args;     /* of the kernel: constants, whether the compiler copied them to the stack or not */
+    size_t args_bytes;
     char *stack;          /* of the thread, SIMT_STACK_BYTES */
 };
 extern struct simt_now simt_now;
