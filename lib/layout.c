@@ -177,7 +177,10 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
     uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
     uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
-    uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS) ? 2u * layout->tensor_count : 0;
+    uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS)
+                              ? UINT64_C(3) * layout->tensor_count +
+                                    (layout->drivers.gpu->is_host ? 0 : GF_NORM_SCRATCH_ELEMS)
+                              : 0;
     uint64_t slice_elems = config->exchange.slice_bytes / sizeof(float);
     uint64_t scratch_elems =
         (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;

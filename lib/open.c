@@ -56,7 +56,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->momentum =
         ((gf->weight != 0) && (gf->config.optimizer.momentum > 0.0f)) ? (gf_mem)(uintptr_t)parts->momentum : 0;
     gf->half = (gf->config.optimizer.half_weights != GF_TYPE_F32) ? (gf_mem)(uintptr_t)parts->half : 0;
-    gf->norms = parts->norms;
+    gf->norms = (gf_mem)(uintptr_t)parts->norms;
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
                                     .chunk_elems = gf->config.sparse.chunk_elems,
                                     .chunk_count = layout->chunk_count,
