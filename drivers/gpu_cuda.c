@@ -92,12 +92,11 @@ static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_
 static void cuda_host_unregister(struct gf_gpu *gpu, void *base)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
-    if (enter(cuda) < 0) return;
-    gf_cuda_idle(cuda); /* the caller may unmap it now */
+    bool entered = gf_cuda_enter_last(cuda);
+    if (entered) gf_cuda_idle(cuda); /* the caller may unmap it now */
     CUresult result = cuda->calls.host_unregister(base);
-    if (result != CUDA_SUCCESS)
-        gf_log_line(&cuda->log, GF_LOG_WARN, "device %d: cuMemHostUnregister gave %d", (int)cuda->device, (int)result);
-    (void)leave(cuda, GF_OK);
+    gf_cuda_given(cuda, result, "cuMemHostUnregister");
+    if (entered) gf_cuda_leave_last(cuda);
 }
 
 /* Which way is told by the addresses: with registered memory used as it is, all of them are of one space. */

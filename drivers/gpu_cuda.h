@@ -76,6 +76,11 @@ void gf_cuda_unload(struct cuda_gpu *cuda);
 /* Device, context, stream, events, arena and kernels; on failure whatever was made stays for gf_cuda_give_back(). */
 gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out);
 void gf_cuda_give_back(struct cuda_gpu *cuda);
+/* Into the context in order to give things back, which is tried twice; false: it is lost. */
+bool gf_cuda_enter_last(struct cuda_gpu *cuda);
+void gf_cuda_leave_last(struct cuda_gpu *cuda);
+/* Of a call that gives something back: what fails there mostly failed before. Said in the log, and gone on with. */
+void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call);
 /* Waits until the stream is idle or failed, at most CUDA_IDLE_NS: work may not outlive the memory that it touches. */
 #define CUDA_IDLE_NS 2000000000ull
 void gf_cuda_idle(struct cuda_gpu *cuda);

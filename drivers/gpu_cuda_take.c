@@ -121,11 +121,16 @@ gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, 
     return GF_OK;
 }
 
+/* A context that is lost says so at every call, and its work is over. An error that is gone at the next look was about
+ * something else. */
 void gf_cuda_idle(struct cuda_gpu *cuda)
 {
     uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL);
     if (cuda->stream == NULL) return;
-    while (cuda->calls.stream_query(cuda->stream) == CUDA_ERROR_NOT_READY) {
+    for (uint32_t errors = 0; errors < 2;) {
+        CUresult result = cuda->calls.stream_query(cuda->stream);
+        if (result == CUDA_SUCCESS) return;
+        if (result != CUDA_ERROR_NOT_READY) errors++;
         if (gf_clock_monotonic.now_ns(NULL) - begin_ns > CUDA_IDLE_NS) {
             gf_log_line(&cuda->log, GF_LOG_WARN, "device %d: its work has not ended in %u ms and is left behind",
                         (int)cuda->device, (unsigned)(CUDA_IDLE_NS / 1000000u));
@@ -134,28 +139,40 @@ void gf_cuda_idle(struct cuda_gpu *cuda)
     }
 }
 
-/* Also of an open that failed half way. What fails here is what failed before: said, and gone on with. */
-static void given(struct cuda_gpu *cuda, CUresult result, const char *call)
+bool gf_cuda_enter_last(struct cuda_gpu *cuda)
+{
+    CUresult result = cuda->calls.context_push(cuda->context);
+    if (result != CUDA_SUCCESS) result = cuda->calls.context_push(cuda->context);
+    gf_cuda_given(cuda, result, "cuCtxPushCurrent");
+    return result == CUDA_SUCCESS;
+}
+
+void gf_cuda_leave_last(struct cuda_gpu *cuda)
+{
+    CUcontext popped;
+    gf_cuda_given(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent");
+}
+
+void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call)
 {
     struct gf_fault fault = {.code = GF_OK};
     if (gf_cuda_result(cuda, result, call, &fault) < 0) gf_log_line(&cuda->log, GF_LOG_WARN, "closing: %s", fault.text);
 }
 
+/* Also of an open that failed half way. */
 void gf_cuda_give_back(struct cuda_gpu *cuda)
 {
     const struct cuda_calls *calls = &cuda->calls;
-    CUcontext popped;
     if (!cuda->retained) return;
-    CUresult pushed = calls->context_push(cuda->context);
-    given(cuda, pushed, "cuCtxPushCurrent");
-    gf_cuda_idle(cuda);
-    if (cuda->module != NULL) given(cuda, calls->module_unload(cuda->module), "cuModuleUnload");
+    bool entered = gf_cuda_enter_last(cuda);
+    if (entered) gf_cuda_idle(cuda);
+    if (cuda->module != NULL) gf_cuda_given(cuda, calls->module_unload(cuda->module), "cuModuleUnload");
     for (uint32_t i = 0; i < cuda->event_count; i++)
-        if (cuda->events[i] != NULL) given(cuda, calls->event_destroy(cuda->events[i]), "cuEventDestroy");
-    if (cuda->cross != NULL) given(cuda, calls->event_destroy(cuda->cross), "cuEventDestroy");
-    if (cuda->stream != NULL) given(cuda, calls->stream_destroy(cuda->stream), "cuStreamDestroy");
-    if (cuda->arena != 0) given(cuda, calls->memory_give(cuda->arena), "cuMemFree");
-    if (pushed == CUDA_SUCCESS) given(cuda, calls->context_pop(&popped), "cuCtxPopCurrent");
-    given(cuda, calls->context_release(cuda->device), "cuDevicePrimaryCtxRelease");
+        if (cuda->events[i] != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->events[i]), "cuEventDestroy");
+    if (cuda->cross != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->cross), "cuEventDestroy");
+    if (cuda->stream != NULL) gf_cuda_given(cuda, calls->stream_destroy(cuda->stream), "cuStreamDestroy");
+    if (cuda->arena != 0) gf_cuda_given(cuda, calls->memory_give(cuda->arena), "cuMemFree");
+    if (entered) gf_cuda_leave_last(cuda);
+    gf_cuda_given(cuda, calls->context_release(cuda->device), "cuDevicePrimaryCtxRelease");
     cuda->retained = false;
 }

@@ -432,6 +432,7 @@ extern const struct fake_cuda_api fake_cuda_api;
 const struct fake_cuda_api fake_cuda_api = {
     .reset = api_reset,
     .trouble = fake_trouble_text,
+    .failure_met = fake_failure_met,
     .live = fake_live,
     .kernel_add = fake_kernel_add,
     .touch = fake_kernel_touch,

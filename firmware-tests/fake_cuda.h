@@ -41,6 +41,7 @@ struct fake_cuda_api {
     /* Forgets counts, trouble and failures and reads the environment again; nothing may be live. */
     void (*reset)(void);
     const char *(*trouble)(void); /* the first since reset; NULL: none */
+    bool (*failure_met)(void);    /* GF_FAKE_CUDA_FAIL has happened */
     struct fake_cuda_live (*live)(void);
     void (*kernel_add)(const char *name, size_t args_bytes, fake_cuda_kernel run); /* name stays the caller's */
     void (*touch)(uint64_t address, size_t size_bytes, bool is_write); /* by the kernel that runs */

@@ -8,7 +8,7 @@
 
 #define STREAMS_MAX 16u /* [0] is the default stream */
 #define EVENTS_MAX 4096u
-#define ARGS_MAX 256u
+#define ARGS_MAX 4096u
 
 /* How far each stream had come: an order of works that does not depend on when they really ran. */
 struct clock {
@@ -49,6 +49,9 @@ bool fake_is_without(const char *call);
 int fake_version(void);
 uint64_t fake_memory_bytes(void);
 uint64_t fake_calls(void);
+bool fake_is_eager(void);
+bool fake_is_lost(void); /* a failure stays */
+bool fake_failure_met(void);
 uint32_t fake_random(uint32_t below);
 
 /* fake_cuda_memory.c: addresses, who touched them last */

@@ -16,6 +16,7 @@ static uint64_t random_state, memory_bytes, call_total;
 static int version;
 static char fail_call[64], without[256];
 static uint64_t fail_at;
+static bool fail_met, eager;
 static int fail_result;
 static struct {
     const char *name;
@@ -49,12 +50,15 @@ void fake_settings_read(void)
     staying = CUDA_SUCCESS;
     call_total = 0;
     memset(counts, 0, sizeof counts);
-    random_state = number_of("GF_FAKE_CUDA_SEED", 0) * 2u + 1u;
+    uint64_t seed = number_of("GF_FAKE_CUDA_SEED", 0);
+    eager = seed % 2u != 0;
+    random_state = seed * 2u + 1u;
     version = (int)number_of("GF_FAKE_CUDA_VERSION", 13000);
     memory_bytes = number_of("GF_FAKE_CUDA_MEMORY", 4ull << 30);
     (void)snprintf(without, sizeof without, "%s", absent ? absent : "");
     fail_call[0] = '\0';
     fail_at = 0;
+    fail_met = false;
     fake_kernel_seed(random_state);
     if ((fail == NULL) || (fail[0] == '\0')) return;
     unsigned long long at = 0;
@@ -81,6 +85,21 @@ uint64_t fake_memory_bytes(void)
 uint64_t fake_calls(void)
 {
     return call_total;
+}
+
+bool fake_is_eager(void)
+{
+    return eager;
+}
+
+bool fake_is_lost(void)
+{
+    return staying != CUDA_SUCCESS;
+}
+
+bool fake_failure_met(void)
+{
+    return fail_met;
 }
 
 /* xorshift64* */
@@ -112,6 +131,7 @@ CUresult fake_enter(const char *call)
     call_total++;
     fake_run_some();
     if ((fail_at != 0) && (count == fail_at) && (strcmp(call, fail_call) == 0)) {
+        fail_met = true;
         if ((fail_result >= STAYING_FIRST) && (fail_result <= STAYING_LAST)) fake_stay((CUresult)fail_result);
         return (CUresult)fail_result;
     }
