@@ -4,11 +4,14 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 UCX   ?= $(shell pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)
+CUDA_INC := $(patsubst %/cuda.h,%,$(firstword $(wildcard $(addsuffix /cuda.h,$(CUDA_HOME)/include \
+              $(patsubst %/bin/nvcc,%/include,$(shell command -v nvcc 2>/dev/null)) /usr/local/cuda/include /usr/include))))
+CUDA  ?= $(if $(CUDA_INC),1,0)
 NVCC  ?= $(shell command -v nvcc 2>/dev/null)
 SAN   ?=
 ifndef GF_QUIET
 ifneq ($(filter-out help deps clean flags,$(or $(MAKECMDGOALS),all)),)
-$(info gradientflow: ucx $(UCX), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
+$(info gradientflow: ucx $(UCX), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, (no cuda.h)), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
 export GF_QUIET := 1
 endif
@@ -21,15 +24,15 @@ PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev
 CFLAGS ?= -O2 -g
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
             -ffp-contract=off -fno-strict-aliasing -MMD -MP -Ilib -Idrivers -Idrivers/sim -Iops -Iconfig -Ifirmware-tests \
-            -DGF_WITH_UCX=$(UCX) -DGF_WITH_NVCC=$(if $(NVCC),1,0) $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+            -DGF_WITH_UCX=$(UCX) -DGF_WITH_CUDA=$(CUDA) -DGF_WITH_NVCC=$(if $(NVCC),1,0) $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
-       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c),$(wildcard drivers/*.c))
+       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c) $(if $(filter 1,$(CUDA)),,drivers/gpu_cuda%.c),$(wildcard drivers/*.c))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
-TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_% firmware-tests/program_% \
+TEST_LIB := $(filter-out firmware-tests/fake_cuda% firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_% firmware-tests/program_% \
               firmware-tests/soak_main.c,$(wildcard firmware-tests/*.c))
-TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
+TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c) $(if $(filter 1,$(CUDA)),,firmware-tests/test_cuda%.c),\
               $(wildcard firmware-tests/test_*.c)))
 PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c),\
               $(wildcard firmware-tests/program_*.c)))
@@ -49,6 +52,8 @@ BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas 
 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
 
+# cuda.h alone is needed, and by these alone.
+$(filter $(BUILD)/drivers/gpu_cuda%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048)
 $(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@
@@ -106,6 +111,16 @@ $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtes
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
 
+# A CUDA driver without a GPU, for tests of the real one: found by dlopen() like the real one's library.
+FAKE_CUDA := $(if $(filter 1,$(CUDA)),$(BUILD)/firmware-tests/fake/libcuda.so.1)
+FAKE_CUDA_OBJ := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/fake/%.o,$(wildcard firmware-tests/fake_cuda*.c))
+$(BUILD)/firmware-tests/fake/%.o: firmware-tests/%.c
+	@mkdir -p $(@D)
+	$(CC) $(GF_FLAGS) -isystem $(CUDA_INC) -fPIC $(CFLAGS) -c $< -o $@
+$(BUILD)/firmware-tests/fake/libcuda.so.1: $(FAKE_CUDA_OBJ) $(SIMT_OBJ) $(addprefix $(BUILD)/firmware-tests/,simt.o simt_access.o)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libcuda.so.1 -o $@ $^ -lm
+$(filter $(BUILD)/firmware-tests/test_cuda%,$(TESTS)): | $(FAKE_CUDA)
+
 # What shell tests start. An appliance needs neither libconfig nor, with drivers of its own, UCX: these are linked without.
 # UCX is dynamic where callers of malloc() are told apart by the object they lie in.
 PROGRAM_LIBS = $(LIB) $(LINK_LIBS)
@@ -138,7 +153,7 @@ check: ## every test
 
 SHELL_TESTS := $(wildcard firmware-tests/test_*.sh)
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(TESTS) $(SHELL_TESTS))
-tests: $(TESTS) $(PROGRAMS)
+tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA)
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll

@@ -301,7 +301,8 @@ bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32
 {
     struct turn t = {.pair = pair, .count = count, .offset = offset, .same = true};
     pair->seed = seed;
-    for (uint32_t area = 0; area < OPS_PAIR_AREAS; area++) fill(&t, area, GF_TYPE_F32, false);
+    for (uint32_t area = A; area < SMALL; area++) fill(&t, area, GF_TYPE_F32, false);
+    memset(pair->host[SMALL], 0xa5, SMALL_BYTES);
     for (uint32_t s = 0; s < 3; s++) {
         gf_type type = types[s], other = types[(s + 1 + seed % 2) % 3];
         for (uint32_t d = 0; d < 3; d++) cast_case(&t, types[d], type, (seed % 3 == 0) ? -3.1e-3f : 1.0f, false);
