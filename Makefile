@@ -34,7 +34,7 @@ TEST_LIB := $(filter-out firmware-tests/fake_cuda% firmware-tests/test_% firmwar
               firmware-tests/soak_main.c,$(wildcard firmware-tests/*.c))
 TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c) $(if $(filter 1,$(CUDA)),,firmware-tests/test_cuda%.c),\
               $(wildcard firmware-tests/test_*.c)))
-PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c),\
+PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c) $(if $(filter 1,$(CUDA)),,%/program_gpu.c),\
               $(wildcard firmware-tests/program_*.c)))
 TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
 LIB      := $(BUILD)/libgradientflow.a
@@ -72,7 +72,7 @@ $(BUILD)/%.o: %.c
 # nothing that nvcc makes for the host.
 NVCC_FLAGS := -O3 -std=c++17 -fmad=false -Iops -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
               -gencode arch=compute_90,code=compute_90
-$(BUILD)/ops/gf_kernels.cu: $(KERNELS) Makefile
+$(BUILD)/ops/gf_kernels.cu: $(KERNELS)
 	@mkdir -p $(@D)
 	@printf '#include "%s"\n' $(notdir $(KERNELS)) >$@
 $(BUILD)/ops/gf_kernels.fatbin: $(BUILD)/ops/gf_kernels.cu $(KERNELS) $(wildcard ops/*.cuh) ops/kernels.h
@@ -128,6 +128,8 @@ $(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
 $(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
     -lucp -luct -lucs -lucm -ldl -lrt -lm
+$(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS)
+$(BUILD)/firmware-tests/program_gpu: $(BUILD)/libtest.a
 $(BUILD)/firmware-tests/program_%: $(BUILD)/firmware-tests/program_%.o $(LIB) $(SIM_LIB) $(TOOL_SHARED)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(PROGRAM_LIBS) -lm
 
@@ -196,6 +198,19 @@ bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the c
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
 
+# 77: there is nothing to check, and why was said.
+GPU_PROGRAM := $(BUILD)/firmware-tests/program_gpu
+gpu-check: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## every element op on the GPU against the host's; LIBRARY=another libcuda.so.1
+	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
+	$(GPU_PROGRAM) check "$(LIBRARY)"; code=$$?; [ $$code -ne 77 ] || exit 0; [ $$code -eq 0 ] || exit $$code; \
+	[ -z "$(LIBRARY)" ] || exit 0; \
+	command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer: skipped, not installed"; exit 0; }; \
+	compute-sanitizer --error-exitcode 9 $(GPU_PROGRAM) check libcuda.so.1
+MIB ?= 256
+gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## GB/s of each kernel beside a copy on the device; MIB=256 a range
+	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
+	$(GPU_PROGRAM) bench "$(LIBRARY)" $(MIB); code=$$?; [ $$code -eq 77 ] || exit $$code
+
 accuracy: ## where sparse communication and large batches end beside dense runs (50 minutes; goes on where it was stopped)
 	@$(MAKE) --no-print-directory -s -j2 all
 	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh sparse
@@ -229,7 +244,7 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy \
+.PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops gpu-check gpu-bench accuracy \
         accuracy-wire soak install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
