@@ -4,20 +4,22 @@
 
 #include "fault.h"
 
+struct gf_ops;
+
 struct gf_gpu_setup {
-    const char *library; /* CUDA driver library */
+    const char *library; /* CUDA driver library; empty: libcuda.so.1 */
     uint32_t ordinal;
     size_t device_bytes; /* arena taken once at open; 0 on the host */
     uint32_t events_max; /* for mark() */
     const void *image;   /* fatbin with the kernels that launch() starts; NULL on the host */
     const char *const *kernels; /* [kernel_count] their names, in the order of launch()'s numbers */
     uint32_t kernel_count;
+    const struct gf_ops *ops; /* element ops that launch them; the host has its own */
     struct gf_log log;
     void *arg;
 };
 
 struct gf_gpu_driver;
-struct gf_ops;
 
 struct gf_gpu {
     const struct gf_gpu_driver *driver;
@@ -26,7 +28,8 @@ struct gf_gpu {
     struct gf_fault fault;
 };
 
-/* Work in order. On the host nothing is ever outstanding. */
+/* Work in order. On the host nothing is ever outstanding. CUDA: a CUstream of the device's primary context; 0 is that
+ * context's default stream. */
 struct gf_queue {
     struct gf_gpu *gpu;
     gf_queue_handle stream;
@@ -62,5 +65,6 @@ struct gf_gpu_driver {
 };
 
 extern const struct gf_gpu_driver gf_gpu_host;
+extern const struct gf_gpu_driver gf_gpu_cuda; /* in builds that found cuda.h */
 
 #endif

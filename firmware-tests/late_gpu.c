@@ -17,7 +17,7 @@
 #define STREAM 0x57u
 #define SOURCES_MAX 64u
 
-typedef enum kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, UPDATE } kind;
+typedef enum kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, RATIO, UPDATE } kind;
 
 /* One call as it was made. */
 struct work {
@@ -28,6 +28,7 @@ struct work {
     float scale, momentum, decay;
     struct gf_check *check;
     struct gf_update update;
+    struct gf_ratio ratio;
     uint32_t dst_count, src_count;
     gf_mem tables[2][SOURCES_MAX];
 };
@@ -212,9 +213,11 @@ static gf_status late_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
     return GF_OK;
 }
 
-static gf_status late_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem src, gf_type type, uint64_t elem_count)
+static gf_status late_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
+                           uint64_t elem_count)
 {
     struct work *work = work_new(queue, NORM);
+    expect_reachable(late_of(queue->gpu), scratch_f32, GF_NORM_SCRATCH_ELEMS * sizeof(float));
     expect_reachable(late_of(queue->gpu), square_f32, sizeof(float));
     expect_reachable(late_of(queue->gpu), src, elem_count * gf_type_size_bytes(type));
     *work = (struct work){.kind = NORM, .at = {square_f32, src}, .types = {type}, .elem_count = elem_count};
@@ -232,6 +235,17 @@ static gf_status late_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_me
                           .elem_count = elem_count};
     for (int i = 0; i < 6; i++)
         expect_reachable(late, work->at[i], elem_count * ((i == 4) ? gf_type_size_bytes(src_type) : sizeof(float)));
+    return GF_OK;
+}
+
+static gf_status late_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
+{
+    struct work *work = work_new(queue, RATIO);
+    expect_reachable(late_of(queue->gpu), ratio_f32, sizeof(float));
+    expect_reachable(late_of(queue->gpu), ratio->weight_square_f32, sizeof(float));
+    expect_reachable(late_of(queue->gpu), ratio->gradient_square_f32, sizeof(float));
+    work->at[0] = ratio_f32;
+    work->ratio = *ratio;
     return GF_OK;
 }
 
@@ -268,11 +282,12 @@ static void work_do(struct late *late, const struct work *work)
         status = ops->check(&host, work->at[0], work->types[0], work->elem_count, work->base, work->check);
         break;
     case SCORE: status = ops->score(&host, work->at[0], work->at[1], work->elem_count, work->chunk_elems); break;
-    case NORM: status = ops->norm(&host, work->at[0], work->at[1], work->types[0], work->elem_count); break;
+    case NORM: status = ops->norm(&host, work->at[0], 0, work->at[1], work->types[0], work->elem_count); break;
     case ACCUMULATE:
         status = ops->accumulate(&host, work->at[0], work->at[1], work->at[2], work->at[3], work->at[4], work->types[0],
                                  work->scale, work->momentum, work->at[5], work->decay, work->elem_count);
         break;
+    case RATIO: status = ops->ratio(&host, work->at[0], &work->ratio); break;
     case UPDATE: status = ops->update(&host, &work->update, work->elem_count); break;
     }
     assert_int_equal(status, GF_OK);
@@ -329,7 +344,7 @@ uint32_t late_gpu_waiting(const struct gf_gpu *gpu)
 
 const struct gf_ops late_ops = {
     .name = "late", .cast = late_cast, .sum = late_sum, .sum_n = late_sum_n, .check = late_check, .copy = late_copy,
-    .zero = late_zero, .score = late_score, .norm = late_norm, .accumulate = late_accumulate, .update = late_update,
+    .zero = late_zero, .score = late_score, .norm = late_norm, .ratio = late_ratio, .accumulate = late_accumulate, .update = late_update,
 };
 
 const struct gf_gpu_driver late_gpu = {

@@ -47,7 +47,6 @@ static void a_run_on_a_device_ends_where_it_ends_on_the_host(void **state)
 {
     (void)state;
     for (size_t i = 0; i < STATE_RUNS; i++) {
-        if (state_runs[i].optimizer == GF_OPTIMIZER_LARS) continue;
         const struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
         struct world host, device;
         print_message("  %s\n", state_runs[i].name);
@@ -71,7 +70,6 @@ static void a_state_of_the_host_goes_on_on_a_device(void **state)
 {
     (void)state;
     for (size_t i = 0; i < STATE_RUNS; i++) {
-        if (state_runs[i].optimizer == GF_OPTIMIZER_LARS) continue;
         const struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
         struct world host, device;
         struct state_save save;

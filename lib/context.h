@@ -203,14 +203,14 @@ struct gf_context {
     gf_mem device;              /* the arena; 0 on the host */
     uint64_t device_bytes;
     gf_mem wire;                /* pool of wire type; 0 where every buffer travels in place. On a device: fp32, host memory */
-    gf_mem near;                /* the same where ops reach it: wire itself on the host */
+    gf_mem beside;              /* the same where ops reach it: wire itself on the host */
     gf_mem checks;              /* struct gf_check [slot_count + 1], counted by ops; the last one is of the norms */
     struct gf_check *seen;      /* [slot_count + 1] as gf_checks_end() brought them to the host: checks on the host */
     struct gf_check *unseen;    /* how each begins */
     gf_mem part;                /* fp32 [1]: norm of a piece of a chunk */
     gf_mem user;                /* exchange.user_bytes */
     uint64_t user_used;
-    float *norms;               /* [2 * tensor_count] squares for LARS */
+    gf_mem norms;               /* fp32 for LARS: squares [2 * tensor_count], ratios [tensor_count], scratch of norm() */
 
     struct gf_slot slots[16];
     uint32_t slot_count;
@@ -303,7 +303,7 @@ struct gf_exchange_parts {
     uint64_t *verdict;
 };
 struct gf_device_parts {
-    char *gradient, *near, *checks;
+    char *gradient, *beside, *checks;
     struct gf_pool_parts pools;
 };
 
@@ -389,12 +389,12 @@ gf_status gf_sparse_commit(gf_context *gf, float factor);
 
 /* ---- update.c ---- */
 /* LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a tensor that is applied, 1
- * where a norm is zero; biases and normalisation are excluded. Begin, add each range, then ask. */
-void gf_lars_begin(gf_context *gf, uint32_t tensor);
+ * where a norm is zero; biases and normalisation are excluded. Begin, add each range, end; nothing is read back. */
+gf_status gf_lars_begin(gf_context *gf, uint32_t tensor);
 gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
-float gf_lars_ratio(const gf_context *gf, uint32_t tensor);
+gf_status gf_lars_end(gf_context *gf, uint32_t tensor);
 gf_status gf_half_refresh(gf_context *gf); /* the half weights from the weights; nothing without them */
-/* Elements first..end-1, all of one tensor, by the rules of `tensor`. rate includes a trust ratio. */
+/* Elements first..end-1, all of one tensor, by the rules of `tensor` and with its trust ratio. */
 gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
 
 /* ---- verdict.c ---- */

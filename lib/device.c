@@ -24,13 +24,13 @@ void gf_device_lay(gf_context *gf, const struct gf_layout *layout, const struct 
         gf->device_bytes = device.size_bytes;
         parts = gf_layout_device(layout, &device);
         gf->gradient = mem(parts.gradient);
-        gf->near = mem(parts.near);
+        gf->beside = mem(parts.beside);
         gf->checks = mem(parts.checks);
     }
     gf->weight = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? mem(parts.pools.weight) : 0;
     gf->momentum = ((gf->weight != 0) && (config->optimizer.momentum > 0.0f)) ? mem(parts.pools.momentum) : 0;
     gf->half = (config->optimizer.half_weights != GF_TYPE_F32) ? mem(parts.pools.half) : 0;
-    gf->norms = (float *)(void *)parts.pools.norms;
+    gf->norms = mem(parts.pools.norms);
     gf->part = mem(parts.pools.part);
     gf->sparse.history = mem(parts.pools.history);
     gf->sparse.scratch = mem(parts.pools.scratch);

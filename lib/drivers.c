@@ -1,5 +1,5 @@
 /* The one reference from the library to the real drivers. A program that defines gf_drivers_builtin itself, or a build
- * with UCX=0, is linked without UCX. */
+ * with UCX=0, is linked without UCX; likewise the CUDA driver, which is left out where there is no cuda.h. */
 #include "drivers.h"
 
 const struct gf_drivers gf_drivers_builtin = {
@@ -9,4 +9,7 @@ const struct gf_drivers gf_drivers_builtin = {
     .rendezvous = &gf_rendezvous_tcp,
     .gpu = &gf_gpu_host,
     .clock = &gf_clock_monotonic,
+#if GF_WITH_CUDA
+    .gpu_others = {&gf_gpu_cuda},
+#endif
 };

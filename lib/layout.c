@@ -37,26 +37,55 @@ static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
     return GF_OK;
 }
 
+/* The driver that device.driver names, of this build's; "" is the first. NULL: there is none of that name. */
+static const struct gf_gpu_driver *gpu_builtin(const char *name)
+{
+    const struct gf_gpu_driver *first = gf_drivers_builtin.gpu;
+    if ((name[0] == '\0') || ((first != NULL) && (strcmp(name, first->name) == 0))) return first;
+    for (uint32_t i = 0; i < GF_GPU_OTHERS_MAX; i++) {
+        const struct gf_gpu_driver *other = gf_drivers_builtin.gpu_others[i];
+        if ((other != NULL) && (strcmp(name, other->name) == 0)) return other;
+    }
+    return NULL;
+}
+
+/* "host", "cuda": what device.driver may name. */
+static void gpu_names(const struct gf_drivers *drivers, char *text_out, size_t text_bytes)
+{
+    int used = snprintf(text_out, text_bytes, "\"%s\"", drivers->gpu->name);
+    for (uint32_t i = 0; (i < GF_GPU_OTHERS_MAX) && (used > 0) && ((size_t)used < text_bytes); i++) {
+        if (drivers->gpu_others[i] == NULL) continue;
+        used += snprintf(text_out + used, text_bytes - (size_t)used, ", \"%s\"", drivers->gpu_others[i]->name);
+    }
+}
+
+static gf_status gpu_resolve(struct gf_layout *layout, char *error_out)
+{
+    struct gf_drivers *drivers = &layout->drivers;
+    const char *name = layout->config.device.driver;
+    char names[64] = "none";
+    bool given = drivers->gpu != NULL;
+    if (!given) drivers->gpu = gpu_builtin(name);
+    if ((drivers->gpu != NULL) && ((name[0] == '\0') || (strcmp(name, drivers->gpu->name) == 0))) return GF_OK;
+    if (given) gpu_names(drivers, names, sizeof names);
+    else if (gf_drivers_builtin.gpu != NULL) gpu_names(&gf_drivers_builtin, names, sizeof names);
+    (void)snprintf(error_out, 256, "device.driver \"%s\" is not in this build; there is %s", name, names);
+    return GF_ERR_CONFIG;
+}
+
 static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
 {
     struct gf_drivers *drivers = &layout->drivers;
     if (layout->config.drivers != NULL) *drivers = *layout->config.drivers;
     if (drivers->link == NULL) drivers->link = gf_drivers_builtin.link;
     if (drivers->rendezvous == NULL) drivers->rendezvous = gf_drivers_builtin.rendezvous;
-    if (drivers->gpu == NULL) drivers->gpu = gf_drivers_builtin.gpu;
     if (drivers->clock == NULL) drivers->clock = gf_drivers_builtin.clock;
-    if ((drivers->link == NULL) || (drivers->rendezvous == NULL) || (drivers->gpu == NULL) ||
-        (drivers->clock == NULL)) {
+    if ((drivers->link == NULL) || (drivers->rendezvous == NULL) || (drivers->clock == NULL)) {
         (void)snprintf(error_out, 256, "this build has no %s driver; hand one in with config.drivers",
-                       drivers->link ? (drivers->rendezvous ? "gpu or clock" : "rendezvous") : "link");
+                       drivers->link ? (drivers->rendezvous ? "clock" : "rendezvous") : "link");
         return GF_ERR_CONFIG;
     }
-    if ((layout->config.device.driver[0] != '\0') && (strcmp(layout->config.device.driver, drivers->gpu->name) != 0)) {
-        (void)snprintf(error_out, 256, "device.driver \"%s\" is not in this build; there is \"%s\"",
-                       layout->config.device.driver, drivers->gpu->name);
-        return GF_ERR_CONFIG;
-    }
-    return GF_OK;
+    return gpu_resolve(layout, error_out);
 }
 
 /* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, for data
@@ -97,7 +126,9 @@ static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, st
     const struct gf_config *config = &layout->config;
     uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
     uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
-    uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS) ? 2u * layout->tensor_count : 0;
+    uint64_t norm_scratch = layout->on_device ? GF_NORM_SCRATCH_ELEMS : 0;
+    uint64_t norm_count =
+        (config->optimizer.kind == GF_OPTIMIZER_LARS) ? UINT64_C(3) * layout->tensor_count + norm_scratch : 0;
     uint64_t slice_elems = config->exchange.slice_bytes / sizeof(float);
     uint64_t scratch_elems =
         (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;
@@ -115,7 +146,7 @@ struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct g
     struct gf_device_parts parts = {0};
     if (!layout->on_device) return parts;
     parts.gradient = gf_arena_take(device, layout->pool.gradient_bytes);
-    parts.near = gf_arena_take(device, layout->in_place ? 0 : layout->pool.elem_count *
+    parts.beside = gf_arena_take(device, layout->in_place ? 0 : layout->pool.elem_count *
                                                                   gf_type_size_bytes(layout->config.exchange.wire));
     parts.checks = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
     lay_pools(layout, device, &parts.pools);

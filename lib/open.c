@@ -90,7 +90,7 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
     *gf->unseen = (struct gf_check){.bad_count = 0, .bad_first = UINT64_MAX};
     if (!gf->on_device) {
         gf->gradient = (gf_mem)(uintptr_t)parts.gradient;
-        gf->near = gf->wire;
+        gf->beside = gf->wire;
         gf->checks = (gf_mem)(uintptr_t)parts.seen;
     }
     gf->verdict = parts.verdict;

@@ -47,7 +47,7 @@ static void region_move(gf_context *gf)
     uint64_t delta = (uint64_t)(uintptr_t)base - (uint64_t)(uintptr_t)gf->region_base; /* wraps where it must */
     if (!gf->on_device) {
         gf->gradient += delta;
-        gf->near += delta;
+        gf->beside += delta;
         gf->checks += delta;
     }
     gf->seen = (struct gf_check *)((uintptr_t)gf->seen + delta);

@@ -230,7 +230,7 @@ static gf_status piece_commit(gf_context *gf, uint64_t end, float factor)
     gf_type type = gf->sparse_type, wire = gf->config.exchange.wire;
     gf_mem history = sparse->history + first * sizeof(float);
     gf_mem momentum = (is_local(gf) && (gf->momentum != 0)) ? gf->momentum + first * sizeof(float) : 0;
-    gf_mem packed = gf->near + sparse->commit_packed * gf_type_size_bytes(wire);
+    gf_mem packed = gf->beside + sparse->commit_packed * gf_type_size_bytes(wire);
     bool sent = pass_selected(sparse, pass);
     bool masked = sent && (momentum != 0) && (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED);
     gf_status status = GF_OK;

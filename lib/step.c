@@ -36,7 +36,7 @@ static gf_mem buffer_wire(const gf_context *gf, const struct gf_buffer *buffer)
 static gf_mem buffer_near(const gf_context *gf, const struct gf_buffer *buffer)
 {
     if (buffer_in_place(gf, buffer)) return buffer_gradient(gf, buffer);
-    return gf->near + buffer->first_elem * gf_type_size_bytes(gf->config.exchange.wire);
+    return gf->beside + buffer->first_elem * gf_type_size_bytes(gf->config.exchange.wire);
 }
 
 /* Between device and wire, all of the buffer; nothing on the host, where both are the same memory. */
