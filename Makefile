@@ -6,11 +6,12 @@ endif
 UCX   ?= $(shell pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)
 CUDA_INC := $(patsubst %/cuda.h,%,$(firstword $(wildcard $(addsuffix /cuda.h,$(CUDA_HOME)/include \
               $(patsubst %/bin/nvcc,%/include,$(shell command -v nvcc 2>/dev/null)) /usr/local/cuda/include /usr/include))))
+NVCC  ?= $(shell command -v nvcc 2>/dev/null)
 CUDA  ?= $(if $(CUDA_INC),1,0)
 SAN   ?=
 ifndef GF_QUIET
 ifneq ($(filter-out help deps clean flags,$(or $(MAKECMDGOALS),all)),)
-$(info gradientflow: ucx $(UCX), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, (no cuda.h)), sanitizers $(or $(SAN),none), build $(BUILD))
+$(info gradientflow: ucx $(UCX), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, (no cuda.h)), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
 export GF_QUIET := 1
 endif
@@ -23,7 +24,8 @@ PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev
 CFLAGS ?= -O2 -g
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
             -ffp-contract=off -fno-strict-aliasing -MMD -MP -Ilib -Idrivers -Idrivers/sim -Iops -Iconfig -Ifirmware-tests \
-            -DGF_WITH_UCX=$(UCX) -DGF_WITH_CUDA=$(CUDA) $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+            -DGF_WITH_UCX=$(UCX) -DGF_WITH_CUDA=$(CUDA) -DGF_WITH_NVCC=$(if $(NVCC),1,0) \
+            $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
@@ -39,6 +41,8 @@ TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
 LIB      := $(BUILD)/libgradientflow.a
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
+KERNELS  := $(wildcard ops/*.cu)
+FATBIN   := $(if $(NVCC),$(BUILD)/ops/gf_kernels_fatbin.o)
 
 comma    := ,
 # An appliance is linked with the library, UCX, libconfig and libsodium statically; libc and the CUDA driver stay dynamic.
@@ -52,7 +56,7 @@ all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tool
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/gpu_cuda%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048)
-$(LIB): $(OBJ)
+$(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@
 	ar rcs $@ $^
 $(SIM_LIB): $(SIM_SRC:%.c=$(BUILD)/%.o)
@@ -64,6 +68,33 @@ $(BUILD)/libtest.a: $(TEST_LIB:%.c=$(BUILD)/%.o)
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) $(CFLAGS) -c $< -o $@
+
+# Kernels of all GPUs from sm_80 on, as bytes in the archive: machine code for two, PTX for what comes. No CUDA runtime, and
+# nothing that nvcc makes for the host.
+NVCC_FLAGS := -O3 -std=c++17 -fmad=false -Iops -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+              -gencode arch=compute_90,code=compute_90
+$(BUILD)/ops/gf_kernels.cu: $(KERNELS) Makefile
+	@mkdir -p $(@D)
+	@printf '#include "%s"\n' $(notdir $(KERNELS)) >$@
+$(BUILD)/ops/gf_kernels.fatbin: $(BUILD)/ops/gf_kernels.cu $(KERNELS) $(wildcard ops/*.cuh) ops/kernels.h
+	$(NVCC) $(NVCC_FLAGS) -fatbin $< -o $@
+$(BUILD)/ops/gf_kernels_fatbin.o: $(BUILD)/ops/gf_kernels.fatbin
+	@printf '.section .rodata\n.balign 64\n.globl gf_kernels_fatbin\n.type gf_kernels_fatbin, @object\ngf_kernels_fatbin:\n%s\n%s\n%s\n' \
+	    '.incbin "$<"' '.size gf_kernels_fatbin, . - gf_kernels_fatbin' '.section .note.GNU-stack,"",@progbits' >$(@:.o=.s)
+	$(CC) -c $(@:.o=.s) -o $@
+
+# The same files for the SIMT emulator: as C, each access a call of the thread sanitizer's, whose runtime the emulator is.
+# Usable in a shared library too.
+SIMT_OBJ := $(patsubst ops/%.cu,$(BUILD)/firmware-tests/kernel_%.o,$(KERNELS))
+SIMT_FLAGS = $(filter-out -Wconversion,$(GF_FLAGS)) -fPIC $(if $(SAN),-fno-sanitize=all) -fsanitize=thread
+$(BUILD)/libtest.a: $(SIMT_OBJ)
+$(SIMT_OBJ): $(BUILD)/firmware-tests/kernel_%.o: ops/%.cu
+	@mkdir -p $(@D)
+	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
+$(BUILD)/firmware-tests/simt_kernels.o: firmware-tests/simt_kernels.c
+	@mkdir -p $(@D)
+	$(CC) $(SIMT_FLAGS) -O1 -g -c $< -o $@
+$(BUILD)/firmware-tests/simt.o $(BUILD)/firmware-tests/simt_access.o: GF_FLAGS += -fPIC
 
 # A tool gf-NAME is tools/NAME_main.c and, if there are any, tools/NAME_*.c; tools/tool_*.c are shared by all.
 TOOL_SHARED := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/tool_*.c))
@@ -87,8 +118,9 @@ FAKE_CUDA_OBJ := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/fake/%.o,
 $(BUILD)/firmware-tests/fake/%.o: firmware-tests/%.c
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) -isystem $(CUDA_INC) -fPIC $(CFLAGS) -c $< -o $@
+FAKE_CUDA_OBJ += $(SIMT_OBJ) $(patsubst %,$(BUILD)/firmware-tests/%.o,simt simt_access)
 $(BUILD)/firmware-tests/fake/libcuda.so.1: $(FAKE_CUDA_OBJ)
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libcuda.so.1 -o $@ $^
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -o $@ $^ -lm
 $(filter $(BUILD)/firmware-tests/test_cuda%,$(TESTS)): | $(FAKE_CUDA)
 
 # What shell tests start. An appliance needs neither libconfig nor, with drivers of its own, UCX: these are linked without.

@@ -30,6 +30,10 @@ void gf_simt_add(const struct gf_simt_kernel *kernel);
 int gf_simt_launch(const char *kernel_name, uint32_t blocks, uint32_t threads, size_t shared_bytes, void **args);
 const char *gf_simt_error(void); /* of the last launch that failed */
 
+/* From here on launches run only these blocks of theirs, which the caller keeps; NULL: all. For grids and ranges that
+ * are too large to be run whole. */
+void gf_simt_blocks(const uint32_t *blocks, uint32_t count);
+
 /* Orders of all launches from here on; the same seed, the same orders. */
 void gf_simt_seed(uint64_t seed);
 

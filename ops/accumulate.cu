@@ -2,38 +2,37 @@
 #include "device.cuh"
 
 struct accumulate_some {
-    float src[4], weight[4], u[4], h[4];
+    struct gf_pack src, weight, u, h;
 };
 
 GF_INLINE void accumulate_load(struct accumulate_some *some, uint64_t i, int count, const struct gf_accumulate_args *r,
                                uint32_t src_type)
 {
-    gf_pack_load(some->src, src_type, r->src, i, count);
-    if (r->weight != 0) gf_pack_load(some->weight, GF_KERNEL_F32, r->weight, i, count);
-    if (r->u != 0) gf_pack_load(some->u, GF_KERNEL_F32, r->u, i, count);
-    gf_pack_load(some->h, GF_KERNEL_F32, r->h, i, count);
+    gf_pack_load(&some->src, src_type, r->src, i, count);
+    if (r->weight != 0) gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight, i, count);
+    if (r->u != 0) gf_pack_load(&some->u, GF_KERNEL_F32, r->u, i, count);
+    gf_pack_load(&some->h, GF_KERNEL_F32, r->h, i, count);
 }
 
 /* u' in *u, h' returned. */
 GF_INLINE float accumulate_one(const struct accumulate_some *some, int e, const struct gf_accumulate_args *r, float *u,
-                               int exact)
+                               uint32_t src_type, int exact)
 {
-    float g = gf_mul(r->scale, some->src[e], exact);
-    if (r->weight != 0) g = gf_add(g, gf_mul(r->decay, some->weight[e], exact), exact);
-    if (r->u != 0) g = gf_add(gf_mul(r->momentum, some->u[e], exact), g, exact);
+    float g = gf_mul(r->scale, gf_pack_get(&some->src, src_type, e), exact);
+    if (r->weight != 0) g = gf_add(g, gf_mul(r->decay, gf_pack_get(&some->weight, GF_KERNEL_F32, e), exact), exact);
+    if (r->u != 0) g = gf_add(gf_mul(r->momentum, gf_pack_get(&some->u, GF_KERNEL_F32, e), exact), g, exact);
     *u = g;
-    return gf_add(some->h[e], g, exact);
+    return gf_add(gf_pack_get(&some->h, GF_KERNEL_F32, e), g, exact);
 }
 
 GF_INLINE void accumulate_finish(struct accumulate_some *some, uint64_t i, int count,
                                  const struct gf_accumulate_args *r, uint32_t src_type)
 {
     float h[4], u[4];
-    (void)src_type;
     GF_UNROLL
     for (int e = 0; e < count; e++) {
-        h[e] = accumulate_one(some, e, r, &u[e], 0);
-        if (h[e] != h[e]) h[e] = accumulate_one(some, e, r, &u[e], 1);
+        h[e] = accumulate_one(some, e, r, &u[e], src_type, 0);
+        if (h[e] != h[e]) h[e] = accumulate_one(some, e, r, &u[e], src_type, 1);
     }
     if (r->dst_u != 0) gf_pack_store(GF_KERNEL_F32, r->dst_u, i, u, count);
     gf_pack_store(GF_KERNEL_F32, r->dst_h, i, h, count);

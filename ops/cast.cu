@@ -2,7 +2,7 @@
 #include "device.cuh"
 
 struct cast_some {
-    float at[GF_PACK_MAX];
+    struct gf_pack src;
 };
 
 GF_INLINE void cast_load(struct cast_some *some, uint64_t i, int count, const struct gf_cast_args *r, uint32_t dst_type,
@@ -10,19 +10,19 @@ GF_INLINE void cast_load(struct cast_some *some, uint64_t i, int count, const st
 {
     (void)dst_type;
     (void)found;
-    gf_pack_load(some->at, src_type, r->src, i, count);
+    gf_pack_load(&some->src, src_type, r->src, i, count);
 }
 
 GF_INLINE void cast_finish(struct cast_some *some, uint64_t i, int count, const struct gf_cast_args *r,
                            uint32_t dst_type, uint32_t src_type, struct gf_found *found)
 {
-    (void)src_type;
+    float value[GF_PACK_MAX];
     GF_UNROLL
     for (int e = 0; e < count; e++) {
-        some->at[e] = gf_mul(some->at[e], r->scale, 1);
-        gf_found_look(found, dst_type, some->at[e], r->base + i + (uint64_t)e);
+        value[e] = gf_mul(gf_pack_get(&some->src, src_type, e), r->scale, 1);
+        gf_found_look(found, dst_type, value[e], r->base + i + (uint64_t)e);
     }
-    gf_pack_store(dst_type, r->dst, i, some->at, count);
+    gf_pack_store(dst_type, r->dst, i, value, count);
 }
 
 GF_INLINE void cast_walk(uint32_t src_type, uint32_t dst_type, const struct gf_cast_args *r, uint64_t worker,

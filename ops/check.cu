@@ -2,23 +2,23 @@
 #include "device.cuh"
 
 struct check_some {
-    float at[GF_PACK_MAX];
+    struct gf_pack src;
 };
 
 GF_INLINE void check_load(struct check_some *some, uint64_t i, int count, const struct gf_check_args *r, uint32_t type,
                           struct gf_found *found)
 {
     (void)found;
-    gf_pack_load(some->at, type, r->src, i, count);
+    gf_pack_load(&some->src, type, r->src, i, count);
 }
 
 /* A value of any type is infinite as an fp32 if it is so in its own. */
 GF_INLINE void check_finish(struct check_some *some, uint64_t i, int count, const struct gf_check_args *r,
                             uint32_t type, struct gf_found *found)
 {
-    (void)type;
     GF_UNROLL
-    for (int e = 0; e < count; e++) gf_found_look(found, GF_KERNEL_F32, some->at[e], r->base + i + (uint64_t)e);
+    for (int e = 0; e < count; e++)
+        gf_found_look(found, GF_KERNEL_F32, gf_pack_get(&some->src, type, e), r->base + i + (uint64_t)e);
 }
 
 GF_INLINE void check_type(uint32_t type, const struct gf_check_args *r, struct gf_found *found)

@@ -133,20 +133,24 @@ GF_INLINE void gf_words_store(uint64_t at, const uint32_t *words, int bytes)
     }
 }
 
-GF_INLINE void gf_pack_load(float *to, uint32_t type, uint64_t base, uint64_t i, int count)
+/* As it lies in memory, so that what waits takes few registers. */
+struct gf_pack {
+    uint32_t words[4];
+};
+
+GF_INLINE void gf_pack_load(struct gf_pack *to, uint32_t type, uint64_t base, uint64_t i, int count)
 {
     uint64_t at = base + i * gf_bytes(type);
-    uint32_t words[4];
-    if (count == 1) {
-        to[0] = (type == GF_KERNEL_F32) ? *(const float *)at : gf_widen(type, *(const uint16_t *)at);
-        return;
-    }
-    gf_words_load(words, at, count * (int)gf_bytes(type));
-    GF_UNROLL
-    for (int e = 0; e < count; e++) {
-        if (type == GF_KERNEL_F32) to[e] = gf_of_bits(words[e]);
-        else to[e] = gf_widen(type, (words[e / 2] >> (16 * (e % 2))) & 0xffffu);
-    }
+    if (count > 1) gf_words_load(to->words, at, count * (int)gf_bytes(type));
+    else if (type == GF_KERNEL_F32) to->words[0] = *(const uint32_t *)at;
+    else to->words[0] = *(const uint16_t *)at;
+}
+
+/* Element e of the pack. */
+GF_INLINE float gf_pack_get(const struct gf_pack *pack, uint32_t type, int e)
+{
+    if (type == GF_KERNEL_F32) return gf_of_bits(pack->words[e]);
+    return gf_widen(type, (pack->words[e / 2] >> (16 * (e % 2))) & 0xffffu);
 }
 
 GF_INLINE void gf_pack_store(uint32_t type, uint64_t base, uint64_t i, const float *from, int count)

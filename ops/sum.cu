@@ -2,26 +2,27 @@
 #include "device.cuh"
 
 struct sum_some {
-    float dst[GF_PACK_MAX], src[GF_PACK_MAX];
+    struct gf_pack dst, src;
 };
 
 GF_INLINE void sum_load(struct sum_some *some, uint64_t i, int count, const struct gf_sum_args *r, uint32_t type,
                         struct gf_found *found)
 {
     (void)found;
-    gf_pack_load(some->dst, type, r->dst, i, count);
-    gf_pack_load(some->src, type, r->src, i, count);
+    gf_pack_load(&some->dst, type, r->dst, i, count);
+    gf_pack_load(&some->src, type, r->src, i, count);
 }
 
 GF_INLINE void sum_finish(struct sum_some *some, uint64_t i, int count, const struct gf_sum_args *r, uint32_t type,
                           struct gf_found *found)
 {
+    float value[GF_PACK_MAX];
     GF_UNROLL
     for (int e = 0; e < count; e++) {
-        some->dst[e] = gf_add(some->dst[e], some->src[e], 1);
-        gf_found_look(found, type, some->dst[e], r->base + i + (uint64_t)e);
+        value[e] = gf_add(gf_pack_get(&some->dst, type, e), gf_pack_get(&some->src, type, e), 1);
+        gf_found_look(found, type, value[e], r->base + i + (uint64_t)e);
     }
-    gf_pack_store(type, r->dst, i, some->dst, count);
+    gf_pack_store(type, r->dst, i, value, count);
 }
 
 GF_INLINE void sum_type(uint32_t type, const struct gf_sum_args *r, struct gf_found *found)

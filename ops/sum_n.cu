@@ -7,12 +7,14 @@ struct sum_n_some {
 
 GF_INLINE void sum_n_add(struct sum_n_some *some, uint64_t i, int count, const struct gf_sum_n_args *r, uint32_t type)
 {
-    float more[GF_PACK_MAX];
-    gf_pack_load(some->at, type, r->src[0], i, count);
+    struct gf_pack pack;
+    gf_pack_load(&pack, type, r->src[0], i, count);
+    GF_UNROLL
+    for (int e = 0; e < count; e++) some->at[e] = gf_pack_get(&pack, type, e);
     for (uint32_t s = 1; s < r->src_count; s++) {
-        gf_pack_load(more, type, r->src[s], i, count);
+        gf_pack_load(&pack, type, r->src[s], i, count);
         GF_UNROLL
-        for (int e = 0; e < count; e++) some->at[e] = gf_add(some->at[e], more[e], 1);
+        for (int e = 0; e < count; e++) some->at[e] = gf_add(some->at[e], gf_pack_get(&pack, type, e), 1);
     }
 }
 

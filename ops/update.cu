@@ -2,41 +2,41 @@
 #include "device.cuh"
 
 struct update_some {
-    float weight[4], momentum[4], gradient[4];
+    struct gf_pack weight, momentum, gradient;
 };
 
 GF_INLINE void update_load(struct update_some *some, uint64_t i, int count, const struct gf_update_args *r,
                            uint32_t gradient_type, float rate)
 {
     (void)rate;
-    gf_pack_load(some->weight, GF_KERNEL_F32, r->weight, i, count);
-    gf_pack_load(some->gradient, gradient_type, r->gradient, i, count);
-    if (r->momentum_at != 0) gf_pack_load(some->momentum, GF_KERNEL_F32, r->momentum_at, i, count);
+    gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight, i, count);
+    gf_pack_load(&some->gradient, gradient_type, r->gradient, i, count);
+    if (r->momentum_at != 0) gf_pack_load(&some->momentum, GF_KERNEL_F32, r->momentum_at, i, count);
 }
 
 /* v in *v, the weight returned. */
 GF_INLINE float update_one(const struct update_some *some, int e, const struct gf_update_args *r, float rate, float *v,
-                           int exact)
+                           uint32_t gradient_type, int exact)
 {
-    float g = gf_add(gf_mul(r->gradient_scale, some->gradient[e], exact), gf_mul(r->decay, some->weight[e], exact),
-                     exact);
+    float weight = gf_pack_get(&some->weight, GF_KERNEL_F32, e);
+    float g = gf_add(gf_mul(r->gradient_scale, gf_pack_get(&some->gradient, gradient_type, e), exact),
+                     gf_mul(r->decay, weight, exact), exact);
     float d = g;
     if (r->momentum_at != 0) {
-        *v = gf_add(gf_mul(r->momentum, some->momentum[e], exact), g, exact);
+        *v = gf_add(gf_mul(r->momentum, gf_pack_get(&some->momentum, GF_KERNEL_F32, e), exact), g, exact);
         d = r->nesterov ? gf_add(gf_mul(r->momentum, *v, exact), g, exact) : *v;
     }
-    return gf_sub(some->weight[e], gf_mul(rate, d, exact), exact);
+    return gf_sub(weight, gf_mul(rate, d, exact), exact);
 }
 
 GF_INLINE void update_finish(struct update_some *some, uint64_t i, int count, const struct gf_update_args *r,
                              uint32_t gradient_type, float rate)
 {
     float weight[4], v[4] = {0, 0, 0, 0};
-    (void)gradient_type;
     GF_UNROLL
     for (int e = 0; e < count; e++) {
-        weight[e] = update_one(some, e, r, rate, &v[e], 0);
-        if (weight[e] != weight[e]) weight[e] = update_one(some, e, r, rate, &v[e], 1);
+        weight[e] = update_one(some, e, r, rate, &v[e], gradient_type, 0);
+        if (weight[e] != weight[e]) weight[e] = update_one(some, e, r, rate, &v[e], gradient_type, 1);
     }
     if (r->momentum_at != 0) gf_pack_store(GF_KERNEL_F32, r->momentum_at, i, v, count);
     gf_pack_store(GF_KERNEL_F32, r->weight, i, weight, count);
