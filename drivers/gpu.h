@@ -19,6 +19,14 @@ struct gf_gpu_setup {
     void *arg;
 };
 
+/* Kernels that a build brings for one driver. */
+struct gf_gpu_kernels {
+    const void *const *image;        /* *image NULL: none were built */
+    const char *const *names;        /* [*count] */
+    const uint32_t *count;
+    const struct gf_ops *ops;        /* what launches them */
+};
+
 struct gf_gpu_driver;
 
 struct gf_gpu {
