@@ -212,8 +212,10 @@ static gf_status late_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
     return GF_OK;
 }
 
-static gf_status late_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem src, gf_type type, uint64_t elem_count)
+static gf_status late_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
+                           uint64_t elem_count)
 {
+    (void)scratch_f32; /* the host's op wants none */
     struct work *work = work_new(queue, NORM);
     expect_reachable(late_of(queue->gpu), square_f32, sizeof(float));
     expect_reachable(late_of(queue->gpu), src, elem_count * gf_type_size_bytes(type));
@@ -268,7 +270,7 @@ static void work_do(struct late *late, const struct work *work)
         status = ops->check(&host, work->at[0], work->types[0], work->elem_count, work->base, work->check);
         break;
     case SCORE: status = ops->score(&host, work->at[0], work->at[1], work->elem_count, work->chunk_elems); break;
-    case NORM: status = ops->norm(&host, work->at[0], work->at[1], work->types[0], work->elem_count); break;
+    case NORM: status = ops->norm(&host, work->at[0], 0, work->at[1], work->types[0], work->elem_count); break;
     case ACCUMULATE:
         status = ops->accumulate(&host, work->at[0], work->at[1], work->at[2], work->at[3], work->at[4], work->types[0],
                                  work->scale, work->momentum, work->at[5], work->decay, work->elem_count);

@@ -7,9 +7,9 @@
 
 #if GF_WITH_NVCC
 extern const char gf_train_fatbin[];
-#define DEVICE_IMAGE gf_train_fatbin
+static const void *const image = gf_train_fatbin;
 #else
-#define DEVICE_IMAGE NULL
+static const void *const image = NULL; /* no kernels */
 #endif
 
 static const char *const kernel_names[KERNEL_COUNT] = {
@@ -28,7 +28,7 @@ static const struct device_model *model_find(const struct net_model *model)
 
 const char *device_refuses(const struct net_model *model)
 {
-    if (DEVICE_IMAGE == NULL) return "device.driver = cuda: this gf-train was built without nvcc and has no kernels; allowed is host";
+    if (image == NULL) return "device.driver = cuda: this gf-train was built without nvcc and has no kernels; allowed is host";
     if (model_find(model) == NULL) return "device.driver = cuda: this model has no kernels; allowed are --model cnn and linear";
     return NULL;
 }
@@ -91,7 +91,7 @@ gf_status device_open(struct device *device, const struct gf_config *config, str
         return gf_fault_set(&device->fault, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "device.driver \"%s\" is not in this build",
                             config->device.driver);
     struct gf_gpu_setup setup = {.library = config->device.library, .ordinal = config->device.ordinal,
-                                 .device_bytes = device->model->layout(&measured, 0), .image = DEVICE_IMAGE,
+                                 .device_bytes = device->model->layout(&measured, 0), .image = image,
                                  .kernels = kernel_names, .kernel_count = KERNEL_COUNT,
                                  .log = {config->log, config->log_user}};
     device->state = calloc(1, driver->state_bytes(&setup));
@@ -108,9 +108,7 @@ gf_status device_open(struct device *device, const struct gf_config *config, str
         return status;
     }
     host_lay(device, net->model, images_max, (gf_mem)(uintptr_t)host);
-    /* The borders stay zero from here on. */
-    device->status = driver->zero(&device->queue, driver->arena(device->gpu), setup.device_bytes);
-    return device->status;
+    return GF_OK;
 }
 
 void device_close(struct device *device)
