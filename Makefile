@@ -6,8 +6,8 @@ endif
 UCX   ?= $(shell pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)
 CUDA_INC := $(patsubst %/cuda.h,%,$(firstword $(wildcard $(addsuffix /cuda.h,$(CUDA_HOME)/include \
               $(patsubst %/bin/nvcc,%/include,$(shell command -v nvcc 2>/dev/null)) /usr/local/cuda/include /usr/include))))
-CUDA  ?= $(if $(CUDA_INC),1,0)
 NVCC  ?= $(shell command -v nvcc 2>/dev/null)
+CUDA  ?= $(if $(CUDA_INC),1,0)
 SAN   ?=
 ifndef GF_QUIET
 ifneq ($(filter-out help deps clean flags,$(or $(MAKECMDGOALS),all)),)
@@ -24,7 +24,8 @@ PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev
 CFLAGS ?= -O2 -g
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
             -ffp-contract=off -fno-strict-aliasing -MMD -MP -Ilib -Idrivers -Idrivers/sim -Iops -Iconfig -Ifirmware-tests \
-            -DGF_WITH_UCX=$(UCX) -DGF_WITH_CUDA=$(CUDA) -DGF_WITH_NVCC=$(if $(NVCC),1,0) $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+            -DGF_WITH_UCX=$(UCX) -DGF_WITH_CUDA=$(CUDA) -DGF_WITH_NVCC=$(if $(NVCC),1,0) \
+            $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
@@ -95,6 +96,17 @@ $(BUILD)/firmware-tests/simt_kernels.o: firmware-tests/simt_kernels.c
 	$(CC) $(SIMT_FLAGS) -O1 -g -c $< -o $@
 $(BUILD)/firmware-tests/simt.o $(BUILD)/firmware-tests/simt_access.o: GF_FLAGS += -fPIC
 
+# gf-train's own kernels, likewise.
+TRAIN_FATBIN := $(if $(NVCC),$(BUILD)/tools/gf_train_fatbin.o)
+$(BUILD)/tools/gf_train.fatbin: tools/train.cu tools/train_kernels.h $(wildcard ops/*.cuh)
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -fatbin $< -o $@
+$(BUILD)/tools/gf_train_fatbin.o: $(BUILD)/tools/gf_train.fatbin
+	@printf '.section .rodata\n.balign 64\n.globl gf_train_fatbin\n.type gf_train_fatbin, @object\ngf_train_fatbin:\n%s\n%s\n%s\n' \
+	    '.incbin "$<"' '.size gf_train_fatbin, . - gf_train_fatbin' '.section .note.GNU-stack,"",@progbits' >$(@:.o=.s)
+	$(CC) -c $(@:.o=.s) -o $@
+$(BUILD)/gf-train $(BUILD)/firmware-tests/test_train_net: $(TRAIN_FATBIN)
+
 # A tool gf-NAME is tools/NAME_main.c and, if there are any, tools/NAME_*.c; tools/tool_*.c are shared by all.
 TOOL_SHARED := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/tool_*.c))
 .SECONDEXPANSION:
@@ -117,8 +129,12 @@ FAKE_CUDA_OBJ := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/fake/%.o,
 $(BUILD)/firmware-tests/fake/%.o: firmware-tests/%.c
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) -isystem $(CUDA_INC) -fPIC $(CFLAGS) -c $< -o $@
-$(BUILD)/firmware-tests/fake/libcuda.so.1: $(FAKE_CUDA_OBJ) $(SIMT_OBJ) $(addprefix $(BUILD)/firmware-tests/,simt.o simt_access.o)
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libcuda.so.1 -o $@ $^ -lm
+FAKE_CUDA_OBJ += $(SIMT_OBJ) $(BUILD)/firmware-tests/fake/kernels_train.o $(patsubst %,$(BUILD)/firmware-tests/%.o,simt simt_access)
+$(BUILD)/firmware-tests/fake/kernels_train.o: tools/train.cu
+	@mkdir -p $(@D)
+	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
+$(BUILD)/firmware-tests/fake/libcuda.so.1: $(FAKE_CUDA_OBJ)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -o $@ $^ -lm
 $(filter $(BUILD)/firmware-tests/test_cuda%,$(TESTS)): | $(FAKE_CUDA)
 
 # What shell tests start. An appliance needs neither libconfig nor, with drivers of its own, UCX: these are linked without.

@@ -19,7 +19,10 @@ struct gf_drivers {
     void *gpu_arg;
     const struct gf_clock *clock;
     /* Of gf_drivers_builtin alone: what device.driver may name beside .gpu, which is the one where it names none. */
-    const struct gf_gpu_driver *gpu_others[GF_GPU_OTHERS_MAX];
+    struct {
+        const struct gf_gpu_driver *driver;
+        const struct gf_gpu_kernels *kernels;
+    } gpu_others[GF_GPU_OTHERS_MAX];
 };
 
 /* The real ones, the only reference to them in the library. A program that defines this symbol itself is not linked

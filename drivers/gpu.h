@@ -19,6 +19,14 @@ struct gf_gpu_setup {
     void *arg;
 };
 
+/* Kernels that a build brings for one driver. */
+struct gf_gpu_kernels {
+    const void *const *image;        /* *image NULL: none were built */
+    const char *const *names;        /* [*count] */
+    const uint32_t *count;
+    const struct gf_ops *ops;        /* what launches them */
+};
+
 struct gf_gpu_driver;
 
 struct gf_gpu {
@@ -42,7 +50,7 @@ struct gf_gpu_driver {
     gf_status (*open)(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
                       struct gf_fault *fault_out);
     void (*close)(struct gf_gpu *gpu);
-    gf_mem (*arena)(struct gf_gpu *gpu); /* base of device_bytes; 0 on the host */
+    gf_mem (*arena)(struct gf_gpu *gpu); /* base of device_bytes, zeroes at open; 0 on the host */
     /* Host memory that copies and kernels will touch, once at open: afterwards its addresses are good on queues too. */
     gf_status (*host_register)(struct gf_gpu *gpu, void *base, size_t size_bytes);
     void (*host_unregister)(struct gf_gpu *gpu, void *base);

@@ -71,8 +71,14 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_
     const char *name = NULL;
     if (size_bytes == 0) return GF_OK;
     CUresult result = calls->memory_take(&cuda->arena, size_bytes);
-    if (result != CUDA_ERROR_OUT_OF_MEMORY) return gf_cuda_result(cuda, result, "cuMemAlloc", fault_out);
+    if (result == CUDA_SUCCESS) {
+        gf_status status = gf_cuda_result(cuda, calls->set(cuda->arena, 0, size_bytes, cuda->stream), "cuMemsetD8Async",
+                                          fault_out);
+        gf_cuda_idle(cuda); /* other streams will use it without asking */
+        return status;
+    }
     cuda->arena = 0;
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return gf_cuda_result(cuda, result, "cuMemAlloc", fault_out);
     (void)calls->error_name(result, &name);
     if (calls->memory_info(&free_bytes, &total_bytes) != CUDA_SUCCESS) free_bytes = total_bytes = 0;
     return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "cuMemAlloc", result,

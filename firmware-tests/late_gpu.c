@@ -216,6 +216,7 @@ static gf_status late_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
 static gf_status late_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
                            uint64_t elem_count)
 {
+    (void)scratch_f32; /* the host's op wants none */
     struct work *work = work_new(queue, NORM);
     expect_reachable(late_of(queue->gpu), scratch_f32, GF_NORM_SCRATCH_ELEMS * sizeof(float));
     expect_reachable(late_of(queue->gpu), square_f32, sizeof(float));

@@ -266,6 +266,7 @@ static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t seat)
 struct gf_layout {
     struct gf_config config;      /* effective; rank, world, id and address resolved */
     struct gf_drivers drivers;    /* none is NULL */
+    const struct gf_gpu_kernels *gpu_kernels; /* of drivers.gpu; NULL: it has none, or brings its own */
     struct gf_pool_sizes pool;
     struct gf_coll_need slot_need;
     struct gf_footprint footprint;

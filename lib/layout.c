@@ -43,7 +43,7 @@ static const struct gf_gpu_driver *gpu_builtin(const char *name)
     const struct gf_gpu_driver *first = gf_drivers_builtin.gpu;
     if ((name[0] == '\0') || ((first != NULL) && (strcmp(name, first->name) == 0))) return first;
     for (uint32_t i = 0; i < GF_GPU_OTHERS_MAX; i++) {
-        const struct gf_gpu_driver *other = gf_drivers_builtin.gpu_others[i];
+        const struct gf_gpu_driver *other = gf_drivers_builtin.gpu_others[i].driver;
         if ((other != NULL) && (strcmp(name, other->name) == 0)) return other;
     }
     return NULL;
@@ -54,9 +54,18 @@ static void gpu_names(const struct gf_drivers *drivers, char *text_out, size_t t
 {
     int used = snprintf(text_out, text_bytes, "\"%s\"", drivers->gpu->name);
     for (uint32_t i = 0; (i < GF_GPU_OTHERS_MAX) && (used > 0) && ((size_t)used < text_bytes); i++) {
-        if (drivers->gpu_others[i] == NULL) continue;
-        used += snprintf(text_out + used, text_bytes - (size_t)used, ", \"%s\"", drivers->gpu_others[i]->name);
+        if (drivers->gpu_others[i].driver == NULL) continue;
+        used += snprintf(text_out + used, text_bytes - (size_t)used, ", \"%s\"", drivers->gpu_others[i].driver->name);
     }
+}
+
+/* What this build brings for the driver; NULL: nothing. */
+static const struct gf_gpu_kernels *gpu_kernels(const struct gf_gpu_driver *driver)
+{
+    for (uint32_t i = 0; i < GF_GPU_OTHERS_MAX; i++)
+        if ((driver != NULL) && (gf_drivers_builtin.gpu_others[i].driver == driver))
+            return gf_drivers_builtin.gpu_others[i].kernels;
+    return NULL;
 }
 
 static gf_status gpu_resolve(struct gf_layout *layout, char *error_out)
@@ -66,6 +75,12 @@ static gf_status gpu_resolve(struct gf_layout *layout, char *error_out)
     char names[64] = "none";
     bool given = drivers->gpu != NULL;
     if (!given) drivers->gpu = gpu_builtin(name);
+    layout->gpu_kernels = gpu_kernels(drivers->gpu);
+    if ((layout->gpu_kernels != NULL) && (*layout->gpu_kernels->image == NULL)) {
+        (void)snprintf(error_out, 256, "device.driver \"%s\" has no kernels in this build: it was made without nvcc",
+                       drivers->gpu->name);
+        return GF_ERR_CONFIG;
+    }
     if ((drivers->gpu != NULL) && ((name[0] == '\0') || (strcmp(name, drivers->gpu->name) == 0))) return GF_OK;
     if (given) gpu_names(drivers, names, sizeof names);
     else if (gf_drivers_builtin.gpu != NULL) gpu_names(&gf_drivers_builtin, names, sizeof names);
@@ -126,9 +141,9 @@ static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, st
     const struct gf_config *config = &layout->config;
     uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
     uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
-    uint64_t norm_scratch = layout->on_device ? GF_NORM_SCRATCH_ELEMS : 0;
-    uint64_t norm_count =
-        (config->optimizer.kind == GF_OPTIMIZER_LARS) ? UINT64_C(3) * layout->tensor_count + norm_scratch : 0;
+    uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS)
+                              ? UINT64_C(3) * layout->tensor_count + (layout->on_device ? GF_NORM_SCRATCH_ELEMS : 0)
+                              : 0;
     uint64_t slice_elems = config->exchange.slice_bytes / sizeof(float);
     uint64_t scratch_elems =
         (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;
@@ -201,7 +216,12 @@ struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
+    const struct gf_gpu_kernels *kernels = layout->gpu_kernels;
     return (struct gf_gpu_setup){.library = config->device.library,
+                                 .image = (kernels != NULL) ? *kernels->image : NULL,
+                                 .kernels = (kernels != NULL) ? kernels->names : NULL,
+                                 .kernel_count = (kernels != NULL) ? *kernels->count : 0,
+                                 .ops = (kernels != NULL) ? kernels->ops : NULL,
                                  .ordinal = config->device.ordinal,
                                  .device_bytes = layout->footprint.device_bytes,
                                  .events_max = config->exchange.buffers_active + 1,
