@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,12 +273,30 @@ static void control_far(struct check_report *report, const struct check_job *job
                   "%s cannot be reached: %s", address, strerror(error));
 }
 
+/* Not by trying to bind: kernels may be told to allow that for foreign addresses. 0.0.0.0 and :: are everybody's. */
+static bool control_is_here(const struct gf_socket_address *to)
+{
+    char text[INET6_ADDRSTRLEN] = "";
+    bool v4 = to->storage.ss_family == AF_INET, here;
+    const struct sockaddr_in *as_v4 = (const void *)&to->storage;
+    const struct sockaddr_in6 *as_v6 = (const void *)&to->storage;
+    struct ifaddrs *all = NULL;
+    if (gf_socket_is_loopback(to)) return true;
+    if (v4 ? (as_v4->sin_addr.s_addr == INADDR_ANY) : IN6_IS_ADDR_UNSPECIFIED(&as_v6->sin6_addr)) return true;
+    (void)inet_ntop(to->storage.ss_family, v4 ? (const void *)&as_v4->sin_addr : (const void *)&as_v6->sin6_addr, text,
+                    sizeof text);
+    if (getifaddrs(&all) != 0) return false;
+    here = address_is_here(all, text);
+    freeifaddrs(all);
+    return here;
+}
+
 /* As rank 0 where the address is this node's, else as another rank: what the driver refuses it says itself. */
 void check_control_alone(struct check_report *report, const struct check_job *job)
 {
     const struct gf_config *config = &job->config;
     const struct gf_rendezvous_driver *driver = gf_drivers_builtin.rendezvous;
-    struct gf_socket_address to = {0}, from = {0}, any = {0};
+    struct gf_socket_address to = {0}, from = {0};
     struct gf_fault fault = {0};
     struct gf_rendezvous *rendezvous = NULL;
     struct gf_rendezvous_setup setup = {
@@ -288,14 +307,9 @@ void check_control_alone(struct check_report *report, const struct check_job *jo
     };
     bool here = false;
     void *state = NULL;
-    int fd;
     if (gf_socket_address_parse(setup.address, "rendezvous.address", &to, &fault) &&
         ((setup.bind[0] == '\0') || gf_socket_bind_parse(setup.bind, &from, &fault))) {
-        any = to;
-        gf_socket_port_copy(&any, &(struct gf_socket_address){.storage.ss_family = to.storage.ss_family});
-        fd = socket(any.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        here = (fd >= 0) && (bind(fd, (const struct sockaddr *)&any.storage, any.bytes) == 0);
-        if (fd >= 0) (void)close(fd);
+        here = control_is_here(&to);
         setup.rank = here ? 0 : 1;
         state = malloc(driver->state_bytes(&setup));
         if ((state != NULL) && (driver->open(&setup, state, tool_clock_ns(), &rendezvous, &fault) == GF_OK))

@@ -128,6 +128,19 @@ void check_gpu(struct check_report *report, const struct check_job *job)
     (void)dlclose(cuda.library);
 }
 
+/* ---- what a rank asks for ---- */
+
+void check_footprint(struct check_report *report, const struct check_job *job)
+{
+    double mib = 1024.0 * 1024;
+    if (job->need.control_bytes == 0)
+        check_say(report, "footprint", CHECK_FAIL, "correct what it names in the file", "%s", job->need_fault);
+    else
+        check_say(report, "footprint", CHECK_OK, NULL, "a rank takes %.1f MiB control, %.1f exchange, %.1f device",
+                  (double)job->need.control_bytes / mib, (double)job->need.exchange_bytes / mib,
+                  (double)job->need.device_bytes / mib);
+}
+
 /* ---- limits ---- */
 
 /* Past RLIMIT_MEMLOCK by privilege (bit 14 of the effective set). */

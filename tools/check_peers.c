@@ -28,7 +28,7 @@ struct met {
     uint32_t node_count, local_count, local_index;
     char missing[NAMES_BYTES];    /* ranks that did not answer */
     char refused[200];            /* what the channel turned away */
-    char difference[256];         /* the first one */
+    char difference[320];         /* of the first rank that differs */
 };
 struct done {
     uint32_t failing;
@@ -127,22 +127,25 @@ static void values_write(const struct gf_config *config, char *text, size_t text
     }
 }
 
-/* The first line in which two values texts differ. Both come from one table, so their lines stand in one order. */
+/* The lines in which two values texts differ, as many as there is room for. Both come from one table, so their lines
+ * stand in one order. */
 static void difference_write(const char *ours, const char *theirs, uint32_t rank, const char *host, char *text,
                              size_t text_bytes)
 {
+    size_t used = (size_t)snprintf(text, text_bytes, "rank %u on %s against rank 0:", rank, host);
+    bool first = true;
     while ((*ours != '\0') && (*theirs != '\0')) {
         size_t our_length = strcspn(ours, "\n"), their_length = strcspn(theirs, "\n"), key = strcspn(ours, "=");
-        if ((our_length != their_length) || (memcmp(ours, theirs, our_length) != 0)) {
-            (void)snprintf(text, text_bytes, "%.*s is %.*s at rank %u on %s, %.*s at rank 0", (int)key, ours,
-                           (key < their_length) ? (int)(their_length - key - 1) : 0, theirs + key + 1, rank, host,
-                           (int)(our_length - key - 1), ours + key + 1);
-            return;
+        if (((our_length != their_length) || (memcmp(ours, theirs, our_length) != 0)) && (used < text_bytes)) {
+            used += (size_t)snprintf(text + used, text_bytes - used, "%s %.*s %.*s, not %.*s", first ? "" : ";",
+                                     (int)key, ours, (key < their_length) ? (int)(their_length - key - 1) : 0,
+                                     theirs + key + 1, (int)(our_length - key - 1), ours + key + 1);
+            first = false;
         }
         ours += our_length + (ours[our_length] == '\n');
         theirs += their_length + (theirs[their_length] == '\n');
     }
-    (void)snprintf(text, text_bytes, "the hash of rank %u on %s is another", rank, host);
+    if (first) (void)snprintf(text + used, text_bytes - used, " another hash");
 }
 
 /* "1, 5, 6 .." of the ranks for which fails is not 0 or that did not answer. */
@@ -203,8 +206,10 @@ static void centre_meet(struct check_peers *peers)
         if ((event.kind == GF_RENDEZVOUS_FRAME) && (event.frame_kind == FRAME_HELLO) &&
             (event.size_bytes == sizeof(struct hello)))
             hello_take(peers, event.rank, event.payload);
-        if (event.kind == GF_RENDEZVOUS_REFUSED)
+        if (event.kind == GF_RENDEZVOUS_REFUSED) { /* it will not come; the others that are there are soon heard */
             (void)snprintf(met->refused, sizeof met->refused, "%.199s", event.text);
+            if (end_ns > tool_clock_ns() + S / 2) end_ns = tool_clock_ns() + S / 2;
+        }
     }
     (void)names_write(peers, false, met->missing, sizeof met->missing);
     for (uint32_t r = 0; r < peers->world; r++) {
@@ -339,9 +344,9 @@ static void centre_agree(struct check_peers *peers, uint32_t fails, struct done 
 
 bool check_peers_agree(struct check_report *report, struct check_peers *peers)
 {
-    uint32_t fails = report->counts[CHECK_FAIL];
+    uint32_t fails = report->counts[CHECK_FAIL] - report->shared_fails; /* this rank's own */
     struct done done = {0};
-    bool told = true;
+    bool told = true, met = (peers->met.answered == peers->world) && (peers->met.differing == 0);
     if (peers->rank == 0) {
         centre_agree(peers, fails, &done);
     } else {
@@ -355,10 +360,10 @@ bool check_peers_agree(struct check_report *report, struct check_peers *peers)
     if (!told)
         check_say(report, "all ranks", CHECK_FAIL, "look at what rank 0 prints", "%s", peers->ended);
     else if (done.failing == 0)
-        check_say(report, "all ranks", CHECK_OK, NULL, "no rank has a failing line");
+        check_say(report, "all ranks", CHECK_OK, NULL, "no rank has a failing line of its own");
     else
         check_say(report, "all ranks", CHECK_FAIL, "look at their lines", "something fails at rank %s", done.names);
     report->shared = false;
     peers_close(peers);
-    return told && (done.failing == 0);
+    return met && told && (done.failing == 0);
 }

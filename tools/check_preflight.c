@@ -19,6 +19,11 @@ static bool refuse(const char *text)
     return false;
 }
 
+static void fault_keep(void *user, gf_log_level level, const char *text)
+{
+    if (level <= GF_LOG_ERROR) (void)snprintf(user, sizeof((struct check_job *)0)->need_fault, "%s", text);
+}
+
 bool check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                     uint32_t world, uint32_t local_count, uint64_t deadline_ns, struct check_job *job_out)
 {
@@ -45,8 +50,10 @@ bool check_job_fill(const struct gf_config *config, const struct gf_tensor *tens
     }
     job.config.job.ignore_environment = true; /* it has been asked */
     if (gf_config_effective(&job.config, &job.config, error) != GF_OK) return refuse(error);
-    if (gf_measure(&job.config, tensors, tensor_count, &job.need) != GF_OK)
-        return refuse("the footprint cannot be told; gf-check FILE says why");
+    job.config.log = fault_keep;
+    job.config.log_user = job.need_fault;
+    if (gf_measure(&job.config, tensors, tensor_count, &job.need) == GF_OK) job.need_fault[0] = '\0';
+    job.config.log = NULL;
     /* A job whose control address is loopback has all of its ranks here. */
     job.local_count = (local_count != 0) ? local_count
                       : gf_ip_loopback(job.config.rendezvous.address) ? job.config.job.world : 1;
@@ -59,6 +66,7 @@ static void node_lines(struct check_report *report, const struct check_job *job)
     check_interfaces(report, job);
     if (job->local_index != 0) return; /* the rest is the node's, and probing it at once would disturb each other */
     check_ports(report, job);
+    if (job->need.control_bytes == 0) return;
     check_shm(report, job);
     check_memory(report, job);
 }
@@ -78,12 +86,12 @@ static void launched_lines(struct check_report *report, struct check_job *job)
 
 static void alone_lines(struct check_report *report, const struct check_job *job)
 {
-    static const char why[] = "started alone: run it on all ranks with srun, mpirun or gf-run";
+    static const char why[] = "started alone; srun, mpirun or gf-run start it on all ranks";
     check_control_alone(report, job);
     node_lines(report, job);
     check_say(report, "peers", CHECK_SKIP, NULL, "%s", why);
-    check_say(report, "configuration", CHECK_SKIP, NULL, "hash 0x%016llx; to compare it, %s",
-              (unsigned long long)gf_config_hash(&job->config), why);
+    check_say(report, "configuration", CHECK_SKIP, NULL, "%s to compare this hash: 0x%016llx", why,
+              (unsigned long long)gf_config_hash(&job->config));
     check_say(report, "join", CHECK_SKIP, NULL, "%s", why);
 }
 
@@ -96,6 +104,7 @@ int check_preflight(struct check_job *job, bool json)
     check_environment(&report, job);
     check_transports(&report, job);
     check_gpu(&report, job);
+    check_footprint(&report, job);
     check_memlock(&report, job);
     check_huge_pages(&report, job);
     if (job->launched) launched_lines(&report, job);

@@ -10,7 +10,8 @@ struct check_job {
     struct gf_config config;     /* as the job would have it: rank, world and address from the launcher filled in */
     const struct gf_tensor *tensors;
     uint32_t tensor_count;
-    struct gf_footprint need;    /* of one rank */
+    struct gf_footprint need;    /* of one rank; zeroes where it cannot be told */
+    char need_fault[256];        /* then why */
     bool launched;               /* by gf-run, srun, mpirun ..: the other ranks are expected to answer */
     const char *launcher;        /* "SLURM_PROCID": what said so; "job.world" of the file */
     uint64_t deadline_ns;        /* how long for each conversation with other ranks */
@@ -40,6 +41,7 @@ bool check_network_used(const char *transports);
 
 /* check_node.c */
 void check_environment(struct check_report *report, const struct check_job *job);
+void check_footprint(struct check_report *report, const struct check_job *job);
 void check_gpu(struct check_report *report, const struct check_job *job);
 void check_memlock(struct check_report *report, const struct check_job *job);
 void check_huge_pages(struct check_report *report, const struct check_job *job);

@@ -26,6 +26,7 @@ void check_say(struct check_report *report, const char *name, check_state state,
     if (report->line_count == CHECK_LINES_MAX) return;
     line = &report->lines[report->line_count++];
     report->counts[state]++;
+    report->shared_fails += report->shared && (state == CHECK_FAIL);
     line->name = name;
     line->state = state;
     va_start(arguments, format);

@@ -24,6 +24,7 @@ struct check_report {
     char host[CHECK_HOST_BYTES];
     struct check_line lines[CHECK_LINES_MAX];
     bool shared; /* what comes is the same on all ranks: only the first shows it */
+    uint32_t shared_fails;
     uint32_t line_count;
     uint32_t counts[CHECK_STATE_COUNT];
 };
