@@ -50,8 +50,6 @@ alone wrong_interface fail interface "there is no gfnone0 here; there are .*lo" 
 alone more_than_shm_has fail shm "MiB needed in /dev/shm" 'exchange = { user_bytes = "64 GiB"; };' --local 4096
 check "more_than_memory_is_said" said fail memory "it has"
 alone wrong_bind fail bind "10.99.99.99 is no address of this node" 'rendezvous = { bind = "10.99.99.99"; insecure = true; };'
-alone open_to_strangers fail control "expected a loopback address, rendezvous.key_file" \
-    'rendezvous = { address = "0.0.0.0:7117"; };'
 alone missing_key_file fail control "gf-no-key" 'rendezvous = { key_file = "/nonexistent/gf-no-key"; };'
 alone ephemeral_ports warn ports "gives to outgoing connections" \
     "link = { ports = \"$(awk '{print $1 + 100 "-" $1 + 200}' /proc/sys/net/ipv4/ip_local_port_range)\"; };"
