@@ -15,7 +15,7 @@ endif
 # Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third.
 PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
-            libcmocka-dev clang libclang-rt-14-dev valgrind iproute2
+            libcmocka-dev clang libclang-rt-14-dev valgrind iproute2 mandoc
 
 CFLAGS ?= -O2 -g
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
@@ -169,15 +169,20 @@ PREFIX  ?= /usr/local
 HEADERS := lib/gradientflow.h config/config.h $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
 PC_LIBS  = $(patsubst -l%,-l:lib%.a,-lconfig -lsodium $(filter -l% -Wl$(comma)--undefined=%,$(UCX_LIBS))) -ldl -lrt -lm -pthread
 VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
-install: all ## copy library, headers, tools and gradientflow.pc to DESTDIR and PREFIX (/usr/local)
+MAN      = $(wildcard tools/*.1 lib/*.3 config/*.5)
+install: all ## copy library, headers, tools, man pages and gradientflow.pc to DESTDIR and PREFIX (/usr/local)
 	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX=$(PREFIX) must be an absolute path" >&2; exit 1;; esac
 	@to="$(DESTDIR)$(PREFIX)"; set -e; \
-	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$to/include/gradientflow" "$$to/share/gradientflow/models"; \
+	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$to/include/gradientflow" "$$to/share/gradientflow/models" \
+	    "$$to/share/gradientflow/example" "$$to/share/man/man1" "$$to/share/man/man3" "$$to/share/man/man5"; \
 	install $(TOOLS) "$$to/bin"; \
 	install -m 644 $(LIB) "$$to/lib"; \
 	install -m 644 $(HEADERS) "$$to/include/gradientflow"; \
 	install -m 644 config/local.cfg config/cluster.cfg "$$to/share/gradientflow"; \
 	install -m 644 config/models/*.cfg "$$to/share/gradientflow/models"; \
+	install -m 644 tools/example/* "$$to/share/gradientflow/example"; \
+	for page in $(MAN); do install -m 644 $$page "$$to/share/man/man$${page##*.}"; done; \
+	sed -n 's/^\.Fo //p' lib/gradientflow.3 | while read -r f; do ln -sf gradientflow.3 "$$to/share/man/man3/$$f.3"; done; \
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(PC_LIBS)|' gradientflow.pc.in >"$$to/lib/pkgconfig/gradientflow.pc"
 
 clean: ## remove what was built
