@@ -6,7 +6,7 @@ endif
 UCX   ?= $(shell pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)
 SAN   ?=
 ifndef GF_QUIET
-ifneq ($(filter-out help deps clean flags,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out help deps deps-test clean flags,$(or $(MAKECMDGOALS),all)),)
 $(info gradientflow: ucx $(UCX), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
 export GF_QUIET := 1
@@ -16,6 +16,9 @@ endif
 PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
             libcmocka-dev clang libclang-rt-14-dev valgrind iproute2 mandoc
+
+# Two launchers for test_launchers.sh, which is skipped without them: 20 s to install, and nothing else wants them.
+TEST_PACKAGES := openmpi-bin slurm-wlm munge
 
 CFLAGS ?= -O2 -g
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
@@ -96,6 +99,9 @@ deps: ## install the Debian packages that are missing (root), or say how
 	command="apt-get install -y --no-install-recommends$$missing"; \
 	if [ "$$(id -u)" -ne 0 ]; then echo "deps: packages are missing; run as root:"; echo "  apt-get update && $$command"; exit 1; fi; \
 	echo "deps: installing$$missing"; apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive $$command >/dev/null
+
+deps-test: ## the same, and the launchers that a test starts: Open MPI, Slurm
+	@$(MAKE) --no-print-directory deps PACKAGES="$(PACKAGES) $(TEST_PACKAGES)"
 
 demo: ## train the demo's network on Fashion-MNIST with 2 ranks
 	@$(MAKE) --no-print-directory deps
@@ -190,7 +196,7 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy \
+.PHONY: all deps deps-test demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy \
         accuracy-wire soak install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
