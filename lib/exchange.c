@@ -67,8 +67,8 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     struct gf_position *position = gf_members_position(gf->members);
     coll->kind = gf_coll_kind_of(algorithm);
     coll->link = gf->link;
-    coll->queue = &gf->queue;
-    coll->ops = gf->ops;
+    coll->queue = &gf->wire_queue;
+    coll->ops = gf->wire_ops;
     coll->op = op;
     coll->root = root;
     coll->members = gf->seats;
