@@ -132,6 +132,6 @@ check "the_join_finds_it" said fail join "GF_ERR_MISMATCH: .*tensor tables diffe
 # ---- the command line ----
 check "json_without_preflight" exits 2 "$gf_check" $local --json
 check "deadline_of_0" exits 2 "$gf_check" $local --preflight --deadline 0
-check "world_under_a_launcher" exits 1 "$run" -n 1 "$gf_check" $local --preflight --world 4
+check "world_under_a_launcher" exits 2 "$run" -n 1 "$gf_check" $local --preflight --world 4
 check "a_file_that_is_not_there" exits 1 "$gf_check" "$scratch/none" --preflight
 finish

@@ -53,9 +53,9 @@ static int preflight(const struct gf_config *config, const struct gf_tensor *ten
                      const struct request *request)
 {
     static struct check_job job;
-    if (!check_job_fill(config, tensors, tensor_count, (uint32_t)request->world, (uint32_t)request->local_count,
-                        request->deadline_s * 1000000000u, &job)) return EXIT_FAILURE;
-    return check_preflight(&job, request->json);
+    int refused = check_job_fill(config, tensors, tensor_count, (uint32_t)request->world, (uint32_t)request->local_count,
+                                 request->deadline_s * 1000000000u, &job);
+    return (refused != 0) ? refused : check_preflight(&job, request->json);
 }
 
 static int file_check(const char *path, const struct request *request)

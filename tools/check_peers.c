@@ -153,6 +153,7 @@ static uint32_t names_write(const struct check_peers *peers, bool fails, char *t
 {
     uint32_t count = 0;
     size_t used = 0;
+    bool whole = true;
     text[0] = '\0';
     for (uint32_t r = 0; r < peers->world; r++) {
         bool named = fails ? (peers->ranks[r].fails != 0) : !peers->ranks[r].answered;
@@ -160,8 +161,9 @@ static uint32_t names_write(const struct check_peers *peers, bool fails, char *t
         count++;
         if (used + 16 < text_bytes)
             used += (size_t)snprintf(text + used, text_bytes - used, "%s%u", used ? ", " : "", r);
-        else if (used + 4 < text_bytes) used += (size_t)snprintf(text + used, text_bytes - used, " ..");
+        else whole = false;
     }
+    if (!whole) (void)snprintf(text + used, text_bytes - used, " ..");
     return count;
 }
 
@@ -170,7 +172,7 @@ static uint32_t names_write(const struct check_peers *peers, bool fails, char *t
 static void hello_take(struct check_peers *peers, uint32_t rank, const struct hello *hello)
 {
     struct rank_info *info = &peers->ranks[rank];
-    struct hello copy = *hello; /* ends of texts made sure of, whoever sent it */
+    struct hello copy = *hello; /* ends of texts made sure of, whoever sent them */
     if (info->answered) return;
     copy.host[sizeof copy.host - 1] = '\0';
     copy.values[sizeof copy.values - 1] = '\0';
@@ -306,6 +308,9 @@ struct check_peers *check_peers_meet(struct check_report *report, struct check_j
     } else {
         send_to(peers, 0, FRAME_HELLO, &peers->own, sizeof peers->own);
         met = answer_wait(peers, FRAME_MET, &peers->met, sizeof peers->met);
+        peers->met.missing[NAMES_BYTES - 1] = '\0';
+        peers->met.refused[sizeof peers->met.refused - 1] = '\0';
+        peers->met.difference[sizeof peers->met.difference - 1] = '\0';
     }
     if (!met) {
         check_say(report, "peers", CHECK_FAIL, "look at what rank 0 prints", "%s", peers->ended);

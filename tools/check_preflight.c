@@ -4,19 +4,21 @@
 #include "check_preflight.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "identity.h"
 #include "settings.h"
+#include "tool_args.h"
 
 /* Ranks of a job that nobody has said the size of. */
 #define WORLD_ASSUMED 2u
 
-static bool refuse(const char *text)
+static int refuse(int code, const char *text)
 {
     (void)fprintf(stderr, "gf-check: %s\n", text);
-    return false;
+    return code;
 }
 
 static void fault_keep(void *user, gf_log_level level, const char *text)
@@ -24,7 +26,7 @@ static void fault_keep(void *user, gf_log_level level, const char *text)
     if (level <= GF_LOG_ERROR) (void)snprintf(user, sizeof((struct check_job *)0)->need_fault, "%s", text);
 }
 
-bool check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+int check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                     uint32_t world, uint32_t local_count, uint64_t deadline_ns, struct check_job *job_out)
 {
     struct check_job job = {.tensors = tensors, .tensor_count = tensor_count, .deadline_ns = deadline_ns,
@@ -33,12 +35,12 @@ bool check_job_fill(const struct gf_config *config, const struct gf_tensor *tens
     struct gf_fault fault = {0};
     char error[256];
     gf_status status = config->job.ignore_environment ? GF_AGAIN : gf_identity_get(&identity, &fault);
-    if (status < 0) return refuse(fault.text);
+    if (status < 0) return refuse(EXIT_FAILURE, fault.text);
     job.config = *config;
     job.launched = (status == GF_OK) || (config->job.world > 1);
     job.launcher = (status == GF_OK) ? identity.source : "job.world";
     if (job.launched && ((world != 0) || (local_count != 0)))
-        return refuse("--world and --local are for a node by itself; here the launcher says");
+        return refuse(TOOL_EXIT_USAGE, "--world and --local are for a node by itself; here the launcher says");
     if (status == GF_OK) {
         job.config.job.world = identity.world;
         job.config.job.rank = identity.rank;
@@ -49,7 +51,7 @@ bool check_job_fill(const struct gf_config *config, const struct gf_tensor *tens
         job.config.job.rank = 0;
     }
     job.config.job.ignore_environment = true; /* it has been asked */
-    if (gf_config_effective(&job.config, &job.config, error) != GF_OK) return refuse(error);
+    if (gf_config_effective(&job.config, &job.config, error) != GF_OK) return refuse(EXIT_FAILURE, error);
     job.config.log = fault_keep;
     job.config.log_user = job.need_fault;
     if (gf_measure(&job.config, tensors, tensor_count, &job.need) == GF_OK) job.need_fault[0] = '\0';
@@ -58,7 +60,7 @@ bool check_job_fill(const struct gf_config *config, const struct gf_tensor *tens
     job.local_count = (local_count != 0) ? local_count
                       : gf_ip_loopback(job.config.rendezvous.address) ? job.config.job.world : 1;
     *job_out = job;
-    return true;
+    return 0;
 }
 
 static void node_lines(struct check_report *report, const struct check_job *job)

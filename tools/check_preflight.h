@@ -23,8 +23,9 @@ struct check_job {
 };
 
 /* Fills *job_out from a loaded configuration: identity from the launcher, defaults, footprint. world and local_count are
- * what the command line said for a process that was started alone, 0 where it said nothing. False: why is on stderr. */
-bool check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+ * what the command line said for a process that was started alone, 0 where it said nothing. 0, or the exit code, and why
+ * is on stderr. */
+int check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                     uint32_t world, uint32_t local_count, uint64_t deadline_ns, struct check_job *job_out);
 /* 0: all ok or warnings; 1: something fails, here or (launched) on any rank. */
 int check_preflight(struct check_job *job, bool json);
