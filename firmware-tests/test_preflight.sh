@@ -109,8 +109,8 @@ echo "# defaults" >"$scratch/default.cfg"
 # on_rank_1 CODE CONFIGURATION SETTING..: rank 1 of 3 has another file, and another environment
 on_rank_1() {
     wanted_=$1 other_=$2; shift 2
-    exits "$wanted_" "$run" -n 3 --merge sh -c "[ \$GF_RANK != 1 ] || { $*; exec $gf_check $other_ --preflight --deadline 3; }
-        exec $gf_check $scratch/default.cfg --preflight --deadline 3"
+    exits "$wanted_" "$run" -n 3 --merge sh -c "[ \$GF_RANK != 1 ] || { $*; exec $gf_check $other_ --preflight --deadline 30; }
+        exec $gf_check $scratch/default.cfg --preflight --deadline 30"
 }
 check "another_configuration_on_one_rank" on_rank_1 1 "$scratch/fp16.cfg" :
 check "the_rank_is_named" said fail configuration "1 rank has not .* rank 1 on .* against rank 0: exchange.wire fp16, not fp32"
@@ -123,10 +123,20 @@ check "a_rank_that_does_not_come" exits 1 "$run" -n 1 sh -c "GF_WORLD=2 exec $gf
 check "it_is_named_too" said fail peers "1 of 2 ranks answered within 1 s; missing: rank 1"
 check "rank_0_that_is_not_there" exits 1 env GF_RANK=1 GF_WORLD=2 GF_ADDRESS=127.0.0.1:1 "$gf_check" $local --preflight --deadline 1
 check "it_is_said_where" said fail control "cannot reach rank 0 at 127.0.0.1:1: tried .* Connection refused"
-check "another_world_on_one_rank" on_rank_1 1 "$scratch/default.cfg" export GF_WORLD=4
+# By hand, so that nobody ends rank 0 because the other one has ended.
+other_world() {
+    GF_RANK=1 GF_WORLD=4 "$gf_check" $local --preflight --deadline 30 >"$scratch/other" 2>&1 & other=$!
+    exits 1 env GF_RANK=0 GF_WORLD=3 "$gf_check" $local --preflight --deadline 30; code_=$?
+    wait $other && { echo "rank 1 ended with 0"; return 1; }
+    return $code_
+}
+GF_ADDRESS=127.0.0.1:$port; export GF_ADDRESS
+check "another_world_on_one_rank" other_world
+unset GF_ADDRESS
 check "both_worlds_are_named" said fail peers "turned away: .*world 3 at rank 0, 4 at rank 1"
+check "at_the_other_too" grep -q "^fail  control .*world 3 at rank 0, 4 at rank 1" "$scratch/other"
 check "another_tensor_table_on_one_rank" exits 1 "$run" -n 2 --merge sh -c "[ \$GF_RANK = 0 ] ||
-    exec $gf_check $local --preflight --deadline 3 --tensors config/models/nin.cfg; exec $gf_check $local --preflight --deadline 3"
+    exec $gf_check $local --preflight --deadline 30 --tensors config/models/nin.cfg; exec $gf_check $local --preflight --deadline 30"
 check "the_join_finds_it" said fail join "GF_ERR_MISMATCH: .*tensor tables differ"
 
 # ---- the command line ----
