@@ -130,7 +130,7 @@ check-clang: ## compile everything with clang, warnings as errors
 
 check-valgrind: tests ## the arena and configuration suites under valgrind
 	@BUILD=$(BUILD) WRAP="valgrind -q --error-exitcode=9" sh firmware-tests/run.sh \
-	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_settings,$(TESTS))
+	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_config_tensors %/test_settings,$(TESTS))
 
 flags: ## what an appliance is linked with
 	@echo "-Ilib -Iconfig $(LIB) $(LINK_LIBS)"
