@@ -111,17 +111,18 @@ else
     skip another_clock_is_aligned "there is no perl"
 fi
 
-# The same run, had rank 1 always begun 1 ns after rank 0: then it is the late one.
+# The same run, had rank 1 always begun as late as it could, just before the first end: then it is the late one.
 # shellcheck disable=SC2016
-perl -0777 -e 'local $/; my (%begin, @files);
+perl -0777 -e 'local $/; my (%end, @files);
     for my $path (@ARGV) { open my $in, "<:raw", $path or die; push @files, scalar <$in>; }
     for my $f (0, 1) {
         for (my $at = 128 + 96; $at < length $files[$f]; $at += 64) {
             my ($begin, $end, $step, $bytes, $operation, $algorithm, $buffer) = unpack "Q<4 L<3", substr($files[$f], $at, 64);
             my $key = "$step $operation $buffer";
-            if ($f == 0) { $begin{$key} = $begin; next; }
-            substr($files[1], $at, 8) = pack "Q<", $begin{$key} + 1
-                if (($operation == 2) || ($operation == 3)) && defined $begin{$key} && ($begin{$key} < $end);
+            if ($f == 0) { $end{$key} = $end; next; }
+            next unless (($operation == 2) || ($operation == 3)) && defined $end{$key};
+            my $late = (($end{$key} < $end) ? $end{$key} : $end) - 1;
+            substr($files[1], $at, 8) = pack "Q<", $late if $late > $begin;
         }
     }
     print $files[1]' "$t.0" "$t.1" >"$scratch/late" 2>/dev/null
