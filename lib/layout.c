@@ -157,6 +157,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     struct gf_control_parts parts;
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
+    parts.fork_page = gf_arena_take(control, 2 * GF_PAGE_BYTES);
     parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
     parts.dense_buffers = gf_arena_take(control, layout->tensor_count * sizeof *parts.dense_buffers);
     parts.sparse_buffers =
@@ -190,7 +191,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     uint64_t wire_elem_bytes = gf_type_size_bytes(config->exchange.wire);
     struct gf_exchange_parts parts;
 
-    parts.flags = gf_arena_take(exchange, gf_direct_flags_bytes(config->job.world));
+    parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(config->job.world));
     parts.gradient = gf_arena_take(exchange, layout->pool.gradient_bytes);
     parts.wire = gf_arena_take(exchange, layout->in_place ? 0 : layout->pool.elem_count * wire_elem_bytes);
     parts.verdict = gf_arena_take(exchange, gf_verdict_words(layout->chunk_count) * sizeof *parts.verdict);

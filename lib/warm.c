@@ -69,17 +69,17 @@ static gf_status requests_ended(gf_context *gf)
     return GF_OK;
 }
 
-/* A barrier that also counts which ranks share memory. */
+/* A barrier that also counts which ranks share memory, and those that share cores. */
 static void meet_post(gf_context *gf)
 {
     gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE,
-                                       (gf_mem)(uintptr_t)&gf->shared_pairs, 1, GF_TYPE_F32, 0, &gf->warm_requests[0]);
+                                       (gf_mem)(uintptr_t)gf->met, GF_MET_COUNT, GF_TYPE_F32, 0, &gf->warm_requests[0]);
     GF_ASSERT(status == GF_OK);
 }
 
 static bool all_share(const gf_context *gf)
 {
-    return (gf->world <= GF_DIRECT_RANKS_MAX) && (gf->shared_pairs == (float)(gf->world * (gf->world - 1)));
+    return (gf->world <= GF_DIRECT_RANKS_MAX) && (gf->met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
 }
 
 static gf_status direct_refuse(gf_context *gf)
@@ -100,7 +100,8 @@ static gf_status direct_refuse(gf_context *gf)
 /* What the link takes lazily was taken by messages; from here on they are needed only where memory is not shared. */
 static gf_status warmed(gf_context *gf)
 {
-    gf->shares = all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT);
+    gf->crowded = gf->met[GF_MET_CROWDED] > 0;
+    gf_exchange_settle(gf, all_share(gf));
     return GF_OK;
 }
 
