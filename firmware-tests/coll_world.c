@@ -373,7 +373,7 @@ static void sum(const struct reference *ref)
     uint32_t size = ref->world->c.size;
     uint32_t power = 1;
     while (2 * power <= size) power *= 2;
-    if (ref->world->c.kind == &gf_coll_direct) {
+    if ((ref->world->c.kind == &gf_coll_direct) && (ref->world->c.fold_elem_bytes == 0)) {
         sum_once(ref);
     } else if (ref->world->c.kind == &gf_coll_ring) {
         sum_ring(ref);

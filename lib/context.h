@@ -132,7 +132,8 @@ typedef enum gf_warm_state {
     GF_WARM_MEET,      /* a barrier: they are all unexpected there */
     GF_WARM_SINK,      /* the receives for them */
     GF_WARM_EMPTY,
-    GF_WARM_ROUNDS     /* operations of all sizes through every slot */
+    GF_WARM_ROUNDS,    /* operations of all sizes through every slot */
+    GF_WARM_TOUCH      /* peers' pages, which fault at the first look */
 } gf_warm_state;
 
 /*     DRAIN -> AGREE -> JOIN -> SYNC -> (ready)      a failure on the way -> DRAIN, until the deadline */
@@ -227,6 +228,7 @@ struct gf_context {
 
     gf_warm_state warm;
     uint32_t warm_step;
+    uint64_t touched_bytes;     /* of the region of rank warm_step */
     struct gf_request warm_requests[GF_REQUESTS_MAX];
     uint32_t connected;         /* peers, so far */
     uint64_t foreign_before;

@@ -6,6 +6,7 @@
 #include "context.h"
 
 #define ROUNDS 8u
+#define PAGES_A_TURN 256u
 
 /* Each slot's staging holds two slices at least (layout.c): sent from the first, received into the second. What is in
  * them does not matter. */
@@ -102,6 +103,28 @@ static gf_status warmed(gf_context *gf)
 {
     gf->crowded = gf->met[GF_MET_CROWDED] > 0;
     gf_exchange_settle(gf, all_share(gf));
+    gf->warm = GF_WARM_TOUCH;
+    gf->warm_step = 0;
+    gf->touched_bytes = 0;
+    return (gf->algorithm == GF_ALGORITHM_DIRECT) ? GF_AGAIN : GF_OK;
+}
+
+/* One look at each page of each peer's region, some a turn: there is no other moment at which nobody waits. */
+static gf_status peers_touch(gf_context *gf)
+{
+    for (uint32_t pages = 0; gf->warm_step < gf->world; pages++) {
+        gf_mem at = (gf_mem)(uintptr_t)gf->link->driver->map(gf->link, gf_seat_of(gf, gf->warm_step));
+        struct gf_check ignored = {.bad_first = UINT64_MAX};
+        if ((at == 0) || (gf->touched_bytes >= gf->region_bytes)) {
+            gf->warm_step++;
+            gf->touched_bytes = 0;
+            continue;
+        }
+        if (pages == PAGES_A_TURN) return GF_AGAIN;
+        if (gf->ops->check(&gf->queue, at + gf->touched_bytes, GF_TYPE_F32, 1, 0, &ignored) < 0)
+            return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_JOIN);
+        gf->touched_bytes += GF_PAGE_BYTES;
+    }
     return GF_OK;
 }
 
@@ -140,6 +163,10 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
             return GF_AGAIN;
         }
         return warmed(gf);
+    case GF_WARM_TOUCH:
+        gf->moved_ns = now_ns; /* nothing to wait for */
+        if ((status = peers_touch(gf)) != GF_OK) break;
+        return GF_OK;
     }
     if (status == GF_AGAIN) return GF_AGAIN;
     if (gf->error.code != GF_OK) return gf->error.code;
