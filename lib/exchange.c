@@ -9,11 +9,11 @@
 #define MEMBERS_EVERY 64u
 #define MEMBERS_EVERY_NS UINT64_C(1000000)
 /* The same for the link while no message is awaited: one look takes as long as a small operation through memory. */
-#define PROGRESS_EVERY_NS UINT64_C(50000)
+#define PROGRESS_EVERY_NS UINT64_C(200000)
 
 /* Up to here direct takes one barrier: where ranks share cores, a barrier costs each a turn on its core. */
-#define SMALL_BYTES 512u
-#define SMALL_CROWDED_BYTES 8192u
+#define SMALL_BYTES 128u
+#define SMALL_CROWDED_BYTES 4096u
 
 void gf_exchange_unsettle(gf_context *gf)
 {

@@ -10,7 +10,7 @@
 #define SLEEP_NS UINT64_C(10000000) /* longest sleep: deadlines are looked at this often */
 #define FLAG_SLEEP_NS UINT64_C(100000) /* the same while flags are awaited, which wake nobody */
 #define SPINS 400u /* a turn's looks for a flag: ten microseconds, then link and control channel again */
-#define SPINS_CROWDED 100u /* about a context switch: on another core a rank may make room for the one that is awaited */
+#define SPINS_CROWDED 50u /* about a context switch: on another core a rank may make room for the one that is awaited */
 
 /* Flags in shared memory are awaited: they do not show on any descriptor. */
 static bool awaits_flags(const gf_context *gf)
@@ -63,11 +63,12 @@ gf_status gf_wait(gf_context *gf, gf_status (*turn)(gf_context *gf, void *arg), 
     for (;;) {
         gf_status status;
         gf->spins = spins ? (gf->crowded ? SPINS_CROWDED : SPINS) : 0;
+        gf->near = false;
         status = turn(gf, arg);
         gf->spins = 0;
         if (status != GF_AGAIN) return status;
         polls = (gf->moved_ns != moved_ns) ? 0 : polls + 1;
         moved_ns = gf->moved_ns;
-        if (polls > 0) idle(gf, polls);
+        if ((polls > 0) || gf->near) idle(gf, polls);
     }
 }

@@ -243,11 +243,17 @@ static gf_status line_check(struct gf_coll *coll, uint32_t index)
                         (unsigned long long)what(coll));
 }
 
-/* A rank that shares this rank's core cannot come as long as this one spins. */
-static bool is_near(const struct gf_coll *coll, uint32_t index)
+/* Is some rank from `index` on awaited that shares this rank's core? It cannot come as long as this one spins. */
+static bool any_near(const struct gf_coll *coll, uint32_t index, uint64_t wanted)
 {
-    uint64_t core = coll->link->driver->flag_load(coll->link, core_at(coll, index));
-    return (core != 0) && (core == coll->direct.core);
+    const struct gf_link_driver *driver = coll->link->driver;
+    if (coll->direct.core == 0) return false;
+    for (; index < coll->size; index++) {
+        if (driver->flag_load(coll->link, core_at(coll, index)) != coll->direct.core) continue;
+        if (index == coll->index) continue;
+        if (driver->flag_load(coll->link, line_at(coll, index, WORD_FLAG)) < wanted) return true;
+    }
+    return false;
 }
 
 /* Reads flags, up to coll->spins times more where the next one has not come. */
@@ -263,7 +269,7 @@ static gf_status wait_all(struct gf_coll *coll, uint64_t now_ns)
         if (index == coll->index) continue;
         for (uint32_t spins = coll->spins; driver->flag_load(coll->link, at) < wanted; spins--) {
             coll->waits_for = seat_of(coll, index);
-            coll->direct.near = is_near(coll, index);
+            if ((spins == coll->spins) && any_near(coll, index, wanted)) coll->direct.near = true;
             if ((spins == 0) || coll->direct.near) return GF_AGAIN;
 #if defined(__x86_64__)
             __builtin_ia32_pause();
