@@ -131,14 +131,15 @@ gf_operation gf_doing(const gf_context *gf)
     case GF_PHASE_CLOSED: break;
     }
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if (gf->requests[i].state == GF_REQUEST_RUNNING) return gf->requests[i].operation;
+        if ((gf->requests[i].state >= GF_REQUEST_FETCH) && (gf->requests[i].state <= GF_REQUEST_STORE))
+            return gf->requests[i].operation;
     return GF_OPERATION_NONE;
 }
 
 /* The slots' collectives are in DRAIN; each ends when its last message has. */
 static bool drained(gf_context *gf, uint64_t now_ns)
 {
-    bool all = true;
+    bool all = (gf_device_settle(gf) != GF_AGAIN); /* copies to and from the region, too */
     for (uint32_t s = 0; s < gf->slot_count; s++) {
         struct gf_coll *coll = &gf->slots[s].coll;
         if ((coll->state == GF_COLL_RUN) || (coll->state == GF_COLL_DRAIN))

@@ -101,8 +101,8 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     struct gf_position *position = gf_members_position(gf->members);
     coll->kind = gf_coll_kind_of(algorithm);
     coll->link = gf->link;
-    coll->queue = &gf->queue;
-    coll->ops = gf->ops;
+    coll->queue = &gf->wire_queue;
+    coll->ops = gf->wire_ops;
     coll->op = op;
     coll->root = root;
     coll->members = gf->seats;
@@ -183,7 +183,7 @@ gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     coll->spins = slots_busy(gf) == 1 ? gf->spins : 0; /* others would wait for it */
     coll->direct.near = false;
     status = gf_coll_poll(coll, now_ns);
-    gf->near = coll->direct.near;
+    gf->awaits_core = coll->direct.near;
     if (coll->moved_ns > gf->moved_ns) gf->moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
         uint32_t waits_for = gf_rank_of(gf, coll->waits_for);

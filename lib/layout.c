@@ -85,6 +85,43 @@ static struct gf_coll_need slot_need(const struct gf_layout *layout)
     return most;
 }
 
+/* What all ranks' requests on device memory pass through, and the wire's own on a device. */
+static uint64_t wire_pool_bytes(const struct gf_layout *layout)
+{
+    if (layout->on_device) return layout->pool.elem_count * sizeof(float);
+    return layout->in_place ? 0 : layout->pool.elem_count * gf_type_size_bytes(layout->config.exchange.wire);
+}
+
+static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
+{
+    const struct gf_config *config = &layout->config;
+    uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
+    uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
+    uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS) ? 2u * layout->tensor_count : 0;
+    uint64_t slice_elems = config->exchange.slice_bytes / sizeof(float);
+    uint64_t scratch_elems =
+        (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;
+    parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
+    parts->momentum = gf_arena_take(arena, pool_elems * sizeof(float));
+    parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
+    parts->norms = gf_arena_take(arena, norm_count * sizeof(float));
+    parts->history = gf_arena_take(arena, layout->pool.sparse_elem_count * sizeof(float));
+    parts->scratch = gf_arena_take(arena, scratch_elems * sizeof(float));
+    parts->part = gf_arena_take(arena, sizeof(float));
+}
+
+struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device)
+{
+    struct gf_device_parts parts = {0};
+    if (!layout->on_device) return parts;
+    parts.gradient = gf_arena_take(device, layout->pool.gradient_bytes);
+    parts.near = gf_arena_take(device, layout->in_place ? 0 : layout->pool.elem_count *
+                                                                  gf_type_size_bytes(layout->config.exchange.wire));
+    parts.checks = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
+    lay_pools(layout, device, &parts.pools);
+    return parts;
+}
+
 static void buffers_bound(struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
@@ -136,6 +173,7 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
     return (struct gf_gpu_setup){.library = config->device.library,
                                  .ordinal = config->device.ordinal,
                                  .device_bytes = layout->footprint.device_bytes,
+                                 .events_max = config->exchange.buffers_active + 1,
                                  .log = {config->log, config->log_user},
                                  .arg = layout->drivers.gpu_arg};
 }
@@ -146,15 +184,9 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     const struct gf_link_setup link = gf_layout_link(layout);
     const struct gf_rendezvous_setup rendezvous = gf_layout_rendezvous(layout);
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
-    uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
-    uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
-    uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS) ? 2u * layout->tensor_count : 0;
-    uint64_t slice_elems = config->exchange.slice_bytes / sizeof(float);
-    uint64_t scratch_elems =
-        (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;
     uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
-    struct gf_control_parts parts;
+    struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
     parts.fork_page = gf_arena_take(control, 2 * GF_PAGE_BYTES);
@@ -170,12 +202,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
-    parts.weight = gf_arena_take(control, pool_elems * sizeof *parts.weight);
-    parts.momentum = gf_arena_take(control, pool_elems * sizeof *parts.momentum);
-    parts.half = gf_arena_take(control, half_elems * sizeof *parts.half);
-    parts.norms = gf_arena_take(control, norm_count * sizeof *parts.norms);
-    parts.history = gf_arena_take(control, layout->pool.sparse_elem_count * sizeof *parts.history);
-    parts.scratch = gf_arena_take(control, scratch_elems * sizeof *parts.scratch);
+    if (!layout->on_device) lay_pools(layout, control, &parts.pools);
     parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
     parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));
     parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
@@ -188,12 +215,14 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
 struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange)
 {
     const struct gf_config *config = &layout->config;
-    uint64_t wire_elem_bytes = gf_type_size_bytes(config->exchange.wire);
+    uint64_t checks_bytes = (config->exchange.buffers_active + 1) * sizeof(struct gf_check);
     struct gf_exchange_parts parts;
 
     parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(config->job.world));
-    parts.gradient = gf_arena_take(exchange, layout->pool.gradient_bytes);
-    parts.wire = gf_arena_take(exchange, layout->in_place ? 0 : layout->pool.elem_count * wire_elem_bytes);
+    parts.gradient = gf_arena_take(exchange, layout->on_device ? 0 : layout->pool.gradient_bytes);
+    parts.wire = gf_arena_take(exchange, wire_pool_bytes(layout));
+    parts.seen = gf_arena_take(exchange, checks_bytes);
+    parts.unseen = gf_arena_take(exchange, sizeof(struct gf_check));
     parts.verdict = gf_arena_take(exchange, gf_verdict_words(layout->chunk_count) * sizeof *parts.verdict);
     parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
     parts.staging = gf_arena_take(exchange, layout->slot_need.staging_bytes * config->exchange.buffers_active);
@@ -203,7 +232,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
 static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                              struct gf_layout *layout, char *error_out)
 {
-    struct gf_arena control = {0}, exchange = {0};
+    struct gf_arena control = {0}, exchange = {0}, device = {0};
     struct gf_config *effective = &layout->config;
     gf_status status;
     uint64_t chunks;
@@ -242,9 +271,12 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     layout->in_place = !effective->sparse.enabled;
     for (uint32_t i = 0; i < tensor_count; i++)
         if (tensors[i].type != effective->exchange.wire) layout->in_place = false;
+    layout->on_device = !layout->drivers.gpu->is_host;
     layout->slot_need = slot_need(layout);
     (void)gf_layout_exchange(layout, &exchange);
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
+    (void)gf_layout_device(layout, &device);
+    layout->footprint.device_bytes = gf_align_up(device.used_bytes, GF_PAGE_BYTES);
     (void)gf_layout_control(layout, &control); /* behind exchange: the link's state may depend on the region */
     layout->footprint.control_bytes = gf_align_up(control.used_bytes, GF_PAGE_BYTES);
     return GF_OK;

@@ -52,19 +52,13 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
     gf->peer_waits = parts->peer_waits;
     gf->peer_wait_ns = parts->peer_wait_ns;
-    gf->weight = (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) ? (gf_mem)(uintptr_t)parts->weight : 0;
-    gf->momentum =
-        ((gf->weight != 0) && (gf->config.optimizer.momentum > 0.0f)) ? (gf_mem)(uintptr_t)parts->momentum : 0;
-    gf->half = (gf->config.optimizer.half_weights != GF_TYPE_F32) ? (gf_mem)(uintptr_t)parts->half : 0;
-    gf->norms = parts->norms;
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
                                     .chunk_elems = gf->config.sparse.chunk_elems,
                                     .chunk_count = layout->chunk_count,
                                     .selection = parts->selection,
                                     .sent = parts->selection + layout->chunk_count,
-                                    .history = (gf_mem)(uintptr_t)parts->history,
-                                    .history_empty = true,
-                                    .scratch = (gf_mem)(uintptr_t)parts->scratch};
+                                    .history_empty = true};
+    gf->on_device = layout->on_device;
     gf->slot_count = gf->config.exchange.buffers_active;
     gf->fork_page = parts->fork_page + (GF_PAGE_BYTES - (uintptr_t)parts->fork_page % GF_PAGE_BYTES) % GF_PAGE_BYTES;
     gf_exchange_unsettle(gf);
@@ -92,8 +86,15 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
     gf->region_base = exchange.base;
     gf->region_bytes = exchange.size_bytes;
     GF_ASSERT(parts.flags == exchange.base);
-    gf->gradient = (gf_mem)(uintptr_t)parts.gradient;
     gf->wire = (gf_mem)(uintptr_t)parts.wire;
+    gf->seen = parts.seen;
+    gf->unseen = parts.unseen;
+    *gf->unseen = (struct gf_check){.bad_count = 0, .bad_first = UINT64_MAX};
+    if (!gf->on_device) {
+        gf->gradient = (gf_mem)(uintptr_t)parts.gradient;
+        gf->near = gf->wire;
+        gf->checks = (gf_mem)(uintptr_t)parts.seen;
+    }
     gf->verdict = parts.verdict;
     gf->sparse.scores = (float *)(void *)(parts.verdict + GF_VERDICT_WORDS);
     gf->user = (gf_mem)(uintptr_t)parts.user;
@@ -108,8 +109,10 @@ static gf_status gpu_open(const struct gf_layout *layout, void *state, gf_contex
     const struct gf_gpu_setup setup = gf_layout_gpu(layout);
     gf_status status = gf->drivers.gpu->open(&setup, state, &gf->gpu, fault_out);
     if (status < 0) return status;
-    gf->queue = (struct gf_queue){.gpu = gf->gpu};
+    gf->queue = (struct gf_queue){.gpu = gf->gpu, .stream = gf->gpu->driver->stream(gf->gpu)};
     gf->ops = gf->gpu->ops;
+    gf->wire_queue = (struct gf_queue){.gpu = gf->gpu};
+    gf->wire_ops = gf->on_device ? &gf_ops_host : gf->gpu->ops;
     return GF_OK;
 }
 
@@ -157,6 +160,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
 
 static void drivers_close(gf_context *gf)
 {
+    if ((gf->gpu != NULL) && (gf->link != NULL)) gf_device_unregister(gf);
     if (gf->link != NULL) gf->link->driver->close(gf->link);
     if (gf->rendezvous != NULL) gf->rendezvous->driver->close(gf->rendezvous);
     if (gf->gpu != NULL) gf->gpu->driver->close(gf->gpu);
@@ -192,7 +196,13 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
         ((status = link_open(layout, parts->link, gf, &fault)) < 0) ||
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
         return open_fail(gf, status, &fault);
+    gf_device_lay(gf, layout, &parts->pools);
     exchange_lay(layout, gf);
+    if (gf_device_register(gf) < 0) {
+        fault = gf->gpu->fault;
+        gf->region_base = NULL;
+        return open_fail(gf, fault.code, &fault);
+    }
     gf->tensors_hash = gf_pool_hash(tensors, gf->tensor_count);
     status = members_open(layout, parts->members, gf->tensors_hash, gf);
     if (status < 0) {

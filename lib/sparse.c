@@ -91,6 +91,8 @@ void gf_sparse_begin(gf_context *gf)
     sparse->ready_tensor = 0;
     sparse->ready_elems = 0;
     sparse->score = (struct gf_sparse_pass){0};
+    sparse->counted = NULL;
+    sparse->score_queued = sparse->scored = false;
 }
 
 /* ---- update ---- */

@@ -50,7 +50,7 @@ static void idle(gf_context *gf, uint32_t polls)
     case GF_IDLE_YIELD: (void)sched_yield(); return;
     case GF_IDLE_AUTO:  break;
     }
-    if (!gf->near && (polls < (gf->crowded ? 0 : SPIN_POLLS))) return;
+    if (!gf->awaits_core && (polls < (gf->crowded ? 0 : SPIN_POLLS))) return;
     if (polls < YIELD_POLLS) (void)sched_yield();
     else sleep_on_drivers(gf);
 }
@@ -63,12 +63,12 @@ gf_status gf_wait(gf_context *gf, gf_status (*turn)(gf_context *gf, void *arg), 
     for (;;) {
         gf_status status;
         gf->spins = spins ? (gf->crowded ? SPINS_CROWDED : SPINS) : 0;
-        gf->near = false;
+        gf->awaits_core = false;
         status = turn(gf, arg);
         gf->spins = 0;
         if (status != GF_AGAIN) return status;
         polls = (gf->moved_ns != moved_ns) ? 0 : polls + 1;
         moved_ns = gf->moved_ns;
-        if ((polls > 0) || gf->near) idle(gf, polls);
+        if ((polls > 0) || gf->awaits_core) idle(gf, polls);
     }
 }

@@ -47,13 +47,15 @@ static gf_status round_post(gf_context *gf, uint32_t round)
 {
     const uint64_t sizes[] = {8, gf->config.exchange.doubling_max_bytes, gf->config.exchange.halving_max_bytes,
                               UINT64_MAX};
-    uint64_t share = gf->pool.gradient_bytes / gf->slot_count / GF_ALIGN_BYTES * GF_ALIGN_BYTES;
+    gf_mem pool = gf->on_device ? gf->wire : gf->gradient; /* collectives work on host memory */
+    uint64_t pool_bytes = gf->on_device ? gf->pool.elem_count * sizeof(float) : gf->pool.gradient_bytes;
+    uint64_t share = pool_bytes / gf->slot_count / GF_ALIGN_BYTES * GF_ALIGN_BYTES;
     uint64_t bytes = sizes[round % 4],
              slices = (uint64_t)gf->config.exchange.slice_bytes * gf->config.link.window * gf->world;
     if (bytes > share) bytes = share;
     if (bytes > slices) bytes = slices; /* a full window in every block is enough */
     for (uint32_t s = 0; s < gf->slot_count && s < GF_REQUESTS_MAX; s++) {
-        gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, gf->gradient + s * share,
+        gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, pool + s * share,
                                            bytes / sizeof(float), GF_TYPE_F32, 0, &gf->warm_requests[s]);
         GF_ASSERT(status == GF_OK);
     }
@@ -121,7 +123,7 @@ static gf_status peers_touch(gf_context *gf)
             continue;
         }
         if (pages == PAGES_A_TURN) return GF_AGAIN;
-        if (gf->ops->check(&gf->queue, at + gf->touched_bytes, GF_TYPE_F32, 1, 0, &ignored) < 0)
+        if (gf->wire_ops->check(&gf->queue, at + gf->touched_bytes, GF_TYPE_F32, 1, 0, &ignored) < 0)
             return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_JOIN);
         gf->touched_bytes += GF_PAGE_BYTES;
     }
