@@ -129,12 +129,15 @@ struct gf_trace {
 };
 
 /* How far opening has come. */
+enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_CROWDED, /* 1: crowded */ GF_MET_COUNT };
+
 typedef enum gf_warm_state {
     GF_WARM_FLOOD = 0, /* a window of messages a slot to the right neighbour, before it has posted receives */
     GF_WARM_MEET,      /* a barrier: they are all unexpected there */
     GF_WARM_SINK,      /* the receives for them */
     GF_WARM_EMPTY,
-    GF_WARM_ROUNDS     /* operations of all sizes through every slot */
+    GF_WARM_ROUNDS,    /* operations of all sizes through every slot */
+    GF_WARM_TOUCH      /* peers' pages, which fault at the first look */
 } gf_warm_state;
 
 /*     DRAIN -> AGREE -> JOIN -> SYNC -> (ready)      a failure on the way -> DRAIN, until the deadline */
@@ -163,6 +166,8 @@ struct gf_context {
     uint64_t magic;
     _Atomic uint32_t aborted; /* set by gf_abort() from anywhere */
     int32_t owner_pid;
+    char *fork_page;          /* of the control region, whole */
+    const uint64_t *fork_mark; /* NULL: the process number tells */
     gf_phase phase;
     struct gf_config config;  /* effective */
     struct gf_log log;
@@ -184,6 +189,7 @@ struct gf_context {
     struct gf_members *members;
     uint32_t members_skip;     /* polls until the control channel is looked at again */
     uint64_t members_ns;       /* when it was last */
+    uint64_t progress_ns;      /* when the link was last looked at */
     uint64_t sequence;         /* operations begun; must be equal on all ranks at the same point */
 
     struct gf_pool_tensor *tensors;
@@ -215,8 +221,8 @@ struct gf_context {
     struct gf_slot slots[16];
     uint32_t slot_count;
     uint64_t tickets;           /* slots taken in this epoch */
-    bool shares;                /* all ranks reach each other's exchange regions: direct serves */
-    float shared_pairs;         /* how many a rank reaches; once summed over all ranks, how many there are */
+    gf_algorithm algorithm;     /* what is asked for, settled when the warm-up ends (gf_exchange_settle) */
+    float met[GF_MET_COUNT];    /* of this rank, then summed over all (warm.c) */
     struct gf_step step;
     uint64_t *verdict;          /* in the exchange region: [GF_VERDICT_WORDS], then the chunk norms */
 
@@ -236,6 +242,7 @@ struct gf_context {
 
     gf_warm_state warm;
     uint32_t warm_step;
+    uint64_t touched_bytes;     /* of the region of rank warm_step */
     struct gf_request warm_requests[GF_REQUESTS_MAX];
     uint32_t connected;         /* peers, so far */
     uint64_t foreign_before;
@@ -245,7 +252,8 @@ struct gf_context {
     bool blame;                 /* FAILING: the guilty rank is still being asked for */
     uint64_t fail_ns;
     uint64_t moved_ns;          /* something last moved: for idling */
-    bool crowded;               /* more ranks than cores on this machine: never spin */
+    bool crowded;               /* more ranks than cores on this machine; behind the warm-up, on some rank's */
+    bool awaits_core;           /* what is awaited needs this core: give it away at once */
     uint32_t spins;             /* inside of gf_wait(): how often a turn may look for a flag before it returns */
 };
 
@@ -295,10 +303,11 @@ struct gf_control_parts {
     struct gf_coll_sum *sums;
     struct gf_pool_parts pools; /* of the host */
     uint32_t *selection;
+    char *fork_page; /* [2 * GF_PAGE_BYTES]: a whole page lies in it */
     void *link, *rendezvous, *gpu, *members;
 };
 struct gf_exchange_parts {
-    char *flags; /* of direct, in all worlds that it serves; must lie at the same offset on all ranks */
+    char *flags; /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
     char *gradient, *wire, *user, *staging;
     struct gf_check *seen, *unseen;
     uint64_t *verdict;
@@ -317,6 +326,11 @@ struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct g
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout);
 struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout);
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout);
+
+/* ---- fork.c ---- */
+void gf_fork_guard(gf_context *gf);
+void gf_fork_unguard(gf_context *gf);
+bool gf_forked(const gf_context *gf); /* a child that fork() made of the context's process */
 
 /* ---- error.c ---- */
 void gf_context_mark(gf_context *gf);            /* valid, and this process's */
@@ -339,7 +353,13 @@ __attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_sta
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
 
 /* ---- exchange.c: slots ---- */
+/* From here on auto and direct mean direct, where all ranks share memory (`shares`), else auto means messages. Until
+ * then, while it is being found out, messages serve both. */
+void gf_exchange_settle(gf_context *gf, bool shares);
+void gf_exchange_unsettle(gf_context *gf);
 gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes);
+/* For vectors that the owner of the slot folds itself. */
+gf_algorithm gf_exchange_choose_folded(const gf_context *gf, uint64_t bytes);
 /* A free slot with fold and check at their defaults, in state PACK; NULL: none is free. All ranks take slots for the same
  * operations in the same order, whichever slots these are. */
 struct gf_slot *gf_slot_take(gf_context *gf);
@@ -349,7 +369,7 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
 /* Polls the collective; GF_OK: ended, traced. An error has failed the context. */
 gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns);
 void gf_slot_release(gf_context *gf, struct gf_slot *slot);
-/* Link, control channel, life signs: once a poll. */
+/* Link, control channel, life signs: once a poll, though not at each one while only flags are awaited. */
 gf_status gf_progress(gf_context *gf, uint64_t now_ns);
 
 /* ---- device.c: memory that ops work on late; on the host all of it is done when the call returns ---- */

@@ -95,7 +95,7 @@ gf_status gf_refuse(gf_context *gf, gf_status code, const char *format, ...)
 gf_status gf_own(const gf_context *gf)
 {
     if ((gf == NULL) || (gf->magic != CONTEXT_MAGIC)) return GF_ERR_PARAM;
-    return (gf->owner_pid == (int32_t)getpid()) ? GF_OK : GF_ERR_STATE; /* a forked child: the parent's is not ours */
+    return gf_forked(gf) ? GF_ERR_STATE : GF_OK; /* a forked child: the parent's is not ours */
 }
 
 bool gf_aborted(const gf_context *gf)

@@ -173,7 +173,7 @@ struct gf_config {
         char ports[32];               /* "first-last" for tcp; empty: 21000-25999 */
         uint32_t window;              /* messages under way at once in a collective; 0: 8 */
         gf_idle idle;
-        bool integrity;               /* a CRC32C beside each slice */
+        bool integrity;               /* a CRC32C beside each slice; auto then never takes direct, which sends none */
         bool huge_pages;              /* ask for huge pages for the exchange region */
     } link;
     struct {

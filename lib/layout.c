@@ -240,6 +240,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
+    parts.fork_page = gf_arena_take(control, 2 * GF_PAGE_BYTES);
     parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
     parts.dense_buffers = gf_arena_take(control, layout->tensor_count * sizeof *parts.dense_buffers);
     parts.sparse_buffers =
@@ -268,7 +269,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     uint64_t checks_bytes = (config->exchange.buffers_active + 1) * sizeof(struct gf_check);
     struct gf_exchange_parts parts;
 
-    parts.flags = gf_arena_take(exchange, gf_direct_flags_bytes(config->job.world));
+    parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(config->job.world));
     parts.gradient = gf_arena_take(exchange, layout->on_device ? 0 : layout->pool.gradient_bytes);
     parts.wire = gf_arena_take(exchange, wire_pool_bytes(layout));
     parts.seen = gf_arena_take(exchange, checks_bytes);

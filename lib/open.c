@@ -60,6 +60,8 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
                                     .history_empty = true};
     gf->on_device = layout->on_device;
     gf->slot_count = gf->config.exchange.buffers_active;
+    gf->fork_page = parts->fork_page + (GF_PAGE_BYTES - (uintptr_t)parts->fork_page % GF_PAGE_BYTES) % GF_PAGE_BYTES;
+    gf_exchange_unsettle(gf);
     gf->scale = gf->config.loss_scale.enabled ? gf->config.loss_scale.initial : 1.0f;
     gf->step.gradient_scale = 1.0f;
     for (uint32_t s = 0; s < gf->slot_count; s++) {
@@ -268,22 +270,28 @@ static gf_status peers_connect(gf_context *gf)
     return GF_AGAIN;
 }
 
-/* Ranks that reach each other's memory share a machine: more of them than cores must not spin. */
+/* Ranks that reach each other's memory share a machine: more of them than cores must not spin. A launcher that binds
+ * each to one core shows none of the others'. */
 static void neighbours_count(gf_context *gf)
 {
     uint32_t local = 1;
     cpu_set_t cores;
+    int core_count;
     for (uint32_t r = 0; r < gf->world; r++)
         if ((r != gf->rank) && (gf->link->driver->map(gf->link, gf_seat_of(gf, r)) != NULL)) local++;
     CPU_ZERO(&cores);
-    gf->shared_pairs = (gf->world <= GF_DIRECT_RANKS_MAX) ? (float)(local - 1) : 0;
-    gf->crowded = (sched_getaffinity(0, sizeof cores, &cores) == 0) && ((int)local > CPU_COUNT(&cores));
+    core_count = (sched_getaffinity(0, sizeof cores, &cores) == 0) ? CPU_COUNT(&cores) : 0;
+    if (core_count <= 1) core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    gf->crowded = (core_count > 0) && ((int)local > core_count);
+    gf->met[GF_MET_PAIRS] = (gf->world <= GF_DIRECT_RANKS_MAX) ? (float)(local - 1) : 0;
+    gf->met[GF_MET_CROWDED] = gf->crowded ? 1 : 0;
 }
 
 static void opened(gf_context *gf)
 {
     uint64_t now_bytes = resident_bytes(), ours_bytes = gf->foreign_before + gf->link->private_bytes;
     gf->phase = GF_PHASE_READY;
+    gf_fork_guard(gf);
     gf->wire_base = gf->link->sent_bytes;
     gf->message_base = gf->link->sent_messages;
     gf->stats.operations = 0;
@@ -386,6 +394,7 @@ gf_status gf_close(gf_context *gf)
          (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) && (gf_now(gf) < end_ns);)
         (void)gf_members_poll(gf->members, gf_now(gf));
     drivers_close(gf);
+    gf_fork_unguard(gf);
     gf->phase = GF_PHASE_CLOSED;
     gf->magic = 0;
     return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK; /* what failed is known */
@@ -400,6 +409,7 @@ gf_status gf_heartbeat(gf_context *gf)
     now_ns = gf_now(gf);
     gf_members_heartbeat(gf->members, now_ns);
     gf->members_skip = 0;
+    gf->progress_ns = 0;
     (void)gf_progress(gf, now_ns);
     return gf->error.code;
 }

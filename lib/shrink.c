@@ -86,7 +86,7 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     gf->request_sequence = gf->request_started = plan->standing.requests;
     gf->sequence = 0;
     gf->tickets = 0;
-    gf->shares = false;
+    gf_exchange_unsettle(gf);
     gf->connected = 0;
     gf->warm = GF_WARM_FLOOD;
     gf->warm_step = 0;
