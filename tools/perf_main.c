@@ -28,6 +28,11 @@ static int sizes_run(const struct perf_options *options, struct perf *perf, stru
     return result;
 }
 
+static int places_check(const struct perf_options *options)
+{
+    return ((perf_file_check(options->json_path) == 0) && (perf_file_check(options->csv_path) == 0)) ? 0 : -1;
+}
+
 static int collective_run(const struct perf_options *options, struct perf_report *report)
 {
     static const struct gf_tensor tensor = {.name = "none", .elem_count = 1};
@@ -41,9 +46,10 @@ static int collective_run(const struct perf_options *options, struct perf_report
         perf.data = (unsigned char *)(uintptr_t)gf_exchange_take(perf.gf, options->bytes_max);
         perf.times_us = perf_memory((size_t)PERF_SAMPLES_MAX * report->world * sizeof(float));
         if ((perf.data == NULL) || (perf.times_us == NULL)) result = perf_refuse("there is no memory for the measurement");
+        else if (report->is_reporter && (places_check(options) != 0)) result = -1;
         else result = sizes_run(options, &perf, report);
     }
-    perf_close(&session);
+    perf_close(&session, result);
     free(perf.times_us);
     return result;
 }
@@ -53,9 +59,10 @@ static int results_end(const struct perf_options *options, const struct perf_rep
 {
     const struct perf_row *last = &report->rows[(report->row_count > 0) ? report->row_count - 1 : 0];
     int result = 0;
+    if (report->row_count == 0) return -1;
     if ((options->json_path != NULL) && (perf_report_json(report, options->json_path) != 0)) result = -1;
     if ((options->csv_path != NULL) && (perf_report_csv(report, options->csv_path) != 0)) result = -1;
-    if ((report->row_count > 0) && (last->busbw < options->busbw_min)) {
+    if (last->busbw < options->busbw_min) {
         fprintf(stderr, "gf-perf: %.3f GB/s of bus bandwidth at %llu bytes, --min-busbw asks for %.3f\n", last->busbw,
                 (unsigned long long)last->bytes, options->busbw_min);
         result = -1;

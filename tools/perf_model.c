@@ -163,6 +163,11 @@ static int replay_report(struct replay *replay, struct perf_report *report)
     report->is_reporter = gf_rank(replay->gf) == 0;
     replay->times_us = perf_memory((size_t)PERF_SAMPLES_MAX * report->world * sizeof(float));
     if (replay->times_us == NULL) return perf_refuse("there is no memory for the measurement");
+    if (report->is_reporter && ((perf_file_check(replay->options->json_path) != 0) ||
+                                (perf_file_check(replay->options->csv_path) != 0))) {
+        free(replay->times_us);
+        return -1;
+    }
     if (report->is_reporter) perf_report_head(report);
     status = replay_run(replay, row, &report->step);
     free(replay->times_us);
@@ -200,6 +205,6 @@ int perf_model(const struct perf_options *options, struct perf_report *report)
     result = perf_open(config, tensors, replay.tensor_count, &session);
     replay.gf = session.gf;
     if (result == 0) result = replay_report(&replay, report);
-    perf_close(&session);
+    perf_close(&session, result);
     return result;
 }

@@ -40,8 +40,9 @@ int perf_open(const struct gf_config *config, const struct gf_tensor *tensors, u
     return (status < 0) ? perf_fail(session->gf, status, "cannot open") : 0;
 }
 
-void perf_close(struct perf_session *session)
+void perf_close(struct perf_session *session, int result)
 {
+    if ((result != 0) && (session->gf != NULL)) gf_abort(session->gf);
     (void)gf_close(session->gf);
     free(session->memory);
     *session = (struct perf_session){.gf = NULL};

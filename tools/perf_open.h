@@ -9,11 +9,11 @@ struct perf_session {
     void *memory;
 };
 
-/* May block until all ranks are there. 0, or -1: it said why on stderr. In both cases perf_close() gives all back; it
- * may block until the others are ready to leave. */
+/* May block until all ranks are there. 0, or -1: it said why on stderr. In both cases perf_close() gives all back. Where
+ * result is no success it aborts, and the other ranks learn of it; else it may block until they are ready to leave. */
 int perf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
               struct perf_session *session);
-void perf_close(struct perf_session *session);
+void perf_close(struct perf_session *session, int result);
 
 /* Zeroed and aligned to a cache line; NULL where there is none. free() it. */
 void *perf_memory(size_t size_bytes);

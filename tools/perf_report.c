@@ -2,7 +2,9 @@
 #include "perf_report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *op_name(const struct perf_report *report)
 {
@@ -60,6 +62,14 @@ FILE *perf_file_begin(const char *path)
     FILE *file = fopen(path, "w");
     if (file == NULL) fprintf(stderr, "gf-perf: cannot write %s: %s\n", path, strerror(errno));
     return file;
+}
+
+int perf_file_check(const char *path)
+{
+    int fd = (path != NULL) ? open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666) : -1;
+    if (path == NULL) return 0;
+    if (fd < 0) fprintf(stderr, "gf-perf: cannot write %s: %s\n", path, strerror(errno));
+    return (fd < 0) ? -1 : close(fd);
 }
 
 /* A name from the command line, as JSON. */

@@ -49,14 +49,15 @@ static int algorithm_time(const struct perf_options *options, struct tune *tune,
         perf.gf = session.gf;
         tune->world = gf_world(perf.gf);
         tune->is_writer = gf_rank(perf.gf) == 0;
+        if (tune->is_writer && (perf_file_check(options->tune_path) != 0)) result = -1;
         perf.plan.seconds /= ROUNDS;
         perf.plan.check = perf.plan.check && (round == 0);
         perf.data = (unsigned char *)(uintptr_t)gf_exchange_take(perf.gf, options->bytes_max);
         perf.times_us = perf_memory((size_t)PERF_SAMPLES_MAX * tune->world * sizeof(float));
         if ((perf.data == NULL) || (perf.times_us == NULL)) result = perf_refuse("there is no memory for the measurement");
-        else result = sizes_time(&perf, tune, algorithm, round);
+        else if (result == 0) result = sizes_time(&perf, tune, algorithm, round);
     }
-    perf_close(&session);
+    perf_close(&session, result);
     free(perf.times_us);
     return result;
 }
