@@ -149,6 +149,12 @@ $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz_%.o $(BUILD)/libtes
 
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
+bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH and Gloo, where they are installed (8 minutes)
+	@BUILD=$(BUILD) sh firmware-tests/bench_peers.sh
+bench-net: all ## the same over 1 Gbit/s links between network namespaces, and ResNet-50's tensors (10 minutes; root)
+	@BUILD=$(BUILD) sh firmware-tests/bench_net.sh
+bench-tree: all ## FireCaffe's reduction tree against its server over 2 to 8 hosts, with a plot (1 minute; root)
+	@BUILD=$(BUILD) sh firmware-tests/bench_tree.sh
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
 
@@ -185,7 +191,7 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy \
+.PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops bench-peers bench-net bench-tree accuracy \
         accuracy-wire soak install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
