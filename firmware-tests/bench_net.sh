@@ -95,7 +95,7 @@ sizes_part() {
 # model_part NAME FILE ROUNDS
 model_part() {
     times=$scratch/$1.$n counts=$scratch/$1.counts job="-t 0.1 -c $scratch/$1.counts"
-    sed -n 's/.*shape = \[\([0-9, ]*\)\].*/\1/p' "$2" | awk -F, '{n = 1; for (i = 1; i <= NF; i++) n *= $i; print n}' >"$counts"
+    counts_of_model "$2" >"$counts"
     bytes=$(awk '{n += $1} END {print 4 * n}' "$counts")
     : >"$times"
     for i in $(seq 1 "$3"); do
@@ -122,10 +122,13 @@ echo "\`make bench-net\`: each host a network namespace of this machine, links o
 sed '/shape = \[[0-9]*\]/!{/tensors\|^ *) *;/!d}' config/models/resnet50.cfg >"$scratch/small.cfg"
 for n in $HOSTS; do
     net_up gfbench "$n" "${RATE_MBIT}mbit" || exit 1
+    # Hosts of one machine share its cores, and no rank can know: those who wait must not keep others from their turn.
+    idle=auto
+    [ "$n" -le "$(nproc)" ] || idle=sleep
     hosts=$(for i in $(seq 0 $((n - 1))); do printf '%s%s' "$([ "$i" = 0 ] || echo ,)" "gfbench-$i"; done)
     cat >"$scratch/net.cfg" <<EOF
 rendezvous = { address = "$(net_address 0):7117"; insecure = true; };
-link = { transports = "self,tcp"; devices = "eth0"; idle = "${IDLE:-auto}"; };
+link = { transports = "self,tcp"; devices = "eth0"; idle = "$idle"; };
 EOF
     for part in $PARTS; do
         case $part in

@@ -32,6 +32,10 @@ gloo_ranks() {
     return $gloo_code
 }
 
+# Elements of each tensor, one a line
+counts_of_model() {
+    sed -n 's/.*shape = \[\([0-9, ]*\)\].*/\1/p' "$1" | awk -F, '{n = 1; for (i = 1; i <= NF; i++) n *= $i; print n}'
+}
 machine_print() {
     model=$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)
     family=$(sed -n 's/^cpu family.*: //p' /proc/cpuinfo | head -n 1)
