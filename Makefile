@@ -123,6 +123,7 @@ $(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o: GF_FLAGS += -ftree-ve
 TRAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/train_main.c,$(wildcard tools/train_*.c))) $(TOOL_SHARED)
 $(BUILD)/firmware-tests/test_train_net: $(TRAIN_OBJ)
 $(BUILD)/firmware-tests/test_check: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/check_main.c,$(wildcard tools/check_*.c))) $(BUILD)/tools/tool_clock.o
+$(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf_values.o $(BUILD)/tools/perf_tune_limits.o
 $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
@@ -218,6 +219,12 @@ $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz_%.o $(BUILD)/libtes
 
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
+bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH and Gloo, where they are installed (8 minutes)
+	@BUILD=$(BUILD) sh firmware-tests/bench_peers.sh
+bench-net: all ## the same over 1 Gbit/s links between network namespaces, and ResNet-50's tensors (10 minutes; root)
+	@BUILD=$(BUILD) sh firmware-tests/bench_net.sh
+bench-tree: all ## FireCaffe's reduction tree against its server over 2 to 8 hosts, with a plot (1 minute; root)
+	@BUILD=$(BUILD) sh firmware-tests/bench_tree.sh
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
 
@@ -273,7 +280,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: all deps deps-test demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops \
-        gpu-check gpu-bench accuracy \
+        bench-peers bench-net bench-tree gpu-check gpu-bench accuracy \
         accuracy-wire soak install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
