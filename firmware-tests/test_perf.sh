@@ -42,17 +42,20 @@ spoiled_is_no_json() {
 # ---- every operation and type ----
 for op in allreduce broadcast reduce_scatter allgather; do
     for type in float half bfloat16; do
-        algorithm=doubling bytes=400 size=4
+        bytes=400 size=4
         [ $type = float ] || size=2
-        [ $op != broadcast ] || algorithm=tree
-        case $op in reduce_scatter | allgather) algorithm=ring ;; esac
         check "${op}_${type}_is_measured_and_right" measured $small -o $op -d $type --json "$scratch/json"
-        check "${op}_${type}_has_its_rows" has_row $op $type $bytes $((bytes / size)) $algorithm
+        check "${op}_${type}_has_its_rows" has_row $op $type $bytes $((bytes / size)) direct
         check "${op}_${type}_has_each_size" [ "$(grep -c '"op"' "$scratch/json")" -eq 3 ]
     done
 done
 check barrier_has_one_row measured $small -o barrier --json "$scratch/json"
-check barrier_carries_nothing has_row barrier float 0 0 doubling
+check barrier_carries_nothing has_row barrier float 0 0 direct
+# Without shared memory auto chooses by size and operation.
+check messages_are_measured measured $small --set link.transports=self,tcp --json "$scratch/json"
+check messages_have_their_row has_row allreduce float 400 100 doubling
+check barrier_of_messages measured $small -o barrier --set link.transports=self,tcp --json "$scratch/json"
+check barrier_of_messages_has_a_row has_row barrier float 0 0 doubling
 for algorithm in ring halving doubling tree server direct; do
     check "${algorithm}_is_named_in_its_row" measured -b 1000 -e 1000 -n 3 -a $algorithm --json "$scratch/json"
     check "${algorithm}_is_right" has_row allreduce float 1000 250 $algorithm
@@ -67,16 +70,16 @@ check json_says_version_world_and_hash grep -Eq \
     '"header": \{"version": "[0-9]+\.[0-9]+", "world": 2, "config_hash": "0x[0-9a-f]{16}"' "$scratch/json"
 check csv_has_a_head_and_a_line_a_size [ "$(wc -l <"$scratch/csv")" -eq 4 ]
 check csv_lines_have_as_many_fields_as_the_head [ "$(awk -F, '{print NF}' "$scratch/csv" | sort -u | wc -l)" -eq 1 ]
-check the_table_says_the_same [ "$(grep -c ' 0  doubling$\| 0  halving$' "$scratch/out")" -eq 3 ]
+check the_table_says_the_same [ "$(grep -c ' 0  direct$' "$scratch/out")" -eq 3 ]
 hash_of() { sed -n 's/.*"config_hash": "\(0x[0-9a-f]*\)".*/\1/p' "$scratch/json"; }
 first=$(hash_of)
 measured $small --set link.window=4 --json "$scratch/json"
 check another_configuration_has_another_hash [ -n "$first" -a "$first" != "$(hash_of)" ]
 check a_setting_may_hold_commas measured -b 4 -e 4 -n 3 --set link.transports=self,tcp,link.idle=yield,link.window=2
 check sizes_have_units measured -b 4K -e 1M -f 256 -n 2 --json "$scratch/json"
-check units_are_of_1024 has_row allreduce float 1048576 262144 ring
+check units_are_of_1024 has_row allreduce float 1048576 262144 direct
 check without_a_check_nothing_is_claimed measured -b 4 -e 4 -n 2 -c 0
-check a_dash_stands_for_it grep -Eq ' -  doubling$' "$scratch/out"
+check a_dash_stands_for_it grep -Eq ' -  direct$' "$scratch/out"
 
 # ---- pass marks and failures: exit 1 ----
 refused bandwidth_below_the_mark_fails "at 40000 bytes, --min-busbw asks for 100000" \
@@ -141,7 +144,7 @@ tensors = (
     { name = "first"; shape = [300, 700]; flops = [1000000L, 1000000L]; } );
 EOF
 check model_is_replayed measured --model "$scratch/model.cfg" -n 3 --compute-ms 40 --json "$scratch/json"
-check model_has_a_row has_row step float 844132 211033 ring
+check model_has_a_row has_row step float 844132 211033 direct
 check model_is_json is_json "$scratch/json"
 time_us=$(sed -n 's/.*"time_us": \([0-9]*\).*/\1/p' "$scratch/json")
 exposed_us=$(sed -n 's/.*"exposed_us": \([0-9]*\).*/\1/p' "$scratch/json")
@@ -150,7 +153,7 @@ check exposed_is_what_lies_beyond [ $((time_us - 40000 - exposed_us)) -ge -1 -a 
 check gflops_give_the_same_time sh -c "timeout 60 '$run' -n 2 '$perf' --model '$scratch/model.cfg' -n 2 --gflops 1 \
     --batch 8 | grep -q 'computing 40.000 ms'"
 check model_on_a_16_bit_wire measured --model "$scratch/model.cfg" -n 2 --set exchange.wire=fp16 --json "$scratch/json"
-check its_type_is_the_wires has_row step half 844132 211033 halving
+check its_type_is_the_wires has_row step half 844132 211033 direct
 check model_of_each_algorithm sh -c "for a in ring doubling tree server direct; do
     timeout 60 '$run' -n 2 '$perf' --model '$scratch/model.cfg' -n 2 -a \$a >/dev/null || exit 1; done"
 check sparse_model_without_a_check measured --model config/models/nin.cfg -n 2 -c 0 --set sparse.enabled=true
