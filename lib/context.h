@@ -18,6 +18,7 @@ typedef enum gf_phase {
     GF_PHASE_JOIN = 1,
     GF_PHASE_WARM,
     GF_PHASE_READY,
+    GF_PHASE_AGREE, /* on the way into another epoch without a failure */
     GF_PHASE_STEP,
     GF_PHASE_LEAVE, /* waits until the others leave too */
     GF_PHASE_FAILING,
@@ -86,7 +87,7 @@ struct gf_step {
 };
 
 /* The verdict's vector: GF_VERDICT_WORDS words, then the norms of the chunks, two floats a word. */
-#define GF_VERDICT_WORDS 4u
+#define GF_VERDICT_WORDS 5u
 static inline uint64_t gf_verdict_words(uint32_t chunk_count)
 {
     return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2;
@@ -146,7 +147,8 @@ struct gf_shrinking {
     gf_shrink_state state;
     bool final;             /* the failure under way is the end */
     bool in_step;           /* the failure came inside of a step */
-    bool posted;            /* SYNC */
+    bool posted;            /* SYNC: the words */
+    bool pools_posted;      /* and what they describe */
     uint64_t deadline_ns;
     struct gf_members_plan plan;
     struct gf_members_standing own;
@@ -213,6 +215,7 @@ struct gf_context {
     float scale;                /* loss scale */
     uint32_t scale_good, scale_bad;
     struct gf_inherit inherit;
+    uint32_t joiners;         /* restarted ranks that wait, as the last verdict said */
 
     struct gf_trace trace;
     struct gf_stats stats;
@@ -376,6 +379,13 @@ gf_status gf_wait(gf_context *gf, gf_status (*poll)(gf_context *gf, void *arg), 
 /* ---- open.c ---- */
 /* One turn of join and warm-up: GF_OK once the context could be used. A failure is the context's. */
 gf_status gf_join_turn(gf_context *gf, uint64_t now_ns);
+
+/* ---- shrink.c ---- */
+struct gf_members_standing gf_standing(const gf_context *gf); /* how far this rank is */
+gf_status gf_shrink_turn(gf_context *gf, void *arg); /* GF_OK: the new epoch has begun */
+
+/* ---- rejoin.c ---- */
+void gf_rejoin_begin(gf_context *gf); /* the rest of gf_open() of a rank that comes back */
 
 /* ---- warm.c ---- */
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns);

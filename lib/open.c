@@ -133,6 +133,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                      .world = gf->world,
                                      .epoch = gf->epoch,
                                      .join_timeout_ns = gf->config.rendezvous.join_timeout_ns,
+                                     .rejoin = gf->config.rendezvous.rejoin,
                                      .answer_timeout_ns = GF_ANSWER_NS,
                                      .address = gf->config.rendezvous.address,
                                      .blob_bytes_max = gf->link->driver->blob_bytes_max,
@@ -201,6 +202,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
         if (gf->tensors[i].sparse != 0) gf->sparse_type = (gf_type)gf->tensors[i].type;
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
+    if (gf->config.rendezvous.rejoin) gf_rejoin_begin(gf);
     return GF_OK;
 }
 
@@ -306,6 +308,11 @@ static gf_status open_turn(gf_context *gf, void *arg)
     uint64_t now_ns = gf_now(gf);
     gf_status status;
     (void)arg;
+    if (gf->shrink.state != GF_SHRINK_NONE) { /* a rank that comes back */
+        status = gf_shrink_turn(gf, NULL);
+        if (status == GF_OK) opened(gf);
+        return status;
+    }
     if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0))) return gf_failing_poll(gf, now_ns);
     if ((gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM)) return GF_OK;
     status = gf_join_turn(gf, now_ns);
@@ -313,16 +320,23 @@ static gf_status open_turn(gf_context *gf, void *arg)
     return (gf->error.code != GF_OK) ? gf_failing_poll(gf, now_ns) : status;
 }
 
+static gf_status open_enter(gf_context *gf)
+{
+    gf_status status = gf_own(gf);
+    if ((status < 0) || (gf->shrink.state != GF_SHRINK_NONE)) return status;
+    return gf_enter_poll(gf);
+}
+
 gf_status gf_open_poll(gf_context *gf)
 {
-    gf_status status = gf_enter_poll(gf);
+    gf_status status = open_enter(gf);
     if (status < 0) return status;
     return open_turn(gf, NULL);
 }
 
 gf_status gf_open_wait(gf_context *gf)
 {
-    gf_status status = gf_enter_poll(gf);
+    gf_status status = open_enter(gf);
     if (status < 0) return status;
     return gf_wait(gf, open_turn, NULL);
 }

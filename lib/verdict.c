@@ -2,7 +2,8 @@
  * One vector of 64-bit words, each with its own way of being combined, so that any run of words may be folded alone:
  *     [0] local values that were not finite (sum)      [1] the first of them, as a key (lowest)
  *     [2] samples (sum)                                [3] sums that are not finite (sum)
- *     [4..] of a sparse step: norms of the chunks, two floats a word (sum) */
+ *     [4] restarted ranks that wait to come in (sum; only the coordinator knows)
+ *     [5..] of a sparse step: norms of the chunks, two floats a word (sum) */
 #include <string.h>
 
 #include "context.h"
@@ -68,6 +69,7 @@ gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)
     gf->verdict[1] = gf->step.first_key;
     gf->verdict[2] = gf->step.samples;
     gf->verdict[3] = gf->step.sum_bad;
+    gf->verdict[4] = gf_members_waiting(gf->members);
     slot->operation = GF_OPERATION_VERDICT;
     slot->buffer = 0;
     slot->coll.fold = verdict_fold;
@@ -89,6 +91,7 @@ gf_status gf_verdict_poll(gf_context *gf, uint64_t now_ns)
     gf_slot_release(gf, slot);
     step->skipped = (gf->verdict[0] != 0) || (gf->verdict[3] != 0);
     step->samples_all = gf->verdict[2];
+    gf->joiners = (uint32_t)gf->verdict[4];
     if (step->skipped && (gf->verdict[1] != KEY_NONE)) {
         uint64_t key = gf->verdict[1];
         uint32_t tensor = (uint32_t)(key >> KEY_ELEM_BITS) & ((1u << KEY_TENSOR_BITS) - 1);
