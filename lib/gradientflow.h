@@ -280,6 +280,9 @@ gf_status gf_close_poll(gf_context *gf);
 /* 0 for NULL. */
 uint32_t gf_rank(const gf_context *gf);
 uint32_t gf_world(const gf_context *gf);
+/* Rank and world that this context was opened with: no shrink changes them, a restarted rank has them again. */
+uint32_t gf_first_rank(const gf_context *gf);
+uint32_t gf_first_world(const gf_context *gf);
 
 /* ---- the step ---- */
 

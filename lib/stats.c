@@ -5,6 +5,8 @@
 
 uint32_t gf_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->rank; }
 uint32_t gf_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->world; }
+uint32_t gf_first_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.rank; }
+uint32_t gf_first_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.world; }
 
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor)
 {

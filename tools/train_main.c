@@ -129,8 +129,11 @@ static int look_ahead(struct train *train)
 
 static int train_all(struct train *train)
 {
-    gf_status status = train_begin(train);
-    if (status >= 0) status = train_resume(train);
+    gf_status status = gf_rejoined(train->gf) ? train_newcomer(train) : train_begin(train);
+    if ((status >= 0) && !gf_rejoined(train->gf)) {
+        status = train_resume(train);
+        train->step = train->step_first;
+    }
     if (status >= 0) status = train_steps(train);
     if (status >= 0) status = train_finish(train);
     if ((status < 0) && (train->checkpoint.error[0] != '\0')) return fail(train, train->checkpoint.error);
@@ -190,7 +193,7 @@ static int run(struct train *train)
     }
     if (result == 0) {
         train_layout(train, workspace);
-        result = look_ahead(train);
+        if (!gf_rejoined(train->gf)) result = look_ahead(train); /* it takes all ranks */
     }
     if (result == 0) {
         result = train_all(train);
