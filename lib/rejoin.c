@@ -3,11 +3,13 @@
  * members_rejoin.c has the protocol. */
 #include "context.h"
 
+#define KNOCK_GRACE_NS UINT64_C(100000000) /* so that the control channel says first why it did not get through */
+
 /* As a shrink begins it once the epoch has failed. */
-static void agree_begin(gf_context *gf)
+static void agree_begin(gf_context *gf, uint64_t grace_ns)
 {
     gf->shrink.final = gf->shrink.in_step = false;
-    gf->shrink.deadline_ns = gf_now(gf) + gf->config.rendezvous.join_timeout_ns;
+    gf->shrink.deadline_ns = gf_now(gf) + gf->config.rendezvous.join_timeout_ns + grace_ns;
     gf->shrink.state = GF_SHRINK_AGREE;
     gf->phase = GF_PHASE_AGREE;
 }
@@ -15,7 +17,7 @@ static void agree_begin(gf_context *gf)
 void gf_rejoin_begin(gf_context *gf)
 {
     gf->shrink.own = (struct gf_members_standing){.applied = 1, .torn = 1};
-    agree_begin(gf);
+    agree_begin(gf, KNOCK_GRACE_NS);
     gf_members_knock(gf->members, gf_now(gf), gf->config.rendezvous.join_timeout_ns / 8);
 }
 
@@ -44,7 +46,7 @@ gf_status gf_admit(gf_context *gf)
                          (unsigned long long)gf->step.number);
     settle_ns = gf->config.exchange.timeout_ns;
     most_ns = gf->config.rendezvous.join_timeout_ns / 2;
-    agree_begin(gf);
+    agree_begin(gf, 0);
     gf_members_admit(gf->members, gf_now(gf), &gf->shrink.own, (settle_ns < most_ns) ? settle_ns : most_ns);
     return GF_OK;
 }

@@ -278,6 +278,8 @@ gf_status gf_shrink_turn(gf_context *gf, void *arg)
     gf_status status = GF_AGAIN;
     (void)arg;
     if (quiet && gf_aborted(gf)) return shrink_endf(gf, GF_ERR_ABORTED, "aborted by its appliance");
+    if (quiet && late && (gf->shrink.count == 0) && gf_rejoined(gf))
+        return shrink_endf(gf, GF_ERR_QUORUM, "the other ranks did not let this one in before the deadline of its join");
     if (quiet && late) return shrink_endf(gf, GF_ERR_QUORUM, "no new epoch before the deadline of the shrink");
     if ((gf->error.code == GF_OK) && (late || gf_aborted(gf))) {
         (void)gf_fail(gf, late ? GF_ERR_TIMEOUT : GF_ERR_ABORTED, GF_OPERATION_SHRINK, GF_RANK_NONE, GF_TENSOR_NONE,
