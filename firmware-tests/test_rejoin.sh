@@ -5,7 +5,7 @@
 set -u
 . firmware-tests/shell.sh
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-RUNS=${RUNS:-2} steps=1500
+RUNS=${RUNS:-2} steps=900
 
 accuracy() { sed -n 's/^.*test accuracy *\([0-9.]*\) %.*$/\1/p' "$1"; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d < 1 && d > -1) }'; }
@@ -21,7 +21,7 @@ wait_for() {
 start() {
     ranks=$1 transports=$2
     rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"
-    timeout 200 "$BUILD/gf-run" -n "$ranks" --restart 3 \
+    timeout 300 "$BUILD/gf-run" -n "$ranks" --restart 3 \
         sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" \
         "$BUILD/gf-train" --model linear --elastic --steps $steps --set "link.transports=$transports" \
         --set rendezvous.join_timeout=60s --set exchange.timeout=10s --set link.idle=sleep \
@@ -81,7 +81,7 @@ alone() { # a newcomer that finds nobody
     return 1
 }
 
-timeout 100 "$BUILD/gf-run" -n 3 "$BUILD/gf-train" --model linear --steps $steps >"$scratch/whole" 2>&1
+timeout 300 "$BUILD/gf-run" -n 3 "$BUILD/gf-train" --model linear --steps $steps --set link.idle=sleep >"$scratch/whole" 2>&1
 whole=$(accuracy "$scratch/whole")
 check undisturbed_run [ -n "$whole" ]
 for transports in self,posix self,tcp; do

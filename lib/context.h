@@ -77,7 +77,9 @@ struct gf_step {
     uint32_t commit_tensor;   /* how far the commit pass is */
     uint64_t commit_elems;
     uint64_t wire_before;     /* link bytes when it began */
-    uint64_t wait_ns;
+    uint64_t declared_ns;     /* its last tensor was declared */
+    uint32_t last_rank;       /* declared its last tensor last: so the verdict says */
+    uint64_t late_ns;         /* for so long the first one waited more than the last */
     struct gf_check check;    /* local values that were not finite, as packed */
     uint64_t first_key;       /* where the first of them was (verdict.c); UINT64_MAX: none */
     uint64_t sum_bad;         /* sums that are not finite, where this rank rounded them: on the wire, or back from it */
@@ -87,7 +89,7 @@ struct gf_step {
 };
 
 /* The verdict's vector: GF_VERDICT_WORDS words, then the norms of the chunks, two floats a word. */
-#define GF_VERDICT_WORDS 5u
+#define GF_VERDICT_WORDS 7u
 static inline uint64_t gf_verdict_words(uint32_t chunk_count)
 {
     return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2;
@@ -220,8 +222,8 @@ struct gf_context {
     struct gf_trace trace;
     struct gf_stats stats;
     uint64_t wire_base, message_base; /* link counters when opening ended */
-    uint64_t *peer_waits;       /* [world] steps in which this peer was the last */
-    uint64_t *peer_wait_ns;     /* [world] waited for it, over all collectives */
+    struct gf_peer_stats *peers; /* [world] */
+    uint64_t epoch_steps;       /* whole ones that they count */
 
     gf_warm_state warm;
     uint32_t warm_step;
@@ -231,6 +233,7 @@ struct gf_context {
 
     struct gf_error error;
     uint64_t leave_ns;          /* LEAVE: nobody is waited for beyond this */
+    bool left_late;             /* LEAVE: that is over */
     bool blame;                 /* FAILING: the guilty rank is still being asked for */
     uint64_t fail_ns;
     uint64_t moved_ns;          /* something last moved: for idling */
@@ -271,7 +274,7 @@ struct gf_control_parts {
     struct gf_buffer *dense_buffers, *sparse_buffers;
     uint32_t *buffer_pending, *buffer_order;
     struct gf_trace_record *trace;
-    uint64_t *peer_waits, *peer_wait_ns;
+    struct gf_peer_stats *peers;
     struct gf_coll_msg *msgs;
     char *reqs;                /* of all messages, then of all checksums */
     struct gf_coll_sum *sums;

@@ -471,14 +471,28 @@ struct gf_stats {
     uint64_t last_wire_bytes;
     uint64_t foreign_bytes;       /* host memory that foreign libraries took during gf_open() (resident set) */
     uint64_t foreign_device_bytes;/* the same of device memory; 0 on the host */
-    uint32_t slowest_peer;        /* waited for longest, over all operations; GF_RANK_NONE before the first */
+    uint32_t slowest_peer;        /* the rank that cost the others most (gf_peer_stats(): late_ns), perhaps this one, the
+                                   * same on all ranks; GF_RANK_NONE before the first step */
     uint32_t slowest_share_percent;/* share of steps in which it was the last */
     float loss_scale;
     uint32_t buffer_count;        /* fused buffers of a dense step */
+    uint64_t slowest_late_ns;     /* of slowest_peer */
 };
 /* Fills what the caller's size_bytes has room for. Lawful at any time, on failed contexts too. GF_ERR_PARAM:
  * size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
+
+/* About one rank of this epoch, since it began. steps_last and late_ns come with the verdict of each step, so they are the
+ * same on all ranks: which rank declared its last tensor last, and for how long the rank that waited longest behind its
+ * own had waited more. wait_ns is what this rank has waited for messages of that one; in a ring that is its neighbour
+ * more often than the culprit. */
+struct gf_peer_stats {
+    uint64_t steps_last;
+    uint64_t late_ns;
+    uint64_t wait_ns;
+};
+/* GF_ERR_PARAM: rank is not below gf_world(). */
+gf_status gf_peer_stats(const gf_context *gf, uint32_t rank, struct gf_peer_stats *stats_out);
 
 /* One operation, as it was; or one gf_step_wait() that blocked. */
 struct gf_trace_record {

@@ -166,8 +166,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
     parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
     parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
-    parts.peer_waits = gf_arena_take(control, config->job.world * sizeof *parts.peer_waits);
-    parts.peer_wait_ns = gf_arena_take(control, config->job.world * sizeof *parts.peer_wait_ns);
+    parts.peers = gf_arena_take(control, config->job.world * sizeof *parts.peers);
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);

@@ -50,8 +50,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->buffer_pending = parts->buffer_pending;
     gf->buffer_order = parts->buffer_order;
     gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
-    gf->peer_waits = parts->peer_waits;
-    gf->peer_wait_ns = parts->peer_wait_ns;
+    gf->peers = parts->peers;
     gf->weight = (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) ? (gf_mem)(uintptr_t)parts->weight : 0;
     gf->momentum =
         ((gf->weight != 0) && (gf->config.optimizer.momentum > 0.0f)) ? (gf_mem)(uintptr_t)parts->momentum : 0;
@@ -281,7 +280,7 @@ static void opened(gf_context *gf)
     gf->stats.operations = 0;
     gf->stats.mapped_bytes = 0;
     gf->trace.written = gf->trace.read = 0;
-    memset(gf->peer_wait_ns, 0, gf->world * sizeof *gf->peer_wait_ns);
+    memset(gf->peers, 0, gf->world * sizeof *gf->peers);
     gf->stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank,
                 gf->world, gf->link->driver->name, gf->tensor_count, gf->dense_buffer_count);
@@ -349,10 +348,14 @@ static gf_status leave_turn(gf_context *gf, void *arg)
     (void)arg;
     if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
     if (gf_aborted(gf)) return gf_enter(gf);
+    if (gf->left_late) return GF_ERR_TIMEOUT; /* the others have been told why, which is no failure of this one */
     (void)gf->link->driver->progress(gf->link);
     status = gf_members_leave(gf->members, now_ns);
     if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
-    return ((status == GF_AGAIN) && (now_ns > gf->leave_ns)) ? GF_ERR_TIMEOUT : status;
+    if ((status != GF_AGAIN) || (now_ns <= gf->leave_ns)) return status;
+    gf_members_leave_late(gf->members);
+    gf->left_late = true;
+    return GF_ERR_TIMEOUT;
 }
 
 /* From here on only leaving goes on, or failing. What is under way is given up, and the others are told. */

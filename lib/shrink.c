@@ -83,8 +83,8 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     gf->warm_step = 0;
     gf->members_skip = 0;
     gf->joiners = 0;
-    memset(gf->peer_waits, 0, gf->world * sizeof *gf->peer_waits);
-    memset(gf->peer_wait_ns, 0, gf->world * sizeof *gf->peer_wait_ns);
+    memset(gf->peers, 0, gf->world * sizeof *gf->peers);
+    gf->epoch_steps = 0;
     gf->error = (struct gf_error){.rank = gf->rank, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     gf->phase = GF_PHASE_JOIN;
     return GF_OK;

@@ -341,6 +341,9 @@ gf_status train_end(struct train *train)
     result->seed = train->options->seed;
     result->steps = train->step_count;
     result->steps_skipped = end->steps_skipped;
+    result->slowest = end->slowest_peer;
+    result->slowest_percent = end->slowest_share_percent;
+    result->slowest_seconds = (double)end->slowest_late_ns * 1e-9;
     result->images = (train->step_count - train->step_first) * train->options->batch;
     result->wire_bytes = sums[WIRE];
     result->wire_bytes_steady = (steady == 0) ? (double)NAN : (double)sums[STEADY] / (double)steady;
