@@ -118,8 +118,8 @@ struct conn *gf_tcp_knock_end(struct tcp *tcp, uint32_t center)
     gf_auth_forget(&from->seal_in, sizeof from->seal_in);
     gf_auth_forget(&from->seal_out, sizeof from->seal_out);
     tcp->center = center;
-    return (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, to->fd, center, EPOLLIN | (to->waits_to_send ? (uint32_t)EPOLLOUT : 0u)) ==
-            GF_OK) ? to : NULL;
+    uint32_t events = EPOLLIN | (to->waits_to_send ? (uint32_t)EPOLLOUT : 0u);
+    return (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, to->fd, center, events) == GF_OK) ? to : NULL;
 }
 
 gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address)
@@ -129,11 +129,13 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
     struct gf_fault fault = {0};
     if (tcp->conn_count == 0) return (coordinator == tcp->rank) ? GF_OK : GF_ERR_STATE;
     GF_ASSERT((coordinator < tcp->world) || (coordinator == GF_RANK_NONE));
-    if (tcp->knocks && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->center].state == TCP_CONN_WAIT)) return GF_AGAIN;
+    if (tcp->knocks && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->center].state == TCP_CONN_WAIT))
+        return GF_AGAIN;
     if ((coordinator == tcp->center) &&
         (tcp_is_center(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP))) return GF_OK;
     if ((coordinator == tcp->rank) && (tcp->listen_fd < 0)) return GF_ERR_STATE;
-    if ((coordinator != tcp->rank) && (coordinator != GF_RANK_NONE) && !gf_socket_address_parse(address, "address of a rank", &to, &fault))
+    if ((coordinator != tcp->rank) && (coordinator != GF_RANK_NONE) &&
+        !gf_socket_address_parse(address, "address of a rank", &to, &fault))
         return fault.code;
     for (uint32_t i = 0; i < tcp->conn_count; i++) {
         conn_leave(tcp, &tcp->conns[i]);

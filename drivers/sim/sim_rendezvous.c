@@ -279,7 +279,8 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
     (void)snprintf(expected, sizeof expected, "sim:%u", coordinator);
     GF_ASSERT((coordinator == GF_RANK_NONE) ||
               ((coordinator < sim->setup.world) && (strcmp(address, expected) == 0)));
-    if ((coordinator == rendezvous->center) && (coordinator != GF_RANK_NONE) && ((coordinator == self->rank) || self->wires[coordinator])) return GF_OK;
+    if ((coordinator == rendezvous->center) && (coordinator != GF_RANK_NONE) &&
+        ((coordinator == self->rank) || self->wires[coordinator])) return GF_OK;
     rendezvous->was_reformed = true;
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
         if (rank == self->rank) continue;
