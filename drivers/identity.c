@@ -106,6 +106,10 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
         }
         (void)snprintf(identity.address, sizeof identity.address, "%s", address);
     }
+    const char *rejoin = variable("GF_REJOIN");
+    if ((rejoin != NULL) && (strcmp(rejoin, "0") != 0) && (strcmp(rejoin, "1") != 0))
+        return refuse(fault_out, "GF_REJOIN", rejoin, "0 or 1");
+    identity.rejoin = (rejoin != NULL) && (rejoin[0] == '1');
     *identity_out = identity;
     return GF_OK;
 }

@@ -9,10 +9,11 @@ struct gf_identity {
     uint32_t world;
     uint64_t job_id;             /* GF_JOB, or a hash of the launcher's own job id; 0 where there is none */
     char address[GF_TEXT_MAX];   /* GF_ADDRESS (numeric IP:port); empty where it is not set */
+    bool rejoin;                 /* GF_REJOIN is 1 */
     const char *source;          /* "GF_RANK", "SLURM_PROCID", ..: for logs and errors */
 };
 
-/* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS first, then Slurm, Open MPI, PMI, torchrun. GF_OK and *identity_out, or GF_AGAIN
+/* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS/GF_REJOIN first, then Slurm, Open MPI, PMI, torchrun. GF_OK and *identity_out, or GF_AGAIN
  * where no launcher's names are set (*identity_out is untouched), or GF_ERR_CONFIG with *fault_out where they are
  * malformed (a rank that is no number, or not below the world). MASTER_ADDR and MASTER_PORT are not read: torchrun's
  * own store listens there. Its jobs get their address from GF_ADDRESS or the configuration. */

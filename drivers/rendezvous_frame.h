@@ -42,7 +42,8 @@ struct gf_frame_hello {
     uint32_t version; /* GF_VERSION */
     uint32_t rank;
     uint32_t world;
-    uint32_t keyed;   /* 1: this rank has a key_file; its nonce follows, otherwise zeroes */
+    bool keyed;       /* this rank has a key_file; its nonce follows, otherwise zeroes */
+    bool rejoins;     /* it was of the job before */
 };
 
 void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id, uint32_t from);

@@ -80,6 +80,8 @@ static void tcp_close(struct gf_rendezvous *rendezvous)
         tcp->pending[i].fd = -1;
     }
     if (tcp->listen_fd >= 0) (void)close(tcp->listen_fd);
+    if (tcp->door_fd >= 0) (void)close(tcp->door_fd);
+    tcp->door_fd = -1;
     if (tcp->epoll_fd >= 0) (void)close(tcp->epoll_fd);
     tcp->listen_fd = -1;
     tcp->epoll_fd = -1;
@@ -103,7 +105,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     tcp->retry_at_ns = now_ns;
     tcp->retry_ns = TCP_RETRY_FIRST_NS;
     tcp->epoll_fd = -1;
-    tcp->listen_fd = -1;
+    tcp->listen_fd = tcp->door_fd = -1;
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) tcp->pending[i].fd = -1;
     if (setup->world == 1) { /* nobody to meet */
         *rendezvous_out = &tcp->base;
@@ -115,13 +117,15 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     tcp->conn_count = tcp->world;
     for (uint32_t i = 0; i < tcp->conn_count; i++)
         gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
-    if (!tcp_is_center(tcp)) tcp->conns[tcp->center].state = TCP_CONN_WAIT;
+    tcp->door = tcp->to;
+    if (setup->rejoin) gf_tcp_knock_begin(tcp, now_ns);
+    else if (!tcp_is_center(tcp)) tcp->conns[tcp->center].state = TCP_CONN_WAIT;
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd < 0) {
         return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
                             "control channel: epoll_create1 failed: %s (errno %d)", strerror(errno), errno);
     }
-    if (tcp->rank == 0) status = listener_open(tcp, fault_out);
+    if (tcp_is_center(tcp)) status = listener_open(tcp, fault_out);
     if (status != GF_OK) {
         tcp_close(&tcp->base);
         return status;
@@ -149,6 +153,7 @@ static void connect_again(struct tcp *tcp, struct conn *conn, uint64_t now_ns, i
 static void connect_begin(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
 {
     tcp->tries++;
+    tcp->began_ns = now_ns;
     conn->fd = gf_socket_connect(&tcp->to, &tcp->bind_to, tcp->keepalive_ns);
     if (conn->fd < 0) {
         connect_again(tcp, conn, now_ns, errno);
@@ -208,6 +213,7 @@ static gf_status answer_take(struct tcp *tcp, struct conn *conn)
                             tcp->address_text, tcp->rank);
     }
     if (code == GF_OK) return GF_OK;
+    if (tcp->knocks && (code == GF_ERR_STATE)) return GF_ERR_STATE; /* not now */
     return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "rank 0 at %.40s refused rank %u: %s",
                         tcp->address_text, tcp->rank, reason);
 }
@@ -232,7 +238,17 @@ static gf_status answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns
                             tcp->address_text, header.magic, GF_FRAME_MAGIC);
     }
     if (conn->in_bytes < answer_bytes(tcp, conn)) return GF_AGAIN;
-    return (header.kind == GF_FRAME_CHALLENGE) ? gf_tcp_challenge_take(tcp, conn) : answer_take(tcp, conn);
+    gf_status status = (header.kind == GF_FRAME_CHALLENGE) ? gf_tcp_challenge_take(tcp, conn) : answer_take(tcp, conn);
+    if ((status == GF_ERR_STATE) && (tcp->base.fault.code == GF_OK)) {
+        connect_again(tcp, conn, now_ns, EBUSY);
+        return GF_AGAIN;
+    }
+    if ((status == GF_OK) && tcp->knocks && (gf_tcp_knock_end(tcp, header.from) == NULL)) {
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
+                            "what listens at %.50s calls itself rank %u of %u", tcp->address_text, header.from,
+                            tcp->world);
+    }
+    return status;
 }
 
 static gf_status connect_deadline(struct tcp *tcp, const struct conn *conn, uint64_t now_ns)
@@ -275,8 +291,8 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, struct gf_rendez
 
 static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
-    if (about == TCP_ABOUT_LISTEN) {
-        gf_tcp_accept(tcp, now_ns);
+    if ((about == TCP_ABOUT_LISTEN) || (about == TCP_ABOUT_DOOR)) {
+        gf_tcp_accept(tcp, (about == TCP_ABOUT_DOOR) ? tcp->door_fd : tcp->listen_fd, now_ns);
         return GF_AGAIN;
     }
     if ((about & TCP_ABOUT_PENDING) != 0) return gf_tcp_pending_read(tcp, about & ~TCP_ABOUT_PENDING, event_out);
@@ -298,6 +314,7 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
             return GF_OK;
         }
         if (status != GF_OK) return status;
+        conn = &tcp->conns[tcp->center]; /* one that knocked knows only now where that is */
         conn->state = TCP_CONN_UP;
         gf_tcp_listen_own(tcp, conn->fd);
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = conn->peer};
@@ -318,6 +335,11 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
     if (tcp->epoll_fd < 0) return GF_AGAIN;
     if (tcp_is_center(tcp)) {
         gf_tcp_pending_expire(tcp, now_ns);
+        gf_tcp_door_try(tcp, now_ns);
+    } else if (tcp->knocks && (now_ns - tcp->began_ns >= TCP_KNOCK_NS) &&
+               ((tcp->conns[tcp->center].state == TCP_CONN_CONNECTING) ||
+                (tcp->conns[tcp->center].state == TCP_CONN_HELLO))) {
+        connect_again(tcp, &tcp->conns[tcp->center], now_ns, ETIMEDOUT); /* another may listen there by now */
     } else if ((tcp->conns[tcp->center].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
         connect_begin(tcp, &tcp->conns[tcp->center], now_ns);
     }

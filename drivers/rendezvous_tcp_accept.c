@@ -46,11 +46,11 @@ static uint32_t slot_find(const struct tcp *tcp, uint64_t now_ns)
     return found;
 }
 
-void gf_tcp_accept(struct tcp *tcp, uint64_t now_ns)
+void gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns)
 {
     uint32_t slot = slot_find(tcp, now_ns);
     if (slot == TCP_PENDING_MAX) return;
-    int fd = accept4(tcp->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if ((errno == EMFILE) || (errno == ENFILE)) stranger_log(tcp, GF_LOG_ERROR, "accept: no file descriptor left");
         return; /* anything else is a connection that has gone already */
@@ -76,6 +76,14 @@ static void answer_put(unsigned char *out, struct tcp *tcp, gf_status code, cons
     gf_put_text(&put, reason, GF_FRAME_REASON_BYTES);
 }
 
+/* Who comes back takes the place of a connection that has ended, and so does a rank in a later star. */
+static bool place_is_free(const struct tcp *tcp, const struct gf_frame_hello *hello)
+{
+    const struct conn *conn = &tcp->conns[hello->rank];
+    return (conn->state == TCP_CONN_NONE) ||
+           ((conn->state == TCP_CONN_DOWN) && (tcp->reformed || hello->rejoins || conn->rejoins));
+}
+
 /* Why this hello cannot come in: GF_OK if it can. ours_out: it is of this job, so that the job itself is ill. */
 static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *header, const struct gf_frame_hello *hello,
                              char *reason, size_t reason_bytes, bool *ours_out)
@@ -98,13 +106,12 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
                        hello->rank);
     } else if ((hello->rank == tcp->rank) || (hello->rank >= tcp->world)) {
         (void)snprintf(reason, reason_bytes, "rank %u: expected 1 to %u", hello->rank, tcp->world - 1);
-    } else if ((tcp->conns[hello->rank].state != TCP_CONN_NONE) &&
-               !(tcp->reformed && (tcp->conns[hello->rank].state == TCP_CONN_DOWN))) {
+    } else if (!place_is_free(tcp, hello)) {
         bool up = (tcp->conns[hello->rank].state == TCP_CONN_UP);
         (void)snprintf(reason, reason_bytes, "rank %u %s: was it started twice?", hello->rank,
                        up ? "is here already" : "was here and has gone");
         *ours_out = false; /* the first one serves the job well */
-        return GF_ERR_MISMATCH;
+        return hello->rejoins ? GF_ERR_STATE : GF_ERR_MISMATCH; /* it may try again: an end may not be seen yet */
     } else {
         return GF_OK;
     }
@@ -131,7 +138,7 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status c
     stranger_log(tcp, GF_LOG_WARN, what);
 }
 
-static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint32_t rank)
+static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint32_t rank, bool rejoins)
 {
     unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES];
     struct conn *conn = &tcp->conns[rank];
@@ -141,6 +148,7 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
         return GF_AGAIN;
     }
     gf_tcp_conn_init(conn, rank, TCP_CONN_UP);
+    conn->rejoins = rejoins;
     conn->fd = pending->fd;
     conn->sealed = pending->challenged;
     if (conn->sealed) gf_tcp_pending_seals(tcp, pending, &conn->seal_out, &conn->seal_in);
@@ -155,7 +163,9 @@ static struct gf_frame_hello hello_get(const unsigned char *frame)
     struct gf_frame_hello hello = {.version = gf_get_u32(&get)};
     hello.rank = gf_get_u32(&get);
     hello.world = gf_get_u32(&get);
-    hello.keyed = gf_get_u32(&get);
+    uint32_t flags = gf_get_u32(&get);
+    hello.keyed = (flags & TCP_HELLO_KEYED) != 0;
+    hello.rejoins = (flags & TCP_HELLO_REJOINS) != 0;
     return hello;
 }
 
@@ -166,12 +176,13 @@ static gf_status hello_take(struct tcp *tcp, struct pending *pending, const unsi
     const struct gf_frame_header head = gf_frame_header_get(frame), *header = &head;
     const struct gf_frame_hello hello = hello_get(frame);
     bool ours = false;
-    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = hello.rank};
+    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = hello.rank,
+                                              .rejoins = hello.rejoins};
     gf_status status = hello_check(tcp, header, &hello, tcp->text, GF_FRAME_REASON_BYTES, &ours);
-    if (status == GF_OK) return pending_promote(tcp, pending, hello.rank);
+    if (status == GF_OK) return pending_promote(tcp, pending, hello.rank, hello.rejoins);
     bool believed = (tcp->auth.on == pending->challenged);
     pending_refuse(tcp, pending, status, tcp->text);
-    if (!ours || !believed) return GF_AGAIN;
+    if (!ours || !believed || hello.rejoins) return GF_AGAIN; /* a newcomer that does not fit does not harm the job */
     event_out->kind = GF_RENDEZVOUS_REFUSED;
     event_out->rank = (header->protocol == GF_FRAME_PROTOCOL) ? hello.rank : header->from;
     event_out->text = tcp->text;
@@ -182,12 +193,12 @@ static gf_status hello_take(struct tcp *tcp, struct pending *pending, const unsi
 static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
 {
     const struct gf_frame_hello hello = hello_get(pending->in);
-    if ((hello.keyed != 0) != tcp->auth.on) {
+    if (hello.keyed != tcp->auth.on) {
         (void)snprintf(tcp->text, sizeof tcp->text, tcp->auth.on ? "rank %u has no key_file, this job wants one"
                                                                  : "rank %u has a key_file, rank 0 has none",
                        hello.rank);
         pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
-        if (tcp->auth.on) return GF_AGAIN; /* anybody can say that */
+        if (tcp->auth.on || hello.rejoins) return GF_AGAIN; /* anybody can say that */
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = hello.rank,
                                                   .text = tcp->text};
         return GF_OK;

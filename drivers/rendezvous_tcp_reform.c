@@ -1,8 +1,11 @@
 /* A star around another rank. Each rank listens at a port of its own from its first connection on, at the address that
  * this connection has; who knocks there waits in the kernel until this rank is the centre. That the port refuses is the
- * proof that its process has ended, so it stays open until close(). */
+ * proof that its process has ended, so it stays open until close().
+ *
+ * The centre also listens at the address of the job, once that is free: there a restarted rank finds it. */
 #include "rendezvous_tcp_state.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -52,17 +55,87 @@ static void listen_set(struct tcp *tcp, bool listens)
     (void)gf_tcp_epoll_set(tcp, listens ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
 }
 
+/* ---- the job's address ---- */
+
+static void door_close(struct tcp *tcp)
+{
+    if (tcp->door_fd >= 0) (void)close(tcp->door_fd);
+    tcp->door_fd = -1;
+    tcp->door_at_ns = 0;
+}
+
+/* Where the host of a new centre does not have the job's address, it listens at that port of its own: who is to come
+ * back is told the host. Where rank 0 lives on without the others, stopped perhaps, the address is still its own. */
+void gf_tcp_door_try(struct tcp *tcp, uint64_t now_ns)
+{
+    struct gf_socket_address at = tcp->door, own;
+    struct gf_fault fault = {0};
+    if ((tcp->door_fd >= 0) || !tcp->reformed || (now_ns < tcp->door_at_ns)) return;
+    tcp->door_at_ns = now_ns + TCP_DOOR_NS;
+    if (tcp->bind_to.bytes > 0) {
+        at = tcp->bind_to;
+        gf_socket_port_copy(&at, &tcp->door);
+    }
+    tcp->door_fd = gf_socket_listen(&at, "the job's address", &fault);
+    if ((tcp->door_fd < 0) && (fault.foreign_code == EADDRNOTAVAIL) &&
+        gf_socket_own_address(tcp->listen_fd, &own, false)) {
+        gf_socket_port_copy(&own, &tcp->door);
+        at = own;
+        tcp->door_fd = gf_socket_listen(&at, "the job's port", &fault);
+    }
+    if (tcp->door_fd < 0) return;
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->door_fd, TCP_ABOUT_DOOR, EPOLLIN) != GF_OK) {
+        door_close(tcp);
+        return;
+    }
+    gf_socket_address_text(&at, tcp->address_text, sizeof tcp->address_text);
+    gf_log_line(&tcp->log, GF_LOG_INFO, "restarted ranks find this job at %s now", tcp->address_text);
+}
+
+/* The connection lies in any place but this rank's own until it is known whose it is. */
+void gf_tcp_knock_begin(struct tcp *tcp, uint64_t now_ns)
+{
+    tcp->knocks = true;
+    tcp->reformed = false;
+    tcp->center = (tcp->rank == 0) ? 1 : 0;
+    tcp->to = tcp->door;
+    gf_socket_address_text(&tcp->door, tcp->address_text, sizeof tcp->address_text);
+    tcp->conns[tcp->center].state = TCP_CONN_WAIT;
+    tcp->retry_at_ns = now_ns;
+    tcp->retry_ns = TCP_RETRY_FIRST_NS;
+}
+
+struct conn *gf_tcp_knock_end(struct tcp *tcp, uint32_t center)
+{
+    struct conn *from = &tcp->conns[tcp->center], *to = &tcp->conns[center];
+    if ((center >= tcp->world) || (center == tcp->rank)) return NULL;
+    tcp->knocks = false;
+    tcp->reformed = true;
+    if (to == from) return to;
+    memcpy(to, from, sizeof *to);
+    to->peer = center;
+    gf_tcp_conn_init(from, tcp->center, TCP_CONN_NONE);
+    gf_auth_forget(&from->seal_in, sizeof from->seal_in);
+    gf_auth_forget(&from->seal_out, sizeof from->seal_out);
+    tcp->center = center;
+    uint32_t events = EPOLLIN | (to->waits_to_send ? (uint32_t)EPOLLOUT : 0u);
+    return (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, to->fd, center, events) == GF_OK) ? to : NULL;
+}
+
 gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
     struct gf_socket_address to = tcp->to;
     struct gf_fault fault = {0};
     if (tcp->conn_count == 0) return (coordinator == tcp->rank) ? GF_OK : GF_ERR_STATE;
-    GF_ASSERT(coordinator < tcp->world);
+    GF_ASSERT((coordinator < tcp->world) || (coordinator == GF_RANK_NONE));
+    if (tcp->knocks && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->center].state == TCP_CONN_WAIT))
+        return GF_AGAIN;
     if ((coordinator == tcp->center) &&
         (tcp_is_center(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP))) return GF_OK;
     if ((coordinator == tcp->rank) && (tcp->listen_fd < 0)) return GF_ERR_STATE;
-    if ((coordinator != tcp->rank) && !gf_socket_address_parse(address, "address of a rank", &to, &fault))
+    if ((coordinator != tcp->rank) && (coordinator != GF_RANK_NONE) &&
+        !gf_socket_address_parse(address, "address of a rank", &to, &fault))
         return fault.code;
     for (uint32_t i = 0; i < tcp->conn_count; i++) {
         conn_leave(tcp, &tcp->conns[i]);
@@ -72,10 +145,17 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
         if (tcp->pending[i].fd >= 0) (void)close(tcp->pending[i].fd);
         tcp->pending[i].fd = -1;
     }
-    tcp->center = coordinator;
-    tcp->reformed = true;
     tcp->refused = false;
     memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
+    door_close(tcp);
+    if (coordinator == GF_RANK_NONE) {
+        listen_set(tcp, false);
+        gf_tcp_knock_begin(tcp, now_ns);
+        return GF_AGAIN;
+    }
+    tcp->center = coordinator;
+    tcp->knocks = false;
+    tcp->reformed = true;
     (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", tcp_is_center(tcp) ? tcp->own_text : address);
     listen_set(tcp, tcp_is_center(tcp));
     if (tcp_is_center(tcp)) return tcp->base.fault.code;

@@ -21,6 +21,10 @@
 #define TCP_CHALLENGED_NS UINT64_C(100000000) /* for so long a challenged connection does not give way */
 #define TCP_RETRY_FIRST_NS UINT64_C(20000000)
 #define TCP_RETRY_MAX_NS UINT64_C(200000000)
+#define TCP_KNOCK_NS UINT64_C(2000000000) /* an answer to who comes back takes no longer */
+#define TCP_DOOR_NS UINT64_C(500000000)   /* between two tries to listen at the job's address */
+#define TCP_HELLO_KEYED 1u
+#define TCP_HELLO_REJOINS 2u
 #define TCP_HELLO_FRAME_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
 #define TCP_OUT_BYTES (4u * (GF_FRAME_BYTES_MAX + GF_AUTH_SEAL_BYTES)) /* frames that the kernel had no room for yet */
 
@@ -46,6 +50,7 @@ struct conn {
     conn_state state;
     uint32_t peer;
     bool broken;        /* sending failed: nothing is sent any more, what has arrived is still read */
+    bool rejoins;       /* it said that it was of the job before */
     bool lives;         /* its end, if it comes now, does not mean that the other process has ended */
     bool waits_to_send; /* epoll is asked for room in the kernel */
     uint32_t in_bytes;
@@ -77,6 +82,7 @@ struct tcp {
     struct gf_auth auth;
     struct talk talk; /* the other ranks, with rank 0 */
     uint32_t center;  /* rank that coordinates */
+    bool knocks;      /* on its way back into the job: which rank is the centre is seen from its answer */
     bool reformed;    /* it is not the first one: who refuses a connection is gone, deadlines are lib/'s */
     bool refused;     /* an ENDED about the centre is to be told */
     bool listens;     /* listen_fd is looked at */
@@ -91,6 +97,10 @@ struct tcp {
 
     struct gf_socket_address to; /* the other ranks */
     struct gf_socket_address bind_to;
+    struct gf_socket_address door;   /* the job's address, where rank 0 listens at first */
+    int door_fd;      /* a later centre listens there too, once it can */
+    uint64_t door_at_ns;
+    uint64_t began_ns; /* of the try under way */
     uint64_t opened_ns;
     uint64_t join_timeout_ns;
     uint64_t retry_at_ns;
@@ -106,6 +116,7 @@ static inline bool tcp_is_center(const struct tcp *tcp) { return tcp->rank == tc
 
 /* What an epoll event is about. */
 #define TCP_ABOUT_LISTEN UINT32_MAX
+#define TCP_ABOUT_DOOR (UINT32_MAX - 1u)
 #define TCP_ABOUT_PENDING (1u << 31) /* | slot; else the index of a connection */
 
 gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events);
@@ -118,7 +129,7 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
 void gf_tcp_conn_close(struct conn *conn);
 
 /* rendezvous_tcp_accept.c: rank 0 and those who knock. */
-void gf_tcp_accept(struct tcp *tcp, uint64_t now_ns);
+void gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns);
 /* GF_OK: *event_out says who came in, or who of this job was refused. */
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
@@ -126,6 +137,10 @@ void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
 /* rendezvous_tcp_reform.c: a star around another rank. */
 void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state);
 void gf_tcp_listen_own(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
+void gf_tcp_door_try(struct tcp *tcp, uint64_t now_ns);
+void gf_tcp_knock_begin(struct tcp *tcp, uint64_t now_ns);
+/* Its answer has come from rank `center`: the connection is where it belongs; NULL: there is no such rank. */
+struct conn *gf_tcp_knock_end(struct tcp *tcp, uint32_t center);
 void gf_tcp_address(struct gf_rendezvous *rendezvous, char *text_out);
 gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);
 

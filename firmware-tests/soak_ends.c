@@ -14,13 +14,6 @@ static bool ended_well(const struct soak_rank *self)
     return (self->end == GF_OK) || ((self->end == GF_ERR_TIMEOUT) && (self->error.code == GF_OK));
 }
 
-/* Rank 0 had its steps and waited in vain for the others to leave: for those that still wait for the guilty rank there
- * is nobody left to ask, and what they see is that rank 0 has gone. */
-static bool coordinator_left(const struct soak_job *job)
-{
-    return (job->ranks[0].end == GF_ERR_TIMEOUT) && (job->ranks[0].error.code == GF_OK);
-}
-
 static void all_ended(const struct soak_job *job)
 {
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++)
@@ -57,7 +50,6 @@ static void all_name(const struct soak_job *job)
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if ((rank == job->plan.guilty) || ended_well(self)) continue;
-        if (coordinator_left(job) && (self->error.peer == 0)) continue;
         /* While ranks join there is only the coordinator's word, and one that was cut off sees it otherwise. */
         if ((self->end_stage == SOAK_OPEN) && (job->plan.guilty == 0)) continue;
         if (!job->met || (self->error.peer != job->plan.guilty))
@@ -72,7 +64,7 @@ static void all_agree(const struct soak_job *job)
     if (ended_numeric(job)) return;
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
-        if (ended_well(self) || (coordinator_left(job) && (self->error.peer == 0))) continue;
+        if (ended_well(self)) continue;
         if (first == NULL) first = self;
         if (!job->met || (self->error.code != first->error.code) || (self->error.peer != first->error.peer))
             fail_msg("rank %u says %s of rank %d, another %s of rank %d", rank, gf_status_name(self->error.code),
@@ -85,7 +77,7 @@ static void all_are_told(const struct soak_job *job)
     if (ended_numeric(job)) return;
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
-        if (ended_well(self) || (coordinator_left(job) && (self->error.peer == 0))) continue;
+        if (ended_well(self)) continue;
         if (!job->met || (strstr(self->error.text, job->plan.says) == NULL))
             fail_msg("rank %u does not know that \"%s\": %s", rank, job->plan.says, self->error.text);
     }

@@ -47,6 +47,11 @@ static uint64_t clock_now(const struct gf_clock *clock)
     return gf_sim_now_ns(w->sim);
 }
 
+static void guard_check(const unsigned char *guard)
+{
+    for (size_t i = 0; i < GUARD_BYTES; i++) assert_int_equal(guard[i], GUARD_VALUE);
+}
+
 static void rank_open(struct world *w, uint32_t rank)
 {
     struct world_rank *self = &w->ranks[rank];
@@ -90,6 +95,25 @@ void world_create(struct world *w, const struct world_setup *setup)
     }
 }
 
+void world_restart(struct world *w, uint32_t rank)
+{
+    struct world_rank *self = &w->ranks[rank];
+    assert_int_equal(gf_close(self->gf), GF_OK);
+    guard_check(self->memory);
+    guard_check(self->memory + GUARD_BYTES + self->footprint.control_bytes);
+    free(self->memory);
+    self->gf = NULL;
+    gf_sim_restart(w->sim, rank);
+    self->config.rendezvous.rejoin = true;
+    self->nap_count = 0;
+    self->log_bytes = 0;
+    self->log[0] = '\0';
+    rank_open(w, rank);
+    assert_int_equal(self->status, GF_OK);
+    self->status = GF_AGAIN;
+    gf_sim_wake_at(w->sim, rank, gf_sim_now_ns(w->sim));
+}
+
 static gf_status open_turn(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
@@ -113,11 +137,6 @@ static gf_status close_turn(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
     return (w->ranks[rank].gf == NULL) ? GF_OK : gf_close_poll(w->ranks[rank].gf);
-}
-
-static void guard_check(const unsigned char *guard)
-{
-    for (size_t i = 0; i < GUARD_BYTES; i++) assert_int_equal(guard[i], GUARD_VALUE);
 }
 
 void world_close(struct world *w)

@@ -66,6 +66,8 @@ void world_create(struct world *w, const struct world_setup *setup);
 void world_open(struct world *w, const struct world_setup *setup);
 /* gf_open_poll() on every rank until it has answered. */
 void world_join(struct world *w);
+/* A rank that was killed is started anew: gf_open() with what it was given before and config.rendezvous.rejoin. */
+void world_restart(struct world *w, uint32_t rank);
 /* Closes every context that is open, all at once, and looks at what must hold then: the guards, and that no message is
  * under way. Ranks that are stopped die first. */
 void world_close(struct world *w);

@@ -18,6 +18,7 @@ typedef enum gf_phase {
     GF_PHASE_JOIN = 1,
     GF_PHASE_WARM,
     GF_PHASE_READY,
+    GF_PHASE_AGREE, /* on the way into another epoch without a failure */
     GF_PHASE_STEP,
     GF_PHASE_LEAVE, /* waits until the others leave too */
     GF_PHASE_FAILING,
@@ -77,7 +78,9 @@ struct gf_step {
     uint32_t commit_tensor;   /* how far the commit pass is */
     uint64_t commit_elems;
     uint64_t wire_before;     /* link bytes when it began */
-    uint64_t wait_ns;
+    uint64_t declared_ns;     /* its last tensor was declared */
+    uint32_t last_rank;       /* declared its last tensor last: so the verdict says */
+    uint64_t late_ns;         /* for so long the first one waited more than the last */
     struct gf_check check;    /* local values that were not finite, as packed */
     uint64_t first_key;       /* where the first of them was (verdict.c); UINT64_MAX: none */
     uint64_t sum_bad;         /* sums that are not finite, where this rank rounded them: on the wire, or back from it */
@@ -87,7 +90,7 @@ struct gf_step {
 };
 
 /* The verdict's vector: GF_VERDICT_WORDS words, then the norms of the chunks, two floats a word. */
-#define GF_VERDICT_WORDS 4u
+#define GF_VERDICT_WORDS 7u
 static inline uint64_t gf_verdict_words(uint32_t chunk_count)
 {
     return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2;
@@ -153,7 +156,8 @@ struct gf_shrinking {
     gf_shrink_state state;
     bool final;             /* the failure under way is the end */
     bool in_step;           /* the failure came inside of a step */
-    bool posted;            /* SYNC */
+    bool posted;            /* SYNC: the words */
+    bool pools_posted;      /* and what they describe */
     uint64_t deadline_ns;
     struct gf_members_plan plan;
     struct gf_members_standing own;
@@ -233,12 +237,13 @@ struct gf_context {
     float scale;                /* loss scale */
     uint32_t scale_good, scale_bad;
     struct gf_inherit inherit;
+    uint32_t joiners;         /* restarted ranks that wait, as the last verdict said */
 
     struct gf_trace trace;
     struct gf_stats stats;
     uint64_t wire_base, message_base; /* link counters when opening ended */
-    uint64_t *peer_waits;       /* [world] steps in which this peer was the last */
-    uint64_t *peer_wait_ns;     /* [world] waited for it, over all collectives */
+    struct gf_peer_stats *peers; /* [world] */
+    uint64_t epoch_steps;       /* whole ones that they count */
 
     gf_warm_state warm;
     uint32_t warm_step;
@@ -249,6 +254,7 @@ struct gf_context {
 
     struct gf_error error;
     uint64_t leave_ns;          /* LEAVE: nobody is waited for beyond this */
+    bool left_late;             /* LEAVE: that is over */
     bool blame;                 /* FAILING: the guilty rank is still being asked for */
     uint64_t fail_ns;
     uint64_t moved_ns;          /* something last moved: for idling */
@@ -297,7 +303,7 @@ struct gf_control_parts {
     struct gf_buffer *dense_buffers, *sparse_buffers;
     uint32_t *buffer_pending, *buffer_order;
     struct gf_trace_record *trace;
-    uint64_t *peer_waits, *peer_wait_ns;
+    struct gf_peer_stats *peers;
     struct gf_coll_msg *msgs;
     char *reqs;                /* of all messages, then of all checksums */
     struct gf_coll_sum *sums;
@@ -441,6 +447,13 @@ gf_status gf_wait(gf_context *gf, gf_status (*poll)(gf_context *gf, void *arg), 
 /* ---- open.c ---- */
 /* One turn of join and warm-up: GF_OK once the context could be used. A failure is the context's. */
 gf_status gf_join_turn(gf_context *gf, uint64_t now_ns);
+
+/* ---- shrink.c ---- */
+struct gf_members_standing gf_standing(const gf_context *gf); /* how far this rank is */
+gf_status gf_shrink_turn(gf_context *gf, void *arg); /* GF_OK: the new epoch has begun */
+
+/* ---- rejoin.c ---- */
+void gf_rejoin_begin(gf_context *gf); /* the rest of gf_open() of a rank that comes back */
 
 /* ---- warm.c ---- */
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns);

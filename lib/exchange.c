@@ -159,7 +159,7 @@ static void slot_wait(gf_context *gf, struct gf_slot *slot, uint32_t peer, uint6
 {
     uint64_t span_ns = now_ns - slot->wait_ns;
     if (peer == slot->wait_peer) return;
-    if (slot->wait_peer != GF_RANK_NONE) gf->peer_wait_ns[slot->wait_peer] += span_ns;
+    if (slot->wait_peer != GF_RANK_NONE) gf->peers[slot->wait_peer].wait_ns += span_ns;
     if ((slot->wait_peer != GF_RANK_NONE) && (span_ns > slot->waited_ns)) {
         slot->waited_ns = span_ns;
         slot->waited_for = slot->wait_peer;

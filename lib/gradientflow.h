@@ -166,6 +166,7 @@ struct gf_config {
         uint64_t keepalive_ns;     /* TCP keepalive period of the control channel; 0: 5 s */
         char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
         bool insecure;             /* listen beyond loopback without a key */
+        bool rejoin;               /* this rank was of the job and was started anew: see gf_admit() */
     } rendezvous;
     struct {
         char transports[GF_TEXT_MAX]; /* UCX's names, comma-separated; empty: self,posix,tcp */
@@ -279,6 +280,9 @@ gf_status gf_close_poll(gf_context *gf);
 /* 0 for NULL. */
 uint32_t gf_rank(const gf_context *gf);
 uint32_t gf_world(const gf_context *gf);
+/* Rank and world that this context was opened with: no shrink changes them, a restarted rank has them again. */
+uint32_t gf_first_rank(const gf_context *gf);
+uint32_t gf_first_world(const gf_context *gf);
 
 /* ---- the step ---- */
 
@@ -430,6 +434,20 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
 gf_status gf_shrink(gf_context *gf);
 gf_status gf_shrink_poll(gf_context *gf);
 gf_status gf_shrink_wait(gf_context *gf);
+/* A rank that has died may be started again, with its old rank and world and rendezvous.rejoin (or GF_REJOIN=1 in the
+ * environment): its gf_open() knocks at rendezvous.address, and its gf_open_wait() ends when the others have let it in,
+ * at the latest after rendezvous.join_timeout_ns. They see it behind a step: gf_joiners() is the number of restarted
+ * ranks that wait, as of the last whole step, the same on all ranks. Where it is not 0 every rank calls gf_admit(),
+ * between steps and behind gf_update(), then gf_shrink_poll() or gf_shrink_wait() as with gf_shrink(), and what is said
+ * there holds: the world has the newcomers (no more at once than there were ranks), addresses are to be asked again. A
+ * gf_shrink() also takes along who waits. Rank 0 is who coordinated, behind it all by their rank at the start.
+ * The newcomer then has weights, momentum, selection, loss scale and gf_steps() of the others, and an empty history.
+ * GF_ERR_STATE from gf_admit(): nobody waits, or a wrong moment. gf_open_wait() of a newcomer: GF_ERR_MISMATCH, it was
+ * given other things than the others; GF_ERR_STATE, the job has not begun or is ending; GF_ERR_TIMEOUT, nobody answers
+ * at that address; GF_ERR_QUORUM, nobody let it in. Start again only what has ended. */
+uint32_t gf_joiners(const gf_context *gf);
+gf_status gf_admit(gf_context *gf);
+bool gf_rejoined(const gf_context *gf); /* this context was opened as a newcomer */
 /* Whole steps since open (or since the state that was loaded), skipped ones included. Equal on all ranks where the
  * context is ready and no step has ended on some of them only. */
 uint64_t gf_steps(const gf_context *gf);
@@ -457,14 +475,28 @@ struct gf_stats {
     uint64_t last_wire_bytes;
     uint64_t foreign_bytes;       /* host memory that foreign libraries took during gf_open() (resident set) */
     uint64_t foreign_device_bytes;/* the same of device memory; 0 on the host */
-    uint32_t slowest_peer;        /* waited for longest, over all operations; GF_RANK_NONE before the first */
+    uint32_t slowest_peer;        /* the rank that cost the others most (gf_peer_stats(): late_ns), perhaps this one, the
+                                   * same on all ranks; GF_RANK_NONE before the first step */
     uint32_t slowest_share_percent;/* share of steps in which it was the last */
     float loss_scale;
     uint32_t buffer_count;        /* fused buffers of a dense step */
+    uint64_t slowest_late_ns;     /* of slowest_peer */
 };
 /* Fills what the caller's size_bytes has room for. Lawful at any time, on failed contexts too. GF_ERR_PARAM:
  * size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
+
+/* About one rank of this epoch, since it began. steps_last and late_ns come with the verdict of each step, so they are the
+ * same on all ranks: which rank declared its last tensor last, and for how long the rank that waited longest behind its
+ * own had waited more. wait_ns is what this rank has waited for messages of that one; in a ring that is its neighbour
+ * more often than the culprit. */
+struct gf_peer_stats {
+    uint64_t steps_last;
+    uint64_t late_ns;
+    uint64_t wait_ns;
+};
+/* GF_ERR_PARAM: rank is not below gf_world(). */
+gf_status gf_peer_stats(const gf_context *gf, uint32_t rank, struct gf_peer_stats *stats_out);
 
 /* One operation, as it was; or one gf_step_wait() that blocked. */
 struct gf_trace_record {

@@ -27,6 +27,7 @@ static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
         config->job.rank = identity.rank;
         if (config->job.id == 0) config->job.id = identity.job_id;
         if (identity.address[0] != '\0') memcpy(config->rendezvous.address, identity.address, GF_TEXT_MAX);
+        config->rendezvous.rejoin = config->rendezvous.rejoin || identity.rejoin;
     }
     if (config->job.world == 0) config->job.world = 1; /* no launcher, nothing said: a job of one */
     if ((config->job.world > GF_WORLD_MAX) || (config->job.rank >= config->job.world)) {
@@ -207,6 +208,7 @@ struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
                                         .bind = config->rendezvous.bind,
                                         .key_file = config->rendezvous.key_file,
                                         .insecure = config->rendezvous.insecure,
+                                        .rejoin = config->rendezvous.rejoin,
                                         .keepalive_ns = config->rendezvous.keepalive_ns,
                                         .join_timeout_ns = config->rendezvous.join_timeout_ns,
                                         .log = {config->log, config->log_user},
@@ -248,8 +250,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
     parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
     parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
-    parts.peer_waits = gf_arena_take(control, config->job.world * sizeof *parts.peer_waits);
-    parts.peer_wait_ns = gf_arena_take(control, config->job.world * sizeof *parts.peer_wait_ns);
+    parts.peers = gf_arena_take(control, config->job.world * sizeof *parts.peers);
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
@@ -280,6 +281,17 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     return parts;
 }
 
+static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
+{
+    const char *wrong = NULL;
+    if (!layout->config.rendezvous.rejoin) return GF_OK;
+    if (layout->config.job.world < 2) wrong = "a world of 1 has nobody who could let this rank in";
+    else if (layout->drivers.rendezvous->reform == NULL) wrong = "the control channel handed in has no reform()";
+    if (wrong == NULL) return GF_OK;
+    (void)snprintf(error_out, 256, "rendezvous.rejoin: %s", wrong);
+    return GF_ERR_CONFIG;
+}
+
 static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                              struct gf_layout *layout, char *error_out)
 {
@@ -292,6 +304,7 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     if ((status = gf_config_effective(config, effective, error_out)) < 0) return status;
     if ((status = drivers_resolve(layout, error_out)) < 0) return status;
     if ((status = identity_resolve(layout, error_out)) < 0) return status;
+    if ((status = rejoin_check(layout, error_out)) < 0) return status;
     if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0) return status;
     layout->tensor_count = tensor_count;
     chunks = (layout->pool.sparse_elem_count + effective->sparse.chunk_elems - 1) / effective->sparse.chunk_elems;

@@ -282,7 +282,7 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
     uint32_t own = members->setup.epoch & MEMBERS_EPOCH_MASK;
     bool good = false;
     if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
-    if ((kind == MEMBERS_REPORT) || (kind == MEMBERS_PROPOSE)) epoch = own; /* malformed: of no epoch */
+    if (gf_members_of_no_epoch(kind)) epoch = own; /* malformed: of no epoch */
     /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its values. */
     if ((epoch != own) && ((kind != MEMBERS_OFFER) || (members->shrink.base.epoch != 0))) return;
     if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, &get);
@@ -302,10 +302,13 @@ static void on_event(struct gf_members *members, const struct gf_rendezvous_even
         return;
     }
     GF_ASSERT((event->rank < members->seat_count) && (event->rank != members->seat));
+    bool waits = members->seats[event->rank].joins; /* it is of no epoch, nor is its end */
     gf_members_seat_event(members, event);
-    if ((event->kind == GF_RENDEZVOUS_FRAME) && ((kind == MEMBERS_REPORT) || (kind == MEMBERS_PROPOSE))) {
+    waits = waits || members->seats[event->rank].joins;
+    if ((event->kind == GF_RENDEZVOUS_FRAME) && gf_members_of_no_epoch(kind)) {
         if (gf_members_shrink_frame(members, event->rank, kind, &get)) return;
     }
+    if (waits) return;
     of.rank = members->seats[event->rank].rank;
     if (of.rank == GF_RANK_NONE) return; /* of an epoch that has ended */
     switch (event->kind) {
@@ -482,6 +485,7 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
         }
         members->state = MEMBERS_GONE;
         gf_members_flush(members);
+        gf_members_turn_away(members, "the job has ended: no step comes any more at which it could be let in");
     }
     if (members->state != MEMBERS_GONE) return GF_AGAIN;
     if (members->setup.world == 1) return GF_OK;

@@ -23,6 +23,7 @@ struct gf_members_setup {
     uint32_t world;
     uint32_t epoch;
     uint64_t join_timeout_ns;
+    bool rejoin;                /* rank and world are seat and seats: gf_members_knock() is next */
     uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the guilty one */
     const char *address;        /* for texts */
     struct gf_offer offer;
@@ -48,13 +49,13 @@ struct gf_members_standing {
     uint64_t steps;    /* whole */
     uint64_t requests; /* posted */
     uint32_t applied;  /* 1: the last whole step has changed the weights as far as it ever will */
-    uint32_t torn;     /* 1: its weights are half those of another rank; anybody's are better */
+    uint32_t torn;     /* 1: its weights are half those of another rank, or none; anybody's are better */
 };
 
 /* The next epoch, as proposed. */
 struct gf_members_plan {
     uint32_t epoch;
-    uint32_t rank, world;
+    uint32_t rank, world; /* rank 0 coordinates; the others follow by seat */
     uint32_t lead;     /* new rank: the lowest whose state is the common one */
     bool behind;       /* some rank needs the lead's state */
     struct gf_members_standing standing; /* the common one */
@@ -86,12 +87,23 @@ void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns);
  * failure. */
 gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns);
 
+/* They have not all left in time and this rank will not wait longer: if it coordinates, it says for whom it has waited, as
+ * nobody else could find out afterwards. */
+void gf_members_leave_late(struct gf_members *members);
+
 /* ---- the next epoch (members_shrink.c has the protocol) ---- */
 
 /* After an error: begins to look for the survivors. blamed is whom the verdict named, or GF_RANK_NONE. settle_ns is how
  * long those are waited for that are neither known to be dead nor heard of. */
 void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t blamed,
                        const struct gf_members_standing *own, uint64_t settle_ns);
+/* The same from between two steps, with nobody to blame: all ranks come, and restarted ones that wait go along. */
+void gf_members_admit(struct gf_members *members, uint64_t now_ns, const struct gf_members_standing *own,
+                      uint64_t settle_ns);
+/* How many restarted processes wait to come in; the coordinator knows, the others have 0. */
+uint32_t gf_members_waiting(const struct gf_members *members);
+/* This rank is such a process: it asks to come in; gf_members_shrink_poll() goes on. */
+void gf_members_knock(struct gf_members *members, uint64_t now_ns, uint64_t settle_ns);
 /* GF_AGAIN; GF_OK: *plan_out is agreed upon, gf_members_shrink_join() is next; GF_ERR_QUORUM: this rank cannot go on,
  * GF_ERR_SYSTEM and others: it cannot even look; gf_members_error() says why. */
 gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out);

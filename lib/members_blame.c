@@ -153,3 +153,28 @@ void gf_members_inquiry_time(struct gf_members *members)
     else if (members->seen.code != GF_ERR_TIMEOUT) seen_verdict(members);
     else laggard_verdict(members);
 }
+
+void gf_members_leave_late(struct gf_members *members)
+{
+    char place[72];
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE};
+    const struct members_peer *guilty = NULL;
+    if (!members_coordinates(members) || (members->state != MEMBERS_MEMBER)) return;
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) { /* those that poll say so once a second */
+        const struct members_peer *peer = &members->peers[rank];
+        if (peer->left || !peer->connected) continue;
+        if ((guilty != NULL) && (peer->heard_ns + MEMBERS_STATUS_IDLE_NS >= guilty->heard_ns)) continue;
+        guilty = peer;
+        error.peer = rank;
+    }
+    if (guilty == NULL) return;
+    gf_members_place_text(place, sizeof place, &guilty->told.position);
+    (void)snprintf(error.text, sizeof error.text, "rank %u did not come to its end: rank 0 waited for it, and has left; last "
+                   "heard of %.1f s ago in %s", error.peer, (double)(members->now_ns - guilty->heard_ns) / 1e9, place);
+    error.operation = (gf_operation)guilty->told.position.operation;
+    error.step = guilty->told.position.step;
+    error.tensor = guilty->told.position.tensor;
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
+    gf_members_fail(members, &error, &error);
+    gf_members_flush(members);
+}

@@ -54,7 +54,7 @@ void gf_members_told_get(struct gf_get *get, struct members_told *told_out)
     if (!get->bad) *told_out = told;
 }
 
-static void offer_put(struct gf_put *put, const struct gf_members *members)
+void gf_members_offer_put(struct gf_put *put, const struct gf_members *members)
 {
     const struct gf_offer *offer = &members->setup.offer;
     gf_put_u32(put, offer->version);
@@ -137,7 +137,7 @@ uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members
     struct members_told told;
     *more_out = false;
     switch (frame) {
-    case MEMBERS_OFFER: offer_put(&put, members); break;
+    case MEMBERS_OFFER: gf_members_offer_put(&put, members); break;
     case MEMBERS_BLOBS: *more_out = blobs_put(&put, members, &members->peers[peer]); break;
     case MEMBERS_ASK: gf_put_u32(&put, members->inquiry); break;
     case MEMBERS_BLAME: error_put(&put, &members->seen); break;
@@ -154,6 +154,7 @@ uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members
     case MEMBERS_ALL_GONE:
     case MEMBERS_REPORT:
     case MEMBERS_PROPOSE:
+    case MEMBERS_KNOCK:
     case MEMBERS_FRAME_COUNT: break;
     }
     return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);

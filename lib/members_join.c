@@ -164,9 +164,8 @@ static bool summary_difference(const char *ours, const char *theirs, uint32_t ra
     return text_out[0] != '\0';
 }
 
-/* The first difference between the coordinator's offer and another rank's, as text; false where there is none. */
-static bool offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t epoch,
-                             uint32_t rank, char *text_out, size_t bytes)
+bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t epoch,
+                                 uint32_t rank, char *text_out, size_t bytes)
 {
     const struct gf_offer *ours = &members->setup.offer;
     char words[200];
@@ -213,7 +212,7 @@ void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_
         return;
     }
     members->peers[from].met = true;
-    if (!offer_difference(members, &offer, epoch, from, difference, sizeof difference)) return;
+    if (!gf_members_offer_difference(members, &offer, epoch, from, difference, sizeof difference)) return;
     gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
 }
 

@@ -2,7 +2,8 @@
  * the region anew, the state made common) is in shrink.c.
  *
  *     1. Seek. Each survivor turns to the lowest rank of its newest epoch that is neither dead nor blamed; if
- *        that does not answer, to the next. Whoever is the lowest itself collects.
+ *        that does not answer, to the next. Whoever is the lowest itself collects. (Ranks count from whoever
+ *        collected for that epoch, then by seat: a restarted process does not take its old place at the head.)
  *     2. REPORT, survivor to collector: the newest epoch it knows to have begun, the newest proposal it took
  *        part in, who it knows to be dead, how far it is.
  *     3. The collector waits for everybody who is neither dead, nor blamed, nor gone from it, at most settle_ns.
@@ -38,16 +39,18 @@ static const struct members_list *newest(const struct members_shrink *shrink)
 void gf_members_committed(struct gf_members *members)
 {
     struct members_shrink *shrink = &members->shrink;
-    shrink->base = (struct members_list){.epoch = members->setup.epoch};
+    shrink->base = (struct members_list){.epoch = members->setup.epoch, .first = members->seat_of[0]};
     shrink->prepared.epoch = 0;
     shrink->other_count = 0;
     shrink->others_full = false;
     shrink->state = MEMBERS_SHRINK_NONE;
+    shrink->knocks = false;
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         members->seats[seat].blamed = members->seats[seat].skipped = false;
     }
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         struct members_seat *seat = &members->seats[members->seat_of[rank]];
+        seat->joins = seat->reborn = seat->dead = false;
         gf_members_list_add(&shrink->base, members->seat_of[rank]);
         memcpy(seat->address, members->blobs + rank * members->setup.blob_bytes_max, sizeof seat->address);
         seat->address[sizeof seat->address - 1] = 0;
@@ -96,7 +99,7 @@ static uint32_t report_put(struct gf_members *members)
         if (members->seats[seat].dead) gf_members_list_add(&dead, seat);
     gf_put_u32(&put, members->seat_count);
     gf_put_u32(&put, shrink->epoch_last);
-    gf_put_u32(&put, shrink->own.applied | (shrink->own.torn << 1));
+    gf_put_u32(&put, shrink->own.applied | (shrink->own.torn << 1) | (shrink->admits ? 4u : 0u));
     gf_put_u64(&put, shrink->own.steps);
     gf_put_u64(&put, shrink->own.requests);
     gf_members_list_put(&put, &shrink->base, members->seat_count);
@@ -104,7 +107,7 @@ static uint32_t report_put(struct gf_members *members)
     gf_members_list_put(&put, &dead, members->seat_count);
     return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);
 }
-_Static_assert(REPORT_HEAD_BYTES + 3 * (4 + GF_WORLD_MAX / 8) <= GF_FRAME_PAYLOAD_MAX, "a report fits in a frame");
+_Static_assert(REPORT_HEAD_BYTES + 3 * (8 + GF_WORLD_MAX / 8) <= GF_FRAME_PAYLOAD_MAX, "a report fits in a frame");
 
 static void prepared_keep(struct members_shrink *shrink, const struct members_list *list)
 {
@@ -122,23 +125,20 @@ static void report_take(struct gf_members *members, uint32_t from, struct gf_get
     uint32_t flags = gf_get_u32(get);
     struct gf_members_standing standing = {.applied = flags & 1u, .torn = (flags >> 1) & 1u};
     struct members_list list; /* one at a time: they are large */
-    const unsigned char *base_bits, *prepared_bits, *dead_bits;
-    uint32_t base_epoch, prepared_epoch;
+    struct gf_get look;
     standing.steps = gf_get_u64(get);
     standing.requests = gf_get_u64(get);
     if (seat_count != members->seat_count) get->bad = true;
-    base_epoch = gf_get_u32(get);
-    base_bits = gf_get_bytes(get, (seat_count + 7) / 8);
-    prepared_epoch = gf_get_u32(get);
-    prepared_bits = gf_get_bytes(get, (seat_count + 7) / 8);
-    (void)gf_get_u32(get);
-    dead_bits = gf_get_bytes(get, (seat_count + 7) / 8);
-    if (get->bad || (base_epoch == 0)) return; /* it never joined; it will not hear of a proposal and end by itself */
+    look = *get;
+    for (int i = 0; i < 3; i++) (void)gf_members_list_get(get, seat_count, &list);
+    if (get->bad) return;
+    (void)gf_members_list_get(&look, seat_count, &list);
+    if (list.epoch == 0) return; /* it never joined; it will not hear of a proposal and end by itself */
     if (epoch_last > shrink->epoch_last) shrink->epoch_last = epoch_last;
-    if (base_epoch > shrink->base.epoch) gf_members_list_set(&shrink->base, base_epoch, base_bits, seat_count);
-    gf_members_list_set(&list, prepared_epoch, prepared_bits, seat_count);
+    if (list.epoch > shrink->base.epoch) shrink->base = list;
+    (void)gf_members_list_get(&look, seat_count, &list);
     prepared_keep(shrink, &list);
-    gf_members_list_set(&list, 0, dead_bits, seat_count);
+    (void)gf_members_list_get(&look, seat_count, &list);
     for (uint32_t seat = 0; seat < seat_count; seat++)
         if (gf_members_list_has(&list, seat) && (seat != members->seat) && !members->seats[seat].up)
             members->seats[seat].dead = true;
@@ -147,17 +147,17 @@ static void report_take(struct gf_members *members, uint32_t from, struct gf_get
     if ((members->state != MEMBERS_JOINING) && (members->state != MEMBERS_MEMBER)) return;
     if (members->seats[from].rank == GF_RANK_NONE) {
         members->seats[from].answer = true; /* it was left behind */
-    } else if (members->shrink.base.epoch != 0) {
+    } else if ((members->shrink.base.epoch != 0) && ((flags & 4u) == 0)) {
         gf_members_failf(members, GF_ERR_PEER, GF_RANK_NONE, "rank %u has failed and asks for a new epoch",
                          members->seats[from].rank);
     }
 }
 
-static uint32_t proposal_put(struct gf_members *members)
+uint32_t gf_members_answer_put(struct gf_members *members, gf_status code, const char *text)
 {
     const struct members_shrink *shrink = &members->shrink;
     struct gf_put put = {members->scratch, sizeof members->scratch};
-    gf_put_u32(&put, (uint32_t)shrink->answer_code);
+    gf_put_u32(&put, (uint32_t)code);
     gf_put_u32(&put, newest(shrink)->epoch);
     gf_put_u32(&put, shrink->plan.lead);
     gf_put_u32(&put, shrink->plan.behind ? 1 : 0);
@@ -165,17 +165,18 @@ static uint32_t proposal_put(struct gf_members *members)
     gf_put_u64(&put, shrink->plan.standing.steps);
     gf_put_u64(&put, shrink->plan.standing.requests);
     gf_members_list_put(&put, newest(shrink), members->seat_count);
-    gf_put_text(&put, members->error.text, REASON_BYTES);
+    gf_put_text(&put, text, REASON_BYTES);
     return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);
 }
 
 /* The plan's rank and world follow from the list. */
 static void plan_place(struct gf_members *members, struct gf_members_plan *plan)
 {
-    plan->world = plan->rank = 0;
+    plan->world = 0;
+    plan->rank = gf_members_list_place(&members->shrink.prepared, members->seat);
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         if (!gf_members_list_has(&members->shrink.prepared, seat)) continue;
-        if (seat == members->seat) plan->rank = plan->world;
+        if (seat != members->seat) members->seats[seat].dead = false; /* it lived when this was proposed */
         plan->world++;
     }
 }
@@ -186,16 +187,13 @@ static void proposal_take(struct gf_members *members, uint32_t from, struct gf_g
     char reason[REASON_BYTES];
     gf_status code = (gf_status)(int32_t)gf_get_u32(get);
     struct gf_members_plan plan = {.epoch = gf_get_u32(get)};
-    struct members_list list = {.epoch = 0};
-    const unsigned char *bits;
+    struct members_list list;
     plan.lead = gf_get_u32(get);
     plan.behind = gf_get_u32(get) != 0;
     plan.standing.applied = gf_get_u32(get);
     plan.standing.steps = gf_get_u64(get);
     plan.standing.requests = gf_get_u64(get);
-    (void)gf_get_u32(get);
-    bits = gf_get_bytes(get, (members->seat_count + 7) / 8);
-    if (bits != NULL) gf_members_list_set(&list, plan.epoch, bits, members->seat_count);
+    (void)gf_members_list_get(get, members->seat_count, &list);
     gf_get_text(get, reason, sizeof reason);
     if (get->bad || shrink->excluded || (plan.epoch < shrink->base.epoch)) return;
     if ((code == GF_OK) && !gf_members_list_has(&list, members->seat)) {
@@ -203,6 +201,10 @@ static void proposal_take(struct gf_members *members, uint32_t from, struct gf_g
         return;
     }
     if ((shrink->state != MEMBERS_SHRINK_SEEK) || (from != shrink->coordinator)) return;
+    if ((code == GF_ERR_QUORUM) && shrink->knocks) { /* that one goes no further, but others may */
+        gf_members_knock_again(members);
+        return;
+    }
     if (code != GF_OK) {
         shrink_fail(members, (code < 0) ? code : GF_ERR_QUORUM, "%s", reason);
         return;
@@ -219,6 +221,7 @@ static void proposal_take(struct gf_members *members, uint32_t from, struct gf_g
 bool gf_members_shrink_frame(struct gf_members *members, uint32_t seat, uint32_t kind, struct gf_get *get)
 {
     if (kind == MEMBERS_REPORT) report_take(members, seat, get);
+    else if (kind == MEMBERS_KNOCK) gf_members_knock_take(members, seat, get);
     else proposal_take(members, seat, get);
     return !get->bad;
 }
@@ -252,10 +255,12 @@ static void turn_to(struct gf_members *members, uint32_t seat)
 static void seek(struct gf_members *members)
 {
     const struct members_list *list = newest(&members->shrink);
-    for (uint32_t seat = 0; seat <= members->seat; seat++) {
+    uint32_t own = gf_members_list_place(list, members->seat);
+    for (uint32_t place = 0; place <= own; place++) {
+        uint32_t seat = (place == own) ? members->seat : gf_members_list_seat(list, place, members->seat_count);
         const struct members_seat *candidate = &members->seats[seat];
-        if ((seat != members->seat) &&
-            (!gf_members_list_has(list, seat) || candidate->dead || candidate->blamed || candidate->skipped)) continue;
+        if ((seat != members->seat) && (candidate->dead || candidate->reborn || candidate->blamed ||
+                                        candidate->skipped)) continue;
         turn_to(members, seat);
         if (!members->seats[seat].skipped) return;
     }
@@ -265,16 +270,25 @@ void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvou
 {
     struct members_seat *seat = &members->seats[event->rank];
     struct members_shrink *shrink = &members->shrink;
+    if (shrink->knocks && (shrink->state == MEMBERS_SHRINK_SEEK) && (event->kind == GF_RENDEZVOUS_CONNECTED))
+        shrink->coordinator = shrink->star = event->rank; /* whoever it is */
     bool seeks = (shrink->state == MEMBERS_SHRINK_SEEK) && (event->rank == shrink->coordinator);
     if (event->kind == GF_RENDEZVOUS_CONNECTED) {
         seat->up = true;
-        seat->turned = seat->dead = false;
+        seat->joins = event->rejoins;
+        if (event->rejoins) seat->reborn = true;
+        seat->turned = seat->dead = seat->reported = false;
         if (seeks) shrink->report = true;
     } else if (event->kind == GF_RENDEZVOUS_ENDED) {
-        seat->up = seat->reported = seat->answer = false;
+        gf_members_admit_event(members, event);
+        seat->up = seat->reported = seat->answer = seat->joins = false;
         seat->turned = true;
         if (!event->lives) seat->dead = true;
         if (!seeks) return;
+        if (shrink->knocks) {
+            gf_members_knock_again(members);
+            return;
+        }
         seat->skipped = true;
         seek(members);
     }
@@ -291,23 +305,20 @@ static bool further(const struct gf_members_standing *a, const struct gf_members
 /* Everybody on the list has told where it is: what is common, who leads. */
 static struct gf_members_plan plan_make(const struct gf_members *members, const struct members_list *list)
 {
-    struct gf_members_plan plan = {.standing = members->shrink.own};
-    uint32_t rank = 0;
-    bool first = true;
-    for (uint32_t seat = 0; seat < members->seat_count; seat++) {
+    struct gf_members_plan plan = {.standing = members->shrink.own, .behind = members->shrink.own.torn != 0};
+    for (uint32_t seat = 0; seat < members->seat_count; seat++) { /* this rank has place 0 */
         const struct gf_members_standing *standing = &members->seats[seat].standing;
         uint64_t requests = plan.standing.requests;
-        if (!gf_members_list_has(list, seat)) continue;
-        if (seat == members->seat) standing = &members->shrink.own;
-        if (!first && (further(standing, &plan.standing) || further(&plan.standing, standing))) plan.behind = true;
+        uint32_t rank;
+        if (!gf_members_list_has(list, seat) || (seat == members->seat)) continue;
+        rank = gf_members_list_place(list, seat);
+        if (further(standing, &plan.standing) || further(&plan.standing, standing)) plan.behind = true;
         if (standing->torn != 0) plan.behind = true;
-        if (first || further(standing, &plan.standing)) {
+        if (further(standing, &plan.standing)) {
             plan.standing = *standing;
             plan.lead = rank;
         }
         plan.standing.requests = (requests > standing->requests) ? requests : standing->requests;
-        first = false;
-        rank++;
     }
     return plan;
 }
@@ -315,20 +326,33 @@ static struct gf_members_plan plan_make(const struct gf_members *members, const 
 static void answer_all(struct gf_members *members, gf_status code)
 {
     members->shrink.answer_code = code;
-    for (uint32_t seat = 0; seat < members->seat_count; seat++) {
-        members->seats[seat].reported = false;
-        members->seats[seat].answer = members->seats[seat].up;
+    for (uint32_t s = 0; s < members->seat_count; s++) {
+        struct members_seat *seat = &members->seats[s];
+        if ((code == GF_OK) && seat->joins && !gf_members_list_has(&members->shrink.prepared, s)) continue; /* waits on */
+        seat->reported = false;
+        seat->answer = seat->up;
+    }
+}
+
+/* Those who were started anew and wait: no more at once than there are survivors, who keep a quorum without them. */
+static void joiners_add(struct gf_members *members, struct members_list *list, uint32_t room)
+{
+    for (uint32_t s = 0; (s < members->seat_count) && (room > 0); s++) {
+        const struct members_seat *seat = &members->seats[s];
+        if (!seat->joins || !seat->reported || !seat->up || gf_members_list_has(list, s)) continue;
+        gf_members_list_add(list, s);
+        room--;
     }
 }
 
 static void collect(struct gf_members *members)
 {
     struct members_shrink *shrink = &members->shrink;
-    struct members_list list = {.epoch = 0};
+    struct members_list list = {.first = members->seat};
     uint32_t missing = 0, here = 0, alive = 0, turned = 0;
     for (uint32_t s = 0; s < members->seat_count; s++) {
         const struct members_seat *seat = &members->seats[s];
-        if (!gf_members_list_has(&shrink->base, s)) continue;
+        if (!gf_members_list_has(&shrink->base, s) || seat->reborn) continue;
         alive += seat->dead ? 0u : 1u;
         if ((s == members->seat) || (seat->reported && seat->up && !seat->dead && !seat->blamed)) {
             gf_members_list_add(&list, s);
@@ -355,6 +379,7 @@ static void collect(struct gf_members *members)
         answer_all(members, GF_ERR_QUORUM);
         return;
     }
+    joiners_add(members, &list, here);
     shrink->plan = plan_make(members, &list);
     if (shrink->plan.standing.torn != 0) {
         shrink_fail(members, GF_ERR_DATA, "no survivor holds whole weights: the ranks they were copied from have died");
@@ -376,14 +401,14 @@ void gf_members_shrink_flush(struct gf_members *members)
     struct members_shrink *shrink = &members->shrink;
     const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
     if (shrink->report && (shrink->state == MEMBERS_SHRINK_SEEK)) {
-        uint32_t bytes = report_put(members);
-        gf_status status = driver->send(members->rendezvous, shrink->coordinator, MEMBERS_REPORT, members->scratch,
-                                        bytes);
+        uint32_t bytes = shrink->knocks ? gf_members_knock_put(members) : report_put(members);
+        uint32_t kind = shrink->knocks ? MEMBERS_KNOCK : MEMBERS_REPORT;
+        gf_status status = driver->send(members->rendezvous, shrink->coordinator, kind, members->scratch, bytes);
         if (status != GF_AGAIN) shrink->report = false; /* an end of the connection is on its way to us */
     }
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         if (!members->seats[seat].answer) continue;
-        uint32_t bytes = proposal_put(members);
+        uint32_t bytes = gf_members_answer_put(members, shrink->answer_code, members->error.text);
         gf_status status = driver->send(members->rendezvous, seat, MEMBERS_PROPOSE, members->scratch, bytes);
         if (status != GF_AGAIN) members->seats[seat].answer = false;
     }
@@ -396,12 +421,18 @@ void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t bla
     members->now_ns = now_ns;
     shrink->own = *own;
     shrink->settle_ns = settle_ns;
+    shrink->admits = false;
     members->state = MEMBERS_FAILED;
     if (blamed == members->setup.rank) {
         shrink_fail(members, GF_ERR_QUORUM, "the other ranks go on without this one: %.200s", members->error.text);
         return;
     }
     if (blamed < members->setup.world) members->seats[members->seat_of[blamed]].blamed = true; /* not GF_RANK_NONE */
+    if (shrink->base.epoch == 0) shrink->knocks = members->setup.rejoin;
+    if (shrink->knocks) {
+        gf_members_knock(members, now_ns, settle_ns);
+        return;
+    }
     if (shrink->excluded || (shrink->base.epoch == 0)) {
         shrink->state = MEMBERS_SHRINK_FAILED;
         members->error.code = GF_ERR_QUORUM;
@@ -429,12 +460,14 @@ gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, st
         gf_members_seat_event(members, &event);
         kind = event.frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
         get = (struct gf_get){.at = event.payload, .left = event.size_bytes};
-        if ((event.kind == GF_RENDEZVOUS_FRAME) && ((kind == MEMBERS_REPORT) || (kind == MEMBERS_PROPOSE)))
+        if ((event.kind == GF_RENDEZVOUS_FRAME) && gf_members_of_no_epoch(kind))
             (void)gf_members_shrink_frame(members, event.rank, kind, &get);
+        else if (event.kind == GF_RENDEZVOUS_FRAME)
+            gf_members_admit_event(members, &event);
         if ((shrink->state != MEMBERS_SHRINK_SEEK) && (shrink->state != MEMBERS_SHRINK_COLLECT)) break;
     }
     if (shrink->state == MEMBERS_SHRINK_COLLECT) collect(members);
-    if ((shrink->state == MEMBERS_SHRINK_SEEK) && (now_ns - shrink->since_ns >= 2 * shrink->settle_ns)) {
+    if ((shrink->state == MEMBERS_SHRINK_SEEK) && !shrink->knocks && (now_ns - shrink->since_ns >= 2 * shrink->settle_ns)) {
         members->seats[shrink->coordinator].skipped = true;
         seek(members);
     }
@@ -448,11 +481,15 @@ gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, st
 void gf_members_shrink_join(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns)
 {
     const struct gf_members_plan plan = members->shrink.plan;
-    uint32_t rank = 0;
+    const struct members_list *list = &members->shrink.prepared;
+    uint32_t rank = 1;
     GF_ASSERT(members->shrink.state == MEMBERS_SHRINK_AGREED);
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
-        members->seats[seat].rank = gf_members_list_has(&members->shrink.prepared, seat) ? rank : GF_RANK_NONE;
-        if (members->seats[seat].rank != GF_RANK_NONE) members->seat_of[rank++] = seat;
+        bool of_it = gf_members_list_has(list, seat);
+        members->seats[seat].rank = !of_it ? GF_RANK_NONE : (seat == list->first) ? 0 : rank++;
+        if (!of_it) continue;
+        members->seat_of[members->seats[seat].rank] = seat;
+        members->seats[seat].joins = false;
     }
     GF_ASSERT((rank == plan.world) && (members->seat_of[plan.rank] == members->seat));
     members->setup.rank = plan.rank;

@@ -7,6 +7,7 @@
  *     rank r: TELL                      0: VERDICT            -> FAILED
  *     rank r: BYE     0: ALL_GONE                             -> GONE, connections may end
  *     survivor: REPORT   lowest survivor: PROPOSE             -> JOINING, in the next epoch (members_shrink.c)
+ *     restarted: KNOCK   coordinator: PROPOSE                 the same (members_rejoin.c)
  *
  * The control channel knows ranks by their *seats*, the ranks of the first epoch, which never change; everything else
  * here counts ranks of the epoch under way. A frame's kind carries the epoch, so that one of an older epoch is told
@@ -32,8 +33,9 @@ typedef enum members_frame {
     MEMBERS_VERDICT,
     MEMBERS_BYE,
     MEMBERS_ALL_GONE,
-    MEMBERS_REPORT,  /* these two belong to no epoch */
+    MEMBERS_REPORT,  /* these three belong to no epoch */
     MEMBERS_PROPOSE,
+    MEMBERS_KNOCK,
     MEMBERS_FRAME_COUNT
 } members_frame;
 #define MEMBERS_KIND_BITS 8
@@ -73,6 +75,7 @@ struct members_peer {
 /* Ranks of one epoch, by seat. */
 struct members_list {
     uint32_t epoch; /* 0: none */
+    uint32_t first; /* its rank 0: who coordinates; the others follow in the order of their seats */
     unsigned char bits[GF_WORLD_MAX / 8];
 };
 
@@ -81,6 +84,8 @@ struct members_seat {
     uint32_t rank;      /* in this epoch; GF_RANK_NONE: it is not of it */
     bool up;            /* connected */
     bool dead;          /* its process has ended: its kernel said so */
+    bool joins;         /* its process was started anew and waits to come in; `reported`: it has said what it is */
+    bool reborn;        /* so the process that was of the newest epoch is dead, whatever this one is */
     bool turned;        /* its connection has ended, it will not come by itself */
     bool blamed;        /* by the verdict that ended the epoch: goes no further */
     bool skipped;       /* did not answer as coordinator */
@@ -105,6 +110,8 @@ struct members_shrink {
     uint32_t coordinator; /* seat */
     uint32_t star;        /* seat around which the connections stand */
     bool report;          /* is owed to the coordinator */
+    bool admits;          /* nobody has failed: the epoch ends so that others can come in */
+    bool knocks;          /* this rank is one of those: of no epoch yet */
     uint64_t since_ns;    /* of the state, and of this coordinator */
     uint64_t settle_ns;
     struct gf_members_standing own;
@@ -182,16 +189,34 @@ bool gf_members_shrink_frame(struct gf_members *members, uint32_t seat, uint32_t
 void gf_members_shrink_flush(struct gf_members *members);
 void gf_members_committed(struct gf_members *members); /* this epoch has begun */
 
+/* members_rejoin.c */
+bool gf_members_of_no_epoch(uint32_t kind); /* frames that are looked at whatever epoch it is */
+void gf_members_knock_take(struct gf_members *members, uint32_t seat, struct gf_get *get);
+uint32_t gf_members_knock_put(struct gf_members *members);
+/* On its way into the job this rank begins again: nobody took it along. */
+void gf_members_knock_again(struct gf_members *members);
+/* Somebody went on to the end of the epoch, another rank is still in it and can only fail. */
+void gf_members_admit_event(struct gf_members *members, const struct gf_rendezvous_event *event);
+/* Everybody who waits is told that nobody will come for it. */
+void gf_members_turn_away(struct gf_members *members, const char *reason);
+/* members_shrink.c: what PROPOSE says where there is no proposal; in scratch. */
+uint32_t gf_members_answer_put(struct gf_members *members, gf_status code, const char *text);
+
 /* members_quorum.c */
+/* The place of a seat among the ranks of a list. */
+uint32_t gf_members_list_place(const struct members_list *list, uint32_t seat);
+/* The seat at this place; GF_RANK_NONE behind the last. */
+uint32_t gf_members_list_seat(const struct members_list *list, uint32_t place, uint32_t seat_count);
 bool gf_members_list_has(const struct members_list *list, uint32_t seat);
 void gf_members_list_add(struct members_list *list, uint32_t seat);
 void gf_members_list_put(struct gf_put *put, const struct members_list *list, uint32_t seat_count);
-void gf_members_list_set(struct members_list *list, uint32_t epoch, const unsigned char *bits, uint32_t seat_count);
+bool gf_members_list_get(struct gf_get *get, uint32_t seat_count, struct members_list *list_out);
 bool gf_members_list_same(const struct members_list *a, const struct members_list *b);
 /* May the ranks on the list go on, as far as this rank knows of epochs and proposals? */
 bool gf_members_quorum(const struct gf_members *members, const struct members_list *list);
 
 /* members_frames.c: to bytes (members->scratch) and back. */
+void gf_members_offer_put(struct gf_put *put, const struct gf_members *members);
 uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out);
 void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
 void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
@@ -199,6 +224,9 @@ bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32
 bool gf_members_blobs_take(struct gf_members *members, uint32_t from, struct gf_get *get);
 
 /* members_join.c */
+/* The first difference between this rank's offer and another's, as text; false where there is none. */
+bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t epoch,
+                                 uint32_t rank, char *text_out, size_t bytes);
 void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
 void gf_members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get);
 void gf_members_join_go(struct gf_members *members);

@@ -50,8 +50,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->buffer_pending = parts->buffer_pending;
     gf->buffer_order = parts->buffer_order;
     gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
-    gf->peer_waits = parts->peer_waits;
-    gf->peer_wait_ns = parts->peer_wait_ns;
+    gf->peers = parts->peers;
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
                                     .chunk_elems = gf->config.sparse.chunk_elems,
                                     .chunk_count = layout->chunk_count,
@@ -138,6 +137,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                      .world = gf->world,
                                      .epoch = gf->epoch,
                                      .join_timeout_ns = gf->config.rendezvous.join_timeout_ns,
+                                     .rejoin = gf->config.rendezvous.rejoin,
                                      .answer_timeout_ns = GF_ANSWER_NS,
                                      .address = gf->config.rendezvous.address,
                                      .blob_bytes_max = gf->link->driver->blob_bytes_max,
@@ -213,6 +213,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
         if (gf->tensors[i].sparse != 0) gf->sparse_type = (gf_type)gf->tensors[i].type;
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
+    if (gf->config.rendezvous.rejoin) gf_rejoin_begin(gf);
     return GF_OK;
 }
 
@@ -297,7 +298,7 @@ static void opened(gf_context *gf)
     gf->stats.operations = 0;
     gf->stats.mapped_bytes = 0;
     gf->trace.written = gf->trace.read = 0;
-    memset(gf->peer_wait_ns, 0, gf->world * sizeof *gf->peer_wait_ns);
+    memset(gf->peers, 0, gf->world * sizeof *gf->peers);
     gf->stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank,
                 gf->world, gf->link->driver->name, gf->tensor_count, gf->dense_buffer_count);
@@ -324,6 +325,11 @@ static gf_status open_turn(gf_context *gf, void *arg)
     uint64_t now_ns = gf_now(gf);
     gf_status status;
     (void)arg;
+    if (gf->shrink.state != GF_SHRINK_NONE) { /* a rank that comes back */
+        status = gf_shrink_turn(gf, NULL);
+        if (status == GF_OK) opened(gf);
+        return status;
+    }
     if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0))) return gf_failing_poll(gf, now_ns);
     if ((gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM)) return GF_OK;
     status = gf_join_turn(gf, now_ns);
@@ -331,16 +337,23 @@ static gf_status open_turn(gf_context *gf, void *arg)
     return (gf->error.code != GF_OK) ? gf_failing_poll(gf, now_ns) : status;
 }
 
+static gf_status open_enter(gf_context *gf)
+{
+    gf_status status = gf_own(gf);
+    if ((status < 0) || (gf->shrink.state != GF_SHRINK_NONE)) return status;
+    return gf_enter_poll(gf);
+}
+
 gf_status gf_open_poll(gf_context *gf)
 {
-    gf_status status = gf_enter_poll(gf);
+    gf_status status = open_enter(gf);
     if (status < 0) return status;
     return open_turn(gf, NULL);
 }
 
 gf_status gf_open_wait(gf_context *gf)
 {
-    gf_status status = gf_enter_poll(gf);
+    gf_status status = open_enter(gf);
     if (status < 0) return status;
     return gf_wait(gf, open_turn, NULL);
 }
@@ -353,10 +366,14 @@ static gf_status leave_turn(gf_context *gf, void *arg)
     (void)arg;
     if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
     if (gf_aborted(gf)) return gf_enter(gf);
+    if (gf->left_late) return GF_ERR_TIMEOUT; /* the others have been told why, which is no failure of this one */
     (void)gf->link->driver->progress(gf->link);
     status = gf_members_leave(gf->members, now_ns);
     if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
-    return ((status == GF_AGAIN) && (now_ns > gf->leave_ns)) ? GF_ERR_TIMEOUT : status;
+    if ((status != GF_AGAIN) || (now_ns <= gf->leave_ns)) return status;
+    gf_members_leave_late(gf->members);
+    gf->left_late = true;
+    return GF_ERR_TIMEOUT;
 }
 
 /* From here on only leaving goes on, or failing. What is under way is given up, and the others are told. */

@@ -21,7 +21,7 @@ static bool may_shrink(const gf_context *gf)
     return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_TIMEOUT);
 }
 
-static struct gf_members_standing standing_of(const gf_context *gf)
+struct gf_members_standing gf_standing(const gf_context *gf)
 {
     const struct gf_step *step = &gf->step;
     bool waits = !gf->shrink.in_step && step->whole && !step->updated && !step->skipped &&
@@ -91,8 +91,9 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     gf->warm = GF_WARM_FLOOD;
     gf->warm_step = 0;
     gf->members_skip = 0;
-    memset(gf->peer_waits, 0, gf->world * sizeof *gf->peer_waits);
-    memset(gf->peer_wait_ns, 0, gf->world * sizeof *gf->peer_wait_ns);
+    gf->joiners = 0;
+    memset(gf->peers, 0, gf->world * sizeof *gf->peers);
+    gf->epoch_steps = 0;
     gf->error = (struct gf_error){.rank = gf->rank, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     gf->phase = GF_PHASE_JOIN;
     return GF_OK;
@@ -156,11 +157,8 @@ static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_
     GF_ASSERT(status == GF_OK);
 }
 
-/* Whole pools travel, gaps included: a flat range of one is the same range of all. */
 static gf_status sync_post(gf_context *gf)
 {
-    bool local = gf->config.sparse.enabled && (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
-    uint64_t elems = gf->pool.elem_count, own = local ? gf->pool.sparse_elem_count : 0; /* shares of momentum stay */
     gf_status status = history_give_up(gf);
     const struct gf_members_standing *mine = &gf->shrink.own, *common = &gf->shrink.plan.standing;
     if (status < 0) return status;
@@ -168,11 +166,24 @@ static gf_status sync_post(gf_context *gf)
     if ((mine->steps != common->steps) || (mine->applied != common->applied)) gf->shrink.own.torn = 1;
     words_put(gf);
     part_post(gf, 0, (gf_mem)(uintptr_t)gf->shrink.words, sizeof gf->shrink.words / sizeof(float), GF_TYPE_F32);
+    gf->shrink.posted = true;
+    return GF_OK;
+}
+
+/* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that the words say is each
+ * rank's own stays so; who had not divided it yet has no share of it. */
+static gf_status pools_post(gf_context *gf)
+{
+    bool local = (gf->shrink.words[WORD_FLAGS] & FLAG_LOCAL) != 0;
+    uint64_t elems = gf->pool.elem_count, own = local ? gf->pool.sparse_elem_count : 0;
+    if ((own > 0) && !gf->sparse.local_begun && (gf->momentum != 0) &&
+        (gf->ops->zero(&gf->queue, gf->momentum, own * sizeof(float)) < 0))
+        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_SHRINK);
     part_post(gf, 1, (gf_mem)(uintptr_t)gf->sparse.selection, gf->sparse.chunk_count, GF_TYPE_F32);
     if (gf->weight != 0) part_post(gf, 2, gf->weight, elems, GF_TYPE_F32);
     if (gf->momentum != 0) part_post(gf, 3, gf->momentum + own * sizeof(float), elems - own, GF_TYPE_F32);
     if (gf->half != 0) part_post(gf, 4, gf->half, elems, gf->config.optimizer.half_weights);
-    gf->shrink.posted = true;
+    gf->shrink.pools_posted = true;
     return GF_OK;
 }
 
@@ -185,6 +196,7 @@ static gf_status sync_turn(gf_context *gf)
     if (gf_request_turn(gf, NULL) < 0 || (gf->error.code != GF_OK)) return gf->error.code;
     if (!gf_requests_idle(gf)) return GF_AGAIN;
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
+    if (!gf->shrink.pools_posted) return ((status = pools_post(gf)) < 0) ? status : GF_AGAIN;
     words_get(gf);
     return GF_OK;
 }
@@ -228,7 +240,10 @@ static gf_status shrink_endf(gf_context *gf, gf_status code, const char *text)
 static gf_status agree_turn(gf_context *gf, uint64_t now_ns)
 {
     struct gf_shrinking *shrink = &gf->shrink;
-    gf_status status = gf_members_shrink_poll(gf->members, now_ns, &shrink->plan);
+    gf_status status;
+    /* Another rank may still wait for what this one sent in the last step of the epoch. */
+    if (gf->phase == GF_PHASE_AGREE) (void)gf->link->driver->progress(gf->link);
+    status = gf_members_shrink_poll(gf->members, now_ns, &shrink->plan);
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status < 0) return shrink_end(gf, gf_members_error(gf->members));
     if (relink(gf, now_ns) < 0) {
@@ -238,7 +253,7 @@ static gf_status agree_turn(gf_context *gf, uint64_t now_ns)
         return shrink_end(gf, &error);
     }
     shrink->state = GF_SHRINK_JOIN;
-    shrink->posted = false;
+    shrink->posted = shrink->pools_posted = false;
     return GF_AGAIN;
 }
 
@@ -264,7 +279,7 @@ static gf_status drain_turn(gf_context *gf, uint64_t now_ns)
     return GF_AGAIN;
 }
 
-static gf_status shrink_turn(gf_context *gf, void *arg)
+gf_status gf_shrink_turn(gf_context *gf, void *arg)
 {
     struct gf_shrinking *shrink = &gf->shrink;
     uint64_t now_ns = gf_now(gf);
@@ -272,6 +287,8 @@ static gf_status shrink_turn(gf_context *gf, void *arg)
     gf_status status = GF_AGAIN;
     (void)arg;
     if (quiet && gf_aborted(gf)) return shrink_endf(gf, GF_ERR_ABORTED, "aborted by its appliance");
+    if (quiet && late && (gf->shrink.count == 0) && gf_rejoined(gf))
+        return shrink_endf(gf, GF_ERR_QUORUM, "the other ranks did not let this one in before the deadline of its join");
     if (quiet && late) return shrink_endf(gf, GF_ERR_QUORUM, "no new epoch before the deadline of the shrink");
     if ((gf->error.code == GF_OK) && (late || gf_aborted(gf))) {
         (void)gf_fail(gf, late ? GF_ERR_TIMEOUT : GF_ERR_ABORTED, GF_OPERATION_SHRINK, GF_RANK_NONE, GF_TENSOR_NONE,
@@ -309,7 +326,7 @@ gf_status gf_shrink(gf_context *gf)
     if (gf->shrink.state != GF_SHRINK_NONE) return gf_refuse(gf, GF_ERR_STATE, "gf_shrink: one is under way");
     if (!may_shrink(gf) || gf_aborted(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_shrink: this rank has failed by itself: %s", gf->error.text);
-    gf->shrink.own = standing_of(gf);
+    gf->shrink.own = gf_standing(gf);
     gf->shrink.final = false;
     gf->shrink.deadline_ns = gf_now(gf) + gf->config.rendezvous.join_timeout_ns;
     gf->shrink.state = GF_SHRINK_DRAIN;
@@ -329,11 +346,11 @@ static gf_status shrink_enter(const gf_context *gf, const char *call)
 gf_status gf_shrink_poll(gf_context *gf)
 {
     gf_status status = shrink_enter(gf, "gf_shrink_poll");
-    return (status < 0) ? status : shrink_turn(gf, NULL);
+    return (status < 0) ? status : gf_shrink_turn(gf, NULL);
 }
 
 gf_status gf_shrink_wait(gf_context *gf)
 {
     gf_status status = shrink_enter(gf, "gf_shrink_wait");
-    return (status < 0) ? status : gf_wait(gf, shrink_turn, NULL);
+    return (status < 0) ? status : gf_wait(gf, gf_shrink_turn, NULL);
 }

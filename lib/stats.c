@@ -5,6 +5,8 @@
 
 uint32_t gf_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->rank; }
 uint32_t gf_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->world; }
+uint32_t gf_first_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.rank; }
+uint32_t gf_first_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.world; }
 
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor)
 {
@@ -39,14 +41,22 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
     }
     if (gf->rendezvous != NULL) stats.control_bytes = gf->rendezvous->sent_bytes;
     for (uint32_t r = 0; r < gf->world; r++)
-        if ((gf->peer_wait_ns[r] > 0) &&
-            ((slowest == GF_RANK_NONE) || (gf->peer_wait_ns[r] > gf->peer_wait_ns[slowest])))
+        if ((gf->peers[r].steps_last > 0) &&
+            ((slowest == GF_RANK_NONE) || (gf->peers[r].late_ns > gf->peers[slowest].late_ns)))
             slowest = r;
     stats.slowest_peer = slowest;
     stats.slowest_share_percent =
-        ((slowest == GF_RANK_NONE) || (stats.steps == 0)) ? 0 : (uint32_t)(100 * gf->peer_waits[slowest] / stats.steps);
+        (slowest == GF_RANK_NONE) ? 0 : (uint32_t)(100 * gf->peers[slowest].steps_last / gf->epoch_steps);
+    stats.slowest_late_ns = (slowest == GF_RANK_NONE) ? 0 : gf->peers[slowest].late_ns;
     stats.loss_scale = gf->scale;
     stats.buffer_count = gf->dense_buffer_count;
     memcpy(stats_out, &stats, size_bytes); /* an older caller gets what it knows */
+    return GF_OK;
+}
+
+gf_status gf_peer_stats(const gf_context *gf, uint32_t rank, struct gf_peer_stats *stats_out)
+{
+    if ((gf == NULL) || (stats_out == NULL) || (gf->peers == NULL) || (rank >= gf->world)) return GF_ERR_PARAM;
+    *stats_out = gf->peers[rank];
     return GF_OK;
 }

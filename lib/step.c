@@ -258,7 +258,6 @@ static void step_end(gf_context *gf, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
     struct gf_stats *stats = &gf->stats;
-    uint32_t last = gf->slots[step->verdict_slot].waited_for;
     step->whole = true;
     if (!step->skipped && (step->samples_all > 0)) gf->samples_before = step->samples_all;
     gf->phase = GF_PHASE_READY;
@@ -267,7 +266,9 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     stats->last_exchange_ns = step->posted ? now_ns - step->first_ns : 0;
     stats->exchange_ns += stats->last_exchange_ns;
     stats->last_wire_bytes = gf->link->sent_bytes - step->wire_before;
-    if ((last < gf->world) && (last != gf->rank)) gf->peer_waits[last]++;
+    gf->epoch_steps++;
+    gf->peers[step->last_rank].steps_last++;
+    gf->peers[step->last_rank].late_ns += step->late_ns;
 }
 
 static gf_status step_advance(gf_context *gf, uint64_t now_ns)
@@ -369,6 +370,7 @@ static gf_status tensor_count_in(gf_context *gf, uint32_t tensor)
     struct gf_pool_tensor *declared = &gf->tensors[tensor];
     declared->ready = 1;
     gf->step.declared++;
+    if (gf->step.declared == gf->tensor_count) gf->step.declared_ns = gf_now(gf);
     gf->stats.produced_bytes += declared->elem_count * sizeof(float);
     for (uint32_t b = 0; b < declared->buffer_count; b++) gf->buffer_pending[declared->buffer_first + b]--;
     return gf_step_turn(gf, NULL) < 0 ? gf->error.code : GF_OK;

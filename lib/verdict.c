@@ -2,7 +2,10 @@
  * One vector of 64-bit words, each with its own way of being combined, so that any run of words may be folded alone:
  *     [0] local values that were not finite (sum)      [1] the first of them, as a key (lowest)
  *     [2] samples (sum)                                [3] sums that are not finite (sum)
- *     [4..] of a sparse step: norms of the chunks, two floats a word (sum) */
+ *     [4] restarted ranks that wait to come in (sum; only the coordinator knows)
+ *     [5] for how long a rank has waited since its last tensor, and the rank (lowest: it was the last)
+ *     [6] the same, without the rank (highest)
+ *     [7..] of a sparse step: norms of the chunks, two floats a word (sum) */
 #include <string.h>
 
 #include "context.h"
@@ -10,6 +13,9 @@
 #define KEY_ELEM_BITS 37u /* gf_pool_place() allows no more elements */
 #define KEY_TENSOR_BITS 14u
 #define KEY_NONE UINT64_MAX
+#define RANK_BITS 13u
+#define WAIT_MASK ((UINT64_C(1) << (64 - RANK_BITS)) - 1) /* 26 days */
+_Static_assert(GF_WORLD_MAX <= 1u << RANK_BITS, "a rank fits");
 
 static uint64_t key_make(uint32_t rank, uint32_t tensor, uint64_t elem)
 {
@@ -35,7 +41,8 @@ static gf_status verdict_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_c
     uint64_t first = (uint64_t)(into - gf->verdict);
     for (uint64_t i = 0; i < word_count; i++) {
         if (first + i >= GF_VERDICT_WORDS) norms_add(&into[i], &from[i]);
-        else if (first + i == 1) into[i] = (from[i] < into[i]) ? from[i] : into[i];
+        else if (first + i == 6) into[i] = (from[i] > into[i]) ? from[i] : into[i];
+        else if ((first + i == 1) || (first + i == 5)) into[i] = (from[i] < into[i]) ? from[i] : into[i];
         else into[i] += from[i];
     }
     return GF_OK;
@@ -69,6 +76,9 @@ gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)
     gf->verdict[1] = gf->step.first_key;
     gf->verdict[2] = gf->step.samples;
     gf->verdict[3] = gf->step.sum_bad;
+    gf->verdict[4] = gf_members_waiting(gf->members);
+    gf->verdict[6] = (now_ns - gf->step.declared_ns) & WAIT_MASK;
+    gf->verdict[5] = (gf->verdict[6] << RANK_BITS) | gf->rank;
     slot->operation = GF_OPERATION_VERDICT;
     slot->buffer = 0;
     slot->coll.fold = verdict_fold;
@@ -89,6 +99,9 @@ gf_status gf_verdict_poll(gf_context *gf, uint64_t now_ns)
     gf_slot_release(gf, slot);
     step->skipped = (gf->verdict[0] != 0) || (gf->verdict[3] != 0);
     step->samples_all = gf->verdict[2];
+    gf->joiners = (uint32_t)gf->verdict[4];
+    step->last_rank = (uint32_t)(gf->verdict[5] & ((1u << RANK_BITS) - 1));
+    step->late_ns = gf->verdict[6] - (gf->verdict[5] >> RANK_BITS);
     if (step->skipped && (gf->verdict[1] != KEY_NONE)) {
         uint64_t key = gf->verdict[1];
         uint32_t tensor = (uint32_t)(key >> KEY_ELEM_BITS) & ((1u << KEY_TENSOR_BITS) - 1);

@@ -70,6 +70,12 @@ bool lines_move(struct lines_source *source, bool (*wait_ok)(void))
     return !source->sink->broken;
 }
 
+bool lines_waits(const struct lines_source *source)
+{
+    struct pollfd ready = {.fd = source->number, .events = POLLIN};
+    return (poll(&ready, 1, 0) == 1) && ((ready.revents & POLLIN) != 0);
+}
+
 void lines_end(struct lines_source *source, bool (*wait_ok)(void))
 {
     if (source->number < 0) return;

@@ -26,6 +26,8 @@ struct lines_source {
 /* Takes what is there now, at most one buffer of it. False once the source has ended or the sink is broken. wait_ok is
  * asked before each wait for a reader that is slow; if it says no, what is left is dropped. */
 bool lines_move(struct lines_source *source, bool (*wait_ok)(void));
+/* There are bytes to take now. */
+bool lines_waits(const struct lines_source *source);
 /* Shows the last line even if it has no end, and closes the source. */
 void lines_end(struct lines_source *source, bool (*wait_ok)(void));
 

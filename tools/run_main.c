@@ -1,4 +1,4 @@
-/* gf-run -n N [--merge] [--elastic] [--] PROGRAM ARGS: starts N ranks of a job on this machine, shows what they
+/* gf-run -n N [--merge] [--elastic] [--restart N] [--] PROGRAM ARGS: starts N ranks of a job on this machine, shows what they
  * print, and ends them all when one fails. Not a launcher for clusters: there Slurm or Open MPI start the ranks. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -53,7 +53,7 @@ static unsigned port_find(uint32_t random)
 int main(int argc, char **argv)
 {
     struct run_job job = {0};
-    uint64_t rank_count = 0, random[2];
+    uint64_t rank_count = 0, restarts = 0, random[2];
     uint32_t operand_count = 0;
     bool given = false, merge = false, elastic = false;
     const struct tool_option options[] = {
@@ -62,10 +62,13 @@ int main(int argc, char **argv)
         {"merge", TOOL_FLAG, &merge, NULL, .help = "show the lines of all ranks as they are, without \"[rank] \""},
         {"elastic", TOOL_FLAG, &elastic, NULL,
          .help = "let the others go on when some ranks fail; exits 0 if any rank succeeds"},
+        {"restart", TOOL_NUMBER, &restarts, "N",
+         .help = "start a rank that fails again, with GF_REJOIN=1, at most N times each; implies --elastic",
+         .low = 0, .high = 1000},
     };
     const struct tool_args args = {
         .program = "gf-run",
-        .usage = "-n N [--merge] [--elastic] [--] PROGRAM [ARGUMENT ..]",
+        .usage = "-n N [--merge] [--elastic] [--restart N] [--] PROGRAM [ARGUMENT ..]",
         .about = "Starts N ranks of PROGRAM on this machine (GF_RANK, GF_WORLD, GF_JOB and GF_ADDRESS say who\n"
                  "they are) and ends all when one fails. Exits as the first that failed: its code, or 128 plus\n"
                  "its signal.",
@@ -90,7 +93,8 @@ int main(int argc, char **argv)
     job.rank_count = (uint32_t)rank_count;
     job.id = random[0] | 1u; /* 0 would mean: no job */
     job.port = port_find((uint32_t)random[1]);
-    job.elastic = elastic;
+    job.elastic = elastic || (restarts > 0);
+    job.restarts = (uint32_t)restarts;
     job.prefix = !merge;
     job.arguments = argv + argc - operand_count;
     if (job.port == 0) {

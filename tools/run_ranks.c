@@ -25,6 +25,7 @@
 struct rank {
     pid_t pid;
     bool ended;
+    uint32_t starts;
 };
 
 static struct rank ranks[RUN_RANKS_MAX];
@@ -96,6 +97,7 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
     (void)setenv("GF_JOB", text, 1);
     (void)snprintf(text, sizeof text, "127.0.0.1:%u", job->port);
     (void)setenv("GF_ADDRESS", text, 1);
+    if (ranks[rank].starts > 0) (void)setenv("GF_REJOIN", "1", 1);
     (void)execvp(job->arguments[0], job->arguments);
     int code = errno;
     ssize_t wrote = write(report, &code, sizeof code);
@@ -106,7 +108,7 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
 static int source_open(struct lines_source *source, struct lines_sink *sink, const char *prefix)
 {
     int pair[2];
-    source->data = malloc(LINES_BYTES);
+    if (source->data == NULL) source->data = malloc(LINES_BYTES);
     if ((source->data == NULL) || (pipe2(pair, O_CLOEXEC) != 0)) return -1;
     (void)fcntl(pair[0], F_SETFL, O_NONBLOCK);
     source->number = pair[0];
@@ -139,6 +141,8 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
     if (pid > 0) {
         (void)setpgid(pid, pid); /* both sides: whoever comes first */
         ranks[rank].pid = pid;
+        ranks[rank].ended = false;
+        ranks[rank].starts++;
         while ((read(report[0], &code, sizeof code) < 0) && (errno == EINTR)) { /* its end is a successful exec */
         }
     }
@@ -171,6 +175,26 @@ static int ranks_look(uint32_t rank_count, uint32_t *live_out, bool *succeeded)
     }
     *live_out = live;
     return (crash != 0) ? crash : failure;
+}
+
+/* Ranks that have failed are started again, while nobody has ended well and nobody wants us to end. How many were. */
+static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < job->rank_count; i++) {
+        struct rank *rank = &ranks[i];
+        if (!rank->ended || (rank->pid == 0) || (rank->starts > job->restarts)) continue;
+        (void)kill(-rank->pid, SIGKILL); /* what it has started and left behind */
+        for (uint32_t s = 2u * i; s < 2u * i + 2u; s++) {
+            while ((sources[s].number >= 0) && lines_waits(&sources[s]) && lines_move(&sources[s], writing_may_wait)) {}
+            lines_end(&sources[s], writing_may_wait);
+        }
+        (void)waitpid(rank->pid, NULL, 0);
+        rank->pid = 0;
+        if (rank_start(job, i, mask) == 0) count++;
+        else rank->starts = job->restarts + 1u;
+    }
+    return count;
 }
 
 static void ranks_signal(uint32_t rank_count, int number)
@@ -217,6 +241,7 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
         (void)output_move(rank_count, wait_ms, mask);
         int failure = ranks_look(rank_count, &live, &succeeded);
         if (first_failure == 0) first_failure = failure;
+        if ((*result == 0) && !succeeded && (signal_number == 0)) live += ranks_restart(job, mask);
         if (job->elastic) failure = 0;
         if ((failure == 0) && (sinks[0].broken || sinks[1].broken)) failure = 128 + SIGPIPE;
         if ((failure != 0) && (*result == 0)) {

@@ -14,6 +14,7 @@ struct run_job {
     uint64_t id;
     unsigned port;
     bool elastic;     /* ranks that fail end nobody else */
+    uint32_t restarts; /* of each rank; none any more once a rank has ended well */
     bool prefix;      /* "[rank] " before each line, except on rank 0's stdout */
     char **arguments; /* of the program, its name first, NULL last */
 };

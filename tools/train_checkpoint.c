@@ -65,9 +65,9 @@ gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
     checkpoint->rank = gf_rank(gf);
     checkpoint->world = gf_world(gf);
     clock_gettime(CLOCK_REALTIME, &now);
-    if (checkpoint->rank == 0)
+    if ((checkpoint->rank == 0) && !gf_rejoined(gf))
         checkpoint->id = ((uint64_t)now.tv_sec << 32) ^ ((uint64_t)now.tv_nsec << 8) ^ (uint64_t)getpid();
-    if ((status = ranks_sum_u64(gf, &checkpoint->id, 1)) < 0) return status; /* the others have 0 */
+    if (!gf_rejoined(gf) && ((status = ranks_sum_u64(gf, &checkpoint->id, 1)) < 0)) return status; /* the others have 0 */
     if (strlen(checkpoint->path) + 32 > CHECKPOINT_PATH_BYTES) {
         errno = ENAMETOOLONG;
         return checkpoint_fail(checkpoint, checkpoint->path, "open");

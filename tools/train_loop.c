@@ -45,8 +45,9 @@ size_t train_layout(struct train *train, char *base)
     uint32_t images_max = (share < 64u) ? 64u : share; /* small parts make slow products in the test */
     void *workspace = net_take(base, &used, net_measure(train->options->model, images_max));
     train->order = net_take(base, &used, train->images.image_count * sizeof *train->order);
-    train->hash_limbs = net_take(base, &used, (size_t)train->world * RANKS_LIMBS * sizeof *train->hash_limbs);
-    train->result.weights_hash = net_take(base, &used, (size_t)train->world * sizeof(uint64_t));
+    uint32_t most = gf_first_world(train->gf); /* and the most: some may come back */
+    train->hash_limbs = net_take(base, &used, (size_t)most * RANKS_LIMBS * sizeof *train->hash_limbs);
+    train->result.weights_hash = net_take(base, &used, (size_t)most * sizeof(uint64_t));
     train->step_seconds = net_take(base, &used, train->series_max * sizeof *train->step_seconds);
     train->exchange_seconds = net_take(base, &used, train->series_max * sizeof *train->exchange_seconds);
     train->step_bytes = net_take(base, &used, train->series_max * sizeof *train->step_bytes);
@@ -79,6 +80,15 @@ void train_pools(struct train *train)
         net->weight[i] = (float *)(uintptr_t)gf_weight(train->gf, i);
         net->gradient[i] = (float *)(uintptr_t)gf_gradient(train->gf, i);
     }
+}
+
+gf_status train_begin_newcomer(struct train *train)
+{
+    train_pools(train);
+    train->net.sink = (struct net_sink){.user = train->gf, .ready = sink_ready, .poll = sink_poll};
+    train->stats_trained.size_bytes = sizeof train->stats_trained;
+    gf_status status = gf_stats(train->gf, &train->stats_trained);
+    return (status < 0) ? status : train_checkpoint_begin(train);
 }
 
 gf_status train_begin(struct train *train)
@@ -129,8 +139,9 @@ static gf_status train_step(struct train *train, double *loss_out)
     uint32_t batch = train->options->batch, hits = 0;
     uint32_t first = train_share_first(batch, train->rank, train->world);
     uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
-    if ((at == 0) || (train->step == train->step_first))
+    if ((at == 0) || !train->shuffled)
         data_shuffle(train->options->seed, train->step / train->epoch_steps, train->order, train->images.image_count);
+    train->shuffled = true;
 
     gf_status status = train->on_device ? device_follow(&train->device) : GF_OK;
     if (status >= 0) status = gf_step_begin(train->gf);
@@ -176,7 +187,7 @@ static gf_status train_look(struct train *train, double loss)
     return GF_OK;
 }
 
-gf_status train_resume(struct train *train)
+gf_status train_checkpoint_begin(struct train *train)
 {
     struct checkpoint *checkpoint = &train->checkpoint;
     const struct train_options *options = train->options;
@@ -187,7 +198,14 @@ gf_status train_resume(struct train *train)
     checkpoint->run.image_count = train->images.image_count;
     checkpoint->extra = train->net.statistics; /* each rank's own */
     checkpoint->extra_bytes = train->net.statistic_count * sizeof(float);
-    gf_status status = checkpoint_open(checkpoint, train->gf);
+    return checkpoint_open(checkpoint, train->gf);
+}
+
+gf_status train_resume(struct train *train)
+{
+    struct checkpoint *checkpoint = &train->checkpoint;
+    const struct train_options *options = train->options;
+    gf_status status = train_checkpoint_begin(train);
     if ((status < 0) || !options->resume) return status;
     status = checkpoint_load(checkpoint, &train->step_first);
     if (status < 0) return status;
@@ -238,10 +256,10 @@ gf_status train_steps(struct train *train)
     report_begin(&train->report, begin_ns);
     train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
     train->trace.begin_ns = begin_ns;
-    train->step = train->step_first;
     while (train->step < train->step_count) {
         gf_status status = train_one(train, &step_ns);
         if (status >= 0) train->step++;
+        if (status >= 0) status = train_admit(train);
         else status = train_shrink(train, status); /* says which step is next */
         if (status < 0) return status;
     }
@@ -337,6 +355,9 @@ gf_status train_end(struct train *train)
     result->seed = train->options->seed;
     result->steps = train->step_count;
     result->steps_skipped = end->steps_skipped;
+    result->slowest = end->slowest_peer;
+    result->slowest_percent = end->slowest_share_percent;
+    result->slowest_seconds = (double)end->slowest_late_ns * 1e-9;
     result->images = (train->step_count - train->step_first) * train->options->batch;
     result->wire_bytes = sums[WIRE];
     result->wire_bytes_steady = (steady == 0) ? (double)NAN : (double)sums[STEADY] / (double)steady;

@@ -24,6 +24,7 @@ struct train {
     uint32_t rank, world;
     struct gf_schedule schedule;
     uint64_t step, step_count, epoch_steps;
+    bool shuffled;           /* order is that of this epoch */
     uint64_t step_first;     /* 0, or where the checkpoint was */
     struct checkpoint checkpoint;
     struct train_trace trace;
@@ -47,10 +48,13 @@ const char *train_plan(struct train *train);
 size_t train_layout(struct train *train, char *base);
 /* The weights of rank 0 on all ranks. */
 gf_status train_begin(struct train *train);
+/* The rest of it for a process that comes back and has been given the weights. */
+gf_status train_begin_newcomer(struct train *train);
 /* Where weights and gradients are: after joining and after each shrink. */
 void train_pools(struct train *train);
 /* Prepares for checkpoints and, where it is asked for, goes back to the newest. */
 gf_status train_resume(struct train *train);
+gf_status train_checkpoint_begin(struct train *train); /* its first part */
 gf_status train_steps(struct train *train);
 /* What the ranks have learned of their parts of the batches (batch normalisation) becomes the average over all images,
  * the same on all ranks: before tests and checkpoints. */

@@ -129,11 +129,18 @@ static int look_ahead(struct train *train)
 
 static int train_all(struct train *train)
 {
-    gf_status status = train_begin(train);
-    if (status >= 0) status = train_resume(train);
+    gf_status status = gf_rejoined(train->gf) ? train_newcomer(train) : train_begin(train);
+    if ((status >= 0) && !gf_rejoined(train->gf)) {
+        status = train_resume(train);
+        train->step = train->step_first;
+    }
     if (status >= 0) status = train_steps(train);
     if (status >= 0) status = train_finish(train);
-    if ((status < 0) && (train->checkpoint.error[0] != '\0')) return fail(train, train->checkpoint.error);
+    if ((status < 0) && (train->checkpoint.error[0] != '\0')) {
+        gf_abort(train->gf); /* the others learn at once that this rank goes no further, not at their deadline */
+        (void)gf_heartbeat(train->gf);
+        return fail(train, train->checkpoint.error);
+    }
     if ((status < 0) && (device_error(&train->device)[0] != '\0')) return fail(train, device_error(&train->device));
     return (status < 0) ? fail_library(train, status) : 0;
 }
@@ -208,7 +215,7 @@ static int run(struct train *train)
         train_layout(train, workspace);
         result = device_begin(train, &host);
     }
-    if (result == 0) result = look_ahead(train);
+    if ((result == 0) && !gf_rejoined(train->gf)) result = look_ahead(train); /* it takes all ranks */
     if (result == 0) {
         result = train_all(train);
         if (trace_write(train) != 0) result = -1;

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gradientflow.h"
+
 #define BAR_CELLS 24u
 #define TERMINAL_PERIOD_NS 100000000u
 #define LOG_PERIOD_NS 5000000000u
@@ -96,6 +98,9 @@ void report_table(const struct report_result *result)
            (double)result->images / result->train_seconds);
     printf("step          %.2f ms, exchange %.2f ms, %.0f %% of it hidden (%s)\n", 1e3 * result->step_seconds,
            1e3 * result->exchange_seconds, 100.0 * result->hidden_share, result->algorithm);
+    if ((result->slowest != GF_RANK_NONE) && (result->ranks > 1))
+        printf("slowest       rank %u, the last in %u %% of the steps, %.2f ms a step behind the first\n", result->slowest,
+               result->slowest_percent, 1e3 * result->slowest_seconds / (double)result->steps);
     bytes_table(result);
     printf("weights       %016llx, %s\n", (unsigned long long)result->weights_hash[0],
            report_hashes_equal(result) ? "the same on all ranks" : "NOT the same on all ranks");
@@ -209,6 +214,9 @@ int report_json(const char *path, const struct report_result *result, char *erro
     json_number(out, "step_seconds", result->step_seconds);
     json_number(out, "exchange_seconds", result->exchange_seconds);
     json_number(out, "hidden_share", result->hidden_share);
+    json_count(out, "slowest", (result->slowest == GF_RANK_NONE) ? 0 : result->slowest);
+    json_count(out, "slowest_percent", result->slowest_percent);
+    json_number(out, "slowest_seconds", result->slowest_seconds);
     fprintf(out, "  \"weights_hash\": [");
     for (uint32_t i = 0; i < result->ranks; i++)
         fprintf(out, "%s\"%016llx\"", (i == 0) ? "" : ", ", (unsigned long long)result->weights_hash[i]);

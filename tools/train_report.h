@@ -41,6 +41,9 @@ struct report_result {
     double train_seconds;          /* all steps */
     double step_seconds;           /* medians, this rank's */
     double exchange_seconds;
+    uint32_t slowest;              /* rank that cost the others most; GF_RANK_NONE */
+    uint32_t slowest_percent;      /* of the steps in which it was the last */
+    double slowest_seconds;        /* all steps */
     double hidden_share;           /* 1 - time blocked in waits / time of exchanges, over all ranks */
 };
 

@@ -48,7 +48,9 @@ static void value_print(same_kind kind, uint64_t value, char text_out[static VAL
     }
 }
 
-gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_ERROR_BYTES])
+#define OPTIONS_MAX 12u
+
+static void options_list(const struct train *train, struct same_option list_out[static OPTIONS_MAX])
 {
     const struct train_options *options = train->options;
     const struct same_option all[] = {
@@ -65,9 +67,26 @@ gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_ERROR
         {"--checkpoint-every", SAME_COUNT, options->checkpoint_every},
         {"whether there is --resume", SAME_COUNT, options->resume},
     };
+    _Static_assert(sizeof all / sizeof *all == OPTIONS_MAX, "the list has room for all");
+    memcpy(list_out, all, sizeof all);
+}
+
+uint64_t train_same_hash(const struct train *train)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a, a word at a time */
+    struct same_option all[OPTIONS_MAX];
+    options_list(train, all);
+    for (size_t i = 0; i < OPTIONS_MAX; i++) hash = (hash ^ all[i].value) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_ERROR_BYTES])
+{
+    struct same_option all[OPTIONS_MAX];
     uint64_t *found = train->result.weights_hash; /* until there are weights */
     error_out[0] = '\0';
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    options_list(train, all);
+    for (size_t i = 0; i < OPTIONS_MAX; i++) {
         gf_status status = ranks_gather_u64(train->gf, all[i].value, train->hash_limbs, found);
         if (status < 0) return status;
         for (uint32_t rank = 1; rank < train->world; rank++) {

@@ -10,4 +10,7 @@
  * option that differs. */
 gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_ERROR_BYTES]);
 
+/* Of all values that are compared: who comes back has them too. */
+uint64_t train_same_hash(const struct train *train);
+
 #endif

@@ -71,6 +71,8 @@ bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank); /* neither dead nor s
 void gf_sim_kill(struct gf_sim *sim, uint32_t rank);
 void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
 void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut); /* messages are held, not lost */
+/* A dead rank lives again, as a new process that has opened nothing; the old one's context must be closed. */
+void gf_sim_restart(struct gf_sim *sim, uint32_t rank);
 bool gf_sim_fault_met(const struct gf_sim *sim);
 
 /* What must hold at the end. */

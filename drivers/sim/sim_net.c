@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#define RESTART_NS 50000u
+
 uint64_t sim_random(struct gf_sim *sim)
 {
     uint64_t z = (sim->random += 0x9e3779b97f4a7c15u);
@@ -113,6 +115,17 @@ void gf_sim_kill(struct gf_sim *sim, uint32_t rank)
     if (self->is_dead) return;
     self->is_dead = true;
     sim_wires_end(self, "connection reset by peer");
+}
+
+void gf_sim_restart(struct gf_sim *sim, uint32_t rank)
+{
+    struct sim_rank *self = &sim->ranks[rank];
+    GF_ASSERT(self->is_dead && (self->link == NULL) && (self->rendezvous == NULL));
+    self->is_dead = self->is_stopped = false;
+    self->resume_ns = 0;
+    /* Its old connections have ended for everybody before it has new ones. */
+    self->wire_quiet_ns = sim->now_ns + sim->setup.detect_ns + RESTART_NS;
+    sim_wake(self);
 }
 
 void sim_resume(struct sim_rank *self)

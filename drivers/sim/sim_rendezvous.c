@@ -8,6 +8,7 @@
 
 #define FRAME_NS 20000u
 #define FIRST_CENTER 0u
+#define KNOCK_NS 1000000u /* between two tries of a rank that comes back */
 
 static struct sim_rendezvous *sim_rendezvous(struct gf_rendezvous *rendezvous)
 {
@@ -34,7 +35,7 @@ static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t center)
     if ((near->rendezvous == NULL) || (far->rendezvous == NULL) || near->is_dead || far->is_dead) return;
     if ((near->rendezvous->center != center) || (far->rendezvous->center != center)) return;
     if (near->wire_quiet_ns > at_ns) at_ns = near->wire_quiet_ns; /* behind the end of the last one */
-    (void)frame_send(sim, rank, center, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
+    frame_send(sim, rank, center, GF_RENDEZVOUS_CONNECTED, at_ns, 0)->rejoins = near->rendezvous->knocks;
     (void)frame_send(sim, center, rank, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
 }
 
@@ -56,7 +57,7 @@ void sim_wires_end(struct sim_rank *self, const char *text)
     uint32_t center;
     if (self->rendezvous == NULL) return;
     center = self->rendezvous->center;
-    if (center != self->rank) wire_end(sim, self->rank, center, sim->setup.detect_ns, text, false);
+    if ((center != self->rank) && (center != GF_RANK_NONE)) wire_end(sim, self->rank, center, sim->setup.detect_ns, text, false);
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) { /* also those who only want to come */
         const struct sim_rank *other = &sim->ranks[rank];
         if ((rank != self->rank) && (other->rendezvous != NULL) && (other->rendezvous->center == self->rank))
@@ -93,6 +94,37 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
     sim_wake(to);
 }
 
+/* Whose the address of the job is: rank 0's, then that of a centre once it is free. */
+static uint32_t door_find(struct gf_sim *sim)
+{
+    const struct sim_rank *holder = &sim->ranks[sim->door];
+    if (!holder->is_dead && (holder->rendezvous != NULL) && (holder->rendezvous->center == sim->door)) return sim->door;
+    for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
+        const struct sim_rank *self = &sim->ranks[rank];
+        if (self->is_dead || self->is_stopped || (self->rendezvous == NULL)) continue;
+        if (self->rendezvous->center == rank) return sim->door = rank;
+    }
+    return GF_RANK_NONE;
+}
+
+static void knock(struct sim_rendezvous *rendezvous, uint64_t now_ns)
+{
+    struct sim_rank *self = rendezvous->self;
+    uint32_t center = door_find(self->sim);
+    gf_sim_wake_at(self->sim, self->rank, now_ns + KNOCK_NS);
+    if ((center == GF_RANK_NONE) || self->sim->ranks[center].wires[self->rank]) return; /* or its old connection stands */
+    rendezvous->center = center;
+    wire_begin(self->sim, self->rank, center);
+}
+
+static void knock_begin(struct sim_rendezvous *rendezvous, uint64_t now_ns)
+{
+    rendezvous->knocks = true;
+    rendezvous->was_reformed = false;
+    rendezvous->center = GF_RANK_NONE;
+    gf_sim_wake_at(rendezvous->self->sim, rendezvous->self->rank, now_ns + KNOCK_NS);
+}
+
 static size_t rendezvous_state_bytes(const struct gf_rendezvous_setup *setup)
 {
     (void)setup;
@@ -122,8 +154,9 @@ static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *
                                           .join_until_ns = UINT64_MAX, .center = FIRST_CENTER};
     self->rendezvous = rendezvous;
     memset(self->wires, 0, sim->setup.world * sizeof *self->wires);
-    if (self->rank != FIRST_CENTER) {
-        wire_begin(sim, self->rank, FIRST_CENTER);
+    if (setup->rejoin) knock_begin(rendezvous, now_ns);
+    if (setup->rejoin || (self->rank != FIRST_CENTER)) {
+        if (!setup->rejoin) wire_begin(sim, self->rank, FIRST_CENTER);
         if ((setup->join_timeout_ns > 0) && (setup->join_timeout_ns < UINT64_MAX - now_ns)) {
             rendezvous->join_until_ns = now_ns + setup->join_timeout_ns;
             gf_sim_wake_at(sim, self->rank, rendezvous->join_until_ns + 1);
@@ -167,6 +200,7 @@ static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns, st
         return gf_fault_set(&base->fault, GF_ERR_ABORTED, self->rank, "poll", 0, "rank %u was killed", self->rank);
     }
     if (self->is_stopped) return GF_AGAIN;
+    if (rendezvous->center == GF_RANK_NONE) knock(rendezvous, now_ns);
     free(rendezvous->current);
     rendezvous->current = frame;
     if (frame == NULL) {
@@ -176,10 +210,14 @@ static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns, st
     }
     rendezvous->first = frame->next;
     if (frame->next == NULL) rendezvous->last = NULL;
+    if (rendezvous->knocks && (frame->from == rendezvous->center) && (frame->kind == GF_RENDEZVOUS_CONNECTED)) {
+        rendezvous->knocks = false;
+        rendezvous->was_reformed = true;
+    }
     *event_out = (struct gf_rendezvous_event){.kind = frame->kind, .rank = frame->from,
                                               .frame_kind = frame->frame_kind, .size_bytes = frame->size_bytes,
                                               .payload = frame->payload, .text = frame->text ? frame->text : "",
-                                              .lives = frame->lives};
+                                              .rejoins = frame->rejoins, .lives = frame->lives};
     return GF_OK;
 }
 
@@ -238,18 +276,26 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
     struct sim_rank *self = rendezvous->self;
     struct gf_sim *sim = self->sim;
     char expected[GF_CONTROL_ADDRESS_BYTES];
-    (void)now_ns;
     (void)snprintf(expected, sizeof expected, "sim:%u", coordinator);
-    GF_ASSERT((coordinator < sim->setup.world) && (strcmp(address, expected) == 0));
-    if ((coordinator == rendezvous->center) && ((coordinator == self->rank) || self->wires[coordinator])) return GF_OK;
+    GF_ASSERT((coordinator == GF_RANK_NONE) ||
+              ((coordinator < sim->setup.world) && (strcmp(address, expected) == 0)));
+    if ((coordinator == rendezvous->center) && (coordinator != GF_RANK_NONE) &&
+        ((coordinator == self->rank) || self->wires[coordinator])) return GF_OK;
     rendezvous->was_reformed = true;
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
         if (rank == self->rank) continue;
-        if (self->wires[rank]) wire_end(sim, self->rank, rank, 0, "turned to another coordinator", true);
+        const struct sim_rendezvous *other = sim->ranks[rank].rendezvous;
+        bool comes = (other != NULL) && other->knocks && (other->center == self->rank);
+        if (self->wires[rank] || comes) wire_end(sim, self->rank, rank, 0, "turned to another coordinator", true);
         self->wires[rank] = false;
         queue_forget(rendezvous, rank);
     }
     rendezvous->center = coordinator;
+    rendezvous->knocks = false;
+    if (coordinator == GF_RANK_NONE) {
+        knock_begin(rendezvous, now_ns);
+        return GF_AGAIN;
+    }
     if (coordinator != self->rank) {
         const struct sim_rank *far = &sim->ranks[coordinator];
         if (far->is_dead || (far->rendezvous == NULL)) {

@@ -83,6 +83,7 @@ struct sim_frame {
     uint32_t size_bytes;
     const char *text;
     bool lives;
+    bool rejoins;
     unsigned char payload[];
 };
 
@@ -106,7 +107,8 @@ struct sim_rendezvous {
     uint64_t join_until_ns;         /* UINT64_MAX: no such bound */
     bool was_connected;
     bool was_reformed;
-    uint32_t center;                /* rank at the centre of the star that this rank belongs to */
+    bool knocks;                    /* on its way back into the job, wherever its centre is */
+    uint32_t center;                /* rank at the centre of the star that this rank belongs to; GF_RANK_NONE: sought */
 };
 
 struct sim_rank {
@@ -170,6 +172,7 @@ struct gf_sim {
     uint8_t *cuts;            /* [world * world], made by the first partition */
     struct sim_held *held;
     size_t held_count, held_room;
+    uint32_t door;            /* rank that listens at the address of the job */
     uint64_t posts;
     bool fault_met;
     uint64_t requests_posted, requests_ended, messages_sent, bytes_sent;
