@@ -30,8 +30,8 @@ TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-te
               firmware-tests/soak_main.c,$(wildcard firmware-tests/*.c))
 TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
               $(wildcard firmware-tests/test_*.c)))
-PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c),\
-              $(wildcard firmware-tests/program_*.c)))
+PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_faulty_train.c),\
+              $(wildcard firmware-tests/program_*.c))) $(BUILD)/firmware-tests/other_version_train
 TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
 LIB      := $(BUILD)/libgradientflow.a
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
@@ -83,6 +83,16 @@ $(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
 $(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
     -lucp -luct -lucs -lucm -ldl -lrt -lm
+# gf-train with faulty hardware, and one of another version of the library.
+FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
+$(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/program_faulty_train.o $(BUILD)/tools/train_main.o $(TRAIN_OBJ) $(LIB) $(SIM_LIB)
+	$(FAULTY_LINK) -Wl,--wrap=gf_tensor_ready -Wl,--wrap=gf_close
+OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/open drivers/rendezvous_tcp_accept drivers/rendezvous_tcp_auth)
+$(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train_main.o $(TRAIN_OBJ) $(LIB) $(SIM_LIB)
+	$(FAULTY_LINK)
+$(BUILD)/other/%.o: %.c firmware-tests/other_version.h
+	@mkdir -p $(@D)
+	$(CC) $(GF_FLAGS) -include firmware-tests/other_version.h $(CFLAGS) -c $< -o $@
 $(BUILD)/firmware-tests/program_%: $(BUILD)/firmware-tests/program_%.o $(LIB) $(SIM_LIB) $(TOOL_SHARED)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(PROGRAM_LIBS) -lm
 

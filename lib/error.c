@@ -150,6 +150,7 @@ static bool drained(gf_context *gf, uint64_t now_ns)
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
 {
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
+    if (now_ns < gf_now(gf)) now_ns = gf_now(gf); /* a turn's time is from before what failed in it */
     (void)gf->link->driver->progress(gf->link);
     if (gf->members != NULL) (void)gf_members_poll(gf->members, now_ns);
     if (gf->blame) {
