@@ -161,6 +161,12 @@ bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the c
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
 
+RUNS ?= 1
+lab: tests all ## real faults in network namespaces (root): each once, RUNS=20 times, or some: T='tcp_kill*'
+	@BUILD=$(BUILD) RUNS=$(RUNS) sh firmware-tests/lab.sh $(if $(T),'$(T)')
+fault-table: tests all ## the same 20 times, or as far as that is still to do, and the table of what was measured
+	-@BUILD=$(BUILD) RUNS=20 nice -n 5 sh firmware-tests/lab.sh $(if $(T),'$(T)')
+	@BUILD=$(BUILD) sh firmware-tests/lab.sh table
 accuracy: ## where sparse communication and large batches end beside dense runs (50 minutes; goes on where it was stopped)
 	@$(MAKE) --no-print-directory -s -j2 all
 	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh sparse
@@ -195,7 +201,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy \
-        accuracy-wire soak install clean help
+        accuracy-wire soak lab fault-table install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -4,6 +4,7 @@
 #     lab.sh [CASE ..]    each case once, or RUNS times: "ok", "not ok" or "skip" a run, and a line that counts them
 #     lab.sh table        what has been measured, as Markdown
 # With RUNS above 1 results stay in $BUILD/lab, and what is there is not done again. A case may be a pattern: 'tcp_kill*'.
+# shellcheck source-path=SCRIPTDIR disable=SC2034,SC2154,SC2086,SC2046,SC2119 # shared with lab_*.sh
 set -u
 export LC_ALL=C
 BUILD=${BUILD:-build}
@@ -30,7 +31,7 @@ if [ "${1:-}" = table ]; then report_table "$BUILD/lab"; exit 0; fi
 cases=$(chosen "$@")
 if [ -z "$cases" ]; then echo "lab.sh: no case fits: $*; there are: $(all_cases | tr '\n' ' ')" >&2; exit 2; fi
 
-passed=0 failed=0 skipped=0 pids='' undisturbed=''
+passed=0 failed=0 skipped=0 pids='' undisturbed='' running=''
 missing=$(hosts_missing)
 if [ -n "$missing" ]; then
     for c in $cases; do echo "skip $c: $missing"; skipped=$((skipped + 1)); done
@@ -40,6 +41,7 @@ fi
 
 work=$(mktemp -d) || exit 1
 clean() { # every process of ours lives in one of our hosts
+    [ -z "$running" ] || kill -KILL "$running" 2>/dev/null
     for host in 1 2 3 4 9; do
         for p in $(ip netns pids "$prefix$host" 2>/dev/null); do kill -KILL "$p" 2>/dev/null; done
     done
@@ -57,10 +59,8 @@ mkdir -p "$results"
 # What the jobs that go on must end with.
 learn_undisturbed() {
     record=$work/record run=0
-    # shellcheck disable=SC2086
     job_start $tcp $goes_on
     job_end
-    # shellcheck disable=SC2046
     all_finish $(others)
     undisturbed=$hash
 }
@@ -70,8 +70,11 @@ run_one() { # CASE
     record=$work/record
     : >"$record"
     bound=$(row_of "$1" | cut -d'|' -f2)
-    ( "case_$1"; job_end ) # what it sets is its own
-    cable 3 up; cable 1 up; link_shape 3 $link_rate
+    ( "case_$1"; job_end ) & # what it sets is its own; waiting for it can be interrupted
+    running=$!
+    wait $running
+    running=
+    cable 3 up; cable 1 up; link_shape 3 $link_rate; neighbours_forget 1 2 3 4 9
     if grep -q '^bad' "$record"; then
         echo "not ok $1: $(sed -n 's/^bad //p' "$record" | tr '\n' ';')"
         [ -z "${KEEP:-}" ] || { mkdir -p "$KEEP/$1.$run"; cp "$work"/*.log "$record" "$KEEP/$1.$run"; }

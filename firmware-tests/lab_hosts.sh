@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2034,SC2154 # shared with lab.sh
 # Hosts as network namespaces, joined by a switch (a bridge in a namespace of its own), each link shaped in both directions.
 # Names begin with the process id of the lab, so that several may run at once; hosts_down removes what hosts_up made.
 prefix="lab$$-"
@@ -7,6 +8,8 @@ netns() { n_=$1; shift; ip netns exec "$prefix$n_" "$@"; }
 port_shape() { netns "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst 64k latency 50ms; }
 link_shape() { port_shape "$1" eth0 "$2" && port_shape switch "port$1" "$2"; } # HOST RATE
 cable() { ip -n "${prefix}switch" link set "port$1" "$2"; }                     # HOST up|down: its carrier goes with it
+# After a cable was pulled: nobody remembers that a host could not be found, which would fail a job that begins now.
+neighbours_forget() { for host in "$@"; do ip -n "$prefix$host" neigh flush all; done; }
 
 host_up() {
     ip netns add "$prefix$1" && ip -n "$prefix$1" link set lo up &&
@@ -20,7 +23,7 @@ hosts_up() { # HOST..
     for host in "$@"; do host_up "$host" || return 1; done
 }
 hosts_down() {
-    ip netns list 2>/dev/null | sed -n "s/^\($prefix[a-z0-9]*\).*/\1/p" | while read -r name; do ip netns del "$name"; done
+    ip netns list 2>/dev/null | sed -n "s/^\(${prefix}[a-z0-9]*\).*/\1/p" | while read -r name; do ip netns del "$name"; done
 }
 # Why there can be no lab here; nothing where there can.
 hosts_missing() {

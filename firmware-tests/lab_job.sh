@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2034,SC2154,SC2119,SC2120,SC2086,SC2059 # shared with lab.sh; ranks are words
 # A training job of the lab, what befalls it, and what its ranks must have said. Each rank runs under program_stamp, which
 # puts the time in front of every line: detection is measured from the fault to the line that a survivor prints.
 # A case's judgement goes to $record: "bad WHY" lines, "told SECONDS", "said TEXT".
@@ -18,11 +19,9 @@ is_over() { [ -n "$(exit_of "$1")" ]; }
 data_write() {
     big=/usr/share/datasets/fashion-mnist
     count=$(printf '\\%03o' 0 0 $(($2 / 256)) $(($2 % 256)))
-    # shellcheck disable=SC2059
     { printf "\\000\\000\\010\\003$count\\000\\000\\000\\034\\000\\000\\000\\034"
         gzip -dc "$big/$1-images-idx3-ubyte.gz" | tail -c +17 | head -c $(($2 * 784)); } 2>/dev/null |
         gzip -1 >"$work/data/$1-images-idx3-ubyte.gz"
-    # shellcheck disable=SC2059
     { printf "\\000\\000\\010\\001$count"
         gzip -dc "$big/$1-labels-idx1-ubyte.gz" | tail -c +9 | head -c "$2"; } 2>/dev/null |
         gzip -1 >"$work/data/$1-labels-idx1-ubyte.gz"
@@ -45,7 +44,6 @@ host_of() { if [ "$transports" = self,posix ]; then echo 1; else echo $(($1 + 1)
 rank_start() {
     r_=$1; shift
     mkdir -p "$work/$r_"
-    # shellcheck disable=SC2086
     netns "$(host_of "$r_")" env GF_RANK="$r_" GF_WORLD=$world GF_JOB=4711 OPENBLAS_NUM_THREADS=1 ${ENVIRONMENT:-} \
         "$tests/program_stamp" $limit_s "$(log_of "${LOG:-$r_}")" "${PROGRAM:-$BUILD/gf-train}" --config "$work/lab.cfg" \
         --data "$work/data" --model "${MODEL:-linear}" --checkpoint "$work/$r_/c" "$@" &

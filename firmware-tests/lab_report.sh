@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2034,SC2154 # shared with lab.sh
 # The table of what has been measured, from the records of runs.
 
 # min, median, max of the numbers that are read

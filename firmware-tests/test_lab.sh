@@ -1,0 +1,3 @@
+#!/bin/sh
+# A few cases of the lab of real faults, once each; all of them are `make lab`.
+exec sh firmware-tests/lab.sh tcp_kill_worker tcp_cut_coordinator tcp_elastic_worker posix_kill_coordinator
