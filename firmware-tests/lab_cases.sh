@@ -24,6 +24,7 @@ tcp_elastic_coordinator|21|`kill -9` of rank 0, `--elastic`|the job: 3 ranks go 
 tcp_elastic_cut|23|cable of a worker pulled, `--elastic`|the job: 3 ranks go on; the one that is cut off ends
 join_absent|7|a rank never starts|nothing was begun
 join_kill|7|`kill -9` of a rank while ranks join|nothing was begun
+join_warm_kill|7|a rank kills itself in one of its first 50 calls of the link: between connecting and the end of the warm-up|nothing was begun
 join_config|2|a rank has another `exchange.wire`|nothing was begun
 join_tensors|2|a rank trains another model|nothing was begun
 join_version|2|a rank has another version of the library|nothing was begun
@@ -208,6 +209,17 @@ case_join_absent() {
     fault_now
     job_end
     failed_with '.*rank 2|.*missing.* 2' $(others 2)
+    for r in $(others 2); do seconds_of "$r" " error: "; done | told_last
+}
+# Where UCX connects: at another call in each run.
+case_join_warm_kill() {
+    transports=$tcp
+    config_write $tcp
+    for r in $(others 2); do rank_start "$r" $ends; done
+    PROGRAM=$tests/program_faulty_train ENVIRONMENT=GF_FAULT_DIE=$((run * 17 % 50 + 1)) rank_start 2 $ends
+    job_end
+    fault_ns=$(sed -n 's/ fault: .*//p' "$(log_of 2)")
+    failed_with '.*rank 2' $(others 2)
     for r in $(others 2); do seconds_of "$r" " error: "; done | told_last
 }
 # At another moment in each run, over all of the time that joining takes here.

@@ -2,9 +2,11 @@
  * gf_tensor_ready() and gf_close() wrapped by the linker. The environment says what goes wrong on this rank:
  *     GF_FAULT_NAN=STEP      a gradient of this step (from 1) is not a number
  *     GF_FAULT_CORRUPT=N     a byte of the N-th message of 1 KiB or more flips on its way, behind its checksum
+ *     GF_FAULT_DIE=N         the process kills itself in its N-th call to connect to a rank or to send
  * What has gone wrong is said on stderr as "fault: ..". A rank that ends without an error says whom it waited for:
  * "slowest: rank R, in N % of the steps". */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,12 +48,27 @@ gf_status __wrap_gf_close(gf_context *gf)
     return __real_gf_close(gf);
 }
 
+static void die_perhaps(void)
+{
+    static uint64_t count;
+    if (++count != fault_at("GF_FAULT_DIE")) return;
+    fprintf(stderr, "fault: dies in call %llu of the link\n", (unsigned long long)count);
+    (void)raise(SIGKILL);
+}
+
+static gf_status faulty_connect(struct gf_link *link, uint32_t peer, const void *blob, size_t size_bytes)
+{
+    die_perhaps();
+    return gf_link_ucx.connect(link, peer, blob, size_bytes);
+}
+
 static gf_status faulty_send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
                                   struct gf_req *req)
 {
     static unsigned char copy[MESSAGE_BYTES_MAX]; /* the owner's memory stays as it is */
     static uint64_t count;
     uint64_t number = fault_at("GF_FAULT_CORRUPT");
+    die_perhaps();
     bool counts = (size_bytes >= MESSAGE_BYTES_MIN) && (size_bytes <= sizeof copy);
     if (!counts || (count + 1u != number)) {
         gf_status status = gf_link_ucx.send_post(link, to, tag, data, size_bytes, req);
@@ -85,5 +102,6 @@ __attribute__((constructor)) static void faulty_link_make(void)
 {
     faulty_link = gf_link_ucx;
     faulty_link.open = faulty_open;
+    faulty_link.connect = faulty_connect;
     faulty_link.send_post = faulty_send_post;
 }
