@@ -25,9 +25,9 @@ tcp_elastic_cut|23|cable of a worker pulled, `--elastic`|the job: 3 ranks go on;
 join_absent|7|a rank never starts|nothing was begun
 join_kill|7|`kill -9` of a rank while ranks join|nothing was begun
 join_warm_kill|7|a rank kills itself in one of its first 50 calls of the link: between connecting and the end of the warm-up|nothing was begun
-join_config|2|a rank has another `exchange.wire`|nothing was begun
-join_tensors|2|a rank trains another model|nothing was begun
-join_version|2|a rank has another version of the library|nothing was begun
+join_config|7|a rank has another `exchange.wire`|nothing was begun
+join_tensors|7|a rank trains another model|nothing was begun
+join_version|7|a rank has another version of the library|nothing was begun
 join_key|7|a rank has another key|nothing was begun
 join_key_readable|7|the key file of a rank may be read by others|nothing was begun
 posix_kill_worker|1|`kill -9` of a worker|the last checkpoint; with `--elastic` the job

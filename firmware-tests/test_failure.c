@@ -14,7 +14,7 @@
 #define TIMEOUT_NS UINT64_C(200000000)
 #define DETECT_NS UINT64_C(50000000)
 #define ANSWER_NS UINT64_C(1000000000) /* an inquiry ends within this, */
-#define DRAIN_NS UINT64_C(500000000)   /* and what is under way within that */
+#define DRAIN_NS UINT64_C(200000000)   /* and what is under way within that */
 #define HEALTHY_NS UINT64_C(50000000) /* such a job without a fault ends within this */
 #define POSTS_MAX 400u
 

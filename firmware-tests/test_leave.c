@@ -17,7 +17,7 @@
 #define TIMEOUT_NS UINT64_C(200000000)
 #define DETECT_NS UINT64_C(50000000)
 #define ANSWER_NS UINT64_C(1000000000) /* an inquiry ends within this, */
-#define DRAIN_NS UINT64_C(500000000)   /* and what is under way within that */
+#define DRAIN_NS UINT64_C(200000000)   /* and what is under way within that */
 
 static const struct gf_sim_setup network = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0,
                                             .message_ns = 100, .bind_receives = true, .detect_ns = DETECT_NS};

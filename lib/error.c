@@ -9,7 +9,9 @@
 #include "context.h"
 
 #define CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
-#define DRAIN_NS UINT64_C(500000000) /* what has not ended by then is ended by resetting the link */
+/* What has not ended by then is ended by resetting the link: over shared memory, all that was under way with a process that
+ * has died. Every error is told this much later, so it is short. */
+#define DRAIN_NS UINT64_C(200000000)
 
 void gf_context_mark(gf_context *gf)
 {
