@@ -5,7 +5,7 @@
 world=4 # rank R is on host R + 1; all on host 1 where transports are posix
 tests=$BUILD/firmware-tests
 keepalive_s=1 timeout_s=4 join_s=5
-limit_s=60
+limit_s=120
 
 now_ns() { date +%s%N; }
 bad() { echo "bad $*" >>"$record"; }
