@@ -38,8 +38,8 @@ TEST_LIB := $(filter-out firmware-tests/fake_cuda% firmware-tests/test_% firmwar
               firmware-tests/soak_main.c,$(wildcard firmware-tests/*.c))
 TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c) $(if $(filter 1,$(CUDA)),,firmware-tests/test_cuda%.c),\
               $(wildcard firmware-tests/test_*.c)))
-PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c) $(if $(filter 1,$(CUDA)),,%/program_gpu.c),\
-              $(wildcard firmware-tests/program_*.c)))
+PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_faulty_train.c) $(if $(filter 1,$(CUDA)),,%/program_gpu.c),\
+              $(wildcard firmware-tests/program_*.c))) $(BUILD)/firmware-tests/other_version_train
 TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
 LIB      := $(BUILD)/libgradientflow.a
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
@@ -151,6 +151,16 @@ $(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic 
     -lucp -luct -lucs -lucm -ldl -lrt -lm
 $(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS)
 $(BUILD)/firmware-tests/program_gpu: $(BUILD)/libtest.a
+# gf-train with faulty hardware, and one of another version of the library.
+FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
+$(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/program_faulty_train.o $(BUILD)/tools/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
+	$(FAULTY_LINK) -Wl,--wrap=gf_tensor_ready -Wl,--wrap=gf_close
+OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/open drivers/rendezvous_tcp_accept drivers/rendezvous_tcp_auth)
+$(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
+	$(FAULTY_LINK)
+$(BUILD)/other/%.o: %.c firmware-tests/other_version.h
+	@mkdir -p $(@D)
+	$(CC) $(GF_FLAGS) -include firmware-tests/other_version.h $(CFLAGS) -c $< -o $@
 $(BUILD)/firmware-tests/program_%: $(BUILD)/firmware-tests/program_%.o $(LIB) $(SIM_LIB) $(TOOL_SHARED)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(PROGRAM_LIBS) -lm
 
@@ -241,6 +251,12 @@ gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## GB/s of each kernel besid
 	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
 	$(GPU_PROGRAM) bench "$(LIBRARY)" $(MIB); code=$$?; [ $$code -eq 77 ] || exit $$code
 
+RUNS ?= 1
+lab: tests all ## real faults in network namespaces (root): each once, RUNS=20 times, or some: T='tcp_kill*'
+	@BUILD=$(BUILD) RUNS=$(RUNS) sh firmware-tests/lab.sh $(if $(T),'$(T)')
+fault-table: tests all ## the same 20 times, or as far as that is still to do, and the table of what was measured
+	-@BUILD=$(BUILD) RUNS=20 nice -n 5 sh firmware-tests/lab.sh $(if $(T),'$(T)')
+	@BUILD=$(BUILD) sh firmware-tests/lab.sh table
 accuracy: ## where sparse communication and large batches end beside dense runs (50 minutes; goes on where it was stopped)
 	@$(MAKE) --no-print-directory -s -j2 all
 	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh sparse
@@ -281,7 +297,7 @@ help: ## this list
 
 .PHONY: all deps deps-test demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops \
         bench-peers bench-net bench-tree gpu-check gpu-bench accuracy \
-        accuracy-wire soak install clean help
+        accuracy-wire soak lab fault-table install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -132,8 +132,10 @@ void gf_socket_options_set(int fd, uint64_t keepalive_ns)
     option_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, period_s);
     option_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, (period_s > 1) ? period_s / 2 : 1);
     option_set(fd, IPPROTO_TCP, TCP_KEEPCNT, (period_s > 1) ? 3 : 1);
-    /* Keepalive does not run while sent bytes wait for their acknowledgement; this does. */
-    option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 2000 * period_s);
+    /* Keepalive does not run while sent bytes wait for their acknowledgement; this does. It begins with the first of
+     * them, which may be a sign of life a good second after the last one that arrived: with the shortest period there
+     * is less time for it, or three periods would not be enough. */
+    option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (period_s > 1) ? 2000 * period_s : 1500);
 }
 
 int gf_socket_listen(const struct gf_socket_address *address, const char *text, struct gf_fault *fault_out)

@@ -10,7 +10,7 @@
 
 #define MS UINT64_C(1000000)
 #define HEALTHY_NS (500 * MS) /* no operation of a job without faults takes longer */
-#define DRAIN_NS (500 * MS)
+#define DRAIN_NS (200 * MS)
 
 static const char *const stage_names[] = {"open", "gap",   "requests", "begin", "declare",
                                           "wait", "close", "failing",  "end"};

@@ -44,7 +44,8 @@ static uint64_t clock_now(const struct gf_clock *clock)
         (void)gf_sim_advance(w->sim);
         w->is_pumping = false;
     }
-    return gf_sim_now_ns(w->sim);
+    w->crept_ns += w->creep_ns;
+    return gf_sim_now_ns(w->sim) + w->crept_ns;
 }
 
 static void guard_check(const unsigned char *guard)

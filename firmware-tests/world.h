@@ -58,6 +58,7 @@ struct world {
     void *pump_arg;
     uint32_t blocked;
     bool is_pumping;
+    uint64_t creep_ns, crept_ns; /* the clock goes on by the first with each look, as real ones do; by the second so far */
 };
 
 /* Memory, and gf_open() on every rank; each rank's status says how that went. */

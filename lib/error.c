@@ -9,7 +9,9 @@
 #include "context.h"
 
 #define CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
-#define DRAIN_NS UINT64_C(500000000) /* what has not ended by then is ended by resetting the link */
+/* What has not ended by then is ended by resetting the link: over shared memory, all that was under way with a process that
+ * has died. Every error is told this much later, so it is short. */
+#define DRAIN_NS UINT64_C(200000000)
 
 void gf_context_mark(gf_context *gf)
 {
@@ -152,6 +154,7 @@ static bool drained(gf_context *gf, uint64_t now_ns)
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
 {
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
+    if (now_ns < gf_now(gf)) now_ns = gf_now(gf); /* a turn's time is from before what failed in it */
     (void)gf->link->driver->progress(gf->link);
     if (gf->members != NULL) (void)gf_members_poll(gf->members, now_ns);
     if (gf->blame) {

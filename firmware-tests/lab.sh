@@ -1,0 +1,102 @@
+#!/bin/sh
+# The lab of real faults: a training job on hosts that are network namespaces (or in one host over shared memory), and what
+# can befall it. Needs root and iproute2, otherwise it is skipped. From the repository root with BUILD set:
+#     lab.sh [CASE ..]    each case once, or RUNS times: "ok", "not ok" or "skip" a run, and a line that counts them
+#     lab.sh table        what has been measured, as Markdown
+# With RUNS above 1 results stay in $BUILD/lab, and what is there is not done again. A case may be a pattern: 'tcp_kill*'.
+# shellcheck source-path=SCRIPTDIR disable=SC2034,SC2154,SC2086,SC2046,SC2119 # shared with lab_*.sh
+set -u
+export LC_ALL=C
+BUILD=${BUILD:-build}
+RUNS=${RUNS:-1}
+here=$(dirname "$0")
+. "$here/lab_hosts.sh"
+. "$here/lab_job.sh"
+. "$here/lab_cases.sh"
+. "$here/lab_report.sh"
+
+row_of() { printf '%s' "$lab_table" | grep "^$1|"; }
+all_cases() { printf '%s' "$lab_table" | sed -n 's/|.*//p'; }
+chosen() { # PATTERN..
+    for c in $(all_cases); do
+        for wanted in "$@"; do
+            # shellcheck disable=SC2254
+            case $c in $wanted) echo "$c"; break ;; esac
+        done
+    done
+}
+
+if [ "${1:-}" = table ]; then report_table "$BUILD/lab"; exit 0; fi
+[ $# -gt 0 ] || set -- '*'
+cases=$(chosen "$@")
+if [ -z "$cases" ]; then echo "lab.sh: no case fits: $*; there are: $(all_cases | tr '\n' ' ')" >&2; exit 2; fi
+
+passed=0 failed=0 skipped=0 pids='' undisturbed='' running=''
+missing=$(hosts_missing)
+if [ -n "$missing" ]; then
+    for c in $cases; do echo "skip $c: $missing"; skipped=$((skipped + 1)); done
+    echo "$passed passed, $failed failed, $skipped skipped"
+    exit 0
+fi
+
+work=$(mktemp -d) || exit 1
+clean() { # every process of ours lives in one of our hosts
+    [ -z "$running" ] || kill -KILL "$running" 2>/dev/null
+    for host in 1 2 3 4 9; do
+        for p in $(ip netns pids "$prefix$host" 2>/dev/null); do kill -KILL "$p" 2>/dev/null; done
+    done
+    hosts_down
+    rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 130' INT TERM HUP
+hosts_up 1 2 3 4 9 || exit 1
+mkdir "$work/data" && data_write train 2048 && data_write t10k 256
+results=$work/results
+[ "$RUNS" -eq 1 ] || results=$BUILD/lab
+mkdir -p "$results"
+
+# What the jobs that go on must end with.
+learn_undisturbed() {
+    record=$work/record run=0
+    job_start $tcp $goes_on
+    job_end
+    all_finish $(others)
+    undisturbed=$hash
+}
+
+run_one() { # CASE
+    rm -rf "${work:?}"/[0-9] "$work"/*.log "$work"/hold "$work"/told
+    record=$work/record
+    : >"$record"
+    bound=$(row_of "$1" | cut -d'|' -f2)
+    ( "case_$1"; job_end ) & # what it sets is its own; waiting for it can be interrupted
+    running=$!
+    wait $running
+    running=
+    cable 3 up; cable 1 up; link_shape 3 $link_rate; neighbours_forget 1 2 3 4 9
+    if grep -q '^bad' "$record"; then
+        echo "not ok $1: $(sed -n 's/^bad //p' "$record" | tr '\n' ';')"
+        [ -z "${KEEP:-}" ] || { mkdir -p "$KEEP/$1.$run"; cp "$work"/*.log "$record" "$KEEP/$1.$run"; }
+        failed=$((failed + 1))
+    else
+        echo "ok $1 $(sed -n 's/^told \(.*\)/(\1 s)/p' "$record")"
+        passed=$((passed + 1))
+    fi
+    mkdir -p "$results/$1"
+    [ -z "${KEEP:-}" ] || { mkdir -p "$KEEP/$1.$run"; cp "$work"/*.log "$KEEP/$1.$run"; }
+    mv "$record" "$results/$1/$run"
+}
+
+learn_undisturbed
+if [ -z "$undisturbed" ]; then
+    echo "not ok undisturbed: $(tail -n 3 "$work"/*.log)"
+    failed=1
+fi
+run=1
+while [ "$run" -le "$RUNS" ]; do
+    for c in $cases; do [ -e "$results/$c/$run" ] || run_one "$c"; done
+    run=$((run + 1))
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
