@@ -47,11 +47,16 @@ static bool is_silent(const struct gf_members *members, uint32_t rank)
     return (rank != 0) && peer->connected && (peer->answered != members->inquiry);
 }
 
+/* Has a begun less than b? */
+static bool has_begun_less(const struct gf_position *a, const struct gf_position *b)
+{
+    return (a->step != b->step) ? a->step < b->step : a->sequence < b->sequence;
+}
+
 /* Is a further behind than b? */
 static bool is_behind(const struct gf_position *a, const struct gf_position *b)
 {
-    if (a->step != b->step) return a->step < b->step;
-    if (a->sequence != b->sequence) return a->sequence < b->sequence;
+    if ((a->step != b->step) || (a->sequence != b->sequence)) return has_begun_less(a, b);
     return (a->waits_for == GF_RANK_NONE) && (b->waits_for != GF_RANK_NONE);
 }
 
@@ -159,10 +164,16 @@ void gf_members_leave_late(struct gf_members *members)
     char place[72];
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE};
     const struct members_peer *guilty = NULL;
+    struct members_told own;
     if (!members_coordinates(members) || (members->state != MEMBERS_MEMBER)) return;
+    gf_members_told_own(members, &own);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) { /* those that poll say so once a second */
         const struct members_peer *peer = &members->peers[rank];
         if (peer->left || !peer->connected) continue;
+        if (has_begun_less(&own.position, &peer->told.position)) { /* it may well wait for this rank */
+            laggard_verdict(members);
+            return;
+        }
         if ((guilty != NULL) && (peer->heard_ns + MEMBERS_STATUS_IDLE_NS >= guilty->heard_ns)) continue;
         guilty = peer;
         error.peer = rank;
