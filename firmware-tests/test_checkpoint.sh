@@ -43,7 +43,8 @@ killed() {
         sh -c 'echo $$ >"$0.$GF_RANK"; exec "$@"' "$scratch/pid" "$BUILD/gf-train" --model linear --steps $steps \
         $sparse --set sparse.momentum=local --checkpoint "$file" --checkpoint-every 7 $resumes >"$scratch/log" 2>&1 &
     job=$!
-    until at=$(step_of "$file.0"); [ "${at:-0}" -ge "$2" ] && [ "$at" -gt "${from:-0}" ]; do
+    until at=$(step_of "$file.0") && other=$(step_of "$file.1"); # a first save that one rank lacks is none
+        [ "${at:-0}" -ge "$2" ] && [ "$at" -gt "${from:-0}" ] && [ "${other:-0}" -gt 0 ]; do
         kill -0 $job 2>/dev/null || return 1 # it ended before
         sleep 0.005
     done

@@ -42,7 +42,7 @@ launcher() {
 # Rank 1 is killed in the middle; rank 0 says so and the launcher fails, all in bounded time.
 dies() {
     timeout -k 5 60 "$@" sh -c 'case ${SLURM_PROCID:-${OMPI_COMM_WORLD_RANK:-$RANK}} in 0) exec "$@";; esac
-        "$@" & rank=$!; sleep 2; kill -9 $rank; wait $rank 2>/dev/null; sleep 5; exit 9' sh \
+        "$@" & rank=$!; sleep 5; kill -9 $rank; wait $rank 2>/dev/null; sleep 5; exit 9' sh \
         "$BUILD/gf-train" --model linear --steps 100000000 --lr 0.0001 >"$scratch/out" 2>&1
     code_=$?
     [ $code_ -ne 0 ] && [ $code_ -ne 124 ] && said '^error: rank 0: rank 1 died' || { echo "exit $code_"; return 1; }

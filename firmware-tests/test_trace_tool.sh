@@ -9,7 +9,7 @@ t=$scratch/t steps=30
 # train FILE [OPTION..]
 train() {
     file=$1; shift
-    timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" --model linear --steps $steps --trace "$file" "$@" \
+    timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" --model linear --algorithm halving --steps $steps --trace "$file" "$@" \
         >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }
 }
 tell() { timeout 20 "$BUILD/gf-trace" "$@" >"$scratch/out" 2>"$scratch/err"; }

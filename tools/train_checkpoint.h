@@ -31,6 +31,7 @@ struct checkpoint {
     unsigned char *buffer;     /* a whole file */
     uint64_t buffer_bytes;
     char error[2 * CHECKPOINT_PATH_BYTES];
+    bool agreed;   /* all ranks fail for that, and know */
     char note[2 * CHECKPOINT_PATH_BYTES]; /* what is wrong with files that were passed over; empty: nothing */
 };
 

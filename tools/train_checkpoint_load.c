@@ -225,6 +225,7 @@ gf_status checkpoint_load(struct checkpoint *checkpoint, uint64_t *step_out)
         return GF_OK;
     }
     if (status < 0) return status;
+    checkpoint->agreed = true;
     if ((checkpoint->error[0] == '\0') && (checkpoint->note[0] != '\0'))
         snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint: no set of files is whole: %.1800s",
                  checkpoint->note);
