@@ -111,6 +111,17 @@ static gf_status gpu_open(const struct gf_layout *layout, void *state, gf_contex
     return GF_OK;
 }
 
+/* Weights, momentum and half weights lie in a row, history behind the norms. */
+static gf_status pools_clear(const struct gf_control_parts *parts, gf_context *gf, struct gf_fault *fault_out)
+{
+    size_t weight_bytes = (size_t)((char *)parts->norms - (char *)parts->weight);
+    size_t history_bytes = (size_t)((char *)parts->scratch - (char *)parts->history);
+    gf_status status = gf->ops->zero(&gf->queue, (gf_mem)(uintptr_t)parts->weight, weight_bytes);
+    if (status == GF_OK) status = gf->ops->zero(&gf->queue, (gf_mem)(uintptr_t)parts->history, history_bytes);
+    if (status < 0) *fault_out = gf->gpu->fault;
+    return status;
+}
+
 static gf_status link_open(const struct gf_layout *layout, void *state, gf_context *gf, struct gf_fault *fault_out)
 {
     struct gf_link_setup setup = gf_layout_link(layout);
@@ -186,7 +197,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     gf_status status;
     gf->foreign_before = resident_bytes();
-    if (((status = gpu_open(layout, parts->gpu, gf, &fault)) < 0) ||
+    if (((status = gpu_open(layout, parts->gpu, gf, &fault)) < 0) || ((status = pools_clear(parts, gf, &fault)) < 0) ||
         ((status = link_open(layout, parts->link, gf, &fault)) < 0) ||
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
         return open_fail(gf, status, &fault);
@@ -202,6 +213,15 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
     return GF_OK;
+}
+
+/* Everything but the pools, which the device's own op clears (pools_clear): they are nearly all of it. */
+static void control_clear(const struct gf_layout *layout, const struct gf_control_parts *parts, char *memory)
+{
+    char *end = memory + layout->footprint.control_bytes;
+    memset(memory, 0, (size_t)((char *)parts->weight - memory));
+    memset(parts->norms, 0, (size_t)((char *)parts->history - (char *)parts->norms));
+    memset(parts->scratch, 0, (size_t)(end - (char *)parts->scratch));
 }
 
 static gf_status memory_check(const struct gf_config *config, const struct gf_layout *layout, const void *memory,
@@ -233,8 +253,8 @@ gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensor
     *gf_out = NULL;
     if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
     if ((status = memory_check(config, &layout, memory, memory_bytes)) < 0) return status;
-    memset(memory, 0, layout.footprint.control_bytes);
     parts = gf_layout_control(&layout, &control);
+    control_clear(&layout, &parts, memory);
     GF_ASSERT(parts.gf == memory);
     context_lay(&layout, &parts, parts.gf);
     gf_context_mark(parts.gf);
