@@ -45,7 +45,12 @@ static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
                             uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
                             struct gf_check *check)
 {
-    if (!spend(queue, (uint64_t)(dst_count + src_count) * elem_count * size_of(type))) return GF_OK;
+    const struct plan_device *device = device_of(queue);
+    uint64_t bytes = elem_count * size_of(type);
+    if ((device->peer_bytes_per_ns > 0.0) && (dst_count + src_count > 2)) /* all but one of each are peers' */
+        gf_sim_work(device->sim, device->rank,
+                    (uint64_t)((double)(dst_count + src_count - 2) * (double)bytes / device->peer_bytes_per_ns));
+    if (!spend(queue, 3 * bytes)) return GF_OK;
     return gf_ops_host.sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check);
 }
 

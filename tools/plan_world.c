@@ -23,6 +23,7 @@ struct plan_rank {
     void *memory;
     uint64_t memory_bytes;
     uint64_t begin_ns;   /* of the step under way */
+    double stretch;      /* what it computes in this step takes so many times as long */
     uint32_t next;       /* tensor to declare */
     uint32_t steps_done;
     bool in_step;
@@ -75,6 +76,7 @@ static gf_status rank_open(struct plan_world *w, uint32_t rank)
     config.log = log_keep;
     config.log_user = w;
     self->device = (struct plan_device){.sim = w->sim, .rank = rank, .bytes_per_ns = setup->network.op_bytes_per_ns,
+                                        .peer_bytes_per_ns = setup->network.node_bytes_per_ns,
                                         .op_ns = setup->network.op_ns, .has_data = setup->has_data};
     self->drivers = *gf_sim_drivers(w->sim, rank);
     self->drivers.gpu = &plan_gpu;
@@ -89,20 +91,39 @@ static gf_status rank_open(struct plan_world *w, uint32_t rank)
     return (status < 0) ? refuse(w, status, "gf_open") : GF_OK;
 }
 
+static uint64_t due_ns(const struct plan_rank *self, uint64_t after_ns)
+{
+    return self->begin_ns + (uint64_t)((double)after_ns * self->stretch);
+}
+
+/* The sum of twelve uniform numbers less six: near enough to a normal one, and never beyond six deviations. */
+static double stretch_draw(const struct plan_setup *setup, uint32_t rank, uint32_t step)
+{
+    uint64_t state = ((uint64_t)step << 32) ^ rank;
+    double sum = -6.0;
+    if (setup->compute_spread <= 0.0) return 1.0;
+    for (int i = 0; i < 12; i++) {
+        uint64_t z = (state += UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(i + 1));
+        z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+        z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+        sum += (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+    }
+    sum = 1.0 + setup->compute_spread * sum;
+    return (sum > 0.1) ? sum : 0.1;
+}
+
 /* The next thing that happens by itself: a tensor, or the end of backward. */
 static void compute_go_on(struct plan_world *w, uint32_t rank)
 {
     const struct plan_setup *setup = w->setup;
     struct plan_rank *self = &w->ranks[rank];
-    if (self->next < setup->tensor_count)
-        gf_sim_wake_at(w->sim, rank, self->begin_ns + setup->ready_ns[self->next]);
-    else
-        gf_sim_wake_at(w->sim, rank, self->begin_ns + setup->compute_ns);
+    if (self->next < setup->tensor_count) gf_sim_wake_at(w->sim, rank, due_ns(self, setup->ready_ns[self->next]));
+    else gf_sim_wake_at(w->sim, rank, due_ns(self, setup->compute_ns));
 }
 
 static void step_ended(struct plan_world *w, struct plan_rank *self, uint32_t rank)
 {
-    uint64_t now_ns = gf_sim_free_ns(w->sim, rank), least_ns = self->begin_ns + w->setup->compute_ns;
+    uint64_t now_ns = gf_sim_free_ns(w->sim, rank), least_ns = due_ns(self, w->setup->compute_ns);
     uint64_t *end_ns = &w->ends_ns[self->steps_done++];
     if (now_ns < least_ns) now_ns = least_ns; /* what has no gradient is computed last */
     if (now_ns > *end_ns) *end_ns = now_ns;
@@ -125,10 +146,11 @@ static gf_status step_turn(struct plan_world *w, uint32_t rank)
         if ((status = gf_step_begin(self->gf)) != GF_OK) return status;
         self->in_step = true;
         self->next = 0;
+        self->stretch = stretch_draw(setup, rank, self->steps_done);
         compute_go_on(w, rank);
         if (setup->ready_ns[0] > 0) return GF_AGAIN;
     }
-    while ((self->next < setup->tensor_count) && (now_ns >= self->begin_ns + setup->ready_ns[self->next])) {
+    while ((self->next < setup->tensor_count) && (now_ns >= due_ns(self, setup->ready_ns[self->next]))) {
         if ((status = gf_tensor_ready(self->gf, self->next++, 0)) < 0) return status;
         declared = true;
     }

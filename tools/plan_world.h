@@ -23,6 +23,7 @@ struct plan_setup {
     uint32_t tensor_count;
     const uint64_t *ready_ns;        /* [tensor_count] from the step's begin to each tensor, rising */
     uint64_t compute_ns;             /* from its begin to the end of backward; at least the last ready_ns */
+    double compute_spread;           /* standard deviation of a rank's compute time, as a share of it */
     bool has_data;                   /* real bytes, for tests: small worlds only */
 };
 
