@@ -34,6 +34,7 @@ gf_status gf_config_tensors(const char *path, struct gf_tensor *tensors, char (*
  * with it in backward: when that one is ready, so much has been computed since the last tensor that has any. */
 struct gf_config_flops {
     uint64_t forward, backward;
+    uint64_t outputs; /* the shape's first dimension: of a layer, or a convolution's channels */
 };
 /* The same table with its optional `flops = [forward, backward]` in flops[tensor_max], 0 where there is none; flops may
  * be NULL. */

@@ -98,7 +98,7 @@ static gf_status plan_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_me
                                  gf_mem src, gf_type src_type, float scale, float momentum, gf_mem weight_f32,
                                  float decay, uint64_t elem_count)
 {
-    uint64_t words = 2 + (dst_u_f32 != 0) + (u_f32 != 0) + (weight_f32 != 0);
+    uint64_t words = 2u + (dst_u_f32 != 0) + (u_f32 != 0) + (weight_f32 != 0);
     if (!spend(queue, elem_count * (4 * words + size_of(src_type)))) return GF_OK;
     return gf_ops_host.accumulate(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum, weight_f32,
                                   decay, elem_count);
