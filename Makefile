@@ -72,6 +72,7 @@ $(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o: GF_FLAGS += -ftree-ve
 # A test is its own object and those that its line of prerequisites adds.
 TRAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/train_main.c,$(wildcard tools/train_*.c))) $(TOOL_SHARED)
 $(BUILD)/firmware-tests/test_train_net: $(TRAIN_OBJ)
+$(BUILD)/firmware-tests/test_plan: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/plan_main.c,$(wildcard tools/plan_*.c)))
 $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
@@ -171,12 +172,13 @@ VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = ".
 install: all ## copy library, headers, tools and gradientflow.pc to DESTDIR and PREFIX (/usr/local)
 	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX=$(PREFIX) must be an absolute path" >&2; exit 1;; esac
 	@to="$(DESTDIR)$(PREFIX)"; set -e; \
-	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$to/include/gradientflow" "$$to/share/gradientflow/models"; \
+	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$to/include/gradientflow" "$$to/share/gradientflow/models" "$$to/share/gradientflow/clusters"; \
 	install $(TOOLS) "$$to/bin"; \
 	install -m 644 $(LIB) "$$to/lib"; \
 	install -m 644 $(HEADERS) "$$to/include/gradientflow"; \
 	install -m 644 config/local.cfg config/cluster.cfg "$$to/share/gradientflow"; \
 	install -m 644 config/models/*.cfg "$$to/share/gradientflow/models"; \
+	install -m 644 config/clusters/*.cfg "$$to/share/gradientflow/clusters"; \
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(PC_LIBS)|' gradientflow.pc.in >"$$to/lib/pkgconfig/gradientflow.pc"
 
 clean: ## remove what was built
