@@ -198,6 +198,7 @@ static gf_status phase_run(struct plan_world *w, plan_phase phase)
     w->waiting = w->setup->world;
     for (uint32_t rank = 0; rank < w->setup->world; rank++) {
         w->ranks[rank].done = false;
+        w->ranks[rank].device.has_data = w->setup->has_data || (phase == PLAN_OPEN); /* what a join agrees on is real */
         gf_sim_wake_at(w->sim, rank, gf_sim_now_ns(w->sim));
     }
     while (w->waiting > 0) {
