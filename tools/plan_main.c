@@ -6,6 +6,7 @@
 #include "tool_args.h"
 
 #define LIST_MAX 64u
+#define ALL_CACHE "gf-plan.cache" /* of --all, where no other is named: it goes on where it was stopped */
 
 struct options {
     const char *cluster, *model, *gpus, *modes, *csv, *svg, *cache, *config, *algorithm, *fragment;
@@ -103,7 +104,8 @@ struct files {
 };
 
 static int table_run(struct plan_table *table, const struct plan_choice *choice, const uint32_t *gpus, int gpu_count,
-                     const plan_mode *modes, int mode_count, const struct plan_cache *cache, const struct files *files)
+                     const plan_mode *modes, int mode_count, const struct plan_cache *cache, const struct files *files,
+                     bool shows_progress)
 {
     plan_table_head(table, choice, stdout);
     for (int g = 0; g < gpu_count; g++)
@@ -111,6 +113,8 @@ static int table_run(struct plan_table *table, const struct plan_choice *choice,
             struct plan_row *row = &table->rows[table->row_count];
             if (plan_cache_run(cache, table->model, table->cluster, modes[m], gpus[g], choice, row) != 0) return -1;
             table->row_count++;
+            if (shows_progress)
+                (void)fprintf(stderr, "gf-plan: %u of %d rows\n", table->row_count, gpu_count * mode_count);
             plan_table_row(row, stdout);
             (void)fflush(stdout);
         }
@@ -134,7 +138,7 @@ static int tables_run(const struct options *options, const struct gf_config_clus
     if ((gpu_count < 0) || (mode_count < 0)) return -1;
     if ((file_open(options->csv, &files.csv) == 0) && (file_open(options->svg, &files.svg) == 0)) {
         if (files.csv != NULL) plan_csv_head(files.csv);
-        result = table_run(&table, choice, gpus, gpu_count, modes, mode_count, cache, &files);
+        result = table_run(&table, choice, gpus, gpu_count, modes, mode_count, cache, &files, options->all);
     }
     if (file_close(options->csv, files.csv) != 0) result = -1;
     if (file_close(options->svg, files.svg) != 0) result = -1;
@@ -149,6 +153,7 @@ static int plan_run(const struct options *options)
     struct plan_choice choice;
     struct plan_cache cache = {.path = options->cache};
     uint32_t gpus[LIST_MAX];
+    if (options->all && (cache.path == NULL)) cache.path = ALL_CACHE;
     if (options->paper) return plan_paper(options->models_path, options->clusters_path, &cache);
     if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0) ||
         (plan_model_load(options->model, &model) != 0)) return -1;
@@ -186,7 +191,7 @@ int main(int argc, char **argv)
          .help = "exchange as this configuration says, in place of the modes"},
         {.name = "paper", .kind = TOOL_FLAG, .value_out = &options.paper,
          .help = "the published results beside their predictions"},
-        {.name = "all", .kind = TOOL_FLAG, .value_out = &options.all, .help = "1 to 1024 GPUs; may take an hour"},
+        {.name = "all", .kind = TOOL_FLAG, .value_out = &options.all, .help = "1 to 1024 GPUs; may take an hour; keeps rows in gf-plan.cache"},
         {.name = "advise", .kind = TOOL_FLAG, .value_out = &options.advise,
          .help = "the best configuration for the cluster, and what else to know"},
         {.name = "write", .kind = TOOL_TEXT, .value_out = &options.fragment, .value_name = "FILE",
