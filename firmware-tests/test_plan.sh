@@ -65,6 +65,7 @@ refused gpus_of_0 'from 1 to' $plan $small --gpus 0
 refused gpus_of_words 'whole numbers' $plan $small --gpus 1,many
 refused gpus_beyond 'from 1 to 8192' $plan $small --gpus 9000
 refused unknown_mode 'server, tree' $plan $small --modes quick
+refused a_mode_twice 'each once' $plan $small --modes ring,ring
 refused paper_and_gpus 'stands alone' $plan --paper --gpus 8
 refused two_at_once 'exclude' $plan --paper --all
 refused write_alone 'goes with' $plan $small --write "$scratch/x"

@@ -41,9 +41,11 @@ static int modes_read(const char *text, plan_mode *modes_out)
         int mode = 0;
         while ((mode < PLAN_MODE_COUNT) && ((strlen(plan_mode_name((plan_mode)mode)) != length) ||
                                             (strncmp(at, plan_mode_name((plan_mode)mode), length) != 0))) mode++;
-        if ((mode == PLAN_MODE_COUNT) || (count == PLAN_MODE_COUNT))
-            return plan_refuse("--modes %s: allowed are server, tree, ring, fp16, overlap, lazy, sparse and hierarchy, "
-                               "each once, with commas", text);
+        for (int i = 0; i < count; i++)
+            if ((int)modes_out[i] == mode) mode = PLAN_MODE_COUNT; /* twice */
+        if (mode == PLAN_MODE_COUNT)
+            return plan_refuse("--modes %s: allowed are server, tree, ring, fp16, overlap, lazy, sparse and hierarchy,"
+                               " each once, with commas", text);
         modes_out[count++] = (plan_mode)mode;
         if (at[length] == '\0') return count;
     }
@@ -176,7 +178,8 @@ static int together_check(const struct options *options)
 
 int main(int argc, char **argv)
 {
-    static struct options options = {.cluster = "config/clusters/gradientflow.cfg", .model = "config/models/alexnet.cfg",
+    static struct options options = {.cluster = "config/clusters/gradientflow.cfg",
+                                     .model = "config/models/alexnet.cfg",
                                      .models_path = "config/models", .clusters_path = "config/clusters"};
     static const struct tool_option list[] = {
         {.name = "cluster", .kind = TOOL_TEXT, .value_out = &options.cluster, .value_name = "FILE",
@@ -197,7 +200,8 @@ int main(int argc, char **argv)
         {.name = "write", .kind = TOOL_TEXT, .value_out = &options.fragment, .value_name = "FILE",
          .help = "with --advise: the configuration as a file"},
         {.name = "csv", .kind = TOOL_TEXT, .value_out = &options.csv, .value_name = "FILE", .help = "rows as CSV"},
-        {.name = "svg", .kind = TOOL_TEXT, .value_out = &options.svg, .value_name = "FILE", .help = "speed-ups as a picture"},
+        {.name = "svg", .kind = TOOL_TEXT, .value_out = &options.svg, .value_name = "FILE",
+         .help = "speed-ups as a picture"},
         {.name = "cache", .kind = TOOL_TEXT, .value_out = &options.cache, .value_name = "FILE",
          .help = "keep rows there, take those that are"},
         {.name = "fuse", .kind = TOOL_SIZE, .value_out = &options.fuse_bytes, .value_name = "SIZE", .low = 1,

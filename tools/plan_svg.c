@@ -82,12 +82,13 @@ static void mode_draw(const struct plan_table *table, const struct frame *frame,
     for (uint32_t i = 0; i < table->row_count; i++) {
         const struct plan_row *row = &table->rows[i];
         if (!row->known || (row->mode != mode)) continue;
-        (void)fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"><title>%s, %u GPUs: %.2fx, %.3f ms a step, "
-                           "%.3f ms of it exposed</title></circle>\n",
+        (void)fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"><title>%s, %u GPUs: %.2fx, "
+                           "%.3f ms a step, %.3f ms of it exposed</title></circle>\n",
                       x_of(frame, row->gpus), y_of(frame, row->speedup), colours[mode], plan_mode_name(mode), row->gpus,
                       row->speedup, row->step_s * 1e3, row->exposed_s * 1e3);
     }
-    (void)fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.1f\" y=\"%.1f\">%s</text>\n",
+    (void)fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>"
+                       "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n",
                   LEFT + WIDTH + 16, TOP + 20.0 * place, colours[mode], LEFT + WIDTH + 34, TOP + 20.0 * place + 10,
                   plan_mode_name(mode));
 }
