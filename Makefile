@@ -4,10 +4,14 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 UCX   ?= $(shell pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)
+CUDA_INC := $(patsubst %/cuda.h,%,$(firstword $(wildcard $(addsuffix /cuda.h,$(CUDA_HOME)/include \
+              $(patsubst %/bin/nvcc,%/include,$(shell command -v nvcc 2>/dev/null)) /usr/local/cuda/include /usr/include))))
+NVCC  ?= $(shell command -v nvcc 2>/dev/null)
+CUDA  ?= $(if $(CUDA_INC),1,0)
 SAN   ?=
 ifndef GF_QUIET
-ifneq ($(filter-out help deps clean flags,$(or $(MAKECMDGOALS),all)),)
-$(info gradientflow: ucx $(UCX), sanitizers $(or $(SAN),none), build $(BUILD))
+ifneq ($(filter-out help deps deps-test clean flags,$(or $(MAKECMDGOALS),all)),)
+$(info gradientflow: ucx $(UCX), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, (no cuda.h)), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
 export GF_QUIET := 1
 endif
@@ -15,27 +19,33 @@ endif
 # Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third.
 PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
-            libcmocka-dev clang libclang-rt-14-dev valgrind iproute2
+            libcmocka-dev clang libclang-rt-14-dev valgrind iproute2 mandoc
+
+# Two launchers for test_launchers.sh, which is skipped without them: 20 s to install, and nothing else wants them.
+TEST_PACKAGES := openmpi-bin slurm-wlm munge
 
 CFLAGS ?= -O2 -g
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
             -ffp-contract=off -fno-strict-aliasing -MMD -MP -Ilib -Idrivers -Idrivers/sim -Iops -Iconfig -Ifirmware-tests \
-            -DGF_WITH_UCX=$(UCX) $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+            -DGF_WITH_UCX=$(UCX) -DGF_WITH_CUDA=$(CUDA) -DGF_WITH_NVCC=$(if $(NVCC),1,0) \
+            $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
 SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
-       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c),$(wildcard drivers/*.c))
+       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c) $(if $(filter 1,$(CUDA)),,drivers/gpu_cuda%.c),$(wildcard drivers/*.c))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
-TEST_LIB := $(filter-out firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_% firmware-tests/program_% \
+TEST_LIB := $(filter-out firmware-tests/fake_cuda% firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_% firmware-tests/program_% \
               firmware-tests/soak_main.c,$(wildcard firmware-tests/*.c))
-TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c),\
+TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c) $(if $(filter 1,$(CUDA)),,firmware-tests/test_cuda%.c),\
               $(wildcard firmware-tests/test_*.c)))
-PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c),\
+PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c) $(if $(filter 1,$(CUDA)),,%/program_gpu.c),\
               $(wildcard firmware-tests/program_*.c)))
 TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
 LIB      := $(BUILD)/libgradientflow.a
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
+KERNELS  := $(wildcard ops/*.cu)
+FATBIN   := $(if $(NVCC),$(BUILD)/ops/gf_kernels_fatbin.o)
 
 comma    := ,
 # An appliance is linked with the library, UCX, libconfig and libsodium statically; libc and the CUDA driver stay dynamic.
@@ -46,8 +56,10 @@ BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas 
 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
 
+# cuda.h alone is needed, and by these alone.
+$(filter $(BUILD)/drivers/gpu_cuda%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048)
-$(LIB): $(OBJ)
+$(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@
 	ar rcs $@ $^
 $(SIM_LIB): $(SIM_SRC:%.c=$(BUILD)/%.o)
@@ -59,6 +71,44 @@ $(BUILD)/libtest.a: $(TEST_LIB:%.c=$(BUILD)/%.o)
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) $(CFLAGS) -c $< -o $@
+
+# Kernels of all GPUs from sm_80 on, as bytes in the archive: machine code for two, PTX for what comes. No CUDA runtime, and
+# nothing that nvcc makes for the host.
+NVCC_FLAGS := -O3 -std=c++17 -fmad=false -Iops -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+              -gencode arch=compute_90,code=compute_90
+$(BUILD)/ops/gf_kernels.cu: $(KERNELS)
+	@mkdir -p $(@D)
+	@printf '#include "%s"\n' $(notdir $(KERNELS)) >$@
+$(BUILD)/ops/gf_kernels.fatbin: $(BUILD)/ops/gf_kernels.cu $(KERNELS) $(wildcard ops/*.cuh) ops/kernels.h
+	$(NVCC) $(NVCC_FLAGS) -fatbin $< -o $@
+$(BUILD)/ops/gf_kernels_fatbin.o: $(BUILD)/ops/gf_kernels.fatbin
+	@printf '.section .rodata\n.balign 64\n.globl gf_kernels_fatbin\n.type gf_kernels_fatbin, @object\ngf_kernels_fatbin:\n%s\n%s\n%s\n' \
+	    '.incbin "$<"' '.size gf_kernels_fatbin, . - gf_kernels_fatbin' '.section .note.GNU-stack,"",@progbits' >$(@:.o=.s)
+	$(CC) -c $(@:.o=.s) -o $@
+
+# The same files for the SIMT emulator: as C, each access a call of the thread sanitizer's, whose runtime the emulator is.
+# Usable in a shared library too.
+SIMT_OBJ := $(patsubst ops/%.cu,$(BUILD)/firmware-tests/kernel_%.o,$(KERNELS))
+SIMT_FLAGS = $(filter-out -Wconversion,$(GF_FLAGS)) -fPIC $(if $(SAN),-fno-sanitize=all) -fsanitize=thread
+$(BUILD)/libtest.a: $(SIMT_OBJ)
+$(SIMT_OBJ): $(BUILD)/firmware-tests/kernel_%.o: ops/%.cu
+	@mkdir -p $(@D)
+	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
+$(BUILD)/firmware-tests/simt_kernels.o: firmware-tests/simt_kernels.c
+	@mkdir -p $(@D)
+	$(CC) $(SIMT_FLAGS) -O1 -g -c $< -o $@
+$(BUILD)/firmware-tests/simt.o $(BUILD)/firmware-tests/simt_access.o: GF_FLAGS += -fPIC
+
+# gf-train's own kernels, likewise.
+TRAIN_FATBIN := $(if $(NVCC),$(BUILD)/tools/gf_train_fatbin.o)
+$(BUILD)/tools/gf_train.fatbin: tools/train.cu tools/train_kernels.h $(wildcard ops/*.cuh)
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -fatbin $< -o $@
+$(BUILD)/tools/gf_train_fatbin.o: $(BUILD)/tools/gf_train.fatbin
+	@printf '.section .rodata\n.balign 64\n.globl gf_train_fatbin\n.type gf_train_fatbin, @object\ngf_train_fatbin:\n%s\n%s\n%s\n' \
+	    '.incbin "$<"' '.size gf_train_fatbin, . - gf_train_fatbin' '.section .note.GNU-stack,"",@progbits' >$(@:.o=.s)
+	$(CC) -c $(@:.o=.s) -o $@
+$(BUILD)/gf-train $(BUILD)/firmware-tests/test_train_net: $(TRAIN_FATBIN)
 
 # A tool gf-NAME is tools/NAME_main.c and, if there are any, tools/NAME_*.c; tools/tool_*.c are shared by all.
 TOOL_SHARED := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/tool_*.c))
@@ -73,9 +123,25 @@ $(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o: GF_FLAGS += -ftree-ve
 TRAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/train_main.c,$(wildcard tools/train_*.c))) $(TOOL_SHARED)
 $(BUILD)/firmware-tests/test_train_net: $(TRAIN_OBJ)
 $(BUILD)/firmware-tests/test_plan: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/plan_main.c,$(wildcard tools/plan_*.c)))
+$(BUILD)/firmware-tests/test_check: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/check_main.c,$(wildcard tools/check_*.c))) $(BUILD)/tools/tool_clock.o
+$(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf_values.o $(BUILD)/tools/perf_tune_limits.o
 $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
+
+# A CUDA driver without a GPU, for tests of the real one: found by dlopen() like the real one's library.
+FAKE_CUDA := $(if $(filter 1,$(CUDA)),$(BUILD)/firmware-tests/fake/libcuda.so.1)
+FAKE_CUDA_OBJ := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/fake/%.o,$(wildcard firmware-tests/fake_cuda*.c))
+$(BUILD)/firmware-tests/fake/%.o: firmware-tests/%.c
+	@mkdir -p $(@D)
+	$(CC) $(GF_FLAGS) -isystem $(CUDA_INC) -fPIC $(CFLAGS) -c $< -o $@
+FAKE_CUDA_OBJ += $(SIMT_OBJ) $(BUILD)/firmware-tests/fake/kernels_train.o $(patsubst %,$(BUILD)/firmware-tests/%.o,simt simt_access)
+$(BUILD)/firmware-tests/fake/kernels_train.o: tools/train.cu
+	@mkdir -p $(@D)
+	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
+$(BUILD)/firmware-tests/fake/libcuda.so.1: $(FAKE_CUDA_OBJ)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -o $@ $^ -lm
+$(filter $(BUILD)/firmware-tests/test_cuda%,$(TESTS)): | $(FAKE_CUDA)
 
 # What shell tests start. An appliance needs neither libconfig nor, with drivers of its own, UCX: these are linked without.
 # UCX is dynamic where callers of malloc() are told apart by the object they lie in.
@@ -84,6 +150,8 @@ $(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
 $(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
     -lucp -luct -lucs -lucm -ldl -lrt -lm
+$(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS)
+$(BUILD)/firmware-tests/program_gpu: $(BUILD)/libtest.a
 $(BUILD)/firmware-tests/program_%: $(BUILD)/firmware-tests/program_%.o $(LIB) $(SIM_LIB) $(TOOL_SHARED)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(PROGRAM_LIBS) -lm
 
@@ -97,6 +165,9 @@ deps: ## install the Debian packages that are missing (root), or say how
 	if [ "$$(id -u)" -ne 0 ]; then echo "deps: packages are missing; run as root:"; echo "  apt-get update && $$command"; exit 1; fi; \
 	echo "deps: installing$$missing"; apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive $$command >/dev/null
 
+deps-test: ## the same, and the launchers that a test starts: Open MPI, Slurm
+	@$(MAKE) --no-print-directory deps PACKAGES="$(PACKAGES) $(TEST_PACKAGES)"
+
 demo: ## train the demo's network on Fashion-MNIST with 2 ranks
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -s -j2 all
@@ -109,7 +180,7 @@ check: ## every test
 
 SHELL_TESTS := $(wildcard firmware-tests/test_*.sh)
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(TESTS) $(SHELL_TESTS))
-tests: $(TESTS) $(PROGRAMS)
+tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA)
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
@@ -124,7 +195,7 @@ check-clang: ## compile everything with clang, warnings as errors
 
 check-valgrind: tests ## the arena and configuration suites under valgrind
 	@BUILD=$(BUILD) WRAP="valgrind -q --error-exitcode=9" sh firmware-tests/run.sh \
-	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_settings,$(TESTS))
+	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_config_tensors %/test_settings,$(TESTS))
 
 flags: ## what an appliance is linked with
 	@echo "-Ilib -Iconfig $(LIB) $(LINK_LIBS)"
@@ -149,8 +220,27 @@ $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz_%.o $(BUILD)/libtes
 
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
+bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH and Gloo, where they are installed (8 minutes)
+	@BUILD=$(BUILD) sh firmware-tests/bench_peers.sh
+bench-net: all ## the same over 1 Gbit/s links between network namespaces, and ResNet-50's tensors (10 minutes; root)
+	@BUILD=$(BUILD) sh firmware-tests/bench_net.sh
+bench-tree: all ## FireCaffe's reduction tree against its server over 2 to 8 hosts, with a plot (1 minute; root)
+	@BUILD=$(BUILD) sh firmware-tests/bench_tree.sh
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
+
+# 77: there is nothing to check, and why was said.
+GPU_PROGRAM := $(BUILD)/firmware-tests/program_gpu
+gpu-check: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## every element op on the GPU against the host's; LIBRARY=another libcuda.so.1
+	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
+	$(GPU_PROGRAM) check "$(LIBRARY)"; code=$$?; [ $$code -ne 77 ] || exit 0; [ $$code -eq 0 ] || exit $$code; \
+	[ -z "$(LIBRARY)" ] || exit 0; \
+	command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer: skipped, not installed"; exit 0; }; \
+	compute-sanitizer --error-exitcode 9 $(GPU_PROGRAM) check libcuda.so.1
+MIB ?= 256
+gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## GB/s of each kernel beside a copy on the device; MIB=256 a range
+	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
+	$(GPU_PROGRAM) bench "$(LIBRARY)" $(MIB); code=$$?; [ $$code -eq 77 ] || exit $$code
 
 accuracy: ## where sparse communication and large batches end beside dense runs (50 minutes; goes on where it was stopped)
 	@$(MAKE) --no-print-directory -s -j2 all
@@ -169,16 +259,21 @@ PREFIX  ?= /usr/local
 HEADERS := lib/gradientflow.h config/config.h $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
 PC_LIBS  = $(patsubst -l%,-l:lib%.a,-lconfig -lsodium $(filter -l% -Wl$(comma)--undefined=%,$(UCX_LIBS))) -ldl -lrt -lm -pthread
 VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
-install: all ## copy library, headers, tools and gradientflow.pc to DESTDIR and PREFIX (/usr/local)
+MAN      = $(wildcard tools/*.1 lib/*.3 config/*.5)
+install: all ## copy library, headers, tools, man pages and gradientflow.pc to DESTDIR and PREFIX (/usr/local)
 	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX=$(PREFIX) must be an absolute path" >&2; exit 1;; esac
 	@to="$(DESTDIR)$(PREFIX)"; set -e; \
-	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$to/include/gradientflow" "$$to/share/gradientflow/models" "$$to/share/gradientflow/clusters"; \
+	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$to/include/gradientflow" "$$to/share/gradientflow/models" \
+	    "$$to/share/gradientflow/clusters" "$$to/share/gradientflow/example" "$$to/share/man/man1" "$$to/share/man/man3" "$$to/share/man/man5"; \
 	install $(TOOLS) "$$to/bin"; \
 	install -m 644 $(LIB) "$$to/lib"; \
 	install -m 644 $(HEADERS) "$$to/include/gradientflow"; \
 	install -m 644 config/local.cfg config/cluster.cfg "$$to/share/gradientflow"; \
 	install -m 644 config/models/*.cfg "$$to/share/gradientflow/models"; \
 	install -m 644 config/clusters/*.cfg "$$to/share/gradientflow/clusters"; \
+	install -m 644 tools/example/* "$$to/share/gradientflow/example"; \
+	for page in $(MAN); do install -m 644 $$page "$$to/share/man/man$${page##*.}"; done; \
+	sed -n 's/^\.Fo //p' lib/gradientflow.3 | while read -r f; do ln -sf gradientflow.3 "$$to/share/man/man3/$$f.3"; done; \
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(PC_LIBS)|' gradientflow.pc.in >"$$to/lib/pkgconfig/gradientflow.pc"
 
 clean: ## remove what was built
@@ -186,7 +281,8 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops accuracy \
+.PHONY: all deps deps-test demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops \
+        bench-peers bench-net bench-tree gpu-check gpu-bench accuracy \
         accuracy-wire soak install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -7,6 +7,8 @@
 #include "link.h"
 #include "rendezvous.h"
 
+#define GF_GPU_OTHERS_MAX 2
+
 /* Members that are NULL are taken from gf_drivers_builtin. */
 struct gf_drivers {
     const struct gf_link_driver *link;
@@ -16,6 +18,11 @@ struct gf_drivers {
     const struct gf_gpu_driver *gpu;
     void *gpu_arg;
     const struct gf_clock *clock;
+    /* Of gf_drivers_builtin alone: what device.driver may name beside .gpu, which is the one where it names none. */
+    struct {
+        const struct gf_gpu_driver *driver;
+        const struct gf_gpu_kernels *kernels;
+    } gpu_others[GF_GPU_OTHERS_MAX];
 };
 
 /* The real ones, the only reference to them in the library. A program that defines this symbol itself is not linked

@@ -4,25 +4,40 @@
 
 #include "fault.h"
 
+struct gf_ops;
+
 struct gf_gpu_setup {
-    const char *library; /* CUDA driver library */
+    const char *library; /* CUDA driver library; empty: libcuda.so.1 */
     uint32_t ordinal;
     size_t device_bytes; /* arena taken once at open; 0 on the host */
-    uint32_t events_max;
+    uint32_t events_max; /* for mark() */
+    const void *image;   /* fatbin with the kernels that launch() starts; NULL on the host */
+    const char *const *kernels; /* [kernel_count] their names, in the order of launch()'s numbers */
+    uint32_t kernel_count;
+    const struct gf_ops *ops; /* element ops that launch them; the host has its own */
     struct gf_log log;
     void *arg;
 };
 
+/* Kernels that a build brings for one driver. */
+struct gf_gpu_kernels {
+    const void *const *image;        /* *image NULL: none were built */
+    const char *const *names;        /* [*count] */
+    const uint32_t *count;
+    const struct gf_ops *ops;        /* what launches them */
+};
+
 struct gf_gpu_driver;
-struct gf_ops;
 
 struct gf_gpu {
     const struct gf_gpu_driver *driver;
     const struct gf_ops *ops; /* element ops that run here */
+    uint32_t multiprocessors; /* grids are sized by it; 0 on the host */
     struct gf_fault fault;
 };
 
-/* Work in order. On the host nothing is ever outstanding. */
+/* Work in order. On the host nothing is ever outstanding. CUDA: a CUstream of the device's primary context; 0 is that
+ * context's default stream. */
 struct gf_queue {
     struct gf_gpu *gpu;
     gf_queue_handle stream;
@@ -35,16 +50,29 @@ struct gf_gpu_driver {
     gf_status (*open)(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
                       struct gf_fault *fault_out);
     void (*close)(struct gf_gpu *gpu);
-    gf_mem (*arena)(struct gf_gpu *gpu); /* base of device_bytes; 0 on the host */
-    /* Host memory that copies will touch, once at open. */
+    gf_mem (*arena)(struct gf_gpu *gpu); /* base of device_bytes, zeroes at open; 0 on the host */
+    /* Host memory that copies and kernels will touch, once at open: afterwards its addresses are good on queues too. */
     gf_status (*host_register)(struct gf_gpu *gpu, void *base, size_t size_bytes);
     void (*host_unregister)(struct gf_gpu *gpu, void *base);
+    /* The context's own queue, made at open. */
+    gf_queue_handle (*stream)(struct gf_gpu *gpu);
+    /* From here nothing blocks: work is queued, and done in the order of its queue. Addresses are of the arena or of
+     * registered host memory. */
     gf_status (*copy)(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes);
-    /* The queue's later work waits for what the other stream holds now. */
+    gf_status (*zero)(struct gf_queue *queue, gf_mem dst, size_t size_bytes);
+    /* Starts kernels[kernel] with `blocks` blocks of `threads` threads; args[i] points to the i-th argument, which is read
+     * during the call. */
+    gf_status (*launch)(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args);
+    /* The queue's later work waits for what the other stream holds now; and the other way round. */
     gf_status (*wait_for)(struct gf_queue *queue, gf_queue_handle other);
+    gf_status (*lead)(struct gf_queue *queue, gf_queue_handle other);
+    /* Event `event` < events_max is reached once all that the queue holds now is done. Marking again moves it. */
+    gf_status (*mark)(struct gf_queue *queue, uint32_t event);
+    gf_status (*reached)(struct gf_gpu *gpu, uint32_t event); /* GF_OK; GF_AGAIN */
     gf_status (*settled)(struct gf_queue *queue); /* GF_OK: all that was queued is done; GF_AGAIN */
 };
 
 extern const struct gf_gpu_driver gf_gpu_host;
+extern const struct gf_gpu_driver gf_gpu_cuda; /* in builds that found cuda.h */
 
 #endif

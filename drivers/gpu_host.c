@@ -61,12 +61,48 @@ static gf_status host_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_
     return GF_OK;
 }
 
+static gf_status host_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
+{
+    (void)queue;
+    if (size_bytes > 0) memset((void *)(uintptr_t)dst, 0, size_bytes);
+    return GF_OK;
+}
+
+static gf_queue_handle host_stream(struct gf_gpu *gpu)
+{
+    (void)gpu;
+    return 0;
+}
+
+static gf_status host_launch(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args)
+{
+    (void)blocks;
+    (void)threads;
+    (void)args;
+    return gf_fault_set(&queue->gpu->fault, GF_ERR_STATE, GF_RANK_NONE, "", 0, "device: the host has no kernel %u", kernel);
+}
+
+/* Both directions: nothing is ever outstanding, on a stream that does not exist. */
 static gf_status host_wait_for(struct gf_queue *queue, gf_queue_handle other)
 {
     if (other == 0) return GF_OK;
     return gf_fault_set(&queue->gpu->fault, GF_ERR_PARAM, GF_RANK_NONE, "", 0,
                         "device: the host has no streams, but queue handle 0x%llx was given (must be 0)",
                         (unsigned long long)other);
+}
+
+static gf_status host_mark(struct gf_queue *queue, uint32_t event)
+{
+    (void)queue;
+    (void)event;
+    return GF_OK;
+}
+
+static gf_status host_reached(struct gf_gpu *gpu, uint32_t event)
+{
+    (void)gpu;
+    (void)event;
+    return GF_OK;
 }
 
 static gf_status host_settled(struct gf_queue *queue)
@@ -84,7 +120,13 @@ const struct gf_gpu_driver gf_gpu_host = {
     .arena = host_arena,
     .host_register = host_register,
     .host_unregister = host_unregister,
+    .stream = host_stream,
     .copy = host_copy,
+    .zero = host_zero,
+    .launch = host_launch,
     .wait_for = host_wait_for,
+    .lead = host_wait_for,
+    .mark = host_mark,
+    .reached = host_reached,
     .settled = host_settled,
 };

@@ -155,6 +155,7 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
     gf_status status = post_check(ucx, to, tag, size_bytes, "send_post");
     if (status != GF_OK) return status;
     param.cb.send = send_ended;
+    if (ucx->peers[to].mapped == NULL) param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL; /* link_ucx_open.c says why */
     req_begin(ucx, req, to, tag, size_bytes, true);
     result = ucp_tag_send_nbx(ucx->peers[to].endpoint, (const void *)(uintptr_t)data, size_bytes,
                               wire_tag(ucx->rank, tag), &param);

@@ -36,12 +36,11 @@ static void *take(size_t size_bytes)
 }
 
 #define LANE_RANKS 16u /* of direct */
-#define LANES_BYTES ((size_t)GF_DIRECT_LANES * LANE_RANKS * GF_DIRECT_LINE_BYTES)
 
-/* Of direct: the lanes, then data and staging, each between guards and from a line on. */
+/* Of direct: its area, then data and staging, each between guards and from a line on. */
 static size_t region_at(const struct coll_world *world, const struct gf_coll_need *need, int which)
 {
-    size_t at = LANES_BYTES, bytes[2] = {world->c.elem_count * world->elem_bytes, need->staging_bytes};
+    size_t at = gf_direct_area_bytes(LANE_RANKS), bytes[2] = {world->c.elem_count * world->elem_bytes, need->staging_bytes};
     for (int i = 0; i < which; i++) at += (bytes[i] + 2 * GUARD_BYTES + 63) / 64 * 64;
     return at;
 }
@@ -148,7 +147,8 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c, const 
             .members = c->members, .size = c->size, .index = i, .type = c->type, .elem_count = c->elem_count,
             .timeout_ns = COLL_TIMEOUT_NS, .slice_bytes = c->slice_bytes, .window = c->window, .check = &node->check,
             .staging_bytes = need.staging_bytes, .msg_count = need.msg_count,
-            .direct = {.region_bytes = world->region_bytes, .lane_ranks = LANE_RANKS},
+            .direct = {.region_bytes = world->region_bytes, .lane_ranks = LANE_RANKS,
+                       .small_bytes = c->small_bytes},
         };
         coll->data = take_guarded(world, i, 0, c->elem_count * world->elem_bytes);
         coll->staging = take_guarded(world, i, 1, need.staging_bytes);
@@ -373,7 +373,7 @@ static void sum(const struct reference *ref)
     uint32_t size = ref->world->c.size;
     uint32_t power = 1;
     while (2 * power <= size) power *= 2;
-    if (ref->world->c.kind == &gf_coll_direct) {
+    if ((ref->world->c.kind == &gf_coll_direct) && (ref->world->c.fold_elem_bytes == 0)) {
         sum_once(ref);
     } else if (ref->world->c.kind == &gf_coll_ring) {
         sum_ring(ref);

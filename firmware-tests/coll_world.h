@@ -20,6 +20,7 @@ struct coll_case {
     uint32_t root;
     const uint32_t *members; /* of a world twice the size */
     uint32_t staged;         /* of direct: these ranks' data, a bit each, lies outside of the exchange region */
+    uint32_t small_bytes;    /* of direct: data up to here takes one barrier */
     size_t fold_elem_bytes;  /* set: elements are that large, folded by coll_world_xor() */
 };
 

@@ -16,7 +16,26 @@ const struct gf_tensor state_tensors[STATE_TENSORS] = {
     {.name = "last", .elem_count = 301},
     {.name = "norm", .elem_count = 33, .flags = GF_TENSOR_NO_DECAY},
     {.name = "first", .elem_count = 700},
-};struct world_setup state_setup_of(const struct state_run *run)
+};
+
+const struct state_run state_runs[STATE_RUNS] = {
+    {"dense", 3, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .nesterov = true},
+    {"dense_lars_scaled_half", 2, .scaled = true, .optimizer = GF_OPTIMIZER_LARS, .beta = 0.9f, .half = GF_TYPE_F16,
+     .wire = GF_TYPE_F16},
+    {"dense_without_momentum", 2, .optimizer = GF_OPTIMIZER_SGD},
+    {"sparse_reduced", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_REDUCED,
+     .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .half = GF_TYPE_BF16},
+    {"sparse_local_sum", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL,
+     .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .wire = GF_TYPE_F16},
+    {"sparse_local_ranks", 2, .sparse = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL, .average = GF_AVERAGE_RANKS,
+     .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f},
+    {"sparse_local_samples", 4, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL,
+     .average = GF_AVERAGE_SAMPLES, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.5f, .half = GF_TYPE_F16},
+    {"sparse_masked_lars", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL_MASKED,
+     .optimizer = GF_OPTIMIZER_LARS, .beta = 0.9f},
+};
+
+struct world_setup state_setup_of(const struct state_run *run)
 {
     struct world_setup setup = {
         .world = run->world, .tensors = state_tensors, .tensor_count = STATE_TENSORS, .sim = network};

@@ -1,4 +1,4 @@
-/* config/: files to struct gf_config and back, tensor tables, and everything that is wrong with them. */
+/* config/: files to struct gf_config and back, and everything that is wrong with them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,34 +11,13 @@
 
 #include <cmocka.h>
 
-#include "config_keys.h"
-
-static char folder[] = "/tmp/gf-test-config-XXXXXX";
-static char path[64];
-static char error[GF_CONFIG_ERROR_BYTES];
-
-static void file_write(const void *bytes, size_t size)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-}
+#include "config_file.h"
 
 static gf_status load(const char *text, struct gf_config *config_out)
 {
     file_write(text, strlen(text));
-    error[0] = '\0';
-    return gf_config_load(path, config_out, error);
-}
-
-/* The error begins with the file (and line), holds `part`, and is one line. */
-static void error_check(int line, const char *part)
-{
-    char where[80];
-    (void)snprintf(where, sizeof where, line ? "%s:%d: " : "%s: ", path, line);
-    if ((strncmp(error, where, strlen(where)) != 0) || (strstr(error, part) == NULL) || (strchr(error, '\n') != NULL))
-        fail_msg("wanted \"%s\" and \"%s\", got \"%s\"", where, part, error);
+    file_error[0] = '\0';
+    return gf_config_load(file_path, config_out, file_error);
 }
 
 static void refused(const char *text, int line, const char *part)
@@ -46,7 +25,7 @@ static void refused(const char *text, int line, const char *part)
     struct gf_config config;
     memset(&config, 0x5a, sizeof config);
     if (load(text, &config) != GF_ERR_CONFIG) fail_msg("not refused: %s", text);
-    error_check(line, part);
+    file_error_check(line, part);
     for (size_t i = 0; i < sizeof config; i++) assert_int_equal(((unsigned char *)&config)[i], 0x5a);
 }
 
@@ -147,7 +126,7 @@ static void every_key_takes_what_is_lawful(void **state)
     for (size_t i = 0; i < KEY_COUNT; i++) {
         const char *text = keys[i].with ? keys[i].with : key_text(keys[i].key, keys[i].good);
         struct gf_config config;
-        if (load(text, &config) != GF_OK) fail_msg("%s", error);
+        if (load(text, &config) != GF_OK) fail_msg("%s", file_error);
         assert_string_equal(value_of(keys[i].key, &config), keys[i].printed);
         assert_string_not_equal(keys[i].printed, keys[i].fallback);
     }
@@ -166,18 +145,18 @@ static void every_key_refuses_what_is_not(void **state)
         }
         (void)snprintf(part, sizeof part, "%s is a", keys[i].key);
         refused(key_text(keys[i].key, keys[i].wrong_type), 2, part);
-        assert_non_null(strstr(error, ": allowed is "));
+        assert_non_null(strstr(file_error, ": allowed is "));
     }
 }
 
 static void print_reload_check(const struct gf_config *config)
 {
     struct gf_config again;
-    FILE *out = fopen(path, "w");
+    FILE *out = fopen(file_path, "w");
     assert_non_null(out);
     gf_config_print(config, out);
     assert_int_equal(fclose(out), 0);
-    if (gf_config_load(path, &again, error) != GF_OK) fail_msg("%s", error);
+    if (gf_config_load(file_path, &again, file_error) != GF_OK) fail_msg("%s", file_error);
     assert_memory_equal(config, &again, sizeof again);
 }
 
@@ -200,30 +179,30 @@ static void one_key_can_be_set_over_a_loaded_file(void **state)
     static struct gf_config config, before;
     (void)state;
     assert_int_equal(load("link = { window = 4; };", &config), GF_OK);
-    assert_int_equal(gf_config_set(&config, "exchange.wire", "fp16", "--wire", error), GF_OK);
-    assert_int_equal(gf_config_set(&config, "exchange.fuse_bytes", "64K", "--fuse", error), GF_OK);
-    assert_int_equal(gf_config_set(&config, "exchange.timeout", "0.5", "--timeout", error), GF_OK);
-    assert_int_equal(gf_config_set(&config, "sparse.enabled", "true", "--sparse", error), GF_OK);
-    assert_int_equal(gf_config_set(&config, "optimizer.momentum", ".9", "--momentum", error), GF_OK);
-    assert_int_equal(gf_config_set(&config, "rendezvous.address", "[::1]:5", "--address", error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "exchange.wire", "fp16", "--wire", file_error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "exchange.fuse_bytes", "64K", "--fuse", file_error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "exchange.timeout", "0.5", "--timeout", file_error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "sparse.enabled", "true", "--sparse", file_error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "optimizer.momentum", ".9", "--momentum", file_error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "rendezvous.address", "[::1]:5", "--address", file_error), GF_OK);
     assert_int_equal(config.exchange.wire, GF_TYPE_F16);
     assert_int_equal(config.exchange.fuse_bytes, 65536);
     assert_int_equal(config.exchange.timeout_ns, 500000000);
     assert_true(config.sparse.enabled && (config.optimizer.momentum == 0.9f) && (config.link.window == 4));
     assert_string_equal(config.rendezvous.address, "[::1]:5");
-    assert_int_equal(gf_config_set(&config, "rendezvous.address", "", "--address", error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "rendezvous.address", "", "--address", file_error), GF_OK);
     assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
     before = config;
-    assert_int_equal(gf_config_set(&config, "exchange.wire", "fp8", "--wire", error), GF_ERR_CONFIG);
-    assert_string_equal(error, "--wire: exchange.wire = \"fp8\": allowed is fp32, fp16 or bf16");
-    assert_int_equal(gf_config_set(&config, "exchange.wires", "fp16", "--wire", error), GF_ERR_CONFIG);
-    assert_string_equal(error, "--wire: unknown key exchange.wires; did you mean exchange.wire?");
-    assert_int_equal(gf_config_set(&config, "job.ignore_environment", "true", "--alone", error), GF_ERR_CONFIG);
-    assert_string_equal(error, "--alone: job.ignore_environment = true: allowed only where job.world is set");
+    assert_int_equal(gf_config_set(&config, "exchange.wire", "fp8", "--wire", file_error), GF_ERR_CONFIG);
+    assert_string_equal(file_error, "--wire: exchange.wire = \"fp8\": allowed is fp32, fp16 or bf16");
+    assert_int_equal(gf_config_set(&config, "exchange.wires", "fp16", "--wire", file_error), GF_ERR_CONFIG);
+    assert_string_equal(file_error, "--wire: unknown key exchange.wires; did you mean exchange.wire?");
+    assert_int_equal(gf_config_set(&config, "job.ignore_environment", "true", "--alone", file_error), GF_ERR_CONFIG);
+    assert_string_equal(file_error, "--alone: job.ignore_environment = true: allowed only where job.world is set");
     for (size_t i = 0; i < 3; i++) {
         static const char *const bad[] = {" 0.5", "0x1p-1", "nan"};
-        assert_int_equal(gf_config_set(&config, "optimizer.momentum", bad[i], "x", error), GF_ERR_CONFIG);
-        assert_int_equal(gf_config_set(&config, "exchange.timeout", bad[i], "x", error), GF_ERR_CONFIG);
+        assert_int_equal(gf_config_set(&config, "optimizer.momentum", bad[i], "x", file_error), GF_ERR_CONFIG);
+        assert_int_equal(gf_config_set(&config, "exchange.timeout", bad[i], "x", file_error), GF_ERR_CONFIG);
     }
     assert_memory_equal(&config, &before, sizeof config);
 }
@@ -320,43 +299,43 @@ static void bad_files_are_refused(void **state)
     static const unsigned char binary[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0};
     struct gf_config config;
     (void)state;
-    (void)unlink(path);
-    assert_int_equal(gf_config_load(path, &config, error), GF_ERR_CONFIG);
-    error_check(0, "cannot be opened: No such file");
-    assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(gf_config_load(path, &config, error), GF_ERR_CONFIG);
-    error_check(0, "is a directory");
-    assert_int_equal(rmdir(path), 0);
-    assert_int_equal(mkfifo(path, 0600), 0); /* nobody writes: reading it would never end */
-    assert_int_equal(gf_config_load(path, &config, error), GF_ERR_CONFIG);
-    error_check(0, "is not a regular file");
-    assert_int_equal(unlink(path), 0);
+    (void)unlink(file_path);
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(0, "cannot be opened: No such file");
+    assert_int_equal(mkdir(file_path, 0700), 0);
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(0, "is a directory");
+    assert_int_equal(rmdir(file_path), 0);
+    assert_int_equal(mkfifo(file_path, 0600), 0); /* nobody writes: reading it would never end */
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(0, "is not a regular file");
+    assert_int_equal(unlink(file_path), 0);
     file_write(binary, sizeof binary);
-    assert_int_equal(gf_config_load(path, &config, error), GF_ERR_CONFIG);
-    error_check(1, "is not a text file");
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(1, "is not a text file");
     file_write("# a\nlink = { };\n\0", 17);
-    assert_int_equal(gf_config_load(path, &config, error), GF_ERR_CONFIG);
-    error_check(3, "it holds a byte 0x00");
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(3, "it holds a byte 0x00");
     file_write("", 0);
-    assert_int_equal(truncate(path, 100 << 20), 0);
-    assert_int_equal(gf_config_load(path, &config, error), GF_ERR_CONFIG);
-    error_check(0, "has 104857600 bytes; allowed are at most 1048576");
+    assert_int_equal(truncate(file_path, 100 << 20), 0);
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(0, "has 104857600 bytes; allowed are at most 1048576");
     memset(big, '#', sizeof big);
     file_write(big, sizeof big);
-    assert_int_equal(gf_config_load(path, &config, error), GF_ERR_CONFIG);
-    error_check(0, "has 1048577 bytes");
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(0, "has 1048577 bytes");
     file_write(big, sizeof big - 1); /* a comment of exactly the size that is allowed */
-    assert_int_equal(gf_config_load(path, &config, error), GF_OK);
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_OK);
 }
 
 static void the_example_files_load(void **state)
 {
     struct gf_config config;
     (void)state;
-    if (gf_config_load("config/local.cfg", &config, error) != GF_OK) fail_msg("%s", error);
+    if (gf_config_load("config/local.cfg", &config, file_error) != GF_OK) fail_msg("%s", file_error);
     assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
     assert_string_equal(config.link.devices, "lo");
-    if (gf_config_load("config/cluster.cfg", &config, error) != GF_OK) fail_msg("%s", error);
+    if (gf_config_load("config/cluster.cfg", &config, file_error) != GF_OK) fail_msg("%s", file_error);
     assert_true(config.rendezvous.insecure);
 }
 
@@ -364,7 +343,7 @@ static void the_table_lists_every_key(void **state)
 {
     char line[512];
     size_t rows = 0;
-    FILE *file = fopen(path, "w+");
+    FILE *file = fopen(file_path, "w+");
     (void)state;
     assert_non_null(file);
     gf_config_print_table(file);
@@ -383,119 +362,6 @@ static void the_table_lists_every_key(void **state)
     assert_int_equal(fclose(file), 0);
 }
 
-static struct gf_tensor tensors[GF_TENSORS_MAX];
-static char names[GF_TENSORS_MAX][48];
-static uint32_t tensor_count;
-
-static gf_status tensors_load(const char *text, uint32_t tensor_max)
-{
-    file_write(text, strlen(text));
-    error[0] = '\0';
-    tensor_count = 77;
-    return gf_config_tensors(path, tensors, names, tensor_max, &tensor_count, error);
-}
-
-static void tensor_tables_load(void **state)
-{
-    (void)state;
-    assert_int_equal(tensors_load("tensors = ( { name = \"w\"; shape = [512, 3136]; },\n"
-                                  "{ name = \"b\"; shape = [512]; flags = [\"dense\",\"no_decay\"]; type = \"bf16\"},\n"
-                                  "{ name = \"none\"; shape = [0, 2000000000, 2000000000, 2000000000]; flags = []; },\n"
-                                  "{ name = \"huge\"; shape = [1099511627776L]; } );", 16), GF_OK);
-    assert_int_equal(tensor_count, 4);
-    assert_string_equal(tensors[0].name, "w");
-    assert_int_equal(tensors[0].elem_count, 512 * 3136);
-    assert_int_equal(tensors[0].flags, 0);
-    assert_int_equal(tensors[0].type, GF_TYPE_F32);
-    assert_ptr_equal(tensors[1].name, names[1]);
-    assert_int_equal(tensors[1].flags, GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY);
-    assert_int_equal(tensors[1].type, GF_TYPE_BF16);
-    assert_int_equal(tensors[2].elem_count, 0); /* lawful */
-    assert_int_equal(tensors[3].elem_count, 1ull << 40);
-}
-
-static const struct {
-    const char *text;
-    int line;
-    const char *part;
-} tensors_wrong[] = {
-    {"tensors = ( );", 1, "0 tensors"},
-    {"# nothing", 0, "must hold tensors = ("},
-    {"tensors = [1];", 1, "must hold tensors = ("},
-    {"tensors = ( { name = \"a\"; shape = [1]; } ); more = 1;", 1, "and nothing else"},
-    {"tensors = (\n 1 );", 2, "tensor 0: must be a group"},
-    {"tensors = ( { name = \"a\"; shape = [1]; },\n { shape = [1]; } );", 2, "tensor 1: has no name"},
-    {"tensors = ( { name = \"a\"; } );", 1, "tensor 0: has no shape"},
-    {"tensors = ( { name = \"\"; shape = [1]; } );", 1, "tensor 0: name must be"},
-    {"tensors = ( { name = 1; shape = [1]; } );", 1, "tensor 0: name must be"},
-    {"tensors = ( { name = \"a\\n\"; shape = [1]; } );", 1, "control character"},
-    {"tensors = ( { name = \"123456789012345678901234567890123456789012345678\"; shape = [1]; } );", 1, "1 to 47"},
-    {"tensors = ( { name = \"a\"; shape = 1; } );", 1, "tensor 0: shape must be an array"},
-    {"tensors = ( { name = \"a\"; shape = []; } );", 1, "tensor 0: shape must be an array"},
-    {"tensors = ( { name = \"a\"; shape = [1,1,1,1,1,1,1,1,1]; } );", 1, "1 to 8 whole numbers"},
-    {"tensors = ( { name = \"a\"; shape = [1, -1]; } );", 1, "shape[1] must be a whole number"},
-    {"tensors = ( { name = \"a\"; shape = [1.5]; } );", 1, "shape[0] must be a whole number"},
-    {"tensors = ( { name = \"a\"; shape = [\"1\"]; } );", 1, "shape[0] must be a whole number"},
-    {"tensors = ( { name = \"a\"; shape = [1099511627777L]; } );", 1, "more than 1099511627776 elements"},
-    {"tensors = ( { name = \"a\"; shape = [4294967296L, 4294967296L]; } );", 1, "more than 1099511627776"},
-    {"tensors = ( { name = \"a\"; shape = [4294967296L, 4294967296L, 2L]; } );", 1, "more than 1099511627776"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flags = [\"sparse\"]; } );", 1, "tensor 0: flags must be"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flags = \"dense\"; } );", 1, "tensor 0: flags must be"},
-    {"tensors = ( { name = \"a\"; shape = [1]; type = \"fp8\"; } );", 1, "tensor 0: type must be"},
-    {"tensors = ( { name = \"a\"; shape = [1]; type = 1; } );", 1, "tensor 0: type must be"},
-    {"tensors = ( { name = \"a\"; shape = [1]; dtype = 1; } );", 1, "tensor 0: unknown key dtype"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = 1; } );", 1, "tensor 0: flops must be [forward, backward]"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1]; } );", 1, "tensor 0: flops must be [forward, backward]"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1, 2, 3]; } );", 1, "tensor 0: flops must be"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1, -2]; } );", 1, "tensor 0: flops must be"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1.5, 2.5]; } );", 1, "tensor 0: flops must be"},
-    {"tensors = ( { name = \"a\"; shape = [1]; flops = [1L, 562949953421313L]; } );", 1, "to 562949953421312"},
-    {"tensors = ( { name = \"a\"; shape = [1]; }, { name = \"b\"; shape = [1]; }, { name = \"c\"; shape = [1]; } );", 1,
-     "3 tensors; allowed are at most 2"},
-    {"", 0, "is empty"},
-    {"tensors = ( {", 2, "syntax error"},
-};
-
-static void tensor_tables_that_are_wrong_are_refused(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof tensors_wrong / sizeof tensors_wrong[0]; i++) {
-        if (tensors_load(tensors_wrong[i].text, 2) != GF_ERR_CONFIG) fail_msg("row %zu is not refused", i);
-        error_check(tensors_wrong[i].line, tensors_wrong[i].part);
-        assert_int_equal(tensor_count, 77);
-    }
-}
-
-static void ten_thousand_tensors_are_lawful(void **state)
-{
-    FILE *file = fopen(path, "w");
-    (void)state;
-    assert_non_null(file);
-    (void)fputs("tensors = (\n", file);
-    for (unsigned i = 0; i < 10000; i++)
-        (void)fprintf(file, "{ name = \"a.name.as.long.as.those.of.real.networks.%u\"; shape = [%u, 3]; flags = "
-                      "[\"dense\"]; }%s\n", i % 10, i, (i < 9999) ? "," : " );");
-    assert_int_equal(fclose(file), 0);
-    if (gf_config_tensors(path, tensors, names, GF_TENSORS_MAX, &tensor_count, error) != GF_OK) fail_msg("%s", error);
-    assert_int_equal(tensor_count, 10000);
-    for (unsigned i = 0; i < 10000; i++) assert_int_equal(tensors[i].elem_count, 3 * i);
-}
-
-static int folder_make(void **state)
-{
-    (void)state;
-    if (mkdtemp(folder) == NULL) return -1;
-    (void)snprintf(path, sizeof path, "%s/a.cfg", folder);
-    return 0;
-}
-
-static int folder_remove(void **state)
-{
-    (void)state;
-    (void)unlink(path);
-    return rmdir(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -511,9 +377,6 @@ int main(void)
         cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(the_example_files_load),
         cmocka_unit_test(the_table_lists_every_key),
-        cmocka_unit_test(tensor_tables_load),
-        cmocka_unit_test(tensor_tables_that_are_wrong_are_refused),
-        cmocka_unit_test(ten_thousand_tensors_are_lawful),
     };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+    return cmocka_run_group_tests(tests, file_folder_make, file_folder_remove);
 }

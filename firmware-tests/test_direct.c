@@ -36,6 +36,8 @@ static void every_world_count_and_type_ends_with_the_right_bits(void **state)
                     coll_world_run_once(&c, &node_delay, false);
                     c.staged = 0x5a; /* some ranks' */
                     coll_world_run_once(&c, NULL, false);
+                    c.small_bytes = GF_DIRECT_SMALL_BYTES; /* one barrier for those that fit */
+                    coll_world_run_once(&c, &node_delay, false);
                 }
             }
         }
@@ -50,6 +52,8 @@ static void a_group_of_the_world_is_served(void **state)
         struct coll_case c = case_of(ops[o], 4, 333, GF_TYPE_BF16);
         c.members = members;
         coll_world_run_once(&c, &node_delay, false);
+        c.small_bytes = GF_DIRECT_SMALL_BYTES;
+        coll_world_run_once(&c, &node_delay, false);
     }
 }
 
@@ -59,12 +63,13 @@ static void sums_do_not_depend_on_position_or_place(void **state)
     enum { ELEMS = 100, LONG_ELEMS = 1333, SHIFT = 177 };
     (void)state;
     for (uint32_t size = 2; size <= 9; size++) {
-        for (uint32_t staged = 0; staged < 2; staged++) {
+        for (uint32_t way = 0; way < 4; way++) {
             struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, ELEMS, GF_TYPE_F32);
             struct coll_world alone, inside;
+            c.small_bytes = (way & 2) ? ELEMS * sizeof(float) : 0; /* one barrier against two */
             coll_world_open(&alone, &c, NULL);
             c.elem_count = LONG_ELEMS;
-            c.staged = staged ? UINT32_MAX : 0;
+            c.staged = (way & 1) ? UINT32_MAX : 0;
             coll_world_open(&inside, &c, NULL);
             coll_world_fill(&alone, false);
             coll_world_fill(&inside, false);
@@ -103,11 +108,12 @@ static void no_message_goes_out_and_bytes_touched_are_counted(void **state)
 static void sums_that_are_not_finite_are_found_by_their_index(void **state)
 {
     (void)state;
-    for (uint32_t staged = 0; staged < 2; staged++) {
+    for (uint32_t way = 0; way < 3; way++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 6, 1000, GF_TYPE_F32);
         struct coll_world world;
         uint64_t first = UINT64_MAX, count = 0;
-        c.staged = staged ? UINT32_MAX : 0;
+        c.staged = (way == 1) ? UINT32_MAX : 0;
+        c.small_bytes = (way == 2) ? GF_DIRECT_SMALL_BYTES : 0;
         coll_world_open(&world, &c, NULL);
         coll_world_fill(&world, true);
         ((float *)coll_world_data(&world, 2))[641] = 1.0f / 0.0f;
@@ -123,15 +129,17 @@ static void sums_that_are_not_finite_are_found_by_their_index(void **state)
     }
 }
 
-/* More operations than lanes; each rank runs ahead of the others in turn. */
-static void operations_that_follow_each_other_keep_apart(void **state)
+/* More operations than lanes; each rank runs ahead of the others in turn. With one barrier too, and mixed. */
+static void operations_follow(uint32_t small_bytes, uint64_t elems)
 {
-    (void)state;
     for (uint32_t size = 2; size <= 5; size++) {
-        struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, 200, GF_TYPE_F32);
+        struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, elems, GF_TYPE_F32);
         struct coll_world world;
+        c.small_bytes = small_bytes;
         coll_world_open(&world, &c, NULL);
-        for (uint64_t op = 0; op < 3 * GF_DIRECT_LANES; op++) {
+        for (uint64_t op = 0; op < 5 * GF_DIRECT_LANES; op++) {
+            for (uint32_t i = 0; (i < size) && (small_bytes == 1); i++) /* both ways in one lane */
+                world.nodes[i].coll.direct.small_bytes = (op / GF_DIRECT_LANES % 2) ? GF_DIRECT_SMALL_BYTES : 0;
             coll_world_fill(&world, false);
             for (uint32_t turn = 0; turn < size; turn++) {
                 uint32_t i = (uint32_t)(op + turn) % size;
@@ -147,18 +155,86 @@ static void operations_that_follow_each_other_keep_apart(void **state)
     }
 }
 
+static void operations_that_follow_each_other_keep_apart(void **state)
+{
+    (void)state;
+    operations_follow(0, 200);
+    operations_follow(GF_DIRECT_SMALL_BYTES, 200);
+    operations_follow(1, 200);
+}
+
+/* With one barrier a rank is done while others have not yet read its copy. Here rank 2 is, and has put its next copy
+ * and flag out, before rank 0 looks. */
+static void a_copy_stays_until_all_have_read_it(void **state)
+{
+    enum { OPS = 3 * 2 * GF_DIRECT_LANES, ELEMS = 40 };
+    struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, ELEMS, GF_TYPE_F32);
+    struct coll_world world;
+    (void)state;
+    c.small_bytes = GF_DIRECT_SMALL_BYTES;
+    coll_world_open(&world, &c, NULL);
+    for (uint64_t op = 0; op < OPS; op++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            if ((i == 2) && (op > 0)) continue; /* it has begun */
+            for (uint32_t e = 0; e < ELEMS; e++) ((float *)coll_world_data(&world, i))[e] = (float)(op * 3 + i + e);
+            coll_world_start(&world, i, op);
+        }
+        for (uint32_t i = 0; i < 3; i++) {
+            world.nodes[i].status = gf_coll_poll(&world.nodes[i].coll, 0);
+            if (i != 1) assert_int_equal(world.nodes[i].status, (i == 0) ? GF_AGAIN : GF_OK);
+        }
+        for (uint32_t e = 0; e < ELEMS; e++) ((float *)coll_world_data(&world, 2))[e] = (float)((op + 1) * 3 + 2 + e);
+        coll_world_start(&world, 2, op + 1);
+        assert_int_equal(gf_coll_poll(&world.nodes[2].coll, 0), GF_AGAIN);
+        for (uint32_t i = 0; i < 2; i++) { /* rank 0 reads only now */
+            world.nodes[i].status = gf_coll_poll(&world.nodes[i].coll, 0);
+            assert_int_equal(world.nodes[i].status, GF_OK);
+            for (uint32_t e = 0; e < ELEMS; e++)
+                assert_true(((float *)coll_world_data(&world, i))[e] == (float)(op * 9 + 3 + 3 * e));
+        }
+    }
+    coll_world_start(&world, 0, OPS);
+    coll_world_start(&world, 1, OPS);
+    coll_world_run(&world);
+    coll_world_close(&world);
+}
+
+/* Vectors that their owner folds: in rank order, in its own data. */
+static void folded_vectors_take_one_barrier(void **state)
+{
+    (void)state;
+    for (uint32_t size = 2; size <= 9; size++) {
+        struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, 37, GF_TYPE_F32);
+        struct coll_world world;
+        c.fold_elem_bytes = 8;
+        c.small_bytes = GF_DIRECT_SMALL_BYTES;
+        coll_world_open(&world, &c, &node_delay);
+        coll_world_fill(&world, false);
+        for (uint32_t i = 0; i < size; i++) coll_world_start(&world, i, 0);
+        coll_world_run(&world);
+        for (uint32_t i = 0; i < size; i++) {
+            assert_int_equal(world.nodes[i].status, GF_OK);
+            assert_int_equal(world.nodes[i].folded_elems, 37 * (size - 1));
+            assert_memory_equal(coll_world_data(&world, i), coll_world_data(&world, 0), coll_world_data_bytes(&world));
+        }
+        coll_world_check(&world);
+        coll_world_close(&world);
+    }
+}
+
 /* A rank that never comes, or stops for good behind some of its turns: the others end with a timeout and its name, and
  * those that had all its flags end well. */
 static void a_silent_rank_is_named(void **state)
 {
     (void)state;
-    for (uint32_t staged = 0; staged < 2; staged++) {
+    for (uint32_t way = 0; way < 3; way++) {
         for (uint32_t turns = 0; turns < 12; turns++) {
             struct coll_case c = case_of(GF_COLL_ALLREDUCE, 4, 2000, GF_TYPE_F32);
             struct coll_world world;
             uint32_t timeouts = 0;
             bool ended;
-            c.staged = staged ? UINT32_MAX : 0;
+            c.staged = (way == 1) ? UINT32_MAX : 0;
+            c.small_bytes = (way == 2) ? GF_DIRECT_SMALL_BYTES : 0;
             coll_world_open(&world, &c, NULL);
             coll_world_fill(&world, false);
             for (uint32_t i = 0; i < 4; i++)
@@ -271,6 +347,8 @@ int main(void)
         cmocka_unit_test(no_message_goes_out_and_bytes_touched_are_counted),
         cmocka_unit_test(sums_that_are_not_finite_are_found_by_their_index),
         cmocka_unit_test(operations_that_follow_each_other_keep_apart),
+        cmocka_unit_test(a_copy_stays_until_all_have_read_it),
+        cmocka_unit_test(folded_vectors_take_one_barrier),
         cmocka_unit_test(a_silent_rank_is_named),
         cmocka_unit_test(a_dead_rank_ends_in_a_timeout_and_the_memory_serves_again),
         cmocka_unit_test(a_failed_operation_drains_at_once),

@@ -1,6 +1,6 @@
 /* Ranks that die, stop, are cut off, give up or lag in the middle of a step: every rank that lives ends with an error
  * that names who it was, within its deadline, and nothing is left under way. */
-#include "world.h"
+#include "world_setups.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,28 +10,8 @@
 
 #include <cmocka.h>
 
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-#define TIMEOUT_NS UINT64_C(200000000)
-#define DETECT_NS UINT64_C(50000000)
-#define ANSWER_NS UINT64_C(1000000000) /* an inquiry ends within this, */
-#define DRAIN_NS UINT64_C(500000000)   /* and what is under way within that */
 #define HEALTHY_NS UINT64_C(50000000) /* such a job without a fault ends within this */
 #define POSTS_MAX 400u
-
-static const struct gf_sim_setup network = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0,
-                                            .message_ns = 100, .bind_receives = true, .detect_ns = DETECT_NS};
-static const struct gf_tensor tensors[] = {
-    {.name = "a", .elem_count = 3000}, {.name = "b", .elem_count = 10}, {.name = "c", .elem_count = 2000}};
-
-static struct world_setup setup_of(uint32_t world)
-{
-    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors), .sim = network};
-    setup.config.exchange.timeout_ns = TIMEOUT_NS;
-    setup.config.exchange.fuse_bytes = 8192;
-    setup.config.exchange.slice_bytes = 4096;
-    setup.config.link.window = 2;
-    return setup;
-}
 
 struct fault_case {
     const char *name;
@@ -77,7 +57,7 @@ static gf_status journey_turn(struct world *w, uint32_t rank, void *arg)
 /* Two steps with a fault at the at-th post of `rank`; false: it was not met. */
 static bool run_with_fault(const struct fault_case *c, uint32_t world, uint32_t rank, uint64_t at, uint32_t seed)
 {
-    struct world_setup setup = setup_of(world);
+    struct world_setup setup = brief_setup(world);
     struct journey journey = {.step.order = WORLD_ROTATED};
     struct world w;
     uint64_t begin_ns;
@@ -152,7 +132,7 @@ static void what_a_link_may_do_changes_nothing(void **state)
         uint64_t at = 1;
         bool met = true;
         for (; met && (at < POSTS_MAX); at++) {
-            struct world_setup setup = setup_of(3);
+            struct world_setup setup = brief_setup(3);
             struct journey journey = {.step.order = WORLD_ROTATED};
             struct world w;
             setup.sim.faults[0] = (struct gf_sim_fault){.kind = kinds[k], .rank = 1, .at = at, .delay_ns = 10000000};
@@ -161,7 +141,7 @@ static void what_a_link_may_do_changes_nothing(void **state)
             world_run(&w, journey_turn, &journey);
             world_expect(&w, GF_OK);
             world_expect_equal(&w);
-            for (uint64_t e = 0; e < tensors[0].elem_count; e++)
+            for (uint64_t e = 0; e < brief[0].elem_count; e++)
                 assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 2, 0), e) ==
                             world_value(0, 0, e) + world_value(1, 0, e) + world_value(2, 0, e));
             met = gf_sim_fault_met(w.sim);
@@ -227,7 +207,7 @@ static void ranks_that_were_given_different_things_do_not_open(void **state)
                  {vary_count, {"3 ", "2 "}}};
     (void)state;
     for (size_t row = 0; row < LENGTH(cases); row++) {
-        struct world_setup setup = setup_of(3);
+        struct world_setup setup = brief_setup(3);
         struct world w;
         setup.vary = cases[row].vary;
         world_create(&w, &setup);

@@ -14,7 +14,8 @@ flags() { PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config "$@" gradientflow; }
 check "it_installs" install_to PREFIX="$prefix"
 check "and_again_over_itself" install_to PREFIX="$prefix"
 for file in bin/gf-run bin/gf-train bin/gf-check bin/gf-trace lib/libgradientflow.a include/gradientflow/gradientflow.h \
-    share/gradientflow/local.cfg share/gradientflow/models/resnet50.cfg; do
+    share/gradientflow/local.cfg share/gradientflow/models/resnet50.cfg share/man/man1/gf-check.1 \
+    share/man/man3/gradientflow.3 share/man/man3/gf_step_wait.3 share/man/man5/gradientflow.cfg.5; do
     check "there_is_$file" [ -s "$prefix/$file" ]
 done
 version=$(sed -n 's/^#define GF_VERSION_M[A-Z]* //p' lib/gradientflow.h | paste -sd.)
@@ -36,6 +37,16 @@ for header in "$prefix"/include/gradientflow/*.h; do
     check "$(basename "$header")_compiles_alone" "$cc" -std=c11 -fsyntax-only -x c $(flags --cflags) "$header"
 done
 cd - >/dev/null || exit 1
+
+# The example that is installed, with its own Makefile, far from here.
+cp -r "$prefix/share/gradientflow/example" "$scratch/example"
+check "the_example_builds" env PKG_CONFIG_PATH="$prefix/lib/pkgconfig" \
+    make -s -C "$scratch/example" CC="$cc" CFLAGS="-O2 -Wconversion -Werror"
+"$prefix/bin/gf-run" -n 2 --merge "$scratch/example/appliance" "$prefix/share/gradientflow/local.cfg" | sort >"$scratch/log"
+check "two_ranks_fit_a_sine" awk '/^rank [01] of 2: loss / && ($6 < 0.002) {n++} END {exit n != 2}' "$scratch/log"
+check "one_does_too" sh -c '"$1" "$2" | grep -Eq "^rank 0 of 1: loss 0\.00[01]"' sh "$scratch/example/appliance" \
+    "$prefix/share/gradientflow/local.cfg"
+check "the_example_is_about_a_hundred_lines" [ "$(wc -l <tools/example/appliance.c)" -le 140 ]
 
 check "it_stages" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
 check "a_staged_copy_is_for_its_prefix" grep -qx 'prefix=/opt/gf' "$scratch/stage/opt/gf/lib/pkgconfig/gradientflow.pc"

@@ -46,6 +46,7 @@ static void config_of(struct gf_config *config, struct gf_drivers *drivers, stru
     config->job.ignore_environment = true;
     config->log = log_keep;
     *drivers = *gf_sim_drivers(sim, rank);
+    drivers->gpu = &gf_gpu_host; /* handed in: no other may be named */
     spied_open = drivers->link->open;
     spy = *drivers->link;
     spy.open = spy_open;
@@ -198,7 +199,7 @@ static void configurations_that_cannot_work_are_refused_with_a_reason(void **sta
                  {set_no_world, "job.ignore_environment"},
                  {set_slice, "exchange.slice_bytes"},
                  {set_size, "size_bytes = 12"},
-                 {set_device, "device.driver \"cuda\" is not in this build"},
+                 {set_device, "device.driver \"cuda\" is not in this build; there is \"host\""},
                  {set_text, "link.devices"}};
     (void)state;
     for (size_t row = 0; row < LENGTH(cases); row++) {

@@ -1,6 +1,6 @@
 /* Ranks that give up, leave, are cut off or lag, and what becomes of a context in a forked child: everybody ends, in time,
  * and knows whose doing it was. */
-#include "world.h"
+#include "world_setups.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -12,27 +12,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-#define TIMEOUT_NS UINT64_C(200000000)
-#define DETECT_NS UINT64_C(50000000)
-#define ANSWER_NS UINT64_C(1000000000) /* an inquiry ends within this, */
-#define DRAIN_NS UINT64_C(500000000)   /* and what is under way within that */
-
-static const struct gf_sim_setup network = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0,
-                                            .message_ns = 100, .bind_receives = true, .detect_ns = DETECT_NS};
-static const struct gf_tensor tensors[] = {
-    {.name = "a", .elem_count = 3000}, {.name = "b", .elem_count = 10}, {.name = "c", .elem_count = 2000}};
-
-static struct world_setup setup_of(uint32_t world)
-{
-    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors), .sim = network};
-    setup.config.exchange.timeout_ns = TIMEOUT_NS;
-    setup.config.exchange.fuse_bytes = 8192;
-    setup.config.exchange.slice_bytes = 4096;
-    setup.config.link.window = 2;
-    return setup;
-}
 
 /* ---- by hand ---- */
 
@@ -104,7 +83,7 @@ static void an_abort_ends_all_ranks_and_says_whose_it_was(void **state)
     static void (*const acts[])(struct world *w, uint32_t rank) = {act_abort, act_signal};
     (void)state;
     for (uint32_t row = 0; row < 2 * 3 * 3; row++) {
-        struct world_setup setup = setup_of(3);
+        struct world_setup setup = brief_setup(3);
         struct interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 3, .act = acts[row / 9]};
         struct world w;
         uint64_t begin_ns;
@@ -125,14 +104,14 @@ static void an_abort_ends_all_ranks_and_says_whose_it_was(void **state)
 /* The signal comes while the call blocks. */
 static void an_abort_ends_a_wait_at_once(void **state)
 {
-    struct world_setup setup = setup_of(2);
+    struct world_setup setup = brief_setup(2);
     struct world w;
     uint64_t begin_ns;
     (void)state;
     setup.config.link.idle = GF_IDLE_SPIN;
     world_open(&w, &setup);
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
-    for (uint32_t tensor = 0; tensor < LENGTH(tensors); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
+    for (uint32_t tensor = 0; tensor < LENGTH(brief); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
     begin_ns = gf_sim_now_ns(w.sim);
     struct interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_abort, .step.pause_ns = 20000000};
     world_block(&w, 0, interrupted_turn, &interrupt);
@@ -153,14 +132,14 @@ static gf_status abort_first_turn(struct world *w, uint32_t rank, void *arg)
 
 static void an_abort_of_the_waiting_rank_itself_ends_its_wait(void **state)
 {
-    struct world_setup setup = setup_of(2);
+    struct world_setup setup = brief_setup(2);
     struct world w;
     uint64_t begin_ns;
     (void)state;
     setup.config.link.idle = GF_IDLE_SPIN;
     world_open(&w, &setup);
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
-    for (uint32_t tensor = 0; tensor < LENGTH(tensors); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
+    for (uint32_t tensor = 0; tensor < LENGTH(brief); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
     begin_ns = gf_sim_now_ns(w.sim);
     world_block(&w, 0, abort_first_turn, NULL);
     assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_ERR_ABORTED);
@@ -173,7 +152,7 @@ static void closing_in_the_middle_of_a_step_is_told_to_the_others(void **state)
 {
     (void)state;
     for (uint32_t guilty = 0; guilty < 3; guilty++) {
-        struct world_setup setup = setup_of(3);
+        struct world_setup setup = brief_setup(3);
         struct interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_close};
         struct world w;
         world_open(&w, &setup);
@@ -211,7 +190,7 @@ static void closing_between_steps_while_others_go_on_is_named(void **state)
     (void)state;
     for (uint32_t world = 2; world <= 4; world++) {
         for (uint32_t guilty = 1; guilty < world; guilty++) {
-            struct world_setup setup = setup_of(world);
+            struct world_setup setup = brief_setup(world);
             struct interrupt interrupt = {.rank = guilty};
             struct world_step step = {.order = WORLD_FORWARD};
             struct world w;
@@ -241,7 +220,7 @@ static void the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks(void **st
 {
     (void)state;
     for (uint32_t seed = 1; seed <= 20; seed++) {
-        struct world_setup setup = setup_of(5);
+        struct world_setup setup = brief_setup(5);
         struct world_step step = {.order = WORLD_ROTATED, .fill = fill_infinity};
         struct world w;
         setup.config.loss_scale.enabled = true;
@@ -259,7 +238,7 @@ static void a_rank_that_is_cut_off_is_named_and_everybody_ends(void **state)
 {
     (void)state;
     for (uint32_t guilty = 0; guilty < 4; guilty++) {
-        struct world_setup setup = setup_of(4);
+        struct world_setup setup = brief_setup(4);
         struct interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_cut};
         struct world w;
         uint64_t begin_ns;
@@ -279,7 +258,7 @@ static void a_rank_that_is_cut_off_is_named_and_everybody_ends(void **state)
 
 static void two_ranks_that_cannot_reach_each_other_end_everybody(void **state)
 {
-    struct world_setup setup = setup_of(4);
+    struct world_setup setup = brief_setup(4);
     struct interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_cut_peer};
     struct world w;
     (void)state;
@@ -308,7 +287,7 @@ static void a_rank_that_never_declares_is_named_with_its_step(void **state)
 {
     (void)state;
     for (uint32_t guilty = 0; guilty < 3; guilty++) {
-        struct world_setup setup = setup_of(3);
+        struct world_setup setup = brief_setup(3);
         struct world_step step = {.order = WORLD_FORWARD};
         struct interrupt interrupt = {.rank = guilty, .after_tensors = 1};
         struct world w;
@@ -328,7 +307,7 @@ static void a_rank_that_never_declares_is_named_with_its_step(void **state)
 
 static void a_rank_that_comes_within_the_deadline_is_waited_for(void **state)
 {
-    struct world_setup setup = setup_of(3);
+    struct world_setup setup = brief_setup(3);
     struct world_step step = {.order = WORLD_FORWARD};
     struct world w;
     (void)state;
@@ -366,7 +345,7 @@ static int child_says(gf_context *gf, gf_status expect)
 
 static void a_forked_child_is_refused_and_the_parent_goes_on(void **state)
 {
-    struct world_setup setup = setup_of(2);
+    struct world_setup setup = brief_setup(2);
     struct world_step step = {.order = WORLD_FORWARD};
     struct world w;
     (void)state;
@@ -382,7 +361,7 @@ static void a_forked_child_is_refused_and_the_parent_goes_on(void **state)
 
 static void closing_is_lawful_at_any_time_and_once(void **state)
 {
-    struct world_setup setup = setup_of(3);
+    struct world_setup setup = brief_setup(3);
     struct world w;
     unsigned char *memory;
     (void)state;
@@ -409,7 +388,7 @@ static gf_status close_turn(struct world *w, uint32_t rank, void *arg)
 
 static void closing_waits_for_those_who_are_late_but_not_for_ever(void **state)
 {
-    struct world_setup setup = setup_of(3);
+    struct world_setup setup = brief_setup(3);
     struct world w;
     uint64_t begin_ns;
     (void)state;

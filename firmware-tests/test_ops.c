@@ -282,14 +282,14 @@ static void norm_cases(const struct turn *t)
     float lanes[64] = {0};
     uint64_t run = 0;
     fill(SOURCE, t->offset, t->type, t->count, t->finite);
-    fill(OUT, 0, GF_TYPE_F32, 0, true);
+    fill(OUT, 0, GF_TYPE_F32, 1, true);
     for (uint64_t first = 0; first < t->count; first += GF_NORM_RUN_ELEMS, run++) {
         uint64_t left = t->count - first;
         lanes[run % 64] += ordered_sum(want_at(SOURCE, t->offset), t->type, first,
                                        left < GF_NORM_RUN_ELEMS ? left : GF_NORM_RUN_ELEMS, true);
     }
-    put(want_at(OUT, 0), GF_TYPE_F32, 0, tree_of(lanes));
-    assert_int_equal(t->ops->norm(NULL, mem(OUT, 0), mem(SOURCE, t->offset), t->type, t->count), GF_OK);
+    put(want_at(OUT, 0), GF_TYPE_F32, 0, get(want_at(OUT, 0), GF_TYPE_F32, 0) + tree_of(lanes));
+    assert_int_equal(t->ops->norm(NULL, mem(OUT, 0), 0, mem(SOURCE, t->offset), t->type, t->count), GF_OK);
     same_area("norm", t->ops, OUT, 0, GF_TYPE_F32, 1);
 }
 
@@ -327,8 +327,138 @@ static void accumulate_cases(const struct turn *t)
     }
 }
 
+/* Chunks from and to all places of two ranges, the last of which is cut short; what is not listed stays. */
+#define CHUNKS_MAX 700u
+static uint32_t dst_list[CHUNKS_MAX], src_list[CHUNKS_MAX];
+
+static struct gf_chunks chunks_make(uint64_t elem_count, uint64_t chunk_elems, bool list_dst, bool list_src)
+{
+    uint32_t chunk_count = (uint32_t)((elem_count + chunk_elems - 1) / chunk_elems), taken = 0;
+    struct gf_chunks chunks = {.dst_list_u32 = list_dst ? (gf_mem)(uintptr_t)dst_list : 0,
+                               .src_list_u32 = list_src ? (gf_mem)(uintptr_t)src_list : 0,
+                               .chunk_elems = chunk_elems, .dst_elems = elem_count, .src_elems = elem_count};
+    for (uint32_t c = 0; c < chunk_count; c++) /* a selection and what it would be packed to, or all in another order */
+        if (!list_dst || !list_src || (next() % 3 != 0)) {
+            dst_list[taken] = chunk_count - 1 - c;
+            src_list[taken++] = c;
+        }
+    chunks.count = (list_dst && list_src) ? taken : (chunk_count + 1) / 2;
+    return chunks;
+}
+
+static void want_chunk(const struct gf_chunks *chunks, uint32_t turn, uint64_t *dst, uint64_t *src, uint64_t *count)
+{
+    uint64_t dst_left, src_left;
+    *dst = ((chunks->dst_list_u32 != 0) ? dst_list[turn] : turn) * chunks->chunk_elems;
+    *src = ((chunks->src_list_u32 != 0) ? src_list[turn] : turn) * chunks->chunk_elems;
+    dst_left = chunks->dst_elems - *dst;
+    src_left = chunks->src_elems - *src;
+    *count = (dst_left < src_left) ? dst_left : src_left;
+    if (*count > chunks->chunk_elems) *count = chunks->chunk_elems;
+}
+
+static void cast_chunks_case(const struct turn *t, gf_type dst_type, uint64_t chunk_elems, bool list_dst, bool list_src)
+{
+    struct gf_chunks chunks = chunks_make(t->count, chunk_elems, list_dst, list_src);
+    struct gf_check got = {3, 7000000}, want = got;
+    fill(OUT, 4, dst_type, 0, true);
+    fill(SOURCE, t->offset, t->type, t->count, t->finite);
+    assert_int_equal(t->ops->cast_chunks(NULL, mem(OUT, 4), dst_type, mem(SOURCE, t->offset), t->type, &chunks, t->scale,
+                                         900, t->finite ? NULL : &got), GF_OK);
+    for (uint32_t turn = 0; turn < chunks.count; turn++) {
+        uint64_t dst, src, count;
+        want_chunk(&chunks, turn, &dst, &src, &count);
+        for (uint64_t i = 0; i < count; i++) {
+            put(want_at(OUT, 4), dst_type, dst + i, get(want_at(SOURCE, t->offset), t->type, src + i) * t->scale);
+            if (!t->finite) count_bad(&want, get(want_at(OUT, 4), dst_type, dst + i), 900 + src + i);
+        }
+    }
+    same_area("cast_chunks", t->ops, OUT, 4, dst_type, t->count);
+    same_check("cast_chunks", t->ops, &got, &want);
+}
+
+static void accumulate_chunks_case(const struct turn *t, uint64_t chunk_elems, bool list_dst, bool list_src, bool full)
+{
+    struct gf_chunks chunks = chunks_make(t->count, chunk_elems, list_dst, list_src);
+    fill(OUT, 4, GF_TYPE_F32, 0, true);
+    fill(OUT_TOO, t->offset, GF_TYPE_F32, 0, true);
+    fill(SOURCE, t->offset, t->type, t->count, t->finite);
+    fill(OTHER, 0, GF_TYPE_F32, t->count, t->finite);
+    fill(MOMENTUM, 8, GF_TYPE_F32, t->count, t->finite);
+    fill(WEIGHT, 4, GF_TYPE_F32, t->count, t->finite);
+    assert_int_equal(t->ops->accumulate_chunks(NULL, mem(OUT, 4), mem(OTHER, 0), full ? mem(OUT_TOO, t->offset) : 0,
+                                               full ? mem(MOMENTUM, 8) : 0, mem(SOURCE, t->offset), t->type, t->scale,
+                                               0.9f, full ? mem(WEIGHT, 4) : 0, 0.01f, &chunks), GF_OK);
+    for (uint32_t turn = 0; turn < chunks.count; turn++) {
+        uint64_t dst, src, count;
+        want_chunk(&chunks, turn, &dst, &src, &count);
+        for (uint64_t i = 0; i < count; i++) {
+            float g = t->scale * get(want_at(SOURCE, t->offset), t->type, src + i);
+            if (full) g = g + 0.01f * get(want_at(WEIGHT, 4), GF_TYPE_F32, src + i);
+            if (full) g = 0.9f * get(want_at(MOMENTUM, 8), GF_TYPE_F32, src + i) + g;
+            if (full) put(want_at(OUT_TOO, t->offset), GF_TYPE_F32, dst + i, g);
+            put(want_at(OUT, 4), GF_TYPE_F32, dst + i, get(want_at(OTHER, 0), GF_TYPE_F32, src + i) + g);
+        }
+    }
+    same_area("accumulate_chunks' h", t->ops, OUT, 4, GF_TYPE_F32, t->count);
+    same_area("accumulate_chunks' u", t->ops, OUT_TOO, t->offset, GF_TYPE_F32, t->count);
+}
+
+static void chunks_cases(const struct turn *t)
+{
+    static const uint64_t sizes[] = {1, 7, 64, 129};
+    for (uint32_t c = 0; c < 4; c++) {
+        uint64_t chunk_elems = sizes[c] + t->count / 500;
+        struct gf_chunks chunks;
+        for (uint32_t mask = 0; mask < 4; mask++) {
+            cast_chunks_case(t, types[(c + mask) % 3], chunk_elems, mask & 1, mask & 2);
+            accumulate_chunks_case(t, chunk_elems, mask & 1, mask & 2, (c + mask) % 2 == 0);
+        }
+        chunks = chunks_make(t->count, chunk_elems, true, true);
+        fill(OUT, t->offset, t->type, t->count, true);
+        assert_int_equal(t->ops->zero_chunks(NULL, mem(OUT, t->offset), t->type, &chunks), GF_OK);
+        for (uint32_t turn = 0; turn < chunks.count; turn++)
+            for (uint64_t i = dst_list[turn] * chunk_elems; (i < (dst_list[turn] + 1) * chunk_elems) && (i < t->count); i++)
+                put(want_at(OUT, t->offset), t->type, i, 0);
+        same_area("zero_chunks", t->ops, OUT, t->offset, t->type, t->count);
+    }
+}
+
+static void test_ratio(void **state)
+{
+    static const struct ratio_row {
+        float weight_square, gradient_square, scale, decay, epsilon, want;
+    } rows[] = {
+        {4, 16, 1, 0, 0, 0.5f * 2 / 4},
+        {4, 16, 0.25f, 0.5f, 2, 0.5f * 2 / (1 + 1 + 2)},
+        {0, 16, 1, 0.5f, 1, 1}, /* nothing is known of a tensor that is zero, or does not move */
+        {4, 0, 1, 0.5f, 1, 1},
+        {NAN, 16, 1, 0.5f, 1, 1},
+        {2, 3, 1, 0.1f, 1e-9f, 0}, /* below */
+    };
+    (void)state;
+    for (uint32_t v = 0; v <= gf_ops_variant_count; v++) {
+        const struct gf_ops *ops = (v < gf_ops_variant_count) ? gf_ops_variants[v].ops : &gf_ops_host;
+        if ((v < gf_ops_variant_count) && !gf_ops_variants[v].supported()) continue;
+        for (uint32_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+            struct gf_ratio ratio = {.weight_square_f32 = (gf_mem)(uintptr_t)&rows[r].weight_square,
+                                     .gradient_square_f32 = (gf_mem)(uintptr_t)&rows[r].gradient_square,
+                                     .gradient_scale = rows[r].scale, .eta = 0.5f, .decay = rows[r].decay,
+                                     .epsilon = rows[r].epsilon};
+            float got = -1, want = rows[r].want;
+            if (r == 5) { /* in the order that is written down */
+                float w = sqrtf(2), g = sqrtf(3), d = 0.1f * w;
+                want = 0.5f * w / ((g + d) + 1e-9f);
+            }
+            assert_int_equal(ops->ratio(NULL, (gf_mem)(uintptr_t)&got, &ratio), GF_OK);
+            assert_int_equal(gf_f32_bits(got), gf_f32_bits(want));
+        }
+    }
+}
+
 static void update_case(const struct turn *t, bool with_momentum, bool nesterov, const gf_type *half_type)
 {
+    float trust = 0.37f, rate = 0.1f;
     struct gf_update update = {.gradient_type = t->type, .gradient_scale = t->scale, .rate = 0.1f, .momentum = 0.9f,
                                .decay = 5e-4f, .nesterov = nesterov};
     fill(WEIGHT, t->offset, GF_TYPE_F32, t->count, t->finite);
@@ -340,6 +470,8 @@ static void update_case(const struct turn *t, bool with_momentum, bool nesterov,
     update.half = half_type ? mem(HALF, t->offset) : 0;
     update.half_type = half_type ? *half_type : GF_TYPE_F32;
     update.gradient = mem(SOURCE, t->offset);
+    update.ratio_f32 = (t->count % 2 == 0) ? (gf_mem)(uintptr_t)&trust : 0;
+    if (update.ratio_f32 != 0) rate = rate * trust;
     assert_int_equal(t->ops->update(NULL, &update, t->count), GF_OK);
     for (uint64_t i = 0; i < t->count; i++) {
         float weight = get(want_at(WEIGHT, t->offset), GF_TYPE_F32, i);
@@ -349,7 +481,7 @@ static void update_case(const struct turn *t, bool with_momentum, bool nesterov,
             put(want_at(MOMENTUM, 4), GF_TYPE_F32, i, v);
             d = nesterov ? 0.9f * v + g : v;
         }
-        weight = weight - 0.1f * d;
+        weight = weight - rate * d;
         put(want_at(WEIGHT, t->offset), GF_TYPE_F32, i, weight);
         if (half_type != NULL) put(want_at(HALF, t->offset), *half_type, i, weight);
     }
@@ -408,6 +540,7 @@ static void test_check(void **state) { (void)state; each_version(check_cases); }
 static void test_score(void **state) { (void)state; each_version(score_cases); }
 static void test_norm(void **state) { (void)state; each_version(norm_cases); }
 static void test_accumulate(void **state) { (void)state; each_version(accumulate_cases); }
+static void test_chunks(void **state) { (void)state; each_version(chunks_cases); }
 static void test_update(void **state) { (void)state; each_version(update_cases); }
 
 /* A run of 1 and two of half a unit in its last place: they count only if they meet before they meet the 1, as the runs
@@ -423,8 +556,8 @@ static void test_norm_adds_runs_in_lanes(void **state)
     for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
         float square = 0;
         if (!gf_ops_variants[v].supported()) continue;
-        assert_int_equal(gf_ops_variants[v].ops->norm(NULL, (gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)values,
-                                                      GF_TYPE_F16, elem_count), GF_OK);
+        assert_int_equal(gf_ops_variants[v].ops->norm(NULL, (gf_mem)(uintptr_t)&square, 0,
+                                                      (gf_mem)(uintptr_t)values, GF_TYPE_F16, elem_count), GF_OK);
         assert_int_equal(gf_f32_bits(square), 0x3f800001);
     }
     free(values);
@@ -450,8 +583,9 @@ static void test_large_ranges(void **state)
     for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
         const struct gf_ops *ops = gf_ops_variants[v].ops;
         if (!gf_ops_variants[v].supported()) continue;
-        assert_int_equal(ops->norm(NULL, (gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)from, GF_TYPE_F16, norm_elems),
-                         GF_OK);
+        square = 0;
+        assert_int_equal(ops->norm(NULL, (gf_mem)(uintptr_t)&square, 0, (gf_mem)(uintptr_t)from, GF_TYPE_F16,
+                                   norm_elems), GF_OK);
         assert_int_equal(gf_f32_bits(square), gf_f32_bits(tree_of(lanes)));
         /* On a line's first byte; with 1, 16 or 29 elements before the next line; with no element on a line's first. */
         static const uint32_t offsets[] = {0, 62, 32, 6, 23};
@@ -505,7 +639,7 @@ int main(void)
         cmocka_unit_test(test_cast), cmocka_unit_test(test_sum), cmocka_unit_test(test_sum_n),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_score), cmocka_unit_test(test_norm), cmocka_unit_test(test_accumulate),
-        cmocka_unit_test(test_update), cmocka_unit_test(test_norm_adds_runs_in_lanes),
+        cmocka_unit_test(test_update), cmocka_unit_test(test_chunks), cmocka_unit_test(test_ratio), cmocka_unit_test(test_norm_adds_runs_in_lanes),
         cmocka_unit_test(test_large_ranges), cmocka_unit_test(test_copy_and_zero),
     };
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

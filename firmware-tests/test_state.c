@@ -14,22 +14,6 @@
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define STEPS 12u
 
-static const struct state_run run_cases[] = {
-    {"dense", 3, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .nesterov = true},
-    {"dense_lars_scaled_half", 2, .scaled = true, .optimizer = GF_OPTIMIZER_LARS, .beta = 0.9f, .half = GF_TYPE_F16,
-     .wire = GF_TYPE_F16},
-    {"dense_without_momentum", 2, .optimizer = GF_OPTIMIZER_SGD},
-    {"sparse_reduced", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_REDUCED,
-     .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .half = GF_TYPE_BF16},
-    {"sparse_local_sum", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL,
-     .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .wire = GF_TYPE_F16},
-    {"sparse_local_ranks", 2, .sparse = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL, .average = GF_AVERAGE_RANKS,
-     .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f},
-    {"sparse_local_samples", 4, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL,
-     .average = GF_AVERAGE_SAMPLES, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.5f, .half = GF_TYPE_F16},
-    {"sparse_masked_lars", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL_MASKED,
-     .optimizer = GF_OPTIMIZER_LARS, .beta = 0.9f},
-};
 static void halves_expect_equal(struct world *a, struct world *b)
 {
     for (uint32_t rank = 0; rank < a->world; rank++)
@@ -43,11 +27,11 @@ static void halves_expect_equal(struct world *a, struct world *b)
 static void resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < LENGTH(run_cases); i++) {
-        struct world_setup setup = state_setup_of(&run_cases[i]);
+    for (size_t i = 0; i < STATE_RUNS; i++) {
+        struct world_setup setup = state_setup_of(&state_runs[i]);
         struct state_save saves[STEPS + 1], again;
         struct world whole, part;
-        print_message("  %s\n", run_cases[i].name);
+        print_message("  %s\n", state_runs[i].name);
         world_open(&whole, &setup);
         state_weights_begin(&whole);
         saves[0] = state_save_take(&whole);
@@ -84,7 +68,7 @@ static void resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends
  * above was about something. */
 static void a_sparse_run_has_histories_and_ranks_agree_on_the_rest(void **state)
 {
-    struct world_setup setup = state_setup_of(&run_cases[4]);
+    struct world_setup setup = state_setup_of(&state_runs[4]);
     struct world w;
     struct state_save save;
     (void)state;
@@ -188,7 +172,7 @@ static void nothing_that_waits_is_lost_from_4_ranks_to_2_to_3(void **state)
 
 static void ranks_get_only_what_they_inherit(void **state)
 {
-    struct world_setup setup = state_setup_of(&run_cases[4]);
+    struct world_setup setup = state_setup_of(&state_runs[4]);
     struct state_save first, second;
     struct world w;
     gf_context *gf;

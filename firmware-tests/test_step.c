@@ -1,6 +1,6 @@
 /* Dense steps on whole contexts: what every rank finds in gf_gradient() afterwards, whatever the world, the wire, the
  * grouping and the order of declaring are. */
-#include "world.h"
+#include "world_setups.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -10,24 +10,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-
-static const struct gf_sim_setup network = {
-    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
-
-static const struct gf_tensor mixed[] = {
-    {.name = "empty.first", .elem_count = 0}, {.name = "one", .elem_count = 1},
-    {.name = "odd", .elem_count = 301},       {.name = "round", .elem_count = 4096},
-    {.name = "five", .elem_count = 5},        {.name = "empty", .elem_count = 0},
-    {.name = "large", .elem_count = 10007},   {.name = "gap", .elem_count = 257},
-    {.name = "small", .elem_count = 64},      {.name = "last", .elem_count = 3001},
-};
-
-static struct world_setup setup_of(uint32_t world)
-{
-    return (struct world_setup){.world = world, .tensors = mixed, .tensor_count = LENGTH(mixed), .sim = network};
-}
 
 static void sums_do_not_depend_on_world_wire_grouping_or_order(void **state)
 {
@@ -40,7 +22,7 @@ static void sums_do_not_depend_on_world_wire_grouping_or_order(void **state)
     (void)state;
     for (size_t n = 0; n < LENGTH(worlds); n++) {
         for (uint32_t rest = 0; rest < GF_TYPE_COUNT * LENGTH(fuses) * WORLD_ORDER_COUNT; rest += 2, row++) {
-            struct world_setup setup = setup_of(worlds[n]);
+            struct world_setup setup = mixed_setup(worlds[n]);
             struct world_step step = {.order = (world_order)((rest + row / 2 % 2) % WORLD_ORDER_COUNT),
                                       .pause_ns = (row % 3 == 0) ? 30000 : 0};
             struct world w;
@@ -75,7 +57,7 @@ static bool skips_some(uint32_t rank, uint32_t tensor)
 
 static void a_skipped_tensor_counts_as_zeroes(void **state)
 {
-    struct world_setup setup = setup_of(4);
+    struct world_setup setup = mixed_setup(4);
     struct world_step step = {.order = WORLD_ROTATED, .skips = skips_some};
     struct world w;
     (void)state;
@@ -122,7 +104,7 @@ static gf_status micro_turn(struct world *w, uint32_t rank, void *arg)
 
 static void micro_batches_are_added_up_before_the_last_declares(void **state)
 {
-    struct world_setup setup = setup_of(3);
+    struct world_setup setup = mixed_setup(3);
     struct world w;
     (void)state;
     setup.config.exchange.fuse_bytes = 1;
@@ -136,7 +118,7 @@ static void micro_batches_are_added_up_before_the_last_declares(void **state)
 
 static void wrong_calls_are_refused_named_and_change_nothing(void **state)
 {
-    struct world_setup setup = setup_of(2);
+    struct world_setup setup = mixed_setup(2);
     struct world_step step = {.order = WORLD_FORWARD};
     struct world w;
     gf_context *gf;
@@ -194,7 +176,7 @@ static void wrong_calls_are_refused_named_and_change_nothing(void **state)
 
 static void two_contexts_in_one_process_know_nothing_of_each_other(void **state)
 {
-    struct world_setup first = setup_of(3);
+    struct world_setup first = mixed_setup(3);
     static struct world_setup second;
     struct world_step step = {.order = WORLD_ROTATED};
     struct world a, b;
@@ -271,7 +253,7 @@ static void ten_thousand_tensors(void **state)
     (void)state;
     for (uint32_t t = 0; t < COUNT; t++) many[t] = (struct gf_tensor){.name = "t", .elem_count = t % 5};
     for (size_t i = 0; i < LENGTH(fuses); i++) {
-        struct world_setup setup = setup_of(2);
+        struct world_setup setup = mixed_setup(2);
         struct world_step step = {.order = (world_order)i};
         struct world w;
         setup.tensors = many;

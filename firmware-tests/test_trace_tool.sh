@@ -60,9 +60,20 @@ if command -v python3 >/dev/null; then
     check json_is_json python3 -c 'import json, sys
 events = json.load(open(sys.argv[1]))["traceEvents"]
 assert len(events) > 100 and all(e["dur"] >= 0 and e["ts"] >= 0 for e in events if e["ph"] == "X")' "$scratch/json"
+    check json_threads_have_names_and_spans_that_do_not_cross python3 -c 'import collections, json, sys
+threads, names, owners = collections.defaultdict(list), set(), {}
+for e in json.load(open(sys.argv[1]))["traceEvents"]:
+    if e["ph"] == "X": threads[e["pid"], e["tid"]].append((round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000)))
+    if e["name"] == "thread_name": names.add((e["pid"], e["tid"]))
+    if "tid" in e: assert owners.setdefault(e["tid"], e["pid"]) == e["pid"], "a thread of two processes"
+assert names == set(threads) and len(names) >= 4
+for spans in threads.values():
+    spans.sort()
+    for a, b in zip(spans, spans[1:]): assert b[0] >= a[1] - 1, (a, b)' "$scratch/json"
     check svg_is_xml python3 -c 'import sys, xml.dom.minidom as m
 m.parse(sys.argv[1])' "$scratch/svg"
 else
+    skip json_threads_have_names_and_spans_that_do_not_cross "there is no python3"
     skip json_is_json "there is no python3"
     skip svg_is_xml "there is no python3"
 fi
@@ -98,6 +109,28 @@ if [ -s "$moved" ]; then
         sh "$scratch/json"
 else
     skip another_clock_is_aligned "there is no perl"
+fi
+
+# The same run, had rank 1 always begun as late as it could, just before the first end: then it is the late one.
+# shellcheck disable=SC2016
+perl -0777 -e 'local $/; my (%end, @files);
+    for my $path (@ARGV) { open my $in, "<:raw", $path or die; push @files, scalar <$in>; }
+    for my $f (0, 1) {
+        for (my $at = 128 + 96; $at < length $files[$f]; $at += 64) {
+            my ($begin, $end, $step, $bytes, $operation, $algorithm, $buffer) = unpack "Q<4 L<3", substr($files[$f], $at, 64);
+            my $key = "$step $operation $buffer";
+            if ($f == 0) { $end{$key} = $end; next; }
+            next unless (($operation == 2) || ($operation == 3)) && defined $end{$key};
+            my $late = (($end{$key} < $end) ? $end{$key} : $end) - 1;
+            substr($files[1], $at, 8) = pack "Q<", $late if $late > $begin;
+        }
+    }
+    print $files[1]' "$t.0" "$t.1" >"$scratch/late" 2>/dev/null
+if [ -s "$scratch/late" ]; then
+    check a_rank_that_is_late tell "$t.0" "$scratch/late"
+    check it_is_named said '^late +rank 1: the last to begin in (9[0-9]|100) % of 60 exchanges'
+else
+    skip it_is_named "there is no perl"
 fi
 
 # Rank 1 stops in the middle of a long run: rank 0 runs into the deadline while it waits, and its trace says where.

@@ -1,5 +1,5 @@
 /* What the numbers of a step are: averages and scales, types, values that are not finite, and the optimizer's. */
-#include "world.h"
+#include "world_setups.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -9,24 +9,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-
-static const struct gf_sim_setup network = {
-    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
-
-static const struct gf_tensor mixed[] = {
-    {.name = "empty.first", .elem_count = 0}, {.name = "one", .elem_count = 1},
-    {.name = "odd", .elem_count = 301},       {.name = "round", .elem_count = 4096},
-    {.name = "five", .elem_count = 5},        {.name = "empty", .elem_count = 0},
-    {.name = "large", .elem_count = 10007},   {.name = "gap", .elem_count = 257},
-    {.name = "small", .elem_count = 64},      {.name = "last", .elem_count = 3001},
-};
-
-static struct world_setup setup_of(uint32_t world)
-{
-    return (struct world_setup){.world = world, .tensors = mixed, .tensor_count = LENGTH(mixed), .sim = network};
-}
 
 /* ---- averages and scales ---- */
 
@@ -44,7 +26,7 @@ static void averages_divide_by_what_they_say(void **state)
     (void)state;
     for (size_t row = 0; row < LENGTH(cases) * GF_TYPE_COUNT; row++) {
         const struct average_case *c = &cases[row / GF_TYPE_COUNT];
-        struct world_setup setup = setup_of(5);
+        struct world_setup setup = mixed_setup(5);
         struct world_step step = {.order = WORLD_BACKWARD, .samples = c->samples};
         struct world w;
         float factor = 1.0f;
@@ -66,7 +48,7 @@ static void averages_divide_by_what_they_say(void **state)
 static void no_samples_at_all_average_to_zero(void **state)
 {
     static const uint64_t samples[] = {0, 0};
-    struct world_setup setup = setup_of(2);
+    struct world_setup setup = mixed_setup(2);
     struct world_step step = {.samples = samples};
     struct world w;
     (void)state;
@@ -89,7 +71,7 @@ static void gradients_of_16_bits_are_summed_in_their_type(void **state)
 {
     (void)state;
     for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
-        struct world_setup setup = setup_of(3);
+        struct world_setup setup = mixed_setup(3);
         struct world_step step = {.order = WORLD_RANDOM};
         struct world w;
         setup.tensors = typed;
@@ -133,7 +115,7 @@ static void deterministic_sums_do_not_depend_on_fusion_or_slices(void **state)
         for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
             uint64_t hash = 0;
             for (size_t i = 0; i < LENGTH(cuts); i++) {
-                struct world_setup setup = setup_of(worlds[n]);
+                struct world_setup setup = mixed_setup(worlds[n]);
                 struct world_step step = {.order = (world_order)(i % WORLD_ORDER_COUNT), .fill = world_fill_noise};
                 struct world w;
                 setup.config.exchange.deterministic = true;
@@ -212,7 +194,7 @@ static void one_value_that_is_not_finite_is_named_and_no_rank_moves(void **state
         static struct world_setup setup;
         struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
         struct world w;
-        setup = setup_of(3);
+        setup = mixed_setup(3);
         setup.config.exchange.wire = c->wire;
         setup.config.exchange.algorithm = algorithms[row / LENGTH(cases)];
         setup.config.exchange.fuse_bytes = 5000;
@@ -253,7 +235,7 @@ static void a_sum_that_the_gradients_type_cannot_hold_is_found(void **state)
     static const struct gf_tensor half[] = {{.name = "half", .elem_count = 100, .type = GF_TYPE_F16}};
     struct spoil spoil = {.rank = 0, .tensor = 0, .elem = 5, .value = 40000.0f, .others = 40000.0f};
     struct world_step step = {.fill = fill_spoilt, .arg = &spoil};
-    struct world_setup setup = setup_of(2);
+    struct world_setup setup = mixed_setup(2);
     struct world w;
     (void)state;
     setup.tensors = half;
@@ -272,7 +254,7 @@ static void a_scale_whose_inverse_overflows_is_found(void **state)
 {
     struct spoil spoil = {.rank = GF_RANK_NONE, .tensor = 3, .elem = 5, .value = 2e38f};
     struct world_step step = {.fill = fill_spoilt, .arg = &spoil};
-    struct world_setup setup = setup_of(2);
+    struct world_setup setup = mixed_setup(2);
     struct world w;
     (void)state;
     setup.config.exchange.pre_scale = 0x1p-10f;
@@ -292,7 +274,7 @@ static void the_loss_scale_follows_good_and_bad_steps_to_its_floor(void **state)
                  {true, 8},   {true, 8},   {true, 4},  {true, 4}};
     struct spoil spoil = {.rank = 1, .tensor = 2, .elem = 3, .value = NAN};
     struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
-    struct world_setup setup = setup_of(2);
+    struct world_setup setup = mixed_setup(2);
     struct world w;
     (void)state;
     setup.config.loss_scale.enabled = true;
@@ -360,7 +342,7 @@ static void updates_equal_the_plain_formula(void **state)
     (void)state;
     for (size_t row = 0; row < LENGTH(cases); row++) {
         const struct update_case *c = &cases[row];
-        struct world_setup setup = setup_of(2);
+        struct world_setup setup = mixed_setup(2);
         struct world_step step = {.order = WORLD_FORWARD};
         struct world w;
         static float weights[LENGTH(net)][1000], momenta[LENGTH(net)][1000];

@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 
+#include "context.h"
 #include "half.h"
+#include "late_gpu.h"
 
 #define GUARD_BYTES 4096u
 #define GUARD_VALUE 0xa5
@@ -79,6 +81,7 @@ void world_create(struct world *w, const struct world_setup *setup)
         self->clock = (struct world_clock){.clock.now_ns = clock_now, .w = w};
         self->drivers = *gf_sim_drivers(w->sim, rank);
         self->drivers.clock = &self->clock.clock;
+        if (setup->gpu != NULL) self->drivers.gpu = setup->gpu;
         self->config.drivers = &self->drivers;
         self->tensors = setup->tensors;
         self->tensor_count = setup->tensor_count;
@@ -262,6 +265,12 @@ uint32_t world_order_at(world_order order, uint32_t rank, uint32_t place, uint32
     return place;
 }
 
+void world_settle(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    if ((gf != NULL) && (gf->gpu != NULL) && (gf->gpu->driver == &late_gpu)) late_gpu_drain(gf->gpu);
+}
+
 gf_status world_step_turn(struct world *w, uint32_t rank, void *arg)
 {
     const struct world_step *step = arg;
@@ -278,6 +287,7 @@ gf_status world_step_turn(struct world *w, uint32_t rank, void *arg)
         status = gf_tensor_skip(self->gf, tensor);
     } else {
         void *gradient = (void *)(uintptr_t)gf_gradient(self->gf, tensor);
+        world_settle(w, rank);
         if (step->fill != NULL) step->fill(w, rank, tensor, gradient, step->arg);
         else world_fill(w, rank, tensor, gradient, step->arg);
         status = gf_tensor_ready(self->gf, tensor, 0);

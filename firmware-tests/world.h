@@ -15,6 +15,7 @@ struct world_setup {
     const struct gf_tensor *tensors;
     uint32_t tensor_count;
     struct gf_sim_setup sim; /* world is filled in */
+    const struct gf_gpu_driver *gpu; /* late_gpu, or NULL: the host. What was queued is done before a gradient is written */
     /* Called for each rank before it is measured: to give ranks different things. */
     void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count);
 };
@@ -94,6 +95,8 @@ struct world_step {
 };
 /* gf_step_begin(), every tensor in its order, gf_step_poll() until it is whole. */
 void world_step_run(struct world *w, const struct world_step *step);
+/* All that a late device was given is done: what an appliance's stream would have waited for. */
+void world_settle(struct world *w, uint32_t rank);
 /* The same for one turn of one rank; arg is the struct world_step. */
 gf_status world_step_turn(struct world *w, uint32_t rank, void *arg);
 

@@ -50,6 +50,7 @@ struct gf_slot {
     uint32_t waited_for;     /* the one waited for longest so far, and how long */
     uint64_t waited_ns;
     struct gf_check check;   /* values that adding made non-finite */
+    struct gf_check *counted; /* of packing or unpacking, in the memory of ops */
     struct gf_coll coll;
 };
 
@@ -95,7 +96,9 @@ static inline uint64_t gf_verdict_words(uint32_t chunk_count)
 typedef enum gf_request_state {
     GF_REQUEST_FREE = 0,
     GF_REQUEST_QUEUED,
+    GF_REQUEST_FETCH,   /* from device memory to the wire pool */
     GF_REQUEST_RUNNING,
+    GF_REQUEST_STORE,   /* and back */
     GF_REQUEST_ENDED
 } gf_request_state;
 
@@ -109,6 +112,7 @@ struct gf_pending {
     gf_mem data;
     uint64_t elem_count;
     uint64_t sequence; /* from 1; the oldest starts first */
+    bool staged;       /* data is device memory: it passes through the wire pool, alone */
 };
 
 /* A state that was saved by more ranks than there are now: whose histories this rank has still to be given. */
@@ -125,12 +129,15 @@ struct gf_trace {
 };
 
 /* How far opening has come. */
+enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_CROWDED, /* 1: crowded */ GF_MET_COUNT };
+
 typedef enum gf_warm_state {
     GF_WARM_FLOOD = 0, /* a window of messages a slot to the right neighbour, before it has posted receives */
     GF_WARM_MEET,      /* a barrier: they are all unexpected there */
     GF_WARM_SINK,      /* the receives for them */
     GF_WARM_EMPTY,
-    GF_WARM_ROUNDS     /* operations of all sizes through every slot */
+    GF_WARM_ROUNDS,    /* operations of all sizes through every slot */
+    GF_WARM_TOUCH      /* peers' pages, which fault at the first look */
 } gf_warm_state;
 
 /*     DRAIN -> AGREE -> JOIN -> SYNC -> (ready)      a failure on the way -> DRAIN, until the deadline */
@@ -159,24 +166,30 @@ struct gf_context {
     uint64_t magic;
     _Atomic uint32_t aborted; /* set by gf_abort() from anywhere */
     int32_t owner_pid;
+    char *fork_page;          /* of the control region, whole */
+    const uint64_t *fork_mark; /* NULL: the process number tells */
     gf_phase phase;
     struct gf_config config;  /* effective */
     struct gf_log log;
     uint32_t rank, world, epoch;
     const uint32_t *seats;    /* [world] ranks of the first epoch, which links and rendezvous know; NULL: the same */
     struct gf_shrinking shrink;
-    char *region_base;        /* of the exchange region that addresses point into */
+    char *region_base;        /* of the exchange region that addresses point into, registered with a device */
     size_t region_bytes;
 
     struct gf_drivers drivers;
     struct gf_link *link;
     struct gf_rendezvous *rendezvous;
     struct gf_gpu *gpu;
-    struct gf_queue queue;
+    struct gf_queue queue;      /* of element ops on the pools, in order */
     const struct gf_ops *ops;
+    bool on_device;             /* the pools lie in device memory: ops work late, the wire has its own in host memory */
+    struct gf_queue wire_queue; /* collectives work on host memory, at once */
+    const struct gf_ops *wire_ops;
     struct gf_members *members;
     uint32_t members_skip;     /* polls until the control channel is looked at again */
     uint64_t members_ns;       /* when it was last */
+    uint64_t progress_ns;      /* when the link was last looked at */
     uint64_t sequence;         /* operations begun; must be equal on all ranks at the same point */
 
     struct gf_pool_tensor *tensors;
@@ -193,16 +206,23 @@ struct gf_context {
     uint32_t *buffer_order;     /* the order in which they start, by last_tensor */
     uint32_t dense_buffer_count;
     gf_mem gradient, weight, momentum, half;
-    gf_mem wire;                /* pool of wire type; 0 where every buffer travels in place */
+    gf_mem device;              /* the arena; 0 on the host */
+    uint64_t device_bytes;
+    gf_mem wire;                /* pool of wire type; 0 where every buffer travels in place. On a device: fp32, host memory */
+    gf_mem beside;              /* the same where ops reach it: wire itself on the host */
+    gf_mem checks;              /* struct gf_check [slot_count + 1], counted by ops; the last one is of the norms */
+    struct gf_check *seen;      /* [slot_count + 1] as gf_checks_end() brought them to the host: checks on the host */
+    struct gf_check *unseen;    /* how each begins */
+    gf_mem part;                /* fp32 [1]: norm of a piece of a chunk */
     gf_mem user;                /* exchange.user_bytes */
     uint64_t user_used;
-    float *norms;               /* [2 * tensor_count] squares for LARS */
+    gf_mem norms;               /* fp32 for LARS: squares [2 * tensor_count], ratios [tensor_count], scratch of norm() */
 
     struct gf_slot slots[16];
     uint32_t slot_count;
     uint64_t tickets;           /* slots taken in this epoch */
-    bool shares;                /* all ranks reach each other's exchange regions: direct serves */
-    float shared_pairs;         /* how many a rank reaches; once summed over all ranks, how many there are */
+    gf_algorithm algorithm;     /* what is asked for, settled when the warm-up ends (gf_exchange_settle) */
+    float met[GF_MET_COUNT];    /* of this rank, then summed over all (warm.c) */
     struct gf_step step;
     uint64_t *verdict;          /* in the exchange region: [GF_VERDICT_WORDS], then the chunk norms */
 
@@ -222,6 +242,7 @@ struct gf_context {
 
     gf_warm_state warm;
     uint32_t warm_step;
+    uint64_t touched_bytes;     /* of the region of rank warm_step */
     struct gf_request warm_requests[GF_REQUESTS_MAX];
     uint32_t connected;         /* peers, so far */
     uint64_t foreign_before;
@@ -231,7 +252,8 @@ struct gf_context {
     bool blame;                 /* FAILING: the guilty rank is still being asked for */
     uint64_t fail_ns;
     uint64_t moved_ns;          /* something last moved: for idling */
-    bool crowded;               /* more ranks than cores on this machine: never spin */
+    bool crowded;               /* more ranks than cores on this machine; behind the warm-up, on some rank's */
+    bool awaits_core;           /* what is awaited needs this core: give it away at once */
     uint32_t spins;             /* inside of gf_wait(): how often a turn may look for a flag before it returns */
 };
 
@@ -252,6 +274,7 @@ static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t seat)
 struct gf_layout {
     struct gf_config config;      /* effective; rank, world, id and address resolved */
     struct gf_drivers drivers;    /* none is NULL */
+    const struct gf_gpu_kernels *gpu_kernels; /* of drivers.gpu; NULL: it has none, or brings its own */
     struct gf_pool_sizes pool;
     struct gf_coll_need slot_need;
     struct gf_footprint footprint;
@@ -259,6 +282,12 @@ struct gf_layout {
     uint32_t buffers_max;         /* of a sparse step, or of a dense one where there are none */
     uint32_t chunk_count;
     bool in_place;                /* every buffer of every step travels where it lies */
+    bool on_device;
+};
+
+/* Pools, where element ops work on them: in control and exchange memory on the host, else in device memory. */
+struct gf_pool_parts {
+    char *weight, *momentum, *half, *norms, *history, *scratch, *part;
 };
 
 /* What the walk hands out; all NULL while measuring. The per-slot arrays lie behind each other. */
@@ -272,15 +301,20 @@ struct gf_control_parts {
     struct gf_coll_msg *msgs;
     char *reqs;                /* of all messages, then of all checksums */
     struct gf_coll_sum *sums;
-    float *weight, *momentum, *history, *scratch, *norms;
+    struct gf_pool_parts pools; /* of the host */
     uint32_t *selection;
-    uint16_t *half;
+    char *fork_page; /* [2 * GF_PAGE_BYTES]: a whole page lies in it */
     void *link, *rendezvous, *gpu, *members;
 };
 struct gf_exchange_parts {
-    char *flags; /* of direct, in all worlds that it serves; must lie at the same offset on all ranks */
+    char *flags; /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
     char *gradient, *wire, *user, *staging;
+    struct gf_check *seen, *unseen;
     uint64_t *verdict;
+};
+struct gf_device_parts {
+    char *gradient, *beside, *checks;
+    struct gf_pool_parts pools;
 };
 
 /* Everything that follows from configuration, environment and tensors. What is wrong is logged. */
@@ -288,9 +322,15 @@ gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor 
                          struct gf_layout *layout_out);
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
 struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange);
+struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device); /* nothing on the host */
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout);
 struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout);
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout);
+
+/* ---- fork.c ---- */
+void gf_fork_guard(gf_context *gf);
+void gf_fork_unguard(gf_context *gf);
+bool gf_forked(const gf_context *gf); /* a child that fork() made of the context's process */
 
 /* ---- error.c ---- */
 void gf_context_mark(gf_context *gf);            /* valid, and this process's */
@@ -313,7 +353,13 @@ __attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_sta
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
 
 /* ---- exchange.c: slots ---- */
+/* From here on auto and direct mean direct, where all ranks share memory (`shares`), else auto means messages. Until
+ * then, while it is being found out, messages serve both. */
+void gf_exchange_settle(gf_context *gf, bool shares);
+void gf_exchange_unsettle(gf_context *gf);
 gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes);
+/* For vectors that the owner of the slot folds itself. */
+gf_algorithm gf_exchange_choose_folded(const gf_context *gf, uint64_t bytes);
 /* A free slot with fold and check at their defaults, in state PACK; NULL: none is free. All ranks take slots for the same
  * operations in the same order, whichever slots these are. */
 struct gf_slot *gf_slot_take(gf_context *gf);
@@ -323,8 +369,27 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
 /* Polls the collective; GF_OK: ended, traced. An error has failed the context. */
 gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns);
 void gf_slot_release(gf_context *gf, struct gf_slot *slot);
-/* Link, control channel, life signs: once a poll. */
+/* Link, control channel, life signs: once a poll, though not at each one while only flags are awaited. */
 gf_status gf_progress(gf_context *gf, uint64_t now_ns);
+
+/* ---- device.c: memory that ops work on late; on the host all of it is done when the call returns ---- */
+/* Lays pools out: in device memory, or where the host's parts say. */
+void gf_device_lay(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *host);
+gf_status gf_device_register(gf_context *gf); /* the exchange region */
+void gf_device_unregister(gf_context *gf);
+/* Counters for ops to count in, from none; queued before those. */
+struct gf_check *gf_checks_begin(gf_context *gf, uint32_t index);
+gf_status gf_checks_end(gf_context *gf, uint32_t index); /* behind them, on its way to seen[index] */
+gf_status gf_checks_reached(gf_context *gf, uint32_t index); /* GF_OK: seen[index] holds, and all before it is done */
+/* Of a pool, to and from any memory of this process. May block until the device has copied. */
+gf_status gf_device_read(gf_context *gf, void *to, gf_mem from, uint64_t bytes);
+gf_status gf_device_write(gf_context *gf, gf_mem to, const void *from, uint64_t bytes);
+/* Between device memory and the wire pool; on its way to event `index`. */
+bool gf_device_holds(const gf_context *gf, gf_mem data);
+gf_status gf_device_fetch(gf_context *gf, gf_mem from, uint64_t bytes, uint32_t index);
+gf_status gf_device_store(gf_context *gf, gf_mem to, uint64_t bytes, uint32_t index);
+gf_status gf_device_settle(gf_context *gf); /* GF_OK: nothing is queued or running; GF_AGAIN */
+gf_status gf_device_failed(gf_context *gf, gf_operation operation); /* the context fails with the driver's fault */
 
 /* ---- step.c ---- */
 /* One turn of everything under way in a step, of failing too; for gf_wait(). arg is not used. */
@@ -338,19 +403,19 @@ void gf_sparse_begin(gf_context *gf);                            /* buffers of a
 gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
 
 /* ---- sparse_history.c: what is computed of them; about a slice a call ---- */
-gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem wire);
+gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, struct gf_check *check);
 gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks have their norm */
 /* GF_OK: history, momentum and gradients are those behind the step and the next set is chosen. */
 gf_status gf_sparse_commit(gf_context *gf, float factor);
 
 /* ---- update.c ---- */
 /* LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a tensor that is applied, 1
- * where a norm is zero; biases and normalisation are excluded. Begin, add each range, then ask. */
-void gf_lars_begin(gf_context *gf, uint32_t tensor);
+ * where a norm is zero; biases and normalisation are excluded. Begin, add each range, end; nothing is read back. */
+gf_status gf_lars_begin(gf_context *gf, uint32_t tensor);
 gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
-float gf_lars_ratio(const gf_context *gf, uint32_t tensor);
+gf_status gf_lars_end(gf_context *gf, uint32_t tensor);
 gf_status gf_half_refresh(gf_context *gf); /* the half weights from the weights; nothing without them */
-/* Elements first..end-1, all of one tensor, by the rules of `tensor`. rate includes a trust ratio. */
+/* Elements first..end-1, all of one tensor, by the rules of `tensor` and with its trust ratio. */
 gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
 
 /* ---- verdict.c ---- */

@@ -1,6 +1,11 @@
 /* The one reference from the library to the real drivers. A program that defines gf_drivers_builtin itself, or a build
- * with UCX=0, is linked without UCX. */
+ * with UCX=0, is linked without UCX; likewise the CUDA driver, which is left out where there is no cuda.h. */
 #include "drivers.h"
+#include "ops_cuda.h"
+
+#if GF_WITH_CUDA
+static const struct gf_gpu_kernels cuda_kernels = {&gf_cuda_image, gf_cuda_kernels, &gf_cuda_kernel_count, &gf_ops_cuda};
+#endif
 
 const struct gf_drivers gf_drivers_builtin = {
 #if GF_WITH_UCX
@@ -9,4 +14,7 @@ const struct gf_drivers gf_drivers_builtin = {
     .rendezvous = &gf_rendezvous_tcp,
     .gpu = &gf_gpu_host,
     .clock = &gf_clock_monotonic,
+#if GF_WITH_CUDA
+    .gpu_others = {{&gf_gpu_cuda, &cuda_kernels}},
+#endif
 };

@@ -95,7 +95,7 @@ gf_status gf_refuse(gf_context *gf, gf_status code, const char *format, ...)
 gf_status gf_own(const gf_context *gf)
 {
     if ((gf == NULL) || (gf->magic != CONTEXT_MAGIC)) return GF_ERR_PARAM;
-    return (gf->owner_pid == (int32_t)getpid()) ? GF_OK : GF_ERR_STATE; /* a forked child: the parent's is not ours */
+    return gf_forked(gf) ? GF_ERR_STATE : GF_OK; /* a forked child: the parent's is not ours */
 }
 
 bool gf_aborted(const gf_context *gf)
@@ -131,14 +131,15 @@ gf_operation gf_doing(const gf_context *gf)
     case GF_PHASE_CLOSED: break;
     }
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if (gf->requests[i].state == GF_REQUEST_RUNNING) return gf->requests[i].operation;
+        if ((gf->requests[i].state >= GF_REQUEST_FETCH) && (gf->requests[i].state <= GF_REQUEST_STORE))
+            return gf->requests[i].operation;
     return GF_OPERATION_NONE;
 }
 
 /* The slots' collectives are in DRAIN; each ends when its last message has. */
 static bool drained(gf_context *gf, uint64_t now_ns)
 {
-    bool all = true;
+    bool all = (gf_device_settle(gf) != GF_AGAIN); /* copies to and from the region, too */
     for (uint32_t s = 0; s < gf->slot_count; s++) {
         struct gf_coll *coll = &gf->slots[s].coll;
         if ((coll->state == GF_COLL_RUN) || (coll->state == GF_COLL_DRAIN))

@@ -1,21 +1,49 @@
 /* Slots: places where a collective runs. Which algorithm, what goes into the trace and the statistics, and how its
  * failure becomes the context's. */
+#include <sched.h>
+
 #include "context.h"
 
 /* A look at the control channel is a system call: not at each poll of one that spins, but soon for one that polls only
  * between layers. */
 #define MEMBERS_EVERY 64u
 #define MEMBERS_EVERY_NS UINT64_C(1000000)
+/* The same for the link while no message is awaited: one look takes as long as a small operation through memory. */
+#define PROGRESS_EVERY_NS UINT64_C(200000)
+
+/* Up to here direct takes one barrier: where ranks share cores, a barrier costs each a turn on its core. */
+#define SMALL_BYTES 128u
+#define SMALL_CROWDED_BYTES 4096u
+
+void gf_exchange_unsettle(gf_context *gf)
+{
+    gf_algorithm asked = gf->config.exchange.algorithm;
+    gf->algorithm = (asked == GF_ALGORITHM_DIRECT) ? GF_ALGORITHM_AUTO : asked;
+}
+
+/* Checksums cover messages only: auto does not give them up. */
+void gf_exchange_settle(gf_context *gf, bool shares)
+{
+    gf_algorithm asked = gf->config.exchange.algorithm;
+    bool wanted = (asked == GF_ALGORITHM_DIRECT) || ((asked == GF_ALGORITHM_AUTO) && !gf->config.link.integrity);
+    gf_exchange_unsettle(gf);
+    if (wanted && shares && (gf->world > 1)) gf->algorithm = GF_ALGORITHM_DIRECT;
+}
+
+/* Folded vectors have no other way. */
+static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
+{
+    if (coll->fold != NULL) return GF_DIRECT_SMALL_BYTES;
+    return gf->crowded ? SMALL_CROWDED_BYTES : SMALL_BYTES;
+}
 
 /* The algorithm that serves `op` for this many bytes on the wire. Sums follow the configuration; what an algorithm does
  * not offer (a barrier has no ring) takes the plainest that does. */
 gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes)
 {
-    gf_algorithm wanted = gf->config.exchange.algorithm;
+    gf_algorithm wanted = gf->algorithm;
     static const gf_algorithm fallbacks[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE, GF_ALGORITHM_DOUBLING,
                                              GF_ALGORITHM_HALVING};
-    if (wanted == GF_ALGORITHM_DIRECT) wanted = GF_ALGORITHM_AUTO; /* while it is found out whether memory is shared */
-    if ((wanted == GF_ALGORITHM_AUTO) && gf->shares) return GF_ALGORITHM_DIRECT;
     if ((op == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
         if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
         if ((bytes <= gf->config.exchange.halving_max_bytes) || gf->config.exchange.deterministic)
@@ -27,6 +55,12 @@ gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t by
         if (gf_coll_kind_of(fallbacks[i])->supports(op)) return fallbacks[i];
     GF_ASSERT(false); /* every operation is served by one of them */
     return GF_ALGORITHM_AUTO;
+}
+
+gf_algorithm gf_exchange_choose_folded(const gf_context *gf, uint64_t bytes)
+{
+    bool direct = (gf->algorithm == GF_ALGORITHM_DIRECT) && (bytes <= GF_DIRECT_SMALL_BYTES);
+    return direct ? GF_ALGORITHM_DIRECT : GF_ALGORITHM_DOUBLING;
 }
 
 struct gf_slot *gf_slot_take(gf_context *gf)
@@ -67,8 +101,8 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     struct gf_position *position = gf_members_position(gf->members);
     coll->kind = gf_coll_kind_of(algorithm);
     coll->link = gf->link;
-    coll->queue = &gf->queue;
-    coll->ops = gf->ops;
+    coll->queue = &gf->wire_queue;
+    coll->ops = gf->wire_ops;
     coll->op = op;
     coll->root = root;
     coll->members = gf->seats;
@@ -82,7 +116,8 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->slice_bytes = gf->config.exchange.slice_bytes;
     coll->window = gf->config.link.window;
     coll->direct = (struct gf_coll_shared){.ticket = slot->ticket, .region_bytes = gf->region_bytes,
-                                           .lane_ranks = gf->world};
+                                           .lane_ranks = gf->world, .core = (uint32_t)sched_getcpu() + 1,
+                                           .small_bytes = small_bytes(gf, coll)};
     slot->algorithm = algorithm;
     slot->begin_ns = now_ns;
     slot->wait_peer = slot->waited_for = GF_RANK_NONE;
@@ -146,7 +181,9 @@ gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     struct gf_coll *coll = &slot->coll;
     gf_status status;
     coll->spins = slots_busy(gf) == 1 ? gf->spins : 0; /* others would wait for it */
+    coll->direct.near = false;
     status = gf_coll_poll(coll, now_ns);
+    gf->awaits_core = coll->direct.near;
     if (coll->moved_ns > gf->moved_ns) gf->moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
         uint32_t waits_for = gf_rank_of(gf, coll->waits_for);
@@ -177,10 +214,21 @@ gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     return gf->error.code;
 }
 
+static bool messages_awaited(const gf_context *gf)
+{
+    for (uint32_t s = 0; s < gf->slot_count; s++)
+        if ((gf->slots[s].state == GF_SLOT_RUN) && (gf->slots[s].algorithm != GF_ALGORITHM_DIRECT)) return true;
+    return false;
+}
+
 gf_status gf_progress(gf_context *gf, uint64_t now_ns)
 {
     gf_status status;
     if (gf_aborted(gf) && ((status = gf_enter(gf)) < 0)) return status; /* also in the middle of a wait */
+    if ((gf->algorithm == GF_ALGORITHM_DIRECT) && (now_ns - gf->progress_ns < PROGRESS_EVERY_NS) &&
+        !messages_awaited(gf))
+        return GF_OK;
+    gf->progress_ns = now_ns;
     for (unsigned i = 0; i < 4; i++) {
         status = gf->link->driver->progress(gf->link);
         if (status < 0) return gf_fail_fault(gf, &gf->link->fault, gf_doing(gf));

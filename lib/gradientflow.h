@@ -173,7 +173,7 @@ struct gf_config {
         char ports[32];               /* "first-last" for tcp; empty: 21000-25999 */
         uint32_t window;              /* messages under way at once in a collective; 0: 8 */
         gf_idle idle;
-        bool integrity;               /* a CRC32C beside each slice */
+        bool integrity;               /* a CRC32C beside each slice; auto then never takes direct, which sends none */
         bool huge_pages;              /* ask for huge pages for the exchange region */
     } link;
     struct {
@@ -319,6 +319,10 @@ bool gf_step_skipped(const gf_context *gf);
 float gf_gradient_scale(const gf_context *gf);
 /* Applies the averaged gradients to gf_weight() and the momentum. Needs an optimizer; once after a whole step. */
 gf_status gf_update(gf_context *gf, float learning_rate);
+/* What is put on `queue` from here on works on gradients and weights as the last whole step and update leave them. Both
+ * may still be under way on a GPU when gf_step_wait() and gf_update() return; with the host device they are not, and
+ * queue is 0. Lawful between steps. */
+gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue);
 /* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. */
 float gf_loss_scale(const gf_context *gf);
 

@@ -37,26 +37,70 @@ static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
     return GF_OK;
 }
 
+/* The driver that device.driver names, of this build's; "" is the first. NULL: there is none of that name. */
+static const struct gf_gpu_driver *gpu_builtin(const char *name)
+{
+    const struct gf_gpu_driver *first = gf_drivers_builtin.gpu;
+    if ((name[0] == '\0') || ((first != NULL) && (strcmp(name, first->name) == 0))) return first;
+    for (uint32_t i = 0; i < GF_GPU_OTHERS_MAX; i++) {
+        const struct gf_gpu_driver *other = gf_drivers_builtin.gpu_others[i].driver;
+        if ((other != NULL) && (strcmp(name, other->name) == 0)) return other;
+    }
+    return NULL;
+}
+
+/* "host", "cuda": what device.driver may name. */
+static void gpu_names(const struct gf_drivers *drivers, char *text_out, size_t text_bytes)
+{
+    int used = snprintf(text_out, text_bytes, "\"%s\"", drivers->gpu->name);
+    for (uint32_t i = 0; (i < GF_GPU_OTHERS_MAX) && (used > 0) && ((size_t)used < text_bytes); i++) {
+        if (drivers->gpu_others[i].driver == NULL) continue;
+        used += snprintf(text_out + used, text_bytes - (size_t)used, ", \"%s\"", drivers->gpu_others[i].driver->name);
+    }
+}
+
+/* What this build brings for the driver; NULL: nothing. */
+static const struct gf_gpu_kernels *gpu_kernels(const struct gf_gpu_driver *driver)
+{
+    for (uint32_t i = 0; i < GF_GPU_OTHERS_MAX; i++)
+        if ((driver != NULL) && (gf_drivers_builtin.gpu_others[i].driver == driver))
+            return gf_drivers_builtin.gpu_others[i].kernels;
+    return NULL;
+}
+
+static gf_status gpu_resolve(struct gf_layout *layout, char *error_out)
+{
+    struct gf_drivers *drivers = &layout->drivers;
+    const char *name = layout->config.device.driver;
+    char names[64] = "none";
+    bool given = drivers->gpu != NULL;
+    if (!given) drivers->gpu = gpu_builtin(name);
+    layout->gpu_kernels = gpu_kernels(drivers->gpu);
+    if ((layout->gpu_kernels != NULL) && (*layout->gpu_kernels->image == NULL)) {
+        (void)snprintf(error_out, 256, "device.driver \"%s\" has no kernels in this build: it was made without nvcc",
+                       drivers->gpu->name);
+        return GF_ERR_CONFIG;
+    }
+    if ((drivers->gpu != NULL) && ((name[0] == '\0') || (strcmp(name, drivers->gpu->name) == 0))) return GF_OK;
+    if (given) gpu_names(drivers, names, sizeof names);
+    else if (gf_drivers_builtin.gpu != NULL) gpu_names(&gf_drivers_builtin, names, sizeof names);
+    (void)snprintf(error_out, 256, "device.driver \"%s\" is not in this build; there is %s", name, names);
+    return GF_ERR_CONFIG;
+}
+
 static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
 {
     struct gf_drivers *drivers = &layout->drivers;
     if (layout->config.drivers != NULL) *drivers = *layout->config.drivers;
     if (drivers->link == NULL) drivers->link = gf_drivers_builtin.link;
     if (drivers->rendezvous == NULL) drivers->rendezvous = gf_drivers_builtin.rendezvous;
-    if (drivers->gpu == NULL) drivers->gpu = gf_drivers_builtin.gpu;
     if (drivers->clock == NULL) drivers->clock = gf_drivers_builtin.clock;
-    if ((drivers->link == NULL) || (drivers->rendezvous == NULL) || (drivers->gpu == NULL) ||
-        (drivers->clock == NULL)) {
+    if ((drivers->link == NULL) || (drivers->rendezvous == NULL) || (drivers->clock == NULL)) {
         (void)snprintf(error_out, 256, "this build has no %s driver; hand one in with config.drivers",
-                       drivers->link ? (drivers->rendezvous ? "gpu or clock" : "rendezvous") : "link");
+                       drivers->link ? (drivers->rendezvous ? "clock" : "rendezvous") : "link");
         return GF_ERR_CONFIG;
     }
-    if ((layout->config.device.driver[0] != '\0') && (strcmp(layout->config.device.driver, drivers->gpu->name) != 0)) {
-        (void)snprintf(error_out, 256, "device.driver \"%s\" is not in this build; there is \"%s\"",
-                       layout->config.device.driver, drivers->gpu->name);
-        return GF_ERR_CONFIG;
-    }
-    return GF_OK;
+    return gpu_resolve(layout, error_out);
 }
 
 /* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, for data
@@ -83,6 +127,45 @@ static struct gf_coll_need slot_need(const struct gf_layout *layout)
     }
     most.staging_bytes = gf_align_up(most.staging_bytes, GF_ALIGN_BYTES);
     return most;
+}
+
+/* What all ranks' requests on device memory pass through, and the wire's own on a device. */
+static uint64_t wire_pool_bytes(const struct gf_layout *layout)
+{
+    if (layout->on_device) return layout->pool.elem_count * sizeof(float);
+    return layout->in_place ? 0 : layout->pool.elem_count * gf_type_size_bytes(layout->config.exchange.wire);
+}
+
+static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
+{
+    const struct gf_config *config = &layout->config;
+    uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
+    uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
+    uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS)
+                              ? UINT64_C(3) * layout->tensor_count + (layout->on_device ? GF_NORM_SCRATCH_ELEMS : 0)
+                              : 0;
+    uint64_t slice_elems = config->exchange.slice_bytes / sizeof(float);
+    uint64_t scratch_elems =
+        (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;
+    parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
+    parts->momentum = gf_arena_take(arena, pool_elems * sizeof(float));
+    parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
+    parts->norms = gf_arena_take(arena, norm_count * sizeof(float));
+    parts->history = gf_arena_take(arena, layout->pool.sparse_elem_count * sizeof(float));
+    parts->scratch = gf_arena_take(arena, scratch_elems * sizeof(float));
+    parts->part = gf_arena_take(arena, sizeof(float));
+}
+
+struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device)
+{
+    struct gf_device_parts parts = {0};
+    if (!layout->on_device) return parts;
+    parts.gradient = gf_arena_take(device, layout->pool.gradient_bytes);
+    parts.beside = gf_arena_take(device, layout->in_place ? 0 : layout->pool.elem_count *
+                                                                  gf_type_size_bytes(layout->config.exchange.wire));
+    parts.checks = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
+    lay_pools(layout, device, &parts.pools);
+    return parts;
 }
 
 static void buffers_bound(struct gf_layout *layout)
@@ -133,9 +216,15 @@ struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
+    const struct gf_gpu_kernels *kernels = layout->gpu_kernels;
     return (struct gf_gpu_setup){.library = config->device.library,
+                                 .image = (kernels != NULL) ? *kernels->image : NULL,
+                                 .kernels = (kernels != NULL) ? kernels->names : NULL,
+                                 .kernel_count = (kernels != NULL) ? *kernels->count : 0,
+                                 .ops = (kernels != NULL) ? kernels->ops : NULL,
                                  .ordinal = config->device.ordinal,
                                  .device_bytes = layout->footprint.device_bytes,
+                                 .events_max = config->exchange.buffers_active + 1,
                                  .log = {config->log, config->log_user},
                                  .arg = layout->drivers.gpu_arg};
 }
@@ -146,17 +235,12 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     const struct gf_link_setup link = gf_layout_link(layout);
     const struct gf_rendezvous_setup rendezvous = gf_layout_rendezvous(layout);
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
-    uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
-    uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
-    uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS) ? 2u * layout->tensor_count : 0;
-    uint64_t slice_elems = config->exchange.slice_bytes / sizeof(float);
-    uint64_t scratch_elems =
-        (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;
     uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
-    struct gf_control_parts parts;
+    struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
+    parts.fork_page = gf_arena_take(control, 2 * GF_PAGE_BYTES);
     parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
     parts.dense_buffers = gf_arena_take(control, layout->tensor_count * sizeof *parts.dense_buffers);
     parts.sparse_buffers =
@@ -169,12 +253,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
-    parts.weight = gf_arena_take(control, pool_elems * sizeof *parts.weight);
-    parts.momentum = gf_arena_take(control, pool_elems * sizeof *parts.momentum);
-    parts.half = gf_arena_take(control, half_elems * sizeof *parts.half);
-    parts.norms = gf_arena_take(control, norm_count * sizeof *parts.norms);
-    parts.history = gf_arena_take(control, layout->pool.sparse_elem_count * sizeof *parts.history);
-    parts.scratch = gf_arena_take(control, scratch_elems * sizeof *parts.scratch);
+    if (!layout->on_device) lay_pools(layout, control, &parts.pools);
     parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
     parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));
     parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
@@ -187,12 +266,14 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
 struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange)
 {
     const struct gf_config *config = &layout->config;
-    uint64_t wire_elem_bytes = gf_type_size_bytes(config->exchange.wire);
+    uint64_t checks_bytes = (config->exchange.buffers_active + 1) * sizeof(struct gf_check);
     struct gf_exchange_parts parts;
 
-    parts.flags = gf_arena_take(exchange, gf_direct_flags_bytes(config->job.world));
-    parts.gradient = gf_arena_take(exchange, layout->pool.gradient_bytes);
-    parts.wire = gf_arena_take(exchange, layout->in_place ? 0 : layout->pool.elem_count * wire_elem_bytes);
+    parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(config->job.world));
+    parts.gradient = gf_arena_take(exchange, layout->on_device ? 0 : layout->pool.gradient_bytes);
+    parts.wire = gf_arena_take(exchange, wire_pool_bytes(layout));
+    parts.seen = gf_arena_take(exchange, checks_bytes);
+    parts.unseen = gf_arena_take(exchange, sizeof(struct gf_check));
     parts.verdict = gf_arena_take(exchange, gf_verdict_words(layout->chunk_count) * sizeof *parts.verdict);
     parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
     parts.staging = gf_arena_take(exchange, layout->slot_need.staging_bytes * config->exchange.buffers_active);
@@ -202,7 +283,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
 static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                              struct gf_layout *layout, char *error_out)
 {
-    struct gf_arena control = {0}, exchange = {0};
+    struct gf_arena control = {0}, exchange = {0}, device = {0};
     struct gf_config *effective = &layout->config;
     gf_status status;
     uint64_t chunks;
@@ -241,9 +322,12 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     layout->in_place = !effective->sparse.enabled;
     for (uint32_t i = 0; i < tensor_count; i++)
         if (tensors[i].type != effective->exchange.wire) layout->in_place = false;
+    layout->on_device = !layout->drivers.gpu->is_host;
     layout->slot_need = slot_need(layout);
     (void)gf_layout_exchange(layout, &exchange);
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
+    (void)gf_layout_device(layout, &device);
+    layout->footprint.device_bytes = gf_align_up(device.used_bytes, GF_PAGE_BYTES);
     (void)gf_layout_control(layout, &control); /* behind exchange: the link's state may depend on the region */
     layout->footprint.control_bytes = gf_align_up(control.used_bytes, GF_PAGE_BYTES);
     return GF_OK;

@@ -52,20 +52,16 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
     gf->peer_waits = parts->peer_waits;
     gf->peer_wait_ns = parts->peer_wait_ns;
-    gf->weight = (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) ? (gf_mem)(uintptr_t)parts->weight : 0;
-    gf->momentum =
-        ((gf->weight != 0) && (gf->config.optimizer.momentum > 0.0f)) ? (gf_mem)(uintptr_t)parts->momentum : 0;
-    gf->half = (gf->config.optimizer.half_weights != GF_TYPE_F32) ? (gf_mem)(uintptr_t)parts->half : 0;
-    gf->norms = parts->norms;
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
                                     .chunk_elems = gf->config.sparse.chunk_elems,
                                     .chunk_count = layout->chunk_count,
                                     .selection = parts->selection,
                                     .sent = parts->selection + layout->chunk_count,
-                                    .history = (gf_mem)(uintptr_t)parts->history,
-                                    .history_empty = true,
-                                    .scratch = (gf_mem)(uintptr_t)parts->scratch};
+                                    .history_empty = true};
+    gf->on_device = layout->on_device;
     gf->slot_count = gf->config.exchange.buffers_active;
+    gf->fork_page = parts->fork_page + (GF_PAGE_BYTES - (uintptr_t)parts->fork_page % GF_PAGE_BYTES) % GF_PAGE_BYTES;
+    gf_exchange_unsettle(gf);
     gf->scale = gf->config.loss_scale.enabled ? gf->config.loss_scale.initial : 1.0f;
     gf->step.gradient_scale = 1.0f;
     for (uint32_t s = 0; s < gf->slot_count; s++) {
@@ -90,8 +86,15 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
     gf->region_base = exchange.base;
     gf->region_bytes = exchange.size_bytes;
     GF_ASSERT(parts.flags == exchange.base);
-    gf->gradient = (gf_mem)(uintptr_t)parts.gradient;
     gf->wire = (gf_mem)(uintptr_t)parts.wire;
+    gf->seen = parts.seen;
+    gf->unseen = parts.unseen;
+    *gf->unseen = (struct gf_check){.bad_count = 0, .bad_first = UINT64_MAX};
+    if (!gf->on_device) {
+        gf->gradient = (gf_mem)(uintptr_t)parts.gradient;
+        gf->beside = gf->wire;
+        gf->checks = (gf_mem)(uintptr_t)parts.seen;
+    }
     gf->verdict = parts.verdict;
     gf->sparse.scores = (float *)(void *)(parts.verdict + GF_VERDICT_WORDS);
     gf->user = (gf_mem)(uintptr_t)parts.user;
@@ -106,17 +109,21 @@ static gf_status gpu_open(const struct gf_layout *layout, void *state, gf_contex
     const struct gf_gpu_setup setup = gf_layout_gpu(layout);
     gf_status status = gf->drivers.gpu->open(&setup, state, &gf->gpu, fault_out);
     if (status < 0) return status;
-    gf->queue = (struct gf_queue){.gpu = gf->gpu};
+    gf->queue = (struct gf_queue){.gpu = gf->gpu, .stream = gf->gpu->driver->stream(gf->gpu)};
     gf->ops = gf->gpu->ops;
+    gf->wire_queue = (struct gf_queue){.gpu = gf->gpu};
+    gf->wire_ops = gf->on_device ? &gf_ops_host : gf->gpu->ops;
     return GF_OK;
 }
 
-/* Weights, momentum and half weights lie in a row, history behind the norms. */
-static gf_status pools_clear(const struct gf_control_parts *parts, gf_context *gf, struct gf_fault *fault_out)
+/* On the host: weights, momentum and half weights lie in a row, history behind the norms. A device's arena is zero. */
+static gf_status pools_clear(const struct gf_pool_parts *parts, gf_context *gf, struct gf_fault *fault_out)
 {
-    size_t weight_bytes = (size_t)((char *)parts->norms - (char *)parts->weight);
-    size_t history_bytes = (size_t)((char *)parts->scratch - (char *)parts->history);
-    gf_status status = gf->ops->zero(&gf->queue, (gf_mem)(uintptr_t)parts->weight, weight_bytes);
+    size_t weight_bytes = (size_t)(parts->norms - parts->weight);
+    size_t history_bytes = (size_t)(parts->scratch - parts->history);
+    gf_status status;
+    if (gf->on_device) return GF_OK;
+    status = gf->ops->zero(&gf->queue, (gf_mem)(uintptr_t)parts->weight, weight_bytes);
     if (status == GF_OK) status = gf->ops->zero(&gf->queue, (gf_mem)(uintptr_t)parts->history, history_bytes);
     if (status < 0) *fault_out = gf->gpu->fault;
     return status;
@@ -166,6 +173,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
 
 static void drivers_close(gf_context *gf)
 {
+    if ((gf->gpu != NULL) && (gf->link != NULL)) gf_device_unregister(gf);
     if (gf->link != NULL) gf->link->driver->close(gf->link);
     if (gf->rendezvous != NULL) gf->rendezvous->driver->close(gf->rendezvous);
     if (gf->gpu != NULL) gf->gpu->driver->close(gf->gpu);
@@ -197,11 +205,17 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     gf_status status;
     gf->foreign_before = resident_bytes();
-    if (((status = gpu_open(layout, parts->gpu, gf, &fault)) < 0) || ((status = pools_clear(parts, gf, &fault)) < 0) ||
+    if (((status = gpu_open(layout, parts->gpu, gf, &fault)) < 0) || ((status = pools_clear(&parts->pools, gf, &fault)) < 0) ||
         ((status = link_open(layout, parts->link, gf, &fault)) < 0) ||
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
         return open_fail(gf, status, &fault);
+    gf_device_lay(gf, layout, &parts->pools);
     exchange_lay(layout, gf);
+    if (gf_device_register(gf) < 0) {
+        fault = gf->gpu->fault;
+        gf->region_base = NULL;
+        return open_fail(gf, fault.code, &fault);
+    }
     gf->tensors_hash = gf_pool_hash(tensors, gf->tensor_count);
     status = members_open(layout, parts->members, gf->tensors_hash, gf);
     if (status < 0) {
@@ -218,10 +232,15 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
 /* Everything but the pools, which the device's own op clears (pools_clear): they are nearly all of it. */
 static void control_clear(const struct gf_layout *layout, const struct gf_control_parts *parts, char *memory)
 {
+    const struct gf_pool_parts *pools = &parts->pools;
     char *end = memory + layout->footprint.control_bytes;
-    memset(memory, 0, (size_t)((char *)parts->weight - memory));
-    memset(parts->norms, 0, (size_t)((char *)parts->history - (char *)parts->norms));
-    memset(parts->scratch, 0, (size_t)(end - (char *)parts->scratch));
+    if (layout->on_device) {
+        memset(memory, 0, layout->footprint.control_bytes);
+        return;
+    }
+    memset(memory, 0, (size_t)(pools->weight - memory));
+    memset(pools->norms, 0, (size_t)(pools->history - pools->norms));
+    memset(pools->scratch, 0, (size_t)(end - pools->scratch));
 }
 
 static gf_status memory_check(const struct gf_config *config, const struct gf_layout *layout, const void *memory,
@@ -278,22 +297,28 @@ static gf_status peers_connect(gf_context *gf)
     return GF_AGAIN;
 }
 
-/* Ranks that reach each other's memory share a machine: more of them than cores must not spin. */
+/* Ranks that reach each other's memory share a machine: more of them than cores must not spin. A launcher that binds
+ * each to one core shows none of the others'. */
 static void neighbours_count(gf_context *gf)
 {
     uint32_t local = 1;
     cpu_set_t cores;
+    int core_count;
     for (uint32_t r = 0; r < gf->world; r++)
         if ((r != gf->rank) && (gf->link->driver->map(gf->link, gf_seat_of(gf, r)) != NULL)) local++;
     CPU_ZERO(&cores);
-    gf->shared_pairs = (gf->world <= GF_DIRECT_RANKS_MAX) ? (float)(local - 1) : 0;
-    gf->crowded = (sched_getaffinity(0, sizeof cores, &cores) == 0) && ((int)local > CPU_COUNT(&cores));
+    core_count = (sched_getaffinity(0, sizeof cores, &cores) == 0) ? CPU_COUNT(&cores) : 0;
+    if (core_count <= 1) core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    gf->crowded = (core_count > 0) && ((int)local > core_count);
+    gf->met[GF_MET_PAIRS] = (gf->world <= GF_DIRECT_RANKS_MAX) ? (float)(local - 1) : 0;
+    gf->met[GF_MET_CROWDED] = gf->crowded ? 1 : 0;
 }
 
 static void opened(gf_context *gf)
 {
     uint64_t now_bytes = resident_bytes(), ours_bytes = gf->foreign_before + gf->link->private_bytes;
     gf->phase = GF_PHASE_READY;
+    gf_fork_guard(gf);
     gf->wire_base = gf->link->sent_bytes;
     gf->message_base = gf->link->sent_messages;
     gf->stats.operations = 0;
@@ -396,6 +421,7 @@ gf_status gf_close(gf_context *gf)
          (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) && (gf_now(gf) < end_ns);)
         (void)gf_members_poll(gf->members, gf_now(gf));
     drivers_close(gf);
+    gf_fork_unguard(gf);
     gf->phase = GF_PHASE_CLOSED;
     gf->magic = 0;
     return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK; /* what failed is known */
@@ -410,6 +436,7 @@ gf_status gf_heartbeat(gf_context *gf)
     now_ns = gf_now(gf);
     gf_members_heartbeat(gf->members, now_ns);
     gf->members_skip = 0;
+    gf->progress_ns = 0;
     (void)gf_progress(gf, now_ns);
     return gf->error.code;
 }

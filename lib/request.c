@@ -21,7 +21,7 @@ static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *re
 bool gf_requests_idle(const gf_context *gf)
 {
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if ((gf->requests[i].state == GF_REQUEST_QUEUED) || (gf->requests[i].state == GF_REQUEST_RUNNING)) return false;
+        if ((gf->requests[i].state != GF_REQUEST_FREE) && (gf->requests[i].state != GF_REQUEST_ENDED)) return false;
     return true;
 }
 
@@ -38,7 +38,8 @@ gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op,
                                    .root = root,
                                    .data = data,
                                    .elem_count = elem_count,
-                                   .sequence = ++gf->request_sequence};
+                                   .sequence = ++gf->request_sequence,
+                                   .staged = (elem_count > 0) && gf_device_holds(gf, data)};
     REQUEST_SEQUENCE(request) = pending->sequence;
     return GF_OK;
 }
@@ -56,6 +57,9 @@ static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_
     if ((data == 0) && (elem_count > 0)) return gf_refuse(gf, GF_ERR_PARAM, "%s: no data", name);
     if ((uint32_t)type >= GF_TYPE_COUNT) return gf_refuse(gf, GF_ERR_PARAM, "%s: type is %d", name, (int)type);
     if (elem_count > UINT64_MAX / 8) return gf_refuse(gf, GF_ERR_PARAM, "%s: too many elements", name);
+    if (gf_device_holds(gf, data) && (elem_count > gf->pool.elem_count))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: %llu elements of device memory; at once allowed are as many as the pool "
+                         "has, %llu", name, (unsigned long long)elem_count, (unsigned long long)gf->pool.elem_count);
     if (root >= gf->world) return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root, gf->world);
     status = gf_request_post(gf, operation, op, data, elem_count, type, root, request);
     if (status == GF_OK) (void)gf_request_turn(gf, request);
@@ -96,16 +100,72 @@ static uint32_t pending_number(const struct gf_pending *pending)
     return GF_TAG_BUFFER_OTHER | (1u << 13) | number;
 }
 
-static void pending_start(gf_context *gf, struct gf_pending *pending, struct gf_slot *slot, uint64_t now_ns)
+static uint64_t pending_bytes(const struct gf_pending *pending)
+{
+    return pending->elem_count * gf_type_size_bytes(pending->type);
+}
+
+static void pending_run(gf_context *gf, struct gf_pending *pending, uint64_t now_ns)
+{
+    pending->state = GF_REQUEST_RUNNING;
+    gf_slot_start(gf, &gf->slots[pending->slot], gf_exchange_choose(gf, pending->op, pending_bytes(pending)),
+                  pending->op, pending->root, pending->type, pending->staged ? gf->wire : pending->data,
+                  pending->elem_count, gf_tag(gf->epoch, pending->sequence, pending_number(pending)), now_ns);
+}
+
+static gf_status pending_start(gf_context *gf, struct gf_pending *pending, struct gf_slot *slot, uint64_t now_ns)
 {
     slot->operation = pending->operation;
     slot->buffer = (uint32_t)pending->sequence;
     pending->slot = (uint32_t)(slot - gf->slots);
-    pending->state = GF_REQUEST_RUNNING;
-    gf_slot_start(gf, slot,
-                  gf_exchange_choose(gf, pending->op, pending->elem_count * gf_type_size_bytes(pending->type)),
-                  pending->op, pending->root, pending->type, pending->data, pending->elem_count,
-                  gf_tag(gf->epoch, pending->sequence, pending_number(pending)), now_ns);
+    if (!pending->staged) {
+        pending_run(gf, pending, now_ns);
+        return GF_OK;
+    }
+    pending->state = GF_REQUEST_FETCH;
+    if (gf_device_fetch(gf, pending->data, pending_bytes(pending), pending->slot) < 0)
+        return gf_device_failed(gf, pending->operation);
+    return GF_OK;
+}
+
+/* The device's part of a staged request. GF_OK: done. */
+static gf_status pending_reached(gf_context *gf, const struct gf_pending *pending)
+{
+    gf_status status = gf_checks_reached(gf, pending->slot);
+    return (status < 0) ? gf_device_failed(gf, pending->operation) : status;
+}
+
+/* GF_OK: it has ended. */
+static gf_status pending_turn(gf_context *gf, struct gf_pending *pending, uint64_t now_ns)
+{
+    struct gf_slot *slot = &gf->slots[pending->slot];
+    gf_status status;
+    if (pending->state == GF_REQUEST_FETCH) {
+        if ((status = pending_reached(gf, pending)) != GF_OK) return status;
+        pending_run(gf, pending, now_ns);
+    }
+    if (pending->state == GF_REQUEST_RUNNING) {
+        if ((status = gf_slot_poll(gf, slot, now_ns)) != GF_OK) return status;
+        if (pending->staged) {
+            pending->state = GF_REQUEST_STORE;
+            if (gf_device_store(gf, pending->data, pending_bytes(pending), pending->slot) < 0)
+                return gf_device_failed(gf, pending->operation);
+        }
+    }
+    if ((pending->state == GF_REQUEST_STORE) && ((status = pending_reached(gf, pending)) != GF_OK)) return status;
+    gf_slot_release(gf, slot);
+    pending->state = GF_REQUEST_ENDED;
+    return GF_OK;
+}
+
+/* The wire pool holds one staged request at a time. */
+static bool pool_taken(const gf_context *gf)
+{
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
+        if (gf->requests[i].staged && (gf->requests[i].state >= GF_REQUEST_FETCH) &&
+            (gf->requests[i].state <= GF_REQUEST_STORE))
+            return true;
+    return false;
 }
 
 static gf_status requests_advance(gf_context *gf, uint64_t now_ns)
@@ -113,20 +173,15 @@ static gf_status requests_advance(gf_context *gf, uint64_t now_ns)
     for (;;) { /* start the oldest that wait */
         struct gf_pending *next = pending_with(gf, gf->request_started + 1);
         struct gf_slot *slot;
-        if (next == NULL) break;
+        if ((next == NULL) || (next->staged && pool_taken(gf))) break;
         if ((slot = gf_slot_take(gf)) == NULL) break;
         gf->request_started++;
-        pending_start(gf, next, slot, now_ns);
+        if (pending_start(gf, next, slot, now_ns) < 0) return gf->error.code;
     }
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) {
         struct gf_pending *pending = &gf->requests[i];
-        gf_status status;
-        if (pending->state != GF_REQUEST_RUNNING) continue;
-        status = gf_slot_poll(gf, &gf->slots[pending->slot], now_ns);
-        if (status < 0) return status;
-        if (status == GF_AGAIN) continue;
-        gf_slot_release(gf, &gf->slots[pending->slot]);
-        pending->state = GF_REQUEST_ENDED;
+        if ((pending->state < GF_REQUEST_FETCH) || (pending->state > GF_REQUEST_STORE)) continue;
+        if (pending_turn(gf, pending, now_ns) < 0) return gf->error.code;
     }
     return GF_OK;
 }

@@ -69,7 +69,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "link.window", COUNT(link.window), AGREES, .low = 1, .high = 32, .fallback = 8,
      .help = "messages under way at once in a collective"},
     {.key = "link.idle", NAME(link.idle, idle_names), .help = "what a rank does while it waits"},
-    {.key = "link.integrity", BOOL(link.integrity), AGREES, .help = "a CRC32C beside each slice"},
+    {.key = "link.integrity", BOOL(link.integrity), AGREES,
+     .help = "a CRC32C beside each slice; auto then always sends messages"},
     {.key = "link.huge_pages", BOOL(link.huge_pages), .help = "ask for huge pages for the exchange region"},
 
     {.key = "device.driver", TEXT(device.driver, GF_FORM_DRIVER), .fallback_text = "host",
@@ -80,7 +81,8 @@ const struct gf_setting gf_settings[] = {
 
     {.key = "exchange.wire", NAME(exchange.wire, type_names), AGREES, .help = "type of values on the network"},
     {.key = "exchange.algorithm", NAME(exchange.algorithm, algorithm_names), AGREES,
-     .help = "how gradients are summed; auto: by size, see the limits below"},
+     .help = "how gradients are summed; auto: direct where all ranks share memory, else by size, see the limits "
+             "below"},
     {.key = "exchange.fuse_bytes", BYTES(exchange.fuse_bytes), AGREES, .low = 1, .high = GIB, .fallback = 4 * MIB,
      .help = "a fused buffer is closed once it holds this much; 1: each tensor by itself"},
     {.key = "exchange.slice_bytes", BYTES(exchange.slice_bytes), AGREES, .low = 4 * KIB, .high = 16 * MIB,

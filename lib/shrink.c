@@ -45,7 +45,14 @@ static void region_move(gf_context *gf)
 {
     char *base = gf->link->driver->region(gf->link);
     uint64_t delta = (uint64_t)(uintptr_t)base - (uint64_t)(uintptr_t)gf->region_base; /* wraps where it must */
-    gf->gradient += delta;
+    if (!gf->on_device) {
+        gf->gradient += delta;
+        gf->beside += delta;
+        gf->checks += delta;
+    }
+    gf->seen = (struct gf_check *)((uintptr_t)gf->seen + delta);
+    gf->unseen = (struct gf_check *)((uintptr_t)gf->unseen + delta);
+    *gf->unseen = (struct gf_check){.bad_count = 0, .bad_first = UINT64_MAX};
     gf->wire += delta;
     gf->user += delta;
     gf->user_used = 0;
@@ -61,8 +68,10 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     void *blob;
     size_t blob_bytes = 0;
     gf->epoch = plan->epoch;
+    gf_device_unregister(gf);
     if (gf->link->driver->reset(gf->link, gf->epoch) < 0) return GF_ERR_LINK;
     region_move(gf);
+    if (gf_device_register(gf) < 0) return GF_ERR_DEVICE;
     blob = (void *)(uintptr_t)gf->slots[0].coll.staging; /* nothing runs yet */
     if (gf->link->driver->blob(gf->link, blob, &blob_bytes) < 0) return GF_ERR_LINK;
     gf_members_shrink_join(gf->members, blob, blob_bytes, now_ns);
@@ -77,7 +86,7 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     gf->request_sequence = gf->request_started = plan->standing.requests;
     gf->sequence = 0;
     gf->tickets = 0;
-    gf->shares = false;
+    gf_exchange_unsettle(gf);
     gf->connected = 0;
     gf->warm = GF_WARM_FLOOD;
     gf->warm_step = 0;

@@ -91,6 +91,8 @@ void gf_sparse_begin(gf_context *gf)
     sparse->ready_tensor = 0;
     sparse->ready_elems = 0;
     sparse->score = (struct gf_sparse_pass){0};
+    sparse->counted = NULL;
+    sparse->score_queued = sparse->scored = false;
 }
 
 /* ---- update ---- */
@@ -120,10 +122,10 @@ gf_status gf_sparse_update(gf_context *gf, float learning_rate)
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         gf_status status;
         if ((gf->tensors[i].sparse == 0) || (gf->tensors[i].elem_count == 0)) continue;
-        gf_lars_begin(gf, i);
+        if ((status = gf_lars_begin(gf, i)) < 0) return status;
         if ((status = each_sent_run(gf, i, &slot, 0.0f, true)) < 0) return status;
-        status = each_sent_run(gf, i, &slot, learning_rate * gf_lars_ratio(gf, i), false);
-        if (status < 0) return status;
+        if ((status = gf_lars_end(gf, i)) < 0) return status;
+        if ((status = each_sent_run(gf, i, &slot, learning_rate, false)) < 0) return status;
     }
     return GF_OK;
 }

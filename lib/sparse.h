@@ -15,6 +15,8 @@
 
 #include "gradientflow.h"
 
+struct gf_check;
+
 /* Norms are one vector of one exchange a step, and every rank looks at all of them: this many chunks at most. */
 #define GF_SPARSE_CHUNKS_MAX (1u << 22)
 
@@ -45,6 +47,9 @@ struct gf_sparse {
     uint32_t ready_tensor;    /* every tensor of the sparse part before this one is ready */
     uint64_t ready_elems;     /* and so every element before this one */
     struct gf_sparse_pass score;
+    struct gf_check *counted; /* values that are not finite in what is scored; NULL before */
+    bool score_queued;        /* the end of the scoring, of a sparse step or behind a dense one */
+    bool scored;
     struct gf_sparse_pass commit; /* also behind a dense step; at 0 between steps */
     uint64_t commit_packed;   /* elements of sent chunks that the commit has passed: its place on the wire */
 };

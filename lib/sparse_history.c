@@ -98,17 +98,15 @@ static gf_status accumulate(gf_context *gf, uint64_t first, uint64_t end, uint32
 
 /* ---- to the wire ---- */
 
-static gf_status piece_pack(gf_context *gf, struct gf_slot *slot, gf_mem wire, uint64_t first, uint64_t end)
+static gf_status piece_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, uint64_t first, uint64_t end,
+                            struct gf_check *check)
 {
-    const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     gf_type type = gf->config.exchange.wire;
-    struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
     gf_status status = accumulate(gf, first, end, &slot->pack.tensor, gf->sparse.scratch, 0);
     if (status < 0) return status;
-    if (gf->ops->cast(&gf->queue, wire + slot->done_elems * gf_type_size_bytes(type), type, gf->sparse.scratch,
-                      GF_TYPE_F32, end - first, gf->scale * gf->config.exchange.pre_scale, first, &check) < 0)
+    if (gf->ops->cast(&gf->queue, near + slot->done_elems * gf_type_size_bytes(type), type, gf->sparse.scratch,
+                      GF_TYPE_F32, end - first, gf->scale * gf->config.exchange.pre_scale, first, check) < 0)
         return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
-    gf_verdict_local(gf, buffer, &check);
     slot->done_elems += end - first;
     return GF_OK;
 }
@@ -120,7 +118,7 @@ static void pack_goto(const struct gf_sparse *sparse, struct gf_sparse_pass *pac
     pack->elem = gf_chunk_first(sparse, pack->chunk);
 }
 
-gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem wire)
+gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, struct gf_check *check)
 {
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     struct gf_sparse_pass *pack = &slot->pack;
@@ -130,7 +128,7 @@ gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem wire)
     }
     for (uint64_t spent = 0; (slot->done_elems < buffer->elem_count) && (spent < slice_elems(gf));) {
         uint64_t first = pack->elem, end = piece_end(gf, pack);
-        gf_status status = piece_pack(gf, slot, wire, first, end);
+        gf_status status = piece_pack(gf, slot, near, first, end, check);
         if (status < 0) return status;
         spent += end - first + PIECE_COST_ELEMS;
         pack->elem = end;
@@ -156,22 +154,11 @@ static void ready_advance(gf_context *gf)
 /* Adds the norm of src_f32, which belongs to pool elements first..end-1 of one chunk. */
 static gf_status piece_score(gf_context *gf, uint32_t chunk, gf_mem src_f32, uint64_t first, uint64_t end)
 {
-    float *score = &gf->sparse.scores[chunk], part = 0.0f;
-    if (gf->ops->score(&gf->queue, (gf_mem)(uintptr_t)&part, src_f32, end - first, end - first) < 0)
+    gf_mem score = (gf_mem)(uintptr_t)&gf->sparse.scores[chunk];
+    bool more = (first != gf_chunk_first(&gf->sparse, chunk));
+    if ((gf->ops->score(&gf->queue, more ? gf->part : score, src_f32, end - first, end - first) < 0) ||
+        (more && (gf->ops->sum(&gf->queue, score, gf->part, GF_TYPE_F32, 1, 0, NULL) < 0)))
         return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
-    *score = (first == gf_chunk_first(&gf->sparse, chunk)) ? part : *score + part;
-    return GF_OK;
-}
-
-/* The norm is not finite: says so in the verdict, by the first element that is to blame. */
-static gf_status piece_blame(gf_context *gf, uint32_t chunk, uint64_t first, uint64_t end)
-{
-    struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
-    if (gf->ops->check(&gf->queue, gf->sparse.scratch, GF_TYPE_F32, end - first, first, &check) < 0)
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
-    if (check.bad_count == 0) check = (struct gf_check){.bad_count = 1, .bad_first = first}; /* the adding overflowed */
-    gf->sparse.scores[chunk] = 0.0f;
-    gf_verdict_local_at(gf, gf_pool_find(gf->tensors, 0, gf->tensor_count - 1, true, check.bad_first), &check);
     return GF_OK;
 }
 
@@ -179,15 +166,38 @@ static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_
 {
     gf_status status = accumulate(gf, pass->elem, end, &pass->tensor, gf->sparse.scratch, 0);
     if (status == GF_OK) status = piece_score(gf, pass->chunk, gf->sparse.scratch, pass->elem, end);
-    if ((status < 0) || isfinite(gf->sparse.scores[pass->chunk])) return status;
-    return piece_blame(gf, pass->chunk, pass->elem, end);
+    if (status < 0) return status;
+    /* A norm that is not finite names its element. On a device nobody can look yet: all pieces are checked. */
+    if (!gf->on_device && isfinite(gf->sparse.scores[pass->chunk])) return GF_OK;
+    if (gf->ops->check(&gf->queue, gf->sparse.scratch, GF_TYPE_F32, end - pass->elem, pass->elem, gf->sparse.counted) < 0)
+        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+    return GF_OK;
+}
+
+/* All norms are there. Those that are not finite go into the verdict, by the first element that is to blame. */
+static void scores_blame(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    struct gf_check check = gf->seen[gf->slot_count];
+    for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++) {
+        if (isfinite(sparse->scores[chunk])) continue;
+        sparse->scores[chunk] = 0.0f;
+        if (check.bad_count > 0) continue;
+        check = (struct gf_check){.bad_count = 1, .bad_first = gf_chunk_first(sparse, chunk)}; /* the adding overflowed */
+    }
+    if (check.bad_count == 0) return;
+    gf_verdict_local_at(gf, gf_pool_find(gf->tensors, 0, gf->tensor_count - 1, true, check.bad_first), &check);
 }
 
 gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
 {
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_sparse_pass *pass = &sparse->score;
+    gf_status reached;
+    if (sparse->scored) return GF_OK;
     ready_advance(gf);
+    if ((sparse->counted == NULL) && ((sparse->counted = gf_checks_begin(gf, gf->slot_count)) == NULL))
+        return gf_device_failed(gf, GF_OPERATION_STEP);
     for (uint64_t spent = 0; (pass->chunk < sparse->chunk_count) && (spent < slice_elems(gf));) {
         bool sent = pass_selected(sparse, pass);
         uint64_t first = pass->elem, end = sent ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
@@ -199,7 +209,14 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
         spent += (sent ? 0 : end - first) + PIECE_COST_ELEMS;
         gf->moved_ns = now_ns;
     }
-    return (pass->chunk < sparse->chunk_count) ? GF_AGAIN : GF_OK;
+    if (pass->chunk < sparse->chunk_count) return GF_AGAIN;
+    if (!sparse->score_queued && (gf_checks_end(gf, gf->slot_count) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
+    sparse->score_queued = true;
+    if ((reached = gf_checks_reached(gf, gf->slot_count)) == GF_AGAIN) return GF_AGAIN;
+    if (reached < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+    scores_blame(gf);
+    sparse->scored = true;
+    return GF_OK;
 }
 
 /* ---- commit ---- */
@@ -213,7 +230,7 @@ static gf_status piece_commit(gf_context *gf, uint64_t end, float factor)
     gf_type type = gf->sparse_type, wire = gf->config.exchange.wire;
     gf_mem history = sparse->history + first * sizeof(float);
     gf_mem momentum = (is_local(gf) && (gf->momentum != 0)) ? gf->momentum + first * sizeof(float) : 0;
-    gf_mem packed = gf->wire + sparse->commit_packed * gf_type_size_bytes(wire);
+    gf_mem packed = gf->beside + sparse->commit_packed * gf_type_size_bytes(wire);
     bool sent = pass_selected(sparse, pass);
     bool masked = sent && (momentum != 0) && (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED);
     gf_status status = GF_OK;
@@ -239,16 +256,28 @@ static gf_status piece_weigh(gf_context *gf, uint64_t end)
     struct gf_sparse *sparse = &gf->sparse;
     const struct gf_sparse_pass *pass = &sparse->commit;
     gf_mem applied = gradient_at(gf, pass->elem);
-    gf_status status;
     if (gf->sparse_type != GF_TYPE_F32) {
         if (gf->ops->cast(&gf->queue, sparse->scratch, GF_TYPE_F32, applied, gf->sparse_type, end - pass->elem, 1.0f, 0,
                           NULL) < 0)
             return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
         applied = sparse->scratch;
     }
-    status = piece_score(gf, pass->chunk, applied, pass->elem, end);
-    if (!isfinite(sparse->scores[pass->chunk])) sparse->scores[pass->chunk] = FLT_MAX;
-    return status;
+    return piece_score(gf, pass->chunk, applied, pass->elem, end);
+}
+
+/* GF_OK: the norms that piece_weigh() asked for are there. Those of sparse steps were, before the verdict. */
+static gf_status weighed(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    gf_status status;
+    if (gf->step.sparse) return GF_OK;
+    if (!sparse->score_queued && (gf_checks_end(gf, gf->slot_count) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
+    sparse->score_queued = true;
+    status = gf_checks_reached(gf, gf->slot_count);
+    if (status != GF_OK) return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : status;
+    for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++)
+        if (!isfinite(sparse->scores[chunk])) sparse->scores[chunk] = FLT_MAX;
+    return GF_OK;
 }
 
 /* The set of the next step. Nobody asks anybody: the norms are the same bits everywhere. */
@@ -268,22 +297,24 @@ gf_status gf_sparse_commit(gf_context *gf, float factor)
 {
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_sparse_pass *pass = &sparse->commit;
+    gf_status status;
     if (sparse->chunk_count == 0) return GF_OK;
     if (!gf->step.sparse && (gf->step.number < gf->config.sparse.warmup_steps)) return GF_OK; /* another dense one */
     for (uint64_t spent = 0; pass->chunk < sparse->chunk_count;) {
         uint64_t end = piece_end(gf, pass);
-        gf_status status;
         if (spent >= slice_elems(gf)) return GF_AGAIN;
         status = gf->step.sparse ? piece_commit(gf, end, factor) : piece_weigh(gf, end);
         if (status < 0) return status;
         spent += end - pass->elem + PIECE_COST_ELEMS;
         pass_move(sparse, pass, end);
     }
+    if (((status = weighed(gf)) < 0) || (status == GF_AGAIN)) return status;
     if (gf->step.sparse) {
         if (sparse->selected_count < sparse->chunk_count) sparse->history_empty = false;
         if (is_local(gf)) sparse->local_begun = true;
     }
     sparse->commit = (struct gf_sparse_pass){0};
+    sparse->score_queued = false;
     sparse->commit_packed = 0;
     select_next(gf);
     return GF_OK;

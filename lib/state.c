@@ -99,11 +99,8 @@ uint64_t gf_state_bytes(const gf_context *gf) { return (gf_own(gf) == GF_OK) ? p
 
 static gf_status pool_save(gf_context *gf, unsigned char *to, gf_mem pool, uint64_t first, uint64_t elem_count)
 {
-    gf_mem out = (gf_mem)(uintptr_t)to;
     memset(to + part_bytes(elem_count) - (elem_count % 2) * sizeof(float), 0, (elem_count % 2) * sizeof(float));
-    if (gf->gpu->driver->copy(&gf->queue, out, pool + first * sizeof(float), elem_count * sizeof(float)) < 0)
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STATE);
-    return GF_OK;
+    return gf_device_read(gf, to, pool + first * sizeof(float), elem_count * sizeof(float));
 }
 
 static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned char *out)
@@ -262,10 +259,7 @@ static float world_factor(const gf_context *gf, const struct gf_state_head *head
 
 static gf_status pool_load(gf_context *gf, gf_mem pool, uint64_t first, const unsigned char *from, uint64_t elem_count)
 {
-    if (gf->gpu->driver->copy(&gf->queue, pool + first * sizeof(float), (gf_mem)(uintptr_t)from,
-                              elem_count * sizeof(float)) < 0)
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STATE);
-    return GF_OK;
+    return gf_device_write(gf, pool + first * sizeof(float), from, elem_count * sizeof(float));
 }
 
 /* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that inherits nothing. */
@@ -273,18 +267,28 @@ static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from
 {
     uint64_t count = gf->sparse.elem_count;
     gf_status status;
-    if (factor == 1.0f) return pool_load(gf, pool, 0, from, count);
-    if (factor == 0.0f) status = gf->ops->zero(&gf->queue, pool, count * sizeof(float));
-    else status = gf->ops->cast(&gf->queue, pool, GF_TYPE_F32, (gf_mem)(uintptr_t)from, GF_TYPE_F32, count, factor, 0,
-                                NULL);
+    if (factor != 0.0f) {
+        status = pool_load(gf, pool, 0, from, count);
+        if ((status < 0) || (factor == 1.0f)) return status;
+        status = gf->ops->cast(&gf->queue, pool, GF_TYPE_F32, pool, GF_TYPE_F32, count, factor, 0, NULL);
+    } else {
+        status = gf->ops->zero(&gf->queue, pool, count * sizeof(float));
+    }
     return (status < 0) ? gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STATE) : GF_OK;
 }
 
 static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from, float factor)
 {
-    if (gf->ops->accumulate(&gf->queue, pool, pool, 0, 0, (gf_mem)(uintptr_t)from, GF_TYPE_F32, factor, 0.0f, 0, 0.0f,
-                            gf->sparse.elem_count) < 0)
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STATE);
+    uint64_t slice = gf->config.exchange.slice_bytes / sizeof(float), all = gf->sparse.elem_count;
+    for (uint64_t done = 0, count; done < all; done += count) {
+        gf_mem to = pool + done * sizeof(float);
+        gf_status status;
+        count = (all - done < slice) ? all - done : slice;
+        status = gf_device_write(gf, gf->sparse.scratch, from + done * sizeof(float), count * sizeof(float));
+        if (status < 0) return status;
+        if (gf->ops->accumulate(&gf->queue, to, to, 0, 0, gf->sparse.scratch, GF_TYPE_F32, factor, 0.0f, 0, 0.0f, count) < 0)
+            return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STATE);
+    }
     return GF_OK;
 }
 

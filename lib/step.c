@@ -28,36 +28,55 @@ static gf_mem buffer_gradient(const gf_context *gf, const struct gf_buffer *buff
 
 static gf_mem buffer_wire(const gf_context *gf, const struct gf_buffer *buffer)
 {
-    if (buffer_in_place(gf, buffer)) return buffer_gradient(gf, buffer);
+    if (buffer_in_place(gf, buffer) && !gf->on_device) return buffer_gradient(gf, buffer);
     return gf->wire + buffer->first_elem * gf_type_size_bytes(gf->config.exchange.wire);
 }
 
-/* Elements of one turn: a slice of fp32, so that packing never holds a poll up for longer than a slice does. */
-static uint64_t turn_elems(const gf_context *gf, uint64_t left)
+/* Where ops put what travels and take it from: beside the gradients. On the host the network does so too. */
+static gf_mem buffer_near(const gf_context *gf, const struct gf_buffer *buffer)
+{
+    if (buffer_in_place(gf, buffer)) return buffer_gradient(gf, buffer);
+    return gf->beside + buffer->first_elem * gf_type_size_bytes(gf->config.exchange.wire);
+}
+
+/* Between device and wire, all of the buffer; nothing on the host, where both are the same memory. */
+static gf_status buffer_copy(gf_context *gf, const struct gf_buffer *buffer, gf_mem to, gf_mem from)
+{
+    uint64_t bytes = buffer->elem_count * gf_type_size_bytes(gf->config.exchange.wire);
+    if (!gf->on_device || (bytes == 0)) return GF_OK;
+    return gf->gpu->driver->copy(&gf->queue, to, from, bytes);
+}
+
+static uint64_t slice_elems(const gf_context *gf, uint64_t left)
 {
     uint64_t most = gf->config.exchange.slice_bytes / sizeof(float);
     return (left < most) ? left : most;
 }
 
+/* Elements of one turn: a slice of fp32, so that packing never holds a poll up for longer than a slice does. A device
+ * is not held up: what it is given is queued. */
+static uint64_t turn_elems(const gf_context *gf, uint64_t left)
+{
+    return gf->on_device ? left : slice_elems(gf, left);
+}
+
 /* Cast, scale and look at one slice on its way to the wire. */
-static gf_status buffer_pack(gf_context *gf, struct gf_slot *slot)
+static gf_status buffer_pack(gf_context *gf, struct gf_slot *slot, struct gf_check *check)
 {
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     uint64_t done = slot->done_elems, count = turn_elems(gf, buffer->elem_count - done);
     gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
     gf_mem from = buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type);
-    gf_mem to = buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire);
+    gf_mem to = buffer_near(gf, buffer) + done * gf_type_size_bytes(wire);
     float pre = gf->config.exchange.pre_scale;
-    struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
     gf_status status;
 
-    if (buffer->chunk_count > 0) return gf_sparse_pack(gf, slot, buffer_wire(gf, buffer));
+    if (buffer->chunk_count > 0) return gf_sparse_pack(gf, slot, buffer_near(gf, buffer), check);
     if ((from == to) && (pre == 1.0f))
-        status = gf->ops->check(&gf->queue, from, type, count, buffer->first_elem + done, &check);
+        status = gf->ops->check(&gf->queue, from, type, count, buffer->first_elem + done, check);
     else
-        status = gf->ops->cast(&gf->queue, to, wire, from, type, count, pre, buffer->first_elem + done, &check);
-    if (status < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
-    gf_verdict_local(gf, buffer, &check);
+        status = gf->ops->cast(&gf->queue, to, wire, from, type, count, pre, buffer->first_elem + done, check);
+    if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
     slot->done_elems += count;
     return GF_OK;
 }
@@ -65,7 +84,7 @@ static gf_status buffer_pack(gf_context *gf, struct gf_slot *slot)
 /* Back from the wire. 16-bit gradients keep their scale (gf_gradient_scale): divided here they could underflow. With
  * GF_AVERAGE_SAMPLES the divisor is known only after the verdict. What the wire held may be too large for the
  * gradient's type or once its scale is undone: the verdict hears of it. */
-static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
+static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot, struct gf_check *check)
 {
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
@@ -75,26 +94,49 @@ static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot)
     bool fits = (type == GF_TYPE_F32) ? (factor <= 1.0f) : (type == wire);
     uint64_t done = slot->done_elems, count;
     gf_mem into = sparse ? gf->sparse.scratch : buffer_gradient(gf, buffer) + done * gf_type_size_bytes(type);
-    struct gf_check check = {.bad_count = 0, .bad_first = UINT64_MAX};
-    gf_status status;
 
     if ((sparse && fits) || (buffer_in_place(gf, buffer) && (factor == 1.0f))) {
         slot->done_elems = buffer->elem_count;
         return GF_OK;
     }
-    count = turn_elems(gf, buffer->elem_count - done);
-    status = gf->ops->cast(&gf->queue, into, type, buffer_wire(gf, buffer) + done * gf_type_size_bytes(wire), wire,
-                           count, factor, 0, &check);
-    if (status < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
-    gf->step.sum_bad += check.bad_count;
+    count = sparse ? slice_elems(gf, buffer->elem_count - done) : turn_elems(gf, buffer->elem_count - done);
+    if (gf->ops->cast(&gf->queue, into, type, buffer_near(gf, buffer) + done * gf_type_size_bytes(wire), wire, count,
+                      factor, 0, check) < 0)
+        return gf_device_failed(gf, GF_OPERATION_STEP);
     slot->done_elems += count;
     return GF_OK;
 }
 
-static gf_status slot_settle(gf_context *gf)
+static uint32_t slot_index(const gf_context *gf, const struct gf_slot *slot) { return (uint32_t)(slot - gf->slots); }
+
+/* A turn of packing or of unpacking. GF_OK: all of it is queued, its counters behind it. */
+static gf_status slot_move(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
 {
-    gf_status status = gf->gpu->driver->settled(&gf->queue);
-    return (status < 0) ? gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP) : status;
+    const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
+    uint32_t index = slot_index(gf, slot);
+    bool pack = (slot->state == GF_SLOT_PACK);
+    gf_mem wire = buffer_wire(gf, buffer), near = buffer_near(gf, buffer);
+    gf_status status = GF_OK;
+    gf->moved_ns = now_ns;
+    if (slot->done_elems == 0) {
+        if ((slot->counted = gf_checks_begin(gf, index)) == NULL) return gf_device_failed(gf, GF_OPERATION_STEP);
+        if (!pack) status = buffer_copy(gf, buffer, near, wire);
+        if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+    }
+    if (slot->done_elems < buffer->elem_count)
+        status = pack ? buffer_pack(gf, slot, slot->counted) : buffer_unpack(gf, slot, slot->counted);
+    if (status < 0) return status;
+    if (slot->done_elems < buffer->elem_count) return GF_AGAIN;
+    if (pack) status = buffer_copy(gf, buffer, wire, near);
+    if (status >= 0) status = gf_checks_end(gf, index);
+    return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : GF_OK;
+}
+
+/* GF_OK: seen[] says what packing or unpacking met. */
+static gf_status slot_settle(gf_context *gf, const struct gf_slot *slot)
+{
+    gf_status status = gf_checks_reached(gf, slot_index(gf, slot));
+    return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : status;
 }
 
 static void buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
@@ -113,19 +155,17 @@ static void buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
 /* One turn of a buffer. GF_OK: its state has changed, there may be more to do at once. */
 static gf_status slot_turn(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
 {
-    const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     gf_status status = GF_AGAIN;
     switch (slot->state) {
     case GF_SLOT_FREE: return GF_AGAIN;
     case GF_SLOT_PACK:
-        if ((slot->done_elems < buffer->elem_count) && ((status = buffer_pack(gf, slot)) < 0)) return status;
-        gf->moved_ns = now_ns;
-        if (slot->done_elems < buffer->elem_count) return GF_AGAIN;
-        slot->state = GF_SLOT_SETTLE;
-        return GF_OK;
-    case GF_SLOT_SETTLE:
-        if ((status = slot_settle(gf)) == GF_OK) buffer_post(gf, slot, now_ns);
+        if ((status = slot_move(gf, slot, now_ns)) == GF_OK) slot->state = GF_SLOT_SETTLE;
         return status;
+    case GF_SLOT_SETTLE:
+        if ((status = slot_settle(gf, slot)) != GF_OK) return status;
+        gf_verdict_local(gf, &gf->buffers[slot->buffer], &gf->seen[slot_index(gf, slot)]);
+        buffer_post(gf, slot, now_ns);
+        return GF_OK;
     case GF_SLOT_RUN:
         if ((status = gf_slot_poll(gf, slot, now_ns)) != GF_OK) return status;
         gf->step.sum_bad += slot->check.bad_count;
@@ -133,13 +173,11 @@ static gf_status slot_turn(gf_context *gf, struct gf_slot *slot, uint64_t now_ns
         slot->state = GF_SLOT_UNPACK;
         return GF_OK;
     case GF_SLOT_UNPACK:
-        if ((slot->done_elems < buffer->elem_count) && ((status = buffer_unpack(gf, slot)) < 0)) return status;
-        gf->moved_ns = now_ns;
-        if (slot->done_elems < buffer->elem_count) return GF_AGAIN;
-        slot->state = GF_SLOT_END;
-        return GF_OK;
+        if ((status = slot_move(gf, slot, now_ns)) == GF_OK) slot->state = GF_SLOT_END;
+        return status;
     case GF_SLOT_END:
-        if ((status = slot_settle(gf)) != GF_OK) return status;
+        if ((status = slot_settle(gf, slot)) != GF_OK) return status;
+        gf->step.sum_bad += gf->seen[slot_index(gf, slot)].bad_count;
         gf_slot_release(gf, slot);
         gf->step.buffers_ended++;
         return GF_AGAIN;
@@ -164,6 +202,7 @@ void gf_buffers_order(gf_context *gf)
 void gf_dense_begin(gf_context *gf)
 {
     uint32_t count = 0;
+    gf->sparse.score_queued = false;
     gf->buffers = gf->dense_buffers;
     for (int part = 1; part >= 0; part--)
         count = gf_pool_group(gf->tensors, gf->tensor_count, part == 1, gf->config.exchange.wire,
@@ -206,7 +245,7 @@ static gf_status step_commit(gf_context *gf)
         gf_mem at = gf->gradient + tensor->gradient_offset + step->commit_elems * sizeof(float);
         if ((tensor->type != GF_TYPE_F32) || (step->sparse && (tensor->sparse != 0))) count = tensor->elem_count;
         else if (gf->ops->cast(&gf->queue, at, GF_TYPE_F32, at, GF_TYPE_F32, count, factor, 0, NULL) < 0)
-            return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+            return gf_device_failed(gf, GF_OPERATION_STEP);
         step->commit_elems += count;
         if (step->commit_elems < tensor->elem_count) return GF_AGAIN;
         step->commit_elems = 0;
@@ -262,7 +301,6 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         if ((status = step_commit(gf)) != GF_OK) return status;
         step->committed = true;
     }
-    if ((status = slot_settle(gf)) != GF_OK) return status;
     if ((status = gf_scale_step(gf, step->skipped)) < 0) return status;
     step_end(gf, now_ns);
     return GF_OK;
@@ -340,7 +378,7 @@ gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue
 {
     gf_status status = tensor_declare(gf, tensor, "gf_tensor_ready");
     if (status < 0) return status;
-    if (gf->gpu->driver->wait_for(&gf->queue, queue) < 0) return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+    if (gf->gpu->driver->wait_for(&gf->queue, queue) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
     return tensor_count_in(gf, tensor);
 }
 
@@ -352,7 +390,7 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
     skipped = &gf->tensors[tensor];
     if (gf->ops->zero(&gf->queue, gf->gradient + skipped->gradient_offset,
                       skipped->elem_count * gf_type_size_bytes((gf_type)skipped->type)) < 0)
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+        return gf_device_failed(gf, GF_OPERATION_STEP);
     return tensor_count_in(gf, tensor);
 }
 

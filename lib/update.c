@@ -35,35 +35,51 @@ static bool has_ratio(const gf_context *gf, uint32_t tensor)
     return (gf->config.optimizer.kind == GF_OPTIMIZER_LARS) && ((gf->tensors[tensor].flags & GF_TENSOR_NO_DECAY) == 0);
 }
 
-void gf_lars_begin(gf_context *gf, uint32_t tensor)
+static gf_mem square_at(const gf_context *gf, uint32_t tensor)
 {
-    if (has_ratio(gf, tensor)) gf->norms[2 * tensor] = gf->norms[2 * tensor + 1] = 0.0f;
+    return gf->norms + UINT64_C(2) * tensor * sizeof(float);
+}
+
+static gf_mem ratio_at(const gf_context *gf, uint32_t tensor)
+{
+    return gf->norms + (UINT64_C(2) * gf->tensor_count + tensor) * sizeof(float);
+}
+
+static gf_status lars_status(gf_context *gf, gf_status status)
+{
+    return (status < 0) ? gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE) : GF_OK;
+}
+
+gf_status gf_lars_begin(gf_context *gf, uint32_t tensor)
+{
+    if (!has_ratio(gf, tensor)) return GF_OK;
+    return lars_status(gf, gf->ops->zero(&gf->queue, square_at(gf, tensor), 2 * sizeof(float)));
 }
 
 gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
-    float squares[2] = {0.0f, 0.0f};
+    gf_mem square = square_at(gf, tensor), scratch = ratio_at(gf, gf->tensor_count);
+    gf_status status;
     if (!has_ratio(gf, tensor)) return GF_OK;
-    if ((gf->ops->norm(&gf->queue, (gf_mem)(uintptr_t)&squares[0], gf->weight + first * sizeof(float), GF_TYPE_F32,
-                       end - first) < 0) ||
-        (gf->ops->norm(&gf->queue, (gf_mem)(uintptr_t)&squares[1], gradient_at(gf, placed, first),
-                       (gf_type)placed->type, end - first) < 0))
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
-    gf->norms[2 * tensor] += squares[0];
-    gf->norms[2 * tensor + 1] += squares[1];
-    return GF_OK;
+    status = gf->ops->norm(&gf->queue, square, scratch, gf->weight + first * sizeof(float), GF_TYPE_F32, end - first);
+    if (status == GF_OK)
+        status = gf->ops->norm(&gf->queue, square + sizeof(float), scratch, gradient_at(gf, placed, first),
+                               (gf_type)placed->type, end - first);
+    return lars_status(gf, status);
 }
 
-float gf_lars_ratio(const gf_context *gf, uint32_t tensor)
+gf_status gf_lars_end(gf_context *gf, uint32_t tensor)
 {
-    float weight_norm, gradient_norm;
-    if (!has_ratio(gf, tensor)) return 1.0f;
-    weight_norm = sqrtf(gf->norms[2 * tensor]);
-    gradient_norm = sqrtf(gf->norms[2 * tensor + 1]) * gradient_scale(gf, &gf->tensors[tensor]);
-    if (!(weight_norm > 0.0f) || !(gradient_norm > 0.0f)) return 1.0f;
-    return gf->config.optimizer.lars_eta * weight_norm /
-           (gradient_norm + decay_of(gf, &gf->tensors[tensor]) * weight_norm + gf->config.optimizer.lars_epsilon);
+    const struct gf_pool_tensor *placed = &gf->tensors[tensor];
+    struct gf_ratio ratio = {.weight_square_f32 = square_at(gf, tensor),
+                             .gradient_square_f32 = square_at(gf, tensor) + sizeof(float),
+                             .gradient_scale = gradient_scale(gf, placed),
+                             .eta = gf->config.optimizer.lars_eta,
+                             .decay = decay_of(gf, placed),
+                             .epsilon = gf->config.optimizer.lars_epsilon};
+    if (!has_ratio(gf, tensor)) return GF_OK;
+    return lars_status(gf, gf->ops->ratio(&gf->queue, ratio_at(gf, tensor), &ratio));
 }
 
 gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
@@ -80,6 +96,7 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
         .gradient_type = (gf_type)placed->type,
         .gradient_scale = gradient_scale(gf, placed),
         .rate = rate,
+        .ratio_f32 = has_ratio(gf, tensor) ? ratio_at(gf, tensor) : 0,
         .momentum = gf->config.optimizer.momentum,
         .decay = decay_of(gf, placed),
         .nesterov = gf->config.optimizer.nesterov};
@@ -93,11 +110,11 @@ static gf_status run_update(gf_context *gf, uint32_t first, uint32_t last, float
 {
     const struct gf_pool_tensor *from = &gf->tensors[first], *to = &gf->tensors[last - 1];
     gf_status status;
-    gf_lars_begin(gf, first);
+    if ((status = gf_lars_begin(gf, first)) < 0) return status;
     status = gf_lars_add(gf, first, from->first_elem, from->first_elem + from->elem_count);
+    if (status == GF_OK) status = gf_lars_end(gf, first);
     if (status < 0) return status;
-    return gf_update_range(gf, first, from->first_elem, to->first_elem + to->elem_count,
-                           learning_rate * gf_lars_ratio(gf, first));
+    return gf_update_range(gf, first, from->first_elem, to->first_elem + to->elem_count, learning_rate);
 }
 
 gf_status gf_update(gf_context *gf, float learning_rate)

@@ -61,6 +61,7 @@ void gf_verdict_local(gf_context *gf, const struct gf_buffer *buffer, const stru
 gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)
 {
     struct gf_slot *slot = gf_slot_take(gf);
+    uint64_t words = gf->step.sparse ? gf_verdict_words(gf->sparse.chunk_count) : GF_VERDICT_WORDS;
     if (slot == NULL) return GF_AGAIN;
     if (gf->step.sparse && (gf->sparse.chunk_count % 2 != 0))
         gf->sparse.scores[gf->sparse.chunk_count] = 0.0f; /* fills a word */
@@ -74,9 +75,8 @@ gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)
     slot->coll.fold_arg = gf;
     slot->coll.fold_elem_bytes = sizeof gf->verdict[0];
     gf->step.verdict_slot = (uint32_t)(slot - gf->slots);
-    gf_slot_start(gf, slot, GF_ALGORITHM_DOUBLING, GF_COLL_ALLREDUCE, 0, GF_TYPE_F32, (gf_mem)(uintptr_t)gf->verdict,
-                  gf->step.sparse ? gf_verdict_words(gf->sparse.chunk_count) : GF_VERDICT_WORDS,
-                  gf_tag(gf->epoch, gf->step.number, GF_TAG_BUFFER_OTHER), now_ns);
+    gf_slot_start(gf, slot, gf_exchange_choose_folded(gf, words * sizeof gf->verdict[0]), GF_COLL_ALLREDUCE, 0,
+                  GF_TYPE_F32, (gf_mem)(uintptr_t)gf->verdict, words, gf_tag(gf->epoch, gf->step.number, GF_TAG_BUFFER_OTHER), now_ns);
     return GF_OK;
 }
 

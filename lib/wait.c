@@ -9,7 +9,8 @@
 #define YIELD_POLLS 20000u        /* then give the core away, and at last sleep */
 #define SLEEP_NS UINT64_C(10000000) /* longest sleep: deadlines are looked at this often */
 #define FLAG_SLEEP_NS UINT64_C(100000) /* the same while flags are awaited, which wake nobody */
-#define SPINS 400u /* a turn's looks for a flag: tens of microseconds, then link and control channel again */
+#define SPINS 400u /* a turn's looks for a flag: ten microseconds, then link and control channel again */
+#define SPINS_CROWDED 50u /* about a context switch: on another core a rank may make room for the one that is awaited */
 
 /* Flags in shared memory are awaited: they do not show on any descriptor. */
 static bool awaits_flags(const gf_context *gf)
@@ -37,6 +38,7 @@ static void sleep_on_drivers(gf_context *gf)
         return;
     }
     gf->members_skip = 0;
+    gf->progress_ns = 0;
     (void)ppoll(fds, count, &longest, NULL);
 }
 
@@ -48,7 +50,7 @@ static void idle(gf_context *gf, uint32_t polls)
     case GF_IDLE_YIELD: (void)sched_yield(); return;
     case GF_IDLE_AUTO:  break;
     }
-    if (polls < (gf->crowded ? 0 : SPIN_POLLS)) return;
+    if (!gf->awaits_core && (polls < (gf->crowded ? 0 : SPIN_POLLS))) return;
     if (polls < YIELD_POLLS) (void)sched_yield();
     else sleep_on_drivers(gf);
 }
@@ -57,15 +59,16 @@ gf_status gf_wait(gf_context *gf, gf_status (*turn)(gf_context *gf, void *arg), 
 {
     uint64_t moved_ns = gf->moved_ns;
     uint32_t polls = 0;
-    bool spins = !gf->crowded && ((gf->config.link.idle == GF_IDLE_AUTO) || (gf->config.link.idle == GF_IDLE_SPIN));
+    bool spins = ((gf->config.link.idle == GF_IDLE_AUTO) || (gf->config.link.idle == GF_IDLE_SPIN));
     for (;;) {
         gf_status status;
-        gf->spins = spins ? SPINS : 0;
+        gf->spins = spins ? (gf->crowded ? SPINS_CROWDED : SPINS) : 0;
+        gf->awaits_core = false;
         status = turn(gf, arg);
         gf->spins = 0;
         if (status != GF_AGAIN) return status;
         polls = (gf->moved_ns != moved_ns) ? 0 : polls + 1;
         moved_ns = gf->moved_ns;
-        if (polls > 0) idle(gf, polls);
+        if ((polls > 0) || gf->awaits_core) idle(gf, polls);
     }
 }

@@ -6,6 +6,7 @@
 #include "context.h"
 
 #define ROUNDS 8u
+#define PAGES_A_TURN 256u
 
 /* Each slot's staging holds two slices at least (layout.c): sent from the first, received into the second. What is in
  * them does not matter. */
@@ -46,13 +47,15 @@ static gf_status round_post(gf_context *gf, uint32_t round)
 {
     const uint64_t sizes[] = {8, gf->config.exchange.doubling_max_bytes, gf->config.exchange.halving_max_bytes,
                               UINT64_MAX};
-    uint64_t share = gf->pool.gradient_bytes / gf->slot_count / GF_ALIGN_BYTES * GF_ALIGN_BYTES;
+    gf_mem pool = gf->on_device ? gf->wire : gf->gradient; /* collectives work on host memory */
+    uint64_t pool_bytes = gf->on_device ? gf->pool.elem_count * sizeof(float) : gf->pool.gradient_bytes;
+    uint64_t share = pool_bytes / gf->slot_count / GF_ALIGN_BYTES * GF_ALIGN_BYTES;
     uint64_t bytes = sizes[round % 4],
              slices = (uint64_t)gf->config.exchange.slice_bytes * gf->config.link.window * gf->world;
     if (bytes > share) bytes = share;
     if (bytes > slices) bytes = slices; /* a full window in every block is enough */
     for (uint32_t s = 0; s < gf->slot_count && s < GF_REQUESTS_MAX; s++) {
-        gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, gf->gradient + s * share,
+        gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, pool + s * share,
                                            bytes / sizeof(float), GF_TYPE_F32, 0, &gf->warm_requests[s]);
         GF_ASSERT(status == GF_OK);
     }
@@ -69,17 +72,17 @@ static gf_status requests_ended(gf_context *gf)
     return GF_OK;
 }
 
-/* A barrier that also counts which ranks share memory. */
+/* A barrier that also counts which ranks share memory, and those that share cores. */
 static void meet_post(gf_context *gf)
 {
     gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE,
-                                       (gf_mem)(uintptr_t)&gf->shared_pairs, 1, GF_TYPE_F32, 0, &gf->warm_requests[0]);
+                                       (gf_mem)(uintptr_t)gf->met, GF_MET_COUNT, GF_TYPE_F32, 0, &gf->warm_requests[0]);
     GF_ASSERT(status == GF_OK);
 }
 
 static bool all_share(const gf_context *gf)
 {
-    return (gf->world <= GF_DIRECT_RANKS_MAX) && (gf->shared_pairs == (float)(gf->world * (gf->world - 1)));
+    return (gf->world <= GF_DIRECT_RANKS_MAX) && (gf->met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
 }
 
 static gf_status direct_refuse(gf_context *gf)
@@ -100,7 +103,30 @@ static gf_status direct_refuse(gf_context *gf)
 /* What the link takes lazily was taken by messages; from here on they are needed only where memory is not shared. */
 static gf_status warmed(gf_context *gf)
 {
-    gf->shares = all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT);
+    gf->crowded = gf->met[GF_MET_CROWDED] > 0;
+    gf_exchange_settle(gf, all_share(gf));
+    gf->warm = GF_WARM_TOUCH;
+    gf->warm_step = 0;
+    gf->touched_bytes = 0;
+    return (gf->algorithm == GF_ALGORITHM_DIRECT) ? GF_AGAIN : GF_OK;
+}
+
+/* One look at each page of each peer's region, some a turn: there is no other moment at which nobody waits. */
+static gf_status peers_touch(gf_context *gf)
+{
+    for (uint32_t pages = 0; gf->warm_step < gf->world; pages++) {
+        gf_mem at = (gf_mem)(uintptr_t)gf->link->driver->map(gf->link, gf_seat_of(gf, gf->warm_step));
+        struct gf_check ignored = {.bad_first = UINT64_MAX};
+        if ((at == 0) || (gf->touched_bytes >= gf->region_bytes)) {
+            gf->warm_step++;
+            gf->touched_bytes = 0;
+            continue;
+        }
+        if (pages == PAGES_A_TURN) return GF_AGAIN;
+        if (gf->wire_ops->check(&gf->queue, at + gf->touched_bytes, GF_TYPE_F32, 1, 0, &ignored) < 0)
+            return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_JOIN);
+        gf->touched_bytes += GF_PAGE_BYTES;
+    }
     return GF_OK;
 }
 
@@ -139,6 +165,10 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
             return GF_AGAIN;
         }
         return warmed(gf);
+    case GF_WARM_TOUCH:
+        gf->moved_ns = now_ns; /* nothing to wait for */
+        if ((status = peers_touch(gf)) != GF_OK) break;
+        return GF_OK;
     }
     if (status == GF_AGAIN) return GF_AGAIN;
     if (gf->error.code != GF_OK) return gf->error.code;

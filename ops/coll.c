@@ -51,7 +51,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     coll->kind->need(&limits, &need);
     GF_ASSERT((need.msg_count <= coll->msg_count) && (need.staging_bytes <= coll->staging_bytes));
 
-    for (uint32_t i = 0; i < coll->msg_count; i++) {
+    for (uint32_t i = 0; i < need.msg_count; i++) { /* the others were not used since they ended */
         coll->msgs[i].active = false;
         coll->msgs[i].vouched = true;
         if (coll->msgs[i].sum != NULL) coll->msgs[i].sum->active = false;

@@ -74,18 +74,28 @@ struct gf_coll_sum {
 #define GF_DIRECT_RANKS_MAX 64u /* of one node */
 #define GF_DIRECT_LANES 32u
 #define GF_DIRECT_LINE_BYTES 64u
+#define GF_DIRECT_SMALL_BYTES (8192u + 64u) /* data up to here may take one barrier; off powers of two, for the caches */
 
 struct gf_coll_shared {
     uint64_t ticket;
     size_t region_bytes; /* of the exchange region, the same on all ranks */
-    size_t flags_offset; /* in it: [GF_DIRECT_LANES][lane_ranks][GF_DIRECT_LINE_BYTES], zero at first */
+    size_t area_offset;  /* in it: gf_direct_area_bytes(lane_ranks), zero at first, for flags and small data */
     uint32_t lane_ranks; /* ranks in the group, at least */
+    uint32_t core;       /* where this rank runs now, from 1; 0: unknown */
+    bool near;           /* out: a rank that is awaited last ran on this core: it needs it */
+    uint32_t small_bytes; /* data up to this size takes one barrier, the same on all ranks; at most GF_DIRECT_SMALL_BYTES */
 };
 
-/* Bytes of flags for a world; 0: it is too large for direct. */
 static inline size_t gf_direct_flags_bytes(uint32_t world)
 {
-    return (world > GF_DIRECT_RANKS_MAX) ? 0 : (size_t)GF_DIRECT_LANES * world * GF_DIRECT_LINE_BYTES;
+    return (size_t)(GF_DIRECT_LANES + 1) * world * GF_DIRECT_LINE_BYTES;
+}
+
+/* Flags, then small data, both for a world; 0: it is too large for direct. */
+static inline size_t gf_direct_area_bytes(uint32_t world)
+{
+    if (world > GF_DIRECT_RANKS_MAX) return 0;
+    return gf_direct_flags_bytes(world) + 2 * GF_DIRECT_LANES * (size_t)GF_DIRECT_SMALL_BYTES;
 }
 
 /* Everything above `kind`'s own part is set by the owner before gf_coll_start(). */

@@ -9,44 +9,31 @@
  * the other, so a round costs one barrier. Ranks of one operation may differ in where their data lies.
  *
  * A rank owns a line of 64 bytes in each peer's region for each operation that can be under way (a lane), and the peer
- * only reads it: [flag] [where my data is] [what operation this is]. A flag holds the operation's number and counts the
- * barriers within; it only grows, so a lane needs no clearing between operations and a flag of an earlier one is never
- * taken for one of this. The second word is read until the reader's last flag, and its owner writes it anew only in an
- * operation that begins behind that. A rank that differs in operation, type or count is found by the third and is to blame.
+ * only reads it: [flag] [where my data is, twice] [what operation this is, twice]. A flag holds the operation's number
+ * and counts the barriers within; it only grows, so a lane needs no clearing between operations and a flag of an earlier
+ * one is never taken for one of this. Of the other words an operation uses one or the other by turns in its lane, since
+ * a peer may still read them when this rank is done. A rank that differs in operation, type or count is found by them
+ * and is to blame.
+ *
+ * Small data takes a way of its own with one barrier: direct_small.c.
  *
  * After a failure nothing of this rank's is under way, but peers that have not noticed may still write to its exchange
  * region, and to nothing else: its content is undefined until the link's reset() maps another region, which those
  * peers' mappings do not reach. */
-#include "coll.h"
+#include "direct.h"
 
 #include <string.h>
 
 #define STEP_BITS 24u /* of a flag: barriers of one operation; the rest is its number */
-#define LINE_BYTES 64u
 #define SUM_ALIGN_BYTES 64u
+#define WHERE_STAGED 1u /* offsets are multiples of 2 */
 
-enum { WORD_FLAG, WORD_WHERE, WORD_WHAT }; /* of a line */
-#define WHERE_STAGED 1u                    /* offsets are multiples of 2 */
-
-enum direct_state { DIRECT_COPY_IN, DIRECT_SIGNAL, DIRECT_WAIT, DIRECT_COPY_OUT, DIRECT_WORK };
-
-struct direct {
-    uint64_t state;
-    uint64_t steps;       /* flags given so far */
-    uint64_t arrived;     /* ranks below this have given theirs too */
-    uint64_t rounds;
-    uint64_t block_elems; /* of all blocks but the last */
-    uint64_t piece_elems; /* of a block, a round */
-    uint64_t done;        /* elements of a piece, or blocks copied, in this state */
-    bool staged;          /* this rank's data */
-    bool any_staged;      /* some rank's: there are rounds */
-};
-_Static_assert(sizeof(struct direct) <= sizeof(((struct gf_coll *)NULL)->u), "fits");
-_Static_assert(GF_DIRECT_LINE_BYTES == LINE_BYTES, "a line");
+/* Of a line. Where and what alternate from one operation in a lane to the next. */
+enum { WORD_FLAG, WORD_WHERE, WORD_WHAT = WORD_WHERE + 2 };
 
 static struct direct *direct_of(struct gf_coll *coll)
 {
-    return (struct direct *)(void *)coll->u.words;
+    return gf_direct_of(coll);
 }
 
 static uint32_t seat_of(const struct gf_coll *coll, uint32_t index)
@@ -66,7 +53,15 @@ static size_t half_bytes(uint32_t size, uint32_t slice_bytes)
 static size_t line_at(const struct gf_coll *coll, uint32_t writer, uint32_t word)
 {
     size_t line = (size_t)(coll->direct.ticket % GF_DIRECT_LANES) * coll->direct.lane_ranks + writer;
-    return coll->direct.flags_offset + line * LINE_BYTES + word * sizeof(uint64_t);
+    if (word != WORD_FLAG) word += (uint32_t)(coll->direct.ticket / GF_DIRECT_LANES % 2);
+    return coll->direct.area_offset + line * GF_DIRECT_LINE_BYTES + word * sizeof(uint64_t);
+}
+
+/* Behind the lanes, one for all operations: on which core this rank runs. */
+static size_t core_at(const struct gf_coll *coll, uint32_t writer)
+{
+    return coll->direct.area_offset +
+           ((size_t)GF_DIRECT_LANES * coll->direct.lane_ranks + writer) * GF_DIRECT_LINE_BYTES;
 }
 
 static uint64_t flag_value(const struct gf_coll *coll, uint64_t step)
@@ -74,13 +69,13 @@ static uint64_t flag_value(const struct gf_coll *coll, uint64_t step)
     return ((coll->direct.ticket + 1) << STEP_BITS) | step;
 }
 
-static uint64_t what(const struct gf_coll *coll)
+static uint64_t what(struct gf_coll *coll)
 {
-    uint64_t kind = ((uint64_t)coll->op << 4) | (uint64_t)coll->type;
+    uint64_t kind = ((uint64_t)direct_of(coll)->small << 7) | ((uint64_t)coll->op << 4) | (uint64_t)coll->type;
     return (((uint64_t)coll->root << 48) ^ (kind << 40)) + coll->elem_count;
 }
 
-static gf_mem region_of(const struct gf_coll *coll, uint32_t index)
+gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index)
 {
     return (gf_mem)(uintptr_t)coll->link->driver->map(coll->link, seat_of(coll, index));
 }
@@ -141,21 +136,24 @@ static void rounds_set(struct gf_coll *coll)
 static gf_status direct_start(struct gf_coll *coll)
 {
     struct direct *direct = direct_of(coll);
-    GF_ASSERT((coll->fold == NULL) && (coll->size <= coll->direct.lane_ranks));
+    GF_ASSERT((coll->size <= coll->direct.lane_ranks) && (coll->direct.small_bytes <= GF_DIRECT_SMALL_BYTES));
     memset(direct, 0, sizeof *direct);
     if (coll->op == GF_COLL_BARRIER) coll->elem_count = 0;
+    direct->small = (coll->elem_count > 0) &&
+                    (coll->elem_count * gf_coll_elem_bytes(coll) <= coll->direct.small_bytes);
+    GF_ASSERT((coll->fold == NULL) || direct->small); /* blocks are summed by whoever owns them */
     direct->block_elems = block_elems(coll);
-    direct->staged = (coll->elem_count > 0) && !in_region(coll);
+    direct->staged = !direct->small && (coll->elem_count > 0) && !in_region(coll);
     direct->any_staged = direct->staged;
     rounds_set(coll);
     GF_ASSERT(direct->rounds < (1u << STEP_BITS) - 2);
-    direct->state = direct->staged ? DIRECT_COPY_IN : DIRECT_SIGNAL;
+    direct->state = (direct->staged || direct->small) ? DIRECT_COPY_IN : DIRECT_SIGNAL;
     return GF_OK;
 }
 
 /* ---- one turn of each state ---- */
 
-static gf_status link_lost(struct gf_coll *coll, uint32_t index)
+gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index)
 {
     coll->waits_for = seat_of(coll, index);
     return gf_fault_set(&coll->link->fault, GF_ERR_LINK, coll->waits_for, "map", 0,
@@ -163,7 +161,7 @@ static gf_status link_lost(struct gf_coll *coll, uint32_t index)
 }
 
 /* What of this rank's data the others read before a round, or this rank takes over behind it. */
-static bool block_moves(const struct gf_coll *coll, uint32_t index, bool in)
+bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in)
 {
     switch (coll->op) {
     case GF_COLL_ALLREDUCE:      return true;
@@ -185,11 +183,22 @@ static gf_status round_copy(struct gf_coll *coll, uint64_t round, bool in)
         gf_status status;
         piece_of(coll, index, round, &first, &count);
         at = coll->data + first * elem_bytes;
-        if ((count == 0) || !block_moves(coll, index, in)) continue;
+        if ((count == 0) || !gf_direct_moves(coll, index, in)) continue;
         status = coll->ops->copy(coll->queue, in ? staged : at, in ? at : staged, count * elem_bytes);
         if (status < 0) return status;
     }
     return GF_OK;
+}
+
+/* Told when it changes, which is seldom; what was told last stands in this rank's own line. */
+static void core_tell(struct gf_coll *coll)
+{
+    const struct gf_link_driver *driver = coll->link->driver;
+    size_t at = core_at(coll, coll->index);
+    if (driver->flag_load(coll->link, at) == coll->direct.core) return;
+    for (uint32_t index = 0; index < coll->size; index++)
+        if (gf_direct_region(coll, index) != 0)
+            driver->flag_store(coll->link, seat_of(coll, index), at, coll->direct.core);
 }
 
 static gf_status signal_all(struct gf_coll *coll)
@@ -198,10 +207,11 @@ static gf_status signal_all(struct gf_coll *coll)
     struct direct *direct = direct_of(coll);
     gf_mem base = (gf_mem)(uintptr_t)driver->region(coll->link);
     uint64_t where = direct->staged ? ((coll->staging - base) | WHERE_STAGED) : coll->data - base;
-    if (coll->elem_count == 0) where = 0;
+    if ((coll->elem_count == 0) || direct->small) where = 0;
+    if (direct->steps == 0) core_tell(coll);
     for (uint32_t turn = 1; turn < coll->size; turn++) { /* each rank begins with another one */
         uint32_t index = (coll->index + turn) % coll->size, seat = seat_of(coll, index);
-        if (region_of(coll, index) == 0) return link_lost(coll, index);
+        if (gf_direct_region(coll, index) == 0) return gf_direct_lost(coll, index);
         if (direct->steps == 0) {
             driver->flag_store(coll->link, seat, line_at(coll, coll->index, WORD_WHERE), where);
             driver->flag_store(coll->link, seat, line_at(coll, coll->index, WORD_WHAT), what(coll));
@@ -233,6 +243,19 @@ static gf_status line_check(struct gf_coll *coll, uint32_t index)
                         (unsigned long long)what(coll));
 }
 
+/* Is some rank from `index` on awaited that shares this rank's core? It cannot come as long as this one spins. */
+static bool any_near(const struct gf_coll *coll, uint32_t index, uint64_t wanted)
+{
+    const struct gf_link_driver *driver = coll->link->driver;
+    if (coll->direct.core == 0) return false;
+    for (; index < coll->size; index++) {
+        if (driver->flag_load(coll->link, core_at(coll, index)) != coll->direct.core) continue;
+        if (index == coll->index) continue;
+        if (driver->flag_load(coll->link, line_at(coll, index, WORD_FLAG)) < wanted) return true;
+    }
+    return false;
+}
+
 /* Reads flags, up to coll->spins times more where the next one has not come. */
 static gf_status wait_all(struct gf_coll *coll, uint64_t now_ns)
 {
@@ -246,7 +269,8 @@ static gf_status wait_all(struct gf_coll *coll, uint64_t now_ns)
         if (index == coll->index) continue;
         for (uint32_t spins = coll->spins; driver->flag_load(coll->link, at) < wanted; spins--) {
             coll->waits_for = seat_of(coll, index);
-            if (spins == 0) return GF_AGAIN;
+            if ((spins == coll->spins) && any_near(coll, index, wanted)) coll->direct.near = true;
+            if ((spins == 0) || coll->direct.near) return GF_AGAIN;
 #if defined(__x86_64__)
             __builtin_ia32_pause();
 #endif
@@ -263,7 +287,7 @@ static gf_status wait_all(struct gf_coll *coll, uint64_t now_ns)
 static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t first, uint64_t elems)
 {
     size_t elem_bytes = gf_coll_elem_bytes(coll);
-    gf_mem region = region_of(coll, index);
+    gf_mem region = gf_direct_region(coll, index);
     uint64_t where;
     if (index == coll->index) {
         gf_mem own = direct_of(coll)->staged ? piece_staged(coll, coll->staging, index, round)
@@ -298,7 +322,7 @@ static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, u
     for (uint32_t index = 0; index < coll->size; index++) {
         gf_mem at = piece_at(coll, index, round, first, elems);
         bool source = is_source(coll, index), target = is_target(coll, index);
-        if (at == 0) return link_lost(coll, index);
+        if (at == 0) return gf_direct_lost(coll, index);
         if (source) src[src_count++] = at;
         if (target) dst[dst_count++] = at;
         if (index != coll->index) coll->bytes_mapped += ((source ? bytes : 0) + (target ? bytes : 0));
@@ -337,7 +361,8 @@ static gf_status direct_turn(struct gf_coll *coll, uint64_t now_ns)
     for (;;) {
         switch ((enum direct_state)direct->state) {
         case DIRECT_COPY_IN:
-            if ((status = round_copy(coll, direct->steps, true)) < 0) return status;
+            status = direct->small ? gf_direct_small_put(coll) : round_copy(coll, direct->steps, true);
+            if (status < 0) return status;
             direct->state = DIRECT_SIGNAL;
             break;
         case DIRECT_SIGNAL:
@@ -348,6 +373,7 @@ static gf_status direct_turn(struct gf_coll *coll, uint64_t now_ns)
             break;
         case DIRECT_WAIT:
             if ((status = wait_all(coll, now_ns)) != GF_OK) return status;
+            if (direct->small) return gf_direct_small_get(coll);
             direct->state = (direct->staged && (direct->steps >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
             break;
         case DIRECT_COPY_OUT:

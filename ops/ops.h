@@ -7,6 +7,7 @@
 #include "gpu.h"
 
 #define GF_NORM_RUN_ELEMS 32768u /* norm() adds in runs of these */
+#define GF_NORM_SCRATCH_ELEMS (64u + 4096u) /* floats that norm() may want on a GPU, at any count */
 
 /* Non-finite values met, added to by each op that takes one (host memory on the host; device memory on a GPU).
  * `first` is the lowest index met, counted from `base` of the call; UINT64_MAX: none. */
@@ -23,10 +24,31 @@ struct gf_update {
     gf_mem gradient;
     gf_type gradient_type;
     float gradient_scale;     /* multiplies the gradient first */
-    float rate;               /* learning rate x trust ratio */
+    float rate;               /* learning rate */
+    gf_mem ratio_f32;         /* 0; or the trust ratio, one float that multiplies rate first */
     float momentum;
     float decay;
     bool nesterov;
+};
+
+/* Trust ratio of LARS, from squares that norm() added up. */
+struct gf_ratio {
+    gf_mem weight_square_f32;
+    gf_mem gradient_square_f32;
+    float gradient_scale; /* of the gradient's norm */
+    float eta;
+    float decay;
+    float epsilon;
+};
+
+/* Equal pieces of two ranges: turn k < count takes chunk src_list[k] of one to chunk dst_list[k] of the other. Lists are
+ * u32 in the queue's memory; 0: chunk k itself. No destination is listed twice. Chunk c is elements c*chunk_elems and
+ * on; of a last chunk that is cut short, only what lies in both ranges. */
+struct gf_chunks {
+    gf_mem dst_list_u32, src_list_u32;
+    uint32_t count;
+    uint64_t chunk_elems; /* not 0 */
+    uint64_t dst_elems, src_elems; /* of the whole ranges */
 };
 
 struct gf_ops {
@@ -55,19 +77,34 @@ struct gf_ops {
      * then l+16, .. l+1). */
     gf_status (*score)(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
                        uint64_t chunk_elems);
-    /* *square_f32 = sum of src[i]^2 in fp32: each run of GF_NORM_RUN_ELEMS in the order of score(), then the runs' sums
-     * in the same order again (64 lanes, then the tree). 16-bit sources are widened first. */
-    gf_status (*norm)(struct gf_queue *queue, gf_mem square_f32, gf_mem src, gf_type type, uint64_t elem_count);
+    /* *square_f32 += sum of src[i]^2 in fp32: each run of GF_NORM_RUN_ELEMS in the order of score(), then the runs' sums
+     * in the same order again (64 lanes, then the tree). 16-bit sources are widened first. scratch_f32 has
+     * GF_NORM_SCRATCH_ELEMS, is overwritten, and serves one queue; the host wants none (0). */
+    gf_status (*norm)(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
+                      uint64_t elem_count);
+    /* With w = sqrt(weight square) and g = sqrt(gradient square) * gradient_scale: *ratio_f32 = 1 unless both are above
+     * 0, else eta*w / (g + decay*w + epsilon). Nothing fused, each step rounded. */
+    gf_status (*ratio)(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio);
     /* Sparse history. g = scale*src[i] (+ decay*weight[i], weight 0: none).
      *     u given: u' = momentum*u[i] + g;  h' = h[i] + u'         u 0: h' = h[i] + g
      * dst_h may be h, dst_u may be u; dst_u 0: u' is not stored. No fused multiply-add. */
     gf_status (*accumulate)(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32, gf_mem u_f32,
                             gf_mem src, gf_type src_type, float scale, float momentum, gf_mem weight_f32, float decay,
                             uint64_t elem_count);
+    /* Gather and scatter: cast() of each listed chunk. What is not finite is counted with base plus its index in src.
+     * In place: only with the same lists and types. */
+    gf_status (*cast_chunks)(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                             const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check);
+    /* accumulate() of each listed chunk: h, u, src and weight are the source's range, dst_h and dst_u the other. */
+    gf_status (*accumulate_chunks)(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
+                                   gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
+                                   gf_mem weight_f32, float decay, const struct gf_chunks *chunks);
+    /* Zeroes each chunk of dst_list_u32; the source's range is not looked at. */
+    gf_status (*zero_chunks)(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks);
     /* One pass, in this order, all in fp32 without fused multiply-add:
      *     g = gradient_scale*gradient[i] + decay*weight[i]
      *     v = momentum*v[i] + g;   d = nesterov ? momentum*v + g : v;   weight[i] = weight[i] - rate*d
-     * momentum_f32 0: d = g. Then half[i] = round(weight[i]). */
+     * momentum_f32 0: d = g; with ratio_f32, rate * *ratio_f32 takes the place of rate. Then half[i] = round(weight[i]). */
     gf_status (*update)(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count);
 };
 

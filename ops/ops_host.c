@@ -77,9 +77,15 @@ static gf_status host_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
     return best()->score(queue, scores_f32, src_f32, elem_count, chunk_elems);
 }
 
-static gf_status host_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem src, gf_type type, uint64_t elem_count)
+static gf_status host_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
+                           uint64_t elem_count)
 {
-    return best()->norm(queue, square_f32, src, type, elem_count);
+    return best()->norm(queue, square_f32, scratch_f32, src, type, elem_count);
+}
+
+static gf_status host_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
+{
+    return gf_ops_scalar.ratio(queue, ratio_f32, ratio);
 }
 
 static gf_status host_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
@@ -88,6 +94,25 @@ static gf_status host_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_me
 {
     return best()->accumulate(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum, weight_f32,
                               decay, elem_count);
+}
+
+static gf_status host_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                                  const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
+{
+    return best()->cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base, check);
+}
+
+static gf_status host_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
+                                        gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
+                                        gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+{
+    return best()->accumulate_chunks(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum,
+                                     weight_f32, decay, chunks);
+}
+
+static gf_status host_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
+{
+    return gf_ops_scalar.zero_chunks(queue, dst, type, chunks);
 }
 
 static gf_status host_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
@@ -105,6 +130,10 @@ const struct gf_ops gf_ops_host = {
     .zero = host_zero,
     .score = host_score,
     .norm = host_norm,
+    .ratio = host_ratio,
     .accumulate = host_accumulate,
+    .cast_chunks = host_cast_chunks,
+    .accumulate_chunks = host_accumulate_chunks,
+    .zero_chunks = host_zero_chunks,
     .update = host_update,
 };

@@ -5,7 +5,9 @@
 #include "accumulate_host.h"
 #include "cast_host.h"
 #include "check_host.h"
+#include "chunks_host.h"
 #include "copy_host.h"
+#include "ratio_host.h"
 #include "score_host.h"
 #include "sum_host.h"
 #include "sum_n_host.h"
@@ -14,7 +16,8 @@
 #define OPS_TABLE(table_name)                                                                                     \
     {                                                                                                             \
         .name = (table_name), .cast = cast, .sum = sum, .sum_n = sum_n, .check = check, .copy = copy, .zero = zero,      \
-        .score = score, .norm = norm, .accumulate = accumulate, .update = update                                  \
+        .score = score, .norm = norm, .ratio = ratio, .accumulate = accumulate, .cast_chunks = cast_chunks,       \
+        .accumulate_chunks = accumulate_chunks, .zero_chunks = zero_chunks, .update = update                      \
     }
 
 #endif

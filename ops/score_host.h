@@ -83,12 +83,14 @@ VEC_FN float norm_run(const uint8_t *src, gf_type type, uint64_t elem_count)
     }
 }
 
-VEC_FN gf_status norm(struct gf_queue *queue, gf_mem square_f32, gf_mem src, gf_type type, uint64_t elem_count)
+VEC_FN gf_status norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
+                      uint64_t elem_count)
 {
     const uint8_t *run_at = gf_host_at(src);
     float lanes[GF_LANES] = {0}, square;
     uint32_t lane = 0;
     (void)queue;
+    (void)scratch_f32;
     GF_ASSERT(type < GF_TYPE_COUNT);
     for (uint64_t left = elem_count; left > 0;) {
         uint64_t count = (left < GF_NORM_RUN_ELEMS) ? left : GF_NORM_RUN_ELEMS;
@@ -97,7 +99,8 @@ VEC_FN gf_status norm(struct gf_queue *queue, gf_mem square_f32, gf_mem src, gf_
         run_at += count * gf_type_bytes(type);
         left -= count;
     }
-    square = gf_lanes_tree(lanes);
+    memcpy(&square, gf_host_at(square_f32), sizeof square);
+    square = square + gf_lanes_tree(lanes);
     memcpy(gf_host_at(square_f32), &square, sizeof square);
     return GF_OK;
 }

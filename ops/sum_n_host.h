@@ -19,24 +19,55 @@ VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, uint64_t i
     for (uint32_t d = 0; d < r->dst_count; d++) vec_store(type, gf_host_at(r->dst[d]), i, count, result);
 }
 
-/* Whole vectors of two ranks, their addresses in registers. Returns how many elements it did. */
-VEC_INLINE uint64_t sum_n_pair(const struct sum_n_range *r, gf_type type, uint64_t elem_count)
+/* Whole vectors of two and of four ranks, as many to as from: addresses in registers, and no look at results that nobody
+ * wants to know of; `looks` and `type` are constants. Return how many elements they did. */
+VEC_INLINE uint64_t sum_n_pair(const struct sum_n_range *r, gf_type type, uint64_t elem_count, bool looks)
 {
     const uint8_t *a = gf_host_at(r->src[0]), *b = gf_host_at(r->src[1]);
     uint8_t *to = gf_host_at(r->dst[0]), *too = gf_host_at(r->dst[1]);
-    uint64_t i = 0;
+    struct gf_check *check = r->check;
+    uint64_t i = 0, base = r->base;
     for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) {
         vec result = vec_add(vec_load(type, a, i, VEC_ELEMS), vec_load(type, b, i, VEC_ELEMS));
-        vec_check(r->check, r->base + i, VEC_ELEMS, result, gf_type_overflow(type));
+        if (looks) vec_check(check, base + i, VEC_ELEMS, result, gf_type_overflow(type));
         vec_store(type, to, i, VEC_ELEMS, result);
         vec_store(type, too, i, VEC_ELEMS, result);
     }
     return i;
 }
 
+VEC_INLINE uint64_t sum_n_quad(const struct sum_n_range *r, gf_type type, uint64_t elem_count, bool looks)
+{
+    const uint8_t *a = gf_host_at(r->src[0]), *b = gf_host_at(r->src[1]);
+    const uint8_t *c = gf_host_at(r->src[2]), *d = gf_host_at(r->src[3]);
+    uint8_t *to_a = gf_host_at(r->dst[0]), *to_b = gf_host_at(r->dst[1]);
+    uint8_t *to_c = gf_host_at(r->dst[2]), *to_d = gf_host_at(r->dst[3]);
+    struct gf_check *check = r->check;
+    uint64_t i = 0, base = r->base;
+    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) {
+        vec result = vec_add(vec_load(type, a, i, VEC_ELEMS), vec_load(type, b, i, VEC_ELEMS));
+        result = vec_add(result, vec_load(type, c, i, VEC_ELEMS));
+        result = vec_add(result, vec_load(type, d, i, VEC_ELEMS));
+        if (looks) vec_check(check, base + i, VEC_ELEMS, result, gf_type_overflow(type));
+        vec_store(type, to_a, i, VEC_ELEMS, result);
+        vec_store(type, to_b, i, VEC_ELEMS, result);
+        vec_store(type, to_c, i, VEC_ELEMS, result);
+        vec_store(type, to_d, i, VEC_ELEMS, result);
+    }
+    return i;
+}
+
+VEC_INLINE uint64_t sum_n_known(const struct sum_n_range *r, gf_type type, uint64_t elem_count)
+{
+    if (r->src_count != r->dst_count) return 0;
+    if (r->src_count == 2) return r->check ? sum_n_pair(r, type, elem_count, true) : sum_n_pair(r, type, elem_count, false);
+    if (r->src_count == 4) return r->check ? sum_n_quad(r, type, elem_count, true) : sum_n_quad(r, type, elem_count, false);
+    return 0;
+}
+
 VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, uint64_t elem_count)
 {
-    uint64_t i = ((r->src_count == 2) && (r->dst_count == 2)) ? sum_n_pair(r, type, elem_count) : 0;
+    uint64_t i = sum_n_known(r, type, elem_count);
     for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) sum_n_some(r, type, i, VEC_ELEMS);
     if (i < elem_count) sum_n_some(r, type, i, (uint32_t)(elem_count - i));
 }

@@ -54,6 +54,11 @@ VEC_FN gf_status update(struct gf_queue *queue, const struct gf_update *update, 
         .decay = update->decay, .nesterov = update->nesterov,
     };
     (void)queue;
+    if (update->ratio_f32 != 0) {
+        float ratio;
+        memcpy(&ratio, gf_host_at(update->ratio_f32), sizeof ratio);
+        range.rate = range.rate * ratio;
+    }
     GF_ASSERT((update->gradient_type < GF_TYPE_COUNT) && (update->half_type < GF_TYPE_COUNT));
     switch (update->gradient_type) {
     case GF_TYPE_F16: update_half(&range, GF_TYPE_F16, update->half_type, elem_count); break;

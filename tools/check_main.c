@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "check_preflight.h"
 #include "config.h"
 #include "tool_args.h"
 #include "tool_tensors.h"
@@ -42,8 +43,25 @@ static int footprint_print(const struct gf_config *config, uint32_t world, const
     return EXIT_SUCCESS;
 }
 
-static int file_check(const char *path, const char *tensors_path, uint32_t world)
+struct request {
+    const char *tensors_path;
+    uint64_t world, local_count, deadline_s;
+    bool preflight, json;
+};
+
+static int preflight(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                     const struct request *request)
 {
+    static struct check_job job;
+    int refused = check_job_fill(config, tensors, tensor_count, (uint32_t)request->world, (uint32_t)request->local_count,
+                                 request->deadline_s * 1000000000u, &job);
+    return (refused != 0) ? refused : check_preflight(&job, request->json);
+}
+
+static int file_check(const char *path, const struct request *request)
+{
+    const char *tensors_path = request->tensors_path;
+    const struct gf_tensor *table;
     static struct gf_tensor tensors[GF_TENSORS_MAX];
     static char names[GF_TENSORS_MAX][48];
     static struct gf_config config;
@@ -55,44 +73,62 @@ static int file_check(const char *path, const char *tensors_path, uint32_t world
         (void)fprintf(stderr, "gf-check: %s\n", error);
         return EXIT_FAILURE;
     }
+    table = (tensors_path != NULL) ? tensors : tool_tensors;
+    if (request->preflight) return preflight(&config, table, tensor_count, request);
     gf_config_print(&config, stdout);
     (void)printf("\nhash: 0x%016llx\n", (unsigned long long)gf_config_hash(&config));
-    return footprint_print(&config, world, (tensors_path != NULL) ? tensors : tool_tensors, tensor_count);
+    return footprint_print(&config, (uint32_t)request->world, table, tensor_count);
+}
+
+/* What does not go together; NULL where all does. */
+static const char *contradiction(const struct request *request, bool keys, uint32_t operand_count)
+{
+    bool more = request->preflight || request->json || (request->world != 0) || (request->tensors_path != NULL);
+    if (keys && (more || (operand_count != 0))) return "--keys stands alone";
+    if (!keys && (operand_count == 0)) return "a FILE is missing";
+    if (!request->preflight && (request->json || (request->local_count != 0) || (request->deadline_s != 0)))
+        return "--json, --local and --deadline belong to --preflight";
+    return NULL;
 }
 
 int main(int argc, char **argv)
 {
     static bool keys;
-    static const char *tensors_path;
-    static uint64_t world;
+    static struct request request;
     static const struct tool_option options[] = {
-        {.name = "tensors", .kind = TOOL_TEXT, .value_out = &tensors_path, .value_name = "FILE",
+        {.name = "tensors", .kind = TOOL_TEXT, .value_out = &request.tensors_path, .value_name = "FILE",
          .help = "measure for this tensor table; else for the demo's"},
-        {.name = "world", .kind = TOOL_NUMBER, .value_out = &world, .value_name = "N", .low = 1, .high = GF_WORLD_MAX,
-         .help = "measure for so many ranks"},
+        {.name = "world", .kind = TOOL_NUMBER, .value_out = &request.world, .value_name = "N", .low = 1,
+         .high = GF_WORLD_MAX, .help = "measure for so many ranks"},
+        {.name = "preflight", .kind = TOOL_FLAG, .value_out = &request.preflight,
+         .help = "is this node fit for it? under a launcher: are all ranks?"},
+        {.name = "json", .kind = TOOL_FLAG, .value_out = &request.json, .help = "preflight: one line of JSON a rank"},
+        {.name = "local", .kind = TOOL_NUMBER, .value_out = &request.local_count, .value_name = "N", .low = 1,
+         .high = GF_WORLD_MAX, .help = "preflight of a node by itself: ranks on it"},
+        {.name = "deadline", .kind = TOOL_NUMBER, .value_out = &request.deadline_s, .value_name = "SECONDS", .low = 1,
+         .high = 3600, .help = "preflight: how long to wait for other ranks (10)"},
         {.name = "keys", .kind = TOOL_FLAG, .value_out = &keys, .help = "all keys as a Markdown table"},
     };
     static const struct tool_args args = {
-        .program = "gf-check", .usage = "FILE [--tensors FILE] [--world N] | --keys",
+        .program = "gf-check", .usage = "FILE [--tensors FILE] [--world N] [--preflight ..] | --keys",
         .about = "Prints what a configuration file means with all defaults, its hash (equal on ranks that fit\n"
-                 "together) and the memory that gf_open() will ask for.",
+                 "together) and the memory that gf_open() will ask for. With --preflight it looks whether this node,\n"
+                 "or started by srun, mpirun or gf-run all ranks of the job, can run with it: exit code 0 if they can\n"
+                 "(warnings included), 1 if something fails, 2 for a wrong command line.",
         .options = options, .option_count = sizeof options / sizeof options[0], .operands_max = 1,
     };
-    const char *path = NULL;
+    const char *path = NULL, *wrong;
     uint32_t operand_count;
     int read = tool_args_read(&args, argc, argv, &path, &operand_count);
     int result = EXIT_SUCCESS;
     if (read != 0) return (read > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
-    if (!keys && (operand_count == 0)) {
-        (void)fprintf(stderr, "gf-check: a FILE is missing\nusage: gf-check %s\n", args.usage);
+    if ((wrong = contradiction(&request, keys, operand_count)) != NULL) {
+        (void)fprintf(stderr, "gf-check: %s\nusage: gf-check %s\n", wrong, args.usage);
         return TOOL_EXIT_USAGE;
     }
-    if (keys && ((operand_count != 0) || (tensors_path != NULL) || (world != 0))) {
-        (void)fprintf(stderr, "gf-check: --keys stands alone\nusage: gf-check %s\n", args.usage);
-        return TOOL_EXIT_USAGE;
-    }
+    if (request.deadline_s == 0) request.deadline_s = 10;
     if (keys) gf_config_print_table(stdout);
-    else result = file_check(path, tensors_path, (uint32_t)world);
+    else result = file_check(path, &request);
     if ((fflush(stdout) != 0) || ferror(stdout)) {
         (void)fprintf(stderr, "gf-check: cannot write to stdout\n");
         return EXIT_FAILURE;

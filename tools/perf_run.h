@@ -9,7 +9,7 @@
 struct perf_plan {
     gf_operation operation;
     gf_type type;
-    uint64_t iters;      /* samples; 0: as many as fit in seconds, 5 at least */
+    uint64_t iters;      /* samples; 0: as many as fit in seconds, 3 at least */
     uint64_t warmup;
     double seconds;      /* a size, about */
     bool check;
@@ -33,6 +33,18 @@ struct perf {
 };
 
 const char *perf_type_name(gf_type type);
+double perf_now_us(void);
+gf_status perf_barrier(gf_context *gf);
+/* times_us[count] of each rank become those of the slowest, on all ranks; room is for [count * world]. */
+gf_status perf_greatest(gf_context *gf, float *times_us, uint32_t count);
+/* How many samples of about so long. */
+uint32_t perf_sample_count(const struct perf_plan *plan, double estimate_us);
+/* Sorts the times; row->bytes is there already. */
+void perf_row_fill(float *times_us, uint32_t count, double factor, struct perf_row *row);
+/* By which algbw becomes busbw. */
+double perf_bus_factor(gf_operation operation, uint32_t world);
+/* Of the newest operation in the trace, which it reads to its end. */
+gf_algorithm perf_algorithm_last(gf_context *gf);
 /* Measures `bytes` of data, rounded down to elements. The row is the same on all ranks. */
 gf_status perf_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_out);
 

@@ -37,7 +37,8 @@ static gf_status plan_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type,
 static gf_status plan_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
                           uint64_t base, struct gf_check *check)
 {
-    if (!spend(queue, 3 * elem_count * size_of(type))) return GF_OK;
+    bool is_score = (elem_count == 1) && (type == GF_TYPE_F32); /* a chunk's, of pieces: chosen by, so it is real */
+    if (!spend(queue, 3 * elem_count * size_of(type)) && !is_score) return GF_OK;
     return gf_ops_host.sum(queue, dst, src, type, elem_count, base, check);
 }
 
@@ -88,10 +89,11 @@ static gf_status plan_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
     return GF_OK;
 }
 
-static gf_status plan_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem src, gf_type type, uint64_t elem_count)
+static gf_status plan_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
+                           uint64_t elem_count)
 {
     if (!spend(queue, elem_count * size_of(type))) return GF_OK;
-    return gf_ops_host.norm(queue, square_f32, src, type, elem_count);
+    return gf_ops_host.norm(queue, square_f32, scratch_f32, src, type, elem_count);
 }
 
 static gf_status plan_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32, gf_mem u_f32,
@@ -102,6 +104,37 @@ static gf_status plan_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_me
     if (!spend(queue, elem_count * (4 * words + size_of(src_type)))) return GF_OK;
     return gf_ops_host.accumulate(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum, weight_f32,
                                   decay, elem_count);
+}
+
+static gf_status plan_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
+{
+    if (!spend(queue, 3 * sizeof(float))) return GF_OK;
+    return gf_ops_host.ratio(queue, ratio_f32, ratio);
+}
+
+static uint64_t chunk_elems(const struct gf_chunks *chunks) { return chunks->count * chunks->chunk_elems; }
+
+static gf_status plan_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                                  const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
+{
+    if (!spend(queue, chunk_elems(chunks) * (size_of(dst_type) + size_of(src_type)))) return GF_OK;
+    return gf_ops_host.cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base, check);
+}
+
+static gf_status plan_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
+                                        gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
+                                        gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+{
+    uint64_t words = 2u + (dst_u_f32 != 0) + (u_f32 != 0) + (weight_f32 != 0);
+    if (!spend(queue, chunk_elems(chunks) * (4 * words + size_of(src_type)))) return GF_OK;
+    return gf_ops_host.accumulate_chunks(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum,
+                                         weight_f32, decay, chunks);
+}
+
+static gf_status plan_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
+{
+    if (!spend(queue, chunk_elems(chunks) * size_of(type))) return GF_OK;
+    return gf_ops_host.zero_chunks(queue, dst, type, chunks);
 }
 
 static gf_status plan_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
@@ -123,6 +156,10 @@ static const struct gf_ops plan_ops = {
     .score = plan_score,
     .norm = plan_norm,
     .accumulate = plan_accumulate,
+    .ratio = plan_ratio,
+    .cast_chunks = plan_cast_chunks,
+    .accumulate_chunks = plan_accumulate_chunks,
+    .zero_chunks = plan_zero_chunks,
     .update = plan_update,
 };
 
@@ -181,6 +218,31 @@ static gf_status gpu_wait_for(struct gf_queue *queue, gf_queue_handle other)
     return GF_OK;
 }
 
+static gf_status gpu_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
+{
+    return plan_zero(queue, dst, size_bytes);
+}
+
+static gf_queue_handle gpu_stream(struct gf_gpu *gpu)
+{
+    (void)gpu;
+    return 0;
+}
+
+static gf_status gpu_mark(struct gf_queue *queue, uint32_t event)
+{
+    (void)event;
+    device_of(queue)->moved = true;
+    return GF_OK;
+}
+
+static gf_status gpu_reached(struct gf_gpu *gpu, uint32_t event)
+{
+    (void)event;
+    ((struct plan_gpu_state *)(void *)gpu)->device->moved = true;
+    return GF_OK;
+}
+
 static gf_status gpu_settled(struct gf_queue *queue)
 {
     device_of(queue)->moved = true;
@@ -199,4 +261,9 @@ const struct gf_gpu_driver plan_gpu = {
     .copy = gpu_copy,
     .wait_for = gpu_wait_for,
     .settled = gpu_settled,
+    .stream = gpu_stream,
+    .zero = gpu_zero,
+    .lead = gpu_wait_for,
+    .mark = gpu_mark,
+    .reached = gpu_reached,
 };

@@ -168,6 +168,7 @@ static gf_status step_turn(struct plan_world *w, uint32_t rank)
 static gf_status rank_turn(struct plan_world *w, uint32_t rank)
 {
     struct plan_rank *self = &w->ranks[rank];
+    struct gf_trace_record ended;
     gf_status status = GF_AGAIN;
     if (self->done) return GF_OK;
     self->device.moved = false;
@@ -178,7 +179,10 @@ static gf_status rank_turn(struct plan_world *w, uint32_t rank)
         self->done = status == GF_OK;
         self->device.moved = true;
         break;
-    case PLAN_STEP: status = step_turn(w, rank); break;
+    case PLAN_STEP:
+        status = step_turn(w, rank);
+        if (gf_trace_read(self->gf, &ended, 1) > 0) self->device.moved = true; /* its slot is free for another */
+        break;
     case PLAN_CLOSE:
         status = gf_close_poll(self->gf);
         self->done = status == GF_OK;

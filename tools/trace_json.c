@@ -1,4 +1,6 @@
-/* The Trace Event Format that Perfetto and chrome://tracing open: a process a rank, a thread a lane, times in us. */
+/* The Trace Event Format that Perfetto and chrome://tracing open: a process a rank, a thread a lane, times in us. Spans
+ * of a thread never cross there: either nested or apart. Threads have numbers of their own in the whole file, for viewers
+ * take a number that two processes share for one thread. */
 #include <inttypes.h>
 
 #include "trace.h"
@@ -7,6 +9,11 @@ struct writer {
     const struct trace *trace;
     FILE *out;
 };
+
+static uint32_t thread_of(const struct trace_file *file, uint32_t lane)
+{
+    return file->head.rank * TRACE_LANES_MAX + lane;
+}
 
 static void span_write(void *user, const struct trace_file *file, const struct trace_span *span)
 {
@@ -18,7 +25,7 @@ static void span_write(void *user, const struct trace_file *file, const struct t
     (void)fprintf(writer->out,
                   ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,"
                   "\"args\":{\"step\":%" PRIu64,
-                  label, kinds[span->kind], file->head.rank, span->lane, (double)span->begin_ns * 1e-3,
+                  label, kinds[span->kind], file->head.rank, thread_of(file, span->lane), (double)span->begin_ns * 1e-3,
                   (double)(span->end_ns - span->begin_ns) * 1e-3, record->step);
     if ((span->kind == TRACE_BUFFER) || (span->kind == TRACE_VERDICT) || (span->kind == TRACE_OTHER)) {
         (void)fprintf(writer->out, ",\"bytes\":%" PRIu64 ",\"algorithm\":\"%s\",\"status\":\"%s\"", record->bytes,
@@ -42,10 +49,14 @@ void trace_json(const struct trace *trace, FILE *out)
         (void)fprintf(out, ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"sort_index\":%u}}",
                       file->head.rank, file->head.rank);
         uint32_t lanes = trace_spans(trace, file, 0, TRACE_NONE - 1, span_write, &writer);
-        for (uint32_t lane = 0; lane < lanes; lane++)
-            (void)fprintf(out, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":"
-                               "\"%s %u\"}}",
-                          file->head.rank, lane, (lane == 0) ? "appliance" : "wire", lane);
+        for (uint32_t lane = 0; lane < lanes; lane++) {
+            char name[16] = "appliance";
+            if (lane != 0) (void)snprintf(name, sizeof name, "wire %u", lane);
+            (void)fprintf(out, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"args\":{\"name\":\"%s\"}}",
+                          file->head.rank, thread_of(file, lane), name);
+            (void)fprintf(out, ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"args\":{\"sort_index\":%u}}",
+                          file->head.rank, thread_of(file, lane), lane);
+        }
     }
     (void)fprintf(out, "\n]}\n");
 }

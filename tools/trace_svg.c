@@ -43,6 +43,26 @@ static double x_of(const struct picture *picture, uint64_t time_ns)
     return LEFT + WIDTH * (double)(time_ns - picture->begin_ns) / ((span > 0) ? span : 1);
 }
 
+/* The longest name of the bar that fits it; empty where none does. */
+static void label_fit(const struct trace_span *span, const char *whole, double width, char label[static TRACE_LABEL_BYTES])
+{
+    const struct gf_trace_record *record = span->record;
+    for (int length = 0; length < 3; length++) {
+        label[0] = '\0';
+        if (span->kind == TRACE_COMPUTE) {
+            static const char *const forms[] = {"compute, step %" PRIu64, "step %" PRIu64, "%" PRIu64};
+            (void)snprintf(label, TRACE_LABEL_BYTES, forms[length], record->step);
+        } else if (length == 0) {
+            (void)snprintf(label, TRACE_LABEL_BYTES, "%s", whole);
+        } else if ((span->kind == TRACE_BUFFER) || (span->kind == TRACE_PACK)) {
+            static const char *const forms[] = {"", "buffer %u", "%u"};
+            (void)snprintf(label, TRACE_LABEL_BYTES, forms[length], record->buffer);
+        }
+        if (LETTER * (double)strlen(label) + 5 < width) return;
+    }
+    label[0] = '\0';
+}
+
 static void bar_draw(void *user, const struct trace_file *file, const struct trace_span *span)
 {
     const struct picture *picture = user;
@@ -50,19 +70,18 @@ static void bar_draw(void *user, const struct trace_file *file, const struct tra
     uint64_t end_ns = (span->end_ns < picture->end_ns) ? span->end_ns : picture->end_ns;
     double left = x_of(picture, begin_ns), width = x_of(picture, end_ns) - left;
     double y = picture->y + ROW * span->lane;
-    char label[TRACE_LABEL_BYTES];
+    char label[TRACE_LABEL_BYTES], fit[TRACE_LABEL_BYTES];
     if (begin_ns > end_ns) return;
     trace_label(file, span, label);
+    label_fit(span, label, width, fit);
     (void)fprintf(picture->out,
                   "<g><title>rank %u, %s, step %" PRIu64 ": %.3f ms from %.3f ms</title>"
-                  "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"/>",
+                  "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" stroke=\"#fff\" stroke-width=\"0.7\"/>",
                   file->head.rank, label, span->record->step, (double)(span->end_ns - span->begin_ns) * 1e-6,
                   ((double)span->begin_ns - (double)picture->begin_ns) * 1e-6, left, y, (width < 0.4) ? 0.4 : width,
                   ROW - 2, looks[span->kind].colour);
-    if (span->kind == TRACE_COMPUTE)
-        (void)snprintf(label, sizeof label, "compute, step %" PRIu64, span->record->step);
-    if (LETTER * (double)strlen(label) < width)
-        (void)fprintf(picture->out, "<text x=\"%.2f\" y=\"%.1f\">%s</text>", left + 3, y + ROW - 5, label);
+    if (fit[0] != '\0')
+        (void)fprintf(picture->out, "<text x=\"%.2f\" y=\"%.1f\">%s</text>", left + 3, y + ROW - 5, fit);
     (void)fprintf(picture->out, "</g>\n");
 }
 
@@ -81,8 +100,11 @@ static void axis_draw(const struct picture *picture, double bottom)
     }
 }
 
-static void legend_draw(const struct picture *picture)
+static void legend_draw(const struct picture *picture, uint64_t first, uint64_t last)
 {
+    if (last != TRACE_NONE)
+        (void)fprintf(picture->out, "<text x=\"8\" y=\"22\" font-weight=\"bold\">steps %" PRIu64 " to %" PRIu64 "</text>\n",
+                      first, last);
     for (size_t i = 0; i < LOOKS; i++)
         (void)fprintf(picture->out,
                       "<rect x=\"%.1f\" y=\"12\" width=\"12\" height=\"12\" fill=\"%s\"/>"
@@ -101,7 +123,7 @@ void trace_svg(const struct trace *trace, uint64_t first, uint64_t last, FILE *o
                        "viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" font-size=\"11\">\n"
                        "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
                   LEFT + WIDTH + 30, bottom + 10, LEFT + WIDTH + 30, bottom + 10);
-    legend_draw(&picture);
+    legend_draw(&picture, first, last);
     axis_draw(&picture, bottom);
     for (uint32_t f = 0; f < trace->file_count; f++) {
         const struct trace_file *file = &trace->files[f];

@@ -71,6 +71,10 @@ static gf_status sink_poll(void *user)
 void train_pools(struct train *train)
 {
     struct net *net = &train->net;
+    if (train->on_device) {
+        device_pools(&train->device, train->gf);
+        return;
+    }
     for (uint32_t i = 0; i < net->model->tensor_count; i++) {
         net->weight[i] = (float *)(uintptr_t)gf_weight(train->gf, i);
         net->gradient[i] = (float *)(uintptr_t)gf_gradient(train->gf, i);
@@ -87,6 +91,10 @@ gf_status train_begin(struct train *train)
         struct data_random random;
         data_random_seed(&random, train->options->seed, 0);
         model->init(net, &random);
+    }
+    if (train->on_device && (train->rank == 0)) {
+        gf_status put = device_weights_put(&train->device);
+        if (put < 0) return put;
     }
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         struct gf_request request = {0};
@@ -124,7 +132,8 @@ static gf_status train_step(struct train *train, double *loss_out)
     if ((at == 0) || (train->step == train->step_first))
         data_shuffle(train->options->seed, train->step / train->epoch_steps, train->order, train->images.image_count);
 
-    gf_status status = gf_step_begin(train->gf);
+    gf_status status = train->on_device ? device_follow(&train->device) : GF_OK;
+    if (status >= 0) status = gf_step_begin(train->gf);
     if (status >= 0) status = gf_step_samples(train->gf, count);
     if (status < 0) return status;
     double loss = 0.0;
@@ -133,12 +142,17 @@ static gf_status train_step(struct train *train, double *loss_out)
             status = gf_tensor_skip(train->gf, i);
     } else {
         net_load(&train->net, &train->images, train->order + at * batch + first, 0, count);
+    }
+    if (train->on_device && (count > 0)) {
+        status = device_step(&train->device, gradient_scale(train));
+    } else if (count > 0) {
         train->net.model->forward(&train->net);
         loss = layer_softmax_loss(train->net.logits, train->net.labels, count, DATA_CLASSES, gradient_scale(train),
                                   &hits);
         status = train->net.model->backward(&train->net);
     }
     if (status >= 0) status = gf_step_wait(train->gf);
+    if ((status >= 0) && train->on_device && (count > 0)) status = device_step_end(&train->device, &loss, &hits);
     if (status < 0) return status;
     *loss_out = loss;
     return gf_update(train->gf, gf_schedule_rate(&train->schedule, train->step));
@@ -233,7 +247,7 @@ gf_status train_steps(struct train *train)
     }
     train->loop_ns = step_ns - begin_ns;
     report_end(&train->report);
-    return GF_OK;
+    return train->on_device ? device_weights_get(&train->device) : GF_OK;
 }
 
 gf_status train_statistics(struct train *train)

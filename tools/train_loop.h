@@ -4,6 +4,7 @@
 #define GF_TRAIN_LOOP_H
 
 #include "train_checkpoint.h"
+#include "train_device.h"
 #include "train_net.h"
 #include "train_options.h"
 #include "train_report.h"
@@ -18,6 +19,8 @@ struct train {
     gf_context *gf;
     struct data_set images, tests;
     struct net net;
+    bool on_device;          /* weights and gradients are the GPU's; net's weights are copies, fresh after train_steps() */
+    struct device device;
     uint32_t rank, world;
     struct gf_schedule schedule;
     uint64_t step, step_count, epoch_steps;

@@ -134,6 +134,7 @@ static int train_all(struct train *train)
     if (status >= 0) status = train_steps(train);
     if (status >= 0) status = train_finish(train);
     if ((status < 0) && (train->checkpoint.error[0] != '\0')) return fail(train, train->checkpoint.error);
+    if ((status < 0) && (device_error(&train->device)[0] != '\0')) return fail(train, device_error(&train->device));
     return (status < 0) ? fail_library(train, status) : 0;
 }
 
@@ -173,14 +174,29 @@ static int trace_write(struct train *train)
     return fail(train, error);
 }
 
+/* Where device.driver is a GPU the networks run there too. */
+static int device_begin(struct train *train, void **host_out)
+{
+    uint32_t images_max = train->net.images_max;
+    if (!train->on_device) return 0;
+    *host_out = aligned_alloc(4096, device_host_bytes(train->options->model, images_max));
+    if (*host_out == NULL) return fail(train, "there is no memory for what the device copies from");
+    memset(*host_out, 0, device_host_bytes(train->options->model, images_max));
+    if (device_open(&train->device, train->config, &train->net, images_max, *host_out) == GF_OK) return 0;
+    return fail(train, device_error(&train->device));
+}
+
 static int run(struct train *train)
 {
     static char error[DATA_ERROR_BYTES];
-    void *memory = NULL, *workspace = NULL;
+    void *memory = NULL, *workspace = NULL, *host = NULL;
     int result = data_open(train->options->data_folder, "train", &train->images, error);
     if (result == 0) result = data_open(train->options->data_folder, "t10k", &train->tests, error);
     if (result != 0) return fail(train, error);
     const char *wrong = train_plan(train);
+    if (wrong != NULL) return fail(train, wrong);
+    train->on_device = strcmp(train->config->device.driver, "cuda") == 0;
+    wrong = train->on_device ? device_refuses(train->options->model) : NULL;
     if (wrong != NULL) return fail(train, wrong);
 
     result = join(train, &memory);
@@ -190,20 +206,23 @@ static int run(struct train *train)
     }
     if (result == 0) {
         train_layout(train, workspace);
-        result = look_ahead(train);
+        result = device_begin(train, &host);
     }
+    if (result == 0) result = look_ahead(train);
     if (result == 0) {
         result = train_all(train);
         if (trace_write(train) != 0) result = -1;
     }
     if (result == 0) result = report_all(train);
     signal_target = NULL;
+    device_close(&train->device);
     gf_status status = gf_close(train->gf);
     if ((result == 0) && (status < 0)) {
         fprintf(stderr, "error: rank %u: %s while closing\n", train->rank, gf_status_name(status));
         result = -1;
     }
     checkpoint_close(&train->checkpoint);
+    free(host);
     free(workspace);
     free(memory);
     return result;

@@ -116,8 +116,8 @@ static int presets_apply(const struct settings *settings, struct gf_config *conf
     return setting_apply(config, "optimizer.kind", "lars", "--lars");
 }
 
-static int config_read(const char *path, const char *wire, const char *algorithm, const struct settings *settings,
-                       struct gf_config *config_out)
+static int config_read(const char *path, const char *wire, const char *algorithm, const char *device,
+                       const struct settings *settings, struct gf_config *config_out)
 {
     static char error[GF_CONFIG_ERROR_BYTES];
     if (gf_config_load(path, config_out, error) != GF_OK) {
@@ -126,6 +126,7 @@ static int config_read(const char *path, const char *wire, const char *algorithm
     }
     if (setting_apply(config_out, "exchange.wire", wire, "--wire") != 0) return -1;
     if (setting_apply(config_out, "exchange.algorithm", algorithm, "--algorithm") != 0) return -1;
+    if (setting_apply(config_out, "device.driver", device, "--device") != 0) return -1;
     if (presets_apply(settings, config_out) != 0) return -1;
     if (settings_apply(settings, config_out) != 0) return -1;
     if (config_out->optimizer.kind != GF_OPTIMIZER_NONE) return 0;
@@ -163,7 +164,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     struct train_options out = {.config_path = "config/local.cfg", .data_folder = DATA_FOLDER, .seed = 1,
                                 .checkpoint_every = 100};
     const char *model = "cnn", *wire = NULL, *algorithm = NULL, *set = NULL;
-    const char *schedule = NULL, *sparse = NULL;
+    const char *schedule = NULL, *sparse = NULL, *device = NULL;
     uint64_t epochs = 1, batch = RATE_BATCH, rate_batch = 0;
     double rate = 0.0;
     bool rate_given = false, every_given = false;
@@ -193,6 +194,8 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         {"seed", TOOL_NUMBER, &out.seed, "N", .help = "of weights and order of images (default 1)"},
         {"data", TOOL_TEXT, &out.data_folder, "DIR", .help = "of the .gz idx files (default " DATA_FOLDER ")"},
         {"config", TOOL_TEXT, &out.config_path, "FILE", .help = "configuration (default config/local.cfg)"},
+        {"device", TOOL_TEXT, &device, "NAME", .help = "device.driver of the configuration: host, cuda",
+         .allowed = "host|cuda"},
         {"wire", TOOL_TEXT, &wire, "TYPE", .help = "exchange.wire of the configuration: fp32, fp16, bf16"},
         {"algorithm", TOOL_TEXT, &algorithm, "NAME", .help = "exchange.algorithm: auto, ring, halving, .."},
         {"set", TOOL_TEXT, &set, "GROUP.KEY=VALUE", .help = "any other line of it; may be repeated"},
@@ -230,7 +233,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     if (rate_batch != 0) rate *= (double)batch / (double)rate_batch;
     out.schedule.base_rate = (float)rate;
     out.schedule_name = schedule_choose(&out.schedule, schedule, settings.lars);
-    if (config_read(out.config_path, wire, algorithm, &settings, config_out) != 0) return -1;
+    if (config_read(out.config_path, wire, algorithm, device, &settings, config_out) != 0) return -1;
     *options_out = out;
     return 0;
 }

@@ -1,0 +1,54 @@
+/* A CUDA driver without a GPU: a shared object, libcuda.so.1, with exactly the calls that the library's driver uses.
+ *   - Device addresses are memory that the CPU may not touch but while the fake itself works.
+ *   - Work is done late: at later calls, in the order of its stream, streams against each other in an order that the
+ *     seed decides. Host memory that a copy will fill holds 0xee bytes until it does.
+ *   - Every access of a copy, a zero and a kernel is looked at: two works that touch the same bytes, one of them writing,
+ *     with nothing that orders them (stream, event, or a query that the host saw succeed) are trouble, whatever order they ran in.
+ *   - What is not given back by the last release of the context, or by the end of the program, is trouble.
+ *   - Any call can be made to fail.
+ * Trouble is kept for fake_cuda_trouble(); a program that ends with some prints it and exits with FAKE_CUDA_EXIT.
+ * Not modelled: several devices' memory, that the default stream waits for blocking ones and they for it (missing order
+ * is trouble here), timing.
+ *
+ * Environment, read at the first call and by fake_cuda_reset():
+ *   GF_FAKE_CUDA_SEED=7                       orders; 0 is the default
+ *   GF_FAKE_CUDA_FAIL=cuMemcpyAsync:3:700     the third such call gives 700; 700 to 719 stay, as on a GPU
+ *   GF_FAKE_CUDA_WITHOUT=cuLaunchKernel       cuGetProcAddress() does not know it
+ *   GF_FAKE_CUDA_VERSION=11040                what cuDriverGetVersion() says
+ *   GF_FAKE_CUDA_MEMORY=1048576               bytes of device memory; default 4 GiB */
+#ifndef FAKE_CUDA_H
+#define FAKE_CUDA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAKE_CUDA_EXIT 97
+#define FAKE_CUDA_FATBIN 0xba55ed50u /* an image starts with this word, or it is refused */
+#define FAKE_CUDA_DEVICES 2
+#define FAKE_CUDA_POISON 0xee
+
+struct fake_cuda_live {
+    uint32_t contexts, streams, events, modules, registrations, allocations, pushed;
+    uint64_t calls; /* since the last reset */
+};
+
+/* A test's own kernel beside those of the SIMT emulator: runs once for the whole grid, and says what it touches. */
+typedef void (*fake_cuda_kernel)(const void *args, uint32_t blocks, uint32_t threads);
+
+/* What tests find in the shared object with dlsym(). */
+struct fake_cuda_api {
+    /* Forgets counts, trouble and failures and reads the environment again; nothing may be live. */
+    void (*reset)(void);
+    const char *(*trouble)(void); /* the first since reset; NULL: none */
+    bool (*failure_met)(void);    /* GF_FAKE_CUDA_FAIL has happened */
+    struct fake_cuda_live (*live)(void);
+    void (*kernel_add)(const char *name, size_t args_bytes, fake_cuda_kernel run); /* name stays the caller's */
+    void (*touch)(uint64_t address, size_t size_bytes, bool is_write); /* by the kernel that runs */
+    uint64_t (*stream_create)(void); /* a stream of the appliance; destroy it */
+    void (*stream_destroy)(uint64_t stream);
+    void (*stream_run)(uint64_t stream); /* to its end, and whatever it waits for */
+};
+#define FAKE_CUDA_API_SYMBOL "fake_cuda_api"
+
+#endif

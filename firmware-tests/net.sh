@@ -1,0 +1,41 @@
+# Hosts of a slow network as namespaces of this machine (root): host i is PREFIX-i, its interface eth0 has net_address i,
+# and a token bucket bounds what leaves it and what reaches it. A bridge in PREFIX-sw joins them.
+#     net_up PREFIX COUNT RATE     RATE as tc writes it: 1gbit, 100mbit
+#     net_run LIMIT COMMAND..      one rank of COMMAND on each host, GF_RANK and GF_WORLD set; the first failure's exit code
+#     net_down
+# The buckets' burst is what a network card's queue takes, so messages below 512 KiB may beat the rate for a moment.
+net_prefix='' net_hosts=0
+net_address() { echo "10.213.7.$(($1 + 1))"; }
+net_switch_address() { echo 10.213.7.254; }
+net_limit() { ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst 512k latency 50ms; }
+net_up() {
+    net_prefix=$1 net_hosts=$2
+    ip netns add "$1-sw" && ip -n "$1-sw" link add bridge type bridge && ip -n "$1-sw" link set lo up &&
+        ip -n "$1-sw" addr add "$(net_switch_address)/24" dev bridge && ip -n "$1-sw" link set bridge up || return 1
+    for net_i in $(seq 0 $(($2 - 1))); do
+        ip netns add "$1-$net_i" && ip -n "$1-$net_i" link set lo up &&
+            ip -n "$1-$net_i" link add eth0 type veth peer name "port$net_i" netns "$1-sw" &&
+            ip -n "$1-$net_i" addr add "$(net_address "$net_i")/24" dev eth0 && ip -n "$1-$net_i" link set eth0 up &&
+            ip -n "$1-sw" link set "port$net_i" master bridge up &&
+            net_limit "$1-$net_i" eth0 "$3" && net_limit "$1-sw" "port$net_i" "$3" || return 1
+    done
+}
+net_down() {
+    [ -n "$net_prefix" ] || return 0
+    for net_i in $(seq 0 $((net_hosts - 1))) sw; do ip netns delete "$net_prefix-$net_i" 2>/dev/null; done
+    net_prefix=''
+}
+# Payload bytes a second of a link, of its rate in Mbit/s: 1448 of 1538 bytes on the wire are payload, but the bucket
+# counts neither preamble, gap nor checksum (24 bytes).
+net_payload() { awk -v mbit="$1" 'BEGIN { print mbit * 1e6 / 8 * 1448 / 1514 }'; }
+net_run() {
+    net_limit_s=$1; shift
+    net_pids=''
+    for net_i in $(seq 0 $((net_hosts - 1))); do
+        GF_RANK=$net_i GF_WORLD=$net_hosts timeout -k 5 "$net_limit_s" ip netns exec "$net_prefix-$net_i" "$@" &
+        net_pids="$net_pids $!"
+    done
+    net_code=0
+    for net_pid in $net_pids; do wait "$net_pid" || { [ $net_code -ne 0 ] || net_code=$?; }; done
+    return $net_code
+}

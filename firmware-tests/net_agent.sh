@@ -1,0 +1,7 @@
+#!/bin/sh
+# What an MPI launcher takes for ssh: net_agent.sh [OPTION..] HOST COMMAND.. runs the command in the namespace HOST, under
+# a host name of its own.
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1
+shift
+exec ip netns exec "$host" unshare --uts sh -c "hostname $host; $*"

@@ -1,0 +1,233 @@
+/* The element ops on a real GPU, through the library's own driver: `check` holds each against the host's, byte by byte;
+ * `bench` times the kernels beside a device-to-device copy in the same rounds. `make gpu-check`, `make gpu-bench`.
+ *     program_gpu check|bench [LIBRARY [MIB]]      LIBRARY: that CUDA driver (a test's own); MIB: of a bench's range
+ * Ends with 0; 1: a difference or a failure, said on stderr; 2: bad arguments; 77: there is no GPU, or no kernels. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "gpu.h"
+#include "ops_cuda.h"
+#include "ops_pair.h"
+
+#define SKIPPED 77
+#define ELEMS_MAX 3000000u /* of check: several turns of a grid, more than 64 runs of norm */
+#define ROUNDS 7
+
+extern const struct gf_gpu_driver gf_gpu_cuda;
+
+struct program {
+    struct gf_gpu *gpu;
+    struct gf_queue queue;
+    uint8_t *staging; /* registered with the driver */
+    size_t staging_bytes;
+};
+static struct program program;
+
+static void say(void *user, gf_log_level level, const char *text)
+{
+    (void)user;
+    if (level <= GF_LOG_WARN) fprintf(stderr, "%s\n", text);
+}
+
+static void must(gf_status status)
+{
+    if (status == GF_OK) return;
+    fprintf(stderr, "gpu: status %d: %s %s\n", (int)status, program.gpu->fault.foreign_call, program.gpu->fault.text);
+    exit(1);
+}
+
+static void settle(void)
+{
+    gf_status status;
+    while ((status = gf_gpu_cuda.settled(&program.queue)) == GF_AGAIN) {}
+    must(status);
+}
+
+/* ---- check ---- */
+
+static void upload(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes)
+{
+    (void)pair;
+    settle(); /* nothing reads the staging any more */
+    memcpy(program.staging, src, size_bytes);
+    must(gf_gpu_cuda.copy(&program.queue, dst, (gf_mem)(uintptr_t)program.staging, size_bytes));
+    settle();
+}
+
+static void download(struct ops_pair *pair, void *dst, gf_mem src, uint64_t size_bytes)
+{
+    (void)pair;
+    must(gf_gpu_cuda.copy(&program.queue, (gf_mem)(uintptr_t)program.staging, src, size_bytes));
+    settle();
+    memcpy(dst, program.staging, size_bytes);
+}
+
+static int check(bool is_quick)
+{
+    static const uint64_t counts[] = {0, 1, 2, 3, 5, 8, 17, 31, 64, 65, 127, 130, 1000, 4097, 70001, 1000003, ELEMS_MAX};
+    uint64_t elems_max = is_quick ? 4097 : ELEMS_MAX;
+    struct ops_pair pair = {.ops = &gf_ops_cuda, .queue = &program.queue, .device = gf_gpu_cuda.arena(program.gpu),
+                            .elems_max = elems_max, .upload = upload, .download = download};
+    uint32_t runs = 0;
+    ops_pair_begin(&pair);
+    for (size_t c = 0; (c < sizeof counts / sizeof counts[0]) && (counts[c] <= elems_max); c++)
+        for (uint32_t seed = 0; seed < (is_quick ? 1u : 4u); seed++, runs++)
+            if (!ops_pair_run(&pair, counts[c], (uint32_t)(c + seed) % 9, (uint32_t)c + 100 * seed)) return 1;
+    ops_pair_end(&pair);
+    printf("gpu-check: every op has the host's bytes, in %u rounds of counts up to %llu (%u multiprocessors)\n", runs,
+           (unsigned long long)elems_max, program.gpu->multiprocessors);
+    return 0;
+}
+
+/* ---- bench ---- */
+
+static uint64_t range_bytes;
+static gf_mem range(uint32_t which) { return gf_gpu_cuda.arena(program.gpu) + which * range_bytes; }
+static gf_mem rest(void) { return range(4); }
+static uint64_t elems(void) { return range_bytes / 4; }
+
+static gf_status run_copy(void) { return gf_ops_cuda.copy(&program.queue, range(1), range(0), range_bytes); }
+static gf_status run_narrow(gf_type type)
+{
+    return gf_ops_cuda.cast(&program.queue, range(1), type, range(0), GF_TYPE_F32, elems(), 1, 0,
+                            (struct gf_check *)(uintptr_t)rest());
+}
+static gf_status run_f16(void) { return run_narrow(GF_TYPE_F16); }
+static gf_status run_bf16(void) { return run_narrow(GF_TYPE_BF16); }
+static gf_status run_widen(void)
+{
+    return gf_ops_cuda.cast(&program.queue, range(1), GF_TYPE_F32, range(2), GF_TYPE_F16, elems(), 1, 0, NULL);
+}
+static gf_status run_sum(void)
+{
+    return gf_ops_cuda.sum(&program.queue, range(1), range(0), GF_TYPE_F32, elems(), 0,
+                           (struct gf_check *)(uintptr_t)rest());
+}
+static gf_status run_sum_f16(void)
+{
+    return gf_ops_cuda.sum(&program.queue, range(1), range(2), GF_TYPE_F16, 2 * elems(), 0, NULL);
+}
+static gf_status run_check(void)
+{
+    return gf_ops_cuda.check(&program.queue, range(0), GF_TYPE_F32, elems(), 0, (struct gf_check *)(uintptr_t)rest());
+}
+static gf_status run_score(void)
+{
+    return gf_ops_cuda.score(&program.queue, range(3), range(0), elems(), 32768);
+}
+static gf_status run_norm(void)
+{
+    return gf_ops_cuda.norm(&program.queue, rest() + 64, rest() + 256, range(0), GF_TYPE_F32, elems());
+}
+static gf_status run_accumulate(void)
+{
+    return gf_ops_cuda.accumulate(&program.queue, range(1), range(1), range(2), range(2), range(0), GF_TYPE_F32, 1,
+                                  0.5f, 0, 0, elems());
+}
+static gf_status run_update(void)
+{
+    struct gf_update update = {.weight_f32 = range(1), .momentum_f32 = range(2), .gradient = range(0),
+                               .gradient_scale = 1, .rate = 0.1f, .momentum = 0.9f, .decay = 1e-4f};
+    return gf_ops_cuda.update(&program.queue, &update, elems());
+}
+
+static const struct bench_row {
+    const char *name;
+    gf_status (*run)(void);
+    double ranges; /* read and written, of range_bytes */
+} rows[] = {
+    {"copy, device to device", run_copy, 2},   {"cast fp32 to fp16, checked", run_f16, 1.5},
+    {"cast fp32 to bf16, checked", run_bf16, 1.5}, {"cast fp16 to fp32", run_widen, 1.5},
+    {"sum fp32, checked", run_sum, 3},         {"sum fp16", run_sum_f16, 3},
+    {"check fp32 (reads)", run_check, 1},      {"score (reads)", run_score, 1},
+    {"norm (reads)", run_norm, 1},             {"accumulate", run_accumulate, 5},
+    {"update", run_update, 5},
+};
+#define ROWS (sizeof rows / sizeof rows[0])
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Each row alone on the device, its launch included; interleaved, so that all meet the same clocks. */
+static int bench(void)
+{
+    static double took[ROWS][ROUNDS];
+    struct gf_check none = {0, UINT64_MAX}, found;
+    must(gf_gpu_cuda.zero(&program.queue, range(0), 4 * range_bytes + 65536));
+    upload(NULL, rest(), &none, sizeof none);
+    for (uint32_t round = 0; round < ROUNDS + 1; round++)
+        for (size_t r = 0; r < ROWS; r++) {
+            uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL);
+            must(rows[r].run());
+            settle();
+            if (round > 0) took[r][round - 1] = (double)(gf_clock_monotonic.now_ns(NULL) - begin_ns);
+        }
+    download(NULL, &found, rest(), sizeof found);
+    if (found.bad_count != 0) {
+        fprintf(stderr, "gpu-bench: zeroes became %llu values that are not finite\n", (unsigned long long)found.bad_count);
+        return 1;
+    }
+    printf("%llu MiB a range, %d rounds, medians; GB/s of bytes read and written\n",
+           (unsigned long long)(range_bytes >> 20), ROUNDS);
+    for (size_t r = 0; r < ROWS; r++) {
+        double rate, copy;
+        qsort(took[r], ROUNDS, sizeof took[r][0], compare);
+        rate = rows[r].ranges * (double)range_bytes / took[r][ROUNDS / 2];
+        copy = rows[0].ranges * (double)range_bytes / took[0][ROUNDS / 2];
+        printf("  %-28s %8.1f GB/s  %5.2f of the copy\n", rows[r].name, rate, rate / copy);
+    }
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static int skip(const char *why)
+{
+    printf("skipped: %s\n", why);
+    return SKIPPED;
+}
+
+static void open_gpu(const char *library, uint64_t device_bytes)
+{
+    struct gf_gpu_setup setup = {.library = (library != NULL) ? library : "", .device_bytes = device_bytes,
+                                 .events_max = 1, .image = gf_cuda_image, .kernels = gf_cuda_kernels,
+                                 .kernel_count = gf_cuda_kernel_count, .ops = &gf_ops_cuda, .log = {say, NULL}};
+    struct gf_fault fault = {.peer = GF_RANK_NONE};
+    void *state = calloc(1, gf_gpu_cuda.state_bytes(&setup));
+    program.staging = aligned_alloc(4096, program.staging_bytes);
+    if ((state == NULL) || (program.staging == NULL)) exit(1);
+    if (gf_gpu_cuda.open(&setup, state, &program.gpu, &fault) != GF_OK) {
+        fprintf(stderr, "gpu: %s\n", fault.text);
+        exit(1);
+    }
+    program.queue = (struct gf_queue){program.gpu, gf_gpu_cuda.stream(program.gpu)};
+    must(gf_gpu_cuda.host_register(program.gpu, program.staging, program.staging_bytes));
+}
+
+int main(int argc, char **argv)
+{
+    bool is_check = (argc > 1) && (strcmp(argv[1], "check") == 0), is_bench = (argc > 1) && (strcmp(argv[1], "bench") == 0);
+    const char *library = ((argc > 2) && (argv[2][0] != '\0')) ? argv[2] : NULL;
+    char *end = NULL;
+    unsigned long long mib = (argc > 3) ? strtoull(argv[3], &end, 10) : 256;
+    int result;
+    if ((!is_check && !is_bench) || (argc > 4) || (mib == 0) || (mib > 8192) || ((end != NULL) && (*end != '\0'))) {
+        fprintf(stderr, "usage: program_gpu check|bench [LIBRARY [MIB, 1 to 8192]]\n");
+        return 2;
+    }
+    if (gf_cuda_image == NULL) return skip("this build has no GPU kernels (no nvcc)");
+    if ((library == NULL) && (access("/dev/nvidiactl", F_OK) != 0) && (access("/dev/dxg", F_OK) != 0)) return skip("no GPU");
+    range_bytes = (uint64_t)mib << 20;
+    program.staging_bytes = is_check ? ((uint64_t)ELEMS_MAX * 4 + 8191) / 4096 * 4096 : 4096;
+    open_gpu(library, is_check ? ops_pair_bytes(ELEMS_MAX) : 4 * range_bytes + 65536);
+    result = is_check ? check(library != NULL) : bench();
+    gf_gpu_cuda.host_unregister(program.gpu, program.staging);
+    gf_gpu_cuda.close(program.gpu);
+    return result;
+}

@@ -1,0 +1,37 @@
+/* What the two ways of direct share (direct.c, direct_small.c). */
+#ifndef GF_DIRECT_H
+#define GF_DIRECT_H
+
+#include "coll.h"
+
+enum direct_state { DIRECT_COPY_IN, DIRECT_SIGNAL, DIRECT_WAIT, DIRECT_COPY_OUT, DIRECT_WORK };
+
+struct direct {
+    uint64_t state;
+    uint64_t steps;       /* flags given so far */
+    uint64_t arrived;     /* ranks below this have given theirs too */
+    uint64_t rounds;
+    uint64_t block_elems; /* of all blocks but the last */
+    uint64_t piece_elems; /* of a block, a round */
+    uint64_t done;        /* elements of a piece, or blocks copied, in this state */
+    bool staged;          /* this rank's data */
+    bool any_staged;      /* some rank's: there are rounds */
+    bool small;           /* one barrier: direct_small.c */
+};
+_Static_assert(sizeof(struct direct) <= sizeof(((struct gf_coll *)NULL)->u), "fits");
+
+static inline struct direct *gf_direct_of(struct gf_coll *coll)
+{
+    return (struct direct *)(void *)coll->u.words;
+}
+
+gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index); /* 0: it cannot be reached any more */
+gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index);      /* the error for that */
+/* What of block `index` of this rank's data the others read (in), or this rank takes over afterwards. */
+bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in);
+
+/* Before the barrier, and behind it. */
+gf_status gf_direct_small_put(struct gf_coll *coll);
+gf_status gf_direct_small_get(struct gf_coll *coll);
+
+#endif

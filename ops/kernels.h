@@ -1,0 +1,100 @@
+/* What the CUDA backend and its kernels agree on: their names and, for each, the one struct it is given by value. The
+ * kernels see nothing else of the library. Addresses are the device's and aligned to their elements. */
+#ifndef GF_KERNELS_H
+#define GF_KERNELS_H
+
+#include <stdint.h>
+
+/* In the order of launch()'s numbers. The kernel is gf_kernel_NAME and takes a struct gf_NAME_args. */
+#define GF_KERNELS(X)                                                                                              \
+    X(cast) X(cast_chunks) X(sum) X(sum_n) X(check) X(score) X(norm_runs) X(norm_end) X(ratio) X(accumulate)      \
+    X(accumulate_chunks) X(zero_chunks) X(update)
+
+#define GF_KERNEL_F32 0u /* gf_type, in numbers */
+#define GF_KERNEL_F16 1u
+#define GF_KERNEL_BF16 2u
+#define GF_KERNEL_RANKS_MAX 64u   /* of sum_n: the tables are part of its arguments */
+#define GF_KERNEL_THREADS 256u    /* of a block, but for norm_end and ratio */
+#define GF_KERNEL_LANES 64u       /* in the order of adding of score and norm; threads of norm_end */
+#define GF_KERNEL_RUN_ELEMS 32768u /* of norm */
+#define GF_KERNEL_RUNS_MAX 4096u  /* of norm_runs; a multiple of GF_KERNEL_LANES */
+
+struct gf_cast_args {
+    uint64_t dst, src, elem_count, base;
+    uint64_t check; /* 0: none */
+    float scale;
+    uint32_t dst_type, src_type;
+};
+
+/* struct gf_chunks. */
+struct gf_chunk_lists {
+    uint64_t dst_list, src_list, chunk_elems, dst_elems, src_elems;
+    uint32_t count;
+};
+
+struct gf_cast_chunks_args {
+    struct gf_cast_args cast; /* elem_count is not looked at */
+    struct gf_chunk_lists chunks;
+};
+
+struct gf_sum_args {
+    uint64_t dst, src, elem_count, base, check;
+    uint32_t type;
+};
+
+struct gf_sum_n_args {
+    uint64_t dst[GF_KERNEL_RANKS_MAX], src[GF_KERNEL_RANKS_MAX];
+    uint64_t elem_count, base, check;
+    uint32_t dst_count, src_count, type;
+};
+
+struct gf_check_args {
+    uint64_t src, elem_count, base, check;
+    uint32_t type;
+};
+
+struct gf_score_args {
+    uint64_t scores, src, elem_count, chunk_elems;
+};
+
+/* Sums of up to GF_KERNEL_RUNS_MAX runs, each in its lanes' order: runs[r]. */
+struct gf_norm_runs_args {
+    uint64_t runs, src, elem_count;
+    uint32_t type;
+};
+
+/* Adds runs to the 64 lanes, which lie in memory between one launch and the next; the last one ends in the tree. */
+struct gf_norm_end_args {
+    uint64_t square, lanes, runs;
+    uint32_t run_count, is_first, is_last;
+};
+
+struct gf_ratio_args {
+    uint64_t ratio, weight_square, gradient_square;
+    float gradient_scale, eta, decay, epsilon;
+};
+
+struct gf_accumulate_args {
+    uint64_t dst_h, h, dst_u, u, src, weight, elem_count;
+    float scale, momentum, decay;
+    uint32_t src_type;
+};
+
+struct gf_accumulate_chunks_args {
+    struct gf_accumulate_args accumulate; /* elem_count is not looked at */
+    struct gf_chunk_lists chunks;
+};
+
+struct gf_zero_chunks_args {
+    uint64_t dst;
+    struct gf_chunk_lists chunks;
+    uint32_t type;
+};
+
+struct gf_update_args {
+    uint64_t weight, momentum_at, half, gradient, ratio, elem_count;
+    float gradient_scale, rate, momentum, decay;
+    uint32_t half_type, gradient_type, nesterov;
+};
+
+#endif

@@ -1,0 +1,53 @@
+/* dst[0..] = round(src[0] + src[1] + ..), added in fp32 in this order. The tables are the kernel's own arguments. */
+#include "device.cuh"
+
+struct sum_n_some {
+    float at[GF_PACK_MAX];
+};
+
+GF_INLINE void sum_n_add(struct sum_n_some *some, uint64_t i, int count, const struct gf_sum_n_args *r, uint32_t type)
+{
+    struct gf_pack pack;
+    gf_pack_load(&pack, type, r->src[0], i, count);
+    GF_UNROLL
+    for (int e = 0; e < count; e++) some->at[e] = gf_pack_get(&pack, type, e);
+    for (uint32_t s = 1; s < r->src_count; s++) {
+        gf_pack_load(&pack, type, r->src[s], i, count);
+        GF_UNROLL
+        for (int e = 0; e < count; e++) some->at[e] = gf_add(some->at[e], gf_pack_get(&pack, type, e), 1);
+    }
+}
+
+GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, int count, const struct gf_sum_n_args *r, uint32_t type,
+                          struct gf_found *found)
+{
+    (void)found;
+    sum_n_add(some, i, count, r, type);
+}
+
+GF_INLINE void sum_n_finish(struct sum_n_some *some, uint64_t i, int count, const struct gf_sum_n_args *r,
+                            uint32_t type, struct gf_found *found)
+{
+    GF_UNROLL
+    for (int e = 0; e < count; e++) gf_found_look(found, type, some->at[e], r->base + i + (uint64_t)e);
+    for (uint32_t d = 0; d < r->dst_count; d++) gf_pack_store(type, r->dst[d], i, some->at, count);
+}
+
+GF_INLINE void sum_n_type(uint32_t type, const struct gf_sum_n_args *r, struct gf_found *found)
+{
+    const int pack = 16 / (int)gf_bytes(type);
+    uint32_t head = gf_head(r->src[0], type, pack);
+    int alike = 1;
+    struct gf_walk walk;
+    for (uint32_t s = 1; s < r->src_count; s++) alike = alike && gf_alike(r->src[s], type, pack, head);
+    for (uint32_t d = 0; d < r->dst_count; d++) alike = alike && gf_alike(r->dst[d], type, pack, head);
+    walk = gf_walk_make(gf_thread(), gf_threads(), r->elem_count, pack, head, alike);
+    GF_WALK(walk, pack, 2, struct sum_n_some, sum_n_load, sum_n_finish, r, type, found);
+}
+
+GF_KERNEL(sum_n)
+{
+    struct gf_found found = {0, ~0ull};
+    GF_TYPES(args.type, sum_n_type, &args, &found);
+    gf_found_tell(&found, args.check);
+}

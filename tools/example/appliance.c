@@ -1,0 +1,122 @@
+/* An appliance outside of the library's tree: fits sin(x) with a network of one hidden layer on all ranks of the job.
+ *
+ *     make && gf-run -n 2 ./appliance /usr/local/share/gradientflow/local.cfg
+ *
+ * Copy it and put your own forward and backward pass in place of these. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <config.h>
+#include <gradientflow.h>
+
+enum { HIDDEN = 32, BATCH = 64, STEPS = 1500 };
+/* In the order in which backward ends them: the last layer first. */
+enum { OUT_WEIGHT, OUT_BIAS, IN_WEIGHT, IN_BIAS, TENSORS };
+static const struct gf_tensor tensors[TENSORS] = {
+    {.name = "out.weight", .elem_count = HIDDEN},
+    {.name = "out.bias", .elem_count = 1, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
+    {.name = "in.weight", .elem_count = HIDDEN},
+    {.name = "in.bias", .elem_count = HIDDEN, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
+};
+
+static float *weight(gf_context *gf, unsigned tensor) { return (float *)(uintptr_t)gf_weight(gf, tensor); }
+static float *gradient(gf_context *gf, unsigned tensor) { return (float *)(uintptr_t)gf_gradient(gf, tensor); }
+
+static void log_line(void *user, gf_log_level level, const char *text)
+{
+    (void)user;
+    if (level <= GF_LOG_WARN) fprintf(stderr, "%s\n", text);
+}
+
+/* First values by rank 0, the same everywhere. */
+static gf_status weights_begin(gf_context *gf)
+{
+    struct gf_request request = {0};
+    gf_status status = GF_OK;
+    for (unsigned i = 0; (i < HIDDEN) && (gf_rank(gf) == 0); i++) {
+        weight(gf, OUT_WEIGHT)[i] = (i % 2) ? 0.2f : -0.2f;
+        weight(gf, IN_WEIGHT)[i] = 1 + (float)i / HIDDEN;
+        weight(gf, IN_BIAS)[i] = 4 * ((float)i / HIDDEN - 0.5f);
+    }
+    for (unsigned t = 0; (t < TENSORS) && (status == GF_OK); t++) {
+        status = gf_broadcast(gf, gf_weight(gf, t), tensors[t].elem_count, GF_TYPE_F32, 0, &request);
+        if (status == GF_OK) status = gf_request_wait(gf, &request);
+    }
+    return status;
+}
+
+/* One step: this rank's share of the batch forward and backward, the exchange, the update. *loss_out is this rank's. */
+static gf_status step(gf_context *gf, unsigned number, float rate, float *loss_out)
+{
+    static float hidden[BATCH][HIDDEN], x[BATCH], error[BATCH];
+    const float scale = 1.0f / (float)(BATCH * gf_world(gf)); /* the loss is that of the batch of all ranks */
+    float loss = 0;
+    gf_status status = gf_step_begin(gf);
+    if (status != GF_OK) return status;
+    for (unsigned b = 0; b < BATCH; b++) {
+        unsigned sample = (number * gf_world(gf) + gf_rank(gf)) * BATCH + b;
+        float y = weight(gf, OUT_BIAS)[0];
+        x[b] = (float)(sample * 2654435761u >> 8) / (float)(1 << 24) * 6.2831853f - 3.1415927f;
+        for (unsigned i = 0; i < HIDDEN; i++) {
+            hidden[b][i] = tanhf(weight(gf, IN_WEIGHT)[i] * x[b] + weight(gf, IN_BIAS)[i]);
+            y += weight(gf, OUT_WEIGHT)[i] * hidden[b][i];
+        }
+        error[b] = y - sinf(x[b]);
+        loss += error[b] * error[b] / BATCH;
+    }
+    gradient(gf, OUT_BIAS)[0] = 0;
+    for (unsigned i = 0; i < HIDDEN; i++) gradient(gf, OUT_WEIGHT)[i] = 0;
+    for (unsigned b = 0; b < BATCH; b++) {
+        gradient(gf, OUT_BIAS)[0] += error[b] * scale;
+        for (unsigned i = 0; i < HIDDEN; i++) gradient(gf, OUT_WEIGHT)[i] += error[b] * hidden[b][i] * scale;
+    }
+    if ((status = gf_tensor_ready(gf, OUT_WEIGHT, 0)) != GF_OK) return status; /* they travel .. */
+    if ((status = gf_tensor_ready(gf, OUT_BIAS, 0)) != GF_OK) return status;
+    for (unsigned i = 0; i < HIDDEN; i++) { /* .. while the layer below is computed */
+        float to_weight = 0, to_bias = 0;
+        for (unsigned b = 0; b < BATCH; b++) {
+            float back = error[b] * weight(gf, OUT_WEIGHT)[i] * (1 - hidden[b][i] * hidden[b][i]) * scale;
+            to_weight += back * x[b];
+            to_bias += back;
+        }
+        gradient(gf, IN_WEIGHT)[i] = to_weight;
+        gradient(gf, IN_BIAS)[i] = to_bias;
+    }
+    if ((status = gf_tensor_ready(gf, IN_WEIGHT, 0)) != GF_OK) return status;
+    if ((status = gf_tensor_ready(gf, IN_BIAS, 0)) != GF_OK) return status;
+    if ((status = gf_step_wait(gf)) != GF_OK) return status;
+    *loss_out = loss;
+    return gf_update(gf, rate);
+}
+
+int main(int argc, char **argv)
+{
+    const struct gf_schedule schedule = {
+        .kind = GF_SCHEDULE_COSINE, .base_rate = 0.1f, .warmup_steps = 50, .step_count = STEPS};
+    static struct gf_config config;
+    static char error[GF_CONFIG_ERROR_BYTES];
+    struct gf_footprint need;
+    gf_context *gf = NULL;
+    float loss = 0;
+    if ((argc != 2) || (gf_config_load(argv[1], &config, error) != GF_OK)) {
+        fprintf(stderr, "%s\n", (argc != 2) ? "usage: appliance CONFIGURATION" : error);
+        return 2;
+    }
+    config.log = log_line;
+    config.optimizer.kind = GF_OPTIMIZER_SGD;
+    config.optimizer.momentum = 0.9f;
+    config.optimizer.weight_decay = 0; /* the file's may be for another network */
+    if (gf_measure(&config, tensors, TENSORS, &need) != GF_OK) return 1;
+    void *memory = aligned_alloc(64, need.control_bytes); /* the only memory the library is given */
+    gf_status status = gf_open(&config, tensors, TENSORS, memory, need.control_bytes, &gf);
+    if (status == GF_OK) status = gf_open_wait(gf);
+    if (status == GF_OK) status = weights_begin(gf);
+    for (unsigned s = 0; (status == GF_OK) && (s < STEPS); s++)
+        status = step(gf, s, gf_schedule_rate(&schedule, s), &loss);
+    if (status != GF_OK) fprintf(stderr, "error: rank %u: %s\n", gf_rank(gf), gf_error_last(gf)->text);
+    else printf("rank %u of %u: loss %.5f\n", gf_rank(gf), gf_world(gf), (double)loss);
+    gf_close(gf);
+    free(memory);
+    return status != GF_OK;
+}
