@@ -122,6 +122,7 @@ $(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o: GF_FLAGS += -ftree-ve
 # A test is its own object and those that its line of prerequisites adds.
 TRAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/train_main.c,$(wildcard tools/train_*.c))) $(TOOL_SHARED)
 $(BUILD)/firmware-tests/test_train_net: $(TRAIN_OBJ)
+$(BUILD)/firmware-tests/test_plan: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/plan_main.c,$(wildcard tools/plan_*.c)))
 $(BUILD)/firmware-tests/test_check: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/check_main.c,$(wildcard tools/check_*.c))) $(BUILD)/tools/tool_clock.o
 $(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf_values.o $(BUILD)/tools/perf_tune_limits.o
 $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
@@ -279,12 +280,13 @@ install: all ## copy library, headers, tools, man pages and gradientflow.pc to D
 	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX=$(PREFIX) must be an absolute path" >&2; exit 1;; esac
 	@to="$(DESTDIR)$(PREFIX)"; set -e; \
 	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$to/include/gradientflow" "$$to/share/gradientflow/models" \
-	    "$$to/share/gradientflow/example" "$$to/share/man/man1" "$$to/share/man/man3" "$$to/share/man/man5"; \
+	    "$$to/share/gradientflow/clusters" "$$to/share/gradientflow/example" "$$to/share/man/man1" "$$to/share/man/man3" "$$to/share/man/man5"; \
 	install $(TOOLS) "$$to/bin"; \
 	install -m 644 $(LIB) "$$to/lib"; \
 	install -m 644 $(HEADERS) "$$to/include/gradientflow"; \
 	install -m 644 config/local.cfg config/cluster.cfg "$$to/share/gradientflow"; \
 	install -m 644 config/models/*.cfg "$$to/share/gradientflow/models"; \
+	install -m 644 config/clusters/*.cfg "$$to/share/gradientflow/clusters"; \
 	install -m 644 tools/example/* "$$to/share/gradientflow/example"; \
 	for page in $(MAN); do install -m 644 $$page "$$to/share/man/man$${page##*.}"; done; \
 	sed -n 's/^\.Fo //p' lib/gradientflow.3 | while read -r f; do ln -sf gradientflow.3 "$$to/share/man/man3/$$f.3"; done; \

@@ -36,7 +36,8 @@ static gf_status name_load(const struct table *table, const config_setting_t *no
     return GF_OK;
 }
 
-static gf_status shape_load(const struct table *table, const config_setting_t *node, uint64_t *elem_count_out)
+static gf_status shape_load(const struct table *table, const config_setting_t *node, uint64_t *elem_count_out,
+                            uint64_t *outputs_out)
 {
     int count = config_setting_is_array(node) ? config_setting_length(node) : 0;
     uint64_t elem_count = 1;
@@ -53,6 +54,7 @@ static gf_status shape_load(const struct table *table, const config_setting_t *n
         if (((type != CONFIG_TYPE_INT) && (type != CONFIG_TYPE_INT64)) || (size < 0))
             return gf_source_refuse(table->error_out, table->origin, line_of(node_i),
                                     "tensor %u: shape[%d] must be a whole number, 0 or more", table->index, i);
+        if (i == 0) *outputs_out = (uint64_t)size;
         if (size == 0) empty = true;
         else if (__builtin_mul_overflow(elem_count, (uint64_t)size, &elem_count)) elem_count = UINT64_MAX;
     }
@@ -111,7 +113,8 @@ static gf_status flops_load(const struct table *table, const config_setting_t *n
         return gf_source_refuse(table->error_out, table->origin, line_of(node),
                                 "tensor %u: flops must be [forward, backward], whole numbers from 0 to %lld",
                                 table->index, TENSOR_FLOPS_MAX);
-    *flops_out = (struct gf_config_flops){.forward = flops[0], .backward = flops[1]};
+    flops_out->forward = flops[0];
+    flops_out->backward = flops[1];
     return GF_OK;
 }
 
@@ -133,7 +136,7 @@ static gf_status tensor_load(const struct table *table, const config_setting_t *
             status = name_load(table, field, name_out);
             has_name = true;
         } else if (strcmp(key, "shape") == 0) {
-            status = shape_load(table, field, &tensor.elem_count);
+            status = shape_load(table, field, &tensor.elem_count, &flops.outputs);
             has_shape = true;
         } else if (strcmp(key, "flags") == 0) {
             status = flags_load(table, field, &tensor.flags);

@@ -138,6 +138,70 @@ static void ports_and_latency_follow_the_formula(void **state)
     }
 }
 
+/* What is sent while a rank works leaves behind the work, and the rank is woken no earlier than its end. */
+static void work_holds_up_what_is_sent_and_the_rank(void **state)
+{
+    struct gf_sim_setup setup = {.world = 2, .latency_ns = 1000, .bytes_per_ns = 10, .no_data = true};
+    struct sim_world w;
+    static unsigned char bytes[100];
+    (void)state;
+    sim_world_open(&w, &setup);
+    while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) {}
+    gf_sim_work(w.sim, 0, 300);
+    gf_sim_work(w.sim, 0, 200);
+    assert_int_equal(gf_sim_free_ns(w.sim, 0), 500);
+    assert_int_equal(gf_sim_free_ns(w.sim, 1), 0);
+    gf_sim_wake_at(w.sim, 0, 100);
+    assert_int_equal(sim_world_recv(&w, 1, 0, 7, bytes, 100, 0), GF_OK);
+    assert_int_equal(sim_world_send(&w, 0, 1, 7, bytes, 100, 0), GF_OK);
+    assert_int_equal(gf_sim_woken_next(w.sim), GF_RANK_NONE);
+    assert_true(gf_sim_advance(w.sim));
+    assert_int_equal(gf_sim_now_ns(w.sim), 500);
+    assert_int_equal(gf_sim_woken_next(w.sim), 0);
+    while (sim_world_test(&w, 1, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
+    assert_int_equal(gf_sim_now_ns(w.sim), 500 + 1000 + 10);
+    sim_world_close(&w);
+}
+
+static void a_nodes_port_carries_one_message_at_a_time(void **state)
+{
+    struct gf_sim_setup setup = {.world = 4, .ranks_per_node = 2, .latency_ns = 1000, .bytes_per_ns = 10,
+                                 .node_port = true, .no_data = true};
+    struct sim_world w;
+    static unsigned char bytes[1000];
+    (void)state;
+    sim_world_open(&w, &setup);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(sim_world_recv(&w, 2 + rank, rank, 7, bytes, 1000, 0), GF_OK);
+        assert_int_equal(sim_world_send(&w, rank, 2 + rank, 7, bytes, 1000, 1), GF_OK);
+    }
+    while (sim_world_test(&w, 2, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
+    assert_int_equal(gf_sim_now_ns(w.sim), 1100);
+    while (sim_world_test(&w, 3, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
+    assert_int_equal(gf_sim_now_ns(w.sim), 1200);
+    sim_world_close(&w);
+}
+
+/* Without data fused buffers leave memory alone, while verdict and requests carry what they hold. */
+static void without_data_only_fused_buffers_are_empty(void **state)
+{
+    struct gf_sim_setup setup = {.world = 2, .latency_ns = 10, .no_data = true};
+    struct sim_world w;
+    uint64_t sent = 42, fused = 1, verdict = 1;
+    (void)state;
+    sim_world_open(&w, &setup);
+    assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, 5), &fused, sizeof fused, 0), GF_OK);
+    assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &verdict, sizeof verdict, 1), GF_OK);
+    assert_int_equal(sim_world_send(&w, 0, 1, gf_tag(1, 3, 5), &sent, sizeof sent, 0), GF_OK);
+    assert_int_equal(sim_world_send(&w, 0, 1, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &sent, sizeof sent, 1), GF_OK);
+    while (gf_sim_advance(w.sim)) {}
+    assert_int_equal(sim_world_test(&w, 1, 0), GF_OK);
+    assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
+    assert_int_equal(fused, 1);
+    assert_int_equal(verdict, 42);
+    sim_world_close(&w);
+}
+
 /* Longer in its port than on its way. */
 #define TRANSFER_NS 2000u
 #define LANDING_NS (LATENCY_NS + TRANSFER_NS)
@@ -384,6 +448,9 @@ int main(void)
         cmocka_unit_test(a_message_arrives_whole_whoever_posts_first),
         cmocka_unit_test(jitter_reorders_but_tags_find_their_receives),
         cmocka_unit_test(ports_and_latency_follow_the_formula),
+        cmocka_unit_test(work_holds_up_what_is_sent_and_the_rank),
+        cmocka_unit_test(a_nodes_port_carries_one_message_at_a_time),
+        cmocka_unit_test(without_data_only_fused_buffers_are_empty),
         cmocka_unit_test(each_fault_does_what_it_says_at_either_end),
         cmocka_unit_test(a_receives_fault_meets_a_message_that_came_before_it),
         cmocka_unit_test(a_fault_may_count_the_posts_of_one_rank),

@@ -115,6 +115,19 @@ static gf_status gpu_open(const struct gf_layout *layout, void *state, gf_contex
     return GF_OK;
 }
 
+/* On the host: weights, momentum and half weights lie in a row, history behind the norms. A device's arena is zero. */
+static gf_status pools_clear(const struct gf_pool_parts *parts, gf_context *gf, struct gf_fault *fault_out)
+{
+    size_t weight_bytes = (size_t)(parts->norms - parts->weight);
+    size_t history_bytes = (size_t)(parts->scratch - parts->history);
+    gf_status status;
+    if (gf->on_device) return GF_OK;
+    status = gf->ops->zero(&gf->queue, (gf_mem)(uintptr_t)parts->weight, weight_bytes);
+    if (status == GF_OK) status = gf->ops->zero(&gf->queue, (gf_mem)(uintptr_t)parts->history, history_bytes);
+    if (status < 0) *fault_out = gf->gpu->fault;
+    return status;
+}
+
 static gf_status link_open(const struct gf_layout *layout, void *state, gf_context *gf, struct gf_fault *fault_out)
 {
     struct gf_link_setup setup = gf_layout_link(layout);
@@ -192,7 +205,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     gf_status status;
     gf->foreign_before = resident_bytes();
-    if (((status = gpu_open(layout, parts->gpu, gf, &fault)) < 0) ||
+    if (((status = gpu_open(layout, parts->gpu, gf, &fault)) < 0) || ((status = pools_clear(&parts->pools, gf, &fault)) < 0) ||
         ((status = link_open(layout, parts->link, gf, &fault)) < 0) ||
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
         return open_fail(gf, status, &fault);
@@ -215,6 +228,20 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     gf->phase = GF_PHASE_JOIN;
     if (gf->config.rendezvous.rejoin) gf_rejoin_begin(gf);
     return GF_OK;
+}
+
+/* Everything but the pools, which the device's own op clears (pools_clear): they are nearly all of it. */
+static void control_clear(const struct gf_layout *layout, const struct gf_control_parts *parts, char *memory)
+{
+    const struct gf_pool_parts *pools = &parts->pools;
+    char *end = memory + layout->footprint.control_bytes;
+    if (layout->on_device) {
+        memset(memory, 0, layout->footprint.control_bytes);
+        return;
+    }
+    memset(memory, 0, (size_t)(pools->weight - memory));
+    memset(pools->norms, 0, (size_t)(pools->history - pools->norms));
+    memset(pools->scratch, 0, (size_t)(end - pools->scratch));
 }
 
 static gf_status memory_check(const struct gf_config *config, const struct gf_layout *layout, const void *memory,
@@ -246,8 +273,8 @@ gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensor
     *gf_out = NULL;
     if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
     if ((status = memory_check(config, &layout, memory, memory_bytes)) < 0) return status;
-    memset(memory, 0, layout.footprint.control_bytes);
     parts = gf_layout_control(&layout, &control);
+    control_clear(&layout, &parts, memory);
     GF_ASSERT(parts.gf == memory);
     context_lay(&layout, &parts, parts.gf);
     gf_context_mark(parts.gf);

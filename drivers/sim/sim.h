@@ -39,7 +39,10 @@ struct gf_sim_setup {
     uint64_t node_latency_ns;
     uint64_t message_ns;       /* sender's port busy for each message beside its bytes */
     uint64_t detect_ns;        /* from death to the news on the control channel */
-    bool no_data;              /* sizes and times only: nothing is copied (gf-plan) */
+    bool node_port;            /* ranks of a node share one network port: a card for the node, not one a rank */
+    bool no_data;              /* fused buffers travel as sizes and times: their bytes are neither read nor written, and
+                                * regions cost no memory until touched (gf-plan). Verdict and requests, by their tags
+                                * (GF_TAG_BUFFER_OTHER), carry what they hold */
     bool bind_receives;        /* a receive whose message has begun to arrive cannot be cancelled, as with UCX; if the
                                 * sender dies then, only reset() or close() ends it */
     struct gf_sim_fault faults[8];
@@ -66,6 +69,10 @@ bool gf_sim_woken(struct gf_sim *sim, uint32_t rank);
 /* The same without asking each: the rank that was woken first, GF_RANK_NONE: no more. At first all are woken. */
 uint32_t gf_sim_woken_next(struct gf_sim *sim);
 bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank); /* neither dead nor stopped */
+/* The rank's thread works for so long from now on, or from the end of the work before: what it sends until then leaves
+ * no earlier than that, and it is not woken before. */
+void gf_sim_work(struct gf_sim *sim, uint32_t rank, uint64_t work_ns);
+uint64_t gf_sim_free_ns(const struct gf_sim *sim, uint32_t rank); /* when that ends; now, where it does not work */
 
 /* Faults by hand. */
 void gf_sim_kill(struct gf_sim *sim, uint32_t rank);

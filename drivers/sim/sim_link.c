@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define PAGE_BYTES 4096u
 #define GUARD_BYTES 64u   /* on both sides of a region: who writes there stops the program when the region goes */
@@ -213,6 +214,26 @@ static void guards_check(const struct sim_link *link)
         GF_ASSERT((region[-1 - (ptrdiff_t)i] == GUARD_VALUE) && (region[link->region_bytes + i] == GUARD_VALUE));
 }
 
+static size_t region_memory_bytes(const struct sim_link *link)
+{
+    return link->region_bytes + PAGE_BYTES + 2 * GUARD_BYTES;
+}
+
+/* Zeroes that cost nothing until they are touched; without data the whole of them may exceed this machine's memory. */
+static void *region_take(const struct sim_link *link)
+{
+    void *memory;
+    if (!link->self->sim->setup.no_data) return calloc(1, region_memory_bytes(link));
+    memory = mmap(NULL, region_memory_bytes(link), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return (memory == MAP_FAILED) ? NULL : memory;
+}
+
+static void region_give(struct sim_link *link)
+{
+    if (!link->self->sim->setup.no_data) free(link->region_memory);
+    else if (link->region_memory != NULL) (void)munmap(link->region_memory, region_memory_bytes(link));
+}
+
 static void link_forget(struct sim_link *link)
 {
     struct sim_rank *self = link->self;
@@ -220,7 +241,7 @@ static void link_forget(struct sim_link *link)
     sim_unexpected_clear(self);
     memset(link->peer_life, 0, self->sim->setup.world * sizeof *link->peer_life);
     guards_check(link);
-    free(link->region_memory);
+    region_give(link);
     link->region_memory = NULL;
     link->region = NULL;
 }
@@ -232,8 +253,7 @@ static gf_status link_begin(struct sim_link *link, uint32_t epoch, struct gf_fau
     link->self->life++;
     link->peer_life[link->self->rank] = link->self->life;
     if (link->region_bytes == 0) return GF_OK;
-    link->region_memory =
-        calloc(1, link->region_bytes + PAGE_BYTES + 2 * GUARD_BYTES); /* large ones cost nothing until touched */
+    link->region_memory = region_take(link);
     if (link->region_memory == NULL) {
         return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "calloc", 0, "no memory for a region of %zu bytes",
                             link->region_bytes);

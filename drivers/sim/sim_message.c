@@ -15,7 +15,12 @@
 /* A duplicate that met no receive is dropped after this many more landings: before tags come round again. */
 #define COPY_LANDINGS_MAX 1024u
 
-static struct sim_message *message_new(struct gf_sim *sim, size_t size_bytes)
+static bool tag_has_data(const struct gf_sim *sim, uint64_t tag)
+{
+    return !sim->setup.no_data || (((tag >> GF_TAG_MOVE_BITS) & GF_TAG_BUFFER_OTHER) != 0);
+}
+
+static struct sim_message *message_new(struct gf_sim *sim, size_t size_bytes, bool has_data)
 {
     struct sim_message *message = sim->free_messages;
     if (message == NULL) {
@@ -30,7 +35,7 @@ static struct sim_message *message_new(struct gf_sim *sim, size_t size_bytes)
         sim->free_messages = message;
     }
     unsigned char *payload = NULL;
-    if (!sim->setup.no_data && (size_bytes > 0)) {
+    if (has_data && (size_bytes > 0)) {
         payload = malloc(size_bytes);
         if (payload == NULL) return NULL;
     }
@@ -67,12 +72,13 @@ struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *
                                      const struct gf_sim_fault *fault)
 {
     struct gf_sim *sim = self->sim;
-    struct sim_message *message = message_new(sim, request->size_bytes);
+    struct sim_message *message = message_new(sim, request->size_bytes, tag_has_data(sim, request->tag));
     if (message == NULL) return NULL;
     message->is_node = sim_same_node(sim, self->rank, request->peer);
     double rate = message->is_node ? sim->setup.node_bytes_per_ns : sim->setup.bytes_per_ns;
-    struct sim_port *port = &self->ports[message->is_node];
-    uint64_t start_ns = (port->out_free_ns > sim->now_ns) ? port->out_free_ns : sim->now_ns;
+    struct sim_port *port = message->is_node ? &self->ports[1] : self->port;
+    uint64_t now_ns = gf_sim_free_ns(sim, self->rank);
+    uint64_t start_ns = (port->out_free_ns > now_ns) ? port->out_free_ns : now_ns;
     message->send = request;
     message->tag = request->tag;
     message->from = self->rank;
@@ -201,7 +207,7 @@ static void message_corrupt(struct gf_sim *sim, struct sim_message *message)
 
 static void message_copy(struct gf_sim *sim, struct sim_message *message)
 {
-    struct sim_message *copy = message_new(sim, message->size_bytes);
+    struct sim_message *copy = message_new(sim, message->size_bytes, message->payload != NULL);
     if (copy == NULL) return;
     unsigned char *payload = copy->payload;
     message_load(message);
@@ -286,7 +292,7 @@ static void message_land(struct sim_rank *self, struct sim_message *message)
 static void message_arrive(struct sim_rank *self, struct sim_message *message)
 {
     struct gf_sim *sim = self->sim;
-    struct sim_port *port = &self->ports[message->is_node];
+    struct sim_port *port = message->is_node ? &self->ports[1] : self->port;
     gf_sim_fault_kind fault = message->fault;
     if (sim_hold(sim, message->from, message->to, SIM_ARRIVE, message)) return;
     if (fault != GF_SIM_FAULT_DUPLICATE) { /* a copy is made at the landing, so that it never comes first */

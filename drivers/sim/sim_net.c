@@ -45,7 +45,8 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
     sim->clock = (struct sim_clock){.clock = {.now_ns = sim_clock_now_ns}, .sim = sim};
     sim->ranks = calloc(setup->world, sizeof *sim->ranks);
     sim->woken = calloc(setup->world, sizeof *sim->woken);
-    if ((sim->ranks == NULL) || (sim->woken == NULL)) {
+    sim->node_ports = calloc(setup->world, sizeof *sim->node_ports);
+    if ((sim->ranks == NULL) || (sim->woken == NULL) || (sim->node_ports == NULL)) {
         gf_sim_destroy(sim);
         return NULL;
     }
@@ -53,6 +54,8 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
         struct sim_rank *self = &sim->ranks[rank];
         self->sim = sim;
         self->rank = rank;
+        self->port = (setup->node_port && (setup->ranks_per_node > 1)) ? &sim->node_ports[rank / setup->ranks_per_node]
+                                                                      : &self->ports[0];
         self->wires = calloc(setup->world, sizeof *self->wires);
         GF_ASSERT(self->wires != NULL);
         self->drivers = (struct gf_drivers){
@@ -94,6 +97,7 @@ void gf_sim_destroy(struct gf_sim *sim)
     free(sim->held);
     free(sim->cuts);
     free(sim->woken);
+    free(sim->node_ports);
     free(sim->ranks);
     free(sim);
 }

@@ -93,7 +93,7 @@ struct sim_link {
     uint32_t requests_max;
     size_t message_bytes_max;
     size_t region_bytes;
-    void *region_memory; /* as allocated */
+    void *region_memory; /* as allocated, or mapped */
     void *region;        /* its first page boundary */
     uint32_t epoch;
     uint32_t peer_life[]; /* [world], as connected; 0: not */
@@ -120,8 +120,11 @@ struct sim_rank {
     bool has_moved;            /* since the last progress() */
     uint64_t resume_ns;        /* of a stop with an end; 0: none */
     uint64_t wake_ns;          /* last time that was asked for */
+    uint64_t free_ns;          /* its thread works until then */
+    bool wakes_free;           /* and is woken then */
     uint64_t posts;
     struct sim_port ports[2];  /* network, node */
+    struct sim_port *port;     /* to the network: its own, or its node's */
     struct gf_drivers drivers;
 
     struct sim_link *link;     /* NULL: not open */
@@ -159,6 +162,7 @@ struct gf_sim {
     struct gf_sim_setup setup;
     struct sim_clock clock;
     struct sim_rank *ranks;
+    struct sim_port *node_ports; /* one a node, with setup.node_port */
     uint64_t random;
     uint64_t now_ns;
     struct sim_event *events; /* a heap of four children a node */

@@ -59,7 +59,10 @@ static void event_happen(struct gf_sim *sim)
     case SIM_ARRIVE:
     case SIM_LAND: sim_message_happen(sim, kind, event.subject); break;
     case SIM_FRAME: sim_frame_happen(sim, event.subject); break;
-    case SIM_WAKE: sim_wake(self); break;
+    case SIM_WAKE:
+        if (event.at_ns == self->free_ns) self->wakes_free = false;
+        sim_wake(self);
+        break;
     case SIM_RESUME:
         if (self->resume_ns == event.at_ns) sim_resume(self); /* else that stop was ended or prolonged by hand */
         break;
@@ -92,6 +95,11 @@ void sim_wake(struct sim_rank *self)
     struct gf_sim *sim = self->sim;
     self->is_woken = true;
     if (!gf_sim_runs(sim, self->rank)) return; /* sim_resume() comes back */
+    if (self->free_ns > sim->now_ns) { /* when its work is done */
+        if (!self->wakes_free) sim_event_push(sim, self->free_ns, SIM_WAKE, self);
+        self->wakes_free = true;
+        return;
+    }
     sim->is_stirred = true;
     if (self->is_queued) return;
     self->is_queued = true;
@@ -109,10 +117,27 @@ void gf_sim_wake_at(struct gf_sim *sim, uint32_t rank, uint64_t at_ns)
     }
 }
 
+void gf_sim_work(struct gf_sim *sim, uint32_t rank, uint64_t work_ns)
+{
+    struct sim_rank *self = &sim->ranks[rank];
+    self->free_ns = gf_sim_free_ns(sim, rank) + work_ns;
+    self->wakes_free = false; /* an earlier end wakes nobody */
+}
+
+uint64_t gf_sim_free_ns(const struct gf_sim *sim, uint32_t rank)
+{
+    uint64_t free_ns = sim->ranks[rank].free_ns;
+    return (free_ns > sim->now_ns) ? free_ns : sim->now_ns;
+}
+
 bool gf_sim_woken(struct gf_sim *sim, uint32_t rank)
 {
     struct sim_rank *self = &sim->ranks[rank];
     if (!self->is_woken || !gf_sim_runs(sim, rank)) return false;
+    if (self->free_ns > sim->now_ns) { /* woken by what it did itself before it began to work */
+        sim_wake(self);
+        return false;
+    }
     self->is_woken = false;
     return true;
 }

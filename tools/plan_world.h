@@ -1,0 +1,46 @@
+/* Steps of the real library, all ranks in one thread, in virtual time: drivers/sim is the network, plan_gpu the device,
+ * and what a layer computes is a wake-up later on. */
+#ifndef PLAN_WORLD_H
+#define PLAN_WORLD_H
+
+#include "gradientflow.h"
+
+struct plan_network {
+    uint32_t ranks_per_node;
+    double bytes_per_ns, node_bytes_per_ns; /* 0: infinite */
+    uint64_t latency_ns, node_latency_ns;
+    uint64_t message_ns;                    /* each message keeps its port so long beside its bytes */
+    double op_bytes_per_ns;                 /* of element ops */
+    uint64_t op_ns;
+};
+
+struct plan_setup {
+    uint32_t world;
+    uint32_t steps;                  /* the last one is measured */
+    struct plan_network network;
+    struct gf_config config;         /* job, drivers, deadlines and log are filled in */
+    const struct gf_tensor *tensors; /* [tensor_count] */
+    uint32_t tensor_count;
+    const uint64_t *ready_ns;        /* [tensor_count] from the step's begin to each tensor, rising */
+    uint64_t compute_ns;             /* from its begin to the end of backward; at least the last ready_ns */
+    double compute_spread;           /* standard deviation of a rank's compute time, as a share of it */
+    bool has_data;                   /* real bytes, for tests: small worlds only */
+};
+
+struct plan_result {
+    uint64_t step_ns;      /* of the last step: from the slowest rank's end before it, or the common begin, to its own */
+    uint64_t first_ns;     /* of the first step */
+    uint64_t exposed_ns;   /* step_ns without compute_ns */
+    uint64_t wire_bytes;   /* of the rank that sent most, in the last step */
+    uint64_t messages;     /* of all ranks, in all steps */
+    uint64_t events;       /* turns of ranks */
+    uint64_t hash;         /* of every rank's end of every step: equal runs have equal ones */
+    uint32_t buffer_count; /* operations of a dense step, without the verdict */
+};
+
+#define PLAN_ERROR_BYTES 512
+
+/* GF_OK, or why it cannot be simulated in error_out[PLAN_ERROR_BYTES]. */
+gf_status plan_world_run(const struct plan_setup *setup, struct plan_result *result_out, char *error_out);
+
+#endif
