@@ -70,7 +70,7 @@ static void rank_open(struct world *w, uint32_t rank)
 void world_create(struct world *w, const struct world_setup *setup)
 {
     struct gf_sim_setup sim = setup->sim;
-    *w = (struct world){.world = (setup->world == 0) ? 1 : setup->world, .limit_ns = LIMIT_NS};
+    *w = (struct world){.world = (setup->world == 0) ? 1 : setup->world, .device = setup->device, .limit_ns = LIMIT_NS};
     sim.world = w->world;
     w->sim = gf_sim_create(&sim);
     assert_non_null(w->sim);
@@ -291,6 +291,18 @@ void world_settle(struct world *w, uint32_t rank)
     if ((gf != NULL) && (gf->gpu != NULL) && (gf->gpu->driver == &late_gpu)) late_gpu_drain(gf->gpu);
 }
 
+static gf_status gradient_write(struct world *w, uint32_t rank, uint32_t tensor, const struct world_step *step)
+{
+    const struct world_device *device = w->device;
+    gf_context *gf = w->ranks[rank].gf;
+    void *gradient = (device != NULL) ? device->gradient(w, rank, tensor) : (void *)(uintptr_t)gf_gradient(gf, tensor);
+    world_settle(w, rank);
+    if (step->fill != NULL) step->fill(w, rank, tensor, gradient, step->arg);
+    else world_fill(w, rank, tensor, gradient, step->arg);
+    if (device != NULL) device->store(w, rank, tensor, gradient);
+    return gf_tensor_ready(gf, tensor, (device != NULL) ? device->stream : 0);
+}
+
 gf_status world_step_turn(struct world *w, uint32_t rank, void *arg)
 {
     const struct world_step *step = arg;
@@ -298,6 +310,7 @@ gf_status world_step_turn(struct world *w, uint32_t rank, void *arg)
     gf_status status;
     uint32_t tensor;
     if (self->next == 0) {
+        if ((w->device != NULL) && ((status = gf_queue_follow(self->gf, w->device->stream)) != GF_OK)) return status;
         if ((status = gf_step_begin(self->gf)) != GF_OK) return status;
         if ((step->samples != NULL) && ((status = gf_step_samples(self->gf, step->samples[rank])) != GF_OK)) return status;
     }
@@ -306,11 +319,7 @@ gf_status world_step_turn(struct world *w, uint32_t rank, void *arg)
     if ((step->skips != NULL) && step->skips(rank, tensor)) {
         status = gf_tensor_skip(self->gf, tensor);
     } else {
-        void *gradient = (void *)(uintptr_t)gf_gradient(self->gf, tensor);
-        world_settle(w, rank);
-        if (step->fill != NULL) step->fill(w, rank, tensor, gradient, step->arg);
-        else world_fill(w, rank, tensor, gradient, step->arg);
-        status = gf_tensor_ready(self->gf, tensor, 0);
+        status = gradient_write(w, rank, tensor, step);
     }
     if (status != GF_OK) return status;
     if (step->pause_ns > 0) self->backoff_ns = step->pause_ns / 2;

@@ -8,6 +8,15 @@
 
 #define WORLD_LOG_BYTES 8192u
 
+struct world;
+
+/* A device whose memory the CPU cannot touch: what an appliance does on a stream of its own. */
+struct world_device {
+    gf_queue_handle stream;                      /* given to gf_queue_follow() before a step, to gf_tensor_ready() in it */
+    void *(*gradient)(struct world *w, uint32_t rank, uint32_t tensor); /* host memory, written instead of the gradient */
+    void (*store)(struct world *w, uint32_t rank, uint32_t tensor, const void *gradient); /* to it, queued on the stream */
+};
+
 /* Zeroes: one rank, no delay, the configuration's defaults. config's job, drivers and log are filled in. */
 struct world_setup {
     uint32_t world;
@@ -16,11 +25,10 @@ struct world_setup {
     uint32_t tensor_count;
     struct gf_sim_setup sim; /* world is filled in */
     const struct gf_gpu_driver *gpu; /* late_gpu, or NULL: the host. What was queued is done before a gradient is written */
+    const struct world_device *device; /* with a gpu whose memory is no host's; NULL: gradients are written where they lie */
     /* Called for each rank before it is measured: to give ranks different things. */
     void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count);
 };
-
-struct world;
 
 /* A context's clock: the simulator's, and while one rank blocks, what makes the others go on. */
 struct world_clock {
@@ -52,6 +60,7 @@ typedef gf_status (*world_turn)(struct world *w, uint32_t rank, void *arg);
 struct world {
     struct gf_sim *sim;
     uint32_t world;
+    const struct world_device *device;
     uint64_t limit_ns;       /* a run that takes longer has hung */
     struct world_rank *ranks;
     world_turn pump;         /* while a call blocks: turns of the other ranks; NULL: none */

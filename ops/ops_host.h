@@ -38,7 +38,7 @@ extern const uint32_t gf_ops_variant_count;
  * weights: 0.8). All on a Xeon, family 6 model 207, with bench-ops. */
 #define GF_AHEAD_FAR_BYTES 8192u
 #define GF_AHEAD_NEAR_BYTES 1024u
-#define GF_AHEAD_READER_BYTES 4096u
+#define GF_AHEAD_READER_BYTES 128u
 
 static inline uint8_t *gf_host_at(gf_mem mem)
 {
