@@ -137,8 +137,10 @@ static int train_all(struct train *train)
     if (status >= 0) status = train_steps(train);
     if (status >= 0) status = train_finish(train);
     if ((status < 0) && (train->checkpoint.error[0] != '\0')) {
-        gf_abort(train->gf); /* the others learn at once that this rank goes no further, not at their deadline */
-        (void)gf_heartbeat(train->gf);
+        if (status != GF_ERR_DATA) { /* that all ranks have agreed on, and each says what it saw */
+            gf_abort(train->gf); /* the others learn at once that this rank goes no further, not at their deadline */
+            (void)gf_heartbeat(train->gf);
+        }
         return fail(train, train->checkpoint.error);
     }
     if ((status < 0) && (device_error(&train->device)[0] != '\0')) return fail(train, device_error(&train->device));
