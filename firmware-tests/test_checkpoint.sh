@@ -120,6 +120,28 @@ for ranks in 3 1; do
     check "resumed_with_${ranks}_learns" said "test accuracy [78]"
 done
 
+# One rank's place is gone in the middle of the run: it says so, and the others end by its word, not by their deadline.
+rm -f "$file".*
+unwritable() {
+    timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" --model linear --steps 100000 --checkpoint "$file" \
+        --checkpoint-every 7 --set exchange.timeout=300s --set link.idle=yield >"$scratch/log" 2>&1 &
+    job=$!
+    until [ -s "$file.1" ]; do
+        kill -0 $job 2>/dev/null || { cat "$scratch/log"; return 1; }
+        sleep 0.01
+    done
+    until mkdir "$file.1.part" 2>/dev/null; do :; done # while it is being written it is a file
+    wait $job
+    code=$?
+    rmdir "$file.1.part"
+    [ $code -eq 1 ] && said "error: rank 1: checkpoint $file.1.part: open: Is a directory" &&
+        said "error: rank 0: .*rank 1.* abort" && return 0
+    echo "exit $code"
+    cat "$scratch/log"
+    return 1
+}
+check a_rank_that_cannot_save_ends_all_at_once unwritable
+
 for bad in "--resume" "--checkpoint-every 3" "--checkpoint $file --checkpoint-every 0"; do
     # shellcheck disable=SC2086
     "$BUILD/gf-train" $bad >"$scratch/log" 2>&1

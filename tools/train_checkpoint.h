@@ -1,5 +1,6 @@
-/* Checkpoints of a training run: a file a rank, FILE.RANK, and the one before it, FILE.RANK.before. Each is written
- * whole under another name and renamed, so that whenever ranks are killed, one complete set is left. All functions that
+/* Checkpoints of a training run: a file a rank, FILE.SEAT, and the one before it, FILE.SEAT.before. A seat is the rank in
+ * the first epoch (gf_first_rank()), which nobody takes over; the rank of the epoch is in the file. Each is written whole
+ * under another name and renamed, so that whenever ranks are killed, one complete set is left. All functions that
  * return a status are called by all ranks at the same point; after a negative one `error` says why, or, where it is
  * empty, the library does.
  *
@@ -26,8 +27,9 @@ struct checkpoint {
     struct checkpoint_run run;
     void *extra;               /* of the appliance: saved and loaded as bytes; a multiple of 8 */
     uint64_t extra_bytes;
-    uint32_t rank, world;
-    uint64_t id;               /* of this run of the program: files of two runs are no set */
+    uint32_t rank, world;      /* of this epoch */
+    uint32_t seat, seats;      /* of the first one */
+    uint64_t id;               /* of this run of the program: files of two runs are no set; a later run's is larger */
     unsigned char *buffer;     /* a whole file */
     uint64_t buffer_bytes;
     char error[2 * CHECKPOINT_PATH_BYTES];
@@ -41,7 +43,8 @@ void checkpoint_close(struct checkpoint *checkpoint);
 
 /* Between steps, `step` of them done. */
 gf_status checkpoint_save(struct checkpoint *checkpoint, uint64_t step);
-/* Loads the newest set that is whole on all ranks; of another number of ranks by the rule at gf_state_load(). */
+/* Loads the newest set that is whole on all ranks; of another number of ranks by the rule at gf_state_load(). Only in the
+ * first epoch. */
 gf_status checkpoint_load(struct checkpoint *checkpoint, uint64_t *step_out);
 
 #endif
