@@ -35,7 +35,12 @@ static void *take(size_t size_bytes)
     return memory;
 }
 
-#define LANE_RANKS 16u /* of direct */
+#define LANE_RANKS COLL_NODE_RANKS /* of direct */
+
+static bool in_memory(const struct coll_case *c)
+{
+    return (c->kind == &gf_coll_direct) || (c->kind == &gf_coll_hierarchy);
+}
 
 /* Of direct: its area, then data and staging, each between guards and from a line on. */
 static size_t region_at(const struct coll_world *world, const struct gf_coll_need *need, int which)
@@ -61,7 +66,7 @@ static gf_mem take_guarded(struct coll_world *world, uint32_t index, int which, 
 {
     struct coll_node *node = &world->nodes[index];
     node->memory_bytes[which] = size_bytes;
-    if ((world->c.kind == &gf_coll_direct) && ((which == 1) || !is_staged(world, index))) {
+    if (in_memory(&world->c) && ((which == 1) || !is_staged(world, index))) {
         struct gf_coll_need need = {0};
         need_of(world, &need);
         node->memory[which] = (unsigned char *)node->link->driver->region(node->link) + region_at(world, &need, which);
@@ -117,19 +122,44 @@ static void links_open(struct coll_world *world)
     }
 }
 
+/* Nodes of ranks that follow each other. */
+static void nodes_set(struct coll_world *world, uint32_t index)
+{
+    struct coll_node *node = &world->nodes[index];
+    struct gf_coll_nodes *nodes = &node->nodes;
+    if (world->c.kind != &gf_coll_hierarchy) return;
+    *nodes = (struct gf_coll_nodes){.local = node->local, .across = node->across, .owners = UINT32_MAX,
+                                    .halving_max_bytes = world->c.halving_max_bytes};
+    for (uint32_t n = 0, first = 0; (n < 8) && (world->c.node_ranks[n] > 0); first += world->c.node_ranks[n++]) {
+        uint32_t ranks = world->c.node_ranks[n];
+        nodes->node_count++;
+        if (ranks < nodes->owners) nodes->owners = ranks;
+        if ((index < first) || (index >= first + ranks)) continue;
+        nodes->node_index = n;
+        nodes->local_size = ranks;
+        nodes->local_index = index - first;
+        for (uint32_t i = 0; i < ranks; i++) node->local[i] = first + i;
+    }
+    for (uint32_t n = 0, first = 0; n < nodes->node_count; first += world->c.node_ranks[n++])
+        node->across[n] = first + nodes->local_index;
+    node->coll.nodes = nodes;
+    node->coll.inner = &node->inner;
+}
+
 void coll_world_open(struct coll_world *world, const struct coll_case *c, const struct gf_sim_setup *sim)
 {
     struct gf_sim_setup setup = sim ? *sim : (struct gf_sim_setup){0};
     *world = (struct coll_world){.c = *c, .rank_count = c->members ? 2 * c->size : c->size};
     setup.world = world->rank_count;
     if (c->kind == &gf_coll_direct) setup.ranks_per_node = world->rank_count;
+    if (c->kind == &gf_coll_hierarchy) memcpy(setup.node_ranks, c->node_ranks, sizeof setup.node_ranks);
     world->elem_bytes = c->fold_elem_bytes ? c->fold_elem_bytes : (c->type == GF_TYPE_F32) ? 4 : 2;
     world->sim = gf_sim_create(&setup);
     world->nodes = calloc(c->size, sizeof *world->nodes);
     world->node_of_rank = malloc(world->rank_count * sizeof *world->node_of_rank);
     assert_true((world->sim != NULL) && (world->nodes != NULL) && (world->node_of_rank != NULL));
     memset(world->node_of_rank, 0xff, world->rank_count * sizeof *world->node_of_rank);
-    if (c->kind == &gf_coll_direct) {
+    if (in_memory(c)) {
         struct gf_coll_need need = {0};
         need_of(world, &need);
         world->region_bytes = region_at(world, &need, 2);
@@ -150,6 +180,7 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c, const 
             .direct = {.region_bytes = world->region_bytes, .lane_ranks = LANE_RANKS,
                        .small_bytes = c->small_bytes},
         };
+        nodes_set(world, i);
         coll->data = take_guarded(world, i, 0, c->elem_count * world->elem_bytes);
         coll->staging = take_guarded(world, i, 1, need.staging_bytes);
         coll->msgs = calloc(need.msg_count + 1, sizeof *coll->msgs);
@@ -181,9 +212,9 @@ void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step)
 static uint64_t node_progress(const struct coll_node *node)
 {
     const struct gf_flow *flow = &node->coll.u.flow;
-    if (node->coll.kind == &gf_coll_direct) {
-        uint64_t sum = 0;
-        for (uint32_t w = 0; w < 24; w++) sum = sum * 31 + node->coll.u.words[w];
+    if ((node->coll.kind == &gf_coll_direct) || (node->coll.kind == &gf_coll_hierarchy)) {
+        uint64_t sum = node->inner.state;
+        for (uint32_t w = 0; w < 24; w++) sum = (sum * 31 + node->coll.u.words[w]) * 31 + node->inner.u.words[w];
         return sum + node->coll.state;
     }
     return flow->sent.count + flow->send_done.count + flow->recvd.count + flow->recv_done.count + node->coll.state;
@@ -368,6 +399,39 @@ static void sum_once(const struct reference *ref)
     free(wide);
 }
 
+/* Each node's sum in one rounding, then over nodes as halving or ring has it, a block an owner. */
+static void sum_nodes(const struct reference *ref)
+{
+    const struct coll_case *c = &ref->world->c;
+    const struct gf_coll_nodes *nodes = &ref->world->nodes[0].nodes;
+    size_t elem_bytes = ref->world->elem_bytes;
+    uint64_t line = 64 / elem_bytes, block = ((c->elem_count + nodes->owners - 1) / nodes->owners + line - 1) / line * line;
+    struct coll_world part = *ref->world;
+    struct reference sub = {&part, NULL, 0};
+    for (uint32_t n = 0, first = 0; n < nodes->node_count; first += c->node_ranks[n++]) {
+        part.c.size = c->node_ranks[n];
+        sub = (struct reference){&part, ref->vectors + first * ref->vector_bytes, ref->vector_bytes};
+        sum_once(&sub);
+        memmove(ref->vectors + n * ref->vector_bytes, sub.vectors, ref->vector_bytes);
+    }
+    part.c.size = nodes->node_count;
+    sub.vectors = malloc(nodes->node_count * block * elem_bytes + 1);
+    assert_non_null(sub.vectors);
+    for (uint64_t first = 0; first < c->elem_count; first += block) {
+        uint32_t power = 1;
+        part.c.elem_count = (c->elem_count - first < block) ? c->elem_count - first : block;
+        sub.vector_bytes = part.c.elem_count * elem_bytes;
+        while (2 * power <= part.c.size) power *= 2;
+        for (uint32_t n = 0; n < part.c.size; n++)
+            memcpy(sub.vectors + n * sub.vector_bytes, ref->vectors + n * ref->vector_bytes + first * elem_bytes,
+                   sub.vector_bytes);
+        if (sub.vector_bytes <= c->halving_max_bytes) sum_pairs(&sub, power);
+        else if (part.c.size > 1) sum_ring(&sub);
+        memcpy(ref->vectors + first * elem_bytes, sub.vectors, sub.vector_bytes);
+    }
+    free(sub.vectors);
+}
+
 static void sum(const struct reference *ref)
 {
     uint32_t size = ref->world->c.size;
@@ -375,6 +439,8 @@ static void sum(const struct reference *ref)
     while (2 * power <= size) power *= 2;
     if ((ref->world->c.kind == &gf_coll_direct) && (ref->world->c.fold_elem_bytes == 0)) {
         sum_once(ref);
+    } else if (ref->world->c.kind == &gf_coll_hierarchy) {
+        sum_nodes(ref);
     } else if (ref->world->c.kind == &gf_coll_ring) {
         sum_ring(ref);
     } else if (ref->world->c.kind == &gf_coll_server) {

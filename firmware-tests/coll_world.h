@@ -8,6 +8,8 @@
 
 #define COLL_TIMEOUT_NS 1000000000u
 
+#define COLL_NODE_RANKS 16u /* of one node, at most */
+
 /* One collective. Zero: the whole world is the group, the first rank the root, values are summed. */
 struct coll_case {
     const struct gf_coll_kind *kind;
@@ -21,6 +23,8 @@ struct coll_case {
     const uint32_t *members; /* of a world twice the size */
     uint32_t staged;         /* of direct: these ranks' data, a bit each, lies outside of the exchange region */
     uint32_t small_bytes;    /* of direct: data up to here takes one barrier */
+    uint32_t node_ranks[8];  /* of hierarchy: ranks of each node */
+    uint64_t halving_max_bytes; /* of hierarchy */
     size_t fold_elem_bytes;  /* set: elements are that large, folded by coll_world_xor() */
 };
 
@@ -35,6 +39,9 @@ extern const struct gf_sim_setup coll_network; /* with delay, and messages that 
 
 struct coll_node {
     struct gf_coll coll;
+    struct gf_coll inner;     /* of hierarchy */
+    struct gf_coll_nodes nodes;
+    uint32_t local[COLL_NODE_RANKS], across[8];
     struct gf_link *link;
     struct gf_check check;
     void *link_state;

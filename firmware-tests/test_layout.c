@@ -178,7 +178,6 @@ static void memory_that_is_too_small_unaligned_or_none_is_refused(void **state)
     gf_sim_destroy(sim);
 }
 
-static void set_algorithm(struct gf_config *config) { config->exchange.algorithm = GF_ALGORITHM_HIERARCHY; }
 static void set_rank(struct gf_config *config) { config->job.rank = 4; }
 static void set_no_world(struct gf_config *config) { config->job.world = 0; }
 static void set_slice(struct gf_config *config) { config->exchange.slice_bytes = 4097; }
@@ -194,7 +193,6 @@ static void configurations_that_cannot_work_are_refused_with_a_reason(void **sta
         const char *log; /* NULL: lawful */
     } cases[] = {{NULL, NULL},
                  {set_large, NULL},
-                 {set_algorithm, "exchange.algorithm \"hierarchy\" is not in this build"},
                  {set_rank, "job.rank"},
                  {set_no_world, "job.ignore_environment"},
                  {set_slice, "exchange.slice_bytes"},

@@ -283,7 +283,7 @@ static void combine(unsigned which, struct gf_config *c)
 static const struct {
     const char *refused_key; /* NULL: lawful */
 } combinations[] = {
-    [1] = {"job.rank"}, [3] = {"job.ignore_environment"}, [5] = {"exchange.algorithm"}, [6] = {"exchange.algorithm"},
+    [1] = {"job.rank"}, [3] = {"job.ignore_environment"}, [5] = {"exchange.algorithm"},
     [12] = {"optimizer.nesterov"}, [14] = {"optimizer.half_weights"}, [16] = {"loss_scale.floor"},
     [18] = {"rendezvous.address"}, [21] = {"rendezvous.bind"}, [24] = {"size_bytes"},
     [26] = {"rendezvous.address"},

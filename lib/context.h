@@ -53,6 +53,7 @@ struct gf_slot {
     struct gf_check check;   /* values that adding made non-finite */
     struct gf_check *counted; /* of packing or unpacking, in the memory of ops */
     struct gf_coll coll;
+    struct gf_coll inner;    /* of coll, where it is hierarchy */
 };
 
 #define GF_ANSWER_NS UINT64_C(1000000000)    /* a live rank answers an inquiry within this */
@@ -129,6 +130,12 @@ struct gf_trace {
     struct gf_trace_record *records;
     uint32_t record_max;
     uint64_t written, read;
+};
+
+/* Whose memory each rank reaches, as they tell each other, and what follows for this one. */
+struct gf_node_words {
+    float *reach;             /* [2 * world]: of each rank the lowest rank that it reaches, then how many */
+    uint32_t *local, *across; /* [world] each: struct gf_coll_nodes */
 };
 
 /* How far opening has come. */
@@ -227,6 +234,8 @@ struct gf_context {
     uint64_t tickets;           /* slots taken in this epoch */
     gf_algorithm algorithm;     /* what is asked for, settled when the warm-up ends (gf_exchange_settle) */
     float met[GF_MET_COUNT];    /* of this rank, then summed over all (warm.c) */
+    struct gf_node_words node_words; /* of hierarchy, else NULL (nodes.c) */
+    struct gf_coll_nodes nodes;
     struct gf_step step;
     uint64_t *verdict;          /* in the exchange region: [GF_VERDICT_WORDS], then the chunk norms */
 
@@ -304,6 +313,7 @@ struct gf_control_parts {
     uint32_t *buffer_pending, *buffer_order;
     struct gf_trace_record *trace;
     struct gf_peer_stats *peers;
+    struct gf_node_words node_words;
     struct gf_coll_msg *msgs;
     char *reqs;                /* of all messages, then of all checksums */
     struct gf_coll_sum *sums;
@@ -322,6 +332,13 @@ struct gf_device_parts {
     char *gradient, *beside, *checks;
     struct gf_pool_parts pools;
 };
+
+/* Ranks that direct's flags are laid out for: of the world, or, with hierarchy, of the largest node there may be. */
+static inline uint32_t gf_direct_lanes_of(const struct gf_config *config)
+{
+    bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) && (config->job.world > GF_DIRECT_RANKS_MAX);
+    return in_nodes ? GF_DIRECT_RANKS_MAX : config->job.world;
+}
 
 /* Everything that follows from configuration, environment and tensors. What is wrong is logged. */
 gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
@@ -363,6 +380,11 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
  * then, while it is being found out, messages serve both. */
 void gf_exchange_settle(gf_context *gf, bool shares);
 void gf_exchange_unsettle(gf_context *gf);
+
+/* nodes.c: for hierarchy. What this rank says of itself; then, once that is summed over all ranks, who makes up which
+ * node. An error that names who where memory is not shared by whole nodes. */
+void gf_nodes_look(gf_context *gf);
+gf_status gf_nodes_settle(gf_context *gf);
 gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes);
 /* For vectors that the owner of the slot folds itself. */
 gf_algorithm gf_exchange_choose_folded(const gf_context *gf, uint64_t bytes);

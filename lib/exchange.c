@@ -18,7 +18,8 @@
 void gf_exchange_unsettle(gf_context *gf)
 {
     gf_algorithm asked = gf->config.exchange.algorithm;
-    gf->algorithm = (asked == GF_ALGORITHM_DIRECT) ? GF_ALGORITHM_AUTO : asked;
+    bool late = (asked == GF_ALGORITHM_DIRECT) || (asked == GF_ALGORITHM_HIERARCHY);
+    gf->algorithm = late ? GF_ALGORITHM_AUTO : asked;
 }
 
 /* Checksums cover messages only: auto does not give them up. */
@@ -27,6 +28,7 @@ void gf_exchange_settle(gf_context *gf, bool shares)
     gf_algorithm asked = gf->config.exchange.algorithm;
     bool wanted = (asked == GF_ALGORITHM_DIRECT) || ((asked == GF_ALGORITHM_AUTO) && !gf->config.link.integrity);
     gf_exchange_unsettle(gf);
+    if (asked == GF_ALGORITHM_HIERARCHY) gf->algorithm = asked;
     if (wanted && shares && (gf->world > 1)) gf->algorithm = GF_ALGORITHM_DIRECT;
 }
 
@@ -63,10 +65,19 @@ gf_algorithm gf_exchange_choose_folded(const gf_context *gf, uint64_t bytes)
     return direct ? GF_ALGORITHM_DIRECT : GF_ALGORITHM_DOUBLING;
 }
 
+/* Fewer after a shrink, which the memory has room for. */
+static uint32_t lanes(const gf_context *gf)
+{
+    uint32_t most = gf_direct_lanes_of(&gf->config);
+    return (gf->world < most) ? gf->world : most;
+}
+
 struct gf_slot *gf_slot_take(gf_context *gf)
 {
+    bool two_lanes = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY; /* an operation */
+    uint64_t apart = two_lanes ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES;
     for (uint32_t s = 0; s < gf->slot_count; s++) /* the oldest under way keeps its lane of flags to itself */
-        if ((gf->slots[s].state != GF_SLOT_FREE) && (gf->tickets - gf->slots[s].ticket >= GF_DIRECT_LANES)) return NULL;
+        if ((gf->slots[s].state != GF_SLOT_FREE) && (gf->tickets - gf->slots[s].ticket >= apart)) return NULL;
     for (uint32_t s = 0; s < gf->slot_count; s++) {
         struct gf_slot *slot = &gf->slots[s];
         if (slot->state != GF_SLOT_FREE) continue;
@@ -115,8 +126,9 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->timeout_ns = gf->config.exchange.timeout_ns;
     coll->slice_bytes = gf->config.exchange.slice_bytes;
     coll->window = gf->config.link.window;
+    coll->nodes = &gf->nodes;
     coll->direct = (struct gf_coll_shared){.ticket = slot->ticket, .region_bytes = gf->region_bytes,
-                                           .lane_ranks = gf->world, .core = (uint32_t)sched_getcpu() + 1,
+                                           .lane_ranks = lanes(gf), .core = (uint32_t)sched_getcpu() + 1,
                                            .small_bytes = small_bytes(gf, coll)};
     slot->algorithm = algorithm;
     slot->begin_ns = now_ns;

@@ -239,6 +239,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
     uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
+    uint64_t node_words = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) ? config->job.world : 0;
     struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
@@ -251,6 +252,9 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
     parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
     parts.peers = gf_arena_take(control, config->job.world * sizeof *parts.peers);
+    parts.node_words.reach = gf_arena_take(control, 2 * node_words * sizeof(float));
+    parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));
+    parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
@@ -270,7 +274,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     uint64_t checks_bytes = (config->exchange.buffers_active + 1) * sizeof(struct gf_check);
     struct gf_exchange_parts parts;
 
-    parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(config->job.world));
+    parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(gf_direct_lanes_of(config)));
     parts.gradient = gf_arena_take(exchange, layout->on_device ? 0 : layout->pool.gradient_bytes);
     parts.wire = gf_arena_take(exchange, wire_pool_bytes(layout));
     parts.seen = gf_arena_take(exchange, checks_bytes);

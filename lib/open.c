@@ -51,6 +51,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->buffer_order = parts->buffer_order;
     gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
     gf->peers = parts->peers;
+    gf->node_words = parts->node_words;
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
                                     .chunk_elems = gf->config.sparse.chunk_elems,
                                     .chunk_count = layout->chunk_count,
@@ -67,6 +68,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
         struct gf_coll *coll = &gf->slots[s].coll;
         coll->msgs = parts->msgs + (size_t)s * msg_count;
         coll->msg_count = msg_count;
+        coll->inner = &gf->slots[s].inner;
         for (uint32_t m = 0; m < msg_count; m++) {
             size_t req = (size_t)s * msg_count + m, sum_req = (size_t)gf->slot_count * msg_count + req;
             coll->msgs[m].req = (struct gf_req *)(void *)(parts->reqs + req * req_bytes);
@@ -339,6 +341,7 @@ gf_status gf_join_turn(gf_context *gf, uint64_t now_ns)
         if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
         if ((status == GF_OK) && ((status = peers_connect(gf)) == GF_OK)) {
             neighbours_count(gf);
+            gf_nodes_look(gf);
             gf->phase = GF_PHASE_WARM;
         }
         return (status < 0) ? status : GF_AGAIN;

@@ -145,7 +145,7 @@ static const char *sparse_momentum_name(const struct gf_config *config)
 static gf_status combinations_check(const struct gf_config *config, char *error_out)
 {
     gf_algorithm algorithm = config->exchange.algorithm;
-    bool order_varies = (algorithm == GF_ALGORITHM_RING) || (algorithm == GF_ALGORITHM_HIERARCHY);
+    bool order_varies = (algorithm == GF_ALGORITHM_RING);
     const char *address = config->rendezvous.address, *bind = config->rendezvous.bind;
     char initial[GF_UNITS_BYTES], floor[GF_UNITS_BYTES];
 
@@ -156,7 +156,8 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
         return refuse(error_out, "job.ignore_environment = true: allowed only where job.world is set");
     if (config->exchange.deterministic && order_varies)
         return refuse(error_out, "exchange.algorithm = %s: its order of adding depends on fusion; with "
-                      "exchange.deterministic allowed is auto, halving, doubling, tree, server or direct",
+                      "exchange.deterministic allowed is auto, halving, doubling, tree, server, direct "
+                      "or hierarchy",
                       gf_algorithm_name(algorithm));
     if (config->optimizer.nesterov && !(config->optimizer.momentum > 0))
         return refuse(error_out, "optimizer.nesterov = true: allowed only with optimizer.momentum above 0");

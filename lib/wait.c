@@ -16,7 +16,8 @@
 static bool awaits_flags(const gf_context *gf)
 {
     for (uint32_t s = 0; s < gf->slot_count; s++)
-        if ((gf->slots[s].state == GF_SLOT_RUN) && (gf->slots[s].algorithm == GF_ALGORITHM_DIRECT)) return true;
+        if ((gf->slots[s].state == GF_SLOT_RUN) && ((gf->slots[s].algorithm == GF_ALGORITHM_DIRECT) || (gf->slots[s].algorithm == GF_ALGORITHM_HIERARCHY)))
+            return true;
     return false;
 }
 

@@ -13,8 +13,8 @@ const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm)
     case GF_ALGORITHM_TREE:     return &gf_coll_tree;
     case GF_ALGORITHM_SERVER:   return &gf_coll_server;
     case GF_ALGORITHM_DIRECT:   return &gf_coll_direct;
+    case GF_ALGORITHM_HIERARCHY: return &gf_coll_hierarchy;
     case GF_ALGORITHM_AUTO:
-    case GF_ALGORITHM_HIERARCHY:
     case GF_ALGORITHM_COUNT:    break;
     }
     return NULL;

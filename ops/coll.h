@@ -84,6 +84,19 @@ struct gf_coll_shared {
     uint32_t core;       /* where this rank runs now, from 1; 0: unknown */
     bool near;           /* out: a rank that is awaited last ran on this core: it needs it */
     uint32_t small_bytes; /* data up to this size takes one barrier, the same on all ranks; at most GF_DIRECT_SMALL_BYTES */
+    uint64_t block_elems; /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
+};
+
+/* What hierarchy needs beside the rest: who shares memory with whom. Ranks are world ranks; all ranks of the group agree
+ * on which nodes there are, their order and the order of ranks in them. Its operations take two tickets each in direct's
+ * lanes: they may lie GF_DIRECT_LANES / 2 apart at most. */
+struct gf_coll_nodes {
+    const uint32_t *local;      /* [local_size] ranks of this rank's node, this one too */
+    uint32_t local_size, local_index;
+    const uint32_t *across;     /* [node_count] rank local_index of each node; where local_index < owners */
+    uint32_t node_count, node_index;
+    uint32_t owners;            /* ranks of the smallest node */
+    uint64_t halving_max_bytes; /* blocks up to here are summed over nodes by halving, larger ones by ring */
 };
 
 static inline size_t gf_direct_flags_bytes(uint32_t world)
@@ -122,6 +135,8 @@ struct gf_coll {
     uint32_t window;           /* messages under way in each direction, at most */
     uint32_t spins;            /* a turn looks for an awaited flag as many times more before it returns */
     struct gf_coll_shared direct;
+    const struct gf_coll_nodes *nodes; /* of hierarchy, else NULL */
+    struct gf_coll *inner;     /* of hierarchy: memory for what it consists of; else NULL */
     struct gf_check *check;    /* NULL, or what sums met; indices count from element 0 of data */
     /* memory, as kind->need() said for these limits or larger ones */
     gf_mem staging;            /* its content means nothing between collectives */
@@ -166,9 +181,9 @@ struct gf_coll_kind {
 };
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
-    gf_coll_direct;
+    gf_coll_direct, gf_coll_hierarchy;
 
-/* NULL where there is none (auto, hierarchy). */
+/* NULL where there is none (auto). */
 const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm);
 
 /* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. */

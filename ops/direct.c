@@ -29,7 +29,7 @@
 #define WHERE_STAGED 1u /* offsets are multiples of 2 */
 
 /* Of a line. Where and what alternate from one operation in a lane to the next. */
-enum { WORD_FLAG, WORD_WHERE, WORD_WHAT = WORD_WHERE + 2 };
+enum { WORD_FLAG, WORD_WHERE, WORD_WHAT = WORD_WHERE + 2, WORD_BEAT = WORD_WHAT + 2 };
 
 static struct direct *direct_of(struct gf_coll *coll)
 {
@@ -55,6 +55,12 @@ static size_t line_at(const struct gf_coll *coll, uint32_t writer, uint32_t word
     size_t line = (size_t)(coll->direct.ticket % GF_DIRECT_LANES) * coll->direct.lane_ranks + writer;
     if (word != WORD_FLAG) word += (uint32_t)(coll->direct.ticket / GF_DIRECT_LANES % 2);
     return coll->direct.area_offset + line * GF_DIRECT_LINE_BYTES + word * sizeof(uint64_t);
+}
+
+size_t gf_direct_beat_at(const struct gf_coll_shared *shared, uint32_t writer)
+{
+    size_t line = (size_t)(shared->ticket % GF_DIRECT_LANES) * shared->lane_ranks + writer;
+    return shared->area_offset + line * GF_DIRECT_LINE_BYTES + WORD_BEAT * sizeof(uint64_t);
 }
 
 /* Behind the lanes, one for all operations: on which core this rank runs. */
@@ -85,6 +91,7 @@ static uint64_t block_elems(const struct gf_coll *coll)
 {
     uint64_t first, count, unit = SUM_ALIGN_BYTES / gf_coll_elem_bytes(coll);
     gf_coll_block(coll->elem_count, coll->size, 0, &first, &count);
+    if (coll->direct.block_elems != 0) return coll->direct.block_elems;
     if ((coll->op == GF_COLL_REDUCE_SCATTER) || (coll->op == GF_COLL_ALLGATHER)) return count;
     return (count + unit - 1) / unit * unit;
 }

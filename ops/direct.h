@@ -30,6 +30,9 @@ gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index);      /* the erro
 /* What of block `index` of this rank's data the others read (in), or this rank takes over afterwards. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in);
 
+/* A word that this rank's peers have for it beside the flags of an operation, of no meaning to direct. */
+size_t gf_direct_beat_at(const struct gf_coll_shared *shared, uint32_t writer);
+
 /* Before the barrier, and behind it. */
 gf_status gf_direct_small_put(struct gf_coll *coll);
 gf_status gf_direct_small_get(struct gf_coll *coll);

@@ -24,9 +24,20 @@ bool sim_chance(struct gf_sim *sim, double rate)
     return (rate > 0.0) && ((double)(sim_random(sim) >> 11) * 0x1p-53 < rate);
 }
 
+static uint32_t node_of(const struct gf_sim *sim, uint32_t rank)
+{
+    const uint32_t *node_ranks = sim->setup.node_ranks;
+    uint32_t node = 0, end = node_ranks[0];
+    while ((rank >= end) && (++node < sizeof sim->setup.node_ranks / sizeof node_ranks[0])) end += node_ranks[node];
+    return node;
+}
+
 bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b)
 {
     uint32_t ranks_per_node = sim->setup.ranks_per_node;
+    const uint32_t *blind = sim->setup.blind;
+    if ((blind[0] != blind[1]) && (((a == blind[0]) && (b == blind[1])) || ((a == blind[1]) && (b == blind[0])))) return false;
+    if (sim->setup.node_ranks[0] > 0) return node_of(sim, a) == node_of(sim, b);
     return (ranks_per_node > 1) && (a / ranks_per_node == b / ranks_per_node);
 }
 
