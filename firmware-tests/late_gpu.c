@@ -26,7 +26,7 @@ struct work {
     gf_type types[2];
     uint64_t elem_count, base, chunk_elems;
     float scale, momentum, decay;
-    struct gf_check *check;
+    struct gf_check *check, *sources;
     struct gf_update update;
     struct gf_ratio ratio;
     uint32_t dst_count, src_count;
@@ -175,7 +175,7 @@ static gf_status late_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
 
 static gf_status late_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
                             uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
-                            struct gf_check *check)
+                            struct gf_check *check, struct gf_check *sources)
 {
     struct work *work = work_new(queue, SUM_N);
     assert_true((dst_count <= SOURCES_MAX) && (src_count <= SOURCES_MAX));
@@ -183,6 +183,7 @@ static gf_status late_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
     work->elem_count = elem_count;
     work->base = base;
     work->check = check;
+    work->sources = sources;
     work->dst_count = dst_count;
     work->src_count = src_count;
     memcpy(work->tables[0], dst, dst_count * sizeof *dst);
@@ -277,7 +278,7 @@ static void work_do(struct late *late, const struct work *work)
         break;
     case SUM_N:
         status = ops->sum_n(&host, work->tables[0], work->dst_count, work->tables[1], work->src_count, work->types[0],
-                            work->elem_count, work->base, work->check);
+                            work->elem_count, work->base, work->check, work->sources);
         break;
     case CHECK:
         status = ops->check(&host, work->at[0], work->types[0], work->elem_count, work->base, work->check);

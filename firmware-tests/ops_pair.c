@@ -15,7 +15,7 @@ enum { A, B, C, D, E, SMALL };
 static const gf_type types[] = {GF_TYPE_F32, GF_TYPE_F16, GF_TYPE_BF16};
 
 /* Place of things in SMALL. */
-enum { AT_CHECK = 0, AT_SQUARES = 64, AT_RATIO = 80, AT_LISTS = 1024, AT_SCRATCH = 128 << 10 };
+enum { AT_CHECK = 0, AT_SOURCES = 16, AT_SQUARES = 64, AT_RATIO = 80, AT_LISTS = 1024, AT_SCRATCH = 128 << 10 };
 
 struct place {
     gf_mem host, device;
@@ -117,6 +117,7 @@ static void small_fill(const struct turn *t)
     struct gf_check check = {0, UINT64_MAX};
     float numbers[5] = {3.25f, 0.75f, 1e-3f, 2.0f, 0.37f};
     memcpy(t->pair->host[SMALL] + AT_CHECK, &check, sizeof check);
+    memcpy(t->pair->host[SMALL] + AT_SOURCES, &check, sizeof check);
     memcpy(t->pair->host[SMALL] + AT_SQUARES, numbers, sizeof numbers);
     memset(t->pair->host[SMALL] + AT_SCRATCH, 0, SMALL_BYTES - AT_SCRATCH);
     t->pair->upload(t->pair, device_at(t->pair, SMALL), t->pair->host[SMALL], SMALL_BYTES);
@@ -186,7 +187,7 @@ static void sum_case(struct turn *t, gf_type type, bool special_src)
 static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_t dst_count)
 {
     gf_mem host_src[4], device_src[4], host_dst[2], device_dst[2];
-    struct place check = small(t, AT_CHECK);
+    struct place check = small(t, AT_CHECK), sources = small(t, AT_SOURCES);
     for (uint32_t s = 0; s < src_count; s++) {
         fill(t, A + s, type, s == 1);
         host_src[s] = place(t, A + s, type).host;
@@ -197,9 +198,10 @@ static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_
         device_dst[d] = place(t, (d == 0) ? E : A, type).device;
     }
     small_fill(t);
-    BOTH(t, "sum_n", sum_n(NULL, host_dst, dst_count, host_src, src_count, type, t->count, 9, check_of(check.host)),
+    BOTH(t, "sum_n", sum_n(NULL, host_dst, dst_count, host_src, src_count, type, t->count, 9, check_of(check.host),
+                           check_of(sources.host)),
          sum_n(t->pair->queue, device_dst, dst_count, device_src, src_count, type, t->count, 9,
-               check_of(check.device)));
+               check_of(check.device), check_of(sources.device)));
 }
 
 static void norm_case(struct turn *t, gf_type type)

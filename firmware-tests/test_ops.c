@@ -187,7 +187,7 @@ static void sum_cases(const struct turn *t)
 static void sum_n_case(const struct turn *t, uint32_t src_count, uint32_t dst_count, uint32_t in_place)
 {
     static const uint32_t sources[] = {SOURCE, OTHER, WEIGHT, MOMENTUM}, others[] = {OUT, OUT_TOO, HALF};
-    struct gf_check got = {0, UINT64_MAX}, want = got;
+    struct gf_check got = {0, UINT64_MAX}, want = got, got_sources = got, want_sources = got;
     uint32_t areas[4], offsets[4];
     gf_mem src[4], dst[4];
     for (uint32_t a = 0; a < AREAS; a++) fill(a, 0, t->type, 0, true);
@@ -201,8 +201,11 @@ static void sum_n_case(const struct turn *t, uint32_t src_count, uint32_t dst_co
         dst[d] = mem(areas[d], offsets[d]);
     }
     assert_int_equal(t->ops->sum_n(NULL, dst, dst_count, src, src_count, t->type, t->count, 11,
-                                   t->finite ? NULL : &got), GF_OK);
+                                   t->finite ? NULL : &got, t->finite ? NULL : &got_sources), GF_OK);
     for (uint64_t i = 0; i < t->count; i++) {
+        for (uint32_t s = 0; !t->finite && (s < src_count); s++)
+            count_bad(&want_sources, get(want_at(sources[s], 4 * s), t->type, i),
+                      ((uint64_t)s << GF_SOURCE_SHIFT) + 11 + i);
         float value = get(want_at(sources[0], 0), t->type, i);
         uint8_t rounded[4];
         for (uint32_t s = 1; s < src_count; s++) value += get(want_at(sources[s], 4 * s), t->type, i);
@@ -214,6 +217,7 @@ static void sum_n_case(const struct turn *t, uint32_t src_count, uint32_t dst_co
     for (uint32_t s = 0; s < src_count; s++)
         same_area("sum_n's source", t->ops, sources[s], 4 * s, t->type, t->count);
     same_check("sum_n", t->ops, &got, &want);
+    same_check("sum_n's sources", t->ops, &got_sources, &want_sources);
 }
 
 static void sum_n_cases(const struct turn *t)

@@ -81,7 +81,7 @@ static void test_empty_ranges_launch_nothing(void **state)
     (void)state;
     assert_int_equal(gf_ops_cuda.cast(queue, 0, GF_TYPE_F16, 0, GF_TYPE_F32, 0, 1, 0, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.sum(queue, 0, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
-    assert_int_equal(gf_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL), GF_OK);
+    assert_int_equal(gf_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.check(queue, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.copy(queue, 0, 0, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.zero(queue, 0, 0), GF_OK);

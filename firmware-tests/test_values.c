@@ -185,7 +185,7 @@ static void one_value_that_is_not_finite_is_named_and_no_rank_moves(void **state
         {GF_TYPE_BF16, {1, 8, 63, -3e38f, -3e38f}, "every local gradient was finite"},
     };
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
-                                              GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER};
+                                              GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER, GF_ALGORITHM_DIRECT};
     static float before[3][MIXED_ELEMS], after[MIXED_ELEMS];
     (void)state;
     for (size_t row = 0; row < LENGTH(cases) * LENGTH(algorithms); row++) {
@@ -197,6 +197,7 @@ static void one_value_that_is_not_finite_is_named_and_no_rank_moves(void **state
         setup = mixed_setup(3);
         setup.config.exchange.wire = c->wire;
         setup.config.exchange.algorithm = algorithms[row / LENGTH(cases)];
+        if (setup.config.exchange.algorithm == GF_ALGORITHM_DIRECT) setup.sim.ranks_per_node = 3;
         setup.config.exchange.fuse_bytes = 5000;
         setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
         setup.config.optimizer.momentum = 0.5f;

@@ -51,6 +51,7 @@ struct gf_slot {
     uint32_t waited_for;     /* the one waited for longest so far, and how long */
     uint64_t waited_ns;
     struct gf_check check;   /* values that adding made non-finite */
+    struct gf_check sources; /* of a buffer that nobody looked at before it was added, as sum_n() tells */
     struct gf_check *counted; /* of packing or unpacking, in the memory of ops */
     struct gf_coll coll;
     struct gf_coll inner;    /* of coll, where it is hierarchy */
@@ -453,6 +454,8 @@ gf_status gf_verdict_poll(gf_context *gf, uint64_t now_ns);
 /* What packing a buffer met; bad_first counts pool elements. */
 void gf_verdict_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
 void gf_verdict_local_at(gf_context *gf, uint32_t tensor, const struct gf_check *check);
+/* The same of all ranks' values in the blocks that this rank added. */
+void gf_verdict_sources(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *sources);
 
 /* ---- request.c ---- */
 /* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */

@@ -81,10 +81,10 @@ struct gf_slot *gf_slot_take(gf_context *gf)
     for (uint32_t s = 0; s < gf->slot_count; s++) {
         struct gf_slot *slot = &gf->slots[s];
         if (slot->state != GF_SLOT_FREE) continue;
-        slot->check = (struct gf_check){.bad_count = 0, .bad_first = UINT64_MAX};
+        slot->check = slot->sources = (struct gf_check){.bad_count = 0, .bad_first = UINT64_MAX};
         slot->coll.fold = NULL;
         slot->coll.fold_elem_bytes = 0;
-        slot->coll.check = NULL;
+        slot->coll.check = slot->coll.sources = NULL;
         slot->done_elems = 0;
         slot->ticket = gf->tickets++;
         slot->state = GF_SLOT_PACK;

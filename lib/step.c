@@ -39,6 +39,20 @@ static gf_mem buffer_near(const gf_context *gf, const struct gf_buffer *buffer)
     return gf->beside + buffer->first_elem * gf_type_size_bytes(gf->config.exchange.wire);
 }
 
+static gf_algorithm buffer_algorithm(const gf_context *gf, const struct gf_buffer *buffer)
+{
+    return gf_exchange_choose(gf, GF_COLL_ALLREDUCE,
+                              buffer->elem_count * gf_type_size_bytes(gf->config.exchange.wire));
+}
+
+/* Nothing changes on the way to the wire, and who adds sees all ranks' values: a look before would read all once more,
+ * which takes longer than adding. */
+static bool buffer_unseen(const gf_context *gf, const struct gf_buffer *buffer)
+{
+    return buffer_in_place(gf, buffer) && !gf->on_device && (gf->config.exchange.pre_scale == 1.0f) &&
+           (buffer_algorithm(gf, buffer) == GF_ALGORITHM_DIRECT);
+}
+
 /* Between device and wire, all of the buffer; nothing on the host, where both are the same memory. */
 static gf_status buffer_copy(gf_context *gf, const struct gf_buffer *buffer, gf_mem to, gf_mem from)
 {
@@ -72,6 +86,10 @@ static gf_status buffer_pack(gf_context *gf, struct gf_slot *slot, struct gf_che
     gf_status status;
 
     if (buffer->chunk_count > 0) return gf_sparse_pack(gf, slot, buffer_near(gf, buffer), check);
+    if (buffer_unseen(gf, buffer)) {
+        slot->done_elems = buffer->elem_count;
+        return GF_OK;
+    }
     if ((from == to) && (pre == 1.0f))
         status = gf->ops->check(&gf->queue, from, type, count, buffer->first_elem + done, check);
     else
@@ -143,11 +161,10 @@ static void buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
 {
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     gf_type wire = gf->config.exchange.wire;
-    gf_algorithm algorithm =
-        gf_exchange_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));
     slot->coll.check = &slot->check;
-    gf_slot_start(gf, slot, algorithm, GF_COLL_ALLREDUCE, 0, wire, buffer_wire(gf, buffer), buffer->elem_count,
-                  gf_tag(gf->epoch, gf->step.number, slot->buffer), now_ns);
+    if (buffer_unseen(gf, buffer)) slot->coll.sources = &slot->sources;
+    gf_slot_start(gf, slot, buffer_algorithm(gf, buffer), GF_COLL_ALLREDUCE, 0, wire, buffer_wire(gf, buffer),
+                  buffer->elem_count, gf_tag(gf->epoch, gf->step.number, slot->buffer), now_ns);
     if (!gf->step.posted) gf->step.first_ns = now_ns;
     gf->step.posted = true;
 }
@@ -169,6 +186,7 @@ static gf_status slot_turn(gf_context *gf, struct gf_slot *slot, uint64_t now_ns
     case GF_SLOT_RUN:
         if ((status = gf_slot_poll(gf, slot, now_ns)) != GF_OK) return status;
         gf->step.sum_bad += slot->check.bad_count;
+        gf_verdict_sources(gf, &gf->buffers[slot->buffer], &slot->sources);
         slot->done_elems = 0;
         slot->state = GF_SLOT_UNPACK;
         return GF_OK;

@@ -48,14 +48,19 @@ static gf_status verdict_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_c
     return GF_OK;
 }
 
-void gf_verdict_local_at(gf_context *gf, uint32_t tensor, const struct gf_check *check)
+static void bad_of(gf_context *gf, uint32_t rank, uint32_t tensor, const struct gf_check *check)
 {
     uint64_t elem = 0, key;
     gf->step.check.bad_count += check->bad_count;
     if (tensor == GF_TENSOR_NONE) tensor = 0; /* in a gap between tensors: the appliance wrote where nothing lies */
     else elem = check->bad_first - gf->tensors[tensor].first_elem;
-    key = key_make(gf->rank, tensor, elem);
+    key = key_make(rank, tensor, elem);
     if (key < gf->step.first_key) gf->step.first_key = key;
+}
+
+void gf_verdict_local_at(gf_context *gf, uint32_t tensor, const struct gf_check *check)
+{
+    bad_of(gf, gf->rank, tensor, check);
 }
 
 void gf_verdict_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check)
@@ -63,6 +68,16 @@ void gf_verdict_local(gf_context *gf, const struct gf_buffer *buffer, const stru
     if (check->bad_count == 0) return;
     gf_verdict_local_at(gf, gf_pool_find(gf->tensors, buffer->first_tensor, buffer->last_tensor, buffer->sparse != 0,
                                          check->bad_first), check);
+}
+
+void gf_verdict_sources(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *sources)
+{
+    struct gf_check check = *sources;
+    if (sources->bad_count == 0) return;
+    check.bad_first = buffer->first_elem + (sources->bad_first & ((UINT64_C(1) << GF_SOURCE_SHIFT) - 1));
+    bad_of(gf, (uint32_t)(sources->bad_first >> GF_SOURCE_SHIFT),
+           gf_pool_find(gf->tensors, buffer->first_tensor, buffer->last_tensor, buffer->sparse != 0, check.bad_first),
+           &check);
 }
 
 gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)

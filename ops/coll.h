@@ -138,6 +138,7 @@ struct gf_coll {
     const struct gf_coll_nodes *nodes; /* of hierarchy, else NULL */
     struct gf_coll *inner;     /* of hierarchy: memory for what it consists of; else NULL */
     struct gf_check *check;    /* NULL, or what sums met; indices count from element 0 of data */
+    struct gf_check *sources;  /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices */
     /* memory, as kind->need() said for these limits or larger ones */
     gf_mem staging;            /* its content means nothing between collectives */
     size_t staging_bytes;

@@ -336,7 +336,7 @@ static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, u
     }
     if (coll->op <= GF_COLL_REDUCE_SCATTER)
         return coll->ops->sum_n(coll->queue, dst, dst_count, src, src_count, coll->type, count, first + elems,
-                                coll->check);
+                                coll->check, coll->sources);
     for (uint32_t d = 0; d < dst_count; d++) {
         gf_status status = coll->ops->copy(coll->queue, dst[d], src[0], bytes);
         if (status < 0) return status;

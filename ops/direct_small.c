@@ -37,12 +37,13 @@ gf_status gf_direct_small_put(struct gf_coll *coll)
 
 /* Elements first..end-1 of all copies, added into this rank's data. */
 static gf_status sum_range(const struct gf_coll *coll, const gf_mem *from, uint64_t first, uint64_t end,
-                           struct gf_check *check)
+                           struct gf_check *check, struct gf_check *sources)
 {
     gf_mem src[GF_DIRECT_RANKS_MAX], dst = coll->data + first * gf_coll_elem_bytes(coll);
     if (first >= end) return GF_OK;
     for (uint32_t index = 0; index < coll->size; index++) src[index] = from[index] + first * gf_coll_elem_bytes(coll);
-    return coll->ops->sum_n(coll->queue, &dst, 1, src, coll->size, coll->type, end - first, first, check);
+    return coll->ops->sum_n(coll->queue, &dst, 1, src, coll->size, coll->type, end - first, first, check,
+                            sources);
 }
 
 static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
@@ -50,11 +51,12 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
     uint64_t first, count;
     gf_status status;
     gf_coll_block(coll->elem_count, coll->size, coll->index, &first, &count);
-    if (coll->op == GF_COLL_REDUCE_SCATTER) return sum_range(coll, from, first, first + count, coll->check);
-    if (coll->check == NULL) return sum_range(coll, from, 0, coll->elem_count, NULL);
-    if ((status = sum_range(coll, from, 0, first, NULL)) < 0) return status;
-    if ((status = sum_range(coll, from, first, first + count, coll->check)) < 0) return status;
-    return sum_range(coll, from, first + count, coll->elem_count, NULL);
+    if (coll->op == GF_COLL_REDUCE_SCATTER)
+        return sum_range(coll, from, first, first + count, coll->check, coll->sources);
+    if (coll->check == NULL) return sum_range(coll, from, 0, coll->elem_count, NULL, NULL);
+    if ((status = sum_range(coll, from, 0, first, NULL, NULL)) < 0) return status;
+    if ((status = sum_range(coll, from, first, first + count, coll->check, coll->sources)) < 0) return status;
+    return sum_range(coll, from, first + count, coll->elem_count, NULL, NULL);
 }
 
 /* The owner's way of combining, which tells words by where they lie in the data. */

@@ -14,6 +14,7 @@
 #define GF_KERNEL_F16 1u
 #define GF_KERNEL_BF16 2u
 #define GF_KERNEL_RANKS_MAX 64u   /* of sum_n: the tables are part of its arguments */
+#define GF_KERNEL_SOURCE_SHIFT 48u
 #define GF_KERNEL_THREADS 256u    /* of a block, but for norm_end and ratio */
 #define GF_KERNEL_LANES 64u       /* in the order of adding of score and norm; threads of norm_end */
 #define GF_KERNEL_RUN_ELEMS 32768u /* of norm */
@@ -44,7 +45,7 @@ struct gf_sum_args {
 
 struct gf_sum_n_args {
     uint64_t dst[GF_KERNEL_RANKS_MAX], src[GF_KERNEL_RANKS_MAX];
-    uint64_t elem_count, base, check;
+    uint64_t elem_count, base, check, sources;
     uint32_t dst_count, src_count, type;
 };
 

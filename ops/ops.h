@@ -16,6 +16,8 @@ struct gf_check {
     uint64_t bad_first;
 };
 
+#define GF_SOURCE_SHIFT 48u /* sum_n: above the index of an element, which source it is */
+
 struct gf_update {
     gf_mem weight_f32;
     gf_mem momentum_f32;      /* 0: plain SGD */
@@ -64,9 +66,11 @@ struct gf_ops {
     /* dst[d][i] = round(src[0][i] + src[1][i] + ..) for all d < dst_count: added in fp32 in this order and rounded once,
      * so that with 16-bit types more than two sources are not the same as sums in turn. The tables dst and src are host
      * memory, read during the call; src_count is at least 1. A dst is one of the sources or overlaps none. Check as
-     * above, on the result. */
+     * above, on the result; sources, lawful only with it, counts the sources' values that were not finite, and its
+     * `bad_first` is the lowest (source << GF_SOURCE_SHIFT) + index met. */
     gf_status (*sum_n)(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                       uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check);
+                       uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
+                       struct gf_check *sources);
     /* Only looks. */
     gf_status (*check)(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                        struct gf_check *check);

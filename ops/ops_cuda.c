@@ -7,6 +7,7 @@
 _Static_assert((GF_TYPE_F32 == GF_KERNEL_F32) && (GF_TYPE_F16 == GF_KERNEL_F16) && (GF_TYPE_BF16 == GF_KERNEL_BF16),
                "kernels know types by number");
 _Static_assert(GF_DIRECT_RANKS_MAX <= GF_KERNEL_RANKS_MAX, "sum_n's tables hold all ranks of a node");
+_Static_assert(GF_SOURCE_SHIFT == GF_KERNEL_SOURCE_SHIFT, "sum_n tells sources apart alike");
 _Static_assert(GF_NORM_RUN_ELEMS == GF_KERNEL_RUN_ELEMS, "one order of adding");
 _Static_assert(GF_NORM_SCRATCH_ELEMS >= GF_KERNEL_LANES + GF_KERNEL_RUNS_MAX, "scratch holds the lanes, then the runs");
 _Static_assert(sizeof(struct gf_check) == 16, "kernels add to the count at 0 and the first index at 8");
@@ -99,11 +100,14 @@ static gf_status cuda_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
 }
 
 static gf_status cuda_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check)
+                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
+                            struct gf_check *sources)
 {
     struct gf_sum_n_args args = {.elem_count = elem_count, .base = base, .check = check_at(check),
+                                 .sources = check_at(sources),
                                  .dst_count = dst_count, .src_count = src_count, .type = type};
     GF_ASSERT((type < GF_TYPE_COUNT) && (src_count > 0));
+    GF_ASSERT((sources == NULL) || (check != NULL));
     GF_ASSERT((src_count <= GF_KERNEL_RANKS_MAX) && (dst_count <= GF_KERNEL_RANKS_MAX));
     for (uint32_t s = 0; s < src_count; s++) args.src[s] = src[s];
     for (uint32_t d = 0; d < dst_count; d++) args.dst[d] = dst[d];

@@ -44,7 +44,7 @@ static gf_status plan_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
 
 static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
                             uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
-                            struct gf_check *check)
+                            struct gf_check *check, struct gf_check *sources)
 {
     const struct plan_device *device = device_of(queue);
     uint64_t bytes = elem_count * size_of(type);
@@ -52,7 +52,7 @@ static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
         gf_sim_work(device->sim, device->rank,
                     (uint64_t)((double)(dst_count + src_count - 2) * (double)bytes / device->peer_bytes_per_ns));
     if (!spend(queue, 3 * bytes)) return GF_OK;
-    return gf_ops_host.sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check);
+    return gf_ops_host.sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check, sources);
 }
 
 static gf_status plan_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
