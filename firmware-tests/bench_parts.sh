@@ -24,7 +24,8 @@ gloo_ranks() {
     gloo_n=$1 gloo_algorithm=$2; shift 2
     gloo_folder=$(mktemp -d "$scratch/gloo.XXXXXX") gloo_pids=''
     for gloo_i in $(seq 0 $((gloo_n - 1))); do
-        timeout -k 5 120 "$peers/bench_gloo" -w "$gloo_n" -r "$gloo_i" -d "$gloo_folder" -a "$gloo_algorithm" "$@" &
+        timeout -k 5 "${LIMIT:-120}" "$peers/bench_gloo" -w "$gloo_n" -r "$gloo_i" -d "$gloo_folder" \
+            -a "$gloo_algorithm" "$@" &
         gloo_pids="$gloo_pids $!"
     done
     gloo_code=0
@@ -71,7 +72,7 @@ peers_table() {
     echo "|---|---|---|---|---|---|---|---|"
     for size in $2; do
         # shellcheck disable=SC2086
-        all=$(best "$1" "$size" $labels) default=$(best "$1" "$size" openmpi mpich gloo)
+        all=$(best "$1" "$size" $labels) default=$(best "$1" "$size" openmpi mpich gloo gloo-ring)
         own=$(median "$1" gradientflow "$size") bound=$(median "$1" bound "$size")
         echo "| $(size_name "$size") | $(us "$own") | $(us "${all#* }") | ${all% *} | $(us "${default#* }") |" \
             "$(ratio "${all#* }" "$own") | $(ratio "${default#* }" "$own") | $(ratio "$bound" "$own") |"

@@ -12,10 +12,11 @@ sizes="4096 32768 262144 1048576 4194304 16777216 67108864 268435456"
 list=$(echo $sizes | tr ' ' ,)
 peers_build
 
+bounded() { timeout -k 5 "$LIMIT" "$@"; }
 # The label, then the command: its lines "BYTES US" go into $times as "LABEL BYTES US".
 turn() {
     turn_label=$1; shift
-    timeout -k 5 "$LIMIT" "$@" >"$scratch/turn" 2>"$scratch/turn.err" || {
+    "$@" >"$scratch/turn" 2>"$scratch/turn.err" || {
         echo "# $turn_label failed: $(tail -n 1 "$scratch/turn.err")" >&2; return; }
     awk -v label="$turn_label" 'NF == 2 {print label, $1, $2}' "$scratch/turn" >>"$times"
 }
@@ -43,9 +44,9 @@ round() {
     job="-s $list -c $scratch/counts -t $SECONDS_EACH"
     ours
     ours_model
-    turn bound "$peers/bench_bound" -n "$n" $job
+    turn bound bounded "$peers/bench_bound" -n "$n" $job
     if [ -x "$peers/bench_openmpi" ]; then
-        m="mpirun.openmpi --allow-run-as-root --oversubscribe $bind -n $n"
+        m="bounded mpirun.openmpi --allow-run-as-root --oversubscribe $bind -n $n"
         ucx="--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any"
         # no mmap for temporaries, huge pages for the heap
         heap="-x MALLOC_MMAP_MAX_=0 -x MALLOC_TRIM_THRESHOLD_=8589934592 -x GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
@@ -55,13 +56,17 @@ round() {
         turn openmpi+heap $m $heap "$peers/bench_openmpi" $job
         turn openmpi-ucx $m $ucx "$peers/bench_openmpi" $job
         turn openmpi-ucx+heap $m $ucx $heap "$peers/bench_openmpi" $job
+        turn openmpi-ring $m $ring "$peers/bench_openmpi" $job
         turn openmpi-ring+heap $m $ring $heap "$peers/bench_openmpi" $job
     fi
     # MPICH of Debian spins: with more ranks than cores it takes minutes.
     if [ -x "$peers/bench_mpich" ] && [ "$n" -le "$(nproc)" ]; then
-        turn mpich mpirun.mpich $hbind -n "$n" "$peers/bench_mpich" $job
+        turn mpich bounded mpirun.mpich $hbind -n "$n" "$peers/bench_mpich" $job
     fi
-    [ ! -x "$peers/bench_gloo" ] || turn gloo gloo_ranks "$n" halving_doubling $job
+    if [ -x "$peers/bench_gloo" ]; then
+        turn gloo-ring gloo_ranks "$n" ring $job
+        turn gloo gloo_ranks "$n" halving_doubling $job
+    fi
 }
 
 counts_of_model config/models/resnet50.cfg >"$scratch/counts"
