@@ -122,13 +122,10 @@ echo "\`make bench-net\`: each host a network namespace of this machine, links o
 sed '/shape = \[[0-9]*\]/!{/tensors\|^ *) *;/!d}' config/models/resnet50.cfg >"$scratch/small.cfg"
 for n in $HOSTS; do
     net_up gfbench "$n" "${RATE_MBIT}mbit" || exit 1
-    # Hosts of one machine share its cores, and no rank can know: those who wait must not keep others from their turn.
-    idle=auto
-    [ "$n" -le "$(nproc)" ] || idle=sleep
     hosts=$(for i in $(seq 0 $((n - 1))); do printf '%s%s' "$([ "$i" = 0 ] || echo ,)" "gfbench-$i"; done)
     cat >"$scratch/net.cfg" <<EOF
 rendezvous = { address = "$(net_address 0):7117"; insecure = true; };
-link = { transports = "self,tcp"; devices = "eth0"; idle = "$idle"; };
+link = { transports = "self,tcp"; devices = "eth0"; };
 EOF
     for part in $PARTS; do
         case $part in

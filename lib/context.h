@@ -6,6 +6,7 @@
 
 #include "arena.h"
 #include "coll.h"
+#include "crowd.h"
 #include "drivers.h"
 #include "members.h"
 #include "pool.h"
@@ -269,6 +270,7 @@ struct gf_context {
     uint64_t fail_ns;
     uint64_t moved_ns;          /* something last moved: for idling */
     bool crowded;               /* more ranks than cores on this machine; behind the warm-up, on some rank's */
+    struct gf_crowd crowd;      /* whether others want this core, ranks of other nodes included */
     bool awaits_core;           /* what is awaited needs this core: give it away at once */
     uint32_t spins;             /* inside of gf_wait(): how often a turn may look for a flag before it returns */
 };

@@ -104,7 +104,8 @@ typedef enum gf_average {
 } gf_average;
 
 typedef enum gf_idle {
-    GF_IDLE_AUTO = 0, /* spin where each local rank has a core of its own, else yield; sleep after a while */
+    GF_IDLE_AUTO = 0, /* spin while the core is this rank's own; yield where ranks of the node, or the scheduler, say that
+                       * others want it; sleep after a while */
     GF_IDLE_SPIN,
     GF_IDLE_YIELD,
     GF_IDLE_SLEEP     /* sleep on the link's wake-up at once */

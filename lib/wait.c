@@ -2,6 +2,7 @@
  * blocks. */
 #include <poll.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include "context.h"
 
@@ -16,7 +17,8 @@
 static bool awaits_flags(const gf_context *gf)
 {
     for (uint32_t s = 0; s < gf->slot_count; s++)
-        if ((gf->slots[s].state == GF_SLOT_RUN) && ((gf->slots[s].algorithm == GF_ALGORITHM_DIRECT) || (gf->slots[s].algorithm == GF_ALGORITHM_HIERARCHY)))
+        if ((gf->slots[s].state == GF_SLOT_RUN) && ((gf->slots[s].algorithm == GF_ALGORITHM_DIRECT) ||
+                                                    (gf->slots[s].algorithm == GF_ALGORITHM_HIERARCHY)))
             return true;
     return false;
 }
@@ -43,17 +45,33 @@ static void sleep_on_drivers(gf_context *gf)
     (void)ppoll(fds, count, &longest, NULL);
 }
 
+/* Spins on a core of its own; yields where others want it; sleeps after a while. */
+static void idle_auto(gf_context *gf, uint32_t polls)
+{
+    bool gives = gf->awaits_core || gf->crowded;
+    uint64_t begin_ns;
+    struct rusage usage;
+    if (gf_crowd_poll(&gf->crowd) && (getrusage(RUSAGE_THREAD, &usage) == 0))
+        gf_crowd_seen(&gf->crowd, (uint64_t)usage.ru_nivcsw);
+    if (!gives && !gf->crowd.wanted && (polls < SPIN_POLLS)) return;
+    begin_ns = gf_now(gf);
+    if (!gives && !gf_crowd_yields(&gf->crowd, begin_ns) && (polls < SPIN_POLLS)) return;
+    if (polls >= YIELD_POLLS) {
+        sleep_on_drivers(gf);
+        return;
+    }
+    (void)sched_yield();
+    gf_crowd_yielded(&gf->crowd, begin_ns, gf_now(gf));
+}
+
 static void idle(gf_context *gf, uint32_t polls)
 {
     switch (gf->config.link.idle) {
     case GF_IDLE_SPIN:  return;
     case GF_IDLE_SLEEP: sleep_on_drivers(gf); return;
     case GF_IDLE_YIELD: (void)sched_yield(); return;
-    case GF_IDLE_AUTO:  break;
+    case GF_IDLE_AUTO:  idle_auto(gf, polls); return;
     }
-    if (!gf->awaits_core && (polls < (gf->crowded ? 0 : SPIN_POLLS))) return;
-    if (polls < YIELD_POLLS) (void)sched_yield();
-    else sleep_on_drivers(gf);
 }
 
 gf_status gf_wait(gf_context *gf, gf_status (*turn)(gf_context *gf, void *arg), void *arg)
@@ -63,7 +81,7 @@ gf_status gf_wait(gf_context *gf, gf_status (*turn)(gf_context *gf, void *arg), 
     bool spins = ((gf->config.link.idle == GF_IDLE_AUTO) || (gf->config.link.idle == GF_IDLE_SPIN));
     for (;;) {
         gf_status status;
-        gf->spins = spins ? (gf->crowded ? SPINS_CROWDED : SPINS) : 0;
+        gf->spins = spins ? ((gf->crowded || gf->crowd.wanted) ? SPINS_CROWDED : SPINS) : 0;
         gf->awaits_core = false;
         status = turn(gf, arg);
         gf->spins = 0;
