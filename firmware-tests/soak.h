@@ -113,6 +113,7 @@ struct soak_model {
     struct soak_mark before;  /* of the one before */
     uint32_t members;         /* a bit for each rank (by its first number) of the newest epoch */
     uint32_t epoch_count;
+    bool unapplied;           /* the newest epoch began behind a step that nobody had applied */
     struct soak_epoch {
         uint32_t epoch, members;
         uint64_t steps;       /* behind which it began */
@@ -149,8 +150,10 @@ static inline bool soak_is_member(const struct soak_model *model, uint32_t rank)
     return (model->members >> rank & 1u) != 0;
 }
 
-/* soak_epoch.c: a new epoch has begun on this rank, which had ended `done` steps before (all of the new ones: by rank). */
-void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done, bool newcomer);
+/* soak_epoch.c: a new epoch has begun on this rank; done[rank] steps had each ended before, those of `loose` (bits) the
+ * last of them without gf_update(). */
+void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done, uint32_t loose,
+                      bool newcomer);
 /* This rank's own part of the state, to be found again behind a shrink. */
 void soak_model_keep(struct soak_model *model, const gf_context *gf);
 bool soak_model_is_late(const struct soak_model *model, const gf_context *gf); /* of an epoch that is over */
@@ -211,6 +214,7 @@ struct soak_job {
     uint64_t hash;                    /* of everything that came out */
     bool met;                         /* a fault was met */
     uint64_t done[SOAK_RANKS_MAX];    /* steps that each rank has ended */
+    uint32_t loose;                   /* a bit for each rank: of these the last without gf_update() */
     uint64_t goal, goal_ns;           /* elastic: steps to go, and when a newcomer may be given another */
     bool late;                        /* something befell the job when ranks had begun to leave */
     uint32_t shrinks, rejoins;

@@ -20,6 +20,8 @@ bool soak_shrink_begin(struct soak_job *job, uint32_t rank, bool drained)
     if (!job->plan.elastic || (!drained && !eager) || job->ranks[rank].excused) return false;
     if (job->ranks[rank].end_stage == SOAK_SHRINK) return false; /* its end has been told */
     if ((code != GF_ERR_PEER) && (code != GF_ERR_LINK) && (code != GF_ERR_TIMEOUT)) return false;
+    if (gf_steps(gf) > job->done[rank]) job->loose |= 1u << rank; /* it failed between a step's end and its update */
+    job->done[rank] = gf_steps(gf);
     if (gf_shrink(gf) < 0) return false;
     soak_enter(job, rank, SOAK_SHRINK);
     job->shrinks++;
@@ -32,7 +34,9 @@ void soak_epoch_begun(struct soak_job *job, uint32_t rank)
     gf_context *gf = job->w.ranks[rank].gf;
     uint64_t user_bytes = job->plan.setup.config.exchange.user_bytes;
     soak_requests_free(&self->requests); /* nothing is under way in what they lie in */
-    soak_model_epoch(&job->model, gf, job->done, self->newcomer && (job->done[rank] == 0));
+    soak_model_epoch(&job->model, gf, job->done, job->loose,
+                     self->newcomer && (job->done[rank] == 0));
+    job->loose &= ~(1u << rank);
     if (self->newcomer && (job->done[rank] == 0)) job->rejoins++;
     job->done[rank] = gf_steps(gf);
     self->step = gf_steps(gf) + 1;
@@ -91,5 +95,6 @@ void soak_restart(struct soak_job *job, uint32_t rank)
     soak_requests_free(&self->requests);
     *self = (struct soak_rank){.turns = self->turns, .newcomer = true, .began_ns = now_of(job)};
     job->done[rank] = 0;
+    job->loose &= ~(1u << rank);
     world_restart(&job->w, rank);
 }

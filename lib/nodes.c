@@ -16,7 +16,8 @@ void gf_nodes_look(gf_context *gf)
     if (gf->config.exchange.algorithm != GF_ALGORITHM_HIERARCHY) return;
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         reach[2 * rank] = reach[2 * rank + 1] = 0;
-        if (!reaches(gf, rank)) continue;
+        gf->node_words.local[rank] = reaches(gf, rank) ? 1 : 0;
+        if (gf->node_words.local[rank] == 0) continue;
         if (count++ == 0) lowest = rank;
     }
     reach[2 * gf->rank] = (float)lowest; /* exact: worlds are far below 2^24 */
@@ -54,7 +55,7 @@ static gf_status refuse(gf_context *gf, uint32_t rank, uint32_t other)
 /* The same answer on all ranks; only what a rank sees itself that the counts do not show is its own. */
 static gf_status whole_check(gf_context *gf)
 {
-    uint32_t now = 0;
+    const uint32_t *saw = gf->node_words.local; /* then: who has left since is named by what fails without it */
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         uint32_t lowest = lowest_of(gf, rank), count = members_of(gf, lowest, gf->world);
         if (count != reached_of(gf, rank)) return refuse(gf, rank, lowest);
@@ -63,15 +64,8 @@ static gf_status whole_check(gf_context *gf)
                            "exchange.algorithm = hierarchy: %u ranks share the memory of rank %u's node; allowed are %u",
                            count, lowest, GF_DIRECT_RANKS_MAX);
     }
-    for (uint32_t rank = 0; rank < gf->world; rank++) now += reaches(gf, rank) ? 1u : 0u;
-    for (uint32_t rank = 0; rank < gf->world; rank++) {
-        bool same = lowest_of(gf, rank) == lowest_of(gf, gf->rank);
-        if (reaches(gf, rank) == same) continue;
-        if (same && (now < reached_of(gf, gf->rank))) /* it was there when this rank told */
-            return gf_fail(gf, GF_ERR_PEER, GF_OPERATION_JOIN, rank, GF_TENSOR_NONE,
-                           "rank %u went away while ranks were warming up: its memory cannot be reached any more", rank);
-        return refuse(gf, gf->rank, rank);
-    }
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        if (saw[rank] != (lowest_of(gf, rank) == lowest_of(gf, gf->rank))) return refuse(gf, gf->rank, rank);
     return GF_OK;
 }
 
