@@ -350,6 +350,9 @@ gf_status gf_step_begin(gf_context *gf)
                                 .gradient_scale = 1.0f,
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
+    gf->sparse.commit = (struct gf_sparse_pass){0}; /* an epoch may have ended in the middle of one */
+    gf->sparse.commit_packed = 0;
+    gf->sparse.score_queued = false;
     if (gf_sparse_step_is_dense(gf)) gf_dense_begin(gf);
     else gf_sparse_begin(gf);
     gf->phase = GF_PHASE_STEP;
