@@ -14,12 +14,13 @@
 
 #define SOAK_RANKS_MAX 16u
 #define SOAK_TENSORS_MAX 16u
-#define SOAK_ACTS_MAX 3u
+#define SOAK_ACTS_MAX 4u
 #define SOAK_REQUESTS_MAX 4u
+#define SOAK_EPOCHS_MAX 64u
 
 /* What befalls a rank at one of its turns. */
 typedef enum soak_act_kind {
-    SOAK_ACT_KILL = 0,
+    SOAK_ACT_KILL = 0, /* started again after delay_ns; 0: never */
     SOAK_ACT_STOP, /* for delay_ns; 0: for ever */
     SOAK_ACT_CUT,  /* from the ranks in `others`, for delay_ns; 0: for ever */
     SOAK_ACT_ABORT,
@@ -41,6 +42,7 @@ typedef enum soak_hope {
     SOAK_HOPE_NAMED,  /* whoever fails names `guilty` */
     SOAK_HOPE_AGREED, /* those that fail tell the same */
     SOAK_HOPE_TOLD,   /* they all know what the one that saw it says */
+    SOAK_HOPE_ON,     /* elastic: all but `guilty` go on to the end, it too where it is started again */
     SOAK_HOPE_ENDED   /* everybody ends */
 } soak_hope;
 
@@ -64,6 +66,7 @@ struct soak_plan {
     uint64_t pause_ns;        /* what a layer computes, at most */
     struct soak_act acts[SOAK_ACTS_MAX];
     uint32_t act_count;
+    bool elastic;             /* who fails shrinks, who waits is let in */
     bool lossy;               /* messages meet random faults beside sim.faults */
     soak_hope hope;
     uint32_t guilty;
@@ -79,7 +82,7 @@ uint64_t soak_draw(const struct soak_plan *plan, uint32_t what, uint64_t a, uint
 static inline uint32_t soak_below(uint64_t draw, uint32_t bound) { return (uint32_t)((draw >> 32) * bound >> 32); }
 enum soak_what {
     SOAK_DRAW_VALUE = 1, SOAK_DRAW_SKIP, SOAK_DRAW_BAD, SOAK_DRAW_SAMPLES, SOAK_DRAW_PAUSE, SOAK_DRAW_REQUEST,
-    SOAK_DRAW_HEARTBEAT, SOAK_DRAW_LINGER, SOAK_DRAW_WEIGHT, SOAK_DRAW_POLL, SOAK_DRAW_SAVE
+    SOAK_DRAW_HEARTBEAT, SOAK_DRAW_LINGER, SOAK_DRAW_WEIGHT, SOAK_DRAW_POLL, SOAK_DRAW_SAVE, SOAK_DRAW_EAGER
 };
 
 /* ---- what the appliance of a rank does; pure functions of the plan ---- */
@@ -107,12 +110,21 @@ struct soak_model {
     uint64_t elem_count;      /* of the pool, gaps included */
     uint64_t step;            /* the newest one that a rank has ended */
     struct soak_mark mark;    /* of that */
+    struct soak_mark before;  /* of the one before */
+    uint32_t members;         /* a bit for each rank (by its first number) of the newest epoch */
+    uint32_t epoch_count;
+    bool unapplied;           /* the newest epoch began behind a step that nobody had applied */
+    struct soak_epoch {
+        uint32_t epoch, members;
+        uint64_t steps;       /* behind which it began */
+    } epochs[SOAK_EPOCHS_MAX]; /* that began, in that order; the first is the job's first world */
     uint64_t samples_before;
     bool local_begun;
     bool skipped;             /* that step was */
     bool exact;               /* history holds whole numbers */
     float scale;              /* the loss scale of the step after `step` */
     double *history, *local;  /* [world][elem_count] */
+    float *kept, *kept_local; /* the same, bit by bit as the rank had it behind its newest step */
     double *weight, *momentum, *applied, *sum, *size; /* [elem_count]; sum and size: of what the step sent */
 };
 
@@ -126,10 +138,25 @@ void soak_model_open(struct soak_model *model, const struct soak_plan *plan);
 void soak_model_close(struct soak_model *model);
 /* The rank's context is open: its weights get their first values, the same on all. */
 void soak_model_begin(struct soak_model *model, gf_context *gf);
+/* The same values again: of a new epoch behind no step. */
+void soak_model_weights(struct soak_model *model, gf_context *gf);
 /* `step` is whole on this rank: checks gradients, applies them with gf_update(), checks what came of it. */
 void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step);
 /* May `step` end with GF_ERR_NUMERIC? */
 bool soak_model_may_be_bad(const struct soak_model *model, uint64_t step);
+
+static inline bool soak_is_member(const struct soak_model *model, uint32_t rank)
+{
+    return (model->members >> rank & 1u) != 0;
+}
+
+/* soak_epoch.c: a new epoch has begun on this rank; done[rank] steps had each ended before, those of `loose` (bits) the
+ * last of them without gf_update(). */
+void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done, uint32_t loose,
+                      bool newcomer);
+/* This rank's own part of the state, to be found again behind a shrink. */
+void soak_model_keep(struct soak_model *model, const gf_context *gf);
+bool soak_model_is_late(const struct soak_model *model, const gf_context *gf); /* of an epoch that is over */
 
 /* ---- public collectives between steps ---- */
 struct soak_requests {
@@ -155,7 +182,8 @@ void soak_requests_free(struct soak_requests *requests);
 
 /* ---- a job ---- */
 typedef enum soak_stage {
-    SOAK_OPEN = 0, SOAK_GAP, SOAK_REQUESTS, SOAK_BEGIN, SOAK_DECLARE, SOAK_WAIT, SOAK_CLOSE, SOAK_FAILING, SOAK_END
+    SOAK_OPEN = 0, SOAK_GAP, SOAK_REQUESTS, SOAK_BEGIN, SOAK_DECLARE, SOAK_WAIT, SOAK_LAST, SOAK_CLOSE, SOAK_FAILING,
+    SOAK_SHRINK, SOAK_END
 } soak_stage;
 
 struct soak_rank {
@@ -168,6 +196,7 @@ struct soak_rank {
     void *region;           /* from gf_exchange_take() */
     struct soak_requests requests;
     gf_status end;          /* how its last operation ended */
+    bool newcomer;          /* it was started again */
     bool excused;           /* it aborted, closed early, died or was stopped by the plan */
     struct gf_error error;  /* the record at the end */
     uint64_t end_step;
@@ -184,11 +213,27 @@ struct soak_job {
     uint64_t bound_ns;                /* no operation may take longer */
     uint64_t hash;                    /* of everything that came out */
     bool met;                         /* a fault was met */
+    uint64_t done[SOAK_RANKS_MAX];    /* steps that each rank has ended */
+    uint32_t loose;                   /* a bit for each rank: of these the last without gf_update() */
+    uint64_t goal, goal_ns;           /* elastic: steps to go, and when a newcomer may be given another */
+    bool late;                        /* something befell the job when ranks had begun to leave */
+    uint32_t shrinks, rejoins;
 };
 
 /* Draws and runs the job; fails the test that is under way if anything does not hold. job is then as it was. */
 void soak_run(struct soak_job *job, uint64_t seed);
 void soak_job_print(const struct soak_job *job, FILE *to);
+
+/* ---- soak_elastic.c ---- */
+void soak_enter(struct soak_job *job, uint32_t rank, soak_stage stage);
+void soak_finish(struct soak_job *job, uint32_t rank, gf_status status);
+void soak_give_up(struct soak_job *job, uint32_t rank, gf_status status);
+/* A turn of a rank that has failed: true where it shrinks now. */
+bool soak_shrink_begin(struct soak_job *job, uint32_t rank, bool drained);
+void soak_turn_shrink(struct soak_job *job, uint32_t rank);
+void soak_turn_last(struct soak_job *job, uint32_t rank);
+void soak_epoch_begun(struct soak_job *job, uint32_t rank);
+void soak_restart(struct soak_job *job, uint32_t rank);
 
 /* ---- soak_faults.c ---- */
 void soak_faults_turn(struct soak_job *job, uint32_t rank); /* before each turn of a rank */

@@ -83,14 +83,48 @@ static void all_are_told(const struct soak_job *job)
     }
 }
 
+/* A death, and perhaps a new start: everybody else goes on to the end, whoever was started again as well. */
+static void all_go_on(const struct soak_job *job)
+{
+    if (ended_numeric(job) || job->late || !job->met) return;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++)
+        if (job->ranks[rank].end_stage == SOAK_OPEN) return; /* it died while they joined for the first time */
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (((rank != job->plan.guilty) || self->newcomer) && (self->end != GF_OK))
+            fail_msg("rank %u ended with %s, only rank %u has died", rank, gf_status_name(self->end), job->plan.guilty);
+    }
+}
+
+/* Who did not come into a new epoch says why; those that came to the end have the same steps. */
+static void elastic_ends(const struct soak_job *job)
+{
+    uint64_t goal = 0;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (!gf_sim_runs(job->w.sim, rank)) continue;
+        if (self->end == GF_OK) {
+            if (goal == 0) goal = job->done[rank];
+            if (goal != job->done[rank])
+                fail_msg("rank %u has ended %llu steps, another %llu", rank, (unsigned long long)job->done[rank],
+                         (unsigned long long)goal);
+        } else if ((self->end_stage == SOAK_SHRINK) && (self->end != GF_ERR_QUORUM) && (self->end != GF_ERR_DATA) &&
+                   (self->end != GF_ERR_TIMEOUT) && (self->end != GF_ERR_LINK)) {
+            fail_msg("rank %u ended its shrink with %s", rank, gf_status_name(self->end));
+        }
+    }
+}
+
 void soak_ends_check(struct soak_job *job)
 {
     all_ended(job);
+    if (job->plan.elastic) elastic_ends(job);
     switch (job->plan.hope) {
     case SOAK_HOPE_OK:     all_well(job); break;
     case SOAK_HOPE_NAMED:  all_name(job); break;
     case SOAK_HOPE_AGREED: all_agree(job); break;
     case SOAK_HOPE_TOLD:   all_are_told(job); break;
+    case SOAK_HOPE_ON:     all_go_on(job); break;
     case SOAK_HOPE_ENDED:  break;
     }
 }

@@ -19,6 +19,8 @@ static void act_begin(struct soak_job *job, const struct soak_act *act)
 {
     struct soak_rank *self = &job->ranks[act->rank];
     gf_context **gf = &job->w.ranks[act->rank].gf;
+    for (uint32_t other = 0; other < job->plan.setup.world; other++)
+        job->late = job->late || (job->ranks[other].stage == SOAK_CLOSE) || (job->ranks[other].stage == SOAK_END);
     switch (act->kind) {
     case SOAK_ACT_KILL: gf_sim_kill(job->w.sim, act->rank); break;
     case SOAK_ACT_STOP: gf_sim_stop(job->w.sim, act->rank, true); break;
@@ -41,6 +43,7 @@ static void act_end(struct soak_job *job, const struct soak_act *act)
 {
     if (act->kind == SOAK_ACT_STOP) gf_sim_stop(job->w.sim, act->rank, false);
     if (act->kind == SOAK_ACT_CUT) cut(job, act, false);
+    if (act->kind == SOAK_ACT_KILL) soak_restart(job, act->rank);
 }
 
 static uint64_t end_of(const struct soak_job *job, uint32_t index)

@@ -12,12 +12,12 @@
 #define HEALTHY_NS (500 * MS) /* no operation of a job without faults takes longer */
 #define DRAIN_NS (200 * MS)
 
-static const char *const stage_names[] = {"open", "gap",   "requests", "begin", "declare",
-                                          "wait", "close", "failing",  "end"};
+static const char *const stage_names[] = {"open", "gap",   "requests", "begin",  "declare", "wait",
+                                          "last", "close", "failing",  "shrink", "end"};
 
 static uint64_t now_of(const struct soak_job *job) { return gf_sim_now_ns(job->w.sim); }
 
-static void enter(struct soak_job *job, uint32_t rank, soak_stage stage)
+void soak_enter(struct soak_job *job, uint32_t rank, soak_stage stage)
 {
     struct soak_rank *self = &job->ranks[rank];
     if (stage == SOAK_FAILING) {
@@ -31,12 +31,14 @@ static void enter(struct soak_job *job, uint32_t rank, soak_stage stage)
 static void bound_check(const struct soak_job *job, uint32_t rank)
 {
     const struct soak_rank *self = &job->ranks[rank];
-    if (now_of(job) - self->began_ns > job->bound_ns)
+    uint64_t bound_ns = job->bound_ns; /* that of a shrink: a failure, and then the deadline of the new epoch */
+    if (self->stage == SOAK_SHRINK) bound_ns += job->plan.setup.config.rendezvous.join_timeout_ns;
+    if (now_of(job) - self->began_ns > bound_ns)
         fail_msg("rank %u has been in %s for %.3f s, at most %.3f s are lawful", rank, stage_names[self->stage],
-                 (double)(now_of(job) - self->began_ns) * 1e-9, (double)job->bound_ns * 1e-9);
+                 (double)(now_of(job) - self->began_ns) * 1e-9, (double)bound_ns * 1e-9);
 }
 
-static void finish(struct soak_job *job, uint32_t rank, gf_status status)
+void soak_finish(struct soak_job *job, uint32_t rank, gf_status status)
 {
     struct soak_rank *self = &job->ranks[rank];
     struct world_rank *place = &job->w.ranks[rank];
@@ -60,10 +62,10 @@ static void finish(struct soak_job *job, uint32_t rank, gf_status status)
 }
 
 /* An error of a call that does not poll: what is under way has still to end. */
-static void give_up(struct soak_job *job, uint32_t rank, gf_status status)
+void soak_give_up(struct soak_job *job, uint32_t rank, gf_status status)
 {
-    if (job->ranks[rank].stage == SOAK_CLOSE) finish(job, rank, status);
-    else if (status < 0) enter(job, rank, SOAK_FAILING);
+    if (job->ranks[rank].stage == SOAK_CLOSE) soak_finish(job, rank, status);
+    else if (status < 0) soak_enter(job, rank, SOAK_FAILING);
 }
 
 /* ---- the program ---- */
@@ -75,22 +77,26 @@ static void turn_open(struct soak_job *job, uint32_t rank)
     uint64_t user_bytes = job->plan.setup.config.exchange.user_bytes;
     if (status == GF_AGAIN) return;
     if (status < 0) {
-        give_up(job, rank, status);
+        soak_give_up(job, rank, status);
+        return;
+    }
+    if (job->ranks[rank].newcomer) {
+        soak_epoch_begun(job, rank);
         return;
     }
     soak_model_begin(&job->model, place->gf);
     if (user_bytes > 0) job->ranks[rank].region = (void *)(uintptr_t)gf_exchange_take(place->gf, user_bytes);
     assert_true((user_bytes == 0) == (job->ranks[rank].region == NULL));
     job->ranks[rank].step = 1;
-    enter(job, rank, SOAK_GAP);
+    soak_enter(job, rank, SOAK_GAP);
 }
 
 static void turn_gap(struct soak_job *job, uint32_t rank)
 {
     struct soak_rank *self = &job->ranks[rank];
     gf_status status = soak_requests_post(&job->plan, job->w.ranks[rank].gf, self->step, self->region, &self->requests);
-    if (status < 0) give_up(job, rank, status);
-    else enter(job, rank, SOAK_REQUESTS);
+    if (status < 0) soak_give_up(job, rank, status);
+    else soak_enter(job, rank, SOAK_REQUESTS);
 }
 
 static void turn_requests(struct soak_job *job, uint32_t rank)
@@ -99,11 +105,12 @@ static void turn_requests(struct soak_job *job, uint32_t rank)
     gf_status status = soak_requests_poll(&job->plan, job->w.ranks[rank].gf, self->step, &self->requests);
     if (status == GF_AGAIN) return;
     if (status < 0) {
-        give_up(job, rank, status);
+        soak_give_up(job, rank, status);
         return;
     }
     soak_requests_free(&self->requests);
-    enter(job, rank, (self->step > job->plan.steps) ? SOAK_CLOSE : SOAK_BEGIN);
+    if (self->step > job->goal) soak_enter(job, rank, job->plan.elastic ? SOAK_LAST : SOAK_CLOSE);
+    else soak_enter(job, rank, SOAK_BEGIN);
 }
 
 /* What is saved, loaded and saved again is the same, and the run goes on as if nothing had been. */
@@ -130,11 +137,11 @@ static void turn_begin(struct soak_job *job, uint32_t rank)
     if (status == GF_OK) status = gf_step_begin(gf);
     if (status == GF_OK) status = gf_step_samples(gf, soak_samples(&job->plan, self->step, rank));
     if (status < 0) {
-        give_up(job, rank, status);
+        soak_give_up(job, rank, status);
         return;
     }
     self->place = self->pass = 0;
-    enter(job, rank, SOAK_DECLARE);
+    soak_enter(job, rank, SOAK_DECLARE);
 }
 
 static void turn_declare(struct soak_job *job, uint32_t rank)
@@ -150,19 +157,19 @@ static void turn_declare(struct soak_job *job, uint32_t rank)
         soak_fill(plan, gf, self->step, tensor, self->pass);
         status = (++self->pass < plan->passes) ? gf_step_poll(gf) : gf_tensor_ready(gf, tensor, 0);
         if (self->pass < plan->passes) {
-            if (status < 0) give_up(job, rank, status);
+            if (status < 0) soak_give_up(job, rank, status);
             return;
         }
         self->pass = 0;
     }
     if (status < 0) {
-        give_up(job, rank, status);
+        soak_give_up(job, rank, status);
         return;
     }
     self->place++;
     if (plan->pause_ns > 0)
         self->busy_until_ns = now_of(job) + soak_draw(plan, SOAK_DRAW_PAUSE, self->step, rank, tensor) % plan->pause_ns;
-    if (self->place == plan->setup.tensor_count) enter(job, rank, SOAK_WAIT);
+    if (self->place == plan->setup.tensor_count) soak_enter(job, rank, SOAK_WAIT);
 }
 
 static void turn_wait(struct soak_job *job, uint32_t rank)
@@ -171,15 +178,19 @@ static void turn_wait(struct soak_job *job, uint32_t rank)
     gf_status status = gf_step_poll(job->w.ranks[rank].gf);
     if (status == GF_AGAIN) return;
     if (status < 0) {
-        give_up(job, rank, status);
+        soak_give_up(job, rank, status);
         return;
     }
     soak_model_step(&job->model, job->w.ranks[rank].gf, self->step);
     job->hash =
         (job->hash ^ job->model.mark.gradient ^ job->model.mark.weight ^ now_of(job)) * UINT64_C(0x9e3779b97f4a7c15);
     bound_check(job, rank);
-    self->step++;
-    enter(job, rank, SOAK_GAP);
+    job->done[rank] = self->step++;
+    soak_enter(job, rank, SOAK_GAP);
+    if (!job->plan.elastic || (gf_joiners(job->w.ranks[rank].gf) == 0)) return;
+    status = gf_admit(job->w.ranks[rank].gf);
+    if (status < 0) soak_give_up(job, rank, status);
+    else soak_enter(job, rank, SOAK_SHRINK);
 }
 
 static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
@@ -198,7 +209,7 @@ static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
         (soak_below(soak_draw(&job->plan, SOAK_DRAW_HEARTBEAT, rank, 0, self->turns), 100) <
          job->plan.heartbeat_percent) &&
         ((status = gf_heartbeat(job->w.ranks[rank].gf)) < 0)) {
-        give_up(job, rank, status);
+        soak_give_up(job, rank, status);
         return GF_AGAIN;
     }
     switch (self->stage) {
@@ -208,11 +219,16 @@ static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
     case SOAK_BEGIN:    turn_begin(job, rank); break;
     case SOAK_DECLARE:  turn_declare(job, rank); break;
     case SOAK_WAIT:     turn_wait(job, rank); break;
+    case SOAK_LAST:     soak_turn_last(job, rank); break;
+    case SOAK_SHRINK:   soak_turn_shrink(job, rank); break;
     case SOAK_CLOSE:
+        status = gf_close_poll(job->w.ranks[rank].gf);
+        if (status != GF_AGAIN) soak_finish(job, rank, status);
+        break;
     case SOAK_FAILING:
-        status =
-            (self->stage == SOAK_CLOSE) ? gf_close_poll(job->w.ranks[rank].gf) : gf_step_poll(job->w.ranks[rank].gf);
-        if (status != GF_AGAIN) finish(job, rank, status);
+        if (soak_shrink_begin(job, rank, false)) break;
+        status = gf_step_poll(job->w.ranks[rank].gf);
+        if ((status != GF_AGAIN) && !soak_shrink_begin(job, rank, true)) soak_finish(job, rank, status);
         break;
     case SOAK_END: break;
     }
@@ -246,6 +262,7 @@ void soak_run(struct soak_job *job, uint64_t seed)
     soak_plan_draw(&job->plan, seed);
     soak_model_open(&job->model, &job->plan);
     job->bound_ns = bound_of(&job->plan);
+    job->goal = job->plan.steps;
     world_create(&job->w, &job->plan.setup);
     job->w.limit_ns = UINT64_C(100000000000);
     for (uint32_t rank = 0; rank < job->w.world; rank++) {

@@ -19,6 +19,7 @@ static struct soak_job job;
 static uint64_t seed;
 static bool is_one;
 static double seconds;
+static uint64_t epochs, rejoins;
 
 static double wall_s(void)
 {
@@ -28,7 +29,7 @@ static double wall_s(void)
 }
 
 static const char *const kinds[] = {"none", "harmless", "kill", "stop", "cut", "abort", "close",
-                                    "drop", "error", "short", "corrupt", "many"};
+                                    "drop", "error", "short", "corrupt", "many", "elastic one", "elastic"};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
 static void report(uint64_t jobs, double since_s, const uint64_t *counts, const uint64_t *met)
@@ -37,7 +38,8 @@ static void report(uint64_t jobs, double since_s, const uint64_t *counts, const 
                  (double)jobs / (wall_s() - since_s));
     for (size_t k = 1; k < KINDS; k++)
         (void)printf(" %s %llu/%llu", kinds[k], (unsigned long long)met[k], (unsigned long long)counts[k]);
-    (void)printf("\n");
+    (void)printf("; %llu epochs begun anew, %llu ranks came back\n", (unsigned long long)epochs,
+                 (unsigned long long)rejoins);
     (void)fflush(stdout);
 }
 
@@ -66,6 +68,8 @@ static void jobs_hold(void **state)
         (void)alarm(JOB_SECONDS);
         soak_run(&job, seed);
         jobs++;
+        epochs += job.plan.elastic && (job.model.epoch_count > 0) ? job.model.epoch_count - 1 : 0;
+        rejoins += job.rejoins;
         for (size_t k = 0; k < KINDS; k++) {
             if (strcmp(kinds[k], job.plan.what) != 0) continue;
             counts[k]++;

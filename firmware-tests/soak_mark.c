@@ -77,8 +77,8 @@ static void largest_check(const struct soak_model *model, const gf_context *gf, 
     uint32_t *expected = calloc(sparse->chunk_count, sizeof *expected);
     bool same;
     assert_true((norms != NULL) && (expected != NULL));
-    for (uint32_t rank = 0; rank < gf->world; rank++)
-        for (uint64_t e = 0; e < sparse->elem_count; e++)
+    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++)
+        for (uint64_t e = 0; soak_is_member(model, rank) && (e < sparse->elem_count); e++)
             norms[e / sparse->chunk_elems] += (float)fabs(model->history[rank * model->elem_count + e]);
     gf_sparse_select(norms, sparse->chunk_count, sparse->selected_count, expected);
     same = memcmp(expected, sparse->selection, sparse->selected_count * sizeof *expected) == 0;

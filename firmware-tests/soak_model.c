@@ -13,6 +13,8 @@
 
 #include "half.h"
 
+#define FIRST_EPOCH 1u
+
 static double *zeroes(uint64_t count)
 {
     double *values = calloc(count + 1, sizeof *values);
@@ -34,21 +36,35 @@ void soak_model_close(struct soak_model *model)
     double *arrays[] = {model->history, model->local, model->weight, model->momentum,
                         model->applied, model->sum,   model->size};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) free(arrays[i]);
+    free(model->kept);
+    free(model->kept_local);
 }
 
 void soak_model_begin(struct soak_model *model, gf_context *gf)
 {
     if (model->history == NULL) {
         uint64_t count = model->elem_count = gf->pool.elem_count;
-        model->history = zeroes(model->plan->setup.world * count);
-        model->local = zeroes(model->plan->setup.world * count);
+        uint32_t world = model->plan->setup.world;
+        model->history = zeroes(world * count);
+        model->local = zeroes(world * count);
         model->weight = zeroes(count);
         model->momentum = zeroes(count);
         model->applied = zeroes(count);
         model->sum = zeroes(count);
         model->size = zeroes(count);
+        model->kept = calloc(world * count + 1, sizeof *model->kept);
+        model->kept_local = calloc(world * count + 1, sizeof *model->kept_local);
+        assert_true((model->kept != NULL) && (model->kept_local != NULL));
         model->scale = gf_loss_scale(gf);
+        model->members = (1u << world) - 1;
+        model->epochs[model->epoch_count++] = (struct soak_epoch){.epoch = FIRST_EPOCH, .members = model->members};
     }
+    soak_model_weights(model, gf);
+    if ((model->step == 0) && !model->mark.known) model->mark = soak_mark_of(model, gf);
+}
+
+void soak_model_weights(struct soak_model *model, gf_context *gf)
+{
     for (uint32_t i = 0; (gf->weight != 0) && (i < gf->tensor_count); i++) {
         float *weight = (float *)(uintptr_t)gf_weight(gf, i);
         for (uint64_t e = 0; e < gf->tensors[i].elem_count; e++) {
@@ -67,7 +83,8 @@ static bool is_local(const gf_context *gf) { return gf->config.sparse.momentum !
 static uint64_t samples_all(const struct soak_model *model, uint64_t step)
 {
     uint64_t sum = 0;
-    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++) sum += soak_samples(model->plan, step, rank);
+    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++)
+        sum += soak_is_member(model, rank) ? soak_samples(model->plan, step, rank) : 0;
     return sum;
 }
 
@@ -165,14 +182,15 @@ static void all_sums(struct soak_model *model, const gf_context *gf, uint64_t st
 {
     memset(model->sum, 0, model->elem_count * sizeof *model->sum);
     memset(model->size, 0, model->elem_count * sizeof *model->size);
-    for (uint32_t rank = 0; rank < gf->world; rank++)
-        for (uint32_t i = 0; i < gf->tensor_count; i++) rank_tensor(model, gf, step, rank, i, false);
+    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++)
+        for (uint32_t i = 0; soak_is_member(model, rank) && (i < gf->tensor_count); i++)
+            rank_tensor(model, gf, step, rank, i, false);
 }
 
 static void all_keep(struct soak_model *model, const gf_context *gf, uint64_t step)
 {
-    for (uint32_t rank = 0; gf->step.sparse && (rank < gf->world); rank++)
-        for (uint32_t i = 0; i < gf->tensor_count; i++)
+    for (uint32_t rank = 0; gf->step.sparse && (rank < model->plan->setup.world); rank++)
+        for (uint32_t i = 0; soak_is_member(model, rank) && (i < gf->tensor_count); i++)
             if (gf->tensors[i].sparse != 0) rank_tensor(model, gf, step, rank, i, true);
 }
 
@@ -185,7 +203,7 @@ static bool has_bad(const struct soak_model *model, uint64_t step)
     uint32_t tensor;
     uint64_t elem;
     for (uint32_t rank = 0; rank < model->plan->setup.world; rank++)
-        if (soak_bad(model->plan, step, rank, &tensor, &elem)) return true;
+        if (soak_is_member(model, rank) && soak_bad(model->plan, step, rank, &tensor, &elem)) return true;
     return false;
 }
 
@@ -353,7 +371,7 @@ static void row_check(const struct soak_model *model, const gf_context *gf, uint
                       bool exact, const char *what)
 {
     const float *got = (const float *)(uintptr_t)at;
-    const double *expected = all + gf->rank * model->elem_count;
+    const double *expected = all + gf_first_rank(gf) * model->elem_count;
     double largest = 1e-30;
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++) largest = fmax(largest, fabs(expected[e]));
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++)
@@ -374,6 +392,7 @@ static void first_ends(struct soak_model *model, gf_context *gf, uint64_t step)
 {
     bool skipped = gf_step_skipped(gf);
     struct factors f = factors_of(model, gf, step);
+    model->before = model->mark;
     model->step = step;
     model->mark.loss_scale = model->scale;
     model->skipped = skipped;
@@ -402,8 +421,8 @@ static void first_updated(struct soak_model *model, gf_context *gf, uint64_t ste
 
 void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step)
 {
-    bool first = step != model->step;
-    if (first) {
+    bool first = step != model->step, late = soak_model_is_late(model, gf);
+    if (!late && first) {
         if (step != model->step + 1)
             soak_step_fail(gf, step, "whole before step %llu was", (unsigned long long)model->step + 1);
         first_ends(model, gf, step);
@@ -413,6 +432,8 @@ void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step)
         if (status != GF_OK) soak_step_fail(gf, step, "gf_update: %s", gf_status_name(status));
         if (gf_update(gf, model->plan->rate) != GF_ERR_STATE) soak_step_fail(gf, step, "applied twice");
     }
+    soak_model_keep(model, gf);
+    if (late) return; /* who knows what it saw */
     if (first) {
         first_updated(model, gf, step);
     } else {

@@ -45,6 +45,10 @@ static void draw_world(struct soak_plan *plan, struct dice *dice)
     sim->message_ns = between(dice, 0, 500);
     sim->detect_ns = time_between(dice, MS, 50 * MS);
     sim->bind_receives = percent(dice, 60);
+    if (percent(dice, 30)) {
+        sim->ranks_per_node = percent(dice, 60) ? plan->setup.world : between(dice, 2, 4);
+        sim->node_latency_ns = between(dice, 100, 2000);
+    }
 }
 
 static uint64_t draw_elems(struct dice *dice, bool large)
@@ -85,7 +89,13 @@ static void draw_exchange(struct soak_plan *plan, struct dice *dice)
     config->exchange.fuse_bytes = percent(dice, 20) ? 1 : between(dice, 16, 20000);
     config->exchange.slice_bytes = 4096 + 64 * below(dice, 128);
     config->exchange.buffers_active = between(dice, 1, 6);
-    config->exchange.deterministic = (config->exchange.algorithm != GF_ALGORITHM_RING) && percent(dice, 25);
+    if ((plan->setup.sim.ranks_per_node > 1) && percent(dice, 40)) {
+        bool all = plan->setup.sim.ranks_per_node >= plan->setup.world;
+        config->exchange.algorithm = all && percent(dice, 70) ? GF_ALGORITHM_DIRECT : GF_ALGORITHM_HIERARCHY;
+        if (config->exchange.algorithm == GF_ALGORITHM_DIRECT) config->link.integrity = false; /* it sends no messages */
+    }
+    config->exchange.deterministic = (config->exchange.algorithm != GF_ALGORITHM_RING) &&
+                                     (config->exchange.algorithm != GF_ALGORITHM_HIERARCHY) && percent(dice, 25);
     config->exchange.average = (gf_average)below(dice, 3);
     config->exchange.pre_scale = percent(dice, 30) ? (float)(1 << below(dice, 9)) / 16.0f : 0;
     config->exchange.timeout_ns = time_between(dice, 60 * MS, 400 * MS);
@@ -193,6 +203,14 @@ static void draw_harmless(struct soak_plan *plan, struct dice *dice)
     if (percent(dice, 30)) plan->setup.sim.duplicate_rate = 0.001 * (double)between(dice, 1, 200);
 }
 
+/* Messages that can be damaged, and are looked at. */
+static void draw_integrity(struct soak_plan *plan)
+{
+    plan->setup.config.link.integrity = true;
+    if (plan->setup.config.exchange.algorithm == GF_ALGORITHM_DIRECT)
+        plan->setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
+}
+
 /* One fault of which it is promised what everybody says. */
 static void draw_one(struct soak_plan *plan, struct dice *dice)
 {
@@ -219,16 +237,44 @@ static void draw_one(struct soak_plan *plan, struct dice *dice)
     plan->hope = one->hope;
     plan->guilty = below(dice, plan->setup.world);
     plan->says = one->says;
-    if (!one->is_act && (one->kind == GF_SIM_FAULT_CORRUPT)) plan->setup.config.link.integrity = true;
+    if (!one->is_act && (one->kind == GF_SIM_FAULT_CORRUPT)) draw_integrity(plan);
     if (one->is_act) {
         struct soak_act *act = add_act(plan, dice, (soak_act_kind)one->kind);
         plan->guilty = act->rank;
         act->others = ~0u; /* of a cut */
-        if (percent(dice, 40))
+        if ((act->kind != SOAK_ACT_KILL) && percent(dice, 40))
             act->delay_ns = 10 * plan->setup.config.exchange.timeout_ns + 2 * GF_ANSWER_NS; /* and back again */
     } else {
         add_fault(plan, (gf_sim_fault_kind)one->kind, plan->guilty, draw_post(dice), 0);
     }
+}
+
+/* A job that goes on without the dead, and with them once they are started again. */
+static void draw_elastic(struct soak_plan *plan, struct dice *dice)
+{
+    static const gf_sim_fault_kind kinds[] = {GF_SIM_FAULT_AGAIN, GF_SIM_FAULT_ERROR, GF_SIM_FAULT_DROP,
+                                              GF_SIM_FAULT_DUPLICATE, GF_SIM_FAULT_DELAY, GF_SIM_FAULT_KILL,
+                                              GF_SIM_FAULT_STOP};
+    uint64_t timeout_ns = plan->setup.config.exchange.timeout_ns;
+    bool one = percent(dice, 50);
+    plan->elastic = true;
+    plan->what = one ? "elastic one" : "elastic";
+    plan->hope = one ? SOAK_HOPE_ON : SOAK_HOPE_ENDED;
+    plan->steps = between(dice, 3, 12);
+    plan->setup.config.rendezvous.join_timeout_ns = time_between(dice, 6000 * MS, 12000 * MS);
+    for (uint32_t i = one ? 1 : between(dice, 1, SOAK_ACTS_MAX); i > 0; i--) {
+        static const soak_act_kind kinds_act[] = {SOAK_ACT_KILL, SOAK_ACT_KILL, SOAK_ACT_KILL, SOAK_ACT_STOP,
+                                                  SOAK_ACT_CUT};
+        struct soak_act *act = add_act(plan, dice, one ? SOAK_ACT_KILL : kinds_act[below(dice, 5)]);
+        act->turn += 20; /* seldom while they join for the first time */
+        if (percent(dice, 60))
+            act->delay_ns = time_between(dice, 1, percent(dice, 50) ? 20 * MS : 4 * timeout_ns);
+        if (one) plan->guilty = act->rank;
+    }
+    for (uint32_t i = (one || percent(dice, 60)) ? 0 : between(dice, 1, 2); i > 0; i--)
+        add_fault(plan, kinds[below(dice, 7)], below(dice, plan->setup.world), draw_post(dice),
+                  time_between(dice, 1, 4 * timeout_ns));
+    if (percent(dice, 20)) plan->setup.sim.duplicate_rate = 0.001 * (double)between(dice, 1, 200);
 }
 
 /* Anything, together. */
@@ -242,12 +288,13 @@ static void draw_many(struct soak_plan *plan, struct dice *dice)
     plan->what = "many";
     for (uint32_t i = between(dice, 0, 4); i > 0; i--) {
         gf_sim_fault_kind kind = kinds[below(dice, 9)];
-        if (kind == GF_SIM_FAULT_CORRUPT) plan->setup.config.link.integrity = true;
+        if (kind == GF_SIM_FAULT_CORRUPT) draw_integrity(plan);
         add_fault(plan, kind, below(dice, plan->setup.world), draw_post(dice), time_between(dice, 1, 4 * timeout_ns));
     }
     for (uint32_t i = between(dice, 1, SOAK_ACTS_MAX); i > 0; i--) {
         struct soak_act *act = add_act(plan, dice, (soak_act_kind)below(dice, SOAK_ACT_COUNT));
         act->delay_ns = percent(dice, 50) ? time_between(dice, 1, 4 * timeout_ns) : 0;
+        if (act->kind == SOAK_ACT_KILL) act->delay_ns = 0;
     }
     plan->lossy = percent(dice, 30);
     if (plan->lossy) plan->setup.sim.drop_rate = 0.0001 * (double)between(dice, 1, 100);
@@ -266,10 +313,11 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
     draw_sparse(plan, &dice);
     draw_scale(plan, &dice);
     draw_appliance(plan, &dice);
-    switch (below(&dice, 10)) {
+    switch (below(&dice, 12)) {
     case 0: case 1: case 2: break;
     case 3: case 4: draw_harmless(plan, &dice); break;
     case 5: case 6: case 7: draw_one(plan, &dice); break;
+    case 8: case 9: case 10: draw_elastic(plan, &dice); break;
     default: draw_many(plan, &dice); break;
     }
     /* The scale may reach its floor only where nothing else is expected to go wrong. */

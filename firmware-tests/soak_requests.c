@@ -58,7 +58,7 @@ static gf_status post(gf_context *gf, struct soak_request *request)
     switch (request->operation) {
     case GF_OPERATION_ALLREDUCE: return gf_allreduce(gf, data, request->elem_count, request->type, &request->request);
     case GF_OPERATION_BROADCAST:
-        return gf_broadcast(gf, data, request->elem_count, request->type, request->root, &request->request);
+        return gf_broadcast(gf, data, request->elem_count, request->type, request->root % gf_world(gf), &request->request);
     case GF_OPERATION_REDUCE_SCATTER:
         return gf_reduce_scatter(gf, data, request->elem_count, request->type, &request->request);
     case GF_OPERATION_ALLGATHER: return gf_allgather(gf, data, request->elem_count, request->type, &request->request);
@@ -76,21 +76,23 @@ gf_status soak_requests_post(const struct soak_plan *plan, gf_context *gf, uint6
         data_take(request, (i == 0) ? region : NULL,
                   plan->setup.config.exchange.user_bytes); /* one lies there at most */
         for (uint64_t e = 0; e < request->elem_count; e++)
-            world_put(request->type, request->data, e, value_of(plan, gap, i, gf_rank(gf), e));
+            world_put(request->type, request->data, e, value_of(plan, gap, i, gf_first_rank(gf), e));
         if ((status = post(gf, request)) != GF_OK) return status;
     }
     return GF_OK;
 }
 
-static float expected_of(const struct soak_plan *plan, uint64_t gap, uint32_t index, const struct soak_request *request,
-                         uint64_t elem)
+static float expected_of(const struct soak_plan *plan, const gf_context *gf, uint64_t gap, uint32_t index,
+                         const struct soak_request *request, uint64_t elem)
 {
-    uint32_t world = plan->setup.world;
+    uint32_t world = gf_world(gf);
     uint64_t block = (request->elem_count + world - 1) / world;
     float sum = 0;
-    if (request->operation == GF_OPERATION_BROADCAST) return value_of(plan, gap, index, request->root, elem);
-    if (request->operation == GF_OPERATION_ALLGATHER) return value_of(plan, gap, index, (uint32_t)(elem / block), elem);
-    for (uint32_t rank = 0; rank < world; rank++) sum += value_of(plan, gap, index, rank, elem);
+    if (request->operation == GF_OPERATION_BROADCAST) 
+        return value_of(plan, gap, index, gf_seat_of(gf, request->root % world), elem);
+    if (request->operation == GF_OPERATION_ALLGATHER) 
+        return value_of(plan, gap, index, gf_seat_of(gf, (uint32_t)(elem / block)), elem);
+    for (uint32_t rank = 0; rank < world; rank++) sum += value_of(plan, gap, index, gf_seat_of(gf, rank), elem);
     return sum;
 }
 
@@ -101,7 +103,7 @@ static void check(const struct soak_plan *plan, const gf_context *gf, uint64_t g
     if (request->operation == GF_OPERATION_REDUCE_SCATTER)
         gf_block(request->elem_count, gf_world(gf), gf_rank(gf), &first, &count);
     for (uint64_t e = first; e < first + count; e++) {
-        float got = world_get(request->type, request->data, e), expected = expected_of(plan, gap, index, request, e);
+        float got = world_get(request->type, request->data, e), expected = expected_of(plan, gf, gap, index, request, e);
         if (got != expected)
             fail_msg("rank %u, request %u before step %llu, %s of %llu: element %llu is %g, expected %g", gf_rank(gf),
                      index, (unsigned long long)gap, gf_operation_name(request->operation),
@@ -111,7 +113,7 @@ static void check(const struct soak_plan *plan, const gf_context *gf, uint64_t g
 
 gf_status soak_requests_poll(const struct soak_plan *plan, gf_context *gf, uint64_t gap, struct soak_requests *requests)
 {
-    uint32_t first = soak_below(soak_draw(plan, SOAK_DRAW_POLL, gap, gf_rank(gf), requests->ended), SOAK_REQUESTS_MAX);
+    uint32_t first = soak_below(soak_draw(plan, SOAK_DRAW_POLL, gap, gf_first_rank(gf), requests->ended), SOAK_REQUESTS_MAX);
     for (uint32_t i = 0; i < requests->count; i++) {
         uint32_t index = (first + i) % requests->count;
         struct soak_request *request = &requests->all[index];

@@ -50,7 +50,7 @@ void soak_fill(const struct soak_plan *plan, gf_context *gf, uint64_t step, uint
 {
     void *gradient = (void *)(uintptr_t)gf_gradient(gf, tensor);
     gf_type type = plan->tensors[tensor].type;
-    uint32_t rank = gf_rank(gf), bad_tensor = 0;
+    uint32_t rank = gf_first_rank(gf), bad_tensor = 0;
     uint64_t bad_elem = 0;
     for (uint64_t e = 0; e < plan->tensors[tensor].elem_count; e++)
         world_put(type, gradient, e,

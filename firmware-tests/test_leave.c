@@ -169,7 +169,8 @@ static void closing_in_the_middle_of_a_step_is_told_to_the_others(void **state)
 
 static void act_close_late(struct world *w, uint32_t rank)
 {
-    assert_int_equal(gf_close(w->ranks[rank].gf), GF_ERR_TIMEOUT);
+    bool told = gf_error_last(w->ranks[rank].gf)->code != GF_OK; /* the coordinator may have been asked before */
+    assert_int_equal(gf_close(w->ranks[rank].gf), told ? GF_OK : GF_ERR_TIMEOUT);
     w->ranks[rank].gf = NULL;
 }
 
@@ -189,7 +190,7 @@ static void closing_between_steps_while_others_go_on_is_named(void **state)
 {
     (void)state;
     for (uint32_t world = 2; world <= 4; world++) {
-        for (uint32_t guilty = 1; guilty < world; guilty++) {
+        for (uint32_t guilty = 0; guilty < world; guilty++) { /* the coordinator too, which has only itself to ask */
             struct world_setup setup = brief_setup(world);
             struct interrupt interrupt = {.rank = guilty};
             struct world_step step = {.order = WORLD_FORWARD};
@@ -396,7 +397,7 @@ static void closing_waits_for_those_who_are_late_but_not_for_ever(void **state)
     begin_ns = gf_sim_now_ns(w.sim);
     gf_sim_stop(w.sim, 1, true);
     world_run(&w, close_turn, NULL);
-    assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + 20000000);
+    assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + ANSWER_NS / 2 + 20000000); /* it was asked, too */
     assert_int_equal(w.ranks[0].status, GF_ERR_TIMEOUT);
     assert_int_equal(w.ranks[2].status, GF_ERR_TIMEOUT);
     assert_int_equal(gf_step_begin(w.ranks[2].gf), GF_ERR_STATE);

@@ -9,18 +9,20 @@
 
 #define SEEDS 1000u
 
-static struct soak_job job;
-
+static struct soak_job job, again;
 
 static void a_thousand_random_jobs_hold(void **state)
 {
-    uint32_t met = 0;
+    uint32_t met = 0, epochs = 0, rejoins = 0;
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         soak_run(&job, seed);
         met += job.met ? 1 : 0;
+        epochs += (job.model.epoch_count > 1) ? job.model.epoch_count - 1 : 0;
+        rejoins += job.rejoins;
     }
     assert_true(met > SEEDS / 4); /* or the faults come too late */
+    assert_true((epochs > SEEDS / 10) && (rejoins > SEEDS / 20));
 }
 
 static void the_same_seed_is_the_same_job(void **state)
@@ -28,10 +30,10 @@ static void the_same_seed_is_the_same_job(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 30; seed++) {
         uint64_t hash;
-        soak_run(&job, seed);
-        hash = job.hash;
-        soak_run(&job, seed);
-        assert_true(hash == job.hash);
+        soak_run(&again, seed);
+        hash = again.hash;
+        soak_run(&again, seed);
+        assert_true(hash == again.hash);
     }
 }
 

@@ -6,7 +6,7 @@
 #include "gradientflow.h"
 #include "sim.h"
 
-#define WORLD_LOG_BYTES 8192u
+#define WORLD_LOG_BYTES 32768u
 
 struct world;
 

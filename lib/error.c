@@ -34,6 +34,7 @@ static void error_fill(gf_context *gf, gf_status code, gf_operation operation, u
 static void failing_begin(gf_context *gf, bool settled)
 {
     bool joined = (gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_WARM);
+    gf_step_settle(gf);
     gf->shrink.in_step = (gf->phase == GF_PHASE_STEP);
     joined = joined || (gf->shrink.state == GF_SHRINK_JOIN); /* the members know each other from the epoch before */
     gf->blame = joined && !settled && (gf->members != NULL) && (gf->world > 1) &&

@@ -26,7 +26,8 @@ void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t
     GF_ASSERT(GF_CONTROL_ADDRESS_BYTES + blob_bytes <= setup->blob_bytes_max);
     memset(members->peers, 0, setup->world * sizeof members->peers[0]);
     members->state = MEMBERS_JOINING;
-    members->go = members->leaving = members->inquiring = members->asked = members->join_fails = false;
+    members->go = members->leaving = members->inquiring = members->asked = members->join_fails =
+        members->leave_asks = false;
     members->owed_count = members->flush_first = 0;
     members->now_ns = now_ns;
     members->opened_ns = now_ns;

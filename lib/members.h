@@ -87,9 +87,9 @@ void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns);
  * failure. */
 gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns);
 
-/* They have not all left in time and this rank will not wait longer: if it coordinates, it says for whom it has waited, as
- * nobody else could find out afterwards. */
-void gf_members_leave_late(struct gf_members *members);
+/* They have not all left in time and this rank will not wait longer: if it coordinates, it asks them where they are and
+ * says for whom it has waited, as nobody else could find out afterwards. GF_AGAIN: while they may still answer. */
+gf_status gf_members_leave_late(struct gf_members *members);
 
 /* ---- the next epoch (members_shrink.c has the protocol) ---- */
 

@@ -159,26 +159,45 @@ void gf_members_inquiry_time(struct gf_members *members)
     else laggard_verdict(members);
 }
 
-void gf_members_leave_late(struct gf_members *members)
+/* Positions may be a second old: the ranks that are still there are asked for new ones. False: some have not answered,
+ * and have time to. */
+static bool leave_asked(struct gf_members *members)
+{
+    bool all = true;
+    if (!members->leave_asks) {
+        members->leave_asks = true;
+        members->inquiry++;
+        members->inquiry_ns = members->now_ns;
+        for (uint32_t rank = 1; rank < members->setup.world; rank++)
+            if (members->peers[rank].connected && !members->peers[rank].left) gf_members_owe(members, rank, MEMBERS_ASK);
+        gf_members_flush(members);
+    }
+    for (uint32_t rank = 1; rank < members->setup.world; rank++)
+        all = all && (members->peers[rank].left || !is_silent(members, rank));
+    return all || (members->now_ns - members->inquiry_ns >= members->setup.answer_timeout_ns / 2);
+}
+
+gf_status gf_members_leave_late(struct gf_members *members)
 {
     char place[72];
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE};
     const struct members_peer *guilty = NULL;
     struct members_told own;
-    if (!members_coordinates(members) || (members->state != MEMBERS_MEMBER)) return;
+    if (!members_coordinates(members) || (members->state != MEMBERS_MEMBER)) return GF_OK;
+    if (!leave_asked(members)) return GF_AGAIN;
     gf_members_told_own(members, &own);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) { /* those that poll say so once a second */
         const struct members_peer *peer = &members->peers[rank];
         if (peer->left || !peer->connected) continue;
         if (has_begun_less(&own.position, &peer->told.position)) { /* it may well wait for this rank */
             laggard_verdict(members);
-            return;
+            return GF_OK;
         }
         if ((guilty != NULL) && (peer->heard_ns + MEMBERS_STATUS_IDLE_NS >= guilty->heard_ns)) continue;
         guilty = peer;
         error.peer = rank;
     }
-    if (guilty == NULL) return;
+    if (guilty == NULL) return GF_OK;
     gf_members_place_text(place, sizeof place, &guilty->told.position);
     (void)snprintf(error.text, sizeof error.text, "rank %u did not come to its end: rank 0 waited for it, and has left; last "
                    "heard of %.1f s ago in %s", error.peer, (double)(members->now_ns - guilty->heard_ns) / 1e9, place);
@@ -188,4 +207,5 @@ void gf_members_leave_late(struct gf_members *members)
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     gf_members_fail(members, &error, &error);
     gf_members_flush(members);
+    return GF_OK;
 }

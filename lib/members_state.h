@@ -150,6 +150,7 @@ struct gf_members {
 
     uint32_t inquiry;           /* number of the last one; coordinator: asked, others: heard of */
     bool inquiring;             /* coordinator */
+    bool leave_asks;            /* asked by gf_members_leave_late() */
     uint64_t inquiry_ns;
     bool asked;                 /* this rank called gf_members_blame() */
     uint64_t asked_ns;

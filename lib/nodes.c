@@ -16,7 +16,8 @@ void gf_nodes_look(gf_context *gf)
     if (gf->config.exchange.algorithm != GF_ALGORITHM_HIERARCHY) return;
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         reach[2 * rank] = reach[2 * rank + 1] = 0;
-        if (!reaches(gf, rank)) continue;
+        gf->node_words.local[rank] = reaches(gf, rank) ? 1 : 0;
+        if (gf->node_words.local[rank] == 0) continue;
         if (count++ == 0) lowest = rank;
     }
     reach[2 * gf->rank] = (float)lowest; /* exact: worlds are far below 2^24 */
@@ -54,6 +55,7 @@ static gf_status refuse(gf_context *gf, uint32_t rank, uint32_t other)
 /* The same answer on all ranks; only what a rank sees itself that the counts do not show is its own. */
 static gf_status whole_check(gf_context *gf)
 {
+    const uint32_t *saw = gf->node_words.local; /* then: who has left since is named by what fails without it */
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         uint32_t lowest = lowest_of(gf, rank), count = members_of(gf, lowest, gf->world);
         if (count != reached_of(gf, rank)) return refuse(gf, rank, lowest);
@@ -63,7 +65,7 @@ static gf_status whole_check(gf_context *gf)
                            count, lowest, GF_DIRECT_RANKS_MAX);
     }
     for (uint32_t rank = 0; rank < gf->world; rank++)
-        if (reaches(gf, rank) != (lowest_of(gf, rank) == lowest_of(gf, gf->rank))) return refuse(gf, gf->rank, rank);
+        if (saw[rank] != (lowest_of(gf, rank) == lowest_of(gf, gf->rank))) return refuse(gf, gf->rank, rank);
     return GF_OK;
 }
 

@@ -401,7 +401,7 @@ static gf_status leave_turn(gf_context *gf, void *arg)
     status = gf_members_leave(gf->members, now_ns);
     if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
     if ((status != GF_AGAIN) || (now_ns <= gf->leave_ns)) return status;
-    gf_members_leave_late(gf->members);
+    if (gf_members_leave_late(gf->members) == GF_AGAIN) return GF_AGAIN;
     gf->left_late = true;
     return GF_ERR_TIMEOUT;
 }

@@ -325,6 +325,26 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
     return GF_OK;
 }
 
+/* The context fails while a sparse step is being committed: half of a history would have this step's gradients and the
+ * step begun anew would add them again. All that it needs is here, so it is finished: the step is whole, without its
+ * gf_update(). */
+void gf_step_settle(gf_context *gf)
+{
+    struct gf_step *step = &gf->step;
+    const struct gf_sparse_pass *pass = &gf->sparse.commit;
+    bool survives = (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_TIMEOUT);
+    gf_status status;
+    if (!survives || (gf->phase != GF_PHASE_STEP) || !step->agreed || step->committed || !step->sparse) return;
+    if ((pass->chunk == 0) && (pass->elem == 0)) return;
+    do {
+        status = gf_sparse_commit(gf, step->gradient_scale);
+    } while (status == GF_AGAIN);
+    if (status < 0) return;
+    step->committed = true;
+    (void)gf_scale_step(gf, false);
+    step_end(gf, gf_now(gf));
+}
+
 /* ---- the public calls ---- */
 
 gf_status gf_step_begin(gf_context *gf)
@@ -348,6 +368,9 @@ gf_status gf_step_begin(gf_context *gf)
                                 .gradient_scale = 1.0f,
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
+    gf->sparse.commit = (struct gf_sparse_pass){0}; /* an epoch may have ended in the middle of one */
+    gf->sparse.commit_packed = 0;
+    gf->sparse.score_queued = false;
     if (gf_sparse_step_is_dense(gf)) gf_dense_begin(gf);
     else gf_sparse_begin(gf);
     gf->phase = GF_PHASE_STEP;
