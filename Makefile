@@ -235,6 +235,8 @@ bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH and Gloo, 
 	@BUILD=$(BUILD) sh firmware-tests/bench_peers.sh
 bench-net: all ## the same over 1 Gbit/s links between network namespaces, and ResNet-50's tensors (10 minutes; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench_net.sh
+bench-plan: all ## what gf-plan predicts beside what gf-perf --model measures over 4 and 8 hosts (10 minutes; root)
+	@BUILD=$(BUILD) sh firmware-tests/bench_plan.sh
 bench-tree: all ## FireCaffe's reduction tree against its server over 2 to 8 hosts, with a plot (1 minute; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench_tree.sh
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
@@ -299,7 +301,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: all deps deps-test demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops \
-        bench-peers bench-net bench-tree gpu-check gpu-bench accuracy \
+        bench-peers bench-net bench-tree bench-plan gpu-check gpu-bench accuracy \
         accuracy-wire soak lab fault-table install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -3,11 +3,11 @@
 #     net_up PREFIX COUNT RATE     RATE as tc writes it: 1gbit, 100mbit
 #     net_run LIMIT COMMAND..      one rank of COMMAND on each host, GF_RANK and GF_WORLD set; the first failure's exit code
 #     net_down
-# The buckets' burst is what a network card's queue takes, so messages below 512 KiB may beat the rate for a moment.
-net_prefix='' net_hosts=0
+# net_burst is what may beat the rate for a moment after a pause; at least a packet before it is cut (64 KiB).
+net_prefix='' net_hosts=0 net_burst=512k
 net_address() { echo "10.213.7.$(($1 + 1))"; }
 net_switch_address() { echo 10.213.7.254; }
-net_limit() { ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst 512k latency 50ms; }
+net_limit() { ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst "$net_burst" latency 50ms; }
 net_up() {
     net_prefix=$1 net_hosts=$2
     ip netns add "$1-sw" && ip -n "$1-sw" link add bridge type bridge && ip -n "$1-sw" link set lo up &&

@@ -123,44 +123,87 @@ static void the_card_of_a_node_is_shared_by_its_ranks(void **state)
     expect_near(shared.exposed_s, 4 * (double)model.elem_count * 4 / 1e9, 0.05, "one round for four");
 }
 
+static void a_hierarchy_works_in_the_nodes_before_and_after_the_network(void **state)
+{
+    static const uint32_t nodes[] = {2, 4, 8};
+    struct gf_config_cluster cluster = flat(1e9);
+    const struct plan_choice choice = {.algorithm = GF_ALGORITHM_HIERARCHY};
+    double unit = (double)model.elem_count * 4;
+    (void)state;
+    cluster.gpus_per_node = 4;
+    cluster.node_bandwidth = 2e9;
+    for (size_t i = 0; i < LENGTH(nodes); i++) {
+        double n = nodes[i];
+        struct plan_row row;
+        assert_int_equal(plan_case_run(&model, &cluster, PLAN_RING, 4 * nodes[i], &choice, &row), 0);
+        expect_near(row.wire_bytes, 2 * (n - 1) / n * unit / 4, 0.01, "a rank's block");
+        expect_near(row.exposed_s, 2 * (n - 1) / n * unit / 1e9 + 2 * 3 / 4.0 * unit / 2e9, 0.02,
+                    "all blocks over a node's card, and three of four in it, twice");
+    }
+}
+
+static const struct world_case {
+    gf_algorithm algorithm;
+    uint32_t world, ranks_per_node;
+    gf_type wire;
+    bool sparse;
+} world_cases[] = {
+    {GF_ALGORITHM_RING, 5, 1, GF_TYPE_F32, false},    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, false},
+    {GF_ALGORITHM_HALVING, 6, 2, GF_TYPE_F16, false}, {GF_ALGORITHM_DOUBLING, 8, 4, GF_TYPE_F32, false},
+    {GF_ALGORITHM_TREE, 7, 1, GF_TYPE_F32, false},    {GF_ALGORITHM_SERVER, 5, 1, GF_TYPE_BF16, false},
+    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, true},     {GF_ALGORITHM_AUTO, 6, 3, GF_TYPE_F32, true},
+    {GF_ALGORITHM_DIRECT, 4, 4, GF_TYPE_F32, false},
+    {GF_ALGORITHM_HIERARCHY, 8, 4, GF_TYPE_F16, false},  {GF_ALGORITHM_HIERARCHY, 12, 3, GF_TYPE_F16, true},
+    {GF_ALGORITHM_HIERARCHY, 7, 4, GF_TYPE_F32, false},
+};
+
+static struct plan_setup world_setup(const struct world_case *c)
+{
+    static const uint64_t ready_ns[LENGTH(tensors)] = {100000, 100000, 300000, 350000, 350000};
+    struct plan_setup setup = {.world = c->world, .steps = 3, .tensors = tensors, .tensor_count = LENGTH(tensors),
+                               .ready_ns = ready_ns, .compute_ns = 400000, .compute_spread = 0.02,
+                               .network = {.ranks_per_node = c->ranks_per_node, .bytes_per_ns = 2,
+                                           .node_bytes_per_ns = 9, .latency_ns = 3000, .node_latency_ns = 700,
+                                           .message_ns = 150, .op_bytes_per_ns = 20, .op_ns = 90}};
+    setup.config.exchange.algorithm = c->algorithm;
+    setup.config.exchange.wire = c->wire;
+    setup.config.exchange.fuse_bytes = 1 << 20;
+    setup.config.exchange.slice_bytes = 65536;
+    setup.config.sparse.enabled = c->sparse;
+    setup.config.sparse.keep_share = 0.3f;
+    return setup;
+}
+
+static void run_is_the_same(size_t c, const struct plan_setup *setup, const struct plan_setup *other_setup, const char *what)
+{
+    struct plan_result result, other;
+    char error[PLAN_ERROR_BYTES];
+    if (plan_world_run(setup, &result, error) != GF_OK) fail_msg("case %zu: %s", c, error);
+    if (plan_world_run(other_setup, &other, error) != GF_OK) fail_msg("case %zu %s: %s", c, what, error);
+    assert_true(result.messages > 0 || world_cases[c].algorithm == GF_ALGORITHM_DIRECT);
+    if (setup->polls_all != other_setup->polls_all) other.hash = result.hash; /* ranks take turns in another order */
+    if ((result.hash != other.hash) || (result.step_ns != other.step_ns) || (result.messages != other.messages) ||
+        (result.wire_bytes != other.wire_bytes))
+        fail_msg("case %zu: %llu ns, %llu %s", c, (unsigned long long)result.step_ns, (unsigned long long)other.step_ns, what);
+}
+
 static void leaving_the_data_out_changes_no_time(void **state)
 {
-    static const struct {
-        gf_algorithm algorithm;
-        uint32_t world, ranks_per_node;
-        gf_type wire;
-        bool sparse;
-    } cases[] = {
-        {GF_ALGORITHM_RING, 5, 1, GF_TYPE_F32, false},    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, false},
-        {GF_ALGORITHM_HALVING, 6, 2, GF_TYPE_F16, false}, {GF_ALGORITHM_DOUBLING, 8, 4, GF_TYPE_F32, false},
-        {GF_ALGORITHM_TREE, 7, 1, GF_TYPE_F32, false},    {GF_ALGORITHM_SERVER, 5, 1, GF_TYPE_BF16, false},
-        {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, true},     {GF_ALGORITHM_AUTO, 6, 3, GF_TYPE_F32, true},
-        {GF_ALGORITHM_DIRECT, 4, 4, GF_TYPE_F32, false},
-    };
-    static const uint64_t ready_ns[LENGTH(tensors)] = {100000, 100000, 300000, 350000, 350000};
     (void)state;
-    for (size_t c = 0; c < LENGTH(cases); c++) {
-        struct plan_setup setup = {.world = cases[c].world, .steps = 3, .tensors = tensors, .tensor_count = LENGTH(tensors),
-                                   .ready_ns = ready_ns, .compute_ns = 400000, .compute_spread = 0.02,
-                                   .network = {.ranks_per_node = cases[c].ranks_per_node, .bytes_per_ns = 2,
-                                               .node_bytes_per_ns = 9, .latency_ns = 3000, .node_latency_ns = 700,
-                                               .message_ns = 150, .op_bytes_per_ns = 20, .op_ns = 90}};
-        struct plan_result without, with;
-        char error[PLAN_ERROR_BYTES];
-        setup.config.exchange.algorithm = cases[c].algorithm;
-        setup.config.exchange.wire = cases[c].wire;
-        setup.config.exchange.fuse_bytes = 1 << 20;
-        setup.config.exchange.slice_bytes = 65536;
-        setup.config.sparse.enabled = cases[c].sparse;
-        setup.config.sparse.keep_share = 0.3f;
-        if (plan_world_run(&setup, &without, error) != GF_OK) fail_msg("case %zu: %s", c, error);
-        setup.has_data = true;
-        if (plan_world_run(&setup, &with, error) != GF_OK) fail_msg("case %zu with data: %s", c, error);
-        assert_true(without.messages > 0 || cases[c].algorithm == GF_ALGORITHM_DIRECT);
-        if ((without.hash != with.hash) || (without.step_ns != with.step_ns) || (without.messages != with.messages) ||
-            (without.wire_bytes != with.wire_bytes))
-            fail_msg("case %zu: %llu ns without data, %llu with", c, (unsigned long long)without.step_ns,
-                     (unsigned long long)with.step_ns);
+    for (size_t c = 0; c < LENGTH(world_cases); c++) {
+        struct plan_setup without = world_setup(&world_cases[c]), with = without;
+        with.has_data = true;
+        run_is_the_same(c, &without, &with, "with data");
+    }
+}
+
+static void ranks_without_an_event_need_no_poll(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < LENGTH(world_cases); c++) {
+        struct plan_setup setup = world_setup(&world_cases[c]), all = setup;
+        all.polls_all = true;
+        run_is_the_same(c, &setup, &all, "where all ranks are polled at each event");
     }
 }
 
@@ -202,7 +245,9 @@ int main(void)
         cmocka_unit_test(more_of_anything_is_never_slower),
         cmocka_unit_test(a_spread_of_compute_times_is_waited_for),
         cmocka_unit_test(the_card_of_a_node_is_shared_by_its_ranks),
+        cmocka_unit_test(a_hierarchy_works_in_the_nodes_before_and_after_the_network),
         cmocka_unit_test(leaving_the_data_out_changes_no_time),
+        cmocka_unit_test(ranks_without_an_event_need_no_poll),
         cmocka_unit_test(a_world_larger_than_this_machine_is_planned),
         cmocka_unit_test(what_the_library_refuses_is_said),
     };

@@ -168,9 +168,9 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     return phase_start(coll, coll->begin_ns);
 }
 
-static gf_status hierarchy_turn(struct gf_coll *coll, uint64_t now_ns)
+/* A turn of the phase under way. */
+static gf_status phase_turn(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct hierarchy *own = hierarchy_of(coll);
     struct gf_coll *inner = coll->inner;
     gf_status status = GF_OK;
     if (inner->state != GF_COLL_DONE) { /* as a group of one is from the start */
@@ -184,15 +184,27 @@ static gf_status hierarchy_turn(struct gf_coll *coll, uint64_t now_ns)
         coll->bytes_mapped += inner->bytes_mapped;
         inner->bytes_done = inner->bytes_mapped = 0;
     }
-    if (status < 0) return status;
-    if (status == GF_AGAIN) {
-        if (own->phase == PHASE_BETWEEN) beat(coll);
-        if ((own->phase == PHASE_GATHER) && heard(coll)) coll->moved_ns = now_ns;
-        return GF_AGAIN;
+    return status;
+}
+
+/* A phase begins in the turn in which the one before it ends, unless that turn has worked on a slice: nobody may wake
+ * this rank for what it can do by itself. */
+static gf_status hierarchy_turn(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct hierarchy *own = hierarchy_of(coll);
+    for (;;) {
+        uint64_t mapped = coll->bytes_mapped;
+        gf_status status = phase_turn(coll, now_ns);
+        if (status < 0) return status;
+        if (status == GF_AGAIN) {
+            if (own->phase == PHASE_BETWEEN) beat(coll);
+            if ((own->phase == PHASE_GATHER) && heard(coll)) coll->moved_ns = now_ns;
+            return GF_AGAIN;
+        }
+        if (own->phase == PHASE_GATHER) return GF_OK;
+        if ((status = phase_next(coll, now_ns)) < 0) return status;
+        if (coll->bytes_mapped != mapped) return GF_AGAIN;
     }
-    if (own->phase == PHASE_GATHER) return GF_OK;
-    status = phase_next(coll, now_ns);
-    return (status < 0) ? status : GF_AGAIN;
 }
 
 static bool hierarchy_supports(gf_coll_op op)

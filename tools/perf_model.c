@@ -1,16 +1,19 @@
 /* See perf_model.h. A step: wait as long as the forward pass takes, then for each tensor until backward would have ended
  * it, and declare it ready; the last one ends the computing. Time passes in proportion to the model's FLOPs, as these
  * stand at the tensor that ends with them. While it waits a rank polls the library and gives its core away, as an
- * appliance does whose GPU computes. */
+ * appliance does whose GPU computes; with link.idle = "sleep" it does so ten times a millisecond and sleeps between. */
 #include "perf_model.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "config.h"
 #include "perf_open.h"
 #include "perf_values.h"
+
+#define PAUSE_US 100.0 /* a slice of 256 KiB takes 2 ms at 1 Gbit/s, and several are under way */
 
 static struct gf_tensor tensors[GF_TENSORS_MAX];
 static char names[GF_TENSORS_MAX][48];
@@ -23,6 +26,7 @@ struct replay {
     uint32_t tensor_count;
     double compute_us;
     float *times_us;    /* [PERF_SAMPLES_MAX * world] */
+    uint64_t noise;
 };
 
 /* Fills ready_us; compute_us, or -1. */
@@ -44,10 +48,15 @@ static double schedule_make(const struct perf_options *options, uint32_t tensor_
 
 static gf_status wait_until(struct replay *replay, double end_us)
 {
-    while (perf_now_us() < end_us) {
+    bool sleeps = replay->options->config.link.idle == GF_IDLE_SLEEP;
+    for (double left_us = end_us - perf_now_us(); left_us > 0; left_us = end_us - perf_now_us()) {
         gf_status status = gf_step_poll(replay->gf);
         if (status < 0) return status;
-        (void)sched_yield();
+        if (sleeps) {
+            (void)nanosleep(&(struct timespec){.tv_nsec = (long)(1e3 * ((left_us < PAUSE_US) ? left_us : PAUSE_US))}, NULL);
+        } else {
+            (void)sched_yield();
+        }
     }
     return GF_OK;
 }
@@ -97,10 +106,25 @@ static gf_status checked_step(struct replay *replay, uint64_t *wrong)
     return GF_OK;
 }
 
+/* Sparse steps choose by what gradients hold: noise, so that what is sent lies all over the pool. */
+static void noise_fill(struct replay *replay)
+{
+    for (uint32_t i = 0; i < replay->tensor_count; i++) {
+        float *data = (float *)(uintptr_t)gf_gradient(replay->gf, i);
+        for (uint64_t e = 0; e < tensors[i].elem_count; e++) {
+            replay->noise = replay->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            data[e] = (float)(int32_t)(replay->noise >> 32) * 0x1p-31f;
+        }
+    }
+}
+
 static gf_status sample(struct replay *replay, float *us_out)
 {
-    gf_status status = perf_barrier(replay->gf);
-    double begin_us = perf_now_us();
+    gf_status status;
+    double begin_us;
+    if (replay->options->config.sparse.enabled) noise_fill(replay);
+    status = perf_barrier(replay->gf);
+    begin_us = perf_now_us();
     if (status >= 0) status = step_run(replay);
     *us_out = (float)(perf_now_us() - begin_us);
     return (status < 0) ? status : step_apply(replay);
@@ -204,6 +228,7 @@ int perf_model(const struct perf_options *options, struct perf_report *report)
     }
     result = perf_open(config, tensors, replay.tensor_count, &session);
     replay.gf = session.gf;
+    if (result == 0) replay.noise = gf_rank(session.gf) + 1u;
     if (result == 0) result = replay_report(&replay, report);
     perf_close(&session, result);
     return result;

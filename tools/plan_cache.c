@@ -6,7 +6,7 @@
 
 #include "plan.h"
 
-#define CACHE_VERSION 1u
+#define CACHE_VERSION 2u
 
 static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size_bytes)
 {

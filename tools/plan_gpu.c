@@ -64,6 +64,10 @@ static gf_status plan_check(struct gf_queue *queue, gf_mem src, gf_type type, ui
 
 static gf_status plan_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
 {
+    const struct plan_device *device = device_of(queue);
+    if ((device->peer_bytes_per_ns > 0.0) &&
+        (gf_sim_is_peers(device->sim, device->rank, dst) || gf_sim_is_peers(device->sim, device->rank, src)))
+        gf_sim_work(device->sim, device->rank, (uint64_t)((double)size_bytes / device->peer_bytes_per_ns));
     if (!spend(queue, 2 * size_bytes)) return GF_OK;
     return gf_ops_host.copy(queue, dst, src, size_bytes);
 }

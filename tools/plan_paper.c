@@ -31,15 +31,18 @@ static const struct headline {
 
 static const char *const notes =
     "\nInputs and what they come from\n"
-    "  rates   One GPU's images/s are the published ones: AlexNet's and ResNet-50's are images x epochs / time / speed-up\n"
-    "          of the run itself, GoogLeNet's and NiN's the days of one K20. A speed-up hardly depends on them, a time\n"
+    "  rates   One GPU's images/s are calibrated: AlexNet's and ResNet-50's are images x epochs / time / speed-up of the\n"
+    "          published run itself, GoogLeNet's and NiN's the days of one K20. A speed-up hardly depends on them, a time\n"
     "          does: the minutes are the speed-up's deviation once more and no prediction of their own.\n"
-    "  network Bandwidths are nominal or measured by others, latencies and op rates assumed (config/clusters/). None was\n"
-    "          fitted to a figure of this table; every speed-up in it is a prediction.\n"
+    "  network Bandwidths are nominal or measured by others, latencies and op rates assumed (config/clusters/). Rows a and b\n"
+    "          had no input fitted to them; half or twice the latency, 500 or 900 GB/s of ops move the 512 GPUs by 1 %.\n"
+    "          FireCaffe's 3.0 GB/s is half of what was measured of its network, taken in the knowledge that 2.6 would give\n"
+    "          GoogLeNet's 47x (and NiN 38.6x): rows c are consistent with the published ones rather than predictions.\n"
     "  a       The paper does not say how the systems it measured exchanged gradients. Its 2.5x lies between a parameter\n"
     "          server on one node and a reduction tree; the ring, unfused as it is, is far better than they were.\n"
-    "  b       fp16, overlapped, fused, 15 % of the chunks. Which ones is synthetic: their number and size count, not which.\n"
-    "          Stragglers, input and the network's other users are not there: a prediction without them is too high.\n"
+    "  b       fp16, overlapped, fused to 16 MiB, 15 % of the chunks (the paper's share). Which ones is synthetic: their\n"
+    "          number and size count, not which. Stragglers, input and the network's other users are not there: a\n"
+    "          prediction without them is too high, most of all where the rest is hidden as with ResNet-50.\n"
     "  c       fp32, nothing overlapped, a batch of 1,024 as 8 images a GPU at the rate of a full batch.\n";
 
 static int headline_run(const char *models_path, const char *clusters_path, const struct headline *line,

@@ -214,6 +214,8 @@ static gf_status phase_run(struct plan_world *w, plan_phase phase)
                 gf_sim_wake_at(w->sim, rank, gf_sim_free_ns(w->sim, rank) + pause_ns);
         }
         if ((w->waiting > 0) && !gf_sim_advance(w->sim)) return refuse(w, GF_ERR_STATE, "nothing happens any more");
+        for (uint32_t each = 0; w->setup->polls_all && (each < w->setup->world); each++)
+            gf_sim_wake_at(w->sim, each, gf_sim_now_ns(w->sim));
     }
     return GF_OK;
 }
@@ -257,7 +259,7 @@ gf_status plan_world_run(const struct plan_setup *setup, struct plan_result *res
     struct gf_sim_setup sim = {.world = setup->world, .ranks_per_node = network->ranks_per_node,
                                .bytes_per_ns = network->bytes_per_ns, .node_bytes_per_ns = network->node_bytes_per_ns,
                                .latency_ns = network->latency_ns, .node_latency_ns = network->node_latency_ns,
-                               .message_ns = network->message_ns, .node_port = true, .no_data = !setup->has_data};
+                               .message_ns = network->message_ns, .node_port = true, .late_flags = true, .no_data = !setup->has_data};
     struct plan_world w = {.setup = setup, .sim = gf_sim_create(&sim), .error = error_out,
                            .hash = UINT64_C(0xcbf29ce484222325)};
     struct plan_result result = {0};

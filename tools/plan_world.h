@@ -25,6 +25,7 @@ struct plan_setup {
     uint64_t compute_ns;             /* from its begin to the end of backward; at least the last ready_ns */
     double compute_spread;           /* standard deviation of a rank's compute time, as a share of it */
     bool has_data;                   /* real bytes, for tests: small worlds only */
+    bool polls_all;                  /* every rank at every event, likewise: no time may depend on it */
 };
 
 struct plan_result {

@@ -42,6 +42,8 @@ struct gf_sim_setup {
     uint64_t message_ns;       /* sender's port busy for each message beside its bytes */
     uint64_t detect_ns;        /* from death to the news on the control channel */
     bool node_port;            /* ranks of a node share one network port: a card for the node, not one a rank */
+    bool late_flags;           /* a flag is seen a node's latency after its writer's work has ended; else at once, as in
+                                * memory, whatever work the writer does in virtual time */
     bool no_data;              /* fused buffers travel as sizes and times: their bytes are neither read nor written, and
                                 * regions cost no memory until touched (gf-plan). Verdict and requests, by their tags
                                 * (GF_TAG_BUFFER_OTHER), carry what they hold */
@@ -75,6 +77,8 @@ bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank); /* neither dead nor s
  * no earlier than that, and it is not woken before. */
 void gf_sim_work(struct gf_sim *sim, uint32_t rank, uint64_t work_ns);
 uint64_t gf_sim_free_ns(const struct gf_sim *sim, uint32_t rank); /* when that ends; now, where it does not work */
+/* Does the address lie in the region of another rank of its node? */
+bool gf_sim_is_peers(const struct gf_sim *sim, uint32_t rank, gf_mem address);
 
 /* Faults by hand. */
 void gf_sim_kill(struct gf_sim *sim, uint32_t rank);

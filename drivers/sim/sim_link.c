@@ -381,16 +381,39 @@ static void *link_map(struct gf_link *base, uint32_t peer)
     return (link->peer_life[peer] == other->life) ? other->link->region : NULL;
 }
 
+static void flag_set(struct sim_rank *to, size_t offset_bytes, uint64_t value)
+{
+    unsigned char *region = to->link->region;
+    __atomic_store_n((uint64_t *)(void *)(region + offset_bytes), value, __ATOMIC_RELEASE);
+    to->has_moved = true;
+}
+
+void sim_flag_happen(struct gf_sim *sim, struct sim_flag *flag)
+{
+    struct sim_rank *to = &sim->ranks[flag->to];
+    if ((to->link != NULL) && (to->life == flag->to_life)) {
+        flag_set(to, flag->offset_bytes, flag->value);
+        sim_wake(to);
+    }
+    free(flag);
+}
+
 /* The store is seen at once, as in memory; only the other's attention takes the node's latency. */
 static void link_flag_store(struct gf_link *base, uint32_t peer, size_t offset_bytes, uint64_t value)
 {
     struct sim_link *link = sim_link(base);
     struct gf_sim *sim = link->self->sim;
-    unsigned char *region = link_map(base, peer);
-    if ((region == NULL) || link->self->is_dead) return; /* the peer's memory may be gone, its rank dead */
-    GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= sim->ranks[peer].link->region_bytes));
-    __atomic_store_n((uint64_t *)(void *)(region + offset_bytes), value, __ATOMIC_RELEASE);
-    sim->ranks[peer].has_moved = true;
+    struct sim_rank *to = &sim->ranks[peer];
+    if ((link_map(base, peer) == NULL) || link->self->is_dead) return; /* the peer's memory may be gone, its rank dead */
+    GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= to->link->region_bytes));
+    if (sim->setup.late_flags && (to != link->self)) {
+        struct sim_flag *flag = malloc(sizeof *flag);
+        GF_ASSERT(flag != NULL);
+        *flag = (struct sim_flag){.value = value, .offset_bytes = offset_bytes, .to = peer, .to_life = to->life};
+        sim_event_push(sim, gf_sim_free_ns(sim, link->self->rank) + sim->setup.node_latency_ns, SIM_FLAG, flag);
+        return;
+    }
+    flag_set(to, offset_bytes, value);
     gf_sim_wake_at(sim, peer, sim->now_ns + sim->setup.node_latency_ns);
 }
 
@@ -399,6 +422,19 @@ static uint64_t link_flag_load(struct gf_link *base, size_t offset_bytes)
     struct sim_link *link = sim_link(base);
     GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= link->region_bytes));
     return __atomic_load_n((uint64_t *)(void *)((unsigned char *)link->region + offset_bytes), __ATOMIC_ACQUIRE);
+}
+
+bool gf_sim_is_peers(const struct gf_sim *sim, uint32_t rank, gf_mem address)
+{
+    uint32_t a_node = (sim->setup.ranks_per_node > 1) ? sim->setup.ranks_per_node : 1;
+    uint32_t first = (sim->setup.node_ranks[0] > 0) ? 0 : rank / a_node * a_node;
+    uint32_t end = (sim->setup.node_ranks[0] > 0) ? sim->setup.world : first + a_node;
+    for (uint32_t peer = first; (peer < end) && (peer < sim->setup.world); peer++) {
+        const struct sim_link *link = sim->ranks[peer].link;
+        if ((peer == rank) || (link == NULL) || (link->region == NULL)) continue;
+        if (address - (gf_mem)(uintptr_t)link->region < link->region_bytes) return true;
+    }
+    return false;
 }
 
 const struct gf_link_driver sim_link_driver = {

@@ -83,7 +83,7 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
 
 static void sim_frame_drop(enum sim_event_kind kind, void *subject)
 {
-    if (kind == SIM_FRAME) free(subject);
+    if ((kind == SIM_FRAME) || (kind == SIM_FLAG)) free(subject);
 }
 
 void gf_sim_destroy(struct gf_sim *sim)

@@ -18,14 +18,15 @@ enum sim_event_kind {
     SIM_LAND,     /* its last byte is there */
     SIM_WAKE,
     SIM_RESUME,   /* a stop ends */
-    SIM_FRAME     /* of the control channel */
+    SIM_FRAME,    /* of the control channel */
+    SIM_FLAG      /* with setup.late_flags */
 };
 #define SIM_EVENT_KIND_BITS 3
 
 struct sim_event {
     uint64_t at_ns;
     uint64_t order; /* serial number << SIM_EVENT_KIND_BITS | kind: events of one time happen in the order of posting */
-    void *subject;  /* sim_message, sim_rank or sim_frame */
+    void *subject;  /* sim_message, sim_rank, sim_frame or sim_flag */
 };
 
 /* A struct gf_req, in the caller's memory. */
@@ -85,6 +86,12 @@ struct sim_frame {
     bool lives;
     bool rejoins;
     unsigned char payload[];
+};
+
+struct sim_flag {
+    uint64_t value;
+    size_t offset_bytes;
+    uint32_t to, to_life;
 };
 
 struct sim_link {
@@ -207,6 +214,7 @@ void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_stat
 
 /* sim_link.c */
 extern const struct gf_link_driver sim_link_driver;
+void sim_flag_happen(struct gf_sim *sim, struct sim_flag *flag);
 
 /* sim_rendezvous.c */
 extern const struct gf_rendezvous_driver sim_rendezvous_driver;

@@ -59,6 +59,7 @@ static void event_happen(struct gf_sim *sim)
     case SIM_ARRIVE:
     case SIM_LAND: sim_message_happen(sim, kind, event.subject); break;
     case SIM_FRAME: sim_frame_happen(sim, event.subject); break;
+    case SIM_FLAG: sim_flag_happen(sim, event.subject); break;
     case SIM_WAKE:
         if (event.at_ns == self->free_ns) self->wakes_free = false;
         sim_wake(self);
