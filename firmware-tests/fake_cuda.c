@@ -26,9 +26,10 @@ static struct fake_cuda_live fake_live(void)
 static void leaks_check(const char *when)
 {
     const struct fake_cuda_live live = fake_live();
-    if (live.streams + live.events + live.modules + live.registrations + live.allocations + live.pushed == 0) return;
-    fake_trouble("%s: %u streams, %u events, %u modules, %u registrations and %u allocations are left, %u contexts pushed",
-                 when, live.streams, live.events, live.modules, live.registrations, live.allocations, live.pushed);
+    if (live.streams + live.events + live.modules + live.registrations + live.allocations + live.borrowed + live.pushed == 0) return;
+    fake_trouble("%s: %u streams, %u events, %u modules, %u registrations, %u allocations and %u of other processes are left, "
+                 "%u contexts pushed", when, live.streams, live.events, live.modules, live.registrations, live.allocations,
+                 live.borrowed, live.pushed);
 }
 
 __attribute__((destructor)) static void at_exit(void)
@@ -332,6 +333,37 @@ static CUresult fake_launch(CUfunction function, unsigned grid_x, unsigned grid_
     return CUDA_SUCCESS;
 }
 
+static CUresult fake_lend(CUipcMemHandle *handle_out, CUdeviceptr address)
+{
+    struct fake_lent lent;
+    CUresult result = enter_current("cuIpcGetMemHandle");
+    if (result == CUDA_SUCCESS) result = fake_memory_lend(address, &lent);
+    if (result != CUDA_SUCCESS) return result;
+    memset(handle_out, 0, sizeof *handle_out);
+    memcpy(handle_out, &lent, sizeof lent);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_borrow(CUdeviceptr *address_out, CUipcMemHandle handle, unsigned flags)
+{
+    struct fake_lent lent;
+    uint64_t address;
+    CUresult result = enter_current("cuIpcOpenMemHandle");
+    memcpy(&lent, &handle, sizeof lent);
+    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) fake_trouble("memory is opened that another device may not reach");
+    if (result == CUDA_SUCCESS) result = fake_memory_borrow(&lent, &address);
+    if (result == CUDA_SUCCESS) *address_out = address;
+    return result;
+}
+
+static CUresult fake_give_back(CUdeviceptr address)
+{
+    CUresult result = fake_enter("cuIpcCloseMemHandle");
+    fake_run_all();
+    CUresult given = fake_memory_give_back(address);
+    return (result != CUDA_SUCCESS) ? result : given;
+}
+
 /* ---- what can be found ---- */
 
 static void initialise(void)
@@ -371,7 +403,10 @@ static void initialise(void)
     X("cuModuleLoadData", fake_module_load, cuModuleLoadData) \
     X("cuModuleUnload", fake_module_unload, cuModuleUnload) \
     X("cuModuleGetFunction", fake_module_function, cuModuleGetFunction) \
-    X("cuLaunchKernel", fake_launch, cuLaunchKernel)
+    X("cuLaunchKernel", fake_launch, cuLaunchKernel) \
+    X("cuIpcGetMemHandle", fake_lend, cuIpcGetMemHandle) \
+    X("cuIpcOpenMemHandle", fake_borrow, cuIpcOpenMemHandle_v2) \
+    X("cuIpcCloseMemHandle", fake_give_back, cuIpcCloseMemHandle)
 
 #define CALL_CHECK(name, function, prototype) \
     _Static_assert(__builtin_types_compatible_p(__typeof__(function), __typeof__(prototype)), name " as cuda.h has it");

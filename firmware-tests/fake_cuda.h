@@ -29,7 +29,7 @@
 #define FAKE_CUDA_POISON 0xee
 
 struct fake_cuda_live {
-    uint32_t contexts, streams, events, modules, registrations, allocations, pushed;
+    uint32_t contexts, streams, events, modules, registrations, allocations, borrowed, pushed;
     uint64_t calls; /* since the last reset */
 };
 

@@ -6,6 +6,9 @@
 #include "context.h"
 #include "identity.h"
 
+/* The CUDA driver lends whole pages of its own, of 2 MiB; with less, what lies beside in one would be lent too. */
+#define DEVICE_UNIT_BYTES (UINT64_C(2) << 20)
+
 static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
 {
     struct gf_identity identity = {0};
@@ -240,6 +243,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
     uint64_t node_words = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) ? config->job.world : 0;
+    bool has_lent = layout->on_device && (config->job.world <= GF_DIRECT_RANKS_MAX);
     struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
@@ -255,6 +259,8 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.node_words.reach = gf_arena_take(control, 2 * node_words * sizeof(float));
     parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));
     parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));
+    parts.lent = gf_arena_take(control, has_lent ? gf_lent_bytes(config->job.world) : 0);
+    if (!has_lent) parts.lent = NULL;
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
@@ -344,7 +350,7 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     (void)gf_layout_exchange(layout, &exchange);
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
     (void)gf_layout_device(layout, &device);
-    layout->footprint.device_bytes = gf_align_up(device.used_bytes, GF_PAGE_BYTES);
+    layout->footprint.device_bytes = gf_align_up(device.used_bytes, DEVICE_UNIT_BYTES);
     (void)gf_layout_control(layout, &control); /* behind exchange: the link's state may depend on the region */
     layout->footprint.control_bytes = gf_align_up(control.used_bytes, GF_PAGE_BYTES);
     return GF_OK;
