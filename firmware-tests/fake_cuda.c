@@ -13,6 +13,7 @@
 static uint32_t retained[FAKE_CUDA_DEVICES], pushed_count, modules;
 static CUcontext pushed[PUSHED_MAX];
 static bool initialised;
+static uint64_t launches;
 
 static struct fake_cuda_live fake_live(void)
 {
@@ -330,6 +331,7 @@ static CUresult fake_launch(CUfunction function, unsigned grid_x, unsigned grid_
     work.kernel = (const struct fake_kernel *)(uintptr_t)function;
     memcpy(work.args, params[0], work.kernel->args_bytes);
     fake_queue_add(work.stream, &work);
+    launches++;
     return CUDA_SUCCESS;
 }
 
@@ -439,6 +441,11 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, 
     return CUDA_ERROR_NOT_FOUND;
 }
 
+static uint64_t api_launches(void)
+{
+    return launches;
+}
+
 static void api_reset(void)
 {
     initialise();
@@ -469,6 +476,7 @@ const struct fake_cuda_api fake_cuda_api = {
     .trouble = fake_trouble_text,
     .failure_met = fake_failure_met,
     .live = fake_live,
+    .launches = api_launches,
     .kernel_add = fake_kernel_add,
     .touch = fake_kernel_touch,
     .stream_create = api_stream_create,

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "context.h"
 #include "cuda_world.h"
 
 #define STEPS 4u /* the first two of a sparse run are dense; the last meets a value that is not finite */
@@ -63,11 +64,77 @@ static void a_wait_that_is_left_out_is_found(void **state)
     }
 }
 
+/* ---- lists of chunks, where all tensors of the sparse part decay alike ---- */
+
+static struct gf_tensor alike[STATE_TENSORS];
+
+static void open_alike(const struct state_run *run, uint64_t scratch_elems)
+{
+    struct world_setup setup = state_setup_of(run);
+    memcpy(alike, state_tensors, sizeof alike);
+    alike[2].flags = 0;
+    setup.tensors = alike;
+    cuda_world_open(&setup);
+    for (uint32_t rank = 0; rank < setup.world; rank++) {
+        struct gf_sparse *sparse = &both->cuda.ranks[rank].gf->sparse;
+        assert_true(sparse->in_lists);
+        assert_false(both->host.ranks[rank].gf->sparse.in_lists);
+        if (scratch_elems != 0) sparse->scratch_elems = scratch_elems;
+    }
+}
+
+/* In one batch, in batches of two chunks, and in batches of one; and who brought a value that is not finite is named. */
+static void listed_chunks_end_where_pieces_end_on_the_host(void **state)
+{
+    static const uint64_t scratch_elems[] = {0, 80, 40};
+    (void)state;
+    for (uint32_t i = 0; i < STATE_RUNS; i++) {
+        if (!state_runs[i].sparse) continue;
+        cuda_world_begin(i, NULL);
+        open_alike(&state_runs[i], scratch_elems[i % 3]);
+        for (uint32_t step = 1; step <= STEPS + 1; step++) {
+            state_step_run(&both->host, step, state_fill);
+            state_step_run(&both->cuda, step, state_fill);
+            if (!cuda_world_same()) fail_msg("%s: step %u differs", state_runs[i].name, step);
+        }
+        world_expect_log(&both->host, 0, "first on rank 1, tensor 1 \"last\", element 5");
+        world_expect_log(&both->cuda, 0, "first on rank 1, tensor 1 \"last\", element 5");
+        cuda_world_close();
+        cuda_fixture_clean(&both->fixture);
+    }
+}
+
+/* Calls of the library in a sparse step of 30 chunks. */
+static uint64_t calls_of_a_step(bool is_alike)
+{
+    uint64_t before;
+    cuda_world_begin(1, NULL);
+    if (is_alike) open_alike(&state_runs[3], 0);
+    else open_of(&state_runs[3]);
+    for (uint32_t step = 1; step <= 2; step++) state_step_run(&both->cuda, step, state_fill);
+    before = both->fixture.fake->launches();
+    state_step_run(&both->cuda, 3, state_fill);
+    before = both->fixture.fake->launches() - before;
+    cuda_world_close();
+    cuda_fixture_clean(&both->fixture);
+    return before;
+}
+
+static void a_buffer_is_one_launch_and_not_one_a_chunk(void **state)
+{
+    uint64_t lists = calls_of_a_step(true), pieces = calls_of_a_step(false);
+    (void)state;
+    print_message("  launches in a sparse step: %u in lists, %u in pieces\n", (unsigned)lists, (unsigned)pieces);
+    assert_true(3 * lists < pieces);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_on_cuda_ends_where_it_ends_on_the_host),
         cmocka_unit_test(a_wait_that_is_left_out_is_found),
+        cmocka_unit_test(listed_chunks_end_where_pieces_end_on_the_host),
+        cmocka_unit_test(a_buffer_is_one_launch_and_not_one_a_chunk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

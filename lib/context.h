@@ -331,13 +331,15 @@ struct gf_control_parts {
 struct gf_exchange_parts {
     char *flags; /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
     char *gradient, *wire, *user, *staging;
+    uint32_t *lists;
     struct gf_check *seen, *unseen;
     uint64_t *verdict;
 };
 struct gf_device_parts {
-    char *gradient, *beside, *checks;
+    char *gradient, *beside, *checks, *lists;
     struct gf_pool_parts pools;
 };
+uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);
 
 /* Ranks that direct's flags are laid out for: of the world, or, with hierarchy, of the largest node there may be. */
 static inline uint32_t gf_direct_lanes_of(const struct gf_config *config)
@@ -433,7 +435,7 @@ void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
 
 /* ---- sparse.c: which chunks and buffers a sparse step has ---- */
 bool gf_sparse_step_is_dense(const gf_context *gf);
-void gf_sparse_begin(gf_context *gf);                            /* buffers of a sparse step */
+gf_status gf_sparse_begin(gf_context *gf);                       /* buffers of a sparse step */
 gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
 
 /* ---- sparse_history.c: what is computed of them; about a slice a call ---- */

@@ -140,6 +140,16 @@ static uint64_t wire_pool_bytes(const struct gf_layout *layout)
     return layout->in_place ? 0 : layout->pool.elem_count * gf_type_size_bytes(layout->config.exchange.wire);
 }
 
+/* On a device enough to keep it at work for some hundred microseconds a batch. */
+#define SCRATCH_ELEMS (UINT64_C(4) << 20)
+
+uint64_t gf_layout_scratch_elems(const struct gf_layout *layout)
+{
+    uint64_t most = layout->config.exchange.slice_bytes / sizeof(float);
+    if (layout->on_device && (most < SCRATCH_ELEMS)) most = SCRATCH_ELEMS;
+    return (most < layout->pool.sparse_elem_count) ? most : layout->pool.sparse_elem_count;
+}
+
 static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
 {
     const struct gf_config *config = &layout->config;
@@ -148,15 +158,12 @@ static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, st
     uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS)
                               ? UINT64_C(3) * layout->tensor_count + (layout->on_device ? GF_NORM_SCRATCH_ELEMS : 0)
                               : 0;
-    uint64_t slice_elems = config->exchange.slice_bytes / sizeof(float);
-    uint64_t scratch_elems =
-        (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;
     parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
     parts->momentum = gf_arena_take(arena, pool_elems * sizeof(float));
     parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
     parts->norms = gf_arena_take(arena, norm_count * sizeof(float));
     parts->history = gf_arena_take(arena, layout->pool.sparse_elem_count * sizeof(float));
-    parts->scratch = gf_arena_take(arena, scratch_elems * sizeof(float));
+    parts->scratch = gf_arena_take(arena, gf_layout_scratch_elems(layout) * sizeof(float));
     parts->part = gf_arena_take(arena, sizeof(float));
 }
 
@@ -168,6 +175,7 @@ struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct g
     parts.beside = gf_arena_take(device, layout->in_place ? 0 : layout->pool.elem_count *
                                                                   gf_type_size_bytes(layout->config.exchange.wire));
     parts.checks = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
+    parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
     lay_pools(layout, device, &parts.pools);
     return parts;
 }
@@ -285,6 +293,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     parts.wire = gf_arena_take(exchange, wire_pool_bytes(layout));
     parts.seen = gf_arena_take(exchange, checks_bytes);
     parts.unseen = gf_arena_take(exchange, sizeof(struct gf_check));
+    parts.lists = gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);
     parts.verdict = gf_arena_take(exchange, gf_verdict_words(layout->chunk_count) * sizeof *parts.verdict);
     parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
     parts.staging = gf_arena_take(exchange, layout->slot_need.staging_bytes * config->exchange.buffers_active);

@@ -99,6 +99,7 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
         gf->beside = gf->wire;
         gf->checks = (gf_mem)(uintptr_t)parts.seen;
     }
+    gf->sparse.lists = parts.lists;
     gf->verdict = parts.verdict;
     gf->sparse.scores = (float *)(void *)(parts.verdict + GF_VERDICT_WORDS);
     gf->user = (gf_mem)(uintptr_t)parts.user;
@@ -230,6 +231,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     }
     for (uint32_t i = 0; i < gf->tensor_count; i++)
         if (gf->tensors[i].sparse != 0) gf->sparse_type = (gf_type)gf->tensors[i].type;
+    gf_sparse_lists_open(gf);
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
     if (gf->config.rendezvous.rejoin) gf_rejoin_begin(gf);

@@ -56,6 +56,7 @@ static void region_move(gf_context *gf)
     gf->wire += delta;
     gf->user += delta;
     gf->user_used = 0;
+    gf->sparse.lists = (uint32_t *)((uintptr_t)gf->sparse.lists + delta);
     gf->verdict = (uint64_t *)((uintptr_t)gf->verdict + delta);
     gf->sparse.scores = (float *)((uintptr_t)gf->sparse.scores + delta);
     for (uint32_t s = 0; s < gf->slot_count; s++) gf->slots[s].coll.staging += delta;

@@ -61,6 +61,12 @@ static uint64_t turn_elems(const gf_context *gf, uint64_t left)
     return gf->on_device ? left : slice_elems(gf, left);
 }
 
+static uint64_t scratch_elems(const gf_context *gf, uint64_t left)
+{
+    uint64_t most = gf->sparse.scratch_elems;
+    return gf->on_device ? (left < most) ? left : most : slice_elems(gf, left);
+}
+
 /* Cast, scale and look at one slice on its way to the wire. */
 static gf_status buffer_pack(gf_context *gf, struct gf_slot *slot, struct gf_check *check)
 {
@@ -100,7 +106,7 @@ static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot, struct gf_c
         slot->done_elems = buffer->elem_count;
         return GF_OK;
     }
-    count = sparse ? slice_elems(gf, buffer->elem_count - done) : turn_elems(gf, buffer->elem_count - done);
+    count = sparse ? scratch_elems(gf, buffer->elem_count - done) : turn_elems(gf, buffer->elem_count - done);
     if (gf->ops->cast(&gf->queue, into, type, buffer_near(gf, buffer) + done * gf_type_size_bytes(wire), wire, count,
                       factor, 0, check) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -163,6 +169,7 @@ static gf_status buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_
 static gf_status slot_turn(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
 {
     gf_status status = GF_AGAIN;
+    struct gf_check seen;
     switch (slot->state) {
     case GF_SLOT_FREE: return GF_AGAIN;
     case GF_SLOT_PACK:
@@ -170,7 +177,8 @@ static gf_status slot_turn(gf_context *gf, struct gf_slot *slot, uint64_t now_ns
         return status;
     case GF_SLOT_SETTLE:
         if ((status = slot_settle(gf, slot)) != GF_OK) return status;
-        gf_verdict_local(gf, &gf->buffers[slot->buffer], &gf->seen[slot_index(gf, slot)]);
+        seen = gf_sparse_lists_blame(gf, &gf->buffers[slot->buffer], gf->seen[slot_index(gf, slot)]);
+        gf_verdict_local(gf, &gf->buffers[slot->buffer], &seen);
         return buffer_post(gf, slot, now_ns);
     case GF_SLOT_RUN:
         if ((status = gf_slot_poll(gf, slot, now_ns)) != GF_OK) return status;
@@ -337,7 +345,7 @@ gf_status gf_step_begin(gf_context *gf)
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
     if (gf_sparse_step_is_dense(gf)) gf_dense_begin(gf);
-    else gf_sparse_begin(gf);
+    else if ((status = gf_sparse_begin(gf)) < 0) return status;
     gf->phase = GF_PHASE_STEP;
     gf_members_position(gf->members)->step = number;
     gf_members_position(gf->members)->operation = GF_OPERATION_STEP;
