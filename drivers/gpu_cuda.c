@@ -61,32 +61,31 @@ static gf_queue_handle cuda_stream(struct gf_gpu *gpu)
     return (gf_queue_handle)(uintptr_t)cuda_of(gpu)->stream;
 }
 
-/* Of a call on a device in use: errors go into the device's own record. */
-static gf_status told(struct cuda_gpu *cuda, CUresult result, const char *call)
+gf_status gf_cuda_told(struct cuda_gpu *cuda, CUresult result, const char *call)
 {
     return gf_cuda_result(cuda, result, call, &cuda->gpu.fault);
 }
 
-static gf_status enter(struct cuda_gpu *cuda)
+gf_status gf_cuda_enter(struct cuda_gpu *cuda)
 {
-    return told(cuda, cuda->calls.context_push(cuda->context), "cuCtxPushCurrent");
+    return gf_cuda_told(cuda, cuda->calls.context_push(cuda->context), "cuCtxPushCurrent");
 }
 
-/* Leaves in any case, and hands on what the call in between said. */
-static gf_status leave(struct cuda_gpu *cuda, gf_status status)
+gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status)
 {
     CUcontext popped;
-    gf_status left = told(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent");
+    gf_status left = gf_cuda_told(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent");
     return (status < 0) ? status : (left < 0) ? left : status;
 }
 
 static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
-    gf_status status = enter(cuda);
+    gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
-    CUresult result = cuda->calls.host_register(base, size_bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    return leave(cuda, told(cuda, result, "cuMemHostRegister"));
+    CUresult result = cuda->calls.host_register(base, size_bytes,
+                                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemHostRegister"));
 }
 
 static void cuda_host_unregister(struct gf_gpu *gpu, void *base)
@@ -104,20 +103,20 @@ static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     if ((size_bytes == 0) || (dst == src)) return GF_OK;
-    gf_status status = enter(cuda);
+    gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
     CUresult result = cuda->calls.copy(dst, src, size_bytes, stream_of(queue->stream));
-    return leave(cuda, told(cuda, result, "cuMemcpyAsync"));
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemcpyAsync"));
 }
 
 static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     if (size_bytes == 0) return GF_OK;
-    gf_status status = enter(cuda);
+    gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
     CUresult result = cuda->calls.set(dst, 0, size_bytes, stream_of(queue->stream));
-    return leave(cuda, told(cuda, result, "cuMemsetD8Async"));
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemsetD8Async"));
 }
 
 static gf_status cuda_launch(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args)
@@ -125,22 +124,23 @@ static gf_status cuda_launch(struct gf_queue *queue, uint32_t kernel, uint32_t b
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     GF_ASSERT(kernel < cuda->kernel_count);
     GF_ASSERT((blocks > 0) && (threads > 0));
-    gf_status status = enter(cuda);
+    gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
     CUresult result = cuda->calls.launch(cuda->kernels[kernel], blocks, 1, 1, threads, 1, 1, 0,
                                          stream_of(queue->stream), args, NULL);
-    return leave(cuda, told(cuda, result, "cuLaunchKernel"));
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuLaunchKernel"));
 }
 
 /* `later` waits for what `earlier` holds now. */
 static gf_status order(struct cuda_gpu *cuda, CUstream earlier, CUstream later)
 {
     if (earlier == later) return GF_OK;
-    gf_status status = enter(cuda);
+    gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
-    status = told(cuda, cuda->calls.event_record(cuda->cross, earlier), "cuEventRecord");
-    if (status >= 0) status = told(cuda, cuda->calls.stream_wait(later, cuda->cross, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
-    return leave(cuda, status);
+    status = gf_cuda_told(cuda, cuda->calls.event_record(cuda->cross, earlier), "cuEventRecord");
+    if (status >= 0)
+        status = gf_cuda_told(cuda, cuda->calls.stream_wait(later, cuda->cross, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
+    return gf_cuda_leave(cuda, status);
 }
 
 static gf_status cuda_wait_for(struct gf_queue *queue, gf_queue_handle other)
@@ -157,27 +157,27 @@ static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     GF_ASSERT(event < cuda->event_count);
-    gf_status status = enter(cuda);
+    gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
     CUresult result = cuda->calls.event_record(cuda->events[event], stream_of(queue->stream));
-    return leave(cuda, told(cuda, result, "cuEventRecord"));
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuEventRecord"));
 }
 
 static gf_status cuda_reached(struct gf_gpu *gpu, uint32_t event)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
     GF_ASSERT(event < cuda->event_count);
-    gf_status status = enter(cuda);
+    gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
-    return leave(cuda, told(cuda, cuda->calls.event_query(cuda->events[event]), "cuEventQuery"));
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, cuda->calls.event_query(cuda->events[event]), "cuEventQuery"));
 }
 
 static gf_status cuda_settled(struct gf_queue *queue)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
-    gf_status status = enter(cuda);
+    gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
-    return leave(cuda, told(cuda, cuda->calls.stream_query(stream_of(queue->stream)), "cuStreamQuery"));
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, cuda->calls.stream_query(stream_of(queue->stream)), "cuStreamQuery"));
 }
 
 const struct gf_gpu_driver gf_gpu_cuda = {
@@ -198,4 +198,7 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .mark = cuda_mark,
     .reached = cuda_reached,
     .settled = cuda_settled,
+    .lend = gf_cuda_lend,
+    .borrow = gf_cuda_borrow,
+    .give_back = gf_cuda_give_back_lent,
 };

@@ -40,7 +40,10 @@
     X(module_load, "cuModuleLoadData", cuModuleLoadData)                  \
     X(module_unload, "cuModuleUnload", cuModuleUnload)                    \
     X(module_function, "cuModuleGetFunction", cuModuleGetFunction)        \
-    X(launch, "cuLaunchKernel", cuLaunchKernel)
+    X(launch, "cuLaunchKernel", cuLaunchKernel)                           \
+    X(lend, "cuIpcGetMemHandle", cuIpcGetMemHandle)                       \
+    X(borrow, "cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2)                \
+    X(give_back, "cuIpcCloseMemHandle", cuIpcCloseMemHandle)
 
 /* Prototypes only: nothing here refers to a symbol of libcuda. */
 struct cuda_calls {
@@ -60,6 +63,7 @@ struct cuda_gpu {
     CUcontext context;
     CUstream stream;
     CUdeviceptr arena;
+    size_t arena_bytes;
     CUmodule module;
     CUevent cross;       /* of wait_for() and lead(): a wait has taken what it needs when it returns */
     uint32_t event_count, kernel_count;
@@ -76,6 +80,14 @@ void gf_cuda_unload(struct cuda_gpu *cuda);
 /* Device, context, stream, events, arena and kernels; on failure whatever was made stays for gf_cuda_give_back(). */
 gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out);
 void gf_cuda_give_back(struct cuda_gpu *cuda);
+/* Of a call on a device in use: errors go into the device's own record. */
+gf_status gf_cuda_told(struct cuda_gpu *cuda, CUresult result, const char *call);
+gf_status gf_cuda_enter(struct cuda_gpu *cuda);
+gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status); /* in any case; hands on what was said in between */
+/* gpu_cuda_lend.c */
+gf_status gf_cuda_lend(struct gf_gpu *gpu, void *card_out);
+gf_status gf_cuda_borrow(struct gf_gpu *gpu, const void *card, gf_mem *base_out);
+void gf_cuda_give_back_lent(struct gf_gpu *gpu, const void *card, gf_mem base);
 /* Into the context in order to give things back, which is tried twice; false: it is lost. */
 bool gf_cuda_enter_last(struct cuda_gpu *cuda);
 void gf_cuda_leave_last(struct cuda_gpu *cuda);

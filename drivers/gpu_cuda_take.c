@@ -72,6 +72,7 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_
     if (size_bytes == 0) return GF_OK;
     CUresult result = calls->memory_take(&cuda->arena, size_bytes);
     if (result == CUDA_SUCCESS) {
+        cuda->arena_bytes = size_bytes;
         gf_status status = gf_cuda_result(cuda, calls->set(cuda->arena, 0, size_bytes, cuda->stream), "cuMemsetD8Async",
                                           fault_out);
         gf_cuda_idle(cuda); /* other streams will use it without asking */

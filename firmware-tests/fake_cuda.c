@@ -13,6 +13,7 @@
 static uint32_t retained[FAKE_CUDA_DEVICES], pushed_count, modules;
 static CUcontext pushed[PUSHED_MAX];
 static bool initialised;
+static uint64_t launches;
 
 static struct fake_cuda_live fake_live(void)
 {
@@ -26,9 +27,10 @@ static struct fake_cuda_live fake_live(void)
 static void leaks_check(const char *when)
 {
     const struct fake_cuda_live live = fake_live();
-    if (live.streams + live.events + live.modules + live.registrations + live.allocations + live.pushed == 0) return;
-    fake_trouble("%s: %u streams, %u events, %u modules, %u registrations and %u allocations are left, %u contexts pushed",
-                 when, live.streams, live.events, live.modules, live.registrations, live.allocations, live.pushed);
+    if (live.streams + live.events + live.modules + live.registrations + live.allocations + live.borrowed + live.pushed == 0) return;
+    fake_trouble("%s: %u streams, %u events, %u modules, %u registrations, %u allocations and %u of other processes are left, "
+                 "%u contexts pushed", when, live.streams, live.events, live.modules, live.registrations, live.allocations,
+                 live.borrowed, live.pushed);
 }
 
 __attribute__((destructor)) static void at_exit(void)
@@ -329,7 +331,39 @@ static CUresult fake_launch(CUfunction function, unsigned grid_x, unsigned grid_
     work.kernel = (const struct fake_kernel *)(uintptr_t)function;
     memcpy(work.args, params[0], work.kernel->args_bytes);
     fake_queue_add(work.stream, &work);
+    launches++;
     return CUDA_SUCCESS;
+}
+
+static CUresult fake_lend(CUipcMemHandle *handle_out, CUdeviceptr address)
+{
+    struct fake_lent lent;
+    CUresult result = enter_current("cuIpcGetMemHandle");
+    if (result == CUDA_SUCCESS) result = fake_memory_lend(address, &lent);
+    if (result != CUDA_SUCCESS) return result;
+    memset(handle_out, 0, sizeof *handle_out);
+    memcpy(handle_out, &lent, sizeof lent);
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_borrow(CUdeviceptr *address_out, CUipcMemHandle handle, unsigned flags)
+{
+    struct fake_lent lent;
+    uint64_t address;
+    CUresult result = enter_current("cuIpcOpenMemHandle");
+    memcpy(&lent, &handle, sizeof lent);
+    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) fake_trouble("memory is opened that another device may not reach");
+    if (result == CUDA_SUCCESS) result = fake_memory_borrow(&lent, &address);
+    if (result == CUDA_SUCCESS) *address_out = address;
+    return result;
+}
+
+static CUresult fake_give_back(CUdeviceptr address)
+{
+    CUresult result = fake_enter("cuIpcCloseMemHandle");
+    fake_run_all();
+    CUresult given = fake_memory_give_back(address);
+    return (result != CUDA_SUCCESS) ? result : given;
 }
 
 /* ---- what can be found ---- */
@@ -371,7 +405,10 @@ static void initialise(void)
     X("cuModuleLoadData", fake_module_load, cuModuleLoadData) \
     X("cuModuleUnload", fake_module_unload, cuModuleUnload) \
     X("cuModuleGetFunction", fake_module_function, cuModuleGetFunction) \
-    X("cuLaunchKernel", fake_launch, cuLaunchKernel)
+    X("cuLaunchKernel", fake_launch, cuLaunchKernel) \
+    X("cuIpcGetMemHandle", fake_lend, cuIpcGetMemHandle) \
+    X("cuIpcOpenMemHandle", fake_borrow, cuIpcOpenMemHandle_v2) \
+    X("cuIpcCloseMemHandle", fake_give_back, cuIpcCloseMemHandle)
 
 #define CALL_CHECK(name, function, prototype) \
     _Static_assert(__builtin_types_compatible_p(__typeof__(function), __typeof__(prototype)), name " as cuda.h has it");
@@ -404,6 +441,11 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, 
     return CUDA_ERROR_NOT_FOUND;
 }
 
+static uint64_t api_launches(void)
+{
+    return launches;
+}
+
 static void api_reset(void)
 {
     initialise();
@@ -434,6 +476,7 @@ const struct fake_cuda_api fake_cuda_api = {
     .trouble = fake_trouble_text,
     .failure_met = fake_failure_met,
     .live = fake_live,
+    .launches = api_launches,
     .kernel_add = fake_kernel_add,
     .touch = fake_kernel_touch,
     .stream_create = api_stream_create,

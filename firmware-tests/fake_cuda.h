@@ -29,7 +29,7 @@
 #define FAKE_CUDA_POISON 0xee
 
 struct fake_cuda_live {
-    uint32_t contexts, streams, events, modules, registrations, allocations, pushed;
+    uint32_t contexts, streams, events, modules, registrations, allocations, borrowed, pushed;
     uint64_t calls; /* since the last reset */
 };
 
@@ -43,6 +43,7 @@ struct fake_cuda_api {
     const char *(*trouble)(void); /* the first since reset; NULL: none */
     bool (*failure_met)(void);    /* GF_FAKE_CUDA_FAIL has happened */
     struct fake_cuda_live (*live)(void);
+    uint64_t (*launches)(void); /* since the program began */
     void (*kernel_add)(const char *name, size_t args_bytes, fake_cuda_kernel run); /* name stays the caller's */
     void (*touch)(uint64_t address, size_t size_bytes, bool is_write); /* by the kernel that runs */
     uint64_t (*stream_create)(void); /* a stream of the appliance; destroy it */

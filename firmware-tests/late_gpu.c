@@ -17,7 +17,8 @@
 #define STREAM 0x57u
 #define SOURCES_MAX 64u
 
-typedef enum kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, RATIO, UPDATE } kind;
+typedef enum kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, RATIO, UPDATE,
+               CAST_CHUNKS, ACCUMULATE_CHUNKS, ZERO_CHUNKS } kind;
 
 /* One call as it was made. */
 struct work {
@@ -29,6 +30,7 @@ struct work {
     struct gf_check *check, *sources;
     struct gf_update update;
     struct gf_ratio ratio;
+    struct gf_chunks chunks;
     uint32_t dst_count, src_count;
     gf_mem tables[2][SOURCES_MAX];
 };
@@ -240,6 +242,51 @@ static gf_status late_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_me
     return GF_OK;
 }
 
+/* Lists are read late, too. */
+static void expect_chunks(struct late *late, const struct gf_chunks *chunks)
+{
+    expect_reachable(late, chunks->dst_list_u32, chunks->count * sizeof(uint32_t));
+    expect_reachable(late, chunks->src_list_u32, chunks->count * sizeof(uint32_t));
+}
+
+static gf_status late_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                                  const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
+{
+    struct late *late = late_of(queue->gpu);
+    struct work *work = work_new(queue, CAST_CHUNKS);
+    expect_chunks(late, chunks);
+    expect_reachable(late, dst, chunks->dst_elems * gf_type_size_bytes(dst_type));
+    expect_reachable(late, src, chunks->src_elems * gf_type_size_bytes(src_type));
+    *work = (struct work){.kind = CAST_CHUNKS, .at = {dst, src}, .types = {dst_type, src_type}, .scale = scale,
+                          .base = base, .check = check, .chunks = *chunks};
+    return GF_OK;
+}
+
+static gf_status late_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
+                                        gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
+                                        gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+{
+    struct late *late = late_of(queue->gpu);
+    struct work *work = work_new(queue, ACCUMULATE_CHUNKS);
+    *work = (struct work){.kind = ACCUMULATE_CHUNKS, .at = {dst_h_f32, h_f32, dst_u_f32, u_f32, src, weight_f32},
+                          .types = {src_type}, .scale = scale, .momentum = momentum, .decay = decay, .chunks = *chunks};
+    expect_chunks(late, chunks);
+    for (int i = 0; i < 6; i++)
+        expect_reachable(late, work->at[i], (i % 2 == 0 && i < 4) ? chunks->dst_elems * sizeof(float)
+                                            : chunks->src_elems * ((i == 4) ? gf_type_size_bytes(src_type) : sizeof(float)));
+    return GF_OK;
+}
+
+static gf_status late_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
+{
+    struct late *late = late_of(queue->gpu);
+    struct work *work = work_new(queue, ZERO_CHUNKS);
+    expect_chunks(late, chunks);
+    expect_reachable(late, dst, chunks->dst_elems * gf_type_size_bytes(type));
+    *work = (struct work){.kind = ZERO_CHUNKS, .at = {dst}, .types = {type}, .chunks = *chunks};
+    return GF_OK;
+}
+
 static gf_status late_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
 {
     struct work *work = work_new(queue, RATIO);
@@ -291,6 +338,16 @@ static void work_do(struct late *late, const struct work *work)
         break;
     case RATIO: status = ops->ratio(&host, work->at[0], &work->ratio); break;
     case UPDATE: status = ops->update(&host, &work->update, work->elem_count); break;
+    case CAST_CHUNKS:
+        status = ops->cast_chunks(&host, work->at[0], work->types[0], work->at[1], work->types[1], &work->chunks,
+                                  work->scale, work->base, work->check);
+        break;
+    case ACCUMULATE_CHUNKS:
+        status = ops->accumulate_chunks(&host, work->at[0], work->at[1], work->at[2], work->at[3], work->at[4],
+                                        work->types[0], work->scale, work->momentum, work->at[5], work->decay,
+                                        &work->chunks);
+        break;
+    case ZERO_CHUNKS: status = ops->zero_chunks(&host, work->at[0], work->types[0], &work->chunks); break;
     }
     assert_int_equal(status, GF_OK);
 }
@@ -347,6 +404,7 @@ uint32_t late_gpu_waiting(const struct gf_gpu *gpu)
 const struct gf_ops late_ops = {
     .name = "late", .cast = late_cast, .sum = late_sum, .sum_n = late_sum_n, .check = late_check, .copy = late_copy,
     .zero = late_zero, .score = late_score, .norm = late_norm, .ratio = late_ratio, .accumulate = late_accumulate, .update = late_update,
+    .cast_chunks = late_cast_chunks, .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,
 };
 
 const struct gf_gpu_driver late_gpu = {

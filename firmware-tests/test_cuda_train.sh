@@ -25,6 +25,18 @@ check two_ranks_train timeout 200 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" $steps 
 cat "$scratch/log" | grep -v "^\[" | tail -n 3
 check two_ranks_learn_what_the_host_does near "$scratch/host" "$scratch/two" 1e-5
 check ranks_are_equal grep -q "the same on all ranks" "$scratch/log"
+check they_sum_from_device_to_device grep -q "gradients     on a device, from device to device" "$scratch/log"
+# Where one process may not: GF_RANK tells them apart, gf-run gives all the same environment.
+cat >"$scratch/refused" <<'END'
+#!/bin/sh
+[ "$GF_RANK" -eq 1 ] && export GF_FAKE_CUDA_FAIL=cuIpcOpenMemHandle:1:217
+exec "$@"
+END
+check two_ranks_train_where_one_is_refused timeout 200 "$BUILD/gf-run" -n 2 sh "$scratch/refused" "$BUILD/gf-train" $steps $cuda \
+    --dump-weights "$scratch/refused_two" >"$scratch/log" 2>&1
+check they_say_so grep -q "rank 0: gradients go through host memory, not from device to device: rank 1: it cannot reach" "$scratch/log"
+check and_sum_through_host_memory grep -q "gradients     on a device, through host memory" "$scratch/log"
+check to_the_same_bits cmp "$scratch/two" "$scratch/refused_two"
 
 # says TEXT COMMAND..: fails, and says it
 says() { text=$1; shift; timeout 60 "$@" >"$scratch/log" 2>&1 && return 1; grep -q "$text" "$scratch/log" || { cat "$scratch/log"; return 1; }; }

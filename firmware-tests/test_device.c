@@ -13,6 +13,8 @@
 #include "state_world.h"
 
 #define STEPS 12u
+#define BLAME_STEP 10u   /* behind it values are not finite */
+#define LISTED_STEPS 16u
 
 static struct world_setup setup_on(const struct state_run *run, const struct gf_gpu_driver *gpu)
 {
@@ -63,6 +65,71 @@ static void a_run_on_a_device_ends_where_it_ends_on_the_host(void **state)
         assert_true(late_gpu_done(device.ranks[0].gf->gpu) > STEPS); /* it was the device that did it */
         world_close(&host);
         world_close(&device);
+    }
+}
+
+/* Lists of chunks, on a part whose tensors decay alike: gradients of each type, scratch for all of the part and for little. */
+static void fill_typed(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct state_moment *moment = arg;
+    const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
+    for (uint64_t i = 0; i < from->elem_count; i++)
+        world_put(from->type, gradient, i, world_value(rank + 16u * (uint32_t)moment->step, tensor, i) * 0.25f);
+    if ((moment->step > BLAME_STEP) && (rank == 1) && (tensor == 1 + 2 * (moment->step % 2))) /* in another chunk each time */
+        world_put(from->type, gradient, (moment->step * 53) % from->elem_count, __builtin_inff());
+}
+
+/* Both have named the same values, of however many. */
+static void expect_same_blame(const struct world *a, const struct world *b)
+{
+    const char *left = a->ranks[0].log, *right = b->ranks[0].log;
+    for (uint32_t met = 0;; met++) {
+        left = strstr(left, "first on rank");
+        right = strstr(right, "first on rank");
+        if ((left == NULL) || (right == NULL)) {
+            assert_true((left == NULL) && (right == NULL) && (met == LISTED_STEPS - BLAME_STEP));
+            return;
+        }
+        assert_memory_equal(left, right, strcspn(left, "\n") + 1);
+        left++;
+        right++;
+    }
+}
+
+static void listed_chunks_of_every_type_end_where_they_end_on_the_host(void **state)
+{
+    struct gf_tensor alike[STATE_TENSORS];
+    (void)state;
+    memcpy(alike, state_tensors, sizeof alike);
+    alike[2].flags = 0;
+    for (size_t i = 0; i < STATE_RUNS; i++) {
+        for (gf_type type = GF_TYPE_F32; state_runs[i].sparse && (type < GF_TYPE_COUNT); type++) {
+            struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
+            struct world host, device;
+            for (size_t t = 1; t < STATE_TENSORS; t++) alike[t].type = type;
+            on_host.tensors = on_device.tensors = alike;
+            world_open(&host, &on_host);
+            world_open(&device, &on_device);
+            state_weights_begin(&host);
+            state_weights_begin(&device);
+            for (uint32_t rank = 0; rank < device.world; rank++) {
+                struct gf_sparse *sparse = &device.ranks[rank].gf->sparse;
+                assert_true(sparse->in_lists);
+                if (i % 2 == 0) sparse->scratch_elems = 80;
+            }
+            for (uint32_t step = 1; step <= LISTED_STEPS; step++) {
+                state_step_run(&host, step, fill_typed);
+                state_step_run(&device, step, fill_typed);
+                expect_same(&host, &device);
+            }
+            expect_same_blame(&host, &device);
+            for (uint32_t rank = 0; rank < device.world; rank++) world_settle(&device, rank);
+            for (uint32_t t = 0; t < STATE_TENSORS; t++)
+                assert_memory_equal(world_gradient(&host, 0, t), world_gradient(&device, 0, t),
+                                    alike[t].elem_count * gf_type_size_bytes(alike[t].type));
+            world_close(&host);
+            world_close(&device);
+        }
     }
 }
 
@@ -170,6 +237,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_on_a_device_ends_where_it_ends_on_the_host),
+        cmocka_unit_test(listed_chunks_of_every_type_end_where_they_end_on_the_host),
         cmocka_unit_test(a_state_of_the_host_goes_on_on_a_device),
         cmocka_unit_test(device_memory_is_broadcast_through_the_wire_pool),
         cmocka_unit_test(more_device_memory_than_the_pool_is_refused),

@@ -8,6 +8,7 @@
 #include "coll.h"
 #include "crowd.h"
 #include "drivers.h"
+#include "lent.h"
 #include "members.h"
 #include "pool.h"
 #include "sparse.h"
@@ -141,7 +142,8 @@ struct gf_node_words {
 };
 
 /* How far opening has come. */
-enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_CROWDED, /* 1: crowded */ GF_MET_COUNT };
+enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_CROWDED, /* 1: crowded */
+       GF_MET_DEVICE, /* 1: gradients on a device */ GF_MET_COUNT };
 
 typedef enum gf_warm_state {
     GF_WARM_FLOOD = 0, /* a window of messages a slot to the right neighbour, before it has posted receives */
@@ -149,7 +151,9 @@ typedef enum gf_warm_state {
     GF_WARM_SINK,      /* the receives for them */
     GF_WARM_EMPTY,
     GF_WARM_ROUNDS,    /* operations of all sizes through every slot */
-    GF_WARM_TOUCH      /* peers' pages, which fault at the first look */
+    GF_WARM_TOUCH,     /* peers' pages, which fault at the first look */
+    GF_WARM_LEND,      /* device memory: each tells the others how it is reached (lent.c) */
+    GF_WARM_BORROW     /* and whether it reaches theirs */
 } gf_warm_state;
 
 /*     DRAIN -> AGREE -> JOIN -> SYNC -> (ready)      a failure on the way -> DRAIN, until the deadline */
@@ -196,6 +200,7 @@ struct gf_context {
     struct gf_gpu *gpu;
     struct gf_queue queue;      /* of element ops on the pools, in order */
     const struct gf_ops *ops;
+    struct gf_lent lent;        /* where all ranks reach each other's device memory */
     bool on_device;             /* the pools lie in device memory: ops work late, the wire has its own in host memory */
     struct gf_queue wire_queue; /* collectives work on host memory, at once */
     const struct gf_ops *wire_ops;
@@ -322,19 +327,22 @@ struct gf_control_parts {
     struct gf_coll_sum *sums;
     struct gf_pool_parts pools; /* of the host */
     uint32_t *selection;
+    char *lent;
     char *fork_page; /* [2 * GF_PAGE_BYTES]: a whole page lies in it */
     void *link, *rendezvous, *gpu, *members;
 };
 struct gf_exchange_parts {
     char *flags; /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
     char *gradient, *wire, *user, *staging;
+    uint32_t *lists;
     struct gf_check *seen, *unseen;
     uint64_t *verdict;
 };
 struct gf_device_parts {
-    char *gradient, *beside, *checks;
+    char *gradient, *beside, *checks, *lists;
     struct gf_pool_parts pools;
 };
+uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);
 
 /* Ranks that direct's flags are laid out for: of the world, or, with hierarchy, of the largest node there may be. */
 static inline uint32_t gf_direct_lanes_of(const struct gf_config *config)
@@ -431,7 +439,7 @@ void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
 
 /* ---- sparse.c: which chunks and buffers a sparse step has ---- */
 bool gf_sparse_step_is_dense(const gf_context *gf);
-void gf_sparse_begin(gf_context *gf);                            /* buffers of a sparse step */
+gf_status gf_sparse_begin(gf_context *gf);                       /* buffers of a sparse step */
 gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
 
 /* ---- sparse_history.c: what is computed of them; about a slice a call ---- */
@@ -486,7 +494,8 @@ void gf_rejoin_begin(gf_context *gf); /* the rest of gf_open() of a rank that co
 /* ---- warm.c ---- */
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns);
 
-/* ---- trace.c, stats ---- */
+/* ---- trace.c, stats.c ---- */
+gf_path gf_path_of(const gf_context *gf);
 void gf_trace_write(gf_context *gf, const struct gf_trace_record *record);
 
 /* ---- loss_scale.c ---- */

@@ -26,6 +26,7 @@ void gf_device_lay(gf_context *gf, const struct gf_layout *layout, const struct 
         gf->gradient = mem(parts.gradient);
         gf->beside = mem(parts.beside);
         gf->checks = mem(parts.checks);
+        gf->sparse.device_lists = mem(parts.lists);
     }
     gf->weight = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? mem(parts.pools.weight) : 0;
     gf->momentum = ((gf->weight != 0) && (config->optimizer.momentum > 0.0f)) ? mem(parts.pools.momentum) : 0;
@@ -34,6 +35,7 @@ void gf_device_lay(gf_context *gf, const struct gf_layout *layout, const struct 
     gf->part = mem(parts.pools.part);
     gf->sparse.history = mem(parts.pools.history);
     gf->sparse.scratch = mem(parts.pools.scratch);
+    gf->sparse.scratch_elems = gf_layout_scratch_elems(layout);
 }
 
 gf_status gf_device_register(gf_context *gf)

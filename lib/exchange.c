@@ -105,6 +105,20 @@ static uint32_t slot_tensor(const gf_context *gf, const struct gf_slot *slot)
     return (slot->operation == GF_OPERATION_STEP) ? gf->buffers[slot->buffer].first_tensor : GF_TENSOR_NONE;
 }
 
+/* The same where all of it lies on devices that reach each other. */
+static void device_take(gf_context *gf, struct gf_slot *slot)
+{
+    struct gf_coll *coll = &slot->coll;
+    GF_ASSERT((coll->kind == &gf_coll_direct) && (coll->op == GF_COLL_ALLREDUCE));
+    coll->kind = &gf_coll_direct_device;
+    coll->queue = &gf->queue;
+    coll->ops = gf->ops;
+    coll->direct.lent = gf->lent.bases;
+    coll->direct.region_bytes = gf->device_bytes;
+    coll->direct.small_bytes = 0;
+    coll->direct.event = (uint32_t)(slot - gf->slots);
+}
+
 void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm, gf_coll_op op, uint32_t root,
                    gf_type type, gf_mem data, uint64_t elem_count, uint64_t tag, uint64_t now_ns)
 {
@@ -130,6 +144,7 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->direct = (struct gf_coll_shared){.ticket = slot->ticket, .region_bytes = gf->region_bytes,
                                            .lane_ranks = lanes(gf), .core = (uint32_t)sched_getcpu() + 1,
                                            .small_bytes = small_bytes(gf, coll)};
+    if (gf->lent.agreed && gf_device_holds(gf, data)) device_take(gf, slot);
     slot->algorithm = algorithm;
     slot->begin_ns = now_ns;
     slot->wait_peer = slot->waited_for = GF_RANK_NONE;
@@ -216,6 +231,7 @@ gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
     }
     if (gf->error.code == GF_OK) { /* the collective failed: it drains on under the context's failure */
         slot_trace(gf, slot, coll->error, now_ns);
+        if ((coll->error == GF_ERR_DEVICE) && (gf->gpu->fault.code != GF_OK)) return gf_device_failed(gf, slot->operation);
         if (gf->link->fault.code != GF_OK) return gf_fail_fault(gf, &gf->link->fault, slot->operation);
         return gf_fail(gf, coll->error, slot->operation, gf_rank_of(gf, coll->waits_for), slot_tensor(gf, slot),
                        "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for rank %d",

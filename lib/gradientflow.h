@@ -458,6 +458,15 @@ uint64_t gf_steps(const gf_context *gf);
 /* The record of the error that failed the context; code GF_OK if there is none. Valid until gf_close(). */
 const struct gf_error *gf_error_last(const gf_context *gf);
 
+/* How the gradients of a step travel. */
+typedef enum gf_path {
+    GF_PATH_HOST = 0, /* they lie in host memory */
+    GF_PATH_STAGED,   /* from a device, through host memory that is registered with it */
+    GF_PATH_PEERS,    /* from device to device, all of one node */
+    GF_PATH_COUNT
+} gf_path;
+const char *gf_path_name(gf_path path);
+
 struct gf_stats {
     uint32_t size_bytes;          /* in: sizeof(struct gf_stats) of the caller */
     uint32_t reserved;
@@ -482,6 +491,8 @@ struct gf_stats {
     float loss_scale;
     uint32_t buffer_count;        /* fused buffers of a dense step */
     uint64_t slowest_late_ns;     /* of slowest_peer */
+    uint32_t path;                /* gf_path, since open or the last shrink */
+    uint32_t reserved_behind;
 };
 /* Fills what the caller's size_bytes has room for. Lawful at any time, on failed contexts too. GF_ERR_PARAM:
  * size_bytes. */

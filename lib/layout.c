@@ -6,6 +6,9 @@
 #include "context.h"
 #include "identity.h"
 
+/* The CUDA driver lends whole pages of its own, of 2 MiB; with less, what lies beside in one would be lent too. */
+#define DEVICE_UNIT_BYTES (UINT64_C(2) << 20)
+
 static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
 {
     struct gf_identity identity = {0};
@@ -137,6 +140,16 @@ static uint64_t wire_pool_bytes(const struct gf_layout *layout)
     return layout->in_place ? 0 : layout->pool.elem_count * gf_type_size_bytes(layout->config.exchange.wire);
 }
 
+/* On a device enough to keep it at work for some hundred microseconds a batch. */
+#define SCRATCH_ELEMS (UINT64_C(4) << 20)
+
+uint64_t gf_layout_scratch_elems(const struct gf_layout *layout)
+{
+    uint64_t most = layout->config.exchange.slice_bytes / sizeof(float);
+    if (layout->on_device && (most < SCRATCH_ELEMS)) most = SCRATCH_ELEMS;
+    return (most < layout->pool.sparse_elem_count) ? most : layout->pool.sparse_elem_count;
+}
+
 static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
 {
     const struct gf_config *config = &layout->config;
@@ -145,15 +158,12 @@ static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, st
     uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS)
                               ? UINT64_C(3) * layout->tensor_count + (layout->on_device ? GF_NORM_SCRATCH_ELEMS : 0)
                               : 0;
-    uint64_t slice_elems = config->exchange.slice_bytes / sizeof(float);
-    uint64_t scratch_elems =
-        (slice_elems < layout->pool.sparse_elem_count) ? slice_elems : layout->pool.sparse_elem_count;
     parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
     parts->momentum = gf_arena_take(arena, pool_elems * sizeof(float));
     parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
     parts->norms = gf_arena_take(arena, norm_count * sizeof(float));
     parts->history = gf_arena_take(arena, layout->pool.sparse_elem_count * sizeof(float));
-    parts->scratch = gf_arena_take(arena, scratch_elems * sizeof(float));
+    parts->scratch = gf_arena_take(arena, gf_layout_scratch_elems(layout) * sizeof(float));
     parts->part = gf_arena_take(arena, sizeof(float));
 }
 
@@ -165,6 +175,7 @@ struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct g
     parts.beside = gf_arena_take(device, layout->in_place ? 0 : layout->pool.elem_count *
                                                                   gf_type_size_bytes(layout->config.exchange.wire));
     parts.checks = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
+    parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
     lay_pools(layout, device, &parts.pools);
     return parts;
 }
@@ -240,6 +251,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
     uint64_t node_words = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) ? config->job.world : 0;
+    bool has_lent = layout->on_device && (config->job.world <= GF_DIRECT_RANKS_MAX);
     struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
@@ -255,6 +267,8 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.node_words.reach = gf_arena_take(control, 2 * node_words * sizeof(float));
     parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));
     parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));
+    parts.lent = gf_arena_take(control, has_lent ? gf_lent_bytes(config->job.world) : 0);
+    if (!has_lent) parts.lent = NULL;
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
@@ -279,6 +293,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     parts.wire = gf_arena_take(exchange, wire_pool_bytes(layout));
     parts.seen = gf_arena_take(exchange, checks_bytes);
     parts.unseen = gf_arena_take(exchange, sizeof(struct gf_check));
+    parts.lists = gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);
     parts.verdict = gf_arena_take(exchange, gf_verdict_words(layout->chunk_count) * sizeof *parts.verdict);
     parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
     parts.staging = gf_arena_take(exchange, layout->slot_need.staging_bytes * config->exchange.buffers_active);
@@ -344,7 +359,7 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     (void)gf_layout_exchange(layout, &exchange);
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
     (void)gf_layout_device(layout, &device);
-    layout->footprint.device_bytes = gf_align_up(device.used_bytes, GF_PAGE_BYTES);
+    layout->footprint.device_bytes = gf_align_up(device.used_bytes, DEVICE_UNIT_BYTES);
     (void)gf_layout_control(layout, &control); /* behind exchange: the link's state may depend on the region */
     layout->footprint.control_bytes = gf_align_up(control.used_bytes, GF_PAGE_BYTES);
     return GF_OK;

@@ -63,6 +63,17 @@ const char *gf_algorithm_name(gf_algorithm algorithm)
     return "unknown algorithm";
 }
 
+const char *gf_path_name(gf_path path)
+{
+    switch (path) {
+    case GF_PATH_HOST:   return "in host memory";
+    case GF_PATH_STAGED: return "through host memory";
+    case GF_PATH_PEERS:  return "from device to device";
+    case GF_PATH_COUNT:  break;
+    }
+    return "unknown path";
+}
+
 size_t gf_type_size_bytes(gf_type type)
 {
     switch (type) {

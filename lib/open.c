@@ -29,7 +29,9 @@ static uint64_t resident_bytes(void)
     return (resident - shared) * GF_PAGE_BYTES;
 }
 
-static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts, gf_context *gf)
+/* Not inlined, like members_open(). */
+__attribute__((noinline)) static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts,
+                                                  gf_context *gf)
 {
     uint32_t msg_count = layout->slot_need.msg_count;
     size_t req_bytes = layout->drivers.link->req_size_bytes;
@@ -52,6 +54,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
     gf->peers = parts->peers;
     gf->node_words = parts->node_words;
+    gf_lent_lay(&gf->lent, parts->lent, gf->world);
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
                                     .chunk_elems = gf->config.sparse.chunk_elems,
                                     .chunk_count = layout->chunk_count,
@@ -96,6 +99,7 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
         gf->beside = gf->wire;
         gf->checks = (gf_mem)(uintptr_t)parts.seen;
     }
+    gf->sparse.lists = parts.lists;
     gf->verdict = parts.verdict;
     gf->sparse.scores = (float *)(void *)(parts.verdict + GF_VERDICT_WORDS);
     gf->user = (gf_mem)(uintptr_t)parts.user;
@@ -175,6 +179,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
 
 static void drivers_close(gf_context *gf)
 {
+    if (gf->gpu != NULL) gf_lent_close(gf);
     if ((gf->gpu != NULL) && (gf->link != NULL)) gf_device_unregister(gf);
     if (gf->link != NULL) gf->link->driver->close(gf->link);
     if (gf->rendezvous != NULL) gf->rendezvous->driver->close(gf->rendezvous);
@@ -226,6 +231,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     }
     for (uint32_t i = 0; i < gf->tensor_count; i++)
         if (gf->tensors[i].sparse != 0) gf->sparse_type = (gf_type)gf->tensors[i].type;
+    gf_sparse_lists_open(gf);
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
     if (gf->config.rendezvous.rejoin) gf_rejoin_begin(gf);
@@ -315,6 +321,7 @@ static void neighbours_count(gf_context *gf)
     gf->crowded = (core_count > 0) && ((int)local > core_count);
     gf->met[GF_MET_PAIRS] = (gf->world <= GF_DIRECT_RANKS_MAX) ? (float)(local - 1) : 0;
     gf->met[GF_MET_CROWDED] = gf->crowded ? 1 : 0;
+    gf->met[GF_MET_DEVICE] = gf->on_device ? 1 : 0;
 }
 
 static void opened(gf_context *gf)
@@ -331,6 +338,9 @@ static void opened(gf_context *gf)
     gf->stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank,
                 gf->world, gf->link->driver->name, gf->tensor_count, gf->dense_buffer_count);
+    if (gf->on_device)
+        gf_log_line(&gf->log, GF_LOG_INFO, "rank %u: gradients lie on %s and travel %s", gf->rank, gf->gpu->driver->name,
+                    gf_path_name(gf_path_of(gf)));
 }
 
 gf_status gf_join_turn(gf_context *gf, uint64_t now_ns)
@@ -416,6 +426,7 @@ static gf_status leave_begin(gf_context *gf)
         return gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
                        "rank %u closed its context while %s was under way", gf->rank, gf_operation_name(gf_doing(gf)));
     if (gf->phase != GF_PHASE_READY) return GF_OK;
+    gf_lent_close(gf); /* before the lenders hear that this rank leaves: then they free it */
     gf->phase = GF_PHASE_LEAVE;
     gf->leave_ns = gf_now(gf) + gf->config.exchange.timeout_ns;
     return GF_OK;

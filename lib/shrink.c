@@ -56,6 +56,7 @@ static void region_move(gf_context *gf)
     gf->wire += delta;
     gf->user += delta;
     gf->user_used = 0;
+    gf->sparse.lists = (uint32_t *)((uintptr_t)gf->sparse.lists + delta);
     gf->verdict = (uint64_t *)((uintptr_t)gf->verdict + delta);
     gf->sparse.scores = (float *)((uintptr_t)gf->sparse.scores + delta);
     for (uint32_t s = 0; s < gf->slot_count; s++) gf->slots[s].coll.staging += delta;
@@ -68,6 +69,7 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     void *blob;
     size_t blob_bytes = 0;
     gf->epoch = plan->epoch;
+    gf_lent_close(gf);
     gf_device_unregister(gf);
     if (gf->link->driver->reset(gf->link, gf->epoch) < 0) return GF_ERR_LINK;
     region_move(gf);

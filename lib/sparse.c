@@ -75,7 +75,7 @@ static void sparse_wire_up(gf_context *gf, uint32_t buffer_count)
     }
 }
 
-void gf_sparse_begin(gf_context *gf)
+gf_status gf_sparse_begin(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
     const struct gf_config *config = &gf->config;
@@ -93,6 +93,8 @@ void gf_sparse_begin(gf_context *gf)
     sparse->score = (struct gf_sparse_pass){0};
     sparse->counted = NULL;
     sparse->score_queued = sparse->scored = false;
+    sparse->listed = 0;
+    return gf_sparse_lists_begin(gf);
 }
 
 /* ---- update ---- */

@@ -16,6 +16,8 @@
 #include "gradientflow.h"
 
 struct gf_check;
+struct gf_slot;
+struct gf_buffer;
 
 /* Norms are one vector of one exchange a step, and every rank looks at all of them: this many chunks at most. */
 #define GF_SPARSE_CHUNKS_MAX (1u << 22)
@@ -40,13 +42,19 @@ struct gf_sparse {
     gf_mem history;           /* fp32 [elem_count] */
     bool history_empty;       /* nothing waits anywhere: all chunks were sent in every step so far */
     bool local_begun;         /* u is each rank's own share, no longer the common momentum */
-    gf_mem scratch;           /* fp32, a slice or all of the part */
+    gf_mem scratch;           /* fp32 [scratch_elems]: a slice, on a device more, or all of the part */
+    uint64_t scratch_elems;
+    bool in_lists;            /* on a device: sparse_lists.c */
+    bool decays;              /* in_lists: weights of the part do */
+    uint32_t *lists;          /* [chunk_count] in registered host memory: chunks sent, then the others, each rising */
+    gf_mem device_lists;      /* the same where kernels read them */
     float *scores;            /* [chunk_count] in the verdict's vector */
 
     /* of the step under way */
     uint32_t ready_tensor;    /* every tensor of the sparse part before this one is ready */
     uint64_t ready_elems;     /* and so every element before this one */
     struct gf_sparse_pass score;
+    uint32_t listed;          /* in_lists: chunks of the list of others that are scored, or queued to be */
     struct gf_check *counted; /* values that are not finite in what is scored; NULL before */
     bool score_queued;        /* the end of the scoring, of a sparse step or behind a dense one */
     bool scored;
@@ -64,6 +72,24 @@ static inline uint64_t gf_chunk_end(const struct gf_sparse *sparse, uint32_t chu
     uint64_t end = (chunk + UINT64_C(1)) * sparse->chunk_elems;
     return (end < sparse->elem_count) ? end : sparse->elem_count;
 }
+
+/* How h' and u' come about in this step. */
+struct gf_sparse_rule {
+    bool has_u;
+    float momentum; /* of u */
+    float decay;    /* where there is any */
+};
+struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf);
+
+/* sparse_lists.c: queue everything and return; only score may have to be asked again, as more is ready. */
+void gf_sparse_lists_open(gf_context *gf);
+gf_status gf_sparse_lists_begin(gf_context *gf);
+gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, struct gf_check *check);
+struct gf_check gf_sparse_lists_blame(const gf_context *gf, const struct gf_buffer *buffer, struct gf_check check);
+gf_status gf_sparse_lists_score(gf_context *gf); /* GF_OK: all of them are queued */
+void gf_sparse_lists_place(gf_context *gf);      /* behind their event */
+gf_status gf_sparse_lists_commit(gf_context *gf, float factor);
+gf_status gf_sparse_lists_weigh(gf_context *gf); /* behind a dense step */
 
 /* Chunks that step `number` sends (1 is the first): all during warm-up, then falling in a straight line over ramp_steps
  * to the kept share, which is at least one chunk. */

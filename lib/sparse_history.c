@@ -75,22 +75,28 @@ static uint64_t decay_run(const gf_context *gf, uint32_t *tensor, uint64_t at, u
     return known ? to : end;
 }
 
+/* The first local step goes on from the common momentum: of it, each rank holds its share. */
+struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf)
+{
+    return (struct gf_sparse_rule){
+        .has_u = is_local(gf) && (gf->momentum != 0),
+        .momentum = gf->config.optimizer.momentum * (gf->sparse.local_begun ? 1.0f : rank_share(gf)),
+        .decay = (gf->weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f};
+}
+
 /* history_out[] = h' and, where it is given, momentum_out[] = u', of elements first..end-1. */
 static gf_status accumulate(gf_context *gf, uint64_t first, uint64_t end, uint32_t *tensor, gf_mem history_out,
                             gf_mem momentum_out)
 {
-    bool has_u = is_local(gf) && (gf->momentum != 0);
-    /* The first local step goes on from the common momentum: of it, each rank holds its share. */
-    float momentum = gf->config.optimizer.momentum * (gf->sparse.local_begun ? 1.0f : rank_share(gf));
-    float decay = (gf->weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f;
+    const struct gf_sparse_rule rule = gf_sparse_rule_of(gf);
     for (uint64_t at = first, to; at < end; at = to) {
         uint64_t out = (at - first) * sizeof(float), in = at * sizeof(float);
         bool decays = false;
-        to = (decay != 0.0f) ? decay_run(gf, tensor, at, end, &decays) : end;
+        to = (rule.decay != 0.0f) ? decay_run(gf, tensor, at, end, &decays) : end;
         if (gf->ops->accumulate(&gf->queue, history_out + out, gf->sparse.history + in,
-                                (momentum_out != 0) ? momentum_out + out : 0, has_u ? gf->momentum + in : 0,
-                                gradient_at(gf, at), gf->sparse_type, 1.0f / gf->scale, momentum,
-                                decays ? gf->weight + in : 0, decay, to - at) < 0)
+                                (momentum_out != 0) ? momentum_out + out : 0, rule.has_u ? gf->momentum + in : 0,
+                                gradient_at(gf, at), gf->sparse_type, 1.0f / gf->scale, rule.momentum,
+                                decays ? gf->weight + in : 0, rule.decay, to - at) < 0)
             return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
     }
     return GF_OK;
@@ -122,6 +128,7 @@ gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, stru
 {
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     struct gf_sparse_pass *pack = &slot->pack;
+    if (gf->sparse.in_lists) return gf_sparse_lists_pack(gf, slot, near, check);
     if (slot->done_elems == 0) {
         pack->tensor = buffer->first_tensor;
         pack_goto(&gf->sparse, pack, buffer->chunk_first);
@@ -189,15 +196,11 @@ static void scores_blame(gf_context *gf)
     gf_verdict_local_at(gf, gf_pool_find(gf->tensors, 0, gf->tensor_count - 1, true, check.bad_first), &check);
 }
 
-gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
+/* Pieces that are ready, about a slice of them. GF_OK: all are queued. */
+static gf_status pieces_score(gf_context *gf, uint64_t now_ns)
 {
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_sparse_pass *pass = &sparse->score;
-    gf_status reached;
-    if (sparse->scored) return GF_OK;
-    ready_advance(gf);
-    if ((sparse->counted == NULL) && ((sparse->counted = gf_checks_begin(gf, gf->slot_count)) == NULL))
-        return gf_device_failed(gf, GF_OPERATION_STEP);
     for (uint64_t spent = 0; (pass->chunk < sparse->chunk_count) && (spent < slice_elems(gf));) {
         bool sent = pass_selected(sparse, pass);
         uint64_t first = pass->elem, end = sent ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
@@ -209,11 +212,24 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
         spent += (sent ? 0 : end - first) + PIECE_COST_ELEMS;
         gf->moved_ns = now_ns;
     }
-    if (pass->chunk < sparse->chunk_count) return GF_AGAIN;
+    return (pass->chunk < sparse->chunk_count) ? GF_AGAIN : GF_OK;
+}
+
+gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    gf_status status;
+    if (sparse->scored) return GF_OK;
+    ready_advance(gf);
+    if ((sparse->counted == NULL) && ((sparse->counted = gf_checks_begin(gf, gf->slot_count)) == NULL))
+        return gf_device_failed(gf, GF_OPERATION_STEP);
+    status = sparse->in_lists ? gf_sparse_lists_score(gf) : pieces_score(gf, now_ns);
+    if (status != GF_OK) return status;
     if (!sparse->score_queued && (gf_checks_end(gf, gf->slot_count) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
-    if ((reached = gf_checks_reached(gf, gf->slot_count)) == GF_AGAIN) return GF_AGAIN;
-    if (reached < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+    if ((status = gf_checks_reached(gf, gf->slot_count)) == GF_AGAIN) return GF_AGAIN;
+    if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+    if (sparse->in_lists) gf_sparse_lists_place(gf);
     scores_blame(gf);
     sparse->scored = true;
     return GF_OK;
@@ -300,6 +316,11 @@ gf_status gf_sparse_commit(gf_context *gf, float factor)
     gf_status status;
     if (sparse->chunk_count == 0) return GF_OK;
     if (!gf->step.sparse && (gf->step.number < gf->config.sparse.warmup_steps)) return GF_OK; /* another dense one */
+    if (sparse->in_lists && (pass->chunk == 0)) {
+        status = gf->step.sparse ? gf_sparse_lists_commit(gf, factor) : gf_sparse_lists_weigh(gf);
+        if (status < 0) return status;
+        pass->chunk = sparse->chunk_count;
+    }
     for (uint64_t spent = 0; pass->chunk < sparse->chunk_count;) {
         uint64_t end = piece_end(gf, pass);
         if (spent >= slice_elems(gf)) return GF_AGAIN;

@@ -26,6 +26,12 @@ gf_mem gf_weight_half(gf_context *gf, uint32_t tensor)
     return gf->half + gf->tensors[tensor].first_elem * gf_type_size_bytes(GF_TYPE_F16);
 }
 
+gf_path gf_path_of(const gf_context *gf)
+{
+    if (!gf->on_device) return GF_PATH_HOST;
+    return gf->lent.agreed ? GF_PATH_PEERS : GF_PATH_STAGED;
+}
+
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
 {
     struct gf_stats stats;
@@ -50,6 +56,7 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
     stats.slowest_late_ns = (slowest == GF_RANK_NONE) ? 0 : gf->peers[slowest].late_ns;
     stats.loss_scale = gf->scale;
     stats.buffer_count = gf->dense_buffer_count;
+    stats.path = gf_path_of(gf);
     memcpy(stats_out, &stats, size_bytes); /* an older caller gets what it knows */
     return GF_OK;
 }

@@ -26,13 +26,7 @@ static gf_mem buffer_gradient(const gf_context *gf, const struct gf_buffer *buff
     return gf->gradient + gf->tensors[buffer->first_tensor].gradient_offset;
 }
 
-static gf_mem buffer_wire(const gf_context *gf, const struct gf_buffer *buffer)
-{
-    if (buffer_in_place(gf, buffer) && !gf->on_device) return buffer_gradient(gf, buffer);
-    return gf->wire + buffer->first_elem * gf_type_size_bytes(gf->config.exchange.wire);
-}
-
-/* Where ops put what travels and take it from: beside the gradients. On the host the network does so too. */
+/* Where ops put what travels and take it from: beside the gradients. On the host the exchange does so too. */
 static gf_mem buffer_near(const gf_context *gf, const struct gf_buffer *buffer)
 {
     if (buffer_in_place(gf, buffer)) return buffer_gradient(gf, buffer);
@@ -53,11 +47,18 @@ static bool buffer_unseen(const gf_context *gf, const struct gf_buffer *buffer)
            (buffer_algorithm(gf, buffer) == GF_ALGORITHM_DIRECT);
 }
 
-/* Between device and wire, all of the buffer; nothing on the host, where both are the same memory. */
+/* Where the exchange works. */
+static gf_mem buffer_wire(const gf_context *gf, const struct gf_buffer *buffer)
+{
+    if (!gf->on_device || gf->lent.agreed) return buffer_near(gf, buffer);
+    return gf->wire + buffer->first_elem * gf_type_size_bytes(gf->config.exchange.wire);
+}
+
+/* Between device and wire, all of the buffer; nothing where both are the same memory. */
 static gf_status buffer_copy(gf_context *gf, const struct gf_buffer *buffer, gf_mem to, gf_mem from)
 {
     uint64_t bytes = buffer->elem_count * gf_type_size_bytes(gf->config.exchange.wire);
-    if (!gf->on_device || (bytes == 0)) return GF_OK;
+    if ((to == from) || (bytes == 0)) return GF_OK;
     return gf->gpu->driver->copy(&gf->queue, to, from, bytes);
 }
 
@@ -72,6 +73,12 @@ static uint64_t slice_elems(const gf_context *gf, uint64_t left)
 static uint64_t turn_elems(const gf_context *gf, uint64_t left)
 {
     return gf->on_device ? left : slice_elems(gf, left);
+}
+
+static uint64_t scratch_elems(const gf_context *gf, uint64_t left)
+{
+    uint64_t most = gf->sparse.scratch_elems;
+    return gf->on_device ? (left < most) ? left : most : slice_elems(gf, left);
 }
 
 /* Cast, scale and look at one slice on its way to the wire. */
@@ -117,7 +124,7 @@ static gf_status buffer_unpack(gf_context *gf, struct gf_slot *slot, struct gf_c
         slot->done_elems = buffer->elem_count;
         return GF_OK;
     }
-    count = sparse ? slice_elems(gf, buffer->elem_count - done) : turn_elems(gf, buffer->elem_count - done);
+    count = sparse ? scratch_elems(gf, buffer->elem_count - done) : turn_elems(gf, buffer->elem_count - done);
     if (gf->ops->cast(&gf->queue, into, type, buffer_near(gf, buffer) + done * gf_type_size_bytes(wire), wire, count,
                       factor, 0, check) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -136,7 +143,7 @@ static gf_status slot_move(gf_context *gf, struct gf_slot *slot, uint64_t now_ns
     gf_mem wire = buffer_wire(gf, buffer), near = buffer_near(gf, buffer);
     gf_status status = GF_OK;
     gf->moved_ns = now_ns;
-    if (slot->done_elems == 0) {
+    if ((slot->done_elems == 0) && (pack || !gf->lent.agreed)) {
         if ((slot->counted = gf_checks_begin(gf, index)) == NULL) return gf_device_failed(gf, GF_OPERATION_STEP);
         if (!pack) status = buffer_copy(gf, buffer, near, wire);
         if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -157,22 +164,30 @@ static gf_status slot_settle(gf_context *gf, const struct gf_slot *slot)
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : status;
 }
 
-static void buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
+/* Sums of devices are looked at by them, into the same counter as what follows. */
+static gf_status buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
 {
     const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
     gf_type wire = gf->config.exchange.wire;
     slot->coll.check = &slot->check;
     if (buffer_unseen(gf, buffer)) slot->coll.sources = &slot->sources;
+    if (gf->lent.agreed) {
+        if ((slot->counted = gf_checks_begin(gf, slot_index(gf, slot))) == NULL)
+            return gf_device_failed(gf, GF_OPERATION_STEP);
+        slot->coll.check = slot->counted;
+    }
     gf_slot_start(gf, slot, buffer_algorithm(gf, buffer), GF_COLL_ALLREDUCE, 0, wire, buffer_wire(gf, buffer),
                   buffer->elem_count, gf_tag(gf->epoch, gf->step.number, slot->buffer), now_ns);
     if (!gf->step.posted) gf->step.first_ns = now_ns;
     gf->step.posted = true;
+    return GF_OK;
 }
 
 /* One turn of a buffer. GF_OK: its state has changed, there may be more to do at once. */
 static gf_status slot_turn(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
 {
     gf_status status = GF_AGAIN;
+    struct gf_check seen;
     switch (slot->state) {
     case GF_SLOT_FREE: return GF_AGAIN;
     case GF_SLOT_PACK:
@@ -180,9 +195,9 @@ static gf_status slot_turn(gf_context *gf, struct gf_slot *slot, uint64_t now_ns
         return status;
     case GF_SLOT_SETTLE:
         if ((status = slot_settle(gf, slot)) != GF_OK) return status;
-        gf_verdict_local(gf, &gf->buffers[slot->buffer], &gf->seen[slot_index(gf, slot)]);
-        buffer_post(gf, slot, now_ns);
-        return GF_OK;
+        seen = gf_sparse_lists_blame(gf, &gf->buffers[slot->buffer], gf->seen[slot_index(gf, slot)]);
+        gf_verdict_local(gf, &gf->buffers[slot->buffer], &seen);
+        return buffer_post(gf, slot, now_ns);
     case GF_SLOT_RUN:
         if ((status = gf_slot_poll(gf, slot, now_ns)) != GF_OK) return status;
         gf->step.sum_bad += slot->check.bad_count;
@@ -372,7 +387,7 @@ gf_status gf_step_begin(gf_context *gf)
     gf->sparse.commit_packed = 0;
     gf->sparse.score_queued = false;
     if (gf_sparse_step_is_dense(gf)) gf_dense_begin(gf);
-    else gf_sparse_begin(gf);
+    else if ((status = gf_sparse_begin(gf)) < 0) return status;
     gf->phase = GF_PHASE_STEP;
     gf_members_position(gf->members)->step = number;
     gf_members_position(gf->members)->operation = GF_OPERATION_STEP;

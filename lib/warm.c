@@ -104,6 +104,13 @@ static gf_status direct_refuse(gf_context *gf)
                    "link.transports, elsewhere auto", ranks);
 }
 
+/* One more round where gradients lie on devices: whose memory is reached from where. */
+static gf_status lend(gf_context *gf)
+{
+    gf->warm = GF_WARM_LEND;
+    return gf_lent_begin(gf) ? GF_AGAIN : GF_OK;
+}
+
 /* What the link takes lazily was taken by messages; from here on they are needed only where memory is not shared. */
 static gf_status warmed(gf_context *gf)
 {
@@ -176,6 +183,15 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
     case GF_WARM_TOUCH:
         gf->moved_ns = now_ns; /* nothing to wait for */
         if ((status = peers_touch(gf)) != GF_OK) break;
+        return lend(gf);
+    case GF_WARM_LEND:
+        if ((status = requests_ended(gf)) != GF_OK) break;
+        gf_lent_borrow(gf);
+        gf->warm = GF_WARM_BORROW;
+        return GF_AGAIN;
+    case GF_WARM_BORROW:
+        if ((status = requests_ended(gf)) != GF_OK) break;
+        gf_lent_settle(gf);
         return GF_OK;
     }
     if (status == GF_AGAIN) return GF_AGAIN;

@@ -78,7 +78,9 @@ struct gf_coll_sum {
 
 struct gf_coll_shared {
     uint64_t ticket;
-    size_t region_bytes; /* of the exchange region, the same on all ranks */
+    size_t region_bytes; /* of the exchange region, or of lent memory; the same on all ranks */
+    const gf_mem *lent;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
+    uint32_t event;      /* of the device, with lent: to see its work done by */
     size_t area_offset;  /* in it: gf_direct_area_bytes(lane_ranks), zero at first, for flags and small data */
     uint32_t lane_ranks; /* ranks in the group, at least */
     uint32_t core;       /* where this rank runs now, from 1; 0: unknown */
@@ -183,6 +185,7 @@ struct gf_coll_kind {
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_direct, gf_coll_hierarchy;
+extern const struct gf_coll_kind gf_coll_direct_device; /* direct where data and ops are a device's; allreduce */
 
 /* NULL where there is none (auto). */
 const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm);

@@ -8,14 +8,7 @@
  * by round through the two halves of the staging memory: while a round is combined in one half the next is copied into
  * the other, so a round costs one barrier. Ranks of one operation may differ in where their data lies.
  *
- * A rank owns a line of 64 bytes in each peer's region for each operation that can be under way (a lane), and the peer
- * only reads it: [flag] [where my data is, twice] [what operation this is, twice]. A flag holds the operation's number
- * and counts the barriers within; it only grows, so a lane needs no clearing between operations and a flag of an earlier
- * one is never taken for one of this. Of the other words an operation uses one or the other by turns in its lane, since
- * a peer may still read them when this rank is done. A rank that differs in operation, type or count is found by them
- * and is to blame.
- *
- * Small data takes a way of its own with one barrier: direct_small.c.
+ * What flags are is in direct_flags.c. Small data takes a way of its own with one barrier: direct_small.c.
  *
  * After a failure nothing of this rank's is under way, but peers that have not noticed may still write to its exchange
  * region, and to nothing else: its content is undefined until the link's reset() maps another region, which those
@@ -24,72 +17,17 @@
 
 #include <string.h>
 
-#define STEP_BITS 24u /* of a flag: barriers of one operation; the rest is its number */
-#define SUM_ALIGN_BYTES 64u
-#define WHERE_STAGED 1u /* offsets are multiples of 2 */
-
-/* Of a line. Where and what alternate from one operation in a lane to the next. */
-enum { WORD_FLAG, WORD_WHERE, WORD_WHAT = WORD_WHERE + 2, WORD_BEAT = WORD_WHAT + 2 };
-
 static struct direct *direct_of(struct gf_coll *coll)
 {
     return gf_direct_of(coll);
 }
 
-static uint32_t seat_of(const struct gf_coll *coll, uint32_t index)
-{
-    return coll->members ? coll->members[index] : index;
-}
-
-static size_t half_bytes(uint32_t size, uint32_t slice_bytes)
-{
-    size_t least = (size_t)size * sizeof(uint64_t); /* an element a rank */
-    size_t most = (slice_bytes > least) ? slice_bytes : least;
-    return (most + SUM_ALIGN_BYTES - 1) / SUM_ALIGN_BYTES * SUM_ALIGN_BYTES;
-}
-
 /* ---- places ---- */
 
-static size_t line_at(const struct gf_coll *coll, uint32_t writer, uint32_t word)
-{
-    size_t line = (size_t)(coll->direct.ticket % GF_DIRECT_LANES) * coll->direct.lane_ranks + writer;
-    if (word != WORD_FLAG) word += (uint32_t)(coll->direct.ticket / GF_DIRECT_LANES % 2);
-    return coll->direct.area_offset + line * GF_DIRECT_LINE_BYTES + word * sizeof(uint64_t);
-}
-
-size_t gf_direct_beat_at(const struct gf_coll_shared *shared, uint32_t writer)
-{
-    size_t line = (size_t)(shared->ticket % GF_DIRECT_LANES) * shared->lane_ranks + writer;
-    return shared->area_offset + line * GF_DIRECT_LINE_BYTES + WORD_BEAT * sizeof(uint64_t);
-}
-
-/* Behind the lanes, one for all operations: on which core this rank runs. */
-static size_t core_at(const struct gf_coll *coll, uint32_t writer)
-{
-    return coll->direct.area_offset +
-           ((size_t)GF_DIRECT_LANES * coll->direct.lane_ranks + writer) * GF_DIRECT_LINE_BYTES;
-}
-
-static uint64_t flag_value(const struct gf_coll *coll, uint64_t step)
-{
-    return ((coll->direct.ticket + 1) << STEP_BITS) | step;
-}
-
-static uint64_t what(struct gf_coll *coll)
-{
-    uint64_t kind = ((uint64_t)direct_of(coll)->small << 7) | ((uint64_t)coll->op << 4) | (uint64_t)coll->type;
-    return (((uint64_t)coll->root << 48) ^ (kind << 40)) + coll->elem_count;
-}
-
-gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index)
-{
-    return (gf_mem)(uintptr_t)coll->link->driver->map(coll->link, seat_of(coll, index));
-}
-
 /* Blocks of what is scattered are the caller's; all others begin on a line where data does. */
-static uint64_t block_elems(const struct gf_coll *coll)
+uint64_t gf_direct_block_elems(const struct gf_coll *coll)
 {
-    uint64_t first, count, unit = SUM_ALIGN_BYTES / gf_coll_elem_bytes(coll);
+    uint64_t first, count, unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
     gf_coll_block(coll->elem_count, coll->size, 0, &first, &count);
     if (coll->direct.block_elems != 0) return coll->direct.block_elems;
     if ((coll->op == GF_COLL_REDUCE_SCATTER) || (coll->op == GF_COLL_ALLGATHER)) return count;
@@ -111,7 +49,7 @@ static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint6
 /* The same where it lies in staging at `staging`. */
 static gf_mem piece_staged(struct gf_coll *coll, gf_mem staging, uint32_t index, uint64_t round)
 {
-    size_t half = half_bytes(coll->size, coll->slice_bytes);
+    size_t half = gf_direct_half_bytes(coll->size, coll->slice_bytes);
     return staging + (round % 2) * half + index * direct_of(coll)->piece_elems * gf_coll_elem_bytes(coll);
 }
 
@@ -130,8 +68,8 @@ static bool in_region(const struct gf_coll *coll)
 static void rounds_set(struct gf_coll *coll)
 {
     struct direct *direct = direct_of(coll);
-    size_t elem_bytes = gf_coll_elem_bytes(coll), unit = SUM_ALIGN_BYTES / elem_bytes;
-    uint64_t most = half_bytes(coll->size, coll->slice_bytes) / coll->size / elem_bytes;
+    size_t elem_bytes = gf_coll_elem_bytes(coll), unit = GF_DIRECT_ALIGN_BYTES / elem_bytes;
+    uint64_t most = gf_direct_half_bytes(coll->size, coll->slice_bytes) / coll->size / elem_bytes;
     direct->piece_elems = direct->block_elems;
     direct->rounds = (coll->elem_count > 0) ? 1 : 0;
     if (!direct->any_staged || (direct->rounds == 0)) return;
@@ -149,23 +87,16 @@ static gf_status direct_start(struct gf_coll *coll)
     direct->small = (coll->elem_count > 0) &&
                     (coll->elem_count * gf_coll_elem_bytes(coll) <= coll->direct.small_bytes);
     GF_ASSERT((coll->fold == NULL) || direct->small); /* blocks are summed by whoever owns them */
-    direct->block_elems = block_elems(coll);
+    direct->block_elems = gf_direct_block_elems(coll);
     direct->staged = !direct->small && (coll->elem_count > 0) && !in_region(coll);
     direct->any_staged = direct->staged;
     rounds_set(coll);
-    GF_ASSERT(direct->rounds < (1u << STEP_BITS) - 2);
+    GF_ASSERT(direct->rounds < (1u << GF_DIRECT_STEP_BITS) - 2);
     direct->state = (direct->staged || direct->small) ? DIRECT_COPY_IN : DIRECT_SIGNAL;
     return GF_OK;
 }
 
 /* ---- one turn of each state ---- */
-
-gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index)
-{
-    coll->waits_for = seat_of(coll, index);
-    return gf_fault_set(&coll->link->fault, GF_ERR_LINK, coll->waits_for, "map", 0,
-                        "the exchange region of rank %u can no longer be reached", coll->waits_for);
-}
 
 /* What of this rank's data the others read before a round, or this rank takes over behind it. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in)
@@ -197,99 +128,6 @@ static gf_status round_copy(struct gf_coll *coll, uint64_t round, bool in)
     return GF_OK;
 }
 
-/* Told when it changes, which is seldom; what was told last stands in this rank's own line. */
-static void core_tell(struct gf_coll *coll)
-{
-    const struct gf_link_driver *driver = coll->link->driver;
-    size_t at = core_at(coll, coll->index);
-    if (driver->flag_load(coll->link, at) == coll->direct.core) return;
-    for (uint32_t index = 0; index < coll->size; index++)
-        if (gf_direct_region(coll, index) != 0)
-            driver->flag_store(coll->link, seat_of(coll, index), at, coll->direct.core);
-}
-
-static gf_status signal_all(struct gf_coll *coll)
-{
-    const struct gf_link_driver *driver = coll->link->driver;
-    struct direct *direct = direct_of(coll);
-    gf_mem base = (gf_mem)(uintptr_t)driver->region(coll->link);
-    uint64_t where = direct->staged ? ((coll->staging - base) | WHERE_STAGED) : coll->data - base;
-    if ((coll->elem_count == 0) || direct->small) where = 0;
-    if (direct->steps == 0) core_tell(coll);
-    for (uint32_t turn = 1; turn < coll->size; turn++) { /* each rank begins with another one */
-        uint32_t index = (coll->index + turn) % coll->size, seat = seat_of(coll, index);
-        if (gf_direct_region(coll, index) == 0) return gf_direct_lost(coll, index);
-        if (direct->steps == 0) {
-            driver->flag_store(coll->link, seat, line_at(coll, coll->index, WORD_WHERE), where);
-            driver->flag_store(coll->link, seat, line_at(coll, coll->index, WORD_WHAT), what(coll));
-        }
-        driver->flag_store(coll->link, seat, line_at(coll, coll->index, WORD_FLAG), flag_value(coll, direct->steps + 1));
-    }
-    direct->steps++;
-    direct->arrived = 0;
-    return GF_OK;
-}
-
-static gf_status line_check(struct gf_coll *coll, uint32_t index)
-{
-    const struct gf_link_driver *driver = coll->link->driver;
-    struct direct *direct = direct_of(coll);
-    uint64_t where = driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE));
-    uint64_t theirs = driver->flag_load(coll->link, line_at(coll, index, WORD_WHAT));
-    uint64_t bytes = (where & WHERE_STAGED) ? 2 * half_bytes(coll->size, coll->slice_bytes)
-                                            : coll->elem_count * gf_coll_elem_bytes(coll);
-    where &= ~(uint64_t)WHERE_STAGED;
-    if ((theirs == what(coll)) && (where <= coll->direct.region_bytes) && (bytes <= coll->direct.region_bytes - where)) {
-        if (driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE)) & WHERE_STAGED) direct->any_staged = true;
-        return GF_OK;
-    }
-    coll->waits_for = seat_of(coll, index);
-    return gf_fault_set(&coll->link->fault, GF_ERR_MISMATCH, coll->waits_for, "direct", 0,
-                        "rank %u is in another operation, or of another size: it says %#llx at %#llx, expected %#llx",
-                        coll->waits_for, (unsigned long long)theirs, (unsigned long long)where,
-                        (unsigned long long)what(coll));
-}
-
-/* Is some rank from `index` on awaited that shares this rank's core? It cannot come as long as this one spins. */
-static bool any_near(const struct gf_coll *coll, uint32_t index, uint64_t wanted)
-{
-    const struct gf_link_driver *driver = coll->link->driver;
-    if (coll->direct.core == 0) return false;
-    for (; index < coll->size; index++) {
-        if (driver->flag_load(coll->link, core_at(coll, index)) != coll->direct.core) continue;
-        if (index == coll->index) continue;
-        if (driver->flag_load(coll->link, line_at(coll, index, WORD_FLAG)) < wanted) return true;
-    }
-    return false;
-}
-
-/* Reads flags, up to coll->spins times more where the next one has not come. */
-static gf_status wait_all(struct gf_coll *coll, uint64_t now_ns)
-{
-    const struct gf_link_driver *driver = coll->link->driver;
-    struct direct *direct = direct_of(coll);
-    uint64_t wanted = flag_value(coll, direct->steps);
-    for (; direct->arrived < coll->size; direct->arrived++) {
-        uint32_t index = (uint32_t)direct->arrived;
-        size_t at = line_at(coll, index, WORD_FLAG);
-        gf_status status;
-        if (index == coll->index) continue;
-        for (uint32_t spins = coll->spins; driver->flag_load(coll->link, at) < wanted; spins--) {
-            coll->waits_for = seat_of(coll, index);
-            if ((spins == coll->spins) && any_near(coll, index, wanted)) coll->direct.near = true;
-            if ((spins == 0) || coll->direct.near) return GF_AGAIN;
-#if defined(__x86_64__)
-            __builtin_ia32_pause();
-#endif
-        }
-        if ((direct->steps == 1) && ((status = line_check(coll, index)) < 0)) return status;
-        coll->moved_ns = now_ns;
-    }
-    coll->waits_for = GF_RANK_NONE;
-    if (direct->steps == 1) rounds_set(coll);
-    return GF_OK;
-}
-
 /* Where a rank's copy of this rank's piece lies, `elems` into it; 0: it cannot be reached any more. */
 static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t first, uint64_t elems)
 {
@@ -302,9 +140,9 @@ static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uin
         return own + elems * elem_bytes;
     }
     if (region == 0) return 0;
-    where = coll->link->driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE));
-    if (where & WHERE_STAGED)
-        return piece_staged(coll, region + where - WHERE_STAGED, coll->index, round) + elems * elem_bytes;
+    where = gf_direct_where(coll, index);
+    if (where & GF_DIRECT_STAGED)
+        return piece_staged(coll, region + where - GF_DIRECT_STAGED, coll->index, round) + elems * elem_bytes;
     return region + where + (first + elems) * elem_bytes;
 }
 
@@ -348,7 +186,7 @@ static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, u
 static gf_status work(struct gf_coll *coll, uint64_t round)
 {
     struct direct *direct = direct_of(coll);
-    uint64_t unit = SUM_ALIGN_BYTES / gf_coll_elem_bytes(coll);
+    uint64_t unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
     uint64_t most = coll->slice_bytes / gf_coll_elem_bytes(coll) / unit * unit, first, count, left;
     gf_status status = GF_OK;
     if (most == 0) most = unit;
@@ -373,13 +211,14 @@ static gf_status direct_turn(struct gf_coll *coll, uint64_t now_ns)
             direct->state = DIRECT_SIGNAL;
             break;
         case DIRECT_SIGNAL:
-            if ((status = signal_all(coll)) < 0) return status;
+            if ((status = gf_direct_signal(coll)) < 0) return status;
             coll->moved_ns = now_ns;
             direct->state = DIRECT_WAIT;
             if ((direct->steps > 1) && (direct->steps <= direct->rounds)) return GF_AGAIN; /* that was a slice */
             break;
         case DIRECT_WAIT:
-            if ((status = wait_all(coll, now_ns)) != GF_OK) return status;
+            if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
+            if (direct->steps == 1) rounds_set(coll);
             if (direct->small) return gf_direct_small_get(coll);
             direct->state = (direct->staged && (direct->steps >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
             break;
@@ -410,7 +249,7 @@ static void direct_need(const struct gf_coll_limits *limits, struct gf_coll_need
 {
     need_out->msg_count = 0;
     need_out->staging_bytes = (limits->size > GF_DIRECT_RANKS_MAX) ? 0
-                                                                   : 2 * half_bytes(limits->size, limits->slice_bytes);
+                                                                   : 2 * gf_direct_half_bytes(limits->size, limits->slice_bytes);
 }
 
 const struct gf_coll_kind gf_coll_direct = {

@@ -350,6 +350,7 @@ gf_status train_end(struct train *train)
     double hidden = (sums[EXCHANGE] == 0) ? 1.0 : 1.0 - (double)sums[WAIT] / (double)sums[EXCHANGE];
     result->model = train->options->model->name;
     result->algorithm = gf_algorithm_name(train->config->exchange.algorithm);
+    result->path = train->on_device ? gf_path_name((gf_path)end->path) : NULL;
     result->ranks = train->world;
     result->batch = train->options->batch;
     result->seed = train->options->seed;

@@ -102,6 +102,7 @@ void report_table(const struct report_result *result)
         printf("slowest       rank %u, the last in %u %% of the steps, %.2f ms a step behind the first\n", result->slowest,
                result->slowest_percent, 1e3 * result->slowest_seconds / (double)result->steps);
     bytes_table(result);
+    if (result->path != NULL) printf("gradients     on a device, %s\n", result->path);
     printf("weights       %016llx, %s\n", (unsigned long long)result->weights_hash[0],
            report_hashes_equal(result) ? "the same on all ranks" : "NOT the same on all ranks");
     printf("test accuracy %.2f %%\n", result->test_accuracy);

@@ -23,6 +23,7 @@ struct report_moment {
 
 struct report_result {
     const char *model, *wire, *algorithm;
+    const char *path;              /* how gradients on a device travel; NULL: they are the host's */
     uint32_t ranks, batch;
     uint64_t seed, steps, steps_skipped, images;
     double loss_first, loss_last;  /* means over the global batch of that step */
