@@ -115,11 +115,19 @@ model_part() {
     echo "| $(us "$limit") | $(us "$own") | $(ratio "$limit" "$own") | $(us "$half") | $(us "${each#* }") ${each% *} |" \
         "$(ratio "${each#* }" "$own") | $(us "${fused#* }") ${fused% *} | $(ratio "${fused#* }" "$own") |" \
         "$(ratio "${fused#* }" "$half") |"
+    printf '\n| one by one, fused |'
+    for label in $labels; do printf ' %s |' "$label"; done
+    printf '\n|---|'
+    for label in $labels; do printf -- '---|'; done
+    printf '\n| |'
+    for label in $labels; do printf ' %s, %s |' "$(us "$(median "$times" "$label" each)")" "$(us "$(median "$times" "$label" fused)")"; done
+    echo
 }
 
 machine_print
 echo "\`make bench-net\`: each host a network namespace of this machine, links of $RATE_MBIT Mbit/s both ways."
-sed '/shape = \[[0-9]*\]/!{/tensors\|^ *) *;/!d}' config/models/resnet50.cfg >"$scratch/small.cfg"
+awk '/shape = \[[0-9]*\]/ {sub(/,$/, ""); text = text (text == "" ? "" : ",\n") $0} END {print "tensors = (\n" text "\n);"}' \
+    config/models/resnet50.cfg >"$scratch/small.cfg" # one dimension each: 107 tensors
 for n in $HOSTS; do
     net_up gfbench "$n" "${RATE_MBIT}mbit" || exit 1
     hosts=$(for i in $(seq 0 $((n - 1))); do printf '%s%s' "$([ "$i" = 0 ] || echo ,)" "gfbench-$i"; done)
