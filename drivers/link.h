@@ -106,6 +106,10 @@ struct gf_link_driver {
     /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is mapped anew; blob() and
      * connect() follow. May allocate, like open. */
     gf_status (*reset)(struct gf_link *link, uint32_t epoch);
+    /* All requests end at once as with reset(), and peers are forgotten; the region stays as it is. From here on only test(),
+     * region(), reset() and close() are of use. Waits for nobody: an error must not be told late because a link is made anew
+     * that nobody may want. */
+    void (*drop)(struct gf_link *link);
 };
 
 extern const struct gf_link_driver gf_link_ucx;

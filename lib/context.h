@@ -232,6 +232,7 @@ struct gf_context {
     struct gf_slot slots[16];
     uint32_t slot_count;
     uint64_t tickets;           /* slots taken in this epoch */
+    bool wired;                 /* it failed behind the warm-up: all connections are made */
     gf_algorithm algorithm;     /* what is asked for, settled when the warm-up ends (gf_exchange_settle) */
     float met[GF_MET_COUNT];    /* of this rank, then summed over all (warm.c) */
     struct gf_node_words node_words; /* of hierarchy, else NULL (nodes.c) */
