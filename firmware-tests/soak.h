@@ -197,6 +197,7 @@ struct soak_rank {
     struct soak_requests requests;
     gf_status end;          /* how its last operation ended */
     bool newcomer;          /* it was started again */
+    bool admits;            /* its shrink began with gf_admit() */
     bool excused;           /* it aborted, closed early, died or was stopped by the plan */
     struct gf_error error;  /* the record at the end */
     uint64_t end_step;

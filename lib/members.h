@@ -81,6 +81,10 @@ gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const st
                            struct gf_error *error_out);
 /* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */
 void gf_members_tell(struct gf_members *members, const struct gf_error *error);
+/* This rank posts a public request: all ranks must post the same ones. Within about a second of polling, at an inquiry or when
+ * ranks leave, whoever does otherwise is named with both calls (GF_ERR_MISMATCH on all ranks). */
+void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type, uint32_t root,
+                     uint64_t elem_count);
 /* "Computing": refreshes polled_ns here and, at most every 100 ms, tells the coordinator. */
 void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns);
 /* Leaving in good order: GF_AGAIN until every rank that lives has said so too; connections that end after that are no
