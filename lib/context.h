@@ -254,6 +254,7 @@ struct gf_context {
     uint64_t wire_base, message_base; /* link counters when opening ended */
     struct gf_peer_stats *peers; /* [world] */
     uint64_t epoch_steps;       /* whole ones that they count */
+    bool skipped_last;          /* the last whole step was skipped: nothing of any history was applied */
 
     gf_warm_state warm;
     uint32_t warm_step;

@@ -101,9 +101,10 @@ gf_status gf_members_leave_late(struct gf_members *members);
  * long those are waited for that are neither known to be dead nor heard of. */
 void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t blamed,
                        const struct gf_members_standing *own, uint64_t settle_ns);
-/* The same from between two steps, with nobody to blame: all ranks come, and restarted ones that wait go along. */
+/* The same from between two steps, with nobody to blame: all ranks come, and restarted ones that wait go along. Ranks that
+ * are connected may still be in the step: they have settle_ns, others, and the join of the new epoch, away_ns. */
 void gf_members_admit(struct gf_members *members, uint64_t now_ns, const struct gf_members_standing *own,
-                      uint64_t settle_ns);
+                      uint64_t settle_ns, uint64_t away_ns);
 /* How many restarted processes wait to come in; the coordinator knows, the others have 0. */
 uint32_t gf_members_waiting(const struct gf_members *members);
 /* This rank is such a process: it asks to come in; gf_members_shrink_poll() goes on. */

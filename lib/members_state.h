@@ -126,6 +126,7 @@ struct members_shrink {
     bool knocks;          /* this rank is one of those: of no epoch yet */
     uint64_t since_ns;    /* of the state, and of this coordinator */
     uint64_t settle_ns;
+    uint64_t away_ns;     /* the same for ranks that have no connection here */
     struct gf_members_standing own;
     struct members_list base;     /* the newest epoch that is known to have begun */
     struct members_list prepared; /* the newest proposal that this rank took part in */
