@@ -416,6 +416,7 @@ static uint64_t link_flag_load(struct gf_link *base, size_t offset_bytes)
 
 const struct gf_link_driver sim_link_driver = {
     .name = "sim",
+    .simulated = true,
     .req_size_bytes = SIM_REQUEST_BYTES,
     .blob_bytes_max = sizeof(struct sim_blob),
     .state_bytes = link_state_bytes,
