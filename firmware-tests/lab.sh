@@ -3,7 +3,7 @@
 # can befall it. Needs root and iproute2, otherwise it is skipped. From the repository root with BUILD set:
 #     lab.sh [CASE ..]    each case once, or RUNS times: "ok", "not ok" or "skip" a run, and a line that counts them
 #     lab.sh table        what has been measured, as Markdown
-# With RUNS above 1 results stay in $BUILD/lab, and what is there is not done again; several labs may then work at once, each
+# With RUNS above 1, or LAB set, results stay in $BUILD/lab, and what is there is not done again; several labs may then work at once, each
 # run is claimed by one, and LAB=1/3 has the first of three begin at another case than the others. A case may be a pattern:
 # 'tcp_kill*'.
 # shellcheck source-path=SCRIPTDIR disable=SC2034,SC2154,SC2086,SC2046,SC2119 # shared with lab_*.sh
@@ -58,7 +58,7 @@ trap 'exit 130' INT TERM HUP
 hosts_up 1 2 3 4 9 || exit 1
 mkdir "$work/data" && data_write train 2048 && data_write t10k 256
 results=$work/results
-[ "$RUNS" -eq 1 ] || results=$BUILD/lab
+[ "$RUNS" -eq 1 ] && [ -z "${LAB:-}" ] || results=$BUILD/lab
 mkdir -p "$results"
 
 # What the jobs that go on must end with.
