@@ -1,6 +1,6 @@
-/* Whether all ranks make the same requests. A broadcast in which one rank names another root may end well on all of them,
- * with other values: nobody waits for a message that is missing. So each rank chains a hash over its requests, says with
- * its position how many there were and what the last one was, and the coordinator compares that with its own. */
+/* Whether all ranks make the same requests. A broadcast in which one rank names another root may end well on all of
+ * them, with other values: nobody waits for a message that is missing. So each rank chains a hash over its requests,
+ * says with its position how many there were and what the last one was, and the coordinator compares with its own. */
 #include "members_state.h"
 
 #include <inttypes.h>
@@ -12,10 +12,12 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ (hash >> 29);
 }
 
-void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type, uint32_t root, uint64_t elem_count)
+void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type, uint32_t root,
+                     uint64_t elem_count)
 {
     uint64_t before = (members->call_count > 0) ? members->calls[(members->call_count - 1) % MEMBERS_CALLS].hash : 0;
-    struct members_call call = {.what = (uint32_t)operation | ((uint32_t)type << 8), .root = root, .elem_count = elem_count};
+    struct members_call call = {
+        .what = (uint32_t)operation | ((uint32_t)type << 8), .root = root, .elem_count = elem_count};
     call.hash = mix(mix(mix(before + 1, call.what), root), elem_count);
     members->calls[members->call_count++ % MEMBERS_CALLS] = call;
 }
@@ -56,8 +58,8 @@ bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *te
         (void)snprintf(text_out, bytes, "calls differ: request %" PRIu64 " is %s at rank %u, %s at rank %u", count,
                        our_text, members->setup.rank, their_text, rank);
     else
-        (void)snprintf(text_out, bytes, "calls differ between ranks %u and %u: one of the requests %" PRIu64 " to %" PRIu64
-                       " (the next one is %s on both)", members->setup.rank, rank, peer->calls_same + 1, count - 1,
+        (void)snprintf(text_out, bytes, "calls differ between ranks %u and %u: one of the requests %" PRIu64
+                       " to %" PRIu64 " (the next one is %s on both)", members->setup.rank, rank, peer->calls_same + 1, count - 1,
                        our_text);
     return true;
 }

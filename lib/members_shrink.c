@@ -196,6 +196,7 @@ static void proposal_take(struct gf_members *members, uint32_t from, struct gf_g
     plan.standing.requests = gf_get_u64(get);
     (void)gf_members_list_get(get, members->seat_count, &list);
     gf_get_text(get, reason, sizeof reason);
+    if (reason[0] == 0) (void)snprintf(reason, sizeof reason, "the coordinator gave no reason");
     if (get->bad || shrink->excluded || (plan.epoch < shrink->base.epoch)) return;
     if ((code == GF_OK) && !gf_members_list_has(&list, members->seat)) {
         excluded(members, plan.epoch);

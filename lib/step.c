@@ -315,7 +315,8 @@ void gf_step_settle(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
     const struct gf_sparse_pass *pass = &gf->sparse.commit;
-    bool survives = (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_TIMEOUT);
+    gf_status code = gf->error.code;
+    bool survives = (code == GF_ERR_PEER) || (code == GF_ERR_LINK) || (code == GF_ERR_TIMEOUT);
     gf_status status;
     if (!survives || (gf->phase != GF_PHASE_STEP) || !step->agreed || step->committed || !step->sparse) return;
     if ((pass->chunk == 0) && (pass->elem == 0)) return;
