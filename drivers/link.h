@@ -60,6 +60,7 @@ struct gf_link_driver {
     const char *name;      /* "ucx", "sim": for logs and results */
     size_t req_size_bytes; /* a multiple of 64 */
     size_t blob_bytes_max; /* what a rank must tell the others so that they can reach it; at most 2048 */
+    bool simulated;        /* virtual time: on which core this runs is of no meaning, and would change a seed's run */
     bool lazy;             /* takes memory as more messages are under way than before: to be warmed at open */
 
     /* Bytes of state for this setup, before anything is opened. */
@@ -106,6 +107,10 @@ struct gf_link_driver {
     /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is mapped anew; blob() and
      * connect() follow. May allocate, like open. */
     gf_status (*reset)(struct gf_link *link, uint32_t epoch);
+    /* All requests end at once as with reset(), and peers are forgotten; the region stays as it is. From here on only test(),
+     * region(), reset() and close() are of use. Waits for nobody: an error must not be told late because a link is made anew
+     * that nobody may want. */
+    void (*drop)(struct gf_link *link);
 };
 
 extern const struct gf_link_driver gf_link_ucx;

@@ -245,4 +245,5 @@ const struct gf_link_driver gf_link_ucx = {
     .flag_store = gf_ucx_flag_store,
     .flag_load = gf_ucx_flag_load,
     .reset = gf_ucx_reset,
+    .drop = gf_ucx_drop,
 };

@@ -83,6 +83,7 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
                       struct gf_fault *fault_out);
 void gf_ucx_close(struct gf_link *link);
 gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch);
+void gf_ucx_drop(struct gf_link *link);
 
 /* Takes, touches and seals region_bytes; gives it back. Without a region both do nothing. */
 gf_status gf_ucx_region_take(struct gf_ucx *ucx);

@@ -330,6 +330,12 @@ void gf_ucx_close(struct gf_link *link)
     give_back(ucx);
 }
 
+/* No flush: whoever drops a link has made progress in vain for a while, and a dead peer would use up all of its time. */
+void gf_ucx_drop(struct gf_link *link)
+{
+    worker_give(gf_ucx_of(link));
+}
+
 gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);

@@ -3,7 +3,9 @@
 # can befall it. Needs root and iproute2, otherwise it is skipped. From the repository root with BUILD set:
 #     lab.sh [CASE ..]    each case once, or RUNS times: "ok", "not ok" or "skip" a run, and a line that counts them
 #     lab.sh table        what has been measured, as Markdown
-# With RUNS above 1 results stay in $BUILD/lab, and what is there is not done again. A case may be a pattern: 'tcp_kill*'.
+# With RUNS above 1, or LAB set, results stay in $BUILD/lab, and what is there is not done again; several labs may then work at once, each
+# run is claimed by one, and LAB=1/3 has the first of three begin at another case than the others. A case may be a pattern:
+# 'tcp_kill*'.
 # shellcheck source-path=SCRIPTDIR disable=SC2034,SC2154,SC2086,SC2046,SC2119 # shared with lab_*.sh
 set -u
 export LC_ALL=C
@@ -29,6 +31,9 @@ chosen() { # PATTERN..
 if [ "${1:-}" = table ]; then report_table "$BUILD/lab"; exit 0; fi
 [ $# -gt 0 ] || set -- '*'
 cases=$(chosen "$@")
+cases=$(printf '%s\n' "$cases" | awk -v lab="${LAB:-1/1}" '{ c[NR] = $0 } END {
+    split(lab, of, "/")
+    for (i = 0; i < NR; i++) print c[(i + int((of[1] - 1) * NR / of[2])) % NR + 1] }')
 if [ -z "$cases" ]; then echo "lab.sh: no case fits: $*; there are: $(all_cases | tr '\n' ' ')" >&2; exit 2; fi
 
 passed=0 failed=0 skipped=0 pids='' undisturbed='' running=''
@@ -53,7 +58,7 @@ trap 'exit 130' INT TERM HUP
 hosts_up 1 2 3 4 9 || exit 1
 mkdir "$work/data" && data_write train 2048 && data_write t10k 256
 results=$work/results
-[ "$RUNS" -eq 1 ] || results=$BUILD/lab
+[ "$RUNS" -eq 1 ] && [ -z "${LAB:-}" ] || results=$BUILD/lab
 mkdir -p "$results"
 
 # What the jobs that go on must end with.
@@ -88,6 +93,15 @@ run_one() { # CASE
     mv "$record" "$results/$1/$run"
 }
 
+# A claim is a link to the process that made it; one of a lab that has ended is worth nothing.
+claim() { # CASE RUN
+    mkdir -p "$results/$1"
+    [ ! -e "$results/$1/$2" ] || return 1
+    ln -s $$ "$results/$1/.$2" 2>/dev/null && return 0
+    ! kill -0 "$(readlink "$results/$1/.$2")" 2>/dev/null && ln -sfn $$ "$results/$1/.$2" &&
+        [ "$(readlink "$results/$1/.$2")" = $$ ] && [ ! -e "$results/$1/$2" ]
+}
+
 learn_undisturbed
 if [ -z "$undisturbed" ]; then
     echo "not ok undisturbed: $(tail -n 3 "$work"/*.log)"
@@ -95,7 +109,11 @@ if [ -z "$undisturbed" ]; then
 fi
 run=1
 while [ "$run" -le "$RUNS" ]; do
-    for c in $cases; do [ -e "$results/$c/$run" ] || run_one "$c"; done
+    for c in $cases; do
+        claim "$c" "$run" || continue
+        run_one "$c"
+        rm -f "$results/$c/.$run"
+    done
     run=$((run + 1))
 done
 echo "$passed passed, $failed failed, $skipped skipped"

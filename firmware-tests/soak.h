@@ -113,6 +113,7 @@ struct soak_model {
     struct soak_mark before;  /* of the one before */
     uint32_t members;         /* a bit for each rank (by its first number) of the newest epoch */
     uint32_t epoch_count;
+    bool given_up;            /* who was behind when it began has lost what it had sent */
     bool unapplied;           /* the newest epoch began behind a step that nobody had applied */
     struct soak_epoch {
         uint32_t epoch, members;
@@ -197,6 +198,7 @@ struct soak_rank {
     struct soak_requests requests;
     gf_status end;          /* how its last operation ended */
     bool newcomer;          /* it was started again */
+    bool admits;            /* its shrink began with gf_admit() */
     bool excused;           /* it aborted, closed early, died or was stopped by the plan */
     struct gf_error error;  /* the record at the end */
     uint64_t end_step;

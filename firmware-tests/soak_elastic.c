@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#define ADMIT_NS UINT64_C(60000000)
 #define WAIT_NS UINT64_C(20000000) /* between two steps that are made only to let a newcomer in */
 
 static uint64_t now_of(const struct soak_job *job) { return gf_sim_now_ns(job->w.sim); }
@@ -23,6 +24,7 @@ bool soak_shrink_begin(struct soak_job *job, uint32_t rank, bool drained)
     if (gf_steps(gf) > job->done[rank]) job->loose |= 1u << rank; /* it failed between a step's end and its update */
     job->done[rank] = gf_steps(gf);
     if (gf_shrink(gf) < 0) return false;
+    job->ranks[rank].admits = false;
     soak_enter(job, rank, SOAK_SHRINK);
     job->shrinks++;
     return true;
@@ -51,6 +53,10 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank)
     gf_status status = gf_shrink_poll(job->w.ranks[rank].gf);
     if (status == GF_AGAIN) return;
     if (status == GF_OK) {
+        uint64_t took_ns = now_of(job) - job->ranks[rank].began_ns;
+        if (job->ranks[rank].admits && (job->plan.hope == SOAK_HOPE_ON) && (took_ns > ADMIT_NS + job->plan.setup.sim.detect_ns))
+            fail_msg("rank %u: letting a newcomer in took %.3f s, although nobody died on the way", rank,
+                     (double)took_ns * 1e-9);
         soak_epoch_begun(job, rank);
         return;
     }

@@ -92,6 +92,7 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
     model->epochs[model->epoch_count++] =
         (struct soak_epoch){.epoch = gf->epoch, .members = members, .steps = steps};
     model->members = members;
+    model->given_up = (steps != model->step) || !model->skipped;
     model->unapplied = steps > model->step; /* only the scale and what is a rank's own have changed in it */
     if (steps < model->step) model->mark = model->before;
     model->step = steps;
@@ -139,6 +140,6 @@ void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *
             model->mark = mark;
         }
     }
-    own_take(model, gf, behind, newcomer, (loose >> seat & 1u) != 0);
+    own_take(model, gf, behind && model->given_up, newcomer, (loose >> seat & 1u) != 0);
     soak_model_keep(model, gf);
 }

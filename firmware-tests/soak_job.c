@@ -189,6 +189,7 @@ static void turn_wait(struct soak_job *job, uint32_t rank)
     soak_enter(job, rank, SOAK_GAP);
     if (!job->plan.elastic || (gf_joiners(job->w.ranks[rank].gf) == 0)) return;
     status = gf_admit(job->w.ranks[rank].gf);
+    self->admits = true;
     if (status < 0) soak_give_up(job, rank, status);
     else soak_enter(job, rank, SOAK_SHRINK);
 }

@@ -69,6 +69,36 @@ static void survivors_body(struct ranks_one *one)
     ranks_close(one);
 }
 
+/* A drop ends what only the dead could have ended, and neither flushes nor makes anything: the region and what lies in it
+ * stay. A reset behind it makes the link anew. */
+static void dropped_body(struct ranks_one *one)
+{
+    uint64_t *own;
+    ranks_setup(one, one->arg);
+    ranks_open(one);
+    ranks_warm(one);
+    own = one->link->driver->region(one->link);
+    *own = 4711;
+    if (one->rank == 1) (void)kill(getpid(), SIGKILL);
+    for (char byte; recv(one->to[1], &byte, 1, MSG_DONTWAIT) != 0;) ranks_progress(one);
+    ranks_recv(one, 0, 1, ranks_tag(0), in[0], 8);
+    one->link->driver->drop(one->link);
+    RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) == GF_ERR_ABORTED);
+    RANK_CHECK(one, (one->link->driver->region(one->link) == own) && (*own == 4711));
+    RANK_CHECK(one, one->link->driver->progress(one->link) == GF_ERR_STATE);
+    RANK_CHECK(one, one->link->driver->wake_fd(one->link) < 0);
+    RANK_CHECK(one, one->link->driver->send_post(one->link, 1, ranks_tag(0), 0, 0, one->reqs[0]) == GF_ERR_STATE);
+    RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
+    RANK_CHECK(one, one->link->driver->wake_fd(one->link) >= 0);
+    ranks_close(one);
+}
+
+static void a_drop_ends_all_and_keeps_the_region(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 1u << 1, dropped_body);
+}
+
 static void survivors_of_a_kill_keep_working(void **state)
 {
     (void)state;
@@ -222,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_peer_hangs_nobody),
         cmocka_unit_test(survivors_of_a_kill_keep_working),
+        cmocka_unit_test(a_drop_ends_all_and_keeps_the_region),
         cmocka_unit_test(a_peer_that_died_before_connect_hangs_nobody),
         cmocka_unit_test(no_more_shared_memory_is_taken_than_there_is),
         cmocka_unit_test(bad_settings_are_refused_with_their_names),

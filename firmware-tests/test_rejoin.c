@@ -31,6 +31,7 @@ static const struct gf_tensor tensors[] = {
 struct job {
     uint32_t tensor; /* next to be declared */
     bool opening, in_step, shrinking;
+    uint64_t shrink_began_ns;
     uint32_t shrinks;
     bool applied[STEPS_MAX];             /* by this process */
     float sums[STEPS_MAX][ELEMS];
@@ -38,6 +39,7 @@ struct job {
 static struct job jobs[RANKS_MAX];
 static uint64_t goal;                    /* steps; grows while somebody is on its way */
 static uint32_t on_the_way, admissions;  /* deaths in an agreement or an opening; calls of gf_admit() */
+static uint64_t longest_ns;              /* of the shrinks that came to their end */
 static bool blind;                       /* nobody calls gf_admit() */
 static uint64_t begin_ns;
 
@@ -75,6 +77,7 @@ static gf_status job_failed(struct world *w, uint32_t rank, gf_status status)
     if ((status != GF_ERR_PEER) && (status != GF_ERR_LINK) && (status != GF_ERR_TIMEOUT)) return status;
     if (gf_shrink(w->ranks[rank].gf) < 0) return status;
     jobs[rank].shrinking = true;
+    jobs[rank].shrink_began_ns = gf_sim_now_ns(w->sim);
     jobs[rank].in_step = false;
     jobs[rank].shrinks++;
     return GF_AGAIN;
@@ -129,6 +132,7 @@ static gf_status job_step(struct world *w, uint32_t rank)
     if (blind || (gf_joiners(gf) == 0)) return GF_AGAIN;
     if ((status = gf_admit(gf)) < 0) return job_failed(w, rank, status);
     job->shrinking = true;
+    job->shrink_began_ns = gf_sim_now_ns(w->sim);
     admissions++;
     return GF_AGAIN;
 }
@@ -145,6 +149,8 @@ static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
     if (job->opening || job->shrinking) {
         status = job->opening ? gf_open_poll(gf) : gf_shrink_poll(gf);
         if (status != GF_OK) return status;
+        if (job->shrinking && (gf_sim_now_ns(w->sim) - job->shrink_began_ns > longest_ns))
+            longest_ns = gf_sim_now_ns(w->sim) - job->shrink_began_ns;
         job->opening = job->shrinking = false;
         return GF_AGAIN;
     }
@@ -309,6 +315,28 @@ static void a_death_on_the_way_in_begins_it_anew(void **state)
     assert_true(on_the_way > 50);
 }
 
+/* The coordinator dies while it lets a newcomer in, another rank is silent: the next one has no connection with that, and
+ * waits for it no longer than a shrink does, however long a step may take. */
+static void a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink(void **state)
+{
+    (void)state;
+    longest_ns = 0;
+    for (int32_t delay = 0; delay < 4000; delay += 110) {
+        struct world_setup setup = setup_of(6);
+        const struct happening list[] = {{1000, 5, KILL}, {6000, 5, RESTART}, {6000 + delay, 2, STOP}, {6000 + delay, 0, KILL}};
+        struct world w;
+        char what[64];
+        setup.config.exchange.timeout_ns = 4 * SECOND;
+        (void)snprintf(what, sizeof what, "rank 5 comes back, 2 stops and 0 dies %d us later", delay);
+        play(&w, &setup, list, LENGTH(list));
+        expect_world(&w, 0x5, what);
+        world_close(&w);
+    }
+    print_message("the longest took %.3f s\n", (double)longest_ns * 1e-9);
+    assert_true(longest_ns > SECOND); /* an eighth of join_timeout, and not half of it */
+    assert_true(longest_ns < 2 * SECOND);
+}
+
 static void vary_momentum(struct gf_config *config)
 {
     config->optimizer.momentum = 0.5f;
@@ -460,6 +488,7 @@ int main(void)
         cmocka_unit_test(whoever_dies_and_is_started_again_comes_back),
         cmocka_unit_test(several_newcomers_come_in),
         cmocka_unit_test(a_death_on_the_way_in_begins_it_anew),
+        cmocka_unit_test(a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink),
         cmocka_unit_test(a_newcomer_has_the_whole_state),
         cmocka_unit_test(a_newcomer_with_other_things_is_turned_away),
         cmocka_unit_test(nobody_lets_it_in_before_the_deadline),

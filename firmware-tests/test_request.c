@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -366,8 +367,8 @@ static void calls_that_differ_end_on_every_rank_and_are_named(void **state)
         {{GF_OPERATION_ALLREDUCE, 1000, 0, 0}, {GF_OPERATION_BARRIER, 0, 0, 0}},
         {{GF_OPERATION_REDUCE_SCATTER, 1000, 0, 0}, {GF_OPERATION_ALLGATHER, 1000, 0, 0}},
         {{GF_OPERATION_BROADCAST, 1000, 0, 0}, {GF_OPERATION_BROADCAST, 1000, 0, 1}},
-        /* A rank that nobody waits for, and that waits for nobody, is not found: root 1, and rank 2 says root 2. */
         {{GF_OPERATION_BROADCAST, 1000, 1, 1}, {GF_OPERATION_BROADCAST, 1000, 2, 1}},
+        {{GF_OPERATION_BROADCAST, 1000, 0, 1}, {GF_OPERATION_BROADCAST, 1000, 0, 2}}, /* nobody waits for anybody */
         {{GF_OPERATION_BARRIER, 0, 0, 0}, {GF_OPERATION_NONE, 0, 0, 0}},
         {{GF_OPERATION_ALLGATHER, 1000, 0, 0}, {GF_OPERATION_NONE, 0, 0, 0}},
         {{GF_OPERATION_NONE, 0, 0, 0}, {GF_OPERATION_ALLREDUCE, 1000, 0, 0}},
@@ -426,6 +427,44 @@ static void waiting_blocks_until_the_others_have_done_their_part(void **state)
     world_close(&w);
 }
 
+/* Whoever names another root, and whoever waits for whom: nobody ends well with other values than the rest. */
+static void a_broadcast_from_two_roots_names_both(void **state)
+{
+    static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE, GF_ALGORITHM_DIRECT};
+    static struct calls calls;
+    (void)state;
+    for (uint32_t row = 0; row < LENGTH(algorithms) * 4 * 4 * 4; row++) {
+        uint32_t odd = row / 3 % 4, root = row / 12 % 4, other = row / 48;
+        struct world_setup setup = setup_of(4);
+        struct call call = {GF_OPERATION_BROADCAST, 1000, 0, root};
+        char called[64];
+        struct world w;
+        if (root == other) continue;
+        setup.config.exchange.algorithm = algorithms[row % 3];
+        if (algorithms[row % 3] == GF_ALGORITHM_DIRECT) setup.sim.ranks_per_node = 4;
+        world_open(&w, &setup);
+        calls_fill(&calls, 4, &call);
+        calls.of[odd].root = other;
+        data_fill(&calls, 4);
+        (void)snprintf(called, sizeof called, "broadcast of 1000 fp32 from rank %u at rank %u", other, odd);
+        w.limit_ns = UINT64_C(4000000000);
+        world_run(&w, differing_turn, &calls);
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            const char *text = gf_error_last(w.ranks[rank].gf)->text;
+            gf_status code = gf_error_last(w.ranks[rank].gf)->code;
+            if (algorithms[row % 3] == GF_ALGORITHM_DIRECT) { /* all meet in memory, and see it there */
+                assert_true((code == GF_ERR_MISMATCH) || (code == GF_ERR_PEER));
+                assert_non_null(strstr(text, "is in another operation, or of another size"));
+                continue;
+            }
+            assert_int_equal(code, GF_ERR_MISMATCH);
+            if ((strstr(text, "calls differ: request 1 is") == NULL) || (strstr(text, called) == NULL))
+                fail_msg("rank %u of row %u does not say \"%s\": %s", rank, row, called, text);
+        }
+        world_close(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,6 +475,7 @@ int main(void)
         cmocka_unit_test(exchange_memory_is_handed_out_until_it_is_used_up),
         cmocka_unit_test(wrong_arguments_are_refused_and_change_nothing),
         cmocka_unit_test(calls_that_differ_end_on_every_rank_and_are_named),
+        cmocka_unit_test(a_broadcast_from_two_roots_names_both),
         cmocka_unit_test(waiting_blocks_until_the_others_have_done_their_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

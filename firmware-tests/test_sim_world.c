@@ -207,6 +207,26 @@ static void reset_ends_all_and_begins_anew(void **state)
     }
 }
 
+static void a_drop_ends_all_and_keeps_the_region(void **state)
+{
+    static unsigned char source[1000], target[1000];
+    struct gf_sim_setup setup = plain;
+    struct sim_world w;
+    unsigned char *region;
+    (void)state;
+    sim_world_open(&w, &setup);
+    region = w.driver->region(w.links[1]);
+    region[0] = 1;
+    assert_int_equal(sim_world_recv(&w, 1, 0, 0, target, sizeof target, 0), GF_OK);
+    assert_int_equal(sim_world_send(&w, 0, 1, 0, source, sizeof source, 0), GF_OK);
+    w.driver->drop(w.links[1]);
+    assert_int_equal(sim_world_test(&w, 1, 0), GF_ERR_ABORTED);
+    assert_int_equal(sim_world_send(&w, 1, 0, 1, source, 1, 1), GF_ERR_STATE);
+    assert_true((w.driver->region(w.links[1]) == region) && (region[0] == 1));
+    sim_world_run(&w);
+    sim_world_close(&w);
+}
+
 static void what_a_reset_finds_in_its_port_is_lost(void **state)
 {
     (void)state;
@@ -393,6 +413,7 @@ int main(void)
         cmocka_unit_test(a_cancelled_receive_ends_once_and_is_not_written_to),
         cmocka_unit_test(a_bound_receive_ends_by_its_message_or_by_reset),
         cmocka_unit_test(reset_ends_all_and_begins_anew),
+        cmocka_unit_test(a_drop_ends_all_and_keeps_the_region),
         cmocka_unit_test(what_a_reset_finds_in_its_port_is_lost),
         cmocka_unit_test(ranks_of_a_node_see_each_others_region),
         cmocka_unit_test(wrong_calls_are_refused_and_named),

@@ -28,7 +28,7 @@ static void a_thousand_random_jobs_hold(void **state)
 static void the_same_seed_is_the_same_job(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 30; seed++) {
+    for (uint64_t seed = 1; seed <= 100; seed++) {
         uint64_t hash;
         soak_run(&again, seed);
         hash = again.hash;

@@ -239,6 +239,7 @@ struct gf_context {
     struct gf_slot slots[16];
     uint32_t slot_count;
     uint64_t tickets;           /* slots taken in this epoch */
+    bool wired;                 /* it failed behind the warm-up: all connections are made */
     gf_algorithm algorithm;     /* what is asked for, settled when the warm-up ends (gf_exchange_settle) */
     float met[GF_MET_COUNT];    /* of this rank, then summed over all (warm.c) */
     struct gf_node_words node_words; /* of hierarchy, else NULL (nodes.c) */
@@ -260,6 +261,7 @@ struct gf_context {
     uint64_t wire_base, message_base; /* link counters when opening ended */
     struct gf_peer_stats *peers; /* [world] */
     uint64_t epoch_steps;       /* whole ones that they count */
+    bool skipped_last;          /* the last whole step was skipped: nothing of any history was applied */
 
     gf_warm_state warm;
     uint32_t warm_step;

@@ -9,8 +9,8 @@
 #include "context.h"
 
 #define CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
-/* What has not ended by then is ended by resetting the link: over shared memory, all that was under way with a process that
- * has died. Every error is told this much later, so it is short. */
+/* What has not ended by then is ended by dropping the link: over shared memory, all that was under way with a process that
+ * has died. Every error is told this much later, so it is short. A new link is made by who shrinks. */
 #define DRAIN_NS UINT64_C(200000000)
 
 void gf_context_mark(gf_context *gf)
@@ -36,6 +36,7 @@ static void failing_begin(gf_context *gf, bool settled)
     bool joined = (gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_WARM);
     gf_step_settle(gf);
     gf->shrink.in_step = (gf->phase == GF_PHASE_STEP);
+    gf->wired = (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM);
     joined = joined || (gf->shrink.state == GF_SHRINK_JOIN); /* the members know each other from the epoch before */
     gf->blame = joined && !settled && (gf->members != NULL) && (gf->world > 1) &&
                 ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
@@ -174,7 +175,8 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     }
     if (!drained(gf, now_ns)) {
         if (now_ns - gf->fail_ns < DRAIN_NS) return GF_AGAIN;
-        (void)gf->link->driver->reset(gf->link, gf->epoch + 1); /* ends every request; nothing is under way behind it */
+        if (gf->wired) gf->link->driver->drop(gf->link); /* ends every request; nothing is under way behind it */
+        else (void)gf->link->driver->reset(gf->link, gf->epoch + 1); /* half-made connections: that takes a flush */
         (void)drained(gf, now_ns);
     }
     gf->phase = GF_PHASE_FAILED;

@@ -142,7 +142,8 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->window = gf->config.link.window;
     coll->nodes = &gf->nodes;
     coll->direct = (struct gf_coll_shared){.ticket = slot->ticket, .region_bytes = gf->region_bytes,
-                                           .lane_ranks = lanes(gf), .core = (uint32_t)sched_getcpu() + 1,
+                                           .lane_ranks = lanes(gf),
+                                           .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,
                                            .small_bytes = small_bytes(gf, coll)};
     if (gf->lent.agreed && gf_device_holds(gf, data)) device_take(gf, slot);
     slot->algorithm = algorithm;

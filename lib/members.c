@@ -29,6 +29,7 @@ void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t
     members->go = members->leaving = members->inquiring = members->asked = members->join_fails =
         members->leave_asks = false;
     members->owed_count = members->flush_first = 0;
+    members->call_count = 0;
     members->now_ns = now_ns;
     members->opened_ns = now_ns;
     members->connected_ns = now_ns;
@@ -234,7 +235,10 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
     case MEMBERS_OFFER: gf_members_join_offer(members, from, get); return members->state == MEMBERS_JOINING;
     case MEMBERS_BLOBS: gf_members_join_blobs(members, from, get); return members->state == MEMBERS_JOINING;
     case MEMBERS_STATUS:
-    case MEMBERS_POSITION: on_told(members, peer, get); break;
+    case MEMBERS_POSITION:
+        on_told(members, peer, get);
+        if (!get->bad) gf_members_calls_compare(members, from);
+        break;
     case MEMBERS_BLAME:
         gf_members_error_get(get, &error);
         if (!get->bad) gf_members_inquiry_begin(members, from, &error);

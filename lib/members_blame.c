@@ -26,6 +26,8 @@ void gf_members_told_own(const struct gf_members *members, struct members_told *
     told_out->position = members->position;
     told_out->unmoved_ns = members->now_ns - members->moved_ns;
     told_out->unpolled_ns = members->gap_ns;
+    told_out->calls = members->call_count;
+    told_out->call = gf_members_call_last(members);
 }
 
 void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen)
@@ -108,12 +110,26 @@ static void silent_verdict(struct gf_members *members, uint32_t guilty, uint32_t
     verdict_give(members, &error, &peer->told.position);
 }
 
+/* Who waits in vain may wait because ranks made different calls: then nobody is late. */
+static bool calls_verdict(struct gf_members *members)
+{
+    struct gf_error error = {.code = GF_ERR_MISMATCH};
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        if (!gf_members_calls_differ(members, rank, error.text, sizeof error.text)) continue;
+        error.peer = rank;
+        verdict_give(members, &error, &members->peers[rank].told.position);
+        return true;
+    }
+    return false;
+}
+
 static void laggard_verdict(struct gf_members *members)
 {
     char place[80], waits[80] = "computing", gap[48] = "";
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = 0};
     struct members_told told;
     bool left = members->leaving;
+    if (calls_verdict(members)) return;
     gf_members_told_own(members, &told);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         const struct members_peer *peer = &members->peers[rank];

@@ -38,6 +38,11 @@ static void told_put(struct gf_put *put, const struct members_told *told)
     gf_put_u32(put, told->position.waits_for);
     gf_put_u64(put, told->unmoved_ns);
     gf_put_u64(put, told->unpolled_ns);
+    gf_put_u64(put, told->calls);
+    gf_put_u64(put, told->call.hash);
+    gf_put_u64(put, told->call.elem_count);
+    gf_put_u32(put, told->call.what);
+    gf_put_u32(put, told->call.root);
 }
 
 void gf_members_told_get(struct gf_get *get, struct members_told *told_out)
@@ -51,6 +56,11 @@ void gf_members_told_get(struct gf_get *get, struct members_told *told_out)
     told.position.waits_for = gf_get_u32(get);
     told.unmoved_ns = gf_get_u64(get);
     told.unpolled_ns = gf_get_u64(get);
+    told.calls = gf_get_u64(get);
+    told.call.hash = gf_get_u64(get);
+    told.call.elem_count = gf_get_u64(get);
+    told.call.what = gf_get_u32(get);
+    told.call.root = gf_get_u32(get);
     if (!get->bad) *told_out = told;
 }
 

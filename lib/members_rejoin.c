@@ -44,7 +44,7 @@ void gf_members_knock(struct gf_members *members, uint64_t now_ns, uint64_t sett
     for (uint32_t seat = 0; seat < members->seat_count; seat++) members->seats[seat].rank = GF_RANK_NONE;
     shrink->knocks = true;
     shrink->prepared.epoch = 0;
-    shrink->settle_ns = settle_ns;
+    shrink->settle_ns = shrink->away_ns = settle_ns;
     shrink->own = (struct gf_members_standing){.applied = 1, .torn = 1};
     gf_members_knock_again(members);
 }
@@ -111,11 +111,12 @@ void gf_members_turn_away(struct gf_members *members, const char *reason)
 }
 
 void gf_members_admit(struct gf_members *members, uint64_t now_ns, const struct gf_members_standing *own,
-                      uint64_t settle_ns)
+                      uint64_t settle_ns, uint64_t away_ns)
 {
     members->error = (struct gf_error){.code = GF_ERR_PEER, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     gf_members_shrink(members, now_ns, GF_RANK_NONE, own, settle_ns);
     members->shrink.admits = true;
+    if (away_ns < settle_ns) members->shrink.away_ns = away_ns;
 }
 
 /* While this rank collects, others may still be in the last step of the epoch. Should it not end there, because another

@@ -6,7 +6,8 @@
  *        collected for that epoch, then by seat: a restarted process does not take its old place at the head.)
  *     2. REPORT, survivor to collector: the newest epoch it knows to have begun, the newest proposal it took
  *        part in, who it knows to be dead, how far it is.
- *     3. The collector waits for everybody who is neither dead, nor blamed, nor gone from it, at most settle_ns.
+ *     3. The collector waits for everybody who is neither dead, nor blamed, nor gone from it, at most settle_ns (away_ns
+ *        for those it has no connection with).
  *     4. Quorum: more than half of those of the newest epoch who are not known to be dead must have reported;
  *        exactly half do where the lowest of them is among them. The same must hold for each newer proposal that
  *        a reporter took part in: it may have begun elsewhere. Any two sides that pass share a rank, and a rank
@@ -195,6 +196,7 @@ static void proposal_take(struct gf_members *members, uint32_t from, struct gf_g
     plan.standing.requests = gf_get_u64(get);
     (void)gf_members_list_get(get, members->seat_count, &list);
     gf_get_text(get, reason, sizeof reason);
+    if (reason[0] == 0) (void)snprintf(reason, sizeof reason, "the coordinator gave no reason");
     if (get->bad || shrink->excluded || (plan.epoch < shrink->base.epoch)) return;
     if ((code == GF_OK) && !gf_members_list_has(&list, members->seat)) {
         excluded(members, plan.epoch);
@@ -349,7 +351,7 @@ static void collect(struct gf_members *members)
 {
     struct members_shrink *shrink = &members->shrink;
     struct members_list list = {.first = members->seat};
-    uint32_t missing = 0, here = 0, alive = 0, turned = 0;
+    uint32_t missing = 0, connected = 0, here = 0, alive = 0, turned = 0;
     for (uint32_t s = 0; s < members->seat_count; s++) {
         const struct members_seat *seat = &members->seats[s];
         if (!gf_members_list_has(&shrink->base, s) || seat->reborn) continue;
@@ -359,10 +361,12 @@ static void collect(struct gf_members *members)
             here++;
         } else if (!seat->dead && !seat->blamed && !seat->turned) {
             missing++;
+            connected += seat->up ? 1u : 0u;
         }
         turned += (seat->turned && !seat->dead) ? 1u : 0u;
     }
-    if ((missing > 0) && (members->now_ns - shrink->since_ns < shrink->settle_ns)) return;
+    if ((missing > 0) &&
+        (members->now_ns - shrink->since_ns < ((connected > 0) ? shrink->settle_ns : shrink->away_ns))) return;
     if (!gf_members_list_has(&list, members->seat)) {
         excluded(members, shrink->base.epoch);
         return;
@@ -420,7 +424,7 @@ void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t bla
     struct members_shrink *shrink = &members->shrink;
     members->now_ns = now_ns;
     shrink->own = *own;
-    shrink->settle_ns = settle_ns;
+    shrink->settle_ns = shrink->away_ns = settle_ns;
     shrink->admits = false;
     members->state = MEMBERS_FAILED;
     if (blamed == members->setup.rank) {
@@ -467,7 +471,7 @@ gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, st
         if ((shrink->state != MEMBERS_SHRINK_SEEK) && (shrink->state != MEMBERS_SHRINK_COLLECT)) break;
     }
     if (shrink->state == MEMBERS_SHRINK_COLLECT) collect(members);
-    if ((shrink->state == MEMBERS_SHRINK_SEEK) && !shrink->knocks && (now_ns - shrink->since_ns >= 2 * shrink->settle_ns)) {
+    if ((shrink->state == MEMBERS_SHRINK_SEEK) && !shrink->knocks && (now_ns - shrink->since_ns >= shrink->settle_ns + shrink->away_ns)) {
         members->seats[shrink->coordinator].skipped = true;
         seek(members);
     }
@@ -496,7 +500,7 @@ void gf_members_shrink_join(struct gf_members *members, const void *blob, size_t
     members->setup.world = plan.world;
     members->setup.epoch = plan.epoch;
     members->setup.offer.world = plan.world;
-    members->setup.join_timeout_ns = members->shrink.settle_ns;
+    members->setup.join_timeout_ns = members->shrink.away_ns;
     members->shrink.state = MEMBERS_SHRINK_NONE;
     gf_members_epoch_begin(members, blob, blob_bytes, now_ns);
     for (uint32_t other = 0; other < plan.world; other++)

@@ -49,11 +49,22 @@ typedef enum members_state { MEMBERS_JOINING, MEMBERS_MEMBER, MEMBERS_GONE, MEMB
 #define MEMBERS_STATUS_NS UINT64_C(100000000)      /* at most this often, where something has changed */
 #define MEMBERS_STATUS_IDLE_NS UINT64_C(1000000000)
 
+/* A public request, and all before it in this epoch. */
+#define MEMBERS_CALLS 128u /* of our own, to be compared with what others say: they may be behind */
+struct members_call {
+    uint64_t hash;
+    uint64_t elem_count;
+    uint32_t what; /* gf_operation, gf_type << 8 */
+    uint32_t root;
+};
+
 /* Where a rank said it was. Times are spans, so that no two clocks are compared. */
 struct members_told {
     struct gf_position position; /* polled_ns is not used */
     uint64_t unmoved_ns;         /* since step, sequence or operation changed */
     uint64_t unpolled_ns;        /* between the last two polls */
+    uint64_t calls;              /* requests posted in this epoch; the last one */
+    struct members_call call;
 };
 
 struct members_peer {
@@ -69,6 +80,7 @@ struct members_peer {
     uint32_t blob_have;
     uint32_t answered;   /* the last inquiry it answered */
     uint64_t heard_ns;   /* its last word about where it is; 0: none yet */
+    uint64_t calls_same; /* up to this one its requests were ours */
     struct members_told told;
 };
 
@@ -114,6 +126,7 @@ struct members_shrink {
     bool knocks;          /* this rank is one of those: of no epoch yet */
     uint64_t since_ns;    /* of the state, and of this coordinator */
     uint64_t settle_ns;
+    uint64_t away_ns;     /* the same for ranks that have no connection here */
     struct gf_members_standing own;
     struct members_list base;     /* the newest epoch that is known to have begun */
     struct members_list prepared; /* the newest proposal that this rank took part in */
@@ -147,6 +160,9 @@ struct gf_members {
     uint64_t gap_ns;
     uint64_t status_ns;         /* sent last */
     struct gf_position status_position;
+
+    uint64_t call_count;
+    struct members_call calls[MEMBERS_CALLS];
 
     uint32_t inquiry;           /* number of the last one; coordinator: asked, others: heard of */
     bool inquiring;             /* coordinator */
@@ -240,6 +256,11 @@ __attribute__((format(printf, 4, 5))) void gf_members_join_failf(struct gf_membe
 /* members_blame.c */
 void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen);
 void gf_members_inquiry_time(struct gf_members *members);
+/* members_calls.c */
+struct members_call gf_members_call_last(const struct gf_members *members);
+bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *text_out, size_t bytes);
+void gf_members_calls_compare(struct gf_members *members, uint32_t rank); /* fails where they differ */
+
 void gf_members_told_own(const struct gf_members *members, struct members_told *told_out);
 /* "step 7, operation allreduce, buffer 3, tensor 12" */
 void gf_members_place_text(char *text_out, size_t bytes, const struct gf_position *position);

@@ -47,6 +47,7 @@ gf_status gf_admit(gf_context *gf)
     settle_ns = gf->config.exchange.timeout_ns;
     most_ns = gf->config.rendezvous.join_timeout_ns / 2;
     agree_begin(gf, 0);
-    gf_members_admit(gf->members, gf_now(gf), &gf->shrink.own, (settle_ns < most_ns) ? settle_ns : most_ns);
+    gf_members_admit(gf->members, gf_now(gf), &gf->shrink.own, (settle_ns < most_ns) ? settle_ns : most_ns,
+                     gf->config.rendezvous.join_timeout_ns / 8);
     return GF_OK;
 }

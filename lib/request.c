@@ -62,6 +62,7 @@ static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_
                          "has, %llu", name, (unsigned long long)elem_count, (unsigned long long)gf->pool.elem_count);
     if (root >= gf->world) return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root, gf->world);
     status = gf_request_post(gf, operation, op, data, elem_count, type, root, request);
+    if (status == GF_OK) gf_members_call(gf->members, operation, type, root, elem_count);
     if (status == GF_OK) (void)gf_request_turn(gf, request);
     return status;
 }

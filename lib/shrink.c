@@ -107,6 +107,7 @@ enum { WORD_SCALE, WORD_GOOD, WORD_BAD, WORD_SAMPLES, WORD_SAMPLES_HIGH, WORD_SE
 #define FLAG_KNOWN 0x1u
 #define FLAG_EMPTY 0x2u
 #define FLAG_LOCAL 0x4u
+#define FLAG_SKIPPED 0x8u
 
 static void words_put(gf_context *gf)
 {
@@ -118,7 +119,7 @@ static void words_put(gf_context *gf)
     words[WORD_SAMPLES_HIGH] = (uint32_t)(gf->samples_before >> 32);
     words[WORD_SELECTED] = gf->sparse.selected_count;
     words[WORD_FLAGS] = (gf->sparse.known ? FLAG_KNOWN : 0) | (gf->sparse.history_empty ? FLAG_EMPTY : 0) |
-                        (gf->sparse.local_begun ? FLAG_LOCAL : 0);
+                        (gf->sparse.local_begun ? FLAG_LOCAL : 0) | (gf->skipped_last ? FLAG_SKIPPED : 0);
 }
 
 static void words_get(gf_context *gf)
@@ -132,13 +133,16 @@ static void words_get(gf_context *gf)
     gf->sparse.known = (words[WORD_FLAGS] & FLAG_KNOWN) != 0;
     gf->sparse.history_empty = (words[WORD_FLAGS] & FLAG_EMPTY) != 0;
     gf->sparse.local_begun = (words[WORD_FLAGS] & FLAG_LOCAL) != 0;
+    gf->skipped_last = (words[WORD_FLAGS] & FLAG_SKIPPED) != 0;
 }
 
-/* Chunks of a step that this rank did not see the end of: the others have applied what it sent. */
+/* Chunks of a step that this rank did not see the end of: the others have applied what it sent, unless they skipped it. The
+ * lead's words are here, its selection is not yet. */
 static gf_status history_give_up(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    if ((gf->shrink.plan.standing.steps == gf->shrink.own.steps) || !gf->step.sparse || (sparse->elem_count == 0))
+    if ((gf->shrink.plan.standing.steps == gf->shrink.own.steps) || !gf->step.sparse || (sparse->elem_count == 0) ||
+        ((gf->shrink.words[WORD_FLAGS] & FLAG_SKIPPED) != 0))
         return GF_OK;
     for (uint32_t i = 0; i < sparse->selected_count; i++) {
         uint64_t first = sparse->selection[i] * sparse->chunk_elems;
@@ -159,17 +163,14 @@ static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_
     GF_ASSERT(status == GF_OK);
 }
 
-static gf_status sync_post(gf_context *gf)
+static void sync_post(gf_context *gf)
 {
-    gf_status status = history_give_up(gf);
     const struct gf_members_standing *mine = &gf->shrink.own, *common = &gf->shrink.plan.standing;
-    if (status < 0) return status;
     /* Those that are not behind receive the bits that they have. */
     if ((mine->steps != common->steps) || (mine->applied != common->applied)) gf->shrink.own.torn = 1;
     words_put(gf);
     part_post(gf, 0, (gf_mem)(uintptr_t)gf->shrink.words, sizeof gf->shrink.words / sizeof(float), GF_TYPE_F32);
     gf->shrink.posted = true;
-    return GF_OK;
 }
 
 /* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that the words say is each
@@ -178,6 +179,8 @@ static gf_status pools_post(gf_context *gf)
 {
     bool local = (gf->shrink.words[WORD_FLAGS] & FLAG_LOCAL) != 0;
     uint64_t elems = gf->pool.elem_count, own = local ? gf->pool.sparse_elem_count : 0;
+    gf_status status = history_give_up(gf);
+    if (status < 0) return status;
     if ((own > 0) && !gf->sparse.local_begun && (gf->momentum != 0) &&
         (gf->ops->zero(&gf->queue, gf->momentum, own * sizeof(float)) < 0))
         return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_SHRINK);
@@ -194,7 +197,7 @@ static gf_status sync_turn(gf_context *gf)
 {
     gf_status status;
     if (!gf->shrink.plan.behind) return GF_OK;
-    if (!gf->shrink.posted && ((status = sync_post(gf)) < 0)) return status;
+    if (!gf->shrink.posted) sync_post(gf);
     if (gf_request_turn(gf, NULL) < 0 || (gf->error.code != GF_OK)) return gf->error.code;
     if (!gf_requests_idle(gf)) return GF_AGAIN;
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;

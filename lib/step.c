@@ -292,6 +292,7 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     struct gf_step *step = &gf->step;
     struct gf_stats *stats = &gf->stats;
     step->whole = true;
+    gf->skipped_last = step->skipped;
     if (!step->skipped && (step->samples_all > 0)) gf->samples_before = step->samples_all;
     gf->phase = GF_PHASE_READY;
     stats->steps++;
@@ -347,7 +348,8 @@ void gf_step_settle(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
     const struct gf_sparse_pass *pass = &gf->sparse.commit;
-    bool survives = (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_TIMEOUT);
+    gf_status code = gf->error.code;
+    bool survives = (code == GF_ERR_PEER) || (code == GF_ERR_LINK) || (code == GF_ERR_TIMEOUT);
     gf_status status;
     if (!survives || (gf->phase != GF_PHASE_STEP) || !step->agreed || step->committed || !step->sparse) return;
     if ((pass->chunk == 0) && (pass->elem == 0)) return;

@@ -36,7 +36,7 @@ static void sleep_on_drivers(gf_context *gf)
         fds[count++] = (struct pollfd){.fd = link_fd, .events = POLLIN};
     }
     if (control_fd >= 0) fds[count++] = (struct pollfd){.fd = control_fd, .events = POLLIN};
-    if ((link_fd < 0) && (gf->phase != GF_PHASE_JOIN)) {
+    if ((link_fd < 0) && (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_FAILED)) { /* failed: it was dropped */
         (void)sched_yield(); /* a link without a wake-up cannot be slept on */
         return;
     }

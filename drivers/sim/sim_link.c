@@ -234,12 +234,17 @@ static void region_give(struct sim_link *link)
     else if (link->region_memory != NULL) (void)munmap(link->region_memory, region_memory_bytes(link));
 }
 
-static void link_forget(struct sim_link *link)
+static void requests_forget(struct sim_link *link)
 {
     struct sim_rank *self = link->self;
     while (self->requests != NULL) request_abort(self, self->requests);
     sim_unexpected_clear(self);
     memset(link->peer_life, 0, self->sim->setup.world * sizeof *link->peer_life);
+}
+
+static void link_forget(struct sim_link *link)
+{
+    requests_forget(link);
     guards_check(link);
     region_give(link);
     link->region_memory = NULL;
@@ -317,6 +322,14 @@ static gf_status link_reset(struct gf_link *base, uint32_t epoch)
     link_forget(link);
     base->fault = (struct gf_fault){.code = GF_OK};
     return link_begin(link, epoch, &base->fault);
+}
+
+/* What is under way to this life is lost, as at a reset; the region stays. */
+static void link_drop(struct gf_link *base)
+{
+    struct sim_link *link = sim_link(base);
+    requests_forget(link);
+    link->self->life++;
 }
 
 static gf_status link_blob(struct gf_link *base, void *blob_out, size_t *size_bytes_out)
@@ -439,6 +452,7 @@ bool gf_sim_is_peers(const struct gf_sim *sim, uint32_t rank, gf_mem address)
 
 const struct gf_link_driver sim_link_driver = {
     .name = "sim",
+    .simulated = true,
     .req_size_bytes = SIM_REQUEST_BYTES,
     .blob_bytes_max = sizeof(struct sim_blob),
     .state_bytes = link_state_bytes,
@@ -458,4 +472,5 @@ const struct gf_link_driver sim_link_driver = {
     .flag_store = link_flag_store,
     .flag_load = link_flag_load,
     .reset = link_reset,
+    .drop = link_drop,
 };
