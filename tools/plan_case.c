@@ -169,8 +169,7 @@ static int case_simulate(const struct plan_model *model, const struct gf_config_
     return 0;
 }
 
-/* Not every build has every algorithm. */
-static bool mode_is_there(plan_mode mode, uint32_t gpus, const struct gf_config_cluster *cluster)
+bool plan_mode_is_there(plan_mode mode, uint32_t gpus, const struct gf_config_cluster *cluster)
 {
     const struct gf_tensor tensor = {.name = "x", .elem_count = 1};
     struct gf_config config = {.job = {.world = gpus, .ignore_environment = true},
@@ -188,7 +187,7 @@ int plan_case_run(const struct plan_model *model, const struct gf_config_cluster
     double compute_s = plan_compute_s(model, cluster, choice);
     if (compute_s <= 0)
         return plan_refuse("cluster %s has neither a rate for the model %s nor gpu_flops", cluster->name, model->name);
-    if (mode_is_there(mode, gpus, cluster) &&
+    if (plan_mode_is_there(mode, gpus, cluster) &&
         (case_simulate(model, cluster, mode, choice, compute_s, &row) != 0)) return -1;
     *row_out = row;
     return 0;
