@@ -1,6 +1,6 @@
 #!/bin/sh
-# What gf-plan predicts beside what gf-perf --model measures: `make bench-plan` (root). The hosts are network namespaces with
-# links of RATES Mbit/s; both programs are given the same model, configuration and computing. What else a prediction is
+# What gf-plan predicts beside what gf-perf --model measures: `make bench-plan` (root). The hosts are network namespaces
+# with links of RATES Mbit/s; both programs are given the same model, configuration and computing. What else a prediction is
 # given is measured here on operations that are no case of the table (see calibrate below); a link's rate is its nominal
 # one. Prints the tables of tools/README.md. Exit code 1 if errors exceed 10 % in the median or 20 % at worst, or a case
 # failed. Each case is kept in $BUILD/bench-plan, so that it goes on where it was stopped and can be run in pieces:
@@ -61,23 +61,27 @@ EOF
 # What predictions for these hosts at this rate are given beside the rate: sets inputs="LATENCY_US COST_US OPS_B_S".
 # - By doubling 64 bytes take log2(n) turns of a latency each.
 # - A ring sends its bytes in slices: smaller ones are so many messages more, each of which keeps the port for its cost.
-# - All hosts at once take sparse steps of worlds of one rank, each by itself: what gf-plan gives such a step says how fast ops
-#   were, hosts sharing cores and memory as they do.
+# - All hosts at once take sparse steps of worlds of one rank, each by itself: what gf-plan gives such a step says how
+#   fast ops were, hosts sharing cores and memory as they do.
 calibrate() {
     config_write "$scratch/cal.cfg" ''
     small=$(perf_run 60 --config "$scratch/cal.cfg" -a doubling -b 64 -e 64 -n 300 -w 20) &&
         large=$(perf_run 60 --config "$scratch/cal.cfg" -a ring -b 2M -e 2M -n 5 -w 1) &&
         sliced=$(perf_run 60 --config "$scratch/cal.cfg" -a ring -b 2M -e 2M -n 5 -w 1 --set exchange.slice_bytes=4K) ||
         return 1
-    printf 'exchange = { wire = "fp16"; algorithm = "ring"; };\nlink = { idle = "sleep"; };\nsparse = { enabled = true; };\n' \
-        >"$scratch/alone.cfg"
+    cat >"$scratch/alone.cfg" <<EOF
+exchange = { wire = "fp16"; algorithm = "ring"; };
+link = { idle = "sleep"; };
+sparse = { enabled = true; };
+EOF
     # shellcheck disable=SC2016
-    net_run 60 sh -c 'csv=$1.$GF_RANK; shift; GF_RANK=0 GF_WORLD=1 GF_ADDRESS=127.0.0.1:7117 exec "$@" --csv "$csv"' sh \
-        "$scratch/alone" "$BUILD/gf-perf" --config "$scratch/alone.cfg" --model config/models/nin.cfg -c 0 -n 20 \
+    net_run 60 sh -c 'csv=$1.$GF_RANK; shift; GF_RANK=0 GF_WORLD=1 GF_ADDRESS=127.0.0.1:7117 exec "$@" --csv "$csv"' \
+        sh "$scratch/alone" "$BUILD/gf-perf" --config "$scratch/alone.cfg" --model config/models/nin.cfg -c 0 -n 20 \
         >"$scratch/turn" 2>&1 || { echo "# gf-perf failed: $(tail -n 1 "$scratch/turn")" >&2; return 1; }
     for i in $(seq 0 $((n - 1))); do echo "ops step $(column "$scratch/alone.$i" p50_us)"; done >"$scratch/alone"
     plan_run "$scratch/alone.cfg" config/models/nin.cfg 1 0.001 0 0 $nominal_ops || return 1
-    inputs=$(echo "$small $large $sliced $(median "$scratch/alone" ops step) $plan_ms" | awk -v n="$n" -v ops=$nominal_ops '{
+    alone=$(median "$scratch/alone" ops step)
+    inputs=$(echo "$small $large $sliced $alone $plan_ms" | awk -v n="$n" -v ops=$nominal_ops '{
         for (turns = 0; 2 ^ turns < n; turns++) {}
         cost = ($3 - $2) / (2 * (n - 1) / n * (2097152 / 4096 - 2097152 / 262144))
         printf "%.1f %.2f %.3g\n", $1 / turns, (cost > 0 ? cost : 0), ops * $5 * 1e3 / $4}')
@@ -90,8 +94,8 @@ case_run() {
 sparse = { enabled = $7; };"
     compute=$(counts_of_model "$model" | awk -v n="$n" -v rate="$(net_payload "$rate")" -v wire="$4" -v share="$5" \
         '{elems += $1} END {print int(share * 2 * (n - 1) / n * elems * (wire == "fp32" ? 4 : 2) / rate * 1e3)}')
-    real=$(perf_run 200 --config "$scratch/case.cfg" --model "$model" --compute-ms "$compute" -n "$SAMPLES" -w 0 -c 0) ||
-        return 1
+    real=$(perf_run 200 --config "$scratch/case.cfg" --model "$model" --compute-ms "$compute" -n "$SAMPLES" -w 0 \
+        -c 0) || return 1
     [ "$compute" -gt 0 ] || compute=0.001
     # shellcheck disable=SC2086
     plan_run "$scratch/case.cfg" "$model" "$n" "$compute" $inputs || return 1
@@ -105,7 +109,8 @@ tables_print() {
         for n in $HOSTS; do for rate in $RATES; do cat "$kept/$case.$n.$rate" 2>/dev/null; done; done
     done >"$scratch/rows"
     echo "$all_cases" | awk -v hosts="$HOSTS" -v rates="$RATES" '
-        NR == FNR { at = $2 " " $3; real[$1, at] = $5; plan[$1, at] = $6; inputs[at] = $7 " us, " $8 " us, " $9 / 1e9 " GB/s"; next }
+        NR == FNR { at = $2 " " $3; real[$1, at] = $5; plan[$1, at] = $6
+            inputs[at] = $7 " us, " $8 " us, " $9 / 1e9 " GB/s"; next }
         !hosts_n { hosts_n = split(hosts, h, " "); rates_n = split(rates, r, " ")
             head = "| step, ms; error of the prediction |"; line = "|---|"
             for (i = 1; i <= hosts_n; i++) for (j = 1; j <= rates_n; j++) {
@@ -118,7 +123,8 @@ tables_print() {
                 error = (plan[$1, nets[i]] / real[$1, nets[i]] - 1) * 100; size = error < 0 ? -error : error
                 for (k = ++count; k > 1 && sizes[k - 1] > size; k--) sizes[k] = sizes[k - 1]
                 sizes[k] = size
-                row = row sprintf(real[$1, nets[i]] < 100 ? " %.1f, %+.1f %% |" : " %.0f, %+.1f %% |", real[$1, nets[i]], error) }
+                row = row sprintf(real[$1, nets[i]] < 100 ? " %.1f, " : " %.0f, ", real[$1, nets[i]])
+                row = row sprintf("%+.1f %% |", error) }
             print row }
         END { row = "| latency, cost of a message, ops |"
             for (i = 1; i <= nets_n; i++) row = row " " inputs[nets[i]] " |"
@@ -128,7 +134,9 @@ tables_print() {
             exit !(count > 0 && middle < 10 && sizes[count] < 20) }' "$scratch/rows" -
 }
 
-if ! ip netns add gfplan-probe 2>/dev/null; then echo "bench-plan: this user may not make network namespaces" >&2; exit 1; fi
+if ! ip netns add gfplan-probe 2>/dev/null; then
+    echo "bench-plan: this user may not make network namespaces" >&2; exit 1
+fi
 ip netns delete gfplan-probe
 mkdir -p "$kept"
 for n in $HOSTS; do

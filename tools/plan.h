@@ -69,6 +69,8 @@ double plan_compute_s(const struct plan_model *model, const struct gf_config_clu
                       const struct plan_choice *choice);
 uint32_t plan_batch(const struct plan_model *model, const struct gf_config_cluster *cluster,
                     const struct plan_choice *choice);
+/* A hierarchy needs several nodes of several GPUs each. */
+bool plan_mode_is_there(plan_mode mode, uint32_t gpus, const struct gf_config_cluster *cluster);
 /* The configuration that a mode stands for. */
 void plan_mode_config(plan_mode mode, const struct plan_choice *choice, struct gf_config *config_out);
 /* 0, or -1 and said why on stderr. */

@@ -42,12 +42,14 @@ static int search_try(struct search *search, const struct plan_choice *choice)
 /* Dense settings, one after the other, each at the best of those before. */
 static int search_dense(struct search *search)
 {
-    static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING};
+    static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_HIERARCHY};
     static const uint64_t fuses[] = {1, 2, 4, 8, 32, 64};
     static const uint64_t slices[] = {64, 1024};
     struct plan_choice choice = search->best;
     for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++) {
         choice.algorithm = algorithms[i];
+        if ((algorithms[i] == GF_ALGORITHM_HIERARCHY) &&
+            !plan_mode_is_there(PLAN_HIERARCHY, search->gpus, search->cluster)) continue;
         if (search_try(search, &choice) != 0) return -1;
     }
     choice = search->best;

@@ -91,7 +91,8 @@ void plan_mode_config(plan_mode mode, const struct plan_choice *choice, struct g
     if (choice->algorithm != GF_ALGORITHM_AUTO) config.exchange.algorithm = choice->algorithm;
     config.exchange.wire = (mode >= PLAN_FP16) ? GF_TYPE_F16 : GF_TYPE_F32;
     config.exchange.buffers_active = (mode >= PLAN_OVERLAP) ? 4 : 1;
-    config.exchange.fuse_bytes = (mode >= PLAN_LAZY) ? ((choice->fuse_bytes > 0) ? choice->fuse_bytes : PLAN_FUSE_BYTES) : 1;
+    config.exchange.fuse_bytes = (choice->fuse_bytes > 0) ? choice->fuse_bytes : PLAN_FUSE_BYTES;
+    if (mode < PLAN_LAZY) config.exchange.fuse_bytes = 1;
     config.exchange.slice_bytes = (uint32_t)choice->slice_bytes;
     config.sparse.enabled = (mode == PLAN_SPARSE) || (mode == PLAN_HIERARCHY);
     if (choice->keep_share >= 1.0) config.sparse.enabled = false;
@@ -169,8 +170,7 @@ static int case_simulate(const struct plan_model *model, const struct gf_config_
     return 0;
 }
 
-/* Not every build has every algorithm. */
-static bool mode_is_there(plan_mode mode, uint32_t gpus, const struct gf_config_cluster *cluster)
+bool plan_mode_is_there(plan_mode mode, uint32_t gpus, const struct gf_config_cluster *cluster)
 {
     const struct gf_tensor tensor = {.name = "x", .elem_count = 1};
     struct gf_config config = {.job = {.world = gpus, .ignore_environment = true},
@@ -188,7 +188,7 @@ int plan_case_run(const struct plan_model *model, const struct gf_config_cluster
     double compute_s = plan_compute_s(model, cluster, choice);
     if (compute_s <= 0)
         return plan_refuse("cluster %s has neither a rate for the model %s nor gpu_flops", cluster->name, model->name);
-    if (mode_is_there(mode, gpus, cluster) &&
+    if (plan_mode_is_there(mode, gpus, cluster) &&
         (case_simulate(model, cluster, mode, choice, compute_s, &row) != 0)) return -1;
     *row_out = row;
     return 0;

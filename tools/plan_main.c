@@ -211,7 +211,7 @@ int main(int argc, char **argv)
         {.name = "keep", .kind = TOOL_REAL, .value_out = &options.keep_share, .value_name = "SHARE", .low_real = 0.001,
          .high_real = 1.0, .help = "chunks that sparse steps send; 0.15"},
         {.name = "algorithm", .kind = TOOL_TEXT, .value_out = &options.algorithm, .value_name = "NAME",
-         .allowed = "ring|halving|doubling|tree|server", .help = "in place of the mode's"},
+         .allowed = "ring|halving|doubling|tree|server|hierarchy", .help = "in place of the mode's"},
         {.name = "batch", .kind = TOOL_NUMBER, .value_out = &options.batch, .value_name = "N", .low = 1, .high = 1000000,
          .help = "images a GPU; the cluster's"},
         {.name = "compute-ms", .kind = TOOL_REAL, .value_out = &options.compute_ms, .value_name = "MS",

@@ -210,8 +210,9 @@ static gf_status phase_run(struct plan_world *w, plan_phase phase)
         while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) {
             gf_status status = rank_turn(w, rank);
             if (status < 0) return status;
-            if (!w->ranks[rank].done && (w->ranks[rank].device.moved || (gf_sim_free_ns(w->sim, rank) > gf_sim_now_ns(w->sim))))
-                gf_sim_wake_at(w->sim, rank, gf_sim_free_ns(w->sim, rank) + pause_ns);
+            uint64_t free_ns = gf_sim_free_ns(w->sim, rank);
+            if (!w->ranks[rank].done && (w->ranks[rank].device.moved || (free_ns > gf_sim_now_ns(w->sim))))
+                gf_sim_wake_at(w->sim, rank, free_ns + pause_ns);
         }
         if ((w->waiting > 0) && !gf_sim_advance(w->sim)) return refuse(w, GF_ERR_STATE, "nothing happens any more");
         for (uint32_t each = 0; w->setup->polls_all && (each < w->setup->world); each++)
@@ -235,8 +236,9 @@ static gf_status steps_run(struct plan_world *w, struct plan_result *result_out)
         result_out->buffer_count = stats.buffer_count;
     }
     result_out->first_ns = w->ends_ns[0] - w->begin_ns;
-    result_out->step_ns = w->ends_ns[w->setup->steps - 1] - ((w->setup->steps > 1) ? w->ends_ns[w->setup->steps - 2] : w->begin_ns);
-    result_out->exposed_ns = (result_out->step_ns > w->setup->compute_ns) ? result_out->step_ns - w->setup->compute_ns : 0;
+    result_out->step_ns = w->ends_ns[w->setup->steps - 1];
+    result_out->step_ns -= (w->setup->steps > 1) ? w->ends_ns[w->setup->steps - 2] : w->begin_ns;
+    if (result_out->step_ns > w->setup->compute_ns) result_out->exposed_ns = result_out->step_ns - w->setup->compute_ns;
     result_out->messages = gf_sim_messages_sent(w->sim) - sent_before;
     result_out->events = w->events;
     result_out->hash = w->hash;
@@ -259,7 +261,8 @@ gf_status plan_world_run(const struct plan_setup *setup, struct plan_result *res
     struct gf_sim_setup sim = {.world = setup->world, .ranks_per_node = network->ranks_per_node,
                                .bytes_per_ns = network->bytes_per_ns, .node_bytes_per_ns = network->node_bytes_per_ns,
                                .latency_ns = network->latency_ns, .node_latency_ns = network->node_latency_ns,
-                               .message_ns = network->message_ns, .node_port = true, .late_flags = true, .no_data = !setup->has_data};
+                               .message_ns = network->message_ns, .node_port = true, .late_flags = true,
+                               .no_data = !setup->has_data};
     struct plan_world w = {.setup = setup, .sim = gf_sim_create(&sim), .error = error_out,
                            .hash = UINT64_C(0xcbf29ce484222325)};
     struct plan_result result = {0};
