@@ -151,7 +151,7 @@ $(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
 $(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
     -lucp -luct -lucs -lucm -ldl -lrt -lm
-$(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS)
+$(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 $(BUILD)/firmware-tests/program_gpu: $(BUILD)/libtest.a
 # gf-train with faulty hardware, and one of another version of the library.
 FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
@@ -244,10 +244,12 @@ $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
 
 # 77: there is nothing to check, and why was said.
 GPU_PROGRAM := $(BUILD)/firmware-tests/program_gpu
-gpu-check: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## every element op on the GPU against the host's; LIBRARY=another libcuda.so.1
+gpu-check: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) $(BUILD)/gf-run $(BUILD)/gf-train ## every op and whole steps on the GPU against the host's; LIBRARY=another libcuda.so.1
 	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
 	$(GPU_PROGRAM) check "$(LIBRARY)"; code=$$?; [ $$code -ne 77 ] || exit 0; [ $$code -eq 0 ] || exit $$code; \
 	[ -z "$(LIBRARY)" ] || exit 0; \
+	echo "two processes on it:"; out=$$($(BUILD)/gf-run -n 2 $(BUILD)/gf-train --device cuda --model linear --steps 50) || exit 1; \
+	echo "$$out" | grep -E '^(gradients|weights) '; \
 	command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer: skipped, not installed"; exit 0; }; \
 	compute-sanitizer --error-exitcode 9 $(GPU_PROGRAM) check libcuda.so.1
 MIB ?= 256

@@ -1,4 +1,5 @@
-/* The element ops on a real GPU, through the library's own driver: `check` holds each against the host's, byte by byte;
+/* The element ops on a real GPU, through the library's own driver: `check` holds each against the host's, byte by byte, and
+ * whole steps of several ranks on one GPU against those of the host (gpu_steps.c);
  * `bench` times the kernels beside a device-to-device copy in the same rounds. `make gpu-check`, `make gpu-bench`.
  *     program_gpu check|bench [LIBRARY [MIB]]      LIBRARY: that CUDA driver (a test's own); MIB: of a bench's range
  * Ends with 0; 1: a difference or a failure, said on stderr; 2: bad arguments; 77: there is no GPU, or no kernels. */
@@ -9,6 +10,7 @@
 
 #include "clock.h"
 #include "gpu.h"
+#include "gpu_steps.h"
 #include "ops_cuda.h"
 #include "ops_pair.h"
 
@@ -139,17 +141,44 @@ static gf_status run_update(void)
     return gf_ops_cuda.update(&program.queue, &update, elems());
 }
 
+/* Over the bus, as gradients do where ranks cannot reach each other's device memory. */
+static gf_mem pinned(void) { return (gf_mem)(uintptr_t)program.staging; }
+static gf_status run_down(void) { return gf_ops_cuda.copy(&program.queue, pinned(), range(0), range_bytes); }
+static gf_status run_up(void) { return gf_ops_cuda.copy(&program.queue, range(1), pinned(), range_bytes); }
+
+/* A buffer of fp32 gradients as a step stages it, on an fp16 wire: cast, to the host, back, cast; the exchange between takes
+ * no time here. On one queue: the two ways do not overlap, those of different buffers in a step may. */
+static gf_status run_staged(void)
+{
+    gf_status status = run_f16();
+    if (status >= 0) status = gf_ops_cuda.copy(&program.queue, pinned(), range(1), range_bytes / 2);
+    if (status >= 0) status = gf_ops_cuda.copy(&program.queue, range(1), pinned(), range_bytes / 2);
+    if (status >= 0)
+        status = gf_ops_cuda.cast(&program.queue, range(0), GF_TYPE_F32, range(1), GF_TYPE_F16, elems(), 1, 0, NULL);
+    return status;
+}
+
 static const struct bench_row {
     const char *name;
     gf_status (*run)(void);
-    double ranges; /* read and written, of range_bytes */
+    double ranges; /* read and written, of range_bytes; over the bus: those that cross it */
+    const char *than; /* the row that it is held against, beside the copy; or instead of it */
+    bool is_bus;
 } rows[] = {
-    {"copy, device to device", run_copy, 2},   {"cast fp32 to fp16, checked", run_f16, 1.5},
-    {"cast fp32 to bf16, checked", run_bf16, 1.5}, {"cast fp16 to fp32", run_widen, 1.5},
-    {"sum fp32, checked", run_sum, 3},         {"sum fp16", run_sum_f16, 3},
-    {"check fp32 (reads)", run_check, 1},      {"score (reads)", run_score, 1},
-    {"norm (reads)", run_norm, 1},             {"accumulate", run_accumulate, 5},
-    {"update", run_update, 5},
+    {.name = "copy, device to device", .run = run_copy, .ranges = 2},
+    {.name = "cast fp32 to fp16, checked", .run = run_f16, .ranges = 1.5},
+    {.name = "cast fp32 to bf16, checked", .run = run_bf16, .ranges = 1.5},
+    {.name = "cast fp16 to fp32", .run = run_widen, .ranges = 1.5},
+    {.name = "sum fp32, checked", .run = run_sum, .ranges = 3},
+    {.name = "sum fp16", .run = run_sum_f16, .ranges = 3},
+    {.name = "check fp32 (reads)", .run = run_check, .ranges = 1},
+    {.name = "score (reads)", .run = run_score, .ranges = 1, .than = "check fp32 (reads)"},
+    {.name = "norm (reads)", .run = run_norm, .ranges = 1, .than = "check fp32 (reads)"},
+    {.name = "accumulate", .run = run_accumulate, .ranges = 5},
+    {.name = "update", .run = run_update, .ranges = 5},
+    {.name = "copy, device to pinned", .run = run_down, .ranges = 1, .than = "copy, device to pinned", .is_bus = true},
+    {.name = "copy, pinned to device", .run = run_up, .ranges = 1, .than = "copy, device to pinned", .is_bus = true},
+    {.name = "staged buffer, fp16 wire", .run = run_staged, .ranges = 1, .than = "copy, device to pinned", .is_bus = true},
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
@@ -157,6 +186,21 @@ static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+static double rate_of(size_t row, double (*took)[ROUNDS])
+{
+    return rows[row].ranges * (double)range_bytes / took[row][rounds / 2];
+}
+
+static void row_print(size_t row, double (*took)[ROUNDS])
+{
+    double rate = rate_of(row, took);
+    printf("  %-28s %8.1f GB/s", rows[row].name, rate);
+    if (!rows[row].is_bus) printf("  %5.2f of the copy", rate / rate_of(0, took));
+    for (size_t r = 0; (rows[row].than != NULL) && (r < ROWS); r++)
+        if (strcmp(rows[r].name, rows[row].than) == 0) printf("  %5.2f of \"%s\"", rate / rate_of(r, took), rows[r].name);
+    printf("\n");
 }
 
 /* Each row alone on the device, its launch included; interleaved, so that all meet the same clocks. */
@@ -180,13 +224,8 @@ static int bench(void)
     }
     printf("%llu MiB a range, %u rounds, medians; GB/s of bytes read and written\n",
            (unsigned long long)(range_bytes >> 20), rounds);
-    for (size_t r = 0; r < ROWS; r++) {
-        double rate, copy;
-        qsort(took[r], rounds, sizeof took[r][0], compare);
-        rate = rows[r].ranges * (double)range_bytes / took[r][rounds / 2];
-        copy = rows[0].ranges * (double)range_bytes / took[0][rounds / 2];
-        printf("  %-28s %8.1f GB/s  %5.2f of the copy\n", rows[r].name, rate, rate / copy);
-    }
+    for (size_t r = 0; r < ROWS; r++) qsort(took[r], rounds, sizeof took[r][0], compare);
+    for (size_t r = 0; r < ROWS; r++) row_print(r, took);
     return 0;
 }
 
@@ -230,10 +269,15 @@ int main(int argc, char **argv)
     if ((library == NULL) && (access("/dev/nvidiactl", F_OK) != 0) && (access("/dev/dxg", F_OK) != 0)) return skip("no GPU");
     range_bytes = (uint64_t)mib << 20;
     rounds = (library == NULL) ? ROUNDS : 1;
-    program.staging_bytes = is_check ? (ops_pair_bytes(check_elems(library != NULL)) + 4095) / 4096 * 4096 : 4096;
+    program.staging_bytes = is_check ? (ops_pair_bytes(check_elems(library != NULL)) + 4095) / 4096 * 4096 : range_bytes;
     open_gpu(library, is_check ? ops_pair_bytes(check_elems(library != NULL)) : 4 * range_bytes + 65536);
     result = is_check ? check(library != NULL) : bench();
     gf_gpu_cuda.host_unregister(program.gpu, program.staging);
     gf_gpu_cuda.close(program.gpu);
+    if (is_bench && (result == 0)) gpu_steps_bench(library, range_bytes, library != NULL);
+    if (is_check && (result == 0))
+        printf("gpu-check: whole steps of several ranks on one GPU end as on the host, in %u runs: dense and sparse, fp32, "
+               "fp16 and bf16 on the wire, through host memory and from device to device\n",
+               gpu_steps_check(library, library != NULL));
     return result;
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # gf-train --device cuda on the CUDA driver without a GPU: it learns what it learns on the host, the same on all ranks, in
-# whatever order streams run; and it says what is wrong where it cannot.
+# whatever order streams run, dense and sparse, resumed and without a rank that died; and it says what is wrong where it
+# cannot. On a few images, as nothing here asks how well it learns.
 . firmware-tests/shell.sh
 fake=$(cd "$BUILD" && pwd)/firmware-tests/fake/libcuda.so.1
 if [ ! -r "$fake" ]; then skip gf_train_on_cuda "no cuda.h in this build"; finish; fi
@@ -13,9 +14,23 @@ near() {
     distance=$("$BUILD/firmware-tests/program_compare_weights" "$1" "$2") || return 1
     awk -v d="$distance" -v l="$3" 'BEGIN {exit !(d < l)}' || { echo "$distance, allowed is $3"; return 1; }
 }
-steps="--model linear --batch 8 --steps 3"
+# idx FROM TO HEADER BYTES: the first images or labels, under a header that says how many
+idx() { { printf "$3"; zcat "$1" | tail -c +$(($(printf "$3" | wc -c) + 1)) | head -c "$4"; } | gzip -1 >"$scratch/data/$2"; }
+from=/usr/share/datasets/fashion-mnist
+mkdir "$scratch/data"
+for part in train t10k; do # 128 of 28 x 28
+    idx $from/$part-images-idx3-ubyte.gz $part-images-idx3-ubyte.gz '\0\0\010\003\0\0\0\200\0\0\0\034\0\0\0\034' $((128 * 784))
+    idx $from/$part-labels-idx1-ubyte.gz $part-labels-idx1-ubyte.gz '\0\0\010\001\0\0\0\200' 128
+done
+data="--data $scratch/data"
+steps="$data --model linear --batch 8 --steps 3"
 cuda="--device cuda --set device.library=$fake"
 timeout 100 "$BUILD/gf-train" $steps --dump-weights "$scratch/host" >"$scratch/log" 2>&1 || cat "$scratch/log"
+
+# The convolutions take a while under the emulator: beside all the rest.
+cnn="$data --model cnn --batch 1 --steps 1"
+timeout 100 "$BUILD/gf-train" $cnn $cuda --dump-weights "$scratch/cnn_cuda" >"$scratch/cnn_log" 2>&1 &
+cnn_job=$!
 for seed in 0 1; do
     export GF_FAKE_CUDA_SEED=$seed
     check "one_rank_trains_seed_$seed" sh -c 'timeout 100 "$@" >/dev/null' sh "$BUILD/gf-train" $steps $cuda --dump-weights "$scratch/one"
@@ -37,6 +52,40 @@ check two_ranks_train_where_one_is_refused timeout 200 "$BUILD/gf-run" -n 2 sh "
 check they_say_so grep -q "rank 0: gradients go through host memory, not from device to device: rank 1: it cannot reach" "$scratch/log"
 check and_sum_through_host_memory grep -q "gradients     on a device, through host memory" "$scratch/log"
 check to_the_same_bits cmp "$scratch/two" "$scratch/refused_two"
+
+# ---- sparse, resumed, without one that died ----
+sparse="$data --model linear --batch 8 --steps 6 --set sparse.enabled=true --set sparse.chunk_elems=64
+    --set sparse.warmup_steps=2 --set sparse.ramp_steps=2 --set sparse.momentum=local"
+# two NAME OPTION..: with 2 ranks; output in $scratch/log, weights in $scratch/NAME
+two() { name=$1; shift; timeout 100 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" $sparse "$@" --dump-weights "$scratch/$name" >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }; }
+two sparse_host
+check chunks_are_sent_from_device_to_device two sparse_cuda $cuda --checkpoint "$scratch/c" --checkpoint-every 3
+check to_what_the_host_learns near "$scratch/sparse_host" "$scratch/sparse_cuda" 1e-5
+rm -f "$scratch/c.0" "$scratch/c.1" # the newest; that of step 3 is left
+check a_checkpoint_is_resumed two sparse_again $cuda --checkpoint "$scratch/c" --resume
+check from_its_step grep -q "resumed at step 3" "$scratch/log"
+check to_the_same_bits_too cmp "$scratch/sparse_cuda" "$scratch/sparse_again"
+
+step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; }
+one_of_three_dies() {
+    timeout 60 "$BUILD/gf-run" -n 3 --elastic sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@" --checkpoint "$0/e"' "$scratch" \
+        "$BUILD/gf-train" $data --model linear --batch 3 --elastic --steps 40 $cuda --checkpoint-every 5 \
+        --set link.idle=yield --set rendezvous.join_timeout=20s >"$scratch/log" 2>&1 &
+    job=$!
+    until at=$(step_of "$scratch/e.0"); [ "${at:-0}" -ge 5 ]; do
+        kill -0 $job 2>/dev/null || { cat "$scratch/log"; return 1; }
+        sleep 0.01
+    done
+    kill -KILL "$(cat "$scratch/pid.1")"
+    wait $job || { cat "$scratch/log"; return 1; }
+}
+check the_others_go_on_where_one_dies one_of_three_dies
+check as_two_ranks grep -q "elastic: rank 2 of 3 is rank 1 of 2" "$scratch/log"
+check and_from_device_to_device grep -q "gradients     on a device, from device to device" "$scratch/log"
+
+timeout 100 "$BUILD/gf-train" $cnn --dump-weights "$scratch/cnn_host" >"$scratch/log" 2>&1 || cat "$scratch/log"
+check the_convolutions_train wait $cnn_job
+check and_learn_what_the_host_does near "$scratch/cnn_host" "$scratch/cnn_cuda" 1e-5
 
 # says TEXT COMMAND..: fails, and says it
 says() { text=$1; shift; timeout 60 "$@" >"$scratch/log" 2>&1 && return 1; grep -q "$text" "$scratch/log" || { cat "$scratch/log"; return 1; }; }

@@ -214,6 +214,14 @@ gf_status device_step_end(struct device *device, double *loss_out, uint32_t *hit
     return GF_OK;
 }
 
+void device_abandon(struct device *device)
+{
+    gf_status status;
+    if (device->status == GF_ERR_DEVICE) return;
+    while ((status = device->gpu->driver->settled(&device->queue)) == GF_AGAIN) {}
+    device->status = status;
+}
+
 /* ---- layers ---- */
 
 static void launch_blocks(struct device *device, uint32_t kernel, uint64_t blocks, void *args)

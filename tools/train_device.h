@@ -65,6 +65,10 @@ gf_status device_follow(struct device *device);
 gf_status device_step(struct device *device, float scale);
 gf_status device_step_end(struct device *device, double *loss_out, uint32_t *hits_out);
 
+/* A step has failed that the other ranks may go on without: what was queued of it ends, and its status is forgotten,
+ * unless the device itself has failed. */
+void device_abandon(struct device *device);
+
 /* For the models: the layers, queued. */
 gf_mem device_take(gf_mem base, size_t *used_bytes, size_t size_bytes);
 void device_gemm(struct device *device, bool a_flipped, bool b_flipped, uint64_t m, uint64_t n, uint64_t k, gf_mem a,
