@@ -270,7 +270,6 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
     }
     gf->members_skip = MEMBERS_EVERY;
     gf->members_ns = now_ns;
-    gf_members_position(gf->members)->polled_ns = now_ns;
     status = gf_members_poll(gf->members, now_ns);
     return (status < 0) ? gf_fail_from(gf, gf_members_error(gf->members)) : GF_OK;
 }

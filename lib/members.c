@@ -331,15 +331,29 @@ static bool same_place(const struct gf_position *a, const struct gf_position *b)
     return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
 }
 
-static void touch(struct gf_members *members, uint64_t now_ns)
+/* Who fails to answer is left behind once the survivors of another's death have settled; of two ranks only by the one
+ * that waits for it. */
+static uint64_t away_limit(const struct gf_members *members)
+{
+    uint64_t limit_ns = members->setup.join_timeout_ns / GF_SETTLE_PARTS;
+    return (members->setup.world > 2) ? limit_ns : limit_ns + members->setup.exchange_timeout_ns;
+}
+
+void gf_members_touch(struct gf_members *members, uint64_t now_ns)
 {
     struct gf_position *position = &members->position;
     members->now_ns = now_ns;
     members->gap_ns = (now_ns > position->polled_ns) ? now_ns - position->polled_ns : 0;
     position->polled_ns = now_ns;
+    if (members->gap_ns > away_limit(members)) members->away = true;
     if (same_place(position, &members->moved)) return;
     members->moved = *position;
     members->moved_ns = now_ns;
+}
+
+void gf_members_met(struct gf_members *members)
+{
+    members->away = false;
 }
 
 static void status_send(struct gf_members *members)
@@ -395,7 +409,7 @@ static void pump(struct gf_members *members)
 
 gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns)
 {
-    touch(members, now_ns);
+    gf_members_touch(members, now_ns);
     pump(members);
     if (members->state == MEMBERS_FAILED) return members->error.code;
     return (members->state == MEMBERS_JOINING) ? GF_AGAIN : GF_OK;
@@ -421,7 +435,7 @@ struct gf_position *gf_members_position(struct gf_members *members)
 
 void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns)
 {
-    touch(members, now_ns);
+    gf_members_touch(members, now_ns);
     if (members->setup.world == 1) return;
     status_send(members);
     gf_members_flush(members);
@@ -430,7 +444,7 @@ void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns)
 gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
                            struct gf_error *error_out)
 {
-    touch(members, now_ns);
+    gf_members_touch(members, now_ns);
     if (!members->asked) {
         members->asked = true;
         members->asked_ns = now_ns;
@@ -466,7 +480,7 @@ void gf_members_tell(struct gf_members *members, const struct gf_error *error)
 
 gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
 {
-    touch(members, now_ns);
+    gf_members_touch(members, now_ns);
     if (members->setup.world == 1) members->state = MEMBERS_GONE;
     if (members->state == MEMBERS_JOINING) {
         const struct gf_error error = {.code = GF_ERR_ABORTED, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,

@@ -18,11 +18,14 @@ struct gf_offer {
     char summary[640];     /* the same fields as text, to show a difference: gf_config_summary() */
 };
 
+#define GF_SETTLE_PARTS 8u /* survivors wait join_timeout / 8 for each other */
+
 struct gf_members_setup {
     uint32_t rank;
     uint32_t world;
     uint32_t epoch;
     uint64_t join_timeout_ns;
+    uint64_t exchange_timeout_ns;
     bool rejoin;                /* rank and world are seat and seats: gf_members_knock() is next */
     uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the guilty one */
     const char *address;        /* for texts */
@@ -79,6 +82,8 @@ struct gf_position *gf_members_position(struct gf_members *members); /* own; wri
  * verdict; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */
 gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
                            struct gf_error *error_out);
+/* All ranks were in an operation that has ended: nobody has gone on without this one so far. */
+void gf_members_met(struct gf_members *members);
 /* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */
 void gf_members_tell(struct gf_members *members, const struct gf_error *error);
 /* This rank posts a public request: all ranks must post the same ones. Within about a second of polling, at an inquiry or when

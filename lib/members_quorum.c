@@ -61,7 +61,8 @@ static bool quorum(const struct gf_members *members, const struct members_list *
     bool newest = (of->epoch == members->shrink.base.epoch); /* there a seat is a process that may have a successor */
     for (uint32_t seat = members->seat_count; seat-- > 0;) {
         const struct members_seat *of_seat = &members->seats[seat];
-        if (!gf_members_list_has(of, seat) || (newest ? (of_seat->dead || of_seat->reborn) : of_seat->dead)) continue;
+        bool dead = of_seat->dead && !of_seat->doubtful;
+        if (!gf_members_list_has(of, seat) || dead || (newest && of_seat->reborn)) continue;
         alive++;
         here += gf_members_list_has(list, seat) ? 1u : 0u;
         if (lowest != of->first) lowest = seat;

@@ -19,7 +19,9 @@
  *        in.
  *
  * What counts as dead: a connection that the other's kernel closed or refused without a word of turning away.
- * Silence does not (a cable, a stopped process), so silent ranks count against the quorum.
+ * Silence does not (a cable, a stopped process), so silent ranks count against the quorum. Nor does a death of which a
+ * rank hears when it has been silent itself for as long as survivors wait (doubtful): they may have gone on, and ended,
+ * without it.
  *
  * The common state is that of the survivor that is furthest: steps are transactional, so survivors differ by at most
  * one step (a verdict that reached some of them) or by one gf_update(). The lowest rank among the furthest leads. */
@@ -46,12 +48,13 @@ void gf_members_committed(struct gf_members *members)
     shrink->others_full = false;
     shrink->state = MEMBERS_SHRINK_NONE;
     shrink->knocks = false;
+    members->away = false;
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         members->seats[seat].blamed = members->seats[seat].skipped = false;
     }
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         struct members_seat *seat = &members->seats[members->seat_of[rank]];
-        seat->joins = seat->reborn = seat->dead = false;
+        seat->joins = seat->reborn = seat->dead = seat->doubtful = false;
         gf_members_list_add(&shrink->base, members->seat_of[rank]);
         memcpy(seat->address, members->blobs + rank * members->setup.blob_bytes_max, sizeof seat->address);
         seat->address[sizeof seat->address - 1] = 0;
@@ -97,7 +100,7 @@ static uint32_t report_put(struct gf_members *members)
     struct gf_put put = {members->scratch, sizeof members->scratch};
     struct members_list dead = {.epoch = 0};
     for (uint32_t seat = 0; seat < members->seat_count; seat++)
-        if (members->seats[seat].dead) gf_members_list_add(&dead, seat);
+        if (members->seats[seat].dead && !members->seats[seat].doubtful) gf_members_list_add(&dead, seat);
     gf_put_u32(&put, members->seat_count);
     gf_put_u32(&put, shrink->epoch_last);
     gf_put_u32(&put, shrink->own.applied | (shrink->own.torn << 1) | (shrink->admits ? 4u : 0u));
@@ -141,8 +144,10 @@ static void report_take(struct gf_members *members, uint32_t from, struct gf_get
     prepared_keep(shrink, &list);
     (void)gf_members_list_get(&look, seat_count, &list);
     for (uint32_t seat = 0; seat < seat_count; seat++)
-        if (gf_members_list_has(&list, seat) && (seat != members->seat) && !members->seats[seat].up)
+        if (gf_members_list_has(&list, seat) && (seat != members->seat) && !members->seats[seat].up) {
             members->seats[seat].dead = true;
+            members->seats[seat].doubtful = false;
+        }
     members->seats[from].standing = standing;
     members->seats[from].reported = true;
     if ((members->state != MEMBERS_JOINING) && (members->state != MEMBERS_MEMBER)) return;
@@ -177,7 +182,7 @@ static void plan_place(struct gf_members *members, struct gf_members_plan *plan)
     plan->rank = gf_members_list_place(&members->shrink.prepared, members->seat);
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         if (!gf_members_list_has(&members->shrink.prepared, seat)) continue;
-        if (seat != members->seat) members->seats[seat].dead = false; /* it lived when this was proposed */
+        if (seat != members->seat) members->seats[seat].dead = members->seats[seat].doubtful = false; /* it lived when this was proposed */
         plan->world++;
     }
 }
@@ -279,13 +284,16 @@ void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvou
         seat->up = true;
         seat->joins = event->rejoins;
         if (event->rejoins) seat->reborn = true;
-        seat->turned = seat->dead = seat->reported = false;
+        seat->turned = seat->dead = seat->doubtful = seat->reported = false;
         if (seeks) shrink->report = true;
     } else if (event->kind == GF_RENDEZVOUS_ENDED) {
         gf_members_admit_event(members, event);
         seat->up = seat->reported = seat->answer = seat->joins = false;
         seat->turned = true;
-        if (!event->lives) seat->dead = true;
+        if (!event->lives) {
+            seat->doubtful = seat->dead ? seat->doubtful : members->away;
+            seat->dead = true;
+        }
         if (!seeks) return;
         if (shrink->knocks) {
             gf_members_knock_again(members);
@@ -355,7 +363,7 @@ static void collect(struct gf_members *members)
     for (uint32_t s = 0; s < members->seat_count; s++) {
         const struct members_seat *seat = &members->seats[s];
         if (!gf_members_list_has(&shrink->base, s) || seat->reborn) continue;
-        alive += seat->dead ? 0u : 1u;
+        alive += (seat->dead && !seat->doubtful) ? 0u : 1u;
         if ((s == members->seat) || (seat->reported && seat->up && !seat->dead && !seat->blamed)) {
             gf_members_list_add(&list, s);
             here++;
@@ -422,7 +430,7 @@ void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t bla
                        const struct gf_members_standing *own, uint64_t settle_ns)
 {
     struct members_shrink *shrink = &members->shrink;
-    members->now_ns = now_ns;
+    gf_members_touch(members, now_ns);
     shrink->own = *own;
     shrink->settle_ns = shrink->away_ns = settle_ns;
     shrink->admits = false;
@@ -448,7 +456,7 @@ void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t bla
 gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out)
 {
     struct members_shrink *shrink = &members->shrink;
-    members->now_ns = now_ns;
+    gf_members_touch(members, now_ns);
     gf_members_flush(members); /* the last verdict may still be owed */
     for (uint32_t i = 0; (i < MEMBERS_EVENTS_MAX) && (members->seat_count > 1); i++) {
         struct gf_rendezvous_event event = {0};

@@ -96,6 +96,7 @@ struct members_seat {
     uint32_t rank;      /* in this epoch; GF_RANK_NONE: it is not of it */
     bool up;            /* connected */
     bool dead;          /* its process has ended: its kernel said so */
+    bool doubtful;      /* dead, but heard when this rank had been away: before, it may have gone on without it */
     bool joins;         /* its process was started anew and waits to come in; `reported`: it has said what it is */
     bool reborn;        /* so the process that was of the newest epoch is dead, whatever this one is */
     bool turned;        /* its connection has ended, it will not come by itself */
@@ -158,6 +159,7 @@ struct gf_members {
     struct gf_position moved;   /* as it was when it last changed */
     uint64_t moved_ns;
     uint64_t gap_ns;
+    bool away;          /* this rank has not polled for so long that others may have gone on without it */
     uint64_t status_ns;         /* sent last */
     struct gf_position status_position;
 
@@ -199,6 +201,7 @@ __attribute__((format(printf, 4, 5))) void gf_members_failf(struct gf_members *m
 /* Everything that the control channel and frames change at open and at each new epoch. */
 void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns);
 void gf_members_flush(struct gf_members *members);
+void gf_members_touch(struct gf_members *members, uint64_t now_ns); /* at each poll: the clock, and how long there was none */
 
 /* members_shrink.c */
 void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvous_event *event);

@@ -156,6 +156,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                      .world = gf->world,
                                      .epoch = gf->epoch,
                                      .join_timeout_ns = gf->config.rendezvous.join_timeout_ns,
+                                     .exchange_timeout_ns = gf->config.exchange.timeout_ns,
                                      .rejoin = gf->config.rendezvous.rejoin,
                                      .answer_timeout_ns = GF_ANSWER_NS,
                                      .address = gf->config.rendezvous.address,

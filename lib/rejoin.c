@@ -18,7 +18,7 @@ void gf_rejoin_begin(gf_context *gf)
 {
     gf->shrink.own = (struct gf_members_standing){.applied = 1, .torn = 1};
     agree_begin(gf, KNOCK_GRACE_NS);
-    gf_members_knock(gf->members, gf_now(gf), gf->config.rendezvous.join_timeout_ns / 8);
+    gf_members_knock(gf->members, gf_now(gf), gf->config.rendezvous.join_timeout_ns / GF_SETTLE_PARTS);
 }
 
 uint32_t gf_joiners(const gf_context *gf)
@@ -48,6 +48,6 @@ gf_status gf_admit(gf_context *gf)
     most_ns = gf->config.rendezvous.join_timeout_ns / 2;
     agree_begin(gf, 0);
     gf_members_admit(gf->members, gf_now(gf), &gf->shrink.own, (settle_ns < most_ns) ? settle_ns : most_ns,
-                     gf->config.rendezvous.join_timeout_ns / 8);
+                     gf->config.rendezvous.join_timeout_ns / GF_SETTLE_PARTS);
     return GF_OK;
 }
