@@ -257,14 +257,12 @@ gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## GB/s of each kernel besid
 	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
 	$(GPU_PROGRAM) bench "$(LIBRARY)" $(MIB); code=$$?; [ $$code -eq 77 ] || exit $$code
 
-RUNS ?= 1
 lab: tests all ## real faults in network namespaces (root): each once, RUNS=20 times, or some: T='tcp_kill*'
-	@BUILD=$(BUILD) RUNS=$(RUNS) sh firmware-tests/lab.sh $(if $(T),'$(T)')
+	@BUILD=$(BUILD) RUNS=$(or $(RUNS),1) sh firmware-tests/lab.sh $(if $(T),'$(T)')
 LABS ?= 3
-RUNS ?= 20
 fault-table: tests all ## the same 20 times, LABS=3 at once, or as far as that is still to do, and the table of what was measured
 	-@for lab in $$(seq $(LABS)); do \
-	    LAB=$$lab/$(LABS) BUILD=$(BUILD) RUNS=$(RUNS) nice -n 5 sh firmware-tests/lab.sh $(if $(T),'$(T)') & done; wait
+	    LAB=$$lab/$(LABS) BUILD=$(BUILD) RUNS=$(or $(RUNS),20) nice -n 5 sh firmware-tests/lab.sh $(if $(T),'$(T)') & done; wait
 	@BUILD=$(BUILD) sh firmware-tests/lab.sh table
 accuracy: ## where sparse communication and large batches end beside dense runs (50 minutes; goes on where it was stopped)
 	@$(MAKE) --no-print-directory -s -j2 all

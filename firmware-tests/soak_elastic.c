@@ -94,6 +94,7 @@ void soak_restart(struct soak_job *job, uint32_t rank)
 {
     struct soak_rank *self = &job->ranks[rank];
     bool over = true;
+    if (!gf_sim_is_dead(job->w.sim, rank)) return; /* killed twice, and started again since */
     for (uint32_t other = 0; other < job->plan.setup.world; other++)
         over = over && (!gf_sim_runs(job->w.sim, other) || (job->ranks[other].stage == SOAK_CLOSE) ||
                         (job->ranks[other].stage == SOAK_END));

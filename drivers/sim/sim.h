@@ -73,6 +73,7 @@ bool gf_sim_woken(struct gf_sim *sim, uint32_t rank);
 /* The same without asking each: the rank that was woken first, GF_RANK_NONE: no more. At first all are woken. */
 uint32_t gf_sim_woken_next(struct gf_sim *sim);
 bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank); /* neither dead nor stopped */
+bool gf_sim_is_dead(const struct gf_sim *sim, uint32_t rank);
 /* The rank's thread works for so long from now on, or from the end of the work before: what it sends until then leaves
  * no earlier than that, and it is not woken before. */
 void gf_sim_work(struct gf_sim *sim, uint32_t rank, uint64_t work_ns);

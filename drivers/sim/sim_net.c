@@ -124,6 +124,11 @@ bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank)
     return !sim->ranks[rank].is_dead && !sim->ranks[rank].is_stopped;
 }
 
+bool gf_sim_is_dead(const struct gf_sim *sim, uint32_t rank)
+{
+    return sim->ranks[rank].is_dead;
+}
+
 void gf_sim_kill(struct gf_sim *sim, uint32_t rank)
 {
     struct sim_rank *self = &sim->ranks[rank];
