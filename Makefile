@@ -231,9 +231,9 @@ $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz_%.o $(BUILD)/libtes
 
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
-bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH and Gloo, where they are installed (8 minutes)
+bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH and Gloo, where they are installed (10 minutes)
 	@BUILD=$(BUILD) sh firmware-tests/bench_peers.sh
-bench-net: all ## the same over 1 Gbit/s links between network namespaces, and ResNet-50's tensors (10 minutes; root)
+bench-net: all ## the same over 1 Gbit/s links between network namespaces, and ResNet-50's tensors (15 minutes; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench_net.sh
 bench-plan: all ## what gf-plan predicts beside what gf-perf --model measures over 4 and 8 hosts (12 minutes; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench_plan.sh
