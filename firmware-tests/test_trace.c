@@ -1,6 +1,7 @@
 /* What a context tells of itself: one record an operation, the newest of them kept, and counters that agree with the
  * formulas of the collectives and with virtual time. */
 #include "world.h"
+#include "context.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -182,6 +183,39 @@ static void times_are_those_of_the_step_and_the_slowest_is_named(void **state)
     world_close(&w);
 }
 
+/* Runs until all its tensors are declared, and not again before until_ns. */
+static gf_status still_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct late *late = arg;
+    const struct gf_context *gf = w->ranks[rank].gf;
+    bool declared = (gf->phase == GF_PHASE_STEP) && (gf->step.declared == gf->tensor_count);
+    if ((rank == late->rank) && declared && (gf_sim_now_ns(w->sim) < late->until_ns)) return GF_AGAIN;
+    return world_step_turn(w, rank, &late->step);
+}
+
+/* All wait alike for such a rank, in every algorithm: it says itself that it was the one. */
+static void who_stands_still_in_the_exchange_is_named(void **state)
+{
+    enum { STILL_NS = 200000000, STEPS = 6 };
+    (void)state;
+    for (uint32_t still = 0; still < 4; still++) {
+        struct world_setup setup = setup_of(4);
+        struct late late = {.rank = still};
+        struct world w;
+        world_open(&w, &setup);
+        for (uint32_t n = 0; n < STEPS; n++) { /* in one step */
+            late.until_ns = (n == 2) ? gf_sim_now_ns(w.sim) + STILL_NS : 0;
+            world_run(&w, still_turn, &late);
+            world_expect(&w, GF_OK);
+        }
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            assert_int_equal(world_stats(&w, rank).slowest_peer, still);
+            assert_in_range(world_stats(&w, rank).slowest_late_ns, STILL_NS / 2, 2 * (uint64_t)STILL_NS);
+        }
+        world_close(&w);
+    }
+}
+
 /* In worlds where a ring's ranks wait for neighbours that wait themselves: all ranks name the one that is slow, and how
  * often. Nothing fails. */
 static void all_ranks_name_the_one_that_is_slow(void **state)
@@ -301,6 +335,7 @@ int main(void)
         cmocka_unit_test(the_newest_records_overwrite_the_oldest),
         cmocka_unit_test(wire_bytes_are_what_the_ring_promises),
         cmocka_unit_test(times_are_those_of_the_step_and_the_slowest_is_named),
+        cmocka_unit_test(who_stands_still_in_the_exchange_is_named),
         cmocka_unit_test(all_ranks_name_the_one_that_is_slow),
         cmocka_unit_test(blocking_is_counted_as_waiting_and_traced),
         cmocka_unit_test(an_older_caller_gets_what_it_knows),

@@ -500,7 +500,8 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
 
 /* About one rank of this epoch, since it began. steps_last and late_ns come with the verdict of each step, so they are the
  * same on all ranks: which rank declared its last tensor last, and for how long the rank that waited longest behind its
- * own had waited more. wait_ns is what this rank has waited for messages of that one; in a ring that is its neighbour
+ * own had waited more; or, where that was longer, which rank did not poll behind its last tensor, and for how long (25 ms
+ * or more). wait_ns is what this rank has waited for messages of that one; in a ring that is its neighbour
  * more often than the culprit. */
 struct gf_peer_stats {
     uint64_t steps_last;

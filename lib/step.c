@@ -7,6 +7,7 @@
  * slots two ranks that started in different orders could each hold what the other waits for. */
 #include "context.h"
 
+#define STILL_NS UINT64_C(25000000)
 
 /* What the reduced values are multiplied with so that they are the average: undoes loss scale and pre-scale. */
 static float post_factor(const gf_context *gf)
@@ -455,10 +456,21 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
     return tensor_count_in(gf, tensor);
 }
 
+/* Who stands still behind its last tensor makes everybody wait alike, so that no waiting tells who it was; the rank
+ * itself can. Naps are shorter. */
+static void still_note(gf_context *gf, uint64_t now_ns)
+{
+    uint64_t since_ns = (gf->step_polled_ns > gf->step.declared_ns) ? gf->step_polled_ns : gf->step.declared_ns;
+    bool waits = gf->step.declared == gf->tensor_count;
+    gf->step_polled_ns = now_ns;
+    if (waits && (now_ns > since_ns + STILL_NS) && (now_ns - since_ns > gf->still_ns)) gf->still_ns = now_ns - since_ns;
+}
+
 gf_status gf_step_turn(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_now(gf);
     (void)arg;
+    still_note(gf, now_ns);
     if ((gf->error.code == GF_OK) && (gf_progress(gf, now_ns) == GF_OK)) {
         gf_status status = step_advance(gf, now_ns);
         if (status >= 0) return status;

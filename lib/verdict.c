@@ -5,7 +5,8 @@
  *     [4] restarted ranks that wait to come in (sum; only the coordinator knows)
  *     [5] for how long a rank has waited since its last tensor, and the rank (lowest: it was the last)
  *     [6] the same, without the rank (highest)
- *     [7..] of a sparse step: norms of the chunks, two floats a word (sum) */
+ *     [7] for how long a rank has not polled though it had nothing to compute, and the rank (highest)
+ *     [8..] of a sparse step: norms of the chunks, two floats a word (sum) */
 #include <string.h>
 
 #include "context.h"
@@ -41,7 +42,7 @@ static gf_status verdict_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_c
     uint64_t first = (uint64_t)(into - gf->verdict);
     for (uint64_t i = 0; i < word_count; i++) {
         if (first + i >= GF_VERDICT_WORDS) norms_add(&into[i], &from[i]);
-        else if (first + i == 6) into[i] = (from[i] > into[i]) ? from[i] : into[i];
+        else if ((first + i == 6) || (first + i == 7)) into[i] = (from[i] > into[i]) ? from[i] : into[i];
         else if ((first + i == 1) || (first + i == 5)) into[i] = (from[i] < into[i]) ? from[i] : into[i];
         else into[i] += from[i];
     }
@@ -94,6 +95,8 @@ gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)
     gf->verdict[4] = gf_members_waiting(gf->members);
     gf->verdict[6] = (now_ns - gf->step.declared_ns) & WAIT_MASK;
     gf->verdict[5] = (gf->verdict[6] << RANK_BITS) | gf->rank;
+    gf->verdict[7] = (gf->still_ns == 0) ? 0 : ((gf->still_ns & WAIT_MASK) << RANK_BITS) | gf->rank;
+    gf->still_ns = 0;
     slot->operation = GF_OPERATION_VERDICT;
     slot->buffer = 0;
     slot->coll.fold = verdict_fold;
@@ -117,6 +120,10 @@ gf_status gf_verdict_poll(gf_context *gf, uint64_t now_ns)
     gf->joiners = (uint32_t)gf->verdict[4];
     step->last_rank = (uint32_t)(gf->verdict[5] & ((1u << RANK_BITS) - 1));
     step->late_ns = gf->verdict[6] - (gf->verdict[5] >> RANK_BITS);
+    if ((gf->verdict[7] >> RANK_BITS) > step->late_ns) {
+        step->last_rank = (uint32_t)(gf->verdict[7] & ((1u << RANK_BITS) - 1));
+        step->late_ns = gf->verdict[7] >> RANK_BITS;
+    }
     if (step->skipped && (gf->verdict[1] != KEY_NONE)) {
         uint64_t key = gf->verdict[1];
         uint32_t tensor = (uint32_t)(key >> KEY_ELEM_BITS) & ((1u << KEY_TENSOR_BITS) - 1);
