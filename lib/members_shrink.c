@@ -221,6 +221,12 @@ static void proposal_take(struct gf_members *members, uint32_t from, struct gf_g
     shrink->prepared = list;
     shrink->prepared.epoch = plan.epoch;
     plan_place(members, &plan);
+    if (plan.lead >= plan.world) {
+        shrink->prepared.epoch = 0;
+        shrink_fail(members, GF_ERR_PEER, "the proposal for epoch %u is malformed: it is led by rank %u of %u", plan.epoch,
+                    plan.lead, plan.world);
+        return;
+    }
     shrink->plan = plan;
     shrink->state = MEMBERS_SHRINK_AGREED;
 }
