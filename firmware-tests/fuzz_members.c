@@ -43,7 +43,8 @@ static gf_status source_send(struct gf_rendezvous *rendezvous, uint32_t to, uint
                              uint32_t size_bytes)
 {
     struct source *source = (struct source *)rendezvous;
-    must((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (to < source->world) && (to != source->rank) && ((frame_kind & 0xffu) < 24));
+    must((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (to < source->world) && (to != source->rank));
+    must((frame_kind & 0xffu) < 24);
     memcpy(source->payload, payload, size_bytes);
     return ((source->connected & (1u << to)) != 0) ? GF_OK : GF_ERR_PEER;
 }
@@ -215,7 +216,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t world_now = source.world;
     struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .epoch = source.epoch,
                                      .rejoin = knocks, .blob_bytes_max = BLOB_BYTES_MAX,
-                                     .join_timeout_ns = UINT64_C(10000000000), .address = "fuzz",
+                                     .join_timeout_ns = UINT64_C(10000000000),
+                                     .exchange_timeout_ns = UINT64_C(10000000000), .address = "fuzz",
                                      .answer_timeout_ns = UINT64_C(1000000000)};
     unsigned char *state = malloc(gf_members_state_bytes(source.world, BLOB_BYTES_MAX));
     must(state != NULL);

@@ -48,7 +48,7 @@ void gf_members_committed(struct gf_members *members)
     shrink->others_full = false;
     shrink->state = MEMBERS_SHRINK_NONE;
     shrink->knocks = false;
-    members->away = false;
+    members->away_steps = 0;
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         members->seats[seat].blamed = members->seats[seat].skipped = false;
     }
@@ -134,7 +134,10 @@ static void report_take(struct gf_members *members, uint32_t from, struct gf_get
     standing.requests = gf_get_u64(get);
     if (seat_count != members->seat_count) get->bad = true;
     look = *get;
-    for (int i = 0; i < 3; i++) (void)gf_members_list_get(get, seat_count, &list);
+    for (int i = 0; i < 3; i++) {
+        (void)gf_members_list_get(get, seat_count, &list);
+        if ((i < 2) && (list.epoch > epoch_last)) get->bad = true; /* the next epoch would be numbered below it */
+    }
     if (get->bad) return;
     (void)gf_members_list_get(&look, seat_count, &list);
     if (list.epoch == 0) return; /* it never joined; it will not hear of a proposal and end by itself */
@@ -182,8 +185,9 @@ static void plan_place(struct gf_members *members, struct gf_members_plan *plan)
     plan->rank = gf_members_list_place(&members->shrink.prepared, members->seat);
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         if (!gf_members_list_has(&members->shrink.prepared, seat)) continue;
-        if (seat != members->seat) members->seats[seat].dead = members->seats[seat].doubtful = false; /* it lived when this was proposed */
         plan->world++;
+        if (seat == members->seat) continue;
+        members->seats[seat].dead = members->seats[seat].doubtful = false; /* it lived when this was proposed */
     }
 }
 
@@ -194,6 +198,7 @@ static void proposal_take(struct gf_members *members, uint32_t from, struct gf_g
     gf_status code = (gf_status)(int32_t)gf_get_u32(get);
     struct gf_members_plan plan = {.epoch = gf_get_u32(get)};
     struct members_list list;
+    uint32_t world = 0;
     plan.lead = gf_get_u32(get);
     plan.behind = gf_get_u32(get) != 0;
     plan.standing.applied = gf_get_u32(get);
@@ -217,16 +222,16 @@ static void proposal_take(struct gf_members *members, uint32_t from, struct gf_g
         return;
     }
     if (plan.epoch <= shrink->epoch_last) return; /* of a try that we have left */
-    shrink->epoch_last = plan.epoch;
-    shrink->prepared = list;
-    shrink->prepared.epoch = plan.epoch;
-    plan_place(members, &plan);
-    if (plan.lead >= plan.world) {
-        shrink->prepared.epoch = 0;
-        shrink_fail(members, GF_ERR_PEER, "the proposal for epoch %u is malformed: it is led by rank %u of %u", plan.epoch,
-                    plan.lead, plan.world);
+    for (uint32_t seat = 0; seat < members->seat_count; seat++) world += gf_members_list_has(&list, seat) ? 1u : 0u;
+    if ((list.epoch != plan.epoch) || (list.first != from) || (plan.lead >= world)) {
+        shrink_fail(members, GF_ERR_PEER, "the proposal for epoch %u is malformed: its list of %u ranks is of "
+                    "epoch %u, seat %u is its first, rank %u leads", plan.epoch, world, list.epoch, list.first,
+                    plan.lead);
         return;
     }
+    shrink->epoch_last = plan.epoch;
+    shrink->prepared = list;
+    plan_place(members, &plan);
     shrink->plan = plan;
     shrink->state = MEMBERS_SHRINK_AGREED;
 }
@@ -297,7 +302,7 @@ void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvou
         seat->up = seat->reported = seat->answer = seat->joins = false;
         seat->turned = true;
         if (!event->lives) {
-            seat->doubtful = seat->dead ? seat->doubtful : members->away;
+            seat->doubtful = seat->dead ? seat->doubtful : (members->away_steps > 0);
             seat->dead = true;
         }
         if (!seeks) return;
@@ -344,7 +349,8 @@ static void answer_all(struct gf_members *members, gf_status code)
     members->shrink.answer_code = code;
     for (uint32_t s = 0; s < members->seat_count; s++) {
         struct members_seat *seat = &members->seats[s];
-        if ((code == GF_OK) && seat->joins && !gf_members_list_has(&members->shrink.prepared, s)) continue; /* waits on */
+        bool waits_on = seat->joins && !gf_members_list_has(&members->shrink.prepared, s);
+        if ((code == GF_OK) && waits_on) continue;
         seat->reported = false;
         seat->answer = seat->up;
     }
@@ -402,6 +408,11 @@ static void collect(struct gf_members *members)
     if (shrink->plan.standing.torn != 0) {
         shrink_fail(members, GF_ERR_DATA, "no survivor holds whole weights: the ranks they were copied from have died");
         answer_all(members, GF_ERR_DATA);
+        return;
+    }
+    if (shrink->epoch_last == UINT32_MAX) {
+        shrink_fail(members, GF_ERR_PEER, "a malformed report has used up the numbers of epochs");
+        answer_all(members, GF_ERR_PEER);
         return;
     }
     shrink->plan.epoch = ++shrink->epoch_last;
@@ -485,7 +496,8 @@ gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, st
         if ((shrink->state != MEMBERS_SHRINK_SEEK) && (shrink->state != MEMBERS_SHRINK_COLLECT)) break;
     }
     if (shrink->state == MEMBERS_SHRINK_COLLECT) collect(members);
-    if ((shrink->state == MEMBERS_SHRINK_SEEK) && !shrink->knocks && (now_ns - shrink->since_ns >= shrink->settle_ns + shrink->away_ns)) {
+    if ((shrink->state == MEMBERS_SHRINK_SEEK) && !shrink->knocks &&
+        (now_ns - shrink->since_ns >= shrink->settle_ns + shrink->away_ns)) {
         members->seats[shrink->coordinator].skipped = true;
         seek(members);
     }
