@@ -253,6 +253,8 @@ static void a_world_of_one_blames_what_it_saw(void **state)
     assert_int_equal(gf_members_blame(world.ranks[0].members, world.now_ns, &late, &verdict), GF_OK);
     assert_int_equal(verdict.code, GF_ERR_TIMEOUT);
     assert_string_equal(verdict.text, late.text);
+    assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT); /* errors stick */
+    assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT);
     members_world_end();
 }
 

@@ -482,7 +482,7 @@ void gf_members_tell(struct gf_members *members, const struct gf_error *error)
 gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
 {
     gf_members_touch(members, now_ns);
-    if (members->setup.world == 1) members->state = MEMBERS_GONE;
+    if ((members->setup.world == 1) && (members->state != MEMBERS_FAILED)) members->state = MEMBERS_GONE;
     if (members->state == MEMBERS_JOINING) {
         const struct gf_error error = {.code = GF_ERR_ABORTED, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
                                        .operation = GF_OPERATION_JOIN, .text = "closed before all ranks had joined"};

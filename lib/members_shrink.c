@@ -84,12 +84,21 @@ __attribute__((format(printf, 3, 4))) static void shrink_fail(struct gf_members 
     members->shrink.state = MEMBERS_SHRINK_FAILED;
 }
 
-static void excluded(struct gf_members *members, uint32_t epoch)
+static void excluded_fail(struct gf_members *members)
 {
-    members->shrink.excluded = true;
     shrink_fail(members, GF_ERR_QUORUM,
                 "the other ranks went on without rank %u: epoch %u is closed, epoch %u has begun", members->setup.rank,
-                members->shrink.base.epoch, epoch);
+                members->shrink.base.epoch, members->shrink.excluded_epoch);
+}
+
+static void excluded(struct gf_members *members, uint32_t epoch)
+{
+    struct members_shrink *shrink = &members->shrink;
+    bool ended = (shrink->state == MEMBERS_SHRINK_NONE) || (shrink->state == MEMBERS_SHRINK_FAILED);
+    shrink->excluded = true;
+    shrink->excluded_epoch = epoch;
+    if (ended && (members->state == MEMBERS_FAILED)) return; /* its error sticks; gf_members_shrink() will say it */
+    excluded_fail(members);
 }
 
 /* ---- frames ---- */
@@ -462,7 +471,11 @@ void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t bla
         gf_members_knock(members, now_ns, settle_ns);
         return;
     }
-    if (shrink->excluded || (shrink->base.epoch == 0)) {
+    if (shrink->excluded) {
+        excluded_fail(members);
+        return;
+    }
+    if (shrink->base.epoch == 0) {
         shrink->state = MEMBERS_SHRINK_FAILED;
         members->error.code = GF_ERR_QUORUM;
         return;

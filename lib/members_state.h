@@ -140,7 +140,8 @@ struct members_shrink {
     uint32_t epoch_last;          /* highest number that was ever heard of */
     struct gf_members_plan plan;
     gf_status answer_code;        /* what PROPOSE says */
-    bool excluded;                /* an epoch has begun without this rank */
+    bool excluded;                /* an epoch has begun without this rank .. */
+    uint32_t excluded_epoch;      /* .. this one */
 };
 
 struct gf_members {
