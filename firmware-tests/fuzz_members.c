@@ -244,7 +244,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if ((failed < 0) && ((op & 7) == 7)) { /* as an appliance that goes on */
             gf_members_shrink(members, source.now_ns, ((op & 8) != 0) ? GF_RANK_NONE : op % world_now, &own,
                               SETTLE_NS);
-        } else if ((status == GF_OK) && !leaving && ((op & 7) == 7) && ((op & 16) != 0)) {
+        } else if ((status == GF_OK) && !leaving && ((op & 7) == 7) && ((op & 16) != 0) && (source.epoch > 0)) {
             gf_members_admit(members, source.now_ns, &own, SETTLE_NS, SETTLE_NS / 2);
         } else {
             leaving = leaving || ((op & 7) == 3);
