@@ -11,12 +11,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define BLOB_BYTES_MAX 64u
 #define RANKS_MAX 5u
+#define SETTLE_NS UINT64_C(1000000000)
 
 struct source {
     struct gf_rendezvous base;
     struct gf_get get; /* the input */
     uint32_t rank, world;
     uint32_t connected; /* bits */
+    uint32_t center;    /* of the star; GF_RANK_NONE: whoever answers */
+    uint32_t epoch;
     uint64_t now_ns;
     bool paused;        /* the next byte is not the driver's */
     unsigned char payload[GF_FRAME_PAYLOAD_MAX];
@@ -40,7 +43,8 @@ static gf_status source_send(struct gf_rendezvous *rendezvous, uint32_t to, uint
                              uint32_t size_bytes)
 {
     struct source *source = (struct source *)rendezvous;
-    must((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (to < source->world) && (to != source->rank) && (frame_kind < 256));
+    must((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (to < source->world) && (to != source->rank));
+    must((frame_kind & 0xffu) < 24);
     memcpy(source->payload, payload, size_bytes);
     return ((source->connected & (1u << to)) != 0) ? GF_OK : GF_ERR_PEER;
 }
@@ -60,7 +64,9 @@ static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, 
     struct source *source = (struct source *)rendezvous;
     (void)now_ns;
     while (!source->paused && (source->get.left > 1)) {
-        uint32_t op = byte_get(source), from = (source->rank == 0) ? 1 + (op >> 4) % (source->world - 1) : 0;
+        uint32_t op = byte_get(source), from = source->center;
+        if ((from == source->rank) || (from == GF_RANK_NONE))
+            from = (source->rank + 1 + (op >> 4) % (source->world - 1)) % source->world;
         bool up = (source->connected & (1u << from)) != 0;
         struct gf_rendezvous_event event = {.rank = from, .text = "of the fuzzer"};
         switch (op & 15) {
@@ -71,10 +77,11 @@ static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, 
             if (!up) break;
             source->connected &= ~(1u << from);
             event.kind = GF_RENDEZVOUS_ENDED;
+            event.lives = (op & 128) != 0;
             *event_out = event;
             return GF_OK;
         case 2:
-            if (source->rank != 0) break;
+            if (source->rank != source->center) break;
             event.kind = GF_RENDEZVOUS_REFUSED;
             event.rank = byte_get(source) << 24 | byte_get(source);
             *event_out = event;
@@ -83,13 +90,15 @@ static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, 
             if (!up) {
                 source->connected |= 1u << from;
                 event.kind = GF_RENDEZVOUS_CONNECTED;
+                event.rejoins = (source->center == source->rank) && ((op & 15) == 15);
+                if (source->center == GF_RANK_NONE) source->center = from;
                 source->get.at--; /* the frame follows */
                 source->get.left++;
                 *event_out = event;
                 return GF_OK;
             }
             event.kind = GF_RENDEZVOUS_FRAME;
-            event.frame_kind = byte_get(source) % 24;
+            event.frame_kind = byte_get(source) % 24 | (source->epoch << 8);
             event.size_bytes = byte_get(source) * ((op & 1) ? 16 : 1);
             if (event.size_bytes > GF_FRAME_PAYLOAD_MAX) event.size_bytes = GF_FRAME_PAYLOAD_MAX;
             if (event.size_bytes > source->get.left) event.size_bytes = (uint32_t)source->get.left;
@@ -119,10 +128,53 @@ static bool source_flushed(struct gf_rendezvous *rendezvous)
     return true;
 }
 
-static const struct gf_rendezvous_driver source_driver = {
-    .name = "fuzz", .send = source_send, .poll = source_poll_and_free, .flushed = source_flushed};
+static gf_status source_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator,
+                               const char *address)
+{
+    struct source *source = (struct source *)rendezvous;
+    (void)now_ns;
+    must((coordinator == GF_RANK_NONE) || (coordinator < source->world));
+    must((coordinator == GF_RANK_NONE) || (strnlen(address, GF_CONTROL_ADDRESS_BYTES) < GF_CONTROL_ADDRESS_BYTES));
+    if ((coordinator != GF_RANK_NONE) && (coordinator == source->center)) return GF_OK;
+    source->center = coordinator;
+    source->connected = 0;
+    return (coordinator == source->rank) ? GF_OK : GF_AGAIN;
+}
 
-static gf_status act(struct gf_members *members, struct source *source, uint32_t op)
+static void source_address(struct gf_rendezvous *rendezvous, char *text_out)
+{
+    (void)rendezvous;
+    memcpy(text_out, "fuzz", sizeof "fuzz");
+}
+
+static const struct gf_rendezvous_driver source_driver = {
+    .name = "fuzz", .send = source_send, .poll = source_poll_and_free, .flushed = source_flushed,
+    .reform = source_reform, .address = source_address};
+
+/* The next epoch, as shrink.c goes there: until it has begun or cannot begin. False: it cannot. */
+static bool shrink(struct gf_members *members, struct source *source, uint32_t *world_out)
+{
+    struct gf_members_plan plan = {0};
+    gf_status status = GF_AGAIN;
+    while ((status == GF_AGAIN) && (source->get.left > 1)) {
+        source->paused = false;
+        source->now_ns += UINT64_C(100000000);
+        status = gf_members_shrink_poll(members, source->now_ns, &plan);
+    }
+    if (status != GF_OK) {
+        must((status == GF_AGAIN) || (strnlen(gf_members_error(members)->text, 256) > 0));
+        return false;
+    }
+    must((plan.world >= 1) && (plan.world <= source->world) && (plan.rank < plan.world) && (plan.lead < plan.world));
+    must(plan.epoch > source->epoch);
+    source->epoch = plan.epoch;
+    gf_members_shrink_join(members, "blob", 4, source->now_ns);
+    *world_out = plan.world;
+    for (uint32_t rank = 0; rank < plan.world; rank++) must(gf_members_seats(members)[rank] < source->world);
+    return true;
+}
+
+static gf_status act(struct gf_members *members, struct source *source, uint32_t blobs, uint32_t op)
 {
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = op % RANKS_MAX, .operation = (gf_operation)(op >> 4),
                              .tensor = op, .text = "seen by the fuzzer"};
@@ -135,12 +187,16 @@ static gf_status act(struct gf_members *members, struct source *source, uint32_t
     case 2: status = gf_members_blame(members, source->now_ns, &error, &out); break;
     case 3: status = gf_members_leave(members, source->now_ns); break;
     case 4: gf_members_heartbeat(members, source->now_ns); break;
+    case 6:
+        (void)gf_members_waiting(members);
+        if (op >= 128) gf_members_call(members, (gf_operation)(op >> 4 & 3), GF_TYPE_F32, op & 1, op);
+        break;
     case 5:
         gf_members_position(members)->step++;
         gf_members_position(members)->operation = (op >> 4) % 8;
         break;
     default:
-        for (uint32_t rank = 0; rank < source->world; rank++) {
+        for (uint32_t rank = 0; rank < blobs; rank++) {
             must((gf_members_blob(members, rank, &bytes) != NULL) && (bytes <= BLOB_BYTES_MAX));
         }
     }
@@ -155,13 +211,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     source = (struct source){.base.driver = &source_driver, .get = {.at = data + 1, .left = size - 1}, .now_ns = 1000};
     source.world = 2 + (data[0] >> 1) % (RANKS_MAX - 1);
     source.rank = ((data[0] & 1) != 0) ? 0 : 1 + (data[0] >> 4) % (source.world - 1);
-    struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .blob_bytes_max = BLOB_BYTES_MAX,
-                                     .join_timeout_ns = UINT64_C(10000000000), .address = "fuzz",
+    source.epoch = (data[0] >> 6) & 1; /* 0: none that could be shrunk */
+    bool knocks = (data[0] & 0xc1) == 0xc0;
+    uint32_t world_now = source.world;
+    struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .epoch = source.epoch,
+                                     .rejoin = knocks, .blob_bytes_max = BLOB_BYTES_MAX,
+                                     .join_timeout_ns = UINT64_C(10000000000),
+                                     .exchange_timeout_ns = UINT64_C(10000000000), .address = "fuzz",
                                      .answer_timeout_ns = UINT64_C(1000000000)};
     unsigned char *state = malloc(gf_members_state_bytes(source.world, BLOB_BYTES_MAX));
     must(state != NULL);
     struct gf_members *members = gf_members_open(&setup, state, &source.base, "blob", 4, source.now_ns);
     gf_status failed = GF_OK;
+    bool leaving = false;
+    if (knocks) {
+        gf_members_knock(members, source.now_ns, SETTLE_NS);
+        if (!shrink(members, &source, &world_now)) goto end;
+    }
     while (source.get.left > 0) {
         source.paused = false;
         gf_status status = gf_members_poll(members, source.now_ns);
@@ -173,8 +239,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             failed = status;
         }
         source.now_ns += 1000;
-        (void)act(members, &source, byte_get(&source));
+        uint32_t op = byte_get(&source);
+        struct gf_members_standing own = {.steps = op & 3, .applied = op >> 7};
+        if ((failed < 0) && ((op & 7) == 7)) { /* as an appliance that goes on */
+            gf_members_shrink(members, source.now_ns, ((op & 8) != 0) ? GF_RANK_NONE : op % world_now, &own,
+                              SETTLE_NS);
+        } else if ((status == GF_OK) && !leaving && ((op & 7) == 7) && ((op & 16) != 0) && (source.epoch > 0)) {
+            gf_members_admit(members, source.now_ns, &own, SETTLE_NS, SETTLE_NS / 2);
+        } else {
+            leaving = leaving || ((op & 7) == 3);
+            /* Blobs are all here behind the join. */
+            (void)act(members, &source, (status == GF_OK) ? world_now : 0, op);
+            continue;
+        }
+        failed = GF_OK;
+        if (!shrink(members, &source, &world_now)) break;
     }
+end:
     for (int i = 0; (i < 10) && (gf_members_leave(members, source.now_ns) == GF_AGAIN); i++) source.now_ns += 1000;
     free(state);
     return 0;

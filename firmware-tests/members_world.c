@@ -38,7 +38,9 @@ static struct gf_rendezvous *rendezvous_of(uint32_t rank)
 void rank_open(uint32_t rank, const struct gf_offer *offer)
 {
     static unsigned char blob[BLOB_MAX];
-    struct gf_members_setup setup = {.rank = rank, .world = world.size, .join_timeout_ns = 60 * SECOND,
+    struct gf_members_setup setup = {.rank = rank, .world = world.size, .epoch = world.epoch,
+                                     .join_timeout_ns = 60 * SECOND,
+                                     .exchange_timeout_ns = 30 * SECOND,
                                      .answer_timeout_ns = 2 * SECOND, .address = "127.0.0.1:7117", .offer = *offer,
                                      .blob_bytes_max = BLOB_MAX};
     size_t bytes = gf_members_state_bytes(world.size, BLOB_MAX);
@@ -66,12 +68,25 @@ void members_world_end(void)
     if (world.over_tcp) tcp_world_close(&tcp);
 }
 
+static void open_all(void)
+{
+    const uint32_t size = world.size;
+    struct gf_offer offer = offer_of(size);
+    for (uint32_t rank = 0; rank < size; rank++) rank_open(rank, &offer);
+    for (uint32_t rank = 1; (rank < size) && !world.over_tcp; rank++) fake_connect(&fake, rank);
+}
+
 void members_world_open(uint32_t size, bool over_tcp, uint32_t room_every)
 {
-    struct gf_offer offer = offer_of(size);
     members_world_begin(size, over_tcp, room_every);
-    for (uint32_t rank = 0; rank < size; rank++) rank_open(rank, &offer);
-    for (uint32_t rank = 1; (rank < size) && !over_tcp; rank++) fake_connect(&fake, rank);
+    open_all();
+}
+
+void members_world_open_epoch(uint32_t size, uint32_t epoch)
+{
+    members_world_begin(size, false, 0);
+    world.epoch = epoch;
+    open_all();
 }
 
 bool members_world_turn(gf_status expect)

@@ -22,6 +22,7 @@ struct world {
     uint32_t size;
     bool over_tcp;
     uint64_t now_ns;
+    uint32_t epoch; /* 0: none that could be shrunk */
     struct rank ranks[FAKE_RANKS_MAX];
     struct gf_sim *sim; /* or NULL */
     struct gf_rendezvous *simulated[FAKE_RANKS_MAX];
@@ -36,6 +37,7 @@ struct gf_offer offer_of(uint32_t size);
 void members_world_begin(uint32_t size, bool over_tcp, uint32_t room_every);
 void rank_open(uint32_t rank, const struct gf_offer *offer);
 void members_world_open(uint32_t size, bool over_tcp, uint32_t room_every);
+void members_world_open_epoch(uint32_t size, uint32_t epoch); /* in memory */
 void members_world_end(void);
 
 /* Everybody who runs polls once; 1 ms passes. True if all of them gave `expect`. */

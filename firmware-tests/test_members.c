@@ -1,4 +1,5 @@
 /* Joining and leaving. */
+#include "members_state.h"
 #include "members_world.h"
 
 #include <setjmp.h>
@@ -273,6 +274,73 @@ static void malformed_addresses_fail_the_join(void **state)
     }
 }
 
+/* ---- who has been away trusts no death ---- */
+
+/* Rank 1 of an epoch does not poll for so long; then it hears that rank 0 has died. */
+static bool doubts_behind(uint64_t gap_ns, uint32_t steps)
+{
+    struct gf_members *members = world.ranks[1].members;
+    world.now_ns += gap_ns;
+    gf_members_heartbeat(members, world.now_ns);
+    for (uint32_t i = 0; i < steps; i++) {
+        world.now_ns += MS;
+        gf_members_heartbeat(members, world.now_ns);
+        gf_members_met(members);
+    }
+    fake_cut(&fake, 1, "connection closed by peer");
+    world.ranks[0].stopped = true;
+    (void)members_world_turn(GF_ERR_PEER);
+    assert_true(members->seats[0].dead);
+    return members->seats[0].doubtful;
+}
+
+static void a_death_heard_behind_a_silence_is_doubtful(void **state)
+{
+    static const struct { uint32_t world, gap_s, steps; bool doubtful; } cases[] = {
+        {3, 0, 0, false}, {3, 7, 0, false}, {3, 8, 0, true}, {3, 8, 1, true}, {3, 8, 2, true}, {3, 8, 3, false},
+        {2, 29, 0, false}, {2, 31, 0, true}, {2, 31, 3, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        members_world_open_epoch(cases[i].world, 1);
+        members_world_until(GF_OK);
+        bool doubtful = doubts_behind(cases[i].gap_s * SECOND, cases[i].steps);
+        if (doubtful != cases[i].doubtful)
+            print_error("world %u, %u s, then %u steps\n", cases[i].world, cases[i].gap_s, cases[i].steps);
+        assert_int_equal(doubtful, cases[i].doubtful);
+        members_world_end();
+    }
+}
+
+/* An epoch's own join has less time than the first one's; for silence that means nothing. */
+static void a_silence_is_as_long_in_later_epochs(void **state)
+{
+    const struct gf_members_standing own = {.applied = 1};
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct gf_members_plan plan[2];
+        gf_status status[2] = {GF_AGAIN, GF_AGAIN};
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        world.ranks[2].stopped = true;
+        fake_cut(&fake, 2, "connection closed by peer");
+        members_world_until(GF_ERR_PEER);
+        for (uint32_t rank = 0; rank < 2; rank++)
+            gf_members_shrink(world.ranks[rank].members, world.now_ns, 2, &own, 60 * SECOND / GF_SETTLE_PARTS);
+        for (int turn = 0; (turn < 100) && ((status[0] != GF_OK) || (status[1] != GF_OK)); turn++)
+            for (uint32_t rank = 0; rank < 2; rank++) {
+                world.now_ns += MS;
+                if (status[rank] == GF_OK) continue;
+                status[rank] = gf_members_shrink_poll(world.ranks[rank].members, world.now_ns, &plan[rank]);
+                if (status[rank] == GF_OK)
+                    gf_members_shrink_join(world.ranks[rank].members, "blob", 4, world.now_ns);
+            }
+        members_world_until(GF_OK);
+        assert_int_equal(world.ranks[1].members->setup.world, 2);
+        assert_int_equal(doubts_behind(late ? 31 * SECOND : 29 * SECOND, 0), late);
+        members_world_end();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +355,8 @@ int main(void)
         cmocka_unit_test(leaving_a_join_tells_the_others),
         cmocka_unit_test(who_has_said_bye_may_go),
         cmocka_unit_test(malformed_addresses_fail_the_join),
+        cmocka_unit_test(a_death_heard_behind_a_silence_is_doubtful),
+        cmocka_unit_test(a_silence_is_as_long_in_later_epochs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,6 +253,8 @@ static void a_world_of_one_blames_what_it_saw(void **state)
     assert_int_equal(gf_members_blame(world.ranks[0].members, world.now_ns, &late, &verdict), GF_OK);
     assert_int_equal(verdict.code, GF_ERR_TIMEOUT);
     assert_string_equal(verdict.text, late.text);
+    assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT); /* errors stick */
+    assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT);
     members_world_end();
 }
 
@@ -276,7 +278,88 @@ static void malformed_frames_name_their_sender(void **state)
     }
 }
 
-/* The simulator's control channel is driven by the same logic. */
+/* Proposals and reports found by fuzz_members, or like them: nothing of them may be taken over. */
+static const struct proposal_case {
+    const char *name;
+    uint32_t epoch, lead, list_epoch, first, bits;
+    gf_status status;
+} proposals[] = {
+    {"lawful", 2, 1, 2, 0, 0x3, GF_OK},
+    {"led_by_none_of_its_list", 2, 2, 2, 0, 0x3, GF_ERR_PEER},
+    {"led_by_no_rank", 2, UINT32_MAX, 2, 0, 0x3, GF_ERR_PEER},
+    {"a_list_of_no_epoch", 2, 1, 0, 77, 0x3, GF_ERR_PEER},
+    {"a_list_of_another_epoch", 2, 1, 3, 0, 0x3, GF_ERR_PEER},
+    {"first_is_who_hears_it", 2, 1, 2, 1, 0x3, GF_ERR_PEER},
+};
+
+static void a_malformed_proposal_is_refused(void **state)
+{
+    const struct gf_error error = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .text = "out of memory"};
+    const struct gf_members_standing own = {.steps = 4, .applied = 1};
+    (void)state;
+    for (size_t i = 0; i < sizeof proposals / sizeof proposals[0]; i++) {
+        const struct proposal_case *c = &proposals[i];
+        unsigned char payload[256];
+        struct gf_put put = {payload, sizeof payload};
+        struct members_list list = {.epoch = c->list_epoch, .first = c->first, .bits = {(unsigned char)c->bits}};
+        struct gf_members_plan plan = {0};
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        struct gf_rendezvous *end = &fake.ends[0].base;
+        struct gf_members *members = world.ranks[1].members;
+        gf_members_tell(world.ranks[2].members, &error);
+        for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_PEER);
+        gf_members_shrink(members, world.now_ns, 2, &own, SECOND);
+        assert_int_equal(gf_members_shrink_poll(members, world.now_ns, &plan), GF_AGAIN);
+        gf_put_u32(&put, GF_OK);
+        gf_put_u32(&put, c->epoch);
+        gf_put_u32(&put, c->lead);
+        gf_put_u32(&put, 0);
+        gf_put_u32(&put, 1);
+        gf_put_u64(&put, 4);
+        gf_put_u64(&put, 0);
+        gf_members_list_put(&put, &list, 3);
+        gf_put_text(&put, "", 160);
+        assert_int_equal(end->driver->send(end, 1, MEMBERS_PROPOSE, payload, (uint32_t)(sizeof payload - put.left)),
+                         GF_OK);
+        gf_status status = gf_members_shrink_poll(members, world.now_ns, &plan);
+        if (status != c->status) print_error("%s: %s\n", c->name, gf_status_name(status));
+        assert_int_equal(status, c->status);
+        assert_int_equal(members->shrink.prepared.epoch, (status == GF_OK) ? 2 : 0);
+        if (status != GF_OK) assert_non_null(strstr(error_of(1)->text, "the proposal for epoch 2 is malformed"));
+        members_world_end();
+    }
+}
+
+/* The numbers of epochs only grow. */
+static void a_malformed_report_numbers_no_epoch(void **state)
+{
+    static const struct { uint32_t epoch_last, base, prepared; bool lawful; } reports[] = {
+        {7, 1, 0, true}, {7, 1, 7, true}, {7, 8, 0, false}, {7, 1, 8, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++) {
+        unsigned char payload[256];
+        struct gf_put put = {payload, sizeof payload};
+        struct members_list base = {.epoch = reports[i].base, .bits = {0x7}}, dead = {.epoch = 0};
+        struct members_list prepared = {.epoch = reports[i].prepared, .bits = {0x7}};
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        gf_put_u32(&put, 3);
+        gf_put_u32(&put, reports[i].epoch_last);
+        gf_put_u32(&put, 1);
+        gf_put_u64(&put, 4);
+        gf_put_u64(&put, 0);
+        gf_members_list_put(&put, &base, 3);
+        gf_members_list_put(&put, &prepared, 3);
+        gf_members_list_put(&put, &dead, 3);
+        struct gf_get get = {.at = payload, .left = (uint32_t)(sizeof payload - put.left)};
+        struct gf_members *members = world.ranks[0].members;
+        assert_int_equal(gf_members_shrink_frame(members, 1, MEMBERS_REPORT, &get), reports[i].lawful);
+        assert_int_equal(members->shrink.epoch_last, reports[i].lawful ? 7 : 1);
+        members_world_end();
+    }
+}
+
 /* Found by fuzz_members. */
 static void an_error_that_comes_without_a_text_gets_one(void **state)
 {
@@ -299,6 +382,7 @@ static void an_error_that_comes_without_a_text_gets_one(void **state)
     members_world_end();
 }
 
+/* The simulator's control channel is driven by the same logic. */
 static void a_simulated_world_joins_dies_and_says_so(void **state)
 {
     (void)state;
@@ -347,6 +431,8 @@ int main(void)
         cmocka_unit_test(a_failed_link_between_live_ranks_is_told_as_seen),
         cmocka_unit_test(a_world_of_one_blames_what_it_saw),
         cmocka_unit_test(malformed_frames_name_their_sender),
+        cmocka_unit_test(a_malformed_proposal_is_refused),
+        cmocka_unit_test(a_malformed_report_numbers_no_epoch),
         cmocka_unit_test(an_error_that_comes_without_a_text_gets_one),
         cmocka_unit_test(a_simulated_world_joins_dies_and_says_so),
     };

@@ -481,6 +481,63 @@ static void who_was_stopped_and_goes_on_finds_its_epoch_closed(void **state)
     }
 }
 
+/* Rank 0 is killed and rank 2 stopped; rank 1 goes on alone, and has all its steps when rank 2 runs on. */
+static bool rank_1_is_killed;
+
+static void stop_2(struct world *w, uint32_t rank)
+{
+    if (due(w, rank)) {
+        gf_sim_kill(w->sim, 0);
+        gf_sim_stop(w->sim, 2, true);
+    }
+    if (!done || gf_sim_runs(w->sim, 2) || (rank != 1) || (gf_steps(w->ranks[1].gf) < STEPS) || jobs[1].shrinking)
+        return;
+    if (rank_1_is_killed) gf_sim_kill(w->sim, 1);
+    gf_sim_stop(w->sim, 2, false);
+}
+
+static void who_was_stopped_makes_no_second_history(void **state)
+{
+    (void)state;
+    for (uint64_t at = 0; at < STEPS - 1; at++) {
+        for (int ends = 0; ends < 2; ends++) {
+            struct world_setup setup = setup_of(3);
+            struct world w;
+            by_hand(stop_2, 0);
+            step_at = at;
+            rank_1_is_killed = (ends != 0);
+            world_open(&w, &setup);
+            jobs_run(&w);
+            on_turn = NULL;
+            assert_int_equal(gf_world(w.ranks[1].gf), 1);
+            assert_int_equal(gf_steps(w.ranks[1].gf), STEPS);
+            if (ends == 0) assert_int_equal(w.ranks[1].status, GF_OK);
+            if (w.ranks[2].status != GF_ERR_QUORUM)
+                fail_msg("from step %u, rank 1 %s: rank 2: %s, %u of %u\n%s", (unsigned)at, ends ? "ended" : "lives",
+                         gf_status_name(w.ranks[2].status), gf_rank(w.ranks[2].gf), gf_world(w.ranks[2].gf),
+                         w.ranks[2].log);
+            assert_int_equal(jobs[2].shrinks, 0);
+            world_close(&w);
+        }
+    }
+}
+
+/* No silence, so both deaths are deaths. */
+static void who_polls_goes_on_alone_at_once(void **state)
+{
+    struct world_setup setup = setup_of(3);
+    struct world w;
+    (void)state;
+    by_hand(kill_hit, 0x3);
+    world_open(&w, &setup);
+    jobs_run(&w);
+    on_turn = NULL;
+    expect_out(&w, 0x3, GF_AGAIN, "ranks 0 and 1 die");
+    assert_int_equal(jobs[2].shrinks, 1);
+    assert_true(jobs[2].shrink_ns < SECOND / 20);
+    world_close(&w);
+}
+
 static void a_call_at_the_wrong_moment_is_refused(void **state)
 {
     struct world_setup setup = setup_of(2);
@@ -505,6 +562,8 @@ int main(void)
         cmocka_unit_test(the_whole_state_is_common_afterwards),
         cmocka_unit_test(one_side_of_a_cut_goes_on),
         cmocka_unit_test(who_was_stopped_and_goes_on_finds_its_epoch_closed),
+        cmocka_unit_test(who_was_stopped_makes_no_second_history),
+        cmocka_unit_test(who_polls_goes_on_alone_at_once),
         cmocka_unit_test(a_call_at_the_wrong_moment_is_refused),
         cmocka_unit_test(whoever_dies_at_whatever_post_the_others_go_on),
     };

@@ -55,6 +55,7 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
     memset(members, 0, sizeof *members + setup->world * sizeof members->peers[0]);
     members->setup = *setup;
     members->setup.blob_bytes_max += GF_CONTROL_ADDRESS_BYTES;
+    members->settle_ns = setup->join_timeout_ns / GF_SETTLE_PARTS; /* a later epoch's join has less time */
     members->rendezvous = rendezvous;
     members->seat = setup->rank;
     members->seat_count = setup->world;
@@ -332,11 +333,11 @@ static bool same_place(const struct gf_position *a, const struct gf_position *b)
 }
 
 /* Who fails to answer is left behind once the survivors of another's death have settled; of two ranks only by the one
- * that waits for it. */
+ * that waits for it in an exchange, or in an admission: gf_admit() waits half the join's time at most. */
 static uint64_t away_limit(const struct gf_members *members)
 {
-    uint64_t limit_ns = members->setup.join_timeout_ns / GF_SETTLE_PARTS;
-    return (members->setup.world > 2) ? limit_ns : limit_ns + members->setup.exchange_timeout_ns;
+    uint64_t settle_ns = (members->setup.world > 2) ? members->settle_ns : members->settle_ns * (GF_SETTLE_PARTS / 2);
+    return (settle_ns < members->setup.exchange_timeout_ns) ? settle_ns : members->setup.exchange_timeout_ns;
 }
 
 void gf_members_touch(struct gf_members *members, uint64_t now_ns)
@@ -345,7 +346,7 @@ void gf_members_touch(struct gf_members *members, uint64_t now_ns)
     members->now_ns = now_ns;
     members->gap_ns = (now_ns > position->polled_ns) ? now_ns - position->polled_ns : 0;
     position->polled_ns = now_ns;
-    if (members->gap_ns > away_limit(members)) members->away = true;
+    if (members->gap_ns > away_limit(members)) members->away_steps = MEMBERS_AWAY_STEPS;
     if (same_place(position, &members->moved)) return;
     members->moved = *position;
     members->moved_ns = now_ns;
@@ -353,7 +354,7 @@ void gf_members_touch(struct gf_members *members, uint64_t now_ns)
 
 void gf_members_met(struct gf_members *members)
 {
-    members->away = false;
+    if (members->away_steps > 0) members->away_steps--;
 }
 
 static void status_send(struct gf_members *members)
@@ -481,7 +482,7 @@ void gf_members_tell(struct gf_members *members, const struct gf_error *error)
 gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
 {
     gf_members_touch(members, now_ns);
-    if (members->setup.world == 1) members->state = MEMBERS_GONE;
+    if ((members->setup.world == 1) && (members->state != MEMBERS_FAILED)) members->state = MEMBERS_GONE;
     if (members->state == MEMBERS_JOINING) {
         const struct gf_error error = {.code = GF_ERR_ABORTED, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
                                        .operation = GF_OPERATION_JOIN, .text = "closed before all ranks had joined"};

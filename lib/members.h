@@ -82,7 +82,7 @@ struct gf_position *gf_members_position(struct gf_members *members); /* own; wri
  * verdict; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */
 gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
                            struct gf_error *error_out);
-/* All ranks were in an operation that has ended: nobody has gone on without this one so far. */
+/* A step of all ranks is whole. A few of them show that nobody has gone on without this one. */
 void gf_members_met(struct gf_members *members);
 /* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */
 void gf_members_tell(struct gf_members *members, const struct gf_error *error);

@@ -48,7 +48,7 @@ void gf_members_committed(struct gf_members *members)
     shrink->others_full = false;
     shrink->state = MEMBERS_SHRINK_NONE;
     shrink->knocks = false;
-    members->away = false;
+    members->away_steps = 0;
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         members->seats[seat].blamed = members->seats[seat].skipped = false;
     }
@@ -84,12 +84,21 @@ __attribute__((format(printf, 3, 4))) static void shrink_fail(struct gf_members 
     members->shrink.state = MEMBERS_SHRINK_FAILED;
 }
 
-static void excluded(struct gf_members *members, uint32_t epoch)
+static void excluded_fail(struct gf_members *members)
 {
-    members->shrink.excluded = true;
     shrink_fail(members, GF_ERR_QUORUM,
                 "the other ranks went on without rank %u: epoch %u is closed, epoch %u has begun", members->setup.rank,
-                members->shrink.base.epoch, epoch);
+                members->shrink.base.epoch, members->shrink.excluded_epoch);
+}
+
+static void excluded(struct gf_members *members, uint32_t epoch)
+{
+    struct members_shrink *shrink = &members->shrink;
+    bool ended = (shrink->state == MEMBERS_SHRINK_NONE) || (shrink->state == MEMBERS_SHRINK_FAILED);
+    shrink->excluded = true;
+    shrink->excluded_epoch = epoch;
+    if (ended && (members->state == MEMBERS_FAILED)) return; /* its error sticks; gf_members_shrink() will say it */
+    excluded_fail(members);
 }
 
 /* ---- frames ---- */
@@ -134,7 +143,10 @@ static void report_take(struct gf_members *members, uint32_t from, struct gf_get
     standing.requests = gf_get_u64(get);
     if (seat_count != members->seat_count) get->bad = true;
     look = *get;
-    for (int i = 0; i < 3; i++) (void)gf_members_list_get(get, seat_count, &list);
+    for (int i = 0; i < 3; i++) {
+        (void)gf_members_list_get(get, seat_count, &list);
+        if ((i < 2) && (list.epoch > epoch_last)) get->bad = true; /* the next epoch would be numbered below it */
+    }
     if (get->bad) return;
     (void)gf_members_list_get(&look, seat_count, &list);
     if (list.epoch == 0) return; /* it never joined; it will not hear of a proposal and end by itself */
@@ -182,8 +194,9 @@ static void plan_place(struct gf_members *members, struct gf_members_plan *plan)
     plan->rank = gf_members_list_place(&members->shrink.prepared, members->seat);
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         if (!gf_members_list_has(&members->shrink.prepared, seat)) continue;
-        if (seat != members->seat) members->seats[seat].dead = members->seats[seat].doubtful = false; /* it lived when this was proposed */
         plan->world++;
+        if (seat == members->seat) continue;
+        members->seats[seat].dead = members->seats[seat].doubtful = false; /* it lived when this was proposed */
     }
 }
 
@@ -194,6 +207,7 @@ static void proposal_take(struct gf_members *members, uint32_t from, struct gf_g
     gf_status code = (gf_status)(int32_t)gf_get_u32(get);
     struct gf_members_plan plan = {.epoch = gf_get_u32(get)};
     struct members_list list;
+    uint32_t world = 0;
     plan.lead = gf_get_u32(get);
     plan.behind = gf_get_u32(get) != 0;
     plan.standing.applied = gf_get_u32(get);
@@ -217,9 +231,15 @@ static void proposal_take(struct gf_members *members, uint32_t from, struct gf_g
         return;
     }
     if (plan.epoch <= shrink->epoch_last) return; /* of a try that we have left */
+    for (uint32_t seat = 0; seat < members->seat_count; seat++) world += gf_members_list_has(&list, seat) ? 1u : 0u;
+    if ((list.epoch != plan.epoch) || (list.first != from) || (plan.lead >= world)) {
+        shrink_fail(members, GF_ERR_PEER, "the proposal for epoch %u is malformed: its list of %u ranks is of "
+                    "epoch %u, seat %u is its first, rank %u leads", plan.epoch, world, list.epoch, list.first,
+                    plan.lead);
+        return;
+    }
     shrink->epoch_last = plan.epoch;
     shrink->prepared = list;
-    shrink->prepared.epoch = plan.epoch;
     plan_place(members, &plan);
     shrink->plan = plan;
     shrink->state = MEMBERS_SHRINK_AGREED;
@@ -291,7 +311,7 @@ void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvou
         seat->up = seat->reported = seat->answer = seat->joins = false;
         seat->turned = true;
         if (!event->lives) {
-            seat->doubtful = seat->dead ? seat->doubtful : members->away;
+            seat->doubtful = seat->dead ? seat->doubtful : (members->away_steps > 0);
             seat->dead = true;
         }
         if (!seeks) return;
@@ -338,7 +358,8 @@ static void answer_all(struct gf_members *members, gf_status code)
     members->shrink.answer_code = code;
     for (uint32_t s = 0; s < members->seat_count; s++) {
         struct members_seat *seat = &members->seats[s];
-        if ((code == GF_OK) && seat->joins && !gf_members_list_has(&members->shrink.prepared, s)) continue; /* waits on */
+        bool waits_on = seat->joins && !gf_members_list_has(&members->shrink.prepared, s);
+        if ((code == GF_OK) && waits_on) continue;
         seat->reported = false;
         seat->answer = seat->up;
     }
@@ -398,6 +419,11 @@ static void collect(struct gf_members *members)
         answer_all(members, GF_ERR_DATA);
         return;
     }
+    if (shrink->epoch_last == UINT32_MAX) {
+        shrink_fail(members, GF_ERR_PEER, "a malformed report has used up the numbers of epochs");
+        answer_all(members, GF_ERR_PEER);
+        return;
+    }
     shrink->plan.epoch = ++shrink->epoch_last;
     shrink->prepared = list;
     shrink->prepared.epoch = shrink->plan.epoch;
@@ -445,7 +471,11 @@ void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t bla
         gf_members_knock(members, now_ns, settle_ns);
         return;
     }
-    if (shrink->excluded || (shrink->base.epoch == 0)) {
+    if (shrink->excluded) {
+        excluded_fail(members);
+        return;
+    }
+    if (shrink->base.epoch == 0) {
         shrink->state = MEMBERS_SHRINK_FAILED;
         members->error.code = GF_ERR_QUORUM;
         return;
@@ -479,7 +509,8 @@ gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, st
         if ((shrink->state != MEMBERS_SHRINK_SEEK) && (shrink->state != MEMBERS_SHRINK_COLLECT)) break;
     }
     if (shrink->state == MEMBERS_SHRINK_COLLECT) collect(members);
-    if ((shrink->state == MEMBERS_SHRINK_SEEK) && !shrink->knocks && (now_ns - shrink->since_ns >= shrink->settle_ns + shrink->away_ns)) {
+    if ((shrink->state == MEMBERS_SHRINK_SEEK) && !shrink->knocks &&
+        (now_ns - shrink->since_ns >= shrink->settle_ns + shrink->away_ns)) {
         members->seats[shrink->coordinator].skipped = true;
         seek(members);
     }

@@ -39,6 +39,9 @@ typedef enum members_frame {
     MEMBERS_FRAME_COUNT
 } members_frame;
 #define MEMBERS_KIND_BITS 8
+/* The first step that ends behind a long silence may have all its messages from before, this rank's as well; the next
+ * one those of the others; what they send in the third answers something that this rank has sent since. */
+#define MEMBERS_AWAY_STEPS 3u
 #define MEMBERS_EPOCH_MASK ((1u << 23) - 1u)
 
 typedef enum members_state { MEMBERS_JOINING, MEMBERS_MEMBER, MEMBERS_GONE, MEMBERS_FAILED } members_state;
@@ -137,7 +140,8 @@ struct members_shrink {
     uint32_t epoch_last;          /* highest number that was ever heard of */
     struct gf_members_plan plan;
     gf_status answer_code;        /* what PROPOSE says */
-    bool excluded;                /* an epoch has begun without this rank */
+    bool excluded;                /* an epoch has begun without this rank .. */
+    uint32_t excluded_epoch;      /* .. this one */
 };
 
 struct gf_members {
@@ -159,7 +163,8 @@ struct gf_members {
     struct gf_position moved;   /* as it was when it last changed */
     uint64_t moved_ns;
     uint64_t gap_ns;
-    bool away;          /* this rank has not polled for so long that others may have gone on without it */
+    uint64_t settle_ns;         /* how long survivors wait for who is silent */
+    uint32_t away_steps;        /* > 0: others may have gone on while this rank did not poll; steps that rule it out */
     uint64_t status_ns;         /* sent last */
     struct gf_position status_position;
 
@@ -201,7 +206,8 @@ __attribute__((format(printf, 4, 5))) void gf_members_failf(struct gf_members *m
 /* Everything that the control channel and frames change at open and at each new epoch. */
 void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns);
 void gf_members_flush(struct gf_members *members);
-void gf_members_touch(struct gf_members *members, uint64_t now_ns); /* at each poll: the clock, and how long there was none */
+/* At each poll: the clock, and how long there was none. */
+void gf_members_touch(struct gf_members *members, uint64_t now_ns);
 
 /* members_shrink.c */
 void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvous_event *event);

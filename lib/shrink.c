@@ -279,7 +279,8 @@ static gf_status drain_turn(gf_context *gf, uint64_t now_ns)
         shrink->state = GF_SHRINK_NONE;
         return gf->error.code;
     }
-    gf_members_shrink(gf->members, now_ns, gf->error.peer, &shrink->own, gf->config.rendezvous.join_timeout_ns / GF_SETTLE_PARTS);
+    gf_members_shrink(gf->members, now_ns, gf->error.peer, &shrink->own,
+                      gf->config.rendezvous.join_timeout_ns / GF_SETTLE_PARTS);
     shrink->state = GF_SHRINK_AGREE;
     return GF_AGAIN;
 }
