@@ -125,6 +125,7 @@ struct soak_model {
     bool exact;               /* history holds whole numbers */
     float scale;              /* the loss scale of the step after `step` */
     double *history, *local;  /* [world][elem_count] */
+    double *history_size, *local_size; /* the same, of all terms that went into them, whatever has cancelled since */
     float *kept, *kept_local; /* the same, bit by bit as the rank had it behind its newest step */
     double *weight, *momentum, *applied, *sum, *size; /* [elem_count]; sum and size: of what the step sent */
 };
@@ -139,7 +140,7 @@ void soak_model_open(struct soak_model *model, const struct soak_plan *plan);
 void soak_model_close(struct soak_model *model);
 /* The rank's context is open: its weights get their first values, the same on all. */
 void soak_model_begin(struct soak_model *model, gf_context *gf);
-/* The same values again: of a new epoch behind no step. */
+/* The same values again: of a new epoch behind no step. A rank that is late gets them, too; nobody hears of it. */
 void soak_model_weights(struct soak_model *model, gf_context *gf);
 /* `step` is whole on this rank: checks gradients, applies them with gf_update(), checks what came of it. */
 void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step);

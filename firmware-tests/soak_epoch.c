@@ -2,6 +2,7 @@
  * the state that this step left, and histories that nobody has touched. Only then the model goes on from it. */
 #include "soak.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -49,11 +50,13 @@ static void own_take(struct soak_model *model, const gf_context *gf, bool behind
             soak_step_fail(gf, gf_steps(gf), "behind a shrink history[%u] is %.9g, was %.9g", (unsigned)e,
                            (double)history[e], (double)kept);
         model->history[row + e] = (double)history[e];
+        model->history_size[row + e] = fmax(model->history_size[row + e], fabs((double)history[e]));
         if ((local == NULL) || !gf->sparse.local_begun) continue;
         if (!behind && !newcomer && !loose && (local[e] != model->kept_local[row + e]))
             soak_step_fail(gf, gf_steps(gf), "behind a shrink u[%u] is %.9g, was %.9g", (unsigned)e, (double)local[e],
                            (double)model->kept_local[row + e]);
         model->local[row + e] = (double)local[e];
+        model->local_size[row + e] = fmax(model->local_size[row + e], fabs((double)local[e]));
     }
 }
 

@@ -25,6 +25,14 @@ static void a_thousand_random_jobs_hold(void **state)
     assert_true((epochs > SEEDS / 10) && (rejoins > SEEDS / 20));
 }
 
+/* A late rank's first weights; a history in which everything had cancelled. */
+static void jobs_that_once_failed_hold(void **state)
+{
+    static const uint64_t seeds[] = {0x18ea0da9f5a815ea, 0x18ea0daa37b93387};
+    (void)state;
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) soak_run(&job, seeds[i]);
+}
+
 static void the_same_seed_is_the_same_job(void **state)
 {
     (void)state;
@@ -41,6 +49,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thousand_random_jobs_hold),
+        cmocka_unit_test(jobs_that_once_failed_hold),
         cmocka_unit_test(the_same_seed_is_the_same_job),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
