@@ -6,14 +6,11 @@ set -u
 export LC_ALL=C
 . firmware-tests/bench_parts.sh
 . firmware-tests/net.sh
-trap 'net_down; rm -rf "$scratch"' EXIT
-trap 'exit 1' INT TERM
+net_begin bench-net
 ROUNDS=${ROUNDS:-5} RATE_MBIT=${RATE_MBIT:-1000} HOSTS=${HOSTS:-2 4} PARTS=${PARTS:-sizes small resnet}
 MODEL_ROUNDS=${MODEL_ROUNDS:-3} # ResNet-50 takes 1.3 s a step
 sizes="4096 262144 4194304 16777216" ours_only="67108864"
 agent=$PWD/firmware-tests/net_agent.sh
-if ! ip netns add gfbench-probe 2>/dev/null; then echo "bench-net: this user may not make network namespaces" >&2; exit 1; fi
-ip netns delete gfbench-probe
 peers_build
 
 # keep LABEL: what the last command printed

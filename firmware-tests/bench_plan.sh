@@ -9,8 +9,7 @@ set -u
 export LC_ALL=C
 . firmware-tests/bench_parts.sh
 . firmware-tests/net.sh
-trap 'net_down; rm -rf "$scratch"' EXIT
-trap 'exit 1' INT TERM
+net_begin bench-plan
 HOSTS=${HOSTS:-4 8} RATES=${RATES:-100 300 1000} SAMPLES=${SAMPLES:-3}
 kept=$BUILD/bench-plan
 net_burst=80k # what a link takes at once after a pause; half a megabyte would be a tenth of some exchanges
@@ -134,10 +133,6 @@ tables_print() {
             exit !(count > 0 && middle < 10 && sizes[count] < 20) }' "$scratch/rows" -
 }
 
-if ! ip netns add gfplan-probe 2>/dev/null; then
-    echo "bench-plan: this user may not make network namespaces" >&2; exit 1
-fi
-ip netns delete gfplan-probe
 mkdir -p "$kept"
 for n in $HOSTS; do
     for rate in $RATES; do

@@ -6,13 +6,10 @@ set -u
 export LC_ALL=C
 . firmware-tests/bench_parts.sh
 . firmware-tests/net.sh
-trap 'net_down; rm -rf "$scratch"' EXIT
-trap 'exit 1' INT TERM
+net_begin bench-tree
 ROUNDS=${ROUNDS:-3} RATE_MBIT=${RATE_MBIT:-1000} HOSTS=${HOSTS:-2 3 4 5 6 7 8} BYTES=${BYTES:-4194304}
 svg=${1:-$BUILD/tree_against_server.svg}
 times=$scratch/times
-if ! ip netns add gftree-probe 2>/dev/null; then echo "bench-tree: this user may not make network namespaces" >&2; exit 1; fi
-ip netns delete gftree-probe
 cat >"$scratch/net.cfg" <<EOF
 rendezvous = { address = "$(net_address 0):7117"; insecure = true; };
 link = { transports = "self,tcp"; devices = "eth0"; idle = "sleep"; };

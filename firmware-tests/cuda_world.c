@@ -174,14 +174,7 @@ void cuda_world_close(void)
 
 bool cuda_world_same(void)
 {
-    struct world *a = &cuda_world.host, *b = &cuda_world.cuda;
-    struct state_save left = state_save_take(a), right = state_save_take(b);
-    bool same = left.bytes == right.bytes;
-    for (uint32_t rank = 0; same && (rank < a->world); rank++)
-        same = memcmp(left.data[rank], right.data[rank], left.bytes) == 0;
-    state_save_free(&left);
-    state_save_free(&right);
-    return same;
+    return state_worlds_same(&cuda_world.host, &cuda_world.cuda);
 }
 
 void cuda_world_halves_expect_equal(void)

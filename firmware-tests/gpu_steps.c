@@ -42,17 +42,6 @@ static void gradient_store(struct world *w, uint32_t rank, uint32_t tensor, cons
                                            w->ranks[rank].tensors[tensor].elem_count * sizeof(float)), GF_OK);
 }
 
-static bool are_same(struct world *a, struct world *b)
-{
-    struct state_save left = state_save_take(a), right = state_save_take(b);
-    bool same = left.bytes == right.bytes;
-    for (uint32_t rank = 0; same && (rank < a->world); rank++)
-        same = memcmp(left.data[rank], right.data[rank], left.bytes) == 0;
-    state_save_free(&left);
-    state_save_free(&right);
-    return same;
-}
-
 static void run_check(const struct state_run *run, gf_type wire, bool is_node, const char *library, bool is_quick)
 {
     static const struct world_device appliance = {.stream = 0, .gradient = gradient_of, .store = gradient_store};
@@ -86,7 +75,7 @@ static void run_check(const struct state_run *run, gf_type wire, bool is_node, c
     for (uint32_t step = 1; step <= STEPS; step++) {
         state_step_run(&host, step, state_fill);
         state_step_run(&gpu, step, state_fill);
-        if (are_same(&host, &gpu)) continue;
+        if (state_worlds_same(&host, &gpu)) continue;
         fprintf(stderr, "gpu-check: %s, %u ranks, %s on the wire, %s: step %u does not end as on the host\n", run->name,
                 run->world, (wire == GF_TYPE_F32) ? "fp32" : (wire == GF_TYPE_F16) ? "fp16" : "bf16",
                 gf_path_name(is_node ? GF_PATH_PEERS : GF_PATH_STAGED), step);

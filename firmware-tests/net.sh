@@ -25,6 +25,16 @@ net_down() {
     for net_i in $(seq 0 $((net_hosts - 1))) sw; do ip netns delete "$net_prefix-$net_i" 2>/dev/null; done
     net_prefix=''
 }
+# net_begin NAME: for a benchmark that has $scratch: leaves nothing behind, and says so where namespaces may not be made
+net_begin() {
+    trap 'net_down; rm -rf "$scratch"' EXIT
+    trap 'exit 1' INT TERM
+    if ! ip netns add "gf$$-probe" 2>/dev/null; then
+        echo "$1: this user may not make network namespaces" >&2
+        exit 1
+    fi
+    ip netns delete "gf$$-probe"
+}
 # Payload bytes a second of a link, of its rate in Mbit/s: 1448 of 1538 bytes on the wire are payload, but the bucket
 # counts neither preamble, gap nor checksum (24 bytes).
 net_payload() { awk -v mbit="$1" 'BEGIN { print mbit * 1e6 / 8 * 1448 / 1514 }'; }

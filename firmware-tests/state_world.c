@@ -84,6 +84,17 @@ void state_save_expect_equal(const struct state_save *a, const struct state_save
     for (uint32_t rank = 0; rank < a->world; rank++) assert_memory_equal(a->data[rank], b->data[rank], a->bytes);
 }
 
+bool state_worlds_same(struct world *a, struct world *b)
+{
+    struct state_save left = state_save_take(a), right = state_save_take(b);
+    bool same = left.bytes == right.bytes;
+    for (uint32_t rank = 0; same && (rank < a->world); rank++)
+        same = memcmp(left.data[rank], right.data[rank], left.bytes) == 0;
+    state_save_free(&left);
+    state_save_free(&right);
+    return same;
+}
+
 void state_save_load(struct world *w, const struct state_save *save)
 {
     for (uint32_t rank = 0; rank < w->world; rank++) {

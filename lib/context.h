@@ -435,8 +435,8 @@ gf_status gf_device_settle(gf_context *gf); /* GF_OK: nothing is queued or runni
 gf_status gf_device_failed(gf_context *gf, gf_operation operation); /* the context fails with the driver's fault */
 
 /* ---- step.c ---- */
-/* One turn of everything under way in a step, of failing too; for gf_wait(). arg is not used. */
 void gf_step_settle(gf_context *gf); /* before a failure: a commit that has begun is ended */
+/* One turn of everything under way in a step, of failing too; for gf_wait(). arg is not used. */
 gf_status gf_step_turn(gf_context *gf, void *arg);
 void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
 void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */

@@ -149,7 +149,7 @@ static gf_status history_give_up(gf_context *gf)
         uint64_t count = sparse->elem_count - first;
         if (count > sparse->chunk_elems) count = sparse->chunk_elems;
         if (gf->ops->zero(&gf->queue, sparse->history + first * sizeof(float), count * sizeof(float)) < 0)
-            return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_SHRINK);
+            return gf_device_failed(gf, GF_OPERATION_SHRINK);
     }
     return GF_OK;
 }
@@ -183,7 +183,7 @@ static gf_status pools_post(gf_context *gf)
     if (status < 0) return status;
     if ((own > 0) && !gf->sparse.local_begun && (gf->momentum != 0) &&
         (gf->ops->zero(&gf->queue, gf->momentum, own * sizeof(float)) < 0))
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_SHRINK);
+        return gf_device_failed(gf, GF_OPERATION_SHRINK);
     part_post(gf, 1, (gf_mem)(uintptr_t)gf->sparse.selection, gf->sparse.chunk_count, GF_TYPE_F32);
     if (gf->weight != 0) part_post(gf, 2, gf->weight, elems, GF_TYPE_F32);
     if (gf->momentum != 0) part_post(gf, 3, gf->momentum + own * sizeof(float), elems - own, GF_TYPE_F32);

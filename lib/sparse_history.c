@@ -97,7 +97,7 @@ static gf_status accumulate(gf_context *gf, uint64_t first, uint64_t end, uint32
                                 (momentum_out != 0) ? momentum_out + out : 0, rule.has_u ? gf->momentum + in : 0,
                                 gradient_at(gf, at), gf->sparse_type, 1.0f / gf->scale, rule.momentum,
                                 decays ? gf->weight + in : 0, rule.decay, to - at) < 0)
-            return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+            return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;
 }
@@ -112,7 +112,7 @@ static gf_status piece_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, u
     if (status < 0) return status;
     if (gf->ops->cast(&gf->queue, near + slot->done_elems * gf_type_size_bytes(type), type, gf->sparse.scratch,
                       GF_TYPE_F32, end - first, gf->scale * gf->config.exchange.pre_scale, first, check) < 0)
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+        return gf_device_failed(gf, GF_OPERATION_STEP);
     slot->done_elems += end - first;
     return GF_OK;
 }
@@ -165,7 +165,7 @@ static gf_status piece_score(gf_context *gf, uint32_t chunk, gf_mem src_f32, uin
     bool more = (first != gf_chunk_first(&gf->sparse, chunk));
     if ((gf->ops->score(&gf->queue, more ? gf->part : score, src_f32, end - first, end - first) < 0) ||
         (more && (gf->ops->sum(&gf->queue, score, gf->part, GF_TYPE_F32, 1, 0, NULL) < 0)))
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+        return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
 }
 
@@ -177,7 +177,7 @@ static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_
     /* A norm that is not finite names its element. On a device nobody can look yet: all pieces are checked. */
     if (!gf->on_device && isfinite(gf->sparse.scores[pass->chunk])) return GF_OK;
     if (gf->ops->check(&gf->queue, gf->sparse.scratch, GF_TYPE_F32, end - pass->elem, pass->elem, gf->sparse.counted) < 0)
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+        return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
 }
 
@@ -263,7 +263,7 @@ static gf_status piece_commit(gf_context *gf, uint64_t end, float factor)
     } else {
         status = ops->zero(&gf->queue, gradient_at(gf, first), count * gf_type_size_bytes(type));
     }
-    return (status < 0) ? gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP) : GF_OK;
+    return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : GF_OK;
 }
 
 /* Behind a dense step nothing waits: what was just applied says what matters. Every rank holds the same bits of it. */
@@ -275,7 +275,7 @@ static gf_status piece_weigh(gf_context *gf, uint64_t end)
     if (gf->sparse_type != GF_TYPE_F32) {
         if (gf->ops->cast(&gf->queue, sparse->scratch, GF_TYPE_F32, applied, gf->sparse_type, end - pass->elem, 1.0f, 0,
                           NULL) < 0)
-            return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP);
+            return gf_device_failed(gf, GF_OPERATION_STEP);
         applied = sparse->scratch;
     }
     return piece_score(gf, pass->chunk, applied, pass->elem, end);

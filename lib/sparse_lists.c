@@ -5,8 +5,6 @@
  * without decay share the part. */
 #include "context.h"
 
-static gf_status failed(gf_context *gf) { return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STEP); }
-
 static uint32_t other_count(const struct gf_sparse *sparse) { return sparse->chunk_count - sparse->selected_count; }
 static const uint32_t *others(const struct gf_sparse *sparse) { return sparse->lists + sparse->selected_count; }
 static gf_mem sent_list(const struct gf_sparse *sparse) { return sparse->device_lists; }
@@ -45,8 +43,10 @@ gf_status gf_sparse_lists_begin(gf_context *gf)
         bool is_sent = (sent < sparse->selected_count) && (sparse->selection[sent] == chunk);
         sparse->lists[is_sent ? sent++ : other++] = chunk;
     }
-    return (gf->gpu->driver->copy(&gf->queue, sparse->device_lists, (gf_mem)(uintptr_t)sparse->lists,
-                                  sparse->chunk_count * sizeof(uint32_t)) < 0) ? failed(gf) : GF_OK;
+    if (gf->gpu->driver->copy(&gf->queue, sparse->device_lists, (gf_mem)(uintptr_t)sparse->lists,
+                              sparse->chunk_count * sizeof(uint32_t)) < 0)
+        return gf_device_failed(gf, GF_OPERATION_STEP);
+    return GF_OK;
 }
 
 /* ---- what is done to listed chunks ---- */
@@ -105,7 +105,7 @@ gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_slot *slot, gf_mem near
         if ((accumulate(gf, sent_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0, elems) < 0) ||
             (gf->ops->cast(&gf->queue, near + slot->done_elems * gf_type_size_bytes(wire), wire, sparse->scratch,
                            GF_TYPE_F32, elems, gf->scale * gf->config.exchange.pre_scale, slot->done_elems, check) < 0))
-            return failed(gf);
+            return gf_device_failed(gf, GF_OPERATION_STEP);
         slot->done_elems += elems;
     }
     return GF_OK;
@@ -146,7 +146,7 @@ gf_status gf_sparse_lists_score(gf_context *gf)
                             sparse->chunk_elems) < 0) ||
             (gf->ops->check(&gf->queue, sparse->scratch, GF_TYPE_F32, elems, first * sparse->chunk_elems,
                             sparse->counted) < 0))
-            return failed(gf);
+            return gf_device_failed(gf, GF_OPERATION_STEP);
         sparse->listed += count;
     }
 }
@@ -185,7 +185,7 @@ gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
     good = good && (ops->cast_chunks(&gf->queue, gf->gradient, type, gf->beside, wire, &wired,
                                      (type == GF_TYPE_F32) ? factor : 1.0f, 0, NULL) >= 0);
     good = good && (ops->zero_chunks(&gf->queue, gf->gradient, type, &other) >= 0);
-    return good ? GF_OK : failed(gf);
+    return good ? GF_OK : gf_device_failed(gf, GF_OPERATION_STEP);
 }
 
 gf_status gf_sparse_lists_weigh(gf_context *gf)
@@ -199,12 +199,12 @@ gf_status gf_sparse_lists_weigh(gf_context *gf)
         if (type != GF_TYPE_F32) {
             if (count > batch_elems) count = batch_elems;
             if (gf->ops->cast(&gf->queue, sparse->scratch, GF_TYPE_F32, applied, type, count, 1.0f, 0, NULL) < 0)
-                return failed(gf);
+                return gf_device_failed(gf, GF_OPERATION_STEP);
             applied = sparse->scratch;
         }
         if (gf->ops->score(&gf->queue, (gf_mem)(uintptr_t)&sparse->scores[done / sparse->chunk_elems], applied, count,
                            sparse->chunk_elems) < 0)
-            return failed(gf);
+            return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;
 }

@@ -274,7 +274,7 @@ static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from
     } else {
         status = gf->ops->zero(&gf->queue, pool, count * sizeof(float));
     }
-    return (status < 0) ? gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STATE) : GF_OK;
+    return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
 static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from, float factor)
@@ -287,7 +287,7 @@ static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from,
         status = gf_device_write(gf, gf->sparse.scratch, from + done * sizeof(float), count * sizeof(float));
         if (status < 0) return status;
         if (gf->ops->accumulate(&gf->queue, to, to, 0, 0, gf->sparse.scratch, GF_TYPE_F32, factor, 0.0f, 0, 0.0f, count) < 0)
-            return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_STATE);
+            return gf_device_failed(gf, GF_OPERATION_STATE);
     }
     return GF_OK;
 }

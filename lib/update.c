@@ -47,7 +47,7 @@ static gf_mem ratio_at(const gf_context *gf, uint32_t tensor)
 
 static gf_status lars_status(gf_context *gf, gf_status status)
 {
-    return (status < 0) ? gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE) : GF_OK;
+    return (status < 0) ? gf_device_failed(gf, GF_OPERATION_UPDATE) : GF_OK;
 }
 
 gf_status gf_lars_begin(gf_context *gf, uint32_t tensor)
@@ -101,7 +101,7 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
         .decay = decay_of(gf, placed),
         .nesterov = gf->config.optimizer.nesterov};
     if (gf->ops->update(&gf->queue, &update, end - first) < 0)
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
+        return gf_device_failed(gf, GF_OPERATION_UPDATE);
     return GF_OK;
 }
 
@@ -144,7 +144,7 @@ gf_status gf_half_refresh(gf_context *gf)
     if (gf->half == 0) return GF_OK;
     if (gf->ops->cast(&gf->queue, gf->half, gf->config.optimizer.half_weights, gf->weight, GF_TYPE_F32,
                       gf->pool.elem_count, 1.0f, 0, NULL) < 0)
-        return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_UPDATE);
+        return gf_device_failed(gf, GF_OPERATION_UPDATE);
     return GF_OK;
 }
 

@@ -64,21 +64,23 @@ void gf_verdict_local_at(gf_context *gf, uint32_t tensor, const struct gf_check 
     bad_of(gf, gf->rank, tensor, check);
 }
 
-void gf_verdict_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check)
+static void bad_in(gf_context *gf, uint32_t rank, const struct gf_buffer *buffer, const struct gf_check *check)
 {
     if (check->bad_count == 0) return;
-    gf_verdict_local_at(gf, gf_pool_find(gf->tensors, buffer->first_tensor, buffer->last_tensor, buffer->sparse != 0,
-                                         check->bad_first), check);
+    bad_of(gf, rank, gf_pool_find(gf->tensors, buffer->first_tensor, buffer->last_tensor, buffer->sparse != 0,
+                                  check->bad_first), check);
+}
+
+void gf_verdict_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check)
+{
+    bad_in(gf, gf->rank, buffer, check);
 }
 
 void gf_verdict_sources(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *sources)
 {
     struct gf_check check = *sources;
-    if (sources->bad_count == 0) return;
     check.bad_first = buffer->first_elem + (sources->bad_first & ((UINT64_C(1) << GF_SOURCE_SHIFT) - 1));
-    bad_of(gf, (uint32_t)(sources->bad_first >> GF_SOURCE_SHIFT),
-           gf_pool_find(gf->tensors, buffer->first_tensor, buffer->last_tensor, buffer->sparse != 0, check.bad_first),
-           &check);
+    bad_in(gf, (uint32_t)(sources->bad_first >> GF_SOURCE_SHIFT), buffer, &check);
 }
 
 gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)

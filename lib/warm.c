@@ -135,7 +135,7 @@ static gf_status peers_touch(gf_context *gf)
         }
         if (pages == PAGES_A_TURN) return GF_AGAIN;
         if (gf->wire_ops->check(&gf->queue, at + gf->touched_bytes, GF_TYPE_F32, 1, 0, &ignored) < 0)
-            return gf_fail_fault(gf, &gf->gpu->fault, GF_OPERATION_JOIN);
+            return gf_device_failed(gf, GF_OPERATION_JOIN);
         gf->touched_bytes += GF_PAGE_BYTES;
     }
     return GF_OK;
