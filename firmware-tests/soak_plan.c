@@ -157,6 +157,10 @@ static void draw_appliance(struct soak_plan *plan, struct dice *dice)
     plan->save_percent = percent(dice, 20) ? 40 : 0;
     plan->linger_percent = percent(dice, 50) ? 50 : 0;
     plan->pause_ns = percent(dice, 40) ? time_between(dice, 1000, 2 * MS) : 0;
+    /* A tensor that one rank declares first and another last keeps that one waiting for the whole pass: a deadline
+     * that is shorter would be met in good health. A turn takes a millisecond where everybody computes. */
+    uint64_t pass_ns = plan->setup.tensor_count * (plan->pause_ns + (plan->passes + 1) * MS);
+    if (plan->setup.config.exchange.timeout_ns < 2 * pass_ns) plan->setup.config.exchange.timeout_ns = 2 * pass_ns;
 }
 
 /* ---- what goes wrong ---- */
