@@ -122,7 +122,7 @@ $(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o: GF_FLAGS += -ftree-ve
 TRAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/train_main.c,$(wildcard tools/train_*.c))) $(TOOL_SHARED)
 $(BUILD)/firmware-tests/test_train_net: $(TRAIN_OBJ)
 $(BUILD)/firmware-tests/test_plan: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/plan_main.c,$(wildcard tools/plan_*.c)))
-$(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
+$(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
 $(BUILD)/firmware-tests/test_check: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/check_main.c,$(wildcard tools/check_*.c))) $(BUILD)/tools/tool_clock.o
 $(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf_values.o $(BUILD)/tools/perf_tune_limits.o
