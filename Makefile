@@ -9,9 +9,10 @@ CUDA_INC := $(patsubst %/cuda.h,%,$(firstword $(wildcard $(addsuffix /cuda.h,$(C
 NVCC  ?= $(shell command -v nvcc 2>/dev/null)
 CUDA  ?= $(if $(CUDA_INC),1,0)
 SAN   ?=
+$(if $(CUDA_INC),,$(if $(filter 1,$(CUDA)),$(error CUDA=1, and there is no cuda.h: CUDA_HOME=DIR says where DIR/include/cuda.h is)))
 ifndef GF_QUIET
 ifneq ($(filter-out help deps deps-test clean flags,$(or $(MAKECMDGOALS),all)),)
-$(info gradientflow: ucx $(UCX), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, (no cuda.h)), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
+$(info gradientflow: ucx $(UCX), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, ($(if $(CUDA_INC),as asked,no cuda.h))), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
 export GF_QUIET := 1
 endif
@@ -193,10 +194,11 @@ check: ## every test
 	@$(MAKE) --no-print-directory -s suites
 
 SHELL_TESTS := $(wildcard firmware-tests/test_*.sh)
+LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(patsubst firmware-tests/%.c,%,$(filter firmware-tests/test_$(or $(T),%).c,$(wildcard firmware-tests/test_*.c))))
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(TESTS) $(SHELL_TESTS))
 tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA)
 suites: tests all
-	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/run.sh $(SUITES)
+	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
 
 check-san: ## the unit tests under address and undefined-behaviour checks
