@@ -14,14 +14,7 @@ near() {
     distance=$("$BUILD/firmware-tests/program_compare_weights" "$1" "$2" ${4:+"$4"}) || return 1
     awk -v d="$distance" -v l="$3" 'BEGIN {exit !(d < l)}' || { echo "$distance, allowed is $3"; return 1; }
 }
-# idx FROM TO HEADER BYTES: the first images or labels, under a header that says how many
-idx() { { printf "$3"; zcat "$1" | tail -c +$(($(printf "$3" | wc -c) + 1)) | head -c "$4"; } | gzip -1 >"$scratch/data/$2"; }
-from=/usr/share/datasets/fashion-mnist
-mkdir "$scratch/data"
-for part in train t10k; do # 128 of 28 x 28
-    idx $from/$part-images-idx3-ubyte.gz $part-images-idx3-ubyte.gz '\0\0\010\003\0\0\0\200\0\0\0\034\0\0\0\034' $((128 * 784))
-    idx $from/$part-labels-idx1-ubyte.gz $part-labels-idx1-ubyte.gz '\0\0\010\001\0\0\0\200' 128
-done
+idx_data "$scratch/data" 128
 data="--data $scratch/data"
 steps="$data --model linear --batch 8 --steps 3"
 cuda="--device cuda --set device.library=$fake"
