@@ -148,6 +148,53 @@ static gf_status run_update(void)
     return gf_ops_cuda.update(&program.queue, &update, elems());
 }
 
+/* Every second chunk of a range, as many as 128 KiB of fp32 hold. */
+#define CHUNK_ELEMS UINT64_C(32768)
+#define LIST_AT 4096u /* in rest(), which holds REST_BYTES */
+#define REST_BYTES (UINT64_C(1) << 20)
+static uint32_t listed(void) { return (uint32_t)(elems() / CHUNK_ELEMS / 2); }
+static struct gf_chunks chunks(bool dst_is_listed, bool src_is_listed)
+{
+    return (struct gf_chunks){.dst_list_u32 = dst_is_listed ? rest() + LIST_AT : 0,
+                              .src_list_u32 = src_is_listed ? rest() + LIST_AT : 0, .count = listed(),
+                              .chunk_elems = CHUNK_ELEMS, .dst_elems = elems(), .src_elems = elems()};
+}
+static gf_status run_gather(void)
+{
+    const struct gf_chunks some = chunks(false, true);
+    return gf_ops_cuda.cast_chunks(&program.queue, range(1), GF_TYPE_F16, range(0), GF_TYPE_F32, &some, 1, 0,
+                                   (struct gf_check *)(uintptr_t)rest());
+}
+static gf_status run_scatter(void)
+{
+    const struct gf_chunks some = chunks(true, false);
+    return gf_ops_cuda.cast_chunks(&program.queue, range(1), GF_TYPE_F32, range(2), GF_TYPE_F16, &some, 1, 0, NULL);
+}
+static gf_status run_accumulate_chunks(void)
+{
+    const struct gf_chunks some = chunks(true, true);
+    return gf_ops_cuda.accumulate_chunks(&program.queue, range(1), range(1), range(2), range(2), range(0), GF_TYPE_F32, 1,
+                                         0.5f, 0, 0, &some);
+}
+static gf_status run_zero_chunks(void)
+{
+    const struct gf_chunks some = chunks(true, false);
+    return gf_ops_cuda.zero_chunks(&program.queue, range(1), GF_TYPE_F32, &some);
+}
+static gf_status run_sum_n(void)
+{
+    const gf_mem dst = range(1), src[] = {range(0), range(2)};
+    return gf_ops_cuda.sum_n(&program.queue, &dst, 1, src, 2, GF_TYPE_F32, elems(), 0,
+                             (struct gf_check *)(uintptr_t)rest(), NULL);
+}
+static void list_write(void)
+{
+    for (uint32_t i = 0; i < listed(); i++) {
+        uint32_t chunk = 2 * i;
+        upload(NULL, rest() + LIST_AT + i * sizeof chunk, &chunk, sizeof chunk);
+    }
+}
+
 /* Over the bus, as gradients do where ranks cannot reach each other's device memory. */
 static gf_mem pinned(void) { return (gf_mem)(uintptr_t)program.staging; }
 static gf_status run_down(void) { return gf_ops_cuda.copy(&program.queue, pinned(), range(0), range_bytes); }
@@ -187,6 +234,11 @@ static const struct bench_row {
     {.name = "sum fp16", .run = run_sum_f16, .ranges = 3, .than = COPY, .has_goal = true},
     {.name = "accumulate", .run = run_accumulate, .ranges = 5, .than = COPY, .has_goal = true},
     {.name = "update", .run = run_update, .ranges = 5, .than = COPY, .has_goal = true},
+    {.name = "sum of 2 ranks, checked", .run = run_sum_n, .ranges = 3, .than = COPY, .has_goal = true},
+    {.name = "gather fp32 to fp16, checked", .run = run_gather, .ranges = 0.75, .than = COPY, .has_goal = true},
+    {.name = "scatter fp16 to fp32", .run = run_scatter, .ranges = 0.75, .than = COPY, .has_goal = true},
+    {.name = "accumulate, listed chunks", .run = run_accumulate_chunks, .ranges = 2.5, .than = COPY, .has_goal = true},
+    {.name = "zero, listed chunks", .run = run_zero_chunks, .ranges = 0.5, .than = COPY, .has_goal = true},
     {.name = "check fp32", .run = run_check, .ranges = 1, .than = SWEEP, .has_goal = true},
     {.name = "score", .run = run_score, .ranges = 1, .than = SWEEP, .has_goal = true},
     {.name = "norm", .run = run_norm, .ranges = 1, .than = SWEEP, .has_goal = true},
@@ -242,7 +294,8 @@ static int bench(void)
 {
     static double took[ROWS][ROUNDS];
     struct gf_check none = {0, UINT64_MAX}, found;
-    must(gf_gpu_cuda.zero(&program.queue, range(0), 4 * range_bytes + 65536));
+    must(gf_gpu_cuda.zero(&program.queue, range(0), 4 * range_bytes + REST_BYTES));
+    list_write();
     sweep_prove();
     upload(NULL, rest(), &none, sizeof none);
     for (uint32_t round = 0; round < rounds + 1; round++)
@@ -306,7 +359,8 @@ int main(int argc, char **argv)
     range_bytes = (uint64_t)mib << 20;
     rounds = (library == NULL) ? ROUNDS : 1;
     program.staging_bytes = is_check ? (ops_pair_bytes(check_elems(library != NULL)) + 4095) / 4096 * 4096 : range_bytes;
-    open_gpu(library, is_check ? ops_pair_bytes(check_elems(library != NULL)) : 4 * range_bytes + 65536);
+    open_gpu(library, is_check ? ops_pair_bytes(check_elems(library != NULL)) : 4 * range_bytes + REST_BYTES);
+    GF_ASSERT(LIST_AT + (UINT64_C(8192) << 20) / 4 / CHUNK_ELEMS / 2 * 4 <= REST_BYTES);
     if (is_bench) gpu_sweep_open(library, (struct gf_log){say, NULL});
     result = is_check ? check(library != NULL) : bench();
     if (is_bench) gpu_sweep_close();
