@@ -70,7 +70,7 @@ static void run_bf16_to_f32(const struct gf_ops *ops)
 
 static void run_score(const struct gf_ops *ops)
 {
-    (void)ops->score(NULL, mem(B), mem(A), elem_count, 32768);
+    (void)ops->score(NULL, mem(B), mem(A), elem_count, 32768, 65536);
 }
 
 static void run_norm(const struct gf_ops *ops)

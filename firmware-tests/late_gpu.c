@@ -25,7 +25,7 @@ struct work {
     kind kind;
     gf_mem at[6];
     gf_type types[2];
-    uint64_t elem_count, base, chunk_elems;
+    uint64_t elem_count, base, chunk_elems, piece_elems;
     float scale, momentum, decay;
     struct gf_check *check, *sources;
     struct gf_update update;
@@ -205,14 +205,14 @@ static gf_status late_check(struct gf_queue *queue, gf_mem src, gf_type type, ui
 }
 
 static gf_status late_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
-                            uint64_t chunk_elems)
+                            uint64_t chunk_elems, uint64_t piece_elems)
 {
     struct work *work = work_new(queue, SCORE);
     expect_reachable(late_of(queue->gpu), src_f32, elem_count * sizeof(float));
     expect_reachable(late_of(queue->gpu), scores_f32,
                      (elem_count + chunk_elems - 1) / (chunk_elems + (chunk_elems == 0)) * sizeof(float));
     *work = (struct work){.kind = SCORE, .at = {scores_f32, src_f32}, .elem_count = elem_count,
-                          .chunk_elems = chunk_elems};
+                          .chunk_elems = chunk_elems, .piece_elems = piece_elems};
     return GF_OK;
 }
 
@@ -342,7 +342,9 @@ static void work_do(struct late *late, const struct work *work)
     case CHECK:
         status = ops->check(&host, work->at[0], work->types[0], work->elem_count, work->base, work->check);
         break;
-    case SCORE: status = ops->score(&host, work->at[0], work->at[1], work->elem_count, work->chunk_elems); break;
+    case SCORE:
+        status = ops->score(&host, work->at[0], work->at[1], work->elem_count, work->chunk_elems, work->piece_elems);
+        break;
     case NORM: status = ops->norm(&host, work->at[0], 0, work->at[1], work->types[0], work->elem_count); break;
     case ACCUMULATE:
         status = ops->accumulate(&host, work->at[0], work->at[1], work->at[2], work->at[3], work->at[4], work->types[0],

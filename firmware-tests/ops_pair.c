@@ -217,15 +217,15 @@ static void norm_case(struct turn *t, gf_type type)
     BOTH(t, "ratio", ratio(NULL, ratio.host, &host), ratio(t->pair->queue, ratio.device, &device));
 }
 
-static void score_case(struct turn *t, uint64_t chunk_elems, bool special)
+static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elems, bool special)
 {
     struct place scores = place(t, B, GF_TYPE_F32), src = place(t, A, GF_TYPE_F32);
     gf_status status;
     fill(t, A, GF_TYPE_F32, special);
     fill(t, B, GF_TYPE_F32, false);
     t->op = "score";
-    (void)gf_ops_host.score(NULL, scores.host, src.host, t->count, chunk_elems);
-    status = t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems);
+    (void)gf_ops_host.score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
+    status = t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems, piece_elems);
     compare(t, status, special);
 }
 
@@ -332,8 +332,8 @@ bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32
         for (uint32_t lists = 0; lists < 4; lists++)
             chunks_case(&t, 1 + next(pair) % (1 + count / 3), type, other, lists);
     }
-    score_case(&t, 1 + next(pair) % 200, false);
-    score_case(&t, 64 * (1 + next(pair) % 9), true);
-    score_case(&t, count + 1, false);
+    score_case(&t, 1 + next(pair) % 200, 1 + next(pair) % 200, false);
+    score_case(&t, 64 * (1 + next(pair) % 9), 64, true);
+    score_case(&t, count + 1, count + 1, false);
     return t.same;
 }

@@ -130,7 +130,7 @@ static gf_status run_check(void)
 }
 static gf_status run_score(void)
 {
-    return gf_ops_cuda.score(&program.queue, range(3), range(0), elems(), 32768);
+    return gf_ops_cuda.score(&program.queue, range(3), range(0), elems(), 32768, 65536);
 }
 static gf_status run_norm(void)
 {

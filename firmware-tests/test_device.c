@@ -96,18 +96,22 @@ static void expect_same_blame(const struct world *a, const struct world *b)
     }
 }
 
-static void listed_chunks_of_every_type_end_where_they_end_on_the_host(void **state)
+/* slice_bytes 0: chunks are smaller than a slice; else they are cut, the last piece being shorter than the others. */
+static void listed_chunks_run(uint32_t slice_bytes, uint32_t chunk_elems, uint64_t scratch_elems)
 {
     struct gf_tensor alike[STATE_TENSORS];
-    (void)state;
     memcpy(alike, state_tensors, sizeof alike);
     alike[2].flags = 0;
+    if (slice_bytes != 0) alike[1].elem_count = 9001;
+    if (slice_bytes != 0) alike[3].elem_count = 17000;
     for (size_t i = 0; i < STATE_RUNS; i++) {
         for (gf_type type = GF_TYPE_F32; state_runs[i].sparse && (type < GF_TYPE_COUNT); type++) {
             struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
             struct world host, device;
             for (size_t t = 1; t < STATE_TENSORS; t++) alike[t].type = type;
             on_host.tensors = on_device.tensors = alike;
+            on_host.config.exchange.slice_bytes = on_device.config.exchange.slice_bytes = slice_bytes;
+            on_host.config.sparse.chunk_elems = on_device.config.sparse.chunk_elems = chunk_elems;
             world_open(&host, &on_host);
             world_open(&device, &on_device);
             state_weights_begin(&host);
@@ -115,7 +119,7 @@ static void listed_chunks_of_every_type_end_where_they_end_on_the_host(void **st
             for (uint32_t rank = 0; rank < device.world; rank++) {
                 struct gf_sparse *sparse = &device.ranks[rank].gf->sparse;
                 assert_true(sparse->in_lists);
-                if (i % 2 == 0) sparse->scratch_elems = 80;
+                if (i % 2 == 0) sparse->scratch_elems = scratch_elems;
             }
             for (uint32_t step = 1; step <= LISTED_STEPS; step++) {
                 state_step_run(&host, step, fill_typed);
@@ -131,6 +135,19 @@ static void listed_chunks_of_every_type_end_where_they_end_on_the_host(void **st
             world_close(&device);
         }
     }
+}
+
+static void listed_chunks_of_every_type_end_where_they_end_on_the_host(void **state)
+{
+    (void)state;
+    listed_chunks_run(0, 37, 80);
+}
+
+static void listed_chunks_larger_than_a_slice_do_too(void **state)
+{
+    (void)state;
+    listed_chunks_run(4096, 2600, 2700);
+    listed_chunks_run(4096, 2048, 5000);
 }
 
 static void a_state_of_the_host_goes_on_on_a_device(void **state)
@@ -238,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_on_a_device_ends_where_it_ends_on_the_host),
         cmocka_unit_test(listed_chunks_of_every_type_end_where_they_end_on_the_host),
+        cmocka_unit_test(listed_chunks_larger_than_a_slice_do_too),
         cmocka_unit_test(a_state_of_the_host_goes_on_on_a_device),
         cmocka_unit_test(device_memory_is_broadcast_through_the_wire_pool),
         cmocka_unit_test(more_device_memory_than_the_pool_is_refused),

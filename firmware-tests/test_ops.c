@@ -269,14 +269,16 @@ static void score_cases(const struct turn *t)
     if (t->type != GF_TYPE_F32) return;
     fill(SOURCE, t->offset, t->type, t->count, t->finite);
     for (uint32_t c = 0; c < sizeof chunks / sizeof chunks[0]; c++) {
-        uint64_t scored = 0;
+        uint64_t scored = 0, piece = chunks[(c + t->count) % 6]; /* a piece of a chunk, or all of it */
         fill(OUT, 4, GF_TYPE_F32, 0, true);
         for (uint64_t first = 0; first < t->count; first += chunks[c]) {
-            uint64_t left = t->count - first;
-            put(want_at(OUT, 4), GF_TYPE_F32, scored++,
-                ordered_sum(want_at(SOURCE, t->offset), t->type, first, left < chunks[c] ? left : chunks[c], false));
+            uint64_t end = (t->count - first < chunks[c]) ? t->count : first + chunks[c];
+            float sum = 0;
+            for (uint64_t at = first; at < end; at += piece)
+                sum += ordered_sum(want_at(SOURCE, t->offset), t->type, at, (end - at < piece) ? end - at : piece, false);
+            put(want_at(OUT, 4), GF_TYPE_F32, scored++, sum);
         }
-        assert_int_equal(t->ops->score(NULL, mem(OUT, 4), mem(SOURCE, t->offset), t->count, chunks[c]), GF_OK);
+        assert_int_equal(t->ops->score(NULL, mem(OUT, 4), mem(SOURCE, t->offset), t->count, chunks[c], piece), GF_OK);
         same_area("score", t->ops, OUT, 4, GF_TYPE_F32, scored);
     }
 }

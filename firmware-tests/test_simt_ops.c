@@ -85,7 +85,7 @@ static void test_empty_ranges_launch_nothing(void **state)
     assert_int_equal(gf_ops_cuda.check(queue, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.copy(queue, 0, 0, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.zero(queue, 0, 0), GF_OK);
-    assert_int_equal(gf_ops_cuda.score(queue, 0, 0, 0, 0), GF_OK);
+    assert_int_equal(gf_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.norm(queue, 0, 0, 0, GF_TYPE_F32, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.accumulate(queue, 0, 0, 0, 0, 0, GF_TYPE_F32, 1, 0, 0, 0, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.cast_chunks(queue, 0, GF_TYPE_F32, 0, GF_TYPE_F32, &chunks, 1, 0, NULL), GF_OK);

@@ -201,7 +201,7 @@ static void test_score_and_norm(void **state)
     uint32_t block;
     float *src = reserve(count * 4), *sums = reserve(count / 64 * 4);
     struct gf_score_args score = {.scores = (uint64_t)(uintptr_t)sums, .src = (uint64_t)(uintptr_t)src,
-                                  .elem_count = count, .chunk_elems = 64};
+                                  .elem_count = count, .chunk_elems = 64, .piece_elems = 64};
     struct gf_norm_runs_args norm = {.runs = (uint64_t)(uintptr_t)sums, .src = (uint64_t)(uintptr_t)src,
                                      .elem_count = count, .type = GF_KERNEL_BF16};
     void *score_list[] = {&score}, *norm_list[] = {&norm};

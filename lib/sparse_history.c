@@ -163,7 +163,8 @@ static gf_status piece_score(gf_context *gf, uint32_t chunk, gf_mem src_f32, uin
 {
     gf_mem score = (gf_mem)(uintptr_t)&gf->sparse.scores[chunk];
     bool more = (first != gf_chunk_first(&gf->sparse, chunk));
-    if ((gf->ops->score(&gf->queue, more ? gf->part : score, src_f32, end - first, end - first) < 0) ||
+    if ((gf->ops->score(&gf->queue, more ? gf->part : score, src_f32, end - first, end - first,
+                         end - first) < 0) ||
         (more && (gf->ops->sum(&gf->queue, score, gf->part, GF_TYPE_F32, 1, 0, NULL) < 0)))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;

@@ -1,10 +1,11 @@
 /* The same of a device, by lists of chunks: what sparse_history.c computes a piece at a time is here one launch a
  * buffer, a batch or a step, for a device is not held up by more work, but by many small ones. A list is all chunks:
  * those that the step sends, rising, then the others, rising. The values are bit for bit those of the pieces, which
- * serve where a chunk is larger than a slice (it is cut, and its norm added up from the cuts) or where tensors with and
- * without decay share the part. */
+ * serve where a chunk is larger than the scratch or where tensors with and without decay share the part. */
 #include "context.h"
 
+/* A chunk is scored in these, on the host too. */
+static uint64_t piece_elems(const gf_context *gf) { return gf->config.exchange.slice_bytes / sizeof(float); }
 static uint32_t other_count(const struct gf_sparse *sparse) { return sparse->chunk_count - sparse->selected_count; }
 static const uint32_t *others(const struct gf_sparse *sparse) { return sparse->lists + sparse->selected_count; }
 static gf_mem sent_list(const struct gf_sparse *sparse) { return sparse->device_lists; }
@@ -23,7 +24,7 @@ void gf_sparse_lists_open(gf_context *gf)
     struct gf_sparse *sparse = &gf->sparse;
     bool known = false;
     sparse->in_lists = gf->on_device && (sparse->chunk_count > 0) &&
-                       (sparse->chunk_elems <= gf->config.exchange.slice_bytes / sizeof(float));
+                       ((sparse->chunk_elems <= sparse->scratch_elems) || (sparse->elem_count <= sparse->scratch_elems));
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
         if ((tensor->sparse == 0) || (tensor->elem_count == 0)) continue;
@@ -143,7 +144,7 @@ gf_status gf_sparse_lists_score(gf_context *gf)
         elems = elems_of(sparse, list + first, count);
         if ((accumulate(gf, other_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0, elems) < 0) ||
             (gf->ops->score(&gf->queue, (gf_mem)(uintptr_t)&sparse->scores[first], sparse->scratch, elems,
-                            sparse->chunk_elems) < 0) ||
+                            sparse->chunk_elems, piece_elems(gf)) < 0) ||
             (gf->ops->check(&gf->queue, sparse->scratch, GF_TYPE_F32, elems, first * sparse->chunk_elems,
                             sparse->counted) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -203,7 +204,7 @@ gf_status gf_sparse_lists_weigh(gf_context *gf)
             applied = sparse->scratch;
         }
         if (gf->ops->score(&gf->queue, (gf_mem)(uintptr_t)&sparse->scores[done / sparse->chunk_elems], applied, count,
-                           sparse->chunk_elems) < 0)
+                           sparse->chunk_elems, piece_elems(gf)) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;

@@ -55,7 +55,7 @@ struct gf_check_args {
 };
 
 struct gf_score_args {
-    uint64_t scores, src, elem_count, chunk_elems;
+    uint64_t scores, src, elem_count, chunk_elems, piece_elems;
 };
 
 /* Sums of up to GF_KERNEL_RUNS_MAX runs, each in its lanes' order: runs[r]. */

@@ -78,9 +78,9 @@ struct gf_ops {
     gf_status (*zero)(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes);
     /* scores_f32[c] = sum of |src[i]| over chunk c of chunk_elems (the last may be short). One order of adding, the
      * same in every backend: 64 lanes (lane l adds elements l, l+64, ..), then a fixed tree over the lanes (l += l+32,
-     * then l+16, .. l+1). */
+     * then l+16, .. l+1); so for each piece of piece_elems of a chunk, then the pieces' sums one after the other. */
     gf_status (*score)(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
-                       uint64_t chunk_elems);
+                       uint64_t chunk_elems, uint64_t piece_elems);
     /* *square_f32 += sum of src[i]^2 in fp32: each run of GF_NORM_RUN_ELEMS in the order of score(), then the runs' sums
      * in the same order again (64 lanes, then the tree). 16-bit sources are widened first. scratch_f32 has
      * GF_NORM_SCRATCH_ELEMS, is overwritten, and serves one queue; the host wants none (0). */

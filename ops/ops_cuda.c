@@ -147,12 +147,12 @@ static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_byt
 }
 
 static gf_status cuda_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
-                            uint64_t chunk_elems)
+                            uint64_t chunk_elems, uint64_t piece_elems)
 {
     struct gf_score_args args = {.scores = scores_f32, .src = src_f32, .elem_count = elem_count,
-                                 .chunk_elems = chunk_elems};
+                                 .chunk_elems = chunk_elems, .piece_elems = piece_elems};
     if (elem_count == 0) return GF_OK;
-    GF_ASSERT(chunk_elems > 0);
+    GF_ASSERT((chunk_elems > 0) && (piece_elems > 0));
     return start(queue, KERNEL_score, ((elem_count - 1) / chunk_elems + 1) * 16, &args); /* 16 threads a chunk */
 }
 

@@ -73,9 +73,9 @@ static gf_status host_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_byt
 }
 
 static gf_status host_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
-                            uint64_t chunk_elems)
+                            uint64_t chunk_elems, uint64_t piece_elems)
 {
-    return best()->score(queue, scores_f32, src_f32, elem_count, chunk_elems);
+    return best()->score(queue, scores_f32, src_f32, elem_count, chunk_elems, piece_elems);
 }
 
 static gf_status host_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,

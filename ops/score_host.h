@@ -57,15 +57,19 @@ VEC_FN __attribute__((noinline)) float norm_bf16(const uint8_t *src, uint64_t el
 }
 
 VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
-                       uint64_t chunk_elems)
+                       uint64_t chunk_elems, uint64_t piece_elems)
 {
     uint8_t *score_at = gf_host_at(scores_f32);
     const uint8_t *src = gf_host_at(src_f32);
     (void)queue;
-    GF_ASSERT((chunk_elems > 0) || (elem_count == 0));
+    GF_ASSERT(((chunk_elems > 0) && (piece_elems > 0)) || (elem_count == 0));
     for (uint64_t left = elem_count; left > 0;) {
-        uint64_t count = (left < chunk_elems) ? left : chunk_elems;
-        float value = score_chunk(src, count);
+        uint64_t count = (left < chunk_elems) ? left : chunk_elems, done = (count < piece_elems) ? count : piece_elems;
+        float value = score_chunk(src, done);
+        for (uint64_t piece; done < count; done += piece) {
+            piece = (count - done < piece_elems) ? count - done : piece_elems;
+            value = value + score_chunk(src + done * sizeof value, piece);
+        }
         memcpy(score_at, &value, sizeof value);
         score_at += sizeof value;
         src += count * sizeof value;

@@ -79,11 +79,12 @@ static gf_status plan_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_byt
 }
 
 static gf_status plan_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
-                            uint64_t chunk_elems)
+                            uint64_t chunk_elems, uint64_t piece_elems)
 {
     struct plan_device *device = device_of(queue);
     float *scores = (float *)(uintptr_t)scores_f32;
     (void)src_f32;
+    (void)piece_elems;
     (void)spend(queue, elem_count * sizeof(float));
     for (uint64_t at = 0; at < elem_count; at += chunk_elems) {
         uint64_t value = (++device->score_count) * UINT64_C(0x9e3779b97f4a7c15);
