@@ -74,7 +74,8 @@ static void fill_typed(struct world *w, uint32_t rank, uint32_t tensor, void *gr
     const struct state_moment *moment = arg;
     const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
     for (uint64_t i = 0; i < from->elem_count; i++)
-        world_put(from->type, gradient, i, world_value(rank + 16u * (uint32_t)moment->step, tensor, i) * 0.25f);
+        world_put(from->type, gradient, i, /* so that sums are rounded */
+                  world_value(rank + 16u * (uint32_t)moment->step, tensor, i) * 0.1f);
     if ((moment->step > BLAME_STEP) && (rank == 1) && (tensor == 1 + 2 * (moment->step % 2))) /* in another chunk each time */
         world_put(from->type, gradient, (moment->step * 53) % from->elem_count, __builtin_inff());
 }
@@ -94,6 +95,12 @@ static void expect_same_blame(const struct world *a, const struct world *b)
         left++;
         right++;
     }
+}
+
+static void expect_same_scores(const struct world *a, const struct world *b)
+{
+    const struct gf_sparse *left = &a->ranks[0].gf->sparse, *right = &b->ranks[0].gf->sparse;
+    assert_memory_equal(left->scores, right->scores, left->chunk_count * sizeof *left->scores);
 }
 
 /* slice_bytes 0: chunks are smaller than a slice; else they are cut, the last piece being shorter than the others. */
@@ -125,6 +132,7 @@ static void listed_chunks_run(uint32_t slice_bytes, uint32_t chunk_elems, uint64
                 state_step_run(&host, step, fill_typed);
                 state_step_run(&device, step, fill_typed);
                 expect_same(&host, &device);
+                expect_same_scores(&host, &device);
             }
             expect_same_blame(&host, &device);
             for (uint32_t rank = 0; rank < device.world; rank++) world_settle(&device, rank);
