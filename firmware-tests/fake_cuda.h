@@ -41,7 +41,7 @@ typedef void (*fake_cuda_kernel)(const void *args, uint32_t blocks, uint32_t thr
 struct fake_cuda_api {
     /* Forgets counts, trouble and failures and reads the environment again; nothing may be live. */
     void (*reset)(void);
-    const char *(*call_name)(uint32_t index); /* of all calls that there are, as cuGetProcAddress() wants it; NULL: no more */
+    const char *(*call_name)(uint32_t index); /* of all calls, as cuGetProcAddress() wants it; NULL: no more */
     const char *(*trouble)(void); /* the first since reset; NULL: none */
     bool (*failure_met)(void);    /* GF_FAKE_CUDA_FAIL has happened */
     struct fake_cuda_live (*live)(void);

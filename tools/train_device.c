@@ -29,7 +29,8 @@ static const struct device_model *model_find(const struct net_model *model)
 const char *device_refuses(const struct net_model *model)
 {
     if (image == NULL) return "device.driver = cuda: this gf-train was built without nvcc and has no kernels; allowed is host";
-    if (model_find(model) == NULL) return "device.driver = cuda: this model has no kernels; allowed are --model cnn, bn and linear";
+    if (model_find(model) == NULL)
+        return "device.driver = cuda: this model has no kernels; allowed are --model cnn, bn and linear";
     return NULL;
 }
 
