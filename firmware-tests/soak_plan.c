@@ -88,6 +88,7 @@ static void draw_exchange(struct soak_plan *plan, struct dice *dice)
     config->exchange.algorithm = algorithms[below(dice, 8)];
     config->exchange.fuse_bytes = percent(dice, 20) ? 1 : between(dice, 16, 20000);
     config->exchange.slice_bytes = 4096 + 64 * below(dice, 128);
+    config->exchange.cut_bytes = percent(dice, 50) ? between(dice, 4096, 16384) : 0;
     config->exchange.buffers_active = between(dice, 1, 6);
     if ((plan->setup.sim.ranks_per_node > 1) && percent(dice, 40)) {
         bool all = plan->setup.sim.ranks_per_node >= plan->setup.world;

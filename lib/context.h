@@ -306,6 +306,7 @@ struct gf_layout {
     struct gf_coll_need slot_need;
     struct gf_footprint footprint;
     uint32_t tensor_count;
+    uint32_t dense_buffers_max;
     uint32_t buffers_max;         /* of a sparse step, or of a dense one where there are none */
     uint32_t chunk_count;
     bool in_place;                /* every buffer of every step travels where it lies */

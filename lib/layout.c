@@ -184,7 +184,9 @@ static void buffers_bound(struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
     uint64_t wire_bytes = gf_type_size_bytes(config->exchange.wire);
-    layout->buffers_max = layout->tensor_count; /* a dense step: at worst one each */
+    uint64_t dense = gf_pool_buffers_max(config, layout->tensor_count, layout->pool.elem_count);
+    layout->dense_buffers_max = (dense < GF_TAG_BUFFER_OTHER) ? (uint32_t)dense : GF_TAG_BUFFER_OTHER + 1;
+    layout->buffers_max = layout->dense_buffers_max;
     if (layout->chunk_count > 0) {
         uint64_t chunks = layout->chunk_count;
         uint64_t by_bytes = layout->pool.sparse_elem_count * wire_bytes / config->exchange.fuse_bytes + 1;
@@ -257,7 +259,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
     parts.fork_page = gf_arena_take(control, 2 * GF_PAGE_BYTES);
     parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
-    parts.dense_buffers = gf_arena_take(control, layout->tensor_count * sizeof *parts.dense_buffers);
+    parts.dense_buffers = gf_arena_take(control, layout->dense_buffers_max * sizeof *parts.dense_buffers);
     parts.sparse_buffers =
         gf_arena_take(control, (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
     parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
@@ -336,8 +338,8 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     layout->chunk_count = (uint32_t)chunks;
     buffers_bound(layout);
     if (layout->buffers_max > GF_TAG_BUFFER_OTHER) {
-        (void)snprintf(error_out, 256, "up to %u fused buffers, allowed are %u; raise exchange.fuse_bytes",
-                       layout->buffers_max, GF_TAG_BUFFER_OTHER);
+        (void)snprintf(error_out, 256, "more than %u fused buffers; raise exchange.fuse_bytes or cut_bytes",
+                       GF_TAG_BUFFER_OTHER);
         return GF_ERR_CONFIG;
     }
     if ((effective->exchange.algorithm != GF_ALGORITHM_AUTO) &&

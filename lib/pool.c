@@ -93,30 +93,71 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
     return GF_OK;
 }
 
-uint32_t gf_pool_group(struct gf_pool_tensor *table, uint32_t tensor_count, bool sparse, gf_type wire,
-                       uint64_t fuse_bytes, struct gf_buffer *buffers, uint32_t count)
+/* buffers[at] is a whole run: cuts it into pieces of one length, the last may be shorter, and pairs pieces and tensors.
+ * Returns how many there are. */
+static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *table, struct gf_buffer *buffers,
+                        uint32_t at)
 {
-    struct gf_buffer *open = NULL;
-    for (uint32_t i = 0; i < tensor_count; i++) {
+    const struct gf_buffer run = buffers[at];
+    uint64_t most = gf_pool_cut_bytes(config) / gf_type_size_bytes(config->exchange.wire);
+    uint64_t pieces = (run.elem_count + most - 1) / most, length = run.elem_count;
+    uint32_t count = 0;
+    if (pieces > 1) length = gf_align_up((run.elem_count + pieces - 1) / pieces, GF_POOL_CUT_ELEMS);
+    for (uint64_t first = 0; (first < run.elem_count) || (count == 0); first += length) {
+        struct gf_buffer *piece = &buffers[at + count++];
+        *piece = run;
+        piece->first_elem = run.first_elem + first;
+        piece->gradient_offset = run.gradient_offset + first * gf_type_size_bytes((gf_type)run.type);
+        piece->elem_count = (run.elem_count - first < length) ? run.elem_count - first : length;
+        piece->tensor_count = 0;
+    }
+    for (uint32_t i = run.first_tensor; i <= run.last_tensor; i++) {
         struct gf_pool_tensor *tensor = &table[i];
-        if ((tensor->sparse != 0) != sparse) continue;
-        if ((open != NULL) && (open->type != tensor->type)) open = NULL;
-        if (open == NULL) {
-            open = &buffers[count++];
-            memset(open, 0, sizeof *open);
-            open->first_elem = tensor->first_elem;
-            open->first_tensor = i;
-            open->type = tensor->type;
-            open->sparse = tensor->sparse;
+        uint64_t first = tensor->first_elem - run.first_elem, end = first + tensor->elem_count;
+        if (tensor->sparse != run.sparse) continue;
+        tensor->buffer_first = (first < run.elem_count) ? at + (uint32_t)(first / length) : at + count - 1;
+        tensor->buffer_count = (tensor->elem_count > 0) ? at + (uint32_t)((end - 1) / length) + 1 - tensor->buffer_first : 1;
+        for (uint32_t b = tensor->buffer_first; b < tensor->buffer_first + tensor->buffer_count; b++) {
+            if (buffers[b].tensor_count++ == 0) buffers[b].first_tensor = i;
+            buffers[b].last_tensor = i;
         }
-        tensor->buffer_first = count - 1;
-        tensor->buffer_count = 1;
-        open->last_tensor = i;
-        open->tensor_count++;
-        open->elem_count = tensor->first_elem + tensor->elem_count - open->first_elem;
-        if (open->elem_count * gf_type_size_bytes(wire) >= fuse_bytes) open = NULL;
     }
     return count;
+}
+
+uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *table, uint32_t tensor_count,
+                       bool sparse, struct gf_buffer *buffers, uint32_t count)
+{
+    uint64_t wire_bytes = gf_type_size_bytes(config->exchange.wire);
+    struct gf_buffer *open = NULL;
+    for (uint32_t i = 0; i < tensor_count; i++) {
+        const struct gf_pool_tensor *tensor = &table[i];
+        if ((tensor->sparse != 0) != sparse) continue;
+        if ((open != NULL) && (open->type != tensor->type)) {
+            count += run_cut(config, table, buffers, count);
+            open = NULL;
+        }
+        if (open == NULL) {
+            open = &buffers[count];
+            *open = (struct gf_buffer){.first_elem = tensor->first_elem,
+                                       .gradient_offset = tensor->gradient_offset,
+                                       .first_tensor = i,
+                                       .type = tensor->type,
+                                       .sparse = tensor->sparse};
+        }
+        open->last_tensor = i;
+        open->elem_count = tensor->first_elem + tensor->elem_count - open->first_elem;
+        if (open->elem_count * wire_bytes < config->exchange.fuse_bytes) continue;
+        count += run_cut(config, table, buffers, count);
+        open = NULL;
+    }
+    return (open == NULL) ? count : count + run_cut(config, table, buffers, count);
+}
+
+uint64_t gf_pool_buffers_max(const struct gf_config *config, uint32_t tensor_count, uint64_t elem_count)
+{
+    uint64_t bytes = elem_count * gf_type_size_bytes(config->exchange.wire);
+    return tensor_count + bytes / gf_pool_cut_bytes(config); /* a run of that much has a piece more */
 }
 
 uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last, bool sparse, uint64_t elem)
