@@ -88,7 +88,6 @@ static void draw_exchange(struct soak_plan *plan, struct dice *dice)
     config->exchange.algorithm = algorithms[below(dice, 8)];
     config->exchange.fuse_bytes = percent(dice, 20) ? 1 : between(dice, 16, 20000);
     config->exchange.slice_bytes = 4096 + 64 * below(dice, 128);
-    config->exchange.cut_bytes = percent(dice, 50) ? between(dice, 4096, 16384) : 0;
     config->exchange.buffers_active = between(dice, 1, 6);
     if ((plan->setup.sim.ranks_per_node > 1) && percent(dice, 40)) {
         bool all = plan->setup.sim.ranks_per_node >= plan->setup.world;
@@ -327,6 +326,7 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
     }
     /* The scale may reach its floor only where nothing else is expected to go wrong. */
     if ((plan->hope == SOAK_HOPE_OK) && percent(&dice, 20)) plan->setup.config.loss_scale.floor = 0;
+    plan->setup.config.exchange.cut_bytes = percent(&dice, 50) ? between(&dice, 4096, 16384) : 0;
 }
 
 void soak_plan_print(const struct soak_plan *plan, FILE *to)

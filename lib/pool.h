@@ -52,11 +52,15 @@ struct gf_buffer {
 gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                         struct gf_pool_tensor *table, struct gf_pool_sizes *sizes_out, char *error_out);
 
-/* A buffer of more is cut: exchange.cut_bytes, but not what fuse_bytes has just put together. */
+/* A buffer of more is cut: exchange.cut_bytes, but not what fuse_bytes has just put together, nor so that a rank's block
+ * of a ring falls below a slice: with hundreds of ranks the latency of its moves is what a piece costs. Of the job's first
+ * world, so that a shrink does not ask for more buffers. */
 static inline uint64_t gf_pool_cut_bytes(const struct gf_config *config)
 {
     uint64_t cut = config->exchange.cut_bytes, fuse = config->exchange.fuse_bytes;
-    return (cut > fuse) ? cut : fuse;
+    uint64_t ring = (uint64_t)config->job.world * config->exchange.slice_bytes;
+    if (cut < fuse) cut = fuse;
+    return (cut > ring) ? cut : ring;
 }
 
 /* Groups the tensors of one part (`sparse` or not; without sparse communication all) into runs of at least
