@@ -31,6 +31,7 @@ struct gf_pool_sizes {
     uint64_t sparse_elem_count;  /* of the sparse part, from element 0; 0 without */
     uint64_t gradient_bytes;
     uint64_t tensor_elems_max;
+    uint64_t buffer_count;       /* that gf_pool_group() makes of both parts */
 };
 
 /* A run of neighbouring tensors that travels as one operation, or a piece of a large one. */
@@ -69,8 +70,6 @@ static inline uint64_t gf_pool_cut_bytes(const struct gf_config *config)
  * buffers a tensor needs, returns the new count. */
 uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *table, uint32_t tensor_count,
                        bool sparse, struct gf_buffer *buffers, uint32_t count);
-/* Buffers of both parts together, at most. */
-uint64_t gf_pool_buffers_max(const struct gf_config *config, uint32_t tensor_count, uint64_t elem_count);
 
 /* The tensor that holds pool element `elem` of the run of tensors of this part; GF_TENSOR_NONE in a gap. */
 uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last, bool sparse, uint64_t elem);
