@@ -9,9 +9,10 @@ CUDA_INC := $(patsubst %/cuda.h,%,$(firstword $(wildcard $(addsuffix /cuda.h,$(C
 NVCC  ?= $(shell command -v nvcc 2>/dev/null)
 CUDA  ?= $(if $(CUDA_INC),1,0)
 SAN   ?=
+$(if $(CUDA_INC),,$(if $(filter 1,$(CUDA)),$(error CUDA=1, and there is no cuda.h: CUDA_HOME=DIR says where DIR/include/cuda.h is)))
 ifndef GF_QUIET
 ifneq ($(filter-out help deps deps-test clean flags,$(or $(MAKECMDGOALS),all)),)
-$(info gradientflow: ucx $(UCX), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, (no cuda.h)), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
+$(info gradientflow: ucx $(UCX), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, ($(if $(CUDA_INC),as asked,no cuda.h))), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
 export GF_QUIET := 1
 endif
@@ -81,9 +82,9 @@ $(BUILD)/ops/gf_kernels.cu: $(KERNELS)
 	@printf '#include "%s"\n' $(notdir $(KERNELS)) >$@
 $(BUILD)/ops/gf_kernels.fatbin: $(BUILD)/ops/gf_kernels.cu $(KERNELS) $(wildcard ops/*.cuh) ops/kernels.h
 	$(NVCC) $(NVCC_FLAGS) -fatbin $< -o $@
-$(BUILD)/ops/gf_kernels_fatbin.o: $(BUILD)/ops/gf_kernels.fatbin
-	@printf '.section .rodata\n.balign 64\n.globl gf_kernels_fatbin\n.type gf_kernels_fatbin, @object\ngf_kernels_fatbin:\n%s\n%s\n%s\n' \
-	    '.incbin "$<"' '.size gf_kernels_fatbin, . - gf_kernels_fatbin' '.section .note.GNU-stack,"",@progbits' >$(@:.o=.s)
+$(BUILD)/%_fatbin.o: $(BUILD)/%.fatbin
+	@printf '.section .rodata\n.balign 64\n.globl %s\n.type %s, @object\n%s:\n%s\n%s\n%s\n' $(notdir $(@:.o=)) $(notdir $(@:.o=)) \
+	    $(notdir $(@:.o=)) '.incbin "$<"' '.size $(notdir $(@:.o=)), . - $(notdir $(@:.o=))' '.section .note.GNU-stack,"",@progbits' >$(@:.o=.s)
 	$(CC) -c $(@:.o=.s) -o $@
 
 # The same files for the SIMT emulator: as C, each access a call of the thread sanitizer's, whose runtime the emulator is.
@@ -99,15 +100,14 @@ $(BUILD)/firmware-tests/simt_kernels.o: firmware-tests/simt_kernels.c
 	$(CC) $(SIMT_FLAGS) -O1 -g -c $< -o $@
 $(BUILD)/firmware-tests/simt.o $(BUILD)/firmware-tests/simt_access.o: GF_FLAGS += -fPIC
 
-# gf-train's own kernels, likewise.
+# gf-train's own kernels and the benchmark's, likewise, but not in the archive.
 TRAIN_FATBIN := $(if $(NVCC),$(BUILD)/tools/gf_train_fatbin.o)
-$(BUILD)/tools/gf_train.fatbin: tools/train.cu tools/train_kernels.h $(wildcard ops/*.cuh)
+SWEEP_FATBIN := $(if $(NVCC),$(BUILD)/firmware-tests/gf_sweep_fatbin.o)
+$(BUILD)/tools/gf_train.fatbin: tools/train.cu tools/train_kernels.h
+$(BUILD)/firmware-tests/gf_sweep.fatbin: firmware-tests/sweep.cu firmware-tests/sweep.h
+$(BUILD)/tools/gf_train.fatbin $(BUILD)/firmware-tests/gf_sweep.fatbin: $(wildcard ops/*.cuh) ops/kernels.h
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -fatbin $< -o $@
-$(BUILD)/tools/gf_train_fatbin.o: $(BUILD)/tools/gf_train.fatbin
-	@printf '.section .rodata\n.balign 64\n.globl gf_train_fatbin\n.type gf_train_fatbin, @object\ngf_train_fatbin:\n%s\n%s\n%s\n' \
-	    '.incbin "$<"' '.size gf_train_fatbin, . - gf_train_fatbin' '.section .note.GNU-stack,"",@progbits' >$(@:.o=.s)
-	$(CC) -c $(@:.o=.s) -o $@
+	$(NVCC) $(NVCC_FLAGS) -fatbin $(filter %.cu,$^) -o $@
 $(BUILD)/gf-train $(BUILD)/firmware-tests/test_train_net: $(TRAIN_FATBIN)
 
 # A tool gf-NAME is tools/NAME_main.c and, if there are any, tools/NAME_*.c; tools/tool_*.c are shared by all.
@@ -123,7 +123,8 @@ $(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o: GF_FLAGS += -ftree-ve
 TRAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/train_main.c,$(wildcard tools/train_*.c))) $(TOOL_SHARED)
 $(BUILD)/firmware-tests/test_train_net: $(TRAIN_OBJ)
 $(BUILD)/firmware-tests/test_plan: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/plan_main.c,$(wildcard tools/plan_*.c)))
-$(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
+$(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o $(BUILD)/firmware-tests/fake/kernels_train.o
+$(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
 $(BUILD)/firmware-tests/test_check: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/check_main.c,$(wildcard tools/check_*.c))) $(BUILD)/tools/tool_clock.o
 $(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf_values.o $(BUILD)/tools/perf_tune_limits.o
 $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
@@ -136,8 +137,11 @@ FAKE_CUDA_OBJ := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/fake/%.o,
 $(BUILD)/firmware-tests/fake/%.o: firmware-tests/%.c
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) -isystem $(CUDA_INC) -fPIC $(CFLAGS) -c $< -o $@
-FAKE_CUDA_OBJ += $(SIMT_OBJ) $(BUILD)/firmware-tests/fake/kernels_train.o $(patsubst %,$(BUILD)/firmware-tests/%.o,simt simt_access)
+TOOL_KERNELS := $(patsubst %,$(BUILD)/firmware-tests/fake/kernels_%.o,train sweep)
+FAKE_CUDA_OBJ += $(SIMT_OBJ) $(TOOL_KERNELS) $(patsubst %,$(BUILD)/firmware-tests/%.o,simt simt_access)
 $(BUILD)/firmware-tests/fake/kernels_train.o: tools/train.cu
+$(BUILD)/firmware-tests/fake/kernels_sweep.o: firmware-tests/sweep.cu
+$(TOOL_KERNELS):
 	@mkdir -p $(@D)
 	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
 $(BUILD)/firmware-tests/fake/libcuda.so.1: $(FAKE_CUDA_OBJ)
@@ -152,7 +156,7 @@ $(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
 $(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
     -lucp -luct -lucs -lucm -ldl -lrt -lm
 $(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
-$(BUILD)/firmware-tests/program_gpu: $(BUILD)/libtest.a
+$(BUILD)/firmware-tests/program_gpu: $(BUILD)/libtest.a $(SWEEP_FATBIN)
 # gf-train with faulty hardware, and one of another version of the library.
 FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
 $(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/program_faulty_train.o $(BUILD)/tools/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
@@ -164,7 +168,7 @@ $(BUILD)/other/%.o: %.c firmware-tests/other_version.h
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) -include firmware-tests/other_version.h $(CFLAGS) -c $< -o $@
 $(BUILD)/firmware-tests/program_%: $(BUILD)/firmware-tests/program_%.o $(LIB) $(SIM_LIB) $(TOOL_SHARED)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(PROGRAM_LIBS) -lm
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(filter %_fatbin.o,$^) $(PROGRAM_LIBS) -lm
 
 # ---- what people run ----
 deps: ## install the Debian packages that are missing (root), or say how
@@ -190,10 +194,11 @@ check: ## every test
 	@$(MAKE) --no-print-directory -s suites
 
 SHELL_TESTS := $(wildcard firmware-tests/test_*.sh)
+LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(patsubst firmware-tests/%.c,%,$(filter firmware-tests/test_$(or $(T),%).c,$(wildcard firmware-tests/test_*.c))))
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(TESTS) $(SHELL_TESTS))
 tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA)
 suites: tests all
-	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/run.sh $(SUITES)
+	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
 
 check-san: ## the unit tests under address and undefined-behaviour checks
@@ -253,7 +258,7 @@ gpu-check: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) $(BUILD)/gf-run $(BUILD)/gf-
 	command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer: skipped, not installed"; exit 0; }; \
 	compute-sanitizer --error-exitcode 9 $(GPU_PROGRAM) check libcuda.so.1
 MIB ?= 256
-gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## GB/s of each kernel beside a copy on the device; MIB=256 a range
+gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## GB/s of each kernel beside a copy on the device or a read-only sweep; MIB=256 a range
 	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
 	$(GPU_PROGRAM) bench "$(LIBRARY)" $(MIB); code=$$?; [ $$code -eq 77 ] || exit $$code
 

@@ -78,16 +78,6 @@ gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status)
     return (status < 0) ? status : (left < 0) ? left : status;
 }
 
-static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
-{
-    struct cuda_gpu *cuda = cuda_of(gpu);
-    gf_status status = gf_cuda_enter(cuda);
-    if (status < 0) return status;
-    CUresult result = cuda->calls.host_register(base, size_bytes,
-                                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemHostRegister"));
-}
-
 static void cuda_host_unregister(struct gf_gpu *gpu, void *base)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
@@ -96,6 +86,19 @@ static void cuda_host_unregister(struct gf_gpu *gpu, void *base)
     CUresult result = cuda->calls.host_unregister(base);
     gf_cuda_given(cuda, result, "cuMemHostUnregister");
     if (entered) gf_cuda_leave_last(cuda);
+}
+
+static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
+{
+    struct cuda_gpu *cuda = cuda_of(gpu);
+    gf_status status = gf_cuda_enter(cuda);
+    if (status < 0) return status;
+    CUresult result = cuda->calls.host_register(base, size_bytes,
+                                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    status = gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemHostRegister"));
+    /* Where it was registered and the context could not be left: the caller holds what failed for not registered. */
+    if ((result == CUDA_SUCCESS) && (status < 0)) cuda_host_unregister(gpu, base);
+    return status;
 }
 
 /* Which way is told by the addresses: with registered memory used as it is, all of them are of one space. */

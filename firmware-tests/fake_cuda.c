@@ -441,6 +441,16 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, 
     return CUDA_ERROR_NOT_FOUND;
 }
 
+static const char *api_call_name(uint32_t index)
+{
+    static const char *const names[] = {
+#define CALL_NAME(name, function, prototype) name,
+        FAKE_CALLS(CALL_NAME)
+#undef CALL_NAME
+    };
+    return (index < sizeof names / sizeof *names) ? names[index] : NULL;
+}
+
 static uint64_t api_launches(void)
 {
     return launches;
@@ -473,6 +483,7 @@ static void api_stream_run(uint64_t handle)
 extern const struct fake_cuda_api fake_cuda_api;
 const struct fake_cuda_api fake_cuda_api = {
     .reset = api_reset,
+    .call_name = api_call_name,
     .trouble = fake_trouble_text,
     .failure_met = fake_failure_met,
     .live = fake_live,

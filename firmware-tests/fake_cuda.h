@@ -13,6 +13,7 @@
  * Environment, read at the first call and by fake_cuda_reset():
  *   GF_FAKE_CUDA_SEED=7                       orders; 0 is the default
  *   GF_FAKE_CUDA_FAIL=cuMemcpyAsync:3:700     the third such call gives 700; 700 to 719 stay, as on a GPU
+ *   GF_FAKE_CUDA_MET=FILE                     made by the call that fails
  *   GF_FAKE_CUDA_WITHOUT=cuLaunchKernel       cuGetProcAddress() does not know it
  *   GF_FAKE_CUDA_VERSION=11040                what cuDriverGetVersion() says
  *   GF_FAKE_CUDA_MEMORY=1048576               bytes of device memory; default 4 GiB */
@@ -40,6 +41,7 @@ typedef void (*fake_cuda_kernel)(const void *args, uint32_t blocks, uint32_t thr
 struct fake_cuda_api {
     /* Forgets counts, trouble and failures and reads the environment again; nothing may be live. */
     void (*reset)(void);
+    const char *(*call_name)(uint32_t index); /* of all calls that there are, as cuGetProcAddress() wants it; NULL: no more */
     const char *(*trouble)(void); /* the first since reset; NULL: none */
     bool (*failure_met)(void);    /* GF_FAKE_CUDA_FAIL has happened */
     struct fake_cuda_live (*live)(void);

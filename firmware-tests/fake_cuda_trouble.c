@@ -125,13 +125,21 @@ static uint64_t count_up(const char *call)
     abort();
 }
 
+static void met(void)
+{
+    const char *path = getenv("GF_FAKE_CUDA_MET");
+    FILE *file = (path != NULL) ? fopen(path, "w") : NULL;
+    fail_met = true;
+    if (file != NULL) (void)fclose(file);
+}
+
 CUresult fake_enter(const char *call)
 {
     uint64_t count = count_up(call);
     call_total++;
     fake_run_some();
     if ((fail_at != 0) && (count == fail_at) && (strcmp(call, fail_call) == 0)) {
-        fail_met = true;
+        met();
         if ((fail_result >= STAYING_FIRST) && (fail_result <= STAYING_LAST)) fake_stay((CUresult)fail_result);
         return (CUresult)fail_result;
     }

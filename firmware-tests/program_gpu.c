@@ -1,6 +1,7 @@
 /* The element ops on a real GPU, through the library's own driver: `check` holds each against the host's, byte by byte, and
- * whole steps of several ranks on one GPU against those of the host (gpu_steps.c);
- * `bench` times the kernels beside a device-to-device copy in the same rounds. `make gpu-check`, `make gpu-bench`.
+ * whole steps of several ranks on one GPU against those of the host (gpu_steps.c); `bench` times the kernels beside a
+ * device-to-device copy, those that only read beside a sweep that only reads (gpu_sweep.c), in the same
+ * rounds. `make gpu-check`, `make gpu-bench`.
  *     program_gpu check|bench [LIBRARY [MIB]]      LIBRARY: that CUDA driver (a test's own); MIB: of a bench's range
  * Ends with 0; 1: a difference or a failure, said on stderr; 2: bad arguments; 77: there is no GPU, or no kernels. */
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include "clock.h"
 #include "gpu.h"
 #include "gpu_steps.h"
+#include "gpu_sweep.h"
 #include "ops_cuda.h"
 #include "ops_pair.h"
 
@@ -117,6 +119,11 @@ static gf_status run_sum_f16(void)
 {
     return gf_ops_cuda.sum(&program.queue, range(1), range(2), GF_TYPE_F16, 2 * elems(), 0, NULL);
 }
+static gf_mem meetings(void) { return rest() + 16; } /* behind the check */
+static gf_status run_sweep(void)
+{
+    return gpu_sweep(program.queue.stream, range(0), range_bytes, meetings());
+}
 static gf_status run_check(void)
 {
     return gf_ops_cuda.check(&program.queue, range(0), GF_TYPE_F32, elems(), 0, (struct gf_check *)(uintptr_t)rest());
@@ -141,6 +148,53 @@ static gf_status run_update(void)
     return gf_ops_cuda.update(&program.queue, &update, elems());
 }
 
+/* Every second chunk of a range, as many as 128 KiB of fp32 hold. */
+#define CHUNK_ELEMS UINT64_C(32768)
+#define LIST_AT 4096u /* in rest(), which holds REST_BYTES */
+#define REST_BYTES (UINT64_C(1) << 20)
+static uint32_t listed(void) { return (uint32_t)(elems() / CHUNK_ELEMS / 2); }
+static struct gf_chunks chunks(bool dst_is_listed, bool src_is_listed)
+{
+    return (struct gf_chunks){.dst_list_u32 = dst_is_listed ? rest() + LIST_AT : 0,
+                              .src_list_u32 = src_is_listed ? rest() + LIST_AT : 0, .count = listed(),
+                              .chunk_elems = CHUNK_ELEMS, .dst_elems = elems(), .src_elems = elems()};
+}
+static gf_status run_gather(void)
+{
+    const struct gf_chunks some = chunks(false, true);
+    return gf_ops_cuda.cast_chunks(&program.queue, range(1), GF_TYPE_F16, range(0), GF_TYPE_F32, &some, 1, 0,
+                                   (struct gf_check *)(uintptr_t)rest());
+}
+static gf_status run_scatter(void)
+{
+    const struct gf_chunks some = chunks(true, false);
+    return gf_ops_cuda.cast_chunks(&program.queue, range(1), GF_TYPE_F32, range(2), GF_TYPE_F16, &some, 1, 0, NULL);
+}
+static gf_status run_accumulate_chunks(void)
+{
+    const struct gf_chunks some = chunks(true, true);
+    return gf_ops_cuda.accumulate_chunks(&program.queue, range(1), range(1), range(2), range(2), range(0), GF_TYPE_F32, 1,
+                                         0.5f, 0, 0, &some);
+}
+static gf_status run_zero_chunks(void)
+{
+    const struct gf_chunks some = chunks(true, false);
+    return gf_ops_cuda.zero_chunks(&program.queue, range(1), GF_TYPE_F32, &some);
+}
+static gf_status run_sum_n(void)
+{
+    const gf_mem dst = range(1), src[] = {range(0), range(2)};
+    return gf_ops_cuda.sum_n(&program.queue, &dst, 1, src, 2, GF_TYPE_F32, elems(), 0,
+                             (struct gf_check *)(uintptr_t)rest(), NULL);
+}
+static void list_write(void)
+{
+    for (uint32_t i = 0; i < listed(); i++) {
+        uint32_t chunk = 2 * i;
+        upload(NULL, rest() + LIST_AT + i * sizeof chunk, &chunk, sizeof chunk);
+    }
+}
+
 /* Over the bus, as gradients do where ranks cannot reach each other's device memory. */
 static gf_mem pinned(void) { return (gf_mem)(uintptr_t)program.staging; }
 static gf_status run_down(void) { return gf_ops_cuda.copy(&program.queue, pinned(), range(0), range_bytes); }
@@ -158,27 +212,39 @@ static gf_status run_staged(void)
     return status;
 }
 
+#define COPY "copy, device to device"
+#define SWEEP "read-only sweep"
+#define BUS "copy, device to pinned"
+#define GOAL 0.9            /* what is aimed at, from GOAL_BYTES a range on */
+#define GOAL_BYTES (UINT64_C(256) << 20)
+
 static const struct bench_row {
     const char *name;
     gf_status (*run)(void);
     double ranges; /* read and written, of range_bytes; over the bus: those that cross it */
-    const char *than; /* the row that it is held against, beside the copy; or instead of it */
-    bool is_bus;
+    const char *than; /* the row that it is held against; NULL: none */
+    bool has_goal;    /* GOAL of that row */
 } rows[] = {
-    {.name = "copy, device to device", .run = run_copy, .ranges = 2},
-    {.name = "cast fp32 to fp16, checked", .run = run_f16, .ranges = 1.5},
-    {.name = "cast fp32 to bf16, checked", .run = run_bf16, .ranges = 1.5},
-    {.name = "cast fp16 to fp32", .run = run_widen, .ranges = 1.5},
-    {.name = "sum fp32, checked", .run = run_sum, .ranges = 3},
-    {.name = "sum fp16", .run = run_sum_f16, .ranges = 3},
-    {.name = "check fp32 (reads)", .run = run_check, .ranges = 1},
-    {.name = "score (reads)", .run = run_score, .ranges = 1, .than = "check fp32 (reads)"},
-    {.name = "norm (reads)", .run = run_norm, .ranges = 1, .than = "check fp32 (reads)"},
-    {.name = "accumulate", .run = run_accumulate, .ranges = 5},
-    {.name = "update", .run = run_update, .ranges = 5},
-    {.name = "copy, device to pinned", .run = run_down, .ranges = 1, .than = "copy, device to pinned", .is_bus = true},
-    {.name = "copy, pinned to device", .run = run_up, .ranges = 1, .than = "copy, device to pinned", .is_bus = true},
-    {.name = "staged buffer, fp16 wire", .run = run_staged, .ranges = 1, .than = "copy, device to pinned", .is_bus = true},
+    {.name = COPY, .run = run_copy, .ranges = 2},
+    {.name = SWEEP, .run = run_sweep, .ranges = 1, .than = COPY},
+    {.name = "cast fp32 to fp16, checked", .run = run_f16, .ranges = 1.5, .than = COPY, .has_goal = true},
+    {.name = "cast fp32 to bf16, checked", .run = run_bf16, .ranges = 1.5, .than = COPY, .has_goal = true},
+    {.name = "cast fp16 to fp32", .run = run_widen, .ranges = 1.5, .than = COPY, .has_goal = true},
+    {.name = "sum fp32, checked", .run = run_sum, .ranges = 3, .than = COPY, .has_goal = true},
+    {.name = "sum fp16", .run = run_sum_f16, .ranges = 3, .than = COPY, .has_goal = true},
+    {.name = "accumulate", .run = run_accumulate, .ranges = 5, .than = COPY, .has_goal = true},
+    {.name = "update", .run = run_update, .ranges = 5, .than = COPY, .has_goal = true},
+    {.name = "sum of 2 ranks, checked", .run = run_sum_n, .ranges = 3, .than = COPY, .has_goal = true},
+    {.name = "gather fp32 to fp16, checked", .run = run_gather, .ranges = 0.75, .than = COPY, .has_goal = true},
+    {.name = "scatter fp16 to fp32", .run = run_scatter, .ranges = 0.75, .than = COPY, .has_goal = true},
+    {.name = "accumulate, listed chunks", .run = run_accumulate_chunks, .ranges = 2.5, .than = COPY, .has_goal = true},
+    {.name = "zero, listed chunks", .run = run_zero_chunks, .ranges = 0.5, .than = COPY, .has_goal = true},
+    {.name = "check fp32", .run = run_check, .ranges = 1, .than = SWEEP, .has_goal = true},
+    {.name = "score", .run = run_score, .ranges = 1, .than = SWEEP, .has_goal = true},
+    {.name = "norm", .run = run_norm, .ranges = 1, .than = SWEEP, .has_goal = true},
+    {.name = BUS, .run = run_down, .ranges = 1},
+    {.name = "copy, pinned to device", .run = run_up, .ranges = 1, .than = BUS},
+    {.name = "staged buffer, fp16 wire", .run = run_staged, .ranges = 1, .than = BUS},
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
@@ -195,12 +261,32 @@ static double rate_of(size_t row, double (*took)[ROUNDS])
 
 static void row_print(size_t row, double (*took)[ROUNDS])
 {
-    double rate = rate_of(row, took);
+    double rate = rate_of(row, took), share;
+    size_t than = 0;
     printf("  %-28s %8.1f GB/s", rows[row].name, rate);
-    if (!rows[row].is_bus) printf("  %5.2f of the copy", rate / rate_of(0, took));
-    for (size_t r = 0; (rows[row].than != NULL) && (r < ROWS); r++)
-        if (strcmp(rows[r].name, rows[row].than) == 0) printf("  %5.2f of \"%s\"", rate / rate_of(r, took), rows[r].name);
+    if (rows[row].than != NULL) {
+        while (strcmp(rows[than].name, rows[row].than) != 0) than++;
+        share = rate / rate_of(than, took);
+        printf("  %5.2f of \"%s\"", share, rows[than].name);
+        if (rows[row].has_goal) printf(", aimed at %.2f%s", GOAL,
+                                     ((share < GOAL) && (range_bytes >= GOAL_BYTES)) ? ": missed" : "");
+    }
     printf("\n");
+}
+
+/* That the sweep reads: one bit in the last word is met by one thread. Else what is fast may be nothing. */
+static void sweep_prove(void)
+{
+    static const uint32_t bit = 0x80000000u, none = 0;
+    uint64_t met = 0;
+    upload(NULL, range(0) + range_bytes - 4, &bit, sizeof bit);
+    must(run_sweep());
+    download(NULL, &met, meetings(), sizeof met);
+    upload(NULL, range(0) + range_bytes - 4, &none, sizeof none);
+    if (met == 1) return;
+    fprintf(stderr, "gpu-bench: a bit in the last word was met by %llu threads of the sweep, not by one\n",
+            (unsigned long long)met);
+    exit(1);
 }
 
 /* Each row alone on the device, its launch included; interleaved, so that all meet the same clocks. */
@@ -208,7 +294,9 @@ static int bench(void)
 {
     static double took[ROWS][ROUNDS];
     struct gf_check none = {0, UINT64_MAX}, found;
-    must(gf_gpu_cuda.zero(&program.queue, range(0), 4 * range_bytes + 65536));
+    must(gf_gpu_cuda.zero(&program.queue, range(0), 4 * range_bytes + REST_BYTES));
+    list_write();
+    sweep_prove();
     upload(NULL, rest(), &none, sizeof none);
     for (uint32_t round = 0; round < rounds + 1; round++)
         for (size_t r = 0; r < ROWS; r++) {
@@ -222,8 +310,9 @@ static int bench(void)
         fprintf(stderr, "gpu-bench: zeroes became %llu values that are not finite\n", (unsigned long long)found.bad_count);
         return 1;
     }
-    printf("%llu MiB a range, %u rounds, medians; GB/s of bytes read and written\n",
-           (unsigned long long)(range_bytes >> 20), rounds);
+    printf("%llu MiB a range, %u rounds, medians; GB/s of bytes read and written; aimed at is %.0f %% from %llu MiB on"
+           "%s\n", (unsigned long long)(range_bytes >> 20), rounds, 100 * GOAL, (unsigned long long)(GOAL_BYTES >> 20),
+           (range_bytes < GOAL_BYTES) ? ", which these are not" : "");
     for (size_t r = 0; r < ROWS; r++) qsort(took[r], rounds, sizeof took[r][0], compare);
     for (size_t r = 0; r < ROWS; r++) row_print(r, took);
     return 0;
@@ -270,8 +359,11 @@ int main(int argc, char **argv)
     range_bytes = (uint64_t)mib << 20;
     rounds = (library == NULL) ? ROUNDS : 1;
     program.staging_bytes = is_check ? (ops_pair_bytes(check_elems(library != NULL)) + 4095) / 4096 * 4096 : range_bytes;
-    open_gpu(library, is_check ? ops_pair_bytes(check_elems(library != NULL)) : 4 * range_bytes + 65536);
+    open_gpu(library, is_check ? ops_pair_bytes(check_elems(library != NULL)) : 4 * range_bytes + REST_BYTES);
+    GF_ASSERT(LIST_AT + (UINT64_C(8192) << 20) / 4 / CHUNK_ELEMS / 2 * 4 <= REST_BYTES);
+    if (is_bench) gpu_sweep_open(library, (struct gf_log){say, NULL});
     result = is_check ? check(library != NULL) : bench();
+    if (is_bench) gpu_sweep_close();
     gf_gpu_cuda.host_unregister(program.gpu, program.staging);
     gf_gpu_cuda.close(program.gpu);
     if (is_bench && (result == 0)) gpu_steps_bench(library, range_bytes, library != NULL);

@@ -29,5 +29,6 @@ for suite in "$@"; do
     if [ "$f" -gt 0 ]; then tail -n "${TAIL:-60}" "$log" | sed 's/^/    /'; fi
     grep '^skip ' "$log" | sed 's/^/    /'
 done
+[ -z "${LEFT_OUT:-}" ] || echo "left out, for this build lacks what they test: $LEFT_OUT"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -164,7 +164,7 @@ static void the_context_around_them_fails_as_well(void **state)
             if (cuda_fixture_open(&f) != GF_OK) continue; /* of test_cuda_failures */
             status = gf_gpu_cuda.host_register(f.gpu, pinned, BYTES);
             if (status == GF_OK) (void)borrow_and_read(&first);
-            if (f.fake->live().registrations > 0) gf_gpu_cuda.host_unregister(f.gpu, pinned);
+            if (status == GF_OK) gf_gpu_cuda.host_unregister(f.gpu, pinned);
             cuda_fixture_close(&f);
             cuda_fixture_clean(&f);
         }

@@ -203,7 +203,8 @@ static void survivors_go_on_from_device_to_device(void **state)
  * be closed and nothing is left. */
 static void a_device_that_fails_in_a_step_is_named(void **state)
 {
-    static const char *const calls[] = {"cuLaunchKernel", "cuEventRecord", "cuEventQuery"};
+    static const char *const calls[] = {"cuLaunchKernel", "cuEventRecord", "cuEventQuery",
+                                        "cuStreamWaitEvent"}; /* all: test_cuda_train_failures.sh */
     struct state_moment moment = {.step = 1};
     struct world_step step = {.fill = state_fill_whole, .arg = &moment};
     (void)state;

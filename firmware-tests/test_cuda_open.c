@@ -76,18 +76,12 @@ static void a_library_that_is_no_cuda_driver_is_named(void **state)
 
 static void a_missing_call_is_named(void **state)
 {
-    static const char *const names[] = {
-        "cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName",
-        "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease", "cuCtxPushCurrent",
-        "cuCtxPopCurrent", "cuMemGetInfo", "cuMemAlloc", "cuMemFree", "cuMemHostRegister", "cuMemHostUnregister",
-        "cuStreamCreate", "cuStreamDestroy", "cuStreamQuery", "cuStreamWaitEvent", "cuEventCreate", "cuEventDestroy",
-        "cuEventRecord", "cuEventQuery", "cuMemcpyAsync", "cuMemsetD8Async", "cuModuleLoadData", "cuModuleUnload",
-        "cuModuleGetFunction", "cuLaunchKernel"};
     (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    cuda_fixture_init(&f, NULL, NULL);
+    for (uint32_t i = 0; f.fake->call_name(i) != NULL; i++) {
         char without[96], text[96];
-        (void)snprintf(without, sizeof without, "GF_FAKE_CUDA_WITHOUT=%s", names[i]);
-        (void)snprintf(text, sizeof text, "has no %s:", names[i]);
+        (void)snprintf(without, sizeof without, "GF_FAKE_CUDA_WITHOUT=%s", f.fake->call_name(i));
+        (void)snprintf(text, sizeof text, "has no %s:", f.fake->call_name(i));
         cuda_fixture_init(&f, without, NULL);
         char from[100]; /* of a long path its beginning must be enough */
         (void)snprintf(from, sizeof from, "%.80s", f.library);

@@ -18,11 +18,18 @@ else
     check "no_gpu_is_a_status_of_its_own" ends_with 77 check
     check "and_said" grep -qx "skipped: no GPU" "$scratch/out"
 fi
+make_says() { [ "$(make -s --no-print-directory GF_QUIET=1 BUILD="$BUILD" "$1" 2>&1)" = "$2" ]; }
+if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
+    check "make_gpu_check_says_so" make_says gpu-check "skipped: no GPU"
+    check "make_gpu_bench_does_too" make_says gpu-bench "skipped: no GPU"
+fi
 check "every_op_through_the_driver" ends_with 0 check "$fake"
 check "and_said_how_many" grep -q "every op has the host's bytes, in 14 rounds" "$scratch/out"
 check "and_whole_steps" grep -q "whole steps of several ranks on one GPU end as on the host, in 16 runs" "$scratch/out"
 check "bench_runs" ends_with 0 bench "$fake" 1
 check "and_a_step_with_and_without_overlap" grep -q "one behind the other, .* beside each other" "$scratch/out"
-check "the_bus_beside_them" [ "$(grep -c 'of "copy, device to pinned"' "$scratch/out")" -eq 3 ]
-check "a_line_for_each_kernel" [ "$(grep -c 'of the copy' "$scratch/out")" -eq 11 ]
+check "the_bus_beside_a_pinned_copy" [ "$(grep -c 'of "copy, device to pinned"' "$scratch/out")" -eq 2 ]
+check "what_writes_beside_a_copy" [ "$(grep -c 'of "copy, device to device", aimed at 0.90' "$scratch/out")" -eq 12 ]
+check "what_only_reads_beside_a_sweep" [ "$(grep -c 'of "read-only sweep", aimed at 0.90' "$scratch/out")" -eq 3 ]
+check "and_which_sizes_count" grep -q "aimed at is 90 % from 256 MiB on, which these are not" "$scratch/out"
 finish

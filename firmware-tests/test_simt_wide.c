@@ -110,6 +110,34 @@ static void test_update_and_accumulate(void **state)
     assert_int_equal(munmap(gradient, count * 2), 0);
 }
 
+/* Two sources, one of them where the sum goes. */
+static void test_sum_n(void **state)
+{
+    uint64_t count = ELEMS + EXTRA;
+    uint16_t *first = reserve(count * 2), *second = reserve(count * 2);
+    struct gf_check found = {0, UINT64_MAX}, sources = {0, UINT64_MAX};
+    struct gf_sum_n_args sum = {.dst = {(uint64_t)(uintptr_t)second},
+                                .src = {(uint64_t)(uintptr_t)first, (uint64_t)(uintptr_t)second}, .elem_count = count,
+                                .check = (uint64_t)(uintptr_t)&found, .sources = (uint64_t)(uintptr_t)&sources,
+                                .dst_count = 1, .src_count = 2, .type = GF_KERNEL_F16};
+    (void)state;
+    if ((first == NULL) || (second == NULL)) skip();
+    for (size_t p = 0; p < PLACES; p++) {
+        first[places[p]] = gf_f16_of_f32((float)(p + 1));
+        second[places[p]] = gf_f16_of_f32(0.5f);
+    }
+    first[places[3]] = 0x7c00;
+    launch("gf_kernel_sum_n", count, 8, &sum);
+    for (size_t p = 0; p < PLACES; p++)
+        if (p != 3) assert_int_equal(second[places[p]], gf_f16_of_f32((float)(p + 1) + 0.5f));
+    assert_int_equal(found.bad_count, 1);
+    assert_true(found.bad_first == places[3]);
+    assert_int_equal(sources.bad_count, 1);
+    assert_true(sources.bad_first == places[3]); /* source 0 */
+    assert_int_equal(munmap(first, count * 2), 0);
+    assert_int_equal(munmap(second, count * 2), 0);
+}
+
 /* Chunks that lie beyond: a launch touches only those that are listed, so it is run whole. */
 static void test_chunks(void **state)
 {
@@ -138,6 +166,28 @@ static void test_chunks(void **state)
     assert_int_equal(gf_ops_cuda.zero_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)pool, GF_TYPE_F16, &chunks), GF_OK);
     assert_int_equal(pool[list[2] * chunk_elems + 7], 0);
     assert_int_equal(munmap(pool, count * 2), 0);
+}
+
+static void test_accumulate_chunks(void **state)
+{
+    uint64_t count = ELEMS, chunk_elems = 1000;
+    uint32_t list[] = {(uint32_t)((UINT64_C(1) << 32) / 1000 + 1), (uint32_t)(count / 1000 - 1)};
+    float *history = reserve(count * 4);
+    uint16_t *gradient = reserve(count * 2);
+    struct gf_chunks chunks = {.dst_list_u32 = (gf_mem)(uintptr_t)list, .src_list_u32 = (gf_mem)(uintptr_t)list,
+                               .count = 2, .chunk_elems = chunk_elems, .dst_elems = count, .src_elems = count};
+    (void)state;
+    if ((history == NULL) || (gradient == NULL)) skip();
+    for (uint32_t c = 0; c < 2; c++) {
+        history[list[c] * chunk_elems + 11] = 3;
+        gradient[list[c] * chunk_elems + 11] = gf_f16_of_f32((float)(c + 1));
+    }
+    assert_int_equal(gf_ops_cuda.accumulate_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)history,
+                                                   (gf_mem)(uintptr_t)history, 0, 0, (gf_mem)(uintptr_t)gradient,
+                                                   GF_TYPE_F16, 2, 0, 0, 0, &chunks), GF_OK);
+    for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f + 2.0f * (float)(c + 1));
+    assert_int_equal(munmap(history, count * 4), 0);
+    assert_int_equal(munmap(gradient, count * 2), 0);
 }
 
 /* Runs and chunks of sums that begin beyond 2^32. */
@@ -171,7 +221,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cast_sum_check), cmocka_unit_test(test_update_and_accumulate),
-        cmocka_unit_test(test_chunks), cmocka_unit_test(test_score_and_norm),
+        cmocka_unit_test(test_sum_n), cmocka_unit_test(test_chunks), cmocka_unit_test(test_accumulate_chunks),
+        cmocka_unit_test(test_score_and_norm),
     };
     return cmocka_run_group_tests_name("simt_wide", tests, NULL, NULL);
 }

@@ -155,6 +155,21 @@ GF_KERNEL(train_relu_back)
         gradient[i] = (out[i] > 0.0f) ? gradient[i] : 0.0f;
 }
 
+/* The sum over the block's threads, the same for all of them. part[TRAIN_KERNEL_THREADS] is shared and free again. */
+GF_INLINE float train_block_sum(float *part, float own)
+{
+    float sum;
+    part[threadIdx.x] = own;
+    __syncthreads();
+    for (uint32_t half = TRAIN_KERNEL_THREADS / 2u; half > 0; half /= 2u) {
+        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+        __syncthreads();
+    }
+    sum = part[0];
+    __syncthreads();
+    return sum;
+}
+
 /* A block a column. */
 GF_KERNEL(train_column_sum)
 {
@@ -165,14 +180,8 @@ GF_KERNEL(train_column_sum)
         float own = 0.0f;
         for (uint64_t row = threadIdx.x; row < args.row_count; row += TRAIN_KERNEL_THREADS)
             own += rows[row * args.width + column];
-        part[threadIdx.x] = own;
-        __syncthreads();
-        for (uint32_t half = TRAIN_KERNEL_THREADS / 2u; half > 0; half /= 2u) {
-            if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
-            __syncthreads();
-        }
-        if (threadIdx.x == 0) sum[column] = args.adds ? sum[column] + part[0] : part[0];
-        __syncthreads();
+        own = train_block_sum(part, own);
+        if (threadIdx.x == 0) sum[column] = args.adds ? sum[column] + own : own;
     }
 }
 
@@ -193,4 +202,131 @@ GF_KERNEL(train_softmax)
         ((uint32_t *)args.hits)[row] = best == label;
         for (uint64_t i = 0; i < args.classes; i++) logits[i] = logits[i] * (args.scale / total) - ((i == label) ? args.scale : 0.0f);
     }
+}
+
+/* ---- batch normalisation ---- */
+
+/* A block a channel, twice over the rows: the variance is that around the mean. */
+GF_KERNEL(train_moments)
+{
+    __shared__ float part[TRAIN_KERNEL_THREADS];
+    const float *rows = (const float *)args.rows;
+    for (uint64_t channel = blockIdx.x; channel < args.width; channel += gridDim.x) {
+        float own = 0.0f, mean, variance;
+        for (uint64_t row = threadIdx.x; row < args.row_count; row += TRAIN_KERNEL_THREADS)
+            own += rows[row * args.width + channel];
+        mean = train_block_sum(part, own) / (float)args.row_count;
+        own = 0.0f;
+        for (uint64_t row = threadIdx.x; row < args.row_count; row += TRAIN_KERNEL_THREADS) {
+            float from = rows[row * args.width + channel] - mean;
+            own += from * from;
+        }
+        variance = train_block_sum(part, own) / (float)args.row_count;
+        if (threadIdx.x == 0) {
+            float *running_mean = (float *)args.running_mean + channel;
+            float *running_variance = (float *)args.running_variance + channel;
+            ((float *)args.mean)[channel] = mean;
+            ((float *)args.inverse)[channel] = 1.0f / sqrtf(variance + args.epsilon);
+            *running_mean = args.kept * *running_mean + (1.0f - args.kept) * mean;
+            *running_variance = args.kept * *running_variance + (1.0f - args.kept) * variance;
+        }
+    }
+}
+
+GF_KERNEL(train_normalise)
+{
+    float *rows = (float *)args.rows;
+    for (uint64_t i = train_first(); i < args.row_count * args.width; i += train_stride()) {
+        uint64_t channel = i % args.width;
+        rows[i] = (rows[i] - ((const float *)args.mean)[channel]) * ((const float *)args.inverse)[channel];
+    }
+}
+
+/* Where point i of images without a border lies in those with one. */
+GF_INLINE uint64_t train_bordered(uint64_t i, uint32_t side, uint32_t channels, uint32_t border)
+{
+    uint64_t channel = i % channels, x = i / channels % side, y = i / channels / side % side;
+    uint64_t image = i / channels / side / side, wide = side + 2u * (uint64_t)border;
+    return ((image * wide + y + border) * wide + x + border) * channels + channel;
+}
+
+GF_KERNEL(train_gain)
+{
+    const float *normal = (const float *)args.normal, *gain = (const float *)args.gain, *bias = (const float *)args.bias;
+    float *out = (float *)args.out;
+    uint64_t total = args.image_count * args.side * args.side * args.channels;
+    for (uint64_t i = train_first(); i < total; i += train_stride()) {
+        uint64_t channel = i % args.channels;
+        float value = gain[channel] * normal[i];
+        if (args.bias != 0) {
+            value += bias[channel];
+            value = (value < 0.0f) ? 0.0f : value; /* keeps a NaN */
+        }
+        out[train_bordered(i, args.side, args.channels, args.border)] = value;
+    }
+}
+
+GF_KERNEL(train_gain_back)
+{
+    const float *out = (const float *)args.out, *out_gradient = (const float *)args.out_gradient;
+    float *gradient = (float *)args.gradient;
+    uint64_t total = args.image_count * args.side * args.side * args.channels;
+    for (uint64_t i = train_first(); i < total; i += train_stride()) {
+        uint64_t from = train_bordered(i, args.side, args.channels, args.border);
+        gradient[i] = (out[from] > 0.0f) ? out_gradient[from] : 0.0f;
+    }
+}
+
+/* A block a channel. */
+GF_KERNEL(train_norm_sums)
+{
+    __shared__ float part[TRAIN_KERNEL_THREADS];
+    const float *gradient = (const float *)args.gradient, *normal = (const float *)args.normal;
+    for (uint64_t channel = blockIdx.x; channel < args.width; channel += gridDim.x) {
+        float gain = 0.0f, bias = 0.0f;
+        for (uint64_t row = threadIdx.x; row < args.row_count; row += TRAIN_KERNEL_THREADS) {
+            uint64_t at = row * args.width + channel;
+            gain += gradient[at] * normal[at];
+            bias += gradient[at];
+        }
+        gain = train_block_sum(part, gain);
+        bias = train_block_sum(part, bias);
+        if (threadIdx.x == 0) {
+            ((float *)args.gain_gradient)[channel] = gain;
+            ((float *)args.bias_gradient)[channel] = bias;
+        }
+    }
+}
+
+GF_KERNEL(train_norm_back)
+{
+    float *gradient = (float *)args.gradient;
+    const float *normal = (const float *)args.normal;
+    for (uint64_t i = train_first(); i < args.row_count * args.width; i += train_stride()) {
+        uint64_t channel = i % args.width;
+        float factor = ((const float *)args.gain)[channel] * ((const float *)args.inverse)[channel];
+        float gain = ((const float *)args.gain_gradient)[channel] / (float)args.row_count;
+        float bias = ((const float *)args.bias_gradient)[channel] / (float)args.row_count;
+        gradient[i] = factor * (gradient[i] - bias - normal[i] * gain);
+    }
+}
+
+GF_KERNEL(train_mean)
+{
+    const float *in = (const float *)args.in;
+    float *out = (float *)args.out;
+    for (uint64_t i = train_first(); i < args.image_count * args.width; i += train_stride()) {
+        float sum = 0.0f;
+        for (uint64_t point = 0; point < args.points; point++)
+            sum += in[(i / args.width * args.points + point) * args.width + i % args.width];
+        out[i] = sum / (float)args.points;
+    }
+}
+
+GF_KERNEL(train_mean_back)
+{
+    const float *out_gradient = (const float *)args.out_gradient;
+    float *in_gradient = (float *)args.in_gradient;
+    for (uint64_t i = train_first(); i < args.image_count * args.points * args.width; i += train_stride())
+        in_gradient[i] = out_gradient[i / (args.points * args.width) * args.width + i % args.width] / (float)args.points;
 }

@@ -20,7 +20,7 @@ static const char *const kernel_names[KERNEL_COUNT] = {
 
 static const struct device_model *model_find(const struct net_model *model)
 {
-    static const struct device_model *const models[] = {&device_cnn, &device_linear};
+    static const struct device_model *const models[] = {&device_cnn, &device_linear, &device_bn};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         if (models[i]->model == model) return models[i];
     return NULL;
@@ -29,7 +29,7 @@ static const struct device_model *model_find(const struct net_model *model)
 const char *device_refuses(const struct net_model *model)
 {
     if (image == NULL) return "device.driver = cuda: this gf-train was built without nvcc and has no kernels; allowed is host";
-    if (model_find(model) == NULL) return "device.driver = cuda: this model has no kernels; allowed are --model cnn and linear";
+    if (model_find(model) == NULL) return "device.driver = cuda: this model has no kernels; allowed are --model cnn, bn and linear";
     return NULL;
 }
 
@@ -40,6 +40,16 @@ gf_mem device_take(gf_mem base, size_t *used_bytes, size_t size_bytes)
     return base + at;
 }
 
+void device_common_layout(struct device *device, gf_mem base, size_t *used, size_t input_elems)
+{
+    size_t images = device->images_max;
+    device->input = device_take(base, used, images * input_elems * sizeof(float));
+    device->labels = device_take(base, used, images);
+    device->logits = device_take(base, used, images * DATA_CLASSES * sizeof(float));
+    device->losses = device_take(base, used, images * sizeof(float));
+    device->hits = device_take(base, used, images * sizeof(uint32_t));
+}
+
 static uint64_t weight_elems(const struct net_model *model)
 {
     uint64_t count = 0;
@@ -47,17 +57,26 @@ static uint64_t weight_elems(const struct net_model *model)
     return count;
 }
 
-/* Weights, losses, hits, input, labels. */
+static uint32_t statistic_count(const struct net_model *model)
+{
+    struct net net = {.model = model};
+    (void)model->layout(&net, NULL);
+    return net.statistic_count;
+}
+
+/* Weights, statistics, losses, hits, input, labels. */
 static size_t host_lay(struct device *device, const struct net_model *model, uint32_t images_max, gf_mem base)
 {
     size_t used = 0, wide = DATA_SIDE + 2u * model->input_border;
     gf_mem weights = device_take(base, &used, weight_elems(model) * sizeof(float));
+    gf_mem statistics = device_take(base, &used, statistic_count(model) * sizeof(float));
     gf_mem losses = device_take(base, &used, images_max * sizeof(float));
     gf_mem hits = device_take(base, &used, images_max * sizeof(uint32_t));
     gf_mem input = device_take(base, &used, images_max * wide * wide * sizeof(float));
     gf_mem labels = device_take(base, &used, images_max);
     if (device == NULL) return used;
     device->host_weights = (float *)(uintptr_t)weights;
+    device->host_statistics = (float *)(uintptr_t)statistics;
     device->host_losses = (float *)(uintptr_t)losses;
     device->host_hits = (uint32_t *)(uintptr_t)hits;
     device->net->input = (float *)(uintptr_t)input;
@@ -185,10 +204,16 @@ gf_status device_step(struct device *device, float scale)
 {
     const struct net *net = device->net;
     size_t wide = DATA_SIDE + 2u * net->model->input_border, images = net->image_count;
+    size_t statistic_bytes = net->statistic_count * sizeof(float);
     device->image_count = net->image_count;
     copy(device, device->input, host_mem(net->input), images * wide * wide * sizeof(float));
     copy(device, device->labels, host_mem(net->labels), images);
+    if (statistic_bytes > 0) { /* saved, loaded and broadcast where net has them */
+        memcpy(device->host_statistics, net->statistics, statistic_bytes);
+        copy(device, device->statistics, host_mem(device->host_statistics), statistic_bytes);
+    }
     device->model->forward(device);
+    if (statistic_bytes > 0) copy(device, host_mem(device->host_statistics), device->statistics, statistic_bytes);
     struct gf_train_softmax_args args = {.logits = device->logits, .labels = device->labels, .losses = device->losses,
                                          .hits = device->hits, .row_count = images, .classes = DATA_CLASSES,
                                          .scale = scale};
@@ -209,6 +234,8 @@ gf_status device_step_end(struct device *device, double *loss_out, uint32_t *hit
         loss += (double)device->host_losses[i];
         hits += device->host_hits[i];
     }
+    if (device->net->statistic_count > 0)
+        memcpy(device->net->statistics, device->host_statistics, device->net->statistic_count * sizeof(float));
     *loss_out = loss;
     *hits_out = hits;
     return GF_OK;
@@ -224,7 +251,7 @@ void device_abandon(struct device *device)
 
 /* ---- layers ---- */
 
-static void launch_blocks(struct device *device, uint32_t kernel, uint64_t blocks, void *args)
+void device_blocks(struct device *device, uint32_t kernel, uint64_t blocks, void *args)
 {
     void *list[] = {args};
     uint32_t count = (blocks < device->blocks_max) ? (uint32_t)blocks : device->blocks_max;
@@ -234,7 +261,7 @@ static void launch_blocks(struct device *device, uint32_t kernel, uint64_t block
 
 void device_launch(struct device *device, uint32_t kernel, uint64_t thread_count, void *args)
 {
-    launch_blocks(device, kernel, (thread_count + TRAIN_KERNEL_THREADS - 1u) / TRAIN_KERNEL_THREADS, args);
+    device_blocks(device, kernel, (thread_count + TRAIN_KERNEL_THREADS - 1u) / TRAIN_KERNEL_THREADS, args);
 }
 
 void device_gemm(struct device *device, bool a_flipped, bool b_flipped, uint64_t m, uint64_t n, uint64_t k, gf_mem a,
@@ -243,7 +270,7 @@ void device_gemm(struct device *device, bool a_flipped, bool b_flipped, uint64_t
     struct gf_train_gemm_args args = {.a = a, .b = b, .c = c, .m = m, .n = n, .k = k, .a_flipped = a_flipped,
                                       .b_flipped = b_flipped, .adds = adds};
     uint64_t tiles = ((m + TRAIN_TILE - 1u) / TRAIN_TILE) * ((n + TRAIN_TILE - 1u) / TRAIN_TILE);
-    launch_blocks(device, KERNEL_train_gemm, tiles, &args);
+    device_blocks(device, KERNEL_train_gemm, tiles, &args);
 }
 
 void device_bias(struct device *device, gf_mem rows, gf_mem bias, uint64_t row_count, uint64_t width, bool relu)
@@ -255,7 +282,39 @@ void device_bias(struct device *device, gf_mem rows, gf_mem bias, uint64_t row_c
 void device_column_sum(struct device *device, gf_mem rows, uint64_t row_count, uint64_t width, bool adds, gf_mem sum)
 {
     struct gf_train_column_sum_args args = {.rows = rows, .sum = sum, .row_count = row_count, .width = width, .adds = adds};
-    launch_blocks(device, KERNEL_train_column_sum, width, &args);
+    device_blocks(device, KERNEL_train_column_sum, width, &args);
+}
+
+uint64_t device_chunk_images(const struct device *device, uint32_t first)
+{
+    uint32_t left = device->image_count - first;
+    return (left < DEVICE_CHUNK_IMAGES) ? left : DEVICE_CHUNK_IMAGES;
+}
+
+void device_unfold(struct device *device, gf_mem in, uint64_t image_count, uint32_t side, uint32_t channels,
+                   uint32_t kernel)
+{
+    struct gf_train_unfold_args args = {.in = in, .rows = device->unfolded, .image_count = image_count, .side = side,
+                                        .channels = channels, .kernel = kernel};
+    device_launch(device, KERNEL_train_unfold, image_count * side * side * kernel * kernel * channels, &args);
+}
+
+void device_fold(struct device *device, gf_mem out, uint64_t image_count, uint32_t side, uint32_t channels,
+                 uint32_t kernel)
+{
+    struct gf_train_fold_args args = {.rows = device->unfolded, .out = out, .image_count = image_count, .side = side,
+                                      .channels = channels, .kernel = kernel};
+    device_launch(device, KERNEL_train_fold, image_count * layer_bordered_elems(side, channels, kernel), &args);
+}
+
+void device_full_backward(struct device *device, uint32_t weight_tensor, uint32_t bias_tensor, gf_mem in,
+                          uint64_t in_width, gf_mem out_gradient, uint64_t out_width)
+{
+    device_gemm(device, true, false, out_width, in_width, device->image_count, out_gradient, in, false,
+                device->gradient[weight_tensor]);
+    device_ready(device, weight_tensor);
+    device_column_sum(device, out_gradient, device->image_count, out_width, false, device->gradient[bias_tensor]);
+    device_ready(device, bias_tensor);
 }
 
 void device_ready(struct device *device, uint32_t tensor)

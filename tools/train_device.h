@@ -5,6 +5,7 @@
 #define GF_TRAIN_DEVICE_H
 
 #include "drivers.h"
+#include "train_bn.h"
 #include "train_kernels.h"
 #include "train_net.h"
 
@@ -20,7 +21,16 @@ struct device_model {
     void (*forward)(struct device *device);
     void (*backward)(struct device *device);
 };
-extern const struct device_model device_cnn, device_linear;
+extern const struct device_model device_cnn, device_linear, device_bn;
+
+/* Of --model bn; see struct bn in train_bn.c. */
+struct device_bn {
+    struct {
+        gf_mem in, normal, inverse, winner;
+    } layer[BN_LAYERS];
+    gf_mem mean; /* of the layer under way */
+    gf_mem out, features, features_gradient, point_gradient, in_gradient[2];
+};
 
 struct device {
     const struct device_model *model;
@@ -34,11 +44,14 @@ struct device {
     gf_mem weight[NET_TENSORS_MAX], gradient[NET_TENSORS_MAX];
     gf_mem input, labels, logits, losses, hits, pooled1, winner1, pooled2, winner2, hidden, hidden_gradient,
         pooled2_gradient, pooled1_gradient, unfolded, convolved;
+    gf_mem statistics; /* the net's, in its order, where it has any */
+    struct device_bn bn;
     /* Registered host memory. */
     void *host;
     float *host_weights; /* all tensors, one behind the other */
     float *host_losses;
     uint32_t *host_hits;
+    float *host_statistics; /* net's go to the device and come back with each step */
     struct net *net;     /* its input and labels are copied from */
 };
 
@@ -71,6 +84,20 @@ void device_abandon(struct device *device);
 
 /* For the models: the layers, queued. */
 gf_mem device_take(gf_mem base, size_t *used_bytes, size_t size_bytes);
+/* What every model has; input_elems of an image with its border. */
+void device_common_layout(struct device *device, gf_mem base, size_t *used, size_t input_elems);
+/* A fully connected layer's gradients, declared ready; in[images][in_width], out_gradient[images][out_width]. */
+void device_full_backward(struct device *device, uint32_t weight_tensor, uint32_t bias_tensor, gf_mem in,
+                          uint64_t in_width, gf_mem out_gradient, uint64_t out_width);
+/* How many images from `first` on are unfolded at a time. */
+uint64_t device_chunk_images(const struct device *device, uint32_t first);
+/* device->unfolded from in with its border, and device->unfolded to out with one. */
+void device_unfold(struct device *device, gf_mem in, uint64_t image_count, uint32_t side, uint32_t channels,
+                   uint32_t kernel);
+void device_fold(struct device *device, gf_mem out, uint64_t image_count, uint32_t side, uint32_t channels,
+                 uint32_t kernel);
+/* `blocks` blocks, or as many as the device runs at once; device_launch(): of that many threads altogether. */
+void device_blocks(struct device *device, uint32_t kernel, uint64_t blocks, void *args);
 void device_gemm(struct device *device, bool a_flipped, bool b_flipped, uint64_t m, uint64_t n, uint64_t k, gf_mem a,
                  gf_mem b, bool adds, gf_mem c);
 void device_launch(struct device *device, uint32_t kernel, uint64_t thread_count, void *args);

@@ -16,23 +16,12 @@
 _Static_assert(SIDE1 * SIDE1 * TAPS <= SIDE2 * SIDE2 * FAN2, "unfolded is sized by the second convolution");
 _Static_assert(SIDE1 * SIDE1 * CHANNELS1 >= SIDE2 * SIDE2 * CHANNELS2, "convolved is sized by the first");
 
-/* What every model has. */
-static void common_layout(struct device *device, gf_mem base, size_t *used, size_t input_elems)
-{
-    size_t images = device->images_max;
-    device->input = device_take(base, used, images * input_elems * sizeof(float));
-    device->labels = device_take(base, used, images);
-    device->logits = device_take(base, used, images * DATA_CLASSES * sizeof(float));
-    device->losses = device_take(base, used, images * sizeof(float));
-    device->hits = device_take(base, used, images * sizeof(uint32_t));
-}
-
 static size_t cnn_layout(struct device *device, gf_mem base)
 {
     size_t used = 0, images = device->images_max;
     size_t chunk = (images < DEVICE_CHUNK_IMAGES) ? images : DEVICE_CHUNK_IMAGES;
     size_t pooled1_bytes = images * layer_bordered_elems(SIDE2, CHANNELS1, KERNEL) * sizeof(float);
-    common_layout(device, base, &used, layer_bordered_elems(SIDE1, 1, KERNEL));
+    device_common_layout(device, base, &used, layer_bordered_elems(SIDE1, 1, KERNEL));
     device->pooled1 = device_take(base, &used, pooled1_bytes);
     device->winner1 = device_take(base, &used, images * SIDE2 * SIDE2 * CHANNELS1);
     device->pooled2 = device_take(base, &used, images * FEATURES * sizeof(float));
@@ -72,30 +61,16 @@ static struct conv conv_of(struct device *device, uint32_t which)
                          .out_bytes = FEATURES * sizeof(float), .winner_bytes = FEATURES};
 }
 
-static uint64_t chunk_count(const struct device *device, uint32_t first)
-{
-    uint32_t left = device->image_count - first;
-    return (left < DEVICE_CHUNK_IMAGES) ? left : DEVICE_CHUNK_IMAGES;
-}
-
-static void unfold(struct device *device, const struct conv *conv, uint32_t first, uint64_t images)
-{
-    struct gf_train_unfold_args args = {.in = conv->in + first * conv->in_bytes, .rows = device->unfolded,
-                                        .image_count = images, .side = conv->side, .channels = conv->in_channels,
-                                        .kernel = KERNEL};
-    device_launch(device, KERNEL_train_unfold, images * conv->side * conv->side * TAPS * conv->in_channels, &args);
-}
-
 static void conv_forward(struct device *device, uint32_t which)
 {
     const struct conv conv = conv_of(device, which);
     for (uint32_t first = 0; first < device->image_count; first += DEVICE_CHUNK_IMAGES) {
-        uint64_t images = chunk_count(device, first), points = images * conv.side * conv.side;
+        uint64_t images = device_chunk_images(device, first), points = images * conv.side * conv.side;
         struct gf_train_pool_args pool = {.in = device->convolved, .bias = conv.bias,
                                           .out = conv.out + first * conv.out_bytes,
                                           .winner = conv.winner + first * conv.winner_bytes, .image_count = images,
                                           .side = conv.side, .channels = conv.out_channels, .border = conv.out_border};
-        unfold(device, &conv, first, images);
+        device_unfold(device, conv.in + first * conv.in_bytes, images, conv.side, conv.in_channels, KERNEL);
         device_gemm(device, false, true, points, conv.out_channels, (uint64_t)TAPS * conv.in_channels, device->unfolded,
                     conv.weight, false, device->convolved);
         device_launch(device, KERNEL_train_pool, points / 4u * conv.out_channels, &pool);
@@ -109,7 +84,7 @@ static void conv_backward(struct device *device, uint32_t which, uint32_t weight
     const struct conv conv = conv_of(device, which);
     uint64_t fan = (uint64_t)TAPS * conv.in_channels;
     for (uint32_t first = 0; first < device->image_count; first += DEVICE_CHUNK_IMAGES) {
-        uint64_t images = chunk_count(device, first), points = images * conv.side * conv.side;
+        uint64_t images = device_chunk_images(device, first), points = images * conv.side * conv.side;
         struct gf_train_pool_back_args pool = {.out_gradient = out_gradient + first * conv.out_bytes,
                                                .winner = conv.winner + first * conv.winner_bytes,
                                                .in_gradient = device->convolved, .image_count = images,
@@ -117,17 +92,14 @@ static void conv_backward(struct device *device, uint32_t which, uint32_t weight
                                                .border = conv.out_border};
         device_launch(device, KERNEL_train_pool_back, points * conv.out_channels, &pool);
         device_column_sum(device, device->convolved, points, conv.out_channels, first > 0, device->gradient[bias_tensor]);
-        unfold(device, &conv, first, images);
+        device_unfold(device, conv.in + first * conv.in_bytes, images, conv.side, conv.in_channels, KERNEL);
         device_gemm(device, true, false, conv.out_channels, fan, points, device->convolved, device->unfolded, first > 0,
                     device->gradient[weight_tensor]);
         device_poll(device);
         if (in_gradient == 0) continue;
-        struct gf_train_fold_args fold = {.rows = device->unfolded, .out = in_gradient + first * conv.in_bytes,
-                                          .image_count = images, .side = conv.side, .channels = conv.in_channels,
-                                          .kernel = KERNEL};
         device_gemm(device, false, false, points, fan, conv.out_channels, device->convolved, conv.weight, false,
                     device->unfolded);
-        device_launch(device, KERNEL_train_fold, images * conv.in_bytes / sizeof(float), &fold);
+        device_fold(device, in_gradient + first * conv.in_bytes, images, conv.side, conv.in_channels, KERNEL);
     }
     device_ready(device, weight_tensor);
     device_ready(device, bias_tensor);
@@ -146,28 +118,17 @@ static void cnn_forward(struct device *device)
     device_bias(device, device->logits, device->weight[TOOL_TENSOR_FC2_BIAS], images, DATA_CLASSES, false);
 }
 
-/* A fully connected layer's gradients; in[images][in_width], out_gradient[images][out_width]. */
-static void full_backward(struct device *device, uint32_t weight_tensor, uint32_t bias_tensor, gf_mem in,
-                          uint64_t in_width, gf_mem out_gradient, uint64_t out_width)
-{
-    device_gemm(device, true, false, out_width, in_width, device->image_count, out_gradient, in, false,
-                device->gradient[weight_tensor]);
-    device_ready(device, weight_tensor);
-    device_column_sum(device, out_gradient, device->image_count, out_width, false, device->gradient[bias_tensor]);
-    device_ready(device, bias_tensor);
-}
-
 static void cnn_backward(struct device *device)
 {
     uint64_t images = device->image_count;
     struct gf_train_relu_back_args relu = {.gradient = device->hidden_gradient, .out = device->hidden,
                                            .elem_count = images * HIDDEN};
-    full_backward(device, TOOL_TENSOR_FC2_WEIGHT, TOOL_TENSOR_FC2_BIAS, device->hidden, HIDDEN, device->logits,
+    device_full_backward(device, TOOL_TENSOR_FC2_WEIGHT, TOOL_TENSOR_FC2_BIAS, device->hidden, HIDDEN, device->logits,
                   DATA_CLASSES);
     device_gemm(device, false, false, images, HIDDEN, DATA_CLASSES, device->logits,
                 device->weight[TOOL_TENSOR_FC2_WEIGHT], false, device->hidden_gradient);
     device_launch(device, KERNEL_train_relu_back, images * HIDDEN, &relu);
-    full_backward(device, TOOL_TENSOR_FC1_WEIGHT, TOOL_TENSOR_FC1_BIAS, device->pooled2, FEATURES,
+    device_full_backward(device, TOOL_TENSOR_FC1_WEIGHT, TOOL_TENSOR_FC1_BIAS, device->pooled2, FEATURES,
                   device->hidden_gradient, HIDDEN);
     device_gemm(device, false, false, images, FEATURES, HIDDEN, device->hidden_gradient,
                 device->weight[TOOL_TENSOR_FC1_WEIGHT], false, device->pooled2_gradient);
@@ -183,7 +144,7 @@ const struct device_model device_cnn = {
 static size_t linear_layout(struct device *device, gf_mem base)
 {
     size_t used = 0;
-    common_layout(device, base, &used, DATA_PIXELS);
+    device_common_layout(device, base, &used, DATA_PIXELS);
     return used;
 }
 
@@ -196,7 +157,7 @@ static void linear_forward(struct device *device)
 
 static void linear_backward(struct device *device)
 {
-    full_backward(device, 0, 1, device->input, DATA_PIXELS, device->logits, DATA_CLASSES);
+    device_full_backward(device, 0, 1, device->input, DATA_PIXELS, device->logits, DATA_CLASSES);
 }
 
 const struct device_model device_linear = {
