@@ -463,6 +463,7 @@ typedef enum gf_path {
     GF_PATH_HOST = 0, /* they lie in host memory */
     GF_PATH_STAGED,   /* from a device, through host memory that is registered with it */
     GF_PATH_PEERS,    /* from device to device, all of one node */
+    GF_PATH_WIRE,     /* from device memory straight to the wire, and back; the device adds */
     GF_PATH_COUNT
 } gf_path;
 const char *gf_path_name(gf_path path);
