@@ -66,6 +66,7 @@ static struct world_setup setup_of(const struct state_run *run, uint32_t world, 
     setup.world = world;
     setup.config.exchange.algorithm = algorithm;
     setup.config.exchange.fuse_bytes = 3000;
+    setup.config.exchange.slice_bytes = 4096;
     setup.config.exchange.timeout_ns = UINT64_C(200000000);
     return setup;
 }
@@ -166,6 +167,7 @@ static void what_no_link_could_take_stays_in_host_memory(void **state)
     for (size_t i = sizeof rows / sizeof *rows; i-- > 0;) { /* the last one says what is taken without */
         struct world_setup setup = setup_of(&state_runs[0], 4, rows[i].algorithm);
         struct gf_footprint need;
+        setup.config.exchange.slice_bytes = 1u << 18;
         setup.config.link.integrity = rows[i].integrity;
         setup.sim.ranks_per_node = rows[i].ranks_per_node;
         setup.sim.device_ranks = rows[i].device_ranks;

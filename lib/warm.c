@@ -9,7 +9,7 @@
 #define PAGES_A_TURN 256u
 
 /* Each slot's staging holds two slices at least (layout.c): sent from the first, received into the second. What is in
- * them does not matter. Device memory wants other things of a link than the host's, which the rounds behind use. */
+ * them does not matter. */
 static gf_status flood(gf_context *gf, bool send)
 {
     uint32_t window = gf->config.link.window, peer = send ? 1 : gf->world - 1;
@@ -18,12 +18,11 @@ static gf_status flood(gf_context *gf, bool send)
         uint32_t s = gf->warm_step / window, m = gf->warm_step % window;
         struct gf_coll *coll = &gf->slots[s].coll;
         uint64_t tag = gf_tag(gf->epoch, 0, GF_TAG_BUFFER_OTHER - 1 - s);
-        gf_mem staging = gf->link->reaches_device ? gf->slots[s].device_staging : gf->slots[s].staging;
         struct gf_coll_msg *msg = &coll->msgs[(send ? 0 : window) + m];
         uint32_t to = gf_seat_of(gf, (gf->rank + peer) % gf->world);
         gf_status status =
-            send ? gf->link->driver->send_post(gf->link, to, gf_tag_move(tag, m), staging, slice, msg->req)
-                 : gf->link->driver->recv_post(gf->link, to, gf_tag_move(tag, m), staging + slice, slice,
+            send ? gf->link->driver->send_post(gf->link, to, gf_tag_move(tag, m), coll->staging, slice, msg->req)
+                 : gf->link->driver->recv_post(gf->link, to, gf_tag_move(tag, m), coll->staging + slice, slice,
                                                msg->req);
         if (status != GF_OK) return status;
         gf->warm_step++;

@@ -50,8 +50,8 @@ struct gf_sim_setup {
     bool bind_receives;        /* a receive whose message has begun to arrive cannot be cancelled, as with UCX; if the
                                 * sender dies then, only reset() or close() ends it */
     uint64_t device_ranks;     /* these ranks' messages may lie in device memory, a bit each */
-    void (*device_copy)(void *dst, const void *src, size_t size_bytes); /* how a card moves bytes of which some are a
-                                * device's; NULL: as all others */
+    /* How a card moves bytes to device memory, or from there; NULL: as all others. */
+    void (*device_copy)(bool to_device, void *dst, const void *src, size_t size_bytes);
     struct gf_sim_fault faults[8];
     uint32_t fault_count;
     double drop_rate, duplicate_rate; /* at random, per message */

@@ -55,12 +55,13 @@ static void message_release(struct gf_sim *sim, struct sim_message *message)
     sim->free_messages = message;
 }
 
-/* Between a message and the memory of a rank, `data`. */
-static void bytes_move(const struct sim_rank *self, gf_mem data, void *dst, const void *src, size_t size_bytes)
+/* Between a message and a rank's memory. */
+static void bytes_move(const struct sim_rank *self, bool to_rank, gf_mem data, void *payload, size_t size_bytes)
 {
     const struct sim_link *link = self->link;
     bool is_device = (link != NULL) && (data - link->device < link->device_bytes);
-    if (is_device && (self->sim->setup.device_copy != NULL)) self->sim->setup.device_copy(dst, src, size_bytes);
+    void *memory = (void *)(uintptr_t)data, *dst = to_rank ? memory : payload, *src = to_rank ? payload : memory;
+    if (is_device && (self->sim->setup.device_copy != NULL)) self->sim->setup.device_copy(to_rank, dst, src, size_bytes);
     else memcpy(dst, src, size_bytes);
 }
 
@@ -68,8 +69,7 @@ static void bytes_move(const struct sim_rank *self, gf_mem data, void *dst, cons
 static void message_load(struct gf_sim *sim, struct sim_message *message)
 {
     if (message->is_loaded || (message->payload == NULL) || (message->send == NULL)) return;
-    gf_mem data = message->send->data;
-    bytes_move(&sim->ranks[message->from], data, message->payload, (const void *)(uintptr_t)data, message->size_bytes);
+    bytes_move(&sim->ranks[message->from], false, message->send->data, message->payload, message->size_bytes);
     message->is_loaded = true;
 }
 
@@ -273,7 +273,7 @@ static void message_deliver(struct sim_rank *self, struct sim_message *message, 
                               "rank %u sent %zu bytes with tag 0x%llx where rank %u wants %zu", message->from,
                               message->size_bytes, (unsigned long long)message->tag, self->rank, request->size_bytes);
     } else if (message->payload != NULL) {
-        bytes_move(self, request->data, (void *)(uintptr_t)request->data, message->payload, message->size_bytes);
+        bytes_move(self, true, request->data, message->payload, message->size_bytes);
     }
     sim_request_end(self, request, status);
     message_release(self->sim, message);
