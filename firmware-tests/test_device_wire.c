@@ -109,6 +109,19 @@ static bool both_step(uint32_t step)
     return state_worlds_same(&host, &device);
 }
 
+/* Some slot's last collective was a buffer's: all that it worked on. */
+static void works_expect_in_device_memory(const gf_context *gf, bool on_wire)
+{
+    bool some = false;
+    for (uint32_t s = 0; s < gf->slot_count; s++) {
+        const struct gf_coll *coll = &gf->slots[s].coll;
+        some = some || coll->is_late;
+        assert_int_equal(gf_device_holds(gf, coll->data), coll->is_late);
+        if (coll->size > 1) assert_int_equal(gf_device_holds(gf, coll->staging), coll->is_late);
+    }
+    assert_int_equal(some, on_wire);
+}
+
 static void ends_where_the_host_ends(const struct state_run *run, uint32_t world, gf_algorithm algorithm, uint64_t ranks)
 {
     const struct world_setup setup = setup_of(run, world, algorithm);
@@ -117,6 +130,7 @@ static void ends_where_the_host_ends(const struct state_run *run, uint32_t world
         if (!both_step(step))
             fail_msg("%s, %u ranks, %s, step %u differs", run->name, world, gf_algorithm_name(algorithm), step);
     assert_int_equal(world_stats(&host, 0).steps_skipped, world_stats(&device, 0).steps_skipped);
+    for (uint32_t rank = 0; rank < world; rank++) works_expect_in_device_memory(device.ranks[rank].gf, ((ranks >> rank) & 1u) != 0);
     both_close();
 }
 
