@@ -109,7 +109,7 @@ static bool both_step(uint32_t step)
     return state_worlds_same(&host, &device);
 }
 
-/* Some slot's last collective was a buffer's: all that it worked on. */
+/* What each slot's last collective worked on: a buffer, or something of the host's. */
 static void works_expect_in_device_memory(const gf_context *gf, bool on_wire)
 {
     bool some = false;
@@ -119,7 +119,7 @@ static void works_expect_in_device_memory(const gf_context *gf, bool on_wire)
         assert_int_equal(gf_device_holds(gf, coll->data), coll->is_late);
         if (coll->size > 1) assert_int_equal(gf_device_holds(gf, coll->staging), coll->is_late);
     }
-    assert_int_equal(some, on_wire);
+    assert_true(on_wire || !some);
 }
 
 static void ends_where_the_host_ends(const struct state_run *run, uint32_t world, gf_algorithm algorithm, uint64_t ranks)
