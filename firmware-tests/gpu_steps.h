@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Dense and sparse, every wire type, through host memory and from device to device, on that CUDA library (NULL: the
- * configuration's), a few of them and small ones where is_quick. Ends the program with a message where a step does not
+/* Dense and sparse, every wire type, through host memory, from device to device and straight to the wire, on that CUDA
+ * library (NULL: the configuration's), a few of them and small ones where is_quick. Ends the program with a message where a step does not
  * end bit by bit as on the host. Returns how many runs there were. */
 uint32_t gpu_steps_check(const char *library, bool is_quick);
 

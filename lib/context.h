@@ -55,6 +55,8 @@ struct gf_slot {
     struct gf_check check;   /* values that adding made non-finite */
     struct gf_check sources; /* of a buffer that nobody looked at before it was added, as sum_n() tells */
     struct gf_check *counted; /* of packing or unpacking, in the memory of ops */
+    gf_mem staging;          /* of coll, in the exchange region */
+    gf_mem device_staging;   /* the same in device memory, where that may go to the wire; else 0 */
     struct gf_coll coll;
     struct gf_coll inner;    /* of coll, where it is hierarchy */
 };
@@ -313,6 +315,7 @@ struct gf_layout {
     uint32_t chunk_count;
     bool in_place;                /* every buffer of every step travels where it lies */
     bool on_device;
+    bool may_reach_device;        /* device memory might go to the wire: whether it does is known behind open */
 };
 
 /* Pools, where element ops work on them: in control and exchange memory on the host, else in device memory. */
@@ -346,7 +349,7 @@ struct gf_exchange_parts {
     uint64_t *verdict;
 };
 struct gf_device_parts {
-    char *gradient, *beside, *checks, *lists;
+    char *gradient, *beside, *checks, *lists, *staging;
     struct gf_pool_parts pools;
 };
 uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);
@@ -505,6 +508,11 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns);
 
 /* ---- trace.c, stats.c ---- */
 gf_path gf_path_of(const gf_context *gf);
+/* Buffers are added up by the device, where it has put them. */
+static inline bool gf_sums_late(const gf_context *gf)
+{
+    return gf->on_device && (gf_path_of(gf) != GF_PATH_STAGED);
+}
 void gf_trace_write(gf_context *gf, const struct gf_trace_record *record);
 
 /* ---- loss_scale.c ---- */

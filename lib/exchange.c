@@ -105,18 +105,22 @@ static uint32_t slot_tensor(const gf_context *gf, const struct gf_slot *slot)
     return (slot->operation == GF_OPERATION_STEP) ? gf->buffers[slot->buffer].first_tensor : GF_TENSOR_NONE;
 }
 
-/* The same where all of it lies on devices that reach each other. */
+/* Data of a device: the link takes it from there, or all devices reach each other's. */
 static void device_take(gf_context *gf, struct gf_slot *slot)
 {
     struct gf_coll *coll = &slot->coll;
-    GF_ASSERT((coll->kind == &gf_coll_direct) && (coll->op == GF_COLL_ALLREDUCE));
-    coll->kind = &gf_coll_direct_device;
+    GF_ASSERT((coll->op == GF_COLL_ALLREDUCE) && gf_sums_late(gf));
     coll->queue = &gf->queue;
     coll->ops = gf->ops;
+    coll->is_late = true;
+    coll->event = (uint32_t)(slot - gf->slots);
+    coll->staging = slot->device_staging;
+    if (!gf->lent.agreed) return;
+    GF_ASSERT(coll->kind == &gf_coll_direct);
+    coll->kind = &gf_coll_direct_device;
     coll->direct.lent = gf->lent.bases;
     coll->direct.region_bytes = gf->device_bytes;
     coll->direct.small_bytes = 0;
-    coll->direct.event = (uint32_t)(slot - gf->slots);
 }
 
 void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm, gf_coll_op op, uint32_t root,
@@ -135,6 +139,8 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->index = gf->rank;
     coll->type = type;
     coll->data = data;
+    coll->staging = slot->staging;
+    coll->is_late = false;
     coll->elem_count = elem_count;
     coll->tag = tag;
     coll->timeout_ns = gf->config.exchange.timeout_ns;
@@ -145,7 +151,7 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
                                            .lane_ranks = lanes(gf),
                                            .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,
                                            .small_bytes = small_bytes(gf, coll)};
-    if (gf->lent.agreed && gf_device_holds(gf, data)) device_take(gf, slot);
+    if ((elem_count > 0) && gf_device_holds(gf, data)) device_take(gf, slot);
     slot->algorithm = algorithm;
     slot->begin_ns = now_ns;
     slot->wait_peer = slot->waited_for = GF_RANK_NONE;

@@ -254,7 +254,8 @@ struct gf_tensor {
 struct gf_footprint {
     uint64_t control_bytes;  /* host memory that the caller hands to gf_open() */
     uint64_t exchange_bytes; /* host memory that the link maps at open and shares with ranks of the node */
-    uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host */
+    uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host. Holds what GF_PATH_WIRE needs wherever the link may
+                              * turn out to reach it */
 };
 
 /* tensors[tensor_count], in the order in which backward ends them; read during the call only. Reads the environment
@@ -465,6 +466,7 @@ typedef enum gf_path {
     GF_PATH_HOST = 0, /* they lie in host memory */
     GF_PATH_STAGED,   /* from a device, through host memory that is registered with it */
     GF_PATH_PEERS,    /* from device to device, all of one node */
+    GF_PATH_WIRE,     /* from device memory straight to the wire, and back; the device adds */
     GF_PATH_COUNT
 } gf_path;
 const char *gf_path_name(gf_path path);

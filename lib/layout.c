@@ -167,6 +167,11 @@ static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, st
     parts->part = gf_arena_take(arena, sizeof(float));
 }
 
+static uint64_t staging_bytes(const struct gf_layout *layout)
+{
+    return (uint64_t)layout->slot_need.staging_bytes * layout->config.exchange.buffers_active;
+}
+
 struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device)
 {
     struct gf_device_parts parts = {0};
@@ -176,6 +181,7 @@ struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct g
                                                                   gf_type_size_bytes(layout->config.exchange.wire));
     parts.checks = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
     parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
+    parts.staging = gf_arena_take(device, layout->may_reach_device ? staging_bytes(layout) : 0);
     lay_pools(layout, device, &parts.pools);
     return parts;
 }
@@ -298,8 +304,20 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     parts.lists = gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);
     parts.verdict = gf_arena_take(exchange, gf_verdict_words(layout->chunk_count) * sizeof *parts.verdict);
     parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
-    parts.staging = gf_arena_take(exchange, layout->slot_need.staging_bytes * config->exchange.buffers_active);
+    parts.staging = gf_arena_take(exchange, staging_bytes(layout));
     return parts;
+}
+
+/* Checksums are the host's to compute, and direct and hierarchy work in its memory. Whether a link that may reach device
+ * memory does, only its open() finds out: what that takes is taken either way. */
+static bool may_reach_device(const struct gf_layout *layout)
+{
+    const struct gf_link_driver *driver = layout->drivers.link;
+    const struct gf_link_setup setup = gf_layout_link(layout);
+    gf_algorithm algorithm = layout->config.exchange.algorithm;
+    if (!layout->on_device || (layout->config.job.world == 1) || layout->config.link.integrity) return false;
+    if ((algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY)) return false;
+    return (driver->may_reach_device != NULL) && driver->may_reach_device(&setup);
 }
 
 static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
@@ -358,6 +376,7 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
         if (tensors[i].type != effective->exchange.wire) layout->in_place = false;
     layout->on_device = !layout->drivers.gpu->is_host;
     layout->slot_need = slot_need(layout);
+    layout->may_reach_device = may_reach_device(layout);
     (void)gf_layout_exchange(layout, &exchange);
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
     (void)gf_layout_device(layout, &device);

@@ -51,7 +51,7 @@ static bool buffer_unseen(const gf_context *gf, const struct gf_buffer *buffer)
 /* Where the exchange works. */
 static gf_mem buffer_wire(const gf_context *gf, const struct gf_buffer *buffer)
 {
-    if (!gf->on_device || gf->lent.agreed) return buffer_near(gf, buffer);
+    if (!gf->on_device || gf_sums_late(gf)) return buffer_near(gf, buffer);
     return gf->wire + buffer->first_elem * gf_type_size_bytes(gf->config.exchange.wire);
 }
 
@@ -144,7 +144,7 @@ static gf_status slot_move(gf_context *gf, struct gf_slot *slot, uint64_t now_ns
     gf_mem wire = buffer_wire(gf, buffer), near = buffer_near(gf, buffer);
     gf_status status = GF_OK;
     gf->moved_ns = now_ns;
-    if ((slot->done_elems == 0) && (pack || !gf->lent.agreed)) {
+    if ((slot->done_elems == 0) && (pack || !gf_sums_late(gf))) {
         if ((slot->counted = gf_checks_begin(gf, index)) == NULL) return gf_device_failed(gf, GF_OPERATION_STEP);
         if (!pack) status = buffer_copy(gf, buffer, near, wire);
         if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -172,7 +172,7 @@ static gf_status buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_
     gf_type wire = gf->config.exchange.wire;
     slot->coll.check = &slot->check;
     if (buffer_unseen(gf, buffer)) slot->coll.sources = &slot->sources;
-    if (gf->lent.agreed) {
+    if (gf_sums_late(gf)) {
         if ((slot->counted = gf_checks_begin(gf, slot_index(gf, slot))) == NULL)
             return gf_device_failed(gf, GF_OPERATION_STEP);
         slot->coll.check = slot->counted;

@@ -46,6 +46,9 @@ struct gf_flow {
     uint64_t round_slices; /* of the longest round: moves are round * round_slices + slice */
     size_t slot_bytes;     /* of staging, a slot a receive */
     struct gf_flow_at sent, send_done, recvd, recv_done;
+    /* Where folds are late: */
+    struct gf_flow_at folded, marked; /* all before is given to the device; all before is done once its event is reached */
+    uint64_t last_fold;    /* messages up to the last one that was folded */
 };
 
 /* A message of a collective that is under way. */
@@ -80,7 +83,6 @@ struct gf_coll_shared {
     uint64_t ticket;
     size_t region_bytes; /* of the exchange region, or of lent memory; the same on all ranks */
     const gf_mem *lent;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
-    uint32_t event;      /* of the device, with lent: to see its work done by */
     size_t area_offset;  /* in it: gf_direct_area_bytes(lane_ranks), zero at first, for flags and small data */
     uint32_t lane_ranks; /* ranks in the group, at least */
     uint32_t core;       /* where this rank runs now, from 1; 0: unknown */
@@ -125,12 +127,17 @@ struct gf_coll {
     uint32_t size;             /* ranks in the group */
     uint32_t index;            /* this rank in the group */
     gf_type type;
-    gf_mem data;               /* [elem_count], in place; host memory */
+    gf_mem data;               /* [elem_count], in place; memory of the queue's, as staging is */
     uint64_t elem_count;
     /* How values are combined; NULL: ops->sum. Must be commutative; dst = fold(dst, src). */
     gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
     void *fold_arg;
     size_t fold_elem_bytes;    /* size of an element where fold is set; else 0 */
+    bool is_late;              /* ops are done late, behind `event` of the queue's device: data and staging are device memory
+                                * that the link reaches. What ops are to do to data before is done before start; what is
+                                * still queued when the collective fails is the owner's to wait for. Of kinds made of
+                                * rounds (flow.h), and of gf_coll_direct_device */
+    uint32_t event;
     uint64_t tag;              /* gf_tag(..), moves are added */
     uint64_t timeout_ns;       /* without any progress */
     uint32_t slice_bytes;

@@ -49,6 +49,9 @@ struct gf_sim_setup {
                                 * (GF_TAG_BUFFER_OTHER), carry what they hold */
     bool bind_receives;        /* a receive whose message has begun to arrive cannot be cancelled, as with UCX; if the
                                 * sender dies then, only reset() or close() ends it */
+    uint64_t device_ranks;     /* these ranks' messages may lie in device memory, a bit each */
+    /* How a card moves bytes to device memory, or from there; NULL: as all others. */
+    void (*device_copy)(bool to_device, void *dst, const void *src, size_t size_bytes);
     struct gf_sim_fault faults[8];
     uint32_t fault_count;
     double drop_rate, duplicate_rate; /* at random, per message */
