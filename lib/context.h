@@ -96,7 +96,7 @@ struct gf_step {
 };
 
 /* The verdict's vector: GF_VERDICT_WORDS words, then the norms of the chunks, two floats a word. */
-#define GF_VERDICT_WORDS 11u
+#define GF_VERDICT_WORDS 12u
 static inline uint64_t gf_verdict_words(uint32_t chunk_count)
 {
     return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2;

@@ -46,7 +46,7 @@ static void slowest_link(const gf_context *gf, struct gf_stats *stats)
             next = r;
         }
     }
-    if ((next != GF_RANK_NONE) && (gf->peers[next].link_ns < gf->peers[most].link_ns / 10 * 9)) next = GF_RANK_NONE;
+    if ((next != GF_RANK_NONE) && (gf->peers[next].link_ns < gf->peers[most].link_ns / 20 * 19)) next = GF_RANK_NONE;
     stats->slowest_link = most;
     stats->slowest_link_other = next;
     stats->slowest_link_ns = (most == GF_RANK_NONE) ? 0 : gf->peers[most].link_ns;

@@ -8,8 +8,10 @@
  *     [7] for how long a rank has not polled though it had nothing to compute, and the rank (highest)
  *     [8], [9] the time for its bytes of the quickest message from a peer, of the peer where that is highest (pace.h), and of
  *         whom to whom that was (highest). Each rank uses one of the two words, in half of the steps the other one
- *     [10] that time alone (lowest)
- *     [11..] of a sparse step: norms of the chunks, two floats a word (sum)
+ *     [10] of how many ranks, and all their times (sum)
+ *     [11] the same as [8] of the peer where it is lowest, of ranks that have several, and of which rank (highest): whoever is slow from
+ *         all sides is at the end of the slow link
+ *     [12..] of a sparse step: norms of the chunks, two floats a word (sum)
  * The verdict before is when all were last together, to within a small message: an exchange does not end everywhere at once. */
 #include <string.h>
 
@@ -21,7 +23,7 @@
 #define RANK_BITS 13u
 #define WAIT_MASK ((UINT64_C(1) << (64 - RANK_BITS)) - 1) /* 26 days */
 #define PACE_MAX ((UINT64_C(1) << 24) - 1) /* ns for a KiB: 61 KB/s */
-#define PACE_NONE UINT64_MAX
+#define PACE_COUNT_BITS 16u
 _Static_assert(GF_WORLD_MAX <= 1u << RANK_BITS, "a rank fits");
 
 static uint64_t key_make(uint32_t rank, uint32_t tensor, uint64_t elem)
@@ -39,8 +41,8 @@ static void norms_add(uint64_t *into, const uint64_t *from)
     memcpy(into, sums, sizeof sums);
 }
 
-#define HIGHEST ((1u << 5) | (1u << 7) | (1u << 8) | (1u << 9))
-#define LOWEST ((1u << 1) | (1u << 6) | (1u << 10))
+#define HIGHEST ((1u << 5) | (1u << 7) | (1u << 8) | (1u << 9) | (1u << 11))
+#define LOWEST ((1u << 1) | (1u << 6))
 
 /* dst and src lie at the same place of two vectors; dst tells which words these are. */
 static gf_status verdict_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_count)
@@ -111,52 +113,65 @@ static uint64_t kib_pack(uint64_t bytes)
 
 static uint64_t kib_of(uint64_t packed) { return ((4 + packed % 4) << (packed / 4)) / 4; }
 
-/*     63..40 ns/KiB | 39 awaited behind another | 38..33 the message in quarters of octaves | 32..26 all of the step, likewise | from | to */
-static void links_tell(gf_context *gf)
+/*     63..40 ns/KiB | 39 awaited behind another | 38..33 size of the message, as packed | 32..26 of all in the step | 25..13 from | to */
+static uint64_t pace_pack(const struct gf_pace_peer *peer, uint32_t from, uint32_t to)
 {
-    const struct gf_pace_peer *slowest = gf_pace_slowest(&gf->pace);
-    uint32_t from = (slowest == NULL) ? GF_RANK_NONE : gf_rank_of(gf, slowest->peer);
-    uint64_t pace;
-    gf->verdict[8] = gf->verdict[9] = 0;
-    gf->verdict[10] = PACE_NONE;
-    if (from == GF_RANK_NONE) return;
-    pace = gf_pace_ns_per_kib(slowest);
+    uint64_t pace = gf_pace_ns_per_kib(peer), size = kib_pack(peer->bytes);
     if (pace > PACE_MAX) pace = PACE_MAX;
-    gf->verdict[10] = pace;
-    gf->verdict[link_word(gf->rank, gf->step.number)] =
-        (pace << 40) | ((uint64_t)slowest->is_behind << 39) | (((kib_pack(slowest->bytes) < 63) ? kib_pack(slowest->bytes) : 63) << 33) |
-        (kib_pack(slowest->all_bytes) << 26) | ((uint64_t)from << RANK_BITS) | gf->rank;
+    if (size > 63) size = 63;
+    return (pace << 40) | ((uint64_t)peer->is_behind << 39) | (size << 33) | (kib_pack(peer->all_bytes) << 26) |
+           ((uint64_t)from << RANK_BITS) | to;
 }
 
-/* What the bytes of a step took more on that link than they would on the quickest. A sender that declared its last tensor
+static void links_tell(gf_context *gf)
+{
+    const struct gf_pace_peer *slowest = gf_pace_slowest(&gf->pace), *quickest = gf_pace_quickest(&gf->pace);
+    uint32_t from = (slowest == NULL) ? GF_RANK_NONE : gf_rank_of(gf, slowest->peer);
+    uint64_t word;
+    gf->verdict[8] = gf->verdict[9] = gf->verdict[10] = gf->verdict[11] = 0;
+    if (from == GF_RANK_NONE) return;
+    word = pace_pack(slowest, from, gf->rank);
+    gf->verdict[link_word(gf->rank, gf->step.number)] = word;
+    gf->verdict[10] = ((word >> 40) << PACE_COUNT_BITS) | 1;
+    if (quickest != slowest) gf->verdict[11] = pace_pack(quickest, gf->rank, gf->rank);
+}
+
+/* What the bytes of a step took more on that link than on all in the mean. A sender that declared its last tensor
  * late was not there when its first message was awaited; one that stood still was not there at any time. */
 static uint64_t link_excess(const gf_context *gf, uint64_t word)
 {
-    uint64_t pace = word >> 40, rest = gf->verdict[10], away_ns = gf->verdict[7] >> RANK_BITS;
+    uint64_t count = gf->verdict[10] & ((1u << PACE_COUNT_BITS) - 1);
+    uint64_t pace = word >> 40, rest, away_ns = gf->verdict[7] >> RANK_BITS;
     if (((word >> 39) & 1) == 0) away_ns = gf->step.late_ns;
-    if (rest == PACE_NONE) return 0;
+    if (count == 0) return 0;
+    rest = (gf->verdict[10] >> PACE_COUNT_BITS) / count;
     rest += away_ns / kib_of((word >> 33) & 63);
     return (pace > rest) ? (pace - rest) * kib_of((word >> 26) & 127) : 0;
 }
 
-/* Two slow links with one rank in common: it is that rank's. Else nobody can tell which end of the slowest it is. */
+/* Nobody can tell which end of the slowest link it is, unless one is slow from all sides, or is the end of another slow one. */
 static void links_learn(gf_context *gf)
 {
     uint32_t most = (gf->verdict[8] >= gf->verdict[9]) ? 8 : 9;
     uint64_t word = gf->verdict[most], other = gf->verdict[17 - most];
     const uint32_t mask = (1u << RANK_BITS) - 1;
-    uint32_t ends[2] = {(uint32_t)(word >> RANK_BITS) & mask, (uint32_t)word & mask};
     uint32_t others[2] = {(uint32_t)(other >> RANK_BITS) & mask, (uint32_t)other & mask};
+    uint32_t all_sides = (uint32_t)gf->verdict[11] & mask;
     struct gf_step *step = &gf->step;
-    step->link_ends[0] = step->link_ends[1] = GF_RANK_NONE;
+    uint32_t *ends = step->link_ends;
+    bool shared[2];
+    ends[0] = ends[1] = GF_RANK_NONE;
     if ((step->link_ns = link_excess(gf, word)) == 0) return;
-    step->link_ends[0] = ends[0];
-    step->link_ends[1] = ends[1];
-    if (link_excess(gf, other) < step->link_ns / 2) return;
+    ends[0] = (uint32_t)(word >> RANK_BITS) & mask;
+    ends[1] = (uint32_t)word & mask;
     for (uint32_t e = 0; e < 2; e++) {
-        if ((ends[1 - e] == others[0]) || (ends[1 - e] == others[1])) continue;
-        if ((ends[e] == others[0]) || (ends[e] == others[1])) step->link_ends[1 - e] = GF_RANK_NONE;
+        shared[e] = (ends[e] == others[0]) || (ends[e] == others[1]);
+        if ((ends[e] != all_sides) || (link_excess(gf, gf->verdict[11]) < step->link_ns / 4)) continue;
+        ends[1 - e] = GF_RANK_NONE;
+        return;
     }
+    if ((shared[0] == shared[1]) || (link_excess(gf, other) < step->link_ns / 4)) return;
+    ends[shared[0] ? 1 : 0] = GF_RANK_NONE;
 }
 
 gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)

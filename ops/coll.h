@@ -57,7 +57,7 @@ struct gf_coll_msg {
     bool vouched;   /* its checksum has agreed, or there is none */
     uint64_t posted_ns; /* of a receive that has not arrived, with coll->pace: when, */
     uint64_t bytes;     /* its size, else 0, */
-    bool paced;         /* and whether it tells of the link (flow.h) */
+    uint32_t paced;     /* and what its time tells of the link (flow.h) */
     struct gf_coll_sum *sum; /* NULL: without integrity */
 };
 

@@ -146,14 +146,16 @@ static void flow_awaited(const struct gf_coll *coll, struct gf_coll_msg *msg, co
 {
     msg->bytes = count * gf_coll_elem_bytes(coll);
     msg->posted_ns = now_ns;
-    msg->paced = round->paced && (msg->bytes >= GF_PACE_BYTES_MIN) &&
-                 ((count >= coll->u.flow.slice_elems / 2) || (count >= round->recv_count / 2));
+    msg->paced = 0;
+    if ((msg->bytes >= GF_PACE_BYTES_MIN) &&
+        ((count >= coll->u.flow.slice_elems / 2) || (count >= round->recv_count / 2)))
+        msg->paced = round->paced;
 }
 
 /* Once a message, however often it is found to have ended. */
 static void flow_arrived(const struct gf_coll *coll, struct gf_coll_msg *msg, uint64_t now_ns)
 {
-    if (msg->bytes != 0) gf_pace_arrived(coll->pace, msg->peer, msg->bytes, msg->paced ? msg->posted_ns : 0, now_ns);
+    if (msg->bytes != 0) gf_pace_arrived(coll->pace, msg->peer, msg->bytes, msg->paced, msg->posted_ns, now_ns);
     msg->bytes = 0;
 }
 
