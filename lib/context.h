@@ -86,7 +86,9 @@ struct gf_step {
     uint64_t wire_before;     /* link bytes when it began */
     uint64_t declared_ns;     /* its last tensor was declared */
     uint32_t last_rank;       /* declared its last tensor last, or stood still for longer: so the verdict says */
-    uint64_t late_ns;         /* for so long the first one waited more than the last; for so long it stood still */
+    uint64_t late_ns;         /* for so long it was behind the first one; for so long it stood still */
+    uint32_t link_ends[2];    /* whose link was slow, or between whom; GF_RANK_NONE: one of them or both are not to blame */
+    uint64_t link_ns;         /* what a message took more there than elsewhere */
     struct gf_check check;    /* local values that were not finite, as packed */
     uint64_t first_key;       /* where the first of them was (verdict.c); UINT64_MAX: none */
     uint64_t sum_bad;         /* sums that are not finite, where this rank rounded them: on the wire, or back from it */
@@ -96,7 +98,7 @@ struct gf_step {
 };
 
 /* The verdict's vector: GF_VERDICT_WORDS words, then the norms of the chunks, two floats a word. */
-#define GF_VERDICT_WORDS 8u
+#define GF_VERDICT_WORDS 12u
 static inline uint64_t gf_verdict_words(uint32_t chunk_count)
 {
     return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2;
@@ -282,6 +284,8 @@ struct gf_context {
     uint64_t fail_ns;
     uint64_t moved_ns;          /* something last moved: for idling */
     uint64_t step_polled_ns;    /* the step was last polled */
+    uint64_t together_ns;       /* the last verdict, or the warm-up, ended */
+    struct gf_pace pace;        /* of this step */
     uint64_t still_ns;          /* this rank's longest time without a poll while all others may have waited for it */
     bool crowded;               /* more ranks than cores on this machine; behind the warm-up, on some rank's */
     struct gf_crowd crowd;      /* whether others want this core, ranks of other nodes included */

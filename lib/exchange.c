@@ -123,6 +123,14 @@ static void device_take(gf_context *gf, struct gf_slot *slot)
     coll->direct.small_bytes = 0;
 }
 
+/* In the others the quickest message of a rank may have waited for all others' too. */
+static bool paced(const struct gf_slot *slot, gf_algorithm algorithm)
+{
+    return (slot->operation == GF_OPERATION_STEP) && ((algorithm == GF_ALGORITHM_RING) ||
+                                                      (algorithm == GF_ALGORITHM_HALVING) ||
+                                                      (algorithm == GF_ALGORITHM_HIERARCHY));
+}
+
 void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm, gf_coll_op op, uint32_t root,
                    gf_type type, gf_mem data, uint64_t elem_count, uint64_t tag, uint64_t now_ns)
 {
@@ -147,6 +155,7 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->slice_bytes = gf->config.exchange.slice_bytes;
     coll->window = gf->config.link.window;
     coll->nodes = &gf->nodes;
+    coll->pace = paced(slot, algorithm) ? &gf->pace : NULL;
     coll->direct = (struct gf_coll_shared){.ticket = slot->ticket, .region_bytes = gf->region_bytes,
                                            .lane_ranks = lanes(gf),
                                            .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,

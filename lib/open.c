@@ -336,6 +336,7 @@ static void opened(gf_context *gf)
 {
     uint64_t now_bytes = resident_bytes(), ours_bytes = gf->foreign_before + gf->link->private_bytes;
     gf->phase = GF_PHASE_READY;
+    gf->together_ns = gf_now(gf);
     gf_fork_guard(gf);
     gf->wire_base = gf->link->sent_bytes;
     gf->message_base = gf->link->sent_messages;

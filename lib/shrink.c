@@ -217,6 +217,7 @@ static void shrunk(gf_context *gf)
     gf->step = (struct gf_step){.number = plan->standing.steps, .whole = true, .updated = true, .first_key = UINT64_MAX,
                                 .gradient_scale = 1.0f};
     gf->phase = GF_PHASE_READY;
+    gf->together_ns = gf_now(gf);
     gf->shrink.state = GF_SHRINK_NONE;
     gf->shrink.count++;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: epoch %u has begun behind step %llu%s%s", gf->rank, gf->world,

@@ -54,6 +54,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     for (uint32_t i = 0; i < need.msg_count; i++) { /* the others were not used since they ended */
         coll->msgs[i].active = false;
         coll->msgs[i].vouched = true;
+        coll->msgs[i].bytes = 0;
         if (coll->msgs[i].sum != NULL) coll->msgs[i].sum->active = false;
     }
     coll->error = GF_OK;

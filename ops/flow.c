@@ -147,6 +147,7 @@ static gf_status flow_sends_end(struct gf_coll *coll, uint64_t now_ns)
     return GF_OK;
 }
 
+<<<<<<< HEAD
 /* The next arrival to look at. */
 static struct gf_flow_at *flow_arrival(struct gf_coll *coll)
 {
@@ -154,6 +155,28 @@ static struct gf_flow_at *flow_arrival(struct gf_coll *coll)
 }
 
 /* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait; queueing is short. */
+=======
+/* Short ones tell of latency, and a short last slice would be the quickest. */
+static void flow_awaited(const struct gf_coll *coll, struct gf_coll_msg *msg, const struct gf_round *round,
+                         uint64_t count, uint64_t now_ns)
+{
+    msg->bytes = count * gf_coll_elem_bytes(coll);
+    msg->posted_ns = now_ns;
+    msg->paced = 0;
+    if ((msg->bytes >= GF_PACE_BYTES_MIN) &&
+        ((count >= coll->u.flow.slice_elems / 2) || (count >= round->recv_count / 2)))
+        msg->paced = round->paced;
+}
+
+/* Once a message, however often it is found to have ended. */
+static void flow_arrived(const struct gf_coll *coll, struct gf_coll_msg *msg, uint64_t now_ns)
+{
+    if (msg->bytes != 0) gf_pace_arrived(coll->pace, msg->peer, msg->bytes, msg->paced, msg->posted_ns, now_ns);
+    msg->bytes = 0;
+}
+
+/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait. */
+>>>>>>> faults
 static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_flow *flow = &coll->u.flow;
@@ -164,8 +187,14 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
         struct flow_slice slice;
         gf_status status = gf_coll_test(coll, recv_slot(coll, at));
         if (status != GF_OK) return status;
+<<<<<<< HEAD
         flow_round(coll, at->round, &round);
         slice = flow_slice(flow, round.recv_first, round.recv_count, at->slice);
+=======
+        if (coll->pace != NULL) flow_arrived(coll, &coll->msgs[recv_slot(coll, &flow->recv_done)], now_ns);
+        flow_round(coll, flow->recv_done.round, &round);
+        slice = flow_slice(flow, round.recv_first, round.recv_count, flow->recv_done.slice);
+>>>>>>> faults
         if (round.fold && (coll->op != GF_COLL_BARRIER)) {
             if (!flow_memory_free(coll, &round, slice.first + slice.count)) return GF_AGAIN;
             status = gf_coll_fold(coll, slice.first, recv_staging(coll, at), slice.count);
@@ -218,6 +247,8 @@ static gf_status flow_recvs_post(struct gf_coll *coll, uint64_t now_ns)
                               flow->recvd.round * flow->round_slices + flow->recvd.slice, into,
                               slice.count * elem_bytes);
         if (status != GF_OK) return status;
+        if (coll->pace != NULL)
+            flow_awaited(coll, &coll->msgs[recv_slot(coll, &flow->recvd)], &round, slice.count, now_ns);
         flow_next(coll, &flow->recvd, false);
         coll->moved_ns = now_ns;
     }

@@ -103,6 +103,8 @@ struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *
             message->fault = GF_SIM_FAULT_DUPLICATE;
         }
     }
+    if ((rate > 0.0) && !message->is_node && (self->rank == sim->setup.slow_rank) && (sim->setup.slow_out > 0.0))
+        rate /= sim->setup.slow_out;
     if (rate > 0.0) message->transfer_ns = (uint64_t)((double)message->size_bytes / rate + 0.5);
     port->out_free_ns = start_ns + sim->setup.message_ns + message->transfer_ns;
     request->message = message;
@@ -311,6 +313,8 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
     }
     uint64_t start_ns = (port->in_free_ns > sim->now_ns) ? port->in_free_ns : sim->now_ns;
     port->in_free_ns = start_ns + message->transfer_ns;
+    if (!message->is_node && (self->rank == sim->setup.slow_rank) && (sim->setup.slow_in > 0.0))
+        port->in_free_ns = start_ns + (uint64_t)((double)message->transfer_ns * sim->setup.slow_in);
     if (sim->setup.bind_receives) {
         struct sim_request *request = posted_find(self, message);
         if (request != NULL) {
