@@ -147,15 +147,12 @@ static gf_status flow_sends_end(struct gf_coll *coll, uint64_t now_ns)
     return GF_OK;
 }
 
-<<<<<<< HEAD
 /* The next arrival to look at. */
 static struct gf_flow_at *flow_arrival(struct gf_coll *coll)
 {
     return coll->is_late ? &coll->u.flow.folded : &coll->u.flow.recv_done;
 }
 
-/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait; queueing is short. */
-=======
 /* Short ones tell of latency, and a short last slice would be the quickest. */
 static void flow_awaited(const struct gf_coll *coll, struct gf_coll_msg *msg, const struct gf_round *round,
                          uint64_t count, uint64_t now_ns)
@@ -175,8 +172,7 @@ static void flow_arrived(const struct gf_coll *coll, struct gf_coll_msg *msg, ui
     msg->bytes = 0;
 }
 
-/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait. */
->>>>>>> faults
+/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait; queueing is short. */
 static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_flow *flow = &coll->u.flow;
@@ -187,14 +183,9 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
         struct flow_slice slice;
         gf_status status = gf_coll_test(coll, recv_slot(coll, at));
         if (status != GF_OK) return status;
-<<<<<<< HEAD
+        if (coll->pace != NULL) flow_arrived(coll, &coll->msgs[recv_slot(coll, at)], now_ns);
         flow_round(coll, at->round, &round);
         slice = flow_slice(flow, round.recv_first, round.recv_count, at->slice);
-=======
-        if (coll->pace != NULL) flow_arrived(coll, &coll->msgs[recv_slot(coll, &flow->recv_done)], now_ns);
-        flow_round(coll, flow->recv_done.round, &round);
-        slice = flow_slice(flow, round.recv_first, round.recv_count, flow->recv_done.slice);
->>>>>>> faults
         if (round.fold && (coll->op != GF_COLL_BARRIER)) {
             if (!flow_memory_free(coll, &round, slice.first + slice.count)) return GF_AGAIN;
             status = gf_coll_fold(coll, slice.first, recv_staging(coll, at), slice.count);
