@@ -130,6 +130,7 @@ void gf_members_fail(struct gf_members *members, const struct gf_error *error, c
     members->error = *error;
     members->error.rank = members->setup.rank;
     members->state = MEMBERS_FAILED;
+    if (members->failed_ns == 0) members->failed_ns = members->now_ns;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         owe_nothing(members, rank);
         if (!members_coordinates(members) || !members->peers[rank].connected) continue;
@@ -350,6 +351,13 @@ void gf_members_touch(struct gf_members *members, uint64_t now_ns)
     if (same_place(position, &members->moved)) return;
     members->moved = *position;
     members->moved_ns = now_ns;
+}
+
+/* They may have heard of the failure sooner than this rank. */
+bool gf_members_behind(const struct gf_members *members)
+{
+    if (members->away_steps > 0) return true;
+    return (members->failed_ns != 0) && (members->now_ns - members->failed_ns > away_limit(members) / 2);
 }
 
 void gf_members_met(struct gf_members *members)
