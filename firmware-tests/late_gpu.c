@@ -17,7 +17,7 @@
 #define STREAM 0x57u
 #define SOURCES_MAX 64u
 
-typedef enum kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, RATIO, UPDATE,
+typedef enum kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, RATIO, UPDATE, UPDATE_CHUNKS,
                CAST_CHUNKS, ACCUMULATE_CHUNKS, ZERO_CHUNKS } kind;
 
 /* One call as it was made. */
@@ -309,6 +309,18 @@ static gf_status late_update(struct gf_queue *queue, const struct gf_update *upd
     return GF_OK;
 }
 
+static gf_status late_update_chunks(struct gf_queue *queue, const struct gf_update *update, const struct gf_chunks *chunks)
+{
+    struct late *late = late_of(queue->gpu);
+    struct work *work = work_new(queue, UPDATE_CHUNKS);
+    expect_chunks(late, chunks);
+    expect_reachable(late, update->weight_f32, chunks->dst_elems * sizeof(float));
+    expect_reachable(late, update->gradient, chunks->dst_elems * gf_type_size_bytes(update->gradient_type));
+    work->update = *update;
+    work->chunks = *chunks;
+    return GF_OK;
+}
+
 static void work_do(struct late *late, const struct work *work)
 {
     struct gf_queue host = {.gpu = &late->gpu};
@@ -339,6 +351,7 @@ static void work_do(struct late *late, const struct work *work)
         break;
     case RATIO: status = ops->ratio(&host, work->at[0], &work->ratio); break;
     case UPDATE: status = ops->update(&host, &work->update, work->elem_count); break;
+    case UPDATE_CHUNKS: status = ops->update_chunks(&host, &work->update, &work->chunks); break;
     case CAST_CHUNKS:
         status = ops->cast_chunks(&host, work->at[0], work->types[0], work->at[1], work->types[1], &work->chunks,
                                   work->scale, work->base, work->check);
@@ -406,6 +419,7 @@ const struct gf_ops late_ops = {
     .name = "late", .cast = late_cast, .sum = late_sum, .sum_n = late_sum_n, .check = late_check, .copy = late_copy,
     .zero = late_zero, .score = late_score, .norm = late_norm, .ratio = late_ratio, .accumulate = late_accumulate, .update = late_update,
     .cast_chunks = late_cast_chunks, .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,
+    .update_chunks = late_update_chunks,
 };
 
 const struct gf_gpu_driver late_gpu = {

@@ -262,6 +262,19 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     for (uint32_t area = A; area <= C; area++) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, area == special);
     small_fill(t);
     BOTH(t, "update", update(NULL, &host, t->count), update(t->pair->queue, &device, t->count));
+    if (t->count == 0) return;
+
+    /* Two of three chunks, the last first. */
+    struct gf_chunks chunks = {.chunk_elems = 1 + t->count / 7, .dst_elems = t->count,
+                               .dst_list_u32 = small(t, AT_LISTS).host}, device_chunks;
+    uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS);
+    for (uint32_t c = (uint32_t)((t->count - 1) / chunks.chunk_elems + 1); c-- > 0;)
+        if (c % 3 != 1) list[chunks.count++] = c;
+    device_chunks = chunks;
+    device_chunks.dst_list_u32 = small(t, AT_LISTS).device;
+    for (uint32_t area = A; area <= C; area++) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, area == special);
+    small_fill(t);
+    BOTH(t, "update_chunks", update_chunks(NULL, &host, &chunks), update_chunks(t->pair->queue, &device, &device_chunks));
 }
 
 /* A selection of chunks of A (and B, C, D) to places of E; what is not listed stays. */

@@ -181,6 +181,13 @@ static gf_status run_zero_chunks(void)
     const struct gf_chunks some = chunks(true, false);
     return gf_ops_cuda.zero_chunks(&program.queue, range(1), GF_TYPE_F32, &some);
 }
+static gf_status run_update_chunks(void)
+{
+    const struct gf_chunks some = chunks(true, false);
+    struct gf_update update = {.weight_f32 = range(1), .momentum_f32 = range(2), .gradient = range(0),
+                               .gradient_scale = 1, .rate = 0.1f, .momentum = 0.9f};
+    return gf_ops_cuda.update_chunks(&program.queue, &update, &some);
+}
 static gf_status run_sum_n(void)
 {
     const gf_mem dst = range(1), src[] = {range(0), range(2)};
@@ -239,6 +246,7 @@ static const struct bench_row {
     {.name = "scatter fp16 to fp32", .run = run_scatter, .ranges = 0.75, .than = COPY, .has_goal = true},
     {.name = "accumulate, listed chunks", .run = run_accumulate_chunks, .ranges = 2.5, .than = COPY, .has_goal = true},
     {.name = "zero, listed chunks", .run = run_zero_chunks, .ranges = 0.5, .than = COPY, .has_goal = true},
+    {.name = "update, listed chunks", .run = run_update_chunks, .ranges = 2.5, .than = COPY, .has_goal = true},
     {.name = "check fp32", .run = run_check, .ranges = 1, .than = SWEEP, .has_goal = true},
     {.name = "score", .run = run_score, .ranges = 1, .than = SWEEP, .has_goal = true},
     {.name = "norm", .run = run_norm, .ranges = 1, .than = SWEEP, .has_goal = true},

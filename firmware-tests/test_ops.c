@@ -460,8 +460,12 @@ static void test_ratio(void **state)
     }
 }
 
-static void update_case(const struct turn *t, bool with_momentum, bool nesterov, const gf_type *half_type)
+/* chunk_elems 0: flat; else of listed chunks, and what is not listed stays. */
+static void update_case(const struct turn *t, bool with_momentum, bool nesterov, const gf_type *half_type,
+                        uint64_t chunk_elems)
 {
+    static bool is_listed[CHUNKS_MAX];
+    struct gf_chunks chunks;
     float trust = 0.37f, rate = 0.1f;
     struct gf_update update = {.gradient_type = t->type, .gradient_scale = t->scale, .rate = 0.1f, .momentum = 0.9f,
                                .decay = 5e-4f, .nesterov = nesterov};
@@ -476,8 +480,16 @@ static void update_case(const struct turn *t, bool with_momentum, bool nesterov,
     update.gradient = mem(SOURCE, t->offset);
     update.ratio_f32 = (t->count % 2 == 0) ? (gf_mem)(uintptr_t)&trust : 0;
     if (update.ratio_f32 != 0) rate = rate * trust;
-    assert_int_equal(t->ops->update(NULL, &update, t->count), GF_OK);
+    memset(is_listed, chunk_elems == 0, sizeof is_listed);
+    if (chunk_elems == 0) {
+        assert_int_equal(t->ops->update(NULL, &update, t->count), GF_OK);
+    } else {
+        chunks = chunks_make(t->count, chunk_elems, true, true);
+        for (uint32_t turn = 0; turn < chunks.count; turn++) is_listed[dst_list[turn]] = true;
+        assert_int_equal(t->ops->update_chunks(NULL, &update, &chunks), GF_OK);
+    }
     for (uint64_t i = 0; i < t->count; i++) {
+        if (!is_listed[(chunk_elems == 0) ? 0 : i / chunk_elems]) continue;
         float weight = get(want_at(WEIGHT, t->offset), GF_TYPE_F32, i);
         float g = t->scale * get(want_at(SOURCE, t->offset), t->type, i) + 5e-4f * weight, d = g;
         if (with_momentum) {
@@ -499,10 +511,12 @@ static void update_cases(const struct turn *t)
 {
     for (uint32_t half = 0; half < 4; half++) {
         const gf_type *half_type = (half < 3) ? &types[half] : NULL;
-        update_case(t, true, false, half_type);
+        update_case(t, true, false, half_type, 0);
+        update_case(t, true, half == 0, half_type, 7 + half + t->count / 500);
         if (t->count > 2000) continue;
-        update_case(t, true, true, half_type);
-        update_case(t, false, false, half_type);
+        update_case(t, true, true, half_type, 0);
+        update_case(t, false, false, half_type, 0);
+        update_case(t, false, false, half_type, 3 + t->count / 200);
     }
 }
 

@@ -29,7 +29,7 @@ check "and_whole_steps" grep -q "whole steps of several ranks on one GPU end as 
 check "bench_runs" ends_with 0 bench "$fake" 1
 check "and_a_step_with_and_without_overlap" grep -q "one behind the other, .* beside each other" "$scratch/out"
 check "the_bus_beside_a_pinned_copy" [ "$(grep -c 'of "copy, device to pinned"' "$scratch/out")" -eq 2 ]
-check "what_writes_beside_a_copy" [ "$(grep -c 'of "copy, device to device", aimed at 0.90' "$scratch/out")" -eq 12 ]
+check "what_writes_beside_a_copy" [ "$(grep -c 'of "copy, device to device", aimed at 0.90' "$scratch/out")" -eq 13 ]
 check "what_only_reads_beside_a_sweep" [ "$(grep -c 'of "read-only sweep", aimed at 0.90' "$scratch/out")" -eq 3 ]
 check "and_which_sizes_count" grep -q "aimed at is 90 % from 256 MiB on, which these are not" "$scratch/out"
 finish

@@ -168,7 +168,7 @@ static void test_chunks(void **state)
     assert_int_equal(munmap(pool, count * 2), 0);
 }
 
-static void test_accumulate_chunks(void **state)
+static void test_accumulate_and_update_chunks(void **state)
 {
     uint64_t count = ELEMS, chunk_elems = 1000;
     uint32_t list[] = {(uint32_t)((UINT64_C(1) << 32) / 1000 + 1), (uint32_t)(count / 1000 - 1)};
@@ -186,6 +186,10 @@ static void test_accumulate_chunks(void **state)
                                                    (gf_mem)(uintptr_t)history, 0, 0, (gf_mem)(uintptr_t)gradient,
                                                    GF_TYPE_F16, 2, 0, 0, 0, &chunks), GF_OK);
     for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f + 2.0f * (float)(c + 1));
+    struct gf_update update = {.weight_f32 = (gf_mem)(uintptr_t)history, .gradient = (gf_mem)(uintptr_t)gradient,
+                               .gradient_type = GF_TYPE_F16, .gradient_scale = 1, .rate = 2}; /* and back again */
+    assert_int_equal(gf_ops_cuda.update_chunks(simt_gpu_queue(1), &update, &chunks), GF_OK);
+    for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f);
     assert_int_equal(munmap(history, count * 4), 0);
     assert_int_equal(munmap(gradient, count * 2), 0);
 }
@@ -221,7 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cast_sum_check), cmocka_unit_test(test_update_and_accumulate),
-        cmocka_unit_test(test_sum_n), cmocka_unit_test(test_chunks), cmocka_unit_test(test_accumulate_chunks),
+        cmocka_unit_test(test_sum_n), cmocka_unit_test(test_chunks), cmocka_unit_test(test_accumulate_and_update_chunks),
         cmocka_unit_test(test_score_and_norm),
     };
     return cmocka_run_group_tests_name("simt_wide", tests, NULL, NULL);

@@ -473,6 +473,8 @@ gf_status gf_lars_end(gf_context *gf, uint32_t tensor);
 gf_status gf_half_refresh(gf_context *gf); /* the half weights from the weights; nothing without them */
 /* Elements first..end-1, all of one tensor, by the rules of `tensor` and with its trust ratio. */
 gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
+/* The same of listed chunks of the part whose rules this tensor has, in one call. */
+gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate);
 
 /* ---- verdict.c ---- */
 gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns);

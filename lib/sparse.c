@@ -119,6 +119,8 @@ static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, 
 gf_status gf_sparse_update(gf_context *gf, float learning_rate)
 {
     uint32_t slot = 0;
+    if (gf->sparse.in_lists && (gf->config.optimizer.kind != GF_OPTIMIZER_LARS))
+        return gf_sparse_lists_update(gf, learning_rate);
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         gf_status status;
         if ((gf->tensors[i].sparse == 0) || (gf->tensors[i].elem_count == 0)) continue;

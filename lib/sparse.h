@@ -89,6 +89,7 @@ struct gf_check gf_sparse_lists_blame(const gf_context *gf, const struct gf_buff
 gf_status gf_sparse_lists_score(gf_context *gf); /* GF_OK: all of them are queued */
 void gf_sparse_lists_place(gf_context *gf);      /* behind their event */
 gf_status gf_sparse_lists_commit(gf_context *gf, float factor);
+gf_status gf_sparse_lists_update(gf_context *gf, float learning_rate); /* without LARS */
 gf_status gf_sparse_lists_weigh(gf_context *gf); /* behind a dense step */
 
 /* Chunks that step `number` sends (1 is the first): all during warm-up, then falling in a straight line over ramp_steps

@@ -208,3 +208,16 @@ gf_status gf_sparse_lists_weigh(gf_context *gf)
     }
     return GF_OK;
 }
+
+/* ---- the update ---- */
+
+/* Without LARS all tensors of the part share their rules (the decay is in the history), so that what was sent is one
+ * launch. Its list lies on the device until the next step begins. Gaps between tensors are zeroes and stay so. */
+gf_status gf_sparse_lists_update(gf_context *gf, float learning_rate)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    const struct gf_chunks sent = chunks_of(sparse, sent_list(sparse), sparse->sent_count);
+    uint32_t tensor = 0;
+    while (gf->tensors[tensor].sparse == 0) tensor++;
+    return gf_update_chunks(gf, tensor, &sent, learning_rate);
+}

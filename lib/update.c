@@ -82,12 +82,13 @@ gf_status gf_lars_end(gf_context *gf, uint32_t tensor)
     return lars_status(gf, gf->ops->ratio(&gf->queue, ratio_at(gf, tensor), &ratio));
 }
 
-gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
+/* Of the tensor's elements from `first` on, which may lie before it where its rules hold there too. */
+static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_t first, float rate)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
     bool applied_before = gf->step.sparse && (placed->sparse != 0) && /* momentum is in the history already */
                           (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
-    struct gf_update update = {
+    return (struct gf_update){
         .weight_f32 = gf->weight + first * sizeof(float),
         .momentum_f32 = ((gf->momentum != 0) && !applied_before) ? gf->momentum + first * sizeof(float) : 0,
         .half = (gf->half != 0) ? gf->half + first * gf_type_size_bytes(GF_TYPE_F16) : 0,
@@ -100,6 +101,18 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
         .momentum = gf->config.optimizer.momentum,
         .decay = decay_of(gf, placed),
         .nesterov = gf->config.optimizer.nesterov};
+}
+
+gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate)
+{
+    const struct gf_update update = update_of(gf, tensor, 0, rate);
+    if (gf->ops->update_chunks(&gf->queue, &update, chunks) < 0) return gf_device_failed(gf, GF_OPERATION_UPDATE);
+    return GF_OK;
+}
+
+gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
+{
+    const struct gf_update update = update_of(gf, tensor, first, rate);
     if (gf->ops->update(&gf->queue, &update, end - first) < 0)
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
     return GF_OK;

@@ -4,6 +4,7 @@
 #include "accumulate_host.h"
 #include "cast_host.h"
 #include "copy_host.h"
+#include "update_host.h"
 
 struct chunk_place {
     uint64_t dst, src, count; /* elements */
@@ -62,6 +63,23 @@ VEC_FN gf_status zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, c
         GF_ASSERT(first < chunks->dst_elems);
         if (chunks->dst_elems - first < count) count = chunks->dst_elems - first;
         status = zero(queue, dst + first * gf_type_bytes(type), count * gf_type_bytes(type));
+    }
+    return status;
+}
+
+VEC_FN gf_status update_chunks(struct gf_queue *queue, const struct gf_update *all, const struct gf_chunks *chunks)
+{
+    gf_status status = GF_OK;
+    for (uint32_t turn = 0; (turn < chunks->count) && (status == GF_OK); turn++) {
+        uint64_t first = chunk_listed(chunks->dst_list_u32, turn) * chunks->chunk_elems, count = chunks->chunk_elems;
+        struct gf_update part = *all;
+        GF_ASSERT(first < chunks->dst_elems);
+        if (chunks->dst_elems - first < count) count = chunks->dst_elems - first;
+        part.weight_f32 += first * sizeof(float);
+        if (part.momentum_f32 != 0) part.momentum_f32 += first * sizeof(float);
+        if (part.half != 0) part.half += first * gf_type_bytes(part.half_type);
+        part.gradient += first * gf_type_bytes(part.gradient_type);
+        status = update(queue, &part, count);
     }
     return status;
 }

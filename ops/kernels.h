@@ -8,7 +8,7 @@
 /* In the order of launch()'s numbers. The kernel is gf_kernel_NAME and takes a struct gf_NAME_args. */
 #define GF_KERNELS(X)                                                                                              \
     X(cast) X(cast_chunks) X(sum) X(sum_n) X(check) X(score) X(norm_runs) X(norm_end) X(ratio) X(accumulate)      \
-    X(accumulate_chunks) X(zero_chunks) X(update)
+    X(accumulate_chunks) X(zero_chunks) X(update) X(update_chunks)
 
 #define GF_KERNEL_F32 0u /* gf_type, in numbers */
 #define GF_KERNEL_F16 1u
@@ -96,6 +96,11 @@ struct gf_update_args {
     uint64_t weight, momentum_at, half, gradient, ratio, elem_count;
     float gradient_scale, rate, momentum, decay;
     uint32_t half_type, gradient_type, nesterov;
+};
+
+struct gf_update_chunks_args {
+    struct gf_update_args update; /* elem_count is not looked at */
+    struct gf_chunk_lists chunks;
 };
 
 #endif

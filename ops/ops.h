@@ -110,6 +110,8 @@ struct gf_ops {
      *     v = momentum*v[i] + g;   d = nesterov ? momentum*v + g : v;   weight[i] = weight[i] - rate*d
      * momentum_f32 0: d = g; with ratio_f32, rate * *ratio_f32 takes the place of rate. Then half[i] = round(weight[i]). */
     gf_status (*update)(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count);
+    /* update() of each chunk of dst_list_u32, with addresses of the whole ranges; the source's is not looked at. */
+    gf_status (*update_chunks)(struct gf_queue *queue, const struct gf_update *update, const struct gf_chunks *chunks);
 };
 
 extern const struct gf_ops gf_ops_host; /* the fastest versions this CPU runs, chosen once a call by CPUID */

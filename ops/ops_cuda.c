@@ -60,6 +60,15 @@ static struct gf_chunk_lists lists_of(const struct gf_chunks *chunks)
                                    .count = chunks->count};
 }
 
+/* Where the source's range is not looked at: a tile is bounded by both. */
+static struct gf_chunk_lists lists_of_dst(const struct gf_chunks *chunks)
+{
+    struct gf_chunk_lists lists = lists_of(chunks);
+    lists.src_list = lists.dst_list;
+    lists.src_elems = lists.dst_elems;
+    return lists;
+}
+
 /* A block a tile. */
 static uint64_t chunks_work(const struct gf_chunks *chunks)
 {
@@ -215,28 +224,39 @@ static gf_status cuda_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32
     return start(queue, KERNEL_accumulate_chunks, chunks_work(chunks), &args);
 }
 
-/* The source's range is not looked at, but a tile is bounded by both. */
 static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
 {
-    struct gf_zero_chunks_args args = {.dst = dst, .chunks = lists_of(chunks), .type = type};
-    args.chunks.src_list = args.chunks.dst_list;
-    args.chunks.src_elems = args.chunks.dst_elems;
+    struct gf_zero_chunks_args args = {.dst = dst, .chunks = lists_of_dst(chunks), .type = type};
     GF_ASSERT(type < GF_TYPE_COUNT);
     if (chunks->count == 0) return GF_OK;
     return start(queue, KERNEL_zero_chunks, chunks_work(chunks), &args);
 }
 
+static struct gf_update_args update_args(const struct gf_update *update)
+{
+    GF_ASSERT((update->gradient_type < GF_TYPE_COUNT) && (update->half_type < GF_TYPE_COUNT));
+    return (struct gf_update_args){.weight = update->weight_f32, .momentum_at = update->momentum_f32,
+                                   .half = update->half, .gradient = update->gradient, .ratio = update->ratio_f32,
+                                   .gradient_scale = update->gradient_scale, .rate = update->rate,
+                                   .momentum = update->momentum, .decay = update->decay,
+                                   .half_type = update->half_type, .gradient_type = update->gradient_type,
+                                   .nesterov = update->nesterov};
+}
+
 static gf_status cuda_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
 {
-    struct gf_update_args args = {.weight = update->weight_f32, .momentum_at = update->momentum_f32,
-                                  .half = update->half, .gradient = update->gradient, .ratio = update->ratio_f32,
-                                  .elem_count = elem_count, .gradient_scale = update->gradient_scale,
-                                  .rate = update->rate, .momentum = update->momentum, .decay = update->decay,
-                                  .half_type = update->half_type, .gradient_type = update->gradient_type,
-                                  .nesterov = update->nesterov};
-    GF_ASSERT((update->gradient_type < GF_TYPE_COUNT) && (update->half_type < GF_TYPE_COUNT));
+    struct gf_update_args args = update_args(update);
+    args.elem_count = elem_count;
     if (elem_count == 0) return GF_OK;
     return start(queue, KERNEL_update, packs_of(elem_count, 4), &args);
+}
+
+static gf_status cuda_update_chunks(struct gf_queue *queue, const struct gf_update *update,
+                                    const struct gf_chunks *chunks)
+{
+    struct gf_update_chunks_args args = {.update = update_args(update), .chunks = lists_of_dst(chunks)};
+    if (chunks->count == 0) return GF_OK;
+    return start(queue, KERNEL_update_chunks, chunks_work(chunks), &args);
 }
 
 const struct gf_ops gf_ops_cuda = {
@@ -255,4 +275,5 @@ const struct gf_ops gf_ops_cuda = {
     .accumulate_chunks = cuda_accumulate_chunks,
     .zero_chunks = cuda_zero_chunks,
     .update = cuda_update,
+    .update_chunks = cuda_update_chunks,
 };

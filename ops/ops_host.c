@@ -121,6 +121,12 @@ static gf_status host_update(struct gf_queue *queue, const struct gf_update *upd
     return best()->update(queue, update, elem_count);
 }
 
+static gf_status host_update_chunks(struct gf_queue *queue, const struct gf_update *update,
+                                    const struct gf_chunks *chunks)
+{
+    return best()->update_chunks(queue, update, chunks);
+}
+
 const struct gf_ops gf_ops_host = {
     .name = "host",
     .cast = host_cast,
@@ -137,4 +143,5 @@ const struct gf_ops gf_ops_host = {
     .accumulate_chunks = host_accumulate_chunks,
     .zero_chunks = host_zero_chunks,
     .update = host_update,
+    .update_chunks = host_update_chunks,
 };

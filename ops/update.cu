@@ -1,4 +1,4 @@
-/* Momentum SGD in one pass, with a trust ratio that lies in memory. */
+/* Momentum SGD in one pass, with a trust ratio that lies in memory; flat and of listed chunks. */
 #include "device.cuh"
 
 struct update_some {
@@ -46,17 +46,38 @@ GF_INLINE void update_finish(struct update_some *some, uint64_t i, int count, co
     else gf_pack_store(GF_KERNEL_F32, r->half, i, weight, count);
 }
 
-GF_INLINE void update_type(uint32_t gradient_type, const struct gf_update_args *r, float rate)
+GF_INLINE void update_type(uint32_t gradient_type, const struct gf_update_args *r, float rate, uint64_t worker,
+                           uint64_t workers)
 {
     uint32_t head = gf_head(r->weight, GF_KERNEL_F32, 4);
     int alike = gf_alike(r->momentum_at, GF_KERNEL_F32, 4, head) && gf_alike(r->half, r->half_type, 4, head) &&
                 gf_alike(r->gradient, gradient_type, 4, head);
-    struct gf_walk walk = gf_walk_make(gf_thread(), gf_threads(), r->elem_count, 4, head, alike);
+    struct gf_walk walk = gf_walk_make(worker, workers, r->elem_count, 4, head, alike);
     GF_WALK(walk, 4, 2, struct update_some, update_load, update_finish, r, gradient_type, rate);
+}
+
+GF_INLINE float update_rate(const struct gf_update_args *r)
+{
+    return (r->ratio != 0) ? r->rate * *(const float *)r->ratio : r->rate;
 }
 
 GF_KERNEL(update)
 {
-    float rate = (args.ratio != 0) ? args.rate * *(const float *)args.ratio : args.rate;
-    GF_TYPES(args.gradient_type, update_type, &args, rate);
+    GF_TYPES(args.gradient_type, update_type, &args, update_rate(&args), gf_thread(), gf_threads());
+}
+
+GF_KERNEL(update_chunks)
+{
+    uint64_t tiles = gf_tiles(&args.chunks) * args.chunks.count;
+    float rate = update_rate(&args.update);
+    for (uint64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+        struct gf_tile tile = gf_tile_at(&args.chunks, t);
+        struct gf_update_args part = args.update;
+        part.weight += tile.dst * 4u;
+        if (part.momentum_at != 0) part.momentum_at += tile.dst * 4u;
+        if (part.half != 0) part.half += tile.dst * gf_bytes(part.half_type);
+        part.gradient += tile.dst * gf_bytes(part.gradient_type);
+        part.elem_count = tile.count;
+        GF_TYPES(part.gradient_type, update_type, &part, rate, threadIdx.x, blockDim.x);
+    }
 }

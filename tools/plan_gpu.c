@@ -141,12 +141,23 @@ static gf_status plan_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type ty
     return gf_ops_host.zero_chunks(queue, dst, type, chunks);
 }
 
-static gf_status plan_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
+static uint64_t update_bytes(const struct gf_update *update)
 {
     uint64_t words = 2 + ((update->momentum_f32 != 0) ? 2 : 0);
-    uint64_t bytes = 4 * words + size_of(update->gradient_type) + ((update->half != 0) ? 2 : 0);
-    if (!spend(queue, elem_count * bytes)) return GF_OK;
+    return 4 * words + size_of(update->gradient_type) + ((update->half != 0) ? 2 : 0);
+}
+
+static gf_status plan_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
+{
+    if (!spend(queue, elem_count * update_bytes(update))) return GF_OK;
     return gf_ops_host.update(queue, update, elem_count);
+}
+
+static gf_status plan_update_chunks(struct gf_queue *queue, const struct gf_update *update,
+                                    const struct gf_chunks *chunks)
+{
+    if (!spend(queue, chunk_elems(chunks) * update_bytes(update))) return GF_OK;
+    return gf_ops_host.update_chunks(queue, update, chunks);
 }
 
 static const struct gf_ops plan_ops = {
@@ -165,6 +176,7 @@ static const struct gf_ops plan_ops = {
     .accumulate_chunks = plan_accumulate_chunks,
     .zero_chunks = plan_zero_chunks,
     .update = plan_update,
+    .update_chunks = plan_update_chunks,
 };
 
 static size_t gpu_state_bytes(const struct gf_gpu_setup *setup)
