@@ -261,7 +261,10 @@ static gf_status busy_turn(struct world *w, uint32_t rank, void *arg)
     struct late *late = arg;
     gf_status status = GF_AGAIN;
     if ((rank == late->rank) && (gf_sim_now_ns(w->sim) < late->until_ns)) return GF_AGAIN;
-    for (uint32_t turns = 0; (turns < 64) && (status == GF_AGAIN); turns++) status = world_step_turn(w, rank, &late->step);
+    for (uint32_t turns = 0; (turns < 64) && (status == GF_AGAIN); turns++) {
+        status = world_step_turn(w, rank, &late->step);
+        if ((turns > 4) && (w->ranks[rank].gf->moved_ns != gf_sim_now_ns(w->sim))) break;
+    }
     return status;
 }
 

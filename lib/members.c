@@ -333,11 +333,15 @@ static bool same_place(const struct gf_position *a, const struct gf_position *b)
     return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
 }
 
-/* Who fails to answer is left behind once the survivors of another's death have settled; of two ranks only by the one
- * that waits for it in an exchange, or in an admission: gf_admit() waits half the join's time at most. */
+/* Who fails to answer is blamed half of answer_timeout_ns later, and left behind at once by who hears of it, or once the
+ * survivors of another's death have settled; whoever answers in time polls with a smaller gap than that, less what frames take.
+ * Of two ranks only by the one that waits for it in an exchange, or in an admission: gf_admit() waits half the join's time at
+ * most, and there is nobody else for whom that rank could have begun to wait before. */
 static uint64_t away_limit(const struct gf_members *members)
 {
+    uint64_t answer_ns = (members->setup.world > 2) ? members->setup.answer_timeout_ns / 8 * 3 : UINT64_MAX;
     uint64_t settle_ns = (members->setup.world > 2) ? members->settle_ns : members->settle_ns * (GF_SETTLE_PARTS / 2);
+    if (settle_ns > answer_ns) settle_ns = answer_ns;
     return (settle_ns < members->setup.exchange_timeout_ns) ? settle_ns : members->setup.exchange_timeout_ns;
 }
 
