@@ -351,7 +351,10 @@ void gf_members_touch(struct gf_members *members, uint64_t now_ns)
     members->now_ns = now_ns;
     members->gap_ns = (now_ns > position->polled_ns) ? now_ns - position->polled_ns : 0;
     position->polled_ns = now_ns;
-    if (members->gap_ns > away_limit(members)) members->away_steps = MEMBERS_AWAY_STEPS;
+    if (members->gap_ns > away_limit(members)) {
+        members->away_steps = MEMBERS_AWAY_STEPS;
+        members->away_requests = MEMBERS_AWAY_REQUESTS;
+    }
     if (same_place(position, &members->moved)) return;
     members->moved = *position;
     members->moved_ns = now_ns;
@@ -367,6 +370,12 @@ bool gf_members_behind(const struct gf_members *members)
 void gf_members_met(struct gf_members *members)
 {
     if (members->away_steps > 0) members->away_steps--;
+}
+
+void gf_members_met_request(struct gf_members *members)
+{
+    if ((members->away_requests == 0) || (--members->away_requests > 0)) return;
+    members->away_steps = 0;
 }
 
 static void status_send(struct gf_members *members)

@@ -42,6 +42,7 @@ typedef enum members_frame {
 /* The first step that ends behind a long silence may have all its messages from before, this rank's as well; the next
  * one those of the others; what they send in the third answers something that this rank has sent since. */
 #define MEMBERS_AWAY_STEPS 3u
+#define MEMBERS_AWAY_REQUESTS (2 * GF_REQUESTS_MAX + 1) /* likewise, of which so many may be under way at once */
 #define MEMBERS_EPOCH_MASK ((1u << 23) - 1u)
 
 typedef enum members_state { MEMBERS_JOINING, MEMBERS_MEMBER, MEMBERS_GONE, MEMBERS_FAILED } members_state;
@@ -166,6 +167,7 @@ struct gf_members {
     uint64_t settle_ns;         /* how long survivors wait for who is silent */
     uint32_t away_steps;        /* > 0: others may have gone on while this rank did not poll; steps that rule it out */
     uint64_t failed_ns;         /* this rank's newest epoch has failed since; 0: it has not */
+    uint32_t away_requests;     /* > 0: or so many public requests */
     uint64_t status_ns;         /* sent last */
     struct gf_position status_position;
 
