@@ -226,6 +226,49 @@ static void too_many_open_proposals_leave_no_quorum(void **state)
     }
 }
 
+/* ---- knocks ---- */
+
+static void who_knocks_is_let_wait_where_all_fits(void **state)
+{
+    static const struct {
+        const char *name;
+        bool joins, begun, leaves;
+        uint32_t seat_count, epoch_last;
+        bool same, lawful, waits;
+    } rows[] = {
+        {"lawful", true, true, false, 3, 7, true, true, true},
+        {"a_connection_that_did_not_say_so", false, true, false, 3, 7, true, false, false},
+        {"told_of_another_world", true, true, false, 4, 7, true, true, false},
+        {"before_the_job_has_begun", true, false, false, 3, 7, true, true, false},
+        {"while_the_job_ends", true, true, true, 3, 7, true, true, false},
+        {"given_other_things", true, true, false, 3, 7, false, true, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        unsigned char payload[1024];
+        struct gf_put put = {payload, sizeof payload};
+        struct gf_get get = {.at = payload};
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        struct gf_members *members = world.ranks[0].members, *other = world.ranks[1].members;
+        if (!rows[i].same) other->setup.offer.config_hash++;
+        if (!rows[i].begun) members->shrink.base.epoch = 0;
+        members->leaving = rows[i].leaves;
+        members->seats[1].joins = rows[i].joins;
+        members->seats[1].reported = false;
+        gf_put_u32(&put, rows[i].seat_count);
+        gf_put_u32(&put, rows[i].epoch_last);
+        gf_members_offer_put(&put, other);
+        get.left = (uint32_t)(sizeof payload - put.left);
+        bool lawful = gf_members_shrink_frame(members, 1, MEMBERS_KNOCK, &get);
+        if ((lawful != rows[i].lawful) || (members->seats[1].reported != rows[i].waits)) print_error("%s\n", rows[i].name);
+        assert_int_equal(lawful, rows[i].lawful);
+        assert_int_equal(members->seats[1].reported, rows[i].waits);
+        if (rows[i].waits) assert_int_equal(members->shrink.epoch_last, 7); /* the next epoch is above all it has heard of */
+        members_world_end();
+    }
+}
+
 /* ---- lists, errors, addresses ---- */
 
 static void a_list_has_its_first(void **state)
@@ -278,6 +321,7 @@ static void an_address_comes_in_order_and_whole(void **state)
     } rows[] = {
         {"lawful", 0, 1, 1, 100, 0, 100, 0, 0, true},
         {"its_second_part", 0, 1, 1, 100, 40, 60, 40, 100, true},
+        {"this_ranks_own_comes_back", 1, 0, 1, 100, 0, 100, 50, 100, true},
         {"of_somebody_else", 0, 1, 2, 100, 0, 100, 0, 0, false},
         {"all_come_from_the_coordinator", 1, 0, 2, 100, 0, 100, 0, 0, true},
         {"not_from_another", 1, 2, 2, 100, 0, 100, 0, 0, false},
@@ -322,6 +366,7 @@ int main(void)
         cmocka_unit_test(a_report_counts_where_it_fits),
         cmocka_unit_test(the_numbers_of_epochs_can_be_used_up),
         cmocka_unit_test(too_many_open_proposals_leave_no_quorum),
+        cmocka_unit_test(who_knocks_is_let_wait_where_all_fits),
         cmocka_unit_test(a_list_has_its_first),
         cmocka_unit_test(an_error_has_a_code),
         cmocka_unit_test(an_address_comes_in_order_and_whole),
