@@ -158,6 +158,7 @@ struct gf_coll {
     gf_coll_state state;
     gf_status error;
     uint32_t waits_for;        /* world rank whose message is awaited, for blame; GF_RANK_NONE */
+    bool awaits_device;        /* late folds are awaited, too */
     uint64_t begin_ns;
     uint64_t moved_ns;         /* last progress */
     uint64_t bytes_done;       /* payload posted to the link */

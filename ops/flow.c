@@ -270,6 +270,7 @@ gf_status gf_flow_turn(struct gf_coll *coll, uint64_t now_ns)
     if (status >= 0) status = flow_sends_post(coll, now_ns);
     if (status < 0) return status;
     coll->waits_for = flow_waits_for(coll);
+    coll->awaits_device = flow->marked.count > flow->recv_done.count;
     if ((flow->send_done.round < flow->round_count) || (flow->recv_done.round < flow->round_count)) return GF_AGAIN;
     return GF_OK;
 }
