@@ -11,9 +11,9 @@
  * On a device folds are late: they are queued, and until they are done nothing may be sent on and no staging slot used
  * again. So a fifth place runs ahead of recv_done, and the CPU waits for neither:
  *     recvd >= folded >= recv_done
- * One event is enough. A mark covers all that was queued before it; when it is reached recv_done goes up to there, and if
- * more was queued meanwhile, that is marked next. What is received in place needs no mark: nothing queued touches it, for
- * memory is only received into once it was sent, and sent once it was folded. */
+ * One event is enough. A mark covers all that was queued before it; when it is reached recv_done goes up to there, and
+ * if more was queued meanwhile, that is marked next. What is received in place needs no mark: nothing queued touches
+ * it, for memory is only received into once it was sent, and sent once it was folded. */
 #include "flow.h"
 
 _Static_assert(sizeof(struct gf_flow) <= sizeof(((struct gf_coll *)NULL)->u.words), "a flow fits");
@@ -153,7 +153,8 @@ static struct gf_flow_at *flow_arrival(struct gf_coll *coll)
     return coll->is_late ? &coll->u.flow.folded : &coll->u.flow.recv_done;
 }
 
-/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait; queueing is short. */
+/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait; queueing is
+ * short. */
 static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_flow *flow = &coll->u.flow;
