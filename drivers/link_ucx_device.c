@@ -1,11 +1,11 @@
-/* Device memory as UCX sees it. To a UCX without CUDA a device's address is one of the host's: it would read there, or call
- * it good. So none reaches UCP unless all of this holds:
+/* Device memory as UCX sees it. To a UCX without CUDA a device's address is one of the host's: it would read there, or
+ * call it good. So none reaches UCP unless all of this holds:
  *     link.transports names one for CUDA (cuda_copy): UCX leaves out what is not named, whatever it was built with
  *     CUDA is among the memory types of the context that came of it
  *     the address is one of the arena that was told at open
- * The type is said with each message, for in a static link nothing hooks the allocations by which UCX would find it out.
- * UCX copies in the CUDA context that is current on the calling thread, so the device is entered around each call that may
- * move something. Where no device memory is reached nothing of this costs anything. */
+ * The type is said with each message, for in a static link nothing hooks the allocations by which UCX would find it.
+ * UCX copies in the CUDA context that is current on the calling thread, so the device is entered around each call that
+ * may move something. Where no device memory is reached nothing of this costs anything. */
 #include "link_ucx.h"
 
 static bool names_cuda(const char *transports)
@@ -39,8 +39,9 @@ void gf_ucx_device_settle(struct gf_ucx *ucx, uint64_t memory_types)
                     (unsigned long long)memory_types);
         return;
     }
-    gf_log_line(&ucx->log, GF_LOG_WARN, "link: transports %s, but UCX %s knows no CUDA (memory types 0x%llx): device memory "
-                "goes through the host's", ucx->transports, ucp_get_version_string(), (unsigned long long)memory_types);
+    gf_log_line(&ucx->log, GF_LOG_WARN, "link: transports %s, but UCX %s knows no CUDA (memory types 0x%llx): "
+                "device memory goes through the host's", ucx->transports, ucp_get_version_string(),
+                (unsigned long long)memory_types);
 }
 
 void gf_ucx_device_forget(struct gf_ucx *ucx)
@@ -58,7 +59,8 @@ gf_status gf_ucx_device_enter(struct gf_ucx *ucx)
 
 void gf_ucx_device_leave(struct gf_ucx *ucx)
 {
-    if (ucx->gpu->driver->leave != NULL) (void)ucx->gpu->driver->leave(ucx->gpu); /* what is wrong the next call meets too */
+    if (ucx->gpu->driver->leave == NULL) return;
+    (void)ucx->gpu->driver->leave(ucx->gpu); /* what is wrong the next call meets too */
 }
 
 ucs_memory_type_t gf_ucx_memory_type(const struct gf_ucx *ucx, gf_mem data)

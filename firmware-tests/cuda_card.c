@@ -45,15 +45,17 @@ static void all_let_go(const struct gf_link *link)
         if (held[i].link == link) let_go(&held[i]);
 }
 
-/* Before the post: it may be received at once. */
-static gf_status card_send(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes, struct gf_req *req)
+/* A receive is told of before its post, which may end it at once. */
+static gf_status card_send(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
+                           struct gf_req *req)
 {
     gf_status status = real->send_post(link, to, tag, data, size_bytes, req);
     if (status == GF_OK) hold(link, req, data, size_bytes, false);
     return status;
 }
 
-static gf_status card_recv(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data, size_t size_bytes, struct gf_req *req)
+static gf_status card_recv(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data, size_t size_bytes,
+                           struct gf_req *req)
 {
     gf_status status;
     hold(link, req, data, size_bytes, true);
@@ -90,7 +92,8 @@ static void card_close(struct gf_link *link)
     all_let_go(link);
 }
 
-void cuda_card_wrap(struct gf_link_driver *driver, const struct gf_link_driver *honest, const struct fake_cuda_api *fake)
+void cuda_card_wrap(struct gf_link_driver *driver, const struct gf_link_driver *honest,
+                    const struct fake_cuda_api *fake)
 {
     real = honest;
     library = fake;

@@ -292,8 +292,8 @@ void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint3
 {
     struct region *region = region_at(address, size_bytes);
     if ((region == NULL) || (size_bytes == 0)) return;
-    uint64_t first = address / GRAIN - region->base / GRAIN, last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
-    for (uint64_t i = first; i <= last; i++) {
+    uint64_t last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
+    for (uint64_t i = address / GRAIN - region->base / GRAIN; i <= last; i++) {
         uint32_t stamp = (at << STREAM_BITS) | stream;
         if (is_write) region->shadow[i].writer = stamp;
         else region->shadow[i].reader[stream % READERS] = stamp;

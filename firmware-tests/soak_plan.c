@@ -306,8 +306,8 @@ static void draw_many(struct soak_plan *plan, struct dice *dice)
     if (percent(dice, 20)) plan->setup.sim.duplicate_rate = 0.001 * (double)between(dice, 1, 200);
 }
 
-/* Gradients on a device, whose messages go through host memory on some ranks and straight to the wire on others. Drawn for
- * itself: what else a seed is it stays. */
+/* Gradients on a device, whose messages go through host memory on some ranks and straight to the wire on others. Drawn
+ * for itself: what else a seed is it stays. */
 static void draw_device(struct soak_plan *plan)
 {
     struct dice dice = {.state = plan->seed ^ UINT64_C(0xd3f1ce0000000000)};

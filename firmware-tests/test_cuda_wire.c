@@ -1,4 +1,4 @@
-/* Device memory straight to the wire on the CUDA library without a GPU, whose memory only a network card and its streams
+/* Device memory straight to the wire on the CUDA library without a GPU, whose memory only a network card and streams
  * may touch: the bits are the host's, each wait is needed, and what fails on the way fails cleanly. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static struct world_setup setup_of(const struct state_run *run, gf_algorithm alg
     struct world_setup setup = state_setup_of(run);
     setup.config.exchange.algorithm = algorithm;
     setup.config.exchange.fuse_bytes = 3000;
-    setup.config.exchange.slice_bytes = 4096; /* little staging: the CUDA library goes through all device memory at each turn */
+    setup.config.exchange.slice_bytes = 4096; /* little staging: the library locks all device memory at each turn */
     setup.config.exchange.timeout_ns = UINT64_C(200000000);
     return setup;
 }
@@ -45,7 +45,8 @@ static void slices_shorten(struct world *w)
 static void expect_paths(uint64_t wire_ranks)
 {
     for (uint32_t rank = 0; rank < both->cuda.world; rank++)
-        assert_int_equal(world_stats(&both->cuda, rank).path, ((wire_ranks >> rank) & 1u) ? GF_PATH_WIRE : GF_PATH_STAGED);
+        assert_int_equal(world_stats(&both->cuda, rank).path,
+                         ((wire_ranks >> rank) & 1u) ? GF_PATH_WIRE : GF_PATH_STAGED);
 }
 
 static void both_open(const struct world_setup *setup)
@@ -84,6 +85,7 @@ static void a_wait_that_is_left_out_is_found(void **state)
     for (size_t l = 0; l < sizeof lacks / sizeof *lacks; l++) {
         for (size_t a = 0; a < ALGORITHMS; a++) {
             const struct world_setup setup = setup_of(&state_runs[a % 2], algorithms[a]);
+            const char *trouble;
             bool same;
             cuda_world_begin((uint32_t)a, NULL);
             both->wire_ranks = ALL_RANKS;
@@ -94,9 +96,10 @@ static void a_wait_that_is_left_out_is_found(void **state)
                 state_step_run(&both->cuda, step, state_fill_whole);
             }
             same = cuda_world_same();
+            trouble = both->fixture.fake->trouble();
             print_message("  %s without %s: %s\n", gf_algorithm_name(algorithms[a]), cuda_lack_name(lacks[l]),
-                          both->fixture.fake->trouble() ? both->fixture.fake->trouble() : same ? "nothing" : "other values");
-            assert_non_null(both->fixture.fake->trouble());
+                          (trouble != NULL) ? trouble : same ? "nothing" : "other values");
+            assert_non_null(trouble);
             both->lack = LACKS_NOTHING;
             cuda_world_close();
             both->fixture.fake->reset();
@@ -106,7 +109,7 @@ static void a_wait_that_is_left_out_is_found(void **state)
 
 /* ---- what befalls a step ---- */
 
-/* The device of one rank fails at each of its calls in a step: it says so itself; all can be closed and nothing is left. */
+/* The device of one rank fails at many of its calls in a step: it says so; all can be closed, nothing is left. */
 static void a_device_that_fails_in_a_step_is_named(void **state)
 {
     static const char *const calls[] = {"cuLaunchKernel", "cuEventRecord", "cuEventQuery"};
@@ -178,7 +181,8 @@ static void survivors_sums_expect_right(struct world *w)
         for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++) {
             float got[1024];
             gf_context *gf = w->ranks[rank].gf;
-            assert_int_equal(gf_device_read(gf, got, gf_gradient(gf, tensor), state_tensors[tensor].elem_count * sizeof(float)), GF_OK);
+            uint64_t bytes = state_tensors[tensor].elem_count * sizeof(float);
+            assert_int_equal(gf_device_read(gf, got, gf_gradient(gf, tensor), bytes), GF_OK);
             for (uint64_t i = 0; i < state_tensors[tensor].elem_count; i++)
                 if (got[i] != world_sum(w->world, tensor, i) - world_value(VICTIM, tensor, i))
                     fail_msg("rank %u, tensor %u, element %u: %g", rank, tensor, (unsigned)i, (double)got[i]);

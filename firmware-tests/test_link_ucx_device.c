@@ -1,6 +1,6 @@
-/* Device memory and the UCX link: UCX is given none unless its memory types list CUDA, each message says what its memory is,
- * and the device is current in every call that may move something. This machine's UCX knows no CUDA: its answers and what
- * it is given are changed on the way (--wrap), and "device memory" is the host's. */
+/* Device memory and the UCX link: UCX is given none unless its memory types list CUDA, each message says what its
+ * memory is, and the device is current in every call that may move something. This machine's UCX knows no CUDA: its
+ * answers and what it is given are changed on the way (--wrap), and "device memory" is the host's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +19,7 @@
 
 #define ARENA_BYTES 8192u
 #define MESSAGE_BYTES 1024u
+#define LAST_MESSAGE (ARENA_BYTES - MESSAGE_BYTES) /* up to the last byte */
 #define LINKS 2u
 #define REQS 8u
 
@@ -37,7 +38,8 @@ static struct {
 
 static gf_status enter(struct gf_gpu *gpu)
 {
-    if (seen.enter_fails) return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuCtxPushCurrent", 700, "no context");
+    if (seen.enter_fails)
+        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuCtxPushCurrent", 700, "no context");
     seen.inside++;
     seen.entered++;
     return GF_OK;
@@ -114,7 +116,8 @@ WRAPPED(ucs_status_t, ucp_init_version, unsigned major, unsigned minor, const uc
     return __real_ucp_init_version(major, minor, params, config, context_out);
 }
 
-WRAPPED(ucs_status_t, ucp_worker_create, ucp_context_h context, const ucp_worker_params_t *params, ucp_worker_h *worker_out)
+WRAPPED(ucs_status_t, ucp_worker_create, ucp_context_h context, const ucp_worker_params_t *params,
+        ucp_worker_h *worker_out)
 {
     called();
     return __real_ucp_worker_create(context, params, worker_out);
@@ -180,8 +183,9 @@ static void links_open(const char *transports, struct gf_gpu *device, bool has_c
     for (uint32_t rank = 0; rank < LINKS; rank++) {
         struct gf_fault fault = {0};
         const struct gf_link_setup setup = {.rank = rank, .world = LINKS, .epoch = 1, .requests_max = REQS,
-                                            .message_bytes_max = MESSAGE_BYTES, .region_bytes = 4096, .transports = transports,
-                                            .devices = "lo", .log = {log_keep, NULL}, .gpu = device,
+                                            .message_bytes_max = MESSAGE_BYTES, .region_bytes = 4096,
+                                            .transports = transports, .devices = "lo", .log = {log_keep, NULL},
+                                            .gpu = device,
                                             .device = (gf_mem)(uintptr_t)arena[rank], .device_bytes = ARENA_BYTES};
         states[rank] = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
         assert_int_equal(gf_link_ucx.open(&setup, states[rank], &links[rank], &fault), GF_OK);
@@ -205,9 +209,10 @@ static void links_close(void)
 static void message(uint64_t move, const unsigned char *from, unsigned char *into)
 {
     const uint64_t tag = gf_tag_move(gf_tag(1, 1, 1), move);
+    gf_mem dst = (gf_mem)(uintptr_t)into, src = (gf_mem)(uintptr_t)from;
     memset(into, 0, MESSAGE_BYTES);
-    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, (gf_mem)(uintptr_t)into, MESSAGE_BYTES, reqs[1][0]), GF_OK);
-    assert_int_equal(gf_link_ucx.send_post(links[0], 1, tag, (gf_mem)(uintptr_t)from, MESSAGE_BYTES, reqs[0][0]), GF_OK);
+    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, dst, MESSAGE_BYTES, reqs[1][0]), GF_OK);
+    assert_int_equal(gf_link_ucx.send_post(links[0], 1, tag, src, MESSAGE_BYTES, reqs[0][0]), GF_OK);
     while ((gf_link_ucx.test(links[1], reqs[1][0]) == GF_AGAIN) || (gf_link_ucx.test(links[0], reqs[0][0]) == GF_AGAIN))
         for (uint32_t rank = 0; rank < LINKS; rank++) assert_true(gf_link_ucx.progress(links[rank]) >= 0);
     assert_memory_equal(from, into, MESSAGE_BYTES);
@@ -234,7 +239,7 @@ static void device_memory_is_given_only_where_ucx_lists_cuda(void **state)
         for (uint32_t b = 0; b < MESSAGE_BYTES; b++) arena[0][b] = beside[0][b] = (unsigned char)(b * 7 + i);
         message(1, arena[0], arena[1]);
         assert_int_equal(seen.cuda, cuda);
-        message(2, arena[0] + ARENA_BYTES - MESSAGE_BYTES, arena[1] + ARENA_BYTES - MESSAGE_BYTES); /* up to its last byte */
+        message(2, arena[0] + LAST_MESSAGE, arena[1] + LAST_MESSAGE);
         assert_int_equal(seen.cuda, 2 * cuda);
         message(3, beside[0], beside[1]);
         message(4, arena[1] + 64, arena[0] + 64); /* each a rank's own: the other's is none of this one's */
@@ -247,10 +252,11 @@ static void device_memory_is_given_only_where_ucx_lists_cuda(void **state)
 static void the_device_is_current_wherever_ucx_may_move_data(void **state)
 {
     const uint64_t tag = gf_tag_move(gf_tag(1, 1, 1), 9);
+    gf_mem into = (gf_mem)(uintptr_t)arena[1];
     (void)state;
     links_open("self,posix,cuda_copy", &gpu, true);
     message(1, arena[0], arena[1]);
-    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, (gf_mem)(uintptr_t)arena[1], MESSAGE_BYTES, reqs[1][1]), GF_OK);
+    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, into, MESSAGE_BYTES, reqs[1][1]), GF_OK);
     gf_link_ucx.cancel(links[1], reqs[1][1]);
     gf_link_ucx.drop(links[0]);
     for (uint32_t rank = 0; rank < LINKS; rank++) assert_int_equal(gf_link_ucx.reset(links[rank], 2), GF_OK);

@@ -254,8 +254,8 @@ struct gf_tensor {
 struct gf_footprint {
     uint64_t control_bytes;  /* host memory that the caller hands to gf_open() */
     uint64_t exchange_bytes; /* host memory that the link maps at open and shares with ranks of the node */
-    uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host. Holds what GF_PATH_WIRE needs wherever the link may
-                              * turn out to reach it */
+    uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host. Holds what GF_PATH_WIRE needs wherever the link
+                              * may turn out to reach it */
 };
 
 /* tensors[tensor_count], in the order in which backward ends them; read during the call only. Reads the environment

@@ -308,8 +308,8 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     return parts;
 }
 
-/* Checksums are the host's to compute, and direct and hierarchy work in its memory. Whether a link that may reach device
- * memory does, only its open() finds out: what that takes is taken either way. */
+/* Checksums are the host's to compute, and direct and hierarchy work in its memory. Whether a link that may reach
+ * device memory does, only its open() finds out: what that takes is taken either way. */
 static bool may_reach_device(const struct gf_layout *layout)
 {
     const struct gf_link_driver *driver = layout->drivers.link;

@@ -48,7 +48,7 @@ struct gf_flow {
     size_t slot_bytes;     /* of staging, a slot a receive */
     struct gf_flow_at sent, send_done, recvd, recv_done;
     /* Where folds are late: */
-    struct gf_flow_at folded, marked; /* all before is given to the device; all before is done once its event is reached */
+    struct gf_flow_at folded, marked; /* all before is given to the device; is done once its event is reached */
     uint64_t last_fold;    /* messages up to the last one that was folded */
 };
 
@@ -137,10 +137,10 @@ struct gf_coll {
     gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
     void *fold_arg;
     size_t fold_elem_bytes;    /* size of an element where fold is set; else 0 */
-    bool is_late;              /* ops are done late, behind `event` of the queue's device: data and staging are device memory
-                                * that the link reaches. What ops are to do to data before is done before start; what is
-                                * still queued when the collective fails is the owner's to wait for. Of kinds made of
-                                * rounds (flow.h), and of gf_coll_direct_device */
+    bool is_late;              /* ops are done late, behind `event` of the queue's device: data and staging are device
+                                * memory, which the link reaches. What was to be done to data before start is done;
+                                * what is queued when the collective fails is the owner's to wait for. Of kinds made
+                                * of rounds (flow.h), without fold or checksums, and of gf_coll_direct_device */
     uint32_t event;
     uint64_t tag;              /* gf_tag(..), moves are added */
     uint64_t timeout_ns;       /* without any progress */
@@ -163,6 +163,7 @@ struct gf_coll {
     gf_coll_state state;
     gf_status error;
     uint32_t waits_for;        /* world rank whose message is awaited, for blame; GF_RANK_NONE */
+    bool awaits_device;        /* late folds are awaited, too */
     uint64_t begin_ns;
     uint64_t moved_ns;         /* last progress */
     uint64_t bytes_done;       /* payload posted to the link */

@@ -21,7 +21,7 @@ enum { PACKED = 1, SUMMED, READ }; /* flags given */
 static gf_status device_start(struct gf_coll *coll)
 {
     struct direct *direct = gf_direct_of(coll);
-    GF_ASSERT(coll->is_late && (coll->direct.lent != NULL) && (coll->fold == NULL) && (coll->size <= coll->direct.lane_ranks));
+    GF_ASSERT(coll->is_late && (coll->direct.lent != NULL) && (coll->size <= coll->direct.lane_ranks));
     GF_ASSERT(coll->data - coll->direct.lent[coll->index] <= coll->direct.region_bytes);
     memset(direct, 0, sizeof *direct);
     direct->block_elems = gf_direct_block_elems(coll);

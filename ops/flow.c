@@ -11,9 +11,9 @@
  * On a device folds are late: they are queued, and until they are done nothing may be sent on and no staging slot used
  * again. So a fifth place runs ahead of recv_done, and the CPU waits for neither:
  *     recvd >= folded >= recv_done
- * One event is enough. A mark covers all that was queued before it; when it is reached recv_done goes up to there, and if
- * more was queued meanwhile, that is marked next. What is received in place needs no mark: nothing queued touches it, for
- * memory is only received into once it was sent, and sent once it was folded. */
+ * One event is enough. A mark covers all that was queued before it; when it is reached recv_done goes up to there, and
+ * if more was queued meanwhile, that is marked next. What is received in place needs no mark: nothing queued touches
+ * it, for memory is only received into once it was sent, and sent once it was folded. */
 #include "flow.h"
 
 _Static_assert(sizeof(struct gf_flow) <= sizeof(((struct gf_coll *)NULL)->u.words), "a flow fits");
@@ -292,6 +292,7 @@ gf_status gf_flow_turn(struct gf_coll *coll, uint64_t now_ns)
     if (status >= 0) status = flow_sends_post(coll, now_ns);
     if (status < 0) return status;
     coll->waits_for = flow_waits_for(coll);
+    coll->awaits_device = flow->marked.count > flow->recv_done.count;
     if ((flow->send_done.round < flow->round_count) || (flow->recv_done.round < flow->round_count)) return GF_AGAIN;
     return GF_OK;
 }

@@ -61,7 +61,8 @@ static void bytes_move(const struct sim_rank *self, bool to_rank, gf_mem data, v
     const struct sim_link *link = self->link;
     bool is_device = (link != NULL) && (data - link->device < link->device_bytes);
     void *memory = (void *)(uintptr_t)data, *dst = to_rank ? memory : payload, *src = to_rank ? payload : memory;
-    if (is_device && (self->sim->setup.device_copy != NULL)) self->sim->setup.device_copy(to_rank, dst, src, size_bytes);
+    void (*copy)(bool, void *, const void *, size_t) = is_device ? self->sim->setup.device_copy : NULL;
+    if (copy != NULL) copy(to_rank, dst, src, size_bytes);
     else memcpy(dst, src, size_bytes);
 }
 
