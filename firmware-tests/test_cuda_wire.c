@@ -30,7 +30,7 @@ static struct world_setup setup_of(const struct state_run *run, gf_algorithm alg
     setup.config.exchange.algorithm = algorithm;
     setup.config.exchange.fuse_bytes = 3000;
     setup.config.exchange.slice_bytes = 4096; /* little staging: the library locks all device memory at each turn */
-    setup.config.exchange.timeout_ns = UINT64_C(200000000);
+    setup.config.exchange.timeout_ns = UINT64_C(2000000000);
     return setup;
 }
 

@@ -333,6 +333,13 @@ static bool same_place(const struct gf_position *a, const struct gf_position *b)
     return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
 }
 
+/* For so long survivors wait at least for one who polls but is elsewhere. */
+static uint64_t settle_limit(const struct gf_members *members)
+{
+    uint64_t settle_ns = (members->setup.world > 2) ? members->settle_ns : members->settle_ns * (GF_SETTLE_PARTS / 2);
+    return (settle_ns < members->setup.exchange_timeout_ns) ? settle_ns : members->setup.exchange_timeout_ns;
+}
+
 /* Who fails to answer is blamed half of answer_timeout_ns later, and left behind at once by who hears of it, or once the
  * survivors of another's death have settled; whoever answers in time polls with a smaller gap than that, less what frames take.
  * Of two ranks only by the one that waits for it in an exchange, or in an admission: gf_admit() waits half the join's time at
@@ -340,9 +347,7 @@ static bool same_place(const struct gf_position *a, const struct gf_position *b)
 static uint64_t away_limit(const struct gf_members *members)
 {
     uint64_t answer_ns = (members->setup.world > 2) ? members->setup.answer_timeout_ns / 8 * 3 : UINT64_MAX;
-    uint64_t settle_ns = (members->setup.world > 2) ? members->settle_ns : members->settle_ns * (GF_SETTLE_PARTS / 2);
-    if (settle_ns > answer_ns) settle_ns = answer_ns;
-    return (settle_ns < members->setup.exchange_timeout_ns) ? settle_ns : members->setup.exchange_timeout_ns;
+    return (settle_limit(members) < answer_ns) ? settle_limit(members) : answer_ns;
 }
 
 void gf_members_touch(struct gf_members *members, uint64_t now_ns)
@@ -364,7 +369,7 @@ void gf_members_touch(struct gf_members *members, uint64_t now_ns)
 bool gf_members_behind(const struct gf_members *members)
 {
     if (members->away_steps > 0) return true;
-    return (members->failed_ns != 0) && (members->now_ns - members->failed_ns > away_limit(members) / 2);
+    return (members->failed_ns != 0) && (members->now_ns - members->failed_ns > settle_limit(members) / 2);
 }
 
 void gf_members_met(struct gf_members *members)
