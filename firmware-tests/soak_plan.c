@@ -339,6 +339,7 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
     }
     /* The scale may reach its floor only where nothing else is expected to go wrong. */
     if ((plan->hope == SOAK_HOPE_OK) && percent(&dice, 20)) plan->setup.config.loss_scale.floor = 0;
+    plan->setup.config.exchange.cut_bytes = percent(&dice, 50) ? between(&dice, 4096, 16384) : 0;
     draw_device(plan);
 }
 

@@ -28,10 +28,12 @@ static void a_thousand_random_jobs_hold(void **state)
     assert_true((wired > SEEDS / 10) && (wired_epochs > SEEDS / 50)); /* device memory straight to the wire */
 }
 
-/* A late rank's first weights; a history in which everything had cancelled. */
+/* A late rank's first weights; a history in which everything had cancelled; a rank that declares last what another
+ * declares first; one that dies behind its last word; a step that a dead rank alone had applied. */
 static void jobs_that_once_failed_hold(void **state)
 {
-    static const uint64_t seeds[] = {0x18ea0da9f5a815ea, 0x18ea0daa37b93387};
+    static const uint64_t seeds[] = {0x18ea0da9f5a815ea, 0x18ea0daa37b93387, 0x18ea0f1b68ecdbcf,
+                                     0x18ea1061c4aeb182, 0x18ea12fda746985f};
     (void)state;
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) soak_run(&job, seeds[i]);
 }

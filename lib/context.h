@@ -138,19 +138,21 @@ struct gf_trace {
 };
 
 /* Whose memory each rank reaches, as they tell each other, and what follows for this one. */
+#define GF_REACH_WORDS 3u
 struct gf_node_words {
-    float *reach;             /* [2 * world]: of each rank the lowest rank that it reaches, then how many */
+    float *reach;             /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which */
     uint32_t *local, *across; /* [world] each: struct gf_coll_nodes */
 };
 
 /* How far opening has come. */
 enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_CROWDED, /* 1: crowded */
-       GF_MET_DEVICE, /* 1: gradients on a device */ GF_MET_COUNT };
+       GF_MET_DEVICE, /* 1: gradients on a device */ GF_MET_WIRE, /* 1: from where its link takes them */ GF_MET_COUNT };
 
 typedef enum gf_warm_state {
     GF_WARM_FLOOD = 0, /* a window of messages a slot to the right neighbour, before it has posted receives */
     GF_WARM_MEET,      /* a barrier: they are all unexpected there */
-    GF_WARM_SINK,      /* the receives for them */
+    GF_WARM_NODES,     /* who shares memory with whom */
+    GF_WARM_SINK,      /* the receives of FLOOD */
     GF_WARM_EMPTY,
     GF_WARM_ROUNDS,    /* operations of all sizes through every slot */
     GF_WARM_TOUCH,     /* peers' pages, which fault at the first look */
@@ -244,8 +246,9 @@ struct gf_context {
     bool wired;                 /* it failed behind the warm-up: all connections are made */
     gf_algorithm algorithm;     /* what is asked for, settled when the warm-up ends (gf_exchange_settle) */
     float met[GF_MET_COUNT];    /* of this rank, then summed over all (warm.c) */
-    struct gf_node_words node_words; /* of hierarchy, else NULL (nodes.c) */
+    struct gf_node_words node_words; /* of hierarchy, or auto where it may choose that; else NULL (nodes.c) */
     struct gf_coll_nodes nodes;
+    bool by_nodes;              /* they are whole, and hierarchy is what sums; settled with algorithm */
     struct gf_step step;
     uint64_t *verdict;          /* in the exchange region: [GF_VERDICT_WORDS], then the chunk norms */
 
@@ -308,7 +311,7 @@ struct gf_layout {
     struct gf_coll_need slot_need;
     struct gf_footprint footprint;
     uint32_t tensor_count;
-    uint32_t buffers_max;         /* of a sparse step, or of a dense one where there are none */
+    uint32_t buffers_max;         /* of a step, sparse or not */
     uint32_t chunk_count;
     bool in_place;                /* every buffer of every step travels where it lies */
     bool on_device;
@@ -400,7 +403,9 @@ void gf_exchange_settle(gf_context *gf, bool shares);
 void gf_exchange_unsettle(gf_context *gf);
 
 /* nodes.c: for hierarchy. What this rank says of itself; then, once that is summed over all ranks, who makes up which
- * node. An error that names who where memory is not shared by whole nodes. */
+ * node. Where memory is not shared by whole nodes, an error that names who if hierarchy was asked for by name; auto goes on
+ * without it. */
+bool gf_nodes_wanted(const struct gf_config *config);
 void gf_nodes_look(gf_context *gf);
 gf_status gf_nodes_settle(gf_context *gf);
 gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes);

@@ -20,6 +20,7 @@ void gf_exchange_unsettle(gf_context *gf)
     gf_algorithm asked = gf->config.exchange.algorithm;
     bool late = (asked == GF_ALGORITHM_DIRECT) || (asked == GF_ALGORITHM_HIERARCHY);
     gf->algorithm = late ? GF_ALGORITHM_AUTO : asked;
+    gf->by_nodes = false;
 }
 
 /* Checksums cover messages only: auto does not give them up. */
@@ -27,7 +28,6 @@ void gf_exchange_settle(gf_context *gf, bool shares)
 {
     gf_algorithm asked = gf->config.exchange.algorithm;
     bool wanted = (asked == GF_ALGORITHM_DIRECT) || ((asked == GF_ALGORITHM_AUTO) && !gf->config.link.integrity);
-    gf_exchange_unsettle(gf);
     if (asked == GF_ALGORITHM_HIERARCHY) gf->algorithm = asked;
     if (wanted && shares && (gf->world > 1)) gf->algorithm = GF_ALGORITHM_DIRECT;
 }
@@ -48,6 +48,7 @@ gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t by
                                              GF_ALGORITHM_HALVING};
     if ((op == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
         if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
+        if (gf->by_nodes) return GF_ALGORITHM_HIERARCHY;
         if ((bytes <= gf->config.exchange.halving_max_bytes) || gf->config.exchange.deterministic)
             return GF_ALGORITHM_HALVING;
         return GF_ALGORITHM_RING;
@@ -74,8 +75,7 @@ static uint32_t lanes(const gf_context *gf)
 
 struct gf_slot *gf_slot_take(gf_context *gf)
 {
-    bool two_lanes = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY; /* an operation */
-    uint64_t apart = two_lanes ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES;
+    uint64_t apart = gf->by_nodes ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES; /* hierarchy takes two lanes an operation */
     for (uint32_t s = 0; s < gf->slot_count; s++) /* the oldest under way keeps its lane of flags to itself */
         if ((gf->slots[s].state != GF_SLOT_FREE) && (gf->tickets - gf->slots[s].ticket >= apart)) return NULL;
     for (uint32_t s = 0; s < gf->slot_count; s++) {

@@ -187,6 +187,8 @@ struct gf_config {
         gf_type wire;
         gf_algorithm algorithm;
         uint64_t fuse_bytes;    /* a fused buffer is closed once it holds this much of wire type; 0: 4 MiB */
+        uint64_t cut_bytes;     /* a larger one travels as several, so that copies and casts of one part hide behind the
+                                   wire of another; at least fuse_bytes and world * slice_bytes; 0: 16 MiB */
         uint32_t slice_bytes;   /* 0: 256 KiB */
         uint32_t buffers_active;/* fused buffers on the wire at once; 0: 4 */
         bool deterministic;     /* results do not depend on fusion; refuses algorithms that cannot */

@@ -24,7 +24,7 @@ static bool buffer_in_place(const gf_context *gf, const struct gf_buffer *buffer
 
 static gf_mem buffer_gradient(const gf_context *gf, const struct gf_buffer *buffer)
 {
-    return gf->gradient + gf->tensors[buffer->first_tensor].gradient_offset;
+    return gf->gradient + buffer->gradient_offset;
 }
 
 /* Where ops put what travels and take it from: beside the gradients. On the host the exchange does so too. */
@@ -239,8 +239,7 @@ void gf_dense_begin(gf_context *gf)
     gf->sparse.score_queued = false;
     gf->buffers = gf->dense_buffers;
     for (int part = 1; part >= 0; part--)
-        count = gf_pool_group(gf->tensors, gf->tensor_count, part == 1, gf->config.exchange.wire,
-                              gf->config.exchange.fuse_bytes, gf->buffers, count);
+        count = gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, part == 1, gf->buffers, count);
     gf->dense_buffer_count = count;
     gf->step.buffer_count = count;
     for (uint32_t b = 0; b < count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
