@@ -202,6 +202,34 @@ static void what_no_link_could_take_stays_in_host_memory(void **state)
     }
 }
 
+/* There auto takes hierarchy, which works in the nodes' memory, unless all ranks do without. */
+static void on_two_nodes_all_go_to_the_wire_or_none(void **state)
+{
+    static const uint64_t reaching[] = {ALL_RANKS, 0x7, 0};
+    (void)state;
+    for (size_t i = 0; i < sizeof reaching / sizeof *reaching; i++) {
+        struct world_setup setup = setup_of(&state_runs[0], 4, GF_ALGORITHM_AUTO);
+        struct world_step step = {.fill = world_fill};
+        setup.config.optimizer.kind = GF_OPTIMIZER_NONE;
+        setup.config.exchange.fuse_bytes = 65536;
+        setup.config.exchange.doubling_max_bytes = 1;
+        setup.sim.ranks_per_node = 2;
+        setup.sim.device_ranks = reaching[i];
+        setup.gpu = &late_gpu;
+        strcpy(setup.config.device.driver, late_gpu.name);
+        world_open(&device, &setup);
+        for (uint32_t rank = 0; rank < setup.world; rank++) {
+            assert_int_equal(world_stats(&device, rank).path, (i == 0) ? GF_PATH_WIRE : GF_PATH_STAGED);
+            assert_int_equal(device.ranks[rank].gf->by_nodes, i != 0);
+        }
+        world_step_run(&device, &step);
+        world_expect(&device, GF_OK);
+        for (uint32_t rank = 0; rank < setup.world; rank++) world_settle(&device, rank);
+        world_expect_sums(&device, 1.0f);
+        world_close(&device);
+    }
+}
+
 static void the_footprint_holds_staging_for_every_slot(void **state)
 {
     struct world_setup setup = setup_of(&state_runs[0], 3, GF_ALGORITHM_AUTO);
@@ -386,6 +414,7 @@ int main(void)
         cmocka_unit_test(worlds_of_any_size),
         cmocka_unit_test(ranks_on_other_paths_interoperate),
         cmocka_unit_test(what_no_link_could_take_stays_in_host_memory),
+        cmocka_unit_test(on_two_nodes_all_go_to_the_wire_or_none),
         cmocka_unit_test(the_footprint_holds_staging_for_every_slot),
         cmocka_unit_test(sums_that_overflow_are_found_by_the_device),
         cmocka_unit_test(a_wait_that_is_left_out_is_found),

@@ -148,7 +148,7 @@ struct gf_node_words {
 
 /* How far opening has come. */
 enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_CROWDED, /* 1: crowded */
-       GF_MET_DEVICE, /* 1: gradients on a device */ GF_MET_COUNT };
+       GF_MET_DEVICE, /* 1: gradients on a device */ GF_MET_WIRE, /* 1: from where its link takes them */ GF_MET_COUNT };
 
 typedef enum gf_warm_state {
     GF_WARM_FLOOD = 0, /* a window of messages a slot to the right neighbour, before it has posted receives */

@@ -330,6 +330,7 @@ static void neighbours_count(gf_context *gf)
     gf->met[GF_MET_PAIRS] = (gf->world <= GF_DIRECT_RANKS_MAX) ? (float)(local - 1) : 0;
     gf->met[GF_MET_CROWDED] = gf->crowded ? 1 : 0;
     gf->met[GF_MET_DEVICE] = gf->on_device ? 1 : 0;
+    gf->met[GF_MET_WIRE] = gf->link->reaches_device ? 1 : 0;
 }
 
 static void opened(gf_context *gf)
