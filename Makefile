@@ -127,6 +127,9 @@ $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train_layers.o $(BUILD)/
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
 $(BUILD)/firmware-tests/test_check: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/check_main.c,$(wildcard tools/check_*.c))) $(BUILD)/tools/tool_clock.o
 $(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf_values.o $(BUILD)/tools/perf_tune_limits.o
+# UCX's answers and what it is given, seen and changed on the way.
+$(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
+    worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup,-Wl$(comma)--wrap=ucp_$(f))
 $(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka

@@ -80,6 +80,10 @@ struct gf_gpu_driver {
     gf_status (*lend)(struct gf_gpu *gpu, void *card_out);
     gf_status (*borrow)(struct gf_gpu *gpu, const void *card, gf_mem *base_out);
     void (*give_back)(struct gf_gpu *gpu, const void *card, gf_mem base);
+    /* Between the two this thread's current device is this one, for libraries that look for a current one. They nest
+     * with all other calls. Both NULL: there is nothing to make current. GF_ERR_DEVICE: it is not, and no leave(). */
+    gf_status (*enter)(struct gf_gpu *gpu);
+    gf_status (*leave)(struct gf_gpu *gpu);
 };
 
 extern const struct gf_gpu_driver gf_gpu_host;

@@ -183,6 +183,16 @@ static gf_status cuda_settled(struct gf_queue *queue)
     return gf_cuda_leave(cuda, gf_cuda_told(cuda, cuda->calls.stream_query(stream_of(queue->stream)), "cuStreamQuery"));
 }
 
+static gf_status cuda_enter(struct gf_gpu *gpu)
+{
+    return gf_cuda_enter(cuda_of(gpu));
+}
+
+static gf_status cuda_leave(struct gf_gpu *gpu)
+{
+    return gf_cuda_leave(cuda_of(gpu), GF_OK);
+}
+
 const struct gf_gpu_driver gf_gpu_cuda = {
     .name = "cuda",
     .is_host = false,
@@ -204,4 +214,6 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .lend = gf_cuda_lend,
     .borrow = gf_cuda_borrow,
     .give_back = gf_cuda_give_back_lent,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
 };

@@ -3,7 +3,7 @@
 #ifndef GF_LINK_H
 #define GF_LINK_H
 
-#include "fault.h"
+#include "gpu.h"
 
 /* A tag names epoch, step, buffer and move; the driver adds the sender. Two messages under way between the same ranks
  * never share a tag, so a lost one is never mistaken for the next. 51 bits:
@@ -41,6 +41,9 @@ struct gf_link_setup {
     bool huge_pages;
     struct gf_log log;
     void *arg;                 /* gf_drivers.link_arg: the simulated network */
+    struct gf_gpu *gpu;        /* open, and for longer than the link. NULL: all messages lie in host memory */
+    gf_mem device;             /* of it: where messages may lie, should the link reach it */
+    size_t device_bytes;
 };
 
 struct gf_link_driver;
@@ -52,6 +55,7 @@ struct gf_link {
     uint64_t sent_bytes;      /* payload, added by send_post */
     uint64_t sent_messages;
     size_t private_bytes;     /* of the region: memory of this process alone; 0 where it lies in shared memory */
+    bool reaches_device;      /* since open: messages may lie in setup.device, too. Else none ever does */
 };
 
 struct gf_req; /* one message under way: req_size_bytes, 64-byte aligned, contents are the driver's */
@@ -65,6 +69,8 @@ struct gf_link_driver {
 
     /* Bytes of state for this setup, before anything is opened. */
     size_t (*state_bytes)(const struct gf_link_setup *setup);
+    /* Likewise: could this link reach device memory, of which the setup says nothing yet? NULL: never. */
+    bool (*may_reach_device)(const struct gf_link_setup *setup);
     /* Opens in state[state_bytes], 64-byte aligned; takes and touches the exchange region. On failure nothing is left
      * open and *fault_out says why. */
     gf_status (*open)(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
@@ -77,8 +83,9 @@ struct gf_link_driver {
     gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *blob, size_t size_bytes);
 
     /* Both return at once. GF_AGAIN: no room now, nothing was posted. Until test() gives anything but GF_AGAIN, data
-     * and req are the driver's. `data` is host memory unless reaches_device. A received message of another size than
-     * size_bytes is GF_ERR_MISMATCH. size_bytes may be 0. */
+     * and req are the driver's. `data` is host memory, or all of it lies in the device's where reaches_device; what the
+     * device was to write there is done before it is sent, and what arrived there is seen by what it is given behind
+     * test(). A received message of another size than size_bytes is GF_ERR_MISMATCH. size_bytes may be 0. */
     gf_status (*send_post)(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
                            struct gf_req *req);
     gf_status (*recv_post)(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data, size_t size_bytes,

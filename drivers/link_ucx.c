@@ -125,14 +125,14 @@ static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, siz
 }
 
 /* The memory type is said, or UCX would look it up for each message. */
-static ucp_request_param_t post_param(struct gf_req *req)
+static ucp_request_param_t post_param(const struct gf_ucx *ucx, gf_mem data, struct gf_req *req)
 {
     return (ucp_request_param_t){
         .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                         UCP_OP_ATTR_FIELD_MEMORY_TYPE,
         .request = (unsigned char *)req + GF_UCX_FRONT_BYTES,
         .user_data = req,
-        .memory_type = UCS_MEMORY_TYPE_HOST,
+        .memory_type = gf_ucx_memory_type(ucx, data),
     };
 }
 
@@ -150,15 +150,17 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
                            struct gf_req *req)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    ucp_request_param_t param = post_param(req);
+    ucp_request_param_t param = post_param(ucx, data, req);
     ucs_status_ptr_t result;
     gf_status status = post_check(ucx, to, tag, size_bytes, "send_post");
+    if (status == GF_OK) status = gf_ucx_enter(ucx);
     if (status != GF_OK) return status;
     param.cb.send = send_ended;
     if (ucx->peers[to].mapped == NULL) param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL; /* link_ucx_open.c says why */
     req_begin(ucx, req, to, tag, size_bytes, true);
     result = ucp_tag_send_nbx(ucx->peers[to].endpoint, (const void *)(uintptr_t)data, size_bytes,
                               wire_tag(ucx->rank, tag), &param);
+    gf_ucx_leave(ucx);
     if (UCS_PTR_IS_ERR(result)) return post_refused(req, UCS_PTR_STATUS(result), "ucp_tag_send_nbx");
     if (result == NULL) gf_ucx_req_end(req, GF_OK); /* done at once: no callback */
     link->sent_bytes += size_bytes;
@@ -170,9 +172,10 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
                            struct gf_req *req)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    ucp_request_param_t param = post_param(req);
+    ucp_request_param_t param = post_param(ucx, data, req);
     ucs_status_ptr_t result;
     gf_status status = post_check(ucx, from, tag, size_bytes, "recv_post");
+    if (status == GF_OK) status = gf_ucx_enter(ucx);
     if (status != GF_OK) return status;
     /* Never at once without the callback: it alone learns how long a message was that did not fit. */
     param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
@@ -180,6 +183,7 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     req_begin(ucx, req, from, tag, size_bytes, false);
     result = ucp_tag_recv_nbx(ucx->worker, (void *)(uintptr_t)data, size_bytes, wire_tag(from, tag), UINT64_MAX,
                               &param);
+    gf_ucx_leave(ucx);
     if (UCS_PTR_IS_ERR(result)) return post_refused(req, UCS_PTR_STATUS(result), "ucp_tag_recv_nbx");
     GF_ASSERT(result != NULL);
     return GF_OK;
@@ -195,8 +199,9 @@ static void cancel(struct gf_link *link, struct gf_req *req)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     GF_ASSERT(req->ucx == ucx);
-    if ((req->answer != GF_AGAIN) || req->is_send) return;
+    if ((req->answer != GF_AGAIN) || req->is_send || (gf_ucx_enter(ucx) != GF_OK)) return;
     ucp_request_cancel(ucx->worker, (unsigned char *)req + GF_UCX_FRONT_BYTES);
+    gf_ucx_leave(ucx);
 }
 
 /* ---- moving and sleeping ---- */
@@ -204,8 +209,13 @@ static void cancel(struct gf_link *link, struct gf_req *req)
 static gf_status progress(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
+    gf_status status;
+    unsigned moved;
     if (ucx->worker == NULL) return GF_ERR_STATE; /* a reset failed and has said why */
-    return (ucp_worker_progress(ucx->worker) != 0) ? GF_OK : GF_AGAIN;
+    if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
+    moved = ucp_worker_progress(ucx->worker);
+    gf_ucx_leave(ucx);
+    return (moved != 0) ? GF_OK : GF_AGAIN;
 }
 
 static int wake_fd(struct gf_link *link)
@@ -229,6 +239,7 @@ const struct gf_link_driver gf_link_ucx = {
     .req_size_bytes = sizeof(struct gf_req),
     .blob_bytes_max = GF_UCX_BLOB_BYTES_MAX,
     .state_bytes = gf_ucx_state_bytes,
+    .may_reach_device = gf_ucx_may_reach_device,
     .open = gf_ucx_open,
     .close = gf_ucx_close,
     .blob = gf_ucx_blob,

@@ -2,7 +2,8 @@
  *     link_ucx.c         messages: the driver table, posting, testing, progress, sleeping
  *     link_ucx_open.c    UCX itself: its settings, its log, open, close, reset
  *     link_ucx_region.c  the exchange region and peers: blobs, connecting, mapping, flags
- *     link_ucx_pages.c   what pages the kernel gave for it */
+ *     link_ucx_pages.c   what pages the kernel gave for it
+ *     link_ucx_device.c  device memory: whether UCX reaches it, and what UCX needs for that */
 #ifndef GF_LINK_UCX_H
 #define GF_LINK_UCX_H
 
@@ -60,6 +61,9 @@ struct gf_ucx {
     size_t region_bytes;
     size_t mapped_bytes;
     uint64_t seal;              /* lies behind the region, and in the blob */
+    struct gf_gpu *gpu;         /* NULL: no device memory is reached, nor asked for */
+    gf_mem device;
+    size_t device_bytes;
     struct gf_ucx_peer peers[]; /* [world] */
 };
 
@@ -74,6 +78,27 @@ __attribute__((format(printf, 6, 7))) gf_status gf_ucx_fault(struct gf_ucx *ucx,
                                                              ...);
 /* Takes the request off the list and gives it its answer. */
 void gf_ucx_req_end(struct gf_req *req, gf_status answer);
+
+/* What of UCX is for CUDA; all of it stays on the node. */
+#define GF_UCX_CUDA_NAMES 4u
+extern const char *const gf_ucx_cuda_names[GF_UCX_CUDA_NAMES];
+bool gf_ucx_may_reach_device(const struct gf_link_setup *setup);
+void gf_ucx_device_ask(struct gf_ucx *ucx, const struct gf_link_setup *setup); /* before UCX is opened */
+void gf_ucx_device_settle(struct gf_ucx *ucx, uint64_t memory_types);          /* of its context */
+void gf_ucx_device_forget(struct gf_ucx *ucx); /* outside of enter and leave: what is not reached is not entered */
+gf_status gf_ucx_device_enter(struct gf_ucx *ucx); /* with a gpu alone */
+void gf_ucx_device_leave(struct gf_ucx *ucx);
+ucs_memory_type_t gf_ucx_memory_type(const struct gf_ucx *ucx, gf_mem data);
+
+/* Around calls of UCX that may move data. GF_ERR_DEVICE: said; do not call it, and do not leave. */
+static inline gf_status gf_ucx_enter(struct gf_ucx *ucx)
+{
+    return (ucx->gpu == NULL) ? GF_OK : gf_ucx_device_enter(ucx);
+}
+static inline void gf_ucx_leave(struct gf_ucx *ucx)
+{
+    if (ucx->gpu != NULL) gf_ucx_device_leave(ucx);
+}
 
 /* True where the comma-separated list holds the name. */
 bool gf_ucx_list_has(const char *list, const char *name);

@@ -121,6 +121,7 @@ static bool network_used(const char *list)
     size_t item_count = 1, local_count = 0;
     for (const char *at = list; *at != '\0'; at++) item_count += (*at == ',');
     for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) local_count += gf_ucx_list_has(list, local[i]);
+    for (size_t i = 0; i < GF_UCX_CUDA_NAMES; i++) local_count += gf_ucx_list_has(list, gf_ucx_cuda_names[i]);
     return item_count > local_count;
 }
 
@@ -172,7 +173,7 @@ static gf_status context_take(struct gf_ucx *ucx)
         .estimated_num_eps = ucx->world,
         .name = "gradientflow",
     };
-    ucp_context_attr_t attributes = {.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE};
+    ucp_context_attr_t attributes = {.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES};
     ucp_config_t *config = NULL;
     gf_status status;
     ucs_status_t ucs = ucp_config_read(NULL, NULL, &config);
@@ -201,6 +202,7 @@ static gf_status context_take(struct gf_ucx *ucx)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_context_query", ucs,
                             "UCX %s wants %zu bytes in front of a request, this build keeps %u",
                             ucp_get_version_string(), attributes.request_size, GF_UCX_FRONT_BYTES);
+    gf_ucx_device_settle(ucx, attributes.memory_types);
     return GF_OK;
 }
 
@@ -288,12 +290,24 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
 
 static void give_back(struct gf_ucx *ucx)
 {
+    bool entered = gf_ucx_enter(ucx) == GF_OK;
     worker_give(ucx);
     ucx->ending = true;
     gf_ucx_region_give(ucx);
     if (ucx->context != NULL) ucp_cleanup(ucx->context);
     ucx->context = NULL;
+    if (entered) gf_ucx_leave(ucx);
     log_give(ucx);
+}
+
+static gf_status ucx_take(struct gf_ucx *ucx)
+{
+    gf_status status = gf_ucx_enter(ucx);
+    if (status != GF_OK) return status;
+    status = context_take(ucx);
+    if (status == GF_OK) status = worker_take(ucx);
+    gf_ucx_leave(ucx);
+    return status;
 }
 
 gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
@@ -305,11 +319,12 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
     GF_ASSERT((setup->world >= 1) && (setup->world <= GF_WORLD_MAX) && (setup->rank < setup->world));
     memset(state, 0, gf_ucx_state_bytes(setup));
     status = setup_take(ucx, setup);
+    gf_ucx_device_ask(ucx, setup);
     if (status == GF_OK) {
         log_take(ucx);
-        status = context_take(ucx);
+        status = ucx_take(ucx);
     }
-    if (status == GF_OK) status = worker_take(ucx);
+    gf_ucx_device_forget(ucx);
     if (status == GF_OK) status = gf_ucx_region_take(ucx);
     if (status != GF_OK) {
         give_back(ucx);
@@ -325,21 +340,27 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
 void gf_ucx_close(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
+    bool entered = gf_ucx_enter(ucx) == GF_OK;
     ucx->ending = true;
     if (ucx->worker != NULL) worker_flush(ucx);
+    if (entered) gf_ucx_leave(ucx);
     give_back(ucx);
 }
 
 /* No flush: whoever drops a link has made progress in vain for a while, and a dead peer would use up all of its time. */
 void gf_ucx_drop(struct gf_link *link)
 {
-    worker_give(gf_ucx_of(link));
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    bool entered = gf_ucx_enter(ucx) == GF_OK;
+    worker_give(ucx);
+    if (entered) gf_ucx_leave(ucx);
 }
 
 gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    gf_status status;
+    gf_status status = gf_ucx_enter(ucx);
+    if (status != GF_OK) return status;
     ucx->ending = true;
     if (ucx->worker != NULL) worker_flush(ucx);
     worker_give(ucx);
@@ -347,5 +368,6 @@ gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
     memset(&link->fault, 0, sizeof link->fault);
     ucx->epoch = epoch;
     status = worker_take(ucx);
+    gf_ucx_leave(ucx);
     return (status == GF_OK) ? gf_ucx_region_take(ucx) : status;
 }

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Allreduce between hosts of a slow network beside what users would pick instead: `make bench-net` (root). The hosts are
 # network namespaces with RATE_MBIT links both ways; contenders take turns, ROUNDS times over; medians count. Prints the
-# tables of ops/README.md. HOSTS="2 4" PARTS="sizes small resnet".
+# tables of ops/README.md. HOSTS="2 4" PARTS="sizes nodes small resnet".
 set -u
 export LC_ALL=C
 . firmware-tests/bench_parts.sh
 . firmware-tests/net.sh
 net_begin bench-net
-ROUNDS=${ROUNDS:-5} RATE_MBIT=${RATE_MBIT:-1000} HOSTS=${HOSTS:-2 4} PARTS=${PARTS:-sizes small resnet}
+ROUNDS=${ROUNDS:-5} RATE_MBIT=${RATE_MBIT:-1000} HOSTS=${HOSTS:-2 4} PARTS=${PARTS:-sizes nodes small resnet}
 MODEL_ROUNDS=${MODEL_ROUNDS:-3} # ResNet-50 takes 1.3 s a step
 sizes="4096 262144 4194304 16777216" ours_only="67108864"
 agent=$PWD/firmware-tests/net_agent.sh
@@ -17,11 +17,12 @@ peers_build
 keep() { awk -v label="$1" 'NF == 2 {print label, $1, $2}' "$scratch/turn" >>"$times"; }
 failed() { echo "# $1 failed: $(tail -n 1 "$scratch/turn.err")" >&2; }
 # ours LABEL FACTOR OPTION..: gf-perf; sizes are multiplied by FACTOR to count fp32 bytes
+ours_run="net_run 120"
 ours() {
     ours_label=$1 ours_factor=$2; shift 2
     rm -f "$scratch/csv"
     # shellcheck disable=SC2016
-    net_run 120 sh -c '[ $GF_RANK = 0 ] || exec "$@" >/dev/null; exec "$@" --csv '"$scratch/csv" sh "$BUILD/gf-perf" \
+    $ours_run sh -c '[ $GF_RANK = 0 ] || exec "$@" >/dev/null; exec "$@" --csv '"$scratch/csv" sh "$BUILD/gf-perf" \
         --config "$scratch/net.cfg" "$@" >"$scratch/turn" 2>"$scratch/turn.err" || { failed "$ours_label"; return; }
     awk -F, -v label="$ours_label" -v factor="$ours_factor" 'NR > 1 {print label, $1 == "step" ? "step" : $4 * factor, $7}' \
         "$scratch/csv" >>"$times"
@@ -89,6 +90,25 @@ sizes_part() {
     printf '\n%s hosts: allreduce in place, %s Mbit/s, us, medians of %s rounds\n\n' "$n" "$RATE_MBIT" "$ROUNDS"
     sizes_table
 }
+# Two ranks a host that share memory: what auto takes there beside a ring of messages. The limit is of a host's port.
+nodes_part() {
+    times=$scratch/nodes.$n ours_run="net_run_nodes 120 2"
+    : >"$times"
+    for i in $(seq 1 "$ROUNDS"); do
+        echo "# $n hosts of 2 ranks, round $i of $ROUNDS" >&2
+        for algorithm in auto ring; do
+            ours $algorithm 1 -b 64K -e 16M -f 16 -t 0.2 --set link.transports=self,posix,tcp --algorithm $algorithm
+        done
+    done
+    ours_run="net_run 120"
+    printf '\n%s hosts of 2 ranks: allreduce in place, %s Mbit/s a host, us, medians of %s rounds\n\n' "$n" "$RATE_MBIT" "$ROUNDS"
+    echo "| | limit | auto | of limit | ring | ring / auto |"
+    echo "|---|---|---|---|---|---|"
+    for size in 65536 1048576 16777216; do
+        limit=$(limit_us "$size") own=$(median "$times" auto "$size") ring=$(median "$times" ring "$size")
+        echo "| $(size_name "$size") | $(us "$limit") | $(us "$own") | $(ratio "$limit" "$own") | $(us "$ring") | $(ratio "$ring" "$own") |"
+    done
+}
 # model_part NAME FILE ROUNDS
 model_part() {
     times=$scratch/$1.$n counts=$scratch/$1.counts job="-t 0.1 -c $scratch/$1.counts"
@@ -135,6 +155,7 @@ EOF
     for part in $PARTS; do
         case $part in
         sizes) sizes_part ;;
+        nodes) [ "$n" -ne 2 ] || nodes_part ;;
         small) [ "$n" -lt 4 ] || model_part small "$scratch/small.cfg" "$ROUNDS" ;;
         resnet) [ "$n" -lt 4 ] || model_part resnet50 config/models/resnet50.cfg "$MODEL_ROUNDS" ;;
         esac

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "context.h"
+#include "cuda_card.h"
 #include "ops_cuda.h"
 
 #define SPACE_ELEMS 1024u
@@ -59,9 +60,22 @@ static gf_status lead(struct gf_queue *queue, gf_queue_handle other)
     return (cuda_world.lack == LACKS_LEAD) ? GF_OK : gf_gpu_cuda.lead(queue, other);
 }
 
+static gf_slot_state slot_state(const struct gf_gpu *gpu, uint32_t event)
+{
+    for (uint32_t rank = 0; rank < cuda_world.cuda.world; rank++) {
+        const gf_context *gf = cuda_world.cuda.ranks[rank].gf;
+        if ((gf != NULL) && (gf->gpu == gpu) && (event < gf->slot_count)) return gf->slots[event].state;
+    }
+    return GF_SLOT_FREE;
+}
+
 static gf_status reached(struct gf_gpu *gpu, uint32_t event)
 {
-    return (cuda_world.lack == LACKS_REACHED) ? GF_OK : gf_gpu_cuda.reached(gpu, event);
+    cuda_lack lack = cuda_world.lack;
+    if (lack == LACKS_REACHED) return GF_OK;
+    if ((lack == LACKS_PACKED) && (slot_state(gpu, event) == GF_SLOT_SETTLE)) return GF_OK;
+    if ((lack == LACKS_FOLDED) && (slot_state(gpu, event) == GF_SLOT_RUN)) return GF_OK;
+    return gf_gpu_cuda.reached(gpu, event);
 }
 
 static gf_status settled(struct gf_queue *queue)
@@ -106,6 +120,7 @@ static void with_lies(uint32_t rank, struct gf_config *config, const struct gf_t
     lying = *honest;
     lying.open = lying_open;
     lying.flag_load = lying_load;
+    if (cuda_world.wire_ranks != 0) cuda_card_wrap(&lying, honest, cuda_world.fixture.fake);
     drivers->link = &lying;
 }
 
@@ -137,6 +152,8 @@ struct world_setup cuda_world_setup(const struct world_setup *host)
     setup.gpu = &driver;
     setup.device = &appliance;
     setup.vary = with_lies;
+    setup.sim.device_ranks = cuda_world.wire_ranks;
+    setup.sim.device_copy = cuda_world.fixture.fake->card_copy;
     strcpy(setup.config.device.driver, "cuda");
     strcpy(setup.config.device.library, cuda_world.fixture.library);
     return setup;
@@ -209,10 +226,12 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver.borrow = borrow;
     cuda_world.lack = LACKS_NOTHING;
     cuda_world.borrow_refused = 0;
+    cuda_world.wire_ranks = 0;
 }
 
 const char *cuda_lack_name(cuda_lack lack)
 {
-    static const char *const names[] = {"nothing", "wait_for()", "lead()", "reached()", "settled()", "the flags"};
+    static const char *const names[] = {"nothing", "wait_for()", "lead()", "reached()", "settled()", "the flags",
+                                        "the wait for packing", "the wait for folds"};
     return names[lack];
 }

@@ -493,4 +493,7 @@ const struct fake_cuda_api fake_cuda_api = {
     .stream_create = api_stream_create,
     .stream_destroy = api_stream_destroy,
     .stream_run = api_stream_run,
+    .card_begin = fake_card_begin,
+    .card_end = fake_card_end,
+    .card_copy = fake_card_copy,
 };

@@ -4,6 +4,7 @@
  *     seed decides. Host memory that a copy will fill holds 0xee bytes until it does.
  *   - Every access of a copy, a zero and a kernel is looked at: two works that touch the same bytes, one of them writing,
  *     with nothing that orders them (stream, event, or a query that the host saw succeed) are trouble, whatever order they ran in.
+ *   - A network card's accesses are looked at likewise (card_begin); what it will receive holds 0xee bytes until then.
  *   - What is not given back by the last release of the context, or by the end of the program, is trouble.
  *   - Any call can be made to fail.
  * Trouble is kept for fake_cuda_trouble(); a program that ends with some prints it and exits with FAKE_CUDA_EXIT.
@@ -51,6 +52,11 @@ struct fake_cuda_api {
     uint64_t (*stream_create)(void); /* a stream of the appliance; destroy it */
     void (*stream_destroy)(uint64_t stream);
     void (*stream_run)(uint64_t stream); /* to its end, and whatever it waits for */
+    /* A network card that reaches device memory, from a message's post to the moment that its end was seen: as a stream
+     * that nothing waits for. False: this is no device memory. */
+    bool (*card_begin)(uint64_t address, size_t size_bytes, bool is_write);
+    void (*card_end)(uint64_t address, size_t size_bytes, bool is_write);
+    void (*card_copy)(bool to_device, void *dst, const void *src, size_t size_bytes); /* the bytes, meanwhile */
 };
 #define FAKE_CUDA_API_SYMBOL "fake_cuda_api"
 

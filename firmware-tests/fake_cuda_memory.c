@@ -14,7 +14,6 @@
 #define RESERVED_BYTES (64ull << 30)
 #define GRAIN 2u /* blocks of 16-bit values end anywhere */
 #define FILL_MAX (256ull << 20) /* new device memory is filled with NaN up to here */
-#define STREAM_BITS 4u
 #define READERS 2u
 
 /* stream and its clock at the access, clock << STREAM_BITS | stream; 0: nobody yet. Readers share a place where their
@@ -243,6 +242,12 @@ bool fake_is_host(uint64_t address, size_t size_bytes)
     return (region != NULL) && (region->kind == REGION_HOST);
 }
 
+bool fake_is_device(uint64_t address, size_t size_bytes)
+{
+    const struct region *region = region_at(address, size_bytes);
+    return (region != NULL) && (region->kind == REGION_DEVICE);
+}
+
 bool fake_is_known(uint64_t address, size_t size_bytes)
 {
     return region_at(address, size_bytes) != NULL;
@@ -257,7 +262,7 @@ static bool is_before(uint32_t stamp, const struct work *work)
 
 static void clash(const struct work *work, uint64_t address, bool is_write, uint32_t stamp, bool was_write)
 {
-    static const char *const kinds[] = {"copy", "zero", "kernel", "wait"};
+    static const char *const kinds[] = {"copy", "zero", "kernel", "wait", "card"};
     const char *name = (work->kind == WORK_KERNEL) ? work->kernel->name : "";
     fake_trouble("%s %s%s(work %u of stream %u) %s 0x%llx, which work %u of stream %u %s, and nothing orders them",
                  kinds[work->kind], name, name[0] ? " " : "", work->clock.at[work->stream], work->stream,
@@ -281,4 +286,16 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
         else cell->reader[work->stream % READERS] = stamp;
     }
     return true;
+}
+
+void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at)
+{
+    struct region *region = region_at(address, size_bytes);
+    if ((region == NULL) || (size_bytes == 0)) return;
+    uint64_t last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
+    for (uint64_t i = address / GRAIN - region->base / GRAIN; i <= last; i++) {
+        uint32_t stamp = (at << STREAM_BITS) | stream;
+        if (is_write) region->shadow[i].writer = stamp;
+        else region->shadow[i].reader[stream % READERS] = stamp;
+    }
 }

@@ -95,7 +95,8 @@ static bool work_do(const struct work *work)
         memset((void *)(uintptr_t)work->dst, work->value, work->size_bytes);
         return true;
     case WORK_KERNEL: return fake_kernel_run(work);
-    case WORK_WAIT: return true;
+    case WORK_WAIT:
+    case WORK_CARD: return true;
     }
     return false;
 }
@@ -174,7 +175,7 @@ bool fake_stream_find(CUstream handle, uint32_t *stream_out)
 /* A place is used again with its counts: what was done there stays ordered behind what the host has seen. */
 CUresult fake_stream_create(CUstream *handle_out)
 {
-    for (uint32_t s = 1; s < STREAMS_MAX; s++) {
+    for (uint32_t s = 1; s < CARD_STREAM; s++) {
         if (streams[s].live) continue;
         streams[s].live = true;
         *handle_out = &streams[s];
@@ -255,6 +256,38 @@ CUresult fake_event_query(CUevent handle)
     if (streams[event->stream].done < event->done) return CUDA_ERROR_NOT_READY;
     clock_join(&seen, &event->clock);
     return CUDA_SUCCESS;
+}
+
+/* Behind what the host has seen; while it lasts, an access of a time that nobody has. */
+bool fake_card_begin(uint64_t address, size_t size_bytes, bool is_write)
+{
+    static struct work work = {.kind = WORK_CARD, .stream = CARD_STREAM};
+    if (!fake_is_device(address, size_bytes)) return false;
+    work.clock = seen;
+    work.clock.at[CARD_STREAM] = UINT32_MAX >> STREAM_BITS;
+    (void)fake_memory_touch(&work, address, size_bytes, is_write);
+    if (!is_write) return true;
+    fake_memory_unlock();
+    memset((void *)(uintptr_t)address, FAKE_CUDA_POISON, size_bytes);
+    fake_memory_lock();
+    return true;
+}
+
+void fake_card_end(uint64_t address, size_t size_bytes, bool is_write)
+{
+    fake_memory_stamp(address, size_bytes, is_write, CARD_STREAM, ++seen.at[CARD_STREAM]);
+}
+
+void fake_card_copy(bool to_device, void *dst, const void *src, size_t size_bytes)
+{
+    uint64_t address = to_device ? (uint64_t)(uintptr_t)dst : (uint64_t)(uintptr_t)src;
+    if (!fake_is_device(address, size_bytes)) {
+        fake_trouble("a card reaches 0x%llx, which is no device memory", (unsigned long long)address);
+        return;
+    }
+    fake_memory_unlock();
+    memcpy(dst, src, size_bytes);
+    fake_memory_lock();
 }
 
 void fake_queue_count(struct fake_cuda_live *live)

@@ -7,6 +7,8 @@
 #include "fake_cuda.h"
 
 #define STREAMS_MAX 16u /* [0] is the default stream */
+#define CARD_STREAM (STREAMS_MAX - 1u) /* no stream: the accesses of a network card */
+#define STREAM_BITS 4u /* of a stamp, below a stream's clock */
 #define EVENTS_MAX 4096u
 #define ARGS_MAX 4096u
 
@@ -15,7 +17,7 @@ struct clock {
     uint32_t at[STREAMS_MAX];
 };
 
-typedef enum work_kind { WORK_COPY, WORK_SET, WORK_KERNEL, WORK_WAIT } work_kind;
+typedef enum work_kind { WORK_COPY, WORK_SET, WORK_KERNEL, WORK_WAIT, WORK_CARD } work_kind;
 
 struct work {
     struct work *next;
@@ -70,10 +72,13 @@ void fake_memory_count(struct fake_cuda_live *live);
 uint64_t fake_memory_used(void);
 bool fake_is_host(uint64_t address, size_t size_bytes);
 bool fake_is_known(uint64_t address, size_t size_bytes);
+bool fake_is_device(uint64_t address, size_t size_bytes);
 void fake_memory_unlock(void); /* device memory may be touched between the two */
 void fake_memory_lock(void);
 /* The access of one work; false: the address is nobody's. */
 bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_bytes, bool is_write);
+/* The last access to these was at that time of the stream's. */
+void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at);
 
 /* fake_cuda_queue.c: streams, events and when work is done */
 void fake_queue_add(uint32_t stream, const struct work *like);
@@ -91,6 +96,9 @@ CUresult fake_event_record(CUevent handle, uint32_t stream);
 CUresult fake_event_wait(CUevent handle, uint32_t stream);
 CUresult fake_event_query(CUevent handle);
 void fake_queue_count(struct fake_cuda_live *live);
+bool fake_card_begin(uint64_t address, size_t size_bytes, bool is_write);
+void fake_card_end(uint64_t address, size_t size_bytes, bool is_write);
+void fake_card_copy(bool to_device, void *dst, const void *src, size_t size_bytes);
 
 /* fake_cuda_kernel.c */
 const struct fake_kernel *fake_kernel_find(const char *name);

@@ -48,6 +48,7 @@ struct late {
 };
 
 extern const struct gf_ops late_ops;
+uint32_t late_gpu_most = 3;
 
 static struct late *late_of(const struct gf_gpu *gpu) { return (struct late *)(uintptr_t)gpu; }
 
@@ -376,7 +377,7 @@ static void work_some(struct late *late, uint64_t most)
 static void time_passes(struct late *late)
 {
     late->random = late->random * 1664525u + 1013904223u;
-    work_some(late, (late->random >> 16) % 4);
+    work_some(late, (late->random >> 16) % (late_gpu_most + 1u));
 }
 
 static gf_status late_mark(struct gf_queue *queue, uint32_t event)

@@ -2,6 +2,7 @@
 # and a token bucket bounds what leaves it and what reaches it. A bridge in PREFIX-sw joins them.
 #     net_up PREFIX COUNT RATE     RATE as tc writes it: 1gbit, 100mbit
 #     net_run LIMIT COMMAND..      one rank of COMMAND on each host, GF_RANK and GF_WORLD set; the first failure's exit code
+#     net_run_nodes LIMIT RANKS COMMAND..   RANKS ranks on each host, which share memory there and only there
 #     net_down
 # net_burst is what may beat the rate for a moment after a pause; at least a packet before it is cut (64 KiB).
 net_prefix='' net_hosts=0 net_burst=512k
@@ -43,6 +44,26 @@ net_run() {
     net_pids=''
     for net_i in $(seq 0 $((net_hosts - 1))); do
         GF_RANK=$net_i GF_WORLD=$net_hosts timeout -k 5 "$net_limit_s" ip netns exec "$net_prefix-$net_i" "$@" &
+        net_pids="$net_pids $!"
+    done
+    net_code=0
+    for net_pid in $net_pids; do wait "$net_pid" || { [ $net_code -ne 0 ] || net_code=$?; }; done
+    return $net_code
+}
+# UCX takes processes of other process and IPC namespaces for those of another host.
+net_run_nodes() {
+    net_limit_s=$1 net_ranks=$2; shift 2
+    net_pids=''
+    for net_i in $(seq 0 $((net_hosts - 1))); do
+        # shellcheck disable=SC2016
+        ip netns exec "$net_prefix-$net_i" unshare --ipc --pid --fork --mount-proc sh -c '
+            first=$1 ranks=$2 limit=$3; shift 3
+            pids="" code=0
+            for rank in $(seq "$first" $((first + ranks - 1))); do
+                GF_RANK=$rank timeout -k 5 "$limit" "$@" & pids="$pids $!"
+            done
+            for pid in $pids; do wait "$pid" || { [ $code -ne 0 ] || code=$?; }; done
+            exit $code' sh $((net_i * net_ranks)) "$net_ranks" "$net_limit_s" env GF_WORLD=$((net_hosts * net_ranks)) "$@" &
         net_pids="$net_pids $!"
     done
     net_code=0

@@ -377,7 +377,7 @@ int main(int argc, char **argv)
     if (is_bench && (result == 0)) gpu_steps_bench(library, range_bytes, library != NULL);
     if (is_check && (result == 0))
         printf("gpu-check: whole steps of several ranks on one GPU end as on the host, in %u runs: dense and sparse, fp32, "
-               "fp16 and bf16 on the wire, through host memory and from device to device\n",
+               "fp16 and bf16 on the wire, through host memory, from device to device, to the wire\n",
                gpu_steps_check(library, library != NULL));
     return result;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "context.h"
+#include "late_gpu.h"
 #include "world.h"
 
 #define SOAK_RANKS_MAX 16u
@@ -97,6 +98,12 @@ float soak_gradient_after(gf_type type, float value, float scale, uint32_t passe
 void soak_fill(const struct soak_plan *plan, gf_context *gf, uint64_t step, uint32_t tensor, uint32_t pass);
 
 /* ---- the model ---- */
+
+/* A late device's work is done before its memory is looked at or written to, as an appliance's stream would wait. */
+static inline void soak_settle(const gf_context *gf)
+{
+    if (gf->on_device) late_gpu_drain(gf->gpu);
+}
 
 /* What a step that was whole left behind, bit by bit: the same on all ranks. */
 struct soak_mark {
@@ -221,6 +228,7 @@ struct soak_job {
     uint64_t goal, goal_ns;           /* elastic: steps to go, and when a newcomer may be given another */
     bool late;                        /* something befell the job when ranks had begun to leave */
     uint32_t shrinks, rejoins;
+    bool on_wire;             /* some rank's buffers went from device memory straight to the wire */
 };
 
 /* Draws and runs the job; fails the test that is under way if anything does not hold. job is then as it was. */

@@ -76,11 +76,16 @@ static void common_check(const gf_context *gf, const struct soak_mark *now, cons
 }
 
 /* The first that is in: who is there, and behind which step. */
-static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t members, const uint64_t *done)
+static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t members, const uint64_t *done,
+                      uint32_t loose)
 {
     uint64_t furthest = 0, steps = gf_steps(gf);
-    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++)
-        if ((members >> rank & 1u) && (done[rank] > furthest)) furthest = done[rank];
+    bool applied = false; /* by one that is still there */
+    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++) {
+        if ((members >> rank & 1u) == 0) continue;
+        if (done[rank] > furthest) furthest = done[rank];
+        applied = applied || ((done[rank] == steps) && ((loose >> rank & 1u) == 0));
+    }
     if (steps != furthest)
         soak_step_fail(gf, steps, "epoch %u begins behind this step, one of its ranks has ended %llu", gf->epoch,
                        (unsigned long long)furthest);
@@ -96,8 +101,8 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
         (struct soak_epoch){.epoch = gf->epoch, .members = members, .steps = steps};
     model->members = members;
     model->given_up = (steps != model->step) || !model->skipped;
-    model->unapplied = steps > model->step; /* only the scale and what is a rank's own have changed in it */
-    if (steps < model->step) model->mark = model->before;
+    model->unapplied = (steps > 0) && !applied; /* only the scale and what is a rank's own have changed in it */
+    if ((steps < model->step) || ((steps == model->step) && model->unapplied)) model->mark = model->before;
     model->step = steps;
 }
 
@@ -124,6 +129,7 @@ void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *
     uint32_t members = members_of(gf), seat = gf_first_rank(gf);
     bool behind = done[seat] < gf_steps(gf), first = true;
     struct soak_mark mark;
+    soak_settle(gf);
     if (gf_steps(gf) == 0) soak_model_begin(model, gf); /* as an appliance begins its training */
     for (uint32_t i = 0; i < model->epoch_count; i++) {
         const struct soak_epoch *epoch = &model->epochs[i];
@@ -133,7 +139,7 @@ void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *
             soak_step_fail(gf, gf_steps(gf), "epoch %u is of ranks 0x%x here, of 0x%x behind step %llu elsewhere",
                            gf->epoch, members, epoch->members, (unsigned long long)epoch->steps);
     }
-    if (first) epoch_add(model, gf, members, done);
+    if (first) epoch_add(model, gf, members, done, loose);
     if (!soak_model_is_late(model, gf)) {
         model->local_begun = gf->sparse.local_begun;
         mark = soak_mark_of(model, gf);

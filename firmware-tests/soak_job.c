@@ -84,6 +84,7 @@ static void turn_open(struct soak_job *job, uint32_t rank)
         soak_epoch_begun(job, rank);
         return;
     }
+    job->on_wire = job->on_wire || (gf_path_of(place->gf) == GF_PATH_WIRE);
     soak_model_begin(&job->model, place->gf);
     if (user_bytes > 0) job->ranks[rank].region = (void *)(uintptr_t)gf_exchange_take(place->gf, user_bytes);
     assert_true((user_bytes == 0) == (job->ranks[rank].region == NULL));

@@ -7,6 +7,7 @@
 #include "coll.h"
 
 #define MS UINT64_C(1000000)
+#define SOAK_DEVICE_WORKS 40u /* at a look: deadlines are short, and a rank may look but once a millisecond */
 
 static uint64_t scramble(uint64_t z)
 {
@@ -305,6 +306,18 @@ static void draw_many(struct soak_plan *plan, struct dice *dice)
     if (percent(dice, 20)) plan->setup.sim.duplicate_rate = 0.001 * (double)between(dice, 1, 200);
 }
 
+/* Gradients on a device, whose messages go through host memory on some ranks and straight to the wire on others. Drawn
+ * for itself: what else a seed is it stays. */
+static void draw_device(struct soak_plan *plan)
+{
+    struct dice dice = {.state = plan->seed ^ UINT64_C(0xd3f1ce0000000000)};
+    if (!percent(&dice, 30)) return;
+    plan->setup.gpu = &late_gpu;
+    (void)snprintf(plan->setup.config.device.driver, sizeof plan->setup.config.device.driver, "%s", late_gpu.name);
+    plan->setup.sim.device_ranks = percent(&dice, 60) ? UINT64_MAX : roll(&dice);
+    late_gpu_most = SOAK_DEVICE_WORKS;
+}
+
 void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
 {
     struct dice dice = {.state = seed};
@@ -326,6 +339,8 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
     }
     /* The scale may reach its floor only where nothing else is expected to go wrong. */
     if ((plan->hope == SOAK_HOPE_OK) && percent(&dice, 20)) plan->setup.config.loss_scale.floor = 0;
+    plan->setup.config.exchange.cut_bytes = percent(&dice, 50) ? between(&dice, 4096, 16384) : 0;
+    draw_device(plan);
 }
 
 void soak_plan_print(const struct soak_plan *plan, FILE *to)
@@ -335,6 +350,8 @@ void soak_plan_print(const struct soak_plan *plan, FILE *to)
                                          "delay", "corrupt", "short", "kill", "stop"};
     char summary[512];
     const struct gf_sim_setup *sim = &plan->setup.sim;
+    if (plan->setup.gpu != NULL)
+        (void)fprintf(to, "on a device, ranks 0x%llx to the wire; ", (unsigned long long)sim->device_ranks);
     (void)fprintf(to, "seed 0x%016llx: %u ranks, %u steps, %s, %s, window %u, timeout %.0f ms\n",
                   (unsigned long long)plan->seed, plan->setup.world, plan->steps,
                   plan->noise ? "noise" : "whole numbers", plan->what, plan->setup.config.link.window,

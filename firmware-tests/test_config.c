@@ -60,6 +60,7 @@ static const struct {
     {"exchange.wire", "fp32", "\"bf16\"", "bf16", "\"fp8\"", "\"fp321\"", "32", NULL},
     {"exchange.algorithm", "auto", "\"hierarchy\"", "hierarchy", "\"rin\"", "\"rings\"", "false", NULL},
     {"exchange.fuse_bytes", "4 MiB", "\"1 GiB\"", "1 GiB", "0", "1073741825", "1.5", NULL},
+    {"exchange.cut_bytes", "16 MiB", "\"64 GiB\"", "64 GiB", "4095", "68719476737L", "1.5", NULL},
     {"exchange.slice_bytes", "256 KiB", "4096", "4 KiB", "4032", "\"17 MiB\"", "true", NULL},
     {"exchange.buffers_active", "4", "16", "16", "0", "17", "\"4\"", NULL},
     {"exchange.deterministic", "false", "true", "true", NULL, NULL, "\"yes\"", NULL},

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "context.h"
+
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const struct gf_tensor tensors[] = {
@@ -69,11 +71,105 @@ static void nodes_that_are_not_whole_are_refused_by_name(void **state)
     world_close(&w);
 }
 
+/* ---- auto ---- */
+
+static uint32_t traced(gf_context *gf, gf_algorithm algorithm)
+{
+    struct gf_trace_record records[64];
+    uint32_t found = 0, count = gf_trace_read(gf, records, 64);
+    for (uint32_t i = 0; i < count; i++)
+        found += (records[i].operation == GF_OPERATION_STEP) && (records[i].algorithm == (uint32_t)algorithm);
+    return found;
+}
+
+static void auto_takes_it_on_two_whole_nodes_alone(void **state)
+{
+    static const struct auto_case {
+        uint32_t shape[8];
+        bool integrity, deterministic;
+        uint32_t blind[2];
+        gf_algorithm taken; /* by what is larger than exchange.doubling_max_bytes */
+    } cases[] = {
+        {.shape = {2, 2}, .taken = GF_ALGORITHM_HIERARCHY},
+        {.shape = {5, 3}, .taken = GF_ALGORITHM_HIERARCHY},
+        {.shape = {2, 2, 2}, .taken = GF_ALGORITHM_RING},
+        {.shape = {3, 1}, .taken = GF_ALGORITHM_RING},
+        {.shape = {1, 1}, .taken = GF_ALGORITHM_RING},
+        {.shape = {4}, .taken = GF_ALGORITHM_DIRECT},
+        {.shape = {2, 2}, .integrity = true, .taken = GF_ALGORITHM_RING},
+        {.shape = {2, 2}, .deterministic = true, .taken = GF_ALGORITHM_HALVING},
+        {.shape = {2, 3}, .blind = {2, 4}, .taken = GF_ALGORITHM_RING}, /* and it is no error */
+        {.shape = {2, 2}, .blind = {2, 3}, .taken = GF_ALGORITHM_RING},
+    };
+    (void)state;
+    for (size_t row = 0; row < LENGTH(cases); row++) {
+        const struct auto_case *c = &cases[row];
+        struct world_setup setup = setup_of(c->shape);
+        struct world_step step = {.order = WORLD_ROTATED};
+        struct world w;
+        memcpy(setup.sim.blind, c->blind, sizeof c->blind);
+        setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
+        setup.config.exchange.doubling_max_bytes = 8;
+        setup.config.exchange.halving_max_bytes = 16;
+        setup.config.exchange.deterministic = c->deterministic;
+        setup.config.link.integrity = c->integrity;
+        world_open(&w, &setup);
+        for (uint32_t repeat = 0; repeat < 3; repeat++) {
+            world_step_run(&w, &step);
+            world_expect(&w, GF_OK);
+            world_expect_sums(&w, 1.0f);
+        }
+        for (uint32_t rank = 0; rank < w.world; rank++)
+            if (traced(w.ranks[rank].gf, c->taken) < 3)
+                fail_msg("row %zu, rank %u: %s was not taken", row, rank, gf_algorithm_name(c->taken));
+        world_close(&w);
+    }
+}
+
+static gf_status dying_turn(struct world *w, uint32_t rank, void *arg)
+{
+    if ((rank == 3) && (w->ranks[rank].next == 2)) gf_sim_kill(w->sim, rank);
+    return world_step_turn(w, rank, arg);
+}
+
+static gf_status shrink_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct world_rank *self = &w->ranks[rank];
+    (void)arg;
+    if ((self->next++ == 0) && (gf_shrink(self->gf) < 0)) return GF_ERR_STATE;
+    return gf_shrink_poll(self->gf);
+}
+
+static void what_is_left_of_two_nodes_goes_on_by_messages(void **state)
+{
+    struct world_setup setup = setup_of(shapes[1]);
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    (void)state;
+    setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
+    world_open(&w, &setup);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    world_run(&w, dying_turn, &step);
+    for (uint32_t rank = 0; rank < 3; rank++) assert_true(w.ranks[rank].status < 0);
+    world_run(&w, shrink_turn, NULL);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_OK);
+        assert_int_equal(gf_world(w.ranks[rank].gf), 3);
+        assert_false(w.ranks[rank].gf->by_nodes);
+    }
+    world_run(&w, world_step_turn, &step);
+    for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(w.ranks[rank].status, GF_OK);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_summed_over_nodes_of_any_size),
         cmocka_unit_test(nodes_that_are_not_whole_are_refused_by_name),
+        cmocka_unit_test(auto_takes_it_on_two_whole_nodes_alone),
+        cmocka_unit_test(what_is_left_of_two_nodes_goes_on_by_messages),
     };
     return cmocka_run_group_tests_name("hierarchy_world", tests, NULL, NULL);
 }

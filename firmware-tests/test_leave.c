@@ -13,6 +13,9 @@
 
 #include <cmocka.h>
 
+#include "context.h"
+#include "members_state.h"
+
 /* ---- by hand ---- */
 
 struct interrupt {
@@ -409,6 +412,55 @@ static void closing_waits_for_those_who_are_late_but_not_for_ever(void **state)
     world_close(&w);
 }
 
+/* ---- gone before what it had sent arrived ---- */
+
+struct last_words {
+    struct gf_request requests[3];
+    float values[3][4];
+    bool posted[3], ended[3], killed;
+};
+
+/* Rank 2 sends to both, leaves, and dies while its message to rank 1 is still on the way. */
+static gf_status last_words_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct last_words *all = arg;
+    gf_context *gf = w->ranks[rank].gf;
+    gf_status status;
+    if (!all->posted[rank]) {
+        status = gf_broadcast(gf, (gf_mem)(uintptr_t)all->values[rank], 4, GF_TYPE_F32, 2, &all->requests[rank]);
+        all->posted[rank] = status == GF_OK;
+        return (status < 0) ? status : GF_AGAIN;
+    }
+    status = all->ended[rank] ? gf_close_poll(gf) : gf_request_poll(gf, &all->requests[rank]);
+    if (!all->ended[rank] && (status == GF_OK)) {
+        all->ended[rank] = true;
+        status = GF_AGAIN;
+    }
+    if ((rank == 0) && !all->killed && w->ranks[0].gf->members->peers[2].left) {
+        gf_sim_kill(w->sim, 2);
+        all->killed = true;
+    }
+    return status;
+}
+
+static void who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it(void **state)
+{
+    struct world_setup setup = brief_setup(3);
+    struct last_words all = {.killed = false};
+    struct world w;
+    (void)state;
+    world_open(&w, &setup);
+    gf_sim_partition(w.sim, 2, 1, true);
+    world_run(&w, last_words_turn, &all);
+    assert_true(all.killed);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_ERR_TIMEOUT);
+        assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, 2);
+        world_expect_log(&w, rank, "rank 2 closed its context");
+    }
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +477,7 @@ int main(void)
         cmocka_unit_test(a_forked_child_is_refused_and_the_parent_goes_on),
         cmocka_unit_test(closing_is_lawful_at_any_time_and_once),
         cmocka_unit_test(closing_waits_for_those_who_are_late_but_not_for_ever),
+        cmocka_unit_test(who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -277,7 +277,7 @@ static void malformed_addresses_fail_the_join(void **state)
 /* ---- who has been away trusts no death ---- */
 
 /* Rank 1 of an epoch does not poll for so long; then it hears that rank 0 has died. */
-static bool doubts_behind(uint64_t gap_ns, uint32_t steps)
+static bool doubts_behind(uint64_t gap_ns, uint32_t steps, uint32_t requests)
 {
     struct gf_members *members = world.ranks[1].members;
     world.now_ns += gap_ns;
@@ -287,6 +287,7 @@ static bool doubts_behind(uint64_t gap_ns, uint32_t steps)
         gf_members_heartbeat(members, world.now_ns);
         gf_members_met(members);
     }
+    for (uint32_t i = 0; i < requests; i++) gf_members_met_request(members);
     fake_cut(&fake, 1, "connection closed by peer");
     world.ranks[0].stopped = true;
     (void)members_world_turn(GF_ERR_PEER);
@@ -296,16 +297,18 @@ static bool doubts_behind(uint64_t gap_ns, uint32_t steps)
 
 static void a_death_heard_behind_a_silence_is_doubtful(void **state)
 {
-    static const struct { uint32_t world, gap_s, steps; bool doubtful; } cases[] = {
-        {3, 0, 0, false}, {3, 7, 0, false}, {3, 8, 0, true}, {3, 8, 1, true}, {3, 8, 2, true}, {3, 8, 3, false},
-        {2, 29, 0, false}, {2, 31, 0, true}, {2, 31, 3, false}};
+    static const struct { uint32_t world, gap_ms, steps, requests; bool doubtful; } cases[] = {
+        {3, 0, 0, 0, false}, {3, 700, 0, 0, false}, {3, 800, 0, 0, true}, {3, 800, 1, 0, true}, {3, 800, 2, 0, true},
+        {3, 8000, 0, 0, true}, {3, 800, 3, 0, false}, {3, 800, 0, 16, true}, {3, 800, 0, 17, false},
+        {2, 29000, 0, 0, false}, {2, 31000, 0, 0, true}, {2, 31000, 3, 0, false}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         members_world_open_epoch(cases[i].world, 1);
         members_world_until(GF_OK);
-        bool doubtful = doubts_behind(cases[i].gap_s * SECOND, cases[i].steps);
+        bool doubtful = doubts_behind(cases[i].gap_ms * MS, cases[i].steps, cases[i].requests);
         if (doubtful != cases[i].doubtful)
-            print_error("world %u, %u s, then %u steps\n", cases[i].world, cases[i].gap_s, cases[i].steps);
+            print_error("world %u, %u ms, then %u steps, %u requests\n", cases[i].world, cases[i].gap_ms, cases[i].steps,
+                        cases[i].requests);
         assert_int_equal(doubtful, cases[i].doubtful);
         members_world_end();
     }
@@ -336,7 +339,7 @@ static void a_silence_is_as_long_in_later_epochs(void **state)
             }
         members_world_until(GF_OK);
         assert_int_equal(world.ranks[1].members->setup.world, 2);
-        assert_int_equal(doubts_behind(late ? 31 * SECOND : 29 * SECOND, 0), late);
+        assert_int_equal(doubts_behind(late ? 31 * SECOND : 29 * SECOND, 0, 0), late);
         members_world_end();
     }
 }

@@ -332,6 +332,32 @@ static void a_malformed_proposal_is_refused(void **state)
 }
 
 /* The numbers of epochs only grow. */
+/* Its epoch failed long ago: others that have died since may have gone on without it, and ended. */
+static void deaths_behind_a_failure_count_for_a_while_only(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        const struct gf_rendezvous_event ended = {.kind = GF_RENDEZVOUS_ENDED, .rank = 1, .text = "gone"};
+        const struct members_list alone = {.first = 2, .bits = {1u << 2}};
+        uint64_t waits_ns;
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        struct gf_members *members = world.ranks[2].members;
+        fake_cut(&fake, 2, "connection closed by peer");
+        assert_int_equal(gf_members_poll(members, world.now_ns), GF_ERR_PEER);
+        assert_true(members->seats[0].dead && !members->seats[0].doubtful);
+        waits_ns = late ? members->settle_ns : members->settle_ns / 4;
+        if (waits_ns > members->setup.exchange_timeout_ns) waits_ns = members->setup.exchange_timeout_ns;
+        for (uint64_t past_ns = 0; past_ns < waits_ns; past_ns += waits_ns / 100) /* it polls all the time */
+            gf_members_touch(members, world.now_ns + past_ns);
+        gf_members_seat_event(members, &ended);
+        assert_true(members->seats[1].dead);
+        assert_int_equal(members->seats[1].doubtful, late);
+        assert_int_equal(gf_members_quorum(members, &alone), !late);
+        members_world_end();
+    }
+}
+
 static void a_malformed_report_numbers_no_epoch(void **state)
 {
     static const struct { uint32_t epoch_last, base, prepared; bool lawful; } reports[] = {
@@ -432,6 +458,7 @@ int main(void)
         cmocka_unit_test(a_world_of_one_blames_what_it_saw),
         cmocka_unit_test(malformed_frames_name_their_sender),
         cmocka_unit_test(a_malformed_proposal_is_refused),
+        cmocka_unit_test(deaths_behind_a_failure_count_for_a_while_only),
         cmocka_unit_test(a_malformed_report_numbers_no_epoch),
         cmocka_unit_test(an_error_that_comes_without_a_text_gets_one),
         cmocka_unit_test(a_simulated_world_joins_dies_and_says_so),

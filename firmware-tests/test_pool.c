@@ -26,6 +26,8 @@ static const struct table_case {
     {"sparse", 3000, 1, true},      {"sparse and types", 700, 3, true},
 };
 
+#define EXCHANGE {.fuse_bytes = 4 << 20, .cut_bytes = 16 << 20} /* gf_pool_place() wants effective values */
+
 static uint64_t seed;
 
 static uint32_t random_below(uint32_t below)
@@ -87,7 +89,7 @@ static void tensors_lie_in_order_without_overlap_aligned_and_flat(void **state)
     (void)state;
     for (size_t row = 0; row < LENGTH(tables) * 20; row++) {
         const struct table_case *c = &tables[row % LENGTH(tables)];
-        struct gf_config config = {.sparse.enabled = c->sparse};
+        struct gf_config config = {.sparse.enabled = c->sparse, .exchange = {.fuse_bytes = 4096, .cut_bytes = 65536}};
         struct gf_pool_sizes measured, placed;
         char error[256] = "";
         uint32_t count = 1 + (uint32_t)(row * 13) % TENSORS;
@@ -112,15 +114,16 @@ static void buffers_hold_each_tensor_once_and_are_as_large_as_asked(void **state
         const struct table_case *c = &tables[row % LENGTH(tables)];
         uint64_t fuse = fuses[row / LENGTH(tables) % LENGTH(fuses)];
         gf_type wire = (gf_type)(row / LENGTH(tables) / LENGTH(fuses));
-        struct gf_config config = {.sparse.enabled = c->sparse};
+        struct gf_config config = {.sparse.enabled = c->sparse, .exchange = {.wire = wire, .fuse_bytes = fuse,
+                                                                             .cut_bytes = UINT64_C(1) << 40}};
         struct gf_pool_sizes sizes;
         char error[256] = "";
         uint32_t sparse_count, count;
         seed = row;
         table_make(c, tensors, TENSORS);
         assert_int_equal(gf_pool_place(&config, tensors, TENSORS, table, &sizes, error), GF_OK);
-        sparse_count = gf_pool_group(table, TENSORS, true, wire, fuse, buffers, 0);
-        count = gf_pool_group(table, TENSORS, false, wire, fuse, buffers, sparse_count);
+        sparse_count = gf_pool_group(&config, table, TENSORS, true, buffers, 0);
+        count = gf_pool_group(&config, table, TENSORS, false, buffers, sparse_count);
         assert_int_equal(sparse_count > 0, c->sparse);
         assert_true(count <= TENSORS);
         memset(seen, 0, sizeof seen);
@@ -149,11 +152,104 @@ static void buffers_hold_each_tensor_once_and_are_as_large_as_asked(void **state
     }
 }
 
+#define PIECES_MAX 60000u
+
+/* Whether [first, first + count) of each meet; an empty tensor lies in one buffer of its own choice. */
+static bool meet(const struct gf_buffer *buffer, const struct gf_pool_tensor *tensor)
+{
+    return (tensor->sparse == buffer->sparse) && (tensor->first_elem < buffer->first_elem + buffer->elem_count) &&
+           (buffer->first_elem < tensor->first_elem + tensor->elem_count);
+}
+
+static void check_pieces(const struct gf_config *config, const struct gf_pool_tensor *table,
+                         const struct gf_buffer *buffers, uint32_t count)
+{
+    static uint32_t waits[PIECES_MAX];
+    uint64_t wire_bytes = gf_type_size_bytes(config->exchange.wire), next = 0;
+    memset(waits, 0, sizeof waits);
+    for (uint32_t i = 0; i < TENSORS; i++) {
+        const struct gf_pool_tensor *tensor = &table[i];
+        uint32_t end = tensor->buffer_first + tensor->buffer_count;
+        assert_true((tensor->buffer_count >= 1) && (end <= count));
+        for (uint32_t b = tensor->buffer_first; b < end; b++) waits[b]++;
+        if (tensor->elem_count == 0) continue;
+        for (uint32_t b = tensor->buffer_first; b < end; b++) assert_true(meet(&buffers[b], tensor));
+        assert_true(buffers[tensor->buffer_first].first_elem <= tensor->first_elem);
+        assert_true(buffers[end - 1].first_elem + buffers[end - 1].elem_count >= tensor->first_elem + tensor->elem_count);
+    }
+    for (uint32_t b = 0; b < count; b++) {
+        const struct gf_buffer *buffer = &buffers[b];
+        assert_true(buffer->first_elem >= next); /* in order, nothing travels twice */
+        next = buffer->first_elem + buffer->elem_count;
+        assert_int_equal(buffer->tensor_count, waits[b]);
+        assert_true((waits[b] > 0) && (buffer->first_tensor <= buffer->last_tensor));
+        assert_int_equal(table[buffer->first_tensor].sparse, buffer->sparse);
+        assert_int_equal(table[buffer->last_tensor].type, buffer->type);
+        assert_int_equal(buffer->gradient_offset - table[buffer->first_tensor].gradient_offset,
+                         (buffer->first_elem - table[buffer->first_tensor].first_elem) *
+                             gf_type_size_bytes((gf_type)buffer->type)); /* both may be below 0: it begins in a gap */
+        if (buffer->elem_count > GF_POOL_CUT_ELEMS)
+            assert_true(buffer->elem_count * wire_bytes < gf_pool_cut_bytes(config) + GF_POOL_CUT_ELEMS * wire_bytes);
+    }
+}
+
+static void what_is_too_large_is_cut_and_pieces_know_their_tensors(void **state)
+{
+    static const uint64_t fuses[] = {1, 4096, 65536}, cuts[] = {4096, 10000, 1 << 20};
+    static struct gf_tensor tensors[TENSORS];
+    static struct gf_pool_tensor table[TENSORS];
+    static struct gf_buffer buffers[PIECES_MAX];
+    uint64_t cut = 0;
+    (void)state;
+    for (size_t row = 0; row < LENGTH(tables) * LENGTH(fuses) * LENGTH(cuts) * GF_TYPE_COUNT; row++) {
+        const struct table_case *c = &tables[row % LENGTH(tables)];
+        size_t rest = row / LENGTH(tables);
+        struct gf_config config = {.sparse.enabled = c->sparse};
+        struct gf_pool_sizes sizes;
+        char error[256] = "";
+        uint32_t count;
+        config.exchange.fuse_bytes = fuses[rest % LENGTH(fuses)];
+        config.exchange.cut_bytes = cuts[rest / LENGTH(fuses) % LENGTH(cuts)];
+        config.exchange.wire = (gf_type)(rest / LENGTH(fuses) / LENGTH(cuts));
+        seed = row;
+        table_make(c, tensors, TENSORS);
+        assert_int_equal(gf_pool_place(&config, tensors, TENSORS, table, &sizes, error), GF_OK);
+        assert_true(sizes.buffer_count <= PIECES_MAX);
+        count = gf_pool_group(&config, table, TENSORS, true, buffers, 0);
+        count = gf_pool_group(&config, table, TENSORS, false, buffers, count);
+        assert_int_equal(count, sizes.buffer_count);
+        check_pieces(&config, table, buffers, count);
+        for (uint32_t i = 0; i < TENSORS; i++) cut += table[i].buffer_count > 1;
+    }
+    assert_true(cut > TENSORS);
+}
+
+static void a_large_tensor_is_cut_into_equal_pieces(void **state)
+{
+    static const struct gf_tensor tensors[] = {{.elem_count = 100}, {.elem_count = 37748736}, {.elem_count = 4096}};
+    static const struct gf_config config = {.exchange = {.fuse_bytes = 4 << 20, .cut_bytes = 16 << 20}};
+    static struct gf_pool_tensor table[3];
+    static struct gf_buffer buffers[16];
+    struct gf_pool_sizes sizes;
+    char error[256];
+    (void)state;
+    assert_int_equal(gf_pool_place(&config, tensors, 3, table, &sizes, error), GF_OK);
+    assert_int_equal(gf_pool_group(&config, table, 3, false, buffers, 0), 11); /* 151 MB and 16 KiB */
+    for (uint32_t b = 0; b < 9; b++)
+        assert_true((buffers[b].elem_count > 3700000) && (buffers[b].elem_count == buffers[0].elem_count));
+    assert_true((buffers[9].elem_count > 3700000) && (buffers[9].elem_count <= buffers[0].elem_count));
+    assert_int_equal(table[0].buffer_count, 1);
+    assert_int_equal(table[1].buffer_count, 10);
+    assert_int_equal(buffers[0].tensor_count, 2); /* the small one beside a piece */
+    assert_int_equal(buffers[5].first_tensor, 1);
+    assert_int_equal(buffers[10].first_tensor, 2);
+}
+
 static void elements_are_found_and_gaps_are_nobodys(void **state)
 {
     static const struct gf_tensor tensors[] = {{.elem_count = 0}, {.elem_count = 300}, {.elem_count = 257},
                                                {.elem_count = 1}, {.elem_count = 0}, {.elem_count = 256}};
-    static struct gf_config config;
+    static struct gf_config config = {.exchange = EXCHANGE};
     static struct gf_pool_tensor table[LENGTH(tensors)];
     struct gf_pool_sizes sizes;
     char error[256];
@@ -191,7 +287,7 @@ static void what_breaks_a_limit_is_refused_and_named(void **state)
         {{{.name = "v"}, {.name = "w", .type = GF_TYPE_F16}}, 2, true, "tensor 1 \"w\": sparse tensors must share one type"},
         {{{.name = "v"}, {.name = "w", .type = GF_TYPE_F16, .flags = GF_TENSOR_DENSE}}, 2, true, NULL},
     };
-    static struct gf_config config;
+    static struct gf_config config = {.exchange = EXCHANGE};
     struct gf_pool_sizes sizes;
     char error[256];
     (void)state;
@@ -214,7 +310,7 @@ static void names_are_cut_not_overrun(void **state)
 {
     char name[100];
     struct gf_tensor tensor = {.name = name, .elem_count = 1};
-    static struct gf_config config;
+    static struct gf_config config = {.exchange = EXCHANGE};
     struct gf_pool_tensor placed;
     struct gf_pool_sizes sizes;
     char error[256];
@@ -249,6 +345,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_lie_in_order_without_overlap_aligned_and_flat),
         cmocka_unit_test(buffers_hold_each_tensor_once_and_are_as_large_as_asked),
+        cmocka_unit_test(what_is_too_large_is_cut_and_pieces_know_their_tensors),
+        cmocka_unit_test(a_large_tensor_is_cut_into_equal_pieces),
         cmocka_unit_test(elements_are_found_and_gaps_are_nobodys),
         cmocka_unit_test(what_breaks_a_limit_is_refused_and_named),
         cmocka_unit_test(names_are_cut_not_overrun),

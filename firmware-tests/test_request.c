@@ -1,5 +1,7 @@
 /* The public collectives on whole contexts: right, bounded, and when ranks call different things, a clear end. */
 #include "world.h"
+#include "context.h"
+#include "members_state.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -465,6 +467,31 @@ static void a_broadcast_from_two_roots_names_both(void **state)
     }
 }
 
+/* A rank that was silent doubts deaths until enough requests have ended that need everybody. A broadcast does not. */
+static void requests_end_the_doubt_of_a_rank_that_was_silent(void **state)
+{
+    static const struct { gf_operation operation; uint64_t elem_count; bool meets; } rows[] = {
+        {GF_OPERATION_ALLREDUCE, 5, true}, {GF_OPERATION_ALLREDUCE, 0, false}, {GF_OPERATION_BARRIER, 0, true},
+        {GF_OPERATION_BROADCAST, 5, false}, {GF_OPERATION_ALLGATHER, 5, false}, {GF_OPERATION_REDUCE_SCATTER, 5, false}};
+    (void)state;
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        struct world_setup setup = setup_of(3);
+        struct call call = {rows[i].operation, rows[i].elem_count, GF_TYPE_F32, 0};
+        struct calls calls;
+        struct world w;
+        world_open(&w, &setup);
+        gf_sim_advance_to(w.sim, gf_sim_now_ns(w.sim) + 600000000); /* nobody polls */
+        for (uint32_t n = 0; n < 17; n++) {
+            calls_fill(&calls, 3, &call);
+            world_run(&w, calls_turn, &calls);
+            world_expect(&w, GF_OK);
+            for (uint32_t rank = 0; (rank < 3) && ((n == 15) || (n == 16)); rank++)
+                assert_int_equal(w.ranks[rank].gf->members->away_steps == 0, rows[i].meets && (n == 16));
+        }
+        world_close(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +504,7 @@ int main(void)
         cmocka_unit_test(calls_that_differ_end_on_every_rank_and_are_named),
         cmocka_unit_test(a_broadcast_from_two_roots_names_both),
         cmocka_unit_test(waiting_blocks_until_the_others_have_done_their_part),
+        cmocka_unit_test(requests_end_the_doubt_of_a_rank_that_was_silent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

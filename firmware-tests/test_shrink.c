@@ -1,6 +1,7 @@
 /* Survivors go on without the dead, over the simulated network: whoever dies, at whatever post, they agree on an epoch,
  * hold the same weights, and sums are right afterwards; whoever is left on the smaller side ends. */
 #include "world.h"
+#include "context.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -522,6 +523,68 @@ static void who_was_stopped_makes_no_second_history(void **state)
     }
 }
 
+/* Rank 0 declares nothing more, so that rank 1 asks who is late when its deadline is over. Just before, rank 2 is stopped and cut
+ * off from rank 0: it does not answer, is blamed, and hears nothing of it. Rank 0 dies once rank 1 knows, rank 1 goes on alone,
+ * and ends. Then, at the earliest, rank 2 runs on: it may not go on alone as well. */
+static uint64_t lead_ns, stop_ns, stopped_ns, stuck_ns;
+
+static void stop_blamed(struct world *w, uint32_t rank)
+{
+    uint64_t now_ns = gf_sim_now_ns(w->sim);
+    if ((stuck_ns == 0) && due(w, rank)) stuck_ns = now_ns;
+    if (stuck_ns == 0) return;
+    if ((stopped_ns == 0) && (now_ns - stuck_ns >= 3 * SECOND - lead_ns)) {
+        stopped_ns = now_ns;
+        gf_sim_partition(w->sim, 0, 2, true);
+        gf_sim_stop(w->sim, 2, true);
+    }
+    if (jobs[1].shrinking && !gf_sim_is_dead(w->sim, 0)) gf_sim_kill(w->sim, 0);
+    if ((stopped_ns == 0) || gf_sim_runs(w->sim, 2) || (now_ns - stopped_ns < stop_ns)) return;
+    if ((rank != 1) || (gf_steps(w->ranks[1].gf) < STEPS) || jobs[1].shrinking) return;
+    gf_sim_kill(w->sim, 1);
+    settled_ns = now_ns;
+    gf_sim_partition(w->sim, 0, 2, false);
+    gf_sim_stop(w->sim, 2, false);
+}
+
+/* The clock of the sweep, when nobody else has a turn. */
+static gf_status stuck_turn(struct world *w, uint32_t rank, void *arg)
+{
+    if ((rank == 0) && (stuck_ns != 0) && !jobs[0].shrinking && jobs[0].in_step && (w->ranks[0].gf->error.code == GF_OK)) {
+        stop_blamed(w, rank);
+        return gf_sim_runs(w->sim, 0) ? ((gf_heartbeat(w->ranks[0].gf) < 0) ? job_failed(w, 0, gf_error_last(w->ranks[0].gf)->code)
+                                                                           : GF_AGAIN) : GF_AGAIN;
+    }
+    return job_turn(w, rank, arg);
+}
+
+static void who_was_blamed_makes_no_second_history_however_long_it_was_stopped(void **state)
+{
+    (void)state;
+    for (uint32_t row = 0; row < 40; row++) {
+        struct world_setup setup = setup_of(3);
+        struct world w;
+        by_hand(stop_blamed, 0);
+        stuck_ns = stopped_ns = 0;
+        lead_ns = SECOND / 200 + /* the stop is as short as it may be, or as long as is waited then */
+                   ((row < 20) ? row * SECOND / 20 : 0);
+        stop_ns = (row < 20) ? 0 : (row - 19) * SECOND / 5;
+        setup.config.rendezvous.join_timeout_ns = 60 * SECOND; /* an eighth: 7.5 s */
+        setup.config.exchange.timeout_ns = 3 * SECOND;
+        world_open(&w, &setup);
+        memset(jobs, 0, sizeof jobs);
+        settled_ns = UINT64_MAX; /* rank 1 polls until it is ended */
+        world_run(&w, stuck_turn, NULL);
+        on_turn = NULL;
+        assert_int_equal(gf_steps(w.ranks[1].gf), STEPS);
+        assert_int_equal(gf_world(w.ranks[1].gf), 1);
+        if ((w.ranks[2].status != GF_ERR_QUORUM) || (jobs[2].shrinks > 0))
+            fail_msg("row %u: rank 2, stopped for %.2f s: %s, %u of %u\n%s", row, (double)stop_ns * 1e-9,
+                     gf_status_name(w.ranks[2].status), gf_rank(w.ranks[2].gf), gf_world(w.ranks[2].gf), w.ranks[2].log);
+        world_close(&w);
+    }
+}
+
 /* No silence, so both deaths are deaths. */
 static void who_polls_goes_on_alone_at_once(void **state)
 {
@@ -563,6 +626,7 @@ int main(void)
         cmocka_unit_test(one_side_of_a_cut_goes_on),
         cmocka_unit_test(who_was_stopped_and_goes_on_finds_its_epoch_closed),
         cmocka_unit_test(who_was_stopped_makes_no_second_history),
+        cmocka_unit_test(who_was_blamed_makes_no_second_history_however_long_it_was_stopped),
         cmocka_unit_test(who_polls_goes_on_alone_at_once),
         cmocka_unit_test(a_call_at_the_wrong_moment_is_refused),
         cmocka_unit_test(whoever_dies_at_whatever_post_the_others_go_on),

@@ -13,22 +13,28 @@ static struct soak_job job, again;
 
 static void a_thousand_random_jobs_hold(void **state)
 {
-    uint32_t met = 0, epochs = 0, rejoins = 0;
+    uint32_t met = 0, epochs = 0, rejoins = 0, wired = 0, wired_epochs = 0;
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         soak_run(&job, seed);
         met += job.met ? 1 : 0;
         epochs += (job.model.epoch_count > 1) ? job.model.epoch_count - 1 : 0;
         rejoins += job.rejoins;
+        wired += job.on_wire ? 1 : 0;
+        wired_epochs += job.on_wire ? job.model.epoch_count - 1 : 0;
     }
     assert_true(met > SEEDS / 4); /* or the faults come too late */
     assert_true((epochs > SEEDS / 10) && (rejoins > SEEDS / 20));
+    assert_true((wired > SEEDS / 10) && (wired_epochs > SEEDS / 50)); /* device memory straight to the wire */
 }
 
-/* A late rank's first weights; a history in which everything had cancelled. */
+/* A late rank's first weights; a history in which everything had cancelled; a rank that declares last what another
+ * declares first; one that dies behind its last word; a step that a dead rank alone had applied; one that sought
+ * for so long that the others went on and ended. */
 static void jobs_that_once_failed_hold(void **state)
 {
-    static const uint64_t seeds[] = {0x18ea0da9f5a815ea, 0x18ea0daa37b93387};
+    static const uint64_t seeds[] = {0x18ea0da9f5a815ea, 0x18ea0daa37b93387, 0x18ea0f1b68ecdbcf,
+                                     0x18ea1061c4aeb182, 0x18ea12fda746985f, 0x18ea138bd5b3b5a4};
     (void)state;
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) soak_run(&job, seeds[i]);
 }

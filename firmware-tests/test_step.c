@@ -11,6 +11,9 @@
 
 #include <cmocka.h>
 
+#include "context.h"
+#include "late_gpu.h"
+
 static void sums_do_not_depend_on_world_wire_grouping_or_order(void **state)
 {
     static const uint32_t worlds[] = {1, 2, 3, 4, 5, 6, 9};
@@ -18,7 +21,8 @@ static void sums_do_not_depend_on_world_wire_grouping_or_order(void **state)
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_AUTO,    GF_ALGORITHM_RING, GF_ALGORITHM_HALVING,
                                               GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER};
     static const uint32_t windows[] = {1, 8, 2, 32}, actives[] = {1, 4, 16, 2, 3};
-    uint32_t row = 0;
+    static const uint64_t cuts[] = {0, 4096, 20000};
+    uint32_t row = 0, cut = 0;
     (void)state;
     for (size_t n = 0; n < LENGTH(worlds); n++) {
         for (uint32_t rest = 0; rest < GF_TYPE_COUNT * LENGTH(fuses) * WORLD_ORDER_COUNT; rest += 2, row++) {
@@ -29,6 +33,7 @@ static void sums_do_not_depend_on_world_wire_grouping_or_order(void **state)
             setup.config.exchange.fuse_bytes = fuses[rest / WORLD_ORDER_COUNT % LENGTH(fuses)];
             setup.config.exchange.wire = (gf_type)(rest / WORLD_ORDER_COUNT / LENGTH(fuses));
             setup.config.exchange.slice_bytes = 4096;
+            setup.config.exchange.cut_bytes = cuts[row / 5 % LENGTH(cuts)];
             setup.config.exchange.algorithm = algorithms[row % LENGTH(algorithms)];
             setup.config.exchange.buffers_active = actives[row % LENGTH(actives)];
             setup.config.exchange.doubling_max_bytes = 256;
@@ -42,11 +47,75 @@ static void sums_do_not_depend_on_world_wire_grouping_or_order(void **state)
                 assert_false(gf_step_skipped(w.ranks[0].gf));
                 world_expect_sums(&w, 1.0f);
             }
+            for (uint32_t i = 0; i < LENGTH(mixed); i++) cut += w.ranks[0].gf->tensors[i].buffer_count > 1;
             world_close(&w);
         }
     }
+    assert_true(cut > 50);
 }
 
+/* Where the order of adding does not depend on the position, it does not matter where a buffer was cut either; on a
+ * device that works late as on the host. */
+static void pieces_give_the_bits_of_the_whole(void **state)
+{
+    static const struct gf_gpu_driver *const gpus[] = {NULL, &late_gpu};
+    (void)state;
+    for (uint32_t row = 0; row < 2 * GF_TYPE_COUNT * LENGTH(gpus); row++) {
+        struct world_setup setup = mixed_setup(3 + row % 2);
+        struct world_step step = {.order = WORLD_BACKWARD, .fill = world_fill_noise};
+        struct world whole, pieces;
+        setup.gpu = gpus[row % 2];
+        if (setup.gpu != NULL) strcpy(setup.config.device.driver, setup.gpu->name);
+        setup.config.exchange.wire = (gf_type)(row / 4);
+        setup.config.exchange.deterministic = true;
+        setup.config.exchange.slice_bytes = 4096;
+        setup.config.exchange.pre_scale = (row / 2 % 2 == 0) ? 0.5f : 1.0f;
+        world_open(&whole, &setup);
+        setup.config.exchange.fuse_bytes = 4096;
+        setup.config.exchange.cut_bytes = 4096;
+        world_open(&pieces, &setup);
+        for (uint32_t i = 0; i < 2; i++) {
+            world_step_run(&whole, &step);
+            world_step_run(&pieces, &step);
+        }
+        assert_int_equal(whole.ranks[0].gf->step.buffer_count, 1);
+        assert_true(pieces.ranks[0].gf->tensors[6].buffer_count > 1);
+        for (uint32_t rank = 0; rank < setup.world; rank++) {
+            world_settle(&whole, rank);
+            world_settle(&pieces, rank);
+            assert_true(world_hash(&whole, rank) == world_hash(&pieces, rank));
+        }
+        world_close(&whole);
+        world_close(&pieces);
+    }
+}
+
+#define BAD_ELEM 9000u
+
+static void fill_bad(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    world_fill(w, rank, tensor, gradient, arg);
+    if ((tensor == 6) && (rank == 1)) ((float *)gradient)[BAD_ELEM] = __builtin_inff();
+}
+
+static void a_bad_value_in_a_piece_is_named_by_its_tensor(void **state)
+{
+    struct world_setup setup = mixed_setup(2);
+    struct world_step step = {.order = WORLD_FORWARD, .fill = fill_bad};
+    struct world w;
+    (void)state;
+    setup.config.exchange.fuse_bytes = setup.config.exchange.cut_bytes = setup.config.exchange.slice_bytes = 4096;
+    setup.config.loss_scale.enabled = true;
+    world_open(&w, &setup);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_true(gf_step_skipped(w.ranks[rank].gf));
+        world_expect_log(&w, rank, "tensor 6 \"large\", element 9000");
+        world_expect_log(&w, rank, "rank 1");
+    }
+    world_close(&w);
+}
 
 /* ---- what may be declared, and when ---- */
 
@@ -272,6 +341,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_do_not_depend_on_world_wire_grouping_or_order),
+        cmocka_unit_test(pieces_give_the_bits_of_the_whole),
+        cmocka_unit_test(a_bad_value_in_a_piece_is_named_by_its_tensor),
         cmocka_unit_test(a_skipped_tensor_counts_as_zeroes),
         cmocka_unit_test(micro_batches_are_added_up_before_the_last_declares),
         cmocka_unit_test(wrong_calls_are_refused_named_and_change_nothing),

@@ -55,6 +55,8 @@ struct gf_slot {
     struct gf_check check;   /* values that adding made non-finite */
     struct gf_check sources; /* of a buffer that nobody looked at before it was added, as sum_n() tells */
     struct gf_check *counted; /* of packing or unpacking, in the memory of ops */
+    gf_mem staging;          /* of coll, in the exchange region */
+    gf_mem device_staging;   /* the same in device memory, where that may go to the wire; else 0 */
     struct gf_coll coll;
     struct gf_coll inner;    /* of coll, where it is hierarchy */
 };
@@ -84,7 +86,9 @@ struct gf_step {
     uint64_t wire_before;     /* link bytes when it began */
     uint64_t declared_ns;     /* its last tensor was declared */
     uint32_t last_rank;       /* declared its last tensor last, or stood still for longer: so the verdict says */
-    uint64_t late_ns;         /* for so long the first one waited more than the last; for so long it stood still */
+    uint64_t late_ns;         /* for so long it was behind the first one; for so long it stood still */
+    uint32_t link_ends[2];    /* whose link was slow, or between whom; GF_RANK_NONE: one of them or both are not to blame */
+    uint64_t link_ns;         /* what a message took more there than elsewhere */
     struct gf_check check;    /* local values that were not finite, as packed */
     uint64_t first_key;       /* where the first of them was (verdict.c); UINT64_MAX: none */
     uint64_t sum_bad;         /* sums that are not finite, where this rank rounded them: on the wire, or back from it */
@@ -94,7 +98,7 @@ struct gf_step {
 };
 
 /* The verdict's vector: GF_VERDICT_WORDS words, then the norms of the chunks, two floats a word. */
-#define GF_VERDICT_WORDS 8u
+#define GF_VERDICT_WORDS 12u
 static inline uint64_t gf_verdict_words(uint32_t chunk_count)
 {
     return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2;
@@ -136,19 +140,21 @@ struct gf_trace {
 };
 
 /* Whose memory each rank reaches, as they tell each other, and what follows for this one. */
+#define GF_REACH_WORDS 3u
 struct gf_node_words {
-    float *reach;             /* [2 * world]: of each rank the lowest rank that it reaches, then how many */
+    float *reach;             /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which */
     uint32_t *local, *across; /* [world] each: struct gf_coll_nodes */
 };
 
 /* How far opening has come. */
 enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_CROWDED, /* 1: crowded */
-       GF_MET_DEVICE, /* 1: gradients on a device */ GF_MET_COUNT };
+       GF_MET_DEVICE, /* 1: gradients on a device */ GF_MET_WIRE, /* 1: from where its link takes them */ GF_MET_COUNT };
 
 typedef enum gf_warm_state {
     GF_WARM_FLOOD = 0, /* a window of messages a slot to the right neighbour, before it has posted receives */
     GF_WARM_MEET,      /* a barrier: they are all unexpected there */
-    GF_WARM_SINK,      /* the receives for them */
+    GF_WARM_NODES,     /* who shares memory with whom */
+    GF_WARM_SINK,      /* the receives of FLOOD */
     GF_WARM_EMPTY,
     GF_WARM_ROUNDS,    /* operations of all sizes through every slot */
     GF_WARM_TOUCH,     /* peers' pages, which fault at the first look */
@@ -242,8 +248,9 @@ struct gf_context {
     bool wired;                 /* it failed behind the warm-up: all connections are made */
     gf_algorithm algorithm;     /* what is asked for, settled when the warm-up ends (gf_exchange_settle) */
     float met[GF_MET_COUNT];    /* of this rank, then summed over all (warm.c) */
-    struct gf_node_words node_words; /* of hierarchy, else NULL (nodes.c) */
+    struct gf_node_words node_words; /* of hierarchy, or auto where it may choose that; else NULL (nodes.c) */
     struct gf_coll_nodes nodes;
+    bool by_nodes;              /* they are whole, and hierarchy is what sums; settled with algorithm */
     struct gf_step step;
     uint64_t *verdict;          /* in the exchange region: [GF_VERDICT_WORDS], then the chunk norms */
 
@@ -277,6 +284,8 @@ struct gf_context {
     uint64_t fail_ns;
     uint64_t moved_ns;          /* something last moved: for idling */
     uint64_t step_polled_ns;    /* the step was last polled */
+    uint64_t together_ns;       /* the last verdict, or the warm-up, ended */
+    struct gf_pace pace;        /* of this step */
     uint64_t still_ns;          /* this rank's longest time without a poll while all others may have waited for it */
     bool crowded;               /* more ranks than cores on this machine; behind the warm-up, on some rank's */
     struct gf_crowd crowd;      /* whether others want this core, ranks of other nodes included */
@@ -306,10 +315,11 @@ struct gf_layout {
     struct gf_coll_need slot_need;
     struct gf_footprint footprint;
     uint32_t tensor_count;
-    uint32_t buffers_max;         /* of a sparse step, or of a dense one where there are none */
+    uint32_t buffers_max;         /* of a step, sparse or not */
     uint32_t chunk_count;
     bool in_place;                /* every buffer of every step travels where it lies */
     bool on_device;
+    bool may_reach_device;        /* device memory might go to the wire: whether it does is known behind open */
 };
 
 /* Pools, where element ops work on them: in control and exchange memory on the host, else in device memory. */
@@ -343,7 +353,7 @@ struct gf_exchange_parts {
     uint64_t *verdict;
 };
 struct gf_device_parts {
-    char *gradient, *beside, *checks, *lists;
+    char *gradient, *beside, *checks, *lists, *staging;
     struct gf_pool_parts pools;
 };
 uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);
@@ -397,7 +407,9 @@ void gf_exchange_settle(gf_context *gf, bool shares);
 void gf_exchange_unsettle(gf_context *gf);
 
 /* nodes.c: for hierarchy. What this rank says of itself; then, once that is summed over all ranks, who makes up which
- * node. An error that names who where memory is not shared by whole nodes. */
+ * node. Where memory is not shared by whole nodes, an error that names who if hierarchy was asked for by name; auto goes on
+ * without it. */
+bool gf_nodes_wanted(const struct gf_config *config);
 void gf_nodes_look(gf_context *gf);
 gf_status gf_nodes_settle(gf_context *gf);
 gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes);
@@ -502,6 +514,11 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns);
 
 /* ---- trace.c, stats.c ---- */
 gf_path gf_path_of(const gf_context *gf);
+/* Buffers are added up by the device, where it has put them. */
+static inline bool gf_sums_late(const gf_context *gf)
+{
+    return gf->on_device && (gf_path_of(gf) != GF_PATH_STAGED);
+}
 void gf_trace_write(gf_context *gf, const struct gf_trace_record *record);
 
 /* ---- loss_scale.c ---- */

@@ -27,6 +27,8 @@ void gf_device_lay(gf_context *gf, const struct gf_layout *layout, const struct 
         gf->beside = mem(parts.beside);
         gf->checks = mem(parts.checks);
         gf->sparse.device_lists = mem(parts.lists);
+        for (uint32_t s = 0; layout->may_reach_device && (s < gf->slot_count); s++)
+            gf->slots[s].device_staging = mem(parts.staging) + s * layout->slot_need.staging_bytes;
     }
     gf->weight = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? mem(parts.pools.weight) : 0;
     gf->momentum = ((gf->weight != 0) && (config->optimizer.momentum > 0.0f)) ? mem(parts.pools.momentum) : 0;

@@ -20,6 +20,7 @@ void gf_exchange_unsettle(gf_context *gf)
     gf_algorithm asked = gf->config.exchange.algorithm;
     bool late = (asked == GF_ALGORITHM_DIRECT) || (asked == GF_ALGORITHM_HIERARCHY);
     gf->algorithm = late ? GF_ALGORITHM_AUTO : asked;
+    gf->by_nodes = false;
 }
 
 /* Checksums cover messages only: auto does not give them up. */
@@ -27,7 +28,6 @@ void gf_exchange_settle(gf_context *gf, bool shares)
 {
     gf_algorithm asked = gf->config.exchange.algorithm;
     bool wanted = (asked == GF_ALGORITHM_DIRECT) || ((asked == GF_ALGORITHM_AUTO) && !gf->config.link.integrity);
-    gf_exchange_unsettle(gf);
     if (asked == GF_ALGORITHM_HIERARCHY) gf->algorithm = asked;
     if (wanted && shares && (gf->world > 1)) gf->algorithm = GF_ALGORITHM_DIRECT;
 }
@@ -48,6 +48,7 @@ gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t by
                                              GF_ALGORITHM_HALVING};
     if ((op == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
         if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
+        if (gf->by_nodes) return GF_ALGORITHM_HIERARCHY;
         if ((bytes <= gf->config.exchange.halving_max_bytes) || gf->config.exchange.deterministic)
             return GF_ALGORITHM_HALVING;
         return GF_ALGORITHM_RING;
@@ -74,8 +75,7 @@ static uint32_t lanes(const gf_context *gf)
 
 struct gf_slot *gf_slot_take(gf_context *gf)
 {
-    bool two_lanes = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY; /* an operation */
-    uint64_t apart = two_lanes ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES;
+    uint64_t apart = gf->by_nodes ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES; /* hierarchy takes two lanes an operation */
     for (uint32_t s = 0; s < gf->slot_count; s++) /* the oldest under way keeps its lane of flags to itself */
         if ((gf->slots[s].state != GF_SLOT_FREE) && (gf->tickets - gf->slots[s].ticket >= apart)) return NULL;
     for (uint32_t s = 0; s < gf->slot_count; s++) {
@@ -105,18 +105,30 @@ static uint32_t slot_tensor(const gf_context *gf, const struct gf_slot *slot)
     return (slot->operation == GF_OPERATION_STEP) ? gf->buffers[slot->buffer].first_tensor : GF_TENSOR_NONE;
 }
 
-/* The same where all of it lies on devices that reach each other. */
+/* Data of a device: the link takes it from there, or all devices reach each other's. */
 static void device_take(gf_context *gf, struct gf_slot *slot)
 {
     struct gf_coll *coll = &slot->coll;
-    GF_ASSERT((coll->kind == &gf_coll_direct) && (coll->op == GF_COLL_ALLREDUCE));
-    coll->kind = &gf_coll_direct_device;
+    GF_ASSERT((coll->op == GF_COLL_ALLREDUCE) && gf_sums_late(gf));
     coll->queue = &gf->queue;
     coll->ops = gf->ops;
+    coll->is_late = true;
+    coll->event = (uint32_t)(slot - gf->slots);
+    coll->staging = slot->device_staging;
+    if (!gf->lent.agreed) return;
+    GF_ASSERT(coll->kind == &gf_coll_direct);
+    coll->kind = &gf_coll_direct_device;
     coll->direct.lent = gf->lent.bases;
     coll->direct.region_bytes = gf->device_bytes;
     coll->direct.small_bytes = 0;
-    coll->direct.event = (uint32_t)(slot - gf->slots);
+}
+
+/* In the others the quickest message of a rank may have waited for all others' too. */
+static bool paced(const struct gf_slot *slot, gf_algorithm algorithm)
+{
+    return (slot->operation == GF_OPERATION_STEP) && ((algorithm == GF_ALGORITHM_RING) ||
+                                                      (algorithm == GF_ALGORITHM_HALVING) ||
+                                                      (algorithm == GF_ALGORITHM_HIERARCHY));
 }
 
 void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm, gf_coll_op op, uint32_t root,
@@ -135,17 +147,20 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->index = gf->rank;
     coll->type = type;
     coll->data = data;
+    coll->staging = slot->staging;
+    coll->is_late = false;
     coll->elem_count = elem_count;
     coll->tag = tag;
     coll->timeout_ns = gf->config.exchange.timeout_ns;
     coll->slice_bytes = gf->config.exchange.slice_bytes;
     coll->window = gf->config.link.window;
     coll->nodes = &gf->nodes;
+    coll->pace = paced(slot, algorithm) ? &gf->pace : NULL;
     coll->direct = (struct gf_coll_shared){.ticket = slot->ticket, .region_bytes = gf->region_bytes,
                                            .lane_ranks = lanes(gf),
                                            .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,
                                            .small_bytes = small_bytes(gf, coll)};
-    if (gf->lent.agreed && gf_device_holds(gf, data)) device_take(gf, slot);
+    if ((elem_count > 0) && gf_device_holds(gf, data)) device_take(gf, slot);
     slot->algorithm = algorithm;
     slot->begin_ns = now_ns;
     slot->wait_peer = slot->waited_for = GF_RANK_NONE;

@@ -187,6 +187,8 @@ struct gf_config {
         gf_type wire;
         gf_algorithm algorithm;
         uint64_t fuse_bytes;    /* a fused buffer is closed once it holds this much of wire type; 0: 4 MiB */
+        uint64_t cut_bytes;     /* a larger one travels as several, so that copies and casts of one part hide behind the
+                                   wire of another; at least fuse_bytes and world * slice_bytes; 0: 16 MiB */
         uint32_t slice_bytes;   /* 0: 256 KiB */
         uint32_t buffers_active;/* fused buffers on the wire at once; 0: 4 */
         bool deterministic;     /* results do not depend on fusion; refuses algorithms that cannot */
@@ -252,7 +254,8 @@ struct gf_tensor {
 struct gf_footprint {
     uint64_t control_bytes;  /* host memory that the caller hands to gf_open() */
     uint64_t exchange_bytes; /* host memory that the link maps at open and shares with ranks of the node */
-    uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host */
+    uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host. Holds what GF_PATH_WIRE needs wherever the link
+                              * may turn out to reach it */
 };
 
 /* tensors[tensor_count], in the order in which backward ends them; read during the call only. Reads the environment
@@ -463,6 +466,7 @@ typedef enum gf_path {
     GF_PATH_HOST = 0, /* they lie in host memory */
     GF_PATH_STAGED,   /* from a device, through host memory that is registered with it */
     GF_PATH_PEERS,    /* from device to device, all of one node */
+    GF_PATH_WIRE,     /* from device memory straight to the wire, and back; the device adds */
     GF_PATH_COUNT
 } gf_path;
 const char *gf_path_name(gf_path path);
@@ -492,21 +496,28 @@ struct gf_stats {
     uint32_t buffer_count;        /* fused buffers of a dense step */
     uint64_t slowest_late_ns;     /* of slowest_peer */
     uint32_t path;                /* gf_path, since open or the last shrink */
-    uint32_t reserved_behind;
+    uint32_t slowest_link;        /* the rank whose link cost most (gf_peer_stats(): link_ns), the same on all ranks;
+                                   * GF_RANK_NONE: none was slower than others */
+    uint64_t slowest_link_ns;     /* its link_ns */
+    uint32_t slowest_link_other;  /* nobody can tell whether it is this one's: the slow link is between the two */
+    uint32_t slowest_link_share_percent; /* share of steps */
 };
 /* Fills what the caller's size_bytes has room for. Lawful at any time, on failed contexts too. GF_ERR_PARAM:
  * size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
 
-/* About one rank of this epoch, since it began. steps_last and late_ns come with the verdict of each step, so they are the
- * same on all ranks: which rank declared its last tensor last, and for how long the rank that waited longest behind its
- * own had waited more; or, where that was longer, which rank did not poll behind its last tensor, and for how long (25 ms
- * or more). wait_ns is what this rank has waited for messages of that one; in a ring that is its neighbour
- * more often than the culprit. */
+/* About one rank of this epoch, since it began. All but wait_ns come with the verdict of each step, so they are the
+ * same on all ranks. steps_last, late_ns: which rank declared its last tensor last, counted from the verdict before, and how
+ * far behind the first; or, where that was longer, which rank did not poll behind its last tensor, and for how long (25 ms
+ * or more). link_steps, link_ns: steps in which messages to or from this rank were the slowest, and what one took more
+ * than elsewhere and than lateness accounts for, one a step. wait_ns is what this rank has waited for messages of that
+ * one; in a ring that is its neighbour more often than the culprit. */
 struct gf_peer_stats {
     uint64_t steps_last;
     uint64_t late_ns;
     uint64_t wait_ns;
+    uint64_t link_steps;
+    uint64_t link_ns;
 };
 /* GF_ERR_PARAM: rank is not below gf_world(). */
 gf_status gf_peer_stats(const gf_context *gf, uint32_t rank, struct gf_peer_stats *stats_out);

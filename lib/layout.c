@@ -167,6 +167,11 @@ static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, st
     parts->part = gf_arena_take(arena, sizeof(float));
 }
 
+static uint64_t staging_bytes(const struct gf_layout *layout)
+{
+    return (uint64_t)layout->slot_need.staging_bytes * layout->config.exchange.buffers_active;
+}
+
 struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device)
 {
     struct gf_device_parts parts = {0};
@@ -176,6 +181,7 @@ struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct g
                                                                   gf_type_size_bytes(layout->config.exchange.wire));
     parts.checks = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
     parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
+    parts.staging = gf_arena_take(device, layout->may_reach_device ? staging_bytes(layout) : 0);
     lay_pools(layout, device, &parts.pools);
     return parts;
 }
@@ -184,7 +190,8 @@ static void buffers_bound(struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
     uint64_t wire_bytes = gf_type_size_bytes(config->exchange.wire);
-    layout->buffers_max = layout->tensor_count; /* a dense step: at worst one each */
+    uint64_t dense = layout->pool.buffer_count;
+    layout->buffers_max = (dense <= GF_TAG_BUFFER_OTHER) ? (uint32_t)dense : GF_TAG_BUFFER_OTHER + 1;
     if (layout->chunk_count > 0) {
         uint64_t chunks = layout->chunk_count;
         uint64_t by_bytes = layout->pool.sparse_elem_count * wire_bytes / config->exchange.fuse_bytes + 1;
@@ -250,23 +257,24 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
     uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
-    uint64_t node_words = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) ? config->job.world : 0;
+    uint64_t node_words = gf_nodes_wanted(config) ? config->job.world : 0;
     bool has_lent = layout->on_device && (config->job.world <= GF_DIRECT_RANKS_MAX);
     struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
     parts.fork_page = gf_arena_take(control, 2 * GF_PAGE_BYTES);
     parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
-    parts.dense_buffers = gf_arena_take(control, layout->tensor_count * sizeof *parts.dense_buffers);
+    parts.dense_buffers = gf_arena_take(control, layout->pool.buffer_count * sizeof *parts.dense_buffers);
     parts.sparse_buffers =
         gf_arena_take(control, (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
     parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
     parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
     parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
     parts.peers = gf_arena_take(control, config->job.world * sizeof *parts.peers);
-    parts.node_words.reach = gf_arena_take(control, 2 * node_words * sizeof(float));
+    parts.node_words.reach = gf_arena_take(control, GF_REACH_WORDS * node_words * sizeof(float));
     parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));
     parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));
+    if (node_words == 0) parts.node_words = (struct gf_node_words){0};
     parts.lent = gf_arena_take(control, has_lent ? gf_lent_bytes(config->job.world) : 0);
     if (!has_lent) parts.lent = NULL;
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
@@ -296,8 +304,20 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     parts.lists = gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);
     parts.verdict = gf_arena_take(exchange, gf_verdict_words(layout->chunk_count) * sizeof *parts.verdict);
     parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
-    parts.staging = gf_arena_take(exchange, layout->slot_need.staging_bytes * config->exchange.buffers_active);
+    parts.staging = gf_arena_take(exchange, staging_bytes(layout));
     return parts;
+}
+
+/* Checksums are the host's to compute, and direct and hierarchy work in its memory. Whether a link that may reach
+ * device memory does, only its open() finds out: what that takes is taken either way. */
+static bool may_reach_device(const struct gf_layout *layout)
+{
+    const struct gf_link_driver *driver = layout->drivers.link;
+    const struct gf_link_setup setup = gf_layout_link(layout);
+    gf_algorithm algorithm = layout->config.exchange.algorithm;
+    if (!layout->on_device || (layout->config.job.world == 1) || layout->config.link.integrity) return false;
+    if ((algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY)) return false;
+    return (driver->may_reach_device != NULL) && driver->may_reach_device(&setup);
 }
 
 static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
@@ -336,8 +356,8 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     layout->chunk_count = (uint32_t)chunks;
     buffers_bound(layout);
     if (layout->buffers_max > GF_TAG_BUFFER_OTHER) {
-        (void)snprintf(error_out, 256, "up to %u fused buffers, allowed are %u; raise exchange.fuse_bytes",
-                       layout->buffers_max, GF_TAG_BUFFER_OTHER);
+        (void)snprintf(error_out, 256, "more than %u fused buffers; raise exchange.fuse_bytes or cut_bytes",
+                       GF_TAG_BUFFER_OTHER);
         return GF_ERR_CONFIG;
     }
     if ((effective->exchange.algorithm != GF_ALGORITHM_AUTO) &&
@@ -356,6 +376,7 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
         if (tensors[i].type != effective->exchange.wire) layout->in_place = false;
     layout->on_device = !layout->drivers.gpu->is_host;
     layout->slot_need = slot_need(layout);
+    layout->may_reach_device = may_reach_device(layout);
     (void)gf_layout_exchange(layout, &exchange);
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
     (void)gf_layout_device(layout, &device);

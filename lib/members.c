@@ -130,6 +130,7 @@ void gf_members_fail(struct gf_members *members, const struct gf_error *error, c
     members->error = *error;
     members->error.rank = members->setup.rank;
     members->state = MEMBERS_FAILED;
+    if (members->failed_ns == 0) members->failed_ns = members->now_ns;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         owe_nothing(members, rank);
         if (!members_coordinates(members) || !members->peers[rank].connected) continue;
@@ -332,12 +333,21 @@ static bool same_place(const struct gf_position *a, const struct gf_position *b)
     return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
 }
 
-/* Who fails to answer is left behind once the survivors of another's death have settled; of two ranks only by the one
- * that waits for it in an exchange, or in an admission: gf_admit() waits half the join's time at most. */
-static uint64_t away_limit(const struct gf_members *members)
+/* For so long survivors wait at least for one who polls but is elsewhere. */
+static uint64_t settle_limit(const struct gf_members *members)
 {
     uint64_t settle_ns = (members->setup.world > 2) ? members->settle_ns : members->settle_ns * (GF_SETTLE_PARTS / 2);
     return (settle_ns < members->setup.exchange_timeout_ns) ? settle_ns : members->setup.exchange_timeout_ns;
+}
+
+/* Who fails to answer is blamed half of answer_timeout_ns later, and left behind at once by who hears of it, or once the
+ * survivors of another's death have settled; whoever answers in time polls with a smaller gap than that, less what frames take.
+ * Of two ranks only by the one that waits for it in an exchange, or in an admission: gf_admit() waits half the join's time at
+ * most, and there is nobody else for whom that rank could have begun to wait before. */
+static uint64_t away_limit(const struct gf_members *members)
+{
+    uint64_t answer_ns = (members->setup.world > 2) ? members->setup.answer_timeout_ns / 8 * 3 : UINT64_MAX;
+    return (settle_limit(members) < answer_ns) ? settle_limit(members) : answer_ns;
 }
 
 void gf_members_touch(struct gf_members *members, uint64_t now_ns)
@@ -346,15 +356,31 @@ void gf_members_touch(struct gf_members *members, uint64_t now_ns)
     members->now_ns = now_ns;
     members->gap_ns = (now_ns > position->polled_ns) ? now_ns - position->polled_ns : 0;
     position->polled_ns = now_ns;
-    if (members->gap_ns > away_limit(members)) members->away_steps = MEMBERS_AWAY_STEPS;
+    if (members->gap_ns > away_limit(members)) {
+        members->away_steps = MEMBERS_AWAY_STEPS;
+        members->away_requests = MEMBERS_AWAY_REQUESTS;
+    }
     if (same_place(position, &members->moved)) return;
     members->moved = *position;
     members->moved_ns = now_ns;
 }
 
+/* They may have heard of the failure sooner than this rank. */
+bool gf_members_behind(const struct gf_members *members)
+{
+    if (members->away_steps > 0) return true;
+    return (members->failed_ns != 0) && (members->now_ns - members->failed_ns > settle_limit(members) / 2);
+}
+
 void gf_members_met(struct gf_members *members)
 {
     if (members->away_steps > 0) members->away_steps--;
+}
+
+void gf_members_met_request(struct gf_members *members)
+{
+    if ((members->away_requests == 0) || (--members->away_requests > 0)) return;
+    members->away_steps = 0;
 }
 
 static void status_send(struct gf_members *members)

@@ -84,6 +84,8 @@ gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const st
                            struct gf_error *error_out);
 /* A step of all ranks is whole. A few of them show that nobody has gone on without this one. */
 void gf_members_met(struct gf_members *members);
+/* The same for a public request that ends nowhere without all ranks' data. More of them: several are under way at once. */
+void gf_members_met_request(struct gf_members *members);
 /* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */
 void gf_members_tell(struct gf_members *members, const struct gf_error *error);
 /* This rank posts a public request: all ranks must post the same ones. Within about a second of polling, at an inquiry or when

@@ -123,12 +123,40 @@ static bool calls_verdict(struct gf_members *members)
     return false;
 }
 
+/* Nobody has begun less than `told`, and somebody as far waits for a rank that has said BYE and whose connection has ended
+ * before it was let go: what it had sent was lost with it. */
+static uint32_t gone_guilty(const struct gf_members *members, const struct gf_position *behind, uint32_t *waiter_out)
+{
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        const struct members_peer *peer = &members->peers[rank];
+        const struct gf_position *waiter = (rank == 0) ? &members->position : &peer->told.position;
+        if (((rank != 0) && !peer->connected) || (waiter->waits_for >= members->setup.world)) continue;
+        peer = &members->peers[waiter->waits_for];
+        if (!peer->left || peer->connected || has_begun_less(behind, waiter)) continue;
+        *waiter_out = rank;
+        return waiter->waits_for;
+    }
+    return GF_RANK_NONE;
+}
+
+static void gone_verdict(struct gf_members *members, uint32_t guilty, uint32_t waiter)
+{
+    const struct gf_position *position = &members->peers[guilty].told.position;
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = guilty};
+    char place[80];
+    gf_members_place_text(place, sizeof place, position);
+    (void)snprintf(error.text, sizeof error.text, "rank %u closed its context in %s, and ended before all that it had sent "
+                   "arrived: rank %u waits for it (rank %u asked)", guilty, place, waiter, members->seen_by);
+    verdict_give(members, &error, position);
+}
+
 static void laggard_verdict(struct gf_members *members)
 {
     char place[80], waits[80] = "computing", gap[48] = "";
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = 0};
     struct members_told told;
     bool left = members->leaving;
+    uint32_t gone, waiter = 0;
     if (calls_verdict(members)) return;
     gf_members_told_own(members, &told);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
@@ -137,6 +165,11 @@ static void laggard_verdict(struct gf_members *members)
         error.peer = rank;
         told = peer->told;
         left = peer->left;
+    }
+    gone = gone_guilty(members, &told.position, &waiter);
+    if (gone != GF_RANK_NONE) {
+        gone_verdict(members, gone, waiter);
+        return;
     }
     gf_members_place_text(place, sizeof place, &told.position);
     if (left) {

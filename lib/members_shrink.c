@@ -20,8 +20,8 @@
  *
  * What counts as dead: a connection that the other's kernel closed or refused without a word of turning away.
  * Silence does not (a cable, a stopped process), so silent ranks count against the quorum. Nor does a death of which a
- * rank hears when it has been silent itself for as long as survivors wait (doubtful): they may have gone on, and ended,
- * without it.
+ * rank hears when it has been silent itself for as long as survivors wait, or when its epoch failed that long ago
+ * (doubtful): they may have gone on, and ended, without it.
  *
  * The common state is that of the survivor that is furthest: steps are transactional, so survivors differ by at most
  * one step (a verdict that reached some of them) or by one gf_update(). The lowest rank among the furthest leads. */
@@ -49,6 +49,7 @@ void gf_members_committed(struct gf_members *members)
     shrink->state = MEMBERS_SHRINK_NONE;
     shrink->knocks = false;
     members->away_steps = 0;
+    members->failed_ns = 0;
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         members->seats[seat].blamed = members->seats[seat].skipped = false;
     }
@@ -311,7 +312,7 @@ void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvou
         seat->up = seat->reported = seat->answer = seat->joins = false;
         seat->turned = true;
         if (!event->lives) {
-            seat->doubtful = seat->dead ? seat->doubtful : (members->away_steps > 0);
+            seat->doubtful = seat->dead ? seat->doubtful : gf_members_behind(members);
             seat->dead = true;
         }
         if (!seeks) return;
@@ -461,6 +462,7 @@ void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t bla
     shrink->settle_ns = shrink->away_ns = settle_ns;
     shrink->admits = false;
     members->state = MEMBERS_FAILED;
+    if (members->failed_ns == 0) members->failed_ns = now_ns;
     if (blamed == members->setup.rank) {
         shrink_fail(members, GF_ERR_QUORUM, "the other ranks go on without this one: %.200s", members->error.text);
         return;

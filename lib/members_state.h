@@ -42,6 +42,7 @@ typedef enum members_frame {
 /* The first step that ends behind a long silence may have all its messages from before, this rank's as well; the next
  * one those of the others; what they send in the third answers something that this rank has sent since. */
 #define MEMBERS_AWAY_STEPS 3u
+#define MEMBERS_AWAY_REQUESTS (2 * GF_REQUESTS_MAX + 1) /* likewise, of which so many may be under way at once */
 #define MEMBERS_EPOCH_MASK ((1u << 23) - 1u)
 
 typedef enum members_state { MEMBERS_JOINING, MEMBERS_MEMBER, MEMBERS_GONE, MEMBERS_FAILED } members_state;
@@ -99,7 +100,7 @@ struct members_seat {
     uint32_t rank;      /* in this epoch; GF_RANK_NONE: it is not of it */
     bool up;            /* connected */
     bool dead;          /* its process has ended: its kernel said so */
-    bool doubtful;      /* dead, but heard when this rank had been away: before, it may have gone on without it */
+    bool doubtful;      /* dead, but it may have gone on without this rank before */
     bool joins;         /* its process was started anew and waits to come in; `reported`: it has said what it is */
     bool reborn;        /* so the process that was of the newest epoch is dead, whatever this one is */
     bool turned;        /* its connection has ended, it will not come by itself */
@@ -165,6 +166,8 @@ struct gf_members {
     uint64_t gap_ns;
     uint64_t settle_ns;         /* how long survivors wait for who is silent */
     uint32_t away_steps;        /* > 0: others may have gone on while this rank did not poll; steps that rule it out */
+    uint64_t failed_ns;         /* this rank's newest epoch has failed since; 0: it has not */
+    uint32_t away_requests;     /* > 0: or so many public requests */
     uint64_t status_ns;         /* sent last */
     struct gf_position status_position;
 
@@ -208,6 +211,8 @@ void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t
 void gf_members_flush(struct gf_members *members);
 /* At each poll: the clock, and how long there was none. */
 void gf_members_touch(struct gf_members *members, uint64_t now_ns);
+/* Could others have gone on without this rank, as far as it knows? Then it was not of their epoch that they died. */
+bool gf_members_behind(const struct gf_members *members);
 
 /* members_shrink.c */
 void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvous_event *event);

@@ -69,6 +69,7 @@ const char *gf_path_name(gf_path path)
     case GF_PATH_HOST:   return "in host memory";
     case GF_PATH_STAGED: return "through host memory";
     case GF_PATH_PEERS:  return "from device to device";
+    case GF_PATH_WIRE:   return "from device memory straight to the wire";
     case GF_PATH_COUNT:  break;
     }
     return "unknown path";

@@ -9,30 +9,43 @@ static bool reaches(const gf_context *gf, uint32_t rank)
     return (rank == gf->rank) || (gf->link->driver->map(gf->link, gf_seat_of(gf, rank)) != NULL);
 }
 
+/* auto takes hierarchy on two nodes alone. There a ring sends nearly twice as much through each node's port; with more the
+ * difference shrinks, and that a ring works in the node and between nodes at the same time counts for more
+ * (ops/README.md). Checksums cover messages only, and sums that do not depend on fusion would no longer be doubling's. */
+#define AUTO_NODES 2u
+#define AUTO_OWNERS 2u
+
+bool gf_nodes_wanted(const struct gf_config *config)
+{
+    if (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) return true;
+    return (config->exchange.algorithm == GF_ALGORITHM_AUTO) && (config->job.world >= AUTO_NODES * AUTO_OWNERS) &&
+           (config->job.world <= GF_DIRECT_RANKS_MAX) && !config->link.integrity && !config->exchange.deterministic;
+}
+
 void gf_nodes_look(gf_context *gf)
 {
     float *reach = gf->node_words.reach;
-    uint32_t lowest = GF_RANK_NONE, count = 0;
-    if (gf->config.exchange.algorithm != GF_ALGORITHM_HIERARCHY) return;
+    uint32_t lowest = GF_RANK_NONE, count = 0, hash = UINT32_C(2166136261);
+    if (reach == NULL) return;
     for (uint32_t rank = 0; rank < gf->world; rank++) {
-        reach[2 * rank] = reach[2 * rank + 1] = 0;
+        for (uint32_t i = 0; i < GF_REACH_WORDS; i++) reach[GF_REACH_WORDS * rank + i] = 0;
         gf->node_words.local[rank] = reaches(gf, rank) ? 1 : 0;
         if (gf->node_words.local[rank] == 0) continue;
         if (count++ == 0) lowest = rank;
+        hash = (hash ^ rank) * UINT32_C(16777619);
     }
-    reach[2 * gf->rank] = (float)lowest; /* exact: worlds are far below 2^24 */
-    reach[2 * gf->rank + 1] = (float)count;
+    reach[GF_REACH_WORDS * gf->rank] = (float)lowest; /* exact: worlds are far below 2^24 */
+    reach[GF_REACH_WORDS * gf->rank + 1] = (float)count;
+    reach[GF_REACH_WORDS * gf->rank + 2] = (float)(hash >> 8);
 }
 
-static uint32_t lowest_of(const gf_context *gf, uint32_t rank)
+static uint32_t word_of(const gf_context *gf, uint32_t rank, uint32_t word)
 {
-    return (uint32_t)gf->node_words.reach[2 * rank];
+    return (uint32_t)gf->node_words.reach[GF_REACH_WORDS * rank + word];
 }
 
-static uint32_t reached_of(const gf_context *gf, uint32_t rank)
-{
-    return (uint32_t)gf->node_words.reach[2 * rank + 1];
-}
+static uint32_t lowest_of(const gf_context *gf, uint32_t rank) { return word_of(gf, rank, 0); }
+static uint32_t reached_of(const gf_context *gf, uint32_t rank) { return word_of(gf, rank, 1); }
 
 /* Ranks of a node below `end`. */
 static uint32_t members_of(const gf_context *gf, uint32_t lowest, uint32_t end)
@@ -77,13 +90,28 @@ static uint32_t rank_at(const gf_context *gf, uint32_t lowest, uint32_t place)
     return GF_RANK_NONE;
 }
 
+/* The same from what all were told, so that all ranks see the same without another word: as many as share a lowest rank
+ * reach that many, each the same ones. */
+static bool whole_for_all(const gf_context *gf)
+{
+    for (uint32_t rank = 0; rank < gf->world; rank++) {
+        uint32_t lowest = lowest_of(gf, rank);
+        if (members_of(gf, lowest, gf->world) != reached_of(gf, rank)) return false;
+        if (word_of(gf, rank, 2) != word_of(gf, lowest, 2)) return false;
+    }
+    return true;
+}
+
 gf_status gf_nodes_settle(gf_context *gf)
 {
     struct gf_coll_nodes *nodes = &gf->nodes;
     struct gf_node_words *words = &gf->node_words;
-    uint32_t mine = lowest_of(gf, gf->rank);
-    gf_status status = whole_check(gf);
-    if (status < 0) return status;
+    bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
+    gf_status status;
+    uint32_t mine;
+    if (by_name && ((status = whole_check(gf)) < 0)) return status;
+    if (!by_name && !whole_for_all(gf)) return GF_OK;
+    mine = lowest_of(gf, gf->rank);
     *nodes = (struct gf_coll_nodes){.local = words->local, .across = words->across, .owners = gf->world};
     nodes->local_index = members_of(gf, mine, gf->rank);
     nodes->halving_max_bytes = gf->config.exchange.deterministic ? UINT64_MAX : gf->config.exchange.halving_max_bytes;
@@ -97,6 +125,8 @@ gf_status gf_nodes_settle(gf_context *gf)
             words->across[nodes->node_count] = gf_seat_of(gf, rank_at(gf, lowest, nodes->local_index));
         nodes->node_count++;
     }
+    gf->by_nodes = by_name || ((nodes->node_count == AUTO_NODES) && (nodes->owners >= AUTO_OWNERS));
+    if (!gf->by_nodes) return GF_OK;
     gf_log_line(&gf->log, GF_LOG_INFO, "hierarchy: %u nodes, the smallest of %u ranks; this one has %u", nodes->node_count,
                 nodes->owners, nodes->local_size);
     return GF_OK;

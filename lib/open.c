@@ -104,8 +104,10 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
     gf->sparse.scores = (float *)(void *)(parts.verdict + GF_VERDICT_WORDS);
     gf->user = (gf_mem)(uintptr_t)parts.user;
     for (uint32_t s = 0; s < gf->slot_count; s++) {
-        gf->slots[s].coll.staging = (gf_mem)(uintptr_t)(parts.staging + (size_t)s * layout->slot_need.staging_bytes);
-        gf->slots[s].coll.staging_bytes = layout->slot_need.staging_bytes;
+        struct gf_slot *slot = &gf->slots[s];
+        slot->staging = (gf_mem)(uintptr_t)(parts.staging + (size_t)s * layout->slot_need.staging_bytes);
+        slot->coll.staging = slot->staging;
+        slot->coll.staging_bytes = layout->slot_need.staging_bytes;
     }
 }
 
@@ -138,6 +140,11 @@ static gf_status link_open(const struct gf_layout *layout, void *state, gf_conte
 {
     struct gf_link_setup setup = gf_layout_link(layout);
     setup.epoch = gf->epoch;
+    if (layout->may_reach_device) {
+        setup.gpu = gf->gpu;
+        setup.device = gf->gpu->driver->arena(gf->gpu);
+        setup.device_bytes = layout->footprint.device_bytes;
+    }
     return gf->drivers.link->open(&setup, state, &gf->link, fault_out);
 }
 
@@ -162,7 +169,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                      .address = gf->config.rendezvous.address,
                                      .blob_bytes_max = gf->link->driver->blob_bytes_max,
                                      .log = gf->log};
-    void *blob = (void *)(uintptr_t)gf->slots[0].coll.staging; /* nothing runs yet */
+    void *blob = (void *)(uintptr_t)gf->slots[0].staging; /* nothing runs yet */
     size_t blob_bytes = 0;
     gf_status status;
     GF_ASSERT(gf->link->driver->blob_bytes_max <= gf->slots[0].coll.staging_bytes);
@@ -323,12 +330,14 @@ static void neighbours_count(gf_context *gf)
     gf->met[GF_MET_PAIRS] = (gf->world <= GF_DIRECT_RANKS_MAX) ? (float)(local - 1) : 0;
     gf->met[GF_MET_CROWDED] = gf->crowded ? 1 : 0;
     gf->met[GF_MET_DEVICE] = gf->on_device ? 1 : 0;
+    gf->met[GF_MET_WIRE] = gf->link->reaches_device ? 1 : 0;
 }
 
 static void opened(gf_context *gf)
 {
     uint64_t now_bytes = resident_bytes(), ours_bytes = gf->foreign_before + gf->link->private_bytes;
     gf->phase = GF_PHASE_READY;
+    gf->together_ns = gf_now(gf);
     gf_fork_guard(gf);
     gf->wire_base = gf->link->sent_bytes;
     gf->message_base = gf->link->sent_messages;

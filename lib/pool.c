@@ -37,11 +37,27 @@ static uint64_t place_at(uint64_t next, uint64_t elem_count)
     return (elem_count < GF_POOL_SMALL_ELEMS) ? next : gf_align_up(next, GF_POOL_ALIGN_ELEMS);
 }
 
+/* Into how many pieces a run is cut, and how long each but the last is. */
+static uint32_t run_pieces(const struct gf_config *config, uint64_t elem_count, uint64_t *length_out)
+{
+    uint64_t most = gf_pool_cut_bytes(config) / gf_type_size_bytes(config->exchange.wire);
+    uint64_t pieces = (elem_count + most - 1) / most;
+    *length_out = elem_count;
+    if (pieces <= 1) return 1;
+    *length_out = gf_align_up((elem_count + pieces - 1) / pieces, GF_POOL_CUT_ELEMS);
+    return (uint32_t)((elem_count + *length_out - 1) / *length_out);
+}
+
+static bool run_is_full(const struct gf_config *config, uint64_t elem_count)
+{
+    return elem_count * gf_type_size_bytes(config->exchange.wire) >= config->exchange.fuse_bytes;
+}
+
 gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                         struct gf_pool_tensor *table, struct gf_pool_sizes *sizes_out, char *error_out)
 {
     struct gf_pool_sizes sizes = {0};
-    uint64_t next = 0, bytes = 0;
+    uint64_t next = 0, bytes = 0, length;
     int sparse_type = -1;
 
     if ((tensors == NULL) || (tensor_count == 0) || (tensor_count > GF_TENSORS_MAX)) {
@@ -50,6 +66,8 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
     }
     for (int part = 1; part >= 0; part--) { /* the sparse part lies first */
         int run_type = -1;
+        uint64_t run_first = 0;
+        bool open = false;
         for (uint32_t i = 0; i < tensor_count; i++) {
             const struct gf_tensor *tensor = &tensors[i];
             uint64_t first = place_at(next, tensor->elem_count);
@@ -65,6 +83,8 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
             if (run_type == (int)tensor->type) {
                 bytes += (first - next) * gf_type_size_bytes(tensor->type); /* the same gap in elements and in bytes */
             } else { /* a part, or a type inside it, begins on an alignment of its own */
+                if (open) sizes.buffer_count += run_pieces(config, next - run_first, &length);
+                open = false;
                 first = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
                 bytes = gf_align_up(bytes, GF_ALIGN_BYTES);
                 run_type = (int)tensor->type;
@@ -81,9 +101,13 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
                 (void)snprintf(placed->name, sizeof placed->name, "%s", tensor->name ? tensor->name : "");
             }
             if (tensor->elem_count > sizes.tensor_elems_max) sizes.tensor_elems_max = tensor->elem_count;
+            if (!open) run_first = first;
             next = first + tensor->elem_count;
+            open = !run_is_full(config, next - run_first);
+            if (!open) sizes.buffer_count += run_pieces(config, next - run_first, &length);
             bytes += tensor->elem_count * gf_type_size_bytes(tensor->type);
         }
+        if (open) sizes.buffer_count += run_pieces(config, next - run_first, &length);
         if (part == 1) sizes.sparse_elem_count = next;
         next = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
     }
@@ -93,30 +117,62 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
     return GF_OK;
 }
 
-uint32_t gf_pool_group(struct gf_pool_tensor *table, uint32_t tensor_count, bool sparse, gf_type wire,
-                       uint64_t fuse_bytes, struct gf_buffer *buffers, uint32_t count)
+/* buffers[at] is a whole run: cuts it into pieces of one length, the last may be shorter, and pairs pieces and tensors.
+ * Returns how many there are. */
+static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *table, struct gf_buffer *buffers,
+                        uint32_t at)
+{
+    const struct gf_buffer run = buffers[at];
+    uint64_t first = 0, length;
+    uint32_t count = run_pieces(config, run.elem_count, &length);
+    for (uint32_t i = 0; i < count; i++, first += length) {
+        struct gf_buffer *piece = &buffers[at + i];
+        *piece = run;
+        piece->first_elem = run.first_elem + first;
+        piece->gradient_offset = run.gradient_offset + first * gf_type_size_bytes((gf_type)run.type);
+        piece->elem_count = (run.elem_count - first < length) ? run.elem_count - first : length;
+        piece->tensor_count = 0;
+    }
+    for (uint32_t i = run.first_tensor; i <= run.last_tensor; i++) {
+        struct gf_pool_tensor *tensor = &table[i];
+        uint64_t first = tensor->first_elem - run.first_elem, end = first + tensor->elem_count;
+        if (tensor->sparse != run.sparse) continue;
+        tensor->buffer_first = (first < run.elem_count) ? at + (uint32_t)(first / length) : at + count - 1;
+        tensor->buffer_count = (tensor->elem_count > 0) ? at + (uint32_t)((end - 1) / length) + 1 - tensor->buffer_first : 1;
+        for (uint32_t b = tensor->buffer_first; b < tensor->buffer_first + tensor->buffer_count; b++) {
+            if (buffers[b].tensor_count++ == 0) buffers[b].first_tensor = i;
+            buffers[b].last_tensor = i;
+        }
+    }
+    return count;
+}
+
+uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *table, uint32_t tensor_count,
+                       bool sparse, struct gf_buffer *buffers, uint32_t count)
 {
     struct gf_buffer *open = NULL;
     for (uint32_t i = 0; i < tensor_count; i++) {
-        struct gf_pool_tensor *tensor = &table[i];
+        const struct gf_pool_tensor *tensor = &table[i];
         if ((tensor->sparse != 0) != sparse) continue;
-        if ((open != NULL) && (open->type != tensor->type)) open = NULL;
-        if (open == NULL) {
-            open = &buffers[count++];
-            memset(open, 0, sizeof *open);
-            open->first_elem = tensor->first_elem;
-            open->first_tensor = i;
-            open->type = tensor->type;
-            open->sparse = tensor->sparse;
+        if ((open != NULL) && (open->type != tensor->type)) {
+            count += run_cut(config, table, buffers, count);
+            open = NULL;
         }
-        tensor->buffer_first = count - 1;
-        tensor->buffer_count = 1;
+        if (open == NULL) {
+            open = &buffers[count];
+            *open = (struct gf_buffer){.first_elem = tensor->first_elem,
+                                       .gradient_offset = tensor->gradient_offset,
+                                       .first_tensor = i,
+                                       .type = tensor->type,
+                                       .sparse = tensor->sparse};
+        }
         open->last_tensor = i;
-        open->tensor_count++;
         open->elem_count = tensor->first_elem + tensor->elem_count - open->first_elem;
-        if (open->elem_count * gf_type_size_bytes(wire) >= fuse_bytes) open = NULL;
+        if (!run_is_full(config, open->elem_count)) continue;
+        count += run_cut(config, table, buffers, count);
+        open = NULL;
     }
-    return count;
+    return (open == NULL) ? count : count + run_cut(config, table, buffers, count);
 }
 
 uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last, bool sparse, uint64_t elem)

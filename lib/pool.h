@@ -10,6 +10,7 @@
 
 #define GF_NAME_BYTES 48u
 #define GF_POOL_ALIGN_ELEMS 16u /* larger tensors and the parts begin on 64 bytes of fp32 */
+#define GF_POOL_CUT_ELEMS 64u   /* buffers that are cut begin at multiples of this behind their first element */
 #define GF_POOL_SMALL_ELEMS 256u/* tensors below this are packed without a gap: ten thousand scalars stay small */
 
 struct gf_pool_tensor {
@@ -30,12 +31,14 @@ struct gf_pool_sizes {
     uint64_t sparse_elem_count;  /* of the sparse part, from element 0; 0 without */
     uint64_t gradient_bytes;
     uint64_t tensor_elems_max;
+    uint64_t buffer_count;       /* that gf_pool_group() makes of both parts */
 };
 
-/* A run of neighbouring tensors that travels as one operation. */
+/* A run of neighbouring tensors that travels as one operation, or a piece of a large one. */
 struct gf_buffer {
     uint64_t first_elem;      /* in the pool; of a sparse buffer: in the packed vector */
     uint64_t elem_count;
+    uint64_t gradient_offset; /* of a dense buffer: bytes into the gradient pool */
     uint32_t first_tensor;    /* for errors and the trace */
     uint32_t last_tensor;     /* none later is needed: the order in which buffers start */
     uint32_t tensor_count;
@@ -50,11 +53,23 @@ struct gf_buffer {
 gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                         struct gf_pool_tensor *table, struct gf_pool_sizes *sizes_out, char *error_out);
 
-/* Groups the tensors of one part (`sparse` or not; without sparse communication all) into fused buffers of at least
- * fuse_bytes of wire type, the last one smaller; a buffer never mixes gradient types. Fills buffers[] from
- * buffers[count] on, sets the tensors' buffer_first, returns the new count. */
-uint32_t gf_pool_group(struct gf_pool_tensor *table, uint32_t tensor_count, bool sparse, gf_type wire,
-                       uint64_t fuse_bytes, struct gf_buffer *buffers, uint32_t count);
+/* A buffer of more is cut: exchange.cut_bytes, but not what fuse_bytes has just put together, nor so that a rank's block
+ * of a ring falls below a slice: with hundreds of ranks the latency of its moves is what a piece costs. Of the job's first
+ * world, so that a shrink does not ask for more buffers. */
+static inline uint64_t gf_pool_cut_bytes(const struct gf_config *config)
+{
+    uint64_t cut = config->exchange.cut_bytes, fuse = config->exchange.fuse_bytes;
+    uint64_t ring = (uint64_t)config->job.world * config->exchange.slice_bytes;
+    if (cut < fuse) cut = fuse;
+    return (cut > ring) ? cut : ring;
+}
+
+/* Groups the tensors of one part (`sparse` or not; without sparse communication all) into runs of at least
+ * exchange.fuse_bytes of wire type, the last one smaller, and cuts what is larger than gf_pool_cut_bytes(); a buffer
+ * never mixes gradient types. Of `config` all must be effective. Fills buffers[] from buffers[count] on, sets which
+ * buffers a tensor needs, returns the new count. */
+uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *table, uint32_t tensor_count,
+                       bool sparse, struct gf_buffer *buffers, uint32_t count);
 
 /* The tensor that holds pool element `elem` of the run of tensors of this part; GF_TENSOR_NONE in a gap. */
 uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last, bool sparse, uint64_t elem);

@@ -155,6 +155,8 @@ static gf_status pending_turn(gf_context *gf, struct gf_pending *pending, uint64
     }
     if ((pending->state == GF_REQUEST_STORE) && ((status = pending_reached(gf, pending)) != GF_OK)) return status;
     gf_slot_release(gf, slot);
+    if ((pending->op == GF_COLL_BARRIER) || ((pending->op == GF_COLL_ALLREDUCE) && (pending->elem_count > 0)))
+        gf_members_met_request(gf->members);
     pending->state = GF_REQUEST_ENDED;
     return GF_OK;
 }

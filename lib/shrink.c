@@ -59,7 +59,10 @@ static void region_move(gf_context *gf)
     gf->sparse.lists = (uint32_t *)((uintptr_t)gf->sparse.lists + delta);
     gf->verdict = (uint64_t *)((uintptr_t)gf->verdict + delta);
     gf->sparse.scores = (float *)((uintptr_t)gf->sparse.scores + delta);
-    for (uint32_t s = 0; s < gf->slot_count; s++) gf->slots[s].coll.staging += delta;
+    for (uint32_t s = 0; s < gf->slot_count; s++) {
+        gf->slots[s].staging += delta;
+        gf->slots[s].coll.staging = gf->slots[s].staging;
+    }
     gf->region_base = base;
 }
 
@@ -74,7 +77,7 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     if (gf->link->driver->reset(gf->link, gf->epoch) < 0) return GF_ERR_LINK;
     region_move(gf);
     if (gf_device_register(gf) < 0) return GF_ERR_DEVICE;
-    blob = (void *)(uintptr_t)gf->slots[0].coll.staging; /* nothing runs yet */
+    blob = (void *)(uintptr_t)gf->slots[0].staging; /* nothing runs yet */
     if (gf->link->driver->blob(gf->link, blob, &blob_bytes) < 0) return GF_ERR_LINK;
     gf_members_shrink_join(gf->members, blob, blob_bytes, now_ns);
     gf->rank = plan->rank;
@@ -214,6 +217,7 @@ static void shrunk(gf_context *gf)
     gf->step = (struct gf_step){.number = plan->standing.steps, .whole = true, .updated = true, .first_key = UINT64_MAX,
                                 .gradient_scale = 1.0f};
     gf->phase = GF_PHASE_READY;
+    gf->together_ns = gf_now(gf);
     gf->shrink.state = GF_SHRINK_NONE;
     gf->shrink.count++;
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: epoch %u has begun behind step %llu%s%s", gf->rank, gf->world,

@@ -78,14 +78,12 @@ static void sparse_wire_up(gf_context *gf, uint32_t buffer_count)
 gf_status gf_sparse_begin(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    const struct gf_config *config = &gf->config;
     uint32_t count;
     gf->step.sparse = true;
     gf->buffers = gf->sparse_buffers;
     count = sparse_group(gf);
     sparse_wire_up(gf, count);
-    gf->step.buffer_count = gf_pool_group(gf->tensors, gf->tensor_count, false, config->exchange.wire,
-                                          config->exchange.fuse_bytes, gf->buffers, count);
+    gf->step.buffer_count = gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, false, gf->buffers, count);
     for (uint32_t b = count; b < gf->step.buffer_count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
     gf_buffers_order(gf);
     sparse->ready_tensor = 0;

@@ -28,8 +28,32 @@ gf_mem gf_weight_half(gf_context *gf, uint32_t tensor)
 
 gf_path gf_path_of(const gf_context *gf)
 {
+    bool in_regions = (gf->algorithm == GF_ALGORITHM_DIRECT) || gf->by_nodes;
     if (!gf->on_device) return GF_PATH_HOST;
-    return gf->lent.agreed ? GF_PATH_PEERS : GF_PATH_STAGED;
+    if (gf->lent.agreed) return GF_PATH_PEERS;
+    return ((gf->link != NULL) && gf->link->reaches_device && !in_regions) ? GF_PATH_WIRE : GF_PATH_STAGED;
+}
+
+/* The one whose link cost most; and who has as much of that as if it always were the other end. */
+static void slowest_link(const gf_context *gf, struct gf_stats *stats)
+{
+    uint32_t most = GF_RANK_NONE, next = GF_RANK_NONE;
+    for (uint32_t r = 0; r < gf->world; r++) {
+        uint64_t ns = gf->peers[r].link_ns;
+        if (ns == 0) continue;
+        if ((most == GF_RANK_NONE) || (ns > gf->peers[most].link_ns)) {
+            next = most;
+            most = r;
+        } else if ((next == GF_RANK_NONE) || (ns > gf->peers[next].link_ns)) {
+            next = r;
+        }
+    }
+    if ((next != GF_RANK_NONE) && (gf->peers[next].link_ns < gf->peers[most].link_ns / 20 * 19)) next = GF_RANK_NONE;
+    stats->slowest_link = most;
+    stats->slowest_link_other = next;
+    stats->slowest_link_ns = (most == GF_RANK_NONE) ? 0 : gf->peers[most].link_ns;
+    stats->slowest_link_share_percent =
+        (most == GF_RANK_NONE) ? 0 : (uint32_t)(100 * gf->peers[most].link_steps / gf->epoch_steps);
 }
 
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
@@ -54,6 +78,7 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
     stats.slowest_share_percent =
         (slowest == GF_RANK_NONE) ? 0 : (uint32_t)(100 * gf->peers[slowest].steps_last / gf->epoch_steps);
     stats.slowest_late_ns = (slowest == GF_RANK_NONE) ? 0 : gf->peers[slowest].late_ns;
+    slowest_link(gf, &stats);
     stats.loss_scale = gf->scale;
     stats.buffer_count = gf->dense_buffer_count;
     stats.path = gf_path_of(gf);

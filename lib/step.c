@@ -24,7 +24,7 @@ static bool buffer_in_place(const gf_context *gf, const struct gf_buffer *buffer
 
 static gf_mem buffer_gradient(const gf_context *gf, const struct gf_buffer *buffer)
 {
-    return gf->gradient + gf->tensors[buffer->first_tensor].gradient_offset;
+    return gf->gradient + buffer->gradient_offset;
 }
 
 /* Where ops put what travels and take it from: beside the gradients. On the host the exchange does so too. */
@@ -51,7 +51,7 @@ static bool buffer_unseen(const gf_context *gf, const struct gf_buffer *buffer)
 /* Where the exchange works. */
 static gf_mem buffer_wire(const gf_context *gf, const struct gf_buffer *buffer)
 {
-    if (!gf->on_device || gf->lent.agreed) return buffer_near(gf, buffer);
+    if (!gf->on_device || gf_sums_late(gf)) return buffer_near(gf, buffer);
     return gf->wire + buffer->first_elem * gf_type_size_bytes(gf->config.exchange.wire);
 }
 
@@ -144,7 +144,7 @@ static gf_status slot_move(gf_context *gf, struct gf_slot *slot, uint64_t now_ns
     gf_mem wire = buffer_wire(gf, buffer), near = buffer_near(gf, buffer);
     gf_status status = GF_OK;
     gf->moved_ns = now_ns;
-    if ((slot->done_elems == 0) && (pack || !gf->lent.agreed)) {
+    if ((slot->done_elems == 0) && (pack || !gf_sums_late(gf))) {
         if ((slot->counted = gf_checks_begin(gf, index)) == NULL) return gf_device_failed(gf, GF_OPERATION_STEP);
         if (!pack) status = buffer_copy(gf, buffer, near, wire);
         if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -172,7 +172,7 @@ static gf_status buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_
     gf_type wire = gf->config.exchange.wire;
     slot->coll.check = &slot->check;
     if (buffer_unseen(gf, buffer)) slot->coll.sources = &slot->sources;
-    if (gf->lent.agreed) {
+    if (gf_sums_late(gf)) {
         if ((slot->counted = gf_checks_begin(gf, slot_index(gf, slot))) == NULL)
             return gf_device_failed(gf, GF_OPERATION_STEP);
         slot->coll.check = slot->counted;
@@ -239,8 +239,7 @@ void gf_dense_begin(gf_context *gf)
     gf->sparse.score_queued = false;
     gf->buffers = gf->dense_buffers;
     for (int part = 1; part >= 0; part--)
-        count = gf_pool_group(gf->tensors, gf->tensor_count, part == 1, gf->config.exchange.wire,
-                              gf->config.exchange.fuse_bytes, gf->buffers, count);
+        count = gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, part == 1, gf->buffers, count);
     gf->dense_buffer_count = count;
     gf->step.buffer_count = count;
     for (uint32_t b = 0; b < count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
@@ -305,6 +304,11 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     gf->epoch_steps++;
     gf->peers[step->last_rank].steps_last++;
     gf->peers[step->last_rank].late_ns += step->late_ns;
+    for (uint32_t e = 0; e < 2; e++) {
+        if (step->link_ends[e] == GF_RANK_NONE) continue;
+        gf->peers[step->link_ends[e]].link_steps++;
+        gf->peers[step->link_ends[e]].link_ns += step->link_ns;
+    }
 }
 
 static gf_status step_advance(gf_context *gf, uint64_t now_ns)
@@ -387,6 +391,7 @@ gf_status gf_step_begin(gf_context *gf)
                                 .gradient_scale = 1.0f,
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
+    gf_pace_begin(&gf->pace);
     gf->sparse.commit = (struct gf_sparse_pass){0}; /* an epoch may have ended in the middle of one */
     gf->sparse.commit_packed = 0;
     gf->sparse.score_queued = false;
@@ -430,7 +435,7 @@ static gf_status tensor_count_in(gf_context *gf, uint32_t tensor)
     struct gf_pool_tensor *declared = &gf->tensors[tensor];
     declared->ready = 1;
     gf->step.declared++;
-    if (gf->step.declared == gf->tensor_count) gf->step.declared_ns = gf_now(gf);
+    if (gf->step.declared == gf->tensor_count) gf->pace.from_ns = gf->step.declared_ns = gf_now(gf);
     gf->stats.produced_bytes += declared->elem_count * sizeof(float);
     for (uint32_t b = 0; b < declared->buffer_count; b++) gf->buffer_pending[declared->buffer_first + b]--;
     return gf_step_turn(gf, NULL) < 0 ? gf->error.code : GF_OK;

@@ -72,21 +72,31 @@ static gf_status requests_ended(gf_context *gf)
     return GF_OK;
 }
 
-/* A barrier that also counts which ranks share memory, and those that share cores; for hierarchy who with whom. */
+/* A barrier that also counts which ranks share memory, and those that share cores. */
 static void meet_post(gf_context *gf)
 {
     gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE,
                                        (gf_mem)(uintptr_t)gf->met, GF_MET_COUNT, GF_TYPE_F32, 0, &gf->warm_requests[0]);
-    GF_ASSERT(status == GF_OK);
-    if (gf->config.exchange.algorithm != GF_ALGORITHM_HIERARCHY) return;
-    status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, (gf_mem)(uintptr_t)gf->node_words.reach,
-                             2 * (uint64_t)gf->world, GF_TYPE_F32, 0, &gf->warm_requests[1]);
     GF_ASSERT(status == GF_OK);
 }
 
 static bool all_share(const gf_context *gf)
 {
     return (gf->world <= GF_DIRECT_RANKS_MAX) && (gf->met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
+}
+
+/* Some share memory, not all: one more round, who with whom. False: it is of no meaning. auto leaves it where all ranks'
+ * gradients go from devices straight to the wire: hierarchy would take them to host memory first. */
+static bool nodes_post(gf_context *gf)
+{
+    bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
+    gf_status status;
+    if ((gf->node_words.reach == NULL) || (!by_name && ((gf->met[GF_MET_PAIRS] == 0) || all_share(gf)))) return false;
+    if (!by_name && (gf->met[GF_MET_WIRE] == (float)gf->world)) return false;
+    status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, (gf_mem)(uintptr_t)gf->node_words.reach,
+                             GF_REACH_WORDS * (uint64_t)gf->world, GF_TYPE_F32, 0, &gf->warm_requests[0]);
+    GF_ASSERT(status == GF_OK);
+    return true;
 }
 
 static gf_status direct_refuse(gf_context *gf)
@@ -119,7 +129,7 @@ static gf_status warmed(gf_context *gf)
     gf->warm = GF_WARM_TOUCH;
     gf->warm_step = 0;
     gf->touched_bytes = 0;
-    return ((gf->algorithm == GF_ALGORITHM_DIRECT) || (gf->algorithm == GF_ALGORITHM_HIERARCHY)) ? GF_AGAIN : GF_OK;
+    return ((gf->algorithm == GF_ALGORITHM_DIRECT) || gf->by_nodes) ? GF_AGAIN : GF_OK;
 }
 
 /* One look at each page of each peer's region, some a turn: there is no other moment at which nobody waits. */
@@ -156,10 +166,12 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
     case GF_WARM_MEET:
         if ((status = requests_ended(gf)) != GF_OK) break;
         if (!all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT)) return direct_refuse(gf);
-        if (gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY) { /* its own messages warm up too */
-            if ((status = gf_nodes_settle(gf)) < 0) return status;
-            gf_exchange_settle(gf, all_share(gf));
-        }
+        gf->warm = nodes_post(gf) ? GF_WARM_NODES : GF_WARM_SINK;
+        return ((gf->warm == GF_WARM_SINK) && !lazy) ? warmed(gf) : GF_AGAIN;
+    case GF_WARM_NODES:
+        if ((status = requests_ended(gf)) != GF_OK) break;
+        if ((status = gf_nodes_settle(gf)) < 0) return status;
+        if (gf->by_nodes) gf_exchange_settle(gf, all_share(gf)); /* its own messages warm up too */
         if (!lazy) return warmed(gf);
         gf->warm = GF_WARM_SINK;
         return GF_AGAIN;

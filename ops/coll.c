@@ -47,6 +47,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     GF_ASSERT((elem_bytes > 0) && (elem_bytes <= GF_COLL_ELEM_BYTES_MAX) && (elem_bytes <= coll->slice_bytes));
     GF_ASSERT((coll->window > 0) && (coll->window <= GF_COLL_WINDOW_MAX) && (coll->timeout_ns > 0));
     GF_ASSERT(coll->elem_count <= UINT64_MAX / elem_bytes);
+    GF_ASSERT(!coll->is_late || (coll->fold == NULL));
     limits.bytes_max = (coll->op == GF_COLL_BARRIER) ? 0 : coll->elem_count * elem_bytes;
     coll->kind->need(&limits, &need);
     GF_ASSERT((need.msg_count <= coll->msg_count) && (need.staging_bytes <= coll->staging_bytes));
@@ -54,10 +55,12 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     for (uint32_t i = 0; i < need.msg_count; i++) { /* the others were not used since they ended */
         coll->msgs[i].active = false;
         coll->msgs[i].vouched = true;
+        coll->msgs[i].bytes = 0;
         if (coll->msgs[i].sum != NULL) coll->msgs[i].sum->active = false;
     }
     coll->error = GF_OK;
     coll->waits_for = GF_RANK_NONE;
+    coll->awaits_device = false;
     coll->begin_ns = now_ns;
     coll->moved_ns = now_ns;
     coll->bytes_done = 0;

@@ -5,6 +5,7 @@
 
 #include "link.h"
 #include "ops.h"
+#include "pace.h"
 
 typedef enum gf_coll_op {
     GF_COLL_ALLREDUCE,
@@ -46,6 +47,9 @@ struct gf_flow {
     uint64_t round_slices; /* of the longest round: moves are round * round_slices + slice */
     size_t slot_bytes;     /* of staging, a slot a receive */
     struct gf_flow_at sent, send_done, recvd, recv_done;
+    /* Where folds are late: */
+    struct gf_flow_at folded, marked; /* all before is given to the device; is done once its event is reached */
+    uint64_t last_fold;    /* messages up to the last one that was folded */
 };
 
 /* A message of a collective that is under way. */
@@ -54,6 +58,9 @@ struct gf_coll_msg {
     uint32_t peer;  /* world rank */
     bool active;    /* posted and not yet ended */
     bool vouched;   /* its checksum has agreed, or there is none */
+    uint64_t posted_ns; /* of a receive that has not arrived, with coll->pace: when, */
+    uint64_t bytes;     /* its size, else 0, */
+    uint32_t paced;     /* and what its time tells of the link (flow.h) */
     struct gf_coll_sum *sum; /* NULL: without integrity */
 };
 
@@ -80,7 +87,6 @@ struct gf_coll_shared {
     uint64_t ticket;
     size_t region_bytes; /* of the exchange region, or of lent memory; the same on all ranks */
     const gf_mem *lent;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
-    uint32_t event;      /* of the device, with lent: to see its work done by */
     size_t area_offset;  /* in it: gf_direct_area_bytes(lane_ranks), zero at first, for flags and small data */
     uint32_t lane_ranks; /* ranks in the group, at least */
     uint32_t core;       /* where this rank runs now, from 1; 0: unknown */
@@ -125,12 +131,17 @@ struct gf_coll {
     uint32_t size;             /* ranks in the group */
     uint32_t index;            /* this rank in the group */
     gf_type type;
-    gf_mem data;               /* [elem_count], in place; host memory */
+    gf_mem data;               /* [elem_count], in place; memory of the queue's, as staging is */
     uint64_t elem_count;
     /* How values are combined; NULL: ops->sum. Must be commutative; dst = fold(dst, src). */
     gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
     void *fold_arg;
     size_t fold_elem_bytes;    /* size of an element where fold is set; else 0 */
+    bool is_late;              /* ops are done late, behind `event` of the queue's device: data and staging are device
+                                * memory, which the link reaches. What was to be done to data before start is done;
+                                * what is queued when the collective fails is the owner's to wait for. Of kinds made
+                                * of rounds (flow.h), without fold or checksums, and of gf_coll_direct_device */
+    uint32_t event;
     uint64_t tag;              /* gf_tag(..), moves are added */
     uint64_t timeout_ns;       /* without any progress */
     uint32_t slice_bytes;
@@ -139,6 +150,7 @@ struct gf_coll {
     struct gf_coll_shared direct;
     const struct gf_coll_nodes *nodes; /* of hierarchy, else NULL */
     struct gf_coll *inner;     /* of hierarchy: memory for what it consists of; else NULL */
+    struct gf_pace *pace;      /* NULL, or what measures arrivals */
     struct gf_check *check;    /* NULL, or what sums met; indices count from element 0 of data */
     struct gf_check *sources;  /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices */
     /* memory, as kind->need() said for these limits or larger ones */
@@ -151,6 +163,7 @@ struct gf_coll {
     gf_coll_state state;
     gf_status error;
     uint32_t waits_for;        /* world rank whose message is awaited, for blame; GF_RANK_NONE */
+    bool awaits_device;        /* late folds are awaited, too */
     uint64_t begin_ns;
     uint64_t moved_ns;         /* last progress */
     uint64_t bytes_done;       /* payload posted to the link */

@@ -21,7 +21,7 @@ enum { PACKED = 1, SUMMED, READ }; /* flags given */
 static gf_status device_start(struct gf_coll *coll)
 {
     struct direct *direct = gf_direct_of(coll);
-    GF_ASSERT((coll->direct.lent != NULL) && (coll->fold == NULL) && (coll->size <= coll->direct.lane_ranks));
+    GF_ASSERT(coll->is_late && (coll->direct.lent != NULL) && (coll->size <= coll->direct.lane_ranks));
     GF_ASSERT(coll->data - coll->direct.lent[coll->index] <= coll->direct.region_bytes);
     memset(direct, 0, sizeof *direct);
     direct->block_elems = gf_direct_block_elems(coll);
@@ -91,12 +91,12 @@ static gf_status device_turn(struct gf_coll *coll, uint64_t now_ns)
             if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
             if (direct->steps == READ) return GF_OK;
             status = (direct->steps == PACKED) ? block_sum(coll) : blocks_gather(coll);
-            if (status >= 0) status = driver->mark(coll->queue, coll->direct.event);
+            if (status >= 0) status = driver->mark(coll->queue, coll->event);
             if (status < 0) return status;
             direct->state = DEVICE_SETTLE;
             break;
         case DEVICE_SETTLE:
-            if ((status = driver->reached(coll->queue->gpu, coll->direct.event)) != GF_OK) return status;
+            if ((status = driver->reached(coll->queue->gpu, coll->event)) != GF_OK) return status;
             direct->state = DEVICE_SIGNAL;
             break;
         }

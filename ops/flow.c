@@ -6,10 +6,17 @@
  * An arrival that is folded lands in a staging slot, so it is posted ahead without looking; the fold is what waits.
  *
  * Nobody waits in a circle: a message waits only for messages before it, in rounds that all ranks number alike (a fold
- * also for this rank's send of its own round, which waits for no arrival of that round). */
+ * also for this rank's send of its own round, which waits for no arrival of that round).
+ *
+ * On a device folds are late: they are queued, and until they are done nothing may be sent on and no staging slot used
+ * again. So a fifth place runs ahead of recv_done, and the CPU waits for neither:
+ *     recvd >= folded >= recv_done
+ * One event is enough. A mark covers all that was queued before it; when it is reached recv_done goes up to there, and
+ * if more was queued meanwhile, that is marked next. What is received in place needs no mark: nothing queued touches
+ * it, for memory is only received into once it was sent, and sent once it was folded. */
 #include "flow.h"
 
-_Static_assert(sizeof(struct gf_flow) <= sizeof(((struct gf_coll *)0)->u.words), "a flow fits");
+_Static_assert(sizeof(struct gf_flow) <= sizeof(((struct gf_coll *)NULL)->u.words), "a flow fits");
 
 #define SLOT_ALIGN_BYTES 64u
 
@@ -72,7 +79,7 @@ void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_el
     flow_settle(coll, &flow->sent, true);
     flow_settle(coll, &flow->recvd, false);
     flow->send_done = flow->sent;
-    flow->recv_done = flow->recvd;
+    flow->recv_done = flow->folded = flow->marked = flow->recvd;
 }
 
 /* A message: its range, and where it travels. */
@@ -140,28 +147,76 @@ static gf_status flow_sends_end(struct gf_coll *coll, uint64_t now_ns)
     return GF_OK;
 }
 
-/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait. */
+/* The next arrival to look at. */
+static struct gf_flow_at *flow_arrival(struct gf_coll *coll)
+{
+    return coll->is_late ? &coll->u.flow.folded : &coll->u.flow.recv_done;
+}
+
+/* Short ones tell of latency, and a short last slice would be the quickest. */
+static void flow_awaited(const struct gf_coll *coll, struct gf_coll_msg *msg, const struct gf_round *round,
+                         uint64_t count, uint64_t now_ns)
+{
+    msg->bytes = count * gf_coll_elem_bytes(coll);
+    msg->posted_ns = now_ns;
+    msg->paced = 0;
+    if ((msg->bytes >= GF_PACE_BYTES_MIN) &&
+        ((count >= coll->u.flow.slice_elems / 2) || (count >= round->recv_count / 2)))
+        msg->paced = round->paced;
+}
+
+/* Once a message, however often it is found to have ended. */
+static void flow_arrived(const struct gf_coll *coll, struct gf_coll_msg *msg, uint64_t now_ns)
+{
+    if (msg->bytes != 0) gf_pace_arrived(coll->pace, msg->peer, msg->bytes, msg->paced, msg->posted_ns, now_ns);
+    msg->bytes = 0;
+}
+
+/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait; queueing is short. */
 static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_flow *flow = &coll->u.flow;
+    struct gf_flow_at *at = flow_arrival(coll);
     uint64_t folded = 0;
-    while ((flow->recv_done.count < flow->recvd.count) && (folded < flow->slice_elems)) {
+    while ((at->count < flow->recvd.count) && ((folded < flow->slice_elems) || coll->is_late)) {
         struct gf_round round;
         struct flow_slice slice;
-        gf_status status = gf_coll_test(coll, recv_slot(coll, &flow->recv_done));
+        gf_status status = gf_coll_test(coll, recv_slot(coll, at));
         if (status != GF_OK) return status;
-        flow_round(coll, flow->recv_done.round, &round);
-        slice = flow_slice(flow, round.recv_first, round.recv_count, flow->recv_done.slice);
+        if (coll->pace != NULL) flow_arrived(coll, &coll->msgs[recv_slot(coll, at)], now_ns);
+        flow_round(coll, at->round, &round);
+        slice = flow_slice(flow, round.recv_first, round.recv_count, at->slice);
         if (round.fold && (coll->op != GF_COLL_BARRIER)) {
             if (!flow_memory_free(coll, &round, slice.first + slice.count)) return GF_AGAIN;
-            status = gf_coll_fold(coll, slice.first, recv_staging(coll, &flow->recv_done), slice.count);
+            status = gf_coll_fold(coll, slice.first, recv_staging(coll, at), slice.count);
             if (status != GF_OK) return status;
             folded += slice.count;
+            flow->last_fold = at->count + 1;
         }
-        flow_next(coll, &flow->recv_done, false);
+        flow_next(coll, at, false);
         coll->moved_ns = now_ns;
     }
     return GF_OK;
+}
+
+/* What the device has done of late folds. */
+static gf_status flow_folds_end(struct gf_coll *coll, uint64_t now_ns)
+{
+    const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
+    struct gf_flow *flow = &coll->u.flow;
+    gf_status status;
+    if (flow->marked.count > flow->recv_done.count) {
+        if ((status = driver->reached(coll->queue->gpu, coll->event)) != GF_OK) return status;
+        flow->recv_done = flow->marked;
+        coll->moved_ns = now_ns;
+    }
+    if (flow->recv_done.count >= flow->last_fold) {
+        flow->recv_done = flow->folded;
+        return GF_OK;
+    }
+    if ((status = driver->mark(coll->queue, coll->event)) < 0) return status;
+    flow->marked = flow->folded;
+    return GF_AGAIN;
 }
 
 static gf_status flow_recvs_post(struct gf_coll *coll, uint64_t now_ns)
@@ -183,6 +238,8 @@ static gf_status flow_recvs_post(struct gf_coll *coll, uint64_t now_ns)
                               flow->recvd.round * flow->round_slices + flow->recvd.slice, into,
                               slice.count * elem_bytes);
         if (status != GF_OK) return status;
+        if (coll->pace != NULL)
+            flow_awaited(coll, &coll->msgs[recv_slot(coll, &flow->recvd)], &round, slice.count, now_ns);
         flow_next(coll, &flow->recvd, false);
         coll->moved_ns = now_ns;
     }
@@ -213,11 +270,12 @@ static gf_status flow_sends_post(struct gf_coll *coll, uint64_t now_ns)
 }
 
 /* The rank to blame if nothing moves from here on: whose message is awaited, or who does not take ours. */
-static uint32_t flow_waits_for(const struct gf_coll *coll)
+static uint32_t flow_waits_for(struct gf_coll *coll)
 {
     const struct gf_flow *flow = &coll->u.flow;
-    const struct gf_coll_msg *recv = &coll->msgs[recv_slot(coll, &flow->recv_done)];
-    if ((flow->recv_done.count < flow->recvd.count) && recv->active) return recv->peer;
+    const struct gf_flow_at *at = flow_arrival(coll);
+    const struct gf_coll_msg *recv = &coll->msgs[recv_slot(coll, at)];
+    if ((at->count < flow->recvd.count) && recv->active) return recv->peer;
     if (flow->send_done.count < flow->sent.count) return coll->msgs[send_slot(coll, &flow->send_done)].peer;
     return GF_RANK_NONE;
 }
@@ -229,10 +287,12 @@ gf_status gf_flow_turn(struct gf_coll *coll, uint64_t now_ns)
     /* What arrived comes before what is posted: it frees slots and lets sends go in this very turn. Receives come
      * before sends: a message that finds its receive posted is not kept elsewhere first. */
     if (status >= 0) status = flow_recvs_end(coll, now_ns);
+    if ((status >= 0) && coll->is_late) status = flow_folds_end(coll, now_ns);
     if (status >= 0) status = flow_recvs_post(coll, now_ns);
     if (status >= 0) status = flow_sends_post(coll, now_ns);
     if (status < 0) return status;
     coll->waits_for = flow_waits_for(coll);
+    coll->awaits_device = flow->marked.count > flow->recv_done.count;
     if ((flow->send_done.round < flow->round_count) || (flow->recv_done.round < flow->round_count)) return GF_AGAIN;
     return GF_OK;
 }

@@ -51,6 +51,7 @@ struct plan_choice {
     double compute_s;          /* of a step; 0: from the cluster's rate */
 };
 #define PLAN_FUSE_BYTES (UINT64_C(16) << 20)
+#define PLAN_CUT_NEVER (UINT64_C(64) << 30)
 #define PLAN_KEEP_SHARE 0.15
 
 struct plan_row {

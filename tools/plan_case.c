@@ -92,7 +92,10 @@ void plan_mode_config(plan_mode mode, const struct plan_choice *choice, struct g
     config.exchange.wire = (mode >= PLAN_FP16) ? GF_TYPE_F16 : GF_TYPE_F32;
     config.exchange.buffers_active = (mode >= PLAN_OVERLAP) ? 4 : 1;
     config.exchange.fuse_bytes = (choice->fuse_bytes > 0) ? choice->fuse_bytes : PLAN_FUSE_BYTES;
-    if (mode < PLAN_LAZY) config.exchange.fuse_bytes = 1;
+    if (mode < PLAN_LAZY) { /* each tensor by itself */
+        config.exchange.fuse_bytes = 1;
+        config.exchange.cut_bytes = PLAN_CUT_NEVER;
+    }
     config.exchange.slice_bytes = (uint32_t)choice->slice_bytes;
     config.sparse.enabled = (mode == PLAN_SPARSE) || (mode == PLAN_HIERARCHY);
     if (choice->keep_share >= 1.0) config.sparse.enabled = false;

@@ -48,7 +48,8 @@ static const char *const notes =
 static int headline_run(const char *models_path, const char *clusters_path, const struct headline *line,
                         const struct plan_cache *cache)
 {
-    struct gf_config whole = {.exchange = {.algorithm = GF_ALGORITHM_TREE, .fuse_bytes = UINT64_C(1) << 30}};
+    struct gf_config whole = {.exchange = {.algorithm = GF_ALGORITHM_TREE, .fuse_bytes = UINT64_C(1) << 30,
+                                           .cut_bytes = PLAN_CUT_NEVER}};
     struct plan_choice choice = {.config = line->whole ? &whole : NULL};
     struct gf_config_cluster cluster;
     struct plan_model model;
@@ -74,7 +75,8 @@ static int headline_run(const char *models_path, const char *clusters_path, cons
 static int exchange_run(const struct plan_model *model, const struct gf_config_cluster *cluster, plan_mode mode,
                         gf_algorithm algorithm, uint32_t gpus, const struct plan_cache *cache, double *seconds_out)
 {
-    struct gf_config whole = {.exchange = {.algorithm = algorithm, .fuse_bytes = UINT64_C(1) << 30}};
+    struct gf_config whole = {
+        .exchange = {.algorithm = algorithm, .fuse_bytes = UINT64_C(1) << 30, .cut_bytes = PLAN_CUT_NEVER}};
     struct plan_choice choice = {.config = &whole, .compute_s = 1e-6};
     struct plan_row row;
     if (plan_cache_run(cache, model, cluster, mode, gpus, &choice, &row) != 0) return -1;

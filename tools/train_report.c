@@ -87,6 +87,17 @@ static void bytes_table(const struct report_result *result)
            100.0 * (double)result->mapped_bytes / produced);
 }
 
+/* Only one that costs more than ranks that are late: where all are alike some link is always the slowest by a little. */
+static void slow_link(const struct report_result *result)
+{
+    if ((result->slow_link == GF_RANK_NONE) || (result->slow_link_seconds <= result->slowest_seconds)) return;
+    printf("slow link     ");
+    if (result->slow_link_other == GF_RANK_NONE) printf("of rank %u", result->slow_link);
+    else printf("between ranks %u and %u", result->slow_link, result->slow_link_other);
+    printf(", in %u %% of the steps, %.2f ms a step more than links in the mean\n", result->slow_link_percent,
+           1e3 * result->slow_link_seconds / (double)result->steps);
+}
+
 void report_table(const struct report_result *result)
 {
     printf("ranks         %u\n", result->ranks);
@@ -101,6 +112,7 @@ void report_table(const struct report_result *result)
     if ((result->slowest != GF_RANK_NONE) && (result->ranks > 1))
         printf("slowest       rank %u, the last in %u %% of the steps, %.2f ms a step behind the first\n", result->slowest,
                result->slowest_percent, 1e3 * result->slowest_seconds / (double)result->steps);
+    slow_link(result);
     bytes_table(result);
     if (result->path != NULL) printf("gradients     on a device, %s\n", result->path);
     printf("weights       %016llx, %s\n", (unsigned long long)result->weights_hash[0],
@@ -218,6 +230,9 @@ int report_json(const char *path, const struct report_result *result, char *erro
     json_count(out, "slowest", (result->slowest == GF_RANK_NONE) ? 0 : result->slowest);
     json_count(out, "slowest_percent", result->slowest_percent);
     json_number(out, "slowest_seconds", result->slowest_seconds);
+    json_count(out, "slow_link", (result->slow_link == GF_RANK_NONE) ? 0 : result->slow_link);
+    json_count(out, "slow_link_percent", result->slow_link_percent);
+    json_number(out, "slow_link_seconds", result->slow_link_seconds);
     fprintf(out, "  \"weights_hash\": [");
     for (uint32_t i = 0; i < result->ranks; i++)
         fprintf(out, "%s\"%016llx\"", (i == 0) ? "" : ", ", (unsigned long long)result->weights_hash[i]);

@@ -37,6 +37,8 @@ struct gf_sim_setup {
     uint64_t latency_ns;       /* a message's time beside its bytes */
     uint64_t jitter_ns;        /* plus uniformly 0..jitter, per message: those of different tags overtake each other */
     double bytes_per_ns;       /* of each rank's port, in and out apart; 0: infinite */
+    uint32_t slow_rank;        /* its port takes so many times as long for each byte, in and out; 0: as the others' */
+    double slow_in, slow_out;
     double node_bytes_per_ns;  /* between ranks of a node; 0: infinite */
     uint64_t node_latency_ns;
     uint64_t message_ns;       /* sender's port busy for each message beside its bytes */
@@ -49,6 +51,9 @@ struct gf_sim_setup {
                                 * (GF_TAG_BUFFER_OTHER), carry what they hold */
     bool bind_receives;        /* a receive whose message has begun to arrive cannot be cancelled, as with UCX; if the
                                 * sender dies then, only reset() or close() ends it */
+    uint64_t device_ranks;     /* these ranks' messages may lie in device memory, a bit each */
+    /* How a card moves bytes to device memory, or from there; NULL: as all others. */
+    void (*device_copy)(bool to_device, void *dst, const void *src, size_t size_bytes);
     struct gf_sim_fault faults[8];
     uint32_t fault_count;
     double drop_rate, duplicate_rate; /* at random, per message */

@@ -275,6 +275,12 @@ static size_t link_state_bytes(const struct gf_link_setup *setup)
     return sizeof(struct sim_link) + setup->world * sizeof(uint32_t);
 }
 
+static bool link_may_reach_device(const struct gf_link_setup *setup)
+{
+    const struct sim_rank *self = setup->arg;
+    return (self->rank < 64) && ((self->sim->setup.device_ranks >> self->rank) & 1u);
+}
+
 static gf_status link_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
                            struct gf_fault *fault_out)
 {
@@ -301,6 +307,11 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state, struc
     link->requests_max = setup->requests_max;
     link->message_bytes_max = setup->message_bytes_max;
     link->region_bytes = setup->region_bytes;
+    link->base.reaches_device = (setup->gpu != NULL) && (setup->device_bytes > 0) && link_may_reach_device(setup);
+    if (link->base.reaches_device) {
+        link->device = setup->device;
+        link->device_bytes = setup->device_bytes;
+    }
     gf_status status = link_begin(link, setup->epoch, fault_out);
     if (status != GF_OK) return status;
     self->link = link;
@@ -456,6 +467,7 @@ const struct gf_link_driver sim_link_driver = {
     .req_size_bytes = SIM_REQUEST_BYTES,
     .blob_bytes_max = sizeof(struct sim_blob),
     .state_bytes = link_state_bytes,
+    .may_reach_device = link_may_reach_device,
     .open = link_open,
     .close = link_close,
     .blob = link_blob,

@@ -55,11 +55,22 @@ static void message_release(struct gf_sim *sim, struct sim_message *message)
     sim->free_messages = message;
 }
 
+/* Between a message and a rank's memory. */
+static void bytes_move(const struct sim_rank *self, bool to_rank, gf_mem data, void *payload, size_t size_bytes)
+{
+    const struct sim_link *link = self->link;
+    bool is_device = (link != NULL) && (data - link->device < link->device_bytes);
+    void *memory = (void *)(uintptr_t)data, *dst = to_rank ? memory : payload, *src = to_rank ? payload : memory;
+    void (*copy)(bool, void *, const void *, size_t) = is_device ? self->sim->setup.device_copy : NULL;
+    if (copy != NULL) copy(to_rank, dst, src, size_bytes);
+    else memcpy(dst, src, size_bytes);
+}
+
 /* The bytes leave the sender's memory as late as they may, so that a sender who writes to it too early is found out. */
-static void message_load(struct sim_message *message)
+static void message_load(struct gf_sim *sim, struct sim_message *message)
 {
     if (message->is_loaded || (message->payload == NULL) || (message->send == NULL)) return;
-    memcpy(message->payload, (const void *)(uintptr_t)message->send->data, message->size_bytes);
+    bytes_move(&sim->ranks[message->from], false, message->send->data, message->payload, message->size_bytes);
     message->is_loaded = true;
 }
 
@@ -93,6 +104,8 @@ struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *
             message->fault = GF_SIM_FAULT_DUPLICATE;
         }
     }
+    if ((rate > 0.0) && !message->is_node && (self->rank == sim->setup.slow_rank) && (sim->setup.slow_out > 0.0))
+        rate /= sim->setup.slow_out;
     if (rate > 0.0) message->transfer_ns = (uint64_t)((double)message->size_bytes / rate + 0.5);
     port->out_free_ns = start_ns + sim->setup.message_ns + message->transfer_ns;
     request->message = message;
@@ -199,7 +212,7 @@ void sim_unexpected_clear(struct sim_rank *self)
 
 static void message_corrupt(struct gf_sim *sim, struct sim_message *message)
 {
-    message_load(message);
+    message_load(sim, message);
     if (message->payload == NULL) return;
     uint64_t bit = sim_random_to(sim, (uint64_t)message->size_bytes * 8 - 1);
     message->payload[bit / 8] ^= (unsigned char)(1u << (bit % 8));
@@ -210,7 +223,7 @@ static void message_copy(struct gf_sim *sim, struct sim_message *message)
     struct sim_message *copy = message_new(sim, message->size_bytes, message->payload != NULL);
     if (copy == NULL) return;
     unsigned char *payload = copy->payload;
-    message_load(message);
+    message_load(sim, message);
     if (payload != NULL) memcpy(payload, message->payload, message->size_bytes);
     *copy = *message;
     copy->payload = payload;
@@ -236,7 +249,7 @@ static bool message_survives(struct gf_sim *sim, struct sim_message *message, gf
     case GF_SIM_FAULT_DUPLICATE: message_copy(sim, message); return true;
     case GF_SIM_FAULT_CORRUPT: message_corrupt(sim, message); return true;
     case GF_SIM_FAULT_SHORT:
-        message_load(message);
+        message_load(sim, message);
         message->size_bytes = (message->size_bytes > 0) ? message->size_bytes - 1 : 1;
         return true;
     default: return true;
@@ -252,7 +265,7 @@ static void message_deliver(struct sim_rank *self, struct sim_message *message, 
     request->message = NULL;
     request->is_bound = false;
     message->bound = NULL;
-    message_load(message);
+    message_load(self->sim, message);
     if (!message_survives(self->sim, message, fault, request->delay_ns, SIM_LAND)) {
         bucket_add_posted(self, request);
         self->entry_count++;
@@ -263,7 +276,7 @@ static void message_deliver(struct sim_rank *self, struct sim_message *message, 
                               "rank %u sent %zu bytes with tag 0x%llx where rank %u wants %zu", message->from,
                               message->size_bytes, (unsigned long long)message->tag, self->rank, request->size_bytes);
     } else if (message->payload != NULL) {
-        memcpy((void *)(uintptr_t)request->data, message->payload, message->size_bytes);
+        bytes_move(self, true, request->data, message->payload, message->size_bytes);
     }
     sim_request_end(self, request, status);
     message_release(self->sim, message);
@@ -272,7 +285,7 @@ static void message_deliver(struct sim_rank *self, struct sim_message *message, 
 static void message_land(struct sim_rank *self, struct sim_message *message)
 {
     struct sim_request *request = message->bound;
-    message_load(message);
+    message_load(self->sim, message);
     if (message->fault == GF_SIM_FAULT_DUPLICATE) {
         message->fault = GF_SIM_FAULT_NONE;
         message_copy(self->sim, message);
@@ -301,6 +314,8 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
     }
     uint64_t start_ns = (port->in_free_ns > sim->now_ns) ? port->in_free_ns : sim->now_ns;
     port->in_free_ns = start_ns + message->transfer_ns;
+    if (!message->is_node && (self->rank == sim->setup.slow_rank) && (sim->setup.slow_in > 0.0))
+        port->in_free_ns = start_ns + (uint64_t)((double)message->transfer_ns * sim->setup.slow_in);
     if (sim->setup.bind_receives) {
         struct sim_request *request = posted_find(self, message);
         if (request != NULL) {
@@ -320,7 +335,7 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
 static void message_leave(struct gf_sim *sim, struct sim_message *message)
 {
     struct sim_request *request = message->send;
-    message_load(message);
+    message_load(sim, message);
     message->send = NULL;
     if (request != NULL) {
         request->message = NULL;

@@ -129,11 +129,24 @@ bool gf_sim_is_dead(const struct gf_sim *sim, uint32_t rank)
     return sim->ranks[rank].is_dead;
 }
 
+/* What it had still to send over a path that is cut is lost with it: a reset overtakes it. */
+static void held_lose(struct gf_sim *sim, uint32_t rank)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < sim->held_count; i++) {
+        struct sim_frame *frame = sim->held[i].subject;
+        if ((sim->held[i].kind == SIM_FRAME) && (frame->from == rank) && (frame->kind == GF_RENDEZVOUS_FRAME)) free(frame);
+        else sim->held[kept++] = sim->held[i];
+    }
+    sim->held_count = kept;
+}
+
 void gf_sim_kill(struct gf_sim *sim, uint32_t rank)
 {
     struct sim_rank *self = &sim->ranks[rank];
     if (self->is_dead) return;
     self->is_dead = true;
+    held_lose(sim, rank);
     sim_wires_end(self, "connection reset by peer");
 }
 

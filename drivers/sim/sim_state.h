@@ -102,6 +102,8 @@ struct sim_link {
     size_t region_bytes;
     void *region_memory; /* as allocated, or mapped */
     void *region;        /* its first page boundary */
+    gf_mem device;       /* with base.reaches_device */
+    size_t device_bytes;
     uint32_t epoch;
     uint32_t peer_life[]; /* [world], as connected; 0: not */
 };
