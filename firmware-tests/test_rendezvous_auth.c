@@ -352,12 +352,34 @@ static void many_ranks_at_once_do_not_push_each_other_out(void **state)
     tcp_world_close(&star);
 }
 
+/* Neither a proof nor a frame can be sent back to whom it came from: both sides say the same bytes, each with a key of its own. */
+static void what_one_side_proves_or_seals_does_not_fit_the_other(void **state)
+{
+    const struct gf_auth auth = {.on = true, .key = {1, 2, 3}};
+    unsigned char proof[GF_AUTH_PROOF_BYTES], seal[GF_AUTH_SEAL_BYTES];
+    struct gf_auth_seal to_rank, to_coordinator, again;
+    (void)state;
+    for (int by_coordinator = 0; by_coordinator < 2; by_coordinator++) {
+        gf_auth_prove(&auth, by_coordinator != 0, "said", 4, proof);
+        assert_true(gf_auth_proof_fits(&auth, by_coordinator != 0, "said", 4, proof));
+        assert_false(gf_auth_proof_fits(&auth, by_coordinator == 0, "said", 4, proof));
+        assert_false(gf_auth_proof_fits(&auth, by_coordinator != 0, "sand", 4, proof));
+    }
+    gf_auth_seals(&auth, "said", 4, &to_rank, &to_coordinator);
+    again = to_rank;
+    gf_auth_seal_put(&to_rank, "frame", 5, NULL, 0, seal);
+    assert_false(gf_auth_seal_fits(&to_coordinator, "frame", 5, seal));
+    assert_true(gf_auth_seal_fits(&again, "frame", 5, seal));
+    assert_false(gf_auth_seal_fits(&again, "frame", 5, seal)); /* once */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_key_file_is_private_and_of_a_lawful_size),
         cmocka_unit_test(a_key_file_of_another_user_is_refused),
         cmocka_unit_test(a_key_allows_an_address_beyond_loopback),
+        cmocka_unit_test(what_one_side_proves_or_seals_does_not_fit_the_other),
         cmocka_unit_test(ranks_with_the_same_key_join_and_talk),
         cmocka_unit_test(a_full_sealed_channel_loses_nothing),
         cmocka_unit_test(keys_that_differ_are_named_on_both_sides),
