@@ -1,6 +1,8 @@
 /* The UCX link when things go wrong: dead peers, bad settings, damaged blobs. */
 #include "ucx_ranks.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -159,8 +161,28 @@ static const struct open_case {
     {"all_is_well", "self,posix,tcp", "lo", "21000-25999", 4096, GF_OK, ""},
     {"on_one_node", "self,posix", "lo", "21000-25999", 4096, GF_OK, ""},
     {"between_nodes", "self,tcp", "lo", "21000-25999", 4096, GF_OK, ""},
+    {"a_narrow_range", "self,tcp", "lo", "24110-24119", 4096, GF_OK, ""},
     {"all_to_ucx", "self,posix,tcp", "", "", 4096, GF_OK, ""},
 };
+
+/* What of this process listens: on the device's address (lo), in the range that is allowed to it. */
+static void listens_check(struct ranks_one *one, const char *ports)
+{
+    unsigned first = 0, last = 0, count = 0;
+    RANK_CHECK(one, sscanf(ports, "%u-%u", &first, &last) == 2);
+    for (int fd = 0; fd < 1024; fd++) {
+        struct sockaddr_in at = {0};
+        socklen_t bytes = sizeof at;
+        int listens = 0;
+        socklen_t size = sizeof listens;
+        if ((getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0) || (listens == 0)) continue;
+        if ((getsockname(fd, (struct sockaddr *)&at, &bytes) != 0) || (at.sin_family != AF_INET)) continue;
+        count++;
+        RANK_CHECK(one, (ntohs(at.sin_port) >= first) && (ntohs(at.sin_port) <= last));
+        RANK_CHECK(one, ntohl(at.sin_addr.s_addr) == INADDR_LOOPBACK);
+    }
+    RANK_CHECK(one, count > 0);
+}
 
 static void open_case_body(struct ranks_one *one)
 {
@@ -175,6 +197,7 @@ static void open_case_body(struct ranks_one *one)
     if (ranks_open_try(one, &fault) != c->expect) ranks_fail(one, c->name, (int)fault.code, fault.text);
     if (c->expect == GF_OK) {
         RANK_CHECK(one, (strstr(one->log, "[0]") == NULL) && (strstr(one->log, "[1]") == NULL)); /* UCX took each key */
+        if ((strcmp(c->transports, "self,tcp") == 0) && (c->ports[0] != 0)) listens_check(one, c->ports);
         ranks_close(one);
     }
     if ((fault.code != c->expect) || (strstr(fault.text, c->text) == NULL))
