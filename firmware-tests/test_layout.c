@@ -1,5 +1,5 @@
 /* Measuring against handing out, and what gf_measure() and gf_open() refuse. */
-#include "context.h"
+#include "layout.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

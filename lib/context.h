@@ -1,4 +1,4 @@
-/* The context and what the files of lib/ share. Nothing outside lib/ sees it. */
+/* The context and what the files of lib/ share. Nothing outside lib/ sees it. layout.h: what its memory is made of. */
 #ifndef GF_CONTEXT_H
 #define GF_CONTEXT_H
 
@@ -12,6 +12,9 @@
 #include "members.h"
 #include "pool.h"
 #include "sparse.h"
+
+struct gf_layout;
+struct gf_pool_parts;
 
 /*     JOIN -> WARM -> READY <-> STEP -> READY .. -> LEAVE -> CLOSED       any failure -> FAILING -> FAILED
  * FAILING: the error is known, its blame is being settled and what is under way is being ended; polls give GF_AGAIN,
@@ -306,75 +309,6 @@ static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t seat)
     return GF_RANK_NONE;
 }
 
-/* ---- layout.c ---- */
-struct gf_layout {
-    struct gf_config config;      /* effective; rank, world, id and address resolved */
-    struct gf_drivers drivers;    /* none is NULL */
-    const struct gf_gpu_kernels *gpu_kernels; /* of drivers.gpu; NULL: it has none, or brings its own */
-    struct gf_pool_sizes pool;
-    struct gf_coll_need slot_need;
-    struct gf_footprint footprint;
-    uint32_t tensor_count;
-    uint32_t buffers_max;         /* of a step, sparse or not */
-    uint32_t chunk_count;
-    bool in_place;                /* every buffer of every step travels where it lies */
-    bool on_device;
-    bool may_reach_device;        /* device memory might go to the wire: whether it does is known behind open */
-};
-
-/* Pools, where element ops work on them: in control and exchange memory on the host, else in device memory. */
-struct gf_pool_parts {
-    char *weight, *momentum, *half, *norms, *history, *scratch, *part;
-};
-
-/* What the walk hands out; all NULL while measuring. The per-slot arrays lie behind each other. */
-struct gf_control_parts {
-    struct gf_context *gf;
-    struct gf_pool_tensor *tensors;
-    struct gf_buffer *dense_buffers, *sparse_buffers;
-    uint32_t *buffer_pending, *buffer_order;
-    struct gf_trace_record *trace;
-    struct gf_peer_stats *peers;
-    struct gf_node_words node_words;
-    struct gf_coll_msg *msgs;
-    char *reqs;                /* of all messages, then of all checksums */
-    struct gf_coll_sum *sums;
-    struct gf_pool_parts pools; /* of the host */
-    uint32_t *selection;
-    char *lent;
-    char *fork_page; /* [2 * GF_PAGE_BYTES]: a whole page lies in it */
-    void *link, *rendezvous, *gpu, *members;
-};
-struct gf_exchange_parts {
-    char *flags; /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
-    char *gradient, *wire, *user, *staging;
-    uint32_t *lists;
-    struct gf_check *seen, *unseen;
-    uint64_t *verdict;
-};
-struct gf_device_parts {
-    char *gradient, *beside, *checks, *lists, *staging;
-    struct gf_pool_parts pools;
-};
-uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);
-
-/* Ranks that direct's flags are laid out for: of the world, or, with hierarchy, of the largest node there may be. */
-static inline uint32_t gf_direct_lanes_of(const struct gf_config *config)
-{
-    bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) && (config->job.world > GF_DIRECT_RANKS_MAX);
-    return in_nodes ? GF_DIRECT_RANKS_MAX : config->job.world;
-}
-
-/* Everything that follows from configuration, environment and tensors. What is wrong is logged. */
-gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                         struct gf_layout *layout_out);
-struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
-struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange);
-struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device); /* nothing on the host */
-struct gf_link_setup gf_layout_link(const struct gf_layout *layout);
-struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout);
-struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout);
-
 /* ---- fork.c ---- */
 void gf_fork_guard(gf_context *gf);
 void gf_fork_unguard(gf_context *gf);
@@ -401,6 +335,12 @@ __attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_sta
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
 
 /* ---- exchange.c: slots ---- */
+/* Ranks that direct's flags are laid out for: of the world, or, with hierarchy, of the largest node there may be. */
+static inline uint32_t gf_direct_lanes_of(const struct gf_config *config)
+{
+    bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) && (config->job.world > GF_DIRECT_RANKS_MAX);
+    return in_nodes ? GF_DIRECT_RANKS_MAX : config->job.world;
+}
 /* From here on auto and direct mean direct, where all ranks share memory (`shares`), else auto means messages. Until
  * then, while it is being found out, messages serve both. */
 void gf_exchange_settle(gf_context *gf, bool shares);

@@ -3,7 +3,7 @@
  * of. On the host each of these calls is done when it returns, and costs nothing. */
 #include <string.h>
 
-#include "context.h"
+#include "layout.h"
 
 gf_status gf_device_failed(gf_context *gf, gf_operation operation)
 {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "context.h"
+#include "layout.h"
 #include "identity.h"
 
 /* The CUDA driver lends whole pages of its own, of 2 MiB; with less, what lies beside in one would be lent too. */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "context.h"
+#include "layout.h"
 
 #define CONNECTS_A_POLL 32u
 
