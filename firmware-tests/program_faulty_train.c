@@ -44,7 +44,8 @@ gf_status __wrap_gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handl
 static void slowest_print(const struct gf_stats *stats)
 {
     if (stats->slowest_link_ns <= stats->slowest_late_ns)
-        fprintf(stderr, "slowest: rank %d, in %u %% of the steps\n", (int)stats->slowest_peer, stats->slowest_share_percent);
+        fprintf(stderr, "slowest: rank %d, in %u %% of the steps\n", (int)stats->slowest_peer,
+                stats->slowest_share_percent);
     else if (stats->slowest_link_other == GF_RANK_NONE)
         fprintf(stderr, "slowest: link of rank %u, in %u %% of the steps\n", stats->slowest_link,
                 stats->slowest_link_share_percent);

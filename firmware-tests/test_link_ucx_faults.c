@@ -71,8 +71,8 @@ static void survivors_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-/* A drop ends what only the dead could have ended, and neither flushes nor makes anything: the region and what lies in it
- * stay. A reset behind it makes the link anew. */
+/* A drop ends what only the dead could have ended, and neither flushes nor makes anything: the region and what lies in
+ * it stay. A reset behind it makes the link anew. */
 static void dropped_body(struct ranks_one *one)
 {
     uint64_t *own;

@@ -307,8 +307,8 @@ static void a_death_heard_behind_a_silence_is_doubtful(void **state)
         members_world_until(GF_OK);
         bool doubtful = doubts_behind(cases[i].gap_ms * MS, cases[i].steps, cases[i].requests);
         if (doubtful != cases[i].doubtful)
-            print_error("world %u, %u ms, then %u steps, %u requests\n", cases[i].world, cases[i].gap_ms, cases[i].steps,
-                        cases[i].requests);
+            print_error("world %u, %u ms, then %u steps, %u requests\n", cases[i].world, cases[i].gap_ms,
+                        cases[i].steps, cases[i].requests);
         assert_int_equal(doubtful, cases[i].doubtful);
         members_world_end();
     }

@@ -109,7 +109,8 @@ static void a_member_hears_no_proposal(void **state)
     members_world_end();
 }
 
-/* The others may have gone on before it shrinks: its error stays, and the shrink says so. The first such word counts. */
+/* The others may have gone on before it shrinks: its error stays, and the shrink says so. The first such word counts.
+ * */
 static void who_has_failed_and_is_left_behind_keeps_its_error(void **state)
 {
     struct gf_members *members = survivor(false);
@@ -261,10 +262,11 @@ static void who_knocks_is_let_wait_where_all_fits(void **state)
         gf_members_offer_put(&put, other);
         get.left = (uint32_t)(sizeof payload - put.left);
         bool lawful = gf_members_shrink_frame(members, 1, MEMBERS_KNOCK, &get);
-        if ((lawful != rows[i].lawful) || (members->seats[1].reported != rows[i].waits)) print_error("%s\n", rows[i].name);
+        if ((lawful != rows[i].lawful) || (members->seats[1].reported != rows[i].waits))
+            print_error("%s\n", rows[i].name);
         assert_int_equal(lawful, rows[i].lawful);
         assert_int_equal(members->seats[1].reported, rows[i].waits);
-        if (rows[i].waits) assert_int_equal(members->shrink.epoch_last, 7); /* the next epoch is above all it has heard of */
+        if (rows[i].waits) assert_int_equal(members->shrink.epoch_last, 7); /* the next epoch is above */
         members_world_end();
     }
 }
@@ -279,7 +281,8 @@ static void a_list_has_its_first(void **state)
     for (size_t i = 0; i < LENGTH(rows); i++) {
         unsigned char bytes[64] = {0};
         struct gf_put put = {bytes, sizeof bytes};
-        struct members_list list = {.epoch = rows[i].epoch, .first = rows[i].first, .bits = {(unsigned char)rows[i].bits}};
+        struct members_list list = {.epoch = rows[i].epoch, .first = rows[i].first,
+                                    .bits = {(unsigned char)rows[i].bits}};
         struct gf_get get = {.at = bytes, .left = sizeof bytes};
         gf_members_list_put(&put, &list, 3);
         assert_int_equal(gf_members_list_get(&get, 3, &list), rows[i].lawful);
@@ -330,7 +333,8 @@ static void an_address_comes_in_order_and_whole(void **state)
         {"out_of_order", 0, 1, 1, 100, 60, 40, 40, 100, false},
         {"beyond_its_end", 0, 1, 1, 100, 40, 61, 40, 100, false},
         {"another_size_than_before", 0, 1, 1, 101, 40, 60, 40, 100, false},
-        {"too_short_for_an_address", 0, 1, 1, GF_CONTROL_ADDRESS_BYTES - 1, 0, GF_CONTROL_ADDRESS_BYTES - 1, 0, 0, false},
+        {"too_short_for_an_address", 0, 1, 1, GF_CONTROL_ADDRESS_BYTES - 1, 0, GF_CONTROL_ADDRESS_BYTES - 1,
+         0, 0, false},
     };
     (void)state;
     for (size_t i = 0; i < LENGTH(rows); i++) {

@@ -352,7 +352,8 @@ static void many_ranks_at_once_do_not_push_each_other_out(void **state)
     tcp_world_close(&star);
 }
 
-/* Neither a proof nor a frame can be sent back to whom it came from: both sides say the same bytes, each with a key of its own. */
+/* Neither a proof nor a frame can be sent back to whom it came from: both sides say the same bytes, each with a key of
+ * its own. */
 static void what_one_side_proves_or_seals_does_not_fit_the_other(void **state)
 {
     const struct gf_auth auth = {.on = true, .key = {1, 2, 3}};

@@ -472,7 +472,8 @@ static void requests_end_the_doubt_of_a_rank_that_was_silent(void **state)
 {
     static const struct { gf_operation operation; uint64_t elem_count; bool meets; } rows[] = {
         {GF_OPERATION_ALLREDUCE, 5, true}, {GF_OPERATION_ALLREDUCE, 0, false}, {GF_OPERATION_BARRIER, 0, true},
-        {GF_OPERATION_BROADCAST, 5, false}, {GF_OPERATION_ALLGATHER, 5, false}, {GF_OPERATION_REDUCE_SCATTER, 5, false}};
+        {GF_OPERATION_BROADCAST, 5, false}, {GF_OPERATION_ALLGATHER, 5, false},
+        {GF_OPERATION_REDUCE_SCATTER, 5, false}};
     (void)state;
     for (size_t i = 0; i < LENGTH(rows); i++) {
         struct world_setup setup = setup_of(3);

@@ -523,9 +523,9 @@ static void who_was_stopped_makes_no_second_history(void **state)
     }
 }
 
-/* Rank 0 declares nothing more, so that rank 1 asks who is late when its deadline is over. Just before, rank 2 is stopped and cut
- * off from rank 0: it does not answer, is blamed, and hears nothing of it. Rank 0 dies once rank 1 knows, rank 1 goes on alone,
- * and ends. Then, at the earliest, rank 2 runs on: it may not go on alone as well. */
+/* Rank 0 declares nothing more, so that rank 1 asks who is late when its deadline is over. Just before, rank 2 is
+ * stopped and cut off from rank 0: it does not answer, is blamed, and hears nothing of it. Rank 0 dies once rank 1
+ * knows, rank 1 goes on alone, and ends. Then, at the earliest, rank 2 runs on: it may not go on alone as well. */
 static uint64_t lead_ns, stop_ns, stopped_ns, stuck_ns;
 
 static void stop_blamed(struct world *w, uint32_t rank)
@@ -547,15 +547,15 @@ static void stop_blamed(struct world *w, uint32_t rank)
     gf_sim_stop(w->sim, 2, false);
 }
 
-/* The clock of the sweep, when nobody else has a turn. */
+/* Rank 0 only says that it lives, once it is stuck. */
 static gf_status stuck_turn(struct world *w, uint32_t rank, void *arg)
 {
-    if ((rank == 0) && (stuck_ns != 0) && !jobs[0].shrinking && jobs[0].in_step && (w->ranks[0].gf->error.code == GF_OK)) {
-        stop_blamed(w, rank);
-        return gf_sim_runs(w->sim, 0) ? ((gf_heartbeat(w->ranks[0].gf) < 0) ? job_failed(w, 0, gf_error_last(w->ranks[0].gf)->code)
-                                                                           : GF_AGAIN) : GF_AGAIN;
-    }
-    return job_turn(w, rank, arg);
+    gf_context *gf = w->ranks[rank].gf;
+    bool stuck = (rank == 0) && (stuck_ns != 0) && jobs[0].in_step && !jobs[0].shrinking && (gf->error.code == GF_OK);
+    if (!stuck) return job_turn(w, rank, arg);
+    stop_blamed(w, rank);
+    if (!gf_sim_runs(w->sim, 0) || (gf_heartbeat(gf) == GF_OK)) return GF_AGAIN;
+    return job_failed(w, 0, gf_error_last(gf)->code);
 }
 
 static void who_was_blamed_makes_no_second_history_however_long_it_was_stopped(void **state)
@@ -580,7 +580,8 @@ static void who_was_blamed_makes_no_second_history_however_long_it_was_stopped(v
         assert_int_equal(gf_world(w.ranks[1].gf), 1);
         if ((w.ranks[2].status != GF_ERR_QUORUM) || (jobs[2].shrinks > 0))
             fail_msg("row %u: rank 2, stopped for %.2f s: %s, %u of %u\n%s", row, (double)stop_ns * 1e-9,
-                     gf_status_name(w.ranks[2].status), gf_rank(w.ranks[2].gf), gf_world(w.ranks[2].gf), w.ranks[2].log);
+                     gf_status_name(w.ranks[2].status), gf_rank(w.ranks[2].gf), gf_world(w.ranks[2].gf),
+                     w.ranks[2].log);
         world_close(&w);
     }
 }

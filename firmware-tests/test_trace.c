@@ -268,18 +268,19 @@ static gf_status busy_turn(struct world *w, uint32_t rank, void *arg)
     return status;
 }
 
-/* A link of a tenth of the others' rate, in both directions or in one, in worlds and algorithms in which all ranks wait alike.
- * What is slow in one direction only lies between two ranks where it has one neighbour there. */
+/* A link of a tenth of the others' rate, in both directions or in one, in worlds and algorithms in which all ranks wait
+ * alike. What is slow in one direction only lies between two ranks where it has one neighbour there. */
 static void a_slow_link_is_told_from_a_late_rank(void **state)
 {
     enum { STEPS = 48, LATE_NS = 30000 };
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING};
-    static const uint32_t sizes[] = {4, 6, 8, 9}, slices[] = {4096, 65536}; /* of several messages a block, and of one */
+    static const uint32_t sizes[] = {4, 6, 8, 9}, slices[] = {4096, 65536}; /* several a block, one */
     (void)state;
     for (uint32_t row = 0; row < 2 * 2 * 4 * 4; row++) {
         uint32_t ways = row % 4, size = sizes[row / 4 % 4], slow = row * 7 % size;
         bool halving = row / 32 == 1;
-        bool is_measured = !halving || (ways != 1) || (slow < ((size < 8) ? 4 : 8)); /* a spare rank receives when all is done */
+        /* A spare rank of halving receives when all is done. */
+        bool is_measured = !halving || (ways != 1) || (slow < ((size < 8) ? 4 : 8));
         struct world_setup setup = setup_of(size);
         struct late late = {.rank = (slow + 1) % size};
         struct gf_peer_stats peer;

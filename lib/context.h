@@ -90,7 +90,7 @@ struct gf_step {
     uint64_t declared_ns;     /* its last tensor was declared */
     uint32_t last_rank;       /* declared its last tensor last, or stood still for longer: so the verdict says */
     uint64_t late_ns;         /* for so long it was behind the first one; for so long it stood still */
-    uint32_t link_ends[2];    /* whose link was slow, or between whom; GF_RANK_NONE: one of them or both are not to blame */
+    uint32_t link_ends[2];    /* whose link was slow, or between whom; GF_RANK_NONE: not to blame */
     uint64_t link_ns;         /* what a message took more there than elsewhere */
     struct gf_check check;    /* local values that were not finite, as packed */
     uint64_t first_key;       /* where the first of them was (verdict.c); UINT64_MAX: none */
@@ -355,8 +355,8 @@ gf_status gf_nodes_settle(gf_context *gf);
 gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes);
 /* For vectors that the owner of the slot folds itself. */
 gf_algorithm gf_exchange_choose_folded(const gf_context *gf, uint64_t bytes);
-/* A free slot with fold and check at their defaults, in state PACK; NULL: none is free. All ranks take slots for the same
- * operations in the same order, whichever slots these are. */
+/* A free slot with fold and check at their defaults, in state PACK; NULL: none is free. All ranks take slots for the
+ * same operations in the same order, whichever slots these are. */
 struct gf_slot *gf_slot_take(gf_context *gf);
 /* Runs a collective in a slot whose operation, buffer, fold and check are set. */
 void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm, gf_coll_op op, uint32_t root,

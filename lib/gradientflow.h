@@ -507,11 +507,11 @@ struct gf_stats {
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
 
 /* About one rank of this epoch, since it began. All but wait_ns come with the verdict of each step, so they are the
- * same on all ranks. steps_last, late_ns: which rank declared its last tensor last, counted from the verdict before, and how
- * far behind the first; or, where that was longer, which rank did not poll behind its last tensor, and for how long (25 ms
- * or more). link_steps, link_ns: steps in which messages to or from this rank were the slowest, and what one took more
- * than elsewhere and than lateness accounts for, one a step. wait_ns is what this rank has waited for messages of that
- * one; in a ring that is its neighbour more often than the culprit. */
+ * same on all ranks. steps_last, late_ns: which rank declared its last tensor last, counted from the verdict before,
+ * and how far behind the first; or, where that was longer, which rank did not poll behind its last tensor, and for how
+ * long (25 ms or more). link_steps, link_ns: steps in which messages to or from this rank were the slowest, and what
+ * one took more than elsewhere and than lateness accounts for, one a step. wait_ns is what this rank has waited for
+ * messages of that one; in a ring that is its neighbour more often than the culprit. */
 struct gf_peer_stats {
     uint64_t steps_last;
     uint64_t late_ns;

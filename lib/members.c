@@ -340,10 +340,10 @@ static uint64_t settle_limit(const struct gf_members *members)
     return (settle_ns < members->setup.exchange_timeout_ns) ? settle_ns : members->setup.exchange_timeout_ns;
 }
 
-/* Who fails to answer is blamed half of answer_timeout_ns later, and left behind at once by who hears of it, or once the
- * survivors of another's death have settled; whoever answers in time polls with a smaller gap than that, less what frames take.
- * Of two ranks only by the one that waits for it in an exchange, or in an admission: gf_admit() waits half the join's time at
- * most, and there is nobody else for whom that rank could have begun to wait before. */
+/* Who fails to answer is blamed half of answer_timeout_ns later, and left behind at once by who hears of it, or once
+ * the survivors of another's death have settled; whoever answers in time polls with a smaller gap than that, less what
+ * frames take. Of two ranks only by the one that waits for it in an exchange, or in an admission: gf_admit() waits half
+ * the join's time at most, and there is nobody else for whom that rank could have begun to wait before. */
 static uint64_t away_limit(const struct gf_members *members)
 {
     uint64_t answer_ns = (members->setup.world > 2) ? members->setup.answer_timeout_ns / 8 * 3 : UINT64_MAX;

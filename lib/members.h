@@ -84,12 +84,13 @@ gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const st
                            struct gf_error *error_out);
 /* A step of all ranks is whole. A few of them show that nobody has gone on without this one. */
 void gf_members_met(struct gf_members *members);
-/* The same for a public request that ends nowhere without all ranks' data. More of them: several are under way at once. */
+/* The same for a public request that ends nowhere without all ranks' data. More of them: several are under way at once.
+ * */
 void gf_members_met_request(struct gf_members *members);
 /* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */
 void gf_members_tell(struct gf_members *members, const struct gf_error *error);
-/* This rank posts a public request: all ranks must post the same ones. Within about a second of polling, at an inquiry or when
- * ranks leave, whoever does otherwise is named with both calls (GF_ERR_MISMATCH on all ranks). */
+/* This rank posts a public request: all ranks must post the same ones. Within about a second of polling, at an inquiry
+ * or when ranks leave, whoever does otherwise is named with both calls (GF_ERR_MISMATCH on all ranks). */
 void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type, uint32_t root,
                      uint64_t elem_count);
 /* "Computing": refreshes polled_ns here and, at most every 100 ms, tells the coordinator. */
@@ -108,8 +109,8 @@ gf_status gf_members_leave_late(struct gf_members *members);
  * long those are waited for that are neither known to be dead nor heard of. */
 void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t blamed,
                        const struct gf_members_standing *own, uint64_t settle_ns);
-/* The same from between two steps, with nobody to blame: all ranks come, and restarted ones that wait go along. Ranks that
- * are connected may still be in the step: they have settle_ns, others, and the join of the new epoch, away_ns. */
+/* The same from between two steps, with nobody to blame: all ranks come, and restarted ones that wait go along. Ranks
+ * that are connected may still be in the step: they have settle_ns, others, and the join of the new epoch, away_ns. */
 void gf_members_admit(struct gf_members *members, uint64_t now_ns, const struct gf_members_standing *own,
                       uint64_t settle_ns, uint64_t away_ns);
 /* How many restarted processes wait to come in; the coordinator knows, the others have 0. */

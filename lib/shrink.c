@@ -139,8 +139,8 @@ static void words_get(gf_context *gf)
     gf->skipped_last = (words[WORD_FLAGS] & FLAG_SKIPPED) != 0;
 }
 
-/* Chunks of a step that this rank did not see the end of: the others have applied what it sent, unless they skipped it. The
- * lead's words are here, its selection is not yet. */
+/* Chunks of a step that this rank did not see the end of: the others have applied what it sent, unless they skipped it.
+ * The lead's words are here, its selection is not yet. */
 static gf_status history_give_up(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;

@@ -3,16 +3,18 @@
  *     [0] local values that were not finite (sum)      [1] the first of them, as a key (lowest)
  *     [2] samples (sum)                                [3] sums that are not finite (sum)
  *     [4] restarted ranks that wait to come in (sum; only the coordinator knows)
- *     [5] how long after the verdict before this one a rank has declared its last tensor, and the rank (highest: it was the last)
+ *     [5] how long after the verdict before this one a rank has declared its last tensor, and the rank (highest: it was
+ *         the last)
  *     [6] the same, without the rank (lowest)
  *     [7] for how long a rank has not polled though it had nothing to compute, and the rank (highest)
- *     [8], [9] the time for its bytes of the quickest message from a peer, of the peer where that is highest (pace.h), and of
- *         whom to whom that was (highest). Each rank uses one of the two words, in half of the steps the other one
+ *     [8], [9] the time for its bytes of the quickest message from a peer, of the peer where that is highest (pace.h),
+ *         and of whom to whom that was (highest). Each rank uses one of the two, in half of the steps the other one
  *     [10] of how many ranks, and all their times (sum)
- *     [11] the same as [8] of the peer where it is lowest, of ranks that have several, and of which rank (highest): whoever is slow from
- *         all sides is at the end of the slow link
+ *     [11] the same as [8] of the peer where it is lowest, of ranks that have several, and of which rank (highest):
+ *         whoever is slow from all sides is at the end of the slow link
  *     [12..] of a sparse step: norms of the chunks, two floats a word (sum)
- * The verdict before is when all were last together, to within a small message: an exchange does not end everywhere at once. */
+ * The verdict before is when all were last together, to within a small message: an exchange does not end everywhere at
+ * once. */
 #include <string.h>
 
 #include "context.h"
@@ -113,7 +115,8 @@ static uint64_t kib_pack(uint64_t bytes)
 
 static uint64_t kib_of(uint64_t packed) { return ((4 + packed % 4) << (packed / 4)) / 4; }
 
-/*     63..40 ns/KiB | 39 awaited behind another | 38..33 size of the message, as packed | 32..26 of all in the step | 25..13 from | to */
+/*     63..40 ns/KiB | 39 awaited behind another | 38..33 size of the message, as packed | 32..26 of all in the step |
+ *     25..13 from | to */
 static uint64_t pace_pack(const struct gf_pace_peer *peer, uint32_t from, uint32_t to)
 {
     uint64_t pace = gf_pace_ns_per_kib(peer), size = kib_pack(peer->bytes);
@@ -149,7 +152,8 @@ static uint64_t link_excess(const gf_context *gf, uint64_t word)
     return (pace > rest) ? (pace - rest) * kib_of((word >> 26) & 127) : 0;
 }
 
-/* Nobody can tell which end of the slowest link it is, unless one is slow from all sides, or is the end of another slow one. */
+/* Nobody can tell which end of the slowest link it is, unless one is slow from all sides, or is the end of another slow
+ * one. */
 static void links_learn(gf_context *gf)
 {
     uint32_t most = (gf->verdict[8] >= gf->verdict[9]) ? 8 : 9;
@@ -186,7 +190,8 @@ gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns)
     gf->verdict[2] = gf->step.samples;
     gf->verdict[3] = gf->step.sum_bad;
     gf->verdict[4] = gf_members_waiting(gf->members);
-    gf->verdict[6] = (gf->step.declared_ns > gf->together_ns) ? (gf->step.declared_ns - gf->together_ns) & WAIT_MASK : 0;
+    gf->verdict[6] = 0;
+    if (gf->step.declared_ns > gf->together_ns) gf->verdict[6] = (gf->step.declared_ns - gf->together_ns) & WAIT_MASK;
     gf->verdict[5] = (gf->verdict[6] << RANK_BITS) | gf->rank;
     gf->verdict[7] = (gf->still_ns == 0) ? 0 : ((gf->still_ns & WAIT_MASK) << RANK_BITS) | gf->rank;
     gf->still_ns = 0;

@@ -95,9 +95,9 @@ struct gf_coll_shared {
     uint64_t block_elems; /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
 };
 
-/* What hierarchy needs beside the rest: who shares memory with whom. Ranks are world ranks; all ranks of the group agree
- * on which nodes there are, their order and the order of ranks in them. Its operations take two tickets each in direct's
- * lanes: they may lie GF_DIRECT_LANES / 2 apart at most. */
+/* What hierarchy needs beside the rest: who shares memory with whom. Ranks are world ranks; all ranks of the group
+ * agree on which nodes there are, their order and the order of ranks in them. Its operations take two tickets each in
+ * direct's lanes: they may lie GF_DIRECT_LANES / 2 apart at most. */
 struct gf_coll_nodes {
     const uint32_t *local;      /* [local_size] ranks of this rank's node, this one too */
     uint32_t local_size, local_index;

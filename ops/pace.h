@@ -1,5 +1,6 @@
-/* How fast messages of other ranks come: for each the quickest of a step, by time for its bytes, of those that their sender
- * could send without waiting for others (paced rounds of flow.h). In the others' time a slow link shows all around. */
+/* How fast messages of other ranks come: for each the quickest of a step, by time for its bytes, of those that their
+ * sender could send without waiting for others (paced rounds of flow.h). In the others' time a slow link shows all
+ * around. */
 #ifndef GF_PACE_H
 #define GF_PACE_H
 
@@ -15,8 +16,8 @@ struct gf_pace_peer {
     uint64_t all_bytes; /* that have arrived in this step */
     uint64_t took_ns; /* of the quickest, from when it was awaited (posted, the one before it there) to its arrival */
     uint64_t bytes;   /* that travelled in that time; 0: none was measured */
-    bool is_behind;   /* it was awaited before the one before it had come: what it took does not depend on who was late. Only
-                       * where none was so, one that was not counts */
+    bool is_behind;   /* it was awaited before the one before it had come: what it took does not depend on who was late.
+                       * Only where none was so, one that was not counts */
 };
 
 struct gf_pace {

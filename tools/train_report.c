@@ -87,7 +87,8 @@ static void bytes_table(const struct report_result *result)
            100.0 * (double)result->mapped_bytes / produced);
 }
 
-/* Only one that costs more than ranks that are late: where all are alike some link is always the slowest by a little. */
+/* Only one that costs more than ranks that are late: where all are alike some link is always the slowest by a little.
+ * */
 static void slow_link(const struct report_result *result)
 {
     if ((result->slow_link == GF_RANK_NONE) || (result->slow_link_seconds <= result->slowest_seconds)) return;

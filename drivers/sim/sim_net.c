@@ -135,7 +135,8 @@ static void held_lose(struct gf_sim *sim, uint32_t rank)
     size_t kept = 0;
     for (size_t i = 0; i < sim->held_count; i++) {
         struct sim_frame *frame = sim->held[i].subject;
-        if ((sim->held[i].kind == SIM_FRAME) && (frame->from == rank) && (frame->kind == GF_RENDEZVOUS_FRAME)) free(frame);
+        bool is_frame = (sim->held[i].kind == SIM_FRAME);
+        if (is_frame && (frame->from == rank) && (frame->kind == GF_RENDEZVOUS_FRAME)) free(frame);
         else sim->held[kept++] = sim->held[i];
     }
     sim->held_count = kept;
