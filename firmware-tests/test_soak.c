@@ -30,11 +30,11 @@ static void a_thousand_random_jobs_hold(void **state)
 
 /* A late rank's first weights; a history in which everything had cancelled; a rank that declares last what another
  * declares first; one that dies behind its last word; a step that a dead rank alone had applied; one that sought
- * for so long that the others went on and ended. */
+ * for so long that the others went on and ended; one that had never heard where a rank of its newest proposal is. */
 static void jobs_that_once_failed_hold(void **state)
 {
     static const uint64_t seeds[] = {0x18ea0da9f5a815ea, 0x18ea0daa37b93387, 0x18ea0f1b68ecdbcf,
-                                     0x18ea1061c4aeb182, 0x18ea12fda746985f, 0x18ea138bd5b3b5a4};
+                                     0x18ea1061c4aeb182, 0x18ea12fda746985f, 0x18ea138bd5b3b5a4, 0x18ea15312af3fe16};
     (void)state;
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) soak_run(&job, seeds[i]);
 }

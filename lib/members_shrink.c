@@ -287,8 +287,9 @@ static void seek(struct gf_members *members)
     for (uint32_t place = 0; place <= own; place++) {
         uint32_t seat = (place == own) ? members->seat : gf_members_list_seat(list, place, members->seat_count);
         const struct members_seat *candidate = &members->seats[seat];
+        bool unknown = candidate->address[0] == 0; /* of a proposal that never became an epoch, where all tell theirs */
         if ((seat != members->seat) && (candidate->dead || candidate->reborn || candidate->blamed ||
-                                        candidate->skipped)) continue;
+                                        candidate->skipped || unknown)) continue;
         turn_to(members, seat);
         if (!members->seats[seat].skipped) return;
     }
