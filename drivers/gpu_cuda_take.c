@@ -1,5 +1,7 @@
 /* CUDA driver, what is held from open to close: device, primary context, stream, events, arena, kernels. */
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "clock.h"
 #include "gpu_cuda.h"
@@ -64,11 +66,21 @@ static gf_status queue_take(struct cuda_gpu *cuda, struct gf_fault *fault_out)
     return status;
 }
 
+/* More about what gf_cuda_result() has told. */
+__attribute__((format(printf, 2, 3))) static void fault_add(struct gf_fault *fault, const char *format, ...)
+{
+    va_list arguments;
+    if (fault == NULL) return;
+    size_t used = strlen(fault->text);
+    va_start(arguments, format);
+    (void)vsnprintf(fault->text + used, sizeof fault->text - used, format, arguments);
+    va_end(arguments);
+}
+
 static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_fault *fault_out)
 {
     const struct cuda_calls *calls = &cuda->calls;
     size_t free_bytes = 0, total_bytes = 0;
-    const char *name = NULL;
     if (size_bytes == 0) return GF_OK;
     CUresult result = calls->memory_take(&cuda->arena, size_bytes);
     if (result == CUDA_SUCCESS) {
@@ -79,12 +91,11 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_
         return status;
     }
     cuda->arena = 0;
-    if (result != CUDA_ERROR_OUT_OF_MEMORY) return gf_cuda_result(cuda, result, "cuMemAlloc", fault_out);
-    (void)calls->error_name(result, &name);
+    gf_status status = gf_cuda_result(cuda, result, "cuMemAlloc", fault_out);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return status;
     if (calls->memory_info(&free_bytes, &total_bytes) != CUDA_SUCCESS) free_bytes = total_bytes = 0;
-    return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "cuMemAlloc", result,
-                        "device %d: cuMemAlloc of %zu bytes failed: %s (%d); %zu of its %zu bytes are free",
-                        (int)cuda->device, size_bytes, name ? name : "", (int)result, free_bytes, total_bytes);
+    fault_add(fault_out, ": asked for %zu bytes; %zu of its %zu bytes are free", size_bytes, free_bytes, total_bytes);
+    return status;
 }
 
 static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out)
@@ -96,12 +107,8 @@ static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *
     if (status < 0) return status;
     for (uint32_t i = 0; i < setup->kernel_count; i++) {
         CUresult result = calls->module_function(&cuda->kernels[i], cuda->module, setup->kernels[i]);
-        if (result == CUDA_ERROR_NOT_FOUND) {
-            return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "cuModuleGetFunction", result,
-                                "device %d: the image has no kernel \"%.60s\": CUDA_ERROR_NOT_FOUND (%d)",
-                                (int)cuda->device, setup->kernels[i], (int)result);
-        }
         status = gf_cuda_result(cuda, result, "cuModuleGetFunction", fault_out);
+        if (result == CUDA_ERROR_NOT_FOUND) fault_add(fault_out, ": the image has no kernel \"%.60s\"", setup->kernels[i]);
         if (status < 0) return status;
     }
     return GF_OK;

@@ -154,7 +154,7 @@ static void what_describes_a_failure_may_fail_too(void **state)
     f.setup.device_bytes = 1ull << 40;
     assert_int_equal(all(&fault), GF_ERR_DEVICE);
     assert_true(f.fake->failure_met());
-    assert_non_null(strstr(fault->text, "cuMemAlloc of 1099511627776 bytes failed: CUDA_ERROR_OUT_OF_MEMORY (2)"));
+    assert_non_null(strstr(fault->text, "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): asked for 1099511627776 bytes"));
     cuda_fixture_clean(&f);
     begin("cuMemcpyAsync", 1, 12345);
     assert_int_equal(all(&fault), GF_ERR_DEVICE);

@@ -118,7 +118,7 @@ static void too_much_memory_says_what_was_free(void **state)
 {
     (void)state;
     cuda_fixture_init(&f, "GF_FAKE_CUDA_MEMORY=524288", NULL);
-    refused(GF_ERR_DEVICE, "cuMemAlloc of 1048576 bytes failed: CUDA_ERROR_OUT_OF_MEMORY (2)",
+    refused(GF_ERR_DEVICE, "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): asked for 1048576 bytes",
             "524288 of its 524288 bytes are free");
     assert_int_equal(f.fault.foreign_code, 2);
 }
