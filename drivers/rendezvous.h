@@ -14,6 +14,7 @@ struct gf_rendezvous_setup {
     uint64_t job_id;          /* frames of another job are refused */
     const char *address;      /* numeric IP:port where the coordinator (rank 0) listens */
     const char *bind;         /* numeric IP, or empty */
+    const char *ports;        /* "26000-31999": where a rank listens that might have to coordinate; NULL or empty: anywhere */
     const char *key_file;     /* or empty */
     bool insecure;
     uint64_t keepalive_ns;

@@ -28,6 +28,7 @@ static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
 static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup *setup, struct gf_fault *fault_out)
 {
     if (!gf_socket_address_parse(setup->address, "rendezvous.address", &tcp->to, fault_out)) return GF_ERR_CONFIG;
+    if (!gf_socket_ports_parse(setup->ports, &tcp->port_first, &tcp->port_last, fault_out)) return GF_ERR_CONFIG;
     if ((setup->bind != NULL) && (setup->bind[0] != 0)) {
         if (!gf_socket_bind_parse(setup->bind, &tcp->bind_to, fault_out)) return GF_ERR_CONFIG;
         if (tcp->bind_to.storage.ss_family != tcp->to.storage.ss_family) {

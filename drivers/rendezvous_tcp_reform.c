@@ -19,13 +19,30 @@ void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state)
     conn->state = state;
 }
 
+/* Each process begins at another place of the range: a port that a dead rank has left should refuse for a while. */
+static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, struct gf_fault *fault_out)
+{
+    uint32_t count = (uint32_t)(tcp->port_last - tcp->port_first) + 1;
+    uint32_t begin = ((uint32_t)getpid() * UINT32_C(2654435761) + tcp->rank * UINT32_C(40503)) % count;
+    int fd = -1;
+    char text[40];
+    (void)snprintf(text, sizeof text, "ports %u-%u (rendezvous.ports)", tcp->port_first, tcp->port_last);
+    for (uint32_t i = 0; (i < count) && (fd < 0); i++) {
+        gf_socket_port_set(at, (uint16_t)(tcp->port_first + (begin + i) % count));
+        fd = gf_socket_listen(at, text, fault_out);
+        if ((fd < 0) && (fault_out->foreign_code != EADDRINUSE)) break;
+    }
+    return fd;
+}
+
 void gf_tcp_listen_own(struct tcp *tcp, int fd)
 {
     struct gf_socket_address at;
     struct gf_fault fault = {0};
     if (tcp->listen_fd >= 0) return;
     if (!gf_socket_own_address(fd, &at, true)) return;
-    tcp->listen_fd = gf_socket_listen(&at, "a free port of this host", &fault);
+    tcp->listen_fd = (tcp->port_first == 0) ? gf_socket_listen(&at, "a free port of this host", &fault)
+                                            : listen_within(tcp, &at, &fault);
     if ((tcp->listen_fd >= 0) && gf_socket_own_address(tcp->listen_fd, &at, false)) {
         gf_socket_address_text(&at, tcp->own_text, sizeof tcp->own_text);
     } else {

@@ -97,6 +97,7 @@ struct tcp {
 
     struct gf_socket_address to; /* the other ranks */
     struct gf_socket_address bind_to;
+    uint16_t port_first, port_last;  /* where listen_fd of a rank other than 0 may be; 0: anywhere */
     struct gf_socket_address door;   /* the job's address, where rank 0 listens at first */
     int door_fd;      /* a later centre listens there too, once it can */
     uint64_t door_at_ns;

@@ -46,6 +46,7 @@ static const struct {
     {"rendezvous.keepalive", "5 s", "0.25", "250 ms", "-0.1", "3600.5", "[5]", NULL},
     {"rendezvous.key_file", "", "\"/k \\\\ \\\"x\\\"\"", "/k \\ \"x\"", "\"\\n\"", NULL, "false", NULL},
     {"rendezvous.insecure", "false", "true", "true", NULL, NULL, "\"true\"", NULL},
+    {"rendezvous.ports", "26000-31999", "\"3000-4000\"", "3000-4000", "\"1-4000\"", "\"3000-65536\"", "3000", NULL},
     {"rendezvous.rejoin", "false", "true", "true", NULL, NULL, "1", NULL},
     {"link.transports", "self,posix,tcp", "\"self,rc\"", "self,rc", "\",\"", "\"self rc\"", "( \"self\" )", NULL},
     {"link.devices", "lo", "\"mlx5_0:1\"", "mlx5_0:1", "\"a,,b\"", "\"a b\"", "0", NULL},

@@ -38,6 +38,7 @@ static void zeroes_become_the_defaults_of_the_header(void **state)
     assert_string_equal(e.link.transports, "self,posix,tcp");
     assert_string_equal(e.link.devices, "lo");
     assert_string_equal(e.link.ports, "21000-25999");
+    assert_string_equal(e.rendezvous.ports, "26000-31999");
     assert_int_equal(e.link.window, 8);
     assert_string_equal(e.device.driver, "host");
     assert_string_equal(e.device.library, "libcuda.so.1");

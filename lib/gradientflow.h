@@ -163,6 +163,7 @@ struct gf_config {
     struct {
         char address[GF_TEXT_MAX]; /* numeric IP:port where rank 0 listens; empty: 127.0.0.1:7117 */
         char bind[GF_TEXT_MAX]; /* numeric IP this rank listens on or connects from; empty: any route to the address */
+        char ports[16]; /* "first-last": where a rank other than 0 listens, for it may have to coordinate; empty: 26000-31999 */
         uint64_t join_timeout_ns;  /* 0: 60 s */
         uint64_t keepalive_ns;     /* TCP keepalive period of the control channel; 0: 5 s */
         char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
@@ -172,7 +173,7 @@ struct gf_config {
     struct {
         char transports[GF_TEXT_MAX]; /* UCX's names, comma-separated; empty: self,posix,tcp */
         char devices[GF_TEXT_MAX];    /* network devices, comma-separated; empty: lo */
-        char ports[32];               /* "first-last" for tcp; empty: 21000-25999 */
+        char ports[16];               /* "first-last" for tcp; empty: 21000-25999 */
         uint32_t window;              /* messages under way at once in a collective; 0: 8 */
         gf_idle idle;
         bool integrity;               /* a CRC32C beside each slice; auto then never takes direct, which sends none */

@@ -224,6 +224,7 @@ struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
                                         .job_id = config->job.id,
                                         .address = config->rendezvous.address,
                                         .bind = config->rendezvous.bind,
+                                        .ports = config->rendezvous.ports,
                                         .key_file = config->rendezvous.key_file,
                                         .insecure = config->rendezvous.insecure,
                                         .rejoin = config->rendezvous.rejoin,

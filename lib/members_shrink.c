@@ -256,13 +256,20 @@ bool gf_members_shrink_frame(struct gf_members *members, uint32_t seat, uint32_t
 
 /* ---- seeking ---- */
 
+/* Of a proposal that never became an epoch, in which all tell where they are, a rank may know the list alone. */
+static gf_status reform(struct gf_members *members, uint32_t seat)
+{
+    const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
+    const char *address = members->seats[seat].address;
+    if (driver->reform == NULL) return (seat == members->seat_of[0]) ? GF_OK : GF_ERR_STATE;
+    if ((seat != members->seat) && (address[0] == 0)) return GF_ERR_STATE;
+    return driver->reform(members->rendezvous, members->now_ns, seat, address);
+}
+
 static void turn_to(struct gf_members *members, uint32_t seat)
 {
     struct members_shrink *shrink = &members->shrink;
-    const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
-    gf_status status = (driver->reform == NULL) ? ((seat == members->seat_of[0]) ? GF_OK : GF_ERR_STATE)
-                                                : driver->reform(members->rendezvous, members->now_ns, seat,
-                                                                 members->seats[seat].address);
+    gf_status status = reform(members, seat);
     shrink->coordinator = seat;
     shrink->since_ns = members->now_ns;
     shrink->state = (seat == members->seat) ? MEMBERS_SHRINK_COLLECT : MEMBERS_SHRINK_SEEK;
@@ -275,7 +282,7 @@ static void turn_to(struct gf_members *members, uint32_t seat)
     }
     if (seat != members->seat) members->seats[seat].skipped = true;
     else shrink_fail(members, GF_ERR_SYSTEM, "rank %u cannot coordinate: %.160s", members->setup.rank,
-                     (driver->reform == NULL) ? "its control channel has no such part"
+                     (members->rendezvous->driver->reform == NULL) ? "its control channel has no such part"
                                               : members->rendezvous->fault.text);
 }
 
@@ -287,9 +294,8 @@ static void seek(struct gf_members *members)
     for (uint32_t place = 0; place <= own; place++) {
         uint32_t seat = (place == own) ? members->seat : gf_members_list_seat(list, place, members->seat_count);
         const struct members_seat *candidate = &members->seats[seat];
-        bool unknown = candidate->address[0] == 0; /* of a proposal that never became an epoch, where all tell theirs */
         if ((seat != members->seat) && (candidate->dead || candidate->reborn || candidate->blamed ||
-                                        candidate->skipped || unknown)) continue;
+                                        candidate->skipped)) continue;
         turn_to(members, seat);
         if (!members->seats[seat].skipped) return;
     }

@@ -59,6 +59,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "rendezvous.key_file", TEXT(rendezvous.key_file, GF_FORM_PATH), .fallback_text = "",
      .help = "secret that ranks prove to each other; empty: no authentication"},
     {.key = "rendezvous.insecure", BOOL(rendezvous.insecure), .help = "listen beyond loopback without a key"},
+    {.key = "rendezvous.ports", TEXT(rendezvous.ports, GF_FORM_PORTS), .fallback_text = "26000-31999",
+     .help = "ports the other ranks listen on, should they have to coordinate"},
     {.key = "rendezvous.rejoin", BOOL(rendezvous.rejoin), .help = "this rank was of the job and was started anew"},
 
     {.key = "link.transports", TEXT(link.transports, GF_FORM_TRANSPORTS), AGREES, .fallback_text = "self,posix,tcp",
