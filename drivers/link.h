@@ -65,7 +65,6 @@ struct gf_link_driver {
     size_t req_size_bytes; /* a multiple of 64 */
     size_t blob_bytes_max; /* what a rank must tell the others so that they can reach it; at most 2048 */
     bool simulated;        /* virtual time: on which core this runs is of no meaning, and would change a seed's run */
-    bool lazy;             /* takes memory as more messages are under way than before: to be warmed at open */
 
     /* Bytes of state for this setup, before anything is opened. */
     size_t (*state_bytes)(const struct gf_link_setup *setup);

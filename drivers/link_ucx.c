@@ -6,12 +6,12 @@
  * There is no error handling by UCX (err_mode PEER): shared memory refuses it, and with it UCX moves small messages
  * from shared memory to tcp. That a peer is gone is the control channel's news.
  *
- * UCX's pools grow with the largest window ever seen, so the caller warms up after connecting: with each peer it will
- * talk to, as many messages as it will ever have under way, of each size class (8 B, 4 KiB, a slice, the largest), once
- * with the receives posted first and once unexpected: a marker message behind them, received first, tells that they
- * have arrived. After that UCX allocates nothing while the window stays as it was (test_link_ucx_memory.c).
+ * UCX's pools grow with the largest window ever seen: in the first steps. To have that behind one, with each peer as many
+ * messages as will ever be under way, of each size class (8 B, 4 KiB, a slice, the largest), once with the receives
+ * posted first and once unexpected; after that UCX allocates nothing while the window stays as it was
+ * (test_link_ucx_memory.c).
  *
- * The warm-up is also when UCX sets up its connections, which the first large message to a peer begins. Until that is
+ * UCX sets up its connections lazily, too, which the first large message to a peer begins. Until that is
  * done UCX 1.13 may abort the process (assertions in wireup_ep.c and ucp_request.c) if a peer dies or the link is reset
  * or closed; with posix alone it does not. */
 #include "link_ucx.h"

@@ -154,15 +154,12 @@ enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_CROWDED, /* 1: c
        GF_MET_DEVICE, /* 1: gradients on a device */ GF_MET_WIRE, /* 1: from where its link takes them */ GF_MET_COUNT };
 
 typedef enum gf_warm_state {
-    GF_WARM_FLOOD = 0, /* a window of messages a slot to the right neighbour, before it has posted receives */
-    GF_WARM_MEET,      /* a barrier: they are all unexpected there */
-    GF_WARM_NODES,     /* who shares memory with whom */
-    GF_WARM_SINK,      /* the receives of FLOOD */
-    GF_WARM_EMPTY,
-    GF_WARM_ROUNDS,    /* operations of all sizes through every slot */
-    GF_WARM_TOUCH,     /* peers' pages, which fault at the first look */
-    GF_WARM_LEND,      /* device memory: each tells the others how it is reached (lent.c) */
-    GF_WARM_BORROW     /* and whether it reaches theirs */
+    GF_WARM_BEGIN = 0,
+    GF_WARM_MEET,  /* a barrier that counts who shares what */
+    GF_WARM_NODES, /* who shares memory with whom */
+    GF_WARM_TOUCH, /* peers' pages, which fault at the first look */
+    GF_WARM_LEND,  /* device memory: each tells the others how it is reached (lent.c) */
+    GF_WARM_BORROW /* and whether it reaches theirs */
 } gf_warm_state;
 
 /*     DRAIN -> AGREE -> JOIN -> SYNC -> (ready)      a failure on the way -> DRAIN, until the deadline */
@@ -274,8 +271,8 @@ struct gf_context {
     bool skipped_last;          /* the last whole step was skipped: nothing of any history was applied */
 
     gf_warm_state warm;
-    uint32_t warm_step;
-    uint64_t touched_bytes;     /* of the region of rank warm_step */
+    uint32_t touched_rank;
+    uint64_t touched_bytes;     /* of its region */
     struct gf_request warm_requests[GF_REQUESTS_MAX];
     uint32_t connected;         /* peers, so far */
     uint64_t foreign_before;

@@ -108,8 +108,8 @@ static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
 }
 
 /* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, for data
- * of any size, as public requests may be larger than the pool, in this world or one that it may shrink to; and what the
- * warm-up needs (warm.c). */
+ * of any size, as public requests may be larger than the pool, in this world or one that it may shrink to; and some for a
+ * world of one, whose link is opened like any other (its blob is made in staging). */
 static struct gf_coll_need slot_need(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
@@ -117,8 +117,7 @@ static struct gf_coll_need slot_need(const struct gf_layout *layout)
                                     .bytes_max = UINT64_MAX / 2,
                                     .slice_bytes = config->exchange.slice_bytes,
                                     .window = config->link.window};
-    struct gf_coll_need most = {.msg_count = 2 * config->link.window,
-                                .staging_bytes = 2 * config->exchange.slice_bytes};
+    struct gf_coll_need most = {.msg_count = 2, .staging_bytes = config->exchange.slice_bytes};
     for (int algorithm = GF_ALGORITHM_AUTO + 1; algorithm < GF_ALGORITHM_COUNT; algorithm++) {
         const struct gf_coll_kind *kind = gf_coll_kind_of((gf_algorithm)algorithm);
         struct gf_coll_need need;

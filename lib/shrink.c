@@ -93,8 +93,7 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     gf->tickets = 0;
     gf_exchange_unsettle(gf);
     gf->connected = 0;
-    gf->warm = GF_WARM_FLOOD;
-    gf->warm_step = 0;
+    gf->warm = GF_WARM_BEGIN;
     gf->members_skip = 0;
     gf->joiners = 0;
     memset(gf->peers, 0, gf->world * sizeof *gf->peers);
