@@ -42,6 +42,7 @@ own_files() {
     k=0
     while [ $k -lt "$1" ]; do
         at=$(step_of "$scratch/c.$k")
+        [ -n "$at" ] || at=$(step_of "$scratch/c.$k.before") # killed between two renames
         if [ $k -eq "$2" ]; then [ "$at" -lt $steps ]; else [ "$at" -eq $steps ]; fi ||
             { echo "file of rank $k is at step $at"; return 1; }
         k=$((k + 1))

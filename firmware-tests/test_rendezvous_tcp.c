@@ -311,6 +311,40 @@ static void a_port_in_use_is_named(void **state)
     tcp_world_close(&star);
 }
 
+/* Ranks that may have to coordinate listen where they were told to, or not at all. */
+static void ports_of_the_others_are_those_of_the_setup(void **state)
+{
+    static const char *const wrong[] = {"5000", "5000-", "-5000", "5001-5000", "0-10", "5000-65536", "5000-6000x"};
+    char free_address[GF_TEXT_MAX], ports[32], address[GF_CONTROL_ADDRESS_BYTES], taken[GF_CONTROL_ADDRESS_BYTES];
+    const char *port;
+    (void)state;
+    world_clear();
+    tcp_address_free(free_address, false);
+    port = strrchr(free_address, ':') + 1;
+    (void)snprintf(ports, sizeof ports, "%s-%s", port, port);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        struct gf_rendezvous_setup setup = tcp_setup(&star, rank, 3);
+        setup.ports = ports;
+        if (rank == 2) UNTIL(seen[0].connected == 0x2); /* 1 has the port */
+        end_open(rank, &setup);
+    }
+    UNTIL((seen[0].connected == 0x6) && (seen[1].connected == 1) && (seen[2].connected == 1));
+    gf_rendezvous_tcp.address(star.ends[1], address);
+    gf_rendezvous_tcp.address(star.ends[2], taken);
+    assert_string_equal(address, free_address);
+    assert_string_equal(taken, ""); /* one port, and 1 has it: it takes part, but nobody turns to it */
+    tcp_world_close(&star);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct gf_fault fault = {0};
+        world_clear();
+        struct gf_rendezvous_setup setup = tcp_setup(&star, 1, 2);
+        setup.ports = wrong[i];
+        assert_int_equal(tcp_world_end_open(&star, 0, &setup, now_ns, &fault), GF_ERR_CONFIG);
+        assert_non_null(strstr(fault.text, "rendezvous.ports"));
+        tcp_world_close(&star);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +360,7 @@ int main(void)
         cmocka_unit_test(bad_setups_are_refused_by_name),
         cmocka_unit_test(a_key_that_others_may_read_is_refused),
         cmocka_unit_test(a_port_in_use_is_named),
+        cmocka_unit_test(ports_of_the_others_are_those_of_the_setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
