@@ -22,6 +22,8 @@ tcp_second_rank|-|a second process calls itself rank 2 while training|the job: s
 tcp_elastic_worker|21|`kill -9` of a worker, `--elastic`|the job: 3 ranks go on with the same weights
 tcp_elastic_coordinator|21|`kill -9` of rank 0, `--elastic`|the job: 3 ranks go on with the same weights
 tcp_elastic_cut|23|cable of a worker pulled, `--elastic`|the job: 3 ranks go on; the one that is cut off ends
+tcp_restart_worker|21|`kill -9` of a worker, `--elastic`, and started again once the others go on|the job: 4 ranks again, with the same weights
+tcp_restart_coordinator|21|`kill -9` of rank 0, likewise; another rank coordinates by then|the job: 4 ranks again, with the same weights
 join_absent|7|a rank never starts|nothing was begun
 join_kill|7|`kill -9` of a rank while ranks join|nothing was begun
 join_warm_kill|7|a rank kills itself in one of its first 50 calls of the link: between connecting and the end of the warm-up|nothing was begun
@@ -181,6 +183,25 @@ case_tcp_elastic_cut() {
     elastic_case $tcp 2 "cable 3 down" 600
     [ "$(exit_of 2)" = 1 ] || bad "rank 2, cut off, ended with $(exit_of 2)"
 }
+# From the fault until the restarted rank trains.
+restart_case() { # RANK [ADDRESS OF THE JOB BY THEN]
+    join_s=20 back="--steps 900 --checkpoint-every 20 --elastic" other=$(((($1) + 1) % world))
+    job_start $tcp $back
+    training_await || return
+    fault_now
+    signal "$1" KILL
+    until grep -q 'elastic: rank' "$(log_of $other)" || is_over $other; do sleep 0.02; done
+    LOG=back ENVIRONMENT="GF_REJOIN=1 ${2:+GF_ADDRESS=$2}" rank_start "$1" $back
+    job_end
+    for r in $(others "$1") back; do
+        [ "$(exit_of "$r")" = 0 ] || bad "rank $r: exit $(exit_of "$r"): $(grep -h -m 1 error: "$(log_of "$r")")"
+    done
+    grep -hq 'the same on all ranks' "$work"/*.log || bad "weights are not the same on all ranks"
+    seconds_of back 'came back as' | told_last
+    said "$(grep -h -o 'elastic: .* came back .*' "$(log_of back)" | head -n 1)"
+}
+case_tcp_restart_worker() { restart_case 2; }
+case_tcp_restart_coordinator() { restart_case 0 10.77.0.2:7117; } # rank 1's host has not rank 0's address: its own, same port
 
 # ---- at join ----
 
