@@ -26,7 +26,7 @@ port=7$(( $$ % 900 + 100 ))
 # ---- a sound node, a sound job ----
 file sound.cfg "rendezvous = { address = \"127.0.0.1:$port\"; };"
 check "a_sound_node" exits 0 "$gf_check" "$scratch/sound.cfg" --preflight
-for line in launcher libraries transports gpu footprint memlock "huge pages" control interface ports shm memory; do
+for line in launcher libraries transports gpu footprint memlock "huge pages" control interface ports "control ports" shm memory; do
     check "it_has_a_line_of_$(echo "$line" | tr ' ' _)" said ok "$line" ""
 done
 check "alone_it_says_why_there_are_no_peers" said skip peers "started alone"
@@ -101,6 +101,8 @@ check "a_control_port_that_is_taken" exits 1 "$gf_check" "$scratch/sound.cfg" --
 check "it_is_named" said fail control "127.0.0.1:$port: bind failed: Address already in use"
 alone taken_ports fail ports "link.ports $port-$port: 0 of 1 free, 2 needed" \
     "link = { ports = \"$port-$port\"; }; rendezvous = { address = \"127.0.0.1:1\"; };"
+alone taken_control_ports fail "control ports" "rendezvous.ports $port-$port: 0 of 1 free, 2 needed" \
+    "rendezvous = { address = \"127.0.0.1:1\"; ports = \"$port-$port\"; };"
 kill $holder; wait $holder 2>/dev/null
 
 # ---- ranks that do not fit together ----

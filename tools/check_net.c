@@ -221,25 +221,39 @@ static bool ephemeral_range(unsigned *first_out, unsigned *last_out)
     return read;
 }
 
+/* Are `need` of the ports of this setting free? */
+static void range_say(struct check_report *report, const char *topic, const char *key, const char *ports, unsigned need,
+                      uint32_t ranks)
+{
+    unsigned first = 0, last = 0, low = 0, high = 0, free_count = 0;
+    char advice[96];
+    if (sscanf(ports, "%5u-%5u", &first, &last) != 2) return;
+    for (unsigned port = first; port <= last; port++) free_count += port_free(port);
+    if (free_count < need) {
+        (void)snprintf(advice, sizeof advice, "ss -ltnp shows who has them; else widen %s", key);
+        check_say(report, topic, CHECK_FAIL, advice, "%s %s: %u of %u free, %u needed for %u ranks", key, ports, free_count,
+                  last - first + 1, need, ranks);
+    } else if (ephemeral_range(&low, &high) && (first <= high) && (last >= low)) {
+        (void)snprintf(advice, sizeof advice, "choose %s outside of it", key);
+        check_say(report, topic, CHECK_WARN, advice,
+                  "%s %s: %u free, but %u-%u are what this kernel gives to outgoing connections", key, ports, free_count,
+                  low, high);
+    } else {
+        check_say(report, topic, CHECK_OK, NULL, "%s %s: %u of %u free, %u needed", key, ports, free_count,
+                  last - first + 1, need);
+    }
+}
+
 void check_ports(struct check_report *report, const struct check_job *job)
 {
-    const char *ports = job->config.link.ports, *devices = job->config.link.devices;
-    unsigned first = 0, last = 0, low = 0, high = 0, free_count = 0, need = 0;
+    const struct gf_config *config = &job->config;
+    const char *devices = config->link.devices;
     char name[DEVICE_BYTES];
-    if (!check_list_has(job->config.link.transports, "tcp") || (sscanf(ports, "%5u-%5u", &first, &last) != 2)) return;
+    unsigned need = 0;
     while (item_next(&devices, name, sizeof name)) need += job->local_count; /* UCX listens once on each */
-    for (unsigned port = first; port <= last; port++) free_count += port_free(port);
-    if (free_count < need)
-        check_say(report, "ports", CHECK_FAIL, "ss -ltnp shows who has them; else widen link.ports",
-                  "link.ports %s: %u of %u free, %u needed for %u ranks", ports, free_count, last - first + 1, need,
-                  job->local_count);
-    else if (ephemeral_range(&low, &high) && (first <= high) && (last >= low))
-        check_say(report, "ports", CHECK_WARN, "choose link.ports outside of it",
-                  "link.ports %s: %u free, but %u-%u are what this kernel gives to outgoing connections", ports,
-                  free_count, low, high);
-    else
-        check_say(report, "ports", CHECK_OK, NULL, "link.ports %s: %u of %u free, %u needed", ports, free_count,
-                  last - first + 1, need);
+    if (check_list_has(config->link.transports, "tcp"))
+        range_say(report, "ports", "link.ports", config->link.ports, need, job->local_count);
+    range_say(report, "control ports", "rendezvous.ports", config->rendezvous.ports, job->local_count, job->local_count);
 }
 
 /* ---- the control address, by one who was started alone ---- */
