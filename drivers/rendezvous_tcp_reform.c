@@ -23,7 +23,8 @@ void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state)
 static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, struct gf_fault *fault_out)
 {
     uint32_t count = (uint32_t)(tcp->port_last - tcp->port_first) + 1;
-    uint32_t begin = ((uint32_t)getpid() * UINT32_C(2654435761) + tcp->rank * UINT32_C(40503)) % count;
+    uint32_t place = (uint32_t)((uintptr_t)tcp >> 6); /* in containers a process begun anew has the number of the old one */
+    uint32_t begin = (((uint32_t)getpid() ^ place) * UINT32_C(2654435761) + tcp->rank * UINT32_C(40503)) % count;
     int fd = -1;
     char text[40];
     (void)snprintf(text, sizeof text, "ports %u-%u (rendezvous.ports)", tcp->port_first, tcp->port_last);
@@ -32,7 +33,10 @@ static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, st
         fd = gf_socket_listen(at, text, fault_out);
         if ((fd < 0) && (fault_out->foreign_code != EADDRINUSE)) break;
     }
-    return fd;
+    if (fd >= 0) return fd;
+    gf_log_line(&tcp->log, GF_LOG_WARN, "rank %u: %s; it listens at a port of the system's choice", tcp->rank, fault_out->text);
+    gf_socket_port_set(at, 0);
+    return gf_socket_listen(at, "a free port of this host", fault_out);
 }
 
 void gf_tcp_listen_own(struct tcp *tcp, int fd)

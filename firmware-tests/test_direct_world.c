@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "coll.h"
+
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define TIMEOUT_NS UINT64_C(200000000)
 #define DETECT_NS UINT64_C(5000000)
@@ -222,6 +224,38 @@ static void survivors_go_on_through_memory(void **state)
     }
 }
 
+static void act_kill_two(struct world *w, uint32_t rank)
+{
+    gf_sim_kill(w->sim, rank);
+    gf_sim_kill(w->sim, rank - 1);
+}
+
+/* Flags were laid out for none: a world that shrinks to as many as they could serve has no memory for them. */
+static void survivors_of_a_world_too_large_keep_to_messages(void **state)
+{
+    enum { WORLD = GF_DIRECT_RANKS_MAX + 2 };
+    struct world_setup setup = setup_of(WORLD);
+    struct interrupt interrupt = {.rank = WORLD - 1, .after_tensors = 3, .act = act_kill_two};
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    (void)state;
+    setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+    world_open(&w, &setup);
+    world_run(&w, interrupted_turn, &interrupt);
+    world_run(&w, shrink_turn, NULL);
+    world_run(&w, survivors_turn, &step);
+    for (uint32_t rank = 0; rank < WORLD - 2; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_OK);
+        assert_int_equal(gf_world(w.ranks[rank].gf), WORLD - 2);
+        for (uint32_t t = 0; t < LENGTH(tensors); t++) {
+            const float *gradient = world_gradient(&w, rank, t);
+            for (uint64_t e = 0; e < tensors[t].elem_count; e++)
+                assert_true(gradient[e] == world_sum(WORLD - 2, t, e));
+        }
+    }
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +265,7 @@ int main(void)
         cmocka_unit_test(sums_are_the_same_bits_for_every_cut_and_run),
         cmocka_unit_test(whoever_dies_stops_or_aborts_is_named_in_time),
         cmocka_unit_test(survivors_go_on_through_memory),
+        cmocka_unit_test(survivors_of_a_world_too_large_keep_to_messages),
     };
     return cmocka_run_group_tests_name("direct_world", tests, NULL, NULL);
 }

@@ -24,9 +24,10 @@ static void meet_post(gf_context *gf)
     GF_ASSERT(status == GF_OK);
 }
 
+/* Memory for flags was laid out for the job's first world: survivors of a larger one have none. */
 static bool all_share(const gf_context *gf)
 {
-    return (gf->world <= GF_DIRECT_RANKS_MAX) && (gf->met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
+    return (gf->config.job.world <= GF_DIRECT_RANKS_MAX) && (gf->met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
 }
 
 /* Some share memory, not all: one more round, who with whom. False: it is of no meaning. auto leaves it where all ranks'

@@ -231,9 +231,12 @@ int report_json(const char *path, const struct report_result *result, char *erro
     json_count(out, "slowest", (result->slowest == GF_RANK_NONE) ? 0 : result->slowest);
     json_count(out, "slowest_percent", result->slowest_percent);
     json_number(out, "slowest_seconds", result->slowest_seconds);
-    json_count(out, "slow_link", (result->slow_link == GF_RANK_NONE) ? 0 : result->slow_link);
-    json_count(out, "slow_link_percent", result->slow_link_percent);
-    json_number(out, "slow_link_seconds", result->slow_link_seconds);
+    if (result->slow_link != GF_RANK_NONE) {
+        json_count(out, "slow_link", result->slow_link);
+        if (result->slow_link_other != GF_RANK_NONE) json_count(out, "slow_link_other", result->slow_link_other);
+        json_count(out, "slow_link_percent", result->slow_link_percent);
+        json_number(out, "slow_link_seconds", result->slow_link_seconds);
+    }
     fprintf(out, "  \"weights_hash\": [");
     for (uint32_t i = 0; i < result->ranks; i++)
         fprintf(out, "%s\"%016llx\"", (i == 0) ? "" : ", ", (unsigned long long)result->weights_hash[i]);
