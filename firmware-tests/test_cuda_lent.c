@@ -124,16 +124,6 @@ static void where_one_rank_is_refused_all_go_through_host_memory(void **state)
 
 /* ---- what befalls a step ---- */
 
-static gf_status shrink_turn(struct world *w, uint32_t rank, void *arg)
-{
-    (void)arg;
-    if (w->ranks[rank].next++ == 0) {
-        gf_status status = gf_shrink(w->ranks[rank].gf);
-        if (status != GF_OK) return status;
-    }
-    return gf_shrink_poll(w->ranks[rank].gf);
-}
-
 /* It dies in the middle of its backward pass; the device's work that the others had queued ends all the same. */
 struct death {
     struct world_step step;
@@ -158,7 +148,7 @@ static void survivors_run(struct world *w, uint32_t victim)
     struct death death = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = victim};
     struct world_step step = {.fill = state_fill_whole, .arg = &moment};
     world_run(w, dying_turn, &death);
-    world_run(w, shrink_turn, NULL);
+    world_run(w, world_shrink_turn, NULL);
     for (uint32_t rank = 0; rank < w->world; rank++)
         if (rank != victim) assert_int_equal(w->ranks[rank].status, GF_OK);
     world_run(w, world_step_turn, &step);

@@ -145,16 +145,6 @@ static void a_device_that_fails_in_a_step_is_named(void **state)
     assert_true(folding > 0);
 }
 
-static gf_status shrink_turn(struct world *w, uint32_t rank, void *arg)
-{
-    (void)arg;
-    if (w->ranks[rank].next++ == 0) {
-        gf_status status = gf_shrink(w->ranks[rank].gf);
-        if (status != GF_OK) return status;
-    }
-    return gf_shrink_poll(w->ranks[rank].gf);
-}
-
 #define VICTIM 1u
 
 struct death {
@@ -209,7 +199,7 @@ static void survivors_of_a_death_go_on(void **state)
         world_run(&both->cuda, dying_turn, &death);
         if (both->cuda.ranks[0].status == GF_ERR_PEER) { /* else the step ended before */
             deaths++;
-            world_run(&both->cuda, shrink_turn, NULL);
+            world_run(&both->cuda, world_shrink_turn, NULL);
             world_run(&both->cuda, world_step_turn, &death.step);
             survivors_sums_expect_right(&both->cuda);
         }

@@ -312,16 +312,6 @@ static void a_wait_that_is_left_out_is_found(void **state)
 
 /* ---- a rank dies at each of its posts ---- */
 
-static gf_status shrink_turn(struct world *w, uint32_t rank, void *arg)
-{
-    (void)arg;
-    if (w->ranks[rank].next++ == 0) {
-        gf_status status = gf_shrink(w->ranks[rank].gf);
-        if (status != GF_OK) return status;
-    }
-    return gf_shrink_poll(w->ranks[rank].gf);
-}
-
 #define VICTIM 2u
 
 struct death {
@@ -387,7 +377,7 @@ static bool dies_at(gf_algorithm algorithm, uint32_t turns, uint32_t *folding_ou
         *folding_out += death.folding;
         for (uint32_t rank = 0; rank < setup.world; rank++)
             if (rank != VICTIM) assert_int_equal(late_gpu_waiting(device.ranks[rank].gf->gpu), 0);
-        world_run(&device, shrink_turn, NULL);
+        world_run(&device, world_shrink_turn, NULL);
         world_run(&device, world_step_turn, &death.step);
         survivors_sums_expect_right(&device);
     }

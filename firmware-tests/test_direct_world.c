@@ -180,13 +180,6 @@ static void whoever_dies_stops_or_aborts_is_named_in_time(void **state)
 }
 
 /* After a death the survivors' region is another one, and memory serves again. */
-static gf_status shrink_turn(struct world *w, uint32_t rank, void *arg)
-{
-    (void)arg;
-    if (w->ranks[rank].next++ == 0) return (gf_shrink(w->ranks[rank].gf) < 0) ? GF_ERR_STATE : GF_AGAIN;
-    return gf_shrink_poll(w->ranks[rank].gf);
-}
-
 static gf_status survivors_turn(struct world *w, uint32_t rank, void *arg)
 {
     return gf_sim_runs(w->sim, rank) ? world_step_turn(w, rank, arg) : GF_AGAIN;
@@ -203,7 +196,7 @@ static void survivors_go_on_through_memory(void **state)
         setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
         world_open(&w, &setup);
         world_run(&w, interrupted_turn, &interrupt);
-        world_run(&w, shrink_turn, NULL);
+        world_run(&w, world_shrink_turn, NULL);
         for (uint32_t rank = 0; rank < 4; rank++)
             if (rank != victim) assert_int_equal(w.ranks[rank].status, GF_OK);
         world_run(&w, survivors_turn, &step);
@@ -242,7 +235,7 @@ static void survivors_of_a_world_too_large_keep_to_messages(void **state)
     setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
     world_open(&w, &setup);
     world_run(&w, interrupted_turn, &interrupt);
-    world_run(&w, shrink_turn, NULL);
+    world_run(&w, world_shrink_turn, NULL);
     world_run(&w, survivors_turn, &step);
     for (uint32_t rank = 0; rank < WORLD - 2; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_OK);

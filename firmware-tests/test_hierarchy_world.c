@@ -132,14 +132,6 @@ static gf_status dying_turn(struct world *w, uint32_t rank, void *arg)
     return world_step_turn(w, rank, arg);
 }
 
-static gf_status shrink_turn(struct world *w, uint32_t rank, void *arg)
-{
-    struct world_rank *self = &w->ranks[rank];
-    (void)arg;
-    if ((self->next++ == 0) && (gf_shrink(self->gf) < 0)) return GF_ERR_STATE;
-    return gf_shrink_poll(self->gf);
-}
-
 static void what_is_left_of_two_nodes_goes_on_by_messages(void **state)
 {
     struct world_setup setup = setup_of(shapes[1]);
@@ -152,7 +144,7 @@ static void what_is_left_of_two_nodes_goes_on_by_messages(void **state)
     world_expect(&w, GF_OK);
     world_run(&w, dying_turn, &step);
     for (uint32_t rank = 0; rank < 3; rank++) assert_true(w.ranks[rank].status < 0);
-    world_run(&w, shrink_turn, NULL);
+    world_run(&w, world_shrink_turn, NULL);
     for (uint32_t rank = 0; rank < 3; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_OK);
         assert_int_equal(gf_world(w.ranks[rank].gf), 3);

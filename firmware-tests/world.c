@@ -326,6 +326,16 @@ gf_status world_step_turn(struct world *w, uint32_t rank, void *arg)
     return GF_AGAIN;
 }
 
+gf_status world_shrink_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    if (w->ranks[rank].next++ == 0) {
+        gf_status status = gf_shrink(w->ranks[rank].gf);
+        if (status != GF_OK) return status;
+    }
+    return gf_shrink_poll(w->ranks[rank].gf);
+}
+
 void world_step_run(struct world *w, const struct world_step *step)
 {
     struct world_step copy = *step;

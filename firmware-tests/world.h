@@ -111,6 +111,8 @@ void world_step_run(struct world *w, const struct world_step *step);
 void world_settle(struct world *w, uint32_t rank);
 /* The same for one turn of one rank; arg is the struct world_step. */
 gf_status world_step_turn(struct world *w, uint32_t rank, void *arg);
+/* gf_shrink() in a rank's first turn, then gf_shrink_poll(); arg is not used. */
+gf_status world_shrink_turn(struct world *w, uint32_t rank, void *arg);
 
 /* The value that world_fill() writes: a small whole number, exact in each type, as are sums of a few dozen. */
 float world_value(uint32_t rank, uint32_t tensor, uint64_t elem);
