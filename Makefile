@@ -27,26 +27,30 @@ TEST_PACKAGES := openmpi-bin slurm-wlm munge
 
 CFLAGS ?= -O2 -g
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
-            -ffp-contract=off -fno-strict-aliasing -MMD -MP -Ilib -Idrivers -Idrivers/sim -Iops -Iconfig -Ifirmware-tests \
+            -ffp-contract=off -fno-strict-aliasing -MMD -MP -I. -Ilib -Iconfig \
             -DGF_WITH_UCX=$(UCX) -DGF_WITH_CUDA=$(CUDA) -DGF_WITH_NVCC=$(if $(NVCC),1,0) \
             $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
-SRC := $(wildcard lib/*.c config/config_*.c ops/*.c) \
-       $(filter-out $(if $(filter 1,$(UCX)),,drivers/link_ucx%.c) $(if $(filter 1,$(CUDA)),,drivers/gpu_cuda%.c),$(wildcard drivers/*.c))
+# Every .c in a folder or the folders in it, two levels down.
+tree = $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)
+SRC := $(call tree,lib) $(wildcard config/config_*.c) $(call tree,ops) \
+       $(filter-out drivers/sim/% $(if $(filter 1,$(UCX)),,drivers/ucx/%) $(if $(filter 1,$(CUDA)),,drivers/cuda/%),$(call tree,drivers))
 SIM_SRC  := $(wildcard drivers/sim/*.c)
-TEST_LIB := $(filter-out firmware-tests/fake_cuda% firmware-tests/test_% firmware-tests/fuzz_% firmware-tests/bench_% firmware-tests/program_% \
-              firmware-tests/soak_main.c,$(wildcard firmware-tests/*.c))
-TESTS    := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,firmware-tests/test_link_ucx%.c) $(if $(filter 1,$(CUDA)),,firmware-tests/test_cuda%.c),\
-              $(wildcard firmware-tests/test_*.c)))
-PROGRAMS := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/%,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_faulty_train.c) $(if $(filter 1,$(CUDA)),,%/program_gpu.c),\
-              $(wildcard firmware-tests/program_*.c))) $(BUILD)/firmware-tests/other_version_train
-TOOLS    := $(patsubst tools/%_main.c,$(BUILD)/gf-%,$(wildcard tools/*_main.c))
+# Test programs: test_*, program_*, fuzz_*, bench_* and soak_main; what else lies there is linked into all of them.
+TEST_SRC := $(wildcard firmware-tests/*/*.c)
+program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
+TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% test_% fuzz_% bench_% program_% soak_main.c,$(notdir $(f))),,$(f)))
+TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/test_link_ucx.c %/test_link_ucx_faults.c %/test_link_ucx_memory.c \
+              %/test_link_ucx_device.c) $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
+PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_faulty_train.c) \
+              $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
+TOOLS    := $(patsubst %_main.c,$(BUILD)/gf-%,$(notdir $(wildcard tools/*/*_main.c)))
 LIB      := $(BUILD)/libgradientflow.a
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
-KERNELS  := $(wildcard ops/*.cu)
-FATBIN   := $(if $(NVCC),$(BUILD)/ops/gf_kernels_fatbin.o)
+KERNELS  := $(wildcard ops/element/cuda/*.cu)
+FATBIN   := $(if $(NVCC),$(BUILD)/ops/element/cuda/gf_kernels_fatbin.o)
 
 comma    := ,
 # An appliance is linked with the library, UCX, libconfig and libsodium statically; libc and the CUDA driver stay dynamic.
@@ -58,7 +62,7 @@ BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
 
 # cuda.h alone is needed, and by these alone.
-$(filter $(BUILD)/drivers/gpu_cuda%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
+$(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048)
 $(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@
@@ -75,12 +79,12 @@ $(BUILD)/%.o: %.c
 
 # Kernels of all GPUs from sm_80 on, as bytes in the archive: machine code for two, PTX for what comes. No CUDA runtime, and
 # nothing that nvcc makes for the host.
-NVCC_FLAGS := -O3 -std=c++17 -fmad=false -Iops -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
+NVCC_FLAGS := -O3 -std=c++17 -fmad=false -I. -Ilib -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
               -gencode arch=compute_90,code=compute_90
-$(BUILD)/ops/gf_kernels.cu: $(KERNELS)
+$(BUILD)/ops/element/cuda/gf_kernels.cu: $(KERNELS)
 	@mkdir -p $(@D)
-	@printf '#include "%s"\n' $(notdir $(KERNELS)) >$@
-$(BUILD)/ops/gf_kernels.fatbin: $(BUILD)/ops/gf_kernels.cu $(KERNELS) $(wildcard ops/*.cuh) ops/kernels.h
+	@printf '#include "%s"\n' $(KERNELS) >$@
+$(BUILD)/ops/element/cuda/gf_kernels.fatbin: $(BUILD)/ops/element/cuda/gf_kernels.cu $(KERNELS) $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h
 	$(NVCC) $(NVCC_FLAGS) -fatbin $< -o $@
 $(BUILD)/%_fatbin.o: $(BUILD)/%.fatbin
 	@printf '.section .rodata\n.balign 64\n.globl %s\n.type %s, @object\n%s:\n%s\n%s\n%s\n' $(notdir $(@:.o=)) $(notdir $(@:.o=)) \
@@ -89,61 +93,63 @@ $(BUILD)/%_fatbin.o: $(BUILD)/%.fatbin
 
 # The same files for the SIMT emulator: as C, each access a call of the thread sanitizer's, whose runtime the emulator is.
 # Usable in a shared library too.
-SIMT_OBJ := $(patsubst ops/%.cu,$(BUILD)/firmware-tests/kernel_%.o,$(KERNELS))
+SIMT_OBJ := $(patsubst ops/element/cuda/%.cu,$(BUILD)/firmware-tests/cuda/kernel_%.o,$(KERNELS))
 SIMT_FLAGS = $(filter-out -Wconversion,$(GF_FLAGS)) -fPIC $(if $(SAN),-fno-sanitize=all) -fsanitize=thread
 $(BUILD)/libtest.a: $(SIMT_OBJ)
-$(SIMT_OBJ): $(BUILD)/firmware-tests/kernel_%.o: ops/%.cu
+$(SIMT_OBJ): $(BUILD)/firmware-tests/cuda/kernel_%.o: ops/element/cuda/%.cu
 	@mkdir -p $(@D)
 	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
-$(BUILD)/firmware-tests/simt_kernels.o: firmware-tests/simt_kernels.c
+$(BUILD)/firmware-tests/cuda/simt_kernels.o: firmware-tests/cuda/simt_kernels.c
 	@mkdir -p $(@D)
 	$(CC) $(SIMT_FLAGS) -O1 -g -c $< -o $@
-$(BUILD)/firmware-tests/simt.o $(BUILD)/firmware-tests/simt_access.o: GF_FLAGS += -fPIC
+$(BUILD)/firmware-tests/cuda/simt.o $(BUILD)/firmware-tests/cuda/simt_access.o: GF_FLAGS += -fPIC
 
 # gf-train's own kernels and the benchmark's, likewise, but not in the archive.
-TRAIN_FATBIN := $(if $(NVCC),$(BUILD)/tools/gf_train_fatbin.o)
-SWEEP_FATBIN := $(if $(NVCC),$(BUILD)/firmware-tests/gf_sweep_fatbin.o)
-$(BUILD)/tools/gf_train.fatbin: tools/train.cu tools/train_kernels.h
-$(BUILD)/firmware-tests/gf_sweep.fatbin: firmware-tests/sweep.cu firmware-tests/sweep.h
-$(BUILD)/tools/gf_train.fatbin $(BUILD)/firmware-tests/gf_sweep.fatbin: $(wildcard ops/*.cuh) ops/kernels.h
+TRAIN_FATBIN := $(if $(NVCC),$(BUILD)/tools/train/gf_train_fatbin.o)
+SWEEP_FATBIN := $(if $(NVCC),$(BUILD)/firmware-tests/cuda/gf_sweep_fatbin.o)
+$(BUILD)/tools/train/gf_train.fatbin: tools/train/train.cu tools/train/train_kernels.h
+$(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: firmware-tests/cuda/sweep.cu firmware-tests/cuda/sweep.h
+$(BUILD)/tools/train/gf_train.fatbin $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) -fatbin $(filter %.cu,$^) -o $@
 $(BUILD)/gf-train $(BUILD)/firmware-tests/test_train_net: $(TRAIN_FATBIN)
 
-# A tool gf-NAME is tools/NAME_main.c and, if there are any, tools/NAME_*.c; tools/tool_*.c are shared by all.
-TOOL_SHARED := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/tool_*.c))
+# A tool gf-NAME is tools/NAME/*.c; tools/common/*.c are shared by all.
+objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
+without_main = $(filter-out %_main.o,$(call objects,tools/$(1)/*.c))
+TOOL_SHARED := $(call objects,tools/common/*.c)
 .SECONDEXPANSION:
-$(BUILD)/gf-%: $$(addprefix $(BUILD)/,$$(addsuffix .o,$$(basename $$(wildcard tools/$$*_*.c)))) $$(TOOL_SHARED) $(LIB) $(SIM_LIB)
+$(BUILD)/gf-%: $$(call objects,tools/$$*/*.c) $$(TOOL_SHARED) $(LIB) $(SIM_LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)
 
 # Data movement between the products of BLAS: worth vectorising whatever CFLAGS says.
-$(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o: GF_FLAGS += -ftree-vectorize
+$(BUILD)/tools/train/train_layers.o $(BUILD)/tools/train/train_norm.o: GF_FLAGS += -ftree-vectorize
 
 # A test is its own object and those that its line of prerequisites adds.
-TRAIN_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/train_main.c,$(wildcard tools/train_*.c))) $(TOOL_SHARED)
+TRAIN_OBJ := $(call without_main,train) $(TOOL_SHARED)
 $(BUILD)/firmware-tests/test_train_net: $(TRAIN_OBJ)
-$(BUILD)/firmware-tests/test_plan: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/plan_main.c,$(wildcard tools/plan_*.c)))
-$(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train_layers.o $(BUILD)/tools/train_norm.o $(BUILD)/firmware-tests/fake/kernels_train.o
+$(BUILD)/firmware-tests/test_plan: $(call without_main,plan)
+$(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/tools/train/train_norm.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
-$(BUILD)/firmware-tests/test_check: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/check_main.c,$(wildcard tools/check_*.c))) $(BUILD)/tools/tool_clock.o
-$(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf_values.o $(BUILD)/tools/perf_tune_limits.o
+$(BUILD)/firmware-tests/test_check: $(call without_main,check) $(BUILD)/tools/common/tool_clock.o
+$(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf/perf_values.o $(BUILD)/tools/perf/perf_tune_limits.o
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
     worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup,-Wl$(comma)--wrap=ucp_$(f))
-$(BUILD)/firmware-tests/test_%: $(BUILD)/firmware-tests/test_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
+$(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c) $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
 
 # A CUDA driver without a GPU, for tests of the real one: found by dlopen() like the real one's library.
 FAKE_CUDA := $(if $(filter 1,$(CUDA)),$(BUILD)/firmware-tests/fake/libcuda.so.1)
-FAKE_CUDA_OBJ := $(patsubst firmware-tests/%.c,$(BUILD)/firmware-tests/fake/%.o,$(wildcard firmware-tests/fake_cuda*.c))
-$(BUILD)/firmware-tests/fake/%.o: firmware-tests/%.c
+FAKE_CUDA_OBJ := $(patsubst firmware-tests/cuda/%.c,$(BUILD)/firmware-tests/fake/%.o,$(wildcard firmware-tests/cuda/fake_cuda*.c))
+$(BUILD)/firmware-tests/fake/%.o: firmware-tests/cuda/%.c
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) -isystem $(CUDA_INC) -fPIC $(CFLAGS) -c $< -o $@
 TOOL_KERNELS := $(patsubst %,$(BUILD)/firmware-tests/fake/kernels_%.o,train sweep)
-FAKE_CUDA_OBJ += $(SIMT_OBJ) $(TOOL_KERNELS) $(patsubst %,$(BUILD)/firmware-tests/%.o,simt simt_access)
-$(BUILD)/firmware-tests/fake/kernels_train.o: tools/train.cu
-$(BUILD)/firmware-tests/fake/kernels_sweep.o: firmware-tests/sweep.cu
+FAKE_CUDA_OBJ += $(SIMT_OBJ) $(TOOL_KERNELS) $(patsubst %,$(BUILD)/firmware-tests/cuda/%.o,simt simt_access)
+$(BUILD)/firmware-tests/fake/kernels_train.o: tools/train/train.cu
+$(BUILD)/firmware-tests/fake/kernels_sweep.o: firmware-tests/cuda/sweep.cu
 $(TOOL_KERNELS):
 	@mkdir -p $(@D)
 	$(CC) $(SIMT_FLAGS) -O1 -g -x c -c $< -o $@
@@ -162,15 +168,15 @@ $(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB
 $(BUILD)/firmware-tests/program_gpu: $(BUILD)/libtest.a $(SWEEP_FATBIN)
 # gf-train with faulty hardware, and one of another version of the library.
 FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
-$(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/program_faulty_train.o $(BUILD)/tools/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
+$(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/process/program_faulty_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) -Wl,--wrap=gf_tensor_ready -Wl,--wrap=gf_close
-OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/open drivers/rendezvous_tcp_accept drivers/rendezvous_tcp_auth)
-$(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
+OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/core/open drivers/tcp/rendezvous_tcp_accept drivers/tcp/rendezvous_tcp_auth)
+$(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK)
-$(BUILD)/other/%.o: %.c firmware-tests/other_version.h
+$(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h
 	@mkdir -p $(@D)
-	$(CC) $(GF_FLAGS) -include firmware-tests/other_version.h $(CFLAGS) -c $< -o $@
-$(BUILD)/firmware-tests/program_%: $(BUILD)/firmware-tests/program_%.o $(LIB) $(SIM_LIB) $(TOOL_SHARED)
+	$(CC) $(GF_FLAGS) -include firmware-tests/process/other_version.h $(CFLAGS) -c $< -o $@
+$(BUILD)/firmware-tests/program_%: $$(call objects,firmware-tests/*/program_$$*.c) $(LIB) $(SIM_LIB) $(TOOL_SHARED)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(filter %_fatbin.o,$^) $(PROGRAM_LIBS) -lm
 
 # ---- what people run ----
@@ -196,34 +202,34 @@ check: ## every test
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 all tests
 	@$(MAKE) --no-print-directory -s suites
 
-SHELL_TESTS := $(wildcard firmware-tests/test_*.sh)
-LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(patsubst firmware-tests/%.c,%,$(filter firmware-tests/test_$(or $(T),%).c,$(wildcard firmware-tests/test_*.c))))
+SHELL_TESTS := $(wildcard firmware-tests/*/test_*.sh)
+LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(filter test_$(or $(T),%),$(notdir $(basename $(wildcard firmware-tests/*/test_*.c)))))
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(TESTS) $(SHELL_TESTS))
 tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA)
 suites: tests all
-	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/run.sh $(SUITES)
+	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
 
 check-san: ## the unit tests under address and undefined-behaviour checks
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)-san SAN=address,undefined tests
-	@BUILD=$(BUILD)-san ASAN_OPTIONS=detect_leaks=0 sh firmware-tests/run.sh $(patsubst $(BUILD)/%,$(BUILD)-san/%,$(TESTS))
+	@BUILD=$(BUILD)-san ASAN_OPTIONS=detect_leaks=0 sh firmware-tests/support/run.sh $(patsubst $(BUILD)/%,$(BUILD)-san/%,$(TESTS))
 
 check-clang: ## compile everything with clang, warnings as errors
 	@$(MAKE) --no-print-directory -s -j2 CC=clang WERROR=1 BUILD=$(BUILD)-clang all tests
 
 check-valgrind: tests ## the arena and configuration suites under valgrind
-	@BUILD=$(BUILD) WRAP="valgrind -q --error-exitcode=9" sh firmware-tests/run.sh \
+	@BUILD=$(BUILD) WRAP="valgrind -q --error-exitcode=9" sh firmware-tests/support/run.sh \
 	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_config_tensors %/test_settings,$(TESTS))
 
 flags: ## what an appliance is linked with
 	@echo "-Ilib -Iconfig $(LIB) $(LINK_LIBS)"
 
 audit: $(LIB) ## fail if the library calls an allocator, thread, signal, stdio, exit or map function
-	@sh firmware-tests/audit.sh $(LIB)
+	@sh firmware-tests/support/audit.sh $(LIB)
 
 FUZZ_SECONDS ?= 60
-FUZZERS := $(patsubst firmware-tests/fuzz_%.c,%,$(wildcard firmware-tests/fuzz_$(or $(T),*).c))
+FUZZERS := $(patsubst firmware-tests/fuzz/fuzz_%.c,%,$(wildcard firmware-tests/fuzz/fuzz_$(or $(T),*).c))
 FUZZ_BUILD := $(BUILD)-fuzz
 fuzz: ## each fuzz target on its corpus for FUZZ_SECONDS, or one: T=frames
 	@$(MAKE) --no-print-directory deps
@@ -232,22 +238,22 @@ fuzz: ## each fuzz target on its corpus for FUZZ_SECONDS, or one: T=frames
 	@for f in $(FUZZERS); do echo "fuzz $$f"; mkdir -p $(FUZZ_BUILD)/corpus/$$f; \
 	    ASAN_OPTIONS=detect_leaks=0 $(FUZZ_BUILD)/firmware-tests/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 \
 	        -timeout=10 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/$$f- \
-	        $(FUZZ_BUILD)/corpus/$$f firmware-tests/corpus/$$f || exit 1; done
-$(BUILD)/firmware-tests/fuzz_trace: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/trace_main.c,$(wildcard tools/trace_*.c)))
-$(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
+	        $(FUZZ_BUILD)/corpus/$$f firmware-tests/fuzz/corpus/$$f || exit 1; done
+$(BUILD)/firmware-tests/fuzz_trace: $(call without_main,trace)
+$(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
 bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH and Gloo, where they are installed (10 minutes)
-	@BUILD=$(BUILD) sh firmware-tests/bench_peers.sh
+	@BUILD=$(BUILD) sh firmware-tests/bench/bench_peers.sh
 bench-net: all ## the same over 1 Gbit/s links between network namespaces, and ResNet-50's tensors (15 minutes; root)
-	@BUILD=$(BUILD) sh firmware-tests/bench_net.sh
+	@BUILD=$(BUILD) sh firmware-tests/bench/bench_net.sh
 bench-plan: all ## what gf-plan predicts beside what gf-perf --model measures over 4 and 8 hosts (12 minutes; root)
-	@BUILD=$(BUILD) sh firmware-tests/bench_plan.sh
+	@BUILD=$(BUILD) sh firmware-tests/bench/bench_plan.sh
 bench-tree: all ## FireCaffe's reduction tree against its server over 2 to 8 hosts, with a plot (1 minute; root)
-	@BUILD=$(BUILD) sh firmware-tests/bench_tree.sh
-$(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench_%.o $(LIB)
+	@BUILD=$(BUILD) sh firmware-tests/bench/bench_tree.sh
+$(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)
 
 # 77: there is nothing to check, and why was said.
@@ -266,22 +272,22 @@ gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## GB/s of each kernel besid
 	$(GPU_PROGRAM) bench "$(LIBRARY)" $(MIB); code=$$?; [ $$code -eq 77 ] || exit $$code
 
 lab: tests all ## real faults in network namespaces (root): each once, RUNS=20 times, or some: T='tcp_kill*'
-	@BUILD=$(BUILD) RUNS=$(or $(RUNS),1) sh firmware-tests/lab.sh $(if $(T),'$(T)')
+	@BUILD=$(BUILD) RUNS=$(or $(RUNS),1) sh firmware-tests/lab/lab.sh $(if $(T),'$(T)')
 LABS ?= 3
 fault-table: tests all ## the same 20 times, LABS=3 at once, or as far as that is still to do, and the table of what was measured
 	-@for lab in $$(seq $(LABS)); do \
-	    LAB=$$lab/$(LABS) BUILD=$(BUILD) RUNS=$(or $(RUNS),20) nice -n 5 sh firmware-tests/lab.sh $(if $(T),'$(T)') & done; wait
-	@BUILD=$(BUILD) sh firmware-tests/lab.sh table
+	    LAB=$$lab/$(LABS) BUILD=$(BUILD) RUNS=$(or $(RUNS),20) nice -n 5 sh firmware-tests/lab/lab.sh $(if $(T),'$(T)') & done; wait
+	@BUILD=$(BUILD) sh firmware-tests/lab/lab.sh table
 accuracy: ## where sparse communication and large batches end beside dense runs (50 minutes; goes on where it was stopped)
 	@$(MAKE) --no-print-directory -s -j2 all
-	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh sparse
+	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh sparse
 accuracy-wire: ## where 16-bit wires end beside fp32 (10 minutes; likewise)
 	@$(MAKE) --no-print-directory -s -j2 all
-	@BUILD=$(BUILD) sh firmware-tests/accuracy.sh wire
+	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh wire
 SECONDS ?= 60
 soak: $(BUILD)/firmware-tests/soak ## random jobs on the simulator for SECONDS=60, or that of SEED=0x..
 	@$< $(SECONDS) $(SEED)
-$(BUILD)/firmware-tests/soak: $(BUILD)/firmware-tests/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
+$(BUILD)/firmware-tests/soak: $(BUILD)/firmware-tests/soak/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
 # What pkg-config --static gives must be enough: archives by name, for it drops all but one -Wl,-Bstatic.
@@ -289,7 +295,7 @@ PREFIX  ?= /usr/local
 HEADERS := lib/gradientflow.h config/config.h $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
 PC_LIBS  = $(patsubst -l%,-l:lib%.a,-lconfig -lsodium $(filter -l% -Wl$(comma)--undefined=%,$(UCX_LIBS))) -ldl -lrt -lm -pthread
 VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
-MAN      = $(wildcard tools/*.1 lib/*.3 config/*.5)
+MAN      = $(wildcard tools/*/*.1 lib/*.3 config/*.5)
 install: all ## copy library, headers, tools, man pages and gradientflow.pc to DESTDIR and PREFIX (/usr/local)
 	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX=$(PREFIX) must be an absolute path" >&2; exit 1;; esac
 	@to="$(DESTDIR)$(PREFIX)"; set -e; \

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config_source.h"
+#include "config/config_source.h"
 
 #define CLUSTER_FILE_BYTES_MAX (1u << 20)
 #define NODES_MAX 8192.0

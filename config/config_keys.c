@@ -1,5 +1,5 @@
 /* Finding keys, and near misses. */
-#include "config_keys.h"
+#include "config/config_keys.h"
 
 #include <string.h>
 

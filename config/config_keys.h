@@ -1,10 +1,10 @@
-/* Keys and values of the configuration file. The table itself is lib/settings_table.c, one row a key. Internal to
+/* Keys and values of the configuration file. The table itself is lib/settings/settings_table.c, one row a key. Internal to
  * config/. */
 #ifndef GF_CONFIG_KEYS_H
 #define GF_CONFIG_KEYS_H
 
-#include "config.h"
-#include "settings.h"
+#include "config/config.h"
+#include "lib/settings/settings.h"
 
 const struct gf_setting *gf_key_find(const char *key);
 /* Is `name` the group of some key? */

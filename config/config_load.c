@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config_keys.h"
-#include "config_source.h"
+#include "config/config_keys.h"
+#include "config/config_source.h"
 
 static const char *type_name(const config_setting_t *node)
 {

@@ -1,7 +1,7 @@
 /* The effective configuration as a file that loads to the same again, and the key table for people. */
 #include <string.h>
 
-#include "config_keys.h"
+#include "config/config_keys.h"
 
 static void string_print(const char *text, FILE *out)
 {

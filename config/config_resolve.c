@@ -1,6 +1,6 @@
 /* Host names to addresses: the library itself takes numeric ones only, so that joining never waits for a name
  * server. */
-#include "config_keys.h"
+#include "config/config_keys.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>

@@ -2,7 +2,7 @@
  *
  * libconfig 1.5 cuts numbers to 32 bits without a word, takes an unended comment for the end of the file, follows
  * @include anywhere and recurses as deep as the text says. One pass over the text refuses all of that by line. */
-#include "config_source.h"
+#include "config/config_source.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #ifndef GF_CONFIG_SOURCE_H
 #define GF_CONFIG_SOURCE_H
 
-#include "config.h"
+#include "config/config.h"
 
 #define GF_CONFIG_DEPTH_MAX 8 /* nested brackets; a lawful file needs 3 */
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config_keys.h"
-#include "config_source.h"
+#include "config/config_keys.h"
+#include "config/config_source.h"
 
 #define TENSORS_FILE_BYTES_MAX (16u << 20)     /* GF_TENSORS_MAX of them with long names */
 #define TENSOR_DIMENSIONS_MAX 8

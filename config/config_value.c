@@ -1,5 +1,5 @@
 /* Values from text. Nothing here depends on the locale. */
-#include "config_keys.h"
+#include "config/config_keys.h"
 
 #include <errno.h>
 #include <locale.h>

@@ -3,7 +3,7 @@
 #ifndef GF_BYTES_H
 #define GF_BYTES_H
 
-#include "fault.h"
+#include "drivers/fault.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Log lines and fault records. */
-#include "fault.h"
+#include "drivers/fault.h"
 
 #include <stdarg.h>
 #include <stdio.h>

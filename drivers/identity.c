@@ -1,5 +1,5 @@
 /* Who this process is in the job, from the environment that launchers set. */
-#include "identity.h"
+#include "drivers/identity.h"
 
 #include <stdio.h>
 #include <stdlib.h>

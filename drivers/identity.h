@@ -2,7 +2,7 @@
 #ifndef GF_IDENTITY_H
 #define GF_IDENTITY_H
 
-#include "fault.h"
+#include "drivers/fault.h"
 
 struct gf_identity {
     uint32_t rank;

@@ -1,5 +1,5 @@
 /* The control channel: small frames between each rank and the coordinator, and the news that a rank's connection has
- * ended. What a frame means is decided in lib/members.c, so that the simulator runs the same logic. Nothing blocks. */
+ * ended. What a frame means is decided in lib/membership/members.c, so that the simulator runs the same logic. Nothing blocks. */
 #ifndef GF_RENDEZVOUS_H
 #define GF_RENDEZVOUS_H
 

@@ -4,14 +4,14 @@
 
 #include <stdatomic.h>
 
-#include "arena.h"
-#include "coll.h"
-#include "crowd.h"
-#include "drivers.h"
-#include "lent.h"
-#include "members.h"
-#include "pool.h"
-#include "sparse.h"
+#include "lib/core/arena.h"
+#include "ops/coll.h"
+#include "lib/core/crowd.h"
+#include "drivers/drivers.h"
+#include "lib/device/lent.h"
+#include "lib/membership/members.h"
+#include "lib/core/pool.h"
+#include "lib/sparse/sparse.h"
 
 struct gf_layout;
 struct gf_pool_parts;

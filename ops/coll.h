@@ -3,9 +3,9 @@
 #ifndef GF_COLL_H
 #define GF_COLL_H
 
-#include "link.h"
-#include "ops.h"
-#include "pace.h"
+#include "drivers/link.h"
+#include "ops/ops.h"
+#include "ops/coll/pace.h"
 
 typedef enum gf_coll_op {
     GF_COLL_ALLREDUCE,

@@ -4,7 +4,7 @@
 #ifndef GF_OPS_H
 #define GF_OPS_H
 
-#include "gpu.h"
+#include "drivers/gpu.h"
 
 #define GF_NORM_RUN_ELEMS 32768u /* norm() adds in runs of these */
 #define GF_NORM_SCRATCH_ELEMS (64u + 4096u) /* floats that norm() may want on a GPU, at any count */

@@ -4,7 +4,7 @@
 #ifndef GF_SIM_H
 #define GF_SIM_H
 
-#include "drivers.h"
+#include "drivers/drivers.h"
 
 typedef enum gf_sim_fault_kind {
     GF_SIM_FAULT_NONE = 0,

@@ -1,5 +1,5 @@
 /* The link driver of a simulated rank: checks what callers promise, keeps requests, lends regions. */
-#include "sim_state.h"
+#include "drivers/sim/sim_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

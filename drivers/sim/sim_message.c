@@ -6,7 +6,7 @@
  * The ports are cut-through: both are busy with the same bytes, one latency apart, so a lone message takes
  * latency + bytes / rate. The receiver's port is taken at ARRIVE and not at the post, or a message that waits for its
  * sender's port would keep out those that arrive before it. */
-#include "sim_state.h"
+#include "drivers/sim/sim_state.h"
 
 #include <stdlib.h>
 #include <string.h>

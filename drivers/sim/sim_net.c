@@ -1,5 +1,5 @@
 /* The simulated world: its ranks, what is done to them by hand, and its counters. */
-#include "sim_state.h"
+#include "drivers/sim/sim_state.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* The control channel of simulated ranks: a star around rank 0, later around another. A connection stands as soon as
  * its centre is open and both ends belong to its star, its frames take FRAME_NS and keep their order. */
-#include "sim_state.h"
+#include "drivers/sim/sim_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #ifndef GF_SIM_STATE_H
 #define GF_SIM_STATE_H
 
-#include "sim.h"
+#include "drivers/sim/sim.h"
 
 enum sim_event_kind {
     SIM_SEND_END, /* the message has left the sender's port */

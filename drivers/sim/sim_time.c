@@ -1,5 +1,5 @@
 /* Virtual time: the heap of what will happen, and who has to be told. */
-#include "sim_state.h"
+#include "drivers/sim/sim_state.h"
 
 #include <stdlib.h>
 

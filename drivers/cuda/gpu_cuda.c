@@ -1,0 +1,219 @@
+/* A GPU through the CUDA driver API alone. Every call enters the device's primary context and leaves it again, so that
+ * the caller's own current context stays what it was. Streams that are handed in are of the primary context (as all of
+ * the CUDA runtime's are); handle 0 is its default stream. */
+#include <string.h>
+
+#include "drivers/cuda/gpu_cuda.h"
+
+static struct cuda_gpu *cuda_of(struct gf_gpu *gpu)
+{
+    return (struct cuda_gpu *)(void *)gpu;
+}
+
+static CUstream stream_of(gf_queue_handle handle)
+{
+    return (CUstream)(uintptr_t)handle;
+}
+
+static size_t cuda_state_bytes(const struct gf_gpu_setup *setup)
+{
+    return sizeof(struct cuda_gpu) + setup->events_max * sizeof(CUevent) + setup->kernel_count * sizeof(CUfunction);
+}
+
+static gf_status cuda_open(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
+                           struct gf_fault *fault_out)
+{
+    struct cuda_gpu *cuda = state;
+    memset(state, 0, cuda_state_bytes(setup));
+    cuda->gpu.driver = &gf_gpu_cuda;
+    cuda->gpu.ops = setup->ops;
+    cuda->gpu.fault.peer = GF_RANK_NONE;
+    cuda->log = setup->log;
+    cuda->device = (CUdevice)setup->ordinal;
+    cuda->event_count = setup->events_max;
+    cuda->kernel_count = (setup->image != NULL) ? setup->kernel_count : 0;
+    cuda->events = (CUevent *)(void *)(cuda + 1);
+    cuda->kernels = (CUfunction *)(void *)(cuda->events + cuda->event_count);
+    gf_status status = gf_cuda_load(cuda, setup->library, fault_out);
+    if (status >= 0) status = gf_cuda_take(cuda, setup, fault_out);
+    if (status < 0) {
+        gf_cuda_give_back(cuda);
+        gf_cuda_unload(cuda);
+        return status;
+    }
+    *gpu_out = &cuda->gpu;
+    return GF_OK;
+}
+
+static void cuda_close(struct gf_gpu *gpu)
+{
+    gf_cuda_give_back(cuda_of(gpu));
+    gf_cuda_unload(cuda_of(gpu));
+}
+
+static gf_mem cuda_arena(struct gf_gpu *gpu)
+{
+    return cuda_of(gpu)->arena;
+}
+
+static gf_queue_handle cuda_stream(struct gf_gpu *gpu)
+{
+    return (gf_queue_handle)(uintptr_t)cuda_of(gpu)->stream;
+}
+
+gf_status gf_cuda_told(struct cuda_gpu *cuda, CUresult result, const char *call)
+{
+    return gf_cuda_result(cuda, result, call, &cuda->gpu.fault);
+}
+
+gf_status gf_cuda_enter(struct cuda_gpu *cuda)
+{
+    return gf_cuda_told(cuda, cuda->calls.context_push(cuda->context), "cuCtxPushCurrent");
+}
+
+gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status)
+{
+    CUcontext popped;
+    gf_status left = gf_cuda_told(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent");
+    return (status < 0) ? status : (left < 0) ? left : status;
+}
+
+static void cuda_host_unregister(struct gf_gpu *gpu, void *base)
+{
+    struct cuda_gpu *cuda = cuda_of(gpu);
+    bool entered = gf_cuda_enter_last(cuda);
+    if (entered) gf_cuda_idle(cuda); /* the caller may unmap it now */
+    CUresult result = cuda->calls.host_unregister(base);
+    gf_cuda_given(cuda, result, "cuMemHostUnregister");
+    if (entered) gf_cuda_leave_last(cuda);
+}
+
+static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
+{
+    struct cuda_gpu *cuda = cuda_of(gpu);
+    gf_status status = gf_cuda_enter(cuda);
+    if (status < 0) return status;
+    CUresult result = cuda->calls.host_register(base, size_bytes,
+                                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    status = gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemHostRegister"));
+    /* Where it was registered and the context could not be left: the caller holds what failed for not registered. */
+    if ((result == CUDA_SUCCESS) && (status < 0)) cuda_host_unregister(gpu, base);
+    return status;
+}
+
+/* Which way is told by the addresses: with registered memory used as it is, all of them are of one space. */
+static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes)
+{
+    struct cuda_gpu *cuda = cuda_of(queue->gpu);
+    if ((size_bytes == 0) || (dst == src)) return GF_OK;
+    gf_status status = gf_cuda_enter(cuda);
+    if (status < 0) return status;
+    CUresult result = cuda->calls.copy(dst, src, size_bytes, stream_of(queue->stream));
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemcpyAsync"));
+}
+
+static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
+{
+    struct cuda_gpu *cuda = cuda_of(queue->gpu);
+    if (size_bytes == 0) return GF_OK;
+    gf_status status = gf_cuda_enter(cuda);
+    if (status < 0) return status;
+    CUresult result = cuda->calls.set(dst, 0, size_bytes, stream_of(queue->stream));
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemsetD8Async"));
+}
+
+static gf_status cuda_launch(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args)
+{
+    struct cuda_gpu *cuda = cuda_of(queue->gpu);
+    GF_ASSERT(kernel < cuda->kernel_count);
+    GF_ASSERT((blocks > 0) && (threads > 0));
+    gf_status status = gf_cuda_enter(cuda);
+    if (status < 0) return status;
+    CUresult result = cuda->calls.launch(cuda->kernels[kernel], blocks, 1, 1, threads, 1, 1, 0,
+                                         stream_of(queue->stream), args, NULL);
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuLaunchKernel"));
+}
+
+/* `later` waits for what `earlier` holds now. */
+static gf_status order(struct cuda_gpu *cuda, CUstream earlier, CUstream later)
+{
+    if (earlier == later) return GF_OK;
+    gf_status status = gf_cuda_enter(cuda);
+    if (status < 0) return status;
+    status = gf_cuda_told(cuda, cuda->calls.event_record(cuda->cross, earlier), "cuEventRecord");
+    if (status >= 0)
+        status = gf_cuda_told(cuda, cuda->calls.stream_wait(later, cuda->cross, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
+    return gf_cuda_leave(cuda, status);
+}
+
+static gf_status cuda_wait_for(struct gf_queue *queue, gf_queue_handle other)
+{
+    return order(cuda_of(queue->gpu), stream_of(other), stream_of(queue->stream));
+}
+
+static gf_status cuda_lead(struct gf_queue *queue, gf_queue_handle other)
+{
+    return order(cuda_of(queue->gpu), stream_of(queue->stream), stream_of(other));
+}
+
+static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)
+{
+    struct cuda_gpu *cuda = cuda_of(queue->gpu);
+    GF_ASSERT(event < cuda->event_count);
+    gf_status status = gf_cuda_enter(cuda);
+    if (status < 0) return status;
+    CUresult result = cuda->calls.event_record(cuda->events[event], stream_of(queue->stream));
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuEventRecord"));
+}
+
+static gf_status cuda_reached(struct gf_gpu *gpu, uint32_t event)
+{
+    struct cuda_gpu *cuda = cuda_of(gpu);
+    GF_ASSERT(event < cuda->event_count);
+    gf_status status = gf_cuda_enter(cuda);
+    if (status < 0) return status;
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, cuda->calls.event_query(cuda->events[event]), "cuEventQuery"));
+}
+
+static gf_status cuda_settled(struct gf_queue *queue)
+{
+    struct cuda_gpu *cuda = cuda_of(queue->gpu);
+    gf_status status = gf_cuda_enter(cuda);
+    if (status < 0) return status;
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, cuda->calls.stream_query(stream_of(queue->stream)), "cuStreamQuery"));
+}
+
+static gf_status cuda_enter(struct gf_gpu *gpu)
+{
+    return gf_cuda_enter(cuda_of(gpu));
+}
+
+static gf_status cuda_leave(struct gf_gpu *gpu)
+{
+    return gf_cuda_leave(cuda_of(gpu), GF_OK);
+}
+
+const struct gf_gpu_driver gf_gpu_cuda = {
+    .name = "cuda",
+    .is_host = false,
+    .state_bytes = cuda_state_bytes,
+    .open = cuda_open,
+    .close = cuda_close,
+    .arena = cuda_arena,
+    .host_register = cuda_host_register,
+    .host_unregister = cuda_host_unregister,
+    .stream = cuda_stream,
+    .copy = cuda_copy,
+    .zero = cuda_zero,
+    .launch = cuda_launch,
+    .wait_for = cuda_wait_for,
+    .lead = cuda_lead,
+    .mark = cuda_mark,
+    .reached = cuda_reached,
+    .settled = cuda_settled,
+    .lend = gf_cuda_lend,
+    .borrow = gf_cuda_borrow,
+    .give_back = gf_cuda_give_back_lent,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
+};

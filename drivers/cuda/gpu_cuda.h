@@ -1,0 +1,100 @@
+/* Inside of the CUDA driver: the calls of libcuda that it uses, and its state. The only header that includes cuda.h. */
+#ifndef GF_GPU_CUDA_H
+#define GF_GPU_CUDA_H
+
+#include <cuda.h>
+
+#include "drivers/gpu.h"
+
+#define CUDA_DEFAULT_LIBRARY "libcuda.so.1"
+#define CUDA_VERSION_MIN 12000 /* cuGetProcAddress_v2; also the version whose prototypes are asked for */
+
+/* X(member, base name as cuGetProcAddress() wants it, symbol whose prototype in cuda.h it has) */
+#define CUDA_CALLS(X)                                                     \
+    X(init, "cuInit", cuInit)                                             \
+    X(driver_version, "cuDriverGetVersion", cuDriverGetVersion)           \
+    X(error_name, "cuGetErrorName", cuGetErrorName)                       \
+    X(device_count, "cuDeviceGetCount", cuDeviceGetCount)                 \
+    X(device_get, "cuDeviceGet", cuDeviceGet)                             \
+    X(device_name, "cuDeviceGetName", cuDeviceGetName)                    \
+    X(device_attribute, "cuDeviceGetAttribute", cuDeviceGetAttribute)     \
+    X(context_retain, "cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain) \
+    X(context_release, "cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2) \
+    X(context_push, "cuCtxPushCurrent", cuCtxPushCurrent_v2)              \
+    X(context_pop, "cuCtxPopCurrent", cuCtxPopCurrent_v2)                 \
+    X(memory_info, "cuMemGetInfo", cuMemGetInfo_v2)                       \
+    X(memory_take, "cuMemAlloc", cuMemAlloc_v2)                           \
+    X(memory_give, "cuMemFree", cuMemFree_v2)                             \
+    X(host_register, "cuMemHostRegister", cuMemHostRegister_v2)           \
+    X(host_unregister, "cuMemHostUnregister", cuMemHostUnregister)        \
+    X(stream_create, "cuStreamCreate", cuStreamCreate)                    \
+    X(stream_destroy, "cuStreamDestroy", cuStreamDestroy_v2)              \
+    X(stream_query, "cuStreamQuery", cuStreamQuery)                       \
+    X(stream_wait, "cuStreamWaitEvent", cuStreamWaitEvent)                \
+    X(event_create, "cuEventCreate", cuEventCreate)                       \
+    X(event_destroy, "cuEventDestroy", cuEventDestroy_v2)                 \
+    X(event_record, "cuEventRecord", cuEventRecord)                       \
+    X(event_query, "cuEventQuery", cuEventQuery)                          \
+    X(copy, "cuMemcpyAsync", cuMemcpyAsync)                               \
+    X(set, "cuMemsetD8Async", cuMemsetD8Async)                            \
+    X(module_load, "cuModuleLoadData", cuModuleLoadData)                  \
+    X(module_unload, "cuModuleUnload", cuModuleUnload)                    \
+    X(module_function, "cuModuleGetFunction", cuModuleGetFunction)        \
+    X(launch, "cuLaunchKernel", cuLaunchKernel)                           \
+    X(lend, "cuIpcGetMemHandle", cuIpcGetMemHandle)                       \
+    X(borrow, "cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2)                \
+    X(give_back, "cuIpcCloseMemHandle", cuIpcCloseMemHandle)
+
+/* Prototypes only: nothing here refers to a symbol of libcuda. */
+struct cuda_calls {
+#define CUDA_CALL_MEMBER(member, name, symbol) __typeof__(&symbol) member;
+    CUDA_CALLS(CUDA_CALL_MEMBER)
+#undef CUDA_CALL_MEMBER
+};
+
+struct cuda_gpu {
+    struct gf_gpu gpu; /* first */
+    struct gf_log log;
+    char library[GF_PATH_MAX_BYTES];
+    void *handle; /* of dlopen() */
+    struct cuda_calls calls;
+    CUdevice device;
+    bool retained;
+    CUcontext context;
+    CUstream stream;
+    CUdeviceptr arena;
+    size_t arena_bytes;
+    CUmodule module;
+    CUevent cross;       /* of wait_for() and lead(): a wait has taken what it needs when it returns */
+    uint32_t event_count, kernel_count;
+    CUevent *events;     /* [event_count], behind this struct */
+    CUfunction *kernels; /* [kernel_count], behind the events */
+};
+
+/* The one place where a CUresult becomes a gf_status: GF_OK; GF_AGAIN for "not ready"; else GF_ERR_DEVICE and a record
+ * with the result's name. */
+gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *call, struct gf_fault *fault_out);
+/* Loads the library and finds its calls. GF_ERR_DEVICE names the file and what is missing. */
+gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library, struct gf_fault *fault_out);
+void gf_cuda_unload(struct cuda_gpu *cuda);
+/* Device, context, stream, events, arena and kernels; on failure whatever was made stays for gf_cuda_give_back(). */
+gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out);
+void gf_cuda_give_back(struct cuda_gpu *cuda);
+/* Of a call on a device in use: errors go into the device's own record. */
+gf_status gf_cuda_told(struct cuda_gpu *cuda, CUresult result, const char *call);
+gf_status gf_cuda_enter(struct cuda_gpu *cuda);
+gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status); /* in any case; hands on what was said in between */
+/* gpu_cuda_lend.c */
+gf_status gf_cuda_lend(struct gf_gpu *gpu, void *card_out);
+gf_status gf_cuda_borrow(struct gf_gpu *gpu, const void *card, gf_mem *base_out);
+void gf_cuda_give_back_lent(struct gf_gpu *gpu, const void *card, gf_mem base);
+/* Into the context in order to give things back, which is tried twice; false: it is lost. */
+bool gf_cuda_enter_last(struct cuda_gpu *cuda);
+void gf_cuda_leave_last(struct cuda_gpu *cuda);
+/* Of a call that gives something back: what fails there mostly failed before. Said in the log, and gone on with. */
+void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call);
+/* Waits until the stream is idle or failed, at most CUDA_IDLE_NS: work may not outlive the memory that it touches. */
+#define CUDA_IDLE_NS 2000000000ull
+void gf_cuda_idle(struct cuda_gpu *cuda);
+
+#endif

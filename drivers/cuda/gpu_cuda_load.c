@@ -1,0 +1,81 @@
+/* CUDA driver, the library: found at run time, so that one binary runs with and without a GPU. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "drivers/cuda/gpu_cuda.h"
+
+typedef __typeof__(&cuGetProcAddress_v2) cuda_finder;
+
+gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *call, struct gf_fault *fault_out)
+{
+    const char *name = NULL;
+    if (result == CUDA_SUCCESS) return GF_OK;
+    if (result == CUDA_ERROR_NOT_READY) return GF_AGAIN;
+    if (cuda->calls.error_name != NULL) (void)cuda->calls.error_name(result, &name);
+    return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, call, result, "device %d: %s failed: %s (%d)",
+                        (int)cuda->device, call, name ? name : "unknown to this CUDA driver", (int)result);
+}
+
+static gf_status symbol_missing(const struct cuda_gpu *cuda, const char *symbol, CUresult result,
+                                struct gf_fault *fault_out)
+{
+    return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "cuGetProcAddress", result,
+                        "device.library \"%.80s\" has no %s: it is no CUDA driver, or older than CUDA %d.%d", cuda->library,
+                        symbol, CUDA_VERSION_MIN / 1000, CUDA_VERSION_MIN % 1000 / 10);
+}
+
+/* A void * that is a function, without a cast that ISO C forbids. */
+static gf_status symbol_find(const struct cuda_gpu *cuda, cuda_finder find, const char *name, void *member_out,
+                             struct gf_fault *fault_out)
+{
+    CUdriverProcAddressQueryResult why = CU_GET_PROC_ADDRESS_SUCCESS;
+    void *found = NULL;
+    CUresult result = find(name, &found, CUDA_VERSION_MIN, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &why);
+    if ((result != CUDA_SUCCESS) || (found == NULL)) return symbol_missing(cuda, name, result, fault_out);
+    memcpy(member_out, &found, sizeof found);
+    return GF_OK;
+}
+
+static gf_status symbols_find(struct cuda_gpu *cuda, struct gf_fault *fault_out)
+{
+    cuda_finder find;
+    void *found = dlsym(cuda->handle, "cuGetProcAddress_v2");
+    gf_status status;
+    if (found == NULL) return symbol_missing(cuda, "cuGetProcAddress_v2", CUDA_SUCCESS, fault_out);
+    memcpy(&find, &found, sizeof find);
+#define CUDA_CALL_FIND(member, name, symbol)                                        \
+    status = symbol_find(cuda, find, name, &cuda->calls.member, fault_out); \
+    if (status < 0) return status;
+    CUDA_CALLS(CUDA_CALL_FIND)
+#undef CUDA_CALL_FIND
+    return GF_OK;
+}
+
+gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library, struct gf_fault *fault_out)
+{
+    int version = 0;
+    if ((library == NULL) || (library[0] == '\0')) library = CUDA_DEFAULT_LIBRARY;
+    (void)snprintf(cuda->library, sizeof cuda->library, "%s", library);
+    /* It starts threads and leaves handlers behind: it may be closed, but never unmapped. */
+    cuda->handle = dlopen(cuda->library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (cuda->handle == NULL) {
+        const char *why = dlerror();
+        return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "dlopen", 0,
+                            "device.library: there is no CUDA driver: %.140s", why ? why : cuda->library);
+    }
+    gf_status status = symbols_find(cuda, fault_out);
+    if (status < 0) return status;
+    status = gf_cuda_result(cuda, cuda->calls.driver_version(&version), "cuDriverGetVersion", fault_out);
+    if (status < 0) return status;
+    if (version >= CUDA_VERSION_MIN) return GF_OK;
+    return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "cuDriverGetVersion", version,
+                        "device.library \"%.80s\" is of CUDA %d.%d; needed is %d.%d or newer", cuda->library,
+                        version / 1000, version % 1000 / 10, CUDA_VERSION_MIN / 1000, CUDA_VERSION_MIN % 1000 / 10);
+}
+
+void gf_cuda_unload(struct cuda_gpu *cuda)
+{
+    if (cuda->handle != NULL) (void)dlclose(cuda->handle);
+    cuda->handle = NULL;
+}

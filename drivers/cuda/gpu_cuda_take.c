@@ -1,0 +1,192 @@
+/* CUDA driver, what is held from open to close: device, primary context, stream, events, arena, kernels. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "drivers/clock.h"
+#include "drivers/cuda/gpu_cuda.h"
+
+#define DEVICE_NAME_BYTES 64
+
+static gf_status device_choose(struct cuda_gpu *cuda, uint32_t ordinal, struct gf_fault *fault_out)
+{
+    const struct cuda_calls *calls = &cuda->calls;
+    int count = 0, usable = 0, multiprocessors = 0;
+    gf_status status = gf_cuda_result(cuda, calls->init(0), "cuInit", fault_out);
+    if (status < 0) return status;
+    status = gf_cuda_result(cuda, calls->device_count(&count), "cuDeviceGetCount", fault_out);
+    if (status < 0) return status;
+    if ((count <= 0) || (ordinal >= (uint32_t)count)) {
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                            "device.ordinal %u: this process sees %d GPUs; allowed are ordinals below that", ordinal, count);
+    }
+    status = gf_cuda_result(cuda, calls->device_get(&cuda->device, (int)ordinal), "cuDeviceGet", fault_out);
+    if (status < 0) return status;
+    status = gf_cuda_result(cuda,
+                            calls->device_attribute(&usable, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+                                                    cuda->device),
+                            "cuDeviceGetAttribute", fault_out);
+    if (status < 0) return status;
+    if (usable == 0) {
+        return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "cuDeviceGetAttribute", 0,
+                            "device %u cannot use addresses of registered host memory as they are "
+                            "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM is 0), which this driver rests on", ordinal);
+    }
+    status = gf_cuda_result(cuda,
+                            calls->device_attribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                                    cuda->device),
+                            "cuDeviceGetAttribute", fault_out);
+    if (status < 0) return status;
+    cuda->gpu.multiprocessors = (uint32_t)multiprocessors;
+    return GF_OK;
+}
+
+/* The process's one primary context, the one that the CUDA runtime uses too: streams of the caller are of it. */
+static gf_status context_take(struct cuda_gpu *cuda, struct gf_fault *fault_out)
+{
+    gf_status status = gf_cuda_result(cuda, cuda->calls.context_retain(&cuda->context, cuda->device),
+                                      "cuDevicePrimaryCtxRetain", fault_out);
+    if (status < 0) return status;
+    cuda->retained = true;
+    return GF_OK;
+}
+
+static gf_status queue_take(struct cuda_gpu *cuda, struct gf_fault *fault_out)
+{
+    const struct cuda_calls *calls = &cuda->calls;
+    /* Non-blocking: else each use of the default stream by the caller would wait for communication. */
+    gf_status status = gf_cuda_result(cuda, calls->stream_create(&cuda->stream, CU_STREAM_NON_BLOCKING),
+                                      "cuStreamCreate", fault_out);
+    if (status < 0) return status;
+    status = gf_cuda_result(cuda, calls->event_create(&cuda->cross, CU_EVENT_DISABLE_TIMING), "cuEventCreate", fault_out);
+    for (uint32_t i = 0; (i < cuda->event_count) && (status >= 0); i++) {
+        status = gf_cuda_result(cuda, calls->event_create(&cuda->events[i], CU_EVENT_DISABLE_TIMING), "cuEventCreate",
+                                fault_out);
+    }
+    return status;
+}
+
+/* More about what gf_cuda_result() has told. */
+__attribute__((format(printf, 2, 3))) static void fault_add(struct gf_fault *fault, const char *format, ...)
+{
+    va_list arguments;
+    if (fault == NULL) return;
+    size_t used = strlen(fault->text);
+    va_start(arguments, format);
+    (void)vsnprintf(fault->text + used, sizeof fault->text - used, format, arguments);
+    va_end(arguments);
+}
+
+static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_fault *fault_out)
+{
+    const struct cuda_calls *calls = &cuda->calls;
+    size_t free_bytes = 0, total_bytes = 0;
+    if (size_bytes == 0) return GF_OK;
+    CUresult result = calls->memory_take(&cuda->arena, size_bytes);
+    if (result == CUDA_SUCCESS) {
+        cuda->arena_bytes = size_bytes;
+        gf_status status = gf_cuda_result(cuda, calls->set(cuda->arena, 0, size_bytes, cuda->stream), "cuMemsetD8Async",
+                                          fault_out);
+        gf_cuda_idle(cuda); /* other streams will use it without asking */
+        return status;
+    }
+    cuda->arena = 0;
+    gf_status status = gf_cuda_result(cuda, result, "cuMemAlloc", fault_out);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return status;
+    if (calls->memory_info(&free_bytes, &total_bytes) != CUDA_SUCCESS) free_bytes = total_bytes = 0;
+    fault_add(fault_out, ": asked for %zu bytes; %zu of its %zu bytes are free", size_bytes, free_bytes, total_bytes);
+    return status;
+}
+
+static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out)
+{
+    const struct cuda_calls *calls = &cuda->calls;
+    if (setup->image == NULL) return GF_OK;
+    gf_status status = gf_cuda_result(cuda, calls->module_load(&cuda->module, setup->image), "cuModuleLoadData",
+                                      fault_out);
+    if (status < 0) return status;
+    for (uint32_t i = 0; i < setup->kernel_count; i++) {
+        CUresult result = calls->module_function(&cuda->kernels[i], cuda->module, setup->kernels[i]);
+        status = gf_cuda_result(cuda, result, "cuModuleGetFunction", fault_out);
+        if (result == CUDA_ERROR_NOT_FOUND) fault_add(fault_out, ": the image has no kernel \"%.60s\"", setup->kernels[i]);
+        if (status < 0) return status;
+    }
+    return GF_OK;
+}
+
+gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out)
+{
+    char name[DEVICE_NAME_BYTES] = "?";
+    CUcontext popped;
+    gf_status status = device_choose(cuda, setup->ordinal, fault_out);
+    if (status >= 0) status = context_take(cuda, fault_out);
+    if (status < 0) return status;
+    status = gf_cuda_result(cuda, cuda->calls.context_push(cuda->context), "cuCtxPushCurrent", fault_out);
+    if (status < 0) return status;
+    status = queue_take(cuda, fault_out);
+    if (status >= 0) status = arena_take(cuda, setup->device_bytes, fault_out);
+    if (status >= 0) status = kernels_take(cuda, setup, fault_out);
+    gf_status after = gf_cuda_result(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent", fault_out);
+    if (status >= 0) status = after;
+    if (status < 0) return status;
+    if (cuda->calls.device_name(name, sizeof name, cuda->device) != CUDA_SUCCESS) (void)snprintf(name, sizeof name, "?");
+    gf_log_line(&cuda->log, GF_LOG_INFO, "device %u: %s, %u multiprocessors, %zu bytes taken", setup->ordinal, name,
+                cuda->gpu.multiprocessors, setup->device_bytes);
+    return GF_OK;
+}
+
+/* A context that is lost says so at every call, and its work is over. An error that is gone at the next look was about
+ * something else. */
+void gf_cuda_idle(struct cuda_gpu *cuda)
+{
+    uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL);
+    if (cuda->stream == NULL) return;
+    for (uint32_t errors = 0; errors < 2;) {
+        CUresult result = cuda->calls.stream_query(cuda->stream);
+        if (result == CUDA_SUCCESS) return;
+        if (result != CUDA_ERROR_NOT_READY) errors++;
+        if (gf_clock_monotonic.now_ns(NULL) - begin_ns > CUDA_IDLE_NS) {
+            gf_log_line(&cuda->log, GF_LOG_WARN, "device %d: its work has not ended in %u ms and is left behind",
+                        (int)cuda->device, (unsigned)(CUDA_IDLE_NS / 1000000u));
+            return;
+        }
+    }
+}
+
+bool gf_cuda_enter_last(struct cuda_gpu *cuda)
+{
+    CUresult result = cuda->calls.context_push(cuda->context);
+    if (result != CUDA_SUCCESS) result = cuda->calls.context_push(cuda->context);
+    gf_cuda_given(cuda, result, "cuCtxPushCurrent");
+    return result == CUDA_SUCCESS;
+}
+
+void gf_cuda_leave_last(struct cuda_gpu *cuda)
+{
+    CUcontext popped;
+    gf_cuda_given(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent");
+}
+
+void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call)
+{
+    struct gf_fault fault = {.code = GF_OK};
+    if (gf_cuda_result(cuda, result, call, &fault) < 0) gf_log_line(&cuda->log, GF_LOG_WARN, "closing: %s", fault.text);
+}
+
+/* Also of an open that failed half way. */
+void gf_cuda_give_back(struct cuda_gpu *cuda)
+{
+    const struct cuda_calls *calls = &cuda->calls;
+    if (!cuda->retained) return;
+    bool entered = gf_cuda_enter_last(cuda);
+    if (entered) gf_cuda_idle(cuda);
+    if (cuda->module != NULL) gf_cuda_given(cuda, calls->module_unload(cuda->module), "cuModuleUnload");
+    for (uint32_t i = 0; i < cuda->event_count; i++)
+        if (cuda->events[i] != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->events[i]), "cuEventDestroy");
+    if (cuda->cross != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->cross), "cuEventDestroy");
+    if (cuda->stream != NULL) gf_cuda_given(cuda, calls->stream_destroy(cuda->stream), "cuStreamDestroy");
+    if (cuda->arena != 0) gf_cuda_given(cuda, calls->memory_give(cuda->arena), "cuMemFree");
+    if (entered) gf_cuda_leave_last(cuda);
+    gf_cuda_given(cuda, calls->context_release(cuda->device), "cuDevicePrimaryCtxRelease");
+    cuda->retained = false;
+}

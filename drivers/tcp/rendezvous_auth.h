@@ -1,0 +1,50 @@
+/* Who holds the job's key: proofs when a connection begins, a seal on each frame after that. Authenticated, not
+ * encrypted: who listens on the wire reads everything and can change nothing unnoticed.
+ *
+ * Every rank holds the same key, so a holder of the key may call itself any rank. The key should be random: a proof
+ * lets whoever sees it try guesses at home. */
+#ifndef GF_RENDEZVOUS_AUTH_H
+#define GF_RENDEZVOUS_AUTH_H
+
+#include "drivers/fault.h"
+
+#define GF_AUTH_NONCE_BYTES 32u
+#define GF_AUTH_PROOF_BYTES 32u
+#define GF_AUTH_SEAL_BYTES 16u
+#define GF_AUTH_FILE_BYTES_MIN 32u
+#define GF_AUTH_FILE_BYTES_MAX 4096u
+
+struct gf_auth {
+    bool on; /* false: no key_file, nothing below is used */
+    unsigned char key[32];
+};
+
+/* One direction of one connection. */
+struct gf_auth_seal {
+    unsigned char key[32];
+    uint64_t count; /* frames so far: a frame that comes again or out of order does not fit */
+};
+
+/* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. The only call here that may fail. libsodium is
+ * set up in it: that reads getrandom(), or /dev/urandom on a kernel without it, and neither allocates nor starts a
+ * thread; no call below does either. */
+gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
+void gf_auth_forget(void *secret, size_t bytes);
+void gf_auth_nonce(unsigned char *nonce_out);
+
+/* said[bytes]: all that both sides have sent up to here, so that a proof fits one conversation only. by_coordinator
+ * keeps a proof from being sent back to whom it came from. */
+void gf_auth_prove(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
+                   unsigned char *proof_out);
+bool gf_auth_proof_fits(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
+                        const unsigned char *proof);
+/* The keys of both directions, new for each conversation. */
+void gf_auth_seals(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_seal *to_rank_out,
+                   struct gf_auth_seal *to_coordinator_out);
+
+/* The seal of the next frame, head[head_bytes] and body[body_bytes] in a row; both calls count it. */
+void gf_auth_seal_put(struct gf_auth_seal *seal, const void *head, size_t head_bytes, const void *body,
+                      size_t body_bytes, unsigned char *seal_out);
+bool gf_auth_seal_fits(struct gf_auth_seal *seal, const void *frame, size_t bytes, const unsigned char *found);
+
+#endif

@@ -1,0 +1,52 @@
+/* Frames of the control channel as they are on the wire (drivers/README.md has the picture). The first 28 bytes of a
+ * header are the same in every version of the protocol, so that two versions can name each other. */
+#ifndef GF_RENDEZVOUS_FRAME_H
+#define GF_RENDEZVOUS_FRAME_H
+
+#include "drivers/bytes.h"
+#include "drivers/rendezvous.h"
+#include "drivers/tcp/rendezvous_auth.h"
+
+#define GF_FRAME_MAGIC 0x56524647u /* "GFRV" */
+#define GF_FRAME_PROTOCOL 2u
+#define GF_FRAME_HEADER_BYTES 32u
+#define GF_FRAME_BYTES_MAX (GF_FRAME_HEADER_BYTES + GF_FRAME_PAYLOAD_MAX)
+
+/* Kinds from here up are the driver's own, those below belong to lib/membership/members.c. */
+#define GF_FRAME_DRIVER 0x80000000u
+#define GF_FRAME_HELLO (GF_FRAME_DRIVER | 1u)  /* first frame of a connection, from the rank */
+#define GF_FRAME_ANSWER (GF_FRAME_DRIVER | 2u) /* the coordinator's: come in, or go away and why */
+/* Between the two, where the job has a key; drivers/tcp/rendezvous_tcp_auth.c. */
+#define GF_FRAME_CHALLENGE (GF_FRAME_DRIVER | 3u)
+#define GF_FRAME_PROOF (GF_FRAME_DRIVER | 4u)
+/* The last of a connection that its sender closes on purpose: it lives on in another star. */
+#define GF_FRAME_LEFT (GF_FRAME_DRIVER | 5u)
+
+#define GF_FRAME_REASON_BYTES 160u
+#define GF_FRAME_HELLO_BYTES (16u + GF_AUTH_NONCE_BYTES)
+#define GF_FRAME_ANSWER_BYTES (4u + GF_FRAME_REASON_BYTES)
+#define GF_FRAME_CHALLENGE_BYTES (GF_AUTH_NONCE_BYTES + GF_AUTH_PROOF_BYTES)
+#define GF_FRAME_PROOF_BYTES GF_AUTH_PROOF_BYTES
+
+struct gf_frame_header {
+    uint32_t magic;
+    uint32_t protocol;
+    uint32_t header_bytes;
+    uint32_t kind;
+    uint32_t payload_bytes;
+    uint64_t job_id;
+    uint32_t from;
+};
+
+struct gf_frame_hello {
+    uint32_t version; /* GF_VERSION */
+    uint32_t rank;
+    uint32_t world;
+    bool keyed;       /* this rank has a key_file; its nonce follows, otherwise zeroes */
+    bool rejoins;     /* it was of the job before */
+};
+
+void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id, uint32_t from);
+struct gf_frame_header gf_frame_header_get(const unsigned char *bytes);
+
+#endif

@@ -1,0 +1,203 @@
+/* Sockets of the control channel: addresses as text, options, listening and connecting. */
+#include "drivers/tcp/rendezvous_socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool ip_parse(const char *ip, struct gf_socket_address *address_out)
+{
+    struct gf_socket_address address = {0};
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&address.storage;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address.storage;
+    if (inet_pton(AF_INET, ip, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        address.bytes = sizeof *v4;
+    } else if (inet_pton(AF_INET6, ip, &v6->sin6_addr) == 1) {
+        v6->sin6_family = AF_INET6;
+        address.bytes = sizeof *v6;
+    } else {
+        return false;
+    }
+    *address_out = address;
+    return true;
+}
+
+static void port_set(struct gf_socket_address *address, in_port_t port_be)
+{
+    if (address->storage.ss_family == AF_INET) ((struct sockaddr_in *)&address->storage)->sin_port = port_be;
+    else ((struct sockaddr_in6 *)&address->storage)->sin6_port = port_be;
+}
+
+static bool port_parse(const char *text, in_port_t *port_be_out)
+{
+    uint32_t port = 0;
+    size_t i = 0;
+    for (; (text[i] >= '0') && (text[i] <= '9') && (i < 6); i++) port = port * 10 + (uint32_t)(text[i] - '0');
+    if ((i == 0) || (text[i] != 0) || (port == 0) || (port > 65535)) return false;
+    *port_be_out = htons((uint16_t)port);
+    return true;
+}
+
+bool gf_socket_address_parse(const char *text, const char *field, struct gf_socket_address *address_out,
+                             struct gf_fault *fault_out)
+{
+    struct gf_socket_address address;
+    char ip[INET6_ADDRSTRLEN + 1];
+    in_port_t port_be = 0;
+    bool v6 = (text[0] == '[');
+    const char *first = v6 ? text + 1 : text;
+    const char *end = v6 ? strstr(text, "]:") : strrchr(text, ':');
+    size_t length = (end != NULL) ? (size_t)(end - first) : 0;
+    if ((length > 0) && (length < sizeof ip)) {
+        memcpy(ip, first, length);
+        ip[length] = 0;
+        /* Brackets are for IPv6 and for nothing else: 1::2:3 could be read in two ways. */
+        if (ip_parse(ip, &address) && ((address.storage.ss_family == AF_INET6) == v6) &&
+            port_parse(end + (v6 ? 2 : 1), &port_be)) {
+            port_set(&address, port_be);
+            *address_out = address;
+            return true;
+        }
+    }
+    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                       "%s '%.60s': expected a numeric address with a port from 1 to 65535, as 10.0.0.1:7117 or "
+                       "[fd00::1]:7117", field, text);
+    return false;
+}
+
+bool gf_socket_bind_parse(const char *text, struct gf_socket_address *address_out, struct gf_fault *fault_out)
+{
+    if (ip_parse(text, address_out)) return true;
+    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                       "rendezvous.bind '%.60s': expected a numeric IP address without a port", text);
+    return false;
+}
+
+void gf_socket_port_set(struct gf_socket_address *address, uint16_t port)
+{
+    port_set(address, htons(port));
+}
+
+bool gf_socket_ports_parse(const char *text, uint16_t *first_out, uint16_t *last_out, struct gf_fault *fault_out)
+{
+    unsigned first = 0, last = 0;
+    int used = 0;
+    *first_out = *last_out = 0;
+    if ((text == NULL) || (text[0] == 0)) return true;
+    if ((sscanf(text, "%5u-%5u%n", &first, &last, &used) != 2) || (text[used] != 0) || (first == 0) || (first > last) ||
+        (last > 65535)) {
+        (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                           "rendezvous.ports '%.60s': expected first-last within 1-65535", text);
+        return false;
+    }
+    *first_out = (uint16_t)first;
+    *last_out = (uint16_t)last;
+    return true;
+}
+
+void gf_socket_port_copy(struct gf_socket_address *address, const struct gf_socket_address *from)
+{
+    port_set(address, (from->storage.ss_family == AF_INET)
+                          ? ((const struct sockaddr_in *)&from->storage)->sin_port
+                          : ((const struct sockaddr_in6 *)&from->storage)->sin6_port);
+}
+
+bool gf_socket_own_address(int fd, struct gf_socket_address *address_out, bool any_port)
+{
+    struct gf_socket_address address = {.bytes = sizeof address.storage};
+    if (getsockname(fd, (struct sockaddr *)&address.storage, &address.bytes) != 0) return false;
+    if (any_port) port_set(&address, 0);
+    *address_out = address;
+    return true;
+}
+
+void gf_socket_address_text(const struct gf_socket_address *address, char *text_out, size_t bytes)
+{
+    char ip[INET6_ADDRSTRLEN] = "";
+    bool v4 = (address->storage.ss_family == AF_INET);
+    const struct sockaddr_in *as_v4 = (const struct sockaddr_in *)&address->storage;
+    const struct sockaddr_in6 *as_v6 = (const struct sockaddr_in6 *)&address->storage;
+    const void *from = v4 ? (const void *)&as_v4->sin_addr : (const void *)&as_v6->sin6_addr;
+    text_out[0] = 0;
+    if (inet_ntop(address->storage.ss_family, from, ip, sizeof ip) == NULL) return;
+    (void)snprintf(text_out, bytes, v4 ? "%s:%u" : "[%s]:%u", ip, ntohs(v4 ? as_v4->sin_port : as_v6->sin6_port));
+}
+
+bool gf_socket_is_loopback(const struct gf_socket_address *address)
+{
+    if (address->storage.ss_family == AF_INET) {
+        return (ntohl(((const struct sockaddr_in *)&address->storage)->sin_addr.s_addr) >> 24) == 127;
+    }
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)&address->storage)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && (v6->s6_addr[12] == 127));
+}
+
+static void option_set(int fd, int level, int name, uint64_t value)
+{
+    int option = (value > INT32_MAX) ? INT32_MAX : (int)value;
+    (void)setsockopt(fd, level, name, &option, sizeof option); /* a kernel without one of them is no failure */
+}
+
+void gf_socket_options_set(int fd, uint64_t keepalive_ns)
+{
+    uint64_t period_s = (keepalive_ns + 999999999u) / 1000000000u;
+    if (period_s == 0) period_s = 1;
+    option_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    option_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    /* One period of silence, then three probes half a period apart: the end is seen within 2.5 periods. The kernel
+     * counts in whole seconds, so one second cannot be halved and gets one probe. */
+    option_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, period_s);
+    option_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, (period_s > 1) ? period_s / 2 : 1);
+    option_set(fd, IPPROTO_TCP, TCP_KEEPCNT, (period_s > 1) ? 3 : 1);
+    /* Keepalive does not run while sent bytes wait for their acknowledgement; this does. It begins with the first of
+     * them, which may be a sign of life a good second after the last one that arrived: with the shortest period there
+     * is less time for it, or three periods would not be enough. */
+    option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (period_s > 1) ? 2000 * period_s : 1500);
+}
+
+int gf_socket_listen(const struct gf_socket_address *address, const char *text, struct gf_fault *fault_out)
+{
+    const char *call = "socket";
+    int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        option_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+        call = "bind";
+        if (bind(fd, (const struct sockaddr *)&address->storage, address->bytes) == 0) {
+            call = "listen";
+            if (listen(fd, 1024) == 0) return fd;
+        }
+    }
+    int error = errno;
+    if (fd >= 0) (void)close(fd);
+    (void)gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, call, error,
+                       "cannot listen at %s: %s failed: %s (errno %d)", text, call, strerror(error), error);
+    return -1;
+}
+
+int gf_socket_connect(const struct gf_socket_address *to, const struct gf_socket_address *bind_to,
+                      uint64_t keepalive_ns)
+{
+    int fd = socket(to->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    gf_socket_options_set(fd, keepalive_ns);
+    if ((bind_to->bytes == 0) || (bind(fd, (const struct sockaddr *)&bind_to->storage, bind_to->bytes) == 0)) {
+        if ((connect(fd, (const struct sockaddr *)&to->storage, to->bytes) == 0) || (errno == EINPROGRESS)) return fd;
+    }
+    int error = errno;
+    (void)close(fd);
+    errno = error;
+    return -1;
+}
+
+bool gf_socket_met_itself(int fd)
+{
+    struct gf_socket_address own = {.bytes = sizeof own.storage}, other = {.bytes = sizeof other.storage};
+    if (getsockname(fd, (struct sockaddr *)&own.storage, &own.bytes) != 0) return false;
+    if (getpeername(fd, (struct sockaddr *)&other.storage, &other.bytes) != 0) return false;
+    return (own.bytes == other.bytes) && (memcmp(&own.storage, &other.storage, own.bytes) == 0);
+}

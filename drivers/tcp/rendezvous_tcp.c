@@ -1,0 +1,406 @@
+/* The control channel over TCP: a star around rank 0 (later another), driven by poll() alone. */
+#include "drivers/tcp/rendezvous_tcp_state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define TCP_ROUNDS_MAX 64 /* system events looked at in one poll that finds nothing for the caller */
+
+gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.u32 = about};
+    if (epoll_ctl(tcp->epoll_fd, operation, fd, &event) == 0) return GF_OK;
+    return gf_fault_set(&tcp->base.fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_ctl", errno,
+                        "control channel: epoll_ctl failed: %s (errno %d)", strerror(errno), errno);
+}
+
+static size_t tcp_state_bytes(const struct gf_rendezvous_setup *setup)
+{
+    size_t conn_count = (setup->world <= 1) ? 0 : setup->world; /* any rank may have to coordinate */
+    return sizeof(struct tcp) + conn_count * sizeof(struct conn);
+}
+
+/* ---- opening ---- */
+
+static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup *setup, struct gf_fault *fault_out)
+{
+    if (!gf_socket_address_parse(setup->address, "rendezvous.address", &tcp->to, fault_out)) return GF_ERR_CONFIG;
+    if (!gf_socket_ports_parse(setup->ports, &tcp->port_first, &tcp->port_last, fault_out)) return GF_ERR_CONFIG;
+    if ((setup->bind != NULL) && (setup->bind[0] != 0)) {
+        if (!gf_socket_bind_parse(setup->bind, &tcp->bind_to, fault_out)) return GF_ERR_CONFIG;
+        if (tcp->bind_to.storage.ss_family != tcp->to.storage.ss_family) {
+            return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                                "rendezvous.bind '%.40s' and rendezvous.address '%.60s': expected both to be IPv4 or "
+                                "both IPv6", setup->bind, setup->address);
+        }
+    }
+    if ((setup->key_file != NULL) && (setup->key_file[0] != 0)) {
+        return gf_auth_open(&tcp->auth, setup->key_file, fault_out);
+    }
+    const struct gf_socket_address *open = (tcp->bind_to.bytes > 0) ? &tcp->bind_to : &tcp->to;
+    if (setup->insecure || (gf_socket_is_loopback(open) && gf_socket_is_loopback(&tcp->to))) return GF_OK;
+    return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                        "rendezvous.address '%.60s' can be reached from outside this machine: expected a loopback "
+                        "address, rendezvous.key_file, or rendezvous.insecure = true", setup->address);
+}
+
+static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
+{
+    struct gf_socket_address at = tcp->to;
+    if (tcp->bind_to.bytes > 0) {
+        at = tcp->bind_to;
+        gf_socket_port_copy(&at, &tcp->to);
+    }
+    struct rlimit files;
+    uint32_t needed = tcp->world + TCP_PENDING_MAX + 16; /* and a few for everything else in the process */
+    if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed)) {
+        return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
+                            "rank 0 needs %u file descriptors for a world of %u, the limit is %llu: raise it "
+                            "(ulimit -n)", needed, tcp->world, (unsigned long long)files.rlim_cur);
+    }
+    tcp->listen_fd = gf_socket_listen(&at, tcp->address_text, fault_out);
+    if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
+    (void)snprintf(tcp->own_text, sizeof tcp->own_text, "%.63s", tcp->address_text);
+    tcp->listens = true;
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN) == GF_OK) return GF_OK;
+    *fault_out = tcp->base.fault;
+    return GF_ERR_SYSTEM;
+}
+
+static void tcp_close(struct gf_rendezvous *rendezvous)
+{
+    struct tcp *tcp = (struct tcp *)rendezvous;
+    for (uint32_t i = 0; i < tcp->conn_count; i++) {
+        if (tcp->conns[i].fd >= 0) gf_tcp_conn_close(&tcp->conns[i]);
+    }
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
+        if (tcp->pending[i].fd >= 0) (void)close(tcp->pending[i].fd);
+        tcp->pending[i].fd = -1;
+    }
+    if (tcp->listen_fd >= 0) (void)close(tcp->listen_fd);
+    if (tcp->door_fd >= 0) (void)close(tcp->door_fd);
+    tcp->door_fd = -1;
+    if (tcp->epoll_fd >= 0) (void)close(tcp->epoll_fd);
+    tcp->listen_fd = -1;
+    tcp->epoll_fd = -1;
+    gf_auth_forget(&tcp->auth, sizeof tcp->auth);
+}
+
+static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, uint64_t now_ns,
+                          struct gf_rendezvous **rendezvous_out, struct gf_fault *fault_out)
+{
+    struct tcp *tcp = state;
+    GF_ASSERT((setup->world > 0) && (setup->rank < setup->world) && (setup->world <= GF_WORLD_MAX));
+    memset(tcp, 0, sizeof *tcp);
+    tcp->base.driver = &gf_rendezvous_tcp;
+    tcp->rank = setup->rank;
+    tcp->world = setup->world;
+    tcp->job_id = setup->job_id;
+    tcp->keepalive_ns = setup->keepalive_ns;
+    tcp->join_timeout_ns = setup->join_timeout_ns;
+    tcp->log = setup->log;
+    tcp->opened_ns = now_ns;
+    tcp->retry_at_ns = now_ns;
+    tcp->retry_ns = TCP_RETRY_FIRST_NS;
+    tcp->epoll_fd = -1;
+    tcp->listen_fd = tcp->door_fd = -1;
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) tcp->pending[i].fd = -1;
+    if (setup->world == 1) { /* nobody to meet */
+        *rendezvous_out = &tcp->base;
+        return GF_OK;
+    }
+    (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", setup->address);
+    gf_status status = addresses_set(tcp, setup, fault_out);
+    if (status != GF_OK) return status;
+    tcp->conn_count = tcp->world;
+    for (uint32_t i = 0; i < tcp->conn_count; i++)
+        gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
+    tcp->door = tcp->to;
+    if (setup->rejoin) gf_tcp_knock_begin(tcp, now_ns);
+    else if (!tcp_is_center(tcp)) tcp->conns[tcp->center].state = TCP_CONN_WAIT;
+    tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (tcp->epoll_fd < 0) {
+        return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
+                            "control channel: epoll_create1 failed: %s (errno %d)", strerror(errno), errno);
+    }
+    if (tcp_is_center(tcp)) status = listener_open(tcp, fault_out);
+    if (status != GF_OK) {
+        tcp_close(&tcp->base);
+        return status;
+    }
+    *rendezvous_out = &tcp->base;
+    return GF_OK;
+}
+
+/* ---- a rank on its way to rank 0 ---- */
+
+static void connect_again(struct tcp *tcp, struct conn *conn, uint64_t now_ns, int error)
+{
+    gf_tcp_conn_close(conn);
+    conn->in_bytes = 0;
+    conn->state = TCP_CONN_WAIT;
+    tcp->tried_errno = error;
+    if (tcp->reformed && (error == ECONNREFUSED)) {
+        conn->state = TCP_CONN_DOWN;
+        tcp->refused = true;
+    }
+    tcp->retry_at_ns = now_ns + tcp->retry_ns;
+    tcp->retry_ns = (2 * tcp->retry_ns < TCP_RETRY_MAX_NS) ? 2 * tcp->retry_ns : TCP_RETRY_MAX_NS;
+}
+
+static void connect_begin(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
+{
+    tcp->tries++;
+    tcp->began_ns = now_ns;
+    conn->fd = gf_socket_connect(&tcp->to, &tcp->bind_to, tcp->keepalive_ns);
+    if (conn->fd < 0) {
+        connect_again(tcp, conn, now_ns, errno);
+        return;
+    }
+    conn->state = TCP_CONN_CONNECTING;
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, tcp->center, EPOLLOUT) != GF_OK) gf_tcp_conn_close(conn);
+}
+
+static void connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
+{
+    unsigned char hello[GF_FRAME_HELLO_BYTES];
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+    if ((error == 0) && gf_socket_met_itself(conn->fd)) error = ECONNREFUSED;
+    if (error != 0) {
+        connect_again(tcp, conn, now_ns, error);
+        return;
+    }
+    gf_tcp_hello_put(tcp, hello);
+    conn->state = TCP_CONN_HELLO;
+    conn->waits_to_send = true; /* as epoll has it, so that the flush puts it right */
+    GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_HELLO, hello, sizeof hello));
+}
+
+/* How long the frame is that begins in conn->in; 0: nothing that rank 0 says at this point. */
+static uint32_t answer_bytes(const struct tcp *tcp, const struct conn *conn)
+{
+    if (conn->in_bytes < GF_FRAME_HEADER_BYTES) return GF_FRAME_HEADER_BYTES;
+    const struct gf_frame_header header = gf_frame_header_get(conn->in);
+    uint32_t seal_bytes = conn->sealed ? GF_AUTH_SEAL_BYTES : 0;
+    bool answer = (header.kind == GF_FRAME_ANSWER) && (header.payload_bytes == GF_FRAME_ANSWER_BYTES);
+    bool challenge = tcp->auth.on && !conn->sealed && (header.kind == GF_FRAME_CHALLENGE) &&
+                     (header.payload_bytes == GF_FRAME_CHALLENGE_BYTES);
+    if ((header.magic != GF_FRAME_MAGIC) || (!answer && !challenge)) return 0;
+    return GF_FRAME_HEADER_BYTES + header.payload_bytes + seal_bytes;
+}
+
+/* GF_OK: come in. An answer that is not sealed may come from anybody, which is no reason to stay. */
+static gf_status answer_take(struct tcp *tcp, struct conn *conn)
+{
+    struct gf_get get = {.at = conn->in + GF_FRAME_HEADER_BYTES, .left = GF_FRAME_ANSWER_BYTES};
+    char reason[GF_FRAME_REASON_BYTES];
+    const uint32_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
+    gf_status code = (gf_status)(int32_t)gf_get_u32(&get);
+    gf_get_text(&get, reason, sizeof reason);
+    conn->in_bytes = 0;
+    if (conn->sealed && !gf_auth_seal_fits(&conn->seal_in, conn->in, bytes, conn->in + bytes)) {
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
+                            "the answer of rank 0 at %.50s has a seal that does not fit: it was changed on the way",
+                            tcp->address_text);
+    }
+    if ((code == GF_OK) && tcp->auth.on && !conn->sealed) {
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
+                            "what listens at %.50s asked rank %u for no proof, and this rank has a key_file",
+                            tcp->address_text, tcp->rank);
+    }
+    if (code == GF_OK) return GF_OK;
+    if (tcp->knocks && (code == GF_ERR_STATE)) return GF_ERR_STATE; /* not now */
+    return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "rank 0 at %.40s refused rank %u: %s",
+                        tcp->address_text, tcp->rank, reason);
+}
+
+/* GF_OK: come in. GF_AGAIN: not yet, or to be tried again. */
+static gf_status answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
+{
+    struct gf_frame_header header;
+    /* The coordinator of another job answers with its own job id, another version with its own protocol. */
+    ssize_t got = recv(conn->fd, conn->in + conn->in_bytes, answer_bytes(tcp, conn) - conn->in_bytes, MSG_DONTWAIT);
+    if ((got < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK) || (errno == EINTR))) return GF_AGAIN;
+    if (got <= 0) { /* it had no time for us, or it has just died: another may come */
+        connect_again(tcp, conn, now_ns, (got < 0) ? errno : ECONNRESET);
+        return GF_AGAIN;
+    }
+    conn->in_bytes += (uint32_t)got;
+    if (conn->in_bytes < GF_FRAME_HEADER_BYTES) return GF_AGAIN;
+    header = gf_frame_header_get(conn->in);
+    if (answer_bytes(tcp, conn) == 0) {
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
+                            "what listens at %s is not rank 0 of a GradientFlow job (first bytes %08x, expected %08x)",
+                            tcp->address_text, header.magic, GF_FRAME_MAGIC);
+    }
+    if (conn->in_bytes < answer_bytes(tcp, conn)) return GF_AGAIN;
+    gf_status status = (header.kind == GF_FRAME_CHALLENGE) ? gf_tcp_challenge_take(tcp, conn) : answer_take(tcp, conn);
+    if ((status == GF_ERR_STATE) && (tcp->base.fault.code == GF_OK)) {
+        connect_again(tcp, conn, now_ns, EBUSY);
+        return GF_AGAIN;
+    }
+    if ((status == GF_OK) && tcp->knocks && (gf_tcp_knock_end(tcp, header.from) == NULL)) {
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
+                            "what listens at %.50s calls itself rank %u of %u", tcp->address_text, header.from,
+                            tcp->world);
+    }
+    return status;
+}
+
+static gf_status connect_deadline(struct tcp *tcp, const struct conn *conn, uint64_t now_ns)
+{
+    double seconds = (double)(now_ns - tcp->opened_ns) / 1e9;
+    if (now_ns - tcp->opened_ns < tcp->join_timeout_ns) return GF_OK;
+    if (conn->state == TCP_CONN_HELLO) {
+        return gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "", 0,
+                            "rank 0 at %s took the connection and then said nothing for %.1f s", tcp->address_text,
+                            seconds);
+    }
+    return gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", tcp->tried_errno,
+                        "rank %u cannot reach rank 0 at %s: tried %u times in %.1f s, last: %s", tcp->rank,
+                        tcp->address_text, tcp->tries, seconds,
+                        (tcp->tried_errno != 0) ? strerror(tcp->tried_errno) : "no answer");
+}
+
+/* ---- running ---- */
+
+static gf_status conn_event(struct tcp *tcp, struct conn *conn, struct gf_rendezvous_event *event_out)
+{
+    struct gf_frame_header header;
+    if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
+    gf_status status = gf_tcp_conn_read(tcp, conn, &header);
+    if (status == GF_AGAIN) return GF_AGAIN;
+    if (status == GF_OK) {
+        if (header.kind == GF_FRAME_LEFT) conn->lives = true;
+        if (header.kind >= GF_FRAME_DRIVER) return GF_AGAIN; /* one of a later protocol: not for us */
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_FRAME, .rank = conn->peer,
+                                                  .frame_kind = header.kind, .size_bytes = header.payload_bytes,
+                                                  .payload = conn->in + GF_FRAME_HEADER_BYTES};
+        return GF_OK;
+    }
+    gf_tcp_conn_close(conn);
+    conn->state = TCP_CONN_DOWN;
+    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = conn->peer, .text = tcp->text,
+                                              .lives = conn->lives};
+    return GF_OK;
+}
+
+static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+{
+    if ((about == TCP_ABOUT_LISTEN) || (about == TCP_ABOUT_DOOR)) {
+        gf_tcp_accept(tcp, (about == TCP_ABOUT_DOOR) ? tcp->door_fd : tcp->listen_fd, now_ns);
+        return GF_AGAIN;
+    }
+    if ((about & TCP_ABOUT_PENDING) != 0) return gf_tcp_pending_read(tcp, about & ~TCP_ABOUT_PENDING, event_out);
+    struct conn *conn = &tcp->conns[about];
+    switch (conn->state) {
+    case TCP_CONN_CONNECTING:
+        connect_end(tcp, conn, now_ns);
+        return GF_AGAIN;
+    case TCP_CONN_HELLO: {
+        if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
+        gf_status status = answer_read(tcp, conn, now_ns);
+        if ((status < 0) && tcp->reformed) { /* not the way, but others may be */
+            (void)snprintf(tcp->text, sizeof tcp->text, "%.200s", tcp->base.fault.text);
+            memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
+            gf_tcp_conn_close(conn);
+            conn->state = TCP_CONN_DOWN;
+            *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = conn->peer,
+                                                      .text = tcp->text, .lives = true};
+            return GF_OK;
+        }
+        if (status != GF_OK) return status;
+        conn = &tcp->conns[tcp->center]; /* one that knocked knows only now where that is */
+        conn->state = TCP_CONN_UP;
+        gf_tcp_listen_own(tcp, conn->fd);
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = conn->peer};
+        return GF_OK;
+    }
+    case TCP_CONN_UP: return conn_event(tcp, conn, event_out);
+    case TCP_CONN_NONE:
+    case TCP_CONN_WAIT:
+    case TCP_CONN_DOWN: break;
+    }
+    return GF_AGAIN;
+}
+
+static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+{
+    struct tcp *tcp = (struct tcp *)rendezvous;
+    if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
+    if (tcp->epoll_fd < 0) return GF_AGAIN;
+    if (tcp_is_center(tcp)) {
+        gf_tcp_pending_expire(tcp, now_ns);
+        gf_tcp_door_try(tcp, now_ns);
+    } else if (tcp->knocks && (now_ns - tcp->began_ns >= TCP_KNOCK_NS) &&
+               ((tcp->conns[tcp->center].state == TCP_CONN_CONNECTING) ||
+                (tcp->conns[tcp->center].state == TCP_CONN_HELLO))) {
+        connect_again(tcp, &tcp->conns[tcp->center], now_ns, ETIMEDOUT); /* another may listen there by now */
+    } else if ((tcp->conns[tcp->center].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
+        connect_begin(tcp, &tcp->conns[tcp->center], now_ns);
+    }
+    /* One event a call to the kernel: its list of ready descriptors goes round, so nobody starves. */
+    for (int round = 0; round < TCP_ROUNDS_MAX; round++) {
+        struct epoll_event event;
+        int count = epoll_wait(tcp->epoll_fd, &event, 1, 0);
+        if (count <= 0) break;
+        gf_status status = event_take(tcp, event.data.u32, now_ns, event_out);
+        if (status != GF_AGAIN) return status;
+        if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
+    }
+    if (tcp->refused) {
+        tcp->refused = false;
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = tcp->center,
+                                                  .text = "connection refused"};
+        return GF_OK;
+    }
+    if (!tcp_is_center(tcp) && !tcp->reformed && (tcp->conns[tcp->center].state < TCP_CONN_UP)) {
+        gf_status status = connect_deadline(tcp, &tcp->conns[tcp->center], now_ns);
+        if (status != GF_OK) return status;
+    }
+    return GF_AGAIN;
+}
+
+static gf_status tcp_send(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,
+                          uint32_t size_bytes)
+{
+    struct tcp *tcp = (struct tcp *)rendezvous;
+    GF_ASSERT((size_bytes <= GF_FRAME_PAYLOAD_MAX) && (frame_kind < GF_FRAME_DRIVER) && (to != tcp->rank));
+    if ((tcp->conn_count == 0) || (to >= tcp->world)) return GF_ERR_PEER;
+    if (!tcp_is_center(tcp) && (to != tcp->center)) return GF_ERR_PEER;
+    struct conn *conn = &tcp->conns[to];
+    if ((conn->state != TCP_CONN_UP) || conn->broken) return GF_ERR_PEER;
+    return gf_tcp_conn_frame_put(tcp, conn, frame_kind, payload, size_bytes) ? GF_OK : GF_AGAIN;
+}
+
+static int tcp_wake_fd(struct gf_rendezvous *rendezvous)
+{
+    return ((struct tcp *)rendezvous)->epoll_fd;
+}
+
+static bool tcp_flushed(struct gf_rendezvous *rendezvous)
+{
+    const struct tcp *tcp = (const struct tcp *)rendezvous;
+    for (uint32_t i = 0; i < tcp->conn_count; i++) {
+        if (tcp->conns[i].out_bytes > 0) return false;
+    }
+    return true;
+}
+
+const struct gf_rendezvous_driver gf_rendezvous_tcp = {
+    .name = "tcp",
+    .state_bytes = tcp_state_bytes,
+    .open = tcp_open,
+    .send = tcp_send,
+    .poll = tcp_poll,
+    .wake_fd = tcp_wake_fd,
+    .flushed = tcp_flushed,
+    .address = gf_tcp_address,
+    .reform = gf_tcp_reform,
+    .close = tcp_close,
+};

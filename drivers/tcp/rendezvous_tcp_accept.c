@@ -1,0 +1,259 @@
+/* Rank 0 and those who knock: anybody may connect, only a rank of this job gets past its hello. */
+#include "drivers/tcp/rendezvous_tcp_state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* A flood of strangers must not become a flood of log lines: the first four, then every power of two. */
+static void stranger_log(struct tcp *tcp, gf_log_level level, const char *what)
+{
+    tcp->strangers++;
+    if ((tcp->strangers > 4) && ((tcp->strangers & (tcp->strangers - 1)) != 0)) return;
+    gf_log_line(&tcp->log, level, "control channel at %s: %s (%u connections turned away so far)", tcp->address_text,
+                what, tcp->strangers);
+}
+
+static void pending_drop(struct pending *pending)
+{
+    (void)close(pending->fd);
+    pending->fd = -1;
+}
+
+void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
+        if ((tcp->pending[i].fd < 0) || (now_ns - tcp->pending[i].since_ns < TCP_PENDING_NS)) continue;
+        pending_drop(&tcp->pending[i]);
+        stranger_log(tcp, GF_LOG_WARN, "a connection did not say or prove who it is within 5 s");
+    }
+}
+
+/* A free slot, else that of the connection that has said nothing for longest. One that has been challenged needs the
+ * time of a round trip, so it gives way only after a while: otherwise ranks that all come at once would push each other
+ * out for ever. TCP_PENDING_MAX: none now, those who knock wait in the kernel. */
+static uint32_t slot_find(const struct tcp *tcp, uint64_t now_ns)
+{
+    const struct pending *pending = tcp->pending;
+    uint32_t found = TCP_PENDING_MAX;
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
+        if (pending[i].fd < 0) return i;
+        if (pending[i].challenged && (now_ns - pending[i].since_ns < TCP_CHALLENGED_NS)) continue;
+        if ((found == TCP_PENDING_MAX) || (pending[i].since_ns < pending[found].since_ns)) found = i;
+    }
+    return found;
+}
+
+void gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns)
+{
+    uint32_t slot = slot_find(tcp, now_ns);
+    if (slot == TCP_PENDING_MAX) return;
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+        if ((errno == EMFILE) || (errno == ENFILE)) stranger_log(tcp, GF_LOG_ERROR, "accept: no file descriptor left");
+        return; /* anything else is a connection that has gone already */
+    }
+    gf_socket_options_set(fd, tcp->keepalive_ns);
+    struct pending *pending = &tcp->pending[slot];
+    if (pending->fd >= 0) {
+        pending_drop(pending);
+        stranger_log(tcp, GF_LOG_WARN, "too many connections that do not say who they are, dropped the oldest");
+    }
+    pending->fd = fd;
+    pending->in_bytes = 0;
+    pending->challenged = false;
+    pending->since_ns = now_ns;
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, TCP_ABOUT_PENDING | slot, EPOLLIN) != GF_OK) pending_drop(pending);
+}
+
+static void answer_put(unsigned char *out, struct tcp *tcp, gf_status code, const char *reason)
+{
+    struct gf_put put = {out, GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES};
+    gf_frame_header_put(&put, GF_FRAME_ANSWER, GF_FRAME_ANSWER_BYTES, tcp->job_id, tcp->rank);
+    gf_put_u32(&put, (uint32_t)code);
+    gf_put_text(&put, reason, GF_FRAME_REASON_BYTES);
+}
+
+/* Who comes back takes the place of a connection that has ended, and so does a rank in a later star. */
+static bool place_is_free(const struct tcp *tcp, const struct gf_frame_hello *hello)
+{
+    const struct conn *conn = &tcp->conns[hello->rank];
+    return (conn->state == TCP_CONN_NONE) ||
+           ((conn->state == TCP_CONN_DOWN) && (tcp->reformed || hello->rejoins || conn->rejoins));
+}
+
+/* Why this hello cannot come in: GF_OK if it can. ours_out: it is of this job, so that the job itself is ill. */
+static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *header, const struct gf_frame_hello *hello,
+                             char *reason, size_t reason_bytes, bool *ours_out)
+{
+    *ours_out = false;
+    if (header->job_id != tcp->job_id) {
+        (void)snprintf(reason, reason_bytes, "job id %" PRIu64 " at rank 0, %" PRIu64 " at rank %u", tcp->job_id,
+                       header->job_id, header->from);
+        return GF_ERR_MISMATCH;
+    }
+    *ours_out = true;
+    if (header->protocol != GF_FRAME_PROTOCOL) {
+        (void)snprintf(reason, reason_bytes, "protocol version %u at rank 0, %u at rank %u", GF_FRAME_PROTOCOL,
+                       header->protocol, header->from);
+    } else if (hello->version != GF_VERSION) {
+        (void)snprintf(reason, reason_bytes, "library version %u.%u at rank 0, %u.%u at rank %u", GF_VERSION_MAJOR,
+                       GF_VERSION_MINOR, hello->version >> 16, hello->version & 0xffffu, hello->rank);
+    } else if (hello->world != tcp->world) {
+        (void)snprintf(reason, reason_bytes, "world %u at rank 0, %u at rank %u", tcp->world, hello->world,
+                       hello->rank);
+    } else if ((hello->rank == tcp->rank) || (hello->rank >= tcp->world)) {
+        (void)snprintf(reason, reason_bytes, "rank %u: expected 1 to %u", hello->rank, tcp->world - 1);
+    } else if (!place_is_free(tcp, hello)) {
+        bool up = (tcp->conns[hello->rank].state == TCP_CONN_UP);
+        (void)snprintf(reason, reason_bytes, "rank %u %s: was it started twice?", hello->rank,
+                       up ? "is here already" : "was here and has gone");
+        *ours_out = false; /* the first one serves the job well */
+        return hello->rejoins ? GF_ERR_STATE : GF_ERR_MISMATCH; /* it may try again: an end may not be seen yet */
+    } else {
+        return GF_OK;
+    }
+    return GF_ERR_MISMATCH;
+}
+
+static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code, const char *reason)
+{
+    const size_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
+    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES + GF_AUTH_SEAL_BYTES], sink[512];
+    char what[GF_FRAME_REASON_BYTES + 32];
+    answer_put(answer, tcp, code, reason);
+    if (pending->challenged) {
+        struct gf_auth_seal to_rank, to_coordinator;
+        gf_tcp_pending_seals(tcp, pending, &to_rank, &to_coordinator);
+        gf_auth_seal_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
+    }
+    /* A new socket has room for it. */
+    (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)shutdown(pending->fd, SHUT_WR);
+    (void)recv(pending->fd, sink, sizeof sink, MSG_DONTWAIT); /* unread bytes would turn the answer into a reset */
+    pending_drop(pending);
+    (void)snprintf(what, sizeof what, "refused a rank: %s", reason);
+    stranger_log(tcp, GF_LOG_WARN, what);
+}
+
+static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint32_t rank, bool rejoins)
+{
+    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES];
+    struct conn *conn = &tcp->conns[rank];
+    answer_put(answer, tcp, GF_OK, "");
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, pending->fd, rank, EPOLLIN) != GF_OK) {
+        pending_drop(pending);
+        return GF_AGAIN;
+    }
+    gf_tcp_conn_init(conn, rank, TCP_CONN_UP);
+    conn->rejoins = rejoins;
+    conn->fd = pending->fd;
+    conn->sealed = pending->challenged;
+    if (conn->sealed) gf_tcp_pending_seals(tcp, pending, &conn->seal_out, &conn->seal_in);
+    pending->fd = -1;
+    GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_ANSWER, answer + GF_FRAME_HEADER_BYTES, GF_FRAME_ANSWER_BYTES));
+    return GF_OK;
+}
+
+static struct gf_frame_hello hello_get(const unsigned char *frame)
+{
+    struct gf_get get = {.at = frame + GF_FRAME_HEADER_BYTES, .left = GF_FRAME_HELLO_BYTES};
+    struct gf_frame_hello hello = {.version = gf_get_u32(&get)};
+    hello.rank = gf_get_u32(&get);
+    hello.world = gf_get_u32(&get);
+    uint32_t flags = gf_get_u32(&get);
+    hello.keyed = (flags & TCP_HELLO_KEYED) != 0;
+    hello.rejoins = (flags & TCP_HELLO_REJOINS) != 0;
+    return hello;
+}
+
+/* frame: a hello that is whole and, where the job has a key, proven; or one of another job or protocol. */
+static gf_status hello_take(struct tcp *tcp, struct pending *pending, const unsigned char *frame,
+                            struct gf_rendezvous_event *event_out)
+{
+    const struct gf_frame_header head = gf_frame_header_get(frame), *header = &head;
+    const struct gf_frame_hello hello = hello_get(frame);
+    bool ours = false;
+    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = hello.rank,
+                                              .rejoins = hello.rejoins};
+    gf_status status = hello_check(tcp, header, &hello, tcp->text, GF_FRAME_REASON_BYTES, &ours);
+    if (status == GF_OK) return pending_promote(tcp, pending, hello.rank, hello.rejoins);
+    bool believed = (tcp->auth.on == pending->challenged);
+    pending_refuse(tcp, pending, status, tcp->text);
+    if (!ours || !believed || hello.rejoins) return GF_AGAIN; /* a newcomer that does not fit does not harm the job */
+    event_out->kind = GF_RENDEZVOUS_REFUSED;
+    event_out->rank = (header->protocol == GF_FRAME_PROTOCOL) ? hello.rank : header->from;
+    event_out->text = tcp->text;
+    return GF_OK;
+}
+
+/* A hello of this job and protocol, before its sender is believed. */
+static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
+{
+    const struct gf_frame_hello hello = hello_get(pending->in);
+    if (hello.keyed != tcp->auth.on) {
+        (void)snprintf(tcp->text, sizeof tcp->text, tcp->auth.on ? "rank %u has no key_file, this job wants one"
+                                                                 : "rank %u has a key_file, rank 0 has none",
+                       hello.rank);
+        pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
+        if (tcp->auth.on || hello.rejoins) return GF_AGAIN; /* anybody can say that */
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = hello.rank,
+                                                  .text = tcp->text};
+        return GF_OK;
+    }
+    if (!tcp->auth.on) return hello_take(tcp, pending, pending->in, event_out);
+    if (!gf_tcp_challenge_send(tcp, pending)) pending_drop(pending);
+    return GF_AGAIN;
+}
+
+static gf_status proof_take(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *event_out)
+{
+    const struct gf_frame_hello hello = hello_get(pending->talk.said);
+    if (gf_tcp_proof_fits(tcp, pending)) return hello_take(tcp, pending, pending->talk.said, event_out);
+    (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key", hello.rank);
+    pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
+    return GF_AGAIN;
+}
+
+static void pending_gone(struct tcp *tcp, struct pending *pending)
+{
+    char what[120];
+    if (!pending->challenged) {
+        stranger_log(tcp, GF_LOG_INFO, "a connection ended before it said who it is");
+    } else {
+        (void)snprintf(what, sizeof what, "rank %u went away when it was challenged: it may have another key_file",
+                       hello_get(pending->talk.said).rank);
+        stranger_log(tcp, GF_LOG_WARN, what);
+    }
+    pending_drop(pending);
+}
+
+gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out)
+{
+    struct pending *pending = &tcp->pending[slot];
+    if (pending->fd < 0) return GF_AGAIN;
+    uint32_t want = pending->challenged ? GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES : TCP_HELLO_FRAME_BYTES;
+    ssize_t got = recv(pending->fd, pending->in + pending->in_bytes, want - pending->in_bytes, MSG_DONTWAIT);
+    if ((got < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK) || (errno == EINTR))) return GF_AGAIN;
+    if (got <= 0) {
+        pending_gone(tcp, pending);
+        return GF_AGAIN;
+    }
+    pending->in_bytes += (uint32_t)got;
+    if (pending->challenged) return (pending->in_bytes == want) ? proof_take(tcp, pending, event_out) : GF_AGAIN;
+    if (pending->in_bytes < GF_FRAME_HEADER_BYTES) return GF_AGAIN;
+    struct gf_frame_header header = gf_frame_header_get(pending->in);
+    /* A hello of another protocol version may have any size; its header is enough to refuse it. */
+    bool foreign = (header.protocol != GF_FRAME_PROTOCOL) || (header.job_id != tcp->job_id);
+    if ((header.magic != GF_FRAME_MAGIC) || (header.header_bytes < GF_FRAME_HEADER_BYTES) ||
+        (!foreign && ((header.kind != GF_FRAME_HELLO) || (header.payload_bytes != GF_FRAME_HELLO_BYTES) ||
+                      (header.header_bytes != GF_FRAME_HEADER_BYTES)))) {
+        pending_drop(pending);
+        stranger_log(tcp, GF_LOG_WARN, "a stranger's bytes are no hello");
+        return GF_AGAIN;
+    }
+    if (foreign) return hello_take(tcp, pending, pending->in, event_out);
+    return (pending->in_bytes == want) ? hello_meet(tcp, pending, event_out) : GF_AGAIN;
+}

@@ -1,0 +1,190 @@
+/* A star around another rank. Each rank listens at a port of its own from its first connection on, at the address that
+ * this connection has; who knocks there waits in the kernel until this rank is the centre. That the port refuses is the
+ * proof that its process has ended, so it stays open until close().
+ *
+ * The centre also listens at the address of the job, once that is free: there a restarted rank finds it. */
+#include "drivers/tcp/rendezvous_tcp_state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state)
+{
+    memset(conn, 0, offsetof(struct conn, in)); /* the buffers are large */
+    conn->fd = -1;
+    conn->peer = peer;
+    conn->state = state;
+}
+
+/* Each process begins at another place of the range: a port that a dead rank has left should refuse for a while. */
+static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, struct gf_fault *fault_out)
+{
+    uint32_t count = (uint32_t)(tcp->port_last - tcp->port_first) + 1;
+    uint32_t place = (uint32_t)((uintptr_t)tcp >> 6); /* in containers a process begun anew has the number of the old one */
+    uint32_t begin = (((uint32_t)getpid() ^ place) * UINT32_C(2654435761) + tcp->rank * UINT32_C(40503)) % count;
+    int fd = -1;
+    char text[40];
+    (void)snprintf(text, sizeof text, "ports %u-%u (rendezvous.ports)", tcp->port_first, tcp->port_last);
+    for (uint32_t i = 0; (i < count) && (fd < 0); i++) {
+        gf_socket_port_set(at, (uint16_t)(tcp->port_first + (begin + i) % count));
+        fd = gf_socket_listen(at, text, fault_out);
+        if ((fd < 0) && (fault_out->foreign_code != EADDRINUSE)) break;
+    }
+    if (fd >= 0) return fd;
+    gf_log_line(&tcp->log, GF_LOG_WARN, "rank %u: %s; it listens at a port of the system's choice", tcp->rank, fault_out->text);
+    gf_socket_port_set(at, 0);
+    return gf_socket_listen(at, "a free port of this host", fault_out);
+}
+
+void gf_tcp_listen_own(struct tcp *tcp, int fd)
+{
+    struct gf_socket_address at;
+    struct gf_fault fault = {0};
+    if (tcp->listen_fd >= 0) return;
+    if (!gf_socket_own_address(fd, &at, true)) return;
+    tcp->listen_fd = (tcp->port_first == 0) ? gf_socket_listen(&at, "a free port of this host", &fault)
+                                            : listen_within(tcp, &at, &fault);
+    if ((tcp->listen_fd >= 0) && gf_socket_own_address(tcp->listen_fd, &at, false)) {
+        gf_socket_address_text(&at, tcp->own_text, sizeof tcp->own_text);
+    } else {
+        gf_log_line(&tcp->log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s", tcp->rank, fault.text);
+    }
+}
+
+void gf_tcp_address(struct gf_rendezvous *rendezvous, char *text_out)
+{
+    memcpy(text_out, ((const struct tcp *)rendezvous)->own_text, GF_CONTROL_ADDRESS_BYTES);
+}
+
+/* Closed on purpose, and said so where it can be: an end without that word counts as a death. */
+static void conn_leave(struct tcp *tcp, struct conn *conn)
+{
+    bool talks = (conn->state == TCP_CONN_UP) ||
+                 ((conn->state == TCP_CONN_HELLO) && (!tcp->auth.on || conn->sealed)); /* else nobody believes us yet */
+    if (conn->fd < 0) return;
+    if (talks && !conn->broken) (void)gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_LEFT, NULL, 0);
+    gf_tcp_conn_close(conn);
+}
+
+static void listen_set(struct tcp *tcp, bool listens)
+{
+    if (tcp->listens == listens) return;
+    tcp->listens = listens;
+    (void)gf_tcp_epoll_set(tcp, listens ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
+}
+
+/* ---- the job's address ---- */
+
+static void door_close(struct tcp *tcp)
+{
+    if (tcp->door_fd >= 0) (void)close(tcp->door_fd);
+    tcp->door_fd = -1;
+    tcp->door_at_ns = 0;
+}
+
+/* Where the host of a new centre does not have the job's address, it listens at that port of its own: who is to come
+ * back is told the host. Where rank 0 lives on without the others, stopped perhaps, the address is still its own. */
+void gf_tcp_door_try(struct tcp *tcp, uint64_t now_ns)
+{
+    struct gf_socket_address at = tcp->door, own;
+    struct gf_fault fault = {0};
+    if ((tcp->door_fd >= 0) || !tcp->reformed || (now_ns < tcp->door_at_ns)) return;
+    tcp->door_at_ns = now_ns + TCP_DOOR_NS;
+    if (tcp->bind_to.bytes > 0) {
+        at = tcp->bind_to;
+        gf_socket_port_copy(&at, &tcp->door);
+    }
+    tcp->door_fd = gf_socket_listen(&at, "the job's address", &fault);
+    if ((tcp->door_fd < 0) && (fault.foreign_code == EADDRNOTAVAIL) &&
+        gf_socket_own_address(tcp->listen_fd, &own, false)) {
+        gf_socket_port_copy(&own, &tcp->door);
+        at = own;
+        tcp->door_fd = gf_socket_listen(&at, "the job's port", &fault);
+    }
+    if (tcp->door_fd < 0) return;
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->door_fd, TCP_ABOUT_DOOR, EPOLLIN) != GF_OK) {
+        door_close(tcp);
+        return;
+    }
+    gf_socket_address_text(&at, tcp->address_text, sizeof tcp->address_text);
+    gf_log_line(&tcp->log, GF_LOG_INFO, "restarted ranks find this job at %s now", tcp->address_text);
+}
+
+/* The connection lies in any place but this rank's own until it is known whose it is. */
+void gf_tcp_knock_begin(struct tcp *tcp, uint64_t now_ns)
+{
+    tcp->knocks = true;
+    tcp->reformed = false;
+    tcp->center = (tcp->rank == 0) ? 1 : 0;
+    tcp->to = tcp->door;
+    gf_socket_address_text(&tcp->door, tcp->address_text, sizeof tcp->address_text);
+    tcp->conns[tcp->center].state = TCP_CONN_WAIT;
+    tcp->retry_at_ns = now_ns;
+    tcp->retry_ns = TCP_RETRY_FIRST_NS;
+}
+
+struct conn *gf_tcp_knock_end(struct tcp *tcp, uint32_t center)
+{
+    struct conn *from = &tcp->conns[tcp->center], *to = &tcp->conns[center];
+    if ((center >= tcp->world) || (center == tcp->rank)) return NULL;
+    tcp->knocks = false;
+    tcp->reformed = true;
+    if (to == from) return to;
+    memcpy(to, from, sizeof *to);
+    to->peer = center;
+    gf_tcp_conn_init(from, tcp->center, TCP_CONN_NONE);
+    gf_auth_forget(&from->seal_in, sizeof from->seal_in);
+    gf_auth_forget(&from->seal_out, sizeof from->seal_out);
+    tcp->center = center;
+    uint32_t events = EPOLLIN | (to->waits_to_send ? (uint32_t)EPOLLOUT : 0u);
+    return (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, to->fd, center, events) == GF_OK) ? to : NULL;
+}
+
+gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address)
+{
+    struct tcp *tcp = (struct tcp *)rendezvous;
+    struct gf_socket_address to = tcp->to;
+    struct gf_fault fault = {0};
+    if (tcp->conn_count == 0) return (coordinator == tcp->rank) ? GF_OK : GF_ERR_STATE;
+    GF_ASSERT((coordinator < tcp->world) || (coordinator == GF_RANK_NONE));
+    if (tcp->knocks && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->center].state == TCP_CONN_WAIT))
+        return GF_AGAIN;
+    if ((coordinator == tcp->center) &&
+        (tcp_is_center(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP))) return GF_OK;
+    if ((coordinator == tcp->rank) && (tcp->listen_fd < 0)) return GF_ERR_STATE;
+    if ((coordinator != tcp->rank) && (coordinator != GF_RANK_NONE) &&
+        !gf_socket_address_parse(address, "address of a rank", &to, &fault))
+        return fault.code;
+    for (uint32_t i = 0; i < tcp->conn_count; i++) {
+        conn_leave(tcp, &tcp->conns[i]);
+        gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
+    }
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
+        if (tcp->pending[i].fd >= 0) (void)close(tcp->pending[i].fd);
+        tcp->pending[i].fd = -1;
+    }
+    tcp->refused = false;
+    memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
+    door_close(tcp);
+    if (coordinator == GF_RANK_NONE) {
+        listen_set(tcp, false);
+        gf_tcp_knock_begin(tcp, now_ns);
+        return GF_AGAIN;
+    }
+    tcp->center = coordinator;
+    tcp->knocks = false;
+    tcp->reformed = true;
+    (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", tcp_is_center(tcp) ? tcp->own_text : address);
+    listen_set(tcp, tcp_is_center(tcp));
+    if (tcp_is_center(tcp)) return tcp->base.fault.code;
+    tcp->to = to;
+    tcp->opened_ns = now_ns;
+    tcp->retry_at_ns = now_ns;
+    tcp->retry_ns = TCP_RETRY_FIRST_NS;
+    tcp->tries = 0;
+    tcp->conns[coordinator].state = TCP_CONN_WAIT;
+    return GF_AGAIN;
+}

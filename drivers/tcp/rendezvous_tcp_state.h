@@ -1,0 +1,160 @@
+/* What rendezvous_tcp*.c share: the state of one end of the star.
+ *
+ * Rank 0 listens and has a connection slot for each other rank; every other rank has one slot, for rank 0:
+ *
+ *     rank r   WAIT -> CONNECTING -> HELLO -> UP -> DOWN      WAIT again for as long as nobody answers
+ *     rank 0   (a pending slot reads the hello, and the proof) -> UP -> DOWN
+ *
+ * Later the star may stand around another rank (rendezvous_tcp_reform.c): each rank has listened for that since its
+ * first connection stood, and looks at who knocks only while it is the centre.
+ *
+ * A connection that has not said who it is gets one of a few pending slots, a buffer of one hello and a deadline; the
+ * oldest gives way. So strangers cost no more than that, however many they are. */
+#ifndef GF_RENDEZVOUS_TCP_STATE_H
+#define GF_RENDEZVOUS_TCP_STATE_H
+
+#include "drivers/tcp/rendezvous_frame.h"
+#include "drivers/tcp/rendezvous_socket.h"
+
+#define TCP_PENDING_MAX 16u
+#define TCP_PENDING_NS UINT64_C(5000000000)
+#define TCP_CHALLENGED_NS UINT64_C(100000000) /* for so long a challenged connection does not give way */
+#define TCP_RETRY_FIRST_NS UINT64_C(20000000)
+#define TCP_RETRY_MAX_NS UINT64_C(200000000)
+#define TCP_KNOCK_NS UINT64_C(2000000000) /* an answer to who comes back takes no longer */
+#define TCP_DOOR_NS UINT64_C(500000000)   /* between two tries to listen at the job's address */
+#define TCP_HELLO_KEYED 1u
+#define TCP_HELLO_REJOINS 2u
+#define TCP_HELLO_FRAME_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
+#define TCP_OUT_BYTES (4u * (GF_FRAME_BYTES_MAX + GF_AUTH_SEAL_BYTES)) /* frames that the kernel had no room for yet */
+
+typedef enum conn_state {
+    TCP_CONN_NONE = 0, /* rank 0: that rank was not here yet */
+    TCP_CONN_WAIT,
+    TCP_CONN_CONNECTING,
+    TCP_CONN_HELLO,
+    TCP_CONN_UP,
+    TCP_CONN_DOWN
+} conn_state;
+
+/* What two ends have said to each other before either was believed: hello, challenge, and the header of the proof. Each
+ * proof is over all that precedes it, so that no byte of it can be changed or come from another connection. */
+#define TCP_TALK_CHALLENGE_BYTES (TCP_HELLO_FRAME_BYTES + GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES)
+#define TCP_TALK_BYTES (TCP_TALK_CHALLENGE_BYTES + GF_FRAME_HEADER_BYTES)
+struct talk {
+    unsigned char said[TCP_TALK_BYTES];
+};
+
+struct conn {
+    int fd;
+    conn_state state;
+    uint32_t peer;
+    bool broken;        /* sending failed: nothing is sent any more, what has arrived is still read */
+    bool rejoins;       /* it said that it was of the job before */
+    bool lives;         /* its end, if it comes now, does not mean that the other process has ended */
+    bool waits_to_send; /* epoll is asked for room in the kernel */
+    uint32_t in_bytes;
+    uint32_t out_first;
+    uint32_t out_bytes;
+    bool sealed;        /* every frame from here on ends with a seal */
+    struct gf_auth_seal seal_in;
+    struct gf_auth_seal seal_out;
+    unsigned char in[GF_FRAME_BYTES_MAX + GF_AUTH_SEAL_BYTES];
+    unsigned char out[TCP_OUT_BYTES]; /* a ring */
+};
+
+struct pending {
+    int fd; /* -1: free */
+    uint32_t in_bytes;
+    uint64_t since_ns;
+    bool challenged; /* its hello was good, its proof is awaited */
+    struct talk talk;
+    unsigned char in[TCP_HELLO_FRAME_BYTES];
+};
+
+struct tcp {
+    struct gf_rendezvous base;
+    uint32_t rank;
+    uint32_t world;
+    uint64_t job_id;
+    uint64_t keepalive_ns;
+    struct gf_log log;
+    struct gf_auth auth;
+    struct talk talk; /* the other ranks, with rank 0 */
+    uint32_t center;  /* rank that coordinates */
+    bool knocks;      /* on its way back into the job: which rank is the centre is seen from its answer */
+    bool reformed;    /* it is not the first one: who refuses a connection is gone, deadlines are lib/'s */
+    bool refused;     /* an ENDED about the centre is to be told */
+    bool listens;     /* listen_fd is looked at */
+    char own_text[GF_CONTROL_ADDRESS_BYTES]; /* where this rank listens; empty: nowhere */
+    char address_text[GF_TEXT_MAX];
+    char text[240]; /* of the event handed out last */
+
+    int epoll_fd;   /* -1: a world of one opens nothing */
+    int listen_fd;  /* rank 0; others: once they have been connected */
+    struct pending pending[TCP_PENDING_MAX];
+    uint32_t strangers; /* connections turned away or dropped, for the log */
+
+    struct gf_socket_address to; /* the other ranks */
+    struct gf_socket_address bind_to;
+    uint16_t port_first, port_last;  /* where listen_fd of a rank other than 0 may be; 0: anywhere */
+    struct gf_socket_address door;   /* the job's address, where rank 0 listens at first */
+    int door_fd;      /* a later centre listens there too, once it can */
+    uint64_t door_at_ns;
+    uint64_t began_ns; /* of the try under way */
+    uint64_t opened_ns;
+    uint64_t join_timeout_ns;
+    uint64_t retry_at_ns;
+    uint64_t retry_ns;
+    uint32_t tries;
+    int tried_errno; /* why the last try came to nothing */
+
+    uint32_t conn_count;
+    struct conn conns[]; /* [world], or none */
+};
+
+static inline bool tcp_is_center(const struct tcp *tcp) { return tcp->rank == tcp->center; }
+
+/* What an epoll event is about. */
+#define TCP_ABOUT_LISTEN UINT32_MAX
+#define TCP_ABOUT_DOOR (UINT32_MAX - 1u)
+#define TCP_ABOUT_PENDING (1u << 31) /* | slot; else the index of a connection */
+
+gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events);
+
+/* rendezvous_tcp_conn.c: one connection. */
+bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes);
+void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn);
+/* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, tcp->text says how. */
+gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
+void gf_tcp_conn_close(struct conn *conn);
+
+/* rendezvous_tcp_accept.c: rank 0 and those who knock. */
+void gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns);
+/* GF_OK: *event_out says who came in, or who of this job was refused. */
+gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
+void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
+
+/* rendezvous_tcp_reform.c: a star around another rank. */
+void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state);
+void gf_tcp_listen_own(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
+void gf_tcp_door_try(struct tcp *tcp, uint64_t now_ns);
+void gf_tcp_knock_begin(struct tcp *tcp, uint64_t now_ns);
+/* Its answer has come from rank `center`: the connection is where it belongs; NULL: there is no such rank. */
+struct conn *gf_tcp_knock_end(struct tcp *tcp, uint32_t center);
+void gf_tcp_address(struct gf_rendezvous *rendezvous, char *text_out);
+gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);
+
+/* rendezvous_tcp_auth.c: the words between hello and answer, where the job has a key. */
+/* Rank 0, for a hello that is whole in pending->in. False: the connection has no room for it. */
+bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending);
+/* Rank 0, for a proof that is whole in pending->in. */
+bool gf_tcp_proof_fits(struct tcp *tcp, struct pending *pending);
+/* What rank 0 says after its challenge is sealed: the keys of a challenged connection. */
+void gf_tcp_pending_seals(const struct tcp *tcp, const struct pending *pending, struct gf_auth_seal *to_rank_out,
+                          struct gf_auth_seal *to_coordinator_out);
+/* The other ranks: the payload of a hello, and the proof for a challenge that is whole in conn->in. */
+void gf_tcp_hello_put(struct tcp *tcp, unsigned char *payload_out);
+gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn);
+
+#endif

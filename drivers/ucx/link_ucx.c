@@ -1,0 +1,260 @@
+/* Messages over UCX (libucp, tag-matched). Each request lives in the caller's memory: UCX writes its part into
+ * gf_req.front and calls back, on the caller's thread from inside a post or progress(), when it has ended. All that is
+ * under way is on one list, because some requests can only be ended by destroying the worker (link_ucx_open.c): sends
+ * cannot be cancelled at all, nor receives that a large message has met.
+ *
+ * There is no error handling by UCX (err_mode PEER): shared memory refuses it, and with it UCX moves small messages
+ * from shared memory to tcp. That a peer is gone is the control channel's news.
+ *
+ * UCX's pools grow with the largest window ever seen: in the first steps. To have that behind one, with each peer as many
+ * messages as will ever be under way, of each size class (8 B, 4 KiB, a slice, the largest), once with the receives
+ * posted first and once unexpected; after that UCX allocates nothing while the window stays as it was
+ * (test_link_ucx_memory.c).
+ *
+ * UCX sets up its connections lazily, too, which the first large message to a peer begins. Until that is
+ * done UCX 1.13 may abort the process (assertions in wireup_ep.c and ucp_request.c) if a peer dies or the link is reset
+ * or closed; with posix alone it does not. */
+#include "drivers/ucx/link_ucx.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+_Static_assert(sizeof(struct gf_req) == GF_UCX_FRONT_BYTES + 64, "our part of a request is one cache line");
+
+gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const char *call, ucs_status_t status,
+                       const char *format, ...)
+{
+    /* Once a link has failed, more of the same is expected: a dead peer fails every send to it. */
+    gf_log_level level = (ucx->link.fault.code == GF_OK) ? GF_LOG_ERROR : GF_LOG_DEBUG;
+    char text[sizeof ucx->link.fault.text];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (status == UCS_OK) {
+        gf_log_line(&ucx->log, level, "link: %s", text);
+        return gf_fault_set(&ucx->link.fault, code, peer, call, 0, "%s", text);
+    }
+    gf_log_line(&ucx->log, level, "link: %s: %s: %s (%d)", text, call, ucs_status_string(status), (int)status);
+    return gf_fault_set(&ucx->link.fault, code, peer, call, status, "%s: %s", text, ucs_status_string(status));
+}
+
+/* ---- how a request begins and ends ---- */
+
+static void req_begin(struct gf_ucx *ucx, struct gf_req *req, uint32_t peer, uint64_t tag, size_t size_bytes,
+                      bool is_send)
+{
+    req->ucx = ucx;
+    req->size_bytes = size_bytes;
+    req->tag = tag;
+    req->peer = peer;
+    req->is_send = is_send;
+    req->answer = GF_AGAIN;
+    req->previous = NULL;
+    req->next = ucx->under_way;
+    if (req->next != NULL) req->next->previous = req;
+    ucx->under_way = req;
+    ucx->requests_under_way++;
+}
+
+void gf_ucx_req_end(struct gf_req *req, gf_status answer)
+{
+    struct gf_ucx *ucx = req->ucx;
+    GF_ASSERT((req->answer == GF_AGAIN) && (answer != GF_AGAIN));
+    GF_ASSERT(ucx->requests_under_way > 0);
+    if (req->next != NULL) req->next->previous = req->previous;
+    if (req->previous != NULL) req->previous->next = req->next;
+    else ucx->under_way = req->next;
+    ucx->requests_under_way--;
+    req->answer = answer;
+}
+
+static void req_settle(struct gf_req *req, ucs_status_t status, size_t arrived_bytes)
+{
+    struct gf_ucx *ucx = req->ucx;
+    gf_status answer = GF_OK;
+    if (status == UCS_ERR_CANCELED || (ucx->ending && (status != UCS_OK))) {
+        answer = GF_ERR_ABORTED;
+    } else if (!req->is_send && ((status == UCS_ERR_MESSAGE_TRUNCATED) ||
+                                 ((status == UCS_OK) && (arrived_bytes != req->size_bytes)))) {
+        answer = gf_ucx_fault(ucx, GF_ERR_MISMATCH, req->peer, "ucp_tag_recv_nbx", UCS_OK,
+                              "rank %u sent %zu bytes where rank %u expects %zu (tag %#llx)", req->peer, arrived_bytes,
+                              ucx->rank, req->size_bytes, (unsigned long long)req->tag);
+    } else if (status != UCS_OK) {
+        answer = gf_ucx_fault(ucx, GF_ERR_LINK, req->peer, req->is_send ? "ucp_tag_send_nbx" : "ucp_tag_recv_nbx",
+                              status, "%s rank %u of %zu bytes failed", req->is_send ? "send to" : "receive from",
+                              req->peer, req->size_bytes);
+    }
+    gf_ucx_req_end(req, answer);
+}
+
+static void send_ended(void *handle, ucs_status_t status, void *user_data)
+{
+    (void)handle;
+    req_settle(user_data, status, 0);
+}
+
+static void recv_ended(void *handle, ucs_status_t status, const ucp_tag_recv_info_t *info, void *user_data)
+{
+    (void)handle;
+    req_settle(user_data, status, info->length);
+}
+
+/* ---- posting ---- */
+
+/* The sender's rank lies above the 51 bits of the caller's tag. */
+static ucp_tag_t wire_tag(uint32_t sender, uint64_t tag)
+{
+    return ((uint64_t)sender << GF_TAG_BITS) | tag;
+}
+_Static_assert(((uint64_t)GF_WORLD_MAX - 1) <= (UINT64_MAX >> GF_TAG_BITS), "the sender fits above the tag");
+
+static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, size_t size_bytes, const char *call)
+{
+    if ((peer >= ucx->world) || (peer == ucx->rank))
+        return gf_ucx_fault(ucx, GF_ERR_PARAM, GF_RANK_NONE, call, UCS_OK,
+                            "rank %u is no peer of rank %u in a world of %u", peer, ucx->rank, ucx->world);
+    if ((size_bytes > ucx->message_bytes_max) || (tag >> GF_TAG_BITS != 0))
+        return gf_ucx_fault(ucx, GF_ERR_PARAM, peer, call, UCS_OK,
+                            "%zu bytes under tag %#llx: at most %zu bytes and %u bits of tag", size_bytes,
+                            (unsigned long long)tag, ucx->message_bytes_max, (unsigned)GF_TAG_BITS);
+    if (ucx->peers[peer].endpoint == NULL)
+        return gf_ucx_fault(ucx, GF_ERR_STATE, peer, call, UCS_OK, "rank %u is not connected in epoch %u", peer,
+                            ucx->epoch);
+    return (ucx->requests_under_way < ucx->requests_max) ? GF_OK : GF_AGAIN;
+}
+
+/* The memory type is said, or UCX would look it up for each message. */
+static ucp_request_param_t post_param(const struct gf_ucx *ucx, gf_mem data, struct gf_req *req)
+{
+    return (ucp_request_param_t){
+        .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .request = (unsigned char *)req + GF_UCX_FRONT_BYTES,
+        .user_data = req,
+        .memory_type = gf_ucx_memory_type(ucx, data),
+    };
+}
+
+/* UCX refused: nothing was posted, nobody will call back. */
+static gf_status post_refused(struct gf_req *req, ucs_status_t status, const char *call)
+{
+    struct gf_ucx *ucx = req->ucx;
+    gf_status answer = gf_ucx_fault(ucx, GF_ERR_LINK, req->peer, call, status, "cannot post %zu bytes for rank %u",
+                                    req->size_bytes, req->peer);
+    gf_ucx_req_end(req, answer);
+    return answer;
+}
+
+static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
+                           struct gf_req *req)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    ucp_request_param_t param = post_param(ucx, data, req);
+    ucs_status_ptr_t result;
+    gf_status status = post_check(ucx, to, tag, size_bytes, "send_post");
+    if (status == GF_OK) status = gf_ucx_enter(ucx);
+    if (status != GF_OK) return status;
+    param.cb.send = send_ended;
+    if (ucx->peers[to].mapped == NULL) param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL; /* link_ucx_open.c says why */
+    req_begin(ucx, req, to, tag, size_bytes, true);
+    result = ucp_tag_send_nbx(ucx->peers[to].endpoint, (const void *)(uintptr_t)data, size_bytes,
+                              wire_tag(ucx->rank, tag), &param);
+    gf_ucx_leave(ucx);
+    if (UCS_PTR_IS_ERR(result)) return post_refused(req, UCS_PTR_STATUS(result), "ucp_tag_send_nbx");
+    if (result == NULL) gf_ucx_req_end(req, GF_OK); /* done at once: no callback */
+    link->sent_bytes += size_bytes;
+    link->sent_messages++;
+    return GF_OK;
+}
+
+static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data, size_t size_bytes,
+                           struct gf_req *req)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    ucp_request_param_t param = post_param(ucx, data, req);
+    ucs_status_ptr_t result;
+    gf_status status = post_check(ucx, from, tag, size_bytes, "recv_post");
+    if (status == GF_OK) status = gf_ucx_enter(ucx);
+    if (status != GF_OK) return status;
+    /* Never at once without the callback: it alone learns how long a message was that did not fit. */
+    param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    param.cb.recv = recv_ended;
+    req_begin(ucx, req, from, tag, size_bytes, false);
+    result = ucp_tag_recv_nbx(ucx->worker, (void *)(uintptr_t)data, size_bytes, wire_tag(from, tag), UINT64_MAX,
+                              &param);
+    gf_ucx_leave(ucx);
+    if (UCS_PTR_IS_ERR(result)) return post_refused(req, UCS_PTR_STATUS(result), "ucp_tag_recv_nbx");
+    GF_ASSERT(result != NULL);
+    return GF_OK;
+}
+
+static gf_status test(struct gf_link *link, struct gf_req *req)
+{
+    GF_ASSERT(req->ucx == gf_ucx_of(link));
+    return req->answer;
+}
+
+static void cancel(struct gf_link *link, struct gf_req *req)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    GF_ASSERT(req->ucx == ucx);
+    if ((req->answer != GF_AGAIN) || req->is_send || (gf_ucx_enter(ucx) != GF_OK)) return;
+    ucp_request_cancel(ucx->worker, (unsigned char *)req + GF_UCX_FRONT_BYTES);
+    gf_ucx_leave(ucx);
+}
+
+/* ---- moving and sleeping ---- */
+
+static gf_status progress(struct gf_link *link)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    gf_status status;
+    unsigned moved;
+    if (ucx->worker == NULL) return GF_ERR_STATE; /* a reset failed and has said why */
+    if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
+    moved = ucp_worker_progress(ucx->worker);
+    gf_ucx_leave(ucx);
+    return (moved != 0) ? GF_OK : GF_AGAIN;
+}
+
+static int wake_fd(struct gf_link *link)
+{
+    return gf_ucx_of(link)->wake_fd;
+}
+
+static gf_status arm(struct gf_link *link)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    ucs_status_t status;
+    if (ucx->worker == NULL) return GF_ERR_STATE;
+    status = ucp_worker_arm(ucx->worker);
+    if (status == UCS_OK) return GF_OK;
+    if (status == UCS_ERR_BUSY) return GF_AGAIN;
+    return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_arm", status, "cannot sleep on the link");
+}
+
+const struct gf_link_driver gf_link_ucx = {
+    .name = "ucx",
+    .req_size_bytes = sizeof(struct gf_req),
+    .blob_bytes_max = GF_UCX_BLOB_BYTES_MAX,
+    .state_bytes = gf_ucx_state_bytes,
+    .may_reach_device = gf_ucx_may_reach_device,
+    .open = gf_ucx_open,
+    .close = gf_ucx_close,
+    .blob = gf_ucx_blob,
+    .connect = gf_ucx_connect,
+    .send_post = send_post,
+    .recv_post = recv_post,
+    .test = test,
+    .cancel = cancel,
+    .progress = progress,
+    .wake_fd = wake_fd,
+    .arm = arm,
+    .region = gf_ucx_region,
+    .map = gf_ucx_map,
+    .flag_store = gf_ucx_flag_store,
+    .flag_load = gf_ucx_flag_load,
+    .reset = gf_ucx_reset,
+    .drop = gf_ucx_drop,
+};

@@ -1,0 +1,128 @@
+/* What the files of the UCX link share; nobody else includes this.
+ *     link_ucx.c         messages: the driver table, posting, testing, progress, sleeping
+ *     link_ucx_open.c    UCX itself: its settings, its log, open, close, reset
+ *     link_ucx_region.c  the exchange region and peers: blobs, connecting, mapping, flags
+ *     link_ucx_pages.c   what pages the kernel gave for it
+ *     link_ucx_device.c  device memory: whether UCX reaches it, and what UCX needs for that */
+#ifndef GF_LINK_UCX_H
+#define GF_LINK_UCX_H
+
+#include "drivers/link.h"
+
+#include <ucp/api/ucp.h>
+
+/* UCX keeps its part of a request in front of the address it is given; 1.13 wants 272 bytes. open() compares. */
+#define GF_UCX_FRONT_BYTES 320u
+#define GF_UCX_BLOB_BYTES_MAX 2048u
+
+struct gf_ucx;
+
+struct gf_req {
+    unsigned char front[GF_UCX_FRONT_BYTES];
+    struct gf_ucx *ucx; /* UCX's handle points here */
+    struct gf_req *next, *previous; /* in gf_ucx.under_way until it has ended */
+    size_t size_bytes;
+    uint64_t tag;
+    uint32_t peer;
+    bool is_send;
+    gf_status answer; /* test()'s: GF_AGAIN until it has ended */
+} __attribute__((aligned(64)));
+
+struct gf_ucx_peer {
+    ucp_ep_h endpoint; /* NULL: not connected */
+    ucp_rkey_h rkey;   /* holds the mapping; NULL: no region or not reachable */
+    void *mapped;      /* the peer's region; NULL: memory is not shared */
+    size_t region_bytes;
+};
+
+struct gf_ucx {
+    struct gf_link link;
+    struct gf_log log;
+    uint32_t rank;
+    uint32_t world;
+    uint32_t epoch;
+    uint32_t requests_max;
+    uint32_t requests_under_way;
+    size_t message_bytes_max;
+    char transports[GF_TEXT_MAX]; /* for settings and for faults */
+    char devices[GF_TEXT_MAX];
+    char ports[32];
+    bool huge_pages;
+    bool ending; /* requests that end now were ended by us: no fault */
+    bool log_pushed;
+    char complaint[GF_TEXT_MAX]; /* UCX's warning about a transport or device that it lacks, while `opening` */
+    bool opening;
+    ucp_context_h context;
+    ucp_worker_h worker;
+    int wake_fd;
+    struct gf_req *under_way;
+    ucp_mem_h memory; /* NULL without a region */
+    unsigned char *region;
+    size_t region_bytes;
+    size_t mapped_bytes;
+    uint64_t seal;              /* lies behind the region, and in the blob */
+    struct gf_gpu *gpu;         /* NULL: no device memory is reached, nor asked for */
+    gf_mem device;
+    size_t device_bytes;
+    struct gf_ucx_peer peers[]; /* [world] */
+};
+
+static inline struct gf_ucx *gf_ucx_of(struct gf_link *link)
+{
+    return (struct gf_ucx *)link;
+}
+
+/* The one place where a ucs_status_t becomes a fault; logs it too. */
+__attribute__((format(printf, 6, 7))) gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer,
+                                                             const char *call, ucs_status_t status, const char *format,
+                                                             ...);
+/* Takes the request off the list and gives it its answer. */
+void gf_ucx_req_end(struct gf_req *req, gf_status answer);
+
+/* What of UCX is for CUDA; all of it stays on the node. */
+#define GF_UCX_CUDA_NAMES 4u
+extern const char *const gf_ucx_cuda_names[GF_UCX_CUDA_NAMES];
+bool gf_ucx_may_reach_device(const struct gf_link_setup *setup);
+void gf_ucx_device_ask(struct gf_ucx *ucx, const struct gf_link_setup *setup); /* before UCX is opened */
+void gf_ucx_device_settle(struct gf_ucx *ucx, uint64_t memory_types);          /* of its context */
+void gf_ucx_device_forget(struct gf_ucx *ucx); /* outside of enter and leave: what is not reached is not entered */
+gf_status gf_ucx_device_enter(struct gf_ucx *ucx); /* with a gpu alone */
+void gf_ucx_device_leave(struct gf_ucx *ucx);
+ucs_memory_type_t gf_ucx_memory_type(const struct gf_ucx *ucx, gf_mem data);
+
+/* Around calls of UCX that may move data. GF_ERR_DEVICE: said; do not call it, and do not leave. */
+static inline gf_status gf_ucx_enter(struct gf_ucx *ucx)
+{
+    return (ucx->gpu == NULL) ? GF_OK : gf_ucx_device_enter(ucx);
+}
+static inline void gf_ucx_leave(struct gf_ucx *ucx)
+{
+    if (ucx->gpu != NULL) gf_ucx_device_leave(ucx);
+}
+
+/* True where the comma-separated list holds the name. */
+bool gf_ucx_list_has(const char *list, const char *name);
+
+size_t gf_ucx_state_bytes(const struct gf_link_setup *setup);
+gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
+                      struct gf_fault *fault_out);
+void gf_ucx_close(struct gf_link *link);
+gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch);
+void gf_ucx_drop(struct gf_link *link);
+
+/* Takes, touches and seals region_bytes; gives it back. Without a region both do nothing. */
+gf_status gf_ucx_region_take(struct gf_ucx *ucx);
+void gf_ucx_region_give(struct gf_ucx *ucx);
+/* Forgets all peers. Their endpoints end with the worker. */
+void gf_ucx_peers_forget(struct gf_ucx *ucx);
+/* "huge pages of 2048 KiB" or what else the kernel gave for the mapping at base; returns text_out. */
+char *gf_ucx_pages_text(const void *base, char *text_out, size_t text_bytes);
+
+gf_status gf_ucx_blob(struct gf_link *link, void *blob_out, size_t *size_bytes_out);
+gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *blob, size_t size_bytes);
+void *gf_ucx_region(struct gf_link *link);
+void *gf_ucx_map(struct gf_link *link, uint32_t peer);
+void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
+uint64_t gf_ucx_flag_load(struct gf_link *link, size_t offset_bytes);
+
+#endif

@@ -1,0 +1,373 @@
+/* UCX itself: its settings, its log, and how a link comes and goes.
+ *
+ * What the configuration says (TLS, NET_DEVICES, PORT_RANGE) and what the region needs (ALLOC_PRIO) is set by
+ * ucp_config_modify() and wins over the environment. Every other UCX_* variable applies as in any UCX program. Leave
+ * UCX_TCP_PUT_ENABLE on: without it survivors abort (an assertion in uct_iface.h) in 8 of 100 kills of a tcp peer.
+ *
+ * ucp_config_modify() says "OK" to any key, and a transport that does not exist costs only a warning; that warning is
+ * caught here and fails the open. */
+#include "drivers/ucx/link_ucx.h"
+
+#include "drivers/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ucs/debug/log_def.h>
+
+/* How long close() and reset() let what UCX has taken leave this host. A dead peer may use all of it. */
+#define FLUSH_NS 200000000u
+
+/* libucs installs handlers for SIGSEGV, SIGBUS, SIGILL and SIGFPE before main() unless the environment says "none". In
+ * a static link this runs before its constructor (101 is the first priority a program may have). It is the only code of
+ * the library that runs by itself; a value that the user set stays. */
+__attribute__((constructor(101))) static void signals_are_the_programs(void)
+{
+    (void)setenv("UCX_HANDLE_ERRORS", "none", 0);
+}
+
+/* ---- the log ---- */
+
+/* The only mutable global of the library: UCX's log handler has no user pointer and may run on UCX's own thread, so the
+ * link opened last hears for all. */
+static struct gf_ucx *log_hearer;
+
+static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const char *function, ucs_log_level_t level,
+                                      const ucs_log_component_config_t *component, const char *message,
+                                      va_list arguments)
+{
+    struct gf_ucx *ucx = __atomic_load_n(&log_hearer, __ATOMIC_ACQUIRE);
+    gf_log_level gf_level = GF_LOG_DEBUG;
+    char text[320];
+    (void)file;
+    (void)line;
+    (void)component;
+    if (ucx == NULL) return UCS_LOG_FUNC_RC_STOP;
+    (void)vsnprintf(text, sizeof text, message, arguments);
+    if (level <= UCS_LOG_LEVEL_ERROR) gf_level = GF_LOG_ERROR;
+    else if (ucx->ending && (level == UCS_LOG_LEVEL_WARN)) gf_level = GF_LOG_DEBUG; /* of what peers left open */
+    else if (level == UCS_LOG_LEVEL_WARN) gf_level = GF_LOG_WARN;
+    else if (level <= UCS_LOG_LEVEL_INFO) gf_level = GF_LOG_INFO;
+    if (ucx->opening && (level == UCS_LOG_LEVEL_WARN) && (strstr(text, "is not available") != NULL))
+        (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.127s", text);
+    gf_log_line(&ucx->log, gf_level, "UCX %s: %s", function, text);
+    return UCS_LOG_FUNC_RC_STOP; /* never on to UCX's own handler, which writes to stdout */
+}
+
+static void log_take(struct gf_ucx *ucx)
+{
+    __atomic_store_n(&log_hearer, ucx, __ATOMIC_RELEASE);
+    ucs_log_push_handler(log_from_ucx);
+    ucx->log_pushed = true;
+}
+
+static void log_give(struct gf_ucx *ucx)
+{
+    struct gf_ucx *expected = ucx;
+    if (!ucx->log_pushed) return;
+    ucx->log_pushed = false;
+    ucs_log_pop_handler();
+    (void)__atomic_compare_exchange_n(&log_hearer, &expected, NULL, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+/* ---- settings ---- */
+
+bool gf_ucx_list_has(const char *list, const char *name)
+{
+    size_t name_bytes = strlen(name);
+    while (*list != '\0') {
+        size_t item_bytes = strcspn(list, ",");
+        if ((item_bytes == name_bytes) && (memcmp(list, name, name_bytes) == 0)) return true;
+        list += item_bytes;
+        if (*list == ',') list++;
+    }
+    return false;
+}
+
+/* cma makes UCX abort the whole process when a peer dies in a large message; these names contain it. */
+static gf_status transports_check(struct gf_ucx *ucx)
+{
+    static const char *const refused[] = {"cma", "all", "sm", "shm"};
+    if ((ucx->transports[0] == '\0') || (ucx->transports[0] == '^'))
+        return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
+                            "transports \"%s\": name each one, e.g. self,posix,tcp", ucx->transports);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (gf_ucx_list_has(ucx->transports, refused[i]))
+            return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
+                                "transports \"%s\": \"%s\" would use cma, which aborts survivors when a peer dies; "
+                                "name each one, e.g. self,posix,tcp",
+                                ucx->transports, refused[i]);
+    return GF_OK;
+}
+
+static gf_status ports_check(struct gf_ucx *ucx)
+{
+    unsigned first = 0, last = 0;
+    char rest = 0;
+    if (ucx->ports[0] == '\0') return GF_OK;
+    if ((sscanf(ucx->ports, "%5u-%5u%c", &first, &last, &rest) == 2) && (first >= 1) && (first <= last) &&
+        (last <= 65535))
+        return GF_OK;
+    return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK, "ports \"%s\": want first-last within 1-65535",
+                        ucx->ports);
+}
+
+/* Anything but the transports that stay on the node. */
+static bool network_used(const char *list)
+{
+    static const char *const local[] = {"self", "posix", "sysv"};
+    size_t item_count = 1, local_count = 0;
+    for (const char *at = list; *at != '\0'; at++) item_count += (*at == ',');
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) local_count += gf_ucx_list_has(list, local[i]);
+    for (size_t i = 0; i < GF_UCX_CUDA_NAMES; i++) local_count += gf_ucx_list_has(list, gf_ucx_cuda_names[i]);
+    return item_count > local_count;
+}
+
+/* Over tcp a message up to here is sent at once and whole. UCX would announce it and wait for the peer's answer, which
+ * queues behind the messages before it (at 1 Gbit/s a ring of 2 hosts took 1.7 of its time on a busy machine), or cut it
+ * into pieces whose table it allocates anew once in a while. Sends over tcp ask for it with a flag (link_ucx.c), which
+ * makes the threshold for quick completion count; where memory is shared UCX's choice stays. */
+#define AT_ONCE_BYTES_MAX ((size_t)1 << 20)
+#define AT_ONCE_HEAD_BYTES 1024u /* of UCX, at most */
+
+static gf_status settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
+{
+    bool tcp = gf_ucx_list_has(ucx->transports, "tcp");
+    bool at_once = tcp && (ucx->message_bytes_max <= AT_ONCE_BYTES_MAX);
+    char threshold[32], segment[32];
+    bool shared = gf_ucx_list_has(ucx->transports, "posix"), sysv = gf_ucx_list_has(ucx->transports, "sysv");
+    const struct {
+        const char *key, *value; /* transport keys go without their prefix here; "" leaves UCX's default */
+    } settings[] = {
+        {"TLS", ucx->transports},
+        {"NET_DEVICES", network_used(ucx->transports) ? ucx->devices : ""},
+        {"PORT_RANGE", tcp ? ucx->ports : ""},
+        {"RNDV_SEND_NBR_THRESH", at_once ? threshold : ""},
+        {"RX_SEG_SIZE", at_once ? segment : ""},
+        {"TX_SEG_SIZE", at_once ? segment : ""},
+        /* No fall-back from memory that peers can map to memory that they cannot. */
+        {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->huge_pages ? "huge,thp,mmap" : "mmap"},
+    };
+    (void)snprintf(threshold, sizeof threshold, "%zu", ucx->message_bytes_max + 1);
+    (void)snprintf(segment, sizeof segment, "%zu", ucx->message_bytes_max + AT_ONCE_HEAD_BYTES);
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        ucs_status_t status;
+        if (settings[i].value[0] == '\0') continue;
+        status = ucp_config_modify(config, settings[i].key, settings[i].value);
+        if (status != UCS_OK)
+            return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_config_modify", status, "UCX refuses %s=%s",
+                                settings[i].key, settings[i].value);
+    }
+    return GF_OK;
+}
+
+/* ---- context and worker ---- */
+
+static gf_status context_take(struct gf_ucx *ucx)
+{
+    const ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
+        .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
+        .estimated_num_eps = ucx->world,
+        .name = "gradientflow",
+    };
+    ucp_context_attr_t attributes = {.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES};
+    ucp_config_t *config = NULL;
+    gf_status status;
+    ucs_status_t ucs = ucp_config_read(NULL, NULL, &config);
+    if (ucs != UCS_OK)
+        return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_config_read", ucs,
+                            "UCX refuses its own settings (a UCX_* variable?)");
+    status = settings_apply(ucx, config);
+    if (status == GF_OK) {
+        ucx->opening = true;
+        ucs = ucp_init(&params, config, &ucx->context);
+        ucx->opening = false;
+        if (ucs != UCS_OK) ucx->context = NULL;
+        if (ucx->complaint[0] != '\0')
+            status = gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_init", ucs,
+                                  "transports \"%s\", devices \"%s\": %s", ucx->transports, ucx->devices,
+                                  ucx->complaint);
+        else if (ucs != UCS_OK)
+            status = gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_init", ucs,
+                                  "nothing usable among transports \"%s\" on devices \"%s\"", ucx->transports,
+                                  ucx->devices);
+    }
+    ucp_config_release(config);
+    if (status != GF_OK) return status;
+    ucs = ucp_context_query(ucx->context, &attributes);
+    if ((ucs != UCS_OK) || (attributes.request_size > GF_UCX_FRONT_BYTES))
+        return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_context_query", ucs,
+                            "UCX %s wants %zu bytes in front of a request, this build keeps %u",
+                            ucp_get_version_string(), attributes.request_size, GF_UCX_FRONT_BYTES);
+    gf_ucx_device_settle(ucx, attributes.memory_types);
+    return GF_OK;
+}
+
+static gf_status worker_take(struct gf_ucx *ucx)
+{
+    const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                        .thread_mode = UCS_THREAD_MODE_SINGLE};
+    ucs_status_t status = ucp_worker_create(ucx->context, &params, &ucx->worker);
+    if (status != UCS_OK) {
+        ucx->worker = NULL;
+        return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_create", status,
+                            "transports \"%s\", devices \"%s\", ports \"%s\"", ucx->transports, ucx->devices,
+                            ucx->ports);
+    }
+    status = ucp_worker_get_efd(ucx->worker, &ucx->wake_fd);
+    if (status != UCS_OK)
+        return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_efd", status,
+                            "transports \"%s\" cannot wake a sleeper", ucx->transports);
+    return GF_OK;
+}
+
+/* Sends that UCX has called done may still lie in its buffers, and a worker should not end in the middle of setting up
+ * connections: UCX asserts that none of its own messages for that are left. */
+static void worker_flush(struct gf_ucx *ucx)
+{
+    const ucp_request_param_t param = {.op_attr_mask = 0};
+    uint64_t start_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
+    ucs_status_ptr_t flush = ucp_worker_flush_nbx(ucx->worker, &param);
+    if (!UCS_PTR_IS_PTR(flush)) return;
+    while (ucp_request_check_status(flush) == UCS_INPROGRESS) {
+        (void)ucp_worker_progress(ucx->worker);
+        if (gf_clock_monotonic.now_ns(&gf_clock_monotonic) - start_ns > FLUSH_NS) return; /* the worker ends it */
+    }
+    ucp_request_free(flush);
+}
+
+/* Destroying the worker is the one way to end every request, without help from peers. */
+static void worker_give(struct gf_ucx *ucx)
+{
+    ucx->ending = true;
+    gf_ucx_peers_forget(ucx);
+    if (ucx->worker != NULL) ucp_worker_destroy(ucx->worker);
+    ucx->worker = NULL;
+    ucx->wake_fd = -1;
+    while (ucx->under_way != NULL) gf_ucx_req_end(ucx->under_way, GF_ERR_ABORTED);
+    ucx->ending = false;
+}
+
+/* ---- open, close, reset ---- */
+
+size_t gf_ucx_state_bytes(const struct gf_link_setup *setup)
+{
+    return sizeof(struct gf_ucx) + setup->world * sizeof(struct gf_ucx_peer);
+}
+
+/* Copies a list into its field; a NULL is empty, one that does not fit is refused. */
+static gf_status text_take(struct gf_ucx *ucx, char *field, size_t field_bytes, const char *text, const char *name)
+{
+    int length = snprintf(field, field_bytes, "%s", (text != NULL) ? text : "");
+    if ((length >= 0) && ((size_t)length < field_bytes)) return GF_OK;
+    return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK, "%s: %d characters, at most %zu", name, length,
+                        field_bytes - 1);
+}
+
+static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setup)
+{
+    gf_status status;
+    ucx->link.driver = &gf_link_ucx;
+    ucx->log = setup->log;
+    ucx->rank = setup->rank;
+    ucx->world = setup->world;
+    ucx->epoch = setup->epoch;
+    ucx->requests_max = setup->requests_max;
+    ucx->message_bytes_max = setup->message_bytes_max;
+    ucx->region_bytes = setup->region_bytes;
+    ucx->huge_pages = setup->huge_pages;
+    ucx->wake_fd = -1;
+    status = text_take(ucx, ucx->transports, sizeof ucx->transports, setup->transports, "transports");
+    if (status == GF_OK) status = text_take(ucx, ucx->devices, sizeof ucx->devices, setup->devices, "devices");
+    if (status == GF_OK) status = text_take(ucx, ucx->ports, sizeof ucx->ports, setup->ports, "ports");
+    if (status == GF_OK) status = transports_check(ucx);
+    if (status == GF_OK) status = ports_check(ucx);
+    return status;
+}
+
+static void give_back(struct gf_ucx *ucx)
+{
+    bool entered = gf_ucx_enter(ucx) == GF_OK;
+    worker_give(ucx);
+    ucx->ending = true;
+    gf_ucx_region_give(ucx);
+    if (ucx->context != NULL) ucp_cleanup(ucx->context);
+    ucx->context = NULL;
+    if (entered) gf_ucx_leave(ucx);
+    log_give(ucx);
+}
+
+static gf_status ucx_take(struct gf_ucx *ucx)
+{
+    gf_status status = gf_ucx_enter(ucx);
+    if (status != GF_OK) return status;
+    status = context_take(ucx);
+    if (status == GF_OK) status = worker_take(ucx);
+    gf_ucx_leave(ucx);
+    return status;
+}
+
+gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
+                      struct gf_fault *fault_out)
+{
+    struct gf_ucx *ucx = state;
+    gf_status status;
+    GF_ASSERT((uintptr_t)state % 64 == 0);
+    GF_ASSERT((setup->world >= 1) && (setup->world <= GF_WORLD_MAX) && (setup->rank < setup->world));
+    memset(state, 0, gf_ucx_state_bytes(setup));
+    status = setup_take(ucx, setup);
+    gf_ucx_device_ask(ucx, setup);
+    if (status == GF_OK) {
+        log_take(ucx);
+        status = ucx_take(ucx);
+    }
+    gf_ucx_device_forget(ucx);
+    if (status == GF_OK) status = gf_ucx_region_take(ucx);
+    if (status != GF_OK) {
+        give_back(ucx);
+        if (fault_out != NULL) *fault_out = ucx->link.fault;
+        return status;
+    }
+    gf_log_line(&ucx->log, GF_LOG_INFO, "link: UCX %s, transports %s, devices %s, ports %s", ucp_get_version_string(),
+                ucx->transports, ucx->devices[0] ? ucx->devices : "any", ucx->ports[0] ? ucx->ports : "any");
+    *link_out = &ucx->link;
+    return GF_OK;
+}
+
+void gf_ucx_close(struct gf_link *link)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    bool entered = gf_ucx_enter(ucx) == GF_OK;
+    ucx->ending = true;
+    if (ucx->worker != NULL) worker_flush(ucx);
+    if (entered) gf_ucx_leave(ucx);
+    give_back(ucx);
+}
+
+/* No flush: whoever drops a link has made progress in vain for a while, and a dead peer would use up all of its time. */
+void gf_ucx_drop(struct gf_link *link)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    bool entered = gf_ucx_enter(ucx) == GF_OK;
+    worker_give(ucx);
+    if (entered) gf_ucx_leave(ucx);
+}
+
+gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    gf_status status = gf_ucx_enter(ucx);
+    if (status != GF_OK) return status;
+    ucx->ending = true;
+    if (ucx->worker != NULL) worker_flush(ucx);
+    worker_give(ucx);
+    gf_ucx_region_give(ucx);
+    memset(&link->fault, 0, sizeof link->fault);
+    ucx->epoch = epoch;
+    status = worker_take(ucx);
+    gf_ucx_leave(ucx);
+    return (status == GF_OK) ? gf_ucx_region_take(ucx) : status;
+}

@@ -1,0 +1,302 @@
+/* The exchange region and the way to peers.
+ *
+ * A region is memory that UCX takes from posix shared memory, so that a peer on the node gets it as a plain pointer
+ * from ucp_rkey_ptr(). Whether it can is found out, not assumed: behind each region lies a seal, a number that its blob
+ * names too, and a mapping counts only where the seal is seen through it. A mapping outlives its owner's death; it ends
+ * with reset() or close().
+ *
+ * A blob is the head below, UCX's worker address, and the region's packed key. UCX trusts what it is given, so the head
+ * carries a checksum, the epoch, the rank it is of, and UCX's version (its addresses are not portable between
+ * releases). The checksum finds damage, not malice: the control channel authenticates the frames that carry blobs. */
+#include "drivers/ucx/link_ucx.h"
+
+#include "drivers/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define BLOB_MAGIC 0x55434647u /* "GFCU"; a host of the other byte order reads something else */
+#define BLOB_VERSION 1u
+#define SEAL_ALIGN_BYTES 64u
+/* Regions of a power of two would put the same block of all ranks at the same place in every cache. */
+#define PAD_PAGES 3u
+/* UCX's own share of the shared memory: 4.2 MB a worker are its receive queue and first buffers. */
+#define UCX_SHARE_BYTES ((size_t)8 << 20)
+
+struct blob_head {
+    uint32_t magic;
+    uint32_t version;
+    uint32_t ucx_version;
+    uint32_t rank;
+    uint32_t epoch;
+    uint32_t address_bytes;
+    uint32_t rkey_bytes; /* 0: no region */
+    uint32_t reserved;
+    uint64_t region; /* address in its owner */
+    uint64_t region_bytes;
+    uint64_t seal;
+    uint64_t check; /* of all before, then address and key */
+};
+_Static_assert(sizeof(struct blob_head) == 64, "no padding");
+
+/* FNV-1a, from where the last call ended. */
+#define CHECK_START 14695981039346656037u
+static uint64_t check_add(uint64_t check, const void *bytes, size_t size_bytes)
+{
+    const unsigned char *byte = bytes;
+    for (size_t i = 0; i < size_bytes; i++) check = (check ^ byte[i]) * 1099511628211u;
+    return check;
+}
+
+static uint32_t ucx_version(void)
+{
+    unsigned major = 0, minor = 0, release = 0;
+    ucp_get_version(&major, &minor, &release);
+    return (major << 16) | (minor & 0xffffu);
+}
+
+static size_t seal_offset(size_t region_bytes)
+{
+    return (region_bytes + SEAL_ALIGN_BYTES - 1) / SEAL_ALIGN_BYTES * SEAL_ALIGN_BYTES;
+}
+
+/* ---- the region ---- */
+
+/* UCX would find out too, by filling the file system first. */
+static gf_status space_check(struct gf_ucx *ucx, size_t page_bytes)
+{
+    const char *directory = getenv("UCX_POSIX_DIR"); /* UCX's own setting */
+    uint64_t host_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * page_bytes;
+    uint64_t need_bytes = (uint64_t)ucx->mapped_bytes + UCX_SHARE_BYTES, free_bytes;
+    struct statvfs space;
+    if (directory == NULL) directory = "/dev/shm";
+    if (ucx->region_bytes > host_bytes)
+        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "sysconf", UCS_OK,
+                            "an exchange region of %zu bytes is needed, the host has %llu bytes of memory",
+                            ucx->region_bytes, (unsigned long long)host_bytes);
+    if (!gf_ucx_list_has(ucx->transports, "posix")) return GF_OK;
+    if (statvfs(directory, &space) != 0) return GF_OK; /* UCX will say what is wrong with it */
+    free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
+    if ((space.f_blocks == 0) || (free_bytes >= need_bytes)) return GF_OK; /* no blocks: a tmpfs without a limit */
+    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "statvfs", UCS_OK,
+                        "the exchange region needs %llu bytes in %s (UCX's %zu included), %llu are available",
+                        (unsigned long long)need_bytes, directory, UCX_SHARE_BYTES, (unsigned long long)free_bytes);
+}
+
+/* Differs between regions that could be mistaken for each other: owner, epoch, time. */
+static uint64_t seal_new(const struct gf_ucx *ucx)
+{
+    const uint64_t parts[] = {gf_clock_monotonic.now_ns(&gf_clock_monotonic), (uint64_t)getpid(), ucx->rank, ucx->epoch,
+                              (uint64_t)(uintptr_t)ucx->region};
+    return check_add(CHECK_START, parts, sizeof parts);
+}
+
+gf_status gf_ucx_region_take(struct gf_ucx *ucx)
+{
+    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    ucp_mem_map_params_t params = {
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS |
+                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+        .flags = UCP_MEM_MAP_ALLOCATE,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+    ucp_mem_attr_t attributes = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
+    char pages[80];
+    gf_status status;
+    ucs_status_t ucs;
+    if (ucx->region_bytes == 0) return GF_OK;
+    if (ucx->region_bytes <= SIZE_MAX / 2)
+        ucx->mapped_bytes = ((ucx->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
+    status = space_check(ucx, page_bytes);
+    if (status != GF_OK) return status;
+    params.length = ucx->mapped_bytes;
+    ucs = ucp_mem_map(ucx->context, &params, &ucx->memory);
+    if (ucs != UCS_OK) {
+        ucx->memory = NULL;
+        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "ucp_mem_map", ucs,
+                            "no exchange region of %zu bytes over \"%s\"", ucx->mapped_bytes, ucx->transports);
+    }
+    ucs = ucp_mem_query(ucx->memory, &attributes);
+    GF_ASSERT(ucs == UCS_OK);
+    ucx->region = attributes.address;
+    if (!gf_ucx_list_has(ucx->transports, "posix") && !gf_ucx_list_has(ucx->transports, "sysv"))
+        ucx->link.private_bytes = ucx->mapped_bytes;
+    /* Heeded where /sys/kernel/mm/transparent_hugepage/shmem_enabled (posix) or ../enabled (elsewhere) is "advise". */
+    if (ucx->huge_pages) (void)madvise(ucx->region, ucx->mapped_bytes, MADV_HUGEPAGE);
+    memset(ucx->region, 0, ucx->mapped_bytes); /* first touched by its owner: its NUMA node, no faults later */
+    if (ucx->huge_pages)
+        gf_log_line(&ucx->log, GF_LOG_INFO, "link: huge pages were asked for, the exchange region has %s",
+                    gf_ucx_pages_text(ucx->region, pages, sizeof pages));
+    ucx->seal = seal_new(ucx);
+    memcpy(ucx->region + seal_offset(ucx->region_bytes), &ucx->seal, sizeof ucx->seal);
+    return GF_OK;
+}
+
+void gf_ucx_region_give(struct gf_ucx *ucx)
+{
+    if (ucx->memory != NULL) (void)ucp_mem_unmap(ucx->context, ucx->memory);
+    ucx->memory = NULL;
+    ucx->region = NULL;
+}
+
+/* ---- blobs ---- */
+
+gf_status gf_ucx_blob(struct gf_link *link, void *blob_out, size_t *size_bytes_out)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    struct blob_head head = {.magic = BLOB_MAGIC, .version = BLOB_VERSION, .ucx_version = ucx_version(),
+                             .rank = ucx->rank, .epoch = ucx->epoch, .region = (uintptr_t)ucx->region,
+                             .region_bytes = ucx->region_bytes, .seal = ucx->seal};
+    unsigned char *blob = blob_out;
+    ucp_address_t *address = NULL;
+    void *rkey = NULL;
+    size_t address_bytes = 0, rkey_bytes = 0, size_bytes;
+    ucs_status_t ucs;
+    if (ucx->worker == NULL) return GF_ERR_STATE;
+    ucs = ucp_worker_get_address(ucx->worker, &address, &address_bytes);
+    if (ucs != UCS_OK)
+        return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_address", ucs, "no address of our own");
+    if (ucx->memory != NULL) ucs = ucp_rkey_pack(ucx->context, ucx->memory, &rkey, &rkey_bytes);
+    size_bytes = sizeof head + address_bytes + rkey_bytes;
+    if (ucs != UCS_OK) {
+        (void)gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_rkey_pack", ucs, "the exchange region has no key");
+    } else if (size_bytes > GF_UCX_BLOB_BYTES_MAX) {
+        (void)gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "blob", UCS_OK,
+                           "address and key are %zu bytes, at most %u: name fewer transports or devices", size_bytes,
+                           GF_UCX_BLOB_BYTES_MAX);
+        ucs = UCS_ERR_EXCEEDS_LIMIT;
+    } else {
+        head.address_bytes = (uint32_t)address_bytes;
+        head.rkey_bytes = (uint32_t)rkey_bytes;
+        memcpy(blob + sizeof head, address, address_bytes);
+        if (rkey_bytes != 0) memcpy(blob + sizeof head + address_bytes, rkey, rkey_bytes);
+        head.check = check_add(CHECK_START, &head, offsetof(struct blob_head, check));
+        head.check = check_add(head.check, blob + sizeof head, address_bytes + rkey_bytes);
+        memcpy(blob, &head, sizeof head);
+        *size_bytes_out = size_bytes;
+    }
+    if (rkey != NULL) ucp_rkey_buffer_release(rkey);
+    ucp_worker_release_address(ucx->worker, address);
+    return (ucs == UCS_OK) ? GF_OK : GF_ERR_LINK;
+}
+
+static gf_status blob_read(struct gf_ucx *ucx, uint32_t peer, const unsigned char *blob, size_t size_bytes,
+                           struct blob_head *head_out)
+{
+    struct blob_head head;
+    uint64_t check;
+    const char *wrong = NULL;
+    if ((size_bytes < sizeof head) || (size_bytes > GF_UCX_BLOB_BYTES_MAX))
+        return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the blob of rank %u has %zu bytes, want %zu-%u",
+                            peer, size_bytes, sizeof head, GF_UCX_BLOB_BYTES_MAX);
+    memcpy(&head, blob, sizeof head);
+    check = check_add(CHECK_START, &head, offsetof(struct blob_head, check));
+    check = check_add(check, blob + sizeof head, size_bytes - sizeof head);
+    if ((head.magic == BLOB_MAGIC) && ((head.version != BLOB_VERSION) || (head.ucx_version != ucx_version())))
+        return gf_ucx_fault(ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
+                            "rank %u has blob version %u and UCX %u.%u, rank %u has %u and %u.%u", peer, head.version,
+                            head.ucx_version >> 16, head.ucx_version & 0xffffu, ucx->rank, BLOB_VERSION,
+                            ucx_version() >> 16, ucx_version() & 0xffffu);
+    if (head.magic != BLOB_MAGIC) wrong = "is none of this link, or of another byte order";
+    else if (head.check != check) wrong = "is damaged (its checksum does not match)";
+    else if (head.address_bytes == 0) wrong = "has no address";
+    else if (sizeof head + (size_t)head.address_bytes + head.rkey_bytes != size_bytes) wrong = "contradicts its size";
+    if (wrong != NULL)
+        return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the blob of rank %u %s", peer, wrong);
+    if ((head.rank != peer) || (head.epoch != ucx->epoch))
+        return gf_ucx_fault(ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
+                            "the blob of rank %u, epoch %u was given as that of rank %u, epoch %u", head.rank,
+                            head.epoch, peer, ucx->epoch);
+    *head_out = head;
+    return GF_OK;
+}
+
+/* ---- peers ---- */
+
+/* A peer whose memory cannot be reached is lawful: mapped stays NULL. */
+static void peer_map(struct gf_ucx *ucx, uint32_t rank, const struct blob_head *head, const void *key)
+{
+    struct gf_ucx_peer *peer = &ucx->peers[rank];
+    void *mapped = NULL;
+    uint64_t seal = 0;
+    if (ucp_ep_rkey_unpack(peer->endpoint, key, &peer->rkey) != UCS_OK) {
+        peer->rkey = NULL;
+        return;
+    }
+    if (ucp_rkey_ptr(peer->rkey, head->region, &mapped) != UCS_OK) return;
+    memcpy(&seal, (const unsigned char *)mapped + seal_offset(head->region_bytes), sizeof seal);
+    if (seal != head->seal) {
+        gf_log_line(&ucx->log, GF_LOG_WARN, "link: UCX maps something else than the region of rank %u; not used", rank);
+        return;
+    }
+    peer->mapped = mapped;
+    peer->region_bytes = head->region_bytes;
+}
+
+gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *blob, size_t size_bytes)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    const unsigned char *address = (const unsigned char *)blob + sizeof(struct blob_head);
+    struct blob_head head = {0};
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
+    gf_status status;
+    ucs_status_t ucs;
+    if (peer >= ucx->world)
+        return gf_ucx_fault(ucx, GF_ERR_PARAM, GF_RANK_NONE, "connect", UCS_OK, "rank %u in a world of %u", peer,
+                            ucx->world);
+    if (peer == ucx->rank) return GF_OK;
+    if ((ucx->worker == NULL) || (ucx->peers[peer].endpoint != NULL))
+        return gf_ucx_fault(ucx, GF_ERR_STATE, peer, "connect", UCS_OK,
+                            "rank %u is connected already, or a reset failed", peer);
+    status = blob_read(ucx, peer, blob, size_bytes, &head);
+    if (status != GF_OK) return status;
+    params.address = (const ucp_address_t *)address;
+    ucs = ucp_ep_create(ucx->worker, &params, &ucx->peers[peer].endpoint);
+    if (ucs != UCS_OK) {
+        ucx->peers[peer].endpoint = NULL;
+        return gf_ucx_fault(ucx, GF_ERR_LINK, peer, "ucp_ep_create", ucs,
+                            "no way to rank %u by transports \"%s\" on devices \"%s\"", peer, ucx->transports,
+                            ucx->devices);
+    }
+    if (head.rkey_bytes != 0) peer_map(ucx, peer, &head, address + head.address_bytes);
+    return GF_OK;
+}
+
+void gf_ucx_peers_forget(struct gf_ucx *ucx)
+{
+    for (uint32_t i = 0; i < ucx->world; i++) {
+        if (ucx->peers[i].rkey != NULL) ucp_rkey_destroy(ucx->peers[i].rkey);
+        memset(&ucx->peers[i], 0, sizeof ucx->peers[i]);
+    }
+}
+
+void *gf_ucx_region(struct gf_link *link)
+{
+    return gf_ucx_of(link)->region;
+}
+
+void *gf_ucx_map(struct gf_link *link, uint32_t peer)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    if (peer >= ucx->world) return NULL;
+    return (peer == ucx->rank) ? (void *)ucx->region : ucx->peers[peer].mapped;
+}
+
+void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    unsigned char *base = gf_ucx_map(link, peer);
+    GF_ASSERT((base != NULL) && (offset_bytes % sizeof value == 0));
+    GF_ASSERT(offset_bytes < ((peer == ucx->rank) ? ucx->region_bytes : ucx->peers[peer].region_bytes));
+    __atomic_store_n((uint64_t *)(void *)(base + offset_bytes), value, __ATOMIC_RELEASE);
+}
+
+uint64_t gf_ucx_flag_load(struct gf_link *link, size_t offset_bytes)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    GF_ASSERT((ucx->region != NULL) && (offset_bytes % sizeof(uint64_t) == 0) && (offset_bytes < ucx->region_bytes));
+    return __atomic_load_n((const uint64_t *)(const void *)(ucx->region + offset_bytes), __ATOMIC_ACQUIRE);
+}

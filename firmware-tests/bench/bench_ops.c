@@ -1,0 +1,205 @@
+/* What element ops move past the last-level cache, beside memcpy() in the same rounds: `make bench-ops`. Not a test.
+ * Bytes are those that an op reads and writes by its definition. Arrays lie one behind the other, each larger than the
+ * cache, so that nothing an op touches is left from the one before. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "drivers/clock.h"
+#include "ops/element/host/ops_host.h"
+
+#define ROUNDS 9
+#define PIECE_BYTES ((uint64_t)1 << 20)
+#define CACHE_BYTES_DEFAULT ((size_t)32 << 20)
+#define AREAS 4
+
+enum { A, B, C, D };
+
+static uint8_t *area[AREAS];
+static struct gf_check met = {0, UINT64_MAX}; /* must stay so */
+static uint64_t elem_count; /* fp32 elements of an area */
+
+static gf_mem mem(int which)
+{
+    return (gf_mem)(uintptr_t)area[which];
+}
+
+static void run_memcpy(const struct gf_ops *ops)
+{
+    (void)ops;
+    memcpy(area[B], area[A], elem_count * 4);
+}
+
+/* The same bytes in pieces for which libc uses ordinary stores, as it does for whatever the library copies. */
+static void run_memcpy_pieces(const struct gf_ops *ops)
+{
+    (void)ops;
+    for (uint64_t at = 0; at < elem_count * 4; at += PIECE_BYTES) {
+        uint64_t left = elem_count * 4 - at;
+        memcpy(area[B] + at, area[A] + at, left < PIECE_BYTES ? left : PIECE_BYTES);
+    }
+}
+
+/* libc's fastest reading: no byte of D is 1. What a core reads at most, whatever it does with it. */
+static void run_read(const struct gf_ops *ops)
+{
+    (void)ops;
+    if (memchr(area[D], 1, elem_count * 4) != NULL) printf("the array to read was overwritten\n");
+}
+
+static void run_f32_to_f16(const struct gf_ops *ops)
+{
+    (void)ops->cast(NULL, mem(B), GF_TYPE_F16, mem(A), GF_TYPE_F32, elem_count, 1, 0, &met);
+}
+
+static void run_f16_to_f32(const struct gf_ops *ops)
+{
+    (void)ops->cast(NULL, mem(A), GF_TYPE_F32, mem(B), GF_TYPE_F16, elem_count, 1, 0, NULL);
+}
+
+static void run_f32_to_bf16(const struct gf_ops *ops)
+{
+    (void)ops->cast(NULL, mem(B), GF_TYPE_BF16, mem(A), GF_TYPE_F32, elem_count, 1, 0, &met);
+}
+
+static void run_bf16_to_f32(const struct gf_ops *ops)
+{
+    (void)ops->cast(NULL, mem(A), GF_TYPE_F32, mem(B), GF_TYPE_BF16, elem_count, 1, 0, NULL);
+}
+
+static void run_score(const struct gf_ops *ops)
+{
+    (void)ops->score(NULL, mem(B), mem(A), elem_count, 32768, 65536);
+}
+
+static void run_norm(const struct gf_ops *ops)
+{
+    (void)ops->norm(NULL, mem(B), 0, mem(A), GF_TYPE_F32, elem_count);
+}
+
+static void run_update(const struct gf_ops *ops)
+{
+    struct gf_update update = {.weight_f32 = mem(A), .momentum_f32 = mem(C), .gradient = mem(D), .gradient_scale = 0.5f,
+                               .rate = 1e-3f, .momentum = 0.9f, .decay = 1e-4f};
+    (void)ops->update(NULL, &update, elem_count);
+}
+
+static void run_update_half(const struct gf_ops *ops)
+{
+    struct gf_update update = {.weight_f32 = mem(A), .momentum_f32 = mem(C), .gradient = mem(D), .gradient_scale = 0.5f,
+                               .rate = 1e-3f, .momentum = 0.9f, .decay = 1e-4f, .half = mem(B),
+                               .half_type = GF_TYPE_F16};
+    (void)ops->update(NULL, &update, elem_count);
+}
+
+static void run_accumulate(const struct gf_ops *ops)
+{
+    (void)ops->accumulate(NULL, mem(A), mem(A), mem(C), mem(C), mem(D), GF_TYPE_F32, 0.5f, 0.9f, 0, 0, elem_count);
+}
+
+static void run_sum_f32(const struct gf_ops *ops)
+{
+    (void)ops->sum(NULL, mem(A), mem(D), GF_TYPE_F32, elem_count, 0, &met);
+}
+
+static void run_sum_f16(const struct gf_ops *ops)
+{
+    (void)ops->sum(NULL, mem(B), mem(D), GF_TYPE_F16, elem_count, 0, &met);
+}
+
+static const struct bench_case {
+    const char *name;
+    void (*run)(const struct gf_ops *ops);
+    unsigned bytes_per_elem; /* read and written */
+} cases[] = {
+    {"memcpy", run_memcpy, 8},
+    {"memcpy, 1 MiB at a time", run_memcpy_pieces, 8},
+    {"reading alone (memchr)", run_read, 4},
+    {"cast fp32 -> fp16", run_f32_to_f16, 6},
+    {"cast fp16 -> fp32", run_f16_to_f32, 6},
+    {"cast fp32 -> bf16", run_f32_to_bf16, 6},
+    {"cast bf16 -> fp32", run_bf16_to_f32, 6},
+    {"sum fp32", run_sum_f32, 12},
+    {"sum fp16", run_sum_f16, 6},
+    {"score", run_score, 4},
+    {"norm", run_norm, 4},
+    {"accumulate", run_accumulate, 20},
+    {"update", run_update, 20},
+    {"update, fp16 weights too", run_update_half, 22},
+};
+#define CASES (sizeof cases / sizeof cases[0])
+
+static size_t cache_bytes(void)
+{
+    size_t largest = 0;
+    for (int index = 0; index < 8; index++) {
+        char path[80];
+        size_t kib;
+        (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
+        FILE *file = fopen(path, "r");
+        if (file == NULL) break;
+        if ((fscanf(file, "%zuK", &kib) == 1) && (kib << 10 > largest)) largest = kib << 10;
+        (void)fclose(file);
+    }
+    return largest ? largest : CACHE_BYTES_DEFAULT;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void bench(const struct gf_ops *ops)
+{
+    static double gb_per_s[CASES][ROUNDS], ratio[CASES][ROUNDS];
+    for (int round = -1; round < ROUNDS; round++) { /* one to warm up */
+        double memcpy_gb_per_s = 0;
+        for (size_t c = 0; c < CASES; c++) {
+            uint64_t begin_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
+            cases[c].run(ops);
+            uint64_t end_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
+            double speed = (double)(elem_count * cases[c].bytes_per_elem) / (double)(end_ns - begin_ns);
+            if (c == 0) memcpy_gb_per_s = speed;
+            if (round < 0) continue;
+            gb_per_s[c][round] = speed;
+            ratio[c][round] = speed / memcpy_gb_per_s;
+        }
+    }
+    for (size_t c = 0; c < CASES; c++) {
+        qsort(gb_per_s[c], ROUNDS, sizeof(double), by_value);
+        qsort(ratio[c], ROUNDS, sizeof(double), by_value);
+        printf("%-8s %-26s %8.2f %8.2f   (%.2f .. %.2f)\n", ops->name, cases[c].name, gb_per_s[c][ROUNDS / 2],
+               ratio[c][ROUNDS / 2], ratio[c][0], ratio[c][ROUNDS - 1]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    size_t cache = cache_bytes(), bytes = cache + cache / 4;
+    bytes &= ~(size_t)4095;
+    elem_count = bytes / 4;
+    for (int i = 0; i < AREAS; i++) {
+        area[i] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (area[i] == MAP_FAILED) {
+            perror("bench_ops: mmap");
+            return 1;
+        }
+        for (uint64_t e = 0; e < elem_count; e++) ((float *)(void *)area[i])[e] = (float)(e % 16) / 32 - 0.25f;
+    }
+    printf("largest cache %zu MiB, %d arrays of %zu MiB, 1 thread, medians of %d rounds (least .. most)\n", cache >> 20,
+           AREAS, bytes >> 20, ROUNDS);
+    printf("%-8s %-26s %8s %8s\n", "version", "op", "GB/s", "/memcpy");
+    for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
+        const struct gf_ops *ops = gf_ops_variants[v].ops;
+        if ((argc > 1) && (strcmp(argv[1], ops->name) != 0)) continue;
+        if (gf_ops_variants[v].supported()) bench(ops);
+        else printf("%-8s skipped: this CPU lacks it\n", ops->name);
+    }
+    if (met.bad_count != 0) {
+        fprintf(stderr, "bench_ops: %llu results are not finite\n", (unsigned long long)met.bad_count);
+        return 1;
+    }
+    return 0;
+}

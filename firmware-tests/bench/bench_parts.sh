@@ -1,0 +1,80 @@
+# What the benchmarks beside other libraries share; run from the repository root with BUILD set.
+BUILD=${BUILD:-build}
+peers=$BUILD/peers
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+missing=''
+
+# Compiles what can be compiled; `missing` names the rest.
+peers_build() {
+    mkdir -p "$peers"
+    cc -O3 -march=native -o "$peers/bench_bound" firmware-tests/bench/bench_bound.c || exit 1
+    for mpi in openmpi mpich; do
+        rm -f "$peers/bench_$mpi"
+        command -v "mpicc.$mpi" >/dev/null && command -v "mpirun.$mpi" >/dev/null &&
+            "mpicc.$mpi" -O3 -march=native -o "$peers/bench_$mpi" firmware-tests/bench/bench_mpi.c || missing="$missing $mpi"
+    done
+    rm -f "$peers/bench_gloo"
+    c++ -O3 -march=native -o "$peers/bench_gloo" firmware-tests/bench/bench_gloo.cc -lgloo -pthread 2>/dev/null ||
+        missing="$missing gloo"
+}
+
+# gloo_ranks RANKS ALGORITHM OPTION..: on this host
+gloo_ranks() {
+    gloo_n=$1 gloo_algorithm=$2; shift 2
+    gloo_folder=$(mktemp -d "$scratch/gloo.XXXXXX") gloo_pids=''
+    for gloo_i in $(seq 0 $((gloo_n - 1))); do
+        timeout -k 5 "${LIMIT:-120}" "$peers/bench_gloo" -w "$gloo_n" -r "$gloo_i" -d "$gloo_folder" \
+            -a "$gloo_algorithm" "$@" &
+        gloo_pids="$gloo_pids $!"
+    done
+    gloo_code=0
+    for gloo_pid in $gloo_pids; do wait "$gloo_pid" || gloo_code=1; done
+    return $gloo_code
+}
+
+# Elements of each tensor, one a line
+counts_of_model() {
+    sed -n 's/.*shape = \[\([0-9, ]*\)\].*/\1/p' "$1" | awk -F, '{n = 1; for (i = 1; i <= NF; i++) n *= $i; print n}'
+}
+machine_print() {
+    model=$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)
+    family=$(sed -n 's/^cpu family.*: //p' /proc/cpuinfo | head -n 1)
+    number=$(sed -n 's/^model\t.*: //p' /proc/cpuinfo | head -n 1)
+    echo "$(date +%Y-%m-%d), $(nproc) cores of $model (family $family model $number), load $(cut -d' ' -f1 /proc/loadavg) at the start."
+}
+
+# median FILE LABEL KEY: of the third fields; empty where there is none
+median() {
+    awk -v label="$2" -v key="$3" '$1 == label && $2 == key {print $3}' "$1" | sort -g |
+        awk '{v[NR] = $1} END {if (NR) print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2}'
+}
+size_name() {
+    if [ "$1" -ge 1048576 ]; then echo "$(($1 / 1048576)) MiB"; else echo "$(($1 / 1024)) KiB"; fi
+}
+us() { awk -v us="${1:-}" 'BEGIN {if (us == "") print "-"; else printf(us < 100 ? "%.2f\n" : "%.0f\n", us)}'; }
+ratio() {
+    awk -v a="${1:-}" -v b="${2:-}" 'BEGIN {if (a == "" || b == "" || b == 0) print "-"; else printf "%.2f\n", a / b}'
+}
+# best FILE KEY LABEL..: "LABEL US" of the fastest
+best() {
+    best_file=$1 best_key=$2; shift 2
+    for best_label in "$@"; do
+        best_us=$(median "$best_file" "$best_label" "$best_key")
+        [ -z "$best_us" ] || echo "$best_label $best_us"
+    done | sort -g -k2 | head -n 1
+}
+
+# peers_table FILE SIZES
+peers_table() {
+    labels=$(awk '{print $1}' "$1" | sort -u | grep -v '^gradientflow$\|^bound$')
+    echo "| | ours | best peer | | of defaults | best / ours | defaults / ours | bound / ours |"
+    echo "|---|---|---|---|---|---|---|---|"
+    for size in $2; do
+        # shellcheck disable=SC2086
+        all=$(best "$1" "$size" $labels) default=$(best "$1" "$size" openmpi mpich gloo gloo-ring)
+        own=$(median "$1" gradientflow "$size") bound=$(median "$1" bound "$size")
+        echo "| $(size_name "$size") | $(us "$own") | $(us "${all#* }") | ${all% *} | $(us "${default#* }") |" \
+            "$(ratio "${all#* }" "$own") | $(ratio "${default#* }" "$own") | $(ratio "$bound" "$own") |"
+    done
+}

@@ -1,0 +1,237 @@
+/* See cuda_world.h. */
+#include "firmware-tests/cuda/cuda_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/context.h"
+#include "firmware-tests/cuda/cuda_card.h"
+#include "ops/element/cuda/ops_cuda.h"
+
+#define SPACE_ELEMS 1024u
+
+extern const struct gf_gpu_driver gf_gpu_cuda;
+struct cuda_world cuda_world;
+static const uint32_t image = FAKE_CUDA_FATBIN;
+/* The appliance's: what its backward pass computes, until its stream has brought it to the gradients. */
+static _Alignas(4096) float computed[STATE_RANKS_MAX][STATE_TENSORS][SPACE_ELEMS];
+
+/* ---- the driver, with the kernels of any build, and without one kind of wait ---- */
+
+static struct gf_gpu_driver driver;
+
+static struct gf_gpu_setup with_kernels(const struct gf_gpu_setup *setup)
+{
+    struct gf_gpu_setup whole = *setup;
+    whole.image = &image;
+    whole.kernels = gf_cuda_kernels;
+    whole.kernel_count = gf_cuda_kernel_count;
+    whole.ops = &gf_ops_cuda;
+    return whole;
+}
+
+static size_t whole_state_bytes(const struct gf_gpu_setup *setup)
+{
+    const struct gf_gpu_setup whole = with_kernels(setup);
+    return gf_gpu_cuda.state_bytes(&whole);
+}
+
+static gf_status whole_open(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out, struct gf_fault *fault_out)
+{
+    const struct gf_gpu_setup whole = with_kernels(setup);
+    gf_status status = gf_gpu_cuda.open(&whole, state, gpu_out, fault_out);
+    if (status == GF_OK) (*gpu_out)->driver = &driver;
+    return status;
+}
+
+static gf_status wait_for(struct gf_queue *queue, gf_queue_handle other)
+{
+    return (cuda_world.lack == LACKS_WAIT_FOR) ? GF_OK : gf_gpu_cuda.wait_for(queue, other);
+}
+
+static gf_status lead(struct gf_queue *queue, gf_queue_handle other)
+{
+    return (cuda_world.lack == LACKS_LEAD) ? GF_OK : gf_gpu_cuda.lead(queue, other);
+}
+
+static gf_slot_state slot_state(const struct gf_gpu *gpu, uint32_t event)
+{
+    for (uint32_t rank = 0; rank < cuda_world.cuda.world; rank++) {
+        const gf_context *gf = cuda_world.cuda.ranks[rank].gf;
+        if ((gf != NULL) && (gf->gpu == gpu) && (event < gf->slot_count)) return gf->slots[event].state;
+    }
+    return GF_SLOT_FREE;
+}
+
+static gf_status reached(struct gf_gpu *gpu, uint32_t event)
+{
+    cuda_lack lack = cuda_world.lack;
+    if (lack == LACKS_REACHED) return GF_OK;
+    if ((lack == LACKS_PACKED) && (slot_state(gpu, event) == GF_SLOT_SETTLE)) return GF_OK;
+    if ((lack == LACKS_FOLDED) && (slot_state(gpu, event) == GF_SLOT_RUN)) return GF_OK;
+    return gf_gpu_cuda.reached(gpu, event);
+}
+
+static gf_status settled(struct gf_queue *queue)
+{
+    return (cuda_world.lack == LACKS_SETTLED) ? GF_OK : gf_gpu_cuda.settled(queue);
+}
+
+static gf_status borrow(struct gf_gpu *gpu, const void *card, gf_mem *base_out)
+{
+    if ((cuda_world.borrow_refused > 0) && (--cuda_world.borrow_refused == 0))
+        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuIpcOpenMemHandle", 217, "refused by the test");
+    return gf_gpu_cuda.borrow(gpu, card, base_out);
+}
+
+/* ---- the link: flags that lie ---- */
+
+#define STEP_MASK UINT64_C(0xffffff) /* of a flag: barriers of one operation */
+static struct gf_link_driver lying;
+static const struct gf_link_driver *honest;
+
+static uint64_t lying_load(struct gf_link *link, size_t offset_bytes)
+{
+    uint64_t value = honest->flag_load(link, offset_bytes);
+    bool is_flag = (offset_bytes % GF_DIRECT_LINE_BYTES == 0) && (value > STEP_MASK); /* numbers of cores are small */
+    return (is_flag && (cuda_world.lack == LACKS_FLAGS) && ((value & STEP_MASK) > 0)) ? value | STEP_MASK : value;
+}
+
+static gf_status lying_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out, struct gf_fault *fault_out)
+{
+    gf_status status = honest->open(setup, state, link_out, fault_out);
+    if (status == GF_OK) (*link_out)->driver = &lying;
+    return status;
+}
+
+static void with_lies(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count)
+{
+    struct gf_drivers *drivers = (struct gf_drivers *)(uintptr_t)config->drivers;
+    (void)rank;
+    (void)tensors;
+    (void)tensor_count;
+    if (drivers->link != &lying) honest = drivers->link;
+    lying = *honest;
+    lying.open = lying_open;
+    lying.flag_load = lying_load;
+    if (cuda_world.wire_ranks != 0) cuda_card_wrap(&lying, honest, cuda_world.fixture.fake);
+    drivers->link = &lying;
+}
+
+/* ---- the appliance: it computes on the host, and its stream, the default one, brings gradients to the device ---- */
+
+static void *gradient_of(struct world *w, uint32_t rank, uint32_t tensor)
+{
+    assert_true(w->ranks[rank].tensors[tensor].elem_count <= SPACE_ELEMS);
+    return computed[rank][tensor];
+}
+
+static void copy_on(struct world *w, uint32_t rank, gf_queue_handle stream, gf_mem dst, gf_mem src, uint64_t bytes)
+{
+    struct gf_queue queue = {w->ranks[rank].gf->gpu, stream};
+    assert_int_equal(gf_gpu_cuda.copy(&queue, dst, src, bytes), GF_OK);
+}
+
+static void gradient_store(struct world *w, uint32_t rank, uint32_t tensor, const void *gradient)
+{
+    copy_on(w, rank, 0, gf_gradient(w->ranks[rank].gf, tensor), (gf_mem)(uintptr_t)gradient,
+            w->ranks[rank].tensors[tensor].elem_count * sizeof(float));
+}
+
+static const struct world_device appliance = {.stream = 0, .gradient = gradient_of, .store = gradient_store};
+
+struct world_setup cuda_world_setup(const struct world_setup *host)
+{
+    struct world_setup setup = *host;
+    setup.gpu = &driver;
+    setup.device = &appliance;
+    setup.vary = with_lies;
+    setup.sim.device_ranks = cuda_world.wire_ranks;
+    setup.sim.device_copy = cuda_world.fixture.fake->card_copy;
+    strcpy(setup.config.device.driver, "cuda");
+    strcpy(setup.config.device.library, cuda_world.fixture.library);
+    return setup;
+}
+
+void cuda_world_open_alone(const struct world_setup *setup)
+{
+    world_open(&cuda_world.cuda, setup);
+    assert_int_equal(gf_gpu_cuda.host_register(cuda_world.cuda.ranks[0].gf->gpu, computed, sizeof computed), GF_OK);
+}
+
+void cuda_world_open(const struct world_setup *host)
+{
+    const struct world_setup setup = cuda_world_setup(host);
+    struct state_save save;
+    world_open(&cuda_world.host, host);
+    cuda_world_open_alone(&setup);
+    state_weights_begin(&cuda_world.host);
+    save = state_save_take(&cuda_world.host);
+    state_save_load(&cuda_world.cuda, &save);
+    state_save_free(&save);
+}
+
+void cuda_world_close_alone(void)
+{
+    gf_gpu_cuda.host_unregister(cuda_world.cuda.ranks[0].gf->gpu, computed);
+    world_close(&cuda_world.cuda);
+}
+
+void cuda_world_close(void)
+{
+    world_close(&cuda_world.host);
+    cuda_world_close_alone();
+}
+
+bool cuda_world_same(void)
+{
+    return state_worlds_same(&cuda_world.host, &cuda_world.cuda);
+}
+
+void cuda_world_halves_expect_equal(void)
+{
+    struct world *host = &cuda_world.host, *cuda = &cuda_world.cuda;
+    for (uint32_t rank = 0; rank < host->world; rank++) {
+        gf_context *gf = cuda->ranks[rank].gf;
+        struct gf_queue queue = {gf->gpu, gf_gpu_cuda.stream(gf->gpu)};
+        for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++) {
+            gf_mem half = gf_weight_half(host->ranks[rank].gf, tensor);
+            uint64_t bytes = state_tensors[tensor].elem_count * sizeof(uint16_t);
+            if (half == 0) continue;
+            copy_on(cuda, rank, queue.stream, (gf_mem)(uintptr_t)computed[rank][tensor], gf_weight_half(gf, tensor), bytes);
+            while (gf_gpu_cuda.settled(&queue) == GF_AGAIN) {}
+            assert_memory_equal((const void *)(uintptr_t)half, computed[rank][tensor], bytes);
+        }
+    }
+}
+
+void cuda_world_begin(uint32_t seed, const char *second)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_SEED=%u", seed);
+    cuda_fixture_init(&cuda_world.fixture, text, second);
+    driver = gf_gpu_cuda;
+    driver.state_bytes = whole_state_bytes;
+    driver.open = whole_open;
+    driver.wait_for = wait_for;
+    driver.lead = lead;
+    driver.reached = reached;
+    driver.settled = settled;
+    driver.borrow = borrow;
+    cuda_world.lack = LACKS_NOTHING;
+    cuda_world.borrow_refused = 0;
+    cuda_world.wire_ranks = 0;
+}
+
+const char *cuda_lack_name(cuda_lack lack)
+{
+    static const char *const names[] = {"nothing", "wait_for()", "lead()", "reached()", "settled()", "the flags",
+                                        "the wait for packing", "the wait for folds"};
+    return names[lack];
+}

@@ -1,0 +1,38 @@
+/* Whole contexts on the real CUDA driver, over a CUDA library without a GPU, beside the same contexts on the host. All
+ * ranks are in one thread; the appliance computes on the host, and the default stream brings its gradients to the
+ * device. */
+#ifndef CUDA_WORLD_H
+#define CUDA_WORLD_H
+
+#include "firmware-tests/cuda/cuda_fixture.h"
+#include "firmware-tests/support/state_world.h"
+
+/* Without one kind of wait: what that call answers is a lie from here on. LACKS_FLAGS: flags of other ranks but the
+ * first of an operation seem to be up. LACKS_PACKED, _FOLDED: reached() lies before, and while, a collective runs. */
+typedef enum cuda_lack {
+    LACKS_NOTHING, LACKS_WAIT_FOR, LACKS_LEAD, LACKS_REACHED, LACKS_SETTLED, LACKS_FLAGS,
+    LACKS_PACKED, LACKS_FOLDED, LACKS_COUNT
+} cuda_lack;
+const char *cuda_lack_name(cuda_lack lack);
+
+struct cuda_world {
+    struct cuda_fixture fixture;
+    cuda_lack lack;
+    uint64_t wire_ranks;     /* ranks whose messages lie in device memory, a bit each; 0: none */
+    uint32_t borrow_refused; /* the so-many-th time that a rank would reach another's memory, it cannot; 0: never */
+    struct world host, cuda;
+};
+extern struct cuda_world cuda_world;
+
+/* A new fake, of that seed; second: "NAME=VALUE" for its environment, or NULL. */
+void cuda_world_begin(uint32_t seed, const char *second);
+struct world_setup cuda_world_setup(const struct world_setup *host); /* the same on CUDA */
+/* Both worlds, with the same weights. */
+void cuda_world_open(const struct world_setup *host);
+void cuda_world_close(void);
+void cuda_world_open_alone(const struct world_setup *cuda); /* without the host's */
+void cuda_world_close_alone(void);
+bool cuda_world_same(void); /* all that the ranks would save */
+void cuda_world_halves_expect_equal(void);
+
+#endif

@@ -1,0 +1,71 @@
+/* The fake CUDA driver: kernels, those of the SIMT emulator and those that a test adds. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "firmware-tests/cuda/fake_cuda_state.h"
+#include "firmware-tests/cuda/simt.h"
+
+#define KERNELS_MAX 64u
+
+/* An object without the emulator knows the tests' kernels alone. */
+#pragma weak gf_simt_find
+#pragma weak gf_simt_launch
+#pragma weak gf_simt_error
+#pragma weak gf_simt_seed
+#pragma weak gf_simt_allow
+
+static struct fake_kernel kernels[KERNELS_MAX];
+static uint32_t kernel_count;
+static const struct work *current;
+
+void fake_kernel_add(const char *name, size_t args_bytes, fake_cuda_kernel run)
+{
+    if ((kernel_count == KERNELS_MAX) || (args_bytes > ARGS_MAX)) abort();
+    kernels[kernel_count++] = (struct fake_kernel){name, args_bytes, run};
+}
+
+const struct fake_kernel *fake_kernel_find(const char *name)
+{
+    for (uint32_t i = 0; i < kernel_count; i++)
+        if (strcmp(kernels[i].name, name) == 0) return &kernels[i];
+    const struct gf_simt_kernel *found = gf_simt_find ? gf_simt_find(name) : NULL;
+    if (found == NULL) return NULL;
+    fake_kernel_add(found->name, found->args_bytes, NULL);
+    return &kernels[kernel_count - 1u];
+}
+
+void fake_kernel_seed(uint64_t seed)
+{
+    if (gf_simt_seed) gf_simt_seed(seed);
+}
+
+void fake_kernel_touch(uint64_t address, size_t size_bytes, bool is_write)
+{
+    if ((current == NULL) || !fake_memory_touch(current, address, size_bytes, is_write))
+        fake_trouble("a kernel touches 0x%llx, which is nobody's", (unsigned long long)address);
+}
+
+static bool allowed(void *user, const void *address, size_t size_bytes, bool is_write)
+{
+    return fake_memory_touch(user, (uint64_t)(uintptr_t)address, size_bytes, is_write);
+}
+
+bool fake_kernel_run(const struct work *work)
+{
+    current = work;
+    if (work->kernel->run != NULL) {
+        work->kernel->run(work->args, work->blocks, work->threads);
+        current = NULL;
+        return true;
+    }
+    union {
+        const void *from;
+        void *arg;
+    } args = {.from = work->args};
+    gf_simt_allow(allowed, (void *)(uintptr_t)work);
+    int result = gf_simt_launch(work->kernel->name, work->blocks, work->threads, 0, &args.arg);
+    gf_simt_allow(NULL, NULL);
+    current = NULL;
+    if (result != 0) fake_trouble("%s", gf_simt_error());
+    return result == 0;
+}

@@ -1,0 +1,301 @@
+/* The fake CUDA driver: addresses. Device memory is of one reservation that nobody may touch, a file without a name
+ * that other processes can map too; registered host memory is the caller's. Beside each lies a shadow: for every two
+ * bytes who wrote them last and who read them last. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "firmware-tests/cuda/fake_cuda_state.h"
+
+#define REGIONS_MAX 64u
+#define RESERVED_BYTES (64ull << 30)
+#define GRAIN 2u /* blocks of 16-bit values end anywhere */
+#define FILL_MAX (256ull << 20) /* new device memory is filled with NaN up to here */
+#define READERS 2u
+
+/* stream and its clock at the access, clock << STREAM_BITS | stream; 0: nobody yet. Readers share a place where their
+ * streams' numbers have the same parity: then a read may be forgotten, never invented. */
+struct cell {
+    uint32_t writer, reader[READERS];
+};
+
+typedef enum region_kind { REGION_HOST, REGION_DEVICE, REGION_BORROWED } region_kind;
+
+static struct region {
+    uint64_t base;
+    size_t size_bytes, shadow_bytes;
+    struct cell *shadow;
+    region_kind kind;
+    int file;            /* of device memory, to be opened by other processes; -1 */
+    uint32_t opened;     /* borrowed: so often */
+    struct fake_lent of; /* borrowed: whose */
+} regions[REGIONS_MAX];
+
+static uint64_t reserved, reserved_next, used_bytes;
+static uint32_t unlocked;
+
+static CUresult region_add(uint64_t base, size_t size_bytes, region_kind kind, struct region **region_out)
+{
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        struct region *region = &regions[i];
+        if (region->size_bytes != 0) continue;
+        size_t cells = (size_bytes + (base % GRAIN) + GRAIN - 1u) / GRAIN + 1u;
+        void *shadow = mmap(NULL, cells * sizeof(struct cell), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+        *region = (struct region){.base = base, .size_bytes = size_bytes, .shadow_bytes = cells * sizeof(struct cell),
+                                  .shadow = shadow, .kind = kind, .file = -1};
+        if (region_out != NULL) *region_out = region;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static struct region *region_at(uint64_t address, size_t size_bytes)
+{
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        struct region *region = &regions[i];
+        if ((region->size_bytes != 0) && (address >= region->base) &&
+            (address - region->base <= region->size_bytes - (size_bytes <= region->size_bytes ? size_bytes : region->size_bytes)) &&
+            (size_bytes <= region->size_bytes))
+            return region;
+    }
+    return NULL;
+}
+
+static void region_remove(struct region *region)
+{
+    (void)munmap(region->shadow, region->shadow_bytes);
+    *region = (struct region){0};
+}
+
+void fake_memory_unlock(void)
+{
+    if (unlocked++ > 0) return;
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        const struct region *region = &regions[i];
+        if ((region->size_bytes != 0) && (region->kind != REGION_HOST) &&
+            (mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_READ | PROT_WRITE) != 0))
+            abort();
+    }
+}
+
+void fake_memory_lock(void)
+{
+    if (--unlocked > 0) return;
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        const struct region *region = &regions[i];
+        if ((region->size_bytes != 0) && (region->kind != REGION_HOST))
+            (void)mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_NONE);
+    }
+}
+
+/* Where `whole` bytes of the file come to lie, beside which nothing does: a late access to what was freed, whose place
+ * is never used again, is nobody's address. 0: there is no room. */
+static uint64_t place(int file, size_t whole)
+{
+    uint64_t at;
+    if (reserved == 0) {
+        void *base = mmap(NULL, RESERVED_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (base == MAP_FAILED) return 0;
+        reserved = reserved_next = (uint64_t)(uintptr_t)base;
+    }
+    at = reserved_next;
+    if (at + whole + 4096u > reserved + RESERVED_BYTES) return 0;
+    if (mmap((void *)(uintptr_t)at, whole, PROT_NONE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) return 0;
+    reserved_next += whole + 4096u;
+    return at;
+}
+
+/* Back to what the reservation was. */
+static void unplace(uint64_t at, size_t whole)
+{
+    (void)mmap((void *)(uintptr_t)at, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+CUresult fake_memory_take(uint64_t *address_out, size_t size_bytes)
+{
+    size_t whole = (size_bytes + 4095u) & ~(size_t)4095u;
+    struct region *region;
+    if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    if ((whole < size_bytes) || (whole > fake_memory_bytes()) || (used_bytes > fake_memory_bytes() - whole))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int file = memfd_create("fake device memory", MFD_CLOEXEC);
+    uint64_t at = ((file >= 0) && (ftruncate(file, (off_t)whole) == 0)) ? place(file, whole) : 0;
+    if ((at == 0) || (region_add(at, whole, REGION_DEVICE, &region) != CUDA_SUCCESS)) {
+        if (file >= 0) (void)close(file);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    region->file = file;
+    *address_out = at;
+    used_bytes += whole;
+    if (whole > FILL_MAX) return CUDA_SUCCESS;
+    fake_memory_unlock();
+    memset((void *)(uintptr_t)*address_out, 0xff, whole);
+    fake_memory_lock();
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_memory_give(uint64_t address)
+{
+    struct region *region = region_at(address, 1);
+    if ((region == NULL) || (region->kind != REGION_DEVICE) || (region->base != address)) {
+        fake_trouble("cuMemFree of 0x%llx, which was not taken", (unsigned long long)address);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    used_bytes -= region->size_bytes;
+    unplace(address, region->size_bytes);
+    (void)close(region->file);
+    region_remove(region);
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_memory_lend(uint64_t address, struct fake_lent *lent_out)
+{
+    const struct region *region = region_at(address, 1);
+    if ((region == NULL) || (region->kind != REGION_DEVICE) || (region->base != address)) {
+        fake_trouble("cuIpcGetMemHandle of 0x%llx, which is no beginning of device memory", (unsigned long long)address);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *lent_out = (struct fake_lent){.process = (uint64_t)getpid(), .file = (uint64_t)region->file, .size_bytes = region->size_bytes,
+                                   .address = address};
+    return CUDA_SUCCESS;
+}
+
+/* A second time it is counted alone, as the real library does. */
+CUresult fake_memory_borrow(const struct fake_lent *lent, uint64_t *address_out)
+{
+    char path[64];
+    struct region *region;
+    if (lent->process == (uint64_t)getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* of this process itself */
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        if ((regions[i].kind != REGION_BORROWED) || (memcmp(&regions[i].of, lent, sizeof *lent) != 0)) continue;
+        regions[i].opened++;
+        *address_out = regions[i].base;
+        return CUDA_SUCCESS;
+    }
+    (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)lent->process, (unsigned long long)lent->file);
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t at = place(file, lent->size_bytes);
+    (void)close(file);
+    if ((at == 0) || (region_add(at, lent->size_bytes, REGION_BORROWED, &region) != CUDA_SUCCESS)) return CUDA_ERROR_OUT_OF_MEMORY;
+    region->of = *lent;
+    region->opened = 1;
+    *address_out = at;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_memory_give_back(uint64_t address)
+{
+    struct region *region = region_at(address, 1);
+    if ((region == NULL) || (region->kind != REGION_BORROWED) || (region->base != address)) {
+        fake_trouble("cuIpcCloseMemHandle of 0x%llx, which was not opened", (unsigned long long)address);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (--region->opened > 0) return CUDA_SUCCESS;
+    unplace(address, region->size_bytes);
+    region_remove(region);
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_host_add(void *base, size_t size_bytes)
+{
+    uint64_t address = (uint64_t)(uintptr_t)base;
+    if ((base == NULL) || (size_bytes == 0)) return CUDA_ERROR_INVALID_VALUE;
+    if (region_at(address, 1) || region_at(address + size_bytes - 1u, 1)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    return region_add(address, size_bytes, REGION_HOST, NULL);
+}
+
+CUresult fake_host_remove(void *base)
+{
+    struct region *region = region_at((uint64_t)(uintptr_t)base, 1);
+    if ((region == NULL) || (region->kind != REGION_HOST) || (region->base != (uint64_t)(uintptr_t)base)) {
+        fake_trouble("cuMemHostUnregister of %p, which was not registered", base);
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    }
+    region_remove(region);
+    return CUDA_SUCCESS;
+}
+
+void fake_memory_count(struct fake_cuda_live *live)
+{
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        if (regions[i].size_bytes == 0) continue;
+        if (regions[i].kind == REGION_HOST) live->registrations++;
+        else if (regions[i].kind == REGION_DEVICE) live->allocations++;
+        else live->borrowed++;
+    }
+}
+
+uint64_t fake_memory_used(void)
+{
+    return used_bytes;
+}
+
+bool fake_is_host(uint64_t address, size_t size_bytes)
+{
+    const struct region *region = region_at(address, size_bytes);
+    return (region != NULL) && (region->kind == REGION_HOST);
+}
+
+bool fake_is_device(uint64_t address, size_t size_bytes)
+{
+    const struct region *region = region_at(address, size_bytes);
+    return (region != NULL) && (region->kind == REGION_DEVICE);
+}
+
+bool fake_is_known(uint64_t address, size_t size_bytes)
+{
+    return region_at(address, size_bytes) != NULL;
+}
+
+/* Was the access `stamp` over before this work could start? */
+static bool is_before(uint32_t stamp, const struct work *work)
+{
+    uint32_t stream = stamp & ((1u << STREAM_BITS) - 1u);
+    return (stamp == 0) || (stamp >> STREAM_BITS <= work->clock.at[stream]);
+}
+
+static void clash(const struct work *work, uint64_t address, bool is_write, uint32_t stamp, bool was_write)
+{
+    static const char *const kinds[] = {"copy", "zero", "kernel", "wait", "card"};
+    const char *name = (work->kind == WORK_KERNEL) ? work->kernel->name : "";
+    fake_trouble("%s %s%s(work %u of stream %u) %s 0x%llx, which work %u of stream %u %s, and nothing orders them",
+                 kinds[work->kind], name, name[0] ? " " : "", work->clock.at[work->stream], work->stream,
+                 is_write ? "writes" : "reads", (unsigned long long)address, stamp >> STREAM_BITS,
+                 stamp & ((1u << STREAM_BITS) - 1u), was_write ? "writes" : "reads");
+}
+
+bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_bytes, bool is_write)
+{
+    struct region *region = region_at(address, size_bytes);
+    uint32_t stamp = (work->clock.at[work->stream] << STREAM_BITS) | work->stream;
+    if (size_bytes == 0) return true;
+    if (region == NULL) return false;
+    uint64_t first = address / GRAIN - region->base / GRAIN, last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
+    for (uint64_t i = first; i <= last; i++) {
+        struct cell *cell = &region->shadow[i];
+        if (!is_before(cell->writer, work)) clash(work, region->base + i * GRAIN, is_write, cell->writer, true);
+        for (uint32_t r = 0; is_write && (r < READERS); r++)
+            if (!is_before(cell->reader[r], work)) clash(work, region->base + i * GRAIN, is_write, cell->reader[r], false);
+        if (is_write) *cell = (struct cell){.writer = stamp};
+        else cell->reader[work->stream % READERS] = stamp;
+    }
+    return true;
+}
+
+void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at)
+{
+    struct region *region = region_at(address, size_bytes);
+    if ((region == NULL) || (size_bytes == 0)) return;
+    uint64_t last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
+    for (uint64_t i = address / GRAIN - region->base / GRAIN; i <= last; i++) {
+        uint32_t stamp = (at << STREAM_BITS) | stream;
+        if (is_write) region->shadow[i].writer = stamp;
+        else region->shadow[i].reader[stream % READERS] = stamp;
+    }
+}

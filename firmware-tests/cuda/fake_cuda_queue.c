@@ -1,0 +1,297 @@
+/* The fake CUDA driver: streams, events, and when work is really done. Which stream's turn it is decides the seed; one
+ * stream is preferred for a while, so that it may run far ahead of the others. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "firmware-tests/cuda/fake_cuda_state.h"
+
+#define PREFERRED_TURNS 24u
+
+struct CUstream_st {
+    bool live;
+    uint64_t queued, done;
+    struct clock clock;
+    struct work *head, *tail;
+};
+struct CUevent_st {
+    bool live, recorded;
+    uint32_t stream;
+    uint64_t done; /* reached when the stream has done that many */
+    struct clock clock;
+};
+
+static struct CUstream_st streams[STREAMS_MAX] = {{.live = true}};
+static struct CUevent_st events[EVENTS_MAX];
+static struct clock seen; /* by the host */
+static bool running;      /* the fake is at work: calls that a kernel made would be wrong */
+
+static void clock_join(struct clock *clock, const struct clock *other)
+{
+    for (uint32_t i = 0; i < STREAMS_MAX; i++)
+        if (other->at[i] > clock->at[i]) clock->at[i] = other->at[i];
+}
+
+static bool overlap(uint64_t a, size_t a_bytes, uint64_t b, size_t b_bytes)
+{
+    return (a < b + b_bytes) && (b < a + a_bytes);
+}
+
+/* Whether work that waits may still want these bytes as they are. A kernel might want any. */
+static bool is_wanted(uint64_t address, size_t size_bytes)
+{
+    for (uint32_t s = 0; s < STREAMS_MAX; s++) {
+        for (const struct work *work = streams[s].head; work != NULL; work = work->next) {
+            if ((work->kind == WORK_KERNEL) || overlap(work->dst, work->size_bytes, address, size_bytes) ||
+                overlap(work->src, work->size_bytes, address, size_bytes))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void poison(const struct work *work)
+{
+    if ((work->kind != WORK_COPY) || !fake_is_host(work->dst, work->size_bytes)) return;
+    if (overlap(work->dst, work->size_bytes, work->src, work->size_bytes)) return;
+    memset((void *)(uintptr_t)work->dst, FAKE_CUDA_POISON, work->size_bytes);
+}
+
+void fake_queue_add(uint32_t stream, const struct work *like)
+{
+    struct CUstream_st *to = &streams[stream];
+    struct work *work = malloc(sizeof *work);
+    if (work == NULL) abort();
+    *work = *like;
+    work->next = NULL;
+    work->stream = stream;
+    clock_join(&to->clock, &seen);
+    to->clock.at[stream]++;
+    work->clock = to->clock;
+    if (!is_wanted(work->dst, work->size_bytes)) poison(work);
+    if (to->tail != NULL) to->tail->next = work;
+    else to->head = work;
+    to->tail = work;
+    to->queued++;
+}
+
+static bool can_run(const struct CUstream_st *stream)
+{
+    const struct work *work = stream->head;
+    if (work == NULL) return false;
+    return (work->kind != WORK_WAIT) || (streams[work->wait_stream].done >= work->wait_done);
+}
+
+static bool work_do(const struct work *work)
+{
+    switch (work->kind) {
+    case WORK_COPY:
+        if (!fake_memory_touch(work, work->src, work->size_bytes, false) ||
+            !fake_memory_touch(work, work->dst, work->size_bytes, true))
+            return false;
+        memmove((void *)(uintptr_t)work->dst, (const void *)(uintptr_t)work->src, work->size_bytes);
+        return true;
+    case WORK_SET:
+        if (!fake_memory_touch(work, work->dst, work->size_bytes, true)) return false;
+        memset((void *)(uintptr_t)work->dst, work->value, work->size_bytes);
+        return true;
+    case WORK_KERNEL: return fake_kernel_run(work);
+    case WORK_WAIT:
+    case WORK_CARD: return true;
+    }
+    return false;
+}
+
+/* The head of a stream: first it starts, and at another turn it is done. */
+static void turn(struct CUstream_st *stream)
+{
+    struct work *work = stream->head;
+    if (!work->started) {
+        work->started = true;
+        poison(work);
+        return;
+    }
+    running = true;
+    fake_memory_unlock();
+    bool good = fake_is_lost() || work_do(work); /* a lost context does nothing more */
+    fake_memory_lock();
+    running = false;
+    if (!good) {
+        fake_trouble("work %u of stream %u touches an address that is neither device nor registered host memory",
+                     work->clock.at[work->stream], work->stream);
+        fake_stay(CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
+    stream->head = work->next;
+    if (stream->head == NULL) stream->tail = NULL;
+    stream->done++;
+    free(work);
+}
+
+void fake_run_one(void)
+{
+    static uint32_t preferred, turns;
+    uint32_t at;
+    if (running) abort();
+    if (turns++ % PREFERRED_TURNS == 0) preferred = fake_random(STREAMS_MAX);
+    at = (fake_random(4) != 0) ? preferred : fake_random(STREAMS_MAX);
+    for (uint32_t i = 0; i < STREAMS_MAX; i++) {
+        struct CUstream_st *stream = &streams[(at + i) % STREAMS_MAX];
+        if (!can_run(stream)) continue;
+        turn(stream);
+        return;
+    }
+}
+
+/* Under even seeds work waits until somebody asks for it. */
+void fake_run_some(void)
+{
+    if (!fake_is_eager()) return;
+    for (uint32_t left = fake_random(4); left > 1; left--) fake_run_one();
+}
+
+void fake_run_stream(uint32_t stream)
+{
+    while (streams[stream].head != NULL) fake_run_one();
+    clock_join(&seen, &streams[stream].clock);
+}
+
+void fake_run_all(void)
+{
+    for (uint32_t s = 0; s < STREAMS_MAX; s++) fake_run_stream(s);
+}
+
+bool fake_stream_find(CUstream handle, uint32_t *stream_out)
+{
+    *stream_out = 0;
+    if (handle == NULL) return true;
+    for (uint32_t s = 1; s < STREAMS_MAX; s++) {
+        if ((handle != &streams[s]) || !streams[s].live) continue;
+        *stream_out = s;
+        return true;
+    }
+    fake_trouble("stream %p is none", (void *)handle);
+    return false;
+}
+
+/* A place is used again with its counts: what was done there stays ordered behind what the host has seen. */
+CUresult fake_stream_create(CUstream *handle_out)
+{
+    for (uint32_t s = 1; s < CARD_STREAM; s++) {
+        if (streams[s].live) continue;
+        streams[s].live = true;
+        *handle_out = &streams[s];
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult fake_stream_destroy(CUstream handle)
+{
+    uint32_t stream;
+    if (!fake_stream_find(handle, &stream) || (stream == 0)) return CUDA_ERROR_INVALID_HANDLE;
+    fake_run_stream(stream);
+    streams[stream].live = false;
+    return CUDA_SUCCESS;
+}
+
+bool fake_stream_done(uint32_t stream)
+{
+    if (fake_random(2) != 0) fake_run_one();
+    if (streams[stream].head != NULL) return false;
+    clock_join(&seen, &streams[stream].clock);
+    return true;
+}
+
+static struct CUevent_st *event_find(CUevent handle)
+{
+    for (uint32_t i = 0; i < EVENTS_MAX; i++)
+        if ((handle == &events[i]) && events[i].live) return &events[i];
+    fake_trouble("event %p is none", (void *)handle);
+    return NULL;
+}
+
+CUresult fake_event_create(CUevent *handle_out)
+{
+    for (uint32_t i = 0; i < EVENTS_MAX; i++) {
+        if (events[i].live) continue;
+        events[i] = (struct CUevent_st){.live = true};
+        *handle_out = &events[i];
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult fake_event_destroy(CUevent handle)
+{
+    struct CUevent_st *event = event_find(handle);
+    if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
+    event->live = false;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_event_record(CUevent handle, uint32_t stream)
+{
+    struct CUevent_st *event = event_find(handle);
+    if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
+    clock_join(&streams[stream].clock, &seen);
+    *event = (struct CUevent_st){true, true, stream, streams[stream].queued, streams[stream].clock};
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_event_wait(CUevent handle, uint32_t stream)
+{
+    struct CUevent_st *event = event_find(handle);
+    if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
+    if (!event->recorded) return CUDA_SUCCESS;
+    clock_join(&streams[stream].clock, &event->clock);
+    fake_queue_add(stream, &(struct work){.kind = WORK_WAIT, .wait_stream = event->stream, .wait_done = event->done});
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_event_query(CUevent handle)
+{
+    struct CUevent_st *event = event_find(handle);
+    if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
+    if (fake_random(2) != 0) fake_run_one();
+    if (!event->recorded) return CUDA_SUCCESS;
+    if (streams[event->stream].done < event->done) return CUDA_ERROR_NOT_READY;
+    clock_join(&seen, &event->clock);
+    return CUDA_SUCCESS;
+}
+
+/* Behind what the host has seen; while it lasts, an access of a time that nobody has. */
+bool fake_card_begin(uint64_t address, size_t size_bytes, bool is_write)
+{
+    static struct work work = {.kind = WORK_CARD, .stream = CARD_STREAM};
+    if (!fake_is_device(address, size_bytes)) return false;
+    work.clock = seen;
+    work.clock.at[CARD_STREAM] = UINT32_MAX >> STREAM_BITS;
+    (void)fake_memory_touch(&work, address, size_bytes, is_write);
+    if (!is_write) return true;
+    fake_memory_unlock();
+    memset((void *)(uintptr_t)address, FAKE_CUDA_POISON, size_bytes);
+    fake_memory_lock();
+    return true;
+}
+
+void fake_card_end(uint64_t address, size_t size_bytes, bool is_write)
+{
+    fake_memory_stamp(address, size_bytes, is_write, CARD_STREAM, ++seen.at[CARD_STREAM]);
+}
+
+void fake_card_copy(bool to_device, void *dst, const void *src, size_t size_bytes)
+{
+    uint64_t address = to_device ? (uint64_t)(uintptr_t)dst : (uint64_t)(uintptr_t)src;
+    if (!fake_is_device(address, size_bytes)) {
+        fake_trouble("a card reaches 0x%llx, which is no device memory", (unsigned long long)address);
+        return;
+    }
+    fake_memory_unlock();
+    memcpy(dst, src, size_bytes);
+    fake_memory_lock();
+}
+
+void fake_queue_count(struct fake_cuda_live *live)
+{
+    for (uint32_t s = 1; s < STREAMS_MAX; s++) live->streams += streams[s].live;
+    for (uint32_t i = 0; i < EVENTS_MAX; i++) live->events += events[i].live;
+}

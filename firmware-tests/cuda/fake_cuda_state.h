@@ -1,0 +1,110 @@
+/* Inside of the fake CUDA driver. */
+#ifndef FAKE_CUDA_STATE_H
+#define FAKE_CUDA_STATE_H
+
+#include <cuda.h>
+
+#include "firmware-tests/cuda/fake_cuda.h"
+
+#define STREAMS_MAX 16u /* [0] is the default stream */
+#define CARD_STREAM (STREAMS_MAX - 1u) /* no stream: the accesses of a network card */
+#define STREAM_BITS 4u /* of a stamp, below a stream's clock */
+#define EVENTS_MAX 4096u
+#define ARGS_MAX 4096u
+
+/* How far each stream had come: an order of works that does not depend on when they really ran. */
+struct clock {
+    uint32_t at[STREAMS_MAX];
+};
+
+typedef enum work_kind { WORK_COPY, WORK_SET, WORK_KERNEL, WORK_WAIT, WORK_CARD } work_kind;
+
+struct work {
+    struct work *next;
+    work_kind kind;
+    bool started;
+    uint32_t stream;
+    struct clock clock; /* what is done before it, and itself */
+    uint64_t dst, src;
+    size_t size_bytes;
+    uint8_t value;
+    const struct fake_kernel *kernel;
+    uint32_t blocks, threads;
+    uint32_t wait_stream; /* WORK_WAIT: until this stream has done that many */
+    uint64_t wait_done;
+    uint8_t args[ARGS_MAX];
+};
+
+struct fake_kernel {
+    const char *name;
+    size_t args_bytes;
+    fake_cuda_kernel run; /* NULL: of the SIMT emulator */
+};
+
+/* fake_cuda_trouble.c: what went wrong, and what shall go wrong */
+__attribute__((format(printf, 1, 2))) void fake_trouble(const char *format, ...);
+const char *fake_trouble_text(void);
+CUresult fake_enter(const char *call); /* counts it; the failure that is planned, or the one that stays */
+void fake_stay(CUresult result);       /* from here on every call gives it */
+void fake_settings_read(void);
+bool fake_is_without(const char *call);
+int fake_version(void);
+uint64_t fake_memory_bytes(void);
+uint64_t fake_calls(void);
+bool fake_is_eager(void);
+bool fake_is_lost(void); /* a failure stays */
+bool fake_failure_met(void);
+uint32_t fake_random(uint32_t below);
+
+/* fake_cuda_memory.c: addresses, who touched them last */
+struct fake_lent { /* what a CUipcMemHandle holds */
+    uint64_t process, file, size_bytes, address;
+};
+_Static_assert(sizeof(struct fake_lent) <= sizeof(CUipcMemHandle), "fits");
+CUresult fake_memory_lend(uint64_t address, struct fake_lent *lent_out);
+CUresult fake_memory_borrow(const struct fake_lent *lent, uint64_t *address_out);
+CUresult fake_memory_give_back(uint64_t address);
+CUresult fake_memory_take(uint64_t *address_out, size_t size_bytes);
+CUresult fake_memory_give(uint64_t address);
+CUresult fake_host_add(void *base, size_t size_bytes);
+CUresult fake_host_remove(void *base);
+void fake_memory_count(struct fake_cuda_live *live);
+uint64_t fake_memory_used(void);
+bool fake_is_host(uint64_t address, size_t size_bytes);
+bool fake_is_known(uint64_t address, size_t size_bytes);
+bool fake_is_device(uint64_t address, size_t size_bytes);
+void fake_memory_unlock(void); /* device memory may be touched between the two */
+void fake_memory_lock(void);
+/* The access of one work; false: the address is nobody's. */
+bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_bytes, bool is_write);
+/* The last access to these was at that time of the stream's. */
+void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at);
+
+/* fake_cuda_queue.c: streams, events and when work is done */
+void fake_queue_add(uint32_t stream, const struct work *like);
+void fake_run_some(void);      /* a few works, or none */
+void fake_run_one(void);       /* one, if any can */
+void fake_run_all(void);       /* and the host has seen it */
+void fake_run_stream(uint32_t stream);
+bool fake_stream_find(CUstream handle, uint32_t *stream_out);
+CUresult fake_stream_create(CUstream *handle_out);
+CUresult fake_stream_destroy(CUstream handle);
+bool fake_stream_done(uint32_t stream); /* true: the host has seen it */
+CUresult fake_event_create(CUevent *handle_out);
+CUresult fake_event_destroy(CUevent handle);
+CUresult fake_event_record(CUevent handle, uint32_t stream);
+CUresult fake_event_wait(CUevent handle, uint32_t stream);
+CUresult fake_event_query(CUevent handle);
+void fake_queue_count(struct fake_cuda_live *live);
+bool fake_card_begin(uint64_t address, size_t size_bytes, bool is_write);
+void fake_card_end(uint64_t address, size_t size_bytes, bool is_write);
+void fake_card_copy(bool to_device, void *dst, const void *src, size_t size_bytes);
+
+/* fake_cuda_kernel.c */
+const struct fake_kernel *fake_kernel_find(const char *name);
+void fake_kernel_add(const char *name, size_t args_bytes, fake_cuda_kernel run);
+bool fake_kernel_run(const struct work *work);
+void fake_kernel_touch(uint64_t address, size_t size_bytes, bool is_write);
+void fake_kernel_seed(uint64_t seed);
+
+#endif

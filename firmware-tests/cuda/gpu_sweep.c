@@ -1,0 +1,50 @@
+/* See gpu_sweep.h. */
+#include "firmware-tests/cuda/gpu_sweep.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ops/element/cuda/kernels.h"
+#include "firmware-tests/cuda/sweep.h"
+
+#define BLOCKS_EACH 8u /* a multiprocessor: as many as run at once, like the kernels of ops/ */
+
+extern const struct gf_gpu_driver gf_gpu_cuda;
+#if GF_WITH_NVCC
+extern const char gf_sweep_fatbin[];
+static const void *const image = gf_sweep_fatbin;
+#else
+static const void *const image = NULL;
+#endif
+
+static struct gf_gpu *gpu;
+static void *state;
+
+void gpu_sweep_open(const char *library, struct gf_log log)
+{
+    static const char *const kernels[] = {"gf_kernel_sweep"};
+    struct gf_gpu_setup setup = {.library = (library != NULL) ? library : "", .image = image, .kernels = kernels,
+                                 .kernel_count = 1, .log = log};
+    struct gf_fault fault = {.peer = GF_RANK_NONE};
+    state = calloc(1, gf_gpu_cuda.state_bytes(&setup));
+    if (state == NULL) exit(1);
+    if (gf_gpu_cuda.open(&setup, state, &gpu, &fault) == GF_OK) return;
+    fprintf(stderr, "gpu: the read-only sweep: %s\n", fault.text);
+    exit(1);
+}
+
+gf_status gpu_sweep(gf_queue_handle stream, gf_mem at, uint64_t size_bytes, gf_mem meetings)
+{
+    struct gf_queue queue = {gpu, stream};
+    struct gf_sweep_args args = {.words = at, .word_count = size_bytes / 4, .mask = UINT32_MAX,
+                                 .meetings = meetings};
+    void *list[] = {&args};
+    uint64_t wanted = args.word_count / 4 / GF_KERNEL_THREADS + 1, most = (uint64_t)gpu->multiprocessors * BLOCKS_EACH;
+    return gf_gpu_cuda.launch(&queue, 0, (uint32_t)((wanted < most) ? wanted : most), GF_KERNEL_THREADS, list);
+}
+
+void gpu_sweep_close(void)
+{
+    gf_gpu_cuda.close(gpu);
+    free(state);
+}

@@ -1,0 +1,47 @@
+/* A GPU driver of four functions over the SIMT emulator. */
+#include "firmware-tests/cuda/simt_gpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/element/cuda/ops_cuda.h"
+#include "firmware-tests/cuda/simt.h"
+
+uint64_t simt_gpu_launches;
+
+static gf_status simt_launch(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args)
+{
+    (void)queue;
+    GF_ASSERT(kernel < gf_cuda_kernel_count);
+    simt_gpu_launches++;
+    if (gf_simt_launch(gf_cuda_kernels[kernel], blocks, threads, 0, args) == 0) return GF_OK;
+    fprintf(stderr, "%s\n", gf_simt_error());
+    return GF_ERR_DEVICE;
+}
+
+static gf_status simt_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes)
+{
+    (void)queue;
+    memcpy((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, size_bytes);
+    return GF_OK;
+}
+
+static gf_status simt_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
+{
+    (void)queue;
+    memset((void *)(uintptr_t)dst, 0, size_bytes);
+    return GF_OK;
+}
+
+struct gf_queue *simt_gpu_queue(uint32_t multiprocessors)
+{
+    static const struct gf_gpu_driver driver = {
+        .name = "simt", .launch = simt_launch, .copy = simt_copy, .zero = simt_zero};
+    static struct gf_gpu gpu;
+    static struct gf_queue queue;
+    gpu.driver = &driver;
+    gpu.ops = &gf_ops_cuda;
+    gpu.multiprocessors = multiprocessors;
+    queue.gpu = &gpu;
+    return &queue;
+}

@@ -1,0 +1,190 @@
+/* Every call of the CUDA driver library fails once, at each time it is made: the error names it, nothing is left, and
+ * what closing meets is said and does not stop it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "firmware-tests/cuda/cuda_fixture.h"
+
+#define TIMES_MAX 2000u
+#define TURNS_MAX 10000u
+#define BYTES 4096u
+
+static struct cuda_fixture f;
+static const uint32_t image = FAKE_CUDA_FATBIN;
+static const char *const kernel_names[] = {"test_nothing"};
+static _Alignas(4096) char pinned[BYTES];
+
+static void nothing_run(const void *args, uint32_t blocks, uint32_t threads)
+{
+    (void)args;
+    (void)blocks;
+    (void)threads;
+}
+
+static gf_status until(gf_status (*ask)(void))
+{
+    gf_status status;
+    uint32_t turns = 0;
+    while ((status = ask()) == GF_AGAIN) assert_true(++turns < TURNS_MAX);
+    return status;
+}
+
+static gf_status ask_settled(void)
+{
+    return gf_gpu_cuda.settled(&f.queue);
+}
+
+static gf_status ask_reached(void)
+{
+    return gf_gpu_cuda.reached(f.gpu, 1);
+}
+
+/* A little of everything. */
+static gf_status work(uint64_t theirs)
+{
+    uint64_t argument = 0;
+    void *args[] = {&argument};
+    gf_mem device = gf_gpu_cuda.arena(f.gpu), host = (gf_mem)(uintptr_t)pinned;
+    gf_status status = gf_gpu_cuda.wait_for(&f.queue, theirs);
+    if (status >= 0) status = gf_gpu_cuda.copy(&f.queue, device, host, BYTES);
+    if (status >= 0) status = gf_gpu_cuda.zero(&f.queue, device, BYTES / 2);
+    if (status >= 0) status = gf_gpu_cuda.launch(&f.queue, 0, 1, 32, args);
+    if (status >= 0) status = gf_gpu_cuda.mark(&f.queue, 1);
+    if (status >= 0) status = gf_gpu_cuda.lead(&f.queue, theirs);
+    if (status >= 0) status = until(ask_reached);
+    if (status >= 0) status = gf_gpu_cuda.copy(&f.queue, host, device, BYTES);
+    if (status >= 0) status = until(ask_settled);
+    return status;
+}
+
+/* Opens, works, closes. The error, or GF_OK; *fault_out is where it is told. */
+static gf_status all(const struct gf_fault **fault_out)
+{
+    static struct gf_fault kept;
+    *fault_out = &f.fault;
+    gf_status status = cuda_fixture_open(&f);
+    if (status < 0) return status;
+    uint64_t theirs = f.fake->stream_create();
+    status = gf_gpu_cuda.host_register(f.gpu, pinned, BYTES);
+    bool registered = status >= 0;
+    if (status >= 0) status = work(theirs);
+    kept = f.gpu->fault;
+    *fault_out = &kept;
+    if (!registered) assert_int_equal(f.fake->live().registrations, 0);
+    if (registered) gf_gpu_cuda.host_unregister(f.gpu, pinned);
+    f.fake->stream_destroy(theirs);
+    cuda_fixture_close(&f);
+    return status;
+}
+
+static void begin(const char *call, uint32_t times, int result)
+{
+    char text[128];
+    static bool added;
+    (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=%s:%u:%d", call, times, result);
+    cuda_fixture_init(&f, text, NULL);
+    if (!added) f.fake->kernel_add(kernel_names[0], sizeof(uint64_t), nothing_run);
+    added = true;
+    f.setup.image = &image;
+    f.setup.kernels = kernel_names;
+    f.setup.kernel_count = 1;
+}
+
+/* Each result once where nothing follows of it, and once where it stays until the context is given up. */
+static void fails_each_time(const char *call, int result, const char *name, bool may_be_silent)
+{
+    for (uint32_t times = 1; times < TIMES_MAX; times++) {
+        char words[160];
+        const struct gf_fault *fault;
+        begin(call, times, result);
+        gf_status status = all(&fault);
+        if (!f.fake->failure_met()) {
+            assert_true(times > 1);
+            assert_int_equal(status, GF_OK);
+            return;
+        }
+        (void)snprintf(words, sizeof words, "%s failed: %s (%d)", call, name, result);
+        if (status < 0) {
+            assert_int_equal(status, GF_ERR_DEVICE);
+            assert_int_equal(fault->code, GF_ERR_DEVICE);
+            if (result < 700) assert_string_equal(fault->foreign_call, call); /* that of a call that stays may be told by another */
+            assert_int_equal(fault->foreign_code, result);
+            if ((result < 700) && (strstr(fault->text, words) == NULL)) fail_msg("\"%s\" lacks \"%s\"", fault->text, words);
+            assert_non_null(strstr(fault->text, name));
+        } else if (!may_be_silent && (strstr(f.log, words) == NULL)) {
+            fail_msg("%s fails at time %u while closing, and the log is \"%s\"", call, times, f.log);
+        }
+        cuda_fixture_clean(&f);
+    }
+    fail_msg("%s is made without end", call);
+}
+
+static const struct {
+    const char *call;
+    bool may_be_silent; /* the name of the device is for a log line; while waiting for the end, failed is ended */
+} calls[] = {{"cuInit", false}, {"cuDriverGetVersion", false}, {"cuDeviceGetCount", false}, {"cuDeviceGet", false},
+             {"cuDeviceGetName", true}, {"cuDeviceGetAttribute", false}, {"cuDevicePrimaryCtxRetain", false},
+             {"cuDevicePrimaryCtxRelease", false}, {"cuCtxPushCurrent", true}, {"cuCtxPopCurrent", true},
+             {"cuMemAlloc", false}, {"cuMemFree", false}, {"cuMemHostRegister", false}, {"cuMemHostUnregister", false},
+             {"cuStreamCreate", false}, {"cuStreamDestroy", false}, {"cuStreamQuery", true},
+             {"cuStreamWaitEvent", false}, {"cuEventCreate", false}, {"cuEventDestroy", false},
+             {"cuEventRecord", false}, {"cuEventQuery", false}, {"cuMemcpyAsync", false}, {"cuMemsetD8Async", false},
+             {"cuModuleLoadData", false}, {"cuModuleUnload", false}, {"cuModuleGetFunction", false},
+             {"cuLaunchKernel", false}};
+
+static void each_call_has_failed_once(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        fails_each_time(calls[i].call, 400, "CUDA_ERROR_INVALID_HANDLE", calls[i].may_be_silent);
+        fails_each_time(calls[i].call, 719, "CUDA_ERROR_LAUNCH_FAILED", true);
+    }
+}
+
+/* Asked for only where something failed: what is free, and names. */
+static void what_describes_a_failure_may_fail_too(void **state)
+{
+    const struct gf_fault *fault;
+    (void)state;
+    begin("cuMemGetInfo", 1, 201);
+    f.setup.device_bytes = 1ull << 40;
+    assert_int_equal(all(&fault), GF_ERR_DEVICE);
+    assert_true(f.fake->failure_met());
+    assert_non_null(strstr(fault->text, "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): asked for 1099511627776 bytes"));
+    cuda_fixture_clean(&f);
+    begin("cuMemcpyAsync", 1, 12345);
+    assert_int_equal(all(&fault), GF_ERR_DEVICE);
+    assert_non_null(strstr(fault->text, "cuMemcpyAsync failed: unknown to this CUDA driver (12345)"));
+    cuda_fixture_clean(&f);
+}
+
+/* Calls that a later driver makes too are in the table above, or have a test of their own. */
+static void no_call_is_forgotten(void **state)
+{
+    static const char *const elsewhere[] = {"cuGetErrorName", "cuMemGetInfo", /* the test before this one; test_cuda_ipc: */
+                                            "cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle"};
+    uint32_t count = 0;
+    (void)state;
+    cuda_fixture_init(&f, NULL, NULL);
+    for (const char *name; (name = f.fake->call_name(count)) != NULL; count++) {
+        bool found = false;
+        for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) found = found || (strcmp(calls[i].call, name) == 0);
+        for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) found = found || (strcmp(elsewhere[i], name) == 0);
+        if (!found) fail_msg("%s never fails", name);
+    }
+    assert_int_equal(count, sizeof calls / sizeof *calls + sizeof elsewhere / sizeof *elsewhere);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_call_has_failed_once),
+        cmocka_unit_test(what_describes_a_failure_may_fail_too),
+        cmocka_unit_test(no_call_is_forgotten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

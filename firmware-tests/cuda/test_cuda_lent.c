@@ -1,0 +1,234 @@
+/* Ranks of one node on the CUDA library without a GPU that sum from device to device: the bits are those of `direct` on
+ * the host, each wait is needed, where one rank is refused all go through host memory and say so, and survivors go on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/context.h"
+#include "firmware-tests/cuda/cuda_world.h"
+
+#define STEPS 4u /* as in test_cuda_step */
+#define LACK_SEEDS 4u
+
+static struct cuda_world *const both = &cuda_world;
+
+/* All ranks on one node. */
+static void open_of(const struct state_run *run, uint64_t fuse_bytes)
+{
+    struct world_setup setup = state_setup_of(run);
+    setup.sim.ranks_per_node = run->world;
+    setup.config.exchange.fuse_bytes = fuse_bytes;
+    setup.config.exchange.timeout_ns = UINT64_C(200000000);
+    cuda_world_open(&setup);
+}
+
+static void steps_expect_same(const struct state_run *run, uint32_t steps)
+{
+    for (uint32_t step = 1; step <= steps; step++) {
+        state_step_run(&both->host, step, state_fill);
+        state_step_run(&both->cuda, step, state_fill);
+        if (!cuda_world_same()) fail_msg("%s: step %u differs", run->name, step);
+        for (uint32_t rank = 0; rank < run->world; rank++)
+            assert_int_equal(gf_step_skipped(both->host.ranks[rank].gf), gf_step_skipped(both->cuda.ranks[rank].gf));
+    }
+}
+
+static void expect_path(gf_path path)
+{
+    for (uint32_t rank = 0; rank < both->cuda.world; rank++) assert_int_equal(world_stats(&both->cuda, rank).path, path);
+    assert_int_equal(world_stats(&both->host, 0).path, GF_PATH_HOST);
+}
+
+/* The tensors' own type on the wire is summed where the gradients lie, others beside them; one buffer a tensor, many
+ * tensors a buffer, blocks that are empty. */
+static void a_run_from_device_to_device_ends_where_it_ends_on_the_host(void **state)
+{
+    static const uint64_t fuse_bytes[] = {512, 1, 65536};
+    (void)state;
+    for (uint32_t i = 0; i < STATE_RUNS; i++) {
+        cuda_world_begin(i, NULL);
+        open_of(&state_runs[i], fuse_bytes[i % 3]);
+        expect_path(GF_PATH_PEERS);
+        steps_expect_same(&state_runs[i], STEPS);
+        cuda_world_halves_expect_equal();
+        assert_true(world_stats(&both->cuda, 0).mapped_bytes > 0);
+        cuda_world_close();
+        cuda_fixture_clean(&both->fixture);
+    }
+}
+
+/* Under every seed, that is in every order in which the streams may run. */
+static void a_wait_that_is_left_out_is_found(void **state)
+{
+    static const cuda_lack lacks[] = {LACKS_REACHED, LACKS_FLAGS};
+    (void)state;
+    for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) {
+        for (uint32_t seed = 0; seed < LACK_SEEDS; seed++) {
+            bool same;
+            cuda_world_begin(seed, NULL);
+            open_of(&state_runs[0], 512);
+            both->lack = lacks[i];
+            for (uint32_t step = 1; step <= 2; step++) {
+                state_step_run(&both->host, step, state_fill_whole);
+                state_step_run(&both->cuda, step, state_fill_whole);
+            }
+            same = cuda_world_same();
+            print_message("  without %s: %s\n", cuda_lack_name(lacks[i]),
+                          both->fixture.fake->trouble() ? both->fixture.fake->trouble() : same ? "nothing" : "other values");
+            assert_true(!same || (both->fixture.fake->trouble() != NULL));
+            both->lack = LACKS_NOTHING;
+            cuda_world_close();
+            both->fixture.fake->reset();
+        }
+    }
+}
+
+static void expect_fallback(const struct state_run *run, const char *reason)
+{
+    expect_path(GF_PATH_STAGED);
+    for (uint32_t rank = 0; rank < run->world; rank++) {
+        world_expect_log(&both->cuda, rank, "gradients go through host memory, not from device to device");
+        world_expect_log(&both->cuda, rank, reason);
+    }
+    steps_expect_same(run, 2);
+    cuda_world_close();
+    cuda_fixture_clean(&both->fixture);
+}
+
+static void where_one_rank_is_refused_all_go_through_host_memory(void **state)
+{
+    const struct state_run *run = &state_runs[3];
+    (void)state;
+    for (uint32_t time = 1; time <= run->world; time++) { /* each rank lends once */
+        char text[64];
+        (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=cuIpcGetMemHandle:%u:801", time);
+        cuda_world_begin(time, text);
+        open_of(run, 512);
+        assert_true(both->fixture.fake->failure_met());
+        (void)snprintf(text, sizeof text, "it may not lend its device memory (code 801)");
+        expect_fallback(run, text);
+    }
+    for (uint32_t time = 1; time <= run->world * (run->world - 1); time += 2) { /* and borrows from each other one */
+        cuda_world_begin(time, NULL);
+        both->borrow_refused = time;
+        open_of(run, 512);
+        assert_int_equal(both->borrow_refused, 0);
+        expect_fallback(run, "it cannot reach the device memory of another rank (code 217)");
+    }
+}
+
+/* ---- what befalls a step ---- */
+
+/* It dies in the middle of its backward pass; the device's work that the others had queued ends all the same. */
+struct death {
+    struct world_step step;
+    uint32_t victim;
+    bool dead;
+};
+
+static gf_status dying_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct death *death = arg;
+    if (!death->dead && (rank == death->victim) && (w->ranks[rank].next == 3)) {
+        gf_sim_kill(w->sim, rank);
+        death->dead = true;
+        return GF_AGAIN;
+    }
+    return world_step_turn(w, rank, &death->step);
+}
+
+static void survivors_run(struct world *w, uint32_t victim)
+{
+    struct state_moment moment = {.step = 2};
+    struct death death = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = victim};
+    struct world_step step = {.fill = state_fill_whole, .arg = &moment};
+    world_run(w, dying_turn, &death);
+    world_run(w, world_shrink_turn, NULL);
+    for (uint32_t rank = 0; rank < w->world; rank++)
+        if (rank != victim) assert_int_equal(w->ranks[rank].status, GF_OK);
+    world_run(w, world_step_turn, &step);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        if (rank == victim) continue;
+        assert_int_equal(w->ranks[rank].status, GF_OK);
+        assert_int_equal(gf_update(w->ranks[rank].gf, 0.0625f), GF_OK);
+    }
+}
+
+static void survivors_go_on_from_device_to_device(void **state)
+{
+    (void)state;
+    for (uint32_t victim = 0; victim < 4; victim++) {
+        struct world_setup setup = state_setup_of(&state_runs[6]);
+        cuda_world_begin(victim, NULL);
+        setup.sim.ranks_per_node = setup.world;
+        setup.sim.detect_ns = 50000000;
+        setup.config.exchange.timeout_ns = UINT64_C(200000000);
+        setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+        setup.config.sparse.enabled = false;
+        cuda_world_open(&setup);
+        survivors_run(&both->host, victim);
+        survivors_run(&both->cuda, victim);
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            if (rank == victim) continue;
+            assert_int_equal(world_stats(&both->cuda, rank).path, GF_PATH_PEERS);
+            for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++) {
+                float weights[1024];
+                uint64_t bytes = state_tensors[tensor].elem_count * sizeof(float);
+                gf_context *gf = both->cuda.ranks[rank].gf;
+                assert_int_equal(gf_device_read(gf, weights, gf_weight(gf, tensor), bytes), GF_OK);
+                assert_memory_equal(weights, (const void *)(uintptr_t)gf_weight(both->host.ranks[rank].gf, tensor), bytes);
+            }
+        }
+        cuda_world_close();
+        cuda_fixture_clean(&both->fixture);
+    }
+}
+
+/* The device of one rank fails at each of its calls in a step: it says so itself, the others that it is gone; all can
+ * be closed and nothing is left. */
+static void a_device_that_fails_in_a_step_is_named(void **state)
+{
+    static const char *const calls[] = {"cuLaunchKernel", "cuEventRecord", "cuEventQuery",
+                                        "cuStreamWaitEvent"}; /* all: test_cuda_train_failures.sh */
+    struct state_moment moment = {.step = 1};
+    struct world_step step = {.fill = state_fill_whole, .arg = &moment};
+    (void)state;
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+        for (uint32_t times = 1; times <= 61; times += 10) {
+            struct world_setup setup = state_setup_of(&state_runs[0]), cuda;
+            uint32_t failed = 0;
+            char text[64];
+            (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=%s:%u:400", calls[c], times);
+            cuda_world_begin(times, text);
+            setup.sim.ranks_per_node = setup.world;
+            setup.sim.detect_ns = 50000000;
+            setup.config.exchange.timeout_ns = UINT64_C(200000000);
+            cuda = cuda_world_setup(&setup);
+            cuda_world_open_alone(&cuda);
+            world_run(&both->cuda, world_step_turn, &step);
+            for (uint32_t rank = 0; rank < setup.world; rank++)
+                if (both->cuda.ranks[rank].status == GF_ERR_DEVICE) failed++;
+            if (both->fixture.fake->failure_met()) assert_true(failed > 0);
+            else world_expect(&both->cuda, GF_OK);
+            cuda_world_close_alone();
+            cuda_fixture_clean(&both->fixture);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_from_device_to_device_ends_where_it_ends_on_the_host),
+        cmocka_unit_test(a_wait_that_is_left_out_is_found),
+        cmocka_unit_test(where_one_rank_is_refused_all_go_through_host_memory),
+        cmocka_unit_test(survivors_go_on_from_device_to_device),
+        cmocka_unit_test(a_device_that_fails_in_a_step_is_named),
+    };
+    return cmocka_run_group_tests_name("cuda_lent", tests, NULL, NULL);
+}

@@ -1,0 +1,179 @@
+/* Opening the CUDA driver: what is held and given back, and what is said where it cannot open. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "firmware-tests/cuda/cuda_fixture.h"
+
+static struct cuda_fixture f;
+static const uint32_t image = FAKE_CUDA_FATBIN;
+
+static void refused(gf_status expected, const char *first, const char *second)
+{
+    gf_status status = cuda_fixture_open(&f);
+    assert_int_equal(status, expected);
+    assert_int_equal(f.fault.code, expected);
+    if ((strstr(f.fault.text, first) == NULL) || (strstr(f.fault.text, second) == NULL))
+        fail_msg("\"%s\" says neither of \"%s\", \"%s\"", f.fault.text, first, second);
+    cuda_fixture_clean(&f);
+}
+
+static void what_is_taken_is_given_back(void **state)
+{
+    (void)state;
+    cuda_fixture_init(&f, NULL, NULL);
+    assert_int_equal(cuda_fixture_open(&f), GF_OK);
+    const struct fake_cuda_live live = f.fake->live();
+    assert_int_equal(live.contexts, 1);
+    assert_int_equal(live.allocations, 1);
+    assert_int_equal(live.streams, 1);
+    assert_int_equal(live.events, 4 + 1);
+    assert_int_equal(live.pushed, 0);
+    assert_int_equal(f.gpu->multiprocessors, 2);
+    assert_true(gf_gpu_cuda.arena(f.gpu) != 0);
+    assert_true(gf_gpu_cuda.stream(f.gpu) != 0);
+    assert_false(gf_gpu_cuda.is_host);
+    cuda_fixture_close(&f);
+    cuda_fixture_clean(&f);
+    assert_string_equal(f.log, "");
+}
+
+static void nothing_is_taken_without_device_bytes(void **state)
+{
+    (void)state;
+    cuda_fixture_init(&f, NULL, NULL);
+    f.setup.device_bytes = 0;
+    assert_int_equal(cuda_fixture_open(&f), GF_OK);
+    assert_int_equal(f.fake->live().allocations, 0);
+    assert_true(gf_gpu_cuda.arena(f.gpu) == 0);
+    cuda_fixture_close(&f);
+    cuda_fixture_clean(&f);
+}
+
+static void an_absent_library_is_named(void **state)
+{
+    (void)state;
+    cuda_fixture_init(&f, NULL, NULL);
+    f.setup.library = "/nowhere/libcuda.so.1";
+    refused(GF_ERR_DEVICE, "there is no CUDA driver", "/nowhere/libcuda.so.1");
+    assert_string_equal(f.fault.foreign_call, "dlopen");
+}
+
+static void a_library_that_is_no_cuda_driver_is_named(void **state)
+{
+    (void)state;
+    cuda_fixture_init(&f, NULL, NULL);
+    f.setup.library = "libm.so.6";
+    refused(GF_ERR_DEVICE, "\"libm.so.6\"", "cuGetProcAddress_v2");
+}
+
+static void a_missing_call_is_named(void **state)
+{
+    (void)state;
+    cuda_fixture_init(&f, NULL, NULL);
+    for (uint32_t i = 0; f.fake->call_name(i) != NULL; i++) {
+        char without[96], text[96];
+        (void)snprintf(without, sizeof without, "GF_FAKE_CUDA_WITHOUT=%s", f.fake->call_name(i));
+        (void)snprintf(text, sizeof text, "has no %s:", f.fake->call_name(i));
+        cuda_fixture_init(&f, without, NULL);
+        char from[100]; /* of a long path its beginning must be enough */
+        (void)snprintf(from, sizeof from, "%.80s", f.library);
+        refused(GF_ERR_DEVICE, from, text);
+    }
+}
+
+static void an_old_driver_is_refused(void **state)
+{
+    (void)state;
+    cuda_fixture_init(&f, "GF_FAKE_CUDA_VERSION=11040", NULL);
+    refused(GF_ERR_DEVICE, "CUDA 11.4", "needed is 12.0");
+}
+
+static void an_ordinal_that_is_not_there_is_refused(void **state)
+{
+    (void)state;
+    cuda_fixture_init(&f, NULL, NULL);
+    f.setup.ordinal = FAKE_CUDA_DEVICES;
+    refused(GF_ERR_CONFIG, "device.ordinal 2", "2 GPUs");
+    cuda_fixture_init(&f, NULL, NULL);
+    f.setup.ordinal = UINT32_MAX;
+    refused(GF_ERR_CONFIG, "device.ordinal 4294967295", "2 GPUs");
+}
+
+static void a_device_without_host_addresses_is_refused(void **state)
+{
+    (void)state;
+    cuda_fixture_init(&f, "GF_FAKE_CUDA_NO_HOST_POINTER=1", NULL);
+    refused(GF_ERR_DEVICE, "registered host memory", "CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM");
+}
+
+static void too_much_memory_says_what_was_free(void **state)
+{
+    (void)state;
+    cuda_fixture_init(&f, "GF_FAKE_CUDA_MEMORY=524288", NULL);
+    refused(GF_ERR_DEVICE, "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): asked for 1048576 bytes",
+            "524288 of its 524288 bytes are free");
+    assert_int_equal(f.fault.foreign_code, 2);
+}
+
+static void a_wrong_image_is_refused(void **state)
+{
+    static const uint32_t wrong = 0x464c457f;
+    static const char *const kernels[] = {"no_such_kernel"};
+    (void)state;
+    cuda_fixture_init(&f, NULL, NULL);
+    f.setup.image = &wrong;
+    refused(GF_ERR_DEVICE, "cuModuleLoadData", "CUDA_ERROR_INVALID_IMAGE (200)");
+    cuda_fixture_init(&f, NULL, NULL);
+    f.setup.image = &image;
+    f.setup.kernels = kernels;
+    f.setup.kernel_count = 1;
+    refused(GF_ERR_DEVICE, "no kernel \"no_such_kernel\"", "CUDA_ERROR_NOT_FOUND (500)");
+}
+
+/* That a mistake with device addresses ends a test, whatever else it looks at. */
+static void the_cpu_cannot_touch_device_memory(void **state)
+{
+    int status;
+    (void)state;
+    cuda_fixture_init(&f, NULL, NULL);
+    assert_int_equal(cuda_fixture_open(&f), GF_OK);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const struct rlimit none = {0, 0};
+        (void)setrlimit(RLIMIT_CORE, &none);
+        (void)signal(SIGSEGV, SIG_DFL);
+        *(volatile char *)(uintptr_t)gf_gpu_cuda.arena(f.gpu) = 1;
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV));
+    cuda_fixture_close(&f);
+    cuda_fixture_clean(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_taken_is_given_back),
+        cmocka_unit_test(nothing_is_taken_without_device_bytes),
+        cmocka_unit_test(an_absent_library_is_named),
+        cmocka_unit_test(a_library_that_is_no_cuda_driver_is_named),
+        cmocka_unit_test(a_missing_call_is_named),
+        cmocka_unit_test(an_old_driver_is_refused),
+        cmocka_unit_test(an_ordinal_that_is_not_there_is_refused),
+        cmocka_unit_test(a_device_without_host_addresses_is_refused),
+        cmocka_unit_test(too_much_memory_says_what_was_free),
+        cmocka_unit_test(a_wrong_image_is_refused),
+        cmocka_unit_test(the_cpu_cannot_touch_device_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

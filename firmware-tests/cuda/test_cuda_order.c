@@ -1,0 +1,295 @@
+/* Work on the CUDA driver's queue: done late, in order, and behind or before that of a stream of the appliance. Each
+ * row runs under many seeds; a wait that is left out must be found under every one of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "firmware-tests/cuda/cuda_fixture.h"
+
+#define SEEDS 40u
+#define TURNS_MAX 100000u
+#define WORDS 256u
+#define BYTES (WORDS * sizeof(uint32_t))
+
+static struct cuda_fixture f;
+static const uint32_t image = FAKE_CUDA_FATBIN;
+static const char *const kernel_names[] = {"test_fill", "test_double"};
+enum { FILL, DOUBLE };
+static _Alignas(4096) uint32_t pinned[4 * WORDS];
+
+struct words {
+    uint64_t at;
+    uint32_t count, value;
+};
+
+static void fill_run(const void *args, uint32_t blocks, uint32_t threads)
+{
+    const struct words *words = args;
+    uint32_t *at = (uint32_t *)(uintptr_t)words->at;
+    assert_int_equal(blocks * threads, words->count);
+    f.fake->touch(words->at, words->count * sizeof *at, true);
+    for (uint32_t i = 0; i < words->count; i++) at[i] = words->value + i;
+}
+
+static void double_run(const void *args, uint32_t blocks, uint32_t threads)
+{
+    const struct words *words = args;
+    uint32_t *at = (uint32_t *)(uintptr_t)words->at;
+    (void)blocks;
+    (void)threads;
+    f.fake->touch(words->at, words->count * sizeof *at, false);
+    f.fake->touch(words->at, words->count * sizeof *at, true);
+    for (uint32_t i = 0; i < words->count; i++) at[i] *= 2;
+}
+
+static void begin(uint32_t seed)
+{
+    char text[64];
+    static bool added;
+    (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_SEED=%u", seed);
+    cuda_fixture_init(&f, text, NULL);
+    if (!added) {
+        f.fake->kernel_add(kernel_names[FILL], sizeof(struct words), fill_run);
+        f.fake->kernel_add(kernel_names[DOUBLE], sizeof(struct words), double_run);
+    }
+    added = true;
+    f.setup.image = &image;
+    f.setup.kernels = kernel_names;
+    f.setup.kernel_count = 2;
+    assert_int_equal(cuda_fixture_open(&f), GF_OK);
+    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, pinned, sizeof pinned), GF_OK);
+}
+
+static void end(void)
+{
+    gf_gpu_cuda.host_unregister(f.gpu, pinned);
+    cuda_fixture_close(&f);
+}
+
+static gf_mem word(uint32_t index)
+{
+    return (gf_mem)(uintptr_t)&pinned[index];
+}
+
+static gf_mem device(uint32_t index)
+{
+    return gf_gpu_cuda.arena(f.gpu) + index * sizeof(uint32_t);
+}
+
+static void launch(struct gf_queue *queue, uint32_t kernel, gf_mem at, uint32_t value)
+{
+    struct words words = {at, WORDS, value};
+    void *args[] = {&words};
+    assert_int_equal(gf_gpu_cuda.launch(queue, kernel, 1, WORDS, args), GF_OK);
+    memset(&words, 0xcc, sizeof words); /* was read during the call */
+}
+
+static uint32_t settle(struct gf_queue *queue)
+{
+    uint32_t turns = 0;
+    gf_status status;
+    while ((status = gf_gpu_cuda.settled(queue)) == GF_AGAIN) assert_true(++turns < TURNS_MAX);
+    assert_int_equal(status, GF_OK);
+    return turns;
+}
+
+static void counts_from(const uint32_t *words, uint32_t value)
+{
+    for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(words[i], value + i);
+}
+
+static void copies_arrive_late_and_whole(void **state)
+{
+    uint32_t late = 0, was_poisoned = 0;
+    (void)state;
+    for (uint32_t seed = 0; seed < SEEDS; seed++) {
+        begin(seed);
+        for (uint32_t i = 0; i < WORDS; i++) pinned[i] = 7 + i;
+        memset(&pinned[WORDS], 0, BYTES);
+        assert_int_equal(gf_gpu_cuda.zero(&f.queue, device(0), BYTES), GF_OK);
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), word(0), BYTES), GF_OK);
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(WORDS), device(0), BYTES), GF_OK);
+        launch(&f.queue, DOUBLE, device(WORDS), 0);
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(WORDS), device(WORDS), BYTES), GF_OK);
+        was_poisoned += pinned[WORDS] == FAKE_CUDA_POISON * 0x01010101u;
+        late += settle(&f.queue) > 0;
+        for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[WORDS + i], 2 * (7 + i));
+        end();
+        cuda_fixture_clean(&f);
+    }
+    assert_true(late >= SEEDS / 2);
+    assert_true(was_poisoned > 0);
+}
+
+static void empty_copies_are_lawful(void **state)
+{
+    (void)state;
+    begin(1);
+    assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), word(0), 0), GF_OK);
+    assert_int_equal(gf_gpu_cuda.zero(&f.queue, device(0), 0), GF_OK);
+    assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), device(0), BYTES), GF_OK);
+    assert_int_equal(gf_gpu_cuda.settled(&f.queue), GF_OK);
+    end();
+    cuda_fixture_clean(&f);
+}
+
+static void a_copy_of_memory_that_is_nobodys_is_refused(void **state)
+{
+    static uint32_t stranger[WORDS];
+    (void)state;
+    begin(1);
+    assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), (gf_mem)(uintptr_t)stranger, BYTES), GF_ERR_DEVICE);
+    assert_string_equal(f.gpu->fault.foreign_call, "cuMemcpyAsync");
+    assert_non_null(strstr(f.gpu->fault.text, "CUDA_ERROR_INVALID_VALUE (1)"));
+    assert_non_null(f.fake->trouble());
+    end();
+}
+
+/* The appliance's backward pass fills a gradient on its stream; the library copies it out on its own. */
+static void produce(struct gf_queue *theirs, bool waits)
+{
+    launch(theirs, FILL, device(0), 100);
+    if (waits) assert_int_equal(gf_gpu_cuda.wait_for(&f.queue, theirs->stream), GF_OK);
+    assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(0), BYTES), GF_OK);
+    (void)settle(&f.queue);
+}
+
+/* And the other way: the library copies weights in, and the appliance's forward pass reads them. */
+static void consume(struct gf_queue *theirs, bool leads)
+{
+    for (uint32_t i = 0; i < WORDS; i++) pinned[i] = 50 + i;
+    assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), word(0), BYTES), GF_OK);
+    if (leads) assert_int_equal(gf_gpu_cuda.lead(&f.queue, theirs->stream), GF_OK);
+    launch(theirs, DOUBLE, device(0), 0);
+    f.fake->stream_run(theirs->stream);
+    (void)settle(&f.queue);
+}
+
+static void with_their_stream(uint32_t seed, bool is_default, void (*run)(struct gf_queue *theirs, bool ordered), bool ordered)
+{
+    begin(seed);
+    uint64_t stream = is_default ? 0 : f.fake->stream_create();
+    struct gf_queue theirs = {f.gpu, stream};
+    run(&theirs, ordered);
+    f.fake->stream_run(stream);
+    if (!is_default) f.fake->stream_destroy(stream);
+}
+
+static void the_queue_waits_for_their_stream(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 0; seed < SEEDS; seed++) {
+        with_their_stream(seed, seed % 4 == 0, produce, true);
+        counts_from(pinned, 100);
+        end();
+        cuda_fixture_clean(&f);
+    }
+}
+
+static void their_stream_waits_for_the_queue(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 0; seed < SEEDS; seed++) {
+        with_their_stream(seed, seed % 4 == 0, consume, true);
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(WORDS), device(0), BYTES), GF_OK);
+        (void)settle(&f.queue);
+        for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[WORDS + i], 2 * (50 + i));
+        end();
+        cuda_fixture_clean(&f);
+    }
+}
+
+static void a_wait_that_is_left_out_is_found(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 0; seed < SEEDS; seed++) {
+        for (uint32_t way = 0; way < 2; way++) {
+            with_their_stream(seed, false, (way == 0) ? produce : consume, false);
+            assert_non_null(f.fake->trouble());
+            assert_non_null(strstr(f.fake->trouble(), "nothing orders them"));
+            end();
+        }
+    }
+}
+
+/* What the host has seen to be done is an order too. */
+static void what_is_settled_needs_no_wait(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 0; seed < SEEDS; seed++) {
+        begin(seed);
+        struct gf_queue theirs = {f.gpu, f.fake->stream_create()};
+        launch(&theirs, FILL, device(0), 9);
+        (void)settle(&theirs);
+        launch(&f.queue, DOUBLE, device(0), 0);
+        (void)settle(&f.queue);
+        f.fake->stream_destroy(theirs.stream);
+        end();
+        cuda_fixture_clean(&f);
+    }
+}
+
+static void a_mark_is_reached_when_all_before_it_is_done(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 0; seed < SEEDS; seed++) {
+        begin(seed);
+        for (uint32_t event = 0; event < 4; event++) {
+            assert_int_equal(gf_gpu_cuda.reached(f.gpu, event), GF_OK); /* nothing was marked */
+            launch(&f.queue, FILL, device(event * WORDS), event * 1000);
+            assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(event * WORDS), device(event * WORDS), BYTES), GF_OK);
+            assert_int_equal(gf_gpu_cuda.mark(&f.queue, event), GF_OK);
+        }
+        uint32_t done = 0;
+        for (uint32_t turn = 0; done < 4; turn++) {
+            assert_true(turn < TURNS_MAX);
+            gf_status status = gf_gpu_cuda.reached(f.gpu, done);
+            if (status == GF_AGAIN) continue;
+            assert_int_equal(status, GF_OK);
+            counts_from(&pinned[done * WORDS], done * 1000);
+            done++;
+        }
+        /* Marked again it stands for what is queued now. */
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(WORDS), BYTES), GF_OK);
+        assert_int_equal(gf_gpu_cuda.mark(&f.queue, 0), GF_OK);
+        while (gf_gpu_cuda.reached(f.gpu, 0) == GF_AGAIN) assert_true(done++ < TURNS_MAX);
+        counts_from(pinned, 1000);
+        end();
+        cuda_fixture_clean(&f);
+    }
+}
+
+/* Closing and unregistering wait for work that is still queued: its memory may be gone a moment later. */
+static void nothing_is_left_behind_by_a_close_in_the_middle(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 0; seed < SEEDS; seed++) {
+        begin(seed);
+        launch(&f.queue, FILL, device(0), 3);
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(0), BYTES), GF_OK);
+        end();
+        counts_from(pinned, 3);
+        cuda_fixture_clean(&f);
+        assert_string_equal(f.log, "");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_arrive_late_and_whole),
+        cmocka_unit_test(empty_copies_are_lawful),
+        cmocka_unit_test(a_copy_of_memory_that_is_nobodys_is_refused),
+        cmocka_unit_test(the_queue_waits_for_their_stream),
+        cmocka_unit_test(their_stream_waits_for_the_queue),
+        cmocka_unit_test(a_wait_that_is_left_out_is_found),
+        cmocka_unit_test(what_is_settled_needs_no_wait),
+        cmocka_unit_test(a_mark_is_reached_when_all_before_it_is_done),
+        cmocka_unit_test(nothing_is_left_behind_by_a_close_in_the_middle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

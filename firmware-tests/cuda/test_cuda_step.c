@@ -1,0 +1,141 @@
+/* Whole contexts on the real CUDA driver, over a CUDA library without a GPU, through host memory: every step ends bit
+ * by bit where that of the host ends, whatever is sent how; and each kind of wait is needed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/context.h"
+#include "firmware-tests/cuda/cuda_world.h"
+
+#define STEPS 4u /* the first two of a sparse run are dense; the last meets a value that is not finite */
+
+static struct cuda_world *const both = &cuda_world;
+
+static void open_of(const struct state_run *run)
+{
+    const struct world_setup setup = state_setup_of(run);
+    cuda_world_open(&setup);
+}
+
+static void a_run_on_cuda_ends_where_it_ends_on_the_host(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < STATE_RUNS; i++) {
+        print_message("  %s\n", state_runs[i].name);
+        cuda_world_begin(i, NULL);
+        open_of(&state_runs[i]);
+        for (uint32_t step = 1; step <= STEPS; step++) {
+            state_step_run(&both->host, step, state_fill);
+            state_step_run(&both->cuda, step, state_fill);
+            if (!cuda_world_same()) fail_msg("%s: step %u differs", state_runs[i].name, step);
+        }
+        cuda_world_halves_expect_equal();
+        assert_true(both->fixture.fake->live().calls > 100); /* it was the device that did it */
+        assert_int_equal(world_stats(&both->cuda, 0).path, GF_PATH_STAGED);
+        cuda_world_close();
+        cuda_fixture_clean(&both->fixture);
+    }
+}
+
+/* The driver's calls that order, one after the other, do nothing: work that met is told of, or values are wrong. */
+static void a_wait_that_is_left_out_is_found(void **state)
+{
+    (void)state;
+    for (cuda_lack lack = LACKS_WAIT_FOR; lack <= LACKS_SETTLED; lack++) {
+        bool same;
+        cuda_world_begin(2, NULL);
+        open_of(&state_runs[0]);
+        both->lack = lack;
+        for (uint32_t step = 1; step <= 2; step++) { /* saving between them would wait for everything */
+            state_step_run(&both->host, step, state_fill_whole);
+            state_step_run(&both->cuda, step, state_fill_whole);
+        }
+        same = cuda_world_same();
+        print_message("  without %s: %s\n", cuda_lack_name(lack),
+                      both->fixture.fake->trouble() ? both->fixture.fake->trouble() : same ? "nothing" : "other values");
+        assert_true(!same || (both->fixture.fake->trouble() != NULL));
+        both->lack = LACKS_NOTHING;
+        cuda_world_close();
+        both->fixture.fake->reset();
+    }
+}
+
+/* ---- lists of chunks, where all tensors of the sparse part decay alike ---- */
+
+static struct gf_tensor alike[STATE_TENSORS];
+
+static void open_alike(const struct state_run *run, uint64_t scratch_elems)
+{
+    struct world_setup setup = state_setup_of(run);
+    memcpy(alike, state_tensors, sizeof alike);
+    alike[2].flags = 0;
+    setup.tensors = alike;
+    cuda_world_open(&setup);
+    for (uint32_t rank = 0; rank < setup.world; rank++) {
+        struct gf_sparse *sparse = &both->cuda.ranks[rank].gf->sparse;
+        assert_true(sparse->in_lists);
+        assert_false(both->host.ranks[rank].gf->sparse.in_lists);
+        if (scratch_elems != 0) sparse->scratch_elems = scratch_elems;
+    }
+}
+
+/* In one batch, in batches of two chunks, and in batches of one; and who brought a value that is not finite is named. */
+static void listed_chunks_end_where_pieces_end_on_the_host(void **state)
+{
+    static const uint64_t scratch_elems[] = {0, 80, 40};
+    (void)state;
+    for (uint32_t i = 0; i < STATE_RUNS; i++) {
+        if (!state_runs[i].sparse) continue;
+        cuda_world_begin(i, NULL);
+        open_alike(&state_runs[i], scratch_elems[i % 3]);
+        for (uint32_t step = 1; step <= STEPS + 1; step++) {
+            state_step_run(&both->host, step, state_fill);
+            state_step_run(&both->cuda, step, state_fill);
+            if (!cuda_world_same()) fail_msg("%s: step %u differs", state_runs[i].name, step);
+        }
+        world_expect_log(&both->host, 0, "first on rank 1, tensor 1 \"last\", element 5");
+        world_expect_log(&both->cuda, 0, "first on rank 1, tensor 1 \"last\", element 5");
+        cuda_world_close();
+        cuda_fixture_clean(&both->fixture);
+    }
+}
+
+/* Calls of the library in a sparse step of 30 chunks. */
+static uint64_t calls_of_a_step(bool is_alike)
+{
+    uint64_t before;
+    cuda_world_begin(1, NULL);
+    if (is_alike) open_alike(&state_runs[3], 0);
+    else open_of(&state_runs[3]);
+    for (uint32_t step = 1; step <= 2; step++) state_step_run(&both->cuda, step, state_fill);
+    before = both->fixture.fake->launches();
+    state_step_run(&both->cuda, 3, state_fill);
+    before = both->fixture.fake->launches() - before;
+    cuda_world_close();
+    cuda_fixture_clean(&both->fixture);
+    return before;
+}
+
+static void a_buffer_is_one_launch_and_not_one_a_chunk(void **state)
+{
+    uint64_t lists = calls_of_a_step(true), pieces = calls_of_a_step(false);
+    (void)state;
+    print_message("  launches in a sparse step: %u in lists, %u in pieces\n", (unsigned)lists, (unsigned)pieces);
+    assert_true(lists <= 75); /* 25 a rank; each run of neighbours that is updated by itself would add to it */
+    assert_true(3 * lists < pieces);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_on_cuda_ends_where_it_ends_on_the_host),
+        cmocka_unit_test(a_wait_that_is_left_out_is_found),
+        cmocka_unit_test(listed_chunks_end_where_pieces_end_on_the_host),
+        cmocka_unit_test(a_buffer_is_one_launch_and_not_one_a_chunk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

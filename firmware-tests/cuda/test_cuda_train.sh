@@ -1,0 +1,108 @@
+#!/bin/sh
+# gf-train --device cuda on the CUDA driver without a GPU: it learns what it learns on the host, the same on all ranks, in
+# whatever order streams run, dense and sparse, resumed and without a rank that died; and it says what is wrong where it
+# cannot. On a few images, as nothing here asks how well it learns.
+. firmware-tests/support/shell.sh
+fake=$(cd "$BUILD" && pwd)/firmware-tests/fake/libcuda.so.1
+if [ ! -r "$fake" ]; then skip gf_train_on_cuda "no cuda.h in this build"; finish; fi
+if "$BUILD/gf-train" --device cuda --set device.library=/nowhere 2>&1 | grep -q "built without nvcc"; then
+    skip gf_train_on_cuda "no nvcc in this build"; finish
+fi
+
+# near A B LIMIT [BASE]: relative distance of two files of weights; of what was learned since BASE
+near() {
+    distance=$("$BUILD/firmware-tests/program_compare_weights" "$1" "$2" ${4:+"$4"}) || return 1
+    awk -v d="$distance" -v l="$3" 'BEGIN {exit !(d < l)}' || { echo "$distance, allowed is $3"; return 1; }
+}
+idx_data "$scratch/data" 128
+data="--data $scratch/data"
+steps="$data --model linear --batch 8 --steps 3"
+cuda="--device cuda --set device.library=$fake"
+timeout 100 "$BUILD/gf-train" $steps --dump-weights "$scratch/host" >"$scratch/log" 2>&1 || cat "$scratch/log"
+
+# The convolutions take a while under the emulator: beside all the rest.
+cnn="$data --model cnn --batch 1 --steps 1"
+timeout 100 "$BUILD/gf-train" $cnn $cuda --dump-weights "$scratch/cnn_cuda" >"$scratch/cnn_log" 2>&1 &
+cnn_job=$!
+# Batch normalisation, its running statistics (544 numbers behind the head of a checkpoint) included.
+bn="$data --model bn --batch 2 --checkpoint-every 1"
+statistics() { tail -c +121 "$1" | head -c 2176; }
+bn_cuda() { timeout 150 "$BUILD/gf-train" $bn $cuda --steps 2 --checkpoint "$scratch/bn_c" --dump-weights "$scratch/$1" $2 >"$scratch/bn_log" 2>&1; }
+bn_twice() { bn_cuda bn_cuda && statistics "$scratch/bn_c.0" >"$scratch/bn_cuda_statistics" && rm "$scratch/bn_c.0" && bn_cuda bn_again --resume; }
+bn_twice &
+bn_job=$!
+for seed in 0 1; do
+    export GF_FAKE_CUDA_SEED=$seed
+    check "one_rank_trains_seed_$seed" sh -c 'timeout 100 "$@" >/dev/null' sh "$BUILD/gf-train" $steps $cuda --dump-weights "$scratch/one"
+    check "one_rank_learns_what_the_host_does_seed_$seed" near "$scratch/host" "$scratch/one" 1e-5
+done
+check two_ranks_train timeout 200 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" $steps $cuda --dump-weights "$scratch/two" >"$scratch/log" 2>&1
+cat "$scratch/log" | grep -v "^\[" | tail -n 3
+check two_ranks_learn_what_the_host_does near "$scratch/host" "$scratch/two" 1e-5
+check ranks_are_equal grep -q "the same on all ranks" "$scratch/log"
+check they_sum_from_device_to_device grep -q "gradients     on a device, from device to device" "$scratch/log"
+# Where one process may not: GF_RANK tells them apart, gf-run gives all the same environment.
+cat >"$scratch/refused" <<'END'
+#!/bin/sh
+[ "$GF_RANK" -eq 1 ] && export GF_FAKE_CUDA_FAIL=cuIpcOpenMemHandle:1:217
+exec "$@"
+END
+check two_ranks_train_where_one_is_refused timeout 200 "$BUILD/gf-run" -n 2 sh "$scratch/refused" "$BUILD/gf-train" $steps $cuda \
+    --dump-weights "$scratch/refused_two" >"$scratch/log" 2>&1
+check they_say_so grep -q "rank 0: gradients go through host memory, not from device to device: rank 1: it cannot reach" "$scratch/log"
+check and_sum_through_host_memory grep -q "gradients     on a device, through host memory" "$scratch/log"
+check to_the_same_bits cmp "$scratch/two" "$scratch/refused_two"
+
+# ---- sparse, resumed, without one that died ----
+sparse="$data --model linear --batch 8 --steps 6 --set sparse.enabled=true --set sparse.chunk_elems=64
+    --set sparse.warmup_steps=2 --set sparse.ramp_steps=2 --set sparse.momentum=local"
+# two NAME OPTION..: with 2 ranks; output in $scratch/log, weights in $scratch/NAME
+two() { name=$1; shift; timeout 100 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" $sparse "$@" --dump-weights "$scratch/$name" >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }; }
+two sparse_host
+check chunks_are_sent_from_device_to_device two sparse_cuda $cuda --checkpoint "$scratch/c" --checkpoint-every 3
+check to_what_the_host_learns near "$scratch/sparse_host" "$scratch/sparse_cuda" 1e-5
+rm -f "$scratch/c.0" "$scratch/c.1" # the newest; that of step 3 is left
+check a_checkpoint_is_resumed two sparse_again $cuda --checkpoint "$scratch/c" --resume
+check from_its_step grep -q "resumed at step 3" "$scratch/log"
+check to_the_same_bits_too cmp "$scratch/sparse_cuda" "$scratch/sparse_again"
+
+step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; }
+one_of_three_dies() {
+    timeout 60 "$BUILD/gf-run" -n 3 --elastic sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@" --checkpoint "$0/e"' "$scratch" \
+        "$BUILD/gf-train" $data --model linear --batch 3 --elastic --steps 40 $cuda --checkpoint-every 5 \
+        --set link.idle=yield --set rendezvous.join_timeout=20s >"$scratch/log" 2>&1 &
+    job=$!
+    until at=$(step_of "$scratch/e.0"); [ "${at:-0}" -ge 5 ]; do
+        kill -0 $job 2>/dev/null || { cat "$scratch/log"; return 1; }
+        sleep 0.01
+    done
+    kill -KILL "$(cat "$scratch/pid.1")"
+    wait $job || { cat "$scratch/log"; return 1; }
+}
+check the_others_go_on_where_one_dies one_of_three_dies
+check as_two_ranks grep -q "elastic: rank 2 of 3 is rank 1 of 2" "$scratch/log"
+check and_from_device_to_device grep -q "gradients     on a device, from device to device" "$scratch/log"
+
+timeout 100 "$BUILD/gf-train" $cnn --dump-weights "$scratch/cnn_host" >"$scratch/log" 2>&1 || cat "$scratch/log"
+check the_convolutions_train wait $cnn_job
+check and_learn_what_the_host_does near "$scratch/cnn_host" "$scratch/cnn_cuda" 1e-5
+
+bn_host() { timeout 100 "$BUILD/gf-train" $bn --steps 2 --checkpoint "$scratch/$1" --dump-weights "$scratch/$1" $2 >"$scratch/log" 2>&1 || cat "$scratch/log"; }
+bn_host bn_host
+bn_host bn_base "--lr 1e-12"
+statistics "$scratch/bn_host.0" >"$scratch/bn_host_statistics"
+check batch_normalisation_trains wait $bn_job
+check and_learns_what_the_host_does near "$scratch/bn_host" "$scratch/bn_cuda" 1e-3 "$scratch/bn_base"
+check its_statistics_are_the_hosts near "$scratch/bn_host_statistics" "$scratch/bn_cuda_statistics" 1e-5
+check a_resumed_run_learns_the_same cmp "$scratch/bn_cuda" "$scratch/bn_again"
+check and_said_that_it_was_resumed grep -q "resumed at step 1" "$scratch/bn_log"
+statistics "$scratch/bn_c.0" >"$scratch/bn_again_statistics"
+check with_the_same_statistics cmp "$scratch/bn_cuda_statistics" "$scratch/bn_again_statistics"
+
+# says TEXT COMMAND..: fails, and says it
+says() { text=$1; shift; timeout 60 "$@" >"$scratch/log" 2>&1 && return 1; grep -q "$text" "$scratch/log" || { cat "$scratch/log"; return 1; }; }
+check an_absent_library_is_named says "/nowhere/libcuda.so.1" "$BUILD/gf-train" $steps --device cuda --set device.library=/nowhere/libcuda.so.1
+check a_failing_call_is_named env GF_FAKE_CUDA_FAIL=cuLaunchKernel:3:700 sh -c '
+    timeout 60 "$@" 2>&1 | grep -q "cuLaunchKernel failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)"' sh "$BUILD/gf-train" $steps $cuda
+check the_program_needs_no_cuda_library sh -c '! ldd "$1" | grep -qi "cuda"' sh "$BUILD/gf-train"
+finish

@@ -1,0 +1,273 @@
+/* The step on a device that works late: whole contexts end bit by bit where those on the host end, whatever is sent how. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/context.h"
+#include "firmware-tests/cuda/late_gpu.h"
+#include "firmware-tests/support/state_world.h"
+
+#define STEPS 12u
+#define BLAME_STEP 10u   /* behind it values are not finite */
+#define LISTED_STEPS 16u
+
+static struct world_setup setup_on(const struct state_run *run, const struct gf_gpu_driver *gpu)
+{
+    struct world_setup setup = state_setup_of(run);
+    setup.gpu = gpu;
+    if (gpu != NULL) strcpy(setup.config.device.driver, gpu->name);
+    return setup;
+}
+
+static void expect_same(struct world *a, struct world *b)
+{
+    struct state_save left = state_save_take(a), right = state_save_take(b);
+    state_save_expect_equal(&left, &right);
+    state_save_free(&left);
+    state_save_free(&right);
+}
+
+static void halves_expect_equal(struct world *a, struct world *b)
+{
+    for (uint32_t rank = 0; rank < a->world; rank++) {
+        world_settle(b, rank);
+        for (uint32_t tensor = 0; tensor < a->ranks[rank].tensor_count; tensor++) {
+            gf_mem left = gf_weight_half(a->ranks[rank].gf, tensor), right = gf_weight_half(b->ranks[rank].gf, tensor);
+            if (left == 0) continue;
+            assert_memory_equal((const void *)(uintptr_t)left, (const void *)(uintptr_t)right,
+                                a->ranks[rank].tensors[tensor].elem_count * sizeof(uint16_t));
+        }
+    }
+}
+
+static void a_run_on_a_device_ends_where_it_ends_on_the_host(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < STATE_RUNS; i++) {
+        const struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
+        struct world host, device;
+        print_message("  %s\n", state_runs[i].name);
+        world_open(&host, &on_host);
+        world_open(&device, &on_device);
+        state_weights_begin(&host);
+        state_weights_begin(&device);
+        for (uint32_t step = 1; step <= STEPS; step++) {
+            state_step_run(&host, step, state_fill);
+            state_step_run(&device, step, state_fill);
+            expect_same(&host, &device);
+        }
+        halves_expect_equal(&host, &device);
+        assert_true(late_gpu_done(device.ranks[0].gf->gpu) > STEPS); /* it was the device that did it */
+        world_close(&host);
+        world_close(&device);
+    }
+}
+
+/* Lists of chunks, on a part whose tensors decay alike: gradients of each type, scratch for all of the part and for little. */
+static void fill_typed(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct state_moment *moment = arg;
+    const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
+    for (uint64_t i = 0; i < from->elem_count; i++)
+        world_put(from->type, gradient, i, /* so that sums are rounded */
+                  world_value(rank + 16u * (uint32_t)moment->step, tensor, i) * 0.1f);
+    if ((moment->step > BLAME_STEP) && (rank == 1) && (tensor == 1 + 2 * (moment->step % 2))) /* in another chunk each time */
+        world_put(from->type, gradient, (moment->step * 53) % from->elem_count, __builtin_inff());
+}
+
+/* Both have named the same values, of however many. */
+static void expect_same_blame(const struct world *a, const struct world *b)
+{
+    const char *left = a->ranks[0].log, *right = b->ranks[0].log;
+    for (uint32_t met = 0;; met++) {
+        left = strstr(left, "first on rank");
+        right = strstr(right, "first on rank");
+        if ((left == NULL) || (right == NULL)) {
+            assert_true((left == NULL) && (right == NULL) && (met == LISTED_STEPS - BLAME_STEP));
+            return;
+        }
+        assert_memory_equal(left, right, strcspn(left, "\n") + 1);
+        left++;
+        right++;
+    }
+}
+
+static void expect_same_scores(const struct world *a, const struct world *b)
+{
+    const struct gf_sparse *left = &a->ranks[0].gf->sparse, *right = &b->ranks[0].gf->sparse;
+    assert_memory_equal(left->scores, right->scores, left->chunk_count * sizeof *left->scores);
+}
+
+/* slice_bytes 0: chunks are smaller than a slice; else they are cut, the last piece being shorter than the others. */
+static void listed_chunks_run(uint32_t slice_bytes, uint32_t chunk_elems, uint64_t scratch_elems)
+{
+    struct gf_tensor alike[STATE_TENSORS];
+    memcpy(alike, state_tensors, sizeof alike);
+    alike[2].flags = 0;
+    if (slice_bytes != 0) alike[1].elem_count = 9001;
+    if (slice_bytes != 0) alike[3].elem_count = 17000;
+    for (size_t i = 0; i < STATE_RUNS; i++) {
+        for (gf_type type = GF_TYPE_F32; state_runs[i].sparse && (type < GF_TYPE_COUNT); type++) {
+            struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
+            struct world host, device;
+            for (size_t t = 1; t < STATE_TENSORS; t++) alike[t].type = type;
+            on_host.tensors = on_device.tensors = alike;
+            on_host.config.exchange.slice_bytes = on_device.config.exchange.slice_bytes = slice_bytes;
+            on_host.config.sparse.chunk_elems = on_device.config.sparse.chunk_elems = chunk_elems;
+            world_open(&host, &on_host);
+            world_open(&device, &on_device);
+            state_weights_begin(&host);
+            state_weights_begin(&device);
+            for (uint32_t rank = 0; rank < device.world; rank++) {
+                struct gf_sparse *sparse = &device.ranks[rank].gf->sparse;
+                assert_true(sparse->in_lists);
+                if (i % 2 == 0) sparse->scratch_elems = scratch_elems;
+            }
+            for (uint32_t step = 1; step <= LISTED_STEPS; step++) {
+                state_step_run(&host, step, fill_typed);
+                state_step_run(&device, step, fill_typed);
+                expect_same(&host, &device);
+                expect_same_scores(&host, &device);
+            }
+            expect_same_blame(&host, &device);
+            for (uint32_t rank = 0; rank < device.world; rank++) world_settle(&device, rank);
+            for (uint32_t t = 0; t < STATE_TENSORS; t++)
+                assert_memory_equal(world_gradient(&host, 0, t), world_gradient(&device, 0, t),
+                                    alike[t].elem_count * gf_type_size_bytes(alike[t].type));
+            world_close(&host);
+            world_close(&device);
+        }
+    }
+}
+
+static void listed_chunks_of_every_type_end_where_they_end_on_the_host(void **state)
+{
+    (void)state;
+    listed_chunks_run(0, 37, 80);
+}
+
+static void listed_chunks_larger_than_a_slice_do_too(void **state)
+{
+    (void)state;
+    listed_chunks_run(4096, 2600, 2700);
+    listed_chunks_run(4096, 2048, 5000);
+}
+
+static void a_state_of_the_host_goes_on_on_a_device(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < STATE_RUNS; i++) {
+        const struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
+        struct world host, device;
+        struct state_save save;
+        world_open(&host, &on_host);
+        world_open(&device, &on_device);
+        state_weights_begin(&host);
+        for (uint32_t step = 1; step <= 6; step++) state_step_run(&host, step, state_fill);
+        save = state_save_take(&host);
+        state_save_load(&device, &save);
+        state_save_free(&save);
+        expect_same(&host, &device);
+        for (uint32_t step = 7; step <= STEPS; step++) {
+            state_step_run(&host, step, state_fill);
+            state_step_run(&device, step, state_fill);
+        }
+        expect_same(&host, &device);
+        world_close(&host);
+        world_close(&device);
+    }
+}
+
+/* ---- public collectives on device memory ---- */
+
+#define BROADCASTS 3u
+
+struct broadcasts {
+    struct gf_request requests[4][BROADCASTS];
+    bool posted[4];
+};
+
+static gf_status broadcasts_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct broadcasts *all = arg;
+    gf_context *gf = w->ranks[rank].gf;
+    gf_status status = GF_OK;
+    for (uint32_t i = 0; !all->posted[rank] && (i < BROADCASTS); i++)
+        assert_int_equal(gf_broadcast(gf, gf_weight(gf, i + 1), w->ranks[rank].tensors[i + 1].elem_count, GF_TYPE_F32, 1,
+                                      &all->requests[rank][i]), GF_OK);
+    all->posted[rank] = true;
+    for (uint32_t i = 0; i < BROADCASTS; i++)
+        if ((all->requests[rank][i].reserved[0] != 0) && (gf_request_poll(gf, &all->requests[rank][i]) == GF_AGAIN))
+            status = GF_AGAIN;
+    return status;
+}
+
+static void device_memory_is_broadcast_through_the_wire_pool(void **state)
+{
+    const struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
+    struct broadcasts all = {0};
+    struct world w;
+    (void)state;
+    world_open(&w, &setup);
+    for (uint32_t rank = 0; rank < w.world; rank++)
+        for (uint32_t i = 1; i <= BROADCASTS; i++)
+            for (uint64_t e = 0; e < state_tensors[i].elem_count; e++)
+                ((float *)(uintptr_t)gf_weight(w.ranks[rank].gf, i))[e] = (float)(rank * 1000 + i * 100 + e % 10);
+    world_run(&w, broadcasts_turn, &all);
+    world_expect(&w, GF_OK);
+    for (uint32_t rank = 0; rank < w.world; rank++) {
+        world_settle(&w, rank);
+        for (uint32_t i = 1; i <= BROADCASTS; i++)
+            for (uint64_t e = 0; e < state_tensors[i].elem_count; e++)
+                assert_true(((float *)(uintptr_t)gf_weight(w.ranks[rank].gf, i))[e] == (float)(1000 + i * 100 + e % 10));
+    }
+    world_close(&w);
+}
+
+static void more_device_memory_than_the_pool_is_refused(void **state)
+{
+    const struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
+    struct gf_request request;
+    struct world w;
+    gf_context *gf;
+    (void)state;
+    world_open(&w, &setup);
+    gf = w.ranks[0].gf;
+    assert_int_equal(gf_allreduce(gf, gf_weight(gf, 0), gf->pool.elem_count + 1, GF_TYPE_F32, &request), GF_ERR_PARAM);
+    world_expect_log(&w, 0, "elements of device memory");
+    world_close(&w);
+}
+
+static void the_footprint_names_the_devices_memory(void **state)
+{
+    struct world_setup setup = setup_on(&state_runs[0], NULL);
+    struct world host, device;
+    (void)state;
+    world_open(&host, &setup);
+    assert_int_equal(host.ranks[0].footprint.device_bytes, 0);
+    setup = setup_on(&state_runs[0], &late_gpu);
+    world_open(&device, &setup);
+    assert_true(device.ranks[0].footprint.device_bytes >= 3 * 1044 * sizeof(float)); /* gradient, weight, momentum */
+    assert_true(device.ranks[0].footprint.control_bytes < host.ranks[0].footprint.control_bytes);
+    world_close(&host);
+    world_close(&device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_on_a_device_ends_where_it_ends_on_the_host),
+        cmocka_unit_test(listed_chunks_of_every_type_end_where_they_end_on_the_host),
+        cmocka_unit_test(listed_chunks_larger_than_a_slice_do_too),
+        cmocka_unit_test(a_state_of_the_host_goes_on_on_a_device),
+        cmocka_unit_test(device_memory_is_broadcast_through_the_wire_pool),
+        cmocka_unit_test(more_device_memory_than_the_pool_is_refused),
+        cmocka_unit_test(the_footprint_names_the_devices_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* Each kernel, run by the SIMT emulator, against the host's op: every byte, whatever the order of blocks and threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ops/element/cuda/ops_cuda.h"
+#include "firmware-tests/support/ops_pair.h"
+#include "firmware-tests/cuda/simt.h"
+#include "firmware-tests/cuda/simt_gpu.h"
+
+#define ELEMS_MAX 70000u
+
+static void upload(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes)
+{
+    (void)pair;
+    memcpy((void *)(uintptr_t)dst, src, size_bytes);
+}
+
+static void download(struct ops_pair *pair, void *dst, gf_mem src, uint64_t size_bytes)
+{
+    (void)pair;
+    memcpy(dst, (const void *)(uintptr_t)src, size_bytes);
+}
+
+/* Kernels may touch the device's areas and nothing else. */
+static bool in_device(void *user, const void *address, size_t size_bytes, bool is_write)
+{
+    const struct ops_pair *pair = user;
+    uint64_t at = (uint64_t)(uintptr_t)address;
+    (void)is_write;
+    return (at >= pair->device) && (at + size_bytes <= pair->device + ops_pair_bytes(pair->elems_max));
+}
+
+static void run(uint64_t elems_max, const uint64_t *counts, uint32_t count_count, uint32_t seeds)
+{
+    struct ops_pair pair = {.ops = &gf_ops_cuda, .elems_max = elems_max, .upload = upload, .download = download};
+    void *device = aligned_alloc(256, (ops_pair_bytes(elems_max) + 255) / 256 * 256);
+    assert_non_null(device);
+    pair.device = (gf_mem)(uintptr_t)device;
+    ops_pair_begin(&pair);
+    gf_simt_allow(in_device, &pair);
+    for (uint32_t c = 0; c < count_count; c++)
+        for (uint32_t seed = 0; seed < seeds; seed++) {
+            uint32_t turn = c * seeds + seed;
+            pair.queue = simt_gpu_queue(1 + turn % 3);
+            gf_simt_seed(turn);
+            if (!ops_pair_run(&pair, counts[c], turn % 9, turn)) fail_msg("count %llu", (unsigned long long)counts[c]);
+        }
+    gf_simt_allow(NULL, NULL);
+    ops_pair_end(&pair);
+    free(device);
+}
+
+static void test_small_counts(void **state)
+{
+    static const uint64_t counts[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 130, 511, 1000};
+    (void)state;
+    run(1000, counts, sizeof counts / sizeof counts[0], 2);
+}
+
+static void test_large_counts(void **state)
+{
+    static const uint64_t counts[] = {4097, 32769, 66001};
+    (void)state;
+    run(ELEMS_MAX, counts, sizeof counts / sizeof counts[0], 1);
+}
+
+/* Nothing is launched for nothing: an empty grid is not lawful. */
+static void test_empty_ranges_launch_nothing(void **state)
+{
+    struct gf_queue *queue = simt_gpu_queue(1);
+    struct gf_update update = {.gradient_type = GF_TYPE_F32};
+    struct gf_chunks chunks = {.chunk_elems = 1};
+    gf_mem none = 0;
+    uint64_t before = simt_gpu_launches;
+    (void)state;
+    assert_int_equal(gf_ops_cuda.cast(queue, 0, GF_TYPE_F16, 0, GF_TYPE_F32, 0, 1, 0, NULL), GF_OK);
+    assert_int_equal(gf_ops_cuda.sum(queue, 0, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
+    assert_int_equal(gf_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL, NULL), GF_OK);
+    assert_int_equal(gf_ops_cuda.check(queue, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
+    assert_int_equal(gf_ops_cuda.copy(queue, 0, 0, 0), GF_OK);
+    assert_int_equal(gf_ops_cuda.zero(queue, 0, 0), GF_OK);
+    assert_int_equal(gf_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
+    assert_int_equal(gf_ops_cuda.norm(queue, 0, 0, 0, GF_TYPE_F32, 0), GF_OK);
+    assert_int_equal(gf_ops_cuda.accumulate(queue, 0, 0, 0, 0, 0, GF_TYPE_F32, 1, 0, 0, 0, 0), GF_OK);
+    assert_int_equal(gf_ops_cuda.cast_chunks(queue, 0, GF_TYPE_F32, 0, GF_TYPE_F32, &chunks, 1, 0, NULL), GF_OK);
+    assert_int_equal(gf_ops_cuda.accumulate_chunks(queue, 0, 0, 0, 0, 0, GF_TYPE_F32, 1, 0, 0, 0, &chunks), GF_OK);
+    assert_int_equal(gf_ops_cuda.zero_chunks(queue, 0, GF_TYPE_F32, &chunks), GF_OK);
+    assert_int_equal(gf_ops_cuda.update(queue, &update, 0), GF_OK);
+    assert_int_equal(gf_ops_cuda.update_chunks(queue, &update, &chunks), GF_OK);
+    assert_int_equal(simt_gpu_launches, before);
+}
+
+/* Every kernel that the driver asks the image for is there, by the same name. */
+static void test_every_kernel_is_known(void **state)
+{
+    (void)state;
+    assert_true(gf_cuda_kernel_count >= 14);
+    for (uint32_t k = 0; k < gf_cuda_kernel_count; k++) assert_non_null(gf_simt_find(gf_cuda_kernels[k]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_kernel_is_known), cmocka_unit_test(test_empty_ranges_launch_nothing),
+        cmocka_unit_test(test_small_counts), cmocka_unit_test(test_large_counts),
+    };
+    return cmocka_run_group_tests_name("simt_ops", tests, NULL, NULL);
+}

@@ -1,0 +1,312 @@
+/* The kernels of gf-train's networks on the SIMT emulator: each layer, forward and backward, gives what train_layers.c
+ * gives on the host, at small and odd shapes. Sums are added in another order there: these are near, the rest is equal. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tools/train/train_kernels.h"
+#include "tools/train/train_layers.h"
+#include "tools/train/train_norm.h"
+#include "firmware-tests/cuda/simt.h"
+
+#define ROOM 20000u
+#define BLOCKS 3u
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static float a[ROOM], b[ROOM], want[ROOM], got[ROOM], bias[ROOM], want_bias[ROOM], got_bias[ROOM];
+static uint8_t want_winner[ROOM], got_winner[ROOM];
+static uint32_t random_state = 1;
+
+#define KERNEL_EXTERN(name) extern const struct gf_simt_kernel gf_simt_kernel_##name;
+TRAIN_KERNELS(KERNEL_EXTERN)
+
+static int kernels_add(void **state)
+{
+    (void)state;
+#define KERNEL_ADD(name) gf_simt_add(&gf_simt_kernel_##name);
+    TRAIN_KERNELS(KERNEL_ADD)
+    return 0;
+}
+
+static uint64_t at(const void *address) { return (uint64_t)(uintptr_t)address; }
+
+/* Multiples of 1/4 between -2 and 2, so that there are ties and zeroes. */
+static void fill(float *values, size_t count)
+{
+    assert_true(count <= ROOM);
+    for (size_t i = 0; i < count; i++) {
+        random_state = random_state * 1664525u + 1013904223u;
+        values[i] = (float)(int32_t)(random_state >> 16 & 15u) * 0.25f - 2.0f;
+    }
+}
+
+static void launch(const char *name, void *args)
+{
+    if (gf_simt_launch(name, BLOCKS, TRAIN_KERNEL_THREADS, 0, &args) != 0) fail_msg("%s", gf_simt_error());
+}
+
+static void near(const float *x, const float *y, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!(fabsf(x[i] - y[i]) <= 1e-5f * (1.0f + fabsf(x[i])))) fail_msg("[%zu]: %g, the host has %g", i, y[i], x[i]);
+}
+
+static void products_are_the_hosts(void **state)
+{
+    static const uint32_t shapes[][3] = {{1, 1, 1}, {3, 10, 17}, {65, 66, 15}, {64, 5, 33}, {70, 130, 16}};
+    (void)state;
+    for (uint32_t i = 0; i < COUNT(shapes) * 8; i++) {
+        const uint32_t m = shapes[i / 8][0], n = shapes[i / 8][1], k = shapes[i / 8][2];
+        struct gf_train_gemm_args args = {at(a), at(b), at(got), m, n, k, i & 1, i >> 1 & 1, i >> 2 & 1};
+        fill(a, m * k);
+        fill(b, k * n);
+        fill(want, m * n);
+        memcpy(got, want, m * n * sizeof *got);
+        layer_gemm(i & 1, i >> 1 & 1, m, n, k, a, b, args.adds ? 1.0f : 0.0f, want);
+        launch("gf_kernel_train_gemm", &args);
+        near(want, got, m * n);
+    }
+}
+
+static const struct shape {
+    uint32_t images, side, channels, kernel;
+} shapes[] = {{1, 2, 1, 1}, {2, 4, 3, 5}, {1, 6, 5, 3}, {3, 4, 1, 5}};
+
+static void a_convolution_is_unfolded_and_folded_as_on_the_host(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        const struct shape s = shapes[i];
+        size_t wide = s.images * layer_bordered_elems(s.side, s.channels, s.kernel);
+        size_t rows = (size_t)s.images * s.side * s.side * s.kernel * s.kernel * s.channels;
+        struct gf_train_unfold_args unfold = {at(a), at(got), s.images, s.side, s.channels, s.kernel};
+        struct gf_train_fold_args fold = {at(b), at(got), s.images, s.side, s.channels, s.kernel};
+        fill(a, wide);
+        layer_unfold(a, s.images, s.side, s.channels, s.kernel, want);
+        launch("gf_kernel_train_unfold", &unfold);
+        assert_memory_equal(want, got, rows * sizeof *got);
+        fill(b, rows);
+        layer_fold(b, s.images, s.side, s.channels, s.kernel, want);
+        launch("gf_kernel_train_fold", &fold);
+        near(want, got, wide);
+    }
+}
+
+static void pooling_takes_and_gives_as_on_the_host(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(shapes) * 2; i++) {
+        const struct shape s = shapes[i / 2];
+        const uint32_t border = (uint32_t)(i % 2) * 2, half = s.side / 2, wide = half + 2 * border;
+        size_t in = (size_t)s.images * s.side * s.side * s.channels, out = (size_t)s.images * wide * wide * s.channels;
+        size_t points = (size_t)s.images * s.side * s.side;
+        struct gf_train_pool_args pool = {at(a), at(bias), at(got), at(got_winner), s.images, s.side, s.channels, border};
+        struct gf_train_pool_back_args back = {at(b), at(got_winner), at(got), s.images, s.side, s.channels, border};
+        struct gf_train_column_sum_args sum = {at(got), at(got_bias), points, s.channels, 0};
+        fill(a, in);
+        fill(bias, s.channels);
+        fill(want, out);
+        memcpy(got, want, out * sizeof *got); /* the border is left alone */
+        layer_relu_pool(a, bias, s.images, s.side, s.channels, border, want, want_winner);
+        launch("gf_kernel_train_pool", &pool);
+        assert_memory_equal(want, got, out * sizeof *got);
+        assert_memory_equal(want_winner, got_winner, (size_t)s.images * half * half * s.channels);
+
+        fill(b, out);
+        memset(want_bias, 0, s.channels * sizeof *want_bias);
+        layer_relu_pool_back(b, want_winner, s.images, s.side, s.channels, border, want, want_bias);
+        launch("gf_kernel_train_pool_back", &back);
+        assert_memory_equal(want, got, in * sizeof *got);
+        launch("gf_kernel_train_column_sum", &sum);
+        near(want_bias, got_bias, s.channels);
+    }
+}
+
+/* Rows of a normalisation: [rows][channels]. Few, many, one channel, more channels than blocks. */
+static const uint32_t norm_sizes[][2] = {{2, 1}, {49, 5}, {300, 3}, {785, 16}, {7, 64}};
+
+static void a_batch_is_normalised_as_on_the_host(void **state)
+{
+    float mean[LAYER_CHANNELS_MAX], inverse[LAYER_CHANNELS_MAX], want_inverse[LAYER_CHANNELS_MAX];
+    float running[2][LAYER_CHANNELS_MAX], want_running[2][LAYER_CHANNELS_MAX];
+    (void)state;
+    for (size_t i = 0; i < COUNT(norm_sizes); i++) {
+        const uint32_t rows = norm_sizes[i][0], width = norm_sizes[i][1];
+        struct gf_train_moments_args moments = {at(got), at(mean), at(inverse), at(running[0]), at(running[1]), rows,
+                                                width, NORM_EPSILON, NORM_KEPT};
+        struct gf_train_normalise_args normalise = {at(got), at(mean), at(inverse), rows, width};
+        fill(want, rows * width);
+        for (uint32_t e = 0; e < rows; e++) want[e * width] += 100.0f; /* more than their squares could bear */
+        memcpy(got, want, rows * width * sizeof *got);
+        fill(running[0], 2 * LAYER_CHANNELS_MAX);
+        memcpy(want_running, running, sizeof running);
+        norm_forward(want, rows, width, want_inverse, want_running[0], want_running[1]);
+        launch("gf_kernel_train_moments", &moments);
+        launch("gf_kernel_train_normalise", &normalise);
+        near(want_inverse, inverse, width);
+        near(want_running[0], running[0], LAYER_CHANNELS_MAX); /* those of no channel are left alone */
+        near(want_running[1], running[1], LAYER_CHANNELS_MAX);
+        for (uint32_t e = 0; e < rows * width; e++) assert_true(fabsf(want[e] - got[e]) <= 1e-4f);
+    }
+}
+
+static void a_normalisation_gives_back_as_on_the_host(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(norm_sizes); i++) {
+        const uint32_t rows = norm_sizes[i][0], width = norm_sizes[i][1];
+        float gain[LAYER_CHANNELS_MAX], inverse[LAYER_CHANNELS_MAX], want_gain[LAYER_CHANNELS_MAX];
+        float got_gain[LAYER_CHANNELS_MAX];
+        struct gf_train_norm_sums_args sums = {at(got), at(a), at(got_gain), at(got_bias), rows, width};
+        struct gf_train_norm_back_args back = {at(got), at(a), at(gain), at(inverse), at(got_gain), at(got_bias), rows,
+                                               width};
+        fill(a, rows * width);
+        fill(gain, width);
+        fill(inverse, width);
+        fill(want, rows * width);
+        memcpy(got, want, rows * width * sizeof *got);
+        norm_backward(want, a, rows, width, gain, inverse, want_gain, want_bias);
+        launch("gf_kernel_train_norm_sums", &sums);
+        launch("gf_kernel_train_norm_back", &back);
+        near(want_gain, got_gain, width);
+        near(want_bias, got_bias, width);
+        near(want, got, rows * width);
+    }
+}
+
+/* Where point i of images without a border lies inside of one. */
+static size_t inside(size_t i, const struct shape *s, uint32_t border)
+{
+    size_t line = (size_t)s->side * s->channels, wide = s->side + 2u * border, row = i / line;
+    return ((row / s->side * wide + row % s->side + border) * wide + border) * s->channels + i % line;
+}
+
+static void gain_and_relu_are_the_hosts(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(shapes) * 3; i++) {
+        const struct shape s = shapes[i / 3];
+        const uint32_t border = (uint32_t)(i % 3), wide = s.side + 2 * border;
+        size_t points = (size_t)s.images * s.side * s.side, elems = points * s.channels;
+        size_t out = (size_t)s.images * wide * wide * s.channels;
+        float gain[LAYER_CHANNELS_MAX];
+        struct gf_train_gain_args end = {at(a), at(gain), (i % 2) ? at(bias) : 0, at(got), s.images, s.side, s.channels,
+                                         border};
+        struct gf_train_gain_back_args back = {at(b), at(want), at(got), s.images, s.side, s.channels, border};
+        fill(a, elems);
+        fill(gain, s.channels);
+        fill(bias, s.channels);
+        fill(got, out);
+        memcpy(want, got, out * sizeof *want); /* the border is left alone */
+        norm_gain(a, points, s.channels, gain, b);
+        if (i % 2) layer_bias(b, bias, points, s.channels, true);
+        for (size_t e = 0; e < elems; e++) want[inside(e, &s, border)] = b[e];
+        launch("gf_kernel_train_gain", &end);
+        for (size_t e = 0; e < out; e++) assert_true(want[e] == got[e]);
+
+        fill(want, out);
+        fill(b, out);
+        for (size_t e = 0; e < elems; e++) a[e] = (b[inside(e, &s, border)] > 0) ? want[inside(e, &s, border)] : 0.0f;
+        launch("gf_kernel_train_gain_back", &back);
+        assert_memory_equal(a, got, elems * sizeof *got);
+    }
+}
+
+static void means_over_an_image_are_the_hosts(void **state)
+{
+    static const uint32_t sizes[][3] = {{1, 1, 1}, {3, 49, 5}, {2, 7, 64}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        const uint32_t images = sizes[i][0], points = sizes[i][1], width = sizes[i][2];
+        struct gf_train_mean_args mean = {at(a), at(got), images, points, width};
+        struct gf_train_mean_back_args back = {at(b), at(got), images, points, width};
+        fill(a, images * points * width);
+        for (uint32_t image = 0; image < images; image++)
+            layer_column_sum(a + image * points * width, points, width, want + image * width);
+        for (uint32_t e = 0; e < images * width; e++) want[e] /= (float)points;
+        launch("gf_kernel_train_mean", &mean);
+        near(want, got, images * width);
+        fill(b, images * width);
+        launch("gf_kernel_train_mean_back", &back);
+        for (uint32_t e = 0; e < images * points * width; e++)
+            assert_true(got[e] == b[e / (points * width) * width + e % width] / (float)points);
+    }
+}
+
+static void rows_of_full_layers_are_the_hosts(void **state)
+{
+    static const uint32_t sizes[][2] = {{1, 1}, {3, 10}, {300, 7}, {17, 33}};
+    (void)state;
+    for (uint32_t i = 0; i < COUNT(sizes) * 2; i++) {
+        const uint32_t rows = sizes[i / 2][0], width = sizes[i / 2][1], elems = rows * width;
+        struct gf_train_bias_args add = {at(got), at(bias), rows, width, i % 2};
+        struct gf_train_relu_back_args back = {at(got), at(b), elems};
+        struct gf_train_column_sum_args sum = {at(a), at(got_bias), rows, width, i % 2};
+        fill(want, elems);
+        fill(bias, width);
+        memcpy(got, want, elems * sizeof *got);
+        layer_bias(want, bias, rows, width, i % 2);
+        launch("gf_kernel_train_bias", &add);
+        for (uint32_t e = 0; e < elems; e++) assert_true(want[e] == got[e]);
+
+        fill(b, elems);
+        layer_relu_back(want, b, elems);
+        launch("gf_kernel_train_relu_back", &back);
+        for (uint32_t e = 0; e < elems; e++) assert_true(want[e] == got[e]);
+
+        fill(a, elems);
+        fill(got_bias, width);
+        layer_column_sum(a, rows, width, want_bias);
+        for (uint32_t e = 0; (i % 2 == 1) && (e < width); e++) want_bias[e] += got_bias[e];
+        launch("gf_kernel_train_column_sum", &sum);
+        near(want_bias, got_bias, width);
+    }
+}
+
+static void the_loss_is_the_hosts(void **state)
+{
+    static const uint32_t row_counts[] = {1, 7, 300};
+    static uint32_t hits[300];
+    static float losses[300];
+    (void)state;
+    for (size_t i = 0; i < COUNT(row_counts); i++) {
+        const uint32_t rows = row_counts[i];
+        struct gf_train_softmax_args args = {at(got), at(got_winner), at(losses), at(hits), rows, 10, 0.125f};
+        uint32_t want_hits, got_hits = 0;
+        double loss = 0.0, want_loss;
+        fill(want, rows * 10);
+        memcpy(got, want, rows * 10 * sizeof *got);
+        for (uint32_t row = 0; row < rows; row++) got_winner[row] = (uint8_t)(row * 7 % 10);
+        want_loss = layer_softmax_loss(want, got_winner, rows, 10, 0.125f, &want_hits);
+        launch("gf_kernel_train_softmax", &args);
+        near(want, got, rows * 10);
+        for (uint32_t row = 0; row < rows; row++) {
+            loss += (double)losses[row];
+            got_hits += hits[row];
+        }
+        assert_int_equal(want_hits, got_hits);
+        assert_true(fabs(loss - want_loss) <= 1e-5 * want_loss);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_the_hosts),
+        cmocka_unit_test(a_convolution_is_unfolded_and_folded_as_on_the_host),
+        cmocka_unit_test(pooling_takes_and_gives_as_on_the_host),
+        cmocka_unit_test(a_batch_is_normalised_as_on_the_host),
+        cmocka_unit_test(a_normalisation_gives_back_as_on_the_host),
+        cmocka_unit_test(gain_and_relu_are_the_hosts),
+        cmocka_unit_test(means_over_an_image_are_the_hosts),
+        cmocka_unit_test(rows_of_full_layers_are_the_hosts),
+        cmocka_unit_test(the_loss_is_the_hosts),
+    };
+    return cmocka_run_group_tests(tests, kernels_add, NULL);
+}

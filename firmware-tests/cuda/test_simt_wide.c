@@ -1,0 +1,232 @@
+/* Addresses and indices beyond 2^32: ranges of many GiB of which almost nothing is touched. Memory is reserved but not
+ * backed, and of a grid that has a thread for each pack only the first, some middle and the last blocks are run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "ops/element/host/half.h"
+#include "ops/element/cuda/kernels.h"
+#include "ops/element/cuda/ops_cuda.h"
+#include "firmware-tests/cuda/simt.h"
+#include "firmware-tests/cuda/simt_gpu.h"
+
+#define ELEMS (UINT64_C(5) << 30) /* + some: more than 2^32 elements */
+#define EXTRA 13u
+#define THREADS GF_KERNEL_THREADS
+
+static void *reserve(uint64_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return (at == MAP_FAILED) ? NULL : at;
+}
+
+static uint32_t chosen[4];
+
+/* Those that reach elements 0, 2^32, some between and the last. */
+static uint32_t blocks_choose(uint64_t elem_count, uint32_t pack)
+{
+    uint64_t each = (uint64_t)THREADS * pack, blocks = elem_count / each + 1;
+    assert_true(blocks < UINT32_MAX);
+    chosen[0] = 0;
+    chosen[1] = (uint32_t)((UINT64_C(1) << 32) / each);
+    chosen[2] = (uint32_t)((elem_count - EXTRA) / 2 / each);
+    chosen[3] = (uint32_t)((elem_count / pack - 1) / THREADS); /* of the last whole pack */
+    gf_simt_blocks(chosen, 4);
+    return (uint32_t)blocks;
+}
+
+static void launch(const char *kernel, uint64_t elem_count, uint32_t pack, void *args)
+{
+    void *list[] = {args};
+    if (gf_simt_launch(kernel, blocks_choose(elem_count, pack), THREADS, 0, list) != 0) fail_msg("%s", gf_simt_error());
+    gf_simt_blocks(NULL, 0);
+}
+
+/* Elements that are looked at: in the first block, beyond 2^32, in the last pack, and the tail (block 0 takes it). */
+static const uint64_t places[] = {0, 100, (UINT64_C(1) << 32) + 5, ELEMS + 2, ELEMS + EXTRA - 1};
+#define PLACES (sizeof places / sizeof places[0])
+
+static void test_cast_sum_check(void **state)
+{
+    uint64_t count = ELEMS + EXTRA;
+    uint16_t *src = reserve(count * 2), *dst = reserve(count * 2);
+    struct gf_check found = {0, UINT64_MAX};
+    struct gf_cast_args cast = {.dst = (uint64_t)(uintptr_t)dst, .src = (uint64_t)(uintptr_t)src, .elem_count = count,
+                                .base = 7, .check = (uint64_t)(uintptr_t)&found, .scale = 0.5f,
+                                .dst_type = GF_KERNEL_BF16, .src_type = GF_KERNEL_F16};
+    struct gf_sum_args sum = {.dst = (uint64_t)(uintptr_t)dst, .src = (uint64_t)(uintptr_t)dst, .elem_count = count,
+                              .type = GF_KERNEL_BF16};
+    struct gf_check_args look = {.src = (uint64_t)(uintptr_t)src, .elem_count = count, .base = 1,
+                                 .check = (uint64_t)(uintptr_t)&found, .type = GF_KERNEL_F16};
+    (void)state;
+    if ((src == NULL) || (dst == NULL)) skip();
+    for (size_t p = 0; p < PLACES; p++) src[places[p]] = gf_f16_of_f32(2.0f * (float)(p + 1));
+    launch("gf_kernel_cast", count, 8, &cast);
+    for (size_t p = 0; p < PLACES; p++) assert_int_equal(dst[places[p]], gf_bf16_of_f32((float)(p + 1)));
+    launch("gf_kernel_sum", count, 8, &sum);
+    for (size_t p = 0; p < PLACES; p++) assert_int_equal(dst[places[p]], gf_bf16_of_f32(2.0f * (float)(p + 1)));
+    assert_int_equal(found.bad_count, 0);
+    src[places[2]] = src[places[4]] = 0x7c00;
+    launch("gf_kernel_check", count, 8, &look);
+    assert_int_equal(found.bad_count, 2);
+    assert_true(found.bad_first == places[2] + 1);
+    assert_int_equal(munmap(src, count * 2), 0);
+    assert_int_equal(munmap(dst, count * 2), 0);
+}
+
+static void test_update_and_accumulate(void **state)
+{
+    uint64_t count = ELEMS + EXTRA;
+    float *weight = reserve(count * 4), *momentum = reserve(count * 4);
+    uint16_t *gradient = reserve(count * 2);
+    struct gf_update_args update = {.weight = (uint64_t)(uintptr_t)weight, .momentum_at = (uint64_t)(uintptr_t)momentum,
+                                    .gradient = (uint64_t)(uintptr_t)gradient, .elem_count = count,
+                                    .gradient_scale = 1, .rate = 0.5f, .momentum = 0.5f,
+                                    .gradient_type = GF_KERNEL_F16};
+    struct gf_accumulate_args accumulate = {.dst_h = (uint64_t)(uintptr_t)weight, .h = (uint64_t)(uintptr_t)weight,
+                                            .src = (uint64_t)(uintptr_t)gradient, .elem_count = count, .scale = 1,
+                                            .src_type = GF_KERNEL_F16};
+    (void)state;
+    if ((weight == NULL) || (momentum == NULL) || (gradient == NULL)) skip();
+    for (size_t p = 0; p < PLACES; p++) {
+        gradient[places[p]] = gf_f16_of_f32((float)(p + 1));
+        momentum[places[p]] = 2;
+    }
+    launch("gf_kernel_update", count, 4, &update);
+    for (size_t p = 0; p < PLACES; p++) {
+        assert_true(momentum[places[p]] == (float)(p + 2));
+        assert_true(weight[places[p]] == -0.5f * (float)(p + 2));
+    }
+    launch("gf_kernel_accumulate", count, 4, &accumulate);
+    for (size_t p = 0; p < PLACES; p++)
+        assert_true(weight[places[p]] == -0.5f * (float)(p + 2) + (float)(p + 1));
+    assert_int_equal(munmap(weight, count * 4), 0);
+    assert_int_equal(munmap(momentum, count * 4), 0);
+    assert_int_equal(munmap(gradient, count * 2), 0);
+}
+
+/* Two sources, one of them where the sum goes. */
+static void test_sum_n(void **state)
+{
+    uint64_t count = ELEMS + EXTRA;
+    uint16_t *first = reserve(count * 2), *second = reserve(count * 2);
+    struct gf_check found = {0, UINT64_MAX}, sources = {0, UINT64_MAX};
+    struct gf_sum_n_args sum = {.dst = {(uint64_t)(uintptr_t)second},
+                                .src = {(uint64_t)(uintptr_t)first, (uint64_t)(uintptr_t)second}, .elem_count = count,
+                                .check = (uint64_t)(uintptr_t)&found, .sources = (uint64_t)(uintptr_t)&sources,
+                                .dst_count = 1, .src_count = 2, .type = GF_KERNEL_F16};
+    (void)state;
+    if ((first == NULL) || (second == NULL)) skip();
+    for (size_t p = 0; p < PLACES; p++) {
+        first[places[p]] = gf_f16_of_f32((float)(p + 1));
+        second[places[p]] = gf_f16_of_f32(0.5f);
+    }
+    first[places[3]] = 0x7c00;
+    launch("gf_kernel_sum_n", count, 8, &sum);
+    for (size_t p = 0; p < PLACES; p++)
+        if (p != 3) assert_int_equal(second[places[p]], gf_f16_of_f32((float)(p + 1) + 0.5f));
+    assert_int_equal(found.bad_count, 1);
+    assert_true(found.bad_first == places[3]);
+    assert_int_equal(sources.bad_count, 1);
+    assert_true(sources.bad_first == places[3]); /* source 0 */
+    assert_int_equal(munmap(first, count * 2), 0);
+    assert_int_equal(munmap(second, count * 2), 0);
+}
+
+/* Chunks that lie beyond: a launch touches only those that are listed, so it is run whole. */
+static void test_chunks(void **state)
+{
+    uint64_t count = ELEMS, chunk_elems = 1000;
+    uint32_t list[] = {0, (uint32_t)((UINT64_C(1) << 32) / 1000 + 1), (uint32_t)(count / 1000)};
+    float packed[3000] = {0};
+    uint16_t *pool = reserve(count * 2);
+    struct gf_check found = {0, UINT64_MAX};
+    struct gf_chunks chunks = {.src_list_u32 = (gf_mem)(uintptr_t)list, .count = 3, .chunk_elems = chunk_elems,
+                               .dst_elems = 3000, .src_elems = count};
+    (void)state;
+    if (pool == NULL) skip();
+    for (uint32_t c = 0; c < 3; c++) pool[list[c] * chunk_elems + 7] = gf_f16_of_f32((float)(c + 1));
+    pool[list[2] * chunk_elems + 9] = 0x7e00;
+    assert_int_equal(gf_ops_cuda.cast_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)packed, GF_TYPE_F32,
+                                             (gf_mem)(uintptr_t)pool, GF_TYPE_F16, &chunks, 1, 0, &found), GF_OK);
+    for (uint32_t c = 0; c < 3; c++) assert_true(packed[c * 1000 + 7] == (float)(c + 1));
+    assert_int_equal(found.bad_count, 1);
+    assert_true(found.bad_first == list[2] * chunk_elems + 9);
+    chunks = (struct gf_chunks){.dst_list_u32 = (gf_mem)(uintptr_t)list, .count = 3, .chunk_elems = chunk_elems,
+                                .dst_elems = count, .src_elems = 3000};
+    packed[2007] = 5;
+    assert_int_equal(gf_ops_cuda.cast_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)pool, GF_TYPE_F16,
+                                             (gf_mem)(uintptr_t)packed, GF_TYPE_F32, &chunks, 1, 0, NULL), GF_OK);
+    assert_int_equal(pool[list[2] * chunk_elems + 7], gf_f16_of_f32(5));
+    assert_int_equal(gf_ops_cuda.zero_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)pool, GF_TYPE_F16, &chunks), GF_OK);
+    assert_int_equal(pool[list[2] * chunk_elems + 7], 0);
+    assert_int_equal(munmap(pool, count * 2), 0);
+}
+
+static void test_accumulate_and_update_chunks(void **state)
+{
+    uint64_t count = ELEMS, chunk_elems = 1000;
+    uint32_t list[] = {(uint32_t)((UINT64_C(1) << 32) / 1000 + 1), (uint32_t)(count / 1000 - 1)};
+    float *history = reserve(count * 4);
+    uint16_t *gradient = reserve(count * 2);
+    struct gf_chunks chunks = {.dst_list_u32 = (gf_mem)(uintptr_t)list, .src_list_u32 = (gf_mem)(uintptr_t)list,
+                               .count = 2, .chunk_elems = chunk_elems, .dst_elems = count, .src_elems = count};
+    (void)state;
+    if ((history == NULL) || (gradient == NULL)) skip();
+    for (uint32_t c = 0; c < 2; c++) {
+        history[list[c] * chunk_elems + 11] = 3;
+        gradient[list[c] * chunk_elems + 11] = gf_f16_of_f32((float)(c + 1));
+    }
+    assert_int_equal(gf_ops_cuda.accumulate_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)history,
+                                                   (gf_mem)(uintptr_t)history, 0, 0, (gf_mem)(uintptr_t)gradient,
+                                                   GF_TYPE_F16, 2, 0, 0, 0, &chunks), GF_OK);
+    for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f + 2.0f * (float)(c + 1));
+    struct gf_update update = {.weight_f32 = (gf_mem)(uintptr_t)history, .gradient = (gf_mem)(uintptr_t)gradient,
+                               .gradient_type = GF_TYPE_F16, .gradient_scale = 1, .rate = 2}; /* and back again */
+    assert_int_equal(gf_ops_cuda.update_chunks(simt_gpu_queue(1), &update, &chunks), GF_OK);
+    for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f);
+    assert_int_equal(munmap(history, count * 4), 0);
+    assert_int_equal(munmap(gradient, count * 2), 0);
+}
+
+/* Runs and chunks of sums that begin beyond 2^32. */
+static void test_score_and_norm(void **state)
+{
+    uint64_t count = ELEMS, groups_fp32 = THREADS / 16, groups_half = THREADS / 8;
+    uint32_t block;
+    float *src = reserve(count * 4), *sums = reserve(count / 64 * 4);
+    struct gf_score_args score = {.scores = (uint64_t)(uintptr_t)sums, .src = (uint64_t)(uintptr_t)src,
+                                  .elem_count = count, .chunk_elems = 64, .piece_elems = 64};
+    struct gf_norm_runs_args norm = {.runs = (uint64_t)(uintptr_t)sums, .src = (uint64_t)(uintptr_t)src,
+                                     .elem_count = count, .type = GF_KERNEL_BF16};
+    void *score_list[] = {&score}, *norm_list[] = {&norm};
+    (void)state;
+    if ((src == NULL) || (sums == NULL)) skip();
+    src[count - 1] = -3;
+    block = (uint32_t)(count / 64 / groups_fp32 - 1);
+    gf_simt_blocks(&block, 1);
+    if (gf_simt_launch("gf_kernel_score", block + 1, THREADS, 0, score_list) != 0) fail_msg("%s", gf_simt_error());
+    assert_true(sums[count / 64 - 1] == 3);
+    ((uint16_t *)src)[count - 1] = gf_bf16_of_f32(-3);
+    block = (uint32_t)(count / GF_KERNEL_RUN_ELEMS / groups_half - 1);
+    if (gf_simt_launch("gf_kernel_norm_runs", block + 1, THREADS, 0, norm_list) != 0) fail_msg("%s", gf_simt_error());
+    gf_simt_blocks(NULL, 0);
+    assert_true(sums[count / GF_KERNEL_RUN_ELEMS - 1] == 9);
+    assert_int_equal(munmap(src, count * 4), 0);
+    assert_int_equal(munmap(sums, count / 64 * 4), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cast_sum_check), cmocka_unit_test(test_update_and_accumulate),
+        cmocka_unit_test(test_sum_n), cmocka_unit_test(test_chunks), cmocka_unit_test(test_accumulate_and_update_chunks),
+        cmocka_unit_test(test_score_and_norm),
+    };
+    return cmocka_run_group_tests_name("simt_wide", tests, NULL, NULL);
+}

@@ -1,0 +1,154 @@
+/* libFuzzer over what strangers, members and impostors send on the control channel: the accept state machine, the
+ * handshake with and without a key, the frames of a connection that is up, and a rank's side of it. `make fuzz`.
+ *
+ * An input is a role and then pieces: a byte that says which of two connections and how long (or its end), and bytes.
+ * They arrive over socket pairs instead of TCP, so that no port is used up; nonces are constant, so that an input means
+ * the same each time and a corpus can hold a proof that fits. */
+#include "drivers/tcp/rendezvous_tcp_state.h"
+#include "firmware-tests/support/tcp_world.h"
+
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerInitialize(int *count, char ***arguments);
+
+enum role { STRANGER, STRANGER_KEYED, MEMBER, MEMBER_KEYED, IMPOSTOR, IMPOSTOR_KEYED, COORDINATOR, ROLE_COUNT };
+
+static char address[GF_TEXT_MAX], key_file[] = "/tmp/gf-fuzz-key-XXXXXX";
+static _Alignas(64) unsigned char state[256 << 10];
+
+static void must_at(bool condition, int line)
+{
+    if (condition) return;
+    (void)fprintf(stderr, "line %d: what must hold does not\n", line);
+    abort();
+}
+#define must(condition) must_at((condition), __LINE__)
+
+static const char *random_name(void) { return "constant"; }
+static uint32_t random_word(void) { return 4; }
+static void random_bytes(void *const out, const size_t bytes) { memset(out, 0x42, bytes); }
+static struct randombytes_implementation constant = {
+    .implementation_name = random_name, .random = random_word, .buf = random_bytes};
+
+static void key_remove(void)
+{
+    (void)unlink(key_file);
+}
+
+int LLVMFuzzerInitialize(int *count, char ***arguments)
+{
+    static const char key[] = "a key of the fuzzer, 32 bytes or more";
+    (void)count;
+    (void)arguments;
+    must(randombytes_set_implementation(&constant) == 0);
+    int fd = mkstemp(key_file);
+    must((fd >= 0) && (write(fd, key, sizeof key) == (ssize_t)sizeof key));
+    (void)close(fd);
+    (void)atexit(key_remove);
+    tcp_address_free(address, false);
+    must(address[0] != 0);
+    return 0;
+}
+
+static int pair_open(int *fd_out)
+{
+    int fds[2];
+    must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
+    *fd_out = fds[0];
+    return fds[1];
+}
+
+static void conn_up(struct tcp *tcp, uint32_t index, conn_state to, bool sealed)
+{
+    struct conn *conn = &tcp->conns[index];
+    conn->state = to;
+    conn->sealed = sealed;
+    must(gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, index, EPOLLIN) == GF_OK);
+}
+
+/* Everything that can be had now; the events must keep their promises. */
+static void drain(struct gf_rendezvous *rendezvous, uint64_t now_ns, int *fds)
+{
+    static unsigned char copy[1 << 16];
+    struct gf_rendezvous_event event = {0};
+    gf_status status;
+    for (int i = 0; (status = gf_rendezvous_tcp.poll(rendezvous, now_ns, &event)) == GF_OK; i++) {
+        must((i < 1000) && ((event.kind == GF_RENDEZVOUS_REFUSED) || (event.rank < 3)));
+        if (event.kind == GF_RENDEZVOUS_FRAME) {
+            must((event.size_bytes <= GF_FRAME_PAYLOAD_MAX) && (event.frame_kind < GF_FRAME_DRIVER));
+            memcpy(copy, event.payload, event.size_bytes);
+        } else if (event.kind != GF_RENDEZVOUS_CONNECTED) {
+            must((strlen(event.text) > 0) && (strlen(event.text) < 240));
+        }
+    }
+    must((status == GF_AGAIN) || ((status < 0) && (rendezvous->fault.code == status)));
+    must((status == GF_AGAIN) || (rendezvous->fault.text[0] != 0));
+    for (int i = 0; i < 2; i++) {
+        while ((fds[i] >= 0) && (recv(fds[i], copy, sizeof copy, MSG_DONTWAIT) > 0)) {}
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct gf_rendezvous *rendezvous;
+    struct gf_fault fault = {0};
+    struct tcp *tcp = (struct tcp *)(void *)state;
+    uint64_t now_ns = 1000;
+    int fds[2] = {-1, -1};
+    if (size < 1) return 0;
+    enum role role = (enum role)(data[0] % ROLE_COUNT);
+    bool rank = (role >= IMPOSTOR);
+    struct gf_rendezvous_setup setup = {.rank = rank ? 1 : 0, .world = 3, .job_id = 4711, .address = address,
+                                        .bind = "", .keepalive_ns = 1000, .join_timeout_ns = 1000000};
+    setup.key_file = ((role == STRANGER_KEYED) || (role == IMPOSTOR_KEYED)) ? key_file : "";
+    must(gf_rendezvous_tcp.state_bytes(&setup) <= sizeof state);
+    memset(state, 0xa5, sizeof state);
+    for (int i = 0; gf_rendezvous_tcp.open(&setup, state, now_ns, &rendezvous, &fault) != GF_OK; i++) {
+        must(i < 10); /* the port was free a moment ago, but others run here too */
+        tcp_address_free(address, false);
+    }
+    tcp->log.fn = NULL;
+    for (uint32_t i = 0; i < (rank ? 1u : 2u); i++) {
+        if ((role == STRANGER) || (role == STRANGER_KEYED)) {
+            fds[i] = pair_open(&tcp->pending[i].fd);
+            tcp->pending[i].in_bytes = 0;
+            tcp->pending[i].challenged = false;
+            tcp->pending[i].since_ns = now_ns;
+            must(gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->pending[i].fd, TCP_ABOUT_PENDING | i, EPOLLIN) == GF_OK);
+        } else {
+            unsigned char hello[GF_FRAME_HELLO_BYTES];
+            fds[i] = pair_open(&tcp->conns[i].fd);
+            if (rank) gf_tcp_hello_put(tcp, hello);
+            conn_up(tcp, i, ((role == IMPOSTOR) || (role == IMPOSTOR_KEYED)) ? TCP_CONN_HELLO : TCP_CONN_UP,
+                    role == MEMBER_KEYED);
+        }
+    }
+    for (size_t at = 1; at < size;) {
+        int *fd = &fds[data[at] >> 7];
+        size_t bytes = data[at++] & 0x7f;
+        if (bytes > size - at) bytes = size - at;
+        if (*fd < 0) fd = &fds[0];
+        if ((bytes == 0) && (*fd >= 0)) {
+            (void)close(*fd);
+            *fd = -1;
+        } else if (*fd >= 0) {
+            (void)send(*fd, data + at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
+        at += bytes;
+        now_ns += 10;
+        drain(rendezvous, now_ns, fds);
+    }
+    drain(rendezvous, now_ns + UINT64_C(6000000000), fds);
+    gf_rendezvous_tcp.close(rendezvous);
+    for (int i = 0; i < 2; i++) {
+        if (fds[i] >= 0) (void)close(fds[i]);
+    }
+    return 0;
+}

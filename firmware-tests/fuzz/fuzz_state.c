@@ -1,0 +1,107 @@
+/* libFuzzer over saved states: whatever the bytes, they are refused and leave no trace, or they are loaded, saved to
+ * what loads again, and a step runs. The first byte says what is made right again before: 1 the checksum, 2 the common
+ * part's hash too, else nothing. `make fuzz T=state`. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/state/state_format.h"
+#include "firmware-tests/support/world.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct gf_tensor tensors[] = {
+    {.name = "bias", .elem_count = 3, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
+    {.name = "all", .elem_count = 13},
+};
+
+static struct world world;
+static gf_context *gf;
+static uint64_t state_bytes;
+static unsigned char *saved, *again;
+
+static void world_begin(void)
+{
+    struct world_setup setup = {.world = 1, .tensors = tensors, .tensor_count = 2};
+    setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
+    setup.config.optimizer.momentum = 0.5f;
+    setup.config.sparse.enabled = true;
+    setup.config.sparse.chunk_elems = 3;
+    setup.config.sparse.keep_share = 0.5f;
+    setup.config.sparse.momentum = GF_SPARSE_MOMENTUM_LOCAL;
+    setup.config.loss_scale.enabled = true;
+    world_open(&world, &setup);
+    gf = world.ranks[0].gf;
+    state_bytes = gf_state_bytes(gf);
+    saved = malloc(state_bytes);
+    again = malloc(state_bytes);
+    if ((saved == NULL) || (again == NULL)) abort();
+}
+
+static void repair(unsigned char *state, bool common)
+{
+    struct gf_state_head head;
+    uint64_t checksum, own;
+    memcpy(&head, state, sizeof head);
+    if (common) {
+        struct gf_state_head bare = head;
+        bare.rank = 0;
+        bare.common_hash = 0;
+        own = 14 * sizeof(float) * (((head.flags & GF_STATE_LOCAL) != 0) ? 2 : 1); /* 13, to 8 bytes */
+        head.common_hash = gf_state_hash(gf_state_hash(0, &bare, sizeof bare), state + sizeof head,
+                                         state_bytes - sizeof checksum - own - sizeof head);
+        memcpy(state, &head, sizeof head);
+    }
+    checksum = gf_state_hash(0, state, state_bytes - sizeof checksum);
+    memcpy(state + state_bytes - sizeof checksum, &checksum, sizeof checksum);
+}
+
+static void loaded_check(void)
+{
+    struct world_step step = {0};
+    if (gf_state_save(gf, again, state_bytes) == GF_ERR_STATE) { /* it waits for other ranks' histories */
+        if (gf_step_begin(gf) != GF_ERR_STATE) abort();
+        if (gf_state_load(gf, saved, state_bytes) != GF_OK) abort();
+        return;
+    }
+    if (gf_state_load(gf, again, state_bytes) != GF_OK) abort();
+    world_step_run(&world, &step);
+    if (world.ranks[0].status == GF_OK) return;
+    if (world.ranks[0].status != GF_ERR_NUMERIC) abort(); /* values of a state may be anything */
+    world_close(&world);
+    free(saved);
+    free(again);
+    gf = NULL;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    unsigned char *state;
+    gf_status status;
+    uint64_t bytes;
+    if (gf == NULL) world_begin();
+    if (size < 1) return 0;
+    bytes = size - 1;
+    state = aligned_alloc(8, (bytes + 8) / 8 * 8);
+    if (state == NULL) return 0;
+    memcpy(state, data + 1, bytes);
+    if ((bytes == state_bytes) && ((data[0] == 1) || (data[0] == 2))) repair(state, data[0] == 2);
+    world_log_clear(&world);
+    if (gf_state_save(gf, saved, state_bytes) == GF_ERR_STATE) { /* the step before was not applied */
+        if ((gf_update(gf, 0.5f) != GF_OK) || (gf_state_save(gf, saved, state_bytes) != GF_OK)) abort();
+    }
+    status = gf_state_load(gf, state, bytes);
+    if (status == GF_OK) {
+        loaded_check();
+    } else {
+        if ((status != GF_ERR_DATA) || (world.ranks[0].log_bytes == 0)) abort();
+        if (gf_state_save(gf, again, state_bytes) != GF_OK) abort();
+        if (memcmp(saved, again, state_bytes) != 0) abort();
+    }
+    free(state);
+    return 0;
+}

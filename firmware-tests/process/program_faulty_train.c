@@ -1,0 +1,121 @@
+/* gf-train with faulty hardware: linked from its objects, with a link driver that lies between the library and UCX, and with
+ * gf_tensor_ready() and gf_close() wrapped by the linker. The environment says what goes wrong on this rank:
+ *     GF_FAULT_NAN=STEP      a gradient of this step (from 1) is not a number
+ *     GF_FAULT_CORRUPT=N     a byte of the N-th message of 1 KiB or more flips on its way, behind its checksum
+ *     GF_FAULT_DIE=N         the process kills itself in its N-th call to connect to a rank or to send
+ * What has gone wrong is said on stderr as "fault: ..". A rank that ends without an error says whom it waited for:
+ * "slowest: rank R, in N % of the steps" or "slowest: link of rank R, ..". */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "drivers/drivers.h"
+#include "gradientflow.h"
+
+#define MESSAGE_BYTES_MIN 1024u
+#define MESSAGE_BYTES_MAX (1u << 20)
+
+gf_status __real_gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
+gf_status __wrap_gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
+gf_status __real_gf_close(gf_context *gf);
+gf_status __wrap_gf_close(gf_context *gf);
+
+static uint64_t fault_at(const char *name)
+{
+    const char *text = getenv(name);
+    return (text != NULL) ? strtoull(text, NULL, 10) : 0;
+}
+
+gf_status __wrap_gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue)
+{
+    static bool done;
+    uint64_t step = fault_at("GF_FAULT_NAN");
+    if (!done && (step != 0) && (gf_steps(gf) + 1u == step)) {
+        ((float *)(uintptr_t)gf_gradient(gf, tensor))[7] = NAN;
+        fprintf(stderr, "fault: tensor %u of step %llu is not a number\n", tensor, (unsigned long long)step);
+        done = true;
+    }
+    return __real_gf_tensor_ready(gf, tensor, queue);
+}
+
+/* What has cost more: a rank's lateness or a link. */
+static void slowest_print(const struct gf_stats *stats)
+{
+    if (stats->slowest_link_ns <= stats->slowest_late_ns)
+        fprintf(stderr, "slowest: rank %d, in %u %% of the steps\n", (int)stats->slowest_peer,
+                stats->slowest_share_percent);
+    else if (stats->slowest_link_other == GF_RANK_NONE)
+        fprintf(stderr, "slowest: link of rank %u, in %u %% of the steps\n", stats->slowest_link,
+                stats->slowest_link_share_percent);
+    else
+        fprintf(stderr, "slowest: link between ranks %u and %u, in %u %% of the steps\n", stats->slowest_link,
+                stats->slowest_link_other, stats->slowest_link_share_percent);
+}
+
+gf_status __wrap_gf_close(gf_context *gf)
+{
+    struct gf_stats stats = {.size_bytes = sizeof stats};
+    if ((gf != NULL) && (gf_error_last(gf)->code == GF_OK) && (gf_stats(gf, &stats) == GF_OK))
+        slowest_print(&stats);
+    return __real_gf_close(gf);
+}
+
+static void die_perhaps(void)
+{
+    static uint64_t count;
+    if (++count != fault_at("GF_FAULT_DIE")) return;
+    fprintf(stderr, "fault: dies in call %llu of the link\n", (unsigned long long)count);
+    (void)raise(SIGKILL);
+}
+
+static gf_status faulty_connect(struct gf_link *link, uint32_t peer, const void *blob, size_t size_bytes)
+{
+    die_perhaps();
+    return gf_link_ucx.connect(link, peer, blob, size_bytes);
+}
+
+static gf_status faulty_send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
+                                  struct gf_req *req)
+{
+    static unsigned char copy[MESSAGE_BYTES_MAX]; /* the owner's memory stays as it is */
+    static uint64_t count;
+    uint64_t number = fault_at("GF_FAULT_CORRUPT");
+    die_perhaps();
+    bool counts = (size_bytes >= MESSAGE_BYTES_MIN) && (size_bytes <= sizeof copy);
+    if (!counts || (count + 1u != number)) {
+        gf_status status = gf_link_ucx.send_post(link, to, tag, data, size_bytes, req);
+        if (counts && (status == GF_OK)) count++;
+        return status;
+    }
+    memcpy(copy, (const void *)(uintptr_t)data, size_bytes);
+    copy[size_bytes / 2] ^= 0x40;
+    gf_status status = gf_link_ucx.send_post(link, to, tag, (gf_mem)(uintptr_t)copy, size_bytes, req);
+    if (status != GF_OK) return status;
+    count++;
+    fprintf(stderr, "fault: byte %zu of message %llu, to rank %u, has flipped\n", size_bytes / 2,
+            (unsigned long long)number, to);
+    return status;
+}
+
+static struct gf_link_driver faulty_link; /* UCX's, but for what is below */
+
+static gf_status faulty_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
+                             struct gf_fault *fault_out)
+{
+    gf_status status = gf_link_ucx.open(setup, state, link_out, fault_out);
+    if (status == GF_OK) (*link_out)->driver = &faulty_link;
+    return status;
+}
+
+const struct gf_drivers gf_drivers_builtin = {.link = &faulty_link, .rendezvous = &gf_rendezvous_tcp,
+                                              .gpu = &gf_gpu_host, .clock = &gf_clock_monotonic};
+
+__attribute__((constructor)) static void faulty_link_make(void)
+{
+    faulty_link = gf_link_ucx;
+    faulty_link.open = faulty_open;
+    faulty_link.connect = faulty_connect;
+    faulty_link.send_post = faulty_send_post;
+}

@@ -1,0 +1,98 @@
+/* program_strangers IP PORT COUNT OPEN: COUNT connections to IP:PORT by somebody who does not belong there, the last OPEN of
+ * them kept open until the other side hangs up or standard input ends. What they say goes round: nothing, HTTP, 64 KiB of one
+ * letter, part of a hello, a hello whose size is beyond all bounds, random bytes, a hello without a key. Prints how many
+ * were taken and how many refused. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "drivers/tcp/rendezvous_frame.h"
+
+#define OPEN_MAX_COUNT 512u
+#define CONNECT_MS 2000
+
+static int connect_to(const struct sockaddr_in *to)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
+    socklen_t bytes = sizeof error;
+    if (fd < 0) return -1;
+    if ((connect(fd, (const struct sockaddr *)to, sizeof *to) == 0)) return fd;
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    if ((errno == EINPROGRESS) && (poll(&ready, 1, CONNECT_MS) == 1) &&
+        (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0) && (error == 0)) return fd;
+    (void)close(fd);
+    return -1;
+}
+
+static void say(int fd, const void *data, size_t bytes)
+{
+    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: lawful */
+}
+
+static void hello_say(int fd, size_t bytes, bool oversized)
+{
+    unsigned char hello[GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES] = {0};
+    struct gf_put put = {hello, sizeof hello};
+    gf_frame_header_put(&put, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES, 4711, 1);
+    gf_put_u32(&put, GF_VERSION);
+    gf_put_u32(&put, 1);
+    gf_put_u32(&put, 4);
+    gf_put_u32(&put, 0);
+    if (oversized) memset(hello + 12, 0xff, 4); /* of the payload's size */
+    say(fd, hello, (bytes < sizeof hello) ? bytes : sizeof hello);
+}
+
+static void misbehave(int fd, unsigned kind)
+{
+    static unsigned char letters[1 << 16], noise[4096];
+    switch (kind % 7u) {
+    case 0: break;
+    case 1: say(fd, "GET / HTTP/1.1\r\nHost: gradient\r\n\r\n", 34); break;
+    case 2: memset(letters, 'A', sizeof letters); say(fd, letters, sizeof letters); break;
+    case 3: hello_say(fd, 20, false); break;
+    case 4: hello_say(fd, SIZE_MAX, true); break;
+    case 5:
+        for (size_t i = 0; i < sizeof noise; i++) noise[i] = (unsigned char)rand();
+        say(fd, noise, sizeof noise);
+        break;
+    case 6: hello_say(fd, SIZE_MAX, false); break;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static int open_fds[OPEN_MAX_COUNT];
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    unsigned long count = (argc == 5) ? strtoul(argv[3], NULL, 10) : 0, open_count = (argc == 5) ? strtoul(argv[4], NULL, 10) : 0;
+    unsigned long taken = 0, refused = 0;
+    char byte;
+    if ((argc != 5) || (inet_pton(AF_INET, argv[1], &to.sin_addr) != 1) || (open_count > OPEN_MAX_COUNT)) {
+        fprintf(stderr, "usage: program_strangers IP PORT COUNT OPEN (at most %u)\n", OPEN_MAX_COUNT);
+        return 2;
+    }
+    to.sin_port = htons((uint16_t)strtoul(argv[2], NULL, 10));
+    for (unsigned long i = 0; i < count; i++) {
+        int fd = connect_to(&to), *slot = (open_count > 0) ? &open_fds[i % open_count] : NULL;
+        if (fd < 0) {
+            refused++;
+            continue;
+        }
+        taken++;
+        misbehave(fd, (unsigned)i);
+        if (slot == NULL) {
+            (void)close(fd);
+            continue;
+        }
+        if (*slot > 0) (void)close(*slot);
+        *slot = fd;
+    }
+    printf("strangers: %lu taken, %lu refused\n", taken, refused);
+    fflush(stdout);
+    while ((open_count > 0) && (read(STDIN_FILENO, &byte, 1) > 0)) continue;
+    return 0;
+}

@@ -1,0 +1,133 @@
+#!/bin/sh
+# Bad input and dying ranks: each ends with an error that names what is wrong, a failing exit code, and in bounded time.
+. firmware-tests/support/shell.sh
+run="$BUILD/gf-run" train="$BUILD/gf-train --model linear --steps 20"
+data=/usr/share/datasets/fashion-mnist
+# refused NAME TEXT COMMAND..: fails by itself within 20 s, and an output line matches TEXT
+refused() {
+    name_=$1 text_=$2; shift 2
+    timeout -k 5 20 "$@" >"$scratch/out" 2>&1; code_=$?
+    if [ $code_ -eq 0 ] || [ $code_ -ge 124 ]; then not_ok "$name_" "exit $code_: $(tail -n 2 "$scratch/out")"
+    elif grep -Eq "$text_" "$scratch/out"; then ok "$name_"
+    else not_ok "$name_" "does not say \"$text_\": $(tail -n 2 "$scratch/out")"; fi
+}
+lawful() { timeout -k 5 20 "$@" >"$scratch/out" 2>&1; }
+
+# ---- configuration files ----
+: >"$scratch/empty"
+mkdir "$scratch/folder"
+truncate -s 100000000 "$scratch/big"
+printf 'exchange = { \001\377 };\n' >"$scratch/binary"
+for tool in "$BUILD/gf-check" "$train --config"; do
+    short=${tool#"$BUILD/"} short=${short%% *}
+    refused "${short}_missing_file" "none: cannot be opened" $tool "$scratch/none"
+    refused "${short}_empty_file" "empty: is empty" $tool "$scratch/empty"
+    refused "${short}_directory" "folder: is a directory" $tool "$scratch/folder"
+    refused "${short}_100_MB" "big: has 100000000 bytes; allowed" $tool "$scratch/big"
+    refused "${short}_binary_file" "binary:1: is not a text file" $tool "$scratch/binary"
+done
+refused "unknown_option" "unknown option --nonsense" $train --nonsense
+refused "unknown_key" "exchange.nonsense" $train --set exchange.nonsense=1
+refused "unknown_algorithm" "exchange.algorithm" $train --algorithm nonsense
+refused "keys_with_a_file" "gf-check: --keys stands alone" "$BUILD/gf-check" config/local.cfg --keys
+
+# ---- places where results cannot lie, before a step is made: so many steps would outlast the limit ----
+endless="$BUILD/gf-train --model linear --lr 0.0001 --steps 100000000"
+mkfifo "$scratch/fifo"
+ln -s "$scratch/none" "$scratch/link"
+for option in json dump-weights; do
+    refused "${option}_that_cannot_be_written" "/nonexistent/x: open" "$run" -n 2 $endless --$option /nonexistent/x
+    refused "${option}_over_a_pipe" "fifo: is there and no regular file" "$run" -n 1 $endless --$option "$scratch/fifo"
+done
+refused "json_over_a_folder" "folder: is there and no regular file" "$run" -n 1 $endless --json "$scratch/folder"
+refused "json_over_a_link" "link: is there and no regular file" "$run" -n 1 $endless --json "$scratch/link"
+mkfifo "$scratch/state.0"
+refused "checkpoint_over_a_pipe" "state.0: is there and no regular file" "$run" -n 1 $endless --checkpoint "$scratch/state"
+check "and_the_pipes_are_left" sh -c '[ -p "$1" ] && [ -p "$2" ]' sh "$scratch/fifo" "$scratch/state.0"
+
+# ---- ranks that do not fit together ----
+refused "another_world_on_one_rank" "world 2 at rank 0, 3 at rank 1" "$run" -n 2 sh -c \
+    "[ \$GF_RANK = 0 ] || export GF_WORLD=3; exec $train"
+refused "another_tensor_table_on_one_rank" "tensor tables differ: 2 tensors at rank 0, 8 at rank 1" "$run" -n 2 sh -c \
+    "[ \$GF_RANK = 0 ] || exec $BUILD/gf-train --steps 5; exec $train"
+refused "another_wire_on_one_rank" "wire.*fp32.*fp16|fp32.*rank 0.*fp16.*rank 1" "$run" -n 2 sh -c \
+    "[ \$GF_RANK = 0 ] || exec $train --wire fp16; exec $train"
+# differs NAME TEXT OPTION..: rank 1 alone has these options; both ranks say so
+differs() {
+    differs_=$1 in_=$2; shift 2
+    refused "$differs_" "^error: rank 0: ranks differ in $in_" "$run" -n 2 --merge sh -c \
+        "[ \$GF_RANK = 0 ] || exec $BUILD/gf-train --model linear $*; exec $train"
+    check "${differs_}_is_said_by_both" grep -Eq "^error: rank 1: ranks differ in $in_" "$scratch/out"
+}
+differs "another_batch_on_one_rank" "--batch: 64 at rank 0, 65 at rank 1" --steps 20 --batch 65
+differs "other_steps_on_one_rank" "steps of --steps or --epochs: 20 at rank 0, 30 at rank 1" --steps 30
+differs "another_seed_on_one_rank" "--seed: 1 at rank 0, 2 at rank 1" --steps 20 --seed 2
+differs "another_rate_on_one_rank" "--lr: 0.01 at rank 0, 0.5 at rank 1" --steps 20 --lr 0.5
+differs "another_schedule_on_one_rank" "--schedule: linear at rank 0, constant at rank 1" --steps 20 --schedule constant
+differs "checkpoints_of_one_rank" "whether there is --checkpoint: 0 at rank 0, 1 at rank 1" --steps 20 \
+    --checkpoint "$scratch/alone"
+refused "a_rank_that_never_starts" "error: rank 0: rank 1 of 2 did not join within 1.0 s" "$run" -n 1 sh -c \
+    "GF_WORLD=2 exec $train --set rendezvous.join_timeout=1s"
+refused "rank_0_that_never_starts" "error: rank 1: .*127.0.0.1" "$run" -n 1 sh -c \
+    "GF_RANK=1 GF_WORLD=2 exec $train --set rendezvous.join_timeout=1s"
+# The first job holds its port for as long as its second rank is missing.
+"$run" -n 1 sh -c "echo \$GF_ADDRESS >$scratch/address.part; mv $scratch/address.part $scratch/address
+    GF_WORLD=2 exec $train --set rendezvous.join_timeout=10s" >/dev/null 2>&1 &
+holder=$!
+port_held() { # listening: state 0A
+    [ -s "$scratch/address" ] &&
+        grep -q ":$(printf '%04X' "$(sed 's/.*://' "$scratch/address")") 00000000:0000 0A" /proc/net/tcp
+}
+for _ in $(seq 100); do port_held && break; sleep 0.05; done
+refused "a_port_in_use" "$(cat "$scratch/address").*in use" \
+    env GF_ADDRESS="$(cat "$scratch/address")" GF_RANK=0 GF_WORLD=2 $train --set rendezvous.join_timeout=2s
+kill $holder; wait $holder 2>/dev/null
+
+# ---- data sets ----
+for what in cut magic missing; do
+    mkdir "$scratch/$what"
+    cp $data/*.gz "$scratch/$what"
+done
+head -c 100000 $data/train-images-idx3-ubyte.gz >"$scratch/cut/train-images-idx3-ubyte.gz"
+cp $data/train-labels-idx1-ubyte.gz "$scratch/magic/train-images-idx3-ubyte.gz"
+rm "$scratch/missing/t10k-labels-idx1-ubyte.gz"
+refused "data_cut_short" "cut/train-images-idx3-ubyte.gz: cut short" $train --data "$scratch/cut"
+refused "data_of_another_kind" "magic/train-images-idx3-ubyte.gz: " $train --data "$scratch/magic"
+refused "data_missing" "missing/t10k-labels-idx1-ubyte.gz" $train --data "$scratch/missing"
+
+# ---- tensor tables ----
+table() { awk -v n="$1" -v shape="$2" 'BEGIN { print "tensors = ("
+    for (i = 0; i < n; i++) printf "%s{ name = \"t%d\"; shape = [%s]; }\n", i ? "," : "", i, shape
+    print ");" }' >"$scratch/table"; }
+check_table() {
+    lawful "$BUILD/gf-check" config/local.cfg --tensors "$scratch/table" && grep -q "^tensors: $1\$" "$scratch/out"
+}
+table 0 1
+refused "0_tensors" "table:.*0 tensors; at least 1" "$BUILD/gf-check" config/local.cfg --tensors "$scratch/table"
+table 1 0
+check "a_tensor_of_0_elements_is_lawful" check_table "1, 0 elements"
+table 10000 3
+check "10000_tensors_are_lawful" check_table "10000, 30000 elements"
+table 16385 1
+refused "16385_tensors" "16385 tensors; allowed are at most 16384" \
+    "$BUILD/gf-check" config/local.cfg --tensors "$scratch/table"
+
+# ---- a rank that ends or stops in mid-run ----
+# strike NAME SIGNAL TEXT OPTION..: in mid-run rank 1 gets the signal; rank 0 says TEXT in one line and the job fails
+strike() {
+    name_=$1 signal_=$2 text_=$3; shift 3
+    rm -f "$scratch"/pid "$scratch"/err
+    timeout -k 5 40 "$run" -n 2 sh -c '[ $GF_RANK = 0 ] || echo $$ >"$0"; exec "$@"' "$scratch/pid" "$BUILD/gf-train" \
+        --model linear --steps 100000000 --lr 0.0001 "$@" >/dev/null 2>"$scratch/err" & job_=$!
+    for _ in $(seq 200); do grep -q 'epoch .*step' "$scratch/err" && break; sleep 0.05; done
+    begin_=$(date +%s)
+    kill -s "$signal_" "$(cat "$scratch/pid")"
+    wait $job_; code_=$?
+    took_=$(($(date +%s) - begin_))
+    if [ $code_ -eq 0 ] || [ $code_ -eq 124 ] || [ $took_ -gt 15 ]; then not_ok "$name_" "exit $code_ after $took_ s"
+    elif [ "$(grep -Ec "^\[0\] error: $text_" "$scratch/err")" -eq 1 ]; then ok "$name_"
+    else not_ok "$name_" "$(grep error "$scratch/err" | tail -n 3)"; fi
+}
+strike "a_rank_that_is_killed_is_named" KILL "rank 0: rank 1 died"
+strike "a_rank_that_is_stopped_is_named" STOP "rank 0: .*rank 1 .*GF_ERR_(TIMEOUT|PEER)" --set exchange.timeout=2s
+finish

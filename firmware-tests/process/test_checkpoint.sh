@@ -1,0 +1,151 @@
+#!/bin/sh
+# gf-train's checkpoints: a sparse run that is killed and resumed ends with the weights of the uninterrupted one; what
+# is broken, missing or of another run is refused by name; another number of ranks goes on.
+set -u
+. firmware-tests/support/shell.sh
+export LC_ALL=C OPENBLAS_NUM_THREADS=1
+steps=250 model=linear
+file=$scratch/c
+sparse="--set sparse.enabled=true --set sparse.chunk_elems=64 --set sparse.warmup_steps=10 --set sparse.ramp_steps=20"
+
+# train RANKS [OPTION..]: output in $scratch/log
+train() {
+    ranks=$1; shift
+    # shellcheck disable=SC2086
+    timeout 60 "$BUILD/gf-run" -n "$ranks" "$BUILD/gf-train" --model $model --steps $steps $sparse \
+        --set sparse.momentum=local "$@" >"$scratch/log" 2>&1
+}
+resume() { ranks=$1; shift; train "$ranks" --checkpoint "$file" --checkpoint-every 7 --resume "$@"; }
+weights() { sed -n 's/^weights *\([0-9a-f]*\), the same on all ranks$/\1/p' "$scratch/log"; }
+step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; }
+said() { grep -q "$1" "$scratch/log" || { cat "$scratch/log"; return 1; }; }
+keep() { rm -rf "$scratch/kept"; mkdir "$scratch/kept"; cp "$file".* "$scratch/kept/"; }
+restore() { rm -f "$file".*; cp "$scratch"/kept/* "$scratch/"; }
+spoil() { printf '\377\000\377' | dd of="$1" bs=1 seek=60001 conv=notrunc 2>/dev/null; }
+refused() { # TEXT OPTION..
+    text=$1; shift
+    resume "$@"
+    code=$?
+    [ $code -eq 1 ] || { echo "exit $code"; cat "$scratch/log"; return 1; }
+    said "$text"
+}
+equal() { # STEP: resumed there, 2 ranks end where the uninterrupted run ended
+    resume 2 || { cat "$scratch/log"; return 1; }
+    said "resumed at step $1" && [ "$(weights)" = "$whole" ]
+}
+
+# killed SIGNAL STEP: ends a run with 2 ranks by a signal for rank 1 (KILL) or for gf-run (TERM) once a checkpoint of
+# STEP is there; the next one resumes.
+killed() {
+    rm -f "$scratch"/pid.*
+    from=$(step_of "$file.0")
+    sh -c 'echo $$ >"$1.run"; shift; exec "$@"' sh "$scratch/pid" "$BUILD/gf-run" -n 2 \
+        sh -c 'echo $$ >"$0.$GF_RANK"; exec "$@"' "$scratch/pid" "$BUILD/gf-train" --model linear --steps $steps \
+        $sparse --set sparse.momentum=local --checkpoint "$file" --checkpoint-every 7 $resumes >"$scratch/log" 2>&1 &
+    job=$!
+    until at=$(step_of "$file.0") && other=$(step_of "$file.1"); # a first save that one rank lacks is none
+        [ "${at:-0}" -ge "$2" ] && [ "$at" -gt "${from:-0}" ] && [ "${other:-0}" -gt 0 ]; do
+        kill -0 $job 2>/dev/null || return 1 # it ended before
+        sleep 0.005
+    done
+    if [ "$1" = KILL ]; then kill -KILL "$(cat "$scratch/pid.1")"; else kill -TERM "$(cat "$scratch/pid.run")"; fi
+    wait $job 2>/dev/null
+    code=$?
+    resumes=--resume
+    [ $code -ne 0 ]
+}
+
+check whole_run train 2
+whole=$(weights)
+check checkpoints_change_nothing train 2 --checkpoint "$file" --checkpoint-every 7
+check checkpoints_change_no_weight [ "$(weights)" = "$whole" ]
+
+rm -f "$file".*
+resumes=
+check killed_in_warmup killed KILL 7
+check killed_in_the_ramp killed KILL 20
+check ended_by_term killed TERM 70
+check killed_late killed KILL 120
+check killed_four_times_and_resumed_ends_with_the_same_weights equal "[1-9]"
+
+# From here on the sets of step 245 and of step 250, the last, are whole.
+keep
+check a_run_that_has_ended_is_only_tested equal 250
+spoil "$file.1"
+echo "nothing" >"$file.0.part"
+check a_spoilt_file_means_the_set_before equal 245
+check and_is_named grep -q "^\[1\] warning: checkpoint: $file.1: corrupt: its checksum is" "$scratch/log"
+restore
+mv "$file.1.before" "$file.1"
+mv "$file.0" "$file.0.part"
+check killed_between_two_renames_the_common_set_counts equal 245
+
+restore
+spoil "$file.1"
+truncate -s -9 "$file.1.before"
+check no_whole_set_is_refused refused "no set of files is whole: $file.1: corrupt" 1
+check and_the_short_file_is_named said "$file.1.before: shorter than the"
+check what_is_refused_stays cmp -s "$file.0" "$scratch/kept/c.0"
+rm -f "$file.1" "$file.1.before"
+check a_missing_rank_is_refused_on_all_ranks refused "$file.1: no file of this save" 2
+rm -f "$file".*
+file=$scratch/none/c
+check a_place_that_is_not_there_is_refused_at_once refused "$file.0.part: open: No such file" 1
+[ "$(grep -c "step " "$scratch/log")" -eq 0 ] && ok and_before_the_first_step || not_ok and_before_the_first_step "it ran"
+file=$scratch/c
+check nothing_there_is_refused refused "$file.0: there is no checkpoint to resume from" 2
+restore
+check another_seed_is_refused refused "$file.0 is of another run: seed 1 there, 2 here" 1 --seed 2
+check another_batch_is_refused refused "$file.0 is of another run: batch 64 there, 32 here" 1 --batch 32
+model=cnn
+check another_model_is_refused refused "is of another run: model linear there, cnn here" 1
+model=linear
+check other_chunks_are_refused refused "is of another run: " 1 --set sparse.chunk_elems=65
+steps=100
+check an_end_before_the_checkpoint_is_refused refused "the checkpoint is at step 250, the run ends at step 100" 1
+steps=250
+seq 100 | tee "$file.0" >"$file.0.before"
+check a_text_is_refused refused "$file.0: this is no checkpoint of gf-train" 1
+
+# Other numbers of ranks, in the middle of the run: from 2 to 3, from 2 to 1.
+rm -f "$file".*
+resumes=
+check killed_once_more killed KILL 60
+keep
+for ranks in 3 1; do
+    restore
+    check "resumed_with_$ranks" resume $ranks
+    check "resumed_with_${ranks}_in_the_middle" said "resumed at step [1-9]"
+    check "resumed_with_${ranks}_ranks_agree" [ -n "$(weights)" ]
+    check "resumed_with_${ranks}_learns" said "test accuracy [78]"
+done
+
+# One rank's place is gone in the middle of the run: it says so, and the others end by its word, not by their deadline.
+rm -f "$file".*
+unwritable() {
+    timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" --model linear --steps 100000 --checkpoint "$file" \
+        --checkpoint-every 7 --set exchange.timeout=300s --set link.idle=yield >"$scratch/log" 2>&1 &
+    job=$!
+    until [ -s "$file.1" ]; do
+        kill -0 $job 2>/dev/null || { cat "$scratch/log"; return 1; }
+        sleep 0.01
+    done
+    until mkdir "$file.1.part" 2>/dev/null; do :; done # while it is being written it is a file
+    wait $job
+    code=$?
+    rmdir "$file.1.part"
+    [ $code -eq 1 ] && said "error: rank 1: checkpoint $file.1.part: open: Is a directory" &&
+        said "error: rank 0: .*rank 1.* abort" && return 0
+    echo "exit $code"
+    cat "$scratch/log"
+    return 1
+}
+check a_rank_that_cannot_save_ends_all_at_once unwritable
+
+for bad in "--resume" "--checkpoint-every 3" "--checkpoint $file --checkpoint-every 0"; do
+    # shellcheck disable=SC2086
+    "$BUILD/gf-train" $bad >"$scratch/log" 2>&1
+    code=$?
+    [ $code -eq 2 ] && ok "usage_is_refused($bad)" || not_ok "usage_is_refused($bad)" "exit $code"
+done
+finish

@@ -1,0 +1,48 @@
+#!/bin/sh
+# The exchange through shared memory between real processes: auto takes it where UCX maps the regions, every operation is
+# right, and a rank that is killed or stopped while the others look at flags is named in time.
+. firmware-tests/support/shell.sh
+run="$BUILD/gf-run" perf="$BUILD/gf-perf"
+[ -x "$perf" ] || { skip direct "no gf-perf"; finish; }
+
+# served ALGORITHM RANKS ARGUMENT..: every row is by this algorithm, and no value is wrong
+served() {
+    wanted=$1 ranks=$2; shift 2
+    timeout 60 "$run" -n "$ranks" "$perf" -b 4 -e 1M -f 16 -n 20 -w 1 "$@" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }
+    awk -v wanted="$wanted" '$1 ~ /^[0-9]+$/ { rows++; bad += $NF != wanted || $(NF - 1) != 0 } END { exit !(rows >= 5 && !bad) }' \
+        "$scratch/out" || { cat "$scratch/out"; return 1; }
+}
+for ranks in 2 3 4 7; do check "auto_is_direct_with_${ranks}_ranks" served direct $ranks; done
+for op in broadcast reduce_scatter allgather; do check "${op}_by_memory" served direct 3 -o $op; done
+for type in half bfloat16; do check "${type}_by_memory" served direct 4 -d $type; done
+for idle in spin yield sleep; do check "idle_$idle" served direct 2 --set link.idle=$idle; done
+
+messages() { served direct "$@" >/dev/null && return 1; ! grep -q direct "$scratch/out" && grep -q "allreduce" "$scratch/out"; }
+check auto_without_shared_memory_sends messages 2 --set link.transports=tcp
+check auto_with_integrity_sends messages 2 --set link.integrity=true
+refused() {
+    timeout 60 "$run" -n 2 "$perf" -a direct --set link.transports=tcp >"$scratch/out" 2>&1 && return 1
+    grep -q "no shared memory with ranks" "$scratch/out"
+}
+check direct_without_shared_memory_is_refused refused
+
+# strike SIGNAL PATTERN LIMIT_S ARGUMENT..: rank 1 gets the signal in mid-run; rank 0 says so within the limit
+strike() {
+    signal=$1 pattern=$2 limit=$3; shift 3
+    rm -f "$scratch/pid"
+    timeout 60 "$run" -n 2 sh -c '[ "$GF_RANK" = 0 ] || echo $$ >"$0"; exec "$@"' "$scratch/pid" \
+        "$perf" -b 64M -e 64M -t 600 "$@" >"$scratch/out" 2>&1 &
+    job=$!
+    while [ ! -s "$scratch/pid" ] && kill -0 $job 2>/dev/null; do sleep 0.05; done
+    sleep 1.5
+    begin=$(date +%s%N)
+    kill -s "$signal" "$(cat "$scratch/pid")" || return 1
+    wait $job
+    took=$((($(date +%s%N) - begin) / 1000000))
+    [ "$signal" != STOP ] || kill -s KILL "$(cat "$scratch/pid")" 2>/dev/null
+    grep -Eq "$pattern" "$scratch/out" || { cat "$scratch/out"; return 1; }
+    [ $took -lt $((limit * 1000)) ] || { echo "took $took ms"; return 1; }
+}
+check a_rank_that_is_killed_is_named strike KILL "rank 1 (died|.*connection)" 10
+check a_rank_that_stops_is_named strike STOP "GF_ERR_(TIMEOUT|PEER).*rank 1|rank 1.*GF_ERR_(TIMEOUT|PEER)" 25 --set exchange.timeout=2s
+finish

@@ -1,0 +1,410 @@
+/* The UCX link between real processes, over shared memory and over loopback tcp. */
+#include "firmware-tests/support/ucx_ranks.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- messages ---- */
+
+static const size_t sizes[] = {0, 1, 8, 4096, 65536, 1u << 20};
+#define SIZES (sizeof sizes / sizeof sizes[0])
+
+static unsigned char out[RANKS_MAX][SIZES][1u << 20], in[RANKS_MAX][SIZES][1u << 20];
+
+/* Sends and receives of all sizes with all peers at once; a peer's messages are asked for last one first. */
+static void all_sizes(struct ranks_one *one, bool receive_first)
+{
+    uint32_t sends = 0, recvs = 32;
+    memset(in, 0, sizeof in);
+    for (int turn = 0; turn < 2; turn++) {
+        bool receive = (turn == 0) == receive_first;
+        for (uint32_t peer = 0; peer < one->world; peer++)
+            for (uint32_t i = 0; (peer != one->rank) && (i < SIZES); i++) {
+                uint32_t last = (uint32_t)SIZES - 1 - i;
+                if (receive) {
+                    ranks_recv(one, recvs++, peer, ranks_tag(last), in[peer][last], sizes[last]);
+                } else {
+                    ranks_fill(out[peer][i], sizes[i], one->rank * 100 + peer * 10 + i);
+                    ranks_send(one, sends++, peer, ranks_tag(i), out[peer][i], sizes[i]);
+                }
+            }
+        ranks_meet(one); /* with the sends first: messages arrive unexpected */
+    }
+    while (recvs > 32) RANK_CHECK(one, ranks_end(one, --recvs) == GF_OK);
+    while (sends > 0) RANK_CHECK(one, ranks_end(one, --sends) == GF_OK);
+    for (uint32_t peer = 0; peer < one->world; peer++)
+        for (uint32_t i = 0; (peer != one->rank) && (i < SIZES); i++)
+            RANK_CHECK(one, ranks_filled(in[peer][i], sizes[i], peer * 100 + one->rank * 10 + i));
+    ranks_meet(one);
+}
+
+static void messages_body(struct ranks_one *one)
+{
+    uint64_t bytes = 0;
+    ranks_setup(one, one->arg);
+    ranks_open(one);
+    all_sizes(one, true);
+    all_sizes(one, false);
+    for (uint32_t i = 0; i < SIZES; i++) bytes += 2 * (one->world - 1) * sizes[i];
+    RANK_CHECK(one, one->link->sent_bytes == bytes);
+    RANK_CHECK(one, one->link->sent_messages == 2 * (one->world - 1) * SIZES);
+    ranks_close(one);
+}
+
+static void messages_of_all_sizes_arrive(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 0, messages_body);
+    ranks_run_each(3, 0, messages_body);
+}
+
+/* What close() is given to do is still sent: the receiver asks only after the sender has closed. */
+static void last_message_body(struct ranks_one *one)
+{
+    ranks_setup(one, one->arg);
+    ranks_open(one);
+    if (one->rank == 0) {
+        ranks_fill(out[0][2], 8, 5);
+        ranks_send(one, 0, 1, ranks_tag(0), out[0][2], 8);
+        RANK_CHECK(one, ranks_end(one, 0) == GF_OK);
+        ranks_close(one);
+        ranks_meet(one);
+    } else {
+        ranks_meet(one);
+        ranks_recv(one, 0, 0, ranks_tag(0), in[0][2], 8);
+        RANK_CHECK(one, ranks_end(one, 0) == GF_OK);
+        RANK_CHECK(one, ranks_filled(in[0][2], 8, 5));
+        ranks_close(one);
+    }
+}
+
+static void a_message_sent_before_close_arrives(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 0, last_message_body);
+}
+
+static const struct size_case {
+    const char *transports;
+    size_t sent_bytes, expected_bytes;
+    bool receive_first;
+} size_cases[] = {
+    {"self,posix", 16, 8, true},          {"self,posix", 8, 16, false},
+    {"self,posix", 65536, 4096, false},   {"self,posix", 1u << 20, 1u << 19, true},
+    {"self,posix", 1u << 19, 1u << 20, true}, {"self,tcp", 16, 8, true},
+    {"self,tcp", 8, 16, false},           {"self,tcp", 1u << 20, 1u << 19, false},
+    {"self,tcp", 1u << 19, 1u << 20, true},   {"self,posix", 0, 8, true},
+};
+
+static void size_case_body(struct ranks_one *one)
+{
+    const struct size_case *c = one->arg;
+    char want[80];
+    ranks_setup(one, c->transports);
+    ranks_open(one);
+    if (one->rank == 1) {
+        ranks_send(one, 0, 0, ranks_tag(0), out[0][5], c->sent_bytes);
+        if (!c->receive_first) ranks_meet(one);
+        (void)ranks_end(one, 0);
+    } else {
+        if (!c->receive_first) ranks_meet(one);
+        ranks_recv(one, 0, 1, ranks_tag(0), in[0][5], c->expected_bytes);
+        RANK_CHECK(one, ranks_end(one, 0) == GF_ERR_MISMATCH);
+        RANK_CHECK(one, (one->link->fault.code == GF_ERR_MISMATCH) && (one->link->fault.peer == 1));
+        (void)snprintf(want, sizeof want, "rank 1 sent %zu bytes where rank 0 expects %zu", c->sent_bytes,
+                       c->expected_bytes);
+        RANK_CHECK(one, strncmp(one->link->fault.text, want, strlen(want)) == 0);
+    }
+    ranks_meet(one);
+    ranks_close(one);
+}
+
+static void another_size_is_named_with_both_sizes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof size_cases / sizeof size_cases[0]; i++)
+        ranks_run(2, 0, size_case_body, &size_cases[i]);
+}
+
+/* ---- rules of posting ---- */
+
+static void rules_body(struct ranks_one *one)
+{
+    struct gf_fault *fault;
+    char byte = 0;
+    ranks_setup(one, one->arg);
+    one->setup.requests_max = 3;
+    ranks_open(one);
+    fault = &one->link->fault;
+    for (uint32_t i = 0; i < 3; i++) ranks_recv(one, i, 1 - one->rank, ranks_tag(i), in[0][i], 1);
+    RANK_CHECK(one, one->link->driver->recv_post(one->link, 1 - one->rank, ranks_tag(3), (gf_mem)(uintptr_t)&byte, 1,
+                                                 one->reqs[3]) == GF_AGAIN);
+    RANK_CHECK(one, fault->code == GF_OK);
+    one->link->driver->cancel(one->link, one->reqs[1]);
+    RANK_CHECK(one, ranks_end(one, 1) == GF_ERR_ABORTED);
+    RANK_CHECK(one, fault->code == GF_OK); /* a cancel is no failure */
+    ranks_recv(one, 1, 1 - one->rank, ranks_tag(3), &byte, 1);
+    one->link->driver->cancel(one->link, one->reqs[0]);
+    one->link->driver->cancel(one->link, one->reqs[0]); /* it has ended: nothing to do */
+    RANK_CHECK(one, ranks_end(one, 0) == GF_ERR_ABORTED);
+    RANK_CHECK(one, one->link->driver->send_post(one->link, 1 - one->rank, ranks_tag(0), (gf_mem)(uintptr_t)out,
+                                                 RANKS_MESSAGE_MAX + 1, one->reqs[0]) == GF_ERR_PARAM);
+    RANK_CHECK(one, strstr(fault->text, "1048577 bytes") != NULL);
+    RANK_CHECK(one, one->link->driver->send_post(one->link, 2, ranks_tag(0), 0, 0, one->reqs[0]) == GF_ERR_PARAM);
+    RANK_CHECK(one, one->link->driver->send_post(one->link, one->rank, ranks_tag(0), 0, 0, one->reqs[0]) ==
+                        GF_ERR_PARAM);
+    RANK_CHECK(one, one->link->driver->recv_post(one->link, 1 - one->rank, 1ull << GF_TAG_BITS, 0, 0, one->reqs[0]) ==
+                        GF_ERR_PARAM);
+    ranks_meet(one);
+    one->link->driver->close(one->link);
+    RANK_CHECK(one, fault->code == GF_ERR_PARAM);
+    RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[1]) == GF_ERR_ABORTED);
+    RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[2]) == GF_ERR_ABORTED);
+}
+
+static void posting_keeps_its_bounds_and_cancel_ends_a_receive(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 0, rules_body);
+}
+
+/* ---- shared memory ---- */
+
+static void map_body(struct ranks_one *one)
+{
+    const uint32_t left = (one->rank + one->world - 1) % one->world, right = (one->rank + 1) % one->world;
+    bool shared = strstr(one->arg, "posix") != NULL;
+    uint64_t *own;
+    ranks_setup(one, one->arg);
+    ranks_open(one);
+    own = one->link->driver->region(one->link);
+    RANK_CHECK(one, (own != NULL) && (one->link->driver->map(one->link, one->rank) == own));
+    RANK_CHECK(one, one->link->driver->map(one->link, one->world) == NULL);
+    for (size_t i = 0; i < 65536 / 8; i++) RANK_CHECK(one, own[i] == 0);
+    RANK_CHECK(one, (one->link->driver->map(one->link, right) != NULL) == shared);
+    ranks_meet(one);
+    /* Rounds of data and then a flag, each round another pattern, answered by a flag from the reader. */
+    for (uint64_t round = 1; shared && (round <= 200); round++) {
+        unsigned char *to = one->link->driver->map(one->link, right);
+        ranks_fill(to + 128, 4096, round * 7 + one->rank);
+        one->link->driver->flag_store(one->link, right, 0, round);
+        while (one->link->driver->flag_load(one->link, 0) != round) ranks_progress(one);
+        RANK_CHECK(one, ranks_filled((unsigned char *)own + 128, 4096, round * 7 + left));
+        one->link->driver->flag_store(one->link, left, 8, round);
+        while (one->link->driver->flag_load(one->link, 8) != round) ranks_progress(one);
+    }
+    ranks_meet(one);
+    ranks_close(one);
+}
+
+static void regions_are_mapped_where_memory_is_shared_and_null_elsewhere(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 0, map_body);
+    ranks_run_each(3, 0, map_body);
+}
+
+static void no_region_body(struct ranks_one *one)
+{
+    ranks_setup(one, one->arg);
+    one->setup.region_bytes = (one->rank == 0) ? 0 : 4096;
+    ranks_open(one);
+    RANK_CHECK(one, (one->link->driver->region(one->link) == NULL) == (one->rank == 0));
+    if (one->rank == 1) RANK_CHECK(one, one->link->driver->map(one->link, 0) == NULL);
+    ranks_meet(one);
+    ranks_close(one);
+}
+
+static void a_rank_without_a_region_maps_to_null(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 0, no_region_body);
+}
+
+static void huge_pages_body(struct ranks_one *one)
+{
+    ranks_setup(one, one->arg);
+    one->setup.huge_pages = true;
+    one->setup.region_bytes = 5u << 20;
+    ranks_open(one);
+    RANK_CHECK(one, strstr(one->log, "huge pages were asked for, the exchange region has pages of ") != NULL);
+    RANK_CHECK(one, one->link->driver->region(one->link) != NULL);
+    ranks_close(one);
+}
+
+static void huge_pages_are_tried_and_the_outcome_is_logged(void **state)
+{
+    (void)state;
+    ranks_run_each(1, 0, huge_pages_body);
+}
+
+/* ---- sleeping ---- */
+
+static void wake_body(struct ranks_one *one)
+{
+    char byte = 0;
+    ranks_setup(one, one->arg);
+    ranks_open(one);
+    for (uint32_t round = 0; round < 20; round++) {
+        if (one->rank == 0) {
+            struct pollfd ready = {.fd = one->link->driver->wake_fd(one->link), .events = POLLIN};
+            RANK_CHECK(one, ready.fd >= 0);
+            ranks_recv(one, 0, 1, ranks_tag(round), &byte, 1);
+            bool told = false;
+            while (one->link->driver->test(one->link, one->reqs[0]) == GF_AGAIN) {
+                gf_status armed = one->link->driver->arm(one->link);
+                RANK_CHECK(one, armed >= 0);
+                if (armed == GF_OK) {
+                    if (!told) RANK_CHECK(one, write(one->to[1], "x", 1) == 1);
+                    told = true;
+                    RANK_CHECK(one, poll(&ready, 1, 20000) == 1);
+                }
+                while (one->link->driver->progress(one->link) == GF_OK) continue;
+            }
+            RANK_CHECK(one, told && (ranks_end(one, 0) == GF_OK));
+        } else {
+            RANK_CHECK(one, read(one->to[0], &byte, 1) == 1);
+            ranks_send(one, 0, 0, ranks_tag(round), &byte, 1);
+            RANK_CHECK(one, ranks_end(one, 0) == GF_OK);
+            while (one->link->driver->progress(one->link) == GF_OK) continue;
+        }
+    }
+    ranks_meet(one);
+    ranks_close(one);
+}
+
+static void a_message_wakes_a_sleeper(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 0, wake_body);
+}
+
+/* ---- epochs ---- */
+
+static void reset_body(struct ranks_one *one)
+{
+    static unsigned char old[2048];
+    size_t old_bytes = 0;
+    uint32_t peer = 1 - one->rank;
+    ranks_setup(one, one->arg);
+    ranks_open(one);
+    ranks_blob_swap(one, peer, old, &old_bytes);
+    for (uint32_t epoch = 2; epoch < 5; epoch++) {
+        memset(one->link->driver->region(one->link), 0xff, 65536);
+        ranks_warm(one);
+        for (uint32_t i = 0; i < 8; i++) ranks_recv(one, i, peer, ranks_tag(i), in[i % 3][5], 1u << 20);
+        if (one->rank == 0) ranks_send(one, 8, peer, ranks_tag(0), out[0][5], 1u << 20);
+        if (one->rank == 0) ranks_send(one, 9, peer, ranks_tag(50), out[0][5], 1u << 20); /* nobody receives it */
+        for (int i = 0; i < 100; i++) ranks_progress(one);
+        ranks_meet(one);
+        RANK_CHECK(one, one->link->driver->reset(one->link, epoch) == GF_OK);
+        for (uint32_t i = (one->rank == 1) ? 1 : 0; i < 8; i++)
+            RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) == GF_ERR_ABORTED);
+        if (one->rank == 1) RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) != GF_AGAIN);
+        if (one->rank == 0) RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[9]) != GF_AGAIN);
+        RANK_CHECK(one, one->link->driver->send_post(one->link, peer, ranks_tag(0), 0, 0, one->reqs[0]) ==
+                            GF_ERR_STATE);
+        RANK_CHECK(one, one->link->driver->map(one->link, peer) == NULL);
+        RANK_CHECK(one, one->link->driver->connect(one->link, peer, old, old_bytes) == GF_ERR_MISMATCH);
+        ranks_connect(one);
+        RANK_CHECK(one, (one->link->driver->map(one->link, peer) != NULL) == (strstr(one->arg, "posix") != NULL));
+        RANK_CHECK(one, *(uint64_t *)one->link->driver->region(one->link) == 0);
+        ranks_recv(one, 0, peer, ranks_tag(1), in[0][3], 4096);
+        ranks_fill(out[0][3], 4096, epoch);
+        ranks_send(one, 1, peer, ranks_tag(1), out[0][3], 4096);
+        RANK_CHECK(one, (ranks_end(one, 0) == GF_OK) && (ranks_end(one, 1) == GF_OK));
+        RANK_CHECK(one, ranks_filled(in[0][3], 4096, epoch));
+        ranks_meet(one);
+    }
+    ranks_close(one);
+}
+
+static void reset_ends_all_requests_and_a_new_epoch_works(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 0, reset_body);
+}
+
+/* ---- two links in one process ---- */
+
+static void two_links_body(struct ranks_one *one)
+{
+    static struct ranks_one other;
+    static unsigned char blob[2048];
+    struct ranks_one *both_ranks[] = {one, &other};
+    size_t size_bytes = 0;
+    other = (struct ranks_one){.rank = 1, .world = 2};
+    one->world = 2;
+    for (uint32_t i = 0; i < 2; i++) {
+        ranks_setup(both_ranks[i], one->arg);
+        RANK_CHECK(both_ranks[i], ranks_open_try(both_ranks[i], NULL) == GF_OK);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        RANK_CHECK(one, gf_link_ucx.blob(both_ranks[i]->link, blob, &size_bytes) == GF_OK);
+        RANK_CHECK(one, gf_link_ucx.connect(both_ranks[1 - i]->link, i, blob, size_bytes) == GF_OK);
+    }
+    RANK_CHECK(one, (gf_link_ucx.map(one->link, 1) != NULL) == (strstr(one->arg, "posix") != NULL));
+    ranks_fill(out[0][5], 1u << 20, 3);
+    ranks_recv(&other, 0, 0, ranks_tag(0), in[0][5], 1u << 20);
+    ranks_send(one, 0, 1, ranks_tag(0), out[0][5], 1u << 20);
+    while (gf_link_ucx.test(other.link, other.reqs[0]) == GF_AGAIN) {
+        (void)gf_link_ucx.progress(one->link);
+        (void)gf_link_ucx.progress(other.link);
+    }
+    RANK_CHECK(one, ranks_filled(in[0][5], 1u << 20, 3));
+    ranks_close(&other);
+    (void)gf_link_ucx.progress(one->link);
+    ranks_close(one);
+}
+
+static void links_of_one_process_are_independent(void **state)
+{
+    (void)state;
+    ranks_run_each(1, 0, two_links_body);
+}
+
+/* Looked at before main(), where cmocka puts its own. */
+static void (*handlers_at_start[4])(int);
+__attribute__((constructor)) static void handlers_look(void)
+{
+    static const int signals[] = {SIGBUS, SIGILL, SIGFPE, SIGSEGV};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct sigaction action;
+        if (sigaction(signals[i], NULL, &action) == 0) handlers_at_start[i] = action.sa_handler;
+    }
+}
+
+static void ucx_installs_no_signal_handlers(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__)
+    skip(); /* the sanitizer has its own */
+#endif
+    for (size_t i = 0; i < 4; i++) assert_true(handlers_at_start[i] == SIG_DFL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ucx_installs_no_signal_handlers),
+        cmocka_unit_test(messages_of_all_sizes_arrive),
+        cmocka_unit_test(a_message_sent_before_close_arrives),
+        cmocka_unit_test(another_size_is_named_with_both_sizes),
+        cmocka_unit_test(posting_keeps_its_bounds_and_cancel_ends_a_receive),
+        cmocka_unit_test(regions_are_mapped_where_memory_is_shared_and_null_elsewhere),
+        cmocka_unit_test(a_rank_without_a_region_maps_to_null),
+        cmocka_unit_test(huge_pages_are_tried_and_the_outcome_is_logged),
+        cmocka_unit_test(a_message_wakes_a_sleeper),
+        cmocka_unit_test(reset_ends_all_requests_and_a_new_epoch_works),
+        cmocka_unit_test(links_of_one_process_are_independent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

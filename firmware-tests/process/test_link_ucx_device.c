@@ -1,0 +1,365 @@
+/* Device memory and the UCX link: UCX is given none unless its memory types list CUDA, each message says what its
+ * memory is, and the device is current in every call that may move something. This machine's UCX knows no CUDA: its
+ * answers and what it is given are changed on the way (--wrap), and "device memory" is the host's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ucp/api/ucp.h>
+
+#include "lib/context.h"
+#include "firmware-tests/cuda/late_gpu.h"
+#include "firmware-tests/support/state_world.h"
+
+#define ARENA_BYTES 8192u
+#define MESSAGE_BYTES 1024u
+#define LAST_MESSAGE (ARENA_BYTES - MESSAGE_BYTES) /* up to the last byte */
+#define LINKS 2u
+#define REQS 8u
+
+/* ---- the device, and UCX as it is seen ---- */
+
+static struct {
+    bool has_cuda;          /* what ucp_context_query() says */
+    uint32_t inside;        /* entered and not left */
+    uint32_t entered;
+    bool enter_fails;
+    uint32_t outside;       /* calls of UCX that may move data, made without the device */
+    uint32_t cuda, host;    /* messages of each type */
+    uint64_t calls;
+    char complaint[160];
+} seen;
+
+static gf_status enter(struct gf_gpu *gpu)
+{
+    if (seen.enter_fails)
+        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuCtxPushCurrent", 700, "no context");
+    seen.inside++;
+    seen.entered++;
+    return GF_OK;
+}
+
+static gf_status leave(struct gf_gpu *gpu)
+{
+    (void)gpu;
+    assert_true(seen.inside > 0);
+    seen.inside--;
+    return GF_OK;
+}
+
+static void called(void)
+{
+    seen.calls++;
+    if (seen.inside == 0) seen.outside++;
+}
+
+static ucp_request_param_t counted(const ucp_request_param_t *param)
+{
+    ucp_request_param_t host = *param;
+    called();
+    assert_true((param->op_attr_mask & UCP_OP_ATTR_FIELD_MEMORY_TYPE) != 0);
+    if (param->memory_type == UCS_MEMORY_TYPE_CUDA) seen.cuda++;
+    else seen.host++;
+    assert_true((param->memory_type == UCS_MEMORY_TYPE_HOST) || seen.has_cuda);
+    host.memory_type = UCS_MEMORY_TYPE_HOST;
+    return host;
+}
+
+#define WRAPPED(result, name, ...) \
+    result __real_##name(__VA_ARGS__); \
+    result __wrap_##name(__VA_ARGS__); \
+    result __wrap_##name(__VA_ARGS__)
+
+/* UCX refuses a transport that it does not have. */
+WRAPPED(ucs_status_t, ucp_config_modify, ucp_config_t *config, const char *name, const char *value)
+{
+    char without[128];
+    char *at;
+    (void)snprintf(without, sizeof without, "%s", value);
+    if ((strcmp(name, "TLS") == 0) && ((at = strstr(without, ",cuda_copy")) != NULL))
+        memmove(at, at + strlen(",cuda_copy"), strlen(at + strlen(",cuda_copy")) + 1);
+    return __real_ucp_config_modify(config, name, without);
+}
+
+WRAPPED(ucs_status_t, ucp_context_query, ucp_context_h context, ucp_context_attr_t *attributes)
+{
+    ucs_status_t status = __real_ucp_context_query(context, attributes);
+    assert_true((attributes->field_mask & UCP_ATTR_FIELD_MEMORY_TYPES) != 0);
+    if (seen.has_cuda) attributes->memory_types |= UCS_BIT(UCS_MEMORY_TYPE_CUDA);
+    return status;
+}
+
+WRAPPED(ucs_status_ptr_t, ucp_tag_send_nbx, ucp_ep_h ep, const void *buffer, size_t count, ucp_tag_t tag,
+        const ucp_request_param_t *param)
+{
+    const ucp_request_param_t host = counted(param);
+    return __real_ucp_tag_send_nbx(ep, buffer, count, tag, &host);
+}
+
+WRAPPED(ucs_status_ptr_t, ucp_tag_recv_nbx, ucp_worker_h worker, void *buffer, size_t count, ucp_tag_t tag,
+        ucp_tag_t tag_mask, const ucp_request_param_t *param)
+{
+    const ucp_request_param_t host = counted(param);
+    return __real_ucp_tag_recv_nbx(worker, buffer, count, tag, tag_mask, &host);
+}
+
+WRAPPED(ucs_status_t, ucp_init_version, unsigned major, unsigned minor, const ucp_params_t *params,
+        const ucp_config_t *config, ucp_context_h *context_out)
+{
+    called();
+    return __real_ucp_init_version(major, minor, params, config, context_out);
+}
+
+WRAPPED(ucs_status_t, ucp_worker_create, ucp_context_h context, const ucp_worker_params_t *params,
+        ucp_worker_h *worker_out)
+{
+    called();
+    return __real_ucp_worker_create(context, params, worker_out);
+}
+
+WRAPPED(unsigned, ucp_worker_progress, ucp_worker_h worker)
+{
+    called();
+    return __real_ucp_worker_progress(worker);
+}
+
+WRAPPED(void, ucp_worker_destroy, ucp_worker_h worker)
+{
+    called();
+    __real_ucp_worker_destroy(worker);
+}
+
+WRAPPED(ucs_status_ptr_t, ucp_worker_flush_nbx, ucp_worker_h worker, const ucp_request_param_t *param)
+{
+    called();
+    return __real_ucp_worker_flush_nbx(worker, param);
+}
+
+WRAPPED(void, ucp_request_cancel, ucp_worker_h worker, void *request)
+{
+    called();
+    __real_ucp_request_cancel(worker, request);
+}
+
+WRAPPED(void, ucp_cleanup, ucp_context_h context)
+{
+    called();
+    __real_ucp_cleanup(context);
+}
+
+/* ---- two links ---- */
+
+static const struct gf_gpu_driver gpu_driver = {.name = "cuda", .enter = enter, .leave = leave};
+static struct gf_gpu gpu = {.driver = &gpu_driver};
+static _Alignas(4096) unsigned char arena[LINKS][ARENA_BYTES], beside[LINKS][ARENA_BYTES];
+static struct gf_link *links[LINKS];
+static void *states[LINKS];
+static struct gf_req *reqs[LINKS][REQS];
+
+static void log_keep(void *user, gf_log_level level, const char *text)
+{
+    (void)user;
+    if (level == GF_LOG_WARN) (void)snprintf(seen.complaint, sizeof seen.complaint, "%s", text);
+}
+
+static void links_connect(uint32_t from)
+{
+    unsigned char blob[2048];
+    size_t blob_bytes = 0;
+    assert_int_equal(gf_link_ucx.blob(links[from], blob, &blob_bytes), GF_OK);
+    assert_int_equal(gf_link_ucx.connect(links[1 - from], from, blob, blob_bytes), GF_OK);
+}
+
+static void links_open(const char *transports, struct gf_gpu *device, bool has_cuda)
+{
+    memset(&seen, 0, sizeof seen);
+    seen.has_cuda = has_cuda;
+    for (uint32_t rank = 0; rank < LINKS; rank++) {
+        struct gf_fault fault = {0};
+        const struct gf_link_setup setup = {.rank = rank, .world = LINKS, .epoch = 1, .requests_max = REQS,
+                                            .message_bytes_max = MESSAGE_BYTES, .region_bytes = 4096,
+                                            .transports = transports, .devices = "lo", .log = {log_keep, NULL},
+                                            .gpu = device,
+                                            .device = (gf_mem)(uintptr_t)arena[rank], .device_bytes = ARENA_BYTES};
+        states[rank] = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
+        assert_int_equal(gf_link_ucx.open(&setup, states[rank], &links[rank], &fault), GF_OK);
+        for (uint32_t i = 0; i < REQS; i++) reqs[rank][i] = aligned_alloc(64, gf_link_ucx.req_size_bytes);
+    }
+    links_connect(0);
+    links_connect(1);
+}
+
+static void links_close(void)
+{
+    for (uint32_t rank = 0; rank < LINKS; rank++) {
+        gf_link_ucx.close(links[rank]);
+        free(states[rank]);
+        for (uint32_t i = 0; i < REQS; i++) free(reqs[rank][i]);
+    }
+    assert_int_equal(seen.inside, 0);
+}
+
+/* One message from rank 0's `from` to rank 1's `into`. */
+static void message(uint64_t move, const unsigned char *from, unsigned char *into)
+{
+    const uint64_t tag = gf_tag_move(gf_tag(1, 1, 1), move);
+    gf_mem dst = (gf_mem)(uintptr_t)into, src = (gf_mem)(uintptr_t)from;
+    memset(into, 0, MESSAGE_BYTES);
+    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, dst, MESSAGE_BYTES, reqs[1][0]), GF_OK);
+    assert_int_equal(gf_link_ucx.send_post(links[0], 1, tag, src, MESSAGE_BYTES, reqs[0][0]), GF_OK);
+    while ((gf_link_ucx.test(links[1], reqs[1][0]) == GF_AGAIN) || (gf_link_ucx.test(links[0], reqs[0][0]) == GF_AGAIN))
+        for (uint32_t rank = 0; rank < LINKS; rank++) assert_true(gf_link_ucx.progress(links[rank]) >= 0);
+    assert_memory_equal(from, into, MESSAGE_BYTES);
+}
+
+static void device_memory_is_given_only_where_ucx_lists_cuda(void **state)
+{
+    static const struct {
+        const char *transports;
+        bool has_cuda, has_gpu, reaches, warns;
+    } rows[] = {{"self,posix", true, true, false, false}, /* not named: UCX leaves it out */
+                {"self,posix,cuda_copy", false, true, false, true},
+                {"self,posix,cuda_copy", true, false, false, false},
+                {"self,posix,cuda_copy", true, true, true, false},
+                {"self,tcp,cuda_copy", true, true, true, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct gf_link_setup setup = {.transports = rows[i].transports};
+        uint32_t cuda = rows[i].reaches ? 2 : 0;
+        assert_int_equal(gf_link_ucx.may_reach_device(&setup), strstr(rows[i].transports, "cuda") != NULL);
+        links_open(rows[i].transports, rows[i].has_gpu ? &gpu : NULL, rows[i].has_cuda);
+        assert_int_equal(strstr(seen.complaint, "knows no CUDA") != NULL, rows[i].warns);
+        for (uint32_t rank = 0; rank < LINKS; rank++) assert_int_equal(links[rank]->reaches_device, rows[i].reaches);
+        for (uint32_t b = 0; b < MESSAGE_BYTES; b++) arena[0][b] = beside[0][b] = (unsigned char)(b * 7 + i);
+        message(1, arena[0], arena[1]);
+        assert_int_equal(seen.cuda, cuda);
+        message(2, arena[0] + LAST_MESSAGE, arena[1] + LAST_MESSAGE);
+        assert_int_equal(seen.cuda, 2 * cuda);
+        message(3, beside[0], beside[1]);
+        message(4, arena[1] + 64, arena[0] + 64); /* each a rank's own: the other's is none of this one's */
+        assert_int_equal(seen.cuda, 2 * cuda);
+        links_close();
+    }
+}
+
+/* While UCX opens too, as it asks for the device then. */
+static void the_device_is_current_wherever_ucx_may_move_data(void **state)
+{
+    const uint64_t tag = gf_tag_move(gf_tag(1, 1, 1), 9);
+    gf_mem into = (gf_mem)(uintptr_t)arena[1];
+    (void)state;
+    links_open("self,posix,cuda_copy", &gpu, true);
+    message(1, arena[0], arena[1]);
+    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, into, MESSAGE_BYTES, reqs[1][1]), GF_OK);
+    gf_link_ucx.cancel(links[1], reqs[1][1]);
+    gf_link_ucx.drop(links[0]);
+    for (uint32_t rank = 0; rank < LINKS; rank++) assert_int_equal(gf_link_ucx.reset(links[rank], 2), GF_OK);
+    assert_int_equal(gf_link_ucx.test(links[1], reqs[1][1]), GF_ERR_ABORTED);
+    links_connect(0);
+    links_connect(1);
+    assert_true(links[0]->reaches_device && links[1]->reaches_device);
+    message(2, arena[0], arena[1]);
+    links_close();
+    assert_true((seen.calls > 20) && (seen.entered > 10));
+    assert_int_equal(seen.outside, 0);
+    links_open("self,posix,cuda_copy", &gpu, false); /* what is not reached is not entered either */
+    seen.entered = 0;
+    message(1, beside[0], beside[1]);
+    links_close();
+    assert_int_equal(seen.entered, 0);
+}
+
+static void a_device_that_cannot_be_made_current_fails_the_call(void **state)
+{
+    uint64_t calls;
+    (void)state;
+    links_open("self,posix,cuda_copy", &gpu, true);
+    calls = seen.calls;
+    seen.enter_fails = true;
+    assert_int_equal(gf_link_ucx.send_post(links[0], 1, 1, (gf_mem)(uintptr_t)arena[0], 8, reqs[0][0]), GF_ERR_DEVICE);
+    assert_int_equal(gf_link_ucx.recv_post(links[0], 1, 1, (gf_mem)(uintptr_t)arena[0], 8, reqs[0][0]), GF_ERR_DEVICE);
+    assert_int_equal(gf_link_ucx.progress(links[0]), GF_ERR_DEVICE);
+    assert_non_null(strstr(links[0]->fault.text, "no context"));
+    assert_int_equal(seen.calls, calls);
+    seen.enter_fails = false;
+    links_close();
+}
+
+/* ---- whole contexts ---- */
+
+static uint64_t no_clock(const struct gf_clock *clock)
+{
+    (void)clock;
+    return 1; /* UCX takes real time, of which the simulated world knows nothing: nobody is late */
+}
+
+static void over_ucx(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count)
+{
+    static struct gf_clock clock = {.now_ns = no_clock};
+    struct gf_drivers *drivers = (struct gf_drivers *)(uintptr_t)config->drivers;
+    (void)rank;
+    (void)tensors;
+    (void)tensor_count;
+    drivers->link = &gf_link_ucx;
+    drivers->clock = &clock;
+}
+
+/* Steps and their sums, with each buffer in what stands for device memory. */
+static void contexts_run(const char *transports, bool has_cuda)
+{
+    struct world_setup setup = state_setup_of(&state_runs[0]);
+    struct world_step step = {.fill = world_fill};
+    struct world w;
+    uint32_t cuda;
+    memset(&seen, 0, sizeof seen);
+    seen.has_cuda = has_cuda;
+    setup.world = 3;
+    setup.vary = over_ucx;
+    setup.gpu = &late_gpu;
+    strcpy(setup.config.device.driver, late_gpu.name);
+    strcpy(setup.config.link.transports, transports);
+    setup.config.optimizer.kind = GF_OPTIMIZER_NONE;
+    setup.config.exchange.algorithm = GF_ALGORITHM_RING;
+    setup.config.exchange.fuse_bytes = 65536;
+    world_create(&w, &setup);
+    w.limit_ns = UINT64_MAX;
+    world_join(&w);
+    world_expect(&w, GF_OK);
+    cuda = seen.cuda;
+    for (uint32_t rank = 0; rank < setup.world; rank++) {
+        assert_int_equal(world_stats(&w, rank).path, has_cuda ? GF_PATH_WIRE : GF_PATH_STAGED);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        for (uint32_t rank = 0; rank < setup.world; rank++) world_settle(&w, rank);
+        world_expect_sums(&w, 1.0f);
+    }
+    assert_int_equal(seen.cuda > cuda, has_cuda);
+    world_close(&w);
+}
+
+static void contexts_send_what_lies_in_device_memory(void **state)
+{
+    (void)state;
+    contexts_run("self,posix,tcp,cuda_copy", true);
+    contexts_run("self,tcp,cuda_copy", true);
+    contexts_run("self,posix,tcp,cuda_copy", false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_memory_is_given_only_where_ucx_lists_cuda),
+        cmocka_unit_test(the_device_is_current_wherever_ucx_may_move_data),
+        cmocka_unit_test(a_device_that_cannot_be_made_current_fails_the_call),
+        cmocka_unit_test(contexts_send_what_lies_in_device_memory),
+    };
+    return cmocka_run_group_tests_name("link_ucx_device", tests, NULL, NULL);
+}

@@ -1,0 +1,285 @@
+/* The UCX link when things go wrong: dead peers, bad settings, damaged blobs. */
+#include "firmware-tests/support/ucx_ranks.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static unsigned char out[RANKS_MAX][RANKS_MESSAGE_MAX], in[RANKS_MAX][RANKS_MESSAGE_MAX];
+
+/* ---- a dead peer ---- */
+
+/* Rank 1 dies in the middle of large messages both ways. Rank 0 hears of it by the socket, as by a control
+ * channel. */
+static void killed_body(struct ranks_one *one)
+{
+    char byte;
+    uint32_t peer = 1 - one->rank;
+    gf_status status;
+    ranks_setup(one, one->arg);
+    ranks_open(one);
+    ranks_warm(one);
+    for (uint32_t i = 0; i < 32; i++) ranks_recv(one, i, peer, ranks_tag(i), in[i % 3], 1u << 20);
+    for (uint32_t i = 0; i < 32; i++) {
+        status = one->link->driver->send_post(one->link, peer, ranks_tag(i), (gf_mem)(uintptr_t)out[i % 3], 1u << 20,
+                                              one->reqs[32 + i]);
+        RANK_CHECK(one, (status == GF_OK) || (one->link->fault.peer == peer)); /* it may be dead already */
+    }
+    if (one->rank == 1) {
+        ranks_progress(one);
+        (void)kill(getpid(), SIGKILL);
+    }
+    while (recv(one->to[peer], &byte, 1, MSG_DONTWAIT) != 0) ranks_progress(one);
+    for (int i = 0; i < 2000; i++) ranks_progress(one);
+    for (uint32_t i = 0; i < 64; i++) one->link->driver->cancel(one->link, one->reqs[i]);
+    for (int i = 0; i < 2000; i++) ranks_progress(one);
+    one->link->driver->close(one->link);
+    for (uint32_t i = 0; i < 64; i++)
+        RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) != GF_AGAIN);
+}
+
+static void a_killed_peer_hangs_nobody(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 1u << 1, killed_body);
+}
+
+/* The mapping of a dead rank's region stays good until reset. */
+static void survivors_body(struct ranks_one *one)
+{
+    ranks_setup(one, one->arg);
+    ranks_open(one);
+    ranks_warm(one);
+    if (one->rank == 2) (void)kill(getpid(), SIGKILL);
+    for (char byte; recv(one->to[2], &byte, 1, MSG_DONTWAIT) != 0;) ranks_progress(one);
+    if (strstr(one->arg, "posix") != NULL) RANK_CHECK(one, *(uint64_t *)one->link->driver->map(one->link, 2) == 0);
+    ranks_recv(one, 0, 2, ranks_tag(0), in[0], 8);
+    ranks_recv(one, 1, 1 - one->rank, ranks_tag(1), in[1], 8);
+    ranks_send(one, 2, 1 - one->rank, ranks_tag(1), out[0], 8);
+    RANK_CHECK(one, (ranks_end(one, 1) == GF_OK) && (ranks_end(one, 2) == GF_OK));
+    RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
+    RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) == GF_ERR_ABORTED);
+    ranks_close(one);
+}
+
+/* A drop ends what only the dead could have ended, and neither flushes nor makes anything: the region and what lies in
+ * it stay. A reset behind it makes the link anew. */
+static void dropped_body(struct ranks_one *one)
+{
+    uint64_t *own;
+    ranks_setup(one, one->arg);
+    ranks_open(one);
+    ranks_warm(one);
+    own = one->link->driver->region(one->link);
+    *own = 4711;
+    if (one->rank == 1) (void)kill(getpid(), SIGKILL);
+    for (char byte; recv(one->to[1], &byte, 1, MSG_DONTWAIT) != 0;) ranks_progress(one);
+    ranks_recv(one, 0, 1, ranks_tag(0), in[0], 8);
+    one->link->driver->drop(one->link);
+    RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) == GF_ERR_ABORTED);
+    RANK_CHECK(one, (one->link->driver->region(one->link) == own) && (*own == 4711));
+    RANK_CHECK(one, one->link->driver->progress(one->link) == GF_ERR_STATE);
+    RANK_CHECK(one, one->link->driver->wake_fd(one->link) < 0);
+    RANK_CHECK(one, one->link->driver->send_post(one->link, 1, ranks_tag(0), 0, 0, one->reqs[0]) == GF_ERR_STATE);
+    RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
+    RANK_CHECK(one, one->link->driver->wake_fd(one->link) >= 0);
+    ranks_close(one);
+}
+
+static void a_drop_ends_all_and_keeps_the_region(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 1u << 1, dropped_body);
+}
+
+static void survivors_of_a_kill_keep_working(void **state)
+{
+    (void)state;
+    ranks_run_each(3, 1u << 2, survivors_body);
+}
+
+/* Rank 1 is gone before rank 0 connects to it: an error or not, but neither a hang nor an abort. */
+static void dead_blob_body(struct ranks_one *one)
+{
+    static unsigned char blob[2048];
+    size_t size_bytes = 0;
+    char byte;
+    gf_status status;
+    ranks_setup(one, one->arg);
+    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
+    ranks_blob_swap(one, 1 - one->rank, blob, &size_bytes);
+    if (one->rank == 1) (void)kill(getpid(), SIGKILL);
+    while (recv(one->to[1], &byte, 1, MSG_DONTWAIT) != 0) ranks_progress(one);
+    status = one->link->driver->connect(one->link, 1, blob, size_bytes);
+    RANK_CHECK(one, (status == GF_OK) || ((status < 0) && (one->link->fault.peer == 1)));
+    if (status == GF_OK) {
+        for (uint32_t i = 0; i < 8; i++) ranks_recv(one, i, 1, ranks_tag(i), in[i % 3], 1u << 20);
+        for (uint32_t i = 8; i < 16; i++)
+            if (one->link->driver->send_post(one->link, 1, ranks_tag(i), (gf_mem)(uintptr_t)out, 1u << (i + 4),
+                                             one->reqs[i]) != GF_OK)
+                RANK_CHECK(one, one->link->fault.peer == 1);
+        for (int i = 0; i < 2000; i++) ranks_progress(one);
+    }
+    ranks_close(one);
+}
+
+static void a_peer_that_died_before_connect_hangs_nobody(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 1u << 1, dead_blob_body);
+}
+
+/* ---- what open and connect refuse ---- */
+
+static const struct open_case {
+    const char *name, *transports, *devices, *ports;
+    size_t region_bytes;
+    gf_status expect;
+    const char *text; /* part of the fault's */
+} open_cases[] = {
+    {"no_such_transport", "bogus", "lo", "", 0, GF_ERR_CONFIG, "bogus"},
+    {"one_of_them_does_not_exist", "self,posix,bogus", "lo", "", 0, GF_ERR_CONFIG, "bogus"},
+    {"no_transport", "", "lo", "", 0, GF_ERR_CONFIG, "name each one"},
+    {"cma_kills_survivors", "self,posix,cma", "lo", "", 0, GF_ERR_CONFIG, "cma"},
+    {"all_contains_cma", "all", "lo", "", 0, GF_ERR_CONFIG, "cma"},
+    {"no_such_device", "self,tcp", "nope0", "", 0, GF_ERR_CONFIG, "nope0"},
+    {"ports_backwards", "self,tcp", "lo", "25-20", 0, GF_ERR_CONFIG, "25-20"},
+    {"ports_are_no_range", "self,tcp", "lo", "many", 0, GF_ERR_CONFIG, "many"},
+    {"ports_too_high", "self,tcp", "lo", "1-65536", 0, GF_ERR_CONFIG, "1-65536"},
+    {"region_beyond_the_host", "self,posix", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM, "1125899906842624"},
+    {"region_beyond_the_host_over_tcp", "self,tcp", "lo", "", (size_t)1 << 50, GF_ERR_SYSTEM, "1125899906842624"},
+    {"region_of_all_addresses", "self,posix", "lo", "", SIZE_MAX, GF_ERR_SYSTEM, "18446744073709551615"},
+    {"all_is_well", "self,posix,tcp", "lo", "21000-25999", 4096, GF_OK, ""},
+    {"on_one_node", "self,posix", "lo", "21000-25999", 4096, GF_OK, ""},
+    {"between_nodes", "self,tcp", "lo", "21000-25999", 4096, GF_OK, ""},
+    {"a_narrow_range", "self,tcp", "lo", "24110-24119", 4096, GF_OK, ""},
+    {"all_to_ucx", "self,posix,tcp", "", "", 4096, GF_OK, ""},
+};
+
+/* What of this process listens: on the device's address (lo), in the range that is allowed to it. */
+static void listens_check(struct ranks_one *one, const char *ports)
+{
+    unsigned first = 0, last = 0, count = 0;
+    RANK_CHECK(one, sscanf(ports, "%u-%u", &first, &last) == 2);
+    for (int fd = 0; fd < 1024; fd++) {
+        struct sockaddr_in at = {0};
+        socklen_t bytes = sizeof at;
+        int listens = 0;
+        socklen_t size = sizeof listens;
+        if ((getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0) || (listens == 0)) continue;
+        if ((getsockname(fd, (struct sockaddr *)&at, &bytes) != 0) || (at.sin_family != AF_INET)) continue;
+        count++;
+        RANK_CHECK(one, (ntohs(at.sin_port) >= first) && (ntohs(at.sin_port) <= last));
+        RANK_CHECK(one, ntohl(at.sin_addr.s_addr) == INADDR_LOOPBACK);
+    }
+    RANK_CHECK(one, count > 0);
+}
+
+static void open_case_body(struct ranks_one *one)
+{
+    const struct open_case *c = one->arg;
+    struct gf_fault fault = {.code = GF_OK};
+    FILE *spoken = tmpfile();
+    RANK_CHECK(one, (spoken != NULL) && (dup2(fileno(spoken), STDOUT_FILENO) == STDOUT_FILENO));
+    ranks_setup(one, c->transports);
+    one->setup.devices = c->devices;
+    one->setup.ports = c->ports;
+    one->setup.region_bytes = c->region_bytes;
+    if (ranks_open_try(one, &fault) != c->expect) ranks_fail(one, c->name, (int)fault.code, fault.text);
+    if (c->expect == GF_OK) {
+        RANK_CHECK(one, (strstr(one->log, "[0]") == NULL) && (strstr(one->log, "[1]") == NULL)); /* UCX took each key */
+        if ((strcmp(c->transports, "self,tcp") == 0) && (c->ports[0] != 0)) listens_check(one, c->ports);
+        ranks_close(one);
+    }
+    if ((fault.code != c->expect) || (strstr(fault.text, c->text) == NULL))
+        ranks_fail(one, c->name, (int)fault.code, fault.text);
+    (void)fflush(NULL);
+    RANK_CHECK(one, lseek(STDOUT_FILENO, 0, SEEK_END) == 0); /* UCX has printed nothing */
+}
+
+static void bad_settings_are_refused_with_their_names(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof open_cases / sizeof open_cases[0]; i++)
+        ranks_run(1, 0, open_case_body, &open_cases[i]);
+}
+
+static void full_body(struct ranks_one *one)
+{
+    struct gf_fault fault = {.code = GF_OK};
+    struct statvfs space;
+    RANK_CHECK(one, statvfs("/dev/shm", &space) == 0);
+    ranks_setup(one, one->arg);
+    one->setup.region_bytes = (size_t)space.f_bavail * space.f_frsize;
+    if (one->setup.region_bytes > (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE)) return;
+    RANK_CHECK(one, ranks_open_try(one, &fault) == GF_ERR_SYSTEM);
+    RANK_CHECK(one, (strstr(fault.text, "/dev/shm") != NULL) && (strstr(fault.text, "available") != NULL));
+}
+
+static void no_more_shared_memory_is_taken_than_there_is(void **state)
+{
+    (void)state;
+    ranks_run(1, 0, full_body, "self,posix");
+}
+
+static void blob_body(struct ranks_one *one)
+{
+    static unsigned char blob[2048], bad[2049];
+    size_t size_bytes = 0;
+    struct gf_fault *fault;
+    ranks_setup(one, one->arg);
+    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
+    fault = &one->link->fault;
+    ranks_blob_swap(one, 1 - one->rank, blob, &size_bytes);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 7, blob, size_bytes) == GF_ERR_PARAM);
+    for (size_t i = 0; i < size_bytes; i++) { /* one bit of each byte, one after the other */
+        fault->code = GF_OK;
+        memcpy(bad, blob, size_bytes);
+        bad[i] ^= (unsigned char)(1u << (i % 8));
+        RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes) < 0);
+        RANK_CHECK(one, (fault->code != GF_OK) && (fault->peer == 1 - one->rank) && (fault->text[0] != '\0'));
+    }
+    for (size_t i = 0; i < size_bytes; i++) /* cut short */
+        RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, blob, i) == GF_ERR_DATA);
+    memset(bad, 0, sizeof bad);
+    memcpy(bad, blob, size_bytes);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes + 1) == GF_ERR_DATA);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, sizeof bad) == GF_ERR_DATA);
+    RANK_CHECK(one, one->link->driver->blob(one->link, bad, &size_bytes) == GF_OK); /* our own is not the peer's */
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes) == GF_ERR_MISMATCH);
+    ranks_connect(one); /* and after all that the right one still works */
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, blob, size_bytes) == GF_ERR_STATE);
+    ranks_meet(one);
+    ranks_close(one);
+}
+
+static void a_wrong_blob_is_refused(void **state)
+{
+    (void)state;
+    ranks_run_each(2, 0, blob_body);
+}
+
+/* ---- handlers ---- */
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_peer_hangs_nobody),
+        cmocka_unit_test(survivors_of_a_kill_keep_working),
+        cmocka_unit_test(a_drop_ends_all_and_keeps_the_region),
+        cmocka_unit_test(a_peer_that_died_before_connect_hangs_nobody),
+        cmocka_unit_test(no_more_shared_memory_is_taken_than_there_is),
+        cmocka_unit_test(bad_settings_are_refused_with_their_names),
+        cmocka_unit_test(a_wrong_blob_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,129 @@
+/* After a warm-up with the largest window, messages over UCX allocate nothing. The counting allocator below replaces
+ * libc's for the whole program, UCX included. */
+#include "firmware-tests/support/ucx_ranks.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define COUNTS 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define COUNTS 0
+#endif
+#endif
+#ifndef COUNTS
+#define COUNTS 1
+#endif
+
+static uint64_t allocations; /* of all threads: UCX's async thread counts too */
+
+#if COUNTS
+void *__libc_malloc(size_t size_bytes);
+void *__libc_calloc(size_t count, size_t size_bytes);
+void *__libc_realloc(void *old, size_t size_bytes);
+void *__libc_memalign(size_t align_bytes, size_t size_bytes);
+
+static void count(void)
+{
+    (void)__atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
+}
+void *malloc(size_t size_bytes)
+{
+    count();
+    return __libc_malloc(size_bytes);
+}
+void *calloc(size_t elem_count, size_t size_bytes)
+{
+    count();
+    return __libc_calloc(elem_count, size_bytes);
+}
+void *realloc(void *old, size_t size_bytes)
+{
+    count();
+    return __libc_realloc(old, size_bytes);
+}
+void *memalign(size_t align_bytes, size_t size_bytes);
+void *memalign(size_t align_bytes, size_t size_bytes)
+{
+    count();
+    return __libc_memalign(align_bytes, size_bytes);
+}
+void *aligned_alloc(size_t align_bytes, size_t size_bytes)
+{
+    return memalign(align_bytes, size_bytes);
+}
+int posix_memalign(void **out, size_t align_bytes, size_t size_bytes)
+{
+    *out = memalign(align_bytes, size_bytes);
+    return (*out != NULL) ? 0 : ENOMEM;
+}
+#endif
+
+static const size_t sizes[] = {8, 1024, 4096, 16384, 65536, 262144, 1u << 20};
+#define SIZES (sizeof sizes / sizeof sizes[0])
+#define WINDOW 16u
+
+static unsigned char out[WINDOW][1u << 20], in[WINDOW][1u << 20];
+
+static void window_exchange(struct ranks_one *one, uint32_t window, size_t size_bytes, bool receive_first)
+{
+    uint32_t peer = 1 - one->rank;
+    for (uint32_t turn = 0; turn < 2; turn++) {
+        bool receive = (turn == 0) == receive_first;
+        for (uint32_t i = 0; i < window; i++) {
+            if (receive) ranks_recv(one, i, peer, i, in[i], size_bytes);
+            else ranks_send(one, WINDOW + i, peer, i, out[i], size_bytes);
+        }
+        if (receive || receive_first) continue;
+        /* Unexpected: what was sent before the mark is there when the mark is. */
+        ranks_recv(one, 2 * WINDOW, peer, WINDOW, in[0], 1);
+        ranks_send(one, 2 * WINDOW + 1, peer, WINDOW, out[0], 1);
+        RANK_CHECK(one, (ranks_end(one, 2 * WINDOW) == GF_OK) && (ranks_end(one, 2 * WINDOW + 1) == GF_OK));
+    }
+    for (uint32_t i = 0; i < window; i++)
+        RANK_CHECK(one, (ranks_end(one, i) == GF_OK) && (ranks_end(one, WINDOW + i) == GF_OK));
+}
+
+static void nothing_allocated_body(struct ranks_one *one)
+{
+    ranks_setup(one, one->arg);
+    ranks_open(one);
+    for (uint32_t turn = 0; turn < 4; turn++)
+        for (size_t i = 0; i < SIZES; i++) {
+            window_exchange(one, WINDOW, sizes[i], (turn & 1) != 0);
+            ranks_meet(one);
+        }
+    for (size_t i = 0; i < SIZES; i++) {
+        uint64_t before = __atomic_load_n(&allocations, __ATOMIC_RELAXED), after;
+        uint32_t exchanges = !COUNTS ? 10 : (sizes[i] < 65536) ? 1000 : 100;
+        for (uint32_t n = 0; n < exchanges; n++) window_exchange(one, 8, sizes[i], true);
+        after = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
+        if (COUNTS && (one->rank == 0))
+            fprintf(stderr, "    %-16s %8zu bytes, %u exchanges: %llu allocations\n", (const char *)one->arg, sizes[i],
+                    exchanges, (unsigned long long)(after - before));
+        RANK_CHECK(one, after == before);
+        ranks_meet(one);
+    }
+    ranks_close(one);
+}
+
+static void nothing_is_allocated_after_warm_up(void **state)
+{
+    static const char *const transports[] = {"self,posix,tcp", "self,tcp"};
+    (void)state;
+    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++)
+        ranks_run(2, 0, nothing_allocated_body, transports[i]);
+    if (!COUNTS) skip(); /* a sanitizer owns the allocator; the exchanges ran all the same */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_allocated_after_warm_up)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,39 @@
+#!/bin/sh
+# The man pages say what there is, and nothing else: each option of each tool, each key, each public function.
+. firmware-tests/support/shell.sh
+same_lines() { diff "$1" "$2" && [ -s "$1" ]; }
+
+for tool in "$BUILD"/gf-*; do
+    [ -x "$tool" ] && [ ! -d "$tool" ] || continue
+    name=${tool##*/}; page=tools/${name#gf-}/$name.1
+    "$tool" --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' | sort >"$scratch/helped"
+    sed -n 's/^\.It Fl -\([a-z0-9-]*\).*/\1/p' "$page" 2>/dev/null | sort >"$scratch/paged"
+    check "the_page_of_${name}_has_its_options" same_lines "$scratch/helped" "$scratch/paged"
+done
+
+"$BUILD/gf-check" --keys | awk -f firmware-tests/support/man_keys.awk >"$scratch/keys"
+sed -n '/^\.Ss Keys/,/^\.El/p' config/gradientflow.cfg.5 | sed '1,2d;$d' >"$scratch/paged"
+check "the_page_of_the_configuration_has_its_keys" same_lines "$scratch/keys" "$scratch/paged"
+sed -n 's/^ *{"\([A-Z_]*RANK\|SLURM_PROCID\)".*/\1/p' drivers/identity.c | sort -u >"$scratch/names"
+sed -n 's/^\.It \([A-Z_]*\) Ta .*/\1/p' config/gradientflow.cfg.5 | sort -u >"$scratch/paged"
+check "and_the_launchers_that_are_read" same_lines "$scratch/names" "$scratch/paged"
+
+# A prototype ends in ");" behind its name and "("; comments and types are taken out first.
+for header in lib/gradientflow.h config/config.h; do
+    sed 's|/\*.*\*/||; \|/\*|,\|\*/|d' "$header" | grep -v '^typedef' | tr '\n' ' ' | tr ';' '\n' |
+        sed -n 's/^\(.*[ *]\)\{0,1\}\(gf_[a-z0-9_]*\)(.*)$/\2/p'
+done | sort >"$scratch/declared"
+sed -n 's/^\.Fo //p' lib/gradientflow.3 | sort >"$scratch/synopsis"
+sed -n 's/^\.It Fn //p' lib/gradientflow.3 | sort >"$scratch/described"
+check "there_are_many_functions" [ "$(wc -l <"$scratch/declared")" -gt 50 ]
+check "the_page_of_the_library_has_its_functions" same_lines "$scratch/declared" "$scratch/synopsis"
+check "and_describes_each" same_lines "$scratch/declared" "$scratch/described"
+
+silent() { [ -z "$("$@" 2>&1)" ] || { "$@" 2>&1; return 1; }; }
+roff_silent() { [ -z "$(groff -mandoc -ww -Tutf8 "$1" 2>&1 >/dev/null)" ]; }
+for page in tools/*/*.1 lib/*.3 config/*.5; do
+    if command -v mandoc >/dev/null; then check "${page##*/}_is_well_formed" silent mandoc -T lint -W warning "$page"
+    elif command -v groff >/dev/null; then check "${page##*/}_is_well_formed" roff_silent "$page"
+    else skip "${page##*/}_is_well_formed" "there is neither mandoc nor groff"; fi
+done
+finish

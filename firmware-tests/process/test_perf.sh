@@ -1,0 +1,183 @@
+#!/bin/sh
+# gf-perf on real ranks: each operation and type measured and checked, the files it writes, its pass marks, what it
+# refuses, how it fails, a limits file that gf-check takes, and a replayed model.
+set -u
+. firmware-tests/support/shell.sh
+export LC_ALL=C
+run=$BUILD/gf-run perf=$BUILD/gf-perf
+small="-b 4 -e 40000 -f 100 -n 3 -w 1"
+
+# measured ARGUMENT..: 2 ranks end well
+measured() {
+    timeout -k 5 60 "$run" -n 2 "$perf" "$@" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
+}
+# refused NAME TEXT COMMAND..: fails by itself within 30 s, and stderr says TEXT
+refused() {
+    name_=$1 text_=$2; shift 2
+    timeout -k 5 30 "$@" >"$scratch/out" 2>"$scratch/err"; code_=$?
+    if [ $code_ -eq 0 ] || [ $code_ -ge 124 ]; then not_ok "$name_" "exit $code_: $(tail -n 2 "$scratch/err")"
+    elif grep -Eq -- "$text_" "$scratch/err"; then ok "$name_"
+    else not_ok "$name_" "does not say \"$text_\": $(tail -n 2 "$scratch/err")"; fi
+}
+number='[0-9]+(\.[0-9]+)?'
+# A row of the JSON file, to the letter
+row_of() {
+    echo "^    \{\"op\": \"$1\", \"type\": \"$2\", \"bytes\": $3, \"count\": $4, \"time_us\": $number, \"p50_us\": $number, \"p99_us\": $number, \"algbw\": $number, \"busbw\": $number, \"wrong\": 0, \"algorithm\": \"$5\"\},?\$"
+}
+has_row() { grep -Eq "$(row_of "$@")" "$scratch/json" || { cat "$scratch/json"; return 1; }; }
+# Brackets and quotes in pairs, commas between rows and not behind the last
+is_json() {
+    awk '{ text = text $0 } END {
+        gsub(/ /, "", text); gsub(/"[^"]*"/, "0", text); gsub(/[0-9]+(\.[0-9]+)?/, "0", text)
+        for (n = 1; n > 0;) {
+            n = gsub(/0:0/, "p", text); n += gsub(/p,p/, "p", text); n += gsub(/[{]p[}]/, "0", text)
+            n += gsub(/\[0,0/, "[0", text); n += gsub(/\[0\]/, "0", text)
+        }
+        exit text != "0" }' "$1" || { cat "$1"; return 1; }
+}
+spoiled_is_no_json() {
+    is_json "$1" && ! sed 's/}$/},/' "$1" | is_json /dev/stdin >/dev/null && ! sed '$d' "$1" | is_json /dev/stdin >/dev/null
+}
+
+# ---- every operation and type ----
+for op in allreduce broadcast reduce_scatter allgather; do
+    for type in float half bfloat16; do
+        bytes=400 size=4
+        [ $type = float ] || size=2
+        check "${op}_${type}_is_measured_and_right" measured $small -o $op -d $type --json "$scratch/json"
+        check "${op}_${type}_has_its_rows" has_row $op $type $bytes $((bytes / size)) direct
+        check "${op}_${type}_has_each_size" [ "$(grep -c '"op"' "$scratch/json")" -eq 3 ]
+    done
+done
+check barrier_has_one_row measured $small -o barrier --json "$scratch/json"
+check barrier_carries_nothing has_row barrier float 0 0 direct
+# Without shared memory auto chooses by size and operation.
+check messages_are_measured measured $small --set link.transports=self,tcp --json "$scratch/json"
+check messages_have_their_row has_row allreduce float 400 100 doubling
+check barrier_of_messages measured $small -o barrier --set link.transports=self,tcp --json "$scratch/json"
+check barrier_of_messages_has_a_row has_row barrier float 0 0 doubling
+for algorithm in ring halving doubling tree server direct; do
+    check "${algorithm}_is_named_in_its_row" measured -b 1000 -e 1000 -n 3 -a $algorithm --json "$scratch/json"
+    check "${algorithm}_is_right" has_row allreduce float 1000 250 $algorithm
+done
+check three_ranks_and_a_size_that_no_rank_can_share \
+    sh -c "timeout 60 '$run' -n 3 '$perf' -b 4 -e 100 -f 5 -n 3 -a ring >/dev/null"
+
+# ---- files ----
+check csv_and_json_together measured $small --json "$scratch/json" --csv "$scratch/csv"
+check the_file_is_json spoiled_is_no_json "$scratch/json"
+check json_says_version_world_and_hash grep -Eq \
+    '"header": \{"version": "[0-9]+\.[0-9]+", "world": 2, "config_hash": "0x[0-9a-f]{16}"' "$scratch/json"
+check csv_has_a_head_and_a_line_a_size [ "$(wc -l <"$scratch/csv")" -eq 4 ]
+check csv_lines_have_as_many_fields_as_the_head [ "$(awk -F, '{print NF}' "$scratch/csv" | sort -u | wc -l)" -eq 1 ]
+check the_table_says_the_same [ "$(grep -c ' 0  direct$' "$scratch/out")" -eq 3 ]
+hash_of() { sed -n 's/.*"config_hash": "\(0x[0-9a-f]*\)".*/\1/p' "$scratch/json"; }
+first=$(hash_of)
+measured $small --set link.window=4 --json "$scratch/json"
+check another_configuration_has_another_hash [ -n "$first" -a "$first" != "$(hash_of)" ]
+check a_setting_may_hold_commas measured -b 4 -e 4 -n 3 --set link.transports=self,tcp,link.idle=yield,link.window=2
+check sizes_have_units measured -b 4K -e 1M -f 256 -n 2 --json "$scratch/json"
+check units_are_of_1024 has_row allreduce float 1048576 262144 direct
+check without_a_check_nothing_is_claimed measured -b 4 -e 4 -n 2 -c 0
+check a_dash_stands_for_it grep -Eq ' -  direct$' "$scratch/out"
+
+# ---- pass marks and failures: exit 1 ----
+refused bandwidth_below_the_mark_fails "at 40000 bytes, --min-busbw asks for 100000" \
+    "$run" -n 2 "$perf" $small --min-busbw 100000
+check bandwidth_above_the_mark_passes measured $small --min-busbw 0.0000001
+check rows_are_written_all_the_same sh -c "! '$run' -n 2 '$perf' $small --min-busbw 1e5 --json '$scratch/json' 2>/dev/null &&
+    [ \$(grep -c '\"op\"' '$scratch/json') -eq 3 ]"
+refused a_rank_that_never_comes_is_a_timeout "cannot open: GF_ERR_TIMEOUT" \
+    env GF_RANK=0 GF_WORLD=2 GF_ADDRESS=127.0.0.1:7973 "$perf" --set rendezvous.join_timeout=300ms
+refused a_rank_that_dies_ends_the_others "a measurement failed|cannot open" \
+    "$run" -n 2 sh -c "if [ \$GF_RANK = 1 ]; then timeout -s KILL 2 '$perf' -t 3600; sleep 9; fi; exec '$perf' -t 3600"
+refused files_that_cannot_be_written_are_found_first "cannot write /nonexistent/x: No such file" \
+    "$run" -n 2 "$perf" -t 3600 --json /nonexistent/x
+refused a_csv_likewise "cannot write /nonexistent/x: No such file" "$run" -n 2 "$perf" -t 3600 --csv /nonexistent/x
+refused limits_likewise "cannot write /nonexistent/x: No such file" "$run" -n 2 "$perf" -t 3600 --tune /nonexistent/x
+
+# ---- bad input, alone ----
+refused smallest_above_largest "min-bytes is above --max-bytes" "$perf" -b 8K -e 4K
+refused factor_of_1 "factor 1: allowed is a whole number from 2" "$perf" -f 1
+refused no_size "min-bytes x: allowed is a size" "$perf" -b x
+refused below_an_element "min-bytes 2: allowed is a size" "$perf" -b 2
+refused no_samples "iters 0: allowed" "$perf" -n 0
+refused too_many_samples "iters 2001: allowed" "$perf" -n 2001
+refused unknown_operation "op reduce: allowed is allreduce\|broadcast" "$perf" -o reduce
+refused unknown_type "type double: allowed is float\|half\|bfloat16" "$perf" -d double
+refused unknown_algorithm "exchange.algorithm" "$perf" -a fastest
+refused check_is_0_or_1 "check 2: allowed" "$perf" -c 2
+refused unknown_letter "unknown option -z" "$perf" -z 1
+refused letter_without_value "needs a value" "$perf" -b
+refused setting_without_value "GROUP.KEY=VALUE" "$perf" --set link.window
+refused unknown_setting "link.nonsense" "$perf" --set link.nonsense=1
+refused second_setting_is_bad "link.window" "$perf" --set link.idle=spin,link.window=x
+refused no_such_configuration "none: cannot be opened" "$perf" --config "$scratch/none"
+refused no_such_model "none: cannot be opened" "$perf" --model "$scratch/none"
+refused compute_without_a_model "need --model" "$perf" --compute-ms 5
+refused compute_twice "give one of them" "$perf" --model config/models/nin.cfg --compute-ms 5 --gflops 5
+refused batch_without_gflops "batch needs --gflops" "$perf" --model config/models/nin.cfg --batch 5
+refused model_with_sizes "the model says operation and sizes" "$perf" --model config/models/nin.cfg -b 4K
+refused model_with_tune "give one of them" "$perf" --model config/models/nin.cfg --tune x
+refused tune_of_an_algorithm "leave --op and --algorithm out" "$perf" --tune x -a ring
+refused tune_with_json "leave --json" "$perf" --tune x --json y
+refused model_of_means "give --check 0" "$perf" --model config/models/nin.cfg --set exchange.average=ranks
+printf 'tensors = ( { name = "a"; shape = [10]; } );\n' >"$scratch/flat.cfg"
+refused schedule_without_flops "the model has no flops" "$perf" --model "$scratch/flat.cfg" --compute-ms 5
+refused ranks_with_other_sizes "user_bytes" "$run" -n 2 sh -c \
+    "[ \$GF_RANK = 0 ] || exec '$perf' -b 4 -e 8; exec '$perf' -b 4 -e 800"
+
+# ---- limits for auto ----
+check tune_measures measured --tune "$scratch/limits.cfg" -b 64 -e 16K -f 4 -t 0.02
+check its_file_is_a_configuration sh -c "timeout 20 '$BUILD/gf-check' '$scratch/limits.cfg' >'$scratch/checked'"
+limit_of() { sed -n "s/^ *$1 = \"\([0-9]*\) B\";/\1/p" "$scratch/limits.cfg"; }
+doubling=$(limit_of doubling_max_bytes) halving=$(limit_of halving_max_bytes)
+check limits_are_in_order [ "${doubling:-9}" -ge 1 -a "${halving:-0}" -ge "${doubling:-9}" ]
+check gf_perf_takes_its_own_file measured -b 64 -e 64 -n 2 --config "$scratch/limits.cfg"
+
+# ---- a model ----
+cat >"$scratch/model.cfg" <<'EOF'
+tensors = (
+    { name = "last"; shape = [1000]; flops = [1000000L, 2000000L]; },
+    { name = "empty"; shape = [0]; },
+    { name = "half"; shape = [33]; type = "fp16"; },
+    { name = "first"; shape = [300, 700]; flops = [1000000L, 1000000L]; } );
+EOF
+check model_is_replayed measured --model "$scratch/model.cfg" -n 3 --compute-ms 40 --json "$scratch/json"
+check model_has_a_row has_row step float 844132 211033 direct
+check model_is_json is_json "$scratch/json"
+time_us=$(sed -n 's/.*"time_us": \([0-9]*\).*/\1/p' "$scratch/json")
+exposed_us=$(sed -n 's/.*"exposed_us": \([0-9]*\).*/\1/p' "$scratch/json")
+check a_step_lasts_as_long_as_its_computing [ "${time_us:-0}" -ge 40000 ]
+check exposed_is_what_lies_beyond [ $((time_us - 40000 - exposed_us)) -ge -1 -a $((time_us - 40000 - exposed_us)) -le 1 ]
+check gflops_give_the_same_time sh -c "timeout 60 '$run' -n 2 '$perf' --model '$scratch/model.cfg' -n 2 --gflops 1 \
+    --batch 8 | grep -q 'computing 40.000 ms'"
+check model_on_a_16_bit_wire measured --model "$scratch/model.cfg" -n 2 --set exchange.wire=fp16 --json "$scratch/json"
+check its_type_is_the_wires has_row step half 844132 211033 direct
+check model_of_each_algorithm sh -c "for a in ring doubling tree server direct; do
+    timeout 60 '$run' -n 2 '$perf' --model '$scratch/model.cfg' -n 2 -a \$a >/dev/null || exit 1; done"
+check sparse_model_without_a_check measured --model config/models/nin.cfg -n 2 -c 0 --set sparse.enabled=true
+check model_with_an_optimizer measured --model "$scratch/model.cfg" -n 2 --config config/local.cfg
+
+# ---- other launchers and hosts ----
+if command -v mpirun.openmpi >/dev/null; then
+    check under_open_mpi timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 \
+        -x GF_ADDRESS=127.0.0.1:7974 "$perf" -b 4 -e 4 -n 2 >"$scratch/out"
+else
+    skip under_open_mpi "mpirun.openmpi is not installed"
+fi
+if ip netns add gfperf0 2>/dev/null; then
+    ip netns delete gfperf0
+    . firmware-tests/support/net.sh
+    trap 'net_down; rm -rf "$scratch"' EXIT
+    net_up gfperf 2 1gbit
+    cat >"$scratch/net.cfg" <<EOF
+rendezvous = { address = "$(net_address 0):7117"; insecure = true; };
+link = { transports = "self,tcp"; devices = "eth0"; };
+EOF
+    check in_network_namespaces net_run 60 "$perf" --config "$scratch/net.cfg" -b 4 -e 40000 -f 100 -n 3 -d half >"$scratch/out"
+    net_down
+else
+    skip in_network_namespaces "this user may not make any"
+fi
+finish

@@ -1,0 +1,93 @@
+#!/bin/sh
+# gf-plan as a user runs it: tables, files, the published figures, advice, and what it refuses.
+. firmware-tests/support/shell.sh
+plan="$BUILD/gf-plan"
+
+# Small ones of everything: a case takes milliseconds.
+cat >"$scratch/small.cfg" <<'EOF'
+tensors = ( { name = "fc"; shape = [64, 512]; flops = [65536, 131072]; }, { name = "fc.bias"; shape = [64]; flags = ["dense"]; },
+            { name = "conv"; shape = [16, 3, 3, 3]; flops = [500000, 500000]; } );
+EOF
+sed 's/nodes = 8/nodes = 4/; s/name = "plain"/name = "a \\"<\&> name"/' config/clusters/plain.cfg >"$scratch/cluster.cfg"
+small="--model $scratch/small.cfg --cluster $scratch/cluster.cfg"
+
+# ---- tables ----
+check a_table_is_printed sh -c "$plan $small --gpus 1,4 --csv $scratch/a.csv --svg $scratch/a.svg >$scratch/table"
+check every_mode_has_its_row sh -c "for m in server tree ring fp16 overlap lazy sparse; do grep -Eq \"^ +4 \$m +[0-9.]+ \" $scratch/table || exit 1; done"
+check one_gpu_is_never_sped_up sh -c "awk '\$1 == 1 && \$3 != \"-\" && (\$5 > 1 || \$5 < 0.5) {bad = 1} END {exit bad}' $scratch/table"
+check sparse_chunks_are_said_to_be_synthetic grep -q synthetic "$scratch/table"
+check csv_has_its_columns_in_every_line sh -c "sed 's/\"[^,]*\"/x/g' $scratch/a.csv | awk -F, 'NF != 13 {exit 1} NR > 1 && (\$4 < 1 || \$5 <= 0 || \$8 > 1 || \$9 < 0) {exit 1} END {exit NR < 15}'"
+check csv_quotes_names grep -q '^"a ""<&> name","small",ring,4,' "$scratch/a.csv"
+check csv_without_nan sh -c "! grep -Eiq 'nan|inf' $scratch/a.csv"
+check svg_is_whole sh -c "head -c 4 $scratch/a.svg | grep -q '<svg' && tail -n 1 $scratch/a.svg | grep -q '^</svg>\$'"
+check svg_escapes_names grep -q 'a "&lt;&amp;> name' "$scratch/a.svg"
+check svg_without_nan sh -c "! grep -Eiq '\"[^\"]*(nan|inf)[^\"]*\"' $scratch/a.svg"
+check svg_tags_close sh -c "[ \$(grep -o '<text' $scratch/a.svg | wc -l) -eq \$(grep -o '</text>' $scratch/a.svg | wc -l) ] && [ \$(grep -o '<polyline' $scratch/a.svg | wc -l) -eq 8 ]"
+check the_same_again_is_the_same sh -c "$plan $small --gpus 1,4 | cmp - $scratch/table"
+$plan $small --gpus 4 --modes ring,lazy --cache "$scratch/cache" >"$scratch/first"
+check a_cache_holds_a_line_a_row sh -c "[ \$(wc -l <$scratch/cache) -eq 2 ]"
+check a_cached_table_is_the_same sh -c "$plan $small --gpus 4 --modes ring,lazy --cache $scratch/cache | cmp - $scratch/first"
+check what_differs_is_not_taken_from_the_cache sh -c "$plan $small --gpus 4 --modes ring,lazy --latency 900 --cache $scratch/cache >$scratch/slow; ! cmp -s $scratch/slow $scratch/first && [ \$(wc -l <$scratch/cache) -eq 4 ]"
+echo 'exchange = { algorithm = "halving"; wire = "bf16"; };' >"$scratch/exchange.cfg"
+check a_configuration_takes_the_place_of_modes sh -c "$plan $small --gpus 4 --config $scratch/exchange.cfg --compute-ms 20 | grep -Eq '^ +4 overlap +2[0-9]\.'"
+
+# ---- the published figures: the same code with small models ----
+mkdir "$scratch/models"
+for m in alexnet resnet50 googlenet nin; do
+    echo 'tensors = ( { name = "w"; shape = [40]; flops = [1000, 2000]; } );' >"$scratch/models/$m.cfg"
+done
+check paper_runs sh -c "$plan --paper --models $scratch/models >$scratch/paper"
+for figure in 410.2x 434.1x 47x 39x 2.5x '1.5 min' '7.3 min'; do
+    check "paper_prints_$(echo "$figure" | tr ' ' _)" grep -qF " $figure " "$scratch/paper"
+done
+check paper_says_what_was_calibrated grep -q 'fitted' "$scratch/paper"
+check paper_has_server_against_tree sh -c "grep -Eq '^ +128 +[0-9.]+ +[0-9.]+ ' $scratch/paper"
+
+# ---- advice ----
+check advice_is_given sh -c "$plan $small --advise --gpus 4 --write $scratch/best.cfg >$scratch/advice"
+check advice_is_a_lawful_configuration sh -c "$BUILD/gf-check $scratch/best.cfg >/dev/null"
+check advice_on_sparse_steps_is_lawful sh -c "$plan --model config/models/nin.cfg --cluster $scratch/cluster.cfg --bandwidth 2e6 --advise --gpus 4 --write $scratch/sparse.cfg >/dev/null && grep -q keep_share $scratch/sparse.cfg && $BUILD/gf-check $scratch/sparse.cfg >/dev/null"
+check fully_connected_layers_may_be_split sh -c "grep -Eq '^  fc +[0-9.]+ +[0-9.]+ +model' $scratch/advice"
+check convolutions_stay_data_parallel sh -c "grep -Eq '^  conv +[0-9.]+ +[0-9.]+ +data' $scratch/advice"
+check the_learning_rate_scales grep -q 'base x batch / 256' "$scratch/advice"
+
+# ---- what is refused ----
+refused() { # NAME TEXT COMMAND..
+    name=$1 text=$2; shift 2
+    check_not "$name" timeout 20 "$@" >"$scratch/out" 2>"$scratch/err"
+    sed -n '/^ok\|^not ok/p' "$scratch/out"
+    check "${name}_clearly" grep -q -e "$text" "$scratch/err"
+}
+cluster_with() { sed "$1" config/clusters/plain.cfg >"$scratch/bad.cfg"; }
+refused no_cluster 'No such file' $plan --cluster "$scratch/none.cfg"
+refused no_model 'No such file' $plan --model "$scratch/none.cfg"
+refused gpus_of_0 'from 1 to' $plan $small --gpus 0
+refused gpus_of_words 'whole numbers' $plan $small --gpus 1,many
+refused gpus_beyond 'from 1 to 8192' $plan $small --gpus 9000
+refused unknown_mode 'server, tree' $plan $small --modes quick
+refused a_mode_twice 'each once' $plan $small --modes ring,ring
+refused paper_and_gpus 'stands alone' $plan --paper --gpus 8
+refused two_at_once 'exclude' $plan --paper --all
+refused write_alone 'goes with' $plan $small --write "$scratch/x"
+refused fuse_of_0 'a size' $plan $small --fuse 0
+refused unwritable 'cannot write' $plan $small --gpus 1 --csv "$scratch/none/x.csv"
+cluster_with 's/nodes = 8/nodes = 0/'
+refused nodes_of_0 'bad.cfg:[0-9]*: nodes must be a whole number from 1' $plan --cluster "$scratch/bad.cfg"
+cluster_with 's/network_latency = .*;/network_latency = -1.0;/'
+refused negative_latency 'network_latency must be' $plan --cluster "$scratch/bad.cfg"
+cluster_with 's/network_bandwidth/netork_bandwidth/'
+refused unknown_key 'unknown key netork_bandwidth' $plan --cluster "$scratch/bad.cfg"
+cluster_with '/network_bandwidth/d'
+refused missing_key 'network_bandwidth is missing' $plan --cluster "$scratch/bad.cfg"
+cluster_with 's/network_bandwidth = .*;/network_bandwidth = "fast";/'
+refused a_word_for_a_number 'network_bandwidth must be a number' $plan --cluster "$scratch/bad.cfg"
+cluster_with 's/gpus_per_node = 1/gpus_per_node = 4/; /node_bandwidth/d'
+refused no_bandwidth_in_the_node 'node_bandwidth is missing' $plan --cluster "$scratch/bad.cfg"
+cluster_with '/gpu_flops/d'
+refused no_rate 'neither a rate' $plan --cluster "$scratch/bad.cfg" --model config/models/vgg16.cfg
+sed 's/flops = [^;]*;//' "$scratch/small.cfg" >"$scratch/noflops.cfg"
+refused a_model_without_flops 'no flops' $plan --model "$scratch/noflops.cfg"
+for shipped in config/clusters/*.cfg; do
+    check "shipped_$(basename "$shipped" .cfg)_is_lawful" sh -c "$plan --cluster $shipped --model $scratch/small.cfg --gpus 2 --modes lazy >/dev/null"
+done
+finish

@@ -1,0 +1,149 @@
+#!/bin/sh
+# gf-check --preflight: a sound node and job are ok; each line fails, and says so by name, where what it looks at is ill.
+. firmware-tests/support/shell.sh
+run="$BUILD/gf-run" gf_check="$BUILD/gf-check" local=config/local.cfg
+unset GF_RANK GF_WORLD GF_JOB GF_ADDRESS
+# exits CODE COMMAND..: its output is in $scratch/out
+exits() {
+    code_=$1; shift
+    timeout -k 5 60 "$@" >"$scratch/out" 2>&1; found_=$?
+    [ $found_ -eq "$code_" ] || { echo "exit $found_, wanted $code_"; cat "$scratch/out"; return 1; }
+}
+# said STATE CHECK TEXT: a line of the report
+said() { grep -Eq "^$1 +$2 .*$3" "$scratch/out" || { cat "$scratch/out"; return 1; }; }
+# file NAME TEXT: a configuration
+file() { printf '%s\n' "$2" >"$scratch/$1"; }
+# alone NAME STATE CHECK TEXT CONFIGURATION [OPTION..]: of a process by itself; fails if the line does
+alone() {
+    name_=$1 state_=$2 line_=$3 text_=$4; file "$1.cfg" "$5"; shift 5
+    wanted_=0; [ "$state_" != fail ] || wanted_=1
+    check "$name_" exits $wanted_ "$gf_check" "$scratch/$name_.cfg" --preflight "$@"
+    check "${name_}_is_said" said "$state_" "$line_" "$text_"
+}
+# A port below the ephemeral ones that is free right now, and one that a process holds until the test ends.
+port=7$(( $$ % 900 + 100 ))
+
+# ---- a sound node, a sound job ----
+file sound.cfg "rendezvous = { address = \"127.0.0.1:$port\"; };"
+check "a_sound_node" exits 0 "$gf_check" "$scratch/sound.cfg" --preflight
+for line in launcher libraries transports gpu footprint memlock "huge pages" control interface ports "control ports" shm memory; do
+    check "it_has_a_line_of_$(echo "$line" | tr ' ' _)" said ok "$line" ""
+done
+check "alone_it_says_why_there_are_no_peers" said skip peers "started alone"
+check "three_ranks" exits 0 "$run" -n 3 "$gf_check" $local --preflight
+check "they_answer" said ok peers "3 of 3 ranks answered, on 1 node"
+check "they_have_one_configuration" said ok configuration "$("$gf_check" $local | sed -n 's/^hash: //p')"
+check "they_join_and_sum" said ok join "3 ranks joined .* sum over all of them is right"
+check "one_rank_alone_in_its_job" exits 0 "$run" -n 1 "$gf_check" $local --preflight
+check "json" exits 0 "$run" -n 2 --merge "$gf_check" $local --preflight --json
+check "json_is_a_line_a_rank" [ "$(grep -c '^{"rank":[01],"world":2,.*"result":"ok","lines":\[{.*}\]}$' "$scratch/out")" -eq 2 ]
+check "json_has_nothing_else" [ "$(wc -l <"$scratch/out")" -eq 2 ]
+if command -v python3 >/dev/null; then
+    check "json_is_json" python3 -c 'import json, sys
+for line in open(sys.argv[1]):
+    for row in json.loads(line)["lines"]: assert set(row) == {"check", "state", "text", "todo"}, row' "$scratch/out"
+else skip "json_is_json" "there is no python3"; fi
+
+# ---- a line at a time ----
+alone unknown_transport fail transports "'gdr_copy' is not available" 'link = { transports = "self,posix,gdr_copy"; };'
+alone wrong_interface fail interface "there is no gfnone0 here; there are .*lo" 'link = { devices = "gfnone0"; };'
+alone more_than_shm_has fail shm "MiB needed in /dev/shm" 'exchange = { user_bytes = "64 GiB"; };' --local 4096
+check "more_than_memory_is_said" said fail memory "it has"
+alone wrong_bind fail bind "10.99.99.99 is no address of this node" 'rendezvous = { bind = "10.99.99.99"; insecure = true; };'
+alone missing_key_file fail control "gf-no-key" 'rendezvous = { key_file = "/nonexistent/gf-no-key"; };'
+alone ephemeral_ports warn ports "gives to outgoing connections" \
+    "link = { ports = \"$(awk '{print $1 + 100 "-" $1 + 200}' /proc/sys/net/ipv4/ip_local_port_range)\"; };"
+alone huge_pages "$(grep -Eq '\[(never|deny)\]' /sys/kernel/mm/transparent_hugepage/shmem_enabled 2>/dev/null && echo warn || echo ok)" \
+    "huge pages" "shmem_enabled" 'link = { huge_pages = true; };'
+alone no_gpu_driver fail gpu "gf-no-cuda" 'device = { driver = "cuda"; library = "/nonexistent/gf-no-cuda.so"; };'
+alone no_gpu_asked_for ok gpu 'device.driver is "host"' 'device = { library = "/nonexistent/gf-no-cuda.so"; };'
+cat >"$scratch/cuda.c" <<'END'
+int cuInit(unsigned flags) { (void)flags; return CUDA_INIT; }
+int cuDriverGetVersion(int *version) { *version = 12040; return 0; }
+int cuDeviceGetCount(int *count) { *count = 2; return 0; }
+int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
+int cuDeviceGetName(char *name, int bytes, int device) { (void)bytes; name[0] = (char)('A' + device); name[1] = 0; return 0; }
+END
+cuda() { "${CC:-gcc}" -shared -fPIC -DCUDA_INIT="$2" -o "$scratch/$1.so" "$scratch/cuda.c"; }
+cuda ill 100; cuda well 0
+alone gpu_that_does_not_start fail gpu "cuInit\(\) fails with CUresult 100" "device = { driver = \"cuda\"; library = \"$scratch/ill.so\"; };"
+alone gpu_that_is_not_there fail gpu "device.ordinal 5: there are 2 GPUs" \
+    "device = { driver = \"cuda\"; ordinal = 5; library = \"$scratch/well.so\"; };"
+file gpu.cfg "device = { driver = \"cuda\"; ordinal = 1; library = \"$scratch/well.so\"; };"
+"$gf_check" "$scratch/gpu.cfg" --preflight >"$scratch/out"
+check "gpu_that_is_there" said ok gpu "B, number 1 of 2, driver for CUDA 12.4"
+file other.so.cfg "device = { driver = \"cuda\"; library = \"libm.so.6\"; };"
+"$gf_check" "$scratch/other.so.cfg" --preflight >"$scratch/out"
+check "library_that_is_no_gpu_driver" said fail gpu "has not the functions"
+UCX_RNDV_THRESH=1m "$gf_check" "$scratch/sound.cfg" --preflight >"$scratch/out"
+check "ucx_variables_are_said" said warn environment "UCX_RNDV_THRESH"
+
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && setpriv --bounding-set=-ipc_lock true 2>/dev/null; then
+    file rdma.cfg 'link = { transports = "self,posix,rc"; };'
+    lock_limited() { (ulimit -l 64; exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock "$gf_check" "$@" --preflight); }
+    lock_limited "$scratch/rdma.cfg" >"$scratch/out"
+    check "memlock_below_what_rdma_registers" said fail memlock "limit 64 KiB, to be registered"
+    lock_limited "$scratch/sound.cfg" >"$scratch/out"
+    check "memlock_that_nobody_needs" said ok memlock "these transports lock no memory"
+else skip "memlock_below_what_rdma_registers" "needs root and setpriv"; fi
+if unshare -n true 2>/dev/null; then
+    file far.cfg 'rendezvous = { address = "10.9.9.9:7117"; insecure = true; };'
+    check "address_without_a_way" exits 1 unshare -n "$gf_check" "$scratch/far.cfg" --preflight
+    check "it_says_so" said fail control "10.9.9.9:7117 cannot be reached: Network is unreachable"
+    check "interface_that_is_down" said fail interface "lo is down"
+else skip "address_without_a_way" "needs a network namespace"; fi
+
+# ---- a port that is taken: by a preflight that waits for a rank that never comes ----
+GF_RANK=0 GF_WORLD=2 GF_ADDRESS=127.0.0.1:$port "$gf_check" $local --preflight --deadline 60 >"$scratch/holder" 2>&1 &
+holder=$!
+for _ in $(seq 200); do grep -q '^ok *control' "$scratch/holder" && break; sleep 0.05; done
+check "a_control_port_that_is_taken" exits 1 "$gf_check" "$scratch/sound.cfg" --preflight
+check "it_is_named" said fail control "127.0.0.1:$port: bind failed: Address already in use"
+alone taken_ports fail ports "link.ports $port-$port: 0 of 1 free, 2 needed" \
+    "link = { ports = \"$port-$port\"; }; rendezvous = { address = \"127.0.0.1:1\"; };"
+alone taken_control_ports fail "control ports" "rendezvous.ports $port-$port: 0 of 1 free, 2 needed" \
+    "rendezvous = { address = \"127.0.0.1:1\"; ports = \"$port-$port\"; };"
+kill $holder; wait $holder 2>/dev/null
+
+# ---- ranks that do not fit together ----
+file fp16.cfg 'exchange = { wire = "fp16"; };'
+echo "# defaults" >"$scratch/default.cfg"
+# on_rank_1 CODE CONFIGURATION SETTING..: rank 1 of 3 has another file, and another environment
+on_rank_1() {
+    wanted_=$1 other_=$2; shift 2
+    exits "$wanted_" "$run" -n 3 --merge sh -c "[ \$GF_RANK != 1 ] || { $*; exec $gf_check $other_ --preflight --deadline 30; }
+        exec $gf_check $scratch/default.cfg --preflight --deadline 30"
+}
+check "another_configuration_on_one_rank" on_rank_1 1 "$scratch/fp16.cfg" :
+check "the_rank_is_named" said fail configuration "1 rank has not .* rank 1 on .* against rank 0: exchange.wire fp16, not fp32"
+check "once" [ "$(grep -c '^fail  configuration' "$scratch/out")" -eq 1 ]
+check "and_nobody_joins" said skip join "not tried"
+check "a_failing_line_on_one_rank" on_rank_1 1 "$scratch/wrong_bind.cfg" :
+check "that_rank_shows_it" said fail bind "rank 1 on .*: rendezvous.bind 10.99.99.99"
+check "all_hear_of_it" said fail "all ranks" "something fails at rank 1\$"
+check "a_rank_that_does_not_come" exits 1 "$run" -n 1 sh -c "GF_WORLD=2 exec $gf_check $local --preflight --deadline 1"
+check "it_is_named_too" said fail peers "1 of 2 ranks answered within 1 s; missing: rank 1"
+check "rank_0_that_is_not_there" exits 1 env GF_RANK=1 GF_WORLD=2 GF_ADDRESS=127.0.0.1:1 "$gf_check" $local --preflight --deadline 1
+check "it_is_said_where" said fail control "cannot reach rank 0 at 127.0.0.1:1: tried .* Connection refused"
+# By hand, so that nobody ends rank 0 because the other one has ended.
+other_world() {
+    GF_RANK=1 GF_WORLD=4 "$gf_check" $local --preflight --deadline 30 >"$scratch/other" 2>&1 & other=$!
+    exits 1 env GF_RANK=0 GF_WORLD=3 "$gf_check" $local --preflight --deadline 30; code_=$?
+    wait $other && { echo "rank 1 ended with 0"; return 1; }
+    return $code_
+}
+GF_ADDRESS=127.0.0.1:$port; export GF_ADDRESS
+check "another_world_on_one_rank" other_world
+unset GF_ADDRESS
+check "both_worlds_are_named" said fail peers "turned away: .*world 3 at rank 0, 4 at rank 1"
+check "at_the_other_too" grep -q "^fail  control .*world 3 at rank 0, 4 at rank 1" "$scratch/other"
+check "another_tensor_table_on_one_rank" exits 1 "$run" -n 2 --merge sh -c "[ \$GF_RANK = 0 ] ||
+    exec $gf_check $local --preflight --deadline 30 --tensors config/models/nin.cfg; exec $gf_check $local --preflight --deadline 30"
+check "the_join_finds_it" said fail join "GF_ERR_MISMATCH: .*tensor tables differ"
+
+# ---- the command line ----
+check "json_without_preflight" exits 2 "$gf_check" $local --json
+check "deadline_of_0" exits 2 "$gf_check" $local --preflight --deadline 0
+check "world_under_a_launcher" exits 2 "$run" -n 1 "$gf_check" $local --preflight --world 4
+check "a_file_that_is_not_there" exits 1 "$gf_check" "$scratch/none" --preflight
+finish

@@ -1,0 +1,394 @@
+/* Only who has the job's key joins; strangers by the thousands do not stop those. */
+#include "firmware-tests/support/tcp_keys.h"
+#include "firmware-tests/support/tcp_middle.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct middle middle;
+
+/* ---- the key file ---- */
+
+static const struct file_case {
+    const char *name;
+    size_t bytes;
+    mode_t mode;
+    const char *text; /* of the refusal; NULL: opens */
+} files[] = {
+    {"smallest", 32, 0600, NULL},
+    {"largest", 4096, 0600, NULL},
+    {"read_only", 32, 0400, NULL},
+    {"empty", 0, 0600, "expected 32 to 4096 bytes, found 0"},
+    {"too_small", 31, 0600, "expected 32 to 4096 bytes, found 31"},
+    {"too_large", 4097, 0600, "expected 32 to 4096 bytes, found 4097"},
+    {"group_reads", 32, 0640, "with mode 0600 or 0400, found a file with mode 0640"},
+    {"all_read", 32, 0604, "found a file with mode 0604"},
+    {"group_writes", 32, 0620, "found a file with mode 0620"},
+    {"a_program", 32, 0700, "found a file with mode 0700"},
+};
+
+static void key_open_check(const char *path, const char *text)
+{
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct gf_fault fault = {0};
+        begin();
+        struct gf_rendezvous_setup setup = keyed(rank, 2, path);
+        gf_status status = tcp_world_end_open(&star, rank, &setup, now_ns, &fault);
+        assert_int_equal(status, (text == NULL) ? GF_OK : GF_ERR_CONFIG);
+        if ((text != NULL) && (strstr(fault.text, text) == NULL)) print_error("%s: '%s'\n", path, fault.text);
+        assert_true((text == NULL) || (strstr(fault.text, text) != NULL));
+        assert_true((text == NULL) || (strstr(fault.text, path) != NULL));
+        tcp_world_close(&star);
+    }
+}
+
+static void a_key_file_is_private_and_of_a_lawful_size(void **state)
+{
+    (void)state;
+    char path[96];
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        key_open_check(file_make(files[i].name, 'k', files[i].bytes, files[i].mode), files[i].text);
+    }
+    key_open_check(key_folder, "found a folder with mode 0700");
+    key_open_check("/nonexistent/key", "No such file");
+    (void)snprintf(path, sizeof path, "%s/pipe", key_folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    key_open_check(path, "found no regular file"); /* and is not waited for */
+    /* A link is judged by what it leads to, as secrets are mounted by some. */
+    (void)snprintf(path, sizeof path, "%s/link", key_folder);
+    assert_int_equal(symlink("a", path), 0);
+    key_open_check(path, NULL);
+    (void)unlink(path);
+    assert_int_equal(symlink("all_read", path), 0);
+    key_open_check(path, "found a file with mode 0604");
+}
+
+static void a_key_file_of_another_user_is_refused(void **state)
+{
+    (void)state;
+    char path[64], text[64];
+    if (geteuid() != 0) skip();
+    (void)snprintf(path, sizeof path, "%s", file_make("foreign", 'a', 32, 0600));
+    assert_int_equal(chown(path, 12345, 12345), 0);
+    (void)snprintf(text, sizeof text, "mode 0600 of user 12345");
+    key_open_check(path, text);
+}
+
+static void a_key_allows_an_address_beyond_loopback(void **state)
+{
+    (void)state;
+    begin();
+    struct gf_rendezvous_setup setup = keyed(0, 2, key_a);
+    setup.bind = "0.0.0.0";
+    end_open(0, &setup);
+    keyed_open(1, 1, 2, key_a);
+    UNTIL((seen[0].connected == 2) && (seen[1].connected == 1));
+    tcp_world_close(&star);
+}
+
+/* ---- who joins ---- */
+
+static void ranks_with_the_same_key_join_and_talk(void **state)
+{
+    (void)state;
+    static unsigned char large[GF_FRAME_PAYLOAD_MAX];
+    begin();
+    memset(large, 'L', sizeof large);
+    for (uint32_t rank = 0; rank < 5; rank++) keyed_open(rank, rank, 5, key_a);
+    UNTIL((seen[0].connected == 0x1e) &&
+          (seen[1].connected & seen[2].connected & seen[3].connected & seen[4].connected));
+    for (uint32_t round = 0; round < 20; round++) {
+        for (uint32_t rank = 1; rank < 5; rank++) {
+            uint32_t bytes = (round % 2 == 0) ? (uint32_t)sizeof large : round;
+            assert_int_equal(gf_rendezvous_tcp.send(star.ends[rank], 0, 7, large, bytes), GF_OK);
+            assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], rank, 8, large, bytes), GF_OK);
+            UNTIL((seen[0].frames == 4 * round + rank) && (seen[rank].frames == round + 1));
+            assert_int_equal(seen[rank].last_bytes, bytes);
+            assert_memory_equal(seen[rank].last, large, bytes);
+            assert_int_equal(seen[0].last_from, rank);
+            assert_memory_equal(seen[0].last, large, bytes);
+        }
+    }
+    assert_int_equal(seen[0].refused | seen[0].ended, 0);
+    tcp_world_close(&star);
+}
+
+static void a_full_sealed_channel_loses_nothing(void **state)
+{
+    (void)state;
+    static unsigned char large[GF_FRAME_PAYLOAD_MAX];
+    uint32_t sent = 0;
+    begin();
+    for (uint32_t rank = 0; rank < 2; rank++) keyed_open(rank, rank, 2, key_a);
+    UNTIL((seen[0].connected == 2) && (seen[1].connected == 1));
+    while (gf_rendezvous_tcp.send(star.ends[0], 1, sent + 1, large, sizeof large - (sent % 50)) == GF_OK) sent++;
+    assert_true(sent > 4);
+    UNTIL(seen[1].frames == sent);
+    assert_int_equal(seen[1].last_kind, sent);
+    assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], 1, 77, large, 1), GF_OK);
+    UNTIL(seen[1].frames == sent + 1);
+    tcp_world_close(&star);
+}
+
+static const struct key_case {
+    const char *name;
+    const char *coordinator, *rank; /* key files */
+    const char *rank_text;          /* the rank's fault */
+    const char *log_text;           /* the coordinator's */
+    uint32_t refused;               /* events: only what is believed may end the job */
+} keys[] = {
+    {"another_key", key_a, key_b, "did not prove to rank 1 that it has the same key",
+     "rank 1 went away when it was challenged", 0},
+    {"no_key", key_a, "", "rank 1 has no key_file, this job wants one", "rank 1 has no key_file", 0},
+    {"a_key_too_many", "", key_a, "rank 1 has a key_file, rank 0 has none", "rank 1 has a key_file", 1},
+};
+
+static void keys_that_differ_are_named_on_both_sides(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        begin();
+        keyed_open(0, 0, 2, keys[i].coordinator);
+        keyed_open(5, 1, 2, keys[i].rank);
+        assert_refused(5, keys[i].rank_text);
+        tcp_world_end_close(&star, 5);
+        UNTIL(strstr(logged, keys[i].log_text) != NULL);
+        assert_int_equal(seen[0].refused, keys[i].refused);
+        assert_int_equal(seen[0].connected, 0);
+        keyed_open(1, 1, 2, keys[i].coordinator); /* the job still takes its ranks */
+        UNTIL((seen[0].connected == 2) && (seen[1].connected == 1));
+        tcp_world_close(&star);
+    }
+}
+
+static void what_a_rank_with_the_key_says_is_believed(void **state)
+{
+    (void)state;
+    begin();
+    keyed_open(0, 0, 3, key_a);
+    keyed_open(1, 1, 4, key_a);
+    assert_refused(1, "world 3 at rank 0, 4 at rank 1");
+    UNTIL(seen[0].refused == 1);
+    assert_non_null(strstr(seen[0].text, "world 3 at rank 0, 4 at rank 1"));
+    keyed_open(2, 2, 3, key_a);
+    UNTIL(seen[0].connected == 4);
+    keyed_open(3, 2, 3, key_a);
+    assert_refused(3, "rank 2 is here already");
+    assert_int_equal(seen[0].ended, 0);
+    tcp_world_close(&star);
+}
+
+/* ---- strangers ---- */
+
+static void a_challenge_sent_back_proves_nothing(void **state)
+{
+    (void)state;
+    unsigned char hello[HELLO_FRAME], first[CHALLENGE_FRAME], second[CHALLENGE_FRAME], proof[PROOF_FRAME];
+    struct gf_put put = {proof, sizeof proof};
+    begin();
+    keyed_open(0, 0, 2, key_a);
+    int fds[2] = {stranger_at(star.address), stranger_at(star.address)};
+    hello_make(hello, 1, 2, 1);
+    say(fds[0], hello, sizeof hello);
+    assert_int_equal(hear(fds[0], first, sizeof first), sizeof first);
+    /* Rank 0 is asked to prove itself for its own nonce, in the other conversation. */
+    memcpy(hello + HELLO_FRAME - GF_AUTH_NONCE_BYTES, first + GF_FRAME_HEADER_BYTES, GF_AUTH_NONCE_BYTES);
+    say(fds[1], hello, sizeof hello);
+    assert_int_equal(hear(fds[1], second, sizeof second), sizeof second);
+    assert_memory_not_equal(first + GF_FRAME_HEADER_BYTES, second + GF_FRAME_HEADER_BYTES, GF_AUTH_NONCE_BYTES);
+    gf_frame_header_put(&put, GF_FRAME_PROOF, GF_FRAME_PROOF_BYTES, 4711, 1);
+    memcpy(proof + GF_FRAME_HEADER_BYTES, second + CHALLENGE_FRAME - GF_AUTH_PROOF_BYTES, GF_AUTH_PROOF_BYTES);
+    assert_proof_is_refused(fds[0], proof);
+    assert_proof_is_refused(fds[1], proof); /* its own, as it came */
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+    tcp_world_close(&star);
+}
+
+static uint32_t descriptors(void)
+{
+    uint32_t count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    assert_non_null(dir);
+    while (readdir(dir) != NULL) count++;
+    (void)closedir(dir);
+    return count;
+}
+
+static void thousands_of_strangers_do_not_stop_a_keyed_job(void **state)
+{
+    (void)state;
+    static unsigned char noise[4096];
+    unsigned char hello[HELLO_FRAME];
+    int open_fds[150];
+    uint32_t opened = 0;
+    const uint32_t open_max = sizeof open_fds / sizeof open_fds[0];
+    memset(open_fds, -1, sizeof open_fds);
+    memset(noise, 'N', sizeof noise);
+    begin();
+    keyed_open(0, 0, 6, key_a);
+    uint32_t descriptors_before = descriptors();
+    size_t allocated_before = mallinfo2().uordblks;
+    for (uint32_t i = 0; i < 5000; i++) {
+        int *fd = &open_fds[opened++ % open_max];
+        if (*fd >= 0) (void)close(*fd);
+        *fd = stranger_at(star.address);
+        hello_make(hello, 1 + i % 5, 6, 1);
+        switch (i % 8) {
+        case 0: break;                                            /* half-open */
+        case 1: say(*fd, hello, 50); break;                       /* slow */
+        case 2: say(*fd, noise, sizeof noise); break;             /* oversized */
+        case 3:                                                   /* without a key */
+            hello_make(hello, 1 + i % 5, 6, 0);
+            say(*fd, hello, sizeof hello);
+            break;
+        case 4: say(*fd, hello, sizeof hello); break;             /* silent once challenged */
+        case 5:                                                   /* a proof that is none */
+            say(*fd, hello, sizeof hello);
+            say(*fd, noise, PROOF_FRAME);
+            break;
+        case 6:                                                   /* half a proof */
+            say(*fd, hello, sizeof hello);
+            say(*fd, noise, PROOF_FRAME / 2);
+            break;
+        case 7:                                                   /* does not wait for the challenge */
+            say(*fd, hello, sizeof hello);
+            (void)close(*fd);
+            *fd = -1;
+            break;
+        }
+        now_ns += 10 * MS;
+        for (int t = 0; t < 2; t++) turn();
+        if (i % 1000 == 500) { /* ranks come in the middle of it */
+            size_t allocated = mallinfo2().uordblks;
+            keyed_open(1 + i / 1000, 1 + i / 1000, 6, key_a);
+            allocated_before += mallinfo2().uordblks - allocated; /* the test's own, for that end */
+        }
+    }
+    UNTIL(seen[0].connected == 0x3e);
+    for (uint32_t i = 0; i < open_max; i++) {
+        if (open_fds[i] >= 0) (void)close(open_fds[i]);
+    }
+    assert_int_equal(mallinfo2().uordblks, allocated_before);
+    for (int t = 0; t < 100; t++) turn();
+    /* Ends of 5 connections on both sides, an epoll for each of the 5 ranks, and where it would listen itself. */
+    UNTIL(descriptors() == descriptors_before + 20);
+    assert_int_equal(seen[0].refused, 0);
+    assert_int_equal(seen[0].ended, 0);
+    for (uint32_t rank = 1; rank < 6; rank++) {
+        assert_int_equal(gf_rendezvous_tcp.send(star.ends[rank], 0, 1, "x", 1), GF_OK);
+    }
+    UNTIL(seen[0].frames == 5);
+    tcp_world_close(&star);
+}
+
+/* Something else listens at the address, and has no key: it learns a nonce and nothing more. */
+static void an_impostor_is_no_coordinator(void **state)
+{
+    (void)state;
+    for (int keyless = 0; keyless < 2; keyless++) {
+        unsigned char frame[ANSWER_FRAME] = {0};
+        struct gf_put put = {frame, sizeof frame};
+        begin();
+        tcp_address_free(star.address, false);
+        middle_open(&middle, star.address);
+        (void)snprintf(star.address, sizeof star.address, "%s", middle.address);
+        keyed_open(1, 1, 2, key_a);
+        int fd = -1;
+        UNTIL((fd = accept(middle.listen_fd, NULL, NULL)) >= 0);
+        unsigned char hello[HELLO_FRAME];
+        assert_int_equal(hear(fd, hello, sizeof hello), sizeof hello);
+        if (keyless) { /* "come in" */
+            gf_frame_header_put(&put, GF_FRAME_ANSWER, GF_FRAME_ANSWER_BYTES, 4711, 0);
+            say(fd, frame, ANSWER_FRAME);
+            assert_refused(1, "asked rank 1 for no proof, and this rank has a key_file");
+        } else {
+            gf_frame_header_put(&put, GF_FRAME_CHALLENGE, GF_FRAME_CHALLENGE_BYTES, 4711, 0);
+            memcpy(frame + GF_FRAME_HEADER_BYTES, hello + HELLO_FRAME - GF_AUTH_NONCE_BYTES, GF_AUTH_NONCE_BYTES);
+            say(fd, frame, CHALLENGE_FRAME);
+            assert_refused(1, "did not prove to rank 1");
+        }
+        tcp_world_close(&star);
+        assert_int_equal(hear(fd, frame, sizeof frame), 0);
+        (void)close(fd);
+        middle_close(&middle);
+    }
+}
+
+/* More ranks at once than there are slots for those who have not proved themselves. */
+static void many_ranks_at_once_do_not_push_each_other_out(void **state)
+{
+    (void)state;
+    unsigned char hello[HELLO_FRAME];
+    int fds[16];
+    begin();
+    keyed_open(0, 0, 8, key_a);
+    for (uint32_t i = 0; i < 16; i++) {
+        fds[i] = stranger_at(star.address);
+        hello_make(hello, 1, 8, 1);
+        say(fds[i], hello, sizeof hello);
+    }
+    for (int i = 0; i < 100; i++) turn(); /* all slots are challenged and less than 100 ms old */
+    uint64_t since_ns = now_ns;
+    for (uint32_t rank = 1; rank < 8; rank++) keyed_open(rank, rank, 8, key_a);
+    for (int i = 0; i < 100; i++) turn();
+    assert_int_equal(seen[0].connected, 0); /* they wait in the kernel */
+    UNTIL(seen[0].connected == 0xfe);
+    assert_true(now_ns - since_ns < 400 * MS);
+    for (uint32_t i = 0; i < 16; i++) (void)close(fds[i]);
+    tcp_world_close(&star);
+}
+
+/* Neither a proof nor a frame can be sent back to whom it came from: both sides say the same bytes, each with a key of
+ * its own. */
+static void what_one_side_proves_or_seals_does_not_fit_the_other(void **state)
+{
+    const struct gf_auth auth = {.on = true, .key = {1, 2, 3}};
+    unsigned char proof[GF_AUTH_PROOF_BYTES], seal[GF_AUTH_SEAL_BYTES];
+    struct gf_auth_seal to_rank, to_coordinator, again;
+    (void)state;
+    for (int by_coordinator = 0; by_coordinator < 2; by_coordinator++) {
+        gf_auth_prove(&auth, by_coordinator != 0, "said", 4, proof);
+        assert_true(gf_auth_proof_fits(&auth, by_coordinator != 0, "said", 4, proof));
+        assert_false(gf_auth_proof_fits(&auth, by_coordinator == 0, "said", 4, proof));
+        assert_false(gf_auth_proof_fits(&auth, by_coordinator != 0, "sand", 4, proof));
+    }
+    gf_auth_seals(&auth, "said", 4, &to_rank, &to_coordinator);
+    again = to_rank;
+    gf_auth_seal_put(&to_rank, "frame", 5, NULL, 0, seal);
+    assert_false(gf_auth_seal_fits(&to_coordinator, "frame", 5, seal));
+    assert_true(gf_auth_seal_fits(&again, "frame", 5, seal));
+    assert_false(gf_auth_seal_fits(&again, "frame", 5, seal)); /* once */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_key_file_is_private_and_of_a_lawful_size),
+        cmocka_unit_test(a_key_file_of_another_user_is_refused),
+        cmocka_unit_test(a_key_allows_an_address_beyond_loopback),
+        cmocka_unit_test(what_one_side_proves_or_seals_does_not_fit_the_other),
+        cmocka_unit_test(ranks_with_the_same_key_join_and_talk),
+        cmocka_unit_test(a_full_sealed_channel_loses_nothing),
+        cmocka_unit_test(keys_that_differ_are_named_on_both_sides),
+        cmocka_unit_test(what_a_rank_with_the_key_says_is_believed),
+        cmocka_unit_test(a_challenge_sent_back_proves_nothing),
+        cmocka_unit_test(thousands_of_strangers_do_not_stop_a_keyed_job),
+        cmocka_unit_test(many_ranks_at_once_do_not_push_each_other_out),
+        cmocka_unit_test(an_impostor_is_no_coordinator),
+    };
+    return cmocka_run_group_tests(tests, keys_setup, keys_teardown);
+}

@@ -1,0 +1,215 @@
+/* Nobody on the way changes, repeats, leaves out or puts in a byte of a keyed control channel. */
+#include "firmware-tests/support/tcp_keys.h"
+#include "firmware-tests/support/tcp_middle.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SMALL_FRAME (GF_FRAME_HEADER_BYTES + 8u + GF_AUTH_SEAL_BYTES)
+
+static struct middle middle;
+
+static void both_turn(void)
+{
+    turn();
+    middle_turn(&middle);
+}
+
+#define BOTH_UNTIL(condition)                                                    \
+    do {                                                                         \
+        bool came = (condition);                                                 \
+        for (int turns = 0; !came && (turns < TURNS_MAX); turns++) {             \
+            both_turn();                                                         \
+            came = (condition);                                                  \
+        }                                                                        \
+        if (!came) fail_msg("line %d: never came: %s", __LINE__, #condition);    \
+    } while (0)
+
+static void a_recorded_handshake_is_no_use(void **state)
+{
+    (void)state;
+    static unsigned char recorded[MIDDLE_RECORD_MAX], challenge[CHALLENGE_FRAME];
+    begin();
+    keyed_open(0, 0, 2, key_a);
+    middle_open(&middle, star.address);
+    struct gf_rendezvous_setup setup = keyed(1, 2, key_a);
+    setup.address = middle.address;
+    end_open(1, &setup);
+    BOTH_UNTIL((seen[0].connected == 2) && (seen[1].connected == 1)); /* who changes nothing is not noticed */
+    assert_int_equal(middle.recorded[MIDDLE_UP], HELLO_FRAME + PROOF_FRAME);
+    assert_int_equal(middle.recorded[MIDDLE_DOWN], CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_SEAL_BYTES);
+    memcpy(recorded, middle.record[MIDDLE_UP], HELLO_FRAME + PROOF_FRAME);
+    middle_close(&middle);
+    tcp_world_close(&star);
+    for (int together = 0; together < 2; together++) {
+        begin();
+        keyed_open(0, 0, 2, key_a);
+        int fd = stranger_at(star.address);
+        say(fd, recorded, HELLO_FRAME + (together ? PROOF_FRAME : 0));
+        assert_int_equal(hear(fd, challenge, sizeof challenge), sizeof challenge);
+        if (together) assert_int_equal(hear(fd, recorded + 8192, ANSWER_FRAME), ANSWER_FRAME);
+        else assert_proof_is_refused(fd, recorded + HELLO_FRAME);
+        assert_int_equal(seen[0].connected, 0);
+        (void)close(fd);
+        keyed_open(1, 1, 2, key_a);
+        UNTIL(seen[0].connected == 2);
+        tcp_world_close(&star);
+    }
+}
+
+/* A rank that is reached over a middle that changes one byte of each connection. */
+static void flip_check(int direction, uint32_t at, unsigned char mask)
+{
+    bool late = (direction == MIDDLE_DOWN) && (at >= CHALLENGE_FRAME); /* rank 0 has believed by then, rightly */
+    begin();
+    keyed_open(0, 0, 3, key_a);
+    middle_open(&middle, star.address);
+    middle.flip_direction = direction;
+    middle.flip_at = at;
+    middle.flip_mask = mask;
+    struct gf_rendezvous_setup setup = keyed(1, 3, key_a);
+    setup.address = middle.address;
+    end_open(1, &setup);
+    /* Refused, or hung up on and tried again. */
+    BOTH_UNTIL((seen[1].status < 0) || (middle.connections >= 2));
+    assert_int_equal(seen[1].connected, 0);
+    tcp_world_end_close(&star, 1);
+    middle_close(&middle);
+    if (late) UNTIL(seen[0].ended == 2);
+    else assert_int_equal(seen[0].connected, 0);
+    assert_int_equal(seen[0].refused, 0);
+    keyed_open(2, 2, 3, key_a);
+    UNTIL((seen[0].connected == (late ? 6u : 4u)) && (seen[2].connected == 1));
+    tcp_world_close(&star);
+}
+
+static void each_byte_of_the_handshake_is_covered(void **state)
+{
+    (void)state;
+    const uint32_t bytes[2] = {HELLO_FRAME + PROOF_FRAME, CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_SEAL_BYTES};
+    for (int direction = 0; direction < 2; direction++) {
+        for (uint32_t at = 0; at < bytes[direction]; at++) {
+            flip_check(direction, at, 0x01);
+            flip_check(direction, at, 0x80);
+        }
+    }
+}
+
+static void middle_world_open(void)
+{
+    begin();
+    keyed_open(0, 0, 2, key_a);
+    middle_open(&middle, star.address);
+    struct gf_rendezvous_setup setup = keyed(1, 2, key_a);
+    setup.address = middle.address;
+    end_open(1, &setup);
+    BOTH_UNTIL((seen[0].connected == 2) && (seen[1].connected == 1));
+}
+
+static void small_send(int direction, uint32_t kind)
+{
+    uint32_t from = (direction == MIDDLE_UP) ? 1 : 0;
+    assert_int_equal(gf_rendezvous_tcp.send(star.ends[from], 1 - from, kind, "8 bytes", 8), GF_OK);
+}
+
+/* What `direction` leads to has seen `frames` frames and then cut the connection. */
+static void assert_cut_off(int direction, uint32_t frames, const char *text)
+{
+    uint32_t to = (direction == MIDDLE_UP) ? 0 : 1;
+    BOTH_UNTIL(seen[to].ended != 0);
+    if (strstr(seen[to].text, text) == NULL) print_error("'%s'\n", seen[to].text);
+    assert_non_null(strstr(seen[to].text, text));
+    assert_int_equal(seen[to].frames, frames);
+    middle_close(&middle);
+    tcp_world_close(&star);
+}
+
+static void each_byte_of_a_frame_is_covered(void **state)
+{
+    (void)state;
+    const unsigned char masks[] = {0x01, 0x80};
+    for (uint32_t i = 0; i < 2 * 2 * SMALL_FRAME; i++) {
+        int direction = (int)(i % 2);
+        middle_world_open();
+        middle.flip_direction = direction;
+        middle.flip_at = middle.recorded[direction] + i / 4;
+        middle.flip_mask = masks[i / 2 % 2];
+        /* More than one, for a size that was made larger. */
+        for (uint32_t k = 1; k <= 8; k++) small_send(direction, k);
+        assert_cut_off(direction, 0, "sent a ");
+    }
+}
+
+enum trick { REPEAT, SWAP, DROP, UNSEALED, REFLECT };
+static const struct trick_case {
+    const char *name;
+    enum trick trick;
+    uint32_t frames;
+} tricks[] = {
+    {"a_frame_comes_twice", REPEAT, 2},
+    {"two_frames_change_places", SWAP, 0},
+    {"a_frame_is_left_out", DROP, 0},
+    {"a_frame_is_put_in", UNSEALED, 0},
+    {"a_frame_goes_back_to_its_sender", REFLECT, 0},
+};
+
+static void frames_come_once_in_order_from_the_peer(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof tricks / sizeof tricks[0]; i++) {
+        const struct trick_case *c = &tricks[i / 2];
+        int direction = (int)(i % 2), back = 1 - direction;
+        unsigned char frame[SMALL_FRAME] = {0};
+        struct gf_put put = {frame, sizeof frame};
+        middle_world_open();
+        uint32_t at = middle.recorded[direction];
+        uint32_t back_at = middle.recorded[back];
+        bool held = (c->trick != REPEAT);
+        middle.hold[direction] = held;
+        middle.hold[back] = held;
+        small_send(direction, 1);
+        small_send(direction, 2);
+        small_send(back, 1);
+        BOTH_UNTIL((middle.recorded[direction] == at + 2 * SMALL_FRAME) &&
+                   (middle.recorded[back] == back_at + SMALL_FRAME));
+        const unsigned char *first = middle.record[direction] + at, *second = first + SMALL_FRAME;
+        switch (c->trick) {
+        case REPEAT:
+            BOTH_UNTIL(seen[(direction == MIDDLE_UP) ? 0 : 1].frames == 2);
+            middle_inject(&middle, direction, second, SMALL_FRAME);
+            break;
+        case SWAP:
+            middle_inject(&middle, direction, second, SMALL_FRAME);
+            middle_inject(&middle, direction, first, SMALL_FRAME);
+            break;
+        case DROP: middle_inject(&middle, direction, second, SMALL_FRAME); break;
+        case UNSEALED:
+            gf_frame_header_put(&put, 1, 8, 4711, (direction == MIDDLE_UP) ? 1 : 0);
+            middle_inject(&middle, direction, frame, SMALL_FRAME);
+            break;
+        case REFLECT:
+            memcpy(frame, middle.record[back] + back_at, SMALL_FRAME);
+            frame[24] = (direction == MIDDLE_UP) ? 1 : 0; /* the sender, so that only the seal can tell */
+            middle_inject(&middle, direction, frame, SMALL_FRAME);
+            break;
+        }
+        assert_cut_off(direction, c->frames, "whose seal does not fit");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_recorded_handshake_is_no_use),
+        cmocka_unit_test(each_byte_of_the_handshake_is_covered),
+        cmocka_unit_test(each_byte_of_a_frame_is_covered),
+        cmocka_unit_test(frames_come_once_in_order_from_the_peer),
+    };
+    return cmocka_run_group_tests(tests, keys_setup, keys_teardown);
+}

@@ -1,0 +1,366 @@
+/* The control channel over TCP: several ends in one thread on loopback, time made by the test. */
+#include "firmware-tests/support/tcp_turns.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- joining and frames ---- */
+
+static void frames_travel_both_ways(void **state)
+{
+    (void)state;
+    for (int v6 = 0; v6 < 2; v6++) {
+        static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
+        world_clear();
+        tcp_address_free(star.address, v6 != 0);
+        if (star.address[0] == 0) continue; /* no IPv6 on this machine */
+        turns_open(5);
+        UNTIL((seen[0].connected == 0x1e) && (seen[1].connected & seen[2].connected & seen[3].connected &
+                                              seen[4].connected));
+        for (uint32_t bytes = 0; bytes <= sizeof payload; bytes += 1024) {
+            for (uint32_t rank = 1; rank < 5; rank++) {
+                uint32_t before_0 = seen[0].frames, before = seen[rank].frames;
+                for (uint32_t i = 0; i < bytes; i++) payload[i] = (unsigned char)(i + rank + bytes / 7);
+                assert_int_equal(gf_rendezvous_tcp.send(star.ends[rank], 0, 40 + rank, payload, bytes), GF_OK);
+                UNTIL(seen[0].frames == before_0 + 1);
+                assert_int_equal(seen[0].last_kind, 40 + rank);
+                assert_int_equal(seen[0].last_from, rank);
+                assert_int_equal(seen[0].last_bytes, bytes);
+                assert_memory_equal(seen[0].last, payload, bytes);
+                assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], rank, 50 + rank, payload, bytes), GF_OK);
+                UNTIL(seen[rank].frames == before + 1);
+                assert_int_equal(seen[rank].last_kind, 50 + rank);
+                assert_int_equal(seen[rank].last_from, 0);
+                assert_memory_equal(seen[rank].last, payload, bytes);
+                assert_true(gf_rendezvous_tcp.flushed(star.ends[rank]));
+            }
+        }
+        assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 2, 1, payload, 0), GF_ERR_PEER); /* a star */
+        assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], 99, 1, payload, 0), GF_ERR_PEER);
+        tcp_world_close(&star);
+    }
+}
+
+static void a_full_channel_says_again_and_loses_nothing(void **state)
+{
+    (void)state;
+    static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
+    uint32_t sent = 0;
+    world_clear();
+    turns_open(2);
+    UNTIL(seen[0].connected && seen[1].connected);
+    gf_status status = GF_OK;
+    for (; sent < 100000; sent++) { /* nobody reads */
+        memset(payload, (int)(sent & 0xff), sizeof payload);
+        status = gf_rendezvous_tcp.send(star.ends[1], 0, sent + 1, payload, sizeof payload);
+        if (status != GF_OK) break;
+    }
+    assert_int_equal(status, GF_AGAIN);
+    assert_true(sent > 4);
+    assert_false(gf_rendezvous_tcp.flushed(star.ends[1]));
+    for (uint32_t i = 0; i < sent; i++) { /* in order, whole */
+        UNTIL(seen[0].frames > i);
+    }
+    assert_int_equal(seen[0].frames, sent);
+    assert_int_equal(seen[0].last_kind, sent);
+    memset(payload, (int)((sent - 1) & 0xff), sizeof payload);
+    assert_memory_equal(seen[0].last, payload, sizeof payload);
+    assert_true(gf_rendezvous_tcp.flushed(star.ends[1]));
+    assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 0, 1, payload, sizeof payload), GF_OK);
+    tcp_world_close(&star);
+}
+
+static void the_wake_descriptor_is_readable_when_there_is_something(void **state)
+{
+    (void)state;
+    world_clear();
+    turns_open(2);
+    UNTIL(seen[0].connected && seen[1].connected);
+    struct pollfd wake = {.fd = gf_rendezvous_tcp.wake_fd(star.ends[0]), .events = POLLIN};
+    turn();
+    assert_int_equal(poll(&wake, 1, 0), 0);
+    for (int i = 0; i < 3; i++) assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 0, 1, NULL, 0), GF_OK);
+    for (int i = 0; i < 3; i++) { /* one event a poll; it stays readable until the last is taken */
+        struct gf_rendezvous_event event;
+        assert_int_equal(poll(&wake, 1, 10000), 1);
+        assert_int_equal(gf_rendezvous_tcp.poll(star.ends[0], now_ns, &event), GF_OK);
+    }
+    assert_int_equal(poll(&wake, 1, 0), 0);
+    tcp_world_close(&star);
+}
+
+static void a_coordinator_that_comes_late_is_found(void **state)
+{
+    (void)state;
+    world_clear();
+    for (uint32_t rank = 3; rank > 0; rank--) {
+        struct gf_rendezvous_setup setup = tcp_setup(&star, rank, 4);
+        end_open(rank, &setup);
+    }
+    for (int i = 0; i < 5000; i++) turn(); /* half a second of being refused */
+    assert_int_equal(seen[1].connected | seen[2].connected | seen[3].connected, 0);
+    assert_int_equal(seen[1].status, GF_AGAIN);
+    struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 4);
+    end_open(0, &setup);
+    UNTIL((seen[0].connected == 0xe) && (seen[1].connected & seen[2].connected & seen[3].connected));
+    tcp_world_close(&star);
+}
+
+static void an_unreachable_coordinator_is_named_at_the_deadline(void **state)
+{
+    (void)state;
+    world_clear();
+    struct gf_rendezvous_setup setup = tcp_setup(&star, 1, 2);
+    end_open(1, &setup);
+    for (int i = 0; i < 100; i++) turn();
+    assert_int_equal(seen[1].status, GF_AGAIN);
+    now_ns += 60 * SECOND;
+    turn();
+    assert_int_equal(seen[1].status, GF_ERR_TIMEOUT);
+    assert_non_null(strstr(star.ends[1]->fault.text, star.address));
+    assert_non_null(strstr(star.ends[1]->fault.text, "Connection refused"));
+    assert_int_equal(star.ends[1]->fault.foreign_code, ECONNREFUSED);
+    turn();
+    assert_int_equal(seen[1].status, GF_ERR_TIMEOUT); /* it sticks */
+    tcp_world_close(&star);
+}
+
+static void the_end_of_a_connection_is_told(void **state)
+{
+    (void)state;
+    world_clear();
+    turns_open(3);
+    UNTIL((seen[0].connected == 6) && seen[1].connected && seen[2].connected);
+    assert_int_equal(gf_rendezvous_tcp.send(star.ends[2], 0, 9, "bye", 3), GF_OK);
+    tcp_world_end_close(&star, 2);
+    UNTIL(seen[0].ended != 0);
+    assert_int_equal(seen[0].frames, 1); /* what it said last comes first */
+    assert_int_equal(seen[0].ended, 4);
+    assert_string_equal(seen[0].text, "connection closed by peer");
+    assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], 2, 1, NULL, 0), GF_ERR_PEER);
+    assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], 1, 1, NULL, 0), GF_OK);
+    tcp_world_end_close(&star, 0);
+    UNTIL(seen[1].ended != 0);
+    assert_int_equal(seen[1].frames, 1);
+    tcp_world_close(&star);
+}
+
+static void a_world_of_one_opens_nothing(void **state)
+{
+    (void)state;
+    world_clear();
+    struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 1);
+    setup.address = "no address at all";
+    end_open(0, &setup);
+    turn();
+    assert_int_equal(seen[0].status, GF_AGAIN);
+    assert_int_equal(gf_rendezvous_tcp.wake_fd(star.ends[0]), -1);
+    assert_true(gf_rendezvous_tcp.flushed(star.ends[0]));
+    tcp_world_close(&star);
+}
+
+/* ---- what is refused ---- */
+
+static const struct refusal_case {
+    const char *name;
+    uint32_t rank, size;
+    uint64_t job_id;
+    const char *text;
+    uint32_t told; /* the coordinator hears of it: its own job is ill */
+} refusals[] = {
+    {"another_job", 1, 2, 99, "job id 4711 at rank 0, 99 at rank 1", 0},
+    {"another_world", 1, 5, 4711, "world 2 at rank 0, 5 at rank 1", 1},
+    {"a_rank_beyond_the_world", 3, 5, 4711, "world 2 at rank 0, 5 at rank 3", 1},
+};
+
+static void a_rank_that_differs_is_refused_with_both_values(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        const struct refusal_case *c = &refusals[i];
+        world_clear();
+        struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
+        end_open(0, &setup);
+        setup = tcp_setup(&star, c->rank, c->size);
+        setup.job_id = c->job_id;
+        end_open(5, &setup);
+        assert_refused(5, c->text);
+        assert_int_equal(seen[0].refused, c->told);
+        assert_int_equal(seen[0].connected, 0);
+        setup = tcp_setup(&star, 1, 2); /* the right one still gets in */
+        end_open(1, &setup);
+        UNTIL(seen[0].connected && seen[1].connected);
+        tcp_world_close(&star);
+    }
+}
+
+static void a_rank_that_is_there_already_is_refused(void **state)
+{
+    (void)state;
+    world_clear();
+    turns_open(3);
+    UNTIL(seen[0].connected == 6);
+    struct gf_rendezvous_setup setup = tcp_setup(&star, 1, 3);
+    end_open(7, &setup);
+    assert_refused(7, "rank 1 is here already: was it started twice?");
+    assert_int_equal(seen[0].refused, 0);
+    assert_int_equal(seen[0].ended, 0);
+    tcp_world_end_close(&star, 1);
+    UNTIL(seen[0].ended == 2);
+    end_open(8, &setup);
+    assert_refused(8, "rank 1 was here and has gone");
+    tcp_world_close(&star);
+}
+
+static const struct setup_case {
+    const char *name;
+    const char *address, *bind, *key_file;
+    uint32_t rank;
+    bool insecure;
+    gf_status expect;
+    const char *text;
+} setups[] = {
+    {"no_port", "127.0.0.1", "", "", 0, false, GF_ERR_CONFIG, "rendezvous.address '127.0.0.1': expected"},
+    {"port_zero", "127.0.0.1:0", "", "", 1, false, GF_ERR_CONFIG, "port from 1 to 65535"},
+    {"port_too_large", "127.0.0.1:65536", "", "", 0, false, GF_ERR_CONFIG, "port from 1 to 65535"},
+    {"port_has_a_tail", "127.0.0.1:80x", "", "", 0, false, GF_ERR_CONFIG, "port from 1 to 65535"},
+    {"a_name_is_not_numeric", "localhost:7117", "", "", 0, false, GF_ERR_CONFIG, "expected a numeric address"},
+    {"ipv6_without_brackets", "::1:7117", "", "", 0, false, GF_ERR_CONFIG, "[fd00::1]:7117"},
+    {"ipv4_in_brackets", "[127.0.0.1]:7117", "", "", 0, false, GF_ERR_CONFIG, "expected a numeric address"},
+    {"empty", "", "", "", 0, false, GF_ERR_CONFIG, "rendezvous.address ''"},
+    {"a_very_long_one", "1111111111111111111111111111111111111111111111111111111111111111111:1", "", "", 0, false,
+     GF_ERR_CONFIG, "rendezvous.address"},
+    {"beyond_loopback", "0.0.0.0:7117", "", "", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
+    {"beyond_loopback_ipv6", "[::]:7117", "", "", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
+    {"bound_beyond_loopback", "127.0.0.1:7117", "0.0.0.0", "", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
+    {"bind_is_no_address", "127.0.0.1:7117", "eth0", "", 1, false, GF_ERR_CONFIG, "rendezvous.bind 'eth0'"},
+    {"bind_of_another_family", "127.0.0.1:7117", "::1", "", 1, false, GF_ERR_CONFIG, "both to be IPv4"},
+    {"key_file_missing", "127.0.0.1:7117", "", "/nonexistent/key", 0, false, GF_ERR_CONFIG, "No such file"},
+    {"key_file_is_a_folder", "127.0.0.1:7117", "", "/", 0, false, GF_ERR_CONFIG, "expected a file of this user"},
+};
+
+static void bad_setups_are_refused_by_name(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof setups / sizeof setups[0]; i++) {
+        const struct setup_case *c = &setups[i];
+        struct gf_fault fault = {0};
+        world_clear();
+        struct gf_rendezvous_setup setup = tcp_setup(&star, c->rank, 2);
+        setup.address = c->address;
+        setup.bind = c->bind;
+        setup.key_file = c->key_file;
+        setup.insecure = c->insecure;
+        gf_status status = tcp_world_end_open(&star, 0, &setup, now_ns, &fault);
+        if ((status != c->expect) || (strstr(fault.text, c->text) == NULL)) {
+            print_error("%s: %s\n", c->name, fault.text);
+        }
+        assert_int_equal(status, c->expect);
+        assert_int_equal(fault.code, c->expect);
+        assert_non_null(strstr(fault.text, c->text));
+        tcp_world_close(&star);
+    }
+}
+
+static void a_key_that_others_may_read_is_refused(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/gf-test-key-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    const mode_t modes[] = {0600, 0640, 0604};
+    const char *texts[] = {"expected 32 to 4096 bytes, found 0", "mode 0640", "mode 0604"};
+    for (int i = 0; i < 3; i++) {
+        struct gf_fault fault = {0};
+        world_clear();
+        assert_int_equal(fchmod(fd, modes[i]), 0);
+        struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
+        setup.key_file = path;
+        assert_int_equal(tcp_world_end_open(&star, 0, &setup, now_ns, &fault), GF_ERR_CONFIG);
+        assert_non_null(strstr(fault.text, texts[i]));
+    }
+    (void)close(fd);
+    (void)unlink(path);
+}
+
+static void a_port_in_use_is_named(void **state)
+{
+    (void)state;
+    struct gf_fault fault = {0};
+    world_clear();
+    struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
+    end_open(0, &setup);
+    assert_int_equal(tcp_world_end_open(&star, 1, &setup, now_ns, &fault), GF_ERR_SYSTEM);
+    assert_int_equal(fault.foreign_code, EADDRINUSE);
+    assert_string_equal(fault.foreign_call, "bind");
+    assert_non_null(strstr(fault.text, star.address));
+    tcp_world_close(&star);
+}
+
+/* Ranks that may have to coordinate listen where they were told to, while there is room. */
+static void ports_of_the_others_are_those_of_the_setup(void **state)
+{
+    static const char *const wrong[] = {"5000", "5000-", "-5000", "5001-5000", "0-10", "5000-65536", "5000-6000x"};
+    char free_address[GF_TEXT_MAX], ports[32], address[GF_CONTROL_ADDRESS_BYTES], taken[GF_CONTROL_ADDRESS_BYTES];
+    const char *port;
+    (void)state;
+    world_clear();
+    tcp_address_free(free_address, false);
+    port = strrchr(free_address, ':') + 1;
+    (void)snprintf(ports, sizeof ports, "%s-%s", port, port);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        struct gf_rendezvous_setup setup = tcp_setup(&star, rank, 3);
+        setup.ports = ports;
+        if (rank == 2) UNTIL(seen[0].connected == 0x2); /* 1 has the port */
+        end_open(rank, &setup);
+    }
+    UNTIL((seen[0].connected == 0x6) && (seen[1].connected == 1) && (seen[2].connected == 1));
+    gf_rendezvous_tcp.address(star.ends[1], address);
+    gf_rendezvous_tcp.address(star.ends[2], taken);
+    assert_string_equal(address, free_address);
+    assert_true((taken[0] != 0) && (strcmp(taken, address) != 0)); /* one port, and 1 has it: any other, and it says so */
+    tcp_world_close(&star);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct gf_fault fault = {0};
+        world_clear();
+        struct gf_rendezvous_setup setup = tcp_setup(&star, 1, 2);
+        setup.ports = wrong[i];
+        assert_int_equal(tcp_world_end_open(&star, 0, &setup, now_ns, &fault), GF_ERR_CONFIG);
+        assert_non_null(strstr(fault.text, "rendezvous.ports"));
+        tcp_world_close(&star);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frames_travel_both_ways),
+        cmocka_unit_test(a_full_channel_says_again_and_loses_nothing),
+        cmocka_unit_test(the_wake_descriptor_is_readable_when_there_is_something),
+        cmocka_unit_test(a_coordinator_that_comes_late_is_found),
+        cmocka_unit_test(an_unreachable_coordinator_is_named_at_the_deadline),
+        cmocka_unit_test(the_end_of_a_connection_is_told),
+        cmocka_unit_test(a_world_of_one_opens_nothing),
+        cmocka_unit_test(a_rank_that_differs_is_refused_with_both_values),
+        cmocka_unit_test(a_rank_that_is_there_already_is_refused),
+        cmocka_unit_test(bad_setups_are_refused_by_name),
+        cmocka_unit_test(a_key_that_others_may_read_is_refused),
+        cmocka_unit_test(a_port_in_use_is_named),
+        cmocka_unit_test(ports_of_the_others_are_those_of_the_setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

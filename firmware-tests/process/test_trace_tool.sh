@@ -1,0 +1,180 @@
+#!/bin/sh
+# gf-train --trace and gf-trace: a real run of two ranks becomes words, JSON and a picture; files that are no traces,
+# cut, damaged or of different runs are refused in one line.
+set -u
+. firmware-tests/support/shell.sh
+export LC_ALL=C OPENBLAS_NUM_THREADS=1
+t=$scratch/t steps=30
+
+# train FILE [OPTION..]
+train() {
+    file=$1; shift
+    timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" --model linear --algorithm halving --steps $steps --trace "$file" "$@" \
+        >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }
+}
+tell() { timeout 20 "$BUILD/gf-trace" "$@" >"$scratch/out" 2>"$scratch/err"; }
+# said PATTERN: a line of the summary
+said() { grep -Eq "$1" "$scratch/out" || { cat "$scratch/out" "$scratch/err"; return 1; }; }
+# refused PATTERN FILE..: exit 1 and one line on stderr, nothing on stdout
+refused() {
+    pattern=$1; shift
+    tell "$@"; code=$?
+    [ $code -eq 1 ] && [ ! -s "$scratch/out" ] && [ "$(wc -l <"$scratch/err")" -eq 1 ] &&
+        grep -q "$pattern" "$scratch/err" || { echo "exit $code"; cat "$scratch/out" "$scratch/err"; return 1; }
+}
+# spoil FILE OFFSET OCTAL..: a copy in $scratch/bad with these bytes there
+spoil() {
+    cp "$1" "$scratch/bad"; at=$2; shift 2
+    for byte in "$@"; do
+        printf "\\$byte" | dd of="$scratch/bad" bs=1 seek="$at" conv=notrunc 2>/dev/null
+        at=$((at + 1))
+    done
+}
+# A number of the file, 4 or 8 bytes.
+number() { od -An -t"u$3" -j"$2" -N"$3" "$1" | tr -d ' '; }
+count() { grep -c "$1" "$2"; }
+
+check two_ranks_train train "$t"
+check each_rank_leaves_a_file [ "$(ls "$t".* | wc -l)" -eq 2 ]
+check no_part_is_left_behind [ "$(ls "$scratch" | grep -c part)" -eq 0 ]
+records=$(number "$t.0" 32 8)
+check every_step_has_buffer_verdict_and_wait [ "$records" -ge $((3 * steps)) ]
+check its_size_is_the_formats [ "$(wc -c <"$t.0")" -eq $((128 + 2 * 48 + 64 * records)) ]
+
+check summary tell "$t.0" "$t.1" --json "$scratch/json" --svg "$scratch/svg" --steps 5
+check summary_counts_ranks_and_steps said "^trace +2 of 2 ranks, steps 1 to $steps\$"
+check summary_says_what_was_hidden said '^hidden +[0-9]+ % of the exchange lay behind computing: [0-9.]+ ms a step'
+check summary_says_what_was_exposed said '^exposed +buffer 0: linear.weight and 1 more \(3[01].[0-9] KB, [a-z]+\): .* ms a step'
+check summary_says_who_was_late said '^late +rank [01]: the last to begin in [0-9]+ % of 60 exchanges'
+check summary_has_a_row_a_rank [ "$(count '^rank [01] ' "$scratch/out")" -eq 2 ]
+check one_clock_needs_no_aligning [ "$(count '^clocks' "$scratch/out")" -eq 0 ]
+
+for rank in 0 1; do
+    for kind in wait verdict buffer; do
+        check "json_has_every_${kind}_of_rank_$rank" \
+            [ "$(grep -c "\"cat\":\"$kind\",\"ph\":\"X\",\"pid\":$rank," "$scratch/json")" -eq $steps ]
+    done
+    check "json_names_rank_$rank" grep -q "\"process_name\",\"ph\":\"M\",\"pid\":$rank,.*rank $rank on" "$scratch/json"
+done
+if command -v python3 >/dev/null; then
+    check json_is_json python3 -c 'import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+assert len(events) > 100 and all(e["dur"] >= 0 and e["ts"] >= 0 for e in events if e["ph"] == "X")' "$scratch/json"
+    check json_threads_have_names_and_spans_that_do_not_cross python3 -c 'import collections, json, sys
+threads, names, owners = collections.defaultdict(list), set(), {}
+for e in json.load(open(sys.argv[1]))["traceEvents"]:
+    if e["ph"] == "X": threads[e["pid"], e["tid"]].append((round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000)))
+    if e["name"] == "thread_name": names.add((e["pid"], e["tid"]))
+    if "tid" in e: assert owners.setdefault(e["tid"], e["pid"]) == e["pid"], "a thread of two processes"
+assert names == set(threads) and len(names) >= 4
+for spans in threads.values():
+    spans.sort()
+    for a, b in zip(spans, spans[1:]): assert b[0] >= a[1] - 1, (a, b)' "$scratch/json"
+    check svg_is_xml python3 -c 'import sys, xml.dom.minidom as m
+m.parse(sys.argv[1])' "$scratch/svg"
+else
+    skip json_threads_have_names_and_spans_that_do_not_cross "there is no python3"
+    skip json_is_json "there is no python3"
+    skip svg_is_xml "there is no python3"
+fi
+check json_brackets_match [ "$(tr -cd '{[' <"$scratch/json" | wc -c)" -eq "$(tr -cd '}]' <"$scratch/json" | wc -c)" ]
+check svg_is_one_element [ "$(head -c 5 "$scratch/svg")$(tail -n 1 "$scratch/svg")" = "<svg </svg>" ]
+check svg_draws_as_many_steps_as_asked [ "$(count '<title>rank 0, wait, step' "$scratch/svg")" -eq 5 ]
+check svg_draws_the_last_ones grep -q "<title>rank 1, verdict, step $steps:" "$scratch/svg"
+check svg_tags_match [ "$(grep -o '<g>' "$scratch/svg" | wc -l)" -eq "$(grep -o '</g>' "$scratch/svg" | wc -l)" ]
+check first_step_is_chosen tell "$t.0" --svg "$scratch/svg" --first 7 --steps 2
+check first_step_is_drawn grep -q "<title>rank 0, wait, step 7:" "$scratch/svg"
+check only_so_many_are_drawn [ "$(count '<title>rank 0, wait, step' "$scratch/svg")" -eq 2 ]
+
+check one_rank_alone tell "$t.1"
+check one_rank_says_for_whom_it_waited said '^late +rank 1 waited (longest for rank 0|for nobody)'
+
+# The same run, rank 1 on a host whose clock is 2^32 ns (4.3 s) ahead.
+moved=$scratch/moved
+# shellcheck disable=SC2016
+perl -0777 -ne 'my ($head, $rest) = (substr($_, 0, 128 + 96), substr($_, 128 + 96));
+    for (my $at = 0; $at < length $rest; $at += 64) {
+        for my $o (0, 8) { substr($rest, $at + $o, 8) = pack "Q<", unpack("Q<", substr($rest, $at + $o, 8)) + 2**32; }
+    }
+    print $head, $rest' "$t.1" >"$moved" 2>/dev/null
+if [ -s "$moved" ]; then
+    check another_run_on_the_same_clock refused 'contradict each other in time' "$t.0" "$moved"
+    spoil "$moved" 64 170
+    cp "$scratch/bad" "$moved"
+    check another_clock_is_aligned tell "$t.0" "$moved" --json "$scratch/json"
+    check another_clock_is_said said '^clocks +several; aligned by their exchanges to within [0-9]+\.[0-9]+ ms$'
+    check the_verdict_of_both_clocks_is_at_one_time sh -c 'for r in 0 1; do
+        grep "\"cat\":\"verdict\",\"ph\":\"X\",\"pid\":$r," "$1" | sed -n "15s/.*\"ts\":\([0-9]*\).*/\1/p"; done |
+        awk "NR == 1 {a = \$1} NR == 2 {d = \$1 - a} END {exit !(NR == 2 && d < 1000000 && d > -1000000)}"' \
+        sh "$scratch/json"
+else
+    skip another_clock_is_aligned "there is no perl"
+fi
+
+# The same run, had rank 1 always begun as late as it could, just before the first end: then it is the late one.
+# shellcheck disable=SC2016
+perl -0777 -e 'local $/; my (%end, @files);
+    for my $path (@ARGV) { open my $in, "<:raw", $path or die; push @files, scalar <$in>; }
+    for my $f (0, 1) {
+        for (my $at = 128 + 96; $at < length $files[$f]; $at += 64) {
+            my ($begin, $end, $step, $bytes, $operation, $algorithm, $buffer) = unpack "Q<4 L<3", substr($files[$f], $at, 64);
+            my $key = "$step $operation $buffer";
+            if ($f == 0) { $end{$key} = $end; next; }
+            next unless (($operation == 2) || ($operation == 3)) && defined $end{$key};
+            my $late = (($end{$key} < $end) ? $end{$key} : $end) - 1;
+            substr($files[1], $at, 8) = pack "Q<", $late if $late > $begin;
+        }
+    }
+    print $files[1]' "$t.0" "$t.1" >"$scratch/late" 2>/dev/null
+if [ -s "$scratch/late" ]; then
+    check a_rank_that_is_late tell "$t.0" "$scratch/late"
+    check it_is_named said '^late +rank 1: the last to begin in (9[0-9]|100) % of 60 exchanges'
+else
+    skip it_is_named "there is no perl"
+fi
+
+# Rank 1 stops in the middle of a long run: rank 0 runs into the deadline while it waits, and its trace says where.
+stop_early() {
+    timeout 60 "$BUILD/gf-run" -n 2 sh -c '[ $GF_RANK = 1 ] || exec "$@"
+            "$@" & run=$!; sleep 1.5; kill -STOP $run; sleep 20; kill -KILL $run' sh \
+        "$BUILD/gf-train" --model linear --steps 1000000 --set exchange.timeout=1s --trace "$scratch/f" \
+        >"$scratch/log" 2>&1
+    [ $? -eq 1 ] || { cat "$scratch/log"; return 1; }
+}
+check a_run_in_which_a_rank_stops_fails stop_early
+check the_trace_of_a_failed_run tell "$scratch/f.0"
+check it_says_where_the_rank_was said '^failed +rank 0, step [0-9]+, [a-z]+: GF_ERR_TIMEOUT$'
+
+check missing_file refused 'No such file' "$scratch/none"
+check folder refused 'must be a file' "$scratch"
+: >"$scratch/bad"
+check empty_file refused '0 bytes are too few' "$scratch/bad"
+check foreign_file refused 'is no trace' tools/trace/trace.h
+head -c 700 "$t.0" >"$scratch/bad"
+check cut_file refused 'cut or damaged' "$scratch/bad"
+{ cat "$t.0"; echo; } >"$scratch/bad"
+check longer_file refused 'cut or damaged' "$scratch/bad"
+spoil "$t.0" 8 2
+check newer_version refused 'version 2 with records of 64 bytes' "$scratch/bad"
+spoil "$t.0" 32 377 377 377 377 377 377 377 377
+check huge_count refused 'cut or damaged' "$scratch/bad"
+spoil "$t.0" 35 4
+check overflowing_count refused 'cut or damaged' "$scratch/bad"
+spoil "$t.0" 24 377 377 377 377
+check huge_tensor_count refused 'tensors; allowed are' "$scratch/bad"
+spoil "$t.0" 20 0
+check no_ranks refused 'rank 0 of 0' "$scratch/bad"
+spoil "$t.0" 16 7
+check rank_beyond_world refused 'rank 7 of 2' "$scratch/bad"
+spoil "$t.0" 231 377
+check impossible_time refused 'record 0: its time' "$scratch/bad"
+spoil "$t.0" 256 377
+check impossible_operation refused 'record 0: its operation' "$scratch/bad"
+check the_same_rank_twice refused 'of the same rank' "$t.0" "$t.0"
+check first_step_that_is_not_there refused 'do not hold this step' "$t.0" --first 1000
+picture_fails() { tell "$t.0" --svg "$scratch/none/svg"; [ $? -eq 1 ] && grep -q none/svg "$scratch/err"; }
+check picture_that_cannot_be_written picture_fails
+tell; check nothing_is_a_usage_error [ $? -eq 2 ]
+trace_fails() { ! train "$scratch/none/t" >/dev/null && grep -q "none/t.0" "$scratch/log"; }
+check trace_that_cannot_be_written trace_fails
+finish

@@ -1,0 +1,136 @@
+#!/bin/sh
+# The reference appliance over real UCX: the same weights whatever the number of ranks, the bytes that a wire type
+# saves, every algorithm and every way in which ranks learn who they are.
+. firmware-tests/support/shell.sh
+run="$BUILD/gf-run" train="$BUILD/gf-train" compare="$BUILD/firmware-tests/program_compare_weights"
+# Where only a few cores are free, UCX's many spinning ranks take long: a bound for hangs, not for speed.
+limit=100
+# job NAME RANKS OPTION..: leaves NAME.json, NAME.weights, NAME.out and NAME.err
+job() {
+    name_=$1 ranks_=$2; shift 2
+    timeout -k 5 $limit "$run" -n "$ranks_" "$train" --json "$scratch/$name_.json" \
+        --dump-weights "$scratch/$name_.weights" "$@" >"$scratch/$name_.out" 2>"$scratch/$name_.err" ||
+        { tail -n 5 "$scratch/$name_.err"; return 1; }
+}
+value() { sed -n "s/^  \"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$scratch/$1.json"; }
+below() {
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && a + 0 <= b + 0) }' ||
+        { echo "$1 is not <= $2"; return 1; }
+}
+near() { below "$("$compare" "$scratch/$1.weights" "$scratch/$2.weights" ${4:+"$scratch/$4.weights"})" "$3"; }
+# One hash a rank, all the same
+hashes_equal() {
+    sed -n 's/.*"weights_hash": \[\(.*\)\].*/\1/p' "$scratch/$1.json" | tr -d '" ' | tr ',' '\n' >"$scratch/hashes"
+    [ "$(wc -l <"$scratch/hashes")" -eq "$2" ] && [ "$(sort -u "$scratch/hashes" | wc -l)" -eq 1 ] &&
+        grep -Eqx '[0-9a-f]{16}' "$scratch/hashes"
+}
+share_of() { awk -v a="$(value "$1" "$3")" -v b="$(value "$2" "$3")" 'BEGIN { if (b > 0) print a / b }'; }
+
+# ---- the same weights for any number of ranks ----
+for n in 1 2 3 4; do
+    check "linear_with_${n}_ranks" job "linear$n" "$n" --model linear --steps 50
+    check "linear_with_${n}_ranks_has_equal_weights" hashes_equal "linear$n" "$n"
+    [ "$n" -eq 1 ] || check "linear_with_${n}_ranks_is_as_with_1" near linear1 "linear$n" 1e-5
+done
+check "another_seed_is_seen" job other 2 --model linear --steps 50 --seed 2
+below_not() { ! below "$@" >/dev/null; }
+check "another_seed_gives_other_weights" below_not \
+    "$("$compare" "$scratch/linear1.weights" "$scratch/other.weights")" 1e-5
+check "cnn_at_first" job cnn0 1 --steps 1 --lr 0
+for n in 1 2 4; do
+    check "cnn_step_with_${n}_ranks" job "cnn$n" "$n" --steps 1
+    check "cnn_step_with_${n}_ranks_has_equal_weights" hashes_equal "cnn$n" "$n"
+    [ "$n" -eq 1 ] || check "cnn_step_with_${n}_ranks_changes_as_with_1" near cnn1 "cnn$n" 1e-4 cnn0
+done
+for n in 1 2; do check "cnn_50_steps_with_${n}_ranks" job "long$n" "$n" --steps 50 --batch 16; done
+check "cnn_50_steps_have_equal_weights" hashes_equal long2 2
+check "cnn_loss_of_2_ranks_is_that_of_1" below "$(awk -v a="$(value long1 loss_last)" -v b="$(value long2 loss_last)" \
+    'BEGIN { if (a > 0 && b > 0) { d = (a - b) / a; print d < 0 ? -d : d } }')" 0.02
+check "cnn_learns" below "$(value long2 loss_last)" "$(value long2 loss_first)"
+
+# ---- wire types and algorithms ----
+for model in linear cnn; do
+    for wire in fp32 fp16 bf16; do
+        case $model in linear) more="--steps 50" ;; *) more="--steps 3 --batch 16" ;; esac
+        # shellcheck disable=SC2086
+        check "${model}_over_$wire" job "$model.$wire" 2 --model $model $more --algorithm ring --wire $wire
+        check "${model}_over_${wire}_has_equal_weights" hashes_equal "$model.$wire" 2
+        [ $wire = fp32 ] || check "${model}_over_${wire}_sends_half" below \
+            "$(share_of "$model.$wire" "$model.fp32" wire_bytes)" 0.505
+    done
+done
+for algorithm in ring halving doubling tree server direct auto; do
+    for n in 2 3; do
+        check "${algorithm}_with_$n" job "$algorithm$n" "$n" --model linear --steps 20 --algorithm $algorithm
+        check "${algorithm}_with_${n}_has_equal_weights" hashes_equal "$algorithm$n" "$n"
+        check "${algorithm}_with_${n}_is_right" near ring2 "$algorithm$n" 1e-5
+    done
+done
+check "over_tcp_alone" job tcp 2 --model linear --steps 50 --set link.transports=self,tcp
+check "over_tcp_alone_is_right" near linear1 tcp 1e-5
+
+# ---- what is reported ----
+lines_are_json() {
+    awk 'NR == 1 { if ($0 != "{") exit 1; next }
+         $0 == "}" { closed = 1; next }
+         closed || (NR > 2 && !comma) { exit 1 }
+         { comma = sub(/,$/, "")
+           if (!sub(/^  "[a-z_]+": /, "")) exit 1
+           if ($0 !~ /^(-?[0-9]+(\.[0-9]+)?(e[-+][0-9]+)?|"[^"\\]*"|\["[0-9a-f]+"(, "[0-9a-f]+")*\])$/) exit 1 }
+         END { if (!closed || comma) exit 1 }' "$scratch/$1.json"
+}
+check "json_is_valid" lines_are_json cnn4
+for key in ranks steps loss_first loss_last test_accuracy weights_hash wire_bytes wire_bytes_steady mapped_bytes \
+    control_bytes step_seconds exchange_seconds hidden_share; do
+    check "json_has_$key" grep -q "^  \"$key\": " "$scratch/cnn4.json"
+done
+check "json_tells_the_ranks" [ "$(value cnn4 ranks)" = 4 ]
+check "json_tells_the_steps" [ "$(value linear2 steps)" = 50 ]
+check "hidden_share_is_a_share" below "$(value cnn4 hidden_share)" 1
+last_line() { tail -n 1 "$scratch/$1.out" | grep -Eqx 'test accuracy [0-9]{1,3}\.[0-9]{2} %'; }
+check "last_line_is_the_accuracy" last_line cnn2
+check "linear_learns" below 70 "$(value linear2 test_accuracy)"
+
+# ---- ways to know who one is ----
+# both NAME COMMAND0 COMMAND1: two ranks started by hand, the environment of each before the program
+# Free now: nobody listens there, and no connection has it as its own end. Seen from the kernel's tables, v4 and v6.
+port_free() {
+    hex_=$(printf '%04X' "$1")
+    ! cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '{ print $2 }' | grep -q ":$hex_\$"
+}
+port=$(awk 'BEGIN { srand(); print 10000 + int(rand() * 9000) }')
+until port_free "$port"; do port=$((10000 + (port - 9999) % 9000)); done
+both() {
+    log="$scratch/$1"; shift
+    # shellcheck disable=SC2086
+    env $1 timeout -k 5 $limit "$train" --model linear --steps 20 --json "$log.json" $3 >"$log.out0" 2>&1 & first=$!
+    # shellcheck disable=SC2086
+    env $2 timeout -k 5 $limit "$train" --model linear --steps 20 $3 >"$log.out1" 2>&1 & second=$!
+    result=0
+    wait $first || result=1
+    wait $second || result=1
+    [ $result -eq 0 ] && [ "$(sed -n 's/^  "ranks": \([0-9]*\).*/\1/p' "$log.json")" = 2 ] ||
+        { tail -n 2 "$log.out0" "$log.out1"; return 1; }
+}
+address="--set rendezvous.address=127.0.0.1:$port"
+if port_free 7117; then
+    check "GF_RANK_and_GF_WORLD_alone" both gf "GF_RANK=0 GF_WORLD=2" "GF_RANK=1 GF_WORLD=2" ""
+else
+    skip "GF_RANK_and_GF_WORLD_alone" "port 7117, the default, is in use here"
+fi
+check "slurm" both slurm "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=11 SLURM_STEP_ID=0" \
+    "SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_JOB_ID=11 SLURM_STEP_ID=0" "$address"
+check "open_mpi" both ompi "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2" \
+    "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2" "$address"
+check "pmi" both pmi "PMI_RANK=0 PMI_SIZE=2" "PMI_RANK=1 PMI_SIZE=2" "$address"
+# There torchrun's own store listens: nothing of the library's may.
+master="MASTER_ADDR=nowhere.invalid MASTER_PORT=1"
+check "torchrun" both torch "RANK=0 WORLD_SIZE=2 $master" "RANK=1 WORLD_SIZE=2 $master" "$address"
+two_jobs() {
+    job first 2 --model linear --steps 2000 --lr 0.001 & one=$!
+    job second 2 --model linear --steps 2000 --lr 0.001 & two=$!
+    wait $one && wait $two
+}
+check "two_jobs_at_once" two_jobs
+check "two_jobs_at_once_do_not_meet" near first second 0
+finish

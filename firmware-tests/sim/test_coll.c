@@ -1,0 +1,324 @@
+/* All collectives over the simulated network where nothing fails: any count and world, sums bit by bit in their stated
+ * order, the memory asked for, the traffic. */
+#include "firmware-tests/support/coll_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Slices of 64 bytes: 16 or 32 elements. */
+static void any_count_on_any_world(void **state)
+{
+    static const uint32_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33};
+    static const uint64_t counts[] = {0, 1, 3, 15, 16, 17, 37, 64, 65, 144, 145, 1000};
+    static const uint32_t windows[] = {1, 2, 8};
+    (void)state;
+    for (size_t p = 0; p < COLL_PAIRS; p++) {
+        for (size_t row = 0; row < LENGTH(sizes) * LENGTH(counts) * LENGTH(windows) * GF_TYPE_COUNT; row++) {
+            size_t rest = row;
+            struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .slice_bytes = 64};
+            c.type = (gf_type)(rest % GF_TYPE_COUNT);
+            rest /= GF_TYPE_COUNT;
+            c.window = windows[rest % LENGTH(windows)];
+            rest /= LENGTH(windows);
+            c.elem_count = counts[rest % LENGTH(counts)];
+            c.size = sizes[rest / LENGTH(counts)];
+            c.root = (c.op == GF_COLL_BROADCAST) ? (uint32_t)row % c.size : 0;
+            coll_world_run_once(&c, &coll_network, row % 2 == 0);
+        }
+    }
+}
+
+/* 12-byte elements in slices of 64 bytes: slices of 5, the rest of each stays unused. */
+static void values_are_combined_by_the_callers_fold(void **state)
+{
+    (void)state;
+    for (size_t p = 0; p < COLL_PAIRS; p++) {
+        for (uint32_t size = 1; size <= 9; size++) {
+            struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = size, .elem_count = 53,
+                                  .slice_bytes = 64, .window = 3, .fold_elem_bytes = 12};
+            coll_world_run_once(&c, &coll_network, true);
+        }
+    }
+}
+
+static void a_group_is_part_of_the_world_in_any_order(void **state)
+{
+    static const uint32_t members[] = {9, 2, 7, 0, 5};
+    (void)state;
+    for (size_t p = 0; p < COLL_PAIRS; p++) {
+        struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = LENGTH(members),
+                              .elem_count = 301, .slice_bytes = 128, .window = 4, .members = members};
+        coll_world_run_once(&c, &coll_network, false);
+    }
+}
+
+static void hundreds_of_ranks(void **state)
+{
+    struct coll_case ring = {.kind = &gf_coll_ring, .op = GF_COLL_ALLREDUCE, .size = 512, .elem_count = 600,
+                             .type = GF_TYPE_BF16, .slice_bytes = 64, .window = 8};
+    struct coll_case halving = ring;
+    struct coll_case server = ring;
+    (void)state;
+    halving.kind = &gf_coll_halving;
+    halving.elem_count = 5000;
+    server.kind = &gf_coll_server;
+    coll_world_run_once(&ring, NULL, false);
+    coll_world_run_once(&halving, &coll_network, false);
+    coll_world_run_once(&server, NULL, false);
+}
+
+/* A vector alone, and the same inside a longer one. */
+static void deterministic_sums_do_not_depend_on_the_position(void **state)
+{
+    enum { ELEMS = 100, LONG_ELEMS = 333, SHIFT = 77 };
+    (void)state;
+    for (size_t p = 0; p < COLL_PAIRS; p++) {
+        for (uint32_t size = 5; size <= 9; size++) {
+            struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = size, .elem_count = ELEMS,
+                                  .slice_bytes = 64, .window = 4};
+            struct coll_world alone, inside;
+            if (c.op != GF_COLL_ALLREDUCE) continue;
+            coll_world_open(&alone, &c, &coll_network);
+            c.elem_count = LONG_ELEMS;
+            coll_world_open(&inside, &c, &coll_network);
+            coll_world_fill(&alone, false);
+            coll_world_fill(&inside, false);
+            for (uint32_t i = 0; i < size; i++) {
+                memcpy((float *)coll_world_data(&inside, i) + SHIFT, coll_world_data(&alone, i), ELEMS * sizeof(float));
+                coll_world_start(&alone, i, 0);
+                coll_world_start(&inside, i, 0);
+            }
+            coll_world_run(&alone);
+            coll_world_run(&inside);
+            assert_int_equal(c.kind->deterministic,
+                             memcmp((float *)coll_world_data(&inside, 0) + SHIFT, coll_world_data(&alone, 0),
+                                    ELEMS * sizeof(float)) == 0);
+            coll_world_close(&alone);
+            coll_world_close(&inside);
+        }
+    }
+}
+
+static void all_of_the_memory_asked_for_is_needed(void **state)
+{
+    (void)state;
+    for (size_t p = 0; p < COLL_PAIRS; p++) {
+        for (uint64_t elem_count = 100; elem_count < 10000; elem_count *= 50) { /* one slice; many */
+            struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 9,
+                                  .elem_count = elem_count, .slice_bytes = 400, .window = 3};
+            struct coll_world world;
+            bool is_touched = false;
+            if (c.op != GF_COLL_ALLREDUCE) continue;
+            coll_world_open(&world, &c, NULL);
+            coll_world_fill(&world, true);
+            for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
+            coll_world_run(&world);
+            for (uint32_t i = 0; i < c.size; i++) {
+                const struct gf_coll *coll = &world.nodes[i].coll;
+                size_t slot_bytes = 2 * coll->staging_bytes / coll->msg_count;
+                uint32_t fresh;
+                memset(&fresh, 0xa5, sizeof fresh);
+                is_touched = is_touched || memcmp((void *)(uintptr_t)(coll->staging + coll->staging_bytes - slot_bytes),
+                                                  &fresh, sizeof fresh) != 0;
+            }
+            /* A ring's short block may be of larger elements than these. */
+            assert_true(is_touched || ((c.kind == &gf_coll_ring) && (elem_count == 100)));
+            coll_world_close(&world);
+        }
+    }
+}
+
+static void memory_for_the_longest_vector_serves_shorter_ones(void **state)
+{
+    (void)state;
+    for (size_t p = 0; p < COLL_PAIRS; p++) {
+        for (uint64_t longest = 10; longest < 300; longest *= 5) {
+            struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 5, .elem_count = longest,
+                                  .slice_bytes = 64, .window = 7};
+            struct coll_world world;
+            coll_world_open(&world, &c, NULL);
+            for (uint64_t elem_count = 0; elem_count <= longest; elem_count++) {
+                for (uint32_t i = 0; i < c.size; i++) {
+                    world.nodes[i].coll.elem_count = elem_count;
+                    coll_world_start(&world, i, elem_count);
+                }
+                coll_world_run(&world);
+                for (uint32_t i = 0; i < c.size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+            }
+            coll_world_close(&world);
+        }
+    }
+}
+
+/* Bytes and messages that all ranks send, for vectors of one slice and of one element a rank. */
+static void traffic_is_what_the_formula_says(void **state)
+{
+    (void)state;
+    for (size_t p = 0; p < COLL_PAIRS; p++) {
+        for (uint32_t n = 1; n <= 17; n++) {
+            struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = n, .elem_count = 64 * n,
+                                  .slice_bytes = 1 << 20, .window = 4};
+            struct coll_world world;
+            uint64_t levels = 0, vectors = 0, messages = 0, power = 1;
+            while (2 * power <= n) power *= 2, levels++;
+            if ((c.kind == &gf_coll_ring) && (c.op == GF_COLL_ALLREDUCE)) {
+                vectors = 2 * (n - 1); /* of 1/n each, from each of n */
+                messages = 2 * (n - 1) * n;
+            } else if (c.kind == &gf_coll_ring) {
+                vectors = n - 1;
+                messages = (n - 1) * n;
+            } else if (c.kind == &gf_coll_halving) {
+                vectors = 2 * (power - 1) + 2 * (n - power);
+                messages = 2 * levels * power + 2 * (n - power);
+            } else if (c.kind == &gf_coll_doubling) {
+                vectors = messages = levels * power + 2 * (n - power);
+            } else {
+                vectors = messages = ((c.op == GF_COLL_BROADCAST) ? 1 : 2) * (n - 1);
+            }
+            coll_world_open(&world, &c, NULL);
+            for (uint32_t i = 0; i < n; i++) coll_world_start(&world, i, 0);
+            coll_world_run(&world);
+            assert_int_equal(gf_sim_bytes_sent(world.sim),
+                             vectors * ((c.op == GF_COLL_BARRIER) ? 8 : coll_world_data_bytes(&world)));
+            assert_int_equal(gf_sim_messages_sent(world.sim), messages);
+            coll_world_close(&world);
+        }
+    }
+}
+
+static void sums_that_are_not_finite_are_found_by_their_index(void **state)
+{
+    (void)state;
+    for (size_t p = 0; p < COLL_PAIRS; p++) {
+        struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 6, .elem_count = 100,
+                              .slice_bytes = 64, .window = 4};
+        struct coll_world world;
+        uint64_t first = UINT64_MAX;
+        if ((c.op != GF_COLL_ALLREDUCE) && (c.op != GF_COLL_REDUCE_SCATTER)) continue;
+        coll_world_open(&world, &c, NULL);
+        coll_world_fill(&world, true);
+        ((float *)coll_world_data(&world, 2))[41] = 1.0f / 0.0f;
+        for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
+        coll_world_run(&world);
+        for (uint32_t i = 0; i < c.size; i++) {
+            const struct gf_check *check = &world.nodes[i].check;
+            if (check->bad_first < first) first = check->bad_first;
+            assert_int_equal(check->bad_count == 0, check->bad_first == UINT64_MAX);
+        }
+        assert_int_equal(first, 41);
+        coll_world_close(&world);
+    }
+}
+
+static void a_barrier_opens_when_the_last_has_come(void **state)
+{
+    (void)state;
+    for (uint32_t size = 2; size <= 9; size++) {
+        for (uint32_t late = 0; late < size; late++) {
+            struct coll_case c = {.kind = &gf_coll_doubling, .op = GF_COLL_BARRIER, .size = size, .slice_bytes = 64,
+                                  .window = 2};
+            struct coll_world world;
+            coll_world_open(&world, &c, &coll_network);
+            for (uint32_t i = 0; i < size; i++) {
+                if (i != late) coll_world_start(&world, i, 0);
+            }
+            do {
+                for (uint32_t i = 0; i < size; i++) coll_world_poll(&world, i);
+            } while (gf_sim_advance(world.sim));
+            for (uint32_t i = 0; i < size; i++) {
+                if (i != late) assert_int_equal(world.nodes[i].status, GF_AGAIN);
+            }
+            coll_world_start(&world, late, 0);
+            coll_world_poll(&world, late);
+            coll_world_run(&world);
+            for (uint32_t i = 0; i < size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+            coll_world_close(&world);
+        }
+    }
+}
+
+static void a_poll_folds_about_one_slice(void **state)
+{
+    struct coll_case c = {.kind = &gf_coll_server, .op = GF_COLL_ALLREDUCE, .size = 9, .elem_count = 203,
+                          .slice_bytes = 64, .window = 8, .fold_elem_bytes = 12};
+    struct coll_world world;
+    struct coll_node *server;
+    uint64_t most = 0;
+    (void)state;
+    coll_world_open(&world, &c, NULL);
+    coll_world_fill(&world, true);
+    for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 1);
+    server = &world.nodes[0];
+    while (server->status == GF_AGAIN) {
+        uint64_t before = server->folded_elems;
+        server->status = gf_coll_poll(&server->coll, gf_sim_now_ns(world.sim));
+        if (server->folded_elems - before > most) most = server->folded_elems - before;
+        for (uint32_t i = 1; i < c.size; i++) coll_world_poll(&world, i);
+        while (gf_sim_advance(world.sim)) { /* all that can arrive has arrived before the next poll */
+        }
+    }
+    coll_world_run(&world);
+    coll_world_check(&world);
+    assert_in_range(most, 5, 9);
+    coll_world_close(&world);
+}
+
+static void blocks_cover_the_vector_once(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= 12; size++) {
+        for (uint64_t elem_count = 0; elem_count <= 40; elem_count++) {
+            uint64_t next = 0;
+            for (uint32_t i = 0; i < size; i++) {
+                uint64_t first, count;
+                gf_coll_block(elem_count, size, i, &first, &count);
+                assert_int_equal(first, next);
+                assert_true(count <= (elem_count + size - 1) / size);
+                next += count;
+            }
+            assert_int_equal(next, elem_count);
+        }
+    }
+}
+
+static void kinds_are_found_by_their_algorithm(void **state)
+{
+    static const struct {
+        gf_algorithm algorithm;
+        const char *name;
+    } rows[] = {{GF_ALGORITHM_RING, "ring"},   {GF_ALGORITHM_HALVING, "halving"}, {GF_ALGORITHM_DOUBLING, "doubling"},
+                {GF_ALGORITHM_TREE, "tree"},   {GF_ALGORITHM_SERVER, "server"}};
+    (void)state;
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        assert_string_equal(gf_coll_kind_of(rows[i].algorithm)->name, rows[i].name);
+        assert_true(gf_coll_kind_of(rows[i].algorithm)->supports(GF_COLL_ALLREDUCE));
+    }
+    assert_null(gf_coll_kind_of(GF_ALGORITHM_AUTO));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_count_on_any_world),
+        cmocka_unit_test(values_are_combined_by_the_callers_fold),
+        cmocka_unit_test(a_group_is_part_of_the_world_in_any_order),
+        cmocka_unit_test(hundreds_of_ranks),
+        cmocka_unit_test(deterministic_sums_do_not_depend_on_the_position),
+        cmocka_unit_test(all_of_the_memory_asked_for_is_needed),
+        cmocka_unit_test(memory_for_the_longest_vector_serves_shorter_ones),
+        cmocka_unit_test(traffic_is_what_the_formula_says),
+        cmocka_unit_test(sums_that_are_not_finite_are_found_by_their_index),
+        cmocka_unit_test(a_barrier_opens_when_the_last_has_come),
+        cmocka_unit_test(a_poll_folds_about_one_slice),
+        cmocka_unit_test(blocks_cover_the_vector_once),
+        cmocka_unit_test(kinds_are_found_by_their_algorithm),
+    };
+    return cmocka_run_group_tests_name("coll", tests, NULL, NULL);
+}

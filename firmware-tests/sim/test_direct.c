@@ -1,0 +1,359 @@
+/* The collective through shared memory, over the simulator's: results and their bits, where data may lie, ranks that
+ * stop, die or differ, and operations that follow each other in the same lanes. */
+#include "firmware-tests/support/coll_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+static const gf_coll_op ops[] = {GF_COLL_ALLREDUCE, GF_COLL_REDUCE_SCATTER, GF_COLL_ALLGATHER, GF_COLL_BROADCAST,
+                                 GF_COLL_BARRIER};
+static const struct gf_sim_setup node_delay = {.seed = 5, .node_latency_ns = 700};
+
+static struct coll_case case_of(gf_coll_op op, uint32_t size, uint64_t elem_count, gf_type type)
+{
+    return (struct coll_case){.kind = &gf_coll_direct, .op = op, .size = size, .elem_count = elem_count, .type = type,
+                              .slice_bytes = 256, .window = 2, .root = (op == GF_COLL_BROADCAST) ? size / 2 : 0};
+}
+
+static void every_world_count_and_type_ends_with_the_right_bits(void **state)
+{
+    static const uint64_t counts[] = {0, 1, 2, 15, 64, 65, 100, 1000, 4099};
+    (void)state;
+    for (size_t o = 0; o < LENGTH(ops); o++) {
+        for (uint32_t size = 1; size <= 9; size++) {
+            for (size_t n = 0; n < LENGTH(counts); n++) {
+                for (int type = 0; type < GF_TYPE_COUNT; type++) {
+                    struct coll_case c = case_of(ops[o], size, counts[n], (gf_type)type);
+                    coll_world_run_once(&c, &node_delay, false);
+                    c.staged = UINT32_MAX; /* nobody's data lies in the region */
+                    coll_world_run_once(&c, &node_delay, false);
+                    c.staged = 0x5a; /* some ranks' */
+                    coll_world_run_once(&c, NULL, false);
+                    c.small_bytes = GF_DIRECT_SMALL_BYTES; /* one barrier for those that fit */
+                    coll_world_run_once(&c, &node_delay, false);
+                }
+            }
+        }
+    }
+}
+
+static void a_group_of_the_world_is_served(void **state)
+{
+    static const uint32_t members[] = {5, 0, 3, 4};
+    (void)state;
+    for (size_t o = 0; o < LENGTH(ops); o++) {
+        struct coll_case c = case_of(ops[o], 4, 333, GF_TYPE_BF16);
+        c.members = members;
+        coll_world_run_once(&c, &node_delay, false);
+        c.small_bytes = GF_DIRECT_SMALL_BYTES;
+        coll_world_run_once(&c, &node_delay, false);
+    }
+}
+
+/* The same values, alone and inside a longer vector, in place and staged. */
+static void sums_do_not_depend_on_position_or_place(void **state)
+{
+    enum { ELEMS = 100, LONG_ELEMS = 1333, SHIFT = 177 };
+    (void)state;
+    for (uint32_t size = 2; size <= 9; size++) {
+        for (uint32_t way = 0; way < 4; way++) {
+            struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, ELEMS, GF_TYPE_F32);
+            struct coll_world alone, inside;
+            c.small_bytes = (way & 2) ? ELEMS * sizeof(float) : 0; /* one barrier against two */
+            coll_world_open(&alone, &c, NULL);
+            c.elem_count = LONG_ELEMS;
+            c.staged = (way & 1) ? UINT32_MAX : 0;
+            coll_world_open(&inside, &c, NULL);
+            coll_world_fill(&alone, false);
+            coll_world_fill(&inside, false);
+            for (uint32_t i = 0; i < size; i++) {
+                memcpy((float *)coll_world_data(&inside, i) + SHIFT, coll_world_data(&alone, i), ELEMS * sizeof(float));
+                coll_world_start(&alone, i, 0);
+                coll_world_start(&inside, i, 0);
+            }
+            coll_world_run(&alone);
+            coll_world_run(&inside);
+            for (uint32_t i = 0; i < size; i++)
+                assert_memory_equal((float *)coll_world_data(&inside, i) + SHIFT, coll_world_data(&alone, 0),
+                                    ELEMS * sizeof(float));
+            coll_world_close(&alone);
+            coll_world_close(&inside);
+        }
+    }
+}
+
+static void no_message_goes_out_and_bytes_touched_are_counted(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 9; n++) {
+        struct coll_case c = case_of(GF_COLL_ALLREDUCE, n, 32 * n, GF_TYPE_F32);
+        struct coll_world world;
+        coll_world_open(&world, &c, NULL);
+        for (uint32_t i = 0; i < n; i++) coll_world_start(&world, i, 0);
+        coll_world_run(&world);
+        assert_int_equal(gf_sim_messages_sent(world.sim), 0);
+        for (uint32_t i = 0; i < n; i++) /* a block of 128 bytes, read from and written to each of n-1 */
+            assert_int_equal(world.nodes[i].coll.bytes_mapped, 2 * 128 * (n - 1));
+        coll_world_close(&world);
+    }
+}
+
+static void sums_that_are_not_finite_are_found_by_their_index(void **state)
+{
+    (void)state;
+    for (uint32_t way = 0; way < 3; way++) {
+        struct coll_case c = case_of(GF_COLL_ALLREDUCE, 6, 1000, GF_TYPE_F32);
+        struct coll_world world;
+        uint64_t first = UINT64_MAX, count = 0;
+        c.staged = (way == 1) ? UINT32_MAX : 0;
+        c.small_bytes = (way == 2) ? GF_DIRECT_SMALL_BYTES : 0;
+        coll_world_open(&world, &c, NULL);
+        coll_world_fill(&world, true);
+        ((float *)coll_world_data(&world, 2))[641] = 1.0f / 0.0f;
+        for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
+        coll_world_run(&world);
+        for (uint32_t i = 0; i < c.size; i++) {
+            count += world.nodes[i].check.bad_count;
+            if (world.nodes[i].check.bad_first < first) first = world.nodes[i].check.bad_first;
+        }
+        assert_int_equal(count, 1);
+        assert_int_equal(first, 641);
+        coll_world_close(&world);
+    }
+}
+
+/* More operations than lanes; each rank runs ahead of the others in turn. With one barrier too, and mixed. */
+static void operations_follow(uint32_t small_bytes, uint64_t elems)
+{
+    for (uint32_t size = 2; size <= 5; size++) {
+        struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, elems, GF_TYPE_F32);
+        struct coll_world world;
+        c.small_bytes = small_bytes;
+        coll_world_open(&world, &c, NULL);
+        for (uint64_t op = 0; op < 5 * GF_DIRECT_LANES; op++) {
+            for (uint32_t i = 0; (i < size) && (small_bytes == 1); i++) /* both ways in one lane */
+                world.nodes[i].coll.direct.small_bytes = (op / GF_DIRECT_LANES % 2) ? GF_DIRECT_SMALL_BYTES : 0;
+            coll_world_fill(&world, false);
+            for (uint32_t turn = 0; turn < size; turn++) {
+                uint32_t i = (uint32_t)(op + turn) % size;
+                coll_world_start(&world, i, op);
+                coll_world_poll(&world, i);
+                if (turn + 1 < size) assert_int_equal(world.nodes[i].status, GF_AGAIN); /* somebody has not begun */
+            }
+            coll_world_run(&world);
+            for (uint32_t i = 0; i < size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+            coll_world_check(&world);
+        }
+        coll_world_close(&world);
+    }
+}
+
+static void operations_that_follow_each_other_keep_apart(void **state)
+{
+    (void)state;
+    operations_follow(0, 200);
+    operations_follow(GF_DIRECT_SMALL_BYTES, 200);
+    operations_follow(1, 200);
+}
+
+/* With one barrier a rank is done while others have not yet read its copy. Here rank 2 is, and has put its next copy
+ * and flag out, before rank 0 looks. */
+static void a_copy_stays_until_all_have_read_it(void **state)
+{
+    enum { OPS = 3 * 2 * GF_DIRECT_LANES, ELEMS = 40 };
+    struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, ELEMS, GF_TYPE_F32);
+    struct coll_world world;
+    (void)state;
+    c.small_bytes = GF_DIRECT_SMALL_BYTES;
+    coll_world_open(&world, &c, NULL);
+    for (uint64_t op = 0; op < OPS; op++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            if ((i == 2) && (op > 0)) continue; /* it has begun */
+            for (uint32_t e = 0; e < ELEMS; e++) ((float *)coll_world_data(&world, i))[e] = (float)(op * 3 + i + e);
+            coll_world_start(&world, i, op);
+        }
+        for (uint32_t i = 0; i < 3; i++) {
+            world.nodes[i].status = gf_coll_poll(&world.nodes[i].coll, 0);
+            if (i != 1) assert_int_equal(world.nodes[i].status, (i == 0) ? GF_AGAIN : GF_OK);
+        }
+        for (uint32_t e = 0; e < ELEMS; e++) ((float *)coll_world_data(&world, 2))[e] = (float)((op + 1) * 3 + 2 + e);
+        coll_world_start(&world, 2, op + 1);
+        assert_int_equal(gf_coll_poll(&world.nodes[2].coll, 0), GF_AGAIN);
+        for (uint32_t i = 0; i < 2; i++) { /* rank 0 reads only now */
+            world.nodes[i].status = gf_coll_poll(&world.nodes[i].coll, 0);
+            assert_int_equal(world.nodes[i].status, GF_OK);
+            for (uint32_t e = 0; e < ELEMS; e++)
+                assert_true(((float *)coll_world_data(&world, i))[e] == (float)(op * 9 + 3 + 3 * e));
+        }
+    }
+    coll_world_start(&world, 0, OPS);
+    coll_world_start(&world, 1, OPS);
+    coll_world_run(&world);
+    coll_world_close(&world);
+}
+
+/* Vectors that their owner folds: in rank order, in its own data. */
+static void folded_vectors_take_one_barrier(void **state)
+{
+    (void)state;
+    for (uint32_t size = 2; size <= 9; size++) {
+        struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, 37, GF_TYPE_F32);
+        struct coll_world world;
+        c.fold_elem_bytes = 8;
+        c.small_bytes = GF_DIRECT_SMALL_BYTES;
+        coll_world_open(&world, &c, &node_delay);
+        coll_world_fill(&world, false);
+        for (uint32_t i = 0; i < size; i++) coll_world_start(&world, i, 0);
+        coll_world_run(&world);
+        for (uint32_t i = 0; i < size; i++) {
+            assert_int_equal(world.nodes[i].status, GF_OK);
+            assert_int_equal(world.nodes[i].folded_elems, 37 * (size - 1));
+            assert_memory_equal(coll_world_data(&world, i), coll_world_data(&world, 0), coll_world_data_bytes(&world));
+        }
+        coll_world_check(&world);
+        coll_world_close(&world);
+    }
+}
+
+/* A rank that never comes, or stops for good behind some of its turns: the others end with a timeout and its name, and
+ * those that had all its flags end well. */
+static void a_silent_rank_is_named(void **state)
+{
+    (void)state;
+    for (uint32_t way = 0; way < 3; way++) {
+        for (uint32_t turns = 0; turns < 12; turns++) {
+            struct coll_case c = case_of(GF_COLL_ALLREDUCE, 4, 2000, GF_TYPE_F32);
+            struct coll_world world;
+            uint32_t timeouts = 0;
+            bool ended;
+            c.staged = (way == 1) ? UINT32_MAX : 0;
+            c.small_bytes = (way == 2) ? GF_DIRECT_SMALL_BYTES : 0;
+            coll_world_open(&world, &c, NULL);
+            coll_world_fill(&world, false);
+            for (uint32_t i = 0; i < 4; i++)
+                if ((i != 2) || (turns > 0)) coll_world_start(&world, i, 0);
+            for (uint32_t t = 1; t < turns; t++) {
+                for (uint32_t i = 0; i < 4; i++) {
+                    struct gf_coll *coll = &world.nodes[i].coll;
+                    if (world.nodes[i].status == GF_AGAIN) world.nodes[i].status = gf_coll_poll(coll, 0);
+                }
+            }
+            ended = world.nodes[2].status == GF_OK;
+            world.nodes[2].status = GF_OK; /* nobody polls it any more */
+            coll_world_run(&world);
+            for (uint32_t i = 0; i < 4; i++) {
+                if ((i == 2) || (world.nodes[i].status == GF_OK)) continue;
+                timeouts++;
+                assert_int_equal(world.nodes[i].status, GF_ERR_TIMEOUT);
+                assert_int_equal(world.nodes[i].coll.state, GF_COLL_FAILED);
+                if (turns == 0) assert_int_equal(world.nodes[i].coll.waits_for, 2);
+            }
+            if (turns == 0) assert_int_equal(timeouts, 3);
+            if (ended && (turns > 0)) assert_int_equal(timeouts, 0);
+            coll_world_close(&world);
+        }
+    }
+}
+
+static void a_dead_rank_ends_in_a_timeout_and_the_memory_serves_again(void **state)
+{
+    struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 500, GF_TYPE_F32);
+    struct coll_world world;
+    (void)state;
+    coll_world_open(&world, &c, NULL);
+    coll_world_fill(&world, false);
+    gf_sim_kill(world.sim, 1);
+    for (uint32_t i = 0; i < 3; i++) coll_world_start(&world, i, 0);
+    coll_world_run(&world);
+    assert_int_equal(world.nodes[0].status, GF_ERR_TIMEOUT);
+    assert_int_equal(world.nodes[0].coll.waits_for, 1);
+    assert_int_equal(world.nodes[2].status, GF_ERR_TIMEOUT);
+    assert_int_equal(world.nodes[2].coll.waits_for, 1);
+    coll_world_close(&world);
+}
+
+static void a_failed_operation_drains_at_once(void **state)
+{
+    struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 500, GF_TYPE_F32);
+    struct coll_world world;
+    (void)state;
+    coll_world_open(&world, &c, NULL);
+    coll_world_start(&world, 0, 0);
+    coll_world_poll(&world, 0);
+    gf_coll_fail(&world.nodes[0].coll, GF_ERR_ABORTED);
+    assert_int_equal(gf_coll_poll(&world.nodes[0].coll, 0), GF_ERR_ABORTED);
+    assert_int_equal(world.nodes[0].coll.state, GF_COLL_FAILED);
+    world.nodes[0].status = GF_ERR_ABORTED;
+    coll_world_close(&world);
+}
+
+/* Ranks that were called with different things find out before they touch each other's data. */
+static void ranks_that_differ_are_named(void **state)
+{
+    static const struct {
+        uint64_t elem_count;
+        gf_coll_op op;
+        gf_type type;
+    } rows[] = {{99, GF_COLL_ALLREDUCE, GF_TYPE_F32}, {100, GF_COLL_ALLGATHER, GF_TYPE_F32},
+                {100, GF_COLL_ALLREDUCE, GF_TYPE_F16}};
+    (void)state;
+    for (size_t row = 0; row < LENGTH(rows); row++) {
+        struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 100, GF_TYPE_F32);
+        struct coll_world world;
+        coll_world_open(&world, &c, NULL);
+        world.nodes[1].coll.elem_count = rows[row].elem_count;
+        world.nodes[1].coll.op = rows[row].op;
+        world.nodes[1].coll.type = rows[row].type;
+        for (uint32_t i = 0; i < 3; i++) coll_world_start(&world, i, 0);
+        coll_world_run(&world);
+        assert_int_equal(world.nodes[0].status, GF_ERR_MISMATCH);
+        assert_int_equal(world.nodes[0].coll.waits_for, 1);
+        assert_int_equal(world.nodes[1].status, GF_ERR_MISMATCH);
+        assert_int_equal(world.nodes[2].status, GF_ERR_MISMATCH);
+        assert_int_equal(world.nodes[2].coll.waits_for, 1);
+        coll_world_close(&world);
+    }
+}
+
+static void a_region_that_is_gone_is_a_link_failure(void **state)
+{
+    struct coll_case c = case_of(GF_COLL_ALLREDUCE, 2, 100, GF_TYPE_F32);
+    struct coll_world world;
+    (void)state;
+    coll_world_open(&world, &c, NULL);
+    assert_int_equal(world.nodes[1].link->driver->reset(world.nodes[1].link, 2), GF_OK);
+    coll_world_start(&world, 0, 0);
+    coll_world_poll(&world, 0);
+    assert_int_equal(world.nodes[0].status, GF_ERR_LINK);
+    assert_int_equal(world.nodes[0].coll.waits_for, 1);
+    world.nodes[1].memory[0] = world.nodes[0].memory[0]; /* its own guards went with the region */
+    world.nodes[1].memory[1] = world.nodes[0].memory[1];
+    coll_world_close(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_world_count_and_type_ends_with_the_right_bits),
+        cmocka_unit_test(a_group_of_the_world_is_served),
+        cmocka_unit_test(sums_do_not_depend_on_position_or_place),
+        cmocka_unit_test(no_message_goes_out_and_bytes_touched_are_counted),
+        cmocka_unit_test(sums_that_are_not_finite_are_found_by_their_index),
+        cmocka_unit_test(operations_that_follow_each_other_keep_apart),
+        cmocka_unit_test(a_copy_stays_until_all_have_read_it),
+        cmocka_unit_test(folded_vectors_take_one_barrier),
+        cmocka_unit_test(a_silent_rank_is_named),
+        cmocka_unit_test(a_dead_rank_ends_in_a_timeout_and_the_memory_serves_again),
+        cmocka_unit_test(a_failed_operation_drains_at_once),
+        cmocka_unit_test(ranks_that_differ_are_named),
+        cmocka_unit_test(a_region_that_is_gone_is_a_link_failure),
+    };
+    return cmocka_run_group_tests_name("direct", tests, NULL, NULL);
+}

@@ -1,0 +1,264 @@
+/* Whole contexts whose ranks share memory, over the simulated network: who is served by it, sums that do not depend on
+ * how they were cut, deaths, stops and aborts while flags are awaited, and survivors that go on. */
+#include "firmware-tests/support/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ops/coll.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+#define TIMEOUT_NS UINT64_C(200000000)
+#define DETECT_NS UINT64_C(5000000)
+#define ENDS_NS UINT64_C(1600000000) /* an inquiry, draining, and some */
+
+static const struct gf_tensor tensors[] = {
+    {.name = "a", .elem_count = 3000}, {.name = "b", .elem_count = 10}, {.name = "c", .elem_count = 2001},
+    {.name = "d", .elem_count = 1}, {.name = "e", .elem_count = 777}};
+
+static struct world_setup setup_of(uint32_t world)
+{
+    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors),
+                                .sim = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .node_latency_ns = 300,
+                                        .ranks_per_node = world, .bind_receives = true, .detect_ns = DETECT_NS}};
+    setup.config.exchange.timeout_ns = TIMEOUT_NS;
+    setup.config.exchange.fuse_bytes = 8192;
+    setup.config.exchange.slice_bytes = 4096;
+    setup.config.link.window = 2;
+    setup.config.trace_records = 64;
+    return setup;
+}
+
+static uint32_t records_with(struct world *w, uint32_t rank, gf_algorithm algorithm, uint32_t *all_out)
+{
+    struct gf_trace_record records[64];
+    uint32_t found = 0, count = gf_trace_read(w->ranks[rank].gf, records, 64);
+    for (uint32_t i = 0; i < count; i++) found += records[i].algorithm == (uint32_t)algorithm;
+    *all_out = count;
+    return found;
+}
+
+/* A step, of which every operation, the verdict too, must (not) have gone through memory. */
+static void expect_served(struct world_setup *setup, bool by_memory)
+{
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    uint64_t messages;
+    world_open(&w, setup);
+    messages = gf_sim_messages_sent(w.sim);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    world_expect_sums(&w, 1.0f);
+    assert_int_equal(gf_sim_messages_sent(w.sim) == messages, by_memory);
+    for (uint32_t rank = 0; rank < w.world; rank++) {
+        uint32_t all, direct = records_with(&w, rank, GF_ALGORITHM_DIRECT, &all);
+        assert_true(all > 1);
+        assert_int_equal(direct, by_memory ? all : 0);
+        assert_int_equal(world_stats(&w, rank).mapped_bytes > 0, by_memory);
+    }
+    world_close(&w);
+}
+
+static void auto_takes_it_where_all_share_memory(void **state)
+{
+    (void)state;
+    for (uint32_t world = 2; world <= 9; world++) {
+        struct world_setup setup = setup_of(world);
+        expect_served(&setup, true);
+        setup.config.exchange.algorithm = GF_ALGORITHM_DIRECT;
+        expect_served(&setup, true);
+        setup.config.exchange.algorithm = GF_ALGORITHM_RING;
+        expect_served(&setup, false);
+    }
+}
+
+static void auto_keeps_to_messages_where_some_do_not_share(void **state)
+{
+    (void)state;
+    for (uint32_t per_node = 1; per_node < 5; per_node++) {
+        if (per_node == 3) continue; /* two nodes: hierarchy (test_hierarchy_world) */
+        struct world_setup setup = setup_of(5);
+        setup.sim.ranks_per_node = per_node;
+        expect_served(&setup, false);
+    }
+}
+
+/* Checksums cover messages: who asked for them keeps them. */
+static void auto_keeps_to_messages_where_integrity_is_asked_for(void **state)
+{
+    struct world_setup setup = setup_of(3);
+    (void)state;
+    setup.config.link.integrity = true;
+    expect_served(&setup, false);
+}
+
+/* The very bits of the plain sum in rank order, whatever the cut and however often; deterministic or not. */
+static void sums_are_the_same_bits_for_every_cut_and_run(void **state)
+{
+    static const uint32_t worlds[] = {2, 4, 8};
+    static const uint64_t fuses[] = {4096, 8192, 65536};
+    static const uint32_t slices[] = {4096, 16384};
+    (void)state;
+    for (size_t n = 0; n < LENGTH(worlds); n++) {
+        uint64_t hash = 0;
+        for (uint32_t row = 0; row < LENGTH(fuses) * LENGTH(slices) * 2; row++) {
+            struct world_setup setup = setup_of(worlds[n]);
+            struct world_step step = {.order = (row % 2) ? WORLD_ROTATED : WORLD_FORWARD, .fill = world_fill_noise};
+            struct world w;
+            setup.config.exchange.deterministic = true;
+            setup.config.exchange.fuse_bytes = fuses[row % LENGTH(fuses)];
+            setup.config.exchange.slice_bytes = slices[row / LENGTH(fuses) % LENGTH(slices)];
+            setup.sim.seed = row + 1;
+            world_open(&w, &setup);
+            for (uint32_t repeat = 0; repeat < 2; repeat++) {
+                world_step_run(&w, &step);
+                world_expect(&w, GF_OK);
+                world_expect_equal(&w);
+                if ((row == 0) && (repeat == 0)) hash = world_hash(&w, 0);
+                assert_true(world_hash(&w, 0) == hash);
+            }
+            world_close(&w);
+        }
+    }
+}
+
+/* ---- failures ---- */
+
+struct interrupt {
+    uint32_t rank, after_tensors;
+    void (*act)(struct world *w, uint32_t rank);
+    bool done;
+    struct world_step step;
+};
+
+static gf_status interrupted_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct interrupt *interrupt = arg;
+    gf_status status = world_step_turn(w, rank, &interrupt->step);
+    if (!interrupt->done && (rank == interrupt->rank) && (w->ranks[rank].next == interrupt->after_tensors)) {
+        interrupt->done = true;
+        interrupt->act(w, rank);
+    }
+    return status;
+}
+
+static void act_kill(struct world *w, uint32_t rank) { gf_sim_kill(w->sim, rank); }
+static void act_stop(struct world *w, uint32_t rank) { gf_sim_stop(w->sim, rank, true); }
+static void act_abort(struct world *w, uint32_t rank) { gf_abort(w->ranks[rank].gf); }
+
+static void whoever_dies_stops_or_aborts_is_named_in_time(void **state)
+{
+    static const struct {
+        void (*act)(struct world *w, uint32_t rank);
+        uint64_t bound_ns;
+        gf_status status;
+    } rows[] = {{act_kill, DETECT_NS + ENDS_NS - TIMEOUT_NS, GF_ERR_PEER}, {act_stop, TIMEOUT_NS + ENDS_NS, GF_ERR_TIMEOUT},
+                {act_abort, ENDS_NS - TIMEOUT_NS, GF_ERR_PEER}};
+    (void)state;
+    for (uint32_t row = 0; row < LENGTH(rows) * 3 * 5; row++) {
+        struct world_setup setup = setup_of(3);
+        struct interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 5, .act = rows[row / 15].act};
+        struct world w;
+        uint64_t begin_ns;
+        world_open(&w, &setup);
+        begin_ns = gf_sim_now_ns(w.sim);
+        world_run(&w, interrupted_turn, &interrupt);
+        assert_true(interrupt.done);
+        assert_true(gf_sim_now_ns(w.sim) - begin_ns < rows[row / 15].bound_ns);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            if (rank == interrupt.rank) continue;
+            world_expect_failed(&w, rank, rows[row / 15].status);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, interrupt.rank);
+        }
+        world_close(&w);
+    }
+}
+
+/* After a death the survivors' region is another one, and memory serves again. */
+static gf_status survivors_turn(struct world *w, uint32_t rank, void *arg)
+{
+    return gf_sim_runs(w->sim, rank) ? world_step_turn(w, rank, arg) : GF_AGAIN;
+}
+
+static void survivors_go_on_through_memory(void **state)
+{
+    (void)state;
+    for (uint32_t victim = 0; victim < 4; victim++) {
+        struct world_setup setup = setup_of(4);
+        struct interrupt interrupt = {.rank = victim, .after_tensors = 3, .act = act_kill};
+        struct world_step step = {.order = WORLD_FORWARD};
+        struct world w;
+        setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+        world_open(&w, &setup);
+        world_run(&w, interrupted_turn, &interrupt);
+        world_run(&w, world_shrink_turn, NULL);
+        for (uint32_t rank = 0; rank < 4; rank++)
+            if (rank != victim) assert_int_equal(w.ranks[rank].status, GF_OK);
+        world_run(&w, survivors_turn, &step);
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            struct gf_trace_record record;
+            if (rank == victim) continue;
+            assert_int_equal(w.ranks[rank].status, GF_OK);
+            assert_int_equal(gf_world(w.ranks[rank].gf), 3);
+            for (uint32_t t = 0; t < LENGTH(tensors); t++) {
+                const float *gradient = world_gradient(&w, rank, t);
+                for (uint64_t e = 0; e < tensors[t].elem_count; e++)
+                    assert_true(gradient[e] == world_sum(4, t, e) - world_value(victim, t, e));
+            }
+            while (gf_trace_read(w.ranks[rank].gf, &record, 1) > 0) continue;
+            assert_int_equal(record.algorithm, GF_ALGORITHM_DIRECT); /* the last, a verdict */
+        }
+        world_close(&w);
+    }
+}
+
+static void act_kill_two(struct world *w, uint32_t rank)
+{
+    gf_sim_kill(w->sim, rank);
+    gf_sim_kill(w->sim, rank - 1);
+}
+
+/* Flags were laid out for none: a world that shrinks to as many as they could serve has no memory for them. */
+static void survivors_of_a_world_too_large_keep_to_messages(void **state)
+{
+    enum { WORLD = GF_DIRECT_RANKS_MAX + 2 };
+    struct world_setup setup = setup_of(WORLD);
+    struct interrupt interrupt = {.rank = WORLD - 1, .after_tensors = 3, .act = act_kill_two};
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    (void)state;
+    setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+    world_open(&w, &setup);
+    world_run(&w, interrupted_turn, &interrupt);
+    world_run(&w, world_shrink_turn, NULL);
+    world_run(&w, survivors_turn, &step);
+    for (uint32_t rank = 0; rank < WORLD - 2; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_OK);
+        assert_int_equal(gf_world(w.ranks[rank].gf), WORLD - 2);
+        for (uint32_t t = 0; t < LENGTH(tensors); t++) {
+            const float *gradient = world_gradient(&w, rank, t);
+            for (uint64_t e = 0; e < tensors[t].elem_count; e++)
+                assert_true(gradient[e] == world_sum(WORLD - 2, t, e));
+        }
+    }
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(auto_takes_it_where_all_share_memory),
+        cmocka_unit_test(auto_keeps_to_messages_where_some_do_not_share),
+        cmocka_unit_test(auto_keeps_to_messages_where_integrity_is_asked_for),
+        cmocka_unit_test(sums_are_the_same_bits_for_every_cut_and_run),
+        cmocka_unit_test(whoever_dies_stops_or_aborts_is_named_in_time),
+        cmocka_unit_test(survivors_go_on_through_memory),
+        cmocka_unit_test(survivors_of_a_world_too_large_keep_to_messages),
+    };
+    return cmocka_run_group_tests_name("direct_world", tests, NULL, NULL);
+}

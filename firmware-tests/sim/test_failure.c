@@ -1,0 +1,244 @@
+/* Ranks that die, stop, are cut off, give up or lag in the middle of a step: every rank that lives ends with an error
+ * that names who it was, within its deadline, and nothing is left under way. */
+#include "firmware-tests/support/world_setups.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define HEALTHY_NS UINT64_C(50000000) /* such a job without a fault ends within this */
+#define POSTS_MAX 400u
+
+struct fault_case {
+    const char *name;
+    gf_sim_fault_kind kind;
+    uint64_t within_ns; /* of the fault the survivors have failed */
+    bool named;         /* and say who it was */
+    uint64_t creep_ns;  /* of each look at the clock */
+};
+
+static const struct fault_case kill_case = {"kill", GF_SIM_FAULT_KILL, DETECT_NS + DRAIN_NS + TIMEOUT_NS, true, 0};
+static const struct fault_case stop_case = {"stop", GF_SIM_FAULT_STOP, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, true, 0};
+static const struct fault_case drop_case = {"drop", GF_SIM_FAULT_DROP, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, false, 0};
+static const struct fault_case error_case = {"error", GF_SIM_FAULT_ERROR, ANSWER_NS + DRAIN_NS, false, 0};
+static const struct fault_case creep_case = {"error, clock creeps", GF_SIM_FAULT_ERROR, ANSWER_NS + DRAIN_NS, false, 7};
+static const struct fault_case short_case = {"short", GF_SIM_FAULT_SHORT, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, false, 0};
+
+/* Joins, makes STEPS steps, and shows signs of life until all that live are as far. */
+#define STEPS 2u
+struct journey {
+    struct world_step step;
+    uint32_t stage[8];
+    bool ended[8];
+};
+
+static gf_status journey_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct journey *journey = arg;
+    gf_context *gf = w->ranks[rank].gf;
+    gf_status status;
+    bool all = true;
+    if (journey->stage[rank] > STEPS) {
+        if ((status = gf_heartbeat(gf)) != GF_OK) return status;
+        for (uint32_t r = 0; r < w->world; r++) all = all && (journey->ended[r] || !gf_sim_runs(w->sim, r));
+        return all ? GF_OK : GF_AGAIN;
+    }
+    status = (journey->stage[rank] == 0) ? gf_open_poll(gf) : world_step_turn(w, rank, &journey->step);
+    if (status == GF_OK) {
+        journey->stage[rank]++;
+        w->ranks[rank].next = 0;
+    }
+    journey->ended[rank] = (status < 0) || (journey->stage[rank] > STEPS);
+    return (status == GF_OK) ? GF_AGAIN : status;
+}
+
+/* Two steps with a fault at the at-th post of `rank`; false: it was not met. */
+static bool run_with_fault(const struct fault_case *c, uint32_t world, uint32_t rank, uint64_t at, uint32_t seed)
+{
+    struct world_setup setup = brief_setup(world);
+    struct journey journey = {.step.order = WORLD_ROTATED};
+    struct world w;
+    uint64_t begin_ns;
+    bool met;
+    setup.sim.seed = seed;
+    setup.sim.faults[0] = (struct gf_sim_fault){.kind = c->kind, .rank = rank, .at = at, .delay_ns = UINT64_C(100000000000)};
+    setup.sim.fault_count = 1;
+    world_create(&w, &setup);
+    w.creep_ns = c->creep_ns;
+    begin_ns = gf_sim_now_ns(w.sim);
+    world_run(&w, journey_turn, &journey);
+    met = gf_sim_fault_met(w.sim);
+    for (uint32_t r = 0; r < world; r++) {
+        gf_status status = w.ranks[r].status;
+        bool runs = gf_sim_runs(w.sim, r);
+        if (!runs) continue;
+        /* A dropped send may be one that nobody waits for any more, and a rank may be done before another fails. */
+        if (!met || (status == GF_OK)) {
+            if (status != GF_OK) fail_msg("%s at %u, rank %u: %s", c->name, (unsigned)at, r, w.ranks[r].log);
+            continue;
+        }
+        world_expect_failed(&w, r, status);
+        if ((c->creep_ns != 0) && (strstr(w.ranks[r].log, "which coordinates") != NULL))
+            fail_msg("%s at %u, rank %u: the coordinator answers, and is blamed: %s", c->name, (unsigned)at, r, w.ranks[r].log);
+        if (c->named && (gf_error_last(w.ranks[r].gf)->peer != rank))
+            fail_msg("%s of rank %u at post %u: rank %u blames %d: %s", c->name, rank, (unsigned)at, r,
+                     (int)gf_error_last(w.ranks[r].gf)->peer, w.ranks[r].log);
+    }
+    if (met) assert_true(gf_sim_now_ns(w.sim) - begin_ns <= c->within_ns + HEALTHY_NS);
+    world_close(&w);
+    return met;
+}
+
+static void every_post(const struct fault_case *c, uint32_t world)
+{
+    for (uint32_t rank = 0; rank < world; rank++) {
+        uint32_t at = 1;
+        while ((at < POSTS_MAX) && run_with_fault(c, world, rank, at, at + rank)) at++;
+        assert_true((at > 1) && (at < POSTS_MAX)); /* met at least once, and at last no more */
+    }
+}
+
+static void a_rank_that_dies_at_any_post_is_named_by_all(void **state)
+{
+    (void)state;
+    for (uint32_t world = 2; world <= 5; world++) every_post(&kill_case, world);
+}
+
+static void a_rank_that_stops_at_any_post_is_named_by_all(void **state)
+{
+    (void)state;
+    for (uint32_t world = 2; world <= 5; world++) every_post(&stop_case, world);
+}
+
+static void a_lost_message_ends_the_step_on_all_ranks(void **state)
+{
+    (void)state;
+    for (uint32_t world = 2; world <= 4; world++) every_post(&drop_case, world);
+}
+
+static void a_link_that_fails_ends_the_step_on_all_ranks(void **state)
+{
+    (void)state;
+    for (uint32_t world = 2; world <= 4; world++) {
+        every_post(&error_case, world);
+        every_post(&short_case, world);
+        every_post(&creep_case, world); /* what fails in a turn is later than the turn */
+    }
+}
+
+static void what_a_link_may_do_changes_nothing(void **state)
+{
+    static const gf_sim_fault_kind kinds[] = {GF_SIM_FAULT_AGAIN, GF_SIM_FAULT_DUPLICATE, GF_SIM_FAULT_DELAY};
+    (void)state;
+    for (size_t k = 0; k < LENGTH(kinds); k++) {
+        uint64_t at = 1;
+        bool met = true;
+        for (; met && (at < POSTS_MAX); at++) {
+            struct world_setup setup = brief_setup(3);
+            struct journey journey = {.step.order = WORLD_ROTATED};
+            struct world w;
+            setup.sim.faults[0] = (struct gf_sim_fault){.kind = kinds[k], .rank = 1, .at = at, .delay_ns = 10000000};
+            setup.sim.fault_count = 1;
+            world_create(&w, &setup);
+            world_run(&w, journey_turn, &journey);
+            world_expect(&w, GF_OK);
+            world_expect_equal(&w);
+            for (uint64_t e = 0; e < brief[0].elem_count; e++)
+                assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 2, 0), e) ==
+                            world_value(0, 0, e) + world_value(1, 0, e) + world_value(2, 0, e));
+            met = gf_sim_fault_met(w.sim);
+            world_close(&w);
+        }
+        assert_true((at > 2) && !met);
+    }
+}
+
+static const struct gf_tensor other_names[] = {
+    {.name = "a", .elem_count = 3000}, {.name = "x", .elem_count = 10}, {.name = "c", .elem_count = 2000}};
+
+static void vary_wire(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
+{
+    (void)table;
+    (void)count;
+    if (rank == 2) config->exchange.wire = GF_TYPE_BF16;
+}
+
+static void vary_names(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
+{
+    (void)config;
+    (void)count;
+    if (rank == 2) *table = other_names;
+}
+
+static void vary_fuse(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
+{
+    (void)table;
+    (void)count;
+    if (rank == 2) config->exchange.fuse_bytes = 0;
+}
+
+static void vary_share(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
+{
+    (void)table;
+    (void)count;
+    config->sparse.enabled = true;
+    config->sparse.chunk_elems = 77;
+    config->link.integrity = true;
+    config->exchange.pre_scale = 0.5f;
+    config->exchange.buffers_active = 3;
+    config->exchange.user_bytes = 4096;
+    config->sparse.keep_share = (rank == 2) ? 0.5f : 0.25f;
+}
+
+static void vary_count(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
+{
+    (void)config;
+    (void)table;
+    if (rank == 2) *count = 2;
+}
+
+static void ranks_that_were_given_different_things_do_not_open(void **state)
+{
+    static const struct vary_case {
+        void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count);
+        const char *texts[2]; /* both values */
+    } cases[] = {{vary_wire, {"wire is fp32", "bf16 at rank"}},
+                 {vary_fuse, {"fuse_bytes is 8KiB", "4MiB"}}, /* the default, by its value */
+                 {vary_share, {"keep_share is 0.25", "0.5 at rank"}},
+                 {vary_names, {"tensor tables differ", "rank 2"}},
+                 {vary_count, {"3 ", "2 "}}};
+    (void)state;
+    for (size_t row = 0; row < LENGTH(cases); row++) {
+        struct world_setup setup = brief_setup(3);
+        struct world w;
+        setup.vary = cases[row].vary;
+        world_create(&w, &setup);
+        world_join(&w);
+        world_expect(&w, GF_ERR_MISMATCH);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            const struct gf_error *error = gf_error_last(w.ranks[rank].gf);
+            world_expect_failed(&w, rank, GF_ERR_MISMATCH);
+            assert_int_equal(error->operation, GF_OPERATION_JOIN);
+            for (uint32_t i = 0; i < 2; i++)
+                if (strstr(error->text, cases[row].texts[i]) == NULL) fail_msg("row %zu: %s", row, error->text);
+        }
+        world_close(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_dies_at_any_post_is_named_by_all),
+        cmocka_unit_test(a_rank_that_stops_at_any_post_is_named_by_all),
+        cmocka_unit_test(a_lost_message_ends_the_step_on_all_ranks),
+        cmocka_unit_test(a_link_that_fails_ends_the_step_on_all_ranks),
+        cmocka_unit_test(what_a_link_may_do_changes_nothing),
+        cmocka_unit_test(ranks_that_were_given_different_things_do_not_open),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

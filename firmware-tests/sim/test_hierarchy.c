@@ -1,0 +1,282 @@
+/* The collective over nodes of ranks that share memory, over the simulator's nodes: sums bit by bit, nodes of any size,
+ * the traffic, and every post that meets a fault. */
+#include "firmware-tests/support/coll_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+static const uint32_t shapes[][8] = {{1, 3}, {3, 1},       {2, 2},          {3, 2, 1},             {2, 2, 2, 2},
+                                     {5},    {1, 1, 1, 1}, {4, 4, 4}, {2, 3, 2, 4, 2}, {9, 3}};
+
+static struct coll_case case_of(const uint32_t *shape, uint64_t elem_count, gf_type type)
+{
+    struct coll_case c = {.kind = &gf_coll_hierarchy, .op = GF_COLL_ALLREDUCE, .elem_count = elem_count, .type = type,
+                          .slice_bytes = 64, .window = 2};
+    memcpy(c.node_ranks, shape, sizeof c.node_ranks);
+    for (uint32_t n = 0; n < 8; n++) c.size += shape[n];
+    return c;
+}
+
+static struct gf_sim_setup network_of(void)
+{
+    struct gf_sim_setup sim = coll_network;
+    sim.node_latency_ns = 700;
+    return sim;
+}
+
+static void every_shape_count_and_type_ends_with_the_right_bits(void **state)
+{
+    static const uint64_t counts[] = {0, 1, 33, 65, 701};
+    static const uint64_t limits[] = {0, 200, UINT64_MAX}; /* ring; either by the block; halving */
+    struct gf_sim_setup sim = network_of();
+    (void)state;
+    for (size_t row = 0; row < LENGTH(shapes) * LENGTH(counts) * LENGTH(limits) * GF_TYPE_COUNT; row++) {
+        size_t rest = row / GF_TYPE_COUNT;
+        struct coll_case c = case_of(shapes[rest % LENGTH(shapes)], 0, (gf_type)(row % GF_TYPE_COUNT));
+        rest /= LENGTH(shapes);
+        c.elem_count = counts[rest % LENGTH(counts)];
+        c.halving_max_bytes = limits[rest / LENGTH(counts)];
+        c.window = 1 + (uint32_t)row % 3;
+        coll_world_run_once(&c, &sim, false);
+        c.staged = UINT32_MAX; /* nobody's data lies in the region */
+        coll_world_run_once(&c, &sim, false);
+        c.staged = 0x5a; /* some ranks' */
+        coll_world_run_once(&c, NULL, false);
+    }
+}
+
+/* With halving the very bits of an element are those of the vector alone. */
+static void sums_by_halving_do_not_depend_on_the_position(void **state)
+{
+    enum { ELEMS = 100, LONG_ELEMS = 1333, SHIFT = 177 };
+    (void)state;
+    for (size_t s = 0; s < LENGTH(shapes); s++) {
+        for (int type = 0; type < GF_TYPE_COUNT; type++) {
+            struct coll_case c = case_of(shapes[s], ELEMS, (gf_type)type);
+            size_t elem_bytes = (type == GF_TYPE_F32) ? 4 : 2;
+            struct coll_world alone, inside;
+            c.halving_max_bytes = UINT64_MAX;
+            coll_world_open(&alone, &c, NULL);
+            c.elem_count = LONG_ELEMS;
+            coll_world_open(&inside, &c, NULL);
+            coll_world_fill(&alone, false);
+            coll_world_fill(&inside, false);
+            for (uint32_t i = 0; i < c.size; i++) {
+                memcpy((char *)coll_world_data(&inside, i) + SHIFT * elem_bytes, coll_world_data(&alone, i),
+                       ELEMS * elem_bytes);
+                coll_world_start(&alone, i, 0);
+                coll_world_start(&inside, i, 0);
+            }
+            coll_world_run(&alone);
+            coll_world_run(&inside);
+            for (uint32_t i = 0; i < c.size; i++)
+                assert_memory_equal((char *)coll_world_data(&inside, i) + SHIFT * elem_bytes,
+                                    coll_world_data(&alone, 0), ELEMS * elem_bytes);
+            coll_world_close(&alone);
+            coll_world_close(&inside);
+        }
+    }
+}
+
+/* Between 2 nodes of 2 each owner sends its half's ring: 2 blocks of a quarter. */
+static void only_blocks_cross_between_nodes(void **state)
+{
+    struct coll_case c = case_of(shapes[2], 1024, GF_TYPE_F32);
+    struct coll_world world;
+    (void)state;
+    coll_world_open(&world, &c, NULL);
+    for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
+    coll_world_run(&world);
+    for (uint32_t i = 0; i < c.size; i++) {
+        assert_int_equal(world.nodes[i].coll.bytes_done, 2048);
+        assert_true(world.nodes[i].coll.bytes_mapped > 0);
+    }
+    coll_world_close(&world);
+    c = case_of(shapes[5], 1024, GF_TYPE_F32); /* one node */
+    coll_world_open(&world, &c, NULL);
+    for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
+    coll_world_run(&world);
+    assert_int_equal(gf_sim_messages_sent(world.sim), 0);
+    coll_world_close(&world);
+}
+
+/* Infinite in one node, and only as a sum of both nodes. */
+static void sums_that_are_not_finite_are_found_by_their_index(void **state)
+{
+    (void)state;
+    for (uint32_t way = 0; way < 4; way++) {
+        struct coll_case c = case_of(shapes[3], 1000, GF_TYPE_F16);
+        struct coll_world world;
+        uint64_t first = UINT64_MAX, count = 0;
+        c.halving_max_bytes = (way & 1) ? UINT64_MAX : 0;
+        coll_world_open(&world, &c, NULL);
+        memset(coll_world_data(&world, 4), 0, coll_world_data_bytes(&world));
+        ((uint16_t *)coll_world_data(&world, 0))[641] = 0x7b00; /* 57344: the second makes it too large */
+        ((uint16_t *)coll_world_data(&world, (way & 2) ? 1 : 4))[641] = 0x7b00;
+        for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
+        coll_world_run(&world);
+        for (uint32_t i = 0; i < c.size; i++) {
+            assert_int_equal(world.nodes[i].status, GF_OK);
+            count += world.nodes[i].check.bad_count;
+            if (world.nodes[i].check.bad_first < first) first = world.nodes[i].check.bad_first;
+        }
+        assert_true(count >= 1);
+        assert_int_equal(first, 641);
+        coll_world_close(&world);
+    }
+}
+
+/* More operations than lanes, a rank ahead of the others in turn. */
+static void operations_follow_each_other_in_the_same_lanes(void **state)
+{
+    struct gf_sim_setup sim = network_of();
+    (void)state;
+    for (size_t s = 0; s < 5; s++) {
+        struct coll_case c = case_of(shapes[s], 200, GF_TYPE_F32);
+        struct coll_world world;
+        coll_world_open(&world, &c, &sim);
+        for (uint64_t op = 0; op < 3 * GF_DIRECT_LANES; op++) {
+            c.staged = (op % 3 == 0) ? UINT32_MAX : 0;
+            coll_world_fill(&world, false);
+            for (uint32_t i = 0; i < c.size; i++) {
+                coll_world_start(&world, (uint32_t)(op + i) % c.size, op);
+                coll_world_poll(&world, (uint32_t)(op + i) % c.size);
+            }
+            coll_world_run(&world);
+            for (uint32_t i = 0; i < c.size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+            coll_world_check(&world);
+        }
+        coll_world_close(&world);
+    }
+}
+
+/* A network that takes longer than the deadline altogether: ranks without a block see nothing of it but signs. */
+static void a_slow_network_is_no_silence_to_ranks_without_a_block(void **state)
+{
+    struct gf_sim_setup slow = {.latency_ns = COLL_TIMEOUT_NS * 3ull / 4};
+    struct coll_case c = case_of(shapes[0], 400, GF_TYPE_F32);
+    struct coll_world world;
+    (void)state;
+    coll_world_open(&world, &c, &slow);
+    coll_world_fill(&world, false);
+    for (uint32_t i = 0; i < c.size; i++) {
+        coll_world_start(&world, i, 3);
+        for (uint64_t quarter = 1; quarter < 200; quarter++) gf_sim_wake_at(world.sim, i, quarter * COLL_TIMEOUT_NS / 4);
+    }
+    coll_world_run(&world);
+    for (uint32_t i = 0; i < c.size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+    assert_true(gf_sim_now_ns(world.sim) > 2ull * COLL_TIMEOUT_NS);
+    coll_world_check(&world);
+    coll_world_close(&world);
+}
+
+/* A rank that never comes: whoever of its node waits for it names it. */
+static void a_silent_rank_is_named(void **state)
+{
+    (void)state;
+    for (uint32_t silent = 0; silent < 4; silent++) {
+        struct coll_case c = case_of(shapes[2], 400, GF_TYPE_F32);
+        struct coll_world world;
+        coll_world_open(&world, &c, NULL);
+        for (uint32_t i = 0; i < 4; i++)
+            if (i != silent) coll_world_start(&world, i, 0);
+        coll_world_run(&world);
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t waits_for = (i / 2 == silent / 2) ? silent : (i + 2) % 4; /* else its equal of the other node */
+            if (i == silent) continue;
+            assert_int_equal(world.nodes[i].status, GF_ERR_TIMEOUT);
+            assert_int_equal(world.nodes[i].coll.waits_for, waits_for);
+        }
+        coll_world_close(&world);
+    }
+}
+
+/* ---- faults ---- */
+
+/* `expect` on at least one rank where the fault was met; the others end well, or time out. */
+static const struct fault_case {
+    gf_sim_fault_kind kind;
+    gf_status expect;
+    uint64_t delay_ns;
+} faults[] = {
+    {GF_SIM_FAULT_AGAIN, GF_OK, 0},          {GF_SIM_FAULT_DUPLICATE, GF_OK, 0},
+    {GF_SIM_FAULT_DELAY, GF_OK, COLL_TIMEOUT_NS / 2}, {GF_SIM_FAULT_STOP, GF_OK, COLL_TIMEOUT_NS / 2},
+    {GF_SIM_FAULT_DELAY, GF_ERR_TIMEOUT, 3ull * COLL_TIMEOUT_NS},
+    {GF_SIM_FAULT_DROP, GF_ERR_TIMEOUT, 0},  {GF_SIM_FAULT_ERROR, GF_ERR_LINK, 0},
+    {GF_SIM_FAULT_SHORT, GF_ERR_MISMATCH, 0}, {GF_SIM_FAULT_KILL, GF_ERR_ABORTED, 0},
+};
+
+/* True: the fault was met. */
+static bool fault_run(const struct fault_case *fault, const struct coll_case *c, uint64_t at)
+{
+    struct gf_sim_setup sim = network_of();
+    struct coll_world world;
+    uint32_t expected = 0;
+    bool is_met;
+    sim.bind_receives = false;
+    sim.fault_count = 1;
+    sim.faults[0] = (struct gf_sim_fault){fault->kind, GF_RANK_NONE, at, fault->delay_ns};
+    coll_world_open(&world, c, &sim);
+    coll_world_fill(&world, false);
+    for (uint32_t i = 0; i < c->size; i++) {
+        coll_world_start(&world, i, 4095);
+        for (uint64_t half = 1; half < 6; half++) gf_sim_wake_at(world.sim, i, half * COLL_TIMEOUT_NS / 2);
+    }
+    coll_world_run(&world);
+    coll_world_check(&world);
+    is_met = gf_sim_fault_met(world.sim);
+    for (uint32_t i = 0; i < c->size; i++) {
+        const struct gf_coll *coll = &world.nodes[i].coll;
+        gf_status status = world.nodes[i].status;
+        if (status == (is_met ? fault->expect : GF_OK)) {
+            expected++;
+        } else if (status != GF_OK) {
+            assert_true((status == GF_ERR_TIMEOUT) || ((fault->kind == GF_SIM_FAULT_KILL) && (status == GF_ERR_LINK)));
+        }
+        if ((status != GF_OK) && (status != GF_ERR_ABORTED)) assert_true((coll->waits_for < c->size) && (coll->waits_for != i));
+        for (uint32_t m = 0; m < coll->msg_count; m++) assert_false(coll->msgs[m].active);
+        assert_int_equal(gf_coll_poll(&world.nodes[i].coll, gf_sim_now_ns(world.sim)), status);
+    }
+    assert_in_range(expected, (is_met && (fault->expect != GF_OK)) ? 1 : c->size, c->size);
+    coll_world_close(&world);
+    return is_met;
+}
+
+static void every_post_meets_every_fault(void **state)
+{
+    (void)state;
+    for (size_t f = 0; f < LENGTH(faults); f++) {
+        for (size_t s = 0; s < 5; s++) {
+            for (uint32_t halving = 0; halving < 2; halving++) {
+                struct coll_case c = case_of(shapes[s], 70, GF_TYPE_F32);
+                uint64_t at = 1;
+                c.halving_max_bytes = halving ? UINT64_MAX : 0;
+                c.window = 1 + (uint32_t)s % 3;
+                while (fault_run(&faults[f], &c, at)) assert_in_range(++at, 1, 10000);
+                assert_true(at > 1);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_shape_count_and_type_ends_with_the_right_bits),
+        cmocka_unit_test(sums_by_halving_do_not_depend_on_the_position),
+        cmocka_unit_test(only_blocks_cross_between_nodes),
+        cmocka_unit_test(sums_that_are_not_finite_are_found_by_their_index),
+        cmocka_unit_test(operations_follow_each_other_in_the_same_lanes),
+        cmocka_unit_test(a_slow_network_is_no_silence_to_ranks_without_a_block),
+        cmocka_unit_test(a_silent_rank_is_named),
+        cmocka_unit_test(every_post_meets_every_fault),
+    };
+    return cmocka_run_group_tests_name("hierarchy", tests, NULL, NULL);
+}

@@ -1,0 +1,167 @@
+/* Whole contexts with exchange.algorithm = hierarchy over the simulator's nodes. */
+#include "firmware-tests/support/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/context.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct gf_tensor tensors[] = {
+    {.name = "a", .elem_count = 3000}, {.name = "b", .elem_count = 10}, {.name = "c", .elem_count = 2001},
+    {.name = "d", .elem_count = 1}, {.name = "e", .elem_count = 777}};
+static const uint32_t shapes[][8] = {{1, 3}, {2, 2}, {3, 2, 1}, {2, 2, 2, 2}, {4}, {1, 1, 1}};
+
+static struct world_setup setup_of(const uint32_t *shape)
+{
+    struct world_setup setup = {.tensors = tensors, .tensor_count = LENGTH(tensors),
+                                .sim = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .node_latency_ns = 300,
+                                        .bind_receives = true, .detect_ns = 5000000}};
+    memcpy(setup.sim.node_ranks, shape, sizeof setup.sim.node_ranks);
+    for (uint32_t n = 0; n < 8; n++) setup.world += shape[n];
+    setup.config.exchange.algorithm = GF_ALGORITHM_HIERARCHY;
+    setup.config.exchange.fuse_bytes = 8192;
+    setup.config.exchange.slice_bytes = 4096;
+    setup.config.link.window = 2;
+    setup.config.trace_records = 64;
+    return setup;
+}
+
+static void steps_are_summed_over_nodes_of_any_size(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < LENGTH(shapes); s++) {
+        struct world_setup setup = setup_of(shapes[s]);
+        struct world_step step = {.order = WORLD_ROTATED};
+        struct gf_trace_record records[64];
+        struct world w;
+        uint32_t found = 0, count;
+        world_open(&w, &setup);
+        for (uint32_t repeat = 0; repeat < 3; repeat++) {
+            world_step_run(&w, &step);
+            world_expect(&w, GF_OK);
+            world_expect_sums(&w, 1.0f);
+            world_expect_equal(&w);
+        }
+        count = gf_trace_read(w.ranks[0].gf, records, 64);
+        for (uint32_t i = 0; i < count; i++) found += records[i].algorithm == GF_ALGORITHM_HIERARCHY;
+        assert_true(found >= 3);
+        world_close(&w);
+    }
+}
+
+static void nodes_that_are_not_whole_are_refused_by_name(void **state)
+{
+    struct world_setup setup = setup_of(shapes[0]);
+    struct world w;
+    (void)state;
+    setup.sim.blind[0] = 2;
+    setup.sim.blind[1] = 3;
+    world_create(&w, &setup);
+    world_join(&w);
+    for (uint32_t rank = 0; rank < w.world; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_ERR_CONFIG);
+        world_expect_log(&w, rank, "hierarchy: rank 2 shares memory with 2 ranks");
+    }
+    world_close(&w);
+}
+
+/* ---- auto ---- */
+
+static uint32_t traced(gf_context *gf, gf_algorithm algorithm)
+{
+    struct gf_trace_record records[64];
+    uint32_t found = 0, count = gf_trace_read(gf, records, 64);
+    for (uint32_t i = 0; i < count; i++)
+        found += (records[i].operation == GF_OPERATION_STEP) && (records[i].algorithm == (uint32_t)algorithm);
+    return found;
+}
+
+static void auto_takes_it_on_two_whole_nodes_alone(void **state)
+{
+    static const struct auto_case {
+        uint32_t shape[8];
+        bool integrity, deterministic;
+        uint32_t blind[2];
+        gf_algorithm taken; /* by what is larger than exchange.doubling_max_bytes */
+    } cases[] = {
+        {.shape = {2, 2}, .taken = GF_ALGORITHM_HIERARCHY},
+        {.shape = {5, 3}, .taken = GF_ALGORITHM_HIERARCHY},
+        {.shape = {2, 2, 2}, .taken = GF_ALGORITHM_RING},
+        {.shape = {3, 1}, .taken = GF_ALGORITHM_RING},
+        {.shape = {1, 1}, .taken = GF_ALGORITHM_RING},
+        {.shape = {4}, .taken = GF_ALGORITHM_DIRECT},
+        {.shape = {2, 2}, .integrity = true, .taken = GF_ALGORITHM_RING},
+        {.shape = {2, 2}, .deterministic = true, .taken = GF_ALGORITHM_HALVING},
+        {.shape = {2, 3}, .blind = {2, 4}, .taken = GF_ALGORITHM_RING}, /* and it is no error */
+        {.shape = {2, 2}, .blind = {2, 3}, .taken = GF_ALGORITHM_RING},
+    };
+    (void)state;
+    for (size_t row = 0; row < LENGTH(cases); row++) {
+        const struct auto_case *c = &cases[row];
+        struct world_setup setup = setup_of(c->shape);
+        struct world_step step = {.order = WORLD_ROTATED};
+        struct world w;
+        memcpy(setup.sim.blind, c->blind, sizeof c->blind);
+        setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
+        setup.config.exchange.doubling_max_bytes = 8;
+        setup.config.exchange.halving_max_bytes = 16;
+        setup.config.exchange.deterministic = c->deterministic;
+        setup.config.link.integrity = c->integrity;
+        world_open(&w, &setup);
+        for (uint32_t repeat = 0; repeat < 3; repeat++) {
+            world_step_run(&w, &step);
+            world_expect(&w, GF_OK);
+            world_expect_sums(&w, 1.0f);
+        }
+        for (uint32_t rank = 0; rank < w.world; rank++)
+            if (traced(w.ranks[rank].gf, c->taken) < 3)
+                fail_msg("row %zu, rank %u: %s was not taken", row, rank, gf_algorithm_name(c->taken));
+        world_close(&w);
+    }
+}
+
+static gf_status dying_turn(struct world *w, uint32_t rank, void *arg)
+{
+    if ((rank == 3) && (w->ranks[rank].next == 2)) gf_sim_kill(w->sim, rank);
+    return world_step_turn(w, rank, arg);
+}
+
+static void what_is_left_of_two_nodes_goes_on_by_messages(void **state)
+{
+    struct world_setup setup = setup_of(shapes[1]);
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    (void)state;
+    setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
+    world_open(&w, &setup);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    world_run(&w, dying_turn, &step);
+    for (uint32_t rank = 0; rank < 3; rank++) assert_true(w.ranks[rank].status < 0);
+    world_run(&w, world_shrink_turn, NULL);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_OK);
+        assert_int_equal(gf_world(w.ranks[rank].gf), 3);
+        assert_false(w.ranks[rank].gf->by_nodes);
+    }
+    world_run(&w, world_step_turn, &step);
+    for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(w.ranks[rank].status, GF_OK);
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_are_summed_over_nodes_of_any_size),
+        cmocka_unit_test(nodes_that_are_not_whole_are_refused_by_name),
+        cmocka_unit_test(auto_takes_it_on_two_whole_nodes_alone),
+        cmocka_unit_test(what_is_left_of_two_nodes_goes_on_by_messages),
+    };
+    return cmocka_run_group_tests_name("hierarchy_world", tests, NULL, NULL);
+}

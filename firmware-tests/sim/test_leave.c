@@ -1,0 +1,483 @@
+/* Ranks that give up, leave, are cut off or lag, and what becomes of a context in a forked child: everybody ends, in time,
+ * and knows whose doing it was. */
+#include "firmware-tests/support/world_setups.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/context.h"
+#include "lib/membership/members_state.h"
+
+/* ---- by hand ---- */
+
+struct interrupt {
+    uint32_t rank, after_tensors;
+    void (*act)(struct world *w, uint32_t rank);
+    bool done;
+    struct world_step step;
+};
+
+static gf_status interrupted_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct interrupt *interrupt = arg;
+    gf_status status = world_step_turn(w, rank, &interrupt->step);
+    if (!interrupt->done && (rank == interrupt->rank) && (w->ranks[rank].next == interrupt->after_tensors)) {
+        interrupt->done = true;
+        interrupt->act(w, rank);
+    }
+    return status;
+}
+
+static void act_abort(struct world *w, uint32_t rank)
+{
+    gf_abort(w->ranks[rank].gf);
+}
+
+static gf_context *signalled;
+
+static void on_signal(int number)
+{
+    (void)number;
+    gf_abort(signalled);
+}
+
+static void act_signal(struct world *w, uint32_t rank)
+{
+    struct sigaction action = {.sa_handler = on_signal}, before;
+    signalled = w->ranks[rank].gf;
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+}
+
+static void act_cut(struct world *w, uint32_t rank)
+{
+    for (uint32_t other = 0; other < w->world; other++)
+        if (other != rank) gf_sim_partition(w->sim, rank, other, true);
+}
+
+static void act_cut_peer(struct world *w, uint32_t rank)
+{
+    gf_sim_partition(w->sim, rank, (rank + 1) % w->world, true);
+}
+
+static void act_close(struct world *w, uint32_t rank)
+{
+    assert_int_equal(gf_close(w->ranks[rank].gf), GF_OK);
+    w->ranks[rank].gf = NULL;
+    w->ranks[rank].status = GF_OK;
+}
+
+static gf_status closing_turn(struct world *w, uint32_t rank, void *arg)
+{
+    return (w->ranks[rank].gf == NULL) ? GF_OK : interrupted_turn(w, rank, arg);
+}
+
+static void an_abort_ends_all_ranks_and_says_whose_it_was(void **state)
+{
+    static void (*const acts[])(struct world *w, uint32_t rank) = {act_abort, act_signal};
+    (void)state;
+    for (uint32_t row = 0; row < 2 * 3 * 3; row++) {
+        struct world_setup setup = brief_setup(3);
+        struct interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 3, .act = acts[row / 9]};
+        struct world w;
+        uint64_t begin_ns;
+        world_open(&w, &setup);
+        begin_ns = gf_sim_now_ns(w.sim);
+        world_run(&w, interrupted_turn, &interrupt);
+        assert_true(interrupt.done);
+        assert_true(gf_sim_now_ns(w.sim) - begin_ns < DRAIN_NS + 20000000); /* no deadline was waited for */
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            world_expect_failed(&w, rank, (rank == interrupt.rank) ? GF_ERR_ABORTED : GF_ERR_PEER);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, interrupt.rank);
+            if (rank != interrupt.rank) world_expect_log(&w, rank, "gave up: aborted by its appliance");
+        }
+        world_close(&w);
+    }
+}
+
+/* The signal comes while the call blocks. */
+static void an_abort_ends_a_wait_at_once(void **state)
+{
+    struct world_setup setup = brief_setup(2);
+    struct world w;
+    uint64_t begin_ns;
+    (void)state;
+    setup.config.link.idle = GF_IDLE_SPIN;
+    world_open(&w, &setup);
+    assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
+    for (uint32_t tensor = 0; tensor < LENGTH(brief); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
+    begin_ns = gf_sim_now_ns(w.sim);
+    struct interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_abort, .step.pause_ns = 20000000};
+    world_block(&w, 0, interrupted_turn, &interrupt);
+    assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_ERR_PEER);
+    world_unblock(&w);
+    assert_int_equal(gf_error_last(w.ranks[0].gf)->peer, 1);
+    assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS);
+    world_close(&w);
+}
+
+static gf_status abort_first_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    (void)rank;
+    gf_abort(w->ranks[0].gf);
+    return GF_OK;
+}
+
+static void an_abort_of_the_waiting_rank_itself_ends_its_wait(void **state)
+{
+    struct world_setup setup = brief_setup(2);
+    struct world w;
+    uint64_t begin_ns;
+    (void)state;
+    setup.config.link.idle = GF_IDLE_SPIN;
+    world_open(&w, &setup);
+    assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
+    for (uint32_t tensor = 0; tensor < LENGTH(brief); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
+    begin_ns = gf_sim_now_ns(w.sim);
+    world_block(&w, 0, abort_first_turn, NULL);
+    assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_ERR_ABORTED);
+    world_unblock(&w);
+    assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS);
+    world_close(&w);
+}
+
+static void closing_in_the_middle_of_a_step_is_told_to_the_others(void **state)
+{
+    (void)state;
+    for (uint32_t guilty = 0; guilty < 3; guilty++) {
+        struct world_setup setup = brief_setup(3);
+        struct interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_close};
+        struct world w;
+        world_open(&w, &setup);
+        world_run(&w, closing_turn, &interrupt);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            if (rank == guilty) continue;
+            world_expect_failed(&w, rank, GF_ERR_PEER);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, guilty);
+            world_expect_log(&w, rank, "closed its context while step was under way");
+        }
+        world_close(&w);
+    }
+}
+
+static void act_close_late(struct world *w, uint32_t rank)
+{
+    bool told = gf_error_last(w->ranks[rank].gf)->code != GF_OK; /* the coordinator may have been asked before */
+    assert_int_equal(gf_close(w->ranks[rank].gf), told ? GF_OK : GF_ERR_TIMEOUT);
+    w->ranks[rank].gf = NULL;
+}
+
+static gf_status close_early_turn(struct world *w, uint32_t rank, void *arg)
+{
+    const struct interrupt *interrupt = arg;
+    if (rank == interrupt->rank) {
+        gf_status status = gf_close_poll(w->ranks[rank].gf);
+        if (status != GF_AGAIN) act_close_late(w, rank);
+        return status;
+    }
+    return world_step_turn(w, rank, &((struct interrupt *)arg)->step);
+}
+
+/* It leaves in good order, but the others go on: what they wait for does not come, and it was not theirs to send. */
+static void closing_between_steps_while_others_go_on_is_named(void **state)
+{
+    (void)state;
+    for (uint32_t world = 2; world <= 4; world++) {
+        for (uint32_t guilty = 0; guilty < world; guilty++) { /* the coordinator too, which has only itself to ask */
+            struct world_setup setup = brief_setup(world);
+            struct interrupt interrupt = {.rank = guilty};
+            struct world_step step = {.order = WORLD_FORWARD};
+            struct world w;
+            world_open(&w, &setup);
+            world_step_run(&w, &step);
+            world_expect(&w, GF_OK);
+            world_run(&w, close_early_turn, &interrupt);
+            for (uint32_t rank = 0; rank < world; rank++) {
+                if (rank == guilty) continue;
+                world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
+                assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, guilty);
+                world_expect_log(&w, rank, "it has closed its context");
+            }
+            world_close(&w);
+        }
+    }
+}
+
+static void fill_infinity(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    world_fill(w, rank, tensor, gradient, arg);
+    if ((rank == 1) && (tensor == 0)) world_put(GF_TYPE_F32, gradient, 7, 1e38f * 1e38f);
+}
+
+/* All of them read it off one verdict; whoever is first must not become the others' reason. */
+static void the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        struct world_setup setup = brief_setup(5);
+        struct world_step step = {.order = WORLD_ROTATED, .fill = fill_infinity};
+        struct world w;
+        setup.config.loss_scale.enabled = true;
+        setup.config.loss_scale.initial = 1;
+        setup.sim.seed = seed;
+        setup.sim.jitter_ns = 1000000; /* the control channel overtakes the verdict */
+        world_open(&w, &setup);
+        world_step_run(&w, &step);
+        for (uint32_t rank = 0; rank < 5; rank++) world_expect_failed(&w, rank, GF_ERR_NUMERIC);
+        world_close(&w);
+    }
+}
+
+static void a_rank_that_is_cut_off_is_named_and_everybody_ends(void **state)
+{
+    (void)state;
+    for (uint32_t guilty = 0; guilty < 4; guilty++) {
+        struct world_setup setup = brief_setup(4);
+        struct interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_cut};
+        struct world w;
+        uint64_t begin_ns;
+        world_open(&w, &setup);
+        begin_ns = gf_sim_now_ns(w.sim);
+        world_run(&w, interrupted_turn, &interrupt);
+        assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + ANSWER_NS + DRAIN_NS + 50000000);
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            uint32_t peer = gf_error_last(w.ranks[rank].gf)->peer;
+            world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
+            if (rank != guilty) assert_int_equal(peer, guilty);
+            else assert_int_equal(peer, (guilty == 0) ? 1 : 0); /* from where it stands, the others are gone */
+        }
+        world_close(&w);
+    }
+}
+
+static void two_ranks_that_cannot_reach_each_other_end_everybody(void **state)
+{
+    struct world_setup setup = brief_setup(4);
+    struct interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_cut_peer};
+    struct world w;
+    (void)state;
+    setup.config.exchange.algorithm = GF_ALGORITHM_RING;
+    world_open(&w, &setup);
+    world_run(&w, interrupted_turn, &interrupt);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
+        assert_string_equal(gf_error_last(w.ranks[rank].gf)->text, gf_error_last(w.ranks[0].gf)->text);
+    }
+    world_close(&w);
+}
+
+/* ---- late, not dead ---- */
+
+static gf_status lagging_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct interrupt *interrupt = arg;
+    if ((rank != interrupt->rank) || (w->ranks[rank].next < interrupt->after_tensors))
+        return world_step_turn(w, rank, &interrupt->step);
+    (void)gf_heartbeat(w->ranks[rank].gf);
+    return (gf_error_last(w->ranks[rank].gf)->code == GF_OK) ? GF_AGAIN : gf_error_last(w->ranks[rank].gf)->code;
+}
+
+static void a_rank_that_never_declares_is_named_with_its_step(void **state)
+{
+    (void)state;
+    for (uint32_t guilty = 0; guilty < 3; guilty++) {
+        struct world_setup setup = brief_setup(3);
+        struct world_step step = {.order = WORLD_FORWARD};
+        struct interrupt interrupt = {.rank = guilty, .after_tensors = 1};
+        struct world w;
+        world_open(&w, &setup);
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        world_run(&w, lagging_turn, &interrupt);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, guilty);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->step, 2);
+            assert_non_null(strstr(gf_error_last(w.ranks[rank].gf)->text, "computing"));
+        }
+        world_close(&w);
+    }
+}
+
+static void a_rank_that_comes_within_the_deadline_is_waited_for(void **state)
+{
+    struct world_setup setup = brief_setup(3);
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    (void)state;
+    setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_STOP, .rank = 1, .at = 20,
+                                                .delay_ns = TIMEOUT_NS - TIMEOUT_NS / 10};
+    setup.sim.fault_count = 1;
+    world_open(&w, &setup);
+    for (uint32_t i = 0; i < 3; i++) {
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        world_expect_equal(&w);
+    }
+    assert_true(gf_sim_fault_met(w.sim));
+    world_close(&w);
+}
+
+/* ---- the process ---- */
+
+static int child_says(gf_context *gf, gf_status expect)
+{
+    struct gf_request request = {{0}};
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        bool good = (gf_step_begin(gf) == expect) && (gf_step_poll(gf) == expect) && (gf_step_wait(gf) == expect) &&
+                    (gf_tensor_ready(gf, 0, 0) == expect) && (gf_barrier(gf, &request) == expect) &&
+                    (gf_heartbeat(gf) == expect) && (gf_update(gf, 1.0f) == expect) &&
+                    (gf_close_poll(gf) == expect) && (gf_close(gf) == expect) && (gf_close(gf) == expect);
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void a_forked_child_is_refused_and_the_parent_goes_on(void **state)
+{
+    struct world_setup setup = brief_setup(2);
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    (void)state;
+    world_open(&w, &setup);
+    assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    gf_abort(w.ranks[1].gf);
+    world_step_run(&w, &step);
+    assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0); /* of a failed context too: nothing of it is the child's */
+    world_close(&w);
+}
+
+static void closing_is_lawful_at_any_time_and_once(void **state)
+{
+    struct world_setup setup = brief_setup(3);
+    struct world w;
+    unsigned char *memory;
+    (void)state;
+    assert_int_equal(gf_close(NULL), GF_OK);
+    setup.config.rendezvous.join_timeout_ns = 1000000000;
+    world_create(&w, &setup);
+    assert_int_equal(gf_close(w.ranks[2].gf), GF_OK); /* before anybody is there */
+    memory = (unsigned char *)w.ranks[2].gf;
+    w.ranks[2].gf = NULL;
+    world_join(&w);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_true(w.ranks[rank].status < 0);
+        assert_true(strlen(gf_error_last(w.ranks[rank].gf)->text) > 10);
+    }
+    assert_int_equal(gf_close((gf_context *)(void *)memory), GF_ERR_PARAM);
+    world_close(&w);
+}
+
+static gf_status close_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    return gf_close_poll(w->ranks[rank].gf);
+}
+
+static void closing_waits_for_those_who_are_late_but_not_for_ever(void **state)
+{
+    struct world_setup setup = brief_setup(3);
+    struct world w;
+    uint64_t begin_ns;
+    (void)state;
+    world_open(&w, &setup);
+    begin_ns = gf_sim_now_ns(w.sim);
+    gf_sim_stop(w.sim, 1, true);
+    world_run(&w, close_turn, NULL);
+    assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + ANSWER_NS / 2 + 20000000); /* it was asked, too */
+    assert_int_equal(w.ranks[0].status, GF_ERR_TIMEOUT);
+    assert_int_equal(w.ranks[2].status, GF_ERR_TIMEOUT);
+    assert_int_equal(gf_step_begin(w.ranks[2].gf), GF_ERR_STATE);
+    for (uint32_t rank = 0; rank < 3; rank += 2) {
+        assert_int_equal(gf_close(w.ranks[rank].gf), GF_ERR_TIMEOUT);
+        w.ranks[rank].gf = NULL;
+    }
+    gf_sim_stop(w.sim, 1, false);
+    world_close(&w);
+}
+
+/* ---- gone before what it had sent arrived ---- */
+
+struct last_words {
+    struct gf_request requests[3];
+    float values[3][4];
+    bool posted[3], ended[3], killed;
+};
+
+/* Rank 2 sends to both, leaves, and dies while its message to rank 1 is still on the way. */
+static gf_status last_words_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct last_words *all = arg;
+    gf_context *gf = w->ranks[rank].gf;
+    gf_status status;
+    if (!all->posted[rank]) {
+        status = gf_broadcast(gf, (gf_mem)(uintptr_t)all->values[rank], 4, GF_TYPE_F32, 2, &all->requests[rank]);
+        all->posted[rank] = status == GF_OK;
+        return (status < 0) ? status : GF_AGAIN;
+    }
+    status = all->ended[rank] ? gf_close_poll(gf) : gf_request_poll(gf, &all->requests[rank]);
+    if (!all->ended[rank] && (status == GF_OK)) {
+        all->ended[rank] = true;
+        status = GF_AGAIN;
+    }
+    if ((rank == 0) && !all->killed && w->ranks[0].gf->members->peers[2].left) {
+        gf_sim_kill(w->sim, 2);
+        all->killed = true;
+    }
+    return status;
+}
+
+static void who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it(void **state)
+{
+    struct world_setup setup = brief_setup(3);
+    struct last_words all = {.killed = false};
+    struct world w;
+    (void)state;
+    world_open(&w, &setup);
+    gf_sim_partition(w.sim, 2, 1, true);
+    world_run(&w, last_words_turn, &all);
+    assert_true(all.killed);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_ERR_TIMEOUT);
+        assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, 2);
+        world_expect_log(&w, rank, "rank 2 closed its context");
+    }
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_abort_ends_all_ranks_and_says_whose_it_was),
+        cmocka_unit_test(an_abort_ends_a_wait_at_once),
+        cmocka_unit_test(an_abort_of_the_waiting_rank_itself_ends_its_wait),
+        cmocka_unit_test(closing_in_the_middle_of_a_step_is_told_to_the_others),
+        cmocka_unit_test(closing_between_steps_while_others_go_on_is_named),
+        cmocka_unit_test(the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks),
+        cmocka_unit_test(a_rank_that_is_cut_off_is_named_and_everybody_ends),
+        cmocka_unit_test(two_ranks_that_cannot_reach_each_other_end_everybody),
+        cmocka_unit_test(a_rank_that_never_declares_is_named_with_its_step),
+        cmocka_unit_test(a_rank_that_comes_within_the_deadline_is_waited_for),
+        cmocka_unit_test(a_forked_child_is_refused_and_the_parent_goes_on),
+        cmocka_unit_test(closing_is_lawful_at_any_time_and_once),
+        cmocka_unit_test(closing_waits_for_those_who_are_late_but_not_for_ever),
+        cmocka_unit_test(who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

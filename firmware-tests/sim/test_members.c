@@ -1,0 +1,365 @@
+/* Joining and leaving. */
+#include "lib/membership/members_state.h"
+#include "firmware-tests/support/members_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void world_leaves(void)
+{
+    for (uint32_t turn = 0; turn < 100000; turn++) {
+        bool all = true;
+        world.now_ns += MS;
+        for (uint32_t i = 0; i < world.size; i++) {
+            uint32_t rank = (i * 5 + turn) % world.size; /* any order; with 5 | size some come late */
+            if (turn < rank) { /* those who leave later still poll */
+                assert_int_equal(gf_members_poll(world.ranks[rank].members, world.now_ns), GF_OK);
+                all = false;
+                continue;
+            }
+            gf_status status = gf_members_leave(world.ranks[rank].members, world.now_ns);
+            assert_true(status >= 0);
+            if (status != GF_OK) all = false;
+        }
+        if (all) return;
+    }
+    fail_msg("the world did not get to leave");
+}
+
+static void all_join_see_all_addresses_and_leave(void **state)
+{
+    (void)state;
+    const uint32_t sizes[] = {1, 2, 3, 16};
+    for (int kind = 0; kind < 3; kind++) { /* in memory, in memory with little room, over TCP */
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            members_world_open(sizes[i], kind == 2, (kind == 1) ? 3 : 0);
+            if (sizes[i] == 1) assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_OK);
+            members_world_until(GF_OK);
+            assert_blobs_are_everywhere();
+            world_leaves();
+            for (uint32_t rank = 1; (rank < sizes[i]) && (kind < 2); rank++) fake_cut(&fake, rank, "closed by peer");
+            assert_true(members_world_turn(GF_OK)); /* connections that end now are no failure */
+            members_world_end();
+        }
+    }
+}
+
+static void nobody_is_through_before_all_are_there(void **state)
+{
+    (void)state;
+    struct gf_offer offer = offer_of(3);
+    members_world_begin(3, false, 0);
+    rank_open(0, &offer);
+    rank_open(2, &offer);
+    fake_connect(&fake, 2);
+    for (int turn = 0; turn < 1000; turn++) assert_true(members_world_turn(GF_AGAIN));
+    rank_open(1, &offer);
+    fake_connect(&fake, 1);
+    members_world_until(GF_OK);
+    assert_blobs_are_everywhere();
+    members_world_end();
+}
+
+static const struct difference_case {
+    const char *name;
+    struct gf_offer change; /* what is not 0 replaces the field at rank 2 */
+    const char *text;
+} differences[] = {
+    {"version", {.version = GF_VERSION + 1}, "library versions differ: 0.1 at rank 0, 0.2 at rank 2"},
+    {"world", {.world = 5}, "world sizes differ: 4 at rank 0, 5 at rank 2"},
+    {"summary", {.config_hash = 12, .summary = "wire=fp16 algorithm=ring slice_bytes=128KiB"},
+     "configurations differ: wire is fp32 at rank 0, fp16 at rank 2; slice_bytes is 64KiB at rank 0, 128KiB at rank 2"},
+    {"a_field_that_one_rank_leaves_at_its_default", {.config_hash = 12, .summary = "wire=fp32 algorithm=ring"},
+     "configurations differ: slice_bytes is 64KiB at rank 0, 256KiB at rank 2"},
+    {"a_field_that_rank_0_leaves_at_its_default",
+     {.config_hash = 12, .summary = "wire=fp32 algorithm=ring fuse_bytes=1MiB slice_bytes=64KiB"},
+     "configurations differ: fuse_bytes is 4MiB at rank 0, 1MiB at rank 2"},
+    {"a_field_beyond_the_summary", {.config_hash = 12},
+     "configurations differ: hash 000000000000000b at rank 0, 000000000000000c at rank 2"},
+    {"a_summary_of_other_words", {.config_hash = 12, .summary = "x"},
+     "configurations differ: algorithm is ring at rank 0, auto at rank 2; slice_bytes is 64KiB at rank 0, 256KiB"},
+    {"tensor_count", {.tensor_count = 4}, "tensor tables differ: 3 tensors at rank 0, 4 at rank 2"},
+    {"elem_count", {.elem_count = 45}, "tensor tables differ: 44 elements at rank 0, 45 at rank 2"},
+    {"tensors_hash", {.tensors_hash = 23}, "tensor tables differ in names, sizes, flags, types or order"},
+};
+
+static void a_difference_is_named_on_all_ranks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof differences / sizeof differences[0]; i++) {
+        const struct difference_case *c = &differences[i / 2];
+        struct gf_offer offer = offer_of(4), other = offer_of(4);
+        if (c->change.version != 0) other.version = c->change.version;
+        if (c->change.world != 0) other.world = c->change.world;
+        if (c->change.config_hash != 0) other.config_hash = c->change.config_hash;
+        if (c->change.tensor_count != 0) other.tensor_count = c->change.tensor_count;
+        if (c->change.elem_count != 0) other.elem_count = c->change.elem_count;
+        if (c->change.tensors_hash != 0) other.tensors_hash = c->change.tensors_hash;
+        if (c->change.summary[0] != 0) memcpy(other.summary, c->change.summary, sizeof other.summary);
+        members_world_begin(4, (i % 2) != 0, 0);
+        for (uint32_t rank = 0; rank < 4; rank++) rank_open(rank, (rank == 2) ? &other : &offer);
+        for (uint32_t rank = 3; (rank > 0) && !world.over_tcp; rank--) fake_connect(&fake, rank);
+        members_world_until(GF_ERR_MISMATCH);
+        assert_all_failed(GF_ERR_MISMATCH, 2, c->text);
+        members_world_end();
+    }
+}
+
+static void late_ranks_hear_why_the_join_failed(void **state)
+{
+    (void)state;
+    struct gf_offer offer = offer_of(4), other = offer_of(4);
+    other.tensor_count = 9;
+    members_world_begin(4, false, 0);
+    for (uint32_t rank = 0; rank < 4; rank++) rank_open(rank, (rank == 1) ? &other : &offer);
+    fake_connect(&fake, 1);
+    fake_connect(&fake, 2);
+    for (int turn = 0; turn < 500; turn++) assert_true(members_world_turn(GF_AGAIN)); /* rank 3 gets its moment */
+    fake_connect(&fake, 3);
+    members_world_until(GF_ERR_MISMATCH);
+    assert_all_failed(GF_ERR_MISMATCH, 1, "3 tensors at rank 0, 9 at rank 1");
+    members_world_end();
+}
+
+static void a_refused_rank_fails_the_join(void **state)
+{
+    (void)state;
+    struct gf_rendezvous_event refused = {.kind = GF_RENDEZVOUS_REFUSED, .rank = 7,
+                                          .text = "world 3 at rank 0, 8 at rank 7"};
+    struct gf_offer offer = offer_of(3);
+    members_world_begin(3, false, 0);
+    for (uint32_t rank = 0; rank < 2; rank++) rank_open(rank, &offer);
+    fake_connect(&fake, 1);
+    fake.ends[0].queue[fake.ends[0].count++].event = refused;
+    members_world_until(GF_ERR_MISMATCH);
+    assert_all_failed(GF_ERR_MISMATCH, 7, "ranks differ: world 3 at rank 0, 8 at rank 7");
+    members_world_end();
+}
+
+static const struct missing_case {
+    uint32_t size;
+    uint32_t here; /* bits */
+    uint32_t peer;
+    const char *text;
+} missing[] = {
+    {2, 0x1, 1, "rank 1 of 2 did not join within 60.0 s at 127.0.0.1:7117"},
+    {4, 0x5, 1, "rank 1, 3 of 4 did not join"},
+    {16, 0xf0e1, 1, "rank 1-4, 8-11 of 16 did not join"},
+    {16, 0x7fff, 15, "rank 15 of 16 did not join"},
+};
+
+static void missing_ranks_are_named_at_the_deadline(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
+        struct gf_offer offer = offer_of(missing[i].size);
+        members_world_begin(missing[i].size, false, 0);
+        for (uint32_t rank = 0; rank < missing[i].size; rank++) {
+            if ((missing[i].here >> rank & 1) == 0) continue;
+            rank_open(rank, &offer);
+            if (rank > 0) fake_connect(&fake, rank);
+        }
+        for (int turn = 0; turn < 100; turn++) assert_true(members_world_turn(GF_AGAIN));
+        world.now_ns = 65 * SECOND - 2 * MS;
+        assert_true(members_world_turn(GF_AGAIN));
+        (void)members_world_turn(GF_ERR_TIMEOUT);
+        assert_true(members_world_turn(GF_ERR_TIMEOUT));
+        assert_all_failed(GF_ERR_TIMEOUT, missing[i].peer, missing[i].text);
+        members_world_end();
+    }
+}
+
+static void a_silent_coordinator_ends_the_join(void **state)
+{
+    (void)state;
+    members_world_open(2, false, 0);
+    world.ranks[0].stopped = true;
+    for (int turn = 0; turn < 10; turn++) assert_true(members_world_turn(GF_AGAIN));
+    world.now_ns += 62 * SECOND;
+    assert_true(members_world_turn(GF_ERR_TIMEOUT));
+    assert_all_failed(GF_ERR_TIMEOUT, 0, "joined rank 0 at 127.0.0.1:7117, which then said nothing");
+    members_world_end();
+}
+
+static void a_death_while_joining_is_told(void **state)
+{
+    (void)state;
+    struct gf_offer offer = offer_of(4);
+    members_world_begin(4, false, 0);
+    for (uint32_t rank = 0; rank < 3; rank++) rank_open(rank, &offer);
+    fake_connect(&fake, 1);
+    fake_connect(&fake, 2);
+    assert_true(members_world_turn(GF_AGAIN));
+    world.ranks[1].stopped = true;
+    fake_cut(&fake, 1, "connection closed by peer");
+    members_world_until(GF_ERR_PEER);
+    assert_all_failed(GF_ERR_PEER, 1, "rank 1 died while ranks were joining: connection closed by peer");
+    members_world_end();
+}
+
+static void leaving_a_join_tells_the_others(void **state)
+{
+    (void)state;
+    struct gf_offer offer = offer_of(3);
+    members_world_begin(3, false, 0);
+    for (uint32_t rank = 0; rank < 2; rank++) rank_open(rank, &offer);
+    fake_connect(&fake, 1);
+    assert_true(members_world_turn(GF_AGAIN));
+    assert_int_equal(gf_members_leave(world.ranks[1].members, world.now_ns), GF_OK);
+    assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_ERR_PEER);
+    assert_non_null(strstr(error_of(0)->text, "rank 1 gave up: closed before all ranks had joined"));
+    members_world_end();
+}
+
+static void who_has_said_bye_may_go(void **state)
+{
+    (void)state;
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
+    assert_int_equal(gf_members_leave(world.ranks[1].members, world.now_ns), GF_AGAIN);
+    assert_true(members_world_turn(GF_OK));
+    world.ranks[1].stopped = true;
+    fake_cut(&fake, 1, "connection closed by peer");
+    for (int turn = 0; turn < 10; turn++) assert_true(members_world_turn(GF_OK));
+    assert_int_equal(gf_members_leave(world.ranks[2].members, world.now_ns), GF_AGAIN);
+    assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_OK);
+    assert_int_equal(gf_members_leave(world.ranks[2].members, world.now_ns), GF_OK);
+    members_world_end();
+}
+
+static const struct piece_case {
+    const char *name;
+    uint32_t to;
+    uint32_t rank, size, at, piece;
+    uint32_t bytes; /* that follow in the frame */
+} pieces[] = {
+    {"rank_beyond_the_world", 1, 3, 8, 0, 8, 8},
+    {"larger_than_a_blob_may_be", 1, 2, GF_CONTROL_ADDRESS_BYTES + BLOB_MAX + 1, 0, 8, 8},
+    {"a_piece_is_missing", 1, 2, 16, 8, 8, 8},
+    {"longer_than_the_blob", 1, 2, 8, 0, 9, 9},
+    {"cut_short", 1, 2, 8, 0, 8, 7},
+    {"a_size_that_wraps", 1, 2, 8, 0, UINT32_MAX, 8},
+    {"for_another_rank", 0, 2, 8, 0, 8, 8},
+    {"before_the_offer", 0, 1, 8, 0, 8, 8},
+};
+
+static void malformed_addresses_fail_the_join(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        const struct piece_case *c = &pieces[i];
+        unsigned char frame[64] = {0};
+        const uint32_t fields[] = {c->rank, c->size, c->at, c->piece};
+        struct gf_offer offer = offer_of(3);
+        struct gf_rendezvous *end = &fake.ends[1 - c->to].base;
+        members_world_begin(3, false, 0);
+        rank_open(c->to, &offer);
+        fake_connect(&fake, 1);
+        assert_int_equal(gf_members_poll(world.ranks[c->to].members, world.now_ns), GF_AGAIN);
+        for (uint32_t byte = 0; byte < 16; byte++) frame[byte] = (unsigned char)(fields[byte / 4] >> (8 * (byte % 4)));
+        assert_int_equal(end->driver->send(end, c->to, 2, frame, 16 + c->bytes), GF_OK);
+        (void)gf_members_poll(world.ranks[c->to].members, world.now_ns);
+        gf_status status = gf_members_poll(world.ranks[c->to].members, world.now_ns + 2 * SECOND);
+        if (status != GF_ERR_PEER) print_error("%s: %s\n", c->name, gf_status_name(status));
+        assert_int_equal(status, GF_ERR_PEER);
+        assert_int_equal(error_of(c->to)->peer, 1 - c->to);
+        assert_non_null(strstr(error_of(c->to)->text, "malformed address"));
+        members_world_end();
+    }
+}
+
+/* ---- who has been away trusts no death ---- */
+
+/* Rank 1 of an epoch does not poll for so long; then it hears that rank 0 has died. */
+static bool doubts_behind(uint64_t gap_ns, uint32_t steps, uint32_t requests)
+{
+    struct gf_members *members = world.ranks[1].members;
+    world.now_ns += gap_ns;
+    gf_members_heartbeat(members, world.now_ns);
+    for (uint32_t i = 0; i < steps; i++) {
+        world.now_ns += MS;
+        gf_members_heartbeat(members, world.now_ns);
+        gf_members_met(members);
+    }
+    for (uint32_t i = 0; i < requests; i++) gf_members_met_request(members);
+    fake_cut(&fake, 1, "connection closed by peer");
+    world.ranks[0].stopped = true;
+    (void)members_world_turn(GF_ERR_PEER);
+    assert_true(members->seats[0].dead);
+    return members->seats[0].doubtful;
+}
+
+static void a_death_heard_behind_a_silence_is_doubtful(void **state)
+{
+    static const struct { uint32_t world, gap_ms, steps, requests; bool doubtful; } cases[] = {
+        {3, 0, 0, 0, false}, {3, 700, 0, 0, false}, {3, 800, 0, 0, true}, {3, 800, 1, 0, true}, {3, 800, 2, 0, true},
+        {3, 8000, 0, 0, true}, {3, 800, 3, 0, false}, {3, 800, 0, 16, true}, {3, 800, 0, 17, false},
+        {2, 29000, 0, 0, false}, {2, 31000, 0, 0, true}, {2, 31000, 3, 0, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        members_world_open_epoch(cases[i].world, 1);
+        members_world_until(GF_OK);
+        bool doubtful = doubts_behind(cases[i].gap_ms * MS, cases[i].steps, cases[i].requests);
+        if (doubtful != cases[i].doubtful)
+            print_error("world %u, %u ms, then %u steps, %u requests\n", cases[i].world, cases[i].gap_ms,
+                        cases[i].steps, cases[i].requests);
+        assert_int_equal(doubtful, cases[i].doubtful);
+        members_world_end();
+    }
+}
+
+/* An epoch's own join has less time than the first one's; for silence that means nothing. */
+static void a_silence_is_as_long_in_later_epochs(void **state)
+{
+    const struct gf_members_standing own = {.applied = 1};
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct gf_members_plan plan[2];
+        gf_status status[2] = {GF_AGAIN, GF_AGAIN};
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        world.ranks[2].stopped = true;
+        fake_cut(&fake, 2, "connection closed by peer");
+        members_world_until(GF_ERR_PEER);
+        for (uint32_t rank = 0; rank < 2; rank++)
+            gf_members_shrink(world.ranks[rank].members, world.now_ns, 2, &own, 60 * SECOND / GF_SETTLE_PARTS);
+        for (int turn = 0; (turn < 100) && ((status[0] != GF_OK) || (status[1] != GF_OK)); turn++)
+            for (uint32_t rank = 0; rank < 2; rank++) {
+                world.now_ns += MS;
+                if (status[rank] == GF_OK) continue;
+                status[rank] = gf_members_shrink_poll(world.ranks[rank].members, world.now_ns, &plan[rank]);
+                if (status[rank] == GF_OK)
+                    gf_members_shrink_join(world.ranks[rank].members, "blob", 4, world.now_ns);
+            }
+        members_world_until(GF_OK);
+        assert_int_equal(world.ranks[1].members->setup.world, 2);
+        assert_int_equal(doubts_behind(late ? 31 * SECOND : 29 * SECOND, 0, 0), late);
+        members_world_end();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_join_see_all_addresses_and_leave),
+        cmocka_unit_test(nobody_is_through_before_all_are_there),
+        cmocka_unit_test(a_difference_is_named_on_all_ranks),
+        cmocka_unit_test(late_ranks_hear_why_the_join_failed),
+        cmocka_unit_test(a_refused_rank_fails_the_join),
+        cmocka_unit_test(missing_ranks_are_named_at_the_deadline),
+        cmocka_unit_test(a_silent_coordinator_ends_the_join),
+        cmocka_unit_test(a_death_while_joining_is_told),
+        cmocka_unit_test(leaving_a_join_tells_the_others),
+        cmocka_unit_test(who_has_said_bye_may_go),
+        cmocka_unit_test(malformed_addresses_fail_the_join),
+        cmocka_unit_test(a_death_heard_behind_a_silence_is_doubtful),
+        cmocka_unit_test(a_silence_is_as_long_in_later_epochs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,467 @@
+/* Death, abort and blame: all ranks end with the same error, and it names who is to blame. */
+#include "lib/membership/members_state.h"
+#include "firmware-tests/support/members_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void a_dead_rank_is_named_with_where_it_was(void **state)
+{
+    (void)state;
+    for (int over_tcp = 0; over_tcp < 2; over_tcp++) {
+        members_world_open(4, over_tcp != 0, 0);
+        members_world_until(GF_OK);
+        place(2, 7, 30, GF_OPERATION_STEP, 1);
+        for (int turn = 0; turn < 300; turn++) assert_true(members_world_turn(GF_OK));
+        world.ranks[2].stopped = true;
+        if (over_tcp) tcp_world_end_close(&tcp, 2);
+        else fake_cut(&fake, 2, "connection closed by peer");
+        members_world_until(GF_ERR_PEER);
+        assert_all_failed(GF_ERR_PEER, 2,
+                          "rank 2 died: connection closed by peer in step 7, operation step, buffer 2, tensor 5");
+        assert_int_equal(error_of(3)->step, 7);
+        assert_int_equal(error_of(3)->operation, GF_OPERATION_STEP);
+        assert_int_equal(error_of(3)->tensor, 5);
+        members_world_end();
+    }
+}
+
+static void the_coordinators_death_is_seen_by_all(void **state)
+{
+    (void)state;
+    for (int over_tcp = 0; over_tcp < 2; over_tcp++) {
+        members_world_open(3, over_tcp != 0, 0);
+        members_world_until(GF_OK);
+        world.ranks[0].stopped = true;
+        if (over_tcp) tcp_world_end_close(&tcp, 0);
+        for (uint32_t rank = 1; (rank < 3) && !over_tcp; rank++) fake_cut(&fake, rank, "connection closed by peer");
+        members_world_until(GF_ERR_PEER);
+        for (uint32_t rank = 1; rank < 3; rank++) {
+            assert_int_equal(error_of(rank)->peer, 0);
+            assert_non_null(strstr(error_of(rank)->text, "rank 0 died: connection closed by peer"));
+        }
+        members_world_end();
+    }
+}
+
+static void who_gives_up_is_heard_by_all(void **state)
+{
+    (void)state;
+    for (uint32_t teller = 0; teller < 3; teller++) {
+        const struct gf_error error = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .operation = GF_OPERATION_UPDATE,
+                                       .step = 9, .tensor = GF_TENSOR_NONE, .foreign_code = -700,
+                                       .foreign_call = "cuLaunchKernel", .text = "the GPU fell off the bus"};
+        char text[64];
+        members_world_open(3, false, 2);
+        members_world_until(GF_OK);
+        gf_members_tell(world.ranks[teller].members, &error);
+        assert_int_equal(gf_members_poll(world.ranks[teller].members, world.now_ns), GF_ERR_DEVICE);
+        assert_string_equal(error_of(teller)->text, error.text);
+        for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_PEER);
+        world.ranks[teller].stopped = true;
+        (void)snprintf(text, sizeof text, "rank %u gave up: the GPU fell off the bus", teller);
+        assert_all_failed(GF_ERR_PEER, teller, text);
+        assert_int_equal(error_of((teller + 1) % 3)->foreign_code, -700);
+        assert_string_equal(error_of((teller + 1) % 3)->foreign_call, "cuLaunchKernel");
+        members_world_end();
+    }
+}
+
+static void a_coordinator_that_closes_at_once_is_still_heard(void **state)
+{
+    (void)state;
+    const struct gf_error error = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
+                                   .text = "out of memory"};
+    members_world_open(3, true, 0);
+    members_world_until(GF_OK);
+    world.ranks[1].stopped = true;
+    place(1, 4, 9, GF_OPERATION_NONE, GF_RANK_NONE);
+    gf_members_tell(world.ranks[2].members, &error);
+    for (int turn = 0; (turn < 100000) && (error_of(0)->code == GF_OK); turn++) (void)members_world_turn(GF_ERR_PEER);
+    assert_int_equal(error_of(0)->code, GF_ERR_PEER);
+    tcp_world_end_close(&tcp, 0);
+    world.ranks[0].stopped = true;
+    world.ranks[2].stopped = true;
+    world.now_ns += SECOND;
+    for (int i = 0; i < 3; i++) { /* what it sends now meets a reset */
+        world.now_ns += SECOND;
+        gf_members_heartbeat(world.ranks[1].members, world.now_ns);
+        place(1, 4, 10 + (uint64_t)i, GF_OPERATION_STEP, GF_RANK_NONE);
+    }
+    world.ranks[1].stopped = false;
+    members_world_until(GF_ERR_PEER);
+    assert_all_failed(GF_ERR_PEER, 2, "rank 2 gave up: out of memory");
+    members_world_end();
+}
+
+static const struct gf_error late = {.code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
+                                     .text = "nothing moved for 30 s"};
+
+/* Rank `asker` asks until it is answered; the others poll. Gives how long it took. */
+static uint64_t blame(uint32_t asker, const struct gf_error *seen, struct gf_error *error_out)
+{
+    uint64_t begin_ns = world.now_ns;
+    for (int turn = 0; turn < 100000; turn++) {
+        gf_status status = gf_members_blame(world.ranks[asker].members, world.now_ns, seen, error_out);
+        if (status != GF_AGAIN) {
+            assert_int_equal(status, GF_OK);
+            return world.now_ns - begin_ns;
+        }
+        world.now_ns += MS;
+        for (uint32_t rank = 0; rank < world.size; rank++) {
+            if ((rank != asker) && !world.ranks[rank].stopped) {
+                (void)gf_members_poll(world.ranks[rank].members, world.now_ns);
+            }
+        }
+    }
+    fail_msg("no verdict");
+    return 0;
+}
+
+struct where {
+    uint64_t step, sequence;
+    gf_operation operation;
+    uint32_t waits_for;
+};
+
+static const struct blame_case {
+    const char *name;
+    uint32_t asker;
+    uint32_t stopped; /* bits */
+    struct where at[4];
+    uint32_t peer;
+    const char *text;
+} blames[] = {
+    {"who_does_not_poll_is_guilty", 1, 0x8,
+     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 0}, {8, 40, GF_OPERATION_STEP, 1},
+      {8, 39, GF_OPERATION_NONE, GF_RANK_NONE}}, 3, "rank 3 does not answer"},
+    {"the_coordinator_asks_too", 0, 0x4,
+     {{8, 40, GF_OPERATION_STEP, 2}, {8, 40, GF_OPERATION_STEP, 0}, {8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
+      {8, 40, GF_OPERATION_STEP, 2}}, 2, "rank 2 does not answer"},
+    {"of_two_silent_ranks_the_one_behind", 1, 0xc,
+     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 3},
+      {7, 33, GF_OPERATION_NONE, GF_RANK_NONE}}, 3, "in step 7, between operations; silent ranks: 2"},
+    {"of_two_equal_silent_ranks_the_lower", 1, 0xc,
+     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 3}, {8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
+      {8, 39, GF_OPERATION_NONE, GF_RANK_NONE}}, 2, "rank 2 does not answer"},
+    {"the_laggard_that_computes", 3, 0,
+     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 2}, {7, 39, GF_OPERATION_NONE, GF_RANK_NONE},
+      {8, 40, GF_OPERATION_STEP, 2}}, 2, "rank 2 is behind in step 7, between operations: computing; last moved"},
+    {"the_laggard_may_be_the_coordinator", 3, 0,
+     {{8, 39, GF_OPERATION_NONE, GF_RANK_NONE}, {8, 40, GF_OPERATION_STEP, 0}, {8, 40, GF_OPERATION_STEP, 1},
+      {8, 40, GF_OPERATION_STEP, 2}}, 0, "rank 0 is behind in step 8"},
+    {"the_laggard_may_be_who_asks", 2, 0,
+     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 0}, {8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
+      {8, 40, GF_OPERATION_STEP, 2}}, 2, "rank 2 is behind"},
+    {"of_equals_the_one_that_waits_for_nobody", 1, 0,
+     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 0}, {8, 40, GF_OPERATION_STEP, GF_RANK_NONE},
+      {8, 40, GF_OPERATION_STEP, 2}}, 2, "rank 2 is behind in step 8, operation step, buffer 2, tensor 5: computing"},
+    {"a_circle_of_waits_goes_to_the_lowest", 1, 0,
+     {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 0}, {8, 40, GF_OPERATION_STEP, 1},
+      {8, 40, GF_OPERATION_STEP, 2}}, 0, "it waits for rank 3, so a message was lost or calls differ"},
+};
+
+static void the_guilty_rank_is_the_same_for_all(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof blames / sizeof blames[0]; i++) {
+        const struct blame_case *c = &blames[i / 2];
+        struct gf_error verdict = {0};
+        members_world_open(4, (i % 2) != 0, (i % 2 == 0) ? 2 : 0);
+        members_world_until(GF_OK);
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            place(rank, c->at[rank].step, c->at[rank].sequence, c->at[rank].operation, c->at[rank].waits_for);
+        }
+        for (int turn = 0; turn < 3000; turn++) assert_true(members_world_turn(GF_OK));
+        for (uint32_t rank = 0; rank < 4; rank++) world.ranks[rank].stopped = ((c->stopped >> rank & 1) != 0);
+        assert_true(blame(c->asker, &late, &verdict) <= 2 * SECOND);
+        if (verdict.peer != c->peer) print_error("%s: %s\n", c->name, verdict.text);
+        assert_int_equal(verdict.code, GF_ERR_TIMEOUT);
+        assert_int_equal(verdict.peer, c->peer);
+        assert_int_equal(verdict.step, c->at[c->peer].step);
+        for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_TIMEOUT);
+        assert_all_failed(GF_ERR_TIMEOUT, c->peer, c->text);
+        /* The stopped rank runs on: it hears the same. */
+        for (uint32_t rank = 0; rank < 4; rank++) world.ranks[rank].stopped = false;
+        for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_TIMEOUT);
+        assert_all_failed(GF_ERR_TIMEOUT, c->peer, c->text);
+        members_world_end();
+    }
+}
+
+static void a_stopped_coordinator_is_found_by_each_rank(void **state)
+{
+    (void)state;
+    struct gf_error verdict = {0};
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
+    world.ranks[0].stopped = true;
+    assert_true(blame(1, &late, &verdict) == 2 * SECOND);
+    assert_int_equal(verdict.code, GF_ERR_TIMEOUT);
+    assert_int_equal(verdict.peer, 0);
+    assert_non_null(strstr(verdict.text, "did not answer for 2.0 s"));
+    world.ranks[0].stopped = false; /* runs on and is told */
+    for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_PEER);
+    assert_int_equal(error_of(0)->code, GF_ERR_PEER);
+    assert_int_equal(error_of(0)->peer, 1);
+    assert_int_equal(error_of(2)->code, GF_ERR_PEER);
+    members_world_end();
+}
+
+static void a_rank_that_dies_during_the_inquiry_is_guilty(void **state)
+{
+    (void)state;
+    struct gf_error verdict = {0};
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
+    world.ranks[2].stopped = true;
+    assert_int_equal(gf_members_blame(world.ranks[1].members, world.now_ns, &late, &verdict), GF_AGAIN);
+    assert_false(members_world_turn(GF_ERR_PEER));
+    fake_cut(&fake, 2, "timed out");
+    (void)blame(1, &late, &verdict);
+    assert_int_equal(verdict.code, GF_ERR_PEER);
+    assert_int_equal(verdict.peer, 2);
+    members_world_end();
+}
+
+static void a_failed_link_between_live_ranks_is_told_as_seen(void **state)
+{
+    (void)state;
+    const struct gf_error seen = {.code = GF_ERR_LINK, .peer = 2, .operation = GF_OPERATION_ALLREDUCE, .step = 3,
+                                  .tensor = GF_TENSOR_NONE, .text = "send to rank 2: Input/output error"};
+    struct gf_error verdict = {0};
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
+    (void)blame(1, &seen, &verdict);
+    for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_LINK);
+    assert_all_failed(GF_ERR_LINK, 2, "rank 1: send to rank 2: Input/output error");
+    assert_int_equal(verdict.operation, GF_OPERATION_ALLREDUCE);
+    members_world_end();
+}
+
+static void a_world_of_one_blames_what_it_saw(void **state)
+{
+    (void)state;
+    struct gf_error verdict = {0};
+    members_world_open(1, false, 0);
+    assert_int_equal(gf_members_blame(world.ranks[0].members, world.now_ns, &late, &verdict), GF_OK);
+    assert_int_equal(verdict.code, GF_ERR_TIMEOUT);
+    assert_string_equal(verdict.text, late.text);
+    assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT); /* errors stick */
+    assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT);
+    members_world_end();
+}
+
+static void malformed_frames_name_their_sender(void **state)
+{
+    (void)state;
+    for (uint32_t kind = 0; kind < 20; kind++) {
+        for (uint32_t to = 0; to < 2; to++) {
+            unsigned char junk[7] = {0};
+            uint32_t from = 1 - to;
+            bool lawful = ((to == 0) && (kind == 10)) || ((to == 1) && ((kind == 3) || (kind == 5)));
+            members_world_open(2, false, 0);
+            members_world_until(GF_OK);
+            struct gf_rendezvous *end = &fake.ends[from].base;
+            assert_int_equal(end->driver->send(end, to, kind, junk, sizeof junk), GF_OK);
+            gf_status status = gf_members_poll(world.ranks[to].members, world.now_ns);
+            assert_int_equal(status, lawful ? GF_OK : GF_ERR_PEER);
+            if (!lawful) assert_int_equal(error_of(to)->peer, from);
+            members_world_end();
+        }
+    }
+}
+
+/* Proposals and reports found by fuzz_members, or like them: nothing of them may be taken over. */
+static const struct proposal_case {
+    const char *name;
+    uint32_t epoch, lead, list_epoch, first, bits;
+    gf_status status;
+} proposals[] = {
+    {"lawful", 2, 1, 2, 0, 0x3, GF_OK},
+    {"led_by_none_of_its_list", 2, 2, 2, 0, 0x3, GF_ERR_PEER},
+    {"led_by_no_rank", 2, UINT32_MAX, 2, 0, 0x3, GF_ERR_PEER},
+    {"a_list_of_no_epoch", 2, 1, 0, 77, 0x3, GF_ERR_PEER},
+    {"a_list_of_another_epoch", 2, 1, 3, 0, 0x3, GF_ERR_PEER},
+    {"first_is_who_hears_it", 2, 1, 2, 1, 0x3, GF_ERR_PEER},
+};
+
+static void a_malformed_proposal_is_refused(void **state)
+{
+    const struct gf_error error = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .text = "out of memory"};
+    const struct gf_members_standing own = {.steps = 4, .applied = 1};
+    (void)state;
+    for (size_t i = 0; i < sizeof proposals / sizeof proposals[0]; i++) {
+        const struct proposal_case *c = &proposals[i];
+        unsigned char payload[256];
+        struct gf_put put = {payload, sizeof payload};
+        struct members_list list = {.epoch = c->list_epoch, .first = c->first, .bits = {(unsigned char)c->bits}};
+        struct gf_members_plan plan = {0};
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        struct gf_rendezvous *end = &fake.ends[0].base;
+        struct gf_members *members = world.ranks[1].members;
+        gf_members_tell(world.ranks[2].members, &error);
+        for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_PEER);
+        gf_members_shrink(members, world.now_ns, 2, &own, SECOND);
+        assert_int_equal(gf_members_shrink_poll(members, world.now_ns, &plan), GF_AGAIN);
+        gf_put_u32(&put, GF_OK);
+        gf_put_u32(&put, c->epoch);
+        gf_put_u32(&put, c->lead);
+        gf_put_u32(&put, 0);
+        gf_put_u32(&put, 1);
+        gf_put_u64(&put, 4);
+        gf_put_u64(&put, 0);
+        gf_members_list_put(&put, &list, 3);
+        gf_put_text(&put, "", 160);
+        assert_int_equal(end->driver->send(end, 1, MEMBERS_PROPOSE, payload, (uint32_t)(sizeof payload - put.left)),
+                         GF_OK);
+        gf_status status = gf_members_shrink_poll(members, world.now_ns, &plan);
+        if (status != c->status) print_error("%s: %s\n", c->name, gf_status_name(status));
+        assert_int_equal(status, c->status);
+        assert_int_equal(members->shrink.prepared.epoch, (status == GF_OK) ? 2 : 0);
+        if (status != GF_OK) assert_non_null(strstr(error_of(1)->text, "the proposal for epoch 2 is malformed"));
+        members_world_end();
+    }
+}
+
+/* The numbers of epochs only grow. */
+/* Its epoch failed long ago: others that have died since may have gone on without it, and ended. */
+static void deaths_behind_a_failure_count_for_a_while_only(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        const struct gf_rendezvous_event ended = {.kind = GF_RENDEZVOUS_ENDED, .rank = 1, .text = "gone"};
+        const struct members_list alone = {.first = 2, .bits = {1u << 2}};
+        uint64_t waits_ns;
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        struct gf_members *members = world.ranks[2].members;
+        fake_cut(&fake, 2, "connection closed by peer");
+        assert_int_equal(gf_members_poll(members, world.now_ns), GF_ERR_PEER);
+        assert_true(members->seats[0].dead && !members->seats[0].doubtful);
+        waits_ns = late ? members->settle_ns : members->settle_ns / 4;
+        if (waits_ns > members->setup.exchange_timeout_ns) waits_ns = members->setup.exchange_timeout_ns;
+        for (uint64_t past_ns = 0; past_ns < waits_ns; past_ns += waits_ns / 100) /* it polls all the time */
+            gf_members_touch(members, world.now_ns + past_ns);
+        gf_members_seat_event(members, &ended);
+        assert_true(members->seats[1].dead);
+        assert_int_equal(members->seats[1].doubtful, late);
+        assert_int_equal(gf_members_quorum(members, &alone), !late);
+        members_world_end();
+    }
+}
+
+static void a_malformed_report_numbers_no_epoch(void **state)
+{
+    static const struct { uint32_t epoch_last, base, prepared; bool lawful; } reports[] = {
+        {7, 1, 0, true}, {7, 1, 7, true}, {7, 8, 0, false}, {7, 1, 8, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++) {
+        unsigned char payload[256];
+        struct gf_put put = {payload, sizeof payload};
+        struct members_list base = {.epoch = reports[i].base, .bits = {0x7}}, dead = {.epoch = 0};
+        struct members_list prepared = {.epoch = reports[i].prepared, .bits = {0x7}};
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        gf_put_u32(&put, 3);
+        gf_put_u32(&put, reports[i].epoch_last);
+        gf_put_u32(&put, 1);
+        gf_put_u64(&put, 4);
+        gf_put_u64(&put, 0);
+        gf_members_list_put(&put, &base, 3);
+        gf_members_list_put(&put, &prepared, 3);
+        gf_members_list_put(&put, &dead, 3);
+        struct gf_get get = {.at = payload, .left = (uint32_t)(sizeof payload - put.left)};
+        struct gf_members *members = world.ranks[0].members;
+        assert_int_equal(gf_members_shrink_frame(members, 1, MEMBERS_REPORT, &get), reports[i].lawful);
+        assert_int_equal(members->shrink.epoch_last, reports[i].lawful ? 7 : 1);
+        members_world_end();
+    }
+}
+
+/* Found by fuzz_members. */
+static void an_error_that_comes_without_a_text_gets_one(void **state)
+{
+    (void)state;
+    const struct gf_error silent = {.code = GF_ERR_ABORTED, .peer = 1};
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
+    gf_members_tell(world.ranks[1].members, &silent);
+    world.ranks[1].stopped = true;
+    members_world_until(GF_ERR_PEER);
+    assert_all_failed(GF_ERR_PEER, 1, "rank 1 gave up: no reason was given");
+    members_world_end();
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
+    gf_members_fail(world.ranks[0].members, &silent, &silent);
+    world.ranks[0].stopped = true;
+    (void)gf_members_poll(world.ranks[0].members, world.now_ns);
+    members_world_until(GF_ERR_ABORTED);
+    assert_string_equal(error_of(2)->text, "no reason was given");
+    members_world_end();
+}
+
+/* The simulator's control channel is driven by the same logic. */
+static void a_simulated_world_joins_dies_and_says_so(void **state)
+{
+    (void)state;
+    struct gf_sim_setup setup = {.world = 8, .seed = 3, .detect_ns = 50 * MS};
+    struct gf_offer offer = offer_of(8);
+    struct gf_rendezvous *ends[8];
+    _Alignas(64) static unsigned char states[8][512];
+    members_world_begin(8, false, 0);
+    struct gf_sim *sim = gf_sim_create(&setup);
+    assert_non_null(sim);
+    for (uint32_t rank = 0; rank < 8; rank++) {
+        const struct gf_drivers *drivers = gf_sim_drivers(sim, rank);
+        struct gf_rendezvous_setup at = {.rank = rank, .world = 8, .join_timeout_ns = 60 * SECOND,
+                                         .arg = drivers->rendezvous_arg};
+        struct gf_fault fault = {0};
+        assert_true(drivers->rendezvous->state_bytes(&at) <= sizeof states[rank]);
+        assert_int_equal(drivers->rendezvous->open(&at, states[rank], gf_sim_now_ns(sim), &ends[rank], &fault), GF_OK);
+        world.simulated[rank] = ends[rank];
+        rank_open(rank, &offer);
+    }
+    world.sim = sim;
+    members_world_until(GF_OK);
+    assert_blobs_are_everywhere();
+    place(6, 3, 12, GF_OPERATION_ALLREDUCE, 1);
+    for (int turn = 0; turn < 300; turn++) assert_true(members_world_turn(GF_OK));
+    gf_sim_kill(sim, 6);
+    world.ranks[6].stopped = true;
+    members_world_until(GF_ERR_PEER);
+    assert_all_failed(GF_ERR_PEER, 6, "rank 6 died");
+    assert_int_equal(error_of(2)->step, 3);
+    for (uint32_t rank = 0; rank < 8; rank++) ends[rank]->driver->close(ends[rank]);
+    gf_sim_destroy(sim);
+    members_world_end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dead_rank_is_named_with_where_it_was),
+        cmocka_unit_test(the_coordinators_death_is_seen_by_all),
+        cmocka_unit_test(who_gives_up_is_heard_by_all),
+        cmocka_unit_test(a_coordinator_that_closes_at_once_is_still_heard),
+        cmocka_unit_test(the_guilty_rank_is_the_same_for_all),
+        cmocka_unit_test(a_stopped_coordinator_is_found_by_each_rank),
+        cmocka_unit_test(a_rank_that_dies_during_the_inquiry_is_guilty),
+        cmocka_unit_test(a_failed_link_between_live_ranks_is_told_as_seen),
+        cmocka_unit_test(a_world_of_one_blames_what_it_saw),
+        cmocka_unit_test(malformed_frames_name_their_sender),
+        cmocka_unit_test(a_malformed_proposal_is_refused),
+        cmocka_unit_test(deaths_behind_a_failure_count_for_a_while_only),
+        cmocka_unit_test(a_malformed_report_numbers_no_epoch),
+        cmocka_unit_test(an_error_that_comes_without_a_text_gets_one),
+        cmocka_unit_test(a_simulated_world_joins_dies_and_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,255 @@
+/* gf-plan's predictions: laws that any of them must keep, and that leaving the data out changes no time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "tools/plan/plan.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+#define ELEMS_BIG (UINT64_C(1) << 20)
+
+/* A large tensor, small ones, and one that does not divide by anything. */
+static struct gf_tensor tensors[] = {
+    {.name = "fc", .elem_count = ELEMS_BIG},
+    {.name = "fc.bias", .elem_count = 100, .flags = GF_TENSOR_DENSE},
+    {.name = "conv2", .elem_count = 262144},
+    {.name = "odd", .elem_count = 99991},
+    {.name = "conv1.bias", .elem_count = 7, .flags = GF_TENSOR_DENSE},
+};
+static struct gf_config_flops flops[LENGTH(tensors)] = {{2000, 4000, 1024}, {0, 0, 100}, {5000, 10000, 64}, {1000, 2000, 7}, {0, 0, 7}};
+static const struct plan_model model = {.name = "small", .tensors = tensors, .flops = flops,
+                                        .tensor_count = LENGTH(tensors),
+                                        .elem_count = ELEMS_BIG + 100 + 262144 + 99991 + 7,
+                                        .forward_flops = 8000, .backward_flops = 16000};
+
+static struct gf_config_cluster flat(double bandwidth)
+{
+    return (struct gf_config_cluster){.name = "flat", .nodes = 64, .gpus_per_node = 1, .batch = 1,
+                                      .network_bandwidth = bandwidth, .op_bandwidth = 1e15, .gpu_flops = 24e6};
+}
+
+static struct plan_row row_of(const struct gf_config_cluster *cluster, plan_mode mode, uint32_t gpus)
+{
+    const struct plan_choice choice = {.fuse_bytes = 0};
+    struct plan_row row;
+    assert_int_equal(plan_case_run(&model, cluster, mode, gpus, &choice, &row), 0);
+    assert_true(row.known);
+    assert_true((row.step_s >= row.compute_s) && (row.speedup > 0) && (row.speedup <= gpus));
+    return row;
+}
+
+static void expect_near(double got, double expected, double share, const char *what)
+{
+    if ((got < expected * (1 - share)) || (got > expected * (1 + share)))
+        fail_msg("%s: %.9g, expected %.9g within %.1f %%", what, got, expected, share * 100);
+}
+
+static void a_ring_moves_2_n_minus_1_by_n_of_the_bytes(void **state)
+{
+    static const uint32_t worlds[] = {2, 3, 8, 16};
+    struct gf_config_cluster cluster = flat(1e9);
+    (void)state;
+    for (size_t i = 0; i < LENGTH(worlds); i++) {
+        double n = worlds[i], bytes = (double)model.elem_count * 4;
+        struct plan_row row = row_of(&cluster, PLAN_RING, worlds[i]);
+        expect_near(row.wire_bytes, 2 * (n - 1) / n * bytes, 0.002, "bytes of a rank");
+        expect_near(row.exposed_s, 2 * (n - 1) / n * bytes / 1e9, 0.02, "time at 1 GB/s");
+        expect_near(row_of(&cluster, PLAN_FP16, worlds[i]).wire_bytes, (n - 1) / n * bytes, 0.002, "the same in 16 bits");
+    }
+}
+
+static void a_server_grows_with_the_ranks_and_a_tree_with_their_logarithm(void **state)
+{
+    struct gf_config_cluster cluster = flat(1e9);
+    double unit = (double)model.elem_count * 4 / 1e9, grown;
+    (void)state;
+    for (uint32_t world = 4; world <= 32; world *= 2) {
+        double levels = __builtin_ctz(world);
+        expect_near(row_of(&cluster, PLAN_SERVER, world).exposed_s, 2 * unit * (world - 1), 0.05, "server");
+        expect_near(row_of(&cluster, PLAN_TREE, world).exposed_s, 2 * unit * levels, 0.25, "tree"); /* slices overlap */
+    }
+    grown = row_of(&cluster, PLAN_TREE, 32).exposed_s / row_of(&cluster, PLAN_TREE, 4).exposed_s;
+    assert_true((grown > 2) && (grown < 3)); /* log2: 5 / 2; a server's would be 31 / 3 */
+}
+
+static void more_of_anything_is_never_slower(void **state)
+{
+    double before = 1e9;
+    (void)state;
+    for (double bandwidth = 1e7; bandwidth <= 1e10; bandwidth *= 10) {
+        struct gf_config_cluster cluster = flat(bandwidth);
+        double step_s = row_of(&cluster, PLAN_LAZY, 8).step_s;
+        assert_true(step_s < before);
+        before = step_s;
+    }
+    struct gf_config_cluster cluster = flat(1e8);
+    assert_true(row_of(&cluster, PLAN_OVERLAP, 8).exposed_s < row_of(&cluster, PLAN_FP16, 8).exposed_s);
+    assert_true(row_of(&cluster, PLAN_SPARSE, 8).wire_bytes < 0.4 * row_of(&cluster, PLAN_LAZY, 8).wire_bytes);
+    cluster.network_bandwidth = 1e13;
+    double quick_s = row_of(&cluster, PLAN_RING, 8).step_s;
+    cluster.network_latency = 1e-4;
+    expect_near(row_of(&cluster, PLAN_RING, 8).step_s - quick_s, 1e-4 * (14 * LENGTH(tensors) + 3), 0.1,
+                "14 hops a tensor, and the verdict's 3");
+}
+
+static void a_spread_of_compute_times_is_waited_for(void **state)
+{
+    struct gf_config_cluster cluster = flat(1e10);
+    double even_s = row_of(&cluster, PLAN_LAZY, 16).step_s, spread_s;
+    (void)state;
+    cluster.compute_spread = 0.05;
+    spread_s = row_of(&cluster, PLAN_LAZY, 16).step_s;
+    assert_true((spread_s > 1.01 * even_s) && (spread_s < 1.3 * even_s));
+}
+
+static void the_card_of_a_node_is_shared_by_its_ranks(void **state)
+{
+    /* Ranks of two nodes of four swap with their like (bit 2): all four pairs cross the one card. */
+    struct gf_config_cluster cluster = flat(1e9);
+    const struct plan_choice choice = {.algorithm = GF_ALGORITHM_DOUBLING};
+    struct plan_row apart, shared;
+    (void)state;
+    assert_int_equal(plan_case_run(&model, &cluster, PLAN_RING, 8, &choice, &apart), 0);
+    cluster.gpus_per_node = 4;
+    cluster.node_bandwidth = 1e12;
+    assert_int_equal(plan_case_run(&model, &cluster, PLAN_RING, 8, &choice, &shared), 0);
+    expect_near(apart.exposed_s, 3 * (double)model.elem_count * 4 / 1e9, 0.05, "three rounds");
+    expect_near(shared.exposed_s, 4 * (double)model.elem_count * 4 / 1e9, 0.05, "one round for four");
+}
+
+static void a_hierarchy_works_in_the_nodes_before_and_after_the_network(void **state)
+{
+    static const uint32_t nodes[] = {2, 4, 8};
+    struct gf_config_cluster cluster = flat(1e9);
+    const struct plan_choice choice = {.algorithm = GF_ALGORITHM_HIERARCHY};
+    double unit = (double)model.elem_count * 4;
+    (void)state;
+    cluster.gpus_per_node = 4;
+    cluster.node_bandwidth = 2e9;
+    for (size_t i = 0; i < LENGTH(nodes); i++) {
+        double n = nodes[i];
+        struct plan_row row;
+        assert_int_equal(plan_case_run(&model, &cluster, PLAN_RING, 4 * nodes[i], &choice, &row), 0);
+        expect_near(row.wire_bytes, 2 * (n - 1) / n * unit / 4, 0.01, "a rank's block");
+        expect_near(row.exposed_s, 2 * (n - 1) / n * unit / 1e9 + 2 * 3 / 4.0 * unit / 2e9, 0.02,
+                    "all blocks over a node's card, and three of four in it, twice");
+    }
+}
+
+static const struct world_case {
+    gf_algorithm algorithm;
+    uint32_t world, ranks_per_node;
+    gf_type wire;
+    bool sparse;
+} world_cases[] = {
+    {GF_ALGORITHM_RING, 5, 1, GF_TYPE_F32, false},    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, false},
+    {GF_ALGORITHM_HALVING, 6, 2, GF_TYPE_F16, false}, {GF_ALGORITHM_DOUBLING, 8, 4, GF_TYPE_F32, false},
+    {GF_ALGORITHM_TREE, 7, 1, GF_TYPE_F32, false},    {GF_ALGORITHM_SERVER, 5, 1, GF_TYPE_BF16, false},
+    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, true},     {GF_ALGORITHM_AUTO, 6, 3, GF_TYPE_F32, true},
+    {GF_ALGORITHM_DIRECT, 4, 4, GF_TYPE_F32, false},
+    {GF_ALGORITHM_HIERARCHY, 8, 4, GF_TYPE_F16, false},  {GF_ALGORITHM_HIERARCHY, 12, 3, GF_TYPE_F16, true},
+    {GF_ALGORITHM_HIERARCHY, 7, 4, GF_TYPE_F32, false},
+};
+
+static struct plan_setup world_setup(const struct world_case *c)
+{
+    static const uint64_t ready_ns[LENGTH(tensors)] = {100000, 100000, 300000, 350000, 350000};
+    struct plan_setup setup = {.world = c->world, .steps = 3, .tensors = tensors, .tensor_count = LENGTH(tensors),
+                               .ready_ns = ready_ns, .compute_ns = 400000, .compute_spread = 0.02,
+                               .network = {.ranks_per_node = c->ranks_per_node, .bytes_per_ns = 2,
+                                           .node_bytes_per_ns = 9, .latency_ns = 3000, .node_latency_ns = 700,
+                                           .message_ns = 150, .op_bytes_per_ns = 20, .op_ns = 90}};
+    setup.config.exchange.algorithm = c->algorithm;
+    setup.config.exchange.wire = c->wire;
+    setup.config.exchange.fuse_bytes = 1 << 20;
+    setup.config.exchange.slice_bytes = 65536;
+    setup.config.sparse.enabled = c->sparse;
+    setup.config.sparse.keep_share = 0.3f;
+    return setup;
+}
+
+static void run_is_the_same(size_t c, const struct plan_setup *setup, const struct plan_setup *other_setup, const char *what)
+{
+    struct plan_result result, other;
+    char error[PLAN_ERROR_BYTES];
+    if (plan_world_run(setup, &result, error) != GF_OK) fail_msg("case %zu: %s", c, error);
+    if (plan_world_run(other_setup, &other, error) != GF_OK) fail_msg("case %zu %s: %s", c, what, error);
+    assert_true(result.messages > 0 || world_cases[c].algorithm == GF_ALGORITHM_DIRECT);
+    if (setup->polls_all != other_setup->polls_all) other.hash = result.hash; /* ranks take turns in another order */
+    if ((result.hash != other.hash) || (result.step_ns != other.step_ns) || (result.messages != other.messages) ||
+        (result.wire_bytes != other.wire_bytes))
+        fail_msg("case %zu: %llu ns, %llu %s", c, (unsigned long long)result.step_ns, (unsigned long long)other.step_ns, what);
+}
+
+static void leaving_the_data_out_changes_no_time(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < LENGTH(world_cases); c++) {
+        struct plan_setup without = world_setup(&world_cases[c]), with = without;
+        with.has_data = true;
+        run_is_the_same(c, &without, &with, "with data");
+    }
+}
+
+static void ranks_without_an_event_need_no_poll(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < LENGTH(world_cases); c++) {
+        struct plan_setup setup = world_setup(&world_cases[c]), all = setup;
+        all.polls_all = true;
+        run_is_the_same(c, &setup, &all, "where all ranks are polled at each event");
+    }
+}
+
+static void a_world_larger_than_this_machine_is_planned(void **state)
+{
+    /* 96 ranks of AlexNet: 23 GB of gradients, as much of history, half as much on the wire. */
+    const struct plan_choice choice = {.fuse_bytes = 64 << 20};
+    struct gf_config_cluster cluster = flat(7e9);
+    struct plan_model alexnet;
+    struct plan_row row;
+    struct rusage usage;
+    (void)state;
+    assert_int_equal(plan_model_load("config/models/alexnet.cfg", &alexnet), 0);
+    cluster.gpu_flops = 14e12;
+    assert_int_equal(plan_case_run(&alexnet, &cluster, PLAN_SPARSE, 96, &choice, &row), 0);
+    assert_true(row.speedup > 1);
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    assert_true(usage.ru_maxrss < 2 << 20); /* KiB */
+}
+
+static void what_the_library_refuses_is_said(void **state)
+{
+    struct plan_setup setup = {.world = 2, .steps = 1, .tensors = tensors, .tensor_count = LENGTH(tensors),
+                               .config.exchange.slice_bytes = 1};
+    static const uint64_t ready_ns[LENGTH(tensors)];
+    struct plan_result result;
+    char error[PLAN_ERROR_BYTES];
+    (void)state;
+    setup.ready_ns = ready_ns;
+    assert_int_equal(plan_world_run(&setup, &result, error), GF_ERR_CONFIG);
+    assert_non_null(strstr(error, "slice_bytes"));
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ring_moves_2_n_minus_1_by_n_of_the_bytes),
+        cmocka_unit_test(a_server_grows_with_the_ranks_and_a_tree_with_their_logarithm),
+        cmocka_unit_test(more_of_anything_is_never_slower),
+        cmocka_unit_test(a_spread_of_compute_times_is_waited_for),
+        cmocka_unit_test(the_card_of_a_node_is_shared_by_its_ranks),
+        cmocka_unit_test(a_hierarchy_works_in_the_nodes_before_and_after_the_network),
+        cmocka_unit_test(leaving_the_data_out_changes_no_time),
+        cmocka_unit_test(ranks_without_an_event_need_no_poll),
+        cmocka_unit_test(a_world_larger_than_this_machine_is_planned),
+        cmocka_unit_test(what_the_library_refuses_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,163 @@
+/* An epoch ends while a sparse step is being written into histories: each has all of the step or nothing of it, and the
+ * next epoch chooses the same chunks on all ranks. */
+#include "firmware-tests/support/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/context.h"
+
+#define RANKS 3u
+#define ELEMS 20000u
+#define STEPS 6u
+#define RATE 0.0625f
+#define US UINT64_C(1000)
+
+static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = ELEMS}};
+
+static struct {
+    bool in_step, declared, shrinking;
+    float before[ELEMS]; /* history as the step that was cut short began */
+} jobs[RANKS];
+static uint64_t cut_step;  /* in the commit of this one .. */
+static uint64_t late_us;   /* .. so long after it began .. */
+static uint32_t victim;    /* .. this rank dies */
+static uint64_t begun_ns, caught, warmup;
+
+static struct world_setup setup_make(void)
+{
+    struct world_setup setup = {.world = RANKS, .tensors = tensors, .tensor_count = 1,
+                                .sim = {.seed = 3, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0,
+                                        .detect_ns = 30 * US, .bind_receives = true}};
+    setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
+    setup.config.rendezvous.join_timeout_ns = 8000000 * US;
+    setup.config.exchange.slice_bytes = 4096;
+    setup.config.sparse.enabled = true;
+    setup.config.sparse.chunk_elems = 500;
+    setup.config.sparse.keep_share = 0.3f;
+    setup.config.sparse.warmup_steps = (uint32_t)warmup;
+    return setup;
+}
+
+static const float *history(const gf_context *gf) { return (const float *)(uintptr_t)gf->sparse.history; }
+
+static bool was_sent(const gf_context *gf, uint64_t elem)
+{
+    for (uint32_t i = 0; i < gf->sparse.sent_count; i++)
+        if (gf->sparse.sent[i] == elem / 500) return true;
+    return false;
+}
+
+/* Behind the shrink; `gf_sparse_commit()` has exchanged the two selections where it came to its end. */
+static void expect_whole(struct world *w, uint32_t rank)
+{
+    const gf_context *gf = w->ranks[rank].gf;
+    uint64_t steps = gf_steps(gf);
+    const float *before = jobs[rank].before;
+    for (uint64_t e = 0; e < ELEMS; e++) {
+        float whole = was_sent(gf, e) ? 0.0f : before[e] + world_value(rank, 0, e);
+        float expected = (steps == cut_step) ? whole : before[e];
+        if (history(gf)[e] != expected)
+            fail_msg("rank %u, %u us into the commit: history[%u] is %g, expected %g (before %g)", rank,
+                     (unsigned)late_us, (unsigned)e, (double)history(gf)[e], (double)expected, (double)before[e]);
+    }
+}
+
+static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    bool commits = (gf->phase == GF_PHASE_STEP) && (gf->step.number == cut_step) && (gf->sparse.commit.elem > 0);
+    gf_status status;
+    (void)arg;
+    if (commits && (begun_ns == 0)) begun_ns = gf_sim_now_ns(w->sim);
+    if ((begun_ns != 0) && (gf_sim_now_ns(w->sim) >= begun_ns + late_us * US) && gf_sim_runs(w->sim, victim))
+        gf_sim_kill(w->sim, victim);
+    if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
+    if (jobs[rank].shrinking) {
+        if ((status = gf_shrink_poll(gf)) != GF_OK) return status;
+        jobs[rank].shrinking = false;
+        if (warmup == 0) expect_whole(w, rank);
+        return GF_AGAIN;
+    }
+    if (!jobs[rank].in_step) {
+        if (gf_steps(gf) == STEPS) return GF_OK;
+        if ((status = gf_step_begin(gf)) < 0) goto failed;
+        if (gf->step.number == cut_step) memcpy(jobs[rank].before, history(gf), sizeof jobs[rank].before);
+        jobs[rank].in_step = true;
+        jobs[rank].declared = false;
+    }
+    if (!jobs[rank].declared) {
+        world_fill(w, rank, 0, (void *)(uintptr_t)gf_gradient(gf, 0), NULL);
+        jobs[rank].declared = true;
+        status = gf_tensor_ready(gf, 0, 0);
+        if (status < 0) goto failed;
+        return GF_AGAIN;
+    }
+    if ((status = gf_step_poll(gf)) == GF_AGAIN) return GF_AGAIN;
+    if (status == GF_OK) status = gf_update(gf, RATE);
+    if (status < 0) goto failed;
+    jobs[rank].in_step = false;
+    return GF_AGAIN;
+failed:
+    if (commits) caught++;
+    jobs[rank].in_step = false;
+    jobs[rank].shrinking = (gf_shrink(gf) == GF_OK);
+    return jobs[rank].shrinking ? GF_AGAIN : status;
+}
+
+static void play(void)
+{
+    struct world_setup setup = setup_make();
+    struct world w;
+    memset(jobs, 0, sizeof jobs);
+    begun_ns = 0;
+    world_open(&w, &setup);
+    world_run(&w, job_turn, NULL);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        const uint32_t other = (victim == 0) ? 1 : 0;
+        if (rank == victim) continue;
+        assert_int_equal(w.ranks[rank].status, GF_OK);
+        assert_memory_equal((const void *)(uintptr_t)gf_weight(w.ranks[rank].gf, 0),
+                            (const void *)(uintptr_t)gf_weight(w.ranks[other].gf, 0), ELEMS * sizeof(float));
+        assert_int_equal(w.ranks[rank].gf->sparse.selected_count, w.ranks[other].gf->sparse.selected_count);
+        assert_memory_equal(w.ranks[rank].gf->sparse.selection, w.ranks[other].gf->sparse.selection,
+                            w.ranks[rank].gf->sparse.selected_count * sizeof(uint32_t));
+    }
+    world_close(&w);
+}
+
+static void histories_have_all_of_a_step_or_nothing(void **state)
+{
+    (void)state;
+    warmup = 0;
+    caught = 0;
+    for (victim = 0; victim < RANKS; victim++)
+        for (cut_step = 2; cut_step < STEPS; cut_step++)
+            for (late_us = 0; late_us < 400; late_us += 23) play();
+    assert_true(caught > 20);
+}
+
+/* The last dense step gives the norms by which the first chunks are chosen. */
+static void chunks_are_chosen_by_all_their_norms(void **state)
+{
+    (void)state;
+    warmup = cut_step = 2;
+    caught = 0;
+    for (victim = 0; victim < RANKS; victim++)
+        for (late_us = 0; late_us < 400; late_us += 23) play();
+    assert_true(caught > 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(histories_have_all_of_a_step_or_nothing),
+        cmocka_unit_test(chunks_are_chosen_by_all_their_norms),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,425 @@
+/* The simulator's world: death, stops, cuts, cancelling, new epochs, shared memory, time, and that a seed is a run. */
+#include "firmware-tests/support/sim_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LATENCY_NS 1000u
+
+static const struct gf_sim_setup plain = {.world = 3, .latency_ns = LATENCY_NS, .bytes_per_ns = 1};
+
+static void a_killed_rank_says_so_and_its_messages_are_lost(void **state)
+{
+    struct sim_world w;
+    uint64_t from_dead = 1, to_dead = 2, target = 0, unused = 0;
+    (void)state;
+    sim_world_open(&w, &plain);
+    assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
+    assert_int_equal(sim_world_send(&w, 0, 1, 1, &from_dead, 8, 0), GF_OK);
+    assert_int_equal(sim_world_send(&w, 1, 0, 2, &to_dead, 8, 1), GF_OK);
+    assert_int_equal(sim_world_recv(&w, 0, 1, 2, &unused, 8, 1), GF_OK);
+    assert_int_equal(sim_world_recv(&w, 0, 2, 3, &unused, 8, 2), GF_OK); /* never tested: close() ends it */
+    gf_sim_advance_to(w.sim, LATENCY_NS / 2);                           /* both have left their ports */
+    gf_sim_kill(w.sim, 0);
+    sim_world_run(&w);
+    assert_false(gf_sim_runs(w.sim, 0));
+    assert_true(gf_sim_runs(w.sim, 1));
+    assert_false(gf_sim_woken(w.sim, 0));
+    assert_int_equal(w.driver->progress(w.links[0]), GF_ERR_ABORTED);
+    assert_int_equal(sim_world_send(&w, 0, 1, 4, NULL, 0, 3), GF_ERR_ABORTED);
+    assert_int_equal(sim_world_recv(&w, 0, 1, 4, NULL, 0, 3), GF_ERR_ABORTED);
+    assert_int_equal(sim_world_test(&w, 0, 1), GF_ERR_ABORTED);
+    assert_int_equal(w.links[0]->fault.code, GF_ERR_ABORTED);
+    assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);    /* a send does not care */
+    assert_int_equal(sim_world_test(&w, 1, 0), GF_AGAIN); /* the message was lost */
+    assert_int_equal(target, 0);
+    assert_int_equal(sim_world_send(&w, 1, 0, 5, &to_dead, 8, 1), GF_OK);
+    sim_world_run(&w);
+    assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
+    sim_world_close(&w);
+}
+
+static void a_stopped_rank_is_not_woken_and_finds_all_when_it_goes_on(void **state)
+{
+    struct sim_world w;
+    uint64_t source = 77, target = 0;
+    (void)state;
+    sim_world_open(&w, &plain);
+    while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) continue;
+    assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
+    assert_int_equal(sim_world_send(&w, 0, 1, 1, &source, 8, 0), GF_OK);
+    gf_sim_stop(w.sim, 1, true);
+    assert_false(gf_sim_runs(w.sim, 1));
+    sim_world_run(&w);
+    assert_false(gf_sim_woken(w.sim, 1));
+    assert_int_equal(gf_sim_woken_next(w.sim), 0);
+    assert_int_equal(gf_sim_woken_next(w.sim), GF_RANK_NONE);
+    assert_int_equal(sim_world_test(&w, 1, 0), GF_AGAIN);
+    assert_int_equal(w.driver->progress(w.links[1]), GF_AGAIN);
+    gf_sim_stop(w.sim, 1, false);
+    assert_int_equal(gf_sim_woken_next(w.sim), 1);
+    assert_int_equal(w.driver->progress(w.links[1]), GF_OK);
+    assert_int_equal(w.driver->progress(w.links[1]), GF_AGAIN);
+    assert_int_equal(sim_world_test(&w, 1, 0), GF_OK);
+    assert_int_equal(target, 77);
+    sim_world_close(&w);
+}
+
+static void a_cut_holds_messages_both_ways_and_loses_none(void **state)
+{
+    struct sim_world w;
+    uint64_t sources[2][4], targets[2][4] = {{0}};
+    (void)state;
+    sim_world_open(&w, &plain);
+    gf_sim_partition(w.sim, 1, 0, true);
+    for (uint32_t i = 0; i < 4; i++) {
+        for (uint32_t from = 0; from < 2; from++) {
+            sources[from][i] = 10 * from + i + 1;
+            assert_int_equal(sim_world_send(&w, from, 1 - from, i, &sources[from][i], 8, i), GF_OK);
+            assert_int_equal(sim_world_recv(&w, 1 - from, from, i, &targets[from][i], 8, 8 + i), GF_OK);
+        }
+    }
+    assert_int_equal(sim_world_recv(&w, 2, 0, 0, NULL, 0, 0), GF_OK);
+    assert_int_equal(sim_world_send(&w, 0, 2, 0, NULL, 0, 4), GF_OK);
+    sim_world_run(&w);
+    assert_int_equal(sim_world_test(&w, 2, 0), GF_OK); /* others are not cut off */
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(sim_world_test(&w, 0, i), GF_OK);
+        assert_int_equal(sim_world_test(&w, 0, 8 + i), GF_AGAIN);
+        assert_int_equal(sim_world_test(&w, 1, 8 + i), GF_AGAIN);
+    }
+    gf_sim_partition(w.sim, 1, 2, false); /* another cut's end changes nothing */
+    sim_world_run(&w);
+    assert_int_equal(sim_world_test(&w, 1, 8), GF_AGAIN);
+    gf_sim_partition(w.sim, 0, 1, false);
+    sim_world_run(&w);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(sim_world_test(&w, 0, 8 + i), GF_OK);
+        assert_int_equal(sim_world_test(&w, 1, 8 + i), GF_OK);
+    }
+    assert_memory_equal(sources, targets, sizeof sources);
+    sim_world_close(&w);
+}
+
+static void a_cancelled_receive_ends_once_and_is_not_written_to(void **state)
+{
+    struct sim_world w;
+    uint64_t source = 5, target = 0;
+    (void)state;
+    sim_world_open(&w, &plain);
+    assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
+    assert_int_equal(sim_world_send(&w, 0, 1, 1, &source, 8, 0), GF_OK);
+    w.driver->cancel(w.links[0], sim_world_req(&w, 0, 0)); /* a send goes on */
+    assert_int_equal(sim_world_test(&w, 0, 0), GF_AGAIN);
+    w.driver->cancel(w.links[1], sim_world_req(&w, 1, 0));
+    assert_int_equal(sim_world_test(&w, 1, 0), GF_ERR_ABORTED);
+    w.driver->cancel(w.links[1], sim_world_req(&w, 1, 0));
+    sim_world_run(&w);
+    assert_int_equal(sim_world_test(&w, 0, 0), GF_OK);
+    assert_int_equal(sim_world_test(&w, 1, 0), GF_ERR_ABORTED);
+    assert_int_equal(target, 0);
+    assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK); /* it waited, unexpected */
+    w.driver->cancel(w.links[1], sim_world_req(&w, 1, 0));
+    assert_int_equal(sim_world_test(&w, 1, 0), GF_OK);
+    assert_int_equal(target, 5);
+    sim_world_close(&w);
+}
+
+static void a_bound_receive_ends_by_its_message_or_by_reset(void **state)
+{
+    (void)state;
+    for (uint32_t kills = 0; kills < 2; kills++) {
+        struct gf_sim_setup setup = plain;
+        struct sim_world w;
+        unsigned char source[500], target[500] = {0};
+        setup.world = 4;
+        setup.bind_receives = true;
+        sim_world_open(&w, &setup);
+        memset(source, 9, sizeof source);
+        assert_int_equal(sim_world_recv(&w, 1, 0, 1, target, sizeof target, 0), GF_OK);
+        assert_int_equal(sim_world_recv(&w, 1, 0, 2, target, sizeof target, 1), GF_OK);
+        assert_int_equal(sim_world_send(&w, 0, 1, 1, source, sizeof source, 0), GF_OK);
+        gf_sim_advance_to(w.sim, LATENCY_NS + 250); /* half of its bytes are there */
+        w.driver->cancel(w.links[1], sim_world_req(&w, 1, 0));
+        w.driver->cancel(w.links[1], sim_world_req(&w, 1, 1));
+        assert_int_equal(sim_world_test(&w, 1, 0), GF_AGAIN);
+        assert_int_equal(sim_world_test(&w, 1, 1), GF_ERR_ABORTED);
+        if (kills == 1) gf_sim_kill(w.sim, 0);
+        sim_world_run(&w);
+        w.driver->cancel(w.links[1], sim_world_req(&w, 1, 0));
+        assert_int_equal(sim_world_test(&w, 1, 0), (kills == 1) ? GF_AGAIN : GF_OK);
+        assert_int_equal(target[499], (kills == 1) ? 0 : 9);
+        assert_int_equal(sim_world_recv(&w, 3, 2, 1, NULL, 0, 0), GF_OK);
+        assert_int_equal(sim_world_send(&w, 2, 3, 1, NULL, 0, 0), GF_OK);
+        assert_int_equal(w.driver->reset(w.links[1], 2), GF_OK);
+        assert_int_equal(sim_world_test(&w, 1, 0), (kills == 1) ? GF_ERR_ABORTED : GF_OK);
+        sim_world_run(&w);
+        assert_int_equal(sim_world_test(&w, 3, 0), GF_OK); /* another's message is left alone */
+        sim_world_close(&w);
+    }
+}
+
+/* A reset at each moment of a message's way: all requests end, nothing of the old life reaches the new one. */
+static void reset_ends_all_and_begins_anew(void **state)
+{
+    (void)state;
+    for (uint32_t binds = 0; binds < 2; binds++) {
+        for (uint64_t reset_ns = 0; reset_ns <= 3000; reset_ns += 250) {
+            struct gf_sim_setup setup = plain;
+            struct sim_world w;
+            static unsigned char source[1000], target[1000];
+            unsigned char *region;
+            setup.bind_receives = (binds == 1);
+            sim_world_open(&w, &setup);
+            region = w.driver->region(w.links[1]);
+            region[0] = 1;
+            for (uint32_t i = 0; i < 3; i++) { /* met, unexpected, awaited */
+                if (i != 1) assert_int_equal(sim_world_recv(&w, 1, 0, i, target, sizeof target, i), GF_OK);
+                if (i != 2) assert_int_equal(sim_world_send(&w, 0, 1, i, source, sizeof source, i), GF_OK);
+            }
+            gf_sim_advance_to(w.sim, reset_ns);
+            for (uint32_t rank = 0; rank < w.world; rank++) {
+                assert_int_equal(w.driver->reset(w.links[rank], 2), GF_OK);
+            }
+            assert_int_equal(gf_sim_requests_posted(w.sim), gf_sim_requests_ended(w.sim));
+            assert_int_equal(sim_world_test(&w, 0, 0), (reset_ns >= 1000) ? GF_OK : GF_ERR_ABORTED);
+            assert_int_equal(sim_world_test(&w, 1, 0), (reset_ns >= 2000) ? GF_OK : GF_ERR_ABORTED);
+            assert_int_equal(sim_world_test(&w, 1, 2), GF_ERR_ABORTED);
+            region = w.driver->region(w.links[1]);
+            assert_int_equal(region[0], 0);
+            assert_int_equal(sim_world_send(&w, 0, 1, 7, source, 1, 0), GF_ERR_STATE); /* peers are forgotten */
+            for (uint32_t rank = 0; rank < w.world; rank++) w.links[rank]->fault.code = GF_OK;
+            sim_world_connect(&w);
+            for (uint32_t i = 0; i < 3; i++) {
+                assert_int_equal(sim_world_recv(&w, 1, 0, i, target, sizeof target, i), GF_OK);
+            }
+            sim_world_run(&w);
+            for (uint32_t i = 0; i < 3; i++) assert_int_equal(sim_world_test(&w, 1, i), GF_AGAIN);
+            assert_int_equal(sim_world_send(&w, 0, 1, 2, source, sizeof source, 3), GF_OK);
+            sim_world_run(&w);
+            assert_int_equal(sim_world_test(&w, 1, 2), GF_OK);
+            sim_world_close(&w);
+        }
+    }
+}
+
+static void a_drop_ends_all_and_keeps_the_region(void **state)
+{
+    static unsigned char source[1000], target[1000];
+    struct gf_sim_setup setup = plain;
+    struct sim_world w;
+    unsigned char *region;
+    (void)state;
+    sim_world_open(&w, &setup);
+    region = w.driver->region(w.links[1]);
+    region[0] = 1;
+    assert_int_equal(sim_world_recv(&w, 1, 0, 0, target, sizeof target, 0), GF_OK);
+    assert_int_equal(sim_world_send(&w, 0, 1, 0, source, sizeof source, 0), GF_OK);
+    w.driver->drop(w.links[1]);
+    assert_int_equal(sim_world_test(&w, 1, 0), GF_ERR_ABORTED);
+    assert_int_equal(sim_world_send(&w, 1, 0, 1, source, 1, 1), GF_ERR_STATE);
+    assert_true((w.driver->region(w.links[1]) == region) && (region[0] == 1));
+    sim_world_run(&w);
+    sim_world_close(&w);
+}
+
+static void what_a_reset_finds_in_its_port_is_lost(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sim_world w;
+        unsigned char source[500] = {0}, target[500];
+        sim_world_open(&w, &plain);
+        assert_int_equal(sim_world_recv(&w, 1, 0, 1, target, sizeof target, 0), GF_OK);
+        assert_int_equal(sim_world_send(&w, 0, 1, 1, source, sizeof source, 0), GF_OK);
+        gf_sim_advance_to(w.sim, (i == 0) ? 499 : 500);
+        assert_int_equal(w.driver->reset(w.links[0], 2), GF_OK);
+        assert_int_equal(sim_world_test(&w, 0, 0), (i == 0) ? GF_ERR_ABORTED : GF_OK);
+        sim_world_run(&w);
+        assert_int_equal(sim_world_test(&w, 1, 0), (i == 0) ? GF_AGAIN : GF_OK);
+        sim_world_close(&w);
+    }
+}
+
+static void ranks_of_a_node_see_each_others_region(void **state)
+{
+    struct gf_sim_setup setup = {.world = 5, .ranks_per_node = 2, .node_latency_ns = 50};
+    struct sim_world w;
+    (void)state;
+    sim_world_open(&w, &setup);
+    for (uint32_t a = 0; a < setup.world; a++) {
+        assert_int_equal((uintptr_t)w.driver->region(w.links[a]) % 4096, 0);
+        for (uint32_t b = 0; b < setup.world; b++) {
+            void *expected = (a / 2 == b / 2) ? w.driver->region(w.links[b]) : NULL;
+            assert_ptr_equal(w.driver->map(w.links[a], b), expected);
+        }
+    }
+    while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) continue;
+    assert_int_equal(w.driver->flag_load(w.links[1], 64), 0);
+    w.driver->flag_store(w.links[0], 1, 64, 0x0123456789abcdefu);
+    assert_true(gf_sim_advance(w.sim));
+    assert_int_equal(gf_sim_now_ns(w.sim), 50);
+    assert_int_equal(gf_sim_woken_next(w.sim), 1);
+    assert_int_equal(w.driver->progress(w.links[1]), GF_OK);
+    assert_true(w.driver->flag_load(w.links[1], 64) == 0x0123456789abcdefu);
+    assert_int_equal(w.driver->reset(w.links[1], 2), GF_OK);
+    assert_null(w.driver->map(w.links[0], 1)); /* until it is connected anew */
+    sim_world_close(&w);
+}
+
+static void wrong_calls_are_refused_and_named(void **state)
+{
+    struct sim_world w;
+    unsigned char blob[64];
+    size_t blob_bytes = 0;
+    struct gf_fault fault = {.code = GF_OK};
+    struct gf_link *link = NULL;
+    static _Alignas(64) unsigned char memory[1024];
+    (void)state;
+    sim_world_open(&w, &plain);
+    struct gf_link_setup setup = {.rank = 1, .world = 3, .requests_max = 1,
+                                  .arg = gf_sim_drivers(w.sim, 2)->link_arg};
+    assert_int_equal(w.driver->open(&setup, memory, &link, &fault), GF_ERR_PARAM);
+    assert_non_null(strstr(fault.text, "rank 1 of 3 opens with the drivers of rank 2 of 3"));
+    setup.rank = 2;
+    assert_int_equal(w.driver->open(&setup, memory, &link, NULL), GF_ERR_STATE);
+    assert_null(link);
+
+    assert_int_equal(sim_world_send(&w, 0, 3, 1, NULL, 0, 0), GF_ERR_PARAM);
+    assert_non_null(strstr(w.links[0]->fault.text, "no rank 3 in a world of 3"));
+    assert_int_equal(sim_world_recv(&w, 1, 0, 1, memory, (1u << 20) + 1, 0), GF_ERR_PARAM);
+    assert_non_null(strstr(w.links[1]->fault.text, "1048577 bytes"));
+
+    assert_int_equal(w.driver->blob(w.links[0], blob, &blob_bytes), GF_OK);
+    assert_int_equal(w.driver->connect(w.links[2], 0, blob, blob_bytes), GF_ERR_STATE);
+    assert_non_null(strstr(w.links[2]->fault.text, "connected already"));
+    for (uint32_t i = 0; i < 3; i++) {
+        static const char *const texts[] = {"rank 1's blob is rank 0's", "not from a simulated link", "of epoch 1"};
+        assert_int_equal(w.driver->reset(w.links[2], 2), GF_OK);
+        assert_int_equal(w.driver->connect(w.links[2], (i == 0) ? 1 : 0, blob, blob_bytes - (i == 1)), GF_ERR_LINK);
+        assert_non_null(strstr(w.links[2]->fault.text, texts[i]));
+    }
+    for (uint32_t i = 0; i < SIM_WORLD_REQS; i++) {
+        assert_int_equal(sim_world_recv(&w, 1, 0, i, NULL, 0, i), GF_OK);
+    }
+    static struct sim_world_req more;
+    assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_AGAIN);
+    w.driver->cancel(w.links[1], sim_world_req(&w, 1, 7));
+    assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_OK);
+    sim_world_close(&w);
+}
+
+static void time_moves_only_when_told_and_wakes_who_asked(void **state)
+{
+    struct sim_world w;
+    (void)state;
+    sim_world_open(&w, &plain);
+    const struct gf_clock *clock = gf_sim_drivers(w.sim, 2)->clock;
+    for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(gf_sim_woken_next(w.sim), rank);
+    assert_int_equal(gf_sim_woken_next(w.sim), GF_RANK_NONE);
+    assert_false(gf_sim_advance(w.sim));
+    gf_sim_wake_at(w.sim, 2, 500);
+    gf_sim_wake_at(w.sim, 2, 500);
+    gf_sim_wake_at(w.sim, 1, 400);
+    gf_sim_wake_at(w.sim, 0, 500);
+    assert_true(gf_sim_advance(w.sim));
+    assert_int_equal(clock->now_ns(clock), 400);
+    assert_false(gf_sim_woken(w.sim, 2));
+    assert_true(gf_sim_woken(w.sim, 1));
+    assert_false(gf_sim_woken(w.sim, 1));
+    assert_true(gf_sim_advance(w.sim));
+    assert_int_equal(clock->now_ns(clock), 500);
+    assert_true(gf_sim_woken(w.sim, 0) && gf_sim_woken(w.sim, 2));
+    assert_false(gf_sim_advance(w.sim));
+    gf_sim_advance_to(w.sim, 9000);
+    gf_sim_advance_to(w.sim, 8000);
+    assert_int_equal(gf_sim_now_ns(w.sim), 9000);
+    gf_sim_wake_at(w.sim, 1, 10);
+    assert_int_equal(gf_sim_woken_next(w.sim), 1);
+    sim_world_close(&w);
+}
+
+/* Every rank passes a message round the ring; returns a hash of who was woken when and how each request ended. */
+static uint64_t ring_hash(const struct gf_sim_setup *setup, uint64_t moves)
+{
+    struct sim_world w;
+    uint64_t hash = setup->world;
+    uint32_t left = setup->world;
+    uint64_t *moved = calloc(setup->world, sizeof *moved);
+    bool *posted = calloc(setup->world, sizeof *posted);
+    assert_non_null(moved);
+    assert_non_null(posted);
+    sim_world_open(&w, setup);
+    while (left > 0) {
+        uint32_t rank;
+        while ((rank = gf_sim_woken_next(w.sim)) != GF_RANK_NONE) {
+            hash = (hash ^ rank ^ (gf_sim_now_ns(w.sim) << 10)) * 0x9e3779b97f4a7c15u;
+            while (moved[rank] < moves) {
+                if (!posted[rank]) {
+                    uint32_t to = (rank + 1) % w.world, from = (rank + w.world - 1) % w.world;
+                    assert_int_equal(sim_world_recv(&w, rank, from, moved[rank], NULL, 0, 0), GF_OK);
+                    assert_int_equal(sim_world_send(&w, rank, to, moved[rank], NULL, 0, 1), GF_OK);
+                    posted[rank] = true;
+                }
+                if ((sim_world_test(&w, rank, 0) == GF_AGAIN) || (sim_world_test(&w, rank, 1) == GF_AGAIN)) break;
+                posted[rank] = false;
+                left -= (++moved[rank] == moves);
+            }
+        }
+        if ((left > 0) && !gf_sim_advance(w.sim)) break;
+    }
+    assert_int_equal(left, 0);
+    assert_int_equal(gf_sim_messages_sent(w.sim), moves * setup->world);
+    sim_world_close(&w);
+    free(moved);
+    free(posted);
+    return hash;
+}
+
+static void the_same_seed_is_the_same_run(void **state)
+{
+    struct gf_sim_setup setup = {.world = 7, .seed = 1, .latency_ns = LATENCY_NS, .jitter_ns = 333,
+                                 .duplicate_rate = 0.1};
+    uint64_t first = ring_hash(&setup, 100);
+    (void)state;
+    assert_true(ring_hash(&setup, 100) == first);
+    setup.seed = 2;
+    assert_true(ring_hash(&setup, 100) != first);
+    setup.jitter_ns = 0;
+    setup.duplicate_rate = 0.0;
+    first = ring_hash(&setup, 100);
+    setup.seed = 3;
+    assert_true(ring_hash(&setup, 100) == first); /* nothing is left to chance */
+}
+
+static void half_a_million_messages_among_512_ranks_complete(void **state)
+{
+    struct gf_sim_setup setup = {.world = 512, .latency_ns = 5000, .jitter_ns = 1000, .message_ns = 300,
+                                 .bytes_per_ns = 7, .no_data = true};
+    (void)state;
+    (void)ring_hash(&setup, 1022);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_rank_says_so_and_its_messages_are_lost),
+        cmocka_unit_test(a_stopped_rank_is_not_woken_and_finds_all_when_it_goes_on),
+        cmocka_unit_test(a_cut_holds_messages_both_ways_and_loses_none),
+        cmocka_unit_test(a_cancelled_receive_ends_once_and_is_not_written_to),
+        cmocka_unit_test(a_bound_receive_ends_by_its_message_or_by_reset),
+        cmocka_unit_test(reset_ends_all_and_begins_anew),
+        cmocka_unit_test(a_drop_ends_all_and_keeps_the_region),
+        cmocka_unit_test(what_a_reset_finds_in_its_port_is_lost),
+        cmocka_unit_test(ranks_of_a_node_see_each_others_region),
+        cmocka_unit_test(wrong_calls_are_refused_and_named),
+        cmocka_unit_test(time_moves_only_when_told_and_wakes_who_asked),
+        cmocka_unit_test(the_same_seed_is_the_same_run),
+        cmocka_unit_test(half_a_million_messages_among_512_ranks_complete),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

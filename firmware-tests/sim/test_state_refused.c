@@ -1,0 +1,307 @@
+/* What is not a whole state of this run, or comes at another moment, is refused with a line that names it and leaves no
+ * trace. */
+#include "firmware-tests/support/state_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct gf_tensor few[] = {
+    {.name = "bias", .elem_count = 3, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
+    {.name = "all", .elem_count = 13},
+};
+static const struct state_run sparse_run = {.world = 2, .sparse = true, .scaled = true, .optimizer = GF_OPTIMIZER_SGD,
+                                            .momentum = GF_SPARSE_MOMENTUM_LOCAL, .beta = 0.9f,
+                                            .wire = GF_TYPE_F16};
+
+static struct world_setup small_setup(void)
+{
+    struct world_setup setup = state_setup_of(&sparse_run);
+    setup.tensors = few;
+    setup.tensor_count = LENGTH(few);
+    setup.config.sparse.chunk_elems = 3;
+    return setup;
+}
+
+/* A small world with histories, its state, and room for broken copies of it. */
+struct small {
+    struct world w;
+    gf_context *gf;
+    struct state_save save;
+    unsigned char *broken;
+};
+
+static void small_open(struct small *s)
+{
+    struct world_setup setup = small_setup();
+    world_open(&s->w, &setup);
+    state_weights_begin(&s->w);
+    for (uint32_t step = 1; step <= 6; step++) {
+        struct state_moment moment = {.step = step};
+        struct world_step run = {.fill = state_fill, .arg = &moment};
+        world_step_run(&s->w, &run);
+        for (uint32_t rank = 0; rank < s->w.world; rank++)
+            assert_int_equal(gf_update(s->w.ranks[rank].gf, 0.1f), GF_OK);
+    }
+    s->gf = s->w.ranks[0].gf;
+    s->save = state_save_take(&s->w);
+    s->broken = malloc(s->save.bytes + 8);
+    assert_non_null(s->broken);
+    memcpy(s->broken, s->save.data[0], s->save.bytes);
+}
+
+static void small_close(struct small *s)
+{
+    free(s->broken);
+    state_save_free(&s->save);
+    world_close(&s->w);
+}
+
+static void expect_untouched(struct small *s)
+{
+    struct state_save now = state_save_take(&s->w);
+    state_save_expect_equal(&now, &s->save);
+    state_save_free(&now);
+}
+
+static void a_flipped_bit_anywhere_is_refused(void **state)
+{
+    struct small s;
+    (void)state;
+    small_open(&s);
+    for (uint64_t bit = 0; bit < 8 * s.save.bytes; bit++) {
+        s.broken[bit / 8] ^= (unsigned char)(1u << (bit % 8));
+        assert_int_equal(gf_state_load(s.gf, s.broken, s.save.bytes), GF_ERR_DATA);
+        s.broken[bit / 8] ^= (unsigned char)(1u << (bit % 8));
+        if (bit % 8 == 0) expect_untouched(&s);
+    }
+    assert_int_equal(gf_state_load(s.gf, s.broken, s.save.bytes), GF_OK);
+    expect_untouched(&s);
+    small_close(&s);
+}
+
+static void a_state_cut_short_or_grown_is_refused(void **state)
+{
+    struct small s;
+    (void)state;
+    small_open(&s);
+    for (uint64_t bytes = 0; bytes <= s.save.bytes + 8; bytes++) {
+        if (bytes == s.save.bytes) continue;
+        unsigned char *exact = aligned_alloc(8, (bytes + 8) / 8 * 8); /* so that reading behind it is seen */
+        assert_non_null(exact);
+        memcpy(exact, s.broken, (bytes < s.save.bytes) ? bytes : s.save.bytes);
+        if (bytes > s.save.bytes) memset(exact + s.save.bytes, 0, bytes - s.save.bytes);
+        assert_int_equal(gf_state_load(s.gf, exact, bytes), GF_ERR_DATA);
+        free(exact);
+    }
+    expect_untouched(&s);
+    small_close(&s);
+}
+
+static void seal(unsigned char *data, uint64_t bytes)
+{
+    uint64_t checksum = gf_state_hash(0, data, bytes - 8);
+    memcpy(data + bytes - 8, &checksum, sizeof checksum);
+}
+
+static void a_sealed_state_that_no_save_of_this_run_writes_is_refused_and_named(void **state)
+{
+#define FIELD(name) offsetof(struct gf_state_head, name), sizeof(((struct gf_state_head *)0)->name)
+    static const struct {
+        size_t offset, bytes;
+        uint64_t value;
+        const char *text;
+    } rows[] = {
+        {FIELD(magic), 0x1234, "this is no state: it begins with 0000000000001234, a state with 0a45544154534647"},
+        {FIELD(version), 2, "format version 2; this library reads 1"},
+        {FIELD(version), 0, "format version 0; this library reads 1"},
+        {FIELD(head_bytes), 136, "bytes were handed over"},
+        {FIELD(total_bytes), 8, "the state says it has 8"},
+        {FIELD(tensors_hash), 7, "another run: hash of the tensors' names, sizes, flags and types: 7 there"},
+        {FIELD(elem_count), 1, "another run: elements of the pool: 1 there, 32 here"},
+        {FIELD(sparse_elem_count), UINT64_MAX, "elements of the sparse part: 18446744073709551615 there, 13 here"},
+        {FIELD(tensor_count), 1, "another run: tensors: 1 there, 2 here"},
+        {FIELD(optimizer), 2, "another run: optimizer.kind, as a number: 2 there, 1 here"},
+        {FIELD(has_momentum), 0, "another run: optimizer.momentum above 0: 0 there, 1 here"},
+        {FIELD(sparse_momentum), 0, "another run: sparse.momentum, as a number: 0 there, 1 here"},
+        {FIELD(average), 2, "another run: exchange.average, as a number: 2 there, 0 here"},
+        {FIELD(chunk_elems), 4, "another run: sparse.chunk_elems: 4 there, 3 here"},
+        {FIELD(chunk_count), 6, "another run: chunks: 6 there, 5 here"},
+        {FIELD(world), 0, "rank and world"},
+        {FIELD(world), GF_WORLD_MAX + 1, "rank and world"},
+        {FIELD(rank), 2, "rank and world"},
+        {FIELD(rank), 1, "the state is of rank 1 of 2; rank 0 of 2 loads that of rank 0"},
+        {FIELD(flags), 0x1f, "flags"},
+        {FIELD(flags), 0, "number of selected chunks"},
+        {FIELD(selected_count), 0, "number of selected chunks"},
+        {FIELD(selected_count), 6, "number of selected chunks"},
+        {FIELD(scale_bits), 0, "loss scale"},
+        {FIELD(scale_bits), 0x7f800000, "loss scale"},
+        {FIELD(scale_bits), 0xbf800000, "loss scale"},
+        {FIELD(scale_bits), 0x3fc00000, "loss scale"},
+        {FIELD(step), 5, "hash of the common part"},
+        {sizeof(struct gf_state_head), 4, 5, "selection"},
+        {sizeof(struct gf_state_head), 4, 4, "selection"},
+        {sizeof(struct gf_state_head) + 24, 4, 1, "hash of the common part"},
+    };
+    struct small s;
+    (void)state;
+    small_open(&s);
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        memcpy(s.broken, s.save.data[0], s.save.bytes);
+        memcpy(s.broken + rows[i].offset, &rows[i].value, rows[i].bytes);
+        seal(s.broken, s.save.bytes);
+        world_log_clear(&s.w);
+        assert_int_equal(gf_state_load(s.gf, s.broken, s.save.bytes), GF_ERR_DATA);
+        world_expect_log(&s.w, 0, rows[i].text);
+        expect_untouched(&s);
+    }
+    small_close(&s);
+}
+
+static void buffers_of_another_size_or_alignment_are_refused(void **state)
+{
+    struct small s;
+    (void)state;
+    small_open(&s);
+    assert_int_equal(gf_state_save(s.gf, s.broken, s.save.bytes - 8), GF_ERR_PARAM);
+    assert_int_equal(gf_state_save(s.gf, s.broken, s.save.bytes + 8), GF_ERR_PARAM);
+    assert_int_equal(gf_state_save(s.gf, NULL, s.save.bytes), GF_ERR_PARAM);
+    assert_memory_equal(s.broken, s.save.data[0], s.save.bytes);
+    memmove(s.broken + 4, s.broken, s.save.bytes);
+    assert_int_equal(gf_state_load(s.gf, s.broken + 4, s.save.bytes), GF_ERR_PARAM);
+    assert_int_equal(gf_state_load(s.gf, NULL, s.save.bytes), GF_ERR_PARAM);
+    assert_int_equal(gf_state_load(NULL, s.save.data[0], s.save.bytes), GF_ERR_PARAM);
+    assert_int_equal(gf_state_save(NULL, s.save.data[0], s.save.bytes), GF_ERR_PARAM);
+    assert_int_equal(gf_state_bytes(NULL), 0);
+    expect_untouched(&s);
+    small_close(&s);
+}
+
+static gf_status request_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct gf_request *requests = arg;
+    return gf_request_poll(w->ranks[rank].gf, &requests[rank]);
+}
+
+static void expect_wrong_moment(struct small *s, const char *text)
+{
+    world_log_clear(&s->w);
+    assert_int_equal(gf_state_save(s->gf, s->broken, s->save.bytes), GF_ERR_STATE);
+    world_expect_log(&s->w, 0, text);
+    world_log_clear(&s->w);
+    assert_int_equal(gf_state_load(s->gf, s->save.data[0], s->save.bytes), GF_ERR_STATE);
+    world_expect_log(&s->w, 0, text);
+    assert_int_equal(gf_state_add(s->gf, s->save.data[0], s->save.bytes), GF_ERR_STATE);
+}
+
+static void another_moment_is_refused(void **state)
+{
+    struct gf_request requests[2] = {0};
+    struct state_moment moment = {.step = 7};
+    struct world_step step = {.fill = state_fill, .arg = &moment};
+    float data[2][4] = {{1}, {2}};
+    struct small s;
+    (void)state;
+    small_open(&s);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(
+            gf_allreduce(s.w.ranks[rank].gf, (gf_mem)(uintptr_t)data[rank], 4, GF_TYPE_F32, &requests[rank]), GF_OK);
+    expect_wrong_moment(&s, "requests are under way");
+    world_run(&s.w, request_turn, requests);
+    world_expect(&s.w, GF_OK);
+    expect_untouched(&s);
+    world_step_run(&s.w, &step);
+    world_expect(&s.w, GF_OK);
+    world_log_clear(&s.w);
+    assert_int_equal(gf_state_save(s.gf, s.broken, s.save.bytes), GF_ERR_STATE);
+    world_expect_log(&s.w, 0, "step 7 is not applied yet");
+    for (uint32_t rank = 0; rank < 2; rank++) /* thrown away */
+        assert_int_equal(gf_state_load(s.w.ranks[rank].gf, s.save.data[rank], s.save.bytes), GF_OK);
+    assert_int_equal(gf_update(s.gf, 0.1f), GF_ERR_STATE);
+    expect_untouched(&s);
+    assert_int_equal(gf_step_begin(s.gf), GF_OK);
+    expect_wrong_moment(&s, "step 7 is under way");
+    gf_abort(s.gf);
+    assert_int_equal(gf_state_load(s.gf, s.save.data[0], s.save.bytes), GF_ERR_ABORTED);
+    assert_int_equal(gf_state_save(s.gf, s.broken, s.save.bytes), GF_ERR_ABORTED);
+    small_close(&s);
+}
+
+static void before_all_ranks_have_joined_nothing_is_loaded(void **state)
+{
+    struct world_setup setup = small_setup();
+    struct small s;
+    struct world w;
+    (void)state;
+    small_open(&s);
+    world_create(&w, &setup);
+    world_expect(&w, GF_OK);
+    assert_int_equal(gf_state_bytes(w.ranks[0].gf), s.save.bytes);
+    assert_int_equal(gf_state_load(w.ranks[0].gf, s.save.data[0], s.save.bytes), GF_ERR_STATE);
+    world_expect_log(&w, 0, "gf_state_load: the context is not open");
+    world_join(&w);
+    world_expect(&w, GF_OK);
+    world_close(&w);
+    small_close(&s);
+}
+
+static void a_state_of_other_tensors_is_refused(void **state)
+{
+    static const struct gf_tensor renamed[] = {
+        {.name = "bias", .elem_count = 3, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
+        {.name = "rest", .elem_count = 13},
+    };
+    struct world_setup setup = small_setup();
+    struct small s;
+    struct world w;
+    (void)state;
+    small_open(&s);
+    setup.tensors = renamed;
+    world_open(&w, &setup);
+    assert_int_equal(gf_state_load(w.ranks[0].gf, s.save.data[0], s.save.bytes), GF_ERR_DATA);
+    world_expect_log(&w, 0, "another run: hash of the tensors' names");
+    world_close(&w);
+    small_close(&s);
+}
+
+static void the_loss_scale_can_be_switched_on_and_off(void **state)
+{
+    struct world_setup setup = small_setup();
+    struct small s;
+    struct world w;
+    (void)state;
+    small_open(&s);
+    assert_true(gf_loss_scale(s.gf) > 1024.0f);
+    setup.config.loss_scale.enabled = false;
+    world_open(&w, &setup);
+    state_save_load(&w, &s.save);
+    assert_true(gf_loss_scale(w.ranks[0].gf) == 1.0f);
+    state_save_free(&s.save);
+    s.save = state_save_take(&w);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(gf_state_load(s.w.ranks[rank].gf, s.save.data[rank], s.save.bytes), GF_OK);
+    assert_true(gf_loss_scale(s.gf) == 1024.0f);
+    world_close(&w);
+    small_close(&s);
+}
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_flipped_bit_anywhere_is_refused),
+        cmocka_unit_test(a_state_cut_short_or_grown_is_refused),
+        cmocka_unit_test(a_sealed_state_that_no_save_of_this_run_writes_is_refused_and_named),
+        cmocka_unit_test(buffers_of_another_size_or_alignment_are_refused),
+        cmocka_unit_test(another_moment_is_refused),
+        cmocka_unit_test(before_all_ranks_have_joined_nothing_is_loaded),
+        cmocka_unit_test(a_state_of_other_tensors_is_refused),
+        cmocka_unit_test(the_loss_scale_can_be_switched_on_and_off),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,354 @@
+/* Dense steps on whole contexts: what every rank finds in gf_gradient() afterwards, whatever the world, the wire, the
+ * grouping and the order of declaring are. */
+#include "firmware-tests/support/world_setups.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/context.h"
+#include "firmware-tests/cuda/late_gpu.h"
+
+static void sums_do_not_depend_on_world_wire_grouping_or_order(void **state)
+{
+    static const uint32_t worlds[] = {1, 2, 3, 4, 5, 6, 9};
+    static const uint64_t fuses[] = {1, 5000, 32768, 1u << 30};
+    static const gf_algorithm algorithms[] = {GF_ALGORITHM_AUTO,    GF_ALGORITHM_RING, GF_ALGORITHM_HALVING,
+                                              GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER};
+    static const uint32_t windows[] = {1, 8, 2, 32}, actives[] = {1, 4, 16, 2, 3};
+    static const uint64_t cuts[] = {0, 4096, 20000};
+    uint32_t row = 0, cut = 0;
+    (void)state;
+    for (size_t n = 0; n < LENGTH(worlds); n++) {
+        for (uint32_t rest = 0; rest < GF_TYPE_COUNT * LENGTH(fuses) * WORLD_ORDER_COUNT; rest += 2, row++) {
+            struct world_setup setup = mixed_setup(worlds[n]);
+            struct world_step step = {.order = (world_order)((rest + row / 2 % 2) % WORLD_ORDER_COUNT),
+                                      .pause_ns = (row % 3 == 0) ? 30000 : 0};
+            struct world w;
+            setup.config.exchange.fuse_bytes = fuses[rest / WORLD_ORDER_COUNT % LENGTH(fuses)];
+            setup.config.exchange.wire = (gf_type)(rest / WORLD_ORDER_COUNT / LENGTH(fuses));
+            setup.config.exchange.slice_bytes = 4096;
+            setup.config.exchange.cut_bytes = cuts[row / 5 % LENGTH(cuts)];
+            setup.config.exchange.algorithm = algorithms[row % LENGTH(algorithms)];
+            setup.config.exchange.buffers_active = actives[row % LENGTH(actives)];
+            setup.config.exchange.doubling_max_bytes = 256;
+            setup.config.exchange.halving_max_bytes = 20000;
+            setup.config.link.window = windows[row / 2 % LENGTH(windows)];
+            setup.sim.seed = row;
+            world_open(&w, &setup);
+            for (uint32_t i = 0; i < 2; i++) {
+                world_step_run(&w, &step);
+                world_expect(&w, GF_OK);
+                assert_false(gf_step_skipped(w.ranks[0].gf));
+                world_expect_sums(&w, 1.0f);
+            }
+            for (uint32_t i = 0; i < LENGTH(mixed); i++) cut += w.ranks[0].gf->tensors[i].buffer_count > 1;
+            world_close(&w);
+        }
+    }
+    assert_true(cut > 50);
+}
+
+/* Where the order of adding does not depend on the position, it does not matter where a buffer was cut either; on a
+ * device that works late as on the host. */
+static void pieces_give_the_bits_of_the_whole(void **state)
+{
+    static const struct gf_gpu_driver *const gpus[] = {NULL, &late_gpu};
+    (void)state;
+    for (uint32_t row = 0; row < 2 * GF_TYPE_COUNT * LENGTH(gpus); row++) {
+        struct world_setup setup = mixed_setup(3 + row % 2);
+        struct world_step step = {.order = WORLD_BACKWARD, .fill = world_fill_noise};
+        struct world whole, pieces;
+        setup.gpu = gpus[row % 2];
+        if (setup.gpu != NULL) strcpy(setup.config.device.driver, setup.gpu->name);
+        setup.config.exchange.wire = (gf_type)(row / 4);
+        setup.config.exchange.deterministic = true;
+        setup.config.exchange.slice_bytes = 4096;
+        setup.config.exchange.pre_scale = (row / 2 % 2 == 0) ? 0.5f : 1.0f;
+        world_open(&whole, &setup);
+        setup.config.exchange.fuse_bytes = 4096;
+        setup.config.exchange.cut_bytes = 4096;
+        world_open(&pieces, &setup);
+        for (uint32_t i = 0; i < 2; i++) {
+            world_step_run(&whole, &step);
+            world_step_run(&pieces, &step);
+        }
+        assert_int_equal(whole.ranks[0].gf->step.buffer_count, 1);
+        assert_true(pieces.ranks[0].gf->tensors[6].buffer_count > 1);
+        for (uint32_t rank = 0; rank < setup.world; rank++) {
+            world_settle(&whole, rank);
+            world_settle(&pieces, rank);
+            assert_true(world_hash(&whole, rank) == world_hash(&pieces, rank));
+        }
+        world_close(&whole);
+        world_close(&pieces);
+    }
+}
+
+#define BAD_ELEM 9000u
+
+static void fill_bad(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    world_fill(w, rank, tensor, gradient, arg);
+    if ((tensor == 6) && (rank == 1)) ((float *)gradient)[BAD_ELEM] = __builtin_inff();
+}
+
+static void a_bad_value_in_a_piece_is_named_by_its_tensor(void **state)
+{
+    struct world_setup setup = mixed_setup(2);
+    struct world_step step = {.order = WORLD_FORWARD, .fill = fill_bad};
+    struct world w;
+    (void)state;
+    setup.config.exchange.fuse_bytes = setup.config.exchange.cut_bytes = setup.config.exchange.slice_bytes = 4096;
+    setup.config.loss_scale.enabled = true;
+    world_open(&w, &setup);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_true(gf_step_skipped(w.ranks[rank].gf));
+        world_expect_log(&w, rank, "tensor 6 \"large\", element 9000");
+        world_expect_log(&w, rank, "rank 1");
+    }
+    world_close(&w);
+}
+
+/* ---- what may be declared, and when ---- */
+
+static bool skips_some(uint32_t rank, uint32_t tensor)
+{
+    return ((rank + tensor) % 3) == 0;
+}
+
+static void a_skipped_tensor_counts_as_zeroes(void **state)
+{
+    struct world_setup setup = mixed_setup(4);
+    struct world_step step = {.order = WORLD_ROTATED, .skips = skips_some};
+    struct world w;
+    (void)state;
+    setup.config.exchange.fuse_bytes = 5000;
+    world_open(&w, &setup);
+    for (uint32_t i = 0; i < 2; i++) { /* the second begins with the sums of the first in the pool */
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        for (uint32_t tensor = 0; tensor < LENGTH(mixed); tensor++) {
+            for (uint64_t e = 0; e < mixed[tensor].elem_count; e++) {
+                float sum = 0;
+                for (uint32_t rank = 0; rank < 4; rank++)
+                    if (!skips_some(rank, tensor)) sum += world_value(rank, tensor, e);
+                assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 0, tensor), e) == sum);
+            }
+        }
+        world_expect_equal(&w);
+    }
+    world_close(&w);
+}
+
+static gf_status begin_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    return gf_step_begin(w->ranks[rank].gf);
+}
+
+/* Two micro-batches are added up in the pool; a rank that polls in between leaves them alone. */
+static gf_status micro_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct world_rank *self = &w->ranks[rank];
+    uint32_t batch = self->next / LENGTH(mixed), tensor = self->next % LENGTH(mixed);
+    float *gradient = (float *)(uintptr_t)gf_gradient(self->gf, tensor);
+    (void)arg;
+    if (batch == 2) return gf_step_poll(self->gf);
+    for (uint64_t e = 0; e < mixed[tensor].elem_count; e++) {
+        if (batch == 0) gradient[e] = world_value(rank, tensor, e) - 1.0f;
+        else gradient[e] += 1.0f;
+    }
+    self->next++;
+    if (batch == 0) return gf_step_poll(self->gf);
+    return (gf_tensor_ready(self->gf, tensor, 0) == GF_OK) ? GF_AGAIN : GF_ERR_STATE;
+}
+
+static void micro_batches_are_added_up_before_the_last_declares(void **state)
+{
+    struct world_setup setup = mixed_setup(3);
+    struct world w;
+    (void)state;
+    setup.config.exchange.fuse_bytes = 1;
+    world_open(&w, &setup);
+    world_run(&w, begin_turn, NULL);
+    world_run(&w, micro_turn, NULL);
+    world_expect(&w, GF_OK);
+    world_expect_sums(&w, 1.0f);
+    world_close(&w);
+}
+
+static void wrong_calls_are_refused_named_and_change_nothing(void **state)
+{
+    struct world_setup setup = mixed_setup(2);
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    gf_context *gf;
+    (void)state;
+    world_open(&w, &setup);
+    gf = w.ranks[1].gf;
+    assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_ERR_STATE);
+    world_expect_log(&w, 1, "tensor 0 \"empty.first\" outside of a step");
+    assert_int_equal(gf_tensor_skip(gf, 3), GF_ERR_STATE);
+    assert_int_equal(gf_step_samples(gf, 5), GF_ERR_STATE);
+    assert_int_equal(gf_step_poll(gf), GF_ERR_STATE);
+    assert_int_equal(gf_step_wait(gf), GF_ERR_STATE);
+    assert_int_equal(gf_update(gf, 0.1f), GF_ERR_STATE);
+    world_expect_log(&w, 1, "optimizer.kind is none");
+
+    world_run(&w, begin_turn, NULL);
+    world_expect(&w, GF_OK);
+    assert_int_equal(gf_step_begin(gf), GF_ERR_STATE);
+    world_expect_log(&w, 1, "step 1 is not whole");
+    assert_int_equal(gf_tensor_ready(gf, LENGTH(mixed), 0), GF_ERR_PARAM);
+    world_expect_log(&w, 1, "tensor 10 of 10");
+    assert_int_equal(gf_tensor_ready(gf, 3, 0), GF_OK);
+    assert_int_equal(gf_tensor_ready(gf, 3, 0), GF_ERR_STATE);
+    world_expect_log(&w, 1, "tensor 3 \"round\" was declared before in step 1");
+    assert_int_equal(gf_tensor_skip(gf, 3), GF_ERR_STATE);
+    assert_int_equal(gf_tensor_skip(gf, 0), GF_OK);
+    assert_int_equal(gf_tensor_ready(gf, 1, 0), GF_OK);
+    assert_int_equal(gf_step_poll(gf), GF_AGAIN);
+    assert_int_equal(gf_step_wait(gf), GF_ERR_STATE);
+    world_expect_log(&w, 1, "tensor 2 \"odd\" was not declared ready in step 1 (3 of 10 were)");
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        for (uint32_t tensor = 0; tensor < LENGTH(mixed); tensor++) {
+            if ((rank == 1) && ((tensor == 3) || (tensor < 2))) continue;
+            assert_int_equal(gf_tensor_skip(w.ranks[rank].gf, tensor), GF_OK);
+        }
+    }
+    for (uint32_t i = 0; i < 3; i++) assert_int_equal(gf_tensor_ready(gf, 5, 0), GF_ERR_STATE);
+    assert_int_equal(gf_error_last(gf)->code, GF_OK); /* refused, not failed */
+    w.ranks[0].next = 1;
+    for (uint32_t i = 0; i < 100; i++) {
+        (void)gf_step_poll(w.ranks[0].gf);
+        (void)gf_step_poll(gf);
+        (void)gf_sim_advance(w.sim);
+    }
+    assert_int_equal(gf_step_poll(gf), GF_OK);
+    assert_int_equal(gf_step_wait(gf), GF_OK);
+    assert_int_equal(gf_step_poll(w.ranks[0].gf), GF_OK);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    world_expect_sums(&w, 1.0f);
+    world_close(&w);
+}
+
+/* ---- more of them ---- */
+
+static void two_contexts_in_one_process_know_nothing_of_each_other(void **state)
+{
+    struct world_setup first = mixed_setup(3);
+    static struct world_setup second;
+    struct world_step step = {.order = WORLD_ROTATED};
+    struct world a, b;
+    (void)state;
+    second.world = 2;
+    second.sim = network;
+    second.config.exchange.wire = GF_TYPE_BF16;
+    second.tensors = mixed + 3;
+    second.tensor_count = 4;
+    world_open(&a, &first);
+    world_open(&b, &second);
+    world_step_run(&a, &step);
+    gf_abort(b.ranks[0].gf);
+    world_step_run(&b, &step);
+    assert_int_equal(b.ranks[0].status, GF_ERR_ABORTED);
+    world_step_run(&a, &step);
+    world_expect(&a, GF_OK);
+    world_expect_sums(&a, 1.0f);
+    world_close(&b);
+    world_expect_sums(&a, 1.0f);
+    world_close(&a);
+}
+
+static void fill_large(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const float *value = arg;
+    (void)tensor;
+    for (uint64_t e = 0; e < w->ranks[rank].tensors[tensor].elem_count; e++) ((float *)gradient)[e] = *value;
+}
+
+/* Values near the ends of fp16: the sum of 512 is held by scales before and after the wire, not by luck. */
+static void hundreds_of_ranks_sum_fp16_in_range(void **state)
+{
+    static const struct gf_tensor one[] = {{.name = "one", .elem_count = 600}};
+    static struct world_setup setup;
+    static const struct range_case {
+        float value, pre_scale;
+    } cases[] = {{60000.0f, 0x1p-9f}, {0x1p-24f, 0x1p9f}};
+    (void)state;
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        float value = cases[i].value;
+        struct world_step step = {.fill = fill_large, .arg = &value};
+        struct world w;
+        setup.world = 512;
+        setup.tensors = one;
+        setup.tensor_count = 1;
+        setup.sim = (struct gf_sim_setup){.seed = 1, .latency_ns = 5000, .bytes_per_ns = 1.0};
+        setup.config.exchange.wire = GF_TYPE_F16;
+        setup.config.exchange.pre_scale = cases[i].pre_scale;
+        setup.config.exchange.average = GF_AVERAGE_RANKS;
+        setup.config.exchange.slice_bytes = 4096;
+        setup.config.exchange.buffers_active = 1;
+        setup.config.exchange.algorithm = GF_ALGORITHM_HALVING;
+        setup.config.link.window = 2;
+        setup.config.trace_records = 16;
+        world_open(&w, &setup);
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        assert_false(gf_step_skipped(w.ranks[0].gf));
+        for (uint64_t e = 0; e < one[0].elem_count; e++) {
+            float got = world_get(GF_TYPE_F32, world_gradient(&w, 511, 0), e);
+            assert_true(fabsf(got - value) <= value * 0.001f);
+        }
+        world_expect_equal(&w);
+        world_close(&w);
+    }
+}
+
+static void ten_thousand_tensors(void **state)
+{
+    enum { COUNT = 10000 };
+    static struct gf_tensor many[COUNT];
+    static const uint64_t fuses[] = {1, 1000, 0};
+    (void)state;
+    for (uint32_t t = 0; t < COUNT; t++) many[t] = (struct gf_tensor){.name = "t", .elem_count = t % 5};
+    for (size_t i = 0; i < LENGTH(fuses); i++) {
+        struct world_setup setup = mixed_setup(2);
+        struct world_step step = {.order = (world_order)i};
+        struct world w;
+        setup.tensors = many;
+        setup.tensor_count = COUNT;
+        setup.config.exchange.fuse_bytes = fuses[i];
+        setup.config.exchange.buffers_active = 16;
+        world_open(&w, &setup);
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        world_expect_sums(&w, 1.0f);
+        world_close(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_do_not_depend_on_world_wire_grouping_or_order),
+        cmocka_unit_test(pieces_give_the_bits_of_the_whole),
+        cmocka_unit_test(a_bad_value_in_a_piece_is_named_by_its_tensor),
+        cmocka_unit_test(a_skipped_tensor_counts_as_zeroes),
+        cmocka_unit_test(micro_batches_are_added_up_before_the_last_declares),
+        cmocka_unit_test(wrong_calls_are_refused_named_and_change_nothing),
+        cmocka_unit_test(two_contexts_in_one_process_know_nothing_of_each_other),
+        cmocka_unit_test(hundreds_of_ranks_sum_fp16_in_range),
+        cmocka_unit_test(ten_thousand_tensors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,405 @@
+/* What a context tells of itself: one record an operation, the newest of them kept, and counters that agree with the
+ * formulas of the collectives and with virtual time. */
+#include "firmware-tests/support/world.h"
+#include "lib/context.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+#define RECORDS 64u
+
+static const struct gf_tensor tensors[] = {
+    {.name = "a", .elem_count = 6000}, {.name = "b", .elem_count = 12000}, {.name = "c", .elem_count = 24000}};
+#define ELEMS 42000u
+
+static struct world_setup setup_of(uint32_t world)
+{
+    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors),
+                                .sim = {.seed = 1, .latency_ns = 5000, .bytes_per_ns = 1.0}};
+    setup.config.exchange.fuse_bytes = 1;
+    setup.config.exchange.algorithm = GF_ALGORITHM_RING;
+    setup.config.exchange.slice_bytes = 4096;
+    return setup;
+}
+
+static gf_status idle_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    return gf_heartbeat(w->ranks[rank].gf);
+}
+
+static void each_operation_leaves_a_record(void **state)
+{
+    static struct gf_trace_record records[RECORDS];
+    struct world_setup setup = setup_of(4);
+    struct world_step step = {.order = WORLD_BACKWARD};
+    struct world w;
+    uint64_t begin_ns;
+    (void)state;
+    world_create(&w, &setup);
+    assert_int_equal(gf_trace_read(w.ranks[1].gf, records, RECORDS), 0);
+    world_join(&w);
+    world_expect(&w, GF_OK);
+    assert_int_equal(gf_trace_read(w.ranks[1].gf, records, RECORDS), 0); /* opening leaves none */
+    for (uint32_t n = 1; n <= 2; n++) {
+        uint32_t seen = 0;
+        begin_ns = gf_sim_now_ns(w.sim);
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        assert_int_equal(gf_trace_read(w.ranks[1].gf, records, RECORDS), LENGTH(tensors) + 1);
+        for (uint32_t i = 0; i <= LENGTH(tensors); i++) {
+            const struct gf_trace_record *record = &records[i];
+            assert_int_equal(record->step, n);
+            assert_int_equal(record->status, GF_OK);
+            assert_true((record->begin_ns >= begin_ns) && (record->end_ns > record->begin_ns));
+            assert_true(record->end_ns <= gf_sim_now_ns(w.sim));
+            assert_true((i == 0) || (record->end_ns >= records[i - 1].end_ns));
+            assert_true((record->waited_for < 4) && (record->waited_for != 1));
+            assert_true(record->pack_ns <= record->begin_ns - begin_ns);
+            if (i == LENGTH(tensors)) {
+                assert_int_equal(record->operation, GF_OPERATION_VERDICT);
+                assert_int_equal(record->algorithm, GF_ALGORITHM_DOUBLING);
+                assert_int_equal(record->first_tensor, GF_TENSOR_NONE);
+                continue;
+            }
+            assert_int_equal(record->operation, GF_OPERATION_STEP);
+            assert_int_equal(record->algorithm, GF_ALGORITHM_RING);
+            assert_int_equal(record->tensor_count, 1);
+            assert_int_equal(record->buffer, record->first_tensor);
+            assert_int_equal(record->bytes, tensors[record->first_tensor].elem_count * 4);
+            assert_int_equal(record->waited_for, 0); /* its left neighbour */
+            seen |= 1u << record->first_tensor;
+        }
+        assert_int_equal(seen, 7);
+    }
+    assert_int_equal(gf_trace_read(w.ranks[1].gf, records, RECORDS), 0);
+    assert_int_equal(gf_trace_read(NULL, records, RECORDS), 0);
+    assert_int_equal(gf_trace_read(w.ranks[1].gf, NULL, RECORDS), 0);
+    world_close(&w);
+}
+
+static void the_newest_records_overwrite_the_oldest(void **state)
+{
+    static struct gf_trace_record records[RECORDS];
+    struct world_setup setup = setup_of(2);
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    (void)state;
+    setup.config.trace_records = 6; /* a step leaves four */
+    world_open(&w, &setup);
+    for (uint32_t n = 0; n < 5; n++) world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    assert_int_equal(gf_trace_read(w.ranks[0].gf, records, 2), 2); /* oldest first, the rest later */
+    assert_int_equal(records[0].step, 4);
+    assert_int_equal(gf_trace_read(w.ranks[0].gf, records, RECORDS), 4);
+    for (uint32_t i = 0; i < 4; i++) assert_int_equal(records[i].step, 5);
+    world_step_run(&w, &step);
+    assert_int_equal(gf_trace_read(w.ranks[0].gf, records, RECORDS), 4);
+    assert_int_equal(records[0].step, 6);
+    world_close(&w);
+}
+
+static void wire_bytes_are_what_the_ring_promises(void **state)
+{
+    static const uint32_t worlds[] = {1, 2, 3, 4, 6};
+    (void)state;
+    for (size_t row = 0; row < LENGTH(worlds) * GF_TYPE_COUNT; row++) {
+        struct world_setup setup = setup_of(worlds[row / GF_TYPE_COUNT]);
+        struct world_step step = {.order = WORLD_FORWARD};
+        uint64_t elem_bytes, total = 0;
+        struct world w;
+        setup.config.exchange.wire = (gf_type)(row % GF_TYPE_COUNT);
+        elem_bytes = gf_type_size_bytes(setup.config.exchange.wire);
+        world_open(&w, &setup);
+        total = gf_sim_bytes_sent(w.sim);
+        for (uint32_t n = 0; n < 3; n++) world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        total = gf_sim_bytes_sent(w.sim) - total;
+        for (uint32_t rank = 0; rank < w.world; rank++) {
+            struct gf_stats stats = world_stats(&w, rank);
+            /* Sizes divide by every world here. */
+            uint64_t expected = 2 * (uint64_t)(w.world - 1) * ELEMS / w.world * elem_bytes;
+            uint64_t verdict = stats.last_wire_bytes - expected;
+            assert_true(stats.last_wire_bytes >= expected);
+            assert_true(verdict <= 3 * GF_VERDICT_WORDS * 8); /* words of the verdict, at most log2(n) + 1 rounds */
+            assert_int_equal(stats.wire_bytes, 3 * stats.last_wire_bytes);
+            assert_int_equal(stats.steps, 3);
+            assert_int_equal(stats.steps_skipped, 0);
+            assert_int_equal(stats.operations, 3 * (LENGTH(tensors) + 1));
+            assert_int_equal(stats.buffer_count, LENGTH(tensors));
+            assert_int_equal(stats.produced_bytes, 3u * ELEMS * 4);
+            assert_true((w.world == 1) == (stats.messages == 0));
+            assert_true((w.world == 1) == (stats.control_bytes == 0));
+            total -= stats.wire_bytes;
+        }
+        assert_int_equal(total, 0); /* the network saw the same */
+        world_close(&w);
+    }
+}
+
+/* One rank computes for longer; the others wait for it, and know for whom. */
+struct late {
+    struct world_step step;
+    uint32_t rank;
+    uint64_t until_ns;
+};
+
+static gf_status late_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct late *late = arg;
+    if ((rank == late->rank) && (gf_sim_now_ns(w->sim) < late->until_ns)) return GF_AGAIN;
+    return world_step_turn(w, rank, &late->step);
+}
+
+static void times_are_those_of_the_step_and_the_slowest_is_named(void **state)
+{
+    enum { LATE_NS = 50000000, STEPS = 4 };
+    static struct world_setup setup;
+    struct late late = {.rank = 1};
+    struct world w;
+    (void)state;
+    setup = setup_of(2);
+    world_open(&w, &setup);
+    assert_int_equal(world_stats(&w, 0).slowest_peer, GF_RANK_NONE);
+    for (uint32_t n = 0; n < STEPS; n++) {
+        struct gf_stats stats;
+        late.until_ns = gf_sim_now_ns(w.sim) + LATE_NS;
+        world_run(&w, late_turn, &late);
+        world_expect(&w, GF_OK);
+        stats = world_stats(&w, 0);
+        assert_true((stats.last_exchange_ns >= LATE_NS - 1000000) && (stats.last_exchange_ns < LATE_NS + 10000000));
+        assert_true(stats.exchange_ns >= (n + 1) * (uint64_t)(LATE_NS - 1000000));
+        assert_int_equal(stats.last_wait_ns, 0); /* nobody blocked */
+        assert_true(world_stats(&w, 1).last_exchange_ns < LATE_NS / 2);
+    }
+    assert_int_equal(world_stats(&w, 0).slowest_peer, 1);
+    assert_int_equal(world_stats(&w, 0).slowest_share_percent, 100);
+    world_close(&w);
+}
+
+/* Runs until all its tensors are declared, and not again before until_ns. */
+static gf_status still_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct late *late = arg;
+    const struct gf_context *gf = w->ranks[rank].gf;
+    bool declared = (gf->phase == GF_PHASE_STEP) && (gf->step.declared == gf->tensor_count);
+    if ((rank == late->rank) && declared && (gf_sim_now_ns(w->sim) < late->until_ns)) return GF_AGAIN;
+    return world_step_turn(w, rank, &late->step);
+}
+
+/* All wait alike for such a rank, in every algorithm: it says itself that it was the one. */
+static void who_stands_still_in_the_exchange_is_named(void **state)
+{
+    enum { STILL_NS = 200000000, STEPS = 6 };
+    (void)state;
+    for (uint32_t still = 0; still < 4; still++) {
+        struct world_setup setup = setup_of(4);
+        struct late late = {.rank = still};
+        struct world w;
+        world_open(&w, &setup);
+        for (uint32_t n = 0; n < STEPS; n++) { /* in one step */
+            late.until_ns = (n == 2) ? gf_sim_now_ns(w.sim) + STILL_NS : 0;
+            world_run(&w, still_turn, &late);
+            world_expect(&w, GF_OK);
+        }
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            assert_int_equal(world_stats(&w, rank).slowest_peer, still);
+            assert_in_range(world_stats(&w, rank).slowest_late_ns, STILL_NS / 2, 2 * (uint64_t)STILL_NS);
+        }
+        world_close(&w);
+    }
+}
+
+/* In worlds where a ring's ranks wait for neighbours that wait themselves: all ranks name the one that is slow, and how
+ * often. Nothing fails. */
+static void all_ranks_name_the_one_that_is_slow(void **state)
+{
+    enum { LATE_NS = 5000000, STEPS = 8 };
+    static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_TREE};
+    (void)state;
+    for (uint32_t size = 2; size <= 5; size++) {
+        for (uint32_t slow = 0; slow < size; slow++) {
+            struct world_setup setup = setup_of(size);
+            struct late late = {.rank = slow};
+            struct world w;
+            setup.config.exchange.algorithm = algorithms[slow % 3];
+            world_open(&w, &setup);
+            for (uint32_t n = 0; n < STEPS; n++) { /* in three steps of four */
+                late.until_ns = gf_sim_now_ns(w.sim) + ((n % 4 != 0) ? LATE_NS : 0);
+                world_run(&w, late_turn, &late);
+                world_expect(&w, GF_OK);
+            }
+            for (uint32_t rank = 0; rank < size; rank++) {
+                struct gf_stats stats = world_stats(&w, rank);
+                struct gf_peer_stats peer;
+                uint64_t steps = 0;
+                assert_int_equal(stats.slowest_peer, slow);
+                assert_in_range(stats.slowest_share_percent, 75, 100);
+                assert_in_range(stats.slowest_late_ns, 6 * LATE_NS * UINT64_C(9) / 10, 12 * (uint64_t)LATE_NS);
+                for (uint32_t of = 0; of < size; of++) {
+                    assert_int_equal(gf_peer_stats(w.ranks[rank].gf, of, &peer), GF_OK);
+                    if (of != slow) assert_true(peer.late_ns < LATE_NS);
+                    steps += peer.steps_last;
+                }
+                assert_int_equal(steps, STEPS);
+                assert_int_equal(gf_peer_stats(w.ranks[rank].gf, size, &peer), GF_ERR_PARAM);
+            }
+            world_close(&w);
+        }
+    }
+}
+
+/* Polls on while something moves, as gf_step_wait() does: no nap delays a rank behind its last tensor. */
+static gf_status busy_turn(struct world *w, uint32_t rank, void *arg)
+{
+    struct late *late = arg;
+    gf_status status = GF_AGAIN;
+    if ((rank == late->rank) && (gf_sim_now_ns(w->sim) < late->until_ns)) return GF_AGAIN;
+    for (uint32_t turns = 0; (turns < 64) && (status == GF_AGAIN); turns++) {
+        status = world_step_turn(w, rank, &late->step);
+        if ((turns > 4) && (w->ranks[rank].gf->moved_ns != gf_sim_now_ns(w->sim))) break;
+    }
+    return status;
+}
+
+/* A link of a tenth of the others' rate, in both directions or in one, in worlds and algorithms in which all ranks wait
+ * alike. What is slow in one direction only lies between two ranks where it has one neighbour there. */
+static void a_slow_link_is_told_from_a_late_rank(void **state)
+{
+    enum { STEPS = 48, LATE_NS = 30000 };
+    static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING};
+    static const uint32_t sizes[] = {4, 6, 8, 9}, slices[] = {4096, 65536}; /* several a block, one */
+    (void)state;
+    for (uint32_t row = 0; row < 2 * 2 * 4 * 4; row++) {
+        uint32_t ways = row % 4, size = sizes[row / 4 % 4], slow = row * 7 % size;
+        bool halving = row / 32 == 1;
+        /* A spare rank of halving receives when all is done. */
+        bool is_measured = !halving || (ways != 1) || (slow < ((size < 8) ? 4 : 8));
+        struct world_setup setup = setup_of(size);
+        struct late late = {.rank = (slow + 1) % size};
+        struct gf_peer_stats peer;
+        struct world w;
+        setup.config.exchange.algorithm = algorithms[row / 32];
+        setup.config.exchange.slice_bytes = slices[row / 16 % 2];
+        if (row % 5 != 0) setup.config.exchange.fuse_bytes = 1 << 20; /* one buffer, else three */
+        setup.sim.jitter_ns = 1000;
+        setup.sim.seed = row + 1;
+        setup.sim.slow_rank = slow;
+        setup.sim.slow_in = ((ways & 1) != 0) ? 10 : 0;
+        setup.sim.slow_out = ((ways & 2) != 0) ? 10 : 0;
+        world_open(&w, &setup);
+        for (uint32_t n = 0; n < STEPS; n++) { /* another rank is late all the time, by less */
+            late.until_ns = gf_sim_now_ns(w.sim) + LATE_NS;
+            world_run(&w, busy_turn, &late);
+            world_expect(&w, GF_OK);
+        }
+        for (uint32_t rank = 0; rank < size; rank++) {
+            struct gf_stats stats = world_stats(&w, rank);
+            assert_int_equal(stats.slowest_peer, late.rank);
+            if (is_measured) /* a byte is a nanosecond: a quarter of what travels */
+                assert_int_equal(stats.slowest_link_ns > STEPS * ELEMS * 4 * 2 / 3, ways != 0);
+            if ((ways == 0) || !is_measured) continue;
+            assert_true((stats.slowest_link == slow) || (stats.slowest_link_other == slow));
+            if ((ways == 3) && !halving) assert_int_equal(stats.slowest_link, slow);
+            assert_in_range(stats.slowest_link_share_percent, 50, 100);
+            assert_int_equal(gf_peer_stats(w.ranks[rank].gf, slow, &peer), GF_OK);
+            assert_true(peer.link_ns >= stats.slowest_link_ns / 20 * 19);
+        }
+        world_close(&w);
+    }
+}
+
+/* The records of waits in step `step` that a rank has left, the last of them in *wait_out. */
+static uint32_t waits_read(struct world *w, uint32_t rank, uint64_t step, struct gf_trace_record *wait_out)
+{
+    struct gf_trace_record record;
+    uint32_t count = 0;
+    while (gf_trace_read(w->ranks[rank].gf, &record, 1) == 1) {
+        assert_int_equal(record.step, step);
+        if (record.operation != GF_OPERATION_WAIT) continue;
+        *wait_out = record;
+        count++;
+    }
+    return count;
+}
+
+static void blocking_is_counted_as_waiting_and_traced(void **state)
+{
+    enum { LATE_NS = 30000000 };
+    static struct world_setup setup;
+    struct late late = {.rank = 1, .until_ns = 0};
+    struct gf_trace_record wait = {.step = 0};
+    struct gf_stats stats;
+    struct world w;
+    (void)state;
+    setup = setup_of(2);
+    setup.config.link.idle = GF_IDLE_SPIN;
+    world_open(&w, &setup);
+    for (uint32_t n = 1; n <= 2; n++) {
+        late.until_ns = gf_sim_now_ns(w.sim) + LATE_NS;
+        assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
+        for (uint32_t t = 0; t < LENGTH(tensors); t++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, t), GF_OK);
+        world_block(&w, 0, late_turn, &late);
+        assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_OK);
+        for (uint32_t i = 0; i < 200; i++) (void)gf_heartbeat(w.ranks[0].gf); /* the other one's last turns */
+        world_unblock(&w);
+        assert_int_equal(w.ranks[1].status, GF_OK);
+        stats = world_stats(&w, 0);
+        assert_true((stats.last_wait_ns >= LATE_NS - 1000000) && (stats.last_wait_ns < LATE_NS + 20000000));
+        assert_true(stats.wait_ns >= n * (uint64_t)(LATE_NS - 1000000));
+        assert_int_equal(world_stats(&w, 1).wait_ns, 0);
+        assert_int_equal(waits_read(&w, 1, n, &wait), 0); /* who polls never waits */
+        assert_int_equal(waits_read(&w, 0, n, &wait), 1);
+        assert_int_equal(wait.end_ns - wait.begin_ns, stats.last_wait_ns);
+        assert_int_equal(wait.status, GF_OK);
+        assert_int_equal(wait.first_tensor, GF_TENSOR_NONE);
+    }
+    world_run(&w, idle_turn, NULL);
+    world_close(&w);
+}
+
+static void an_older_caller_gets_what_it_knows(void **state)
+{
+    struct world_setup setup = setup_of(1);
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct gf_stats stats;
+    struct world w;
+    (void)state;
+    world_open(&w, &setup);
+    world_step_run(&w, &step);
+    memset(&stats, 0xee, sizeof stats);
+    stats.size_bytes = offsetof(struct gf_stats, wire_bytes);
+    assert_int_equal(gf_stats(w.ranks[0].gf, &stats), GF_OK);
+    assert_int_equal(stats.steps, 1);
+    assert_int_equal(stats.size_bytes, offsetof(struct gf_stats, wire_bytes));
+    assert_int_equal(stats.wire_bytes, UINT64_C(0xeeeeeeeeeeeeeeee));
+    stats.size_bytes = 0;
+    assert_int_equal(gf_stats(w.ranks[0].gf, &stats), GF_ERR_PARAM);
+    stats.size_bytes = sizeof stats + 1;
+    assert_int_equal(gf_stats(w.ranks[0].gf, &stats), GF_ERR_PARAM);
+    assert_int_equal(gf_stats(NULL, &stats), GF_ERR_PARAM);
+    assert_int_equal(gf_stats(w.ranks[0].gf, NULL), GF_ERR_PARAM);
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_operation_leaves_a_record),
+        cmocka_unit_test(the_newest_records_overwrite_the_oldest),
+        cmocka_unit_test(wire_bytes_are_what_the_ring_promises),
+        cmocka_unit_test(times_are_those_of_the_step_and_the_slowest_is_named),
+        cmocka_unit_test(who_stands_still_in_the_exchange_is_named),
+        cmocka_unit_test(all_ranks_name_the_one_that_is_slow),
+        cmocka_unit_test(a_slow_link_is_told_from_a_late_rank),
+        cmocka_unit_test(blocking_is_counted_as_waiting_and_traced),
+        cmocka_unit_test(an_older_caller_gets_what_it_knows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,413 @@
+/* What the numbers of a step are: averages and scales, types, values that are not finite, and the optimizer's. */
+#include "firmware-tests/support/world_setups.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- averages and scales ---- */
+
+static void averages_divide_by_what_they_say(void **state)
+{
+    static const uint64_t samples[] = {22, 21, 0, 21, 0};
+    static const struct average_case {
+        gf_average average;
+        float pre_scale;
+        const uint64_t *samples;
+    } cases[] = {{GF_AVERAGE_SUM, 0, NULL},          {GF_AVERAGE_SUM, 0.125f, samples},
+                 {GF_AVERAGE_RANKS, 0, samples},     {GF_AVERAGE_RANKS, 1024.0f, NULL},
+                 {GF_AVERAGE_SAMPLES, 0, samples},   {GF_AVERAGE_SAMPLES, 0, NULL},
+                 {GF_AVERAGE_SAMPLES, 64.0f, samples}};
+    (void)state;
+    for (size_t row = 0; row < LENGTH(cases) * GF_TYPE_COUNT; row++) {
+        const struct average_case *c = &cases[row / GF_TYPE_COUNT];
+        struct world_setup setup = mixed_setup(5);
+        struct world_step step = {.order = WORLD_BACKWARD, .samples = c->samples};
+        struct world w;
+        float factor = 1.0f;
+        if (c->average == GF_AVERAGE_RANKS) factor = 1.0f / 5.0f;
+        if (c->average == GF_AVERAGE_SAMPLES) factor = (c->samples != NULL) ? 1.0f / 64.0f : 1.0f / 5.0f;
+        setup.config.exchange.average = c->average;
+        setup.config.exchange.pre_scale = c->pre_scale;
+        setup.config.exchange.wire = (gf_type)(row % GF_TYPE_COUNT);
+        setup.config.exchange.slice_bytes = 4096;
+        world_open(&w, &setup);
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        world_expect_sums(&w, factor);
+        assert_true(gf_gradient_scale(w.ranks[2].gf) == factor / (c->pre_scale > 0 ? c->pre_scale : 1.0f));
+        world_close(&w);
+    }
+}
+
+static void no_samples_at_all_average_to_zero(void **state)
+{
+    static const uint64_t samples[] = {0, 0};
+    struct world_setup setup = mixed_setup(2);
+    struct world_step step = {.samples = samples};
+    struct world w;
+    (void)state;
+    setup.config.exchange.average = GF_AVERAGE_SAMPLES;
+    world_open(&w, &setup);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    world_expect_sums(&w, 0.0f);
+    world_close(&w);
+}
+
+static const struct gf_tensor typed[] = {
+    {.name = "f16", .elem_count = 1001, .type = GF_TYPE_F16},  {.name = "f32", .elem_count = 700},
+    {.name = "bf16", .elem_count = 2048, .type = GF_TYPE_BF16}, {.name = "f16.small", .elem_count = 3, .type = GF_TYPE_F16},
+    {.name = "f16.next", .elem_count = 5000, .type = GF_TYPE_F16}, {.name = "f32.last", .elem_count = 9},
+};
+
+/* 16-bit gradients keep loss scale and pre-scale. */
+static void gradients_of_16_bits_are_summed_in_their_type(void **state)
+{
+    (void)state;
+    for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
+        struct world_setup setup = mixed_setup(3);
+        struct world_step step = {.order = WORLD_RANDOM};
+        struct world w;
+        setup.tensors = typed;
+        setup.tensor_count = LENGTH(typed);
+        setup.config.exchange.wire = (gf_type)wire;
+        setup.config.exchange.average = GF_AVERAGE_RANKS;
+        setup.config.exchange.fuse_bytes = (wire == 1) ? 1 : 0;
+        setup.config.exchange.pre_scale = 4.0f;
+        setup.config.loss_scale.enabled = true;
+        setup.config.loss_scale.initial = 8.0f;
+        world_open(&w, &setup);
+        assert_true(gf_loss_scale(w.ranks[0].gf) == 8.0f);
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        for (uint32_t tensor = 0; tensor < LENGTH(typed); tensor++) {
+            float factor = (typed[tensor].type == GF_TYPE_F32) ? 1.0f / 96.0f * 4.0f : 4.0f;
+            for (uint64_t e = 0; e < typed[tensor].elem_count; e++) {
+                float got = world_get(typed[tensor].type, world_gradient(&w, 0, tensor), e);
+                assert_true(got == world_sum(3, tensor, e) * factor);
+            }
+        }
+        assert_true(gf_gradient_scale(w.ranks[1].gf) == 1.0f / 96.0f);
+        world_expect_equal(&w);
+        world_close(&w);
+    }
+}
+
+/* The same values, whatever cuts them into messages. */
+static void deterministic_sums_do_not_depend_on_fusion_or_slices(void **state)
+{
+    static const struct cut {
+        uint64_t fuse_bytes;
+        uint32_t slice_bytes, window, active;
+        gf_algorithm algorithm;
+    } cuts[] = {{1u << 30, 262144, 8, 4, GF_ALGORITHM_AUTO}, {1, 4096, 1, 1, GF_ALGORITHM_AUTO},
+                {5000, 4160, 3, 16, GF_ALGORITHM_AUTO},      {20000, 8192, 32, 2, GF_ALGORITHM_HALVING},
+                {3000, 4096, 4, 3, GF_ALGORITHM_DOUBLING}};
+    static const uint32_t worlds[] = {3, 4, 6, 7};
+    (void)state;
+    for (size_t n = 0; n < LENGTH(worlds); n++) {
+        for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
+            uint64_t hash = 0;
+            for (size_t i = 0; i < LENGTH(cuts); i++) {
+                struct world_setup setup = mixed_setup(worlds[n]);
+                struct world_step step = {.order = (world_order)(i % WORLD_ORDER_COUNT), .fill = world_fill_noise};
+                struct world w;
+                setup.config.exchange.deterministic = true;
+                setup.config.exchange.wire = (gf_type)wire;
+                setup.config.exchange.fuse_bytes = cuts[i].fuse_bytes;
+                setup.config.exchange.slice_bytes = cuts[i].slice_bytes;
+                setup.config.exchange.buffers_active = cuts[i].active;
+                setup.config.exchange.algorithm = cuts[i].algorithm;
+                setup.config.exchange.doubling_max_bytes = 1000;
+                setup.config.link.window = cuts[i].window;
+                setup.sim.seed = i + 1;
+                world_open(&w, &setup);
+                world_step_run(&w, &step);
+                world_expect(&w, GF_OK);
+                world_expect_equal(&w);
+                if (i == 0) hash = world_hash(&w, 0);
+                else assert_true(world_hash(&w, 0) == hash);
+                world_close(&w);
+            }
+        }
+    }
+}
+
+/* ---- values that are not finite ---- */
+
+struct spoil {
+    uint32_t rank, tensor;
+    uint64_t elem;
+    float value, others;
+};
+
+static void fill_spoilt(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct spoil *spoil = arg;
+    gf_type type = w->ranks[rank].tensors[tensor].type;
+    world_fill(w, rank, tensor, gradient, NULL);
+    if (tensor != spoil->tensor) return;
+    if ((spoil->rank == rank) || (spoil->rank == GF_RANK_NONE)) world_put(type, gradient, spoil->elem, spoil->value);
+    else if (spoil->others != 0) world_put(type, gradient, spoil->elem, spoil->others);
+}
+
+static void weights_snapshot(struct world *w, uint32_t rank, float *weights_out)
+{
+    for (uint32_t tensor = 0, at = 0; tensor < w->ranks[rank].tensor_count; tensor++) {
+        uint64_t count = w->ranks[rank].tensors[tensor].elem_count;
+        memcpy(weights_out + at, (const void *)(uintptr_t)gf_weight(w->ranks[rank].gf, tensor), count * sizeof(float));
+        at += (uint32_t)count;
+    }
+}
+
+#define MIXED_ELEMS 17732u
+
+static void one_value_that_is_not_finite_is_named_and_no_rank_moves(void **state)
+{
+    static const struct spoil_case {
+        gf_type wire;
+        struct spoil spoil;
+        const char *log;
+    } cases[] = {
+        {GF_TYPE_F32, {2, 6, 10006, NAN, 0}, "1 values are not finite, first on rank 2, tensor 6 \"large\", element 10006"},
+        {GF_TYPE_F16, {0, 2, 7, INFINITY, 0}, "first on rank 0, tensor 2 \"odd\", element 7"},
+        {GF_TYPE_BF16, {1, 9, 3000, -INFINITY, 0}, "first on rank 1, tensor 9 \"last\", element 3000"},
+        {GF_TYPE_F16, {1, 1, 0, 65520.0f, 0}, "first on rank 1, tensor 1 \"one\", element 0"}, /* becomes so in the cast */
+        {GF_TYPE_F32, {GF_RANK_NONE, 3, 77, NAN, 0}, "3 values are not finite, first on rank 0, tensor 3 \"round\", element 77"},
+        {GF_TYPE_F16, {1, 3, 5, 65504.0f, 65504.0f}, "every local gradient was finite"},
+        {GF_TYPE_F32, {1, 3, 5, 3e38f, 3e38f}, "every local gradient was finite"},
+        {GF_TYPE_BF16, {1, 8, 63, -3e38f, -3e38f}, "every local gradient was finite"},
+    };
+    static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
+                                              GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER, GF_ALGORITHM_DIRECT};
+    static float before[3][MIXED_ELEMS], after[MIXED_ELEMS];
+    (void)state;
+    for (size_t row = 0; row < LENGTH(cases) * LENGTH(algorithms); row++) {
+        const struct spoil_case *c = &cases[row % LENGTH(cases)];
+        struct spoil spoil = c->spoil;
+        static struct world_setup setup;
+        struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
+        struct world w;
+        setup = mixed_setup(3);
+        setup.config.exchange.wire = c->wire;
+        setup.config.exchange.algorithm = algorithms[row / LENGTH(cases)];
+        if (setup.config.exchange.algorithm == GF_ALGORITHM_DIRECT) setup.sim.ranks_per_node = 3;
+        setup.config.exchange.fuse_bytes = 5000;
+        setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
+        setup.config.optimizer.momentum = 0.5f;
+        world_open(&w, &setup);
+        world_step_run(&w, &good);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            assert_int_equal(gf_update(w.ranks[rank].gf, 0.25f), GF_OK);
+            weights_snapshot(&w, rank, before[rank]);
+        }
+        world_step_run(&w, &bad);
+        world_expect(&w, GF_OK);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            assert_true(gf_step_skipped(w.ranks[rank].gf));
+            world_expect_log(&w, rank, c->log);
+            assert_int_equal(gf_update(w.ranks[rank].gf, 0.25f), GF_OK);
+            weights_snapshot(&w, rank, after);
+            assert_memory_equal(before[rank], after, sizeof after);
+            assert_int_equal(world_stats(&w, rank).steps_skipped, 1);
+        }
+        world_step_run(&w, &good);
+        world_expect(&w, GF_OK);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            float sum = world_sum(3, 3, 0), weight;
+            assert_false(gf_step_skipped(w.ranks[rank].gf));
+            assert_int_equal(gf_update(w.ranks[rank].gf, 0.25f), GF_OK);
+            weight = *(const float *)(uintptr_t)gf_weight(w.ranks[rank].gf, 3);
+            assert_true(weight == -0.25f * sum - 0.25f * (0.5f * sum + sum)); /* the momentum is that of the first step */
+        }
+        world_close(&w);
+    }
+}
+
+/* The wire holds the sum, the gradient's own type does not. */
+static void a_sum_that_the_gradients_type_cannot_hold_is_found(void **state)
+{
+    static const struct gf_tensor half[] = {{.name = "half", .elem_count = 100, .type = GF_TYPE_F16}};
+    struct spoil spoil = {.rank = 0, .tensor = 0, .elem = 5, .value = 40000.0f, .others = 40000.0f};
+    struct world_step step = {.fill = fill_spoilt, .arg = &spoil};
+    struct world_setup setup = mixed_setup(2);
+    struct world w;
+    (void)state;
+    setup.tensors = half;
+    setup.tensor_count = 1;
+    world_open(&w, &setup);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_true(gf_step_skipped(w.ranks[rank].gf));
+        world_expect_log(&w, rank, "every local gradient was finite");
+    }
+    world_close(&w);
+}
+
+static void a_scale_whose_inverse_overflows_is_found(void **state)
+{
+    struct spoil spoil = {.rank = GF_RANK_NONE, .tensor = 3, .elem = 5, .value = 2e38f};
+    struct world_step step = {.fill = fill_spoilt, .arg = &spoil};
+    struct world_setup setup = mixed_setup(2);
+    struct world w;
+    (void)state;
+    setup.config.exchange.pre_scale = 0x1p-10f;
+    world_open(&w, &setup);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    for (uint32_t rank = 0; rank < 2; rank++) assert_true(gf_step_skipped(w.ranks[rank].gf));
+    world_close(&w);
+}
+
+static void the_loss_scale_follows_good_and_bad_steps_to_its_floor(void **state)
+{
+    static const struct scale_case {
+        bool bad;
+        float after;
+    } cases[] = {{false, 16}, {false, 32}, {true, 32}, {true, 16}, {true, 16}, {false, 16}, {true, 16},
+                 {true, 8},   {true, 8},   {true, 4},  {true, 4}};
+    struct spoil spoil = {.rank = 1, .tensor = 2, .elem = 3, .value = NAN};
+    struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
+    struct world_setup setup = mixed_setup(2);
+    struct world w;
+    (void)state;
+    setup.config.loss_scale.enabled = true;
+    setup.config.loss_scale.initial = 16;
+    setup.config.loss_scale.floor = 4;
+    setup.config.loss_scale.growth_interval = 2;
+    setup.config.loss_scale.hysteresis = 2;
+    world_open(&w, &setup);
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        world_step_run(&w, cases[i].bad ? &bad : &good);
+        world_expect(&w, GF_OK);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            assert_int_equal(gf_step_skipped(w.ranks[rank].gf), cases[i].bad);
+            assert_true(gf_loss_scale(w.ranks[rank].gf) == cases[i].after);
+            assert_true(world_stats(&w, rank).loss_scale == cases[i].after);
+        }
+    }
+    world_step_run(&w, &bad);
+    world_expect(&w, GF_ERR_NUMERIC);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        const struct gf_error *error = gf_error_last(w.ranks[rank].gf);
+        assert_int_equal(error->code, GF_ERR_NUMERIC);
+        assert_int_equal(error->step, LENGTH(cases) + 1);
+        assert_non_null(strstr(error->text, "loss scale 4 is at its floor"));
+        assert_int_equal(gf_step_begin(w.ranks[rank].gf), GF_ERR_NUMERIC);
+    }
+    world_close(&w);
+}
+
+/* ---- the optimizer ---- */
+
+static const struct gf_tensor net[] = {
+    {.name = "w2", .elem_count = 300},  {.name = "b2", .elem_count = 10, .flags = GF_TENSOR_NO_DECAY},
+    {.name = "w1", .elem_count = 1000}, {.name = "b1", .elem_count = 33, .flags = GF_TENSOR_NO_DECAY},
+    {.name = "w0", .elem_count = 7},
+};
+
+static float weight_at_start(uint32_t tensor, uint64_t elem)
+{
+    return world_value(77, tensor, elem) * 0.125f;
+}
+
+static void half_weights_expect(struct world *w, uint32_t rank, gf_type type)
+{
+    for (uint32_t t = 0; t < LENGTH(net); t++) {
+        const float *weight = (const float *)(uintptr_t)gf_weight(w->ranks[rank].gf, t);
+        const uint16_t *half = (const uint16_t *)(uintptr_t)gf_weight_half(w->ranks[rank].gf, t);
+        assert_int_equal(half != NULL, type != GF_TYPE_F32);
+        for (uint64_t e = 0; (half != NULL) && (e < net[t].elem_count); e++) {
+            uint16_t rounded;
+            world_put(type, &rounded, 0, weight[e]);
+            assert_int_equal(half[e], rounded);
+        }
+    }
+}
+
+static void updates_equal_the_plain_formula(void **state)
+{
+    static const struct update_case {
+        float momentum, decay;
+        bool nesterov;
+        gf_type half;
+    } cases[] = {{0, 0, false, GF_TYPE_F32},          {0, 0.25f, false, GF_TYPE_F32},    {0.5f, 0.25f, false, GF_TYPE_BF16},
+                 {0.9f, 0.0005f, true, GF_TYPE_F16},  {0.9f, 0, false, GF_TYPE_F32}};
+    (void)state;
+    for (size_t row = 0; row < LENGTH(cases); row++) {
+        const struct update_case *c = &cases[row];
+        struct world_setup setup = mixed_setup(2);
+        struct world_step step = {.order = WORLD_FORWARD};
+        struct world w;
+        static float weights[LENGTH(net)][1000], momenta[LENGTH(net)][1000];
+        memset(momenta, 0, sizeof momenta);
+        setup.tensors = net;
+        setup.tensor_count = LENGTH(net);
+        setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
+        setup.config.optimizer.momentum = c->momentum;
+        setup.config.optimizer.weight_decay = c->decay;
+        setup.config.optimizer.nesterov = c->nesterov;
+        setup.config.optimizer.half_weights = c->half;
+        world_open(&w, &setup);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            for (uint32_t t = 0; t < LENGTH(net); t++) {
+                float *weight = (float *)(uintptr_t)gf_weight(w.ranks[rank].gf, t);
+                for (uint64_t e = 0; e < net[t].elem_count; e++) weights[t][e] = weight[e] = weight_at_start(t, e);
+            }
+            assert_int_equal(gf_weights_written(w.ranks[rank].gf), GF_OK);
+            half_weights_expect(&w, rank, c->half);
+        }
+        for (uint32_t i = 0; i < 3; i++) {
+            float rate = 0.1f / (float)(i + 1);
+            world_step_run(&w, &step);
+            world_expect(&w, GF_OK);
+            for (uint32_t rank = 0; rank < 2; rank++) {
+                assert_int_equal(gf_update(w.ranks[rank].gf, NAN), GF_ERR_PARAM);
+                assert_int_equal(gf_update(w.ranks[rank].gf, -0.5f), GF_ERR_PARAM);
+                assert_int_equal(gf_update(w.ranks[rank].gf, rate), GF_OK);
+                assert_int_equal(gf_update(w.ranks[rank].gf, rate), GF_ERR_STATE);
+                world_expect_log(&w, rank, "this step was applied before");
+            }
+            for (uint32_t t = 0; t < LENGTH(net); t++) {
+                float decay = ((net[t].flags & GF_TENSOR_NO_DECAY) != 0) ? 0.0f : c->decay;
+                for (uint64_t e = 0; e < net[t].elem_count; e++) {
+                    float g = world_sum(2, t, e) + decay * weights[t][e], d = g;
+                    if (c->momentum > 0) {
+                        momenta[t][e] = c->momentum * momenta[t][e] + g;
+                        d = c->nesterov ? c->momentum * momenta[t][e] + g : momenta[t][e];
+                    }
+                    weights[t][e] -= rate * d;
+                }
+                for (uint32_t rank = 0; rank < 2; rank++) {
+                    assert_memory_equal((const void *)(uintptr_t)gf_weight(w.ranks[rank].gf, t), weights[t],
+                                        net[t].elem_count * sizeof(float));
+                }
+            }
+            for (uint32_t rank = 0; rank < 2; rank++) half_weights_expect(&w, rank, c->half);
+        }
+        world_close(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(averages_divide_by_what_they_say),
+        cmocka_unit_test(no_samples_at_all_average_to_zero),
+        cmocka_unit_test(gradients_of_16_bits_are_summed_in_their_type),
+        cmocka_unit_test(deterministic_sums_do_not_depend_on_fusion_or_slices),
+        cmocka_unit_test(one_value_that_is_not_finite_is_named_and_no_rank_moves),
+        cmocka_unit_test(a_sum_that_the_gradients_type_cannot_hold_is_found),
+        cmocka_unit_test(a_scale_whose_inverse_overflows_is_found),
+        cmocka_unit_test(the_loss_scale_follows_good_and_bad_steps_to_its_floor),
+        cmocka_unit_test(updates_equal_the_plain_formula),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

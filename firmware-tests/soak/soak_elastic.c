@@ -1,0 +1,107 @@
+/* Jobs that go on: who fails shrinks, who was killed may be started again, whoever waits is let in. */
+#include "firmware-tests/soak/soak.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ADMIT_NS UINT64_C(60000000)
+#define WAIT_NS UINT64_C(20000000) /* between two steps that are made only to let a newcomer in */
+
+static uint64_t now_of(const struct soak_job *job) { return gf_sim_now_ns(job->w.sim); }
+
+bool soak_shrink_begin(struct soak_job *job, uint32_t rank, bool drained)
+{
+    gf_context *gf = job->w.ranks[rank].gf;
+    gf_status code = gf_error_last(gf)->code;
+    bool eager = soak_below(soak_draw(&job->plan, SOAK_DRAW_EAGER, rank, job->done[rank], 0), 2) == 0;
+    if (!job->plan.elastic || (!drained && !eager) || job->ranks[rank].excused) return false;
+    if (job->ranks[rank].end_stage == SOAK_SHRINK) return false; /* its end has been told */
+    if ((code != GF_ERR_PEER) && (code != GF_ERR_LINK) && (code != GF_ERR_TIMEOUT)) return false;
+    if (gf_steps(gf) > job->done[rank]) job->loose |= 1u << rank; /* it failed between a step's end and its update */
+    job->done[rank] = gf_steps(gf);
+    if (gf_shrink(gf) < 0) return false;
+    job->ranks[rank].admits = false;
+    soak_enter(job, rank, SOAK_SHRINK);
+    job->shrinks++;
+    return true;
+}
+
+void soak_epoch_begun(struct soak_job *job, uint32_t rank)
+{
+    struct soak_rank *self = &job->ranks[rank];
+    gf_context *gf = job->w.ranks[rank].gf;
+    uint64_t user_bytes = job->plan.setup.config.exchange.user_bytes;
+    soak_requests_free(&self->requests); /* nothing is under way in what they lie in */
+    soak_model_epoch(&job->model, gf, job->done, job->loose,
+                     self->newcomer && (job->done[rank] == 0));
+    job->loose &= ~(1u << rank);
+    if (self->newcomer && (job->done[rank] == 0)) job->rejoins++;
+    job->done[rank] = gf_steps(gf);
+    self->step = gf_steps(gf) + 1;
+    self->region = NULL;
+    if (user_bytes > 0) self->region = (void *)(uintptr_t)gf_exchange_take(gf, user_bytes);
+    assert_true((user_bytes == 0) == (self->region == NULL));
+    soak_enter(job, rank, SOAK_GAP);
+}
+
+void soak_turn_shrink(struct soak_job *job, uint32_t rank)
+{
+    gf_status status = gf_shrink_poll(job->w.ranks[rank].gf);
+    if (status == GF_AGAIN) return;
+    if (status == GF_OK) {
+        uint64_t took_ns = now_of(job) - job->ranks[rank].began_ns;
+        if (job->ranks[rank].admits && (job->plan.hope == SOAK_HOPE_ON) && (took_ns > ADMIT_NS + job->plan.setup.sim.detect_ns))
+            fail_msg("rank %u: letting a newcomer in took %.3f s, although nobody died on the way", rank,
+                     (double)took_ns * 1e-9);
+        soak_epoch_begun(job, rank);
+        return;
+    }
+    job->ranks[rank].end_stage = SOAK_SHRINK;
+    job->ranks[rank].end_step = job->ranks[rank].step;
+    soak_finish(job, rank, status);
+}
+
+/* It has all its steps; others may still need it, and a newcomer comes in behind a step only. */
+void soak_turn_last(struct soak_job *job, uint32_t rank)
+{
+    struct soak_rank *self = &job->ranks[rank];
+    gf_status status = gf_heartbeat(job->w.ranks[rank].gf);
+    bool comes = false, wait = false;
+    self->began_ns = now_of(job);
+    if (status < 0) {
+        soak_give_up(job, rank, status);
+        return;
+    }
+    for (uint32_t other = 0; other < job->plan.setup.world; other++) {
+        const struct soak_rank *its = &job->ranks[other];
+        if (!gf_sim_runs(job->w.sim, other) || (its->stage == SOAK_END) || (its->stage == SOAK_CLOSE)) continue;
+        if (its->newcomer && (its->stage == SOAK_OPEN)) comes = true;
+        else if ((its->stage != SOAK_LAST) || (its->step <= job->goal)) wait = true;
+    }
+    if (comes && !wait && (now_of(job) >= job->goal_ns)) {
+        job->goal = self->step;
+        job->goal_ns = now_of(job) + WAIT_NS;
+    }
+    if (self->step <= job->goal) soak_enter(job, rank, SOAK_BEGIN);
+    else if (!comes && !wait) soak_enter(job, rank, SOAK_CLOSE);
+}
+
+void soak_restart(struct soak_job *job, uint32_t rank)
+{
+    struct soak_rank *self = &job->ranks[rank];
+    bool over = true;
+    if (!gf_sim_is_dead(job->w.sim, rank)) return; /* killed twice, and started again since */
+    for (uint32_t other = 0; other < job->plan.setup.world; other++)
+        over = over && (!gf_sim_runs(job->w.sim, other) || (job->ranks[other].stage == SOAK_CLOSE) ||
+                        (job->ranks[other].stage == SOAK_END));
+    if (over || !job->plan.elastic || (job->w.ranks[rank].gf == NULL)) return;
+    soak_requests_free(&self->requests);
+    *self = (struct soak_rank){.turns = self->turns, .newcomer = true, .began_ns = now_of(job)};
+    job->done[rank] = 0;
+    job->loose &= ~(1u << rank);
+    world_restart(&job->w, rank);
+}

@@ -1,0 +1,139 @@
+/* How everybody ended, against what is promised for what befell the job. */
+#include "firmware-tests/soak/soak.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Did this rank end well, as far as it could know? Steps done, and leaving, if in vain. */
+static bool ended_well(const struct soak_rank *self)
+{
+    return (self->end == GF_OK) || ((self->end == GF_ERR_TIMEOUT) && (self->error.code == GF_OK));
+}
+
+static void all_ended(const struct soak_job *job)
+{
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++)
+        if (gf_sim_runs(job->w.sim, rank) && (job->ranks[rank].stage != SOAK_END))
+            fail_msg("rank %u runs and did not end", rank);
+}
+
+/* Gradients that were not finite ended the job, before the fault that was meant to or instead of it. */
+static bool ended_numeric(const struct soak_job *job)
+{
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (self->end != GF_ERR_NUMERIC) continue;
+        if (!soak_model_may_be_bad(&job->model, self->end_step))
+            fail_msg("rank %u says that gradients are not finite at the scale's floor, which cannot be", rank);
+        return true;
+    }
+    return false;
+}
+
+static void all_well(const struct soak_job *job)
+{
+    gf_status expected = ended_numeric(job) ? GF_ERR_NUMERIC : GF_OK;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (self->end != expected)
+            fail_msg("rank %u ended with %s in a job without a fault that matters", rank, gf_status_name(self->end));
+    }
+}
+
+static void all_name(const struct soak_job *job)
+{
+    if (ended_numeric(job)) return;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if ((rank == job->plan.guilty) || ended_well(self)) continue;
+        /* While ranks join there is only the coordinator's word, and one that was cut off sees it otherwise. */
+        if ((self->end_stage == SOAK_OPEN) && (job->plan.guilty == 0)) continue;
+        if (!job->met || (self->error.peer != job->plan.guilty))
+            fail_msg("rank %u blames %d with %s, guilty is %u", rank, (int)self->error.peer, gf_status_name(self->end),
+                     job->plan.guilty);
+    }
+}
+
+static void all_agree(const struct soak_job *job)
+{
+    const struct soak_rank *first = NULL;
+    if (ended_numeric(job)) return;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (ended_well(self)) continue;
+        if (first == NULL) first = self;
+        if (!job->met || (self->error.code != first->error.code) || (self->error.peer != first->error.peer))
+            fail_msg("rank %u says %s of rank %d, another %s of rank %d", rank, gf_status_name(self->error.code),
+                     (int)self->error.peer, gf_status_name(first->error.code), (int)first->error.peer);
+    }
+}
+
+static void all_are_told(const struct soak_job *job)
+{
+    if (ended_numeric(job)) return;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (ended_well(self)) continue;
+        if (!job->met || (strstr(self->error.text, job->plan.says) == NULL))
+            fail_msg("rank %u does not know that \"%s\": %s", rank, job->plan.says, self->error.text);
+    }
+}
+
+/* A death, and perhaps a new start: everybody else goes on to the end, whoever was started again as well. */
+static void all_go_on(const struct soak_job *job)
+{
+    if (ended_numeric(job) || job->late || !job->met) return;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++)
+        if (job->ranks[rank].end_stage == SOAK_OPEN) return; /* it died while they joined for the first time */
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (((rank != job->plan.guilty) || self->newcomer) && (self->end != GF_OK))
+            fail_msg("rank %u ended with %s, only rank %u has died", rank, gf_status_name(self->end), job->plan.guilty);
+    }
+}
+
+/* The loss scale met its floor: whoever shrank meanwhile learns it with the state of those that are further. */
+static bool scale_at_floor(const struct soak_job *job)
+{
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++)
+        if ((job->ranks[rank].end == GF_ERR_NUMERIC) && (job->ranks[rank].end_stage != SOAK_SHRINK)) return true;
+    return false;
+}
+
+/* Who did not come into a new epoch says why; those that came to the end have the same steps. */
+static void elastic_ends(const struct soak_job *job)
+{
+    uint64_t goal = 0;
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+        const struct soak_rank *self = &job->ranks[rank];
+        if (!gf_sim_runs(job->w.sim, rank)) continue;
+        if (self->end == GF_OK) {
+            if (goal == 0) goal = job->done[rank];
+            if (goal != job->done[rank])
+                fail_msg("rank %u has ended %llu steps, another %llu", rank, (unsigned long long)job->done[rank],
+                         (unsigned long long)goal);
+        } else if ((self->end_stage == SOAK_SHRINK) && (self->end != GF_ERR_QUORUM) && (self->end != GF_ERR_DATA) &&
+                   (self->end != GF_ERR_TIMEOUT) && (self->end != GF_ERR_LINK) &&
+                   !((self->end == GF_ERR_NUMERIC) && scale_at_floor(job))) {
+            fail_msg("rank %u ended its shrink with %s", rank, gf_status_name(self->end));
+        }
+    }
+}
+
+void soak_ends_check(struct soak_job *job)
+{
+    all_ended(job);
+    if (job->plan.elastic) elastic_ends(job);
+    switch (job->plan.hope) {
+    case SOAK_HOPE_OK:     all_well(job); break;
+    case SOAK_HOPE_NAMED:  all_name(job); break;
+    case SOAK_HOPE_AGREED: all_agree(job); break;
+    case SOAK_HOPE_TOLD:   all_are_told(job); break;
+    case SOAK_HOPE_ON:     all_go_on(job); break;
+    case SOAK_HOPE_ENDED:  break;
+    }
+}

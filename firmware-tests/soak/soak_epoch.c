@@ -1,0 +1,154 @@
+/* What a new epoch must be: one world for all that are in it, behind the furthest step that any of them had ended, with
+ * the state that this step left, and histories that nobody has touched. Only then the model goes on from it. */
+#include "firmware-tests/soak/soak.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint32_t members_of(const gf_context *gf)
+{
+    uint32_t members = 0;
+    for (uint32_t rank = 0; rank < gf_world(gf); rank++) members |= 1u << gf_seat_of(gf, rank);
+    return members;
+}
+
+static const struct soak_epoch *newest(const struct soak_model *model)
+{
+    return &model->epochs[model->epoch_count - 1];
+}
+
+bool soak_model_is_late(const struct soak_model *model, const gf_context *gf)
+{
+    return gf->epoch != newest(model)->epoch;
+}
+
+void soak_model_keep(struct soak_model *model, const gf_context *gf)
+{
+    uint64_t row = gf_first_rank(gf) * model->elem_count, bytes = gf->sparse.elem_count * sizeof(float);
+    if ((gf->sparse.chunk_count == 0) || (bytes == 0)) return;
+    memcpy(model->kept + row, (const void *)(uintptr_t)gf->sparse.history, bytes);
+    if (gf->momentum != 0) memcpy(model->kept_local + row, (const void *)(uintptr_t)gf->momentum, bytes);
+}
+
+/* ---- what is a rank's own ---- */
+
+static void own_take(struct soak_model *model, const gf_context *gf, bool behind, bool newcomer, bool loose)
+{
+    uint64_t row = gf_first_rank(gf) * model->elem_count;
+    const float *history = (const float *)(uintptr_t)gf->sparse.history;
+    const float *local = (const float *)(uintptr_t)gf->momentum;
+    if (gf->sparse.chunk_count == 0) return;
+    for (uint64_t e = 0; e < gf->sparse.elem_count; e++) {
+        float kept = newcomer ? 0.0f : model->kept[row + e];
+        /* What it had sent in a step that others have ended is applied there. */
+        if (!loose && (history[e] != kept) && (!behind || (history[e] != 0)))
+            soak_step_fail(gf, gf_steps(gf), "behind a shrink history[%u] is %.9g, was %.9g", (unsigned)e,
+                           (double)history[e], (double)kept);
+        model->history[row + e] = (double)history[e];
+        model->history_size[row + e] = fmax(model->history_size[row + e], fabs((double)history[e]));
+        if ((local == NULL) || !gf->sparse.local_begun) continue;
+        if (!behind && !newcomer && !loose && (local[e] != model->kept_local[row + e]))
+            soak_step_fail(gf, gf_steps(gf), "behind a shrink u[%u] is %.9g, was %.9g", (unsigned)e, (double)local[e],
+                           (double)model->kept_local[row + e]);
+        model->local[row + e] = (double)local[e];
+        model->local_size[row + e] = fmax(model->local_size[row + e], fabs((double)local[e]));
+    }
+}
+
+/* ---- what is common ---- */
+
+static void common_check(const gf_context *gf, const struct soak_mark *now, const struct soak_mark *was, bool changed)
+{
+    const char *what = (now->weight != was->weight)           ? "weight"
+                       : (now->half != was->half)             ? "half weight"
+                       : changed                              ? NULL
+                       : (now->momentum != was->momentum)     ? "momentum"
+                       : (now->selection != was->selection)   ? "selection"
+                       : (now->loss_scale != was->loss_scale) ? "loss scale"
+                                                              : NULL;
+    if (was->known && (what != NULL))
+        soak_step_fail(gf, gf_steps(gf), "behind a shrink its %s is not what that step left", what);
+}
+
+/* The first that is in: who is there, and behind which step. */
+static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t members, const uint64_t *done,
+                      uint32_t loose)
+{
+    uint64_t furthest = 0, steps = gf_steps(gf);
+    bool applied = false; /* by one that is still there */
+    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++) {
+        if ((members >> rank & 1u) == 0) continue;
+        if (done[rank] > furthest) furthest = done[rank];
+        applied = applied || ((done[rank] == steps) && ((loose >> rank & 1u) == 0));
+    }
+    if (steps != furthest)
+        soak_step_fail(gf, steps, "epoch %u begins behind this step, one of its ranks has ended %llu", gf->epoch,
+                       (unsigned long long)furthest);
+    if ((members & newest(model)->members) == 0)
+        soak_step_fail(gf, steps, "epoch %u has nobody of epoch %u, which began before", gf->epoch,
+                       newest(model)->epoch);
+    if (gf->epoch < newest(model)->epoch) return; /* is over; it will hear so */
+    if ((steps != model->step) && (steps + 1 != model->step) && (steps != model->step + 1))
+        soak_step_fail(gf, steps, "epoch %u begins, the newest step was %llu", gf->epoch,
+                       (unsigned long long)model->step);
+    assert_true(model->epoch_count < SOAK_EPOCHS_MAX);
+    model->epochs[model->epoch_count++] =
+        (struct soak_epoch){.epoch = gf->epoch, .members = members, .steps = steps};
+    model->members = members;
+    model->given_up = (steps != model->step) || !model->skipped;
+    model->unapplied = (steps > 0) && !applied; /* only the scale and what is a rank's own have changed in it */
+    if ((steps < model->step) || ((steps == model->step) && model->unapplied)) model->mark = model->before;
+    model->step = steps;
+}
+
+/* The state was found right: what follows is held against it. */
+static void common_take(struct soak_model *model, gf_context *gf)
+{
+    const float *weight = (const float *)(uintptr_t)gf->weight, *momentum = (const float *)(uintptr_t)gf->momentum;
+    for (uint32_t i = 0; i < gf->tensor_count; i++) {
+        const struct gf_pool_tensor *tensor = &gf->tensors[i];
+        for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
+            if (weight != NULL) model->weight[e] = (double)weight[e];
+            if ((momentum != NULL) && !((tensor->sparse != 0) && gf->sparse.local_begun))
+                model->momentum[e] = (double)momentum[e];
+        }
+    }
+    model->scale = gf_loss_scale(gf);
+    model->samples_before = gf->samples_before;
+    model->skipped = false;
+}
+
+void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done, uint32_t loose,
+                      bool newcomer)
+{
+    uint32_t members = members_of(gf), seat = gf_first_rank(gf);
+    bool behind = done[seat] < gf_steps(gf), first = true;
+    struct soak_mark mark;
+    soak_settle(gf);
+    if (gf_steps(gf) == 0) soak_model_begin(model, gf); /* as an appliance begins its training */
+    for (uint32_t i = 0; i < model->epoch_count; i++) {
+        const struct soak_epoch *epoch = &model->epochs[i];
+        if (epoch->epoch != gf->epoch) continue;
+        first = false;
+        if ((epoch->members != members) || (epoch->steps != gf_steps(gf)))
+            soak_step_fail(gf, gf_steps(gf), "epoch %u is of ranks 0x%x here, of 0x%x behind step %llu elsewhere",
+                           gf->epoch, members, epoch->members, (unsigned long long)epoch->steps);
+    }
+    if (first) epoch_add(model, gf, members, done, loose);
+    if (!soak_model_is_late(model, gf)) {
+        model->local_begun = gf->sparse.local_begun;
+        mark = soak_mark_of(model, gf);
+        common_check(gf, &mark, &model->mark, first && model->unapplied);
+        if (first) {
+            common_take(model, gf);
+            model->mark = mark;
+        }
+    }
+    own_take(model, gf, behind && model->given_up, newcomer, (loose >> seat & 1u) != 0);
+    soak_model_keep(model, gf);
+}

@@ -1,0 +1,105 @@
+/* soak SECONDS: random jobs from seeds that the clock begins. soak SECONDS SEED: that job alone. A failure shows the
+ * job, what its ranks logged and how to run it again. */
+#include "firmware-tests/soak/soak.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define REPORT_S 10.0
+#define JOB_SECONDS 60u /* a job that takes longer has hung outside of virtual time */
+
+static struct soak_job job;
+static uint64_t seed;
+static bool is_one;
+static double seconds;
+static uint64_t epochs, rejoins;
+
+static double wall_s(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static const char *const kinds[] = {"none", "harmless", "kill", "stop", "cut", "abort", "close",
+                                    "drop", "error", "short", "corrupt", "many", "elastic one", "elastic"};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+static void report(uint64_t jobs, double since_s, const uint64_t *counts, const uint64_t *met)
+{
+    (void)printf("soak: %llu jobs, %.0f/s; faults met of drawn:", (unsigned long long)jobs,
+                 (double)jobs / (wall_s() - since_s));
+    for (size_t k = 1; k < KINDS; k++)
+        (void)printf(" %s %llu/%llu", kinds[k], (unsigned long long)met[k], (unsigned long long)counts[k]);
+    (void)printf("; %llu epochs begun anew, %llu ranks came back\n", (unsigned long long)epochs,
+                 (unsigned long long)rejoins);
+    (void)fflush(stdout);
+}
+
+static void failure_show(void)
+{
+    soak_job_print(&job, stdout);
+    (void)printf("soak: this seed fails; the same job again: make soak SEED=0x%llx\n", (unsigned long long)seed);
+    (void)fflush(stdout);
+}
+
+/* The program ends here, so what is not safe in a signal handler may at worst spoil the report. */
+static void on_alarm(int number)
+{
+    (void)number;
+    (void)printf("soak: a job has taken %u s\n", JOB_SECONDS);
+    failure_show();
+    _exit(1);
+}
+
+static void jobs_hold(void **state)
+{
+    double begin_s = wall_s(), reported_s = begin_s;
+    uint64_t jobs = 0, counts[KINDS] = {0}, met[KINDS] = {0};
+    (void)state;
+    do {
+        (void)alarm(JOB_SECONDS);
+        soak_run(&job, seed);
+        jobs++;
+        epochs += job.plan.elastic && (job.model.epoch_count > 0) ? job.model.epoch_count - 1 : 0;
+        rejoins += job.rejoins;
+        for (size_t k = 0; k < KINDS; k++) {
+            if (strcmp(kinds[k], job.plan.what) != 0) continue;
+            counts[k]++;
+            met[k] += job.met ? 1 : 0;
+        }
+        if (is_one) {
+            (void)alarm(0);
+            soak_plan_print(&job.plan, stdout);
+            return;
+        }
+        seed++;
+        if (wall_s() - reported_s >= REPORT_S) {
+            reported_s = wall_s();
+            report(jobs, begin_s, counts, met);
+        }
+    } while (wall_s() - begin_s < seconds);
+    (void)alarm(0);
+    report(jobs, begin_s, counts, met);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_hold)};
+    struct timespec now;
+    seconds = (argc > 1) ? atof(argv[1]) : 60;
+    is_one = (argc > 2) && (argv[2][0] != '\0');
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    seed = is_one ? strtoull(argv[2], NULL, 0) : (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    (void)signal(SIGALRM, on_alarm);
+    if (cmocka_run_group_tests(tests, NULL, NULL) == 0) return 0;
+    failure_show();
+    return 1;
+}

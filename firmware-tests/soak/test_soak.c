@@ -1,0 +1,67 @@
+/* A thousand random jobs, the same each time; make soak runs new ones. */
+#include "firmware-tests/soak/soak.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define SEEDS 1000u
+
+static struct soak_job job, again;
+
+static void a_thousand_random_jobs_hold(void **state)
+{
+    uint32_t met = 0, epochs = 0, rejoins = 0, wired = 0, wired_epochs = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        soak_run(&job, seed);
+        met += job.met ? 1 : 0;
+        epochs += (job.model.epoch_count > 1) ? job.model.epoch_count - 1 : 0;
+        rejoins += job.rejoins;
+        wired += job.on_wire ? 1 : 0;
+        wired_epochs += job.on_wire ? job.model.epoch_count - 1 : 0;
+    }
+    assert_true(met > SEEDS / 4); /* or the faults come too late */
+    assert_true((epochs > SEEDS / 10) && (rejoins > SEEDS / 20));
+    assert_true((wired > SEEDS / 10) && (wired_epochs > SEEDS / 50)); /* device memory straight to the wire */
+}
+
+/* A late rank's first weights; a history in which everything had cancelled; a rank that declares last what another
+ * declares first; one that dies behind its last word; a step that a dead rank alone had applied; one that sought
+ * for so long that the others went on and ended; one that had never heard where a rank of its newest proposal is. */
+static void jobs_that_once_failed_hold(void **state)
+{
+    static const uint64_t seeds[] = {0x18ea0da9f5a815ea, 0x18ea0daa37b93387, 0x18ea0f1b68ecdbcf,
+                                     0x18ea1061c4aeb182, 0x18ea12fda746985f, 0x18ea138bd5b3b5a4, 0x18ea15312af3fe16};
+    (void)state;
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) soak_run(&job, seeds[i]);
+}
+
+static void the_same_seed_is_the_same_job(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        uint64_t hash;
+        soak_run(&again, seed);
+        hash = again.hash;
+        soak_run(&again, seed);
+        assert_true(hash == again.hash);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thousand_random_jobs_hold),
+        cmocka_unit_test(jobs_that_once_failed_hold),
+        cmocka_unit_test(the_same_seed_is_the_same_job),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (failed != 0) {
+        soak_job_print(&job, stdout);
+        (void)printf("the same job again: make soak SEED=0x%llx\n", (unsigned long long)job.plan.seed);
+    }
+    return failed;
+}

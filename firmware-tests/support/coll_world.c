@@ -1,0 +1,506 @@
+/* The group of ranks, its memory, and the reference. */
+#include "firmware-tests/support/coll_world.h"
+
+#include "firmware-tests/support/coll_watch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define GUARD_BYTES 64u
+#define GUARD 0xa5
+#define WATCHED_MAX 40u /* ranks; with more, looking at all that is under way takes too long */
+
+const struct coll_pair coll_pairs[COLL_PAIRS] = {
+    {&gf_coll_ring, GF_COLL_ALLREDUCE},     {&gf_coll_ring, GF_COLL_REDUCE_SCATTER},
+    {&gf_coll_ring, GF_COLL_ALLGATHER},     {&gf_coll_halving, GF_COLL_ALLREDUCE},
+    {&gf_coll_doubling, GF_COLL_ALLREDUCE}, {&gf_coll_doubling, GF_COLL_BARRIER},
+    {&gf_coll_tree, GF_COLL_ALLREDUCE},     {&gf_coll_tree, GF_COLL_BROADCAST},
+    {&gf_coll_server, GF_COLL_ALLREDUCE},
+};
+
+const struct gf_sim_setup coll_network = {
+    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
+
+static void *take(size_t size_bytes)
+{
+    void *memory = NULL;
+    assert_int_equal(posix_memalign(&memory, 64, size_bytes ? size_bytes : 64), 0);
+    memset(memory, GUARD, size_bytes);
+    return memory;
+}
+
+#define LANE_RANKS COLL_NODE_RANKS /* of direct */
+
+static bool in_memory(const struct coll_case *c)
+{
+    return (c->kind == &gf_coll_direct) || (c->kind == &gf_coll_hierarchy);
+}
+
+/* Of direct: its area, then data and staging, each between guards and from a line on. */
+static size_t region_at(const struct coll_world *world, const struct gf_coll_need *need, int which)
+{
+    size_t at = gf_direct_area_bytes(LANE_RANKS), bytes[2] = {world->c.elem_count * world->elem_bytes, need->staging_bytes};
+    for (int i = 0; i < which; i++) at += (bytes[i] + 2 * GUARD_BYTES + 63) / 64 * 64;
+    return at;
+}
+
+static void need_of(const struct coll_world *world, struct gf_coll_need *need_out)
+{
+    struct gf_coll_limits limits = {world->c.size, world->c.elem_count * world->elem_bytes, world->c.slice_bytes,
+                                    world->c.window};
+    world->c.kind->need(&limits, need_out);
+}
+
+static bool is_staged(const struct coll_world *world, uint32_t index)
+{
+    return (world->c.staged & (1u << index % 32)) != 0;
+}
+
+static gf_mem take_guarded(struct coll_world *world, uint32_t index, int which, size_t size_bytes)
+{
+    struct coll_node *node = &world->nodes[index];
+    node->memory_bytes[which] = size_bytes;
+    if (in_memory(&world->c) && ((which == 1) || !is_staged(world, index))) {
+        struct gf_coll_need need = {0};
+        need_of(world, &need);
+        node->memory[which] = (unsigned char *)node->link->driver->region(node->link) + region_at(world, &need, which);
+        memset(node->memory[which], GUARD, size_bytes + 2 * GUARD_BYTES);
+        return (gf_mem)(uintptr_t)(node->memory[which] + GUARD_BYTES);
+    }
+    node->memory[which] = node->taken[which] = take(size_bytes + 2 * GUARD_BYTES);
+    return (gf_mem)(uintptr_t)(node->memory[which] + GUARD_BYTES);
+}
+
+static gf_status fold_xor(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count)
+{
+    struct coll_node *node = arg;
+    unsigned char *to = (unsigned char *)(uintptr_t)dst;
+    const unsigned char *from = (const unsigned char *)(uintptr_t)src;
+    node->folded_elems += elem_count;
+    coll_watch_fold(dst, src, elem_count * node->coll.fold_elem_bytes);
+    for (size_t i = 0; i < elem_count * node->coll.fold_elem_bytes; i++) to[i] ^= from[i];
+    return GF_OK;
+}
+
+static void links_open(struct coll_world *world)
+{
+    for (uint32_t i = 0; i < world->c.size; i++) {
+        struct coll_node *node = &world->nodes[i];
+        uint32_t rank = world->c.members ? world->c.members[i] : i;
+        const struct gf_drivers *drivers = gf_sim_drivers(world->sim, rank);
+        struct gf_fault fault = {0};
+        struct gf_link_setup setup = {
+            .rank = rank,
+            .world = world->rank_count,
+            .requests_max = 2 * world->c.window,
+            .message_bytes_max = world->c.slice_bytes,
+            .region_bytes = world->region_bytes,
+            .arg = drivers->link_arg,
+        };
+        world->node_of_rank[rank] = i;
+        node->link_state = take(drivers->link->state_bytes(&setup));
+        assert_int_equal(drivers->link->open(&setup, node->link_state, &node->link, &fault), GF_OK);
+        if (world->c.size <= WATCHED_MAX) coll_watch_link(node->link);
+    }
+    for (uint32_t i = 0; i < world->c.size; i++) {
+        unsigned char blob[256];
+        size_t blob_bytes = 0;
+        struct gf_link *link = world->nodes[i].link;
+        assert_in_range(link->driver->blob_bytes_max, 0, sizeof blob);
+        assert_int_equal(link->driver->blob(link, blob, &blob_bytes), GF_OK);
+        for (uint32_t j = 0; j < world->c.size; j++) {
+            struct gf_link *peer = world->nodes[j].link;
+            uint32_t rank = world->c.members ? world->c.members[i] : i;
+            if (i != j) assert_int_equal(peer->driver->connect(peer, rank, blob, blob_bytes), GF_OK);
+        }
+    }
+}
+
+/* Nodes of ranks that follow each other. */
+static void nodes_set(struct coll_world *world, uint32_t index)
+{
+    struct coll_node *node = &world->nodes[index];
+    struct gf_coll_nodes *nodes = &node->nodes;
+    if (world->c.kind != &gf_coll_hierarchy) return;
+    *nodes = (struct gf_coll_nodes){.local = node->local, .across = node->across, .owners = UINT32_MAX,
+                                    .halving_max_bytes = world->c.halving_max_bytes};
+    for (uint32_t n = 0, first = 0; (n < 8) && (world->c.node_ranks[n] > 0); first += world->c.node_ranks[n++]) {
+        uint32_t ranks = world->c.node_ranks[n];
+        nodes->node_count++;
+        if (ranks < nodes->owners) nodes->owners = ranks;
+        if ((index < first) || (index >= first + ranks)) continue;
+        nodes->node_index = n;
+        nodes->local_size = ranks;
+        nodes->local_index = index - first;
+        for (uint32_t i = 0; i < ranks; i++) node->local[i] = first + i;
+    }
+    for (uint32_t n = 0, first = 0; n < nodes->node_count; first += world->c.node_ranks[n++])
+        node->across[n] = first + nodes->local_index;
+    node->coll.nodes = nodes;
+    node->coll.inner = &node->inner;
+}
+
+void coll_world_open(struct coll_world *world, const struct coll_case *c, const struct gf_sim_setup *sim)
+{
+    struct gf_sim_setup setup = sim ? *sim : (struct gf_sim_setup){0};
+    *world = (struct coll_world){.c = *c, .rank_count = c->members ? 2 * c->size : c->size};
+    setup.world = world->rank_count;
+    if (c->kind == &gf_coll_direct) setup.ranks_per_node = world->rank_count;
+    if (c->kind == &gf_coll_hierarchy) memcpy(setup.node_ranks, c->node_ranks, sizeof setup.node_ranks);
+    world->elem_bytes = c->fold_elem_bytes ? c->fold_elem_bytes : (c->type == GF_TYPE_F32) ? 4 : 2;
+    world->sim = gf_sim_create(&setup);
+    world->nodes = calloc(c->size, sizeof *world->nodes);
+    world->node_of_rank = malloc(world->rank_count * sizeof *world->node_of_rank);
+    assert_true((world->sim != NULL) && (world->nodes != NULL) && (world->node_of_rank != NULL));
+    memset(world->node_of_rank, 0xff, world->rank_count * sizeof *world->node_of_rank);
+    if (in_memory(c)) {
+        struct gf_coll_need need = {0};
+        need_of(world, &need);
+        world->region_bytes = region_at(world, &need, 2);
+    }
+    links_open(world);
+
+    for (uint32_t i = 0; i < c->size; i++) {
+        struct coll_node *node = &world->nodes[i];
+        struct gf_coll *coll = &node->coll;
+        struct gf_coll_need need = {0};
+        size_t req_bytes = node->link->driver->req_size_bytes;
+        need_of(world, &need);
+        *coll = (struct gf_coll){
+            .kind = c->kind, .link = node->link, .ops = coll_watch_ops(), .op = c->op, .root = c->root,
+            .members = c->members, .size = c->size, .index = i, .type = c->type, .elem_count = c->elem_count,
+            .timeout_ns = COLL_TIMEOUT_NS, .slice_bytes = c->slice_bytes, .window = c->window, .check = &node->check,
+            .staging_bytes = need.staging_bytes, .msg_count = need.msg_count,
+            .direct = {.region_bytes = world->region_bytes, .lane_ranks = LANE_RANKS,
+                       .small_bytes = c->small_bytes},
+        };
+        nodes_set(world, i);
+        coll->data = take_guarded(world, i, 0, c->elem_count * world->elem_bytes);
+        coll->staging = take_guarded(world, i, 1, need.staging_bytes);
+        coll->msgs = calloc(need.msg_count + 1, sizeof *coll->msgs);
+        node->requests = take(need.msg_count * req_bytes + 1);
+        assert_non_null(coll->msgs);
+        for (uint32_t m = 0; m < need.msg_count; m++) {
+            coll->msgs[m].req = (struct gf_req *)((unsigned char *)node->requests + m * req_bytes);
+        }
+        if (c->fold_elem_bytes) {
+            coll->fold = fold_xor;
+            coll->fold_arg = node;
+            coll->fold_elem_bytes = c->fold_elem_bytes;
+        }
+        node->status = GF_OK;
+        memset(coll_world_data(world, i), 0, coll_world_data_bytes(world));
+    }
+}
+
+void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step)
+{
+    struct coll_node *node = &world->nodes[index];
+    node->check = (struct gf_check){0, UINT64_MAX};
+    node->coll.tag = gf_tag(1, step, 7);
+    node->coll.direct.ticket = step;
+    node->status = GF_AGAIN;
+    assert_int_equal(gf_coll_start(&node->coll, gf_sim_now_ns(world->sim)), GF_OK);
+}
+
+static uint64_t node_progress(const struct coll_node *node)
+{
+    const struct gf_flow *flow = &node->coll.u.flow;
+    if ((node->coll.kind == &gf_coll_direct) || (node->coll.kind == &gf_coll_hierarchy)) {
+        uint64_t sum = node->inner.state;
+        for (uint32_t w = 0; w < 24; w++) sum = (sum * 31 + node->coll.u.words[w]) * 31 + node->inner.u.words[w];
+        return sum + node->coll.state;
+    }
+    return flow->sent.count + flow->send_done.count + flow->recvd.count + flow->recv_done.count + node->coll.state;
+}
+
+void coll_world_poll(struct coll_world *world, uint32_t index)
+{
+    struct coll_node *node = &world->nodes[index];
+    uint64_t before;
+    if (node->status != GF_AGAIN) return;
+    do {
+        before = node_progress(node);
+        (void)node->link->driver->progress(node->link);
+        node->status = gf_coll_poll(&node->coll, gf_sim_now_ns(world->sim));
+    } while ((node->status == GF_AGAIN) && (node_progress(node) != before));
+}
+
+void coll_world_run(struct coll_world *world)
+{
+    uint32_t under_way;
+    for (uint32_t quiet = 0;;) {
+        uint32_t rank;
+        while ((rank = gf_sim_woken_next(world->sim)) != GF_RANK_NONE) {
+            if (world->node_of_rank[rank] < world->c.size) coll_world_poll(world, world->node_of_rank[rank]);
+        }
+        if (gf_sim_advance(world->sim)) continue;
+        /* Nothing happens by itself any more: deadlines, and posts that found no room. */
+        under_way = 0;
+        for (uint32_t i = 0; i < world->c.size; i++) {
+            struct coll_node *node = &world->nodes[i];
+            coll_world_poll(world, i);
+            if (world->may_reset && (node->coll.state == GF_COLL_DRAIN)) {
+                assert_int_equal(node->link->driver->reset(node->link, 2), GF_OK);
+            }
+            under_way += world->nodes[i].status == GF_AGAIN;
+        }
+        if (under_way == 0) break;
+        assert_in_range(quiet++, 0, 40); /* hangs */
+        gf_sim_advance_to(world->sim, gf_sim_now_ns(world->sim) + COLL_TIMEOUT_NS / 4);
+    }
+    assert_int_equal(gf_sim_requests_posted(world->sim), gf_sim_requests_ended(world->sim));
+    assert_int_equal(coll_watch_under_way(), 0);
+}
+
+void coll_world_close(struct coll_world *world)
+{
+    for (uint32_t i = 0; i < world->c.size; i++) {
+        struct coll_node *node = &world->nodes[i];
+        for (int which = 0; which < 2; which++) {
+            const unsigned char *memory = node->memory[which];
+            for (size_t g = 0; g < GUARD_BYTES; g++) {
+                assert_int_equal(memory[g], GUARD);
+                assert_int_equal(memory[GUARD_BYTES + node->memory_bytes[which] + g], GUARD);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < world->c.size; i++) { /* memory may lie in a region, which goes with its link */
+        struct coll_node *node = &world->nodes[i];
+        node->link->driver->close(node->link);
+        free(node->link_state);
+        free(node->taken[0]);
+        free(node->taken[1]);
+        free(node->coll.msgs);
+        free(node->requests);
+    }
+    gf_sim_destroy(world->sim);
+    free(world->node_of_rank);
+    free(world->nodes);
+}
+
+void *coll_world_data(const struct coll_world *world, uint32_t index)
+{
+    return world->nodes[index].memory[0] + GUARD_BYTES;
+}
+
+size_t coll_world_data_bytes(const struct coll_world *world)
+{
+    return world->nodes[0].memory_bytes[0];
+}
+
+/* ---- values and the reference ---- */
+
+static uint32_t mix(uint32_t x)
+{
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    return x ^ (x >> 16);
+}
+
+static void values(const struct coll_world *world, bool exact, uint32_t index, void *values_out)
+{
+    const struct coll_case *c = &world->c;
+    float *wide = malloc(c->elem_count * sizeof *wide + 1);
+    assert_non_null(wide);
+    for (uint32_t i = 0; i < c->elem_count; i++) {
+        uint32_t random = mix(index * 65537u + i + 1);
+        wide[i] = exact ? (float)(random % 7) : (float)(int32_t)random * 0x1p-31f * (float)(1u << (random & 7));
+    }
+    if (c->fold_elem_bytes) {
+        for (size_t i = 0; i < coll_world_data_bytes(world); i++) {
+            ((unsigned char *)values_out)[i] = (unsigned char)mix(index * 65537u + (uint32_t)i);
+        }
+    } else {
+        assert_int_equal(gf_ops_host.cast(NULL, (gf_mem)(uintptr_t)values_out, c->type, (gf_mem)(uintptr_t)wide,
+                                          GF_TYPE_F32, c->elem_count, 1.0f, 0, NULL), GF_OK);
+    }
+    free(wide);
+}
+
+void coll_world_fill(struct coll_world *world, bool exact)
+{
+    world->is_exact = exact;
+    for (uint32_t i = 0; i < world->c.size; i++) values(world, exact, i, coll_world_data(world, i));
+}
+
+struct reference {
+    const struct coll_world *world;
+    unsigned char *vectors; /* each rank's values, added to each other */
+    size_t vector_bytes;
+};
+
+/* vector[to] += vector[from] for a range. */
+static void add_range(const struct reference *ref, uint32_t to, uint32_t from, uint64_t first, uint64_t count)
+{
+    const struct coll_case *c = &ref->world->c;
+    size_t elem_bytes = ref->world->elem_bytes;
+    unsigned char *dst = ref->vectors + to * ref->vector_bytes + first * elem_bytes;
+    const unsigned char *src = ref->vectors + from * ref->vector_bytes + first * elem_bytes;
+    if (c->fold_elem_bytes) {
+        for (size_t i = 0; i < count * elem_bytes; i++) dst[i] ^= src[i];
+    } else {
+        assert_int_equal(gf_ops_host.sum(NULL, (gf_mem)(uintptr_t)dst, (gf_mem)(uintptr_t)src, c->type, count, 0, NULL),
+                         GF_OK);
+    }
+}
+
+static void add(const struct reference *ref, uint32_t to, uint32_t from)
+{
+    add_range(ref, to, from, 0, ref->world->c.elem_count);
+}
+
+/* The sum that starts at the right of a block's owner and ends there. */
+static void sum_ring(const struct reference *ref)
+{
+    const struct coll_case *c = &ref->world->c;
+    for (uint32_t block = 0; block < c->size; block++) {
+        uint64_t first, count;
+        gf_coll_block(c->elem_count, c->size, block, &first, &count);
+        for (uint32_t hop = 1; hop < c->size; hop++) {
+            add_range(ref, (block + hop + 1) % c->size, (block + hop) % c->size, first, count);
+        }
+        memcpy(ref->vectors + first * ref->world->elem_bytes,
+               ref->vectors + block * ref->vector_bytes + first * ref->world->elem_bytes,
+               count * ref->world->elem_bytes);
+    }
+}
+
+/* Neighbours, then pairs of neighbours and so on; what is beyond `power` ranks was added to the first ones before. */
+static void sum_pairs(const struct reference *ref, uint32_t power)
+{
+    uint32_t size = ref->world->c.size;
+    for (uint32_t i = power; i < size; i++) add(ref, i - power, i);
+    for (uint32_t near = 1; near < power; near *= 2) {
+        for (uint32_t i = 0; i + near < ((power < size) ? power : size); i += 2 * near) add(ref, i, i + near);
+    }
+}
+
+/* In fp32 over all ranks, rounded once. */
+static void sum_once(const struct reference *ref)
+{
+    const struct coll_case *c = &ref->world->c;
+    float *wide = calloc(2 * c->elem_count + 1, sizeof *wide), *next = wide + c->elem_count;
+    gf_mem result = (gf_mem)(uintptr_t)ref->vectors;
+    assert_non_null(wide);
+    for (uint32_t i = 0; i < c->size; i++) {
+        assert_int_equal(gf_ops_host.cast(NULL, (gf_mem)(uintptr_t)next, GF_TYPE_F32, result + i * ref->vector_bytes,
+                                          c->type, c->elem_count, 1.0f, 0, NULL), GF_OK);
+        for (uint64_t e = 0; e < c->elem_count; e++) wide[e] = (i == 0) ? next[e] : wide[e] + next[e];
+    }
+    assert_int_equal(gf_ops_host.cast(NULL, result, c->type, (gf_mem)(uintptr_t)wide, GF_TYPE_F32, c->elem_count, 1.0f,
+                                      0, NULL), GF_OK);
+    free(wide);
+}
+
+/* Each node's sum in one rounding, then over nodes as halving or ring has it, a block an owner. */
+static void sum_nodes(const struct reference *ref)
+{
+    const struct coll_case *c = &ref->world->c;
+    const struct gf_coll_nodes *nodes = &ref->world->nodes[0].nodes;
+    size_t elem_bytes = ref->world->elem_bytes;
+    uint64_t line = 64 / elem_bytes, block = ((c->elem_count + nodes->owners - 1) / nodes->owners + line - 1) / line * line;
+    struct coll_world part = *ref->world;
+    struct reference sub = {&part, NULL, 0};
+    for (uint32_t n = 0, first = 0; n < nodes->node_count; first += c->node_ranks[n++]) {
+        part.c.size = c->node_ranks[n];
+        sub = (struct reference){&part, ref->vectors + first * ref->vector_bytes, ref->vector_bytes};
+        sum_once(&sub);
+        memmove(ref->vectors + n * ref->vector_bytes, sub.vectors, ref->vector_bytes);
+    }
+    part.c.size = nodes->node_count;
+    sub.vectors = malloc(nodes->node_count * block * elem_bytes + 1);
+    assert_non_null(sub.vectors);
+    for (uint64_t first = 0; first < c->elem_count; first += block) {
+        uint32_t power = 1;
+        part.c.elem_count = (c->elem_count - first < block) ? c->elem_count - first : block;
+        sub.vector_bytes = part.c.elem_count * elem_bytes;
+        while (2 * power <= part.c.size) power *= 2;
+        for (uint32_t n = 0; n < part.c.size; n++)
+            memcpy(sub.vectors + n * sub.vector_bytes, ref->vectors + n * ref->vector_bytes + first * elem_bytes,
+                   sub.vector_bytes);
+        if (sub.vector_bytes <= c->halving_max_bytes) sum_pairs(&sub, power);
+        else if (part.c.size > 1) sum_ring(&sub);
+        memcpy(ref->vectors + first * elem_bytes, sub.vectors, sub.vector_bytes);
+    }
+    free(sub.vectors);
+}
+
+static void sum(const struct reference *ref)
+{
+    uint32_t size = ref->world->c.size;
+    uint32_t power = 1;
+    while (2 * power <= size) power *= 2;
+    if ((ref->world->c.kind == &gf_coll_direct) && (ref->world->c.fold_elem_bytes == 0)) {
+        sum_once(ref);
+    } else if (ref->world->c.kind == &gf_coll_hierarchy) {
+        sum_nodes(ref);
+    } else if (ref->world->c.kind == &gf_coll_ring) {
+        sum_ring(ref);
+    } else if (ref->world->c.kind == &gf_coll_server) {
+        for (uint32_t i = 1; i < size; i++) add(ref, 0, i);
+    } else if (ref->world->c.kind == &gf_coll_tree) {
+        sum_pairs(ref, 2 * power);
+    } else {
+        sum_pairs(ref, power);
+    }
+}
+
+/* Leaves in vector 0 what all (reduce-scatter: each in its block) must hold. */
+static void expect(const struct reference *ref)
+{
+    const struct coll_case *c = &ref->world->c;
+    size_t elem_bytes = ref->world->elem_bytes;
+    switch (c->op) {
+    case GF_COLL_ALLREDUCE:
+    case GF_COLL_REDUCE_SCATTER: sum(ref); break;
+    case GF_COLL_BROADCAST: memcpy(ref->vectors, ref->vectors + c->root * ref->vector_bytes, ref->vector_bytes); break;
+    case GF_COLL_ALLGATHER:
+        for (uint32_t block = 1; block < c->size; block++) {
+            uint64_t first, count;
+            gf_coll_block(c->elem_count, c->size, block, &first, &count);
+            memcpy(ref->vectors + first * elem_bytes, ref->vectors + block * ref->vector_bytes + first * elem_bytes,
+                   count * elem_bytes);
+        }
+        break;
+    case GF_COLL_BARRIER: break;
+    }
+}
+
+void coll_world_check(const struct coll_world *world)
+{
+    struct reference ref = {.world = world, .vector_bytes = coll_world_data_bytes(world)};
+    uint32_t size = world->c.size;
+    ref.vectors = malloc(size * ref.vector_bytes + 1);
+    assert_non_null(ref.vectors);
+    for (uint32_t i = 0; i < size; i++) values(world, world->is_exact, i, ref.vectors + i * ref.vector_bytes);
+    expect(&ref);
+    for (uint32_t i = 0; i < size; i++) {
+        uint64_t first = 0, count = world->c.elem_count;
+        const unsigned char *expected = ref.vectors;
+        if (world->nodes[i].status != GF_OK) continue;
+        if (world->c.op == GF_COLL_REDUCE_SCATTER) gf_coll_block(world->c.elem_count, size, i, &first, &count);
+        if (world->c.op == GF_COLL_BARRIER) expected = ref.vectors + i * ref.vector_bytes;
+        assert_memory_equal((unsigned char *)coll_world_data(world, i) + first * world->elem_bytes,
+                            expected + first * world->elem_bytes, count * world->elem_bytes);
+    }
+    free(ref.vectors);
+}
+
+void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact)
+{
+    struct coll_world world;
+    coll_world_open(&world, c, sim);
+    coll_world_fill(&world, exact);
+    for (uint32_t i = 0; i < c->size; i++) coll_world_start(&world, i, 3);
+    coll_world_run(&world);
+    for (uint32_t i = 0; i < c->size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+    coll_world_check(&world);
+    coll_world_close(&world);
+}

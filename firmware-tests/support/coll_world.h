@@ -1,0 +1,87 @@
+/* A group of ranks in one thread, all in the same collective, over the simulated network. What is asked of memory is
+ * handed out to the byte, between guards. */
+#ifndef COLL_WORLD_H
+#define COLL_WORLD_H
+
+#include "ops/coll.h"
+#include "drivers/sim/sim.h"
+
+#define COLL_TIMEOUT_NS 1000000000u
+
+#define COLL_NODE_RANKS 16u /* of one node, at most */
+
+/* One collective. Zero: the whole world is the group, the first rank the root, values are summed. */
+struct coll_case {
+    const struct gf_coll_kind *kind;
+    gf_coll_op op;
+    uint32_t size;
+    uint64_t elem_count;
+    gf_type type;
+    uint32_t slice_bytes;
+    uint32_t window;
+    uint32_t root;
+    const uint32_t *members; /* of a world twice the size */
+    uint32_t staged;         /* of direct: these ranks' data, a bit each, lies outside of the exchange region */
+    uint32_t small_bytes;    /* of direct: data up to here takes one barrier */
+    uint32_t node_ranks[8];  /* of hierarchy: ranks of each node */
+    uint64_t halving_max_bytes; /* of hierarchy */
+    size_t fold_elem_bytes;  /* set: elements are that large, folded by coll_world_xor() */
+};
+
+/* Each collective that there is. */
+#define COLL_PAIRS 9u
+extern const struct coll_pair {
+    const struct gf_coll_kind *kind;
+    gf_coll_op op;
+} coll_pairs[COLL_PAIRS];
+
+extern const struct gf_sim_setup coll_network; /* with delay, and messages that overtake each other */
+
+struct coll_node {
+    struct gf_coll coll;
+    struct gf_coll inner;     /* of hierarchy */
+    struct gf_coll_nodes nodes;
+    uint32_t local[COLL_NODE_RANKS], across[8];
+    struct gf_link *link;
+    struct gf_check check;
+    void *link_state;
+    unsigned char *memory[2]; /* data and staging, each between guards */
+    void *taken[2];           /* where they do not lie in the exchange region */
+    size_t memory_bytes[2];
+    void *requests;
+    gf_status status;         /* GF_AGAIN until it has ended */
+    uint64_t folded_elems;    /* by coll_world_xor() */
+};
+
+struct coll_world {
+    struct coll_case c;
+    struct gf_sim *sim;
+    uint32_t rank_count;
+    uint32_t *node_of_rank;
+    struct coll_node *nodes;  /* [c.size] */
+    size_t elem_bytes;
+    size_t region_bytes;      /* of direct */
+    bool is_exact;            /* as filled */
+    bool may_reset;           /* a drain that does not end by itself is ended by the link's reset() */
+};
+
+/* Opens links and memory; data is zero. sim may be NULL: no delay at all; its world is filled in. */
+void coll_world_open(struct coll_world *world, const struct coll_case *c, const struct gf_sim_setup *sim);
+void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step);
+/* Polls and lets time pass until all nodes that were started have ended. Nothing may be under way then. */
+void coll_world_run(struct coll_world *world);
+/* One poll, and more while something moves. */
+void coll_world_poll(struct coll_world *world, uint32_t index);
+void coll_world_close(struct coll_world *world); /* looks at the guards */
+
+void *coll_world_data(const struct coll_world *world, uint32_t index);
+size_t coll_world_data_bytes(const struct coll_world *world);
+/* Values of a rank: with `exact` small whole numbers, whose sums are exact in every type; else anything. */
+void coll_world_fill(struct coll_world *world, bool exact);
+/* Every rank that ended well holds, bit by bit, what the kind promises: the values that coll_world_fill() gave, added
+ * in the kind's order. */
+void coll_world_check(const struct coll_world *world);
+/* All of the above, where all must end well. */
+void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact);
+
+#endif

@@ -1,0 +1,163 @@
+/* Ranks of the membership tests, all in one thread. */
+#include "firmware-tests/support/members_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct fake_world fake;
+struct tcp_world tcp;
+struct world world;
+
+struct gf_offer offer_of(uint32_t size)
+{
+    struct gf_offer offer = {.version = GF_VERSION, .world = size, .config_hash = 11, .tensors_hash = 22,
+                             .tensor_count = 3, .elem_count = 44};
+    (void)snprintf(offer.summary, sizeof offer.summary, "wire=fp32 algorithm=ring slice_bytes=64KiB");
+    return offer;
+}
+
+static uint32_t blob_make(uint32_t rank, unsigned char *blob)
+{
+    uint32_t bytes = (rank == 1) ? 0 : BLOB_MAX - 100 * rank; /* an empty one is lawful */
+    for (uint32_t i = 0; i < bytes; i++) blob[i] = (unsigned char)(i * 7 + rank);
+    return bytes;
+}
+
+static struct gf_rendezvous *rendezvous_of(uint32_t rank)
+{
+    if (world.simulated[rank] != NULL) return world.simulated[rank];
+    return world.over_tcp ? tcp.ends[rank] : &fake.ends[rank].base;
+}
+
+void rank_open(uint32_t rank, const struct gf_offer *offer)
+{
+    static unsigned char blob[BLOB_MAX];
+    struct gf_members_setup setup = {.rank = rank, .world = world.size, .epoch = world.epoch,
+                                     .join_timeout_ns = 60 * SECOND,
+                                     .exchange_timeout_ns = 30 * SECOND,
+                                     .answer_timeout_ns = 2 * SECOND, .address = "127.0.0.1:7117", .offer = *offer,
+                                     .blob_bytes_max = BLOB_MAX};
+    size_t bytes = gf_members_state_bytes(world.size, BLOB_MAX);
+    struct rank *r = &world.ranks[rank];
+    r->state = malloc(bytes); /* of exactly this size, so that the sanitizer sees a byte too many */
+    assert_non_null(r->state);
+    memset(r->state, 0xa5, bytes);
+    r->members = gf_members_open(&setup, r->state, rendezvous_of(rank), blob, blob_make(rank, blob), world.now_ns);
+    assert_ptr_equal(r->members, r->state);
+}
+
+void members_world_begin(uint32_t size, bool over_tcp, uint32_t room_every)
+{
+    memset(&world, 0, sizeof world);
+    world.size = size;
+    world.over_tcp = over_tcp;
+    world.now_ns = 5 * SECOND;
+    if (over_tcp) tcp_world_open(&tcp, size, world.now_ns);
+    else fake_world_init(&fake, size, room_every);
+}
+
+void members_world_end(void)
+{
+    for (uint32_t rank = 0; rank < world.size; rank++) free(world.ranks[rank].state);
+    if (world.over_tcp) tcp_world_close(&tcp);
+}
+
+static void open_all(void)
+{
+    const uint32_t size = world.size;
+    struct gf_offer offer = offer_of(size);
+    for (uint32_t rank = 0; rank < size; rank++) rank_open(rank, &offer);
+    for (uint32_t rank = 1; (rank < size) && !world.over_tcp; rank++) fake_connect(&fake, rank);
+}
+
+void members_world_open(uint32_t size, bool over_tcp, uint32_t room_every)
+{
+    members_world_begin(size, over_tcp, room_every);
+    open_all();
+}
+
+void members_world_open_epoch(uint32_t size, uint32_t epoch)
+{
+    members_world_begin(size, false, 0);
+    world.epoch = epoch;
+    open_all();
+}
+
+bool members_world_turn(gf_status expect)
+{
+    bool all = true;
+    world.now_ns += MS;
+    if (world.sim != NULL) gf_sim_advance_to(world.sim, world.now_ns);
+    for (uint32_t rank = 0; rank < world.size; rank++) {
+        if ((world.ranks[rank].members == NULL) || world.ranks[rank].stopped) continue;
+        if (gf_members_poll(world.ranks[rank].members, world.now_ns) != expect) all = false;
+    }
+    return all;
+}
+
+void members_world_until(gf_status expect)
+{
+    for (uint32_t turn = 0; turn < 100000; turn++) {
+        if (members_world_turn(expect)) return;
+    }
+    for (uint32_t rank = 0; rank < world.size; rank++) {
+        if (world.ranks[rank].members == NULL) continue;
+        print_error("rank %u: %s\n", rank, gf_members_error(world.ranks[rank].members)->text);
+    }
+    fail_msg("not all ranks reached %s", gf_status_name(expect));
+}
+
+const struct gf_error *error_of(uint32_t rank)
+{
+    return gf_members_error(world.ranks[rank].members);
+}
+
+void assert_all_failed(gf_status code, uint32_t peer, const char *text)
+{
+    const struct gf_error *first = NULL;
+    for (uint32_t rank = 0; rank < world.size; rank++) {
+        if ((world.ranks[rank].members == NULL) || world.ranks[rank].stopped) continue;
+        const struct gf_error *error = error_of(rank);
+        if (first == NULL) first = error;
+        if ((error->code != code) || (error->peer != peer) || (strstr(error->text, text) == NULL)) {
+            print_error("rank %u: %s peer %u '%s', expected '%s'\n", rank, gf_status_name(error->code), error->peer,
+                        error->text, text);
+        }
+        assert_int_equal(error->code, code);
+        assert_int_equal(error->peer, peer);
+        assert_int_equal(error->rank, rank);
+        assert_non_null(strstr(error->text, text));
+        assert_string_equal(error->text, first->text);
+    }
+    assert_non_null(first);
+}
+
+void assert_blobs_are_everywhere(void)
+{
+    static unsigned char expect[BLOB_MAX];
+    for (uint32_t rank = 0; rank < world.size; rank++) {
+        for (uint32_t of = 0; of < world.size; of++) {
+            size_t bytes = 0, expect_bytes = blob_make(of, expect);
+            const void *blob = gf_members_blob(world.ranks[rank].members, of, &bytes);
+            assert_int_equal(bytes, expect_bytes);
+            assert_memory_equal(blob, expect, expect_bytes);
+        }
+    }
+}
+
+void place(uint32_t rank, uint64_t step, uint64_t sequence, gf_operation operation, uint32_t waits_for)
+{
+    struct gf_position *position = gf_members_position(world.ranks[rank].members);
+    position->step = step;
+    position->sequence = sequence;
+    position->operation = operation;
+    position->buffer = 2;
+    position->tensor = (operation == GF_OPERATION_NONE) ? GF_TENSOR_NONE : 5;
+    position->waits_for = waits_for;
+}

@@ -1,0 +1,53 @@
+/* Ranks of the membership tests, all in one thread: over a control channel in memory, over TCP on loopback, or over the
+ * simulator, with a clock that the test moves. */
+#ifndef MEMBERS_WORLD_H
+#define MEMBERS_WORLD_H
+
+#include "firmware-tests/support/fake_rendezvous.h"
+#include "lib/membership/members.h"
+#include "drivers/sim/sim.h"
+#include "firmware-tests/support/tcp_world.h"
+
+#define MS UINT64_C(1000000)
+#define SECOND UINT64_C(1000000000)
+#define BLOB_MAX 6000u /* more than one frame */
+
+struct rank {
+    struct gf_members *members;
+    void *state;
+    bool stopped; /* does not poll */
+};
+
+struct world {
+    uint32_t size;
+    bool over_tcp;
+    uint64_t now_ns;
+    uint32_t epoch; /* 0: none that could be shrunk */
+    struct rank ranks[FAKE_RANKS_MAX];
+    struct gf_sim *sim; /* or NULL */
+    struct gf_rendezvous *simulated[FAKE_RANKS_MAX];
+};
+
+extern struct fake_world fake;
+extern struct tcp_world tcp;
+extern struct world world;
+
+struct gf_offer offer_of(uint32_t size);
+/* begin, and then each rank by hand; or open: all of them, connected. */
+void members_world_begin(uint32_t size, bool over_tcp, uint32_t room_every);
+void rank_open(uint32_t rank, const struct gf_offer *offer);
+void members_world_open(uint32_t size, bool over_tcp, uint32_t room_every);
+void members_world_open_epoch(uint32_t size, uint32_t epoch); /* in memory */
+void members_world_end(void);
+
+/* Everybody who runs polls once; 1 ms passes. True if all of them gave `expect`. */
+bool members_world_turn(gf_status expect);
+void members_world_until(gf_status expect);
+
+const struct gf_error *error_of(uint32_t rank);
+/* All ranks that are open and run failed alike. */
+void assert_all_failed(gf_status code, uint32_t peer, const char *text);
+void assert_blobs_are_everywhere(void);
+void place(uint32_t rank, uint64_t step, uint64_t sequence, gf_operation operation, uint32_t waits_for);
+
+#endif

@@ -1,0 +1,339 @@
+/* Two backends side by side: see ops_pair.h. In each case one area alone holds what is not a number, so that which of
+ * two NaNs comes out is never asked. */
+#include "firmware-tests/support/ops_pair.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/element/host/half.h"
+
+enum { A, B, C, D, E, SMALL };
+#define SMALL_BYTES (256u << 10)
+
+static const gf_type types[] = {GF_TYPE_F32, GF_TYPE_F16, GF_TYPE_BF16};
+
+/* Place of things in SMALL. */
+enum { AT_CHECK = 0, AT_SOURCES = 16, AT_SQUARES = 64, AT_RATIO = 80, AT_LISTS = 1024, AT_SCRATCH = 128 << 10 };
+
+struct place {
+    gf_mem host, device;
+};
+
+struct turn {
+    struct ops_pair *pair;
+    uint64_t count;
+    uint32_t offset;
+    const char *op;
+    bool same;
+};
+
+static uint64_t area_bytes(const struct ops_pair *pair)
+{
+    return pair->elems_max * 4 + 2 * OPS_PAIR_GUARD + 64;
+}
+
+static uint64_t bytes_of(uint32_t area, const struct ops_pair *pair)
+{
+    return (area == SMALL) ? SMALL_BYTES : area_bytes(pair);
+}
+
+static gf_mem device_at(const struct ops_pair *pair, uint32_t area)
+{
+    return pair->device + area * ((area_bytes(pair) + 255) / 256 * 256);
+}
+
+uint64_t ops_pair_bytes(uint64_t elems_max)
+{
+    struct ops_pair pair = {.elems_max = elems_max};
+    return SMALL * ((area_bytes(&pair) + 255) / 256 * 256) + SMALL_BYTES;
+}
+
+void ops_pair_begin(struct ops_pair *pair)
+{
+    for (uint32_t a = 0; a < OPS_PAIR_AREAS; a++) {
+        pair->host[a] = aligned_alloc(256, (bytes_of(a, pair) + 255) / 256 * 256);
+        if (pair->host[a] == NULL) abort();
+    }
+}
+
+void ops_pair_end(struct ops_pair *pair)
+{
+    for (uint32_t a = 0; a < OPS_PAIR_AREAS; a++) free(pair->host[a]);
+}
+
+static uint32_t next(struct ops_pair *pair)
+{
+    pair->seed = pair->seed * 1664525u + 1013904223u;
+    return (pair->seed >> 8) | (pair->seed << 24);
+}
+
+static uint32_t size_of(gf_type type) { return (type == GF_TYPE_F32) ? 4 : 2; }
+
+static void put(uint8_t *base, gf_type type, uint64_t i, float value)
+{
+    uint32_t bits = gf_f32_bits(value);
+    if (type == GF_TYPE_F16) bits = gf_f16_of_f32(value);
+    if (type == GF_TYPE_BF16) bits = gf_bf16_of_f32(value);
+    memcpy(base + i * size_of(type), &bits, size_of(type));
+}
+
+/* Ranges lie offset elements behind the guard. */
+static struct place place(const struct turn *t, uint32_t area, gf_type type)
+{
+    uint64_t skip = OPS_PAIR_GUARD + (uint64_t)t->offset * size_of(type);
+    return (struct place){(gf_mem)(uintptr_t)t->pair->host[area] + skip, device_at(t->pair, area) + skip};
+}
+
+static struct place small(const struct turn *t, uint32_t at)
+{
+    return (struct place){(gf_mem)(uintptr_t)t->pair->host[SMALL] + at, device_at(t->pair, SMALL) + at};
+}
+
+/* Gradients; with `special`, what is large, tiny, infinite or no number in between. */
+static void fill(const struct turn *t, uint32_t area, gf_type type, bool special)
+{
+    static const uint32_t specials[] = {0x80000000, 1, 0x80000001, 0x007fffff, 0x00800000, 0x38800000, 0x33000001,
+                                        0x477fe000, 0x477ff000, 0x47800000, 0x7f7f7fff, 0x7f7f8000, 0x7f7fffff,
+                                        0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffabcdef};
+    struct ops_pair *pair = t->pair;
+    memset(pair->host[area], 0xa5, bytes_of(area, pair));
+    for (uint64_t i = 0; i < t->count; i++) {
+        uint32_t kind = next(pair) % 16;
+        float value = ((float)next(pair) - 2147483648.0f) * 0x1p-33f;
+        if (special && (kind == 0)) value = gf_f32_of_bits(specials[next(pair) % (sizeof specials / sizeof specials[0])]);
+        if (special && (kind == 1)) value = gf_f32_of_bits(next(pair));
+        if (kind == 2) value *= 0x1p-20f;
+        if (kind == 3) value = 0;
+        put(pair->host[area] + OPS_PAIR_GUARD + (uint64_t)t->offset * size_of(type), type, i, value);
+    }
+    pair->upload(pair, device_at(pair, area), pair->host[area], bytes_of(area, pair));
+}
+
+/* An empty check, four numbers, lists: what the caller put there goes up. */
+static void small_fill(const struct turn *t)
+{
+    struct gf_check check = {0, UINT64_MAX};
+    float numbers[5] = {3.25f, 0.75f, 1e-3f, 2.0f, 0.37f};
+    memcpy(t->pair->host[SMALL] + AT_CHECK, &check, sizeof check);
+    memcpy(t->pair->host[SMALL] + AT_SOURCES, &check, sizeof check);
+    memcpy(t->pair->host[SMALL] + AT_SQUARES, numbers, sizeof numbers);
+    memset(t->pair->host[SMALL] + AT_SCRATCH, 0, SMALL_BYTES - AT_SCRATCH);
+    t->pair->upload(t->pair, device_at(t->pair, SMALL), t->pair->host[SMALL], SMALL_BYTES);
+}
+
+/* All areas; that a float is some NaN is enough where any_nan. */
+static void compare(struct turn *t, gf_status status, bool any_nan)
+{
+    struct ops_pair *pair = t->pair;
+    uint64_t most = area_bytes(pair);
+    uint8_t *got = malloc((most > SMALL_BYTES) ? most : SMALL_BYTES);
+    if (got == NULL) abort();
+    if (status != GF_OK) {
+        if (t->same) fprintf(stderr, "%s of %llu: status %d\n", t->op, (unsigned long long)t->count, (int)status);
+        t->same = false;
+    }
+    for (uint32_t area = 0; (area < OPS_PAIR_AREAS) && t->same; area++) {
+        uint64_t bytes = (area == SMALL) ? AT_SCRATCH : bytes_of(area, pair);
+        pair->download(pair, got, device_at(pair, area), bytes);
+        for (uint64_t b = 0; b < bytes; b += 4) {
+            uint32_t is, want;
+            memcpy(&is, got + b, 4);
+            memcpy(&want, pair->host[area] + b, 4);
+            if ((is == want) || (any_nan && isnan(gf_f32_of_bits(is)) && isnan(gf_f32_of_bits(want)))) continue;
+            fprintf(stderr, "%s of %llu, offset %u: area %u, byte %llu: 0x%08x, not 0x%08x\n", t->op,
+                    (unsigned long long)t->count, t->offset, area, (unsigned long long)b, is, want);
+            t->same = false;
+            break;
+        }
+    }
+    free(got);
+}
+
+#define BOTH(t, name, call_host, call_device)                                  \
+    do {                                                                       \
+        gf_status host_status = gf_ops_host.call_host, status = GF_OK;         \
+        (t)->op = (name);                                                      \
+        if (host_status == GF_OK) status = (t)->pair->ops->call_device;        \
+        compare((t), status, false);                                           \
+    } while (0)
+
+static struct gf_check *check_of(gf_mem at) { return (struct gf_check *)(uintptr_t)at; }
+
+static void cast_case(struct turn *t, gf_type dst_type, gf_type src_type, float scale, bool in_place)
+{
+    struct gf_queue *queue = t->pair->queue;
+    struct place dst = place(t, in_place ? A : B, dst_type), src = place(t, A, src_type), check = small(t, AT_CHECK);
+    fill(t, A, src_type, true);
+    small_fill(t);
+    BOTH(t, "cast", cast(NULL, dst.host, dst_type, src.host, src_type, t->count, scale, 77, check_of(check.host)),
+         cast(queue, dst.device, dst_type, src.device, src_type, t->count, scale, 77, check_of(check.device)));
+}
+
+static void sum_case(struct turn *t, gf_type type, bool special_src)
+{
+    struct place dst = place(t, A, type), src = place(t, B, type), check = small(t, AT_CHECK);
+    fill(t, A, type, !special_src);
+    fill(t, B, type, special_src);
+    small_fill(t);
+    BOTH(t, "sum", sum(NULL, dst.host, src.host, type, t->count, 5, check_of(check.host)),
+         sum(t->pair->queue, dst.device, src.device, type, t->count, 5, check_of(check.device)));
+    BOTH(t, "check", check(NULL, dst.host, type, t->count, 1, check_of(check.host)),
+         check(t->pair->queue, dst.device, type, t->count, 1, check_of(check.device)));
+}
+
+/* Sources A..D; destinations E, and A in place. */
+static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_t dst_count)
+{
+    gf_mem host_src[4], device_src[4], host_dst[2], device_dst[2];
+    struct place check = small(t, AT_CHECK), sources = small(t, AT_SOURCES);
+    for (uint32_t s = 0; s < src_count; s++) {
+        fill(t, A + s, type, s == 1);
+        host_src[s] = place(t, A + s, type).host;
+        device_src[s] = place(t, A + s, type).device;
+    }
+    for (uint32_t d = 0; d < dst_count; d++) {
+        host_dst[d] = place(t, (d == 0) ? E : A, type).host;
+        device_dst[d] = place(t, (d == 0) ? E : A, type).device;
+    }
+    small_fill(t);
+    BOTH(t, "sum_n", sum_n(NULL, host_dst, dst_count, host_src, src_count, type, t->count, 9, check_of(check.host),
+                           check_of(sources.host)),
+         sum_n(t->pair->queue, device_dst, dst_count, device_src, src_count, type, t->count, 9,
+               check_of(check.device), check_of(sources.device)));
+}
+
+static void norm_case(struct turn *t, gf_type type)
+{
+    struct place square = small(t, AT_SQUARES), src = place(t, A, type), ratio = small(t, AT_RATIO);
+    struct gf_ratio host = {square.host, square.host + 4, 0.25f, 0.02f, 5e-4f, 1e-6f}, device = host;
+    device.weight_square_f32 = square.device;
+    device.gradient_square_f32 = square.device + 4;
+    fill(t, A, type, false);
+    small_fill(t);
+    BOTH(t, "norm", norm(NULL, square.host, 0, src.host, type, t->count),
+         norm(t->pair->queue, square.device, small(t, AT_SCRATCH).device, src.device, type, t->count));
+    BOTH(t, "ratio", ratio(NULL, ratio.host, &host), ratio(t->pair->queue, ratio.device, &device));
+}
+
+static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elems, bool special)
+{
+    struct place scores = place(t, B, GF_TYPE_F32), src = place(t, A, GF_TYPE_F32);
+    gf_status status;
+    fill(t, A, GF_TYPE_F32, special);
+    fill(t, B, GF_TYPE_F32, false);
+    t->op = "score";
+    (void)gf_ops_host.score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
+    status = t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems, piece_elems);
+    compare(t, status, special);
+}
+
+/* A history, B momentum, C gradient, D weight, E out; special says which one holds what is no number. */
+static void accumulate_case(struct turn *t, gf_type src_type, uint32_t mask, uint32_t special)
+{
+    bool with_u = mask & 1, store_u = (mask & 3) == 3, with_weight = mask & 4, in_place = mask & 8;
+    struct place h = place(t, A, GF_TYPE_F32), u = place(t, B, GF_TYPE_F32), src = place(t, C, src_type);
+    struct place weight = place(t, D, GF_TYPE_F32), out = in_place ? h : place(t, E, GF_TYPE_F32);
+    for (uint32_t area = A; area <= D; area++) fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == special);
+    BOTH(t, "accumulate",
+         accumulate(NULL, out.host, h.host, store_u ? u.host : 0, with_u ? u.host : 0, src.host, src_type, 0.125f,
+                    0.9f, with_weight ? weight.host : 0, 0.01f, t->count),
+         accumulate(t->pair->queue, out.device, h.device, store_u ? u.device : 0, with_u ? u.device : 0, src.device,
+                    src_type, 0.125f, 0.9f, with_weight ? weight.device : 0, 0.01f, t->count));
+}
+
+static void update_case(struct turn *t, gf_type gradient_type, int half_type, uint32_t mask, uint32_t special)
+{
+    struct place weight = place(t, A, GF_TYPE_F32), momentum = place(t, B, GF_TYPE_F32), ratio = small(t, AT_RATIO);
+    struct place gradient = place(t, C, gradient_type), half = place(t, D, (half_type < 0) ? GF_TYPE_F32 : (gf_type)half_type);
+    struct gf_update host = {.weight_f32 = weight.host, .momentum_f32 = (mask & 1) ? momentum.host : 0,
+                             .half = (half_type < 0) ? 0 : half.host,
+                             .half_type = (half_type < 0) ? GF_TYPE_F32 : (gf_type)half_type,
+                             .gradient = gradient.host, .gradient_type = gradient_type, .gradient_scale = 0.5f,
+                             .rate = 0.1f, .ratio_f32 = (mask & 4) ? ratio.host : 0, .momentum = 0.9f, .decay = 5e-4f,
+                             .nesterov = mask & 2};
+    struct gf_update device = host;
+    device.weight_f32 = weight.device;
+    device.momentum_f32 = (mask & 1) ? momentum.device : 0;
+    device.half = (half_type < 0) ? 0 : half.device;
+    device.gradient = gradient.device;
+    device.ratio_f32 = (mask & 4) ? ratio.device : 0;
+    for (uint32_t area = A; area <= C; area++) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, area == special);
+    small_fill(t);
+    BOTH(t, "update", update(NULL, &host, t->count), update(t->pair->queue, &device, t->count));
+    if (t->count == 0) return;
+
+    /* Two of three chunks, the last first. */
+    struct gf_chunks chunks = {.chunk_elems = 1 + t->count / 7, .dst_elems = t->count,
+                               .dst_list_u32 = small(t, AT_LISTS).host}, device_chunks;
+    uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS);
+    for (uint32_t c = (uint32_t)((t->count - 1) / chunks.chunk_elems + 1); c-- > 0;)
+        if (c % 3 != 1) list[chunks.count++] = c;
+    device_chunks = chunks;
+    device_chunks.dst_list_u32 = small(t, AT_LISTS).device;
+    for (uint32_t area = A; area <= C; area++) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, area == special);
+    small_fill(t);
+    BOTH(t, "update_chunks", update_chunks(NULL, &host, &chunks), update_chunks(t->pair->queue, &device, &device_chunks));
+}
+
+/* A selection of chunks of A (and B, C, D) to places of E; what is not listed stays. */
+static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, gf_type dst_type, uint32_t lists)
+{
+    struct gf_queue *queue = t->pair->queue;
+    uint64_t chunk_count = (t->count + chunk_elems - 1) / chunk_elems;
+    uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS), taken = 0;
+    uint32_t listed_max = (AT_SCRATCH - AT_LISTS) / 8;
+    struct place dst = place(t, E, dst_type), src = place(t, C, src_type), check = small(t, AT_CHECK);
+    struct place h = place(t, A, GF_TYPE_F32), u = place(t, B, GF_TYPE_F32), weight = place(t, D, GF_TYPE_F32);
+    struct gf_chunks host = {.chunk_elems = chunk_elems, .dst_elems = t->count, .src_elems = t->count}, device;
+    for (uint64_t c = 0; (c < chunk_count) && (taken < listed_max); c++)
+        if ((lists != 3) || (next(t->pair) % 3 != 0)) {
+            list[taken] = (uint32_t)(chunk_count - 1 - c);
+            list[listed_max + taken++] = (uint32_t)c;
+        }
+    host.count = taken;
+    device = host;
+    if (lists & 1) host.dst_list_u32 = small(t, AT_LISTS).host, device.dst_list_u32 = small(t, AT_LISTS).device;
+    if (lists & 2) host.src_list_u32 = small(t, AT_LISTS + 4 * listed_max).host;
+    if (lists & 2) device.src_list_u32 = small(t, AT_LISTS + 4 * listed_max).device;
+    for (uint32_t area = A; area <= D; area++) fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == C);
+    fill(t, E, dst_type, false);
+    small_fill(t);
+    BOTH(t, "cast_chunks",
+         cast_chunks(NULL, dst.host, dst_type, src.host, src_type, &host, 0.5f, 3, check_of(check.host)),
+         cast_chunks(queue, dst.device, dst_type, src.device, src_type, &device, 0.5f, 3, check_of(check.device)));
+    BOTH(t, "zero_chunks", zero_chunks(NULL, dst.host, dst_type, &host),
+         zero_chunks(queue, dst.device, dst_type, &device));
+    dst = place(t, E, GF_TYPE_F32);
+    BOTH(t, "accumulate_chunks",
+         accumulate_chunks(NULL, dst.host, h.host, 0, u.host, src.host, src_type, 0.5f, 0.9f, weight.host, 0.1f, &host),
+         accumulate_chunks(queue, dst.device, h.device, 0, u.device, src.device, src_type, 0.5f, 0.9f, weight.device,
+                           0.1f, &device));
+}
+
+bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32_t seed)
+{
+    struct turn t = {.pair = pair, .count = count, .offset = offset, .same = true};
+    pair->seed = seed;
+    for (uint32_t area = A; area < SMALL; area++) fill(&t, area, GF_TYPE_F32, false);
+    memset(pair->host[SMALL], 0xa5, SMALL_BYTES);
+    for (uint32_t s = 0; s < 3; s++) {
+        gf_type type = types[s], other = types[(s + 1 + seed % 2) % 3];
+        for (uint32_t d = 0; d < 3; d++) cast_case(&t, types[d], type, (seed % 3 == 0) ? -3.1e-3f : 1.0f, false);
+        cast_case(&t, type, type, 65536.0f, true);
+        sum_case(&t, type, seed % 2);
+        sum_n_case(&t, type, 1 + seed % 4, 1 + seed / 4 % 2);
+        sum_n_case(&t, type, 4, 2);
+        norm_case(&t, type);
+        for (uint32_t mask = seed % 3; mask < 16; mask += 3) accumulate_case(&t, type, mask, A + (seed + mask) % 4);
+        for (uint32_t mask = seed % 3; mask < 8; mask += 3)
+            update_case(&t, type, (int)((seed + mask) % 4) - 1, mask, A + (seed + mask) % 3);
+        for (uint32_t lists = 0; lists < 4; lists++)
+            chunks_case(&t, 1 + next(pair) % (1 + count / 3), type, other, lists);
+    }
+    score_case(&t, 1 + next(pair) % 200, 1 + next(pair) % 200, false);
+    score_case(&t, 64 * (1 + next(pair) % 9), 64, true);
+    score_case(&t, count + 1, count + 1, false);
+    return t.same;
+}

@@ -1,0 +1,32 @@
+/* Two backends of the element ops side by side: the host's, which is the definition, and one that is held against it.
+ * Each op runs on equal memory of both, and every byte must be equal afterwards. For backends that touch the same
+ * memory as the host, and for those that do not: areas are reached by copies that the caller gives. */
+#ifndef GF_OPS_PAIR_H
+#define GF_OPS_PAIR_H
+
+#include "ops/ops.h"
+
+#define OPS_PAIR_AREAS 6u
+#define OPS_PAIR_GUARD 64u /* bytes before and behind the elements, looked at too */
+
+struct ops_pair {
+    const struct gf_ops *ops; /* on trial */
+    struct gf_queue *queue;
+    gf_mem device;            /* pair_bytes() of the queue's memory */
+    uint64_t elems_max;
+    /* Both wait until it is done. */
+    void (*upload)(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes);
+    void (*download)(struct ops_pair *pair, void *dst, gf_mem src, uint64_t size_bytes);
+    uint8_t *host[OPS_PAIR_AREAS]; /* set by ops_pair_begin() */
+    uint32_t seed;
+};
+
+uint64_t ops_pair_bytes(uint64_t elems_max);
+void ops_pair_begin(struct ops_pair *pair); /* allocates the host's areas */
+void ops_pair_end(struct ops_pair *pair);
+
+/* Every op with all types on `count` elements, its ranges beginning `offset` elements behind an aligned address. The
+ * first difference is printed; false: there was one. */
+bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32_t seed);
+
+#endif

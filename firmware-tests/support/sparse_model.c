@@ -1,0 +1,301 @@
+/* See sparse_model.h. */
+#include "firmware-tests/support/sparse_model.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static double *zeroes(uint64_t count)
+{
+    double *values = calloc(count + 1, sizeof *values);
+    assert_non_null(values);
+    return values;
+}
+
+static uint32_t mix(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+    uint64_t value = ((a * 0x100000001b3u + b) * UINT64_C(0x9e3779b97f4a7c15) + c) * UINT64_C(0xbf58476d1ce4e5b9) + d;
+    value = (value ^ (value >> 30)) * UINT64_C(0x94d049bb133111eb);
+    return (uint32_t)((value ^ (value >> 31)) >> 16);
+}
+
+/* Tensors and steps differ in size, so that the order of the chunks changes all the time. */
+float sparse_small_whole(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem)
+{
+    uint32_t span = 1 + 2 * (mix(model->number, tensor, elem / 7, 0) % 5);
+    return (float)(mix(model->number, rank, tensor, elem) % span) - (float)(span / 2);
+}
+
+float sparse_noise(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem)
+{
+    float size = (float)(1 + mix(model->number, tensor, elem / 7, 0) % 5) * 0x1p-33f;
+    return (float)((int32_t)(mix(model->number, rank, tensor, elem))) * size;
+}
+
+void sparse_open(struct sparse_model *model, const struct world_setup *setup, sparse_value value)
+{
+    gf_context *gf;
+    *model = (struct sparse_model){.value = value, .order = WORLD_FORWARD};
+    world_open(&model->w, setup);
+    gf = sparse_context(model, 0);
+    model->config = &gf->config;
+    model->elem_count = gf->pool.elem_count;
+    model->gradient = zeroes(model->w.world * model->elem_count);
+    model->history = zeroes(model->w.world * model->elem_count);
+    model->local = zeroes(model->w.world * model->elem_count);
+    model->weight = zeroes(model->elem_count);
+    model->momentum = zeroes(model->elem_count);
+    model->applied = zeroes(model->elem_count);
+    model->produced_sum = zeroes(model->elem_count);
+    model->applied_sum = zeroes(model->elem_count);
+    for (uint32_t i = 0; (gf->weight != 0) && (i < gf->tensor_count); i++) {
+        for (uint64_t e = 0; e < gf->tensors[i].elem_count; e++) {
+            float weight = (float)(mix(1, 2, i, e) % 17) * 0.125f - 1.0f;
+            model->weight[gf->tensors[i].first_elem + e] = (double)weight;
+            for (uint32_t rank = 0; rank < model->w.world; rank++)
+                ((float *)(uintptr_t)gf_weight(sparse_context(model, rank), i))[e] = weight;
+        }
+    }
+}
+
+void sparse_close(struct sparse_model *model)
+{
+    double *arrays[] = {model->gradient, model->history, model->local,        model->weight,
+                        model->momentum, model->applied, model->produced_sum, model->applied_sum};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) free(arrays[i]);
+    world_close(&model->w);
+}
+
+static void fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    struct sparse_model *model = arg;
+    const gf_context *gf = w->ranks[rank].gf;
+    const struct gf_pool_tensor *placed = &gf->tensors[tensor];
+    double *row = model->gradient + rank * model->elem_count + placed->first_elem;
+    for (uint64_t e = 0; e < placed->elem_count; e++) {
+        float value = model->value(model, rank, tensor, e) * gf_loss_scale(gf);
+        world_put((gf_type)placed->type, gradient, e, value);
+        row[e] = (double)world_get((gf_type)placed->type, gradient, e) / (double)gf_loss_scale(gf);
+    }
+}
+
+/* ---- the rules ---- */
+
+static uint64_t samples_all(const struct sparse_model *model)
+{
+    uint64_t sum = 0;
+    for (uint32_t rank = 0; rank < model->w.world; rank++) sum += (model->samples != NULL) ? model->samples[rank] : 1;
+    return sum;
+}
+
+static double divisor(const struct sparse_model *model)
+{
+    uint64_t samples = samples_all(model);
+    switch (model->config->exchange.average) {
+    case GF_AVERAGE_SUM:     return 1.0;
+    case GF_AVERAGE_RANKS:   return (double)model->w.world;
+    case GF_AVERAGE_SAMPLES: return (double)((samples > 0) ? samples : model->samples_before);
+    }
+    return 0.0;
+}
+
+static double share(const struct sparse_model *model)
+{
+    switch (model->config->exchange.average) {
+    case GF_AVERAGE_SUM:     return 1.0 / (double)model->w.world;
+    case GF_AVERAGE_RANKS:   return 1.0;
+    case GF_AVERAGE_SAMPLES: return (double)model->samples_before / (double)model->w.world;
+    }
+    return 0.0;
+}
+
+static bool chunk_was_sent(const struct gf_sparse *sparse, uint64_t elem)
+{
+    uint32_t chunk = (uint32_t)(elem / sparse->chunk_elems);
+    uint32_t low = 0, high = sparse->sent_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (sparse->sent[middle] < chunk) low = middle + 1;
+        else high = middle;
+    }
+    return (low < sparse->sent_count) && (sparse->sent[low] == chunk);
+}
+
+static bool is_local(const struct sparse_model *model)
+{
+    return model->config->sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
+}
+
+/* One element of a sparse step; returns what is applied of it. */
+static double elem_step(struct sparse_model *model, uint64_t e, bool sent, double decay)
+{
+    double sum = 0;
+    for (uint32_t rank = 0; rank < model->w.world; rank++) {
+        double *h = &model->history[rank * model->elem_count + e], *u = &model->local[rank * model->elem_count + e];
+        double g = model->gradient[rank * model->elem_count + e] + decay * share(model) * model->weight[e];
+        if (is_local(model)) {
+            double before = model->local_begun ? *u : share(model) * model->momentum[e];
+            *u = (double)model->config->optimizer.momentum * before + g;
+            g = *u;
+        }
+        *h += g;
+        if (!sent) continue;
+        sum += *h;
+        *h = 0;
+        if (model->config->sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED) *u = 0;
+    }
+    return sum / divisor(model);
+}
+
+static double elem_sum(const struct sparse_model *model, uint64_t e)
+{
+    double sum = 0;
+    for (uint32_t rank = 0; rank < model->w.world; rank++) sum += model->gradient[rank * model->elem_count + e];
+    return sum;
+}
+
+static void tensor_step(struct sparse_model *model, const gf_context *gf, const struct gf_pool_tensor *tensor,
+                        double rate)
+{
+    const struct gf_config *config = model->config;
+    bool sparse = gf->step.sparse && (tensor->sparse != 0), lars = config->optimizer.kind == GF_OPTIMIZER_LARS;
+    bool decays = (tensor->flags & GF_TENSOR_NO_DECAY) == 0;
+    double decay = (decays && (gf->weight != 0)) ? (double)config->optimizer.weight_decay : 0.0;
+    double late = sparse ? 0 : decay; /* history holds it already */
+    double weights = 0, gradients = 0;
+    for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
+        bool applies = !sparse || chunk_was_sent(&gf->sparse, e);
+        model->produced_sum[e] += elem_sum(model, e);
+        model->applied[e] = sparse ? elem_step(model, e, applies, decay) : elem_sum(model, e) / divisor(model);
+        if (applies) weights += model->weight[e] * model->weight[e];
+        gradients += model->applied[e] * model->applied[e];
+    }
+    if (lars && decays && (weights > 0) && (gradients > 0))
+        rate *= (double)config->optimizer.lars_eta * sqrt(weights) /
+                (sqrt(gradients) + late * sqrt(weights) + (double)config->optimizer.lars_epsilon);
+    for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
+        double d = model->applied[e] + late * model->weight[e];
+        if ((config->optimizer.kind == GF_OPTIMIZER_NONE) || (sparse && !chunk_was_sent(&gf->sparse, e))) continue;
+        if ((config->optimizer.momentum > 0) && !(sparse && is_local(model))) {
+            double v = model->momentum[e] = (double)config->optimizer.momentum * model->momentum[e] + d;
+            d = config->optimizer.nesterov ? (double)config->optimizer.momentum * v + d : v;
+        }
+        model->weight[e] -= rate * d;
+    }
+}
+
+/* ---- a step ---- */
+
+static void expect_same_bytes(const struct sparse_model *model, uint32_t rank, gf_mem mine, gf_mem first,
+                              uint64_t bytes, const char *what)
+{
+    if ((bytes > 0) && (memcmp((const void *)(uintptr_t)mine, (const void *)(uintptr_t)first, bytes) != 0))
+        fail_msg("step %llu: %s of rank %u are not those of rank 0", (unsigned long long)model->number, what, rank);
+}
+
+static void expect_agreement(struct sparse_model *model)
+{
+    const gf_context *first = sparse_context(model, 0);
+    world_expect_equal(&model->w);
+    for (uint32_t rank = 1; rank < model->w.world; rank++) {
+        const gf_context *gf = sparse_context(model, rank);
+        assert_int_equal(gf->sparse.selected_count, first->sparse.selected_count);
+        expect_same_bytes(model, rank, (gf_mem)(uintptr_t)gf->sparse.selection,
+                          (gf_mem)(uintptr_t)first->sparse.selection, first->sparse.selected_count * sizeof(uint32_t),
+                          "selection");
+        if (gf->weight != 0)
+            expect_same_bytes(model, rank, gf->weight, first->weight, model->elem_count * sizeof(float), "weights");
+    }
+}
+
+void sparse_step(struct sparse_model *model, float rate)
+{
+    const gf_context *gf = sparse_context(model, 0);
+    const struct world_step step = {.order = model->order, .fill = fill, .arg = model, .samples = model->samples};
+    model->number++;
+    world_step_run(&model->w, &step);
+    world_expect(&model->w, GF_OK);
+    if (gf_step_skipped(gf)) return;
+    for (uint32_t i = 0; i < gf->tensor_count; i++) {
+        const struct gf_pool_tensor *tensor = &gf->tensors[i];
+        double scale = (tensor->type == GF_TYPE_F32) ? 1.0 : (double)gf_gradient_scale(gf);
+        for (uint64_t e = 0; e < tensor->elem_count; e++)
+            model->applied_sum[tensor->first_elem + e] +=
+                scale * (double)world_get((gf_type)tensor->type, world_gradient(&model->w, 0, i), e);
+        tensor_step(model, gf, tensor, (double)rate);
+    }
+    if (gf->step.sparse && is_local(model)) model->local_begun = true;
+    if (samples_all(model) > 0) model->samples_before = samples_all(model);
+    for (uint32_t rank = 0; (model->config->optimizer.kind != GF_OPTIMIZER_NONE) && (rank < model->w.world); rank++)
+        assert_int_equal(gf_update(sparse_context(model, rank), rate), GF_OK);
+    expect_agreement(model);
+}
+
+/* ---- what must hold ---- */
+
+static void expect_near(const struct sparse_model *model, uint32_t rank, const float *got, const double *expected,
+                        uint64_t count, double tolerance, const char *what)
+{
+    double largest = 1e-30;
+    for (uint64_t e = 0; e < count; e++) largest = fmax(largest, fabs(expected[e]));
+    for (uint64_t e = 0; e < count; e++)
+        if (!(fabs((double)got[e] - expected[e]) <= tolerance * largest))
+            fail_msg("step %llu, rank %u, %s[%llu]: %.9g, expected %.9g", (unsigned long long)model->number, rank, what,
+                     (unsigned long long)e, (double)got[e], expected[e]);
+}
+
+void sparse_expect_model(const struct sparse_model *model, double tolerance)
+{
+    uint64_t sparse_count = sparse_context(model, 0)->sparse.elem_count;
+    for (uint32_t rank = 0; rank < model->w.world; rank++) {
+        const gf_context *gf = sparse_context(model, rank);
+        uint64_t row = rank * model->elem_count, local_count = model->local_begun ? sparse_count : 0;
+        expect_near(model, rank, sparse_floats(gf->sparse.history), model->history + row, sparse_count, tolerance,
+                    "history");
+        if (gf->weight != 0)
+            expect_near(model, rank, sparse_floats(gf->weight), model->weight, model->elem_count, tolerance, "weight");
+        if (gf->momentum == 0) continue;
+        expect_near(model, rank, sparse_floats(gf->momentum), model->local + row, local_count, tolerance, "u");
+        expect_near(model, rank, sparse_floats(gf->momentum) + local_count, model->momentum + local_count,
+                    model->elem_count - local_count, tolerance, "momentum");
+    }
+}
+
+void sparse_expect_conserved(const struct sparse_model *model)
+{
+    uint64_t sparse_count = sparse_context(model, 0)->sparse.elem_count;
+    for (uint64_t e = 0; e < model->elem_count; e++) {
+        double held = 0;
+        for (uint32_t rank = 0; (e < sparse_count) && (rank < model->w.world); rank++)
+            held += (double)sparse_floats(sparse_context(model, rank)->sparse.history)[e];
+        if (model->applied_sum[e] + held != model->produced_sum[e])
+            fail_msg("step %llu, element %llu: %.9g applied and %.9g held, but %.9g produced",
+                     (unsigned long long)model->number, (unsigned long long)e, model->applied_sum[e], held,
+                     model->produced_sum[e]);
+    }
+}
+
+void sparse_expect_selection(const struct sparse_model *model)
+{
+    const gf_context *gf = sparse_context(model, 0);
+    const struct gf_sparse *sparse = &gf->sparse;
+    uint32_t kept = gf_sparse_kept(model->config, sparse->chunk_count, model->number + 1);
+    uint32_t *expected = calloc(sparse->chunk_count, sizeof *expected);
+    float *norms = calloc(sparse->chunk_count, sizeof *norms);
+    assert_true((expected != NULL) && (norms != NULL));
+    for (uint64_t e = 0; e < sparse->elem_count; e++) {
+        double norm = gf->step.sparse ? 0 : fabs(model->applied[e]);
+        for (uint32_t rank = 0; gf->step.sparse && (rank < model->w.world); rank++)
+            norm += fabs(model->history[rank * model->elem_count + e]);
+        norms[e / sparse->chunk_elems] += (float)norm;
+    }
+    gf_sparse_select(norms, sparse->chunk_count, kept, expected);
+    assert_int_equal(sparse->selected_count, kept);
+    assert_memory_equal(sparse->selection, expected, kept * sizeof *expected);
+    free(expected);
+    free(norms);
+}

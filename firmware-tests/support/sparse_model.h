@@ -1,0 +1,52 @@
+/* The rules of sparse communication in double precision, beside whole contexts that run them: fed with the same
+ * gradients, it says what every rank's weights, momentum and history must be. */
+#ifndef SPARSE_MODEL_H
+#define SPARSE_MODEL_H
+
+#include "lib/context.h"
+#include "firmware-tests/support/world.h"
+
+struct sparse_model;
+/* The gradient of one element, unscaled. */
+typedef float (*sparse_value)(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem);
+
+/* All arrays are indexed by pool element; those of [world][elem_count] by rank first. */
+struct sparse_model {
+    struct world w;
+    const struct gf_config *config; /* effective */
+    uint64_t elem_count;
+    uint64_t number;                /* of the step under way */
+    uint64_t samples_before;
+    bool local_begun;
+    sparse_value value;
+    world_order order;
+    const uint64_t *samples;        /* by rank; NULL: not said */
+    double *gradient, *history, *local; /* [world][elem_count] */
+    double *weight, *momentum;
+    double *applied;                /* in this step */
+    double *produced_sum, *applied_sum; /* over all steps; applied as gf_gradient() said */
+};
+
+/* Opens a world of ranks with weights as sparse_weight() says. */
+void sparse_open(struct sparse_model *model, const struct world_setup *setup, sparse_value value);
+void sparse_close(struct sparse_model *model);
+
+/* A step and its gf_update() on all ranks and in the model; on all ranks the same must have come of it. */
+void sparse_step(struct sparse_model *model, float rate);
+/* Every rank's weights, momentum and history are the model's, to `tolerance` of the largest. */
+void sparse_expect_model(const struct sparse_model *model, double tolerance);
+/* What was applied plus what is held is what was produced, exactly. */
+void sparse_expect_conserved(const struct sparse_model *model);
+/* The next set is that of the largest norms of the model, of numbers that fp32 holds exactly. */
+void sparse_expect_selection(const struct sparse_model *model);
+
+float sparse_small_whole(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem);
+float sparse_noise(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem);
+
+static inline gf_context *sparse_context(const struct sparse_model *model, uint32_t rank)
+{
+    return model->w.ranks[rank].gf;
+}
+static inline const float *sparse_floats(gf_mem at) { return (const float *)(uintptr_t)at; }
+
+#endif

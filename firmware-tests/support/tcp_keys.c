@@ -1,0 +1,126 @@
+/* Keys on disk, ranks that use them, and the words of the handshake as a stranger may say them. */
+#include "firmware-tests/support/tcp_keys.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+char key_folder[] = "/tmp/gf-test-auth-XXXXXX";
+char key_a[64], key_b[64];
+char logged[8192];
+
+static void log_keep(void *user, gf_log_level level, const char *line)
+{
+    size_t used = strlen(logged);
+    (void)user;
+    (void)level;
+    (void)snprintf(logged + used, sizeof logged - used, "%s\n", line);
+}
+
+const char *file_make(const char *name, char fill, size_t bytes, mode_t mode)
+{
+    static char path[64];
+    char data[5000];
+    (void)snprintf(path, sizeof path, "%s/%s", key_folder, name);
+    (void)unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true((fd >= 0) && (bytes <= sizeof data));
+    memset(data, fill, sizeof data);
+    assert_int_equal(write(fd, data, bytes), bytes);
+    assert_int_equal(fchmod(fd, mode), 0);
+    (void)close(fd);
+    return path;
+}
+
+int keys_setup(void **state)
+{
+    (void)state;
+    if (mkdtemp(key_folder) == NULL) return -1;
+    (void)snprintf(key_a, sizeof key_a, "%s", file_make("a", 'a', 32, 0600));
+    (void)snprintf(key_b, sizeof key_b, "%s", file_make("b", 'b', 32, 0600));
+    return 0;
+}
+
+int keys_teardown(void **state)
+{
+    (void)state;
+    DIR *dir = opendir(key_folder);
+    for (struct dirent *entry; (dir != NULL) && ((entry = readdir(dir)) != NULL);) {
+        if (entry->d_name[0] != '.') (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir != NULL) (void)closedir(dir);
+    return rmdir(key_folder);
+}
+
+struct gf_rendezvous_setup keyed(uint32_t rank, uint32_t size, const char *key_file)
+{
+    struct gf_rendezvous_setup setup = tcp_setup(&star, rank, size);
+    setup.key_file = key_file;
+    setup.log.fn = log_keep;
+    return setup;
+}
+
+void keyed_open(uint32_t slot, uint32_t rank, uint32_t size, const char *key_file)
+{
+    struct gf_rendezvous_setup setup = keyed(rank, size, key_file);
+    end_open(slot, &setup);
+}
+
+void begin(void)
+{
+    world_clear();
+    logged[0] = 0;
+}
+
+void hello_make(unsigned char *out, uint32_t rank, uint32_t size, uint32_t has_key)
+{
+    struct gf_put put = {out, HELLO_FRAME};
+    memset(out, 0x5c, HELLO_FRAME);
+    gf_frame_header_put(&put, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES, 4711, rank);
+    gf_put_u32(&put, GF_VERSION);
+    gf_put_u32(&put, rank);
+    gf_put_u32(&put, size);
+    gf_put_u32(&put, has_key);
+}
+
+void say(int fd, const void *data, size_t bytes)
+{
+    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: lawful */
+}
+
+size_t hear(int fd, unsigned char *out, size_t bytes)
+{
+    size_t have = 0;
+    for (int i = 0; (i < TURNS_MAX) && (have < bytes); i++) {
+        turn();
+        ssize_t got = recv(fd, out + have, bytes - have, MSG_DONTWAIT);
+        if ((got == 0) || ((got < 0) && (errno != EAGAIN))) break;
+        if (got > 0) have += (size_t)got;
+    }
+    return have;
+}
+
+void assert_proof_is_refused(int fd, const unsigned char *proof_frame)
+{
+    unsigned char answer[ANSWER_FRAME];
+    char text[GF_FRAME_REASON_BYTES];
+    say(fd, proof_frame, PROOF_FRAME);
+    assert_int_equal(hear(fd, answer, sizeof answer), sizeof answer);
+    struct gf_get get = {.at = answer + GF_FRAME_HEADER_BYTES, .left = GF_FRAME_ANSWER_BYTES};
+    assert_int_equal((int32_t)gf_get_u32(&get), GF_ERR_MISMATCH);
+    gf_get_text(&get, text, sizeof text);
+    assert_string_equal(text, "rank 1 did not prove that it has this job's key");
+    assert_int_equal(seen[0].connected, 0);
+    assert_int_equal(seen[0].refused, 0);
+}

@@ -1,0 +1,34 @@
+/* Keys on disk, ranks that use them, and the words of the handshake as a stranger may say them. */
+#ifndef TCP_KEYS_H
+#define TCP_KEYS_H
+
+#include "drivers/tcp/rendezvous_frame.h"
+#include "firmware-tests/support/tcp_turns.h"
+
+#include <sys/types.h>
+
+#define HELLO_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
+#define CHALLENGE_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_CHALLENGE_BYTES)
+#define PROOF_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES)
+#define ANSWER_FRAME (GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES)
+
+extern char key_folder[];         /* of this run, mode 0700 */
+extern char key_a[64], key_b[64]; /* two keys of one size */
+extern char logged[8192];         /* what ends of keyed() logged since begin() */
+
+int keys_setup(void **state); /* of a group of tests */
+int keys_teardown(void **state);
+/* A file of `bytes` bytes `fill`; the path is valid until the next call. */
+const char *file_make(const char *name, char fill, size_t bytes, mode_t mode);
+
+void begin(void);
+struct gf_rendezvous_setup keyed(uint32_t rank, uint32_t size, const char *key_file);
+void keyed_open(uint32_t slot, uint32_t rank, uint32_t size, const char *key_file);
+
+void hello_make(unsigned char *out, uint32_t rank, uint32_t size, uint32_t has_key);
+void say(int fd, const void *data, size_t bytes);
+/* Up to `bytes` bytes, fewer if the other side ends. */
+size_t hear(int fd, unsigned char *out, size_t bytes);
+void assert_proof_is_refused(int fd, const unsigned char *proof_frame);
+
+#endif

@@ -1,0 +1,63 @@
+/* Ranks as processes, each with a link over UCX. The parent forks before UCX is touched and never opens a link. */
+#ifndef UCX_RANKS_H
+#define UCX_RANKS_H
+
+#include "drivers/link.h"
+
+#define RANKS_MAX 3u
+#define RANKS_REQS 64u
+#define RANKS_MESSAGE_MAX ((size_t)1 << 20)
+
+struct ranks_one {
+    uint32_t rank, world;
+    int to[RANKS_MAX]; /* a socket to each other rank, for blobs and for taking turns */
+    const void *arg;   /* the test's row */
+    struct gf_link_setup setup;
+    struct gf_link *link;
+    void *state;
+    struct gf_req *reqs[RANKS_REQS];
+    char log[8192]; /* all lines so far */
+};
+
+/* Ends this rank, and with it the test, where the condition does not hold. */
+#define RANK_CHECK(one, condition)                                         \
+    do {                                                                   \
+        if (!(condition)) ranks_fail(one, __FILE__, __LINE__, #condition); \
+    } while (0)
+_Noreturn void ranks_fail(struct ranks_one *one, const char *file, int line, const char *what);
+
+/* Runs body in `world` processes. Each must end by itself with 0 within a time bound; a rank whose bit is set in killed
+ * must die of SIGKILL instead. Fails the cmocka test otherwise. */
+void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one), const void *arg);
+
+/* The same over shared memory, over tcp, and with both to choose from: arg is the transports. */
+void ranks_run_each(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one));
+
+/* A tag as long as tags get. */
+static inline uint64_t ranks_tag(uint32_t move)
+{
+    return gf_tag_move(gf_tag(1, 4095, 32767), move);
+}
+
+/* setup with transports and a region of 64 KiB; devices lo. */
+void ranks_setup(struct ranks_one *one, const char *transports);
+gf_status ranks_open_try(struct ranks_one *one, struct gf_fault *fault_out);
+void ranks_open(struct ranks_one *one); /* and connects all to all */
+void ranks_connect(struct ranks_one *one);
+/* A large message each way with each peer, as the library's warm-up has: until then UCX is still setting up, and aborts
+ * if a peer that it is setting up with ends. */
+void ranks_warm(struct ranks_one *one);
+void ranks_blob_swap(struct ranks_one *one, uint32_t peer, void *blob_out, size_t *size_bytes_out);
+void ranks_close(struct ranks_one *one);
+
+void ranks_meet(struct ranks_one *one); /* a barrier outside of the link, which is progressed meanwhile */
+void ranks_progress(struct ranks_one *one);
+gf_status ranks_end(struct ranks_one *one, uint32_t req); /* progress until it has ended */
+void ranks_send(struct ranks_one *one, uint32_t req, uint32_t to, uint64_t tag, const void *data, size_t size_bytes);
+void ranks_recv(struct ranks_one *one, uint32_t req, uint32_t from, uint64_t tag, void *data, size_t size_bytes);
+
+/* Bytes that depend on the seed and the place. */
+void ranks_fill(void *data, size_t size_bytes, uint64_t seed);
+bool ranks_filled(const void *data, size_t size_bytes, uint64_t seed);
+
+#endif

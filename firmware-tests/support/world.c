@@ -1,0 +1,493 @@
+/* See world.h. */
+#include "firmware-tests/support/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/context.h"
+#include "ops/element/host/half.h"
+#include "firmware-tests/cuda/late_gpu.h"
+
+#define GUARD_BYTES 4096u
+#define GUARD_VALUE 0xa5
+#define BACKOFF_MIN_NS 20000u     /* a rank polls again after this */
+#define BACKOFF_MAX_NS 1000000u   /* and at least this often */
+#define LIMIT_NS UINT64_C(30000000000)
+
+static void log_keep(void *user, gf_log_level level, const char *text)
+{
+    struct world_rank *rank = user;
+    size_t length = strlen(text);
+    assert_null(strchr(text, '\n'));
+    if ((level > GF_LOG_WARN) || (length + 2 > sizeof rank->log - rank->log_bytes)) return;
+    memcpy(rank->log + rank->log_bytes, text, length);
+    rank->log_bytes += length;
+    rank->log[rank->log_bytes++] = '\n';
+    rank->log[rank->log_bytes] = '\0';
+}
+
+static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg);
+
+static uint64_t clock_now(const struct gf_clock *clock)
+{
+    struct world *w = ((const struct world_clock *)(const void *)clock)->w;
+    if ((w->pump != NULL) && !w->is_pumping) {
+        uint32_t rank;
+        w->is_pumping = true; /* the turns look at the clock too */
+        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_turn(w, rank, w->pump, w->pump_arg);
+        gf_sim_wake_at(w->sim, w->blocked, gf_sim_now_ns(w->sim) + BACKOFF_MIN_NS); /* it polls without a pause */
+        (void)gf_sim_advance(w->sim);
+        w->is_pumping = false;
+    }
+    w->crept_ns += w->creep_ns;
+    return gf_sim_now_ns(w->sim) + w->crept_ns;
+}
+
+static void guard_check(const unsigned char *guard)
+{
+    for (size_t i = 0; i < GUARD_BYTES; i++) assert_int_equal(guard[i], GUARD_VALUE);
+}
+
+static void rank_open(struct world *w, uint32_t rank)
+{
+    struct world_rank *self = &w->ranks[rank];
+    uint64_t bytes;
+    self->status = gf_measure(&self->config, self->tensors, self->tensor_count, &self->footprint);
+    if (self->status != GF_OK) return;
+    bytes = self->footprint.control_bytes;
+    self->memory = aligned_alloc(GUARD_BYTES, bytes + 2 * GUARD_BYTES);
+    assert_non_null(self->memory);
+    memset(self->memory, GUARD_VALUE, GUARD_BYTES);
+    memset(self->memory + GUARD_BYTES + bytes, GUARD_VALUE, GUARD_BYTES);
+    self->status = gf_open(&self->config, self->tensors, self->tensor_count, self->memory + GUARD_BYTES, bytes, &self->gf);
+}
+
+void world_create(struct world *w, const struct world_setup *setup)
+{
+    struct gf_sim_setup sim = setup->sim;
+    *w = (struct world){.world = (setup->world == 0) ? 1 : setup->world, .device = setup->device, .limit_ns = LIMIT_NS};
+    sim.world = w->world;
+    w->sim = gf_sim_create(&sim);
+    assert_non_null(w->sim);
+    w->ranks = calloc(w->world, sizeof *w->ranks);
+    assert_non_null(w->ranks);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        struct world_rank *self = &w->ranks[rank];
+        self->config = setup->config;
+        self->config.job.world = w->world;
+        self->config.job.rank = rank;
+        self->config.job.ignore_environment = true;
+        self->config.log = log_keep;
+        self->config.log_user = self;
+        self->clock = (struct world_clock){.clock.now_ns = clock_now, .w = w};
+        self->drivers = *gf_sim_drivers(w->sim, rank);
+        self->drivers.clock = &self->clock.clock;
+        if (setup->gpu != NULL) self->drivers.gpu = setup->gpu;
+        self->config.drivers = &self->drivers;
+        self->tensors = setup->tensors;
+        self->tensor_count = setup->tensor_count;
+        if (setup->vary != NULL) setup->vary(rank, &self->config, &self->tensors, &self->tensor_count);
+        rank_open(w, rank);
+    }
+}
+
+void world_restart(struct world *w, uint32_t rank)
+{
+    struct world_rank *self = &w->ranks[rank];
+    assert_int_equal(gf_close(self->gf), GF_OK);
+    guard_check(self->memory);
+    guard_check(self->memory + GUARD_BYTES + self->footprint.control_bytes);
+    free(self->memory);
+    self->gf = NULL;
+    gf_sim_restart(w->sim, rank);
+    self->config.rendezvous.rejoin = true;
+    self->nap_count = 0;
+    self->log_bytes = 0;
+    self->log[0] = '\0';
+    rank_open(w, rank);
+    assert_int_equal(self->status, GF_OK);
+    self->status = GF_AGAIN;
+    gf_sim_wake_at(w->sim, rank, gf_sim_now_ns(w->sim));
+}
+
+static gf_status open_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    return (w->ranks[rank].gf == NULL) ? GF_ERR_STATE : gf_open_poll(w->ranks[rank].gf);
+}
+
+void world_join(struct world *w)
+{
+    world_run(w, open_turn, NULL);
+}
+
+void world_open(struct world *w, const struct world_setup *setup)
+{
+    world_create(w, setup);
+    world_expect(w, GF_OK);
+    world_join(w);
+    world_expect(w, GF_OK);
+}
+
+static gf_status close_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    return (w->ranks[rank].gf == NULL) ? GF_OK : gf_close_poll(w->ranks[rank].gf);
+}
+
+void world_close(struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++)
+        if (!gf_sim_runs(w->sim, rank)) gf_sim_kill(w->sim, rank);
+    world_run(w, close_turn, NULL);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        struct world_rank *self = &w->ranks[rank];
+        if (self->gf != NULL) assert_int_equal(gf_close(self->gf), GF_OK);
+        if (self->memory == NULL) continue;
+        guard_check(self->memory);
+        guard_check(self->memory + GUARD_BYTES + self->footprint.control_bytes);
+        free(self->memory);
+    }
+    assert_int_equal(gf_sim_requests_posted(w->sim), gf_sim_requests_ended(w->sim));
+    gf_sim_destroy(w->sim);
+    free(w->ranks);
+}
+
+/* ---- running ---- */
+
+static bool all_answered(const struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++)
+        if ((w->ranks[rank].status == GF_AGAIN) && gf_sim_runs(w->sim, rank)) return false;
+    return true;
+}
+
+/* True: this wake-up was a nap's end, else something has happened. */
+static bool naps_end(struct world_rank *self, uint64_t now_ns)
+{
+    uint32_t left = 0;
+    bool ended = false;
+    for (uint32_t i = 0; i < self->nap_count; i++) {
+        if (self->naps[i] <= now_ns) ended = ended || (self->naps[i] == now_ns);
+        else self->naps[left++] = self->naps[i];
+    }
+    self->nap_count = left;
+    return ended;
+}
+
+/* A nap that another one ends before is not asked for: they would never become fewer. */
+static void nap(struct world *w, uint32_t rank, uint64_t until_ns)
+{
+    struct world_rank *self = &w->ranks[rank];
+    for (uint32_t i = 0; i < self->nap_count; i++)
+        if (self->naps[i] <= until_ns) return;
+    if (self->nap_count == sizeof self->naps / sizeof self->naps[0]) return;
+    self->naps[self->nap_count++] = until_ns;
+    gf_sim_wake_at(w->sim, rank, until_ns);
+}
+
+static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg)
+{
+    struct world_rank *self = &w->ranks[rank];
+    uint64_t now_ns = gf_sim_now_ns(w->sim);
+    if (self->status != GF_AGAIN) return;
+    /* News begins anew with short naps; without any they get longer. */
+    self->backoff_ns = naps_end(self, now_ns) ? 2 * self->backoff_ns : 0;
+    if (self->backoff_ns < BACKOFF_MIN_NS) self->backoff_ns = BACKOFF_MIN_NS;
+    if (self->backoff_ns > BACKOFF_MAX_NS) self->backoff_ns = BACKOFF_MAX_NS;
+    self->status = turn(w, rank, arg);
+    if (self->status != GF_AGAIN) return;
+    nap(w, rank, now_ns + self->backoff_ns);
+}
+
+static void all_begin(struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        w->ranks[rank].status = GF_AGAIN;
+        w->ranks[rank].next = 0;
+        gf_sim_wake_at(w->sim, rank, gf_sim_now_ns(w->sim));
+    }
+}
+
+void world_block(struct world *w, uint32_t rank, world_turn turn, void *arg)
+{
+    all_begin(w);
+    w->ranks[rank].status = GF_OK;
+    w->blocked = rank;
+    w->pump = turn;
+    w->pump_arg = arg;
+}
+
+void world_unblock(struct world *w)
+{
+    w->pump = NULL;
+}
+
+void world_run(struct world *w, world_turn turn, void *arg)
+{
+    uint64_t begin_ns = gf_sim_now_ns(w->sim);
+    all_begin(w);
+    for (;;) {
+        uint32_t rank;
+        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_turn(w, rank, turn, arg);
+        if (all_answered(w)) break;
+        assert_true(gf_sim_advance(w->sim)); /* a rank that waits has asked to be woken */
+        if (gf_sim_now_ns(w->sim) - begin_ns > w->limit_ns) fail_msg("nothing ends, after %.0f s", (double)w->limit_ns * 1e-9);
+    }
+}
+
+void world_expect(const struct world *w, gf_status status)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        const struct world_rank *self = &w->ranks[rank];
+        if (self->status != status)
+            fail_msg("rank %u of %u: %s, expected %s\n%s%s", rank, w->world, gf_status_name(self->status),
+                     gf_status_name(status), self->log,
+                     (self->gf != NULL) ? gf_error_last(self->gf)->text : "");
+    }
+}
+
+/* ---- steps ---- */
+
+const char *world_order_name(world_order order)
+{
+    static const char *const names[] = {"forward", "backward", "random", "rotated"};
+    return names[order];
+}
+
+static uint32_t gcd(uint32_t a, uint32_t b)
+{
+    while (b != 0) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+uint32_t world_order_at(world_order order, uint32_t rank, uint32_t place, uint32_t tensor_count)
+{
+    uint32_t stride = 7919u % tensor_count;
+    switch (order) {
+    case WORLD_FORWARD:     break;
+    case WORLD_BACKWARD:    return tensor_count - 1 - place;
+    case WORLD_RANDOM: /* any stride without a common divisor visits all */
+        while ((stride == 0) || (gcd(stride, tensor_count) != 1)) stride++;
+        return (uint32_t)(((uint64_t)place * stride + 3) % tensor_count);
+    case WORLD_ROTATED:     return (place + rank) % tensor_count;
+    case WORLD_ORDER_COUNT: break;
+    }
+    return place;
+}
+
+void world_settle(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    if ((gf != NULL) && (gf->gpu != NULL) && (gf->gpu->driver->settled == late_gpu.settled)) late_gpu_drain(gf->gpu);
+}
+
+static gf_status gradient_write(struct world *w, uint32_t rank, uint32_t tensor, const struct world_step *step)
+{
+    const struct world_device *device = w->device;
+    gf_context *gf = w->ranks[rank].gf;
+    void *gradient = (device != NULL) ? device->gradient(w, rank, tensor) : (void *)(uintptr_t)gf_gradient(gf, tensor);
+    world_settle(w, rank);
+    if (step->fill != NULL) step->fill(w, rank, tensor, gradient, step->arg);
+    else world_fill(w, rank, tensor, gradient, step->arg);
+    if (device != NULL) device->store(w, rank, tensor, gradient);
+    return gf_tensor_ready(gf, tensor, (device != NULL) ? device->stream : 0);
+}
+
+gf_status world_step_turn(struct world *w, uint32_t rank, void *arg)
+{
+    const struct world_step *step = arg;
+    struct world_rank *self = &w->ranks[rank];
+    gf_status status;
+    uint32_t tensor;
+    if (self->next == 0) {
+        if ((w->device != NULL) && ((status = gf_queue_follow(self->gf, w->device->stream)) != GF_OK)) return status;
+        if ((status = gf_step_begin(self->gf)) != GF_OK) return status;
+        if ((step->samples != NULL) && ((status = gf_step_samples(self->gf, step->samples[rank])) != GF_OK)) return status;
+    }
+    if (self->next == self->tensor_count) return gf_step_poll(self->gf);
+    tensor = world_order_at(step->order, rank, self->next++, self->tensor_count);
+    if ((step->skips != NULL) && step->skips(rank, tensor)) {
+        status = gf_tensor_skip(self->gf, tensor);
+    } else {
+        status = gradient_write(w, rank, tensor, step);
+    }
+    if (status != GF_OK) return status;
+    if (step->pause_ns > 0) self->backoff_ns = step->pause_ns / 2;
+    return GF_AGAIN;
+}
+
+gf_status world_shrink_turn(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    if (w->ranks[rank].next++ == 0) {
+        gf_status status = gf_shrink(w->ranks[rank].gf);
+        if (status != GF_OK) return status;
+    }
+    return gf_shrink_poll(w->ranks[rank].gf);
+}
+
+void world_step_run(struct world *w, const struct world_step *step)
+{
+    struct world_step copy = *step;
+    world_run(w, world_step_turn, &copy);
+}
+
+/* ---- values ---- */
+
+static uint32_t mix(uint32_t rank, uint32_t tensor, uint64_t elem)
+{
+    uint64_t value = ((uint64_t)rank << 48) ^ ((uint64_t)tensor << 32) ^ elem;
+    value = (value ^ (value >> 31)) * UINT64_C(0x9e3779b97f4a7c15);
+    value = (value ^ (value >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
+    return (uint32_t)(value >> 32);
+}
+
+float world_value(uint32_t rank, uint32_t tensor, uint64_t elem)
+{
+    return (float)(mix(rank, tensor, elem) % 9) - 4.0f;
+}
+
+void world_put(gf_type type, void *data, uint64_t elem, float value)
+{
+    if (type == GF_TYPE_F32) ((float *)data)[elem] = value;
+    else ((uint16_t *)data)[elem] = (type == GF_TYPE_F16) ? gf_f16_of_f32(value) : gf_bf16_of_f32(value);
+}
+
+float world_get(gf_type type, const void *data, uint64_t elem)
+{
+    if (type == GF_TYPE_F32) return ((const float *)data)[elem];
+    return (type == GF_TYPE_F16) ? gf_f32_of_f16(((const uint16_t *)data)[elem])
+                                 : gf_f32_of_bf16(((const uint16_t *)data)[elem]);
+}
+
+void world_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
+    (void)arg;
+    for (uint64_t i = 0; i < from->elem_count; i++) world_put(from->type, gradient, i, world_value(rank, tensor, i));
+}
+
+void world_fill_noise(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
+    (void)arg;
+    for (uint64_t i = 0; i < from->elem_count; i++)
+        world_put(from->type, gradient, i, ((float)(mix(rank, tensor, i) >> 8) - 0x800000) * 0x1p-23f);
+}
+
+const void *world_gradient(struct world *w, uint32_t rank, uint32_t tensor)
+{
+    return (const void *)(uintptr_t)gf_gradient(w->ranks[rank].gf, tensor);
+}
+
+static size_t tensor_bytes(const struct gf_tensor *tensor)
+{
+    return tensor->elem_count * gf_type_size_bytes(tensor->type);
+}
+
+void world_expect_equal(struct world *w)
+{
+    for (uint32_t rank = 1; rank < w->world; rank++)
+        for (uint32_t tensor = 0; tensor < w->ranks[0].tensor_count; tensor++)
+            assert_memory_equal(world_gradient(w, rank, tensor), world_gradient(w, 0, tensor),
+                                tensor_bytes(&w->ranks[0].tensors[tensor]));
+}
+
+float world_sum(uint32_t world, uint32_t tensor, uint64_t elem)
+{
+    float sum = 0;
+    for (uint32_t rank = 0; rank < world; rank++) sum += world_value(rank, tensor, elem);
+    return sum;
+}
+
+void world_expect_sums(struct world *w, float factor)
+{
+    for (uint32_t tensor = 0; tensor < w->ranks[0].tensor_count; tensor++) {
+        const struct gf_tensor *from = &w->ranks[0].tensors[tensor];
+        for (uint64_t i = 0; i < from->elem_count; i++) {
+            float expected = world_sum(w->world, tensor, i) * factor;
+            float got = world_get(from->type, world_gradient(w, 0, tensor), i);
+            if (got != expected)
+                fail_msg("world %u, tensor %u, element %llu: %.9g, expected %.9g", w->world, tensor,
+                         (unsigned long long)i, (double)got, (double)expected);
+        }
+    }
+    world_expect_equal(w);
+}
+
+uint64_t world_hash(struct world *w, uint32_t rank)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (uint32_t tensor = 0; tensor < w->ranks[rank].tensor_count; tensor++) {
+        const unsigned char *bytes = world_gradient(w, rank, tensor);
+        for (size_t i = 0; i < tensor_bytes(&w->ranks[rank].tensors[tensor]); i++)
+            hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+bool world_logged(const struct world *w, uint32_t rank, const char *text)
+{
+    return strstr(w->ranks[rank].log, text) != NULL;
+}
+
+void world_log_clear(struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        w->ranks[rank].log_bytes = 0;
+        w->ranks[rank].log[0] = '\0';
+    }
+}
+
+void world_expect_log(const struct world *w, uint32_t rank, const char *text)
+{
+    if (!world_logged(w, rank, text)) fail_msg("rank %u did not log \"%s\" but\n%s", rank, text, w->ranks[rank].log);
+}
+
+struct gf_stats world_stats(const struct world *w, uint32_t rank)
+{
+    struct gf_stats stats = {.size_bytes = sizeof stats};
+    assert_int_equal(gf_stats(w->ranks[rank].gf, &stats), GF_OK);
+    return stats;
+}
+
+void world_expect_failed(struct world *w, uint32_t rank, gf_status code)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    const struct gf_error *error = gf_error_last(gf);
+    struct gf_request request = {{0}};
+    struct gf_stats stats = {.size_bytes = sizeof stats};
+    float value = 0;
+    assert_int_equal(error->code, code);
+    assert_int_equal(error->rank, gf_rank(gf)); /* a new one behind a shrink */
+    assert_true(error->operation < GF_OPERATION_COUNT);
+    assert_true((error->tensor == GF_TENSOR_NONE) || (error->tensor < w->ranks[rank].tensor_count));
+    assert_true(strlen(error->text) > 10);
+    world_expect_log(w, rank, error->text);
+    assert_int_equal(gf_step_begin(gf), code);
+    assert_int_equal(gf_step_samples(gf, 1), code);
+    assert_int_equal(gf_tensor_ready(gf, 0, 0), code);
+    assert_int_equal(gf_tensor_skip(gf, 0), code);
+    assert_int_equal(gf_step_poll(gf), code);
+    assert_int_equal(gf_step_wait(gf), code);
+    assert_int_equal(gf_update(gf, 0.1f), code);
+    assert_int_equal(gf_open_poll(gf), code);
+    assert_int_equal(gf_open_wait(gf), code);
+    assert_int_equal(gf_heartbeat(gf), code);
+    assert_int_equal(gf_barrier(gf, &request), code);
+    assert_int_equal(gf_allreduce(gf, (gf_mem)(uintptr_t)&value, 1, GF_TYPE_F32, &request), code);
+    assert_int_equal(gf_request_poll(gf, &request), code);
+    assert_int_equal(gf_exchange_take(gf, 8), 0);
+    assert_int_equal(gf_stats(gf, &stats), GF_OK);
+    assert_int_equal(gf_error_last(gf)->code, code);
+}

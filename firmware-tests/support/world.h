@@ -1,0 +1,146 @@
+/* Whole contexts in one thread: the real library on every rank over the simulated network, in virtual time. Memory is
+ * handed out to the byte between guards; what each rank logs is kept. */
+#ifndef WORLD_H
+#define WORLD_H
+
+#include "gradientflow.h"
+#include "drivers/sim/sim.h"
+
+#define WORLD_LOG_BYTES 32768u
+
+struct world;
+
+/* A device whose memory the CPU cannot touch: what an appliance does on a stream of its own. */
+struct world_device {
+    gf_queue_handle stream;                      /* given to gf_queue_follow() before a step, to gf_tensor_ready() in it */
+    void *(*gradient)(struct world *w, uint32_t rank, uint32_t tensor); /* host memory, written instead of the gradient */
+    void (*store)(struct world *w, uint32_t rank, uint32_t tensor, const void *gradient); /* to it, queued on the stream */
+};
+
+/* Zeroes: one rank, no delay, the configuration's defaults. config's job, drivers and log are filled in. */
+struct world_setup {
+    uint32_t world;
+    struct gf_config config;
+    const struct gf_tensor *tensors;
+    uint32_t tensor_count;
+    struct gf_sim_setup sim; /* world is filled in */
+    const struct gf_gpu_driver *gpu; /* late_gpu, or NULL: the host. What was queued is done before a gradient is written */
+    const struct world_device *device; /* with a gpu whose memory is no host's; NULL: gradients are written where they lie */
+    /* Called for each rank before it is measured: to give ranks different things. */
+    void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count);
+};
+
+/* A context's clock: the simulator's, and while one rank blocks, what makes the others go on. */
+struct world_clock {
+    struct gf_clock clock;
+    struct world *w;
+};
+
+struct world_rank {
+    gf_context *gf;          /* NULL: not open, or closed */
+    struct gf_config config;
+    struct gf_drivers drivers;
+    struct world_clock clock;
+    const struct gf_tensor *tensors;
+    uint32_t tensor_count;
+    struct gf_footprint footprint;
+    unsigned char *memory;   /* between guards */
+    gf_status status;        /* of the run under way */
+    uint32_t next;           /* of the run under way: how far this rank is; 0 at its start */
+    uint64_t backoff_ns;
+    uint64_t naps[4];        /* wake-ups asked for and still to come */
+    uint32_t nap_count;
+    char log[WORLD_LOG_BYTES]; /* errors and warnings, a line each; the oldest stay */
+    size_t log_bytes;
+};
+
+/* One turn of one rank. GF_AGAIN: it wants another, soon. */
+typedef gf_status (*world_turn)(struct world *w, uint32_t rank, void *arg);
+
+struct world {
+    struct gf_sim *sim;
+    uint32_t world;
+    const struct world_device *device;
+    uint64_t limit_ns;       /* a run that takes longer has hung */
+    struct world_rank *ranks;
+    world_turn pump;         /* while a call blocks: turns of the other ranks; NULL: none */
+    void *pump_arg;
+    uint32_t blocked;
+    bool is_pumping;
+    uint64_t creep_ns, crept_ns; /* the clock goes on by the first with each look, as real ones do; by the second so far */
+};
+
+/* Memory, and gf_open() on every rank; each rank's status says how that went. */
+void world_create(struct world *w, const struct world_setup *setup);
+/* The same, and all of them must join. */
+void world_open(struct world *w, const struct world_setup *setup);
+/* gf_open_poll() on every rank until it has answered. */
+void world_join(struct world *w);
+/* A rank that was killed is started anew: gf_open() with what it was given before and config.rendezvous.rejoin. */
+void world_restart(struct world *w, uint32_t rank);
+/* Closes every context that is open, all at once, and looks at what must hold then: the guards, and that no message is
+ * under way. Ranks that are stopped die first. */
+void world_close(struct world *w);
+
+/* Turns of every rank that runs until each has answered anything but GF_AGAIN; the answers are in ranks[].status. The
+ * last word of a rank that died or is stopped is GF_AGAIN. */
+void world_run(struct world *w, world_turn turn, void *arg);
+void world_expect(const struct world *w, gf_status status); /* on every rank */
+/* From here on a call may block: whenever it looks at the clock, every rank but this one takes its turns and time goes
+ * on. world_unblock() ends that; the others may not be done yet. */
+void world_block(struct world *w, uint32_t rank, world_turn turn, void *arg);
+void world_unblock(struct world *w);
+
+typedef enum world_order { WORLD_FORWARD = 0, WORLD_BACKWARD, WORLD_RANDOM, WORLD_ROTATED, WORLD_ORDER_COUNT } world_order;
+const char *world_order_name(world_order order);
+/* The tensor that `rank` declares at this place. WORLD_RANDOM is the same on all ranks, WORLD_ROTATED on none. */
+uint32_t world_order_at(world_order order, uint32_t rank, uint32_t place, uint32_t tensor_count);
+
+struct world_step {
+    world_order order;
+    /* Writes gradient[elem_count] of the tensor's type. NULL: world_fill(). */
+    void (*fill)(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
+    bool (*skips)(uint32_t rank, uint32_t tensor); /* NULL: none */
+    const uint64_t *samples;                      /* by rank; NULL: not said */
+    void *arg;                                    /* for fill */
+    uint64_t pause_ns;                            /* between two tensors: what a layer computes */
+};
+/* gf_step_begin(), every tensor in its order, gf_step_poll() until it is whole. */
+void world_step_run(struct world *w, const struct world_step *step);
+/* All that a late device was given is done: what an appliance's stream would have waited for. */
+void world_settle(struct world *w, uint32_t rank);
+/* The same for one turn of one rank; arg is the struct world_step. */
+gf_status world_step_turn(struct world *w, uint32_t rank, void *arg);
+/* gf_shrink() in a rank's first turn, then gf_shrink_poll(); arg is not used. */
+gf_status world_shrink_turn(struct world *w, uint32_t rank, void *arg);
+
+/* The value that world_fill() writes: a small whole number, exact in each type, as are sums of a few dozen. */
+float world_value(uint32_t rank, uint32_t tensor, uint64_t elem);
+void world_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
+/* Any finite value of small magnitude, for tests of rounding; arg is not used. */
+void world_fill_noise(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
+
+void world_put(gf_type type, void *data, uint64_t elem, float value);
+float world_get(gf_type type, const void *data, uint64_t elem);
+const void *world_gradient(struct world *w, uint32_t rank, uint32_t tensor);
+/* All gradients of all ranks are the same, bit by bit. */
+void world_expect_equal(struct world *w);
+/* The sum over ranks of what world_fill() wrote; and that each gradient is that times factor, in one rounding, the same
+ * on all ranks. */
+float world_sum(uint32_t world, uint32_t tensor, uint64_t elem);
+void world_expect_sums(struct world *w, float factor);
+/* FNV-1a over the gradients of a rank. */
+uint64_t world_hash(struct world *w, uint32_t rank);
+
+/* Does this rank's log hold the text? */
+bool world_logged(const struct world *w, uint32_t rank, const char *text);
+void world_log_clear(struct world *w);
+/* Fails the test unless the log holds it; shows the log. */
+void world_expect_log(const struct world *w, uint32_t rank, const char *text);
+
+/* What holds for a rank that has failed: the record is whole and the log has it, every call answers the same. */
+void world_expect_failed(struct world *w, uint32_t rank, gf_status code);
+
+struct gf_stats world_stats(const struct world *w, uint32_t rank);
+
+#endif

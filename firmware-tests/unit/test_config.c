@@ -1,0 +1,385 @@
+/* config/: files to struct gf_config and back, and everything that is wrong with them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "firmware-tests/support/config_file.h"
+
+static gf_status load(const char *text, struct gf_config *config_out)
+{
+    file_write(text, strlen(text));
+    file_error[0] = '\0';
+    return gf_config_load(file_path, config_out, file_error);
+}
+
+static void refused(const char *text, int line, const char *part)
+{
+    struct gf_config config;
+    memset(&config, 0x5a, sizeof config);
+    if (load(text, &config) != GF_ERR_CONFIG) fail_msg("not refused: %s", text);
+    file_error_check(line, part);
+    for (size_t i = 0; i < sizeof config; i++) assert_int_equal(((unsigned char *)&config)[i], 0x5a);
+}
+
+/* A row for each key: the default, a value that is lawful (as in a file, and as it is printed), values that are not.
+ * `with` is a second line that the lawful value needs. */
+static const struct {
+    const char *key, *fallback, *good, *printed, *below, *above, *wrong_type, *with;
+} keys[] = {
+    {"job.world", "0", "4", "4", "-1", "8193", "\"4\"", NULL},
+    {"job.rank", "0", "3", "3", "-1", "8192", "1.5", NULL},
+    {"job.id", "0", "\"0xffffffffffffffff\"", "18446744073709551615", "-1", "\"18446744073709551616\"", "true", NULL},
+    {"job.ignore_environment", "false", "true", "true", NULL, NULL, "1",
+     "job: { world = 2; ignore_environment = true; };"},
+    {"rendezvous.address", "127.0.0.1:7117", "\"127.0.0.1:80\"", "127.0.0.1:80", "\"127.0.0.1:0\"",
+     "\"127.0.0.1:65536\"", "7117", NULL},
+    {"rendezvous.bind", "", "\"127.0.0.1\"", "127.0.0.1", "\"127.0.0\"", "\"127.0.0.256\"", "127", NULL},
+    {"rendezvous.join_timeout", "1 min", "\"200 ms\"", "200 ms", "0", "86401", "true", NULL},
+    {"rendezvous.keepalive", "5 s", "0.25", "250 ms", "-0.1", "3600.5", "[5]", NULL},
+    {"rendezvous.key_file", "", "\"/k \\\\ \\\"x\\\"\"", "/k \\ \"x\"", "\"\\n\"", NULL, "false", NULL},
+    {"rendezvous.insecure", "false", "true", "true", NULL, NULL, "\"true\"", NULL},
+    {"rendezvous.ports", "26000-31999", "\"3000-4000\"", "3000-4000", "\"1-4000\"", "\"3000-65536\"", "3000", NULL},
+    {"rendezvous.rejoin", "false", "true", "true", NULL, NULL, "1", NULL},
+    {"link.transports", "self,posix,tcp", "\"self,rc\"", "self,rc", "\",\"", "\"self rc\"", "( \"self\" )", NULL},
+    {"link.devices", "lo", "\"mlx5_0:1\"", "mlx5_0:1", "\"a,,b\"", "\"a b\"", "0", NULL},
+    {"link.ports", "21000-25999", "\"3000-4000\"", "3000-4000", "\"1-4000\"", "\"3000-65536\"", "3000", NULL},
+    {"link.window", "8", "32", "32", "0", "33", "8.0", NULL},
+    {"link.idle", "auto", "\"sleep\"", "sleep", "\"\"", "\"Sleep\"", "1", NULL},
+    {"link.integrity", "false", "true", "true", NULL, NULL, "0", NULL},
+    {"link.huge_pages", "false", "true", "true", NULL, NULL, "{ }", NULL},
+    {"device.driver", "host", "\"cuda\"", "cuda", "\"hos\"", "\"hosts\"", "true", NULL},
+    {"device.library", "libcuda.so.1", "\"/opt/l.so\"", "/opt/l.so", "\"\\x01\"", NULL, "1", NULL},
+    {"device.ordinal", "0", "255", "255", "-1", "256", "\"0\"", NULL},
+    {"exchange.wire", "fp32", "\"bf16\"", "bf16", "\"fp8\"", "\"fp321\"", "32", NULL},
+    {"exchange.algorithm", "auto", "\"hierarchy\"", "hierarchy", "\"rin\"", "\"rings\"", "false", NULL},
+    {"exchange.fuse_bytes", "4 MiB", "\"1 GiB\"", "1 GiB", "0", "1073741825", "1.5", NULL},
+    {"exchange.cut_bytes", "16 MiB", "\"64 GiB\"", "64 GiB", "4095", "68719476737L", "1.5", NULL},
+    {"exchange.slice_bytes", "256 KiB", "4096", "4 KiB", "4032", "\"17 MiB\"", "true", NULL},
+    {"exchange.buffers_active", "4", "16", "16", "0", "17", "\"4\"", NULL},
+    {"exchange.deterministic", "false", "true", "true", NULL, NULL, "\"yes\"", NULL},
+    {"exchange.average", "sum", "\"samples\"", "samples", "\"mean\"", "\"SUM\"", "0", NULL},
+    {"exchange.pre_scale", "1.0", "0.25", "0.25", "0", "8589934592.0", "\"0.25\"", NULL},
+    {"exchange.timeout", "30 s", "\"1.5 min\"", "90 s", "\"999 us\"", "\"25 h\"", "false", NULL},
+    {"exchange.doubling_max_bytes", "8 KiB", "\"1 B\"", "1 B", "0", "\"2 GiB\"", "0.5", NULL},
+    {"exchange.halving_max_bytes", "512 KiB", "\"1 MiB\"", "1 MiB", "0", "\"2G\"", "[1]", NULL},
+    {"exchange.user_bytes", "0 B", "\"64 GiB\"", "64 GiB", "-1", "68719476737L", "1.0", NULL},
+    {"optimizer.kind", "none", "\"lars\"", "lars", "\"adam\"", "\"sgd \"", "1", NULL},
+    {"optimizer.momentum", "0.0", "0.9", "0.9", "-0.1", "1", "\"0.9\"", NULL},
+    {"optimizer.weight_decay", "0.0", "1e-4", "0.0001", "-1e-9", "1.001", "true", NULL},
+    {"optimizer.nesterov", "false", "true", "true", NULL, NULL, "1",
+     "optimizer: { nesterov = true; momentum = 0.5; };"},
+    {"optimizer.lars_eta", "0.001", "1", "1.0", "0", "2", "\"1\"", NULL},
+    {"optimizer.lars_epsilon", "1e-09", "1e-8", "1e-08", "0.0", "1.5", "[1.0]", NULL},
+    {"optimizer.half_weights", "fp32", "\"fp16\"", "fp16", "\"half\"", "\"fp64\"", "16",
+     "optimizer: { half_weights = \"fp16\"; kind = \"sgd\"; };"},
+    {"sparse.enabled", "false", "true", "true", NULL, NULL, "\"on\"", NULL},
+    {"sparse.chunk_elems", "32768", "4096", "4096", "0", "16777217", "\"4 KiB\"", NULL},
+    {"sparse.keep_share", "0.15", "1", "1.0", "0", "1.01", "\"15 %\"", NULL},
+    {"sparse.warmup_steps", "0", "5000000000L", "5000000000", "-1", NULL, "1.0", NULL},
+    {"sparse.ramp_steps", "0", "100", "100", "-1", NULL, "true", NULL},
+    {"sparse.momentum", "reduced", "\"local_masked\"", "local_masked", "\"global\"", "\"\"", "0.9", NULL},
+    {"loss_scale.enabled", "false", "true", "true", NULL, NULL, "1", NULL},
+    {"loss_scale.initial", "65536.0", "1024", "1024.0", "0", "3", "\"1024\"", NULL},
+    {"loss_scale.growth_interval", "2000", "1000000", "1000000", "0", "1000001", "0.5", NULL},
+    {"loss_scale.factor", "2.0", "65536", "65536.0", "1", "131072", "true", NULL},
+    {"loss_scale.hysteresis", "1", "1000000", "1000000", "0", "1000001", "\"1\"", NULL},
+    {"loss_scale.floor", "1.0", "0.5", "0.5", "0", "1e30", "[1]", NULL},
+    {"trace.records", "1024", "1", "1", "0", "1048577", "1.0", NULL},
+};
+#define KEY_COUNT (sizeof keys / sizeof keys[0])
+
+static const char *value_of(const char *key, const struct gf_config *config)
+{
+    static char value[GF_SETTING_VALUE_BYTES];
+    return gf_setting_value(gf_key_find(key), config, value);
+}
+
+/* "group = {\n name = value;\n};" with the value in line 2. */
+static const char *key_text(const char *key, const char *value)
+{
+    static char text[256];
+    const char *dot = strchr(key, '.');
+    (void)snprintf(text, sizeof text, "%.*s = {\n    %s = %s;\n};\n", (int)(dot - key), key, dot + 1, value);
+    return text;
+}
+
+static void every_key_has_its_row_and_its_default(void **state)
+{
+    struct gf_config config;
+    (void)state;
+    assert_int_equal(KEY_COUNT, gf_setting_count);
+    assert_int_equal(load("# all defaults", &config), GF_OK); /* not even a line end */
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        assert_non_null(gf_key_find(keys[i].key));
+        assert_string_equal(value_of(keys[i].key, &config), keys[i].fallback);
+    }
+}
+
+static void every_key_takes_what_is_lawful(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        const char *text = keys[i].with ? keys[i].with : key_text(keys[i].key, keys[i].good);
+        struct gf_config config;
+        if (load(text, &config) != GF_OK) fail_msg("%s", file_error);
+        assert_string_equal(value_of(keys[i].key, &config), keys[i].printed);
+        assert_string_not_equal(keys[i].printed, keys[i].fallback);
+    }
+}
+
+static void every_key_refuses_what_is_not(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        const char *bad[] = {keys[i].below, keys[i].above};
+        char part[64];
+        for (size_t j = 0; j < 2; j++) {
+            if (bad[j] == NULL) continue;
+            (void)snprintf(part, sizeof part, "%s = ", keys[i].key);
+            refused(key_text(keys[i].key, bad[j]), 2, part);
+        }
+        (void)snprintf(part, sizeof part, "%s is a", keys[i].key);
+        refused(key_text(keys[i].key, keys[i].wrong_type), 2, part);
+        assert_non_null(strstr(file_error, ": allowed is "));
+    }
+}
+
+static void print_reload_check(const struct gf_config *config)
+{
+    struct gf_config again;
+    FILE *out = fopen(file_path, "w");
+    assert_non_null(out);
+    gf_config_print(config, out);
+    assert_int_equal(fclose(out), 0);
+    if (gf_config_load(file_path, &again, file_error) != GF_OK) fail_msg("%s", file_error);
+    assert_memory_equal(config, &again, sizeof again);
+}
+
+static void what_is_printed_loads_to_the_same(void **state)
+{
+    struct gf_config config;
+    (void)state;
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        const char *text = keys[i].with ? keys[i].with : key_text(keys[i].key, keys[i].good);
+        assert_int_equal(load(text, &config), GF_OK);
+        print_reload_check(&config);
+    }
+    assert_int_equal(load("job: { id = 9999999999L; }; optimizer: { momentum = 0.333333333; };"
+                          "exchange: { timeout = \"1234567 ns\"; fuse_bytes = 1048577; };", &config), GF_OK);
+    print_reload_check(&config);
+}
+
+static void one_key_can_be_set_over_a_loaded_file(void **state)
+{
+    static struct gf_config config, before;
+    (void)state;
+    assert_int_equal(load("link = { window = 4; };", &config), GF_OK);
+    assert_int_equal(gf_config_set(&config, "exchange.wire", "fp16", "--wire", file_error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "exchange.fuse_bytes", "64K", "--fuse", file_error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "exchange.timeout", "0.5", "--timeout", file_error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "sparse.enabled", "true", "--sparse", file_error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "optimizer.momentum", ".9", "--momentum", file_error), GF_OK);
+    assert_int_equal(gf_config_set(&config, "rendezvous.address", "[::1]:5", "--address", file_error), GF_OK);
+    assert_int_equal(config.exchange.wire, GF_TYPE_F16);
+    assert_int_equal(config.exchange.fuse_bytes, 65536);
+    assert_int_equal(config.exchange.timeout_ns, 500000000);
+    assert_true(config.sparse.enabled && (config.optimizer.momentum == 0.9f) && (config.link.window == 4));
+    assert_string_equal(config.rendezvous.address, "[::1]:5");
+    assert_int_equal(gf_config_set(&config, "rendezvous.address", "", "--address", file_error), GF_OK);
+    assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
+    before = config;
+    assert_int_equal(gf_config_set(&config, "exchange.wire", "fp8", "--wire", file_error), GF_ERR_CONFIG);
+    assert_string_equal(file_error, "--wire: exchange.wire = \"fp8\": allowed is fp32, fp16 or bf16");
+    assert_int_equal(gf_config_set(&config, "exchange.wires", "fp16", "--wire", file_error), GF_ERR_CONFIG);
+    assert_string_equal(file_error, "--wire: unknown key exchange.wires; did you mean exchange.wire?");
+    assert_int_equal(gf_config_set(&config, "job.ignore_environment", "true", "--alone", file_error), GF_ERR_CONFIG);
+    assert_string_equal(file_error, "--alone: job.ignore_environment = true: allowed only where job.world is set");
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const bad[] = {" 0.5", "0x1p-1", "nan"};
+        assert_int_equal(gf_config_set(&config, "optimizer.momentum", bad[i], "x", file_error), GF_ERR_CONFIG);
+        assert_int_equal(gf_config_set(&config, "exchange.timeout", bad[i], "x", file_error), GF_ERR_CONFIG);
+    }
+    assert_memory_equal(&config, &before, sizeof config);
+}
+
+static const struct {
+    const char *text;
+    int line;
+    const char *part;
+} wrong[] = {
+    {"exchange = {\n wire = \"fp16\";\n wyre = 1;\n};\n", 3, "unknown key exchange.wyre; did you mean exchange.wire?"},
+    {"exchange = { window = 4; };", 1, "unknown key exchange.window; did you mean link.window?"},
+    {"\n\nwindow = 4;", 3, "unknown key window; did you mean link.window?"},
+    {"exchnge = { };", 1, "unknown group exchnge"},
+    {"bananas = { split = 1; };", 1, "unknown group bananas"},
+    {"link = { bananas = 1; };", 1, "unknown key link.bananas"},
+    {"\nlink = 4;", 2, "link is a whole number: allowed is a group, link = { .. };"},
+    {"link = ( );", 1, "link is a list: allowed is a group"},
+    {"link = {\n window = 4;\n window = 5;\n};", 3, "duplicate setting name"},
+    {"link = {\n window = ;\n};", 2, "syntax error"},
+    {"link = { window = 4;", 2, "syntax error"},
+    {"link = {\n\n window = 4294967300;\n};", 3, "does not fit 32 bits"}, /* libconfig would read 4 */
+    {"job = { id = 99999999999999999999L; };", 1, "does not fit 64 bits"},
+    {"job = { id = 0x1FFFFFFFF; };", 1, "does not fit 32 bits"},
+    {"\n@include \"/etc/passwd\"\n", 2, "@include is not allowed"},
+    {"/* 1 */\n/* no end\n link = { };", 2, "the comment that begins here has no end"},
+    {"\n\nlink = { devices = \"lo;\n };", 3, "the string that begins here has no end"},
+    {"link = { devices = \"lo\\x00,eth0\"; };", 1, "\\x00"},
+    {"a = ((((((((( 1 )))))))));", 1, "more than 8 brackets deep"},
+    {" \n\t\n", 0, "is empty"},
+    {"", 0, "is empty"},
+    {"job = {\n world = 4;\n rank = 4;\n};", 3, "job.rank = 4: allowed is a rank below job.world = 4"},
+    {"exchange = {\n deterministic = true;\n algorithm = \"ring\";\n};", 3, "exchange.algorithm = ring"},
+    {"rendezvous = {\n address = \"10.0.0.1:7117\";\n};", 2, "beyond loopback allowed only with"},
+    {"rendezvous = { address = \"127.0.0.1\"; };", 1, "allowed is host:port or IP:port"},
+    {"rendezvous = { address = \"localhost:\"; };", 1, "allowed is host:port"},
+    {"rendezvous = { address = \"localhost:99999\"; };", 1, "allowed is host:port"},
+    {"rendezvous = { address = \":7117\"; };", 1, "allowed is host:port"},
+    {"exchange = { fuse_bytes = \"4 MB\"; };", 1, "fuse_bytes = \"4 MB\": allowed is a size from 1 B to 1 GiB"},
+    {"exchange = { fuse_bytes = \"99999999999999999999 B\"; };", 1, "allowed is a size"},
+    {"exchange = { fuse_bytes = \"17179869184 TiB\"; };", 1, "allowed is a size"}, /* 2^34 * 2^40 */
+    {"exchange = { timeout = \"30 \"; };", 1, "allowed is a time from 1 ms to 24 h"},
+    {"exchange = { timeout = \"-1 s\"; };", 1, "allowed is a time"},
+    {"exchange = { timeout = 1e300; };", 1, "allowed is a time"},
+    {"optimizer = { momentum = 0.99999999999; };", 1, "allowed is a number from 0.0 to below 1.0"}, /* 1 as a float */
+};
+
+static void what_is_wrong_is_refused_by_line(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) refused(wrong[i].text, wrong[i].line, wrong[i].part);
+}
+
+static void long_names_and_values_stay_in_one_error(void **state)
+{
+    static char text[4000];
+    (void)state;
+    memcpy(text, "link = { ", 9);
+    memset(text + 9, 'w', 3000);
+    memcpy(text + 3009, " = 1; };", 9);
+    refused(text, 1, "unknown key link.wwww");
+    memcpy(text, "link = { devices = \"", 20);
+    memset(text + 20, 'w', 3000);
+    memcpy(text + 3020, "\"; };", 6);
+    refused(text, 1, "link.devices = \"wwww");
+}
+
+static void a_number_in_hexadecimal_is_what_it_says(void **state)
+{
+    struct gf_config config;
+    (void)state;
+    assert_int_equal(load("job = { id = 0xFFFFFFFF; };", &config), GF_OK);
+    assert_int_equal(config.job.id, 0xFFFFFFFFu);
+    assert_int_equal(load("job = { id = 0x123456789ABL; world = 0x10; };", &config), GF_OK);
+    assert_int_equal(config.job.id, 0x123456789ABull);
+    assert_int_equal(config.job.world, 16);
+}
+
+static void a_host_name_becomes_a_number(void **state)
+{
+    struct gf_config config;
+    char numeric[GF_TEXT_MAX], why[GF_RESOLVE_WHY_BYTES];
+    (void)state;
+    assert_int_equal(load("rendezvous = { address = \"localhost:7200\"; };", &config), GF_OK);
+    assert_string_equal(config.rendezvous.address, "127.0.0.1:7200");
+    assert_true(gf_address_resolve("[::1]:9", numeric, why));
+    assert_string_equal(numeric, "[::1]:9");
+    assert_false(gf_address_resolve("300.1.1.1:9", numeric, why)); /* a broken number is not asked of a name server */
+    assert_false(gf_address_resolve("::1:9", numeric, why));
+}
+
+static void bad_files_are_refused(void **state)
+{
+    static char big[GF_CONFIG_FILE_BYTES_MAX + 1];
+    static const unsigned char binary[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0};
+    struct gf_config config;
+    (void)state;
+    (void)unlink(file_path);
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(0, "cannot be opened: No such file");
+    assert_int_equal(mkdir(file_path, 0700), 0);
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(0, "is a directory");
+    assert_int_equal(rmdir(file_path), 0);
+    assert_int_equal(mkfifo(file_path, 0600), 0); /* nobody writes: reading it would never end */
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(0, "is not a regular file");
+    assert_int_equal(unlink(file_path), 0);
+    file_write(binary, sizeof binary);
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(1, "is not a text file");
+    file_write("# a\nlink = { };\n\0", 17);
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(3, "it holds a byte 0x00");
+    file_write("", 0);
+    assert_int_equal(truncate(file_path, 100 << 20), 0);
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(0, "has 104857600 bytes; allowed are at most 1048576");
+    memset(big, '#', sizeof big);
+    file_write(big, sizeof big);
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
+    file_error_check(0, "has 1048577 bytes");
+    file_write(big, sizeof big - 1); /* a comment of exactly the size that is allowed */
+    assert_int_equal(gf_config_load(file_path, &config, file_error), GF_OK);
+}
+
+static void the_example_files_load(void **state)
+{
+    struct gf_config config;
+    (void)state;
+    if (gf_config_load("config/local.cfg", &config, file_error) != GF_OK) fail_msg("%s", file_error);
+    assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
+    assert_string_equal(config.link.devices, "lo");
+    if (gf_config_load("config/cluster.cfg", &config, file_error) != GF_OK) fail_msg("%s", file_error);
+    assert_true(config.rendezvous.insecure);
+}
+
+static void the_table_lists_every_key(void **state)
+{
+    char line[512];
+    size_t rows = 0;
+    FILE *file = fopen(file_path, "w+");
+    (void)state;
+    assert_non_null(file);
+    gf_config_print_table(file);
+    rewind(file);
+    for (; fgets(line, sizeof line, file) != NULL; rows++) {
+        char begins[80];
+        size_t columns = 0;
+        for (const char *at = line; *at != '\0'; at++) columns += (*at == '|');
+        assert_int_equal(columns, 6);
+        if (rows < 2) continue;
+        (void)snprintf(begins, sizeof begins, "| `%s` |", keys[rows - 2].key);
+        assert_int_equal(strncmp(line, begins, strlen(begins)), 0);
+        if (keys[rows - 2].fallback[0] != '\0') assert_non_null(strstr(line, keys[rows - 2].fallback));
+    }
+    assert_int_equal(rows, KEY_COUNT + 2);
+    assert_int_equal(fclose(file), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_key_has_its_row_and_its_default),
+        cmocka_unit_test(every_key_takes_what_is_lawful),
+        cmocka_unit_test(every_key_refuses_what_is_not),
+        cmocka_unit_test(what_is_printed_loads_to_the_same),
+        cmocka_unit_test(one_key_can_be_set_over_a_loaded_file),
+        cmocka_unit_test(what_is_wrong_is_refused_by_line),
+        cmocka_unit_test(long_names_and_values_stay_in_one_error),
+        cmocka_unit_test(a_number_in_hexadecimal_is_what_it_says),
+        cmocka_unit_test(a_host_name_becomes_a_number),
+        cmocka_unit_test(bad_files_are_refused),
+        cmocka_unit_test(the_example_files_load),
+        cmocka_unit_test(the_table_lists_every_key),
+    };
+    return cmocka_run_group_tests(tests, file_folder_make, file_folder_remove);
+}

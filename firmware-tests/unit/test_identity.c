@@ -1,0 +1,163 @@
+/* gf_identity_get(): each launcher's names, and what is refused. */
+#include "drivers/identity.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const names[] = {
+    "GF_RANK", "GF_WORLD", "GF_JOB", "GF_ADDRESS", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_RANK", "PMI_SIZE",
+    "PMI_JOBID", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"};
+
+static const struct identity_case {
+    const char *name;
+    const char *set[8]; /* "NAME=value" */
+    gf_status expect;
+    uint32_t rank, world;
+    bool has_job;
+    const char *source;
+    const char *text; /* in the message */
+} cases[] = {
+    {"nothing_set_is_no_launcher", {0}, GF_AGAIN, 0, 0, false, NULL, NULL},
+    {"own_names", {"GF_RANK=2", "GF_WORLD=4"}, GF_OK, 2, 4, false, "GF_RANK", NULL},
+    {"own_names_come_first", {"GF_RANK=1", "GF_WORLD=2", "SLURM_PROCID=5", "SLURM_NTASKS=9", "RANK=7", "WORLD_SIZE=8"},
+     GF_OK, 1, 2, false, "GF_RANK", NULL},
+    {"own_job_id", {"GF_RANK=0", "GF_WORLD=1", "GF_JOB=18446744073709551615"}, GF_OK, 0, 1, true, "GF_RANK", NULL},
+    {"own_job_id_for_a_foreign_launcher", {"PMI_RANK=0", "PMI_SIZE=2", "GF_JOB=5"}, GF_OK, 0, 2, true, "PMI_RANK",
+     NULL},
+    {"slurm", {"SLURM_PROCID=3", "SLURM_NTASKS=8", "SLURM_JOB_ID=1", "SLURM_STEP_ID=2"}, GF_OK, 3, 8, true,
+     "SLURM_PROCID", NULL},
+    {"open_mpi_5", {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "PMIX_NAMESPACE=host-123@1"}, GF_OK, 1, 2, true,
+     "OMPI_COMM_WORLD_RANK", NULL},
+    {"open_mpi_4", {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_MCA_ess_base_jobid=77"}, GF_OK, 1, 2,
+     true, "OMPI_COMM_WORLD_RANK", NULL},
+    {"open_mpi_without_a_job", {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "PMI_RANK=0", "PMI_SIZE=1"}, GF_OK,
+     1, 2, false, "OMPI_COMM_WORLD_RANK", NULL},
+    {"pmi", {"PMI_RANK=1", "PMI_SIZE=2"}, GF_OK, 1, 2, false, "PMI_RANK", NULL},
+    {"torchrun", {"RANK=1", "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=x"}, GF_OK, 1, 2, true, "RANK", NULL},
+    {"largest_world", {"GF_RANK=8191", "GF_WORLD=8192"}, GF_OK, 8191, 8192, false, "GF_RANK", NULL},
+    {"an_empty_value_is_not_set", {"GF_RANK=", "GF_WORLD=", "PMI_RANK=1", "PMI_SIZE=2"}, GF_OK, 1, 2, false, "PMI_RANK",
+     NULL},
+    {"rank_without_world", {"GF_RANK=1"}, GF_ERR_CONFIG, 0, 0, false, NULL, "GF_RANK is set and GF_WORLD is not"},
+    {"world_without_rank", {"GF_WORLD=1"}, GF_ERR_CONFIG, 0, 0, false, NULL, "GF_WORLD is set and GF_RANK is not"},
+    {"rank_is_no_number", {"GF_RANK=one", "GF_WORLD=2"}, GF_ERR_CONFIG, 0, 0, false, NULL, "GF_RANK='one'"},
+    {"rank_is_negative", {"GF_RANK=-1", "GF_WORLD=2"}, GF_ERR_CONFIG, 0, 0, false, NULL, "GF_RANK='-1'"},
+    {"rank_has_a_tail", {"GF_RANK=1 ", "GF_WORLD=2"}, GF_ERR_CONFIG, 0, 0, false, NULL, "from 0 to 1"},
+    {"rank_is_the_world", {"GF_RANK=2", "GF_WORLD=2"}, GF_ERR_CONFIG, 0, 0, false, NULL, "from 0 to 1"},
+    {"rank_wraps_in_64_bits", {"GF_RANK=18446744073709551617", "GF_WORLD=2"}, GF_ERR_CONFIG, 0, 0, false, NULL,
+     "GF_RANK='18446744073709551617'"},
+    {"world_is_zero", {"GF_RANK=0", "GF_WORLD=0"}, GF_ERR_CONFIG, 0, 0, false, NULL, "GF_WORLD='0'"},
+    {"world_is_too_large", {"GF_RANK=0", "GF_WORLD=8193"}, GF_ERR_CONFIG, 0, 0, false, NULL, "from 1 to 8192"},
+    {"slurm_rank_is_malformed", {"SLURM_PROCID=x", "SLURM_NTASKS=2"}, GF_ERR_CONFIG, 0, 0, false, NULL,
+     "SLURM_PROCID='x'"},
+    {"job_is_no_number", {"GF_RANK=0", "GF_WORLD=1", "GF_JOB=abc"}, GF_ERR_CONFIG, 0, 0, false, NULL, "GF_JOB='abc'"},
+    {"job_is_too_large", {"GF_RANK=0", "GF_WORLD=1", "GF_JOB=18446744073709551616"}, GF_ERR_CONFIG, 0, 0, false, NULL,
+     "64 bits"},
+};
+
+static void environment_set(const char *const *set)
+{
+    char name[64];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) assert_int_equal(unsetenv(names[i]), 0);
+    for (size_t i = 0; (i < 8) && (set[i] != NULL); i++) {
+        size_t length = strcspn(set[i], "=");
+        memcpy(name, set[i], length);
+        name[length] = 0;
+        assert_int_equal(setenv(name, set[i] + length + 1, 1), 0);
+    }
+}
+
+static void each_launcher_and_each_refusal(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct identity_case *c = &cases[i];
+        struct gf_identity identity = {.rank = 77, .world = 78};
+        struct gf_fault fault = {0};
+        environment_set(c->set);
+        gf_status status = gf_identity_get(&identity, &fault);
+        if (status != c->expect) print_error("%s: %s\n", c->name, fault.text);
+        assert_int_equal(status, c->expect);
+        if (status == GF_OK) {
+            assert_int_equal(identity.rank, c->rank);
+            assert_int_equal(identity.world, c->world);
+            assert_int_equal(identity.job_id != 0, c->has_job);
+            assert_string_equal(identity.source, c->source);
+        } else {
+            assert_int_equal(identity.rank, 77); /* outputs are written on success only */
+            assert_int_equal(identity.world, 78);
+        }
+        if (c->text != NULL) {
+            if (strstr(fault.text, c->text) == NULL) print_error("%s: '%s'\n", c->name, fault.text);
+            assert_non_null(strstr(fault.text, c->text));
+        }
+    }
+}
+
+static uint64_t job_of(const char *a, const char *b)
+{
+    const char *set[8] = {"SLURM_PROCID=0", "SLURM_NTASKS=1", a, b};
+    struct gf_identity identity;
+    struct gf_fault fault = {0};
+    environment_set(set);
+    assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
+    return identity.job_id;
+}
+
+static void job_ids_tell_jobs_and_steps_apart(void **state)
+{
+    (void)state;
+    uint64_t first = job_of("SLURM_JOB_ID=12", "SLURM_STEP_ID=3");
+    assert_true(first == job_of("SLURM_JOB_ID=12", "SLURM_STEP_ID=3"));
+    assert_true(first != job_of("SLURM_JOB_ID=12", "SLURM_STEP_ID=4"));
+    assert_true(first != job_of("SLURM_JOB_ID=13", "SLURM_STEP_ID=3"));
+    assert_true(first != job_of("SLURM_JOB_ID=1", "SLURM_STEP_ID=23"));
+}
+
+static void the_address_is_copied_or_refused_when_too_long(void **state)
+{
+    (void)state;
+    char text[8 + 3 + 200] = "GF_ADDRESS=10.0.0.1:7117";
+    const char *set[8] = {"GF_RANK=0", "GF_WORLD=1", text};
+    struct gf_identity identity;
+    struct gf_fault fault = {0};
+    environment_set(set);
+    assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
+    assert_string_equal(identity.address, "10.0.0.1:7117");
+    memset(text + 11, 'x', sizeof text - 12);
+    environment_set(set);
+    assert_int_equal(gf_identity_get(&identity, &fault), GF_ERR_CONFIG);
+    assert_non_null(strstr(fault.text, "GF_ADDRESS"));
+}
+
+/* Where torchrun's own store listens the library cannot. */
+static void the_address_of_torchrun_is_not_taken(void **state)
+{
+    (void)state;
+    const char *set[8] = {"RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500"};
+    struct gf_identity identity;
+    struct gf_fault fault = {0};
+    environment_set(set);
+    assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
+    assert_string_equal(identity.address, "");
+    set[4] = "GF_ADDRESS=10.0.0.1:7117";
+    environment_set(set);
+    assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
+    assert_string_equal(identity.address, "10.0.0.1:7117");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_launcher_and_each_refusal),
+        cmocka_unit_test(job_ids_tell_jobs_and_steps_apart),
+        cmocka_unit_test(the_address_is_copied_or_refused_when_too_long),
+        cmocka_unit_test(the_address_of_torchrun_is_not_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,158 @@
+/* gf-perf without ranks: that its check finds each wrong element of each operation and type, and where its limits lie. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tools/perf/perf_tune.h"
+#include "tools/perf/perf_values.h"
+
+#define ELEMS 23u /* no multiple of any world below */
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+static const gf_operation operations[] = {GF_OPERATION_ALLREDUCE, GF_OPERATION_BROADCAST, GF_OPERATION_REDUCE_SCATTER,
+                                          GF_OPERATION_ALLGATHER};
+static const uint32_t worlds[] = {2, 3, 4, 43, 64}; /* from 43 on sums of sevens would not be exact in bf16 */
+
+/* A float's value in whichever type; values here are whole and small. */
+static float value_of(const unsigned char *data, gf_type type, uint64_t i)
+{
+    uint32_t bits = 0;
+    float value;
+    memcpy(&bits, data + i * gf_type_size_bytes(type), gf_type_size_bytes(type));
+    if (type == GF_TYPE_BF16) bits <<= 16;
+    if (type == GF_TYPE_F16) /* whole numbers are normal */
+        bits = (bits == 0) ? 0 : (((bits >> 10) + 127 - 15) << 23) | ((bits & 0x3ffu) << 13);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void value_put(unsigned char *data, gf_type type, uint64_t i, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (type == GF_TYPE_BF16) bits >>= 16;
+    if (type == GF_TYPE_F16) bits = (bits == 0) ? 0 : (((bits >> 23) - 127 + 15) << 10) | ((bits >> 13) & 0x3ffu);
+    memcpy(data + i * gf_type_size_bytes(type), &bits, gf_type_size_bytes(type));
+}
+
+static unsigned char filled[64][ELEMS * 4], result[ELEMS * 4];
+
+/* What the operation leaves on rank 1, from what all ranks filled in. */
+static struct perf_values operation_do(gf_operation operation, gf_type type, uint32_t world, uint64_t first_elem)
+{
+    struct perf_values values = {.elem_count = ELEMS, .first_elem = first_elem, .type = type, .operation = operation,
+                                 .world = world};
+    size_t size = gf_type_size_bytes(type);
+    for (values.rank = 0; values.rank < world; values.rank++) {
+        values.data = filled[values.rank];
+        perf_values_fill(&values);
+    }
+    values.data = result;
+    values.rank = 1;
+    for (uint64_t i = 0; i < ELEMS; i++) {
+        uint32_t owner = (uint32_t)(i / ((ELEMS + world - 1) / world));
+        float sum = 0;
+        if (operation == GF_OPERATION_BROADCAST) owner = 0;
+        for (uint32_t rank = 0; rank < world; rank++) sum += value_of(filled[rank], type, i);
+        if ((operation == GF_OPERATION_BROADCAST) || (operation == GF_OPERATION_ALLGATHER))
+            memcpy(result + i * size, filled[owner] + i * size, size);
+        else
+            value_put(result, type, i, sum);
+    }
+    return values;
+}
+
+static void right_results_pass(void **state)
+{
+    (void)state;
+    for (size_t o = 0; o < LENGTH(operations); o++)
+        for (gf_type type = 0; type < GF_TYPE_COUNT; type++)
+            for (size_t w = 0; w < LENGTH(worlds); w++)
+                for (uint64_t first = 0; first < 9; first += 4) {
+                    struct perf_values values = operation_do(operations[o], type, worlds[w], first);
+                    assert_int_equal(perf_values_wrong(&values), 0);
+                }
+}
+
+/* One bit in one element; with reduce-scatter only in the rank's own block, the rest is undefined. */
+static void each_wrong_bit_is_found(void **state)
+{
+    (void)state;
+    for (size_t o = 0; o < LENGTH(operations); o++)
+        for (gf_type type = 0; type < GF_TYPE_COUNT; type++)
+            for (uint64_t bit = 0; bit < ELEMS * gf_type_size_bytes(type) * 8; bit++) {
+                struct perf_values values = operation_do(operations[o], type, 3, 0);
+                uint64_t elem = bit / 8 / gf_type_size_bytes(type), first, count;
+                bool counts = true;
+                gf_block(ELEMS, 3, 1, &first, &count);
+                if (operations[o] == GF_OPERATION_REDUCE_SCATTER) counts = (elem >= first) && (elem < first + count);
+                values.data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+                assert_int_equal(perf_values_wrong(&values), counts ? 1 : 0);
+            }
+}
+
+static void an_operation_that_did_nothing_is_found(void **state)
+{
+    (void)state;
+    for (size_t o = 0; o < LENGTH(operations); o++)
+        for (gf_type type = 0; type < GF_TYPE_COUNT; type++) {
+            struct perf_values values = operation_do(operations[o], type, 4, 0);
+            perf_values_fill(&values);
+            assert_true(perf_values_wrong(&values) > 0);
+        }
+}
+
+/* A vector that is one element out of place is wrong, not a coincidence. */
+static void shifted_results_are_found(void **state)
+{
+    (void)state;
+    for (gf_type type = 0; type < GF_TYPE_COUNT; type++) {
+        struct perf_values values = operation_do(GF_OPERATION_ALLREDUCE, type, 3, 0);
+        size_t size = gf_type_size_bytes(type);
+        memmove(result, result + size, (ELEMS - 1) * size);
+        assert_true(perf_values_wrong(&values) > 0);
+    }
+}
+
+static void limits_are_where_auto_loses_least(void **state)
+{
+    static const struct tuning_case {
+        const char *name;
+        double time_us[6][PERF_TUNE_COUNT]; /* doubling, halving, ring at 1, 2, 4, 8, 16, 32 KiB */
+        uint64_t doubling_max, halving_max;
+    } cases[] = {
+        {"all_three", {{1, 2, 3}, {2, 3, 4}, {5, 4, 5}, {9, 6, 7}, {20, 12, 10}, {40, 25, 18}}, 2048, 8192},
+        {"one_size_of_noise", {{1, 2, 3}, {2, 1.9, 4}, {3, 4, 5}, {9, 6, 7}, {20, 12, 10}, {40, 25, 18}}, 4096, 8192},
+        {"ring_always", {{3, 2, 1}, {3, 2, 1}, {3, 2, 1}, {3, 2, 1}, {3, 2, 1}, {3, 2, 1}}, 1, 1},
+        {"doubling_always", {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}}, 32768, 32768},
+        {"never_halving", {{1, 9, 3}, {1, 9, 3}, {1, 9, 3}, {4, 9, 3}, {5, 9, 3}, {6, 9, 3}}, 4096, 4096},
+    };
+    (void)state;
+    for (size_t c = 0; c < LENGTH(cases); c++) {
+        struct perf_tuning tuning = {.size_count = 6};
+        uint64_t doubling_max = 0, halving_max = 0;
+        for (uint32_t i = 0; i < 6; i++) {
+            tuning.bytes[i] = 1024u << i;
+            memcpy(tuning.time_us[i], cases[c].time_us[i], sizeof tuning.time_us[i]);
+        }
+        perf_tune_limits(&tuning, &doubling_max, &halving_max);
+        if ((doubling_max != cases[c].doubling_max) || (halving_max != cases[c].halving_max))
+            fail_msg("%s: %llu, %llu", cases[c].name, (unsigned long long)doubling_max, (unsigned long long)halving_max);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(right_results_pass),
+        cmocka_unit_test(each_wrong_bit_is_found),
+        cmocka_unit_test(an_operation_that_did_nothing_is_found),
+        cmocka_unit_test(shifted_results_are_found),
+        cmocka_unit_test(limits_are_where_auto_loses_least),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

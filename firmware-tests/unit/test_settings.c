@@ -1,0 +1,432 @@
+/* lib/settings*.c and lib/settings/names.c: defaults, ranges, combinations, hash and summary, without libconfig. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/settings/settings.h"
+
+static const struct gf_setting *row(const char *key)
+{
+    for (uint32_t i = 0; i < gf_setting_count; i++)
+        if (strcmp(gf_settings[i].key, key) == 0) return &gf_settings[i];
+    fail_msg("no row %s", key);
+    return NULL;
+}
+
+static void effective_make(const struct gf_config *config, struct gf_config *effective_out)
+{
+    char error[256] = "";
+    if (gf_config_effective(config, effective_out, error) != GF_OK) fail_msg("refused: %s", error);
+}
+
+static void zeroes_become_the_defaults_of_the_header(void **state)
+{
+    static struct gf_config zero, e;
+    (void)state;
+    memset(&zero, 0, sizeof zero);
+    effective_make(&zero, &e);
+    assert_int_equal(e.size_bytes, sizeof e);
+    assert_int_equal(e.job.world, 0);
+    assert_string_equal(e.rendezvous.address, "127.0.0.1:7117");
+    assert_string_equal(e.rendezvous.bind, "");
+    assert_int_equal(e.rendezvous.join_timeout_ns, 60000000000ull);
+    assert_int_equal(e.rendezvous.keepalive_ns, 5000000000ull);
+    assert_string_equal(e.link.transports, "self,posix,tcp");
+    assert_string_equal(e.link.devices, "lo");
+    assert_string_equal(e.link.ports, "21000-25999");
+    assert_string_equal(e.rendezvous.ports, "26000-31999");
+    assert_int_equal(e.link.window, 8);
+    assert_string_equal(e.device.driver, "host");
+    assert_string_equal(e.device.library, "libcuda.so.1");
+    assert_int_equal(e.exchange.fuse_bytes, 4 << 20);
+    assert_int_equal(e.exchange.cut_bytes, 16 << 20);
+    assert_int_equal(e.exchange.slice_bytes, 256 << 10);
+    assert_int_equal(e.exchange.buffers_active, 4);
+    assert_true(e.exchange.pre_scale == 1);
+    assert_int_equal(e.exchange.timeout_ns, 30000000000ull);
+    assert_int_equal(e.exchange.doubling_max_bytes, 8 << 10);
+    assert_int_equal(e.exchange.halving_max_bytes, 512 << 10);
+    assert_true(e.optimizer.lars_eta == 0.001f);
+    assert_true(e.optimizer.lars_epsilon == 1e-9f);
+    assert_int_equal(e.sparse.chunk_elems, 32768);
+    assert_true(e.sparse.keep_share == 0.15f);
+    assert_true(e.loss_scale.initial == 65536);
+    assert_int_equal(e.loss_scale.growth_interval, 2000);
+    assert_true(e.loss_scale.factor == 2);
+    assert_int_equal(e.loss_scale.hysteresis, 1);
+    assert_true(e.loss_scale.floor == 1);
+    assert_int_equal(e.trace_records, 1024);
+}
+
+static void effective_twice_is_effective_once(void **state)
+{
+    static struct gf_config config, once, twice;
+    char error[256];
+    (void)state;
+    memset(&config, 0, sizeof config);
+    memset(config.rendezvous.bind, 'x', sizeof config.rendezvous.bind); /* what lies behind the end must not stay */
+    memcpy(config.rendezvous.bind, "127.0.0.2", 10);
+    config.optimizer.momentum = -0.0f;
+    effective_make(&config, &once);
+    effective_make(&once, &twice);
+    assert_memory_equal(&once, &twice, sizeof once);
+    assert_int_equal(gf_config_effective(&config, &config, error), GF_OK); /* in place is lawful */
+    assert_memory_equal(&once, &config, sizeof once);
+    assert_int_equal(gf_config_hash(&config), gf_config_hash(&once));
+}
+
+static void the_table_is_sound(void **state)
+{
+    static unsigned char taken[sizeof(struct gf_config)];
+    char allowed[GF_SETTING_ALLOWED_BYTES];
+    (void)state;
+    for (uint32_t i = 0; i < gf_setting_count; i++) {
+        const struct gf_setting *s = &gf_settings[i];
+        assert_non_null(strchr(s->key, '.'));
+        assert_true(strlen(s->key) < 40);
+        assert_true((s->help != NULL) && (strchr(s->help, '|') == NULL));
+        assert_true(strlen(gf_setting_allowed(s, allowed)) < GF_SETTING_ALLOWED_BYTES - 1);
+        for (uint32_t j = 0; j < s->size; j++) {
+            assert_int_equal(taken[s->offset + j], 0); /* no two rows share a field */
+            taken[s->offset + j] = 1;
+        }
+        for (uint32_t j = i + 1; j < gf_setting_count; j++) assert_string_not_equal(s->key, gf_settings[j].key);
+        if (s->kind == GF_SETTING_TEXT) {
+            assert_non_null(s->fallback_text);
+            if (s->fallback_text[0] != '\0') assert_true(gf_setting_text_lawful(s, s->fallback_text));
+        } else if (s->kind == GF_SETTING_REAL) {
+            assert_true(gf_setting_real_lawful(s, (double)s->fallback_real));
+            if (s->fallback_real != 0) assert_false(gf_setting_real_lawful(s, 0)); /* 0 is never a secret default */
+        } else {
+            assert_true(gf_setting_number_lawful(s, s->fallback));
+            if (s->fallback != 0) assert_false(gf_setting_number_lawful(s, 0));
+            if (s->size == 4) assert_true(s->high <= UINT32_MAX);
+        }
+    }
+}
+
+static const struct {
+    const char *key;
+    uint64_t number;
+    double real;
+    const char *text; /* NULL: a number or real */
+    bool lawful;
+} values[] = {
+    {"job.world", 8192, 0, NULL, true},
+    {"job.world", 8193, 0, NULL, false},
+    {"job.id", UINT64_MAX, 0, NULL, true},
+    {"job.ignore_environment", 2, 0, NULL, false},
+    {"rendezvous.address", 0, 0, "127.0.0.1:1", true},
+    {"rendezvous.address", 0, 0, "[::1]:65535", true},
+    {"rendezvous.address", 0, 0, "127.0.0.1", false},
+    {"rendezvous.address", 0, 0, "127.0.0.1:", false},
+    {"rendezvous.address", 0, 0, "127.0.0.1:0", false},
+    {"rendezvous.address", 0, 0, "127.0.0.1:65536", false},
+    {"rendezvous.address", 0, 0, "127.0.0.1:99999999999", false},
+    {"rendezvous.address", 0, 0, "127.0.0.1:7117 ", false},
+    {"rendezvous.address", 0, 0, "127.0.0.256:7117", false},
+    {"rendezvous.address", 0, 0, "::1:7117", false},
+    {"rendezvous.address", 0, 0, "[127.0.0.1]:7117", false},
+    {"rendezvous.address", 0, 0, "[::1:7117", false},
+    {"rendezvous.address", 0, 0, "localhost:7117", false},
+    {"rendezvous.address", 0, 0, ":", false},
+    {"rendezvous.address", 0, 0, "[", false},
+    {"rendezvous.bind", 0, 0, "::1", true},
+    {"rendezvous.bind", 0, 0, "127.0.0.1:7117", false},
+    {"rendezvous.join_timeout", 1000000, 0, NULL, true},
+    {"rendezvous.join_timeout", 999999, 0, NULL, false},
+    {"rendezvous.join_timeout", 86400000000001, 0, NULL, false},
+    {"rendezvous.keepalive", 3600000000001, 0, NULL, false},
+    {"rendezvous.key_file", 0, 0, "/etc/key", true},
+    {"rendezvous.key_file", 0, 0, "a\nb", false},
+    {"link.transports", 0, 0, "rc_mlx5,self", true},
+    {"link.transports", 0, 0, "self,", false},
+    {"link.transports", 0, 0, ",self", false},
+    {"link.transports", 0, 0, "self tcp", false},
+    {"link.devices", 0, 0, "mlx5_0:1,eth0.100", true},
+    {"link.devices", 0, 0, "eth0;rm", false},
+    {"link.ports", 0, 0, "1024-65535", true},
+    {"link.ports", 0, 0, "5000-5000", true},
+    {"link.ports", 0, 0, "80-5000", false},
+    {"link.ports", 0, 0, "5001-5000", false},
+    {"link.ports", 0, 0, "5000", false},
+    {"link.ports", 0, 0, "5000-", false},
+    {"link.ports", 0, 0, "5000-70000", false},
+    {"link.window", 1, 0, NULL, true},
+    {"link.window", 32, 0, NULL, true},
+    {"link.window", 33, 0, NULL, false},
+    {"link.idle", 3, 0, NULL, true},
+    {"link.idle", 4, 0, NULL, false},
+    {"device.driver", 0, 0, "cuda", true},
+    {"device.driver", 0, 0, "rocm", false},
+    {"device.ordinal", 256, 0, NULL, false},
+    {"exchange.wire", 2, 0, NULL, true},
+    {"exchange.wire", 3, 0, NULL, false},
+    {"exchange.algorithm", 7, 0, NULL, true},
+    {"exchange.algorithm", 8, 0, NULL, false},
+    {"exchange.average", 3, 0, NULL, false},
+    {"exchange.fuse_bytes", 1, 0, NULL, true},
+    {"exchange.fuse_bytes", 1u << 30, 0, NULL, true},
+    {"exchange.fuse_bytes", (1u << 30) + 1, 0, NULL, false},
+    {"exchange.slice_bytes", 4096, 0, NULL, true},
+    {"exchange.slice_bytes", 4095, 0, NULL, false},
+    {"exchange.slice_bytes", 4032, 0, NULL, false},
+    {"exchange.slice_bytes", 4128, 0, NULL, false},
+    {"exchange.slice_bytes", 16 << 20, 0, NULL, true},
+    {"exchange.slice_bytes", (16 << 20) + 64, 0, NULL, false},
+    {"exchange.buffers_active", 16, 0, NULL, true},
+    {"exchange.buffers_active", 17, 0, NULL, false},
+    {"exchange.pre_scale", 0, 0x1p-32, NULL, true},
+    {"exchange.pre_scale", 0, 0x1p-33, NULL, false},
+    {"exchange.pre_scale", 0, 0x1p33, NULL, false},
+    {"exchange.pre_scale", 0, 3, NULL, false},
+    {"exchange.pre_scale", 0, -1, NULL, false},
+    {"exchange.pre_scale", 0, (double)__builtin_nanf(""), NULL, false},
+    {"exchange.pre_scale", 0, (double)__builtin_inff(), NULL, false},
+    {"exchange.timeout", 1, 0, NULL, false},
+    {"exchange.user_bytes", 1ull << 36, 0, NULL, true},
+    {"exchange.user_bytes", (1ull << 36) + 1, 0, NULL, false},
+    {"optimizer.kind", 3, 0, NULL, false},
+    {"optimizer.momentum", 0, 0.999, NULL, true},
+    {"optimizer.momentum", 0, 1, NULL, false},
+    {"optimizer.momentum", 0, -0.1, NULL, false},
+    {"optimizer.weight_decay", 0, 1, NULL, true},
+    {"optimizer.weight_decay", 0, 1.1, NULL, false},
+    {"sparse.keep_share", 0, 1, NULL, true},
+    {"sparse.keep_share", 0, 1.01, NULL, false},
+    {"sparse.keep_share", 0, -0.5, NULL, false},
+    {"sparse.chunk_elems", (1u << 24) + 1, 0, NULL, false},
+    {"sparse.momentum", 3, 0, NULL, false},
+    {"loss_scale.initial", 0, 1000, NULL, false},
+    {"loss_scale.factor", 0, 1, NULL, false},
+    {"loss_scale.factor", 0, 4, NULL, true},
+    {"loss_scale.floor", 0, 0.3, NULL, false},
+    {"loss_scale.growth_interval", 1000001, 0, NULL, false},
+    {"trace.records", 1u << 20, 0, NULL, true},
+    {"trace.records", (1u << 20) + 1, 0, NULL, false},
+};
+
+static void values_out_of_range_are_refused_by_name(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        const struct gf_setting *s = row(values[i].key);
+        static struct gf_config config, out;
+        char error[256] = "";
+        gf_status status;
+        memset(&config, 0, sizeof config);
+        memset(&out, 0x5a, sizeof out);
+        if (strcmp(values[i].key, "job.ignore_environment") == 0) config.job.world = 2;
+        if (values[i].text != NULL) gf_setting_text_set(s, &config, values[i].text);
+        else if (s->kind == GF_SETTING_REAL) gf_setting_real_set(s, &config, (float)values[i].real);
+        else gf_setting_number_set(s, &config, values[i].number);
+        status = gf_config_effective(&config, &out, error);
+        if (status != (values[i].lawful ? GF_OK : GF_ERR_CONFIG)) fail_msg("row %zu, %s: %s", i, values[i].key, error);
+        if (values[i].lawful) continue;
+        assert_int_equal(strncmp(error, values[i].key, strlen(values[i].key)), 0);
+        assert_non_null(strstr(error, "allowed is"));
+        assert_int_equal(out.size_bytes, 0x5a5a5a5a); /* untouched */
+    }
+}
+
+static void a_text_without_end_is_refused(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < gf_setting_count; i++) {
+        const struct gf_setting *s = &gf_settings[i];
+        static struct gf_config config, out;
+        char error[256] = "";
+        if (s->kind != GF_SETTING_TEXT) continue;
+        memset(&config, 0, sizeof config);
+        memset((char *)&config + s->offset, 'a', s->size);
+        assert_int_equal(gf_config_effective(&config, &out, error), GF_ERR_CONFIG);
+        assert_non_null(strstr(error, s->key));
+    }
+}
+
+static void combine(unsigned which, struct gf_config *c)
+{
+    switch (which) {
+    case 0: c->job.world = 2, c->job.rank = 1; break;
+    case 1: c->job.world = 2, c->job.rank = 2; break;
+    case 2: c->job.rank = 7; break; /* not looked at */
+    case 3: c->job.ignore_environment = true; break;
+    case 4: c->exchange.deterministic = true; break;
+    case 5: c->exchange.deterministic = true, c->exchange.algorithm = GF_ALGORITHM_RING; break;
+    case 6: c->exchange.deterministic = true, c->exchange.algorithm = GF_ALGORITHM_HIERARCHY; break;
+    case 7: c->exchange.deterministic = true, c->exchange.algorithm = GF_ALGORITHM_TREE; break;
+    case 8: c->exchange.deterministic = true, c->exchange.algorithm = GF_ALGORITHM_SERVER; break;
+    case 9: c->exchange.deterministic = true, c->exchange.algorithm = GF_ALGORITHM_DIRECT; break;
+    case 10: c->exchange.deterministic = true, c->exchange.algorithm = GF_ALGORITHM_HALVING; break;
+    case 11: c->exchange.deterministic = true, c->exchange.algorithm = GF_ALGORITHM_DOUBLING; break;
+    case 12: c->optimizer.nesterov = true; break;
+    case 13: c->optimizer.nesterov = true, c->optimizer.momentum = 0.9f; break;
+    case 14: c->optimizer.half_weights = GF_TYPE_F16; break;
+    case 15: c->optimizer.half_weights = GF_TYPE_F16, c->optimizer.kind = GF_OPTIMIZER_SGD; break;
+    case 16: c->loss_scale.initial = 0.5f; break; /* below the default floor */
+    case 17: c->loss_scale.initial = 0.5f, c->loss_scale.floor = 0.5f; break;
+    case 18: memcpy(c->rendezvous.address, "10.0.0.1:7117", 14); break;
+    case 19: memcpy(c->rendezvous.address, "10.0.0.1:7117", 14), c->rendezvous.insecure = true; break;
+    case 20: memcpy(c->rendezvous.address, "10.0.0.1:7117", 14), memcpy(c->rendezvous.key_file, "k", 2); break;
+    case 21: memcpy(c->rendezvous.bind, "0.0.0.0", 8); break;
+    case 22: memcpy(c->rendezvous.address, "[::1]:7117", 11), memcpy(c->rendezvous.bind, "127.9.9.9", 10); break;
+    case 25: memcpy(c->rendezvous.address, "[::ffff:127.0.0.1]:7117", 24); break;
+    case 26: memcpy(c->rendezvous.address, "[::ffff:10.0.0.1]:7117", 23); break;
+    case 23: c->size_bytes = sizeof *c; break;
+    case 24: c->size_bytes = sizeof *c - 8; break;
+    default: fail();
+    }
+}
+
+static const struct {
+    const char *refused_key; /* NULL: lawful */
+} combinations[] = {
+    [1] = {"job.rank"}, [3] = {"job.ignore_environment"}, [5] = {"exchange.algorithm"},
+    [12] = {"optimizer.nesterov"}, [14] = {"optimizer.half_weights"}, [16] = {"loss_scale.floor"},
+    [18] = {"rendezvous.address"}, [21] = {"rendezvous.bind"}, [24] = {"size_bytes"},
+    [26] = {"rendezvous.address"},
+};
+
+static void combinations_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < sizeof combinations / sizeof combinations[0]; i++) {
+        const char *key = combinations[i].refused_key;
+        struct gf_config config;
+        char error[256] = "";
+        memset(&config, 0, sizeof config);
+        combine(i, &config);
+        if (gf_config_effective(&config, &config, error) != (key ? GF_ERR_CONFIG : GF_OK))
+            fail_msg("combination %u: %s", i, error);
+        if (key != NULL) assert_int_equal(strncmp(error, key, strlen(key)), 0);
+    }
+}
+
+/* Another lawful value than the default. */
+static void change(const struct gf_setting *s, struct gf_config *config)
+{
+    if (s->kind == GF_SETTING_TEXT) {
+        static const char *const others[] = {
+            [GF_FORM_ADDRESS] = "127.0.0.1:99", [GF_FORM_IP] = "127.0.0.3", [GF_FORM_TRANSPORTS] = "rc",
+            [GF_FORM_DEVICES] = "eth0",         [GF_FORM_PORTS] = "2000-3000", [GF_FORM_DRIVER] = "cuda",
+            [GF_FORM_PATH] = "/x"};
+        gf_setting_text_set(s, config, others[s->form]);
+    } else if (s->kind == GF_SETTING_REAL) {
+        gf_setting_real_set(s, config, (s->flags & GF_SETTING_POWER_OF_TWO) ? 4 : 0.5f);
+    } else {
+        gf_setting_number_set(s, config, (s->fallback != 0) ? s->fallback * 2 : 1);
+    }
+}
+
+static void hash_and_summary_see_exactly_what_must_agree(void **state)
+{
+    static const char *const not_agreeing[] = {
+        "job.", "rendezvous.", "link.devices", "link.ports", "link.idle", "link.huge_pages", "device.",
+        "exchange.timeout", "trace."};
+    static struct gf_config zero;
+    char text[160], text_zero[160];
+    (void)state;
+    memset(&zero, 0, sizeof zero);
+    assert_string_equal(gf_config_summary(&zero, text_zero, sizeof text_zero), "wire=fp32 algorithm=auto");
+    for (uint32_t i = 0; i < gf_setting_count; i++) {
+        const struct gf_setting *s = &gf_settings[i];
+        static struct gf_config config;
+        const char *name = (strncmp(s->key, "exchange.", 9) == 0) ? s->key + 9 : s->key;
+        bool agrees = true;
+        config = zero;
+        for (size_t j = 0; j < sizeof not_agreeing / sizeof not_agreeing[0]; j++)
+            if (strncmp(s->key, not_agreeing[j], strlen(not_agreeing[j])) == 0) agrees = false;
+        assert_int_equal((s->flags & GF_SETTING_AGREES) != 0, agrees);
+        change(s, &config);
+        gf_config_summary(&config, text, sizeof text);
+        if ((gf_config_hash(&config) != gf_config_hash(&zero)) != agrees) fail_msg("hash of %s", s->key);
+        if ((strcmp(text, text_zero) != 0) != agrees) fail_msg("summary of %s: %s", s->key, text);
+        if (agrees) assert_non_null(strstr(text, name));
+    }
+}
+
+static void the_hash_does_not_change_between_releases_by_accident(void **state)
+{
+    static struct gf_config zero, effective;
+    (void)state;
+    memset(&zero, 0, sizeof zero);
+    effective_make(&zero, &effective);
+    assert_int_equal(gf_config_hash(&zero), gf_config_hash(&effective));
+    assert_int_equal(gf_config_hash(&zero), 0xae3d4b73f50d256bull); /* another value: ranks of two builds cannot join */
+}
+
+static void a_summary_that_is_cut_says_so(void **state)
+{
+    struct gf_config config;
+    char text[64];
+    (void)state;
+    memset(&config, 0, sizeof config);
+    for (uint32_t i = 0; i < gf_setting_count; i++) change(&gf_settings[i], &config);
+    for (size_t bytes = 0; bytes <= sizeof text; bytes++) {
+        memset(text, 'z', sizeof text);
+        assert_ptr_equal(gf_config_summary(&config, text, bytes), text);
+        if (bytes > 0) assert_true(strlen(text) < bytes);
+        if (bytes > 3) assert_string_equal(text + strlen(text) - 2, "..");
+        if (bytes < sizeof text) assert_int_equal(text[bytes], 'z');
+    }
+}
+
+static void units_are_exact(void **state)
+{
+    char text[GF_UNITS_BYTES];
+    (void)state;
+    assert_string_equal(gf_units_bytes(0, text), "0 B");
+    assert_string_equal(gf_units_bytes(4 << 20, text), "4 MiB");
+    assert_string_equal(gf_units_bytes((4 << 20) + 1, text), "4194305 B");
+    assert_string_equal(gf_units_bytes(1536, text), "1536 B");
+    assert_string_equal(gf_units_time(0, text), "0 ns");
+    assert_string_equal(gf_units_time(30000000000ull, text), "30 s");
+    assert_string_equal(gf_units_time(1500000000ull, text), "1500 ms");
+    assert_string_equal(gf_units_time(UINT64_MAX, text), "18446744073709551615 ns");
+    assert_string_equal(gf_units_real(0.9f, text), "0.9");
+    assert_string_equal(gf_units_real(65536, text), "65536.0");
+    assert_string_equal(gf_units_real(1e-9f, text), "1e-09");
+    assert_string_equal(gf_units_real(1.0f / 3, text), "0.33333334");
+}
+
+static void every_enum_value_has_a_name(void **state)
+{
+    (void)state;
+    assert_string_equal(gf_status_name(GF_OK), "GF_OK");
+    assert_string_equal(gf_status_name(GF_AGAIN), "GF_AGAIN");
+    assert_string_equal(gf_status_name((gf_status)-99), "unknown status");
+    for (int status = -14; status <= 1; status++)
+        assert_int_equal(strncmp(gf_status_name((gf_status)status), "GF_", 3), 0);
+    for (unsigned i = 0; i < GF_OPERATION_COUNT; i++)
+        assert_null(strstr(gf_operation_name((gf_operation)i), "unknown"));
+    assert_string_equal(gf_operation_name(GF_OPERATION_COUNT), "unknown operation");
+    for (unsigned i = 0; i < GF_ALGORITHM_COUNT; i++) /* the same names as in files */
+        assert_string_equal(gf_algorithm_name((gf_algorithm)i), row("exchange.algorithm")->names[i]);
+    assert_string_equal(gf_algorithm_name(GF_ALGORITHM_COUNT), "unknown algorithm");
+    assert_int_equal(gf_type_size_bytes(GF_TYPE_F32), 4);
+    assert_int_equal(gf_type_size_bytes(GF_TYPE_F16), 2);
+    assert_int_equal(gf_type_size_bytes(GF_TYPE_BF16), 2);
+    assert_int_equal(gf_type_size_bytes(GF_TYPE_COUNT), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zeroes_become_the_defaults_of_the_header),
+        cmocka_unit_test(effective_twice_is_effective_once),
+        cmocka_unit_test(the_table_is_sound),
+        cmocka_unit_test(values_out_of_range_are_refused_by_name),
+        cmocka_unit_test(a_text_without_end_is_refused),
+        cmocka_unit_test(combinations_that_cannot_be_are_refused),
+        cmocka_unit_test(hash_and_summary_see_exactly_what_must_agree),
+        cmocka_unit_test(the_hash_does_not_change_between_releases_by_accident),
+        cmocka_unit_test(a_summary_that_is_cut_says_so),
+        cmocka_unit_test(units_are_exact),
+        cmocka_unit_test(every_enum_value_has_a_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

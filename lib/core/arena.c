@@ -1,0 +1,11 @@
+/* Measuring and handing out are the same walk: gf_measure() and gf_open() both run layout() (lib/core/layout.c), the first
+ * on an arena without a base. */
+#include "lib/core/arena.h"
+
+void *gf_arena_take(struct gf_arena *arena, uint64_t size_bytes)
+{
+    uint64_t at = gf_align_up(arena->used_bytes, GF_ALIGN_BYTES);
+    arena->used_bytes = at + size_bytes;
+    if ((arena->base == NULL) || (arena->used_bytes > arena->size_bytes)) return NULL;
+    return arena->base + at;
+}

@@ -1,0 +1,195 @@
+/* How a context fails. The first failure is recorded and sticks; then the ranks agree who is to blame
+ * (gf_members_blame) and what is under way is ended, because buffers may still be written to; only then do polls answer
+ * with the error. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/context.h"
+
+#define CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
+/* What has not ended by then is ended by dropping the link: over shared memory, all that was under way with a process that
+ * has died. Every error is told this much later, so it is short. A new link is made by who shrinks. */
+#define DRAIN_NS UINT64_C(200000000)
+
+void gf_context_mark(gf_context *gf)
+{
+    gf->magic = CONTEXT_MAGIC;
+    gf->owner_pid = (int32_t)getpid();
+}
+
+static void error_fill(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer, uint32_t tensor)
+{
+    gf->error = (struct gf_error){.code = code,
+                                  .rank = gf->rank,
+                                  .peer = peer,
+                                  .operation = operation,
+                                  .step = gf->step.number,
+                                  .tensor = tensor};
+}
+
+/* From here on nothing new starts. Timeouts and lost links are somebody's fault: that is asked for first, unless the
+ * members have said so already. */
+static void failing_begin(gf_context *gf, bool settled)
+{
+    bool joined = (gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_WARM);
+    gf_step_settle(gf);
+    gf->shrink.in_step = (gf->phase == GF_PHASE_STEP);
+    gf->wired = (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM);
+    joined = joined || (gf->shrink.state == GF_SHRINK_JOIN); /* the members know each other from the epoch before */
+    gf->blame = joined && !settled && (gf->members != NULL) && (gf->world > 1) &&
+                ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
+    gf->phase = GF_PHASE_FAILING;
+    gf->fail_ns = gf_now(gf);
+    for (uint32_t s = 0; s < gf->slot_count; s++)
+        if (gf->slots[s].coll.state == GF_COLL_RUN) gf_coll_fail(&gf->slots[s].coll, gf->error.code);
+    if (joined && !gf->blame && !settled && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
+        gf_members_tell(gf->members, &gf->error);
+    if (!gf->blame) gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
+}
+
+gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer, uint32_t tensor,
+                  const char *format, ...)
+{
+    va_list arguments;
+    if (gf->error.code != GF_OK) return gf->error.code;
+    error_fill(gf, code, operation, peer, tensor);
+    va_start(arguments, format);
+    (void)vsnprintf(gf->error.text, sizeof gf->error.text, format, arguments);
+    va_end(arguments);
+    failing_begin(gf, false);
+    return code;
+}
+
+gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operation operation)
+{
+    if (gf->error.code != GF_OK) return gf->error.code;
+    error_fill(gf, (fault->code == GF_OK) ? GF_ERR_LINK : fault->code, operation, gf_rank_of(gf, fault->peer),
+               GF_TENSOR_NONE);
+    gf->error.foreign_code = fault->foreign_code;
+    memcpy(gf->error.foreign_call, fault->foreign_call, sizeof gf->error.foreign_call);
+    (void)snprintf(gf->error.text, sizeof gf->error.text, "%s", fault->text);
+    failing_begin(gf, false);
+    return gf->error.code;
+}
+
+gf_status gf_fail_from(gf_context *gf, const struct gf_error *error)
+{
+    if (gf->error.code != GF_OK) return gf->error.code;
+    gf_operation doing = gf_doing(gf);
+    gf->error = *error;
+    gf->error.rank = gf->rank;
+    if (gf->error.operation == GF_OPERATION_NONE) gf->error.operation = doing; /* the guilty one did nothing */
+    failing_begin(gf, true);
+    return gf->error.code;
+}
+
+gf_status gf_refuse(gf_context *gf, gf_status code, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, text);
+    return code;
+}
+
+gf_status gf_own(const gf_context *gf)
+{
+    if ((gf == NULL) || (gf->magic != CONTEXT_MAGIC)) return GF_ERR_PARAM;
+    return gf_forked(gf) ? GF_ERR_STATE : GF_OK; /* a forked child: the parent's is not ours */
+}
+
+bool gf_aborted(const gf_context *gf)
+{
+    return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;
+}
+
+gf_status gf_enter(gf_context *gf)
+{
+    gf_status status = gf_own(gf);
+    if (status < 0) return status;
+    if ((gf->error.code == GF_OK) && gf_aborted(gf))
+        return gf_fail(gf, GF_ERR_ABORTED, gf_doing(gf), gf->rank, GF_TENSOR_NONE, "aborted by its appliance");
+    return gf->error.code;
+}
+
+gf_status gf_enter_poll(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    return ((status < 0) && (gf_own(gf) == GF_OK) && (gf->phase == GF_PHASE_FAILING)) ? GF_OK : status;
+}
+
+gf_operation gf_doing(const gf_context *gf)
+{
+    switch (gf->phase) {
+    case GF_PHASE_JOIN:
+    case GF_PHASE_WARM:   return GF_OPERATION_JOIN;
+    case GF_PHASE_STEP:   return gf->step.verdict_posted ? GF_OPERATION_VERDICT : GF_OPERATION_STEP;
+    case GF_PHASE_LEAVE:  return GF_OPERATION_CLOSE;
+    case GF_PHASE_AGREE:  return GF_OPERATION_SHRINK;
+    case GF_PHASE_READY:
+    case GF_PHASE_FAILING:
+    case GF_PHASE_FAILED:
+    case GF_PHASE_CLOSED: break;
+    }
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
+        if ((gf->requests[i].state >= GF_REQUEST_FETCH) && (gf->requests[i].state <= GF_REQUEST_STORE))
+            return gf->requests[i].operation;
+    return GF_OPERATION_NONE;
+}
+
+/* The slots' collectives are in DRAIN; each ends when its last message has. */
+static bool drained(gf_context *gf, uint64_t now_ns)
+{
+    bool all = (gf_device_settle(gf) != GF_AGAIN); /* copies to and from the region, too */
+    for (uint32_t s = 0; s < gf->slot_count; s++) {
+        struct gf_coll *coll = &gf->slots[s].coll;
+        if ((coll->state == GF_COLL_RUN) || (coll->state == GF_COLL_DRAIN))
+            if (gf_coll_poll(coll, now_ns) == GF_AGAIN) all = false;
+    }
+    return all;
+}
+
+gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
+{
+    if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
+    if (now_ns < gf_now(gf)) now_ns = gf_now(gf); /* a turn's time is from before what failed in it */
+    (void)gf->link->driver->progress(gf->link);
+    if (gf->members != NULL) (void)gf_members_poll(gf->members, now_ns);
+    if (gf->blame) {
+        struct gf_error guilty = gf->error;
+        gf_status status = gf_members_blame(gf->members, now_ns, &gf->error, &guilty);
+        if (status == GF_AGAIN) return GF_AGAIN;
+        if (status == GF_OK) {
+            gf->error.code = guilty.code;
+            gf->error.peer = guilty.peer;
+            if (guilty.operation != GF_OPERATION_NONE) gf->error.operation = guilty.operation;
+            memcpy(gf->error.text, guilty.text, sizeof gf->error.text);
+        }
+        gf->blame = false;
+        gf->fail_ns = now_ns;
+        gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
+    }
+    if (!drained(gf, now_ns)) {
+        if (now_ns - gf->fail_ns < DRAIN_NS) return GF_AGAIN;
+        if (gf->wired) gf->link->driver->drop(gf->link); /* ends every request; nothing is under way behind it */
+        else (void)gf->link->driver->reset(gf->link, gf->epoch + 1); /* half-made connections: that takes a flush */
+        (void)drained(gf, now_ns);
+    }
+    gf->phase = GF_PHASE_FAILED;
+    return gf->error.code;
+}
+
+void gf_abort(gf_context *gf)
+{
+    if (gf != NULL) atomic_store_explicit(&gf->aborted, 1, memory_order_relaxed);
+}
+
+const struct gf_error *gf_error_last(const gf_context *gf)
+{
+    static const struct gf_error none = {.peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
+    return (gf == NULL) ? &none : &gf->error;
+}

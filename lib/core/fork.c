@@ -1,0 +1,29 @@
+/* Is this still the process that opened the context? Each call asks, and a system call would take as long as a small
+ * operation through shared memory. So one page of the control region is marked and the kernel told to hand children a
+ * zeroed copy of it. Where it cannot (memory of a file, another page size), the process number is asked for. */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "lib/context.h"
+
+#define FORK_MARK UINT64_C(0x70617265)
+
+void gf_fork_guard(gf_context *gf)
+{
+    uint64_t *mark = (uint64_t *)(void *)gf->fork_page;
+    if ((gf->fork_mark != NULL) || (sysconf(_SC_PAGESIZE) != (long)GF_PAGE_BYTES)) return;
+    if (madvise(mark, GF_PAGE_BYTES, MADV_WIPEONFORK) != 0) return;
+    *mark = FORK_MARK;
+    gf->fork_mark = mark;
+}
+
+void gf_fork_unguard(gf_context *gf)
+{
+    if (gf->fork_mark != NULL) (void)madvise(gf->fork_page, GF_PAGE_BYTES, MADV_KEEPONFORK); /* the caller's again */
+    gf->fork_mark = NULL;
+}
+
+bool gf_forked(const gf_context *gf)
+{
+    return (gf->fork_mark != NULL) ? *gf->fork_mark != FORK_MARK : gf->owner_pid != (int32_t)getpid();
+}

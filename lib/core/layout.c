@@ -1,0 +1,408 @@
+/* What a configuration and a tensor table come to: sizes, driver set-ups, and where everything lies. Measuring and
+ * handing out run the same two walks, lay_control() and lay_exchange(), so they cannot disagree. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/core/layout.h"
+#include "drivers/identity.h"
+
+/* The CUDA driver lends whole pages of its own, of 2 MiB; with less, what lies beside in one would be lent too. */
+#define DEVICE_UNIT_BYTES (UINT64_C(2) << 20)
+
+static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
+{
+    struct gf_identity identity = {0};
+    struct gf_fault fault = {0};
+    struct gf_config *config = &layout->config;
+    gf_status status = config->job.ignore_environment ? GF_AGAIN : gf_identity_get(&identity, &fault);
+
+    if (status < 0) {
+        (void)snprintf(error_out, 256, "%s", fault.text);
+        return status;
+    }
+    if (status == GF_OK) {
+        if ((config->job.world != 0) && (config->job.world != identity.world)) {
+            (void)snprintf(error_out, 256, "job.world is %u in the configuration, but %s says %u ranks",
+                           config->job.world, identity.source, identity.world);
+            return GF_ERR_CONFIG;
+        }
+        config->job.world = identity.world;
+        config->job.rank = identity.rank;
+        if (config->job.id == 0) config->job.id = identity.job_id;
+        if (identity.address[0] != '\0') memcpy(config->rendezvous.address, identity.address, GF_TEXT_MAX);
+        config->rendezvous.rejoin = config->rendezvous.rejoin || identity.rejoin;
+    }
+    if (config->job.world == 0) config->job.world = 1; /* no launcher, nothing said: a job of one */
+    if ((config->job.world > GF_WORLD_MAX) || (config->job.rank >= config->job.world)) {
+        (void)snprintf(error_out, 256, "rank %u of %u; allowed are ranks below the world, and worlds of 1 to %u",
+                       config->job.rank, config->job.world, GF_WORLD_MAX);
+        return GF_ERR_CONFIG;
+    }
+    return GF_OK;
+}
+
+/* The driver that device.driver names, of this build's; "" is the first. NULL: there is none of that name. */
+static const struct gf_gpu_driver *gpu_builtin(const char *name)
+{
+    const struct gf_gpu_driver *first = gf_drivers_builtin.gpu;
+    if ((name[0] == '\0') || ((first != NULL) && (strcmp(name, first->name) == 0))) return first;
+    for (uint32_t i = 0; i < GF_GPU_OTHERS_MAX; i++) {
+        const struct gf_gpu_driver *other = gf_drivers_builtin.gpu_others[i].driver;
+        if ((other != NULL) && (strcmp(name, other->name) == 0)) return other;
+    }
+    return NULL;
+}
+
+/* "host", "cuda": what device.driver may name. */
+static void gpu_names(const struct gf_drivers *drivers, char *text_out, size_t text_bytes)
+{
+    int used = snprintf(text_out, text_bytes, "\"%s\"", drivers->gpu->name);
+    for (uint32_t i = 0; (i < GF_GPU_OTHERS_MAX) && (used > 0) && ((size_t)used < text_bytes); i++) {
+        if (drivers->gpu_others[i].driver == NULL) continue;
+        used += snprintf(text_out + used, text_bytes - (size_t)used, ", \"%s\"", drivers->gpu_others[i].driver->name);
+    }
+}
+
+/* What this build brings for the driver; NULL: nothing. */
+static const struct gf_gpu_kernels *gpu_kernels(const struct gf_gpu_driver *driver)
+{
+    for (uint32_t i = 0; i < GF_GPU_OTHERS_MAX; i++)
+        if ((driver != NULL) && (gf_drivers_builtin.gpu_others[i].driver == driver))
+            return gf_drivers_builtin.gpu_others[i].kernels;
+    return NULL;
+}
+
+static gf_status gpu_resolve(struct gf_layout *layout, char *error_out)
+{
+    struct gf_drivers *drivers = &layout->drivers;
+    const char *name = layout->config.device.driver;
+    char names[64] = "none";
+    bool given = drivers->gpu != NULL;
+    if (!given) drivers->gpu = gpu_builtin(name);
+    layout->gpu_kernels = gpu_kernels(drivers->gpu);
+    if ((layout->gpu_kernels != NULL) && (*layout->gpu_kernels->image == NULL)) {
+        (void)snprintf(error_out, 256, "device.driver \"%s\" has no kernels in this build: it was made without nvcc",
+                       drivers->gpu->name);
+        return GF_ERR_CONFIG;
+    }
+    if ((drivers->gpu != NULL) && ((name[0] == '\0') || (strcmp(name, drivers->gpu->name) == 0))) return GF_OK;
+    if (given) gpu_names(drivers, names, sizeof names);
+    else if (gf_drivers_builtin.gpu != NULL) gpu_names(&gf_drivers_builtin, names, sizeof names);
+    (void)snprintf(error_out, 256, "device.driver \"%s\" is not in this build; there is %s", name, names);
+    return GF_ERR_CONFIG;
+}
+
+static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
+{
+    struct gf_drivers *drivers = &layout->drivers;
+    if (layout->config.drivers != NULL) *drivers = *layout->config.drivers;
+    if (drivers->link == NULL) drivers->link = gf_drivers_builtin.link;
+    if (drivers->rendezvous == NULL) drivers->rendezvous = gf_drivers_builtin.rendezvous;
+    if (drivers->clock == NULL) drivers->clock = gf_drivers_builtin.clock;
+    if ((drivers->link == NULL) || (drivers->rendezvous == NULL) || (drivers->clock == NULL)) {
+        (void)snprintf(error_out, 256, "this build has no %s driver; hand one in with config.drivers",
+                       drivers->link ? (drivers->rendezvous ? "clock" : "rendezvous") : "link");
+        return GF_ERR_CONFIG;
+    }
+    return gpu_resolve(layout, error_out);
+}
+
+/* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, for data
+ * of any size, as public requests may be larger than the pool, in this world or one that it may shrink to; and some for a
+ * world of one, whose link is opened like any other (its blob is made in staging). */
+static struct gf_coll_need slot_need(const struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    struct gf_coll_limits limits = {.size = config->job.world,
+                                    .bytes_max = UINT64_MAX / 2,
+                                    .slice_bytes = config->exchange.slice_bytes,
+                                    .window = config->link.window};
+    struct gf_coll_need most = {.msg_count = 2, .staging_bytes = config->exchange.slice_bytes};
+    for (int algorithm = GF_ALGORITHM_AUTO + 1; algorithm < GF_ALGORITHM_COUNT; algorithm++) {
+        const struct gf_coll_kind *kind = gf_coll_kind_of((gf_algorithm)algorithm);
+        struct gf_coll_need need;
+        if (kind == NULL) continue;
+        for (limits.size = 1; limits.size <= config->job.world; limits.size++) {
+            kind->need(&limits, &need);
+            if (need.msg_count > most.msg_count) most.msg_count = need.msg_count;
+            if (need.staging_bytes > most.staging_bytes) most.staging_bytes = need.staging_bytes;
+        }
+    }
+    most.staging_bytes = gf_align_up(most.staging_bytes, GF_ALIGN_BYTES);
+    return most;
+}
+
+/* What all ranks' requests on device memory pass through, and the wire's own on a device. */
+static uint64_t wire_pool_bytes(const struct gf_layout *layout)
+{
+    if (layout->on_device) return layout->pool.elem_count * sizeof(float);
+    return layout->in_place ? 0 : layout->pool.elem_count * gf_type_size_bytes(layout->config.exchange.wire);
+}
+
+/* On a device enough to keep it at work for some hundred microseconds a batch. */
+#define SCRATCH_ELEMS (UINT64_C(4) << 20)
+
+uint64_t gf_layout_scratch_elems(const struct gf_layout *layout)
+{
+    uint64_t most = layout->config.exchange.slice_bytes / sizeof(float);
+    if (layout->on_device && (most < SCRATCH_ELEMS)) most = SCRATCH_ELEMS;
+    return (most < layout->pool.sparse_elem_count) ? most : layout->pool.sparse_elem_count;
+}
+
+static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
+{
+    const struct gf_config *config = &layout->config;
+    uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
+    uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
+    uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS)
+                              ? UINT64_C(3) * layout->tensor_count + (layout->on_device ? GF_NORM_SCRATCH_ELEMS : 0)
+                              : 0;
+    parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
+    parts->momentum = gf_arena_take(arena, pool_elems * sizeof(float));
+    parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
+    parts->norms = gf_arena_take(arena, norm_count * sizeof(float));
+    parts->history = gf_arena_take(arena, layout->pool.sparse_elem_count * sizeof(float));
+    parts->scratch = gf_arena_take(arena, gf_layout_scratch_elems(layout) * sizeof(float));
+    parts->part = gf_arena_take(arena, sizeof(float));
+}
+
+static uint64_t staging_bytes(const struct gf_layout *layout)
+{
+    return (uint64_t)layout->slot_need.staging_bytes * layout->config.exchange.buffers_active;
+}
+
+struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device)
+{
+    struct gf_device_parts parts = {0};
+    if (!layout->on_device) return parts;
+    parts.gradient = gf_arena_take(device, layout->pool.gradient_bytes);
+    parts.beside = gf_arena_take(device, layout->in_place ? 0 : layout->pool.elem_count *
+                                                                  gf_type_size_bytes(layout->config.exchange.wire));
+    parts.checks = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
+    parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
+    parts.staging = gf_arena_take(device, layout->may_reach_device ? staging_bytes(layout) : 0);
+    lay_pools(layout, device, &parts.pools);
+    return parts;
+}
+
+static void buffers_bound(struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    uint64_t wire_bytes = gf_type_size_bytes(config->exchange.wire);
+    uint64_t dense = layout->pool.buffer_count;
+    layout->buffers_max = (dense <= GF_TAG_BUFFER_OTHER) ? (uint32_t)dense : GF_TAG_BUFFER_OTHER + 1;
+    if (layout->chunk_count > 0) {
+        uint64_t chunks = layout->chunk_count;
+        uint64_t by_bytes = layout->pool.sparse_elem_count * wire_bytes / config->exchange.fuse_bytes + 1;
+        layout->buffers_max += (uint32_t)(chunks < by_bytes ? chunks : by_bytes); /* beside all dense ones */
+    }
+}
+
+struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    return (struct gf_link_setup){.rank = config->job.rank,
+                                  .world = config->job.world,
+                                  .requests_max = layout->slot_need.msg_count * config->exchange.buffers_active *
+                                                  (config->link.integrity ? 2 : 1), /* a checksum behind each message */
+                                  .message_bytes_max = config->exchange.slice_bytes,
+                                  .region_bytes = layout->footprint.exchange_bytes,
+                                  .transports = config->link.transports,
+                                  .devices = config->link.devices,
+                                  .ports = config->link.ports,
+                                  .huge_pages = config->link.huge_pages,
+                                  .log = {config->log, config->log_user},
+                                  .arg = layout->drivers.link_arg};
+}
+
+struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    return (struct gf_rendezvous_setup){.rank = config->job.rank,
+                                        .world = config->job.world,
+                                        .job_id = config->job.id,
+                                        .address = config->rendezvous.address,
+                                        .bind = config->rendezvous.bind,
+                                        .ports = config->rendezvous.ports,
+                                        .key_file = config->rendezvous.key_file,
+                                        .insecure = config->rendezvous.insecure,
+                                        .rejoin = config->rendezvous.rejoin,
+                                        .keepalive_ns = config->rendezvous.keepalive_ns,
+                                        .join_timeout_ns = config->rendezvous.join_timeout_ns,
+                                        .log = {config->log, config->log_user},
+                                        .arg = layout->drivers.rendezvous_arg};
+}
+
+struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    const struct gf_gpu_kernels *kernels = layout->gpu_kernels;
+    return (struct gf_gpu_setup){.library = config->device.library,
+                                 .image = (kernels != NULL) ? *kernels->image : NULL,
+                                 .kernels = (kernels != NULL) ? kernels->names : NULL,
+                                 .kernel_count = (kernels != NULL) ? *kernels->count : 0,
+                                 .ops = (kernels != NULL) ? kernels->ops : NULL,
+                                 .ordinal = config->device.ordinal,
+                                 .device_bytes = layout->footprint.device_bytes,
+                                 .events_max = config->exchange.buffers_active + 1,
+                                 .log = {config->log, config->log_user},
+                                 .arg = layout->drivers.gpu_arg};
+}
+
+struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control)
+{
+    const struct gf_config *config = &layout->config;
+    const struct gf_link_setup link = gf_layout_link(layout);
+    const struct gf_rendezvous_setup rendezvous = gf_layout_rendezvous(layout);
+    const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
+    uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
+    uint64_t sum_count = config->link.integrity ? msg_count : 0;
+    uint64_t node_words = gf_nodes_wanted(config) ? config->job.world : 0;
+    bool has_lent = layout->on_device && (config->job.world <= GF_DIRECT_RANKS_MAX);
+    struct gf_control_parts parts = {0};
+
+    parts.gf = gf_arena_take(control, sizeof *parts.gf);
+    parts.fork_page = gf_arena_take(control, 2 * GF_PAGE_BYTES);
+    parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
+    parts.dense_buffers = gf_arena_take(control, layout->pool.buffer_count * sizeof *parts.dense_buffers);
+    parts.sparse_buffers =
+        gf_arena_take(control, (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
+    parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
+    parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
+    parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
+    parts.peers = gf_arena_take(control, config->job.world * sizeof *parts.peers);
+    parts.node_words.reach = gf_arena_take(control, GF_REACH_WORDS * node_words * sizeof(float));
+    parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));
+    parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));
+    if (node_words == 0) parts.node_words = (struct gf_node_words){0};
+    parts.lent = gf_arena_take(control, has_lent ? gf_lent_bytes(config->job.world) : 0);
+    if (!has_lent) parts.lent = NULL;
+    parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
+    parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
+    parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
+    if (!layout->on_device) lay_pools(layout, control, &parts.pools);
+    parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
+    parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));
+    parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
+    parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));
+    parts.members = gf_arena_take(
+        control, gf_members_state_bytes(config->job.world, layout->drivers.link->blob_bytes_max));
+    return parts;
+}
+
+struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange)
+{
+    const struct gf_config *config = &layout->config;
+    uint64_t checks_bytes = (config->exchange.buffers_active + 1) * sizeof(struct gf_check);
+    struct gf_exchange_parts parts;
+
+    parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(gf_direct_lanes_of(config)));
+    parts.gradient = gf_arena_take(exchange, layout->on_device ? 0 : layout->pool.gradient_bytes);
+    parts.wire = gf_arena_take(exchange, wire_pool_bytes(layout));
+    parts.seen = gf_arena_take(exchange, checks_bytes);
+    parts.unseen = gf_arena_take(exchange, sizeof(struct gf_check));
+    parts.lists = gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);
+    parts.verdict = gf_arena_take(exchange, gf_verdict_words(layout->chunk_count) * sizeof *parts.verdict);
+    parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
+    parts.staging = gf_arena_take(exchange, staging_bytes(layout));
+    return parts;
+}
+
+/* Checksums are the host's to compute, and direct and hierarchy work in its memory. Whether a link that may reach
+ * device memory does, only its open() finds out: what that takes is taken either way. */
+static bool may_reach_device(const struct gf_layout *layout)
+{
+    const struct gf_link_driver *driver = layout->drivers.link;
+    const struct gf_link_setup setup = gf_layout_link(layout);
+    gf_algorithm algorithm = layout->config.exchange.algorithm;
+    if (!layout->on_device || (layout->config.job.world == 1) || layout->config.link.integrity) return false;
+    if ((algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY)) return false;
+    return (driver->may_reach_device != NULL) && driver->may_reach_device(&setup);
+}
+
+static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
+{
+    const char *wrong = NULL;
+    if (!layout->config.rendezvous.rejoin) return GF_OK;
+    if (layout->config.job.world < 2) wrong = "a world of 1 has nobody who could let this rank in";
+    else if (layout->drivers.rendezvous->reform == NULL) wrong = "the control channel handed in has no reform()";
+    if (wrong == NULL) return GF_OK;
+    (void)snprintf(error_out, 256, "rendezvous.rejoin: %s", wrong);
+    return GF_ERR_CONFIG;
+}
+
+static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                             struct gf_layout *layout, char *error_out)
+{
+    struct gf_arena control = {0}, exchange = {0}, device = {0};
+    struct gf_config *effective = &layout->config;
+    gf_status status;
+    uint64_t chunks;
+
+    memset(layout, 0, sizeof *layout);
+    if ((status = gf_config_effective(config, effective, error_out)) < 0) return status;
+    if ((status = drivers_resolve(layout, error_out)) < 0) return status;
+    if ((status = identity_resolve(layout, error_out)) < 0) return status;
+    if ((status = rejoin_check(layout, error_out)) < 0) return status;
+    if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0) return status;
+    layout->tensor_count = tensor_count;
+    chunks = (layout->pool.sparse_elem_count + effective->sparse.chunk_elems - 1) / effective->sparse.chunk_elems;
+    if (chunks > GF_SPARSE_CHUNKS_MAX) {
+        (void)snprintf(error_out, 256, "sparse.chunk_elems = %u makes %llu chunks of %llu elements, allowed are %u; "
+                       "raise it", effective->sparse.chunk_elems, (unsigned long long)chunks,
+                       (unsigned long long)layout->pool.sparse_elem_count, GF_SPARSE_CHUNKS_MAX);
+        return GF_ERR_CONFIG;
+    }
+    layout->chunk_count = (uint32_t)chunks;
+    buffers_bound(layout);
+    if (layout->buffers_max > GF_TAG_BUFFER_OTHER) {
+        (void)snprintf(error_out, 256, "more than %u fused buffers; raise exchange.fuse_bytes or cut_bytes",
+                       GF_TAG_BUFFER_OTHER);
+        return GF_ERR_CONFIG;
+    }
+    if ((effective->exchange.algorithm != GF_ALGORITHM_AUTO) &&
+        (gf_coll_kind_of(effective->exchange.algorithm) == NULL)) {
+        (void)snprintf(error_out, 256, "exchange.algorithm \"%s\" is not in this build",
+                       gf_algorithm_name(effective->exchange.algorithm));
+        return GF_ERR_CONFIG;
+    }
+    if ((effective->exchange.algorithm == GF_ALGORITHM_DIRECT) && (effective->job.world > GF_DIRECT_RANKS_MAX)) {
+        (void)snprintf(error_out, 256, "exchange.algorithm = direct in a world of %u ranks; allowed are %u, of one node",
+                       effective->job.world, GF_DIRECT_RANKS_MAX);
+        return GF_ERR_CONFIG;
+    }
+    layout->in_place = !effective->sparse.enabled;
+    for (uint32_t i = 0; i < tensor_count; i++)
+        if (tensors[i].type != effective->exchange.wire) layout->in_place = false;
+    layout->on_device = !layout->drivers.gpu->is_host;
+    layout->slot_need = slot_need(layout);
+    layout->may_reach_device = may_reach_device(layout);
+    (void)gf_layout_exchange(layout, &exchange);
+    layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
+    (void)gf_layout_device(layout, &device);
+    layout->footprint.device_bytes = gf_align_up(device.used_bytes, DEVICE_UNIT_BYTES);
+    (void)gf_layout_control(layout, &control); /* behind exchange: the link's state may depend on the region */
+    layout->footprint.control_bytes = gf_align_up(control.used_bytes, GF_PAGE_BYTES);
+    return GF_OK;
+}
+
+gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                         struct gf_layout *layout_out)
+{
+    const struct gf_log log = {config->log, config->log_user};
+    char error[256] = "";
+    gf_status status = layout_make(config, tensors, tensor_count, layout_out, error);
+    if (status < 0) gf_log_line(&log, GF_LOG_ERROR, "%s", error);
+    return status;
+}
+
+gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                     struct gf_footprint *footprint_out)
+{
+    struct gf_layout layout;
+    gf_status status;
+    if ((config == NULL) || (footprint_out == NULL)) return GF_ERR_PARAM;
+    if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
+    *footprint_out = layout.footprint;
+    return GF_OK;
+}

@@ -1,0 +1,69 @@
+/* What a context's memory is made of: everything follows from configuration, environment and tensors, and is walked
+ * twice, once to measure and once to hand out. */
+#ifndef GF_LAYOUT_H
+#define GF_LAYOUT_H
+
+#include "lib/context.h"
+
+struct gf_layout {
+    struct gf_config config;      /* effective; rank, world, id and address resolved */
+    struct gf_drivers drivers;    /* none is NULL */
+    const struct gf_gpu_kernels *gpu_kernels; /* of drivers.gpu; NULL: it has none, or brings its own */
+    struct gf_pool_sizes pool;
+    struct gf_coll_need slot_need;
+    struct gf_footprint footprint;
+    uint32_t tensor_count;
+    uint32_t buffers_max;         /* of a step, sparse or not */
+    uint32_t chunk_count;
+    bool in_place;                /* every buffer of every step travels where it lies */
+    bool on_device;
+    bool may_reach_device;        /* device memory might go to the wire: whether it does is known behind open */
+};
+
+/* Pools, where element ops work on them: in control and exchange memory on the host, else in device memory. */
+struct gf_pool_parts {
+    char *weight, *momentum, *half, *norms, *history, *scratch, *part;
+};
+
+/* What the walk hands out; all NULL while measuring. The per-slot arrays lie behind each other. */
+struct gf_control_parts {
+    struct gf_context *gf;
+    struct gf_pool_tensor *tensors;
+    struct gf_buffer *dense_buffers, *sparse_buffers;
+    uint32_t *buffer_pending, *buffer_order;
+    struct gf_trace_record *trace;
+    struct gf_peer_stats *peers;
+    struct gf_node_words node_words;
+    struct gf_coll_msg *msgs;
+    char *reqs;                /* of all messages, then of all checksums */
+    struct gf_coll_sum *sums;
+    struct gf_pool_parts pools; /* of the host */
+    uint32_t *selection;
+    char *lent;
+    char *fork_page; /* [2 * GF_PAGE_BYTES]: a whole page lies in it */
+    void *link, *rendezvous, *gpu, *members;
+};
+struct gf_exchange_parts {
+    char *flags; /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
+    char *gradient, *wire, *user, *staging;
+    uint32_t *lists;
+    struct gf_check *seen, *unseen;
+    uint64_t *verdict;
+};
+struct gf_device_parts {
+    char *gradient, *beside, *checks, *lists, *staging;
+    struct gf_pool_parts pools;
+};
+uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);
+
+/* Everything that follows from configuration, environment and tensors. What is wrong is logged. */
+gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                         struct gf_layout *layout_out);
+struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
+struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange);
+struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device); /* nothing on the host */
+struct gf_link_setup gf_layout_link(const struct gf_layout *layout);
+struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout);
+struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout);
+
+#endif

@@ -1,0 +1,133 @@
+/* Which ranks share memory, for hierarchy: all ranks tell all others whom they reach, so all see the same nodes. A node is
+ * a set of ranks of which each reaches exactly the others: ranks with the same lowest one. */
+#include <stdio.h>
+
+#include "lib/context.h"
+
+static bool reaches(const gf_context *gf, uint32_t rank)
+{
+    return (rank == gf->rank) || (gf->link->driver->map(gf->link, gf_seat_of(gf, rank)) != NULL);
+}
+
+/* auto takes hierarchy on two nodes alone. There a ring sends nearly twice as much through each node's port; with more the
+ * difference shrinks, and that a ring works in the node and between nodes at the same time counts for more
+ * (ops/README.md). Checksums cover messages only, and sums that do not depend on fusion would no longer be doubling's. */
+#define AUTO_NODES 2u
+#define AUTO_OWNERS 2u
+
+bool gf_nodes_wanted(const struct gf_config *config)
+{
+    if (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) return true;
+    return (config->exchange.algorithm == GF_ALGORITHM_AUTO) && (config->job.world >= AUTO_NODES * AUTO_OWNERS) &&
+           (config->job.world <= GF_DIRECT_RANKS_MAX) && !config->link.integrity && !config->exchange.deterministic;
+}
+
+void gf_nodes_look(gf_context *gf)
+{
+    float *reach = gf->node_words.reach;
+    uint32_t lowest = GF_RANK_NONE, count = 0, hash = UINT32_C(2166136261);
+    if (reach == NULL) return;
+    for (uint32_t rank = 0; rank < gf->world; rank++) {
+        for (uint32_t i = 0; i < GF_REACH_WORDS; i++) reach[GF_REACH_WORDS * rank + i] = 0;
+        gf->node_words.local[rank] = reaches(gf, rank) ? 1 : 0;
+        if (gf->node_words.local[rank] == 0) continue;
+        if (count++ == 0) lowest = rank;
+        hash = (hash ^ rank) * UINT32_C(16777619);
+    }
+    reach[GF_REACH_WORDS * gf->rank] = (float)lowest; /* exact: worlds are far below 2^24 */
+    reach[GF_REACH_WORDS * gf->rank + 1] = (float)count;
+    reach[GF_REACH_WORDS * gf->rank + 2] = (float)(hash >> 8);
+}
+
+static uint32_t word_of(const gf_context *gf, uint32_t rank, uint32_t word)
+{
+    return (uint32_t)gf->node_words.reach[GF_REACH_WORDS * rank + word];
+}
+
+static uint32_t lowest_of(const gf_context *gf, uint32_t rank) { return word_of(gf, rank, 0); }
+static uint32_t reached_of(const gf_context *gf, uint32_t rank) { return word_of(gf, rank, 1); }
+
+/* Ranks of a node below `end`. */
+static uint32_t members_of(const gf_context *gf, uint32_t lowest, uint32_t end)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < end; rank++) count += lowest_of(gf, rank) == lowest;
+    return count;
+}
+
+static gf_status refuse(gf_context *gf, uint32_t rank, uint32_t other)
+{
+    return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, (rank == gf->rank) ? other : rank, GF_TENSOR_NONE,
+                   "exchange.algorithm = hierarchy: rank %u shares memory with %u rank%s, itself too, but its node, that of "
+                   "rank %u, has %u; all ranks of a node must reach each other's memory: let them have the same "
+                   "link.transports and /dev/shm, or take auto", rank, reached_of(gf, rank),
+                   (reached_of(gf, rank) == 1) ? "" : "s", lowest_of(gf, rank),
+                   members_of(gf, lowest_of(gf, rank), gf->world));
+}
+
+/* The same answer on all ranks; only what a rank sees itself that the counts do not show is its own. */
+static gf_status whole_check(gf_context *gf)
+{
+    const uint32_t *saw = gf->node_words.local; /* then: who has left since is named by what fails without it */
+    for (uint32_t rank = 0; rank < gf->world; rank++) {
+        uint32_t lowest = lowest_of(gf, rank), count = members_of(gf, lowest, gf->world);
+        if (count != reached_of(gf, rank)) return refuse(gf, rank, lowest);
+        if (count > GF_DIRECT_RANKS_MAX)
+            return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, (rank == gf->rank) ? lowest : rank, GF_TENSOR_NONE,
+                           "exchange.algorithm = hierarchy: %u ranks share the memory of rank %u's node; allowed are %u",
+                           count, lowest, GF_DIRECT_RANKS_MAX);
+    }
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        if (saw[rank] != (lowest_of(gf, rank) == lowest_of(gf, gf->rank))) return refuse(gf, gf->rank, rank);
+    return GF_OK;
+}
+
+/* The rank with `place` others of its node before it, in the node of rank `lowest`. */
+static uint32_t rank_at(const gf_context *gf, uint32_t lowest, uint32_t place)
+{
+    for (uint32_t rank = lowest; rank < gf->world; rank++)
+        if ((lowest_of(gf, rank) == lowest) && (place-- == 0)) return rank;
+    return GF_RANK_NONE;
+}
+
+/* The same from what all were told, so that all ranks see the same without another word: as many as share a lowest rank
+ * reach that many, each the same ones. */
+static bool whole_for_all(const gf_context *gf)
+{
+    for (uint32_t rank = 0; rank < gf->world; rank++) {
+        uint32_t lowest = lowest_of(gf, rank);
+        if (members_of(gf, lowest, gf->world) != reached_of(gf, rank)) return false;
+        if (word_of(gf, rank, 2) != word_of(gf, lowest, 2)) return false;
+    }
+    return true;
+}
+
+gf_status gf_nodes_settle(gf_context *gf)
+{
+    struct gf_coll_nodes *nodes = &gf->nodes;
+    struct gf_node_words *words = &gf->node_words;
+    bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
+    gf_status status;
+    uint32_t mine;
+    if (by_name && ((status = whole_check(gf)) < 0)) return status;
+    if (!by_name && !whole_for_all(gf)) return GF_OK;
+    mine = lowest_of(gf, gf->rank);
+    *nodes = (struct gf_coll_nodes){.local = words->local, .across = words->across, .owners = gf->world};
+    nodes->local_index = members_of(gf, mine, gf->rank);
+    nodes->halving_max_bytes = gf->config.exchange.deterministic ? UINT64_MAX : gf->config.exchange.halving_max_bytes;
+    for (uint32_t rank = 0; rank < gf->world; rank++) {
+        uint32_t lowest = lowest_of(gf, rank), size = members_of(gf, lowest, gf->world);
+        if (lowest == mine) words->local[nodes->local_size++] = gf_seat_of(gf, rank);
+        if (lowest != rank) continue;
+        if (size < nodes->owners) nodes->owners = size;
+        if (lowest == mine) nodes->node_index = nodes->node_count;
+        if (nodes->local_index < size)
+            words->across[nodes->node_count] = gf_seat_of(gf, rank_at(gf, lowest, nodes->local_index));
+        nodes->node_count++;
+    }
+    gf->by_nodes = by_name || ((nodes->node_count == AUTO_NODES) && (nodes->owners >= AUTO_OWNERS));
+    if (!gf->by_nodes) return GF_OK;
+    gf_log_line(&gf->log, GF_LOG_INFO, "hierarchy: %u nodes, the smallest of %u ranks; this one has %u", nodes->node_count,
+                nodes->owners, nodes->local_size);
+    return GF_OK;
+}

@@ -1,0 +1,215 @@
+/* Placing and grouping. Both are functions of the tensor table and the configuration alone, so that all ranks agree. */
+#include "lib/core/pool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/core/arena.h"
+
+static bool tensor_is_sparse(const struct gf_config *config, uint32_t flags)
+{
+    return config->sparse.enabled && ((flags & GF_TENSOR_DENSE) == 0);
+}
+
+static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, uint64_t elems_before, char *error_out)
+{
+    const char *name = tensor->name ? tensor->name : "";
+    if ((uint32_t)tensor->type >= GF_TYPE_COUNT) {
+        (void)snprintf(error_out, 256, "tensor %u \"%s\": type is %d, allowed are 0 (fp32), 1 (fp16), 2 (bf16)", index,
+                       name, (int)tensor->type);
+        return GF_ERR_PARAM;
+    }
+    if ((tensor->flags & ~(GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY)) != 0) {
+        (void)snprintf(error_out, 256, "tensor %u \"%s\": unknown flags 0x%x", index, name, tensor->flags);
+        return GF_ERR_PARAM;
+    }
+    if (tensor->elem_count > (UINT64_C(1) << 37) - elems_before) { /* the verdict packs an element into 37 bits */
+        (void)snprintf(error_out, 256, "tensor %u \"%s\": %llu elements; all tensors together may have 2^37", index,
+                       name, (unsigned long long)tensor->elem_count);
+        return GF_ERR_PARAM;
+    }
+    return GF_OK;
+}
+
+/* Where a tensor of elem_count begins if `next` is the first free element. */
+static uint64_t place_at(uint64_t next, uint64_t elem_count)
+{
+    return (elem_count < GF_POOL_SMALL_ELEMS) ? next : gf_align_up(next, GF_POOL_ALIGN_ELEMS);
+}
+
+/* Into how many pieces a run is cut, and how long each but the last is. */
+static uint32_t run_pieces(const struct gf_config *config, uint64_t elem_count, uint64_t *length_out)
+{
+    uint64_t most = gf_pool_cut_bytes(config) / gf_type_size_bytes(config->exchange.wire);
+    uint64_t pieces = (elem_count + most - 1) / most;
+    *length_out = elem_count;
+    if (pieces <= 1) return 1;
+    *length_out = gf_align_up((elem_count + pieces - 1) / pieces, GF_POOL_CUT_ELEMS);
+    return (uint32_t)((elem_count + *length_out - 1) / *length_out);
+}
+
+static bool run_is_full(const struct gf_config *config, uint64_t elem_count)
+{
+    return elem_count * gf_type_size_bytes(config->exchange.wire) >= config->exchange.fuse_bytes;
+}
+
+gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                        struct gf_pool_tensor *table, struct gf_pool_sizes *sizes_out, char *error_out)
+{
+    struct gf_pool_sizes sizes = {0};
+    uint64_t next = 0, bytes = 0, length;
+    int sparse_type = -1;
+
+    if ((tensors == NULL) || (tensor_count == 0) || (tensor_count > GF_TENSORS_MAX)) {
+        (void)snprintf(error_out, 256, "%u tensors; allowed are 1 to %u", tensor_count, GF_TENSORS_MAX);
+        return GF_ERR_PARAM;
+    }
+    for (int part = 1; part >= 0; part--) { /* the sparse part lies first */
+        int run_type = -1;
+        uint64_t run_first = 0;
+        bool open = false;
+        for (uint32_t i = 0; i < tensor_count; i++) {
+            const struct gf_tensor *tensor = &tensors[i];
+            uint64_t first = place_at(next, tensor->elem_count);
+            gf_status status = tensor_check(tensor, i, next, error_out);
+            if (status < 0) return status;
+            if (tensor_is_sparse(config, tensor->flags) != (part == 1)) continue;
+            if ((part == 1) && (sparse_type >= 0) && (sparse_type != (int)tensor->type)) {
+                (void)snprintf(error_out, 256, "tensor %u \"%s\": sparse tensors must share one type; mark it dense", i,
+                               tensor->name ? tensor->name : "");
+                return GF_ERR_PARAM;
+            }
+            if (part == 1) sparse_type = (int)tensor->type;
+            if (run_type == (int)tensor->type) {
+                bytes += (first - next) * gf_type_size_bytes(tensor->type); /* the same gap in elements and in bytes */
+            } else { /* a part, or a type inside it, begins on an alignment of its own */
+                if (open) sizes.buffer_count += run_pieces(config, next - run_first, &length);
+                open = false;
+                first = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
+                bytes = gf_align_up(bytes, GF_ALIGN_BYTES);
+                run_type = (int)tensor->type;
+            }
+            if (table != NULL) {
+                struct gf_pool_tensor *placed = &table[i];
+                memset(placed, 0, sizeof *placed);
+                placed->first_elem = first;
+                placed->elem_count = tensor->elem_count;
+                placed->gradient_offset = bytes;
+                placed->flags = tensor->flags;
+                placed->type = (uint8_t)tensor->type;
+                placed->sparse = (uint8_t)(part == 1);
+                (void)snprintf(placed->name, sizeof placed->name, "%s", tensor->name ? tensor->name : "");
+            }
+            if (tensor->elem_count > sizes.tensor_elems_max) sizes.tensor_elems_max = tensor->elem_count;
+            if (!open) run_first = first;
+            next = first + tensor->elem_count;
+            open = !run_is_full(config, next - run_first);
+            if (!open) sizes.buffer_count += run_pieces(config, next - run_first, &length);
+            bytes += tensor->elem_count * gf_type_size_bytes(tensor->type);
+        }
+        if (open) sizes.buffer_count += run_pieces(config, next - run_first, &length);
+        if (part == 1) sizes.sparse_elem_count = next;
+        next = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
+    }
+    sizes.elem_count = next;
+    sizes.gradient_bytes = gf_align_up(bytes, GF_ALIGN_BYTES);
+    *sizes_out = sizes;
+    return GF_OK;
+}
+
+/* buffers[at] is a whole run: cuts it into pieces of one length, the last may be shorter, and pairs pieces and tensors.
+ * Returns how many there are. */
+static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *table, struct gf_buffer *buffers,
+                        uint32_t at)
+{
+    const struct gf_buffer run = buffers[at];
+    uint64_t first = 0, length;
+    uint32_t count = run_pieces(config, run.elem_count, &length);
+    for (uint32_t i = 0; i < count; i++, first += length) {
+        struct gf_buffer *piece = &buffers[at + i];
+        *piece = run;
+        piece->first_elem = run.first_elem + first;
+        piece->gradient_offset = run.gradient_offset + first * gf_type_size_bytes((gf_type)run.type);
+        piece->elem_count = (run.elem_count - first < length) ? run.elem_count - first : length;
+        piece->tensor_count = 0;
+    }
+    for (uint32_t i = run.first_tensor; i <= run.last_tensor; i++) {
+        struct gf_pool_tensor *tensor = &table[i];
+        uint64_t first = tensor->first_elem - run.first_elem, end = first + tensor->elem_count;
+        if (tensor->sparse != run.sparse) continue;
+        tensor->buffer_first = (first < run.elem_count) ? at + (uint32_t)(first / length) : at + count - 1;
+        tensor->buffer_count = (tensor->elem_count > 0) ? at + (uint32_t)((end - 1) / length) + 1 - tensor->buffer_first : 1;
+        for (uint32_t b = tensor->buffer_first; b < tensor->buffer_first + tensor->buffer_count; b++) {
+            if (buffers[b].tensor_count++ == 0) buffers[b].first_tensor = i;
+            buffers[b].last_tensor = i;
+        }
+    }
+    return count;
+}
+
+uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *table, uint32_t tensor_count,
+                       bool sparse, struct gf_buffer *buffers, uint32_t count)
+{
+    struct gf_buffer *open = NULL;
+    for (uint32_t i = 0; i < tensor_count; i++) {
+        const struct gf_pool_tensor *tensor = &table[i];
+        if ((tensor->sparse != 0) != sparse) continue;
+        if ((open != NULL) && (open->type != tensor->type)) {
+            count += run_cut(config, table, buffers, count);
+            open = NULL;
+        }
+        if (open == NULL) {
+            open = &buffers[count];
+            *open = (struct gf_buffer){.first_elem = tensor->first_elem,
+                                       .gradient_offset = tensor->gradient_offset,
+                                       .first_tensor = i,
+                                       .type = tensor->type,
+                                       .sparse = tensor->sparse};
+        }
+        open->last_tensor = i;
+        open->elem_count = tensor->first_elem + tensor->elem_count - open->first_elem;
+        if (!run_is_full(config, open->elem_count)) continue;
+        count += run_cut(config, table, buffers, count);
+        open = NULL;
+    }
+    return (open == NULL) ? count : count + run_cut(config, table, buffers, count);
+}
+
+uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last, bool sparse, uint64_t elem)
+{
+    for (uint32_t i = first; i <= last; i++) {
+        const struct gf_pool_tensor *tensor = &table[i];
+        if (((tensor->sparse != 0) == sparse) && (elem >= tensor->first_elem) &&
+            (elem - tensor->first_elem < tensor->elem_count))
+            return i;
+    }
+    return GF_TENSOR_NONE;
+}
+
+/* FNV-1a over the values in a written order: never over struct bytes, whose padding differs. */
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size_bytes)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < size_bytes; i++) hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t hash_u64(uint64_t hash, uint64_t value)
+{
+    unsigned char bytes[8];
+    for (unsigned i = 0; i < 8; i++) bytes[i] = (unsigned char)(value >> (8 * i));
+    return hash_bytes(hash, bytes, sizeof bytes);
+}
+
+uint64_t gf_pool_hash(const struct gf_tensor *tensors, uint32_t tensor_count)
+{
+    uint64_t hash = hash_u64(UINT64_C(0xcbf29ce484222325), tensor_count);
+    for (uint32_t i = 0; i < tensor_count; i++) {
+        const char *name = tensors[i].name ? tensors[i].name : "";
+        hash = hash_bytes(hash, name, strnlen(name, GF_NAME_BYTES - 1));
+        hash = hash_u64(hash, tensors[i].elem_count);
+        hash = hash_u64(hash, tensors[i].flags);
+        hash = hash_u64(hash, (uint64_t)tensors[i].type);
+    }
+    return hash;
+}

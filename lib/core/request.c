@@ -1,0 +1,249 @@
+/* Public collectives. Posted in the same order on all ranks, they start in that order, as slots become free. */
+#include <stdio.h>
+
+#include "lib/context.h"
+
+#define REQUEST_SEQUENCE(request) ((request)->reserved[0])
+
+static struct gf_pending *pending_with(gf_context *gf, uint64_t sequence)
+{
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
+        if ((gf->requests[i].state != GF_REQUEST_FREE) && (gf->requests[i].sequence == sequence))
+            return &gf->requests[i];
+    return NULL;
+}
+
+static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *request)
+{
+    return pending_with(gf, REQUEST_SEQUENCE(request)); /* none has number 0, a request that was never posted */
+}
+
+bool gf_requests_idle(const gf_context *gf)
+{
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
+        if ((gf->requests[i].state != GF_REQUEST_FREE) && (gf->requests[i].state != GF_REQUEST_ENDED)) return false;
+    return true;
+}
+
+gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
+                          gf_type type, uint32_t root, struct gf_request *request)
+{
+    struct gf_pending *pending = gf->requests;
+    while ((pending < gf->requests + GF_REQUESTS_MAX) && (pending->state != GF_REQUEST_FREE)) pending++;
+    if (pending == gf->requests + GF_REQUESTS_MAX) return GF_AGAIN;
+    *pending = (struct gf_pending){.state = GF_REQUEST_QUEUED,
+                                   .operation = operation,
+                                   .op = op,
+                                   .type = type,
+                                   .root = root,
+                                   .data = data,
+                                   .elem_count = elem_count,
+                                   .sequence = ++gf->request_sequence,
+                                   .staged = (elem_count > 0) && gf_device_holds(gf, data)};
+    REQUEST_SEQUENCE(request) = pending->sequence;
+    return GF_OK;
+}
+
+static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
+                      gf_type type, uint32_t root, struct gf_request *request)
+{
+    const char *name = gf_operation_name(operation);
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (gf->phase != GF_PHASE_READY)
+        return gf_refuse(gf, GF_ERR_STATE, "%s: %s", name,
+                         (gf->phase == GF_PHASE_STEP) ? "inside of a step" : "the context is not open yet");
+    if (request == NULL) return gf_refuse(gf, GF_ERR_PARAM, "%s: no request", name);
+    if ((data == 0) && (elem_count > 0)) return gf_refuse(gf, GF_ERR_PARAM, "%s: no data", name);
+    if ((uint32_t)type >= GF_TYPE_COUNT) return gf_refuse(gf, GF_ERR_PARAM, "%s: type is %d", name, (int)type);
+    if (elem_count > UINT64_MAX / 8) return gf_refuse(gf, GF_ERR_PARAM, "%s: too many elements", name);
+    if (gf_device_holds(gf, data) && (elem_count > gf->pool.elem_count))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: %llu elements of device memory; at once allowed are as many as the pool "
+                         "has, %llu", name, (unsigned long long)elem_count, (unsigned long long)gf->pool.elem_count);
+    if (root >= gf->world) return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root, gf->world);
+    status = gf_request_post(gf, operation, op, data, elem_count, type, root, request);
+    if (status == GF_OK) gf_members_call(gf->members, operation, type, root, elem_count);
+    if (status == GF_OK) (void)gf_request_turn(gf, request);
+    return status;
+}
+
+gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
+{
+    return post(gf, GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, data, elem_count, type, 0, request);
+}
+
+gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, uint32_t root,
+                       struct gf_request *request)
+{
+    return post(gf, GF_OPERATION_BROADCAST, GF_COLL_BROADCAST, data, elem_count, type, root, request);
+}
+
+gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
+{
+    return post(gf, GF_OPERATION_REDUCE_SCATTER, GF_COLL_REDUCE_SCATTER, data, elem_count, type, 0, request);
+}
+
+gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
+{
+    return post(gf, GF_OPERATION_ALLGATHER, GF_COLL_ALLGATHER, data, elem_count, type, 0, request);
+}
+
+gf_status gf_barrier(gf_context *gf, struct gf_request *request)
+{
+    return post(gf, GF_OPERATION_BARRIER, GF_COLL_BARRIER, 0, 0, GF_TYPE_F32, 0, request);
+}
+
+/* In the tag's place of the buffer, so that calls with other arguments never meet: two that only differ in a type of
+ * the same size or in the root would otherwise end well with wrong values. */
+static uint32_t pending_number(const struct gf_pending *pending)
+{
+    uint32_t number = (uint32_t)pending->op | ((uint32_t)pending->type << 3) | ((pending->root & 0xffu) << 5);
+    return GF_TAG_BUFFER_OTHER | (1u << 13) | number;
+}
+
+static uint64_t pending_bytes(const struct gf_pending *pending)
+{
+    return pending->elem_count * gf_type_size_bytes(pending->type);
+}
+
+static void pending_run(gf_context *gf, struct gf_pending *pending, uint64_t now_ns)
+{
+    pending->state = GF_REQUEST_RUNNING;
+    gf_slot_start(gf, &gf->slots[pending->slot], gf_exchange_choose(gf, pending->op, pending_bytes(pending)),
+                  pending->op, pending->root, pending->type, pending->staged ? gf->wire : pending->data,
+                  pending->elem_count, gf_tag(gf->epoch, pending->sequence, pending_number(pending)), now_ns);
+}
+
+static gf_status pending_start(gf_context *gf, struct gf_pending *pending, struct gf_slot *slot, uint64_t now_ns)
+{
+    slot->operation = pending->operation;
+    slot->buffer = (uint32_t)pending->sequence;
+    pending->slot = (uint32_t)(slot - gf->slots);
+    if (!pending->staged) {
+        pending_run(gf, pending, now_ns);
+        return GF_OK;
+    }
+    pending->state = GF_REQUEST_FETCH;
+    if (gf_device_fetch(gf, pending->data, pending_bytes(pending), pending->slot) < 0)
+        return gf_device_failed(gf, pending->operation);
+    return GF_OK;
+}
+
+/* The device's part of a staged request. GF_OK: done. */
+static gf_status pending_reached(gf_context *gf, const struct gf_pending *pending)
+{
+    gf_status status = gf_checks_reached(gf, pending->slot);
+    return (status < 0) ? gf_device_failed(gf, pending->operation) : status;
+}
+
+/* GF_OK: it has ended. */
+static gf_status pending_turn(gf_context *gf, struct gf_pending *pending, uint64_t now_ns)
+{
+    struct gf_slot *slot = &gf->slots[pending->slot];
+    gf_status status;
+    if (pending->state == GF_REQUEST_FETCH) {
+        if ((status = pending_reached(gf, pending)) != GF_OK) return status;
+        pending_run(gf, pending, now_ns);
+    }
+    if (pending->state == GF_REQUEST_RUNNING) {
+        if ((status = gf_slot_poll(gf, slot, now_ns)) != GF_OK) return status;
+        if (pending->staged) {
+            pending->state = GF_REQUEST_STORE;
+            if (gf_device_store(gf, pending->data, pending_bytes(pending), pending->slot) < 0)
+                return gf_device_failed(gf, pending->operation);
+        }
+    }
+    if ((pending->state == GF_REQUEST_STORE) && ((status = pending_reached(gf, pending)) != GF_OK)) return status;
+    gf_slot_release(gf, slot);
+    if ((pending->op == GF_COLL_BARRIER) || ((pending->op == GF_COLL_ALLREDUCE) && (pending->elem_count > 0)))
+        gf_members_met_request(gf->members);
+    pending->state = GF_REQUEST_ENDED;
+    return GF_OK;
+}
+
+/* The wire pool holds one staged request at a time. */
+static bool pool_taken(const gf_context *gf)
+{
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
+        if (gf->requests[i].staged && (gf->requests[i].state >= GF_REQUEST_FETCH) &&
+            (gf->requests[i].state <= GF_REQUEST_STORE))
+            return true;
+    return false;
+}
+
+static gf_status requests_advance(gf_context *gf, uint64_t now_ns)
+{
+    for (;;) { /* start the oldest that wait */
+        struct gf_pending *next = pending_with(gf, gf->request_started + 1);
+        struct gf_slot *slot;
+        if ((next == NULL) || (next->staged && pool_taken(gf))) break;
+        if ((slot = gf_slot_take(gf)) == NULL) break;
+        gf->request_started++;
+        if (pending_start(gf, next, slot, now_ns) < 0) return gf->error.code;
+    }
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) {
+        struct gf_pending *pending = &gf->requests[i];
+        if ((pending->state < GF_REQUEST_FETCH) || (pending->state > GF_REQUEST_STORE)) continue;
+        if (pending_turn(gf, pending, now_ns) < 0) return gf->error.code;
+    }
+    return GF_OK;
+}
+
+gf_status gf_request_turn(gf_context *gf, void *request)
+{
+    uint64_t now_ns = gf_now(gf);
+    struct gf_pending *pending;
+    if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0) || (requests_advance(gf, now_ns) < 0))
+        return gf_failing_poll(gf, now_ns);
+    if (request == NULL) return GF_AGAIN; /* all of them are meant */
+    pending = pending_of(gf, request);
+    GF_ASSERT(pending != NULL);
+    return (pending->state == GF_REQUEST_ENDED) ? GF_OK : GF_AGAIN;
+}
+
+static gf_status request_enter(gf_context *gf, const struct gf_request *request, const char *call)
+{
+    gf_status status = gf_enter_poll(gf);
+    if (status < 0) return status;
+    if ((request == NULL) || (pending_of(gf, request) == NULL))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: no such request is under way", call);
+    return GF_OK;
+}
+
+/* The answer frees the request's place. */
+static gf_status request_answer(gf_context *gf, struct gf_request *request, gf_status status)
+{
+    if (status == GF_AGAIN) return GF_AGAIN;
+    pending_of(gf, request)->state = GF_REQUEST_FREE;
+    REQUEST_SEQUENCE(request) = 0;
+    return status;
+}
+
+gf_status gf_request_poll(gf_context *gf, struct gf_request *request)
+{
+    gf_status status = request_enter(gf, request, "gf_request_poll");
+    return (status < 0) ? status : request_answer(gf, request, gf_request_turn(gf, request));
+}
+
+gf_status gf_request_wait(gf_context *gf, struct gf_request *request)
+{
+    gf_status status = request_enter(gf, request, "gf_request_wait");
+    return (status < 0) ? status : request_answer(gf, request, gf_wait(gf, gf_request_turn, request));
+}
+
+void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out)
+{
+    gf_coll_block(elem_count, world, rank, first_out, count_out);
+}
+
+gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)
+{
+    uint64_t at;
+    if (gf_enter(gf) < 0) return 0;
+    at = gf_align_up(gf->user_used, GF_ALIGN_BYTES);
+    if ((size_bytes == 0) || (at > gf->config.exchange.user_bytes) ||
+        (size_bytes > gf->config.exchange.user_bytes - at))
+        return 0;
+    gf->user_used = at + size_bytes;
+    return gf->user + at;
+}

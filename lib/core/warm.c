@@ -1,0 +1,135 @@
+/* The end of opening: all ranks meet, and learn who shares what with whom; on that depends which algorithm sums. What UCX
+ * takes lazily for its pools it takes in the first steps (drivers/README.md). */
+#include <stdio.h>
+
+#include "lib/context.h"
+
+#define PAGES_A_TURN 256u
+
+/* GF_OK once all requests that were posted have ended; their places are free again. */
+static gf_status requests_ended(gf_context *gf)
+{
+    gf_status status = gf_request_turn(gf, NULL);
+    if ((status < 0) || (gf->phase != GF_PHASE_WARM)) return status;
+    if (!gf_requests_idle(gf)) return GF_AGAIN;
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
+    return GF_OK;
+}
+
+/* A barrier that also counts which ranks share memory, and those that share cores. */
+static void meet_post(gf_context *gf)
+{
+    gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE,
+                                       (gf_mem)(uintptr_t)gf->met, GF_MET_COUNT, GF_TYPE_F32, 0, &gf->warm_requests[0]);
+    GF_ASSERT(status == GF_OK);
+}
+
+/* Memory for flags was laid out for the job's first world: survivors of a larger one have none. */
+static bool all_share(const gf_context *gf)
+{
+    return (gf->config.job.world <= GF_DIRECT_RANKS_MAX) && (gf->met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
+}
+
+/* Some share memory, not all: one more round, who with whom. False: it is of no meaning. auto leaves it where all ranks'
+ * gradients go from devices straight to the wire: hierarchy would take them to host memory first. */
+static bool nodes_post(gf_context *gf)
+{
+    bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
+    gf_status status;
+    if ((gf->node_words.reach == NULL) || (!by_name && ((gf->met[GF_MET_PAIRS] == 0) || all_share(gf)))) return false;
+    if (!by_name && (gf->met[GF_MET_WIRE] == (float)gf->world)) return false;
+    status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, (gf_mem)(uintptr_t)gf->node_words.reach,
+                             GF_REACH_WORDS * (uint64_t)gf->world, GF_TYPE_F32, 0, &gf->warm_requests[0]);
+    GF_ASSERT(status == GF_OK);
+    return true;
+}
+
+static gf_status direct_refuse(gf_context *gf)
+{
+    char ranks[80] = "";
+    uint32_t peer = GF_RANK_NONE;
+    for (uint32_t r = 0, used = 0; (r < gf->world) && (used + 12 < sizeof ranks); r++) {
+        if ((r == gf->rank) || (gf->link->driver->map(gf->link, gf_seat_of(gf, r)) != NULL)) continue;
+        used += (uint32_t)snprintf(ranks + used, sizeof ranks - used, "%s%u", (used > 0) ? ", " : " with ranks ", r);
+        if (peer == GF_RANK_NONE) peer = r;
+    }
+    if (peer == GF_RANK_NONE) (void)snprintf(ranks, sizeof ranks, " between other ranks than rank %u", gf->rank);
+    return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, peer, GF_TENSOR_NONE,
+                   "exchange.algorithm = direct: no shared memory%s; allowed are ranks of one node that have posix in "
+                   "link.transports, elsewhere auto", ranks);
+}
+
+/* One more round where gradients lie on devices: whose memory is reached from where. */
+static gf_status lend(gf_context *gf)
+{
+    gf->warm = GF_WARM_LEND;
+    return gf_lent_begin(gf) ? GF_AGAIN : GF_OK;
+}
+
+/* All is known; peers' regions are still to be touched, where there is work in them. */
+static gf_status settled(gf_context *gf)
+{
+    gf->crowded = gf->met[GF_MET_CROWDED] > 0;
+    gf_exchange_settle(gf, all_share(gf));
+    gf->warm = GF_WARM_TOUCH;
+    gf->touched_rank = 0;
+    gf->touched_bytes = 0;
+    return ((gf->algorithm == GF_ALGORITHM_DIRECT) || gf->by_nodes) ? GF_AGAIN : GF_OK;
+}
+
+/* One look at each page of each peer's region, some a turn: there is no other moment at which nobody waits. */
+static gf_status peers_touch(gf_context *gf)
+{
+    for (uint32_t pages = 0; gf->touched_rank < gf->world; pages++) {
+        gf_mem at = (gf_mem)(uintptr_t)gf->link->driver->map(gf->link, gf_seat_of(gf, gf->touched_rank));
+        struct gf_check ignored = {.bad_first = UINT64_MAX};
+        if ((at == 0) || (gf->touched_bytes >= gf->region_bytes)) {
+            gf->touched_rank++;
+            gf->touched_bytes = 0;
+            continue;
+        }
+        if (pages == PAGES_A_TURN) return GF_AGAIN;
+        if (gf->wire_ops->check(&gf->queue, at + gf->touched_bytes, GF_TYPE_F32, 1, 0, &ignored) < 0)
+            return gf_device_failed(gf, GF_OPERATION_JOIN);
+        gf->touched_bytes += GF_PAGE_BYTES;
+    }
+    return GF_OK;
+}
+
+gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
+{
+    gf_status status = gf_progress(gf, now_ns);
+    if (status < 0) return status;
+    switch (gf->warm) {
+    case GF_WARM_BEGIN:
+        meet_post(gf);
+        gf->warm = GF_WARM_MEET;
+        return GF_AGAIN;
+    case GF_WARM_MEET:
+        if ((status = requests_ended(gf)) != GF_OK) break;
+        if (!all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT)) return direct_refuse(gf);
+        if (!nodes_post(gf)) return settled(gf);
+        gf->warm = GF_WARM_NODES;
+        return GF_AGAIN;
+    case GF_WARM_NODES:
+        if ((status = requests_ended(gf)) != GF_OK) break;
+        if ((status = gf_nodes_settle(gf)) < 0) return status;
+        return settled(gf);
+    case GF_WARM_TOUCH:
+        gf->moved_ns = now_ns; /* nothing to wait for */
+        if ((status = peers_touch(gf)) != GF_OK) break;
+        return lend(gf);
+    case GF_WARM_LEND:
+        if ((status = requests_ended(gf)) != GF_OK) break;
+        gf_lent_borrow(gf);
+        gf->warm = GF_WARM_BORROW;
+        return GF_AGAIN;
+    case GF_WARM_BORROW:
+        if ((status = requests_ended(gf)) != GF_OK) break;
+        gf_lent_settle(gf);
+        return GF_OK;
+    }
+    if (status == GF_AGAIN) return GF_AGAIN;
+    if (gf->error.code != GF_OK) return gf->error.code;
+    return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
+}

@@ -1,0 +1,365 @@
+/* From a failed context to a ready one without the dead: what surrounds the agreement of members_shrink.c.
+ *
+ *     DRAIN  as every failure: blame is settled, messages end (error.c)
+ *     AGREE  who survives, under which number, whose state counts
+ *     JOIN   the link is reset (a message of the old epoch has nobody to go to), the region mapped anew, blobs travel
+ *            and the link is warmed up, all as at open
+ *     SYNC   where some rank is behind: weights, momentum, selection and loss scale from the lead, by broadcast
+ *
+ * A rank is behind the lead by one step at most (the verdict of the last step reached only some), or by the gf_update()
+ * of the same step. What it had sent in a sparse step that others have ended is applied there, so its own history gives
+ * it up; what it had not sent of that step's gradient is lost with the step.
+ *
+ * A link and a rendezvous know ranks by their seats, the ranks of the first epoch; gf_seat_of() translates. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/context.h"
+
+static bool may_shrink(const gf_context *gf)
+{
+    return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_TIMEOUT);
+}
+
+struct gf_members_standing gf_standing(const gf_context *gf)
+{
+    const struct gf_step *step = &gf->step;
+    bool waits = !gf->shrink.in_step && step->whole && !step->updated && !step->skipped &&
+                 (gf->config.optimizer.kind != GF_OPTIMIZER_NONE);
+    return (struct gf_members_standing){.steps = gf_steps(gf), .applied = waits ? 0 : 1,
+                                        .requests = gf->request_sequence};
+}
+
+uint64_t gf_steps(const gf_context *gf)
+{
+    bool under_way;
+    if (gf == NULL) return 0;
+    under_way = (gf->phase == GF_PHASE_STEP) ||
+                (((gf->phase == GF_PHASE_FAILING) || (gf->phase == GF_PHASE_FAILED)) && gf->shrink.in_step);
+    return gf->step.number - (under_way ? 1 : 0);
+}
+
+/* ---- a new link ---- */
+
+static void region_move(gf_context *gf)
+{
+    char *base = gf->link->driver->region(gf->link);
+    uint64_t delta = (uint64_t)(uintptr_t)base - (uint64_t)(uintptr_t)gf->region_base; /* wraps where it must */
+    if (!gf->on_device) {
+        gf->gradient += delta;
+        gf->beside += delta;
+        gf->checks += delta;
+    }
+    gf->seen = (struct gf_check *)((uintptr_t)gf->seen + delta);
+    gf->unseen = (struct gf_check *)((uintptr_t)gf->unseen + delta);
+    *gf->unseen = (struct gf_check){.bad_count = 0, .bad_first = UINT64_MAX};
+    gf->wire += delta;
+    gf->user += delta;
+    gf->user_used = 0;
+    gf->sparse.lists = (uint32_t *)((uintptr_t)gf->sparse.lists + delta);
+    gf->verdict = (uint64_t *)((uintptr_t)gf->verdict + delta);
+    gf->sparse.scores = (float *)((uintptr_t)gf->sparse.scores + delta);
+    for (uint32_t s = 0; s < gf->slot_count; s++) {
+        gf->slots[s].staging += delta;
+        gf->slots[s].coll.staging = gf->slots[s].staging;
+    }
+    gf->region_base = base;
+}
+
+static gf_status relink(gf_context *gf, uint64_t now_ns)
+{
+    const struct gf_members_plan *plan = &gf->shrink.plan;
+    void *blob;
+    size_t blob_bytes = 0;
+    gf->epoch = plan->epoch;
+    gf_lent_close(gf);
+    gf_device_unregister(gf);
+    if (gf->link->driver->reset(gf->link, gf->epoch) < 0) return GF_ERR_LINK;
+    region_move(gf);
+    if (gf_device_register(gf) < 0) return GF_ERR_DEVICE;
+    blob = (void *)(uintptr_t)gf->slots[0].staging; /* nothing runs yet */
+    if (gf->link->driver->blob(gf->link, blob, &blob_bytes) < 0) return GF_ERR_LINK;
+    gf_members_shrink_join(gf->members, blob, blob_bytes, now_ns);
+    gf->rank = plan->rank;
+    gf->world = plan->world;
+    gf->seats = gf_members_seats(gf->members);
+    for (uint32_t s = 0; s < gf->slot_count; s++) {
+        gf->slots[s].state = GF_SLOT_FREE;
+        gf->slots[s].coll.state = GF_COLL_IDLE;
+    }
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
+    gf->request_sequence = gf->request_started = plan->standing.requests;
+    gf->sequence = 0;
+    gf->tickets = 0;
+    gf_exchange_unsettle(gf);
+    gf->connected = 0;
+    gf->warm = GF_WARM_BEGIN;
+    gf->members_skip = 0;
+    gf->joiners = 0;
+    memset(gf->peers, 0, gf->world * sizeof *gf->peers);
+    gf->epoch_steps = 0;
+    gf->error = (struct gf_error){.rank = gf->rank, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
+    gf->phase = GF_PHASE_JOIN;
+    return GF_OK;
+}
+
+/* ---- the common state ---- */
+
+enum { WORD_SCALE, WORD_GOOD, WORD_BAD, WORD_SAMPLES, WORD_SAMPLES_HIGH, WORD_SELECTED, WORD_FLAGS };
+#define FLAG_KNOWN 0x1u
+#define FLAG_EMPTY 0x2u
+#define FLAG_LOCAL 0x4u
+#define FLAG_SKIPPED 0x8u
+
+static void words_put(gf_context *gf)
+{
+    uint32_t *words = gf->shrink.words;
+    memcpy(&words[WORD_SCALE], &gf->scale, sizeof words[0]);
+    words[WORD_GOOD] = gf->scale_good;
+    words[WORD_BAD] = gf->scale_bad;
+    words[WORD_SAMPLES] = (uint32_t)gf->samples_before;
+    words[WORD_SAMPLES_HIGH] = (uint32_t)(gf->samples_before >> 32);
+    words[WORD_SELECTED] = gf->sparse.selected_count;
+    words[WORD_FLAGS] = (gf->sparse.known ? FLAG_KNOWN : 0) | (gf->sparse.history_empty ? FLAG_EMPTY : 0) |
+                        (gf->sparse.local_begun ? FLAG_LOCAL : 0) | (gf->skipped_last ? FLAG_SKIPPED : 0);
+}
+
+static void words_get(gf_context *gf)
+{
+    const uint32_t *words = gf->shrink.words;
+    memcpy(&gf->scale, &words[WORD_SCALE], sizeof words[0]);
+    gf->scale_good = words[WORD_GOOD];
+    gf->scale_bad = words[WORD_BAD];
+    gf->samples_before = words[WORD_SAMPLES] | ((uint64_t)words[WORD_SAMPLES_HIGH] << 32);
+    gf->sparse.selected_count = words[WORD_SELECTED];
+    gf->sparse.known = (words[WORD_FLAGS] & FLAG_KNOWN) != 0;
+    gf->sparse.history_empty = (words[WORD_FLAGS] & FLAG_EMPTY) != 0;
+    gf->sparse.local_begun = (words[WORD_FLAGS] & FLAG_LOCAL) != 0;
+    gf->skipped_last = (words[WORD_FLAGS] & FLAG_SKIPPED) != 0;
+}
+
+/* Chunks of a step that this rank did not see the end of: the others have applied what it sent, unless they skipped it.
+ * The lead's words are here, its selection is not yet. */
+static gf_status history_give_up(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    if ((gf->shrink.plan.standing.steps == gf->shrink.own.steps) || !gf->step.sparse || (sparse->elem_count == 0) ||
+        ((gf->shrink.words[WORD_FLAGS] & FLAG_SKIPPED) != 0))
+        return GF_OK;
+    for (uint32_t i = 0; i < sparse->selected_count; i++) {
+        uint64_t first = sparse->selection[i] * sparse->chunk_elems;
+        uint64_t count = sparse->elem_count - first;
+        if (count > sparse->chunk_elems) count = sparse->chunk_elems;
+        if (gf->ops->zero(&gf->queue, sparse->history + first * sizeof(float), count * sizeof(float)) < 0)
+            return gf_device_failed(gf, GF_OPERATION_SHRINK);
+    }
+    return GF_OK;
+}
+
+static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_count, gf_type type)
+{
+    gf_status status;
+    if (elem_count == 0) return;
+    status = gf_request_post(gf, GF_OPERATION_SHRINK, GF_COLL_BROADCAST, data, elem_count, type, gf->shrink.plan.lead,
+                             &gf->shrink.requests[part]);
+    GF_ASSERT(status == GF_OK);
+}
+
+static void sync_post(gf_context *gf)
+{
+    const struct gf_members_standing *mine = &gf->shrink.own, *common = &gf->shrink.plan.standing;
+    /* Those that are not behind receive the bits that they have. */
+    if ((mine->steps != common->steps) || (mine->applied != common->applied)) gf->shrink.own.torn = 1;
+    words_put(gf);
+    part_post(gf, 0, (gf_mem)(uintptr_t)gf->shrink.words, sizeof gf->shrink.words / sizeof(float), GF_TYPE_F32);
+    gf->shrink.posted = true;
+}
+
+/* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that the words say is each
+ * rank's own stays so; who had not divided it yet has no share of it. */
+static gf_status pools_post(gf_context *gf)
+{
+    bool local = (gf->shrink.words[WORD_FLAGS] & FLAG_LOCAL) != 0;
+    uint64_t elems = gf->pool.elem_count, own = local ? gf->pool.sparse_elem_count : 0;
+    gf_status status = history_give_up(gf);
+    if (status < 0) return status;
+    if ((own > 0) && !gf->sparse.local_begun && (gf->momentum != 0) &&
+        (gf->ops->zero(&gf->queue, gf->momentum, own * sizeof(float)) < 0))
+        return gf_device_failed(gf, GF_OPERATION_SHRINK);
+    part_post(gf, 1, (gf_mem)(uintptr_t)gf->sparse.selection, gf->sparse.chunk_count, GF_TYPE_F32);
+    if (gf->weight != 0) part_post(gf, 2, gf->weight, elems, GF_TYPE_F32);
+    if (gf->momentum != 0) part_post(gf, 3, gf->momentum + own * sizeof(float), elems - own, GF_TYPE_F32);
+    if (gf->half != 0) part_post(gf, 4, gf->half, elems, gf->config.optimizer.half_weights);
+    gf->shrink.pools_posted = true;
+    return GF_OK;
+}
+
+/* GF_OK: every survivor holds the common state. */
+static gf_status sync_turn(gf_context *gf)
+{
+    gf_status status;
+    if (!gf->shrink.plan.behind) return GF_OK;
+    if (!gf->shrink.posted) sync_post(gf);
+    if (gf_request_turn(gf, NULL) < 0 || (gf->error.code != GF_OK)) return gf->error.code;
+    if (!gf_requests_idle(gf)) return GF_AGAIN;
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
+    if (!gf->shrink.pools_posted) return ((status = pools_post(gf)) < 0) ? status : GF_AGAIN;
+    words_get(gf);
+    return GF_OK;
+}
+
+/* ---- the turns ---- */
+
+static void shrunk(gf_context *gf)
+{
+    const struct gf_members_plan *plan = &gf->shrink.plan;
+    gf->step = (struct gf_step){.number = plan->standing.steps, .whole = true, .updated = true, .first_key = UINT64_MAX,
+                                .gradient_scale = 1.0f};
+    gf->phase = GF_PHASE_READY;
+    gf->together_ns = gf_now(gf);
+    gf->shrink.state = GF_SHRINK_NONE;
+    gf->shrink.count++;
+    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: epoch %u has begun behind step %llu%s%s", gf->rank, gf->world,
+                gf->epoch, (unsigned long long)plan->standing.steps,
+                (plan->standing.applied == 0) ? ", whose update nobody had applied" : "",
+                plan->behind ? ", ranks that were behind have the common state" : "");
+}
+
+/* The end of it without an epoch; nothing is under way. */
+static gf_status shrink_end(gf_context *gf, const struct gf_error *error)
+{
+    gf->error = *error;
+    gf->error.rank = gf->rank;
+    gf->phase = GF_PHASE_FAILED;
+    gf->shrink.state = GF_SHRINK_NONE;
+    gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
+    return gf->error.code;
+}
+
+static gf_status shrink_endf(gf_context *gf, gf_status code, const char *text)
+{
+    struct gf_error error = {.code = code, .peer = gf->error.peer, .operation = GF_OPERATION_SHRINK,
+                             .step = gf->step.number, .tensor = GF_TENSOR_NONE};
+    (void)snprintf(error.text, sizeof error.text, "%s%s%.180s", text, (gf->error.text[0] != 0) ? ": " : "",
+                   gf->error.text);
+    return shrink_end(gf, &error);
+}
+
+static gf_status agree_turn(gf_context *gf, uint64_t now_ns)
+{
+    struct gf_shrinking *shrink = &gf->shrink;
+    gf_status status;
+    /* Another rank may still wait for what this one sent in the last step of the epoch. */
+    if (gf->phase == GF_PHASE_AGREE) (void)gf->link->driver->progress(gf->link);
+    status = gf_members_shrink_poll(gf->members, now_ns, &shrink->plan);
+    if (status == GF_AGAIN) return GF_AGAIN;
+    if (status < 0) return shrink_end(gf, gf_members_error(gf->members));
+    if (relink(gf, now_ns) < 0) {
+        struct gf_error error = {.code = GF_ERR_LINK, .peer = GF_RANK_NONE, .operation = GF_OPERATION_SHRINK,
+                                 .tensor = GF_TENSOR_NONE, .foreign_code = gf->link->fault.foreign_code};
+        (void)snprintf(error.text, sizeof error.text, "the link cannot be reset: %.200s", gf->link->fault.text);
+        return shrink_end(gf, &error);
+    }
+    shrink->state = GF_SHRINK_JOIN;
+    shrink->posted = shrink->pools_posted = false;
+    return GF_AGAIN;
+}
+
+/* A failure in the new epoch: another shrink, unless it is this rank's own. */
+static gf_status again(gf_context *gf)
+{
+    gf->shrink.state = GF_SHRINK_DRAIN;
+    if (!may_shrink(gf)) gf->shrink.final = true;
+    return GF_AGAIN;
+}
+
+static gf_status drain_turn(gf_context *gf, uint64_t now_ns)
+{
+    struct gf_shrinking *shrink = &gf->shrink;
+    (void)gf_failing_poll(gf, now_ns);
+    if (gf->phase != GF_PHASE_FAILED) return GF_AGAIN;
+    if (shrink->final || !may_shrink(gf)) {
+        shrink->state = GF_SHRINK_NONE;
+        return gf->error.code;
+    }
+    gf_members_shrink(gf->members, now_ns, gf->error.peer, &shrink->own,
+                      gf->config.rendezvous.join_timeout_ns / GF_SETTLE_PARTS);
+    shrink->state = GF_SHRINK_AGREE;
+    return GF_AGAIN;
+}
+
+gf_status gf_shrink_turn(gf_context *gf, void *arg)
+{
+    struct gf_shrinking *shrink = &gf->shrink;
+    uint64_t now_ns = gf_now(gf);
+    bool late = (now_ns >= shrink->deadline_ns), quiet = (shrink->state == GF_SHRINK_AGREE);
+    gf_status status = GF_AGAIN;
+    (void)arg;
+    if (quiet && gf_aborted(gf)) return shrink_endf(gf, GF_ERR_ABORTED, "aborted by its appliance");
+    if (quiet && late && (gf->shrink.count == 0) && gf_rejoined(gf))
+        return shrink_endf(gf, GF_ERR_QUORUM, "the other ranks did not let this one in before the deadline of its join");
+    if (quiet && late) return shrink_endf(gf, GF_ERR_QUORUM, "no new epoch before the deadline of the shrink");
+    if ((gf->error.code == GF_OK) && (late || gf_aborted(gf))) {
+        (void)gf_fail(gf, late ? GF_ERR_TIMEOUT : GF_ERR_ABORTED, GF_OPERATION_SHRINK, GF_RANK_NONE, GF_TENSOR_NONE,
+                      "%s", late ? "the new epoch did not begin before the deadline of the shrink"
+                                 : "aborted by its appliance");
+        shrink->final = true;
+    }
+    switch (shrink->state) {
+    case GF_SHRINK_NONE:  return gf->error.code;
+    case GF_SHRINK_DRAIN: return drain_turn(gf, now_ns);
+    case GF_SHRINK_AGREE: return agree_turn(gf, now_ns);
+    case GF_SHRINK_JOIN:
+        if (gf->error.code != GF_OK) return again(gf);
+        status = gf_join_turn(gf, now_ns);
+        if (status == GF_OK) shrink->state = GF_SHRINK_SYNC;
+        break;
+    case GF_SHRINK_SYNC:
+        if (gf->error.code != GF_OK) return again(gf);
+        status = sync_turn(gf);
+        if (status != GF_OK) break;
+        shrunk(gf);
+        return GF_OK;
+    }
+    return (gf->error.code != GF_OK) ? again(gf) : GF_AGAIN;
+}
+
+/* ---- the public calls ---- */
+
+gf_status gf_shrink(gf_context *gf)
+{
+    gf_status status = gf_own(gf);
+    if (status < 0) return status;
+    if (((gf->phase != GF_PHASE_FAILING) && (gf->phase != GF_PHASE_FAILED)) || (gf->members == NULL))
+        return gf_refuse(gf, GF_ERR_STATE, "gf_shrink: no epoch has failed");
+    if (gf->shrink.state != GF_SHRINK_NONE) return gf_refuse(gf, GF_ERR_STATE, "gf_shrink: one is under way");
+    if (!may_shrink(gf) || gf_aborted(gf))
+        return gf_refuse(gf, GF_ERR_STATE, "gf_shrink: this rank has failed by itself: %s", gf->error.text);
+    gf->shrink.own = gf_standing(gf);
+    gf->shrink.final = false;
+    gf->shrink.deadline_ns = gf_now(gf) + gf->config.rendezvous.join_timeout_ns;
+    gf->shrink.state = GF_SHRINK_DRAIN;
+    return GF_OK;
+}
+
+static gf_status shrink_enter(const gf_context *gf, const char *call)
+{
+    gf_status status = gf_own(gf);
+    if (status < 0) return status;
+    if (gf->shrink.state != GF_SHRINK_NONE) return GF_OK;
+    if (gf->error.code != GF_OK) return gf->error.code;
+    gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s: gf_shrink() was not called", gf->rank, call);
+    return GF_ERR_STATE;
+}
+
+gf_status gf_shrink_poll(gf_context *gf)
+{
+    gf_status status = shrink_enter(gf, "gf_shrink_poll");
+    return (status < 0) ? status : gf_shrink_turn(gf, NULL);
+}
+
+gf_status gf_shrink_wait(gf_context *gf)
+{
+    gf_status status = shrink_enter(gf, "gf_shrink_wait");
+    return (status < 0) ? status : gf_wait(gf, gf_shrink_turn, NULL);
+}

@@ -1,0 +1,539 @@
+/* Who is in the world: the state machine. Joining is in members_join.c, blame in members_blame.c. */
+#include "lib/membership/members_state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+size_t gf_members_state_bytes(uint32_t world, size_t blob_bytes_max)
+{
+    return sizeof(struct gf_members) +
+           world * (sizeof(struct members_peer) + sizeof(struct members_seat) + sizeof(uint32_t) +
+                    GF_CONTROL_ADDRESS_BYTES + blob_bytes_max);
+}
+
+/* Where this rank could be reached if it had to coordinate travels in front of its blob. */
+static void own_address(struct gf_members *members)
+{
+    unsigned char *blob = members->blobs + members->setup.rank * members->setup.blob_bytes_max;
+    if (members->rendezvous->driver->address == NULL) return;
+    members->rendezvous->driver->address(members->rendezvous, (char *)blob);
+}
+
+void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns)
+{
+    const struct gf_members_setup *setup = &members->setup;
+    unsigned char *own = members->blobs + setup->rank * setup->blob_bytes_max;
+    GF_ASSERT(GF_CONTROL_ADDRESS_BYTES + blob_bytes <= setup->blob_bytes_max);
+    memset(members->peers, 0, setup->world * sizeof members->peers[0]);
+    members->state = MEMBERS_JOINING;
+    members->go = members->leaving = members->inquiring = members->asked = members->join_fails =
+        members->leave_asks = false;
+    members->owed_count = members->flush_first = 0;
+    members->call_count = 0;
+    members->now_ns = now_ns;
+    members->opened_ns = now_ns;
+    members->connected_ns = now_ns;
+    members->moved_ns = now_ns;
+    members->status_ns = now_ns;
+    members->position = (struct gf_position){.step = members->position.step, .operation = GF_OPERATION_NONE,
+                                             .tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE, .polled_ns = now_ns};
+    members->moved = members->position;
+    members->peers[setup->rank].blob_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + blob_bytes);
+    memset(own, 0, GF_CONTROL_ADDRESS_BYTES);
+    own_address(members);
+    if (blob_bytes > 0) memcpy(own + GF_CONTROL_ADDRESS_BYTES, blob, blob_bytes);
+    if (setup->world > 1) return;
+    members->state = MEMBERS_MEMBER;
+    gf_members_committed(members);
+}
+
+struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state, struct gf_rendezvous *rendezvous,
+                                   const void *blob, size_t blob_bytes, uint64_t now_ns)
+{
+    struct gf_members *members = state;
+    GF_ASSERT((setup->world > 0) && (setup->rank < setup->world) && (blob_bytes <= setup->blob_bytes_max));
+    memset(members, 0, sizeof *members + setup->world * sizeof members->peers[0]);
+    members->setup = *setup;
+    members->setup.blob_bytes_max += GF_CONTROL_ADDRESS_BYTES;
+    members->settle_ns = setup->join_timeout_ns / GF_SETTLE_PARTS; /* a later epoch's join has less time */
+    members->rendezvous = rendezvous;
+    members->seat = setup->rank;
+    members->seat_count = setup->world;
+    members->seats = (struct members_seat *)&members->peers[setup->world];
+    members->seat_of = (uint32_t *)&members->seats[setup->world];
+    members->blobs = (unsigned char *)&members->seat_of[setup->world];
+    memset(members->seats, 0, setup->world * sizeof members->seats[0]);
+    for (uint32_t rank = 0; rank < setup->world; rank++) members->seats[rank].rank = members->seat_of[rank] = rank;
+    members->position.operation = GF_OPERATION_NONE;
+    members->shrink.epoch_last = setup->epoch;
+    gf_members_epoch_begin(members, blob, blob_bytes, now_ns);
+    return members;
+}
+
+/* ---- what is owed to whom ---- */
+
+void gf_members_owe(struct gf_members *members, uint32_t peer, members_frame frame)
+{
+    GF_ASSERT(peer < members->setup.world);
+    if (members->peers[peer].owed == 0) members->owed_count++;
+    members->peers[peer].owed |= 1u << frame;
+}
+
+static void owe_nothing(struct gf_members *members, uint32_t peer)
+{
+    if (members->peers[peer].owed != 0) members->owed_count--;
+    members->peers[peer].owed = 0;
+}
+
+static void peer_flush(struct gf_members *members, uint32_t rank)
+{
+    struct members_peer *peer = &members->peers[rank];
+    for (uint32_t i = 0; (i < MEMBERS_FRAMES_MAX) && (peer->owed != 0); i++) {
+        members_frame frame = (members_frame)__builtin_ctz(peer->owed);
+        uint32_t blob_rank = peer->blob_rank, blob_at = peer->blob_at;
+        bool more = false;
+        uint32_t bytes = gf_members_frame_put(members, rank, frame, &more);
+        uint32_t kind = (uint32_t)frame | ((members->setup.epoch & MEMBERS_EPOCH_MASK) << MEMBERS_KIND_BITS);
+        gf_status status = members->rendezvous->driver->send(members->rendezvous, members->seat_of[rank], kind,
+                                                             members->scratch, bytes);
+        if (status == GF_AGAIN) {
+            peer->blob_rank = blob_rank; /* nothing was taken */
+            peer->blob_at = blob_at;
+            return;
+        }
+        if (status != GF_OK) {
+            owe_nothing(members, rank); /* the end of the connection is on its way to us */
+            return;
+        }
+        if (more) continue;
+        peer->owed &= ~(1u << frame);
+        if (peer->owed == 0) members->owed_count--;
+    }
+}
+
+void gf_members_flush(struct gf_members *members)
+{
+    uint32_t world = members->setup.world;
+    for (uint32_t i = 0; (i < world) && (members->owed_count > 0); i++) {
+        peer_flush(members, (members->flush_first + i) % world);
+    }
+    members->flush_first = (members->flush_first + 1) % world;
+}
+
+/* ---- failing ---- */
+
+void gf_members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
+{
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    GF_ASSERT(error->code < 0);
+    members->tell = *told;
+    members->error = *error;
+    members->error.rank = members->setup.rank;
+    members->state = MEMBERS_FAILED;
+    if (members->failed_ns == 0) members->failed_ns = members->now_ns;
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        owe_nothing(members, rank);
+        if (!members_coordinates(members) || !members->peers[rank].connected) continue;
+        gf_members_owe(members, rank, MEMBERS_VERDICT);
+    }
+}
+
+/* What this rank found out by itself. */
+static void fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
+{
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    gf_members_fail(members, error, told);
+    if (!members_coordinates(members) && members->peers[0].connected) gf_members_owe(members, 0, MEMBERS_TELL);
+}
+
+void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
+{
+    va_list arguments;
+    struct gf_error error = {.code = code, .peer = peer, .operation = (gf_operation)members->position.operation,
+                             .step = members->position.step, .tensor = members->position.tensor};
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if (members->state == MEMBERS_JOINING) error.operation = GF_OPERATION_JOIN;
+    va_start(arguments, format);
+    (void)vsnprintf(error.text, sizeof error.text, format, arguments);
+    va_end(arguments);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
+    fail_and_tell(members, &error, &error);
+}
+
+/* How the others see that rank `from` gave up for this reason. */
+static struct gf_error gave_up(uint32_t from, const struct gf_error *error)
+{
+    struct gf_error told = *error;
+    if (error->code == GF_ERR_NUMERIC) return told; /* what the verdict has told all ranks: the same on each */
+    told.code = GF_ERR_PEER;
+    told.peer = from;
+    (void)snprintf(told.text, sizeof told.text, "rank %u gave up: %.230s", from, error->text);
+    return told;
+}
+
+static void rank_died(struct gf_members *members, uint32_t rank, const char *how)
+{
+    char place[96];
+    const struct members_peer *peer = &members->peers[rank];
+    if (members->state == MEMBERS_JOINING) {
+        gf_members_join_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
+        return;
+    }
+    struct gf_position position = (peer->heard_ns != 0) ? peer->told.position : members->position;
+    struct gf_error error = {.code = GF_ERR_PEER, .peer = rank, .operation = (gf_operation)position.operation,
+                             .step = position.step, .tensor = position.tensor};
+    gf_members_place_text(place, sizeof place, &position);
+    if (peer->heard_ns != 0) {
+        (void)snprintf(error.text, sizeof error.text, "rank %u died: %.80s in %s (as of %.1f s ago)", rank, how, place,
+                       (double)(members->now_ns - peer->heard_ns) / 1e9);
+    } else {
+        (void)snprintf(error.text, sizeof error.text, "rank %u died: %.80s while rank %u was in %s", rank, how,
+                       members->setup.rank, place);
+    }
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
+    gf_members_fail(members, &error, &error);
+}
+
+/* ---- what comes in ---- */
+
+static void on_ended(struct gf_members *members, const struct gf_rendezvous_event *event)
+{
+    struct members_peer *peer = &members->peers[event->rank];
+    peer->connected = false;
+    peer->ended = true;
+    owe_nothing(members, event->rank);
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE) || peer->left) return;
+    rank_died(members, event->rank, event->text);
+}
+
+static void on_connected(struct gf_members *members, uint32_t rank)
+{
+    members->peers[rank].connected = true;
+    if (members_coordinates(members)) {
+        if (members->state == MEMBERS_FAILED) gf_members_owe(members, rank, MEMBERS_VERDICT);
+        return;
+    }
+    members->connected_ns = members->now_ns;
+    own_address(members); /* it is known now */
+    gf_members_owe(members, 0, MEMBERS_OFFER);
+    gf_members_owe(members, 0, MEMBERS_BLOBS);
+}
+
+static void on_told(struct gf_members *members, struct members_peer *peer, struct gf_get *get)
+{
+    uint32_t inquiry = gf_get_u32(get);
+    gf_members_told_get(get, &peer->told);
+    if (get->bad) return;
+    peer->heard_ns = (members->now_ns > 0) ? members->now_ns : 1;
+    if (inquiry != 0) peer->answered = inquiry;
+}
+
+/* Frames that a rank sends to the coordinator. False: it may not come now, or it is malformed. */
+static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_t kind, struct gf_get *get)
+{
+    struct gf_error error = {0};
+    struct members_peer *peer = &members->peers[from];
+    switch (kind) {
+    case MEMBERS_OFFER: gf_members_join_offer(members, from, get); return members->state == MEMBERS_JOINING;
+    case MEMBERS_BLOBS: gf_members_join_blobs(members, from, get); return members->state == MEMBERS_JOINING;
+    case MEMBERS_STATUS:
+    case MEMBERS_POSITION:
+        on_told(members, peer, get);
+        if (!get->bad) gf_members_calls_compare(members, from);
+        break;
+    case MEMBERS_BLAME:
+        gf_members_error_get(get, &error);
+        if (!get->bad) gf_members_inquiry_begin(members, from, &error);
+        break;
+    case MEMBERS_TELL:
+        gf_members_error_get(get, &error);
+        if (get->bad) break;
+        error = gave_up(from, &error);
+        gf_members_fail(members, &error, &error);
+        break;
+    case MEMBERS_BYE: peer->left = true; break;
+    default: return false;
+    }
+    return !get->bad;
+}
+
+/* Frames that the coordinator sends. */
+static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get *get)
+{
+    struct gf_error error = {0};
+    switch (kind) {
+    case MEMBERS_BLOBS: gf_members_join_blobs(members, 0, get); return members->state == MEMBERS_JOINING;
+    case MEMBERS_GO: gf_members_join_go(members); break;
+    case MEMBERS_ASK:
+        members->inquiry = gf_get_u32(get);
+        if (!get->bad) gf_members_owe(members, 0, MEMBERS_POSITION);
+        break;
+    case MEMBERS_VERDICT:
+        gf_members_error_get(get, &error);
+        if (!get->bad) gf_members_fail(members, &error, &error);
+        break;
+    case MEMBERS_ALL_GONE:
+        if (!members->leaving) return false;
+        members->state = MEMBERS_GONE;
+        break;
+    default: return false;
+    }
+    return !get->bad;
+}
+
+static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_rendezvous_event *event)
+{
+    struct gf_get get = {.at = event->payload, .left = event->size_bytes};
+    uint32_t epoch = event->frame_kind >> MEMBERS_KIND_BITS;
+    uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
+    uint32_t own = members->setup.epoch & MEMBERS_EPOCH_MASK;
+    bool good = false;
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if (gf_members_of_no_epoch(kind)) epoch = own; /* malformed: of no epoch */
+    /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its values. */
+    if ((epoch != own) && ((kind != MEMBERS_OFFER) || (members->shrink.base.epoch != 0))) return;
+    if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, &get);
+    else if (rank == 0) good = rank_frame(members, kind, &get);
+    if (good || (members->state == MEMBERS_FAILED)) return;
+    gf_members_failf(members, GF_ERR_PEER, rank, "rank %u sent a frame that cannot come now or is malformed "
+                     "(kind %u, %u bytes)", rank, kind, event->size_bytes);
+}
+
+static void on_event(struct gf_members *members, const struct gf_rendezvous_event *event)
+{
+    struct gf_rendezvous_event of = *event;
+    struct gf_get get = {.at = event->payload, .left = event->size_bytes};
+    uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
+    if (event->kind == GF_RENDEZVOUS_REFUSED) {
+        if (members->shrink.base.epoch == 0) gf_members_join_refused(members, event);
+        return;
+    }
+    GF_ASSERT((event->rank < members->seat_count) && (event->rank != members->seat));
+    bool waits = members->seats[event->rank].joins; /* it is of no epoch, nor is its end */
+    gf_members_seat_event(members, event);
+    waits = waits || members->seats[event->rank].joins;
+    if ((event->kind == GF_RENDEZVOUS_FRAME) && gf_members_of_no_epoch(kind)) {
+        if (gf_members_shrink_frame(members, event->rank, kind, &get)) return;
+    }
+    if (waits) return;
+    of.rank = members->seats[event->rank].rank;
+    if (of.rank == GF_RANK_NONE) return; /* of an epoch that has ended */
+    switch (event->kind) {
+    case GF_RENDEZVOUS_CONNECTED: on_connected(members, of.rank); return;
+    case GF_RENDEZVOUS_ENDED: on_ended(members, &of); return;
+    case GF_RENDEZVOUS_REFUSED: return;
+    case GF_RENDEZVOUS_FRAME: on_frame(members, of.rank, event); return;
+    }
+}
+
+/* ---- running ---- */
+
+static bool same_place(const struct gf_position *a, const struct gf_position *b)
+{
+    return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
+}
+
+/* For so long survivors wait at least for one who polls but is elsewhere. */
+static uint64_t settle_limit(const struct gf_members *members)
+{
+    uint64_t settle_ns = (members->setup.world > 2) ? members->settle_ns : members->settle_ns * (GF_SETTLE_PARTS / 2);
+    return (settle_ns < members->setup.exchange_timeout_ns) ? settle_ns : members->setup.exchange_timeout_ns;
+}
+
+/* Who fails to answer is blamed half of answer_timeout_ns later, and left behind at once by who hears of it, or once
+ * the survivors of another's death have settled; whoever answers in time polls with a smaller gap than that, less what
+ * frames take. Of two ranks only by the one that waits for it in an exchange, or in an admission: gf_admit() waits half
+ * the join's time at most, and there is nobody else for whom that rank could have begun to wait before. */
+static uint64_t away_limit(const struct gf_members *members)
+{
+    uint64_t answer_ns = (members->setup.world > 2) ? members->setup.answer_timeout_ns / 8 * 3 : UINT64_MAX;
+    return (settle_limit(members) < answer_ns) ? settle_limit(members) : answer_ns;
+}
+
+void gf_members_touch(struct gf_members *members, uint64_t now_ns)
+{
+    struct gf_position *position = &members->position;
+    members->now_ns = now_ns;
+    members->gap_ns = (now_ns > position->polled_ns) ? now_ns - position->polled_ns : 0;
+    position->polled_ns = now_ns;
+    if (members->gap_ns > away_limit(members)) {
+        members->away_steps = MEMBERS_AWAY_STEPS;
+        members->away_requests = MEMBERS_AWAY_REQUESTS;
+    }
+    if (same_place(position, &members->moved)) return;
+    members->moved = *position;
+    members->moved_ns = now_ns;
+}
+
+/* They may have heard of the failure sooner than this rank. */
+bool gf_members_behind(const struct gf_members *members)
+{
+    if (members->away_steps > 0) return true;
+    return (members->failed_ns != 0) && (members->now_ns - members->failed_ns > settle_limit(members) / 2);
+}
+
+void gf_members_met(struct gf_members *members)
+{
+    if (members->away_steps > 0) members->away_steps--;
+}
+
+void gf_members_met_request(struct gf_members *members)
+{
+    if ((members->away_requests == 0) || (--members->away_requests > 0)) return;
+    members->away_steps = 0;
+}
+
+static void status_send(struct gf_members *members)
+{
+    const struct gf_position *now = &members->position, *sent = &members->status_position;
+    bool changed = !same_place(now, sent);
+    uint64_t age_ns = members->now_ns - members->status_ns;
+    /* The coordinator hears them all. */
+    uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000);
+    if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) || !members->peers[0].connected) return;
+    if (age_ns < (changed ? rest_ns : MEMBERS_STATUS_IDLE_NS + rest_ns)) return;
+    members->status_ns = members->now_ns;
+    members->status_position = *now;
+    gf_members_owe(members, 0, MEMBERS_STATUS);
+}
+
+static void channel_failed(struct gf_members *members, const struct gf_fault *fault, gf_status status)
+{
+    struct gf_error error = {.code = status, .peer = fault->peer, .operation = GF_OPERATION_JOIN,
+                             .step = members->position.step, .tensor = GF_TENSOR_NONE,
+                             .foreign_code = fault->foreign_code};
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    if (members->state != MEMBERS_JOINING) error.operation = (gf_operation)members->position.operation;
+    (void)snprintf(error.foreign_call, sizeof error.foreign_call, "%s", fault->foreign_call);
+    (void)snprintf(error.text, sizeof error.text, "%s", fault->text);
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
+    gf_members_fail(members, &error, &error);
+}
+
+static void pump(struct gf_members *members)
+{
+    const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
+    if (members->seat_count == 1) return;
+    for (uint32_t i = 0; i < MEMBERS_EVENTS_MAX; i++) {
+        struct gf_rendezvous_event event = {0};
+        gf_status status = driver->poll(members->rendezvous, members->now_ns, &event);
+        if (status == GF_AGAIN) break;
+        if (status < 0) {
+            channel_failed(members, &members->rendezvous->fault, status);
+            break;
+        }
+        on_event(members, &event);
+    }
+    gf_members_join_time(members);
+    gf_members_inquiry_time(members);
+    status_send(members);
+    gf_members_flush(members);
+    gf_members_shrink_flush(members);
+    /* The coordinator joins last: once its word to go is out, nobody depends on when it polls next. */
+    if (members_coordinates(members) && (members->state == MEMBERS_JOINING) && members->go &&
+        (members->owed_count == 0) && driver->flushed(members->rendezvous)) members->state = MEMBERS_MEMBER;
+}
+
+gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns)
+{
+    gf_members_touch(members, now_ns);
+    pump(members);
+    if (members->state == MEMBERS_FAILED) return members->error.code;
+    return (members->state == MEMBERS_JOINING) ? GF_AGAIN : GF_OK;
+}
+
+const struct gf_error *gf_members_error(const struct gf_members *members)
+{
+    return &members->error;
+}
+
+const void *gf_members_blob(const struct gf_members *members, uint32_t rank, size_t *bytes_out)
+{
+    GF_ASSERT(rank < members->setup.world);
+    GF_ASSERT(members->peers[rank].blob_bytes >= GF_CONTROL_ADDRESS_BYTES);
+    *bytes_out = members->peers[rank].blob_bytes - GF_CONTROL_ADDRESS_BYTES;
+    return members->blobs + rank * members->setup.blob_bytes_max + GF_CONTROL_ADDRESS_BYTES;
+}
+
+struct gf_position *gf_members_position(struct gf_members *members)
+{
+    return &members->position;
+}
+
+void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns)
+{
+    gf_members_touch(members, now_ns);
+    if (members->setup.world == 1) return;
+    status_send(members);
+    gf_members_flush(members);
+}
+
+gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
+                           struct gf_error *error_out)
+{
+    gf_members_touch(members, now_ns);
+    if (!members->asked) {
+        members->asked = true;
+        members->asked_ns = now_ns;
+        if (members->setup.world == 1) {
+            gf_members_fail(members, seen, seen);
+        } else if (members_coordinates(members)) {
+            gf_members_inquiry_begin(members, 0, seen);
+        } else if ((members->state == MEMBERS_MEMBER) || (members->state == MEMBERS_JOINING)) {
+            members->seen = *seen;
+            gf_members_owe(members, 0, MEMBERS_BLAME);
+        }
+    }
+    pump(members);
+    if ((members->state != MEMBERS_FAILED) && !members_coordinates(members) &&
+        (now_ns - members->asked_ns >= members->setup.answer_timeout_ns)) {
+        gf_members_failf(members, GF_ERR_TIMEOUT, 0, "rank 0, which coordinates, was asked who is late and did not "
+                         "answer for %.1f s: it is stopped or does not poll",
+                         (double)(now_ns - members->asked_ns) / 1e9);
+        gf_members_flush(members);
+    }
+    if (members->state == MEMBERS_FAILED) *error_out = members->error;
+    else if (members->state == MEMBERS_GONE) *error_out = *seen;
+    else return GF_AGAIN;
+    return GF_OK;
+}
+
+void gf_members_tell(struct gf_members *members, const struct gf_error *error)
+{
+    struct gf_error told = members_coordinates(members) ? gave_up(0, error) : *error;
+    fail_and_tell(members, error, &told);
+    if (members->setup.world > 1) gf_members_flush(members);
+}
+
+gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
+{
+    gf_members_touch(members, now_ns);
+    if ((members->setup.world == 1) && (members->state != MEMBERS_FAILED)) members->state = MEMBERS_GONE;
+    if (members->state == MEMBERS_JOINING) {
+        const struct gf_error error = {.code = GF_ERR_ABORTED, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
+                                       .operation = GF_OPERATION_JOIN, .text = "closed before all ranks had joined"};
+        gf_members_tell(members, &error);
+        return GF_OK;
+    }
+    if (!members->leaving && (members->state == MEMBERS_MEMBER) && !members_coordinates(members)) {
+        gf_members_owe(members, 0, MEMBERS_STATUS); /* where it left: the others may be further */
+        gf_members_owe(members, 0, MEMBERS_BYE);
+    }
+    members->leaving = true;
+    pump(members);
+    if (members->state == MEMBERS_FAILED) return members->error.code;
+    if (members_coordinates(members) && (members->state == MEMBERS_MEMBER)) {
+        for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+            if (!members->peers[rank].left) return GF_AGAIN;
+        }
+        for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+            if (members->peers[rank].connected) gf_members_owe(members, rank, MEMBERS_ALL_GONE);
+        }
+        members->state = MEMBERS_GONE;
+        gf_members_flush(members);
+        gf_members_turn_away(members, "the job has ended: no step comes any more at which it could be let in");
+    }
+    if (members->state != MEMBERS_GONE) return GF_AGAIN;
+    if (members->setup.world == 1) return GF_OK;
+    return ((members->owed_count == 0) && members->rendezvous->driver->flushed(members->rendezvous)) ? GF_OK : GF_AGAIN;
+}

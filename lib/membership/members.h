@@ -1,0 +1,128 @@
+/* Who is in the world: join, life signs, blame, abort, leaving. Runs on frames of a rendezvous driver; decides, never
+ * waits. One state machine for rank 0 (the coordinator) and the others. */
+#ifndef GF_MEMBERS_H
+#define GF_MEMBERS_H
+
+#include "drivers/rendezvous.h"
+
+/* What must be the same on every rank; compared at join by the coordinator, a difference is an error on all ranks that
+ * names the field, both ranks and both values. */
+struct gf_offer {
+    uint32_t version;      /* GF_VERSION */
+    uint32_t world;
+    uint64_t config_hash;  /* of the fields that must agree: gf_config_hash() */
+    uint64_t tensors_hash; /* names, counts, flags, types, order */
+    uint32_t tensor_count;
+    uint32_t reserved;
+    uint64_t elem_count;   /* of all tensors */
+    char summary[640];     /* the same fields as text, to show a difference: gf_config_summary() */
+};
+
+#define GF_SETTLE_PARTS 8u /* survivors wait join_timeout / 8 for each other */
+
+struct gf_members_setup {
+    uint32_t rank;
+    uint32_t world;
+    uint32_t epoch;
+    uint64_t join_timeout_ns;
+    uint64_t exchange_timeout_ns;
+    bool rejoin;                /* rank and world are seat and seats: gf_members_knock() is next */
+    uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the guilty one */
+    const char *address;        /* for texts */
+    struct gf_offer offer;
+    size_t blob_bytes_max;      /* of the link driver */
+    struct gf_log log;
+};
+
+struct gf_members; /* state in the caller's memory */
+
+/* Where this rank is; sent when asked, so that the laggard can be named. Kept up to date by lib/. */
+struct gf_position {
+    uint64_t step;
+    uint64_t sequence;   /* operations begun since the epoch: who has the lowest is behind */
+    uint32_t operation;  /* gf_operation */
+    uint32_t buffer;
+    uint32_t tensor;     /* first tensor of the buffer, or the first one not declared ready; GF_TENSOR_NONE */
+    uint32_t waits_for;  /* rank, or GF_RANK_NONE (computing) */
+    uint64_t polled_ns;  /* own clock: last poll */
+};
+
+/* How far a survivor is: what a shrink has to bring together. */
+struct gf_members_standing {
+    uint64_t steps;    /* whole */
+    uint64_t requests; /* posted */
+    uint32_t applied;  /* 1: the last whole step has changed the weights as far as it ever will */
+    uint32_t torn;     /* 1: its weights are half those of another rank, or none; anybody's are better */
+};
+
+/* The next epoch, as proposed. */
+struct gf_members_plan {
+    uint32_t epoch;
+    uint32_t rank, world; /* rank 0 coordinates; the others follow by seat */
+    uint32_t lead;     /* new rank: the lowest whose state is the common one */
+    bool behind;       /* some rank needs the lead's state */
+    struct gf_members_standing standing; /* the common one */
+};
+
+size_t gf_members_state_bytes(uint32_t world, size_t blob_bytes_max);
+/* rendezvous is open and stays the caller's. blob[blob_bytes] of this rank is copied. */
+struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state, struct gf_rendezvous *rendezvous,
+                                   const void *blob, size_t blob_bytes, uint64_t now_ns);
+/* Drives the control channel; bounded work. GF_AGAIN while joining; GF_OK once all are there and as long as nobody has
+ * failed; an error, which sticks, with gf_members_error() filled: */
+gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns);
+/* code, peer, text (and operation, step, tensor where a rank reported them); valid after an error. */
+const struct gf_error *gf_members_error(const struct gf_members *members);
+/* After the join: what rank `rank` told about its link. */
+const void *gf_members_blob(const struct gf_members *members, uint32_t rank, size_t *bytes_out);
+
+struct gf_position *gf_members_position(struct gf_members *members); /* own; write, never keep */
+/* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who is guilty. Call it
+ * again until it gives anything but GF_AGAIN; ends within answer_timeout_ns. All ranks that ask end with the same
+ * verdict; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */
+gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
+                           struct gf_error *error_out);
+/* A step of all ranks is whole. A few of them show that nobody has gone on without this one. */
+void gf_members_met(struct gf_members *members);
+/* The same for a public request that ends nowhere without all ranks' data. More of them: several are under way at once.
+ * */
+void gf_members_met_request(struct gf_members *members);
+/* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */
+void gf_members_tell(struct gf_members *members, const struct gf_error *error);
+/* This rank posts a public request: all ranks must post the same ones. Within about a second of polling, at an inquiry
+ * or when ranks leave, whoever does otherwise is named with both calls (GF_ERR_MISMATCH on all ranks). */
+void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type, uint32_t root,
+                     uint64_t elem_count);
+/* "Computing": refreshes polled_ns here and, at most every 100 ms, tells the coordinator. */
+void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns);
+/* Leaving in good order: GF_AGAIN until every rank that lives has said so too; connections that end after that are no
+ * failure. */
+gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns);
+
+/* They have not all left in time and this rank will not wait longer: if it coordinates, it asks them where they are and
+ * says for whom it has waited, as nobody else could find out afterwards. GF_AGAIN: while they may still answer. */
+gf_status gf_members_leave_late(struct gf_members *members);
+
+/* ---- the next epoch (members_shrink.c has the protocol) ---- */
+
+/* After an error: begins to look for the survivors. blamed is whom the verdict named, or GF_RANK_NONE. settle_ns is how
+ * long those are waited for that are neither known to be dead nor heard of. */
+void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t blamed,
+                       const struct gf_members_standing *own, uint64_t settle_ns);
+/* The same from between two steps, with nobody to blame: all ranks come, and restarted ones that wait go along. Ranks
+ * that are connected may still be in the step: they have settle_ns, others, and the join of the new epoch, away_ns. */
+void gf_members_admit(struct gf_members *members, uint64_t now_ns, const struct gf_members_standing *own,
+                      uint64_t settle_ns, uint64_t away_ns);
+/* How many restarted processes wait to come in; the coordinator knows, the others have 0. */
+uint32_t gf_members_waiting(const struct gf_members *members);
+/* This rank is such a process: it asks to come in; gf_members_shrink_poll() goes on. */
+void gf_members_knock(struct gf_members *members, uint64_t now_ns, uint64_t settle_ns);
+/* GF_AGAIN; GF_OK: *plan_out is agreed upon, gf_members_shrink_join() is next; GF_ERR_QUORUM: this rank cannot go on,
+ * GF_ERR_SYSTEM and others: it cannot even look; gf_members_error() says why. */
+gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out);
+/* Joins the agreed epoch; gf_members_poll() goes on as after gf_members_open(). */
+void gf_members_shrink_join(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns);
+/* [world] the rank of the first epoch that each rank is: what links and rendezvous know it by. */
+const uint32_t *gf_members_seats(const struct gf_members *members);
+
+#endif

@@ -1,0 +1,260 @@
+/* Who is to blame when a deadline has passed: the coordinator asks everybody where they are, decides once and tells
+ * all.
+ *
+ * Silent ranks come first: who does not answer is stopped or does not poll, and whatever the others wait for, it cannot
+ * come. If all answer, the one with the least work begun is behind; among those the one that waits for nobody. */
+#include "lib/membership/members_state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+void gf_members_place_text(char *text_out, size_t bytes, const struct gf_position *position)
+{
+    if (position->operation == GF_OPERATION_NONE) {
+        (void)snprintf(text_out, bytes, "step %" PRIu64 ", between operations", position->step);
+        return;
+    }
+    int wrote = snprintf(text_out, bytes, "step %" PRIu64 ", operation %s", position->step,
+                         gf_operation_name((gf_operation)position->operation));
+    if ((position->tensor == GF_TENSOR_NONE) || ((size_t)wrote >= bytes)) return;
+    (void)snprintf(text_out + wrote, bytes - (size_t)wrote, ", buffer %u, tensor %u", position->buffer,
+                   position->tensor);
+}
+
+void gf_members_told_own(const struct gf_members *members, struct members_told *told_out)
+{
+    told_out->position = members->position;
+    told_out->unmoved_ns = members->now_ns - members->moved_ns;
+    told_out->unpolled_ns = members->gap_ns;
+    told_out->calls = members->call_count;
+    told_out->call = gf_members_call_last(members);
+}
+
+void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen)
+{
+    if (members->inquiring || (members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
+    members->inquiring = true;
+    members->inquiry++;
+    members->inquiry_ns = members->now_ns;
+    members->seen = *seen;
+    members->seen_by = asker;
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        if (members->peers[rank].connected) gf_members_owe(members, rank, MEMBERS_ASK);
+    }
+}
+
+static bool is_silent(const struct gf_members *members, uint32_t rank)
+{
+    const struct members_peer *peer = &members->peers[rank];
+    return (rank != 0) && peer->connected && (peer->answered != members->inquiry);
+}
+
+/* Has a begun less than b? */
+static bool has_begun_less(const struct gf_position *a, const struct gf_position *b)
+{
+    return (a->step != b->step) ? a->step < b->step : a->sequence < b->sequence;
+}
+
+/* Is a further behind than b? */
+static bool is_behind(const struct gf_position *a, const struct gf_position *b)
+{
+    if ((a->step != b->step) || (a->sequence != b->sequence)) return has_begun_less(a, b);
+    return (a->waits_for == GF_RANK_NONE) && (b->waits_for != GF_RANK_NONE);
+}
+
+/* Of the silent ranks those that have been silent longest (a rank that is only busy spoke a moment ago), of those the
+ * one furthest behind, of those the lowest. */
+static uint32_t silent_guilty(const struct gf_members *members, uint32_t *count_out)
+{
+    uint64_t oldest_ns = UINT64_MAX;
+    uint32_t guilty = GF_RANK_NONE;
+    *count_out = 0;
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        if (!is_silent(members, rank)) continue;
+        (*count_out)++;
+        if (members->peers[rank].heard_ns < oldest_ns) oldest_ns = members->peers[rank].heard_ns;
+    }
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        const struct members_peer *peer = &members->peers[rank];
+        if (!is_silent(members, rank) || (peer->heard_ns - oldest_ns > 2 * MEMBERS_STATUS_IDLE_NS)) continue;
+        if ((guilty == GF_RANK_NONE) ||
+            is_behind(&peer->told.position, &members->peers[guilty].told.position)) guilty = rank;
+    }
+    return guilty;
+}
+
+/* error has its code, peer and text; where the guilty rank was is added. */
+static void verdict_give(struct gf_members *members, struct gf_error *error, const struct gf_position *position)
+{
+    error->operation = (gf_operation)position->operation;
+    error->step = position->step;
+    error->tensor = position->tensor;
+    members->inquiring = false;
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error->text);
+    gf_members_fail(members, error, error);
+}
+
+static void silent_verdict(struct gf_members *members, uint32_t guilty, uint32_t silent_count)
+{
+    char where[72], last[96] = "before it said where it was", others[40] = "";
+    const struct members_peer *peer = &members->peers[guilty];
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = guilty};
+    if (peer->heard_ns != 0) {
+        gf_members_place_text(where, sizeof where, &peer->told.position);
+        (void)snprintf(last, sizeof last, "%.1f s ago in %s", (double)(members->now_ns - peer->heard_ns) / 1e9, where);
+    }
+    if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
+    (void)snprintf(error.text, sizeof error.text, "rank %u does not answer (asked %.1f s ago): it is stopped or does "
+                   "not poll; last heard of %s%s", guilty, (double)(members->now_ns - members->inquiry_ns) / 1e9, last,
+                   others);
+    verdict_give(members, &error, &peer->told.position);
+}
+
+/* Who waits in vain may wait because ranks made different calls: then nobody is late. */
+static bool calls_verdict(struct gf_members *members)
+{
+    struct gf_error error = {.code = GF_ERR_MISMATCH};
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        if (!gf_members_calls_differ(members, rank, error.text, sizeof error.text)) continue;
+        error.peer = rank;
+        verdict_give(members, &error, &members->peers[rank].told.position);
+        return true;
+    }
+    return false;
+}
+
+/* Nobody has begun less than `told`, and somebody as far waits for a rank that has said BYE and whose connection has ended
+ * before it was let go: what it had sent was lost with it. */
+static uint32_t gone_guilty(const struct gf_members *members, const struct gf_position *behind, uint32_t *waiter_out)
+{
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        const struct members_peer *peer = &members->peers[rank];
+        const struct gf_position *waiter = (rank == 0) ? &members->position : &peer->told.position;
+        if (((rank != 0) && !peer->connected) || (waiter->waits_for >= members->setup.world)) continue;
+        peer = &members->peers[waiter->waits_for];
+        if (!peer->left || peer->connected || has_begun_less(behind, waiter)) continue;
+        *waiter_out = rank;
+        return waiter->waits_for;
+    }
+    return GF_RANK_NONE;
+}
+
+static void gone_verdict(struct gf_members *members, uint32_t guilty, uint32_t waiter)
+{
+    const struct gf_position *position = &members->peers[guilty].told.position;
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = guilty};
+    char place[80];
+    gf_members_place_text(place, sizeof place, position);
+    (void)snprintf(error.text, sizeof error.text, "rank %u closed its context in %s, and ended before all that it had sent "
+                   "arrived: rank %u waits for it (rank %u asked)", guilty, place, waiter, members->seen_by);
+    verdict_give(members, &error, position);
+}
+
+static void laggard_verdict(struct gf_members *members)
+{
+    char place[80], waits[80] = "computing", gap[48] = "";
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = 0};
+    struct members_told told;
+    bool left = members->leaving;
+    uint32_t gone, waiter = 0;
+    if (calls_verdict(members)) return;
+    gf_members_told_own(members, &told);
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        const struct members_peer *peer = &members->peers[rank];
+        if (!(peer->connected || peer->left) || !is_behind(&peer->told.position, &told.position)) continue;
+        error.peer = rank;
+        told = peer->told;
+        left = peer->left;
+    }
+    gone = gone_guilty(members, &told.position, &waiter);
+    if (gone != GF_RANK_NONE) {
+        gone_verdict(members, gone, waiter);
+        return;
+    }
+    gf_members_place_text(place, sizeof place, &told.position);
+    if (left) {
+        (void)snprintf(waits, sizeof waits, "it has closed its context, the others have not");
+    } else if (told.position.waits_for != GF_RANK_NONE) {
+        (void)snprintf(waits, sizeof waits, "it waits for rank %u, so a message was lost or calls differ",
+                       told.position.waits_for);
+    }
+    if (told.unpolled_ns >= UINT64_C(1000000000)) {
+        (void)snprintf(gap, sizeof gap, ", had not polled for %.1f s", (double)told.unpolled_ns / 1e9);
+    }
+    (void)snprintf(error.text, sizeof error.text, "rank %u is behind in %s: %s; last moved %.1f s ago%s "
+                   "(rank %u asked)", error.peer, place, waits, (double)told.unmoved_ns / 1e9, gap, members->seen_by);
+    verdict_give(members, &error, &told.position);
+}
+
+/* Everybody is there and something else failed: what the first rank saw of it is the best there is. */
+static void seen_verdict(struct gf_members *members)
+{
+    struct gf_error error = members->seen;
+    struct gf_position position = {.step = error.step, .operation = error.operation, .tensor = error.tensor};
+    (void)snprintf(error.text, sizeof error.text, "rank %u: %.220s", members->seen_by, members->seen.text);
+    verdict_give(members, &error, &position);
+}
+
+void gf_members_inquiry_time(struct gf_members *members)
+{
+    uint32_t silent_count = 0;
+    if (!members->inquiring || (members->state == MEMBERS_FAILED)) return;
+    uint32_t guilty = silent_guilty(members, &silent_count);
+    /* Half of the time is for the answers, the other half for the verdict to reach those who asked. */
+    uint64_t waited_ns = members->now_ns - members->inquiry_ns;
+    if ((guilty != GF_RANK_NONE) && (waited_ns < members->setup.answer_timeout_ns / 2)) return;
+    if (guilty != GF_RANK_NONE) silent_verdict(members, guilty, silent_count);
+    else if (members->seen.code != GF_ERR_TIMEOUT) seen_verdict(members);
+    else laggard_verdict(members);
+}
+
+/* Positions may be a second old: the ranks that are still there are asked for new ones. False: some have not answered,
+ * and have time to. */
+static bool leave_asked(struct gf_members *members)
+{
+    bool all = true;
+    if (!members->leave_asks) {
+        members->leave_asks = true;
+        members->inquiry++;
+        members->inquiry_ns = members->now_ns;
+        for (uint32_t rank = 1; rank < members->setup.world; rank++)
+            if (members->peers[rank].connected && !members->peers[rank].left) gf_members_owe(members, rank, MEMBERS_ASK);
+        gf_members_flush(members);
+    }
+    for (uint32_t rank = 1; rank < members->setup.world; rank++)
+        all = all && (members->peers[rank].left || !is_silent(members, rank));
+    return all || (members->now_ns - members->inquiry_ns >= members->setup.answer_timeout_ns / 2);
+}
+
+gf_status gf_members_leave_late(struct gf_members *members)
+{
+    char place[72];
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE};
+    const struct members_peer *guilty = NULL;
+    struct members_told own;
+    if (!members_coordinates(members) || (members->state != MEMBERS_MEMBER)) return GF_OK;
+    if (!leave_asked(members)) return GF_AGAIN;
+    gf_members_told_own(members, &own);
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) { /* those that poll say so once a second */
+        const struct members_peer *peer = &members->peers[rank];
+        if (peer->left || !peer->connected) continue;
+        if (has_begun_less(&own.position, &peer->told.position)) { /* it may well wait for this rank */
+            laggard_verdict(members);
+            return GF_OK;
+        }
+        if ((guilty != NULL) && (peer->heard_ns + MEMBERS_STATUS_IDLE_NS >= guilty->heard_ns)) continue;
+        guilty = peer;
+        error.peer = rank;
+    }
+    if (guilty == NULL) return GF_OK;
+    gf_members_place_text(place, sizeof place, &guilty->told.position);
+    (void)snprintf(error.text, sizeof error.text, "rank %u did not come to its end: rank 0 waited for it, and has left; last "
+                   "heard of %.1f s ago in %s", error.peer, (double)(members->now_ns - guilty->heard_ns) / 1e9, place);
+    error.operation = (gf_operation)guilty->told.position.operation;
+    error.step = guilty->told.position.step;
+    error.tensor = guilty->told.position.tensor;
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
+    gf_members_fail(members, &error, &error);
+    gf_members_flush(members);
+    return GF_OK;
+}

@@ -1,0 +1,171 @@
+/* Frames of the membership protocol, to bytes and back. */
+#include "lib/membership/members_state.h"
+
+static void error_put(struct gf_put *put, const struct gf_error *error)
+{
+    gf_put_u32(put, (uint32_t)error->code);
+    gf_put_u32(put, error->peer);
+    gf_put_u32(put, (uint32_t)error->operation);
+    gf_put_u32(put, error->tensor);
+    gf_put_u64(put, error->step);
+    gf_put_u64(put, (uint64_t)error->foreign_code);
+    gf_put_text(put, error->foreign_call, sizeof error->foreign_call);
+    gf_put_text(put, error->text, sizeof error->text);
+}
+
+void gf_members_error_get(struct gf_get *get, struct gf_error *error_out)
+{
+    struct gf_error error = {.code = (gf_status)(int32_t)gf_get_u32(get)};
+    error.peer = gf_get_u32(get);
+    error.operation = (gf_operation)gf_get_u32(get);
+    error.tensor = gf_get_u32(get);
+    error.step = gf_get_u64(get);
+    error.foreign_code = (int64_t)gf_get_u64(get);
+    gf_get_text(get, error.foreign_call, sizeof error.foreign_call);
+    gf_get_text(get, error.text, sizeof error.text);
+    if (error.text[0] == 0) memcpy(error.text, "no reason was given", sizeof "no reason was given");
+    if ((int32_t)error.code >= 0) get->bad = true;
+    if (!get->bad) *error_out = error;
+}
+
+static void told_put(struct gf_put *put, const struct members_told *told)
+{
+    gf_put_u64(put, told->position.step);
+    gf_put_u64(put, told->position.sequence);
+    gf_put_u32(put, told->position.operation);
+    gf_put_u32(put, told->position.buffer);
+    gf_put_u32(put, told->position.tensor);
+    gf_put_u32(put, told->position.waits_for);
+    gf_put_u64(put, told->unmoved_ns);
+    gf_put_u64(put, told->unpolled_ns);
+    gf_put_u64(put, told->calls);
+    gf_put_u64(put, told->call.hash);
+    gf_put_u64(put, told->call.elem_count);
+    gf_put_u32(put, told->call.what);
+    gf_put_u32(put, told->call.root);
+}
+
+void gf_members_told_get(struct gf_get *get, struct members_told *told_out)
+{
+    struct members_told told = {0};
+    told.position.step = gf_get_u64(get);
+    told.position.sequence = gf_get_u64(get);
+    told.position.operation = gf_get_u32(get);
+    told.position.buffer = gf_get_u32(get);
+    told.position.tensor = gf_get_u32(get);
+    told.position.waits_for = gf_get_u32(get);
+    told.unmoved_ns = gf_get_u64(get);
+    told.unpolled_ns = gf_get_u64(get);
+    told.calls = gf_get_u64(get);
+    told.call.hash = gf_get_u64(get);
+    told.call.elem_count = gf_get_u64(get);
+    told.call.what = gf_get_u32(get);
+    told.call.root = gf_get_u32(get);
+    if (!get->bad) *told_out = told;
+}
+
+void gf_members_offer_put(struct gf_put *put, const struct gf_members *members)
+{
+    const struct gf_offer *offer = &members->setup.offer;
+    gf_put_u32(put, offer->version);
+    gf_put_u32(put, offer->world);
+    gf_put_u32(put, members->setup.epoch);
+    gf_put_u32(put, offer->tensor_count);
+    gf_put_u64(put, offer->config_hash);
+    gf_put_u64(put, offer->tensors_hash);
+    gf_put_u64(put, offer->elem_count);
+    gf_put_u32(put, members->peers[members->setup.rank].blob_bytes);
+    gf_put_text(put, offer->summary, sizeof offer->summary);
+}
+
+bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out)
+{
+    struct gf_offer offer = {.version = gf_get_u32(get)};
+    offer.world = gf_get_u32(get);
+    *epoch_out = gf_get_u32(get);
+    offer.tensor_count = gf_get_u32(get);
+    offer.config_hash = gf_get_u64(get);
+    offer.tensors_hash = gf_get_u64(get);
+    offer.elem_count = gf_get_u64(get);
+    offer.reserved = gf_get_u32(get);
+    gf_get_text(get, offer.summary, sizeof offer.summary);
+    *offer_out = offer;
+    return !get->bad;
+}
+
+/* As many pieces of blobs as fit: { rank, size of the blob, offset, size of the piece, bytes }. A rank sends its own
+ * blob, the coordinator all of them; both walk on from where the peer's cursor is. */
+#define BLOB_PIECE_BYTES 16u
+
+static bool blobs_put(struct gf_put *put, struct gf_members *members, struct members_peer *to)
+{
+    uint32_t first = members_coordinates(members) ? 0 : members->setup.rank;
+    uint32_t end = members_coordinates(members) ? members->setup.world : members->setup.rank + 1;
+    if (to->blob_rank < first) to->blob_rank = first;
+    while ((to->blob_rank < end) && (put->left > BLOB_PIECE_BYTES)) {
+        const struct members_peer *of = &members->peers[to->blob_rank];
+        uint32_t piece = of->blob_bytes - to->blob_at;
+        if (piece > put->left - BLOB_PIECE_BYTES) piece = (uint32_t)(put->left - BLOB_PIECE_BYTES);
+        gf_put_u32(put, to->blob_rank);
+        gf_put_u32(put, of->blob_bytes);
+        gf_put_u32(put, to->blob_at);
+        gf_put_u32(put, piece);
+        gf_put_bytes(put, members->blobs + to->blob_rank * members->setup.blob_bytes_max + to->blob_at, piece);
+        to->blob_at += piece;
+        if (to->blob_at < of->blob_bytes) continue;
+        to->blob_rank++;
+        to->blob_at = 0;
+    }
+    return to->blob_rank < end;
+}
+
+bool gf_members_blobs_take(struct gf_members *members, uint32_t from, struct gf_get *get)
+{
+    while ((get->left > 0) && !get->bad) {
+        uint32_t rank = gf_get_u32(get);
+        uint32_t size = gf_get_u32(get);
+        uint32_t at = gf_get_u32(get);
+        uint32_t piece = gf_get_u32(get);
+        const unsigned char *bytes = gf_get_bytes(get, piece);
+        if ((bytes == NULL) || (rank >= members->setup.world) || (size > members->setup.blob_bytes_max)) return false;
+        if (members_coordinates(members) ? (rank != from) : (from != 0)) return false;
+        if (rank == members->setup.rank) continue; /* our own comes back with the others */
+        struct members_peer *peer = &members->peers[rank];
+        if ((at != peer->blob_have) || (piece > size - at) || ((at > 0) && (size != peer->blob_bytes))) return false;
+        if (piece > 0) memcpy(members->blobs + rank * members->setup.blob_bytes_max + at, bytes, piece);
+        peer->blob_bytes = size;
+        peer->blob_have += piece;
+        if ((peer->blob_have == size) && (size < GF_CONTROL_ADDRESS_BYTES)) return false;
+        if (peer->blob_have == size) peer->offered = true;
+    }
+    return !get->bad;
+}
+
+uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out)
+{
+    struct gf_put put = {members->scratch, sizeof members->scratch};
+    struct members_told told;
+    *more_out = false;
+    switch (frame) {
+    case MEMBERS_OFFER: gf_members_offer_put(&put, members); break;
+    case MEMBERS_BLOBS: *more_out = blobs_put(&put, members, &members->peers[peer]); break;
+    case MEMBERS_ASK: gf_put_u32(&put, members->inquiry); break;
+    case MEMBERS_BLAME: error_put(&put, &members->seen); break;
+    case MEMBERS_STATUS:
+    case MEMBERS_POSITION:
+        gf_members_told_own(members, &told);
+        gf_put_u32(&put, (frame == MEMBERS_POSITION) ? members->inquiry : 0);
+        told_put(&put, &told);
+        break;
+    case MEMBERS_TELL:
+    case MEMBERS_VERDICT: error_put(&put, &members->tell); break;
+    case MEMBERS_GO:
+    case MEMBERS_BYE:
+    case MEMBERS_ALL_GONE:
+    case MEMBERS_REPORT:
+    case MEMBERS_PROPOSE:
+    case MEMBERS_KNOCK:
+    case MEMBERS_FRAME_COUNT: break;
+    }
+    return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);
+}

@@ -1,0 +1,245 @@
+/* Joining: offers are compared, blobs are collected and handed to everybody. What differs, or who is missing, is told
+ * to all ranks that are there. */
+#include "lib/membership/members_state.h"
+#include "lib/settings/settings.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- a join that fails ---- */
+
+void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
+{
+    va_list arguments;
+    if (members->join_fails || (members->state != MEMBERS_JOINING)) return;
+    struct gf_error error = {.code = code, .peer = peer, .operation = GF_OPERATION_JOIN, .tensor = GF_TENSOR_NONE};
+    va_start(arguments, format);
+    (void)vsnprintf(error.text, sizeof error.text, format, arguments);
+    va_end(arguments);
+    if (!members_coordinates(members)) {
+        gf_members_failf(members, code, peer, "%s", error.text);
+        return;
+    }
+    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
+    /* Ranks that are still on their way would knock at a closed door: they get a moment to come and hear of it. */
+    members->error = error;
+    members->join_fails = true;
+    members->join_fails_ns = members->now_ns + MEMBERS_GRACE_NS;
+}
+
+/* "1, 3-5 and 12 more": the ranks that are not there. */
+static uint32_t missing_text(const struct gf_members *members, char *text_out, size_t bytes)
+{
+    uint32_t total = 0, shown = 0, first_missing = GF_RANK_NONE;
+    size_t at = 0;
+    text_out[0] = 0;
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        if (members->peers[rank].met && members->peers[rank].offered) continue;
+        if (first_missing == GF_RANK_NONE) first_missing = rank;
+        uint32_t last = rank;
+        while ((last + 1 < members->setup.world) &&
+               !(members->peers[last + 1].met && members->peers[last + 1].offered)) last++;
+        total += last - rank + 1;
+        if (at + 32 < bytes) {
+            const char *comma = (at > 0) ? ", " : "";
+            int wrote = (last == rank) ? snprintf(text_out + at, bytes - at, "%s%u", comma, rank)
+                                       : snprintf(text_out + at, bytes - at, "%s%u-%u", comma, rank, last);
+            at += (size_t)wrote;
+            shown += last - rank + 1;
+        }
+        rank = last;
+    }
+    if (total > shown) (void)snprintf(text_out + at, bytes - at, " and %u more", total - shown);
+    return first_missing;
+}
+
+static void coordinator_deadline(struct gf_members *members)
+{
+    char missing[112];
+    double seconds = (double)(members->now_ns - members->opened_ns) / 1e9;
+    uint32_t first = missing_text(members, missing, sizeof missing);
+    if (first == GF_RANK_NONE) {
+        gf_members_failf(members, GF_ERR_TIMEOUT, GF_RANK_NONE,
+                         "all ranks are there, but their addresses could not be handed out within %.1f s",
+                         seconds);
+    } else {
+        gf_members_failf(members, GF_ERR_TIMEOUT, first, "rank %s of %u did not join within %.1f s at %.80s", missing,
+                         members->setup.world, seconds, members->setup.address);
+    }
+}
+
+/* Everybody who can still come is there. */
+static bool join_is_full(const struct gf_members *members, bool count_ended)
+{
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        const struct members_peer *peer = &members->peers[rank];
+        if ((rank == members->setup.rank) || (peer->offered && (peer->met || !members_coordinates(members)))) continue;
+        if (count_ended && (peer->ended || peer->connected)) continue;
+        return false;
+    }
+    return true;
+}
+
+void gf_members_join_time(struct gf_members *members)
+{
+    uint64_t now_ns = members->now_ns, timeout_ns = members->setup.join_timeout_ns;
+    if (members->state != MEMBERS_JOINING) return;
+    if (!members_coordinates(members)) {
+        /* The coordinator began no later than it took this connection, so by then it has spoken. Until there is a
+         * connection the rendezvous driver has the deadline. */
+        if (members->peers[0].connected &&
+            (now_ns - members->connected_ns >= timeout_ns + 2 * MEMBERS_GRACE_NS)) {
+            gf_members_failf(members, GF_ERR_TIMEOUT, 0, "joined rank 0 at %.80s, which then said nothing for %.1f s",
+                             members->setup.address, (double)(now_ns - members->connected_ns) / 1e9);
+        }
+        return;
+    }
+    if (members->join_fails) {
+        if (join_is_full(members, true) || (now_ns >= members->join_fails_ns) ||
+            (now_ns - members->opened_ns >= timeout_ns)) gf_members_fail(members, &members->error, &members->error);
+        return;
+    }
+    if (now_ns - members->opened_ns >= timeout_ns) coordinator_deadline(members);
+}
+
+void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event)
+{
+    if ((members->state != MEMBERS_JOINING) || !members_coordinates(members)) return;
+    if ((event->rank > 0) && (event->rank < members->setup.world) && !members->peers[event->rank].connected) {
+        members->peers[event->rank].ended = true;
+    }
+    gf_members_join_failf(members, GF_ERR_MISMATCH, event->rank, "ranks differ: %s", event->text);
+}
+
+/* ---- offers ---- */
+
+/* Writes the value of a field "key=value" of a summary to value_out[GF_SETTING_VALUE_BYTES]; what a summary does not
+ * name has its default. True where it names it. */
+static bool summary_value(const char *summary, const char *key, size_t key_bytes, char *value_out)
+{
+    for (const char *at = summary; *at != 0;) {
+        size_t bytes = strcspn(at, " ");
+        if ((bytes > key_bytes) && (at[key_bytes] == '=') && (memcmp(at, key, key_bytes) == 0)) {
+            (void)snprintf(value_out, GF_SETTING_VALUE_BYTES, "%.*s", (int)(bytes - key_bytes - 1), at + key_bytes + 1);
+            return true;
+        }
+        at += bytes + ((at[bytes] == ' ') ? 1u : 0u);
+    }
+    if (!gf_setting_default(key, key_bytes, value_out)) (void)snprintf(value_out, GF_SETTING_VALUE_BYTES, "nothing");
+    return false;
+}
+
+/* Adds "fuse_bytes is 8KiB at rank 0, 4MiB at rank 2" for each field of `summary`, one of the two, that differs; with
+ * `unnamed` only those that rank 0 does not name. False once the text is full. */
+static bool summary_differences(const char *summary, const char *ours, const char *theirs, bool unnamed, uint32_t rank,
+                                char *text_out, size_t bytes, size_t *used)
+{
+    char our_value[GF_SETTING_VALUE_BYTES], their_value[GF_SETTING_VALUE_BYTES];
+    for (const char *at = summary; *at != 0;) {
+        size_t field_bytes = strcspn(at, " "), key_bytes = strcspn(at, "= ");
+        bool named = summary_value(ours, at, key_bytes, our_value);
+        (void)summary_value(theirs, at, key_bytes, their_value);
+        if ((strcmp(our_value, their_value) != 0) && !(unnamed && named)) {
+            int wrote = snprintf(text_out + *used, bytes - *used, "%s%.*s is %.40s at rank 0, %.40s at rank %u",
+                                 (*used > 0) ? "; " : "", (int)key_bytes, at, our_value, their_value, rank);
+            if ((wrote < 0) || ((size_t)wrote >= bytes - *used)) {
+                if (*used > 0) text_out[*used] = '\0'; /* what does not fit whole is left out */
+                return false;
+            }
+            *used += (size_t)wrote;
+        }
+        at += field_bytes + ((at[field_bytes] == ' ') ? 1u : 0u);
+    }
+    return true;
+}
+
+/* The fields of two summaries that differ, as many as fit; false where none do. */
+static bool summary_difference(const char *ours, const char *theirs, uint32_t rank, char *text_out, size_t bytes)
+{
+    size_t used = 0;
+    text_out[0] = '\0';
+    if (summary_differences(ours, ours, theirs, false, rank, text_out, bytes, &used))
+        (void)summary_differences(theirs, ours, theirs, true, rank, text_out, bytes, &used);
+    return text_out[0] != '\0';
+}
+
+bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t epoch,
+                                 uint32_t rank, char *text_out, size_t bytes)
+{
+    const struct gf_offer *ours = &members->setup.offer;
+    char words[200];
+    if (ours->version != theirs->version) {
+        (void)snprintf(text_out, bytes, "library versions differ: %u.%u at rank 0, %u.%u at rank %u",
+                       ours->version >> 16, ours->version & 0xffffu, theirs->version >> 16, theirs->version & 0xffffu,
+                       rank);
+    } else if (ours->world != theirs->world) {
+        (void)snprintf(text_out, bytes, "world sizes differ: %u at rank 0, %u at rank %u", ours->world, theirs->world,
+                       rank);
+    } else if (members->setup.epoch != epoch) {
+        (void)snprintf(text_out, bytes, "epochs differ: %u at rank 0, %u at rank %u", members->setup.epoch, epoch,
+                       rank);
+    } else if (ours->config_hash != theirs->config_hash) {
+        if (!summary_difference(ours->summary, theirs->summary, rank, words, sizeof words)) {
+            (void)snprintf(words, sizeof words, "hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
+                           ours->config_hash, theirs->config_hash, rank);
+        }
+        (void)snprintf(text_out, bytes, "configurations differ: %s", words);
+    } else if (ours->tensor_count != theirs->tensor_count) {
+        (void)snprintf(text_out, bytes, "tensor tables differ: %u tensors at rank 0, %u at rank %u", ours->tensor_count,
+                       theirs->tensor_count, rank);
+    } else if (ours->elem_count != theirs->elem_count) {
+        (void)snprintf(text_out, bytes, "tensor tables differ: %" PRIu64 " elements at rank 0, %" PRIu64 " at rank %u",
+                       ours->elem_count, theirs->elem_count, rank);
+    } else if (ours->tensors_hash != theirs->tensors_hash) {
+        (void)snprintf(text_out, bytes,
+                       "tensor tables differ in names, sizes, flags, types or order, with %u tensors of %" PRIu64
+                       " elements in both: hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
+                       ours->tensor_count, ours->elem_count, ours->tensors_hash, theirs->tensors_hash, rank);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get)
+{
+    struct gf_offer offer;
+    uint32_t epoch = 0;
+    char difference[240];
+    if (!gf_members_offer_get(get, &offer, &epoch) || members->peers[from].met) {
+        gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed offer", from);
+        return;
+    }
+    members->peers[from].met = true;
+    if (!gf_members_offer_difference(members, &offer, epoch, from, difference, sizeof difference)) return;
+    gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
+}
+
+void gf_members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get)
+{
+    bool coordinates = members_coordinates(members);
+    if ((coordinates && !members->peers[from].met) || !gf_members_blobs_take(members, from, get)) {
+        gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed address", from);
+        return;
+    }
+    if (!coordinates || members->join_fails || !join_is_full(members, false)) return;
+    members->go = true;
+    gf_members_committed(members);
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        members->peers[rank].blob_rank = 0;
+        members->peers[rank].blob_at = 0;
+        gf_members_owe(members, rank, MEMBERS_BLOBS);
+        gf_members_owe(members, rank, MEMBERS_GO);
+    }
+}
+
+void gf_members_join_go(struct gf_members *members)
+{
+    if (join_is_full(members, false)) {
+        members->state = MEMBERS_MEMBER;
+        gf_members_committed(members);
+        return;
+    }
+    gf_members_failf(members, GF_ERR_PEER, 0, "rank 0 ended the join before all addresses were here");
+}

@@ -1,0 +1,282 @@
+/* What members*.c share. The frames of the control channel, by state:
+ *
+ *     rank r: OFFER, BLOBS..            JOINING    rank 0 compares each offer with its own
+ *     rank 0: BLOBS of all.., GO        -> MEMBER
+ *     rank r: STATUS                    where it is, now and then: what is known of a rank that dies
+ *     rank r: BLAME   0: ASK   r: POSITION   0: VERDICT       -> FAILED, the same text on all ranks
+ *     rank r: TELL                      0: VERDICT            -> FAILED
+ *     rank r: BYE     0: ALL_GONE                             -> GONE, connections may end
+ *     survivor: REPORT   lowest survivor: PROPOSE             -> JOINING, in the next epoch (members_shrink.c)
+ *     restarted: KNOCK   coordinator: PROPOSE                 the same (members_rejoin.c)
+ *
+ * The control channel knows ranks by their *seats*, the ranks of the first epoch, which never change; everything else
+ * here counts ranks of the epoch under way. A frame's kind carries the epoch, so that one of an older epoch is told
+ * apart from one of this.
+ *
+ * No frame is queued here: what a peer is owed is a bit, and the frame is written when the driver has room for it. */
+#ifndef GF_MEMBERS_STATE_H
+#define GF_MEMBERS_STATE_H
+
+#include "drivers/bytes.h"
+#include "lib/membership/members.h"
+
+/* In the order in which they are sent where several are owed. */
+typedef enum members_frame {
+    MEMBERS_OFFER = 1,
+    MEMBERS_BLOBS,
+    MEMBERS_GO,
+    MEMBERS_STATUS,
+    MEMBERS_ASK,
+    MEMBERS_BLAME,
+    MEMBERS_POSITION,
+    MEMBERS_TELL,
+    MEMBERS_VERDICT,
+    MEMBERS_BYE,
+    MEMBERS_ALL_GONE,
+    MEMBERS_REPORT,  /* these three belong to no epoch */
+    MEMBERS_PROPOSE,
+    MEMBERS_KNOCK,
+    MEMBERS_FRAME_COUNT
+} members_frame;
+#define MEMBERS_KIND_BITS 8
+/* The first step that ends behind a long silence may have all its messages from before, this rank's as well; the next
+ * one those of the others; what they send in the third answers something that this rank has sent since. */
+#define MEMBERS_AWAY_STEPS 3u
+#define MEMBERS_AWAY_REQUESTS (2 * GF_REQUESTS_MAX + 1) /* likewise, of which so many may be under way at once */
+#define MEMBERS_EPOCH_MASK ((1u << 23) - 1u)
+
+typedef enum members_state { MEMBERS_JOINING, MEMBERS_MEMBER, MEMBERS_GONE, MEMBERS_FAILED } members_state;
+
+#define MEMBERS_EVENTS_MAX 256u                    /* looked at in one poll */
+#define MEMBERS_FRAMES_MAX 4u                      /* sent to one peer in one poll */
+#define MEMBERS_GRACE_NS UINT64_C(1000000000)      /* a failed join waits so long for those who should hear of it */
+#define MEMBERS_STATUS_NS UINT64_C(100000000)      /* at most this often, where something has changed */
+#define MEMBERS_STATUS_IDLE_NS UINT64_C(1000000000)
+
+/* A public request, and all before it in this epoch. */
+#define MEMBERS_CALLS 128u /* of our own, to be compared with what others say: they may be behind */
+struct members_call {
+    uint64_t hash;
+    uint64_t elem_count;
+    uint32_t what; /* gf_operation, gf_type << 8 */
+    uint32_t root;
+};
+
+/* Where a rank said it was. Times are spans, so that no two clocks are compared. */
+struct members_told {
+    struct gf_position position; /* polled_ns is not used */
+    uint64_t unmoved_ns;         /* since step, sequence or operation changed */
+    uint64_t unpolled_ns;        /* between the last two polls */
+    uint64_t calls;              /* requests posted in this epoch; the last one */
+    struct members_call call;
+};
+
+struct members_peer {
+    bool connected;
+    bool ended;   /* was connected, or was refused: will not come (again) */
+    bool met;     /* coordinator: its offer is here and is like ours */
+    bool offered; /* its blob is whole */
+    bool left;    /* said BYE */
+    uint32_t owed;       /* bits 1 << members_frame */
+    uint32_t blob_rank;  /* next piece of the blob table to send to it */
+    uint32_t blob_at;
+    uint32_t blob_bytes; /* its own blob: size, and how much of it is here */
+    uint32_t blob_have;
+    uint32_t answered;   /* the last inquiry it answered */
+    uint64_t heard_ns;   /* its last word about where it is; 0: none yet */
+    uint64_t calls_same; /* up to this one its requests were ours */
+    struct members_told told;
+};
+
+/* Ranks of one epoch, by seat. */
+struct members_list {
+    uint32_t epoch; /* 0: none */
+    uint32_t first; /* its rank 0: who coordinates; the others follow in the order of their seats */
+    unsigned char bits[GF_WORLD_MAX / 8];
+};
+
+/* What is known of a process, over all epochs. */
+struct members_seat {
+    uint32_t rank;      /* in this epoch; GF_RANK_NONE: it is not of it */
+    bool up;            /* connected */
+    bool dead;          /* its process has ended: its kernel said so */
+    bool doubtful;      /* dead, but it may have gone on without this rank before */
+    bool joins;         /* its process was started anew and waits to come in; `reported`: it has said what it is */
+    bool reborn;        /* so the process that was of the newest epoch is dead, whatever this one is */
+    bool turned;        /* its connection has ended, it will not come by itself */
+    bool blamed;        /* by the verdict that ended the epoch: goes no further */
+    bool skipped;       /* did not answer as coordinator */
+    bool reported;
+    bool answer;        /* the proposal is owed to it */
+    struct gf_members_standing standing;
+    char address[GF_CONTROL_ADDRESS_BYTES];
+};
+
+typedef enum members_shrink_state {
+    MEMBERS_SHRINK_NONE = 0,
+    MEMBERS_SHRINK_SEEK,    /* on the way to `coordinator`, then waiting for its proposal */
+    MEMBERS_SHRINK_COLLECT, /* coordinates: reports come in */
+    MEMBERS_SHRINK_AGREED,
+    MEMBERS_SHRINK_FAILED
+} members_shrink_state;
+
+#define MEMBERS_PREPARED_MAX 4u /* different proposals that never became an epoch, as far as they matter to a quorum */
+
+struct members_shrink {
+    members_shrink_state state;
+    uint32_t coordinator; /* seat */
+    uint32_t star;        /* seat around which the connections stand */
+    bool report;          /* is owed to the coordinator */
+    bool admits;          /* nobody has failed: the epoch ends so that others can come in */
+    bool knocks;          /* this rank is one of those: of no epoch yet */
+    uint64_t since_ns;    /* of the state, and of this coordinator */
+    uint64_t settle_ns;
+    uint64_t away_ns;     /* the same for ranks that have no connection here */
+    struct gf_members_standing own;
+    struct members_list base;     /* the newest epoch that is known to have begun */
+    struct members_list prepared; /* the newest proposal that this rank took part in */
+    struct members_list others[MEMBERS_PREPARED_MAX]; /* and those that reporters did */
+    uint32_t other_count;
+    bool others_full;
+    uint32_t epoch_last;          /* highest number that was ever heard of */
+    struct gf_members_plan plan;
+    gf_status answer_code;        /* what PROPOSE says */
+    bool excluded;                /* an epoch has begun without this rank .. */
+    uint32_t excluded_epoch;      /* .. this one */
+};
+
+struct gf_members {
+    struct gf_members_setup setup;
+    uint32_t seat;
+    uint32_t seat_count;
+    struct members_shrink shrink;
+    struct gf_rendezvous *rendezvous;
+    members_state state;
+    bool go;                    /* coordinator: all are there, the word is owed to everybody or out */
+    bool leaving;
+    uint64_t now_ns;
+    uint64_t opened_ns;
+    uint64_t connected_ns;      /* to the coordinator; the coordinator: opened_ns */
+    uint32_t owed_count;        /* peers that are owed something */
+    uint32_t flush_first;       /* whose turn it is */
+
+    struct gf_position position;
+    struct gf_position moved;   /* as it was when it last changed */
+    uint64_t moved_ns;
+    uint64_t gap_ns;
+    uint64_t settle_ns;         /* how long survivors wait for who is silent */
+    uint32_t away_steps;        /* > 0: others may have gone on while this rank did not poll; steps that rule it out */
+    uint64_t failed_ns;         /* this rank's newest epoch has failed since; 0: it has not */
+    uint32_t away_requests;     /* > 0: or so many public requests */
+    uint64_t status_ns;         /* sent last */
+    struct gf_position status_position;
+
+    uint64_t call_count;
+    struct members_call calls[MEMBERS_CALLS];
+
+    uint32_t inquiry;           /* number of the last one; coordinator: asked, others: heard of */
+    bool inquiring;             /* coordinator */
+    bool leave_asks;            /* asked by gf_members_leave_late() */
+    uint64_t inquiry_ns;
+    bool asked;                 /* this rank called gf_members_blame() */
+    uint64_t asked_ns;
+    uint32_t seen_by;           /* who asked first, and what it saw */
+    struct gf_error seen;
+
+    bool join_fails;            /* error is set and is told once the grace has passed */
+    uint64_t join_fails_ns;
+    struct gf_error error;
+    struct gf_error tell;       /* what the others hear of it: TELL and VERDICT */
+    unsigned char *blobs;       /* [seat_count][blob_bytes_max], each begins with the control address */
+    struct members_seat *seats; /* [seat_count] */
+    uint32_t *seat_of;          /* [world] of each rank */
+    unsigned char scratch[GF_FRAME_PAYLOAD_MAX];
+    struct members_peer peers[];
+};
+
+static inline bool members_coordinates(const struct gf_members *members)
+{
+    return members->setup.rank == 0;
+}
+
+void gf_members_owe(struct gf_members *members, uint32_t peer, members_frame frame);
+/* The end of the job on this rank; the coordinator owes everybody `told`. The first one sticks. */
+void gf_members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
+/* The same for what this rank found out by itself: a rank that does not coordinate tells the coordinator. */
+__attribute__((format(printf, 4, 5))) void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer,
+                                                            const char *format, ...);
+
+/* Everything that the control channel and frames change at open and at each new epoch. */
+void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns);
+void gf_members_flush(struct gf_members *members);
+/* At each poll: the clock, and how long there was none. */
+void gf_members_touch(struct gf_members *members, uint64_t now_ns);
+/* Could others have gone on without this rank, as far as it knows? Then it was not of their epoch that they died. */
+bool gf_members_behind(const struct gf_members *members);
+
+/* members_shrink.c */
+void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvous_event *event);
+bool gf_members_shrink_frame(struct gf_members *members, uint32_t seat, uint32_t kind, struct gf_get *get);
+void gf_members_shrink_flush(struct gf_members *members);
+void gf_members_committed(struct gf_members *members); /* this epoch has begun */
+
+/* members_rejoin.c */
+bool gf_members_of_no_epoch(uint32_t kind); /* frames that are looked at whatever epoch it is */
+void gf_members_knock_take(struct gf_members *members, uint32_t seat, struct gf_get *get);
+uint32_t gf_members_knock_put(struct gf_members *members);
+/* On its way into the job this rank begins again: nobody took it along. */
+void gf_members_knock_again(struct gf_members *members);
+/* Somebody went on to the end of the epoch, another rank is still in it and can only fail. */
+void gf_members_admit_event(struct gf_members *members, const struct gf_rendezvous_event *event);
+/* Everybody who waits is told that nobody will come for it. */
+void gf_members_turn_away(struct gf_members *members, const char *reason);
+/* members_shrink.c: what PROPOSE says where there is no proposal; in scratch. */
+uint32_t gf_members_answer_put(struct gf_members *members, gf_status code, const char *text);
+
+/* members_quorum.c */
+/* The place of a seat among the ranks of a list. */
+uint32_t gf_members_list_place(const struct members_list *list, uint32_t seat);
+/* The seat at this place; GF_RANK_NONE behind the last. */
+uint32_t gf_members_list_seat(const struct members_list *list, uint32_t place, uint32_t seat_count);
+bool gf_members_list_has(const struct members_list *list, uint32_t seat);
+void gf_members_list_add(struct members_list *list, uint32_t seat);
+void gf_members_list_put(struct gf_put *put, const struct members_list *list, uint32_t seat_count);
+bool gf_members_list_get(struct gf_get *get, uint32_t seat_count, struct members_list *list_out);
+bool gf_members_list_same(const struct members_list *a, const struct members_list *b);
+/* May the ranks on the list go on, as far as this rank knows of epochs and proposals? */
+bool gf_members_quorum(const struct gf_members *members, const struct members_list *list);
+
+/* members_frames.c: to bytes (members->scratch) and back. */
+void gf_members_offer_put(struct gf_put *put, const struct gf_members *members);
+uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out);
+void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
+void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
+bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out);
+bool gf_members_blobs_take(struct gf_members *members, uint32_t from, struct gf_get *get);
+
+/* members_join.c */
+/* The first difference between this rank's offer and another's, as text; false where there is none. */
+bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t epoch,
+                                 uint32_t rank, char *text_out, size_t bytes);
+void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
+void gf_members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get);
+void gf_members_join_go(struct gf_members *members);
+void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event);
+void gf_members_join_time(struct gf_members *members);
+/* gf_members_failf(), but a coordinator waits a moment for those who should hear of it. */
+__attribute__((format(printf, 4, 5))) void gf_members_join_failf(struct gf_members *members, gf_status code,
+                                                                 uint32_t peer, const char *format, ...);
+
+/* members_blame.c */
+void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen);
+void gf_members_inquiry_time(struct gf_members *members);
+/* members_calls.c */
+struct members_call gf_members_call_last(const struct gf_members *members);
+bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *text_out, size_t bytes);
+void gf_members_calls_compare(struct gf_members *members, uint32_t rank); /* fails where they differ */
+
+void gf_members_told_own(const struct gf_members *members, struct members_told *told_out);
+/* "step 7, operation allreduce, buffer 3, tensor 12" */
+void gf_members_place_text(char *text_out, size_t bytes, const struct gf_position *position);
+
+#endif

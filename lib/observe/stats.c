@@ -1,0 +1,94 @@
+/* Numbers and addresses that callers ask for. */
+#include <string.h>
+
+#include "lib/context.h"
+
+uint32_t gf_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->rank; }
+uint32_t gf_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->world; }
+uint32_t gf_first_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.rank; }
+uint32_t gf_first_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.world; }
+
+gf_mem gf_gradient(gf_context *gf, uint32_t tensor)
+{
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->gradient == 0)) return 0;
+    return gf->gradient + gf->tensors[tensor].gradient_offset;
+}
+
+gf_mem gf_weight(gf_context *gf, uint32_t tensor)
+{
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->weight == 0)) return 0;
+    return gf->weight + gf->tensors[tensor].first_elem * sizeof(float);
+}
+
+gf_mem gf_weight_half(gf_context *gf, uint32_t tensor)
+{
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->half == 0)) return 0;
+    return gf->half + gf->tensors[tensor].first_elem * gf_type_size_bytes(GF_TYPE_F16);
+}
+
+gf_path gf_path_of(const gf_context *gf)
+{
+    bool in_regions = (gf->algorithm == GF_ALGORITHM_DIRECT) || gf->by_nodes;
+    if (!gf->on_device) return GF_PATH_HOST;
+    if (gf->lent.agreed) return GF_PATH_PEERS;
+    return ((gf->link != NULL) && gf->link->reaches_device && !in_regions) ? GF_PATH_WIRE : GF_PATH_STAGED;
+}
+
+/* The one whose link cost most; and who has as much of that as if it always were the other end. */
+static void slowest_link(const gf_context *gf, struct gf_stats *stats)
+{
+    uint32_t most = GF_RANK_NONE, next = GF_RANK_NONE;
+    for (uint32_t r = 0; r < gf->world; r++) {
+        uint64_t ns = gf->peers[r].link_ns;
+        if (ns == 0) continue;
+        if ((most == GF_RANK_NONE) || (ns > gf->peers[most].link_ns)) {
+            next = most;
+            most = r;
+        } else if ((next == GF_RANK_NONE) || (ns > gf->peers[next].link_ns)) {
+            next = r;
+        }
+    }
+    if ((next != GF_RANK_NONE) && (gf->peers[next].link_ns < gf->peers[most].link_ns / 20 * 19)) next = GF_RANK_NONE;
+    stats->slowest_link = most;
+    stats->slowest_link_other = next;
+    stats->slowest_link_ns = (most == GF_RANK_NONE) ? 0 : gf->peers[most].link_ns;
+    stats->slowest_link_share_percent =
+        (most == GF_RANK_NONE) ? 0 : (uint32_t)(100 * gf->peers[most].link_steps / gf->epoch_steps);
+}
+
+gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
+{
+    struct gf_stats stats;
+    uint32_t size_bytes, slowest = GF_RANK_NONE;
+    if ((gf == NULL) || (stats_out == NULL)) return GF_ERR_PARAM;
+    size_bytes = stats_out->size_bytes;
+    if ((size_bytes < offsetof(struct gf_stats, steps)) || (size_bytes > sizeof stats)) return GF_ERR_PARAM;
+    stats = gf->stats;
+    stats.size_bytes = size_bytes;
+    if (gf->link != NULL) {
+        stats.wire_bytes = gf->link->sent_bytes - gf->wire_base;
+        stats.messages = gf->link->sent_messages - gf->message_base;
+    }
+    if (gf->rendezvous != NULL) stats.control_bytes = gf->rendezvous->sent_bytes;
+    for (uint32_t r = 0; r < gf->world; r++)
+        if ((gf->peers[r].steps_last > 0) &&
+            ((slowest == GF_RANK_NONE) || (gf->peers[r].late_ns > gf->peers[slowest].late_ns)))
+            slowest = r;
+    stats.slowest_peer = slowest;
+    stats.slowest_share_percent =
+        (slowest == GF_RANK_NONE) ? 0 : (uint32_t)(100 * gf->peers[slowest].steps_last / gf->epoch_steps);
+    stats.slowest_late_ns = (slowest == GF_RANK_NONE) ? 0 : gf->peers[slowest].late_ns;
+    slowest_link(gf, &stats);
+    stats.loss_scale = gf->scale;
+    stats.buffer_count = gf->dense_buffer_count;
+    stats.path = gf_path_of(gf);
+    memcpy(stats_out, &stats, size_bytes); /* an older caller gets what it knows */
+    return GF_OK;
+}
+
+gf_status gf_peer_stats(const gf_context *gf, uint32_t rank, struct gf_peer_stats *stats_out)
+{
+    if ((gf == NULL) || (stats_out == NULL) || (gf->peers == NULL) || (rank >= gf->world)) return GF_ERR_PARAM;
+    *stats_out = gf->peers[rank];
+    return GF_OK;
+}

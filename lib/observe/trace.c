@@ -1,0 +1,21 @@
+/* A ring of fixed-size records, always on: the newest overwrite the oldest. */
+#include "lib/context.h"
+
+void gf_trace_write(gf_context *gf, const struct gf_trace_record *record)
+{
+    struct gf_trace *trace = &gf->trace;
+    trace->records[trace->written % trace->record_max] = *record;
+    trace->written++;
+}
+
+uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max)
+{
+    struct gf_trace *trace;
+    uint32_t count = 0;
+    if ((gf == NULL) || (records == NULL)) return 0;
+    trace = &gf->trace;
+    if (trace->written - trace->read > trace->record_max) trace->read = trace->written - trace->record_max;
+    while ((count < record_max) && (trace->read < trace->written))
+        records[count++] = trace->records[trace->read++ % trace->record_max];
+    return count;
+}

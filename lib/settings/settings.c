@@ -1,0 +1,203 @@
+/* What a configuration means: defaults, ranges, combinations; and what must agree between ranks. The fields themselves
+ * are in settings_table.c. */
+#include "lib/settings/settings.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "drivers/fault.h"
+
+#define ERROR_BYTES 256 /* of gf_config_effective() */
+
+static const void *field_of(const struct gf_setting *setting, const struct gf_config *config)
+{
+    return (const char *)config + setting->offset;
+}
+
+uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_config *config)
+{
+    uint64_t number = 0;
+    uint32_t word;
+    uint8_t byte;
+    /* Through memcpy, also for bool and enums: a caller's garbage is then a number to refuse, not undefined. */
+    switch (setting->size) {
+    case 1: memcpy(&byte, field_of(setting, config), 1); number = byte; break;
+    case 4: memcpy(&word, field_of(setting, config), 4); number = word; break;
+    case 8: memcpy(&number, field_of(setting, config), 8); break;
+    default: GF_ASSERT(false);
+    }
+    return (number == 0) ? setting->fallback : number;
+}
+
+void gf_setting_number_set(const struct gf_setting *setting, struct gf_config *config, uint64_t number)
+{
+    void *field = (char *)config + setting->offset;
+    uint32_t word = (uint32_t)number;
+    uint8_t byte = (uint8_t)number;
+    switch (setting->size) {
+    case 1: memcpy(field, &byte, 1); break;
+    case 4: memcpy(field, &word, 4); break;
+    case 8: memcpy(field, &number, 8); break;
+    default: GF_ASSERT(false);
+    }
+}
+
+float gf_setting_real(const struct gf_setting *setting, const struct gf_config *config)
+{
+    float real;
+    GF_ASSERT((setting->kind == GF_SETTING_REAL) && (setting->size == sizeof real));
+    memcpy(&real, field_of(setting, config), sizeof real);
+    return (real == 0) ? setting->fallback_real : real; /* -0 becomes 0 here, or two hashes would differ */
+}
+
+void gf_setting_real_set(const struct gf_setting *setting, struct gf_config *config, float real)
+{
+    memcpy((char *)config + setting->offset, &real, sizeof real);
+}
+
+const char *gf_setting_text(const struct gf_setting *setting, const struct gf_config *config)
+{
+    const char *text = field_of(setting, config);
+    GF_ASSERT(setting->kind == GF_SETTING_TEXT);
+    return (text[0] == '\0') ? setting->fallback_text : text;
+}
+
+void gf_setting_text_set(const struct gf_setting *setting, struct gf_config *config, const char *text)
+{
+    char *field = (char *)config + setting->offset;
+    size_t length = strlen(text);
+    GF_ASSERT(length < setting->size);
+    memmove(field, text, length);
+    memset(field + length, 0, setting->size - length);
+}
+
+bool gf_setting_number_lawful(const struct gf_setting *setting, uint64_t number)
+{
+    if ((number < setting->low) || (number > setting->high)) return false;
+    return (setting->multiple == 0) || (number % setting->multiple == 0);
+}
+
+bool gf_setting_real_lawful(const struct gf_setting *setting, double real)
+{
+    float single = (float)real;
+    uint32_t bits;
+    if (!(real >= (double)setting->low_real) || !(real <= (double)setting->high_real)) return false; /* NaN too */
+    if ((setting->flags & GF_SETTING_ABOVE_LOW) && (single <= setting->low_real)) return false;
+    if ((setting->flags & GF_SETTING_BELOW_HIGH) && (single >= setting->high_real)) return false;
+    if (!(setting->flags & GF_SETTING_POWER_OF_TWO)) return true;
+    memcpy(&bits, &single, sizeof bits);
+    return ((double)single == real) && ((bits & 0x7fffffu) == 0);
+}
+
+__attribute__((format(printf, 2, 3))) static gf_status refuse(char *error_out, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(error_out, ERROR_BYTES, format, arguments);
+    va_end(arguments);
+    for (char *at = error_out; *at != '\0'; at++)
+        if (((unsigned char)*at < 0x20) || (*at == 0x7f)) *at = '?'; /* a quoted value; one line */
+    return GF_ERR_CONFIG;
+}
+
+static gf_status value_refuse(const struct gf_setting *setting, const struct gf_config *config, char *error_out)
+{
+    char value[GF_SETTING_VALUE_BYTES], allowed[GF_SETTING_ALLOWED_BYTES];
+    return refuse(error_out, "%s = %.60s: allowed is %s", setting->key, gf_setting_value(setting, config, value),
+                  gf_setting_allowed(setting, allowed));
+}
+
+/* Checks one field and writes what it means. */
+static gf_status field_effective(const struct gf_setting *setting, struct gf_config *config, char *error_out)
+{
+    uint64_t number;
+    float real;
+    const char *text = field_of(setting, config);
+    switch ((gf_setting_kind)setting->kind) {
+    case GF_SETTING_REAL:
+        real = gf_setting_real(setting, config);
+        if (!gf_setting_real_lawful(setting, (double)real)) return value_refuse(setting, config, error_out);
+        gf_setting_real_set(setting, config, real);
+        return GF_OK;
+    case GF_SETTING_TEXT:
+        if (memchr(text, '\0', setting->size) == NULL)
+            return refuse(error_out, "%s: the text has no end within its %u bytes", setting->key, setting->size);
+        text = gf_setting_text(setting, config);
+        if ((text[0] != '\0') && !gf_setting_text_lawful(setting, text))
+            return value_refuse(setting, config, error_out);
+        gf_setting_text_set(setting, config, text);
+        return GF_OK;
+    default: break;
+    }
+    number = gf_setting_number(setting, config);
+    if (!gf_setting_number_lawful(setting, number)) return value_refuse(setting, config, error_out);
+    gf_setting_number_set(setting, config, number);
+    return GF_OK;
+}
+
+static const char *sparse_momentum_name(const struct gf_config *config)
+{
+    return (config->sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL) ? "local" : "local_masked";
+}
+
+/* What no field alone can tell. Each text begins with the key that config/ looks up for the line. */
+static gf_status combinations_check(const struct gf_config *config, char *error_out)
+{
+    gf_algorithm algorithm = config->exchange.algorithm;
+    bool order_varies = (algorithm == GF_ALGORITHM_RING);
+    const char *address = config->rendezvous.address, *bind = config->rendezvous.bind;
+    char initial[GF_UNITS_BYTES], floor[GF_UNITS_BYTES];
+
+    if ((config->job.world != 0) && (config->job.rank >= config->job.world))
+        return refuse(error_out, "job.rank = %u: allowed is a rank below job.world = %u", config->job.rank,
+                      config->job.world);
+    if (config->job.ignore_environment && (config->job.world == 0))
+        return refuse(error_out, "job.ignore_environment = true: allowed only where job.world is set");
+    if (config->exchange.deterministic && order_varies)
+        return refuse(error_out, "exchange.algorithm = %s: its order of adding depends on fusion; with "
+                      "exchange.deterministic allowed is auto, halving, doubling, tree, server, direct "
+                      "or hierarchy",
+                      gf_algorithm_name(algorithm));
+    if (config->optimizer.nesterov && !(config->optimizer.momentum > 0))
+        return refuse(error_out, "optimizer.nesterov = true: allowed only with optimizer.momentum above 0");
+    if (config->sparse.enabled && (config->sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED)) {
+        if (config->optimizer.kind == GF_OPTIMIZER_NONE)
+            return refuse(error_out, "sparse.momentum = %s: the momentum is the library's, allowed only with "
+                          "optimizer.kind sgd or lars", sparse_momentum_name(config));
+        if (config->optimizer.nesterov)
+            return refuse(error_out, "sparse.momentum = %s: momentum is applied before the reduction, which "
+                          "optimizer.nesterov has no rule for; allowed is reduced", sparse_momentum_name(config));
+    }
+    if ((config->optimizer.half_weights != GF_TYPE_F32) && (config->optimizer.kind == GF_OPTIMIZER_NONE))
+        return refuse(error_out, "optimizer.half_weights: allowed only with optimizer.kind sgd or lars");
+    if (config->loss_scale.floor > config->loss_scale.initial)
+        return refuse(error_out, "loss_scale.floor = %s: allowed is at most loss_scale.initial = %s",
+                      gf_units_real(config->loss_scale.floor, floor),
+                      gf_units_real(config->loss_scale.initial, initial));
+    if (config->rendezvous.insecure || (config->rendezvous.key_file[0] != '\0')) return GF_OK;
+    if (!gf_ip_loopback(address))
+        return refuse(error_out, "rendezvous.address = %s: beyond loopback allowed only with rendezvous.key_file, or "
+                      "with rendezvous.insecure = true", address);
+    if ((bind[0] != '\0') && !gf_ip_loopback(bind))
+        return refuse(error_out, "rendezvous.bind = %s: beyond loopback allowed only with rendezvous.key_file, or "
+                      "with rendezvous.insecure = true", bind);
+    return GF_OK;
+}
+
+gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out, char *error_out)
+{
+    struct gf_config effective;
+    gf_status status = GF_OK;
+    if ((config == NULL) || (effective_out == NULL) || (error_out == NULL)) return GF_ERR_PARAM;
+    if ((config->size_bytes != 0) && (config->size_bytes != sizeof *config))
+        return refuse(error_out, "size_bytes = %u: allowed is 0 or %zu; was the caller built with another "
+                      "gradientflow.h?", config->size_bytes, sizeof *config);
+    memcpy(&effective, config, sizeof effective);
+    effective.size_bytes = sizeof effective;
+    for (uint32_t i = 0; (i < gf_setting_count) && (status == GF_OK); i++)
+        status = field_effective(&gf_settings[i], &effective, error_out);
+    if (status == GF_OK) status = combinations_check(&effective, error_out);
+    if (status == GF_OK) memcpy(effective_out, &effective, sizeof effective);
+    return status;
+}

@@ -1,0 +1,106 @@
+/* What ranks compare when they join: a hash of all values that must agree, and a text that shows a difference. */
+#include "lib/settings/settings.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* FNV-1a, 64 bits. */
+#define FNV_START 0xcbf29ce484222325ull
+#define FNV_PRIME 0x100000001b3ull
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    do {
+        hash = (hash ^ (unsigned char)*text) * FNV_PRIME;
+    } while (*text++ != '\0'); /* the end too, or "a","bc" and "ab","c" would be the same */
+    return hash;
+}
+
+static uint64_t hash_number(uint64_t hash, uint64_t number)
+{
+    for (unsigned shift = 0; shift < 64; shift += 8) hash = (hash ^ ((number >> shift) & 0xff)) * FNV_PRIME;
+    return hash;
+}
+
+uint64_t gf_config_hash(const struct gf_config *config)
+{
+    uint64_t hash = FNV_START;
+    for (uint32_t i = 0; i < gf_setting_count; i++) {
+        const struct gf_setting *setting = &gf_settings[i];
+        if (!(setting->flags & GF_SETTING_AGREES)) continue;
+        hash = hash_text(hash, setting->key);
+        if (setting->kind == GF_SETTING_TEXT) {
+            hash = hash_text(hash, gf_setting_text(setting, config));
+        } else if (setting->kind == GF_SETTING_REAL) {
+            float real = gf_setting_real(setting, config);
+            uint32_t bits;
+            memcpy(&bits, &real, sizeof bits);
+            hash = hash_number(hash, bits);
+        } else {
+            hash = hash_number(hash, gf_setting_number(setting, config));
+        }
+    }
+    return hash;
+}
+
+static bool is_fallback(const struct gf_setting *setting, const struct gf_config *config)
+{
+    if (setting->kind == GF_SETTING_TEXT)
+        return strcmp(gf_setting_text(setting, config), setting->fallback_text) == 0;
+    if (setting->kind == GF_SETTING_REAL) return gf_setting_real(setting, config) == setting->fallback_real;
+    return gf_setting_number(setting, config) == setting->fallback;
+}
+
+#define SHORT_GROUP "exchange." /* left out in a summary */
+
+/* "4 MiB" as "4MiB": blanks part the fields. */
+static void blanks_drop(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0'; from++)
+        if (*from != ' ') *to++ = *from;
+    *to = '\0';
+}
+
+/* All fields would not fit an offer. Wire and algorithm, then all that differs from the default: where two ranks
+ * differ, at least one of them differs from the default, so one of the two texts shows it, and the other had the
+ * default. */
+char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes)
+{
+    char value[GF_SETTING_VALUE_BYTES];
+    size_t used = 0;
+    if (text_bytes == 0) return text_out;
+    text_out[0] = '\0';
+    for (uint32_t i = 0; i < 2 * gf_setting_count; i++) {
+        const struct gf_setting *setting = &gf_settings[i % gf_setting_count];
+        bool first = (setting->offset == offsetof(struct gf_config, exchange.wire)) ||
+                     (setting->offset == offsetof(struct gf_config, exchange.algorithm));
+        const char *key = setting->key;
+        if (!(setting->flags & GF_SETTING_AGREES) || (first != (i < gf_setting_count))) continue;
+        if (!first && is_fallback(setting, config)) continue;
+        if (strncmp(key, SHORT_GROUP, sizeof SHORT_GROUP - 1) == 0) key += sizeof SHORT_GROUP - 1;
+        (void)gf_setting_value(setting, config, value);
+        blanks_drop(value);
+        int length = snprintf(text_out + used, text_bytes - used, "%s%s=%s", used ? " " : "", key, value);
+        if ((length < 0) || ((size_t)length >= text_bytes - used)) {
+            if (text_bytes > 3) memcpy(text_out + text_bytes - 3, "..", 3); /* there was more */
+            return text_out;
+        }
+        used += (size_t)length;
+    }
+    return text_out;
+}
+
+bool gf_setting_default(const char *key, size_t key_bytes, char *value_out)
+{
+    static const struct gf_config zero;
+    for (uint32_t i = 0; i < gf_setting_count; i++) {
+        const char *name = gf_settings[i].key;
+        if (strncmp(name, SHORT_GROUP, sizeof SHORT_GROUP - 1) == 0) name += sizeof SHORT_GROUP - 1;
+        if ((strlen(name) != key_bytes) || (memcmp(name, key, key_bytes) != 0)) continue;
+        (void)gf_setting_value(&gf_settings[i], &zero, value_out);
+        blanks_drop(value_out);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,248 @@
+/* Settings as text: units, addresses, what is allowed. Nothing here depends on the locale. */
+#include "lib/settings/settings.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "drivers/fault.h"
+
+struct unit {
+    const char *name;
+    uint64_t factor;
+};
+
+/* Largest first, the last one has factor 1. */
+static const struct unit byte_units[] = {{"TiB", 1ull << 40}, {"GiB", 1ull << 30}, {"MiB", 1ull << 20},
+                                         {"KiB", 1ull << 10}, {"B", 1}};
+static const struct unit time_units[] = {{"h", 3600000000000ull}, {"min", 60000000000ull}, {"s", 1000000000ull},
+                                         {"ms", 1000000}, {"us", 1000}, {"ns", 1}};
+
+static char *units_text(uint64_t value, const struct unit *unit, char *text_out)
+{
+    while ((value % unit->factor != 0) || ((value == 0) && (unit->factor != 1))) unit++;
+    (void)snprintf(text_out, GF_UNITS_BYTES, "%llu %s", (unsigned long long)(value / unit->factor), unit->name);
+    return text_out;
+}
+
+char *gf_units_bytes(uint64_t bytes, char *text_out)
+{
+    return units_text(bytes, byte_units, text_out);
+}
+
+char *gf_units_time(uint64_t ns, char *text_out)
+{
+    return units_text(ns, time_units, text_out);
+}
+
+char *gf_units_real(float real, char *text_out)
+{
+    /* Printed and read back under the same locale, whatever it is; then anything that is no part of a number must be
+     * its decimal point. */
+    for (int digits = 1; digits <= 9; digits++) {
+        (void)snprintf(text_out, GF_UNITS_BYTES, "%.*g", digits, (double)real);
+        if (strtof(text_out, NULL) == real) break;
+    }
+    char *to = text_out;
+    bool point = false;
+    for (const char *from = text_out; *from != '\0'; from++) {
+        if (strchr("0123456789+-einfa", *from) != NULL) *to++ = *from;
+        else if (!point) point = (*to++ = '.') == '.';
+    }
+    *to = '\0';
+    if (!point && (strpbrk(text_out, "eina") == NULL)) memcpy(to, ".0", 3);
+    return text_out;
+}
+
+bool gf_ip_numeric(const char *ip)
+{
+    unsigned char binary[16];
+    return (inet_pton(AF_INET, ip, binary) == 1) || (inet_pton(AF_INET6, ip, binary) == 1);
+}
+
+/* Digits only, first_out..65535; returns what follows, NULL if it is no port. */
+static const char *port_read(const char *text, uint32_t *port_out)
+{
+    uint32_t port = 0;
+    const char *at = text;
+    for (; (*at >= '0') && (*at <= '9'); at++) {
+        port = port * 10 + (uint32_t)(*at - '0');
+        if (port > 65535) return NULL;
+    }
+    if ((at == text) || (port == 0)) return NULL;
+    *port_out = port;
+    return at;
+}
+
+/* Copies the IP of "ip", "ip:port" or "[ip]:port" to ip_out[64]; returns what follows it, NULL if it is none. */
+static const char *ip_split(const char *address, char *ip_out)
+{
+    bool bracket = address[0] == '[';
+    const char *first = address + bracket;
+    size_t length = strcspn(first, bracket ? "]" : ":");
+    bool bare_v6 = !bracket && (first[length] != '\0') && (strchr(first + length + 1, ':') != NULL);
+    if (bare_v6) length = strlen(first);
+    if ((length >= 64) || (bracket && (first[length] != ']'))) return NULL;
+    memcpy(ip_out, first, length);
+    ip_out[length] = '\0';
+    return first + length + bracket;
+}
+
+bool gf_address_numeric(const char *address)
+{
+    char ip[64];
+    unsigned char binary[16];
+    uint32_t port;
+    const char *rest = ip_split(address, ip);
+    if ((rest == NULL) || (rest[0] != ':')) return false;
+    if (inet_pton(address[0] == '[' ? AF_INET6 : AF_INET, ip, binary) != 1) return false;
+    rest = port_read(rest + 1, &port);
+    return (rest != NULL) && (*rest == '\0');
+}
+
+bool gf_ip_loopback(const char *ip_or_address)
+{
+    char ip[64];
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (ip_split(ip_or_address, ip) == NULL) return false;
+    if (inet_pton(AF_INET, ip, &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+    if (inet_pton(AF_INET6, ip, &v6) != 1) return false;
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && (v6.s6_addr[12] == 127));
+}
+
+static bool ports_lawful(const char *ports)
+{
+    uint32_t first, last;
+    const char *rest = port_read(ports, &first);
+    if ((rest == NULL) || (*rest != '-')) return false;
+    rest = port_read(rest + 1, &last);
+    return (rest != NULL) && (*rest == '\0') && (first >= 1024) && (first <= last);
+}
+
+/* Names of these characters, no empty one. */
+static bool list_lawful(const char *list, const char *characters)
+{
+    for (;;) {
+        size_t length = strspn(list, characters);
+        if (length == 0) return false;
+        list += length;
+        if (*list == '\0') return true;
+        if (*list++ != ',') return false;
+    }
+}
+
+#define LOWER "abcdefghijklmnopqrstuvwxyz0123456789_"
+#define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+bool gf_setting_text_lawful(const struct gf_setting *setting, const char *text)
+{
+    GF_ASSERT(setting->kind == GF_SETTING_TEXT);
+    if ((text[0] == '\0') || (strlen(text) >= setting->size)) return false;
+    switch ((gf_setting_form)setting->form) {
+    case GF_FORM_ADDRESS:    return gf_address_numeric(text);
+    case GF_FORM_IP:         return gf_ip_numeric(text);
+    case GF_FORM_TRANSPORTS: return list_lawful(text, LOWER);
+    case GF_FORM_DEVICES:    return list_lawful(text, LOWER UPPER ".:-@");
+    case GF_FORM_PORTS:      return ports_lawful(text);
+    case GF_FORM_DRIVER:     return (strcmp(text, "host") == 0) || (strcmp(text, "cuda") == 0);
+    case GF_FORM_PATH:       break;
+    }
+    for (const char *at = text; *at != '\0'; at++)
+        if (((unsigned char)*at < 0x20) || (*at == 0x7f)) return false;
+    return true;
+}
+
+static const char *form_text(gf_setting_form form)
+{
+    switch (form) {
+    case GF_FORM_ADDRESS:    return "a numeric IP:port, for example 10.0.0.1:7117 or [fd00::1]:7117";
+    case GF_FORM_IP:         return "a numeric IP, for example 10.0.0.1 or fd00::1";
+    case GF_FORM_TRANSPORTS: return "lower-case UCX names, comma-separated, for example self,posix,tcp";
+    case GF_FORM_DEVICES:    return "device names, comma-separated, for example eth0 or mlx5_0:1";
+    case GF_FORM_PORTS:      return "first-last within 1024-65535";
+    case GF_FORM_DRIVER:     return "host or cuda";
+    case GF_FORM_PATH:       break;
+    }
+    return "a path without control characters";
+}
+
+static int exponent_of(float power_of_two)
+{
+    uint32_t bits;
+    memcpy(&bits, &power_of_two, sizeof bits);
+    return (int)(bits >> 23) - 127;
+}
+
+char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
+{
+    char low[GF_UNITS_BYTES], high[GF_UNITS_BYTES];
+    size_t used = 0;
+    switch ((gf_setting_kind)setting->kind) {
+    case GF_SETTING_BOOL:
+        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "true or false");
+        break;
+    case GF_SETTING_COUNT:
+        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a whole number from %llu to %llu",
+                       (unsigned long long)setting->low, (unsigned long long)setting->high);
+        break;
+    case GF_SETTING_BYTES:
+        used = (size_t)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a size from %s to %s",
+                                gf_units_bytes(setting->low, low), gf_units_bytes(setting->high, high));
+        if (setting->multiple != 0)
+            (void)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - used, ", a multiple of %u B", setting->multiple);
+        break;
+    case GF_SETTING_TIME:
+        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a time from %s to %s", gf_units_time(setting->low, low),
+                       gf_units_time(setting->high, high));
+        break;
+    case GF_SETTING_REAL:
+        if (setting->flags & GF_SETTING_POWER_OF_TWO) {
+            (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a power of two from 2^%d to 2^%d",
+                           exponent_of(setting->low_real), exponent_of(setting->high_real));
+            break;
+        }
+        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a number %s %s %s %s",
+                       (setting->flags & GF_SETTING_ABOVE_LOW) ? "above" : "from",
+                       gf_units_real(setting->low_real, low),
+                       (setting->flags & GF_SETTING_BELOW_HIGH) ? "to below" : "to",
+                       gf_units_real(setting->high_real, high));
+        break;
+    case GF_SETTING_NAME:
+        text_out[0] = '\0';
+        for (uint64_t i = 0; i <= setting->high; i++) {
+            const char *before = (i == 0) ? "" : (i == setting->high) ? " or " : ", ";
+            used += (size_t)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - used, "%s%s", before,
+                                     setting->names[i]);
+            GF_ASSERT(used < GF_SETTING_ALLOWED_BYTES);
+        }
+        break;
+    case GF_SETTING_TEXT:
+        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "%s", form_text((gf_setting_form)setting->form));
+        break;
+    }
+    return text_out;
+}
+
+char *gf_setting_value(const struct gf_setting *setting, const struct gf_config *config, char *text_out)
+{
+    uint64_t number;
+    switch ((gf_setting_kind)setting->kind) {
+    case GF_SETTING_REAL: return gf_units_real(gf_setting_real(setting, config), text_out);
+    case GF_SETTING_TEXT:
+        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%.*s", (int)setting->size, gf_setting_text(setting, config));
+        return text_out;
+    default: break;
+    }
+    number = gf_setting_number(setting, config);
+    if (setting->kind == GF_SETTING_BYTES) return gf_units_bytes(number, text_out);
+    if (setting->kind == GF_SETTING_TIME) return gf_units_time(number, text_out);
+    if ((setting->kind == GF_SETTING_BOOL) && (number <= 1))
+        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%s", number ? "true" : "false");
+    else if ((setting->kind == GF_SETTING_NAME) && (number <= setting->high))
+        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%s", setting->names[number]);
+    else
+        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%llu", (unsigned long long)number);
+    return text_out;
+}

@@ -1,0 +1,133 @@
+/* Which chunks a sparse step sends: its buffers before, and the update of just them behind it. What is computed of them
+ * is in sparse_history.c. */
+#include "lib/context.h"
+
+/* ---- buffers ---- */
+
+bool gf_sparse_step_is_dense(const gf_context *gf)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    bool is_local = gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
+    if ((sparse->chunk_count == 0) || !sparse->known) return true;
+    if (gf->step.number <= gf->config.sparse.warmup_steps) return true;
+    /* Everything is sent and nothing waits: that is a dense step, bit for bit where momentum follows the reduction. */
+    return !is_local && sparse->history_empty && (sparse->selected_count == sparse->chunk_count);
+}
+
+/* Selected chunks, packed behind each other, in runs of at least fuse_bytes. */
+static uint32_t sparse_group(gf_context *gf)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    size_t wire_bytes = gf_type_size_bytes(gf->config.exchange.wire);
+    struct gf_buffer *open = NULL;
+    uint64_t packed = 0;
+    uint32_t count = 0;
+    for (uint32_t slot = 0; slot < sparse->selected_count; slot++) {
+        uint32_t chunk = sparse->selection[slot];
+        uint64_t elems = gf_chunk_end(sparse, chunk) - gf_chunk_first(sparse, chunk);
+        if (open == NULL) {
+            open = &gf->buffers[count++];
+            *open = (struct gf_buffer){.first_elem = packed,
+                                       .first_tensor = GF_TENSOR_NONE,
+                                       .chunk_first = slot,
+                                       .type = (uint8_t)gf->sparse_type,
+                                       .sparse = 1};
+        }
+        open->elem_count += elems;
+        open->chunk_count++;
+        packed += elems;
+        if (open->elem_count * wire_bytes >= gf->config.exchange.fuse_bytes) open = NULL;
+    }
+    return count;
+}
+
+/* Which buffers wait for which tensors: chunks, buffers and tensors all rise, so one walk pairs them. */
+static void sparse_wire_up(gf_context *gf, uint32_t buffer_count)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    uint32_t slot = 0, first = 0, count = sparse->selected_count;
+    for (uint32_t b = 0; b < buffer_count; b++) gf->buffer_pending[b] = 0;
+    for (uint32_t i = 0; i < gf->tensor_count; i++) {
+        struct gf_pool_tensor *tensor = &gf->tensors[i];
+        uint64_t end = tensor->first_elem + tensor->elem_count;
+        uint32_t last_slot;
+        if (tensor->sparse == 0) continue;
+        tensor->buffer_count = 0;
+        while ((slot < count) && (gf_chunk_end(sparse, sparse->selection[slot]) <= tensor->first_elem)) slot++;
+        last_slot = slot;
+        while ((last_slot < count) && (gf_chunk_first(sparse, sparse->selection[last_slot]) < end)) last_slot++;
+        if ((last_slot == slot) || (tensor->elem_count == 0)) continue; /* nothing of it is sent */
+        while (gf->buffers[first].chunk_first + gf->buffers[first].chunk_count <= slot) first++;
+        tensor->buffer_first = first;
+        for (uint32_t b = first; (b < buffer_count) && (gf->buffers[b].chunk_first < last_slot); b++) {
+            struct gf_buffer *buffer = &gf->buffers[b];
+            if (buffer->first_tensor == GF_TENSOR_NONE) buffer->first_tensor = i;
+            buffer->last_tensor = i;
+            buffer->tensor_count++;
+            gf->buffer_pending[b]++;
+            tensor->buffer_count++;
+        }
+        slot = last_slot - 1; /* the next tensor may share this one's last chunk */
+    }
+    for (uint32_t b = 0; b < buffer_count; b++) { /* chunks that lie in a gap between tensors wait for none */
+        if (gf->buffers[b].first_tensor != GF_TENSOR_NONE) continue;
+        gf->buffers[b].first_tensor = gf->buffers[b].last_tensor = (b > 0) ? gf->buffers[b - 1].last_tensor : 0;
+    }
+}
+
+gf_status gf_sparse_begin(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    uint32_t count;
+    gf->step.sparse = true;
+    gf->buffers = gf->sparse_buffers;
+    count = sparse_group(gf);
+    sparse_wire_up(gf, count);
+    gf->step.buffer_count = gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, false, gf->buffers, count);
+    for (uint32_t b = count; b < gf->step.buffer_count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
+    gf_buffers_order(gf);
+    sparse->ready_tensor = 0;
+    sparse->ready_elems = 0;
+    sparse->score = (struct gf_sparse_pass){0};
+    sparse->counted = NULL;
+    sparse->score_queued = sparse->scored = false;
+    sparse->listed = 0;
+    return gf_sparse_lists_begin(gf);
+}
+
+/* ---- update ---- */
+
+/* Each run of elements of this tensor that was sent: added to its norms, or updated. *slot only moves on. */
+static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, float rate, bool add)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    uint64_t begin = gf->tensors[tensor].first_elem, end = begin + gf->tensors[tensor].elem_count;
+    while ((*slot < sparse->sent_count) && (gf_chunk_end(sparse, sparse->sent[*slot]) <= begin)) (*slot)++;
+    for (uint32_t s = *slot; (s < sparse->sent_count) && (gf_chunk_first(sparse, sparse->sent[s]) < end);) {
+        uint64_t first = gf_chunk_first(sparse, sparse->sent[s]), to = gf_chunk_end(sparse, sparse->sent[s]);
+        gf_status status;
+        for (s++; (s < sparse->sent_count) && (gf_chunk_first(sparse, sparse->sent[s]) == to); s++)
+            to = gf_chunk_end(sparse, sparse->sent[s]); /* neighbours are one run */
+        if (first < begin) first = begin;
+        if (to > end) to = end;
+        status = add ? gf_lars_add(gf, tensor, first, to) : gf_update_range(gf, tensor, first, to, rate);
+        if (status < 0) return status;
+    }
+    return GF_OK;
+}
+
+gf_status gf_sparse_update(gf_context *gf, float learning_rate)
+{
+    uint32_t slot = 0;
+    if (gf->sparse.in_lists && (gf->config.optimizer.kind != GF_OPTIMIZER_LARS))
+        return gf_sparse_lists_update(gf, learning_rate);
+    for (uint32_t i = 0; i < gf->tensor_count; i++) {
+        gf_status status;
+        if ((gf->tensors[i].sparse == 0) || (gf->tensors[i].elem_count == 0)) continue;
+        if ((status = gf_lars_begin(gf, i)) < 0) return status;
+        if ((status = each_sent_run(gf, i, &slot, 0.0f, true)) < 0) return status;
+        if ((status = gf_lars_end(gf, i)) < 0) return status;
+        if ((status = each_sent_run(gf, i, &slot, learning_rate, false)) < 0) return status;
+    }
+    return GF_OK;
+}

@@ -1,0 +1,343 @@
+/* History of the sparse part: h' and u' on their way to the wire, to the norms and, behind the verdict, to memory. */
+#include "lib/context.h"
+
+#include <float.h>
+#include <math.h>
+
+#define PIECE_COST_ELEMS 64u /* a piece costs a turn at least as much: bounds the turns of tiny chunks */
+
+static bool is_local(const gf_context *gf)
+{
+    return gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
+}
+
+/* All sparse tensors share one type and the part begins the pool: an element's gradient is found by its index alone. */
+static gf_mem gradient_at(const gf_context *gf, uint64_t elem)
+{
+    return gf->gradient + elem * gf_type_size_bytes(gf->sparse_type);
+}
+
+static uint64_t slice_elems(const gf_context *gf) { return gf->config.exchange.slice_bytes / sizeof(float); }
+
+/* What each rank adds of something that the average then gathers from all ranks: 1/ranks of a sum, 1 of a mean. */
+static float rank_share(const gf_context *gf)
+{
+    double ranks = (double)gf->world;
+    switch (gf->config.exchange.average) {
+    case GF_AVERAGE_SUM:     return (float)(1.0 / ranks);
+    case GF_AVERAGE_RANKS:   return 1.0f;
+    case GF_AVERAGE_SAMPLES: return (float)((double)gf->samples_before / ranks);
+    }
+    return 1.0f;
+}
+
+/* ---- passes ---- */
+
+/* Where the piece that begins at pass->elem ends. A chunk is cut at the same places in every pass, whatever turn it is:
+ * its norm must not depend on timing. */
+static uint64_t piece_end(const gf_context *gf, const struct gf_sparse_pass *pass)
+{
+    uint64_t end = gf_chunk_end(&gf->sparse, pass->chunk);
+    return (end - pass->elem < slice_elems(gf)) ? end : pass->elem + slice_elems(gf);
+}
+
+static bool pass_selected(const struct gf_sparse *sparse, const struct gf_sparse_pass *pass)
+{
+    return (pass->slot < sparse->selected_count) && (sparse->selection[pass->slot] == pass->chunk);
+}
+
+/* To `end`, where a piece ended. */
+static void pass_move(const struct gf_sparse *sparse, struct gf_sparse_pass *pass, uint64_t end)
+{
+    pass->elem = end;
+    if (end < gf_chunk_end(sparse, pass->chunk)) return;
+    if (pass_selected(sparse, pass)) pass->slot++;
+    pass->chunk++;
+}
+
+/* How far from `at`, at most to `end`, one rule of decay holds. A gap belongs to the tensor behind it. *tensor only
+ * moves on. */
+static uint64_t decay_run(const gf_context *gf, uint32_t *tensor, uint64_t at, uint64_t end, bool *decays_out)
+{
+    uint64_t to = end;
+    bool known = false;
+    *decays_out = false; /* behind the last tensor */
+    for (; *tensor < gf->tensor_count; (*tensor)++) {
+        const struct gf_pool_tensor *next = &gf->tensors[*tensor];
+        bool decays = (next->flags & GF_TENSOR_NO_DECAY) == 0;
+        if ((next->sparse == 0) || (next->first_elem + next->elem_count <= at)) continue;
+        if (known && (decays != *decays_out)) return to;
+        *decays_out = decays;
+        known = true;
+        to = next->first_elem + next->elem_count;
+        if (to >= end) return end;
+    }
+    return known ? to : end;
+}
+
+/* The first local step goes on from the common momentum: of it, each rank holds its share. */
+struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf)
+{
+    return (struct gf_sparse_rule){
+        .has_u = is_local(gf) && (gf->momentum != 0),
+        .momentum = gf->config.optimizer.momentum * (gf->sparse.local_begun ? 1.0f : rank_share(gf)),
+        .decay = (gf->weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f};
+}
+
+/* history_out[] = h' and, where it is given, momentum_out[] = u', of elements first..end-1. */
+static gf_status accumulate(gf_context *gf, uint64_t first, uint64_t end, uint32_t *tensor, gf_mem history_out,
+                            gf_mem momentum_out)
+{
+    const struct gf_sparse_rule rule = gf_sparse_rule_of(gf);
+    for (uint64_t at = first, to; at < end; at = to) {
+        uint64_t out = (at - first) * sizeof(float), in = at * sizeof(float);
+        bool decays = false;
+        to = (rule.decay != 0.0f) ? decay_run(gf, tensor, at, end, &decays) : end;
+        if (gf->ops->accumulate(&gf->queue, history_out + out, gf->sparse.history + in,
+                                (momentum_out != 0) ? momentum_out + out : 0, rule.has_u ? gf->momentum + in : 0,
+                                gradient_at(gf, at), gf->sparse_type, 1.0f / gf->scale, rule.momentum,
+                                decays ? gf->weight + in : 0, rule.decay, to - at) < 0)
+            return gf_device_failed(gf, GF_OPERATION_STEP);
+    }
+    return GF_OK;
+}
+
+/* ---- to the wire ---- */
+
+static gf_status piece_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, uint64_t first, uint64_t end,
+                            struct gf_check *check)
+{
+    gf_type type = gf->config.exchange.wire;
+    gf_status status = accumulate(gf, first, end, &slot->pack.tensor, gf->sparse.scratch, 0);
+    if (status < 0) return status;
+    if (gf->ops->cast(&gf->queue, near + slot->done_elems * gf_type_size_bytes(type), type, gf->sparse.scratch,
+                      GF_TYPE_F32, end - first, gf->scale * gf->config.exchange.pre_scale, first, check) < 0)
+        return gf_device_failed(gf, GF_OPERATION_STEP);
+    slot->done_elems += end - first;
+    return GF_OK;
+}
+
+static void pack_goto(const struct gf_sparse *sparse, struct gf_sparse_pass *pack, uint32_t slot)
+{
+    pack->slot = slot;
+    pack->chunk = sparse->selection[slot];
+    pack->elem = gf_chunk_first(sparse, pack->chunk);
+}
+
+gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, struct gf_check *check)
+{
+    const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
+    struct gf_sparse_pass *pack = &slot->pack;
+    if (gf->sparse.in_lists) return gf_sparse_lists_pack(gf, slot, near, check);
+    if (slot->done_elems == 0) {
+        pack->tensor = buffer->first_tensor;
+        pack_goto(&gf->sparse, pack, buffer->chunk_first);
+    }
+    for (uint64_t spent = 0; (slot->done_elems < buffer->elem_count) && (spent < slice_elems(gf));) {
+        uint64_t first = pack->elem, end = piece_end(gf, pack);
+        gf_status status = piece_pack(gf, slot, near, first, end, check);
+        if (status < 0) return status;
+        spent += end - first + PIECE_COST_ELEMS;
+        pack->elem = end;
+        if ((end == gf_chunk_end(&gf->sparse, pack->chunk)) && (slot->done_elems < buffer->elem_count))
+            pack_goto(&gf->sparse, pack, pack->slot + 1);
+    }
+    return GF_OK;
+}
+
+/* ---- norms ---- */
+
+static void ready_advance(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    while ((sparse->ready_tensor < gf->tensor_count) && ((gf->tensors[sparse->ready_tensor].sparse == 0) ||
+                                                         (gf->tensors[sparse->ready_tensor].ready != 0))) {
+        const struct gf_pool_tensor *tensor = &gf->tensors[sparse->ready_tensor++];
+        if (tensor->sparse != 0) sparse->ready_elems = tensor->first_elem + tensor->elem_count;
+    }
+    if (sparse->ready_tensor == gf->tensor_count) sparse->ready_elems = sparse->elem_count;
+}
+
+/* Adds the norm of src_f32, which belongs to pool elements first..end-1 of one chunk. */
+static gf_status piece_score(gf_context *gf, uint32_t chunk, gf_mem src_f32, uint64_t first, uint64_t end)
+{
+    gf_mem score = (gf_mem)(uintptr_t)&gf->sparse.scores[chunk];
+    bool more = (first != gf_chunk_first(&gf->sparse, chunk));
+    if ((gf->ops->score(&gf->queue, more ? gf->part : score, src_f32, end - first, end - first,
+                         end - first) < 0) ||
+        (more && (gf->ops->sum(&gf->queue, score, gf->part, GF_TYPE_F32, 1, 0, NULL) < 0)))
+        return gf_device_failed(gf, GF_OPERATION_STEP);
+    return GF_OK;
+}
+
+static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_t end)
+{
+    gf_status status = accumulate(gf, pass->elem, end, &pass->tensor, gf->sparse.scratch, 0);
+    if (status == GF_OK) status = piece_score(gf, pass->chunk, gf->sparse.scratch, pass->elem, end);
+    if (status < 0) return status;
+    /* A norm that is not finite names its element. On a device nobody can look yet: all pieces are checked. */
+    if (!gf->on_device && isfinite(gf->sparse.scores[pass->chunk])) return GF_OK;
+    if (gf->ops->check(&gf->queue, gf->sparse.scratch, GF_TYPE_F32, end - pass->elem, pass->elem, gf->sparse.counted) < 0)
+        return gf_device_failed(gf, GF_OPERATION_STEP);
+    return GF_OK;
+}
+
+/* All norms are there. Those that are not finite go into the verdict, by the first element that is to blame. */
+static void scores_blame(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    struct gf_check check = gf->seen[gf->slot_count];
+    for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++) {
+        if (isfinite(sparse->scores[chunk])) continue;
+        sparse->scores[chunk] = 0.0f;
+        if (check.bad_count > 0) continue;
+        check = (struct gf_check){.bad_count = 1, .bad_first = gf_chunk_first(sparse, chunk)}; /* the adding overflowed */
+    }
+    if (check.bad_count == 0) return;
+    gf_verdict_local_at(gf, gf_pool_find(gf->tensors, 0, gf->tensor_count - 1, true, check.bad_first), &check);
+}
+
+/* Pieces that are ready, about a slice of them. GF_OK: all are queued. */
+static gf_status pieces_score(gf_context *gf, uint64_t now_ns)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    struct gf_sparse_pass *pass = &sparse->score;
+    for (uint64_t spent = 0; (pass->chunk < sparse->chunk_count) && (spent < slice_elems(gf));) {
+        bool sent = pass_selected(sparse, pass);
+        uint64_t first = pass->elem, end = sent ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
+        gf_status status;
+        if (end > sparse->ready_elems) return GF_AGAIN;
+        if (sent) sparse->scores[pass->chunk] = 0.0f; /* nothing of it will be left */
+        else if ((status = piece_hold(gf, pass, end)) < 0) return status;
+        pass_move(sparse, pass, end);
+        spent += (sent ? 0 : end - first) + PIECE_COST_ELEMS;
+        gf->moved_ns = now_ns;
+    }
+    return (pass->chunk < sparse->chunk_count) ? GF_AGAIN : GF_OK;
+}
+
+gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    gf_status status;
+    if (sparse->scored) return GF_OK;
+    ready_advance(gf);
+    if ((sparse->counted == NULL) && ((sparse->counted = gf_checks_begin(gf, gf->slot_count)) == NULL))
+        return gf_device_failed(gf, GF_OPERATION_STEP);
+    status = sparse->in_lists ? gf_sparse_lists_score(gf) : pieces_score(gf, now_ns);
+    if (status != GF_OK) return status;
+    if (!sparse->score_queued && (gf_checks_end(gf, gf->slot_count) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
+    sparse->score_queued = true;
+    if ((status = gf_checks_reached(gf, gf->slot_count)) == GF_AGAIN) return GF_AGAIN;
+    if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+    if (sparse->in_lists) gf_sparse_lists_place(gf);
+    scores_blame(gf);
+    sparse->scored = true;
+    return GF_OK;
+}
+
+/* ---- commit ---- */
+
+static gf_status piece_commit(gf_context *gf, uint64_t end, float factor)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    struct gf_sparse_pass *pass = &sparse->commit;
+    const struct gf_ops *ops = gf->ops;
+    uint64_t first = pass->elem, count = end - first;
+    gf_type type = gf->sparse_type, wire = gf->config.exchange.wire;
+    gf_mem history = sparse->history + first * sizeof(float);
+    gf_mem momentum = (is_local(gf) && (gf->momentum != 0)) ? gf->momentum + first * sizeof(float) : 0;
+    gf_mem packed = gf->beside + sparse->commit_packed * gf_type_size_bytes(wire);
+    bool sent = pass_selected(sparse, pass);
+    bool masked = sent && (momentum != 0) && (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED);
+    gf_status status = GF_OK;
+
+    if (!sent || ((momentum != 0) && !masked)) status = accumulate(gf, first, end, &pass->tensor, history, momentum);
+    if (status < 0) return status;
+    if (sent) {
+        status = ops->zero(&gf->queue, history, count * sizeof(float));
+        if (masked && (status == GF_OK)) status = ops->zero(&gf->queue, momentum, count * sizeof(float));
+        if (status == GF_OK) /* 16-bit gradients keep their scale, as those of dense buffers do */
+            status = ops->cast(&gf->queue, gradient_at(gf, first), type, packed, wire, count,
+                               (type == GF_TYPE_F32) ? factor : 1.0f, 0, NULL);
+        sparse->commit_packed += count;
+    } else {
+        status = ops->zero(&gf->queue, gradient_at(gf, first), count * gf_type_size_bytes(type));
+    }
+    return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : GF_OK;
+}
+
+/* Behind a dense step nothing waits: what was just applied says what matters. Every rank holds the same bits of it. */
+static gf_status piece_weigh(gf_context *gf, uint64_t end)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    const struct gf_sparse_pass *pass = &sparse->commit;
+    gf_mem applied = gradient_at(gf, pass->elem);
+    if (gf->sparse_type != GF_TYPE_F32) {
+        if (gf->ops->cast(&gf->queue, sparse->scratch, GF_TYPE_F32, applied, gf->sparse_type, end - pass->elem, 1.0f, 0,
+                          NULL) < 0)
+            return gf_device_failed(gf, GF_OPERATION_STEP);
+        applied = sparse->scratch;
+    }
+    return piece_score(gf, pass->chunk, applied, pass->elem, end);
+}
+
+/* GF_OK: the norms that piece_weigh() asked for are there. Those of sparse steps were, before the verdict. */
+static gf_status weighed(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    gf_status status;
+    if (gf->step.sparse) return GF_OK;
+    if (!sparse->score_queued && (gf_checks_end(gf, gf->slot_count) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
+    sparse->score_queued = true;
+    status = gf_checks_reached(gf, gf->slot_count);
+    if (status != GF_OK) return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : status;
+    for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++)
+        if (!isfinite(sparse->scores[chunk])) sparse->scores[chunk] = FLT_MAX;
+    return GF_OK;
+}
+
+/* The set of the next step. Nobody asks anybody: the norms are the same bits everywhere. */
+static void select_next(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    uint32_t *before = sparse->sent;
+    sparse->sent = sparse->selection; /* gf_update() still asks what this step sent */
+    sparse->sent_count = sparse->selected_count;
+    sparse->selection = before;
+    sparse->selected_count = gf_sparse_kept(&gf->config, sparse->chunk_count, gf->step.number + 1);
+    gf_sparse_select(sparse->scores, sparse->chunk_count, sparse->selected_count, sparse->selection);
+    sparse->known = true;
+}
+
+gf_status gf_sparse_commit(gf_context *gf, float factor)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    struct gf_sparse_pass *pass = &sparse->commit;
+    gf_status status;
+    if (sparse->chunk_count == 0) return GF_OK;
+    if (!gf->step.sparse && (gf->step.number < gf->config.sparse.warmup_steps)) return GF_OK; /* another dense one */
+    if (sparse->in_lists && (pass->chunk == 0)) {
+        status = gf->step.sparse ? gf_sparse_lists_commit(gf, factor) : gf_sparse_lists_weigh(gf);
+        if (status < 0) return status;
+        pass->chunk = sparse->chunk_count;
+    }
+    for (uint64_t spent = 0; pass->chunk < sparse->chunk_count;) {
+        uint64_t end = piece_end(gf, pass);
+        if (spent >= slice_elems(gf)) return GF_AGAIN;
+        status = gf->step.sparse ? piece_commit(gf, end, factor) : piece_weigh(gf, end);
+        if (status < 0) return status;
+        spent += end - pass->elem + PIECE_COST_ELEMS;
+        pass_move(sparse, pass, end);
+    }
+    if (((status = weighed(gf)) < 0) || (status == GF_AGAIN)) return status;
+    if (gf->step.sparse) {
+        if (sparse->selected_count < sparse->chunk_count) sparse->history_empty = false;
+        if (is_local(gf)) sparse->local_begun = true;
+    }
+    sparse->commit = (struct gf_sparse_pass){0};
+    sparse->score_queued = false;
+    sparse->commit_packed = 0;
+    select_next(gf);
+    return GF_OK;
+}

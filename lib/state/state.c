@@ -1,0 +1,378 @@
+/* Saving and loading what a run depends on (state_format.h). Everything is checked before anything is written. */
+#include <stddef.h>
+#include <string.h>
+
+#include "lib/context.h"
+#include "lib/state/state_format.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are written as they lie");
+
+#define CALL_LOAD "gf_state_load"
+#define CALL_ADD "gf_state_add"
+
+/* Where the parts of this context's state lie, in bytes. */
+struct parts {
+    uint64_t selection, weight, momentum_dense, momentum_sparse, history, checksum, total;
+};
+
+static uint64_t part_bytes(uint64_t elem_count) { return gf_align_up(elem_count * sizeof(float), 8); }
+
+static bool has_weights(const gf_context *gf) { return gf->config.optimizer.kind != GF_OPTIMIZER_NONE; }
+static bool has_momentum(const gf_context *gf) { return gf->momentum != 0; }
+
+static struct parts parts_of(const gf_context *gf)
+{
+    struct parts parts = {.selection = sizeof(struct gf_state_head)};
+    uint64_t dense = gf->pool.elem_count - gf->sparse.elem_count;
+    parts.weight = parts.selection + part_bytes(gf->sparse.chunk_count);
+    parts.momentum_dense = parts.weight + (has_weights(gf) ? part_bytes(gf->pool.elem_count) : 0);
+    parts.momentum_sparse = parts.momentum_dense + (has_momentum(gf) ? part_bytes(dense) : 0);
+    parts.history = parts.momentum_sparse + (has_momentum(gf) ? part_bytes(gf->sparse.elem_count) : 0);
+    parts.checksum = parts.history + part_bytes(gf->sparse.elem_count);
+    parts.total = parts.checksum + sizeof(uint64_t);
+    return parts;
+}
+
+static struct gf_state_head head_of(const gf_context *gf)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    bool has_sparse = sparse->elem_count > 0;
+    struct gf_state_head head = {
+        .magic = GF_STATE_MAGIC,
+        .version = GF_STATE_VERSION,
+        .head_bytes = sizeof head,
+        .total_bytes = parts_of(gf).total,
+        .tensors_hash = gf->tensors_hash,
+        .elem_count = gf->pool.elem_count,
+        .sparse_elem_count = sparse->elem_count,
+        .step = gf->step.number,
+        .samples_before = gf->samples_before,
+        .tensor_count = gf->tensor_count,
+        .optimizer = (uint32_t)gf->config.optimizer.kind,
+        .has_momentum = has_momentum(gf) ? 1 : 0,
+        .sparse_momentum = has_sparse ? (uint32_t)gf->config.sparse.momentum : 0,
+        .average = has_sparse ? (uint32_t)gf->config.exchange.average : 0,
+        .chunk_elems = has_sparse ? (uint32_t)sparse->chunk_elems : 0,
+        .chunk_count = sparse->chunk_count,
+        .world = gf->world,
+        .flags = (sparse->known ? GF_STATE_KNOWN : 0) | (sparse->history_empty ? 0 : GF_STATE_WAITING) |
+                 (sparse->local_begun ? GF_STATE_LOCAL : 0) | (gf->config.loss_scale.enabled ? GF_STATE_SCALING : 0),
+        .selected_count = sparse->known ? sparse->selected_count : 0,
+        .scale_good = gf->scale_good,
+        .scale_bad = gf->scale_bad,
+        .rank = gf->rank};
+    memcpy(&head.scale_bits, &gf->scale, sizeof head.scale_bits);
+    return head;
+}
+
+static uint64_t common_hash(const struct gf_state_head *head, const struct parts *parts, const unsigned char *data)
+{
+    struct gf_state_head common = *head;
+    uint64_t end = ((head->flags & GF_STATE_LOCAL) != 0) ? parts->momentum_sparse : parts->history;
+    common.rank = 0;
+    common.common_hash = 0;
+    return gf_state_hash(gf_state_hash(0, &common, sizeof common), data + parts->selection, end - parts->selection);
+}
+
+/* Does each rank hold something that no other one holds? */
+static bool has_own(const struct gf_state_head *head)
+{
+    return (head->sparse_elem_count > 0) && ((head->flags & (GF_STATE_WAITING | GF_STATE_LOCAL)) != 0);
+}
+
+static gf_status state_enter(gf_context *gf, const char *call)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (gf->phase == GF_PHASE_STEP)
+        return gf_refuse(gf, GF_ERR_STATE, "%s: step %llu is under way; allowed is a call between steps", call,
+                         (unsigned long long)gf->step.number);
+    if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
+        return gf_refuse(gf, GF_ERR_STATE, "%s: %s", call,
+                         (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not open");
+    return GF_OK;
+}
+
+/* ---- saving ---- */
+
+uint64_t gf_state_bytes(const gf_context *gf) { return (gf_own(gf) == GF_OK) ? parts_of(gf).total : 0; }
+
+static gf_status pool_save(gf_context *gf, unsigned char *to, gf_mem pool, uint64_t first, uint64_t elem_count)
+{
+    memset(to + part_bytes(elem_count) - (elem_count % 2) * sizeof(float), 0, (elem_count % 2) * sizeof(float));
+    return gf_device_read(gf, to, pool + first * sizeof(float), elem_count * sizeof(float));
+}
+
+static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned char *out)
+{
+    uint64_t sparse = gf->sparse.elem_count, all = gf->pool.elem_count;
+    gf_status status = GF_OK;
+    if (has_weights(gf)) status = pool_save(gf, out + parts->weight, gf->weight, 0, all);
+    if ((status == GF_OK) && has_momentum(gf))
+        status = pool_save(gf, out + parts->momentum_dense, gf->momentum, sparse, all - sparse);
+    if ((status == GF_OK) && has_momentum(gf))
+        status = pool_save(gf, out + parts->momentum_sparse, gf->momentum, 0, sparse);
+    if (status == GF_OK) status = pool_save(gf, out + parts->history, gf->sparse.history, 0, sparse);
+    return status;
+}
+
+gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
+{
+    gf_status status = state_enter(gf, "gf_state_save");
+    unsigned char *out = data;
+    struct gf_state_head head;
+    struct parts parts;
+    uint64_t checksum;
+    if (status < 0) return status;
+    if (has_weights(gf) && gf->step.whole && !gf->step.updated && !gf->step.skipped)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: step %llu is not applied yet; gf_update() comes first",
+                         (unsigned long long)gf->step.number);
+    if (gf->inherit.next < gf->inherit.world)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: the state of old rank %u of %u was not added",
+                         gf->inherit.next, gf->inherit.world);
+    parts = parts_of(gf);
+    if ((data == NULL) || (bytes != parts.total))
+        return gf_refuse(gf, GF_ERR_PARAM, "gf_state_save: %llu bytes at %p; gf_state_bytes() says %llu",
+                         (unsigned long long)bytes, data, (unsigned long long)parts.total);
+    head = head_of(gf);
+    if (parts.weight > parts.selection) memset(out + parts.selection, 0, parts.weight - parts.selection);
+    if (head.selected_count > 0)
+        memcpy(out + parts.selection, gf->sparse.selection, head.selected_count * sizeof *gf->sparse.selection);
+    if ((status = pools_save(gf, &parts, out)) < 0) return status;
+    head.common_hash = common_hash(&head, &parts, out);
+    memcpy(out, &head, sizeof head);
+    checksum = gf_state_hash(0, out, parts.checksum);
+    memcpy(out + parts.checksum, &checksum, sizeof checksum);
+    return GF_OK;
+}
+
+/* ---- checking ---- */
+
+/* Is it whole, and of a version that this library reads? */
+static gf_status blob_check(gf_context *gf, const char *call, const unsigned char *data, uint64_t bytes,
+                            struct gf_state_head *head_out)
+{
+    const uint64_t least = sizeof *head_out + sizeof(uint64_t);
+    uint64_t checksum, found;
+    if ((data == NULL) || ((uintptr_t)data % 8 != 0))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: data at %p; it must be aligned to 8 bytes", call, (const void *)data);
+    if (bytes < least)
+        return gf_refuse(gf, GF_ERR_DATA, "%s: %llu bytes; a state has %llu at least", call, (unsigned long long)bytes,
+                         (unsigned long long)least);
+    memcpy(head_out, data, sizeof *head_out);
+    if (head_out->magic != GF_STATE_MAGIC)
+        return gf_refuse(gf, GF_ERR_DATA, "%s: this is no state: it begins with %016llx, a state with %016llx", call,
+                         (unsigned long long)head_out->magic, (unsigned long long)GF_STATE_MAGIC);
+    if (head_out->version != GF_STATE_VERSION)
+        return gf_refuse(gf, GF_ERR_DATA, "%s: format version %u; this library reads %u", call, head_out->version,
+                         GF_STATE_VERSION);
+    if ((head_out->head_bytes != sizeof *head_out) || (head_out->total_bytes != bytes) || (bytes % 8 != 0))
+        return gf_refuse(gf, GF_ERR_DATA, "%s: %llu bytes were handed over, the state says it has %llu", call,
+                         (unsigned long long)bytes, (unsigned long long)head_out->total_bytes);
+    memcpy(&checksum, data + bytes - sizeof checksum, sizeof checksum);
+    found = gf_state_hash(0, data, bytes - sizeof checksum);
+    if (found != checksum)
+        return gf_refuse(gf, GF_ERR_DATA, "%s: the state is corrupt: its checksum is %016llx, its bytes give %016llx",
+                         call, (unsigned long long)checksum, (unsigned long long)found);
+    return GF_OK;
+}
+
+/* Is it of a run like this one? */
+static gf_status kin_check(gf_context *gf, const char *call, const struct gf_state_head *head)
+{
+    const struct gf_state_head here = head_of(gf);
+    const struct {
+        const char *what;
+        uint64_t theirs, ours;
+    } rows[] = {
+        {"tensors", head->tensor_count, here.tensor_count},
+        {"hash of the tensors' names, sizes, flags and types", head->tensors_hash, here.tensors_hash},
+        {"optimizer.kind, as a number", head->optimizer, here.optimizer},
+        {"optimizer.momentum above 0", head->has_momentum, here.has_momentum},
+        {"elements of the sparse part", head->sparse_elem_count, here.sparse_elem_count},
+        {"elements of the pool", head->elem_count, here.elem_count},
+        {"sparse.chunk_elems", head->chunk_elems, here.chunk_elems},
+        {"chunks", head->chunk_count, here.chunk_count},
+        {"sparse.momentum, as a number", head->sparse_momentum, here.sparse_momentum},
+        {"exchange.average, as a number", head->average, here.average},
+        {"bytes", head->total_bytes, here.total_bytes},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].theirs != rows[i].ours)
+            return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of another run: %s: %llu there, %llu here", call,
+                             rows[i].what, (unsigned long long)rows[i].theirs, (unsigned long long)rows[i].ours);
+    return GF_OK;
+}
+
+static bool scale_lawful(uint32_t bits)
+{
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return (scale >= 0x1p-32f) && (scale <= 0x1p32f) && ((bits & 0x7fffffu) == 0);
+}
+
+/* Values that no save writes: the checksum holds, so it was not an accident, but nothing may be done with them. */
+static gf_status values_check(gf_context *gf, const char *call, const struct gf_state_head *head,
+                              const struct parts *parts, const unsigned char *data)
+{
+    bool local = gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
+    const char *wrong = NULL;
+    uint32_t above = 0; /* the lowest chunk that the next one may be */
+    if ((head->world == 0) || (head->world > GF_WORLD_MAX) || (head->rank >= head->world)) wrong = "rank and world";
+    else if ((head->flags & ~GF_STATE_FLAGS) != 0) wrong = "flags";
+    else if (((head->flags & GF_STATE_LOCAL) != 0) && ((head->sparse_elem_count == 0) || !local))
+        wrong = "local momentum";
+    else if (!scale_lawful(head->scale_bits)) wrong = "loss scale";
+    else if ((head->selected_count > head->chunk_count) ||
+             (((head->flags & GF_STATE_KNOWN) != 0) != (head->selected_count > 0)))
+        wrong = "number of selected chunks";
+    for (uint32_t i = 0; (wrong == NULL) && (i < head->selected_count); i++) {
+        uint32_t chunk;
+        memcpy(&chunk, data + parts->selection + i * sizeof chunk, sizeof chunk);
+        if ((chunk < above) || (chunk >= head->chunk_count)) wrong = "selection";
+        above = chunk + 1;
+    }
+    if ((wrong == NULL) && (common_hash(head, parts, data) != head->common_hash)) wrong = "hash of the common part";
+    if (wrong == NULL) return GF_OK;
+    return gf_refuse(gf, GF_ERR_DATA, "%s: the state holds what no save writes: %s", call, wrong);
+}
+
+static gf_status state_check(gf_context *gf, const char *call, const void *data, uint64_t bytes,
+                             struct gf_state_head *head_out, struct parts *parts_out)
+{
+    gf_status status = blob_check(gf, call, data, bytes, head_out);
+    if (status < 0) return status;
+    if ((status = kin_check(gf, call, head_out)) < 0) return status;
+    *parts_out = parts_of(gf); /* the same there: it follows from what was compared */
+    return values_check(gf, call, head_out, parts_out, data);
+}
+
+/* ---- loading ---- */
+
+/* What a sent history is multiplied with is 1/ranks where the average is over ranks: with another number of them each
+ * history is stretched, so that what it will add to the weights stays what it was. */
+static float world_factor(const gf_context *gf, const struct gf_state_head *head)
+{
+    if (gf->config.exchange.average != GF_AVERAGE_RANKS) return 1.0f;
+    return (float)((double)gf->world / (double)head->world);
+}
+
+static gf_status pool_load(gf_context *gf, gf_mem pool, uint64_t first, const unsigned char *from, uint64_t elem_count)
+{
+    return gf_device_write(gf, pool + first * sizeof(float), from, elem_count * sizeof(float));
+}
+
+/* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that inherits nothing. */
+static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from, float factor)
+{
+    uint64_t count = gf->sparse.elem_count;
+    gf_status status;
+    if (factor != 0.0f) {
+        status = pool_load(gf, pool, 0, from, count);
+        if ((status < 0) || (factor == 1.0f)) return status;
+        status = gf->ops->cast(&gf->queue, pool, GF_TYPE_F32, pool, GF_TYPE_F32, count, factor, 0, NULL);
+    } else {
+        status = gf->ops->zero(&gf->queue, pool, count * sizeof(float));
+    }
+    return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
+}
+
+static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from, float factor)
+{
+    uint64_t slice = gf->config.exchange.slice_bytes / sizeof(float), all = gf->sparse.elem_count;
+    for (uint64_t done = 0, count; done < all; done += count) {
+        gf_mem to = pool + done * sizeof(float);
+        gf_status status;
+        count = (all - done < slice) ? all - done : slice;
+        status = gf_device_write(gf, gf->sparse.scratch, from + done * sizeof(float), count * sizeof(float));
+        if (status < 0) return status;
+        if (gf->ops->accumulate(&gf->queue, to, to, 0, 0, gf->sparse.scratch, GF_TYPE_F32, factor, 0.0f, 0, 0.0f, count) < 0)
+            return gf_device_failed(gf, GF_OPERATION_STATE);
+    }
+    return GF_OK;
+}
+
+static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, const struct parts *parts,
+                            const unsigned char *data, bool heir)
+{
+    uint64_t sparse = gf->sparse.elem_count, all = gf->pool.elem_count;
+    float factor = heir ? world_factor(gf, head) : 0.0f;
+    gf_status status = GF_OK;
+    if (has_weights(gf)) status = pool_load(gf, gf->weight, 0, data + parts->weight, all);
+    if (status == GF_OK) status = gf_half_refresh(gf);
+    if ((status == GF_OK) && has_momentum(gf))
+        status = pool_load(gf, gf->momentum, sparse, data + parts->momentum_dense, all - sparse);
+    if ((status == GF_OK) && has_momentum(gf))
+        status = own_load(gf, gf->momentum, data + parts->momentum_sparse,
+                          ((head->flags & GF_STATE_LOCAL) != 0) ? factor : 1.0f);
+    if (status == GF_OK) status = own_load(gf, gf->sparse.history, data + parts->history, factor);
+    return status;
+}
+
+static void values_load(gf_context *gf, const struct gf_state_head *head, const struct parts *parts,
+                        const unsigned char *data)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    gf->step = (struct gf_step){.number = head->step, .gradient_scale = 1.0f};
+    gf->samples_before = head->samples_before;
+    sparse->known = (head->flags & GF_STATE_KNOWN) != 0;
+    sparse->history_empty = (head->flags & GF_STATE_WAITING) == 0;
+    sparse->local_begun = (head->flags & GF_STATE_LOCAL) != 0;
+    sparse->selected_count = head->selected_count;
+    sparse->sent_count = 0;
+    if (head->selected_count > 0)
+        memcpy(sparse->selection, data + parts->selection, head->selected_count * sizeof *sparse->selection);
+    gf->scale = gf->config.loss_scale.enabled ? gf->config.loss_scale.initial : 1.0f;
+    gf->scale_good = gf->scale_bad = 0;
+    if (!gf->config.loss_scale.enabled || ((head->flags & GF_STATE_SCALING) == 0))
+        return; /* switched on or off since */
+    memcpy(&gf->scale, &head->scale_bits, sizeof gf->scale);
+    gf->scale_good = head->scale_good;
+    gf->scale_bad = head->scale_bad;
+}
+
+gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes)
+{
+    gf_status status = state_enter(gf, CALL_LOAD);
+    struct gf_state_head head;
+    struct parts parts;
+    bool heir;
+    if (status < 0) return status;
+    if ((status = state_check(gf, CALL_LOAD, data, bytes, &head, &parts)) < 0) return status;
+    heir = gf->rank < head.world;
+    if (heir && has_own(&head) && (head.rank != gf->rank))
+        return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; rank %u of %u loads that of rank %u",
+                         CALL_LOAD, head.rank, head.world, gf->rank, gf->world, gf->rank);
+    if ((status = pools_load(gf, &head, &parts, data, heir)) < 0) return status;
+    values_load(gf, &head, &parts, data);
+    gf->inherit = (struct gf_inherit){.common_hash = head.common_hash, .world = head.world, .next = head.world};
+    if (heir && has_own(&head) && (head.world - gf->rank > gf->world)) gf->inherit.next = gf->rank + gf->world;
+    return GF_OK;
+}
+
+gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
+{
+    gf_status status = state_enter(gf, CALL_ADD);
+    struct gf_state_head head;
+    struct parts parts;
+    if (status < 0) return status;
+    if (gf->inherit.next >= gf->inherit.world)
+        return gf_refuse(gf, GF_ERR_STATE, "%s: rank %u of %u inherits nothing more", CALL_ADD, gf->rank, gf->world);
+    if ((status = state_check(gf, CALL_ADD, data, bytes, &head, &parts)) < 0) return status;
+    if (head.common_hash != gf->inherit.common_hash)
+        return gf_refuse(gf, GF_ERR_DATA,
+                         "%s: the state of rank %u, step %llu, is of another save than the one loaded, "
+                         "step %llu: common parts %016llx and %016llx",
+                         CALL_ADD, head.rank, (unsigned long long)head.step, (unsigned long long)gf->step.number,
+                         (unsigned long long)head.common_hash, (unsigned long long)gf->inherit.common_hash);
+    if (head.rank != gf->inherit.next)
+        return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; next is that of rank %u", CALL_ADD,
+                         head.rank, head.world, gf->inherit.next);
+    status = own_add(gf, gf->sparse.history, (const unsigned char *)data + parts.history, world_factor(gf, &head));
+    if ((status == GF_OK) && has_momentum(gf) && ((head.flags & GF_STATE_LOCAL) != 0))
+        status =
+            own_add(gf, gf->momentum, (const unsigned char *)data + parts.momentum_sparse, world_factor(gf, &head));
+    if (status < 0) return status;
+    gf->inherit.next = (head.world - head.rank > gf->world) ? head.rank + gf->world : head.world;
+    return GF_OK;
+}

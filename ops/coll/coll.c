@@ -1,0 +1,229 @@
+/* What all collectives share: start, poll with its deadline, drain after a failure, and messages in slots.
+ *     RUN -> DONE      any error -> DRAIN -> FAILED, once no request is under way */
+#include "ops/coll.h"
+
+#include "ops/element/host/crc32c.h"
+
+const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm)
+{
+    switch (algorithm) {
+    case GF_ALGORITHM_RING:     return &gf_coll_ring;
+    case GF_ALGORITHM_HALVING:  return &gf_coll_halving;
+    case GF_ALGORITHM_DOUBLING: return &gf_coll_doubling;
+    case GF_ALGORITHM_TREE:     return &gf_coll_tree;
+    case GF_ALGORITHM_SERVER:   return &gf_coll_server;
+    case GF_ALGORITHM_DIRECT:   return &gf_coll_direct;
+    case GF_ALGORITHM_HIERARCHY: return &gf_coll_hierarchy;
+    case GF_ALGORITHM_AUTO:
+    case GF_ALGORITHM_COUNT:    break;
+    }
+    return NULL;
+}
+
+size_t gf_coll_elem_bytes(const struct gf_coll *coll)
+{
+    if (coll->op == GF_COLL_BARRIER) return sizeof(uint64_t); /* its token */
+    if (coll->fold != NULL) return coll->fold_elem_bytes;
+    return (coll->type == GF_TYPE_F32) ? 4 : 2;
+}
+
+void gf_coll_block(uint64_t elem_count, uint32_t size, uint32_t index, uint64_t *first_out, uint64_t *count_out)
+{
+    uint64_t block_elems = elem_count / size + (elem_count % size != 0);
+    uint64_t first = block_elems * index;
+    if (first > elem_count) first = elem_count;
+    *first_out = first;
+    *count_out = (elem_count - first < block_elems) ? elem_count - first : block_elems;
+}
+
+gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
+{
+    size_t elem_bytes = gf_coll_elem_bytes(coll);
+    struct gf_coll_limits limits = {.size = coll->size, .slice_bytes = coll->slice_bytes, .window = coll->window};
+    struct gf_coll_need need = {0};
+    GF_ASSERT((coll->state != GF_COLL_RUN) && (coll->state != GF_COLL_DRAIN));
+    GF_ASSERT((coll->size > 0) && (coll->index < coll->size) && (coll->root < coll->size));
+    GF_ASSERT((coll->type < GF_TYPE_COUNT) && coll->kind->supports(coll->op));
+    GF_ASSERT((elem_bytes > 0) && (elem_bytes <= GF_COLL_ELEM_BYTES_MAX) && (elem_bytes <= coll->slice_bytes));
+    GF_ASSERT((coll->window > 0) && (coll->window <= GF_COLL_WINDOW_MAX) && (coll->timeout_ns > 0));
+    GF_ASSERT(coll->elem_count <= UINT64_MAX / elem_bytes);
+    GF_ASSERT(!coll->is_late || (coll->fold == NULL));
+    limits.bytes_max = (coll->op == GF_COLL_BARRIER) ? 0 : coll->elem_count * elem_bytes;
+    coll->kind->need(&limits, &need);
+    GF_ASSERT((need.msg_count <= coll->msg_count) && (need.staging_bytes <= coll->staging_bytes));
+
+    for (uint32_t i = 0; i < need.msg_count; i++) { /* the others were not used since they ended */
+        coll->msgs[i].active = false;
+        coll->msgs[i].vouched = true;
+        coll->msgs[i].bytes = 0;
+        if (coll->msgs[i].sum != NULL) coll->msgs[i].sum->active = false;
+    }
+    coll->error = GF_OK;
+    coll->waits_for = GF_RANK_NONE;
+    coll->awaits_device = false;
+    coll->begin_ns = now_ns;
+    coll->moved_ns = now_ns;
+    coll->bytes_done = 0;
+    coll->bytes_mapped = 0;
+    coll->state = (coll->size == 1) ? GF_COLL_DONE : GF_COLL_RUN;
+    return (coll->size == 1) ? GF_OK : coll->kind->start(coll);
+}
+
+/* waits_for stays what it was when the collective failed. */
+static gf_status coll_drain(struct gf_coll *coll)
+{
+    bool active = false;
+    for (uint32_t i = 0; i < coll->msg_count; i++) {
+        struct gf_coll_msg *msg = &coll->msgs[i];
+        if (msg->active) msg->active = coll->link->driver->test(coll->link, msg->req) == GF_AGAIN;
+        if ((msg->sum != NULL) && msg->sum->active)
+            msg->sum->active = coll->link->driver->test(coll->link, msg->sum->req) == GF_AGAIN;
+        active = active || msg->active || ((msg->sum != NULL) && msg->sum->active);
+    }
+    if (active) return GF_AGAIN;
+    coll->state = GF_COLL_FAILED;
+    return coll->error;
+}
+
+void gf_coll_fail(struct gf_coll *coll, gf_status error)
+{
+    GF_ASSERT(error < 0);
+    if (coll->state != GF_COLL_RUN) return;
+    coll->state = GF_COLL_DRAIN;
+    coll->error = error;
+    for (uint32_t i = 0; i < coll->msg_count; i++) {
+        struct gf_coll_msg *msg = &coll->msgs[i];
+        if (msg->active) coll->link->driver->cancel(coll->link, msg->req);
+        if ((msg->sum != NULL) && msg->sum->active) coll->link->driver->cancel(coll->link, msg->sum->req);
+    }
+}
+
+gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns)
+{
+    gf_status status = GF_ERR_STATE;
+    switch (coll->state) {
+    case GF_COLL_IDLE:   return GF_ERR_STATE;
+    case GF_COLL_RUN:    status = coll->kind->turn(coll, now_ns); break;
+    case GF_COLL_DRAIN:  return coll_drain(coll);
+    case GF_COLL_DONE:   return GF_OK;
+    case GF_COLL_FAILED: return coll->error;
+    }
+    if ((status == GF_AGAIN) && (now_ns - coll->moved_ns > coll->timeout_ns)) status = GF_ERR_TIMEOUT;
+    if (status < 0) {
+        gf_coll_fail(coll, status);
+        return coll_drain(coll);
+    }
+    if (status == GF_OK) coll->state = GF_COLL_DONE;
+    return status;
+}
+
+/* ---- integrity: a checksum behind each message ---- */
+
+#define SUM_MOVE (UINT64_C(1) << (GF_TAG_MOVE_BITS - 1)) /* the checksum's tag; messages have the moves below */
+
+static uint64_t sum_of(const struct gf_coll_sum *sum)
+{
+    return gf_crc32c(0, (const void *)(uintptr_t)sum->data, sum->size_bytes);
+}
+
+static void sum_begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t bytes, bool is_send)
+{
+    struct gf_coll_sum *sum = msg->sum;
+    *sum = (struct gf_coll_sum){
+        .req = sum->req, .data = data, .size_bytes = bytes, .tag = tag | SUM_MOVE, .is_send = is_send};
+    if (is_send) sum->crc = sum_of(sum); /* now: behind its end the memory is the owner's */
+}
+
+/* GF_OK once the checksum has travelled and, at the receiver, agrees with what arrived. */
+static gf_status sum_test(struct gf_coll *coll, struct gf_coll_msg *msg)
+{
+    const struct gf_link_driver *driver = coll->link->driver;
+    struct gf_coll_sum *sum = msg->sum;
+    gf_mem crc = (gf_mem)(uintptr_t)&sum->crc;
+    gf_status status;
+    if (!sum->posted) {
+        status = sum->is_send ? driver->send_post(coll->link, msg->peer, sum->tag, crc, sizeof sum->crc, sum->req)
+                              : driver->recv_post(coll->link, msg->peer, sum->tag, crc, sizeof sum->crc, sum->req);
+        if (status != GF_OK) return status;
+        sum->posted = sum->active = true;
+    }
+    if (sum->active && ((status = driver->test(coll->link, sum->req)) != GF_OK)) return status;
+    sum->active = false;
+    if (sum->is_send || (sum->crc == sum_of(sum))) return GF_OK;
+    return gf_fault_set(&coll->link->fault, GF_ERR_DATA, msg->peer, "crc32c", 0,
+                        "%zu bytes from rank %u, move %llu, arrived damaged: their checksum is %08llx, sent was %08llx",
+                        sum->size_bytes, msg->peer, (unsigned long long)(sum->tag & (SUM_MOVE - 1)),
+                        (unsigned long long)sum_of(sum), (unsigned long long)sum->crc);
+}
+
+/* What send and receive share: a post that failed has its peer to blame. */
+static gf_status coll_posted(struct gf_coll *coll, struct gf_coll_msg *msg, uint32_t rank, gf_status status)
+{
+    msg->peer = rank;
+    msg->active = status == GF_OK;
+    msg->vouched = (status != GF_OK) || (msg->sum == NULL);
+    if (status < 0) coll->waits_for = rank;
+    return status;
+}
+
+static uint32_t coll_rank(const struct gf_coll *coll, uint32_t peer)
+{
+    GF_ASSERT((peer < coll->size) && (peer != coll->index));
+    return coll->members ? coll->members[peer] : peer;
+}
+
+static gf_status coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes,
+                           bool is_send)
+{
+    struct gf_link *link = coll->link;
+    struct gf_coll_msg *slot = &coll->msgs[msg];
+    uint32_t rank = coll_rank(coll, peer);
+    uint64_t tag;
+    GF_ASSERT((msg < coll->msg_count) && !slot->active);
+    if (bytes == 0) return GF_OK;
+    tag = gf_tag_move(coll->tag, (slot->sum != NULL) ? move & (SUM_MOVE - 1) : move);
+    if (slot->sum != NULL) sum_begin(slot, tag, data, bytes, is_send);
+    return coll_posted(coll, slot, rank, is_send ? link->driver->send_post(link, rank, tag, data, bytes, slot->req)
+                                                 : link->driver->recv_post(link, rank, tag, data, bytes, slot->req));
+}
+
+gf_status gf_coll_send(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes)
+{
+    gf_status status = coll_post(coll, msg, peer, move, data, bytes, true);
+    if (status == GF_OK) coll->bytes_done += bytes;
+    return status;
+}
+
+gf_status gf_coll_recv(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes)
+{
+    return coll_post(coll, msg, peer, move, data, bytes, false);
+}
+
+gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)
+{
+    struct gf_coll_msg *slot = &coll->msgs[msg];
+    gf_status status;
+    GF_ASSERT(msg < coll->msg_count);
+    if (slot->active) {
+        status = coll->link->driver->test(coll->link, slot->req);
+        if (status == GF_AGAIN) return GF_AGAIN;
+        slot->active = false;
+        slot->vouched = (slot->sum == NULL);
+        if (status < 0) coll->waits_for = slot->peer;
+        if (status < 0) return status;
+    }
+    if (slot->vouched || (slot->sum == NULL)) return GF_OK;
+    status = sum_test(coll, slot);
+    if (status == GF_OK) slot->vouched = true;
+    if (status < 0) coll->waits_for = slot->peer;
+    return status;
+}
+
+gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count)
+{
+    gf_mem dst = coll->data + first_elem * gf_coll_elem_bytes(coll);
+    GF_ASSERT((first_elem <= coll->elem_count) && (elem_count <= coll->elem_count - first_elem));
+    if (elem_count == 0) return GF_OK;
+    if (coll->fold != NULL) return coll->fold(coll->fold_arg, dst, src, elem_count);
+    return coll->ops->sum(coll->queue, dst, src, coll->type, elem_count, first_elem, coll->check);
+}

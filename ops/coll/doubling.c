@@ -1,0 +1,65 @@
+/* Recursive doubling: in round l each rank swaps its whole vector with the rank whose number differs in bit l and adds
+ * what it got, log2(n) rounds. Both add the same two values, so all end with the same bits; who adds what depends on
+ * ranks alone. With p the largest power of two in n, ranks from p up first give their vector to rank - p and get the
+ * result at the end. A barrier is the same with a token for a vector. */
+#include "ops/coll/flow.h"
+
+static void doubling_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
+{
+    uint32_t levels = gf_log2_floor(coll->size);
+    uint32_t power = 1u << levels;
+    uint32_t level = number - (coll->size != power);
+    uint64_t elem_count = (coll->op == GF_COLL_BARRIER) ? 1 : coll->elem_count;
+    bool is_extra = coll->index >= power;
+    bool has_extra = coll->index + power < coll->size;
+
+    if (number > 0) round_out->send_after = number - 1;
+    if (level < levels) {
+        if (is_extra) return;
+        round_out->send_peer = round_out->recv_peer = coll->index ^ (1u << level);
+        round_out->send_count = round_out->recv_count = elem_count;
+        round_out->fold = true;
+        round_out->recv_after = number; /* the sum goes where the send of this round reads */
+    } else if (number == 0) {
+        round_out->send_peer = coll->index - power;
+        round_out->send_count = is_extra ? elem_count : 0;
+        round_out->recv_peer = coll->index + power;
+        round_out->recv_count = has_extra ? elem_count : 0;
+        round_out->fold = true;
+    } else {
+        round_out->send_peer = coll->index + power;
+        round_out->send_count = has_extra ? elem_count : 0;
+        round_out->recv_peer = coll->index - power;
+        round_out->recv_count = is_extra ? elem_count : 0;
+        round_out->fold = coll->op == GF_COLL_BARRIER; /* a token must not land in data */
+        round_out->recv_after = 0;
+    }
+}
+
+static bool doubling_supports(gf_coll_op op)
+{
+    return (op == GF_COLL_ALLREDUCE) || (op == GF_COLL_BARRIER);
+}
+
+static void doubling_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
+{
+    uint32_t levels = gf_log2_floor(limits->size);
+    gf_flow_need(limits, levels + (limits->size != 1u << levels), limits->bytes_max, need_out);
+}
+
+static gf_status doubling_start(struct gf_coll *coll)
+{
+    uint32_t levels = gf_log2_floor(coll->size);
+    uint64_t elem_count = (coll->op == GF_COLL_BARRIER) ? 1 : coll->elem_count;
+    gf_flow_start(coll, levels + ((coll->size != 1u << levels) ? 2 : 0), elem_count, doubling_round);
+    return GF_OK;
+}
+
+const struct gf_coll_kind gf_coll_doubling = {
+    .name = "doubling",
+    .deterministic = true,
+    .supports = doubling_supports,
+    .need = doubling_need,
+    .start = doubling_start,
+    .turn = gf_flow_turn,
+};

@@ -1,0 +1,298 @@
+/* Moves the rounds of a collective. Four places run through the same order of messages, (round, slice), each behind the
+ * one it depends on:
+ *     sent >= send_done      recvd >= recv_done
+ * A send waits until recv_done has passed what it hands on. An arrival that replaces data is received in place, and
+ * posted only once send_done has passed the sends that read that memory: a link may read it until the send has ended.
+ * An arrival that is folded lands in a staging slot, so it is posted ahead without looking; the fold is what waits.
+ *
+ * Nobody waits in a circle: a message waits only for messages before it, in rounds that all ranks number alike (a fold
+ * also for this rank's send of its own round, which waits for no arrival of that round).
+ *
+ * On a device folds are late: they are queued, and until they are done nothing may be sent on and no staging slot used
+ * again. So a fifth place runs ahead of recv_done, and the CPU waits for neither:
+ *     recvd >= folded >= recv_done
+ * One event is enough. A mark covers all that was queued before it; when it is reached recv_done goes up to there, and
+ * if more was queued meanwhile, that is marked next. What is received in place needs no mark: nothing queued touches
+ * it, for memory is only received into once it was sent, and sent once it was folded. */
+#include "ops/coll/flow.h"
+
+_Static_assert(sizeof(struct gf_flow) <= sizeof(((struct gf_coll *)NULL)->u.words), "a flow fits");
+
+#define SLOT_ALIGN_BYTES 64u
+
+static const uint64_t flow_token = 0; /* what a barrier sends; nobody reads it */
+
+static uint64_t div_up(uint64_t count, uint64_t by)
+{
+    return count / by + (count % by != 0);
+}
+
+static size_t slot_bytes(uint64_t slice_bytes, uint64_t round_bytes)
+{
+    uint64_t bytes = (round_bytes < slice_bytes) ? round_bytes : slice_bytes;
+    if (bytes < sizeof flow_token) bytes = sizeof flow_token;
+    return (size_t)(div_up(bytes, SLOT_ALIGN_BYTES) * SLOT_ALIGN_BYTES);
+}
+
+void gf_flow_need(const struct gf_coll_limits *limits, uint32_t rounds_max, uint64_t round_bytes_max,
+                  struct gf_coll_need *need_out)
+{
+    /* Ranges of one slice make one message a round; then fewer rounds than the window leave slots unused. */
+    uint32_t slots = limits->window;
+    if ((round_bytes_max <= limits->slice_bytes) && (rounds_max < slots)) slots = rounds_max;
+    need_out->msg_count = 2 * slots;
+    need_out->staging_bytes = slots * slot_bytes(limits->slice_bytes, round_bytes_max);
+}
+
+static void flow_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
+{
+    *round_out = (struct gf_round){.send_after = GF_ROUND_NONE, .recv_after = GF_ROUND_NONE};
+    coll->u.flow.round(coll, number, round_out);
+}
+
+/* From a place that may lie behind the last slice of its round to the next message there is. */
+static void flow_settle(const struct gf_coll *coll, struct gf_flow_at *at, bool is_send)
+{
+    const struct gf_flow *flow = &coll->u.flow;
+    struct gf_round round;
+    for (; at->round < flow->round_count; at->round++, at->slice = 0) {
+        flow_round(coll, at->round, &round);
+        if (at->slice * flow->slice_elems < (is_send ? round.send_count : round.recv_count)) return;
+    }
+}
+
+static void flow_next(const struct gf_coll *coll, struct gf_flow_at *at, bool is_send)
+{
+    at->count++;
+    at->slice++;
+    flow_settle(coll, at, is_send);
+}
+
+void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_elems,
+                   void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out))
+{
+    struct gf_flow *flow = &coll->u.flow;
+    *flow = (struct gf_flow){.round = round, .round_count = round_count};
+    flow->slice_elems = coll->slice_bytes / gf_coll_elem_bytes(coll);
+    flow->round_slices = div_up(round_elems, flow->slice_elems);
+    flow->slot_bytes = slot_bytes(coll->slice_bytes, round_elems * gf_coll_elem_bytes(coll));
+    flow_settle(coll, &flow->sent, true);
+    flow_settle(coll, &flow->recvd, false);
+    flow->send_done = flow->sent;
+    flow->recv_done = flow->folded = flow->marked = flow->recvd;
+}
+
+/* A message: its range, and where it travels. */
+struct flow_slice {
+    uint64_t first;
+    uint64_t count;
+};
+
+static struct flow_slice flow_slice(const struct gf_flow *flow, uint64_t first, uint64_t count, uint64_t slice)
+{
+    uint64_t skip = slice * flow->slice_elems;
+    uint64_t rest = count - skip;
+    return (struct flow_slice){first + skip, (rest < flow->slice_elems) ? rest : flow->slice_elems};
+}
+
+/* Has `at` passed every slice of round `number`, a range [first, first + count), that begins before `end`? */
+static bool flow_passed(const struct gf_flow *flow, const struct gf_flow_at *at, uint32_t number, uint64_t first,
+                        uint64_t end)
+{
+    if (at->round != number) return at->round > number;
+    return (end <= first) || (at->slice >= div_up(end - first, flow->slice_elems));
+}
+
+static bool flow_send_ready(const struct gf_coll *coll, const struct gf_round *round, uint64_t end)
+{
+    struct gf_round after;
+    if (round->send_after == GF_ROUND_NONE) return true;
+    flow_round(coll, round->send_after, &after);
+    return flow_passed(&coll->u.flow, &coll->u.flow.recv_done, round->send_after, after.recv_first, end);
+}
+
+static bool flow_memory_free(const struct gf_coll *coll, const struct gf_round *round, uint64_t end)
+{
+    struct gf_round after;
+    if (round->recv_after == GF_ROUND_NONE) return true;
+    flow_round(coll, round->recv_after, &after);
+    return flow_passed(&coll->u.flow, &coll->u.flow.send_done, round->recv_after, after.send_first, end);
+}
+
+/* Slots of both directions alternate, so their numbers do not depend on how many there are. */
+static uint32_t send_slot(const struct gf_coll *coll, const struct gf_flow_at *at)
+{
+    return 2 * (uint32_t)(at->count % coll->window);
+}
+
+static uint32_t recv_slot(const struct gf_coll *coll, const struct gf_flow_at *at)
+{
+    return 2 * (uint32_t)(at->count % coll->window) + 1;
+}
+
+static gf_mem recv_staging(const struct gf_coll *coll, const struct gf_flow_at *at)
+{
+    return coll->staging + (at->count % coll->window) * coll->u.flow.slot_bytes;
+}
+
+static gf_status flow_sends_end(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_flow *flow = &coll->u.flow;
+    while (flow->send_done.count < flow->sent.count) {
+        gf_status status = gf_coll_test(coll, send_slot(coll, &flow->send_done));
+        if (status != GF_OK) return status;
+        flow_next(coll, &flow->send_done, true);
+        coll->moved_ns = now_ns;
+    }
+    return GF_OK;
+}
+
+/* The next arrival to look at. */
+static struct gf_flow_at *flow_arrival(struct gf_coll *coll)
+{
+    return coll->is_late ? &coll->u.flow.folded : &coll->u.flow.recv_done;
+}
+
+/* Short ones tell of latency, and a short last slice would be the quickest. */
+static void flow_awaited(const struct gf_coll *coll, struct gf_coll_msg *msg, const struct gf_round *round,
+                         uint64_t count, uint64_t now_ns)
+{
+    msg->bytes = count * gf_coll_elem_bytes(coll);
+    msg->posted_ns = now_ns;
+    msg->paced = 0;
+    if ((msg->bytes >= GF_PACE_BYTES_MIN) &&
+        ((count >= coll->u.flow.slice_elems / 2) || (count >= round->recv_count / 2)))
+        msg->paced = round->paced;
+}
+
+/* Once a message, however often it is found to have ended. */
+static void flow_arrived(const struct gf_coll *coll, struct gf_coll_msg *msg, uint64_t now_ns)
+{
+    if (msg->bytes != 0) gf_pace_arrived(coll->pace, msg->peer, msg->bytes, msg->paced, msg->posted_ns, now_ns);
+    msg->bytes = 0;
+}
+
+/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait; queueing is short. */
+static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_flow *flow = &coll->u.flow;
+    struct gf_flow_at *at = flow_arrival(coll);
+    uint64_t folded = 0;
+    while ((at->count < flow->recvd.count) && ((folded < flow->slice_elems) || coll->is_late)) {
+        struct gf_round round;
+        struct flow_slice slice;
+        gf_status status = gf_coll_test(coll, recv_slot(coll, at));
+        if (status != GF_OK) return status;
+        if (coll->pace != NULL) flow_arrived(coll, &coll->msgs[recv_slot(coll, at)], now_ns);
+        flow_round(coll, at->round, &round);
+        slice = flow_slice(flow, round.recv_first, round.recv_count, at->slice);
+        if (round.fold && (coll->op != GF_COLL_BARRIER)) {
+            if (!flow_memory_free(coll, &round, slice.first + slice.count)) return GF_AGAIN;
+            status = gf_coll_fold(coll, slice.first, recv_staging(coll, at), slice.count);
+            if (status != GF_OK) return status;
+            folded += slice.count;
+            flow->last_fold = at->count + 1;
+        }
+        flow_next(coll, at, false);
+        coll->moved_ns = now_ns;
+    }
+    return GF_OK;
+}
+
+/* What the device has done of late folds. */
+static gf_status flow_folds_end(struct gf_coll *coll, uint64_t now_ns)
+{
+    const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
+    struct gf_flow *flow = &coll->u.flow;
+    gf_status status;
+    if (flow->marked.count > flow->recv_done.count) {
+        if ((status = driver->reached(coll->queue->gpu, coll->event)) != GF_OK) return status;
+        flow->recv_done = flow->marked;
+        coll->moved_ns = now_ns;
+    }
+    if (flow->recv_done.count >= flow->last_fold) {
+        flow->recv_done = flow->folded;
+        return GF_OK;
+    }
+    if ((status = driver->mark(coll->queue, coll->event)) < 0) return status;
+    flow->marked = flow->folded;
+    return GF_AGAIN;
+}
+
+static gf_status flow_recvs_post(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_flow *flow = &coll->u.flow;
+    size_t elem_bytes = gf_coll_elem_bytes(coll);
+    while ((flow->recvd.round < flow->round_count) && (flow->recvd.count - flow->recv_done.count < coll->window)) {
+        struct gf_round round;
+        struct flow_slice slice;
+        gf_mem into = recv_staging(coll, &flow->recvd);
+        gf_status status;
+        flow_round(coll, flow->recvd.round, &round);
+        slice = flow_slice(flow, round.recv_first, round.recv_count, flow->recvd.slice);
+        if (!round.fold) {
+            if (!flow_memory_free(coll, &round, slice.first + slice.count)) return GF_AGAIN;
+            into = coll->data + slice.first * elem_bytes;
+        }
+        status = gf_coll_recv(coll, recv_slot(coll, &flow->recvd), round.recv_peer,
+                              flow->recvd.round * flow->round_slices + flow->recvd.slice, into,
+                              slice.count * elem_bytes);
+        if (status != GF_OK) return status;
+        if (coll->pace != NULL)
+            flow_awaited(coll, &coll->msgs[recv_slot(coll, &flow->recvd)], &round, slice.count, now_ns);
+        flow_next(coll, &flow->recvd, false);
+        coll->moved_ns = now_ns;
+    }
+    return GF_OK;
+}
+
+static gf_status flow_sends_post(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_flow *flow = &coll->u.flow;
+    size_t elem_bytes = gf_coll_elem_bytes(coll);
+    while ((flow->sent.round < flow->round_count) && (flow->sent.count - flow->send_done.count < coll->window)) {
+        struct gf_round round;
+        struct flow_slice slice;
+        gf_mem from = (gf_mem)(uintptr_t)&flow_token;
+        gf_status status;
+        flow_round(coll, flow->sent.round, &round);
+        slice = flow_slice(flow, round.send_first, round.send_count, flow->sent.slice);
+        if (!flow_send_ready(coll, &round, slice.first + slice.count)) return GF_AGAIN;
+        if (coll->op != GF_COLL_BARRIER) from = coll->data + slice.first * elem_bytes;
+        status = gf_coll_send(coll, send_slot(coll, &flow->sent), round.send_peer,
+                              flow->sent.round * flow->round_slices + flow->sent.slice, from,
+                              slice.count * elem_bytes);
+        if (status != GF_OK) return status;
+        flow_next(coll, &flow->sent, true);
+        coll->moved_ns = now_ns;
+    }
+    return GF_OK;
+}
+
+/* The rank to blame if nothing moves from here on: whose message is awaited, or who does not take ours. */
+static uint32_t flow_waits_for(struct gf_coll *coll)
+{
+    const struct gf_flow *flow = &coll->u.flow;
+    const struct gf_flow_at *at = flow_arrival(coll);
+    const struct gf_coll_msg *recv = &coll->msgs[recv_slot(coll, at)];
+    if ((at->count < flow->recvd.count) && recv->active) return recv->peer;
+    if (flow->send_done.count < flow->sent.count) return coll->msgs[send_slot(coll, &flow->send_done)].peer;
+    return GF_RANK_NONE;
+}
+
+gf_status gf_flow_turn(struct gf_coll *coll, uint64_t now_ns)
+{
+    const struct gf_flow *flow = &coll->u.flow;
+    gf_status status = flow_sends_end(coll, now_ns);
+    /* What arrived comes before what is posted: it frees slots and lets sends go in this very turn. Receives come
+     * before sends: a message that finds its receive posted is not kept elsewhere first. */
+    if (status >= 0) status = flow_recvs_end(coll, now_ns);
+    if ((status >= 0) && coll->is_late) status = flow_folds_end(coll, now_ns);
+    if (status >= 0) status = flow_recvs_post(coll, now_ns);
+    if (status >= 0) status = flow_sends_post(coll, now_ns);
+    if (status < 0) return status;
+    coll->waits_for = flow_waits_for(coll);
+    coll->awaits_device = flow->marked.count > flow->recv_done.count;
+    if ((flow->send_done.round < flow->round_count) || (flow->recv_done.round < flow->round_count)) return GF_AGAIN;
+    return GF_OK;
+}

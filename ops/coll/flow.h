@@ -1,0 +1,42 @@
+/* A collective as a sequence of rounds: in each, a rank sends one range of its data to one peer and receives one range
+ * from one peer. flow.c cuts ranges into slices, keeps up to `window` messages under way in each direction and starts
+ * each one as soon as what it depends on is there, so rounds overlap. An algorithm only says what its rounds are. */
+#ifndef GF_FLOW_H
+#define GF_FLOW_H
+
+#include "ops/coll.h"
+
+#define GF_ROUND_NONE UINT32_MAX
+
+/* Zeroed before the algorithm fills it in, the two _after with GF_ROUND_NONE. The sent range of a round is the received
+ * range of the same round of its peer. */
+struct gf_round {
+    uint32_t send_peer;  /* group index */
+    uint32_t recv_peer;
+    uint64_t send_first; /* elements of data */
+    uint64_t send_count; /* 0: nothing is sent */
+    uint64_t recv_first;
+    uint64_t recv_count;
+    bool fold;           /* what arrives is folded into data; else it replaces it */
+    uint32_t paced;      /* does its time tell how fast the link is? 1: what comes waits for nobody's messages; 2: only
+                          * for this rank's of the round before, as large: both travel in it; 0: for others' too */
+    uint32_t send_after; /* the last earlier round that receives something of the sent range */
+    uint32_t recv_after; /* the last round, this one included, that sends something of the received range */
+};
+
+/* For a kind's start(). round_elems: the longest range of a round. */
+void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_elems,
+                   void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out));
+/* A kind's turn(). */
+gf_status gf_flow_turn(struct gf_coll *coll, uint64_t now_ns);
+/* For a kind's need(): rounds in which a rank sends, or receives, at most; and the longest range of one. */
+void gf_flow_need(const struct gf_coll_limits *limits, uint32_t rounds_max, uint64_t round_bytes_max,
+                  struct gf_coll_need *need_out);
+
+/* The largest k with 2^k <= size. */
+static inline uint32_t gf_log2_floor(uint32_t size)
+{
+    return 31u - (uint32_t)__builtin_clz(size);
+}
+
+#endif

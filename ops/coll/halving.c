@@ -1,0 +1,91 @@
+/* Recursive halving, then doubling: in round l each rank keeps half of its range, sends the other half to the rank
+ * whose number differs in bit l and adds the half it gets; the way back is the same in reverse, without adding. The
+ * ring's bytes in 2 log2(n) rounds. Near ranks swap the large halves. Each sum is built over the same pairs of ranks
+ * wherever the element lies, so the result does not depend on its position. With p the largest power of two in n, ranks
+ * from p up first give their vector to rank - p and get the result at the end. */
+#include "ops/coll/flow.h"
+
+/* What is left to a rank after `level` halvings; low halves are the larger ones. */
+static void halving_range(const struct gf_coll *coll, uint32_t rank, uint32_t level, uint64_t *first_out,
+                          uint64_t *count_out)
+{
+    uint64_t first = 0;
+    uint64_t count = coll->elem_count;
+    for (uint32_t l = 0; l < level; l++) {
+        uint64_t low = count - count / 2;
+        bool is_high = (rank >> l) & 1;
+        if (is_high) first += low;
+        count = is_high ? count - low : low;
+    }
+    *first_out = first;
+    *count_out = count;
+}
+
+static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
+{
+    uint32_t levels = gf_log2_floor(coll->size);
+    uint32_t power = 1u << levels;
+    uint32_t before = coll->size != power; /* rounds before the first level */
+    uint32_t turn = number - before;
+    bool is_extra = coll->index >= power;
+    bool has_extra = coll->index + power < coll->size;
+
+    if (number > 0) round_out->send_after = number - 1;
+    if (turn < 2 * levels) {
+        bool is_back = turn >= levels;
+        uint32_t level = is_back ? 2 * levels - 1 - turn : turn;
+        uint32_t peer = coll->index ^ (1u << level);
+        if (is_extra) return;
+        round_out->send_peer = round_out->recv_peer = peer;
+        round_out->fold = !is_back;
+        if ((turn == 0) && !has_extra && (peer + power >= coll->size)) round_out->paced = 1;
+        if (turn == levels) round_out->paced = 2;
+        halving_range(coll, is_back ? coll->index : peer, level + 1, &round_out->send_first, &round_out->send_count);
+        halving_range(coll, is_back ? peer : coll->index, level + 1, &round_out->recv_first, &round_out->recv_count);
+        if (is_back) round_out->recv_after = before + level; /* which sent this half away */
+    } else if (number == 0) {
+        round_out->send_peer = coll->index - power;
+        round_out->send_count = is_extra ? coll->elem_count : 0;
+        round_out->recv_peer = coll->index + power;
+        round_out->recv_count = has_extra ? coll->elem_count : 0;
+        round_out->fold = true;
+        round_out->paced = 1;
+    } else {
+        round_out->send_peer = coll->index + power;
+        round_out->send_count = has_extra ? coll->elem_count : 0;
+        round_out->recv_peer = coll->index - power;
+        round_out->recv_count = is_extra ? coll->elem_count : 0;
+        round_out->recv_after = 0;
+    }
+}
+
+static bool halving_supports(gf_coll_op op)
+{
+    return op == GF_COLL_ALLREDUCE;
+}
+
+static void halving_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
+{
+    uint32_t levels = gf_log2_floor(limits->size);
+    bool has_extras = limits->size != 1u << levels;
+    uint64_t half_bytes = limits->bytes_max / 2 + GF_COLL_ELEM_BYTES_MAX;
+    gf_flow_need(limits, 2 * levels + has_extras, has_extras ? limits->bytes_max : half_bytes, need_out);
+}
+
+static gf_status halving_start(struct gf_coll *coll)
+{
+    uint32_t levels = gf_log2_floor(coll->size);
+    bool has_extras = coll->size != 1u << levels;
+    uint64_t half_elems = coll->elem_count - coll->elem_count / 2;
+    gf_flow_start(coll, 2 * levels + (has_extras ? 2 : 0), has_extras ? coll->elem_count : half_elems, halving_round);
+    return GF_OK;
+}
+
+const struct gf_coll_kind gf_coll_halving = {
+    .name = "halving",
+    .deterministic = true,
+    .supports = halving_supports,
+    .need = halving_need,
+    .start = halving_start,
+    .turn = gf_flow_turn,
+};

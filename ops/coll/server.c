@@ -1,0 +1,46 @@
+/* Parameter server (FireCaffe's baseline): all ranks send their vector to rank 0, which adds them in rank order and
+ * sends each the result. Rank 0 moves (n-1) times the data each way: here to be compared with, not to be used. */
+#include "ops/coll/flow.h"
+
+static void server_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
+{
+    uint32_t others = coll->size - 1;
+    bool is_up = number < others;
+    uint32_t client = (is_up ? number : number - others) + 1;
+    bool is_server = coll->index == 0;
+    bool is_client = coll->index == client;
+
+    round_out->send_peer = is_server ? client : 0;
+    round_out->send_count = (is_up ? is_client : is_server) ? coll->elem_count : 0;
+    round_out->recv_peer = round_out->send_peer;
+    round_out->recv_count = (is_up ? is_server : is_client) ? coll->elem_count : 0;
+    round_out->fold = is_up;
+    if (is_up) return;
+    round_out->send_after = others - 1; /* the last one added */
+    round_out->recv_after = client - 1; /* when this client's went up */
+}
+
+static bool server_supports(gf_coll_op op)
+{
+    return op == GF_COLL_ALLREDUCE;
+}
+
+static void server_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
+{
+    gf_flow_need(limits, limits->size - 1, limits->bytes_max, need_out);
+}
+
+static gf_status server_start(struct gf_coll *coll)
+{
+    gf_flow_start(coll, 2 * (coll->size - 1), coll->elem_count, server_round);
+    return GF_OK;
+}
+
+const struct gf_coll_kind gf_coll_server = {
+    .name = "server",
+    .deterministic = true,
+    .supports = server_supports,
+    .need = server_need,
+    .start = server_start,
+    .turn = gf_flow_turn,
+};

@@ -1,0 +1,58 @@
+/* Binomial trees (FireCaffe's reduction tree): sums go up to the root, log2(n) rounds, then the result goes down. Whole
+ * vectors in slices, so a rank passes a slice on while the next ones arrive. Ranks are counted from the root; on level
+ * l of the way up, ranks whose lowest set bit is bit l give their vector to their parent, the rank without that bit. */
+#include "ops/coll/flow.h"
+
+static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
+{
+    uint32_t root = (coll->op == GF_COLL_BROADCAST) ? coll->root : 0;
+    uint32_t rank = (coll->index + coll->size - root) % coll->size;
+    uint32_t levels = gf_log2_floor(2 * coll->size - 1);
+    uint32_t ups = (coll->op == GF_COLL_BROADCAST) ? 0 : levels;
+    bool is_up = number < ups;
+    uint32_t level = is_up ? number : levels - 1 - (number - ups);
+    uint32_t near = 1u << level;
+    uint32_t low_bits = rank & (2 * near - 1);
+    bool has_parent = low_bits == near;
+    bool has_child = (low_bits == 0) && (rank + near < coll->size);
+    uint32_t parent = (rank - near + root) % coll->size;
+    uint32_t child = (rank + near + root) % coll->size;
+
+    round_out->send_peer = is_up ? parent : child;
+    round_out->send_count = (is_up ? has_parent : has_child) ? coll->elem_count : 0;
+    round_out->recv_peer = is_up ? child : parent;
+    round_out->recv_count = (is_up ? has_child : has_parent) ? coll->elem_count : 0;
+    round_out->fold = is_up;
+    if (is_up || (rank == 0)) {
+        if ((number > 0) && (ups > 0)) round_out->send_after = (is_up ? number : ups) - 1;
+    } else {
+        round_out->send_after = ups + levels - 1 - (uint32_t)__builtin_ctz(rank); /* when the parent's came */
+    }
+    if (!is_up && (ups > 0)) round_out->recv_after = level; /* when ours went up */
+}
+
+static bool tree_supports(gf_coll_op op)
+{
+    return (op == GF_COLL_ALLREDUCE) || (op == GF_COLL_BROADCAST);
+}
+
+static void tree_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
+{
+    gf_flow_need(limits, gf_log2_floor(2 * limits->size - 1), limits->bytes_max, need_out);
+}
+
+static gf_status tree_start(struct gf_coll *coll)
+{
+    uint32_t levels = gf_log2_floor(2 * coll->size - 1);
+    gf_flow_start(coll, levels * ((coll->op == GF_COLL_BROADCAST) ? 1 : 2), coll->elem_count, tree_round);
+    return GF_OK;
+}
+
+const struct gf_coll_kind gf_coll_tree = {
+    .name = "tree",
+    .deterministic = true,
+    .supports = tree_supports,
+    .need = tree_need,
+    .start = tree_start,
+    .turn = gf_flow_turn,
+};

@@ -1,0 +1,70 @@
+/* The order of adding of score and norm: lane l of 64 takes elements l, l + 64, ..; then a tree over the lanes. A group
+ * of threads holds the 64 lanes, each thread those of one 16-byte access: 16 threads of 4 lanes for fp32, 8 of 8 for
+ * 16-bit types. Groups lie within a warp, and their members take the same turns. */
+#ifndef GF_LANES_CUH
+#define GF_LANES_CUH
+
+#include "ops/element/cuda/device.cuh"
+
+#define GF_ROWS_AHEAD 8
+
+GF_INLINE int gf_lanes_threads(uint32_t type) { return (type == GF_KERNEL_F32) ? 16 : 8; }
+
+/* Rows first..first+GF_ROWS_AHEAD-1 of whole rows, by 16-byte accesses. */
+GF_INLINE void gf_rows_load(struct gf_pack rows[GF_ROWS_AHEAD], uint32_t type, uint64_t src, uint64_t first,
+                            uint32_t lane, int lanes)
+{
+    GF_UNROLL
+    for (int row = 0; row < GF_ROWS_AHEAD; row++)
+        gf_pack_load(&rows[row], type, src, (first + (uint64_t)row) * GF_KERNEL_LANES + lane, lanes);
+}
+
+GF_INLINE float gf_lane_add(float sum, float value, int squares)
+{
+    return gf_add(sum, squares ? gf_mul(value, value, 0) : gf_of_bits(gf_bits(value) & 0x7fffffffu), 0);
+}
+
+/* The sum of elements 0..elem_count-1, in the group's first thread. All threads of the group call it. */
+GF_INLINE float gf_lanes_sum(uint32_t type, uint64_t src, uint64_t elem_count, int squares)
+{
+    const int lanes = (int)GF_KERNEL_LANES / gf_lanes_threads(type), threads = gf_lanes_threads(type);
+    const uint32_t lane = threadIdx.x % (uint32_t)threads * (uint32_t)lanes;
+    const uint32_t group = ((1u << threads) - 1u) << (threadIdx.x % 32u / (uint32_t)threads * (uint32_t)threads);
+    uint64_t row = 0, rows = (src % 16 == 0) ? elem_count / GF_KERNEL_LANES : 0;
+    uint64_t batches = rows / GF_ROWS_AHEAD;
+    float sums[GF_PACK_MAX] = {0, 0, 0, 0, 0, 0, 0, 0};
+    struct gf_pack now[GF_ROWS_AHEAD], next[GF_ROWS_AHEAD];
+    if (batches > 0) gf_rows_load(now, type, src, 0, lane, lanes);
+    for (uint64_t batch = 0; batch < batches; batch++) { /* the next rows are on their way while these are added */
+        if (batch + 1 < batches) gf_rows_load(next, type, src, (batch + 1) * GF_ROWS_AHEAD, lane, lanes);
+        GF_UNROLL
+        for (int a = 0; a < GF_ROWS_AHEAD; a++) {
+            GF_UNROLL
+            for (int l = 0; l < lanes; l++) sums[l] = gf_lane_add(sums[l], gf_pack_get(&now[a], type, l), squares);
+            now[a] = next[a];
+        }
+    }
+    for (row = batches * GF_ROWS_AHEAD; row * GF_KERNEL_LANES < elem_count; row++) { /* short, or not aligned */
+        GF_UNROLL
+        for (int l = 0; l < lanes; l++) {
+            uint64_t i = row * GF_KERNEL_LANES + lane + (uint64_t)l;
+            if (i >= elem_count) break;
+            gf_pack_load(&now[0], type, src, i, 1);
+            sums[l] = gf_lane_add(sums[l], gf_pack_get(&now[0], type, 0), squares);
+        }
+    }
+    GF_UNROLL
+    for (int half = threads / 2; half > 0; half /= 2) { /* first over the threads: l += l + 32 and on */
+        GF_UNROLL
+        for (int l = 0; l < lanes; l++)
+            sums[l] = gf_add(sums[l], __shfl_down_sync(group, sums[l], (unsigned)half, threads), 0);
+    }
+    GF_UNROLL
+    for (int half = lanes / 2; half > 0; half /= 2) {
+        GF_UNROLL
+        for (int l = 0; l < half; l++) sums[l] = gf_add(sums[l], sums[l + half], 0);
+    }
+    return sums[0];
+}
+
+#endif

@@ -1,0 +1,279 @@
+/* The CUDA backend: which kernel, how many blocks, which numbers. What CUDA is, only the GPU driver knows. */
+#include "ops/element/cuda/ops_cuda.h"
+
+#include "ops/coll.h"
+#include "ops/element/cuda/kernels.h"
+
+_Static_assert((GF_TYPE_F32 == GF_KERNEL_F32) && (GF_TYPE_F16 == GF_KERNEL_F16) && (GF_TYPE_BF16 == GF_KERNEL_BF16),
+               "kernels know types by number");
+_Static_assert(GF_DIRECT_RANKS_MAX <= GF_KERNEL_RANKS_MAX, "sum_n's tables hold all ranks of a node");
+_Static_assert(GF_SOURCE_SHIFT == GF_KERNEL_SOURCE_SHIFT, "sum_n tells sources apart alike");
+_Static_assert(GF_NORM_RUN_ELEMS == GF_KERNEL_RUN_ELEMS, "one order of adding");
+_Static_assert(GF_NORM_SCRATCH_ELEMS >= GF_KERNEL_LANES + GF_KERNEL_RUNS_MAX, "scratch holds the lanes, then the runs");
+_Static_assert(sizeof(struct gf_check) == 16, "kernels add to the count at 0 and the first index at 8");
+
+#define KERNEL_NAME(name) "gf_kernel_" #name,
+const char *const gf_cuda_kernels[] = {GF_KERNELS(KERNEL_NAME)};
+const uint32_t gf_cuda_kernel_count = sizeof gf_cuda_kernels / sizeof gf_cuda_kernels[0];
+
+#define KERNEL_NUMBER(name) KERNEL_##name,
+enum { GF_KERNELS(KERNEL_NUMBER) };
+
+/* Blocks of GF_KERNEL_THREADS that a multiprocessor holds, at most: 2048 threads. */
+#define BLOCKS_EACH 8u
+
+/* Enough blocks for `work` threads, but no more than run at once: each then takes several turns. */
+static uint32_t blocks_for(const struct gf_queue *queue, uint64_t work)
+{
+    uint64_t most = (uint64_t)queue->gpu->multiprocessors * BLOCKS_EACH;
+    uint64_t wanted = (work + GF_KERNEL_THREADS - 1) / GF_KERNEL_THREADS;
+    GF_ASSERT(most > 0);
+    return (uint32_t)((wanted < most) ? wanted : most);
+}
+
+/* args is the one struct that the kernel takes. work is not 0: an empty grid is not lawful, an empty range is. */
+static gf_status start(struct gf_queue *queue, uint32_t kernel, uint64_t work, void *args)
+{
+    void *list[] = {args};
+    return queue->gpu->driver->launch(queue, kernel, blocks_for(queue, work), GF_KERNEL_THREADS, list);
+}
+
+/* Threads for elements of which one takes at least `pack` at a time. */
+static uint64_t packs_of(uint64_t elem_count, uint64_t pack)
+{
+    return elem_count / pack + 1;
+}
+
+static uint64_t check_at(const struct gf_check *check)
+{
+    return (uint64_t)(uintptr_t)check;
+}
+
+static struct gf_chunk_lists lists_of(const struct gf_chunks *chunks)
+{
+    GF_ASSERT(chunks->chunk_elems > 0);
+    return (struct gf_chunk_lists){.dst_list = chunks->dst_list_u32,
+                                   .src_list = chunks->src_list_u32,
+                                   .chunk_elems = chunks->chunk_elems,
+                                   .dst_elems = chunks->dst_elems,
+                                   .src_elems = chunks->src_elems,
+                                   .count = chunks->count};
+}
+
+/* Where the source's range is not looked at: a tile is bounded by both. */
+static struct gf_chunk_lists lists_of_dst(const struct gf_chunks *chunks)
+{
+    struct gf_chunk_lists lists = lists_of(chunks);
+    lists.src_list = lists.dst_list;
+    lists.src_elems = lists.dst_elems;
+    return lists;
+}
+
+/* A block a tile. */
+static uint64_t chunks_work(const struct gf_chunks *chunks)
+{
+    uint64_t tile = GF_KERNEL_THREADS * UINT64_C(16);
+    return (chunks->chunk_elems + tile - 1) / tile * chunks->count * GF_KERNEL_THREADS;
+}
+
+static gf_status cuda_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                           uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
+{
+    struct gf_cast_args args = {.dst = dst, .src = src, .elem_count = elem_count, .base = base,
+                                .check = check_at(check), .scale = scale, .dst_type = dst_type, .src_type = src_type};
+    GF_ASSERT((dst_type < GF_TYPE_COUNT) && (src_type < GF_TYPE_COUNT));
+    if (elem_count == 0) return GF_OK;
+    return start(queue, KERNEL_cast, packs_of(elem_count, 4), &args);
+}
+
+static gf_status cuda_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                                  const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
+{
+    struct gf_cast_chunks_args args = {
+        .cast = {.dst = dst, .src = src, .base = base, .check = check_at(check), .scale = scale,
+                 .dst_type = dst_type, .src_type = src_type},
+        .chunks = lists_of(chunks)};
+    GF_ASSERT((dst_type < GF_TYPE_COUNT) && (src_type < GF_TYPE_COUNT));
+    if (chunks->count == 0) return GF_OK;
+    return start(queue, KERNEL_cast_chunks, chunks_work(chunks), &args);
+}
+
+static gf_status cuda_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
+                          uint64_t base, struct gf_check *check)
+{
+    struct gf_sum_args args = {.dst = dst, .src = src, .elem_count = elem_count, .base = base,
+                               .check = check_at(check), .type = type};
+    GF_ASSERT(type < GF_TYPE_COUNT);
+    if (elem_count == 0) return GF_OK;
+    return start(queue, KERNEL_sum, packs_of(elem_count, 4), &args);
+}
+
+static gf_status cuda_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
+                            struct gf_check *sources)
+{
+    struct gf_sum_n_args args = {.elem_count = elem_count, .base = base, .check = check_at(check),
+                                 .sources = check_at(sources),
+                                 .dst_count = dst_count, .src_count = src_count, .type = type};
+    GF_ASSERT((type < GF_TYPE_COUNT) && (src_count > 0));
+    GF_ASSERT((sources == NULL) || (check != NULL));
+    GF_ASSERT((src_count <= GF_KERNEL_RANKS_MAX) && (dst_count <= GF_KERNEL_RANKS_MAX));
+    for (uint32_t s = 0; s < src_count; s++) args.src[s] = src[s];
+    for (uint32_t d = 0; d < dst_count; d++) args.dst[d] = dst[d];
+    if (elem_count == 0) return GF_OK;
+    return start(queue, KERNEL_sum_n, packs_of(elem_count, 4), &args);
+}
+
+static gf_status cuda_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
+                            struct gf_check *check)
+{
+    struct gf_check_args args = {.src = src, .elem_count = elem_count, .base = base, .check = check_at(check),
+                                 .type = type};
+    GF_ASSERT(type < GF_TYPE_COUNT);
+    if (elem_count == 0) return GF_OK;
+    return start(queue, KERNEL_check, packs_of(elem_count, 4), &args);
+}
+
+static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
+{
+    if ((size_bytes == 0) || (dst == src)) return GF_OK;
+    return queue->gpu->driver->copy(queue, dst, src, size_bytes);
+}
+
+static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
+{
+    if (size_bytes == 0) return GF_OK;
+    return queue->gpu->driver->zero(queue, dst, size_bytes);
+}
+
+static gf_status cuda_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
+                            uint64_t chunk_elems, uint64_t piece_elems)
+{
+    struct gf_score_args args = {.scores = scores_f32, .src = src_f32, .elem_count = elem_count,
+                                 .chunk_elems = chunk_elems, .piece_elems = piece_elems};
+    if (elem_count == 0) return GF_OK;
+    GF_ASSERT((chunk_elems > 0) && (piece_elems > 0));
+    return start(queue, KERNEL_score, ((elem_count - 1) / chunk_elems + 1) * 16, &args); /* 16 threads a chunk */
+}
+
+/* As many runs as the scratch holds, then the next: lane l goes on with runs l, l + 64, .. for that is a multiple of 64. */
+static gf_status cuda_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
+                           uint64_t elem_count)
+{
+    struct gf_norm_runs_args runs = {.runs = scratch_f32 + GF_KERNEL_LANES * sizeof(float), .src = src, .type = type};
+    struct gf_norm_end_args end = {.square = square_f32, .lanes = scratch_f32, .runs = runs.runs, .is_first = 1};
+    uint64_t most = (uint64_t)GF_KERNEL_RUNS_MAX * GF_KERNEL_RUN_ELEMS;
+    void *end_list[] = {&end};
+    GF_ASSERT((type < GF_TYPE_COUNT) && ((scratch_f32 != 0) || (elem_count == 0)));
+    for (uint64_t left = elem_count; left > 0; left -= runs.elem_count) {
+        gf_status status;
+        runs.elem_count = (left < most) ? left : most;
+        end.run_count = (uint32_t)((runs.elem_count - 1) / GF_KERNEL_RUN_ELEMS + 1);
+        end.is_last = (left == runs.elem_count);
+        status = start(queue, KERNEL_norm_runs, end.run_count * UINT64_C(16), &runs);
+        if (status < 0) return status;
+        status = queue->gpu->driver->launch(queue, KERNEL_norm_end, 1, GF_KERNEL_LANES, end_list);
+        if (status < 0) return status;
+        runs.src += runs.elem_count * ((type == GF_TYPE_F32) ? 4u : 2u);
+        end.is_first = 0;
+    }
+    return GF_OK;
+}
+
+static gf_status cuda_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
+{
+    struct gf_ratio_args args = {.ratio = ratio_f32, .weight_square = ratio->weight_square_f32,
+                                 .gradient_square = ratio->gradient_square_f32,
+                                 .gradient_scale = ratio->gradient_scale, .eta = ratio->eta, .decay = ratio->decay,
+                                 .epsilon = ratio->epsilon};
+    void *list[] = {&args};
+    return queue->gpu->driver->launch(queue, KERNEL_ratio, 1, 1, list);
+}
+
+static struct gf_accumulate_args accumulate_args(gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32, gf_mem u_f32,
+                                                 gf_mem src, gf_type src_type, float scale, float momentum,
+                                                 gf_mem weight_f32, float decay)
+{
+    GF_ASSERT(src_type < GF_TYPE_COUNT);
+    GF_ASSERT((u_f32 != 0) || (dst_u_f32 == 0));
+    return (struct gf_accumulate_args){.dst_h = dst_h_f32, .h = h_f32, .dst_u = dst_u_f32, .u = u_f32, .src = src,
+                                       .weight = weight_f32, .scale = scale, .momentum = momentum, .decay = decay,
+                                       .src_type = src_type};
+}
+
+static gf_status cuda_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32, gf_mem u_f32,
+                                 gf_mem src, gf_type src_type, float scale, float momentum, gf_mem weight_f32,
+                                 float decay, uint64_t elem_count)
+{
+    struct gf_accumulate_args args = accumulate_args(dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum,
+                                                     weight_f32, decay);
+    args.elem_count = elem_count;
+    if (elem_count == 0) return GF_OK;
+    return start(queue, KERNEL_accumulate, packs_of(elem_count, 4), &args);
+}
+
+static gf_status cuda_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
+                                        gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
+                                        gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+{
+    struct gf_accumulate_chunks_args args = {
+        .accumulate = accumulate_args(dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum, weight_f32,
+                                      decay),
+        .chunks = lists_of(chunks)};
+    if (chunks->count == 0) return GF_OK;
+    return start(queue, KERNEL_accumulate_chunks, chunks_work(chunks), &args);
+}
+
+static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
+{
+    struct gf_zero_chunks_args args = {.dst = dst, .chunks = lists_of_dst(chunks), .type = type};
+    GF_ASSERT(type < GF_TYPE_COUNT);
+    if (chunks->count == 0) return GF_OK;
+    return start(queue, KERNEL_zero_chunks, chunks_work(chunks), &args);
+}
+
+static struct gf_update_args update_args(const struct gf_update *update)
+{
+    GF_ASSERT((update->gradient_type < GF_TYPE_COUNT) && (update->half_type < GF_TYPE_COUNT));
+    return (struct gf_update_args){.weight = update->weight_f32, .momentum_at = update->momentum_f32,
+                                   .half = update->half, .gradient = update->gradient, .ratio = update->ratio_f32,
+                                   .gradient_scale = update->gradient_scale, .rate = update->rate,
+                                   .momentum = update->momentum, .decay = update->decay,
+                                   .half_type = update->half_type, .gradient_type = update->gradient_type,
+                                   .nesterov = update->nesterov};
+}
+
+static gf_status cuda_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
+{
+    struct gf_update_args args = update_args(update);
+    args.elem_count = elem_count;
+    if (elem_count == 0) return GF_OK;
+    return start(queue, KERNEL_update, packs_of(elem_count, 4), &args);
+}
+
+static gf_status cuda_update_chunks(struct gf_queue *queue, const struct gf_update *update,
+                                    const struct gf_chunks *chunks)
+{
+    struct gf_update_chunks_args args = {.update = update_args(update), .chunks = lists_of_dst(chunks)};
+    if (chunks->count == 0) return GF_OK;
+    return start(queue, KERNEL_update_chunks, chunks_work(chunks), &args);
+}
+
+const struct gf_ops gf_ops_cuda = {
+    .name = "cuda",
+    .cast = cuda_cast,
+    .sum = cuda_sum,
+    .sum_n = cuda_sum_n,
+    .check = cuda_check,
+    .copy = cuda_copy,
+    .zero = cuda_zero,
+    .score = cuda_score,
+    .norm = cuda_norm,
+    .ratio = cuda_ratio,
+    .accumulate = cuda_accumulate,
+    .cast_chunks = cuda_cast_chunks,
+    .accumulate_chunks = cuda_accumulate_chunks,
+    .zero_chunks = cuda_zero_chunks,
+    .update = cuda_update,
+    .update_chunks = cuda_update_chunks,
+};

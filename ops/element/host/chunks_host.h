@@ -1,0 +1,87 @@
+/* Ops over listed chunks: the flat op, a chunk at a time. */
+#ifndef GF_CHUNKS_HOST_H
+#define GF_CHUNKS_HOST_H
+#include "ops/element/host/accumulate_host.h"
+#include "ops/element/host/cast_host.h"
+#include "ops/element/host/copy_host.h"
+#include "ops/element/host/update_host.h"
+
+struct chunk_place {
+    uint64_t dst, src, count; /* elements */
+};
+
+static inline uint64_t chunk_listed(gf_mem list_u32, uint32_t turn)
+{
+    uint32_t chunk = turn;
+    if (list_u32 != 0) memcpy(&chunk, gf_host_at(list_u32) + (size_t)turn * sizeof chunk, sizeof chunk);
+    return chunk;
+}
+
+static inline struct chunk_place chunk_place(const struct gf_chunks *chunks, uint32_t turn)
+{
+    struct chunk_place place = {.dst = chunk_listed(chunks->dst_list_u32, turn) * chunks->chunk_elems,
+                                .src = chunk_listed(chunks->src_list_u32, turn) * chunks->chunk_elems,
+                                .count = chunks->chunk_elems};
+    GF_ASSERT((place.dst < chunks->dst_elems) && (place.src < chunks->src_elems));
+    if (chunks->dst_elems - place.dst < place.count) place.count = chunks->dst_elems - place.dst;
+    if (chunks->src_elems - place.src < place.count) place.count = chunks->src_elems - place.src;
+    return place;
+}
+
+VEC_FN gf_status cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                             const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
+{
+    gf_status status = GF_OK;
+    for (uint32_t turn = 0; (turn < chunks->count) && (status == GF_OK); turn++) {
+        struct chunk_place at = chunk_place(chunks, turn);
+        status = cast(queue, dst + at.dst * gf_type_bytes(dst_type), dst_type, src + at.src * gf_type_bytes(src_type),
+                      src_type, at.count, scale, base + at.src, check);
+    }
+    return status;
+}
+
+VEC_FN gf_status accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
+                                   gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
+                                   gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+{
+    gf_status status = GF_OK;
+    for (uint32_t turn = 0; (turn < chunks->count) && (status == GF_OK); turn++) {
+        struct chunk_place at = chunk_place(chunks, turn);
+        uint64_t to = at.dst * sizeof(float), from = at.src * sizeof(float);
+        status = accumulate(queue, dst_h_f32 + to, h_f32 + from, (dst_u_f32 != 0) ? dst_u_f32 + to : 0,
+                            (u_f32 != 0) ? u_f32 + from : 0, src + at.src * gf_type_bytes(src_type), src_type, scale,
+                            momentum, (weight_f32 != 0) ? weight_f32 + from : 0, decay, at.count);
+    }
+    return status;
+}
+
+VEC_FN gf_status zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
+{
+    gf_status status = GF_OK;
+    for (uint32_t turn = 0; (turn < chunks->count) && (status == GF_OK); turn++) {
+        uint64_t first = chunk_listed(chunks->dst_list_u32, turn) * chunks->chunk_elems, count = chunks->chunk_elems;
+        GF_ASSERT(first < chunks->dst_elems);
+        if (chunks->dst_elems - first < count) count = chunks->dst_elems - first;
+        status = zero(queue, dst + first * gf_type_bytes(type), count * gf_type_bytes(type));
+    }
+    return status;
+}
+
+VEC_FN gf_status update_chunks(struct gf_queue *queue, const struct gf_update *all, const struct gf_chunks *chunks)
+{
+    gf_status status = GF_OK;
+    for (uint32_t turn = 0; (turn < chunks->count) && (status == GF_OK); turn++) {
+        uint64_t first = chunk_listed(chunks->dst_list_u32, turn) * chunks->chunk_elems, count = chunks->chunk_elems;
+        struct gf_update part = *all;
+        GF_ASSERT(first < chunks->dst_elems);
+        if (chunks->dst_elems - first < count) count = chunks->dst_elems - first;
+        part.weight_f32 += first * sizeof(float);
+        if (part.momentum_f32 != 0) part.momentum_f32 += first * sizeof(float);
+        if (part.half != 0) part.half += first * gf_type_bytes(part.half_type);
+        part.gradient += first * gf_type_bytes(part.gradient_type);
+        status = update(queue, &part, count);
+    }
+    return status;
+}
+
+#endif

@@ -1,0 +1,10 @@
+/* The ops, 8 elements at a time. */
+#if defined(__x86_64__)
+#include "ops/element/host/vec_avx2.h"
+
+#include "ops/element/host/ops_table.h"
+
+const struct gf_ops gf_ops_avx2 = OPS_TABLE("avx2");
+#else
+typedef int gf_no_avx2; /* an empty translation unit is not C */
+#endif

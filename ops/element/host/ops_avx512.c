@@ -1,0 +1,10 @@
+/* The ops, 16 elements at a time. */
+#if defined(__x86_64__)
+#include "ops/element/host/vec_avx512.h"
+
+#include "ops/element/host/ops_table.h"
+
+const struct gf_ops gf_ops_avx512 = OPS_TABLE("avx512");
+#else
+typedef int gf_no_avx512; /* an empty translation unit is not C */
+#endif

@@ -1,0 +1,147 @@
+/* The host backend: hands each call to the widest version that this CPU and its system run. CPUID was read once by the
+ * compiler's runtime before main(), so asking costs a load and a test; nothing here is written at run time. */
+#include "ops/element/host/ops_host.h"
+
+static bool always(void)
+{
+    return true;
+}
+
+#if defined(__x86_64__)
+/* No CPU has AVX2 without F16C, which older compilers cannot ask for. */
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
+
+static bool has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+const struct gf_ops_variant gf_ops_variants[] = {
+    {&gf_ops_scalar, always},
+#if defined(__x86_64__)
+    {&gf_ops_avx2, has_avx2},
+    {&gf_ops_avx512, has_avx512},
+#endif
+};
+const uint32_t gf_ops_variant_count = sizeof gf_ops_variants / sizeof gf_ops_variants[0];
+
+static const struct gf_ops *best(void)
+{
+    uint32_t v = gf_ops_variant_count - 1;
+    while (!gf_ops_variants[v].supported()) v--; /* the first one always is */
+    return gf_ops_variants[v].ops;
+}
+
+static gf_status host_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                           uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
+{
+    return best()->cast(queue, dst, dst_type, src, src_type, elem_count, scale, base, check);
+}
+
+static gf_status host_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
+                          uint64_t base, struct gf_check *check)
+{
+    return best()->sum(queue, dst, src, type, elem_count, base, check);
+}
+
+static gf_status host_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
+                            struct gf_check *sources)
+{
+    return best()->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check, sources);
+}
+
+static gf_status host_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
+                            struct gf_check *check)
+{
+    return best()->check(queue, src, type, elem_count, base, check);
+}
+
+static gf_status host_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
+{
+    return gf_ops_scalar.copy(queue, dst, src, size_bytes);
+}
+
+static gf_status host_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
+{
+    return gf_ops_scalar.zero(queue, dst, size_bytes);
+}
+
+static gf_status host_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
+                            uint64_t chunk_elems, uint64_t piece_elems)
+{
+    return best()->score(queue, scores_f32, src_f32, elem_count, chunk_elems, piece_elems);
+}
+
+static gf_status host_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
+                           uint64_t elem_count)
+{
+    return best()->norm(queue, square_f32, scratch_f32, src, type, elem_count);
+}
+
+static gf_status host_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
+{
+    return gf_ops_scalar.ratio(queue, ratio_f32, ratio);
+}
+
+static gf_status host_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
+                                 gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
+                                 gf_mem weight_f32, float decay, uint64_t elem_count)
+{
+    return best()->accumulate(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum, weight_f32,
+                              decay, elem_count);
+}
+
+static gf_status host_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                                  const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
+{
+    return best()->cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base, check);
+}
+
+static gf_status host_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
+                                        gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
+                                        gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+{
+    return best()->accumulate_chunks(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum,
+                                     weight_f32, decay, chunks);
+}
+
+static gf_status host_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
+{
+    return gf_ops_scalar.zero_chunks(queue, dst, type, chunks);
+}
+
+static gf_status host_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
+{
+    return best()->update(queue, update, elem_count);
+}
+
+static gf_status host_update_chunks(struct gf_queue *queue, const struct gf_update *update,
+                                    const struct gf_chunks *chunks)
+{
+    return best()->update_chunks(queue, update, chunks);
+}
+
+const struct gf_ops gf_ops_host = {
+    .name = "host",
+    .cast = host_cast,
+    .sum = host_sum,
+    .sum_n = host_sum_n,
+    .check = host_check,
+    .copy = host_copy,
+    .zero = host_zero,
+    .score = host_score,
+    .norm = host_norm,
+    .ratio = host_ratio,
+    .accumulate = host_accumulate,
+    .cast_chunks = host_cast_chunks,
+    .accumulate_chunks = host_accumulate_chunks,
+    .zero_chunks = host_zero_chunks,
+    .update = host_update,
+    .update_chunks = host_update_chunks,
+};

@@ -1,0 +1,112 @@
+/* Sums of magnitudes and of squares, in one order of adding at every width: lane l of 64 takes elements l, l + 64, ..;
+ * then the tree. A lane holds no negative number, so that the zeroes which fill a last short row change nothing. */
+#ifndef GF_SCORE_HOST_H
+#define GF_SCORE_HOST_H
+#include "ops/element/host/vec.h"
+
+#define LANE_VECS (GF_LANES / VEC_ELEMS)
+
+VEC_INLINE float lanes_sum(const uint8_t *src, gf_type type, uint64_t elem_count, bool squares)
+{
+    uint8_t row[GF_LANES * 4] = {0};
+    float lanes[GF_LANES];
+    vec sums[LANE_VECS];
+    uint64_t i = 0;
+    for (uint32_t v = 0; v < LANE_VECS; v++) sums[v] = vec_set(0);
+    while (i < elem_count) {
+        const uint8_t *at = src + i * gf_type_bytes(type);
+        if (elem_count - i < GF_LANES) {
+            memcpy(row, at, (elem_count - i) * gf_type_bytes(type));
+            at = row;
+        }
+#pragma GCC unroll 4
+        for (uint32_t line = 0; line < GF_LANES * gf_type_bytes(type); line += GF_LINE_BYTES) {
+            gf_ahead_near(at, line + GF_AHEAD_READER_BYTES);
+        }
+#pragma GCC unroll 8
+        for (uint32_t v = 0; v < LANE_VECS; v++) {
+            vec value = vec_load(type, at, v * VEC_ELEMS, VEC_ELEMS);
+            sums[v] = vec_add(sums[v], squares ? vec_mul(value, value) : vec_abs(value));
+        }
+        i += GF_LANES;
+    }
+    for (uint32_t v = 0; v < LANE_VECS; v++) {
+        vec_store(GF_TYPE_F32, (uint8_t *)lanes, v * VEC_ELEMS, VEC_ELEMS, sums[v]);
+    }
+    return gf_lanes_tree(lanes);
+}
+
+VEC_FN __attribute__((noinline)) float score_chunk(const uint8_t *src, uint64_t elem_count)
+{
+    return lanes_sum(src, GF_TYPE_F32, elem_count, false);
+}
+
+VEC_FN __attribute__((noinline)) float norm_f32(const uint8_t *src, uint64_t elem_count)
+{
+    return lanes_sum(src, GF_TYPE_F32, elem_count, true);
+}
+
+VEC_FN __attribute__((noinline)) float norm_f16(const uint8_t *src, uint64_t elem_count)
+{
+    return lanes_sum(src, GF_TYPE_F16, elem_count, true);
+}
+
+VEC_FN __attribute__((noinline)) float norm_bf16(const uint8_t *src, uint64_t elem_count)
+{
+    return lanes_sum(src, GF_TYPE_BF16, elem_count, true);
+}
+
+VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
+                       uint64_t chunk_elems, uint64_t piece_elems)
+{
+    uint8_t *score_at = gf_host_at(scores_f32);
+    const uint8_t *src = gf_host_at(src_f32);
+    (void)queue;
+    GF_ASSERT(((chunk_elems > 0) && (piece_elems > 0)) || (elem_count == 0));
+    for (uint64_t left = elem_count; left > 0;) {
+        uint64_t count = (left < chunk_elems) ? left : chunk_elems, done = (count < piece_elems) ? count : piece_elems;
+        float value = score_chunk(src, done);
+        for (uint64_t piece; done < count; done += piece) {
+            piece = (count - done < piece_elems) ? count - done : piece_elems;
+            value = value + score_chunk(src + done * sizeof value, piece);
+        }
+        memcpy(score_at, &value, sizeof value);
+        score_at += sizeof value;
+        src += count * sizeof value;
+        left -= count;
+    }
+    return GF_OK;
+}
+
+VEC_FN float norm_run(const uint8_t *src, gf_type type, uint64_t elem_count)
+{
+    switch (type) {
+    case GF_TYPE_F16: return norm_f16(src, elem_count);
+    case GF_TYPE_BF16: return norm_bf16(src, elem_count);
+    default: return norm_f32(src, elem_count);
+    }
+}
+
+VEC_FN gf_status norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
+                      uint64_t elem_count)
+{
+    const uint8_t *run_at = gf_host_at(src);
+    float lanes[GF_LANES] = {0}, square;
+    uint32_t lane = 0;
+    (void)queue;
+    (void)scratch_f32;
+    GF_ASSERT(type < GF_TYPE_COUNT);
+    for (uint64_t left = elem_count; left > 0;) {
+        uint64_t count = (left < GF_NORM_RUN_ELEMS) ? left : GF_NORM_RUN_ELEMS;
+        lanes[lane] += norm_run(run_at, type, count);
+        lane = (lane + 1) % GF_LANES;
+        run_at += count * gf_type_bytes(type);
+        left -= count;
+    }
+    memcpy(&square, gf_host_at(square_f32), sizeof square);
+    square = square + gf_lanes_tree(lanes);
+    memcpy(gf_host_at(square_f32), &square, sizeof square);
+    return GF_OK;
+}
+
+#endif

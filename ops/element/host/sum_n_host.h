@@ -1,0 +1,106 @@
+/* dst[0..] = round(src[0] + src[1] + ..). The lines that are stored were loaded just before, in place as a rule: storing
+ * them past the cache would save no read, so there is no such version. */
+#ifndef GF_SUM_N_HOST_H
+#define GF_SUM_N_HOST_H
+#include "ops/element/host/vec.h"
+
+struct sum_n_range {
+    const gf_mem *dst, *src;
+    uint32_t dst_count, src_count;
+    uint64_t base;
+    struct gf_check *check, *sources;
+};
+
+/* Bit b of bad: sum i + b is not finite. Its sources still are what they were: nothing of this vector is stored yet. */
+__attribute__((noinline, cold)) VEC_FN void sum_n_note(const struct sum_n_range *r, gf_type type, uint64_t i,
+                                                       uint32_t count, uint32_t bad)
+{
+    gf_check_note(r->check, r->base + i, bad);
+    if (r->sources == NULL) return;
+    for (uint32_t s = 0; s < r->src_count; s++)
+        vec_check(r->sources, ((uint64_t)s << GF_SOURCE_SHIFT) + r->base + i, count,
+                  vec_load(type, gf_host_at(r->src[s]), i, count), __builtin_inff());
+}
+
+VEC_INLINE void sum_n_look(const struct sum_n_range *r, gf_type type, uint64_t i, uint32_t count, vec result)
+{
+    uint32_t bad = vec_bad(result, gf_type_overflow(type));
+    if (count != VEC_ELEMS) bad &= ((uint32_t)1 << count) - 1;
+    if (bad != 0) sum_n_note(r, type, i, count, bad);
+}
+
+VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, uint64_t i, uint32_t count)
+{
+    vec result = vec_load(type, gf_host_at(r->src[0]), i, count);
+    for (uint32_t s = 1; s < r->src_count; s++) result = vec_add(result, vec_load(type, gf_host_at(r->src[s]), i, count));
+    sum_n_look(r, type, i, count, result);
+    for (uint32_t d = 0; d < r->dst_count; d++) vec_store(type, gf_host_at(r->dst[d]), i, count, result);
+}
+
+/* Whole vectors of two and of four ranks, as many to as from: addresses in registers, and no look at results that nobody
+ * wants to know of; `looks` and `type` are constants. Return how many elements they did. */
+VEC_INLINE uint64_t sum_n_pair(const struct sum_n_range *r, gf_type type, uint64_t elem_count, bool looks)
+{
+    const uint8_t *a = gf_host_at(r->src[0]), *b = gf_host_at(r->src[1]);
+    uint8_t *to = gf_host_at(r->dst[0]), *too = gf_host_at(r->dst[1]);
+    uint64_t i = 0;
+    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) {
+        vec result = vec_add(vec_load(type, a, i, VEC_ELEMS), vec_load(type, b, i, VEC_ELEMS));
+        if (looks) sum_n_look(r, type, i, VEC_ELEMS, result);
+        vec_store(type, to, i, VEC_ELEMS, result);
+        vec_store(type, too, i, VEC_ELEMS, result);
+    }
+    return i;
+}
+
+VEC_INLINE uint64_t sum_n_quad(const struct sum_n_range *r, gf_type type, uint64_t elem_count, bool looks)
+{
+    const uint8_t *a = gf_host_at(r->src[0]), *b = gf_host_at(r->src[1]);
+    const uint8_t *c = gf_host_at(r->src[2]), *d = gf_host_at(r->src[3]);
+    uint8_t *to_a = gf_host_at(r->dst[0]), *to_b = gf_host_at(r->dst[1]);
+    uint8_t *to_c = gf_host_at(r->dst[2]), *to_d = gf_host_at(r->dst[3]);
+    uint64_t i = 0;
+    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) {
+        vec result = vec_add(vec_load(type, a, i, VEC_ELEMS), vec_load(type, b, i, VEC_ELEMS));
+        result = vec_add(result, vec_load(type, c, i, VEC_ELEMS));
+        result = vec_add(result, vec_load(type, d, i, VEC_ELEMS));
+        if (looks) sum_n_look(r, type, i, VEC_ELEMS, result);
+        vec_store(type, to_a, i, VEC_ELEMS, result);
+        vec_store(type, to_b, i, VEC_ELEMS, result);
+        vec_store(type, to_c, i, VEC_ELEMS, result);
+        vec_store(type, to_d, i, VEC_ELEMS, result);
+    }
+    return i;
+}
+
+VEC_INLINE uint64_t sum_n_known(const struct sum_n_range *r, gf_type type, uint64_t elem_count)
+{
+    if (r->src_count != r->dst_count) return 0;
+    if (r->src_count == 2) return r->check ? sum_n_pair(r, type, elem_count, true) : sum_n_pair(r, type, elem_count, false);
+    if (r->src_count == 4) return r->check ? sum_n_quad(r, type, elem_count, true) : sum_n_quad(r, type, elem_count, false);
+    return 0;
+}
+
+VEC_INLINE void sum_n_type(const struct sum_n_range *r, gf_type type, uint64_t elem_count)
+{
+    uint64_t i = sum_n_known(r, type, elem_count);
+    for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) sum_n_some(r, type, i, VEC_ELEMS);
+    if (i < elem_count) sum_n_some(r, type, i, (uint32_t)(elem_count - i));
+}
+
+VEC_FN gf_status sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                       uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
+                       struct gf_check *sources)
+{
+    struct sum_n_range range = {dst, src, dst_count, src_count, base, check, sources};
+    (void)queue;
+    GF_ASSERT((type < GF_TYPE_COUNT) && (src_count > 0) && ((sources == NULL) || (check != NULL)));
+    switch (type) {
+    case GF_TYPE_F16: sum_n_type(&range, GF_TYPE_F16, elem_count); break;
+    case GF_TYPE_BF16: sum_n_type(&range, GF_TYPE_BF16, elem_count); break;
+    default: sum_n_type(&range, GF_TYPE_F32, elem_count); break;
+    }
+    return GF_OK;
+}
+
+#endif

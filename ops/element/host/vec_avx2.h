@@ -1,0 +1,68 @@
+/* A vector of 8 floats: AVX2 and F16C. */
+#ifndef VEC_ELEMS
+#define VEC_ELEMS 8u
+
+#include <immintrin.h>
+#include <string.h>
+
+#include "ops/element/host/ops_host.h"
+
+#define VEC_FN static __attribute__((target("avx2,f16c")))
+#define VEC_INLINE static inline __attribute__((always_inline, unused, target("avx2,f16c")))
+
+typedef __m256 vec;
+
+VEC_INLINE vec vec_set(float value) { return _mm256_set1_ps(value); }
+VEC_INLINE vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
+VEC_INLINE vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
+VEC_INLINE vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
+VEC_INLINE vec vec_abs(vec a) { return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff))); }
+
+VEC_INLINE uint32_t vec_bad(vec a, float limit)
+{
+    return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(vec_abs(a), vec_set(limit), _CMP_NLT_UQ));
+}
+
+VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
+{
+    if (type == GF_TYPE_F32) return _mm256_loadu_ps((const float *)(const void *)src);
+    __m128i half = _mm_loadu_si128((const __m128i *)(const void *)src);
+    if (type == GF_TYPE_F16) return _mm256_cvtph_ps(half);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+/* bf16 as gf_bf16_of_f32(), with the sign left in place: only a NaN could carry into it, and those are replaced. */
+VEC_INLINE __m128i vec_round(gf_type type, vec a)
+{
+    if (type == GF_TYPE_F16) return _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256i bits = _mm256_castps_si256(a);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i finite = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+    __m256i upper = _mm256_srli_epi32(_mm256_blendv_epi8(finite, quiet, is_nan), 16);
+    return _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
+}
+
+VEC_INLINE void vec_store_whole(gf_type type, uint8_t *dst, vec a)
+{
+    if (type == GF_TYPE_F32) {
+        _mm256_storeu_ps((float *)(void *)dst, a);
+    } else {
+        _mm_storeu_si128((__m128i *)(void *)dst, vec_round(type, a));
+    }
+}
+
+/* Past the cache; dst is aligned to the vector's bytes in type. */
+VEC_INLINE void vec_stream_whole(gf_type type, uint8_t *dst, vec a)
+{
+    if (type == GF_TYPE_F32) {
+        _mm256_stream_ps((float *)(void *)dst, a);
+    } else {
+        _mm_stream_si128((__m128i *)(void *)dst, vec_round(type, a));
+    }
+}
+VEC_INLINE void vec_stream_end(void) { _mm_sfence(); }
+
+#include "ops/element/host/vec.h"
+#endif

@@ -1,0 +1,68 @@
+/* A vector of 16 floats: AVX-512. Its own conversion to bf16 takes subnormals for zero, so it is not used. */
+#ifndef VEC_ELEMS
+#define VEC_ELEMS 16u
+
+#include <immintrin.h>
+#include <string.h>
+
+#include "ops/element/host/ops_host.h"
+
+#define VEC_TARGET target("avx512f,avx512bw,avx512dq,avx512vl")
+#define VEC_FN static __attribute__((VEC_TARGET))
+#define VEC_INLINE static inline __attribute__((always_inline, unused, VEC_TARGET))
+
+typedef __m512 vec;
+
+VEC_INLINE vec vec_set(float value) { return _mm512_set1_ps(value); }
+VEC_INLINE vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
+VEC_INLINE vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
+VEC_INLINE vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
+VEC_INLINE vec vec_abs(vec a) { return _mm512_abs_ps(a); }
+
+VEC_INLINE uint32_t vec_bad(vec a, float limit)
+{
+    return _mm512_cmp_ps_mask(vec_abs(a), vec_set(limit), _CMP_NLT_UQ);
+}
+
+VEC_INLINE vec vec_load_whole(gf_type type, const uint8_t *src)
+{
+    if (type == GF_TYPE_F32) return _mm512_loadu_ps(src);
+    __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)src);
+    if (type == GF_TYPE_F16) return _mm512_cvtph_ps(half);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+/* As in vec_avx2.h. */
+VEC_INLINE __m256i vec_round(gf_type type, vec a)
+{
+    if (type == GF_TYPE_F16) return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m512i bits = _mm512_castps_si512(a);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i finite = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __mmask16 is_nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+    __m512i all = _mm512_mask_or_epi32(finite, is_nan, bits, _mm512_set1_epi32(0x400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(all, 16));
+}
+
+VEC_INLINE void vec_store_whole(gf_type type, uint8_t *dst, vec a)
+{
+    if (type == GF_TYPE_F32) {
+        _mm512_storeu_ps(dst, a);
+    } else {
+        _mm256_storeu_si256((__m256i *)(void *)dst, vec_round(type, a));
+    }
+}
+
+/* Past the cache; dst is aligned to the vector's bytes in type. */
+VEC_INLINE void vec_stream_whole(gf_type type, uint8_t *dst, vec a)
+{
+    if (type == GF_TYPE_F32) {
+        _mm512_stream_ps((void *)dst, a);
+    } else {
+        _mm256_stream_si256((__m256i *)(void *)dst, vec_round(type, a));
+    }
+}
+VEC_INLINE void vec_stream_end(void) { _mm_sfence(); }
+
+#include "ops/element/host/vec.h"
+#endif

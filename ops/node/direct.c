@@ -1,0 +1,262 @@
+/* Direct: ranks of one node work straight in each other's exchange regions. Data is cut into one block a rank; each rank
+ * combines its block over all ranks' memory, in rank order, and writes the result to all who need it. No message goes
+ * out; all that ranks tell each other are flags:
+ *
+ *     COPY -> SIGNAL -> WAIT -> WORK -> COPY -> SIGNAL -> WAIT -> .. -> DONE
+ *
+ * Data that lies in the exchange region is worked on where it lies: one round, without COPY. Any other is staged round
+ * by round through the two halves of the staging memory: while a round is combined in one half the next is copied into
+ * the other, so a round costs one barrier. Ranks of one operation may differ in where their data lies.
+ *
+ * What flags are is in direct_flags.c. Small data takes a way of its own with one barrier: direct_small.c.
+ *
+ * After a failure nothing of this rank's is under way, but peers that have not noticed may still write to its exchange
+ * region, and to nothing else: its content is undefined until the link's reset() maps another region, which those
+ * peers' mappings do not reach. */
+#include "ops/node/direct.h"
+
+#include <string.h>
+
+static struct direct *direct_of(struct gf_coll *coll)
+{
+    return gf_direct_of(coll);
+}
+
+/* ---- places ---- */
+
+/* Blocks of what is scattered are the caller's; all others begin on a line where data does. */
+uint64_t gf_direct_block_elems(const struct gf_coll *coll)
+{
+    uint64_t first, count, unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
+    gf_coll_block(coll->elem_count, coll->size, 0, &first, &count);
+    if (coll->direct.block_elems != 0) return coll->direct.block_elems;
+    if ((coll->op == GF_COLL_REDUCE_SCATTER) || (coll->op == GF_COLL_ALLGATHER)) return count;
+    return (count + unit - 1) / unit * unit;
+}
+
+/* The part of block `index` that round `round` moves, in elements of data. */
+static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t *first_out, uint64_t *count_out)
+{
+    const struct direct *direct = direct_of(coll);
+    uint64_t begin = direct->block_elems * index, end = begin + direct->block_elems;
+    uint64_t first = begin + round * direct->piece_elems;
+    if (end > coll->elem_count) end = coll->elem_count;
+    if (first > end) first = end;
+    *first_out = first;
+    *count_out = (end - first < direct->piece_elems) ? end - first : direct->piece_elems;
+}
+
+/* The same where it lies in staging at `staging`. */
+static gf_mem piece_staged(struct gf_coll *coll, gf_mem staging, uint32_t index, uint64_t round)
+{
+    size_t half = gf_direct_half_bytes(coll->size, coll->slice_bytes);
+    return staging + (round % 2) * half + index * direct_of(coll)->piece_elems * gf_coll_elem_bytes(coll);
+}
+
+/* ---- beginning ---- */
+
+static bool in_region(const struct gf_coll *coll)
+{
+    gf_mem base = (gf_mem)(uintptr_t)coll->link->driver->region(coll->link);
+    uint64_t bytes = coll->elem_count * gf_coll_elem_bytes(coll);
+    return (coll->data >= base) && (coll->data - base <= coll->direct.region_bytes) &&
+           (bytes <= coll->direct.region_bytes - (coll->data - base)) && (coll->data % sizeof(uint16_t) == 0);
+}
+
+/* Rounds follow from where all ranks' data lies, which is known behind the first barrier. A rank that copies before it
+ * knows the answer: itself is staged. */
+static void rounds_set(struct gf_coll *coll)
+{
+    struct direct *direct = direct_of(coll);
+    size_t elem_bytes = gf_coll_elem_bytes(coll), unit = GF_DIRECT_ALIGN_BYTES / elem_bytes;
+    uint64_t most = gf_direct_half_bytes(coll->size, coll->slice_bytes) / coll->size / elem_bytes;
+    direct->piece_elems = direct->block_elems;
+    direct->rounds = (coll->elem_count > 0) ? 1 : 0;
+    if (!direct->any_staged || (direct->rounds == 0)) return;
+    if (most > unit) most = most / unit * unit;
+    if (direct->piece_elems > most) direct->piece_elems = most;
+    direct->rounds = (direct->block_elems + direct->piece_elems - 1) / direct->piece_elems;
+}
+
+static gf_status direct_start(struct gf_coll *coll)
+{
+    struct direct *direct = direct_of(coll);
+    GF_ASSERT((coll->size <= coll->direct.lane_ranks) && (coll->direct.small_bytes <= GF_DIRECT_SMALL_BYTES));
+    memset(direct, 0, sizeof *direct);
+    if (coll->op == GF_COLL_BARRIER) coll->elem_count = 0;
+    direct->small = (coll->elem_count > 0) &&
+                    (coll->elem_count * gf_coll_elem_bytes(coll) <= coll->direct.small_bytes);
+    GF_ASSERT((coll->fold == NULL) || direct->small); /* blocks are summed by whoever owns them */
+    direct->block_elems = gf_direct_block_elems(coll);
+    direct->staged = !direct->small && (coll->elem_count > 0) && !in_region(coll);
+    direct->any_staged = direct->staged;
+    rounds_set(coll);
+    GF_ASSERT(direct->rounds < (1u << GF_DIRECT_STEP_BITS) - 2);
+    direct->state = (direct->staged || direct->small) ? DIRECT_COPY_IN : DIRECT_SIGNAL;
+    return GF_OK;
+}
+
+/* ---- one turn of each state ---- */
+
+/* What of this rank's data the others read before a round, or this rank takes over behind it. */
+bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in)
+{
+    switch (coll->op) {
+    case GF_COLL_ALLREDUCE:      return true;
+    case GF_COLL_REDUCE_SCATTER: return in || (index == coll->index);
+    case GF_COLL_ALLGATHER:      return in ? index == coll->index : index != coll->index;
+    case GF_COLL_BROADCAST:      return in ? coll->index == coll->root : coll->index != coll->root;
+    case GF_COLL_BARRIER:        break;
+    }
+    return false;
+}
+
+/* All pieces of a round together are half of the staging at most, about a slice. */
+static gf_status round_copy(struct gf_coll *coll, uint64_t round, bool in)
+{
+    size_t elem_bytes = gf_coll_elem_bytes(coll);
+    for (uint32_t index = 0; index < coll->size; index++) {
+        uint64_t first, count;
+        gf_mem staged = piece_staged(coll, coll->staging, index, round), at;
+        gf_status status;
+        piece_of(coll, index, round, &first, &count);
+        at = coll->data + first * elem_bytes;
+        if ((count == 0) || !gf_direct_moves(coll, index, in)) continue;
+        status = coll->ops->copy(coll->queue, in ? staged : at, in ? at : staged, count * elem_bytes);
+        if (status < 0) return status;
+    }
+    return GF_OK;
+}
+
+/* Where a rank's copy of this rank's piece lies, `elems` into it; 0: it cannot be reached any more. */
+static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t first, uint64_t elems)
+{
+    size_t elem_bytes = gf_coll_elem_bytes(coll);
+    gf_mem region = gf_direct_region(coll, index);
+    uint64_t where;
+    if (index == coll->index) {
+        gf_mem own = direct_of(coll)->staged ? piece_staged(coll, coll->staging, index, round)
+                                             : coll->data + first * elem_bytes;
+        return own + elems * elem_bytes;
+    }
+    if (region == 0) return 0;
+    where = gf_direct_where(coll, index);
+    if (where & GF_DIRECT_STAGED)
+        return piece_staged(coll, region + where - GF_DIRECT_STAGED, coll->index, round) + elems * elem_bytes;
+    return region + where + (first + elems) * elem_bytes;
+}
+
+static bool is_source(const struct gf_coll *coll, uint32_t index)
+{
+    if (coll->op == GF_COLL_ALLGATHER) return index == coll->index;
+    return (coll->op != GF_COLL_BROADCAST) || (index == coll->root);
+}
+
+static bool is_target(const struct gf_coll *coll, uint32_t index)
+{
+    if (coll->op == GF_COLL_REDUCE_SCATTER) return index == coll->index;
+    return (coll->op == GF_COLL_ALLREDUCE) || !is_source(coll, index);
+}
+
+/* Values are summed; a lone source is copied, to the bit. */
+static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems, uint64_t count)
+{
+    gf_mem src[GF_DIRECT_RANKS_MAX], dst[GF_DIRECT_RANKS_MAX];
+    uint32_t src_count = 0, dst_count = 0;
+    size_t bytes = count * gf_coll_elem_bytes(coll);
+    for (uint32_t index = 0; index < coll->size; index++) {
+        gf_mem at = piece_at(coll, index, round, first, elems);
+        bool source = is_source(coll, index), target = is_target(coll, index);
+        if (at == 0) return gf_direct_lost(coll, index);
+        if (source) src[src_count++] = at;
+        if (target) dst[dst_count++] = at;
+        if (index != coll->index) coll->bytes_mapped += ((source ? bytes : 0) + (target ? bytes : 0));
+    }
+    if (coll->op <= GF_COLL_REDUCE_SCATTER)
+        return coll->ops->sum_n(coll->queue, dst, dst_count, src, src_count, coll->type, count, first + elems,
+                                coll->check, coll->sources);
+    for (uint32_t d = 0; d < dst_count; d++) {
+        gf_status status = coll->ops->copy(coll->queue, dst[d], src[0], bytes);
+        if (status < 0) return status;
+    }
+    return GF_OK;
+}
+
+/* About a slice of loads; GF_OK once this rank's piece of the round is done. */
+static gf_status work(struct gf_coll *coll, uint64_t round)
+{
+    struct direct *direct = direct_of(coll);
+    uint64_t unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
+    uint64_t most = coll->slice_bytes / gf_coll_elem_bytes(coll) / unit * unit, first, count, left;
+    gf_status status = GF_OK;
+    if (most == 0) most = unit;
+    piece_of(coll, coll->index, round, &first, &count);
+    left = count - direct->done;
+    if (left > most) left = most;
+    if (left > 0) status = combine(coll, round, first, direct->done, left);
+    direct->done += left;
+    if (status < 0) return status;
+    return (direct->done < count) ? GF_AGAIN : GF_OK;
+}
+
+static gf_status direct_turn(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct direct *direct = direct_of(coll);
+    gf_status status;
+    for (;;) {
+        switch ((enum direct_state)direct->state) {
+        case DIRECT_COPY_IN:
+            status = direct->small ? gf_direct_small_put(coll) : round_copy(coll, direct->steps, true);
+            if (status < 0) return status;
+            direct->state = DIRECT_SIGNAL;
+            break;
+        case DIRECT_SIGNAL:
+            if ((status = gf_direct_signal(coll)) < 0) return status;
+            coll->moved_ns = now_ns;
+            direct->state = DIRECT_WAIT;
+            if ((direct->steps > 1) && (direct->steps <= direct->rounds)) return GF_AGAIN; /* that was a slice */
+            break;
+        case DIRECT_WAIT:
+            if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
+            if (direct->steps == 1) rounds_set(coll);
+            if (direct->small) return gf_direct_small_get(coll);
+            direct->state = (direct->staged && (direct->steps >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
+            break;
+        case DIRECT_COPY_OUT:
+            if ((status = round_copy(coll, direct->steps - 2, false)) < 0) return status;
+            coll->moved_ns = now_ns;
+            direct->state = DIRECT_WORK;
+            break;
+        case DIRECT_WORK:
+            if (direct->steps > direct->rounds) return GF_OK; /* all rounds have ended */
+            if ((status = work(coll, direct->steps - 1)) < 0) return status;
+            coll->moved_ns = now_ns;
+            if (status == GF_AGAIN) return GF_AGAIN;
+            direct->done = 0;
+            direct->state = (direct->staged && (direct->steps < direct->rounds)) ? DIRECT_COPY_IN : DIRECT_SIGNAL;
+            break;
+        }
+    }
+}
+
+static bool direct_supports(gf_coll_op op)
+{
+    (void)op;
+    return true;
+}
+
+static void direct_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
+{
+    need_out->msg_count = 0;
+    need_out->staging_bytes = (limits->size > GF_DIRECT_RANKS_MAX) ? 0
+                                                                   : 2 * gf_direct_half_bytes(limits->size, limits->slice_bytes);
+}
+
+const struct gf_coll_kind gf_coll_direct = {
+    .name = "direct",
+    .deterministic = true,
+    .supports = direct_supports,
+    .need = direct_need,
+    .start = direct_start,
+    .turn = direct_turn,
+};

@@ -1,0 +1,60 @@
+/* What the ways of direct share (direct.c, direct_small.c, direct_device.c). */
+#ifndef GF_DIRECT_H
+#define GF_DIRECT_H
+
+#include "ops/coll.h"
+
+#define GF_DIRECT_STEP_BITS 24u /* of a flag: barriers of one operation; the rest is its number */
+#define GF_DIRECT_ALIGN_BYTES 64u
+#define GF_DIRECT_STAGED 1u /* in the offset that says where data lies, which is a multiple of 2 */
+
+enum direct_state { DIRECT_COPY_IN, DIRECT_SIGNAL, DIRECT_WAIT, DIRECT_COPY_OUT, DIRECT_WORK };
+
+struct direct {
+    uint64_t state;
+    uint64_t steps;       /* flags given so far */
+    uint64_t arrived;     /* ranks below this have given theirs too */
+    uint64_t rounds;
+    uint64_t block_elems; /* of all blocks but the last */
+    uint64_t piece_elems; /* of a block, a round */
+    uint64_t done;        /* elements of a piece, or blocks copied, in this state */
+    bool staged;          /* this rank's data */
+    bool any_staged;      /* some rank's: there are rounds */
+    bool small;           /* one barrier: direct_small.c */
+};
+_Static_assert(sizeof(struct direct) <= sizeof(((struct gf_coll *)NULL)->u), "fits");
+
+static inline struct direct *gf_direct_of(struct gf_coll *coll)
+{
+    return (struct direct *)(void *)coll->u.words;
+}
+
+gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index); /* 0: it cannot be reached any more */
+gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index);      /* the error for that */
+/* What of block `index` of this rank's data the others read (in), or this rank takes over afterwards. */
+bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in);
+
+/* Half of the staging: pieces of all ranks in one round. */
+static inline size_t gf_direct_half_bytes(uint32_t size, uint32_t slice_bytes)
+{
+    size_t least = (size_t)size * sizeof(uint64_t); /* an element a rank */
+    size_t most = (slice_bytes > least) ? slice_bytes : least;
+    return (most + GF_DIRECT_ALIGN_BYTES - 1) / GF_DIRECT_ALIGN_BYTES * GF_DIRECT_ALIGN_BYTES;
+}
+uint64_t gf_direct_block_elems(const struct gf_coll *coll); /* of all blocks but the last */
+
+/* A barrier, in two halves: direct_flags.c. The first of an operation also tells and compares what it is, and where
+ * data lies, in bytes from the exchange region or from lent memory, with GF_DIRECT_STAGED in it where that is the
+ * staging. */
+gf_status gf_direct_signal(struct gf_coll *coll);
+gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* GF_OK: all ranks have come */
+uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index); /* of a rank that has come */
+
+/* A word that this rank's peers have for it beside the flags of an operation, of no meaning to direct. */
+size_t gf_direct_beat_at(const struct gf_coll_shared *shared, uint32_t writer);
+
+/* Before the barrier, and behind it. */
+gf_status gf_direct_small_put(struct gf_coll *coll);
+gf_status gf_direct_small_get(struct gf_coll *coll);
+
+#endif

@@ -1,0 +1,124 @@
+/* Direct in device memory: ranks of one node whose devices reach each other's memory (CUDA IPC, NVLink or PCIe). Blocks
+ * and order of adding are those of direct.c, so the bits are the same; data never passes the host, only flags do:
+ *
+ *     SIGNAL -> WAIT -> SUM -> SETTLE -> SIGNAL -> WAIT -> GATHER -> SETTLE -> SIGNAL -> WAIT -> done
+ *       packed         own block          summed         the others' blocks     read by all
+ *
+ * A rank writes to its own memory alone and reads the others': first all ranks' share of its block, then the blocks
+ * that the others have summed. The bytes that cross are those of writing the sum to all, but a rank that was left
+ * behind by an epoch and goes on cannot write into memory that is in use again, which no flag could keep it from:
+ * unlike an exchange region, device memory is not mapped anew.
+ *
+ * A device works late: what it was given is behind an event, and a flag goes up only once the CPU has seen that event.
+ * What lies in data is done before start. */
+#include "ops/node/direct.h"
+
+#include <string.h>
+
+enum device_state { DEVICE_SIGNAL, DEVICE_WAIT, DEVICE_SETTLE };
+enum { PACKED = 1, SUMMED, READ }; /* flags given */
+
+static gf_status device_start(struct gf_coll *coll)
+{
+    struct direct *direct = gf_direct_of(coll);
+    GF_ASSERT(coll->is_late && (coll->direct.lent != NULL) && (coll->size <= coll->direct.lane_ranks));
+    GF_ASSERT(coll->data - coll->direct.lent[coll->index] <= coll->direct.region_bytes);
+    memset(direct, 0, sizeof *direct);
+    direct->block_elems = gf_direct_block_elems(coll);
+    direct->state = DEVICE_SIGNAL;
+    return GF_OK;
+}
+
+static void block_of(struct gf_coll *coll, uint32_t index, uint64_t *first_out, uint64_t *count_out)
+{
+    uint64_t block = gf_direct_of(coll)->block_elems, first = block * index;
+    if (first > coll->elem_count) first = coll->elem_count;
+    *first_out = first;
+    *count_out = (coll->elem_count - first < block) ? coll->elem_count - first : block;
+}
+
+/* Element `first` of a rank's data, as this rank's device reaches it. */
+static gf_mem data_at(const struct gf_coll *coll, uint32_t index, uint64_t first)
+{
+    gf_mem data = coll->data;
+    if (index != coll->index) data = coll->direct.lent[index] + gf_direct_where(coll, index);
+    return data + first * gf_coll_elem_bytes(coll);
+}
+
+/* This rank's block of all ranks, into its own memory. */
+static gf_status block_sum(struct gf_coll *coll)
+{
+    gf_mem src[GF_DIRECT_RANKS_MAX], dst;
+    uint64_t first, count;
+    block_of(coll, coll->index, &first, &count);
+    if (count == 0) return GF_OK;
+    for (uint32_t index = 0; index < coll->size; index++) src[index] = data_at(coll, index, first);
+    dst = data_at(coll, coll->index, first);
+    coll->bytes_mapped += count * gf_coll_elem_bytes(coll) * (coll->size - 1);
+    return coll->ops->sum_n(coll->queue, &dst, 1, src, coll->size, coll->type, count, first, coll->check,
+                            NULL);
+}
+
+/* The others' blocks, each rank beginning with another one. */
+static gf_status blocks_gather(struct gf_coll *coll)
+{
+    for (uint32_t turn = 1; turn < coll->size; turn++) {
+        uint32_t index = (coll->index + turn) % coll->size;
+        uint64_t first, count, bytes;
+        gf_status status;
+        block_of(coll, index, &first, &count);
+        bytes = count * gf_coll_elem_bytes(coll);
+        status = coll->ops->copy(coll->queue, data_at(coll, coll->index, first), data_at(coll, index, first), bytes);
+        if (status < 0) return status;
+        coll->bytes_mapped += bytes;
+    }
+    return GF_OK;
+}
+
+static gf_status device_turn(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct direct *direct = gf_direct_of(coll);
+    const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
+    gf_status status;
+    for (;;) {
+        switch ((enum device_state)direct->state) {
+        case DEVICE_SIGNAL:
+            if ((status = gf_direct_signal(coll)) < 0) return status;
+            coll->moved_ns = now_ns;
+            direct->state = DEVICE_WAIT;
+            break;
+        case DEVICE_WAIT:
+            if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
+            if (direct->steps == READ) return GF_OK;
+            status = (direct->steps == PACKED) ? block_sum(coll) : blocks_gather(coll);
+            if (status >= 0) status = driver->mark(coll->queue, coll->event);
+            if (status < 0) return status;
+            direct->state = DEVICE_SETTLE;
+            break;
+        case DEVICE_SETTLE:
+            if ((status = driver->reached(coll->queue->gpu, coll->event)) != GF_OK) return status;
+            direct->state = DEVICE_SIGNAL;
+            break;
+        }
+    }
+}
+
+static bool device_supports(gf_coll_op op)
+{
+    return op == GF_COLL_ALLREDUCE;
+}
+
+static void device_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
+{
+    (void)limits;
+    *need_out = (struct gf_coll_need){0};
+}
+
+const struct gf_coll_kind gf_coll_direct_device = {
+    .name = "direct",
+    .deterministic = true,
+    .supports = device_supports,
+    .need = device_need,
+    .start = device_start,
+    .turn = device_turn,
+};

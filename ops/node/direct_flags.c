@@ -1,0 +1,158 @@
+/* How ranks of a direct operation tell each other that they have come: flags in each other's exchange regions. A rank
+ * owns a line of 64 bytes in each peer's region for each operation that can be under way (a lane), and the peer only
+ * reads it: [flag] [where my data is, twice] [what operation this is, twice]. A flag holds the operation's number and
+ * counts the barriers within; it only grows, so a lane needs no clearing between operations and a flag of an earlier
+ * one is never taken for one of this. Of the other words an operation uses one or the other by turns in its lane, since
+ * a peer may still read them when this rank is done. A rank that differs in operation, type or count is found by them
+ * and is to blame. */
+#include "ops/node/direct.h"
+
+/* Of a line. Where and what alternate from one operation in a lane to the next. */
+enum { WORD_FLAG, WORD_WHERE, WORD_WHAT = WORD_WHERE + 2, WORD_BEAT = WORD_WHAT + 2 };
+
+static uint32_t seat_of(const struct gf_coll *coll, uint32_t index)
+{
+    return coll->members ? coll->members[index] : index;
+}
+
+static size_t line_at(const struct gf_coll *coll, uint32_t writer, uint32_t word)
+{
+    size_t line = (size_t)(coll->direct.ticket % GF_DIRECT_LANES) * coll->direct.lane_ranks + writer;
+    if (word != WORD_FLAG) word += (uint32_t)(coll->direct.ticket / GF_DIRECT_LANES % 2);
+    return coll->direct.area_offset + line * GF_DIRECT_LINE_BYTES + word * sizeof(uint64_t);
+}
+
+size_t gf_direct_beat_at(const struct gf_coll_shared *shared, uint32_t writer)
+{
+    size_t line = (size_t)(shared->ticket % GF_DIRECT_LANES) * shared->lane_ranks + writer;
+    return shared->area_offset + line * GF_DIRECT_LINE_BYTES + WORD_BEAT * sizeof(uint64_t);
+}
+
+/* Behind the lanes, one for all operations: on which core this rank runs. */
+static size_t core_at(const struct gf_coll *coll, uint32_t writer)
+{
+    return coll->direct.area_offset +
+           ((size_t)GF_DIRECT_LANES * coll->direct.lane_ranks + writer) * GF_DIRECT_LINE_BYTES;
+}
+
+static uint64_t flag_value(const struct gf_coll *coll, uint64_t step)
+{
+    return ((coll->direct.ticket + 1) << GF_DIRECT_STEP_BITS) | step;
+}
+
+static uint64_t what(struct gf_coll *coll)
+{
+    uint64_t way = ((uint64_t)gf_direct_of(coll)->small << 7) | ((uint64_t)(coll->direct.lent != NULL) << 3);
+    uint64_t kind = way | ((uint64_t)coll->op << 4) | (uint64_t)coll->type;
+    return (((uint64_t)coll->root << 48) ^ (kind << 40)) + coll->elem_count;
+}
+
+gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index)
+{
+    return (gf_mem)(uintptr_t)coll->link->driver->map(coll->link, seat_of(coll, index));
+}
+
+gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index)
+{
+    coll->waits_for = seat_of(coll, index);
+    return gf_fault_set(&coll->link->fault, GF_ERR_LINK, coll->waits_for, "map", 0,
+                        "the exchange region of rank %u can no longer be reached", coll->waits_for);
+}
+
+/* Told when it changes, which is seldom; what was told last stands in this rank's own line. */
+static void core_tell(struct gf_coll *coll)
+{
+    const struct gf_link_driver *driver = coll->link->driver;
+    size_t at = core_at(coll, coll->index);
+    if (driver->flag_load(coll->link, at) == coll->direct.core) return;
+    for (uint32_t index = 0; index < coll->size; index++)
+        if (gf_direct_region(coll, index) != 0)
+            driver->flag_store(coll->link, seat_of(coll, index), at, coll->direct.core);
+}
+
+gf_status gf_direct_signal(struct gf_coll *coll)
+{
+    const struct gf_link_driver *driver = coll->link->driver;
+    struct direct *direct = gf_direct_of(coll);
+    bool is_lent = coll->direct.lent != NULL;
+    gf_mem base = is_lent ? coll->direct.lent[coll->index] : (gf_mem)(uintptr_t)driver->region(coll->link);
+    uint64_t where = direct->staged ? ((coll->staging - base) | GF_DIRECT_STAGED) : coll->data - base;
+    if ((coll->elem_count == 0) || direct->small) where = 0;
+    if (direct->steps == 0) core_tell(coll);
+    for (uint32_t turn = 1; turn < coll->size; turn++) { /* each rank begins with another one */
+        uint32_t index = (coll->index + turn) % coll->size, seat = seat_of(coll, index);
+        if (gf_direct_region(coll, index) == 0) return gf_direct_lost(coll, index);
+        if (direct->steps == 0) {
+            driver->flag_store(coll->link, seat, line_at(coll, coll->index, WORD_WHERE), where);
+            driver->flag_store(coll->link, seat, line_at(coll, coll->index, WORD_WHAT), what(coll));
+        }
+        driver->flag_store(coll->link, seat, line_at(coll, coll->index, WORD_FLAG), flag_value(coll, direct->steps + 1));
+    }
+    direct->steps++;
+    direct->arrived = 0;
+    return GF_OK;
+}
+
+static gf_status line_check(struct gf_coll *coll, uint32_t index)
+{
+    const struct gf_link_driver *driver = coll->link->driver;
+    struct direct *direct = gf_direct_of(coll);
+    uint64_t where = driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE));
+    uint64_t theirs = driver->flag_load(coll->link, line_at(coll, index, WORD_WHAT));
+    uint64_t bytes = (where & GF_DIRECT_STAGED) ? 2 * gf_direct_half_bytes(coll->size, coll->slice_bytes)
+                                            : coll->elem_count * gf_coll_elem_bytes(coll);
+    where &= ~(uint64_t)GF_DIRECT_STAGED;
+    if ((theirs == what(coll)) && (where <= coll->direct.region_bytes) && (bytes <= coll->direct.region_bytes - where)) {
+        if (driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE)) & GF_DIRECT_STAGED) direct->any_staged = true;
+        return GF_OK;
+    }
+    coll->waits_for = seat_of(coll, index);
+    return gf_fault_set(&coll->link->fault, GF_ERR_MISMATCH, coll->waits_for, "direct", 0,
+                        "rank %u is in another operation, or of another size: it says %#llx at %#llx, expected %#llx",
+                        coll->waits_for, (unsigned long long)theirs, (unsigned long long)where,
+                        (unsigned long long)what(coll));
+}
+
+/* Is some rank from `index` on awaited that shares this rank's core? It cannot come as long as this one spins. */
+static bool any_near(const struct gf_coll *coll, uint32_t index, uint64_t wanted)
+{
+    const struct gf_link_driver *driver = coll->link->driver;
+    if (coll->direct.core == 0) return false;
+    for (; index < coll->size; index++) {
+        if (driver->flag_load(coll->link, core_at(coll, index)) != coll->direct.core) continue;
+        if (index == coll->index) continue;
+        if (driver->flag_load(coll->link, line_at(coll, index, WORD_FLAG)) < wanted) return true;
+    }
+    return false;
+}
+
+uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index)
+{
+    return coll->link->driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE));
+}
+
+/* Reads flags, up to coll->spins times more where the next one has not come. */
+gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
+{
+    const struct gf_link_driver *driver = coll->link->driver;
+    struct direct *direct = gf_direct_of(coll);
+    uint64_t wanted = flag_value(coll, direct->steps);
+    for (; direct->arrived < coll->size; direct->arrived++) {
+        uint32_t index = (uint32_t)direct->arrived;
+        size_t at = line_at(coll, index, WORD_FLAG);
+        gf_status status;
+        if (index == coll->index) continue;
+        for (uint32_t spins = coll->spins; driver->flag_load(coll->link, at) < wanted; spins--) {
+            coll->waits_for = seat_of(coll, index);
+            if ((spins == coll->spins) && any_near(coll, index, wanted)) coll->direct.near = true;
+            if ((spins == 0) || coll->direct.near) return GF_AGAIN;
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+        }
+        if ((direct->steps == 1) && ((status = line_check(coll, index)) < 0)) return status;
+        coll->moved_ns = now_ns;
+    }
+    coll->waits_for = GF_RANK_NONE;
+    return GF_OK;
+}

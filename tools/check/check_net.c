@@ -1,0 +1,341 @@
+/* The network as the configuration names it: UCX's transports, interfaces, ports, and the control address. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tools/check/check_preflight.h"
+#include "drivers/drivers.h"
+#include "drivers/tcp/rendezvous_socket.h"
+#include "lib/settings/settings.h"
+#include "tools/common/tool_clock.h"
+
+#define DEVICE_BYTES 64u
+
+/* The comma-separated item that begins at *at, without blanks; false at the end. Moves *at behind it. */
+static bool item_next(const char **at, char *item_out, size_t item_bytes)
+{
+    size_t length;
+    *at += strspn(*at, ", ");
+    length = strcspn(*at, ", ");
+    if (length == 0) return false;
+    (void)snprintf(item_out, item_bytes, "%.*s", (int)length, *at);
+    *at += length;
+    return true;
+}
+
+bool check_list_has(const char *list, const char *name)
+{
+    char item[DEVICE_BYTES];
+    while (item_next(&list, item, sizeof item))
+        if (strcmp(item, name) == 0) return true;
+    return false;
+}
+
+bool check_network_used(const char *transports)
+{
+    char item[DEVICE_BYTES];
+    while (item_next(&transports, item, sizeof item))
+        if ((strcmp(item, "self") != 0) && (strcmp(item, "posix") != 0) && (strcmp(item, "sysv") != 0)) return true;
+    return false;
+}
+
+/* ---- transports: the link driver is opened as a rank of a job of one would, without a region ---- */
+
+static void link_heard(void *user, gf_log_level level, const char *text)
+{
+    struct check_job *job = user;
+    (void)level;
+    (void)sscanf(text, "link: UCX %31[0-9.]", job->ucx_version);
+}
+
+void check_transports(struct check_report *report, struct check_job *job)
+{
+    const struct gf_link_driver *driver = gf_drivers_builtin.link;
+    const struct gf_config *config = &job->config;
+    const struct gf_link_setup setup = {
+        .world = 1, .requests_max = 4, .message_bytes_max = 4096, .transports = config->link.transports,
+        .devices = config->link.devices, .ports = config->link.ports, .log = {.fn = link_heard, .user = job},
+    };
+    struct gf_fault fault = {0};
+    struct gf_link *link = NULL;
+    void *state;
+    gf_status status;
+    if (driver == NULL) {
+        check_say(report, "libraries", CHECK_FAIL, "install libucx-dev and build again",
+                  "gradientflow %d.%d was built without UCX", GF_VERSION_MAJOR, GF_VERSION_MINOR);
+        return;
+    }
+    state = aligned_alloc(64, (driver->state_bytes(&setup) + 63) / 64 * 64);
+    if (state == NULL) return;
+    status = driver->open(&setup, state, &link, &fault);
+    if (status == GF_OK) driver->close(link);
+    free(state);
+    if (job->ucx_version[0] != '\0')
+        check_say(report, "libraries", CHECK_OK, NULL, "gradientflow %d.%d, UCX %s", GF_VERSION_MAJOR,
+                  GF_VERSION_MINOR, job->ucx_version);
+    if (status == GF_OK)
+        check_say(report, "transports", CHECK_OK, NULL, "%s are there%s%s", config->link.transports,
+                  check_network_used(config->link.transports) ? ", on " : "",
+                  check_network_used(config->link.transports) ? config->link.devices : "");
+    else
+        check_say(report, "transports", CHECK_FAIL,
+                  "ucx_info -d lists what UCX finds here; name those in link.transports and link.devices", "%s",
+                  fault.text);
+}
+
+/* ---- interfaces ---- */
+
+struct device {
+    bool there, up, has_address, loopback;
+};
+
+static struct device device_look(const struct ifaddrs *all, const char *name)
+{
+    struct device device = {0};
+    for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
+        if (strcmp(at->ifa_name, name) != 0) continue;
+        device.there = true;
+        device.up = (at->ifa_flags & IFF_UP) && (at->ifa_flags & IFF_RUNNING);
+        device.loopback = (at->ifa_flags & IFF_LOOPBACK) != 0;
+        if ((at->ifa_addr != NULL) &&
+            ((at->ifa_addr->sa_family == AF_INET) || (at->ifa_addr->sa_family == AF_INET6)))
+            device.has_address = true;
+    }
+    return device;
+}
+
+/* "mlx5_0:1": is port 1 of mlx5_0 active? state_out[32] as the kernel says it ("4: ACTIVE"). */
+static bool infiniband_look(const char *name, char *state_out)
+{
+    char path[160];
+    size_t length = strcspn(name, ":");
+    FILE *file;
+    (void)snprintf(path, sizeof path, "/sys/class/infiniband/%.*s/ports/%s/state", (int)length, name,
+                   (name[length] == ':') ? name + length + 1 : "1");
+    if ((strchr(name, '/') != NULL) || ((file = fopen(path, "r")) == NULL)) return false;
+    if (fgets(state_out, 32, file) == NULL) state_out[0] = '\0';
+    state_out[strcspn(state_out, "\n")] = '\0';
+    (void)fclose(file);
+    return true;
+}
+
+static void names_list(const struct ifaddrs *all, char *text, size_t text_bytes)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (; all != NULL; all = all->ifa_next) {
+        if (check_list_has(text, all->ifa_name) || (at + strlen(all->ifa_name) + 3 > text_bytes)) continue;
+        at += (size_t)snprintf(text + at, text_bytes - at, "%s%s", at ? ", " : "", all->ifa_name);
+    }
+}
+
+static void device_say(struct check_report *report, const struct check_job *job, const struct ifaddrs *all,
+                       const char *name)
+{
+    struct device device = device_look(all, name);
+    char text[256], state[32] = "";
+    if (!device.there && infiniband_look(name, state)) {
+        bool active = strstr(state, "ACTIVE") != NULL;
+        check_say(report, "interface", active ? CHECK_OK : CHECK_FAIL, active ? NULL : "cable, subnet manager (ibstat)",
+                  "%s is %s", name, state);
+    } else if (!device.there) {
+        names_list(all, text, sizeof text);
+        check_say(report, "interface", CHECK_FAIL, "put one of them into link.devices",
+                  "there is no %s here; there are %s", name, text);
+    } else if (!device.up || !device.has_address) {
+        (void)snprintf(text, sizeof text, device.up ? "give %s an address" : "ip link set %s up", name);
+        check_say(report, "interface", CHECK_FAIL, text, "%s %s", name, device.up ? "has no address" : "is down");
+    } else if (device.loopback && (job->node_count > 1)) {
+        check_say(report, "interface", CHECK_FAIL, "put the interface between the nodes into link.devices",
+                  "%s reaches this node alone, and the ranks are on %u nodes", name, job->node_count);
+    } else if (device.loopback && !gf_ip_loopback(job->config.rendezvous.address)) {
+        check_say(report, "interface", CHECK_WARN, "for several nodes put the interface between them into link.devices",
+                  "%s reaches this node alone, and rendezvous.address is %s", name, job->config.rendezvous.address);
+    } else {
+        check_say(report, "interface", CHECK_OK, NULL, "%s is up", name);
+    }
+}
+
+static bool address_is_here(const struct ifaddrs *all, const char *ip)
+{
+    unsigned char wanted[sizeof(struct in6_addr)];
+    int family = (strchr(ip, ':') != NULL) ? AF_INET6 : AF_INET;
+    if (inet_pton(family, ip, wanted) != 1) return false;
+    for (; all != NULL; all = all->ifa_next) {
+        if ((all->ifa_addr == NULL) || (all->ifa_addr->sa_family != family)) continue;
+        if ((family == AF_INET) &&
+            (memcmp(&((const struct sockaddr_in *)(const void *)all->ifa_addr)->sin_addr, wanted, 4) == 0)) return true;
+        if ((family == AF_INET6) &&
+            (memcmp(&((const struct sockaddr_in6 *)(const void *)all->ifa_addr)->sin6_addr, wanted, 16) == 0))
+            return true;
+    }
+    return false;
+}
+
+void check_interfaces(struct check_report *report, const struct check_job *job)
+{
+    const char *devices = job->config.link.devices, *bind_to = job->config.rendezvous.bind;
+    char name[DEVICE_BYTES];
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0) all = NULL;
+    if (check_network_used(job->config.link.transports))
+        while (item_next(&devices, name, sizeof name)) device_say(report, job, all, name);
+    if ((bind_to[0] != '\0') && !address_is_here(all, bind_to))
+        check_say(report, "bind", CHECK_FAIL, "set rendezvous.bind to an address of this node, or leave it out",
+                  "rendezvous.bind %s is no address of this node", bind_to);
+    else if (bind_to[0] != '\0')
+        check_say(report, "bind", CHECK_OK, NULL, "rendezvous.bind %s is an address of this node", bind_to);
+    if (all != NULL) freeifaddrs(all);
+}
+
+/* ---- ports ---- */
+
+static bool port_free(unsigned port)
+{
+    const int on = 1;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool is_free;
+    if (fd < 0) return false;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* connections that have ended do not count */
+    is_free = bind(fd, (const struct sockaddr *)&at, sizeof at) == 0;
+    (void)close(fd);
+    return is_free;
+}
+
+static bool ephemeral_range(unsigned *first_out, unsigned *last_out)
+{
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
+    bool read;
+    if (file == NULL) return false;
+    read = fscanf(file, "%u %u", first_out, last_out) == 2;
+    (void)fclose(file);
+    return read;
+}
+
+/* Are `need` of the ports of this setting free? */
+static void range_say(struct check_report *report, const char *topic, const char *key, const char *ports, unsigned need,
+                      uint32_t ranks)
+{
+    unsigned first = 0, last = 0, low = 0, high = 0, free_count = 0;
+    char advice[96];
+    if (sscanf(ports, "%5u-%5u", &first, &last) != 2) return;
+    for (unsigned port = first; port <= last; port++) free_count += port_free(port);
+    if (free_count < need) {
+        (void)snprintf(advice, sizeof advice, "ss -ltnp shows who has them; else widen %s", key);
+        check_say(report, topic, CHECK_FAIL, advice, "%s %s: %u of %u free, %u needed for %u ranks", key, ports, free_count,
+                  last - first + 1, need, ranks);
+    } else if (ephemeral_range(&low, &high) && (first <= high) && (last >= low)) {
+        (void)snprintf(advice, sizeof advice, "choose %s outside of it", key);
+        check_say(report, topic, CHECK_WARN, advice,
+                  "%s %s: %u free, but %u-%u are what this kernel gives to outgoing connections", key, ports, free_count,
+                  low, high);
+    } else {
+        check_say(report, topic, CHECK_OK, NULL, "%s %s: %u of %u free, %u needed", key, ports, free_count,
+                  last - first + 1, need);
+    }
+}
+
+void check_ports(struct check_report *report, const struct check_job *job)
+{
+    const struct gf_config *config = &job->config;
+    const char *devices = config->link.devices;
+    char name[DEVICE_BYTES];
+    unsigned need = 0;
+    while (item_next(&devices, name, sizeof name)) need += job->local_count; /* UCX listens once on each */
+    if (check_list_has(config->link.transports, "tcp"))
+        range_say(report, "ports", "link.ports", config->link.ports, need, job->local_count);
+    range_say(report, "control ports", "rendezvous.ports", config->rendezvous.ports, job->local_count, job->local_count);
+}
+
+/* ---- the control address, by one who was started alone ---- */
+
+/* 0: somebody listens; else errno. ETIMEDOUT after the deadline. */
+static int connect_try(const struct gf_socket_address *to, const struct gf_socket_address *from, uint64_t deadline_ns)
+{
+    int fd = gf_socket_connect(to, from, deadline_ns), error = 0;
+    socklen_t bytes = sizeof error;
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    if (fd < 0) return errno;
+    if (poll(&wait, 1, (int)(deadline_ns / 1000000u)) <= 0) error = ETIMEDOUT;
+    else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+    if ((error == 0) && gf_socket_met_itself(fd)) error = ECONNREFUSED;
+    (void)close(fd);
+    return error;
+}
+
+static void control_far(struct check_report *report, const struct check_job *job, const struct gf_socket_address *to,
+                        const struct gf_socket_address *from)
+{
+    const char *address = job->config.rendezvous.address;
+    int error = connect_try(to, from, job->deadline_ns);
+    if (error == 0)
+        check_say(report, "control", CHECK_OK, NULL, "somebody listens at %s", address);
+    else if (error == ECONNREFUSED)
+        check_say(report, "control", CHECK_OK, NULL, "%s is another node, which answers; nobody listens there now",
+                  address);
+    else
+        check_say(report, "control", CHECK_FAIL, "is rendezvous.address right? route, firewall, is the node up?",
+                  "%s cannot be reached: %s", address, strerror(error));
+}
+
+/* Not by trying to bind: kernels may be told to allow that for foreign addresses. 0.0.0.0 and :: are everybody's. */
+static bool control_is_here(const struct gf_socket_address *to)
+{
+    char text[INET6_ADDRSTRLEN] = "";
+    bool v4 = to->storage.ss_family == AF_INET, here;
+    const struct sockaddr_in *as_v4 = (const void *)&to->storage;
+    const struct sockaddr_in6 *as_v6 = (const void *)&to->storage;
+    struct ifaddrs *all = NULL;
+    if (gf_socket_is_loopback(to)) return true;
+    if (v4 ? (as_v4->sin_addr.s_addr == INADDR_ANY) : IN6_IS_ADDR_UNSPECIFIED(&as_v6->sin6_addr)) return true;
+    (void)inet_ntop(to->storage.ss_family, v4 ? (const void *)&as_v4->sin_addr : (const void *)&as_v6->sin6_addr, text,
+                    sizeof text);
+    if (getifaddrs(&all) != 0) return false;
+    here = address_is_here(all, text);
+    freeifaddrs(all);
+    return here;
+}
+
+/* As rank 0 where the address is this node's, else as another rank: what the driver refuses it says itself. */
+void check_control_alone(struct check_report *report, const struct check_job *job)
+{
+    const struct gf_config *config = &job->config;
+    const struct gf_rendezvous_driver *driver = gf_drivers_builtin.rendezvous;
+    struct gf_socket_address to = {0}, from = {0};
+    struct gf_fault fault = {0};
+    struct gf_rendezvous *rendezvous = NULL;
+    struct gf_rendezvous_setup setup = {
+        .world = (config->job.world > 1) ? config->job.world : 2, .address = config->rendezvous.address,
+        .bind = config->rendezvous.bind, .key_file = config->rendezvous.key_file,
+        .insecure = config->rendezvous.insecure, .keepalive_ns = config->rendezvous.keepalive_ns,
+        .join_timeout_ns = job->deadline_ns,
+    };
+    bool here = false;
+    void *state = NULL;
+    if (gf_socket_address_parse(setup.address, "rendezvous.address", &to, &fault) &&
+        ((setup.bind[0] == '\0') || gf_socket_bind_parse(setup.bind, &from, &fault))) {
+        here = control_is_here(&to);
+        setup.rank = here ? 0 : 1;
+        state = malloc(driver->state_bytes(&setup));
+        if ((state != NULL) && (driver->open(&setup, state, tool_clock_ns(), &rendezvous, &fault) == GF_OK))
+            driver->close(rendezvous);
+    }
+    if ((rendezvous == NULL) || (fault.code != GF_OK))
+        check_say(report, "control", CHECK_FAIL,
+                  (fault.foreign_code == EADDRINUSE) ? "ss -ltnp shows who: a job that still runs? else take another port"
+                                                     : "correct what it names in the file", "%s", fault.text);
+    else if (here)
+        check_say(report, "control", CHECK_OK, NULL, "rank 0 can listen here at %s", setup.address);
+    else
+        control_far(report, job, &to, &from);
+    free(state);
+}

@@ -1,0 +1,271 @@
+/* The node: environment, GPU, limits, huge pages, memory and /dev/shm against what this configuration asks for. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "tools/check/check_preflight.h"
+#include "lib/settings/settings.h"
+
+extern char **environ;
+
+/* UCX's own share of shared memory beside each exchange region, and the pages between regions: what the link driver
+ * checks at open (drivers/ucx/link_ucx_region.c). */
+#define UCX_SHARE_BYTES (8ull << 20)
+#define REGION_PAD_BYTES (3ull * 4096)
+
+static void environment_list(char *text, size_t text_bytes)
+{
+    size_t at = 0;
+    for (char **variable = environ; *variable != NULL; variable++) {
+        size_t length = strcspn(*variable, "=");
+        if ((strncmp(*variable, "UCX_", 4) != 0) || (at + length + 3 > text_bytes)) continue;
+        if (strncmp(*variable, "UCX_HANDLE_ERRORS=none", 22) == 0) continue; /* the library's own doing */
+        at += (size_t)snprintf(text + at, text_bytes - at, "%s%.*s", at ? ", " : "", (int)length, *variable);
+    }
+}
+
+void check_environment(struct check_report *report, const struct check_job *job)
+{
+    char variables[256] = "";
+    if (job->launched)
+        check_say(report, "launcher", CHECK_OK, NULL, "%s: rank %u of %u", job->launcher, job->config.job.rank,
+                  job->config.job.world);
+    else
+        check_say(report, "launcher", CHECK_OK, NULL, "none in the environment; looked at for a world of %u",
+                  job->config.job.world);
+    environment_list(variables, sizeof variables);
+    if (variables[0] == '\0') return;
+    check_say(report, "environment", CHECK_WARN,
+              "unset what was not meant; TLS, NET_DEVICES and TCP_PORT_RANGE come from the file anyway",
+              "UCX reads these beside the file: %s", variables);
+}
+
+/* ---- the GPU, through its driver library alone ---- */
+
+struct cuda {
+    void *library;
+    int (*init)(unsigned flags);
+    int (*driver_version)(int *version);
+    int (*device_count)(int *count);
+    int (*device_get)(int *device, int ordinal);
+    int (*device_name)(char *name, int bytes, int device);
+};
+
+static void *symbol(const struct cuda *cuda, const char *name)
+{
+    return dlsym(cuda->library, name);
+}
+
+static bool cuda_load(struct cuda *cuda, const char *library)
+{
+    cuda->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (cuda->library == NULL) return false;
+    *(void **)&cuda->init = symbol(cuda, "cuInit");
+    *(void **)&cuda->driver_version = symbol(cuda, "cuDriverGetVersion");
+    *(void **)&cuda->device_count = symbol(cuda, "cuDeviceGetCount");
+    *(void **)&cuda->device_get = symbol(cuda, "cuDeviceGet");
+    *(void **)&cuda->device_name = symbol(cuda, "cuDeviceGetName");
+    return true;
+}
+
+static bool cuda_whole(const struct cuda *cuda)
+{
+    return (cuda->init != NULL) && (cuda->driver_version != NULL) && (cuda->device_count != NULL) &&
+           (cuda->device_get != NULL) && (cuda->device_name != NULL);
+}
+
+/* The driver is there; is the GPU that the configuration names? */
+static void gpu_asked(struct check_report *report, const struct check_job *job, const struct cuda *cuda,
+                      const char *library)
+{
+    int ordinal = (int)job->config.device.ordinal, version = 0, count = 0, device = 0, result;
+    char name[128] = "";
+    if ((result = cuda->init(0)) != 0) {
+        check_say(report, "gpu", CHECK_FAIL, "does nvidia-smi work here? in a container, was the GPU handed in?",
+                  "%s is there, but cuInit() fails with CUresult %d", library, result);
+        return;
+    }
+    (void)cuda->driver_version(&version);
+    result = cuda->device_count(&count);
+    if ((result != 0) || (ordinal >= count)) {
+        check_say(report, "gpu", CHECK_FAIL, "set device.ordinal to one that is there, or hand the GPU in",
+                  "device.ordinal %d: there are %d GPUs (CUresult %d)", ordinal, count, result);
+        return;
+    }
+    if (cuda->device_get(&device, ordinal) == 0) (void)cuda->device_name(name, sizeof name, device);
+    check_say(report, "gpu", CHECK_OK, NULL, "%s, number %d of %d, driver for CUDA %d.%d (%s)", name, ordinal, count,
+              version / 1000, version % 1000 / 10, library);
+}
+
+void check_gpu(struct check_report *report, const struct check_job *job)
+{
+    const char *library = job->config.device.library;
+    bool asked = strcmp(job->config.device.driver, "cuda") == 0;
+    struct cuda cuda = {0};
+    int version = 0;
+    if (!cuda_load(&cuda, library)) {
+        const char *why = dlerror();
+        if (asked)
+            check_say(report, "gpu", CHECK_FAIL, "install the NVIDIA driver, or set device.library to where it lies",
+                      "device.driver is \"cuda\", but %s", why ? why : library);
+        else check_say(report, "gpu", CHECK_OK, NULL, "none needed: device.driver is \"host\" (%s is not here)", library);
+        return;
+    }
+    if (!cuda_whole(&cuda)) {
+        check_say(report, "gpu", asked ? CHECK_FAIL : CHECK_WARN, "set device.library to the driver's libcuda.so.1",
+                  "%s has not the functions of a CUDA driver", library);
+    } else if (asked) {
+        gpu_asked(report, job, &cuda, library);
+    } else {
+        (void)cuda.driver_version(&version); /* lawful before cuInit(), which would take hold of the GPU */
+        check_say(report, "gpu", CHECK_OK, NULL, "not used: device.driver is \"host\"; %s is for CUDA %d.%d", library,
+                  version / 1000, version % 1000 / 10);
+    }
+    (void)dlclose(cuda.library);
+}
+
+/* ---- what a rank asks for ---- */
+
+void check_footprint(struct check_report *report, const struct check_job *job)
+{
+    double mib = 1024.0 * 1024;
+    if (job->need.control_bytes == 0)
+        check_say(report, "footprint", CHECK_FAIL, "correct what it names in the file", "%s", job->need_fault);
+    else
+        check_say(report, "footprint", CHECK_OK, NULL, "a rank takes %.1f MiB control, %.1f exchange, %.1f device",
+                  (double)job->need.control_bytes / mib, (double)job->need.exchange_bytes / mib,
+                  (double)job->need.device_bytes / mib);
+}
+
+/* ---- limits ---- */
+
+/* Past RLIMIT_MEMLOCK by privilege (bit 14 of the effective set). */
+static bool may_lock_all(void)
+{
+    unsigned long long effective = 0;
+    char line[128];
+    FILE *status = fopen("/proc/self/status", "r");
+    if (status == NULL) return false;
+    while (fgets(line, sizeof line, status) != NULL)
+        if (sscanf(line, "CapEff: %llx", &effective) == 1) break;
+    (void)fclose(status);
+    return ((effective >> 14) & 1) != 0;
+}
+
+/* RDMA transports lock what they register; memory pinned for a GPU is locked by its driver, past the limit. */
+void check_memlock(struct check_report *report, const struct check_job *job)
+{
+    static const char *const locking[] = {"rc", "rc_x", "rc_v", "rc_mlx5", "rc_verbs", "dc", "dc_x", "dc_mlx5",
+                                          "ud", "ud_x", "ud_v", "ud_mlx5", "ud_verbs", "ib"};
+    char need[GF_UNITS_BYTES], limit[GF_UNITS_BYTES];
+    struct rlimit lock = {0};
+    bool locks = false;
+    for (size_t i = 0; i < sizeof locking / sizeof locking[0]; i++)
+        locks = locks || check_list_has(job->config.link.transports, locking[i]);
+    if (getrlimit(RLIMIT_MEMLOCK, &lock) != 0) lock.rlim_cur = RLIM_INFINITY;
+    (void)gf_units_bytes(job->need.exchange_bytes, need);
+    if ((lock.rlim_cur == RLIM_INFINITY) || may_lock_all())
+        check_say(report, "memlock", CHECK_OK, NULL, "no limit%s",
+                  (lock.rlim_cur == RLIM_INFINITY) ? "" : " for this process (CAP_IPC_LOCK)");
+    else if (!locks)
+        check_say(report, "memlock", CHECK_OK, NULL, "limit %s; these transports lock no memory",
+                  gf_units_bytes(lock.rlim_cur, limit));
+    else
+        check_say(report, "memlock", (lock.rlim_cur < job->need.exchange_bytes) ? CHECK_FAIL : CHECK_OK,
+                  (lock.rlim_cur < job->need.exchange_bytes)
+                      ? "ulimit -l unlimited (limits.conf, LimitMEMLOCK= of slurmd, docker --ulimit memlock=-1)" : NULL,
+                  "limit %s, to be registered with the network: %s", gf_units_bytes(lock.rlim_cur, limit), need);
+}
+
+/* ---- huge pages ---- */
+
+/* Which of "always [advise] never" is in brackets. */
+static bool choice_read(const char *path, char *choice_out, size_t choice_bytes)
+{
+    char line[128] = "", *first, *last;
+    FILE *file = fopen(path, "r");
+    if (file == NULL) return false;
+    first = fgets(line, sizeof line, file);
+    (void)fclose(file);
+    if ((first == NULL) || ((first = strchr(line, '[')) == NULL) || ((last = strchr(first, ']')) == NULL)) return false;
+    *last = '\0';
+    (void)snprintf(choice_out, choice_bytes, "%s", first + 1);
+    return true;
+}
+
+void check_huge_pages(struct check_report *report, const struct check_job *job)
+{
+    bool shared = check_list_has(job->config.link.transports, "posix");
+    const char *path = shared ? "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+                              : "/sys/kernel/mm/transparent_hugepage/enabled";
+    char choice[32];
+    if (!job->config.link.huge_pages) {
+        check_say(report, "huge pages", CHECK_OK, NULL, "not asked for (link.huge_pages)");
+    } else if (!choice_read(path, choice, sizeof choice)) {
+        check_say(report, "huge pages", CHECK_WARN, "a kernel with transparent huge pages, or link.huge_pages = false",
+                  "%s cannot be read: there will be small pages", path);
+    } else if ((strcmp(choice, "never") == 0) || (strcmp(choice, "deny") == 0)) {
+        char todo[128];
+        (void)snprintf(todo, sizeof todo, "echo advise > %s", path);
+        check_say(report, "huge pages", CHECK_WARN, todo, "asked for, but %s says \"%s\": there will be small pages",
+                  path, choice);
+    } else {
+        check_say(report, "huge pages", CHECK_OK, NULL, "%s says \"%s\"", path, choice);
+    }
+}
+
+/* ---- memory ---- */
+
+static uint64_t memory_available(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "r");
+    if (file == NULL) return 0;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
+    (void)fclose(file);
+    return kib * 1024;
+}
+
+void check_memory(struct check_report *report, const struct check_job *job)
+{
+    double gib = 1024.0 * 1024 * 1024;
+    double need = (double)(job->need.control_bytes + job->need.exchange_bytes + UCX_SHARE_BYTES) * job->local_count;
+    double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double available = (double)memory_available();
+    check_state state = (need > there) ? CHECK_FAIL : (need > available) ? CHECK_WARN : CHECK_OK;
+    check_say(report, "memory", state, (state != CHECK_OK) ? "fewer ranks a node, smaller exchange.user_bytes or model" : NULL,
+              "%.2f GiB for %u rank%s of this node; it has %.1f GiB, %.1f available", need / gib, job->local_count,
+              (job->local_count == 1) ? "" : "s", there / gib, available / gib);
+}
+
+void check_shm(struct check_report *report, const struct check_job *job)
+{
+    const char *directory = getenv("UCX_POSIX_DIR"); /* UCX's own setting */
+    double mib = 1024.0 * 1024, need, left;
+    char todo[128];
+    struct statvfs space;
+    if (directory == NULL) directory = "/dev/shm";
+    if (!check_list_has(job->config.link.transports, "posix")) {
+        check_say(report, "shm", CHECK_OK, NULL, "not used: \"posix\" is not among link.transports");
+        return;
+    }
+    if (statvfs(directory, &space) != 0) {
+        check_say(report, "shm", CHECK_FAIL, "mount -t tmpfs tmpfs /dev/shm", "%s is not there", directory);
+        return;
+    }
+    need = (double)(job->need.exchange_bytes + UCX_SHARE_BYTES + REGION_PAD_BYTES) * job->local_count / mib;
+    left = (double)space.f_bavail * (double)space.f_frsize / mib;
+    (void)snprintf(todo, sizeof todo, "mount -o remount,size=%.0fM %s (docker: --shm-size)", need * 1.25 + 1, directory);
+    if (space.f_blocks == 0)
+        check_say(report, "shm", CHECK_OK, NULL, "%s has no limit; needed are %.1f MiB", directory, need);
+    else
+        check_say(report, "shm", (need > left) ? CHECK_FAIL : CHECK_OK, (need > left) ? todo : NULL,
+                  "%.1f MiB needed in %s for %u rank%s of this node, %.1f MiB are free", need, directory, job->local_count,
+                  (job->local_count == 1) ? "" : "s", left);
+}

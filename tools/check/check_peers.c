@@ -1,0 +1,374 @@
+/* All ranks of the job talk before the real join, over the control channel alone, so that one that could not join still
+ * says what it has found. Rank 0 is the centre:
+ *     each rank -> 0: HELLO (host, hash, values)      0 -> each: MET (who is where, what differs)
+ *     each rank -> 0: FAILS (how many lines fail)     0 -> each: DONE (which ranks have any)
+ * Structs travel as they are: ranks of one job are of one build, which the channel's own hello has compared. */
+#include "tools/check/check_preflight.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config_keys.h"
+#include "drivers/drivers.h"
+#include "tools/common/tool_clock.h"
+
+enum { FRAME_HELLO = 1, FRAME_MET, FRAME_FAILS, FRAME_DONE };
+#define S 1000000000ull
+#define NAMES_BYTES 160u
+
+struct hello {
+    uint64_t hash;
+    char host[CHECK_HOST_BYTES];
+    char values[GF_FRAME_PAYLOAD_MAX - 8 - CHECK_HOST_BYTES]; /* "key=value\n" of all that must agree */
+};
+struct met {
+    uint32_t answered, differing;
+    uint32_t node_count, local_count, local_index;
+    char missing[NAMES_BYTES];    /* ranks that did not answer */
+    char refused[200];            /* what the channel turned away */
+    char difference[320];         /* of the first rank that differs */
+};
+struct done {
+    uint32_t failing;
+    char names[NAMES_BYTES];
+};
+_Static_assert(sizeof(struct hello) <= GF_FRAME_PAYLOAD_MAX, "fits a frame");
+_Static_assert(sizeof(struct met) <= GF_FRAME_PAYLOAD_MAX, "fits a frame");
+
+struct rank_info { /* at rank 0 */
+    bool answered;
+    uint32_t fails;
+    char host[CHECK_HOST_BYTES];
+};
+struct check_peers {
+    const struct gf_rendezvous_driver *driver;
+    struct gf_rendezvous *rendezvous;
+    void *state;
+    uint32_t rank, world;
+    uint64_t deadline_ns;
+    struct hello own;
+    struct met met;           /* what rank 0 tells everybody; local_.. of this rank */
+    char ended[200];          /* how the connection to rank 0 ended; empty: it stands */
+    struct rank_info ranks[]; /* [world] at rank 0 */
+};
+
+/* ---- the channel ---- */
+
+/* The next event before end_ns; GF_AGAIN: none came; an error: the channel has failed. */
+static gf_status event_wait(struct check_peers *peers, uint64_t end_ns, struct gf_rendezvous_event *event_out)
+{
+    for (;;) {
+        uint64_t now_ns = tool_clock_ns();
+        gf_status status = peers->driver->poll(peers->rendezvous, now_ns, event_out);
+        struct pollfd wake = {.fd = peers->driver->wake_fd(peers->rendezvous), .events = POLLIN};
+        if (status != GF_AGAIN) return status;
+        if (now_ns >= end_ns) return GF_AGAIN;
+        (void)poll(&wake, 1, 10);
+    }
+}
+
+static void send_to(struct check_peers *peers, uint32_t to, uint32_t kind, const void *payload, uint32_t size_bytes)
+{
+    uint64_t end_ns = tool_clock_ns() + 2 * S;
+    struct gf_rendezvous_event event;
+    while ((peers->driver->send(peers->rendezvous, to, kind, payload, size_bytes) == GF_AGAIN) &&
+           (tool_clock_ns() < end_ns))
+        (void)event_wait(peers, tool_clock_ns() + S / 100, &event);
+}
+
+static void flush(struct check_peers *peers)
+{
+    uint64_t end_ns = tool_clock_ns() + 2 * S;
+    struct gf_rendezvous_event event;
+    while (!peers->driver->flushed(peers->rendezvous) && (tool_clock_ns() < end_ns))
+        (void)event_wait(peers, tool_clock_ns() + S / 100, &event);
+}
+
+/* Another rank than 0: until rank 0 has said `kind`, of size_bytes, or connected (kind 0). */
+static bool answer_wait(struct check_peers *peers, uint32_t kind, void *answer_out, uint32_t size_bytes)
+{
+    /* Rank 0 may have begun its own deadline as much later as it may wait for others. */
+    uint64_t end_ns = tool_clock_ns() + 2 * peers->deadline_ns + 5 * S;
+    struct gf_rendezvous_event event;
+    for (;;) {
+        gf_status status = event_wait(peers, end_ns, &event);
+        if (status != GF_OK) {
+            (void)snprintf(peers->ended, sizeof peers->ended, "%s",
+                           (status == GF_AGAIN) ? "rank 0 says nothing" : peers->rendezvous->fault.text);
+            return false;
+        }
+        if ((event.kind == GF_RENDEZVOUS_CONNECTED) && (kind == 0)) return true;
+        if (event.kind == GF_RENDEZVOUS_ENDED) {
+            (void)snprintf(peers->ended, sizeof peers->ended, "rank 0 left: %.160s", event.text);
+            return false;
+        }
+        if ((event.kind != GF_RENDEZVOUS_FRAME) || (event.frame_kind != kind) || (kind == 0) ||
+            (event.size_bytes != size_bytes)) continue;
+        memcpy(answer_out, event.payload, size_bytes);
+        return true;
+    }
+}
+
+/* ---- what is said ---- */
+
+static void values_write(const struct gf_config *config, char *text, size_t text_bytes)
+{
+    char value[GF_SETTING_VALUE_BYTES];
+    size_t used = 0;
+    for (uint32_t i = 0; i < gf_setting_count; i++) {
+        int length;
+        if (!(gf_settings[i].flags & GF_SETTING_AGREES)) continue;
+        length = snprintf(text + used, text_bytes - used, "%s=%s\n", gf_settings[i].key,
+                          gf_setting_value(&gf_settings[i], config, value));
+        if ((length < 0) || ((size_t)length >= text_bytes - used)) break; /* the hash still tells that they differ */
+        used += (size_t)length;
+    }
+}
+
+/* The lines in which two values texts differ, as many as there is room for. Both come from one table, so their lines
+ * stand in one order. */
+static void difference_write(const char *ours, const char *theirs, uint32_t rank, const char *host, char *text,
+                             size_t text_bytes)
+{
+    size_t used = (size_t)snprintf(text, text_bytes, "rank %u on %s against rank 0:", rank, host);
+    bool first = true;
+    while ((*ours != '\0') && (*theirs != '\0')) {
+        size_t our_length = strcspn(ours, "\n"), their_length = strcspn(theirs, "\n"), key = strcspn(ours, "=");
+        if (((our_length != their_length) || (memcmp(ours, theirs, our_length) != 0)) && (used < text_bytes)) {
+            used += (size_t)snprintf(text + used, text_bytes - used, "%s %.*s %.*s, not %.*s", first ? "" : ";",
+                                     (int)key, ours, (key < their_length) ? (int)(their_length - key - 1) : 0,
+                                     theirs + key + 1, (int)(our_length - key - 1), ours + key + 1);
+            first = false;
+        }
+        ours += our_length + (ours[our_length] == '\n');
+        theirs += their_length + (theirs[their_length] == '\n');
+    }
+    if (first) (void)snprintf(text + used, text_bytes - used, " another hash");
+}
+
+/* "1, 5, 6 .." of the ranks for which fails is not 0 or that did not answer. */
+static uint32_t names_write(const struct check_peers *peers, bool fails, char *text, size_t text_bytes)
+{
+    uint32_t count = 0;
+    size_t used = 0;
+    bool whole = true;
+    text[0] = '\0';
+    for (uint32_t r = 0; r < peers->world; r++) {
+        bool named = fails ? (peers->ranks[r].fails != 0) : !peers->ranks[r].answered;
+        if (!named) continue;
+        count++;
+        if (used + 16 < text_bytes)
+            used += (size_t)snprintf(text + used, text_bytes - used, "%s%u", used ? ", " : "", r);
+        else whole = false;
+    }
+    if (!whole) (void)snprintf(text + used, text_bytes - used, " ..");
+    return count;
+}
+
+/* ---- meeting ---- */
+
+static void hello_take(struct check_peers *peers, uint32_t rank, const struct hello *hello)
+{
+    struct rank_info *info = &peers->ranks[rank];
+    struct hello copy = *hello; /* ends of texts made sure of, whoever sent them */
+    if (info->answered) return;
+    copy.host[sizeof copy.host - 1] = '\0';
+    copy.values[sizeof copy.values - 1] = '\0';
+    info->answered = true;
+    peers->met.answered++;
+    memcpy(info->host, copy.host, sizeof info->host);
+    if (copy.hash == peers->own.hash) return;
+    if (peers->met.differing++ == 0)
+        difference_write(peers->own.values, copy.values, rank, copy.host, peers->met.difference,
+                         sizeof peers->met.difference);
+}
+
+/* Where rank r is: nodes are told apart by host name. */
+static void place_find(struct check_peers *peers, uint32_t rank)
+{
+    struct met *met = &peers->met;
+    met->local_count = met->local_index = 0;
+    for (uint32_t r = 0; r < peers->world; r++) {
+        if (!peers->ranks[r].answered || (strcmp(peers->ranks[r].host, peers->ranks[rank].host) != 0)) continue;
+        met->local_count++;
+        met->local_index += (r < rank);
+    }
+}
+
+static void centre_meet(struct check_peers *peers)
+{
+    struct met *met = &peers->met;
+    struct gf_rendezvous_event event;
+    uint64_t end_ns = tool_clock_ns() + peers->deadline_ns;
+    hello_take(peers, 0, &peers->own);
+    while (met->answered < peers->world) {
+        if (event_wait(peers, end_ns, &event) != GF_OK) break;
+        if ((event.kind == GF_RENDEZVOUS_FRAME) && (event.frame_kind == FRAME_HELLO) &&
+            (event.size_bytes == sizeof(struct hello)))
+            hello_take(peers, event.rank, event.payload);
+        if (event.kind == GF_RENDEZVOUS_REFUSED) { /* it will not come; the others that are there are soon heard */
+            (void)snprintf(met->refused, sizeof met->refused, "%.199s", event.text);
+            if (end_ns > tool_clock_ns() + S / 2) end_ns = tool_clock_ns() + S / 2;
+        }
+    }
+    (void)names_write(peers, false, met->missing, sizeof met->missing);
+    for (uint32_t r = 0; r < peers->world; r++) {
+        place_find(peers, r);
+        met->node_count += peers->ranks[r].answered && (met->local_index == 0);
+    }
+    for (uint32_t r = peers->world; r-- > 0;) { /* rank 0 last: its own place stays in peers->met */
+        place_find(peers, r);
+        if ((r != 0) && peers->ranks[r].answered) send_to(peers, r, FRAME_MET, met, sizeof *met);
+    }
+}
+
+static void met_say(struct check_report *report, const struct check_peers *peers)
+{
+    const struct met *met = &peers->met;
+    report->shared = true;
+    if (met->answered == peers->world)
+        check_say(report, "peers", CHECK_OK, NULL, "%u of %u ranks answered, on %u node%s", met->answered, peers->world,
+                  met->node_count, (met->node_count == 1) ? "" : "s");
+    else
+        check_say(report, "peers", CHECK_FAIL, "look at what those print; --deadline SECONDS waits longer",
+                  "%u of %u ranks answered within %.0f s; missing: rank %s%s%s", met->answered, peers->world,
+                  (double)peers->deadline_ns / 1e9, met->missing, met->refused[0] ? "; turned away: " : "",
+                  met->refused);
+    if (met->differing == 0)
+        check_say(report, "configuration", CHECK_OK, NULL, "hash 0x%016llx at all that answered",
+                  (unsigned long long)peers->own.hash);
+    else
+        check_say(report, "configuration", CHECK_FAIL, "hand the same file to all ranks",
+                  "%u rank%s not the configuration of rank 0: %s", met->differing,
+                  (met->differing == 1) ? " has" : "s have", met->difference);
+    report->shared = false;
+}
+
+static void peers_close(struct check_peers *peers)
+{
+    if (peers->rendezvous != NULL) peers->driver->close(peers->rendezvous);
+    free(peers->state);
+    free(peers);
+}
+
+/* Opens the channel; says so, or why not. */
+static bool channel_open(struct check_report *report, const struct check_job *job, struct check_peers *peers)
+{
+    const struct gf_config *config = &job->config;
+    const struct gf_rendezvous_setup setup = {
+        .rank = peers->rank, .world = peers->world, .job_id = config->job.id, .address = config->rendezvous.address,
+        .bind = config->rendezvous.bind, .key_file = config->rendezvous.key_file,
+        .insecure = config->rendezvous.insecure, .keepalive_ns = config->rendezvous.keepalive_ns,
+        .join_timeout_ns = job->deadline_ns,
+    };
+    struct gf_fault fault = {0};
+    peers->state = malloc(peers->driver->state_bytes(&setup));
+    if ((peers->state == NULL) ||
+        (peers->driver->open(&setup, peers->state, tool_clock_ns(), &peers->rendezvous, &fault) != GF_OK)) {
+        peers->rendezvous = NULL;
+        check_say(report, "control", CHECK_FAIL, "correct what it names, or free the port (ss -ltnp shows who has it)",
+                  "%s", fault.text);
+        return false;
+    }
+    if (peers->rank == 0) {
+        check_say(report, "control", CHECK_OK, NULL, "rank 0 listens at %s", setup.address);
+        return true;
+    }
+    if (answer_wait(peers, 0, NULL, 0)) {
+        check_say(report, "control", CHECK_OK, NULL, "rank 0 answers at %s", setup.address);
+        return true;
+    }
+    check_say(report, "control", CHECK_FAIL, "is rank 0 up, rendezvous.address right, the way to it open?", "%s",
+              peers->ended);
+    return false;
+}
+
+struct check_peers *check_peers_meet(struct check_report *report, struct check_job *job)
+{
+    uint32_t world = job->config.job.world;
+    struct check_peers *peers = calloc(1, sizeof *peers + world * sizeof peers->ranks[0]);
+    bool met;
+    if (peers == NULL) return NULL;
+    peers->driver = gf_drivers_builtin.rendezvous;
+    peers->rank = job->config.job.rank;
+    peers->world = world;
+    peers->deadline_ns = job->deadline_ns;
+    peers->own.hash = gf_config_hash(&job->config);
+    (void)snprintf(peers->own.host, sizeof peers->own.host, "%s", report->host);
+    values_write(&job->config, peers->own.values, sizeof peers->own.values);
+    if (!channel_open(report, job, peers)) {
+        peers_close(peers);
+        return NULL;
+    }
+    if (peers->rank == 0) {
+        centre_meet(peers);
+        met = true;
+    } else {
+        send_to(peers, 0, FRAME_HELLO, &peers->own, sizeof peers->own);
+        met = answer_wait(peers, FRAME_MET, &peers->met, sizeof peers->met);
+        peers->met.missing[NAMES_BYTES - 1] = '\0';
+        peers->met.refused[sizeof peers->met.refused - 1] = '\0';
+        peers->met.difference[sizeof peers->met.difference - 1] = '\0';
+    }
+    if (!met) {
+        check_say(report, "peers", CHECK_FAIL, "look at what rank 0 prints", "%s", peers->ended);
+        peers_close(peers);
+        return NULL;
+    }
+    met_say(report, peers);
+    job->local_count = peers->met.local_count;
+    job->local_index = peers->met.local_index;
+    job->node_count = peers->met.node_count;
+    return peers;
+}
+
+/* ---- agreeing ---- */
+
+static void centre_agree(struct check_peers *peers, uint32_t fails, struct done *done)
+{
+    struct gf_rendezvous_event event;
+    uint64_t end_ns = tool_clock_ns() + peers->deadline_ns;
+    uint32_t waiting = peers->met.answered - 1;
+    /* Silence counts as failing. */
+    for (uint32_t r = 0; r < peers->world; r++) peers->ranks[r].fails = 1;
+    peers->ranks[0].fails = fails;
+    while ((waiting > 0) && (event_wait(peers, end_ns, &event) == GF_OK)) {
+        if (event.kind == GF_RENDEZVOUS_ENDED) waiting--;
+        if ((event.kind != GF_RENDEZVOUS_FRAME) || (event.frame_kind != FRAME_FAILS) ||
+            (event.size_bytes != sizeof fails)) continue;
+        memcpy(&peers->ranks[event.rank].fails, event.payload, sizeof fails);
+        waiting--;
+    }
+    done->failing = names_write(peers, true, done->names, sizeof done->names);
+    for (uint32_t r = 1; r < peers->world; r++)
+        if (peers->ranks[r].answered) send_to(peers, r, FRAME_DONE, done, sizeof *done);
+    flush(peers);
+}
+
+bool check_peers_agree(struct check_report *report, struct check_peers *peers)
+{
+    uint32_t fails = report->counts[CHECK_FAIL] - report->shared_fails; /* this rank's own */
+    struct done done = {0};
+    bool told = true, met = (peers->met.answered == peers->world) && (peers->met.differing == 0);
+    if (peers->rank == 0) {
+        centre_agree(peers, fails, &done);
+    } else {
+        send_to(peers, 0, FRAME_FAILS, &fails, sizeof fails);
+        told = answer_wait(peers, FRAME_DONE, &done, sizeof done);
+        /* The real join listens at the same place: not before this conversation is over there too. */
+        if (told) (void)answer_wait(peers, FRAME_DONE, &done, sizeof done);
+    }
+    done.names[sizeof done.names - 1] = '\0';
+    report->shared = told;
+    if (!told)
+        check_say(report, "all ranks", CHECK_FAIL, "look at what rank 0 prints", "%s", peers->ended);
+    else if (done.failing == 0)
+        check_say(report, "all ranks", CHECK_OK, NULL, "no rank has a failing line of its own");
+    else
+        check_say(report, "all ranks", CHECK_FAIL, "look at their lines", "something fails at rank %s", done.names);
+    report->shared = false;
+    peers_close(peers);
+    return met && told && (done.failing == 0);
+}

@@ -1,0 +1,62 @@
+/* gf-check --preflight: is this node, and are all ranks of this job, fit for a run with this configuration? Each part
+ * appends its lines to the report; none changes anything that outlasts it. */
+#ifndef CHECK_PREFLIGHT_H
+#define CHECK_PREFLIGHT_H
+
+#include "tools/check/check_report.h"
+#include "gradientflow.h"
+
+struct check_job {
+    struct gf_config config;     /* as the job would have it: rank, world and address from the launcher filled in */
+    const struct gf_tensor *tensors;
+    uint32_t tensor_count;
+    struct gf_footprint need;    /* of one rank; zeroes where it cannot be told */
+    char need_fault[256];        /* then why */
+    bool launched;               /* by gf-run, srun, mpirun ..: the other ranks are expected to answer */
+    const char *launcher;        /* "SLURM_PROCID": what said so; "job.world" of the file */
+    uint64_t deadline_ns;        /* how long for each conversation with other ranks */
+    /* Known after check_peers(); before it what the command line said. */
+    uint32_t local_count;        /* ranks on this node */
+    uint32_t local_index;        /* this one among them: what is the node's is looked at by the first alone */
+    uint32_t node_count;
+    char ucx_version[32];        /* known after check_transports(); empty where UCX did not open */
+};
+
+/* Fills *job_out from a loaded configuration: identity from the launcher, defaults, footprint. world and local_count are
+ * what the command line said for a process that was started alone, 0 where it said nothing. 0, or the exit code, and why
+ * is on stderr. */
+int check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                    uint32_t world, uint32_t local_count, uint64_t deadline_ns, struct check_job *job_out);
+/* 0: all ok or warnings; 1: something fails, here or (launched) on any rank. */
+int check_preflight(struct check_job *job, bool json);
+
+/* check_net.c */
+void check_transports(struct check_report *report, struct check_job *job);
+void check_interfaces(struct check_report *report, const struct check_job *job);
+void check_ports(struct check_report *report, const struct check_job *job);
+void check_control_alone(struct check_report *report, const struct check_job *job);
+/* Is name one of list's, comma-separated? */
+bool check_list_has(const char *list, const char *name);
+/* Anything but transports that stay on the node. */
+bool check_network_used(const char *transports);
+
+/* check_node.c */
+void check_environment(struct check_report *report, const struct check_job *job);
+void check_footprint(struct check_report *report, const struct check_job *job);
+void check_gpu(struct check_report *report, const struct check_job *job);
+void check_memlock(struct check_report *report, const struct check_job *job);
+void check_huge_pages(struct check_report *report, const struct check_job *job);
+void check_memory(struct check_report *report, const struct check_job *job);
+void check_shm(struct check_report *report, const struct check_job *job);
+
+/* check_peers.c: the control channel without a library context around it. */
+struct check_peers;
+/* Meets the other ranks and compares configurations. NULL: they were not met, and the lines say why. */
+struct check_peers *check_peers_meet(struct check_report *report, struct check_job *job);
+/* Are all ranks without a failing line? Ends the conversation; frees peers. */
+bool check_peers_agree(struct check_report *report, struct check_peers *peers);
+
+/* check_join.c: what gf_open() and the first exchange of a run do, with its sizes. */
+void check_join(struct check_report *report, const struct check_job *job);
+
+#endif

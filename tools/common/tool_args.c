@@ -1,0 +1,140 @@
+/* See tool_args.h. */
+#include "tools/common/tool_args.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/config_keys.h" /* the same numbers and sizes as in configuration files */
+
+__attribute__((format(printf, 2, 3))) static int refuse(const struct tool_args *args, const char *format, ...)
+{
+    va_list arguments;
+    (void)fprintf(stderr, "%s: ", args->program);
+    va_start(arguments, format);
+    (void)vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    (void)fprintf(stderr, "\nusage: %s %s   (--help says more)\n", args->program, args->usage);
+    return -1;
+}
+
+static void help_print(const struct tool_args *args)
+{
+    (void)printf("usage: %s %s\n%s\n\n", args->program, args->usage, args->about);
+    for (size_t i = 0; i < args->option_count; i++) {
+        const struct tool_option *option = &args->options[i];
+        char left[64];
+        (void)snprintf(left, sizeof left, "--%s %s", option->name, option->value_name ? option->value_name : "");
+        (void)printf("  %-24s %s\n", left, option->help);
+    }
+    (void)printf("  %-24s %s\n", "--help", "this text");
+}
+
+/* Is `text` one of "a|b|c"? */
+static bool text_allowed(const char *allowed, const char *text)
+{
+    size_t length = strlen(text);
+    for (; *allowed != '\0'; allowed += strcspn(allowed, "|"), allowed += (*allowed == '|'))
+        if ((strcspn(allowed, "|") == length) && (strncmp(allowed, text, length) == 0)) return true;
+    return false;
+}
+
+static int number_refuse(const struct tool_args *args, const struct tool_option *option, const char *text)
+{
+    const char *what = (option->kind == TOOL_SIZE) ? "a size, as 4096, 4K or 4M," : "a whole number";
+    if (option->high == 0)
+        return refuse(args, "--%s %s: allowed is %s from %llu", option->name, text, what,
+                      (unsigned long long)option->low);
+    return refuse(args, "--%s %s: allowed is %s from %llu to %llu", option->name, text, what,
+                  (unsigned long long)option->low, (unsigned long long)option->high);
+}
+
+static int value_read(const struct tool_args *args, const struct tool_option *option, const char *text)
+{
+    uint64_t number;
+    double real;
+    bool read;
+    switch (option->kind) {
+    case TOOL_FLAG: break;
+    case TOOL_TEXT:
+        if (text[0] == '\0') return refuse(args, "--%s: its value is empty", option->name);
+        if ((option->allowed != NULL) && !text_allowed(option->allowed, text))
+            return refuse(args, "--%s %s: allowed is %s", option->name, text, option->allowed);
+        *(const char **)option->value_out = text;
+        return 0;
+    case TOOL_NUMBER:
+    case TOOL_SIZE:
+        read = (option->kind == TOOL_SIZE) ? gf_bytes_read(text, &number) : gf_number_read(text, &number);
+        if (!read || (number < option->low) || ((option->high != 0) && (number > option->high)))
+            return number_refuse(args, option, text);
+        *(uint64_t *)option->value_out = number;
+        return 0;
+    case TOOL_REAL:
+        if (!gf_real_read(text, &real) || !(real >= option->low_real) || !(real <= option->high_real))
+            return refuse(args, "--%s %s: allowed is a number from %g to %g", option->name, text, option->low_real,
+                          option->high_real);
+        *(double *)option->value_out = real;
+        return 0;
+    }
+    return refuse(args, "--%s takes no value", option->name);
+}
+
+static size_t option_find(const struct tool_args *args, const char *name, size_t length)
+{
+    size_t i = 0;
+    for (; i < args->option_count; i++)
+        if ((strlen(args->options[i].name) == length) && (strncmp(args->options[i].name, name, length) == 0)) break;
+    return i;
+}
+
+/* The option in argv[*at], which begins with "--"; moves *at to the last argument it used. */
+static int option_read(const struct tool_args *args, int argc, char **argv, int *at, uint64_t *seen)
+{
+    const char *name = argv[*at] + 2;
+    size_t length = strcspn(name, "="), index = option_find(args, name, length);
+    const struct tool_option *option = &args->options[index];
+    bool attached = name[length] == '=';
+    if (index == args->option_count) return refuse(args, "unknown option --%.*s", (int)length, name);
+    if (*seen & (1ull << index)) return refuse(args, "--%s is given twice", option->name);
+    *seen |= 1ull << index;
+    if (option->given_out != NULL) *option->given_out = true;
+    if (option->kind == TOOL_FLAG) {
+        if (attached) return refuse(args, "--%s takes no value", option->name);
+        *(bool *)option->value_out = true;
+        return 0;
+    }
+    if (!attached && (*at + 1 == argc)) return refuse(args, "--%s needs a value", option->name);
+    return value_read(args, option, attached ? name + length + 1 : argv[++*at]);
+}
+
+int tool_args_read(const struct tool_args *args, int argc, char **argv, const char **operands_out,
+                   uint32_t *operand_count_out)
+{
+    uint64_t seen = 0;
+    uint32_t count = 0;
+    bool options_end = false;
+    for (int i = 1; i < argc; i++) {
+        bool is_option = !options_end && (argv[i][0] == '-') && (argv[i][1] != '\0');
+        if (is_option && (strcmp(argv[i], "--help") == 0)) {
+            help_print(args);
+            return 1;
+        }
+        if (is_option && (strcmp(argv[i], "--") == 0)) {
+            options_end = true;
+        } else if (is_option && (argv[i][1] != '-')) {
+            return refuse(args, "unknown option %s; options begin with two dashes", argv[i]);
+        } else if (is_option) {
+            int read = option_read(args, argc, argv, &i, &seen);
+            if (read != 0) return read;
+        } else if (args->operands_end) {
+            count = (uint32_t)(argc - i);
+            break;
+        } else {
+            if (count == args->operands_max) return refuse(args, "%s is one argument too many", argv[i]);
+            operands_out[count++] = argv[i];
+        }
+    }
+    if (count < args->operands_min) return refuse(args, "an argument is missing");
+    *operand_count_out = count;
+    return 0;
+}

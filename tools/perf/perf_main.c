@@ -1,0 +1,86 @@
+/* gf-perf: what collectives reach, size by size, after the manner of nccl-tests; what a model's step costs; where auto
+ * should change algorithms. Starts under gf-run, Slurm or mpirun; rank 0 reports. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/perf/perf_model.h"
+#include "tools/perf/perf_open.h"
+#include "tools/perf/perf_options.h"
+#include "tools/perf/perf_report.h"
+#include "tools/perf/perf_tune.h"
+#include "tools/common/tool_args.h"
+
+/* Every size; 0, or -1 where something failed or was wrong. */
+static int sizes_run(const struct perf_options *options, struct perf *perf, struct perf_report *report)
+{
+    bool reports = gf_rank(perf->gf) == 0, barrier = perf->plan.operation == GF_OPERATION_BARRIER;
+    int result = 0;
+    if (reports) perf_report_head(report);
+    for (uint64_t bytes = options->bytes_min; bytes <= options->bytes_max; bytes *= options->factor) {
+        struct perf_row *row = &report->rows[report->row_count];
+        gf_status status = perf_measure(perf, barrier ? 0 : bytes, row);
+        if (status < 0) return perf_fail(perf->gf, status, "a measurement failed");
+        report->row_count++;
+        if (reports) perf_report_row(report, row);
+        if (row->wrong > 0) result = reports ? perf_refuse("results are wrong") : -1;
+        if (barrier) break; /* it has no size */
+    }
+    return result;
+}
+
+static int places_check(const struct perf_options *options)
+{
+    return ((perf_file_check(options->json_path) == 0) && (perf_file_check(options->csv_path) == 0)) ? 0 : -1;
+}
+
+static int collective_run(const struct perf_options *options, struct perf_report *report)
+{
+    static const struct gf_tensor tensor = {.name = "none", .elem_count = 1};
+    struct perf perf = {.plan = options->plan};
+    struct perf_session session;
+    int result = perf_open(&options->config, &tensor, 1, &session);
+    if (result == 0) {
+        perf.gf = session.gf;
+        report->world = gf_world(perf.gf);
+        report->is_reporter = gf_rank(perf.gf) == 0;
+        perf.data = (unsigned char *)(uintptr_t)gf_exchange_take(perf.gf, options->bytes_max);
+        perf.times_us = perf_memory((size_t)PERF_SAMPLES_MAX * report->world * sizeof(float));
+        if ((perf.data == NULL) || (perf.times_us == NULL)) result = perf_refuse("there is no memory for the measurement");
+        else if (report->is_reporter && (places_check(options) != 0)) result = -1;
+        else result = sizes_run(options, &perf, report);
+    }
+    perf_close(&session, result);
+    free(perf.times_us);
+    return result;
+}
+
+/* Files hold what rows there are, also of a run that failed; then the pass mark. */
+static int results_end(const struct perf_options *options, const struct perf_report *report)
+{
+    const struct perf_row *last = &report->rows[(report->row_count > 0) ? report->row_count - 1 : 0];
+    int result = 0;
+    if (report->row_count == 0) return -1;
+    if ((options->json_path != NULL) && (perf_report_json(report, options->json_path) != 0)) result = -1;
+    if ((options->csv_path != NULL) && (perf_report_csv(report, options->csv_path) != 0)) result = -1;
+    if (last->busbw < options->busbw_min) {
+        fprintf(stderr, "gf-perf: %.3f GB/s of bus bandwidth at %llu bytes, --min-busbw asks for %.3f\n", last->busbw,
+                (unsigned long long)last->bytes, options->busbw_min);
+        result = -1;
+    }
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    static struct perf_options options;
+    static struct perf_report report;
+    int read = perf_options_read(argc, argv, &options), result;
+    if (read != 0) return (read > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
+    report.plan = options.plan;
+    report.config = &options.config;
+    if (options.tune_path != NULL) return (perf_tune(&options) == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    result = (options.model_path != NULL) ? perf_model(&options, &report) : collective_run(&options, &report);
+    if (result > 0) return TOOL_EXIT_USAGE;
+    if (report.is_reporter && (results_end(&options, &report) != 0)) result = -1;
+    return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,191 @@
+/* See perf_options.h. */
+#include "tools/perf/perf_options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "tools/perf/perf_open.h"
+#include "tools/common/tool_args.h"
+
+#define BYTES_MAX (UINT64_C(64) << 30)
+
+static struct {
+    uint64_t bytes_min, bytes_max, factor, iters, warmup, check, batch;
+    double seconds, busbw_min, compute_ms, gflops;
+    const char *op, *type, *algorithm, *config_path, *json_path, *csv_path, *set, *model_path, *tune_path;
+    bool batch_given, gflops_given, compute_given, size_given, op_given;
+} given = {.bytes_min = 4096, .bytes_max = UINT64_C(64) << 20, .factor = 4, .warmup = 5, .check = 1, .seconds = 0.3,
+           .batch = 1, .op = "allreduce", .type = "float"};
+
+static const struct tool_option options[] = {
+    {.name = "min-bytes", .kind = TOOL_SIZE, .value_out = &given.bytes_min, .value_name = "SIZE", .low = 4,
+     .high = BYTES_MAX, .given_out = &given.size_given, .help = "-b: the smallest size (4K)"},
+    {.name = "max-bytes", .kind = TOOL_SIZE, .value_out = &given.bytes_max, .value_name = "SIZE", .low = 4,
+     .high = BYTES_MAX, .given_out = &given.size_given, .help = "-e: the largest (64M)"},
+    {.name = "factor", .kind = TOOL_NUMBER, .value_out = &given.factor, .value_name = "N", .low = 2, .high = 1024,
+     .help = "-f: from size to size (4)"},
+    {.name = "iters", .kind = TOOL_NUMBER, .value_out = &given.iters, .value_name = "N", .low = 1,
+     .high = PERF_SAMPLES_MAX, .help = "-n: samples of a size; else what --seconds allows"},
+    {.name = "warmup", .kind = TOOL_NUMBER, .value_out = &given.warmup, .value_name = "N", .high = 1000,
+     .help = "-w: samples before, not counted (5)"},
+    {.name = "seconds", .kind = TOOL_REAL, .value_out = &given.seconds, .value_name = "S", .low_real = 0.001,
+     .high_real = 3600, .help = "-t: for each size, about (0.3)"},
+    {.name = "op", .kind = TOOL_TEXT, .value_out = &given.op, .value_name = "NAME", .given_out = &given.op_given,
+     .allowed = "allreduce|broadcast|reduce_scatter|allgather|barrier", .help = "-o: the operation (allreduce)"},
+    {.name = "type", .kind = TOOL_TEXT, .value_out = &given.type, .value_name = "NAME", .allowed = "float|half|bfloat16",
+     .help = "-d: float, half or bfloat16"},
+    {.name = "algorithm", .kind = TOOL_TEXT, .value_out = &given.algorithm, .value_name = "NAME",
+     .help = "-a: exchange.algorithm of the configuration: auto, direct, ring, .."},
+    {.name = "check", .kind = TOOL_NUMBER, .value_out = &given.check, .value_name = "0|1", .high = 1,
+     .help = "-c: look at every element before and behind the samples (1)"},
+    {.name = "config", .kind = TOOL_TEXT, .value_out = &given.config_path, .value_name = "FILE",
+     .help = "configuration (none: defaults)"},
+    {.name = "set", .kind = TOOL_TEXT, .value_out = &given.set, .value_name = "GROUP.KEY=VALUE",
+     .help = "any line of it, more behind commas: link.idle=spin,link.transports=self,tcp"},
+    {.name = "json", .kind = TOOL_TEXT, .value_out = &given.json_path, .value_name = "FILE",
+     .help = "write the rows there"},
+    {.name = "csv", .kind = TOOL_TEXT, .value_out = &given.csv_path, .value_name = "FILE", .help = "likewise"},
+    {.name = "min-busbw", .kind = TOOL_REAL, .value_out = &given.busbw_min, .value_name = "GB/S", .high_real = 1e6,
+     .help = "fail if the largest size stays below"},
+    {.name = "tune", .kind = TOOL_TEXT, .value_out = &given.tune_path, .value_name = "FILE",
+     .help = "time the algorithms of auto against each other and write its limits there"},
+    {.name = "model", .kind = TOOL_TEXT, .value_out = &given.model_path, .value_name = "FILE",
+     .help = "replay the steps of a model (config/models) in place of one collective"},
+    {.name = "compute-ms", .kind = TOOL_REAL, .value_out = &given.compute_ms, .value_name = "MS", .high_real = 1e6,
+     .given_out = &given.compute_given, .help = "of a model's step: forward and backward, as waits (0)"},
+    {.name = "gflops", .kind = TOOL_REAL, .value_out = &given.gflops, .value_name = "N", .low_real = 1e-3,
+     .high_real = 1e9, .given_out = &given.gflops_given, .help = "the same from the model's operations: 1e9 a second"},
+    {.name = "batch", .kind = TOOL_NUMBER, .value_out = &given.batch, .value_name = "N", .low = 1, .high = 1u << 20,
+     .given_out = &given.batch_given, .help = "with --gflops: images a rank and step (1)"},
+};
+#define OPTION_COUNT (sizeof options / sizeof options[0])
+
+/* nccl-tests' letters, as our names; all take a value. */
+static void letters_expand(int argc, char **argv, char *names[])
+{
+    static const char *const letters[][2] = {
+        {"-b", "--min-bytes"}, {"-e", "--max-bytes"}, {"-f", "--factor"}, {"-n", "--iters"}, {"-w", "--warmup"},
+        {"-t", "--seconds"},   {"-o", "--op"},        {"-d", "--type"},   {"-a", "--algorithm"}, {"-c", "--check"},
+    };
+    for (int i = 0; i < argc; i++) {
+        names[i] = argv[i];
+        for (size_t l = 0; (i > 0) && (l < sizeof letters / sizeof letters[0]); l++)
+            if (strcmp(argv[i], letters[l][0]) == 0) names[i] = (char *)(uintptr_t)letters[l][1];
+    }
+    names[argc] = NULL;
+}
+
+static void log_print(void *user, gf_log_level level, const char *text)
+{
+    (void)user;
+    if (level <= GF_LOG_WARN) fprintf(stderr, "gf-perf: %s\n", text);
+}
+
+/* The end of one "KEY=VALUE" in a list of them: the last comma before the next '=', for a value may hold commas too. */
+static char *setting_end(char *setting)
+{
+    char *value = strchr(setting, '='), *next = (value != NULL) ? strchr(value + 1, '=') : NULL;
+    if (next == NULL) return setting + strlen(setting);
+    while ((next > value) && (*next != ',')) next--;
+    return (next > value) ? next : setting + strlen(setting);
+}
+
+static int settings_apply(struct gf_config *config, char *error)
+{
+    static char text[1024];
+    if ((given.algorithm != NULL) &&
+        (gf_config_set(config, "exchange.algorithm", given.algorithm, "--algorithm", error) < 0)) return -1;
+    if (given.set == NULL) return 0;
+    if (strlen(given.set) >= sizeof text) {
+        snprintf(error, GF_CONFIG_ERROR_BYTES, "--set: at most %zu bytes", sizeof text - 1);
+        return -1;
+    }
+    strcpy(text, given.set);
+    for (char *setting = text, *end; *setting != '\0'; setting = end) {
+        char *value = strchr(setting, '=');
+        end = setting_end(setting);
+        if (value == NULL) {
+            snprintf(error, GF_CONFIG_ERROR_BYTES, "--set %.100s: allowed is GROUP.KEY=VALUE", setting);
+            return -1;
+        }
+        if (*end == ',') *end++ = '\0';
+        *value++ = '\0';
+        if (gf_config_set(config, setting, value, "--set", error) < 0) return -1;
+    }
+    return 0;
+}
+
+static int config_make(struct gf_config *config)
+{
+    static char error[GF_CONFIG_ERROR_BYTES];
+    if ((given.config_path != NULL) && (gf_config_load(given.config_path, config, error) < 0)) return perf_refuse(error);
+    if (settings_apply(config, error) < 0) return perf_refuse(error);
+    if (given.model_path == NULL) config->exchange.user_bytes = (given.bytes_max + 63) / 64 * 64 + 64;
+    config->log = log_print;
+    return 0;
+}
+
+static void plan_make(struct perf_plan *plan)
+{
+    static const gf_operation ops[] = {GF_OPERATION_BROADCAST, GF_OPERATION_REDUCE_SCATTER, GF_OPERATION_ALLGATHER,
+                                       GF_OPERATION_BARRIER};
+    *plan = (struct perf_plan){.operation = GF_OPERATION_ALLREDUCE, .iters = given.iters, .warmup = given.warmup,
+                               .seconds = given.seconds, .check = given.check != 0};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        if (strcmp(given.op, gf_operation_name(ops[i])) == 0) plan->operation = ops[i];
+    plan->type = (given.type[0] == 'h') ? GF_TYPE_F16 : (given.type[0] == 'b') ? GF_TYPE_BF16 : GF_TYPE_F32;
+}
+
+/* What does not go together. */
+static int combination_check(void)
+{
+    bool model = given.model_path != NULL, tune = given.tune_path != NULL;
+    if (given.bytes_min > given.bytes_max) return perf_refuse("--min-bytes is above --max-bytes");
+    if (model && tune) return perf_refuse("--model and --tune: give one of them");
+    if (!model && (given.compute_given || given.gflops_given || given.batch_given))
+        return perf_refuse("--compute-ms, --gflops and --batch need --model FILE");
+    if (given.compute_given && given.gflops_given) return perf_refuse("--compute-ms and --gflops: give one of them");
+    if (given.batch_given && !given.gflops_given) return perf_refuse("--batch needs --gflops");
+    if (model && (given.size_given || given.op_given))
+        return perf_refuse("--model: the model says operation and sizes; leave --op, --min-bytes and --max-bytes out");
+    if (tune && (given.op_given || (given.algorithm != NULL)))
+        return perf_refuse("--tune times every algorithm of allreduce; leave --op and --algorithm out");
+    if (tune && ((given.json_path != NULL) || (given.csv_path != NULL) || (given.busbw_min > 0)))
+        return perf_refuse("--tune writes its own file; leave --json, --csv and --min-busbw out");
+    return 0;
+}
+
+int perf_options_read(int argc, char **argv, struct perf_options *options_out)
+{
+    static const struct tool_args args = {
+        .program = "gf-perf", .usage = "[options]",
+        .about = "Times one collective, in place, size by size, on all ranks that gf-run, Slurm or mpirun started. Each\n"
+                 "rank rewrites its data before each sample; a sample's time is that of the slowest rank. Exit code 1:\n"
+                 "wrong data, a failure or timeout, rows missing, too little bandwidth.",
+        .options = options, .option_count = OPTION_COUNT,
+    };
+    uint32_t operand_count;
+    char **names = calloc((size_t)argc + 1, sizeof *names);
+    int read;
+    if (names == NULL) return -1;
+    letters_expand(argc, argv, names);
+    read = tool_args_read(&args, argc, names, NULL, &operand_count);
+    free(names);
+    if (read != 0) return read;
+    if ((combination_check() < 0) || (config_make(&options_out->config) < 0)) return -1;
+    plan_make(&options_out->plan);
+    options_out->bytes_min = given.bytes_min;
+    options_out->bytes_max = given.bytes_max;
+    options_out->factor = given.factor;
+    options_out->busbw_min = given.busbw_min;
+    options_out->json_path = given.json_path;
+    options_out->csv_path = given.csv_path;
+    options_out->model_path = given.model_path;
+    options_out->tune_path = given.tune_path;
+    options_out->compute_ms = given.compute_ms;
+    options_out->gflops = given.gflops;
+    options_out->batch = given.batch;
+    return 0;
+}

@@ -1,0 +1,21 @@
+/* gf-perf's command line. */
+#ifndef PERF_OPTIONS_H
+#define PERF_OPTIONS_H
+
+#include "tools/perf/perf_run.h"
+
+struct perf_options {
+    uint64_t bytes_min, bytes_max, factor;
+    double busbw_min;
+    const char *json_path, *csv_path;
+    const char *model_path, *tune_path;    /* NULL: neither */
+    double compute_ms, gflops;             /* of a model's step; both 0: all tensors are ready at once */
+    uint64_t batch;
+    struct perf_plan plan;
+    struct gf_config config;
+};
+
+/* 0; 1 where --help was given; -1 refused, and said why. */
+int perf_options_read(int argc, char **argv, struct perf_options *options_out);
+
+#endif

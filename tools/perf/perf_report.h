@@ -1,0 +1,44 @@
+/* gf-perf's results: a table on stdout, and files. */
+#ifndef PERF_REPORT_H
+#define PERF_REPORT_H
+
+#include <stdio.h>
+
+#include "tools/perf/perf_run.h"
+
+#define PERF_ROWS_MAX 128u
+
+/* Beside the row of a replayed step; medians. */
+struct perf_step {
+    const char *model;
+    uint32_t tensor_count, buffer_count;
+    double compute_us;          /* what was asked for */
+    double exposed_us;          /* the step's time beyond it */
+    double exchange_us;         /* rank 0: from the first post to the last completion */
+    uint64_t wire_bytes;        /* rank 0 sent in a step */
+};
+
+struct perf_report {
+    const struct gf_config *config;
+    struct perf_plan plan;
+    uint32_t world;
+    bool is_reporter;           /* rank 0, once it is open */
+    uint32_t row_count;
+    struct perf_row rows[PERF_ROWS_MAX];
+    struct perf_step step;      /* model NULL: rows are of a collective */
+};
+
+void perf_report_head(const struct perf_report *report);
+void perf_report_row(const struct perf_report *report, const struct perf_row *row);
+void perf_report_step(const struct perf_report *report);
+/* 0, or -1: it said why on stderr. */
+int perf_report_json(const struct perf_report *report, const char *path);
+int perf_report_csv(const struct perf_report *report, const char *path);
+/* Whether a file can be written there, before an hour is spent on what goes into it; NULL is lawful. Leaves an empty
+ * file where there was none. 0, or -1 as above. */
+int perf_file_check(const char *path);
+/* For writing files: NULL, or -1 from the end, where it said why on stderr. */
+FILE *perf_file_begin(const char *path);
+int perf_file_end(FILE *file, const char *path);
+
+#endif

@@ -1,0 +1,115 @@
+/* See perf_tune.h. Each round opens a context for each algorithm in turn, because the speed of a shared machine drifts;
+ * a size counts with the median of its rounds. */
+#include "tools/perf/perf_tune.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/perf/perf_open.h"
+#include "tools/perf/perf_report.h"
+
+#define ROUNDS 5u
+
+static const gf_algorithm algorithms[PERF_TUNE_COUNT] = {
+    [PERF_TUNE_DOUBLING] = GF_ALGORITHM_DOUBLING,
+    [PERF_TUNE_HALVING] = GF_ALGORITHM_HALVING,
+    [PERF_TUNE_RING] = GF_ALGORITHM_RING,
+};
+static double times_us[PERF_TUNE_SIZES_MAX][PERF_TUNE_COUNT][ROUNDS];
+
+struct tune {
+    struct perf_tuning tuning;
+    uint32_t world;
+    bool is_writer;
+};
+
+static int sizes_time(struct perf *perf, struct tune *tune, uint32_t algorithm, uint32_t round)
+{
+    for (uint32_t i = 0; i < tune->tuning.size_count; i++) {
+        struct perf_row row;
+        gf_status status = perf_measure(perf, tune->tuning.bytes[i], &row);
+        if (status < 0) return perf_fail(perf->gf, status, "a measurement failed");
+        if (row.wrong > 0) return tune->is_writer ? perf_refuse("results are wrong") : -1;
+        times_us[i][algorithm][round] = row.p50_us;
+    }
+    return 0;
+}
+
+static int algorithm_time(const struct perf_options *options, struct tune *tune, uint32_t algorithm, uint32_t round)
+{
+    static const struct gf_tensor tensor = {.name = "none", .elem_count = 1};
+    struct gf_config config = options->config;
+    struct perf perf = {.plan = options->plan};
+    struct perf_session session;
+    int result;
+    config.exchange.algorithm = algorithms[algorithm];
+    config.exchange.deterministic = false; /* would refuse ring */
+    result = perf_open(&config, &tensor, 1, &session);
+    if (result == 0) {
+        perf.gf = session.gf;
+        tune->world = gf_world(perf.gf);
+        tune->is_writer = gf_rank(perf.gf) == 0;
+        if (tune->is_writer && (perf_file_check(options->tune_path) != 0)) result = -1;
+        perf.plan.seconds /= ROUNDS;
+        perf.plan.check = perf.plan.check && (round == 0);
+        perf.data = (unsigned char *)(uintptr_t)gf_exchange_take(perf.gf, options->bytes_max);
+        perf.times_us = perf_memory((size_t)PERF_SAMPLES_MAX * tune->world * sizeof(float));
+        if ((perf.data == NULL) || (perf.times_us == NULL)) result = perf_refuse("there is no memory for the measurement");
+        else if (result == 0) result = sizes_time(&perf, tune, algorithm, round);
+    }
+    perf_close(&session, result);
+    free(perf.times_us);
+    return result;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static void table_print(FILE *out, const struct perf_options *options, const struct tune *tune)
+{
+    fprintf(out, "# gf-perf --tune: allreduce of %s, %u ranks, transports %s; median us of %u rounds.\n",
+            perf_type_name(options->plan.type), tune->world, options->config.link.transports, ROUNDS);
+    fprintf(out, "# %12s %12s %12s %12s\n", "bytes", "doubling", "halving", "ring");
+    for (uint32_t i = 0; i < tune->tuning.size_count; i++) {
+        const double *row = tune->tuning.time_us[i];
+        fprintf(out, "# %12llu %12.2f %12.2f %12.2f\n", (unsigned long long)tune->tuning.bytes[i],
+                row[PERF_TUNE_DOUBLING], row[PERF_TUNE_HALVING], row[PERF_TUNE_RING]);
+    }
+}
+
+static int fragment_write(const struct perf_options *options, const struct tune *tune)
+{
+    uint64_t doubling_max, halving_max;
+    FILE *file = perf_file_begin(options->tune_path);
+    if (file == NULL) return -1;
+    perf_tune_limits(&tune->tuning, &doubling_max, &halving_max);
+    table_print(stdout, options, tune);
+    table_print(file, options, tune);
+    fprintf(file, "# The limits count bytes on the wire. Put these lines into the exchange group of all ranks' configuration.\n"
+            "exchange = {\n    algorithm = \"auto\";\n    doubling_max_bytes = \"%llu B\";\n"
+            "    halving_max_bytes = \"%llu B\";\n};\n", (unsigned long long)doubling_max,
+            (unsigned long long)halving_max);
+    printf("doubling up to %llu bytes, halving up to %llu, then ring: %s\n", (unsigned long long)doubling_max,
+           (unsigned long long)halving_max, options->tune_path);
+    return perf_file_end(file, options->tune_path);
+}
+
+int perf_tune(const struct perf_options *options)
+{
+    static struct tune tune;
+    struct perf_tuning *tuning = &tune.tuning;
+    for (uint64_t bytes = options->bytes_min; bytes <= options->bytes_max; bytes *= options->factor)
+        if (tuning->size_count < PERF_TUNE_SIZES_MAX) tuning->bytes[tuning->size_count++] = bytes;
+    for (uint32_t round = 0; round < ROUNDS; round++)
+        for (uint32_t algorithm = 0; algorithm < PERF_TUNE_COUNT; algorithm++)
+            if (algorithm_time(options, &tune, algorithm, round) != 0) return -1;
+    for (uint32_t i = 0; i < tuning->size_count; i++)
+        for (uint32_t algorithm = 0; algorithm < PERF_TUNE_COUNT; algorithm++) {
+            qsort(times_us[i][algorithm], ROUNDS, sizeof(double), compare);
+            tuning->time_us[i][algorithm] = times_us[i][algorithm][ROUNDS / 2];
+        }
+    return tune.is_writer ? fragment_write(options, &tune) : 0;
+}

@@ -1,0 +1,24 @@
+/* gf-perf --tune: where algorithm auto should go from doubling to halving and from halving to ring on these machines. */
+#ifndef PERF_TUNE_H
+#define PERF_TUNE_H
+
+#include "tools/perf/perf_options.h"
+
+#define PERF_TUNE_SIZES_MAX 64u
+enum { PERF_TUNE_DOUBLING, PERF_TUNE_HALVING, PERF_TUNE_RING, PERF_TUNE_COUNT };
+
+/* Sizes in ascending order, and the time of each algorithm at each. */
+struct perf_tuning {
+    uint32_t size_count;
+    uint64_t bytes[PERF_TUNE_SIZES_MAX];
+    double time_us[PERF_TUNE_SIZES_MAX][PERF_TUNE_COUNT];
+};
+
+/* doubling up to *doubling_max_out, then halving up to *halving_max_out: the limits, taken from the sizes, with which
+ * auto loses least against the best algorithm at each size. A limit of 1 means: at no size. */
+void perf_tune_limits(const struct perf_tuning *tuning, uint64_t *doubling_max_out, uint64_t *halving_max_out);
+
+/* Measures in interleaved rounds and writes options->tune_path. 0, or -1: it said why on stderr. */
+int perf_tune(const struct perf_options *options);
+
+#endif

@@ -1,0 +1,94 @@
+/* Rows kept in a text file, so that a long table goes on where it was stopped. A row is found by a hash of everything
+ * that its times depend on; the version stands for the library and the simulator. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/plan/plan.h"
+
+#define CACHE_VERSION 2u
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size_bytes)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < size_bytes; i++) hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t hash_real(uint64_t hash, double value) { return hash_bytes(hash, &value, sizeof value); }
+
+static uint64_t case_hash(const struct plan_model *model, const struct gf_config_cluster *cluster, plan_mode mode,
+                          uint32_t gpus, const struct plan_choice *choice)
+{
+    struct gf_config config;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325), config_hash;
+    const double numbers[] = {CACHE_VERSION, GF_VERSION, mode, gpus, plan_batch(model, cluster, choice),
+                              plan_compute_s(model, cluster, choice), cluster->gpus_per_node,
+                              cluster->network_bandwidth, cluster->network_latency, cluster->node_bandwidth,
+                              cluster->node_latency, cluster->message_cost, cluster->op_bandwidth, cluster->op_cost,
+                              cluster->compute_spread};
+    plan_mode_config(mode, choice, &config);
+    config.job.world = gpus;
+    config.log = NULL;
+    config_hash = gf_config_hash(&config);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) hash = hash_real(hash, numbers[i]);
+    hash = hash_bytes(hash, &config_hash, sizeof config_hash);
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        hash = hash_real(hash, (double)model->tensors[i].elem_count);
+        hash = hash_real(hash, (double)model->tensors[i].flags);
+        hash = hash_real(hash, (double)model->flops[i].forward);
+        hash = hash_real(hash, (double)model->flops[i].backward);
+    }
+    return hash;
+}
+
+static bool line_read(const char *line, uint64_t hash, struct plan_row *row)
+{
+    uint64_t found;
+    int known;
+    struct plan_row read = *row;
+    if (sscanf(line, "%" SCNx64 " %d %lf %lf %lf %lf %lf %lf %lf %lf %lf", &found, &known, &read.compute_s, &read.step_s,
+               &read.exposed_s, &read.images_per_second, &read.speedup, &read.efficiency, &read.wire_bytes,
+               &read.messages, &read.buffers) != 11) return false;
+    if (found != hash) return false;
+    read.known = known != 0;
+    *row = read;
+    return true;
+}
+
+static bool cache_find(const char *path, uint64_t hash, struct plan_row *row)
+{
+    FILE *file = fopen(path, "r");
+    char line[512];
+    bool found = false;
+    if (file == NULL) return false;
+    while (!found && (fgets(line, sizeof line, file) != NULL)) found = line_read(line, hash, row);
+    (void)fclose(file);
+    return found;
+}
+
+static int cache_add(const char *path, uint64_t hash, const struct plan_row *row)
+{
+    FILE *file = fopen(path, "a");
+    if (file == NULL) return plan_refuse("cannot write to %s", path);
+    (void)fprintf(file, "%016" PRIx64 " %d %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g\n", hash, row->known,
+                  row->compute_s, row->step_s, row->exposed_s, row->images_per_second, row->speedup, row->efficiency,
+                  row->wire_bytes, row->messages, row->buffers);
+    return (fclose(file) == 0) ? 0 : plan_refuse("cannot write to %s", path);
+}
+
+int plan_cache_run(const struct plan_cache *cache, const struct plan_model *model,
+                   const struct gf_config_cluster *cluster, plan_mode mode, uint32_t gpus,
+                   const struct plan_choice *choice, struct plan_row *row_out)
+{
+    struct plan_row row = {.mode = mode, .gpus = gpus};
+    uint64_t hash;
+    if (cache->path == NULL) return plan_case_run(model, cluster, mode, gpus, choice, row_out);
+    hash = case_hash(model, cluster, mode, gpus, choice);
+    if (!cache_find(cache->path, hash, &row)) {
+        if (plan_case_run(model, cluster, mode, gpus, choice, &row) != 0) return -1;
+        if (row.known && (cache_add(cache->path, hash, &row) != 0)) return -1;
+    }
+    *row_out = row;
+    return 0;
+}

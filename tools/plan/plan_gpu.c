@@ -1,0 +1,286 @@
+/* Element ops as time. Scores are synthetic: the same pseudo-random numbers on all ranks, so that sparse steps choose
+ * chunks all over the pool, as many as they would choose of real ones. */
+#include <string.h>
+
+#include "ops/ops.h"
+#include "tools/plan/plan_gpu.h"
+
+struct plan_gpu_state {
+    struct gf_gpu base;
+    struct plan_device *device;
+};
+
+static struct plan_device *device_of(const struct gf_queue *queue)
+{
+    return ((struct plan_gpu_state *)(void *)queue->gpu)->device;
+}
+
+/* True: the op shall also be done. */
+static bool spend(const struct gf_queue *queue, uint64_t bytes)
+{
+    const struct plan_device *device = device_of(queue);
+    uint64_t work_ns = device->op_ns;
+    if (device->bytes_per_ns > 0.0) work_ns += (uint64_t)((double)bytes / device->bytes_per_ns + 0.5);
+    gf_sim_work(device->sim, device->rank, (work_ns > 0) ? work_ns : 1); /* so that who worked is seen */
+    return device->has_data;
+}
+
+static uint64_t size_of(gf_type type) { return (type == GF_TYPE_F32) ? 4 : 2; }
+
+static gf_status plan_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                           uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
+{
+    if (!spend(queue, elem_count * (size_of(dst_type) + size_of(src_type)))) return GF_OK;
+    return gf_ops_host.cast(queue, dst, dst_type, src, src_type, elem_count, scale, base, check);
+}
+
+static gf_status plan_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
+                          uint64_t base, struct gf_check *check)
+{
+    bool is_score = (elem_count == 1) && (type == GF_TYPE_F32); /* a chunk's, of pieces: chosen by, so it is real */
+    if (!spend(queue, 3 * elem_count * size_of(type)) && !is_score) return GF_OK;
+    return gf_ops_host.sum(queue, dst, src, type, elem_count, base, check);
+}
+
+static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
+                            struct gf_check *check, struct gf_check *sources)
+{
+    const struct plan_device *device = device_of(queue);
+    uint64_t bytes = elem_count * size_of(type);
+    if ((device->peer_bytes_per_ns > 0.0) && (dst_count + src_count > 2)) /* all but one of each are peers' */
+        gf_sim_work(device->sim, device->rank,
+                    (uint64_t)((double)(dst_count + src_count - 2) * (double)bytes / device->peer_bytes_per_ns));
+    if (!spend(queue, 3 * bytes)) return GF_OK;
+    return gf_ops_host.sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check, sources);
+}
+
+static gf_status plan_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
+                            struct gf_check *check)
+{
+    if (!spend(queue, elem_count * size_of(type))) return GF_OK;
+    return gf_ops_host.check(queue, src, type, elem_count, base, check);
+}
+
+static gf_status plan_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
+{
+    const struct plan_device *device = device_of(queue);
+    if ((device->peer_bytes_per_ns > 0.0) &&
+        (gf_sim_is_peers(device->sim, device->rank, dst) || gf_sim_is_peers(device->sim, device->rank, src)))
+        gf_sim_work(device->sim, device->rank, (uint64_t)((double)size_bytes / device->peer_bytes_per_ns));
+    if (!spend(queue, 2 * size_bytes)) return GF_OK;
+    return gf_ops_host.copy(queue, dst, src, size_bytes);
+}
+
+static gf_status plan_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
+{
+    if (!spend(queue, size_bytes)) return GF_OK;
+    return gf_ops_host.zero(queue, dst, size_bytes);
+}
+
+static gf_status plan_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
+                            uint64_t chunk_elems, uint64_t piece_elems)
+{
+    struct plan_device *device = device_of(queue);
+    float *scores = (float *)(uintptr_t)scores_f32;
+    (void)src_f32;
+    (void)piece_elems;
+    (void)spend(queue, elem_count * sizeof(float));
+    for (uint64_t at = 0; at < elem_count; at += chunk_elems) {
+        uint64_t value = (++device->score_count) * UINT64_C(0x9e3779b97f4a7c15);
+        value = (value ^ (value >> 31)) * UINT64_C(0xbf58476d1ce4e5b9);
+        *scores++ = (float)(uint32_t)(value >> 40) + 1.0f;
+    }
+    return GF_OK;
+}
+
+static gf_status plan_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
+                           uint64_t elem_count)
+{
+    if (!spend(queue, elem_count * size_of(type))) return GF_OK;
+    return gf_ops_host.norm(queue, square_f32, scratch_f32, src, type, elem_count);
+}
+
+static gf_status plan_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32, gf_mem u_f32,
+                                 gf_mem src, gf_type src_type, float scale, float momentum, gf_mem weight_f32,
+                                 float decay, uint64_t elem_count)
+{
+    uint64_t words = 2u + (dst_u_f32 != 0) + (u_f32 != 0) + (weight_f32 != 0);
+    if (!spend(queue, elem_count * (4 * words + size_of(src_type)))) return GF_OK;
+    return gf_ops_host.accumulate(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum, weight_f32,
+                                  decay, elem_count);
+}
+
+static gf_status plan_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
+{
+    if (!spend(queue, 3 * sizeof(float))) return GF_OK;
+    return gf_ops_host.ratio(queue, ratio_f32, ratio);
+}
+
+static uint64_t chunk_elems(const struct gf_chunks *chunks) { return chunks->count * chunks->chunk_elems; }
+
+static gf_status plan_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                                  const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
+{
+    if (!spend(queue, chunk_elems(chunks) * (size_of(dst_type) + size_of(src_type)))) return GF_OK;
+    return gf_ops_host.cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base, check);
+}
+
+static gf_status plan_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
+                                        gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
+                                        gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+{
+    uint64_t words = 2u + (dst_u_f32 != 0) + (u_f32 != 0) + (weight_f32 != 0);
+    if (!spend(queue, chunk_elems(chunks) * (4 * words + size_of(src_type)))) return GF_OK;
+    return gf_ops_host.accumulate_chunks(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum,
+                                         weight_f32, decay, chunks);
+}
+
+static gf_status plan_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
+{
+    if (!spend(queue, chunk_elems(chunks) * size_of(type))) return GF_OK;
+    return gf_ops_host.zero_chunks(queue, dst, type, chunks);
+}
+
+static uint64_t update_bytes(const struct gf_update *update)
+{
+    uint64_t words = 2 + ((update->momentum_f32 != 0) ? 2 : 0);
+    return 4 * words + size_of(update->gradient_type) + ((update->half != 0) ? 2 : 0);
+}
+
+static gf_status plan_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
+{
+    if (!spend(queue, elem_count * update_bytes(update))) return GF_OK;
+    return gf_ops_host.update(queue, update, elem_count);
+}
+
+static gf_status plan_update_chunks(struct gf_queue *queue, const struct gf_update *update,
+                                    const struct gf_chunks *chunks)
+{
+    if (!spend(queue, chunk_elems(chunks) * update_bytes(update))) return GF_OK;
+    return gf_ops_host.update_chunks(queue, update, chunks);
+}
+
+static const struct gf_ops plan_ops = {
+    .name = "plan",
+    .cast = plan_cast,
+    .sum = plan_sum,
+    .sum_n = plan_sum_n,
+    .check = plan_check,
+    .copy = plan_copy,
+    .zero = plan_zero,
+    .score = plan_score,
+    .norm = plan_norm,
+    .accumulate = plan_accumulate,
+    .ratio = plan_ratio,
+    .cast_chunks = plan_cast_chunks,
+    .accumulate_chunks = plan_accumulate_chunks,
+    .zero_chunks = plan_zero_chunks,
+    .update = plan_update,
+    .update_chunks = plan_update_chunks,
+};
+
+static size_t gpu_state_bytes(const struct gf_gpu_setup *setup)
+{
+    (void)setup;
+    return sizeof(struct plan_gpu_state);
+}
+
+static gf_status gpu_open(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
+                          struct gf_fault *fault_out)
+{
+    struct plan_gpu_state *gpu = state;
+    GF_ASSERT((setup->arg != NULL) && (setup->device_bytes == 0));
+    (void)fault_out;
+    memset(gpu, 0, sizeof *gpu);
+    gpu->base.driver = &plan_gpu;
+    gpu->base.ops = &plan_ops;
+    gpu->base.fault.peer = GF_RANK_NONE;
+    gpu->device = setup->arg;
+    *gpu_out = &gpu->base;
+    return GF_OK;
+}
+
+static void gpu_close(struct gf_gpu *gpu) { (void)gpu; }
+
+static gf_mem gpu_arena(struct gf_gpu *gpu)
+{
+    (void)gpu;
+    return 0;
+}
+
+static gf_status gpu_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
+{
+    (void)gpu;
+    (void)base;
+    (void)size_bytes;
+    return GF_OK;
+}
+
+static void gpu_unregister(struct gf_gpu *gpu, void *base)
+{
+    (void)gpu;
+    (void)base;
+}
+
+static gf_status gpu_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes)
+{
+    return plan_copy(queue, dst, src, size_bytes);
+}
+
+static gf_status gpu_wait_for(struct gf_queue *queue, gf_queue_handle other)
+{
+    (void)queue;
+    (void)other;
+    return GF_OK;
+}
+
+static gf_status gpu_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
+{
+    return plan_zero(queue, dst, size_bytes);
+}
+
+static gf_queue_handle gpu_stream(struct gf_gpu *gpu)
+{
+    (void)gpu;
+    return 0;
+}
+
+static gf_status gpu_mark(struct gf_queue *queue, uint32_t event)
+{
+    (void)event;
+    device_of(queue)->moved = true;
+    return GF_OK;
+}
+
+static gf_status gpu_reached(struct gf_gpu *gpu, uint32_t event)
+{
+    (void)event;
+    ((struct plan_gpu_state *)(void *)gpu)->device->moved = true;
+    return GF_OK;
+}
+
+static gf_status gpu_settled(struct gf_queue *queue)
+{
+    device_of(queue)->moved = true;
+    return GF_OK;
+}
+
+const struct gf_gpu_driver plan_gpu = {
+    .name = "host",
+    .is_host = true,
+    .state_bytes = gpu_state_bytes,
+    .open = gpu_open,
+    .close = gpu_close,
+    .arena = gpu_arena,
+    .host_register = gpu_register,
+    .host_unregister = gpu_unregister,
+    .copy = gpu_copy,
+    .wait_for = gpu_wait_for,
+    .settled = gpu_settled,
+    .stream = gpu_stream,
+    .zero = gpu_zero,
+    .lead = gpu_wait_for,
+    .mark = gpu_mark,
+    .reached = gpu_reached,
+};

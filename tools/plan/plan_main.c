@@ -1,0 +1,249 @@
+/* gf-plan: what a model's training step would cost on a cluster, before there is one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/plan/plan.h"
+#include "tools/common/tool_args.h"
+
+#define LIST_MAX 64u
+#define ALL_CACHE "gf-plan.cache" /* of --all, where no other is named: it goes on where it was stopped */
+
+struct options {
+    const char *cluster, *model, *gpus, *modes, *csv, *svg, *cache, *config, *algorithm, *fragment;
+    const char *models_path, *clusters_path;
+    bool paper, all, advise;
+    uint64_t fuse_bytes, slice_bytes, batch, nodes, gpus_per_node;
+    double keep_share, bandwidth, latency, message_cost, compute_ms, spread;
+    bool has_latency, has_message_cost, has_spread;
+};
+
+/* "1,8,64": whole numbers, rising. How many, or -1. */
+static int gpus_read(const char *text, uint32_t *gpus_out)
+{
+    int count = 0;
+    for (const char *at = text;;) {
+        char *end;
+        unsigned long value = strtoul(at, &end, 10);
+        if ((*at < '0') || (*at > '9') || (value < 1) || (value > GF_WORLD_MAX) || ((*end != ',') && (*end != '\0')))
+            return plan_refuse("--gpus %s: allowed are whole numbers from 1 to %u, with commas", text, GF_WORLD_MAX);
+        if (count == (int)LIST_MAX) return plan_refuse("--gpus: at most %u numbers", LIST_MAX);
+        gpus_out[count++] = (uint32_t)value;
+        if (*end == '\0') return count;
+        at = end + 1;
+    }
+}
+
+static int modes_read(const char *text, plan_mode *modes_out)
+{
+    int count = 0;
+    for (const char *at = text;; at += strcspn(at, ",") + 1) {
+        size_t length = strcspn(at, ",");
+        int mode = 0;
+        while ((mode < PLAN_MODE_COUNT) && ((strlen(plan_mode_name((plan_mode)mode)) != length) ||
+                                            (strncmp(at, plan_mode_name((plan_mode)mode), length) != 0))) mode++;
+        for (int i = 0; i < count; i++)
+            if ((int)modes_out[i] == mode) mode = PLAN_MODE_COUNT; /* twice */
+        if (mode == PLAN_MODE_COUNT)
+            return plan_refuse("--modes %s: allowed are server, tree, ring, fp16, overlap, lazy, sparse and hierarchy,"
+                               " each once, with commas", text);
+        modes_out[count++] = (plan_mode)mode;
+        if (at[length] == '\0') return count;
+    }
+}
+
+static int cluster_read(const struct options *options, struct gf_config_cluster *cluster)
+{
+    char error[GF_CONFIG_ERROR_BYTES];
+    if (gf_config_cluster_load(options->cluster, cluster, error) < 0) return plan_refuse("%s", error);
+    if (options->nodes > 0) cluster->nodes = (uint32_t)options->nodes;
+    if (options->gpus_per_node > 0) cluster->gpus_per_node = (uint32_t)options->gpus_per_node;
+    if (options->bandwidth > 0) cluster->network_bandwidth = options->bandwidth;
+    if (options->has_latency) cluster->network_latency = options->latency * 1e-6;
+    if (options->has_message_cost) cluster->message_cost = options->message_cost * 1e-6;
+    if (options->has_spread) cluster->compute_spread = options->spread;
+    if ((cluster->gpus_per_node > 1) && (cluster->node_bandwidth <= 0))
+        return plan_refuse("%s: node_bandwidth is missing: nodes have %u GPUs", options->cluster, cluster->gpus_per_node);
+    if ((uint64_t)cluster->nodes * cluster->gpus_per_node > GF_WORLD_MAX)
+        return plan_refuse("%u nodes of %u GPUs; allowed are %u GPUs", cluster->nodes, cluster->gpus_per_node,
+                           GF_WORLD_MAX);
+    return 0;
+}
+
+static int choice_read(const struct options *options, struct gf_config *config, struct plan_choice *choice)
+{
+    char error[GF_CONFIG_ERROR_BYTES];
+    *choice = (struct plan_choice){.fuse_bytes = options->fuse_bytes, .slice_bytes = options->slice_bytes,
+                                   .keep_share = options->keep_share, .batch = (uint32_t)options->batch,
+                                   .compute_s = options->compute_ms * 1e-3};
+    for (int a = 0; (options->algorithm != NULL) && (a < GF_ALGORITHM_COUNT); a++)
+        if (strcmp(options->algorithm, gf_algorithm_name((gf_algorithm)a)) == 0) choice->algorithm = (gf_algorithm)a;
+    if (options->config == NULL) return 0;
+    if (gf_config_load(options->config, config, error) < 0) return plan_refuse("%s", error);
+    choice->config = config;
+    return 0;
+}
+
+/* 0, or -1; NULL: no such file was asked for. */
+static int file_open(const char *path, FILE **file_out)
+{
+    *file_out = NULL;
+    if (path == NULL) return 0;
+    *file_out = fopen(path, "w");
+    return (*file_out != NULL) ? 0 : plan_refuse("cannot write to %s", path);
+}
+
+static int file_close(const char *path, FILE *file)
+{
+    bool failed;
+    if (file == NULL) return 0;
+    failed = (ferror(file) != 0);
+    failed = (fclose(file) != 0) || failed;
+    return failed ? plan_refuse("cannot write to %s", path) : 0;
+}
+
+struct files {
+    FILE *csv, *svg;
+};
+
+static int table_run(struct plan_table *table, const struct plan_choice *choice, const uint32_t *gpus, int gpu_count,
+                     const plan_mode *modes, int mode_count, const struct plan_cache *cache, const struct files *files,
+                     bool shows_progress)
+{
+    plan_table_head(table, choice, stdout);
+    for (int g = 0; g < gpu_count; g++)
+        for (int m = 0; m < mode_count; m++) {
+            struct plan_row *row = &table->rows[table->row_count];
+            if (plan_cache_run(cache, table->model, table->cluster, modes[m], gpus[g], choice, row) != 0) return -1;
+            table->row_count++;
+            if (shows_progress)
+                (void)fprintf(stderr, "gf-plan: %u of %d rows\n", table->row_count, gpu_count * mode_count);
+            plan_table_row(row, stdout);
+            (void)fflush(stdout);
+        }
+    if (files->csv != NULL) plan_csv_rows(table, files->csv);
+    if (files->svg != NULL) plan_svg(table, files->svg);
+    return 0;
+}
+
+static int tables_run(const struct options *options, const struct gf_config_cluster *cluster,
+                      const struct plan_model *model, const struct plan_choice *choice, const struct plan_cache *cache)
+{
+    static struct plan_row rows[LIST_MAX * PLAN_MODE_COUNT];
+    uint32_t gpus[LIST_MAX];
+    plan_mode modes[PLAN_MODE_COUNT];
+    struct plan_table table = {.model = model, .cluster = cluster, .rows = rows};
+    struct files files = {NULL, NULL};
+    const char *all_gpus = options->all ? "1,2,4,8,16,32,64,128,256,512,1024" : "1,8,64";
+    const char *all_modes = options->config ? "overlap" : "server,tree,ring,fp16,overlap,lazy,sparse,hierarchy";
+    int gpu_count = gpus_read(options->gpus ? options->gpus : all_gpus, gpus);
+    int mode_count = modes_read(options->modes ? options->modes : all_modes, modes), result = -1;
+    if ((gpu_count < 0) || (mode_count < 0)) return -1;
+    if ((file_open(options->csv, &files.csv) == 0) && (file_open(options->svg, &files.svg) == 0)) {
+        if (files.csv != NULL) plan_csv_head(files.csv);
+        result = table_run(&table, choice, gpus, gpu_count, modes, mode_count, cache, &files, options->all);
+    }
+    if (file_close(options->csv, files.csv) != 0) result = -1;
+    if (file_close(options->svg, files.svg) != 0) result = -1;
+    return result;
+}
+
+static int plan_run(const struct options *options)
+{
+    static struct gf_config config;
+    struct gf_config_cluster cluster;
+    struct plan_model model;
+    struct plan_choice choice;
+    struct plan_cache cache = {.path = options->cache};
+    uint32_t gpus[LIST_MAX];
+    if (options->all && (cache.path == NULL)) cache.path = ALL_CACHE;
+    if (options->paper) return plan_paper(options->models_path, options->clusters_path, &cache);
+    if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0) ||
+        (plan_model_load(options->model, &model) != 0)) return -1;
+    if (!options->advise) return tables_run(options, &cluster, &model, &choice, &cache);
+    if ((options->gpus != NULL) && (gpus_read(options->gpus, gpus) != 1))
+        return plan_refuse("--advise is for one number of --gpus, not for %s", options->gpus);
+    return plan_advise(&model, &cluster, options->gpus ? gpus[0] : cluster.nodes * cluster.gpus_per_node, &choice, &cache,
+                       options->fragment);
+}
+
+static int together_check(const struct options *options)
+{
+    if (options->paper + options->all + options->advise > 1)
+        return plan_refuse("--paper, --all and --advise exclude each other");
+    if (options->paper && (options->gpus || options->modes || options->csv || options->svg || options->config))
+        return plan_refuse("--paper stands alone: its set-ups are the published ones");
+    if ((options->fragment != NULL) && !options->advise) return plan_refuse("--write goes with --advise");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct options options = {.cluster = "config/clusters/gradientflow.cfg",
+                                     .model = "config/models/alexnet.cfg",
+                                     .models_path = "config/models", .clusters_path = "config/clusters"};
+    static const struct tool_option list[] = {
+        {.name = "cluster", .kind = TOOL_TEXT, .value_out = &options.cluster, .value_name = "FILE",
+         .help = "nodes, GPUs, bandwidths, rates; config/clusters/gradientflow.cfg"},
+        {.name = "model", .kind = TOOL_TEXT, .value_out = &options.model, .value_name = "FILE",
+         .help = "tensors and FLOPs; config/models/alexnet.cfg"},
+        {.name = "gpus", .kind = TOOL_TEXT, .value_out = &options.gpus, .value_name = "N,N,..",
+         .help = "how many; 1,8,64"},
+        {.name = "modes", .kind = TOOL_TEXT, .value_out = &options.modes, .value_name = "M,M,..",
+         .help = "of server, tree, ring, fp16, overlap, lazy, sparse, hierarchy; all"},
+        {.name = "config", .kind = TOOL_TEXT, .value_out = &options.config, .value_name = "FILE",
+         .help = "exchange as this configuration says, in place of the modes"},
+        {.name = "paper", .kind = TOOL_FLAG, .value_out = &options.paper,
+         .help = "the published results beside their predictions"},
+        {.name = "all", .kind = TOOL_FLAG, .value_out = &options.all, .help = "1 to 1024 GPUs; may take an hour; keeps rows in gf-plan.cache"},
+        {.name = "advise", .kind = TOOL_FLAG, .value_out = &options.advise,
+         .help = "the best configuration for the cluster, and what else to know"},
+        {.name = "write", .kind = TOOL_TEXT, .value_out = &options.fragment, .value_name = "FILE",
+         .help = "with --advise: the configuration as a file"},
+        {.name = "csv", .kind = TOOL_TEXT, .value_out = &options.csv, .value_name = "FILE", .help = "rows as CSV"},
+        {.name = "svg", .kind = TOOL_TEXT, .value_out = &options.svg, .value_name = "FILE",
+         .help = "speed-ups as a picture"},
+        {.name = "cache", .kind = TOOL_TEXT, .value_out = &options.cache, .value_name = "FILE",
+         .help = "keep rows there, take those that are"},
+        {.name = "fuse", .kind = TOOL_SIZE, .value_out = &options.fuse_bytes, .value_name = "SIZE", .low = 1,
+         .high = UINT64_C(1) << 30, .help = "fused buffers of lazy and later; 16M"},
+        {.name = "slice", .kind = TOOL_SIZE, .value_out = &options.slice_bytes, .value_name = "SIZE", .low = 4096,
+         .high = UINT64_C(16) << 20, .help = "messages at most; 256K"},
+        {.name = "keep", .kind = TOOL_REAL, .value_out = &options.keep_share, .value_name = "SHARE", .low_real = 0.001,
+         .high_real = 1.0, .help = "chunks that sparse steps send; 0.15"},
+        {.name = "algorithm", .kind = TOOL_TEXT, .value_out = &options.algorithm, .value_name = "NAME",
+         .allowed = "ring|halving|doubling|tree|server|hierarchy", .help = "in place of the mode's"},
+        {.name = "batch", .kind = TOOL_NUMBER, .value_out = &options.batch, .value_name = "N", .low = 1, .high = 1000000,
+         .help = "images a GPU; the cluster's"},
+        {.name = "compute-ms", .kind = TOOL_REAL, .value_out = &options.compute_ms, .value_name = "MS",
+         .low_real = 0.001, .high_real = 1e7, .help = "a step's forward and backward; from the cluster's rate"},
+        {.name = "nodes", .kind = TOOL_NUMBER, .value_out = &options.nodes, .value_name = "N", .low = 1,
+         .high = GF_WORLD_MAX, .help = "over the cluster's file, as are the next ones"},
+        {.name = "gpus-per-node", .kind = TOOL_NUMBER, .value_out = &options.gpus_per_node, .value_name = "N", .low = 1,
+         .high = 64, .help = ""},
+        {.name = "bandwidth", .kind = TOOL_REAL, .value_out = &options.bandwidth, .value_name = "B/S", .low_real = 1e3,
+         .high_real = 1e15, .help = "bytes a second of a node's port"},
+        {.name = "latency", .kind = TOOL_REAL, .value_out = &options.latency, .value_name = "US", .low_real = 0,
+         .high_real = 1e7, .given_out = &options.has_latency, .help = "microseconds"},
+        {.name = "message-cost", .kind = TOOL_REAL, .value_out = &options.message_cost, .value_name = "US",
+         .low_real = 0, .high_real = 1e7, .given_out = &options.has_message_cost, .help = "microseconds"},
+        {.name = "spread", .kind = TOOL_REAL, .value_out = &options.spread, .value_name = "SHARE", .low_real = 0,
+         .high_real = 0.5, .given_out = &options.has_spread, .help = "deviation of a rank's compute time"},
+        {.name = "models", .kind = TOOL_TEXT, .value_out = &options.models_path, .value_name = "DIR",
+         .help = "for --paper; config/models"},
+        {.name = "clusters", .kind = TOOL_TEXT, .value_out = &options.clusters_path, .value_name = "DIR",
+         .help = "for --paper; config/clusters"},
+    };
+    static const struct tool_args args = {
+        .program = "gf-plan", .usage = "[--cluster FILE] [--model FILE] [options]",
+        .about = "Runs the library's step on a simulated cluster in virtual time: step time, images/s, speed-up, efficiency\n"
+                 "and exposed communication.",
+        .options = list, .option_count = sizeof list / sizeof list[0],
+    };
+    uint32_t operand_count;
+    int read = tool_args_read(&args, argc, argv, NULL, &operand_count), result;
+    if (read != 0) return (read > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
+    if (together_check(&options) != 0) return TOOL_EXIT_USAGE;
+    result = plan_run(&options);
+    if ((fflush(stdout) != 0) || ferror(stdout)) result = plan_refuse("cannot write to stdout");
+    return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

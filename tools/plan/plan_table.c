@@ -1,0 +1,61 @@
+/* Rows as text and as CSV. */
+#include "tools/plan/plan.h"
+
+void plan_table_head(const struct plan_table *table, const struct plan_choice *choice, FILE *out)
+{
+    const struct gf_config_cluster *cluster = table->cluster;
+    (void)fprintf(out, "cluster   %s: %u nodes of %u GPUs, %.3g GB/s and %.3g us between nodes", cluster->name,
+                  cluster->nodes, cluster->gpus_per_node, cluster->network_bandwidth * 1e-9,
+                  cluster->network_latency * 1e6);
+    if (cluster->gpus_per_node > 1)
+        (void)fprintf(out, ", %.3g GB/s and %.3g us in them", cluster->node_bandwidth * 1e-9, cluster->node_latency * 1e6);
+    (void)fprintf(out, "\nmodel     %s: %u tensors, %.1f MB as fp32, batch %u a GPU, %.3f ms a step of one GPU alone\n",
+                  table->model->name, table->model->tensor_count, (double)table->model->elem_count * 4e-6,
+                  plan_batch(table->model, cluster, choice), plan_compute_s(table->model, cluster, choice) * 1e3);
+    (void)fprintf(out, "times     virtual: the library's own step on a simulated network, sizes only; which chunks sparse\n"
+                       "          steps send is synthetic. Speed-up is against one GPU that exchanges nothing.\n\n");
+    (void)fprintf(out, "%5s %-10s %12s %12s %9s %6s %11s %10s\n", "GPUs", "mode", "step ms", "images/s", "speed-up",
+                  "eff %", "exposed ms", "wire MB");
+}
+
+void plan_table_row(const struct plan_row *row, FILE *out)
+{
+    if (!row->known) {
+        (void)fprintf(out, "%5u %-10s %12s %12s %9s %6s %11s %10s\n", row->gpus, plan_mode_name(row->mode), "-", "-",
+                      "-", "-", "-", "-");
+        return;
+    }
+    (void)fprintf(out, "%5u %-10s %12.3f %12.0f %9.2f %6.1f %11.3f %10.2f\n", row->gpus, plan_mode_name(row->mode),
+                  row->step_s * 1e3, row->images_per_second, row->speedup, row->efficiency * 100, row->exposed_s * 1e3,
+                  row->wire_bytes * 1e-6);
+}
+
+void plan_csv_head(FILE *out)
+{
+    (void)fprintf(out, "cluster,model,mode,gpus,step_ms,images_per_s,speedup,efficiency,exposed_ms,compute_ms,wire_bytes,"
+                       "messages,buffers\n");
+}
+
+/* Names are the user's own: a quote is doubled. */
+static void csv_text(const char *text, FILE *out)
+{
+    (void)fputc('"', out);
+    for (; *text != '\0'; text++) {
+        if (*text == '"') (void)fputc('"', out);
+        (void)fputc(*text, out);
+    }
+    (void)fputs("\",", out);
+}
+
+void plan_csv_rows(const struct plan_table *table, FILE *out)
+{
+    for (uint32_t i = 0; i < table->row_count; i++) {
+        const struct plan_row *row = &table->rows[i];
+        if (!row->known) continue;
+        csv_text(table->cluster->name, out);
+        csv_text(table->model->name, out);
+        (void)fprintf(out, "%s,%u,%.6f,%.3f,%.4f,%.6f,%.6f,%.6f,%.0f,%.0f,%.0f\n", plan_mode_name(row->mode), row->gpus,
+                      row->step_s * 1e3, row->images_per_second, row->speedup, row->efficiency, row->exposed_s * 1e3,
+                      row->compute_s * 1e3, row->wire_bytes, row->messages, row->buffers);
+    }
+}

@@ -1,0 +1,105 @@
+/* gf-run -n N [--merge] [--elastic] [--restart N] [--] PROGRAM ARGS: starts N ranks of a job on this machine, shows what they
+ * print, and ends them all when one fails. Not a launcher for clusters: there Slurm or Open MPI start the ranks. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tools/run/run_ranks.h"
+#include "tools/common/tool_args.h"
+
+/* Between the well-known ports and the ones (21000 and up) that the link takes by default. */
+#define PORT_FIRST 10000u
+#define PORT_END 20000u
+
+/* The kernel hands these to whoever connects, at any moment: not ours. */
+static void ephemeral_read(unsigned *first_out, unsigned *last_out)
+{
+    unsigned first = 32768, last = 60999;
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+    if ((file != NULL) && (fscanf(file, "%u %u", &first, &last) != 2)) first = last = 0;
+    if (file != NULL) (void)fclose(file);
+    *first_out = first;
+    *last_out = last;
+}
+
+static bool port_free(unsigned port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (probe < 0) return false;
+    bool is_free = bind(probe, (struct sockaddr *)&address, sizeof address) == 0;
+    (void)close(probe);
+    return is_free;
+}
+
+/* 0 where none is free. Begins anywhere, so that two jobs at once seldom try the same. */
+static unsigned port_find(uint32_t random)
+{
+    unsigned first, last, range = PORT_END - PORT_FIRST;
+    ephemeral_read(&first, &last);
+    for (unsigned i = 0; i < range; i++) {
+        unsigned port = PORT_FIRST + (random + i) % range;
+        if (((port < first) || (port > last)) && port_free(port)) return port;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct run_job job = {0};
+    uint64_t rank_count = 0, restarts = 0, random[2];
+    uint32_t operand_count = 0;
+    bool given = false, merge = false, elastic = false;
+    const struct tool_option options[] = {
+        {"ranks", TOOL_NUMBER, &rank_count, "N", .help = "how many ranks; -n N is the same", .low = 1,
+         .high = RUN_RANKS_MAX, .given_out = &given},
+        {"merge", TOOL_FLAG, &merge, NULL, .help = "show the lines of all ranks as they are, without \"[rank] \""},
+        {"elastic", TOOL_FLAG, &elastic, NULL,
+         .help = "let the others go on when some ranks fail; exits 0 if any rank succeeds"},
+        {"restart", TOOL_NUMBER, &restarts, "N",
+         .help = "start a rank that fails again, with GF_REJOIN=1, at most N times each; implies --elastic",
+         .low = 0, .high = 1000},
+    };
+    const struct tool_args args = {
+        .program = "gf-run",
+        .usage = "-n N [--merge] [--elastic] [--restart N] [--] PROGRAM [ARGUMENT ..]",
+        .about = "Starts N ranks of PROGRAM on this machine (GF_RANK, GF_WORLD, GF_JOB and GF_ADDRESS say who\n"
+                 "they are) and ends all when one fails. Exits as the first that failed: its code, or 128 plus\n"
+                 "its signal.",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+        .operands_min = 1,
+        .operands_end = true,
+    };
+    static char long_name[] = "--ranks";
+    for (int i = 1; (i < argc) && (argv[i][0] == '-') && (strcmp(argv[i], "--") != 0); i++) {
+        if (strcmp(argv[i], "-n") == 0) argv[i++] = long_name;
+    }
+    int result = tool_args_read(&args, argc, argv, NULL, &operand_count);
+    if (result > 0) return EXIT_SUCCESS;
+    if ((result == 0) && !given) (void)fprintf(stderr, "gf-run: -n N is missing\nusage: gf-run %s\n", args.usage);
+    if ((result < 0) || !given) return TOOL_EXIT_USAGE;
+
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+        (void)fprintf(stderr, "gf-run: getrandom: %s\n", strerror(errno));
+        return EXIT_FAILURE;
+    }
+    job.rank_count = (uint32_t)rank_count;
+    job.id = random[0] | 1u; /* 0 would mean: no job */
+    job.port = port_find((uint32_t)random[1]);
+    job.elastic = elastic || (restarts > 0);
+    job.restarts = (uint32_t)restarts;
+    job.prefix = !merge;
+    job.arguments = argv + argc - operand_count;
+    if (job.port == 0) {
+        (void)fprintf(stderr, "gf-run: no port from %u to %u is free on 127.0.0.1\n", PORT_FIRST, PORT_END - 1u);
+        return EXIT_FAILURE;
+    }
+    return run_job(&job);
+}

@@ -1,0 +1,280 @@
+/* Each rank leads a process group of its own, so that what it starts ends with it, and is ended by the kernel should
+ * gf-run be killed. Ended ranks stay zombies until the job is over: until then their process ids name nobody else. */
+#include "tools/run/run_ranks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/run/run_lines.h"
+#include "tools/common/tool_clock.h"
+
+/* After a failure the others have a second to say what they saw of it; then they are asked to end, then made to. */
+#define LAST_WORDS_NS 1000000000u
+#define TERM_NS 3000000000u
+#define IDLE_MS 1000
+#define SIGNALS_MAX 3
+
+struct rank {
+    pid_t pid;
+    bool ended;
+    uint32_t starts;
+};
+
+static struct rank ranks[RUN_RANKS_MAX];
+static struct lines_source sources[2u * RUN_RANKS_MAX];
+static struct pollfd polled[2u * RUN_RANKS_MAX];
+static struct lines_sink sinks[2] = {{.number = STDOUT_FILENO}, {.number = STDERR_FILENO}};
+static const int signals[SIGNALS_MAX] = {SIGINT, SIGTERM, SIGHUP};
+static volatile sig_atomic_t signal_number;
+
+static void signal_handle(int number)
+{
+    if (number != SIGCHLD) signal_number = number;
+}
+
+/* A reader of our output that is slow is waited for, until somebody wants us to end. */
+static bool writing_may_wait(void)
+{
+    sigset_t pending;
+    sigpending(&pending);
+    for (int i = 0; i < SIGNALS_MAX; i++) {
+        if (sigismember(&pending, signals[i]) == 1) return false;
+    }
+    return signal_number == 0;
+}
+
+/* Signals come only inside ppoll(), so none is missed between a look and a wait. */
+static void signals_hold(sigset_t *waiting_out)
+{
+    struct sigaction action = {.sa_handler = signal_handle}, ignore = {.sa_handler = SIG_IGN};
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGCHLD);
+    sigaction(SIGCHLD, &action, NULL);
+    for (int i = 0; i < SIGNALS_MAX; i++) {
+        sigaddset(&held, signals[i]);
+        sigaction(signals[i], &action, NULL);
+    }
+    sigaction(SIGPIPE, &ignore, NULL);
+    sigprocmask(SIG_BLOCK, &held, waiting_out);
+}
+
+/* ---- starting ---- */
+
+/* In the new process; only returns by exec or _exit. */
+static void rank_become(const struct run_job *job, uint32_t rank, const int out[2], int report, pid_t parent,
+                        const sigset_t *mask)
+{
+    char text[64];
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+    (void)setpgid(0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(RUN_EXIT_NOT_RUN); /* it died before it could be asked for */
+    for (int i = 0; i < SIGNALS_MAX; i++) sigaction(signals[i], &usual, NULL);
+    sigaction(SIGCHLD, &usual, NULL);
+    sigaction(SIGPIPE, &usual, NULL);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    if ((rank != 0) || (isatty(STDIN_FILENO) == 1)) { /* a group in the background may not read the terminal */
+        int null = open("/dev/null", O_RDONLY);
+        if (null >= 0) (void)dup2(null, STDIN_FILENO);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (out[i] >= 0) (void)dup2(out[i], STDOUT_FILENO + i);
+    }
+    (void)snprintf(text, sizeof text, "%u", rank);
+    (void)setenv("GF_RANK", text, 1);
+    (void)snprintf(text, sizeof text, "%u", job->rank_count);
+    (void)setenv("GF_WORLD", text, 1);
+    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)job->id);
+    (void)setenv("GF_JOB", text, 1);
+    (void)snprintf(text, sizeof text, "127.0.0.1:%u", job->port);
+    (void)setenv("GF_ADDRESS", text, 1);
+    if (ranks[rank].starts > 0) (void)setenv("GF_REJOIN", "1", 1);
+    (void)execvp(job->arguments[0], job->arguments);
+    int code = errno;
+    ssize_t wrote = write(report, &code, sizeof code);
+    _exit((wrote == (ssize_t)sizeof code) ? RUN_EXIT_NOT_FOUND : RUN_EXIT_NOT_RUN);
+}
+
+/* A pipe from the rank to us; its writing end, or -1 with errno. */
+static int source_open(struct lines_source *source, struct lines_sink *sink, const char *prefix)
+{
+    int pair[2];
+    if (source->data == NULL) source->data = malloc(LINES_BYTES);
+    if ((source->data == NULL) || (pipe2(pair, O_CLOEXEC) != 0)) return -1;
+    (void)fcntl(pair[0], F_SETFL, O_NONBLOCK);
+    source->number = pair[0];
+    source->sink = sink;
+    (void)snprintf(source->prefix, sizeof source->prefix, "%s", prefix);
+    return pair[1];
+}
+
+/* 0, or what gf-run exits with. */
+static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *mask)
+{
+    int out[2] = {-1, -1}, report[2] = {-1, -1}, code = 0;
+    char prefix[16];
+    pid_t parent = getpid();
+    (void)snprintf(prefix, sizeof prefix, "[%u] ", rank);
+    bool ready = pipe2(report, O_CLOEXEC) == 0;
+    for (uint32_t i = 0; ready && (i < 2); i++) {
+        if ((rank == 0) && (isatty(STDOUT_FILENO + (int)i) == 1)) continue; /* rank 0 has the terminal itself */
+        bool plain = !job->prefix || ((rank == 0) && (i == 0));
+        out[i] = source_open(&sources[2u * rank + i], &sinks[i], plain ? "" : prefix);
+        ready = out[i] >= 0;
+    }
+    pid_t pid = ready ? fork() : -1;
+    if (pid == 0) rank_become(job, rank, out, report[1], parent, mask);
+    code = (pid < 0) ? errno : 0;
+    for (int i = 0; i < 2; i++) {
+        if (out[i] >= 0) (void)close(out[i]);
+    }
+    if (report[1] >= 0) (void)close(report[1]);
+    if (pid > 0) {
+        (void)setpgid(pid, pid); /* both sides: whoever comes first */
+        ranks[rank].pid = pid;
+        ranks[rank].ended = false;
+        ranks[rank].starts++;
+        while ((read(report[0], &code, sizeof code) < 0) && (errno == EINTR)) { /* its end is a successful exec */
+        }
+    }
+    if (report[0] >= 0) (void)close(report[0]);
+    if (code == 0) return 0;
+    (void)fprintf(stderr, "gf-run: cannot start %s as rank %u: %s\n", job->arguments[0], rank, strerror(code));
+    if (pid < 0) return EXIT_FAILURE;
+    return (code == ENOENT) ? RUN_EXIT_NOT_FOUND : RUN_EXIT_NOT_RUN;
+}
+
+/* ---- watching ---- */
+
+/* Marks ranks that have ended; the exit code of the first that failed, 0 if none did. Of several that failed between
+ * two looks one that a signal ended goes first: the others' failures are mostly its consequence. */
+static int ranks_look(uint32_t rank_count, uint32_t *live_out, bool *succeeded)
+{
+    int failure = 0, crash = 0;
+    uint32_t live = 0;
+    for (uint32_t i = 0; i < rank_count; i++) {
+        siginfo_t info = {0};
+        if (ranks[i].ended || (ranks[i].pid == 0)) continue;
+        if ((waitid(P_PID, (id_t)ranks[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) || (info.si_pid == 0)) {
+            live++;
+            continue;
+        }
+        ranks[i].ended = true;
+        if ((info.si_code == CLD_EXITED) && (info.si_status == 0)) *succeeded = true;
+        if ((info.si_code == CLD_EXITED) && (failure == 0)) failure = info.si_status;
+        if ((info.si_code != CLD_EXITED) && (crash == 0)) crash = 128 + info.si_status;
+    }
+    *live_out = live;
+    return (crash != 0) ? crash : failure;
+}
+
+/* Ranks that have failed are started again, while nobody has ended well and nobody wants us to end. How many were. */
+static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < job->rank_count; i++) {
+        struct rank *rank = &ranks[i];
+        if (!rank->ended || (rank->pid == 0) || (rank->starts > job->restarts)) continue;
+        (void)kill(-rank->pid, SIGKILL); /* what it has started and left behind */
+        for (uint32_t s = 2u * i; s < 2u * i + 2u; s++) {
+            while ((sources[s].number >= 0) && lines_waits(&sources[s]) && lines_move(&sources[s], writing_may_wait)) {}
+            lines_end(&sources[s], writing_may_wait);
+        }
+        (void)waitpid(rank->pid, NULL, 0);
+        rank->pid = 0;
+        if (rank_start(job, i, mask) == 0) count++;
+        else rank->starts = job->restarts + 1u;
+    }
+    return count;
+}
+
+static void ranks_signal(uint32_t rank_count, int number)
+{
+    for (uint32_t i = 0; i < rank_count; i++) {
+        if (ranks[i].pid > 0) (void)kill(-ranks[i].pid, number);
+    }
+}
+
+/* Shows what there is; waits for more, for a signal or until timeout_ms has passed. False if nothing came. */
+static bool output_move(uint32_t rank_count, int timeout_ms, const sigset_t *mask)
+{
+    nfds_t count = 0;
+    bool moved = false;
+    struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = (timeout_ms % 1000) * 1000000l};
+    for (uint32_t i = 0; i < 2u * rank_count; i++)
+        polled[count++] = (struct pollfd){.fd = sources[i].number, .events = POLLIN}; /* below zero is passed over */
+    if (ppoll(polled, count, &timeout, mask) <= 0) return false;
+    for (uint32_t i = 0; i < 2u * rank_count; i++) {
+        if (polled[i].revents == 0) continue;
+        moved = true;
+        if (!lines_move(&sources[i], writing_may_wait)) lines_end(&sources[i], writing_may_wait);
+    }
+    return moved;
+}
+
+static void job_watch(const struct run_job *job, int *result, const sigset_t *mask)
+{
+    uint32_t rank_count = job->rank_count;
+    int first_failure = 0;
+    bool succeeded = false;
+    uint64_t term_ns = 0, kill_ns = 0; /* when to; 0: not planned */
+    uint32_t live = rank_count;
+    if (*result != 0) term_ns = tool_clock_ns();
+    while (live > 0) {
+        uint64_t now_ns = tool_clock_ns(), next_ns = (term_ns != 0) ? term_ns : kill_ns;
+        if ((next_ns != 0) && (now_ns >= next_ns)) {
+            ranks_signal(rank_count, (term_ns != 0) ? SIGTERM : SIGKILL);
+            kill_ns = now_ns + TERM_NS;
+            term_ns = 0;
+            continue;
+        }
+        int wait_ms = (next_ns != 0) ? (int)((next_ns - now_ns) / 1000000u) + 1 : IDLE_MS;
+        (void)output_move(rank_count, wait_ms, mask);
+        int failure = ranks_look(rank_count, &live, &succeeded);
+        if (first_failure == 0) first_failure = failure;
+        if ((*result == 0) && !succeeded && (signal_number == 0)) live += ranks_restart(job, mask);
+        if (job->elastic) failure = 0;
+        if ((failure == 0) && (sinks[0].broken || sinks[1].broken)) failure = 128 + SIGPIPE;
+        if ((failure != 0) && (*result == 0)) {
+            *result = failure;
+            term_ns = tool_clock_ns() + LAST_WORDS_NS;
+        }
+        if (signal_number != 0) { /* passed on at once; whoever does not end by it is ended */
+            ranks_signal(rank_count, signal_number);
+            if (*result == 0) *result = 128 + signal_number;
+            term_ns = 0;
+            if (kill_ns == 0) kill_ns = tool_clock_ns() + TERM_NS;
+            signal_number = 0;
+        }
+    }
+    if (job->elastic && (*result == 0) && !succeeded) *result = first_failure;
+}
+
+int run_job(const struct run_job *job)
+{
+    sigset_t mask;
+    int result = 0;
+    for (uint32_t i = 0; i < 2u * RUN_RANKS_MAX; i++) sources[i].number = -1;
+    signals_hold(&mask);
+    for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++) result = rank_start(job, rank, &mask);
+    job_watch(job, &result, &mask);
+    ranks_signal(job->rank_count, SIGKILL); /* what ranks have started and left behind */
+    uint64_t end_ns = tool_clock_ns() + TERM_NS;   /* something that left its group may write for ever */
+    while ((tool_clock_ns() < end_ns) && output_move(job->rank_count, 0, &mask)) { /* what was written before they ended */
+    }
+    for (uint32_t i = 0; i < 2u * job->rank_count; i++) lines_end(&sources[i], writing_may_wait);
+    for (uint32_t rank = 0; rank < job->rank_count; rank++) {
+        if (ranks[rank].pid > 0) (void)waitpid(ranks[rank].pid, NULL, 0);
+    }
+    for (uint32_t i = 0; i < 2u * job->rank_count; i++) free(sources[i].data);
+    return result;
+}

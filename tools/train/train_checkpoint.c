@@ -1,0 +1,161 @@
+/* Writing checkpoints. A file is a head, the appliance's own bytes, the library's state. */
+#include "tools/train/train_checkpoint_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "tools/train/train_ranks.h"
+
+gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const char *call)
+{
+    int code = errno;
+    snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint %s: %s: %s", path, call, strerror(code));
+    return GF_ERR_SYSTEM;
+}
+
+void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t seat, const char *ending, char *path_out)
+{
+    snprintf(path_out, CHECKPOINT_PATH_BYTES, "%s.%u%s", checkpoint->path, seat, ending);
+}
+
+const char *const checkpoint_endings[CHECKPOINT_GENERATIONS] = {"", ".before"};
+
+uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes)
+{
+    uLong crc = crc32(0, NULL, 0);
+    for (uint64_t done = 0, part; done < bytes; done += part) {
+        part = (bytes - done < (1u << 30)) ? bytes - done : 1u << 30;
+        crc = crc32(crc, data + done, (uInt)part);
+    }
+    return (uint32_t)crc;
+}
+
+/* A place where nothing can be written shows now, not after hours. */
+static gf_status place_try(struct checkpoint *checkpoint)
+{
+    char part[CHECKPOINT_PATH_BYTES], newest[CHECKPOINT_PATH_BYTES];
+    checkpoint_path_of(checkpoint, checkpoint->seat, ".part", part);
+    for (size_t i = 0; i < CHECKPOINT_GENERATIONS; i++) { /* a rename would replace a device or a link */
+        struct stat there;
+        checkpoint_path_of(checkpoint, checkpoint->seat, checkpoint_endings[i], newest);
+        if ((lstat(newest, &there) != 0) || S_ISREG(there.st_mode)) continue;
+        snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint %s: is there and no regular file", newest);
+        return GF_ERR_SYSTEM;
+    }
+    int file = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) return checkpoint_fail(checkpoint, part, "open");
+    close(file);
+    unlink(part);
+    return GF_OK;
+}
+
+gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
+{
+    struct timespec now;
+    gf_status status;
+    if (checkpoint->path == NULL) return GF_OK;
+    checkpoint->gf = gf;
+    checkpoint->rank = gf_rank(gf);
+    checkpoint->world = gf_world(gf);
+    checkpoint->seat = gf_first_rank(gf);
+    checkpoint->seats = gf_first_world(gf);
+    clock_gettime(CLOCK_REALTIME, &now);
+    if ((checkpoint->rank == 0) && !gf_rejoined(gf))
+        checkpoint->id = ((uint64_t)now.tv_sec << 32) | (((uint32_t)now.tv_nsec << 2) ^ (uint32_t)getpid());
+    if (!gf_rejoined(gf) && ((status = ranks_sum_u64(gf, &checkpoint->id, 1)) < 0)) return status; /* the others have 0 */
+    if (strlen(checkpoint->path) + 32 > CHECKPOINT_PATH_BYTES) {
+        errno = ENAMETOOLONG;
+        return checkpoint_fail(checkpoint, checkpoint->path, "open");
+    }
+    if ((status = place_try(checkpoint)) < 0) return status;
+    checkpoint->buffer_bytes = sizeof(struct checkpoint_head) + checkpoint->extra_bytes + gf_state_bytes(gf);
+    checkpoint->buffer = malloc(checkpoint->buffer_bytes + 1); /* one more shows that a file is longer */
+    if (checkpoint->buffer == NULL) return checkpoint_fail(checkpoint, checkpoint->path, "memory for it");
+    return GF_OK;
+}
+
+void checkpoint_close(struct checkpoint *checkpoint)
+{
+    free(checkpoint->buffer);
+    checkpoint->buffer = NULL;
+}
+
+/* ---- saving ---- */
+
+static int write_all(int file, const unsigned char *data, uint64_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t written = write(file, data, bytes);
+        if ((written < 0) && (errno == EINTR)) continue;
+        if (written < 0) return -1;
+        data += written;
+        bytes -= (uint64_t)written;
+    }
+    return fsync(file);
+}
+
+int checkpoint_folder_sync(const char *path)
+{
+    char folder[CHECKPOINT_PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", (slash == NULL) ? 1 : (slash == path) ? 1 : (int)(slash - path),
+             (slash == NULL) ? "." : path);
+    int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file < 0) return -1;
+    int result = fsync(file);
+    close(file);
+    return result;
+}
+
+static gf_status file_write(struct checkpoint *checkpoint)
+{
+    char newest[CHECKPOINT_PATH_BYTES], before[CHECKPOINT_PATH_BYTES], part[CHECKPOINT_PATH_BYTES];
+    checkpoint_path_of(checkpoint, checkpoint->seat, checkpoint_endings[0], newest);
+    checkpoint_path_of(checkpoint, checkpoint->seat, checkpoint_endings[1], before);
+    checkpoint_path_of(checkpoint, checkpoint->seat, ".part", part);
+    int file = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file < 0) return checkpoint_fail(checkpoint, part, "open");
+    if (write_all(file, checkpoint->buffer, checkpoint->buffer_bytes) != 0) {
+        gf_status status = checkpoint_fail(checkpoint, part, "write");
+        close(file);
+        unlink(part);
+        return status;
+    }
+    if (close(file) != 0) return checkpoint_fail(checkpoint, part, "close");
+    if ((rename(newest, before) != 0) && (errno != ENOENT)) return checkpoint_fail(checkpoint, newest, "rename");
+    if (rename(part, newest) != 0) return checkpoint_fail(checkpoint, part, "rename");
+    if (checkpoint_folder_sync(newest) != 0) return checkpoint_fail(checkpoint, newest, "sync of its folder");
+    return GF_OK;
+}
+
+/* A rank begins the next file only after steps that need all ranks: sets of two ranks are never more than one apart. */
+gf_status checkpoint_save(struct checkpoint *checkpoint, uint64_t step)
+{
+    struct checkpoint_head head = {.magic = CHECKPOINT_MAGIC,
+                        .version = CHECKPOINT_VERSION,
+                        .total_bytes = checkpoint->buffer_bytes,
+                        .extra_bytes = checkpoint->extra_bytes,
+                        .id = checkpoint->id,
+                        .step = step,
+                        .world = checkpoint->world,
+                        .rank = checkpoint->rank,
+                        .seats = checkpoint->seats,
+                        .seat = checkpoint->seat,
+                        .run = checkpoint->run};
+    unsigned char *state = checkpoint->buffer + sizeof head + checkpoint->extra_bytes;
+    gf_status status = gf_state_save(checkpoint->gf, state, gf_state_bytes(checkpoint->gf));
+    if (status < 0) return status;
+    memcpy(checkpoint->buffer, &head, sizeof head);
+    if (checkpoint->extra_bytes > 0)
+        memcpy(checkpoint->buffer + sizeof head, checkpoint->extra, checkpoint->extra_bytes);
+    head.crc = checkpoint_crc(checkpoint->buffer, checkpoint->buffer_bytes);
+    memcpy(checkpoint->buffer, &head, sizeof head);
+    return file_write(checkpoint);
+}

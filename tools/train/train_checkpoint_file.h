@@ -1,0 +1,57 @@
+/* What saving and loading share. */
+#ifndef GF_TRAIN_CHECKPOINT_FILE_H
+#define GF_TRAIN_CHECKPOINT_FILE_H
+
+#include "tools/train/train_checkpoint.h"
+
+#define CHECKPOINT_MAGIC UINT64_C(0x0a4e494152544647) /* "GFTRAIN\n" */
+#define CHECKPOINT_VERSION 2u
+#define CHECKPOINT_GENERATIONS 2u /* FILE.SEAT and FILE.SEAT.before */
+extern const char *const checkpoint_endings[CHECKPOINT_GENERATIONS];
+
+/* Little-endian, like the state behind it. */
+struct checkpoint_head {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t crc;          /* zlib's, of the whole file with this as 0 */
+    uint64_t total_bytes;
+    uint64_t extra_bytes;
+    uint64_t id;
+    uint64_t step;
+    uint32_t world, rank; /* of the epoch that saved it */
+    uint32_t seats, seat; /* of the first epoch */
+    struct checkpoint_run run;
+};
+_Static_assert(sizeof(struct checkpoint_head) % 8 == 0, "the state behind it is aligned");
+
+/* FILE.SEAT and the ending, into path_out[CHECKPOINT_PATH_BYTES]. */
+void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t seat, const char *ending, char *path_out);
+uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes);
+/* Puts what errno says into `error`. */
+gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const char *call);
+/* Renames last only once the folder is on the disk. 0, or -1 and errno. */
+int checkpoint_folder_sync(const char *path);
+
+/* Which set is looked for: what the ranks of one epoch saved behind one step. */
+struct checkpoint_set {
+    uint64_t id, step;
+    uint64_t world, seats; /* world 0: none */
+};
+
+typedef enum checkpoint_verdict { CHECKPOINT_WHOLE = 0, CHECKPOINT_UNUSABLE, CHECKPOINT_FOREIGN } checkpoint_verdict;
+
+/* Up to max bytes of the file; -1: errno says why. */
+int64_t checkpoint_read(const char *path, void *data, uint64_t max);
+/* Brings a file into the buffer and looks at all of it; what is wrong with it is noted. */
+checkpoint_verdict checkpoint_take(struct checkpoint *checkpoint, const char *path, struct checkpoint_head *head_out);
+/* Only the head: is it there, and of this run? */
+bool checkpoint_peek(const struct checkpoint *checkpoint, uint32_t seat, uint32_t generation,
+                     struct checkpoint_head *head_out);
+bool checkpoint_of_set(const struct checkpoint_head *head, const struct checkpoint_set *set);
+void checkpoint_note(struct checkpoint *checkpoint, const char *path, const char *text);
+
+/* train_checkpoint_find.c: the newest sets there may be, the newest first; rank 0 looks, all learn it. */
+#define CHECKPOINT_SETS_MAX 4u
+gf_status checkpoint_sets_find(struct checkpoint *checkpoint, struct checkpoint_set sets_out[CHECKPOINT_SETS_MAX]);
+
+#endif

@@ -1,0 +1,242 @@
+/* Loading the newest checkpoint that is whole on all ranks. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/train/train_checkpoint_file.h"
+#include "tools/train/train_ranks.h"
+
+void checkpoint_note(struct checkpoint *checkpoint, const char *path, const char *text)
+{
+    size_t used = strlen(checkpoint->note);
+    char *seen = strstr(checkpoint->note, path);
+    if ((seen != NULL) && (seen[strlen(path)] == ':')) return; /* files are looked at more than once */
+    snprintf(checkpoint->note + used, sizeof checkpoint->note - used, "%s%s: %s", (used > 0) ? "; " : "", path, text);
+}
+
+int64_t checkpoint_read(const char *path, void *data, uint64_t max)
+{
+    uint64_t got = 0;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return -1;
+    while (got < max) {
+        ssize_t more = read(file, (unsigned char *)data + got, max - got);
+        if ((more < 0) && (errno == EINTR)) continue;
+        if (more < 0) {
+            close(file);
+            return -1;
+        }
+        if (more == 0) break;
+        got += (uint64_t)more;
+    }
+    close(file);
+    return (int64_t)got;
+}
+
+static checkpoint_verdict foreign(struct checkpoint *checkpoint, const char *path, const char *what, uint64_t there, uint64_t here)
+{
+    snprintf(checkpoint->error, sizeof checkpoint->error,
+             "checkpoint %s is of another run: %s %llu there, %llu here", path, what, (unsigned long long)there,
+             (unsigned long long)here);
+    return CHECKPOINT_FOREIGN;
+}
+
+static checkpoint_verdict run_check(struct checkpoint *checkpoint, const char *path, const struct checkpoint_head *head)
+{
+    const struct checkpoint_run *here = &checkpoint->run;
+    if (memcmp(head->run.model, here->model, sizeof here->model) != 0) {
+        snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint %s is of another run: model %.*s there, %s "
+                 "here", path, (int)sizeof head->run.model, head->run.model, here->model);
+        return CHECKPOINT_FOREIGN;
+    }
+    if (head->run.seed != here->seed) return foreign(checkpoint, path, "seed", head->run.seed, here->seed);
+    if (head->run.batch != here->batch) return foreign(checkpoint, path, "batch", head->run.batch, here->batch);
+    if (head->run.image_count != here->image_count)
+        return foreign(checkpoint, path, "images", head->run.image_count, here->image_count);
+    if (head->total_bytes != checkpoint->buffer_bytes)
+        return foreign(checkpoint, path, "bytes of state", head->total_bytes, checkpoint->buffer_bytes);
+    return CHECKPOINT_WHOLE;
+}
+
+checkpoint_verdict checkpoint_take(struct checkpoint *checkpoint, const char *path, struct checkpoint_head *head_out)
+{
+    char text[96];
+    uint32_t crc;
+    int64_t bytes = checkpoint_read(path, checkpoint->buffer, checkpoint->buffer_bytes + 1);
+    text[0] = '\0';
+    if (bytes < 0) {
+        if (errno == ENOENT) return CHECKPOINT_UNUSABLE; /* each generation alone may be missing */
+        snprintf(text, sizeof text, "%s", strerror(errno));
+    } else if ((uint64_t)bytes < sizeof *head_out) {
+        snprintf(text, sizeof text, "%lld bytes, less than a head", (long long)bytes);
+    } else {
+        memcpy(head_out, checkpoint->buffer, sizeof *head_out);
+        if (head_out->magic != CHECKPOINT_MAGIC) {
+            snprintf(text, sizeof text, "this is no checkpoint of gf-train");
+        } else if (head_out->version != CHECKPOINT_VERSION) {
+            (void)foreign(checkpoint, path, "format version", head_out->version, CHECKPOINT_VERSION);
+            return CHECKPOINT_FOREIGN;
+        } else if (run_check(checkpoint, path, head_out) != CHECKPOINT_WHOLE) {
+            return CHECKPOINT_FOREIGN;
+        } else if ((uint64_t)bytes != checkpoint->buffer_bytes) {
+            snprintf(text, sizeof text, "%s than the %llu bytes it should have",
+                     ((uint64_t)bytes < checkpoint->buffer_bytes) ? "shorter" : "longer",
+                     (unsigned long long)checkpoint->buffer_bytes);
+        } else {
+            memset(checkpoint->buffer + offsetof(struct checkpoint_head, crc), 0, sizeof head_out->crc);
+            crc = checkpoint_crc(checkpoint->buffer, checkpoint->buffer_bytes);
+            if (crc != head_out->crc)
+                snprintf(text, sizeof text, "corrupt: its checksum is %08x, its bytes give %08x", head_out->crc, crc);
+        }
+    }
+    if (text[0] == '\0') return CHECKPOINT_WHOLE;
+    checkpoint_note(checkpoint, path, text);
+    return CHECKPOINT_UNUSABLE;
+}
+
+bool checkpoint_peek(const struct checkpoint *checkpoint, uint32_t seat, uint32_t generation,
+                     struct checkpoint_head *head_out)
+{
+    char path[CHECKPOINT_PATH_BYTES];
+    struct checkpoint_head head;
+    checkpoint_path_of(checkpoint, seat, checkpoint_endings[generation], path);
+    if (checkpoint_read(path, &head, sizeof head) != (int64_t)sizeof head) return false;
+    if ((head.magic != CHECKPOINT_MAGIC) || (head.version != CHECKPOINT_VERSION)) return false;
+    if ((memcmp(&head.run, &checkpoint->run, sizeof head.run) != 0) || (head.total_bytes != checkpoint->buffer_bytes))
+        return false;
+    if ((head.world == 0) || (head.world > head.seats) || (head.seats > GF_WORLD_MAX)) return false;
+    *head_out = head;
+    return true;
+}
+
+bool checkpoint_of_set(const struct checkpoint_head *head, const struct checkpoint_set *set)
+{
+    return (head->id == set->id) && (head->step == set->step) && (head->world == set->world);
+}
+
+/* Behind a shrink a rank is not its seat: its file has another one's number. */
+static checkpoint_verdict elsewhere_take(struct checkpoint *checkpoint, const struct checkpoint_set *set, uint32_t rank)
+{
+    char path[CHECKPOINT_PATH_BYTES];
+    struct checkpoint_head head;
+    for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS * set->seats; i++) {
+        uint32_t seat = i / CHECKPOINT_GENERATIONS, generation = i % CHECKPOINT_GENERATIONS;
+        if ((seat == rank) || !checkpoint_peek(checkpoint, seat, generation, &head)) continue;
+        if (!checkpoint_of_set(&head, set) || (head.rank != rank)) continue;
+        checkpoint_path_of(checkpoint, seat, checkpoint_endings[generation], path);
+        return checkpoint_take(checkpoint, path, &head);
+    }
+    return CHECKPOINT_UNUSABLE;
+}
+
+/* The file of old rank `rank` in this set, into the buffer. */
+static checkpoint_verdict member_take(struct checkpoint *checkpoint, const struct checkpoint_set *set, uint32_t rank)
+{
+    char path[CHECKPOINT_PATH_BYTES];
+    bool other = false;
+    for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS; i++) {
+        struct checkpoint_head head;
+        checkpoint_path_of(checkpoint, rank, checkpoint_endings[i], path);
+        checkpoint_verdict found = checkpoint_take(checkpoint, path, &head);
+        if (found == CHECKPOINT_FOREIGN) return CHECKPOINT_FOREIGN;
+        if (found == CHECKPOINT_UNUSABLE) continue;
+        if (checkpoint_of_set(&head, set) && (head.rank == rank)) return CHECKPOINT_WHOLE;
+        other = true;
+    }
+    if (elsewhere_take(checkpoint, set, rank) == CHECKPOINT_WHOLE) return CHECKPOINT_WHOLE;
+    checkpoint_path_of(checkpoint, rank, "", path);
+    checkpoint_note(checkpoint, path, other ? "of another save" : "no file of this save");
+    return CHECKPOINT_UNUSABLE;
+}
+
+/* What this rank inherits: old ranks rank, rank + world, ..; one that inherits nothing takes old rank 0's. */
+static uint32_t inherits_first(const struct checkpoint *checkpoint, const struct checkpoint_set *set)
+{
+    return (checkpoint->rank < set->world) ? checkpoint->rank : 0;
+}
+
+static uint64_t inherits_step(const struct checkpoint *checkpoint, const struct checkpoint_set *set)
+{
+    return (checkpoint->rank < set->world) ? checkpoint->world : set->world;
+}
+
+static checkpoint_verdict set_check(struct checkpoint *checkpoint, const struct checkpoint_set *set)
+{
+    checkpoint_verdict worst = CHECKPOINT_WHOLE;
+    for (uint64_t old = inherits_first(checkpoint, set); old < set->world; old += inherits_step(checkpoint, set)) {
+        checkpoint_verdict found = member_take(checkpoint, set, (uint32_t)old);
+        if (found > worst) worst = found;
+    }
+    return worst;
+}
+
+static gf_status set_load(struct checkpoint *checkpoint, const struct checkpoint_set *set)
+{
+    const unsigned char *state = checkpoint->buffer + sizeof(struct checkpoint_head) + checkpoint->extra_bytes;
+    uint64_t state_bytes = gf_state_bytes(checkpoint->gf), first = inherits_first(checkpoint, set);
+    for (uint64_t old = first; old < set->world; old += inherits_step(checkpoint, set)) {
+        gf_status status = GF_ERR_SYSTEM; /* only this rank saw it */
+        if (member_take(checkpoint, set, (uint32_t)old) != CHECKPOINT_WHOLE) {
+            snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint changed while it was read");
+            return status;
+        }
+        if (old == first) {
+            status = gf_state_load(checkpoint->gf, state, state_bytes);
+            if (checkpoint->extra_bytes > 0)
+                memcpy(checkpoint->extra, checkpoint->buffer + sizeof(struct checkpoint_head), checkpoint->extra_bytes);
+        } else {
+            status = gf_state_add(checkpoint->gf, state, state_bytes);
+            if (status == GF_ERR_STATE) status = GF_OK; /* nothing waits anywhere: there is nothing to inherit */
+        }
+        if (status < 0) return status;
+    }
+    return GF_OK;
+}
+
+/* A newer file than the set's is of no use. Left where it is, the next save would put it in the place of the good one. */
+static gf_status newest_drop(struct checkpoint *checkpoint, const struct checkpoint_set *set)
+{
+    char newest[CHECKPOINT_PATH_BYTES], before[CHECKPOINT_PATH_BYTES];
+    struct checkpoint_head head;
+    if (checkpoint_peek(checkpoint, checkpoint->seat, 0, &head) && checkpoint_of_set(&head, set)) return GF_OK;
+    if (!checkpoint_peek(checkpoint, checkpoint->seat, 1, &head) || !checkpoint_of_set(&head, set)) return GF_OK;
+    checkpoint_path_of(checkpoint, checkpoint->seat, checkpoint_endings[0], newest);
+    checkpoint_path_of(checkpoint, checkpoint->seat, checkpoint_endings[1], before);
+    if ((rename(before, newest) != 0) || (checkpoint_folder_sync(newest) != 0))
+        return checkpoint_fail(checkpoint, before, "rename");
+    return GF_OK;
+}
+
+gf_status checkpoint_load(struct checkpoint *checkpoint, uint64_t *step_out)
+{
+    struct checkpoint_set sets[CHECKPOINT_SETS_MAX];
+    gf_status status = checkpoint_sets_find(checkpoint, sets);
+    for (uint32_t i = 0; (status == GF_OK) && (i < CHECKPOINT_SETS_MAX); i++) {
+        uint64_t bad[2] = {0, checkpoint->error[0] != '\0'}; /* ranks that lack a file; that found a foreign one */
+        if ((sets[i].world > 0) && (bad[1] == 0)) {
+            checkpoint_verdict found = set_check(checkpoint, &sets[i]);
+            bad[0] = (found == CHECKPOINT_UNUSABLE) ? 1 : 0;
+            bad[1] = (found == CHECKPOINT_FOREIGN) ? 1 : 0;
+        }
+        if ((status = ranks_sum_u64(checkpoint->gf, bad, 2)) < 0) return status;
+        if (bad[1] > 0) break;
+        if ((sets[i].world == 0) || (bad[0] > 0)) continue;
+        if ((status = set_load(checkpoint, &sets[i])) < 0) return status;
+        bad[0] = 0; /* nobody renames what another still reads */
+        if ((status = ranks_sum_u64(checkpoint->gf, bad, 1)) < 0) return status;
+        if ((status = newest_drop(checkpoint, &sets[i])) < 0) return status;
+        *step_out = sets[i].step;
+        return GF_OK;
+    }
+    if (status < 0) return status;
+    checkpoint->agreed = true;
+    if ((checkpoint->error[0] == '\0') && (checkpoint->note[0] != '\0'))
+        snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint: no set of files is whole: %.1800s",
+                 checkpoint->note);
+    else if (checkpoint->error[0] == '\0')
+        snprintf(checkpoint->error, sizeof checkpoint->error,
+                 "checkpoint %.1000s: another rank could not read its files", checkpoint->path);
+    return GF_ERR_DATA;
+}

@@ -1,0 +1,120 @@
+/* See train_elastic.h. The global batch stays what it is: each rank that is left takes a larger part of it, and the
+ * order of images and the learning rate follow from the step alone. */
+#include "tools/train/train_elastic.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/train/train_ranks.h"
+#include "tools/train/train_same.h"
+
+static double clock_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Everybody of a new world learns from rank 0, which was of the one before, what the appliance itself keeps: where the run
+ * began, and the statistics of batch normalisation. */
+static gf_status meet(struct train *train)
+{
+    uint64_t words[4] = {0};
+    struct net *net = &train->net;
+    struct gf_request request = {0};
+    if (train->rank == 0) {
+        words[0] = train->step_first;
+        words[1] = train->checkpoint.id;
+        memcpy(&words[2], &train->result.loss_first, sizeof words[2]);
+        words[3] = train_same_hash(train);
+    }
+    gf_status status = ranks_sum_u64(train->gf, words, 4);
+    if ((status >= 0) && (net->statistic_count > 0)) {
+        status = gf_broadcast(train->gf, (gf_mem)(uintptr_t)net->statistics, net->statistic_count, GF_TYPE_F32, 0,
+                              &request);
+        if (status >= 0) status = gf_request_wait(train->gf, &request);
+    }
+    if (status < 0) return status;
+    if (words[3] != train_same_hash(train)) {
+        snprintf(train->checkpoint.error, sizeof train->checkpoint.error,
+                 "came back with other options than the job has; allowed are the same for all ranks");
+        return GF_ERR_MISMATCH;
+    }
+    train->step_first = words[0];
+    train->checkpoint.id = words[1];
+    memcpy(&train->result.loss_first, &words[2], sizeof words[2]);
+    return GF_OK;
+}
+
+static void world_take(struct train *train)
+{
+    train->rank = train->checkpoint.rank = gf_rank(train->gf);
+    train->world = train->checkpoint.world = gf_world(train->gf);
+    train->step = gf_steps(train->gf);
+    train_pools(train);
+}
+
+/* The new epoch is on its way; further deaths begin it anew. */
+static gf_status epoch_wait(struct train *train, double begin, const char *cause)
+{
+    uint32_t rank_before = train->rank, world_before = train->world;
+    for (;;) {
+        gf_status status = gf_shrink_wait(train->gf);
+        if (status >= 0) {
+            world_take(train);
+            status = meet(train);
+            if (status >= 0) break;
+        }
+        if ((train->checkpoint.error[0] != '\0') || (gf_shrink(train->gf) < 0)) return status;
+    }
+    fprintf(stderr, "elastic: rank %u of %u is rank %u of %u from step %llu on, after %.3f s: %s\n", rank_before,
+            world_before, train->rank, train->world, (unsigned long long)train->step + 1u, clock_seconds() - begin,
+            cause);
+    return GF_OK;
+}
+
+gf_status train_shrink(struct train *train, gf_status status)
+{
+    char cause[sizeof gf_error_last(train->gf)->text];
+    double begin = clock_seconds();
+    if (!train->options->elastic || (train->checkpoint.error[0] != '\0')) return status;
+    snprintf(cause, sizeof cause, "%s", gf_error_last(train->gf)->text);
+    if (train->on_device) device_abandon(&train->device);
+    if (gf_shrink(train->gf) < 0) return status; /* this rank's own failure: the record says it */
+    return epoch_wait(train, begin, cause);
+}
+
+gf_status train_admit(struct train *train)
+{
+    char cause[48];
+    double begin = clock_seconds();
+    uint32_t count = train->options->elastic ? gf_joiners(train->gf) : 0;
+    if (count == 0) return GF_OK;
+    snprintf(cause, sizeof cause, "%u came back", count);
+    gf_status status = gf_admit(train->gf);
+    return (status < 0) ? train_shrink(train, status) : epoch_wait(train, begin, cause);
+}
+
+gf_status train_newcomer(struct train *train)
+{
+    gf_status status = train_begin_newcomer(train);
+    if (status < 0) return status;
+    world_take(train);
+    status = meet(train);
+    if (status < 0) return train_shrink(train, status);
+    fprintf(stderr, "elastic: rank %u of the start came back as rank %u of %u from step %llu on\n",
+            gf_first_rank(train->gf), train->rank, train->world, (unsigned long long)train->step + 1u);
+    return GF_OK;
+}
+
+gf_status train_finish(struct train *train)
+{
+    for (;;) {
+        gf_status status = train_test(train);
+        if (status >= 0) status = train_end(train);
+        if (status >= 0) return GF_OK;
+        status = train_shrink(train, status);
+        if (status < 0) return status;
+    }
+}

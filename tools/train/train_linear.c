@@ -1,0 +1,55 @@
+/* Softmax regression, 784 -> 10. Its loss is convex, so rounding is not amplified: runs of different world sizes must
+ * agree, and a test that compares them means something. */
+#include "tools/train/train_layers.h"
+#include "tools/train/train_net.h"
+
+enum { LINEAR_WEIGHT, LINEAR_BIAS, LINEAR_TENSORS };
+
+static const struct gf_tensor linear_tensors[LINEAR_TENSORS] = {
+    [LINEAR_WEIGHT] = {.name = "linear.weight", .elem_count = DATA_CLASSES * DATA_PIXELS},
+    [LINEAR_BIAS] = {.name = "linear.bias", .elem_count = DATA_CLASSES, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
+};
+
+static size_t linear_layout(struct net *net, char *base)
+{
+    size_t used = 0, images = net->images_max;
+    net->input = net_take(base, &used, images * DATA_PIXELS * sizeof(float));
+    net->labels = net_take(base, &used, images);
+    net->logits = net_take(base, &used, images * DATA_CLASSES * sizeof(float));
+    return used;
+}
+
+/* Convex: any start will do, and zero is the one that favours no class. */
+static void linear_init(struct net *net, struct data_random *random)
+{
+    for (uint32_t i = 0; i < LINEAR_TENSORS; i++)
+        net_init_normal(net->weight[i], linear_tensors[i].elem_count, 0, random);
+}
+
+static void linear_forward(struct net *net)
+{
+    layer_gemm(false, true, net->image_count, DATA_CLASSES, DATA_PIXELS, net->input, net->weight[LINEAR_WEIGHT], 0.0f,
+               net->logits);
+    layer_bias(net->logits, net->weight[LINEAR_BIAS], net->image_count, DATA_CLASSES, false);
+}
+
+static gf_status linear_backward(struct net *net)
+{
+    layer_gemm(true, false, DATA_CLASSES, DATA_PIXELS, net->image_count, net->logits, net->input, 0.0f,
+               net->gradient[LINEAR_WEIGHT]);
+    gf_status status = net_ready(net, LINEAR_WEIGHT);
+    if (status < 0) return status;
+    layer_column_sum(net->logits, net->image_count, DATA_CLASSES, net->gradient[LINEAR_BIAS]);
+    return net_ready(net, LINEAR_BIAS);
+}
+
+const struct net_model net_linear = {
+    .name = "linear",
+    .tensors = linear_tensors,
+    .tensor_count = LINEAR_TENSORS,
+    .learning_rate = 0.01f,
+    .layout = linear_layout,
+    .init = linear_init,
+    .forward = linear_forward,
+    .backward = linear_backward,
+};

@@ -1,0 +1,69 @@
+/* Training and testing with all ranks of the job. Every function is called by all ranks at the same point; a negative
+ * status is the library's and gf_error_last() tells it whole. */
+#ifndef GF_TRAIN_LOOP_H
+#define GF_TRAIN_LOOP_H
+
+#include "tools/train/train_checkpoint.h"
+#include "tools/train/train_device.h"
+#include "tools/train/train_net.h"
+#include "tools/train/train_options.h"
+#include "tools/train/train_report.h"
+#include "tools/train/train_trace.h"
+
+#define TRAIN_SERIES_MAX 65536u /* the newest steps, for medians */
+#define TRAIN_LIVE_STEPS 25u    /* steps between two looks at the loss of all ranks */
+
+struct train {
+    const struct train_options *options;
+    const struct gf_config *config;
+    gf_context *gf;
+    struct data_set images, tests;
+    struct net net;
+    bool on_device;          /* weights and gradients are the GPU's; net's weights are copies, fresh after train_steps() */
+    struct device device;
+    uint32_t rank, world;
+    struct gf_schedule schedule;
+    uint64_t step, step_count, epoch_steps;
+    bool shuffled;           /* order is that of this epoch */
+    uint64_t step_first;     /* 0, or where the checkpoint was */
+    struct checkpoint checkpoint;
+    struct train_trace trace;
+    uint32_t *order;         /* [images.image_count] of the epoch under way */
+    float *hash_limbs;       /* [world][8] */
+    float *step_seconds;     /* [series_max] rings */
+    float *exchange_seconds;
+    uint64_t *step_bytes;
+    float *sorted;           /* [series_max] */
+    uint64_t series_max;
+    struct gf_stats stats;         /* as of the last step */
+    struct gf_stats stats_trained; /* as the first step began */
+    uint64_t loop_ns;              /* the training steps took */
+    struct report report;
+    struct report_result result;
+};
+
+/* Steps that the options ask for and what is wrong with them; NULL if nothing is. */
+const char *train_plan(struct train *train);
+/* The workspace's size in bytes, and its layout at base if that is not NULL; base is 64-byte aligned. */
+size_t train_layout(struct train *train, char *base);
+/* The weights of rank 0 on all ranks. */
+gf_status train_begin(struct train *train);
+/* The rest of it for a process that comes back and has been given the weights. */
+gf_status train_begin_newcomer(struct train *train);
+/* Where weights and gradients are: after joining and after each shrink. */
+void train_pools(struct train *train);
+/* Prepares for checkpoints and, where it is asked for, goes back to the newest. */
+gf_status train_resume(struct train *train);
+gf_status train_checkpoint_begin(struct train *train); /* its first part */
+gf_status train_steps(struct train *train);
+/* What the ranks have learned of their parts of the batches (batch normalisation) becomes the average over all images,
+ * the same on all ranks: before tests and checkpoints. */
+gf_status train_statistics(struct train *train);
+gf_status train_test(struct train *train);
+/* Sums up over all ranks into train->result. */
+gf_status train_end(struct train *train);
+
+/* Of count things, the first that rank takes: contiguous, in rank order, equal up to one. */
+uint32_t train_share_first(uint32_t count, uint32_t rank, uint32_t world);
+
+#endif

@@ -1,0 +1,255 @@
+/* gf-train, the reference appliance: trains a small network on Fashion-MNIST with all ranks of a job, by the public
+ * header alone. Rank 0 reports; any error is one line on stderr and a failing exit code. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common/tool_args.h"
+#include "tools/train/train_elastic.h"
+#include "tools/train/train_loop.h"
+#include "tools/train/train_ranks.h"
+#include "tools/train/train_same.h"
+
+/* The handler's: what it stops and which signal came. */
+static gf_context *volatile signal_target;
+static volatile sig_atomic_t signal_number;
+
+static void signal_handle(int number)
+{
+    signal_number = number;
+    gf_context *target = signal_target;
+    if (target != NULL) gf_abort(target);
+}
+
+/* The second signal of a kind ends the program as if it were not caught. */
+static void signals_catch(void)
+{
+    struct sigaction action = {.sa_handler = signal_handle, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* Errors are in the context's record, which main prints; only a call without a context has nothing but its log line. */
+static char logged_error[512];
+
+static void log_take(void *user, gf_log_level level, const char *text)
+{
+    const struct train *train = user;
+    if (level == GF_LOG_ERROR) snprintf(logged_error, sizeof logged_error, "%s", text);
+    if (level != GF_LOG_WARN) return;
+    if ((train->rank != 0) && (strstr(text, " skipped on all ranks") != NULL)) return; /* once is enough */
+    fprintf(stderr, "warning: %s\n", text);
+}
+
+static int fail_library(struct train *train, gf_status status)
+{
+    const struct gf_error *error = (train->gf != NULL) ? gf_error_last(train->gf) : NULL;
+    report_end(&train->report);
+    if ((error == NULL) || (error->code == GF_OK)) {
+        fprintf(stderr, "error: %s: %s\n", gf_status_name(status), logged_error);
+        return -1;
+    }
+    char foreign[96] = "", peer[32] = "", tensor[32] = "", where[192] = "";
+    if (error->foreign_call[0] != '\0')
+        snprintf(foreign, sizeof foreign, ", %s gave %lld", error->foreign_call, (long long)error->foreign_code);
+    if (error->peer != GF_RANK_NONE) snprintf(peer, sizeof peer, ", peer %u", error->peer);
+    if (error->tensor != GF_TENSOR_NONE) snprintf(tensor, sizeof tensor, ", tensor %u", error->tensor);
+    if (strstr(error->text, " in step ") == NULL) /* a report of the members says it all itself */
+        snprintf(where, sizeof where, " in step %llu, operation %s%s%s", (unsigned long long)error->step,
+                 gf_operation_name(error->operation), peer, tensor);
+    fprintf(stderr, "error: rank %u: %s%s%s (%s)\n", error->rank, error->text, where, foreign,
+            gf_status_name(error->code));
+    return -1;
+}
+
+static int fail(const struct train *train, const char *text)
+{
+    if (train->gf != NULL)
+        fprintf(stderr, "error: rank %u: %s\n", gf_rank(train->gf), text);
+    else
+        fprintf(stderr, "error: %s\n", text);
+    return -1;
+}
+
+/* size_bytes of zeroed memory, aligned for the library and for vectors. */
+static void *memory_take(size_t size_bytes)
+{
+    size_t whole = (size_bytes + 63u) & ~(size_t)63u;
+    void *memory = aligned_alloc(64, whole);
+    if (memory != NULL) memset(memory, 0, whole);
+    return memory;
+}
+
+static int join(struct train *train, void **memory_out)
+{
+    const struct net_model *model = train->options->model;
+    struct gf_footprint need;
+    gf_status status = gf_measure(train->config, model->tensors, model->tensor_count, &need);
+    if (status < 0) return fail_library(train, status);
+    *memory_out = memory_take(need.control_bytes);
+    if (*memory_out == NULL) return fail(train, "there is no memory for the library's control region");
+    status = gf_open(train->config, model->tensors, model->tensor_count, *memory_out, need.control_bytes, &train->gf);
+    signal_target = train->gf;
+    if ((signal_number != 0) && (train->gf != NULL)) gf_abort(train->gf); /* it came before there was a target */
+    if (status >= 0) status = gf_open_wait(train->gf);
+    if (status < 0) return fail_library(train, status);
+    train->rank = gf_rank(train->gf);
+    train->world = gf_world(train->gf);
+    return 0;
+}
+
+/* What would only show after the training: rank 0's files, and options that do not fit together. */
+static int look_ahead(struct train *train)
+{
+    char different[TRAIN_SAME_ERROR_BYTES];
+    static char error[1280], trace_path[1024];
+    const struct train_options *options = train->options;
+    float failed = 0.0f;
+    gf_status status = train_same(train, different);
+    if (status < 0) return fail_library(train, status);
+    if (different[0] != '\0') return fail(train, different);
+    snprintf(trace_path, sizeof trace_path, "%s.%u", (options->trace_path != NULL) ? options->trace_path : "",
+             train->rank);
+    const char *const places[] = {(train->rank == 0) ? options->json_path : NULL,
+                                  (train->rank == 0) ? options->dump_path : NULL,
+                                  (options->trace_path != NULL) ? trace_path : NULL};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if ((places[i] == NULL) || (report_place_try(places[i], error, sizeof error) == 0)) continue;
+        fail(train, error);
+        failed = 1.0f;
+    }
+    bool own = failed != 0.0f;
+    status = ranks_sum(train->gf, &failed, 1); /* so that all end at once */
+    if (status < 0) return own ? -1 : fail_library(train, status);
+    if (!own && (failed != 0.0f)) return fail(train, "ends with a rank that could not write where it was told to");
+    return (failed != 0.0f) ? -1 : 0;
+}
+
+static int train_all(struct train *train)
+{
+    gf_status status = gf_rejoined(train->gf) ? train_newcomer(train) : train_begin(train);
+    if ((status >= 0) && !gf_rejoined(train->gf)) {
+        status = train_resume(train);
+        train->step = train->step_first;
+    }
+    if (status >= 0) status = train_steps(train);
+    if (status >= 0) status = train_finish(train);
+    if ((status < 0) && (train->checkpoint.error[0] != '\0')) {
+        if (!train->checkpoint.agreed) gf_abort(train->gf); /* the others learn now, not at their deadline */
+        if (!train->checkpoint.agreed) (void)gf_heartbeat(train->gf);
+        return fail(train, train->checkpoint.error);
+    }
+    if ((status < 0) && (device_error(&train->device)[0] != '\0')) return fail(train, device_error(&train->device));
+    return (status < 0) ? fail_library(train, status) : 0;
+}
+
+/* Rank 0's files and table; on the others only the check that all have learned the same. */
+static int report_all(struct train *train)
+{
+    static const char *const wires[GF_TYPE_COUNT] = {"fp32", "fp16", "bf16"};
+    const struct train_options *options = train->options;
+    struct report_part parts[NET_TENSORS_MAX];
+    static char error[1280];
+    int result = 0;
+    bool equal = report_hashes_equal(&train->result);
+    if (train->rank != 0) return equal ? 0 : -1;
+    train->result.wire = wires[train->config->exchange.wire];
+    if ((options->json_path != NULL) && (report_json(options->json_path, &train->result, error, sizeof error) != 0))
+        result = fail(train, error);
+    for (uint32_t i = 0; i < options->model->tensor_count; i++)
+        parts[i] = (struct report_part){train->net.weight[i], options->model->tensors[i].elem_count * sizeof(float)};
+    if ((options->dump_path != NULL) &&
+        (report_dump(options->dump_path, parts, options->model->tensor_count, error, sizeof error) != 0))
+        result = fail(train, error);
+    report_table(&train->result);
+    if (!equal) result = fail(train, "the ranks' weights differ");
+    return result;
+}
+
+/* Also of a run that failed: it says what the ranks were at. */
+static int trace_write(struct train *train)
+{
+    static char error[1280];
+    const struct net_model *model = train->options->model;
+    if (train->trace.path == NULL) return 0;
+    train_trace_drain(&train->trace, train->gf);
+    if (train_trace_write(&train->trace, train->rank, train->world, model->tensors, model->tensor_count, error,
+                          sizeof error) == 0)
+        return 0;
+    return fail(train, error);
+}
+
+/* Where device.driver is a GPU the networks run there too. */
+static int device_begin(struct train *train, void **host_out)
+{
+    uint32_t images_max = train->net.images_max;
+    if (!train->on_device) return 0;
+    *host_out = aligned_alloc(4096, device_host_bytes(train->options->model, images_max));
+    if (*host_out == NULL) return fail(train, "there is no memory for what the device copies from");
+    memset(*host_out, 0, device_host_bytes(train->options->model, images_max));
+    if (device_open(&train->device, train->config, &train->net, images_max, *host_out) == GF_OK) return 0;
+    return fail(train, device_error(&train->device));
+}
+
+static int run(struct train *train)
+{
+    static char error[DATA_ERROR_BYTES];
+    void *memory = NULL, *workspace = NULL, *host = NULL;
+    int result = data_open(train->options->data_folder, "train", &train->images, error);
+    if (result == 0) result = data_open(train->options->data_folder, "t10k", &train->tests, error);
+    if (result != 0) return fail(train, error);
+    const char *wrong = train_plan(train);
+    if (wrong != NULL) return fail(train, wrong);
+    train->on_device = strcmp(train->config->device.driver, "cuda") == 0;
+    wrong = train->on_device ? device_refuses(train->options->model) : NULL;
+    if (wrong != NULL) return fail(train, wrong);
+
+    result = join(train, &memory);
+    if (result == 0) {
+        workspace = memory_take(train_layout(train, NULL));
+        if (workspace == NULL) result = fail(train, "there is no memory for a batch of this size");
+    }
+    if (result == 0) {
+        train_layout(train, workspace);
+        result = device_begin(train, &host);
+    }
+    if ((result == 0) && !gf_rejoined(train->gf)) result = look_ahead(train); /* it takes all ranks */
+    if (result == 0) {
+        result = train_all(train);
+        if (trace_write(train) != 0) result = -1;
+    }
+    if (result == 0) result = report_all(train);
+    signal_target = NULL;
+    device_close(&train->device);
+    gf_status status = gf_close(train->gf);
+    if ((result == 0) && (status < 0)) {
+        fprintf(stderr, "error: rank %u: %s while closing\n", train->rank, gf_status_name(status));
+        result = -1;
+    }
+    checkpoint_close(&train->checkpoint);
+    free(host);
+    free(workspace);
+    free(memory);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    static struct gf_config config;
+    static struct train train;
+    struct train_options options;
+    int result = train_options_read(argc, argv, &options, &config);
+    if (result != 0) return (result > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
+    signals_catch();
+    config.log = log_take;
+    config.log_user = &train;
+    train.options = &options;
+    train.config = &config;
+    result = run(&train);
+    data_close(&train.images);
+    data_close(&train.tests);
+    if (signal_number != 0) return 128 + signal_number;
+    return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}

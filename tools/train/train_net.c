@@ -1,0 +1,279 @@
+/* The demo's convolutional network, and what all networks share:
+ *   28x28x1 -> conv 5x5 -> 28x28x32 -> ReLU, pool -> 14x14x32 -> conv 5x5 -> 14x14x64 -> ReLU, pool -> 7x7x64 = 3136
+ *   -> 512 -> ReLU -> 10
+ * 1,663,370 parameters, 97 % of them in the first fully connected layer, whose gradient is among the first that
+ * backward ends: its exchange hides behind the convolutions' backward pass. */
+#include "tools/train/train_net.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tools/common/tool_tensors.h"
+#include "tools/train/train_layers.h"
+
+enum {
+    FC2_WEIGHT = TOOL_TENSOR_FC2_WEIGHT,
+    FC2_BIAS = TOOL_TENSOR_FC2_BIAS,
+    FC1_WEIGHT = TOOL_TENSOR_FC1_WEIGHT,
+    FC1_BIAS = TOOL_TENSOR_FC1_BIAS,
+    CONV2_WEIGHT = TOOL_TENSOR_CONV2_WEIGHT,
+    CONV2_BIAS = TOOL_TENSOR_CONV2_BIAS,
+    CONV1_WEIGHT = TOOL_TENSOR_CONV1_WEIGHT,
+    CONV1_BIAS = TOOL_TENSOR_CONV1_BIAS
+};
+_Static_assert(TOOL_TENSOR_COUNT <= NET_TENSORS_MAX, "every tensor has a place");
+
+#define SIDE1 DATA_SIDE
+#define SIDE2 (SIDE1 / 2u)
+#define SIDE3 (SIDE2 / 2u)
+#define CHANNELS1 32u
+#define CHANNELS2 64u
+#define KERNEL 5u
+#define TAPS (KERNEL * KERNEL)
+#define FAN1 TAPS /* inputs of one output of the first convolution */
+#define FAN2 (TAPS * CHANNELS1)
+#define FEATURES (SIDE3 * SIDE3 * CHANNELS2)
+#define HIDDEN 512u
+
+/* Images that are convolved at a time: the unfolded ones (627 KB each) should stay in a core's cache and the products
+ * be long enough: 2 was the fastest on a core with 2 MB. Backward polls after each, so the wire never waits long. */
+#define CHUNK_IMAGES 2u
+
+static size_t cnn_layout(struct net *net, char *base)
+{
+    size_t used = 0, images = net->images_max;
+    size_t input_bytes = images * layer_bordered_elems(SIDE1, 1, KERNEL) * sizeof(float);
+    size_t pooled1_bytes = images * layer_bordered_elems(SIDE2, CHANNELS1, KERNEL) * sizeof(float);
+    net->input = net_take(base, &used, input_bytes);
+    net->labels = net_take(base, &used, images);
+    net->logits = net_take(base, &used, images * DATA_CLASSES * sizeof(float));
+    net->pooled1 = net_take(base, &used, pooled1_bytes);
+    net->winner1 = net_take(base, &used, images * SIDE2 * SIDE2 * CHANNELS1);
+    net->pooled2 = net_take(base, &used, images * FEATURES * sizeof(float));
+    net->winner2 = net_take(base, &used, images * FEATURES);
+    net->hidden = net_take(base, &used, images * HIDDEN * sizeof(float));
+    net->hidden_gradient = net_take(base, &used, images * HIDDEN * sizeof(float));
+    net->pooled2_gradient = net_take(base, &used, images * FEATURES * sizeof(float));
+    net->pooled1_gradient = net_take(base, &used, pooled1_bytes);
+    net->unfolded = net_take(base, &used, CHUNK_IMAGES * SIDE2 * SIDE2 * FAN2 * sizeof(float));
+    net->convolved = net_take(base, &used, CHUNK_IMAGES * SIDE1 * SIDE1 * CHANNELS1 * sizeof(float));
+    if (base == NULL) return used;
+    memset(net->input, 0, input_bytes); /* the borders stay zero from here on */
+    memset(net->pooled1, 0, pooled1_bytes);
+    return used;
+}
+_Static_assert(SIDE1 * SIDE1 * FAN1 <= SIDE2 * SIDE2 * FAN2, "unfolded is sized by the second convolution");
+_Static_assert(SIDE1 * SIDE1 * CHANNELS1 >= SIDE2 * SIDE2 * CHANNELS2, "convolved is sized by the first");
+
+static void cnn_init(struct net *net, struct data_random *random)
+{
+    static const uint32_t fan_in[TOOL_TENSOR_COUNT] = {
+        [FC2_WEIGHT] = HIDDEN, [FC1_WEIGHT] = FEATURES, [CONV2_WEIGHT] = FAN2, [CONV1_WEIGHT] = FAN1};
+    for (uint32_t i = 0; i < TOOL_TENSOR_COUNT; i++)
+        net_init_normal(net->weight[i], tool_tensors[i].elem_count, fan_in[i], random);
+}
+
+/* One convolution, its ReLU and its pooling, a chunk at a time. */
+struct conv {
+    uint32_t side, in_channels, out_channels, out_border;
+    const float *in;
+    const float *weight; /* [out_channels][TAPS * in_channels] */
+    const float *bias;
+    float *out;
+    uint8_t *winner;
+    size_t in_elems, out_elems, winner_elems; /* of one image */
+};
+
+static struct conv conv_of(struct net *net, uint32_t which)
+{
+    if (which == 1) {
+        return (struct conv){
+            .side = SIDE1, .in_channels = 1, .out_channels = CHANNELS1, .out_border = KERNEL / 2u, .in = net->input,
+            .weight = net->weight[CONV1_WEIGHT], .bias = net->weight[CONV1_BIAS], .out = net->pooled1,
+            .winner = net->winner1, .in_elems = layer_bordered_elems(SIDE1, 1, KERNEL),
+            .out_elems = layer_bordered_elems(SIDE2, CHANNELS1, KERNEL), .winner_elems = SIDE2 * SIDE2 * CHANNELS1};
+    }
+    return (struct conv){
+        .side = SIDE2, .in_channels = CHANNELS1, .out_channels = CHANNELS2, .out_border = 0, .in = net->pooled1,
+        .weight = net->weight[CONV2_WEIGHT], .bias = net->weight[CONV2_BIAS], .out = net->pooled2,
+        .winner = net->winner2, .in_elems = layer_bordered_elems(SIDE2, CHANNELS1, KERNEL), .out_elems = FEATURES,
+        .winner_elems = FEATURES};
+}
+
+static uint32_t chunk_count(const struct net *net, uint32_t first)
+{
+    uint32_t left = net->image_count - first;
+    return (left < CHUNK_IMAGES) ? left : CHUNK_IMAGES;
+}
+
+static void conv_forward(struct net *net, uint32_t which)
+{
+    const struct conv conv = conv_of(net, which);
+    size_t fan = (size_t)TAPS * conv.in_channels;
+    for (uint32_t first = 0; first < net->image_count; first += CHUNK_IMAGES) {
+        size_t images = chunk_count(net, first), points = images * conv.side * conv.side;
+        layer_unfold(conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, KERNEL, net->unfolded);
+        layer_gemm(false, true, points, conv.out_channels, fan, net->unfolded, conv.weight, 0.0f, net->convolved);
+        layer_relu_pool(net->convolved, conv.bias, images, conv.side, conv.out_channels, conv.out_border,
+                        conv.out + first * conv.out_elems, conv.winner + first * conv.winner_elems);
+    }
+}
+
+/* Sums the gradients of weight and bias over the chunks straight into the library's pool. in_gradient, of the size of
+ * conv.in, may be NULL: nobody asks for the gradient of the images themselves. */
+static gf_status conv_backward(struct net *net, uint32_t which, uint32_t weight_tensor, uint32_t bias_tensor,
+                               const float *out_gradient, float *in_gradient)
+{
+    const struct conv conv = conv_of(net, which);
+    size_t fan = (size_t)TAPS * conv.in_channels;
+    memset(net->gradient[bias_tensor], 0, conv.out_channels * sizeof(float));
+    for (uint32_t first = 0; first < net->image_count; first += CHUNK_IMAGES) {
+        size_t images = chunk_count(net, first), points = images * conv.side * conv.side;
+        layer_relu_pool_back(out_gradient + first * conv.out_elems, conv.winner + first * conv.winner_elems, images,
+                             conv.side, conv.out_channels, conv.out_border, net->convolved, net->gradient[bias_tensor]);
+        layer_unfold(conv.in + first * conv.in_elems, images, conv.side, conv.in_channels, KERNEL, net->unfolded);
+        layer_gemm(true, false, conv.out_channels, fan, points, net->convolved, net->unfolded,
+                   (first == 0) ? 0.0f : 1.0f, net->gradient[weight_tensor]);
+        gf_status status = net_poll(net);
+        if (status < 0) return status;
+        if (in_gradient == NULL) continue;
+        layer_gemm(false, false, points, fan, conv.out_channels, net->convolved, conv.weight, 0.0f, net->unfolded);
+        layer_fold(net->unfolded, images, conv.side, conv.in_channels, KERNEL, in_gradient + first * conv.in_elems);
+        status = net_poll(net);
+        if (status < 0) return status;
+    }
+    gf_status status = net_ready(net, weight_tensor);
+    return (status < 0) ? status : net_ready(net, bias_tensor);
+}
+
+static void cnn_forward(struct net *net)
+{
+    size_t images = net->image_count;
+    conv_forward(net, 1);
+    conv_forward(net, 2);
+    layer_gemm(false, true, images, HIDDEN, FEATURES, net->pooled2, net->weight[FC1_WEIGHT], 0.0f, net->hidden);
+    layer_bias(net->hidden, net->weight[FC1_BIAS], images, HIDDEN, true);
+    layer_gemm(false, true, images, DATA_CLASSES, HIDDEN, net->hidden, net->weight[FC2_WEIGHT], 0.0f, net->logits);
+    layer_bias(net->logits, net->weight[FC2_BIAS], images, DATA_CLASSES, false);
+}
+
+/* A fully connected layer's gradients; in[images][in_width], out_gradient[images][out_width]. */
+static gf_status full_backward(struct net *net, uint32_t weight_tensor, uint32_t bias_tensor, const float *in,
+                               size_t in_width, const float *out_gradient, size_t out_width)
+{
+    layer_gemm(true, false, out_width, in_width, net->image_count, out_gradient, in, 0.0f,
+               net->gradient[weight_tensor]);
+    gf_status status = net_ready(net, weight_tensor);
+    if (status < 0) return status;
+    layer_column_sum(out_gradient, net->image_count, out_width, net->gradient[bias_tensor]);
+    return net_ready(net, bias_tensor);
+}
+
+static gf_status cnn_backward(struct net *net)
+{
+    size_t images = net->image_count;
+    gf_status status = full_backward(net, FC2_WEIGHT, FC2_BIAS, net->hidden, HIDDEN, net->logits, DATA_CLASSES);
+    if (status < 0) return status;
+    layer_gemm(false, false, images, HIDDEN, DATA_CLASSES, net->logits, net->weight[FC2_WEIGHT], 0.0f,
+               net->hidden_gradient);
+    layer_relu_back(net->hidden_gradient, net->hidden, images * HIDDEN);
+    status = full_backward(net, FC1_WEIGHT, FC1_BIAS, net->pooled2, FEATURES, net->hidden_gradient, HIDDEN);
+    if (status < 0) return status;
+    layer_gemm(false, false, images, FEATURES, HIDDEN, net->hidden_gradient, net->weight[FC1_WEIGHT], 0.0f,
+               net->pooled2_gradient);
+    status = net_poll(net);
+    if (status < 0) return status;
+    status = conv_backward(net, 2, CONV2_WEIGHT, CONV2_BIAS, net->pooled2_gradient, net->pooled1_gradient);
+    if (status < 0) return status;
+    return conv_backward(net, 1, CONV1_WEIGHT, CONV1_BIAS, net->pooled1_gradient, NULL);
+}
+
+const struct net_model net_cnn = {
+    .name = "cnn",
+    .tensors = tool_tensors,
+    .tensor_count = TOOL_TENSOR_COUNT,
+    .learning_rate = 0.05f,
+    .input_border = KERNEL / 2u,
+    .layout = cnn_layout,
+    .init = cnn_init,
+    .forward = cnn_forward,
+    .backward = cnn_backward,
+};
+
+/* ---- what all networks share ---- */
+
+const struct net_model *net_model_find(const char *name)
+{
+    static const struct net_model *const models[] = {&net_cnn, &net_linear, &net_bn};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        if (strcmp(models[i]->name, name) == 0) return models[i];
+    }
+    return NULL;
+}
+
+size_t net_measure(const struct net_model *model, uint32_t images_max)
+{
+    struct net net = {.model = model, .images_max = images_max};
+    return model->layout(&net, NULL);
+}
+
+void net_open(struct net *net, const struct net_model *model, uint32_t images_max, void *workspace)
+{
+    *net = (struct net){.model = model, .images_max = images_max, .training = true};
+    model->layout(net, workspace);
+}
+
+void net_load(struct net *net, const struct data_set *set, const uint32_t *index, uint32_t first, uint32_t count)
+{
+    /* The mean and deviation of Fashion-MNIST's training pixels. */
+    const float scale = 1.0f / (255.0f * 0.3530f), shift = -0.2860f / 0.3530f;
+    uint32_t border = net->model->input_border;
+    size_t line = DATA_SIDE + 2u * border;
+    net->image_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t from = (index != NULL) ? index[i] : first + i;
+        const uint8_t *pixel = set->pixels + (size_t)from * DATA_PIXELS;
+        float *to = net->input + i * line * line + border * line + border;
+        net->labels[i] = set->labels[from];
+        for (uint32_t y = 0; y < DATA_SIDE; y++, pixel += DATA_SIDE, to += line) {
+            for (uint32_t x = 0; x < DATA_SIDE; x++) to[x] = (float)pixel[x] * scale + shift;
+        }
+    }
+}
+
+/* FNV-1a over 32-bit words: any single bit that differs makes the hashes differ. */
+uint64_t net_hash(const struct net *net)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (uint32_t i = 0; i < net->model->tensor_count; i++) {
+        for (uint64_t at = 0; at < net->model->tensors[i].elem_count; at++) {
+            uint32_t word;
+            memcpy(&word, net->weight[i] + at, sizeof word);
+            hash = (hash ^ word) * 0x100000001b3u;
+        }
+    }
+    return hash;
+}
+
+void *net_take(char *base, size_t *used_bytes, size_t size_bytes)
+{
+    size_t at = *used_bytes;
+    *used_bytes = (at + size_bytes + 63u) & ~(size_t)63u;
+    return (base == NULL) ? NULL : base + at;
+}
+
+gf_status net_ready(struct net *net, uint32_t tensor)
+{
+    return (net->sink.ready == NULL) ? GF_OK : net->sink.ready(net->sink.user, tensor);
+}
+
+gf_status net_poll(struct net *net)
+{
+    return (net->sink.poll == NULL) ? GF_OK : net->sink.poll(net->sink.user);
+}
+
+void net_init_normal(float *data, uint64_t count, uint32_t fan_in, struct data_random *random)
+{
+    float deviation = (fan_in == 0) ? 0.0f : sqrtf(2.0f / (float)fan_in); /* 0: a bias */
+    for (uint64_t i = 0; i < count; i++) data[i] = (fan_in == 0) ? 0.0f : deviation * data_random_normal(random);
+}

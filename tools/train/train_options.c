@@ -1,0 +1,239 @@
+/* See train_options.h. --set may be repeated and --sparse has a value or none, so both are taken out before the rest is
+ * read. */
+#include "tools/train/train_options.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "tools/common/tool_args.h"
+
+#define ARGUMENTS_MAX 128
+#define KEY_BYTES 64
+
+/* Of --sparse, where the file leaves the library's defaults: hundreds of chunks in the demo's network, all of it sent
+ * while the gradients still change fastest, and the target reached in step 301. */
+#define SPARSE_CHUNK_ELEMS "4096"
+#define SPARSE_WARMUP_STEPS "100"
+#define SPARSE_RAMP_STEPS "200"
+/* Of --lars. Rates are then near those of SGD, which the tensors that LARS leaves out (biases) take as they are. */
+#define LARS_ETA "0.02"
+#define RATE_BATCH 64u /* the batch that the models' learning rates are for */
+
+/* What the command line says about the configuration, in its order. */
+struct settings {
+    const char *text[ARGUMENTS_MAX]; /* GROUP.KEY=VALUE */
+    uint32_t count;
+    const char *keep_share;          /* of --sparse; NULL: as configured */
+    bool sparse, lars;
+};
+
+static int refuse(const char *text, const char *allowed)
+{
+    (void)fprintf(stderr, "gf-train: %s: allowed is %s (--help says more)\n", text, allowed);
+    return -1;
+}
+
+/* "--sparse", "--sparse X" with a number, "--sparse=X": true if argv[*at] is one of them, and moves *at to its end. */
+static bool sparse_take(int argc, char **argv, int *at, struct settings *settings)
+{
+    bool apart = strcmp(argv[*at], "--sparse") == 0;
+    if (!apart && (strncmp(argv[*at], "--sparse=", 9) != 0)) return false;
+    settings->sparse = true;
+    if (!apart) settings->keep_share = argv[*at] + 9;
+    if (apart && (*at + 1 < argc) && (strchr("0123456789.", argv[*at + 1][0]) != NULL))
+        settings->keep_share = argv[++*at];
+    return true;
+}
+
+/* Moves "--set X", "--set=X" and --sparse from argv to settings, the rest to rest. Returns the rest's length, or -1. */
+static int settings_take(int argc, char **argv, char **rest, struct settings *settings)
+{
+    int rest_count = 0;
+    if (argc > ARGUMENTS_MAX) return refuse("too many arguments", "at most 127");
+    for (int i = 0; i < argc; i++) {
+        bool sparse_before = settings->sparse;
+        if (sparse_take(argc, argv, &i, settings)) {
+            if (sparse_before) return refuse("--sparse is given twice", "once");
+            continue;
+        }
+        bool apart = strcmp(argv[i], "--set") == 0, attached = strncmp(argv[i], "--set=", 6) == 0;
+        if (!apart && !attached) {
+            rest[rest_count++] = argv[i];
+            continue;
+        }
+        if (apart && (i + 1 == argc)) return refuse("--set (nothing)", "GROUP.KEY=VALUE");
+        settings->text[settings->count++] = apart ? argv[++i] : argv[i] + 6;
+    }
+    return rest_count;
+}
+
+static int setting_apply(struct gf_config *config, const char *key, const char *value, const char *origin)
+{
+    static char error[GF_CONFIG_ERROR_BYTES];
+    if ((value == NULL) || (gf_config_set(config, key, value, origin, error) == GF_OK)) return 0;
+    (void)fprintf(stderr, "gf-train: %s\n", error);
+    return -1;
+}
+
+static int settings_apply(const struct settings *settings, struct gf_config *config)
+{
+    for (uint32_t i = 0; i < settings->count; i++) {
+        const char *text = settings->text[i];
+        char key[KEY_BYTES];
+        size_t key_bytes = strcspn(text, "=");
+        if ((text[key_bytes] == '\0') || (key_bytes == 0) || (key_bytes >= sizeof key))
+            return refuse(text, "GROUP.KEY=VALUE after --set");
+        memcpy(key, text, key_bytes);
+        key[key_bytes] = '\0';
+        if (setting_apply(config, key, text + key_bytes + 1u, "--set") != 0) return -1;
+    }
+    return 0;
+}
+
+/* --sparse and --lars stand for several keys; those that the file leaves at the library's defaults get the demo's. */
+static int presets_apply(const struct settings *settings, struct gf_config *config)
+{
+    static struct gf_config plain;
+    static char error[GF_CONFIG_ERROR_BYTES];
+    if (gf_config_effective(&plain, &plain, error) != GF_OK) return refuse(error, "its own defaults");
+    const struct {
+        bool silent;
+        const char *key, *value;
+    } sparse[] = {
+        {true, "sparse.enabled", "true"},
+        {true, "sparse.keep_share", settings->keep_share},
+        {config->sparse.chunk_elems == plain.sparse.chunk_elems, "sparse.chunk_elems", SPARSE_CHUNK_ELEMS},
+        {config->sparse.warmup_steps == plain.sparse.warmup_steps, "sparse.warmup_steps", SPARSE_WARMUP_STEPS},
+        {config->sparse.ramp_steps == plain.sparse.ramp_steps, "sparse.ramp_steps", SPARSE_RAMP_STEPS},
+    };
+    for (size_t i = 0; settings->sparse && (i < sizeof sparse / sizeof *sparse); i++)
+        if (sparse[i].silent && (setting_apply(config, sparse[i].key, sparse[i].value, "--sparse") != 0)) return -1;
+    bool eta_silent = config->optimizer.lars_eta == plain.optimizer.lars_eta;
+    if (!settings->lars) return 0;
+    if (eta_silent && (setting_apply(config, "optimizer.lars_eta", LARS_ETA, "--lars") != 0)) return -1;
+    return setting_apply(config, "optimizer.kind", "lars", "--lars");
+}
+
+static int config_read(const char *path, const char *wire, const char *algorithm, const char *device,
+                       const struct settings *settings, struct gf_config *config_out)
+{
+    static char error[GF_CONFIG_ERROR_BYTES];
+    if (gf_config_load(path, config_out, error) != GF_OK) {
+        (void)fprintf(stderr, "gf-train: %s\n", error);
+        return -1;
+    }
+    if (setting_apply(config_out, "exchange.wire", wire, "--wire") != 0) return -1;
+    if (setting_apply(config_out, "exchange.algorithm", algorithm, "--algorithm") != 0) return -1;
+    if (setting_apply(config_out, "device.driver", device, "--device") != 0) return -1;
+    if (presets_apply(settings, config_out) != 0) return -1;
+    if (settings_apply(settings, config_out) != 0) return -1;
+    if (config_out->optimizer.kind != GF_OPTIMIZER_NONE) return 0;
+    config_out->optimizer.kind = GF_OPTIMIZER_SGD;
+    config_out->optimizer.momentum = 0.9f;
+    config_out->optimizer.weight_decay = 5e-4f;
+    return 0;
+}
+
+/* Names for people; the square is what LARS goes with. */
+static const char *schedule_choose(struct gf_schedule *schedule, const char *name, bool lars)
+{
+    static const struct {
+        const char *name;
+        gf_schedule_kind kind;
+        uint32_t power;
+    } kinds[] = {
+        {"linear", GF_SCHEDULE_POLYNOMIAL, 1},   {"square", GF_SCHEDULE_POLYNOMIAL, 2},
+        {"cosine", GF_SCHEDULE_COSINE, 0},       {"step", GF_SCHEDULE_STEP, 0},
+        {"constant", GF_SCHEDULE_CONSTANT, 0},
+    };
+    if (name == NULL) name = lars ? "square" : "linear";
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kinds[i].name, name) != 0) continue;
+        schedule->kind = kinds[i].kind;
+        schedule->power = kinds[i].power;
+    }
+    return name;
+}
+
+int train_options_read(int argc, char **argv, struct train_options *options_out, struct gf_config *config_out)
+{
+    static struct settings settings;
+    static char *rest[ARGUMENTS_MAX];
+    struct train_options out = {.config_path = "config/local.cfg", .data_folder = DATA_FOLDER, .seed = 1,
+                                .checkpoint_every = 100};
+    const char *model = "cnn", *wire = NULL, *algorithm = NULL, *set = NULL;
+    const char *schedule = NULL, *sparse = NULL, *device = NULL;
+    uint64_t epochs = 1, batch = RATE_BATCH, rate_batch = 0;
+    double rate = 0.0;
+    bool rate_given = false, every_given = false;
+    const struct tool_option options[] = {
+        {"model", TOOL_TEXT, &model, "NAME",
+         .help = "cnn (1.7 M parameters, default), bn (20 tensors, batch normalisation), linear",
+         .allowed = "cnn|bn|linear"},
+        {"epochs", TOOL_NUMBER, &epochs, "N", .help = "times through the data (default 1)", .low = 1, .high = 1000000},
+        {"steps", TOOL_NUMBER, &out.steps, "N", .help = "steps, instead of epochs", .low = 1, .high = 1000000000},
+        {"batch", TOOL_NUMBER, &batch, "N", .help = "images a step, of all ranks together (default 64)", .low = 1,
+         .high = DATA_IMAGES_MAX},
+        {"lr", TOOL_REAL, &rate, "X",
+         .help = "highest learning rate (default: 0.05, linear 0.01, by the root of batch/64)",
+         .high_real = 100.0, .given_out = &rate_given},
+        {"lr-batch", TOOL_NUMBER, &rate_batch, "N", .help = "--lr is for this batch: it is multiplied with batch/N",
+         .low = 1, .high = DATA_IMAGES_MAX},
+        {"schedule", TOOL_TEXT, &schedule, "NAME",
+         .help = "linear (default), square (of --lars), cosine, step, constant",
+         .allowed = "linear|square|cosine|step|constant"},
+        {"warmup", TOOL_NUMBER, &out.schedule.warmup_steps, "N",
+         .help = "steps in which the rate rises (default: a fifth of all, at most 100)", .high = 1000000000,
+         .given_out = &out.warmup_given},
+        {"lars", TOOL_FLAG, &settings.lars, NULL, .help = "optimizer.kind = lars, and its eta " LARS_ETA},
+        {"sparse", TOOL_TEXT, &sparse, "[SHARE]",
+         .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS ", " SPARSE_WARMUP_STEPS " dense steps, "
+                 SPARSE_RAMP_STEPS " to SHARE (0.15)"},
+        {"seed", TOOL_NUMBER, &out.seed, "N", .help = "of weights and order of images (default 1)"},
+        {"data", TOOL_TEXT, &out.data_folder, "DIR", .help = "of the .gz idx files (default " DATA_FOLDER ")"},
+        {"config", TOOL_TEXT, &out.config_path, "FILE", .help = "configuration (default config/local.cfg)"},
+        {"device", TOOL_TEXT, &device, "NAME", .help = "device.driver of the configuration: host, cuda",
+         .allowed = "host|cuda"},
+        {"wire", TOOL_TEXT, &wire, "TYPE", .help = "exchange.wire of the configuration: fp32, fp16, bf16"},
+        {"algorithm", TOOL_TEXT, &algorithm, "NAME", .help = "exchange.algorithm: auto, ring, halving, .."},
+        {"set", TOOL_TEXT, &set, "GROUP.KEY=VALUE", .help = "any other line of it; may be repeated"},
+        {"json", TOOL_TEXT, &out.json_path, "FILE", .help = "write the results there (rank 0)"},
+        {"checkpoint", TOOL_TEXT, &out.checkpoint_path, "FILE",
+         .help = "keep the run's state in FILE.RANK of each rank"},
+        {"checkpoint-every", TOOL_NUMBER, &out.checkpoint_every, "N",
+         .help = "steps from one to the next (default 100)", .low = 1, .high = 1000000000, .given_out = &every_given},
+        {"elastic", TOOL_FLAG, &out.elastic, NULL, .help = "go on with the ranks that are left when some die"},
+        {"resume", TOOL_FLAG, &out.resume, NULL, .help = "go on from the newest checkpoint that is whole"},
+        {"trace", TOOL_TEXT, &out.trace_path, "FILE", .help = "write each rank's trace to FILE.RANK, for gf-trace"},
+        {"dump-weights", TOOL_TEXT, &out.dump_path, "FILE", .help = "write the weights there, raw fp32 (rank 0)"},
+    };
+    const struct tool_args args = {
+        .program = "gf-train",
+        .usage = "[options]",
+        .about = "Trains a small network on Fashion-MNIST with all ranks of the job: those that gf-run, Slurm or\n"
+                 "Open MPI started, else this process alone. Without an optimizer in the configuration the library\n"
+                 "applies SGD with momentum 0.9 and weight decay 0.0005.",
+        .options = options,
+        .option_count = sizeof options / sizeof *options,
+    };
+    uint32_t operand_count = 0;
+    int rest_count = settings_take(argc, argv, rest, &settings);
+    if (rest_count < 0) return -1;
+    int result = tool_args_read(&args, rest_count, rest, NULL, &operand_count);
+    if (result != 0) return result;
+    if ((out.resume || every_given) && (out.checkpoint_path == NULL))
+        return refuse(out.resume ? "--resume" : "--checkpoint-every", "it together with --checkpoint FILE");
+    out.model = net_model_find(model);
+    out.epochs = (uint32_t)epochs;
+    out.batch = (uint32_t)batch;
+    if ((rate_batch != 0) && !rate_given) return refuse("--lr-batch without --lr", "both or none");
+    if (!rate_given) rate = (double)out.model->learning_rate * sqrt(fmax(1.0, (double)batch / RATE_BATCH));
+    if (rate_batch != 0) rate *= (double)batch / (double)rate_batch;
+    out.schedule.base_rate = (float)rate;
+    out.schedule_name = schedule_choose(&out.schedule, schedule, settings.lars);
+    if (config_read(out.config_path, wire, algorithm, device, &settings, config_out) != 0) return -1;
+    *options_out = out;
+    return 0;
+}

@@ -1,0 +1,34 @@
+/* What gf-train is told on its command line. */
+#ifndef GF_TRAIN_OPTIONS_H
+#define GF_TRAIN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tools/train/train_net.h"
+
+struct train_options {
+    bool elastic;          /* go on with the ranks that are left when some die */
+    const struct net_model *model;
+    const char *config_path;
+    const char *data_folder;
+    const char *json_path; /* NULL: none */
+    const char *dump_path; /* NULL: none */
+    const char *trace_path;       /* NULL: none; the files are FILE.RANK */
+    const char *checkpoint_path;  /* NULL: none; the files are FILE.RANK */
+    uint64_t checkpoint_every;    /* steps between two */
+    bool resume;
+    uint64_t steps;        /* 0: whole epochs */
+    uint32_t epochs;
+    uint32_t batch;        /* of all ranks together */
+    uint64_t seed;
+    struct gf_schedule schedule; /* its lengths are train_plan()'s */
+    const char *schedule_name;
+    bool warmup_given;     /* else the plan chooses schedule.warmup_steps */
+};
+
+/* 0: go on; 1: help was asked for and printed; -1: refused, and why is on stderr. *config_out is the configuration file
+ * with what the command line says over it. */
+int train_options_read(int argc, char **argv, struct train_options *options_out, struct gf_config *config_out);
+
+#endif

@@ -1,0 +1,257 @@
+/* Reports for people and for programs. */
+#include "tools/train/train_report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gradientflow.h"
+
+#define BAR_CELLS 24u
+#define TERMINAL_PERIOD_NS 100000000u
+#define LOG_PERIOD_NS 5000000000u
+#define MEGABYTE 1e6
+
+void report_begin(struct report *report, uint64_t now_ns)
+{
+    *report = (struct report){.terminal = isatty(STDERR_FILENO) == 1, .begin_ns = now_ns, .last_ns = now_ns};
+}
+
+void report_live(struct report *report, const struct report_moment *moment)
+{
+    uint64_t period_ns = report->terminal ? TERMINAL_PERIOD_NS : LOG_PERIOD_NS;
+    uint64_t passed_ns = moment->now_ns - report->last_ns;
+    bool last = moment->step == moment->step_count;
+    if ((passed_ns < period_ns) && !last) return;
+    uint64_t steps = moment->step - report->last_step;
+    if (passed_ns == 0) passed_ns = 1;
+    char bar[BAR_CELLS + 1u];
+    size_t full = (size_t)(moment->step * BAR_CELLS / moment->step_count);
+    memset(bar, '.', BAR_CELLS);
+    memset(bar, '#', full);
+    bar[BAR_CELLS] = '\0';
+    uint64_t epochs = (moment->step_count + moment->epoch_steps - 1u) / moment->epoch_steps;
+    fprintf(stderr,
+            "%sepoch %llu/%llu  step %*llu/%llu [%s]  loss %.4f  %5.0f images/s  %7.1f MB sent  %4.1f %% waiting%s",
+            report->terminal ? "\r" : "", (unsigned long long)((moment->step - 1u) / moment->epoch_steps + 1u),
+            (unsigned long long)epochs, (moment->step_count < 1000u) ? 3 : 6, (unsigned long long)moment->step,
+            (unsigned long long)moment->step_count, bar, moment->loss,
+            (double)(steps * moment->batch) * 1e9 / (double)passed_ns, moment->wire_bytes / MEGABYTE,
+            100.0 * (double)(moment->wait_ns - report->last_wait_ns) / (double)passed_ns,
+            report->terminal ? "\x1b[K" : "\n");
+    fflush(stderr);
+    report->written = report->terminal;
+    report->last_ns = moment->now_ns;
+    report->last_step = moment->step;
+    report->last_wait_ns = moment->wait_ns;
+}
+
+void report_end(struct report *report)
+{
+    if (report->written) fputc('\n', stderr);
+    report->written = false;
+}
+
+bool report_hashes_equal(const struct report_result *result)
+{
+    for (uint32_t i = 1; i < result->ranks; i++) {
+        if (result->weights_hash[i] != result->weights_hash[0]) return false;
+    }
+    return true;
+}
+
+/* What backward produced beside what left the ranks: 16-bit wire types and chunks that wait make the second smaller,
+ * lazy allreduce makes it few messages. */
+static void bytes_table(const struct report_result *result)
+{
+    double produced = (double)result->produced_bytes, steps = (double)result->steps;
+    double kept = 100.0 * result->keep_share;
+    printf("bytes                  in all       a step  of produced\n");
+    printf("  produced    %12.1f MB %9.3f MB      100.0 %%  fp32, %u tensors\n", produced / MEGABYTE,
+           produced / steps / MEGABYTE, result->tensor_count);
+    printf("  on the wire %12.1f MB %9.3f MB      %5.1f %%  %s, %.0f messages a step, dense: %u buffers\n",
+           (double)result->wire_bytes / MEGABYTE, (double)result->wire_bytes / steps / MEGABYTE,
+           100.0 * (double)result->wire_bytes / produced, result->wire, (double)result->messages / steps,
+           result->buffer_count);
+    if (isfinite(result->wire_bytes_steady))
+        printf("  at last                     %9.3f MB      %5.1f %%  %.3g %% of the chunks\n",
+               result->wire_bytes_steady / MEGABYTE, 100.0 * result->wire_bytes_steady * steps / produced, kept);
+    else
+        printf("  the run was over before its %.3g %% of the chunks were reached\n", kept);
+    printf("  shared      %12.1f MB %9.3f MB      %5.1f %%  memory of the node\n",
+           (double)result->mapped_bytes / MEGABYTE, (double)result->mapped_bytes / steps / MEGABYTE,
+           100.0 * (double)result->mapped_bytes / produced);
+}
+
+/* Only one that costs more than ranks that are late: where all are alike some link is always the slowest by a little.
+ * */
+static void slow_link(const struct report_result *result)
+{
+    if ((result->slow_link == GF_RANK_NONE) || (result->slow_link_seconds <= result->slowest_seconds)) return;
+    printf("slow link     ");
+    if (result->slow_link_other == GF_RANK_NONE) printf("of rank %u", result->slow_link);
+    else printf("between ranks %u and %u", result->slow_link, result->slow_link_other);
+    printf(", in %u %% of the steps, %.2f ms a step more than links in the mean\n", result->slow_link_percent,
+           1e3 * result->slow_link_seconds / (double)result->steps);
+}
+
+void report_table(const struct report_result *result)
+{
+    printf("ranks         %u\n", result->ranks);
+    printf("model         %s, batch %u, seed %llu\n", result->model, result->batch, (unsigned long long)result->seed);
+    printf("steps         %llu", (unsigned long long)result->steps);
+    if (result->steps_skipped > 0) printf(" (%llu skipped)", (unsigned long long)result->steps_skipped);
+    printf("\nloss          %.4f at first, %.4f at last\n", result->loss_first, result->loss_last);
+    printf("time          %.1f s, %.0f images/s\n", result->train_seconds,
+           (double)result->images / result->train_seconds);
+    printf("step          %.2f ms, exchange %.2f ms, %.0f %% of it hidden (%s)\n", 1e3 * result->step_seconds,
+           1e3 * result->exchange_seconds, 100.0 * result->hidden_share, result->algorithm);
+    if ((result->slowest != GF_RANK_NONE) && (result->ranks > 1))
+        printf("slowest       rank %u, the last in %u %% of the steps, %.2f ms a step behind the first\n", result->slowest,
+               result->slowest_percent, 1e3 * result->slowest_seconds / (double)result->steps);
+    slow_link(result);
+    bytes_table(result);
+    if (result->path != NULL) printf("gradients     on a device, %s\n", result->path);
+    printf("weights       %016llx, %s\n", (unsigned long long)result->weights_hash[0],
+           report_hashes_equal(result) ? "the same on all ranks" : "NOT the same on all ranks");
+    printf("test accuracy %.2f %%\n", result->test_accuracy);
+    fflush(stdout);
+}
+
+/* ---- files, whole or not at all ---- */
+
+struct whole_file {
+    FILE *stream;
+    const char *path;
+    char beside[1024];
+    char *error_out;
+    size_t error_bytes;
+};
+
+static int whole_error(struct whole_file *file, const char *call)
+{
+    int code = errno;
+    snprintf(file->error_out, file->error_bytes, "%s: %s: %s", file->path, call, strerror(code));
+    if (file->stream != NULL) fclose(file->stream);
+    if (file->beside[0] != '\0') unlink(file->beside);
+    return -1;
+}
+
+static int whole_open(struct whole_file *file, const char *path, char *error_out, size_t error_bytes)
+{
+    struct stat there;
+    *file = (struct whole_file){.path = path, .error_out = error_out, .error_bytes = error_bytes};
+    if ((lstat(path, &there) == 0) && !S_ISREG(there.st_mode)) { /* the rename would replace a device or a link */
+        snprintf(error_out, error_bytes, "%s: is there and no regular file", path);
+        return -1;
+    }
+    int used = snprintf(file->beside, sizeof file->beside, "%s.%ld.part", path, (long)getpid());
+    if ((used < 0) || ((size_t)used >= sizeof file->beside)) {
+        file->beside[0] = '\0';
+        errno = ENAMETOOLONG;
+        return whole_error(file, "open");
+    }
+    int number = open(file->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (number < 0) {
+        file->beside[0] = '\0';
+        return whole_error(file, "open");
+    }
+    file->stream = fdopen(number, "w");
+    if (file->stream != NULL) return 0;
+    close(number);
+    return whole_error(file, "fdopen");
+}
+
+static int whole_close(struct whole_file *file)
+{
+    bool failed = ferror(file->stream) != 0;
+    failed |= fflush(file->stream) != 0;
+    if (failed || (fsync(fileno(file->stream)) != 0)) return whole_error(file, "write");
+    FILE *stream = file->stream;
+    file->stream = NULL;
+    if (fclose(stream) != 0) return whole_error(file, "close");
+    if (rename(file->beside, file->path) != 0) return whole_error(file, "rename");
+    return 0;
+}
+
+int report_place_try(const char *path, char *error_out, size_t error_bytes)
+{
+    struct whole_file file;
+    if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
+    fclose(file.stream);
+    unlink(file.beside);
+    return 0;
+}
+
+/* JSON knows no infinity and no NaN. */
+static void json_number(FILE *out, const char *name, double value)
+{
+    if (isfinite(value))
+        fprintf(out, "  \"%s\": %.9g,\n", name, value);
+    else
+        fprintf(out, "  \"%s\": null,\n", name);
+}
+
+static void json_count(FILE *out, const char *name, uint64_t value)
+{
+    fprintf(out, "  \"%s\": %llu,\n", name, (unsigned long long)value);
+}
+
+int report_json(const char *path, const struct report_result *result, char *error_out, size_t error_bytes)
+{
+    struct whole_file file;
+    if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
+    FILE *out = file.stream;
+    fprintf(out, "{\n  \"model\": \"%s\",\n  \"wire\": \"%s\",\n", result->model, result->wire);
+    fprintf(out, "  \"algorithm\": \"%s\",\n", result->algorithm);
+    json_count(out, "ranks", result->ranks);
+    json_count(out, "batch", result->batch);
+    json_count(out, "seed", result->seed);
+    json_count(out, "steps", result->steps);
+    json_count(out, "steps_skipped", result->steps_skipped);
+    json_number(out, "loss_first", result->loss_first);
+    json_number(out, "loss_last", result->loss_last);
+    json_number(out, "test_accuracy", result->test_accuracy);
+    json_count(out, "wire_bytes", result->wire_bytes);
+    json_number(out, "wire_bytes_steady", result->wire_bytes_steady);
+    json_count(out, "produced_bytes", result->produced_bytes);
+    json_count(out, "messages", result->messages);
+    json_number(out, "keep_share", result->keep_share);
+    json_count(out, "wire_bytes_setup", result->wire_bytes_setup);
+    json_count(out, "mapped_bytes", result->mapped_bytes);
+    json_count(out, "control_bytes", result->control_bytes);
+    json_number(out, "train_seconds", result->train_seconds);
+    json_number(out, "step_seconds", result->step_seconds);
+    json_number(out, "exchange_seconds", result->exchange_seconds);
+    json_number(out, "hidden_share", result->hidden_share);
+    json_count(out, "slowest", (result->slowest == GF_RANK_NONE) ? 0 : result->slowest);
+    json_count(out, "slowest_percent", result->slowest_percent);
+    json_number(out, "slowest_seconds", result->slowest_seconds);
+    if (result->slow_link != GF_RANK_NONE) {
+        json_count(out, "slow_link", result->slow_link);
+        if (result->slow_link_other != GF_RANK_NONE) json_count(out, "slow_link_other", result->slow_link_other);
+        json_count(out, "slow_link_percent", result->slow_link_percent);
+        json_number(out, "slow_link_seconds", result->slow_link_seconds);
+    }
+    fprintf(out, "  \"weights_hash\": [");
+    for (uint32_t i = 0; i < result->ranks; i++)
+        fprintf(out, "%s\"%016llx\"", (i == 0) ? "" : ", ", (unsigned long long)result->weights_hash[i]);
+    fprintf(out, "]\n}\n");
+    return whole_close(&file);
+}
+
+int report_dump(const char *path, const struct report_part *parts, size_t part_count, char *error_out,
+                size_t error_bytes)
+{
+    struct whole_file file;
+    if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
+    for (size_t i = 0; i < part_count; i++) {
+        if (fwrite(parts[i].data, 1, parts[i].size_bytes, file.stream) != parts[i].size_bytes)
+            return whole_error(&file, "write");
+    }
+    return whole_close(&file);
+}

@@ -1,0 +1,60 @@
+/* See train_trace.h. */
+#include "tools/train/train_trace.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/common/tool_trace.h"
+#include "tools/train/train_net.h"
+#include "tools/train/train_report.h"
+
+void train_trace_drain(struct train_trace *trace, gf_context *gf)
+{
+    uint32_t count;
+    if (trace->path == NULL) return;
+    do {
+        uint32_t at = (uint32_t)(trace->taken % TRAIN_TRACE_RECORDS);
+        count = gf_trace_read(gf, trace->records + at, TRAIN_TRACE_RECORDS - at);
+        trace->taken += count;
+    } while (count > 0);
+}
+
+/* Two ranks have one clock where the kernel was booted once. Without an id a rank is alone with its own. */
+static void clock_name(uint32_t rank, char name_out[static 40])
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    size_t length = (file != NULL) ? fread(name_out, 1, 36, file) : 0;
+    if (file != NULL) fclose(file);
+    name_out[length] = '\0';
+    if (length != 36) (void)snprintf(name_out, 40, "unknown clock of rank %u", rank);
+}
+
+int train_trace_write(const struct train_trace *trace, uint32_t rank, uint32_t world, const struct gf_tensor *tensors,
+                      uint32_t tensor_count, char *error_out, size_t error_bytes)
+{
+    static char names[NET_TENSORS_MAX][TOOL_TRACE_NAME_BYTES];
+    struct tool_trace_head head = {.magic = TOOL_TRACE_MAGIC, .version = TOOL_TRACE_VERSION,
+                                   .record_bytes = sizeof *trace->records, .rank = rank, .world = world,
+                                   .tensor_count = tensor_count, .begin_ns = trace->begin_ns};
+    uint64_t max = TRAIN_TRACE_RECORDS, at = trace->taken % max;
+    char path[1024];
+    int used = snprintf(path, sizeof path, "%s.%u", trace->path, rank);
+    if ((used < 0) || ((size_t)used >= sizeof path)) {
+        (void)snprintf(error_out, error_bytes, "%.200s: the path is too long", trace->path);
+        return -1;
+    }
+    head.record_count = (trace->taken < max) ? trace->taken : max;
+    head.lost_count = trace->taken - head.record_count;
+    clock_name(rank, head.clock);
+    if (gethostname(head.node, sizeof head.node - 1) != 0) head.node[0] = '\0';
+    for (uint32_t i = 0; i < tensor_count; i++) (void)snprintf(names[i], sizeof names[i], "%.47s", tensors[i].name);
+    bool full = head.lost_count > 0; /* then the oldest lies at `at` */
+    const struct report_part parts[] = {
+        {&head, sizeof head},
+        {names, tensor_count * sizeof names[0]},
+        {trace->records + at, (full ? max - at : 0) * sizeof *trace->records},
+        {trace->records, (full ? at : head.record_count) * sizeof *trace->records},
+    };
+    return report_dump(path, parts, sizeof parts / sizeof *parts, error_out, error_bytes);
+}
