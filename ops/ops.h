@@ -26,8 +26,9 @@ struct gf_update {
     gf_mem gradient;
     gf_type gradient_type;
     float gradient_scale;     /* multiplies the gradient first */
-    float rate;               /* learning rate */
-    gf_mem ratio_f32;         /* 0; or the trust ratio, one float that multiplies rate first */
+    float rate_in;            /* multiplies what the momentum takes in: the learning rate of LARS, 1 for SGD */
+    gf_mem ratio_f32;         /* 0; or the trust ratio, one float that multiplies rate_in first */
+    float rate_out;           /* multiplies what is subtracted: the learning rate of SGD, 1 for LARS */
     float momentum;
     float decay;
     bool nesterov;
@@ -106,9 +107,10 @@ struct gf_ops {
     /* Zeroes each chunk of dst_list_u32; the source's range is not looked at. */
     gf_status (*zero_chunks)(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks);
     /* One pass, in this order, all in fp32 without fused multiply-add:
-     *     g = gradient_scale*gradient[i] + decay*weight[i]
-     *     v = momentum*v[i] + g;   d = nesterov ? momentum*v + g : v;   weight[i] = weight[i] - rate*d
-     * momentum_f32 0: d = g; with ratio_f32, rate * *ratio_f32 takes the place of rate. Then half[i] = round(weight[i]). */
+     *     g = rate_in*(gradient_scale*gradient[i] + decay*weight[i])
+     *     v = momentum*v[i] + g;   d = nesterov ? momentum*v + g : v;   weight[i] = weight[i] - rate_out*d
+     * momentum_f32 0: d = g; with ratio_f32, rate_in * *ratio_f32 takes the place of rate_in. Then half[i] =
+     * round(weight[i]). */
     gf_status (*update)(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count);
     /* update() of each chunk of dst_list_u32, with addresses of the whole ranges; the source's is not looked at. */
     gf_status (*update_chunks)(struct gf_queue *queue, const struct gf_update *update, const struct gf_chunks *chunks);

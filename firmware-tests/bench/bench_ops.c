@@ -81,14 +81,14 @@ static void run_norm(const struct gf_ops *ops)
 static void run_update(const struct gf_ops *ops)
 {
     struct gf_update update = {.weight_f32 = mem(A), .momentum_f32 = mem(C), .gradient = mem(D), .gradient_scale = 0.5f,
-                               .rate = 1e-3f, .momentum = 0.9f, .decay = 1e-4f};
+                               .rate_in = 1.0f, .rate_out = 1e-3f, .momentum = 0.9f, .decay = 1e-4f};
     (void)ops->update(NULL, &update, elem_count);
 }
 
 static void run_update_half(const struct gf_ops *ops)
 {
     struct gf_update update = {.weight_f32 = mem(A), .momentum_f32 = mem(C), .gradient = mem(D), .gradient_scale = 0.5f,
-                               .rate = 1e-3f, .momentum = 0.9f, .decay = 1e-4f, .half = mem(B),
+                               .rate_in = 1.0f, .rate_out = 1e-3f, .momentum = 0.9f, .decay = 1e-4f, .half = mem(B),
                                .half_type = GF_TYPE_F16};
     (void)ops->update(NULL, &update, elem_count);
 }

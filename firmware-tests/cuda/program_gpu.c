@@ -144,7 +144,7 @@ static gf_status run_accumulate(void)
 static gf_status run_update(void)
 {
     struct gf_update update = {.weight_f32 = range(1), .momentum_f32 = range(2), .gradient = range(0),
-                               .gradient_scale = 1, .rate = 0.1f, .momentum = 0.9f, .decay = 1e-4f};
+                               .gradient_scale = 1, .rate_in = 1, .rate_out = 0.1f, .momentum = 0.9f, .decay = 1e-4f};
     return gf_ops_cuda.update(&program.queue, &update, elems());
 }
 
@@ -185,7 +185,7 @@ static gf_status run_update_chunks(void)
 {
     const struct gf_chunks some = chunks(true, false);
     struct gf_update update = {.weight_f32 = range(1), .momentum_f32 = range(2), .gradient = range(0),
-                               .gradient_scale = 1, .rate = 0.1f, .momentum = 0.9f};
+                               .gradient_scale = 1, .rate_in = 1, .rate_out = 0.1f, .momentum = 0.9f};
     return gf_ops_cuda.update_chunks(&program.queue, &update, &some);
 }
 static gf_status run_sum_n(void)

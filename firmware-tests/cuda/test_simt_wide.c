@@ -86,7 +86,7 @@ static void test_update_and_accumulate(void **state)
     uint16_t *gradient = reserve(count * 2);
     struct gf_update_args update = {.weight = (uint64_t)(uintptr_t)weight, .momentum_at = (uint64_t)(uintptr_t)momentum,
                                     .gradient = (uint64_t)(uintptr_t)gradient, .elem_count = count,
-                                    .gradient_scale = 1, .rate = 0.5f, .momentum = 0.5f,
+                                    .gradient_scale = 1, .rate_in = 1, .rate_out = 0.5f, .momentum = 0.5f,
                                     .gradient_type = GF_KERNEL_F16};
     struct gf_accumulate_args accumulate = {.dst_h = (uint64_t)(uintptr_t)weight, .h = (uint64_t)(uintptr_t)weight,
                                             .src = (uint64_t)(uintptr_t)gradient, .elem_count = count, .scale = 1,
@@ -187,7 +187,7 @@ static void test_accumulate_and_update_chunks(void **state)
                                                    GF_TYPE_F16, 2, 0, 0, 0, &chunks), GF_OK);
     for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f + 2.0f * (float)(c + 1));
     struct gf_update update = {.weight_f32 = (gf_mem)(uintptr_t)history, .gradient = (gf_mem)(uintptr_t)gradient,
-                               .gradient_type = GF_TYPE_F16, .gradient_scale = 1, .rate = 2}; /* and back again */
+                               .gradient_type = GF_TYPE_F16, .gradient_scale = 1, .rate_in = 1, .rate_out = 2}; /* and back again */
     assert_int_equal(gf_ops_cuda.update_chunks(simt_gpu_queue(1), &update, &chunks), GF_OK);
     for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f);
     assert_int_equal(munmap(history, count * 4), 0);

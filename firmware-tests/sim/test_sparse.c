@@ -115,7 +115,7 @@ static void weights_momentum_and_history_follow_the_rules(void **state)
         setup.config.sparse.ramp_steps = row / 5 % 4;
         setup.config.optimizer.momentum = momenta[row / 7 % LENGTH(momenta)];
         setup.config.optimizer.weight_decay = (row % 4 != 0) ? 0.01f : 0.0f;
-        setup.config.optimizer.kind = (row % 8 == 5) ? GF_OPTIMIZER_LARS : GF_OPTIMIZER_SGD;
+        setup.config.optimizer.kind = ((row % 4 == 1) && (row / 2 % 3 == 0)) ? GF_OPTIMIZER_LARS : GF_OPTIMIZER_SGD;
         setup.config.optimizer.nesterov = (setup.config.sparse.momentum == GF_SPARSE_MOMENTUM_REDUCED) &&
                                           (setup.config.optimizer.momentum > 0) && (row % 16 == 6);
         setup.config.exchange.average = (gf_average)(row / 4 % 3);

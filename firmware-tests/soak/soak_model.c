@@ -352,11 +352,13 @@ static void tensor_applied(struct soak_model *model, const gf_context *gf, uint6
     const struct gf_config *config = &gf->config;
     bool sparse = gf->step.sparse && (tensor->sparse != 0), local = sparse && is_local(gf);
     double late = sparse ? 0 : decay_of(gf, tensor), m = (double)config->optimizer.momentum;
-    double rate = (double)model->plan->rate * lars_ratio(model, gf, tensor, late);
+    bool lars = config->optimizer.kind == GF_OPTIMIZER_LARS;
+    double rate = lars ? 1 : (double)model->plan->rate;
+    double rate_in = lars ? (double)model->plan->rate * lars_ratio(model, gf, tensor, late) : 1;
     const float *weight = (const float *)(uintptr_t)gf->weight, *momentum = (const float *)(uintptr_t)gf->momentum;
     for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
-        double decay = late * model->weight[e], d = model->applied[e] + decay, v = model->momentum[e];
-        double size = fabs(model->applied[e]) + fabs(decay) + fabs(v); /* what roundings are measured against */
+        double decay = late * model->weight[e], d = rate_in * (model->applied[e] + decay), v = model->momentum[e];
+        double size = rate_in * (fabs(model->applied[e]) + fabs(decay)) + fabs(v); /* what roundings are measured against */
         bool held = is_held(gf, tensor, e);
         if (!held && (m > 0) && !local) {
             v = m * v + d;

@@ -251,7 +251,8 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
                              .half = (half_type < 0) ? 0 : half.host,
                              .half_type = (half_type < 0) ? GF_TYPE_F32 : (gf_type)half_type,
                              .gradient = gradient.host, .gradient_type = gradient_type, .gradient_scale = 0.5f,
-                             .rate = 0.1f, .ratio_f32 = (mask & 4) ? ratio.host : 0, .momentum = 0.9f, .decay = 5e-4f,
+                             .rate_in = (mask & 4) ? 0.1f : 1.0f, .rate_out = (mask & 4) ? 0.75f : 0.1f,
+                             .ratio_f32 = (mask & 4) ? ratio.host : 0, .momentum = 0.9f, .decay = 5e-4f,
                              .nesterov = mask & 2};
     struct gf_update device = host;
     device.weight_f32 = weight.device;

@@ -166,7 +166,7 @@ static void tensor_step(struct sparse_model *model, const gf_context *gf, const 
     bool decays = (tensor->flags & GF_TENSOR_NO_DECAY) == 0;
     double decay = (decays && (gf->weight != 0)) ? (double)config->optimizer.weight_decay : 0.0;
     double late = sparse ? 0 : decay; /* history holds it already */
-    double weights = 0, gradients = 0;
+    double weights = 0, gradients = 0, ratio = 1;
     for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
         bool applies = !sparse || chunk_was_sent(&gf->sparse, e);
         model->produced_sum[e] += elem_sum(model, e);
@@ -175,16 +175,16 @@ static void tensor_step(struct sparse_model *model, const gf_context *gf, const 
         gradients += model->applied[e] * model->applied[e];
     }
     if (lars && decays && (weights > 0) && (gradients > 0))
-        rate *= (double)config->optimizer.lars_eta * sqrt(weights) /
+        ratio = (double)config->optimizer.lars_eta * sqrt(weights) /
                 (sqrt(gradients) + late * sqrt(weights) + (double)config->optimizer.lars_epsilon);
     for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
-        double d = model->applied[e] + late * model->weight[e];
+        double d = (lars ? rate * ratio : 1) * (model->applied[e] + late * model->weight[e]);
         if ((config->optimizer.kind == GF_OPTIMIZER_NONE) || (sparse && !chunk_was_sent(&gf->sparse, e))) continue;
         if ((config->optimizer.momentum > 0) && !(sparse && is_local(model))) {
             double v = model->momentum[e] = (double)config->optimizer.momentum * model->momentum[e] + d;
             d = config->optimizer.nesterov ? (double)config->optimizer.momentum * v + d : v;
         }
-        model->weight[e] -= rate * d;
+        model->weight[e] -= (lars ? 1 : rate) * d;
     }
 }
 

@@ -468,9 +468,9 @@ static void update_case(const struct turn *t, bool with_momentum, bool nesterov,
 {
     static bool is_listed[CHUNKS_MAX];
     struct gf_chunks chunks;
-    float trust = 0.37f, rate = 0.1f;
-    struct gf_update update = {.gradient_type = t->type, .gradient_scale = t->scale, .rate = 0.1f, .momentum = 0.9f,
-                               .decay = 5e-4f, .nesterov = nesterov};
+    float trust = 0.37f, rate_in = 1.0f, rate_out = 0.1f;
+    struct gf_update update = {.gradient_type = t->type, .gradient_scale = t->scale, .momentum = 0.9f, .decay = 5e-4f,
+                               .nesterov = nesterov};
     fill(WEIGHT, t->offset, GF_TYPE_F32, t->count, t->finite);
     fill(MOMENTUM, 4, GF_TYPE_F32, t->count, t->finite);
     fill(SOURCE, t->offset, t->type, t->count, t->finite);
@@ -481,7 +481,9 @@ static void update_case(const struct turn *t, bool with_momentum, bool nesterov,
     update.half_type = half_type ? *half_type : GF_TYPE_F32;
     update.gradient = mem(SOURCE, t->offset);
     update.ratio_f32 = (t->count % 2 == 0) ? (gf_mem)(uintptr_t)&trust : 0;
-    if (update.ratio_f32 != 0) rate = rate * trust;
+    update.rate_in = (t->count % 2 == 0) ? 0.1f : rate_in;
+    update.rate_out = (t->count % 2 == 0) ? rate_out = 0.75f : rate_out;
+    if (update.ratio_f32 != 0) rate_in = 0.1f * trust;
     memset(is_listed, chunk_elems == 0, sizeof is_listed);
     if (chunk_elems == 0) {
         assert_int_equal(t->ops->update(NULL, &update, t->count), GF_OK);
@@ -493,13 +495,13 @@ static void update_case(const struct turn *t, bool with_momentum, bool nesterov,
     for (uint64_t i = 0; i < t->count; i++) {
         if (!is_listed[(chunk_elems == 0) ? 0 : i / chunk_elems]) continue;
         float weight = get(want_at(WEIGHT, t->offset), GF_TYPE_F32, i);
-        float g = t->scale * get(want_at(SOURCE, t->offset), t->type, i) + 5e-4f * weight, d = g;
+        float g = t->scale * get(want_at(SOURCE, t->offset), t->type, i) + 5e-4f * weight, d = g = rate_in * g;
         if (with_momentum) {
             float v = 0.9f * get(want_at(MOMENTUM, 4), GF_TYPE_F32, i) + g;
             put(want_at(MOMENTUM, 4), GF_TYPE_F32, i, v);
             d = nesterov ? 0.9f * v + g : v;
         }
-        weight = weight - rate * d;
+        weight = weight - rate_out * d;
         put(want_at(WEIGHT, t->offset), GF_TYPE_F32, i, weight);
         if (half_type != NULL) put(want_at(HALF, t->offset), *half_type, i, weight);
     }

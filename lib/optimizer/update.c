@@ -1,5 +1,8 @@
-/* The optimizer: momentum SGD with weight decay, or LARS, over flat pools. Neighbouring tensors with the same rules are
- * one flat loop. */
+/* The optimizer over flat pools: neighbouring tensors with the same rules are one flat loop.
+ *     SGD   v = m*v + (g + decay*w);                w -= rate*v     as PyTorch has it: the rate outside of the momentum
+ *     LARS  v = m*v + rate*ratio*(g + decay*w);     w -= v          as published (arXiv 1708.03888, algorithm 1): each
+ *           step keeps the rate and the ratio it was made with. ratio = eta*|w| / (|g| + decay*|w| + epsilon), 1 where
+ *           a norm is 0; tensors with GF_TENSOR_NO_DECAY have ratio 1 and no decay. */
 #include <math.h>
 
 #include "lib/context.h"
@@ -88,6 +91,7 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
     bool applied_before = gf->step.sparse && (placed->sparse != 0) && /* momentum is in the history already */
                           (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
+    bool lars = gf->config.optimizer.kind == GF_OPTIMIZER_LARS; /* its momentum is made of steps, not of gradients */
     return (struct gf_update){
         .weight_f32 = gf->weight + first * sizeof(float),
         .momentum_f32 = ((gf->momentum != 0) && !applied_before) ? gf->momentum + first * sizeof(float) : 0,
@@ -96,7 +100,8 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
         .gradient = gradient_at(gf, placed, first),
         .gradient_type = (gf_type)placed->type,
         .gradient_scale = gradient_scale(gf, placed),
-        .rate = rate,
+        .rate_in = lars ? rate : 1.0f,
+        .rate_out = lars ? 1.0f : rate,
         .ratio_f32 = has_ratio(gf, tensor) ? ratio_at(gf, tensor) : 0,
         .momentum = gf->config.optimizer.momentum,
         .decay = decay_of(gf, placed),

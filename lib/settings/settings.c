@@ -164,7 +164,11 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
     if (config->sparse.enabled && (config->sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED)) {
         if (config->optimizer.kind == GF_OPTIMIZER_NONE)
             return refuse(error_out, "sparse.momentum = %s: the momentum is the library's, allowed only with "
-                          "optimizer.kind sgd or lars", sparse_momentum_name(config));
+                          "optimizer.kind sgd", sparse_momentum_name(config));
+        if (config->optimizer.kind != GF_OPTIMIZER_SGD)
+            return refuse(error_out, "sparse.momentum = %s: momentum is applied before the reduction, but that of "
+                          "optimizer.kind = lars holds learning rates and ratios, which are known after it; allowed is "
+                          "reduced", sparse_momentum_name(config));
         if (config->optimizer.nesterov)
             return refuse(error_out, "sparse.momentum = %s: momentum is applied before the reduction, which "
                           "optimizer.nesterov has no rule for; allowed is reduced", sparse_momentum_name(config));

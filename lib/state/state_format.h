@@ -13,7 +13,9 @@
 #include "gradientflow.h"
 
 #define GF_STATE_MAGIC UINT64_C(0x0a45544154534647) /* "GFSTATE\n" */
-#define GF_STATE_VERSION 1u
+/* 2: the momentum of LARS holds the learning rates. Of version 1 (gradients alone) none is read: the ratios that would
+ * turn one into the other are not in it. */
+#define GF_STATE_VERSION 2u
 
 #define GF_STATE_KNOWN 0x1u    /* gf_sparse.known */
 #define GF_STATE_WAITING 0x2u  /* something waits in a history: not gf_sparse.history_empty */

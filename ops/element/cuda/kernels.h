@@ -94,7 +94,7 @@ struct gf_zero_chunks_args {
 
 struct gf_update_args {
     uint64_t weight, momentum_at, half, gradient, ratio, elem_count;
-    float gradient_scale, rate, momentum, decay;
+    float gradient_scale, rate_in, rate_out, momentum, decay;
     uint32_t half_type, gradient_type, nesterov;
 };
 

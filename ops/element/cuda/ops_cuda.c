@@ -237,7 +237,8 @@ static struct gf_update_args update_args(const struct gf_update *update)
     GF_ASSERT((update->gradient_type < GF_TYPE_COUNT) && (update->half_type < GF_TYPE_COUNT));
     return (struct gf_update_args){.weight = update->weight_f32, .momentum_at = update->momentum_f32,
                                    .half = update->half, .gradient = update->gradient, .ratio = update->ratio_f32,
-                                   .gradient_scale = update->gradient_scale, .rate = update->rate,
+                                   .gradient_scale = update->gradient_scale, .rate_in = update->rate_in,
+                                   .rate_out = update->rate_out,
                                    .momentum = update->momentum, .decay = update->decay,
                                    .half_type = update->half_type, .gradient_type = update->gradient_type,
                                    .nesterov = update->nesterov};
