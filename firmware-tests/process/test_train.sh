@@ -89,6 +89,13 @@ check "json_tells_the_steps" [ "$(value linear2 steps)" = 50 ]
 check "hidden_share_is_a_share" below "$(value cnn4 hidden_share)" 1
 last_line() { tail -n 1 "$scratch/$1.out" | grep -Eqx 'test accuracy [0-9]{1,3}\.[0-9]{2} %'; }
 check "last_line_is_the_accuracy" last_line cnn2
+diverges() {
+    timeout -k 5 $limit "$run" -n 2 "$train" --model linear --steps 60 --lr 100 --warmup 0 --schedule constant \
+        --set optimizer.momentum=0.99 --set optimizer.weight_decay=1 >"$scratch/diverged.out" 2>"$scratch/diverged.err"
+    [ $? -eq 1 ] && grep -q 'diverged: the loss of step [0-9]* is ' "$scratch/diverged.err" &&
+        ! grep -q 'test accuracy' "$scratch/diverged.out"
+}
+check "a_loss_that_is_no_number_is_an_error" diverges
 check "linear_learns" below 70 "$(value linear2 test_accuracy)"
 
 # ---- ways to know who one is ----

@@ -78,7 +78,7 @@ gf_status train_shrink(struct train *train, gf_status status)
 {
     char cause[sizeof gf_error_last(train->gf)->text];
     double begin = clock_seconds();
-    if (!train->options->elastic || (train->checkpoint.error[0] != '\0')) return status;
+    if (!train->options->elastic || (train->checkpoint.error[0] != '\0') || (train->diverged[0] != '\0')) return status;
     snprintf(cause, sizeof cause, "%s", gf_error_last(train->gf)->text);
     if (train->on_device) device_abandon(&train->device);
     if (gf_shrink(train->gf) < 0) return status; /* this rank's own failure: the record says it */

@@ -178,6 +178,12 @@ static gf_status train_look(struct train *train, double loss)
     double mean = (double)sums[0] / train->options->batch;
     if (train->step == train->step_first) train->result.loss_first = mean;
     train->result.loss_last = mean;
+    if (!isfinite(mean)) { /* the same on all ranks */
+        snprintf(train->diverged, sizeof train->diverged,
+                 "diverged: the loss of step %llu is %g; a lower --lr or a longer --warmup may help",
+                 (unsigned long long)train->step + 1u, mean);
+        return GF_ERR_NUMERIC;
+    }
     if (train->rank != 0) return GF_OK;
     struct report_moment moment = {
         .now_ns = tool_clock_ns(), .step = train->step + 1u, .step_count = train->step_count,

@@ -136,6 +136,7 @@ static int train_all(struct train *train)
     }
     if (status >= 0) status = train_steps(train);
     if (status >= 0) status = train_finish(train);
+    if (train->diverged[0] != '\0') return fail(train, train->diverged);
     if ((status < 0) && (train->checkpoint.error[0] != '\0')) {
         if (!train->checkpoint.agreed) gf_abort(train->gf); /* the others learn now, not at their deadline */
         if (!train->checkpoint.agreed) (void)gf_heartbeat(train->gf);
