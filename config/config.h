@@ -34,9 +34,10 @@ gf_status gf_config_tensors(const char *path, struct gf_tensor *tensors, char (*
  * with it in backward: when that one is ready, so much has been computed since the last tensor that has any. */
 struct gf_config_flops {
     uint64_t forward, backward;
-    uint64_t outputs; /* the shape's first dimension: of a layer, or a convolution's channels */
+    uint64_t inputs;  /* values that enter the layer. Where `input` is not given: those of a fully connected layer, or of a
+                       * convolution that keeps the size of its picture; 0 where there are no flops */
 };
-/* The same table with its optional `flops = [forward, backward]` in flops[tensor_max], 0 where there is none; flops may
+/* The same table with its optional `flops = [forward, backward]` and `input = N` in flops[tensor_max], 0 where there is none; flops may
  * be NULL. */
 gf_status gf_config_model(const char *path, struct gf_tensor *tensors, char (*names)[48],
                           struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out,

@@ -37,7 +37,7 @@ static gf_status name_load(const struct table *table, const config_setting_t *no
 }
 
 static gf_status shape_load(const struct table *table, const config_setting_t *node, uint64_t *elem_count_out,
-                            uint64_t *outputs_out)
+                            uint64_t *channels_out)
 {
     int count = config_setting_is_array(node) ? config_setting_length(node) : 0;
     uint64_t elem_count = 1;
@@ -54,7 +54,7 @@ static gf_status shape_load(const struct table *table, const config_setting_t *n
         if (((type != CONFIG_TYPE_INT) && (type != CONFIG_TYPE_INT64)) || (size < 0))
             return gf_source_refuse(table->error_out, table->origin, line_of(node_i),
                                     "tensor %u: shape[%d] must be a whole number, 0 or more", table->index, i);
-        if (i == 0) *outputs_out = (uint64_t)size;
+        if (i == 1) *channels_out = (uint64_t)size;
         if (size == 0) empty = true;
         else if (__builtin_mul_overflow(elem_count, (uint64_t)size, &elem_count)) elem_count = UINT64_MAX;
     }
@@ -118,12 +118,31 @@ static gf_status flops_load(const struct table *table, const config_setting_t *n
     return GF_OK;
 }
 
+static gf_status input_load(const struct table *table, const config_setting_t *node, uint64_t *input_out)
+{
+    int type = config_setting_type(node);
+    long long count = (type == CONFIG_TYPE_INT) ? config_setting_get_int(node) : config_setting_get_int64(node);
+    if (((type != CONFIG_TYPE_INT) && (type != CONFIG_TYPE_INT64)) || (count < 1) || (count > TENSOR_FLOPS_MAX))
+        return gf_source_refuse(table->error_out, table->origin, line_of(node),
+                                "tensor %u: input must be a whole number from 1 to %lld", table->index, TENSOR_FLOPS_MAX);
+    *input_out = (uint64_t)count;
+    return GF_OK;
+}
+
+/* A weight is used once a place of the output: as many places enter. */
+static uint64_t inputs_same(const struct gf_config_flops *flops, uint64_t elem_count, uint64_t channels)
+{
+    if ((flops->forward == 0) || (elem_count == 0)) return 0;
+    return (uint64_t)((double)flops->forward / (2 * (double)elem_count) * (double)channels);
+}
+
 static gf_status tensor_load(const struct table *table, const config_setting_t *node, struct gf_tensor *tensor_out,
                              char *name_out, struct gf_config_flops *flops_out)
 {
     struct gf_tensor tensor = {.name = name_out, .type = GF_TYPE_F32};
     struct gf_config_flops flops = {.forward = 0, .backward = 0};
     bool has_name = false, has_shape = false;
+    uint64_t channels = 1; /* the shape's second dimension */
     int count = config_setting_length(node);
     gf_status status = GF_OK;
     if (config_setting_is_group(node) != CONFIG_TRUE)
@@ -136,7 +155,7 @@ static gf_status tensor_load(const struct table *table, const config_setting_t *
             status = name_load(table, field, name_out);
             has_name = true;
         } else if (strcmp(key, "shape") == 0) {
-            status = shape_load(table, field, &tensor.elem_count, &flops.outputs);
+            status = shape_load(table, field, &tensor.elem_count, &channels);
             has_shape = true;
         } else if (strcmp(key, "flags") == 0) {
             status = flags_load(table, field, &tensor.flags);
@@ -144,15 +163,18 @@ static gf_status tensor_load(const struct table *table, const config_setting_t *
             status = type_load(table, field, &tensor.type);
         } else if (strcmp(key, "flops") == 0) {
             status = flops_load(table, field, &flops);
+        } else if (strcmp(key, "input") == 0) {
+            status = input_load(table, field, &flops.inputs);
         } else {
             status = gf_source_refuse(table->error_out, table->origin, line_of(field), "tensor %u: unknown key %.60s; "
-                                      "known are name, shape, flags, type and flops", table->index, key);
+                                      "known are name, shape, flags, type, flops and input", table->index, key);
         }
     }
     if (status != GF_OK) return status;
     if (!has_name || !has_shape)
         return gf_source_refuse(table->error_out, table->origin, line_of(node), "tensor %u: has no %s", table->index,
                                 has_name ? "shape" : "name");
+    if (flops.inputs == 0) flops.inputs = inputs_same(&flops, tensor.elem_count, channels);
     *tensor_out = tensor;
     if (flops_out != NULL) *flops_out = flops;
     return GF_OK;

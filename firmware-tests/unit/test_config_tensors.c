@@ -77,6 +77,8 @@ static const struct {
     {"tensors = ( { name = \"a\"; shape = [1]; flops = [1, -2]; } );", 1, "tensor 0: flops must be"},
     {"tensors = ( { name = \"a\"; shape = [1]; flops = [1.5, 2.5]; } );", 1, "tensor 0: flops must be"},
     {"tensors = ( { name = \"a\"; shape = [1]; flops = [1L, 562949953421313L]; } );", 1, "to 562949953421312"},
+    {"tensors = ( { name = \"a\"; shape = [1]; input = 0; } );", 1, "tensor 0: input must be a whole number from 1"},
+    {"tensors = ( { name = \"a\"; shape = [1]; input = \"1\"; } );", 1, "tensor 0: input must be a whole number from 1"},
     {"tensors = ( { name = \"a\"; shape = [1]; }, { name = \"b\"; shape = [1]; }, { name = \"c\"; shape = [1]; } );", 1,
      "3 tensors; allowed are at most 2"},
     {"", 0, "is empty"},

@@ -1,5 +1,6 @@
 /* config/models/: parameters, tensors, floating-point operations and backward order of each model are what is published
  * for it, and the library takes it. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -129,6 +130,50 @@ static void flops_stand_at_weights_that_are_multiplied(void **state)
     }
 }
 
+/* What enters the layers of 1,024 images, in MB of fp32, as FireCaffe's paper has it (arXiv 1511.00175, table 1). */
+static const struct volume {
+    const char *name;
+    double published, here; /* 0: the published one, to 1 % */
+} volumes[] = {
+    {"nin", 5800, 0},
+    {"googlenet", 19100, 0},
+    {"vgg19", 42700, 0},
+    /* torchvision's: 64 and 192 channels where the network of 2012 has 96 and 256. */
+    {"alexnet", 1680, 1455},
+};
+
+static void what_enters_the_layers_is_what_is_published(void **state)
+{
+    /* AlexNet as of 2012: a picture, 96 channels of 27 x 27, 256, 384 and 384 of 13 x 13, 256 of 6 x 6, 4,096 twice. */
+    const double alexnet_2012 = 3 * 224 * 224 + 96 * 27 * 27 + (256 + 384 + 384) * 13 * 13 + 256 * 6 * 6 + 2 * 4096;
+    (void)state;
+    assert_true(fabs(alexnet_2012 * 4 * 1024 / 1e6 / 1680 - 1) < 0.01);
+    for (size_t v = 0; v < LENGTH(volumes); v++) {
+        double inputs = 0, expected = (volumes[v].here > 0) ? volumes[v].here : volumes[v].published, megabytes;
+        for (size_t m = 0; m < LENGTH(models); m++)
+            if (strcmp(models[m].name, volumes[v].name) == 0) model_read(&models[m]);
+        for (uint32_t i = 0; i < tensor_count; i++) inputs += (double)flops[i].inputs;
+        megabytes = inputs * 4 * 1024 / 1e6;
+        print_message("  %-10s %8.0f MB, published %6.0f\n", volumes[v].name, megabytes, volumes[v].published);
+        if (fabs(megabytes / expected - 1) > 0.01) fail_msg("%s: %.0f MB", volumes[v].name, megabytes);
+    }
+}
+
+/* A batch below it moves less if the layer's outputs are split: W / D of one image. */
+static void fully_connected_layers_alone_are_better_split(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < LENGTH(models); m++) {
+        if (strcmp(models[m].name, "vgg19") != 0) continue;
+        model_read(&models[m]);
+        for (uint32_t i = 0; i < tensor_count; i++) {
+            if (flops[i].inputs == 0) continue;
+            if (strcmp(names[i], "fc6.weight") == 0) assert_int_equal(tensors[i].elem_count / flops[i].inputs, 4096);
+            if (strncmp(names[i], "conv", 4) == 0) assert_true(tensors[i].elem_count / flops[i].inputs < 32);
+        }
+    }
+}
+
 static uint32_t tensor_find(const char *name)
 {
     for (uint32_t i = 0; i < tensor_count; i++)
@@ -172,6 +217,8 @@ int main(void)
         cmocka_unit_test(counts_are_the_published_ones),
         cmocka_unit_test(flops_are_the_published_ones),
         cmocka_unit_test(flops_stand_at_weights_that_are_multiplied),
+        cmocka_unit_test(what_enters_the_layers_is_what_is_published),
+        cmocka_unit_test(fully_connected_layers_alone_are_better_split),
         cmocka_unit_test(tensors_are_in_backward_order),
         cmocka_unit_test(the_library_takes_each),
     };

@@ -118,27 +118,26 @@ static int configuration_advise(struct search *search, const char *config_path)
     return (fclose(file) == 0) ? 0 : plan_refuse("cannot write to %s", config_path);
 }
 
-/* FireCaffe's rule, layer by layer: images split among GPUs move the layer's gradients, its outputs split among GPUs
- * move the activations of all images. */
+/* FireCaffe's rule (arXiv 1511.00175, section 3), layer by layer: images split among GPUs move the layer's gradients, its
+ * outputs split among GPUs move what enters it, of all images. An input that several layers take counts for each. */
 static void layers_advise(const struct search *search)
 {
     const struct plan_model *model = search->model;
     double batch = (double)search->gpus * plan_batch(model, search->cluster, &search->best);
     double data_all = 0, model_all = 0, best_all = 0;
-    (void)printf("\nLayers: what data parallelism moves (W, gradients) and model parallelism (D, activations of a batch of\n"
-                 "%.0f), as fp32; a ring moves 2 (p - 1) / p of either. The fewer bytes win: model parallel while the\n"
+    (void)printf("\nLayers: what data parallelism moves (W, gradients) and model parallelism (D, what enters the layer, of a\n"
+                 "batch of %.0f), as fp32; a ring moves 2 (p - 1) / p of either. The fewer bytes win: model parallel while the\n"
                  "batch is below W / D of one image.\n  %-34s %10s %12s  %-6s %s\n", batch, "layer", "W MB", "D MB", "better",
                  "below a batch of");
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         const struct gf_config_flops *flops = &model->flops[i];
-        double weights = (double)model->tensors[i].elem_count, outputs;
-        if ((flops->forward == 0) || (weights <= 0)) continue;
-        outputs = (double)flops->forward / (2 * weights) * (double)flops->outputs; /* positions x channels */
+        double weights = (double)model->tensors[i].elem_count, inputs = (double)flops->inputs;
+        if ((inputs <= 0) || (weights <= 0)) continue;
         data_all += weights;
-        model_all += outputs * batch;
-        best_all += (outputs * batch < weights) ? outputs * batch : weights;
-        (void)printf("  %-34s %10.3f %12.3f  %-6s %.0f\n", model->tensors[i].name, weights * 4e-6, outputs * batch * 4e-6,
-                     (outputs * batch < weights) ? "model" : "data", weights / outputs);
+        model_all += inputs * batch;
+        best_all += (inputs * batch < weights) ? inputs * batch : weights;
+        (void)printf("  %-34s %10.3f %12.3f  %-6s %.0f\n", model->tensors[i].name, weights * 4e-6, inputs * batch * 4e-6,
+                     (inputs * batch < weights) ? "model" : "data", weights / inputs);
     }
     (void)printf("  %-34s %10.3f %12.3f  the better of each: %.3f MB\n", "all", data_all * 4e-6, model_all * 4e-6,
                  best_all * 4e-6);
