@@ -20,7 +20,7 @@ endif
 # Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third.
 PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
-            libcmocka-dev clang libclang-rt-14-dev valgrind iproute2 mandoc
+            libcmocka-dev clang libclang-rt-14-dev valgrind iproute2 mandoc spin
 
 # Two launchers for test_launchers.sh, which is skipped without them: 20 s to install, and nothing else wants them.
 TEST_PACKAGES := openmpi-bin slurm-wlm munge
@@ -210,6 +210,9 @@ suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
 
+check-model: ## the membership protocol in SPIN: every state within bounds, minutes
+	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/sim/check_model.sh
+
 check-san: ## the unit tests under address and undefined-behaviour checks
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)-san SAN=address,undefined tests
@@ -317,7 +320,7 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps deps-test demo check tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops \
+.PHONY: all deps deps-test demo check check-model tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops \
         bench-peers bench-net bench-tree bench-plan gpu-check gpu-bench accuracy \
         accuracy-wire soak lab fault-table install clean help
 .DELETE_ON_ERROR:

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Minutes of SPIN: `make check-model`. Each line is exhaustive within its bounds unless it says otherwise.
+. firmware-tests/support/shell.sh
+. firmware-tests/support/model.sh
+if ! command -v spin >/dev/null; then skip "membership_protocol" "no spin"; finish; fi
+MODEL_KEEP=$BUILD
+mkdir -p "$BUILD"
+model restarts_of_2_members 300 holds -DIDS=2 -DEPOCHS=2 -DCRASHES=2 -DRESTARTS=2
+model growth_from_1_to_2_members 300 holds -DIDS=2 -DINIT=1 -DEPOCHS=3 -DRESTARTS=2
+model two_crashes_of_3_members_in_3_views 300 holds -DRESTARTS=0 -DCRASHES=2 -DEPOCHS=1 -DVIEWS=3
+model a_restart_of_3_members 300 holds -DEPOCHS=1 -DCRASHES=2
+model nor_of_any_that_ever_ran_without_a_list 300 holds -DNOLIST -DEPOCHS=1 -DCRASHES=2 -DRESTARTS=1 -DVIEWS=3
+model growth_and_leaving_of_3_of_4_members 300 holds -DIDS=4 -DINIT=3 -DEPOCHS=1 -DLEAVES=1
+model two_crashes_of_4_members 300 holds -DIDS=4 -DRESTARTS=0 -DCRASHES=2 -DEPOCHS=1
+model progress_of_3_members 300 holds -DLIVE -DEPOCHS=2 -DVIEWS=3 -DCRASHES=2
+model a_list_of_the_ended_that_lies 60 counterexample -DLIES
+model more_than_half_of_the_rest_is_no_quorum 60 counterexample -DREST -DCRASHES=2
+finish

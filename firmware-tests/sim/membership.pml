@@ -1,0 +1,338 @@
+/* The membership protocol of lib/elastic/, for SPIN. An epoch is one committed membership, a view is one attempt to agree
+ * on the next one; names are those of the code. Every rule that the code has for safety is here. What decides only how
+ * soon (timeouts, suspicions, the order of connections) may happen at any time.
+ *
+ * Messages are facts that stay: each member may read each of them at any time, or never. So loss, delay, reordering,
+ * stopped members and every partition are in the model, and no channel depth bounds it. A connection is to the coordinator
+ * of the promised view alone; what was on it is gone with a higher promise.
+ *
+ * Bounds: IDS member ids, of which the first INIT begin; EPOCHS commits; VIEWS views of an epoch; CRASHES; RESTARTS (of
+ * dead ids, first starts of ids that never ran, which is growth, and turns of a waiting process to another coordinator);
+ * LEAVES.
+ *
+ * -DNOLIST nobody is told who has ended. Then it also holds for what the dead had committed.
+ * -DLIES   the list of ended members names some that run. A counterexample is expected.
+ * -DREST   the quorum is more than half of those that are not ended. A counterexample is expected.
+ * -DLIVE   progress under weak fairness: timeouts are long enough, so only the dead are suspected. */
+#ifndef IDS
+#define IDS 3
+#endif
+#ifndef INIT
+#define INIT IDS
+#endif
+#ifndef EPOCHS
+#define EPOCHS 2
+#endif
+#ifndef VIEWS
+#define VIEWS 2
+#endif
+#ifndef CRASHES
+#define CRASHES 1
+#endif
+#ifndef RESTARTS
+#define RESTARTS 1
+#endif
+#ifndef LEAVES
+#define LEAVES 0
+#endif
+
+#define ALL ((1 << IDS) - 1)
+#define FIRST_LIST ((1 << INIT) - 1)
+#define bit(i) (1 << (i))
+#define has(set, i) (((set) >> (i)) & 1)
+#define count(set) (has(set, 0) + has(set, 1) + has(set, 2) + has(set, 3))
+#define lowest(set) (has(set, 0) -> 0 : (has(set, 1) -> 1 : (has(set, 2) -> 2 : 3)))
+#define AT(e, v) ((e) * (VIEWS + 1) + (v))
+#define AT_MAX ((EPOCHS + 1) * (VIEWS + 1))
+
+/* ---- each member id's process ---- */
+byte runs = FIRST_LIST;    /* set: its process runs */
+byte waiting;              /* set: RECOVERING, of no epoch */
+byte out;                  /* set: excluded, or has left */
+byte leaves;               /* set: asks to be left out of the next epoch */
+byte epoch[IDS];           /* the last committed epoch that it knows of */
+byte list[IDS];            /* its members */
+byte first[IDS];           /* its first coordinator: views go round the list from there, by member id */
+byte taken[IDS];           /* those of its members that it took in */
+byte view[IDS];            /* highest promised view; 0: the epoch is in use */
+byte accepted[IDS];        /* view of the accepted proposal; 0: none */
+byte knocks_at[4];         /* RECOVERING: the member that it is connected to */
+byte connection[4];        /* RECOVERING: number of that connection */
+byte invited[4];           /* RECOVERING: the commit that takes it in */
+byte history[IDS * (EPOCHS + 1)]; /* the list of each epoch that this process has begun */
+
+/* ---- messages, of an epoch and view ---- */
+byte do_view_change[AT_MAX];  /* set of senders */
+byte told[AT_MAX * IDS];      /* with it: the view of the accepted proposal */
+byte proposal[AT_MAX];        /* list; 0: not sent */
+byte heads[AT_MAX];           /* its first */
+byte takes[AT_MAX];           /* set: member ids that it takes in .. */
+byte admits[AT_MAX * IDS];    /* .. over these connections; 0: proposed again, by a coordinator that has none */
+byte accept[AT_MAX];          /* set of senders */
+bit commit[AT_MAX];
+
+byte crashes, restarts, left;
+byte chosen[EPOCHS + 1];      /* the list that was begun under each number, by whomever, last */
+
+#ifdef NOLIST
+#define ended(i) 0
+#else
+#ifdef LIES
+#define ended(i) (ALL & ~bit(i))
+#else
+#define ended(i) (ALL & ~runs)
+#endif
+#endif
+
+/* RECOVERING processes that are connected to member i, but for those that a commit has taken in over that connection. */
+#define taken_in(j) (invited[j] != 0 && admits[invited[j] * IDS + (j)] == connection[j])
+#define comes(j, i) ((j) < IDS && has(waiting & runs, j) && knocks_at[j] == (i) && !taken_in(j))
+#define comers(i) (comes(0, i) | (comes(1, i) << 1) | (comes(2, i) << 2) | (comes(3, i) << 3))
+
+/* More than half of the members of the last committed epoch, exactly half with the lowest member id. Or everybody: each
+ * member id of the job is here, or has no running process, or waits here. */
+#define half(of, here) (2 * count((here) & (of)) > count(of) || \
+                        (2 * count((here) & (of)) == count(of) && has(here, lowest(of))))
+#ifdef REST
+#define quorum(of, here, i) half((of) & ~ended(i), here)
+#else
+#define quorum(of, here, i) (half(of, here) || (((here) | ended(i) | comers(i)) & ALL) == ALL)
+#endif
+
+#define after1(x) (((x) + 1) % IDS)
+#define after2(x) (((x) + 2) % IDS)
+#define after3(x) (((x) + 3) % IDS)
+#define next_of(l, x) (has(l, after1(x)) -> after1(x) : (has(l, after2(x)) -> after2(x) : (has(l, after3(x)) -> after3(x) : x)))
+#define turn(l, f, v) ((v) <= 1 -> f : ((v) == 2 -> next_of(l, f) : next_of(l, next_of(l, f))))
+#define coordinator(i) turn(list[i], first[i], view[i])
+#define member(i) has(runs & ~waiting & ~out, i)
+#define here_at(i) AT(epoch[i], view[i])
+#define ahead(j, i) ((j) < IDS && member(j) && epoch[j] > epoch[i])
+
+#ifdef LIVE
+#define live (runs & ~waiting & ~out)
+#define suspects(i) (view[i] == 0 -> ((list[i] & ~live) != 0 || comers(coordinator(i)) != 0) : !has(live, coordinator(i)))
+#else
+#define suspects(i) true
+#endif
+
+/* This member learns of a commit of list `next`, first `head`, that took in `took`. */
+inline begin_epoch() {
+    if
+    :: !has(next, id) -> out = out | bit(id); printf("%d is out\n", id)
+    :: else ->
+        epoch[id]++; list[id] = next; first[id] = head; taken[id] = took; view[id] = 0; accepted[id] = 0;
+        history[id * (EPOCHS + 1) + epoch[id]] = next;
+        /* No two epochs with the same number and different members, of processes that run. */
+        k = 0;
+        do
+        :: k < IDS ->
+            assert(!member(k) || history[k * (EPOCHS + 1) + epoch[id]] == 0 ||
+                   history[k * (EPOCHS + 1) + epoch[id]] == next);
+            k++
+        :: else -> break
+        od;
+#ifdef NOLIST
+        assert(chosen[epoch[id]] == 0 || chosen[epoch[id]] == next); /* nor of any that ever ran */
+#endif
+        if /* All that had begun another epoch of this number are dead: their connections, and what was on them, are gone. */
+        :: chosen[epoch[id]] != 0 && chosen[epoch[id]] != next ->
+            k = AT(epoch[id], 0);
+            do
+            :: k <= AT(epoch[id], VIEWS) ->
+                do_view_change[k] = 0; proposal[k] = 0; takes[k] = 0; accept[k] = 0; commit[k] = 0; heads[k] = 0;
+                best = 0;
+                do
+                :: best < IDS -> admits[k * IDS + best] = 0; told[k * IDS + best] = 0; best++
+                :: else -> break
+                od;
+                k++
+            :: else -> break
+            od
+        :: else
+        fi;
+        chosen[epoch[id]] = next;
+        printf("%d begins epoch %d: members %d\n", id, epoch[id], next)
+    fi;
+    next = 0; head = 0; took = 0; best = 0; k = 0
+}
+
+/* A promise: nothing below it is acknowledged any more. DO_VIEW_CHANGE goes to the view's coordinator. */
+inline promise() {
+    view[id]++;
+    do_view_change[here_at(id)] = do_view_change[here_at(id)] | bit(id);
+    told[here_at(id) * IDS + id] = accepted[id];
+    printf("%d promises view %d of epoch %d, accepted %d\n", id, view[id], epoch[id], accepted[id])
+}
+
+proctype Member(byte id) {
+    byte k, best, here, next, head, took;
+end:
+    do
+    /* Something failed, somebody waits, or a view takes too long. */
+    :: d_step { member(id) && epoch[id] < EPOCHS && view[id] < VIEWS && suspects(id) -> promise() }
+    /* Others are in a higher view. */
+    :: d_step { member(id) && epoch[id] < EPOCHS && view[id] < VIEWS && do_view_change[here_at(id) + 1] != 0 -> promise() }
+    /* The coordinator has DO_VIEW_CHANGE from a quorum: it proposes again what has the highest view, else a new list. */
+    :: atomic { member(id) && epoch[id] < EPOCHS && view[id] > 0 && coordinator(id) == id && proposal[here_at(id)] == 0 &&
+                quorum(list[id], do_view_change[here_at(id)], id) ->
+            do /* of whom it has heard by now */
+            :: k < IDS && has(do_view_change[here_at(id)] & list[id], k) ->
+                if
+                :: here = here | bit(k);
+                    best = (told[here_at(id) * IDS + k] > best -> told[here_at(id) * IDS + k] : best)
+#ifndef LIVE
+                :: k != id
+#endif
+                fi;
+                k++
+            :: k < IDS && !has(do_view_change[here_at(id)] & list[id], k) -> k++
+            :: k == IDS -> break
+            od;
+            if
+            :: !quorum(list[id], here, id)
+            :: quorum(list[id], here, id) && best > 0 ->
+                proposal[here_at(id)] = proposal[AT(epoch[id], best)]; heads[here_at(id)] = heads[AT(epoch[id], best)];
+                takes[here_at(id)] = takes[AT(epoch[id], best)]
+            :: quorum(list[id], here, id) && best == 0 && (here & ~leaves) != 0 ->
+                next = here & ~leaves; k = 0;
+                do /* no more come in than stay */
+                :: k < IDS && comes(k, id) && !has(next, k) && count(next & ~here) < count(here & ~leaves) ->
+                    if
+                    :: next = next | bit(k); admits[here_at(id) * IDS + k] = connection[k]
+#ifndef LIVE
+                    :: true
+#endif
+                    fi;
+                    k++
+                :: k < IDS && !(comes(k, id) && !has(next, k) && count(next & ~here) < count(here & ~leaves)) -> k++
+                :: k == IDS -> break
+                od;
+                proposal[here_at(id)] = next; takes[here_at(id)] = next & ~here;
+                heads[here_at(id)] = (has(next, id) -> id : lowest(next))
+            :: quorum(list[id], here, id) && best == 0 && (here & ~leaves) == 0
+            fi;
+            printf("%d proposes %d in view %d, has heard %d, accepted %d\n", id, proposal[here_at(id)], view[id], here, best);
+            k = 0; here = 0; best = 0; next = 0
+        }
+    /* The proposal of the promised view is accepted. */
+    :: d_step { member(id) && epoch[id] < EPOCHS && view[id] > 0 && accepted[id] != view[id] && proposal[here_at(id)] != 0 ->
+            accepted[id] = view[id]; accept[here_at(id)] = accept[here_at(id)] | bit(id);
+            printf("%d accepts view %d\n", id, view[id]) }
+    /* A quorum has accepted: committed. */
+    :: d_step { member(id) && epoch[id] < EPOCHS && view[id] > 0 && coordinator(id) == id && proposal[here_at(id)] != 0 &&
+                !commit[here_at(id)] && quorum(list[id], accept[here_at(id)], id) ->
+            commit[here_at(id)] = 1;
+            k = 0;
+            do
+            :: k < IDS -> invited[k] = (admits[here_at(id) * IDS + k] != 0 -> here_at(id) : invited[k]); k++
+            :: else -> break
+            od;
+            printf("%d commits %d in view %d of epoch %d, accepted by %d\n", id, proposal[here_at(id)], view[id], epoch[id],
+                   accept[here_at(id)]);
+            k = 0 }
+    /* COMMIT comes over the connection to the coordinator of the promised view .. */
+    :: d_step { member(id) && epoch[id] < EPOCHS && view[id] > 0 && commit[here_at(id)] ->
+            next = proposal[here_at(id)]; head = heads[here_at(id)]; took = takes[here_at(id)]; begin_epoch() }
+    /* .. or from a member that has begun the next epoch, with DO_VIEW_CHANGE or in answer to one; who is further behind, or
+     * whose member id was given to another process, is out .. */
+    :: d_step { member(id) && epoch[id] < EPOCHS && (ahead(0, id) || ahead(1, id) || ahead(2, id) || ahead(3, id)) ->
+            k = (ahead(0, id) -> 0 : (ahead(1, id) -> 1 : (ahead(2, id) -> 2 : 3)));
+            took = taken[k]; head = first[k];
+            next = (epoch[k] == epoch[id] + 1 && !has(took, id) -> list[k] : 0);
+            begin_epoch() }
+    /* .. or, to a waiting process, over the connection on which it was proposed. */
+    :: d_step { has(waiting & runs, id) && taken_in(id) ->
+            waiting = waiting & ~bit(id); epoch[id] = invited[id] / (VIEWS + 1);
+            next = proposal[invited[id]]; head = heads[invited[id]]; took = takes[invited[id]]; begin_epoch() }
+    /* A waiting process turns to another member. */
+    :: d_step { has(waiting & runs, id) && restarts < RESTARTS ->
+            restarts++; connection[id]++; knocks_at[id] = (knocks_at[id] + 1) % IDS }
+    od
+}
+
+/* A crash loses everything. A process that was started anew has its member id and nothing else. */
+proctype Faults() {
+    byte id, k;
+end:
+    do
+    :: crashes < CRASHES ->
+        do :: id < IDS - 1 -> id++ :: break od;
+        true;
+        d_step {
+            if
+            :: has(runs, id) ->
+                printf("%d crashes\n", id);
+                crashes++; runs = runs & ~bit(id); waiting = waiting & ~bit(id); out = out & ~bit(id);
+                leaves = leaves & ~bit(id); epoch[id] = 0; list[id] = 0; first[id] = 0; taken[id] = 0; view[id] = 0;
+                accepted[id] = 0; invited[id] = 0;
+                k = 0;
+                do :: k <= EPOCHS -> history[id * (EPOCHS + 1) + k] = 0; k++ :: else -> break od;
+                k = 0
+            :: else
+            fi;
+            id = 0
+        }
+    :: restarts < RESTARTS && runs != ALL ->
+        do :: id < IDS - 1 -> id++ :: break od;
+        true;
+        d_step {
+            if
+            :: !has(runs, id) ->
+                printf("%d starts\n", id);
+                restarts++; connection[id]++; knocks_at[id] = 0; runs = runs | bit(id); waiting = waiting | bit(id)
+            :: else
+            fi;
+            id = 0
+        }
+    :: left < LEAVES ->
+        do :: id < IDS - 1 -> id++ :: break od;
+        true;
+        d_step {
+            if
+            :: member(id) && !has(leaves, id) -> left++; leaves = leaves | bit(id); printf("%d leaves\n", id)
+            :: else
+            fi;
+            id = 0
+        }
+    :: break
+    od
+}
+
+init {
+    byte i;
+    atomic {
+        chosen[0] = FIRST_LIST;
+        do
+        :: i < IDS ->
+            if
+            :: i < INIT -> list[i] = FIRST_LIST; history[i * (EPOCHS + 1)] = FIRST_LIST
+            :: else
+            fi;
+            run Member(i);
+            i++
+        :: else -> break
+        od;
+        run Faults()
+    }
+}
+
+#ifdef LIVE
+/* A member uses an epoch whose members all run. Or too few are left: not half, and some that run are of no epoch of its.
+ * Or a bound is reached. */
+#define uses(i) (!member(i) || (view[i] == 0 && (list[i] & ~live) == 0) || epoch[i] == EPOCHS || view[i] == VIEWS || \
+                 (!half(list[i], live) && (runs & ~out & ~list[i] | waiting) != 0))
+#if IDS > 3
+#define all_use (uses(0) && uses(1) && uses(2) && uses(3))
+#elif IDS > 2
+#define all_use (uses(0) && uses(1) && uses(2))
+#else
+#define all_use (uses(0) && uses(1))
+#endif
+never { /* not: from some time on, always all_use */
+again:
+    do :: true :: !(all_use) -> goto accept_not od;
+accept_not:
+    true -> goto again
+}
+#endif
