@@ -42,8 +42,8 @@ TEST_SRC := $(wildcard firmware-tests/*/*.c)
 program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
 TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% test_% fuzz_% bench_% program_% soak_main.c,$(notdir $(f))),,$(f)))
 TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/test_link_ucx.c %/test_link_ucx_faults.c %/test_link_ucx_memory.c \
-              %/test_link_ucx_device.c) $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
-PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_faulty_train.c) \
+              %/test_link_ucx_device.c %/test_link_strangers.c) $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
+PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c) \
               $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
 TOOLS    := $(patsubst %_main.c,$(BUILD)/gf-%,$(notdir $(wildcard tools/*/*_main.c)))
 LIB      := $(BUILD)/libgradientflow.a
@@ -55,6 +55,8 @@ FATBIN   := $(if $(NVCC),$(BUILD)/ops/element/cuda/gf_kernels_fatbin.o)
 comma    := ,
 # An appliance is linked with the library, UCX, libconfig and libsodium statically; libc and the CUDA driver stay dynamic.
 UCX_LIBS := $(if $(filter 1,$(UCX)),-Wl$(comma)-Bstatic $(filter-out -pthread -ldl -lrt -lm,$(shell pkg-config --static --libs ucx 2>/dev/null)) -Wl$(comma)-Bdynamic)
+# Who connects to UCX's tcp is checked in drivers/ucx/connection_proof.c, which a static link leads UCX's calls through.
+UCX_LIBS += $(if $(filter 1,$(UCX)),-Wl$(comma)--undefined=__wrap_listen $(foreach f,listen accept connect,-Wl$(comma)--wrap=$f))
 DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
 LINK_LIBS = -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(DRIVER_LIBS)
 BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas -lz -Wl,-Bdynamic
@@ -164,6 +166,9 @@ $(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
 $(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
     -lucp -luct -lucs -lucm -ldl -lrt -lm
+# As an appliance would be that leads UCX's calls past connection_proof.c.
+$(BUILD)/firmware-tests/program_unguarded: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(filter-out -Wl$(comma)--wrap=%,$(LINK_LIBS)) -lcmocka
+$(BUILD)/firmware-tests/program_unguarded: $(BUILD)/libtest.a
 $(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 $(BUILD)/firmware-tests/program_gpu: $(BUILD)/libtest.a $(SWEEP_FATBIN)
 # gf-train with faulty hardware, and one of another version of the library.
@@ -296,7 +301,7 @@ $(BUILD)/firmware-tests/soak: $(BUILD)/firmware-tests/soak/soak_main.o $(BUILD)/
 # What pkg-config --static gives must be enough: archives by name, for it drops all but one -Wl,-Bstatic.
 PREFIX  ?= /usr/local
 HEADERS := lib/gradientflow.h config/config.h $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
-PC_LIBS  = $(patsubst -l%,-l:lib%.a,-lconfig -lsodium $(filter -l% -Wl$(comma)--undefined=%,$(UCX_LIBS))) -ldl -lrt -lm -pthread
+PC_LIBS  = $(patsubst -l%,-l:lib%.a,-lconfig -lsodium $(filter -l% -Wl$(comma)--undefined=% -Wl$(comma)--wrap=%,$(UCX_LIBS))) -ldl -lrt -lm -pthread
 VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
 MAN      = $(wildcard tools/*/*.1 lib/*.3 config/*.5)
 install: all ## copy library, headers, tools, man pages and gradientflow.pc to DESTDIR and PREFIX (/usr/local)

@@ -39,6 +39,9 @@ struct gf_link_setup {
     const char *devices;
     const char *ports;
     bool huge_pages;
+    bool one_node;             /* all ranks share a node: nothing goes over a network */
+    const char *key_file;      /* of the job, or NULL or empty: who connects over a network proves that it has it */
+    bool trusted_fabric;       /* networks on which nobody can prove that keep strangers out by themselves */
     struct gf_log log;
     void *arg;                 /* gf_drivers.link_arg: the simulated network */
     struct gf_gpu *gpu;        /* open, and for longer than the link. NULL: all messages lie in host memory */

@@ -177,6 +177,7 @@ struct gf_config {
         uint32_t window;              /* messages under way at once in a collective; 0: 8 */
         gf_idle idle;
         bool integrity;               /* a CRC32C beside each slice; auto then never takes direct, which sends none */
+        bool trusted_fabric;          /* with a key_file: transports on which nobody can prove the key (rc, ud, ..) may be used */
         bool huge_pages;              /* ask for huge pages for the exchange region */
     } link;
     struct {

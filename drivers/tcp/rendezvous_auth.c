@@ -14,6 +14,7 @@
 static const char label_file[LABEL_BYTES + 1] = "GradientFlow key 1      ";
 static const char label_coordinator[LABEL_BYTES + 1] = "GradientFlow rank 0     ";
 static const char label_rank[LABEL_BYTES + 1] = "GradientFlow rank       ";
+static const char label_link[LABEL_BYTES + 1] = "GradientFlow link       ";
 static const char label_seals[LABEL_BYTES + 1] = "GradientFlow seals      ";
 
 _Static_assert((GF_AUTH_SEAL_BYTES >= crypto_generichash_BYTES_MIN) && (GF_AUTH_PROOF_BYTES == 32), "sizes");
@@ -91,6 +92,13 @@ gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fau
     return status;
 }
 
+gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out)
+{
+    *auth_out = (struct gf_auth){.on = true};
+    if (sodium_init() >= 0) return GF_OK;
+    return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "sodium_init", 0, "libsodium could not be set up");
+}
+
 void gf_auth_forget(void *secret, size_t bytes)
 {
     sodium_memzero(secret, bytes);
@@ -125,6 +133,20 @@ bool gf_auth_proof_fits(const struct gf_auth *auth, bool by_coordinator, const v
 {
     unsigned char expected[GF_AUTH_PROOF_BYTES];
     gf_auth_prove(auth, by_coordinator, said, bytes, expected);
+    bool fits = (sodium_memcmp(expected, proof, sizeof expected) == 0);
+    gf_auth_forget(expected, sizeof expected);
+    return fits;
+}
+
+void gf_auth_link_prove(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out)
+{
+    hash_said(auth, label_link, said, bytes, proof_out, GF_AUTH_PROOF_BYTES);
+}
+
+bool gf_auth_link_proof_fits(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof)
+{
+    unsigned char expected[GF_AUTH_PROOF_BYTES];
+    gf_auth_link_prove(auth, said, bytes, expected);
     bool fits = (sodium_memcmp(expected, proof, sizeof expected) == 0);
     gf_auth_forget(expected, sizeof expected);
     return fits;

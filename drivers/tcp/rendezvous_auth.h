@@ -38,6 +38,11 @@ void gf_auth_prove(const struct gf_auth *auth, bool by_coordinator, const void *
                    unsigned char *proof_out);
 bool gf_auth_proof_fits(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
                         const unsigned char *proof);
+/* The proof in front of a connection of the link, made and checked; keyless: where the job has no key_file, the only secret
+ * is what `said` begins with. Sets up libsodium, too. */
+gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out);
+void gf_auth_link_prove(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out);
+bool gf_auth_link_proof_fits(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);
 /* The keys of both directions, new for each conversation. */
 void gf_auth_seals(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_seal *to_rank_out,
                    struct gf_auth_seal *to_coordinator_out);

@@ -3,11 +3,14 @@
  *     link_ucx_open.c    UCX itself: its settings, its log, open, close, reset
  *     link_ucx_region.c  the exchange region and peers: blobs, connecting, mapping, flags
  *     link_ucx_pages.c   what pages the kernel gave for it
+ *     link_ucx_guard.c   who may connect; connection_proof.c does it, without UCX's headers
  *     link_ucx_device.c  device memory: whether UCX reaches it, and what UCX needs for that */
 #ifndef GF_LINK_UCX_H
 #define GF_LINK_UCX_H
 
 #include "drivers/link.h"
+
+#include "drivers/ucx/connection_proof.h"
 
 #include <ucp/api/ucp.h>
 
@@ -48,6 +51,8 @@ struct gf_ucx {
     char devices[GF_TEXT_MAX];
     char ports[32];
     bool huge_pages;
+    bool one_node; /* transports has lost what is for a network */
+    struct gf_proofs proofs;
     bool ending; /* requests that end now were ended by us: no fault */
     bool log_pushed;
     char complaint[GF_TEXT_MAX]; /* UCX's warning about a transport or device that it lacks, while `opening` */
@@ -64,7 +69,7 @@ struct gf_ucx {
     struct gf_gpu *gpu;         /* NULL: no device memory is reached, nor asked for */
     gf_mem device;
     size_t device_bytes;
-    struct gf_ucx_peer peers[]; /* [world] */
+    struct gf_ucx_peer peers[]; /* [world], and a struct gf_proof_offer each after them */
 };
 
 static inline struct gf_ucx *gf_ucx_of(struct gf_link *link)
@@ -78,6 +83,14 @@ __attribute__((format(printf, 6, 7))) gf_status gf_ucx_fault(struct gf_ucx *ucx,
                                                              ...);
 /* Takes the request off the list and gives it its answer. */
 void gf_ucx_req_end(struct gf_req *req, gf_status answer);
+
+/* link_ucx_guard.c. Drops what is for a network from the transports where there is one node; reads the key. */
+gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setup);
+gf_status gf_ucx_guard_check(struct gf_ucx *ucx); /* of a new worker */
+/* What peers must know to connect: written to out if it fits in room; returns its bytes. 0: UCX does not listen. */
+size_t gf_ucx_guard_put(const struct gf_ucx *ucx, unsigned char *out, size_t room);
+gf_status gf_ucx_guard_peer(struct gf_ucx *ucx, uint32_t peer, const unsigned char *offer, size_t bytes);
+bool gf_ucx_network_used(const char *list); /* anything but the transports that stay on the node */
 
 /* What of UCX is for CUDA; all of it stays on the node. */
 #define GF_UCX_CUDA_NAMES 4u

@@ -30,7 +30,7 @@ __attribute__((constructor(101))) static void signals_are_the_programs(void)
 
 /* ---- the log ---- */
 
-/* The only mutable global of the library: UCX's log handler has no user pointer and may run on UCX's own thread, so the
+/* With the list of connection_proof.c the only mutable global of the library: UCX's log handler has no user pointer and may run on UCX's own thread, so the
  * link opened last hears for all. */
 static struct gf_ucx *log_hearer;
 
@@ -114,17 +114,6 @@ static gf_status ports_check(struct gf_ucx *ucx)
                         ucx->ports);
 }
 
-/* Anything but the transports that stay on the node. */
-static bool network_used(const char *list)
-{
-    static const char *const local[] = {"self", "posix", "sysv"};
-    size_t item_count = 1, local_count = 0;
-    for (const char *at = list; *at != '\0'; at++) item_count += (*at == ',');
-    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) local_count += gf_ucx_list_has(list, local[i]);
-    for (size_t i = 0; i < GF_UCX_CUDA_NAMES; i++) local_count += gf_ucx_list_has(list, gf_ucx_cuda_names[i]);
-    return item_count > local_count;
-}
-
 /* Over tcp a message up to here is sent at once and whole. UCX would announce it and wait for the peer's answer, which
  * queues behind the messages before it (at 1 Gbit/s a ring of 2 hosts took 1.7 of its time on a busy machine), or cut it
  * into pieces whose table it allocates anew once in a while. Sends over tcp ask for it with a flag (link_ucx.c), which
@@ -142,7 +131,7 @@ static gf_status settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
         const char *key, *value; /* transport keys go without their prefix here; "" leaves UCX's default */
     } settings[] = {
         {"TLS", ucx->transports},
-        {"NET_DEVICES", network_used(ucx->transports) ? ucx->devices : ""},
+        {"NET_DEVICES", gf_ucx_network_used(ucx->transports) ? ucx->devices : ""},
         {"PORT_RANGE", tcp ? ucx->ports : ""},
         {"RNDV_SEND_NBR_THRESH", at_once ? threshold : ""},
         {"RX_SEG_SIZE", at_once ? segment : ""},
@@ -210,7 +199,10 @@ static gf_status worker_take(struct gf_ucx *ucx)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SINGLE};
-    ucs_status_t status = ucp_worker_create(ucx->context, &params, &ucx->worker);
+    ucs_status_t status;
+    gf_proofs_begin(&ucx->proofs);
+    status = ucp_worker_create(ucx->context, &params, &ucx->worker);
+    gf_proofs_begun(&ucx->proofs);
     if (status != UCS_OK) {
         ucx->worker = NULL;
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_create", status,
@@ -221,7 +213,7 @@ static gf_status worker_take(struct gf_ucx *ucx)
     if (status != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_efd", status,
                             "transports \"%s\" cannot wake a sleeper", ucx->transports);
-    return GF_OK;
+    return gf_ucx_guard_check(ucx);
 }
 
 /* Sends that UCX has called done may still lie in its buffers, and a worker should not end in the middle of setting up
@@ -244,7 +236,9 @@ static void worker_give(struct gf_ucx *ucx)
 {
     ucx->ending = true;
     gf_ucx_peers_forget(ucx);
+    gf_proofs_end(&ucx->proofs);
     if (ucx->worker != NULL) ucp_worker_destroy(ucx->worker);
+    gf_proofs_ended(&ucx->proofs);
     ucx->worker = NULL;
     ucx->wake_fd = -1;
     while (ucx->under_way != NULL) gf_ucx_req_end(ucx->under_way, GF_ERR_ABORTED);
@@ -255,7 +249,7 @@ static void worker_give(struct gf_ucx *ucx)
 
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup)
 {
-    return sizeof(struct gf_ucx) + setup->world * sizeof(struct gf_ucx_peer);
+    return sizeof(struct gf_ucx) + setup->world * (sizeof(struct gf_ucx_peer) + sizeof(struct gf_proof_offer));
 }
 
 /* Copies a list into its field; a NULL is empty, one that does not fit is refused. */
@@ -285,6 +279,7 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
     if (status == GF_OK) status = text_take(ucx, ucx->ports, sizeof ucx->ports, setup->ports, "ports");
     if (status == GF_OK) status = transports_check(ucx);
     if (status == GF_OK) status = ports_check(ucx);
+    if (status == GF_OK) status = gf_ucx_guard_open(ucx, setup);
     return status;
 }
 
@@ -296,6 +291,7 @@ static void give_back(struct gf_ucx *ucx)
     gf_ucx_region_give(ucx);
     if (ucx->context != NULL) ucp_cleanup(ucx->context);
     ucx->context = NULL;
+    gf_proofs_close(&ucx->proofs);
     if (entered) gf_ucx_leave(ucx);
     log_give(ucx);
 }

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define BLOB_MAGIC 0x55434647u /* "GFCU"; a host of the other byte order reads something else */
-#define BLOB_VERSION 1u
+#define BLOB_VERSION 2u
 #define SEAL_ALIGN_BYTES 64u
 /* Regions of a power of two would put the same block of all ranks at the same place in every cache. */
 #define PAD_PAGES 3u
@@ -34,11 +34,11 @@ struct blob_head {
     uint32_t epoch;
     uint32_t address_bytes;
     uint32_t rkey_bytes; /* 0: no region */
-    uint32_t reserved;
+    uint32_t offer_bytes; /* link_ucx_guard.c; 0: UCX does not listen */
     uint64_t region; /* address in its owner */
     uint64_t region_bytes;
     uint64_t seal;
-    uint64_t check; /* of all before, then address and key */
+    uint64_t check; /* of all before, then address, key and offer */
 };
 _Static_assert(sizeof(struct blob_head) == 64, "no padding");
 
@@ -153,14 +153,14 @@ gf_status gf_ucx_blob(struct gf_link *link, void *blob_out, size_t *size_bytes_o
     unsigned char *blob = blob_out;
     ucp_address_t *address = NULL;
     void *rkey = NULL;
-    size_t address_bytes = 0, rkey_bytes = 0, size_bytes;
+    size_t address_bytes = 0, rkey_bytes = 0, size_bytes, offer_bytes = gf_ucx_guard_put(ucx, NULL, 0);
     ucs_status_t ucs;
     if (ucx->worker == NULL) return GF_ERR_STATE;
     ucs = ucp_worker_get_address(ucx->worker, &address, &address_bytes);
     if (ucs != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_address", ucs, "no address of our own");
     if (ucx->memory != NULL) ucs = ucp_rkey_pack(ucx->context, ucx->memory, &rkey, &rkey_bytes);
-    size_bytes = sizeof head + address_bytes + rkey_bytes;
+    size_bytes = sizeof head + address_bytes + rkey_bytes + offer_bytes;
     if (ucs != UCS_OK) {
         (void)gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_rkey_pack", ucs, "the exchange region has no key");
     } else if (size_bytes > GF_UCX_BLOB_BYTES_MAX) {
@@ -171,10 +171,12 @@ gf_status gf_ucx_blob(struct gf_link *link, void *blob_out, size_t *size_bytes_o
     } else {
         head.address_bytes = (uint32_t)address_bytes;
         head.rkey_bytes = (uint32_t)rkey_bytes;
+        head.offer_bytes = (uint32_t)offer_bytes;
         memcpy(blob + sizeof head, address, address_bytes);
         if (rkey_bytes != 0) memcpy(blob + sizeof head + address_bytes, rkey, rkey_bytes);
+        (void)gf_ucx_guard_put(ucx, blob + sizeof head + address_bytes + rkey_bytes, offer_bytes);
         head.check = check_add(CHECK_START, &head, offsetof(struct blob_head, check));
-        head.check = check_add(head.check, blob + sizeof head, address_bytes + rkey_bytes);
+        head.check = check_add(head.check, blob + sizeof head, size_bytes - sizeof head);
         memcpy(blob, &head, sizeof head);
         *size_bytes_out = size_bytes;
     }
@@ -203,7 +205,7 @@ static gf_status blob_read(struct gf_ucx *ucx, uint32_t peer, const unsigned cha
     if (head.magic != BLOB_MAGIC) wrong = "is none of this link, or of another byte order";
     else if (head.check != check) wrong = "is damaged (its checksum does not match)";
     else if (head.address_bytes == 0) wrong = "has no address";
-    else if (sizeof head + (size_t)head.address_bytes + head.rkey_bytes != size_bytes) wrong = "contradicts its size";
+    else if (sizeof head + (size_t)head.address_bytes + head.rkey_bytes + head.offer_bytes != size_bytes) wrong = "contradicts its size";
     if (wrong != NULL)
         return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the blob of rank %u %s", peer, wrong);
     if ((head.rank != peer) || (head.epoch != ucx->epoch))
@@ -252,6 +254,8 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *blob, 
         return gf_ucx_fault(ucx, GF_ERR_STATE, peer, "connect", UCS_OK,
                             "rank %u is connected already, or a reset failed", peer);
     status = blob_read(ucx, peer, blob, size_bytes, &head);
+    if (status == GF_OK)
+        status = gf_ucx_guard_peer(ucx, peer, address + head.address_bytes + head.rkey_bytes, head.offer_bytes);
     if (status != GF_OK) return status;
     params.address = (const ucp_address_t *)address;
     ucs = ucp_ep_create(ucx->worker, &params, &ucx->peers[peer].endpoint);

@@ -54,6 +54,7 @@ static const struct {
     {"link.window", "8", "32", "32", "0", "33", "8.0", NULL},
     {"link.idle", "auto", "\"sleep\"", "sleep", "\"\"", "\"Sleep\"", "1", NULL},
     {"link.integrity", "false", "true", "true", NULL, NULL, "0", NULL},
+    {"link.trusted_fabric", "false", "true", "true", NULL, NULL, "1", NULL},
     {"link.huge_pages", "false", "true", "true", NULL, NULL, "{ }", NULL},
     {"device.driver", "host", "\"cuda\"", "cuda", "\"hos\"", "\"hosts\"", "true", NULL},
     {"device.library", "libcuda.so.1", "\"/opt/l.so\"", "/opt/l.so", "\"\\x01\"", NULL, "1", NULL},

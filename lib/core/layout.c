@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lib/core/layout.h"
+#include "lib/settings/settings.h"
 #include "drivers/identity.h"
 
 /* The CUDA driver lends whole pages of its own, of 2 MiB; with less, what lies beside in one would be lent too. */
@@ -211,6 +212,9 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
                                   .devices = config->link.devices,
                                   .ports = config->link.ports,
                                   .huge_pages = config->link.huge_pages,
+                                  .one_node = gf_config_one_node(config),
+                                  .key_file = config->rendezvous.key_file,
+                                  .trusted_fabric = config->link.trusted_fabric,
                                   .log = {config->log, config->log_user},
                                   .arg = layout->drivers.link_arg};
 }

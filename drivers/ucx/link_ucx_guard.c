@@ -1,0 +1,116 @@
+/* What keeps strangers out of UCX. A job of one node uses shared memory alone, so that UCX listens nowhere. Between nodes
+ * UCX's tcp takes proven connections alone (connection_proof.c); other networks are the operator's to protect. */
+#include "drivers/ucx/link_ucx.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What stays on the node. */
+static bool is_local(const char *name, size_t name_bytes)
+{
+    static const char *const local[] = {"self", "posix", "sysv"};
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++)
+        if ((strlen(local[i]) == name_bytes) && (memcmp(local[i], name, name_bytes) == 0)) return true;
+    for (size_t i = 0; i < GF_UCX_CUDA_NAMES; i++)
+        if ((strlen(gf_ucx_cuda_names[i]) == name_bytes) && (memcmp(gf_ucx_cuda_names[i], name, name_bytes) == 0)) return true;
+    return false;
+}
+
+/* The first transport of the list that is neither local nor tcp; NULL: none. */
+static const char *fabric_find(const char *list, size_t *name_bytes_out)
+{
+    for (const char *at = list; *at != '\0';) {
+        *name_bytes_out = strcspn(at, ",");
+        if (!is_local(at, *name_bytes_out) && ((*name_bytes_out != 3) || (memcmp(at, "tcp", 3) != 0))) return at;
+        at += *name_bytes_out;
+        if (*at == ',') at++;
+    }
+    return NULL;
+}
+
+/* Keeps what stays on the node. */
+static void network_drop(char *list)
+{
+    char *to = list;
+    for (const char *at = list; *at != '\0';) {
+        size_t name_bytes = strcspn(at, ",");
+        const char *next = at + name_bytes + ((at[name_bytes] == ',') ? 1 : 0);
+        if (is_local(at, name_bytes)) {
+            if (to != list) *to++ = ',';
+            memmove(to, at, name_bytes);
+            to += name_bytes;
+        }
+        at = next;
+    }
+    *to = '\0';
+}
+
+bool gf_ucx_network_used(const char *list)
+{
+    size_t name_bytes;
+    return gf_ucx_list_has(list, "tcp") || (fabric_find(list, &name_bytes) != NULL);
+}
+
+gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setup)
+{
+    struct gf_proof_offer *peers = (struct gf_proof_offer *)(void *)&ucx->peers[ucx->world];
+    bool shares = gf_ucx_list_has(ucx->transports, "posix") || gf_ucx_list_has(ucx->transports, "sysv");
+    size_t name_bytes = 0;
+    gf_status status;
+    ucx->one_node = setup->one_node && shares;
+    if (ucx->one_node) network_drop(ucx->transports);
+    status = gf_proofs_open(&ucx->proofs, setup->key_file, &ucx->log, peers, ucx->world, &ucx->link.fault);
+    if ((status != GF_OK) || !ucx->proofs.keyed || setup->trusted_fabric) return status;
+    const char *fabric = fabric_find(ucx->transports, &name_bytes);
+    if (fabric == NULL) return GF_OK;
+    return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
+                        "transports \"%s\" with a key_file: over \"%.*s\" nobody proves the key; if the fabric keeps strangers "
+                        "out (P_Key, isolation), say so: link.trusted_fabric = true", ucx->transports, (int)name_bytes, fabric);
+}
+
+/* Without --wrap in the link of this program UCX's calls went past us: nothing was seen to listen. */
+gf_status gf_ucx_guard_check(struct gf_ucx *ucx)
+{
+    if (!gf_ucx_list_has(ucx->transports, "tcp") || (ucx->proofs.own.listener_count > 0)) return GF_OK;
+    if (!ucx->proofs.keyed) {
+        gf_log_line(&ucx->log, GF_LOG_WARN, "link: UCX's tcp answers whoever connects: this program was not linked as gradientflow.pc "
+                    "says (static UCX, -Wl,--wrap=listen,--wrap=accept,--wrap=connect)");
+        return GF_OK;
+    }
+    return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
+                        "a key_file, and UCX's tcp would answer whoever connects: link this program as gradientflow.pc says "
+                        "(static UCX, -Wl,--wrap=listen,--wrap=accept,--wrap=connect)");
+}
+
+/* Bytes of an offer with its listeners; without tcp there is none. */
+static size_t offer_bytes(uint32_t listener_count)
+{
+    return offsetof(struct gf_proof_offer, listeners) + listener_count * sizeof(struct gf_proof_place);
+}
+
+size_t gf_ucx_guard_put(const struct gf_ucx *ucx, unsigned char *out, size_t room)
+{
+    const struct gf_proof_offer *own = &ucx->proofs.own;
+    size_t bytes = offer_bytes(own->listener_count);
+    if (!gf_ucx_list_has(ucx->transports, "tcp")) return 0;
+    if (bytes <= room) memcpy(out, own, bytes);
+    return bytes;
+}
+
+gf_status gf_ucx_guard_peer(struct gf_ucx *ucx, uint32_t peer, const unsigned char *offer, size_t bytes)
+{
+    struct gf_proof_offer theirs = {0};
+    bool guarded = ucx->proofs.own.listener_count > 0;
+    if (bytes == 0) return GF_OK;
+    if ((bytes >= offer_bytes(0)) && (bytes <= sizeof theirs)) memcpy(&theirs, offer, bytes);
+    if ((theirs.listener_count > GF_PROOF_LISTENERS_MAX) || (bytes != offer_bytes(theirs.listener_count)))
+        return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "rank %u says in %zu bytes where UCX listens there", peer,
+                            bytes);
+    if (gf_ucx_list_has(ucx->transports, "tcp") && (guarded != (theirs.listener_count > 0)))
+        return gf_ucx_fault(ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
+                            "rank %u checks who connects to UCX's tcp, rank %u does not: link all programs as gradientflow.pc says",
+                            guarded ? ucx->rank : peer, guarded ? peer : ucx->rank);
+    gf_proofs_peer(&ucx->proofs, peer, &theirs);
+    return GF_OK;
+}

@@ -1,0 +1,330 @@
+/* Who is no rank of the job reaches nothing through the link: three processes, of which two have a link over UCX's tcp and
+ * the third attacks it. It was forked from the same program, so it knows every address of theirs. */
+#include "drivers/ucx/connection_proof.h"
+#include "firmware-tests/support/stranger.h"
+#include "firmware-tests/support/ucx_ranks.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define STRANGER 2u
+#define PORTS_MAX 64u
+
+static unsigned char canary[4096], prize[64];
+static char key_path[64];
+
+static void ms_sleep(long ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+static void setup(struct ranks_one *one)
+{
+    memset(canary, 0x5a, sizeof canary);
+    memset(prize, 0xee, sizeof prize);
+    ranks_setup(one, one->arg);
+    one->setup.world = 2;
+    one->setup.key_file = key_path;
+}
+
+static void canary_check(struct ranks_one *one)
+{
+    for (size_t i = 0; i < sizeof canary; i++) RANK_CHECK(one, canary[i] == 0x5a);
+}
+
+/* A word between two processes, and the link progresses meanwhile. */
+static void tell(struct ranks_one *one, uint32_t to, int word)
+{
+    RANK_CHECK(one, write(one->to[to], &word, sizeof word) == sizeof word);
+}
+static int hear(struct ranks_one *one, uint32_t from)
+{
+    int word = 0;
+    while (recv(one->to[from], &word, sizeof word, MSG_DONTWAIT) != sizeof word) {
+        if (one->link != NULL) ranks_progress(one);
+        else ms_sleep(1);
+    }
+    return word;
+}
+
+/* Both ranks send each other a message of 100 KB, and have the right bytes. */
+static void ranks_talk(struct ranks_one *one, uint32_t number)
+{
+    static unsigned char out[100000], in[100000];
+    uint32_t peer = 1 - one->rank;
+    ranks_fill(out, sizeof out, one->rank + 10 * number);
+    ranks_recv(one, 0, peer, ranks_tag(number), in, sizeof in);
+    ranks_send(one, 1, peer, ranks_tag(number), out, sizeof out);
+    RANK_CHECK(one, (ranks_end(one, 0) == GF_OK) && (ranks_end(one, 1) == GF_OK));
+    RANK_CHECK(one, ranks_filled(in, sizeof in, peer + 10 * number));
+}
+
+/* ---- the attacks ---- */
+
+static void put_everywhere(int fd)
+{
+    stranger_greet(fd);
+    for (size_t at = 0; at < sizeof canary; at += sizeof prize)
+        stranger_put(fd, (uint64_t)(uintptr_t)(canary + at), prize, sizeof prize);
+}
+
+/* Each way to begin, at each port; returns how many connections stood. */
+static uint32_t attack(const struct stranger_port *ports, uint32_t count, uint32_t rounds)
+{
+    static const char frame[] = "GFUCXv1\nthirty-two bytes that prove nothing at all, and more of it";
+    uint32_t stood = 0;
+    for (uint32_t i = 0; i < rounds * count; i++) {
+        int fd = stranger_connect(ports[i % count].ip, ports[i % count].port);
+        if (fd < 0) continue;
+        stood++;
+        switch (i / count % 4) {
+        case 0: put_everywhere(fd); break;
+        case 1: /* with a proof that is none before it */
+            (void)send(fd, frame, 40, MSG_NOSIGNAL);
+            put_everywhere(fd);
+            break;
+        case 2:
+            stranger_greet(fd);
+            for (uint64_t tag = 0; tag < 16; tag++)
+                stranger_message(fd, (tag % 2 << GF_TAG_BITS) | ranks_tag((uint32_t)tag / 2), prize, sizeof prize);
+            break;
+        case 3: (void)send(fd, frame, 20, MSG_NOSIGNAL); break; /* half a proof */
+        }
+        if (i % 3 != 0) (void)close(fd); /* the others stay open for as long as this process */
+        if ((i < 4 * count) && (stranger_hears(fd, 50) > 0)) return 0; /* something answered */
+    }
+    return stood;
+}
+
+static void attacked_body(struct ranks_one *one)
+{
+    setup(one);
+    if (one->rank == STRANGER) {
+        struct stranger_port ports[PORTS_MAX];
+        uint32_t found = 0;
+        int pids[2] = {hear(one, 0), hear(one, 1)};
+        for (uint32_t r = 0; r < 2; r++) found += stranger_ports(pids[r], ports + found, PORTS_MAX - found);
+        RANK_CHECK(one, (found >= 2) && (found <= PORTS_MAX));
+        RANK_CHECK(one, attack(ports, found, 100) == 100 * found);
+        for (uint32_t r = 0; r < 2; r++) tell(one, r, 1);
+        for (uint32_t r = 0; r < 2; r++) (void)hear(one, r);
+        return;
+    }
+    one->world = 2;
+    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
+    tell(one, STRANGER, (int)getpid());
+    (void)hear(one, STRANGER); /* attacked before it is connected .. */
+    canary_check(one);
+    ranks_connect(one);
+    for (uint32_t i = 0; i < 20; i++) ranks_talk(one, i);
+    canary_check(one);
+    RANK_CHECK(one, strstr(one->log, "did not prove") != NULL);
+    tell(one, STRANGER, 1);
+    ranks_close(one);
+}
+
+static void nobody_without_the_key_writes_into_a_rank(void **state)
+{
+    (void)state;
+    ranks_run(3, 0, attacked_body, "self,tcp");
+    ranks_run(3, 0, attacked_body, "self,posix,tcp");
+}
+
+/* ---- while ranks open ---- */
+
+#define OPENS 15u
+
+/* The stranger knows the range and tries all of it, over and over, while two ranks open and close their links in it. */
+static void window_body(struct ranks_one *one)
+{
+    const uint16_t first = 24110, last = 24119;
+    uint32_t stood = 0;
+    setup(one);
+    one->setup.ports = "24110-24119";
+    if (one->rank == STRANGER) {
+        int word, ended = 0;
+        while (ended < 2) {
+            for (uint16_t port = first; port <= last; port++) {
+                int fd = stranger_connect("127.0.0.1", port);
+                if (fd < 0) continue;
+                stood++;
+                put_everywhere(fd);
+                (void)close(fd);
+            }
+            for (uint32_t r = 0; r < 2; r++) ended += recv(one->to[r], &word, sizeof word, MSG_DONTWAIT) == sizeof word;
+        }
+        RANK_CHECK(one, stood > 100);
+        return;
+    }
+    one->world = 2;
+    for (uint32_t i = 0; i < OPENS; i++) {
+        ranks_open(one);
+        ranks_talk(one, i);
+        ranks_meet(one);
+        ranks_close(one);
+        canary_check(one);
+    }
+    tell(one, STRANGER, 1);
+}
+
+static void nor_while_ranks_open_their_links(void **state)
+{
+    (void)state;
+    ranks_run(3, 0, window_body, "self,tcp");
+}
+
+/* ---- with what a former member knows ---- */
+
+#define BLOB_OFFER_BYTES_AT 28u /* link_ucx_region.c: where the head says how long the offer at the end is */
+
+/* Rank 1 is a member of epoch 1, knows the key and the secret of rank 0's listener, and is left out of epoch 2. */
+static void former_body(struct ranks_one *one)
+{
+    static unsigned char blob[2048], in[64];
+    struct stranger_port ports[PORTS_MAX];
+    size_t blob_bytes = 0;
+    uint32_t offer_bytes = 0;
+    setup(one);
+    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
+    ranks_blob_swap(one, 1 - one->rank, blob, &blob_bytes);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, blob, blob_bytes) == GF_OK);
+    ranks_meet(one);
+    ranks_talk(one, 1);
+    ranks_meet(one);
+    if (one->rank == 0) {
+        RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
+        tell(one, 1, (int)getpid());
+        (void)hear(one, 1);
+        canary_check(one);
+        RANK_CHECK(one, strstr(one->log, "did not prove") != NULL);
+        ranks_close(one);
+        return;
+    }
+    struct gf_proofs proofs;
+    struct gf_proof_offer peer = {.listener_count = 0};
+    struct gf_fault fault = {.code = GF_OK};
+    uint32_t found = stranger_ports(hear(one, 0), ports, PORTS_MAX);
+    /* By its old connection: it is gone, whatever UCX says of that. */
+    (void)one->link->driver->send_post(one->link, 0, ranks_tag(9), (gf_mem)(uintptr_t)in, sizeof in, one->reqs[0]);
+    for (int i = 0; i < 1000; i++) (void)one->link->driver->progress(one->link);
+    /* By new ones, with the key and the old secret. */
+    memcpy(&offer_bytes, blob + BLOB_OFFER_BYTES_AT, sizeof offer_bytes);
+    RANK_CHECK(one, (offer_bytes > GF_AUTH_NONCE_BYTES) && (offer_bytes <= sizeof peer) && (found >= 1));
+    memcpy(&peer, blob + blob_bytes - offer_bytes, offer_bytes);
+    RANK_CHECK(one, gf_proofs_open(&proofs, key_path, &one->setup.log, &peer, 1, &fault) == GF_OK);
+    gf_proofs_begin(&proofs);
+    gf_proofs_begun(&proofs);
+    for (uint32_t i = 0; i < found; i++) {
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(ports[i].port)};
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        RANK_CHECK(one, inet_pton(AF_INET, ports[i].ip, &at.sin_addr) == 1);
+        peer.listener_count = 1;
+        peer.listeners[0] = (struct gf_proof_place){.family = AF_INET, .port = at.sin_port};
+        memcpy(peer.listeners[0].ip, &at.sin_addr, sizeof at.sin_addr);
+        RANK_CHECK(one, connect(fd, (struct sockaddr *)&at, sizeof at) == 0); /* and so says its proof */
+        put_everywhere(fd);
+        RANK_CHECK(one, stranger_hears(fd, 2000) == -1);
+    }
+    gf_proofs_end(&proofs);
+    gf_proofs_ended(&proofs);
+    tell(one, 0, 1);
+}
+
+static void nor_does_a_former_member(void **state)
+{
+    (void)state;
+    ranks_run(2, 0, former_body, "self,tcp");
+}
+
+/* ---- one node, and other networks ---- */
+
+static void one_node_body(struct ranks_one *one)
+{
+    struct stranger_port ports[PORTS_MAX];
+    ranks_setup(one, one->arg);
+    one->setup.one_node = true;
+    ranks_open(one);
+    RANK_CHECK(one, stranger_ports((int)getpid(), ports, PORTS_MAX) == 0);
+    ranks_talk(one, 1);
+    RANK_CHECK(one, one->link->driver->map(one->link, 1 - one->rank) != NULL);
+    RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
+    ranks_connect(one);
+    RANK_CHECK(one, stranger_ports((int)getpid(), ports, PORTS_MAX) == 0);
+    ranks_talk(one, 2);
+    ranks_close(one);
+}
+
+static void a_job_of_one_node_listens_nowhere(void **state)
+{
+    (void)state;
+    ranks_run(2, 0, one_node_body, "self,posix,tcp");
+    ranks_run(2, 0, one_node_body, "tcp,posix,self");
+}
+
+static const struct fabric_case {
+    const char *transports;
+    bool has_key, trusted, one_node;
+    gf_status expect;
+} fabric_cases[] = {
+    {"self,posix,rc", true, false, false, GF_ERR_CONFIG},
+    {"self,rc,tcp", true, false, false, GF_ERR_CONFIG},
+    {"self,posix,rc", true, false, true, GF_OK},
+    {"self,posix,tcp", true, false, false, GF_OK},
+};
+
+static void fabric_body(struct ranks_one *one)
+{
+    const struct fabric_case *c = one->arg;
+    struct gf_fault fault = {.code = GF_OK};
+    ranks_setup(one, c->transports);
+    one->setup.key_file = c->has_key ? key_path : "";
+    one->setup.trusted_fabric = c->trusted;
+    one->setup.one_node = c->one_node;
+    RANK_CHECK(one, ranks_open_try(one, &fault) == c->expect);
+    if (c->expect == GF_OK) ranks_close(one);
+    else RANK_CHECK(one, (strstr(fault.text, "rc") != NULL) && (strstr(fault.text, "trusted_fabric") != NULL));
+}
+
+static void a_fabric_without_proofs_must_be_trusted(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof fabric_cases / sizeof fabric_cases[0]; i++) ranks_run(1, 0, fabric_body, &fabric_cases[i]);
+}
+
+static int key_setup(void **state)
+{
+    int fd;
+    (void)state;
+    (void)snprintf(key_path, sizeof key_path, "/tmp/gf_key_XXXXXX");
+    fd = mkstemp(key_path);
+    return ((fd < 0) || (write(fd, "0123456789abcdef0123456789abcdef", 32) != 32) || (close(fd) != 0)) ? -1 : 0;
+}
+
+static int key_teardown(void **state)
+{
+    (void)state;
+    return unlink(key_path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_without_the_key_writes_into_a_rank),
+        cmocka_unit_test(nor_while_ranks_open_their_links),
+        cmocka_unit_test(nor_does_a_former_member),
+        cmocka_unit_test(a_job_of_one_node_listens_nowhere),
+        cmocka_unit_test(a_fabric_without_proofs_must_be_trusted),
+    };
+    return cmocka_run_group_tests(tests, key_setup, key_teardown);
+}

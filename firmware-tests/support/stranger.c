@@ -1,0 +1,157 @@
+/* Somebody who is no rank of the job. */
+#include "firmware-tests/support/stranger.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- where a process listens ---- */
+
+static bool inode_held(const unsigned long *inodes, uint32_t count, unsigned long inode)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (inodes[i] == inode) return true;
+    return false;
+}
+
+static uint32_t inodes_of(int pid, unsigned long *inodes_out, uint32_t inodes_max)
+{
+    char path[64], link[64], name[320];
+    uint32_t count = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    DIR *folder = opendir(path);
+    if (folder == NULL) return 0;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        unsigned long inode;
+        (void)snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        ssize_t bytes = readlink(name, link, sizeof link - 1);
+        if (bytes <= 0) continue;
+        link[bytes] = '\0';
+        if ((sscanf(link, "socket:[%lu]", &inode) == 1) && (count < inodes_max)) inodes_out[count++] = inode;
+    }
+    (void)closedir(folder);
+    return count;
+}
+
+uint32_t stranger_ports(int pid, struct stranger_port *ports_out, uint32_t ports_max)
+{
+    static unsigned long inodes[4096];
+    uint32_t inode_count = inodes_of(pid, inodes, 4096), found = 0;
+    for (int v6 = 0; v6 < 2; v6++) {
+        char path[64], line[512], local[64];
+        unsigned port, state;
+        unsigned long inode;
+        (void)snprintf(path, sizeof path, "/proc/%d/net/tcp%s", pid, v6 ? "6" : "");
+        FILE *file = fopen(path, "re");
+        if (file == NULL) continue;
+        while (fgets(line, sizeof line, file) != NULL) {
+            if (sscanf(line, " %*u: %63[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %*u %*u %lu", local, &port, &state, &inode) != 4)
+                continue;
+            if ((state != 10) || !inode_held(inodes, inode_count, inode)) continue; /* 10: LISTEN */
+            if (found < ports_max) {
+                unsigned char binary[16];
+                for (size_t word = 0; word < strlen(local) / 8; word++) {
+                    char hex[9] = {0};
+                    memcpy(hex, local + 8 * word, 8);
+                    uint32_t value = (uint32_t)strtoul(hex, NULL, 16); /* words of the host's byte order */
+                    memcpy(binary + 4 * word, &value, 4);
+                }
+                (void)inet_ntop(v6 ? AF_INET6 : AF_INET, binary, ports_out[found].ip, sizeof ports_out[found].ip);
+                ports_out[found].port = (uint16_t)port;
+            }
+            found++;
+        }
+        (void)fclose(file);
+    }
+    return found;
+}
+
+/* ---- what he says ---- */
+
+int stranger_connect(const char *ip, uint16_t port)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    bool is_v4 = inet_pton(AF_INET, ip, &v4.sin_addr) == 1;
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    if (!is_v4 && (inet_pton(AF_INET6, ip, &v6.sin6_addr) != 1)) return -1;
+    int fd = socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    if (connect(fd, is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6, is_v4 ? sizeof v4 : sizeof v6) == 0) return fd;
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    if ((errno == EINPROGRESS) && (poll(&ready, 1, 2000) == 1) &&
+        (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0) && (error == 0)) return fd;
+    (void)close(fd);
+    return -1;
+}
+
+static void say(int fd, const void *data, size_t bytes)
+{
+    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: valid */
+}
+
+#define UCX_GREETING UINT64_C(0xCAFEBABE12345678)
+#define UCX_CONNECT_ID 32u /* of active messages of the transport itself */
+#define UCX_PUT_ID 33u
+#define UCX_EAGER_ID 2u    /* of UCP: a tagged message in one packet */
+#define UCX_HEAD_BYTES 5u  /* id, then the length of what follows */
+
+static void head_put(unsigned char *out, uint8_t id, uint32_t bytes)
+{
+    out[0] = id;
+    memcpy(out + 1, &bytes, sizeof bytes);
+}
+
+void stranger_greet(int fd)
+{
+    unsigned char words[8 + UCX_HEAD_BYTES + 4 + 1 + 8 + sizeof(struct sockaddr_in)] = {0};
+    const uint64_t greeting = UCX_GREETING, number = 0;
+    const uint32_t request = 1;
+    const struct sockaddr_in from = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(0x7f000063)};
+    memcpy(words, &greeting, sizeof greeting);
+    head_put(words + 8, UCX_CONNECT_ID, sizeof words - 8 - UCX_HEAD_BYTES);
+    memcpy(words + 8 + UCX_HEAD_BYTES, &request, sizeof request);
+    memcpy(words + 8 + UCX_HEAD_BYTES + 5, &number, sizeof number);
+    memcpy(words + 8 + UCX_HEAD_BYTES + 13, &from, sizeof from);
+    say(fd, words, sizeof words);
+}
+
+void stranger_put(int fd, uint64_t address, const void *data, uint32_t bytes)
+{
+    unsigned char words[UCX_HEAD_BYTES + 20 + 256];
+    const uint64_t length = bytes;
+    const uint32_t number = 1;
+    if (bytes > 256) return;
+    head_put(words, UCX_PUT_ID, 20);
+    memcpy(words + UCX_HEAD_BYTES, &address, sizeof address);
+    memcpy(words + UCX_HEAD_BYTES + 8, &length, sizeof length);
+    memcpy(words + UCX_HEAD_BYTES + 16, &number, sizeof number);
+    memcpy(words + UCX_HEAD_BYTES + 20, data, bytes);
+    say(fd, words, UCX_HEAD_BYTES + 20 + bytes);
+}
+
+void stranger_message(int fd, uint64_t tag, const void *data, uint32_t bytes)
+{
+    unsigned char words[UCX_HEAD_BYTES + 8 + 256];
+    if (bytes > 256) return;
+    head_put(words, UCX_EAGER_ID, 8 + bytes);
+    memcpy(words + UCX_HEAD_BYTES, &tag, sizeof tag);
+    memcpy(words + UCX_HEAD_BYTES + 8, data, bytes);
+    say(fd, words, UCX_HEAD_BYTES + 8 + bytes);
+}
+
+int stranger_hears(int fd, int ms)
+{
+    unsigned char bytes[512];
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    if (poll(&ready, 1, ms) != 1) return 0;
+    ssize_t got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    return (got <= 0) ? -1 : (int)got;
+}
