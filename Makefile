@@ -40,7 +40,7 @@ SIM_SRC  := $(wildcard drivers/sim/*.c)
 # Test programs: test_*, program_*, fuzz_*, bench_* and soak_main; what else lies there is linked into all of them.
 TEST_SRC := $(wildcard firmware-tests/*/*.c)
 program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
-TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% test_% fuzz_% bench_% program_% soak_main.c,$(notdir $(f))),,$(f)))
+TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% test_% fuzz_% bench_% program_% suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
 TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/test_link_ucx.c %/test_link_ucx_faults.c %/test_link_ucx_memory.c \
               %/test_link_ucx_device.c %/test_link_strangers.c) $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
 PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c) \
@@ -138,7 +138,7 @@ $(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf/perf_values.o $(BUILD)/to
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
     worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup,-Wl$(comma)--wrap=ucp_$(f))
-$(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c) $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
+$(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c firmware-tests/support/suite_main.c) $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
 

@@ -1,13 +1,6 @@
 /* See cuda_card.h. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_card.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define HELD_MAX 4096u
 

@@ -1,15 +1,9 @@
 /* See cuda_fixture.h. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static void log_keep(void *user, gf_log_level level, const char *text)
 {

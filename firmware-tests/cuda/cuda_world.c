@@ -1,15 +1,6 @@
 /* See cuda_world.h. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_card.h"
 #include "ops/element/cuda/ops_cuda.h"

@@ -1,14 +1,6 @@
 /* A step's time on a GPU, one rank, so that nothing but the way to the host and back is in it: alone, behind a backward pass
  * that takes about as long, and beside it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "drivers/clock.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/gpu_steps.h"

@@ -1,16 +1,7 @@
 /* See gpu_steps.h. The contexts are of the library's own driver and kernels, over a simulated network; the appliance
  * computes on the host, and the default stream brings its gradients to the device. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/gpu_steps.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/context.h"
 #include "firmware-tests/support/state_world.h"
 

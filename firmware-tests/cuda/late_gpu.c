@@ -1,14 +1,6 @@
 /* See late_gpu.h. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/late_gpu.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "ops/coll.h"
 #include "ops/ops.h"
 

@@ -1,12 +1,6 @@
 /* Every call of the CUDA driver library fails once, at each time it is made: the error names it, nothing is left, and
  * what closing meets is said and does not stop it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 
 #define TIMES_MAX 2000u
@@ -136,9 +130,8 @@ static const struct {
              {"cuModuleLoadData", false}, {"cuModuleUnload", false}, {"cuModuleGetFunction", false},
              {"cuLaunchKernel", false}};
 
-static void each_call_has_failed_once(void **state)
+TEST(each_call_has_failed_once)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         fails_each_time(calls[i].call, 400, "CUDA_ERROR_INVALID_HANDLE", calls[i].may_be_silent);
         fails_each_time(calls[i].call, 719, "CUDA_ERROR_LAUNCH_FAILED", true);
@@ -146,10 +139,9 @@ static void each_call_has_failed_once(void **state)
 }
 
 /* Asked for only where something failed: what is free, and names. */
-static void what_describes_a_failure_may_fail_too(void **state)
+TEST(what_describes_a_failure_may_fail_too)
 {
     const struct gf_fault *fault;
-    (void)state;
     begin("cuMemGetInfo", 1, 201);
     f.setup.device_bytes = 1ull << 40;
     assert_int_equal(all(&fault), GF_ERR_DEVICE);
@@ -163,12 +155,11 @@ static void what_describes_a_failure_may_fail_too(void **state)
 }
 
 /* Calls that a later driver makes too are in the table above, or have a test of their own. */
-static void no_call_is_forgotten(void **state)
+TEST(no_call_is_forgotten)
 {
     static const char *const elsewhere[] = {"cuGetErrorName", "cuMemGetInfo", /* the test before this one; test_cuda_ipc: */
                                             "cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle"};
     uint32_t count = 0;
-    (void)state;
     cuda_fixture_init(&f, NULL, NULL);
     for (const char *name; (name = f.fake->call_name(count)) != NULL; count++) {
         bool found = false;
@@ -177,14 +168,4 @@ static void no_call_is_forgotten(void **state)
         if (!found) fail_msg("%s never fails", name);
     }
     assert_int_equal(count, sizeof calls / sizeof *calls + sizeof elsewhere / sizeof *elsewhere);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_call_has_failed_once),
-        cmocka_unit_test(what_describes_a_failure_may_fail_too),
-        cmocka_unit_test(no_call_is_forgotten),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,10 @@
 /* Device memory lent to another process, through the real CUDA driver file on the CUDA library without a GPU: what one
  * writes the other reads, each call fails once and is named, and nothing is left. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/cuda/cuda_fixture.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#include "firmware-tests/cuda/cuda_fixture.h"
 
 #define WORDS 1024u
 #define BYTES (WORDS * sizeof(uint32_t))
@@ -108,9 +100,8 @@ static void close_fixture(void)
     cuda_fixture_clean(&f);
 }
 
-static void what_one_process_writes_another_reads(void **state)
+TEST(what_one_process_writes_another_reads)
 {
-    (void)state;
     for (uint32_t time = 0; time < 2; time++) { /* given back, it can be borrowed anew */
         uint32_t first = 0;
         open_fixture(NULL);
@@ -123,14 +114,13 @@ static void what_one_process_writes_another_reads(void **state)
     }
 }
 
-static void each_call_fails_once_and_is_named(void **state)
+TEST(each_call_fails_once_and_is_named)
 {
     static const struct {
         const char *failure, *text;
     } rows[] = {{"GF_FAKE_CUDA_FAIL=cuIpcOpenMemHandle:1:400", "cuIpcOpenMemHandle failed: CUDA_ERROR_INVALID_HANDLE (400)"},
                 {"GF_FAKE_CUDA_FAIL=cuIpcOpenMemHandle:1:217", "cuIpcOpenMemHandle failed: unknown to this CUDA driver (217)"},
                 {"GF_FAKE_CUDA_FAIL=cuIpcCloseMemHandle:1:400", NULL}};
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint32_t first;
         open_fixture(rows[i].failure);
@@ -150,10 +140,9 @@ static void each_call_fails_once_and_is_named(void **state)
 }
 
 /* Entering and leaving the context may fail too: then nothing stays open. */
-static void the_context_around_them_fails_as_well(void **state)
+TEST(the_context_around_them_fails_as_well)
 {
     static const char *const calls[] = {"cuCtxPushCurrent", "cuCtxPopCurrent"};
-    (void)state;
     for (size_t c = 0; c < 2; c++) {
         for (uint32_t time = 1; time <= 12; time++) {
             char text[64];
@@ -171,11 +160,10 @@ static void the_context_around_them_fails_as_well(void **state)
     }
 }
 
-static void a_process_borrows_of_itself_by_address(void **state)
+TEST(a_process_borrows_of_itself_by_address)
 {
     unsigned char card[GF_GPU_CARD_BYTES];
     gf_mem base = 0;
-    (void)state;
     open_fixture("GF_FAKE_CUDA_FAIL=cuIpcOpenMemHandle:1:400"); /* is not called */
     assert_int_equal(gf_gpu_cuda.lend(f.gpu, card), GF_OK);
     assert_int_equal(gf_gpu_cuda.borrow(f.gpu, card, &base), GF_OK);
@@ -186,10 +174,9 @@ static void a_process_borrows_of_itself_by_address(void **state)
     assert_string_equal(f.log, "");
 }
 
-static void another_size_is_refused(void **state)
+TEST(another_size_is_refused)
 {
     gf_mem base = 0;
-    (void)state;
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.device_bytes = 1u << 16;
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
@@ -199,14 +186,4 @@ static void another_size_is_refused(void **state)
     cuda_fixture_clean(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_one_process_writes_another_reads),
-        cmocka_unit_test(each_call_fails_once_and_is_named),
-        cmocka_unit_test(the_context_around_them_fails_as_well),
-        cmocka_unit_test(a_process_borrows_of_itself_by_address),
-        cmocka_unit_test(another_size_is_refused),
-    };
-    return cmocka_run_group_tests_name("cuda_ipc", tests, lender_begin, lender_end);
-}
+TEST_AROUND(lender_begin, lender_end)

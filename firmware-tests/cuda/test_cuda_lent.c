@@ -1,14 +1,6 @@
 /* Ranks of one node on the CUDA library without a GPU that sum from device to device: the bits are those of `direct` on
  * the host, each wait is needed, where one rank is refused all go through host memory and say so, and survivors go on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"
 
@@ -46,10 +38,9 @@ static void expect_path(gf_path path)
 
 /* The tensors' own type on the wire is summed where the gradients lie, others beside them; one buffer a tensor, many
  * tensors a buffer, blocks that are empty. */
-static void a_run_from_device_to_device_ends_where_it_ends_on_the_host(void **state)
+TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
 {
     static const uint64_t fuse_bytes[] = {512, 1, 65536};
-    (void)state;
     for (uint32_t i = 0; i < STATE_RUNS; i++) {
         cuda_world_begin(i, NULL);
         open_of(&state_runs[i], fuse_bytes[i % 3]);
@@ -63,10 +54,9 @@ static void a_run_from_device_to_device_ends_where_it_ends_on_the_host(void **st
 }
 
 /* Under every seed, that is in every order in which the streams may run. */
-static void a_wait_that_is_left_out_is_found(void **state)
+TEST(a_wait_that_is_left_out_is_found)
 {
     static const cuda_lack lacks[] = {LACKS_REACHED, LACKS_FLAGS};
-    (void)state;
     for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) {
         for (uint32_t seed = 0; seed < LACK_SEEDS; seed++) {
             bool same;
@@ -100,10 +90,9 @@ static void expect_fallback(const struct state_run *run, const char *reason)
     cuda_fixture_clean(&both->fixture);
 }
 
-static void where_one_rank_is_refused_all_go_through_host_memory(void **state)
+TEST(where_one_rank_is_refused_all_go_through_host_memory)
 {
     const struct state_run *run = &state_runs[3];
-    (void)state;
     for (uint32_t time = 1; time <= run->world; time++) { /* each rank lends once */
         char text[64];
         (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=cuIpcGetMemHandle:%u:801", time);
@@ -159,9 +148,8 @@ static void survivors_run(struct world *w, uint32_t victim)
     }
 }
 
-static void survivors_go_on_from_device_to_device(void **state)
+TEST(survivors_go_on_from_device_to_device)
 {
-    (void)state;
     for (uint32_t victim = 0; victim < 4; victim++) {
         struct world_setup setup = state_setup_of(&state_runs[6]);
         cuda_world_begin(victim, NULL);
@@ -191,13 +179,12 @@ static void survivors_go_on_from_device_to_device(void **state)
 
 /* The device of one rank fails at each of its calls in a step: it says so itself, the others that it is gone; all can
  * be closed and nothing is left. */
-static void a_device_that_fails_in_a_step_is_named(void **state)
+TEST(a_device_that_fails_in_a_step_is_named)
 {
     static const char *const calls[] = {"cuLaunchKernel", "cuEventRecord", "cuEventQuery",
                                         "cuStreamWaitEvent"}; /* all: test_cuda_train_failures.sh */
     struct state_moment moment = {.step = 1};
     struct world_step step = {.fill = state_fill_whole, .arg = &moment};
-    (void)state;
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
         for (uint32_t times = 1; times <= 61; times += 10) {
             struct world_setup setup = state_setup_of(&state_runs[0]), cuda;
@@ -219,16 +206,4 @@ static void a_device_that_fails_in_a_step_is_named(void **state)
             cuda_fixture_clean(&both->fixture);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_from_device_to_device_ends_where_it_ends_on_the_host),
-        cmocka_unit_test(a_wait_that_is_left_out_is_found),
-        cmocka_unit_test(where_one_rank_is_refused_all_go_through_host_memory),
-        cmocka_unit_test(survivors_go_on_from_device_to_device),
-        cmocka_unit_test(a_device_that_fails_in_a_step_is_named),
-    };
-    return cmocka_run_group_tests_name("cuda_lent", tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* Opening the CUDA driver: what is held and given back, and what is said where it cannot open. */
-#include <setjmp.h>
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/cuda/cuda_fixture.h"
+
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#include "firmware-tests/cuda/cuda_fixture.h"
 
 static struct cuda_fixture f;
 static const uint32_t image = FAKE_CUDA_FATBIN;
@@ -25,9 +20,8 @@ static void refused(gf_status expected, const char *first, const char *second)
     cuda_fixture_clean(&f);
 }
 
-static void what_is_taken_is_given_back(void **state)
+TEST(what_is_taken_is_given_back)
 {
-    (void)state;
     cuda_fixture_init(&f, NULL, NULL);
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
     const struct fake_cuda_live live = f.fake->live();
@@ -45,9 +39,8 @@ static void what_is_taken_is_given_back(void **state)
     assert_string_equal(f.log, "");
 }
 
-static void nothing_is_taken_without_device_bytes(void **state)
+TEST(nothing_is_taken_without_device_bytes)
 {
-    (void)state;
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.device_bytes = 0;
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
@@ -57,26 +50,23 @@ static void nothing_is_taken_without_device_bytes(void **state)
     cuda_fixture_clean(&f);
 }
 
-static void an_absent_library_is_named(void **state)
+TEST(an_absent_library_is_named)
 {
-    (void)state;
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.library = "/nowhere/libcuda.so.1";
     refused(GF_ERR_DEVICE, "there is no CUDA driver", "/nowhere/libcuda.so.1");
     assert_string_equal(f.fault.foreign_call, "dlopen");
 }
 
-static void a_library_that_is_no_cuda_driver_is_named(void **state)
+TEST(a_library_that_is_no_cuda_driver_is_named)
 {
-    (void)state;
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.library = "libm.so.6";
     refused(GF_ERR_DEVICE, "\"libm.so.6\"", "cuGetProcAddress_v2");
 }
 
-static void a_missing_call_is_named(void **state)
+TEST(a_missing_call_is_named)
 {
-    (void)state;
     cuda_fixture_init(&f, NULL, NULL);
     for (uint32_t i = 0; f.fake->call_name(i) != NULL; i++) {
         char without[96], text[96];
@@ -89,16 +79,14 @@ static void a_missing_call_is_named(void **state)
     }
 }
 
-static void an_old_driver_is_refused(void **state)
+TEST(an_old_driver_is_refused)
 {
-    (void)state;
     cuda_fixture_init(&f, "GF_FAKE_CUDA_VERSION=11040", NULL);
     refused(GF_ERR_DEVICE, "CUDA 11.4", "needed is 12.0");
 }
 
-static void an_ordinal_that_is_not_there_is_refused(void **state)
+TEST(an_ordinal_that_is_not_there_is_refused)
 {
-    (void)state;
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.ordinal = FAKE_CUDA_DEVICES;
     refused(GF_ERR_CONFIG, "device.ordinal 2", "2 GPUs");
@@ -107,27 +95,24 @@ static void an_ordinal_that_is_not_there_is_refused(void **state)
     refused(GF_ERR_CONFIG, "device.ordinal 4294967295", "2 GPUs");
 }
 
-static void a_device_without_host_addresses_is_refused(void **state)
+TEST(a_device_without_host_addresses_is_refused)
 {
-    (void)state;
     cuda_fixture_init(&f, "GF_FAKE_CUDA_NO_HOST_POINTER=1", NULL);
     refused(GF_ERR_DEVICE, "registered host memory", "CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM");
 }
 
-static void too_much_memory_says_what_was_free(void **state)
+TEST(too_much_memory_says_what_was_free)
 {
-    (void)state;
     cuda_fixture_init(&f, "GF_FAKE_CUDA_MEMORY=524288", NULL);
     refused(GF_ERR_DEVICE, "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): asked for 1048576 bytes",
             "524288 of its 524288 bytes are free");
     assert_int_equal(f.fault.foreign_code, 2);
 }
 
-static void a_wrong_image_is_refused(void **state)
+TEST(a_wrong_image_is_refused)
 {
     static const uint32_t wrong = 0x464c457f;
     static const char *const kernels[] = {"no_such_kernel"};
-    (void)state;
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.image = &wrong;
     refused(GF_ERR_DEVICE, "cuModuleLoadData", "CUDA_ERROR_INVALID_IMAGE (200)");
@@ -139,10 +124,9 @@ static void a_wrong_image_is_refused(void **state)
 }
 
 /* That a mistake with device addresses ends a test, whatever else it looks at. */
-static void the_cpu_cannot_touch_device_memory(void **state)
+TEST(the_cpu_cannot_touch_device_memory)
 {
     int status;
-    (void)state;
     cuda_fixture_init(&f, NULL, NULL);
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
     pid_t child = fork();
@@ -158,22 +142,4 @@ static void the_cpu_cannot_touch_device_memory(void **state)
     assert_true(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV));
     cuda_fixture_close(&f);
     cuda_fixture_clean(&f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_taken_is_given_back),
-        cmocka_unit_test(nothing_is_taken_without_device_bytes),
-        cmocka_unit_test(an_absent_library_is_named),
-        cmocka_unit_test(a_library_that_is_no_cuda_driver_is_named),
-        cmocka_unit_test(a_missing_call_is_named),
-        cmocka_unit_test(an_old_driver_is_refused),
-        cmocka_unit_test(an_ordinal_that_is_not_there_is_refused),
-        cmocka_unit_test(a_device_without_host_addresses_is_refused),
-        cmocka_unit_test(too_much_memory_says_what_was_free),
-        cmocka_unit_test(a_wrong_image_is_refused),
-        cmocka_unit_test(the_cpu_cannot_touch_device_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

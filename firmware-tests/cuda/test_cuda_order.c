@@ -1,13 +1,6 @@
 /* Work on the CUDA driver's queue: done late, in order, and behind or before that of a stream of the appliance. Each
  * row runs under many seeds; a wait that is left out must be found under every one of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 
 #define SEEDS 40u
@@ -102,10 +95,9 @@ static void counts_from(const uint32_t *words, uint32_t value)
     for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(words[i], value + i);
 }
 
-static void copies_arrive_late_and_whole(void **state)
+TEST(copies_arrive_late_and_whole)
 {
     uint32_t late = 0, was_poisoned = 0;
-    (void)state;
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         begin(seed);
         for (uint32_t i = 0; i < WORDS; i++) pinned[i] = 7 + i;
@@ -125,9 +117,8 @@ static void copies_arrive_late_and_whole(void **state)
     assert_true(was_poisoned > 0);
 }
 
-static void empty_copies_are_lawful(void **state)
+TEST(empty_copies_are_lawful)
 {
-    (void)state;
     begin(1);
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), word(0), 0), GF_OK);
     assert_int_equal(gf_gpu_cuda.zero(&f.queue, device(0), 0), GF_OK);
@@ -137,10 +128,9 @@ static void empty_copies_are_lawful(void **state)
     cuda_fixture_clean(&f);
 }
 
-static void a_copy_of_memory_that_is_nobodys_is_refused(void **state)
+TEST(a_copy_of_memory_that_is_nobodys_is_refused)
 {
     static uint32_t stranger[WORDS];
-    (void)state;
     begin(1);
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), (gf_mem)(uintptr_t)stranger, BYTES), GF_ERR_DEVICE);
     assert_string_equal(f.gpu->fault.foreign_call, "cuMemcpyAsync");
@@ -179,9 +169,8 @@ static void with_their_stream(uint32_t seed, bool is_default, void (*run)(struct
     if (!is_default) f.fake->stream_destroy(stream);
 }
 
-static void the_queue_waits_for_their_stream(void **state)
+TEST(the_queue_waits_for_their_stream)
 {
-    (void)state;
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         with_their_stream(seed, seed % 4 == 0, produce, true);
         counts_from(pinned, 100);
@@ -190,9 +179,8 @@ static void the_queue_waits_for_their_stream(void **state)
     }
 }
 
-static void their_stream_waits_for_the_queue(void **state)
+TEST(their_stream_waits_for_the_queue)
 {
-    (void)state;
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         with_their_stream(seed, seed % 4 == 0, consume, true);
         assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(WORDS), device(0), BYTES), GF_OK);
@@ -203,9 +191,8 @@ static void their_stream_waits_for_the_queue(void **state)
     }
 }
 
-static void a_wait_that_is_left_out_is_found(void **state)
+TEST(a_wait_that_is_left_out_is_found)
 {
-    (void)state;
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         for (uint32_t way = 0; way < 2; way++) {
             with_their_stream(seed, false, (way == 0) ? produce : consume, false);
@@ -217,9 +204,8 @@ static void a_wait_that_is_left_out_is_found(void **state)
 }
 
 /* What the host has seen to be done is an order too. */
-static void what_is_settled_needs_no_wait(void **state)
+TEST(what_is_settled_needs_no_wait)
 {
-    (void)state;
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         begin(seed);
         struct gf_queue theirs = {f.gpu, f.fake->stream_create()};
@@ -233,9 +219,8 @@ static void what_is_settled_needs_no_wait(void **state)
     }
 }
 
-static void a_mark_is_reached_when_all_before_it_is_done(void **state)
+TEST(a_mark_is_reached_when_all_before_it_is_done)
 {
-    (void)state;
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         begin(seed);
         for (uint32_t event = 0; event < 4; event++) {
@@ -264,9 +249,8 @@ static void a_mark_is_reached_when_all_before_it_is_done(void **state)
 }
 
 /* Closing and unregistering wait for work that is still queued: its memory may be gone a moment later. */
-static void nothing_is_left_behind_by_a_close_in_the_middle(void **state)
+TEST(nothing_is_left_behind_by_a_close_in_the_middle)
 {
-    (void)state;
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         begin(seed);
         launch(&f.queue, FILL, device(0), 3);
@@ -276,20 +260,4 @@ static void nothing_is_left_behind_by_a_close_in_the_middle(void **state)
         cuda_fixture_clean(&f);
         assert_string_equal(f.log, "");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_arrive_late_and_whole),
-        cmocka_unit_test(empty_copies_are_lawful),
-        cmocka_unit_test(a_copy_of_memory_that_is_nobodys_is_refused),
-        cmocka_unit_test(the_queue_waits_for_their_stream),
-        cmocka_unit_test(their_stream_waits_for_the_queue),
-        cmocka_unit_test(a_wait_that_is_left_out_is_found),
-        cmocka_unit_test(what_is_settled_needs_no_wait),
-        cmocka_unit_test(a_mark_is_reached_when_all_before_it_is_done),
-        cmocka_unit_test(nothing_is_left_behind_by_a_close_in_the_middle),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

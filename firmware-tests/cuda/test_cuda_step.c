@@ -1,13 +1,6 @@
 /* Whole contexts on the real CUDA driver, over a CUDA library without a GPU, through host memory: every step ends bit
  * by bit where that of the host ends, whatever is sent how; and each kind of wait is needed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"
 
@@ -21,9 +14,8 @@ static void open_of(const struct state_run *run)
     cuda_world_open(&setup);
 }
 
-static void a_run_on_cuda_ends_where_it_ends_on_the_host(void **state)
+TEST(a_run_on_cuda_ends_where_it_ends_on_the_host)
 {
-    (void)state;
     for (uint32_t i = 0; i < STATE_RUNS; i++) {
         print_message("  %s\n", state_runs[i].name);
         cuda_world_begin(i, NULL);
@@ -42,9 +34,8 @@ static void a_run_on_cuda_ends_where_it_ends_on_the_host(void **state)
 }
 
 /* The driver's calls that order, one after the other, do nothing: work that met is told of, or values are wrong. */
-static void a_wait_that_is_left_out_is_found(void **state)
+TEST(a_wait_that_is_left_out_is_found)
 {
-    (void)state;
     for (cuda_lack lack = LACKS_WAIT_FOR; lack <= LACKS_SETTLED; lack++) {
         bool same;
         cuda_world_begin(2, NULL);
@@ -84,10 +75,9 @@ static void open_alike(const struct state_run *run, uint64_t scratch_elems)
 }
 
 /* In one batch, in batches of two chunks, and in batches of one; and who brought a value that is not finite is named. */
-static void listed_chunks_end_where_pieces_end_on_the_host(void **state)
+TEST(listed_chunks_end_where_pieces_end_on_the_host)
 {
     static const uint64_t scratch_elems[] = {0, 80, 40};
-    (void)state;
     for (uint32_t i = 0; i < STATE_RUNS; i++) {
         if (!state_runs[i].sparse) continue;
         cuda_world_begin(i, NULL);
@@ -120,22 +110,10 @@ static uint64_t calls_of_a_step(bool is_alike)
     return before;
 }
 
-static void a_buffer_is_one_launch_and_not_one_a_chunk(void **state)
+TEST(a_buffer_is_one_launch_and_not_one_a_chunk)
 {
     uint64_t lists = calls_of_a_step(true), pieces = calls_of_a_step(false);
-    (void)state;
     print_message("  launches in a sparse step: %u in lists, %u in pieces\n", (unsigned)lists, (unsigned)pieces);
     assert_true(lists <= 75); /* 25 a rank; each run of neighbours that is updated by itself would add to it */
     assert_true(3 * lists < pieces);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_on_cuda_ends_where_it_ends_on_the_host),
-        cmocka_unit_test(a_wait_that_is_left_out_is_found),
-        cmocka_unit_test(listed_chunks_end_where_pieces_end_on_the_host),
-        cmocka_unit_test(a_buffer_is_one_launch_and_not_one_a_chunk),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

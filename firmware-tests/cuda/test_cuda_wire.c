@@ -1,14 +1,6 @@
 /* Device memory straight to the wire on the CUDA library without a GPU, whose memory only a network card and streams
  * may touch: the bits are the host's, each wait is needed, and what fails on the way fails cleanly. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_card.h"
 #include "firmware-tests/cuda/cuda_world.h"
@@ -57,9 +49,8 @@ static void both_open(const struct world_setup *setup)
     expect_paths(both->wire_ranks);
 }
 
-static void a_run_from_device_to_wire_ends_where_it_ends_on_the_host(void **state)
+TEST(a_run_from_device_to_wire_ends_where_it_ends_on_the_host)
 {
-    (void)state;
     for (uint32_t i = 0; i < STATE_RUNS; i++) {
         const struct world_setup setup = setup_of(&state_runs[i], algorithms[i % ALGORITHMS]);
         cuda_world_begin(i, NULL);
@@ -78,10 +69,9 @@ static void a_run_from_device_to_wire_ends_where_it_ends_on_the_host(void **stat
 }
 
 /* Under every seed, that is in every order in which streams may run and a card may be ahead of them. */
-static void a_wait_that_is_left_out_is_found(void **state)
+TEST(a_wait_that_is_left_out_is_found)
 {
     static const cuda_lack lacks[] = {LACKS_PACKED, LACKS_FOLDED};
-    (void)state;
     for (size_t l = 0; l < sizeof lacks / sizeof *lacks; l++) {
         for (size_t a = 0; a < ALGORITHMS; a++) {
             const struct world_setup setup = setup_of(&state_runs[a % 2], algorithms[a]);
@@ -110,13 +100,12 @@ static void a_wait_that_is_left_out_is_found(void **state)
 /* ---- what befalls a step ---- */
 
 /* The device of one rank fails at many of its calls in a step: it says so; all can be closed, nothing is left. */
-static void a_device_that_fails_in_a_step_is_named(void **state)
+TEST(a_device_that_fails_in_a_step_is_named)
 {
     static const char *const calls[] = {"cuLaunchKernel", "cuEventRecord", "cuEventQuery"};
     struct state_moment moment = {.step = 1};
     struct world_step step = {.fill = state_fill_whole, .arg = &moment};
     uint32_t folding = 0;
-    (void)state;
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
         for (uint32_t times = 3; times <= 130; times += 9) {
             struct world_setup setup = setup_of(&state_runs[0], algorithms[(c + times) % ALGORITHMS]), cuda;
@@ -181,10 +170,9 @@ static void survivors_sums_expect_right(struct world *w)
 }
 
 /* In a new epoch the card may not be given anything that the old one's folds still work on. */
-static void survivors_of_a_death_go_on(void **state)
+TEST(survivors_of_a_death_go_on)
 {
     uint32_t deaths = 0;
-    (void)state;
     for (uint32_t turns = 5; turns <= 45; turns += 4) {
         struct world_setup setup = setup_of(&state_runs[0], algorithms[turns % ALGORITHMS]), cuda;
         struct death death = {.step = {.fill = world_fill}, .turns = turns};
@@ -207,15 +195,4 @@ static void survivors_of_a_death_go_on(void **state)
         cuda_fixture_clean(&both->fixture);
     }
     assert_true(deaths > 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_from_device_to_wire_ends_where_it_ends_on_the_host),
-        cmocka_unit_test(a_wait_that_is_left_out_is_found),
-        cmocka_unit_test(a_device_that_fails_in_a_step_is_named),
-        cmocka_unit_test(survivors_of_a_death_go_on),
-    };
-    return cmocka_run_group_tests_name("cuda_wire", tests, NULL, NULL);
 }

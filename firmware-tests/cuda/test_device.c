@@ -1,13 +1,5 @@
 /* The step on a device that works late: whole contexts end bit by bit where those on the host end, whatever is sent how. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/support/state_world.h"
@@ -45,9 +37,8 @@ static void halves_expect_equal(struct world *a, struct world *b)
     }
 }
 
-static void a_run_on_a_device_ends_where_it_ends_on_the_host(void **state)
+TEST(a_run_on_a_device_ends_where_it_ends_on_the_host)
 {
-    (void)state;
     for (size_t i = 0; i < STATE_RUNS; i++) {
         const struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
         struct world host, device;
@@ -145,22 +136,19 @@ static void listed_chunks_run(uint32_t slice_bytes, uint32_t chunk_elems, uint64
     }
 }
 
-static void listed_chunks_of_every_type_end_where_they_end_on_the_host(void **state)
+TEST(listed_chunks_of_every_type_end_where_they_end_on_the_host)
 {
-    (void)state;
     listed_chunks_run(0, 37, 80);
 }
 
-static void listed_chunks_larger_than_a_slice_do_too(void **state)
+TEST(listed_chunks_larger_than_a_slice_do_too)
 {
-    (void)state;
     listed_chunks_run(4096, 2600, 2700);
     listed_chunks_run(4096, 2048, 5000);
 }
 
-static void a_state_of_the_host_goes_on_on_a_device(void **state)
+TEST(a_state_of_the_host_goes_on_on_a_device)
 {
-    (void)state;
     for (size_t i = 0; i < STATE_RUNS; i++) {
         const struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
         struct world host, device;
@@ -207,12 +195,11 @@ static gf_status broadcasts_turn(struct world *w, uint32_t rank, void *arg)
     return status;
 }
 
-static void device_memory_is_broadcast_through_the_wire_pool(void **state)
+TEST(device_memory_is_broadcast_through_the_wire_pool)
 {
     const struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
     struct broadcasts all = {0};
     struct world w;
-    (void)state;
     world_open(&w, &setup);
     for (uint32_t rank = 0; rank < w.world; rank++)
         for (uint32_t i = 1; i <= BROADCASTS; i++)
@@ -229,13 +216,12 @@ static void device_memory_is_broadcast_through_the_wire_pool(void **state)
     world_close(&w);
 }
 
-static void more_device_memory_than_the_pool_is_refused(void **state)
+TEST(more_device_memory_than_the_pool_is_refused)
 {
     const struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
     struct gf_request request;
     struct world w;
     gf_context *gf;
-    (void)state;
     world_open(&w, &setup);
     gf = w.ranks[0].gf;
     assert_int_equal(gf_allreduce(gf, gf_weight(gf, 0), gf->pool.elem_count + 1, GF_TYPE_F32, &request), GF_ERR_PARAM);
@@ -243,11 +229,10 @@ static void more_device_memory_than_the_pool_is_refused(void **state)
     world_close(&w);
 }
 
-static void the_footprint_names_the_devices_memory(void **state)
+TEST(the_footprint_names_the_devices_memory)
 {
     struct world_setup setup = setup_on(&state_runs[0], NULL);
     struct world host, device;
-    (void)state;
     world_open(&host, &setup);
     assert_int_equal(host.ranks[0].footprint.device_bytes, 0);
     setup = setup_on(&state_runs[0], &late_gpu);
@@ -256,18 +241,4 @@ static void the_footprint_names_the_devices_memory(void **state)
     assert_true(device.ranks[0].footprint.control_bytes < host.ranks[0].footprint.control_bytes);
     world_close(&host);
     world_close(&device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_on_a_device_ends_where_it_ends_on_the_host),
-        cmocka_unit_test(listed_chunks_of_every_type_end_where_they_end_on_the_host),
-        cmocka_unit_test(listed_chunks_larger_than_a_slice_do_too),
-        cmocka_unit_test(a_state_of_the_host_goes_on_on_a_device),
-        cmocka_unit_test(device_memory_is_broadcast_through_the_wire_pool),
-        cmocka_unit_test(more_device_memory_than_the_pool_is_refused),
-        cmocka_unit_test(the_footprint_names_the_devices_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

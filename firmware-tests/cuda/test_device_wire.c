@@ -1,13 +1,6 @@
 /* Device memory straight to the wire, on a device that works late: the bits are the host's whatever the algorithm, the
  * world and what the other ranks do; each wait is needed; and survivors of a death with folds queued go on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/support/state_world.h"
@@ -138,27 +131,24 @@ static void ends_where_the_host_ends(const struct state_run *run, uint32_t world
     both_close();
 }
 
-static void every_run_and_algorithm_ends_where_it_ends_on_the_host(void **state)
+TEST(every_run_and_algorithm_ends_where_it_ends_on_the_host)
 {
-    (void)state;
     for (size_t i = 0; i < STATE_RUNS; i++)
         for (size_t a = 0; a < ALGORITHMS; a++)
             ends_where_the_host_ends(&state_runs[i], state_runs[i].world, algorithms[a], ALL_RANKS);
 }
 
-static void worlds_of_any_size(void **state)
+TEST(worlds_of_any_size)
 {
-    (void)state;
     for (uint32_t world = 2; world <= STATE_RANKS_MAX; world++)
         for (size_t a = 0; a < ALGORITHMS; a++)
             ends_where_the_host_ends(&state_runs[world % 2 ? 0 : 4], world, algorithms[a], ALL_RANKS);
 }
 
 /* Each rank chooses by itself: messages are the same and so are sums. */
-static void ranks_on_other_paths_interoperate(void **state)
+TEST(ranks_on_other_paths_interoperate)
 {
     static const uint64_t mixes[] = {0, 1, 2, 0x15, 0x1a, 0x1e};
-    (void)state;
     for (size_t m = 0; m < sizeof mixes / sizeof *mixes; m++)
         for (size_t a = 0; a < ALGORITHMS; a++)
             ends_where_the_host_ends(&state_runs[a % 2 ? 1 : 6], 5, algorithms[a], mixes[m]);
@@ -166,7 +156,7 @@ static void ranks_on_other_paths_interoperate(void **state)
 
 /* ---- what the link is given ---- */
 
-static void what_no_link_could_take_stays_in_host_memory(void **state)
+TEST(what_no_link_could_take_stays_in_host_memory)
 {
     static const struct {
         const char *name;
@@ -181,7 +171,6 @@ static void what_no_link_could_take_stays_in_host_memory(void **state)
                 {"auto, on one node", GF_ALGORITHM_AUTO, false, 4, ALL_RANKS, true},
                 {"no link reaches it", GF_ALGORITHM_RING, false, 0, 0, false}};
     struct gf_footprint without;
-    (void)state;
     for (size_t i = sizeof rows / sizeof *rows; i-- > 0;) { /* the last one says what is taken without */
         struct world_setup setup = setup_of(&state_runs[0], 4, rows[i].algorithm);
         struct gf_footprint need;
@@ -203,10 +192,9 @@ static void what_no_link_could_take_stays_in_host_memory(void **state)
 }
 
 /* There auto takes hierarchy, which works in the nodes' memory, unless all ranks do without. */
-static void on_two_nodes_all_go_to_the_wire_or_none(void **state)
+TEST(on_two_nodes_all_go_to_the_wire_or_none)
 {
     static const uint64_t reaching[] = {ALL_RANKS, 0x7, 0};
-    (void)state;
     for (size_t i = 0; i < sizeof reaching / sizeof *reaching; i++) {
         struct world_setup setup = setup_of(&state_runs[0], 4, GF_ALGORITHM_AUTO);
         struct world_step step = {.fill = world_fill};
@@ -230,12 +218,11 @@ static void on_two_nodes_all_go_to_the_wire_or_none(void **state)
     }
 }
 
-static void the_footprint_holds_staging_for_every_slot(void **state)
+TEST(the_footprint_holds_staging_for_every_slot)
 {
     struct world_setup setup = setup_of(&state_runs[0], 3, GF_ALGORITHM_AUTO);
     const gf_context *gf;
     gf_mem before = 0;
-    (void)state;
     device_open(&setup, ALL_RANKS);
     gf = device.ranks[0].gf;
     for (uint32_t s = 0; s < gf->slot_count; s++) {
@@ -282,19 +269,17 @@ static bool skips_alike(gf_type type, lie left_out)
     return alike;
 }
 
-static void sums_that_overflow_are_found_by_the_device(void **state)
+TEST(sums_that_overflow_are_found_by_the_device)
 {
-    (void)state;
     for (gf_type type = GF_TYPE_F32; type <= GF_TYPE_F16; type++) {
         assert_true(skips_alike(type, LIE_NONE));
         assert_false(skips_alike(type, LIE_UNPACK)); /* its counters are looked at before they have come */
     }
 }
 
-static void a_wait_that_is_left_out_is_found(void **state)
+TEST(a_wait_that_is_left_out_is_found)
 {
     static const char *const names[] = {"nothing", "the wait for packing", "the wait for folds"};
-    (void)state;
     for (lie left_out = LIE_NONE; left_out <= LIE_FOLD; left_out++) {
         for (size_t a = 0; a < ALGORITHMS; a++) {
             const struct world_setup setup = setup_of(&state_runs[1], 5, algorithms[a]); /* another type on the wire */
@@ -385,9 +370,8 @@ static bool dies_at(gf_algorithm algorithm, uint32_t turns, uint32_t *folding_ou
     return death.dead;
 }
 
-static void survivors_of_a_death_at_any_moment_go_on(void **state)
+TEST(survivors_of_a_death_at_any_moment_go_on)
 {
-    (void)state;
     for (uint32_t a = 1; a < ALGORITHMS; a++) {
         uint32_t turns = a, folding = 0;
         while (dies_at(algorithms[a], turns, &folding)) turns += 4;
@@ -395,20 +379,4 @@ static void survivors_of_a_death_at_any_moment_go_on(void **state)
                       turns, folding);
         assert_true((turns > 8) && (folding > 0));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_run_and_algorithm_ends_where_it_ends_on_the_host),
-        cmocka_unit_test(worlds_of_any_size),
-        cmocka_unit_test(ranks_on_other_paths_interoperate),
-        cmocka_unit_test(what_no_link_could_take_stays_in_host_memory),
-        cmocka_unit_test(on_two_nodes_all_go_to_the_wire_or_none),
-        cmocka_unit_test(the_footprint_holds_staging_for_every_slot),
-        cmocka_unit_test(sums_that_overflow_are_found_by_the_device),
-        cmocka_unit_test(a_wait_that_is_left_out_is_found),
-        cmocka_unit_test(survivors_of_a_death_at_any_moment_go_on),
-    };
-    return cmocka_run_group_tests_name("device_wire", tests, NULL, NULL);
 }

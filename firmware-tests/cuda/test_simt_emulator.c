@@ -1,12 +1,5 @@
 /* The SIMT emulator: what is right runs in every order, and each mistake is an error that says which. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/simt_kernels.h"
 
 static int setup(void **state)
@@ -24,9 +17,8 @@ static int launch(const char *kernel, uint32_t blocks, uint32_t threads, void *a
     return gf_simt_launch(kernel, blocks, threads, 0, list);
 }
 
-static void test_a_kernel_is_found_by_its_name(void **state)
+TEST(test_a_kernel_is_found_by_its_name)
 {
-    (void)state;
     assert_ptr_equal(gf_simt_find("gf_kernel_reverse"), &gf_simt_kernel_reverse);
     assert_int_equal(gf_simt_kernel_reverse.args_bytes, sizeof(struct gf_reverse_args));
     assert_non_null(gf_simt_find("gf_kernel_cast"));
@@ -38,9 +30,8 @@ static void test_a_kernel_is_found_by_its_name(void **state)
     assert_int_equal(launch("gf_kernel_reverse", 1, GF_SIMT_THREADS_MAX + 1, NULL), -1);
 }
 
-static void test_shared_memory_and_a_barrier(void **state)
+TEST(test_shared_memory_and_a_barrier)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 50; seed++) {
         uint32_t data[3 * 96];
         struct gf_reverse_args args = {(uint64_t)(uintptr_t)data, 1};
@@ -51,9 +42,8 @@ static void test_shared_memory_and_a_barrier(void **state)
     }
 }
 
-static void test_a_missing_barrier_is_a_conflict(void **state)
+TEST(test_a_missing_barrier_is_a_conflict)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 50; seed++) {
         uint32_t data[96] = {0};
         struct gf_reverse_args args = {(uint64_t)(uintptr_t)data, 0};
@@ -64,10 +54,9 @@ static void test_a_missing_barrier_is_a_conflict(void **state)
     }
 }
 
-static void test_atomics_and_seeded_orders(void **state)
+TEST(test_atomics_and_seeded_orders)
 {
     uint32_t orders[3][64], differ = 0;
-    (void)state;
     for (uint32_t run = 0; run < 3; run++) {
         unsigned long long counter = 0;
         struct gf_count_args args = {(uint64_t)(uintptr_t)&counter, (uint64_t)(uintptr_t)orders[run], 0};
@@ -81,9 +70,8 @@ static void test_atomics_and_seeded_orders(void **state)
     assert_memory_not_equal(orders[0], orders[2], sizeof orders[0]);
 }
 
-static void test_a_plain_read_of_an_atomic_is_a_conflict(void **state)
+TEST(test_a_plain_read_of_an_atomic_is_a_conflict)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         uint32_t order[64];
         unsigned long long counter = 0;
@@ -109,10 +97,9 @@ static const struct broken_case {
     {"and across blocks", BROKEN_READ_THEN_WRITE, 4, "conflict"},
 };
 
-static void test_mistakes(void **state)
+TEST(test_mistakes)
 {
-    (void)state;
-    for (size_t c = 0; c < sizeof broken_cases / sizeof broken_cases[0]; c++)
+    for (size_t c = 0; c < LENGTH(broken_cases); c++)
         for (uint64_t seed = 0; seed < 20; seed++) {
             const struct broken_case *row = &broken_cases[c];
             uint32_t data[4 * 8 + 1] = {0};
@@ -132,11 +119,10 @@ static bool below(void *user, const void *address, size_t size_bytes, bool is_wr
     return (const char *)address + size_bytes <= (const char *)user;
 }
 
-static void test_what_is_not_allowed_is_refused(void **state)
+TEST(test_what_is_not_allowed_is_refused)
 {
     uint32_t data[64] = {0};
     struct gf_broken_args args = {(uint64_t)(uintptr_t)data, BROKEN_NOTHING};
-    (void)state;
     gf_simt_allow(below, data + 64);
     assert_int_equal(launch("gf_kernel_broken", 1, 64, &args), 0);
     gf_simt_allow(below, data + 63);
@@ -145,13 +131,4 @@ static void test_what_is_not_allowed_is_refused(void **state)
     gf_simt_allow(NULL, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_kernel_is_found_by_its_name), cmocka_unit_test(test_shared_memory_and_a_barrier),
-        cmocka_unit_test(test_a_missing_barrier_is_a_conflict), cmocka_unit_test(test_atomics_and_seeded_orders),
-        cmocka_unit_test(test_a_plain_read_of_an_atomic_is_a_conflict), cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_what_is_not_allowed_is_refused),
-    };
-    return cmocka_run_group_tests_name("simt_emulator", tests, setup, NULL);
-}
+TEST_AROUND(setup, NULL)

@@ -1,13 +1,5 @@
 /* Each kernel, run by the SIMT emulator, against the host's op: every byte, whatever the order of blocks and threads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "ops/element/cuda/ops_cuda.h"
 #include "firmware-tests/support/ops_pair.h"
 #include "firmware-tests/cuda/simt.h"
@@ -56,29 +48,26 @@ static void run(uint64_t elems_max, const uint64_t *counts, uint32_t count_count
     free(device);
 }
 
-static void test_small_counts(void **state)
+TEST(test_small_counts)
 {
     static const uint64_t counts[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 130, 511, 1000};
-    (void)state;
-    run(1000, counts, sizeof counts / sizeof counts[0], 2);
+    run(1000, counts, LENGTH(counts), 2);
 }
 
-static void test_large_counts(void **state)
+TEST(test_large_counts)
 {
     static const uint64_t counts[] = {4097, 32769, 66001};
-    (void)state;
-    run(ELEMS_MAX, counts, sizeof counts / sizeof counts[0], 1);
+    run(ELEMS_MAX, counts, LENGTH(counts), 1);
 }
 
 /* Nothing is launched for nothing: an empty grid is not lawful. */
-static void test_empty_ranges_launch_nothing(void **state)
+TEST(test_empty_ranges_launch_nothing)
 {
     struct gf_queue *queue = simt_gpu_queue(1);
     struct gf_update update = {.gradient_type = GF_TYPE_F32};
     struct gf_chunks chunks = {.chunk_elems = 1};
     gf_mem none = 0;
     uint64_t before = simt_gpu_launches;
-    (void)state;
     assert_int_equal(gf_ops_cuda.cast(queue, 0, GF_TYPE_F16, 0, GF_TYPE_F32, 0, 1, 0, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.sum(queue, 0, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL, NULL), GF_OK);
@@ -97,18 +86,8 @@ static void test_empty_ranges_launch_nothing(void **state)
 }
 
 /* Every kernel that the driver asks the image for is there, by the same name. */
-static void test_every_kernel_is_known(void **state)
+TEST(test_every_kernel_is_known)
 {
-    (void)state;
     assert_true(gf_cuda_kernel_count >= 14);
     for (uint32_t k = 0; k < gf_cuda_kernel_count; k++) assert_non_null(gf_simt_find(gf_cuda_kernels[k]));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kernel_is_known), cmocka_unit_test(test_empty_ranges_launch_nothing),
-        cmocka_unit_test(test_small_counts), cmocka_unit_test(test_large_counts),
-    };
-    return cmocka_run_group_tests_name("simt_ops", tests, NULL, NULL);
 }

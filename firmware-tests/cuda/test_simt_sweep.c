@@ -1,17 +1,10 @@
 /* The benchmark's read-only sweep on the SIMT emulator: it reads every word and writes nothing where it met nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "ops/element/cuda/kernels.h"
 #include "firmware-tests/cuda/simt.h"
 #include "firmware-tests/cuda/sweep.h"
+
+#include <sys/mman.h>
 
 #define WORDS 5000u
 #define WIDE ((UINT64_C(1) << 32) + 7) /* words */
@@ -31,11 +24,10 @@ static uint64_t sweep(uint32_t *from, uint64_t word_count, uint32_t blocks, uint
     return meetings;
 }
 
-static void every_word_is_read(void **state)
+TEST(every_word_is_read)
 {
     static const uint32_t counts[] = {0, 1, 2, 3, 4, 5, 17, 259};
-    (void)state;
-    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
+    for (size_t c = 0; c < LENGTH(counts); c++)
         for (uint32_t off = 0; off < 4; off++) {
             words[off + counts[c]] = UINT32_MAX; /* behind the end */
             assert_int_equal(sweep(words + off, counts[c], 2, UINT32_MAX), 0);
@@ -51,9 +43,8 @@ static void every_word_is_read(void **state)
     assert_int_equal(sweep(words, WORDS, 1, 4), 3);
 }
 
-static void nothing_is_written_over_zeroes(void **state)
+TEST(nothing_is_written_over_zeroes)
 {
-    (void)state;
     struct gf_sweep_args args = {.words = (uint64_t)(uintptr_t)words, .word_count = 4, .mask = UINT32_MAX,
                                  .meetings = 8};
     void *list[] = {&args};
@@ -62,12 +53,11 @@ static void nothing_is_written_over_zeroes(void **state)
 }
 
 /* Blocks with a turn each, of which the first and the last are run. */
-static void beyond_2_to_32_words(void **state)
+TEST(beyond_2_to_32_words)
 {
     uint64_t each = GF_KERNEL_THREADS * UINT64_C(4);
     uint32_t blocks[] = {0, (uint32_t)((WIDE / 4 - 1) / GF_KERNEL_THREADS)};
     uint32_t *wide = mmap(NULL, WIDE * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    (void)state;
     if (wide == MAP_FAILED) skip();
     gf_simt_blocks(blocks, 2);
     wide[WIDE - 5] = 1; /* of the last whole pack */
@@ -85,12 +75,4 @@ static int kernels_add(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_word_is_read),
-        cmocka_unit_test(nothing_is_written_over_zeroes),
-        cmocka_unit_test(beyond_2_to_32_words),
-    };
-    return cmocka_run_group_tests(tests, kernels_add, NULL);
-}
+TEST_AROUND(kernels_add, NULL)

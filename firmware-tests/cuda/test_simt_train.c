@@ -1,15 +1,6 @@
 /* The kernels of gf-train's networks on the SIMT emulator: each layer, forward and backward, gives what train_layers.c
  * gives on the host, at small and odd shapes. Sums are added in another order there: these are near, the rest is equal. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "tools/train/train_kernels.h"
 #include "tools/train/train_layers.h"
 #include "tools/train/train_norm.h"
@@ -17,7 +8,6 @@
 
 #define ROOM 20000u
 #define BLOCKS 3u
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 static float a[ROOM], b[ROOM], want[ROOM], got[ROOM], bias[ROOM], want_bias[ROOM], got_bias[ROOM];
 static uint8_t want_winner[ROOM], got_winner[ROOM];
@@ -57,11 +47,10 @@ static void near(const float *x, const float *y, size_t count)
         if (!(fabsf(x[i] - y[i]) <= 1e-5f * (1.0f + fabsf(x[i])))) fail_msg("[%zu]: %g, the host has %g", i, y[i], x[i]);
 }
 
-static void products_are_the_hosts(void **state)
+TEST(products_are_the_hosts)
 {
     static const uint32_t shapes[][3] = {{1, 1, 1}, {3, 10, 17}, {65, 66, 15}, {64, 5, 33}, {70, 130, 16}};
-    (void)state;
-    for (uint32_t i = 0; i < COUNT(shapes) * 8; i++) {
+    for (uint32_t i = 0; i < LENGTH(shapes) * 8; i++) {
         const uint32_t m = shapes[i / 8][0], n = shapes[i / 8][1], k = shapes[i / 8][2];
         struct gf_train_gemm_args args = {at(a), at(b), at(got), m, n, k, i & 1, i >> 1 & 1, i >> 2 & 1};
         fill(a, m * k);
@@ -78,10 +67,9 @@ static const struct shape {
     uint32_t images, side, channels, kernel;
 } shapes[] = {{1, 2, 1, 1}, {2, 4, 3, 5}, {1, 6, 5, 3}, {3, 4, 1, 5}};
 
-static void a_convolution_is_unfolded_and_folded_as_on_the_host(void **state)
+TEST(a_convolution_is_unfolded_and_folded_as_on_the_host)
 {
-    (void)state;
-    for (size_t i = 0; i < COUNT(shapes); i++) {
+    for (size_t i = 0; i < LENGTH(shapes); i++) {
         const struct shape s = shapes[i];
         size_t wide = s.images * layer_bordered_elems(s.side, s.channels, s.kernel);
         size_t rows = (size_t)s.images * s.side * s.side * s.kernel * s.kernel * s.channels;
@@ -98,10 +86,9 @@ static void a_convolution_is_unfolded_and_folded_as_on_the_host(void **state)
     }
 }
 
-static void pooling_takes_and_gives_as_on_the_host(void **state)
+TEST(pooling_takes_and_gives_as_on_the_host)
 {
-    (void)state;
-    for (size_t i = 0; i < COUNT(shapes) * 2; i++) {
+    for (size_t i = 0; i < LENGTH(shapes) * 2; i++) {
         const struct shape s = shapes[i / 2];
         const uint32_t border = (uint32_t)(i % 2) * 2, half = s.side / 2, wide = half + 2 * border;
         size_t in = (size_t)s.images * s.side * s.side * s.channels, out = (size_t)s.images * wide * wide * s.channels;
@@ -131,12 +118,11 @@ static void pooling_takes_and_gives_as_on_the_host(void **state)
 /* Rows of a normalisation: [rows][channels]. Few, many, one channel, more channels than blocks. */
 static const uint32_t norm_sizes[][2] = {{2, 1}, {49, 5}, {300, 3}, {785, 16}, {7, 64}};
 
-static void a_batch_is_normalised_as_on_the_host(void **state)
+TEST(a_batch_is_normalised_as_on_the_host)
 {
     float mean[LAYER_CHANNELS_MAX], inverse[LAYER_CHANNELS_MAX], want_inverse[LAYER_CHANNELS_MAX];
     float running[2][LAYER_CHANNELS_MAX], want_running[2][LAYER_CHANNELS_MAX];
-    (void)state;
-    for (size_t i = 0; i < COUNT(norm_sizes); i++) {
+    for (size_t i = 0; i < LENGTH(norm_sizes); i++) {
         const uint32_t rows = norm_sizes[i][0], width = norm_sizes[i][1];
         struct gf_train_moments_args moments = {at(got), at(mean), at(inverse), at(running[0]), at(running[1]), rows,
                                                 width, NORM_EPSILON, NORM_KEPT};
@@ -156,10 +142,9 @@ static void a_batch_is_normalised_as_on_the_host(void **state)
     }
 }
 
-static void a_normalisation_gives_back_as_on_the_host(void **state)
+TEST(a_normalisation_gives_back_as_on_the_host)
 {
-    (void)state;
-    for (size_t i = 0; i < COUNT(norm_sizes); i++) {
+    for (size_t i = 0; i < LENGTH(norm_sizes); i++) {
         const uint32_t rows = norm_sizes[i][0], width = norm_sizes[i][1];
         float gain[LAYER_CHANNELS_MAX], inverse[LAYER_CHANNELS_MAX], want_gain[LAYER_CHANNELS_MAX];
         float got_gain[LAYER_CHANNELS_MAX];
@@ -187,10 +172,9 @@ static size_t inside(size_t i, const struct shape *s, uint32_t border)
     return ((row / s->side * wide + row % s->side + border) * wide + border) * s->channels + i % line;
 }
 
-static void gain_and_relu_are_the_hosts(void **state)
+TEST(gain_and_relu_are_the_hosts)
 {
-    (void)state;
-    for (size_t i = 0; i < COUNT(shapes) * 3; i++) {
+    for (size_t i = 0; i < LENGTH(shapes) * 3; i++) {
         const struct shape s = shapes[i / 3];
         const uint32_t border = (uint32_t)(i % 3), wide = s.side + 2 * border;
         size_t points = (size_t)s.images * s.side * s.side, elems = points * s.channels;
@@ -218,11 +202,10 @@ static void gain_and_relu_are_the_hosts(void **state)
     }
 }
 
-static void means_over_an_image_are_the_hosts(void **state)
+TEST(means_over_an_image_are_the_hosts)
 {
     static const uint32_t sizes[][3] = {{1, 1, 1}, {3, 49, 5}, {2, 7, 64}};
-    (void)state;
-    for (size_t i = 0; i < COUNT(sizes); i++) {
+    for (size_t i = 0; i < LENGTH(sizes); i++) {
         const uint32_t images = sizes[i][0], points = sizes[i][1], width = sizes[i][2];
         struct gf_train_mean_args mean = {at(a), at(got), images, points, width};
         struct gf_train_mean_back_args back = {at(b), at(got), images, points, width};
@@ -239,11 +222,10 @@ static void means_over_an_image_are_the_hosts(void **state)
     }
 }
 
-static void rows_of_full_layers_are_the_hosts(void **state)
+TEST(rows_of_full_layers_are_the_hosts)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {3, 10}, {300, 7}, {17, 33}};
-    (void)state;
-    for (uint32_t i = 0; i < COUNT(sizes) * 2; i++) {
+    for (uint32_t i = 0; i < LENGTH(sizes) * 2; i++) {
         const uint32_t rows = sizes[i / 2][0], width = sizes[i / 2][1], elems = rows * width;
         struct gf_train_bias_args add = {at(got), at(bias), rows, width, i % 2};
         struct gf_train_relu_back_args back = {at(got), at(b), elems};
@@ -269,13 +251,12 @@ static void rows_of_full_layers_are_the_hosts(void **state)
     }
 }
 
-static void the_loss_is_the_hosts(void **state)
+TEST(the_loss_is_the_hosts)
 {
     static const uint32_t row_counts[] = {1, 7, 300};
     static uint32_t hits[300];
     static float losses[300];
-    (void)state;
-    for (size_t i = 0; i < COUNT(row_counts); i++) {
+    for (size_t i = 0; i < LENGTH(row_counts); i++) {
         const uint32_t rows = row_counts[i];
         struct gf_train_softmax_args args = {at(got), at(got_winner), at(losses), at(hits), rows, 10, 0.125f};
         uint32_t want_hits, got_hits = 0;
@@ -295,18 +276,4 @@ static void the_loss_is_the_hosts(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_the_hosts),
-        cmocka_unit_test(a_convolution_is_unfolded_and_folded_as_on_the_host),
-        cmocka_unit_test(pooling_takes_and_gives_as_on_the_host),
-        cmocka_unit_test(a_batch_is_normalised_as_on_the_host),
-        cmocka_unit_test(a_normalisation_gives_back_as_on_the_host),
-        cmocka_unit_test(gain_and_relu_are_the_hosts),
-        cmocka_unit_test(means_over_an_image_are_the_hosts),
-        cmocka_unit_test(rows_of_full_layers_are_the_hosts),
-        cmocka_unit_test(the_loss_is_the_hosts),
-    };
-    return cmocka_run_group_tests(tests, kernels_add, NULL);
-}
+TEST_AROUND(kernels_add, NULL)

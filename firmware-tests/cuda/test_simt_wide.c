@@ -1,19 +1,13 @@
 /* Addresses and indices beyond 2^32: ranges of many GiB of which almost nothing is touched. Memory is reserved but not
  * backed, and of a grid that has a thread for each pack only the first, some middle and the last blocks are run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <sys/mman.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "ops/element/host/half.h"
 #include "ops/element/cuda/kernels.h"
 #include "ops/element/cuda/ops_cuda.h"
 #include "firmware-tests/cuda/simt.h"
 #include "firmware-tests/cuda/simt_gpu.h"
+
+#include <sys/mman.h>
 
 #define ELEMS (UINT64_C(5) << 30) /* + some: more than 2^32 elements */
 #define EXTRA 13u
@@ -49,9 +43,9 @@ static void launch(const char *kernel, uint64_t elem_count, uint32_t pack, void 
 
 /* Elements that are looked at: in the first block, beyond 2^32, in the last pack, and the tail (block 0 takes it). */
 static const uint64_t places[] = {0, 100, (UINT64_C(1) << 32) + 5, ELEMS + 2, ELEMS + EXTRA - 1};
-#define PLACES (sizeof places / sizeof places[0])
+#define PLACES (LENGTH(places))
 
-static void test_cast_sum_check(void **state)
+TEST(test_cast_sum_check)
 {
     uint64_t count = ELEMS + EXTRA;
     uint16_t *src = reserve(count * 2), *dst = reserve(count * 2);
@@ -63,7 +57,6 @@ static void test_cast_sum_check(void **state)
                               .type = GF_KERNEL_BF16};
     struct gf_check_args look = {.src = (uint64_t)(uintptr_t)src, .elem_count = count, .base = 1,
                                  .check = (uint64_t)(uintptr_t)&found, .type = GF_KERNEL_F16};
-    (void)state;
     if ((src == NULL) || (dst == NULL)) skip();
     for (size_t p = 0; p < PLACES; p++) src[places[p]] = gf_f16_of_f32(2.0f * (float)(p + 1));
     launch("gf_kernel_cast", count, 8, &cast);
@@ -79,7 +72,7 @@ static void test_cast_sum_check(void **state)
     assert_int_equal(munmap(dst, count * 2), 0);
 }
 
-static void test_update_and_accumulate(void **state)
+TEST(test_update_and_accumulate)
 {
     uint64_t count = ELEMS + EXTRA;
     float *weight = reserve(count * 4), *momentum = reserve(count * 4);
@@ -91,7 +84,6 @@ static void test_update_and_accumulate(void **state)
     struct gf_accumulate_args accumulate = {.dst_h = (uint64_t)(uintptr_t)weight, .h = (uint64_t)(uintptr_t)weight,
                                             .src = (uint64_t)(uintptr_t)gradient, .elem_count = count, .scale = 1,
                                             .src_type = GF_KERNEL_F16};
-    (void)state;
     if ((weight == NULL) || (momentum == NULL) || (gradient == NULL)) skip();
     for (size_t p = 0; p < PLACES; p++) {
         gradient[places[p]] = gf_f16_of_f32((float)(p + 1));
@@ -111,7 +103,7 @@ static void test_update_and_accumulate(void **state)
 }
 
 /* Two sources, one of them where the sum goes. */
-static void test_sum_n(void **state)
+TEST(test_sum_n)
 {
     uint64_t count = ELEMS + EXTRA;
     uint16_t *first = reserve(count * 2), *second = reserve(count * 2);
@@ -120,7 +112,6 @@ static void test_sum_n(void **state)
                                 .src = {(uint64_t)(uintptr_t)first, (uint64_t)(uintptr_t)second}, .elem_count = count,
                                 .check = (uint64_t)(uintptr_t)&found, .sources = (uint64_t)(uintptr_t)&sources,
                                 .dst_count = 1, .src_count = 2, .type = GF_KERNEL_F16};
-    (void)state;
     if ((first == NULL) || (second == NULL)) skip();
     for (size_t p = 0; p < PLACES; p++) {
         first[places[p]] = gf_f16_of_f32((float)(p + 1));
@@ -139,7 +130,7 @@ static void test_sum_n(void **state)
 }
 
 /* Chunks that lie beyond: a launch touches only those that are listed, so it is run whole. */
-static void test_chunks(void **state)
+TEST(test_chunks)
 {
     uint64_t count = ELEMS, chunk_elems = 1000;
     uint32_t list[] = {0, (uint32_t)((UINT64_C(1) << 32) / 1000 + 1), (uint32_t)(count / 1000)};
@@ -148,7 +139,6 @@ static void test_chunks(void **state)
     struct gf_check found = {0, UINT64_MAX};
     struct gf_chunks chunks = {.src_list_u32 = (gf_mem)(uintptr_t)list, .count = 3, .chunk_elems = chunk_elems,
                                .dst_elems = 3000, .src_elems = count};
-    (void)state;
     if (pool == NULL) skip();
     for (uint32_t c = 0; c < 3; c++) pool[list[c] * chunk_elems + 7] = gf_f16_of_f32((float)(c + 1));
     pool[list[2] * chunk_elems + 9] = 0x7e00;
@@ -168,7 +158,7 @@ static void test_chunks(void **state)
     assert_int_equal(munmap(pool, count * 2), 0);
 }
 
-static void test_accumulate_and_update_chunks(void **state)
+TEST(test_accumulate_and_update_chunks)
 {
     uint64_t count = ELEMS, chunk_elems = 1000;
     uint32_t list[] = {(uint32_t)((UINT64_C(1) << 32) / 1000 + 1), (uint32_t)(count / 1000 - 1)};
@@ -176,7 +166,6 @@ static void test_accumulate_and_update_chunks(void **state)
     uint16_t *gradient = reserve(count * 2);
     struct gf_chunks chunks = {.dst_list_u32 = (gf_mem)(uintptr_t)list, .src_list_u32 = (gf_mem)(uintptr_t)list,
                                .count = 2, .chunk_elems = chunk_elems, .dst_elems = count, .src_elems = count};
-    (void)state;
     if ((history == NULL) || (gradient == NULL)) skip();
     for (uint32_t c = 0; c < 2; c++) {
         history[list[c] * chunk_elems + 11] = 3;
@@ -195,7 +184,7 @@ static void test_accumulate_and_update_chunks(void **state)
 }
 
 /* Runs and chunks of sums that begin beyond 2^32. */
-static void test_score_and_norm(void **state)
+TEST(test_score_and_norm)
 {
     uint64_t count = ELEMS, groups_fp32 = THREADS / 16, groups_half = THREADS / 8;
     uint32_t block;
@@ -205,7 +194,6 @@ static void test_score_and_norm(void **state)
     struct gf_norm_runs_args norm = {.runs = (uint64_t)(uintptr_t)sums, .src = (uint64_t)(uintptr_t)src,
                                      .elem_count = count, .type = GF_KERNEL_BF16};
     void *score_list[] = {&score}, *norm_list[] = {&norm};
-    (void)state;
     if ((src == NULL) || (sums == NULL)) skip();
     src[count - 1] = -3;
     block = (uint32_t)(count / 64 / groups_fp32 - 1);
@@ -219,14 +207,4 @@ static void test_score_and_norm(void **state)
     assert_true(sums[count / GF_KERNEL_RUN_ELEMS - 1] == 9);
     assert_int_equal(munmap(src, count * 4), 0);
     assert_int_equal(munmap(sums, count / 64 * 4), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cast_sum_check), cmocka_unit_test(test_update_and_accumulate),
-        cmocka_unit_test(test_sum_n), cmocka_unit_test(test_chunks), cmocka_unit_test(test_accumulate_and_update_chunks),
-        cmocka_unit_test(test_score_and_norm),
-    };
-    return cmocka_run_group_tests_name("simt_wide", tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* libFuzzer over saved states: whatever the bytes, they are refused and leave no trace, or they are loaded, saved to
  * what loads again, and a step runs. The first byte says what is made right again before: 1 the checksum, 2 the common
  * part's hash too, else nothing. `make fuzz T=state`. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "lib/state/state_format.h"
 #include "firmware-tests/support/world.h"
 

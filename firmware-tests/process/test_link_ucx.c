@@ -1,21 +1,15 @@
 /* The UCX link between real processes, over shared memory and over loopback tcp. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* ---- messages ---- */
 
 static const size_t sizes[] = {0, 1, 8, 4096, 65536, 1u << 20};
-#define SIZES (sizeof sizes / sizeof sizes[0])
+#define SIZES (LENGTH(sizes))
 
 static unsigned char out[RANKS_MAX][SIZES][1u << 20], in[RANKS_MAX][SIZES][1u << 20];
 
@@ -59,9 +53,8 @@ static void messages_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void messages_of_all_sizes_arrive(void **state)
+TEST(messages_of_all_sizes_arrive)
 {
-    (void)state;
     ranks_run_each(2, 0, messages_body);
     ranks_run_each(3, 0, messages_body);
 }
@@ -86,9 +79,8 @@ static void last_message_body(struct ranks_one *one)
     }
 }
 
-static void a_message_sent_before_close_arrives(void **state)
+TEST(a_message_sent_before_close_arrives)
 {
-    (void)state;
     ranks_run_each(2, 0, last_message_body);
 }
 
@@ -127,10 +119,9 @@ static void size_case_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void another_size_is_named_with_both_sizes(void **state)
+TEST(another_size_is_named_with_both_sizes)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof size_cases / sizeof size_cases[0]; i++)
+    for (size_t i = 0; i < LENGTH(size_cases); i++)
         ranks_run(2, 0, size_case_body, &size_cases[i]);
 }
 
@@ -170,9 +161,8 @@ static void rules_body(struct ranks_one *one)
     RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[2]) == GF_ERR_ABORTED);
 }
 
-static void posting_keeps_its_bounds_and_cancel_ends_a_receive(void **state)
+TEST(posting_keeps_its_bounds_and_cancel_ends_a_receive)
 {
-    (void)state;
     ranks_run_each(2, 0, rules_body);
 }
 
@@ -205,9 +195,8 @@ static void map_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void regions_are_mapped_where_memory_is_shared_and_null_elsewhere(void **state)
+TEST(regions_are_mapped_where_memory_is_shared_and_null_elsewhere)
 {
-    (void)state;
     ranks_run_each(2, 0, map_body);
     ranks_run_each(3, 0, map_body);
 }
@@ -223,9 +212,8 @@ static void no_region_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void a_rank_without_a_region_maps_to_null(void **state)
+TEST(a_rank_without_a_region_maps_to_null)
 {
-    (void)state;
     ranks_run_each(2, 0, no_region_body);
 }
 
@@ -240,9 +228,8 @@ static void huge_pages_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void huge_pages_are_tried_and_the_outcome_is_logged(void **state)
+TEST(huge_pages_are_tried_and_the_outcome_is_logged)
 {
-    (void)state;
     ranks_run_each(1, 0, huge_pages_body);
 }
 
@@ -281,9 +268,8 @@ static void wake_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void a_message_wakes_a_sleeper(void **state)
+TEST(a_message_wakes_a_sleeper)
 {
-    (void)state;
     ranks_run_each(2, 0, wake_body);
 }
 
@@ -327,9 +313,8 @@ static void reset_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void reset_ends_all_requests_and_a_new_epoch_works(void **state)
+TEST(reset_ends_all_requests_and_a_new_epoch_works)
 {
-    (void)state;
     ranks_run_each(2, 0, reset_body);
 }
 
@@ -365,9 +350,8 @@ static void two_links_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void links_of_one_process_are_independent(void **state)
+TEST(links_of_one_process_are_independent)
 {
-    (void)state;
     ranks_run_each(1, 0, two_links_body);
 }
 
@@ -376,35 +360,16 @@ static void (*handlers_at_start[4])(int);
 __attribute__((constructor)) static void handlers_look(void)
 {
     static const int signals[] = {SIGBUS, SIGILL, SIGFPE, SIGSEGV};
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+    for (size_t i = 0; i < LENGTH(signals); i++) {
         struct sigaction action;
         if (sigaction(signals[i], NULL, &action) == 0) handlers_at_start[i] = action.sa_handler;
     }
 }
 
-static void ucx_installs_no_signal_handlers(void **state)
+TEST(ucx_installs_no_signal_handlers)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__)
     skip(); /* the sanitizer has its own */
 #endif
     for (size_t i = 0; i < 4; i++) assert_true(handlers_at_start[i] == SIG_DFL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ucx_installs_no_signal_handlers),
-        cmocka_unit_test(messages_of_all_sizes_arrive),
-        cmocka_unit_test(a_message_sent_before_close_arrives),
-        cmocka_unit_test(another_size_is_named_with_both_sizes),
-        cmocka_unit_test(posting_keeps_its_bounds_and_cancel_ends_a_receive),
-        cmocka_unit_test(regions_are_mapped_where_memory_is_shared_and_null_elsewhere),
-        cmocka_unit_test(a_rank_without_a_region_maps_to_null),
-        cmocka_unit_test(huge_pages_are_tried_and_the_outcome_is_logged),
-        cmocka_unit_test(a_message_wakes_a_sleeper),
-        cmocka_unit_test(reset_ends_all_requests_and_a_new_epoch_works),
-        cmocka_unit_test(links_of_one_process_are_independent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,12 @@
 /* Device memory and the UCX link: UCX is given none unless its memory types list CUDA, each message says what its
  * memory is, and the device is current in every call that may move something. This machine's UCX knows no CUDA: its
  * answers and what it is given are changed on the way (--wrap), and "device memory" is the host's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <ucp/api/ucp.h>
-
+#include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/support/state_world.h"
+
+#include <ucp/api/ucp.h>
 
 #define ARENA_BYTES 8192u
 #define MESSAGE_BYTES 1024u
@@ -218,7 +209,7 @@ static void message(uint64_t move, const unsigned char *from, unsigned char *int
     assert_memory_equal(from, into, MESSAGE_BYTES);
 }
 
-static void device_memory_is_given_only_where_ucx_lists_cuda(void **state)
+TEST(device_memory_is_given_only_where_ucx_lists_cuda)
 {
     static const struct {
         const char *transports;
@@ -228,7 +219,6 @@ static void device_memory_is_given_only_where_ucx_lists_cuda(void **state)
                 {"self,posix,cuda_copy", true, false, false, false},
                 {"self,posix,cuda_copy", true, true, true, false},
                 {"self,tcp,cuda_copy", true, true, true, false}};
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct gf_link_setup setup = {.transports = rows[i].transports};
         uint32_t cuda = rows[i].reaches ? 2 : 0;
@@ -249,11 +239,10 @@ static void device_memory_is_given_only_where_ucx_lists_cuda(void **state)
 }
 
 /* While UCX opens too, as it asks for the device then. */
-static void the_device_is_current_wherever_ucx_may_move_data(void **state)
+TEST(the_device_is_current_wherever_ucx_may_move_data)
 {
     const uint64_t tag = gf_tag_move(gf_tag(1, 1, 1), 9);
     gf_mem into = (gf_mem)(uintptr_t)arena[1];
-    (void)state;
     links_open("self,posix,cuda_copy", &gpu, true);
     message(1, arena[0], arena[1]);
     assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, into, MESSAGE_BYTES, reqs[1][1]), GF_OK);
@@ -275,10 +264,9 @@ static void the_device_is_current_wherever_ucx_may_move_data(void **state)
     assert_int_equal(seen.entered, 0);
 }
 
-static void a_device_that_cannot_be_made_current_fails_the_call(void **state)
+TEST(a_device_that_cannot_be_made_current_fails_the_call)
 {
     uint64_t calls;
-    (void)state;
     links_open("self,posix,cuda_copy", &gpu, true);
     calls = seen.calls;
     seen.enter_fails = true;
@@ -345,21 +333,9 @@ static void contexts_run(const char *transports, bool has_cuda)
     world_close(&w);
 }
 
-static void contexts_send_what_lies_in_device_memory(void **state)
+TEST(contexts_send_what_lies_in_device_memory)
 {
-    (void)state;
     contexts_run("self,posix,tcp,cuda_copy", true);
     contexts_run("self,tcp,cuda_copy", true);
     contexts_run("self,posix,tcp,cuda_copy", false);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_memory_is_given_only_where_ucx_lists_cuda),
-        cmocka_unit_test(the_device_is_current_wherever_ucx_may_move_data),
-        cmocka_unit_test(a_device_that_cannot_be_made_current_fails_the_call),
-        cmocka_unit_test(contexts_send_what_lies_in_device_memory),
-    };
-    return cmocka_run_group_tests_name("link_ucx_device", tests, NULL, NULL);
 }

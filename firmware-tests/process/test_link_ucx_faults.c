@@ -1,18 +1,13 @@
 /* The UCX link when things go wrong: dead peers, bad settings, damaged blobs. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static unsigned char out[RANKS_MAX][RANKS_MESSAGE_MAX], in[RANKS_MAX][RANKS_MESSAGE_MAX];
 
@@ -47,9 +42,8 @@ static void killed_body(struct ranks_one *one)
         RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) != GF_AGAIN);
 }
 
-static void a_killed_peer_hangs_nobody(void **state)
+TEST(a_killed_peer_hangs_nobody)
 {
-    (void)state;
     ranks_run_each(2, 1u << 1, killed_body);
 }
 
@@ -95,15 +89,13 @@ static void dropped_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void a_drop_ends_all_and_keeps_the_region(void **state)
+TEST(a_drop_ends_all_and_keeps_the_region)
 {
-    (void)state;
     ranks_run_each(2, 1u << 1, dropped_body);
 }
 
-static void survivors_of_a_kill_keep_working(void **state)
+TEST(survivors_of_a_kill_keep_working)
 {
-    (void)state;
     ranks_run_each(3, 1u << 2, survivors_body);
 }
 
@@ -132,9 +124,8 @@ static void dead_blob_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void a_peer_that_died_before_connect_hangs_nobody(void **state)
+TEST(a_peer_that_died_before_connect_hangs_nobody)
 {
-    (void)state;
     ranks_run_each(2, 1u << 1, dead_blob_body);
 }
 
@@ -206,10 +197,9 @@ static void open_case_body(struct ranks_one *one)
     RANK_CHECK(one, lseek(STDOUT_FILENO, 0, SEEK_END) == 0); /* UCX has printed nothing */
 }
 
-static void bad_settings_are_refused_with_their_names(void **state)
+TEST(bad_settings_are_refused_with_their_names)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof open_cases / sizeof open_cases[0]; i++)
+    for (size_t i = 0; i < LENGTH(open_cases); i++)
         ranks_run(1, 0, open_case_body, &open_cases[i]);
 }
 
@@ -225,9 +215,8 @@ static void full_body(struct ranks_one *one)
     RANK_CHECK(one, (strstr(fault.text, "/dev/shm") != NULL) && (strstr(fault.text, "available") != NULL));
 }
 
-static void no_more_shared_memory_is_taken_than_there_is(void **state)
+TEST(no_more_shared_memory_is_taken_than_there_is)
 {
-    (void)state;
     ranks_run(1, 0, full_body, "self,posix");
 }
 
@@ -262,24 +251,9 @@ static void blob_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void a_wrong_blob_is_refused(void **state)
+TEST(a_wrong_blob_is_refused)
 {
-    (void)state;
     ranks_run_each(2, 0, blob_body);
 }
 
 /* ---- handlers ---- */
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_peer_hangs_nobody),
-        cmocka_unit_test(survivors_of_a_kill_keep_working),
-        cmocka_unit_test(a_drop_ends_all_and_keeps_the_region),
-        cmocka_unit_test(a_peer_that_died_before_connect_hangs_nobody),
-        cmocka_unit_test(no_more_shared_memory_is_taken_than_there_is),
-        cmocka_unit_test(bad_settings_are_refused_with_their_names),
-        cmocka_unit_test(a_wrong_blob_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

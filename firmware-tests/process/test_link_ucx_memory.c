@@ -1,14 +1,9 @@
 /* After a warm-up with the largest window, messages over UCX allocate nothing. The counting allocator below replaces
  * libc's for the whole program, UCX included. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define COUNTS 0
@@ -66,7 +61,7 @@ int posix_memalign(void **out, size_t align_bytes, size_t size_bytes)
 #endif
 
 static const size_t sizes[] = {8, 1024, 4096, 16384, 65536, 262144, 1u << 20};
-#define SIZES (sizeof sizes / sizeof sizes[0])
+#define SIZES (LENGTH(sizes))
 #define WINDOW 16u
 
 static unsigned char out[WINDOW][1u << 20], in[WINDOW][1u << 20];
@@ -113,17 +108,10 @@ static void nothing_allocated_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void nothing_is_allocated_after_warm_up(void **state)
+TEST(nothing_is_allocated_after_warm_up)
 {
     static const char *const transports[] = {"self,posix,tcp", "self,tcp"};
-    (void)state;
-    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++)
+    for (size_t i = 0; i < LENGTH(transports); i++)
         ranks_run(2, 0, nothing_allocated_body, transports[i]);
     if (!COUNTS) skip(); /* a sanitizer owns the allocator; the exchanges ran all the same */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_allocated_after_warm_up)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

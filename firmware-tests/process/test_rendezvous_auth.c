@@ -1,22 +1,15 @@
 /* Only who has the job's key joins; strangers by the thousands do not stop those. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/tcp_keys.h"
 #include "firmware-tests/support/tcp_middle.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct middle middle;
 
@@ -55,11 +48,10 @@ static void key_open_check(const char *path, const char *text)
     }
 }
 
-static void a_key_file_is_private_and_of_a_lawful_size(void **state)
+TEST(a_key_file_is_private_and_of_a_lawful_size)
 {
-    (void)state;
     char path[96];
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    for (size_t i = 0; i < LENGTH(files); i++) {
         key_open_check(file_make(files[i].name, 'k', files[i].bytes, files[i].mode), files[i].text);
     }
     key_open_check(key_folder, "found a folder with mode 0700");
@@ -76,9 +68,8 @@ static void a_key_file_is_private_and_of_a_lawful_size(void **state)
     key_open_check(path, "found a file with mode 0604");
 }
 
-static void a_key_file_of_another_user_is_refused(void **state)
+TEST(a_key_file_of_another_user_is_refused)
 {
-    (void)state;
     char path[64], text[64];
     if (geteuid() != 0) skip();
     (void)snprintf(path, sizeof path, "%s", file_make("foreign", 'a', 32, 0600));
@@ -87,9 +78,8 @@ static void a_key_file_of_another_user_is_refused(void **state)
     key_open_check(path, text);
 }
 
-static void a_key_allows_an_address_beyond_loopback(void **state)
+TEST(a_key_allows_an_address_beyond_loopback)
 {
-    (void)state;
     begin();
     struct gf_rendezvous_setup setup = keyed(0, 2, key_a);
     setup.bind = "0.0.0.0";
@@ -101,9 +91,8 @@ static void a_key_allows_an_address_beyond_loopback(void **state)
 
 /* ---- who joins ---- */
 
-static void ranks_with_the_same_key_join_and_talk(void **state)
+TEST(ranks_with_the_same_key_join_and_talk)
 {
-    (void)state;
     static unsigned char large[GF_FRAME_PAYLOAD_MAX];
     begin();
     memset(large, 'L', sizeof large);
@@ -126,9 +115,8 @@ static void ranks_with_the_same_key_join_and_talk(void **state)
     tcp_world_close(&star);
 }
 
-static void a_full_sealed_channel_loses_nothing(void **state)
+TEST(a_full_sealed_channel_loses_nothing)
 {
-    (void)state;
     static unsigned char large[GF_FRAME_PAYLOAD_MAX];
     uint32_t sent = 0;
     begin();
@@ -156,10 +144,9 @@ static const struct key_case {
     {"a_key_too_many", "", key_a, "rank 1 has a key_file, rank 0 has none", "rank 1 has a key_file", 1},
 };
 
-static void keys_that_differ_are_named_on_both_sides(void **state)
+TEST(keys_that_differ_are_named_on_both_sides)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    for (size_t i = 0; i < LENGTH(keys); i++) {
         begin();
         keyed_open(0, 0, 2, keys[i].coordinator);
         keyed_open(5, 1, 2, keys[i].rank);
@@ -174,9 +161,8 @@ static void keys_that_differ_are_named_on_both_sides(void **state)
     }
 }
 
-static void what_a_rank_with_the_key_says_is_believed(void **state)
+TEST(what_a_rank_with_the_key_says_is_believed)
 {
-    (void)state;
     begin();
     keyed_open(0, 0, 3, key_a);
     keyed_open(1, 1, 4, key_a);
@@ -193,9 +179,8 @@ static void what_a_rank_with_the_key_says_is_believed(void **state)
 
 /* ---- strangers ---- */
 
-static void a_challenge_sent_back_proves_nothing(void **state)
+TEST(a_challenge_sent_back_proves_nothing)
 {
-    (void)state;
     unsigned char hello[HELLO_FRAME], first[CHALLENGE_FRAME], second[CHALLENGE_FRAME], proof[PROOF_FRAME];
     struct gf_put put = {proof, sizeof proof};
     begin();
@@ -228,14 +213,13 @@ static uint32_t descriptors(void)
     return count;
 }
 
-static void thousands_of_strangers_do_not_stop_a_keyed_job(void **state)
+TEST(thousands_of_strangers_do_not_stop_a_keyed_job)
 {
-    (void)state;
     static unsigned char noise[4096];
     unsigned char hello[HELLO_FRAME];
     int open_fds[150];
     uint32_t opened = 0;
-    const uint32_t open_max = sizeof open_fds / sizeof open_fds[0];
+    const uint32_t open_max = LENGTH(open_fds);
     memset(open_fds, -1, sizeof open_fds);
     memset(noise, 'N', sizeof noise);
     begin();
@@ -296,9 +280,8 @@ static void thousands_of_strangers_do_not_stop_a_keyed_job(void **state)
 }
 
 /* Something else listens at the address, and has no key: it learns a nonce and nothing more. */
-static void an_impostor_is_no_coordinator(void **state)
+TEST(an_impostor_is_no_coordinator)
 {
-    (void)state;
     for (int keyless = 0; keyless < 2; keyless++) {
         unsigned char frame[ANSWER_FRAME] = {0};
         struct gf_put put = {frame, sizeof frame};
@@ -329,9 +312,8 @@ static void an_impostor_is_no_coordinator(void **state)
 }
 
 /* More ranks at once than there are slots for those who have not proved themselves. */
-static void many_ranks_at_once_do_not_push_each_other_out(void **state)
+TEST(many_ranks_at_once_do_not_push_each_other_out)
 {
-    (void)state;
     unsigned char hello[HELLO_FRAME];
     int fds[16];
     begin();
@@ -354,12 +336,11 @@ static void many_ranks_at_once_do_not_push_each_other_out(void **state)
 
 /* Neither a proof nor a frame can be sent back to whom it came from: both sides say the same bytes, each with a key of
  * its own. */
-static void what_one_side_proves_or_seals_does_not_fit_the_other(void **state)
+TEST(what_one_side_proves_or_seals_does_not_fit_the_other)
 {
     const struct gf_auth auth = {.on = true, .key = {1, 2, 3}};
     unsigned char proof[GF_AUTH_PROOF_BYTES], seal[GF_AUTH_SEAL_BYTES];
     struct gf_auth_seal to_rank, to_coordinator, again;
-    (void)state;
     for (int by_coordinator = 0; by_coordinator < 2; by_coordinator++) {
         gf_auth_prove(&auth, by_coordinator != 0, "said", 4, proof);
         assert_true(gf_auth_proof_fits(&auth, by_coordinator != 0, "said", 4, proof));
@@ -374,21 +355,4 @@ static void what_one_side_proves_or_seals_does_not_fit_the_other(void **state)
     assert_false(gf_auth_seal_fits(&again, "frame", 5, seal)); /* once */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_key_file_is_private_and_of_a_lawful_size),
-        cmocka_unit_test(a_key_file_of_another_user_is_refused),
-        cmocka_unit_test(a_key_allows_an_address_beyond_loopback),
-        cmocka_unit_test(what_one_side_proves_or_seals_does_not_fit_the_other),
-        cmocka_unit_test(ranks_with_the_same_key_join_and_talk),
-        cmocka_unit_test(a_full_sealed_channel_loses_nothing),
-        cmocka_unit_test(keys_that_differ_are_named_on_both_sides),
-        cmocka_unit_test(what_a_rank_with_the_key_says_is_believed),
-        cmocka_unit_test(a_challenge_sent_back_proves_nothing),
-        cmocka_unit_test(thousands_of_strangers_do_not_stop_a_keyed_job),
-        cmocka_unit_test(many_ranks_at_once_do_not_push_each_other_out),
-        cmocka_unit_test(an_impostor_is_no_coordinator),
-    };
-    return cmocka_run_group_tests(tests, keys_setup, keys_teardown);
-}
+TEST_AROUND(keys_setup, keys_teardown)

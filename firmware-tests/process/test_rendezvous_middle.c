@@ -1,15 +1,9 @@
 /* Nobody on the way changes, repeats, leaves out or puts in a byte of a keyed control channel. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/tcp_keys.h"
 #include "firmware-tests/support/tcp_middle.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define SMALL_FRAME (GF_FRAME_HEADER_BYTES + 8u + GF_AUTH_SEAL_BYTES)
 
@@ -31,9 +25,8 @@ static void both_turn(void)
         if (!came) fail_msg("line %d: never came: %s", __LINE__, #condition);    \
     } while (0)
 
-static void a_recorded_handshake_is_no_use(void **state)
+TEST(a_recorded_handshake_is_no_use)
 {
-    (void)state;
     static unsigned char recorded[MIDDLE_RECORD_MAX], challenge[CHALLENGE_FRAME];
     begin();
     keyed_open(0, 0, 2, key_a);
@@ -89,9 +82,8 @@ static void flip_check(int direction, uint32_t at, unsigned char mask)
     tcp_world_close(&star);
 }
 
-static void each_byte_of_the_handshake_is_covered(void **state)
+TEST(each_byte_of_the_handshake_is_covered)
 {
-    (void)state;
     const uint32_t bytes[2] = {HELLO_FRAME + PROOF_FRAME, CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_SEAL_BYTES};
     for (int direction = 0; direction < 2; direction++) {
         for (uint32_t at = 0; at < bytes[direction]; at++) {
@@ -130,9 +122,8 @@ static void assert_cut_off(int direction, uint32_t frames, const char *text)
     tcp_world_close(&star);
 }
 
-static void each_byte_of_a_frame_is_covered(void **state)
+TEST(each_byte_of_a_frame_is_covered)
 {
-    (void)state;
     const unsigned char masks[] = {0x01, 0x80};
     for (uint32_t i = 0; i < 2 * 2 * SMALL_FRAME; i++) {
         int direction = (int)(i % 2);
@@ -159,10 +150,9 @@ static const struct trick_case {
     {"a_frame_goes_back_to_its_sender", REFLECT, 0},
 };
 
-static void frames_come_once_in_order_from_the_peer(void **state)
+TEST(frames_come_once_in_order_from_the_peer)
 {
-    (void)state;
-    for (size_t i = 0; i < 2 * sizeof tricks / sizeof tricks[0]; i++) {
+    for (size_t i = 0; i < 2 * LENGTH(tricks); i++) {
         const struct trick_case *c = &tricks[i / 2];
         int direction = (int)(i % 2), back = 1 - direction;
         unsigned char frame[SMALL_FRAME] = {0};
@@ -203,13 +193,4 @@ static void frames_come_once_in_order_from_the_peer(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_recorded_handshake_is_no_use),
-        cmocka_unit_test(each_byte_of_the_handshake_is_covered),
-        cmocka_unit_test(each_byte_of_a_frame_is_covered),
-        cmocka_unit_test(frames_come_once_in_order_from_the_peer),
-    };
-    return cmocka_run_group_tests(tests, keys_setup, keys_teardown);
-}
+TEST_AROUND(keys_setup, keys_teardown)

@@ -1,23 +1,16 @@
 /* Who is no rank of the job, or does not behave like one, does the control channel no harm. */
+#include "firmware-tests/support/suite.h"
 #include "drivers/tcp/rendezvous_frame.h"
 #include "firmware-tests/support/tcp_turns.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static int stranger_connect(void)
 {
@@ -46,9 +39,8 @@ static void hello_make(unsigned char *out, uint32_t rank, uint32_t size)
     gf_put_u32(&put, 0);
 }
 
-static void strangers_by_the_hundreds_do_not_stop_a_job(void **state)
+TEST(strangers_by_the_hundreds_do_not_stop_a_job)
 {
-    (void)state;
     static unsigned char oversized[1 << 16], hello[GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES];
     int strangers[300];
     uint32_t opened = 0;
@@ -97,9 +89,8 @@ static void strangers_by_the_hundreds_do_not_stop_a_job(void **state)
     tcp_world_close(&star);
 }
 
-static void a_silent_stranger_is_hung_up_on_after_5_s(void **state)
+TEST(a_silent_stranger_is_hung_up_on_after_5_s)
 {
-    (void)state;
     char byte;
     world_clear();
     struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
@@ -120,9 +111,8 @@ static void a_silent_stranger_is_hung_up_on_after_5_s(void **state)
     tcp_world_close(&star);
 }
 
-static void the_oldest_stranger_gives_way(void **state)
+TEST(the_oldest_stranger_gives_way)
 {
-    (void)state;
     unsigned char hello[GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES];
     int fds[17];
     char byte;
@@ -184,13 +174,12 @@ static const struct hello_case {
     {"world", 40, 2, "world 3 at rank 0, 2 at rank 1"},
 };
 
-static void each_field_of_a_hello_is_checked(void **state)
+TEST(each_field_of_a_hello_is_checked)
 {
-    (void)state;
     world_clear();
     struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 3);
     end_open(0, &setup);
-    for (size_t i = 0; i < sizeof hellos / sizeof hellos[0]; i++) {
+    for (size_t i = 0; i < LENGTH(hellos); i++) {
         unsigned char hello[GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES];
         char text[GF_FRAME_REASON_BYTES];
         hello_make(hello, 1, 3);
@@ -208,9 +197,8 @@ static void each_field_of_a_hello_is_checked(void **state)
     tcp_world_close(&star);
 }
 
-static void a_member_that_sends_garbage_is_cut_off(void **state)
+TEST(a_member_that_sends_garbage_is_cut_off)
 {
-    (void)state;
     for (uint32_t at = 0; at < GF_FRAME_HEADER_BYTES - 4; at++) {
         if ((at >= 8) && (at < 14)) continue; /* kind, and sizes that are lawful */
         unsigned char hello[GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES], frame[GF_FRAME_HEADER_BYTES];
@@ -234,9 +222,8 @@ static void a_member_that_sends_garbage_is_cut_off(void **state)
 }
 
 /* Something else listens at the address. */
-static void a_foreign_server_is_no_coordinator(void **state)
+TEST(a_foreign_server_is_no_coordinator)
 {
-    (void)state;
     static const char greeting[] = "HTTP/1.1 400 Bad Request\r\nServer: something else\r\n\r\n";
     world_clear();
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -257,17 +244,4 @@ static void a_foreign_server_is_no_coordinator(void **state)
     (void)close(fd);
     (void)close(listener);
     tcp_world_close(&star);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strangers_by_the_hundreds_do_not_stop_a_job),
-        cmocka_unit_test(a_silent_stranger_is_hung_up_on_after_5_s),
-        cmocka_unit_test(the_oldest_stranger_gives_way),
-        cmocka_unit_test(each_field_of_a_hello_is_checked),
-        cmocka_unit_test(a_member_that_sends_garbage_is_cut_off),
-        cmocka_unit_test(a_foreign_server_is_no_coordinator),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,28 +1,20 @@
 /* The control channel over TCP: several ends in one thread on loopback, time made by the test. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/tcp_turns.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 /* ---- joining and frames ---- */
 
-static void frames_travel_both_ways(void **state)
+TEST(frames_travel_both_ways)
 {
-    (void)state;
     for (int v6 = 0; v6 < 2; v6++) {
         static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
         world_clear();
@@ -55,9 +47,8 @@ static void frames_travel_both_ways(void **state)
     }
 }
 
-static void a_full_channel_says_again_and_loses_nothing(void **state)
+TEST(a_full_channel_says_again_and_loses_nothing)
 {
-    (void)state;
     static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
     uint32_t sent = 0;
     world_clear();
@@ -84,9 +75,8 @@ static void a_full_channel_says_again_and_loses_nothing(void **state)
     tcp_world_close(&star);
 }
 
-static void the_wake_descriptor_is_readable_when_there_is_something(void **state)
+TEST(the_wake_descriptor_is_readable_when_there_is_something)
 {
-    (void)state;
     world_clear();
     turns_open(2);
     UNTIL(seen[0].connected && seen[1].connected);
@@ -103,9 +93,8 @@ static void the_wake_descriptor_is_readable_when_there_is_something(void **state
     tcp_world_close(&star);
 }
 
-static void a_coordinator_that_comes_late_is_found(void **state)
+TEST(a_coordinator_that_comes_late_is_found)
 {
-    (void)state;
     world_clear();
     for (uint32_t rank = 3; rank > 0; rank--) {
         struct gf_rendezvous_setup setup = tcp_setup(&star, rank, 4);
@@ -120,9 +109,8 @@ static void a_coordinator_that_comes_late_is_found(void **state)
     tcp_world_close(&star);
 }
 
-static void an_unreachable_coordinator_is_named_at_the_deadline(void **state)
+TEST(an_unreachable_coordinator_is_named_at_the_deadline)
 {
-    (void)state;
     world_clear();
     struct gf_rendezvous_setup setup = tcp_setup(&star, 1, 2);
     end_open(1, &setup);
@@ -139,9 +127,8 @@ static void an_unreachable_coordinator_is_named_at_the_deadline(void **state)
     tcp_world_close(&star);
 }
 
-static void the_end_of_a_connection_is_told(void **state)
+TEST(the_end_of_a_connection_is_told)
 {
-    (void)state;
     world_clear();
     turns_open(3);
     UNTIL((seen[0].connected == 6) && seen[1].connected && seen[2].connected);
@@ -159,9 +146,8 @@ static void the_end_of_a_connection_is_told(void **state)
     tcp_world_close(&star);
 }
 
-static void a_world_of_one_opens_nothing(void **state)
+TEST(a_world_of_one_opens_nothing)
 {
-    (void)state;
     world_clear();
     struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 1);
     setup.address = "no address at all";
@@ -187,10 +173,9 @@ static const struct refusal_case {
     {"a_rank_beyond_the_world", 3, 5, 4711, "world 2 at rank 0, 5 at rank 3", 1},
 };
 
-static void a_rank_that_differs_is_refused_with_both_values(void **state)
+TEST(a_rank_that_differs_is_refused_with_both_values)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+    for (size_t i = 0; i < LENGTH(refusals); i++) {
         const struct refusal_case *c = &refusals[i];
         world_clear();
         struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
@@ -208,9 +193,8 @@ static void a_rank_that_differs_is_refused_with_both_values(void **state)
     }
 }
 
-static void a_rank_that_is_there_already_is_refused(void **state)
+TEST(a_rank_that_is_there_already_is_refused)
 {
-    (void)state;
     world_clear();
     turns_open(3);
     UNTIL(seen[0].connected == 6);
@@ -253,10 +237,9 @@ static const struct setup_case {
     {"key_file_is_a_folder", "127.0.0.1:7117", "", "/", 0, false, GF_ERR_CONFIG, "expected a file of this user"},
 };
 
-static void bad_setups_are_refused_by_name(void **state)
+TEST(bad_setups_are_refused_by_name)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof setups / sizeof setups[0]; i++) {
+    for (size_t i = 0; i < LENGTH(setups); i++) {
         const struct setup_case *c = &setups[i];
         struct gf_fault fault = {0};
         world_clear();
@@ -276,9 +259,8 @@ static void bad_setups_are_refused_by_name(void **state)
     }
 }
 
-static void a_key_that_others_may_read_is_refused(void **state)
+TEST(a_key_that_others_may_read_is_refused)
 {
-    (void)state;
     char path[] = "/tmp/gf-test-key-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -297,9 +279,8 @@ static void a_key_that_others_may_read_is_refused(void **state)
     (void)unlink(path);
 }
 
-static void a_port_in_use_is_named(void **state)
+TEST(a_port_in_use_is_named)
 {
-    (void)state;
     struct gf_fault fault = {0};
     world_clear();
     struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
@@ -312,12 +293,11 @@ static void a_port_in_use_is_named(void **state)
 }
 
 /* Ranks that may have to coordinate listen where they were told to, while there is room. */
-static void ports_of_the_others_are_those_of_the_setup(void **state)
+TEST(ports_of_the_others_are_those_of_the_setup)
 {
     static const char *const wrong[] = {"5000", "5000-", "-5000", "5001-5000", "0-10", "5000-65536", "5000-6000x"};
     char free_address[GF_TEXT_MAX], ports[32], address[GF_CONTROL_ADDRESS_BYTES], taken[GF_CONTROL_ADDRESS_BYTES];
     const char *port;
-    (void)state;
     world_clear();
     tcp_address_free(free_address, false);
     port = strrchr(free_address, ':') + 1;
@@ -334,7 +314,7 @@ static void ports_of_the_others_are_those_of_the_setup(void **state)
     assert_string_equal(address, free_address);
     assert_true((taken[0] != 0) && (strcmp(taken, address) != 0)); /* one port, and 1 has it: any other, and it says so */
     tcp_world_close(&star);
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    for (size_t i = 0; i < LENGTH(wrong); i++) {
         struct gf_fault fault = {0};
         world_clear();
         struct gf_rendezvous_setup setup = tcp_setup(&star, 1, 2);
@@ -343,24 +323,4 @@ static void ports_of_the_others_are_those_of_the_setup(void **state)
         assert_non_null(strstr(fault.text, "rendezvous.ports"));
         tcp_world_close(&star);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_travel_both_ways),
-        cmocka_unit_test(a_full_channel_says_again_and_loses_nothing),
-        cmocka_unit_test(the_wake_descriptor_is_readable_when_there_is_something),
-        cmocka_unit_test(a_coordinator_that_comes_late_is_found),
-        cmocka_unit_test(an_unreachable_coordinator_is_named_at_the_deadline),
-        cmocka_unit_test(the_end_of_a_connection_is_told),
-        cmocka_unit_test(a_world_of_one_opens_nothing),
-        cmocka_unit_test(a_rank_that_differs_is_refused_with_both_values),
-        cmocka_unit_test(a_rank_that_is_there_already_is_refused),
-        cmocka_unit_test(bad_setups_are_refused_by_name),
-        cmocka_unit_test(a_key_that_others_may_read_is_refused),
-        cmocka_unit_test(a_port_in_use_is_named),
-        cmocka_unit_test(ports_of_the_others_are_those_of_the_setup),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,24 +1,14 @@
 /* All collectives over the simulated network where nothing fails: any count and world, sums bit by bit in their stated
  * order, the memory asked for, the traffic. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-
 /* Slices of 64 bytes: 16 or 32 elements. */
-static void any_count_on_any_world(void **state)
+TEST(any_count_on_any_world)
 {
     static const uint32_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33};
     static const uint64_t counts[] = {0, 1, 3, 15, 16, 17, 37, 64, 65, 144, 145, 1000};
     static const uint32_t windows[] = {1, 2, 8};
-    (void)state;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         for (size_t row = 0; row < LENGTH(sizes) * LENGTH(counts) * LENGTH(windows) * GF_TYPE_COUNT; row++) {
             size_t rest = row;
@@ -36,9 +26,8 @@ static void any_count_on_any_world(void **state)
 }
 
 /* 12-byte elements in slices of 64 bytes: slices of 5, the rest of each stays unused. */
-static void values_are_combined_by_the_callers_fold(void **state)
+TEST(values_are_combined_by_the_callers_fold)
 {
-    (void)state;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         for (uint32_t size = 1; size <= 9; size++) {
             struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = size, .elem_count = 53,
@@ -48,10 +37,9 @@ static void values_are_combined_by_the_callers_fold(void **state)
     }
 }
 
-static void a_group_is_part_of_the_world_in_any_order(void **state)
+TEST(a_group_is_part_of_the_world_in_any_order)
 {
     static const uint32_t members[] = {9, 2, 7, 0, 5};
-    (void)state;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = LENGTH(members),
                               .elem_count = 301, .slice_bytes = 128, .window = 4, .members = members};
@@ -59,13 +47,12 @@ static void a_group_is_part_of_the_world_in_any_order(void **state)
     }
 }
 
-static void hundreds_of_ranks(void **state)
+TEST(hundreds_of_ranks)
 {
     struct coll_case ring = {.kind = &gf_coll_ring, .op = GF_COLL_ALLREDUCE, .size = 512, .elem_count = 600,
                              .type = GF_TYPE_BF16, .slice_bytes = 64, .window = 8};
     struct coll_case halving = ring;
     struct coll_case server = ring;
-    (void)state;
     halving.kind = &gf_coll_halving;
     halving.elem_count = 5000;
     server.kind = &gf_coll_server;
@@ -75,10 +62,9 @@ static void hundreds_of_ranks(void **state)
 }
 
 /* A vector alone, and the same inside a longer one. */
-static void deterministic_sums_do_not_depend_on_the_position(void **state)
+TEST(deterministic_sums_do_not_depend_on_the_position)
 {
     enum { ELEMS = 100, LONG_ELEMS = 333, SHIFT = 77 };
-    (void)state;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         for (uint32_t size = 5; size <= 9; size++) {
             struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = size, .elem_count = ELEMS,
@@ -106,9 +92,8 @@ static void deterministic_sums_do_not_depend_on_the_position(void **state)
     }
 }
 
-static void all_of_the_memory_asked_for_is_needed(void **state)
+TEST(all_of_the_memory_asked_for_is_needed)
 {
-    (void)state;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         for (uint64_t elem_count = 100; elem_count < 10000; elem_count *= 50) { /* one slice; many */
             struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 9,
@@ -135,9 +120,8 @@ static void all_of_the_memory_asked_for_is_needed(void **state)
     }
 }
 
-static void memory_for_the_longest_vector_serves_shorter_ones(void **state)
+TEST(memory_for_the_longest_vector_serves_shorter_ones)
 {
-    (void)state;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         for (uint64_t longest = 10; longest < 300; longest *= 5) {
             struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 5, .elem_count = longest,
@@ -158,9 +142,8 @@ static void memory_for_the_longest_vector_serves_shorter_ones(void **state)
 }
 
 /* Bytes and messages that all ranks send, for vectors of one slice and of one element a rank. */
-static void traffic_is_what_the_formula_says(void **state)
+TEST(traffic_is_what_the_formula_says)
 {
-    (void)state;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         for (uint32_t n = 1; n <= 17; n++) {
             struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = n, .elem_count = 64 * n,
@@ -193,9 +176,8 @@ static void traffic_is_what_the_formula_says(void **state)
     }
 }
 
-static void sums_that_are_not_finite_are_found_by_their_index(void **state)
+TEST(sums_that_are_not_finite_are_found_by_their_index)
 {
-    (void)state;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 6, .elem_count = 100,
                               .slice_bytes = 64, .window = 4};
@@ -217,9 +199,8 @@ static void sums_that_are_not_finite_are_found_by_their_index(void **state)
     }
 }
 
-static void a_barrier_opens_when_the_last_has_come(void **state)
+TEST(a_barrier_opens_when_the_last_has_come)
 {
-    (void)state;
     for (uint32_t size = 2; size <= 9; size++) {
         for (uint32_t late = 0; late < size; late++) {
             struct coll_case c = {.kind = &gf_coll_doubling, .op = GF_COLL_BARRIER, .size = size, .slice_bytes = 64,
@@ -244,14 +225,13 @@ static void a_barrier_opens_when_the_last_has_come(void **state)
     }
 }
 
-static void a_poll_folds_about_one_slice(void **state)
+TEST(a_poll_folds_about_one_slice)
 {
     struct coll_case c = {.kind = &gf_coll_server, .op = GF_COLL_ALLREDUCE, .size = 9, .elem_count = 203,
                           .slice_bytes = 64, .window = 8, .fold_elem_bytes = 12};
     struct coll_world world;
     struct coll_node *server;
     uint64_t most = 0;
-    (void)state;
     coll_world_open(&world, &c, NULL);
     coll_world_fill(&world, true);
     for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 1);
@@ -270,9 +250,8 @@ static void a_poll_folds_about_one_slice(void **state)
     coll_world_close(&world);
 }
 
-static void blocks_cover_the_vector_once(void **state)
+TEST(blocks_cover_the_vector_once)
 {
-    (void)state;
     for (uint32_t size = 1; size <= 12; size++) {
         for (uint64_t elem_count = 0; elem_count <= 40; elem_count++) {
             uint64_t next = 0;
@@ -288,37 +267,16 @@ static void blocks_cover_the_vector_once(void **state)
     }
 }
 
-static void kinds_are_found_by_their_algorithm(void **state)
+TEST(kinds_are_found_by_their_algorithm)
 {
     static const struct {
         gf_algorithm algorithm;
         const char *name;
     } rows[] = {{GF_ALGORITHM_RING, "ring"},   {GF_ALGORITHM_HALVING, "halving"}, {GF_ALGORITHM_DOUBLING, "doubling"},
                 {GF_ALGORITHM_TREE, "tree"},   {GF_ALGORITHM_SERVER, "server"}};
-    (void)state;
     for (size_t i = 0; i < LENGTH(rows); i++) {
         assert_string_equal(gf_coll_kind_of(rows[i].algorithm)->name, rows[i].name);
         assert_true(gf_coll_kind_of(rows[i].algorithm)->supports(GF_COLL_ALLREDUCE));
     }
     assert_null(gf_coll_kind_of(GF_ALGORITHM_AUTO));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_count_on_any_world),
-        cmocka_unit_test(values_are_combined_by_the_callers_fold),
-        cmocka_unit_test(a_group_is_part_of_the_world_in_any_order),
-        cmocka_unit_test(hundreds_of_ranks),
-        cmocka_unit_test(deterministic_sums_do_not_depend_on_the_position),
-        cmocka_unit_test(all_of_the_memory_asked_for_is_needed),
-        cmocka_unit_test(memory_for_the_longest_vector_serves_shorter_ones),
-        cmocka_unit_test(traffic_is_what_the_formula_says),
-        cmocka_unit_test(sums_that_are_not_finite_are_found_by_their_index),
-        cmocka_unit_test(a_barrier_opens_when_the_last_has_come),
-        cmocka_unit_test(a_poll_folds_about_one_slice),
-        cmocka_unit_test(blocks_cover_the_vector_once),
-        cmocka_unit_test(kinds_are_found_by_their_algorithm),
-    };
-    return cmocka_run_group_tests_name("coll", tests, NULL, NULL);
 }

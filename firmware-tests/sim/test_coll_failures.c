@@ -1,14 +1,6 @@
 /* All collectives where something fails: each ends with the right status on every rank, and nothing is under way. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* `expect` on at least one rank where the fault was met; the others end well, or time out. */
 static const struct fault_case {
@@ -65,9 +57,8 @@ static bool fault_run(const struct fault_case *fault, const struct coll_case *c,
     return is_met;
 }
 
-static void every_post_meets_every_fault(void **state)
+TEST(every_post_meets_every_fault)
 {
-    (void)state;
     for (size_t f = 0; f < LENGTH(faults); f++) {
         for (size_t p = 0; p < COLL_PAIRS; p++) {
             for (uint32_t size = 2; size <= 6; size++) {
@@ -83,10 +74,9 @@ static void every_post_meets_every_fault(void **state)
 }
 
 /* As with UCX: what began to arrive from a rank that died never ends by itself. */
-static void what_cannot_be_cancelled_is_ended_by_a_reset(void **state)
+TEST(what_cannot_be_cancelled_is_ended_by_a_reset)
 {
     static const struct fault_case kill = {GF_SIM_FAULT_KILL, GF_ERR_ABORTED, 0};
-    (void)state;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 4, .elem_count = 37,
                               .slice_bytes = 64, .window = 2};
@@ -97,7 +87,7 @@ static void what_cannot_be_cancelled_is_ended_by_a_reset(void **state)
 }
 
 /* Who of four waits for whom when rank 2 never comes. */
-static void a_silent_rank_is_named(void **state)
+TEST(a_silent_rank_is_named)
 {
     static const struct {
         const struct gf_coll_kind *kind;
@@ -107,7 +97,6 @@ static void a_silent_rank_is_named(void **state)
         {&gf_coll_doubling, {2, 3, GF_RANK_NONE, 2}}, {&gf_coll_tree, {2, 0, GF_RANK_NONE, 2}},
         {&gf_coll_server, {2, 0, GF_RANK_NONE, 0}},
     };
-    (void)state;
     for (size_t row = 0; row < LENGTH(rows); row++) {
         struct coll_case c = {.kind = rows[row].kind, .op = GF_COLL_ALLREDUCE, .size = 4, .elem_count = 40,
                               .slice_bytes = 64, .window = 2};
@@ -126,19 +115,17 @@ static void a_silent_rank_is_named(void **state)
     }
 }
 
-static void progress_puts_the_deadline_off(void **state)
+TEST(progress_puts_the_deadline_off)
 {
     struct gf_sim_setup slow = {.latency_ns = COLL_TIMEOUT_NS * 3ull / 4};
     struct coll_case c = {.kind = &gf_coll_ring, .op = GF_COLL_ALLREDUCE, .size = 6, .elem_count = 40,
                           .slice_bytes = 64, .window = 2};
-    (void)state;
     coll_world_run_once(&c, &slow, false);
 }
 
 /* Failed by its owner in the middle: the error stays, nothing is under way, and the same memory serves again. */
-static void a_failed_collective_drains_and_starts_anew(void **state)
+TEST(a_failed_collective_drains_and_starts_anew)
 {
-    (void)state;
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 5, .elem_count = 400,
                               .slice_bytes = 64, .window = 4};
@@ -161,16 +148,4 @@ static void a_failed_collective_drains_and_starts_anew(void **state)
         coll_world_check(&world);
         coll_world_close(&world);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_post_meets_every_fault),
-        cmocka_unit_test(what_cannot_be_cancelled_is_ended_by_a_reset),
-        cmocka_unit_test(a_silent_rank_is_named),
-        cmocka_unit_test(progress_puts_the_deadline_off),
-        cmocka_unit_test(a_failed_collective_drains_and_starts_anew),
-    };
-    return cmocka_run_group_tests_name("coll_failures", tests, NULL, NULL);
 }

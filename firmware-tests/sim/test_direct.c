@@ -1,16 +1,7 @@
 /* The collective through shared memory, over the simulator's: results and their bits, where data may lie, ranks that
  * stop, die or differ, and operations that follow each other in the same lanes. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const gf_coll_op ops[] = {GF_COLL_ALLREDUCE, GF_COLL_REDUCE_SCATTER, GF_COLL_ALLGATHER, GF_COLL_BROADCAST,
                                  GF_COLL_BARRIER};
@@ -22,10 +13,9 @@ static struct coll_case case_of(gf_coll_op op, uint32_t size, uint64_t elem_coun
                               .slice_bytes = 256, .window = 2, .root = (op == GF_COLL_BROADCAST) ? size / 2 : 0};
 }
 
-static void every_world_count_and_type_ends_with_the_right_bits(void **state)
+TEST(every_world_count_and_type_ends_with_the_right_bits)
 {
     static const uint64_t counts[] = {0, 1, 2, 15, 64, 65, 100, 1000, 4099};
-    (void)state;
     for (size_t o = 0; o < LENGTH(ops); o++) {
         for (uint32_t size = 1; size <= 9; size++) {
             for (size_t n = 0; n < LENGTH(counts); n++) {
@@ -44,10 +34,9 @@ static void every_world_count_and_type_ends_with_the_right_bits(void **state)
     }
 }
 
-static void a_group_of_the_world_is_served(void **state)
+TEST(a_group_of_the_world_is_served)
 {
     static const uint32_t members[] = {5, 0, 3, 4};
-    (void)state;
     for (size_t o = 0; o < LENGTH(ops); o++) {
         struct coll_case c = case_of(ops[o], 4, 333, GF_TYPE_BF16);
         c.members = members;
@@ -58,10 +47,9 @@ static void a_group_of_the_world_is_served(void **state)
 }
 
 /* The same values, alone and inside a longer vector, in place and staged. */
-static void sums_do_not_depend_on_position_or_place(void **state)
+TEST(sums_do_not_depend_on_position_or_place)
 {
     enum { ELEMS = 100, LONG_ELEMS = 1333, SHIFT = 177 };
-    (void)state;
     for (uint32_t size = 2; size <= 9; size++) {
         for (uint32_t way = 0; way < 4; way++) {
             struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, ELEMS, GF_TYPE_F32);
@@ -89,9 +77,8 @@ static void sums_do_not_depend_on_position_or_place(void **state)
     }
 }
 
-static void no_message_goes_out_and_bytes_touched_are_counted(void **state)
+TEST(no_message_goes_out_and_bytes_touched_are_counted)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 9; n++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, n, 32 * n, GF_TYPE_F32);
         struct coll_world world;
@@ -105,9 +92,8 @@ static void no_message_goes_out_and_bytes_touched_are_counted(void **state)
     }
 }
 
-static void sums_that_are_not_finite_are_found_by_their_index(void **state)
+TEST(sums_that_are_not_finite_are_found_by_their_index)
 {
-    (void)state;
     for (uint32_t way = 0; way < 3; way++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 6, 1000, GF_TYPE_F32);
         struct coll_world world;
@@ -155,9 +141,8 @@ static void operations_follow(uint32_t small_bytes, uint64_t elems)
     }
 }
 
-static void operations_that_follow_each_other_keep_apart(void **state)
+TEST(operations_that_follow_each_other_keep_apart)
 {
-    (void)state;
     operations_follow(0, 200);
     operations_follow(GF_DIRECT_SMALL_BYTES, 200);
     operations_follow(1, 200);
@@ -165,12 +150,11 @@ static void operations_that_follow_each_other_keep_apart(void **state)
 
 /* With one barrier a rank is done while others have not yet read its copy. Here rank 2 is, and has put its next copy
  * and flag out, before rank 0 looks. */
-static void a_copy_stays_until_all_have_read_it(void **state)
+TEST(a_copy_stays_until_all_have_read_it)
 {
     enum { OPS = 3 * 2 * GF_DIRECT_LANES, ELEMS = 40 };
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, ELEMS, GF_TYPE_F32);
     struct coll_world world;
-    (void)state;
     c.small_bytes = GF_DIRECT_SMALL_BYTES;
     coll_world_open(&world, &c, NULL);
     for (uint64_t op = 0; op < OPS; op++) {
@@ -200,9 +184,8 @@ static void a_copy_stays_until_all_have_read_it(void **state)
 }
 
 /* Vectors that their owner folds: in rank order, in its own data. */
-static void folded_vectors_take_one_barrier(void **state)
+TEST(folded_vectors_take_one_barrier)
 {
-    (void)state;
     for (uint32_t size = 2; size <= 9; size++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, 37, GF_TYPE_F32);
         struct coll_world world;
@@ -224,9 +207,8 @@ static void folded_vectors_take_one_barrier(void **state)
 
 /* A rank that never comes, or stops for good behind some of its turns: the others end with a timeout and its name, and
  * those that had all its flags end well. */
-static void a_silent_rank_is_named(void **state)
+TEST(a_silent_rank_is_named)
 {
-    (void)state;
     for (uint32_t way = 0; way < 3; way++) {
         for (uint32_t turns = 0; turns < 12; turns++) {
             struct coll_case c = case_of(GF_COLL_ALLREDUCE, 4, 2000, GF_TYPE_F32);
@@ -262,11 +244,10 @@ static void a_silent_rank_is_named(void **state)
     }
 }
 
-static void a_dead_rank_ends_in_a_timeout_and_the_memory_serves_again(void **state)
+TEST(a_dead_rank_ends_in_a_timeout_and_the_memory_serves_again)
 {
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 500, GF_TYPE_F32);
     struct coll_world world;
-    (void)state;
     coll_world_open(&world, &c, NULL);
     coll_world_fill(&world, false);
     gf_sim_kill(world.sim, 1);
@@ -279,11 +260,10 @@ static void a_dead_rank_ends_in_a_timeout_and_the_memory_serves_again(void **sta
     coll_world_close(&world);
 }
 
-static void a_failed_operation_drains_at_once(void **state)
+TEST(a_failed_operation_drains_at_once)
 {
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 500, GF_TYPE_F32);
     struct coll_world world;
-    (void)state;
     coll_world_open(&world, &c, NULL);
     coll_world_start(&world, 0, 0);
     coll_world_poll(&world, 0);
@@ -295,7 +275,7 @@ static void a_failed_operation_drains_at_once(void **state)
 }
 
 /* Ranks that were called with different things find out before they touch each other's data. */
-static void ranks_that_differ_are_named(void **state)
+TEST(ranks_that_differ_are_named)
 {
     static const struct {
         uint64_t elem_count;
@@ -303,7 +283,6 @@ static void ranks_that_differ_are_named(void **state)
         gf_type type;
     } rows[] = {{99, GF_COLL_ALLREDUCE, GF_TYPE_F32}, {100, GF_COLL_ALLGATHER, GF_TYPE_F32},
                 {100, GF_COLL_ALLREDUCE, GF_TYPE_F16}};
-    (void)state;
     for (size_t row = 0; row < LENGTH(rows); row++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 100, GF_TYPE_F32);
         struct coll_world world;
@@ -322,11 +301,10 @@ static void ranks_that_differ_are_named(void **state)
     }
 }
 
-static void a_region_that_is_gone_is_a_link_failure(void **state)
+TEST(a_region_that_is_gone_is_a_link_failure)
 {
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 2, 100, GF_TYPE_F32);
     struct coll_world world;
-    (void)state;
     coll_world_open(&world, &c, NULL);
     assert_int_equal(world.nodes[1].link->driver->reset(world.nodes[1].link, 2), GF_OK);
     coll_world_start(&world, 0, 0);
@@ -336,24 +314,4 @@ static void a_region_that_is_gone_is_a_link_failure(void **state)
     world.nodes[1].memory[0] = world.nodes[0].memory[0]; /* its own guards went with the region */
     world.nodes[1].memory[1] = world.nodes[0].memory[1];
     coll_world_close(&world);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_world_count_and_type_ends_with_the_right_bits),
-        cmocka_unit_test(a_group_of_the_world_is_served),
-        cmocka_unit_test(sums_do_not_depend_on_position_or_place),
-        cmocka_unit_test(no_message_goes_out_and_bytes_touched_are_counted),
-        cmocka_unit_test(sums_that_are_not_finite_are_found_by_their_index),
-        cmocka_unit_test(operations_that_follow_each_other_keep_apart),
-        cmocka_unit_test(a_copy_stays_until_all_have_read_it),
-        cmocka_unit_test(folded_vectors_take_one_barrier),
-        cmocka_unit_test(a_silent_rank_is_named),
-        cmocka_unit_test(a_dead_rank_ends_in_a_timeout_and_the_memory_serves_again),
-        cmocka_unit_test(a_failed_operation_drains_at_once),
-        cmocka_unit_test(ranks_that_differ_are_named),
-        cmocka_unit_test(a_region_that_is_gone_is_a_link_failure),
-    };
-    return cmocka_run_group_tests_name("direct", tests, NULL, NULL);
 }

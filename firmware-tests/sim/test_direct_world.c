@@ -1,18 +1,9 @@
 /* Whole contexts whose ranks share memory, over the simulated network: who is served by it, sums that do not depend on
  * how they were cut, deaths, stops and aborts while flags are awaited, and survivors that go on. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "ops/coll.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define TIMEOUT_NS UINT64_C(200000000)
 #define DETECT_NS UINT64_C(5000000)
 #define ENDS_NS UINT64_C(1600000000) /* an inquiry, draining, and some */
@@ -64,9 +55,8 @@ static void expect_served(struct world_setup *setup, bool by_memory)
     world_close(&w);
 }
 
-static void auto_takes_it_where_all_share_memory(void **state)
+TEST(auto_takes_it_where_all_share_memory)
 {
-    (void)state;
     for (uint32_t world = 2; world <= 9; world++) {
         struct world_setup setup = setup_of(world);
         expect_served(&setup, true);
@@ -77,9 +67,8 @@ static void auto_takes_it_where_all_share_memory(void **state)
     }
 }
 
-static void auto_keeps_to_messages_where_some_do_not_share(void **state)
+TEST(auto_keeps_to_messages_where_some_do_not_share)
 {
-    (void)state;
     for (uint32_t per_node = 1; per_node < 5; per_node++) {
         if (per_node == 3) continue; /* two nodes: hierarchy (test_hierarchy_world) */
         struct world_setup setup = setup_of(5);
@@ -89,21 +78,19 @@ static void auto_keeps_to_messages_where_some_do_not_share(void **state)
 }
 
 /* Checksums cover messages: who asked for them keeps them. */
-static void auto_keeps_to_messages_where_integrity_is_asked_for(void **state)
+TEST(auto_keeps_to_messages_where_integrity_is_asked_for)
 {
     struct world_setup setup = setup_of(3);
-    (void)state;
     setup.config.link.integrity = true;
     expect_served(&setup, false);
 }
 
 /* The very bits of the plain sum in rank order, whatever the cut and however often; deterministic or not. */
-static void sums_are_the_same_bits_for_every_cut_and_run(void **state)
+TEST(sums_are_the_same_bits_for_every_cut_and_run)
 {
     static const uint32_t worlds[] = {2, 4, 8};
     static const uint64_t fuses[] = {4096, 8192, 65536};
     static const uint32_t slices[] = {4096, 16384};
-    (void)state;
     for (size_t n = 0; n < LENGTH(worlds); n++) {
         uint64_t hash = 0;
         for (uint32_t row = 0; row < LENGTH(fuses) * LENGTH(slices) * 2; row++) {
@@ -151,7 +138,7 @@ static void act_kill(struct world *w, uint32_t rank) { gf_sim_kill(w->sim, rank)
 static void act_stop(struct world *w, uint32_t rank) { gf_sim_stop(w->sim, rank, true); }
 static void act_abort(struct world *w, uint32_t rank) { gf_abort(w->ranks[rank].gf); }
 
-static void whoever_dies_stops_or_aborts_is_named_in_time(void **state)
+TEST(whoever_dies_stops_or_aborts_is_named_in_time)
 {
     static const struct {
         void (*act)(struct world *w, uint32_t rank);
@@ -159,7 +146,6 @@ static void whoever_dies_stops_or_aborts_is_named_in_time(void **state)
         gf_status status;
     } rows[] = {{act_kill, DETECT_NS + ENDS_NS - TIMEOUT_NS, GF_ERR_PEER}, {act_stop, TIMEOUT_NS + ENDS_NS, GF_ERR_TIMEOUT},
                 {act_abort, ENDS_NS - TIMEOUT_NS, GF_ERR_PEER}};
-    (void)state;
     for (uint32_t row = 0; row < LENGTH(rows) * 3 * 5; row++) {
         struct world_setup setup = setup_of(3);
         struct interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 5, .act = rows[row / 15].act};
@@ -185,9 +171,8 @@ static gf_status survivors_turn(struct world *w, uint32_t rank, void *arg)
     return gf_sim_runs(w->sim, rank) ? world_step_turn(w, rank, arg) : GF_AGAIN;
 }
 
-static void survivors_go_on_through_memory(void **state)
+TEST(survivors_go_on_through_memory)
 {
-    (void)state;
     for (uint32_t victim = 0; victim < 4; victim++) {
         struct world_setup setup = setup_of(4);
         struct interrupt interrupt = {.rank = victim, .after_tensors = 3, .act = act_kill};
@@ -224,14 +209,13 @@ static void act_kill_two(struct world *w, uint32_t rank)
 }
 
 /* Flags were laid out for none: a world that shrinks to as many as they could serve has no memory for them. */
-static void survivors_of_a_world_too_large_keep_to_messages(void **state)
+TEST(survivors_of_a_world_too_large_keep_to_messages)
 {
     enum { WORLD = GF_DIRECT_RANKS_MAX + 2 };
     struct world_setup setup = setup_of(WORLD);
     struct interrupt interrupt = {.rank = WORLD - 1, .after_tensors = 3, .act = act_kill_two};
     struct world_step step = {.order = WORLD_FORWARD};
     struct world w;
-    (void)state;
     setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
     world_open(&w, &setup);
     world_run(&w, interrupted_turn, &interrupt);
@@ -247,18 +231,4 @@ static void survivors_of_a_world_too_large_keep_to_messages(void **state)
         }
     }
     world_close(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(auto_takes_it_where_all_share_memory),
-        cmocka_unit_test(auto_keeps_to_messages_where_some_do_not_share),
-        cmocka_unit_test(auto_keeps_to_messages_where_integrity_is_asked_for),
-        cmocka_unit_test(sums_are_the_same_bits_for_every_cut_and_run),
-        cmocka_unit_test(whoever_dies_stops_or_aborts_is_named_in_time),
-        cmocka_unit_test(survivors_go_on_through_memory),
-        cmocka_unit_test(survivors_of_a_world_too_large_keep_to_messages),
-    };
-    return cmocka_run_group_tests_name("direct_world", tests, NULL, NULL);
 }

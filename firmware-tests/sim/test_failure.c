@@ -1,14 +1,7 @@
 /* Ranks that die, stop, are cut off, give up or lag in the middle of a step: every rank that lives ends with an error
  * that names who it was, within its deadline, and nothing is left under way. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define HEALTHY_NS UINT64_C(50000000) /* such a job without a fault ends within this */
 #define POSTS_MAX 400u
@@ -102,27 +95,23 @@ static void every_post(const struct fault_case *c, uint32_t world)
     }
 }
 
-static void a_rank_that_dies_at_any_post_is_named_by_all(void **state)
+TEST(a_rank_that_dies_at_any_post_is_named_by_all)
 {
-    (void)state;
     for (uint32_t world = 2; world <= 5; world++) every_post(&kill_case, world);
 }
 
-static void a_rank_that_stops_at_any_post_is_named_by_all(void **state)
+TEST(a_rank_that_stops_at_any_post_is_named_by_all)
 {
-    (void)state;
     for (uint32_t world = 2; world <= 5; world++) every_post(&stop_case, world);
 }
 
-static void a_lost_message_ends_the_step_on_all_ranks(void **state)
+TEST(a_lost_message_ends_the_step_on_all_ranks)
 {
-    (void)state;
     for (uint32_t world = 2; world <= 4; world++) every_post(&drop_case, world);
 }
 
-static void a_link_that_fails_ends_the_step_on_all_ranks(void **state)
+TEST(a_link_that_fails_ends_the_step_on_all_ranks)
 {
-    (void)state;
     for (uint32_t world = 2; world <= 4; world++) {
         every_post(&error_case, world);
         every_post(&short_case, world);
@@ -130,10 +119,9 @@ static void a_link_that_fails_ends_the_step_on_all_ranks(void **state)
     }
 }
 
-static void what_a_link_may_do_changes_nothing(void **state)
+TEST(what_a_link_may_do_changes_nothing)
 {
     static const gf_sim_fault_kind kinds[] = {GF_SIM_FAULT_AGAIN, GF_SIM_FAULT_DUPLICATE, GF_SIM_FAULT_DELAY};
-    (void)state;
     for (size_t k = 0; k < LENGTH(kinds); k++) {
         uint64_t at = 1;
         bool met = true;
@@ -201,7 +189,7 @@ static void vary_count(uint32_t rank, struct gf_config *config, const struct gf_
     if (rank == 2) *count = 2;
 }
 
-static void ranks_that_were_given_different_things_do_not_open(void **state)
+TEST(ranks_that_were_given_different_things_do_not_open)
 {
     static const struct vary_case {
         void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count);
@@ -211,7 +199,6 @@ static void ranks_that_were_given_different_things_do_not_open(void **state)
                  {vary_share, {"keep_share is 0.25", "0.5 at rank"}},
                  {vary_names, {"tensor tables differ", "rank 2"}},
                  {vary_count, {"3 ", "2 "}}};
-    (void)state;
     for (size_t row = 0; row < LENGTH(cases); row++) {
         struct world_setup setup = brief_setup(3);
         struct world w;
@@ -228,17 +215,4 @@ static void ranks_that_were_given_different_things_do_not_open(void **state)
         }
         world_close(&w);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_that_dies_at_any_post_is_named_by_all),
-        cmocka_unit_test(a_rank_that_stops_at_any_post_is_named_by_all),
-        cmocka_unit_test(a_lost_message_ends_the_step_on_all_ranks),
-        cmocka_unit_test(a_link_that_fails_ends_the_step_on_all_ranks),
-        cmocka_unit_test(what_a_link_may_do_changes_nothing),
-        cmocka_unit_test(ranks_that_were_given_different_things_do_not_open),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,7 @@
 /* The collective over nodes of ranks that share memory, over the simulator's nodes: sums bit by bit, nodes of any size,
  * the traffic, and every post that meets a fault. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const uint32_t shapes[][8] = {{1, 3}, {3, 1},       {2, 2},          {3, 2, 1},             {2, 2, 2, 2},
                                      {5},    {1, 1, 1, 1}, {4, 4, 4}, {2, 3, 2, 4, 2}, {9, 3}};
@@ -31,12 +22,11 @@ static struct gf_sim_setup network_of(void)
     return sim;
 }
 
-static void every_shape_count_and_type_ends_with_the_right_bits(void **state)
+TEST(every_shape_count_and_type_ends_with_the_right_bits)
 {
     static const uint64_t counts[] = {0, 1, 33, 65, 701};
     static const uint64_t limits[] = {0, 200, UINT64_MAX}; /* ring; either by the block; halving */
     struct gf_sim_setup sim = network_of();
-    (void)state;
     for (size_t row = 0; row < LENGTH(shapes) * LENGTH(counts) * LENGTH(limits) * GF_TYPE_COUNT; row++) {
         size_t rest = row / GF_TYPE_COUNT;
         struct coll_case c = case_of(shapes[rest % LENGTH(shapes)], 0, (gf_type)(row % GF_TYPE_COUNT));
@@ -53,10 +43,9 @@ static void every_shape_count_and_type_ends_with_the_right_bits(void **state)
 }
 
 /* With halving the very bits of an element are those of the vector alone. */
-static void sums_by_halving_do_not_depend_on_the_position(void **state)
+TEST(sums_by_halving_do_not_depend_on_the_position)
 {
     enum { ELEMS = 100, LONG_ELEMS = 1333, SHIFT = 177 };
-    (void)state;
     for (size_t s = 0; s < LENGTH(shapes); s++) {
         for (int type = 0; type < GF_TYPE_COUNT; type++) {
             struct coll_case c = case_of(shapes[s], ELEMS, (gf_type)type);
@@ -86,11 +75,10 @@ static void sums_by_halving_do_not_depend_on_the_position(void **state)
 }
 
 /* Between 2 nodes of 2 each owner sends its half's ring: 2 blocks of a quarter. */
-static void only_blocks_cross_between_nodes(void **state)
+TEST(only_blocks_cross_between_nodes)
 {
     struct coll_case c = case_of(shapes[2], 1024, GF_TYPE_F32);
     struct coll_world world;
-    (void)state;
     coll_world_open(&world, &c, NULL);
     for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
     coll_world_run(&world);
@@ -108,9 +96,8 @@ static void only_blocks_cross_between_nodes(void **state)
 }
 
 /* Infinite in one node, and only as a sum of both nodes. */
-static void sums_that_are_not_finite_are_found_by_their_index(void **state)
+TEST(sums_that_are_not_finite_are_found_by_their_index)
 {
-    (void)state;
     for (uint32_t way = 0; way < 4; way++) {
         struct coll_case c = case_of(shapes[3], 1000, GF_TYPE_F16);
         struct coll_world world;
@@ -134,10 +121,9 @@ static void sums_that_are_not_finite_are_found_by_their_index(void **state)
 }
 
 /* More operations than lanes, a rank ahead of the others in turn. */
-static void operations_follow_each_other_in_the_same_lanes(void **state)
+TEST(operations_follow_each_other_in_the_same_lanes)
 {
     struct gf_sim_setup sim = network_of();
-    (void)state;
     for (size_t s = 0; s < 5; s++) {
         struct coll_case c = case_of(shapes[s], 200, GF_TYPE_F32);
         struct coll_world world;
@@ -158,12 +144,11 @@ static void operations_follow_each_other_in_the_same_lanes(void **state)
 }
 
 /* A network that takes longer than the deadline altogether: ranks without a block see nothing of it but signs. */
-static void a_slow_network_is_no_silence_to_ranks_without_a_block(void **state)
+TEST(a_slow_network_is_no_silence_to_ranks_without_a_block)
 {
     struct gf_sim_setup slow = {.latency_ns = COLL_TIMEOUT_NS * 3ull / 4};
     struct coll_case c = case_of(shapes[0], 400, GF_TYPE_F32);
     struct coll_world world;
-    (void)state;
     coll_world_open(&world, &c, &slow);
     coll_world_fill(&world, false);
     for (uint32_t i = 0; i < c.size; i++) {
@@ -178,9 +163,8 @@ static void a_slow_network_is_no_silence_to_ranks_without_a_block(void **state)
 }
 
 /* A rank that never comes: whoever of its node waits for it names it. */
-static void a_silent_rank_is_named(void **state)
+TEST(a_silent_rank_is_named)
 {
-    (void)state;
     for (uint32_t silent = 0; silent < 4; silent++) {
         struct coll_case c = case_of(shapes[2], 400, GF_TYPE_F32);
         struct coll_world world;
@@ -249,9 +233,8 @@ static bool fault_run(const struct fault_case *fault, const struct coll_case *c,
     return is_met;
 }
 
-static void every_post_meets_every_fault(void **state)
+TEST(every_post_meets_every_fault)
 {
-    (void)state;
     for (size_t f = 0; f < LENGTH(faults); f++) {
         for (size_t s = 0; s < 5; s++) {
             for (uint32_t halving = 0; halving < 2; halving++) {
@@ -264,19 +247,4 @@ static void every_post_meets_every_fault(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shape_count_and_type_ends_with_the_right_bits),
-        cmocka_unit_test(sums_by_halving_do_not_depend_on_the_position),
-        cmocka_unit_test(only_blocks_cross_between_nodes),
-        cmocka_unit_test(sums_that_are_not_finite_are_found_by_their_index),
-        cmocka_unit_test(operations_follow_each_other_in_the_same_lanes),
-        cmocka_unit_test(a_slow_network_is_no_silence_to_ranks_without_a_block),
-        cmocka_unit_test(a_silent_rank_is_named),
-        cmocka_unit_test(every_post_meets_every_fault),
-    };
-    return cmocka_run_group_tests_name("hierarchy", tests, NULL, NULL);
 }

@@ -1,16 +1,7 @@
 /* Whole contexts with exchange.algorithm = hierarchy over the simulator's nodes. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/context.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const struct gf_tensor tensors[] = {
     {.name = "a", .elem_count = 3000}, {.name = "b", .elem_count = 10}, {.name = "c", .elem_count = 2001},
@@ -32,9 +23,8 @@ static struct world_setup setup_of(const uint32_t *shape)
     return setup;
 }
 
-static void steps_are_summed_over_nodes_of_any_size(void **state)
+TEST(steps_are_summed_over_nodes_of_any_size)
 {
-    (void)state;
     for (size_t s = 0; s < LENGTH(shapes); s++) {
         struct world_setup setup = setup_of(shapes[s]);
         struct world_step step = {.order = WORLD_ROTATED};
@@ -55,11 +45,10 @@ static void steps_are_summed_over_nodes_of_any_size(void **state)
     }
 }
 
-static void nodes_that_are_not_whole_are_refused_by_name(void **state)
+TEST(nodes_that_are_not_whole_are_refused_by_name)
 {
     struct world_setup setup = setup_of(shapes[0]);
     struct world w;
-    (void)state;
     setup.sim.blind[0] = 2;
     setup.sim.blind[1] = 3;
     world_create(&w, &setup);
@@ -82,7 +71,7 @@ static uint32_t traced(gf_context *gf, gf_algorithm algorithm)
     return found;
 }
 
-static void auto_takes_it_on_two_whole_nodes_alone(void **state)
+TEST(auto_takes_it_on_two_whole_nodes_alone)
 {
     static const struct auto_case {
         uint32_t shape[8];
@@ -101,7 +90,6 @@ static void auto_takes_it_on_two_whole_nodes_alone(void **state)
         {.shape = {2, 3}, .blind = {2, 4}, .taken = GF_ALGORITHM_RING}, /* and it is no error */
         {.shape = {2, 2}, .blind = {2, 3}, .taken = GF_ALGORITHM_RING},
     };
-    (void)state;
     for (size_t row = 0; row < LENGTH(cases); row++) {
         const struct auto_case *c = &cases[row];
         struct world_setup setup = setup_of(c->shape);
@@ -132,12 +120,11 @@ static gf_status dying_turn(struct world *w, uint32_t rank, void *arg)
     return world_step_turn(w, rank, arg);
 }
 
-static void what_is_left_of_two_nodes_goes_on_by_messages(void **state)
+TEST(what_is_left_of_two_nodes_goes_on_by_messages)
 {
     struct world_setup setup = setup_of(shapes[1]);
     struct world_step step = {.order = WORLD_FORWARD};
     struct world w;
-    (void)state;
     setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
     world_open(&w, &setup);
     world_step_run(&w, &step);
@@ -153,15 +140,4 @@ static void what_is_left_of_two_nodes_goes_on_by_messages(void **state)
     world_run(&w, world_step_turn, &step);
     for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(w.ranks[rank].status, GF_OK);
     world_close(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_summed_over_nodes_of_any_size),
-        cmocka_unit_test(nodes_that_are_not_whole_are_refused_by_name),
-        cmocka_unit_test(auto_takes_it_on_two_whole_nodes_alone),
-        cmocka_unit_test(what_is_left_of_two_nodes_goes_on_by_messages),
-    };
-    return cmocka_run_group_tests_name("hierarchy_world", tests, NULL, NULL);
 }

@@ -1,23 +1,14 @@
 /* Checksums behind messages: that CRC32C is CRC32C, and that with link.integrity no flipped bit gets into a sum. */
+#include "firmware-tests/support/suite.h"
 #include "ops/element/host/crc32c.h"
 #include "firmware-tests/support/world.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define RANKS 3u
 #define POSTS_MAX 2000u
 
-static void crc32c_is_that_of_rfc_3720(void **state)
+TEST(crc32c_is_that_of_rfc_3720)
 {
     unsigned char bytes[32];
-    (void)state;
     assert_int_equal(gf_crc32c(0, "123456789", 9), 0xe3069283u);
     memset(bytes, 0, sizeof bytes);
     assert_int_equal(gf_crc32c(0, bytes, sizeof bytes), 0x8a9136aau);
@@ -27,10 +18,9 @@ static void crc32c_is_that_of_rfc_3720(void **state)
     assert_int_equal(gf_crc32c(0, bytes, sizeof bytes), 0x46dd794eu);
 }
 
-static void hardware_equals_the_definition(void **state)
+TEST(hardware_equals_the_definition)
 {
     unsigned char bytes[300];
-    (void)state;
     for (unsigned i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)((i * 2654435761u) >> 11);
     for (size_t from = 0; from < 9; from++) {
         for (size_t size = 0; size <= 280; size++) {
@@ -107,10 +97,9 @@ static bool corrupt_run(uint64_t at, gf_algorithm algorithm, bool integrity, uin
     return met;
 }
 
-static void no_flipped_bit_gets_into_a_sum(void **state)
+TEST(no_flipped_bit_gets_into_a_sum)
 {
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING};
-    (void)state;
     for (size_t a = 0; a < LENGTH(algorithms); a++) {
         bool met = true;
         uint32_t failures = 0, failed;
@@ -126,25 +115,13 @@ static void no_flipped_bit_gets_into_a_sum(void **state)
     }
 }
 
-static void without_integrity_it_would_have(void **state)
+TEST(without_integrity_it_would_have)
 {
     bool met = true, wrong_once = false;
-    (void)state;
     for (uint64_t at = posts_of_opening(GF_ALGORITHM_RING, false) + 1; met && !wrong_once; at++) {
         uint32_t failed;
         assert_true(at < POSTS_MAX);
         met = corrupt_run(at, GF_ALGORITHM_RING, false, &failed, &wrong_once);
     }
     assert_true(wrong_once); /* or the test above proves nothing */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(crc32c_is_that_of_rfc_3720),
-        cmocka_unit_test(hardware_equals_the_definition),
-        cmocka_unit_test(no_flipped_bit_gets_into_a_sum),
-        cmocka_unit_test(without_integrity_it_would_have),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

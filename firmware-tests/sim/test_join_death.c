@@ -1,15 +1,7 @@
 /* A death while the job joins for the first time, over the simulated network: whoever it is and whenever, nobody waits
  * beyond the deadline of the join, and whoever fails names the one that died. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define MS UINT64_C(1000000)
 
@@ -35,10 +27,9 @@ static gf_status turn(struct world *w, uint32_t rank, void *arg)
     return (status < 0) ? status : GF_AGAIN;
 }
 
-static void a_death_in_the_join_is_named_in_time(void **state)
+TEST(a_death_in_the_join_is_named_in_time)
 {
     uint32_t deaths = 0, met = 0;
-    (void)state;
     for (uint32_t size = 2; size <= 5; size++) {
         for (victim = 0; victim < size; victim++) {
             for (death_ns = 0; death_ns < 3 * MS; death_ns += (death_ns < MS / 2) ? 11000 : MS) {
@@ -67,10 +58,4 @@ static void a_death_in_the_join_is_named_in_time(void **state)
     }
     print_message("%u deaths, %u before anybody was open\n", deaths, met);
     assert_true(met > 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_death_in_the_join_is_named_in_time)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

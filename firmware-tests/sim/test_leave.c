@@ -1,20 +1,13 @@
 /* Ranks that give up, leave, are cut off or lag, and what becomes of a context in a forked child: everybody ends, in time,
  * and knows whose doing it was. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
-
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "lib/context.h"
 #include "lib/membership/members_state.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- by hand ---- */
 
@@ -81,10 +74,9 @@ static gf_status closing_turn(struct world *w, uint32_t rank, void *arg)
     return (w->ranks[rank].gf == NULL) ? GF_OK : interrupted_turn(w, rank, arg);
 }
 
-static void an_abort_ends_all_ranks_and_says_whose_it_was(void **state)
+TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
 {
     static void (*const acts[])(struct world *w, uint32_t rank) = {act_abort, act_signal};
-    (void)state;
     for (uint32_t row = 0; row < 2 * 3 * 3; row++) {
         struct world_setup setup = brief_setup(3);
         struct interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 3, .act = acts[row / 9]};
@@ -105,12 +97,11 @@ static void an_abort_ends_all_ranks_and_says_whose_it_was(void **state)
 }
 
 /* The signal comes while the call blocks. */
-static void an_abort_ends_a_wait_at_once(void **state)
+TEST(an_abort_ends_a_wait_at_once)
 {
     struct world_setup setup = brief_setup(2);
     struct world w;
     uint64_t begin_ns;
-    (void)state;
     setup.config.link.idle = GF_IDLE_SPIN;
     world_open(&w, &setup);
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
@@ -133,12 +124,11 @@ static gf_status abort_first_turn(struct world *w, uint32_t rank, void *arg)
     return GF_OK;
 }
 
-static void an_abort_of_the_waiting_rank_itself_ends_its_wait(void **state)
+TEST(an_abort_of_the_waiting_rank_itself_ends_its_wait)
 {
     struct world_setup setup = brief_setup(2);
     struct world w;
     uint64_t begin_ns;
-    (void)state;
     setup.config.link.idle = GF_IDLE_SPIN;
     world_open(&w, &setup);
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
@@ -151,9 +141,8 @@ static void an_abort_of_the_waiting_rank_itself_ends_its_wait(void **state)
     world_close(&w);
 }
 
-static void closing_in_the_middle_of_a_step_is_told_to_the_others(void **state)
+TEST(closing_in_the_middle_of_a_step_is_told_to_the_others)
 {
-    (void)state;
     for (uint32_t guilty = 0; guilty < 3; guilty++) {
         struct world_setup setup = brief_setup(3);
         struct interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_close};
@@ -189,9 +178,8 @@ static gf_status close_early_turn(struct world *w, uint32_t rank, void *arg)
 }
 
 /* It leaves in good order, but the others go on: what they wait for does not come, and it was not theirs to send. */
-static void closing_between_steps_while_others_go_on_is_named(void **state)
+TEST(closing_between_steps_while_others_go_on_is_named)
 {
-    (void)state;
     for (uint32_t world = 2; world <= 4; world++) {
         for (uint32_t guilty = 0; guilty < world; guilty++) { /* the coordinator too, which has only itself to ask */
             struct world_setup setup = brief_setup(world);
@@ -220,9 +208,8 @@ static void fill_infinity(struct world *w, uint32_t rank, uint32_t tensor, void 
 }
 
 /* All of them read it off one verdict; whoever is first must not become the others' reason. */
-static void the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks(void **state)
+TEST(the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks)
 {
-    (void)state;
     for (uint32_t seed = 1; seed <= 20; seed++) {
         struct world_setup setup = brief_setup(5);
         struct world_step step = {.order = WORLD_ROTATED, .fill = fill_infinity};
@@ -238,9 +225,8 @@ static void the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks(void **st
     }
 }
 
-static void a_rank_that_is_cut_off_is_named_and_everybody_ends(void **state)
+TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
 {
-    (void)state;
     for (uint32_t guilty = 0; guilty < 4; guilty++) {
         struct world_setup setup = brief_setup(4);
         struct interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_cut};
@@ -260,12 +246,11 @@ static void a_rank_that_is_cut_off_is_named_and_everybody_ends(void **state)
     }
 }
 
-static void two_ranks_that_cannot_reach_each_other_end_everybody(void **state)
+TEST(two_ranks_that_cannot_reach_each_other_end_everybody)
 {
     struct world_setup setup = brief_setup(4);
     struct interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_cut_peer};
     struct world w;
-    (void)state;
     setup.config.exchange.algorithm = GF_ALGORITHM_RING;
     world_open(&w, &setup);
     world_run(&w, interrupted_turn, &interrupt);
@@ -287,9 +272,8 @@ static gf_status lagging_turn(struct world *w, uint32_t rank, void *arg)
     return (gf_error_last(w->ranks[rank].gf)->code == GF_OK) ? GF_AGAIN : gf_error_last(w->ranks[rank].gf)->code;
 }
 
-static void a_rank_that_never_declares_is_named_with_its_step(void **state)
+TEST(a_rank_that_never_declares_is_named_with_its_step)
 {
-    (void)state;
     for (uint32_t guilty = 0; guilty < 3; guilty++) {
         struct world_setup setup = brief_setup(3);
         struct world_step step = {.order = WORLD_FORWARD};
@@ -309,12 +293,11 @@ static void a_rank_that_never_declares_is_named_with_its_step(void **state)
     }
 }
 
-static void a_rank_that_comes_within_the_deadline_is_waited_for(void **state)
+TEST(a_rank_that_comes_within_the_deadline_is_waited_for)
 {
     struct world_setup setup = brief_setup(3);
     struct world_step step = {.order = WORLD_FORWARD};
     struct world w;
-    (void)state;
     setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_STOP, .rank = 1, .at = 20,
                                                 .delay_ns = TIMEOUT_NS - TIMEOUT_NS / 10};
     setup.sim.fault_count = 1;
@@ -347,12 +330,11 @@ static int child_says(gf_context *gf, gf_status expect)
     return status;
 }
 
-static void a_forked_child_is_refused_and_the_parent_goes_on(void **state)
+TEST(a_forked_child_is_refused_and_the_parent_goes_on)
 {
     struct world_setup setup = brief_setup(2);
     struct world_step step = {.order = WORLD_FORWARD};
     struct world w;
-    (void)state;
     world_open(&w, &setup);
     assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0);
     world_step_run(&w, &step);
@@ -363,12 +345,11 @@ static void a_forked_child_is_refused_and_the_parent_goes_on(void **state)
     world_close(&w);
 }
 
-static void closing_is_lawful_at_any_time_and_once(void **state)
+TEST(closing_is_lawful_at_any_time_and_once)
 {
     struct world_setup setup = brief_setup(3);
     struct world w;
     unsigned char *memory;
-    (void)state;
     assert_int_equal(gf_close(NULL), GF_OK);
     setup.config.rendezvous.join_timeout_ns = 1000000000;
     world_create(&w, &setup);
@@ -390,12 +371,11 @@ static gf_status close_turn(struct world *w, uint32_t rank, void *arg)
     return gf_close_poll(w->ranks[rank].gf);
 }
 
-static void closing_waits_for_those_who_are_late_but_not_for_ever(void **state)
+TEST(closing_waits_for_those_who_are_late_but_not_for_ever)
 {
     struct world_setup setup = brief_setup(3);
     struct world w;
     uint64_t begin_ns;
-    (void)state;
     world_open(&w, &setup);
     begin_ns = gf_sim_now_ns(w.sim);
     gf_sim_stop(w.sim, 1, true);
@@ -443,12 +423,11 @@ static gf_status last_words_turn(struct world *w, uint32_t rank, void *arg)
     return status;
 }
 
-static void who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it(void **state)
+TEST(who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it)
 {
     struct world_setup setup = brief_setup(3);
     struct last_words all = {.killed = false};
     struct world w;
-    (void)state;
     world_open(&w, &setup);
     gf_sim_partition(w.sim, 2, 1, true);
     world_run(&w, last_words_turn, &all);
@@ -459,25 +438,4 @@ static void who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it(void
         world_expect_log(&w, rank, "rank 2 closed its context");
     }
     world_close(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_abort_ends_all_ranks_and_says_whose_it_was),
-        cmocka_unit_test(an_abort_ends_a_wait_at_once),
-        cmocka_unit_test(an_abort_of_the_waiting_rank_itself_ends_its_wait),
-        cmocka_unit_test(closing_in_the_middle_of_a_step_is_told_to_the_others),
-        cmocka_unit_test(closing_between_steps_while_others_go_on_is_named),
-        cmocka_unit_test(the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks),
-        cmocka_unit_test(a_rank_that_is_cut_off_is_named_and_everybody_ends),
-        cmocka_unit_test(two_ranks_that_cannot_reach_each_other_end_everybody),
-        cmocka_unit_test(a_rank_that_never_declares_is_named_with_its_step),
-        cmocka_unit_test(a_rank_that_comes_within_the_deadline_is_waited_for),
-        cmocka_unit_test(a_forked_child_is_refused_and_the_parent_goes_on),
-        cmocka_unit_test(closing_is_lawful_at_any_time_and_once),
-        cmocka_unit_test(closing_waits_for_those_who_are_late_but_not_for_ever),
-        cmocka_unit_test(who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* Joining and leaving. */
+#include "firmware-tests/support/suite.h"
 #include "lib/membership/members_state.h"
 #include "firmware-tests/support/members_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void world_leaves(void)
 {
@@ -32,12 +24,11 @@ static void world_leaves(void)
     fail_msg("the world did not get to leave");
 }
 
-static void all_join_see_all_addresses_and_leave(void **state)
+TEST(all_join_see_all_addresses_and_leave)
 {
-    (void)state;
     const uint32_t sizes[] = {1, 2, 3, 16};
     for (int kind = 0; kind < 3; kind++) { /* in memory, in memory with little room, over TCP */
-        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (size_t i = 0; i < LENGTH(sizes); i++) {
             members_world_open(sizes[i], kind == 2, (kind == 1) ? 3 : 0);
             if (sizes[i] == 1) assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_OK);
             members_world_until(GF_OK);
@@ -50,9 +41,8 @@ static void all_join_see_all_addresses_and_leave(void **state)
     }
 }
 
-static void nobody_is_through_before_all_are_there(void **state)
+TEST(nobody_is_through_before_all_are_there)
 {
-    (void)state;
     struct gf_offer offer = offer_of(3);
     members_world_begin(3, false, 0);
     rank_open(0, &offer);
@@ -89,10 +79,9 @@ static const struct difference_case {
     {"tensors_hash", {.tensors_hash = 23}, "tensor tables differ in names, sizes, flags, types or order"},
 };
 
-static void a_difference_is_named_on_all_ranks(void **state)
+TEST(a_difference_is_named_on_all_ranks)
 {
-    (void)state;
-    for (size_t i = 0; i < 2 * sizeof differences / sizeof differences[0]; i++) {
+    for (size_t i = 0; i < 2 * LENGTH(differences); i++) {
         const struct difference_case *c = &differences[i / 2];
         struct gf_offer offer = offer_of(4), other = offer_of(4);
         if (c->change.version != 0) other.version = c->change.version;
@@ -111,9 +100,8 @@ static void a_difference_is_named_on_all_ranks(void **state)
     }
 }
 
-static void late_ranks_hear_why_the_join_failed(void **state)
+TEST(late_ranks_hear_why_the_join_failed)
 {
-    (void)state;
     struct gf_offer offer = offer_of(4), other = offer_of(4);
     other.tensor_count = 9;
     members_world_begin(4, false, 0);
@@ -127,9 +115,8 @@ static void late_ranks_hear_why_the_join_failed(void **state)
     members_world_end();
 }
 
-static void a_refused_rank_fails_the_join(void **state)
+TEST(a_refused_rank_fails_the_join)
 {
-    (void)state;
     struct gf_rendezvous_event refused = {.kind = GF_RENDEZVOUS_REFUSED, .rank = 7,
                                           .text = "world 3 at rank 0, 8 at rank 7"};
     struct gf_offer offer = offer_of(3);
@@ -154,10 +141,9 @@ static const struct missing_case {
     {16, 0x7fff, 15, "rank 15 of 16 did not join"},
 };
 
-static void missing_ranks_are_named_at_the_deadline(void **state)
+TEST(missing_ranks_are_named_at_the_deadline)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
+    for (size_t i = 0; i < LENGTH(missing); i++) {
         struct gf_offer offer = offer_of(missing[i].size);
         members_world_begin(missing[i].size, false, 0);
         for (uint32_t rank = 0; rank < missing[i].size; rank++) {
@@ -175,9 +161,8 @@ static void missing_ranks_are_named_at_the_deadline(void **state)
     }
 }
 
-static void a_silent_coordinator_ends_the_join(void **state)
+TEST(a_silent_coordinator_ends_the_join)
 {
-    (void)state;
     members_world_open(2, false, 0);
     world.ranks[0].stopped = true;
     for (int turn = 0; turn < 10; turn++) assert_true(members_world_turn(GF_AGAIN));
@@ -187,9 +172,8 @@ static void a_silent_coordinator_ends_the_join(void **state)
     members_world_end();
 }
 
-static void a_death_while_joining_is_told(void **state)
+TEST(a_death_while_joining_is_told)
 {
-    (void)state;
     struct gf_offer offer = offer_of(4);
     members_world_begin(4, false, 0);
     for (uint32_t rank = 0; rank < 3; rank++) rank_open(rank, &offer);
@@ -203,9 +187,8 @@ static void a_death_while_joining_is_told(void **state)
     members_world_end();
 }
 
-static void leaving_a_join_tells_the_others(void **state)
+TEST(leaving_a_join_tells_the_others)
 {
-    (void)state;
     struct gf_offer offer = offer_of(3);
     members_world_begin(3, false, 0);
     for (uint32_t rank = 0; rank < 2; rank++) rank_open(rank, &offer);
@@ -217,9 +200,8 @@ static void leaving_a_join_tells_the_others(void **state)
     members_world_end();
 }
 
-static void who_has_said_bye_may_go(void **state)
+TEST(who_has_said_bye_may_go)
 {
-    (void)state;
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
     assert_int_equal(gf_members_leave(world.ranks[1].members, world.now_ns), GF_AGAIN);
@@ -249,10 +231,9 @@ static const struct piece_case {
     {"before_the_offer", 0, 1, 8, 0, 8, 8},
 };
 
-static void malformed_addresses_fail_the_join(void **state)
+TEST(malformed_addresses_fail_the_join)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+    for (size_t i = 0; i < LENGTH(pieces); i++) {
         const struct piece_case *c = &pieces[i];
         unsigned char frame[64] = {0};
         const uint32_t fields[] = {c->rank, c->size, c->at, c->piece};
@@ -295,14 +276,13 @@ static bool doubts_behind(uint64_t gap_ns, uint32_t steps, uint32_t requests)
     return members->seats[0].doubtful;
 }
 
-static void a_death_heard_behind_a_silence_is_doubtful(void **state)
+TEST(a_death_heard_behind_a_silence_is_doubtful)
 {
     static const struct { uint32_t world, gap_ms, steps, requests; bool doubtful; } cases[] = {
         {3, 0, 0, 0, false}, {3, 700, 0, 0, false}, {3, 800, 0, 0, true}, {3, 800, 1, 0, true}, {3, 800, 2, 0, true},
         {3, 8000, 0, 0, true}, {3, 800, 3, 0, false}, {3, 800, 0, 16, true}, {3, 800, 0, 17, false},
         {2, 29000, 0, 0, false}, {2, 31000, 0, 0, true}, {2, 31000, 3, 0, false}};
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < LENGTH(cases); i++) {
         members_world_open_epoch(cases[i].world, 1);
         members_world_until(GF_OK);
         bool doubtful = doubts_behind(cases[i].gap_ms * MS, cases[i].steps, cases[i].requests);
@@ -315,10 +295,9 @@ static void a_death_heard_behind_a_silence_is_doubtful(void **state)
 }
 
 /* An epoch's own join has less time than the first one's; for silence that means nothing. */
-static void a_silence_is_as_long_in_later_epochs(void **state)
+TEST(a_silence_is_as_long_in_later_epochs)
 {
     const struct gf_members_standing own = {.applied = 1};
-    (void)state;
     for (int late = 0; late < 2; late++) {
         struct gf_members_plan plan[2];
         gf_status status[2] = {GF_AGAIN, GF_AGAIN};
@@ -342,24 +321,4 @@ static void a_silence_is_as_long_in_later_epochs(void **state)
         assert_int_equal(doubts_behind(late ? 31 * SECOND : 29 * SECOND, 0, 0), late);
         members_world_end();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_join_see_all_addresses_and_leave),
-        cmocka_unit_test(nobody_is_through_before_all_are_there),
-        cmocka_unit_test(a_difference_is_named_on_all_ranks),
-        cmocka_unit_test(late_ranks_hear_why_the_join_failed),
-        cmocka_unit_test(a_refused_rank_fails_the_join),
-        cmocka_unit_test(missing_ranks_are_named_at_the_deadline),
-        cmocka_unit_test(a_silent_coordinator_ends_the_join),
-        cmocka_unit_test(a_death_while_joining_is_told),
-        cmocka_unit_test(leaving_a_join_tells_the_others),
-        cmocka_unit_test(who_has_said_bye_may_go),
-        cmocka_unit_test(malformed_addresses_fail_the_join),
-        cmocka_unit_test(a_death_heard_behind_a_silence_is_doubtful),
-        cmocka_unit_test(a_silence_is_as_long_in_later_epochs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,10 @@
 /* Death, abort and blame: all ranks end with the same error, and it names who is to blame. */
+#include "firmware-tests/support/suite.h"
 #include "lib/membership/members_state.h"
 #include "firmware-tests/support/members_world.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void a_dead_rank_is_named_with_where_it_was(void **state)
+TEST(a_dead_rank_is_named_with_where_it_was)
 {
-    (void)state;
     for (int over_tcp = 0; over_tcp < 2; over_tcp++) {
         members_world_open(4, over_tcp != 0, 0);
         members_world_until(GF_OK);
@@ -32,9 +23,8 @@ static void a_dead_rank_is_named_with_where_it_was(void **state)
     }
 }
 
-static void the_coordinators_death_is_seen_by_all(void **state)
+TEST(the_coordinators_death_is_seen_by_all)
 {
-    (void)state;
     for (int over_tcp = 0; over_tcp < 2; over_tcp++) {
         members_world_open(3, over_tcp != 0, 0);
         members_world_until(GF_OK);
@@ -50,9 +40,8 @@ static void the_coordinators_death_is_seen_by_all(void **state)
     }
 }
 
-static void who_gives_up_is_heard_by_all(void **state)
+TEST(who_gives_up_is_heard_by_all)
 {
-    (void)state;
     for (uint32_t teller = 0; teller < 3; teller++) {
         const struct gf_error error = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .operation = GF_OPERATION_UPDATE,
                                        .step = 9, .tensor = GF_TENSOR_NONE, .foreign_code = -700,
@@ -73,9 +62,8 @@ static void who_gives_up_is_heard_by_all(void **state)
     }
 }
 
-static void a_coordinator_that_closes_at_once_is_still_heard(void **state)
+TEST(a_coordinator_that_closes_at_once_is_still_heard)
 {
-    (void)state;
     const struct gf_error error = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
                                    .text = "out of memory"};
     members_world_open(3, true, 0);
@@ -167,10 +155,9 @@ static const struct blame_case {
       {8, 40, GF_OPERATION_STEP, 2}}, 0, "it waits for rank 3, so a message was lost or calls differ"},
 };
 
-static void the_guilty_rank_is_the_same_for_all(void **state)
+TEST(the_guilty_rank_is_the_same_for_all)
 {
-    (void)state;
-    for (size_t i = 0; i < 2 * sizeof blames / sizeof blames[0]; i++) {
+    for (size_t i = 0; i < 2 * LENGTH(blames); i++) {
         const struct blame_case *c = &blames[i / 2];
         struct gf_error verdict = {0};
         members_world_open(4, (i % 2) != 0, (i % 2 == 0) ? 2 : 0);
@@ -195,9 +182,8 @@ static void the_guilty_rank_is_the_same_for_all(void **state)
     }
 }
 
-static void a_stopped_coordinator_is_found_by_each_rank(void **state)
+TEST(a_stopped_coordinator_is_found_by_each_rank)
 {
-    (void)state;
     struct gf_error verdict = {0};
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
@@ -214,9 +200,8 @@ static void a_stopped_coordinator_is_found_by_each_rank(void **state)
     members_world_end();
 }
 
-static void a_rank_that_dies_during_the_inquiry_is_guilty(void **state)
+TEST(a_rank_that_dies_during_the_inquiry_is_guilty)
 {
-    (void)state;
     struct gf_error verdict = {0};
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
@@ -230,9 +215,8 @@ static void a_rank_that_dies_during_the_inquiry_is_guilty(void **state)
     members_world_end();
 }
 
-static void a_failed_link_between_live_ranks_is_told_as_seen(void **state)
+TEST(a_failed_link_between_live_ranks_is_told_as_seen)
 {
-    (void)state;
     const struct gf_error seen = {.code = GF_ERR_LINK, .peer = 2, .operation = GF_OPERATION_ALLREDUCE, .step = 3,
                                   .tensor = GF_TENSOR_NONE, .text = "send to rank 2: Input/output error"};
     struct gf_error verdict = {0};
@@ -245,9 +229,8 @@ static void a_failed_link_between_live_ranks_is_told_as_seen(void **state)
     members_world_end();
 }
 
-static void a_world_of_one_blames_what_it_saw(void **state)
+TEST(a_world_of_one_blames_what_it_saw)
 {
-    (void)state;
     struct gf_error verdict = {0};
     members_world_open(1, false, 0);
     assert_int_equal(gf_members_blame(world.ranks[0].members, world.now_ns, &late, &verdict), GF_OK);
@@ -258,9 +241,8 @@ static void a_world_of_one_blames_what_it_saw(void **state)
     members_world_end();
 }
 
-static void malformed_frames_name_their_sender(void **state)
+TEST(malformed_frames_name_their_sender)
 {
-    (void)state;
     for (uint32_t kind = 0; kind < 20; kind++) {
         for (uint32_t to = 0; to < 2; to++) {
             unsigned char junk[7] = {0};
@@ -292,12 +274,11 @@ static const struct proposal_case {
     {"first_is_who_hears_it", 2, 1, 2, 1, 0x3, GF_ERR_PEER},
 };
 
-static void a_malformed_proposal_is_refused(void **state)
+TEST(a_malformed_proposal_is_refused)
 {
     const struct gf_error error = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .text = "out of memory"};
     const struct gf_members_standing own = {.steps = 4, .applied = 1};
-    (void)state;
-    for (size_t i = 0; i < sizeof proposals / sizeof proposals[0]; i++) {
+    for (size_t i = 0; i < LENGTH(proposals); i++) {
         const struct proposal_case *c = &proposals[i];
         unsigned char payload[256];
         struct gf_put put = {payload, sizeof payload};
@@ -333,9 +314,8 @@ static void a_malformed_proposal_is_refused(void **state)
 
 /* The numbers of epochs only grow. */
 /* Its epoch failed long ago: others that have died since may have gone on without it, and ended. */
-static void deaths_behind_a_failure_count_for_a_while_only(void **state)
+TEST(deaths_behind_a_failure_count_for_a_while_only)
 {
-    (void)state;
     for (int late = 0; late < 2; late++) {
         const struct gf_rendezvous_event ended = {.kind = GF_RENDEZVOUS_ENDED, .rank = 1, .text = "gone"};
         const struct members_list alone = {.first = 2, .bits = {1u << 2}};
@@ -358,12 +338,11 @@ static void deaths_behind_a_failure_count_for_a_while_only(void **state)
     }
 }
 
-static void a_malformed_report_numbers_no_epoch(void **state)
+TEST(a_malformed_report_numbers_no_epoch)
 {
     static const struct { uint32_t epoch_last, base, prepared; bool lawful; } reports[] = {
         {7, 1, 0, true}, {7, 1, 7, true}, {7, 8, 0, false}, {7, 1, 8, false}};
-    (void)state;
-    for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++) {
+    for (size_t i = 0; i < LENGTH(reports); i++) {
         unsigned char payload[256];
         struct gf_put put = {payload, sizeof payload};
         struct members_list base = {.epoch = reports[i].base, .bits = {0x7}}, dead = {.epoch = 0};
@@ -387,9 +366,8 @@ static void a_malformed_report_numbers_no_epoch(void **state)
 }
 
 /* Found by fuzz_members. */
-static void an_error_that_comes_without_a_text_gets_one(void **state)
+TEST(an_error_that_comes_without_a_text_gets_one)
 {
-    (void)state;
     const struct gf_error silent = {.code = GF_ERR_ABORTED, .peer = 1};
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
@@ -409,9 +387,8 @@ static void an_error_that_comes_without_a_text_gets_one(void **state)
 }
 
 /* The simulator's control channel is driven by the same logic. */
-static void a_simulated_world_joins_dies_and_says_so(void **state)
+TEST(a_simulated_world_joins_dies_and_says_so)
 {
-    (void)state;
     struct gf_sim_setup setup = {.world = 8, .seed = 3, .detect_ns = 50 * MS};
     struct gf_offer offer = offer_of(8);
     struct gf_rendezvous *ends[8];
@@ -442,26 +419,4 @@ static void a_simulated_world_joins_dies_and_says_so(void **state)
     for (uint32_t rank = 0; rank < 8; rank++) ends[rank]->driver->close(ends[rank]);
     gf_sim_destroy(sim);
     members_world_end();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dead_rank_is_named_with_where_it_was),
-        cmocka_unit_test(the_coordinators_death_is_seen_by_all),
-        cmocka_unit_test(who_gives_up_is_heard_by_all),
-        cmocka_unit_test(a_coordinator_that_closes_at_once_is_still_heard),
-        cmocka_unit_test(the_guilty_rank_is_the_same_for_all),
-        cmocka_unit_test(a_stopped_coordinator_is_found_by_each_rank),
-        cmocka_unit_test(a_rank_that_dies_during_the_inquiry_is_guilty),
-        cmocka_unit_test(a_failed_link_between_live_ranks_is_told_as_seen),
-        cmocka_unit_test(a_world_of_one_blames_what_it_saw),
-        cmocka_unit_test(malformed_frames_name_their_sender),
-        cmocka_unit_test(a_malformed_proposal_is_refused),
-        cmocka_unit_test(deaths_behind_a_failure_count_for_a_while_only),
-        cmocka_unit_test(a_malformed_report_numbers_no_epoch),
-        cmocka_unit_test(an_error_that_comes_without_a_text_gets_one),
-        cmocka_unit_test(a_simulated_world_joins_dies_and_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,8 @@
 /* Frames of peers that are late, of another try, or wrong: each guard has a row that fails without it. What is refused
  * changes nothing. */
+#include "firmware-tests/support/suite.h"
 #include "lib/membership/members_state.h"
 #include "firmware-tests/support/members_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const struct gf_error fell = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .text = "out of memory"};
 static const struct gf_members_standing own = {.steps = 4, .applied = 1};
@@ -54,7 +44,7 @@ static struct gf_members *survivor(bool seeks)
     return members;
 }
 
-static void a_proposal_counts_from_the_coordinator_of_this_try_alone(void **state)
+TEST(a_proposal_counts_from_the_coordinator_of_this_try_alone)
 {
     static const struct {
         const char *name;
@@ -67,7 +57,6 @@ static void a_proposal_counts_from_the_coordinator_of_this_try_alone(void **stat
         {"without_this_rank", 0, 2, 0x5, 1, GF_ERR_QUORUM},
         {"without_this_rank_of_an_older_epoch", 0, 0, 0x5, 1, GF_AGAIN},
     };
-    (void)state;
     for (size_t i = 0; i < LENGTH(rows); i++) {
         struct gf_members *members = survivor(true);
         struct gf_members_plan plan = {0};
@@ -83,11 +72,10 @@ static void a_proposal_counts_from_the_coordinator_of_this_try_alone(void **stat
 }
 
 /* Also with a code that is none: it ends with an error. */
-static void a_refusal_ends_with_its_code_or_for_want_of_a_quorum(void **state)
+TEST(a_refusal_ends_with_its_code_or_for_want_of_a_quorum)
 {
     static const struct { int32_t code; gf_status status; } rows[] = {
         {GF_ERR_DATA, GF_ERR_DATA}, {GF_ERR_QUORUM, GF_ERR_QUORUM}, {1, GF_ERR_QUORUM}, {77, GF_ERR_QUORUM}};
-    (void)state;
     for (size_t i = 0; i < LENGTH(rows); i++) {
         struct gf_members *members = survivor(true);
         struct gf_members_plan plan = {0};
@@ -98,9 +86,8 @@ static void a_refusal_ends_with_its_code_or_for_want_of_a_quorum(void **state)
     }
 }
 
-static void a_member_hears_no_proposal(void **state)
+TEST(a_member_hears_no_proposal)
 {
-    (void)state;
     members_world_open_epoch(3, 1);
     members_world_until(GF_OK);
     proposal_send(0, GF_OK, 2, 0x3);
@@ -111,10 +98,9 @@ static void a_member_hears_no_proposal(void **state)
 
 /* The others may have gone on before it shrinks: its error stays, and the shrink says so. The first such word counts.
  * */
-static void who_has_failed_and_is_left_behind_keeps_its_error(void **state)
+TEST(who_has_failed_and_is_left_behind_keeps_its_error)
 {
     struct gf_members *members = survivor(false);
-    (void)state;
     proposal_send(0, GF_OK, 2, 0x5);
     proposal_send(0, GF_OK, 3, 0x5);
     assert_int_equal(gf_members_poll(members, world.now_ns), GF_ERR_PEER);
@@ -167,7 +153,7 @@ static struct gf_members *collector(void)
     return world.ranks[0].members;
 }
 
-static void a_report_counts_where_it_fits(void **state)
+TEST(a_report_counts_where_it_fits)
 {
     static const struct {
         const char *name;
@@ -182,7 +168,6 @@ static void a_report_counts_where_it_fits(void **state)
         {"says_that_the_connected_are_dead", {3, 1, 1, 0, 0x2}, true, true, 0},
         {"says_that_the_collector_is_dead", {3, 1, 1, 0, 0x1}, true, true, 0},
     };
-    (void)state;
     for (size_t i = 0; i < LENGTH(rows); i++) {
         struct gf_members *members = collector();
         uint32_t dead = 0;
@@ -197,11 +182,10 @@ static void a_report_counts_where_it_fits(void **state)
 }
 
 /* Epochs are numbered upwards: behind the last number there is none. */
-static void the_numbers_of_epochs_can_be_used_up(void **state)
+TEST(the_numbers_of_epochs_can_be_used_up)
 {
     const struct report report = {3, UINT32_MAX, 1, 0, 0x4};
     struct gf_members_plan plan = {0};
-    (void)state;
     struct gf_members *members = collector();
     assert_true(report_take(1, &report));
     world.now_ns += 2 * SECOND;
@@ -211,9 +195,8 @@ static void the_numbers_of_epochs_can_be_used_up(void **state)
 }
 
 /* More proposals that may have begun elsewhere than are kept: no quorum can be counted. */
-static void too_many_open_proposals_leave_no_quorum(void **state)
+TEST(too_many_open_proposals_leave_no_quorum)
 {
-    (void)state;
     for (uint32_t more = 0; more < 2; more++) {
         struct gf_members *members = collector();
         struct gf_members_plan plan = {0};
@@ -229,7 +212,7 @@ static void too_many_open_proposals_leave_no_quorum(void **state)
 
 /* ---- knocks ---- */
 
-static void who_knocks_is_let_wait_where_all_fits(void **state)
+TEST(who_knocks_is_let_wait_where_all_fits)
 {
     static const struct {
         const char *name;
@@ -244,7 +227,6 @@ static void who_knocks_is_let_wait_where_all_fits(void **state)
         {"while_the_job_ends", true, true, true, 3, 7, true, true, false},
         {"given_other_things", true, true, false, 3, 7, false, true, false},
     };
-    (void)state;
     for (size_t i = 0; i < LENGTH(rows); i++) {
         unsigned char payload[1024];
         struct gf_put put = {payload, sizeof payload};
@@ -273,11 +255,10 @@ static void who_knocks_is_let_wait_where_all_fits(void **state)
 
 /* ---- lists, errors, addresses ---- */
 
-static void a_list_has_its_first(void **state)
+TEST(a_list_has_its_first)
 {
     static const struct { uint32_t epoch, first, bits; bool lawful; } rows[] = {
         {2, 1, 0x3, true}, {2, 2, 0x3, false}, {2, 3, 0x7, false}, {2, 8192, 0x7, false}, {0, 77, 0x3, true}};
-    (void)state;
     for (size_t i = 0; i < LENGTH(rows); i++) {
         unsigned char bytes[64] = {0};
         struct gf_put put = {bytes, sizeof bytes};
@@ -290,10 +271,9 @@ static void a_list_has_its_first(void **state)
 }
 
 /* An error whose code is none would leave a failed rank without one. */
-static void an_error_has_a_code(void **state)
+TEST(an_error_has_a_code)
 {
     static const int32_t codes[] = {GF_ERR_PEER, 0, 1, 77};
-    (void)state;
     for (size_t i = 0; i < LENGTH(codes); i++) {
         unsigned char bytes[512] = {0};
         struct gf_put put = {bytes, sizeof bytes};
@@ -315,7 +295,7 @@ static void an_error_has_a_code(void **state)
 }
 
 /* Rank `to` of three, which hears of `size` bytes of rank `of`, `piece` of them at `at`, from rank `from`. */
-static void an_address_comes_in_order_and_whole(void **state)
+TEST(an_address_comes_in_order_and_whole)
 {
     static const struct {
         const char *name;
@@ -336,7 +316,6 @@ static void an_address_comes_in_order_and_whole(void **state)
         {"too_short_for_an_address", 0, 1, 1, GF_CONTROL_ADDRESS_BYTES - 1, 0, GF_CONTROL_ADDRESS_BYTES - 1,
          0, 0, false},
     };
-    (void)state;
     for (size_t i = 0; i < LENGTH(rows); i++) {
         static unsigned char bytes[BLOB_MAX];
         struct gf_put put = {bytes, sizeof bytes};
@@ -358,22 +337,4 @@ static void an_address_comes_in_order_and_whole(void **state)
         assert_int_equal(lawful, rows[i].lawful);
         members_world_end();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_proposal_counts_from_the_coordinator_of_this_try_alone),
-        cmocka_unit_test(a_refusal_ends_with_its_code_or_for_want_of_a_quorum),
-        cmocka_unit_test(a_member_hears_no_proposal),
-        cmocka_unit_test(who_has_failed_and_is_left_behind_keeps_its_error),
-        cmocka_unit_test(a_report_counts_where_it_fits),
-        cmocka_unit_test(the_numbers_of_epochs_can_be_used_up),
-        cmocka_unit_test(too_many_open_proposals_leave_no_quorum),
-        cmocka_unit_test(who_knocks_is_let_wait_where_all_fits),
-        cmocka_unit_test(a_list_has_its_first),
-        cmocka_unit_test(an_error_has_a_code),
-        cmocka_unit_test(an_address_comes_in_order_and_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,7 @@
 /* What gf_update() makes of weights in 100 steps, against optimizers that nobody here wrote, which were given the same
  * gradients in float64 (optimizer_oracle.py, whose results are optimizer_oracle.h). */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define ELEMS 168u
 
@@ -88,9 +81,8 @@ static double error_of(const struct world *w, const struct oracle_case *c)
     return sqrt(error / size);
 }
 
-static void each_optimizer_is_the_published_one(void **state)
+TEST(each_optimizer_is_the_published_one)
 {
-    (void)state;
     for (size_t row = 0; row < LENGTH(oracle_cases); row++) {
         const struct oracle_case *c = &oracle_cases[row];
         struct world_setup setup = setup_of(c);
@@ -111,12 +103,4 @@ static void each_optimizer_is_the_published_one(void **state)
         if (!(error <= 1e-6)) fail_msg("%s: the weights are %g away from the oracle's", c->name, error);
         world_close(&w);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_optimizer_is_the_published_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

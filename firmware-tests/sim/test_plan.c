@@ -1,17 +1,9 @@
 /* gf-plan's predictions: laws that any of them must keep, and that leaving the data out changes no time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/resource.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "tools/plan/plan.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+#include <sys/resource.h>
+
 #define ELEMS_BIG (UINT64_C(1) << 20)
 
 /* A large tensor, small ones, and one that does not divide by anything. */
@@ -50,11 +42,10 @@ static void expect_near(double got, double expected, double share, const char *w
         fail_msg("%s: %.9g, expected %.9g within %.1f %%", what, got, expected, share * 100);
 }
 
-static void a_ring_moves_2_n_minus_1_by_n_of_the_bytes(void **state)
+TEST(a_ring_moves_2_n_minus_1_by_n_of_the_bytes)
 {
     static const uint32_t worlds[] = {2, 3, 8, 16};
     struct gf_config_cluster cluster = flat(1e9);
-    (void)state;
     for (size_t i = 0; i < LENGTH(worlds); i++) {
         double n = worlds[i], bytes = (double)model.elem_count * 4;
         struct plan_row row = row_of(&cluster, PLAN_RING, worlds[i]);
@@ -64,11 +55,10 @@ static void a_ring_moves_2_n_minus_1_by_n_of_the_bytes(void **state)
     }
 }
 
-static void a_server_grows_with_the_ranks_and_a_tree_with_their_logarithm(void **state)
+TEST(a_server_grows_with_the_ranks_and_a_tree_with_their_logarithm)
 {
     struct gf_config_cluster cluster = flat(1e9);
     double unit = (double)model.elem_count * 4 / 1e9, grown;
-    (void)state;
     for (uint32_t world = 4; world <= 32; world *= 2) {
         double levels = __builtin_ctz(world);
         expect_near(row_of(&cluster, PLAN_SERVER, world).exposed_s, 2 * unit * (world - 1), 0.05, "server");
@@ -78,10 +68,9 @@ static void a_server_grows_with_the_ranks_and_a_tree_with_their_logarithm(void *
     assert_true((grown > 2) && (grown < 3)); /* log2: 5 / 2; a server's would be 31 / 3 */
 }
 
-static void more_of_anything_is_never_slower(void **state)
+TEST(more_of_anything_is_never_slower)
 {
     double before = 1e9;
-    (void)state;
     for (double bandwidth = 1e7; bandwidth <= 1e10; bandwidth *= 10) {
         struct gf_config_cluster cluster = flat(bandwidth);
         double step_s = row_of(&cluster, PLAN_LAZY, 8).step_s;
@@ -98,23 +87,21 @@ static void more_of_anything_is_never_slower(void **state)
                 "14 hops a tensor, and the verdict's 3");
 }
 
-static void a_spread_of_compute_times_is_waited_for(void **state)
+TEST(a_spread_of_compute_times_is_waited_for)
 {
     struct gf_config_cluster cluster = flat(1e10);
     double even_s = row_of(&cluster, PLAN_LAZY, 16).step_s, spread_s;
-    (void)state;
     cluster.compute_spread = 0.05;
     spread_s = row_of(&cluster, PLAN_LAZY, 16).step_s;
     assert_true((spread_s > 1.01 * even_s) && (spread_s < 1.3 * even_s));
 }
 
-static void the_card_of_a_node_is_shared_by_its_ranks(void **state)
+TEST(the_card_of_a_node_is_shared_by_its_ranks)
 {
     /* Ranks of two nodes of four swap with their like (bit 2): all four pairs cross the one card. */
     struct gf_config_cluster cluster = flat(1e9);
     const struct plan_choice choice = {.algorithm = GF_ALGORITHM_DOUBLING};
     struct plan_row apart, shared;
-    (void)state;
     assert_int_equal(plan_case_run(&model, &cluster, PLAN_RING, 8, &choice, &apart), 0);
     cluster.gpus_per_node = 4;
     cluster.node_bandwidth = 1e12;
@@ -123,13 +110,12 @@ static void the_card_of_a_node_is_shared_by_its_ranks(void **state)
     expect_near(shared.exposed_s, 4 * (double)model.elem_count * 4 / 1e9, 0.05, "one round for four");
 }
 
-static void a_hierarchy_works_in_the_nodes_before_and_after_the_network(void **state)
+TEST(a_hierarchy_works_in_the_nodes_before_and_after_the_network)
 {
     static const uint32_t nodes[] = {2, 4, 8};
     struct gf_config_cluster cluster = flat(1e9);
     const struct plan_choice choice = {.algorithm = GF_ALGORITHM_HIERARCHY};
     double unit = (double)model.elem_count * 4;
-    (void)state;
     cluster.gpus_per_node = 4;
     cluster.node_bandwidth = 2e9;
     for (size_t i = 0; i < LENGTH(nodes); i++) {
@@ -187,9 +173,8 @@ static void run_is_the_same(size_t c, const struct plan_setup *setup, const stru
         fail_msg("case %zu: %llu ns, %llu %s", c, (unsigned long long)result.step_ns, (unsigned long long)other.step_ns, what);
 }
 
-static void leaving_the_data_out_changes_no_time(void **state)
+TEST(leaving_the_data_out_changes_no_time)
 {
-    (void)state;
     for (size_t c = 0; c < LENGTH(world_cases); c++) {
         struct plan_setup without = world_setup(&world_cases[c]), with = without;
         with.has_data = true;
@@ -197,9 +182,8 @@ static void leaving_the_data_out_changes_no_time(void **state)
     }
 }
 
-static void ranks_without_an_event_need_no_poll(void **state)
+TEST(ranks_without_an_event_need_no_poll)
 {
-    (void)state;
     for (size_t c = 0; c < LENGTH(world_cases); c++) {
         struct plan_setup setup = world_setup(&world_cases[c]), all = setup;
         all.polls_all = true;
@@ -207,7 +191,7 @@ static void ranks_without_an_event_need_no_poll(void **state)
     }
 }
 
-static void a_world_larger_than_this_machine_is_planned(void **state)
+TEST(a_world_larger_than_this_machine_is_planned)
 {
     /* 96 ranks of AlexNet: 23 GB of gradients, as much of history, half as much on the wire. */
     const struct plan_choice choice = {.fuse_bytes = 64 << 20};
@@ -215,7 +199,6 @@ static void a_world_larger_than_this_machine_is_planned(void **state)
     struct plan_model alexnet;
     struct plan_row row;
     struct rusage usage;
-    (void)state;
     assert_int_equal(plan_model_load("config/models/alexnet.cfg", &alexnet), 0);
     cluster.gpu_flops = 14e12;
     assert_int_equal(plan_case_run(&alexnet, &cluster, PLAN_SPARSE, 96, &choice, &row), 0);
@@ -224,32 +207,14 @@ static void a_world_larger_than_this_machine_is_planned(void **state)
     assert_true(usage.ru_maxrss < 2 << 20); /* KiB */
 }
 
-static void what_the_library_refuses_is_said(void **state)
+TEST(what_the_library_refuses_is_said)
 {
     struct plan_setup setup = {.world = 2, .steps = 1, .tensors = tensors, .tensor_count = LENGTH(tensors),
                                .config.exchange.slice_bytes = 1};
     static const uint64_t ready_ns[LENGTH(tensors)];
     struct plan_result result;
     char error[PLAN_ERROR_BYTES];
-    (void)state;
     setup.ready_ns = ready_ns;
     assert_int_equal(plan_world_run(&setup, &result, error), GF_ERR_CONFIG);
     assert_non_null(strstr(error, "slice_bytes"));
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_moves_2_n_minus_1_by_n_of_the_bytes),
-        cmocka_unit_test(a_server_grows_with_the_ranks_and_a_tree_with_their_logarithm),
-        cmocka_unit_test(more_of_anything_is_never_slower),
-        cmocka_unit_test(a_spread_of_compute_times_is_waited_for),
-        cmocka_unit_test(the_card_of_a_node_is_shared_by_its_ranks),
-        cmocka_unit_test(a_hierarchy_works_in_the_nodes_before_and_after_the_network),
-        cmocka_unit_test(leaving_the_data_out_changes_no_time),
-        cmocka_unit_test(ranks_without_an_event_need_no_poll),
-        cmocka_unit_test(a_world_larger_than_this_machine_is_planned),
-        cmocka_unit_test(what_the_library_refuses_is_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

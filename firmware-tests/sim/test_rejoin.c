@@ -1,17 +1,8 @@
 /* Ranks that died are started again and come back, over the simulated network: whoever dies whenever, the newcomer ahead of
  * all, in the end the world is whole, holds the same weights, and these are the sums of the steps that were applied. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define RANKS_MAX 6u
 #define STEPS_MAX 20000u
 #define ELEMS 3u            /* of the tensor whose sums are kept */
@@ -235,11 +226,10 @@ static void expect_sums(struct world *w, uint32_t out, const char *what)
 
 /* ---- the cases ---- */
 
-static void whoever_dies_and_is_started_again_comes_back(void **state)
+TEST(whoever_dies_and_is_started_again_comes_back)
 {
     static const int32_t delays_us[] = {0, 300, 1100, 2500, 20000};
     uint32_t came = 0;
-    (void)state;
     for (uint32_t size = 2; size <= 5; size++) {
         for (uint32_t victim = 0; victim < size; victim++) {
             for (int32_t at = 500; at < 4000; at += 333) {
@@ -263,9 +253,8 @@ static void whoever_dies_and_is_started_again_comes_back(void **state)
     assert_true(admissions > came / 2);
 }
 
-static void several_newcomers_come_in(void **state)
+TEST(several_newcomers_come_in)
 {
-    (void)state;
     for (uint32_t size = 3; size <= 6; size++) {
         for (uint32_t dead = 1; dead < (1u << size) - 1; dead++) {
             struct world_setup setup = setup_of(size);
@@ -289,10 +278,9 @@ static void several_newcomers_come_in(void **state)
 }
 
 /* Another death at each moment of the way in, of the newcomer itself or another; all are started again in the end. */
-static void a_death_on_the_way_in_begins_it_anew(void **state)
+TEST(a_death_on_the_way_in_begins_it_anew)
 {
     uint32_t deaths = 0;
-    (void)state;
     on_the_way = 0;
     for (uint32_t first = 0; first < 3; first++) {
         for (uint32_t second = 0; second < 4; second++) {
@@ -317,9 +305,8 @@ static void a_death_on_the_way_in_begins_it_anew(void **state)
 
 /* The coordinator dies while it lets a newcomer in, another rank is silent: the next one has no connection with that, and
  * waits for it no longer than a shrink does, however long a step may take. */
-static void a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink(void **state)
+TEST(a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink)
 {
-    (void)state;
     longest_ns = 0;
     for (int32_t delay = 0; delay < 4000; delay += 110) {
         struct world_setup setup = setup_of(6);
@@ -371,11 +358,10 @@ static void vary_wire(struct gf_config *config)
     config->exchange.average = GF_AVERAGE_RANKS;
 }
 
-static void a_newcomer_has_the_whole_state(void **state)
+TEST(a_newcomer_has_the_whole_state)
 {
     static void (*const variants[])(struct gf_config *config) = {vary_momentum, vary_sparse, vary_sparse_local,
                                                                  vary_wire};
-    (void)state;
     for (size_t v = 0; v < LENGTH(variants); v++) {
         for (uint32_t victim = 0; victim < 3; victim++) {
             for (int32_t at = 700; at < 6000; at += 411) {
@@ -397,11 +383,10 @@ static void a_newcomer_has_the_whole_state(void **state)
 
 /* ---- who does not come in ---- */
 
-static void a_newcomer_with_other_things_is_turned_away(void **state)
+TEST(a_newcomer_with_other_things_is_turned_away)
 {
     struct world_setup setup = setup_of(3);
     struct world w;
-    (void)state;
     const struct happening list[] = {{1000, 1, KILL}, {5000, 1, RESTART}};
     memset(jobs, 0, sizeof jobs);
     memcpy(script, list, sizeof list);
@@ -419,12 +404,11 @@ static void a_newcomer_with_other_things_is_turned_away(void **state)
     world_close(&w);
 }
 
-static void nobody_lets_it_in_before_the_deadline(void **state)
+TEST(nobody_lets_it_in_before_the_deadline)
 {
     struct world_setup setup = setup_of(3);
     const struct happening list[] = {{1000, 2, KILL}, {5000, 2, RESTART}};
     struct world w;
-    (void)state;
     setup.config.rendezvous.join_timeout_ns = SECOND;
     blind = true;
     play(&w, &setup, list, LENGTH(list));
@@ -449,11 +433,10 @@ static void rank_1_rejoins(uint32_t rank, struct gf_config *config, const struct
     config->rendezvous.rejoin = (rank == 1);
 }
 
-static void a_job_that_has_not_begun_takes_no_newcomers(void **state)
+TEST(a_job_that_has_not_begun_takes_no_newcomers)
 {
     struct world_setup setup = setup_of(2);
     struct world w;
-    (void)state;
     setup.config.rendezvous.join_timeout_ns = SECOND;
     setup.vary = rank_1_rejoins;
     world_create(&w, &setup);
@@ -465,13 +448,12 @@ static void a_job_that_has_not_begun_takes_no_newcomers(void **state)
     world_close(&w);
 }
 
-static void a_call_at_the_wrong_moment_is_refused(void **state)
+TEST(a_call_at_the_wrong_moment_is_refused)
 {
     struct world_setup setup = setup_of(2);
     struct gf_config config = {.job = {.world = 1, .ignore_environment = true}, .rendezvous.rejoin = true};
     struct gf_footprint need;
     struct world w;
-    (void)state;
     world_open(&w, &setup);
     assert_int_equal(gf_admit(w.ranks[0].gf), GF_ERR_STATE);
     assert_int_equal(gf_joiners(w.ranks[0].gf), 0);
@@ -480,20 +462,4 @@ static void a_call_at_the_wrong_moment_is_refused(void **state)
     assert_false(gf_rejoined(w.ranks[0].gf));
     assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_ERR_CONFIG);
     world_close(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whoever_dies_and_is_started_again_comes_back),
-        cmocka_unit_test(several_newcomers_come_in),
-        cmocka_unit_test(a_death_on_the_way_in_begins_it_anew),
-        cmocka_unit_test(a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink),
-        cmocka_unit_test(a_newcomer_has_the_whole_state),
-        cmocka_unit_test(a_newcomer_with_other_things_is_turned_away),
-        cmocka_unit_test(nobody_lets_it_in_before_the_deadline),
-        cmocka_unit_test(a_job_that_has_not_begun_takes_no_newcomers),
-        cmocka_unit_test(a_call_at_the_wrong_moment_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,9 @@
 /* The public collectives on whole contexts: right, bounded, and when ranks call different things, a clear end. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "lib/context.h"
 #include "lib/membership/members_state.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define RANKS_MAX 9u
 #define ELEMS_MAX 200000u
 
@@ -119,7 +109,7 @@ static void data_check(const struct calls *calls, uint32_t world)
     }
 }
 
-static void every_collective_in_every_type_of_any_count(void **state)
+TEST(every_collective_in_every_type_of_any_count)
 {
     static const gf_operation operations[] = {GF_OPERATION_ALLREDUCE, GF_OPERATION_BROADCAST, GF_OPERATION_REDUCE_SCATTER,
                                               GF_OPERATION_ALLGATHER, GF_OPERATION_BARRIER};
@@ -128,7 +118,6 @@ static void every_collective_in_every_type_of_any_count(void **state)
     static const uint64_t counts[] = {0, 1, 7, 1000, 20000};
     static const uint32_t worlds[] = {1, 2, 3, 4, 6, 9};
     static struct calls calls;
-    (void)state;
     for (uint32_t row = 0; row < LENGTH(worlds) * LENGTH(algorithms); row++) {
         struct world_setup setup = setup_of(worlds[row / LENGTH(algorithms)]);
         struct world w;
@@ -153,12 +142,11 @@ static void every_collective_in_every_type_of_any_count(void **state)
     }
 }
 
-static void a_request_may_be_larger_than_the_pool(void **state)
+TEST(a_request_may_be_larger_than_the_pool)
 {
     static const gf_operation operations[] = {GF_OPERATION_ALLREDUCE, GF_OPERATION_BROADCAST};
     static const uint32_t worlds[] = {2, 5};
     static struct calls calls;
-    (void)state;
     for (uint32_t i = 0; i < 4; i++) {
         struct world_setup setup = setup_of(worlds[i / 2]);
         struct call call = {.operation = operations[i % 2], .elem_count = ELEMS_MAX};
@@ -211,10 +199,9 @@ static gf_status eight_turn(struct world *w, uint32_t rank, void *arg)
     return GF_OK;
 }
 
-static void eight_are_under_way_at_once_and_a_ninth_waits(void **state)
+TEST(eight_are_under_way_at_once_and_a_ninth_waits)
 {
     static struct eight eight;
-    (void)state;
     for (uint32_t active = 1; active <= 16; active += 5) {
         struct world_setup setup = setup_of(4);
         struct world w;
@@ -252,24 +239,22 @@ static gf_status pair_turn(struct world *w, uint32_t rank, void *arg)
     return GF_AGAIN;
 }
 
-static void a_request_that_is_not_asked_for_holds_one_place_only(void **state)
+TEST(a_request_that_is_not_asked_for_holds_one_place_only)
 {
     struct world_setup setup = setup_of(3);
     static struct pair pairs[3];
     struct world w;
-    (void)state;
     world_open(&w, &setup);
     world_run(&w, pair_turn, pairs);
     world_expect(&w, GF_OK);
     world_close(&w);
 }
 
-static void exchange_memory_is_handed_out_until_it_is_used_up(void **state)
+TEST(exchange_memory_is_handed_out_until_it_is_used_up)
 {
     struct world_setup setup = setup_of(1);
     struct world w;
     gf_mem first, second;
-    (void)state;
     setup.config.exchange.user_bytes = 200;
     world_open(&w, &setup);
     assert_int_equal(gf_exchange_take(w.ranks[0].gf, 0), 0);
@@ -291,7 +276,7 @@ static gf_status begin_turn(struct world *w, uint32_t rank, void *arg)
     return gf_step_begin(w->ranks[rank].gf);
 }
 
-static void wrong_arguments_are_refused_and_change_nothing(void **state)
+TEST(wrong_arguments_are_refused_and_change_nothing)
 {
     struct world_setup setup = setup_of(2);
     struct gf_request request = {{0}}, other = {{0}};
@@ -302,7 +287,6 @@ static void wrong_arguments_are_refused_and_change_nothing(void **state)
     gf_mem data = (gf_mem)(uintptr_t)&value;
     struct world w;
     gf_context *gf;
-    (void)state;
     world_create(&w, &setup);
     assert_int_equal(gf_allreduce(w.ranks[0].gf, data, 1, GF_TYPE_F32, &request), GF_ERR_STATE);
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_ERR_STATE);
@@ -355,7 +339,7 @@ static gf_status differing_turn(struct world *w, uint32_t rank, void *arg)
     return (status == GF_OK) ? GF_AGAIN : status;
 }
 
-static void calls_that_differ_end_on_every_rank_and_are_named(void **state)
+TEST(calls_that_differ_end_on_every_rank_and_are_named)
 {
     static const struct differ_case {
         struct call call, other; /* `other` is what rank 2 calls */
@@ -376,7 +360,6 @@ static void calls_that_differ_end_on_every_rank_and_are_named(void **state)
         {{GF_OPERATION_NONE, 0, 0, 0}, {GF_OPERATION_ALLREDUCE, 1000, 0, 0}},
     };
     static struct calls calls;
-    (void)state;
     for (size_t row = 0; row < LENGTH(cases); row++) {
         struct world_setup setup = setup_of(4);
         struct world w;
@@ -407,13 +390,12 @@ static void calls_that_differ_end_on_every_rank_and_are_named(void **state)
 }
 
 /* gf_request_wait() on one rank while the others poll. */
-static void waiting_blocks_until_the_others_have_done_their_part(void **state)
+TEST(waiting_blocks_until_the_others_have_done_their_part)
 {
     struct world_setup setup = setup_of(3);
     struct call call = {.operation = GF_OPERATION_ALLREDUCE, .elem_count = 3000};
     static struct calls calls;
     struct world w;
-    (void)state;
     setup.config.link.idle = GF_IDLE_SPIN;
     world_open(&w, &setup);
     calls_fill(&calls, 3, &call);
@@ -430,11 +412,10 @@ static void waiting_blocks_until_the_others_have_done_their_part(void **state)
 }
 
 /* Whoever names another root, and whoever waits for whom: nobody ends well with other values than the rest. */
-static void a_broadcast_from_two_roots_names_both(void **state)
+TEST(a_broadcast_from_two_roots_names_both)
 {
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE, GF_ALGORITHM_DIRECT};
     static struct calls calls;
-    (void)state;
     for (uint32_t row = 0; row < LENGTH(algorithms) * 4 * 4 * 4; row++) {
         uint32_t odd = row / 3 % 4, root = row / 12 % 4, other = row / 48;
         struct world_setup setup = setup_of(4);
@@ -468,13 +449,12 @@ static void a_broadcast_from_two_roots_names_both(void **state)
 }
 
 /* A rank that was silent doubts deaths until enough requests have ended that need everybody. A broadcast does not. */
-static void requests_end_the_doubt_of_a_rank_that_was_silent(void **state)
+TEST(requests_end_the_doubt_of_a_rank_that_was_silent)
 {
     static const struct { gf_operation operation; uint64_t elem_count; bool meets; } rows[] = {
         {GF_OPERATION_ALLREDUCE, 5, true}, {GF_OPERATION_ALLREDUCE, 0, false}, {GF_OPERATION_BARRIER, 0, true},
         {GF_OPERATION_BROADCAST, 5, false}, {GF_OPERATION_ALLGATHER, 5, false},
         {GF_OPERATION_REDUCE_SCATTER, 5, false}};
-    (void)state;
     for (size_t i = 0; i < LENGTH(rows); i++) {
         struct world_setup setup = setup_of(3);
         struct call call = {rows[i].operation, rows[i].elem_count, GF_TYPE_F32, 0};
@@ -491,21 +471,4 @@ static void requests_end_the_doubt_of_a_rank_that_was_silent(void **state)
         }
         world_close(&w);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_collective_in_every_type_of_any_count),
-        cmocka_unit_test(a_request_may_be_larger_than_the_pool),
-        cmocka_unit_test(eight_are_under_way_at_once_and_a_ninth_waits),
-        cmocka_unit_test(a_request_that_is_not_asked_for_holds_one_place_only),
-        cmocka_unit_test(exchange_memory_is_handed_out_until_it_is_used_up),
-        cmocka_unit_test(wrong_arguments_are_refused_and_change_nothing),
-        cmocka_unit_test(calls_that_differ_end_on_every_rank_and_are_named),
-        cmocka_unit_test(a_broadcast_from_two_roots_names_both),
-        cmocka_unit_test(waiting_blocks_until_the_others_have_done_their_part),
-        cmocka_unit_test(requests_end_the_doubt_of_a_rank_that_was_silent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,9 @@
 /* Survivors go on without the dead, over the simulated network: whoever dies, at whatever post, they agree on an epoch,
  * hold the same weights, and sums are right afterwards; whoever is left on the smaller side ends. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "lib/context.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define RANKS_MAX 9u
 #define STEPS 6u
 #define RATE 0.0625f /* a power of two: weights of whole numbers stay exact */
@@ -193,11 +184,10 @@ static bool all_joined(const struct world *w, uint32_t except)
     return gf_sim_runs(w->sim, except);
 }
 
-static void whoever_dies_at_whatever_post_the_others_go_on(void **state)
+TEST(whoever_dies_at_whatever_post_the_others_go_on)
 {
     static const uint32_t worlds[] = {2, 3, 4, 5, 9};
     uint32_t deaths = 0;
-    (void)state;
     for (size_t i = 0; i < LENGTH(worlds); i++) {
         for (uint32_t victim = 0; victim < worlds[i]; victim += (worlds[i] > 5) ? 4 : 1) {
             bool met = true;
@@ -271,9 +261,8 @@ static void by_hand(void (*turn)(struct world *w, uint32_t rank), uint32_t ranks
     done = false;
 }
 
-static void all_that_die_at_once_are_left_behind(void **state)
+TEST(all_that_die_at_once_are_left_behind)
 {
-    (void)state;
     for (uint32_t size = 3; size <= 6; size++) {
         for (uint32_t dead = 1; dead + 1 < (1u << size); dead++) {
             struct world_setup setup = setup_of(size);
@@ -312,9 +301,8 @@ static void kill_twice(struct world *w, uint32_t rank)
 }
 
 /* Another one dies at each moment behind the first death: in the agreement, the join, the warm-up, the copying. */
-static void a_death_in_the_shrink_begins_it_anew(void **state)
+TEST(a_death_in_the_shrink_begins_it_anew)
 {
-    (void)state;
     deaths_in_shrink = 0;
     for (uint32_t first = 0; first < 4; first++) {
         for (uint32_t second = 0; second < 5; second++) {
@@ -376,12 +364,11 @@ static void vary_wire(struct gf_config *config)
     config->exchange.average = GF_AVERAGE_RANKS;
 }
 
-static void the_whole_state_is_common_afterwards(void **state)
+TEST(the_whole_state_is_common_afterwards)
 {
     static void (*const variants[])(struct gf_config *config) = {vary_momentum, vary_sparse, vary_sparse_local,
                                                                  vary_wire};
     uint32_t deaths = 0;
-    (void)state;
     for (size_t v = 0; v < LENGTH(variants); v++) {
         for (uint32_t victim = 0; victim < 4; victim++) {
             bool met = true;
@@ -426,12 +413,11 @@ static void cut(struct world *w, uint32_t rank)
             if (((hit >> a) & 1u) != ((hit >> b) & 1u)) gf_sim_partition(w->sim, a, b, true);
 }
 
-static void one_side_of_a_cut_goes_on(void **state)
+TEST(one_side_of_a_cut_goes_on)
 {
     static const struct cut_case { uint32_t world, side, out; } cases[] = {
         {2, 0x2, 0x2}, {3, 0x4, 0x4}, {3, 0x1, 0x1}, {4, 0xc, 0xc}, {4, 0x5, 0xa}, {5, 0x18, 0x18}, {5, 0x7, 0x18},
         {5, 0x3, 0x3}, {6, 0x38, 0x38}, {6, 0x7, 0x38}, {7, 0x70, 0x70}, {7, 0x0f, 0x70}};
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct world_setup setup = setup_of(cases[i].world);
         struct world w;
@@ -463,9 +449,8 @@ static void stop_hit(struct world *w, uint32_t rank)
     }
 }
 
-static void who_was_stopped_and_goes_on_finds_its_epoch_closed(void **state)
+TEST(who_was_stopped_and_goes_on_finds_its_epoch_closed)
 {
-    (void)state;
     for (uint32_t size = 3; size <= 6; size++) {
         for (uint32_t victim = 0; victim < size; victim++) {
             struct world_setup setup = setup_of(size);
@@ -497,9 +482,8 @@ static void stop_2(struct world *w, uint32_t rank)
     gf_sim_stop(w->sim, 2, false);
 }
 
-static void who_was_stopped_makes_no_second_history(void **state)
+TEST(who_was_stopped_makes_no_second_history)
 {
-    (void)state;
     for (uint64_t at = 0; at < STEPS - 1; at++) {
         for (int ends = 0; ends < 2; ends++) {
             struct world_setup setup = setup_of(3);
@@ -558,9 +542,8 @@ static gf_status stuck_turn(struct world *w, uint32_t rank, void *arg)
     return job_failed(w, 0, gf_error_last(gf)->code);
 }
 
-static void who_was_blamed_makes_no_second_history_however_long_it_was_stopped(void **state)
+TEST(who_was_blamed_makes_no_second_history_however_long_it_was_stopped)
 {
-    (void)state;
     for (uint32_t row = 0; row < 40; row++) {
         struct world_setup setup = setup_of(3);
         struct world w;
@@ -587,11 +570,10 @@ static void who_was_blamed_makes_no_second_history_however_long_it_was_stopped(v
 }
 
 /* No silence, so both deaths are deaths. */
-static void who_polls_goes_on_alone_at_once(void **state)
+TEST(who_polls_goes_on_alone_at_once)
 {
     struct world_setup setup = setup_of(3);
     struct world w;
-    (void)state;
     by_hand(kill_hit, 0x3);
     world_open(&w, &setup);
     jobs_run(&w);
@@ -602,11 +584,10 @@ static void who_polls_goes_on_alone_at_once(void **state)
     world_close(&w);
 }
 
-static void a_call_at_the_wrong_moment_is_refused(void **state)
+TEST(a_call_at_the_wrong_moment_is_refused)
 {
     struct world_setup setup = setup_of(2);
     struct world w;
-    (void)state;
     world_open(&w, &setup);
     assert_int_equal(gf_shrink(w.ranks[0].gf), GF_ERR_STATE);
     assert_int_equal(gf_shrink_poll(w.ranks[0].gf), GF_ERR_STATE);
@@ -616,21 +597,4 @@ static void a_call_at_the_wrong_moment_is_refused(void **state)
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_ERR_ABORTED);
     assert_int_equal(gf_shrink(w.ranks[0].gf), GF_ERR_STATE);
     world_close(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_that_die_at_once_are_left_behind),
-        cmocka_unit_test(a_death_in_the_shrink_begins_it_anew),
-        cmocka_unit_test(the_whole_state_is_common_afterwards),
-        cmocka_unit_test(one_side_of_a_cut_goes_on),
-        cmocka_unit_test(who_was_stopped_and_goes_on_finds_its_epoch_closed),
-        cmocka_unit_test(who_was_stopped_makes_no_second_history),
-        cmocka_unit_test(who_was_blamed_makes_no_second_history_however_long_it_was_stopped),
-        cmocka_unit_test(who_polls_goes_on_alone_at_once),
-        cmocka_unit_test(a_call_at_the_wrong_moment_is_refused),
-        cmocka_unit_test(whoever_dies_at_whatever_post_the_others_go_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,7 @@
 /* An epoch ends while a sparse step is being written into histories: each has all of the step or nothing of it, and the
  * next epoch chooses the same chunks on all ranks. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/context.h"
 
 #define RANKS 3u
@@ -131,9 +123,8 @@ static void play(void)
     world_close(&w);
 }
 
-static void histories_have_all_of_a_step_or_nothing(void **state)
+TEST(histories_have_all_of_a_step_or_nothing)
 {
-    (void)state;
     warmup = 0;
     caught = 0;
     for (victim = 0; victim < RANKS; victim++)
@@ -143,21 +134,11 @@ static void histories_have_all_of_a_step_or_nothing(void **state)
 }
 
 /* The last dense step gives the norms by which the first chunks are chosen. */
-static void chunks_are_chosen_by_all_their_norms(void **state)
+TEST(chunks_are_chosen_by_all_their_norms)
 {
-    (void)state;
     warmup = cut_step = 2;
     caught = 0;
     for (victim = 0; victim < RANKS; victim++)
         for (late_us = 0; late_us < 400; late_us += 23) play();
     assert_true(caught > 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(histories_have_all_of_a_step_or_nothing),
-        cmocka_unit_test(chunks_are_chosen_by_all_their_norms),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* The simulator's messages: that they arrive whole, when they should, and what each fault does to them. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sim_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define LATENCY_NS 1000u
 #define NEVER UINT64_MAX
@@ -16,15 +10,14 @@ static void fill(unsigned char *bytes, size_t count, uint32_t seed)
     for (size_t i = 0; i < count; i++) bytes[i] = (unsigned char)((seed + i) * 2654435761u >> 13);
 }
 
-static void a_message_arrives_whole_whoever_posts_first(void **state)
+TEST(a_message_arrives_whole_whoever_posts_first)
 {
     static const size_t sizes[] = {0, 1, 63, 4096, 100001};
     static unsigned char source[100001], target[100001], expected[100001];
     struct gf_sim_setup setup = {.world = 2, .latency_ns = LATENCY_NS, .bytes_per_ns = 10};
     struct sim_world w;
-    (void)state;
     sim_world_open(&w, &setup);
-    for (uint32_t i = 0; i < 2 * sizeof sizes / sizeof sizes[0]; i++) {
+    for (uint32_t i = 0; i < 2 * LENGTH(sizes); i++) {
         size_t size = sizes[i / 2];
         fill(source, size, i);
         memset(target, 0, sizeof target);
@@ -51,12 +44,11 @@ static void a_message_arrives_whole_whoever_posts_first(void **state)
     sim_world_close(&w);
 }
 
-static void jitter_reorders_but_tags_find_their_receives(void **state)
+TEST(jitter_reorders_but_tags_find_their_receives)
 {
     struct gf_sim_setup setup = {.world = 3, .seed = 7, .latency_ns = LATENCY_NS, .jitter_ns = 50000};
     struct sim_world w;
     uint32_t sent[2][32], got[2][32], overtakes = 0, last = 0;
-    (void)state;
     sim_world_open(&w, &setup);
     for (uint32_t i = 0; i < 32; i++) {
         for (uint32_t from = 0; from < 2; from++) {
@@ -101,11 +93,10 @@ static const struct timing_case {
     {"a node has its own latency, rate and ports", 0, {{0, 1, 5000, 50, 150}, {0, 2, 5000, 500, 1500}}},
 };
 
-static void ports_and_latency_follow_the_formula(void **state)
+TEST(ports_and_latency_follow_the_formula)
 {
-    (void)state;
     static unsigned char bytes[10000];
-    for (size_t c = 0; c < sizeof timings / sizeof timings[0]; c++) {
+    for (size_t c = 0; c < LENGTH(timings); c++) {
         struct gf_sim_setup setup = {.world = 8, .ranks_per_node = 2, .latency_ns = 1000, .bytes_per_ns = 10,
                                      .node_latency_ns = 100, .node_bytes_per_ns = 100, .no_data = true,
                                      .message_ns = timings[c].message_ns};
@@ -139,12 +130,11 @@ static void ports_and_latency_follow_the_formula(void **state)
 }
 
 /* What is sent while a rank works leaves behind the work, and the rank is woken no earlier than its end. */
-static void work_holds_up_what_is_sent_and_the_rank(void **state)
+TEST(work_holds_up_what_is_sent_and_the_rank)
 {
     struct gf_sim_setup setup = {.world = 2, .latency_ns = 1000, .bytes_per_ns = 10, .no_data = true};
     struct sim_world w;
     static unsigned char bytes[100];
-    (void)state;
     sim_world_open(&w, &setup);
     while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) {}
     gf_sim_work(w.sim, 0, 300);
@@ -163,13 +153,12 @@ static void work_holds_up_what_is_sent_and_the_rank(void **state)
     sim_world_close(&w);
 }
 
-static void a_nodes_port_carries_one_message_at_a_time(void **state)
+TEST(a_nodes_port_carries_one_message_at_a_time)
 {
     struct gf_sim_setup setup = {.world = 4, .ranks_per_node = 2, .latency_ns = 1000, .bytes_per_ns = 10,
                                  .node_port = true, .no_data = true};
     struct sim_world w;
     static unsigned char bytes[1000];
-    (void)state;
     sim_world_open(&w, &setup);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(sim_world_recv(&w, 2 + rank, rank, 7, bytes, 1000, 0), GF_OK);
@@ -183,12 +172,11 @@ static void a_nodes_port_carries_one_message_at_a_time(void **state)
 }
 
 /* Without data fused buffers leave memory alone, while verdict and requests carry what they hold. */
-static void without_data_only_fused_buffers_are_empty(void **state)
+TEST(without_data_only_fused_buffers_are_empty)
 {
     struct gf_sim_setup setup = {.world = 2, .latency_ns = 10, .no_data = true};
     struct sim_world w;
     uint64_t sent = 42, fused = 1, verdict = 1;
-    (void)state;
     sim_world_open(&w, &setup);
     assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, 5), &fused, sizeof fused, 0), GF_OK);
     assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &verdict, sizeof verdict, 1), GF_OK);
@@ -236,10 +224,9 @@ static const struct fault_case {
     {"sender stopped", GF_SIM_FAULT_STOP, 2, GF_OK, GF_OK, GF_OK, GF_OK, LANDING_NS},
 };
 
-static void each_fault_does_what_it_says_at_either_end(void **state)
+TEST(each_fault_does_what_it_says_at_either_end)
 {
-    (void)state;
-    for (size_t c = 0; c < sizeof fault_cases / sizeof fault_cases[0]; c++) {
+    for (size_t c = 0; c < LENGTH(fault_cases); c++) {
         const struct fault_case *row = &fault_cases[c];
         for (uint32_t binds = 0; binds < 2; binds++) {
             unsigned char source[64], target[64] = {0};
@@ -282,7 +269,7 @@ static void each_fault_does_what_it_says_at_either_end(void **state)
     }
 }
 
-static void a_receives_fault_meets_a_message_that_came_before_it(void **state)
+TEST(a_receives_fault_meets_a_message_that_came_before_it)
 {
     static const struct {
         gf_sim_fault_kind kind;
@@ -292,8 +279,7 @@ static void a_receives_fault_meets_a_message_that_came_before_it(void **state)
         {GF_SIM_FAULT_DELAY, GF_AGAIN, GF_OK},       {GF_SIM_FAULT_SHORT, GF_ERR_MISMATCH, GF_ERR_MISMATCH},
         {GF_SIM_FAULT_DUPLICATE, GF_OK, GF_OK},
     };
-    (void)state;
-    for (size_t c = 0; c < sizeof rows / sizeof rows[0]; c++) {
+    for (size_t c = 0; c < LENGTH(rows); c++) {
         struct gf_sim_setup setup = {.world = 2, .fault_count = 1,
                                      .faults = {{.kind = rows[c].kind, .rank = 1, .at = 1, .delay_ns = 555}}};
         uint32_t source = 4711, target = 0;
@@ -311,12 +297,11 @@ static void a_receives_fault_meets_a_message_that_came_before_it(void **state)
     }
 }
 
-static void a_fault_may_count_the_posts_of_one_rank(void **state)
+TEST(a_fault_may_count_the_posts_of_one_rank)
 {
     struct gf_sim_setup setup = {.world = 2, .fault_count = 1,
                                  .faults = {{.kind = GF_SIM_FAULT_AGAIN, .rank = 1, .at = 2}}};
     struct sim_world w;
-    (void)state;
     sim_world_open(&w, &setup);
     for (uint32_t i = 0; i < 5; i++) assert_int_equal(sim_world_send(&w, 0, 1, i, NULL, 0, i), GF_OK);
     assert_int_equal(sim_world_recv(&w, 1, 0, 0, NULL, 0, 0), GF_OK);
@@ -330,9 +315,8 @@ static void a_fault_may_count_the_posts_of_one_rank(void **state)
 }
 
 /* A tag that is used again meets the copy: the simulator is to find that out. A reset forgets it. */
-static void a_duplicate_waits_for_whoever_reuses_its_tag(void **state)
+TEST(a_duplicate_waits_for_whoever_reuses_its_tag)
 {
-    (void)state;
     for (uint32_t resets = 0; resets < 2; resets++) {
         struct gf_sim_setup setup = {.world = 2, .latency_ns = LATENCY_NS, .duplicate_rate = 1.0};
         uint32_t source = 4711, target = 0;
@@ -355,12 +339,11 @@ static void a_duplicate_waits_for_whoever_reuses_its_tag(void **state)
     }
 }
 
-static void old_duplicates_are_dropped(void **state)
+TEST(old_duplicates_are_dropped)
 {
     struct gf_sim_setup setup = {.world = 2, .fault_count = 1,
                                  .faults = {{.kind = GF_SIM_FAULT_DUPLICATE, .rank = 0, .at = 1}}};
     struct sim_world w;
-    (void)state;
     sim_world_open(&w, &setup);
     for (uint64_t i = 0; i < 3000; i++) {
         assert_int_equal(sim_world_recv(&w, 1, 0, i, NULL, 0, 0), GF_OK);
@@ -374,12 +357,11 @@ static void old_duplicates_are_dropped(void **state)
     sim_world_close(&w);
 }
 
-static void random_loss_has_its_rate(void **state)
+TEST(random_loss_has_its_rate)
 {
     struct gf_sim_setup setup = {.world = 2, .seed = 3, .drop_rate = 0.25};
     struct sim_world w;
     uint32_t arrived = 0;
-    (void)state;
     sim_world_open(&w, &setup);
     for (uint64_t i = 0; i < 4000; i++) {
         assert_int_equal(sim_world_recv(&w, 1, 0, i, NULL, 0, 0), GF_OK);
@@ -392,12 +374,11 @@ static void random_loss_has_its_rate(void **state)
     sim_world_close(&w);
 }
 
-static void thousands_of_unexpected_messages_find_their_receives(void **state)
+TEST(thousands_of_unexpected_messages_find_their_receives)
 {
     enum { COUNT = 5000 };
     struct gf_sim_setup setup = {.world = 3, .seed = 5, .latency_ns = LATENCY_NS, .jitter_ns = 90000};
     struct sim_world w;
-    (void)state;
     sim_world_open(&w, &setup);
     for (uint32_t i = 0; i < COUNT; i++) {
         uint64_t value = i;
@@ -414,13 +395,12 @@ static void thousands_of_unexpected_messages_find_their_receives(void **state)
     sim_world_close(&w);
 }
 
-static void many_senders_may_use_one_tag(void **state)
+TEST(many_senders_may_use_one_tag)
 {
     enum { SENDERS = 60 };
     struct gf_sim_setup setup = {.world = SENDERS + 1};
     struct sim_world w;
     uint32_t sources[SENDERS], targets[SENDERS];
-    (void)state;
     sim_world_open(&w, &setup);
     for (uint32_t posts_first = 0; posts_first < 2; posts_first++) {
         memset(targets, 0, sizeof targets);
@@ -440,25 +420,4 @@ static void many_senders_may_use_one_tag(void **state)
         assert_memory_equal(sources, targets, sizeof sources);
     }
     sim_world_close(&w);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_arrives_whole_whoever_posts_first),
-        cmocka_unit_test(jitter_reorders_but_tags_find_their_receives),
-        cmocka_unit_test(ports_and_latency_follow_the_formula),
-        cmocka_unit_test(work_holds_up_what_is_sent_and_the_rank),
-        cmocka_unit_test(a_nodes_port_carries_one_message_at_a_time),
-        cmocka_unit_test(without_data_only_fused_buffers_are_empty),
-        cmocka_unit_test(each_fault_does_what_it_says_at_either_end),
-        cmocka_unit_test(a_receives_fault_meets_a_message_that_came_before_it),
-        cmocka_unit_test(a_fault_may_count_the_posts_of_one_rank),
-        cmocka_unit_test(a_duplicate_waits_for_whoever_reuses_its_tag),
-        cmocka_unit_test(old_duplicates_are_dropped),
-        cmocka_unit_test(random_loss_has_its_rate),
-        cmocka_unit_test(many_senders_may_use_one_tag),
-        cmocka_unit_test(thousands_of_unexpected_messages_find_their_receives),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 /* The simulated control channel: who is connected to whom, in which order news arrives, and how an end is learnt. */
+#include "firmware-tests/support/suite.h"
 #include "drivers/sim/sim.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define WORLD 4u
 #define FRAME_NS 20000u
@@ -104,9 +98,8 @@ static void star_whole(struct star *s)
     expect_silence(s, 0);
 }
 
-static void ends_meet_whoever_opens_first(void **state)
+TEST(ends_meet_whoever_opens_first)
 {
-    (void)state;
     for (uint32_t first = 0; first < 2; first++) {
         static struct star s;
         star_begin(&s, 0);
@@ -124,12 +117,11 @@ static void ends_meet_whoever_opens_first(void **state)
     }
 }
 
-static void frames_keep_their_order_and_wake(void **state)
+TEST(frames_keep_their_order_and_wake)
 {
     static struct star s;
     struct gf_rendezvous_event event;
     static const unsigned char large[GF_FRAME_PAYLOAD_MAX + 1];
-    (void)state;
     star_whole(&s);
     while (gf_sim_woken_next(s.sim) != GF_RANK_NONE) continue;
     assert_int_equal(frame(&s, 2, 0, "one"), GF_OK);
@@ -161,9 +153,8 @@ static void frames_keep_their_order_and_wake(void **state)
 }
 
 /* A close and a death, of the coordinator and of another: its last frame first, then the end after detect_ns. */
-static void an_end_is_learnt_after_the_last_frame(void **state)
+TEST(an_end_is_learnt_after_the_last_frame)
 {
-    (void)state;
     for (uint32_t gone = 0; gone < 2; gone++) {
         for (uint32_t kills = 0; kills < 2; kills++) {
             const char *text = (kills == 1) ? "connection reset by peer" : "closed by peer";
@@ -197,9 +188,8 @@ static void an_end_is_learnt_after_the_last_frame(void **state)
     }
 }
 
-static void who_opens_again_is_connected_after_the_end(void **state)
+TEST(who_opens_again_is_connected_after_the_end)
 {
-    (void)state;
     for (uint32_t gone = 0; gone < 3; gone += 2) {
         static struct star s;
         uint32_t other = 2 - gone;
@@ -220,10 +210,9 @@ static void who_opens_again_is_connected_after_the_end(void **state)
     }
 }
 
-static void a_cut_holds_frames_in_their_order(void **state)
+TEST(a_cut_holds_frames_in_their_order)
 {
     static struct star s;
-    (void)state;
     star_whole(&s);
     gf_sim_partition(s.sim, 0, 2, true);
     assert_int_equal(frame(&s, 2, 0, "first"), GF_OK);
@@ -242,11 +231,10 @@ static void a_cut_holds_frames_in_their_order(void **state)
     star_end(&s);
 }
 
-static void who_finds_no_coordinator_ends_after_the_join_timeout(void **state)
+TEST(who_finds_no_coordinator_ends_after_the_join_timeout)
 {
     static struct star s;
     struct gf_rendezvous_event event;
-    (void)state;
     star_begin(&s, 0);
     star_open(&s, 1);
     while (gf_sim_woken_next(s.sim) != GF_RANK_NONE) continue;
@@ -260,10 +248,9 @@ static void who_finds_no_coordinator_ends_after_the_join_timeout(void **state)
     star_end(&s);
 }
 
-static void a_stopped_rank_hears_nothing_until_it_goes_on(void **state)
+TEST(a_stopped_rank_hears_nothing_until_it_goes_on)
 {
     static struct star s;
-    (void)state;
     star_whole(&s);
     gf_sim_stop(s.sim, 1, true);
     assert_int_equal(frame(&s, 0, 1, "there?"), GF_OK);
@@ -274,18 +261,4 @@ static void a_stopped_rank_hears_nothing_until_it_goes_on(void **state)
     assert_true(gf_sim_woken(s.sim, 1));
     expect(&s, 1, GF_RENDEZVOUS_FRAME, 0, "there?");
     star_end(&s);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ends_meet_whoever_opens_first),
-        cmocka_unit_test(frames_keep_their_order_and_wake),
-        cmocka_unit_test(an_end_is_learnt_after_the_last_frame),
-        cmocka_unit_test(who_opens_again_is_connected_after_the_end),
-        cmocka_unit_test(a_cut_holds_frames_in_their_order),
-        cmocka_unit_test(who_finds_no_coordinator_ends_after_the_join_timeout),
-        cmocka_unit_test(a_stopped_rank_hears_nothing_until_it_goes_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,15 @@
 /* The simulator's world: death, stops, cuts, cancelling, new epochs, shared memory, time, and that a seed is a run. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sim_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define LATENCY_NS 1000u
 
 static const struct gf_sim_setup plain = {.world = 3, .latency_ns = LATENCY_NS, .bytes_per_ns = 1};
 
-static void a_killed_rank_says_so_and_its_messages_are_lost(void **state)
+TEST(a_killed_rank_says_so_and_its_messages_are_lost)
 {
     struct sim_world w;
     uint64_t from_dead = 1, to_dead = 2, target = 0, unused = 0;
-    (void)state;
     sim_world_open(&w, &plain);
     assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, 1, &from_dead, 8, 0), GF_OK);
@@ -43,11 +36,10 @@ static void a_killed_rank_says_so_and_its_messages_are_lost(void **state)
     sim_world_close(&w);
 }
 
-static void a_stopped_rank_is_not_woken_and_finds_all_when_it_goes_on(void **state)
+TEST(a_stopped_rank_is_not_woken_and_finds_all_when_it_goes_on)
 {
     struct sim_world w;
     uint64_t source = 77, target = 0;
-    (void)state;
     sim_world_open(&w, &plain);
     while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) continue;
     assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
@@ -69,11 +61,10 @@ static void a_stopped_rank_is_not_woken_and_finds_all_when_it_goes_on(void **sta
     sim_world_close(&w);
 }
 
-static void a_cut_holds_messages_both_ways_and_loses_none(void **state)
+TEST(a_cut_holds_messages_both_ways_and_loses_none)
 {
     struct sim_world w;
     uint64_t sources[2][4], targets[2][4] = {{0}};
-    (void)state;
     sim_world_open(&w, &plain);
     gf_sim_partition(w.sim, 1, 0, true);
     for (uint32_t i = 0; i < 4; i++) {
@@ -105,11 +96,10 @@ static void a_cut_holds_messages_both_ways_and_loses_none(void **state)
     sim_world_close(&w);
 }
 
-static void a_cancelled_receive_ends_once_and_is_not_written_to(void **state)
+TEST(a_cancelled_receive_ends_once_and_is_not_written_to)
 {
     struct sim_world w;
     uint64_t source = 5, target = 0;
-    (void)state;
     sim_world_open(&w, &plain);
     assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, 1, &source, 8, 0), GF_OK);
@@ -129,9 +119,8 @@ static void a_cancelled_receive_ends_once_and_is_not_written_to(void **state)
     sim_world_close(&w);
 }
 
-static void a_bound_receive_ends_by_its_message_or_by_reset(void **state)
+TEST(a_bound_receive_ends_by_its_message_or_by_reset)
 {
-    (void)state;
     for (uint32_t kills = 0; kills < 2; kills++) {
         struct gf_sim_setup setup = plain;
         struct sim_world w;
@@ -164,9 +153,8 @@ static void a_bound_receive_ends_by_its_message_or_by_reset(void **state)
 }
 
 /* A reset at each moment of a message's way: all requests end, nothing of the old life reaches the new one. */
-static void reset_ends_all_and_begins_anew(void **state)
+TEST(reset_ends_all_and_begins_anew)
 {
-    (void)state;
     for (uint32_t binds = 0; binds < 2; binds++) {
         for (uint64_t reset_ns = 0; reset_ns <= 3000; reset_ns += 250) {
             struct gf_sim_setup setup = plain;
@@ -207,13 +195,12 @@ static void reset_ends_all_and_begins_anew(void **state)
     }
 }
 
-static void a_drop_ends_all_and_keeps_the_region(void **state)
+TEST(a_drop_ends_all_and_keeps_the_region)
 {
     static unsigned char source[1000], target[1000];
     struct gf_sim_setup setup = plain;
     struct sim_world w;
     unsigned char *region;
-    (void)state;
     sim_world_open(&w, &setup);
     region = w.driver->region(w.links[1]);
     region[0] = 1;
@@ -227,9 +214,8 @@ static void a_drop_ends_all_and_keeps_the_region(void **state)
     sim_world_close(&w);
 }
 
-static void what_a_reset_finds_in_its_port_is_lost(void **state)
+TEST(what_a_reset_finds_in_its_port_is_lost)
 {
-    (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_world w;
         unsigned char source[500] = {0}, target[500];
@@ -245,11 +231,10 @@ static void what_a_reset_finds_in_its_port_is_lost(void **state)
     }
 }
 
-static void ranks_of_a_node_see_each_others_region(void **state)
+TEST(ranks_of_a_node_see_each_others_region)
 {
     struct gf_sim_setup setup = {.world = 5, .ranks_per_node = 2, .node_latency_ns = 50};
     struct sim_world w;
-    (void)state;
     sim_world_open(&w, &setup);
     for (uint32_t a = 0; a < setup.world; a++) {
         assert_int_equal((uintptr_t)w.driver->region(w.links[a]) % 4096, 0);
@@ -271,7 +256,7 @@ static void ranks_of_a_node_see_each_others_region(void **state)
     sim_world_close(&w);
 }
 
-static void wrong_calls_are_refused_and_named(void **state)
+TEST(wrong_calls_are_refused_and_named)
 {
     struct sim_world w;
     unsigned char blob[64];
@@ -279,7 +264,6 @@ static void wrong_calls_are_refused_and_named(void **state)
     struct gf_fault fault = {.code = GF_OK};
     struct gf_link *link = NULL;
     static _Alignas(64) unsigned char memory[1024];
-    (void)state;
     sim_world_open(&w, &plain);
     struct gf_link_setup setup = {.rank = 1, .world = 3, .requests_max = 1,
                                   .arg = gf_sim_drivers(w.sim, 2)->link_arg};
@@ -313,10 +297,9 @@ static void wrong_calls_are_refused_and_named(void **state)
     sim_world_close(&w);
 }
 
-static void time_moves_only_when_told_and_wakes_who_asked(void **state)
+TEST(time_moves_only_when_told_and_wakes_who_asked)
 {
     struct sim_world w;
-    (void)state;
     sim_world_open(&w, &plain);
     const struct gf_clock *clock = gf_sim_drivers(w.sim, 2)->clock;
     for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(gf_sim_woken_next(w.sim), rank);
@@ -380,12 +363,11 @@ static uint64_t ring_hash(const struct gf_sim_setup *setup, uint64_t moves)
     return hash;
 }
 
-static void the_same_seed_is_the_same_run(void **state)
+TEST(the_same_seed_is_the_same_run)
 {
     struct gf_sim_setup setup = {.world = 7, .seed = 1, .latency_ns = LATENCY_NS, .jitter_ns = 333,
                                  .duplicate_rate = 0.1};
     uint64_t first = ring_hash(&setup, 100);
-    (void)state;
     assert_true(ring_hash(&setup, 100) == first);
     setup.seed = 2;
     assert_true(ring_hash(&setup, 100) != first);
@@ -396,30 +378,9 @@ static void the_same_seed_is_the_same_run(void **state)
     assert_true(ring_hash(&setup, 100) == first); /* nothing is left to chance */
 }
 
-static void half_a_million_messages_among_512_ranks_complete(void **state)
+TEST(half_a_million_messages_among_512_ranks_complete)
 {
     struct gf_sim_setup setup = {.world = 512, .latency_ns = 5000, .jitter_ns = 1000, .message_ns = 300,
                                  .bytes_per_ns = 7, .no_data = true};
-    (void)state;
     (void)ring_hash(&setup, 1022);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_rank_says_so_and_its_messages_are_lost),
-        cmocka_unit_test(a_stopped_rank_is_not_woken_and_finds_all_when_it_goes_on),
-        cmocka_unit_test(a_cut_holds_messages_both_ways_and_loses_none),
-        cmocka_unit_test(a_cancelled_receive_ends_once_and_is_not_written_to),
-        cmocka_unit_test(a_bound_receive_ends_by_its_message_or_by_reset),
-        cmocka_unit_test(reset_ends_all_and_begins_anew),
-        cmocka_unit_test(a_drop_ends_all_and_keeps_the_region),
-        cmocka_unit_test(what_a_reset_finds_in_its_port_is_lost),
-        cmocka_unit_test(ranks_of_a_node_see_each_others_region),
-        cmocka_unit_test(wrong_calls_are_refused_and_named),
-        cmocka_unit_test(time_moves_only_when_told_and_wakes_who_asked),
-        cmocka_unit_test(the_same_seed_is_the_same_run),
-        cmocka_unit_test(half_a_million_messages_among_512_ranks_complete),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,6 @@
 /* Sparse communication on whole contexts: nothing is lost, nobody disagrees, no more is sent than the kept share. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sparse_model.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const struct gf_sim_setup network = {
     .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
@@ -65,9 +55,8 @@ static const struct conserved_case {
     {"bf16 gradients, fp32 wire", 2, 50, 0.5f, 0.0f, GF_SPARSE_MOMENTUM_REDUCED, GF_TYPE_F32, GF_TYPE_BF16, 300},
 };
 
-static void what_is_applied_and_held_is_what_was_produced(void **state)
+TEST(what_is_applied_and_held_is_what_was_produced)
 {
-    (void)state;
     for (size_t i = 0; i < LENGTH(conserved_cases); i++) {
         const struct conserved_case *c = &conserved_cases[i];
         struct world_setup setup = setup_of(c->world, c->chunk_elems, c->keep_share);
@@ -99,13 +88,12 @@ static void what_is_applied_and_held_is_what_was_produced(void **state)
 
 /* ---- the rules ---- */
 
-static void weights_momentum_and_history_follow_the_rules(void **state)
+TEST(weights_momentum_and_history_follow_the_rules)
 {
     static const uint32_t chunks[] = {1, 3, 16, 100, 257, 736, 5000};
     static const float shares[] = {1e-6f, 0.15f, 0.5f, 0.9f, 1.0f};
     static const float momenta[] = {0.0f, 0.9f, 0.5f};
     static const uint64_t fuses[] = {250, 700, 1u << 20};
-    (void)state;
     for (uint32_t row = 0; row < 105; row++) {
         struct world_setup setup = setup_of(1 + row % 9, chunks[row % LENGTH(chunks)], shares[row % LENGTH(shares)]);
         uint64_t samples[9];
@@ -136,10 +124,9 @@ static void weights_momentum_and_history_follow_the_rules(void **state)
 }
 
 /* Values are rounded to the wire once per step; what a rank holds is not. */
-static void sixteen_bit_wires_follow_the_rules_as_far_as_they_round(void **state)
+TEST(sixteen_bit_wires_follow_the_rules_as_far_as_they_round)
 {
     static const double tolerance[GF_TYPE_COUNT] = {1e-5, 2e-3, 2e-2};
-    (void)state;
     for (uint32_t row = 0; row < 12; row++) {
         struct world_setup setup = setup_of(2 + row % 3, 32, 0.15f);
         gf_type wire = (row % 2 == 0) ? GF_TYPE_F16 : GF_TYPE_BF16;
@@ -168,14 +155,4 @@ static void sixteen_bit_wires_follow_the_rules_as_far_as_they_round(void **state
         }
         sparse_close(&model);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_applied_and_held_is_what_was_produced),
-        cmocka_unit_test(weights_momentum_and_history_follow_the_rules),
-        cmocka_unit_test(sixteen_bit_wires_follow_the_rules_as_far_as_they_round),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,7 @@
 /* Sparse communication at its ends: everything kept, nothing finite, no room in a type, sizes far apart, many ranks. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "ops/element/host/half.h"
 #include "firmware-tests/support/sparse_model.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const struct gf_sim_setup network = {
     .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
@@ -88,10 +78,9 @@ static const float *pool_at(const struct sparse_model *model, bool momentum, uin
     return sparse_floats(momentum ? gf->momentum : gf->weight) + gf->tensors[tensor].first_elem;
 }
 
-static void all_chunks_with_reduced_momentum_are_the_dense_run_bit_for_bit(void **state)
+TEST(all_chunks_with_reduced_momentum_are_the_dense_run_bit_for_bit)
 {
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE};
-    (void)state;
     for (size_t i = 0; i < LENGTH(algorithms); i++) {
         struct sparse_model dense, sparse;
         linear_run(&dense, false, GF_SPARSE_MOMENTUM_REDUCED, algorithms[i]);
@@ -106,11 +95,10 @@ static void all_chunks_with_reduced_momentum_are_the_dense_run_bit_for_bit(void 
     }
 }
 
-static void all_chunks_with_local_momentum_are_nearly_the_dense_run(void **state)
+TEST(all_chunks_with_local_momentum_are_nearly_the_dense_run)
 {
     struct sparse_model dense, sparse;
     double miss = 0, length = 0;
-    (void)state;
     linear_run(&dense, false, GF_SPARSE_MOMENTUM_REDUCED, GF_ALGORITHM_RING);
     linear_run(&sparse, true, GF_SPARSE_MOMENTUM_LOCAL, GF_ALGORITHM_RING);
     assert_true(sparse_context(&sparse, 0)->step.sparse);
@@ -126,13 +114,12 @@ static void all_chunks_with_local_momentum_are_nearly_the_dense_run(void **state
     sparse_close(&sparse);
 }
 
-static void local_momentum_begins_with_a_share_of_the_common_one(void **state)
+TEST(local_momentum_begins_with_a_share_of_the_common_one)
 {
     struct world_setup setup = setup_of(4, blended, LENGTH(blended));
     struct sparse_model model;
     double before[1100];
     const gf_context *gf;
-    (void)state;
     setup.config.sparse.momentum = GF_SPARSE_MOMENTUM_LOCAL;
     setup.config.sparse.warmup_steps = 5;
     setup.config.optimizer.momentum = 0.5f;
@@ -201,10 +188,9 @@ static uint64_t elem_of_second(const struct sparse_model *model, bool sent)
     return 0;
 }
 
-static void a_value_that_is_not_finite_leaves_no_trace_and_is_named(void **state)
+TEST(a_value_that_is_not_finite_leaves_no_trace_and_is_named)
 {
     static const float values[] = {NAN, INFINITY, -INFINITY};
-    (void)state;
     for (uint32_t row = 0; row < 18; row++) {
         struct world_setup setup = setup_of(3, blended, LENGTH(blended));
         bool sent = row % 2 == 0;
@@ -251,10 +237,9 @@ static float large_value(const struct sparse_model *model, uint32_t rank, uint32
 }
 
 /* fp16 gradients hold 65504: two of 40000 are finite, and so is their sum on an fp32 wire. */
-static void a_sum_that_its_gradient_cannot_hold_skips_the_step(void **state)
+TEST(a_sum_that_its_gradient_cannot_hold_skips_the_step)
 {
     static const gf_type wires[] = {GF_TYPE_F32, GF_TYPE_BF16, GF_TYPE_F16};
-    (void)state;
     for (uint32_t row = 0; row < 6; row++) {
         struct gf_tensor tensors[LENGTH(plain)];
         struct world_setup setup = setup_of(2, tensors, LENGTH(plain));
@@ -281,10 +266,9 @@ static void a_sum_that_its_gradient_cannot_hold_skips_the_step(void **state)
 
 /* ---- sizes ---- */
 
-static void traffic_is_the_kept_share(void **state)
+TEST(traffic_is_the_kept_share)
 {
     static const uint32_t worlds[] = {2, 4, 8};
-    (void)state;
     for (uint32_t row = 0; row < 12; row++) {
         uint32_t world = worlds[row % 3], rounds = 1 + row % 3, chunks;
         struct world_setup setup = setup_of(world, blended, LENGTH(blended));
@@ -346,7 +330,7 @@ static void shape_run(uint32_t world, uint64_t elems, uint32_t tensor_count, uin
     free(tensors);
 }
 
-static void any_shape_follows_the_rules(void **state)
+TEST(any_shape_follows_the_rules)
 {
     static const struct {
         uint64_t elems;
@@ -359,7 +343,6 @@ static void any_shape_follows_the_rules(void **state)
     };
     static const float shares[] = {1e-6f, 0.15f, 1.0f, 0.6f};
     uint32_t seed = 0;
-    (void)state;
     for (size_t i = 0; i < LENGTH(shapes); i++) {
         uint32_t rows = (shapes[i].tensor_count > 1000) ? 1 : 3;
         for (uint32_t row = 0; row < rows; row++, seed++) {
@@ -370,12 +353,11 @@ static void any_shape_follows_the_rules(void **state)
     }
 }
 
-static void the_norm_of_a_chunk_of_many_slices_is_that_of_all_of_it(void **state)
+TEST(the_norm_of_a_chunk_of_many_slices_is_that_of_all_of_it)
 {
     static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 9001}, {.name = "b", .elem_count = 20000}};
     struct world_setup setup = setup_of(2, tensors, LENGTH(tensors));
     struct sparse_model model;
-    (void)state;
     setup.config.sparse.chunk_elems = 2500; /* slices of 1024 */
     setup.config.sparse.keep_share = 0.3f;
     sparse_open(&model, &setup, sparse_small_whole);
@@ -388,13 +370,12 @@ static void the_norm_of_a_chunk_of_many_slices_is_that_of_all_of_it(void **state
     sparse_close(&model);
 }
 
-static void hundreds_of_ranks_agree_in_half_precision(void **state)
+TEST(hundreds_of_ranks_agree_in_half_precision)
 {
     struct gf_tensor tensors[] = {{.name = "a", .elem_count = 100, .type = GF_TYPE_F16},
                                   {.name = "b", .elem_count = 10, .flags = GF_TENSOR_DENSE, .type = GF_TYPE_F16}};
     struct world_setup setup = setup_of(512, tensors, LENGTH(tensors));
     struct sparse_model model;
-    (void)state;
     setup.config.sparse.chunk_elems = 16;
     setup.config.sparse.keep_share = 0.3f;
     setup.config.exchange.wire = GF_TYPE_F16;
@@ -413,13 +394,12 @@ static void hundreds_of_ranks_agree_in_half_precision(void **state)
 
 /* ---- what is refused ---- */
 
-static void what_cannot_be_meant_is_refused(void **state)
+TEST(what_cannot_be_meant_is_refused)
 {
     static const struct gf_tensor huge[] = {{.name = "huge", .elem_count = UINT64_C(1) << 33}};
     struct gf_config config = {.sparse = {.enabled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL}}, effective;
     struct gf_footprint need;
     char error[256];
-    (void)state;
     assert_int_equal(gf_config_effective(&config, &effective, error), GF_ERR_CONFIG);
     assert_non_null(strstr(error, "sparse.momentum = local"));
     assert_non_null(strstr(error, "optimizer.kind"));
@@ -437,21 +417,4 @@ static void what_cannot_be_meant_is_refused(void **state)
     assert_int_equal(gf_measure(&config, huge, 1, &need), GF_ERR_CONFIG);
     config.sparse.chunk_elems = 2048;
     assert_int_equal(gf_measure(&config, huge, 1, &need), GF_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_chunks_with_reduced_momentum_are_the_dense_run_bit_for_bit),
-        cmocka_unit_test(all_chunks_with_local_momentum_are_nearly_the_dense_run),
-        cmocka_unit_test(local_momentum_begins_with_a_share_of_the_common_one),
-        cmocka_unit_test(a_value_that_is_not_finite_leaves_no_trace_and_is_named),
-        cmocka_unit_test(a_sum_that_its_gradient_cannot_hold_skips_the_step),
-        cmocka_unit_test(traffic_is_the_kept_share),
-        cmocka_unit_test(any_shape_follows_the_rules),
-        cmocka_unit_test(the_norm_of_a_chunk_of_many_slices_is_that_of_all_of_it),
-        cmocka_unit_test(hundreds_of_ranks_agree_in_half_precision),
-        cmocka_unit_test(what_cannot_be_meant_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

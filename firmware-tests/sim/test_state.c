@@ -1,17 +1,8 @@
 /* Saved states on whole contexts: a run that is resumed anywhere ends bitwise where the uninterrupted one ends, and
  * nothing that waits is lost when the world changes. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/state_world.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define STEPS 12u
 
 static void halves_expect_equal(struct world *a, struct world *b)
@@ -24,9 +15,8 @@ static void halves_expect_equal(struct world *a, struct world *b)
                                 a->ranks[rank].tensors[tensor].elem_count * sizeof(uint16_t));
         }
 }
-static void resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends(void **state)
+TEST(resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends)
 {
-    (void)state;
     for (size_t i = 0; i < STATE_RUNS; i++) {
         struct world_setup setup = state_setup_of(&state_runs[i]);
         struct state_save saves[STEPS + 1], again;
@@ -66,12 +56,11 @@ static void resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends
 
 /* The common part of one save is the same on all ranks, and in the middle of a sparse run a history waits: the test
  * above was about something. */
-static void a_sparse_run_has_histories_and_ranks_agree_on_the_rest(void **state)
+TEST(a_sparse_run_has_histories_and_ranks_agree_on_the_rest)
 {
     struct world_setup setup = state_setup_of(&state_runs[4]);
     struct world w;
     struct state_save save;
-    (void)state;
     world_open(&w, &setup);
     for (uint32_t step = 1; step <= STEPS; step++) state_step_run(&w, step, state_fill);
     save = state_save_take(&w);
@@ -121,7 +110,7 @@ static void expect_same_sums(const struct state_save *before, const struct state
     free(sums_after);
 }
 
-static void nothing_that_waits_is_lost_from_4_ranks_to_2_to_3(void **state)
+TEST(nothing_that_waits_is_lost_from_4_ranks_to_2_to_3)
 {
     static const uint32_t worlds[] = {4, 2, 3, 8, 1};
     static const struct state_run cases[] = {
@@ -131,7 +120,6 @@ static void nothing_that_waits_is_lost_from_4_ranks_to_2_to_3(void **state)
         {.momentum = GF_SPARSE_MOMENTUM_LOCAL, .average = GF_AVERAGE_RANKS},
         {.momentum = GF_SPARSE_MOMENTUM_LOCAL_MASKED, .average = GF_AVERAGE_SAMPLES},
     };
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct state_run c = cases[i];
         struct state_save save = {0}, loaded;
@@ -170,13 +158,12 @@ static void nothing_that_waits_is_lost_from_4_ranks_to_2_to_3(void **state)
     }
 }
 
-static void ranks_get_only_what_they_inherit(void **state)
+TEST(ranks_get_only_what_they_inherit)
 {
     struct world_setup setup = state_setup_of(&state_runs[4]);
     struct state_save first, second;
     struct world w;
     gf_context *gf;
-    (void)state;
     setup.world = 5;
     world_open(&w, &setup);
     for (uint32_t step = 1; step <= 6; step++) state_step_run(&w, step, state_fill);
@@ -213,14 +200,4 @@ static void ranks_get_only_what_they_inherit(void **state)
     state_save_free(&first);
     state_save_free(&second);
     world_close(&w);
-}
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends),
-        cmocka_unit_test(a_sparse_run_has_histories_and_ranks_agree_on_the_rest),
-        cmocka_unit_test(nothing_that_waits_is_lost_from_4_ranks_to_2_to_3),
-        cmocka_unit_test(ranks_get_only_what_they_inherit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,7 @@
 /* What is not a whole state of this run, or comes at another moment, is refused with a line that names it and leaves no
  * trace. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/state_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const struct gf_tensor few[] = {
     {.name = "bias", .elem_count = 3, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
@@ -70,10 +61,9 @@ static void expect_untouched(struct small *s)
     state_save_free(&now);
 }
 
-static void a_flipped_bit_anywhere_is_refused(void **state)
+TEST(a_flipped_bit_anywhere_is_refused)
 {
     struct small s;
-    (void)state;
     small_open(&s);
     for (uint64_t bit = 0; bit < 8 * s.save.bytes; bit++) {
         s.broken[bit / 8] ^= (unsigned char)(1u << (bit % 8));
@@ -86,10 +76,9 @@ static void a_flipped_bit_anywhere_is_refused(void **state)
     small_close(&s);
 }
 
-static void a_state_cut_short_or_grown_is_refused(void **state)
+TEST(a_state_cut_short_or_grown_is_refused)
 {
     struct small s;
-    (void)state;
     small_open(&s);
     for (uint64_t bytes = 0; bytes <= s.save.bytes + 8; bytes++) {
         if (bytes == s.save.bytes) continue;
@@ -110,7 +99,7 @@ static void seal(unsigned char *data, uint64_t bytes)
     memcpy(data + bytes - 8, &checksum, sizeof checksum);
 }
 
-static void a_sealed_state_that_no_save_of_this_run_writes_is_refused_and_named(void **state)
+TEST(a_sealed_state_that_no_save_of_this_run_writes_is_refused_and_named)
 {
 #define FIELD(name) offsetof(struct gf_state_head, name), sizeof(((struct gf_state_head *)0)->name)
     static const struct {
@@ -165,10 +154,9 @@ static void a_sealed_state_that_no_save_of_this_run_writes_is_refused_and_named(
     small_close(&s);
 }
 
-static void buffers_of_another_size_or_alignment_are_refused(void **state)
+TEST(buffers_of_another_size_or_alignment_are_refused)
 {
     struct small s;
-    (void)state;
     small_open(&s);
     assert_int_equal(gf_state_save(s.gf, s.broken, s.save.bytes - 8), GF_ERR_PARAM);
     assert_int_equal(gf_state_save(s.gf, s.broken, s.save.bytes + 8), GF_ERR_PARAM);
@@ -201,14 +189,13 @@ static void expect_wrong_moment(struct small *s, const char *text)
     assert_int_equal(gf_state_add(s->gf, s->save.data[0], s->save.bytes), GF_ERR_STATE);
 }
 
-static void another_moment_is_refused(void **state)
+TEST(another_moment_is_refused)
 {
     struct gf_request requests[2] = {0};
     struct state_moment moment = {.step = 7};
     struct world_step step = {.fill = state_fill, .arg = &moment};
     float data[2][4] = {{1}, {2}};
     struct small s;
-    (void)state;
     small_open(&s);
     for (uint32_t rank = 0; rank < 2; rank++)
         assert_int_equal(
@@ -234,12 +221,11 @@ static void another_moment_is_refused(void **state)
     small_close(&s);
 }
 
-static void before_all_ranks_have_joined_nothing_is_loaded(void **state)
+TEST(before_all_ranks_have_joined_nothing_is_loaded)
 {
     struct world_setup setup = small_setup();
     struct small s;
     struct world w;
-    (void)state;
     small_open(&s);
     world_create(&w, &setup);
     world_expect(&w, GF_OK);
@@ -252,7 +238,7 @@ static void before_all_ranks_have_joined_nothing_is_loaded(void **state)
     small_close(&s);
 }
 
-static void a_state_of_other_tensors_is_refused(void **state)
+TEST(a_state_of_other_tensors_is_refused)
 {
     static const struct gf_tensor renamed[] = {
         {.name = "bias", .elem_count = 3, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
@@ -261,7 +247,6 @@ static void a_state_of_other_tensors_is_refused(void **state)
     struct world_setup setup = small_setup();
     struct small s;
     struct world w;
-    (void)state;
     small_open(&s);
     setup.tensors = renamed;
     world_open(&w, &setup);
@@ -271,12 +256,11 @@ static void a_state_of_other_tensors_is_refused(void **state)
     small_close(&s);
 }
 
-static void the_loss_scale_can_be_switched_on_and_off(void **state)
+TEST(the_loss_scale_can_be_switched_on_and_off)
 {
     struct world_setup setup = small_setup();
     struct small s;
     struct world w;
-    (void)state;
     small_open(&s);
     assert_true(gf_loss_scale(s.gf) > 1024.0f);
     setup.config.loss_scale.enabled = false;
@@ -290,18 +274,4 @@ static void the_loss_scale_can_be_switched_on_and_off(void **state)
     assert_true(gf_loss_scale(s.gf) == 1024.0f);
     world_close(&w);
     small_close(&s);
-}
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_flipped_bit_anywhere_is_refused),
-        cmocka_unit_test(a_state_cut_short_or_grown_is_refused),
-        cmocka_unit_test(a_sealed_state_that_no_save_of_this_run_writes_is_refused_and_named),
-        cmocka_unit_test(buffers_of_another_size_or_alignment_are_refused),
-        cmocka_unit_test(another_moment_is_refused),
-        cmocka_unit_test(before_all_ranks_have_joined_nothing_is_loaded),
-        cmocka_unit_test(a_state_of_other_tensors_is_refused),
-        cmocka_unit_test(the_loss_scale_can_be_switched_on_and_off),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

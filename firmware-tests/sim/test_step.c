@@ -1,20 +1,11 @@
 /* Dense steps on whole contexts: what every rank finds in gf_gradient() afterwards, whatever the world, the wire, the
  * grouping and the order of declaring are. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 
-static void sums_do_not_depend_on_world_wire_grouping_or_order(void **state)
+TEST(sums_do_not_depend_on_world_wire_grouping_or_order)
 {
     static const uint32_t worlds[] = {1, 2, 3, 4, 5, 6, 9};
     static const uint64_t fuses[] = {1, 5000, 32768, 1u << 30};
@@ -23,7 +14,6 @@ static void sums_do_not_depend_on_world_wire_grouping_or_order(void **state)
     static const uint32_t windows[] = {1, 8, 2, 32}, actives[] = {1, 4, 16, 2, 3};
     static const uint64_t cuts[] = {0, 4096, 20000};
     uint32_t row = 0, cut = 0;
-    (void)state;
     for (size_t n = 0; n < LENGTH(worlds); n++) {
         for (uint32_t rest = 0; rest < GF_TYPE_COUNT * LENGTH(fuses) * WORLD_ORDER_COUNT; rest += 2, row++) {
             struct world_setup setup = mixed_setup(worlds[n]);
@@ -56,10 +46,9 @@ static void sums_do_not_depend_on_world_wire_grouping_or_order(void **state)
 
 /* Where the order of adding does not depend on the position, it does not matter where a buffer was cut either; on a
  * device that works late as on the host. */
-static void pieces_give_the_bits_of_the_whole(void **state)
+TEST(pieces_give_the_bits_of_the_whole)
 {
     static const struct gf_gpu_driver *const gpus[] = {NULL, &late_gpu};
-    (void)state;
     for (uint32_t row = 0; row < 2 * GF_TYPE_COUNT * LENGTH(gpus); row++) {
         struct world_setup setup = mixed_setup(3 + row % 2);
         struct world_step step = {.order = WORLD_BACKWARD, .fill = world_fill_noise};
@@ -98,12 +87,11 @@ static void fill_bad(struct world *w, uint32_t rank, uint32_t tensor, void *grad
     if ((tensor == 6) && (rank == 1)) ((float *)gradient)[BAD_ELEM] = __builtin_inff();
 }
 
-static void a_bad_value_in_a_piece_is_named_by_its_tensor(void **state)
+TEST(a_bad_value_in_a_piece_is_named_by_its_tensor)
 {
     struct world_setup setup = mixed_setup(2);
     struct world_step step = {.order = WORLD_FORWARD, .fill = fill_bad};
     struct world w;
-    (void)state;
     setup.config.exchange.fuse_bytes = setup.config.exchange.cut_bytes = setup.config.exchange.slice_bytes = 4096;
     setup.config.loss_scale.enabled = true;
     world_open(&w, &setup);
@@ -124,12 +112,11 @@ static bool skips_some(uint32_t rank, uint32_t tensor)
     return ((rank + tensor) % 3) == 0;
 }
 
-static void a_skipped_tensor_counts_as_zeroes(void **state)
+TEST(a_skipped_tensor_counts_as_zeroes)
 {
     struct world_setup setup = mixed_setup(4);
     struct world_step step = {.order = WORLD_ROTATED, .skips = skips_some};
     struct world w;
-    (void)state;
     setup.config.exchange.fuse_bytes = 5000;
     world_open(&w, &setup);
     for (uint32_t i = 0; i < 2; i++) { /* the second begins with the sums of the first in the pool */
@@ -171,11 +158,10 @@ static gf_status micro_turn(struct world *w, uint32_t rank, void *arg)
     return (gf_tensor_ready(self->gf, tensor, 0) == GF_OK) ? GF_AGAIN : GF_ERR_STATE;
 }
 
-static void micro_batches_are_added_up_before_the_last_declares(void **state)
+TEST(micro_batches_are_added_up_before_the_last_declares)
 {
     struct world_setup setup = mixed_setup(3);
     struct world w;
-    (void)state;
     setup.config.exchange.fuse_bytes = 1;
     world_open(&w, &setup);
     world_run(&w, begin_turn, NULL);
@@ -185,13 +171,12 @@ static void micro_batches_are_added_up_before_the_last_declares(void **state)
     world_close(&w);
 }
 
-static void wrong_calls_are_refused_named_and_change_nothing(void **state)
+TEST(wrong_calls_are_refused_named_and_change_nothing)
 {
     struct world_setup setup = mixed_setup(2);
     struct world_step step = {.order = WORLD_FORWARD};
     struct world w;
     gf_context *gf;
-    (void)state;
     world_open(&w, &setup);
     gf = w.ranks[1].gf;
     assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_ERR_STATE);
@@ -243,13 +228,12 @@ static void wrong_calls_are_refused_named_and_change_nothing(void **state)
 
 /* ---- more of them ---- */
 
-static void two_contexts_in_one_process_know_nothing_of_each_other(void **state)
+TEST(two_contexts_in_one_process_know_nothing_of_each_other)
 {
     struct world_setup first = mixed_setup(3);
     static struct world_setup second;
     struct world_step step = {.order = WORLD_ROTATED};
     struct world a, b;
-    (void)state;
     second.world = 2;
     second.sim = network;
     second.config.exchange.wire = GF_TYPE_BF16;
@@ -277,14 +261,13 @@ static void fill_large(struct world *w, uint32_t rank, uint32_t tensor, void *gr
 }
 
 /* Values near the ends of fp16: the sum of 512 is held by scales before and after the wire, not by luck. */
-static void hundreds_of_ranks_sum_fp16_in_range(void **state)
+TEST(hundreds_of_ranks_sum_fp16_in_range)
 {
     static const struct gf_tensor one[] = {{.name = "one", .elem_count = 600}};
     static struct world_setup setup;
     static const struct range_case {
         float value, pre_scale;
     } cases[] = {{60000.0f, 0x1p-9f}, {0x1p-24f, 0x1p9f}};
-    (void)state;
     for (size_t i = 0; i < LENGTH(cases); i++) {
         float value = cases[i].value;
         struct world_step step = {.fill = fill_large, .arg = &value};
@@ -314,12 +297,11 @@ static void hundreds_of_ranks_sum_fp16_in_range(void **state)
     }
 }
 
-static void ten_thousand_tensors(void **state)
+TEST(ten_thousand_tensors)
 {
     enum { COUNT = 10000 };
     static struct gf_tensor many[COUNT];
     static const uint64_t fuses[] = {1, 1000, 0};
-    (void)state;
     for (uint32_t t = 0; t < COUNT; t++) many[t] = (struct gf_tensor){.name = "t", .elem_count = t % 5};
     for (size_t i = 0; i < LENGTH(fuses); i++) {
         struct world_setup setup = mixed_setup(2);
@@ -335,20 +317,4 @@ static void ten_thousand_tensors(void **state)
         world_expect_sums(&w, 1.0f);
         world_close(&w);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_do_not_depend_on_world_wire_grouping_or_order),
-        cmocka_unit_test(pieces_give_the_bits_of_the_whole),
-        cmocka_unit_test(a_bad_value_in_a_piece_is_named_by_its_tensor),
-        cmocka_unit_test(a_skipped_tensor_counts_as_zeroes),
-        cmocka_unit_test(micro_batches_are_added_up_before_the_last_declares),
-        cmocka_unit_test(wrong_calls_are_refused_named_and_change_nothing),
-        cmocka_unit_test(two_contexts_in_one_process_know_nothing_of_each_other),
-        cmocka_unit_test(hundreds_of_ranks_sum_fp16_in_range),
-        cmocka_unit_test(ten_thousand_tensors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

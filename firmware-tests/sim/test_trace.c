@@ -1,17 +1,9 @@
 /* What a context tells of itself: one record an operation, the newest of them kept, and counters that agree with the
  * formulas of the collectives and with virtual time. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "lib/context.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define RECORDS 64u
 
 static const struct gf_tensor tensors[] = {
@@ -34,14 +26,13 @@ static gf_status idle_turn(struct world *w, uint32_t rank, void *arg)
     return gf_heartbeat(w->ranks[rank].gf);
 }
 
-static void each_operation_leaves_a_record(void **state)
+TEST(each_operation_leaves_a_record)
 {
     static struct gf_trace_record records[RECORDS];
     struct world_setup setup = setup_of(4);
     struct world_step step = {.order = WORLD_BACKWARD};
     struct world w;
     uint64_t begin_ns;
-    (void)state;
     world_create(&w, &setup);
     assert_int_equal(gf_trace_read(w.ranks[1].gf, records, RECORDS), 0);
     world_join(&w);
@@ -84,13 +75,12 @@ static void each_operation_leaves_a_record(void **state)
     world_close(&w);
 }
 
-static void the_newest_records_overwrite_the_oldest(void **state)
+TEST(the_newest_records_overwrite_the_oldest)
 {
     static struct gf_trace_record records[RECORDS];
     struct world_setup setup = setup_of(2);
     struct world_step step = {.order = WORLD_FORWARD};
     struct world w;
-    (void)state;
     setup.config.trace_records = 6; /* a step leaves four */
     world_open(&w, &setup);
     for (uint32_t n = 0; n < 5; n++) world_step_run(&w, &step);
@@ -105,10 +95,9 @@ static void the_newest_records_overwrite_the_oldest(void **state)
     world_close(&w);
 }
 
-static void wire_bytes_are_what_the_ring_promises(void **state)
+TEST(wire_bytes_are_what_the_ring_promises)
 {
     static const uint32_t worlds[] = {1, 2, 3, 4, 6};
-    (void)state;
     for (size_t row = 0; row < LENGTH(worlds) * GF_TYPE_COUNT; row++) {
         struct world_setup setup = setup_of(worlds[row / GF_TYPE_COUNT]);
         struct world_step step = {.order = WORLD_FORWARD};
@@ -157,13 +146,12 @@ static gf_status late_turn(struct world *w, uint32_t rank, void *arg)
     return world_step_turn(w, rank, &late->step);
 }
 
-static void times_are_those_of_the_step_and_the_slowest_is_named(void **state)
+TEST(times_are_those_of_the_step_and_the_slowest_is_named)
 {
     enum { LATE_NS = 50000000, STEPS = 4 };
     static struct world_setup setup;
     struct late late = {.rank = 1};
     struct world w;
-    (void)state;
     setup = setup_of(2);
     world_open(&w, &setup);
     assert_int_equal(world_stats(&w, 0).slowest_peer, GF_RANK_NONE);
@@ -194,10 +182,9 @@ static gf_status still_turn(struct world *w, uint32_t rank, void *arg)
 }
 
 /* All wait alike for such a rank, in every algorithm: it says itself that it was the one. */
-static void who_stands_still_in_the_exchange_is_named(void **state)
+TEST(who_stands_still_in_the_exchange_is_named)
 {
     enum { STILL_NS = 200000000, STEPS = 6 };
-    (void)state;
     for (uint32_t still = 0; still < 4; still++) {
         struct world_setup setup = setup_of(4);
         struct late late = {.rank = still};
@@ -218,11 +205,10 @@ static void who_stands_still_in_the_exchange_is_named(void **state)
 
 /* In worlds where a ring's ranks wait for neighbours that wait themselves: all ranks name the one that is slow, and how
  * often. Nothing fails. */
-static void all_ranks_name_the_one_that_is_slow(void **state)
+TEST(all_ranks_name_the_one_that_is_slow)
 {
     enum { LATE_NS = 5000000, STEPS = 8 };
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_TREE};
-    (void)state;
     for (uint32_t size = 2; size <= 5; size++) {
         for (uint32_t slow = 0; slow < size; slow++) {
             struct world_setup setup = setup_of(size);
@@ -270,12 +256,11 @@ static gf_status busy_turn(struct world *w, uint32_t rank, void *arg)
 
 /* A link of a tenth of the others' rate, in both directions or in one, in worlds and algorithms in which all ranks wait
  * alike. What is slow in one direction only lies between two ranks where it has one neighbour there. */
-static void a_slow_link_is_told_from_a_late_rank(void **state)
+TEST(a_slow_link_is_told_from_a_late_rank)
 {
     enum { STEPS = 48, LATE_NS = 30000 };
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING};
     static const uint32_t sizes[] = {4, 6, 8, 9}, slices[] = {4096, 65536}; /* several a block, one */
-    (void)state;
     for (uint32_t row = 0; row < 2 * 2 * 4 * 4; row++) {
         uint32_t ways = row % 4, size = sizes[row / 4 % 4], slow = row * 7 % size;
         bool halving = row / 32 == 1;
@@ -329,7 +314,7 @@ static uint32_t waits_read(struct world *w, uint32_t rank, uint64_t step, struct
     return count;
 }
 
-static void blocking_is_counted_as_waiting_and_traced(void **state)
+TEST(blocking_is_counted_as_waiting_and_traced)
 {
     enum { LATE_NS = 30000000 };
     static struct world_setup setup;
@@ -337,7 +322,6 @@ static void blocking_is_counted_as_waiting_and_traced(void **state)
     struct gf_trace_record wait = {.step = 0};
     struct gf_stats stats;
     struct world w;
-    (void)state;
     setup = setup_of(2);
     setup.config.link.idle = GF_IDLE_SPIN;
     world_open(&w, &setup);
@@ -364,13 +348,12 @@ static void blocking_is_counted_as_waiting_and_traced(void **state)
     world_close(&w);
 }
 
-static void an_older_caller_gets_what_it_knows(void **state)
+TEST(an_older_caller_gets_what_it_knows)
 {
     struct world_setup setup = setup_of(1);
     struct world_step step = {.order = WORLD_FORWARD};
     struct gf_stats stats;
     struct world w;
-    (void)state;
     world_open(&w, &setup);
     world_step_run(&w, &step);
     memset(&stats, 0xee, sizeof stats);
@@ -386,20 +369,4 @@ static void an_older_caller_gets_what_it_knows(void **state)
     assert_int_equal(gf_stats(NULL, &stats), GF_ERR_PARAM);
     assert_int_equal(gf_stats(w.ranks[0].gf, NULL), GF_ERR_PARAM);
     world_close(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_operation_leaves_a_record),
-        cmocka_unit_test(the_newest_records_overwrite_the_oldest),
-        cmocka_unit_test(wire_bytes_are_what_the_ring_promises),
-        cmocka_unit_test(times_are_those_of_the_step_and_the_slowest_is_named),
-        cmocka_unit_test(who_stands_still_in_the_exchange_is_named),
-        cmocka_unit_test(all_ranks_name_the_one_that_is_slow),
-        cmocka_unit_test(a_slow_link_is_told_from_a_late_rank),
-        cmocka_unit_test(blocking_is_counted_as_waiting_and_traced),
-        cmocka_unit_test(an_older_caller_gets_what_it_knows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,10 @@
 /* What the numbers of a step are: averages and scales, types, values that are not finite, and the optimizer's. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* ---- averages and scales ---- */
 
-static void averages_divide_by_what_they_say(void **state)
+TEST(averages_divide_by_what_they_say)
 {
     static const uint64_t samples[] = {22, 21, 0, 21, 0};
     static const struct average_case {
@@ -23,7 +15,6 @@ static void averages_divide_by_what_they_say(void **state)
                  {GF_AVERAGE_RANKS, 0, samples},     {GF_AVERAGE_RANKS, 1024.0f, NULL},
                  {GF_AVERAGE_SAMPLES, 0, samples},   {GF_AVERAGE_SAMPLES, 0, NULL},
                  {GF_AVERAGE_SAMPLES, 64.0f, samples}};
-    (void)state;
     for (size_t row = 0; row < LENGTH(cases) * GF_TYPE_COUNT; row++) {
         const struct average_case *c = &cases[row / GF_TYPE_COUNT];
         struct world_setup setup = mixed_setup(5);
@@ -45,13 +36,12 @@ static void averages_divide_by_what_they_say(void **state)
     }
 }
 
-static void no_samples_at_all_average_to_zero(void **state)
+TEST(no_samples_at_all_average_to_zero)
 {
     static const uint64_t samples[] = {0, 0};
     struct world_setup setup = mixed_setup(2);
     struct world_step step = {.samples = samples};
     struct world w;
-    (void)state;
     setup.config.exchange.average = GF_AVERAGE_SAMPLES;
     world_open(&w, &setup);
     world_step_run(&w, &step);
@@ -67,9 +57,8 @@ static const struct gf_tensor typed[] = {
 };
 
 /* 16-bit gradients keep loss scale and pre-scale. */
-static void gradients_of_16_bits_are_summed_in_their_type(void **state)
+TEST(gradients_of_16_bits_are_summed_in_their_type)
 {
-    (void)state;
     for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
         struct world_setup setup = mixed_setup(3);
         struct world_step step = {.order = WORLD_RANDOM};
@@ -100,7 +89,7 @@ static void gradients_of_16_bits_are_summed_in_their_type(void **state)
 }
 
 /* The same values, whatever cuts them into messages. */
-static void deterministic_sums_do_not_depend_on_fusion_or_slices(void **state)
+TEST(deterministic_sums_do_not_depend_on_fusion_or_slices)
 {
     static const struct cut {
         uint64_t fuse_bytes;
@@ -110,7 +99,6 @@ static void deterministic_sums_do_not_depend_on_fusion_or_slices(void **state)
                 {5000, 4160, 3, 16, GF_ALGORITHM_AUTO},      {20000, 8192, 32, 2, GF_ALGORITHM_HALVING},
                 {3000, 4096, 4, 3, GF_ALGORITHM_DOUBLING}};
     static const uint32_t worlds[] = {3, 4, 6, 7};
-    (void)state;
     for (size_t n = 0; n < LENGTH(worlds); n++) {
         for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
             uint64_t hash = 0;
@@ -168,7 +156,7 @@ static void weights_snapshot(struct world *w, uint32_t rank, float *weights_out)
 
 #define MIXED_ELEMS 17732u
 
-static void one_value_that_is_not_finite_is_named_and_no_rank_moves(void **state)
+TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
 {
     static const struct spoil_case {
         gf_type wire;
@@ -187,7 +175,6 @@ static void one_value_that_is_not_finite_is_named_and_no_rank_moves(void **state
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
                                               GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER, GF_ALGORITHM_DIRECT};
     static float before[3][MIXED_ELEMS], after[MIXED_ELEMS];
-    (void)state;
     for (size_t row = 0; row < LENGTH(cases) * LENGTH(algorithms); row++) {
         const struct spoil_case *c = &cases[row % LENGTH(cases)];
         struct spoil spoil = c->spoil;
@@ -231,14 +218,13 @@ static void one_value_that_is_not_finite_is_named_and_no_rank_moves(void **state
 }
 
 /* The wire holds the sum, the gradient's own type does not. */
-static void a_sum_that_the_gradients_type_cannot_hold_is_found(void **state)
+TEST(a_sum_that_the_gradients_type_cannot_hold_is_found)
 {
     static const struct gf_tensor half[] = {{.name = "half", .elem_count = 100, .type = GF_TYPE_F16}};
     struct spoil spoil = {.rank = 0, .tensor = 0, .elem = 5, .value = 40000.0f, .others = 40000.0f};
     struct world_step step = {.fill = fill_spoilt, .arg = &spoil};
     struct world_setup setup = mixed_setup(2);
     struct world w;
-    (void)state;
     setup.tensors = half;
     setup.tensor_count = 1;
     world_open(&w, &setup);
@@ -251,13 +237,12 @@ static void a_sum_that_the_gradients_type_cannot_hold_is_found(void **state)
     world_close(&w);
 }
 
-static void a_scale_whose_inverse_overflows_is_found(void **state)
+TEST(a_scale_whose_inverse_overflows_is_found)
 {
     struct spoil spoil = {.rank = GF_RANK_NONE, .tensor = 3, .elem = 5, .value = 2e38f};
     struct world_step step = {.fill = fill_spoilt, .arg = &spoil};
     struct world_setup setup = mixed_setup(2);
     struct world w;
-    (void)state;
     setup.config.exchange.pre_scale = 0x1p-10f;
     world_open(&w, &setup);
     world_step_run(&w, &step);
@@ -266,7 +251,7 @@ static void a_scale_whose_inverse_overflows_is_found(void **state)
     world_close(&w);
 }
 
-static void the_loss_scale_follows_good_and_bad_steps_to_its_floor(void **state)
+TEST(the_loss_scale_follows_good_and_bad_steps_to_its_floor)
 {
     static const struct scale_case {
         bool bad;
@@ -277,7 +262,6 @@ static void the_loss_scale_follows_good_and_bad_steps_to_its_floor(void **state)
     struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
     struct world_setup setup = mixed_setup(2);
     struct world w;
-    (void)state;
     setup.config.loss_scale.enabled = true;
     setup.config.loss_scale.initial = 16;
     setup.config.loss_scale.floor = 4;
@@ -332,7 +316,7 @@ static void half_weights_expect(struct world *w, uint32_t rank, gf_type type)
     }
 }
 
-static void updates_equal_the_plain_formula(void **state)
+TEST(updates_equal_the_plain_formula)
 {
     static const struct update_case {
         float momentum, decay;
@@ -340,7 +324,6 @@ static void updates_equal_the_plain_formula(void **state)
         gf_type half;
     } cases[] = {{0, 0, false, GF_TYPE_F32},          {0, 0.25f, false, GF_TYPE_F32},    {0.5f, 0.25f, false, GF_TYPE_BF16},
                  {0.9f, 0.0005f, true, GF_TYPE_F16},  {0.9f, 0, false, GF_TYPE_F32}};
-    (void)state;
     for (size_t row = 0; row < LENGTH(cases); row++) {
         const struct update_case *c = &cases[row];
         struct world_setup setup = mixed_setup(2);
@@ -394,20 +377,4 @@ static void updates_equal_the_plain_formula(void **state)
         }
         world_close(&w);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_divide_by_what_they_say),
-        cmocka_unit_test(no_samples_at_all_average_to_zero),
-        cmocka_unit_test(gradients_of_16_bits_are_summed_in_their_type),
-        cmocka_unit_test(deterministic_sums_do_not_depend_on_fusion_or_slices),
-        cmocka_unit_test(one_value_that_is_not_finite_is_named_and_no_rank_moves),
-        cmocka_unit_test(a_sum_that_the_gradients_type_cannot_hold_is_found),
-        cmocka_unit_test(a_scale_whose_inverse_overflows_is_found),
-        cmocka_unit_test(the_loss_scale_follows_good_and_bad_steps_to_its_floor),
-        cmocka_unit_test(updates_equal_the_plain_formula),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

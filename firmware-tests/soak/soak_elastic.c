@@ -1,12 +1,6 @@
 /* Jobs that go on: who fails shrinks, who was killed may be started again, whoever waits is let in. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define ADMIT_NS UINT64_C(60000000)
 #define WAIT_NS UINT64_C(20000000) /* between two steps that are made only to let a newcomer in */

@@ -1,12 +1,6 @@
 /* How everybody ended, against what is promised for what befell the job. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* Did this rank end well, as far as it could know? Steps done, and leaving, if in vain. */
 static bool ended_well(const struct soak_rank *self)

@@ -1,14 +1,7 @@
 /* What a new epoch must be: one world for all that are in it, behind the furthest step that any of them had ended, with
  * the state that this step left, and histories that nobody has touched. Only then the model goes on from it. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static uint32_t members_of(const gf_context *gf)
 {

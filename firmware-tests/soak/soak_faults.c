@@ -1,12 +1,7 @@
 /* What befalls ranks between two calls: a kill, a stop, a cut, an abort, an early end. Faults of posts are the
  * simulator's. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 static void cut(struct soak_job *job, const struct soak_act *act, bool is_cut)
 {

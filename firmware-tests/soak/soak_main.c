@@ -1,16 +1,11 @@
 /* soak SECONDS: random jobs from seeds that the clock begins. soak SECONDS SEED: that job alone. A failure shows the
  * job, what its ranks logged and how to run it again. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define REPORT_S 10.0
 #define JOB_SECONDS 60u /* a job that takes longer has hung outside of virtual time */
@@ -30,7 +25,7 @@ static double wall_s(void)
 
 static const char *const kinds[] = {"none", "harmless", "kill", "stop", "cut", "abort", "close",
                                     "drop", "error", "short", "corrupt", "many", "elastic one", "elastic"};
-#define KINDS (sizeof kinds / sizeof kinds[0])
+#define KINDS (LENGTH(kinds))
 
 static void report(uint64_t jobs, double since_s, const uint64_t *counts, const uint64_t *met)
 {

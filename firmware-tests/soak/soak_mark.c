@@ -1,13 +1,6 @@
 /* What ranks must agree on behind a step, as hashes of its bits; and which chunks are the next to go. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 void soak_step_fail(const gf_context *gf, uint64_t step, const char *format, ...)
 {

@@ -1,16 +1,8 @@
 /* What a step must do, in double precision: the first rank that ends a step is held against the rules, element by
  * element; all others against the first, bit by bit, as is each rank's own history. What is applied is taken from the
  * library once it was found right, so that errors of rounding do not pile up. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "ops/element/host/half.h"
 
 #define FIRST_EPOCH 1u
@@ -36,7 +28,7 @@ void soak_model_close(struct soak_model *model)
 {
     double *arrays[] = {model->history,  model->local,   model->history_size, model->local_size, model->weight,
                         model->momentum, model->applied, model->sum,          model->size};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) free(arrays[i]);
+    for (size_t i = 0; i < LENGTH(arrays); i++) free(arrays[i]);
     free(model->kept);
     free(model->kept_local);
 }

@@ -1,12 +1,6 @@
 /* Public collectives between two steps: drawn, posted by all ranks in one order, held against what they must give. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define GUARD_BYTES 64u
 #define GUARD_VALUE 0x5a

@@ -1,11 +1,5 @@
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_watch.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 struct watched {
     const struct gf_req *req;
@@ -31,7 +25,7 @@ static void look(gf_mem data, size_t size_bytes, bool is_write)
 
 static void keep(const struct gf_req *req, gf_mem data, size_t size_bytes, bool is_send)
 {
-    assert_in_range(watched_count, 0, sizeof watched / sizeof watched[0] - 1);
+    assert_in_range(watched_count, 0, LENGTH(watched) - 1);
     watched[watched_count++] = (struct watched){req, data, size_bytes, is_send};
 }
 

@@ -1,16 +1,7 @@
 /* The group of ranks, its memory, and the reference. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
-
 #include "firmware-tests/support/coll_watch.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define GUARD_BYTES 64u
 #define GUARD 0xa5

@@ -1,15 +1,8 @@
 /* See config_file.h. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/config_file.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char folder[] = "/tmp/gf-test-config-XXXXXX";
 char file_path[64];

@@ -1,14 +1,6 @@
 /* Ranks of the membership tests, all in one thread. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/members_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 struct fake_world fake;
 struct tcp_world tcp;

@@ -1,12 +1,6 @@
 /* See sim_world.h. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sim_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define REGION_BYTES 4096u
 

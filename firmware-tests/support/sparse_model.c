@@ -1,13 +1,6 @@
 /* See sparse_model.h. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sparse_model.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static double *zeroes(uint64_t count)
 {
@@ -66,7 +59,7 @@ void sparse_close(struct sparse_model *model)
 {
     double *arrays[] = {model->gradient, model->history, model->local,        model->weight,
                         model->momentum, model->applied, model->produced_sum, model->applied_sum};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) free(arrays[i]);
+    for (size_t i = 0; i < LENGTH(arrays); i++) free(arrays[i]);
     world_close(&model->w);
 }
 

@@ -1,13 +1,6 @@
 /* See state_world.h. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/state_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const struct gf_sim_setup network = {
     .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};

@@ -1,20 +1,13 @@
 /* Keys on disk, ranks that use them, and the words of the handshake as a stranger may say them. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/tcp_keys.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 char key_folder[] = "/tmp/gf-test-auth-XXXXXX";
 char key_a[64], key_b[64];

@@ -1,13 +1,6 @@
 /* Turns of a tcp_world. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/tcp_turns.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 struct tcp_world star;
 struct seen seen[TCP_WORLD_MAX];

@@ -1,21 +1,15 @@
 /* Ranks as processes, each with a link over UCX. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define RANK_SECONDS_MAX 60u /* only a hang takes that long */
 
@@ -39,7 +33,7 @@ static void log_keep(void *user, gf_log_level level, const char *text)
 void ranks_run_each(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one))
 {
     static const char *const transports[] = {"self,posix", "self,tcp", "self,posix,tcp"};
-    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) ranks_run(world, killed, body, transports[i]);
+    for (size_t i = 0; i < LENGTH(transports); i++) ranks_run(world, killed, body, transports[i]);
 }
 
 void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one), const void *arg)

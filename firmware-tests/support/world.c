@@ -1,14 +1,6 @@
 /* See world.h. */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/context.h"
 #include "ops/element/host/half.h"
 #include "firmware-tests/cuda/late_gpu.h"

@@ -4,8 +4,6 @@
 
 #include "firmware-tests/support/world.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-
 /* ---- for what a step leaves behind: tensors of every awkward size ---- */
 
 static const struct gf_sim_setup network = {

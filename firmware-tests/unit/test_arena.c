@@ -1,21 +1,14 @@
 /* The arena: what is counted is what is handed out, to the byte. */
+#include "firmware-tests/support/suite.h"
 #include "lib/core/arena.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 static const uint64_t takes[] = {1, 64, 0, 63, 65, 4096, 0, 7};
-#define TAKES (sizeof takes / sizeof takes[0])
+#define TAKES (LENGTH(takes))
 
-static void counting_and_handing_out_agree(void **state)
+TEST(counting_and_handing_out_agree)
 {
     struct gf_arena counted = {0}, arena;
     char *memory, *last = NULL;
-    (void)state;
     for (size_t i = 0; i < TAKES; i++) assert_null(gf_arena_take(&counted, takes[i]));
     memory = aligned_alloc(GF_ALIGN_BYTES, gf_align_up(counted.used_bytes, GF_ALIGN_BYTES));
     assert_non_null(memory);
@@ -33,11 +26,10 @@ static void counting_and_handing_out_agree(void **state)
     free(memory);
 }
 
-static void a_byte_too_little_hands_out_nothing_more_but_counts_on(void **state)
+TEST(a_byte_too_little_hands_out_nothing_more_but_counts_on)
 {
     struct gf_arena counted = {0}, arena;
     char *memory;
-    (void)state;
     for (size_t i = 0; i < TAKES; i++) (void)gf_arena_take(&counted, takes[i]);
     memory = aligned_alloc(GF_ALIGN_BYTES, gf_align_up(counted.used_bytes, GF_ALIGN_BYTES));
     assert_non_null(memory);
@@ -46,13 +38,4 @@ static void a_byte_too_little_hands_out_nothing_more_but_counts_on(void **state)
     assert_int_equal(arena.used_bytes, counted.used_bytes);
     assert_null(gf_arena_take(&arena, 0));
     free(memory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counting_and_handing_out_agree),
-        cmocka_unit_test(a_byte_too_little_hands_out_nothing_more_but_counts_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

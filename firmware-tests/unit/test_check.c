@@ -1,18 +1,10 @@
 /* gf-check and the tools' option parser, run in child processes with their output in a file. The programs' sources are
  * part of this one, for tools are no library; gf_measure() is a stand-in that tells what it was asked. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "firmware-tests/support/suite.h"
+#include "gradientflow.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#include "gradientflow.h"
 
 #define gf_measure stand_in_measure
 #define main check_main
@@ -80,9 +72,8 @@ static int program_run(int (*program)(int, char **), char **argv)
 #define RUN(program, ...) program_run(program, (char *[]){(char *)(uintptr_t) "tool", __VA_ARGS__, NULL})
 #define ARG(text) ((char *)(uintptr_t)(text))
 
-static void a_good_file_is_shown_with_hash_and_footprint(void **state)
+TEST(a_good_file_is_shown_with_hash_and_footprint)
 {
-    (void)state;
     text_write(file_path, "exchange = { fuse_bytes = 4096; };\n");
     assert_int_equal(RUN(check_main, file_path), 0);
     assert_non_null(strstr(out, "    fuse_bytes = \"4 KiB\";"));
@@ -98,10 +89,9 @@ static void a_good_file_is_shown_with_hash_and_footprint(void **state)
     assert_non_null(strstr(out, "\nworld: 2\n"));
 }
 
-static void a_tensor_table_may_be_given(void **state)
+TEST(a_tensor_table_may_be_given)
 {
     char table_path[80];
-    (void)state;
     (void)snprintf(table_path, sizeof table_path, "%s/t.cfg", folder);
     text_write(file_path, "# defaults\n");
     text_write(table_path, "tensors = ( { name = \"a\"; shape = [7, 2]; } );\n");
@@ -114,9 +104,8 @@ static void a_tensor_table_may_be_given(void **state)
     assert_int_equal(unlink(table_path), 0);
 }
 
-static void what_is_refused_says_why_and_fails(void **state)
+TEST(what_is_refused_says_why_and_fails)
 {
-    (void)state;
     text_write(file_path, "link = { window = 99; };\n");
     assert_int_equal(RUN(check_main, file_path), 1);
     assert_non_null(strstr(err, ":1: link.window = 99: allowed is a whole number from 1 to 32\n"));
@@ -125,7 +114,7 @@ static void what_is_refused_says_why_and_fails(void **state)
     assert_non_null(strstr(err, "/nonexistent.cfg: cannot be opened"));
 }
 
-static void the_command_line_is_read_strictly(void **state)
+TEST(the_command_line_is_read_strictly)
 {
     static const struct {
         const char *args[4];
@@ -145,8 +134,7 @@ static void the_command_line_is_read_strictly(void **state)
         {{"f", "g"}, "g is one argument too many"},
         {{"f", "--", "--world"}, "--world is one argument too many"},
     };
-    (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < LENGTH(bad); i++) {
         assert_int_equal(RUN(check_main, ARG(bad[i].args[0]), ARG(bad[i].args[1]), ARG(bad[i].args[2])), 2);
         if (strstr(err, bad[i].said) == NULL) fail_msg("wanted \"%s\", got \"%s\"", bad[i].said, err);
         assert_non_null(strstr(err, "usage: gf-check "));
@@ -154,9 +142,8 @@ static void the_command_line_is_read_strictly(void **state)
     }
 }
 
-static void help_and_keys_go_to_stdout(void **state)
+TEST(help_and_keys_go_to_stdout)
 {
-    (void)state;
     assert_int_equal(RUN(check_main, ARG("--help")), 0);
     assert_non_null(strstr(out, "usage: gf-check FILE"));
     assert_non_null(strstr(out, "--tensors FILE"));
@@ -191,9 +178,8 @@ static int every_kind(int argc, char **argv)
     return 0;
 }
 
-static void options_of_every_kind_are_read(void **state)
+TEST(options_of_every_kind_are_read)
 {
-    (void)state;
     assert_int_equal(RUN(every_kind, NULL), 0);
     assert_string_equal(out, "0 none 1 2 3 0 0 -");
     assert_int_equal(RUN(every_kind, ARG("--flag"), ARG("--text=halving"), ARG("-"), ARG("--number"), ARG("5"),
@@ -210,11 +196,10 @@ static void options_of_every_kind_are_read(void **state)
     assert_non_null(strstr(err, "--real nan: allowed is a number from -1 to 1"));
 }
 
-static void what_follows_the_program_is_the_programs(void **state)
+TEST(what_follows_the_program_is_the_programs)
 {
     char *argv[] = {ARG("run"), ARG("--number"), ARG("9"), ARG("prog"), ARG("--flag"), NULL};
     char *dashes[] = {ARG("run"), ARG("--"), ARG("--prog"), ARG("--number"), NULL};
-    (void)state;
     assert_int_equal(program_run(every_kind, argv), 0);
     assert_string_equal(out, "0 none 9 2 3 0 2 prog");
     assert_int_equal(program_run(every_kind, dashes), 0);
@@ -240,16 +225,4 @@ static int folder_remove(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_good_file_is_shown_with_hash_and_footprint),
-        cmocka_unit_test(a_tensor_table_may_be_given),
-        cmocka_unit_test(what_is_refused_says_why_and_fails),
-        cmocka_unit_test(the_command_line_is_read_strictly),
-        cmocka_unit_test(help_and_keys_go_to_stdout),
-        cmocka_unit_test(options_of_every_kind_are_read),
-        cmocka_unit_test(what_follows_the_program_is_the_programs),
-    };
-    return cmocka_run_group_tests(tests, folder_make, folder_remove);
-}
+TEST_AROUND(folder_make, folder_remove)

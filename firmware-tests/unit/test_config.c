@@ -1,17 +1,9 @@
 /* config/: files to struct gf_config and back, and everything that is wrong with them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/config_file.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#include "firmware-tests/support/config_file.h"
 
 static gf_status load(const char *text, struct gf_config *config_out)
 {
@@ -95,7 +87,7 @@ static const struct {
     {"loss_scale.floor", "1.0", "0.5", "0.5", "0", "1e30", "[1]", NULL},
     {"trace.records", "1024", "1", "1", "0", "1048577", "1.0", NULL},
 };
-#define KEY_COUNT (sizeof keys / sizeof keys[0])
+#define KEY_COUNT (LENGTH(keys))
 
 static const char *value_of(const char *key, const struct gf_config *config)
 {
@@ -112,10 +104,9 @@ static const char *key_text(const char *key, const char *value)
     return text;
 }
 
-static void every_key_has_its_row_and_its_default(void **state)
+TEST(every_key_has_its_row_and_its_default)
 {
     struct gf_config config;
-    (void)state;
     assert_int_equal(KEY_COUNT, gf_setting_count);
     assert_int_equal(load("# all defaults", &config), GF_OK); /* not even a line end */
     for (size_t i = 0; i < KEY_COUNT; i++) {
@@ -124,9 +115,8 @@ static void every_key_has_its_row_and_its_default(void **state)
     }
 }
 
-static void every_key_takes_what_is_lawful(void **state)
+TEST(every_key_takes_what_is_lawful)
 {
-    (void)state;
     for (size_t i = 0; i < KEY_COUNT; i++) {
         const char *text = keys[i].with ? keys[i].with : key_text(keys[i].key, keys[i].good);
         struct gf_config config;
@@ -136,9 +126,8 @@ static void every_key_takes_what_is_lawful(void **state)
     }
 }
 
-static void every_key_refuses_what_is_not(void **state)
+TEST(every_key_refuses_what_is_not)
 {
-    (void)state;
     for (size_t i = 0; i < KEY_COUNT; i++) {
         const char *bad[] = {keys[i].below, keys[i].above};
         char part[64];
@@ -164,10 +153,9 @@ static void print_reload_check(const struct gf_config *config)
     assert_memory_equal(config, &again, sizeof again);
 }
 
-static void what_is_printed_loads_to_the_same(void **state)
+TEST(what_is_printed_loads_to_the_same)
 {
     struct gf_config config;
-    (void)state;
     for (size_t i = 0; i < KEY_COUNT; i++) {
         const char *text = keys[i].with ? keys[i].with : key_text(keys[i].key, keys[i].good);
         assert_int_equal(load(text, &config), GF_OK);
@@ -178,10 +166,9 @@ static void what_is_printed_loads_to_the_same(void **state)
     print_reload_check(&config);
 }
 
-static void one_key_can_be_set_over_a_loaded_file(void **state)
+TEST(one_key_can_be_set_over_a_loaded_file)
 {
     static struct gf_config config, before;
-    (void)state;
     assert_int_equal(load("link = { window = 4; };", &config), GF_OK);
     assert_int_equal(gf_config_set(&config, "exchange.wire", "fp16", "--wire", file_error), GF_OK);
     assert_int_equal(gf_config_set(&config, "exchange.fuse_bytes", "64K", "--fuse", file_error), GF_OK);
@@ -253,16 +240,14 @@ static const struct {
     {"optimizer = { momentum = 0.99999999999; };", 1, "allowed is a number from 0.0 to below 1.0"}, /* 1 as a float */
 };
 
-static void what_is_wrong_is_refused_by_line(void **state)
+TEST(what_is_wrong_is_refused_by_line)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) refused(wrong[i].text, wrong[i].line, wrong[i].part);
+    for (size_t i = 0; i < LENGTH(wrong); i++) refused(wrong[i].text, wrong[i].line, wrong[i].part);
 }
 
-static void long_names_and_values_stay_in_one_error(void **state)
+TEST(long_names_and_values_stay_in_one_error)
 {
     static char text[4000];
-    (void)state;
     memcpy(text, "link = { ", 9);
     memset(text + 9, 'w', 3000);
     memcpy(text + 3009, " = 1; };", 9);
@@ -273,10 +258,9 @@ static void long_names_and_values_stay_in_one_error(void **state)
     refused(text, 1, "link.devices = \"wwww");
 }
 
-static void a_number_in_hexadecimal_is_what_it_says(void **state)
+TEST(a_number_in_hexadecimal_is_what_it_says)
 {
     struct gf_config config;
-    (void)state;
     assert_int_equal(load("job = { id = 0xFFFFFFFF; };", &config), GF_OK);
     assert_int_equal(config.job.id, 0xFFFFFFFFu);
     assert_int_equal(load("job = { id = 0x123456789ABL; world = 0x10; };", &config), GF_OK);
@@ -284,11 +268,10 @@ static void a_number_in_hexadecimal_is_what_it_says(void **state)
     assert_int_equal(config.job.world, 16);
 }
 
-static void a_host_name_becomes_a_number(void **state)
+TEST(a_host_name_becomes_a_number)
 {
     struct gf_config config;
     char numeric[GF_TEXT_MAX], why[GF_RESOLVE_WHY_BYTES];
-    (void)state;
     assert_int_equal(load("rendezvous = { address = \"localhost:7200\"; };", &config), GF_OK);
     assert_string_equal(config.rendezvous.address, "127.0.0.1:7200");
     assert_true(gf_address_resolve("[::1]:9", numeric, why));
@@ -297,12 +280,11 @@ static void a_host_name_becomes_a_number(void **state)
     assert_false(gf_address_resolve("::1:9", numeric, why));
 }
 
-static void bad_files_are_refused(void **state)
+TEST(bad_files_are_refused)
 {
     static char big[GF_CONFIG_FILE_BYTES_MAX + 1];
     static const unsigned char binary[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0};
     struct gf_config config;
-    (void)state;
     (void)unlink(file_path);
     assert_int_equal(gf_config_load(file_path, &config, file_error), GF_ERR_CONFIG);
     file_error_check(0, "cannot be opened: No such file");
@@ -332,10 +314,9 @@ static void bad_files_are_refused(void **state)
     assert_int_equal(gf_config_load(file_path, &config, file_error), GF_OK);
 }
 
-static void the_example_files_load(void **state)
+TEST(the_example_files_load)
 {
     struct gf_config config;
-    (void)state;
     if (gf_config_load("config/local.cfg", &config, file_error) != GF_OK) fail_msg("%s", file_error);
     assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
     assert_string_equal(config.link.devices, "lo");
@@ -343,12 +324,11 @@ static void the_example_files_load(void **state)
     assert_true(config.rendezvous.insecure);
 }
 
-static void the_table_lists_every_key(void **state)
+TEST(the_table_lists_every_key)
 {
     char line[512];
     size_t rows = 0;
     FILE *file = fopen(file_path, "w+");
-    (void)state;
     assert_non_null(file);
     gf_config_print_table(file);
     rewind(file);
@@ -366,21 +346,4 @@ static void the_table_lists_every_key(void **state)
     assert_int_equal(fclose(file), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_key_has_its_row_and_its_default),
-        cmocka_unit_test(every_key_takes_what_is_lawful),
-        cmocka_unit_test(every_key_refuses_what_is_not),
-        cmocka_unit_test(what_is_printed_loads_to_the_same),
-        cmocka_unit_test(one_key_can_be_set_over_a_loaded_file),
-        cmocka_unit_test(what_is_wrong_is_refused_by_line),
-        cmocka_unit_test(long_names_and_values_stay_in_one_error),
-        cmocka_unit_test(a_number_in_hexadecimal_is_what_it_says),
-        cmocka_unit_test(a_host_name_becomes_a_number),
-        cmocka_unit_test(bad_files_are_refused),
-        cmocka_unit_test(the_example_files_load),
-        cmocka_unit_test(the_table_lists_every_key),
-    };
-    return cmocka_run_group_tests(tests, file_folder_make, file_folder_remove);
-}
+TEST_AROUND(file_folder_make, file_folder_remove)

@@ -1,13 +1,5 @@
 /* Tensor tables: what loads, and what is refused where. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/config_file.h"
 
 static struct gf_tensor tensors[GF_TENSORS_MAX];
@@ -22,9 +14,8 @@ static gf_status tensors_load(const char *text, uint32_t tensor_max)
     return gf_config_tensors(file_path, tensors, names, tensor_max, &tensor_count, file_error);
 }
 
-static void tensor_tables_load(void **state)
+TEST(tensor_tables_load)
 {
-    (void)state;
     assert_int_equal(tensors_load("tensors = ( { name = \"w\"; shape = [512, 3136]; },\n"
                                   "{ name = \"b\"; shape = [512]; flags = [\"dense\",\"no_decay\"]; type = \"bf16\"},\n"
                                   "{ name = \"none\"; shape = [0, 2000000000, 2000000000, 2000000000]; flags = []; },\n"
@@ -85,20 +76,18 @@ static const struct {
     {"tensors = ( {", 2, "syntax error"},
 };
 
-static void tensor_tables_that_are_wrong_are_refused(void **state)
+TEST(tensor_tables_that_are_wrong_are_refused)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof tensors_wrong / sizeof tensors_wrong[0]; i++) {
+    for (size_t i = 0; i < LENGTH(tensors_wrong); i++) {
         if (tensors_load(tensors_wrong[i].text, 2) != GF_ERR_CONFIG) fail_msg("row %zu is not refused", i);
         file_error_check(tensors_wrong[i].line, tensors_wrong[i].part);
         assert_int_equal(tensor_count, 77);
     }
 }
 
-static void ten_thousand_tensors_are_lawful(void **state)
+TEST(ten_thousand_tensors_are_lawful)
 {
     FILE *file = fopen(file_path, "w");
-    (void)state;
     assert_non_null(file);
     (void)fputs("tensors = (\n", file);
     for (unsigned i = 0; i < 10000; i++)
@@ -111,12 +100,4 @@ static void ten_thousand_tensors_are_lawful(void **state)
     for (unsigned i = 0; i < 10000; i++) assert_int_equal(tensors[i].elem_count, 3 * i);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensor_tables_load),
-        cmocka_unit_test(tensor_tables_that_are_wrong_are_refused),
-        cmocka_unit_test(ten_thousand_tensors_are_lawful),
-    };
-    return cmocka_run_group_tests(tests, file_folder_make, file_folder_remove);
-}
+TEST_AROUND(file_folder_make, file_folder_remove)

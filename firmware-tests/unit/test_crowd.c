@@ -1,10 +1,5 @@
 /* When a rank that waits gives its core away: lib/core/crowd.h, fed with what the kernel would say. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "lib/core/crowd.h"
 
 static uint32_t polls_until_look(struct gf_crowd *crowd)
@@ -14,10 +9,9 @@ static uint32_t polls_until_look(struct gf_crowd *crowd)
     return polls;
 }
 
-static void a_rank_alone_on_its_core_never_yields(void **state)
+TEST(a_rank_alone_on_its_core_never_yields)
 {
     struct gf_crowd crowd = {0};
-    (void)state;
     for (uint32_t look = 0; look < 1000; look++) {
         assert_int_equal(polls_until_look(&crowd), GF_CROWD_POLLS);
         gf_crowd_seen(&crowd, 0);
@@ -25,10 +19,9 @@ static void a_rank_alone_on_its_core_never_yields(void **state)
     }
 }
 
-static void a_switch_makes_it_yield_until_nobody_came_for_a_while(void **state)
+TEST(a_switch_makes_it_yield_until_nobody_came_for_a_while)
 {
     struct gf_crowd crowd = {0};
-    (void)state;
     gf_crowd_seen(&crowd, 7);
     assert_true(gf_crowd_yields(&crowd, 1));
     for (uint32_t look = 1; look < GF_CROWD_QUIET; look++) {
@@ -42,11 +35,10 @@ static void a_switch_makes_it_yield_until_nobody_came_for_a_while(void **state)
     assert_false(gf_crowd_yields(&crowd, 1));
 }
 
-static void a_yield_to_somebody_who_computes_is_the_last_for_a_while(void **state)
+TEST(a_yield_to_somebody_who_computes_is_the_last_for_a_while)
 {
     struct gf_crowd crowd = {0};
     uint64_t end_ns = 50 + GF_CROWD_LONG_NS + 1;
-    (void)state;
     gf_crowd_seen(&crowd, 1);
     gf_crowd_yielded(&crowd, 50, 50 + GF_CROWD_LONG_NS);
     assert_true(gf_crowd_yields(&crowd, 50 + GF_CROWD_LONG_NS));
@@ -54,14 +46,4 @@ static void a_yield_to_somebody_who_computes_is_the_last_for_a_while(void **stat
     assert_false(gf_crowd_yields(&crowd, end_ns));
     assert_false(gf_crowd_yields(&crowd, end_ns + GF_CROWD_KEEP_NS - 1));
     assert_true(gf_crowd_yields(&crowd, end_ns + GF_CROWD_KEEP_NS));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_alone_on_its_core_never_yields),
-        cmocka_unit_test(a_switch_makes_it_yield_until_nobody_came_for_a_while),
-        cmocka_unit_test(a_yield_to_somebody_who_computes_is_the_last_for_a_while),
-    };
-    return cmocka_run_group_tests_name("crowd", tests, NULL, NULL);
 }

@@ -1,24 +1,18 @@
 /* Faults and log lines, and what a broken invariant does: one line on stderr, then a trap. */
+#include "firmware-tests/support/suite.h"
 #include "drivers/fault.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-static void a_broken_invariant_says_so_and_traps(void **state)
+TEST(a_broken_invariant_says_so_and_traps)
 {
     char text[300] = "";
     int ends[2], status;
     pid_t child;
     ssize_t length;
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     child = fork();
     assert_true(child >= 0);
@@ -41,10 +35,9 @@ static void a_broken_invariant_says_so_and_traps(void **state)
     assert_non_null(strstr(text, "1 + 1 == 3\n"));
 }
 
-static void the_first_fault_sticks(void **state)
+TEST(the_first_fault_sticks)
 {
     struct gf_fault fault = {.code = GF_OK};
-    (void)state;
     assert_int_equal(gf_fault_set(&fault, GF_ERR_LINK, 3, "call", -7, "first %d", 1), GF_ERR_LINK);
     assert_int_equal(gf_fault_set(&fault, GF_ERR_SYSTEM, 4, "other", 5, "second"), GF_ERR_SYSTEM);
     assert_int_equal(fault.code, GF_ERR_LINK);
@@ -61,25 +54,14 @@ static void keep(void *user, gf_log_level level, const char *text)
     (void)strncpy(user, text, 499);
 }
 
-static void a_log_line_is_one_line_of_bounded_length(void **state)
+TEST(a_log_line_is_one_line_of_bounded_length)
 {
     char kept[500] = "", longer[600];
     const struct gf_log log = {keep, kept}, silent = {NULL, NULL};
-    (void)state;
     memset(longer, 'x', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
     gf_log_line(&log, GF_LOG_WARN, "%s", longer);
     assert_int_equal(strlen(kept), 399);
     gf_log_line(&silent, GF_LOG_WARN, "%s", longer);
     gf_log_line(NULL, GF_LOG_WARN, "%s", longer);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_broken_invariant_says_so_and_traps),
-        cmocka_unit_test(the_first_fault_sticks),
-        cmocka_unit_test(a_log_line_is_one_line_of_bounded_length),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

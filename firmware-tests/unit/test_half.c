@@ -1,16 +1,7 @@
 /* Rounding to the 16-bit types and widening from them, in every version of the cast this CPU runs, against values made
  * by double arithmetic and nearbyint(). Every finite 16-bit value, every tie between two and both
  * neighbours of each tie. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "ops/element/host/half.h"
 #include "ops/element/host/ops_host.h"
 
@@ -132,7 +123,7 @@ static void nan_stays_nan_with_its_top_payload(const struct gf_ops *ops, const s
 {
     static const uint32_t nans[] = {0x7f800001, 0xff800001, 0x7fc00000, 0xffc00000, 0x7fffffff, 0xffffffff,
                                     0x7f802000, 0x7f810000, 0xffabcdef, 0x7fbfffff, 0x7fff8000, 0xffffe000};
-    uint32_t count = sizeof nans / sizeof nans[0];
+    uint32_t count = LENGTH(nans);
     memcpy(floats, nans, sizeof nans);
     narrow(ops, k->type, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -149,32 +140,28 @@ static void each_version(void (*check)(const struct gf_ops *ops, const struct ha
             print_message("%s: skipped, this CPU lacks it\n", gf_ops_variants[v].ops->name);
             continue;
         }
-        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) check(gf_ops_variants[v].ops, &kinds[k]);
+        for (size_t k = 0; k < LENGTH(kinds); k++) check(gf_ops_variants[v].ops, &kinds[k]);
     }
 }
 
-static void test_narrowing(void **state)
+TEST(test_narrowing)
 {
-    (void)state;
     each_version(narrowing_rounds_to_nearest_even);
 }
 
-static void test_widening(void **state)
+TEST(test_widening)
 {
-    (void)state;
     each_version(widening_is_exact_and_comes_back);
 }
 
-static void test_nan(void **state)
+TEST(test_nan)
 {
-    (void)state;
     each_version(nan_stays_nan_with_its_top_payload);
 }
 
 /* What the ops are built from, called alone as others may. */
-static void test_scalar_functions_agree(void **state)
+TEST(test_scalar_functions_agree)
 {
-    (void)state;
     for (uint32_t i = 0; i < HALVES; i++) {
         uint16_t half = (uint16_t)i;
         double f16 = half_value(&kinds[0], half), bf16 = half_value(&kinds[1], half);
@@ -185,15 +172,4 @@ static void test_scalar_functions_agree(void **state)
         if (!isnan(f16)) assert_int_equal(gf_f16_of_f32(gf_f32_of_f16(half)), half);
         if (!isnan(bf16)) assert_int_equal(gf_bf16_of_f32(gf_f32_of_bf16(half)), half);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_narrowing),
-        cmocka_unit_test(test_widening),
-        cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_scalar_functions_agree),
-    };
-    return cmocka_run_group_tests_name("half", tests, NULL, NULL);
 }

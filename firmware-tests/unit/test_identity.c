@@ -1,13 +1,6 @@
 /* gf_identity_get(): each launcher's names, and what is refused. */
+#include "firmware-tests/support/suite.h"
 #include "drivers/identity.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const char *const names[] = {
     "GF_RANK", "GF_WORLD", "GF_JOB", "GF_ADDRESS", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID",
@@ -63,7 +56,7 @@ static const struct identity_case {
 static void environment_set(const char *const *set)
 {
     char name[64];
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) assert_int_equal(unsetenv(names[i]), 0);
+    for (size_t i = 0; i < LENGTH(names); i++) assert_int_equal(unsetenv(names[i]), 0);
     for (size_t i = 0; (i < 8) && (set[i] != NULL); i++) {
         size_t length = strcspn(set[i], "=");
         memcpy(name, set[i], length);
@@ -72,10 +65,9 @@ static void environment_set(const char *const *set)
     }
 }
 
-static void each_launcher_and_each_refusal(void **state)
+TEST(each_launcher_and_each_refusal)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < LENGTH(cases); i++) {
         const struct identity_case *c = &cases[i];
         struct gf_identity identity = {.rank = 77, .world = 78};
         struct gf_fault fault = {0};
@@ -109,9 +101,8 @@ static uint64_t job_of(const char *a, const char *b)
     return identity.job_id;
 }
 
-static void job_ids_tell_jobs_and_steps_apart(void **state)
+TEST(job_ids_tell_jobs_and_steps_apart)
 {
-    (void)state;
     uint64_t first = job_of("SLURM_JOB_ID=12", "SLURM_STEP_ID=3");
     assert_true(first == job_of("SLURM_JOB_ID=12", "SLURM_STEP_ID=3"));
     assert_true(first != job_of("SLURM_JOB_ID=12", "SLURM_STEP_ID=4"));
@@ -119,9 +110,8 @@ static void job_ids_tell_jobs_and_steps_apart(void **state)
     assert_true(first != job_of("SLURM_JOB_ID=1", "SLURM_STEP_ID=23"));
 }
 
-static void the_address_is_copied_or_refused_when_too_long(void **state)
+TEST(the_address_is_copied_or_refused_when_too_long)
 {
-    (void)state;
     char text[8 + 3 + 200] = "GF_ADDRESS=10.0.0.1:7117";
     const char *set[8] = {"GF_RANK=0", "GF_WORLD=1", text};
     struct gf_identity identity;
@@ -136,9 +126,8 @@ static void the_address_is_copied_or_refused_when_too_long(void **state)
 }
 
 /* Where torchrun's own store listens the library cannot. */
-static void the_address_of_torchrun_is_not_taken(void **state)
+TEST(the_address_of_torchrun_is_not_taken)
 {
-    (void)state;
     const char *set[8] = {"RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500"};
     struct gf_identity identity;
     struct gf_fault fault = {0};
@@ -149,15 +138,4 @@ static void the_address_of_torchrun_is_not_taken(void **state)
     environment_set(set);
     assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
     assert_string_equal(identity.address, "10.0.0.1:7117");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_launcher_and_each_refusal),
-        cmocka_unit_test(job_ids_tell_jobs_and_steps_apart),
-        cmocka_unit_test(the_address_is_copied_or_refused_when_too_long),
-        cmocka_unit_test(the_address_of_torchrun_is_not_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,7 @@
 /* Measuring against handing out, and what gf_measure() and gf_open() refuse. */
+#include "firmware-tests/support/suite.h"
 #include "lib/core/layout.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "drivers/sim/sim.h"
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const struct gf_tensor tensors[] = {
     {.name = "empty", .elem_count = 0}, {.name = "w", .elem_count = 3001, .type = GF_TYPE_F16},
@@ -70,9 +60,8 @@ static void vary(struct gf_config *config, uint32_t row)
 }
 
 /* Every part lies inside of what was measured, and together they reach its last page. */
-static void the_walk_hands_out_what_it_measured(void **state)
+TEST(the_walk_hands_out_what_it_measured)
 {
-    (void)state;
     for (uint32_t row = 0; row < 60; row++) {
         uint32_t world = 1 + row % 9;
         struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = world});
@@ -123,9 +112,8 @@ static void the_walk_hands_out_what_it_measured(void **state)
     }
 }
 
-static void the_link_is_asked_for_just_the_exchange_bytes(void **state)
+TEST(the_link_is_asked_for_just_the_exchange_bytes)
 {
-    (void)state;
     for (uint32_t row = 0; row < 30; row++) {
         struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 3});
         static struct gf_config config;
@@ -150,7 +138,7 @@ static void the_link_is_asked_for_just_the_exchange_bytes(void **state)
     }
 }
 
-static void memory_that_is_too_small_unaligned_or_none_is_refused(void **state)
+TEST(memory_that_is_too_small_unaligned_or_none_is_refused)
 {
     struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 1});
     static struct gf_config config;
@@ -158,7 +146,6 @@ static void memory_that_is_too_small_unaligned_or_none_is_refused(void **state)
     struct gf_footprint need;
     gf_context *gf = (gf_context *)1;
     char *memory;
-    (void)state;
     config_of(&config, &drivers, sim, 0, 1);
     assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_OK);
     memory = aligned_alloc(64, need.control_bytes + 64);
@@ -186,7 +173,7 @@ static void set_device(struct gf_config *config) { (void)snprintf(config->device
 static void set_large(struct gf_config *config) { config->exchange.user_bytes = UINT64_C(1) << 20; }
 static void set_text(struct gf_config *config) { memset(config->link.devices, 'x', sizeof config->link.devices); }
 
-static void configurations_that_cannot_work_are_refused_with_a_reason(void **state)
+TEST(configurations_that_cannot_work_are_refused_with_a_reason)
 {
     static const struct config_case {
         void (*set)(struct gf_config *config);
@@ -199,7 +186,6 @@ static void configurations_that_cannot_work_are_refused_with_a_reason(void **sta
                  {set_size, "size_bytes = 12"},
                  {set_device, "device.driver \"cuda\" is not in this build; there is \"host\""},
                  {set_text, "link.devices"}};
-    (void)state;
     for (size_t row = 0; row < LENGTH(cases); row++) {
         struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 4});
         static struct gf_config config;
@@ -220,14 +206,13 @@ static void configurations_that_cannot_work_are_refused_with_a_reason(void **sta
     }
 }
 
-static void tables_are_refused_or_lawful(void **state)
+TEST(tables_are_refused_or_lawful)
 {
     static struct gf_tensor many[GF_TENSORS_MAX + 1];
     struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 2});
     static struct gf_config config;
     struct gf_drivers drivers;
     struct gf_footprint need;
-    (void)state;
     config_of(&config, &drivers, sim, 1, 2);
     assert_int_equal(gf_measure(&config, tensors, 0, &need), GF_ERR_PARAM);
     assert_non_null(strstr(logged, "0 tensors; allowed are 1 to 16384"));
@@ -237,16 +222,4 @@ static void tables_are_refused_or_lawful(void **state)
     assert_int_equal(gf_measure(&config, tensors, 1, NULL), GF_ERR_PARAM);
     assert_int_equal(gf_measure(NULL, tensors, 1, &need), GF_ERR_PARAM);
     gf_sim_destroy(sim);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_walk_hands_out_what_it_measured),
-        cmocka_unit_test(the_link_is_asked_for_just_the_exchange_bytes),
-        cmocka_unit_test(memory_that_is_too_small_unaligned_or_none_is_refused),
-        cmocka_unit_test(configurations_that_cannot_work_are_refused_with_a_reason),
-        cmocka_unit_test(tables_are_refused_or_lawful),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

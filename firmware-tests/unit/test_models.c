@@ -1,18 +1,8 @@
 /* config/models/: parameters, tensors, floating-point operations and backward order of each model are what is published
  * for it, and the library takes it. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "config/config.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define FLAGS_SMALL (GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY)
 
 static struct gf_tensor tensors[GF_TENSORS_MAX];
@@ -70,9 +60,8 @@ static bool is_head(const struct model *model, uint32_t tensor)
            ((strncmp(names[tensor], "loss1/", 6) == 0) || (strncmp(names[tensor], "loss2/", 6) == 0));
 }
 
-static void counts_are_the_published_ones(void **state)
+TEST(counts_are_the_published_ones)
 {
-    (void)state;
     for (size_t m = 0; m < LENGTH(models); m++) {
         uint64_t elems = 0, heads = 0;
         model_read(&models[m]);
@@ -84,9 +73,8 @@ static void counts_are_the_published_ones(void **state)
     }
 }
 
-static void flops_are_the_published_ones(void **state)
+TEST(flops_are_the_published_ones)
 {
-    (void)state;
     for (size_t m = 0; m < LENGTH(models); m++) {
         uint64_t forward = 0, all_forward = 0, backward = 0;
         double macs;
@@ -105,9 +93,8 @@ static void flops_are_the_published_ones(void **state)
 
 /* A weight is used a whole number of times for an image, by a convolution at most once a pixel; nothing else has any,
  * but where ../config/models says so: the attention (4 s^2 h) and the decoder. */
-static void flops_stand_at_weights_that_are_multiplied(void **state)
+TEST(flops_stand_at_weights_that_are_multiplied)
 {
-    (void)state;
     for (size_t m = 0; m < LENGTH(models); m++) {
         model_read(&models[m]);
         for (uint32_t i = 0; i < tensor_count; i++) {
@@ -142,11 +129,10 @@ static const struct volume {
     {"alexnet", 1680, 1455},
 };
 
-static void what_enters_the_layers_is_what_is_published(void **state)
+TEST(what_enters_the_layers_is_what_is_published)
 {
     /* AlexNet as of 2012: a picture, 96 channels of 27 x 27, 256, 384 and 384 of 13 x 13, 256 of 6 x 6, 4,096 twice. */
     const double alexnet_2012 = 3 * 224 * 224 + 96 * 27 * 27 + (256 + 384 + 384) * 13 * 13 + 256 * 6 * 6 + 2 * 4096;
-    (void)state;
     assert_true(fabs(alexnet_2012 * 4 * 1024 / 1e6 / 1680 - 1) < 0.01);
     for (size_t v = 0; v < LENGTH(volumes); v++) {
         double inputs = 0, expected = (volumes[v].here > 0) ? volumes[v].here : volumes[v].published, megabytes;
@@ -160,9 +146,8 @@ static void what_enters_the_layers_is_what_is_published(void **state)
 }
 
 /* A batch below it moves less if the layer's outputs are split: W / D of one image. */
-static void fully_connected_layers_alone_are_better_split(void **state)
+TEST(fully_connected_layers_alone_are_better_split)
 {
-    (void)state;
     for (size_t m = 0; m < LENGTH(models); m++) {
         if (strcmp(models[m].name, "vgg19") != 0) continue;
         model_read(&models[m]);
@@ -182,9 +167,8 @@ static uint32_t tensor_find(const char *name)
     return GF_TENSOR_NONE;
 }
 
-static void tensors_are_in_backward_order(void **state)
+TEST(tensors_are_in_backward_order)
 {
-    (void)state;
     for (size_t m = 0; m < LENGTH(models); m++) {
         model_read(&models[m]);
         assert_int_equal(tensor_find(models[m].order[0]), 0);
@@ -195,9 +179,8 @@ static void tensors_are_in_backward_order(void **state)
     }
 }
 
-static void the_library_takes_each(void **state)
+TEST(the_library_takes_each)
 {
-    (void)state;
     for (size_t m = 0; m < LENGTH(models); m++) {
         struct gf_config config = {.job = {.world = 512, .ignore_environment = true}};
         struct gf_footprint need;
@@ -209,18 +192,4 @@ static void the_library_takes_each(void **state)
         config.exchange.wire = GF_TYPE_F16;
         assert_int_equal(gf_measure(&config, tensors, tensor_count, &need), GF_OK);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_are_the_published_ones),
-        cmocka_unit_test(flops_are_the_published_ones),
-        cmocka_unit_test(flops_stand_at_weights_that_are_multiplied),
-        cmocka_unit_test(what_enters_the_layers_is_what_is_published),
-        cmocka_unit_test(fully_connected_layers_alone_are_better_split),
-        cmocka_unit_test(tensors_are_in_backward_order),
-        cmocka_unit_test(the_library_takes_each),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

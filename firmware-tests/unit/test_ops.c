@@ -1,15 +1,6 @@
 /* Element ops: every version this CPU runs, and the dispatching table, against loops written from the words in ops.h.
  * Where an op meets two NaNs at once, which of them comes out is open; everything else is compared bit by bit. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "ops/element/host/half.h"
 #include "ops/element/host/ops_host.h"
 
@@ -65,7 +56,7 @@ static void fill(uint32_t area, uint32_t offset, gf_type type, uint64_t count, b
     for (uint64_t i = 0; i < count; i++) {
         uint32_t kind = next() % 16;
         float value = ((float)next() - 2147483648.0f) * 0x1p-33f;
-        if (!finite && (kind == 0)) value = gf_f32_of_bits(specials[next() % (sizeof specials / sizeof specials[0])]);
+        if (!finite && (kind == 0)) value = gf_f32_of_bits(specials[next() % (LENGTH(specials))]);
         if (!finite && (kind == 1)) value = gf_f32_of_bits(next());
         if (kind == 2) value *= 0x1p-20f;
         if (kind == 3) value = 0;
@@ -268,7 +259,7 @@ static void score_cases(const struct turn *t)
     const uint64_t chunks[] = {1, 63, 64, 65, 1000, t->count + 1};
     if (t->type != GF_TYPE_F32) return;
     fill(SOURCE, t->offset, t->type, t->count, t->finite);
-    for (uint32_t c = 0; c < sizeof chunks / sizeof chunks[0]; c++) {
+    for (uint32_t c = 0; c < LENGTH(chunks); c++) {
         uint64_t scored = 0, piece = chunks[(c + t->count) % 6]; /* a piece of a chunk, or all of it */
         fill(OUT, 4, GF_TYPE_F32, 0, true);
         for (uint64_t first = 0; first < t->count; first += chunks[c]) {
@@ -430,7 +421,7 @@ static void chunks_cases(const struct turn *t)
     }
 }
 
-static void test_ratio(void **state)
+TEST(test_ratio)
 {
     static const struct ratio_row {
         float weight_square, gradient_square, scale, decay, epsilon, want;
@@ -442,11 +433,10 @@ static void test_ratio(void **state)
         {NAN, 16, 1, 0.5f, 1, 1},
         {2, 3, 1, 0.1f, 1e-9f, 0}, /* below */
     };
-    (void)state;
     for (uint32_t v = 0; v <= gf_ops_variant_count; v++) {
         const struct gf_ops *ops = (v < gf_ops_variant_count) ? gf_ops_variants[v].ops : &gf_ops_host;
         if ((v < gf_ops_variant_count) && !gf_ops_variants[v].supported()) continue;
-        for (uint32_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        for (uint32_t r = 0; r < LENGTH(rows); r++) {
             struct gf_ratio ratio = {.weight_square_f32 = (gf_mem)(uintptr_t)&rows[r].weight_square,
                                      .gradient_square_f32 = (gf_mem)(uintptr_t)&rows[r].gradient_square,
                                      .gradient_scale = rows[r].scale, .eta = 0.5f, .decay = rows[r].decay,
@@ -538,7 +528,7 @@ static void each_turn(const struct gf_ops *ops, void (*cases)(const struct turn 
             area_bytes = count * 4 + 2 * GUARD;
             cases(&t);
         }
-        for (uint32_t b = 0; b < sizeof big_counts / sizeof big_counts[0]; b++, turn++) {
+        for (uint32_t b = 0; b < LENGTH(big_counts); b++, turn++) {
             area_bytes = AREA_BYTES;
             struct turn t = {ops, types[type], big_counts[b], offsets[turn % 5], scales[turn / 5 % 5], turn % 3 == 0};
             cases(&t);
@@ -555,23 +545,22 @@ static void each_version(void (*cases)(const struct turn *t))
     each_turn(&gf_ops_host, cases);
 }
 
-static void test_cast(void **state) { (void)state; each_version(cast_cases); }
-static void test_sum(void **state) { (void)state; each_version(sum_cases); }
-static void test_sum_n(void **state) { (void)state; each_version(sum_n_cases); }
-static void test_check(void **state) { (void)state; each_version(check_cases); }
-static void test_score(void **state) { (void)state; each_version(score_cases); }
-static void test_norm(void **state) { (void)state; each_version(norm_cases); }
-static void test_accumulate(void **state) { (void)state; each_version(accumulate_cases); }
-static void test_chunks(void **state) { (void)state; each_version(chunks_cases); }
-static void test_update(void **state) { (void)state; each_version(update_cases); }
+TEST(test_cast) { each_version(cast_cases); }
+TEST(test_sum) { each_version(sum_cases); }
+TEST(test_sum_n) { each_version(sum_n_cases); }
+TEST(test_check) { each_version(check_cases); }
+TEST(test_score) { each_version(score_cases); }
+TEST(test_norm) { each_version(norm_cases); }
+TEST(test_accumulate) { each_version(accumulate_cases); }
+TEST(test_chunks) { each_version(chunks_cases); }
+TEST(test_update) { each_version(update_cases); }
 
 /* A run of 1 and two of half a unit in its last place: they count only if they meet before they meet the 1, as the runs
  * 32 and 96 do in their lane. */
-static void test_norm_adds_runs_in_lanes(void **state)
+TEST(test_norm_adds_runs_in_lanes)
 {
     uint64_t elem_count = 97ull * GF_NORM_RUN_ELEMS;
     uint16_t *values = calloc(elem_count, sizeof *values);
-    (void)state;
     assert_non_null(values);
     values[5] = gf_f16_of_f32(1);
     values[32ull * GF_NORM_RUN_ELEMS] = values[97ull * GF_NORM_RUN_ELEMS - 1] = gf_f16_of_f32(0x1p-12f);
@@ -586,12 +575,11 @@ static void test_norm_adds_runs_in_lanes(void **state)
 }
 
 /* More than 64 runs, so that lanes of the second level get several; and the results of casts that go past the cache. */
-static void test_large_ranges(void **state)
+TEST(test_large_ranges)
 {
     uint64_t norm_elems = 128ull * GF_NORM_RUN_ELEMS + 77, cast_elems = GF_STREAM_BYTES / 2 + 1001;
     uint16_t *from = malloc(cast_elems * sizeof *from + GF_LINE_BYTES), *to = malloc(cast_elems * sizeof *to + 256);
     float lanes[64] = {0}, square = 0;
-    (void)state;
     assert_true(norm_elems <= cast_elems);
     assert_non_null(from);
     assert_non_null(to);
@@ -611,7 +599,7 @@ static void test_large_ranges(void **state)
         assert_int_equal(gf_f32_bits(square), gf_f32_bits(tree_of(lanes)));
         /* On a line's first byte; with 1, 16 or 29 elements before the next line; with no element on a line's first. */
         static const uint32_t offsets[] = {0, 62, 32, 6, 23};
-        for (uint32_t o = 0; o < sizeof offsets / sizeof offsets[0]; o++) {
+        for (uint32_t o = 0; o < LENGTH(offsets); o++) {
             struct gf_check check = {0, UINT64_MAX};
             uint8_t *dst = (uint8_t *)(((uintptr_t)to + 127) & ~(uintptr_t)63) + offsets[o];
             uint16_t early = from[40], late = from[cast_elems - 2];
@@ -637,9 +625,8 @@ static void test_large_ranges(void **state)
     free(to);
 }
 
-static void test_copy_and_zero(void **state)
+TEST(test_copy_and_zero)
 {
-    (void)state;
     area_bytes = AREA_BYTES;
     for (uint32_t size = 0; size < 300; size += 7) {
         fill(SOURCE, 0, GF_TYPE_F32, ELEMS_MAX, false);
@@ -653,16 +640,4 @@ static void test_copy_and_zero(void **state)
         assert_memory_equal(tested[OUT], wanted[OUT], AREA_BYTES);
         assert_memory_equal(tested[SOURCE], wanted[SOURCE], AREA_BYTES);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cast), cmocka_unit_test(test_sum), cmocka_unit_test(test_sum_n),
-        cmocka_unit_test(test_check),
-        cmocka_unit_test(test_score), cmocka_unit_test(test_norm), cmocka_unit_test(test_accumulate),
-        cmocka_unit_test(test_update), cmocka_unit_test(test_chunks), cmocka_unit_test(test_ratio), cmocka_unit_test(test_norm_adds_runs_in_lanes),
-        cmocka_unit_test(test_large_ranges), cmocka_unit_test(test_copy_and_zero),
-    };
-    return cmocka_run_group_tests_name("ops", tests, NULL, NULL);
 }

@@ -1,17 +1,9 @@
 /* gf-perf without ranks: that its check finds each wrong element of each operation and type, and where its limits lie. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "tools/perf/perf_tune.h"
 #include "tools/perf/perf_values.h"
 
 #define ELEMS 23u /* no multiple of any world below */
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 static const gf_operation operations[] = {GF_OPERATION_ALLREDUCE, GF_OPERATION_BROADCAST, GF_OPERATION_REDUCE_SCATTER,
                                           GF_OPERATION_ALLGATHER};
@@ -66,9 +58,8 @@ static struct perf_values operation_do(gf_operation operation, gf_type type, uin
     return values;
 }
 
-static void right_results_pass(void **state)
+TEST(right_results_pass)
 {
-    (void)state;
     for (size_t o = 0; o < LENGTH(operations); o++)
         for (gf_type type = 0; type < GF_TYPE_COUNT; type++)
             for (size_t w = 0; w < LENGTH(worlds); w++)
@@ -79,9 +70,8 @@ static void right_results_pass(void **state)
 }
 
 /* One bit in one element; with reduce-scatter only in the rank's own block, the rest is undefined. */
-static void each_wrong_bit_is_found(void **state)
+TEST(each_wrong_bit_is_found)
 {
-    (void)state;
     for (size_t o = 0; o < LENGTH(operations); o++)
         for (gf_type type = 0; type < GF_TYPE_COUNT; type++)
             for (uint64_t bit = 0; bit < ELEMS * gf_type_size_bytes(type) * 8; bit++) {
@@ -95,9 +85,8 @@ static void each_wrong_bit_is_found(void **state)
             }
 }
 
-static void an_operation_that_did_nothing_is_found(void **state)
+TEST(an_operation_that_did_nothing_is_found)
 {
-    (void)state;
     for (size_t o = 0; o < LENGTH(operations); o++)
         for (gf_type type = 0; type < GF_TYPE_COUNT; type++) {
             struct perf_values values = operation_do(operations[o], type, 4, 0);
@@ -107,9 +96,8 @@ static void an_operation_that_did_nothing_is_found(void **state)
 }
 
 /* A vector that is one element out of place is wrong, not a coincidence. */
-static void shifted_results_are_found(void **state)
+TEST(shifted_results_are_found)
 {
-    (void)state;
     for (gf_type type = 0; type < GF_TYPE_COUNT; type++) {
         struct perf_values values = operation_do(GF_OPERATION_ALLREDUCE, type, 3, 0);
         size_t size = gf_type_size_bytes(type);
@@ -118,7 +106,7 @@ static void shifted_results_are_found(void **state)
     }
 }
 
-static void limits_are_where_auto_loses_least(void **state)
+TEST(limits_are_where_auto_loses_least)
 {
     static const struct tuning_case {
         const char *name;
@@ -131,7 +119,6 @@ static void limits_are_where_auto_loses_least(void **state)
         {"doubling_always", {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}}, 32768, 32768},
         {"never_halving", {{1, 9, 3}, {1, 9, 3}, {1, 9, 3}, {4, 9, 3}, {5, 9, 3}, {6, 9, 3}}, 4096, 4096},
     };
-    (void)state;
     for (size_t c = 0; c < LENGTH(cases); c++) {
         struct perf_tuning tuning = {.size_count = 6};
         uint64_t doubling_max = 0, halving_max = 0;
@@ -143,16 +130,4 @@ static void limits_are_where_auto_loses_least(void **state)
         if ((doubling_max != cases[c].doubling_max) || (halving_max != cases[c].halving_max))
             fail_msg("%s: %llu, %llu", cases[c].name, (unsigned long long)doubling_max, (unsigned long long)halving_max);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(right_results_pass),
-        cmocka_unit_test(each_wrong_bit_is_found),
-        cmocka_unit_test(an_operation_that_did_nothing_is_found),
-        cmocka_unit_test(shifted_results_are_found),
-        cmocka_unit_test(limits_are_where_auto_loses_least),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,8 @@
 /* Where tensors lie and which travel together, for tables of every kind. */
+#include "firmware-tests/support/suite.h"
 #include "lib/core/pool.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/core/arena.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define TENSORS 500u
 
 /* Kinds of tables: how large tensors are, how many types there are, and whether some are dense. */
@@ -82,11 +73,10 @@ static void check_places(const struct gf_tensor *tensors, const struct gf_pool_t
     assert_int_equal(sizes->gradient_bytes, gf_align_up(bytes, GF_ALIGN_BYTES));
 }
 
-static void tensors_lie_in_order_without_overlap_aligned_and_flat(void **state)
+TEST(tensors_lie_in_order_without_overlap_aligned_and_flat)
 {
     static struct gf_tensor tensors[TENSORS];
     static struct gf_pool_tensor table[TENSORS];
-    (void)state;
     for (size_t row = 0; row < LENGTH(tables) * 20; row++) {
         const struct table_case *c = &tables[row % LENGTH(tables)];
         struct gf_config config = {.sparse.enabled = c->sparse, .exchange = {.fuse_bytes = 4096, .cut_bytes = 65536}};
@@ -102,14 +92,13 @@ static void tensors_lie_in_order_without_overlap_aligned_and_flat(void **state)
     }
 }
 
-static void buffers_hold_each_tensor_once_and_are_as_large_as_asked(void **state)
+TEST(buffers_hold_each_tensor_once_and_are_as_large_as_asked)
 {
     static const uint64_t fuses[] = {1, 100, 4096, 65536, 1u << 30};
     static struct gf_tensor tensors[TENSORS];
     static struct gf_pool_tensor table[TENSORS];
     static struct gf_buffer buffers[TENSORS];
     static uint32_t seen[TENSORS];
-    (void)state;
     for (size_t row = 0; row < LENGTH(tables) * LENGTH(fuses) * GF_TYPE_COUNT; row++) {
         const struct table_case *c = &tables[row % LENGTH(tables)];
         uint64_t fuse = fuses[row / LENGTH(tables) % LENGTH(fuses)];
@@ -193,14 +182,13 @@ static void check_pieces(const struct gf_config *config, const struct gf_pool_te
     }
 }
 
-static void what_is_too_large_is_cut_and_pieces_know_their_tensors(void **state)
+TEST(what_is_too_large_is_cut_and_pieces_know_their_tensors)
 {
     static const uint64_t fuses[] = {1, 4096, 65536}, cuts[] = {4096, 10000, 1 << 20};
     static struct gf_tensor tensors[TENSORS];
     static struct gf_pool_tensor table[TENSORS];
     static struct gf_buffer buffers[PIECES_MAX];
     uint64_t cut = 0;
-    (void)state;
     for (size_t row = 0; row < LENGTH(tables) * LENGTH(fuses) * LENGTH(cuts) * GF_TYPE_COUNT; row++) {
         const struct table_case *c = &tables[row % LENGTH(tables)];
         size_t rest = row / LENGTH(tables);
@@ -224,7 +212,7 @@ static void what_is_too_large_is_cut_and_pieces_know_their_tensors(void **state)
     assert_true(cut > TENSORS);
 }
 
-static void a_large_tensor_is_cut_into_equal_pieces(void **state)
+TEST(a_large_tensor_is_cut_into_equal_pieces)
 {
     static const struct gf_tensor tensors[] = {{.elem_count = 100}, {.elem_count = 37748736}, {.elem_count = 4096}};
     static const struct gf_config config = {.exchange = {.fuse_bytes = 4 << 20, .cut_bytes = 16 << 20}};
@@ -232,7 +220,6 @@ static void a_large_tensor_is_cut_into_equal_pieces(void **state)
     static struct gf_buffer buffers[16];
     struct gf_pool_sizes sizes;
     char error[256];
-    (void)state;
     assert_int_equal(gf_pool_place(&config, tensors, 3, table, &sizes, error), GF_OK);
     assert_int_equal(gf_pool_group(&config, table, 3, false, buffers, 0), 11); /* 151 MB and 16 KiB */
     for (uint32_t b = 0; b < 9; b++)
@@ -245,7 +232,7 @@ static void a_large_tensor_is_cut_into_equal_pieces(void **state)
     assert_int_equal(buffers[10].first_tensor, 2);
 }
 
-static void elements_are_found_and_gaps_are_nobodys(void **state)
+TEST(elements_are_found_and_gaps_are_nobodys)
 {
     static const struct gf_tensor tensors[] = {{.elem_count = 0}, {.elem_count = 300}, {.elem_count = 257},
                                                {.elem_count = 1}, {.elem_count = 0}, {.elem_count = 256}};
@@ -253,7 +240,6 @@ static void elements_are_found_and_gaps_are_nobodys(void **state)
     static struct gf_pool_tensor table[LENGTH(tensors)];
     struct gf_pool_sizes sizes;
     char error[256];
-    (void)state;
     assert_int_equal(gf_pool_place(&config, tensors, LENGTH(tensors), table, &sizes, error), GF_OK);
     for (uint64_t e = 0; e < sizes.elem_count; e++) {
         uint32_t expected = GF_TENSOR_NONE;
@@ -266,7 +252,7 @@ static void elements_are_found_and_gaps_are_nobodys(void **state)
     assert_int_equal(gf_pool_find(table, 0, LENGTH(tensors) - 1, true, 5), GF_TENSOR_NONE);
 }
 
-static void what_breaks_a_limit_is_refused_and_named(void **state)
+TEST(what_breaks_a_limit_is_refused_and_named)
 {
     static struct gf_tensor many[GF_TENSORS_MAX + 1];
 #define LIMIT (UINT64_C(1) << 37)
@@ -306,7 +292,7 @@ static void what_breaks_a_limit_is_refused_and_named(void **state)
     assert_int_equal(gf_pool_place(&config, NULL, 1, NULL, &sizes, error), GF_ERR_PARAM);
 }
 
-static void names_are_cut_not_overrun(void **state)
+TEST(names_are_cut_not_overrun)
 {
     char name[100];
     struct gf_tensor tensor = {.name = name, .elem_count = 1};
@@ -314,14 +300,13 @@ static void names_are_cut_not_overrun(void **state)
     struct gf_pool_tensor placed;
     struct gf_pool_sizes sizes;
     char error[256];
-    (void)state;
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     assert_int_equal(gf_pool_place(&config, &tensor, 1, &placed, &sizes, error), GF_OK);
     assert_int_equal(strlen(placed.name), GF_NAME_BYTES - 1);
 }
 
-static void every_difference_changes_the_hash(void **state)
+TEST(every_difference_changes_the_hash)
 {
     const struct gf_tensor tensors[][2] = {
         {{.name = "a", .elem_count = 5}, {.name = "b", .elem_count = 6}},
@@ -332,25 +317,9 @@ static void every_difference_changes_the_hash(void **state)
         {{.name = "", .elem_count = 5}, {.name = "ab", .elem_count = 6}},
     };
     uint64_t hashes[LENGTH(tensors) + 1];
-    (void)state;
     for (size_t i = 0; i < LENGTH(tensors); i++) hashes[i] = gf_pool_hash(tensors[i], 2);
     hashes[LENGTH(tensors)] = gf_pool_hash(tensors[0], 1);
     for (size_t i = 0; i < LENGTH(hashes); i++)
         for (size_t j = 0; j < i; j++) assert_true(hashes[i] != hashes[j]);
     assert_true(gf_pool_hash(tensors[0], 2) == hashes[0]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_lie_in_order_without_overlap_aligned_and_flat),
-        cmocka_unit_test(buffers_hold_each_tensor_once_and_are_as_large_as_asked),
-        cmocka_unit_test(what_is_too_large_is_cut_and_pieces_know_their_tensors),
-        cmocka_unit_test(a_large_tensor_is_cut_into_equal_pieces),
-        cmocka_unit_test(elements_are_found_and_gaps_are_nobodys),
-        cmocka_unit_test(what_breaks_a_limit_is_refused_and_named),
-        cmocka_unit_test(names_are_cut_not_overrun),
-        cmocka_unit_test(every_difference_changes_the_hash),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

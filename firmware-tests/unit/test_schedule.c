@@ -1,12 +1,5 @@
 /* Learning rates by step: the values at the corners against the formulas, and what must hold between them. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "gradientflow.h"
 
 #define PI 3.14159265358979323846
@@ -58,9 +51,8 @@ static const struct rate_case {
     {"last step there can be", {GF_SCHEDULE_COSINE, .base_rate = 1.0f, .step_count = UINT64_MAX}, UINT64_MAX, 0.0},
 };
 
-static void test_rates_are_those_of_the_formulas(void **state)
+TEST(test_rates_are_those_of_the_formulas)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rate_cases / sizeof *rate_cases; i++) {
         const struct rate_case *c = &rate_cases[i];
         double rate = (double)gf_schedule_rate(&c->schedule, c->step);
@@ -68,10 +60,9 @@ static void test_rates_are_those_of_the_formulas(void **state)
     }
 }
 
-static void test_the_cosine_is_one_to_the_last_bit_but_one(void **state)
+TEST(test_the_cosine_is_one_to_the_last_bit_but_one)
 {
     struct gf_schedule schedule = {GF_SCHEDULE_COSINE, .base_rate = 1.0f, .step_count = 997};
-    (void)state;
     for (uint64_t step = 0; step <= 997; step++) {
         double expected = 0.5 * (1.0 + cos(PI * (double)step / 997.0));
         double rate = (double)gf_schedule_rate(&schedule, step);
@@ -80,10 +71,9 @@ static void test_the_cosine_is_one_to_the_last_bit_but_one(void **state)
 }
 
 /* Up to the end of the warm-up it never falls, from there on it never rises, and it is never above the highest. */
-static void test_every_schedule_rises_and_then_falls(void **state)
+TEST(test_every_schedule_rises_and_then_falls)
 {
     static const uint64_t warmups[] = {0, 1, 7, 50, 100};
-    (void)state;
     for (int kind = GF_SCHEDULE_CONSTANT; kind <= GF_SCHEDULE_COSINE; kind++) {
         for (size_t i = 0; i < sizeof warmups / sizeof *warmups; i++) {
             struct gf_schedule schedule = {(gf_schedule_kind)kind, .base_rate = 0.4f, .warmup_steps = warmups[i],
@@ -99,14 +89,4 @@ static void test_every_schedule_rises_and_then_falls(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rates_are_those_of_the_formulas),
-        cmocka_unit_test(test_the_cosine_is_one_to_the_last_bit_but_one),
-        cmocka_unit_test(test_every_schedule_rises_and_then_falls),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

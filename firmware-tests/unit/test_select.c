@@ -1,18 +1,9 @@
 /* The choice of chunks: against a plain sort, and the share that is kept, step by step. */
-#include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "lib/sparse/sparse.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+#include <float.h>
+
 #define COUNT_MAX 10000u
 #define GUARD UINT32_C(0xdeadbeef)
 
@@ -85,12 +76,11 @@ static void expect_selection(const char *name, const float *scores, const uint32
     assert_int_equal(selected[kept], GUARD);
 }
 
-static void the_largest_are_taken_ties_to_the_lower_index(void **state)
+TEST(the_largest_are_taken_ties_to_the_lower_index)
 {
     static const uint32_t counts[] = {1, 2, 3, 7, 64, 255, 256, 257, 1000, COUNT_MAX};
     static float scores[COUNT_MAX];
     static uint32_t order[COUNT_MAX];
-    (void)state;
     random_state = 1;
     for (size_t c = 0; c < LENGTH(score_cases); c++) {
         for (size_t n = 0; n < LENGTH(counts); n++) {
@@ -129,9 +119,8 @@ static const struct share_case {
     {0.15f, GF_SPARSE_CHUNKS_MAX, 629146},
 };
 
-static void the_share_is_rounded_up_to_whole_chunks(void **state)
+TEST(the_share_is_rounded_up_to_whole_chunks)
 {
-    (void)state;
     for (size_t i = 0; i < LENGTH(share_cases); i++) {
         const struct share_case *c = &share_cases[i];
         struct gf_config config = config_of(c->share, 0, 0);
@@ -141,12 +130,11 @@ static void the_share_is_rounded_up_to_whole_chunks(void **state)
     }
 }
 
-static void warm_up_sends_all_then_a_ramp_falls_to_the_share(void **state)
+TEST(warm_up_sends_all_then_a_ramp_falls_to_the_share)
 {
     static const uint64_t warmups[] = {0, 1, 7}, ramps[] = {0, 1, 2, 10, 99, 1000};
     static const uint32_t counts[] = {1, 2, 7, 100, 781};
     static const float shares[] = {1e-6f, 0.15f, 0.5f, 0.999f, 1.0f};
-    (void)state;
     for (uint32_t row = 0; row < LENGTH(warmups) * LENGTH(ramps) * LENGTH(counts) * LENGTH(shares); row++) {
         uint64_t warmup = warmups[row % 3], ramp = ramps[row / 3 % LENGTH(ramps)];
         uint32_t count = counts[row / 18 % LENGTH(counts)], before = count, target;
@@ -166,25 +154,13 @@ static void warm_up_sends_all_then_a_ramp_falls_to_the_share(void **state)
     }
 }
 
-static void the_longest_ramp_does_not_overflow(void **state)
+TEST(the_longest_ramp_does_not_overflow)
 {
     struct gf_config config = config_of(0.15f, 5, INT64_MAX);
-    (void)state;
     assert_int_equal(gf_sparse_kept(&config, 100, 6), 100);
     assert_in_range(gf_sparse_kept(&config, 100, INT64_MAX), 15, 16); /* nearly the end of 9e18 steps */
     assert_int_equal(gf_sparse_kept(&config, 100, UINT64_MAX), 15);
     config = config_of(0.15f, INT64_MAX, 5);
     assert_int_equal(gf_sparse_kept(&config, 100, INT64_MAX), 100);
     assert_int_equal(gf_sparse_kept(&config, 100, (uint64_t)INT64_MAX + 6), 15);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_largest_are_taken_ties_to_the_lower_index),
-        cmocka_unit_test(the_share_is_rounded_up_to_whole_chunks),
-        cmocka_unit_test(warm_up_sends_all_then_a_ramp_falls_to_the_share),
-        cmocka_unit_test(the_longest_ramp_does_not_overflow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

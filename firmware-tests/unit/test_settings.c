@@ -1,12 +1,5 @@
 /* lib/settings*.c and lib/settings/names.c: defaults, ranges, combinations, hash and summary, without libconfig. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "firmware-tests/support/suite.h"
 #include "lib/settings/settings.h"
 
 static const struct gf_setting *row(const char *key)
@@ -23,10 +16,9 @@ static void effective_make(const struct gf_config *config, struct gf_config *eff
     if (gf_config_effective(config, effective_out, error) != GF_OK) fail_msg("refused: %s", error);
 }
 
-static void zeroes_become_the_defaults_of_the_header(void **state)
+TEST(zeroes_become_the_defaults_of_the_header)
 {
     static struct gf_config zero, e;
-    (void)state;
     memset(&zero, 0, sizeof zero);
     effective_make(&zero, &e);
     assert_int_equal(e.size_bytes, sizeof e);
@@ -62,11 +54,10 @@ static void zeroes_become_the_defaults_of_the_header(void **state)
     assert_int_equal(e.trace_records, 1024);
 }
 
-static void effective_twice_is_effective_once(void **state)
+TEST(effective_twice_is_effective_once)
 {
     static struct gf_config config, once, twice;
     char error[256];
-    (void)state;
     memset(&config, 0, sizeof config);
     memset(config.rendezvous.bind, 'x', sizeof config.rendezvous.bind); /* what lies behind the end must not stay */
     memcpy(config.rendezvous.bind, "127.0.0.2", 10);
@@ -79,11 +70,10 @@ static void effective_twice_is_effective_once(void **state)
     assert_int_equal(gf_config_hash(&config), gf_config_hash(&once));
 }
 
-static void the_table_is_sound(void **state)
+TEST(the_table_is_sound)
 {
     static unsigned char taken[sizeof(struct gf_config)];
     char allowed[GF_SETTING_ALLOWED_BYTES];
-    (void)state;
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         const struct gf_setting *s = &gf_settings[i];
         assert_non_null(strchr(s->key, '.'));
@@ -210,10 +200,9 @@ static const struct {
     {"trace.records", (1u << 20) + 1, 0, NULL, false},
 };
 
-static void values_out_of_range_are_refused_by_name(void **state)
+TEST(values_out_of_range_are_refused_by_name)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+    for (size_t i = 0; i < LENGTH(values); i++) {
         const struct gf_setting *s = row(values[i].key);
         static struct gf_config config, out;
         char error[256] = "";
@@ -233,9 +222,8 @@ static void values_out_of_range_are_refused_by_name(void **state)
     }
 }
 
-static void a_text_without_end_is_refused(void **state)
+TEST(a_text_without_end_is_refused)
 {
-    (void)state;
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         const struct gf_setting *s = &gf_settings[i];
         static struct gf_config config, out;
@@ -291,10 +279,9 @@ static const struct {
     [26] = {"rendezvous.address"},
 };
 
-static void combinations_that_cannot_be_are_refused(void **state)
+TEST(combinations_that_cannot_be_are_refused)
 {
-    (void)state;
-    for (unsigned i = 0; i < sizeof combinations / sizeof combinations[0]; i++) {
+    for (unsigned i = 0; i < LENGTH(combinations); i++) {
         const char *key = combinations[i].refused_key;
         struct gf_config config;
         char error[256] = "";
@@ -322,7 +309,7 @@ static void change(const struct gf_setting *s, struct gf_config *config)
     }
 }
 
-static void hash_and_summary_see_exactly_what_must_agree(void **state)
+TEST(hash_and_summary_see_exactly_what_must_agree)
 {
     static const char *const not_agreeing[] = {
         "job.", "rendezvous.", "link.devices", "link.ports", "link.idle", "link.huge_pages", "link.trusted_fabric",
@@ -330,7 +317,6 @@ static void hash_and_summary_see_exactly_what_must_agree(void **state)
         "exchange.timeout", "trace."};
     static struct gf_config zero;
     char text[160], text_zero[160];
-    (void)state;
     memset(&zero, 0, sizeof zero);
     assert_string_equal(gf_config_summary(&zero, text_zero, sizeof text_zero), "wire=fp32 algorithm=auto");
     for (uint32_t i = 0; i < gf_setting_count; i++) {
@@ -339,7 +325,7 @@ static void hash_and_summary_see_exactly_what_must_agree(void **state)
         const char *name = (strncmp(s->key, "exchange.", 9) == 0) ? s->key + 9 : s->key;
         bool agrees = true;
         config = zero;
-        for (size_t j = 0; j < sizeof not_agreeing / sizeof not_agreeing[0]; j++)
+        for (size_t j = 0; j < LENGTH(not_agreeing); j++)
             if (strncmp(s->key, not_agreeing[j], strlen(not_agreeing[j])) == 0) agrees = false;
         assert_int_equal((s->flags & GF_SETTING_AGREES) != 0, agrees);
         change(s, &config);
@@ -350,21 +336,19 @@ static void hash_and_summary_see_exactly_what_must_agree(void **state)
     }
 }
 
-static void the_hash_does_not_change_between_releases_by_accident(void **state)
+TEST(the_hash_does_not_change_between_releases_by_accident)
 {
     static struct gf_config zero, effective;
-    (void)state;
     memset(&zero, 0, sizeof zero);
     effective_make(&zero, &effective);
     assert_int_equal(gf_config_hash(&zero), gf_config_hash(&effective));
     assert_int_equal(gf_config_hash(&zero), 0xae3d4b73f50d256bull); /* another value: ranks of two builds cannot join */
 }
 
-static void a_summary_that_is_cut_says_so(void **state)
+TEST(a_summary_that_is_cut_says_so)
 {
     struct gf_config config;
     char text[64];
-    (void)state;
     memset(&config, 0, sizeof config);
     for (uint32_t i = 0; i < gf_setting_count; i++) change(&gf_settings[i], &config);
     for (size_t bytes = 0; bytes <= sizeof text; bytes++) {
@@ -376,10 +360,9 @@ static void a_summary_that_is_cut_says_so(void **state)
     }
 }
 
-static void units_are_exact(void **state)
+TEST(units_are_exact)
 {
     char text[GF_UNITS_BYTES];
-    (void)state;
     assert_string_equal(gf_units_bytes(0, text), "0 B");
     assert_string_equal(gf_units_bytes(4 << 20, text), "4 MiB");
     assert_string_equal(gf_units_bytes((4 << 20) + 1, text), "4194305 B");
@@ -394,9 +377,8 @@ static void units_are_exact(void **state)
     assert_string_equal(gf_units_real(1.0f / 3, text), "0.33333334");
 }
 
-static void every_enum_value_has_a_name(void **state)
+TEST(every_enum_value_has_a_name)
 {
-    (void)state;
     assert_string_equal(gf_status_name(GF_OK), "GF_OK");
     assert_string_equal(gf_status_name(GF_AGAIN), "GF_AGAIN");
     assert_string_equal(gf_status_name((gf_status)-99), "unknown status");
@@ -412,22 +394,4 @@ static void every_enum_value_has_a_name(void **state)
     assert_int_equal(gf_type_size_bytes(GF_TYPE_F16), 2);
     assert_int_equal(gf_type_size_bytes(GF_TYPE_BF16), 2);
     assert_int_equal(gf_type_size_bytes(GF_TYPE_COUNT), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zeroes_become_the_defaults_of_the_header),
-        cmocka_unit_test(effective_twice_is_effective_once),
-        cmocka_unit_test(the_table_is_sound),
-        cmocka_unit_test(values_out_of_range_are_refused_by_name),
-        cmocka_unit_test(a_text_without_end_is_refused),
-        cmocka_unit_test(combinations_that_cannot_be_are_refused),
-        cmocka_unit_test(hash_and_summary_see_exactly_what_must_agree),
-        cmocka_unit_test(the_hash_does_not_change_between_releases_by_accident),
-        cmocka_unit_test(a_summary_that_is_cut_says_so),
-        cmocka_unit_test(units_are_exact),
-        cmocka_unit_test(every_enum_value_has_a_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,11 @@
 /* The reference appliance's arithmetic: gradients against differences of the loss, a split batch against the whole one,
  * and a data set that is not what it should be against its error. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-#include <zlib.h>
-
+#include "firmware-tests/support/suite.h"
 #include "tools/train/train_layers.h"
 #include "tools/train/train_loop.h"
+
+#include <unistd.h>
+#include <zlib.h>
 
 #define IMAGES 12u
 
@@ -113,31 +106,27 @@ static void slopes_check(const struct net_model *model)
     fixture_close(&f);
 }
 
-static void test_cnn_gradient_is_the_slope_of_the_loss(void **state)
+TEST(test_cnn_gradient_is_the_slope_of_the_loss)
 {
-    (void)state;
     slopes_check(&net_cnn);
 }
 
-static void test_linear_gradient_is_the_slope_of_the_loss(void **state)
+TEST(test_linear_gradient_is_the_slope_of_the_loss)
 {
-    (void)state;
     slopes_check(&net_linear);
 }
 
-static void test_bn_gradient_is_the_slope_of_the_loss(void **state)
+TEST(test_bn_gradient_is_the_slope_of_the_loss)
 {
-    (void)state;
     slopes_check(&net_bn);
 }
 
 /* What is learned of single batches describes them all: after many passes over the same images, one at a time as
  * evaluation does, they get the logits that training gave them together. */
-static void test_bn_evaluates_images_one_by_one_as_it_learned_them_together(void **state)
+TEST(test_bn_evaluates_images_one_by_one_as_it_learned_them_together)
 {
     static float together[IMAGES * DATA_CLASSES];
     struct fixture f;
-    (void)state;
     fixture_open(&f, &net_bn);
     assert_int_equal(f.net.statistic_count, 2 * (16 + 32 + 32 + 64 + 64 + 64));
     for (uint32_t i = 0; i < 200; i++) {
@@ -192,9 +181,8 @@ static void split_check(const struct net_model *model, const uint32_t *parts, ui
     fixture_close(&f);
 }
 
-static void test_parts_of_a_batch_sum_up_to_the_whole(void **state)
+TEST(test_parts_of_a_batch_sum_up_to_the_whole)
 {
-    (void)state;
     split_check(&net_cnn, (const uint32_t[]){6, 6}, 2);
     split_check(&net_cnn, (const uint32_t[]){1, 4, 7}, 3);
     split_check(&net_linear, (const uint32_t[]){3, 0, 9}, 3);
@@ -203,9 +191,8 @@ static void test_parts_of_a_batch_sum_up_to_the_whole(void **state)
 static const struct net_model *const models[] = {&net_cnn, &net_linear, &net_bn};
 #define MODELS (sizeof models / sizeof *models)
 
-static void test_each_tensor_is_declared_once_in_order_and_backward_polls(void **state)
+TEST(test_each_tensor_is_declared_once_in_order_and_backward_polls)
 {
-    (void)state;
     for (size_t i = 0; i < MODELS; i++) {
         struct fixture f;
         fixture_open(&f, models[i]);
@@ -223,9 +210,8 @@ static gf_status ready_refuse(void *user, uint32_t tensor)
     return (tensor == *(uint32_t *)user) ? GF_ERR_PEER : GF_OK;
 }
 
-static void test_an_error_of_the_library_ends_backward(void **state)
+TEST(test_an_error_of_the_library_ends_backward)
 {
-    (void)state;
     for (size_t i = 0; i < MODELS; i++) {
         struct fixture f;
         fixture_open(&f, models[i]);
@@ -239,12 +225,11 @@ static void test_an_error_of_the_library_ends_backward(void **state)
 }
 
 /* fold is unfold's transpose: <unfold(a), b> = <a, fold(b)>. In small whole numbers, so exactly. */
-static void test_fold_is_the_transpose_of_unfold(void **state)
+TEST(test_fold_is_the_transpose_of_unfold)
 {
     enum { SIDE = 6, CHANNELS = 3, COUNT = 2, ROWS_MAX = COUNT * SIDE * SIDE * 5 * 5 * CHANNELS };
     static float image[COUNT * (SIDE + 4) * (SIDE + 4) * CHANNELS], folded[COUNT * (SIDE + 4) * (SIDE + 4) * CHANNELS];
     static float rows[ROWS_MAX], unfolded[ROWS_MAX];
-    (void)state;
     for (uint32_t kernel = 3; kernel <= 5; kernel += 2) {
         size_t elems = COUNT * layer_bordered_elems(SIDE, CHANNELS, kernel);
         size_t row_elems = COUNT * SIDE * SIDE * (size_t)(kernel * kernel) * CHANNELS;
@@ -260,12 +245,11 @@ static void test_fold_is_the_transpose_of_unfold(void **state)
     }
 }
 
-static void test_order_is_a_permutation_that_seed_and_epoch_decide(void **state)
+TEST(test_order_is_a_permutation_that_seed_and_epoch_decide)
 {
     enum { COUNT = 1000 };
     static uint32_t order[4][COUNT];
     static bool seen[COUNT];
-    (void)state;
     data_shuffle(1, 0, order[0], COUNT);
     data_shuffle(1, 0, order[1], COUNT);
     data_shuffle(1, 1, order[2], COUNT);
@@ -280,9 +264,8 @@ static void test_order_is_a_permutation_that_seed_and_epoch_decide(void **state)
     assert_memory_not_equal(order[0], order[3], sizeof order[0]);
 }
 
-static void test_shares_cover_the_batch(void **state)
+TEST(test_shares_cover_the_batch)
 {
-    (void)state;
     for (uint32_t world = 1; world < 70; world++) {
         assert_int_equal(train_share_first(64, 0, world), 0);
         assert_int_equal(train_share_first(64, world, world), 64);
@@ -356,10 +339,9 @@ static void folder_remove(const char *folder)
     (void)rmdir(folder);
 }
 
-static void test_a_data_set_is_whole_or_its_error_says_where(void **state)
+TEST(test_a_data_set_is_whole_or_its_error_says_where)
 {
     char folder[] = "/tmp/gf-test-XXXXXX", error[DATA_ERROR_BYTES];
-    (void)state;
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < sizeof data_cases / sizeof *data_cases; i++) {
         const struct data_case *c = &data_cases[i];
@@ -377,11 +359,10 @@ static void test_a_data_set_is_whole_or_its_error_says_where(void **state)
     folder_remove(folder);
 }
 
-static void test_packed_files_cut_or_changed_are_refused(void **state)
+TEST(test_packed_files_cut_or_changed_are_refused)
 {
     char folder[] = "/tmp/gf-test-XXXXXX", path[256], error[DATA_ERROR_BYTES];
     struct data_set set = {0};
-    (void)state;
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof path, "%s/train-images-idx3-ubyte.gz", folder);
     assert_int_equal(data_open(folder, "train", &set, error), -1);
@@ -402,23 +383,4 @@ static void test_packed_files_cut_or_changed_are_refused(void **state)
     assert_int_equal(data_open(folder, "train", &set, error), -1);
     assert_non_null(strstr(error, "found 0"));
     folder_remove(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cnn_gradient_is_the_slope_of_the_loss),
-        cmocka_unit_test(test_linear_gradient_is_the_slope_of_the_loss),
-        cmocka_unit_test(test_bn_gradient_is_the_slope_of_the_loss),
-        cmocka_unit_test(test_bn_evaluates_images_one_by_one_as_it_learned_them_together),
-        cmocka_unit_test(test_parts_of_a_batch_sum_up_to_the_whole),
-        cmocka_unit_test(test_each_tensor_is_declared_once_in_order_and_backward_polls),
-        cmocka_unit_test(test_an_error_of_the_library_ends_backward),
-        cmocka_unit_test(test_fold_is_the_transpose_of_unfold),
-        cmocka_unit_test(test_order_is_a_permutation_that_seed_and_epoch_decide),
-        cmocka_unit_test(test_shares_cover_the_batch),
-        cmocka_unit_test(test_a_data_set_is_whole_or_its_error_says_where),
-        cmocka_unit_test(test_packed_files_cut_or_changed_are_refused),
-    };
-    return cmocka_run_group_tests_name("train_net", tests, NULL, NULL);
 }
