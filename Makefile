@@ -46,7 +46,7 @@ TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/test_link_ucx
 PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c) \
               $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
 TOOLS    := $(patsubst %_main.c,$(BUILD)/gf-%,$(notdir $(wildcard tools/*/*_main.c)))
-LIB      := $(BUILD)/libgradientflow.a
+LIB      := $(BUILD)/libgradientflow.$(if $(SHARED),so,a)
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
 OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 KERNELS  := $(wildcard ops/element/cuda/*.cu)
@@ -68,7 +68,7 @@ $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048)
 $(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@
-	ar rcs $@ $^
+	$(if $(SHARED),$(CC) -shared $(LDFLAGS) -o $@ $^,ar rcs $@ $^)
 $(SIM_LIB): $(SIM_SRC:%.c=$(BUILD)/%.o)
 	@rm -f $@
 	ar rcs $@ $^
@@ -236,6 +236,11 @@ flags: ## what an appliance is linked with
 audit: $(LIB) ## fail if the library calls an allocator, thread, signal, stdio, exit or map function
 	@sh firmware-tests/support/audit.sh $(LIB)
 
+MUTANTS ?= 200
+mutate: ## MUTANTS=200 seeded one-token changes of lib/ and ops/: the share that the unit and sim suites notice (an hour; SEED=1)
+	@command -v python3 >/dev/null && command -v gcov >/dev/null || { echo "skipped: needs python3 and gcov"; exit 0; }; \
+	BUILD=$(BUILD)-mutate nice -n 19 python3 firmware-tests/support/mutate.py $(MUTANTS) $(or $(SEED),1)
+
 FUZZ_SECONDS ?= 60
 FUZZERS := $(patsubst firmware-tests/fuzz/fuzz_%.c,%,$(wildcard firmware-tests/fuzz/fuzz_$(or $(T),*).c))
 FUZZ_BUILD := $(BUILD)-fuzz
@@ -325,9 +330,7 @@ clean: ## remove what was built
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: all deps deps-test demo check check-model tests suites test check-san check-clang check-valgrind audit flags fuzz bench-ops \
-        bench-peers bench-net bench-tree bench-plan gpu-check gpu-bench accuracy \
-        accuracy-wire soak lab fault-table install clean help
+.PHONY: tests suites $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,22 +1,15 @@
 /* Who is no rank of the job reaches nothing through the link: three processes, of which two have a link over UCX's tcp and
  * the third attacks it. It was forked from the same program, so it knows every address of theirs. */
+#include "firmware-tests/support/suite.h"
 #include "drivers/ucx/connection_proof.h"
 #include "firmware-tests/support/stranger.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define STRANGER 2u
 #define PORTS_MAX 64u
@@ -134,9 +127,8 @@ static void attacked_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void nobody_without_the_key_writes_into_a_rank(void **state)
+TEST(nobody_without_the_key_writes_into_a_rank)
 {
-    (void)state;
     ranks_run(3, 0, attacked_body, "self,tcp");
     ranks_run(3, 0, attacked_body, "self,posix,tcp");
 }
@@ -178,9 +170,8 @@ static void window_body(struct ranks_one *one)
     tell(one, STRANGER, 1);
 }
 
-static void nor_while_ranks_open_their_links(void **state)
+TEST(nor_while_ranks_open_their_links)
 {
-    (void)state;
     ranks_run(3, 0, window_body, "self,tcp");
 }
 
@@ -241,9 +232,8 @@ static void former_body(struct ranks_one *one)
     tell(one, 0, 1);
 }
 
-static void nor_does_a_former_member(void **state)
+TEST(nor_does_a_former_member)
 {
-    (void)state;
     ranks_run(2, 0, former_body, "self,tcp");
 }
 
@@ -265,9 +255,8 @@ static void one_node_body(struct ranks_one *one)
     ranks_close(one);
 }
 
-static void a_job_of_one_node_listens_nowhere(void **state)
+TEST(a_job_of_one_node_listens_nowhere)
 {
-    (void)state;
     ranks_run(2, 0, one_node_body, "self,posix,tcp");
     ranks_run(2, 0, one_node_body, "tcp,posix,self");
 }
@@ -296,10 +285,9 @@ static void fabric_body(struct ranks_one *one)
     else RANK_CHECK(one, (strstr(fault.text, "rc") != NULL) && (strstr(fault.text, "trusted_fabric") != NULL));
 }
 
-static void a_fabric_without_proofs_must_be_trusted(void **state)
+TEST(a_fabric_without_proofs_must_be_trusted)
 {
-    (void)state;
-    for (size_t i = 0; i < sizeof fabric_cases / sizeof fabric_cases[0]; i++) ranks_run(1, 0, fabric_body, &fabric_cases[i]);
+    for (size_t i = 0; i < LENGTH(fabric_cases); i++) ranks_run(1, 0, fabric_body, &fabric_cases[i]);
 }
 
 static int key_setup(void **state)
@@ -317,14 +305,4 @@ static int key_teardown(void **state)
     return unlink(key_path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_without_the_key_writes_into_a_rank),
-        cmocka_unit_test(nor_while_ranks_open_their_links),
-        cmocka_unit_test(nor_does_a_former_member),
-        cmocka_unit_test(a_job_of_one_node_listens_nowhere),
-        cmocka_unit_test(a_fabric_without_proofs_must_be_trusted),
-    };
-    return cmocka_run_group_tests(tests, key_setup, key_teardown);
-}
+TEST_AROUND(key_setup, key_teardown)

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Share of seeded one-token changes of lib/ and ops/ that the unit and sim suites notice.
+
+mutate.py COUNT SEED: works on a copy of the tree in $BUILD, never on the tree. The library is one shared object there, so
+that a mutant costs one compilation and no link of a suite. A mutant meets only the suites that execute its line (gcov),
+the quickest first, and is killed by the first that fails, crashes or takes five times as long. One that does not compile or
+gives the same object code is replaced by the next. Prints a line a mutant and a summary; goes on where it was stopped.
+"""
+import collections, glob, gzip, json, os, random, re, resource, shutil, subprocess, sys, time
+
+COUNT, SEED = int(sys.argv[1]), int(sys.argv[2])
+TREE = os.path.abspath(os.environ.get("BUILD", "build-mutate")) + "/tree"
+FOLDERS = "lib config drivers ops tools firmware-tests Makefile".split()
+TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*)
+                     |(?P<number>0[xX][0-9a-fA-F]+[uUlL]*|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?[uUlLfF]*)
+                     |(?P<word>[A-Za-z_]\w*)|(?P<op>\+\+|--|->|<<=|>>=|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||[-+*/%&|<>!])
+                     |(?P<other>[^\s])""", re.S | re.M | re.X)
+SWAP = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "*": "/", "/": "*",
+        "%": "*", "&&": "||", "||": "&&", "++": "--", "--": "++", "+=": "-=", "-=": "+=", "<<": ">>", ">>": "<<",
+        "&": "|", "|": "&", "|=": "&=", "&=": "|=", "true": "false", "false": "true", "!": "",
+        "GF_OK": "GF_AGAIN", "GF_AGAIN": "GF_OK"}
+BINARY_ONLY = set("+-*&")  # as a prefix these are signs, addresses and pointers
+
+
+def sites(path):
+    """(offset, old, new) of each token that can be changed"""
+    text, before = open(path).read(), ""
+    for m in TOKEN.finditer(text):
+        kind, token = m.lastgroup, m.group()
+        if kind == "skip":
+            continue
+        if kind == "number" and "." not in token:
+            digits = token.rstrip("uUlL")
+            yield m.start(), token, str(int(digits, 0) + 1) + token[len(digits):]
+        elif token in SWAP and not (token in BINARY_ONLY and not re.match(r"[\w)\]]", before[-1:] or ";")):
+            yield m.start(), token, SWAP[token]
+        before = token
+
+
+def make(build, flags, *targets):
+    command = ["make", "-s", "-j2", "BUILD=" + build, "SHARED=1", "NVCC=", "CFLAGS=-w -fPIC " + flags] + list(targets)
+    subprocess.run(command, cwd=TREE, check=True, stdout=subprocess.DEVNULL)
+
+
+def limits(cpu_s):
+    def set_limits():
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (64 << 30, 64 << 30))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
+        os.setpgid(0, 0)
+    return set_limits
+
+
+def run(build, suite, cpu_s=200, **more):
+    """True if the suite passes; a limit is of processor time, for the machine may be busy"""
+    env = dict(os.environ, BUILD=build, CMOCKA_TEST_ABORT="0", TMPDIR=TREE + "/tmp", **more)
+    child = subprocess.Popen([build + "/firmware-tests/" + suite], cwd=TREE, env=env, preexec_fn=limits(cpu_s),
+                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        return child.wait(900 + 10 * cpu_s) == 0
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, 9)
+        child.wait()
+        return False
+
+
+def coverage(suites):
+    """{file: {line: suites that execute it}}, and each suite's processor time"""
+    kept = TREE + "/coverage.json"
+    if os.path.exists(kept):
+        return json.load(open(kept))
+    make("cov", "-O0 --coverage", "LDFLAGS=--coverage", *["cov/firmware-tests/" + s for s in suites])
+    lines, seconds = collections.defaultdict(lambda: collections.defaultdict(list)), {}
+    for suite in suites:
+        begin = os.times()
+        if not run("b", suite):
+            sys.exit(suite + " fails before anything is changed")
+        seconds[suite] = os.times().children_user - begin.children_user
+        run("cov", suite, 600, GCOV_PREFIX=TREE + "/gcov/" + suite, GCOV_PREFIX_STRIP=str(TREE.count("/") + 1))
+        folder = TREE + "/gcov/" + suite + "/"
+        for data in glob.glob(folder + "**/*.gcda", recursive=True):
+            notes = data[len(folder):-4] + "gcno"
+            shutil.copy(os.path.join(TREE, "cov", notes) if not notes.startswith("cov/") else TREE + "/" + notes, data[:-4] + "gcno")
+            out = subprocess.run(["gcov", "-t", "--json-format", data], cwd=TREE, check=True, capture_output=True).stdout
+            for report in json.loads(gzip.decompress(out) if out[:1] == b"\x1f" else out)["files"]:
+                for line in report["lines"]:
+                    if line["count"] and report["file"].endswith(".c"):
+                        lines[report["file"]][str(line["line_number"])].append(suite)
+        shutil.rmtree(folder, ignore_errors=True)
+    json.dump([lines, seconds], open(kept, "w"))
+    return [lines, seconds]
+
+
+def text_of(obj):
+    subprocess.run(["objcopy", "-O", "binary", "-j", ".text*", "-j", ".rodata*", "-j", ".data*", obj, obj + ".bin"], check=True)
+    return open(obj + ".bin", "rb").read()
+
+
+def mutant_fate(path, offset, old, new, suites, seconds):
+    """None if it is no mutant, else who killed it, or that nobody did"""
+    source, obj = TREE + "/" + path, TREE + "/b/" + path[:-1] + "o"
+    text, object_was = open(source).read(), open(obj, "rb").read()
+    try:
+        was = text_of(obj)
+        open(source, "w").write(text[:offset] + new + text[offset + len(old):])
+        try:
+            make("b", "-O1", "b/libgradientflow.so")
+        except subprocess.CalledProcessError:
+            return None
+        if text_of(obj) == was:
+            return None
+        for suite in sorted(suites, key=lambda s: seconds[s]):
+            if not run("b", suite, int(5 * seconds[suite]) + 3):
+                return "killed by " + suite
+        return "survived" if suites else "not reached"
+    finally:
+        open(source, "w").write(text)
+        open(obj, "wb").write(object_was)
+
+
+def main():
+    log = TREE + "/mutants-%d.log" % SEED
+    if not os.path.exists(TREE):
+        os.makedirs(TREE + "/tmp")
+        for name in FOLDERS:
+            (shutil.copytree if os.path.isdir(name) else shutil.copy)(name, TREE + "/" + name)
+    suites = [os.path.basename(p)[:-2] for p in sorted(glob.glob("firmware-tests/unit/test_*.c") + glob.glob("firmware-tests/sim/test_*.c"))]
+    make("b", "-O1", *["b/firmware-tests/" + s for s in suites])
+    lines, seconds = coverage(suites)
+    paths = sorted(os.path.relpath(p, TREE) for top in ("lib", "ops") for p in glob.glob(TREE + "/" + top + "/**/*.c", recursive=True))
+    every = [(path,) + site for path in paths for site in sites(TREE + "/" + path)]
+    random.Random(SEED).shuffle(every)
+    done = dict(row.rstrip("\n").split("\t") for row in open(log)) if os.path.exists(log) else {}
+    fates = collections.Counter()
+    for path, offset, old, new in every:
+        line = open(TREE + "/" + path).read().count("\n", 0, offset) + 1
+        key = "%s:%d.%d %s -> %s" % (path, line, offset, old, new)
+        if key not in done:
+            fate = mutant_fate(path, offset, old, new, lines.get(path, {}).get(str(line), []), seconds) or "no mutant"
+            open(log, "a").write("%s\t%s\n" % (key, fate))
+            done[key] = fate
+        if done[key] == "no mutant":
+            continue
+        fates[done[key].split(" by ")[0]] += 1
+        print("%-70s %s" % (key, done[key]), flush=True)
+        if sum(fates.values()) == COUNT:
+            break
+    total = sum(fates.values())
+    print("%d mutants of %d sites, seed %d: %s; killed: %.1f %%" % (total, len(every), SEED,
+          ", ".join("%d %s" % (fates[f], f) for f in sorted(fates)), 100.0 * fates["killed"] / total))
+
+
+main()
