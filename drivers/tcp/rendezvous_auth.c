@@ -14,6 +14,7 @@
 static const char label_file[LABEL_BYTES + 1] = "GradientFlow key 1      ";
 static const char label_coordinator[LABEL_BYTES + 1] = "GradientFlow rank 0     ";
 static const char label_rank[LABEL_BYTES + 1] = "GradientFlow rank       ";
+static const char label_hello[LABEL_BYTES + 1] = "GradientFlow hello      ";
 static const char label_link[LABEL_BYTES + 1] = "GradientFlow link       ";
 static const char label_seals[LABEL_BYTES + 1] = "GradientFlow seals      ";
 
@@ -120,6 +121,18 @@ static void hash_said(const struct gf_auth *auth, const char *label, const void 
     (void)crypto_generichash_update(&hash, said, bytes);
     (void)crypto_generichash_final(&hash, out, out_bytes);
     gf_auth_forget(&hash, sizeof hash);
+}
+
+void gf_auth_hello_put(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out)
+{
+    hash_said(auth, label_hello, said, bytes, proof_out, GF_AUTH_HELLO_BYTES);
+}
+
+bool gf_auth_hello_fits(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof)
+{
+    unsigned char expected[GF_AUTH_HELLO_BYTES];
+    gf_auth_hello_put(auth, said, bytes, expected);
+    return sodium_memcmp(expected, proof, sizeof expected) == 0;
 }
 
 void gf_auth_prove(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,

@@ -11,6 +11,7 @@
 #define GF_AUTH_NONCE_BYTES 32u
 #define GF_AUTH_PROOF_BYTES 32u
 #define GF_AUTH_SEAL_BYTES 16u
+#define GF_AUTH_HELLO_BYTES 16u /* of the nonce of a hello: the proof over what comes before it */
 #define GF_AUTH_FILE_BYTES_MIN 32u
 #define GF_AUTH_FILE_BYTES_MAX 4096u
 
@@ -32,14 +33,19 @@ gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fau
 void gf_auth_forget(void *secret, size_t bytes);
 void gf_auth_nonce(unsigned char *nonce_out);
 
+/* The first frame of a connection has a proof in it, so that nothing is done for who has no key. Who has heard it can
+ * repeat it, but not what follows it. */
+void gf_auth_hello_put(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out);
+bool gf_auth_hello_fits(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);
+
 /* said[bytes]: all that both sides have sent up to here, so that a proof fits one conversation only. by_coordinator
  * keeps a proof from being sent back to whom it came from. */
 void gf_auth_prove(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
                    unsigned char *proof_out);
 bool gf_auth_proof_fits(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
                         const unsigned char *proof);
-/* The proof in front of a connection of the link, made and checked; keyless: where the job has no key_file, the only secret
- * is what `said` begins with. Sets up libsodium, too. */
+/* The proof in front of a connection of the link, made and checked; keyless: where the job has no key_file, the only
+ * secret is what `said` begins with. Sets up libsodium, too. */
 gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out);
 void gf_auth_link_prove(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out);
 bool gf_auth_link_proof_fits(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);

@@ -12,7 +12,8 @@
 gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.u32 = about};
-    if (epoll_ctl(tcp->epoll_fd, operation, fd, &event) == 0) return GF_OK;
+    int epoll_fd = ((about & TCP_ABOUT_PENDING) != 0) ? tcp->strangers_fd : tcp->epoll_fd;
+    if (epoll_ctl(epoll_fd, operation, fd, &event) == 0) return GF_OK;
     return gf_fault_set(&tcp->base.fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_ctl", errno,
                         "control channel: epoll_ctl failed: %s (errno %d)", strerror(errno), errno);
 }
@@ -41,6 +42,7 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
         return gf_auth_open(&tcp->auth, setup->key_file, fault_out);
     }
     const struct gf_socket_address *open = (tcp->bind_to.bytes > 0) ? &tcp->bind_to : &tcp->to;
+    tcp->same_user = !setup->insecure; /* and not beyond loopback */
     if (setup->insecure || (gf_socket_is_loopback(open) && gf_socket_is_loopback(&tcp->to))) return GF_OK;
     return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
                         "rendezvous.address '%.60s' can be reached from outside this machine: expected a loopback "
@@ -77,9 +79,10 @@ static void tcp_close(struct gf_rendezvous *rendezvous)
         if (tcp->conns[i].fd >= 0) gf_tcp_conn_close(&tcp->conns[i]);
     }
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
-        if (tcp->pending[i].fd >= 0) (void)close(tcp->pending[i].fd);
-        tcp->pending[i].fd = -1;
+        gf_tcp_pending_drop(&tcp->pending[i]);
     }
+    if (tcp->strangers_fd >= 0) (void)close(tcp->strangers_fd);
+    tcp->strangers_fd = -1;
     if (tcp->listen_fd >= 0) (void)close(tcp->listen_fd);
     if (tcp->door_fd >= 0) (void)close(tcp->door_fd);
     tcp->door_fd = -1;
@@ -105,7 +108,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     tcp->opened_ns = now_ns;
     tcp->retry_at_ns = now_ns;
     tcp->retry_ns = TCP_RETRY_FIRST_NS;
-    tcp->epoll_fd = -1;
+    tcp->epoll_fd = tcp->strangers_fd = -1;
     tcp->listen_fd = tcp->door_fd = -1;
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) tcp->pending[i].fd = -1;
     if (setup->world == 1) { /* nobody to meet */
@@ -122,11 +125,15 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     if (setup->rejoin) gf_tcp_knock_begin(tcp, now_ns);
     else if (!tcp_is_center(tcp)) tcp->conns[tcp->center].state = TCP_CONN_WAIT;
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (tcp->epoll_fd < 0) {
-        return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
-                            "control channel: epoll_create1 failed: %s (errno %d)", strerror(errno), errno);
+    if (tcp->epoll_fd >= 0) tcp->strangers_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (tcp->strangers_fd < 0) {
+        status = gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
+                              "control channel: epoll_create1 failed: %s (errno %d)", strerror(errno), errno);
+    } else if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, tcp->strangers_fd, TCP_ABOUT_STRANGERS, EPOLLIN) != GF_OK) {
+        *fault_out = tcp->base.fault;
+        status = GF_ERR_SYSTEM;
     }
-    if (tcp_is_center(tcp)) status = listener_open(tcp, fault_out);
+    if ((status == GF_OK) && tcp_is_center(tcp)) status = listener_open(tcp, fault_out);
     if (status != GF_OK) {
         tcp_close(&tcp->base);
         return status;
@@ -293,8 +300,7 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, struct gf_rendez
 static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
     if ((about == TCP_ABOUT_LISTEN) || (about == TCP_ABOUT_DOOR)) {
-        gf_tcp_accept(tcp, (about == TCP_ABOUT_DOOR) ? tcp->door_fd : tcp->listen_fd, now_ns);
-        return GF_AGAIN;
+        return gf_tcp_accept(tcp, (about == TCP_ABOUT_DOOR) ? tcp->door_fd : tcp->listen_fd, now_ns, event_out);
     }
     if ((about & TCP_ABOUT_PENDING) != 0) return gf_tcp_pending_read(tcp, about & ~TCP_ABOUT_PENDING, event_out);
     struct conn *conn = &tcp->conns[about];
@@ -329,13 +335,27 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
     return GF_AGAIN;
 }
 
+static gf_status strangers_take(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+{
+    for (int i = 0; i < TCP_STRANGERS_A_POLL; i++) {
+        struct epoll_event event;
+        if (epoll_wait(tcp->strangers_fd, &event, 1, 0) <= 0) break;
+        gf_status status = event_take(tcp, event.data.u32, now_ns, event_out);
+        if ((status != GF_AGAIN) || (tcp->base.fault.code != GF_OK)) return status;
+    }
+    return GF_AGAIN;
+}
+
 static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
     if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
+    bool strangers_served = false;
     if (tcp->epoll_fd < 0) return GF_AGAIN;
+    gf_tcp_pending_expire(tcp, now_ns);
     if (tcp_is_center(tcp)) {
-        gf_tcp_pending_expire(tcp, now_ns);
+        gf_status status = gf_tcp_held_take(tcp, event_out);
+        if (status != GF_AGAIN) return status;
         gf_tcp_door_try(tcp, now_ns);
     } else if (tcp->knocks && (now_ns - tcp->began_ns >= TCP_KNOCK_NS) &&
                ((tcp->conns[tcp->center].state == TCP_CONN_CONNECTING) ||
@@ -344,12 +364,17 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
     } else if ((tcp->conns[tcp->center].state == TCP_CONN_WAIT) && (now_ns >= tcp->retry_at_ns)) {
         connect_begin(tcp, &tcp->conns[tcp->center], now_ns);
     }
-    /* One event a call to the kernel: its list of ready descriptors goes round, so nobody starves. */
+    /* One event of the ranks a call to the kernel: its list of ready descriptors goes round, so nobody starves. Strangers are
+     * served when no rank has anything, once a poll. */
     for (int round = 0; round < TCP_ROUNDS_MAX; round++) {
-        struct epoll_event event;
-        int count = epoll_wait(tcp->epoll_fd, &event, 1, 0);
+        struct epoll_event events[2];
+        int count = epoll_wait(tcp->epoll_fd, events, 2, 0);
         if (count <= 0) break;
-        gf_status status = event_take(tcp, event.data.u32, now_ns, event_out);
+        uint32_t about = events[(count == 2) && (events[0].data.u32 == TCP_ABOUT_STRANGERS)].data.u32;
+        if ((about == TCP_ABOUT_STRANGERS) && strangers_served) break;
+        strangers_served = strangers_served || (about == TCP_ABOUT_STRANGERS);
+        gf_status status = (about == TCP_ABOUT_STRANGERS) ? strangers_take(tcp, now_ns, event_out)
+                                                          : event_take(tcp, about, now_ns, event_out);
         if (status != GF_AGAIN) return status;
         if (tcp->base.fault.code != GF_OK) return tcp->base.fault.code;
     }

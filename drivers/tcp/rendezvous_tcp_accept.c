@@ -1,8 +1,11 @@
 /* Rank 0 and those who knock: anybody may connect, only a rank of this job gets past its hello. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
+#include "drivers/tcp/rendezvous_user.h"
+
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -16,56 +19,99 @@ static void stranger_log(struct tcp *tcp, gf_log_level level, const char *what)
                 what, tcp->strangers);
 }
 
-static void pending_drop(struct pending *pending)
+void gf_tcp_pending_drop(struct pending *pending)
 {
-    (void)close(pending->fd);
+    if (pending->fd >= 0) (void)close(pending->fd);
     pending->fd = -1;
 }
+
+static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code, const char *reason);
 
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
         if ((tcp->pending[i].fd < 0) || (now_ns - tcp->pending[i].since_ns < TCP_PENDING_NS)) continue;
-        pending_drop(&tcp->pending[i]);
+        gf_tcp_pending_drop(&tcp->pending[i]);
         stranger_log(tcp, GF_LOG_WARN, "a connection did not say or prove who it is within 5 s");
     }
 }
 
-/* A free slot, else that of the connection that has said nothing for longest. One that has been challenged needs the
- * time of a round trip, so it gives way only after a while: otherwise ranks that all come at once would push each other
- * out for ever. TCP_PENDING_MAX: none now, those who knock wait in the kernel. */
+static uint32_t slots_of(const struct tcp *tcp, const unsigned char *from)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++)
+        count += (tcp->pending[i].fd >= 0) && (memcmp(tcp->pending[i].from, from, sizeof tcp->pending[i].from) == 0);
+    return count;
+}
+
+/* A free slot, else, of the address that holds most of them, that of the connection that has said nothing for longest.
+ * One whose hello was good needs the time of a round trip, so it gives way only after a while: otherwise ranks that all
+ * come at once would push each other out for ever. TCP_PENDING_MAX: none now, those who knock wait in the kernel. */
 static uint32_t slot_find(const struct tcp *tcp, uint64_t now_ns)
 {
     const struct pending *pending = tcp->pending;
-    uint32_t found = TCP_PENDING_MAX;
+    uint32_t found = TCP_PENDING_MAX, found_holds = 0;
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
         if (pending[i].fd < 0) return i;
         if (pending[i].challenged && (now_ns - pending[i].since_ns < TCP_CHALLENGED_NS)) continue;
-        if ((found == TCP_PENDING_MAX) || (pending[i].since_ns < pending[found].since_ns)) found = i;
+        uint32_t holds = slots_of(tcp, pending[i].from);
+        bool older = (found == TCP_PENDING_MAX) || (pending[i].since_ns < pending[found].since_ns);
+        if ((holds < found_holds) || ((holds == found_holds) && !older)) continue;
+        found = i;
+        found_holds = holds;
     }
     return found;
 }
 
-void gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns)
+static void from_set(struct pending *pending, const struct sockaddr_storage *address)
 {
+    memset(pending->from, 0, sizeof pending->from);
+    if (address->ss_family == AF_INET)
+        memcpy(pending->from, &((const struct sockaddr_in *)address)->sin_addr, sizeof(struct in_addr));
+    else if (address->ss_family == AF_INET6)
+        memcpy(pending->from, &((const struct sockaddr_in6 *)address)->sin6_addr, sizeof pending->from);
+}
+
+/* Without a key all ranks are on this host, and of one user. Where the kernel does not say whose the other end is,
+ * anybody of this host may come in. */
+static bool user_fits(struct tcp *tcp, struct pending *pending)
+{
+    uint32_t user = 0;
+    if (!tcp->same_user || !gf_socket_peer_user(pending->fd, &user) || (user == geteuid())) return true;
+    (void)snprintf(tcp->text, sizeof tcp->text, "user %u at the other end, this job is of user %u: without a key_file all "
+                   "ranks run as one user", user, (unsigned)geteuid());
+    pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
+    return false;
+}
+
+gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct gf_rendezvous_event *event_out)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t bytes = sizeof address;
     uint32_t slot = slot_find(tcp, now_ns);
-    if (slot == TCP_PENDING_MAX) return;
-    int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (slot == TCP_PENDING_MAX) return GF_AGAIN;
+    int fd = accept4(listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if ((errno == EMFILE) || (errno == ENFILE)) stranger_log(tcp, GF_LOG_ERROR, "accept: no file descriptor left");
-        return; /* anything else is a connection that has gone already */
+        return GF_AGAIN; /* anything else is a connection that has gone already */
     }
-    gf_socket_options_set(fd, tcp->keepalive_ns);
     struct pending *pending = &tcp->pending[slot];
     if (pending->fd >= 0) {
-        pending_drop(pending);
+        gf_tcp_pending_drop(pending);
         stranger_log(tcp, GF_LOG_WARN, "too many connections that do not say who they are, dropped the oldest");
     }
     pending->fd = fd;
     pending->in_bytes = 0;
-    pending->challenged = false;
+    pending->challenged = pending->held = pending->watched = false;
     pending->since_ns = now_ns;
-    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, TCP_ABOUT_PENDING | slot, EPOLLIN) != GF_OK) pending_drop(pending);
+    from_set(pending, &address);
+    if (!user_fits(tcp, pending)) return GF_AGAIN;
+    gf_status status = gf_tcp_pending_read(tcp, slot, event_out); /* its hello is mostly here already */
+    if ((status != GF_AGAIN) || (pending->fd < 0)) return status;
+    pending->watched = true;
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, fd, TCP_ABOUT_PENDING | slot, EPOLLIN) != GF_OK)
+        gf_tcp_pending_drop(pending);
+    return GF_AGAIN;
 }
 
 static void answer_put(unsigned char *out, struct tcp *tcp, gf_status code, const char *reason)
@@ -133,7 +179,7 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status c
     (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(pending->fd, SHUT_WR);
     (void)recv(pending->fd, sink, sizeof sink, MSG_DONTWAIT); /* unread bytes would turn the answer into a reset */
-    pending_drop(pending);
+    gf_tcp_pending_drop(pending);
     (void)snprintf(what, sizeof what, "refused a rank: %s", reason);
     stranger_log(tcp, GF_LOG_WARN, what);
 }
@@ -143,8 +189,11 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES];
     struct conn *conn = &tcp->conns[rank];
     answer_put(answer, tcp, GF_OK, "");
-    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, pending->fd, rank, EPOLLIN) != GF_OK) {
-        pending_drop(pending);
+    if (pending->watched) (void)gf_tcp_epoll_set(tcp, EPOLL_CTL_DEL, pending->fd, TCP_ABOUT_PENDING, 0);
+    pending->watched = false;
+    gf_socket_options_set(pending->fd, tcp->keepalive_ns);
+    if (gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, pending->fd, rank, EPOLLIN) != GF_OK) {
+        gf_tcp_pending_drop(pending);
         return GF_AGAIN;
     }
     gf_tcp_conn_init(conn, rank, TCP_CONN_UP);
@@ -169,6 +218,14 @@ static struct gf_frame_hello hello_get(const unsigned char *frame)
     return hello;
 }
 
+/* With neither a key nor the kernel's word that it is this user's own process. */
+static bool said_by_anybody(const struct pending *pending)
+{
+    uint32_t user = 0;
+    if (pending->challenged) return false;
+    return !gf_socket_peer_user(pending->fd, &user) || (user != geteuid());
+}
+
 /* frame: a hello that is whole and, where the job has a key, proven; or one of another job or protocol. */
 static gf_status hello_take(struct tcp *tcp, struct pending *pending, const unsigned char *frame,
                             struct gf_rendezvous_event *event_out)
@@ -180,9 +237,10 @@ static gf_status hello_take(struct tcp *tcp, struct pending *pending, const unsi
                                               .rejoins = hello.rejoins};
     gf_status status = hello_check(tcp, header, &hello, tcp->text, GF_FRAME_REASON_BYTES, &ours);
     if (status == GF_OK) return pending_promote(tcp, pending, hello.rank, hello.rejoins);
-    bool believed = (tcp->auth.on == pending->challenged);
+    bool believed = (tcp->auth.on == pending->challenged), unproven = said_by_anybody(pending);
     pending_refuse(tcp, pending, status, tcp->text);
     if (!ours || !believed || hello.rejoins) return GF_AGAIN; /* a newcomer that does not fit does not harm the job */
+    event_out->unproven = unproven;
     event_out->kind = GF_RENDEZVOUS_REFUSED;
     event_out->rank = (header->protocol == GF_FRAME_PROTOCOL) ? hello.rank : header->from;
     event_out->text = tcp->text;
@@ -197,14 +255,42 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         (void)snprintf(tcp->text, sizeof tcp->text, tcp->auth.on ? "rank %u has no key_file, this job wants one"
                                                                  : "rank %u has a key_file, rank 0 has none",
                        hello.rank);
+        bool unproven = said_by_anybody(pending);
         pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
-        if (tcp->auth.on || hello.rejoins) return GF_AGAIN; /* anybody can say that */
+        if (tcp->auth.on || hello.rejoins || !tcp_is_center(tcp)) return GF_AGAIN; /* anybody can say that */
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = hello.rank,
-                                                  .text = tcp->text};
+                                                  .text = tcp->text, .unproven = unproven};
         return GF_OK;
     }
+    if (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)) {
+        (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key: its key_file has "
+                       "other bytes", hello.rank);
+        pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
+        return GF_AGAIN;
+    }
+    if (!tcp_is_center(tcp)) {
+        pending->held = (hello.version == GF_VERSION) && (hello.world == tcp->world) && (hello.rank < tcp->world) &&
+                        (hello.rank != tcp->rank);
+        if (pending->held) return GF_AGAIN;
+        gf_tcp_pending_drop(pending);
+        stranger_log(tcp, GF_LOG_INFO, "a hello that does not fit");
+        return GF_AGAIN;
+    }
     if (!tcp->auth.on) return hello_take(tcp, pending, pending->in, event_out);
-    if (!gf_tcp_challenge_send(tcp, pending)) pending_drop(pending);
+    if (!gf_tcp_challenge_send(tcp, pending)) gf_tcp_pending_drop(pending);
+    return GF_AGAIN;
+}
+
+/* This rank is the centre now: who knocked before that comes in. */
+gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_out)
+{
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
+        struct pending *pending = &tcp->pending[i];
+        if ((pending->fd < 0) || !pending->held) continue;
+        pending->held = false;
+        gf_status status = hello_meet(tcp, pending, event_out);
+        if (status != GF_AGAIN) return status;
+    }
     return GF_AGAIN;
 }
 
@@ -227,13 +313,19 @@ static void pending_gone(struct tcp *tcp, struct pending *pending)
                        hello_get(pending->talk.said).rank);
         stranger_log(tcp, GF_LOG_WARN, what);
     }
-    pending_drop(pending);
+    gf_tcp_pending_drop(pending);
 }
 
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out)
 {
     struct pending *pending = &tcp->pending[slot];
     if (pending->fd < 0) return GF_AGAIN;
+    if (pending->held) { /* it has said all that it may: it has gone, or is nobody */
+        unsigned char more;
+        if ((recv(pending->fd, &more, 1, MSG_DONTWAIT) < 0) && ((errno == EAGAIN) || (errno == EINTR))) return GF_AGAIN;
+        pending_gone(tcp, pending);
+        return GF_AGAIN;
+    }
     uint32_t want = pending->challenged ? GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES : TCP_HELLO_FRAME_BYTES;
     ssize_t got = recv(pending->fd, pending->in + pending->in_bytes, want - pending->in_bytes, MSG_DONTWAIT);
     if ((got < 0) && ((errno == EAGAIN) || (errno == EWOULDBLOCK) || (errno == EINTR))) return GF_AGAIN;
@@ -250,8 +342,13 @@ gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvo
     if ((header.magic != GF_FRAME_MAGIC) || (header.header_bytes < GF_FRAME_HEADER_BYTES) ||
         (!foreign && ((header.kind != GF_FRAME_HELLO) || (header.payload_bytes != GF_FRAME_HELLO_BYTES) ||
                       (header.header_bytes != GF_FRAME_HEADER_BYTES)))) {
-        pending_drop(pending);
+        gf_tcp_pending_drop(pending);
         stranger_log(tcp, GF_LOG_WARN, "a stranger's bytes are no hello");
+        return GF_AGAIN;
+    }
+    if (foreign && !tcp_is_center(tcp)) {
+        gf_tcp_pending_drop(pending);
+        stranger_log(tcp, GF_LOG_INFO, "a hello of another job or version");
         return GF_AGAIN;
     }
     if (foreign) return hello_take(tcp, pending, pending->in, event_out);

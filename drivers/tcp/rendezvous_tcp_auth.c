@@ -1,12 +1,12 @@
 /* The words between hello and answer, where the job has a key:
  *
  *     rank r                                        rank 0
- *     HELLO      version, rank, world, nonce r ->
+ *     HELLO      version, rank, world, nonce r, proof of all that ->
  *                                                <- CHALLENGE  nonce 0, proof over HELLO and all before the proof
  *     PROOF      proof over all of that, too   ->
  *                                                <- ANSWER     sealed, as is all that follows, both ways
  *
- * Rank 0 proves itself first: a rank tells an impostor nothing. What a process without the key says is never believed
+ * A hello without the proof is refused and costs nothing more. Rank 0 proves itself before the rank does: a rank tells an impostor nothing. What a process without the key says is never believed
  * to be about the job: it is turned away and logged, and the job waits for its ranks as before. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
@@ -29,6 +29,11 @@ bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending)
     pending->challenged = true;
     pending->in_bytes = 0;
     return send(pending->fd, frame, sizeof frame, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof frame;
+}
+
+bool gf_tcp_hello_fits(const struct tcp *tcp, const struct pending *pending)
+{
+    return gf_auth_hello_fits(&tcp->auth, pending->in, TCP_HELLO_PROVEN_BYTES, pending->in + TCP_HELLO_PROVEN_BYTES);
 }
 
 bool gf_tcp_proof_fits(struct tcp *tcp, struct pending *pending)
@@ -58,6 +63,10 @@ void gf_tcp_hello_put(struct tcp *tcp, unsigned char *payload_out)
     gf_put_bytes(&put, nonce, sizeof nonce);
     header_put(tcp, tcp->talk.said, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES);
     memcpy(tcp->talk.said + GF_FRAME_HEADER_BYTES, payload_out, GF_FRAME_HELLO_BYTES);
+    if (!tcp->auth.on) return;
+    unsigned char *proof = tcp->talk.said + TCP_HELLO_PROVEN_BYTES; /* over the second half of the nonce */
+    gf_auth_hello_put(&tcp->auth, tcp->talk.said, TCP_HELLO_PROVEN_BYTES, proof);
+    memcpy(payload_out + GF_FRAME_HELLO_BYTES - GF_AUTH_HELLO_BYTES, proof, GF_AUTH_HELLO_BYTES);
 }
 
 gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn)

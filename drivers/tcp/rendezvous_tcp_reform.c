@@ -1,5 +1,5 @@
 /* A star around another rank. Each rank listens at a port of its own from its first connection on, at the address that
- * this connection has; who knocks there waits in the kernel until this rank is the centre. That the port refuses is the
+ * this connection has; who knocks there waits until this rank is the centre. That the port refuses is the
  * proof that its process has ended, so it stays open until close().
  *
  * The centre also listens at the address of the job, once that is free: there a restarted rank finds it. */
@@ -39,6 +39,13 @@ static int listen_within(const struct tcp *tcp, struct gf_socket_address *at, st
     return gf_socket_listen(at, "a free port of this host", fault_out);
 }
 
+static void listen_set(struct tcp *tcp, bool listens)
+{
+    if (tcp->listens == listens) return;
+    tcp->listens = listens;
+    (void)gf_tcp_epoll_set(tcp, listens ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
+}
+
 void gf_tcp_listen_own(struct tcp *tcp, int fd)
 {
     struct gf_socket_address at;
@@ -49,6 +56,7 @@ void gf_tcp_listen_own(struct tcp *tcp, int fd)
                                             : listen_within(tcp, &at, &fault);
     if ((tcp->listen_fd >= 0) && gf_socket_own_address(tcp->listen_fd, &at, false)) {
         gf_socket_address_text(&at, tcp->own_text, sizeof tcp->own_text);
+        listen_set(tcp, true);
     } else {
         gf_log_line(&tcp->log, GF_LOG_WARN, "rank %u could not coordinate if others died: %s", tcp->rank, fault.text);
     }
@@ -67,13 +75,6 @@ static void conn_leave(struct tcp *tcp, struct conn *conn)
     if (conn->fd < 0) return;
     if (talks && !conn->broken) (void)gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_LEFT, NULL, 0);
     gf_tcp_conn_close(conn);
-}
-
-static void listen_set(struct tcp *tcp, bool listens)
-{
-    if (tcp->listens == listens) return;
-    tcp->listens = listens;
-    (void)gf_tcp_epoll_set(tcp, listens ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, tcp->listen_fd, TCP_ABOUT_LISTEN, EPOLLIN);
 }
 
 /* ---- the job's address ---- */
@@ -162,10 +163,8 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
         conn_leave(tcp, &tcp->conns[i]);
         gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
     }
-    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
-        if (tcp->pending[i].fd >= 0) (void)close(tcp->pending[i].fd);
-        tcp->pending[i].fd = -1;
-    }
+    for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) /* who was promised an answer; others may mean the new star */
+        if (tcp->pending[i].challenged || (coordinator == GF_RANK_NONE)) gf_tcp_pending_drop(&tcp->pending[i]);
     tcp->refused = false;
     memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
     door_close(tcp);
@@ -178,7 +177,7 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
     tcp->knocks = false;
     tcp->reformed = true;
     (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", tcp_is_center(tcp) ? tcp->own_text : address);
-    listen_set(tcp, tcp_is_center(tcp));
+    listen_set(tcp, tcp->listen_fd >= 0);
     if (tcp_is_center(tcp)) return tcp->base.fault.code;
     tcp->to = to;
     tcp->opened_ns = now_ns;

@@ -6,10 +6,13 @@
  *     rank 0   (a pending slot reads the hello, and the proof) -> UP -> DOWN
  *
  * Later the star may stand around another rank (rendezvous_tcp_reform.c): each rank has listened for that since its
- * first connection stood, and looks at who knocks only while it is the centre.
+ * first connection stood. A hello that comes before a rank is the centre is held until it is, so that strangers do not fill
+ * the kernel's queue in front of the ranks.
  *
  * A connection that has not said who it is gets one of a few pending slots, a buffer of one hello and a deadline; the
- * oldest gives way. So strangers cost no more than that, however many they are. */
+ * oldest of the address that
+ * holds most gives way. What is about them is in an epoll of its own, served after the ranks' connections and for a bounded
+ * number of events a poll. So strangers cost no more than that, however many they are. */
 #ifndef GF_RENDEZVOUS_TCP_STATE_H
 #define GF_RENDEZVOUS_TCP_STATE_H
 
@@ -26,6 +29,8 @@
 #define TCP_HELLO_KEYED 1u
 #define TCP_HELLO_REJOINS 2u
 #define TCP_HELLO_FRAME_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
+#define TCP_HELLO_PROVEN_BYTES (TCP_HELLO_FRAME_BYTES - GF_AUTH_HELLO_BYTES)
+#define TCP_STRANGERS_A_POLL 16 /* system events about connections that are nobody's yet */
 #define TCP_OUT_BYTES (4u * (GF_FRAME_BYTES_MAX + GF_AUTH_SEAL_BYTES)) /* frames that the kernel had no room for yet */
 
 typedef enum conn_state {
@@ -68,6 +73,9 @@ struct pending {
     uint32_t in_bytes;
     uint64_t since_ns;
     bool challenged; /* its hello was good, its proof is awaited */
+    bool held;       /* its hello is whole, and this rank is not the centre yet */
+    bool watched;    /* by epoll */
+    unsigned char from[16]; /* its address, for the limits */
     struct talk talk;
     unsigned char in[TCP_HELLO_FRAME_BYTES];
 };
@@ -91,6 +99,8 @@ struct tcp {
     char text[240]; /* of the event handed out last */
 
     int epoll_fd;   /* -1: a world of one opens nothing */
+    int strangers_fd; /* the epoll of listeners and pending connections, which epoll_fd watches */
+    bool same_user;   /* who has no key to prove is on this host and of this user */
     int listen_fd;  /* rank 0; others: once they have been connected */
     struct pending pending[TCP_PENDING_MAX];
     uint32_t strangers; /* connections turned away or dropped, for the log */
@@ -118,7 +128,8 @@ static inline bool tcp_is_center(const struct tcp *tcp) { return tcp->rank == tc
 /* What an epoll event is about. */
 #define TCP_ABOUT_LISTEN UINT32_MAX
 #define TCP_ABOUT_DOOR (UINT32_MAX - 1u)
-#define TCP_ABOUT_PENDING (1u << 31) /* | slot; else the index of a connection */
+#define TCP_ABOUT_PENDING (1u << 31) /* | slot; this bit: of strangers_fd. Else the index of a connection */
+#define TCP_ABOUT_STRANGERS (1u << 30) /* strangers_fd itself */
 
 gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events);
 
@@ -130,8 +141,10 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
 void gf_tcp_conn_close(struct conn *conn);
 
 /* rendezvous_tcp_accept.c: rank 0 and those who knock. */
-void gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns);
-/* GF_OK: *event_out says who came in, or who of this job was refused. */
+/* GF_OK from these: *event_out says who came in, or who of this job was refused. */
+gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct gf_rendezvous_event *event_out);
+gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_out); /* the centre */
+void gf_tcp_pending_drop(struct pending *pending);
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
 
@@ -148,6 +161,8 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
 /* rendezvous_tcp_auth.c: the words between hello and answer, where the job has a key. */
 /* Rank 0, for a hello that is whole in pending->in. False: the connection has no room for it. */
 bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending);
+/* Rank 0, for a hello that is whole in pending->in. */
+bool gf_tcp_hello_fits(const struct tcp *tcp, const struct pending *pending);
 /* Rank 0, for a proof that is whole in pending->in. */
 bool gf_tcp_proof_fits(struct tcp *tcp, struct pending *pending);
 /* What rank 0 says after its challenge is sealed: the keys of a challenged connection. */

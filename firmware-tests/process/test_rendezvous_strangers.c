@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int stranger_connect(void)
@@ -219,6 +220,37 @@ TEST(a_member_that_sends_garbage_is_cut_off)
         (void)close(fd);
         tcp_world_close(&star);
     }
+}
+
+/* Without a key the kernel says whose process it is, on this host. */
+TEST(a_process_of_another_user_does_not_come_in)
+{
+    unsigned char hello[GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES];
+    int status = 0;
+    if (geteuid() != 0) skip(); /* no right to be somebody else */
+    world_clear();
+    struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
+    end_open(0, &setup);
+    hello_make(hello, 1, 2);
+    pid_t other = fork();
+    assert_true(other >= 0);
+    if (other == 0) {
+        char text[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES];
+        if (setuid(12345) != 0) _exit(9);
+        int fd = stranger_connect();
+        if (send(fd, hello, sizeof hello, MSG_NOSIGNAL) < 0) _exit(8);
+        ssize_t bytes = recv(fd, text, sizeof text, MSG_WAITALL);
+        _exit((bytes == (ssize_t)sizeof text) && (strstr(text + GF_FRAME_HEADER_BYTES + 4, "user 12345 at the other end") != NULL)
+                  ? 0 : 7);
+    }
+    UNTIL((waitpid(other, &status, WNOHANG) == other) || (usleep(1000) != 0));
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(seen[0].connected | seen[0].refused, 0);
+    setup = tcp_setup(&star, 1, 2);
+    end_open(1, &setup);
+    UNTIL(seen[0].connected == 2);
+    tcp_world_close(&star);
 }
 
 /* Something else listens at the address. */

@@ -129,6 +129,31 @@ TEST(a_refused_rank_fails_the_join)
     members_world_end();
 }
 
+/* The same said by a process that proved nothing: the right one may still come, and if not, it is told. */
+TEST(a_claim_of_a_stranger_ends_no_join)
+{
+    const struct gf_rendezvous_event claim = {.kind = GF_RENDEZVOUS_REFUSED, .rank = 2, .unproven = true,
+                                              .text = "world 3 at rank 0, 8 at rank 2"};
+    struct gf_offer offer = offer_of(3);
+    for (int comes = 0; comes < 2; comes++) {
+        members_world_begin(3, false, 0);
+        for (uint32_t rank = 0; rank < (comes ? 3 : 2); rank++) rank_open(rank, &offer);
+        fake_connect(&fake, 1);
+        fake.ends[0].queue[fake.ends[0].count++].event = claim;
+        for (int turn = 0; turn < 100; turn++) assert_true(members_world_turn(GF_AGAIN));
+        if (comes) {
+            fake_connect(&fake, 2);
+            members_world_until(GF_OK);
+        } else {
+            world.now_ns = 65 * SECOND;
+            members_world_until(GF_ERR_MISMATCH);
+            assert_all_failed(GF_ERR_MISMATCH, 2, "rank 2 of 3 did not join within");
+            assert_non_null(strstr(error_of(0)->text, "proved nothing: world 3 at rank 0, 8 at rank 2"));
+        }
+        members_world_end();
+    }
+}
+
 static const struct missing_case {
     uint32_t size;
     uint32_t here; /* bits */

@@ -87,6 +87,14 @@ void hello_make(unsigned char *out, uint32_t rank, uint32_t size, uint32_t has_k
     gf_put_u32(&put, has_key);
 }
 
+void hello_prove(unsigned char *hello, const char *key_file)
+{
+    struct gf_auth auth;
+    struct gf_fault fault = {0};
+    assert_int_equal(gf_auth_open(&auth, key_file, &fault), GF_OK);
+    gf_auth_hello_put(&auth, hello, HELLO_FRAME - GF_AUTH_HELLO_BYTES, hello + HELLO_FRAME - GF_AUTH_HELLO_BYTES);
+}
+
 void say(int fd, const void *data, size_t bytes)
 {
     (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: lawful */

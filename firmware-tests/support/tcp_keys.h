@@ -26,6 +26,8 @@ struct gf_rendezvous_setup keyed(uint32_t rank, uint32_t size, const char *key_f
 void keyed_open(uint32_t slot, uint32_t rank, uint32_t size, const char *key_file);
 
 void hello_make(unsigned char *out, uint32_t rank, uint32_t size, uint32_t has_key);
+/* The proof that belongs into it, as who has the key says it, or who has heard it say that. */
+void hello_prove(unsigned char *hello, const char *key_file);
 void say(int fd, const void *data, size_t bytes);
 /* Up to `bytes` bytes, fewer if the other side ends. */
 size_t hear(int fd, unsigned char *out, size_t bytes);

@@ -59,7 +59,10 @@ static void coordinator_deadline(struct gf_members *members)
     char missing[112];
     double seconds = (double)(members->now_ns - members->opened_ns) / 1e9;
     uint32_t first = missing_text(members, missing, sizeof missing);
-    if (first == GF_RANK_NONE) {
+    if ((first != GF_RANK_NONE) && (members->claim.code != GF_OK)) {
+        gf_members_failf(members, GF_ERR_MISMATCH, members->claim.peer, "rank %s of %u did not join within %.1f s; %.150s", missing,
+                         members->setup.world, seconds, members->claim.text);
+    } else if (first == GF_RANK_NONE) {
         gf_members_failf(members, GF_ERR_TIMEOUT, GF_RANK_NONE,
                          "all ranks are there, but their addresses could not be handed out within %.1f s",
                          seconds);
@@ -103,11 +106,27 @@ void gf_members_join_time(struct gf_members *members)
     if (now_ns - members->opened_ns >= timeout_ns) coordinator_deadline(members);
 }
 
+/* Anybody may say anything: the join waits for the right process, and tells of this one if none came. */
+static void claim_keep(struct gf_members *members, const struct gf_rendezvous_event *event)
+{
+    struct gf_error *claim = &members->claim;
+    if (claim->code != GF_OK) return;
+    *claim = (struct gf_error){.code = GF_ERR_MISMATCH, .peer = event->rank, .operation = GF_OPERATION_JOIN,
+                               .tensor = GF_TENSOR_NONE};
+    (void)snprintf(claim->text, sizeof claim->text, "ranks differ, said by a process that proved nothing: %s", event->text);
+    gf_log_line(&members->setup.log, GF_LOG_WARN, "%s; the join goes on without it", claim->text);
+}
+
 void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
     if ((members->state != MEMBERS_JOINING) || !members_coordinates(members)) return;
-    if ((event->rank > 0) && (event->rank < members->setup.world) && !members->peers[event->rank].connected) {
+    if (!event->unproven && (event->rank > 0) && (event->rank < members->setup.world) &&
+        !members->peers[event->rank].connected) {
         members->peers[event->rank].ended = true;
+    }
+    if (event->unproven) {
+        claim_keep(members, event);
+        return;
     }
     gf_members_join_failf(members, GF_ERR_MISMATCH, event->rank, "ranks differ: %s", event->text);
 }

@@ -186,6 +186,7 @@ struct gf_members {
     bool join_fails;            /* error is set and is told once the grace has passed */
     uint64_t join_fails_ns;
     struct gf_error error;
+    struct gf_error claim;      /* what the first unproven process said that did not fit; told if nobody better comes */
     struct gf_error tell;       /* what the others hear of it: TELL and VERDICT */
     unsigned char *blobs;       /* [seat_count][blob_bytes_max], each begins with the control address */
     struct members_seat *seats; /* [seat_count] */
