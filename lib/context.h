@@ -8,7 +8,7 @@
 #include "ops/coll.h"
 #include "lib/core/crowd.h"
 #include "drivers/drivers.h"
-#include "lib/device/lent.h"
+#include "lib/device/ipc.h"
 #include "lib/membership/members.h"
 #include "lib/core/pool.h"
 #include "lib/sparse/sparse.h"
@@ -158,8 +158,8 @@ typedef enum gf_warm_state {
     GF_WARM_MEET,  /* a barrier that counts who shares what */
     GF_WARM_NODES, /* who shares memory with whom */
     GF_WARM_TOUCH, /* peers' pages, which fault at the first look */
-    GF_WARM_LEND,  /* device memory: each tells the others how it is reached (lent.c) */
-    GF_WARM_BORROW /* and whether it reaches theirs */
+    GF_WARM_EXPORT,  /* device memory: each tells the others how it is reached (ipc.c) */
+    GF_WARM_IMPORT /* and whether it reaches theirs */
 } gf_warm_state;
 
 /*     DRAIN -> AGREE -> JOIN -> SYNC -> (ready)      a failure on the way -> DRAIN, until the deadline */
@@ -206,7 +206,7 @@ struct gf_context {
     struct gf_gpu *gpu;
     struct gf_queue queue;      /* of element ops on the pools, in order */
     const struct gf_ops *ops;
-    struct gf_lent lent;        /* where all ranks reach each other's device memory */
+    struct gf_ipc ipc;        /* where all ranks reach each other's device memory */
     bool on_device;             /* the pools lie in device memory: ops work late, the wire has its own in host memory */
     struct gf_queue wire_queue; /* collectives work on host memory, at once */
     const struct gf_ops *wire_ops;
@@ -285,7 +285,7 @@ struct gf_context {
     uint64_t moved_ns;          /* something last moved: for idling */
     uint64_t step_polled_ns;    /* the step was last polled */
     uint64_t together_ns;       /* the last verdict, or the warm-up, ended */
-    struct gf_pace pace;        /* of this step */
+    struct gf_timing timing;        /* of this step */
     uint64_t still_ns;          /* this rank's longest time without a poll while all others may have waited for it */
     bool crowded;               /* more ranks than cores on this machine; behind the warm-up, on some rank's */
     struct gf_crowd crowd;      /* whether others want this core, ranks of other nodes included */
@@ -386,7 +386,7 @@ gf_status gf_device_failed(gf_context *gf, gf_operation operation); /* the conte
 /* ---- step.c ---- */
 void gf_step_settle(gf_context *gf); /* before a failure: a commit that has begun is ended */
 /* One turn of everything under way in a step, of failing too; for gf_wait(). arg is not used. */
-gf_status gf_step_turn(gf_context *gf, void *arg);
+gf_status gf_step_progress(gf_context *gf, void *arg);
 void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
 void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
 
@@ -428,7 +428,7 @@ void gf_verdict_sources(gf_context *gf, const struct gf_buffer *buffer, const st
 gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
                           gf_type type, uint32_t root, struct gf_request *request);
 /* One turn of all requests; says how `request` stands. */
-gf_status gf_request_turn(gf_context *gf, void *request);
+gf_status gf_request_progress(gf_context *gf, void *request);
 bool gf_requests_idle(const gf_context *gf);
 
 /* ---- wait.c ---- */
@@ -437,11 +437,11 @@ gf_status gf_wait(gf_context *gf, gf_status (*poll)(gf_context *gf, void *arg), 
 
 /* ---- open.c ---- */
 /* One turn of join and warm-up: GF_OK once the context could be used. A failure is the context's. */
-gf_status gf_join_turn(gf_context *gf, uint64_t now_ns);
+gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
 
 /* ---- shrink.c ---- */
 struct gf_members_standing gf_standing(const gf_context *gf); /* how far this rank is */
-gf_status gf_shrink_turn(gf_context *gf, void *arg); /* GF_OK: the new epoch has begun */
+gf_status gf_shrink_progress(gf_context *gf, void *arg); /* GF_OK: the new epoch has begun */
 
 /* ---- rejoin.c ---- */
 void gf_rejoin_begin(gf_context *gf); /* the rest of gf_open() of a rank that comes back */

@@ -5,7 +5,7 @@
 
 #include "drivers/link.h"
 #include "ops/ops.h"
-#include "ops/coll/pace.h"
+#include "ops/coll/timing.h"
 
 typedef enum gf_coll_op {
     GF_COLL_ALLREDUCE,
@@ -58,9 +58,9 @@ struct gf_coll_msg {
     uint32_t peer;  /* world rank */
     bool active;    /* posted and not yet ended */
     bool vouched;   /* its checksum has agreed, or there is none */
-    uint64_t posted_ns; /* of a receive that has not arrived, with coll->pace: when, */
+    uint64_t posted_ns; /* of a receive that has not arrived, with coll->timing: when, */
     uint64_t bytes;     /* its size, else 0, */
-    uint32_t paced;     /* and what its time tells of the link (flow.h) */
+    uint32_t timed;     /* and what its time tells of the link (flow.h) */
     struct gf_coll_sum *sum; /* NULL: without integrity */
 };
 
@@ -85,8 +85,8 @@ struct gf_coll_sum {
 
 struct gf_coll_shared {
     uint64_t ticket;
-    size_t region_bytes; /* of the exchange region, or of lent memory; the same on all ranks */
-    const gf_mem *lent;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
+    size_t region_bytes; /* of the exchange region, or of exported memory; the same on all ranks */
+    const gf_mem *exported;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
     size_t area_offset;  /* in it: gf_direct_area_bytes(lane_ranks), zero at first, for flags and small data */
     uint32_t lane_ranks; /* ranks in the group, at least */
     uint32_t core;       /* where this rank runs now, from 1; 0: unknown */
@@ -150,7 +150,7 @@ struct gf_coll {
     struct gf_coll_shared direct;
     const struct gf_coll_nodes *nodes; /* of hierarchy, else NULL */
     struct gf_coll *inner;     /* of hierarchy: memory for what it consists of; else NULL */
-    struct gf_pace *pace;      /* NULL, or what measures arrivals */
+    struct gf_timing *timing;      /* NULL, or what measures arrivals */
     struct gf_check *check;    /* NULL, or what sums met; indices count from element 0 of data */
     struct gf_check *sources;  /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices */
     /* memory, as kind->need() said for these limits or larger ones */
@@ -213,7 +213,7 @@ gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
  * cannot be cancelled is ended by the link's reset(). Does nothing unless the collective runs. */
 void gf_coll_fail(struct gf_coll *coll, gf_status error);
 
-/* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error. Size 0 is lawful and
+/* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error. Size 0 is valid and
  * sends nothing: the slot counts as ended. peer is a group index. */
 gf_status gf_coll_send(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes);
 gf_status gf_coll_recv(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes);

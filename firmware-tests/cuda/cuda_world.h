@@ -10,7 +10,7 @@
 /* Without one kind of wait: what that call answers is a lie from here on. LACKS_FLAGS: flags of other ranks but the
  * first of an operation seem to be up. LACKS_PACKED, _FOLDED: reached() lies before, and while, a collective runs. */
 typedef enum cuda_lack {
-    LACKS_NOTHING, LACKS_WAIT_FOR, LACKS_LEAD, LACKS_REACHED, LACKS_SETTLED, LACKS_FLAGS,
+    LACKS_NOTHING, LACKS_WAIT_FOR, LACKS_LEAD, LACKS_REACHED, LACKS_FINISHED, LACKS_FLAGS,
     LACKS_PACKED, LACKS_FOLDED, LACKS_COUNT
 } cuda_lack;
 const char *cuda_lack_name(cuda_lack lack);
@@ -19,7 +19,7 @@ struct cuda_world {
     struct cuda_fixture fixture;
     cuda_lack lack;
     uint64_t wire_ranks;     /* ranks whose messages lie in device memory, a bit each; 0: none */
-    uint32_t borrow_refused; /* the so-many-th time that a rank would reach another's memory, it cannot; 0: never */
+    uint32_t import_refused; /* the so-many-th time that a rank would reach another's memory, it cannot; 0: never */
     struct world host, cuda;
 };
 extern struct cuda_world cuda_world;

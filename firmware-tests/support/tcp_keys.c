@@ -97,7 +97,7 @@ void hello_prove(unsigned char *hello, const char *key_file)
 
 void say(int fd, const void *data, size_t bytes)
 {
-    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: lawful */
+    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: valid */
 }
 
 size_t hear(int fd, unsigned char *out, size_t bytes)

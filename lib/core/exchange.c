@@ -115,16 +115,16 @@ static void device_take(gf_context *gf, struct gf_slot *slot)
     coll->is_late = true;
     coll->event = (uint32_t)(slot - gf->slots);
     coll->staging = slot->device_staging;
-    if (!gf->lent.agreed) return;
+    if (!gf->ipc.agreed) return;
     GF_ASSERT(coll->kind == &gf_coll_direct);
     coll->kind = &gf_coll_direct_device;
-    coll->direct.lent = gf->lent.bases;
+    coll->direct.exported = gf->ipc.bases;
     coll->direct.region_bytes = gf->device_bytes;
     coll->direct.small_bytes = 0;
 }
 
 /* In the others the quickest message of a rank may have waited for all others' too. */
-static bool paced(const struct gf_slot *slot, gf_algorithm algorithm)
+static bool timed(const struct gf_slot *slot, gf_algorithm algorithm)
 {
     return (slot->operation == GF_OPERATION_STEP) && ((algorithm == GF_ALGORITHM_RING) ||
                                                       (algorithm == GF_ALGORITHM_HALVING) ||
@@ -155,7 +155,7 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->slice_bytes = gf->config.exchange.slice_bytes;
     coll->window = gf->config.link.window;
     coll->nodes = &gf->nodes;
-    coll->pace = paced(slot, algorithm) ? &gf->pace : NULL;
+    coll->timing = timed(slot, algorithm) ? &gf->timing : NULL;
     coll->direct = (struct gf_coll_shared){.ticket = slot->ticket, .region_bytes = gf->region_bytes,
                                            .lane_ranks = lanes(gf),
                                            .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,

@@ -54,7 +54,7 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
     gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
     gf->peers = parts->peers;
     gf->node_words = parts->node_words;
-    gf_lent_lay(&gf->lent, parts->lent, gf->world);
+    gf_ipc_lay(&gf->ipc, parts->exported, gf->world);
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
                                     .chunk_elems = gf->config.sparse.chunk_elems,
                                     .chunk_count = layout->chunk_count,
@@ -167,12 +167,12 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                      .rejoin = gf->config.rendezvous.rejoin,
                                      .answer_timeout_ns = GF_ANSWER_NS,
                                      .address = gf->config.rendezvous.address,
-                                     .blob_bytes_max = gf->link->driver->blob_bytes_max,
+                                     .endpoint_bytes_max = gf->link->driver->endpoint_bytes_max,
                                      .log = gf->log};
-    void *blob = (void *)(uintptr_t)gf->slots[0].staging; /* nothing runs yet */
-    size_t blob_bytes = 0;
+    void *endpoint = (void *)(uintptr_t)gf->slots[0].staging; /* nothing runs yet */
+    size_t endpoint_bytes = 0;
     gf_status status;
-    GF_ASSERT(gf->link->driver->blob_bytes_max <= gf->slots[0].coll.staging_bytes);
+    GF_ASSERT(gf->link->driver->endpoint_bytes_max <= gf->slots[0].coll.staging_bytes);
     setup.offer = (struct gf_offer){.version = GF_VERSION,
                                     .world = gf->world,
                                     .config_hash = gf_config_hash(&layout->config),
@@ -180,14 +180,14 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                     .tensor_count = gf->tensor_count,
                                     .elem_count = layout->pool.elem_count};
     (void)gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary);
-    if ((status = gf->link->driver->blob(gf->link, blob, &blob_bytes)) < 0) return status;
-    gf->members = gf_members_open(&setup, state, gf->rendezvous, blob, blob_bytes, gf_now(gf));
+    if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0) return status;
+    gf->members = gf_members_open(&setup, state, gf->rendezvous, endpoint, endpoint_bytes, gf_now(gf));
     return GF_OK;
 }
 
 static void drivers_close(gf_context *gf)
 {
-    if (gf->gpu != NULL) gf_lent_close(gf);
+    if (gf->gpu != NULL) gf_ipc_close(gf);
     if ((gf->gpu != NULL) && (gf->link != NULL)) gf_device_unregister(gf);
     if (gf->link != NULL) gf->link->driver->close(gf->link);
     if (gf->rendezvous != NULL) gf->rendezvous->driver->close(gf->rendezvous);
@@ -303,11 +303,11 @@ gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensor
 static gf_status peers_connect(gf_context *gf)
 {
     for (uint32_t i = 0; i < CONNECTS_A_POLL; i++) {
-        size_t blob_bytes;
-        const void *blob;
+        size_t endpoint_bytes;
+        const void *endpoint;
         if (gf->connected == gf->world) return GF_OK;
-        blob = gf_members_blob(gf->members, gf->connected, &blob_bytes);
-        if (gf->link->driver->connect(gf->link, gf_seat_of(gf, gf->connected), blob, blob_bytes) < 0)
+        endpoint = gf_members_endpoint(gf->members, gf->connected, &endpoint_bytes);
+        if (gf->link->driver->connect(gf->link, gf_seat_of(gf, gf->connected), endpoint, endpoint_bytes) < 0)
             return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
         gf->connected++;
     }
@@ -353,7 +353,7 @@ static void opened(gf_context *gf)
                     gf_path_name(gf_path_of(gf)));
 }
 
-gf_status gf_join_turn(gf_context *gf, uint64_t now_ns)
+gf_status gf_join_progress(gf_context *gf, uint64_t now_ns)
 {
     gf_status status;
     if (gf->phase == GF_PHASE_JOIN) {
@@ -370,19 +370,19 @@ gf_status gf_join_turn(gf_context *gf, uint64_t now_ns)
     return gf_warm_poll(gf, now_ns);
 }
 
-static gf_status open_turn(gf_context *gf, void *arg)
+static gf_status open_progress(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_now(gf);
     gf_status status;
     (void)arg;
     if (gf->shrink.state != GF_SHRINK_NONE) { /* a rank that comes back */
-        status = gf_shrink_turn(gf, NULL);
+        status = gf_shrink_progress(gf, NULL);
         if (status == GF_OK) opened(gf);
         return status;
     }
     if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0))) return gf_failing_poll(gf, now_ns);
     if ((gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM)) return GF_OK;
-    status = gf_join_turn(gf, now_ns);
+    status = gf_join_progress(gf, now_ns);
     if (status == GF_OK) opened(gf);
     return (gf->error.code != GF_OK) ? gf_failing_poll(gf, now_ns) : status;
 }
@@ -398,18 +398,18 @@ gf_status gf_open_poll(gf_context *gf)
 {
     gf_status status = open_enter(gf);
     if (status < 0) return status;
-    return open_turn(gf, NULL);
+    return open_progress(gf, NULL);
 }
 
 gf_status gf_open_wait(gf_context *gf)
 {
     gf_status status = open_enter(gf);
     if (status < 0) return status;
-    return gf_wait(gf, open_turn, NULL);
+    return gf_wait(gf, open_progress, NULL);
 }
 
 /* The others may still need what this rank has sent: progress until all have said that they leave. */
-static gf_status leave_turn(gf_context *gf, void *arg)
+static gf_status leave_progress(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_now(gf);
     gf_status status;
@@ -436,7 +436,7 @@ static gf_status leave_begin(gf_context *gf)
         return gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
                        "rank %u closed its context while %s was under way", gf->rank, gf_operation_name(gf_doing(gf)));
     if (gf->phase != GF_PHASE_READY) return GF_OK;
-    gf_lent_close(gf); /* before the lenders hear that this rank leaves: then they free it */
+    gf_ipc_close(gf); /* before the exporters hear that this rank leaves: then they free it */
     gf->phase = GF_PHASE_LEAVE;
     gf->leave_ns = gf_now(gf) + gf->config.exchange.timeout_ns;
     return GF_OK;
@@ -448,7 +448,7 @@ gf_status gf_close_poll(gf_context *gf)
     if (status < 0) return status;
     (void)leave_begin(gf);
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
-    return ((gf->phase == GF_PHASE_LEAVE) || (gf->phase == GF_PHASE_FAILING)) ? leave_turn(gf, NULL) : GF_OK;
+    return ((gf->phase == GF_PHASE_LEAVE) || (gf->phase == GF_PHASE_FAILING)) ? leave_progress(gf, NULL) : GF_OK;
 }
 
 gf_status gf_close(gf_context *gf)
@@ -457,7 +457,7 @@ gf_status gf_close(gf_context *gf)
     if (gf == NULL) return GF_OK;
     if ((status = gf_own(gf)) < 0) return status;
     status = leave_begin(gf);
-    if ((status == GF_OK) && (gf->phase == GF_PHASE_LEAVE)) status = gf_wait(gf, leave_turn, NULL);
+    if ((status == GF_OK) && (gf->phase == GF_PHASE_LEAVE)) status = gf_wait(gf, leave_progress, NULL);
     for (uint64_t end_ns = gf_now(gf) + GF_FLUSH_NS; /* what was told goes out before the connection ends */
          (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) && (gf_now(gf) < end_ns);)
         (void)gf_members_poll(gf->members, gf_now(gf));

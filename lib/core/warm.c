@@ -4,12 +4,12 @@
 
 #include "lib/context.h"
 
-#define PAGES_A_TURN 256u
+#define PAGES_A_POLL 256u
 
 /* GF_OK once all requests that were posted have ended; their places are free again. */
 static gf_status requests_ended(gf_context *gf)
 {
-    gf_status status = gf_request_turn(gf, NULL);
+    gf_status status = gf_request_progress(gf, NULL);
     if ((status < 0) || (gf->phase != GF_PHASE_WARM)) return status;
     if (!gf_requests_idle(gf)) return GF_AGAIN;
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
@@ -60,14 +60,14 @@ static gf_status direct_refuse(gf_context *gf)
 }
 
 /* One more round where gradients lie on devices: whose memory is reached from where. */
-static gf_status lend(gf_context *gf)
+static gf_status export(gf_context *gf)
 {
-    gf->warm = GF_WARM_LEND;
-    return gf_lent_begin(gf) ? GF_AGAIN : GF_OK;
+    gf->warm = GF_WARM_EXPORT;
+    return gf_ipc_begin(gf) ? GF_AGAIN : GF_OK;
 }
 
 /* All is known; peers' regions are still to be touched, where there is work in them. */
-static gf_status settled(gf_context *gf)
+static gf_status finished(gf_context *gf)
 {
     gf->crowded = gf->met[GF_MET_CROWDED] > 0;
     gf_exchange_settle(gf, all_share(gf));
@@ -88,7 +88,7 @@ static gf_status peers_touch(gf_context *gf)
             gf->touched_bytes = 0;
             continue;
         }
-        if (pages == PAGES_A_TURN) return GF_AGAIN;
+        if (pages == PAGES_A_POLL) return GF_AGAIN;
         if (gf->wire_ops->check(&gf->queue, at + gf->touched_bytes, GF_TYPE_F32, 1, 0, &ignored) < 0)
             return gf_device_failed(gf, GF_OPERATION_JOIN);
         gf->touched_bytes += GF_PAGE_BYTES;
@@ -108,25 +108,25 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
     case GF_WARM_MEET:
         if ((status = requests_ended(gf)) != GF_OK) break;
         if (!all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT)) return direct_refuse(gf);
-        if (!nodes_post(gf)) return settled(gf);
+        if (!nodes_post(gf)) return finished(gf);
         gf->warm = GF_WARM_NODES;
         return GF_AGAIN;
     case GF_WARM_NODES:
         if ((status = requests_ended(gf)) != GF_OK) break;
         if ((status = gf_nodes_settle(gf)) < 0) return status;
-        return settled(gf);
+        return finished(gf);
     case GF_WARM_TOUCH:
         gf->moved_ns = now_ns; /* nothing to wait for */
         if ((status = peers_touch(gf)) != GF_OK) break;
-        return lend(gf);
-    case GF_WARM_LEND:
+        return export(gf);
+    case GF_WARM_EXPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;
-        gf_lent_borrow(gf);
-        gf->warm = GF_WARM_BORROW;
+        gf_ipc_import(gf);
+        gf->warm = GF_WARM_IMPORT;
         return GF_AGAIN;
-    case GF_WARM_BORROW:
+    case GF_WARM_IMPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;
-        gf_lent_settle(gf);
+        gf_ipc_settle(gf);
         return GF_OK;
     }
     if (status == GF_AGAIN) return GF_AGAIN;

@@ -149,7 +149,7 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
 /* ---- checking ---- */
 
 /* Is it whole, and of a version that this library reads? */
-static gf_status blob_check(gf_context *gf, const char *call, const unsigned char *data, uint64_t bytes,
+static gf_status saved_check(gf_context *gf, const char *call, const unsigned char *data, uint64_t bytes,
                             struct gf_state_head *head_out)
 {
     const uint64_t least = sizeof *head_out + sizeof(uint64_t);
@@ -204,7 +204,7 @@ static gf_status kin_check(gf_context *gf, const char *call, const struct gf_sta
     return GF_OK;
 }
 
-static bool scale_lawful(uint32_t bits)
+static bool scale_valid(uint32_t bits)
 {
     float scale;
     memcpy(&scale, &bits, sizeof scale);
@@ -222,7 +222,7 @@ static gf_status values_check(gf_context *gf, const char *call, const struct gf_
     else if ((head->flags & ~GF_STATE_FLAGS) != 0) wrong = "flags";
     else if (((head->flags & GF_STATE_LOCAL) != 0) && ((head->sparse_elem_count == 0) || !local))
         wrong = "local momentum";
-    else if (!scale_lawful(head->scale_bits)) wrong = "loss scale";
+    else if (!scale_valid(head->scale_bits)) wrong = "loss scale";
     else if ((head->selected_count > head->chunk_count) ||
              (((head->flags & GF_STATE_KNOWN) != 0) != (head->selected_count > 0)))
         wrong = "number of selected chunks";
@@ -240,7 +240,7 @@ static gf_status values_check(gf_context *gf, const char *call, const struct gf_
 static gf_status state_check(gf_context *gf, const char *call, const void *data, uint64_t bytes,
                              struct gf_state_head *head_out, struct parts *parts_out)
 {
-    gf_status status = blob_check(gf, call, data, bytes, head_out);
+    gf_status status = saved_check(gf, call, data, bytes, head_out);
     if (status < 0) return status;
     if ((status = kin_check(gf, call, head_out)) < 0) return status;
     *parts_out = parts_of(gf); /* the same there: it follows from what was compared */

@@ -18,7 +18,7 @@ struct gf_round {
     uint64_t recv_first;
     uint64_t recv_count;
     bool fold;           /* what arrives is folded into data; else it replaces it */
-    uint32_t paced;      /* does its time tell how fast the link is? 1: what comes waits for nobody's messages; 2: only
+    uint32_t timed;      /* does its time tell how fast the link is? 1: what comes waits for nobody's messages; 2: only
                           * for this rank's of the round before, as large: both travel in it; 0: for others' too */
     uint32_t send_after; /* the last earlier round that receives something of the sent range */
     uint32_t recv_after; /* the last round, this one included, that sends something of the received range */
@@ -28,7 +28,7 @@ struct gf_round {
 void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_elems,
                    void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out));
 /* A kind's turn(). */
-gf_status gf_flow_turn(struct gf_coll *coll, uint64_t now_ns);
+gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
 /* For a kind's need(): rounds in which a rank sends, or receives, at most; and the longest range of one. */
 void gf_flow_need(const struct gf_coll_limits *limits, uint32_t rounds_max, uint64_t round_bytes_max,
                   struct gf_coll_need *need_out);

@@ -22,7 +22,7 @@ static void ring_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
                   &round_out->recv_count);
     round_out->fold = move < coll->size - 1;
     if (number > 0) round_out->send_after = number - 1;
-    round_out->paced = (number == 0) ? 1 : 0;
+    round_out->timed = (number == 0) ? 1 : 0;
     /* Allgather overwrites what reduce-scatter sent n-1 rounds before. */
     if (!round_out->fold && (first == 0)) round_out->recv_after = move + 1 - coll->size;
 }
@@ -52,5 +52,5 @@ const struct gf_coll_kind gf_coll_ring = {
     .supports = ring_supports,
     .need = ring_need,
     .start = ring_start,
-    .turn = gf_flow_turn,
+    .turn = gf_flow_progress,
 };
