@@ -71,10 +71,10 @@ static gf_status number_load(const struct reader *reader, const config_setting_t
 static gf_status name_load(const struct reader *reader, const config_setting_t *node, char *name_out)
 {
     const char *name = config_setting_get_string(node);
-    bool lawful = (name != NULL) && (name[0] != '\0') && (strlen(name) <= 47);
-    for (const char *at = name; lawful && (*at != '\0'); at++)
-        lawful = ((unsigned char)*at >= 0x20) && (*at != 0x7f);
-    if (!lawful)
+    bool valid = (name != NULL) && (name[0] != '\0') && (strlen(name) <= 47);
+    for (const char *at = name; valid && (*at != '\0'); at++)
+        valid = ((unsigned char)*at >= 0x20) && (*at != 0x7f);
+    if (!valid)
         return gf_source_refuse(reader->error_out, reader->origin, line_of(node),
                                 "name must be a string of 1 to 47 bytes without control characters");
     memcpy(name_out, name, strlen(name) + 1);

@@ -13,7 +13,7 @@ bool gf_key_group(const char *name);
 #define GF_KEY_HINT_BYTES 96
 char *gf_key_hint(const char *key, char *text_out);
 
-/* One value over *config, checked against its row; false (and *config as it was) where it is not lawful. */
+/* One value over *config, checked against its row; false (and *config as it was) where it is not valid. */
 bool gf_key_set_number(const struct gf_setting *setting, struct gf_config *config, uint64_t number);
 bool gf_key_set_real(const struct gf_setting *setting, struct gf_config *config, double real);
 /* From text: "4 MiB", "200 ms", "0.9", "fp16", "true". */

@@ -1,4 +1,4 @@
-/* A libconfig file to struct gf_config, strictly: what is not known or not lawful is refused by line. */
+/* A libconfig file to struct gf_config, strictly: what is not known or not valid is refused by line. */
 #include <libconfig.h>
 #include <stdlib.h>
 #include <string.h>

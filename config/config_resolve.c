@@ -23,7 +23,7 @@ static int host_resolve(const char *host, char *ip_out, socklen_t ip_bytes)
     return error;
 }
 
-static bool port_lawful(const char *port)
+static bool port_valid(const char *port)
 {
     uint64_t number;
     return gf_number_read(port, &number) && (strspn(port, "0123456789") == strlen(port)) && (number >= 1) &&
@@ -46,7 +46,7 @@ bool gf_address_resolve(const char *address, char *numeric_out, char *why_out)
     /* What looks like a broken number is one, and not a name to ask a name server for. */
     memcpy(host, address, length);
     host[length] = '\0';
-    if ((length == 0) || !port_lawful(colon + 1) || (strpbrk(host, " \t[]:/") != NULL) ||
+    if ((length == 0) || !port_valid(colon + 1) || (strpbrk(host, " \t[]:/") != NULL) ||
         (strspn(host, "0123456789.") == length)) {
         (void)snprintf(why_out, GF_RESOLVE_WHY_BYTES, "allowed is host:port or IP:port with a port from 1 to 65535");
         return false;

@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 
-#define GF_CONFIG_DEPTH_MAX 8 /* nested brackets; a lawful file needs 3 */
+#define GF_CONFIG_DEPTH_MAX 8 /* nested brackets; a valid file needs 3 */
 
 /* Fills error_out[GF_CONFIG_ERROR_BYTES] with "origin:line: ..", without the line where it is 0; GF_ERR_CONFIG. */
 __attribute__((format(printf, 4, 5))) gf_status gf_source_refuse(char *error_out, const char *origin, int line,

@@ -69,14 +69,14 @@ static gf_status flags_load(const struct table *table, const config_setting_t *n
 {
     int count = config_setting_length(node);
     uint32_t flags = 0;
-    bool lawful = (config_setting_is_array(node) == CONFIG_TRUE) || (config_setting_is_list(node) == CONFIG_TRUE);
-    for (int i = 0; lawful && (i < count); i++) {
+    bool valid = (config_setting_is_array(node) == CONFIG_TRUE) || (config_setting_is_list(node) == CONFIG_TRUE);
+    for (int i = 0; valid && (i < count); i++) {
         const char *flag = config_setting_get_string_elem(node, i);
         if ((flag != NULL) && (strcmp(flag, "dense") == 0)) flags |= GF_TENSOR_DENSE;
         else if ((flag != NULL) && (strcmp(flag, "no_decay") == 0)) flags |= GF_TENSOR_NO_DECAY;
-        else lawful = false;
+        else valid = false;
     }
-    if (!lawful)
+    if (!valid)
         return gf_source_refuse(table->error_out, table->origin, line_of(node),
                                 "tensor %u: flags must be an array of \"dense\" and \"no_decay\"", table->index);
     *flags_out = flags;
@@ -99,17 +99,17 @@ static gf_status type_load(const struct table *table, const config_setting_t *no
 static gf_status flops_load(const struct table *table, const config_setting_t *node, struct gf_config_flops *flops_out)
 {
     uint64_t flops[2] = {0, 0};
-    bool lawful = (config_setting_is_array(node) == CONFIG_TRUE) && (config_setting_length(node) == 2);
-    for (unsigned i = 0; lawful && (i < 2); i++) {
+    bool valid = (config_setting_is_array(node) == CONFIG_TRUE) && (config_setting_length(node) == 2);
+    for (unsigned i = 0; valid && (i < 2); i++) {
         const config_setting_t *node_i = config_setting_get_elem(node, i);
         int type = config_setting_type(node_i);
         long long count = (type == CONFIG_TYPE_INT) ? config_setting_get_int(node_i)
                                                     : config_setting_get_int64(node_i);
-        lawful = ((type == CONFIG_TYPE_INT) || (type == CONFIG_TYPE_INT64)) && (count >= 0) &&
+        valid = ((type == CONFIG_TYPE_INT) || (type == CONFIG_TYPE_INT64)) && (count >= 0) &&
                  (count <= TENSOR_FLOPS_MAX);
-        if (lawful) flops[i] = (uint64_t)count;
+        if (valid) flops[i] = (uint64_t)count;
     }
-    if (!lawful)
+    if (!valid)
         return gf_source_refuse(table->error_out, table->origin, line_of(node),
                                 "tensor %u: flops must be [forward, backward], whole numbers from 0 to %lld",
                                 table->index, TENSOR_FLOPS_MAX);

@@ -114,14 +114,14 @@ bool gf_time_read(const char *text, uint64_t *ns_out)
 
 bool gf_key_set_number(const struct gf_setting *setting, struct gf_config *config, uint64_t number)
 {
-    if (!gf_setting_number_lawful(setting, number)) return false;
+    if (!gf_setting_number_valid(setting, number)) return false;
     gf_setting_number_set(setting, config, number);
     return true;
 }
 
 bool gf_key_set_real(const struct gf_setting *setting, struct gf_config *config, double real)
 {
-    if (!gf_setting_real_lawful(setting, real)) return false;
+    if (!gf_setting_real_valid(setting, real)) return false;
     gf_setting_real_set(setting, config, (float)real);
     return true;
 }
@@ -143,7 +143,7 @@ bool gf_key_set_text(const struct gf_setting *setting, struct gf_config *config,
             if (strcmp(text, setting->names[number]) == 0) return gf_key_set_number(setting, config, number);
         return false;
     case GF_SETTING_TEXT:
-        if ((text[0] != '\0') && !gf_setting_text_lawful(setting, text)) return false;
+        if ((text[0] != '\0') && !gf_setting_text_valid(setting, text)) return false;
         gf_setting_text_set(setting, config, text);
         return true;
     }

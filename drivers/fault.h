@@ -9,7 +9,7 @@ struct gf_log {
     void *user;
 };
 
-/* printf to the callback, one line, at most 400 bytes; a NULL log or callback is lawful. */
+/* printf to the callback, one line, at most 400 bytes; a NULL log or callback is valid. */
 __attribute__((format(printf, 3, 4))) void gf_log_line(const struct gf_log *log, gf_log_level level,
                                                        const char *format, ...);
 

@@ -34,7 +34,7 @@ struct gf_link_setup {
     uint32_t epoch;
     uint32_t requests_max;     /* posted sends and receives under way at once, at most */
     size_t message_bytes_max;  /* largest message */
-    size_t region_bytes;       /* exchange region; 0 is lawful */
+    size_t region_bytes;       /* exchange region; 0 is valid */
     const char *transports;    /* as in gf_config.link, defaults filled in */
     const char *devices;
     const char *ports;

@@ -247,7 +247,7 @@ char *gf_config_summary(const struct gf_config *config, char *text_out, size_t t
 
 struct gf_tensor {
     const char *name;    /* for errors and traces; its first 47 bytes are copied */
-    uint64_t elem_count; /* 0 is lawful */
+    uint64_t elem_count; /* 0 is valid */
     uint32_t flags;
     gf_type type;        /* what the appliance writes into gf_gradient(); weights are always fp32 */
 };
@@ -275,7 +275,7 @@ gf_status gf_open_poll(gf_context *gf);
 gf_status gf_open_wait(gf_context *gf);
 
 /* May block up to exchange.timeout_ns: lets the other ranks finish, then gives everything back to the system. NULL is
- * lawful. A failed context closes at once, with GF_OK. The memory is the caller's again when it returns.
+ * valid. A failed context closes at once, with GF_OK. The memory is the caller's again when it returns.
  * GF_ERR_TIMEOUT: some did not leave in time; this rank has. */
 gf_status gf_close(gf_context *gf);
 /* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several contexts from one
@@ -308,7 +308,7 @@ gf_status gf_weights_written(gf_context *gf);
 /* From here gf_gradient() is the appliance's. Several micro-batches make one step: the first writes, the others add,
  * and only the last declares its tensors ready. GF_ERR_STATE inside a step, or while requests are under way. */
 gf_status gf_step_begin(gf_context *gf);
-/* Samples that this rank's gradients stand for in this step (0 is lawful); between begin and wait. Default 1. */
+/* Samples that this rank's gradients stand for in this step (0 is valid); between begin and wait. Default 1. */
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 /* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work, progresses a little. `queue`
  * is where the gradient is being computed, so that what follows waits for it; 0 with the host device. */
@@ -331,7 +331,7 @@ float gf_gradient_scale(const gf_context *gf);
 gf_status gf_update(gf_context *gf, float learning_rate);
 /* What is put on `queue` from here on works on gradients and weights as the last whole step and update leave them. Both
  * may still be under way on a GPU when gf_step_wait() and gf_update() return; with the host device they are not, and
- * queue is 0. Lawful between steps. */
+ * queue is 0. Valid between steps. */
 gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue);
 /* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. */
 float gf_loss_scale(const gf_context *gf);
@@ -435,7 +435,7 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
  *     survivor, the same everywhere; a survivor that had not ended that step has them from one that had. Histories are
  *     each rank's own. Where the step was whole but no survivor had called gf_update() for it, it changes nothing;
  *   - the step that was under way is dropped on all: begin it anew.
- * More deaths on the way are lawful. GF_ERR_QUORUM: too few ranks are left on this side, or the others went on without
+ * More deaths on the way are valid. GF_ERR_QUORUM: too few ranks are left on this side, or the others went on without
  * this rank; it sticks. GF_ERR_STATE: this rank has not failed, or by itself. */
 gf_status gf_shrink(gf_context *gf);
 gf_status gf_shrink_poll(gf_context *gf);
@@ -504,7 +504,7 @@ struct gf_stats {
     uint32_t slowest_link_other;  /* nobody can tell whether it is this one's: the slow link is between the two */
     uint32_t slowest_link_share_percent; /* share of steps */
 };
-/* Fills what the caller's size_bytes has room for. Lawful at any time, on failed contexts too. GF_ERR_PARAM:
+/* Fills what the caller's size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM:
  * size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
 

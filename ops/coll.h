@@ -213,7 +213,7 @@ gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
  * cannot be cancelled is ended by the link's reset(). Does nothing unless the collective runs. */
 void gf_coll_fail(struct gf_coll *coll, gf_status error);
 
-/* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error. Size 0 is lawful and
+/* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error. Size 0 is valid and
  * sends nothing: the slot counts as ended. peer is a group index. */
 gf_status gf_coll_send(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes);
 gf_status gf_coll_recv(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes);

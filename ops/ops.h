@@ -1,6 +1,6 @@
 /* Element ops: what is done to data, a flat loop each. The host backend is the definition; others are tested against
  * it, bit by bit where rounding matters. Counts are elements, addresses are the queue's (host or device). Empty ranges
- * are lawful. Unless said, ranges of one call are the same or do not overlap. All return GF_OK, or GF_ERR_DEVICE. */
+ * are valid. Unless said, ranges of one call are the same or do not overlap. All return GF_OK, or GF_ERR_DEVICE. */
 #ifndef GF_OPS_H
 #define GF_OPS_H
 
@@ -58,7 +58,7 @@ struct gf_ops {
     const char *name; /* "host", "cuda" */
 
     /* dst[i] = round(src[i] * scale), to nearest even; the product is made in fp32. NULL check: not looked at; else
-     * each result that is not finite is counted, base is the index of element 0. Same range lawful if types agree. */
+     * each result that is not finite is counted, base is the index of element 0. Same range valid if types agree. */
     gf_status (*cast)(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
                       uint64_t elem_count, float scale, uint64_t base, struct gf_check *check);
     /* dst[i] = round(dst[i] + src[i]), added in fp32; check as above, on the result. */
@@ -67,7 +67,7 @@ struct gf_ops {
     /* dst[d][i] = round(src[0][i] + src[1][i] + ..) for all d < dst_count: added in fp32 in this order and rounded once,
      * so that with 16-bit types more than two sources are not the same as sums in turn. The tables dst and src are host
      * memory, read during the call; src_count is at least 1. A dst is one of the sources or overlaps none. Check as
-     * above, on the result; sources, lawful only with it, counts the sources' values that were not finite, and its
+     * above, on the result; sources, valid only with it, counts the sources' values that were not finite, and its
      * `bad_first` is the lowest (source << GF_SOURCE_SHIFT) + index met. */
     gf_status (*sum_n)(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
                        uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,

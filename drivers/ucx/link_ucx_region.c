@@ -218,7 +218,7 @@ static gf_status blob_read(struct gf_ucx *ucx, uint32_t peer, const unsigned cha
 
 /* ---- peers ---- */
 
-/* A peer whose memory cannot be reached is lawful: mapped stays NULL. */
+/* A peer whose memory cannot be reached is valid: mapped stays NULL. */
 static void peer_map(struct gf_ucx *ucx, uint32_t rank, const struct blob_head *head, const void *key)
 {
     struct gf_ucx_peer *peer = &ucx->peers[rank];

@@ -321,7 +321,7 @@ int gf_simt_launch(const char *kernel_name, uint32_t blocks, uint32_t threads, s
     simt_now.block = 0;
     if (kernel == NULL) scheduler_fail("no kernel has this name");
     else if ((blocks == 0) || (threads == 0) || (threads > GF_SIMT_THREADS_MAX))
-        scheduler_fail("%u threads a block; 1 block to 2^32 - 1 and 1 thread to %u are lawful", threads,
+        scheduler_fail("%u threads a block; 1 block to 2^32 - 1 and 1 thread to %u are valid", threads,
                        GF_SIMT_THREADS_MAX);
     else if (shared_bytes != 0) scheduler_fail("%zu bytes of dynamic shared memory; no kernel here takes any", shared_bytes);
     if (failed) return -1;

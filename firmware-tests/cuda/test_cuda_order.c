@@ -117,7 +117,7 @@ TEST(copies_arrive_late_and_whole)
     assert_true(was_poisoned > 0);
 }
 
-TEST(empty_copies_are_lawful)
+TEST(empty_copies_are_valid)
 {
     begin(1);
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), word(0), 0), GF_OK);

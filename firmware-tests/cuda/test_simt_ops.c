@@ -60,7 +60,7 @@ TEST(test_large_counts)
     run(ELEMS_MAX, counts, LENGTH(counts), 1);
 }
 
-/* Nothing is launched for nothing: an empty grid is not lawful. */
+/* Nothing is launched for nothing: an empty grid is not valid. */
 TEST(test_empty_ranges_launch_nothing)
 {
     struct gf_queue *queue = simt_gpu_queue(1);

@@ -31,7 +31,7 @@ static int connect_to(const struct sockaddr_in *to)
 
 static void say(int fd, const void *data, size_t bytes)
 {
-    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: lawful */
+    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: valid */
 }
 
 static void hello_say(int fd, size_t bytes, bool oversized)

@@ -11,7 +11,7 @@ for symbol in malloc free pthread_create sigaction printf abort mmap exit; do
     check_not "an_archive_that_calls_${symbol}_fails" audit "$scratch/bad.a"
     check "and_${symbol}_is_named" grep -q "bad.o: $symbol" "$scratch/out"
     mv "$scratch/bad.o" "$scratch/config_bad.o" && rm -f "$scratch/bad.a" && ar rcs "$scratch/bad.a" "$scratch/config_bad.o"
-    check "in_config_${symbol}_is_lawful" audit "$scratch/bad.a"
+    check "in_config_${symbol}_is_valid" audit "$scratch/bad.a"
 done
 check_not "a_missing_archive_fails" audit "$scratch/none.a"
 finish

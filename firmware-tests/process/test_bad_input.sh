@@ -11,7 +11,7 @@ refused() {
     elif grep -Eq "$text_" "$scratch/out"; then ok "$name_"
     else not_ok "$name_" "does not say \"$text_\": $(tail -n 2 "$scratch/out")"; fi
 }
-lawful() { timeout -k 5 20 "$@" >"$scratch/out" 2>&1; }
+valid() { timeout -k 5 20 "$@" >"$scratch/out" 2>&1; }
 
 # ---- configuration files ----
 : >"$scratch/empty"
@@ -100,14 +100,14 @@ table() { awk -v n="$1" -v shape="$2" 'BEGIN { print "tensors = ("
     for (i = 0; i < n; i++) printf "%s{ name = \"t%d\"; shape = [%s]; }\n", i ? "," : "", i, shape
     print ");" }' >"$scratch/table"; }
 check_table() {
-    lawful "$BUILD/gf-check" config/local.cfg --tensors "$scratch/table" && grep -q "^tensors: $1\$" "$scratch/out"
+    valid "$BUILD/gf-check" config/local.cfg --tensors "$scratch/table" && grep -q "^tensors: $1\$" "$scratch/out"
 }
 table 0 1
 refused "0_tensors" "table:.*0 tensors; at least 1" "$BUILD/gf-check" config/local.cfg --tensors "$scratch/table"
 table 1 0
-check "a_tensor_of_0_elements_is_lawful" check_table "1, 0 elements"
+check "a_tensor_of_0_elements_is_valid" check_table "1, 0 elements"
 table 10000 3
-check "10000_tensors_are_lawful" check_table "10000, 30000 elements"
+check "10000_tensors_are_valid" check_table "10000, 30000 elements"
 table 16385 1
 refused "16385_tensors" "16385 tensors; allowed are at most 16384" \
     "$BUILD/gf-check" config/local.cfg --tensors "$scratch/table"

@@ -45,8 +45,8 @@ check paper_has_server_against_tree sh -c "grep -Eq '^ +128 +[0-9.]+ +[0-9.]+ ' 
 
 # ---- advice ----
 check advice_is_given sh -c "$plan $small --advise --gpus 4 --write $scratch/best.cfg >$scratch/advice"
-check advice_is_a_lawful_configuration sh -c "$BUILD/gf-check $scratch/best.cfg >/dev/null"
-check advice_on_sparse_steps_is_lawful sh -c "$plan --model config/models/nin.cfg --cluster $scratch/cluster.cfg --bandwidth 2e6 --advise --gpus 4 --write $scratch/sparse.cfg >/dev/null && grep -q keep_share $scratch/sparse.cfg && $BUILD/gf-check $scratch/sparse.cfg >/dev/null"
+check advice_is_a_valid_configuration sh -c "$BUILD/gf-check $scratch/best.cfg >/dev/null"
+check advice_on_sparse_steps_is_valid sh -c "$plan --model config/models/nin.cfg --cluster $scratch/cluster.cfg --bandwidth 2e6 --advise --gpus 4 --write $scratch/sparse.cfg >/dev/null && grep -q keep_share $scratch/sparse.cfg && $BUILD/gf-check $scratch/sparse.cfg >/dev/null"
 check fully_connected_layers_may_be_split sh -c "grep -Eq '^  fc +[0-9.]+ +[0-9.]+ +model' $scratch/advice"
 check convolutions_stay_data_parallel sh -c "grep -Eq '^  conv +[0-9.]+ +[0-9.]+ +data' $scratch/advice"
 check the_learning_rate_scales grep -q 'base x batch / 256' "$scratch/advice"
@@ -88,6 +88,6 @@ refused no_rate 'neither a rate' $plan --cluster "$scratch/bad.cfg" --model conf
 sed 's/flops = [^;]*;//' "$scratch/small.cfg" >"$scratch/noflops.cfg"
 refused a_model_without_flops 'no flops' $plan --model "$scratch/noflops.cfg"
 for shipped in config/clusters/*.cfg; do
-    check "shipped_$(basename "$shipped" .cfg)_is_lawful" sh -c "$plan --cluster $shipped --model $scratch/small.cfg --gpus 2 --modes lazy >/dev/null"
+    check "shipped_$(basename "$shipped" .cfg)_is_valid" sh -c "$plan --cluster $shipped --model $scratch/small.cfg --gpus 2 --modes lazy >/dev/null"
 done
 finish

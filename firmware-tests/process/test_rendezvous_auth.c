@@ -48,7 +48,7 @@ static void key_open_check(const char *path, const char *text)
     }
 }
 
-TEST(a_key_file_is_private_and_of_a_lawful_size)
+TEST(a_key_file_is_private_and_of_a_valid_size)
 {
     char path[96];
     for (size_t i = 0; i < LENGTH(files); i++) {

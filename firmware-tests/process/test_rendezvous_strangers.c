@@ -24,7 +24,7 @@ static int stranger_connect(void)
 
 static void stranger_say(int fd, const void *data, size_t bytes)
 {
-    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: lawful */
+    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: valid */
 }
 
 /* A hello as it should be, for one field to be spoiled. */
@@ -200,7 +200,7 @@ TEST(each_field_of_a_hello_is_checked)
 TEST(a_member_that_sends_garbage_is_cut_off)
 {
     for (uint32_t at = 0; at < GF_FRAME_HEADER_BYTES - 4; at++) {
-        if ((at >= 8) && (at < 14)) continue; /* kind, and sizes that are lawful */
+        if ((at >= 8) && (at < 14)) continue; /* kind, and sizes that are valid */
         unsigned char hello[GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES], frame[GF_FRAME_HEADER_BYTES];
         struct gf_put put = {frame, sizeof frame};
         world_clear();

@@ -345,7 +345,7 @@ TEST(a_forked_child_is_refused_and_the_parent_goes_on)
     world_close(&w);
 }
 
-TEST(closing_is_lawful_at_any_time_and_once)
+TEST(closing_is_valid_at_any_time_and_once)
 {
     struct world_setup setup = brief_setup(3);
     struct world w;

@@ -247,14 +247,14 @@ TEST(malformed_frames_name_their_sender)
         for (uint32_t to = 0; to < 2; to++) {
             unsigned char junk[7] = {0};
             uint32_t from = 1 - to;
-            bool lawful = ((to == 0) && (kind == 10)) || ((to == 1) && ((kind == 3) || (kind == 5)));
+            bool valid = ((to == 0) && (kind == 10)) || ((to == 1) && ((kind == 3) || (kind == 5)));
             members_world_open(2, false, 0);
             members_world_until(GF_OK);
             struct gf_rendezvous *end = &fake.ends[from].base;
             assert_int_equal(end->driver->send(end, to, kind, junk, sizeof junk), GF_OK);
             gf_status status = gf_members_poll(world.ranks[to].members, world.now_ns);
-            assert_int_equal(status, lawful ? GF_OK : GF_ERR_PEER);
-            if (!lawful) assert_int_equal(error_of(to)->peer, from);
+            assert_int_equal(status, valid ? GF_OK : GF_ERR_PEER);
+            if (!valid) assert_int_equal(error_of(to)->peer, from);
             members_world_end();
         }
     }
@@ -266,7 +266,7 @@ static const struct proposal_case {
     uint32_t epoch, lead, list_epoch, first, bits;
     gf_status status;
 } proposals[] = {
-    {"lawful", 2, 1, 2, 0, 0x3, GF_OK},
+    {"valid", 2, 1, 2, 0, 0x3, GF_OK},
     {"led_by_none_of_its_list", 2, 2, 2, 0, 0x3, GF_ERR_PEER},
     {"led_by_no_rank", 2, UINT32_MAX, 2, 0, 0x3, GF_ERR_PEER},
     {"a_list_of_no_epoch", 2, 1, 0, 77, 0x3, GF_ERR_PEER},
@@ -340,7 +340,7 @@ TEST(deaths_behind_a_failure_count_for_a_while_only)
 
 TEST(a_malformed_report_numbers_no_epoch)
 {
-    static const struct { uint32_t epoch_last, base, prepared; bool lawful; } reports[] = {
+    static const struct { uint32_t epoch_last, base, prepared; bool valid; } reports[] = {
         {7, 1, 0, true}, {7, 1, 7, true}, {7, 8, 0, false}, {7, 1, 8, false}};
     for (size_t i = 0; i < LENGTH(reports); i++) {
         unsigned char payload[256];
@@ -359,8 +359,8 @@ TEST(a_malformed_report_numbers_no_epoch)
         gf_members_list_put(&put, &dead, 3);
         struct gf_get get = {.at = payload, .left = (uint32_t)(sizeof payload - put.left)};
         struct gf_members *members = world.ranks[0].members;
-        assert_int_equal(gf_members_shrink_frame(members, 1, MEMBERS_REPORT, &get), reports[i].lawful);
-        assert_int_equal(members->shrink.epoch_last, reports[i].lawful ? 7 : 1);
+        assert_int_equal(gf_members_shrink_frame(members, 1, MEMBERS_REPORT, &get), reports[i].valid);
+        assert_int_equal(members->shrink.epoch_last, reports[i].valid ? 7 : 1);
         members_world_end();
     }
 }

@@ -51,7 +51,7 @@ TEST(a_proposal_counts_from_the_coordinator_of_this_try_alone)
         uint32_t from, epoch, bits, epoch_last;
         gf_status status;
     } rows[] = {
-        {"lawful", 0, 2, 0x3, 1, GF_OK},
+        {"valid", 0, 2, 0x3, 1, GF_OK},
         {"of_another_rank", 2, 2, 0x3, 1, GF_AGAIN},
         {"of_a_try_that_was_left", 0, 2, 0x3, 2, GF_AGAIN},
         {"without_this_rank", 0, 2, 0x5, 1, GF_ERR_QUORUM},
@@ -158,10 +158,10 @@ TEST(a_report_counts_where_it_fits)
     static const struct {
         const char *name;
         struct report report;
-        bool lawful, reported;
+        bool valid, reported;
         uint32_t dead; /* then */
     } rows[] = {
-        {"lawful", {3, 1, 1, 0, 0}, true, true, 0},
+        {"valid", {3, 1, 1, 0, 0}, true, true, 0},
         {"of_another_world", {4, 1, 1, 0, 0}, false, false, 0},
         {"of_who_never_joined", {3, 1, 0, 0, 0}, true, false, 0},
         {"says_who_is_dead", {3, 1, 1, 0, 0x4}, true, true, 0x4},
@@ -171,10 +171,10 @@ TEST(a_report_counts_where_it_fits)
     for (size_t i = 0; i < LENGTH(rows); i++) {
         struct gf_members *members = collector();
         uint32_t dead = 0;
-        bool lawful = report_take(1, &rows[i].report);
+        bool valid = report_take(1, &rows[i].report);
         for (uint32_t seat = 0; seat < 3; seat++) dead |= (members->seats[seat].dead ? 1u : 0u) << seat;
-        if ((lawful != rows[i].lawful) || (dead != rows[i].dead)) print_error("%s\n", rows[i].name);
-        assert_int_equal(lawful, rows[i].lawful);
+        if ((valid != rows[i].valid) || (dead != rows[i].dead)) print_error("%s\n", rows[i].name);
+        assert_int_equal(valid, rows[i].valid);
         assert_int_equal(members->seats[1].reported, rows[i].reported);
         assert_int_equal(dead, rows[i].dead);
         members_world_end();
@@ -218,9 +218,9 @@ TEST(who_knocks_is_let_wait_where_all_fits)
         const char *name;
         bool joins, begun, leaves;
         uint32_t seat_count, epoch_last;
-        bool same, lawful, waits;
+        bool same, valid, waits;
     } rows[] = {
-        {"lawful", true, true, false, 3, 7, true, true, true},
+        {"valid", true, true, false, 3, 7, true, true, true},
         {"a_connection_that_did_not_say_so", false, true, false, 3, 7, true, false, false},
         {"told_of_another_world", true, true, false, 4, 7, true, true, false},
         {"before_the_job_has_begun", true, false, false, 3, 7, true, true, false},
@@ -243,10 +243,10 @@ TEST(who_knocks_is_let_wait_where_all_fits)
         gf_put_u32(&put, rows[i].epoch_last);
         gf_members_offer_put(&put, other);
         get.left = (uint32_t)(sizeof payload - put.left);
-        bool lawful = gf_members_shrink_frame(members, 1, MEMBERS_KNOCK, &get);
-        if ((lawful != rows[i].lawful) || (members->seats[1].reported != rows[i].waits))
+        bool valid = gf_members_shrink_frame(members, 1, MEMBERS_KNOCK, &get);
+        if ((valid != rows[i].valid) || (members->seats[1].reported != rows[i].waits))
             print_error("%s\n", rows[i].name);
-        assert_int_equal(lawful, rows[i].lawful);
+        assert_int_equal(valid, rows[i].valid);
         assert_int_equal(members->seats[1].reported, rows[i].waits);
         if (rows[i].waits) assert_int_equal(members->shrink.epoch_last, 7); /* the next epoch is above */
         members_world_end();
@@ -257,7 +257,7 @@ TEST(who_knocks_is_let_wait_where_all_fits)
 
 TEST(a_list_has_its_first)
 {
-    static const struct { uint32_t epoch, first, bits; bool lawful; } rows[] = {
+    static const struct { uint32_t epoch, first, bits; bool valid; } rows[] = {
         {2, 1, 0x3, true}, {2, 2, 0x3, false}, {2, 3, 0x7, false}, {2, 8192, 0x7, false}, {0, 77, 0x3, true}};
     for (size_t i = 0; i < LENGTH(rows); i++) {
         unsigned char bytes[64] = {0};
@@ -266,7 +266,7 @@ TEST(a_list_has_its_first)
                                     .bits = {(unsigned char)rows[i].bits}};
         struct gf_get get = {.at = bytes, .left = sizeof bytes};
         gf_members_list_put(&put, &list, 3);
-        assert_int_equal(gf_members_list_get(&get, 3, &list), rows[i].lawful);
+        assert_int_equal(gf_members_list_get(&get, 3, &list), rows[i].valid);
     }
 }
 
@@ -300,9 +300,9 @@ TEST(an_address_comes_in_order_and_whole)
     static const struct {
         const char *name;
         uint32_t to, from, of, size, at, piece, have, of_size;
-        bool lawful;
+        bool valid;
     } rows[] = {
-        {"lawful", 0, 1, 1, 100, 0, 100, 0, 0, true},
+        {"valid", 0, 1, 1, 100, 0, 100, 0, 0, true},
         {"its_second_part", 0, 1, 1, 100, 40, 60, 40, 100, true},
         {"this_ranks_own_comes_back", 1, 0, 1, 100, 0, 100, 50, 100, true},
         {"of_somebody_else", 0, 1, 2, 100, 0, 100, 0, 0, false},
@@ -332,9 +332,9 @@ TEST(an_address_comes_in_order_and_whole)
         gf_put_u32(&put, rows[i].at);
         gf_put_u32(&put, rows[i].piece);
         get.left = 16 + rows[i].piece;
-        bool lawful = gf_members_blobs_take(members, rows[i].from, &get);
-        if (lawful != rows[i].lawful) print_error("%s\n", rows[i].name);
-        assert_int_equal(lawful, rows[i].lawful);
+        bool valid = gf_members_blobs_take(members, rows[i].from, &get);
+        if (valid != rows[i].valid) print_error("%s\n", rows[i].name);
+        assert_int_equal(valid, rows[i].valid);
         members_world_end();
     }
 }

@@ -404,7 +404,7 @@ TEST(what_cannot_be_meant_is_refused)
     assert_non_null(strstr(error, "sparse.momentum = local"));
     assert_non_null(strstr(error, "optimizer.kind"));
     config.optimizer.kind = GF_OPTIMIZER_SGD;
-    assert_int_equal(gf_config_effective(&config, &effective, error), GF_OK); /* without momentum: lawful */
+    assert_int_equal(gf_config_effective(&config, &effective, error), GF_OK); /* without momentum: valid */
     config.optimizer.momentum = 0.9f;
     config.optimizer.nesterov = true;
     assert_int_equal(gf_config_effective(&config, &effective, error), GF_ERR_CONFIG);

@@ -28,7 +28,7 @@ static void bound_check(const struct soak_job *job, uint32_t rank)
     uint64_t bound_ns = job->bound_ns; /* that of a shrink: a failure, and then the deadline of the new epoch */
     if (self->stage == SOAK_SHRINK) bound_ns += job->plan.setup.config.rendezvous.join_timeout_ns;
     if (now_of(job) - self->began_ns > bound_ns)
-        fail_msg("rank %u has been in %s for %.3f s, at most %.3f s are lawful", rank, stage_names[self->stage],
+        fail_msg("rank %u has been in %s for %.3f s, at most %.3f s are valid", rank, stage_names[self->stage],
                  (double)(now_of(job) - self->began_ns) * 1e-9, (double)bound_ns * 1e-9);
 }
 

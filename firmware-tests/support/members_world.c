@@ -16,7 +16,7 @@ struct gf_offer offer_of(uint32_t size)
 
 static uint32_t blob_make(uint32_t rank, unsigned char *blob)
 {
-    uint32_t bytes = (rank == 1) ? 0 : BLOB_MAX - 100 * rank; /* an empty one is lawful */
+    uint32_t bytes = (rank == 1) ? 0 : BLOB_MAX - 100 * rank; /* an empty one is valid */
     for (uint32_t i = 0; i < bytes; i++) blob[i] = (unsigned char)(i * 7 + rank);
     return bytes;
 }

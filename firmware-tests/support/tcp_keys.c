@@ -89,7 +89,7 @@ void hello_make(unsigned char *out, uint32_t rank, uint32_t size, uint32_t has_k
 
 void say(int fd, const void *data, size_t bytes)
 {
-    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: lawful */
+    (void)send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT); /* the other side may have hung up: valid */
 }
 
 size_t hear(int fd, unsigned char *out, size_t bytes)

@@ -21,8 +21,8 @@ static void refused(const char *text, int line, const char *part)
     for (size_t i = 0; i < sizeof config; i++) assert_int_equal(((unsigned char *)&config)[i], 0x5a);
 }
 
-/* A row for each key: the default, a value that is lawful (as in a file, and as it is printed), values that are not.
- * `with` is a second line that the lawful value needs. */
+/* A row for each key: the default, a value that is valid (as in a file, and as it is printed), values that are not.
+ * `with` is a second line that the valid value needs. */
 static const struct {
     const char *key, *fallback, *good, *printed, *below, *above, *wrong_type, *with;
 } keys[] = {
@@ -115,7 +115,7 @@ TEST(every_key_has_its_row_and_its_default)
     }
 }
 
-TEST(every_key_takes_what_is_lawful)
+TEST(every_key_takes_what_is_valid)
 {
     for (size_t i = 0; i < KEY_COUNT; i++) {
         const char *text = keys[i].with ? keys[i].with : key_text(keys[i].key, keys[i].good);

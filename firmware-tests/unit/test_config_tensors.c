@@ -28,7 +28,7 @@ TEST(tensor_tables_load)
     assert_ptr_equal(tensors[1].name, names[1]);
     assert_int_equal(tensors[1].flags, GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY);
     assert_int_equal(tensors[1].type, GF_TYPE_BF16);
-    assert_int_equal(tensors[2].elem_count, 0); /* lawful */
+    assert_int_equal(tensors[2].elem_count, 0); /* valid */
     assert_int_equal(tensors[3].elem_count, 1ull << 40);
 }
 
@@ -85,7 +85,7 @@ TEST(tensor_tables_that_are_wrong_are_refused)
     }
 }
 
-TEST(ten_thousand_tensors_are_lawful)
+TEST(ten_thousand_tensors_are_valid)
 {
     FILE *file = fopen(file_path, "w");
     assert_non_null(file);

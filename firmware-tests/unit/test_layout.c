@@ -177,7 +177,7 @@ TEST(configurations_that_cannot_work_are_refused_with_a_reason)
 {
     static const struct config_case {
         void (*set)(struct gf_config *config);
-        const char *log; /* NULL: lawful */
+        const char *log; /* NULL: valid */
     } cases[] = {{NULL, NULL},
                  {set_large, NULL},
                  {set_rank, "job.rank"},
@@ -206,7 +206,7 @@ TEST(configurations_that_cannot_work_are_refused_with_a_reason)
     }
 }
 
-TEST(tables_are_refused_or_lawful)
+TEST(tables_are_refused_or_valid)
 {
     static struct gf_tensor many[GF_TENSORS_MAX + 1];
     struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 2});

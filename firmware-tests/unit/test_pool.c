@@ -260,7 +260,7 @@ TEST(what_breaks_a_limit_is_refused_and_named)
         struct gf_tensor tensors[2];
         uint32_t count;
         bool sparse;
-        const char *error; /* NULL: lawful */
+        const char *error; /* NULL: valid */
     } cases[] = {
         {{{.name = "w", .elem_count = LIMIT}}, 1, false, NULL},
         {{{.name = "w", .elem_count = LIMIT + 1}}, 1, false, "tensor 0 \"w\": 137438953473 elements"},

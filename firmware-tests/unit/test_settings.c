@@ -65,7 +65,7 @@ TEST(effective_twice_is_effective_once)
     effective_make(&config, &once);
     effective_make(&once, &twice);
     assert_memory_equal(&once, &twice, sizeof once);
-    assert_int_equal(gf_config_effective(&config, &config, error), GF_OK); /* in place is lawful */
+    assert_int_equal(gf_config_effective(&config, &config, error), GF_OK); /* in place is valid */
     assert_memory_equal(&once, &config, sizeof once);
     assert_int_equal(gf_config_hash(&config), gf_config_hash(&once));
 }
@@ -87,13 +87,13 @@ TEST(the_table_is_sound)
         for (uint32_t j = i + 1; j < gf_setting_count; j++) assert_string_not_equal(s->key, gf_settings[j].key);
         if (s->kind == GF_SETTING_TEXT) {
             assert_non_null(s->fallback_text);
-            if (s->fallback_text[0] != '\0') assert_true(gf_setting_text_lawful(s, s->fallback_text));
+            if (s->fallback_text[0] != '\0') assert_true(gf_setting_text_valid(s, s->fallback_text));
         } else if (s->kind == GF_SETTING_REAL) {
-            assert_true(gf_setting_real_lawful(s, (double)s->fallback_real));
-            if (s->fallback_real != 0) assert_false(gf_setting_real_lawful(s, 0)); /* 0 is never a secret default */
+            assert_true(gf_setting_real_valid(s, (double)s->fallback_real));
+            if (s->fallback_real != 0) assert_false(gf_setting_real_valid(s, 0)); /* 0 is never a secret default */
         } else {
-            assert_true(gf_setting_number_lawful(s, s->fallback));
-            if (s->fallback != 0) assert_false(gf_setting_number_lawful(s, 0));
+            assert_true(gf_setting_number_valid(s, s->fallback));
+            if (s->fallback != 0) assert_false(gf_setting_number_valid(s, 0));
             if (s->size == 4) assert_true(s->high <= UINT32_MAX);
         }
     }
@@ -104,7 +104,7 @@ static const struct {
     uint64_t number;
     double real;
     const char *text; /* NULL: a number or real */
-    bool lawful;
+    bool valid;
 } values[] = {
     {"job.world", 8192, 0, NULL, true},
     {"job.world", 8193, 0, NULL, false},
@@ -214,8 +214,8 @@ TEST(values_out_of_range_are_refused_by_name)
         else if (s->kind == GF_SETTING_REAL) gf_setting_real_set(s, &config, (float)values[i].real);
         else gf_setting_number_set(s, &config, values[i].number);
         status = gf_config_effective(&config, &out, error);
-        if (status != (values[i].lawful ? GF_OK : GF_ERR_CONFIG)) fail_msg("row %zu, %s: %s", i, values[i].key, error);
-        if (values[i].lawful) continue;
+        if (status != (values[i].valid ? GF_OK : GF_ERR_CONFIG)) fail_msg("row %zu, %s: %s", i, values[i].key, error);
+        if (values[i].valid) continue;
         assert_int_equal(strncmp(error, values[i].key, strlen(values[i].key)), 0);
         assert_non_null(strstr(error, "allowed is"));
         assert_int_equal(out.size_bytes, 0x5a5a5a5a); /* untouched */
@@ -271,7 +271,7 @@ static void combine(unsigned which, struct gf_config *c)
 }
 
 static const struct {
-    const char *refused_key; /* NULL: lawful */
+    const char *refused_key; /* NULL: valid */
 } combinations[] = {
     [1] = {"job.rank"}, [3] = {"job.ignore_environment"}, [5] = {"exchange.algorithm"},
     [12] = {"optimizer.nesterov"}, [14] = {"optimizer.half_weights"}, [16] = {"loss_scale.floor"},
@@ -293,7 +293,7 @@ TEST(combinations_that_cannot_be_are_refused)
     }
 }
 
-/* Another lawful value than the default. */
+/* Another valid value than the default. */
 static void change(const struct gf_setting *s, struct gf_config *config)
 {
     if (s->kind == GF_SETTING_TEXT) {

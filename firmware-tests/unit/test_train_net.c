@@ -144,7 +144,7 @@ TEST(test_bn_evaluates_images_one_by_one_as_it_learned_them_together)
     fixture_close(&f);
 }
 
-/* The parts' gradients sum up to the whole's: any split over ranks is lawful, also one that cuts a chunk. */
+/* The parts' gradients sum up to the whole's: any split over ranks is valid, also one that cuts a chunk. */
 static void split_check(const struct net_model *model, const uint32_t *parts, uint32_t part_count)
 {
     struct fixture f;

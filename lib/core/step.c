@@ -3,7 +3,7 @@
  *     ready -> PACK -> SETTLE -> RUN -> UNPACK -> END   a buffer, in its slot; all of them, then
  *     verdict -> commit -> whole
  *
- * Any ready order is lawful, but buffers start in one order, by the last tensor they need: with a limited number of
+ * Any ready order is valid, but buffers start in one order, by the last tensor they need: with a limited number of
  * slots two ranks that started in different orders could each hold what the other waits for. */
 #include "lib/context.h"
 

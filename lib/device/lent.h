@@ -22,6 +22,6 @@ void gf_lent_lay(struct gf_lent *lent, char *memory, uint32_t world); /* memory[
 bool gf_lent_begin(gf_context *gf);
 void gf_lent_borrow(gf_context *gf);
 void gf_lent_settle(gf_context *gf);
-void gf_lent_close(gf_context *gf); /* what was borrowed; waits for the device's work. Lawful at any time */
+void gf_lent_close(gf_context *gf); /* what was borrowed; waits for the device's work. Valid at any time */
 
 #endif

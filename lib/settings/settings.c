@@ -72,13 +72,13 @@ void gf_setting_text_set(const struct gf_setting *setting, struct gf_config *con
     memset(field + length, 0, setting->size - length);
 }
 
-bool gf_setting_number_lawful(const struct gf_setting *setting, uint64_t number)
+bool gf_setting_number_valid(const struct gf_setting *setting, uint64_t number)
 {
     if ((number < setting->low) || (number > setting->high)) return false;
     return (setting->multiple == 0) || (number % setting->multiple == 0);
 }
 
-bool gf_setting_real_lawful(const struct gf_setting *setting, double real)
+bool gf_setting_real_valid(const struct gf_setting *setting, double real)
 {
     float single = (float)real;
     uint32_t bits;
@@ -117,21 +117,21 @@ static gf_status field_effective(const struct gf_setting *setting, struct gf_con
     switch ((gf_setting_kind)setting->kind) {
     case GF_SETTING_REAL:
         real = gf_setting_real(setting, config);
-        if (!gf_setting_real_lawful(setting, (double)real)) return value_refuse(setting, config, error_out);
+        if (!gf_setting_real_valid(setting, (double)real)) return value_refuse(setting, config, error_out);
         gf_setting_real_set(setting, config, real);
         return GF_OK;
     case GF_SETTING_TEXT:
         if (memchr(text, '\0', setting->size) == NULL)
             return refuse(error_out, "%s: the text has no end within its %u bytes", setting->key, setting->size);
         text = gf_setting_text(setting, config);
-        if ((text[0] != '\0') && !gf_setting_text_lawful(setting, text))
+        if ((text[0] != '\0') && !gf_setting_text_valid(setting, text))
             return value_refuse(setting, config, error_out);
         gf_setting_text_set(setting, config, text);
         return GF_OK;
     default: break;
     }
     number = gf_setting_number(setting, config);
-    if (!gf_setting_number_lawful(setting, number)) return value_refuse(setting, config, error_out);
+    if (!gf_setting_number_valid(setting, number)) return value_refuse(setting, config, error_out);
     gf_setting_number_set(setting, config, number);
     return GF_OK;
 }

@@ -15,7 +15,7 @@ typedef enum gf_setting_kind {
     GF_SETTING_TEXT   /* characters in the struct, NUL-terminated */
 } gf_setting_kind;
 
-/* What a text must look like. Empty is lawful everywhere and means the default. */
+/* What a text must look like. Empty is valid everywhere and means the default. */
 typedef enum gf_setting_form {
     GF_FORM_ADDRESS,    /* 10.0.0.1:7117 or [fd00::1]:7117 */
     GF_FORM_IP,         /* the same without port */
@@ -28,7 +28,7 @@ typedef enum gf_setting_form {
 
 #define GF_SETTING_AGREES 0x1u       /* must be the same on all ranks */
 #define GF_SETTING_POWER_OF_TWO 0x2u
-#define GF_SETTING_ABOVE_LOW 0x4u    /* the lower bound itself is not lawful */
+#define GF_SETTING_ABOVE_LOW 0x4u    /* the lower bound itself is not valid */
 #define GF_SETTING_BELOW_HIGH 0x8u   /* likewise the upper one */
 
 /* In the struct 0 and empty text mean the fallback. Where the fallback is not 0, low is not 0 either, so that a file
@@ -62,9 +62,9 @@ void gf_setting_number_set(const struct gf_setting *setting, struct gf_config *c
 void gf_setting_real_set(const struct gf_setting *setting, struct gf_config *config, float real);
 void gf_setting_text_set(const struct gf_setting *setting, struct gf_config *config, const char *text);
 
-bool gf_setting_number_lawful(const struct gf_setting *setting, uint64_t number);
-bool gf_setting_real_lawful(const struct gf_setting *setting, double real);
-bool gf_setting_text_lawful(const struct gf_setting *setting, const char *text); /* empty is not */
+bool gf_setting_number_valid(const struct gf_setting *setting, uint64_t number);
+bool gf_setting_real_valid(const struct gf_setting *setting, double real);
+bool gf_setting_text_valid(const struct gf_setting *setting, const char *text); /* empty is not */
 
 #define GF_SETTING_ALLOWED_BYTES 160
 #define GF_SETTING_VALUE_BYTES 280

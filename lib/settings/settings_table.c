@@ -49,7 +49,7 @@ const struct gf_setting gf_settings[] = {
      .help = "take world, rank, id and address from here alone"},
 
     {.key = "rendezvous.address", TEXT(rendezvous.address, GF_FORM_ADDRESS), .fallback_text = "127.0.0.1:7117",
-     .help = "where rank 0 listens; in a file a host name is lawful too"},
+     .help = "where rank 0 listens; in a file a host name is valid too"},
     {.key = "rendezvous.bind", TEXT(rendezvous.bind, GF_FORM_IP), .fallback_text = "",
      .help = "address this rank listens on or connects from; empty: any route to rendezvous.address"},
     {.key = "rendezvous.join_timeout", TIME(rendezvous.join_timeout_ns), .low = MS, .high = 86400 * S,

@@ -112,7 +112,7 @@ bool gf_ip_loopback(const char *ip_or_address)
     return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && (v6.s6_addr[12] == 127));
 }
 
-static bool ports_lawful(const char *ports)
+static bool ports_valid(const char *ports)
 {
     uint32_t first, last;
     const char *rest = port_read(ports, &first);
@@ -122,7 +122,7 @@ static bool ports_lawful(const char *ports)
 }
 
 /* Names of these characters, no empty one. */
-static bool list_lawful(const char *list, const char *characters)
+static bool list_valid(const char *list, const char *characters)
 {
     for (;;) {
         size_t length = strspn(list, characters);
@@ -136,16 +136,16 @@ static bool list_lawful(const char *list, const char *characters)
 #define LOWER "abcdefghijklmnopqrstuvwxyz0123456789_"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-bool gf_setting_text_lawful(const struct gf_setting *setting, const char *text)
+bool gf_setting_text_valid(const struct gf_setting *setting, const char *text)
 {
     GF_ASSERT(setting->kind == GF_SETTING_TEXT);
     if ((text[0] == '\0') || (strlen(text) >= setting->size)) return false;
     switch ((gf_setting_form)setting->form) {
     case GF_FORM_ADDRESS:    return gf_address_numeric(text);
     case GF_FORM_IP:         return gf_ip_numeric(text);
-    case GF_FORM_TRANSPORTS: return list_lawful(text, LOWER);
-    case GF_FORM_DEVICES:    return list_lawful(text, LOWER UPPER ".:-@");
-    case GF_FORM_PORTS:      return ports_lawful(text);
+    case GF_FORM_TRANSPORTS: return list_valid(text, LOWER);
+    case GF_FORM_DEVICES:    return list_valid(text, LOWER UPPER ".:-@");
+    case GF_FORM_PORTS:      return ports_valid(text);
     case GF_FORM_DRIVER:     return (strcmp(text, "host") == 0) || (strcmp(text, "cuda") == 0);
     case GF_FORM_PATH:       break;
     }

@@ -204,7 +204,7 @@ static gf_status kin_check(gf_context *gf, const char *call, const struct gf_sta
     return GF_OK;
 }
 
-static bool scale_lawful(uint32_t bits)
+static bool scale_valid(uint32_t bits)
 {
     float scale;
     memcpy(&scale, &bits, sizeof scale);
@@ -222,7 +222,7 @@ static gf_status values_check(gf_context *gf, const char *call, const struct gf_
     else if ((head->flags & ~GF_STATE_FLAGS) != 0) wrong = "flags";
     else if (((head->flags & GF_STATE_LOCAL) != 0) && ((head->sparse_elem_count == 0) || !local))
         wrong = "local momentum";
-    else if (!scale_lawful(head->scale_bits)) wrong = "loss scale";
+    else if (!scale_valid(head->scale_bits)) wrong = "loss scale";
     else if ((head->selected_count > head->chunk_count) ||
              (((head->flags & GF_STATE_KNOWN) != 0) != (head->selected_count > 0)))
         wrong = "number of selected chunks";

@@ -121,7 +121,7 @@ void check_gpu(struct check_report *report, const struct check_job *job)
     } else if (asked) {
         gpu_asked(report, job, &cuda, library);
     } else {
-        (void)cuda.driver_version(&version); /* lawful before cuInit(), which would take hold of the GPU */
+        (void)cuda.driver_version(&version); /* valid before cuInit(), which would take hold of the GPU */
         check_say(report, "gpu", CHECK_OK, NULL, "not used: device.driver is \"host\"; %s is for CUDA %d.%d", library,
                   version / 1000, version % 1000 / 10);
     }

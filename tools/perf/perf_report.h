@@ -34,7 +34,7 @@ void perf_report_step(const struct perf_report *report);
 /* 0, or -1: it said why on stderr. */
 int perf_report_json(const struct perf_report *report, const char *path);
 int perf_report_csv(const struct perf_report *report, const char *path);
-/* Whether a file can be written there, before an hour is spent on what goes into it; NULL is lawful. Leaves an empty
+/* Whether a file can be written there, before an hour is spent on what goes into it; NULL is valid. Leaves an empty
  * file where there was none. 0, or -1 as above. */
 int perf_file_check(const char *path);
 /* For writing files: NULL, or -1 from the end, where it said why on stderr. */

@@ -20,7 +20,7 @@ struct data_set {
 };
 
 /* Reads folder/PREFIX-images-idx3-ubyte.gz and folder/PREFIX-labels-idx1-ubyte.gz ("train", "t10k"). 0, or -1 with one
- * line in error_out[DATA_ERROR_BYTES] and *set_out untouched. data_close() frees; a zeroed set is lawful. */
+ * line in error_out[DATA_ERROR_BYTES] and *set_out untouched. data_close() frees; a zeroed set is valid. */
 int data_open(const char *folder, const char *prefix, struct data_set *set_out, char *error_out);
 void data_close(struct data_set *set);
 

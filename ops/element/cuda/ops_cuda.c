@@ -31,7 +31,7 @@ static uint32_t blocks_for(const struct gf_queue *queue, uint64_t work)
     return (uint32_t)((wanted < most) ? wanted : most);
 }
 
-/* args is the one struct that the kernel takes. work is not 0: an empty grid is not lawful, an empty range is. */
+/* args is the one struct that the kernel takes. work is not 0: an empty grid is not valid, an empty range is. */
 static gf_status start(struct gf_queue *queue, uint32_t kernel, uint64_t work, void *args)
 {
     void *list[] = {args};
