@@ -386,7 +386,7 @@ gf_status gf_device_failed(gf_context *gf, gf_operation operation); /* the conte
 /* ---- step.c ---- */
 void gf_step_settle(gf_context *gf); /* before a failure: a commit that has begun is ended */
 /* One turn of everything under way in a step, of failing too; for gf_wait(). arg is not used. */
-gf_status gf_step_turn(gf_context *gf, void *arg);
+gf_status gf_step_progress(gf_context *gf, void *arg);
 void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
 void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
 
@@ -428,7 +428,7 @@ void gf_verdict_sources(gf_context *gf, const struct gf_buffer *buffer, const st
 gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
                           gf_type type, uint32_t root, struct gf_request *request);
 /* One turn of all requests; says how `request` stands. */
-gf_status gf_request_turn(gf_context *gf, void *request);
+gf_status gf_request_progress(gf_context *gf, void *request);
 bool gf_requests_idle(const gf_context *gf);
 
 /* ---- wait.c ---- */
@@ -437,11 +437,11 @@ gf_status gf_wait(gf_context *gf, gf_status (*poll)(gf_context *gf, void *arg), 
 
 /* ---- open.c ---- */
 /* One turn of join and warm-up: GF_OK once the context could be used. A failure is the context's. */
-gf_status gf_join_turn(gf_context *gf, uint64_t now_ns);
+gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
 
 /* ---- shrink.c ---- */
 struct gf_members_standing gf_standing(const gf_context *gf); /* how far this rank is */
-gf_status gf_shrink_turn(gf_context *gf, void *arg); /* GF_OK: the new epoch has begun */
+gf_status gf_shrink_progress(gf_context *gf, void *arg); /* GF_OK: the new epoch has begun */
 
 /* ---- rejoin.c ---- */
 void gf_rejoin_begin(gf_context *gf); /* the rest of gf_open() of a rank that comes back */

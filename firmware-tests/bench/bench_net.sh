@@ -49,7 +49,7 @@ gloo() {
 tcp="--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include eth0"
 ring="--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm"
 ucx="--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x UCX_TLS=tcp,self -x UCX_NET_DEVICES=eth0"
-peers_turn() {
+peers_progress() {
     if [ -x "$peers/bench_openmpi" ]; then
         mpi=$PWD/$peers/bench_openmpi
         openmpi openmpi $tcp "$mpi"
@@ -85,7 +85,7 @@ sizes_part() {
         ours ours-fp16 2 -d half -b 2K -e 128K -f 64 -t 0.2
         ours ours-fp16 2 -d half -b 2M -e 32M -f 4 -t 0.1
         ours ours-deterministic 1 -b 4M -e 16M -f 4 -t 0.1 --set exchange.deterministic=true
-        peers_turn
+        peers_progress
     done
     printf '\n%s hosts: allreduce in place, %s Mbit/s, us, medians of %s rounds\n\n' "$n" "$RATE_MBIT" "$ROUNDS"
     sizes_table
@@ -119,7 +119,7 @@ model_part() {
         echo "# $n hosts, $1, round $i of $3" >&2
         ours ours 1 --model "$2" -t 0.2
         ours ours-fp16 1 --model "$2" -t 0.2 --set exchange.wire=fp16
-        peers_turn
+        peers_progress
     done
     labels=$(awk '{print $1}' "$times" | sort -u | grep -v '^ours')
     limit=$(limit_us "$bytes") own=$(median "$times" ours step) half=$(median "$times" ours-fp16 step)

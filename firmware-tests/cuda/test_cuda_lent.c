@@ -120,7 +120,7 @@ struct death {
     bool dead;
 };
 
-static gf_status dying_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status dying_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct death *death = arg;
     if (!death->dead && (rank == death->victim) && (w->ranks[rank].next == 3)) {
@@ -128,7 +128,7 @@ static gf_status dying_turn(struct world *w, uint32_t rank, void *arg)
         death->dead = true;
         return GF_AGAIN;
     }
-    return world_step_turn(w, rank, &death->step);
+    return world_step_progress(w, rank, &death->step);
 }
 
 static void survivors_run(struct world *w, uint32_t victim)
@@ -136,11 +136,11 @@ static void survivors_run(struct world *w, uint32_t victim)
     struct state_moment moment = {.step = 2};
     struct death death = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = victim};
     struct world_step step = {.fill = state_fill_whole, .arg = &moment};
-    world_run(w, dying_turn, &death);
-    world_run(w, world_shrink_turn, NULL);
+    world_run(w, dying_progress, &death);
+    world_run(w, world_shrink_progress, NULL);
     for (uint32_t rank = 0; rank < w->world; rank++)
         if (rank != victim) assert_int_equal(w->ranks[rank].status, GF_OK);
-    world_run(w, world_step_turn, &step);
+    world_run(w, world_step_progress, &step);
     for (uint32_t rank = 0; rank < w->world; rank++) {
         if (rank == victim) continue;
         assert_int_equal(w->ranks[rank].status, GF_OK);
@@ -197,7 +197,7 @@ TEST(a_device_that_fails_in_a_step_is_named)
             setup.config.exchange.timeout_ns = UINT64_C(200000000);
             cuda = cuda_world_setup(&setup);
             cuda_world_open_alone(&cuda);
-            world_run(&both->cuda, world_step_turn, &step);
+            world_run(&both->cuda, world_step_progress, &step);
             for (uint32_t rank = 0; rank < setup.world; rank++)
                 if (both->cuda.ranks[rank].status == GF_ERR_DEVICE) failed++;
             if (both->fixture.fake->failure_met()) assert_true(failed > 0);

@@ -118,7 +118,7 @@ TEST(a_device_that_fails_in_a_step_is_named)
             cuda = cuda_world_setup(&setup);
             cuda_world_open_alone(&cuda);
             slices_shorten(&both->cuda);
-            world_run(&both->cuda, world_step_turn, &step);
+            world_run(&both->cuda, world_step_progress, &step);
             for (uint32_t rank = 0; rank < setup.world; rank++) {
                 const gf_context *gf = both->cuda.ranks[rank].gf;
                 if (both->cuda.ranks[rank].status == GF_ERR_DEVICE) failed++;
@@ -141,14 +141,14 @@ struct death {
     uint32_t turns; /* of the victim, until it dies */
 };
 
-static gf_status dying_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status dying_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct death *death = arg;
     if (rank == VICTIM) {
         if (death->turns-- == 0) gf_sim_kill(w->sim, rank);
         if (gf_sim_is_dead(w->sim, rank)) return GF_AGAIN;
     }
-    return world_step_turn(w, rank, &death->step);
+    return world_step_progress(w, rank, &death->step);
 }
 
 static void survivors_sums_expect_right(struct world *w)
@@ -184,11 +184,11 @@ TEST(survivors_of_a_death_go_on)
         cuda = cuda_world_setup(&setup);
         cuda_world_open_alone(&cuda);
         slices_shorten(&both->cuda);
-        world_run(&both->cuda, dying_turn, &death);
+        world_run(&both->cuda, dying_progress, &death);
         if (both->cuda.ranks[0].status == GF_ERR_PEER) { /* else the step ended before */
             deaths++;
-            world_run(&both->cuda, world_shrink_turn, NULL);
-            world_run(&both->cuda, world_step_turn, &death.step);
+            world_run(&both->cuda, world_shrink_progress, NULL);
+            world_run(&both->cuda, world_step_progress, &death.step);
             survivors_sums_expect_right(&both->cuda);
         }
         cuda_world_close_alone();

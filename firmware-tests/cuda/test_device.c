@@ -180,7 +180,7 @@ struct broadcasts {
     bool posted[4];
 };
 
-static gf_status broadcasts_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status broadcasts_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct broadcasts *all = arg;
     gf_context *gf = w->ranks[rank].gf;
@@ -205,7 +205,7 @@ TEST(device_memory_is_broadcast_through_the_wire_pool)
         for (uint32_t i = 1; i <= BROADCASTS; i++)
             for (uint64_t e = 0; e < state_tensors[i].elem_count; e++)
                 ((float *)(uintptr_t)gf_weight(w.ranks[rank].gf, i))[e] = (float)(rank * 1000 + i * 100 + e % 10);
-    world_run(&w, broadcasts_turn, &all);
+    world_run(&w, broadcasts_progress, &all);
     world_expect(&w, GF_OK);
     for (uint32_t rank = 0; rank < w.world; rank++) {
         world_settle(&w, rank);

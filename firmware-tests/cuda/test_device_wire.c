@@ -317,7 +317,7 @@ static bool folds_queued(const struct world *w, uint32_t rank)
     return folding && (late_gpu_waiting(gf->gpu) > 0);
 }
 
-static gf_status dying_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status dying_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct death *death = arg;
     if ((rank == VICTIM) && !death->dead && (death->turns-- == 0)) {
@@ -325,7 +325,7 @@ static gf_status dying_turn(struct world *w, uint32_t rank, void *arg)
         death->dead = true;
         for (uint32_t r = 0; r < w->world; r++) death->folding = death->folding || folds_queued(w, r);
     }
-    return (death->dead && (rank == VICTIM)) ? GF_AGAIN : world_step_turn(w, rank, &death->step);
+    return (death->dead && (rank == VICTIM)) ? GF_AGAIN : world_step_progress(w, rank, &death->step);
 }
 
 static void survivors_sums_expect_right(struct world *w)
@@ -355,15 +355,15 @@ static bool dies_at(gf_algorithm algorithm, uint32_t turns, uint32_t *folding_ou
     setup.config.optimizer.kind = GF_OPTIMIZER_NONE;
     setup.sim.detect_ns = 50000000;
     device_open(&setup, ALL_RANKS);
-    world_run(&device, dying_turn, &death);
+    world_run(&device, dying_progress, &death);
     for (uint32_t rank = 0; rank < setup.world; rank++)
         if ((rank != VICTIM) && (device.ranks[rank].status == GF_OK)) death.dead = false; /* its work was done */
     if (death.dead) {
         *folding_out += death.folding;
         for (uint32_t rank = 0; rank < setup.world; rank++)
             if (rank != VICTIM) assert_int_equal(late_gpu_waiting(device.ranks[rank].gf->gpu), 0);
-        world_run(&device, world_shrink_turn, NULL);
-        world_run(&device, world_step_turn, &death.step);
+        world_run(&device, world_shrink_progress, NULL);
+        world_run(&device, world_step_progress, &death.step);
         survivors_sums_expect_right(&device);
     }
     world_close(&device);

@@ -9,17 +9,17 @@
 
 static struct middle middle;
 
-static void both_turn(void)
+static void both_progress(void)
 {
     turn();
-    middle_turn(&middle);
+    middle_progress(&middle);
 }
 
 #define BOTH_UNTIL(condition)                                                    \
     do {                                                                         \
         bool came = (condition);                                                 \
         for (int turns = 0; !came && (turns < TURNS_MAX); turns++) {             \
-            both_turn();                                                         \
+            both_progress();                                                         \
             came = (condition);                                                  \
         }                                                                        \
         if (!came) fail_msg("line %d: never came: %s", __LINE__, #condition);    \

@@ -123,10 +123,10 @@ struct interrupt {
     struct world_step step;
 };
 
-static gf_status interrupted_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status interrupted_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct interrupt *interrupt = arg;
-    gf_status status = world_step_turn(w, rank, &interrupt->step);
+    gf_status status = world_step_progress(w, rank, &interrupt->step);
     if (!interrupt->done && (rank == interrupt->rank) && (w->ranks[rank].next == interrupt->after_tensors)) {
         interrupt->done = true;
         interrupt->act(w, rank);
@@ -153,7 +153,7 @@ TEST(whoever_dies_stops_or_aborts_is_named_in_time)
         uint64_t begin_ns;
         world_open(&w, &setup);
         begin_ns = gf_sim_now_ns(w.sim);
-        world_run(&w, interrupted_turn, &interrupt);
+        world_run(&w, interrupted_progress, &interrupt);
         assert_true(interrupt.done);
         assert_true(gf_sim_now_ns(w.sim) - begin_ns < rows[row / 15].bound_ns);
         for (uint32_t rank = 0; rank < 3; rank++) {
@@ -166,9 +166,9 @@ TEST(whoever_dies_stops_or_aborts_is_named_in_time)
 }
 
 /* After a death the survivors' region is another one, and memory serves again. */
-static gf_status survivors_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status survivors_progress(struct world *w, uint32_t rank, void *arg)
 {
-    return gf_sim_runs(w->sim, rank) ? world_step_turn(w, rank, arg) : GF_AGAIN;
+    return gf_sim_runs(w->sim, rank) ? world_step_progress(w, rank, arg) : GF_AGAIN;
 }
 
 TEST(survivors_go_on_through_memory)
@@ -180,11 +180,11 @@ TEST(survivors_go_on_through_memory)
         struct world w;
         setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
         world_open(&w, &setup);
-        world_run(&w, interrupted_turn, &interrupt);
-        world_run(&w, world_shrink_turn, NULL);
+        world_run(&w, interrupted_progress, &interrupt);
+        world_run(&w, world_shrink_progress, NULL);
         for (uint32_t rank = 0; rank < 4; rank++)
             if (rank != victim) assert_int_equal(w.ranks[rank].status, GF_OK);
-        world_run(&w, survivors_turn, &step);
+        world_run(&w, survivors_progress, &step);
         for (uint32_t rank = 0; rank < 4; rank++) {
             struct gf_trace_record record;
             if (rank == victim) continue;
@@ -218,9 +218,9 @@ TEST(survivors_of_a_world_too_large_keep_to_messages)
     struct world w;
     setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
     world_open(&w, &setup);
-    world_run(&w, interrupted_turn, &interrupt);
-    world_run(&w, world_shrink_turn, NULL);
-    world_run(&w, survivors_turn, &step);
+    world_run(&w, interrupted_progress, &interrupt);
+    world_run(&w, world_shrink_progress, NULL);
+    world_run(&w, survivors_progress, &step);
     for (uint32_t rank = 0; rank < WORLD - 2; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_OK);
         assert_int_equal(gf_world(w.ranks[rank].gf), WORLD - 2);

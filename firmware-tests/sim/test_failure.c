@@ -29,7 +29,7 @@ struct journey {
     bool ended[8];
 };
 
-static gf_status journey_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status journey_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct journey *journey = arg;
     gf_context *gf = w->ranks[rank].gf;
@@ -40,7 +40,7 @@ static gf_status journey_turn(struct world *w, uint32_t rank, void *arg)
         for (uint32_t r = 0; r < w->world; r++) all = all && (journey->ended[r] || !gf_sim_runs(w->sim, r));
         return all ? GF_OK : GF_AGAIN;
     }
-    status = (journey->stage[rank] == 0) ? gf_open_poll(gf) : world_step_turn(w, rank, &journey->step);
+    status = (journey->stage[rank] == 0) ? gf_open_poll(gf) : world_step_progress(w, rank, &journey->step);
     if (status == GF_OK) {
         journey->stage[rank]++;
         w->ranks[rank].next = 0;
@@ -63,7 +63,7 @@ static bool run_with_fault(const struct fault_case *c, uint32_t world, uint32_t 
     world_create(&w, &setup);
     w.creep_ns = c->creep_ns;
     begin_ns = gf_sim_now_ns(w.sim);
-    world_run(&w, journey_turn, &journey);
+    world_run(&w, journey_progress, &journey);
     met = gf_sim_fault_met(w.sim);
     for (uint32_t r = 0; r < world; r++) {
         gf_status status = w.ranks[r].status;
@@ -132,7 +132,7 @@ TEST(what_a_link_may_do_changes_nothing)
             setup.sim.faults[0] = (struct gf_sim_fault){.kind = kinds[k], .rank = 1, .at = at, .delay_ns = 10000000};
             setup.sim.fault_count = 1;
             world_create(&w, &setup);
-            world_run(&w, journey_turn, &journey);
+            world_run(&w, journey_progress, &journey);
             world_expect(&w, GF_OK);
             world_expect_equal(&w);
             for (uint64_t e = 0; e < brief[0].elem_count; e++)

@@ -114,10 +114,10 @@ TEST(auto_takes_it_on_two_whole_nodes_alone)
     }
 }
 
-static gf_status dying_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status dying_progress(struct world *w, uint32_t rank, void *arg)
 {
     if ((rank == 3) && (w->ranks[rank].next == 2)) gf_sim_kill(w->sim, rank);
-    return world_step_turn(w, rank, arg);
+    return world_step_progress(w, rank, arg);
 }
 
 TEST(what_is_left_of_two_nodes_goes_on_by_messages)
@@ -129,15 +129,15 @@ TEST(what_is_left_of_two_nodes_goes_on_by_messages)
     world_open(&w, &setup);
     world_step_run(&w, &step);
     world_expect(&w, GF_OK);
-    world_run(&w, dying_turn, &step);
+    world_run(&w, dying_progress, &step);
     for (uint32_t rank = 0; rank < 3; rank++) assert_true(w.ranks[rank].status < 0);
-    world_run(&w, world_shrink_turn, NULL);
+    world_run(&w, world_shrink_progress, NULL);
     for (uint32_t rank = 0; rank < 3; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_OK);
         assert_int_equal(gf_world(w.ranks[rank].gf), 3);
         assert_false(w.ranks[rank].gf->by_nodes);
     }
-    world_run(&w, world_step_turn, &step);
+    world_run(&w, world_step_progress, &step);
     for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(w.ranks[rank].status, GF_OK);
     world_close(&w);
 }

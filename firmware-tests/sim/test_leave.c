@@ -18,10 +18,10 @@ struct interrupt {
     struct world_step step;
 };
 
-static gf_status interrupted_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status interrupted_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct interrupt *interrupt = arg;
-    gf_status status = world_step_turn(w, rank, &interrupt->step);
+    gf_status status = world_step_progress(w, rank, &interrupt->step);
     if (!interrupt->done && (rank == interrupt->rank) && (w->ranks[rank].next == interrupt->after_tensors)) {
         interrupt->done = true;
         interrupt->act(w, rank);
@@ -69,9 +69,9 @@ static void act_close(struct world *w, uint32_t rank)
     w->ranks[rank].status = GF_OK;
 }
 
-static gf_status closing_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status closing_progress(struct world *w, uint32_t rank, void *arg)
 {
-    return (w->ranks[rank].gf == NULL) ? GF_OK : interrupted_turn(w, rank, arg);
+    return (w->ranks[rank].gf == NULL) ? GF_OK : interrupted_progress(w, rank, arg);
 }
 
 TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
@@ -84,7 +84,7 @@ TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
         uint64_t begin_ns;
         world_open(&w, &setup);
         begin_ns = gf_sim_now_ns(w.sim);
-        world_run(&w, interrupted_turn, &interrupt);
+        world_run(&w, interrupted_progress, &interrupt);
         assert_true(interrupt.done);
         assert_true(gf_sim_now_ns(w.sim) - begin_ns < DRAIN_NS + 20000000); /* no deadline was waited for */
         for (uint32_t rank = 0; rank < 3; rank++) {
@@ -108,7 +108,7 @@ TEST(an_abort_ends_a_wait_at_once)
     for (uint32_t tensor = 0; tensor < LENGTH(brief); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
     begin_ns = gf_sim_now_ns(w.sim);
     struct interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_abort, .step.pause_ns = 20000000};
-    world_block(&w, 0, interrupted_turn, &interrupt);
+    world_block(&w, 0, interrupted_progress, &interrupt);
     assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_ERR_PEER);
     world_unblock(&w);
     assert_int_equal(gf_error_last(w.ranks[0].gf)->peer, 1);
@@ -116,7 +116,7 @@ TEST(an_abort_ends_a_wait_at_once)
     world_close(&w);
 }
 
-static gf_status abort_first_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status abort_first_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
     (void)rank;
@@ -134,7 +134,7 @@ TEST(an_abort_of_the_waiting_rank_itself_ends_its_wait)
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
     for (uint32_t tensor = 0; tensor < LENGTH(brief); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
     begin_ns = gf_sim_now_ns(w.sim);
-    world_block(&w, 0, abort_first_turn, NULL);
+    world_block(&w, 0, abort_first_progress, NULL);
     assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_ERR_ABORTED);
     world_unblock(&w);
     assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS);
@@ -148,7 +148,7 @@ TEST(closing_in_the_middle_of_a_step_is_told_to_the_others)
         struct interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_close};
         struct world w;
         world_open(&w, &setup);
-        world_run(&w, closing_turn, &interrupt);
+        world_run(&w, closing_progress, &interrupt);
         for (uint32_t rank = 0; rank < 3; rank++) {
             if (rank == guilty) continue;
             world_expect_failed(&w, rank, GF_ERR_PEER);
@@ -166,7 +166,7 @@ static void act_close_late(struct world *w, uint32_t rank)
     w->ranks[rank].gf = NULL;
 }
 
-static gf_status close_early_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status close_early_progress(struct world *w, uint32_t rank, void *arg)
 {
     const struct interrupt *interrupt = arg;
     if (rank == interrupt->rank) {
@@ -174,7 +174,7 @@ static gf_status close_early_turn(struct world *w, uint32_t rank, void *arg)
         if (status != GF_AGAIN) act_close_late(w, rank);
         return status;
     }
-    return world_step_turn(w, rank, &((struct interrupt *)arg)->step);
+    return world_step_progress(w, rank, &((struct interrupt *)arg)->step);
 }
 
 /* It leaves in good order, but the others go on: what they wait for does not come, and it was not theirs to send. */
@@ -189,7 +189,7 @@ TEST(closing_between_steps_while_others_go_on_is_named)
             world_open(&w, &setup);
             world_step_run(&w, &step);
             world_expect(&w, GF_OK);
-            world_run(&w, close_early_turn, &interrupt);
+            world_run(&w, close_early_progress, &interrupt);
             for (uint32_t rank = 0; rank < world; rank++) {
                 if (rank == guilty) continue;
                 world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
@@ -234,7 +234,7 @@ TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
         uint64_t begin_ns;
         world_open(&w, &setup);
         begin_ns = gf_sim_now_ns(w.sim);
-        world_run(&w, interrupted_turn, &interrupt);
+        world_run(&w, interrupted_progress, &interrupt);
         assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + ANSWER_NS + DRAIN_NS + 50000000);
         for (uint32_t rank = 0; rank < 4; rank++) {
             uint32_t peer = gf_error_last(w.ranks[rank].gf)->peer;
@@ -253,7 +253,7 @@ TEST(two_ranks_that_cannot_reach_each_other_end_everybody)
     struct world w;
     setup.config.exchange.algorithm = GF_ALGORITHM_RING;
     world_open(&w, &setup);
-    world_run(&w, interrupted_turn, &interrupt);
+    world_run(&w, interrupted_progress, &interrupt);
     for (uint32_t rank = 0; rank < 4; rank++) {
         world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
         assert_string_equal(gf_error_last(w.ranks[rank].gf)->text, gf_error_last(w.ranks[0].gf)->text);
@@ -263,11 +263,11 @@ TEST(two_ranks_that_cannot_reach_each_other_end_everybody)
 
 /* ---- late, not dead ---- */
 
-static gf_status lagging_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status lagging_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct interrupt *interrupt = arg;
     if ((rank != interrupt->rank) || (w->ranks[rank].next < interrupt->after_tensors))
-        return world_step_turn(w, rank, &interrupt->step);
+        return world_step_progress(w, rank, &interrupt->step);
     (void)gf_heartbeat(w->ranks[rank].gf);
     return (gf_error_last(w->ranks[rank].gf)->code == GF_OK) ? GF_AGAIN : gf_error_last(w->ranks[rank].gf)->code;
 }
@@ -282,7 +282,7 @@ TEST(a_rank_that_never_declares_is_named_with_its_step)
         world_open(&w, &setup);
         world_step_run(&w, &step);
         world_expect(&w, GF_OK);
-        world_run(&w, lagging_turn, &interrupt);
+        world_run(&w, lagging_progress, &interrupt);
         for (uint32_t rank = 0; rank < 3; rank++) {
             world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
             assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, guilty);
@@ -365,7 +365,7 @@ TEST(closing_is_valid_at_any_time_and_once)
     world_close(&w);
 }
 
-static gf_status close_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status close_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
     return gf_close_poll(w->ranks[rank].gf);
@@ -379,7 +379,7 @@ TEST(closing_waits_for_those_who_are_late_but_not_for_ever)
     world_open(&w, &setup);
     begin_ns = gf_sim_now_ns(w.sim);
     gf_sim_stop(w.sim, 1, true);
-    world_run(&w, close_turn, NULL);
+    world_run(&w, close_progress, NULL);
     assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + ANSWER_NS / 2 + 20000000); /* it was asked, too */
     assert_int_equal(w.ranks[0].status, GF_ERR_TIMEOUT);
     assert_int_equal(w.ranks[2].status, GF_ERR_TIMEOUT);
@@ -401,7 +401,7 @@ struct last_words {
 };
 
 /* Rank 2 sends to both, leaves, and dies while its message to rank 1 is still on the way. */
-static gf_status last_words_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status last_words_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct last_words *all = arg;
     gf_context *gf = w->ranks[rank].gf;
@@ -430,7 +430,7 @@ TEST(who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it)
     struct world w;
     world_open(&w, &setup);
     gf_sim_partition(w.sim, 2, 1, true);
-    world_run(&w, last_words_turn, &all);
+    world_run(&w, last_words_progress, &all);
     assert_true(all.killed);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_ERR_TIMEOUT);

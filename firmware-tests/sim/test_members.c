@@ -35,7 +35,7 @@ TEST(all_join_see_all_addresses_and_leave)
             assert_blobs_are_everywhere();
             world_leaves();
             for (uint32_t rank = 1; (rank < sizes[i]) && (kind < 2); rank++) fake_cut(&fake, rank, "closed by peer");
-            assert_true(members_world_turn(GF_OK)); /* connections that end now are no failure */
+            assert_true(members_world_progress(GF_OK)); /* connections that end now are no failure */
             members_world_end();
         }
     }
@@ -48,7 +48,7 @@ TEST(nobody_is_through_before_all_are_there)
     rank_open(0, &offer);
     rank_open(2, &offer);
     fake_connect(&fake, 2);
-    for (int turn = 0; turn < 1000; turn++) assert_true(members_world_turn(GF_AGAIN));
+    for (int turn = 0; turn < 1000; turn++) assert_true(members_world_progress(GF_AGAIN));
     rank_open(1, &offer);
     fake_connect(&fake, 1);
     members_world_until(GF_OK);
@@ -108,7 +108,7 @@ TEST(late_ranks_hear_why_the_join_failed)
     for (uint32_t rank = 0; rank < 4; rank++) rank_open(rank, (rank == 1) ? &other : &offer);
     fake_connect(&fake, 1);
     fake_connect(&fake, 2);
-    for (int turn = 0; turn < 500; turn++) assert_true(members_world_turn(GF_AGAIN)); /* rank 3 gets its moment */
+    for (int turn = 0; turn < 500; turn++) assert_true(members_world_progress(GF_AGAIN)); /* rank 3 gets its moment */
     fake_connect(&fake, 3);
     members_world_until(GF_ERR_MISMATCH);
     assert_all_failed(GF_ERR_MISMATCH, 1, "3 tensors at rank 0, 9 at rank 1");
@@ -151,11 +151,11 @@ TEST(missing_ranks_are_named_at_the_deadline)
             rank_open(rank, &offer);
             if (rank > 0) fake_connect(&fake, rank);
         }
-        for (int turn = 0; turn < 100; turn++) assert_true(members_world_turn(GF_AGAIN));
+        for (int turn = 0; turn < 100; turn++) assert_true(members_world_progress(GF_AGAIN));
         world.now_ns = 65 * SECOND - 2 * MS;
-        assert_true(members_world_turn(GF_AGAIN));
-        (void)members_world_turn(GF_ERR_TIMEOUT);
-        assert_true(members_world_turn(GF_ERR_TIMEOUT));
+        assert_true(members_world_progress(GF_AGAIN));
+        (void)members_world_progress(GF_ERR_TIMEOUT);
+        assert_true(members_world_progress(GF_ERR_TIMEOUT));
         assert_all_failed(GF_ERR_TIMEOUT, missing[i].peer, missing[i].text);
         members_world_end();
     }
@@ -165,9 +165,9 @@ TEST(a_silent_coordinator_ends_the_join)
 {
     members_world_open(2, false, 0);
     world.ranks[0].stopped = true;
-    for (int turn = 0; turn < 10; turn++) assert_true(members_world_turn(GF_AGAIN));
+    for (int turn = 0; turn < 10; turn++) assert_true(members_world_progress(GF_AGAIN));
     world.now_ns += 62 * SECOND;
-    assert_true(members_world_turn(GF_ERR_TIMEOUT));
+    assert_true(members_world_progress(GF_ERR_TIMEOUT));
     assert_all_failed(GF_ERR_TIMEOUT, 0, "joined rank 0 at 127.0.0.1:7117, which then said nothing");
     members_world_end();
 }
@@ -179,7 +179,7 @@ TEST(a_death_while_joining_is_told)
     for (uint32_t rank = 0; rank < 3; rank++) rank_open(rank, &offer);
     fake_connect(&fake, 1);
     fake_connect(&fake, 2);
-    assert_true(members_world_turn(GF_AGAIN));
+    assert_true(members_world_progress(GF_AGAIN));
     world.ranks[1].stopped = true;
     fake_cut(&fake, 1, "connection closed by peer");
     members_world_until(GF_ERR_PEER);
@@ -193,7 +193,7 @@ TEST(leaving_a_join_tells_the_others)
     members_world_begin(3, false, 0);
     for (uint32_t rank = 0; rank < 2; rank++) rank_open(rank, &offer);
     fake_connect(&fake, 1);
-    assert_true(members_world_turn(GF_AGAIN));
+    assert_true(members_world_progress(GF_AGAIN));
     assert_int_equal(gf_members_leave(world.ranks[1].members, world.now_ns), GF_OK);
     assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_ERR_PEER);
     assert_non_null(strstr(error_of(0)->text, "rank 1 gave up: closed before all ranks had joined"));
@@ -205,10 +205,10 @@ TEST(who_has_said_bye_may_go)
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
     assert_int_equal(gf_members_leave(world.ranks[1].members, world.now_ns), GF_AGAIN);
-    assert_true(members_world_turn(GF_OK));
+    assert_true(members_world_progress(GF_OK));
     world.ranks[1].stopped = true;
     fake_cut(&fake, 1, "connection closed by peer");
-    for (int turn = 0; turn < 10; turn++) assert_true(members_world_turn(GF_OK));
+    for (int turn = 0; turn < 10; turn++) assert_true(members_world_progress(GF_OK));
     assert_int_equal(gf_members_leave(world.ranks[2].members, world.now_ns), GF_AGAIN);
     assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_OK);
     assert_int_equal(gf_members_leave(world.ranks[2].members, world.now_ns), GF_OK);
@@ -271,7 +271,7 @@ static bool doubts_behind(uint64_t gap_ns, uint32_t steps, uint32_t requests)
     for (uint32_t i = 0; i < requests; i++) gf_members_met_request(members);
     fake_cut(&fake, 1, "connection closed by peer");
     world.ranks[0].stopped = true;
-    (void)members_world_turn(GF_ERR_PEER);
+    (void)members_world_progress(GF_ERR_PEER);
     assert_true(members->seats[0].dead);
     return members->seats[0].doubtful;
 }

@@ -9,7 +9,7 @@ TEST(a_dead_rank_is_named_with_where_it_was)
         members_world_open(4, over_tcp != 0, 0);
         members_world_until(GF_OK);
         place(2, 7, 30, GF_OPERATION_STEP, 1);
-        for (int turn = 0; turn < 300; turn++) assert_true(members_world_turn(GF_OK));
+        for (int turn = 0; turn < 300; turn++) assert_true(members_world_progress(GF_OK));
         world.ranks[2].stopped = true;
         if (over_tcp) tcp_world_end_close(&tcp, 2);
         else fake_cut(&fake, 2, "connection closed by peer");
@@ -52,7 +52,7 @@ TEST(who_gives_up_is_heard_by_all)
         gf_members_tell(world.ranks[teller].members, &error);
         assert_int_equal(gf_members_poll(world.ranks[teller].members, world.now_ns), GF_ERR_DEVICE);
         assert_string_equal(error_of(teller)->text, error.text);
-        for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_PEER);
+        for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_PEER);
         world.ranks[teller].stopped = true;
         (void)snprintf(text, sizeof text, "rank %u gave up: the GPU fell off the bus", teller);
         assert_all_failed(GF_ERR_PEER, teller, text);
@@ -71,7 +71,7 @@ TEST(a_coordinator_that_closes_at_once_is_still_heard)
     world.ranks[1].stopped = true;
     place(1, 4, 9, GF_OPERATION_NONE, GF_RANK_NONE);
     gf_members_tell(world.ranks[2].members, &error);
-    for (int turn = 0; (turn < 100000) && (error_of(0)->code == GF_OK); turn++) (void)members_world_turn(GF_ERR_PEER);
+    for (int turn = 0; (turn < 100000) && (error_of(0)->code == GF_OK); turn++) (void)members_world_progress(GF_ERR_PEER);
     assert_int_equal(error_of(0)->code, GF_ERR_PEER);
     tcp_world_end_close(&tcp, 0);
     world.ranks[0].stopped = true;
@@ -165,18 +165,18 @@ TEST(the_guilty_rank_is_the_same_for_all)
         for (uint32_t rank = 0; rank < 4; rank++) {
             place(rank, c->at[rank].step, c->at[rank].sequence, c->at[rank].operation, c->at[rank].waits_for);
         }
-        for (int turn = 0; turn < 3000; turn++) assert_true(members_world_turn(GF_OK));
+        for (int turn = 0; turn < 3000; turn++) assert_true(members_world_progress(GF_OK));
         for (uint32_t rank = 0; rank < 4; rank++) world.ranks[rank].stopped = ((c->stopped >> rank & 1) != 0);
         assert_true(blame(c->asker, &late, &verdict) <= 2 * SECOND);
         if (verdict.peer != c->peer) print_error("%s: %s\n", c->name, verdict.text);
         assert_int_equal(verdict.code, GF_ERR_TIMEOUT);
         assert_int_equal(verdict.peer, c->peer);
         assert_int_equal(verdict.step, c->at[c->peer].step);
-        for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_TIMEOUT);
+        for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_TIMEOUT);
         assert_all_failed(GF_ERR_TIMEOUT, c->peer, c->text);
         /* The stopped rank runs on: it hears the same. */
         for (uint32_t rank = 0; rank < 4; rank++) world.ranks[rank].stopped = false;
-        for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_TIMEOUT);
+        for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_TIMEOUT);
         assert_all_failed(GF_ERR_TIMEOUT, c->peer, c->text);
         members_world_end();
     }
@@ -193,7 +193,7 @@ TEST(a_stopped_coordinator_is_found_by_each_rank)
     assert_int_equal(verdict.peer, 0);
     assert_non_null(strstr(verdict.text, "did not answer for 2.0 s"));
     world.ranks[0].stopped = false; /* runs on and is told */
-    for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_PEER);
+    for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_PEER);
     assert_int_equal(error_of(0)->code, GF_ERR_PEER);
     assert_int_equal(error_of(0)->peer, 1);
     assert_int_equal(error_of(2)->code, GF_ERR_PEER);
@@ -207,7 +207,7 @@ TEST(a_rank_that_dies_during_the_inquiry_is_guilty)
     members_world_until(GF_OK);
     world.ranks[2].stopped = true;
     assert_int_equal(gf_members_blame(world.ranks[1].members, world.now_ns, &late, &verdict), GF_AGAIN);
-    assert_false(members_world_turn(GF_ERR_PEER));
+    assert_false(members_world_progress(GF_ERR_PEER));
     fake_cut(&fake, 2, "timed out");
     (void)blame(1, &late, &verdict);
     assert_int_equal(verdict.code, GF_ERR_PEER);
@@ -223,7 +223,7 @@ TEST(a_failed_link_between_live_ranks_is_told_as_seen)
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
     (void)blame(1, &seen, &verdict);
-    for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_LINK);
+    for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_LINK);
     assert_all_failed(GF_ERR_LINK, 2, "rank 1: send to rank 2: Input/output error");
     assert_int_equal(verdict.operation, GF_OPERATION_ALLREDUCE);
     members_world_end();
@@ -289,7 +289,7 @@ TEST(a_malformed_proposal_is_refused)
         struct gf_rendezvous *end = &fake.ends[0].base;
         struct gf_members *members = world.ranks[1].members;
         gf_members_tell(world.ranks[2].members, &error);
-        for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_PEER);
+        for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_PEER);
         gf_members_shrink(members, world.now_ns, 2, &own, SECOND);
         assert_int_equal(gf_members_shrink_poll(members, world.now_ns, &plan), GF_AGAIN);
         gf_put_u32(&put, GF_OK);
@@ -410,7 +410,7 @@ TEST(a_simulated_world_joins_dies_and_says_so)
     members_world_until(GF_OK);
     assert_blobs_are_everywhere();
     place(6, 3, 12, GF_OPERATION_ALLREDUCE, 1);
-    for (int turn = 0; turn < 300; turn++) assert_true(members_world_turn(GF_OK));
+    for (int turn = 0; turn < 300; turn++) assert_true(members_world_progress(GF_OK));
     gf_sim_kill(sim, 6);
     world.ranks[6].stopped = true;
     members_world_until(GF_ERR_PEER);

@@ -37,7 +37,7 @@ static struct gf_members *survivor(bool seeks)
     members_world_until(GF_OK);
     members = world.ranks[1].members;
     gf_members_tell(world.ranks[2].members, &fell);
-    for (int turn = 0; turn < 20; turn++) (void)members_world_turn(GF_ERR_PEER);
+    for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_PEER);
     if (!seeks) return members;
     gf_members_shrink(members, world.now_ns, 2, &own, SECOND);
     assert_int_equal(gf_members_shrink_poll(members, world.now_ns, &plan), GF_AGAIN);

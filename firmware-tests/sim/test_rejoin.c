@@ -39,7 +39,7 @@ struct happening { int32_t at_us; uint32_t rank; enum { KILL, RESTART, STOP, GO_
 static struct happening script[12];
 static uint32_t script_next;
 
-static void script_turn(struct world *w)
+static void script_progress(struct world *w)
 {
     while ((script_next < LENGTH(script)) && (script[script_next].at_us >= 0)) {
         const struct happening *now = &script[script_next];
@@ -128,13 +128,13 @@ static gf_status job_step(struct world *w, uint32_t rank)
     return GF_AGAIN;
 }
 
-static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct job *job = &jobs[rank];
     gf_context *gf;
     gf_status status;
     (void)arg;
-    script_turn(w);
+    script_progress(w);
     gf = w->ranks[rank].gf;
     if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
     if (job->opening || job->shrinking) {
@@ -174,7 +174,7 @@ static void play(struct world *w, const struct world_setup *setup, const struct 
     goal = 6;
     world_open(w, setup);
     begin_ns = gf_sim_now_ns(w->sim);
-    world_run(w, job_turn, NULL);
+    world_run(w, job_progress, NULL);
 }
 
 /* ---- what must hold ---- */
@@ -396,7 +396,7 @@ TEST(a_newcomer_with_other_things_is_turned_away)
     world_open(&w, &setup);
     w.ranks[1].config.exchange.fuse_bytes = 4096;
     begin_ns = gf_sim_now_ns(w.sim);
-    world_run(&w, job_turn, NULL);
+    world_run(&w, job_progress, NULL);
     assert_int_equal(w.ranks[1].status, GF_ERR_MISMATCH);
     assert_non_null(strstr(gf_error_last(w.ranks[1].gf)->text, "fuse_bytes is "));
     world_expect_log(&w, 0, "fuse_bytes is ");

@@ -53,7 +53,7 @@ static gf_mem memory_of(const struct calls *calls, uint32_t rank)
     return (calls->memory[rank] != 0) ? calls->memory[rank] : (gf_mem)(uintptr_t)calls->data[rank];
 }
 
-static gf_status calls_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status calls_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct calls *calls = arg;
     gf_context *gf = w->ranks[rank].gf;
@@ -134,7 +134,7 @@ TEST(every_collective_in_every_type_of_any_count)
             for (uint32_t rank = 0; (rank < w.world) && (rest == 7); rank++) /* this one travels without a copy */
                 calls.memory[rank] = gf_exchange_take(w.ranks[rank].gf, 4096);
             data_fill(&calls, w.world);
-            world_run(&w, calls_turn, &calls);
+            world_run(&w, calls_progress, &calls);
             world_expect(&w, GF_OK);
             data_check(&calls, w.world);
         }
@@ -155,7 +155,7 @@ TEST(a_request_may_be_larger_than_the_pool)
         world_open(&w, &setup);
         calls_fill(&calls, w.world, &call);
         data_fill(&calls, w.world);
-        world_run(&w, calls_turn, &calls);
+        world_run(&w, calls_progress, &calls);
         world_expect(&w, GF_OK);
         data_check(&calls, w.world);
         world_close(&w);
@@ -168,7 +168,7 @@ struct eight {
 };
 
 /* Posts all there is room for, then asks for the newest first. */
-static gf_status eight_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status eight_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct eight *eight = arg;
     struct world_rank *self = &w->ranks[rank];
@@ -211,7 +211,7 @@ TEST(eight_are_under_way_at_once_and_a_ninth_waits)
             memset(&eight, 0, sizeof eight);
             for (uint32_t rank = 0; rank < 4; rank++)
                 for (uint32_t e = 0; e < 8000; e++) calls_data[rank][e] = world_value(rank, 0, e);
-            world_run(&w, eight_turn, &eight);
+            world_run(&w, eight_progress, &eight);
             world_expect(&w, GF_OK);
             for (uint32_t rank = 0; rank < 4; rank++)
                 for (uint32_t e = 0; e < 8000; e++)
@@ -227,7 +227,7 @@ struct pair {
 };
 
 /* The first one has ended and is not asked for; places that others have freed are free all the same. */
-static gf_status pair_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status pair_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct pair *pair = (struct pair *)arg + rank;
     gf_context *gf = w->ranks[rank].gf;
@@ -245,7 +245,7 @@ TEST(a_request_that_is_not_asked_for_holds_one_place_only)
     static struct pair pairs[3];
     struct world w;
     world_open(&w, &setup);
-    world_run(&w, pair_turn, pairs);
+    world_run(&w, pair_progress, pairs);
     world_expect(&w, GF_OK);
     world_close(&w);
 }
@@ -270,7 +270,7 @@ TEST(exchange_memory_is_handed_out_until_it_is_used_up)
     world_close(&w);
 }
 
-static gf_status begin_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status begin_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
     return gf_step_begin(w->ranks[rank].gf);
@@ -304,7 +304,7 @@ TEST(wrong_arguments_are_refused_and_change_nothing)
     assert_int_equal(gf_request_wait(gf, &other), GF_ERR_PARAM);
     assert_int_equal(gf_request_wait(gf, NULL), GF_ERR_PARAM);
     assert_int_equal(gf_error_last(gf)->code, GF_OK);
-    world_run(&w, begin_turn, NULL);
+    world_run(&w, begin_progress, NULL);
     assert_int_equal(gf_barrier(gf, &request), GF_ERR_STATE);
     world_expect_log(&w, 0, "barrier: inside of a step");
     for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(gf_tensor_skip(w.ranks[rank].gf, 0), GF_OK);
@@ -314,7 +314,7 @@ TEST(wrong_arguments_are_refused_and_change_nothing)
     }
     calls_fill(&calls, 2, &call);
     data_fill(&calls, 2);
-    world_run(&w, calls_turn, &calls);
+    world_run(&w, calls_progress, &calls);
     world_expect(&w, GF_OK);
     data_check(&calls, 2);
     world_step_run(&w, &step);
@@ -322,19 +322,19 @@ TEST(wrong_arguments_are_refused_and_change_nothing)
     world_close(&w);
 }
 
-static gf_status idle_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status idle_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
     (void)gf_heartbeat(w->ranks[rank].gf);
     return (gf_error_last(w->ranks[rank].gf)->code == GF_OK) ? GF_AGAIN : gf_error_last(w->ranks[rank].gf)->code;
 }
 
-static gf_status differing_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status differing_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct calls *calls = arg;
     gf_status status;
-    if (calls->of[rank].operation == GF_OPERATION_NONE) return idle_turn(w, rank, arg);
-    status = calls_turn(w, rank, arg);
+    if (calls->of[rank].operation == GF_OPERATION_NONE) return idle_progress(w, rank, arg);
+    status = calls_progress(w, rank, arg);
     if (status == GF_OK) calls->of[rank].operation = GF_OPERATION_NONE; /* its own part is done; somebody else's is not */
     return (status == GF_OK) ? GF_AGAIN : status;
 }
@@ -369,7 +369,7 @@ TEST(calls_that_differ_end_on_every_rank_and_are_named)
         calls_fill(&calls, 4, &cases[row].call);
         calls.of[2] = cases[row].other;
         data_fill(&calls, 4);
-        world_run(&w, differing_turn, &calls);
+        world_run(&w, differing_progress, &calls);
         for (uint32_t rank = 0; rank < 4; rank++) {
             const struct gf_error *error = gf_error_last(w.ranks[rank].gf);
             if ((error->code != GF_ERR_MISMATCH) && (error->code != GF_ERR_TIMEOUT) && (error->code != GF_ERR_PEER))
@@ -401,7 +401,7 @@ TEST(waiting_blocks_until_the_others_have_done_their_part)
     calls_fill(&calls, 3, &call);
     data_fill(&calls, 3);
     assert_int_equal(post(w.ranks[0].gf, &call, memory_of(&calls, 0), &calls.requests[0]), GF_OK);
-    world_block(&w, 0, calls_turn, &calls);
+    world_block(&w, 0, calls_progress, &calls);
     assert_int_equal(gf_request_wait(w.ranks[0].gf, &calls.requests[0]), GF_OK);
     assert_int_equal(gf_request_wait(w.ranks[0].gf, &calls.requests[0]), GF_ERR_PARAM);
     for (uint32_t i = 0; i < 1000; i++) (void)gf_heartbeat(w.ranks[0].gf);
@@ -431,7 +431,7 @@ TEST(a_broadcast_from_two_roots_names_both)
         data_fill(&calls, 4);
         (void)snprintf(called, sizeof called, "broadcast of 1000 fp32 from rank %u at rank %u", other, odd);
         w.limit_ns = UINT64_C(4000000000);
-        world_run(&w, differing_turn, &calls);
+        world_run(&w, differing_progress, &calls);
         for (uint32_t rank = 0; rank < 4; rank++) {
             const char *text = gf_error_last(w.ranks[rank].gf)->text;
             gf_status code = gf_error_last(w.ranks[rank].gf)->code;
@@ -464,7 +464,7 @@ TEST(requests_end_the_doubt_of_a_rank_that_was_silent)
         gf_sim_advance_to(w.sim, gf_sim_now_ns(w.sim) + 600000000); /* nobody polls */
         for (uint32_t n = 0; n < 17; n++) {
             calls_fill(&calls, 3, &call);
-            world_run(&w, calls_turn, &calls);
+            world_run(&w, calls_progress, &calls);
             world_expect(&w, GF_OK);
             for (uint32_t rank = 0; (rank < 3) && ((n == 15) || (n == 16)); rank++)
                 assert_int_equal(w.ranks[rank].gf->members->away_steps == 0, rows[i].meets && (n == 16));

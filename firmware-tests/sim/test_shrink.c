@@ -25,7 +25,7 @@ struct job {
 
 static struct job jobs[RANKS_MAX];
 static uint64_t settled_ns; /* nobody ends before: a death may not have been seen yet */
-static void (*on_turn)(struct world *w, uint32_t rank); /* faults by hand */
+static void (*on_progress)(struct world *w, uint32_t rank); /* faults by hand */
 
 static gf_status job_failed(struct world *w, uint32_t rank, gf_status status)
 {
@@ -66,13 +66,13 @@ static gf_status job_last(struct world *w, uint32_t rank)
     return (gf_sim_now_ns(w->sim) < settled_ns) ? GF_AGAIN : GF_OK;
 }
 
-static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct job *job = &jobs[rank];
     gf_context *gf = w->ranks[rank].gf;
     gf_status status;
     (void)arg;
-    if (on_turn != NULL) on_turn(w, rank);
+    if (on_progress != NULL) on_progress(w, rank);
     if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
     if (job->shrinking) return job_shrink(w, rank);
     if (!job->in_step) {
@@ -109,7 +109,7 @@ static void jobs_run(struct world *w)
 {
     memset(jobs, 0, sizeof jobs);
     settled_ns = gf_sim_now_ns(w->sim) + SECOND / 50;
-    world_run(w, job_turn, NULL);
+    world_run(w, job_progress, NULL);
 }
 
 static float sum_of(const struct world *w, uint32_t tensor, uint64_t elem, bool survivors)
@@ -255,7 +255,7 @@ static void kill_hit(struct world *w, uint32_t rank)
 
 static void by_hand(void (*turn)(struct world *w, uint32_t rank), uint32_t ranks)
 {
-    on_turn = turn;
+    on_progress = turn;
     hit = ranks;
     step_at = 2;
     done = false;
@@ -276,7 +276,7 @@ TEST(all_that_die_at_once_are_left_behind)
             by_hand(kill_hit, dead);
             world_open(&w, &setup);
             jobs_run(&w);
-            on_turn = NULL;
+            on_progress = NULL;
             if (2 * (size - count) >= size - count + unseen) expect_out(&w, dead, GF_AGAIN, what);
             for (uint32_t rank = 0; rank < size; rank++)
                 if (!((dead >> rank) & 1u) && (w.ranks[rank].status != GF_OK))
@@ -317,9 +317,9 @@ TEST(a_death_in_the_shrink_begins_it_anew)
                 world_open(&w, &setup);
                 second_rank = second;
                 second_ns = delay_ns;
-                on_turn = kill_twice;
+                on_progress = kill_twice;
                 jobs_run(&w);
-                on_turn = NULL;
+                on_progress = NULL;
                 expect_out(&w, (1u << first) | (1u << second), GF_AGAIN, what);
                 world_close(&w);
             }
@@ -426,7 +426,7 @@ TEST(one_side_of_a_cut_goes_on)
         by_hand(cut, cases[i].side);
         world_open(&w, &setup);
         jobs_run(&w);
-        on_turn = NULL;
+        on_progress = NULL;
         for (uint32_t rank = 0; rank < w.world; rank++)
             assert_true(jobs[rank].shrink_ns <= setup.config.rendezvous.join_timeout_ns + SECOND);
         for (uint32_t a = 0; a < w.world; a++)
@@ -460,7 +460,7 @@ TEST(who_was_stopped_and_goes_on_finds_its_epoch_closed)
             by_hand(stop_hit, 1u << victim);
             world_open(&w, &setup);
             jobs_run(&w);
-            on_turn = NULL;
+            on_progress = NULL;
             expect_out(&w, 1u << victim, GF_ERR_QUORUM, what);
             world_close(&w);
         }
@@ -493,7 +493,7 @@ TEST(who_was_stopped_makes_no_second_history)
             rank_1_is_killed = (ends != 0);
             world_open(&w, &setup);
             jobs_run(&w);
-            on_turn = NULL;
+            on_progress = NULL;
             assert_int_equal(gf_world(w.ranks[1].gf), 1);
             assert_int_equal(gf_steps(w.ranks[1].gf), STEPS);
             if (ends == 0) assert_int_equal(w.ranks[1].status, GF_OK);
@@ -532,11 +532,11 @@ static void stop_blamed(struct world *w, uint32_t rank)
 }
 
 /* Rank 0 only says that it lives, once it is stuck. */
-static gf_status stuck_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status stuck_progress(struct world *w, uint32_t rank, void *arg)
 {
     gf_context *gf = w->ranks[rank].gf;
     bool stuck = (rank == 0) && (stuck_ns != 0) && jobs[0].in_step && !jobs[0].shrinking && (gf->error.code == GF_OK);
-    if (!stuck) return job_turn(w, rank, arg);
+    if (!stuck) return job_progress(w, rank, arg);
     stop_blamed(w, rank);
     if (!gf_sim_runs(w->sim, 0) || (gf_heartbeat(gf) == GF_OK)) return GF_AGAIN;
     return job_failed(w, 0, gf_error_last(gf)->code);
@@ -557,8 +557,8 @@ TEST(who_was_blamed_makes_no_second_history_however_long_it_was_stopped)
         world_open(&w, &setup);
         memset(jobs, 0, sizeof jobs);
         settled_ns = UINT64_MAX; /* rank 1 polls until it is ended */
-        world_run(&w, stuck_turn, NULL);
-        on_turn = NULL;
+        world_run(&w, stuck_progress, NULL);
+        on_progress = NULL;
         assert_int_equal(gf_steps(w.ranks[1].gf), STEPS);
         assert_int_equal(gf_world(w.ranks[1].gf), 1);
         if ((w.ranks[2].status != GF_ERR_QUORUM) || (jobs[2].shrinks > 0))
@@ -577,7 +577,7 @@ TEST(who_polls_goes_on_alone_at_once)
     by_hand(kill_hit, 0x3);
     world_open(&w, &setup);
     jobs_run(&w);
-    on_turn = NULL;
+    on_progress = NULL;
     expect_out(&w, 0x3, GF_AGAIN, "ranks 0 and 1 die");
     assert_int_equal(jobs[2].shrinks, 1);
     assert_true(jobs[2].shrink_ns < SECOND / 20);

@@ -60,7 +60,7 @@ static void expect_whole(struct world *w, uint32_t rank)
     }
 }
 
-static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
 {
     gf_context *gf = w->ranks[rank].gf;
     bool commits = (gf->phase == GF_PHASE_STEP) && (gf->step.number == cut_step) && (gf->sparse.commit.elem > 0);
@@ -109,7 +109,7 @@ static void play(void)
     memset(jobs, 0, sizeof jobs);
     begun_ns = 0;
     world_open(&w, &setup);
-    world_run(&w, job_turn, NULL);
+    world_run(&w, job_progress, NULL);
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         const uint32_t other = (victim == 0) ? 1 : 0;
         if (rank == victim) continue;

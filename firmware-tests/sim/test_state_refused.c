@@ -172,7 +172,7 @@ TEST(buffers_of_another_size_or_alignment_are_refused)
     small_close(&s);
 }
 
-static gf_status request_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status request_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct gf_request *requests = arg;
     return gf_request_poll(w->ranks[rank].gf, &requests[rank]);
@@ -201,7 +201,7 @@ TEST(another_moment_is_refused)
         assert_int_equal(
             gf_allreduce(s.w.ranks[rank].gf, (gf_mem)(uintptr_t)data[rank], 4, GF_TYPE_F32, &requests[rank]), GF_OK);
     expect_wrong_moment(&s, "requests are under way");
-    world_run(&s.w, request_turn, requests);
+    world_run(&s.w, request_progress, requests);
     world_expect(&s.w, GF_OK);
     expect_untouched(&s);
     world_step_run(&s.w, &step);

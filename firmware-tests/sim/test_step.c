@@ -135,14 +135,14 @@ TEST(a_skipped_tensor_counts_as_zeroes)
     world_close(&w);
 }
 
-static gf_status begin_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status begin_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
     return gf_step_begin(w->ranks[rank].gf);
 }
 
 /* Two micro-batches are added up in the pool; a rank that polls in between leaves them alone. */
-static gf_status micro_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status micro_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct world_rank *self = &w->ranks[rank];
     uint32_t batch = self->next / LENGTH(mixed), tensor = self->next % LENGTH(mixed);
@@ -164,8 +164,8 @@ TEST(micro_batches_are_added_up_before_the_last_declares)
     struct world w;
     setup.config.exchange.fuse_bytes = 1;
     world_open(&w, &setup);
-    world_run(&w, begin_turn, NULL);
-    world_run(&w, micro_turn, NULL);
+    world_run(&w, begin_progress, NULL);
+    world_run(&w, micro_progress, NULL);
     world_expect(&w, GF_OK);
     world_expect_sums(&w, 1.0f);
     world_close(&w);
@@ -188,7 +188,7 @@ TEST(wrong_calls_are_refused_named_and_change_nothing)
     assert_int_equal(gf_update(gf, 0.1f), GF_ERR_STATE);
     world_expect_log(&w, 1, "optimizer.kind is none");
 
-    world_run(&w, begin_turn, NULL);
+    world_run(&w, begin_progress, NULL);
     world_expect(&w, GF_OK);
     assert_int_equal(gf_step_begin(gf), GF_ERR_STATE);
     world_expect_log(&w, 1, "step 1 is not whole");

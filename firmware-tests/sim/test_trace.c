@@ -20,7 +20,7 @@ static struct world_setup setup_of(uint32_t world)
     return setup;
 }
 
-static gf_status idle_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status idle_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
     return gf_heartbeat(w->ranks[rank].gf);
@@ -143,7 +143,7 @@ static gf_status late_turn(struct world *w, uint32_t rank, void *arg)
 {
     struct late *late = arg;
     if ((rank == late->rank) && (gf_sim_now_ns(w->sim) < late->until_ns)) return GF_AGAIN;
-    return world_step_turn(w, rank, &late->step);
+    return world_step_progress(w, rank, &late->step);
 }
 
 TEST(times_are_those_of_the_step_and_the_slowest_is_named)
@@ -172,13 +172,13 @@ TEST(times_are_those_of_the_step_and_the_slowest_is_named)
 }
 
 /* Runs until all its tensors are declared, and not again before until_ns. */
-static gf_status still_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status still_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct late *late = arg;
     const struct gf_context *gf = w->ranks[rank].gf;
     bool declared = (gf->phase == GF_PHASE_STEP) && (gf->step.declared == gf->tensor_count);
     if ((rank == late->rank) && declared && (gf_sim_now_ns(w->sim) < late->until_ns)) return GF_AGAIN;
-    return world_step_turn(w, rank, &late->step);
+    return world_step_progress(w, rank, &late->step);
 }
 
 /* All wait alike for such a rank, in every algorithm: it says itself that it was the one. */
@@ -192,7 +192,7 @@ TEST(who_stands_still_in_the_exchange_is_named)
         world_open(&w, &setup);
         for (uint32_t n = 0; n < STEPS; n++) { /* in one step */
             late.until_ns = (n == 2) ? gf_sim_now_ns(w.sim) + STILL_NS : 0;
-            world_run(&w, still_turn, &late);
+            world_run(&w, still_progress, &late);
             world_expect(&w, GF_OK);
         }
         for (uint32_t rank = 0; rank < 4; rank++) {
@@ -242,13 +242,13 @@ TEST(all_ranks_name_the_one_that_is_slow)
 }
 
 /* Polls on while something moves, as gf_step_wait() does: no nap delays a rank behind its last tensor. */
-static gf_status busy_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status busy_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct late *late = arg;
     gf_status status = GF_AGAIN;
     if ((rank == late->rank) && (gf_sim_now_ns(w->sim) < late->until_ns)) return GF_AGAIN;
     for (uint32_t turns = 0; (turns < 64) && (status == GF_AGAIN); turns++) {
-        status = world_step_turn(w, rank, &late->step);
+        status = world_step_progress(w, rank, &late->step);
         if ((turns > 4) && (w->ranks[rank].gf->moved_ns != gf_sim_now_ns(w->sim))) break;
     }
     return status;
@@ -281,7 +281,7 @@ TEST(a_slow_link_is_told_from_a_late_rank)
         world_open(&w, &setup);
         for (uint32_t n = 0; n < STEPS; n++) { /* another rank is late all the time, by less */
             late.until_ns = gf_sim_now_ns(w.sim) + LATE_NS;
-            world_run(&w, busy_turn, &late);
+            world_run(&w, busy_progress, &late);
             world_expect(&w, GF_OK);
         }
         for (uint32_t rank = 0; rank < size; rank++) {
@@ -344,7 +344,7 @@ TEST(blocking_is_counted_as_waiting_and_traced)
         assert_int_equal(wait.status, GF_OK);
         assert_int_equal(wait.first_tensor, GF_TENSOR_NONE);
     }
-    world_run(&w, idle_turn, NULL);
+    world_run(&w, idle_progress, NULL);
     world_close(&w);
 }
 

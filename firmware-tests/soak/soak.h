@@ -247,7 +247,7 @@ void soak_epoch_begun(struct soak_job *job, uint32_t rank);
 void soak_restart(struct soak_job *job, uint32_t rank);
 
 /* ---- soak_faults.c ---- */
-void soak_faults_turn(struct soak_job *job, uint32_t rank); /* before each turn of a rank */
+void soak_faults_progress(struct soak_job *job, uint32_t rank); /* before each turn of a rank */
 /* A stop that ends later, after everybody else is done. False: there is none. */
 bool soak_faults_resume(struct soak_job *job);
 

@@ -48,7 +48,7 @@ static uint64_t end_of(const struct soak_job *job, uint32_t index)
     return job->acted_ns[index] + delay_ns;
 }
 
-void soak_faults_turn(struct soak_job *job, uint32_t rank)
+void soak_faults_progress(struct soak_job *job, uint32_t rank)
 {
     uint64_t now_ns = gf_sim_now_ns(job->w.sim);
     for (uint32_t i = 0; i < job->plan.act_count; i++) {

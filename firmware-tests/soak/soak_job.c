@@ -189,7 +189,7 @@ static void turn_wait(struct soak_job *job, uint32_t rank)
     else soak_enter(job, rank, SOAK_SHRINK);
 }
 
-static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct soak_job *job = arg;
     struct soak_rank *self = &job->ranks[rank];
@@ -197,7 +197,7 @@ static gf_status job_turn(struct world *w, uint32_t rank, void *arg)
     (void)w;
     if (self->stage == SOAK_END) return GF_OK;
     self->turns++;
-    soak_faults_turn(job, rank);
+    soak_faults_progress(job, rank);
     if (!gf_sim_runs(job->w.sim, rank) || (now_of(job) < self->busy_until_ns)) return GF_AGAIN;
     if (self->stage == SOAK_END) return GF_OK;
     bound_check(job, rank);
@@ -265,7 +265,7 @@ void soak_run(struct soak_job *job, uint64_t seed)
         if (job->w.ranks[rank].gf == NULL) fail_msg("rank %u did not open: %s", rank, job->w.ranks[rank].log);
     }
     do {
-        world_run(&job->w, job_turn, job);
+        world_run(&job->w, job_progress, job);
     } while (soak_faults_resume(job));
     job->met = job->met || gf_sim_fault_met(job->w.sim);
     job->hash ^= gf_sim_now_ns(job->w.sim) + gf_sim_messages_sent(job->w.sim);

@@ -81,7 +81,7 @@ void members_world_open_epoch(uint32_t size, uint32_t epoch)
     open_all();
 }
 
-bool members_world_turn(gf_status expect)
+bool members_world_progress(gf_status expect)
 {
     bool all = true;
     world.now_ns += MS;
@@ -96,7 +96,7 @@ bool members_world_turn(gf_status expect)
 void members_world_until(gf_status expect)
 {
     for (uint32_t turn = 0; turn < 100000; turn++) {
-        if (members_world_turn(expect)) return;
+        if (members_world_progress(expect)) return;
     }
     for (uint32_t rank = 0; rank < world.size; rank++) {
         if (world.ranks[rank].members == NULL) continue;

@@ -41,7 +41,7 @@ void members_world_open_epoch(uint32_t size, uint32_t epoch); /* in memory */
 void members_world_end(void);
 
 /* Everybody who runs polls once; 1 ms passes. True if all of them gave `expect`. */
-bool members_world_turn(gf_status expect);
+bool members_world_progress(gf_status expect);
 void members_world_until(gf_status expect);
 
 const struct gf_error *error_of(uint32_t rank);

@@ -79,7 +79,7 @@ static bool pass_on(struct middle *middle, int direction)
     return true;
 }
 
-void middle_turn(struct middle *middle)
+void middle_progress(struct middle *middle)
 {
     int fd = accept4(middle->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0) {

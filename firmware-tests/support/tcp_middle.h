@@ -24,7 +24,7 @@ struct middle {
 };
 
 void middle_open(struct middle *middle, const char *to);
-void middle_turn(struct middle *middle);
+void middle_progress(struct middle *middle);
 void middle_inject(struct middle *middle, int direction, const void *data, size_t bytes);
 void middle_close(struct middle *middle);
 

@@ -23,7 +23,7 @@ static void log_keep(void *user, gf_log_level level, const char *text)
     rank->log[rank->log_bytes] = '\0';
 }
 
-static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg);
+static void rank_progress(struct world *w, uint32_t rank, world_progress turn, void *arg);
 
 static uint64_t clock_now(const struct gf_clock *clock)
 {
@@ -31,7 +31,7 @@ static uint64_t clock_now(const struct gf_clock *clock)
     if ((w->pump != NULL) && !w->is_pumping) {
         uint32_t rank;
         w->is_pumping = true; /* the turns look at the clock too */
-        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_turn(w, rank, w->pump, w->pump_arg);
+        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_progress(w, rank, w->pump, w->pump_arg);
         gf_sim_wake_at(w->sim, w->blocked, gf_sim_now_ns(w->sim) + BACKOFF_MIN_NS); /* it polls without a pause */
         (void)gf_sim_advance(w->sim);
         w->is_pumping = false;
@@ -107,7 +107,7 @@ void world_restart(struct world *w, uint32_t rank)
     gf_sim_wake_at(w->sim, rank, gf_sim_now_ns(w->sim));
 }
 
-static gf_status open_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status open_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
     return (w->ranks[rank].gf == NULL) ? GF_ERR_STATE : gf_open_poll(w->ranks[rank].gf);
@@ -115,7 +115,7 @@ static gf_status open_turn(struct world *w, uint32_t rank, void *arg)
 
 void world_join(struct world *w)
 {
-    world_run(w, open_turn, NULL);
+    world_run(w, open_progress, NULL);
 }
 
 void world_open(struct world *w, const struct world_setup *setup)
@@ -126,7 +126,7 @@ void world_open(struct world *w, const struct world_setup *setup)
     world_expect(w, GF_OK);
 }
 
-static gf_status close_turn(struct world *w, uint32_t rank, void *arg)
+static gf_status close_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
     return (w->ranks[rank].gf == NULL) ? GF_OK : gf_close_poll(w->ranks[rank].gf);
@@ -136,7 +136,7 @@ void world_close(struct world *w)
 {
     for (uint32_t rank = 0; rank < w->world; rank++)
         if (!gf_sim_runs(w->sim, rank)) gf_sim_kill(w->sim, rank);
-    world_run(w, close_turn, NULL);
+    world_run(w, close_progress, NULL);
     for (uint32_t rank = 0; rank < w->world; rank++) {
         struct world_rank *self = &w->ranks[rank];
         if (self->gf != NULL) assert_int_equal(gf_close(self->gf), GF_OK);
@@ -183,7 +183,7 @@ static void nap(struct world *w, uint32_t rank, uint64_t until_ns)
     gf_sim_wake_at(w->sim, rank, until_ns);
 }
 
-static void rank_turn(struct world *w, uint32_t rank, world_turn turn, void *arg)
+static void rank_progress(struct world *w, uint32_t rank, world_progress turn, void *arg)
 {
     struct world_rank *self = &w->ranks[rank];
     uint64_t now_ns = gf_sim_now_ns(w->sim);
@@ -206,7 +206,7 @@ static void all_begin(struct world *w)
     }
 }
 
-void world_block(struct world *w, uint32_t rank, world_turn turn, void *arg)
+void world_block(struct world *w, uint32_t rank, world_progress turn, void *arg)
 {
     all_begin(w);
     w->ranks[rank].status = GF_OK;
@@ -220,13 +220,13 @@ void world_unblock(struct world *w)
     w->pump = NULL;
 }
 
-void world_run(struct world *w, world_turn turn, void *arg)
+void world_run(struct world *w, world_progress turn, void *arg)
 {
     uint64_t begin_ns = gf_sim_now_ns(w->sim);
     all_begin(w);
     for (;;) {
         uint32_t rank;
-        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_turn(w, rank, turn, arg);
+        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_progress(w, rank, turn, arg);
         if (all_answered(w)) break;
         assert_true(gf_sim_advance(w->sim)); /* a rank that waits has asked to be woken */
         if (gf_sim_now_ns(w->sim) - begin_ns > w->limit_ns) fail_msg("nothing ends, after %.0f s", (double)w->limit_ns * 1e-9);
@@ -295,7 +295,7 @@ static gf_status gradient_write(struct world *w, uint32_t rank, uint32_t tensor,
     return gf_tensor_ready(gf, tensor, (device != NULL) ? device->stream : 0);
 }
 
-gf_status world_step_turn(struct world *w, uint32_t rank, void *arg)
+gf_status world_step_progress(struct world *w, uint32_t rank, void *arg)
 {
     const struct world_step *step = arg;
     struct world_rank *self = &w->ranks[rank];
@@ -318,7 +318,7 @@ gf_status world_step_turn(struct world *w, uint32_t rank, void *arg)
     return GF_AGAIN;
 }
 
-gf_status world_shrink_turn(struct world *w, uint32_t rank, void *arg)
+gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
     if (w->ranks[rank].next++ == 0) {
@@ -331,7 +331,7 @@ gf_status world_shrink_turn(struct world *w, uint32_t rank, void *arg)
 void world_step_run(struct world *w, const struct world_step *step)
 {
     struct world_step copy = *step;
-    world_run(w, world_step_turn, &copy);
+    world_run(w, world_step_progress, &copy);
 }
 
 /* ---- values ---- */

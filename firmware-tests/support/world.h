@@ -55,7 +55,7 @@ struct world_rank {
 };
 
 /* One turn of one rank. GF_AGAIN: it wants another, soon. */
-typedef gf_status (*world_turn)(struct world *w, uint32_t rank, void *arg);
+typedef gf_status (*world_progress)(struct world *w, uint32_t rank, void *arg);
 
 struct world {
     struct gf_sim *sim;
@@ -63,7 +63,7 @@ struct world {
     const struct world_device *device;
     uint64_t limit_ns;       /* a run that takes longer has hung */
     struct world_rank *ranks;
-    world_turn pump;         /* while a call blocks: turns of the other ranks; NULL: none */
+    world_progress pump;         /* while a call blocks: turns of the other ranks; NULL: none */
     void *pump_arg;
     uint32_t blocked;
     bool is_pumping;
@@ -84,11 +84,11 @@ void world_close(struct world *w);
 
 /* Turns of every rank that runs until each has answered anything but GF_AGAIN; the answers are in ranks[].status. The
  * last word of a rank that died or is stopped is GF_AGAIN. */
-void world_run(struct world *w, world_turn turn, void *arg);
+void world_run(struct world *w, world_progress turn, void *arg);
 void world_expect(const struct world *w, gf_status status); /* on every rank */
 /* From here on a call may block: whenever it looks at the clock, every rank but this one takes its turns and time goes
  * on. world_unblock() ends that; the others may not be done yet. */
-void world_block(struct world *w, uint32_t rank, world_turn turn, void *arg);
+void world_block(struct world *w, uint32_t rank, world_progress turn, void *arg);
 void world_unblock(struct world *w);
 
 typedef enum world_order { WORLD_FORWARD = 0, WORLD_BACKWARD, WORLD_RANDOM, WORLD_ROTATED, WORLD_ORDER_COUNT } world_order;
@@ -110,9 +110,9 @@ void world_step_run(struct world *w, const struct world_step *step);
 /* All that a late device was given is done: what an appliance's stream would have waited for. */
 void world_settle(struct world *w, uint32_t rank);
 /* The same for one turn of one rank; arg is the struct world_step. */
-gf_status world_step_turn(struct world *w, uint32_t rank, void *arg);
+gf_status world_step_progress(struct world *w, uint32_t rank, void *arg);
 /* gf_shrink() in a rank's first turn, then gf_shrink_poll(); arg is not used. */
-gf_status world_shrink_turn(struct world *w, uint32_t rank, void *arg);
+gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg);
 
 /* The value that world_fill() writes: a small whole number, exact in each type, as are sums of a few dozen. */
 float world_value(uint32_t rank, uint32_t tensor, uint64_t elem);

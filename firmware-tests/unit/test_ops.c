@@ -516,7 +516,7 @@ static void update_cases(const struct turn *t)
 
 /* ---- walking through them ---- */
 
-static void each_turn(const struct gf_ops *ops, void (*cases)(const struct turn *t))
+static void each_progress(const struct gf_ops *ops, void (*cases)(const struct turn *t))
 {
     /* Odd offsets too: addresses need no alignment. 60 and 4 put a vector across cache lines. */
     static const uint32_t offsets[] = {0, 4, 1, 60, 30};
@@ -539,10 +539,10 @@ static void each_turn(const struct gf_ops *ops, void (*cases)(const struct turn 
 static void each_version(void (*cases)(const struct turn *t))
 {
     for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
-        if (gf_ops_variants[v].supported()) each_turn(gf_ops_variants[v].ops, cases);
+        if (gf_ops_variants[v].supported()) each_progress(gf_ops_variants[v].ops, cases);
         else print_message("%s: skipped, this CPU lacks it\n", gf_ops_variants[v].ops->name);
     }
-    each_turn(&gf_ops_host, cases);
+    each_progress(&gf_ops_host, cases);
 }
 
 TEST(test_cast) { each_version(cast_cases); }

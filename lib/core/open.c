@@ -353,7 +353,7 @@ static void opened(gf_context *gf)
                     gf_path_name(gf_path_of(gf)));
 }
 
-gf_status gf_join_turn(gf_context *gf, uint64_t now_ns)
+gf_status gf_join_progress(gf_context *gf, uint64_t now_ns)
 {
     gf_status status;
     if (gf->phase == GF_PHASE_JOIN) {
@@ -370,19 +370,19 @@ gf_status gf_join_turn(gf_context *gf, uint64_t now_ns)
     return gf_warm_poll(gf, now_ns);
 }
 
-static gf_status open_turn(gf_context *gf, void *arg)
+static gf_status open_progress(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_now(gf);
     gf_status status;
     (void)arg;
     if (gf->shrink.state != GF_SHRINK_NONE) { /* a rank that comes back */
-        status = gf_shrink_turn(gf, NULL);
+        status = gf_shrink_progress(gf, NULL);
         if (status == GF_OK) opened(gf);
         return status;
     }
     if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0))) return gf_failing_poll(gf, now_ns);
     if ((gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM)) return GF_OK;
-    status = gf_join_turn(gf, now_ns);
+    status = gf_join_progress(gf, now_ns);
     if (status == GF_OK) opened(gf);
     return (gf->error.code != GF_OK) ? gf_failing_poll(gf, now_ns) : status;
 }
@@ -398,18 +398,18 @@ gf_status gf_open_poll(gf_context *gf)
 {
     gf_status status = open_enter(gf);
     if (status < 0) return status;
-    return open_turn(gf, NULL);
+    return open_progress(gf, NULL);
 }
 
 gf_status gf_open_wait(gf_context *gf)
 {
     gf_status status = open_enter(gf);
     if (status < 0) return status;
-    return gf_wait(gf, open_turn, NULL);
+    return gf_wait(gf, open_progress, NULL);
 }
 
 /* The others may still need what this rank has sent: progress until all have said that they leave. */
-static gf_status leave_turn(gf_context *gf, void *arg)
+static gf_status leave_progress(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_now(gf);
     gf_status status;
@@ -448,7 +448,7 @@ gf_status gf_close_poll(gf_context *gf)
     if (status < 0) return status;
     (void)leave_begin(gf);
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
-    return ((gf->phase == GF_PHASE_LEAVE) || (gf->phase == GF_PHASE_FAILING)) ? leave_turn(gf, NULL) : GF_OK;
+    return ((gf->phase == GF_PHASE_LEAVE) || (gf->phase == GF_PHASE_FAILING)) ? leave_progress(gf, NULL) : GF_OK;
 }
 
 gf_status gf_close(gf_context *gf)
@@ -457,7 +457,7 @@ gf_status gf_close(gf_context *gf)
     if (gf == NULL) return GF_OK;
     if ((status = gf_own(gf)) < 0) return status;
     status = leave_begin(gf);
-    if ((status == GF_OK) && (gf->phase == GF_PHASE_LEAVE)) status = gf_wait(gf, leave_turn, NULL);
+    if ((status == GF_OK) && (gf->phase == GF_PHASE_LEAVE)) status = gf_wait(gf, leave_progress, NULL);
     for (uint64_t end_ns = gf_now(gf) + GF_FLUSH_NS; /* what was told goes out before the connection ends */
          (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) && (gf_now(gf) < end_ns);)
         (void)gf_members_poll(gf->members, gf_now(gf));

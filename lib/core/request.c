@@ -63,7 +63,7 @@ static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_
     if (root >= gf->world) return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root, gf->world);
     status = gf_request_post(gf, operation, op, data, elem_count, type, root, request);
     if (status == GF_OK) gf_members_call(gf->members, operation, type, root, elem_count);
-    if (status == GF_OK) (void)gf_request_turn(gf, request);
+    if (status == GF_OK) (void)gf_request_progress(gf, request);
     return status;
 }
 
@@ -137,7 +137,7 @@ static gf_status pending_reached(gf_context *gf, const struct gf_pending *pendin
 }
 
 /* GF_OK: it has ended. */
-static gf_status pending_turn(gf_context *gf, struct gf_pending *pending, uint64_t now_ns)
+static gf_status pending_progress(gf_context *gf, struct gf_pending *pending, uint64_t now_ns)
 {
     struct gf_slot *slot = &gf->slots[pending->slot];
     gf_status status;
@@ -184,12 +184,12 @@ static gf_status requests_advance(gf_context *gf, uint64_t now_ns)
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) {
         struct gf_pending *pending = &gf->requests[i];
         if ((pending->state < GF_REQUEST_FETCH) || (pending->state > GF_REQUEST_STORE)) continue;
-        if (pending_turn(gf, pending, now_ns) < 0) return gf->error.code;
+        if (pending_progress(gf, pending, now_ns) < 0) return gf->error.code;
     }
     return GF_OK;
 }
 
-gf_status gf_request_turn(gf_context *gf, void *request)
+gf_status gf_request_progress(gf_context *gf, void *request)
 {
     uint64_t now_ns = gf_now(gf);
     struct gf_pending *pending;
@@ -222,13 +222,13 @@ static gf_status request_answer(gf_context *gf, struct gf_request *request, gf_s
 gf_status gf_request_poll(gf_context *gf, struct gf_request *request)
 {
     gf_status status = request_enter(gf, request, "gf_request_poll");
-    return (status < 0) ? status : request_answer(gf, request, gf_request_turn(gf, request));
+    return (status < 0) ? status : request_answer(gf, request, gf_request_progress(gf, request));
 }
 
 gf_status gf_request_wait(gf_context *gf, struct gf_request *request)
 {
     gf_status status = request_enter(gf, request, "gf_request_wait");
-    return (status < 0) ? status : request_answer(gf, request, gf_wait(gf, gf_request_turn, request));
+    return (status < 0) ? status : request_answer(gf, request, gf_wait(gf, gf_request_progress, request));
 }
 
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out)

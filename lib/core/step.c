@@ -185,7 +185,7 @@ static gf_status buffer_post(gf_context *gf, struct gf_slot *slot, uint64_t now_
 }
 
 /* One turn of a buffer. GF_OK: its state has changed, there may be more to do at once. */
-static gf_status slot_turn(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
+static gf_status slot_progress(gf_context *gf, struct gf_slot *slot, uint64_t now_ns)
 {
     gf_status status = GF_AGAIN;
     struct gf_check seen;
@@ -321,7 +321,7 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
         struct gf_slot *slot = &gf->slots[s];
         if ((slot->state == GF_SLOT_FREE) || (slot->operation != GF_OPERATION_STEP)) continue;
         do {
-            status = slot_turn(gf, slot, now_ns);
+            status = slot_progress(gf, slot, now_ns);
         } while (status == GF_OK);
         if (status < 0) return status;
     }
@@ -438,7 +438,7 @@ static gf_status tensor_count_in(gf_context *gf, uint32_t tensor)
     if (gf->step.declared == gf->tensor_count) gf->pace.from_ns = gf->step.declared_ns = gf_now(gf);
     gf->stats.produced_bytes += declared->elem_count * sizeof(float);
     for (uint32_t b = 0; b < declared->buffer_count; b++) gf->buffer_pending[declared->buffer_first + b]--;
-    return gf_step_turn(gf, NULL) < 0 ? gf->error.code : GF_OK;
+    return gf_step_progress(gf, NULL) < 0 ? gf->error.code : GF_OK;
 }
 
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue)
@@ -471,7 +471,7 @@ static void still_note(gf_context *gf, uint64_t now_ns)
     if (waits && (now_ns > since_ns + STILL_NS) && (now_ns - since_ns > gf->still_ns)) gf->still_ns = now_ns - since_ns;
 }
 
-gf_status gf_step_turn(gf_context *gf, void *arg)
+gf_status gf_step_progress(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_now(gf);
     (void)arg;
@@ -497,7 +497,7 @@ gf_status gf_step_poll(gf_context *gf)
     gf_status status;
     if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf->step.whole && (gf_enter(gf) == GF_OK)) return GF_OK;
     status = step_enter(gf, "gf_step_poll");
-    return (status == GF_OK) ? gf_step_turn(gf, NULL) : status;
+    return (status == GF_OK) ? gf_step_progress(gf, NULL) : status;
 }
 
 gf_status gf_step_wait(gf_context *gf)
@@ -517,7 +517,7 @@ gf_status gf_step_wait(gf_context *gf)
     }
     record.step = gf->step.number;
     record.begin_ns = gf_now(gf);
-    status = gf_wait(gf, gf_step_turn, NULL);
+    status = gf_wait(gf, gf_step_progress, NULL);
     record.end_ns = gf_now(gf);
     record.status = (int32_t)status;
     gf_trace_write(gf, &record);

@@ -4,12 +4,12 @@
 
 #include "lib/context.h"
 
-#define PAGES_A_TURN 256u
+#define PAGES_A_POLL 256u
 
 /* GF_OK once all requests that were posted have ended; their places are free again. */
 static gf_status requests_ended(gf_context *gf)
 {
-    gf_status status = gf_request_turn(gf, NULL);
+    gf_status status = gf_request_progress(gf, NULL);
     if ((status < 0) || (gf->phase != GF_PHASE_WARM)) return status;
     if (!gf_requests_idle(gf)) return GF_AGAIN;
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
@@ -88,7 +88,7 @@ static gf_status peers_touch(gf_context *gf)
             gf->touched_bytes = 0;
             continue;
         }
-        if (pages == PAGES_A_TURN) return GF_AGAIN;
+        if (pages == PAGES_A_POLL) return GF_AGAIN;
         if (gf->wire_ops->check(&gf->queue, at + gf->touched_bytes, GF_TYPE_F32, 1, 0, &ignored) < 0)
             return gf_device_failed(gf, GF_OPERATION_JOIN);
         gf->touched_bytes += GF_PAGE_BYTES;

@@ -195,12 +195,12 @@ static gf_status pools_post(gf_context *gf)
 }
 
 /* GF_OK: every survivor holds the common state. */
-static gf_status sync_turn(gf_context *gf)
+static gf_status sync_progress(gf_context *gf)
 {
     gf_status status;
     if (!gf->shrink.plan.behind) return GF_OK;
     if (!gf->shrink.posted) sync_post(gf);
-    if (gf_request_turn(gf, NULL) < 0 || (gf->error.code != GF_OK)) return gf->error.code;
+    if (gf_request_progress(gf, NULL) < 0 || (gf->error.code != GF_OK)) return gf->error.code;
     if (!gf_requests_idle(gf)) return GF_AGAIN;
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
     if (!gf->shrink.pools_posted) return ((status = pools_post(gf)) < 0) ? status : GF_AGAIN;
@@ -245,7 +245,7 @@ static gf_status shrink_endf(gf_context *gf, gf_status code, const char *text)
     return shrink_end(gf, &error);
 }
 
-static gf_status agree_turn(gf_context *gf, uint64_t now_ns)
+static gf_status agree_progress(gf_context *gf, uint64_t now_ns)
 {
     struct gf_shrinking *shrink = &gf->shrink;
     gf_status status;
@@ -273,7 +273,7 @@ static gf_status again(gf_context *gf)
     return GF_AGAIN;
 }
 
-static gf_status drain_turn(gf_context *gf, uint64_t now_ns)
+static gf_status drain_progress(gf_context *gf, uint64_t now_ns)
 {
     struct gf_shrinking *shrink = &gf->shrink;
     (void)gf_failing_poll(gf, now_ns);
@@ -288,7 +288,7 @@ static gf_status drain_turn(gf_context *gf, uint64_t now_ns)
     return GF_AGAIN;
 }
 
-gf_status gf_shrink_turn(gf_context *gf, void *arg)
+gf_status gf_shrink_progress(gf_context *gf, void *arg)
 {
     struct gf_shrinking *shrink = &gf->shrink;
     uint64_t now_ns = gf_now(gf);
@@ -307,16 +307,16 @@ gf_status gf_shrink_turn(gf_context *gf, void *arg)
     }
     switch (shrink->state) {
     case GF_SHRINK_NONE:  return gf->error.code;
-    case GF_SHRINK_DRAIN: return drain_turn(gf, now_ns);
-    case GF_SHRINK_AGREE: return agree_turn(gf, now_ns);
+    case GF_SHRINK_DRAIN: return drain_progress(gf, now_ns);
+    case GF_SHRINK_AGREE: return agree_progress(gf, now_ns);
     case GF_SHRINK_JOIN:
         if (gf->error.code != GF_OK) return again(gf);
-        status = gf_join_turn(gf, now_ns);
+        status = gf_join_progress(gf, now_ns);
         if (status == GF_OK) shrink->state = GF_SHRINK_SYNC;
         break;
     case GF_SHRINK_SYNC:
         if (gf->error.code != GF_OK) return again(gf);
-        status = sync_turn(gf);
+        status = sync_progress(gf);
         if (status != GF_OK) break;
         shrunk(gf);
         return GF_OK;
@@ -355,11 +355,11 @@ static gf_status shrink_enter(const gf_context *gf, const char *call)
 gf_status gf_shrink_poll(gf_context *gf)
 {
     gf_status status = shrink_enter(gf, "gf_shrink_poll");
-    return (status < 0) ? status : gf_shrink_turn(gf, NULL);
+    return (status < 0) ? status : gf_shrink_progress(gf, NULL);
 }
 
 gf_status gf_shrink_wait(gf_context *gf)
 {
     gf_status status = shrink_enter(gf, "gf_shrink_wait");
-    return (status < 0) ? status : gf_wait(gf, gf_shrink_turn, NULL);
+    return (status < 0) ? status : gf_wait(gf, gf_shrink_progress, NULL);
 }

@@ -61,5 +61,5 @@ const struct gf_coll_kind gf_coll_doubling = {
     .supports = doubling_supports,
     .need = doubling_need,
     .start = doubling_start,
-    .turn = gf_flow_turn,
+    .turn = gf_flow_progress,
 };

@@ -280,7 +280,7 @@ static uint32_t flow_waits_for(struct gf_coll *coll)
     return GF_RANK_NONE;
 }
 
-gf_status gf_flow_turn(struct gf_coll *coll, uint64_t now_ns)
+gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_flow *flow = &coll->u.flow;
     gf_status status = flow_sends_end(coll, now_ns);

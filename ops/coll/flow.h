@@ -28,7 +28,7 @@ struct gf_round {
 void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_elems,
                    void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out));
 /* A kind's turn(). */
-gf_status gf_flow_turn(struct gf_coll *coll, uint64_t now_ns);
+gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
 /* For a kind's need(): rounds in which a rank sends, or receives, at most; and the longest range of one. */
 void gf_flow_need(const struct gf_coll_limits *limits, uint32_t rounds_max, uint64_t round_bytes_max,
                   struct gf_coll_need *need_out);

@@ -87,5 +87,5 @@ const struct gf_coll_kind gf_coll_halving = {
     .supports = halving_supports,
     .need = halving_need,
     .start = halving_start,
-    .turn = gf_flow_turn,
+    .turn = gf_flow_progress,
 };

@@ -52,5 +52,5 @@ const struct gf_coll_kind gf_coll_ring = {
     .supports = ring_supports,
     .need = ring_need,
     .start = ring_start,
-    .turn = gf_flow_turn,
+    .turn = gf_flow_progress,
 };

@@ -42,5 +42,5 @@ const struct gf_coll_kind gf_coll_server = {
     .supports = server_supports,
     .need = server_need,
     .start = server_start,
-    .turn = gf_flow_turn,
+    .turn = gf_flow_progress,
 };

@@ -54,5 +54,5 @@ const struct gf_coll_kind gf_coll_tree = {
     .supports = tree_supports,
     .need = tree_need,
     .start = tree_start,
-    .turn = gf_flow_turn,
+    .turn = gf_flow_progress,
 };

@@ -199,7 +199,7 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
     return (direct->done < count) ? GF_AGAIN : GF_OK;
 }
 
-static gf_status direct_turn(struct gf_coll *coll, uint64_t now_ns)
+static gf_status direct_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct direct *direct = direct_of(coll);
     gf_status status;
@@ -258,5 +258,5 @@ const struct gf_coll_kind gf_coll_direct = {
     .supports = direct_supports,
     .need = direct_need,
     .start = direct_start,
-    .turn = direct_turn,
+    .turn = direct_progress,
 };

@@ -75,7 +75,7 @@ static gf_status blocks_gather(struct gf_coll *coll)
     return GF_OK;
 }
 
-static gf_status device_turn(struct gf_coll *coll, uint64_t now_ns)
+static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct direct *direct = gf_direct_of(coll);
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
@@ -120,5 +120,5 @@ const struct gf_coll_kind gf_coll_direct_device = {
     .supports = device_supports,
     .need = device_need,
     .start = device_start,
-    .turn = device_turn,
+    .turn = device_progress,
 };

@@ -169,7 +169,7 @@ static gf_status hierarchy_start(struct gf_coll *coll)
 }
 
 /* A turn of the phase under way. */
-static gf_status phase_turn(struct gf_coll *coll, uint64_t now_ns)
+static gf_status phase_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_coll *inner = coll->inner;
     gf_status status = GF_OK;
@@ -189,12 +189,12 @@ static gf_status phase_turn(struct gf_coll *coll, uint64_t now_ns)
 
 /* A phase begins in the turn in which the one before it ends, unless that turn has worked on a slice: nobody may wake
  * this rank for what it can do by itself. */
-static gf_status hierarchy_turn(struct gf_coll *coll, uint64_t now_ns)
+static gf_status hierarchy_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct hierarchy *own = hierarchy_of(coll);
     for (;;) {
         uint64_t mapped = coll->bytes_mapped;
-        gf_status status = phase_turn(coll, now_ns);
+        gf_status status = phase_progress(coll, now_ns);
         if (status < 0) return status;
         if (status == GF_AGAIN) {
             if (own->phase == PHASE_BETWEEN) beat(coll);
@@ -229,5 +229,5 @@ const struct gf_coll_kind gf_coll_hierarchy = {
     .supports = hierarchy_supports,
     .need = hierarchy_need,
     .start = hierarchy_start,
-    .turn = hierarchy_turn,
+    .turn = hierarchy_progress,
 };

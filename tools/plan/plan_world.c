@@ -134,7 +134,7 @@ static void step_ended(struct plan_world *w, struct plan_rank *self, uint32_t ra
     if (!self->done) gf_sim_wake_at(w->sim, rank, now_ns);
 }
 
-static gf_status step_turn(struct plan_world *w, uint32_t rank)
+static gf_status step_progress(struct plan_world *w, uint32_t rank)
 {
     const struct plan_setup *setup = w->setup;
     struct plan_rank *self = &w->ranks[rank];
@@ -165,7 +165,7 @@ static gf_status step_turn(struct plan_world *w, uint32_t rank)
 }
 
 /* One turn in the phase. */
-static gf_status rank_turn(struct plan_world *w, uint32_t rank)
+static gf_status rank_progress(struct plan_world *w, uint32_t rank)
 {
     struct plan_rank *self = &w->ranks[rank];
     struct gf_trace_record ended;
@@ -180,7 +180,7 @@ static gf_status rank_turn(struct plan_world *w, uint32_t rank)
         self->device.moved = true;
         break;
     case PLAN_STEP:
-        status = step_turn(w, rank);
+        status = step_progress(w, rank);
         if (gf_trace_read(self->gf, &ended, 1) > 0) self->device.moved = true; /* its slot is free for another */
         break;
     case PLAN_CLOSE:
@@ -208,7 +208,7 @@ static gf_status phase_run(struct plan_world *w, plan_phase phase)
     while (w->waiting > 0) {
         uint32_t rank;
         while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) {
-            gf_status status = rank_turn(w, rank);
+            gf_status status = rank_progress(w, rank);
             if (status < 0) return status;
             uint64_t free_ns = gf_sim_free_ns(w->sim, rank);
             if (!w->ranks[rank].done && (w->ranks[rank].device.moved || (free_ns > gf_sim_now_ns(w->sim))))
