@@ -66,7 +66,7 @@ struct gf_req; /* one message under way: req_size_bytes, 64-byte aligned, conten
 struct gf_link_driver {
     const char *name;      /* "ucx", "sim": for logs and results */
     size_t req_size_bytes; /* a multiple of 64 */
-    size_t blob_bytes_max; /* what a rank must tell the others so that they can reach it; at most 2048 */
+    size_t endpoint_bytes_max; /* what a rank must tell the others so that they can reach it; at most 2048 */
     bool simulated;        /* virtual time: on which core this runs is of no meaning, and would change a seed's run */
 
     /* Bytes of state for this setup, before anything is opened. */
@@ -79,10 +79,10 @@ struct gf_link_driver {
                       struct gf_fault *fault_out);
     void (*close)(struct gf_link *link); /* ends all requests, frees the region */
 
-    /* This rank's blob; blob_out[blob_bytes_max]. */
-    gf_status (*blob)(struct gf_link *link, void *blob_out, size_t *size_bytes_out);
-    /* Reach `peer` (which may be this rank: then a no-op) by its blob; once a peer and epoch. */
-    gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *blob, size_t size_bytes);
+    /* This rank's endpoint address; endpoint_out[endpoint_bytes_max]. */
+    gf_status (*endpoint)(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
+    /* Reach `peer` (which may be this rank: then a no-op) by its endpoint address; once a peer and epoch. */
+    gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes);
 
     /* Both return at once. GF_AGAIN: no room now, nothing was posted. Until test() gives anything but GF_AGAIN, data
      * and req are the driver's. `data` is host memory, or all of it lies in the device's where reaches_device; what the
@@ -113,7 +113,7 @@ struct gf_link_driver {
     void (*flag_store)(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
     uint64_t (*flag_load)(struct gf_link *link, size_t offset_bytes);
 
-    /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is mapped anew; blob() and
+    /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is mapped anew; endpoint() and
      * connect() follow. May allocate, like open. */
     gf_status (*reset)(struct gf_link *link, uint32_t epoch);
     /* All requests end at once as with reset(), and peers are forgotten; the region stays as it is. From here on only test(),

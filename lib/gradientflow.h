@@ -48,7 +48,7 @@ typedef enum gf_status {
     GF_ERR_ABORTED = -11,  /* gf_abort() was called */
     GF_ERR_QUORUM = -12,   /* fewer than half of the ranks are left on this side */
     GF_ERR_CONFIG = -13,   /* a configuration file or value is refused */
-    GF_ERR_DATA = -14      /* a state blob or file is corrupt, short, foreign or newer; or a checksum did not match */
+    GF_ERR_DATA = -14      /* a saved state is corrupt, short, foreign or newer; or a checksum did not match */
 } gf_status;
 
 /* "GF_ERR_TIMEOUT" and the like; never NULL. */

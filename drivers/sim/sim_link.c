@@ -12,7 +12,7 @@
 
 _Static_assert(sizeof(struct sim_request) <= SIM_REQUEST_BYTES, "a request fits in the bytes told for it");
 
-struct sim_blob {
+struct sim_endpoint {
     char name[8]; /* "gf-sim" */
     uint32_t rank;
     uint32_t epoch;
@@ -343,47 +343,47 @@ static void link_drop(struct gf_link *base)
     link->self->life++;
 }
 
-static gf_status link_blob(struct gf_link *base, void *blob_out, size_t *size_bytes_out)
+static gf_status link_endpoint(struct gf_link *base, void *endpoint_out, size_t *size_bytes_out)
 {
     struct sim_link *link = sim_link(base);
-    struct sim_blob blob = {.name = "gf-sim", .rank = link->self->rank, .epoch = link->epoch,
+    struct sim_endpoint endpoint = {.name = "gf-sim", .rank = link->self->rank, .epoch = link->epoch,
                             .life = link->self->life};
-    if (link->self->is_dead) return dead_fault(link, "blob");
-    memcpy(blob_out, &blob, sizeof blob);
-    *size_bytes_out = sizeof blob;
+    if (link->self->is_dead) return dead_fault(link, "endpoint");
+    memcpy(endpoint_out, &endpoint, sizeof endpoint);
+    *size_bytes_out = sizeof endpoint;
     return GF_OK;
 }
 
-static gf_status link_connect(struct gf_link *base, uint32_t peer, const void *blob_in, size_t size_bytes)
+static gf_status link_connect(struct gf_link *base, uint32_t peer, const void *endpoint_in, size_t size_bytes)
 {
     struct sim_link *link = sim_link(base);
     struct sim_rank *self = link->self;
-    struct sim_blob blob;
+    struct sim_endpoint endpoint;
     if (self->is_dead) return dead_fault(link, "connect");
     if (peer == self->rank) return GF_OK;
     if (peer >= self->sim->setup.world) {
         return gf_fault_set(&base->fault, GF_ERR_PARAM, GF_RANK_NONE, "connect", 0,
                             "there is no rank %u in a world of %u", peer, self->sim->setup.world);
     }
-    if (size_bytes != sizeof blob) {
+    if (size_bytes != sizeof endpoint) {
         return gf_fault_set(&base->fault, GF_ERR_LINK, peer, "connect", 0,
-                            "rank %u's blob has %zu bytes, not %zu: not from a simulated link", peer, size_bytes,
-                            sizeof blob);
+                            "rank %u's endpoint has %zu bytes, not %zu: not from a simulated link", peer, size_bytes,
+                            sizeof endpoint);
     }
-    memcpy(&blob, blob_in, sizeof blob);
-    if ((memcmp(blob.name, "gf-sim", 7) != 0) || (blob.rank != peer)) {
+    memcpy(&endpoint, endpoint_in, sizeof endpoint);
+    if ((memcmp(endpoint.name, "gf-sim", 7) != 0) || (endpoint.rank != peer)) {
         return gf_fault_set(&base->fault, GF_ERR_LINK, peer, "connect", 0,
-                            "what should be rank %u's blob is rank %u's, or damaged", peer, blob.rank);
+                            "what should be rank %u's endpoint is rank %u's, or damaged", peer, endpoint.rank);
     }
-    if (blob.epoch != link->epoch) {
+    if (endpoint.epoch != link->epoch) {
         return gf_fault_set(&base->fault, GF_ERR_LINK, peer, "connect", 0,
-                            "rank %u's blob is of epoch %u, rank %u is in epoch %u", peer, blob.epoch, self->rank,
+                            "rank %u's endpoint is of epoch %u, rank %u is in epoch %u", peer, endpoint.epoch, self->rank,
                             link->epoch);
     }
     if (link->peer_life[peer] != 0) {
         return gf_fault_set(&base->fault, GF_ERR_STATE, peer, "connect", 0, "rank %u is connected already", peer);
     }
-    link->peer_life[peer] = blob.life;
+    link->peer_life[peer] = endpoint.life;
     return GF_OK;
 }
 
@@ -465,12 +465,12 @@ const struct gf_link_driver sim_link_driver = {
     .name = "sim",
     .simulated = true,
     .req_size_bytes = SIM_REQUEST_BYTES,
-    .blob_bytes_max = sizeof(struct sim_blob),
+    .endpoint_bytes_max = sizeof(struct sim_endpoint),
     .state_bytes = link_state_bytes,
     .may_reach_device = link_may_reach_device,
     .open = link_open,
     .close = link_close,
-    .blob = link_blob,
+    .endpoint = link_endpoint,
     .connect = link_connect,
     .send_post = link_send_post,
     .recv_post = link_recv_post,

@@ -1,7 +1,7 @@
 /* What the files of the UCX link share; nobody else includes this.
  *     link_ucx.c         messages: the driver table, posting, testing, progress, sleeping
  *     link_ucx_open.c    UCX itself: its settings, its log, open, close, reset
- *     link_ucx_region.c  the exchange region and peers: blobs, connecting, mapping, flags
+ *     link_ucx_region.c  the exchange region and peers: endpoint addresses, connecting, mapping, flags
  *     link_ucx_pages.c   what pages the kernel gave for it
  *     link_ucx_guard.c   who may connect; connection_proof.c does it, without UCX's headers
  *     link_ucx_device.c  device memory: whether UCX reaches it, and what UCX needs for that */
@@ -16,7 +16,7 @@
 
 /* UCX keeps its part of a request in front of the address it is given; 1.13 wants 272 bytes. open() compares. */
 #define GF_UCX_FRONT_BYTES 320u
-#define GF_UCX_BLOB_BYTES_MAX 2048u
+#define GF_UCX_ENDPOINT_BYTES_MAX 2048u
 
 struct gf_ucx;
 
@@ -65,7 +65,7 @@ struct gf_ucx {
     unsigned char *region;
     size_t region_bytes;
     size_t mapped_bytes;
-    uint64_t seal;              /* lies behind the region, and in the blob */
+    uint64_t seal;              /* lies behind the region, and in the endpoint */
     struct gf_gpu *gpu;         /* NULL: no device memory is reached, nor asked for */
     gf_mem device;
     size_t device_bytes;
@@ -131,8 +131,8 @@ void gf_ucx_peers_forget(struct gf_ucx *ucx);
 /* "huge pages of 2048 KiB" or what else the kernel gave for the mapping at base; returns text_out. */
 char *gf_ucx_pages_text(const void *base, char *text_out, size_t text_bytes);
 
-gf_status gf_ucx_blob(struct gf_link *link, void *blob_out, size_t *size_bytes_out);
-gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *blob, size_t size_bytes);
+gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
+gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes);
 void *gf_ucx_region(struct gf_link *link);
 void *gf_ucx_map(struct gf_link *link, uint32_t peer);
 void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);

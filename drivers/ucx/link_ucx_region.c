@@ -1,13 +1,13 @@
 /* The exchange region and the way to peers.
  *
  * A region is memory that UCX takes from posix shared memory, so that a peer on the node gets it as a plain pointer
- * from ucp_rkey_ptr(). Whether it can is found out, not assumed: behind each region lies a seal, a number that its blob
+ * from ucp_rkey_ptr(). Whether it can is found out, not assumed: behind each region lies a seal, a number that its endpoint address
  * names too, and a mapping counts only where the seal is seen through it. A mapping outlives its owner's death; it ends
  * with reset() or close().
  *
- * A blob is the head below, UCX's worker address, and the region's packed key. UCX trusts what it is given, so the head
+ * An endpoint address is the head below, UCX's worker address, and the region's packed key. UCX trusts what it is given, so the head
  * carries a checksum, the epoch, the rank it is of, and UCX's version (its addresses are not portable between
- * releases). The checksum finds damage, not malice: the control channel authenticates the frames that carry blobs. */
+ * releases). The checksum finds damage, not malice: the control channel authenticates the frames that carry endpoint addresses. */
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/clock.h"
@@ -18,15 +18,15 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define BLOB_MAGIC 0x55434647u /* "GFCU"; a host of the other byte order reads something else */
-#define BLOB_VERSION 2u
+#define ENDPOINT_MAGIC 0x55434647u /* "GFCU"; a host of the other byte order reads something else */
+#define ENDPOINT_VERSION 2u
 #define SEAL_ALIGN_BYTES 64u
 /* Regions of a power of two would put the same block of all ranks at the same place in every cache. */
 #define PAD_PAGES 3u
 /* UCX's own share of the shared memory: 4.2 MB a worker are its receive queue and first buffers. */
 #define UCX_SHARE_BYTES ((size_t)8 << 20)
 
-struct blob_head {
+struct endpoint_head {
     uint32_t magic;
     uint32_t version;
     uint32_t ucx_version;
@@ -40,7 +40,7 @@ struct blob_head {
     uint64_t seal;
     uint64_t check; /* of all before, then address, key and offer */
 };
-_Static_assert(sizeof(struct blob_head) == 64, "no padding");
+_Static_assert(sizeof(struct endpoint_head) == 64, "no padding");
 
 /* FNV-1a, from where the last call ended. */
 #define CHECK_START 14695981039346656037u
@@ -142,15 +142,15 @@ void gf_ucx_region_give(struct gf_ucx *ucx)
     ucx->region = NULL;
 }
 
-/* ---- blobs ---- */
+/* ---- endpoint addresses ---- */
 
-gf_status gf_ucx_blob(struct gf_link *link, void *blob_out, size_t *size_bytes_out)
+gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    struct blob_head head = {.magic = BLOB_MAGIC, .version = BLOB_VERSION, .ucx_version = ucx_version(),
+    struct endpoint_head head = {.magic = ENDPOINT_MAGIC, .version = ENDPOINT_VERSION, .ucx_version = ucx_version(),
                              .rank = ucx->rank, .epoch = ucx->epoch, .region = (uintptr_t)ucx->region,
                              .region_bytes = ucx->region_bytes, .seal = ucx->seal};
-    unsigned char *blob = blob_out;
+    unsigned char *endpoint = endpoint_out;
     ucp_address_t *address = NULL;
     void *rkey = NULL;
     size_t address_bytes = 0, rkey_bytes = 0, size_bytes, offer_bytes = gf_ucx_guard_put(ucx, NULL, 0);
@@ -163,21 +163,21 @@ gf_status gf_ucx_blob(struct gf_link *link, void *blob_out, size_t *size_bytes_o
     size_bytes = sizeof head + address_bytes + rkey_bytes + offer_bytes;
     if (ucs != UCS_OK) {
         (void)gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_rkey_pack", ucs, "the exchange region has no key");
-    } else if (size_bytes > GF_UCX_BLOB_BYTES_MAX) {
-        (void)gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "blob", UCS_OK,
+    } else if (size_bytes > GF_UCX_ENDPOINT_BYTES_MAX) {
+        (void)gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "endpoint", UCS_OK,
                            "address and key are %zu bytes, at most %u: name fewer transports or devices", size_bytes,
-                           GF_UCX_BLOB_BYTES_MAX);
+                           GF_UCX_ENDPOINT_BYTES_MAX);
         ucs = UCS_ERR_EXCEEDS_LIMIT;
     } else {
         head.address_bytes = (uint32_t)address_bytes;
         head.rkey_bytes = (uint32_t)rkey_bytes;
         head.offer_bytes = (uint32_t)offer_bytes;
-        memcpy(blob + sizeof head, address, address_bytes);
-        if (rkey_bytes != 0) memcpy(blob + sizeof head + address_bytes, rkey, rkey_bytes);
-        (void)gf_ucx_guard_put(ucx, blob + sizeof head + address_bytes + rkey_bytes, offer_bytes);
-        head.check = check_add(CHECK_START, &head, offsetof(struct blob_head, check));
-        head.check = check_add(head.check, blob + sizeof head, size_bytes - sizeof head);
-        memcpy(blob, &head, sizeof head);
+        memcpy(endpoint + sizeof head, address, address_bytes);
+        if (rkey_bytes != 0) memcpy(endpoint + sizeof head + address_bytes, rkey, rkey_bytes);
+        (void)gf_ucx_guard_put(ucx, endpoint + sizeof head + address_bytes + rkey_bytes, offer_bytes);
+        head.check = check_add(CHECK_START, &head, offsetof(struct endpoint_head, check));
+        head.check = check_add(head.check, endpoint + sizeof head, size_bytes - sizeof head);
+        memcpy(endpoint, &head, sizeof head);
         *size_bytes_out = size_bytes;
     }
     if (rkey != NULL) ucp_rkey_buffer_release(rkey);
@@ -185,32 +185,32 @@ gf_status gf_ucx_blob(struct gf_link *link, void *blob_out, size_t *size_bytes_o
     return (ucs == UCS_OK) ? GF_OK : GF_ERR_LINK;
 }
 
-static gf_status blob_read(struct gf_ucx *ucx, uint32_t peer, const unsigned char *blob, size_t size_bytes,
-                           struct blob_head *head_out)
+static gf_status endpoint_read(struct gf_ucx *ucx, uint32_t peer, const unsigned char *endpoint, size_t size_bytes,
+                           struct endpoint_head *head_out)
 {
-    struct blob_head head;
+    struct endpoint_head head;
     uint64_t check;
     const char *wrong = NULL;
-    if ((size_bytes < sizeof head) || (size_bytes > GF_UCX_BLOB_BYTES_MAX))
-        return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the blob of rank %u has %zu bytes, want %zu-%u",
-                            peer, size_bytes, sizeof head, GF_UCX_BLOB_BYTES_MAX);
-    memcpy(&head, blob, sizeof head);
-    check = check_add(CHECK_START, &head, offsetof(struct blob_head, check));
-    check = check_add(check, blob + sizeof head, size_bytes - sizeof head);
-    if ((head.magic == BLOB_MAGIC) && ((head.version != BLOB_VERSION) || (head.ucx_version != ucx_version())))
+    if ((size_bytes < sizeof head) || (size_bytes > GF_UCX_ENDPOINT_BYTES_MAX))
+        return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the endpoint of rank %u has %zu bytes, want %zu-%u",
+                            peer, size_bytes, sizeof head, GF_UCX_ENDPOINT_BYTES_MAX);
+    memcpy(&head, endpoint, sizeof head);
+    check = check_add(CHECK_START, &head, offsetof(struct endpoint_head, check));
+    check = check_add(check, endpoint + sizeof head, size_bytes - sizeof head);
+    if ((head.magic == ENDPOINT_MAGIC) && ((head.version != ENDPOINT_VERSION) || (head.ucx_version != ucx_version())))
         return gf_ucx_fault(ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
-                            "rank %u has blob version %u and UCX %u.%u, rank %u has %u and %u.%u", peer, head.version,
-                            head.ucx_version >> 16, head.ucx_version & 0xffffu, ucx->rank, BLOB_VERSION,
+                            "rank %u has endpoint version %u and UCX %u.%u, rank %u has %u and %u.%u", peer, head.version,
+                            head.ucx_version >> 16, head.ucx_version & 0xffffu, ucx->rank, ENDPOINT_VERSION,
                             ucx_version() >> 16, ucx_version() & 0xffffu);
-    if (head.magic != BLOB_MAGIC) wrong = "is none of this link, or of another byte order";
+    if (head.magic != ENDPOINT_MAGIC) wrong = "is none of this link, or of another byte order";
     else if (head.check != check) wrong = "is damaged (its checksum does not match)";
     else if (head.address_bytes == 0) wrong = "has no address";
     else if (sizeof head + (size_t)head.address_bytes + head.rkey_bytes + head.offer_bytes != size_bytes) wrong = "contradicts its size";
     if (wrong != NULL)
-        return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the blob of rank %u %s", peer, wrong);
+        return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the endpoint of rank %u %s", peer, wrong);
     if ((head.rank != peer) || (head.epoch != ucx->epoch))
         return gf_ucx_fault(ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
-                            "the blob of rank %u, epoch %u was given as that of rank %u, epoch %u", head.rank,
+                            "the endpoint of rank %u, epoch %u was given as that of rank %u, epoch %u", head.rank,
                             head.epoch, peer, ucx->epoch);
     *head_out = head;
     return GF_OK;
@@ -219,7 +219,7 @@ static gf_status blob_read(struct gf_ucx *ucx, uint32_t peer, const unsigned cha
 /* ---- peers ---- */
 
 /* A peer whose memory cannot be reached is valid: mapped stays NULL. */
-static void peer_map(struct gf_ucx *ucx, uint32_t rank, const struct blob_head *head, const void *key)
+static void peer_map(struct gf_ucx *ucx, uint32_t rank, const struct endpoint_head *head, const void *key)
 {
     struct gf_ucx_peer *peer = &ucx->peers[rank];
     void *mapped = NULL;
@@ -238,11 +238,11 @@ static void peer_map(struct gf_ucx *ucx, uint32_t rank, const struct blob_head *
     peer->region_bytes = head->region_bytes;
 }
 
-gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *blob, size_t size_bytes)
+gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    const unsigned char *address = (const unsigned char *)blob + sizeof(struct blob_head);
-    struct blob_head head = {0};
+    const unsigned char *address = (const unsigned char *)endpoint + sizeof(struct endpoint_head);
+    struct endpoint_head head = {0};
     ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
     gf_status status;
     ucs_status_t ucs;
@@ -253,7 +253,7 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *blob, 
     if ((ucx->worker == NULL) || (ucx->peers[peer].endpoint != NULL))
         return gf_ucx_fault(ucx, GF_ERR_STATE, peer, "connect", UCS_OK,
                             "rank %u is connected already, or a reset failed", peer);
-    status = blob_read(ucx, peer, blob, size_bytes, &head);
+    status = endpoint_read(ucx, peer, endpoint, size_bytes, &head);
     if (status == GF_OK)
         status = gf_ucx_guard_peer(ucx, peer, address + head.address_bytes + head.rkey_bytes, head.offer_bytes);
     if (status != GF_OK) return status;

@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define BLOB_BYTES_MAX 64u
+#define ENDPOINT_BYTES_MAX 64u
 #define RANKS_MAX 5u
 #define SETTLE_NS UINT64_C(1000000000)
 
@@ -168,13 +168,13 @@ static bool shrink(struct gf_members *members, struct source *source, uint32_t *
     must((plan.world >= 1) && (plan.world <= source->world) && (plan.rank < plan.world) && (plan.lead < plan.world));
     must(plan.epoch > source->epoch);
     source->epoch = plan.epoch;
-    gf_members_shrink_join(members, "blob", 4, source->now_ns);
+    gf_members_shrink_join(members, "endpoint", 4, source->now_ns);
     *world_out = plan.world;
     for (uint32_t rank = 0; rank < plan.world; rank++) must(gf_members_seats(members)[rank] < source->world);
     return true;
 }
 
-static gf_status act(struct gf_members *members, struct source *source, uint32_t blobs, uint32_t op)
+static gf_status act(struct gf_members *members, struct source *source, uint32_t endpoints, uint32_t op)
 {
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = op % RANKS_MAX, .operation = (gf_operation)(op >> 4),
                              .tensor = op, .text = "seen by the fuzzer"};
@@ -196,8 +196,8 @@ static gf_status act(struct gf_members *members, struct source *source, uint32_t
         gf_members_position(members)->operation = (op >> 4) % 8;
         break;
     default:
-        for (uint32_t rank = 0; rank < blobs; rank++) {
-            must((gf_members_blob(members, rank, &bytes) != NULL) && (bytes <= BLOB_BYTES_MAX));
+        for (uint32_t rank = 0; rank < endpoints; rank++) {
+            must((gf_members_endpoint(members, rank, &bytes) != NULL) && (bytes <= ENDPOINT_BYTES_MAX));
         }
     }
     if (((op & 7) == 2) && (status == GF_OK)) must((out.code < 0) && (strnlen(out.text, sizeof out.text) > 0));
@@ -215,13 +215,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool knocks = (data[0] & 0xc1) == 0xc0;
     uint32_t world_now = source.world;
     struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .epoch = source.epoch,
-                                     .rejoin = knocks, .blob_bytes_max = BLOB_BYTES_MAX,
+                                     .rejoin = knocks, .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
                                      .join_timeout_ns = UINT64_C(10000000000),
                                      .exchange_timeout_ns = UINT64_C(10000000000), .address = "fuzz",
                                      .answer_timeout_ns = UINT64_C(1000000000)};
-    unsigned char *state = malloc(gf_members_state_bytes(source.world, BLOB_BYTES_MAX));
+    unsigned char *state = malloc(gf_members_state_bytes(source.world, ENDPOINT_BYTES_MAX));
     must(state != NULL);
-    struct gf_members *members = gf_members_open(&setup, state, &source.base, "blob", 4, source.now_ns);
+    struct gf_members *members = gf_members_open(&setup, state, &source.base, "endpoint", 4, source.now_ns);
     gf_status failed = GF_OK;
     bool leaving = false;
     if (knocks) {
@@ -248,7 +248,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             gf_members_admit(members, source.now_ns, &own, SETTLE_NS, SETTLE_NS / 2);
         } else {
             leaving = leaving || ((op & 7) == 3);
-            /* Blobs are all here behind the join. */
+            /* Endpoints are all here behind the join. */
             (void)act(members, &source, (status == GF_OK) ? world_now : 0, op);
             continue;
         }

@@ -70,10 +70,10 @@ static void die_perhaps(void)
     (void)raise(SIGKILL);
 }
 
-static gf_status faulty_connect(struct gf_link *link, uint32_t peer, const void *blob, size_t size_bytes)
+static gf_status faulty_connect(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes)
 {
     die_perhaps();
-    return gf_link_ucx.connect(link, peer, blob, size_bytes);
+    return gf_link_ucx.connect(link, peer, endpoint, size_bytes);
 }
 
 static gf_status faulty_send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,

@@ -177,19 +177,19 @@ TEST(nor_while_ranks_open_their_links)
 
 /* ---- with what a former member knows ---- */
 
-#define BLOB_OFFER_BYTES_AT 28u /* link_ucx_region.c: where the head says how long the offer at the end is */
+#define ENDPOINT_OFFER_BYTES_AT 28u /* link_ucx_region.c: where the head says how long the offer at the end is */
 
 /* Rank 1 is a member of epoch 1, knows the key and the secret of rank 0's listener, and is left out of epoch 2. */
 static void former_body(struct ranks_one *one)
 {
-    static unsigned char blob[2048], in[64];
+    static unsigned char endpoint[2048], in[64];
     struct stranger_port ports[PORTS_MAX];
-    size_t blob_bytes = 0;
+    size_t endpoint_bytes = 0;
     uint32_t offer_bytes = 0;
     setup(one);
     RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
-    ranks_blob_swap(one, 1 - one->rank, blob, &blob_bytes);
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, blob, blob_bytes) == GF_OK);
+    ranks_endpoint_swap(one, 1 - one->rank, endpoint, &endpoint_bytes);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, endpoint_bytes) == GF_OK);
     ranks_meet(one);
     ranks_talk(one, 1);
     ranks_meet(one);
@@ -210,9 +210,9 @@ static void former_body(struct ranks_one *one)
     (void)one->link->driver->send_post(one->link, 0, ranks_tag(9), (gf_mem)(uintptr_t)in, sizeof in, one->reqs[0]);
     for (int i = 0; i < 1000; i++) (void)one->link->driver->progress(one->link);
     /* By new ones, with the key and the old secret. */
-    memcpy(&offer_bytes, blob + BLOB_OFFER_BYTES_AT, sizeof offer_bytes);
+    memcpy(&offer_bytes, endpoint + ENDPOINT_OFFER_BYTES_AT, sizeof offer_bytes);
     RANK_CHECK(one, (offer_bytes > GF_AUTH_NONCE_BYTES) && (offer_bytes <= sizeof peer) && (found >= 1));
-    memcpy(&peer, blob + blob_bytes - offer_bytes, offer_bytes);
+    memcpy(&peer, endpoint + endpoint_bytes - offer_bytes, offer_bytes);
     RANK_CHECK(one, gf_proofs_open(&proofs, key_path, &one->setup.log, &peer, 1, &fault) == GF_OK);
     gf_proofs_begin(&proofs);
     gf_proofs_begun(&proofs);

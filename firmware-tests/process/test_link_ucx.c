@@ -282,7 +282,7 @@ static void reset_body(struct ranks_one *one)
     uint32_t peer = 1 - one->rank;
     ranks_setup(one, one->arg);
     ranks_open(one);
-    ranks_blob_swap(one, peer, old, &old_bytes);
+    ranks_endpoint_swap(one, peer, old, &old_bytes);
     for (uint32_t epoch = 2; epoch < 5; epoch++) {
         memset(one->link->driver->region(one->link), 0xff, 65536);
         ranks_warm(one);
@@ -323,7 +323,7 @@ TEST(reset_ends_all_requests_and_a_new_epoch_works)
 static void two_links_body(struct ranks_one *one)
 {
     static struct ranks_one other;
-    static unsigned char blob[2048];
+    static unsigned char endpoint[2048];
     struct ranks_one *both_ranks[] = {one, &other};
     size_t size_bytes = 0;
     other = (struct ranks_one){.rank = 1, .world = 2};
@@ -333,8 +333,8 @@ static void two_links_body(struct ranks_one *one)
         RANK_CHECK(both_ranks[i], ranks_open_try(both_ranks[i], NULL) == GF_OK);
     }
     for (uint32_t i = 0; i < 2; i++) {
-        RANK_CHECK(one, gf_link_ucx.blob(both_ranks[i]->link, blob, &size_bytes) == GF_OK);
-        RANK_CHECK(one, gf_link_ucx.connect(both_ranks[1 - i]->link, i, blob, size_bytes) == GF_OK);
+        RANK_CHECK(one, gf_link_ucx.endpoint(both_ranks[i]->link, endpoint, &size_bytes) == GF_OK);
+        RANK_CHECK(one, gf_link_ucx.connect(both_ranks[1 - i]->link, i, endpoint, size_bytes) == GF_OK);
     }
     RANK_CHECK(one, (gf_link_ucx.map(one->link, 1) != NULL) == (strstr(one->arg, "posix") != NULL));
     ranks_fill(out[0][5], 1u << 20, 3);

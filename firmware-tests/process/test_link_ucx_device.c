@@ -161,10 +161,10 @@ static void log_keep(void *user, gf_log_level level, const char *text)
 
 static void links_connect(uint32_t from)
 {
-    unsigned char blob[2048];
-    size_t blob_bytes = 0;
-    assert_int_equal(gf_link_ucx.blob(links[from], blob, &blob_bytes), GF_OK);
-    assert_int_equal(gf_link_ucx.connect(links[1 - from], from, blob, blob_bytes), GF_OK);
+    unsigned char endpoint[2048];
+    size_t endpoint_bytes = 0;
+    assert_int_equal(gf_link_ucx.endpoint(links[from], endpoint, &endpoint_bytes), GF_OK);
+    assert_int_equal(gf_link_ucx.connect(links[1 - from], from, endpoint, endpoint_bytes), GF_OK);
 }
 
 static void links_open(const char *transports, struct gf_gpu *device, bool has_cuda)

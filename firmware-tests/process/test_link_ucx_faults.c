@@ -1,4 +1,4 @@
-/* The UCX link when things go wrong: dead peers, bad settings, damaged blobs. */
+/* The UCX link when things go wrong: dead peers, bad settings, damaged endpoint addresses. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
@@ -100,18 +100,18 @@ TEST(survivors_of_a_kill_keep_working)
 }
 
 /* Rank 1 is gone before rank 0 connects to it: an error or not, but neither a hang nor an abort. */
-static void dead_blob_body(struct ranks_one *one)
+static void dead_endpoint_body(struct ranks_one *one)
 {
-    static unsigned char blob[2048];
+    static unsigned char endpoint[2048];
     size_t size_bytes = 0;
     char byte;
     gf_status status;
     ranks_setup(one, one->arg);
     RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
-    ranks_blob_swap(one, 1 - one->rank, blob, &size_bytes);
+    ranks_endpoint_swap(one, 1 - one->rank, endpoint, &size_bytes);
     if (one->rank == 1) (void)kill(getpid(), SIGKILL);
     while (recv(one->to[1], &byte, 1, MSG_DONTWAIT) != 0) ranks_progress(one);
-    status = one->link->driver->connect(one->link, 1, blob, size_bytes);
+    status = one->link->driver->connect(one->link, 1, endpoint, size_bytes);
     RANK_CHECK(one, (status == GF_OK) || ((status < 0) && (one->link->fault.peer == 1)));
     if (status == GF_OK) {
         for (uint32_t i = 0; i < 8; i++) ranks_recv(one, i, 1, ranks_tag(i), in[i % 3], 1u << 20);
@@ -126,7 +126,7 @@ static void dead_blob_body(struct ranks_one *one)
 
 TEST(a_peer_that_died_before_connect_hangs_nobody)
 {
-    ranks_run_each(2, 1u << 1, dead_blob_body);
+    ranks_run_each(2, 1u << 1, dead_endpoint_body);
 }
 
 /* ---- what open and connect refuse ---- */
@@ -220,40 +220,40 @@ TEST(no_more_shared_memory_is_taken_than_there_is)
     ranks_run(1, 0, full_body, "self,posix");
 }
 
-static void blob_body(struct ranks_one *one)
+static void endpoint_body(struct ranks_one *one)
 {
-    static unsigned char blob[2048], bad[2049];
+    static unsigned char endpoint[2048], bad[2049];
     size_t size_bytes = 0;
     struct gf_fault *fault;
     ranks_setup(one, one->arg);
     RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
     fault = &one->link->fault;
-    ranks_blob_swap(one, 1 - one->rank, blob, &size_bytes);
-    RANK_CHECK(one, one->link->driver->connect(one->link, 7, blob, size_bytes) == GF_ERR_PARAM);
+    ranks_endpoint_swap(one, 1 - one->rank, endpoint, &size_bytes);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 7, endpoint, size_bytes) == GF_ERR_PARAM);
     for (size_t i = 0; i < size_bytes; i++) { /* one bit of each byte, one after the other */
         fault->code = GF_OK;
-        memcpy(bad, blob, size_bytes);
+        memcpy(bad, endpoint, size_bytes);
         bad[i] ^= (unsigned char)(1u << (i % 8));
         RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes) < 0);
         RANK_CHECK(one, (fault->code != GF_OK) && (fault->peer == 1 - one->rank) && (fault->text[0] != '\0'));
     }
     for (size_t i = 0; i < size_bytes; i++) /* cut short */
-        RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, blob, i) == GF_ERR_DATA);
+        RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, i) == GF_ERR_DATA);
     memset(bad, 0, sizeof bad);
-    memcpy(bad, blob, size_bytes);
+    memcpy(bad, endpoint, size_bytes);
     RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes + 1) == GF_ERR_DATA);
     RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, sizeof bad) == GF_ERR_DATA);
-    RANK_CHECK(one, one->link->driver->blob(one->link, bad, &size_bytes) == GF_OK); /* our own is not the peer's */
+    RANK_CHECK(one, one->link->driver->endpoint(one->link, bad, &size_bytes) == GF_OK); /* our own is not the peer's */
     RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, bad, size_bytes) == GF_ERR_MISMATCH);
     ranks_connect(one); /* and after all that the right one still works */
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, blob, size_bytes) == GF_ERR_STATE);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, size_bytes) == GF_ERR_STATE);
     ranks_meet(one);
     ranks_close(one);
 }
 
-TEST(a_wrong_blob_is_refused)
+TEST(a_wrong_endpoint_is_refused)
 {
-    ranks_run_each(2, 0, blob_body);
+    ranks_run_each(2, 0, endpoint_body);
 }
 
 /* ---- handlers ---- */

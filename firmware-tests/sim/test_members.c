@@ -32,7 +32,7 @@ TEST(all_join_see_all_addresses_and_leave)
             members_world_open(sizes[i], kind == 2, (kind == 1) ? 3 : 0);
             if (sizes[i] == 1) assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_OK);
             members_world_until(GF_OK);
-            assert_blobs_are_everywhere();
+            assert_endpoints_are_everywhere();
             world_leaves();
             for (uint32_t rank = 1; (rank < sizes[i]) && (kind < 2); rank++) fake_cut(&fake, rank, "closed by peer");
             assert_true(members_world_progress(GF_OK)); /* connections that end now are no failure */
@@ -52,7 +52,7 @@ TEST(nobody_is_through_before_all_are_there)
     rank_open(1, &offer);
     fake_connect(&fake, 1);
     members_world_until(GF_OK);
-    assert_blobs_are_everywhere();
+    assert_endpoints_are_everywhere();
     members_world_end();
 }
 
@@ -222,9 +222,9 @@ static const struct piece_case {
     uint32_t bytes; /* that follow in the frame */
 } pieces[] = {
     {"rank_beyond_the_world", 1, 3, 8, 0, 8, 8},
-    {"larger_than_a_blob_may_be", 1, 2, GF_CONTROL_ADDRESS_BYTES + BLOB_MAX + 1, 0, 8, 8},
+    {"larger_than_a_endpoint_may_be", 1, 2, GF_CONTROL_ADDRESS_BYTES + ENDPOINT_MAX + 1, 0, 8, 8},
     {"a_piece_is_missing", 1, 2, 16, 8, 8, 8},
-    {"longer_than_the_blob", 1, 2, 8, 0, 9, 9},
+    {"longer_than_the_endpoint", 1, 2, 8, 0, 9, 9},
     {"cut_short", 1, 2, 8, 0, 8, 7},
     {"a_size_that_wraps", 1, 2, 8, 0, UINT32_MAX, 8},
     {"for_another_rank", 0, 2, 8, 0, 8, 8},
@@ -314,7 +314,7 @@ TEST(a_silence_is_as_long_in_later_epochs)
                 if (status[rank] == GF_OK) continue;
                 status[rank] = gf_members_shrink_poll(world.ranks[rank].members, world.now_ns, &plan[rank]);
                 if (status[rank] == GF_OK)
-                    gf_members_shrink_join(world.ranks[rank].members, "blob", 4, world.now_ns);
+                    gf_members_shrink_join(world.ranks[rank].members, "endpoint", 4, world.now_ns);
             }
         members_world_until(GF_OK);
         assert_int_equal(world.ranks[1].members->setup.world, 2);

@@ -408,7 +408,7 @@ TEST(a_simulated_world_joins_dies_and_says_so)
     }
     world.sim = sim;
     members_world_until(GF_OK);
-    assert_blobs_are_everywhere();
+    assert_endpoints_are_everywhere();
     place(6, 3, 12, GF_OPERATION_ALLREDUCE, 1);
     for (int turn = 0; turn < 300; turn++) assert_true(members_world_progress(GF_OK));
     gf_sim_kill(sim, 6);

@@ -309,7 +309,7 @@ TEST(an_address_comes_in_order_and_whole)
         {"all_come_from_the_coordinator", 1, 0, 2, 100, 0, 100, 0, 0, true},
         {"not_from_another", 1, 2, 2, 100, 0, 100, 0, 0, false},
         {"of_no_rank", 1, 0, 3, 100, 0, 100, 0, 0, false},
-        {"larger_than_any", 0, 1, 1, BLOB_MAX + GF_CONTROL_ADDRESS_BYTES + 1, 0, 100, 0, 0, false},
+        {"larger_than_any", 0, 1, 1, ENDPOINT_MAX + GF_CONTROL_ADDRESS_BYTES + 1, 0, 100, 0, 0, false},
         {"out_of_order", 0, 1, 1, 100, 60, 40, 40, 100, false},
         {"beyond_its_end", 0, 1, 1, 100, 40, 61, 40, 100, false},
         {"another_size_than_before", 0, 1, 1, 101, 40, 60, 40, 100, false},
@@ -317,22 +317,22 @@ TEST(an_address_comes_in_order_and_whole)
          0, 0, false},
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
-        static unsigned char bytes[BLOB_MAX];
+        static unsigned char bytes[ENDPOINT_MAX];
         struct gf_put put = {bytes, sizeof bytes};
         struct gf_get get = {.at = bytes};
         members_world_open(3, false, 0);
         members_world_until(GF_OK);
         struct gf_members *members = world.ranks[rows[i].to].members;
         if (rows[i].of < 3) {
-            members->peers[rows[i].of].blob_have = rows[i].have;
-            members->peers[rows[i].of].blob_bytes = rows[i].of_size;
+            members->peers[rows[i].of].endpoint_have = rows[i].have;
+            members->peers[rows[i].of].endpoint_bytes = rows[i].of_size;
         }
         gf_put_u32(&put, rows[i].of);
         gf_put_u32(&put, rows[i].size);
         gf_put_u32(&put, rows[i].at);
         gf_put_u32(&put, rows[i].piece);
         get.left = 16 + rows[i].piece;
-        bool valid = gf_members_blobs_take(members, rows[i].from, &get);
+        bool valid = gf_members_endpoints_take(members, rows[i].from, &get);
         if (valid != rows[i].valid) print_error("%s\n", rows[i].name);
         assert_int_equal(valid, rows[i].valid);
         members_world_end();

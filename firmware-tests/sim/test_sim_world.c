@@ -259,8 +259,8 @@ TEST(ranks_of_a_node_see_each_others_region)
 TEST(wrong_calls_are_refused_and_named)
 {
     struct sim_world w;
-    unsigned char blob[64];
-    size_t blob_bytes = 0;
+    unsigned char endpoint[64];
+    size_t endpoint_bytes = 0;
     struct gf_fault fault = {.code = GF_OK};
     struct gf_link *link = NULL;
     static _Alignas(64) unsigned char memory[1024];
@@ -278,13 +278,13 @@ TEST(wrong_calls_are_refused_and_named)
     assert_int_equal(sim_world_recv(&w, 1, 0, 1, memory, (1u << 20) + 1, 0), GF_ERR_PARAM);
     assert_non_null(strstr(w.links[1]->fault.text, "1048577 bytes"));
 
-    assert_int_equal(w.driver->blob(w.links[0], blob, &blob_bytes), GF_OK);
-    assert_int_equal(w.driver->connect(w.links[2], 0, blob, blob_bytes), GF_ERR_STATE);
+    assert_int_equal(w.driver->endpoint(w.links[0], endpoint, &endpoint_bytes), GF_OK);
+    assert_int_equal(w.driver->connect(w.links[2], 0, endpoint, endpoint_bytes), GF_ERR_STATE);
     assert_non_null(strstr(w.links[2]->fault.text, "connected already"));
     for (uint32_t i = 0; i < 3; i++) {
-        static const char *const texts[] = {"rank 1's blob is rank 0's", "not from a simulated link", "of epoch 1"};
+        static const char *const texts[] = {"rank 1's endpoint is rank 0's", "not from a simulated link", "of epoch 1"};
         assert_int_equal(w.driver->reset(w.links[2], 2), GF_OK);
-        assert_int_equal(w.driver->connect(w.links[2], (i == 0) ? 1 : 0, blob, blob_bytes - (i == 1)), GF_ERR_LINK);
+        assert_int_equal(w.driver->connect(w.links[2], (i == 0) ? 1 : 0, endpoint, endpoint_bytes - (i == 1)), GF_ERR_LINK);
         assert_non_null(strstr(w.links[2]->fault.text, texts[i]));
     }
     for (uint32_t i = 0; i < SIM_WORLD_REQS; i++) {

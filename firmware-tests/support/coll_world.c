@@ -100,15 +100,15 @@ static void links_open(struct coll_world *world)
         if (world->c.size <= WATCHED_MAX) coll_watch_link(node->link);
     }
     for (uint32_t i = 0; i < world->c.size; i++) {
-        unsigned char blob[256];
-        size_t blob_bytes = 0;
+        unsigned char endpoint[256];
+        size_t endpoint_bytes = 0;
         struct gf_link *link = world->nodes[i].link;
-        assert_in_range(link->driver->blob_bytes_max, 0, sizeof blob);
-        assert_int_equal(link->driver->blob(link, blob, &blob_bytes), GF_OK);
+        assert_in_range(link->driver->endpoint_bytes_max, 0, sizeof endpoint);
+        assert_int_equal(link->driver->endpoint(link, endpoint, &endpoint_bytes), GF_OK);
         for (uint32_t j = 0; j < world->c.size; j++) {
             struct gf_link *peer = world->nodes[j].link;
             uint32_t rank = world->c.members ? world->c.members[i] : i;
-            if (i != j) assert_int_equal(peer->driver->connect(peer, rank, blob, blob_bytes), GF_OK);
+            if (i != j) assert_int_equal(peer->driver->connect(peer, rank, endpoint, endpoint_bytes), GF_OK);
         }
     }
 }

@@ -14,10 +14,10 @@ struct gf_offer offer_of(uint32_t size)
     return offer;
 }
 
-static uint32_t blob_make(uint32_t rank, unsigned char *blob)
+static uint32_t endpoint_make(uint32_t rank, unsigned char *endpoint)
 {
-    uint32_t bytes = (rank == 1) ? 0 : BLOB_MAX - 100 * rank; /* an empty one is valid */
-    for (uint32_t i = 0; i < bytes; i++) blob[i] = (unsigned char)(i * 7 + rank);
+    uint32_t bytes = (rank == 1) ? 0 : ENDPOINT_MAX - 100 * rank; /* an empty one is valid */
+    for (uint32_t i = 0; i < bytes; i++) endpoint[i] = (unsigned char)(i * 7 + rank);
     return bytes;
 }
 
@@ -29,18 +29,18 @@ static struct gf_rendezvous *rendezvous_of(uint32_t rank)
 
 void rank_open(uint32_t rank, const struct gf_offer *offer)
 {
-    static unsigned char blob[BLOB_MAX];
+    static unsigned char endpoint[ENDPOINT_MAX];
     struct gf_members_setup setup = {.rank = rank, .world = world.size, .epoch = world.epoch,
                                      .join_timeout_ns = 60 * SECOND,
                                      .exchange_timeout_ns = 30 * SECOND,
                                      .answer_timeout_ns = 2 * SECOND, .address = "127.0.0.1:7117", .offer = *offer,
-                                     .blob_bytes_max = BLOB_MAX};
-    size_t bytes = gf_members_state_bytes(world.size, BLOB_MAX);
+                                     .endpoint_bytes_max = ENDPOINT_MAX};
+    size_t bytes = gf_members_state_bytes(world.size, ENDPOINT_MAX);
     struct rank *r = &world.ranks[rank];
     r->state = malloc(bytes); /* of exactly this size, so that the sanitizer sees a byte too many */
     assert_non_null(r->state);
     memset(r->state, 0xa5, bytes);
-    r->members = gf_members_open(&setup, r->state, rendezvous_of(rank), blob, blob_make(rank, blob), world.now_ns);
+    r->members = gf_members_open(&setup, r->state, rendezvous_of(rank), endpoint, endpoint_make(rank, endpoint), world.now_ns);
     assert_ptr_equal(r->members, r->state);
 }
 
@@ -130,15 +130,15 @@ void assert_all_failed(gf_status code, uint32_t peer, const char *text)
     assert_non_null(first);
 }
 
-void assert_blobs_are_everywhere(void)
+void assert_endpoints_are_everywhere(void)
 {
-    static unsigned char expect[BLOB_MAX];
+    static unsigned char expect[ENDPOINT_MAX];
     for (uint32_t rank = 0; rank < world.size; rank++) {
         for (uint32_t of = 0; of < world.size; of++) {
-            size_t bytes = 0, expect_bytes = blob_make(of, expect);
-            const void *blob = gf_members_blob(world.ranks[rank].members, of, &bytes);
+            size_t bytes = 0, expect_bytes = endpoint_make(of, expect);
+            const void *endpoint = gf_members_endpoint(world.ranks[rank].members, of, &bytes);
             assert_int_equal(bytes, expect_bytes);
-            assert_memory_equal(blob, expect, expect_bytes);
+            assert_memory_equal(endpoint, expect, expect_bytes);
         }
     }
 }

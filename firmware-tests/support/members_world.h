@@ -10,7 +10,7 @@
 
 #define MS UINT64_C(1000000)
 #define SECOND UINT64_C(1000000000)
-#define BLOB_MAX 6000u /* more than one frame */
+#define ENDPOINT_MAX 6000u /* more than one frame */
 
 struct rank {
     struct gf_members *members;
@@ -47,7 +47,7 @@ void members_world_until(gf_status expect);
 const struct gf_error *error_of(uint32_t rank);
 /* All ranks that are open and run failed alike. */
 void assert_all_failed(gf_status code, uint32_t peer, const char *text);
-void assert_blobs_are_everywhere(void);
+void assert_endpoints_are_everywhere(void);
 void place(uint32_t rank, uint64_t step, uint64_t sequence, gf_operation operation, uint32_t waits_for);
 
 #endif

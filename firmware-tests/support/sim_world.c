@@ -35,13 +35,13 @@ void sim_world_open(struct sim_world *w, const struct gf_sim_setup *setup)
 
 void sim_world_connect(struct sim_world *w)
 {
-    unsigned char blob[64];
-    size_t blob_bytes = 0;
-    assert_true(w->driver->blob_bytes_max <= sizeof blob);
+    unsigned char endpoint[64];
+    size_t endpoint_bytes = 0;
+    assert_true(w->driver->endpoint_bytes_max <= sizeof endpoint);
     for (uint32_t peer = 0; peer < w->world; peer++) {
-        assert_int_equal(w->driver->blob(w->links[peer], blob, &blob_bytes), GF_OK);
+        assert_int_equal(w->driver->endpoint(w->links[peer], endpoint, &endpoint_bytes), GF_OK);
         for (uint32_t rank = 0; rank < w->world; rank++) {
-            assert_int_equal(w->driver->connect(w->links[rank], peer, blob, blob_bytes), GF_OK);
+            assert_int_equal(w->driver->connect(w->links[rank], peer, endpoint, endpoint_bytes), GF_OK);
         }
     }
 }

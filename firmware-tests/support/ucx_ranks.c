@@ -120,29 +120,29 @@ static void bytes_read(struct ranks_one *one, uint32_t peer, void *data_out, siz
     RANK_CHECK(one, recv(one->to[peer], data_out, size_bytes, MSG_WAITALL) == (ssize_t)size_bytes);
 }
 
-void ranks_blob_swap(struct ranks_one *one, uint32_t peer, void *blob_out, size_t *size_bytes_out)
+void ranks_endpoint_swap(struct ranks_one *one, uint32_t peer, void *endpoint_out, size_t *size_bytes_out)
 {
-    static unsigned char blob[2048];
+    static unsigned char endpoint[2048];
     size_t size_bytes = 0;
-    RANK_CHECK(one, gf_link_ucx.blob_bytes_max <= sizeof blob);
-    RANK_CHECK(one, one->link->driver->blob(one->link, blob, &size_bytes) == GF_OK);
+    RANK_CHECK(one, gf_link_ucx.endpoint_bytes_max <= sizeof endpoint);
+    RANK_CHECK(one, one->link->driver->endpoint(one->link, endpoint, &size_bytes) == GF_OK);
     bytes_write(one, peer, &size_bytes, sizeof size_bytes);
-    bytes_write(one, peer, blob, size_bytes);
+    bytes_write(one, peer, endpoint, size_bytes);
     bytes_read(one, peer, size_bytes_out, sizeof *size_bytes_out);
-    bytes_read(one, peer, blob_out, *size_bytes_out);
+    bytes_read(one, peer, endpoint_out, *size_bytes_out);
 }
 
 void ranks_connect(struct ranks_one *one)
 {
-    static unsigned char blob[2048];
+    static unsigned char endpoint[2048];
     size_t size_bytes = 0;
     for (uint32_t peer = 0; peer < one->world; peer++) {
         if (peer == one->rank) {
             RANK_CHECK(one, one->link->driver->connect(one->link, peer, NULL, 0) == GF_OK);
             continue;
         }
-        ranks_blob_swap(one, peer, blob, &size_bytes);
-        RANK_CHECK(one, one->link->driver->connect(one->link, peer, blob, size_bytes) == GF_OK);
+        ranks_endpoint_swap(one, peer, endpoint, &size_bytes);
+        RANK_CHECK(one, one->link->driver->connect(one->link, peer, endpoint, size_bytes) == GF_OK);
     }
     ranks_meet(one);
 }

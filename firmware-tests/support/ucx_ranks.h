@@ -10,7 +10,7 @@
 
 struct ranks_one {
     uint32_t rank, world;
-    int to[RANKS_MAX]; /* a socket to each other rank, for blobs and for taking turns */
+    int to[RANKS_MAX]; /* a socket to each other rank, for endpoints and for taking turns */
     const void *arg;   /* the test's row */
     struct gf_link_setup setup;
     struct gf_link *link;
@@ -47,7 +47,7 @@ void ranks_connect(struct ranks_one *one);
 /* A large message each way with each peer, as the library's warm-up has: until then UCX is still setting up, and aborts
  * if a peer that it is setting up with ends. */
 void ranks_warm(struct ranks_one *one);
-void ranks_blob_swap(struct ranks_one *one, uint32_t peer, void *blob_out, size_t *size_bytes_out);
+void ranks_endpoint_swap(struct ranks_one *one, uint32_t peer, void *endpoint_out, size_t *size_bytes_out);
 void ranks_close(struct ranks_one *one);
 
 void ranks_meet(struct ranks_one *one); /* a barrier outside of the link, which is progressed meanwhile */

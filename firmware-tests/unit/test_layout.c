@@ -101,7 +101,7 @@ TEST(the_walk_hands_out_what_it_measured)
         memset(parts.tensors, 1, LENGTH(tensors) * sizeof *parts.tensors);
         memset(parts.trace, 2, config.trace_records * sizeof *parts.trace);
         memset(parts.reqs, 3, msgs * drivers.link->req_size_bytes);
-        memset(parts.members, 4, gf_members_state_bytes(world, drivers.link->blob_bytes_max));
+        memset(parts.members, 4, gf_members_state_bytes(world, drivers.link->endpoint_bytes_max));
         memset(shared.gradient, 5, layout.pool.gradient_bytes);
         memset(shared.staging, 6, layout.slot_need.staging_bytes * config.exchange.buffers_active);
         if (config.exchange.user_bytes > 0) memset(shared.user, 7, config.exchange.user_bytes);

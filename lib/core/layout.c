@@ -110,7 +110,7 @@ static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
 
 /* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, for data
  * of any size, as public requests may be larger than the pool, in this world or one that it may shrink to; and some for a
- * world of one, whose link is opened like any other (its blob is made in staging). */
+ * world of one, whose link is opened like any other (its endpoint address is made in staging). */
 static struct gf_coll_need slot_need(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
@@ -290,7 +290,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
     parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));
     parts.members = gf_arena_take(
-        control, gf_members_state_bytes(config->job.world, layout->drivers.link->blob_bytes_max));
+        control, gf_members_state_bytes(config->job.world, layout->drivers.link->endpoint_bytes_max));
     return parts;
 }
 

@@ -167,12 +167,12 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                      .rejoin = gf->config.rendezvous.rejoin,
                                      .answer_timeout_ns = GF_ANSWER_NS,
                                      .address = gf->config.rendezvous.address,
-                                     .blob_bytes_max = gf->link->driver->blob_bytes_max,
+                                     .endpoint_bytes_max = gf->link->driver->endpoint_bytes_max,
                                      .log = gf->log};
-    void *blob = (void *)(uintptr_t)gf->slots[0].staging; /* nothing runs yet */
-    size_t blob_bytes = 0;
+    void *endpoint = (void *)(uintptr_t)gf->slots[0].staging; /* nothing runs yet */
+    size_t endpoint_bytes = 0;
     gf_status status;
-    GF_ASSERT(gf->link->driver->blob_bytes_max <= gf->slots[0].coll.staging_bytes);
+    GF_ASSERT(gf->link->driver->endpoint_bytes_max <= gf->slots[0].coll.staging_bytes);
     setup.offer = (struct gf_offer){.version = GF_VERSION,
                                     .world = gf->world,
                                     .config_hash = gf_config_hash(&layout->config),
@@ -180,8 +180,8 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                     .tensor_count = gf->tensor_count,
                                     .elem_count = layout->pool.elem_count};
     (void)gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary);
-    if ((status = gf->link->driver->blob(gf->link, blob, &blob_bytes)) < 0) return status;
-    gf->members = gf_members_open(&setup, state, gf->rendezvous, blob, blob_bytes, gf_now(gf));
+    if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0) return status;
+    gf->members = gf_members_open(&setup, state, gf->rendezvous, endpoint, endpoint_bytes, gf_now(gf));
     return GF_OK;
 }
 
@@ -303,11 +303,11 @@ gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensor
 static gf_status peers_connect(gf_context *gf)
 {
     for (uint32_t i = 0; i < CONNECTS_A_POLL; i++) {
-        size_t blob_bytes;
-        const void *blob;
+        size_t endpoint_bytes;
+        const void *endpoint;
         if (gf->connected == gf->world) return GF_OK;
-        blob = gf_members_blob(gf->members, gf->connected, &blob_bytes);
-        if (gf->link->driver->connect(gf->link, gf_seat_of(gf, gf->connected), blob, blob_bytes) < 0)
+        endpoint = gf_members_endpoint(gf->members, gf->connected, &endpoint_bytes);
+        if (gf->link->driver->connect(gf->link, gf_seat_of(gf, gf->connected), endpoint, endpoint_bytes) < 0)
             return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
         gf->connected++;
     }

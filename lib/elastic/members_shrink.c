@@ -57,7 +57,7 @@ void gf_members_committed(struct gf_members *members)
         struct members_seat *seat = &members->seats[members->seat_of[rank]];
         seat->joins = seat->reborn = seat->dead = seat->doubtful = false;
         gf_members_list_add(&shrink->base, members->seat_of[rank]);
-        memcpy(seat->address, members->blobs + rank * members->setup.blob_bytes_max, sizeof seat->address);
+        memcpy(seat->address, members->endpoints + rank * members->setup.endpoint_bytes_max, sizeof seat->address);
         seat->address[sizeof seat->address - 1] = 0;
     }
 }
@@ -530,7 +530,7 @@ gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, st
     return GF_OK;
 }
 
-void gf_members_shrink_join(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns)
+void gf_members_shrink_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
 {
     const struct gf_members_plan plan = members->shrink.plan;
     const struct members_list *list = &members->shrink.prepared;
@@ -550,7 +550,7 @@ void gf_members_shrink_join(struct gf_members *members, const void *blob, size_t
     members->setup.offer.world = plan.world;
     members->setup.join_timeout_ns = members->shrink.away_ns;
     members->shrink.state = MEMBERS_SHRINK_NONE;
-    gf_members_epoch_begin(members, blob, blob_bytes, now_ns);
+    gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
     for (uint32_t other = 0; other < plan.world; other++)
         members->peers[other].connected = members->seats[members->seat_of[other]].up;
     for (uint32_t other = 0; other < plan.world; other++) {
@@ -561,5 +561,5 @@ void gf_members_shrink_join(struct gf_members *members, const void *blob, size_t
     }
     if (members_coordinates(members) || (members->state != MEMBERS_JOINING)) return;
     gf_members_owe(members, 0, MEMBERS_OFFER);
-    gf_members_owe(members, 0, MEMBERS_BLOBS);
+    gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
 }

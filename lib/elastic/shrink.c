@@ -2,7 +2,7 @@
  *
  *     DRAIN  as every failure: blame is settled, messages end (error.c)
  *     AGREE  who survives, under which number, whose state counts
- *     JOIN   the link is reset (a message of the old epoch has nobody to go to), the region mapped anew, blobs travel
+ *     JOIN   the link is reset (a message of the old epoch has nobody to go to), the region mapped anew, endpoint addresses travel
  *            and the link is warmed up, all as at open
  *     SYNC   where some rank is behind: weights, momentum, selection and loss scale from the lead, by broadcast
  *
@@ -69,17 +69,17 @@ static void region_move(gf_context *gf)
 static gf_status relink(gf_context *gf, uint64_t now_ns)
 {
     const struct gf_members_plan *plan = &gf->shrink.plan;
-    void *blob;
-    size_t blob_bytes = 0;
+    void *endpoint;
+    size_t endpoint_bytes = 0;
     gf->epoch = plan->epoch;
     gf_lent_close(gf);
     gf_device_unregister(gf);
     if (gf->link->driver->reset(gf->link, gf->epoch) < 0) return GF_ERR_LINK;
     region_move(gf);
     if (gf_device_register(gf) < 0) return GF_ERR_DEVICE;
-    blob = (void *)(uintptr_t)gf->slots[0].staging; /* nothing runs yet */
-    if (gf->link->driver->blob(gf->link, blob, &blob_bytes) < 0) return GF_ERR_LINK;
-    gf_members_shrink_join(gf->members, blob, blob_bytes, now_ns);
+    endpoint = (void *)(uintptr_t)gf->slots[0].staging; /* nothing runs yet */
+    if (gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes) < 0) return GF_ERR_LINK;
+    gf_members_shrink_join(gf->members, endpoint, endpoint_bytes, now_ns);
     gf->rank = plan->rank;
     gf->world = plan->world;
     gf->seats = gf_members_seats(gf->members);

@@ -4,26 +4,26 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-size_t gf_members_state_bytes(uint32_t world, size_t blob_bytes_max)
+size_t gf_members_state_bytes(uint32_t world, size_t endpoint_bytes_max)
 {
     return sizeof(struct gf_members) +
            world * (sizeof(struct members_peer) + sizeof(struct members_seat) + sizeof(uint32_t) +
-                    GF_CONTROL_ADDRESS_BYTES + blob_bytes_max);
+                    GF_CONTROL_ADDRESS_BYTES + endpoint_bytes_max);
 }
 
-/* Where this rank could be reached if it had to coordinate travels in front of its blob. */
+/* Where this rank could be reached if it had to coordinate travels in front of its endpoint address. */
 static void own_address(struct gf_members *members)
 {
-    unsigned char *blob = members->blobs + members->setup.rank * members->setup.blob_bytes_max;
+    unsigned char *endpoint = members->endpoints + members->setup.rank * members->setup.endpoint_bytes_max;
     if (members->rendezvous->driver->address == NULL) return;
-    members->rendezvous->driver->address(members->rendezvous, (char *)blob);
+    members->rendezvous->driver->address(members->rendezvous, (char *)endpoint);
 }
 
-void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns)
+void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
 {
     const struct gf_members_setup *setup = &members->setup;
-    unsigned char *own = members->blobs + setup->rank * setup->blob_bytes_max;
-    GF_ASSERT(GF_CONTROL_ADDRESS_BYTES + blob_bytes <= setup->blob_bytes_max);
+    unsigned char *own = members->endpoints + setup->rank * setup->endpoint_bytes_max;
+    GF_ASSERT(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes <= setup->endpoint_bytes_max);
     memset(members->peers, 0, setup->world * sizeof members->peers[0]);
     members->state = MEMBERS_JOINING;
     members->go = members->leaving = members->inquiring = members->asked = members->join_fails =
@@ -38,35 +38,35 @@ void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t
     members->position = (struct gf_position){.step = members->position.step, .operation = GF_OPERATION_NONE,
                                              .tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE, .polled_ns = now_ns};
     members->moved = members->position;
-    members->peers[setup->rank].blob_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + blob_bytes);
+    members->peers[setup->rank].endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes);
     memset(own, 0, GF_CONTROL_ADDRESS_BYTES);
     own_address(members);
-    if (blob_bytes > 0) memcpy(own + GF_CONTROL_ADDRESS_BYTES, blob, blob_bytes);
+    if (endpoint_bytes > 0) memcpy(own + GF_CONTROL_ADDRESS_BYTES, endpoint, endpoint_bytes);
     if (setup->world > 1) return;
     members->state = MEMBERS_MEMBER;
     gf_members_committed(members);
 }
 
 struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state, struct gf_rendezvous *rendezvous,
-                                   const void *blob, size_t blob_bytes, uint64_t now_ns)
+                                   const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
 {
     struct gf_members *members = state;
-    GF_ASSERT((setup->world > 0) && (setup->rank < setup->world) && (blob_bytes <= setup->blob_bytes_max));
+    GF_ASSERT((setup->world > 0) && (setup->rank < setup->world) && (endpoint_bytes <= setup->endpoint_bytes_max));
     memset(members, 0, sizeof *members + setup->world * sizeof members->peers[0]);
     members->setup = *setup;
-    members->setup.blob_bytes_max += GF_CONTROL_ADDRESS_BYTES;
+    members->setup.endpoint_bytes_max += GF_CONTROL_ADDRESS_BYTES;
     members->settle_ns = setup->join_timeout_ns / GF_SETTLE_PARTS; /* a later epoch's join has less time */
     members->rendezvous = rendezvous;
     members->seat = setup->rank;
     members->seat_count = setup->world;
     members->seats = (struct members_seat *)&members->peers[setup->world];
     members->seat_of = (uint32_t *)&members->seats[setup->world];
-    members->blobs = (unsigned char *)&members->seat_of[setup->world];
+    members->endpoints = (unsigned char *)&members->seat_of[setup->world];
     memset(members->seats, 0, setup->world * sizeof members->seats[0]);
     for (uint32_t rank = 0; rank < setup->world; rank++) members->seats[rank].rank = members->seat_of[rank] = rank;
     members->position.operation = GF_OPERATION_NONE;
     members->shrink.epoch_last = setup->epoch;
-    gf_members_epoch_begin(members, blob, blob_bytes, now_ns);
+    gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
     return members;
 }
 
@@ -90,15 +90,15 @@ static void peer_flush(struct gf_members *members, uint32_t rank)
     struct members_peer *peer = &members->peers[rank];
     for (uint32_t i = 0; (i < MEMBERS_FRAMES_MAX) && (peer->owed != 0); i++) {
         members_frame frame = (members_frame)__builtin_ctz(peer->owed);
-        uint32_t blob_rank = peer->blob_rank, blob_at = peer->blob_at;
+        uint32_t endpoint_rank = peer->endpoint_rank, endpoint_at = peer->endpoint_at;
         bool more = false;
         uint32_t bytes = gf_members_frame_put(members, rank, frame, &more);
         uint32_t kind = (uint32_t)frame | ((members->setup.epoch & MEMBERS_EPOCH_MASK) << MEMBERS_KIND_BITS);
         gf_status status = members->rendezvous->driver->send(members->rendezvous, members->seat_of[rank], kind,
                                                              members->scratch, bytes);
         if (status == GF_AGAIN) {
-            peer->blob_rank = blob_rank; /* nothing was taken */
-            peer->blob_at = blob_at;
+            peer->endpoint_rank = endpoint_rank; /* nothing was taken */
+            peer->endpoint_at = endpoint_at;
             return;
         }
         if (status != GF_OK) {
@@ -216,7 +216,7 @@ static void on_connected(struct gf_members *members, uint32_t rank)
     members->connected_ns = members->now_ns;
     own_address(members); /* it is known now */
     gf_members_owe(members, 0, MEMBERS_OFFER);
-    gf_members_owe(members, 0, MEMBERS_BLOBS);
+    gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
 }
 
 static void on_told(struct gf_members *members, struct members_peer *peer, struct gf_get *get)
@@ -235,7 +235,7 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
     struct members_peer *peer = &members->peers[from];
     switch (kind) {
     case MEMBERS_OFFER: gf_members_join_offer(members, from, get); return members->state == MEMBERS_JOINING;
-    case MEMBERS_BLOBS: gf_members_join_blobs(members, from, get); return members->state == MEMBERS_JOINING;
+    case MEMBERS_ENDPOINTS: gf_members_join_endpoints(members, from, get); return members->state == MEMBERS_JOINING;
     case MEMBERS_STATUS:
     case MEMBERS_POSITION:
         on_told(members, peer, get);
@@ -262,7 +262,7 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
 {
     struct gf_error error = {0};
     switch (kind) {
-    case MEMBERS_BLOBS: gf_members_join_blobs(members, 0, get); return members->state == MEMBERS_JOINING;
+    case MEMBERS_ENDPOINTS: gf_members_join_endpoints(members, 0, get); return members->state == MEMBERS_JOINING;
     case MEMBERS_GO: gf_members_join_go(members); break;
     case MEMBERS_ASK:
         members->inquiry = gf_get_u32(get);
@@ -447,12 +447,12 @@ const struct gf_error *gf_members_error(const struct gf_members *members)
     return &members->error;
 }
 
-const void *gf_members_blob(const struct gf_members *members, uint32_t rank, size_t *bytes_out)
+const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank, size_t *bytes_out)
 {
     GF_ASSERT(rank < members->setup.world);
-    GF_ASSERT(members->peers[rank].blob_bytes >= GF_CONTROL_ADDRESS_BYTES);
-    *bytes_out = members->peers[rank].blob_bytes - GF_CONTROL_ADDRESS_BYTES;
-    return members->blobs + rank * members->setup.blob_bytes_max + GF_CONTROL_ADDRESS_BYTES;
+    GF_ASSERT(members->peers[rank].endpoint_bytes >= GF_CONTROL_ADDRESS_BYTES);
+    *bytes_out = members->peers[rank].endpoint_bytes - GF_CONTROL_ADDRESS_BYTES;
+    return members->endpoints + rank * members->setup.endpoint_bytes_max + GF_CONTROL_ADDRESS_BYTES;
 }
 
 struct gf_position *gf_members_position(struct gf_members *members)

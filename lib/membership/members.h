@@ -30,7 +30,7 @@ struct gf_members_setup {
     uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the guilty one */
     const char *address;        /* for texts */
     struct gf_offer offer;
-    size_t blob_bytes_max;      /* of the link driver */
+    size_t endpoint_bytes_max;      /* of the link driver */
     struct gf_log log;
 };
 
@@ -64,17 +64,17 @@ struct gf_members_plan {
     struct gf_members_standing standing; /* the common one */
 };
 
-size_t gf_members_state_bytes(uint32_t world, size_t blob_bytes_max);
-/* rendezvous is open and stays the caller's. blob[blob_bytes] of this rank is copied. */
+size_t gf_members_state_bytes(uint32_t world, size_t endpoint_bytes_max);
+/* rendezvous is open and stays the caller's. endpoint[endpoint_bytes] of this rank is copied. */
 struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state, struct gf_rendezvous *rendezvous,
-                                   const void *blob, size_t blob_bytes, uint64_t now_ns);
+                                   const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
 /* Drives the control channel; bounded work. GF_AGAIN while joining; GF_OK once all are there and as long as nobody has
  * failed; an error, which sticks, with gf_members_error() filled: */
 gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns);
 /* code, peer, text (and operation, step, tensor where a rank reported them); valid after an error. */
 const struct gf_error *gf_members_error(const struct gf_members *members);
 /* After the join: what rank `rank` told about its link. */
-const void *gf_members_blob(const struct gf_members *members, uint32_t rank, size_t *bytes_out);
+const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank, size_t *bytes_out);
 
 struct gf_position *gf_members_position(struct gf_members *members); /* own; write, never keep */
 /* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who is guilty. Call it
@@ -121,7 +121,7 @@ void gf_members_knock(struct gf_members *members, uint64_t now_ns, uint64_t sett
  * GF_ERR_SYSTEM and others: it cannot even look; gf_members_error() says why. */
 gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out);
 /* Joins the agreed epoch; gf_members_poll() goes on as after gf_members_open(). */
-void gf_members_shrink_join(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns);
+void gf_members_shrink_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
 /* [world] the rank of the first epoch that each rank is: what links and rendezvous know it by. */
 const uint32_t *gf_members_seats(const struct gf_members *members);
 

@@ -74,7 +74,7 @@ void gf_members_offer_put(struct gf_put *put, const struct gf_members *members)
     gf_put_u64(put, offer->config_hash);
     gf_put_u64(put, offer->tensors_hash);
     gf_put_u64(put, offer->elem_count);
-    gf_put_u32(put, members->peers[members->setup.rank].blob_bytes);
+    gf_put_u32(put, members->peers[members->setup.rank].endpoint_bytes);
     gf_put_text(put, offer->summary, sizeof offer->summary);
 }
 
@@ -93,33 +93,33 @@ bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32
     return !get->bad;
 }
 
-/* As many pieces of blobs as fit: { rank, size of the blob, offset, size of the piece, bytes }. A rank sends its own
- * blob, the coordinator all of them; both walk on from where the peer's cursor is. */
-#define BLOB_PIECE_BYTES 16u
+/* As many pieces of endpoint addresses as fit: { rank, size of the endpoint address, offset, size of the piece, bytes }. A rank sends its own
+ * endpoint address, the coordinator all of them; both walk on from where the peer's cursor is. */
+#define ENDPOINT_PIECE_BYTES 16u
 
-static bool blobs_put(struct gf_put *put, struct gf_members *members, struct members_peer *to)
+static bool endpoints_put(struct gf_put *put, struct gf_members *members, struct members_peer *to)
 {
     uint32_t first = members_coordinates(members) ? 0 : members->setup.rank;
     uint32_t end = members_coordinates(members) ? members->setup.world : members->setup.rank + 1;
-    if (to->blob_rank < first) to->blob_rank = first;
-    while ((to->blob_rank < end) && (put->left > BLOB_PIECE_BYTES)) {
-        const struct members_peer *of = &members->peers[to->blob_rank];
-        uint32_t piece = of->blob_bytes - to->blob_at;
-        if (piece > put->left - BLOB_PIECE_BYTES) piece = (uint32_t)(put->left - BLOB_PIECE_BYTES);
-        gf_put_u32(put, to->blob_rank);
-        gf_put_u32(put, of->blob_bytes);
-        gf_put_u32(put, to->blob_at);
+    if (to->endpoint_rank < first) to->endpoint_rank = first;
+    while ((to->endpoint_rank < end) && (put->left > ENDPOINT_PIECE_BYTES)) {
+        const struct members_peer *of = &members->peers[to->endpoint_rank];
+        uint32_t piece = of->endpoint_bytes - to->endpoint_at;
+        if (piece > put->left - ENDPOINT_PIECE_BYTES) piece = (uint32_t)(put->left - ENDPOINT_PIECE_BYTES);
+        gf_put_u32(put, to->endpoint_rank);
+        gf_put_u32(put, of->endpoint_bytes);
+        gf_put_u32(put, to->endpoint_at);
         gf_put_u32(put, piece);
-        gf_put_bytes(put, members->blobs + to->blob_rank * members->setup.blob_bytes_max + to->blob_at, piece);
-        to->blob_at += piece;
-        if (to->blob_at < of->blob_bytes) continue;
-        to->blob_rank++;
-        to->blob_at = 0;
+        gf_put_bytes(put, members->endpoints + to->endpoint_rank * members->setup.endpoint_bytes_max + to->endpoint_at, piece);
+        to->endpoint_at += piece;
+        if (to->endpoint_at < of->endpoint_bytes) continue;
+        to->endpoint_rank++;
+        to->endpoint_at = 0;
     }
-    return to->blob_rank < end;
+    return to->endpoint_rank < end;
 }
 
-bool gf_members_blobs_take(struct gf_members *members, uint32_t from, struct gf_get *get)
+bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct gf_get *get)
 {
     while ((get->left > 0) && !get->bad) {
         uint32_t rank = gf_get_u32(get);
@@ -127,16 +127,16 @@ bool gf_members_blobs_take(struct gf_members *members, uint32_t from, struct gf_
         uint32_t at = gf_get_u32(get);
         uint32_t piece = gf_get_u32(get);
         const unsigned char *bytes = gf_get_bytes(get, piece);
-        if ((bytes == NULL) || (rank >= members->setup.world) || (size > members->setup.blob_bytes_max)) return false;
+        if ((bytes == NULL) || (rank >= members->setup.world) || (size > members->setup.endpoint_bytes_max)) return false;
         if (members_coordinates(members) ? (rank != from) : (from != 0)) return false;
         if (rank == members->setup.rank) continue; /* our own comes back with the others */
         struct members_peer *peer = &members->peers[rank];
-        if ((at != peer->blob_have) || (piece > size - at) || ((at > 0) && (size != peer->blob_bytes))) return false;
-        if (piece > 0) memcpy(members->blobs + rank * members->setup.blob_bytes_max + at, bytes, piece);
-        peer->blob_bytes = size;
-        peer->blob_have += piece;
-        if ((peer->blob_have == size) && (size < GF_CONTROL_ADDRESS_BYTES)) return false;
-        if (peer->blob_have == size) peer->offered = true;
+        if ((at != peer->endpoint_have) || (piece > size - at) || ((at > 0) && (size != peer->endpoint_bytes))) return false;
+        if (piece > 0) memcpy(members->endpoints + rank * members->setup.endpoint_bytes_max + at, bytes, piece);
+        peer->endpoint_bytes = size;
+        peer->endpoint_have += piece;
+        if ((peer->endpoint_have == size) && (size < GF_CONTROL_ADDRESS_BYTES)) return false;
+        if (peer->endpoint_have == size) peer->offered = true;
     }
     return !get->bad;
 }
@@ -148,7 +148,7 @@ uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members
     *more_out = false;
     switch (frame) {
     case MEMBERS_OFFER: gf_members_offer_put(&put, members); break;
-    case MEMBERS_BLOBS: *more_out = blobs_put(&put, members, &members->peers[peer]); break;
+    case MEMBERS_ENDPOINTS: *more_out = endpoints_put(&put, members, &members->peers[peer]); break;
     case MEMBERS_ASK: gf_put_u32(&put, members->inquiry); break;
     case MEMBERS_BLAME: error_put(&put, &members->seen); break;
     case MEMBERS_STATUS:

@@ -1,4 +1,4 @@
-/* Joining: offers are compared, blobs are collected and handed to everybody. What differs, or who is missing, is told
+/* Joining: offers are compared, endpoint addresses are collected and handed to everybody. What differs, or who is missing, is told
  * to all ranks that are there. */
 #include "lib/membership/members_state.h"
 #include "lib/settings/settings.h"
@@ -216,10 +216,10 @@ void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_
     gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
 }
 
-void gf_members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get)
+void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct gf_get *get)
 {
     bool coordinates = members_coordinates(members);
-    if ((coordinates && !members->peers[from].met) || !gf_members_blobs_take(members, from, get)) {
+    if ((coordinates && !members->peers[from].met) || !gf_members_endpoints_take(members, from, get)) {
         gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed address", from);
         return;
     }
@@ -227,9 +227,9 @@ void gf_members_join_blobs(struct gf_members *members, uint32_t from, struct gf_
     members->go = true;
     gf_members_committed(members);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        members->peers[rank].blob_rank = 0;
-        members->peers[rank].blob_at = 0;
-        gf_members_owe(members, rank, MEMBERS_BLOBS);
+        members->peers[rank].endpoint_rank = 0;
+        members->peers[rank].endpoint_at = 0;
+        gf_members_owe(members, rank, MEMBERS_ENDPOINTS);
         gf_members_owe(members, rank, MEMBERS_GO);
     }
 }

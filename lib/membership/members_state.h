@@ -1,7 +1,7 @@
 /* What members*.c share. The frames of the control channel, by state:
  *
- *     rank r: OFFER, BLOBS..            JOINING    rank 0 compares each offer with its own
- *     rank 0: BLOBS of all.., GO        -> MEMBER
+ *     rank r: OFFER, ENDPOINTS..            JOINING    rank 0 compares each offer with its own
+ *     rank 0: ENDPOINTS of all.., GO        -> MEMBER
  *     rank r: STATUS                    where it is, now and then: what is known of a rank that dies
  *     rank r: BLAME   0: ASK   r: POSITION   0: VERDICT       -> FAILED, the same text on all ranks
  *     rank r: TELL                      0: VERDICT            -> FAILED
@@ -23,7 +23,7 @@
 /* In the order in which they are sent where several are owed. */
 typedef enum members_frame {
     MEMBERS_OFFER = 1,
-    MEMBERS_BLOBS,
+    MEMBERS_ENDPOINTS,
     MEMBERS_GO,
     MEMBERS_STATUS,
     MEMBERS_ASK,
@@ -75,13 +75,13 @@ struct members_peer {
     bool connected;
     bool ended;   /* was connected, or was refused: will not come (again) */
     bool met;     /* coordinator: its offer is here and is like ours */
-    bool offered; /* its blob is whole */
+    bool offered; /* its endpoint is whole */
     bool left;    /* said BYE */
     uint32_t owed;       /* bits 1 << members_frame */
-    uint32_t blob_rank;  /* next piece of the blob table to send to it */
-    uint32_t blob_at;
-    uint32_t blob_bytes; /* its own blob: size, and how much of it is here */
-    uint32_t blob_have;
+    uint32_t endpoint_rank;  /* next piece of the endpoint table to send to it */
+    uint32_t endpoint_at;
+    uint32_t endpoint_bytes; /* its own endpoint: size, and how much of it is here */
+    uint32_t endpoint_have;
     uint32_t answered;   /* the last inquiry it answered */
     uint64_t heard_ns;   /* its last word about where it is; 0: none yet */
     uint64_t calls_same; /* up to this one its requests were ours */
@@ -187,7 +187,7 @@ struct gf_members {
     uint64_t join_fails_ns;
     struct gf_error error;
     struct gf_error tell;       /* what the others hear of it: TELL and VERDICT */
-    unsigned char *blobs;       /* [seat_count][blob_bytes_max], each begins with the control address */
+    unsigned char *endpoints;       /* [seat_count][endpoint_bytes_max], each begins with the control address */
     struct members_seat *seats; /* [seat_count] */
     uint32_t *seat_of;          /* [world] of each rank */
     unsigned char scratch[GF_FRAME_PAYLOAD_MAX];
@@ -207,7 +207,7 @@ __attribute__((format(printf, 4, 5))) void gf_members_failf(struct gf_members *m
                                                             const char *format, ...);
 
 /* Everything that the control channel and frames change at open and at each new epoch. */
-void gf_members_epoch_begin(struct gf_members *members, const void *blob, size_t blob_bytes, uint64_t now_ns);
+void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
 void gf_members_flush(struct gf_members *members);
 /* At each poll: the clock, and how long there was none. */
 void gf_members_touch(struct gf_members *members, uint64_t now_ns);
@@ -252,14 +252,14 @@ uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members
 void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
 void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
 bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out);
-bool gf_members_blobs_take(struct gf_members *members, uint32_t from, struct gf_get *get);
+bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct gf_get *get);
 
 /* members_join.c */
 /* The first difference between this rank's offer and another's, as text; false where there is none. */
 bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t epoch,
                                  uint32_t rank, char *text_out, size_t bytes);
 void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
-void gf_members_join_blobs(struct gf_members *members, uint32_t from, struct gf_get *get);
+void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct gf_get *get);
 void gf_members_join_go(struct gf_members *members);
 void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event);
 void gf_members_join_time(struct gf_members *members);

@@ -149,7 +149,7 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
 /* ---- checking ---- */
 
 /* Is it whole, and of a version that this library reads? */
-static gf_status blob_check(gf_context *gf, const char *call, const unsigned char *data, uint64_t bytes,
+static gf_status saved_check(gf_context *gf, const char *call, const unsigned char *data, uint64_t bytes,
                             struct gf_state_head *head_out)
 {
     const uint64_t least = sizeof *head_out + sizeof(uint64_t);
@@ -240,7 +240,7 @@ static gf_status values_check(gf_context *gf, const char *call, const struct gf_
 static gf_status state_check(gf_context *gf, const char *call, const void *data, uint64_t bytes,
                              struct gf_state_head *head_out, struct parts *parts_out)
 {
-    gf_status status = blob_check(gf, call, data, bytes, head_out);
+    gf_status status = saved_check(gf, call, data, bytes, head_out);
     if (status < 0) return status;
     if ((status = kin_check(gf, call, head_out)) < 0) return status;
     *parts_out = parts_of(gf); /* the same there: it follows from what was compared */
