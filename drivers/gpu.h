@@ -7,7 +7,7 @@
 struct gf_ops;
 
 /* What a device's driver says of its arena, for devices of other ranks of the node. */
-#define GF_GPU_CARD_BYTES 96u
+#define GF_GPU_HANDLE_BYTES 96u
 
 struct gf_gpu_setup {
     const char *library; /* CUDA driver library; empty: libcuda.so.1 */
@@ -73,13 +73,13 @@ struct gf_gpu_driver {
     gf_status (*mark)(struct gf_queue *queue, uint32_t event);
     gf_status (*reached)(struct gf_gpu *gpu, uint32_t event); /* GF_OK; GF_AGAIN */
     gf_status (*settled)(struct gf_queue *queue); /* GF_OK: all that was queued is done; GF_AGAIN */
-    /* The arena lent to devices of this node, of this process too. All three NULL: this driver lends none. They may block.
-     * lend: card_out[GF_GPU_CARD_BYTES] is for the others, as it is. borrow: what a card lends, as this device reaches it;
-     * once a card until its give_back, which waits for this device's work. The lender keeps its arena until all have given
+    /* The arena exported to devices of this node, of this process too. All three NULL: this driver exports none. They may block.
+     * export: handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is. import: what a handle exports, as this device reaches it;
+     * once a handle until its give_back, which waits for this device's work. The exporter keeps its arena until all have given
      * it back. GF_ERR_DEVICE, with the fault: refused, and nothing has changed. */
-    gf_status (*lend)(struct gf_gpu *gpu, void *card_out);
-    gf_status (*borrow)(struct gf_gpu *gpu, const void *card, gf_mem *base_out);
-    void (*give_back)(struct gf_gpu *gpu, const void *card, gf_mem base);
+    gf_status (*export)(struct gf_gpu *gpu, void *handle_out);
+    gf_status (*import)(struct gf_gpu *gpu, const void *handle, gf_mem *base_out);
+    void (*give_back)(struct gf_gpu *gpu, const void *handle, gf_mem base);
     /* Between the two this thread's current device is this one, for libraries that look for a current one. They nest
      * with all other calls. Both NULL: there is nothing to make current. GF_ERR_DEVICE: it is not, and no leave(). */
     gf_status (*enter)(struct gf_gpu *gpu);

@@ -8,7 +8,7 @@
 #include "ops/coll.h"
 #include "lib/core/crowd.h"
 #include "drivers/drivers.h"
-#include "lib/device/lent.h"
+#include "lib/device/ipc.h"
 #include "lib/membership/members.h"
 #include "lib/core/pool.h"
 #include "lib/sparse/sparse.h"
@@ -158,8 +158,8 @@ typedef enum gf_warm_state {
     GF_WARM_MEET,  /* a barrier that counts who shares what */
     GF_WARM_NODES, /* who shares memory with whom */
     GF_WARM_TOUCH, /* peers' pages, which fault at the first look */
-    GF_WARM_LEND,  /* device memory: each tells the others how it is reached (lent.c) */
-    GF_WARM_BORROW /* and whether it reaches theirs */
+    GF_WARM_EXPORT,  /* device memory: each tells the others how it is reached (ipc.c) */
+    GF_WARM_IMPORT /* and whether it reaches theirs */
 } gf_warm_state;
 
 /*     DRAIN -> AGREE -> JOIN -> SYNC -> (ready)      a failure on the way -> DRAIN, until the deadline */
@@ -206,7 +206,7 @@ struct gf_context {
     struct gf_gpu *gpu;
     struct gf_queue queue;      /* of element ops on the pools, in order */
     const struct gf_ops *ops;
-    struct gf_lent lent;        /* where all ranks reach each other's device memory */
+    struct gf_ipc ipc;        /* where all ranks reach each other's device memory */
     bool on_device;             /* the pools lie in device memory: ops work late, the wire has its own in host memory */
     struct gf_queue wire_queue; /* collectives work on host memory, at once */
     const struct gf_ops *wire_ops;

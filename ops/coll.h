@@ -85,8 +85,8 @@ struct gf_coll_sum {
 
 struct gf_coll_shared {
     uint64_t ticket;
-    size_t region_bytes; /* of the exchange region, or of lent memory; the same on all ranks */
-    const gf_mem *lent;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
+    size_t region_bytes; /* of the exchange region, or of exported memory; the same on all ranks */
+    const gf_mem *exported;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
     size_t area_offset;  /* in it: gf_direct_area_bytes(lane_ranks), zero at first, for flags and small data */
     uint32_t lane_ranks; /* ranks in the group, at least */
     uint32_t core;       /* where this rank runs now, from 1; 0: unknown */

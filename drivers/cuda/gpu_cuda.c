@@ -211,9 +211,9 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .mark = cuda_mark,
     .reached = cuda_reached,
     .settled = cuda_settled,
-    .lend = gf_cuda_lend,
-    .borrow = gf_cuda_borrow,
-    .give_back = gf_cuda_give_back_lent,
+    .export = gf_cuda_export,
+    .import = gf_cuda_import,
+    .give_back = gf_cuda_give_back_exports,
     .enter = cuda_enter,
     .leave = cuda_leave,
 };

@@ -41,8 +41,8 @@
     X(module_unload, "cuModuleUnload", cuModuleUnload)                    \
     X(module_function, "cuModuleGetFunction", cuModuleGetFunction)        \
     X(launch, "cuLaunchKernel", cuLaunchKernel)                           \
-    X(lend, "cuIpcGetMemHandle", cuIpcGetMemHandle)                       \
-    X(borrow, "cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2)                \
+    X(export, "cuIpcGetMemHandle", cuIpcGetMemHandle)                       \
+    X(import, "cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2)                \
     X(give_back, "cuIpcCloseMemHandle", cuIpcCloseMemHandle)
 
 /* Prototypes only: nothing here refers to a symbol of libcuda. */
@@ -84,10 +84,10 @@ void gf_cuda_give_back(struct cuda_gpu *cuda);
 gf_status gf_cuda_told(struct cuda_gpu *cuda, CUresult result, const char *call);
 gf_status gf_cuda_enter(struct cuda_gpu *cuda);
 gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status); /* in any case; hands on what was said in between */
-/* gpu_cuda_lend.c */
-gf_status gf_cuda_lend(struct gf_gpu *gpu, void *card_out);
-gf_status gf_cuda_borrow(struct gf_gpu *gpu, const void *card, gf_mem *base_out);
-void gf_cuda_give_back_lent(struct gf_gpu *gpu, const void *card, gf_mem base);
+/* gpu_cuda_ipc.c */
+gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out);
+gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle, gf_mem *base_out);
+void gf_cuda_give_back_exports(struct gf_gpu *gpu, const void *handle, gf_mem base);
 /* Into the context in order to give things back, which is tried twice; false: it is lost. */
 bool gf_cuda_enter_last(struct cuda_gpu *cuda);
 void gf_cuda_leave_last(struct cuda_gpu *cuda);

@@ -1,4 +1,4 @@
-/* The link driver of a simulated rank: checks what callers promise, keeps requests, lends regions. */
+/* The link driver of a simulated rank: checks what callers promise, keeps requests, exports regions. */
 #include "drivers/sim/sim_state.h"
 
 #include <stdio.h>

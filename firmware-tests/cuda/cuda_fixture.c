@@ -77,6 +77,6 @@ void cuda_fixture_clean(struct cuda_fixture *f)
     assert_int_equal(live.modules, 0);
     assert_int_equal(live.registrations, 0);
     assert_int_equal(live.allocations, 0);
-    assert_int_equal(live.borrowed, 0);
+    assert_int_equal(live.imported, 0);
     assert_int_equal(live.pushed, 0);
 }

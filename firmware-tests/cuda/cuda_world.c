@@ -74,11 +74,11 @@ static gf_status settled(struct gf_queue *queue)
     return (cuda_world.lack == LACKS_SETTLED) ? GF_OK : gf_gpu_cuda.settled(queue);
 }
 
-static gf_status borrow(struct gf_gpu *gpu, const void *card, gf_mem *base_out)
+static gf_status import(struct gf_gpu *gpu, const void *card, gf_mem *base_out)
 {
-    if ((cuda_world.borrow_refused > 0) && (--cuda_world.borrow_refused == 0))
+    if ((cuda_world.import_refused > 0) && (--cuda_world.import_refused == 0))
         return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuIpcOpenMemHandle", 217, "refused by the test");
-    return gf_gpu_cuda.borrow(gpu, card, base_out);
+    return gf_gpu_cuda.import(gpu, card, base_out);
 }
 
 /* ---- the link: flags that lie ---- */
@@ -214,9 +214,9 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver.lead = lead;
     driver.reached = reached;
     driver.settled = settled;
-    driver.borrow = borrow;
+    driver.import = import;
     cuda_world.lack = LACKS_NOTHING;
-    cuda_world.borrow_refused = 0;
+    cuda_world.import_refused = 0;
     cuda_world.wire_ranks = 0;
 }
 

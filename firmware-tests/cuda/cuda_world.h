@@ -19,7 +19,7 @@ struct cuda_world {
     struct cuda_fixture fixture;
     cuda_lack lack;
     uint64_t wire_ranks;     /* ranks whose messages lie in device memory, a bit each; 0: none */
-    uint32_t borrow_refused; /* the so-many-th time that a rank would reach another's memory, it cannot; 0: never */
+    uint32_t import_refused; /* the so-many-th time that a rank would reach another's memory, it cannot; 0: never */
     struct world host, cuda;
 };
 extern struct cuda_world cuda_world;

@@ -27,10 +27,10 @@ static struct fake_cuda_live fake_live(void)
 static void leaks_check(const char *when)
 {
     const struct fake_cuda_live live = fake_live();
-    if (live.streams + live.events + live.modules + live.registrations + live.allocations + live.borrowed + live.pushed == 0) return;
+    if (live.streams + live.events + live.modules + live.registrations + live.allocations + live.imported + live.pushed == 0) return;
     fake_trouble("%s: %u streams, %u events, %u modules, %u registrations, %u allocations and %u of other processes are left, "
                  "%u contexts pushed", when, live.streams, live.events, live.modules, live.registrations, live.allocations,
-                 live.borrowed, live.pushed);
+                 live.imported, live.pushed);
 }
 
 __attribute__((destructor)) static void at_exit(void)
@@ -335,25 +335,25 @@ static CUresult fake_launch(CUfunction function, unsigned grid_x, unsigned grid_
     return CUDA_SUCCESS;
 }
 
-static CUresult fake_lend(CUipcMemHandle *handle_out, CUdeviceptr address)
+static CUresult fake_export(CUipcMemHandle *handle_out, CUdeviceptr address)
 {
-    struct fake_lent lent;
+    struct fake_export exported;
     CUresult result = enter_current("cuIpcGetMemHandle");
-    if (result == CUDA_SUCCESS) result = fake_memory_lend(address, &lent);
+    if (result == CUDA_SUCCESS) result = fake_memory_export(address, &exported);
     if (result != CUDA_SUCCESS) return result;
     memset(handle_out, 0, sizeof *handle_out);
-    memcpy(handle_out, &lent, sizeof lent);
+    memcpy(handle_out, &exported, sizeof exported);
     return CUDA_SUCCESS;
 }
 
-static CUresult fake_borrow(CUdeviceptr *address_out, CUipcMemHandle handle, unsigned flags)
+static CUresult fake_import(CUdeviceptr *address_out, CUipcMemHandle handle, unsigned flags)
 {
-    struct fake_lent lent;
+    struct fake_export exported;
     uint64_t address;
     CUresult result = enter_current("cuIpcOpenMemHandle");
-    memcpy(&lent, &handle, sizeof lent);
+    memcpy(&exported, &handle, sizeof exported);
     if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) fake_trouble("memory is opened that another device may not reach");
-    if (result == CUDA_SUCCESS) result = fake_memory_borrow(&lent, &address);
+    if (result == CUDA_SUCCESS) result = fake_memory_import(&exported, &address);
     if (result == CUDA_SUCCESS) *address_out = address;
     return result;
 }
@@ -406,8 +406,8 @@ static void initialise(void)
     X("cuModuleUnload", fake_module_unload, cuModuleUnload) \
     X("cuModuleGetFunction", fake_module_function, cuModuleGetFunction) \
     X("cuLaunchKernel", fake_launch, cuLaunchKernel) \
-    X("cuIpcGetMemHandle", fake_lend, cuIpcGetMemHandle) \
-    X("cuIpcOpenMemHandle", fake_borrow, cuIpcOpenMemHandle_v2) \
+    X("cuIpcGetMemHandle", fake_export, cuIpcGetMemHandle) \
+    X("cuIpcOpenMemHandle", fake_import, cuIpcOpenMemHandle_v2) \
     X("cuIpcCloseMemHandle", fake_give_back, cuIpcCloseMemHandle)
 
 #define CALL_CHECK(name, function, prototype) \

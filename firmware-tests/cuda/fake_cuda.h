@@ -31,7 +31,7 @@
 #define FAKE_CUDA_POISON 0xee
 
 struct fake_cuda_live {
-    uint32_t contexts, streams, events, modules, registrations, allocations, borrowed, pushed;
+    uint32_t contexts, streams, events, modules, registrations, allocations, imported, pushed;
     uint64_t calls; /* since the last reset */
 };
 

@@ -22,7 +22,7 @@ struct cell {
     uint32_t writer, reader[READERS];
 };
 
-typedef enum region_kind { REGION_HOST, REGION_DEVICE, REGION_BORROWED } region_kind;
+typedef enum region_kind { REGION_HOST, REGION_DEVICE, REGION_IMPORTED } region_kind;
 
 static struct region {
     uint64_t base;
@@ -30,8 +30,8 @@ static struct region {
     struct cell *shadow;
     region_kind kind;
     int file;            /* of device memory, to be opened by other processes; -1 */
-    uint32_t opened;     /* borrowed: so often */
-    struct fake_lent of; /* borrowed: whose */
+    uint32_t opened;     /* imported: so often */
+    struct fake_export of; /* imported: whose */
 } regions[REGIONS_MAX];
 
 static uint64_t reserved, reserved_next, used_bytes;
@@ -153,37 +153,37 @@ CUresult fake_memory_give(uint64_t address)
     return CUDA_SUCCESS;
 }
 
-CUresult fake_memory_lend(uint64_t address, struct fake_lent *lent_out)
+CUresult fake_memory_export(uint64_t address, struct fake_export *export_out)
 {
     const struct region *region = region_at(address, 1);
     if ((region == NULL) || (region->kind != REGION_DEVICE) || (region->base != address)) {
         fake_trouble("cuIpcGetMemHandle of 0x%llx, which is no beginning of device memory", (unsigned long long)address);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *lent_out = (struct fake_lent){.process = (uint64_t)getpid(), .file = (uint64_t)region->file, .size_bytes = region->size_bytes,
+    *export_out = (struct fake_export){.process = (uint64_t)getpid(), .file = (uint64_t)region->file, .size_bytes = region->size_bytes,
                                    .address = address};
     return CUDA_SUCCESS;
 }
 
 /* A second time it is counted alone, as the real library does. */
-CUresult fake_memory_borrow(const struct fake_lent *lent, uint64_t *address_out)
+CUresult fake_memory_import(const struct fake_export *exported, uint64_t *address_out)
 {
     char path[64];
     struct region *region;
-    if (lent->process == (uint64_t)getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* of this process itself */
+    if (exported->process == (uint64_t)getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* of this process itself */
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
-        if ((regions[i].kind != REGION_BORROWED) || (memcmp(&regions[i].of, lent, sizeof *lent) != 0)) continue;
+        if ((regions[i].kind != REGION_IMPORTED) || (memcmp(&regions[i].of, exported, sizeof *exported) != 0)) continue;
         regions[i].opened++;
         *address_out = regions[i].base;
         return CUDA_SUCCESS;
     }
-    (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)lent->process, (unsigned long long)lent->file);
+    (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)exported->process, (unsigned long long)exported->file);
     int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) return CUDA_ERROR_INVALID_VALUE;
-    uint64_t at = place(file, lent->size_bytes);
+    uint64_t at = place(file, exported->size_bytes);
     (void)close(file);
-    if ((at == 0) || (region_add(at, lent->size_bytes, REGION_BORROWED, &region) != CUDA_SUCCESS)) return CUDA_ERROR_OUT_OF_MEMORY;
-    region->of = *lent;
+    if ((at == 0) || (region_add(at, exported->size_bytes, REGION_IMPORTED, &region) != CUDA_SUCCESS)) return CUDA_ERROR_OUT_OF_MEMORY;
+    region->of = *exported;
     region->opened = 1;
     *address_out = at;
     return CUDA_SUCCESS;
@@ -192,7 +192,7 @@ CUresult fake_memory_borrow(const struct fake_lent *lent, uint64_t *address_out)
 CUresult fake_memory_give_back(uint64_t address)
 {
     struct region *region = region_at(address, 1);
-    if ((region == NULL) || (region->kind != REGION_BORROWED) || (region->base != address)) {
+    if ((region == NULL) || (region->kind != REGION_IMPORTED) || (region->base != address)) {
         fake_trouble("cuIpcCloseMemHandle of 0x%llx, which was not opened", (unsigned long long)address);
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -227,7 +227,7 @@ void fake_memory_count(struct fake_cuda_live *live)
         if (regions[i].size_bytes == 0) continue;
         if (regions[i].kind == REGION_HOST) live->registrations++;
         else if (regions[i].kind == REGION_DEVICE) live->allocations++;
-        else live->borrowed++;
+        else live->imported++;
     }
 }
 
@@ -262,7 +262,7 @@ static bool is_before(uint32_t stamp, const struct work *work)
 
 static void clash(const struct work *work, uint64_t address, bool is_write, uint32_t stamp, bool was_write)
 {
-    static const char *const kinds[] = {"copy", "zero", "kernel", "wait", "card"};
+    static const char *const kinds[] = {"copy", "zero", "kernel", "wait", "handle"};
     const char *name = (work->kind == WORK_KERNEL) ? work->kernel->name : "";
     fake_trouble("%s %s%s(work %u of stream %u) %s 0x%llx, which work %u of stream %u %s, and nothing orders them",
                  kinds[work->kind], name, name[0] ? " " : "", work->clock.at[work->stream], work->stream,

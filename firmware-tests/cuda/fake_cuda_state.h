@@ -57,12 +57,12 @@ bool fake_failure_met(void);
 uint32_t fake_random(uint32_t below);
 
 /* fake_cuda_memory.c: addresses, who touched them last */
-struct fake_lent { /* what a CUipcMemHandle holds */
+struct fake_export { /* what a CUipcMemHandle holds */
     uint64_t process, file, size_bytes, address;
 };
-_Static_assert(sizeof(struct fake_lent) <= sizeof(CUipcMemHandle), "fits");
-CUresult fake_memory_lend(uint64_t address, struct fake_lent *lent_out);
-CUresult fake_memory_borrow(const struct fake_lent *lent, uint64_t *address_out);
+_Static_assert(sizeof(struct fake_export) <= sizeof(CUipcMemHandle), "fits");
+CUresult fake_memory_export(uint64_t address, struct fake_export *export_out);
+CUresult fake_memory_import(const struct fake_export *exported, uint64_t *address_out);
 CUresult fake_memory_give_back(uint64_t address);
 CUresult fake_memory_take(uint64_t *address_out, size_t size_bytes);
 CUresult fake_memory_give(uint64_t address);

@@ -1,4 +1,4 @@
-/* Device memory lent to another process, through the real CUDA driver file on the CUDA library without a GPU: what one
+/* Device memory exported to another process, through the real CUDA driver file on the CUDA library without a GPU: what one
  * writes the other reads, each call fails once and is named, and nothing is left. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
@@ -23,66 +23,66 @@ static bool settles(void)
     return false;
 }
 
-/* ---- the lender: a process of its own, which says its card and lives until nobody listens ---- */
+/* ---- the exporter: a process of its own, which says its handle and lives until nobody listens ---- */
 
-static struct lender {
+static struct exporter {
     pid_t process;
     int end;  /* closed: it may go */
-    unsigned char card[GF_GPU_CARD_BYTES];
-} lender;
+    unsigned char handle[GF_GPU_HANDLE_BYTES];
+} exporter;
 
-static int lend(int out, int in)
+static int export(int out, int in)
 {
-    unsigned char card[GF_GPU_CARD_BYTES];
+    unsigned char handle[GF_GPU_HANDLE_BYTES];
     char byte;
     cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", NULL);
     if ((cuda_fixture_open(&f) != GF_OK) || (gf_gpu_cuda.host_register(f.gpu, pinned, BYTES) != GF_OK)) return 1;
     for (uint32_t i = 0; i < WORDS; i++) pinned[i] = 7000 + i;
     if ((gf_gpu_cuda.copy(&f.queue, gf_gpu_cuda.arena(f.gpu), host(), BYTES) != GF_OK) || !settles()) return 2;
-    if (gf_gpu_cuda.lend(f.gpu, card) != GF_OK) return 3;
-    if (write(out, card, sizeof card) != (ssize_t)sizeof card) return 4;
+    if (gf_gpu_cuda.export(f.gpu, handle) != GF_OK) return 3;
+    if (write(out, handle, sizeof handle) != (ssize_t)sizeof handle) return 4;
     if (read(in, &byte, 1) != 0) return 5;
     gf_gpu_cuda.host_unregister(f.gpu, pinned);
     cuda_fixture_close(&f);
     return (f.fake->trouble() == NULL) ? 0 : 6;
 }
 
-static int lender_begin(void **state)
+static int exporter_begin(void **state)
 {
-    int cards[2], end[2];
+    int handles[2], end[2];
     (void)state;
-    if ((pipe(cards) != 0) || (pipe(end) != 0) || ((lender.process = fork()) < 0)) return -1;
-    if (lender.process == 0) {
+    if ((pipe(handles) != 0) || (pipe(end) != 0) || ((exporter.process = fork()) < 0)) return -1;
+    if (exporter.process == 0) {
         (void)close(end[1]);
-        _exit(lend(cards[1], end[0]));
+        _exit(export(handles[1], end[0]));
     }
-    (void)close(cards[1]);
+    (void)close(handles[1]);
     (void)close(end[0]);
-    lender.end = end[1];
-    return (read(cards[0], lender.card, sizeof lender.card) == (ssize_t)sizeof lender.card) ? 0 : -1;
+    exporter.end = end[1];
+    return (read(handles[0], exporter.handle, sizeof exporter.handle) == (ssize_t)sizeof exporter.handle) ? 0 : -1;
 }
 
-static int lender_end(void **state)
+static int exporter_end(void **state)
 {
     int status = 0;
     (void)state;
-    (void)close(lender.end);
-    if (waitpid(lender.process, &status, 0) != lender.process) return -1;
+    (void)close(exporter.end);
+    if (waitpid(exporter.process, &status, 0) != exporter.process) return -1;
     return (WIFEXITED(status) && (WEXITSTATUS(status) == 0)) ? 0 : -1;
 }
 
-/* ---- the borrower ---- */
+/* ---- the importer ---- */
 
-static gf_status borrow_and_read(uint32_t *first_out)
+static gf_status import_and_read(uint32_t *first_out)
 {
     gf_mem base = 0;
-    gf_status status = gf_gpu_cuda.borrow(f.gpu, lender.card, &base);
+    gf_status status = gf_gpu_cuda.import(f.gpu, exporter.handle, &base);
     if (status < 0) return status;
     assert_true((base != 0) && (base != gf_gpu_cuda.arena(f.gpu)));
     status = gf_gpu_cuda.copy(&f.queue, host(), base, BYTES);
     if (status == GF_OK) assert_true(settles());
     *first_out = pinned[0];
-    gf_gpu_cuda.give_back(f.gpu, lender.card, base);
+    gf_gpu_cuda.give_back(f.gpu, exporter.handle, base);
     return status;
 }
 
@@ -102,12 +102,12 @@ static void close_fixture(void)
 
 TEST(what_one_process_writes_another_reads)
 {
-    for (uint32_t time = 0; time < 2; time++) { /* given back, it can be borrowed anew */
+    for (uint32_t time = 0; time < 2; time++) { /* given back, it can be imported anew */
         uint32_t first = 0;
         open_fixture(NULL);
-        assert_int_equal(borrow_and_read(&first), GF_OK);
+        assert_int_equal(import_and_read(&first), GF_OK);
         assert_int_equal(first, 7000);
-        assert_int_equal(borrow_and_read(&first), GF_OK);
+        assert_int_equal(import_and_read(&first), GF_OK);
         for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[i], 7000 + i);
         close_fixture();
         assert_string_equal(f.log, "");
@@ -124,18 +124,18 @@ TEST(each_call_fails_once_and_is_named)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint32_t first;
         open_fixture(rows[i].failure);
-        assert_int_equal(borrow_and_read(&first), (rows[i].text != NULL) ? GF_ERR_DEVICE : GF_OK);
+        assert_int_equal(import_and_read(&first), (rows[i].text != NULL) ? GF_ERR_DEVICE : GF_OK);
         assert_true(f.fake->failure_met());
         if (rows[i].text != NULL) assert_non_null(strstr(f.gpu->fault.text, rows[i].text));
         else assert_non_null(strstr(f.log, "closing: device 0: cuIpcCloseMemHandle failed: CUDA_ERROR_INVALID_HANDLE (400)"));
-        assert_int_equal(f.fake->live().borrowed, 0);
+        assert_int_equal(f.fake->live().imported, 0);
         close_fixture();
     }
-    unsigned char card[GF_GPU_CARD_BYTES];
+    unsigned char handle[GF_GPU_HANDLE_BYTES];
     open_fixture("GF_FAKE_CUDA_FAIL=cuIpcGetMemHandle:1:801");
-    assert_int_equal(gf_gpu_cuda.lend(f.gpu, card), GF_ERR_DEVICE);
+    assert_int_equal(gf_gpu_cuda.export(f.gpu, handle), GF_ERR_DEVICE);
     assert_non_null(strstr(f.gpu->fault.text, "cuIpcGetMemHandle failed"));
-    assert_int_equal(gf_gpu_cuda.lend(f.gpu, card), GF_OK);
+    assert_int_equal(gf_gpu_cuda.export(f.gpu, handle), GF_OK);
     close_fixture();
 }
 
@@ -152,7 +152,7 @@ TEST(the_context_around_them_fails_as_well)
             cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", text);
             if (cuda_fixture_open(&f) != GF_OK) continue; /* of test_cuda_failures */
             status = gf_gpu_cuda.host_register(f.gpu, pinned, BYTES);
-            if (status == GF_OK) (void)borrow_and_read(&first);
+            if (status == GF_OK) (void)import_and_read(&first);
             if (status == GF_OK) gf_gpu_cuda.host_unregister(f.gpu, pinned);
             cuda_fixture_close(&f);
             cuda_fixture_clean(&f);
@@ -160,15 +160,15 @@ TEST(the_context_around_them_fails_as_well)
     }
 }
 
-TEST(a_process_borrows_of_itself_by_address)
+TEST(a_process_imports_of_itself_by_address)
 {
-    unsigned char card[GF_GPU_CARD_BYTES];
+    unsigned char handle[GF_GPU_HANDLE_BYTES];
     gf_mem base = 0;
     open_fixture("GF_FAKE_CUDA_FAIL=cuIpcOpenMemHandle:1:400"); /* is not called */
-    assert_int_equal(gf_gpu_cuda.lend(f.gpu, card), GF_OK);
-    assert_int_equal(gf_gpu_cuda.borrow(f.gpu, card, &base), GF_OK);
+    assert_int_equal(gf_gpu_cuda.export(f.gpu, handle), GF_OK);
+    assert_int_equal(gf_gpu_cuda.import(f.gpu, handle, &base), GF_OK);
     assert_true(base == gf_gpu_cuda.arena(f.gpu));
-    gf_gpu_cuda.give_back(f.gpu, card, base);
+    gf_gpu_cuda.give_back(f.gpu, handle, base);
     assert_false(f.fake->failure_met());
     close_fixture();
     assert_string_equal(f.log, "");
@@ -180,10 +180,10 @@ TEST(another_size_is_refused)
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.device_bytes = 1u << 16;
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
-    assert_int_equal(gf_gpu_cuda.borrow(f.gpu, lender.card, &base), GF_ERR_DEVICE);
-    assert_non_null(strstr(f.gpu->fault.text, "a peer lends 1048576 bytes of device memory, expected are 65536"));
+    assert_int_equal(gf_gpu_cuda.import(f.gpu, exporter.handle, &base), GF_ERR_DEVICE);
+    assert_non_null(strstr(f.gpu->fault.text, "a peer exports 1048576 bytes of device memory, expected are 65536"));
     cuda_fixture_close(&f);
     cuda_fixture_clean(&f);
 }
 
-TEST_AROUND(lender_begin, lender_end)
+TEST_AROUND(exporter_begin, exporter_end)

@@ -115,10 +115,10 @@ static void device_take(gf_context *gf, struct gf_slot *slot)
     coll->is_late = true;
     coll->event = (uint32_t)(slot - gf->slots);
     coll->staging = slot->device_staging;
-    if (!gf->lent.agreed) return;
+    if (!gf->ipc.agreed) return;
     GF_ASSERT(coll->kind == &gf_coll_direct);
     coll->kind = &gf_coll_direct_device;
-    coll->direct.lent = gf->lent.bases;
+    coll->direct.exported = gf->ipc.bases;
     coll->direct.region_bytes = gf->device_bytes;
     coll->direct.small_bytes = 0;
 }

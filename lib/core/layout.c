@@ -7,7 +7,7 @@
 #include "lib/settings/settings.h"
 #include "drivers/identity.h"
 
-/* The CUDA driver lends whole pages of its own, of 2 MiB; with less, what lies beside in one would be lent too. */
+/* The CUDA driver exports whole pages of its own, of 2 MiB; with less, what lies beside in one would be exported too. */
 #define DEVICE_UNIT_BYTES (UINT64_C(2) << 20)
 
 static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
@@ -262,7 +262,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
     uint64_t node_words = gf_nodes_wanted(config) ? config->job.world : 0;
-    bool has_lent = layout->on_device && (config->job.world <= GF_DIRECT_RANKS_MAX);
+    bool has_exported = layout->on_device && (config->job.world <= GF_DIRECT_RANKS_MAX);
     struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
@@ -279,8 +279,8 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));
     parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));
     if (node_words == 0) parts.node_words = (struct gf_node_words){0};
-    parts.lent = gf_arena_take(control, has_lent ? gf_lent_bytes(config->job.world) : 0);
-    if (!has_lent) parts.lent = NULL;
+    parts.exported = gf_arena_take(control, has_exported ? gf_ipc_bytes(config->job.world) : 0);
+    if (!has_exported) parts.exported = NULL;
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);

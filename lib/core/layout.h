@@ -39,7 +39,7 @@ struct gf_control_parts {
     struct gf_coll_sum *sums;
     struct gf_pool_parts pools; /* of the host */
     uint32_t *selection;
-    char *lent;
+    char *exported;
     char *fork_page; /* [2 * GF_PAGE_BYTES]: a whole page lies in it */
     void *link, *rendezvous, *gpu, *members;
 };

@@ -54,7 +54,7 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
     gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
     gf->peers = parts->peers;
     gf->node_words = parts->node_words;
-    gf_lent_lay(&gf->lent, parts->lent, gf->world);
+    gf_ipc_lay(&gf->ipc, parts->exported, gf->world);
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
                                     .chunk_elems = gf->config.sparse.chunk_elems,
                                     .chunk_count = layout->chunk_count,
@@ -187,7 +187,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
 
 static void drivers_close(gf_context *gf)
 {
-    if (gf->gpu != NULL) gf_lent_close(gf);
+    if (gf->gpu != NULL) gf_ipc_close(gf);
     if ((gf->gpu != NULL) && (gf->link != NULL)) gf_device_unregister(gf);
     if (gf->link != NULL) gf->link->driver->close(gf->link);
     if (gf->rendezvous != NULL) gf->rendezvous->driver->close(gf->rendezvous);
@@ -436,7 +436,7 @@ static gf_status leave_begin(gf_context *gf)
         return gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
                        "rank %u closed its context while %s was under way", gf->rank, gf_operation_name(gf_doing(gf)));
     if (gf->phase != GF_PHASE_READY) return GF_OK;
-    gf_lent_close(gf); /* before the lenders hear that this rank leaves: then they free it */
+    gf_ipc_close(gf); /* before the exporters hear that this rank leaves: then they free it */
     gf->phase = GF_PHASE_LEAVE;
     gf->leave_ns = gf_now(gf) + gf->config.exchange.timeout_ns;
     return GF_OK;

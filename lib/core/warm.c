@@ -60,10 +60,10 @@ static gf_status direct_refuse(gf_context *gf)
 }
 
 /* One more round where gradients lie on devices: whose memory is reached from where. */
-static gf_status lend(gf_context *gf)
+static gf_status export(gf_context *gf)
 {
-    gf->warm = GF_WARM_LEND;
-    return gf_lent_begin(gf) ? GF_AGAIN : GF_OK;
+    gf->warm = GF_WARM_EXPORT;
+    return gf_ipc_begin(gf) ? GF_AGAIN : GF_OK;
 }
 
 /* All is known; peers' regions are still to be touched, where there is work in them. */
@@ -118,15 +118,15 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
     case GF_WARM_TOUCH:
         gf->moved_ns = now_ns; /* nothing to wait for */
         if ((status = peers_touch(gf)) != GF_OK) break;
-        return lend(gf);
-    case GF_WARM_LEND:
+        return export(gf);
+    case GF_WARM_EXPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;
-        gf_lent_borrow(gf);
-        gf->warm = GF_WARM_BORROW;
+        gf_ipc_import(gf);
+        gf->warm = GF_WARM_IMPORT;
         return GF_AGAIN;
-    case GF_WARM_BORROW:
+    case GF_WARM_IMPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;
-        gf_lent_settle(gf);
+        gf_ipc_settle(gf);
         return GF_OK;
     }
     if (status == GF_AGAIN) return GF_AGAIN;

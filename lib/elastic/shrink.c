@@ -72,7 +72,7 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     void *endpoint;
     size_t endpoint_bytes = 0;
     gf->epoch = plan->epoch;
-    gf_lent_close(gf);
+    gf_ipc_close(gf);
     gf_device_unregister(gf);
     if (gf->link->driver->reset(gf->link, gf->epoch) < 0) return GF_ERR_LINK;
     region_move(gf);

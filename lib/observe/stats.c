@@ -30,7 +30,7 @@ gf_path gf_path_of(const gf_context *gf)
 {
     bool in_regions = (gf->algorithm == GF_ALGORITHM_DIRECT) || gf->by_nodes;
     if (!gf->on_device) return GF_PATH_HOST;
-    if (gf->lent.agreed) return GF_PATH_PEERS;
+    if (gf->ipc.agreed) return GF_PATH_PEERS;
     return ((gf->link != NULL) && gf->link->reaches_device && !in_regions) ? GF_PATH_WIRE : GF_PATH_STAGED;
 }
 

@@ -44,7 +44,7 @@ static inline size_t gf_direct_half_bytes(uint32_t size, uint32_t slice_bytes)
 uint64_t gf_direct_block_elems(const struct gf_coll *coll); /* of all blocks but the last */
 
 /* A barrier, in two halves: direct_flags.c. The first of an operation also tells and compares what it is, and where
- * data lies, in bytes from the exchange region or from lent memory, with GF_DIRECT_STAGED in it where that is the
+ * data lies, in bytes from the exchange region or from exported memory, with GF_DIRECT_STAGED in it where that is the
  * staging. */
 gf_status gf_direct_signal(struct gf_coll *coll);
 gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* GF_OK: all ranks have come */

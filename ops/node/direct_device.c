@@ -21,8 +21,8 @@ enum { PACKED = 1, SUMMED, READ }; /* flags given */
 static gf_status device_start(struct gf_coll *coll)
 {
     struct direct *direct = gf_direct_of(coll);
-    GF_ASSERT(coll->is_late && (coll->direct.lent != NULL) && (coll->size <= coll->direct.lane_ranks));
-    GF_ASSERT(coll->data - coll->direct.lent[coll->index] <= coll->direct.region_bytes);
+    GF_ASSERT(coll->is_late && (coll->direct.exported != NULL) && (coll->size <= coll->direct.lane_ranks));
+    GF_ASSERT(coll->data - coll->direct.exported[coll->index] <= coll->direct.region_bytes);
     memset(direct, 0, sizeof *direct);
     direct->block_elems = gf_direct_block_elems(coll);
     direct->state = DEVICE_SIGNAL;
@@ -41,7 +41,7 @@ static void block_of(struct gf_coll *coll, uint32_t index, uint64_t *first_out, 
 static gf_mem data_at(const struct gf_coll *coll, uint32_t index, uint64_t first)
 {
     gf_mem data = coll->data;
-    if (index != coll->index) data = coll->direct.lent[index] + gf_direct_where(coll, index);
+    if (index != coll->index) data = coll->direct.exported[index] + gf_direct_where(coll, index);
     return data + first * gf_coll_elem_bytes(coll);
 }
 

@@ -42,7 +42,7 @@ static uint64_t flag_value(const struct gf_coll *coll, uint64_t step)
 
 static uint64_t what(struct gf_coll *coll)
 {
-    uint64_t way = ((uint64_t)gf_direct_of(coll)->small << 7) | ((uint64_t)(coll->direct.lent != NULL) << 3);
+    uint64_t way = ((uint64_t)gf_direct_of(coll)->small << 7) | ((uint64_t)(coll->direct.exported != NULL) << 3);
     uint64_t kind = way | ((uint64_t)coll->op << 4) | (uint64_t)coll->type;
     return (((uint64_t)coll->root << 48) ^ (kind << 40)) + coll->elem_count;
 }
@@ -74,8 +74,8 @@ gf_status gf_direct_signal(struct gf_coll *coll)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     struct direct *direct = gf_direct_of(coll);
-    bool is_lent = coll->direct.lent != NULL;
-    gf_mem base = is_lent ? coll->direct.lent[coll->index] : (gf_mem)(uintptr_t)driver->region(coll->link);
+    bool is_exported = coll->direct.exported != NULL;
+    gf_mem base = is_exported ? coll->direct.exported[coll->index] : (gf_mem)(uintptr_t)driver->region(coll->link);
     uint64_t where = direct->staged ? ((coll->staging - base) | GF_DIRECT_STAGED) : coll->data - base;
     if ((coll->elem_count == 0) || direct->small) where = 0;
     if (direct->steps == 0) core_tell(coll);

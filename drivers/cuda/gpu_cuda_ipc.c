@@ -1,4 +1,4 @@
-/* CUDA driver, the arena lent to other processes of the node: CUDA IPC. The driver library does not open a handle in
+/* CUDA driver, the arena exported to other processes of the node: CUDA IPC. The driver library does not open a handle in
  * the process that it is of, where the address itself will do. */
 #include <string.h>
 #include <sys/stat.h>
@@ -7,13 +7,13 @@
 #include "drivers/cuda/gpu_cuda.h"
 
 /* A process is told by its number and by what numbers it: containers number theirs from 1 each. */
-struct card {
+struct handle {
     uint64_t arena, arena_bytes;
     uint64_t numbers; /* inode of the process's namespace; 0: unknown */
     uint32_t process, device;
     CUipcMemHandle handle;
 };
-_Static_assert(sizeof(struct card) == GF_GPU_CARD_BYTES, "a card is a card");
+_Static_assert(sizeof(struct handle) == GF_GPU_HANDLE_BYTES, "sizes match");
 
 static uint64_t numbers_of_processes(void)
 {
@@ -21,46 +21,46 @@ static uint64_t numbers_of_processes(void)
     return (stat("/proc/self/ns/pid", &numbers) == 0) ? (uint64_t)numbers.st_ino : 0;
 }
 
-static bool is_own(const struct card *card)
+static bool is_own(const struct handle *handle)
 {
-    return (card->numbers != 0) && (card->numbers == numbers_of_processes()) && (card->process == (uint32_t)getpid());
+    return (handle->numbers != 0) && (handle->numbers == numbers_of_processes()) && (handle->process == (uint32_t)getpid());
 }
 
-gf_status gf_cuda_lend(struct gf_gpu *gpu, void *card_out)
+gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out)
 {
     struct cuda_gpu *cuda = (struct cuda_gpu *)(void *)gpu;
-    struct card card = {.arena = cuda->arena, .arena_bytes = cuda->arena_bytes, .numbers = numbers_of_processes(),
+    struct handle handle = {.arena = cuda->arena, .arena_bytes = cuda->arena_bytes, .numbers = numbers_of_processes(),
                         .process = (uint32_t)getpid(), .device = (uint32_t)cuda->device};
     gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
-    status = gf_cuda_told(cuda, cuda->calls.lend(&card.handle, cuda->arena), "cuIpcGetMemHandle");
+    status = gf_cuda_told(cuda, cuda->calls.export(&handle.handle, cuda->arena), "cuIpcGetMemHandle");
     status = gf_cuda_leave(cuda, status);
     if (status < 0) return status;
-    memcpy(card_out, &card, sizeof card);
+    memcpy(handle_out, &handle, sizeof handle);
     return GF_OK;
 }
 
-gf_status gf_cuda_borrow(struct gf_gpu *gpu, const void *card_in, gf_mem *base_out)
+gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle_in, gf_mem *base_out)
 {
     struct cuda_gpu *cuda = (struct cuda_gpu *)(void *)gpu;
     CUdeviceptr base = 0;
-    struct card card;
+    struct handle handle;
     gf_status status;
-    memcpy(&card, card_in, sizeof card);
-    if (card.arena_bytes != cuda->arena_bytes)
+    memcpy(&handle, handle_in, sizeof handle);
+    if (handle.arena_bytes != cuda->arena_bytes)
         return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0,
-                            "device %d: a peer lends %llu bytes of device memory, expected are %zu", (int)cuda->device,
-                            (unsigned long long)card.arena_bytes, cuda->arena_bytes);
-    if (is_own(&card) && (card.device != (uint32_t)cuda->device))
+                            "device %d: a peer exports %llu bytes of device memory, expected are %zu", (int)cuda->device,
+                            (unsigned long long)handle.arena_bytes, cuda->arena_bytes);
+    if (is_own(&handle) && (handle.device != (uint32_t)cuda->device))
         return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0,
                             "device %d: the peer's arena is of device %u of this same process, which is not built: give "
-                            "each rank a process", (int)cuda->device, card.device);
-    if (is_own(&card)) {
-        *base_out = card.arena;
+                            "each rank a process", (int)cuda->device, handle.device);
+    if (is_own(&handle)) {
+        *base_out = handle.arena;
         return GF_OK;
     }
     if ((status = gf_cuda_enter(cuda)) < 0) return status;
-    status = gf_cuda_told(cuda, cuda->calls.borrow(&base, card.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+    status = gf_cuda_told(cuda, cuda->calls.import(&base, handle.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
                           "cuIpcOpenMemHandle");
     status = gf_cuda_leave(cuda, status);
     if (status < 0) {
@@ -71,13 +71,13 @@ gf_status gf_cuda_borrow(struct gf_gpu *gpu, const void *card_in, gf_mem *base_o
     return GF_OK;
 }
 
-void gf_cuda_give_back_lent(struct gf_gpu *gpu, const void *card_in, gf_mem base)
+void gf_cuda_give_back_exports(struct gf_gpu *gpu, const void *handle_in, gf_mem base)
 {
     struct cuda_gpu *cuda = (struct cuda_gpu *)(void *)gpu;
-    struct card card;
+    struct handle handle;
     bool entered = gf_cuda_enter_last(cuda);
-    memcpy(&card, card_in, sizeof card);
-    if (entered) gf_cuda_idle(cuda); /* the lender may free it now */
-    if (!is_own(&card)) gf_cuda_given(cuda, cuda->calls.give_back(base), "cuIpcCloseMemHandle");
+    memcpy(&handle, handle_in, sizeof handle);
+    if (entered) gf_cuda_idle(cuda); /* the exporter may free it now */
+    if (!is_own(&handle)) gf_cuda_given(cuda, cuda->calls.give_back(base), "cuIpcCloseMemHandle");
     if (entered) gf_cuda_leave_last(cuda);
 }

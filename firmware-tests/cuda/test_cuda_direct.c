@@ -93,20 +93,20 @@ static void expect_fallback(const struct state_run *run, const char *reason)
 TEST(where_one_rank_is_refused_all_go_through_host_memory)
 {
     const struct state_run *run = &state_runs[3];
-    for (uint32_t time = 1; time <= run->world; time++) { /* each rank lends once */
+    for (uint32_t time = 1; time <= run->world; time++) { /* each rank exports once */
         char text[64];
         (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=cuIpcGetMemHandle:%u:801", time);
         cuda_world_begin(time, text);
         open_of(run, 512);
         assert_true(both->fixture.fake->failure_met());
-        (void)snprintf(text, sizeof text, "it may not lend its device memory (code 801)");
+        (void)snprintf(text, sizeof text, "it may not export its device memory (code 801)");
         expect_fallback(run, text);
     }
-    for (uint32_t time = 1; time <= run->world * (run->world - 1); time += 2) { /* and borrows from each other one */
+    for (uint32_t time = 1; time <= run->world * (run->world - 1); time += 2) { /* and imports from each other one */
         cuda_world_begin(time, NULL);
-        both->borrow_refused = time;
+        both->import_refused = time;
         open_of(run, 512);
-        assert_int_equal(both->borrow_refused, 0);
+        assert_int_equal(both->import_refused, 0);
         expect_fallback(run, "it cannot reach the device memory of another rank (code 217)");
     }
 }

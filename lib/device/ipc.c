@@ -1,0 +1,117 @@
+/* Whether ranks of one node sum their gradients from device to device (ops/node/direct_device.c), agreed on by all at the
+ * end of the warm-up: each tells the others how its arena is reached, each tries to reach all, and where one is refused
+ * all go on through host memory and say why. What was imported is given back before the exporters hear that this rank
+ * leaves. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/context.h"
+
+/* Why a rank's memory cannot be shared. */
+enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_OUT_OF_REACH };
+
+size_t gf_ipc_bytes(uint32_t world)
+{
+    return world * (GF_IPC_WORDS * sizeof(float) + 2 * sizeof(float) + sizeof(gf_mem));
+}
+
+void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
+{
+    *exported = (struct gf_ipc){0};
+    if (memory == NULL) return;
+    exported->bases = (gf_mem *)(void *)memory;
+    exported->handles = (float *)(void *)(exported->bases + world);
+    exported->refusals = exported->handles + world * GF_IPC_WORDS;
+}
+
+static float *handle_of(const gf_context *gf, uint32_t rank) { return gf->ipc.handles + rank * GF_IPC_WORDS; }
+
+static void post(gf_context *gf, gf_operation operation, gf_coll_op op, float *words, uint64_t count)
+{
+    gf_status status = gf_request_post(gf, operation, op, (gf_mem)(uintptr_t)words, count, GF_TYPE_F32, 0,
+                                       &gf->warm_requests[0]);
+    GF_ASSERT(status == GF_OK);
+}
+
+/* The driver's own words, of the rank that it happened to. */
+static void refused(gf_context *gf, const char *what)
+{
+    gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s: %s", gf->rank, what, gf->gpu->fault.text);
+}
+
+bool gf_ipc_begin(gf_context *gf)
+{
+    const struct gf_gpu_driver *driver = gf->gpu->driver;
+    float *handle;
+    uint32_t devices = (uint32_t)gf->met[GF_MET_DEVICE];
+    gf->ipc.agreed = false;
+    if ((devices == 0) || (gf->algorithm != GF_ALGORITHM_DIRECT)) return false;
+    if (devices < gf->world) {
+        if (gf->on_device)
+            gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go through host memory: only %u of %u ranks have "
+                        "theirs on a device", gf->rank, devices, gf->world);
+        return false;
+    }
+    handle = handle_of(gf, gf->rank);
+    memset(gf->ipc.handles, 0, gf->world * GF_IPC_WORDS * sizeof(float));
+    if (driver->export == NULL) {
+        handle[0] = IPC_NOT_BUILT;
+    } else if (driver->export(gf->gpu, handle + 2) < 0) {
+        handle[0] = IPC_KEPT;
+        handle[1] = (float)gf->gpu->fault.foreign_code;
+        refused(gf, "device memory cannot be exported to the other ranks");
+    }
+    post(gf, GF_OPERATION_JOIN, GF_COLL_ALLGATHER, gf->ipc.handles, gf->world * GF_IPC_WORDS);
+    return true;
+}
+
+void gf_ipc_import(gf_context *gf)
+{
+    struct gf_ipc *exported = &gf->ipc;
+    float *own = exported->refusals + 2 * gf->rank;
+    memset(exported->refusals, 0, 2 * gf->world * sizeof(float));
+    own[0] = handle_of(gf, gf->rank)[0];
+    own[1] = handle_of(gf, gf->rank)[1];
+    for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
+        if (rank == gf->rank) exported->bases[rank] = gf->device;
+        if ((rank == gf->rank) || (handle_of(gf, rank)[0] != IPC_FINE)) continue; /* who exports nothing says so itself */
+        if (gf->gpu->driver->import(gf->gpu, handle_of(gf, rank) + 2, &exported->bases[rank]) >= 0) continue;
+        exported->bases[rank] = 0;
+        own[0] = IPC_OUT_OF_REACH;
+        own[1] = (float)gf->gpu->fault.foreign_code;
+        refused(gf, "device memory of another rank is out of reach");
+    }
+    post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, exported->refusals, 2 * (uint64_t)gf->world);
+}
+
+static const char *reason(float number)
+{
+    static const char *const reasons[] = {"", "its device's driver exports no memory",
+                                          "it may not export its device memory",
+                                          "it cannot reach the device memory of another rank"};
+    return reasons[(number <= IPC_OUT_OF_REACH) ? (uint32_t)number : IPC_OUT_OF_REACH];
+}
+
+void gf_ipc_settle(gf_context *gf)
+{
+    for (uint32_t rank = 0; rank < gf->world; rank++) {
+        const float *refusal = gf->ipc.refusals + 2 * rank;
+        if (refusal[0] == IPC_FINE) continue;
+        gf_ipc_close(gf);
+        gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go through host memory, not from device to device: "
+                    "rank %u: %s (code %d)", gf->rank, rank, reason(refusal[0]), (int)refusal[1]);
+        return;
+    }
+    gf->ipc.agreed = true;
+}
+
+void gf_ipc_close(gf_context *gf)
+{
+    struct gf_ipc *exported = &gf->ipc;
+    for (uint32_t rank = 0; (exported->bases != NULL) && (rank < gf->world); rank++) {
+        if ((exported->bases[rank] != 0) && (rank != gf->rank))
+            gf->gpu->driver->give_back(gf->gpu, handle_of(gf, rank) + 2, exported->bases[rank]);
+        exported->bases[rank] = 0;
+    }
+    exported->agreed = false;
+}

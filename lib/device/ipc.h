@@ -1,0 +1,27 @@
+/* Ranks of one node that reach each other's device memory: what each exports, and whether all of them could import it. */
+#ifndef GF_IPC_H
+#define GF_IPC_H
+
+#include "drivers/gpu.h"
+
+/* How exporting went, a reason and a foreign code; then the handle. */
+#define GF_IPC_WORDS (GF_GPU_HANDLE_BYTES / sizeof(float) + 2)
+
+struct gf_ipc {
+    float *handles;    /* [world * GF_IPC_WORDS] bits, by rank. All NULL on the host, and where no node has all ranks */
+    float *refusals; /* [2 * world] by rank: a reason, 0 for none, and the foreign code */
+    gf_mem *bases;   /* [world] each rank's device memory, as this rank's device reaches it; 0: not imported */
+    bool agreed;     /* all ranks have imported from all: buffers are summed from device to device */
+};
+
+size_t gf_ipc_bytes(uint32_t world);
+void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world); /* memory[gf_ipc_bytes()], NULL for 0 bytes */
+
+/* The end of the warm-up, where all ranks share memory. Begin: false, there is nothing to agree on. Each of the others
+ * behind requests that it has posted, and that have ended: agreed either way, and what was refused was said. */
+bool gf_ipc_begin(gf_context *gf);
+void gf_ipc_import(gf_context *gf);
+void gf_ipc_settle(gf_context *gf);
+void gf_ipc_close(gf_context *gf); /* what was imported; waits for the device's work. Valid at any time */
+
+#endif
