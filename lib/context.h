@@ -285,7 +285,7 @@ struct gf_context {
     uint64_t moved_ns;          /* something last moved: for idling */
     uint64_t step_polled_ns;    /* the step was last polled */
     uint64_t together_ns;       /* the last verdict, or the warm-up, ended */
-    struct gf_pace pace;        /* of this step */
+    struct gf_timing timing;        /* of this step */
     uint64_t still_ns;          /* this rank's longest time without a poll while all others may have waited for it */
     bool crowded;               /* more ranks than cores on this machine; behind the warm-up, on some rank's */
     struct gf_crowd crowd;      /* whether others want this core, ranks of other nodes included */

@@ -5,7 +5,7 @@
 
 #include "drivers/link.h"
 #include "ops/ops.h"
-#include "ops/coll/pace.h"
+#include "ops/coll/timing.h"
 
 typedef enum gf_coll_op {
     GF_COLL_ALLREDUCE,
@@ -58,9 +58,9 @@ struct gf_coll_msg {
     uint32_t peer;  /* world rank */
     bool active;    /* posted and not yet ended */
     bool vouched;   /* its checksum has agreed, or there is none */
-    uint64_t posted_ns; /* of a receive that has not arrived, with coll->pace: when, */
+    uint64_t posted_ns; /* of a receive that has not arrived, with coll->timing: when, */
     uint64_t bytes;     /* its size, else 0, */
-    uint32_t paced;     /* and what its time tells of the link (flow.h) */
+    uint32_t timed;     /* and what its time tells of the link (flow.h) */
     struct gf_coll_sum *sum; /* NULL: without integrity */
 };
 
@@ -150,7 +150,7 @@ struct gf_coll {
     struct gf_coll_shared direct;
     const struct gf_coll_nodes *nodes; /* of hierarchy, else NULL */
     struct gf_coll *inner;     /* of hierarchy: memory for what it consists of; else NULL */
-    struct gf_pace *pace;      /* NULL, or what measures arrivals */
+    struct gf_timing *timing;      /* NULL, or what measures arrivals */
     struct gf_check *check;    /* NULL, or what sums met; indices count from element 0 of data */
     struct gf_check *sources;  /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices */
     /* memory, as kind->need() said for these limits or larger ones */

@@ -124,7 +124,7 @@ static void device_take(gf_context *gf, struct gf_slot *slot)
 }
 
 /* In the others the quickest message of a rank may have waited for all others' too. */
-static bool paced(const struct gf_slot *slot, gf_algorithm algorithm)
+static bool timed(const struct gf_slot *slot, gf_algorithm algorithm)
 {
     return (slot->operation == GF_OPERATION_STEP) && ((algorithm == GF_ALGORITHM_RING) ||
                                                       (algorithm == GF_ALGORITHM_HALVING) ||
@@ -155,7 +155,7 @@ void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm,
     coll->slice_bytes = gf->config.exchange.slice_bytes;
     coll->window = gf->config.link.window;
     coll->nodes = &gf->nodes;
-    coll->pace = paced(slot, algorithm) ? &gf->pace : NULL;
+    coll->timing = timed(slot, algorithm) ? &gf->timing : NULL;
     coll->direct = (struct gf_coll_shared){.ticket = slot->ticket, .region_bytes = gf->region_bytes,
                                            .lane_ranks = lanes(gf),
                                            .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,

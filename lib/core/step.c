@@ -391,7 +391,7 @@ gf_status gf_step_begin(gf_context *gf)
                                 .gradient_scale = 1.0f,
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
-    gf_pace_begin(&gf->pace);
+    gf_timing_begin(&gf->timing);
     gf->sparse.commit = (struct gf_sparse_pass){0}; /* an epoch may have ended in the middle of one */
     gf->sparse.commit_packed = 0;
     gf->sparse.score_queued = false;
@@ -435,7 +435,7 @@ static gf_status tensor_count_in(gf_context *gf, uint32_t tensor)
     struct gf_pool_tensor *declared = &gf->tensors[tensor];
     declared->ready = 1;
     gf->step.declared++;
-    if (gf->step.declared == gf->tensor_count) gf->pace.from_ns = gf->step.declared_ns = gf_now(gf);
+    if (gf->step.declared == gf->tensor_count) gf->timing.from_ns = gf->step.declared_ns = gf_now(gf);
     gf->stats.produced_bytes += declared->elem_count * sizeof(float);
     for (uint32_t b = 0; b < declared->buffer_count; b++) gf->buffer_pending[declared->buffer_first + b]--;
     return gf_step_progress(gf, NULL) < 0 ? gf->error.code : GF_OK;

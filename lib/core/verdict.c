@@ -7,7 +7,7 @@
  *         the last)
  *     [6] the same, without the rank (lowest)
  *     [7] for how long a rank has not polled though it had nothing to compute, and the rank (highest)
- *     [8], [9] the time for its bytes of the quickest message from a peer, of the peer where that is highest (pace.h),
+ *     [8], [9] the time for its bytes of the quickest message from a peer, of the peer where that is highest (timing.h),
  *         and of whom to whom that was (highest). Each rank uses one of the two, in half of the steps the other one
  *     [10] of how many ranks, and all their times (sum)
  *     [11] the same as [8] of the peer where it is lowest, of ranks that have several, and of which rank (highest):
@@ -24,8 +24,8 @@
 #define KEY_NONE UINT64_MAX
 #define RANK_BITS 13u
 #define WAIT_MASK ((UINT64_C(1) << (64 - RANK_BITS)) - 1) /* 26 days */
-#define PACE_MAX ((UINT64_C(1) << 24) - 1) /* ns for a KiB: 61 KB/s */
-#define PACE_COUNT_BITS 16u
+#define TIMING_MAX ((UINT64_C(1) << 24) - 1) /* ns for a KiB: 61 KB/s */
+#define TIMING_COUNT_BITS 16u
 _Static_assert(GF_WORLD_MAX <= 1u << RANK_BITS, "a rank fits");
 
 static uint64_t key_make(uint32_t rank, uint32_t tensor, uint64_t elem)
@@ -117,39 +117,39 @@ static uint64_t kib_of(uint64_t packed) { return ((4 + packed % 4) << (packed / 
 
 /*     63..40 ns/KiB | 39 awaited behind another | 38..33 size of the message, as packed | 32..26 of all in the step |
  *     25..13 from | to */
-static uint64_t pace_pack(const struct gf_pace_peer *peer, uint32_t from, uint32_t to)
+static uint64_t timing_pack(const struct gf_timing_peer *peer, uint32_t from, uint32_t to)
 {
-    uint64_t pace = gf_pace_ns_per_kib(peer), size = kib_pack(peer->bytes);
-    if (pace > PACE_MAX) pace = PACE_MAX;
+    uint64_t timing = gf_timing_ns_per_kib(peer), size = kib_pack(peer->bytes);
+    if (timing > TIMING_MAX) timing = TIMING_MAX;
     if (size > 63) size = 63;
-    return (pace << 40) | ((uint64_t)peer->is_behind << 39) | (size << 33) | (kib_pack(peer->all_bytes) << 26) |
+    return (timing << 40) | ((uint64_t)peer->is_behind << 39) | (size << 33) | (kib_pack(peer->all_bytes) << 26) |
            ((uint64_t)from << RANK_BITS) | to;
 }
 
 static void links_tell(gf_context *gf)
 {
-    const struct gf_pace_peer *slowest = gf_pace_slowest(&gf->pace), *quickest = gf_pace_quickest(&gf->pace);
+    const struct gf_timing_peer *slowest = gf_timing_slowest(&gf->timing), *quickest = gf_timing_quickest(&gf->timing);
     uint32_t from = (slowest == NULL) ? GF_RANK_NONE : gf_rank_of(gf, slowest->peer);
     uint64_t word;
     gf->verdict[8] = gf->verdict[9] = gf->verdict[10] = gf->verdict[11] = 0;
     if (from == GF_RANK_NONE) return;
-    word = pace_pack(slowest, from, gf->rank);
+    word = timing_pack(slowest, from, gf->rank);
     gf->verdict[link_word(gf->rank, gf->step.number)] = word;
-    gf->verdict[10] = ((word >> 40) << PACE_COUNT_BITS) | 1;
-    if (quickest != slowest) gf->verdict[11] = pace_pack(quickest, gf->rank, gf->rank);
+    gf->verdict[10] = ((word >> 40) << TIMING_COUNT_BITS) | 1;
+    if (quickest != slowest) gf->verdict[11] = timing_pack(quickest, gf->rank, gf->rank);
 }
 
 /* What the bytes of a step took more on that link than on all in the mean. A sender that declared its last tensor
  * late was not there when its first message was awaited; one that stood still was not there at any time. */
 static uint64_t link_excess(const gf_context *gf, uint64_t word)
 {
-    uint64_t count = gf->verdict[10] & ((1u << PACE_COUNT_BITS) - 1);
-    uint64_t pace = word >> 40, rest, away_ns = gf->verdict[7] >> RANK_BITS;
+    uint64_t count = gf->verdict[10] & ((1u << TIMING_COUNT_BITS) - 1);
+    uint64_t timing = word >> 40, rest, away_ns = gf->verdict[7] >> RANK_BITS;
     if (((word >> 39) & 1) == 0) away_ns = gf->step.late_ns;
     if (count == 0) return 0;
-    rest = (gf->verdict[10] >> PACE_COUNT_BITS) / count;
+    rest = (gf->verdict[10] >> TIMING_COUNT_BITS) / count;
     rest += away_ns / kib_of((word >> 33) & 63);
-    return (pace > rest) ? (pace - rest) * kib_of((word >> 26) & 127) : 0;
+    return (timing > rest) ? (timing - rest) * kib_of((word >> 26) & 127) : 0;
 }
 
 /* Nobody can tell which end of the slowest link it is, unless one is slow from all sides, or is the end of another slow

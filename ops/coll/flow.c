@@ -159,16 +159,16 @@ static void flow_awaited(const struct gf_coll *coll, struct gf_coll_msg *msg, co
 {
     msg->bytes = count * gf_coll_elem_bytes(coll);
     msg->posted_ns = now_ns;
-    msg->paced = 0;
-    if ((msg->bytes >= GF_PACE_BYTES_MIN) &&
+    msg->timed = 0;
+    if ((msg->bytes >= GF_TIMING_BYTES_MIN) &&
         ((count >= coll->u.flow.slice_elems / 2) || (count >= round->recv_count / 2)))
-        msg->paced = round->paced;
+        msg->timed = round->timed;
 }
 
 /* Once a message, however often it is found to have ended. */
 static void flow_arrived(const struct gf_coll *coll, struct gf_coll_msg *msg, uint64_t now_ns)
 {
-    if (msg->bytes != 0) gf_pace_arrived(coll->pace, msg->peer, msg->bytes, msg->paced, msg->posted_ns, now_ns);
+    if (msg->bytes != 0) gf_timing_arrived(coll->timing, msg->peer, msg->bytes, msg->timed, msg->posted_ns, now_ns);
     msg->bytes = 0;
 }
 
@@ -183,7 +183,7 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
         struct flow_slice slice;
         gf_status status = gf_coll_test(coll, recv_slot(coll, at));
         if (status != GF_OK) return status;
-        if (coll->pace != NULL) flow_arrived(coll, &coll->msgs[recv_slot(coll, at)], now_ns);
+        if (coll->timing != NULL) flow_arrived(coll, &coll->msgs[recv_slot(coll, at)], now_ns);
         flow_round(coll, at->round, &round);
         slice = flow_slice(flow, round.recv_first, round.recv_count, at->slice);
         if (round.fold && (coll->op != GF_COLL_BARRIER)) {
@@ -238,7 +238,7 @@ static gf_status flow_recvs_post(struct gf_coll *coll, uint64_t now_ns)
                               flow->recvd.round * flow->round_slices + flow->recvd.slice, into,
                               slice.count * elem_bytes);
         if (status != GF_OK) return status;
-        if (coll->pace != NULL)
+        if (coll->timing != NULL)
             flow_awaited(coll, &coll->msgs[recv_slot(coll, &flow->recvd)], &round, slice.count, now_ns);
         flow_next(coll, &flow->recvd, false);
         coll->moved_ns = now_ns;

@@ -18,7 +18,7 @@ struct gf_round {
     uint64_t recv_first;
     uint64_t recv_count;
     bool fold;           /* what arrives is folded into data; else it replaces it */
-    uint32_t paced;      /* does its time tell how fast the link is? 1: what comes waits for nobody's messages; 2: only
+    uint32_t timed;      /* does its time tell how fast the link is? 1: what comes waits for nobody's messages; 2: only
                           * for this rank's of the round before, as large: both travel in it; 0: for others' too */
     uint32_t send_after; /* the last earlier round that receives something of the sent range */
     uint32_t recv_after; /* the last round, this one included, that sends something of the received range */

@@ -1,16 +1,16 @@
 /* How fast messages of other ranks come: for each the quickest of a step, by time for its bytes, of those that their
- * sender could send without waiting for others (paced rounds of flow.h). In the others' time a slow link shows all
+ * sender could send without waiting for others (timed rounds of flow.h). In the others' time a slow link shows all
  * around. */
-#ifndef GF_PACE_H
-#define GF_PACE_H
+#ifndef GF_TIMING_H
+#define GF_TIMING_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GF_PACE_PEERS_MAX 24u /* who sends to a rank in ring and halving; more are not looked at */
-#define GF_PACE_BYTES_MIN 1024u /* less tells of latency */
+#define GF_TIMING_PEERS_MAX 24u /* who sends to a rank in ring and halving; more are not looked at */
+#define GF_TIMING_BYTES_MIN 1024u /* less tells of latency */
 
-struct gf_pace_peer {
+struct gf_timing_peer {
     uint32_t peer;    /* world rank */
     uint64_t last_ns; /* its last message arrived */
     uint64_t all_bytes; /* that have arrived in this step */
@@ -20,19 +20,19 @@ struct gf_pace_peer {
                        * Only where none was so, one that was not counts */
 };
 
-struct gf_pace {
+struct gf_timing {
     uint64_t from_ns; /* only what was awaited from here on counts: before, the rank computes and does not look */
     uint32_t count;
-    struct gf_pace_peer peers[GF_PACE_PEERS_MAX];
+    struct gf_timing_peer peers[GF_TIMING_PEERS_MAX];
 };
 
-void gf_pace_begin(struct gf_pace *pace); /* a step; nothing counts before from_ns is set */
-/* A message that was awaited from posted_ns on, in a round that was paced as flow.h says. */
-void gf_pace_arrived(struct gf_pace *pace, uint32_t peer, uint64_t bytes, uint32_t paced, uint64_t posted_ns,
+void gf_timing_begin(struct gf_timing *timing); /* a step; nothing counts before from_ns is set */
+/* A message that was awaited from posted_ns on, in a round that was timed as flow.h says. */
+void gf_timing_arrived(struct gf_timing *timing, uint32_t peer, uint64_t bytes, uint32_t timed, uint64_t posted_ns,
                      uint64_t now_ns);
-uint64_t gf_pace_ns_per_kib(const struct gf_pace_peer *peer);
+uint64_t gf_timing_ns_per_kib(const struct gf_timing_peer *peer);
 /* The peer whose quickest message was slowest, and the one where it was quickest; NULL: nothing was measured. */
-const struct gf_pace_peer *gf_pace_slowest(const struct gf_pace *pace);
-const struct gf_pace_peer *gf_pace_quickest(const struct gf_pace *pace);
+const struct gf_timing_peer *gf_timing_slowest(const struct gf_timing *timing);
+const struct gf_timing_peer *gf_timing_quickest(const struct gf_timing *timing);
 
 #endif
