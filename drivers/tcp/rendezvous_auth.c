@@ -1,4 +1,4 @@
-/* Proofs and seals of the control channel, all of them keyed BLAKE2b. */
+/* Proofs and MACs of the control channel, all of them keyed BLAKE2b. */
 #include "drivers/tcp/rendezvous_auth.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@ static const char label_file[LABEL_BYTES + 1] = "GradientFlow key 1      ";
 static const char label_coordinator[LABEL_BYTES + 1] = "GradientFlow rank 0     ";
 static const char label_rank[LABEL_BYTES + 1] = "GradientFlow rank       ";
 static const char label_link[LABEL_BYTES + 1] = "GradientFlow link       ";
-static const char label_seals[LABEL_BYTES + 1] = "GradientFlow seals      ";
+static const char label_macs[LABEL_BYTES + 1] = "GradientFlow MACs      ";
 
-_Static_assert((GF_AUTH_SEAL_BYTES >= crypto_generichash_BYTES_MIN) && (GF_AUTH_PROOF_BYTES == 32), "sizes");
+_Static_assert((GF_AUTH_MAC_BYTES >= crypto_generichash_BYTES_MIN) && (GF_AUTH_PROOF_BYTES == 32), "sizes");
 _Static_assert((LABEL_BYTES >= crypto_generichash_KEYBYTES_MIN) && (crypto_generichash_BYTES_MAX >= 64), "sizes");
 
 static const char *kind_name(mode_t mode)
@@ -152,38 +152,38 @@ bool gf_auth_link_proof_fits(const struct gf_auth *auth, const void *said, size_
     return fits;
 }
 
-void gf_auth_seals(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_seal *to_rank_out,
-                   struct gf_auth_seal *to_coordinator_out)
+void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
+                   struct gf_auth_mac *to_coordinator_out)
 {
     unsigned char keys[64];
-    hash_said(auth, label_seals, said, bytes, keys, sizeof keys);
-    *to_rank_out = (struct gf_auth_seal){0};
-    *to_coordinator_out = (struct gf_auth_seal){0};
+    hash_said(auth, label_macs, said, bytes, keys, sizeof keys);
+    *to_rank_out = (struct gf_auth_mac){0};
+    *to_coordinator_out = (struct gf_auth_mac){0};
     memcpy(to_rank_out->key, keys, 32);
     memcpy(to_coordinator_out->key, keys + 32, 32);
     gf_auth_forget(keys, sizeof keys);
 }
 
 /* BLAKE2b(key of the direction; number of the frame, frame) */
-void gf_auth_seal_put(struct gf_auth_seal *seal, const void *head, size_t head_bytes, const void *body,
-                      size_t body_bytes, unsigned char *seal_out)
+void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
+                      size_t body_bytes, unsigned char *mac_out)
 {
     crypto_generichash_state hash;
     unsigned char count[8];
-    for (size_t i = 0; i < sizeof count; i++) count[i] = (unsigned char)(seal->count >> (8 * i));
-    seal->count++;
-    (void)crypto_generichash_init(&hash, seal->key, sizeof seal->key, GF_AUTH_SEAL_BYTES);
+    for (size_t i = 0; i < sizeof count; i++) count[i] = (unsigned char)(MAC->count >> (8 * i));
+    MAC->count++;
+    (void)crypto_generichash_init(&hash, MAC->key, sizeof MAC->key, GF_AUTH_MAC_BYTES);
     (void)crypto_generichash_update(&hash, count, sizeof count);
     (void)crypto_generichash_update(&hash, head, head_bytes);
     if (body_bytes > 0) (void)crypto_generichash_update(&hash, body, body_bytes);
-    (void)crypto_generichash_final(&hash, seal_out, GF_AUTH_SEAL_BYTES);
+    (void)crypto_generichash_final(&hash, mac_out, GF_AUTH_MAC_BYTES);
     gf_auth_forget(&hash, sizeof hash);
 }
 
-bool gf_auth_seal_fits(struct gf_auth_seal *seal, const void *frame, size_t bytes, const unsigned char *found)
+bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found)
 {
-    unsigned char expected[GF_AUTH_SEAL_BYTES];
-    gf_auth_seal_put(seal, frame, bytes, NULL, 0, expected);
+    unsigned char expected[GF_AUTH_MAC_BYTES];
+    gf_auth_mac_put(MAC, frame, bytes, NULL, 0, expected);
     bool fits = (sodium_memcmp(expected, found, sizeof expected) == 0);
     gf_auth_forget(expected, sizeof expected);
     return fits;

@@ -1,4 +1,4 @@
-/* Who holds the job's key: proofs when a connection begins, a seal on each frame after that. Authenticated, not
+/* Who holds the job's key: proofs when a connection begins, a MAC on each frame after that. Authenticated, not
  * encrypted: who listens on the wire reads everything and can change nothing unnoticed.
  *
  * Every rank holds the same key, so a holder of the key may call itself any rank. The key should be random: a proof
@@ -10,7 +10,7 @@
 
 #define GF_AUTH_NONCE_BYTES 32u
 #define GF_AUTH_PROOF_BYTES 32u
-#define GF_AUTH_SEAL_BYTES 16u
+#define GF_AUTH_MAC_BYTES 16u
 #define GF_AUTH_FILE_BYTES_MIN 32u
 #define GF_AUTH_FILE_BYTES_MAX 4096u
 
@@ -20,7 +20,7 @@ struct gf_auth {
 };
 
 /* One direction of one connection. */
-struct gf_auth_seal {
+struct gf_auth_mac {
     unsigned char key[32];
     uint64_t count; /* frames so far: a frame that comes again or out of order does not fit */
 };
@@ -44,12 +44,12 @@ gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_
 void gf_auth_link_prove(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out);
 bool gf_auth_link_proof_fits(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);
 /* The keys of both directions, new for each conversation. */
-void gf_auth_seals(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_seal *to_rank_out,
-                   struct gf_auth_seal *to_coordinator_out);
+void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
+                   struct gf_auth_mac *to_coordinator_out);
 
-/* The seal of the next frame, head[head_bytes] and body[body_bytes] in a row; both calls count it. */
-void gf_auth_seal_put(struct gf_auth_seal *seal, const void *head, size_t head_bytes, const void *body,
-                      size_t body_bytes, unsigned char *seal_out);
-bool gf_auth_seal_fits(struct gf_auth_seal *seal, const void *frame, size_t bytes, const unsigned char *found);
+/* The MAC of the next frame, head[head_bytes] and body[body_bytes] in a row; both calls count it. */
+void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
+                      size_t body_bytes, unsigned char *mac_out);
+bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
 
 #endif

@@ -186,15 +186,15 @@ static uint32_t answer_bytes(const struct tcp *tcp, const struct conn *conn)
 {
     if (conn->in_bytes < GF_FRAME_HEADER_BYTES) return GF_FRAME_HEADER_BYTES;
     const struct gf_frame_header header = gf_frame_header_get(conn->in);
-    uint32_t seal_bytes = conn->sealed ? GF_AUTH_SEAL_BYTES : 0;
+    uint32_t mac_bytes = conn->authenticated ? GF_AUTH_MAC_BYTES : 0;
     bool answer = (header.kind == GF_FRAME_ANSWER) && (header.payload_bytes == GF_FRAME_ANSWER_BYTES);
-    bool challenge = tcp->auth.on && !conn->sealed && (header.kind == GF_FRAME_CHALLENGE) &&
+    bool challenge = tcp->auth.on && !conn->authenticated && (header.kind == GF_FRAME_CHALLENGE) &&
                      (header.payload_bytes == GF_FRAME_CHALLENGE_BYTES);
     if ((header.magic != GF_FRAME_MAGIC) || (!answer && !challenge)) return 0;
-    return GF_FRAME_HEADER_BYTES + header.payload_bytes + seal_bytes;
+    return GF_FRAME_HEADER_BYTES + header.payload_bytes + mac_bytes;
 }
 
-/* GF_OK: come in. An answer that is not sealed may come from anybody, which is no reason to stay. */
+/* GF_OK: come in. An answer that is not authenticated may come from anybody, which is no reason to stay. */
 static gf_status answer_take(struct tcp *tcp, struct conn *conn)
 {
     struct gf_get get = {.at = conn->in + GF_FRAME_HEADER_BYTES, .left = GF_FRAME_ANSWER_BYTES};
@@ -203,12 +203,12 @@ static gf_status answer_take(struct tcp *tcp, struct conn *conn)
     gf_status code = (gf_status)(int32_t)gf_get_u32(&get);
     gf_get_text(&get, reason, sizeof reason);
     conn->in_bytes = 0;
-    if (conn->sealed && !gf_auth_seal_fits(&conn->seal_in, conn->in, bytes, conn->in + bytes)) {
+    if (conn->authenticated && !gf_auth_mac_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes)) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
-                            "the answer of rank 0 at %.50s has a seal that does not fit: it was changed on the way",
+                            "the answer of rank 0 at %.50s has a MAC that does not fit: it was changed on the way",
                             tcp->address_text);
     }
-    if ((code == GF_OK) && tcp->auth.on && !conn->sealed) {
+    if ((code == GF_OK) && tcp->auth.on && !conn->authenticated) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
                             "what listens at %.50s asked rank %u for no proof, and this rank has a key_file",
                             tcp->address_text, tcp->rank);

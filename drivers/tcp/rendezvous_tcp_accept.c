@@ -121,13 +121,13 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
 static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code, const char *reason)
 {
     const size_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
-    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES + GF_AUTH_SEAL_BYTES], sink[512];
+    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES + GF_AUTH_MAC_BYTES], sink[512];
     char what[GF_FRAME_REASON_BYTES + 32];
     answer_put(answer, tcp, code, reason);
     if (pending->challenged) {
-        struct gf_auth_seal to_rank, to_coordinator;
-        gf_tcp_pending_seals(tcp, pending, &to_rank, &to_coordinator);
-        gf_auth_seal_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
+        struct gf_auth_mac to_rank, to_coordinator;
+        gf_tcp_pending_macs(tcp, pending, &to_rank, &to_coordinator);
+        gf_auth_mac_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
     }
     /* A new socket has room for it. */
     (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -150,8 +150,8 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     gf_tcp_conn_init(conn, rank, TCP_CONN_UP);
     conn->rejoins = rejoins;
     conn->fd = pending->fd;
-    conn->sealed = pending->challenged;
-    if (conn->sealed) gf_tcp_pending_seals(tcp, pending, &conn->seal_out, &conn->seal_in);
+    conn->authenticated = pending->challenged;
+    if (conn->authenticated) gf_tcp_pending_macs(tcp, pending, &conn->mac_out, &conn->mac_in);
     pending->fd = -1;
     GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_ANSWER, answer + GF_FRAME_HEADER_BYTES, GF_FRAME_ANSWER_BYTES));
     return GF_OK;

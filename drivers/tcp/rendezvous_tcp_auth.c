@@ -4,7 +4,7 @@
  *     HELLO      version, rank, world, nonce r ->
  *                                                <- CHALLENGE  nonce 0, proof over HELLO and all before the proof
  *     PROOF      proof over all of that, too   ->
- *                                                <- ANSWER     sealed, as is all that follows, both ways
+ *                                                <- ANSWER     authenticated, as is all that follows, both ways
  *
  * Rank 0 proves itself first: a rank tells an impostor nothing. What a process without the key says is never believed
  * to be about the job: it is turned away and logged, and the job waits for its ranks as before. */
@@ -40,10 +40,10 @@ bool gf_tcp_proof_fits(struct tcp *tcp, struct pending *pending)
                               pending->in + GF_FRAME_HEADER_BYTES);
 }
 
-void gf_tcp_pending_seals(const struct tcp *tcp, const struct pending *pending, struct gf_auth_seal *to_rank_out,
-                          struct gf_auth_seal *to_coordinator_out)
+void gf_tcp_pending_macs(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
+                          struct gf_auth_mac *to_coordinator_out)
 {
-    gf_auth_seals(&tcp->auth, pending->talk.said, TCP_TALK_CHALLENGE_BYTES, to_rank_out, to_coordinator_out);
+    gf_auth_macs(&tcp->auth, pending->talk.said, TCP_TALK_CHALLENGE_BYTES, to_rank_out, to_coordinator_out);
 }
 
 void gf_tcp_hello_put(struct tcp *tcp, unsigned char *payload_out)
@@ -74,8 +74,8 @@ gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn)
     header_put(tcp, said + TCP_TALK_CHALLENGE_BYTES, GF_FRAME_PROOF, GF_FRAME_PROOF_BYTES);
     gf_auth_prove(&tcp->auth, false, said, TCP_TALK_BYTES, proof);
     GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_PROOF, proof, sizeof proof));
-    gf_auth_seals(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &conn->seal_in, &conn->seal_out);
-    conn->sealed = true;
+    gf_auth_macs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &conn->mac_in, &conn->mac_out);
+    conn->authenticated = true;
     conn->in_bytes = 0;
     return GF_AGAIN;
 }

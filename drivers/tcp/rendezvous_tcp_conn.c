@@ -18,16 +18,16 @@ static void out_copy(struct conn *conn, const void *data, uint32_t bytes)
 
 bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes)
 {
-    unsigned char header[GF_FRAME_HEADER_BYTES], seal[GF_AUTH_SEAL_BYTES];
+    unsigned char header[GF_FRAME_HEADER_BYTES], MAC[GF_AUTH_MAC_BYTES];
     struct gf_put put = {header, sizeof header};
-    uint32_t seal_bytes = conn->sealed ? GF_AUTH_SEAL_BYTES : 0;
-    if (TCP_OUT_BYTES - conn->out_bytes < GF_FRAME_HEADER_BYTES + bytes + seal_bytes) return false;
+    uint32_t mac_bytes = conn->authenticated ? GF_AUTH_MAC_BYTES : 0;
+    if (TCP_OUT_BYTES - conn->out_bytes < GF_FRAME_HEADER_BYTES + bytes + mac_bytes) return false;
     gf_frame_header_put(&put, kind, bytes, tcp->job_id, tcp->rank);
     out_copy(conn, header, sizeof header);
     out_copy(conn, payload, bytes);
-    if (conn->sealed) gf_auth_seal_put(&conn->seal_out, header, sizeof header, payload, bytes, seal);
-    out_copy(conn, seal, seal_bytes);
-    tcp->base.sent_bytes += GF_FRAME_HEADER_BYTES + bytes + seal_bytes;
+    if (conn->authenticated) gf_auth_mac_put(&conn->mac_out, header, sizeof header, payload, bytes, MAC);
+    out_copy(conn, MAC, mac_bytes);
+    tcp->base.sent_bytes += GF_FRAME_HEADER_BYTES + bytes + mac_bytes;
     gf_tcp_conn_flush(tcp, conn);
     return true;
 }
@@ -80,7 +80,7 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
                 conn->lives = true;
                 return GF_ERR_PEER;
             }
-            want += header.payload_bytes + (conn->sealed ? GF_AUTH_SEAL_BYTES : 0);
+            want += header.payload_bytes + (conn->authenticated ? GF_AUTH_MAC_BYTES : 0);
             if (conn->in_bytes == want) break;
         }
         ssize_t got = recv(conn->fd, conn->in + conn->in_bytes, want - conn->in_bytes, MSG_DONTWAIT);
@@ -99,9 +99,9 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
         }
     }
     uint32_t frame_bytes = GF_FRAME_HEADER_BYTES + header.payload_bytes;
-    if (conn->sealed && !gf_auth_seal_fits(&conn->seal_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
+    if (conn->authenticated && !gf_auth_mac_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
         conn->lives = true;
-        (void)snprintf(tcp->text, sizeof tcp->text, "sent a frame whose seal does not fit: it was changed, repeated or "
+        (void)snprintf(tcp->text, sizeof tcp->text, "sent a frame whose MAC does not fit: it was changed, repeated or "
                        "put in on the way");
         return GF_ERR_PEER;
     }
@@ -122,7 +122,7 @@ void gf_tcp_conn_close(struct conn *conn)
     conn->out_bytes = 0;
     conn->waits_to_send = false;
     conn->broken = false;
-    conn->sealed = false;
-    gf_auth_forget(&conn->seal_in, sizeof conn->seal_in);
-    gf_auth_forget(&conn->seal_out, sizeof conn->seal_out);
+    conn->authenticated = false;
+    gf_auth_forget(&conn->mac_in, sizeof conn->mac_in);
+    gf_auth_forget(&conn->mac_out, sizeof conn->mac_out);
 }

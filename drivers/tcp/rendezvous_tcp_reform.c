@@ -63,7 +63,7 @@ void gf_tcp_address(struct gf_rendezvous *rendezvous, char *text_out)
 static void conn_leave(struct tcp *tcp, struct conn *conn)
 {
     bool talks = (conn->state == TCP_CONN_UP) ||
-                 ((conn->state == TCP_CONN_HELLO) && (!tcp->auth.on || conn->sealed)); /* else nobody believes us yet */
+                 ((conn->state == TCP_CONN_HELLO) && (!tcp->auth.on || conn->authenticated)); /* else nobody believes us yet */
     if (conn->fd < 0) return;
     if (talks && !conn->broken) (void)gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_LEFT, NULL, 0);
     gf_tcp_conn_close(conn);
@@ -136,8 +136,8 @@ struct conn *gf_tcp_knock_end(struct tcp *tcp, uint32_t center)
     memcpy(to, from, sizeof *to);
     to->peer = center;
     gf_tcp_conn_init(from, tcp->center, TCP_CONN_NONE);
-    gf_auth_forget(&from->seal_in, sizeof from->seal_in);
-    gf_auth_forget(&from->seal_out, sizeof from->seal_out);
+    gf_auth_forget(&from->mac_in, sizeof from->mac_in);
+    gf_auth_forget(&from->mac_out, sizeof from->mac_out);
     tcp->center = center;
     uint32_t events = EPOLLIN | (to->waits_to_send ? (uint32_t)EPOLLOUT : 0u);
     return (gf_tcp_epoll_set(tcp, EPOLL_CTL_MOD, to->fd, center, events) == GF_OK) ? to : NULL;

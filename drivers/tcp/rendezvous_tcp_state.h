@@ -26,7 +26,7 @@
 #define TCP_HELLO_KEYED 1u
 #define TCP_HELLO_REJOINS 2u
 #define TCP_HELLO_FRAME_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
-#define TCP_OUT_BYTES (4u * (GF_FRAME_BYTES_MAX + GF_AUTH_SEAL_BYTES)) /* frames that the kernel had no room for yet */
+#define TCP_OUT_BYTES (4u * (GF_FRAME_BYTES_MAX + GF_AUTH_MAC_BYTES)) /* frames that the kernel had no room for yet */
 
 typedef enum conn_state {
     TCP_CONN_NONE = 0, /* rank 0: that rank was not here yet */
@@ -56,10 +56,10 @@ struct conn {
     uint32_t in_bytes;
     uint32_t out_first;
     uint32_t out_bytes;
-    bool sealed;        /* every frame from here on ends with a seal */
-    struct gf_auth_seal seal_in;
-    struct gf_auth_seal seal_out;
-    unsigned char in[GF_FRAME_BYTES_MAX + GF_AUTH_SEAL_BYTES];
+    bool authenticated;        /* every frame from here on ends with a MAC */
+    struct gf_auth_mac mac_in;
+    struct gf_auth_mac mac_out;
+    unsigned char in[GF_FRAME_BYTES_MAX + GF_AUTH_MAC_BYTES];
     unsigned char out[TCP_OUT_BYTES]; /* a ring */
 };
 
@@ -150,9 +150,9 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
 bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending);
 /* Rank 0, for a proof that is whole in pending->in. */
 bool gf_tcp_proof_fits(struct tcp *tcp, struct pending *pending);
-/* What rank 0 says after its challenge is sealed: the keys of a challenged connection. */
-void gf_tcp_pending_seals(const struct tcp *tcp, const struct pending *pending, struct gf_auth_seal *to_rank_out,
-                          struct gf_auth_seal *to_coordinator_out);
+/* What rank 0 says after its challenge is authenticated: the keys of a challenged connection. */
+void gf_tcp_pending_macs(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
+                          struct gf_auth_mac *to_coordinator_out);
 /* The other ranks: the payload of a hello, and the proof for a challenge that is whole in conn->in. */
 void gf_tcp_hello_put(struct tcp *tcp, unsigned char *payload_out);
 gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn);

@@ -65,7 +65,7 @@ struct gf_ucx {
     unsigned char *region;
     size_t region_bytes;
     size_t mapped_bytes;
-    uint64_t seal;              /* lies behind the region, and in the endpoint */
+    uint64_t canary;              /* lies behind the region, and in the endpoint */
     struct gf_gpu *gpu;         /* NULL: no device memory is reached, nor asked for */
     gf_mem device;
     size_t device_bytes;
@@ -123,7 +123,7 @@ void gf_ucx_close(struct gf_link *link);
 gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch);
 void gf_ucx_drop(struct gf_link *link);
 
-/* Takes, touches and seals region_bytes; gives it back. Without a region both do nothing. */
+/* Takes, touches and canaries region_bytes; gives it back. Without a region both do nothing. */
 gf_status gf_ucx_region_take(struct gf_ucx *ucx);
 void gf_ucx_region_give(struct gf_ucx *ucx);
 /* Forgets all peers. Their endpoints end with the worker. */

@@ -1,8 +1,8 @@
 /* The exchange region and the way to peers.
  *
  * A region is memory that UCX takes from posix shared memory, so that a peer on the node gets it as a plain pointer
- * from ucp_rkey_ptr(). Whether it can is found out, not assumed: behind each region lies a seal, a number that its endpoint address
- * names too, and a mapping counts only where the seal is seen through it. A mapping outlives its owner's death; it ends
+ * from ucp_rkey_ptr(). Whether it can is found out, not assumed: behind each region lies a canary, a number that its endpoint address
+ * names too, and a mapping counts only where the canary is seen through it. A mapping outlives its owner's death; it ends
  * with reset() or close().
  *
  * An endpoint address is the head below, UCX's worker address, and the region's packed key. UCX trusts what it is given, so the head
@@ -20,7 +20,7 @@
 
 #define ENDPOINT_MAGIC 0x55434647u /* "GFCU"; a host of the other byte order reads something else */
 #define ENDPOINT_VERSION 2u
-#define SEAL_ALIGN_BYTES 64u
+#define CANARY_ALIGN_BYTES 64u
 /* Regions of a power of two would put the same block of all ranks at the same place in every cache. */
 #define PAD_PAGES 3u
 /* UCX's own share of the shared memory: 4.2 MB a worker are its receive queue and first buffers. */
@@ -37,7 +37,7 @@ struct endpoint_head {
     uint32_t offer_bytes; /* link_ucx_guard.c; 0: UCX does not listen */
     uint64_t region; /* address in its owner */
     uint64_t region_bytes;
-    uint64_t seal;
+    uint64_t canary;
     uint64_t check; /* of all before, then address, key and offer */
 };
 _Static_assert(sizeof(struct endpoint_head) == 64, "no padding");
@@ -58,9 +58,9 @@ static uint32_t ucx_version(void)
     return (major << 16) | (minor & 0xffffu);
 }
 
-static size_t seal_offset(size_t region_bytes)
+static size_t canary_offset(size_t region_bytes)
 {
-    return (region_bytes + SEAL_ALIGN_BYTES - 1) / SEAL_ALIGN_BYTES * SEAL_ALIGN_BYTES;
+    return (region_bytes + CANARY_ALIGN_BYTES - 1) / CANARY_ALIGN_BYTES * CANARY_ALIGN_BYTES;
 }
 
 /* ---- the region ---- */
@@ -87,7 +87,7 @@ static gf_status space_check(struct gf_ucx *ucx, size_t page_bytes)
 }
 
 /* Differs between regions that could be mistaken for each other: owner, epoch, time. */
-static uint64_t seal_new(const struct gf_ucx *ucx)
+static uint64_t canary_new(const struct gf_ucx *ucx)
 {
     const uint64_t parts[] = {gf_clock_monotonic.now_ns(&gf_clock_monotonic), (uint64_t)getpid(), ucx->rank, ucx->epoch,
                               (uint64_t)(uintptr_t)ucx->region};
@@ -130,8 +130,8 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
     if (ucx->huge_pages)
         gf_log_line(&ucx->log, GF_LOG_INFO, "link: huge pages were asked for, the exchange region has %s",
                     gf_ucx_pages_text(ucx->region, pages, sizeof pages));
-    ucx->seal = seal_new(ucx);
-    memcpy(ucx->region + seal_offset(ucx->region_bytes), &ucx->seal, sizeof ucx->seal);
+    ucx->canary = canary_new(ucx);
+    memcpy(ucx->region + canary_offset(ucx->region_bytes), &ucx->canary, sizeof ucx->canary);
     return GF_OK;
 }
 
@@ -149,7 +149,7 @@ gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
     struct gf_ucx *ucx = gf_ucx_of(link);
     struct endpoint_head head = {.magic = ENDPOINT_MAGIC, .version = ENDPOINT_VERSION, .ucx_version = ucx_version(),
                              .rank = ucx->rank, .epoch = ucx->epoch, .region = (uintptr_t)ucx->region,
-                             .region_bytes = ucx->region_bytes, .seal = ucx->seal};
+                             .region_bytes = ucx->region_bytes, .canary = ucx->canary};
     unsigned char *endpoint = endpoint_out;
     ucp_address_t *address = NULL;
     void *rkey = NULL;
@@ -223,14 +223,14 @@ static void peer_map(struct gf_ucx *ucx, uint32_t rank, const struct endpoint_he
 {
     struct gf_ucx_peer *peer = &ucx->peers[rank];
     void *mapped = NULL;
-    uint64_t seal = 0;
+    uint64_t canary = 0;
     if (ucp_ep_rkey_unpack(peer->endpoint, key, &peer->rkey) != UCS_OK) {
         peer->rkey = NULL;
         return;
     }
     if (ucp_rkey_ptr(peer->rkey, head->region, &mapped) != UCS_OK) return;
-    memcpy(&seal, (const unsigned char *)mapped + seal_offset(head->region_bytes), sizeof seal);
-    if (seal != head->seal) {
+    memcpy(&canary, (const unsigned char *)mapped + canary_offset(head->region_bytes), sizeof canary);
+    if (canary != head->canary) {
         gf_log_line(&ucx->log, GF_LOG_WARN, "link: UCX maps something else than the region of rank %u; not used", rank);
         return;
     }

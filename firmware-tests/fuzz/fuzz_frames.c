@@ -65,11 +65,11 @@ static int pair_open(int *fd_out)
     return fds[1];
 }
 
-static void conn_up(struct tcp *tcp, uint32_t index, conn_state to, bool sealed)
+static void conn_up(struct tcp *tcp, uint32_t index, conn_state to, bool authenticated)
 {
     struct conn *conn = &tcp->conns[index];
     conn->state = to;
-    conn->sealed = sealed;
+    conn->authenticated = authenticated;
     must(gf_tcp_epoll_set(tcp, EPOLL_CTL_ADD, conn->fd, index, EPOLLIN) == GF_OK);
 }
 

@@ -115,7 +115,7 @@ TEST(ranks_with_the_same_key_join_and_talk)
     tcp_world_close(&star);
 }
 
-TEST(a_full_sealed_channel_loses_nothing)
+TEST(a_full_authenticated_channel_loses_nothing)
 {
     static unsigned char large[GF_FRAME_PAYLOAD_MAX];
     uint32_t sent = 0;
@@ -336,23 +336,23 @@ TEST(many_ranks_at_once_do_not_push_each_other_out)
 
 /* Neither a proof nor a frame can be sent back to whom it came from: both sides say the same bytes, each with a key of
  * its own. */
-TEST(what_one_side_proves_or_seals_does_not_fit_the_other)
+TEST(what_one_side_proves_or_signs_does_not_fit_the_other)
 {
     const struct gf_auth auth = {.on = true, .key = {1, 2, 3}};
-    unsigned char proof[GF_AUTH_PROOF_BYTES], seal[GF_AUTH_SEAL_BYTES];
-    struct gf_auth_seal to_rank, to_coordinator, again;
+    unsigned char proof[GF_AUTH_PROOF_BYTES], MAC[GF_AUTH_MAC_BYTES];
+    struct gf_auth_mac to_rank, to_coordinator, again;
     for (int by_coordinator = 0; by_coordinator < 2; by_coordinator++) {
         gf_auth_prove(&auth, by_coordinator != 0, "said", 4, proof);
         assert_true(gf_auth_proof_fits(&auth, by_coordinator != 0, "said", 4, proof));
         assert_false(gf_auth_proof_fits(&auth, by_coordinator == 0, "said", 4, proof));
         assert_false(gf_auth_proof_fits(&auth, by_coordinator != 0, "sand", 4, proof));
     }
-    gf_auth_seals(&auth, "said", 4, &to_rank, &to_coordinator);
+    gf_auth_macs(&auth, "said", 4, &to_rank, &to_coordinator);
     again = to_rank;
-    gf_auth_seal_put(&to_rank, "frame", 5, NULL, 0, seal);
-    assert_false(gf_auth_seal_fits(&to_coordinator, "frame", 5, seal));
-    assert_true(gf_auth_seal_fits(&again, "frame", 5, seal));
-    assert_false(gf_auth_seal_fits(&again, "frame", 5, seal)); /* once */
+    gf_auth_mac_put(&to_rank, "frame", 5, NULL, 0, MAC);
+    assert_false(gf_auth_mac_fits(&to_coordinator, "frame", 5, MAC));
+    assert_true(gf_auth_mac_fits(&again, "frame", 5, MAC));
+    assert_false(gf_auth_mac_fits(&again, "frame", 5, MAC)); /* once */
 }
 
 TEST_AROUND(keys_setup, keys_teardown)

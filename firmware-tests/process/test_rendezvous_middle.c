@@ -5,7 +5,7 @@
 
 #include <unistd.h>
 
-#define SMALL_FRAME (GF_FRAME_HEADER_BYTES + 8u + GF_AUTH_SEAL_BYTES)
+#define SMALL_FRAME (GF_FRAME_HEADER_BYTES + 8u + GF_AUTH_MAC_BYTES)
 
 static struct middle middle;
 
@@ -36,7 +36,7 @@ TEST(a_recorded_handshake_is_no_use)
     end_open(1, &setup);
     BOTH_UNTIL((seen[0].connected == 2) && (seen[1].connected == 1)); /* who changes nothing is not noticed */
     assert_int_equal(middle.recorded[MIDDLE_UP], HELLO_FRAME + PROOF_FRAME);
-    assert_int_equal(middle.recorded[MIDDLE_DOWN], CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_SEAL_BYTES);
+    assert_int_equal(middle.recorded[MIDDLE_DOWN], CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_MAC_BYTES);
     memcpy(recorded, middle.record[MIDDLE_UP], HELLO_FRAME + PROOF_FRAME);
     middle_close(&middle);
     tcp_world_close(&star);
@@ -84,7 +84,7 @@ static void flip_check(int direction, uint32_t at, unsigned char mask)
 
 TEST(each_byte_of_the_handshake_is_covered)
 {
-    const uint32_t bytes[2] = {HELLO_FRAME + PROOF_FRAME, CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_SEAL_BYTES};
+    const uint32_t bytes[2] = {HELLO_FRAME + PROOF_FRAME, CHALLENGE_FRAME + ANSWER_FRAME + GF_AUTH_MAC_BYTES};
     for (int direction = 0; direction < 2; direction++) {
         for (uint32_t at = 0; at < bytes[direction]; at++) {
             flip_check(direction, at, 0x01);
@@ -137,7 +137,7 @@ TEST(each_byte_of_a_frame_is_covered)
     }
 }
 
-enum trick { REPEAT, SWAP, DROP, UNSEALED, REFLECT };
+enum trick { REPEAT, SWAP, DROP, NO_MAC, REFLECT };
 static const struct trick_case {
     const char *name;
     enum trick trick;
@@ -146,7 +146,7 @@ static const struct trick_case {
     {"a_frame_comes_twice", REPEAT, 2},
     {"two_frames_change_places", SWAP, 0},
     {"a_frame_is_left_out", DROP, 0},
-    {"a_frame_is_put_in", UNSEALED, 0},
+    {"a_frame_is_put_in", NO_MAC, 0},
     {"a_frame_goes_back_to_its_sender", REFLECT, 0},
 };
 
@@ -179,17 +179,17 @@ TEST(frames_come_once_in_order_from_the_peer)
             middle_inject(&middle, direction, first, SMALL_FRAME);
             break;
         case DROP: middle_inject(&middle, direction, second, SMALL_FRAME); break;
-        case UNSEALED:
+        case NO_MAC:
             gf_frame_header_put(&put, 1, 8, 4711, (direction == MIDDLE_UP) ? 1 : 0);
             middle_inject(&middle, direction, frame, SMALL_FRAME);
             break;
         case REFLECT:
             memcpy(frame, middle.record[back] + back_at, SMALL_FRAME);
-            frame[24] = (direction == MIDDLE_UP) ? 1 : 0; /* the sender, so that only the seal can tell */
+            frame[24] = (direction == MIDDLE_UP) ? 1 : 0; /* the sender, so that only the MAC can tell */
             middle_inject(&middle, direction, frame, SMALL_FRAME);
             break;
         }
-        assert_cut_off(direction, c->frames, "whose seal does not fit");
+        assert_cut_off(direction, c->frames, "whose MAC does not fit");
     }
 }
 

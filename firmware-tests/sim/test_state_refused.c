@@ -93,13 +93,13 @@ TEST(a_state_cut_short_or_grown_is_refused)
     small_close(&s);
 }
 
-static void seal(unsigned char *data, uint64_t bytes)
+static void MAC(unsigned char *data, uint64_t bytes)
 {
     uint64_t checksum = gf_state_hash(0, data, bytes - 8);
     memcpy(data + bytes - 8, &checksum, sizeof checksum);
 }
 
-TEST(a_sealed_state_that_no_save_of_this_run_writes_is_refused_and_named)
+TEST(a_checksummed_state_that_no_save_of_this_run_writes_is_refused_and_named)
 {
 #define FIELD(name) offsetof(struct gf_state_head, name), sizeof(((struct gf_state_head *)0)->name)
     static const struct {
@@ -145,7 +145,7 @@ TEST(a_sealed_state_that_no_save_of_this_run_writes_is_refused_and_named)
     for (size_t i = 0; i < LENGTH(rows); i++) {
         memcpy(s.broken, s.save.data[0], s.save.bytes);
         memcpy(s.broken + rows[i].offset, &rows[i].value, rows[i].bytes);
-        seal(s.broken, s.save.bytes);
+        MAC(s.broken, s.save.bytes);
         world_log_clear(&s.w);
         assert_int_equal(gf_state_load(s.gf, s.broken, s.save.bytes), GF_ERR_DATA);
         world_expect_log(&s.w, 0, rows[i].text);
