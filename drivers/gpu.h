@@ -72,7 +72,7 @@ struct gf_gpu_driver {
     /* Event `event` < events_max is reached once all that the queue holds now is done. Marking again moves it. */
     gf_status (*mark)(struct gf_queue *queue, uint32_t event);
     gf_status (*reached)(struct gf_gpu *gpu, uint32_t event); /* GF_OK; GF_AGAIN */
-    gf_status (*settled)(struct gf_queue *queue); /* GF_OK: all that was queued is done; GF_AGAIN */
+    gf_status (*finished)(struct gf_queue *queue); /* GF_OK: all that was queued is done; GF_AGAIN */
     /* The arena exported to devices of this node, of this process too. All three NULL: this driver exports none. They may block.
      * export: handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is. import: what a handle exports, as this device reaches it;
      * once a handle until its give_back, which waits for this device's work. The exporter keeps its arena until all have given

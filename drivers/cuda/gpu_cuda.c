@@ -175,7 +175,7 @@ static gf_status cuda_reached(struct gf_gpu *gpu, uint32_t event)
     return gf_cuda_leave(cuda, gf_cuda_told(cuda, cuda->calls.event_query(cuda->events[event]), "cuEventQuery"));
 }
 
-static gf_status cuda_settled(struct gf_queue *queue)
+static gf_status cuda_finished(struct gf_queue *queue)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     gf_status status = gf_cuda_enter(cuda);
@@ -210,7 +210,7 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .lead = cuda_lead,
     .mark = cuda_mark,
     .reached = cuda_reached,
-    .settled = cuda_settled,
+    .finished = cuda_finished,
     .export = gf_cuda_export,
     .import = gf_cuda_import,
     .give_back = gf_cuda_give_back_exports,

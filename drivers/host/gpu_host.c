@@ -105,7 +105,7 @@ static gf_status host_reached(struct gf_gpu *gpu, uint32_t event)
     return GF_OK;
 }
 
-static gf_status host_settled(struct gf_queue *queue)
+static gf_status host_finished(struct gf_queue *queue)
 {
     (void)queue;
     return GF_OK;
@@ -128,5 +128,5 @@ const struct gf_gpu_driver gf_gpu_host = {
     .lead = host_wait_for,
     .mark = host_mark,
     .reached = host_reached,
-    .settled = host_settled,
+    .finished = host_finished,
 };

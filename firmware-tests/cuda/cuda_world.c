@@ -69,9 +69,9 @@ static gf_status reached(struct gf_gpu *gpu, uint32_t event)
     return gf_gpu_cuda.reached(gpu, event);
 }
 
-static gf_status settled(struct gf_queue *queue)
+static gf_status finished(struct gf_queue *queue)
 {
-    return (cuda_world.lack == LACKS_SETTLED) ? GF_OK : gf_gpu_cuda.settled(queue);
+    return (cuda_world.lack == LACKS_FINISHED) ? GF_OK : gf_gpu_cuda.finished(queue);
 }
 
 static gf_status import(struct gf_gpu *gpu, const void *card, gf_mem *base_out)
@@ -196,7 +196,7 @@ void cuda_world_halves_expect_equal(void)
             uint64_t bytes = state_tensors[tensor].elem_count * sizeof(uint16_t);
             if (half == 0) continue;
             copy_on(cuda, rank, queue.stream, (gf_mem)(uintptr_t)computed[rank][tensor], gf_weight_half(gf, tensor), bytes);
-            while (gf_gpu_cuda.settled(&queue) == GF_AGAIN) {}
+            while (gf_gpu_cuda.finished(&queue) == GF_AGAIN) {}
             assert_memory_equal((const void *)(uintptr_t)half, computed[rank][tensor], bytes);
         }
     }
@@ -213,7 +213,7 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver.wait_for = wait_for;
     driver.lead = lead;
     driver.reached = reached;
-    driver.settled = settled;
+    driver.finished = finished;
     driver.import = import;
     cuda_world.lack = LACKS_NOTHING;
     cuda_world.import_refused = 0;
@@ -222,7 +222,7 @@ void cuda_world_begin(uint32_t seed, const char *second)
 
 const char *cuda_lack_name(cuda_lack lack)
 {
-    static const char *const names[] = {"nothing", "wait_for()", "lead()", "reached()", "settled()", "the flags",
+    static const char *const names[] = {"nothing", "wait_for()", "lead()", "reached()", "finished()", "the flags",
                                         "the wait for packing", "the wait for folds"};
     return names[lack];
 }

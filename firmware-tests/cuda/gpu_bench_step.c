@@ -24,7 +24,7 @@ static void compute(gf_context *gf, uint32_t tensor)
 static void settle(gf_context *gf)
 {
     struct gf_queue stream = {.gpu = gf->gpu, .stream = 0};
-    while (gf->gpu->driver->settled(&stream) == GF_AGAIN) {}
+    while (gf->gpu->driver->finished(&stream) == GF_AGAIN) {}
 }
 
 /* Nothing of the host's: the gradient is on the device, and is computed there. */

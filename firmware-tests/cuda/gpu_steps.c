@@ -45,7 +45,7 @@ static void card_copy(bool to_device, void *dst, const void *src, size_t size_by
     if (to_device) memcpy(bounce, src, size_bytes);
     assert_int_equal(card->driver->copy(&queue, (gf_mem)(uintptr_t)(to_device ? dst : bounce),
                                         (gf_mem)(uintptr_t)(to_device ? bounce : src), size_bytes), GF_OK);
-    while ((status = card->driver->settled(&queue)) == GF_AGAIN) {}
+    while ((status = card->driver->finished(&queue)) == GF_AGAIN) {}
     assert_int_equal(status, GF_OK);
     if (!to_device) memcpy(dst, bounce, size_bytes);
 }

@@ -387,7 +387,7 @@ static gf_status late_reached(struct gf_gpu *gpu, uint32_t event)
     return (late->done < late->marks[event]) ? GF_AGAIN : GF_OK;
 }
 
-static gf_status late_settled(struct gf_queue *queue)
+static gf_status late_finished(struct gf_queue *queue)
 {
     struct late *late = late_of(queue->gpu);
     time_passes(late);
@@ -431,5 +431,5 @@ const struct gf_gpu_driver late_gpu = {
     .lead = late_order,
     .mark = late_mark,
     .reached = late_reached,
-    .settled = late_settled,
+    .finished = late_finished,
 };

@@ -47,7 +47,7 @@ static void must(gf_status status)
 static void settle(void)
 {
     gf_status status;
-    while ((status = gf_gpu_cuda.settled(&program.queue)) == GF_AGAIN) {}
+    while ((status = gf_gpu_cuda.finished(&program.queue)) == GF_AGAIN) {}
     must(status);
 }
 

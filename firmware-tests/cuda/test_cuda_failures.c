@@ -27,9 +27,9 @@ static gf_status until(gf_status (*ask)(void))
     return status;
 }
 
-static gf_status ask_settled(void)
+static gf_status ask_finished(void)
 {
-    return gf_gpu_cuda.settled(&f.queue);
+    return gf_gpu_cuda.finished(&f.queue);
 }
 
 static gf_status ask_reached(void)
@@ -51,7 +51,7 @@ static gf_status work(uint64_t theirs)
     if (status >= 0) status = gf_gpu_cuda.lead(&f.queue, theirs);
     if (status >= 0) status = until(ask_reached);
     if (status >= 0) status = gf_gpu_cuda.copy(&f.queue, host, device, BYTES);
-    if (status >= 0) status = until(ask_settled);
+    if (status >= 0) status = until(ask_finished);
     return status;
 }
 

@@ -19,7 +19,7 @@ static gf_mem host(void) { return (gf_mem)(uintptr_t)pinned; }
 static bool settles(void)
 {
     for (uint32_t turn = 0; turn < TURNS_MAX; turn++)
-        if (gf_gpu_cuda.settled(&f.queue) == GF_OK) return true;
+        if (gf_gpu_cuda.finished(&f.queue) == GF_OK) return true;
     return false;
 }
 

@@ -85,7 +85,7 @@ static uint32_t settle(struct gf_queue *queue)
 {
     uint32_t turns = 0;
     gf_status status;
-    while ((status = gf_gpu_cuda.settled(queue)) == GF_AGAIN) assert_true(++turns < TURNS_MAX);
+    while ((status = gf_gpu_cuda.finished(queue)) == GF_AGAIN) assert_true(++turns < TURNS_MAX);
     assert_int_equal(status, GF_OK);
     return turns;
 }
@@ -123,7 +123,7 @@ TEST(empty_copies_are_valid)
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), word(0), 0), GF_OK);
     assert_int_equal(gf_gpu_cuda.zero(&f.queue, device(0), 0), GF_OK);
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), device(0), BYTES), GF_OK);
-    assert_int_equal(gf_gpu_cuda.settled(&f.queue), GF_OK);
+    assert_int_equal(gf_gpu_cuda.finished(&f.queue), GF_OK);
     end();
     cuda_fixture_clean(&f);
 }
@@ -204,7 +204,7 @@ TEST(a_wait_that_is_left_out_is_found)
 }
 
 /* What the host has seen to be done is an order too. */
-TEST(what_is_settled_needs_no_wait)
+TEST(what_is_finished_needs_no_wait)
 {
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         begin(seed);

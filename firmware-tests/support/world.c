@@ -280,7 +280,7 @@ uint32_t world_order_at(world_order order, uint32_t rank, uint32_t place, uint32
 void world_settle(struct world *w, uint32_t rank)
 {
     gf_context *gf = w->ranks[rank].gf;
-    if ((gf != NULL) && (gf->gpu != NULL) && (gf->gpu->driver->settled == late_gpu.settled)) late_gpu_drain(gf->gpu);
+    if ((gf != NULL) && (gf->gpu != NULL) && (gf->gpu->driver->finished == late_gpu.finished)) late_gpu_drain(gf->gpu);
 }
 
 static gf_status gradient_write(struct world *w, uint32_t rank, uint32_t tensor, const struct world_step *step)

@@ -67,7 +67,7 @@ static gf_status export(gf_context *gf)
 }
 
 /* All is known; peers' regions are still to be touched, where there is work in them. */
-static gf_status settled(gf_context *gf)
+static gf_status finished(gf_context *gf)
 {
     gf->crowded = gf->met[GF_MET_CROWDED] > 0;
     gf_exchange_settle(gf, all_share(gf));
@@ -108,13 +108,13 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
     case GF_WARM_MEET:
         if ((status = requests_ended(gf)) != GF_OK) break;
         if (!all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT)) return direct_refuse(gf);
-        if (!nodes_post(gf)) return settled(gf);
+        if (!nodes_post(gf)) return finished(gf);
         gf->warm = GF_WARM_NODES;
         return GF_AGAIN;
     case GF_WARM_NODES:
         if ((status = requests_ended(gf)) != GF_OK) break;
         if ((status = gf_nodes_settle(gf)) < 0) return status;
-        return settled(gf);
+        return finished(gf);
     case GF_WARM_TOUCH:
         gf->moved_ns = now_ns; /* nothing to wait for */
         if ((status = peers_touch(gf)) != GF_OK) break;

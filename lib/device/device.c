@@ -76,7 +76,7 @@ gf_status gf_checks_reached(gf_context *gf, uint32_t index)
 
 gf_status gf_device_settle(gf_context *gf)
 {
-    return gf->on_device ? gf->gpu->driver->settled(&gf->queue) : GF_OK;
+    return gf->on_device ? gf->gpu->driver->finished(&gf->queue) : GF_OK;
 }
 
 /* Until what was queued is done; a device that does not end within the deadline of an exchange has failed. */

@@ -260,7 +260,7 @@ static gf_status gpu_reached(struct gf_gpu *gpu, uint32_t event)
     return GF_OK;
 }
 
-static gf_status gpu_settled(struct gf_queue *queue)
+static gf_status gpu_finished(struct gf_queue *queue)
 {
     device_of(queue)->moved = true;
     return GF_OK;
@@ -277,7 +277,7 @@ const struct gf_gpu_driver plan_gpu = {
     .host_unregister = gpu_unregister,
     .copy = gpu_copy,
     .wait_for = gpu_wait_for,
-    .settled = gpu_settled,
+    .finished = gpu_finished,
     .stream = gpu_stream,
     .zero = gpu_zero,
     .lead = gpu_wait_for,

@@ -171,7 +171,7 @@ static gf_mem host_mem(const void *address)
 static gf_status settle(struct device *device)
 {
     while (device->status >= 0) {
-        gf_status status = device->gpu->driver->settled(&device->queue);
+        gf_status status = device->gpu->driver->finished(&device->queue);
         if (status == GF_OK) return GF_OK;
         device->status = (status < 0) ? status : gf_heartbeat(device->gf);
     }
@@ -246,7 +246,7 @@ void device_abandon(struct device *device)
 {
     gf_status status;
     if (device->status == GF_ERR_DEVICE) return;
-    while ((status = device->gpu->driver->settled(&device->queue)) == GF_AGAIN) {}
+    while ((status = device->gpu->driver->finished(&device->queue)) == GF_AGAIN) {}
     device->status = status;
 }
 
