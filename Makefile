@@ -3,7 +3,8 @@ BUILD ?= build
 ifeq ($(origin CC),default)
 CC := gcc
 endif
-UCX   ?= $(shell pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)
+comma := ,
+include drivers/ucx/ucx.mk
 CUDA_INC := $(patsubst %/cuda.h,%,$(firstword $(wildcard $(addsuffix /cuda.h,$(CUDA_HOME)/include \
               $(patsubst %/bin/nvcc,%/include,$(shell command -v nvcc 2>/dev/null)) /usr/local/cuda/include /usr/include))))
 NVCC  ?= $(shell command -v nvcc 2>/dev/null)
@@ -12,7 +13,7 @@ SAN   ?=
 $(if $(CUDA_INC),,$(if $(filter 1,$(CUDA)),$(error CUDA=1, and there is no cuda.h: CUDA_HOME=DIR says where DIR/include/cuda.h is)))
 ifndef GF_QUIET
 ifneq ($(filter-out help deps deps-test clean flags,$(or $(MAKECMDGOALS),all)),)
-$(info gradientflow: ucx $(UCX), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, ($(if $(CUDA_INC),as asked,no cuda.h))), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
+$(info gradientflow: ucx $(UCX_TEXT), cuda driver $(CUDA)$(if $(filter 1,$(CUDA)),, ($(if $(CUDA_INC),as asked,no cuda.h))), gpu kernels $(if $(NVCC),1,0 (no nvcc)), sanitizers $(or $(SAN),none), build $(BUILD))
 endif
 export GF_QUIET := 1
 endif
@@ -41,8 +42,8 @@ SIM_SRC  := $(wildcard drivers/sim/*.c)
 TEST_SRC := $(wildcard firmware-tests/*/*.c)
 program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
 TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% test_% fuzz_% bench_% program_% suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
-TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/test_link_ucx.c %/test_link_ucx_faults.c %/test_link_ucx_memory.c \
-              %/test_link_ucx_device.c %/test_link_strangers.c) $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
+TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,$(wildcard firmware-tests/*/test_link_ucx*.c) %/test_link_strangers.c) \
+              $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
 PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c) \
               $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
 TOOLS    := $(patsubst %_main.c,$(BUILD)/gf-%,$(notdir $(wildcard tools/*/*_main.c)))
@@ -52,17 +53,17 @@ OBJ      := $(SRC:%.c=$(BUILD)/%.o)
 KERNELS  := $(wildcard ops/element/cuda/*.cu)
 FATBIN   := $(if $(NVCC),$(BUILD)/ops/element/cuda/gf_kernels_fatbin.o)
 
-comma    := ,
-# An appliance is linked with the library, UCX, libconfig and libsodium statically; libc and the CUDA driver stay dynamic.
-UCX_LIBS := $(if $(filter 1,$(UCX)),-Wl$(comma)-Bstatic $(filter-out -pthread -ldl -lrt -lm,$(shell pkg-config --static --libs ucx 2>/dev/null)) -Wl$(comma)-Bdynamic)
-# Who connects to UCX's tcp is checked in drivers/ucx/connection_proof.c, which a static link leads UCX's calls through.
-UCX_LIBS += $(if $(filter 1,$(UCX)),-Wl$(comma)--undefined=__wrap_listen $(foreach f,listen accept connect,-Wl$(comma)--wrap=$f))
-DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LIBS) -ldl -lrt -lm -pthread
+# An appliance is linked with the library, UCX (drivers/ucx/ucx.mk), libconfig and libsodium statically; libc and the CUDA
+# driver stay dynamic.
+DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LINK) -ldl -lrt -lm -pthread
 LINK_LIBS = -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(DRIVER_LIBS)
 BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
 
+# What sees UCX's headers.
+$(BUILD)/drivers/ucx/%.o $(BUILD)/firmware-tests/process/test_link_ucx%.o $(BUILD)/firmware-tests/process/program_allocations.o: \
+    GF_FLAGS += $(UCX_FLAGS)
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048)
@@ -137,7 +138,8 @@ $(BUILD)/firmware-tests/test_check: $(call without_main,check) $(BUILD)/tools/co
 $(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf/perf_values.o $(BUILD)/tools/perf/perf_tune_limits.o
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
-    worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup,-Wl$(comma)--wrap=ucp_$(f))
+    worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup,-Wl$(comma)--wrap=ucp_$(f)) -Wl,--wrap=ucs_config_parser_get_value
+$(BUILD)/firmware-tests/test_link_ucx_settings: LDFLAGS += $(foreach f,ucp_config_modify ucp_context_query uct_config_modify,-Wl$(comma)--wrap=$(f))
 $(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c firmware-tests/support/suite_main.c) $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
@@ -165,7 +167,7 @@ PROGRAM_LIBS = $(LIB) $(LINK_LIBS)
 $(BUILD)/firmware-tests/program_embed: PROGRAM_LIBS = $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
 $(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
-    -lucp -luct -lucs -lucm -ldl -lrt -lm
+    $(UCX_DYNAMIC_LIBS) -ldl -lrt -lm
 # As an appliance would be that leads UCX's calls past connection_proof.c.
 $(BUILD)/firmware-tests/program_unguarded: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(filter-out -Wl$(comma)--wrap=%,$(LINK_LIBS)) -lcmocka
 $(BUILD)/firmware-tests/program_unguarded: $(BUILD)/libtest.a
@@ -231,7 +233,7 @@ check-valgrind: tests ## the arena and configuration suites under valgrind
 	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_config_tensors %/test_settings,$(TESTS))
 
 flags: ## what an appliance is linked with
-	@echo "-Ilib -Iconfig $(LIB) $(LINK_LIBS)"
+	@:$(info -Ilib -Iconfig $(LIB) $(LINK_LIBS))
 
 audit: $(LIB) ## fail if the library calls an allocator, thread, signal, stdio, exit or map function
 	@sh firmware-tests/support/audit.sh $(LIB)
@@ -303,10 +305,10 @@ soak: $(BUILD)/firmware-tests/soak ## random jobs on the simulator for SECONDS=6
 $(BUILD)/firmware-tests/soak: $(BUILD)/firmware-tests/soak/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
-# What pkg-config --static gives must be enough: archives by name, for it drops all but one -Wl,-Bstatic.
+# What pkg-config --static gives must be enough.
 PREFIX  ?= /usr/local
 HEADERS := lib/gradientflow.h config/config.h $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
-PC_LIBS  = $(patsubst -l%,-l:lib%.a,-lconfig -lsodium $(filter -l% -Wl$(comma)--undefined=% -Wl$(comma)--wrap=%,$(UCX_LIBS))) -ldl -lrt -lm -pthread
+PC_LIBS  = -l:libconfig.a -l:libsodium.a $(UCX_PC) -ldl -lrt -lm -pthread
 VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
 MAN      = $(wildcard tools/*/*.1 lib/*.3 config/*.5)
 install: all ## copy library, headers, tools, man pages and gradientflow.pc to DESTDIR and PREFIX (/usr/local)

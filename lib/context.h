@@ -4,13 +4,21 @@
 
 #include <stdatomic.h>
 
-#include "lib/core/arena.h"
-#include "ops/coll.h"
-#include "lib/core/crowd.h"
 #include "drivers/drivers.h"
+#include "lib/core/arena.h"
+#include "lib/core/buffer.h"
+#include "lib/core/choose.h"
+#include "lib/core/crowd.h"
+#include "lib/core/finite.h"
+#include "lib/core/op.h"
+#include "lib/core/pool.h"
+#include "lib/core/progress.h"
+#include "lib/core/request.h"
+#include "lib/core/step.h"
+#include "lib/core/vote.h"
 #include "lib/device/ipc.h"
 #include "lib/membership/members.h"
-#include "lib/core/pool.h"
+#include "lib/observe/link_times.h"
 #include "lib/sparse/sparse.h"
 
 struct gf_layout;
@@ -31,103 +39,8 @@ typedef enum gf_phase {
     GF_PHASE_CLOSED
 } gf_phase;
 
-/* A place where one collective runs, with its share of messages and staging. */
-typedef enum gf_slot_state {
-    GF_SLOT_FREE = 0,
-    GF_SLOT_PACK,   /* gradients to the wire buffer, a slice a poll */
-    GF_SLOT_SETTLE, /* the device has not done what was queued */
-    GF_SLOT_RUN,    /* the collective */
-    GF_SLOT_UNPACK, /* and back, a slice a poll */
-    GF_SLOT_END     /* one more settle */
-} gf_slot_state;
-
-struct gf_slot {
-    gf_slot_state state;
-    uint32_t buffer;         /* fused buffer in a step, else the request's index */
-    gf_operation operation;
-    gf_algorithm algorithm;
-    uint64_t ticket;         /* its place in the order in which slots are taken, the same on all ranks */
-    uint64_t done_elems;     /* of packing or unpacking */
-    struct gf_sparse_pass pack; /* of a sparse buffer */
-    uint64_t pack_ns;        /* packing began */
-    uint64_t begin_ns;
-    uint32_t wait_peer;      /* the rank waited for now, since wait_ns; GF_RANK_NONE */
-    uint64_t wait_ns;
-    uint32_t waited_for;     /* the one waited for longest so far, and how long */
-    uint64_t waited_ns;
-    struct gf_check check;   /* values that adding made non-finite */
-    struct gf_check sources; /* of a buffer that nobody looked at before it was added, as sum_n() tells */
-    struct gf_check *counted; /* of packing or unpacking, in the memory of ops */
-    gf_mem staging;          /* of coll, in the exchange region */
-    gf_mem device_staging;   /* the same in device memory, where that may go to the wire; else 0 */
-    struct gf_coll coll;
-    struct gf_coll inner;    /* of coll, where it is hierarchy */
-};
-
 #define GF_ANSWER_NS UINT64_C(1000000000)    /* a live rank answers an inquiry within this */
 #define GF_FLUSH_NS UINT64_C(200000000)      /* for last words on the control channel at close */
-
-/* One step, from begin to whole. */
-struct gf_step {
-    uint64_t number;          /* counts steps since open, or since the state that was loaded */
-    uint64_t samples;
-    uint32_t declared;        /* tensors ready or skipped */
-    uint32_t next;            /* place in `order` of the next buffer to start */
-    uint32_t buffers_ended;
-    uint32_t buffer_count;    /* of this step */
-    bool sparse;              /* this step sends chunks */
-    bool posted;              /* something went out: first_ns holds */
-    bool verdict_posted;
-    bool whole;
-    bool skipped;
-    bool updated;
-    uint64_t first_ns;        /* first collective started */
-    bool agreed;              /* the verdict is in */
-    bool committed;           /* what depends on it is queued */
-    uint32_t commit_tensor;   /* how far the commit pass is */
-    uint64_t commit_elems;
-    uint64_t wire_before;     /* link bytes when it began */
-    uint64_t declared_ns;     /* its last tensor was declared */
-    uint32_t last_rank;       /* declared its last tensor last, or stood still for longer: so the verdict says */
-    uint64_t late_ns;         /* for so long it was behind the first one; for so long it stood still */
-    uint32_t link_ends[2];    /* whose link was slow, or between whom; GF_RANK_NONE: not to blame */
-    uint64_t link_ns;         /* what a message took more there than elsewhere */
-    struct gf_check check;    /* local values that were not finite, as packed */
-    uint64_t first_key;       /* where the first of them was (verdict.c); UINT64_MAX: none */
-    uint64_t sum_bad;         /* sums that are not finite, where this rank rounded them: on the wire, or back from it */
-    uint64_t samples_all;     /* of all ranks */
-    uint32_t verdict_slot;
-    float gradient_scale;     /* what gf_gradient() of a 16-bit tensor is to be multiplied with */
-};
-
-/* The verdict's vector: GF_VERDICT_WORDS words, then the norms of the chunks, two floats a word. */
-#define GF_VERDICT_WORDS 12u
-static inline uint64_t gf_verdict_words(uint32_t chunk_count)
-{
-    return GF_VERDICT_WORDS + ((uint64_t)chunk_count + 1) / 2;
-}
-
-typedef enum gf_request_state {
-    GF_REQUEST_FREE = 0,
-    GF_REQUEST_QUEUED,
-    GF_REQUEST_FETCH,   /* from device memory to the wire pool */
-    GF_REQUEST_RUNNING,
-    GF_REQUEST_STORE,   /* and back */
-    GF_REQUEST_ENDED
-} gf_request_state;
-
-struct gf_pending {
-    gf_request_state state;
-    gf_operation operation;
-    gf_coll_op op;
-    gf_type type;
-    uint32_t root;
-    uint32_t slot;
-    gf_mem data;
-    uint64_t elem_count;
-    uint64_t sequence; /* from 1; the oldest starts first */
-    bool staged;       /* data is device memory: it passes through the wire pool, alone */
-};
 
 /* A state that was saved by more ranks than there are now: whose histories this rank has still to be given. */
 struct gf_inherit {
@@ -214,7 +127,6 @@ struct gf_context {
     uint32_t members_skip;     /* polls until the control channel is looked at again */
     uint64_t members_ns;       /* when it was last */
     uint64_t progress_ns;      /* when the link was last looked at */
-    uint64_t sequence;         /* operations begun; must be equal on all ranks at the same point */
 
     struct gf_pool_tensor *tensors;
     uint32_t tensor_count;
@@ -233,18 +145,15 @@ struct gf_context {
     gf_mem device;              /* the arena; 0 on the host */
     uint64_t device_bytes;
     gf_mem wire;                /* pool of wire type; 0 where every buffer travels in place. On a device: fp32, host memory */
-    gf_mem beside;              /* the same where ops reach it: wire itself on the host */
-    gf_mem checks;              /* struct gf_check [slot_count + 1], counted by ops; the last one is of the norms */
-    struct gf_check *seen;      /* [slot_count + 1] as gf_checks_end() brought them to the host: checks on the host */
-    struct gf_check *unseen;    /* how each begins */
+    gf_mem pack;                /* the pack buffer, where ops reach it: wire itself on the host */
     gf_mem part;                /* fp32 [1]: norm of a piece of a chunk */
     gf_mem user;                /* exchange.user_bytes */
     uint64_t user_used;
     gf_mem norms;               /* fp32 for LARS: squares [2 * tensor_count], ratios [tensor_count], scratch of norm() */
 
-    struct gf_slot slots[16];
-    uint32_t slot_count;
-    uint64_t tickets;           /* slots taken in this epoch */
+    struct gf_op_table under_way;
+    struct gf_finite finite;
+    const struct gf_step_module *step_module;
     bool wired;                 /* it failed behind the warm-up: all connections are made */
     gf_algorithm algorithm;     /* what is asked for, settled when the warm-up ends (gf_exchange_settle) */
     float met[GF_MET_COUNT];    /* of this rank, then summed over all (warm.c) */
@@ -252,7 +161,7 @@ struct gf_context {
     struct gf_coll_nodes nodes;
     bool by_nodes;              /* they are whole, and hierarchy is what sums; settled with algorithm */
     struct gf_step step;
-    uint64_t *verdict;          /* in the exchange region: [GF_VERDICT_WORDS], then the chunk norms */
+    uint64_t *vote;             /* in the exchange region: [GF_VOTE_WORDS], then the chunk norms */
 
     struct gf_pending requests[GF_REQUESTS_MAX];
     uint64_t request_sequence;  /* of the newest */
@@ -331,75 +240,23 @@ __attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_sta
 /* One turn of FAILING. */
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
 
-/* ---- exchange.c: slots ---- */
-/* Ranks that direct's flags are laid out for: of the world, or, with hierarchy, of the largest node there may be. */
-static inline uint32_t gf_direct_lanes_of(const struct gf_config *config)
-{
-    bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) && (config->job.world > GF_DIRECT_RANKS_MAX);
-    return in_nodes ? GF_DIRECT_RANKS_MAX : config->job.world;
-}
-/* From here on auto and direct mean direct, where all ranks share memory (`shares`), else auto means messages. Until
- * then, while it is being found out, messages serve both. */
-void gf_exchange_settle(gf_context *gf, bool shares);
-void gf_exchange_unsettle(gf_context *gf);
-
 /* nodes.c: for hierarchy. What this rank says of itself; then, once that is summed over all ranks, who makes up which
  * node. Where memory is not shared by whole nodes, an error that names who if hierarchy was asked for by name; auto goes on
  * without it. */
 bool gf_nodes_wanted(const struct gf_config *config);
 void gf_nodes_look(gf_context *gf);
 gf_status gf_nodes_settle(gf_context *gf);
-gf_algorithm gf_exchange_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes);
-/* For vectors that the owner of the slot folds itself. */
-gf_algorithm gf_exchange_choose_folded(const gf_context *gf, uint64_t bytes);
-/* A free slot with fold and check at their defaults, in state PACK; NULL: none is free. All ranks take slots for the
- * same operations in the same order, whichever slots these are. */
-struct gf_slot *gf_slot_take(gf_context *gf);
-/* Runs a collective in a slot whose operation, buffer, fold and check are set. */
-void gf_slot_start(gf_context *gf, struct gf_slot *slot, gf_algorithm algorithm, gf_coll_op op, uint32_t root,
-                   gf_type type, gf_mem data, uint64_t elem_count, uint64_t tag, uint64_t now_ns);
-/* Polls the collective; GF_OK: ended, traced. An error has failed the context. */
-gf_status gf_slot_poll(gf_context *gf, struct gf_slot *slot, uint64_t now_ns);
-void gf_slot_release(gf_context *gf, struct gf_slot *slot);
-/* Link, control channel, life signs: once a poll, though not at each one while only flags are awaited. */
-gf_status gf_progress(gf_context *gf, uint64_t now_ns);
-
 /* ---- device.c: memory that ops work on late; on the host all of it is done when the call returns ---- */
 /* Lays pools out: in device memory, or where the host's parts say. */
 void gf_device_lay(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *host);
 gf_status gf_device_register(gf_context *gf); /* the exchange region */
 void gf_device_unregister(gf_context *gf);
-/* Counters for ops to count in, from none; queued before those. */
-struct gf_check *gf_checks_begin(gf_context *gf, uint32_t index);
-gf_status gf_checks_end(gf_context *gf, uint32_t index); /* behind them, on its way to seen[index] */
-gf_status gf_checks_reached(gf_context *gf, uint32_t index); /* GF_OK: seen[index] holds, and all before it is done */
 /* Of a pool, to and from any memory of this process. May block until the device has copied. */
 gf_status gf_device_read(gf_context *gf, void *to, gf_mem from, uint64_t bytes);
 gf_status gf_device_write(gf_context *gf, gf_mem to, const void *from, uint64_t bytes);
-/* Between device memory and the wire pool; on its way to event `index`. */
 bool gf_device_holds(const gf_context *gf, gf_mem data);
-gf_status gf_device_fetch(gf_context *gf, gf_mem from, uint64_t bytes, uint32_t index);
-gf_status gf_device_store(gf_context *gf, gf_mem to, uint64_t bytes, uint32_t index);
 gf_status gf_device_settle(gf_context *gf); /* GF_OK: nothing is queued or running; GF_AGAIN */
 gf_status gf_device_failed(gf_context *gf, gf_operation operation); /* the context fails with the driver's fault */
-
-/* ---- step.c ---- */
-void gf_step_settle(gf_context *gf); /* before a failure: a commit that has begun is ended */
-/* One turn of everything under way in a step, of failing too; for gf_wait(). arg is not used. */
-gf_status gf_step_progress(gf_context *gf, void *arg);
-void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
-void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
-
-/* ---- sparse.c: which chunks and buffers a sparse step has ---- */
-bool gf_sparse_step_is_dense(const gf_context *gf);
-gf_status gf_sparse_begin(gf_context *gf);                       /* buffers of a sparse step */
-gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
-
-/* ---- sparse_history.c: what is computed of them; about a slice a call ---- */
-gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, struct gf_check *check);
-gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks have their norm */
-/* GF_OK: history, momentum and gradients are those behind the step and the next set is chosen. */
-gf_status gf_sparse_commit(gf_context *gf, float factor);
 
 /* ---- update.c ---- */
 /* LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a tensor that is applied, 1
@@ -412,24 +269,6 @@ gf_status gf_half_refresh(gf_context *gf); /* the half weights from the weights;
 gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
 /* The same of listed chunks of the part whose rules this tensor has, in one call. */
 gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate);
-
-/* ---- verdict.c ---- */
-gf_status gf_verdict_post(gf_context *gf, uint64_t now_ns);
-/* GF_OK: agreed; step.skipped and step.samples_all are set, and why it was skipped is logged. */
-gf_status gf_verdict_poll(gf_context *gf, uint64_t now_ns);
-/* What packing a buffer met; bad_first counts pool elements. */
-void gf_verdict_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
-void gf_verdict_local_at(gf_context *gf, uint32_t tensor, const struct gf_check *check);
-/* The same of all ranks' values in the blocks that this rank added. */
-void gf_verdict_sources(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *sources);
-
-/* ---- request.c ---- */
-/* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */
-gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
-                          gf_type type, uint32_t root, struct gf_request *request);
-/* One turn of all requests; says how `request` stands. */
-gf_status gf_request_progress(gf_context *gf, void *request);
-bool gf_requests_idle(const gf_context *gf);
 
 /* ---- wait.c ---- */
 /* Polls until poll() gives anything but GF_AGAIN, idling as the configuration says. */

@@ -1,6 +1,8 @@
 /* What the files of the UCX link share; nobody else includes this.
  *     link_ucx.c         messages: the driver table, posting, testing, progress, sleeping
  *     link_ucx_open.c    UCX itself: its settings, its log, open, close, reset
+ *     link_ucx_settings.c  what UCX is told, and whether it heard
+ *     link_ucx_resources.c what this UCX can open
  *     link_ucx_region.c  the exchange region and peers: endpoint addresses, connecting, mapping, flags
  *     link_ucx_pages.c   what pages the kernel gave for it
  *     link_ucx_guard.c   who may connect; connection_proof.c does it, without UCX's headers
@@ -13,6 +15,7 @@
 #include "drivers/ucx/connection_proof.h"
 
 #include <ucp/api/ucp.h>
+#include <uct/api/uct.h>
 
 /* UCX keeps its part of a request in front of the address it is given; 1.13 wants 272 bytes. open() compares. */
 #define GF_UCX_FRONT_BYTES 320u
@@ -115,6 +118,19 @@ static inline void gf_ucx_leave(struct gf_ucx *ucx)
 
 /* True where the comma-separated list holds the name. */
 bool gf_ucx_list_has(const char *list, const char *name);
+
+/* Opens the memory domains of each component of UCX, one after the other, and shows them until visit() gives false.
+ * domain NULL: the component is there, and no device for it. */
+typedef bool (*gf_ucx_domain_fn)(void *user, const char *component, uct_md_h domain);
+void gf_ucx_domains_visit(gf_ucx_domain_fn visit, void *user);
+
+/* Sets in config what the link was asked for, and reads each setting back. */
+gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config);
+/* Which descriptors of this process listen; those from 1024 up are not looked at. */
+struct gf_ucx_listeners { bool there[1024]; };
+void gf_ucx_listeners_look(struct gf_ucx_listeners *listeners_out);
+/* GF_ERR_CONFIG, and said: of the ports that are listened at since `before`, none lies in the range that was asked for. */
+gf_status gf_ucx_ports_check(struct gf_ucx *ucx, const struct gf_ucx_listeners *before);
 
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup);
 gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,

@@ -4,8 +4,8 @@
  * ucp_config_modify() and wins over the environment. Every other UCX_* variable applies as in any UCX program. Leave
  * UCX_TCP_PUT_ENABLE on: without it survivors abort (an assertion in uct_iface.h) in 8 of 100 kills of a tcp peer.
  *
- * ucp_config_modify() says "OK" to any key, and a transport that does not exist costs only a warning; that warning is
- * caught here and fails the open. */
+ * A transport that does not exist, or a key that fits none, costs only a warning of UCX's; both warnings are caught here
+ * and fail the open. */
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/clock.h"
@@ -50,7 +50,8 @@ static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const cha
     else if (ucx->ending && (level == UCS_LOG_LEVEL_WARN)) gf_level = GF_LOG_DEBUG; /* of what peers left open */
     else if (level == UCS_LOG_LEVEL_WARN) gf_level = GF_LOG_WARN;
     else if (level <= UCS_LOG_LEVEL_INFO) gf_level = GF_LOG_INFO;
-    if (ucx->opening && (level == UCS_LOG_LEVEL_WARN) && (strstr(text, "is not available") != NULL))
+    if (ucx->opening && (level == UCS_LOG_LEVEL_WARN) &&
+        ((strstr(text, "is not available") != NULL) || (strstr(text, "invalid configuration") != NULL)))
         (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.127s", text);
     gf_log_line(&ucx->log, gf_level, "UCX %s: %s", function, text);
     return UCS_LOG_FUNC_RC_STOP; /* never on to UCX's own handler, which writes to stdout */
@@ -114,44 +115,6 @@ static gf_status ports_check(struct gf_ucx *ucx)
                         ucx->ports);
 }
 
-/* Over tcp a message up to here is sent at once and whole. UCX would announce it and wait for the peer's answer, which
- * queues behind the messages before it (at 1 Gbit/s a ring of 2 hosts took 1.7 of its time on a busy machine), or cut it
- * into pieces whose table it allocates anew once in a while. Sends over tcp ask for it with a flag (link_ucx.c), which
- * makes the threshold for quick completion count; where memory is shared UCX's choice stays. */
-#define AT_ONCE_BYTES_MAX ((size_t)1 << 20)
-#define AT_ONCE_HEAD_BYTES 1024u /* of UCX, at most */
-
-static gf_status settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
-{
-    bool tcp = gf_ucx_list_has(ucx->transports, "tcp");
-    bool at_once = tcp && (ucx->message_bytes_max <= AT_ONCE_BYTES_MAX);
-    char threshold[32], segment[32];
-    bool shared = gf_ucx_list_has(ucx->transports, "posix"), sysv = gf_ucx_list_has(ucx->transports, "sysv");
-    const struct {
-        const char *key, *value; /* transport keys go without their prefix here; "" leaves UCX's default */
-    } settings[] = {
-        {"TLS", ucx->transports},
-        {"NET_DEVICES", gf_ucx_network_used(ucx->transports) ? ucx->devices : ""},
-        {"PORT_RANGE", tcp ? ucx->ports : ""},
-        {"RNDV_SEND_NBR_THRESH", at_once ? threshold : ""},
-        {"RX_SEG_SIZE", at_once ? segment : ""},
-        {"TX_SEG_SIZE", at_once ? segment : ""},
-        /* No fall-back from memory that peers can map to memory that they cannot. */
-        {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->huge_pages ? "huge,thp,mmap" : "mmap"},
-    };
-    (void)snprintf(threshold, sizeof threshold, "%zu", ucx->message_bytes_max + 1);
-    (void)snprintf(segment, sizeof segment, "%zu", ucx->message_bytes_max + AT_ONCE_HEAD_BYTES);
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        ucs_status_t status;
-        if (settings[i].value[0] == '\0') continue;
-        status = ucp_config_modify(config, settings[i].key, settings[i].value);
-        if (status != UCS_OK)
-            return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_config_modify", status, "UCX refuses %s=%s",
-                                settings[i].key, settings[i].value);
-    }
-    return GF_OK;
-}
-
 /* ---- context and worker ---- */
 
 static gf_status context_take(struct gf_ucx *ucx)
@@ -169,7 +132,7 @@ static gf_status context_take(struct gf_ucx *ucx)
     if (ucs != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_config_read", ucs,
                             "UCX refuses its own settings (a UCX_* variable?)");
-    status = settings_apply(ucx, config);
+    status = gf_ucx_settings_apply(ucx, config);
     if (status == GF_OK) {
         ucx->opening = true;
         ucs = ucp_init(&params, config, &ucx->context);
@@ -199,16 +162,24 @@ static gf_status worker_take(struct gf_ucx *ucx)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SINGLE};
+    struct gf_ucx_listeners before;
     ucs_status_t status;
+    gf_ucx_listeners_look(&before);
+    ucx->opening = true;
     gf_proofs_begin(&ucx->proofs);
     status = ucp_worker_create(ucx->context, &params, &ucx->worker);
     gf_proofs_begun(&ucx->proofs);
+    ucx->opening = false;
     if (status != UCS_OK) {
         ucx->worker = NULL;
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_create", status,
                             "transports \"%s\", devices \"%s\", ports \"%s\"", ucx->transports, ucx->devices,
                             ucx->ports);
     }
+    if (ucx->complaint[0] != '\0')
+        return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_worker_create", UCS_OK, "UCX %s: %s",
+                            ucp_get_version_string(), ucx->complaint);
+    if (gf_ucx_ports_check(ucx, &before) != GF_OK) return GF_ERR_CONFIG;
     status = ucp_worker_get_efd(ucx->worker, &ucx->wake_fd);
     if (status != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_efd", status,

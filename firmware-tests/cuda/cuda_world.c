@@ -51,21 +51,21 @@ static gf_status lead(struct gf_queue *queue, gf_queue_handle other)
     return (cuda_world.lack == LACKS_LEAD) ? GF_OK : gf_gpu_cuda.lead(queue, other);
 }
 
-static gf_slot_state slot_state(const struct gf_gpu *gpu, uint32_t event)
+static gf_op_state op_state(const struct gf_gpu *gpu, uint32_t event)
 {
     for (uint32_t rank = 0; rank < cuda_world.cuda.world; rank++) {
         const gf_context *gf = cuda_world.cuda.ranks[rank].gf;
-        if ((gf != NULL) && (gf->gpu == gpu) && (event < gf->slot_count)) return gf->slots[event].state;
+        if ((gf != NULL) && (gf->gpu == gpu) && (event < gf->under_way.count)) return gf->under_way.ops[event].state;
     }
-    return GF_SLOT_FREE;
+    return GF_OP_FREE;
 }
 
 static gf_status reached(struct gf_gpu *gpu, uint32_t event)
 {
     cuda_lack lack = cuda_world.lack;
     if (lack == LACKS_REACHED) return GF_OK;
-    if ((lack == LACKS_PACKED) && (slot_state(gpu, event) == GF_SLOT_SETTLE)) return GF_OK;
-    if ((lack == LACKS_FOLDED) && (slot_state(gpu, event) == GF_SLOT_RUN)) return GF_OK;
+    if ((lack == LACKS_PACKED) && (op_state(gpu, event) == GF_OP_PACKED)) return GF_OK;
+    if ((lack == LACKS_FOLDED) && (op_state(gpu, event) == GF_OP_RUN)) return GF_OK;
     return gf_gpu_cuda.reached(gpu, event);
 }
 

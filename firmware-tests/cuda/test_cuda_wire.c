@@ -122,7 +122,7 @@ TEST(a_device_that_fails_in_a_step_is_named)
             for (uint32_t rank = 0; rank < setup.world; rank++) {
                 const gf_context *gf = both->cuda.ranks[rank].gf;
                 if (both->cuda.ranks[rank].status == GF_ERR_DEVICE) failed++;
-                for (uint32_t s = 0; s < gf->slot_count; s++) folding += gf->slots[s].coll.error == GF_ERR_DEVICE;
+                for (uint32_t s = 0; s < gf->under_way.count; s++) folding += gf->under_way.ops[s].coll.error == GF_ERR_DEVICE;
             }
             if (both->fixture.fake->failure_met()) assert_true(failed > 0);
             else world_expect(&both->cuda, GF_OK);

@@ -22,19 +22,19 @@ static struct gf_gpu_driver late;
 static struct world host, device;
 static lie told;
 
-static gf_slot_state slot_state(const struct gf_gpu *gpu, uint32_t event)
+static gf_op_state op_state(const struct gf_gpu *gpu, uint32_t event)
 {
     for (uint32_t rank = 0; rank < device.world; rank++) {
         const gf_context *gf = device.ranks[rank].gf;
-        if ((gf != NULL) && (gf->gpu == gpu) && (event < gf->slot_count)) return gf->slots[event].state;
+        if ((gf != NULL) && (gf->gpu == gpu) && (event < gf->under_way.count)) return gf->under_way.ops[event].state;
     }
-    return GF_SLOT_FREE;
+    return GF_OP_FREE;
 }
 
 static gf_status reached(struct gf_gpu *gpu, uint32_t event)
 {
-    static const gf_slot_state states[] = {GF_SLOT_FREE, GF_SLOT_SETTLE, GF_SLOT_RUN, GF_SLOT_END};
-    if ((told != LIE_NONE) && (slot_state(gpu, event) == states[told])) return GF_OK;
+    static const gf_op_state states[] = {GF_OP_FREE, GF_OP_PACKED, GF_OP_RUN, GF_OP_UNPACKED};
+    if ((told != LIE_NONE) && (op_state(gpu, event) == states[told])) return GF_OK;
     return late_gpu.reached(gpu, event);
 }
 
@@ -104,12 +104,12 @@ static bool both_step(uint32_t step)
     return state_worlds_same(&host, &device);
 }
 
-/* What each slot's last collective worked on: a buffer, or something of the host's. */
+/* What each op's last collective worked on: a buffer, or something of the host's. */
 static void works_expect_in_device_memory(const gf_context *gf, bool on_wire)
 {
     bool some = false;
-    for (uint32_t s = 0; s < gf->slot_count; s++) {
-        const struct gf_coll *coll = &gf->slots[s].coll;
+    for (uint32_t s = 0; s < gf->under_way.count; s++) {
+        const struct gf_coll *coll = &gf->under_way.ops[s].coll;
         some = some || coll->is_late;
         assert_int_equal(gf_device_holds(gf, coll->data), coll->is_late);
         if (coll->size > 1) assert_int_equal(gf_device_holds(gf, coll->staging), coll->is_late);
@@ -218,20 +218,20 @@ TEST(on_two_nodes_all_go_to_the_wire_or_none)
     }
 }
 
-TEST(the_footprint_holds_staging_for_every_slot)
+TEST(the_footprint_holds_staging_for_every_op)
 {
     struct world_setup setup = setup_of(&state_runs[0], 3, GF_ALGORITHM_AUTO);
     const gf_context *gf;
     gf_mem before = 0;
     device_open(&setup, ALL_RANKS);
     gf = device.ranks[0].gf;
-    for (uint32_t s = 0; s < gf->slot_count; s++) {
-        gf_mem begin = gf->slots[s].device_staging, end = begin + gf->slots[s].coll.staging_bytes;
+    for (uint32_t s = 0; s < gf->under_way.count; s++) {
+        gf_mem begin = gf->under_way.ops[s].device_staging, end = begin + gf->under_way.ops[s].coll.staging_bytes;
         assert_true(gf_device_holds(gf, begin) && (end <= gf->device + gf->device_bytes));
         assert_true(begin >= before);
         before = end;
     }
-    assert_true(device.ranks[0].footprint.device_bytes >= gf->slot_count * gf->slots[0].coll.staging_bytes);
+    assert_true(device.ranks[0].footprint.device_bytes >= gf->under_way.count * gf->under_way.ops[0].coll.staging_bytes);
     world_close(&device);
 }
 
@@ -310,8 +310,8 @@ static bool folds_queued(const struct world *w, uint32_t rank)
 {
     const gf_context *gf = w->ranks[rank].gf;
     bool folding = false;
-    for (uint32_t s = 0; (rank != VICTIM) && (s < gf->slot_count); s++) {
-        const struct gf_coll *coll = &gf->slots[s].coll;
+    for (uint32_t s = 0; (rank != VICTIM) && (s < gf->under_way.count); s++) {
+        const struct gf_coll *coll = &gf->under_way.ops[s].coll;
         folding = folding || ((coll->state == GF_COLL_RUN) && (coll->u.flow.last_fold > coll->u.flow.recv_done.count));
     }
     return folding && (late_gpu_waiting(gf->gpu) > 0);

@@ -116,7 +116,7 @@ TEST(wire_bytes_are_what_the_ring_promises)
             uint64_t expected = 2 * (uint64_t)(w.world - 1) * ELEMS / w.world * elem_bytes;
             uint64_t verdict = stats.last_wire_bytes - expected;
             assert_true(stats.last_wire_bytes >= expected);
-            assert_true(verdict <= 3 * GF_VERDICT_WORDS * 8); /* words of the verdict, at most log2(n) + 1 rounds */
+            assert_true(verdict <= 3 * GF_VOTE_WORDS * 8); /* words of the verdict, at most log2(n) + 1 rounds */
             assert_int_equal(stats.wire_bytes, 3 * stats.last_wire_bytes);
             assert_int_equal(stats.steps, 3);
             assert_int_equal(stats.steps_skipped, 0);

@@ -95,7 +95,7 @@ TEST(the_walk_hands_out_what_it_measured)
         assert_true((char *)parts.gf == memory);
         assert_true((parts.tensors != NULL) && (parts.trace != NULL) && (parts.msgs != NULL));
         assert_true((parts.link != NULL) && (parts.rendezvous != NULL) && (parts.gpu != NULL) && (parts.members != NULL));
-        msgs = layout.slot_need.msg_count * config.exchange.buffers_active;
+        msgs = layout.op_need.msg_count * config.exchange.buffers_active;
         assert_true(parts.reqs + msgs * drivers.link->req_size_bytes <= memory + control.used_bytes);
         /* Written to their ends: valgrind and the address sanitizer see a byte beyond. */
         memset(parts.tensors, 1, LENGTH(tensors) * sizeof *parts.tensors);
@@ -103,7 +103,7 @@ TEST(the_walk_hands_out_what_it_measured)
         memset(parts.reqs, 3, msgs * drivers.link->req_size_bytes);
         memset(parts.members, 4, gf_members_state_bytes(world, drivers.link->endpoint_bytes_max));
         memset(shared.gradient, 5, layout.pool.gradient_bytes);
-        memset(shared.staging, 6, layout.slot_need.staging_bytes * config.exchange.buffers_active);
+        memset(shared.staging, 6, layout.op_need.staging_bytes * config.exchange.buffers_active);
         if (config.exchange.user_bytes > 0) memset(shared.user, 7, config.exchange.user_bytes);
         assert_int_equal(parts.tensors[LENGTH(tensors) - 1].type, 1);
         free(memory);

@@ -34,7 +34,7 @@ static void error_fill(gf_context *gf, gf_status code, gf_operation operation, u
 static void failing_begin(gf_context *gf, bool settled)
 {
     bool joined = (gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_WARM);
-    gf_step_settle(gf);
+    gf_step_finish(gf);
     gf->shrink.in_step = (gf->phase == GF_PHASE_STEP);
     gf->wired = (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM);
     joined = joined || (gf->shrink.state == GF_SHRINK_JOIN); /* the members know each other from the epoch before */
@@ -42,8 +42,7 @@ static void failing_begin(gf_context *gf, bool settled)
                 ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->phase = GF_PHASE_FAILING;
     gf->fail_ns = gf_now(gf);
-    for (uint32_t s = 0; s < gf->slot_count; s++)
-        if (gf->slots[s].coll.state == GF_COLL_RUN) gf_coll_fail(&gf->slots[s].coll, gf->error.code);
+    gf_ops_cancel(gf, gf->error.code);
     if (joined && !gf->blame && !settled && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
         gf_members_tell(gf->members, &gf->error);
     if (!gf->blame) gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
@@ -127,7 +126,7 @@ gf_operation gf_doing(const gf_context *gf)
     switch (gf->phase) {
     case GF_PHASE_JOIN:
     case GF_PHASE_WARM:   return GF_OPERATION_JOIN;
-    case GF_PHASE_STEP:   return gf->step.verdict_posted ? GF_OPERATION_VERDICT : GF_OPERATION_STEP;
+    case GF_PHASE_STEP:   return gf->step.voted ? GF_OPERATION_VERDICT : GF_OPERATION_STEP;
     case GF_PHASE_LEAVE:  return GF_OPERATION_CLOSE;
     case GF_PHASE_AGREE:  return GF_OPERATION_SHRINK;
     case GF_PHASE_READY:
@@ -135,22 +134,13 @@ gf_operation gf_doing(const gf_context *gf)
     case GF_PHASE_FAILED:
     case GF_PHASE_CLOSED: break;
     }
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if ((gf->requests[i].state >= GF_REQUEST_FETCH) && (gf->requests[i].state <= GF_REQUEST_STORE))
-            return gf->requests[i].operation;
-    return GF_OPERATION_NONE;
+    return gf_requests_doing(gf);
 }
 
-/* The slots' collectives are in DRAIN; each ends when its last message has. */
 static bool drained(gf_context *gf, uint64_t now_ns)
 {
-    bool all = (gf_device_settle(gf) != GF_AGAIN); /* copies to and from the region, too */
-    for (uint32_t s = 0; s < gf->slot_count; s++) {
-        struct gf_coll *coll = &gf->slots[s].coll;
-        if ((coll->state == GF_COLL_RUN) || (coll->state == GF_COLL_DRAIN))
-            if (gf_coll_poll(coll, now_ns) == GF_AGAIN) all = false;
-    }
-    return all;
+    bool device = (gf_device_settle(gf) != GF_AGAIN); /* copies to and from the region, too */
+    return gf_ops_drained(gf, now_ns) && device;
 }
 
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)

@@ -108,10 +108,10 @@ static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
     return gpu_resolve(layout, error_out);
 }
 
-/* The most that any algorithm asks for in one slot, as which one runs may differ from operation to operation, for data
+/* The most that any algorithm asks for in one op, as which one runs may differ from operation to operation, for data
  * of any size, as public requests may be larger than the pool, in this world or one that it may shrink to; and some for a
  * world of one, whose link is opened like any other (its endpoint address is made in staging). */
-static struct gf_coll_need slot_need(const struct gf_layout *layout)
+static struct gf_coll_need op_need(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
     struct gf_coll_limits limits = {.size = config->job.world,
@@ -169,7 +169,7 @@ static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, st
 
 static uint64_t staging_bytes(const struct gf_layout *layout)
 {
-    return (uint64_t)layout->slot_need.staging_bytes * layout->config.exchange.buffers_active;
+    return (uint64_t)layout->op_need.staging_bytes * layout->config.exchange.buffers_active;
 }
 
 struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device)
@@ -177,9 +177,9 @@ struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct g
     struct gf_device_parts parts = {0};
     if (!layout->on_device) return parts;
     parts.gradient = gf_arena_take(device, layout->pool.gradient_bytes);
-    parts.beside = gf_arena_take(device, layout->in_place ? 0 : layout->pool.elem_count *
+    parts.pack = gf_arena_take(device, layout->in_place ? 0 : layout->pool.elem_count *
                                                                   gf_type_size_bytes(layout->config.exchange.wire));
-    parts.checks = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
+    parts.counters = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
     parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
     parts.staging = gf_arena_take(device, layout->may_reach_device ? staging_bytes(layout) : 0);
     lay_pools(layout, device, &parts.pools);
@@ -204,7 +204,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
     const struct gf_config *config = &layout->config;
     return (struct gf_link_setup){.rank = config->job.rank,
                                   .world = config->job.world,
-                                  .requests_max = layout->slot_need.msg_count * config->exchange.buffers_active *
+                                  .requests_max = layout->op_need.msg_count * config->exchange.buffers_active *
                                                   (config->link.integrity ? 2 : 1), /* a checksum behind each message */
                                   .message_bytes_max = config->exchange.slice_bytes,
                                   .region_bytes = layout->footprint.exchange_bytes,
@@ -259,7 +259,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     const struct gf_link_setup link = gf_layout_link(layout);
     const struct gf_rendezvous_setup rendezvous = gf_layout_rendezvous(layout);
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
-    uint64_t msg_count = (uint64_t)layout->slot_need.msg_count * config->exchange.buffers_active;
+    uint64_t msg_count = (uint64_t)layout->op_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
     uint64_t node_words = gf_nodes_wanted(config) ? config->job.world : 0;
     bool has_exported = layout->on_device && (config->job.world <= GF_DIRECT_RANKS_MAX);
@@ -300,13 +300,12 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     uint64_t checks_bytes = (config->exchange.buffers_active + 1) * sizeof(struct gf_check);
     struct gf_exchange_parts parts;
 
-    parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(gf_direct_lanes_of(config)));
+    parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(gf_choose_lane_ranks(config)));
     parts.gradient = gf_arena_take(exchange, layout->on_device ? 0 : layout->pool.gradient_bytes);
     parts.wire = gf_arena_take(exchange, wire_pool_bytes(layout));
     parts.seen = gf_arena_take(exchange, checks_bytes);
-    parts.unseen = gf_arena_take(exchange, sizeof(struct gf_check));
     parts.lists = gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);
-    parts.verdict = gf_arena_take(exchange, gf_verdict_words(layout->chunk_count) * sizeof *parts.verdict);
+    parts.vote = gf_arena_take(exchange, gf_vote_words(layout->chunk_count) * sizeof *parts.vote);
     parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
     parts.staging = gf_arena_take(exchange, staging_bytes(layout));
     return parts;
@@ -379,7 +378,7 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     for (uint32_t i = 0; i < tensor_count; i++)
         if (tensors[i].type != effective->exchange.wire) layout->in_place = false;
     layout->on_device = !layout->drivers.gpu->is_host;
-    layout->slot_need = slot_need(layout);
+    layout->op_need = op_need(layout);
     layout->may_reach_device = may_reach_device(layout);
     (void)gf_layout_exchange(layout, &exchange);
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);

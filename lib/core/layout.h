@@ -10,7 +10,7 @@ struct gf_layout {
     struct gf_drivers drivers;    /* none is NULL */
     const struct gf_gpu_kernels *gpu_kernels; /* of drivers.gpu; NULL: it has none, or brings its own */
     struct gf_pool_sizes pool;
-    struct gf_coll_need slot_need;
+    struct gf_coll_need op_need;
     struct gf_footprint footprint;
     uint32_t tensor_count;
     uint32_t buffers_max;         /* of a step, sparse or not */
@@ -25,7 +25,7 @@ struct gf_pool_parts {
     char *weight, *momentum, *half, *norms, *history, *scratch, *part;
 };
 
-/* What the walk hands out; all NULL while measuring. The per-slot arrays lie behind each other. */
+/* What the walk hands out; all NULL while measuring. The per-op arrays lie behind each other. */
 struct gf_control_parts {
     struct gf_context *gf;
     struct gf_pool_tensor *tensors;
@@ -47,11 +47,11 @@ struct gf_exchange_parts {
     char *flags; /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
     char *gradient, *wire, *user, *staging;
     uint32_t *lists;
-    struct gf_check *seen, *unseen;
-    uint64_t *verdict;
+    struct gf_check *seen;
+    uint64_t *vote;
 };
 struct gf_device_parts {
-    char *gradient, *beside, *checks, *lists, *staging;
+    char *gradient, *pack, *counters, *lists, *staging;
     struct gf_pool_parts pools;
 };
 uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);

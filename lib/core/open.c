@@ -33,7 +33,7 @@ static uint64_t resident_bytes(void)
 __attribute__((noinline)) static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts,
                                                   gf_context *gf)
 {
-    uint32_t msg_count = layout->slot_need.msg_count;
+    uint32_t msg_count = layout->op_need.msg_count;
     size_t req_bytes = layout->drivers.link->req_size_bytes;
     gf->config = layout->config;
     gf->drivers = layout->drivers;
@@ -61,19 +61,19 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
                                     .selection = parts->selection,
                                     .sent = parts->selection + layout->chunk_count,
                                     .history_empty = true};
+    gf->step_module = (layout->chunk_count > 0) ? &gf_sparse_step : NULL;
     gf->on_device = layout->on_device;
-    gf->slot_count = gf->config.exchange.buffers_active;
+    gf->under_way.count = gf->config.exchange.buffers_active;
     gf->fork_page = parts->fork_page + (GF_PAGE_BYTES - (uintptr_t)parts->fork_page % GF_PAGE_BYTES) % GF_PAGE_BYTES;
-    gf_exchange_unsettle(gf);
+    gf_choose_reset(gf);
     gf->scale = gf->config.loss_scale.enabled ? gf->config.loss_scale.initial : 1.0f;
     gf->step.gradient_scale = 1.0f;
-    for (uint32_t s = 0; s < gf->slot_count; s++) {
-        struct gf_coll *coll = &gf->slots[s].coll;
+    for (uint32_t s = 0; s < gf->under_way.count; s++) {
+        struct gf_coll *coll = &gf->under_way.ops[s].coll;
         coll->msgs = parts->msgs + (size_t)s * msg_count;
         coll->msg_count = msg_count;
-        coll->inner = &gf->slots[s].inner;
         for (uint32_t m = 0; m < msg_count; m++) {
-            size_t req = (size_t)s * msg_count + m, sum_req = (size_t)gf->slot_count * msg_count + req;
+            size_t req = (size_t)s * msg_count + m, sum_req = (size_t)gf->under_way.count * msg_count + req;
             coll->msgs[m].req = (struct gf_req *)(void *)(parts->reqs + req * req_bytes);
             if (!gf->config.link.integrity) continue;
             coll->msgs[m].sum = &parts->sums[req];
@@ -91,23 +91,20 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
     gf->region_bytes = exchange.size_bytes;
     GF_ASSERT(parts.flags == exchange.base);
     gf->wire = (gf_mem)(uintptr_t)parts.wire;
-    gf->seen = parts.seen;
-    gf->unseen = parts.unseen;
-    *gf->unseen = (struct gf_check){.bad_count = 0, .bad_first = UINT64_MAX};
+    gf->finite.seen = parts.seen;
     if (!gf->on_device) {
         gf->gradient = (gf_mem)(uintptr_t)parts.gradient;
-        gf->beside = gf->wire;
-        gf->checks = (gf_mem)(uintptr_t)parts.seen;
+        gf->pack = gf->wire;
+        gf->finite.counters = (gf_mem)(uintptr_t)parts.seen;
     }
     gf->sparse.lists = parts.lists;
-    gf->verdict = parts.verdict;
-    gf->sparse.scores = (float *)(void *)(parts.verdict + GF_VERDICT_WORDS);
+    gf->vote = parts.vote;
+    gf->sparse.scores = (float *)(void *)(parts.vote + GF_VOTE_WORDS);
     gf->user = (gf_mem)(uintptr_t)parts.user;
-    for (uint32_t s = 0; s < gf->slot_count; s++) {
-        struct gf_slot *slot = &gf->slots[s];
-        slot->staging = (gf_mem)(uintptr_t)(parts.staging + (size_t)s * layout->slot_need.staging_bytes);
-        slot->coll.staging = slot->staging;
-        slot->coll.staging_bytes = layout->slot_need.staging_bytes;
+    for (uint32_t s = 0; s < gf->under_way.count; s++) {
+        struct gf_op *op = &gf->under_way.ops[s];
+        op->staging = (gf_mem)(uintptr_t)(parts.staging + (size_t)s * layout->op_need.staging_bytes);
+        op->coll.staging_bytes = layout->op_need.staging_bytes;
     }
 }
 
@@ -169,10 +166,10 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                      .address = gf->config.rendezvous.address,
                                      .endpoint_bytes_max = gf->link->driver->endpoint_bytes_max,
                                      .log = gf->log};
-    void *endpoint = (void *)(uintptr_t)gf->slots[0].staging; /* nothing runs yet */
+    void *endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
     size_t endpoint_bytes = 0;
     gf_status status;
-    GF_ASSERT(gf->link->driver->endpoint_bytes_max <= gf->slots[0].coll.staging_bytes);
+    GF_ASSERT(gf->link->driver->endpoint_bytes_max <= gf->under_way.ops[0].coll.staging_bytes);
     setup.offer = (struct gf_offer){.version = GF_VERSION,
                                     .world = gf->world,
                                     .config_hash = gf_config_hash(&layout->config),

@@ -1,4 +1,4 @@
-/* Public collectives. Posted in the same order on all ranks, they start in that order, as slots become free. */
+/* Public collectives. Posted in the same order on all ranks, they start in that order, as ops become free. */
 #include <stdio.h>
 
 #include "lib/context.h"
@@ -101,100 +101,53 @@ static uint32_t pending_number(const struct gf_pending *pending)
     return GF_TAG_BUFFER_OTHER | (1u << 13) | number;
 }
 
-static uint64_t pending_bytes(const struct gf_pending *pending)
+static void request_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
-    return pending->elem_count * gf_type_size_bytes(pending->type);
-}
-
-static void pending_run(gf_context *gf, struct gf_pending *pending, uint64_t now_ns)
-{
-    pending->state = GF_REQUEST_RUNNING;
-    gf_slot_start(gf, &gf->slots[pending->slot], gf_exchange_choose(gf, pending->op, pending_bytes(pending)),
-                  pending->op, pending->root, pending->type, pending->staged ? gf->wire : pending->data,
-                  pending->elem_count, gf_tag(gf->epoch, pending->sequence, pending_number(pending)), now_ns);
-}
-
-static gf_status pending_start(gf_context *gf, struct gf_pending *pending, struct gf_slot *slot, uint64_t now_ns)
-{
-    slot->operation = pending->operation;
-    slot->buffer = (uint32_t)pending->sequence;
-    pending->slot = (uint32_t)(slot - gf->slots);
-    if (!pending->staged) {
-        pending_run(gf, pending, now_ns);
-        return GF_OK;
-    }
-    pending->state = GF_REQUEST_FETCH;
-    if (gf_device_fetch(gf, pending->data, pending_bytes(pending), pending->slot) < 0)
-        return gf_device_failed(gf, pending->operation);
-    return GF_OK;
-}
-
-/* The device's part of a staged request. GF_OK: done. */
-static gf_status pending_reached(gf_context *gf, const struct gf_pending *pending)
-{
-    gf_status status = gf_checks_reached(gf, pending->slot);
-    return (status < 0) ? gf_device_failed(gf, pending->operation) : status;
-}
-
-/* GF_OK: it has ended. */
-static gf_status pending_progress(gf_context *gf, struct gf_pending *pending, uint64_t now_ns)
-{
-    struct gf_slot *slot = &gf->slots[pending->slot];
-    gf_status status;
-    if (pending->state == GF_REQUEST_FETCH) {
-        if ((status = pending_reached(gf, pending)) != GF_OK) return status;
-        pending_run(gf, pending, now_ns);
-    }
-    if (pending->state == GF_REQUEST_RUNNING) {
-        if ((status = gf_slot_poll(gf, slot, now_ns)) != GF_OK) return status;
-        if (pending->staged) {
-            pending->state = GF_REQUEST_STORE;
-            if (gf_device_store(gf, pending->data, pending_bytes(pending), pending->slot) < 0)
-                return gf_device_failed(gf, pending->operation);
-        }
-    }
-    if ((pending->state == GF_REQUEST_STORE) && ((status = pending_reached(gf, pending)) != GF_OK)) return status;
-    gf_slot_release(gf, slot);
+    struct gf_pending *pending = op->of.request;
+    (void)now_ns;
     if ((pending->op == GF_COLL_BARRIER) || ((pending->op == GF_COLL_ALLREDUCE) && (pending->elem_count > 0)))
         gf_members_met_request(gf->members);
     pending->state = GF_REQUEST_ENDED;
-    return GF_OK;
 }
+
+static const struct gf_op_kind request_kind = {.done = request_done};
 
 /* The wire pool holds one staged request at a time. */
 static bool pool_taken(const gf_context *gf)
 {
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if (gf->requests[i].staged && (gf->requests[i].state >= GF_REQUEST_FETCH) &&
-            (gf->requests[i].state <= GF_REQUEST_STORE))
-            return true;
+        if (gf->requests[i].staged && (gf->requests[i].state == GF_REQUEST_RUNNING)) return true;
     return false;
 }
 
-static gf_status requests_advance(gf_context *gf, uint64_t now_ns)
+/* Starts the oldest that wait. */
+static void requests_start(gf_context *gf, uint64_t now_ns)
 {
-    for (;;) { /* start the oldest that wait */
-        struct gf_pending *next = pending_with(gf, gf->request_started + 1);
-        struct gf_slot *slot;
-        if ((next == NULL) || (next->staged && pool_taken(gf))) break;
-        if ((slot = gf_slot_take(gf)) == NULL) break;
+    struct gf_pending *next;
+    struct gf_op *op;
+    while (((next = pending_with(gf, gf->request_started + 1)) != NULL) && (!next->staged || !pool_taken(gf))) {
+        if ((op = gf_op_take(gf, &request_kind, next->operation, (uint32_t)next->sequence, now_ns)) == NULL) return;
+        op->of.request = next;
+        op->packed = next->data;
+        op->algorithm = gf_choose(gf, next->op, next->elem_count * gf_type_size_bytes(next->type));
+        op->coll.op = next->op;
+        op->coll.root = next->root;
+        op->coll.type = next->type;
+        op->coll.data = next->staged ? gf->wire : next->data;
+        op->coll.elem_count = next->elem_count;
+        op->coll.tag = gf_tag(gf->epoch, next->sequence, pending_number(next));
+        next->state = GF_REQUEST_RUNNING;
         gf->request_started++;
-        if (pending_start(gf, next, slot, now_ns) < 0) return gf->error.code;
     }
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) {
-        struct gf_pending *pending = &gf->requests[i];
-        if ((pending->state < GF_REQUEST_FETCH) || (pending->state > GF_REQUEST_STORE)) continue;
-        if (pending_progress(gf, pending, now_ns) < 0) return gf->error.code;
-    }
-    return GF_OK;
 }
 
 gf_status gf_request_progress(gf_context *gf, void *request)
 {
     uint64_t now_ns = gf_now(gf);
     struct gf_pending *pending;
-    if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0) || (requests_advance(gf, now_ns) < 0))
-        return gf_failing_poll(gf, now_ns);
+    if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0)) return gf_failing_poll(gf, now_ns);
+    requests_start(gf, now_ns);
+    if (gf_ops_progress(gf, now_ns) < 0) return gf_failing_poll(gf, now_ns);
     if (request == NULL) return GF_AGAIN; /* all of them are meant */
     pending = pending_of(gf, request);
     GF_ASSERT(pending != NULL);
@@ -246,4 +199,17 @@ gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)
         return 0;
     gf->user_used = at + size_bytes;
     return gf->user + at;
+}
+
+void gf_requests_reset(gf_context *gf, uint64_t posted)
+{
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
+    gf->request_sequence = gf->request_started = posted;
+}
+
+gf_operation gf_requests_doing(const gf_context *gf)
+{
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
+        if (gf->requests[i].state == GF_REQUEST_RUNNING) return gf->requests[i].operation;
+    return GF_OPERATION_NONE;
 }

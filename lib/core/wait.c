@@ -13,22 +13,10 @@
 #define SPINS 400u /* a turn's looks for a flag: ten microseconds, then link and control channel again */
 #define SPINS_CROWDED 50u /* about a context switch: on another core a rank may make room for the one that is awaited */
 
-/* Flags in shared memory are awaited, or what a device was given: neither shows on any descriptor. */
-static bool awaits_quietly(const gf_context *gf)
-{
-    for (uint32_t s = 0; s < gf->slot_count; s++) {
-        const struct gf_slot *slot = &gf->slots[s];
-        bool flags = (slot->algorithm == GF_ALGORITHM_DIRECT) || (slot->algorithm == GF_ALGORITHM_HIERARCHY);
-        if (slot->state == GF_SLOT_FREE) continue;
-        if ((slot->state == GF_SLOT_RUN) ? flags || slot->coll.awaits_device : gf->on_device) return true;
-    }
-    return false;
-}
-
 /* Asleep until the link or the control channel has news, or SLEEP_NS have passed. */
 static void sleep_on_drivers(gf_context *gf)
 {
-    const struct timespec longest = {.tv_nsec = (long)(awaits_quietly(gf) ? QUIET_SLEEP_NS : SLEEP_NS)};
+    const struct timespec longest = {.tv_nsec = (long)(gf_ops_await_quietly(gf) ? QUIET_SLEEP_NS : SLEEP_NS)};
     struct pollfd fds[2];
     nfds_t count = 0;
     int link_fd = gf->link->driver->wake_fd(gf->link);

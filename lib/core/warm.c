@@ -12,7 +12,7 @@ static gf_status requests_ended(gf_context *gf)
     gf_status status = gf_request_progress(gf, NULL);
     if ((status < 0) || (gf->phase != GF_PHASE_WARM)) return status;
     if (!gf_requests_idle(gf)) return GF_AGAIN;
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
+    gf_requests_reset(gf, gf->request_sequence);
     return GF_OK;
 }
 
@@ -70,7 +70,7 @@ static gf_status export(gf_context *gf)
 static gf_status finished(gf_context *gf)
 {
     gf->crowded = gf->met[GF_MET_CROWDED] > 0;
-    gf_exchange_settle(gf, all_share(gf));
+    gf_choose_commit(gf, all_share(gf));
     gf->warm = GF_WARM_TOUCH;
     gf->touched_rank = 0;
     gf->touched_bytes = 0;

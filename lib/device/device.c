@@ -24,11 +24,11 @@ void gf_device_lay(gf_context *gf, const struct gf_layout *layout, const struct 
         gf->device_bytes = device.size_bytes;
         parts = gf_layout_device(layout, &device);
         gf->gradient = mem(parts.gradient);
-        gf->beside = mem(parts.beside);
-        gf->checks = mem(parts.checks);
+        gf->pack = mem(parts.pack);
+        gf->finite.counters = mem(parts.counters);
         gf->sparse.device_lists = mem(parts.lists);
-        for (uint32_t s = 0; layout->may_reach_device && (s < gf->slot_count); s++)
-            gf->slots[s].device_staging = mem(parts.staging) + s * layout->slot_need.staging_bytes;
+        for (uint32_t s = 0; layout->may_reach_device && (s < gf->under_way.count); s++)
+            gf->under_way.ops[s].device_staging = mem(parts.staging) + s * layout->op_need.staging_bytes;
     }
     gf->weight = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? mem(parts.pools.weight) : 0;
     gf->momentum = ((gf->weight != 0) && (config->optimizer.momentum > 0.0f)) ? mem(parts.pools.momentum) : 0;
@@ -49,29 +49,6 @@ gf_status gf_device_register(gf_context *gf)
 void gf_device_unregister(gf_context *gf)
 {
     if (gf->on_device && (gf->region_base != NULL)) gf->gpu->driver->host_unregister(gf->gpu, gf->region_base);
-}
-
-struct gf_check *gf_checks_begin(gf_context *gf, uint32_t index)
-{
-    struct gf_check *check = (struct gf_check *)(uintptr_t)gf->checks + index;
-    if (!gf->on_device) *check = *gf->unseen;
-    else if (gf->gpu->driver->copy(&gf->queue, mem(check), mem(gf->unseen), sizeof *check) < 0) return NULL;
-    return check;
-}
-
-gf_status gf_checks_end(gf_context *gf, uint32_t index)
-{
-    const struct gf_gpu_driver *driver = gf->gpu->driver;
-    gf_mem check = gf->checks + index * sizeof(struct gf_check);
-    gf_status status;
-    if (!gf->on_device) return GF_OK;
-    status = driver->copy(&gf->queue, mem(&gf->seen[index]), check, sizeof(struct gf_check));
-    return (status < 0) ? status : driver->mark(&gf->queue, index);
-}
-
-gf_status gf_checks_reached(gf_context *gf, uint32_t index)
-{
-    return gf->on_device ? gf->gpu->driver->reached(gf->gpu, index) : GF_OK;
 }
 
 gf_status gf_device_settle(gf_context *gf)
@@ -134,18 +111,6 @@ gf_status gf_device_write(gf_context *gf, gf_mem to, const void *from, uint64_t 
 bool gf_device_holds(const gf_context *gf, gf_mem data)
 {
     return gf->on_device && (data >= gf->device) && (data - gf->device < gf->device_bytes);
-}
-
-gf_status gf_device_fetch(gf_context *gf, gf_mem from, uint64_t bytes, uint32_t index)
-{
-    gf_status status = gf->gpu->driver->copy(&gf->queue, gf->wire, from, bytes);
-    return (status < 0) ? status : gf->gpu->driver->mark(&gf->queue, index);
-}
-
-gf_status gf_device_store(gf_context *gf, gf_mem to, uint64_t bytes, uint32_t index)
-{
-    gf_status status = gf->gpu->driver->copy(&gf->queue, to, gf->wire, bytes);
-    return (status < 0) ? status : gf->gpu->driver->mark(&gf->queue, index);
 }
 
 gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue)

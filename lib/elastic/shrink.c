@@ -47,22 +47,17 @@ static void region_move(gf_context *gf)
     uint64_t delta = (uint64_t)(uintptr_t)base - (uint64_t)(uintptr_t)gf->region_base; /* wraps where it must */
     if (!gf->on_device) {
         gf->gradient += delta;
-        gf->beside += delta;
-        gf->checks += delta;
+        gf->pack += delta;
+        gf->finite.counters += delta;
     }
-    gf->seen = (struct gf_check *)((uintptr_t)gf->seen + delta);
-    gf->unseen = (struct gf_check *)((uintptr_t)gf->unseen + delta);
-    *gf->unseen = (struct gf_check){.bad_count = 0, .bad_first = UINT64_MAX};
+    gf->finite.seen = (struct gf_check *)((uintptr_t)gf->finite.seen + delta);
     gf->wire += delta;
     gf->user += delta;
     gf->user_used = 0;
     gf->sparse.lists = (uint32_t *)((uintptr_t)gf->sparse.lists + delta);
-    gf->verdict = (uint64_t *)((uintptr_t)gf->verdict + delta);
+    gf->vote = (uint64_t *)((uintptr_t)gf->vote + delta);
     gf->sparse.scores = (float *)((uintptr_t)gf->sparse.scores + delta);
-    for (uint32_t s = 0; s < gf->slot_count; s++) {
-        gf->slots[s].staging += delta;
-        gf->slots[s].coll.staging = gf->slots[s].staging;
-    }
+    for (uint32_t i = 0; i < gf->under_way.count; i++) gf->under_way.ops[i].staging += delta;
     gf->region_base = base;
 }
 
@@ -77,21 +72,15 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     if (gf->link->driver->reset(gf->link, gf->epoch) < 0) return GF_ERR_LINK;
     region_move(gf);
     if (gf_device_register(gf) < 0) return GF_ERR_DEVICE;
-    endpoint = (void *)(uintptr_t)gf->slots[0].staging; /* nothing runs yet */
+    endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
     if (gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes) < 0) return GF_ERR_LINK;
     gf_members_shrink_join(gf->members, endpoint, endpoint_bytes, now_ns);
     gf->rank = plan->rank;
     gf->world = plan->world;
     gf->seats = gf_members_seats(gf->members);
-    for (uint32_t s = 0; s < gf->slot_count; s++) {
-        gf->slots[s].state = GF_SLOT_FREE;
-        gf->slots[s].coll.state = GF_COLL_IDLE;
-    }
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
-    gf->request_sequence = gf->request_started = plan->standing.requests;
-    gf->sequence = 0;
-    gf->tickets = 0;
-    gf_exchange_unsettle(gf);
+    gf_ops_reset(gf);
+    gf_requests_reset(gf, plan->standing.requests);
+    gf_choose_reset(gf);
     gf->connected = 0;
     gf->warm = GF_WARM_BEGIN;
     gf->members_skip = 0;
@@ -202,7 +191,7 @@ static gf_status sync_progress(gf_context *gf)
     if (!gf->shrink.posted) sync_post(gf);
     if (gf_request_progress(gf, NULL) < 0 || (gf->error.code != GF_OK)) return gf->error.code;
     if (!gf_requests_idle(gf)) return GF_AGAIN;
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
+    gf_requests_reset(gf, gf->request_sequence);
     if (!gf->shrink.pools_posted) return ((status = pools_post(gf)) < 0) ? status : GF_AGAIN;
     words_get(gf);
     return GF_OK;
@@ -213,7 +202,7 @@ static gf_status sync_progress(gf_context *gf)
 static void shrunk(gf_context *gf)
 {
     const struct gf_members_plan *plan = &gf->shrink.plan;
-    gf->step = (struct gf_step){.number = plan->standing.steps, .whole = true, .updated = true, .first_key = UINT64_MAX,
+    gf->step = (struct gf_step){.number = plan->standing.steps, .whole = true, .updated = true,
                                 .gradient_scale = 1.0f};
     gf->phase = GF_PHASE_READY;
     gf->together_ns = gf_now(gf);

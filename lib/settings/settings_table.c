@@ -1,4 +1,5 @@
 /* The table of settings. Limits that only this file knows are explained at their row. */
+#include "lib/core/op.h"
 #include "lib/settings/settings.h"
 
 #define FIELD(member) .offset = offsetof(struct gf_config, member), .size = sizeof(((struct gf_config *)0)->member)
@@ -94,7 +95,7 @@ const struct gf_setting gf_settings[] = {
      .fallback = 16 * MIB, .help = "one that holds more travels as several; at least fuse_bytes, and a slice a rank"},
     {.key = "exchange.slice_bytes", BYTES(exchange.slice_bytes), AGREES, .low = 4 * KIB, .high = 16 * MIB,
      .multiple = 64, .fallback = 256 * KIB, .help = "what is pipelined inside a block"},
-    {.key = "exchange.buffers_active", COUNT(exchange.buffers_active), AGREES, .low = 1, .high = 16, .fallback = 4,
+    {.key = "exchange.buffers_active", COUNT(exchange.buffers_active), AGREES, .low = 1, .high = GF_OPS_MAX, .fallback = 4,
      .help = "fused buffers on the wire at once"},
     {.key = "exchange.deterministic", BOOL(exchange.deterministic), AGREES,
      .help = "results do not depend on fusion; refuses ring"},

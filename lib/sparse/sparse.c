@@ -4,7 +4,7 @@
 
 /* ---- buffers ---- */
 
-bool gf_sparse_step_is_dense(const gf_context *gf)
+static bool step_is_dense(const gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     bool is_local = gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
@@ -75,10 +75,14 @@ static void sparse_wire_up(gf_context *gf, uint32_t buffer_count)
     }
 }
 
-gf_status gf_sparse_begin(gf_context *gf)
+static gf_status sparse_begin(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
     uint32_t count;
+    sparse->commit = (struct gf_sparse_pass){0}; /* an epoch may have ended in the middle of one */
+    sparse->commit_packed = 0;
+    sparse->counted = sparse->score_queued = sparse->scored = false;
+    if (step_is_dense(gf)) return GF_AGAIN;
     gf->step.sparse = true;
     gf->buffers = gf->sparse_buffers;
     count = sparse_group(gf);
@@ -89,11 +93,22 @@ gf_status gf_sparse_begin(gf_context *gf)
     sparse->ready_tensor = 0;
     sparse->ready_elems = 0;
     sparse->score = (struct gf_sparse_pass){0};
-    sparse->counted = NULL;
-    sparse->score_queued = sparse->scored = false;
     sparse->listed = 0;
     return gf_sparse_lists_begin(gf);
 }
+
+static bool sparse_commits(const gf_context *gf)
+{
+    return (gf->sparse.commit.chunk != 0) || (gf->sparse.commit.elem != 0);
+}
+
+const struct gf_step_module gf_sparse_step = {
+    .buffers = &gf_sparse_buffer,
+    .begin = sparse_begin,
+    .fill = gf_sparse_score,
+    .commit = gf_sparse_commit,
+    .commits = sparse_commits,
+};
 
 /* ---- update ---- */
 

@@ -13,10 +13,8 @@
 #ifndef GF_SPARSE_H
 #define GF_SPARSE_H
 
-#include "gradientflow.h"
+#include "lib/core/step.h"
 
-struct gf_check;
-struct gf_slot;
 struct gf_buffer;
 
 /* Norms are one vector of one exchange a step, and every rank looks at all of them: this many chunks at most. */
@@ -53,9 +51,10 @@ struct gf_sparse {
     /* of the step under way */
     uint32_t ready_tensor;    /* every tensor of the sparse part before this one is ready */
     uint64_t ready_elems;     /* and so every element before this one */
+    struct gf_sparse_pass pack[GF_OPS_MAX]; /* of each op's buffer */
     struct gf_sparse_pass score;
     uint32_t listed;          /* in_lists: chunks of the list of others that are scored, or queued to be */
-    struct gf_check *counted; /* values that are not finite in what is scored; NULL before */
+    bool counted;             /* the counter of what is scored has begun; its index is that behind the last op's */
     bool score_queued;        /* the end of the scoring, of a sparse step or behind a dense one */
     bool scored;
     struct gf_sparse_pass commit; /* also behind a dense step; at 0 between steps */
@@ -81,11 +80,19 @@ struct gf_sparse_rule {
 };
 struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf);
 
+extern const struct gf_step_module gf_sparse_step;  /* which chunks and buffers a sparse step has: sparse.c */
+extern const struct gf_op_kind gf_sparse_buffer;    /* sparse_history.c, as the two below; about a slice a call */
+gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks have their norm */
+/* GF_OK: history, momentum and gradients are those behind the step and the next set is chosen. */
+gf_status gf_sparse_commit(gf_context *gf, float factor);
+gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
+
 /* sparse_lists.c: queue everything and return; only score may have to be asked again, as more is ready. */
 void gf_sparse_lists_open(gf_context *gf);
 gf_status gf_sparse_lists_begin(gf_context *gf);
-gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, struct gf_check *check);
-struct gf_check gf_sparse_lists_blame(const gf_context *gf, const struct gf_buffer *buffer, struct gf_check check);
+gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_op *op);
+/* Counters of lists count packed elements: `bad_first` becomes an element of the pool. */
+void gf_sparse_lists_locate(const gf_context *gf, const struct gf_buffer *buffer, struct gf_check *check);
 gf_status gf_sparse_lists_score(gf_context *gf); /* GF_OK: all of them are queued */
 void gf_sparse_lists_place(gf_context *gf);      /* behind their event */
 gf_status gf_sparse_lists_commit(gf_context *gf, float factor);

@@ -17,8 +17,6 @@ static gf_mem gradient_at(const gf_context *gf, uint64_t elem)
     return gf->gradient + elem * gf_type_size_bytes(gf->sparse_type);
 }
 
-static uint64_t slice_elems(const gf_context *gf) { return gf->config.exchange.slice_bytes / sizeof(float); }
-
 /* What each rank adds of something that the average then gathers from all ranks: 1/ranks of a sum, 1 of a mean. */
 static float rank_share(const gf_context *gf)
 {
@@ -38,7 +36,7 @@ static float rank_share(const gf_context *gf)
 static uint64_t piece_end(const gf_context *gf, const struct gf_sparse_pass *pass)
 {
     uint64_t end = gf_chunk_end(&gf->sparse, pass->chunk);
-    return (end - pass->elem < slice_elems(gf)) ? end : pass->elem + slice_elems(gf);
+    return (end - pass->elem < gf_slice_elems(gf)) ? end : pass->elem + gf_slice_elems(gf);
 }
 
 static bool pass_selected(const struct gf_sparse *sparse, const struct gf_sparse_pass *pass)
@@ -104,16 +102,16 @@ static gf_status accumulate(gf_context *gf, uint64_t first, uint64_t end, uint32
 
 /* ---- to the wire ---- */
 
-static gf_status piece_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, uint64_t first, uint64_t end,
-                            struct gf_check *check)
+static gf_status piece_pack(gf_context *gf, struct gf_op *op, uint64_t first, uint64_t end)
 {
     gf_type type = gf->config.exchange.wire;
-    gf_status status = accumulate(gf, first, end, &slot->pack.tensor, gf->sparse.scratch, 0);
+    gf_status status = accumulate(gf, first, end, &gf->sparse.pack[op->index].tensor, gf->sparse.scratch, 0);
     if (status < 0) return status;
-    if (gf->ops->cast(&gf->queue, near + slot->done_elems * gf_type_size_bytes(type), type, gf->sparse.scratch,
-                      GF_TYPE_F32, end - first, gf->scale * gf->config.exchange.pre_scale, first, check) < 0)
+    if (gf->ops->cast(&gf->queue, op->packed + op->done_elems * gf_type_size_bytes(type), type, gf->sparse.scratch,
+                      GF_TYPE_F32, end - first, gf->scale * gf->config.exchange.pre_scale, first,
+                      gf_finite_counter(gf, op->index)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
-    slot->done_elems += end - first;
+    op->done_elems += end - first;
     return GF_OK;
 }
 
@@ -124,28 +122,62 @@ static void pack_goto(const struct gf_sparse *sparse, struct gf_sparse_pass *pac
     pack->elem = gf_chunk_first(sparse, pack->chunk);
 }
 
-gf_status gf_sparse_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, struct gf_check *check)
+static gf_status sparse_pack(gf_context *gf, struct gf_op *op)
 {
-    const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
-    struct gf_sparse_pass *pack = &slot->pack;
-    if (gf->sparse.in_lists) return gf_sparse_lists_pack(gf, slot, near, check);
-    if (slot->done_elems == 0) {
+    const struct gf_buffer *buffer = gf_buffer_of(gf, op);
+    struct gf_sparse_pass *pack = &gf->sparse.pack[op->index];
+    if (gf->sparse.in_lists) return gf_sparse_lists_pack(gf, op);
+    if (op->done_elems == 0) {
         pack->tensor = buffer->first_tensor;
         pack_goto(&gf->sparse, pack, buffer->chunk_first);
     }
-    for (uint64_t spent = 0; (slot->done_elems < buffer->elem_count) && (spent < slice_elems(gf));) {
+    for (uint64_t spent = 0; (op->done_elems < buffer->elem_count) && (spent < gf_slice_elems(gf));) {
         uint64_t first = pack->elem, end = piece_end(gf, pack);
-        gf_status status = piece_pack(gf, slot, near, first, end, check);
+        gf_status status = piece_pack(gf, op, first, end);
         if (status < 0) return status;
         spent += end - first + PIECE_COST_ELEMS;
         pack->elem = end;
-        if ((end == gf_chunk_end(&gf->sparse, pack->chunk)) && (slot->done_elems < buffer->elem_count))
+        if ((end == gf_chunk_end(&gf->sparse, pack->chunk)) && (op->done_elems < buffer->elem_count))
             pack_goto(&gf->sparse, pack, pack->slot + 1);
     }
     return GF_OK;
 }
 
+static void sparse_packed(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    if (gf->sparse.in_lists) gf_sparse_lists_locate(gf, gf_buffer_of(gf, op), &gf->finite.seen[op->index]);
+    gf_buffer_packed(gf, op, now_ns);
+}
+
+/* Chunks wait for the vote, which only has to know whether they will fit. */
+static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
+{
+    const struct gf_buffer *buffer = gf_buffer_of(gf, op);
+    gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
+    float factor = (type == GF_TYPE_F32) ? gf_buffer_factor(gf) : 1.0f;
+    bool fits = (type == GF_TYPE_F32) ? (factor <= 1.0f) : (type == wire);
+    uint64_t done = op->done_elems, left = buffer->elem_count - done, count = gf_turn_elems(gf, left);
+    if (fits) count = left;
+    else if (count > gf->sparse.scratch_elems) count = gf->sparse.scratch_elems;
+    if (!fits && (gf->ops->cast(&gf->queue, gf->sparse.scratch, type, op->packed + done * gf_type_size_bytes(wire), wire,
+                                count, factor, 0, gf_finite_counter(gf, op->index)) < 0))
+        return gf_device_failed(gf, GF_OPERATION_STEP);
+    op->done_elems += count;
+    return GF_OK;
+}
+
+const struct gf_op_kind gf_sparse_buffer = {
+    .counts = true,
+    .pack = sparse_pack,
+    .packed = sparse_packed,
+    .unpack = sparse_unpack,
+    .done = gf_buffer_done,
+};
+
 /* ---- norms ---- */
+
+/* The counter of what is scored. */
+static uint32_t counter(const gf_context *gf) { return gf->under_way.count; }
 
 static void ready_advance(gf_context *gf)
 {
@@ -177,7 +209,7 @@ static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_
     if (status < 0) return status;
     /* A norm that is not finite names its element. On a device nobody can look yet: all pieces are checked. */
     if (!gf->on_device && isfinite(gf->sparse.scores[pass->chunk])) return GF_OK;
-    if (gf->ops->check(&gf->queue, gf->sparse.scratch, GF_TYPE_F32, end - pass->elem, pass->elem, gf->sparse.counted) < 0)
+    if (gf->ops->check(&gf->queue, gf->sparse.scratch, GF_TYPE_F32, end - pass->elem, pass->elem, gf_finite_counter(gf, counter(gf))) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
 }
@@ -186,15 +218,14 @@ static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_
 static void scores_blame(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    struct gf_check check = gf->seen[gf->slot_count];
+    struct gf_check check = gf->finite.seen[counter(gf)];
     for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++) {
         if (isfinite(sparse->scores[chunk])) continue;
         sparse->scores[chunk] = 0.0f;
         if (check.bad_count > 0) continue;
         check = (struct gf_check){.bad_count = 1, .bad_first = gf_chunk_first(sparse, chunk)}; /* the adding overflowed */
     }
-    if (check.bad_count == 0) return;
-    gf_verdict_local_at(gf, gf_pool_find(gf->tensors, 0, gf->tensor_count - 1, true, check.bad_first), &check);
+    gf_finite_local(gf, NULL, &check);
 }
 
 /* Pieces that are ready, about a slice of them. GF_OK: all are queued. */
@@ -202,7 +233,7 @@ static gf_status pieces_score(gf_context *gf, uint64_t now_ns)
 {
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_sparse_pass *pass = &sparse->score;
-    for (uint64_t spent = 0; (pass->chunk < sparse->chunk_count) && (spent < slice_elems(gf));) {
+    for (uint64_t spent = 0; (pass->chunk < sparse->chunk_count) && (spent < gf_slice_elems(gf));) {
         bool sent = pass_selected(sparse, pass);
         uint64_t first = pass->elem, end = sent ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
         gf_status status;
@@ -222,13 +253,16 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     gf_status status;
     if (sparse->scored) return GF_OK;
     ready_advance(gf);
-    if ((sparse->counted == NULL) && ((sparse->counted = gf_checks_begin(gf, gf->slot_count)) == NULL))
-        return gf_device_failed(gf, GF_OPERATION_STEP);
+    if (!sparse->counted) {
+        (void)gf_finite_clear(gf, counter(gf));
+        if (gf_finite_send(gf, counter(gf)) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+        sparse->counted = true;
+    }
     status = sparse->in_lists ? gf_sparse_lists_score(gf) : pieces_score(gf, now_ns);
     if (status != GF_OK) return status;
-    if (!sparse->score_queued && (gf_checks_end(gf, gf->slot_count) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
+    if (!sparse->score_queued && (gf_finite_end(gf, counter(gf)) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
-    if ((status = gf_checks_reached(gf, gf->slot_count)) == GF_AGAIN) return GF_AGAIN;
+    if ((status = gf_finite_reached(gf, counter(gf))) == GF_AGAIN) return GF_AGAIN;
     if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
     if (sparse->in_lists) gf_sparse_lists_place(gf);
     scores_blame(gf);
@@ -247,7 +281,7 @@ static gf_status piece_commit(gf_context *gf, uint64_t end, float factor)
     gf_type type = gf->sparse_type, wire = gf->config.exchange.wire;
     gf_mem history = sparse->history + first * sizeof(float);
     gf_mem momentum = (is_local(gf) && (gf->momentum != 0)) ? gf->momentum + first * sizeof(float) : 0;
-    gf_mem packed = gf->beside + sparse->commit_packed * gf_type_size_bytes(wire);
+    gf_mem packed = gf->pack + sparse->commit_packed * gf_type_size_bytes(wire);
     bool sent = pass_selected(sparse, pass);
     bool masked = sent && (momentum != 0) && (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED);
     gf_status status = GF_OK;
@@ -288,9 +322,9 @@ static gf_status weighed(gf_context *gf)
     struct gf_sparse *sparse = &gf->sparse;
     gf_status status;
     if (gf->step.sparse) return GF_OK;
-    if (!sparse->score_queued && (gf_checks_end(gf, gf->slot_count) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
+    if (!sparse->score_queued && (gf_finite_end(gf, counter(gf)) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
-    status = gf_checks_reached(gf, gf->slot_count);
+    status = gf_finite_reached(gf, counter(gf));
     if (status != GF_OK) return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : status;
     for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++)
         if (!isfinite(sparse->scores[chunk])) sparse->scores[chunk] = FLT_MAX;
@@ -324,7 +358,7 @@ gf_status gf_sparse_commit(gf_context *gf, float factor)
     }
     for (uint64_t spent = 0; pass->chunk < sparse->chunk_count;) {
         uint64_t end = piece_end(gf, pass);
-        if (spent >= slice_elems(gf)) return GF_AGAIN;
+        if (spent >= gf_slice_elems(gf)) return GF_AGAIN;
         status = gf->step.sparse ? piece_commit(gf, end, factor) : piece_weigh(gf, end);
         if (status < 0) return status;
         spent += end - pass->elem + PIECE_COST_ELEMS;

@@ -4,8 +4,6 @@
  * serve where a chunk is larger than the scratch or where tensors with and without decay share the part. */
 #include "lib/context.h"
 
-/* A chunk is scored in these, on the host too. */
-static uint64_t piece_elems(const gf_context *gf) { return gf->config.exchange.slice_bytes / sizeof(float); }
 static uint32_t other_count(const struct gf_sparse *sparse) { return sparse->chunk_count - sparse->selected_count; }
 static const uint32_t *others(const struct gf_sparse *sparse) { return sparse->lists + sparse->selected_count; }
 static gf_mem sent_list(const struct gf_sparse *sparse) { return sparse->device_lists; }
@@ -92,10 +90,9 @@ static gf_status accumulate(gf_context *gf, gf_mem list, uint32_t count, gf_mem 
 
 /* ---- to the wire ---- */
 
-/* The check counts from the buffer's first packed element; gf_sparse_lists_blame() says where that is. */
-gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_slot *slot, gf_mem near, struct gf_check *check)
+gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_op *op)
 {
-    const struct gf_buffer *buffer = &gf->buffers[slot->buffer];
+    const struct gf_buffer *buffer = gf_buffer_of(gf, op);
     const struct gf_sparse *sparse = &gf->sparse;
     gf_type wire = gf->config.exchange.wire;
     for (uint32_t done = 0, count; done < buffer->chunk_count; done += count) {
@@ -104,10 +101,11 @@ gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_slot *slot, gf_mem near
         count = (left < batch_max(sparse)) ? left : batch_max(sparse);
         elems = elems_of(sparse, sparse->selection + first, count);
         if ((accumulate(gf, sent_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0, elems) < 0) ||
-            (gf->ops->cast(&gf->queue, near + slot->done_elems * gf_type_size_bytes(wire), wire, sparse->scratch,
-                           GF_TYPE_F32, elems, gf->scale * gf->config.exchange.pre_scale, slot->done_elems, check) < 0))
+            (gf->ops->cast(&gf->queue, op->packed + op->done_elems * gf_type_size_bytes(wire), wire, sparse->scratch,
+                           GF_TYPE_F32, elems, gf->scale * gf->config.exchange.pre_scale, op->done_elems,
+                           gf_finite_counter(gf, op->index)) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
-        slot->done_elems += elems;
+        op->done_elems += elems;
     }
     return GF_OK;
 }
@@ -117,11 +115,10 @@ static uint64_t placed(const struct gf_sparse *sparse, const uint32_t *chunks, u
     return gf_chunk_first(sparse, chunks[packed / sparse->chunk_elems]) + packed % sparse->chunk_elems;
 }
 
-struct gf_check gf_sparse_lists_blame(const gf_context *gf, const struct gf_buffer *buffer, struct gf_check check)
+void gf_sparse_lists_locate(const gf_context *gf, const struct gf_buffer *buffer, struct gf_check *check)
 {
-    if (gf->sparse.in_lists && (buffer->chunk_count > 0) && (check.bad_count > 0))
-        check.bad_first = placed(&gf->sparse, gf->sparse.selection + buffer->chunk_first, check.bad_first);
-    return check;
+    if (check->bad_count == 0) return;
+    check->bad_first = placed(&gf->sparse, gf->sparse.selection + buffer->chunk_first, check->bad_first);
 }
 
 /* ---- norms ---- */
@@ -144,9 +141,9 @@ gf_status gf_sparse_lists_score(gf_context *gf)
         elems = elems_of(sparse, list + first, count);
         if ((accumulate(gf, other_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0, elems) < 0) ||
             (gf->ops->score(&gf->queue, (gf_mem)(uintptr_t)&sparse->scores[first], sparse->scratch, elems,
-                            sparse->chunk_elems, piece_elems(gf)) < 0) ||
+                            sparse->chunk_elems, gf_slice_elems(gf)) < 0) ||
             (gf->ops->check(&gf->queue, sparse->scratch, GF_TYPE_F32, elems, first * sparse->chunk_elems,
-                            sparse->counted) < 0))
+                            gf_finite_counter(gf, gf->under_way.count)) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
         sparse->listed += count;
     }
@@ -156,7 +153,7 @@ gf_status gf_sparse_lists_score(gf_context *gf)
 void gf_sparse_lists_place(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    struct gf_check *check = &gf->seen[gf->slot_count];
+    struct gf_check *check = &gf->finite.seen[gf->under_way.count];
     const uint32_t *list = others(sparse);
     for (uint32_t i = other_count(sparse); i-- > 0;) sparse->scores[list[i]] = sparse->scores[i];
     for (uint32_t i = 0; i < sparse->selected_count; i++) sparse->scores[sparse->selection[i]] = 0.0f;
@@ -183,7 +180,7 @@ gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
         good = good && (accumulate(gf, sent.dst_list_u32, sent.count, sparse->history, momentum, 0) >= 0);
     good = good && (ops->zero_chunks(&gf->queue, sparse->history, GF_TYPE_F32, &sent) >= 0);
     if (masked) good = good && (ops->zero_chunks(&gf->queue, momentum, GF_TYPE_F32, &sent) >= 0);
-    good = good && (ops->cast_chunks(&gf->queue, gf->gradient, type, gf->beside, wire, &wired,
+    good = good && (ops->cast_chunks(&gf->queue, gf->gradient, type, gf->pack, wire, &wired,
                                      (type == GF_TYPE_F32) ? factor : 1.0f, 0, NULL) >= 0);
     good = good && (ops->zero_chunks(&gf->queue, gf->gradient, type, &other) >= 0);
     return good ? GF_OK : gf_device_failed(gf, GF_OPERATION_STEP);
@@ -204,7 +201,7 @@ gf_status gf_sparse_lists_weigh(gf_context *gf)
             applied = sparse->scratch;
         }
         if (gf->ops->score(&gf->queue, (gf_mem)(uintptr_t)&sparse->scores[done / sparse->chunk_elems], applied, count,
-                           sparse->chunk_elems, piece_elems(gf)) < 0)
+                           sparse->chunk_elems, gf_slice_elems(gf)) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;

@@ -1,0 +1,50 @@
+# Which UCX, and how it is linked. Debian's by pkg-config, or another: UCX_PREFIX=DIR (DIR/lib/pkgconfig/ucx.pc), or
+# PKG_CONFIG_PATH. Another UCX wants another BUILD.
+#     static (the default)  UCX lies in the binary: self, tcp, sysv, posix
+#     UCX_IB=1              its InfiniBand and RoCE transports too, and the providers of UCX_IB_PROVIDERS
+#     UCX_DYNAMIC=1         UCX and its modules (CUDA, InfiniBand, vendors') are looked for at run time: beside the program,
+#                           in ../lib, where UCX_PREFIX says, where the system has them
+UCX_PREFIX  ?=
+UCX_IB      ?= 0
+UCX_DYNAMIC ?= 0
+UCX_PKG     := $(if $(UCX_PREFIX),PKG_CONFIG_PATH=$(UCX_PREFIX)/lib/pkgconfig:$(UCX_PREFIX)/lib64/pkgconfig:$(PKG_CONFIG_PATH) )pkg-config
+$(if $(UCX_PREFIX),$(if $(wildcard $(UCX_PREFIX)/lib*/pkgconfig/ucx.pc),,$(error UCX_PREFIX=$(UCX_PREFIX): there is no lib/pkgconfig/ucx.pc in it)))
+$(if $(filter 11,$(UCX_IB)$(UCX_DYNAMIC)),$(error UCX_IB=1 is of the static link; with UCX_DYNAMIC=1 UCX finds its InfiniBand module by itself))
+UCX ?= $(shell $(UCX_PKG) --exists ucx 2>/dev/null && echo 1 || echo 0)
+
+ifeq ($(UCX),1)
+UCX_VERSION := $(shell $(UCX_PKG) --modversion ucx)
+# UCX's headers say "asm", and are not written for these warnings.
+UCX_FLAGS   := -std=gnu11 $(patsubst -I%,-isystem %,$(shell $(UCX_PKG) --cflags ucx)) -DGF_UCX_IB=$(UCX_IB) -DGF_UCX_DYNAMIC=$(UCX_DYNAMIC)
+UCX_FOLDER  := $(patsubst -L%,%,$(filter -L%,$(shell $(UCX_PKG) --libs ucx)))
+# All four by name: a module of UCX may need what the program itself does not.
+UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(UCX_PKG) --libs ucx)) -Wl,--pop-state \
+                    '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib$(UCX_FOLDER:%=:%)'
+# Who connects to UCX's tcp is checked in drivers/ucx/connection_proof.c, which a static link leads UCX's calls through.
+UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static --libs ucx)) \
+               -Wl,--undefined=__wrap_listen $(foreach f,listen accept connect,-Wl$(comma)--wrap=$f)
+
+# ucx-ib.pc names every provider that there ever was: some have no archive. mlx4 and mlx5 drive what the papers used and what
+# came since, rxe is RoCE over any Ethernet. From UCX 1.18 on what is for mlx5 is an archive of its own.
+PACKAGES_IB      := libibverbs-dev libnuma-dev libnl-3-dev libnl-route-3-dev
+UCX_IB_PROVIDERS ?= mlx4 mlx5 rxe
+UCX_IB_MODULES   := $(foreach m,ucx-ib ucx-ib-mlx5,$(shell $(UCX_PKG) --exists $(m) 2>/dev/null && echo $(m)))
+ifeq ($(UCX_IB),1)
+UCX_IB_LIBS := $(filter %/ucx -luct_ib% -Wl$(comma)--undefined=uct_%,$(foreach m,$(UCX_IB_MODULES),$(shell $(UCX_PKG) --static --libs $(m) 2>/dev/null)))
+$(if $(UCX_IB_LIBS),,$(error UCX_IB=1: pkg-config finds no ucx-ib with this UCX; it takes one built with verbs, and the packages $(PACKAGES_IB)))
+PACKAGES += $(PACKAGES_IB)
+IB_ARCHIVES := $(patsubst %,-l%-rdmav34,$(filter-out mlx4 mlx5 efa mana,$(UCX_IB_PROVIDERS))) $(patsubst %,-l%,$(filter mlx4 mlx5 efa mana,$(UCX_IB_PROVIDERS)))
+UCX_LIBS := $(UCX_IB_LIBS) $(UCX_IB_PROVIDERS:%=-Wl,--undefined=verbs_provider_%) $(UCX_LIBS) $(IB_ARCHIVES) \
+            -libverbs -lnuma -lnl-route-3 -lnl-3
+endif
+
+ifeq ($(UCX_DYNAMIC),1)
+UCX_LINK := $(UCX_DYNAMIC_LIBS)
+UCX_PC   := $(filter -L% -l%,$(UCX_DYNAMIC_LIBS)) $(UCX_FOLDER:%=-Wl$(comma)-rpath$(comma)%)
+else
+UCX_LINK := -Wl,-Bstatic $(UCX_LIBS) -Wl,-Bdynamic
+# Archives by name, for pkg-config drops all but one -Wl,-Bstatic.
+UCX_PC   := $(patsubst -l%,-l:lib%.a,$(filter -L% -l% -Wl$(comma)--undefined=% -Wl$(comma)--wrap=%,$(UCX_LIBS)))
+endif
+endif
+UCX_TEXT := $(if $(filter 1,$(UCX)),$(UCX_VERSION)$(if $(filter 1,$(UCX_IB)), with InfiniBand)$(if $(filter 1,$(UCX_DYNAMIC)), dynamic),0)

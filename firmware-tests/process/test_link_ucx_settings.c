@@ -1,0 +1,143 @@
+/* What the UCX link tells UCX, and that it notices what UCX did not take. UCX's calls are seen, and spoilt, on the way
+ * (--wrap): each row spoils one, and the open fails with an error that names the key, the value and UCX's version. */
+#include "firmware-tests/support/suite.h"
+#include "drivers/link.h"
+
+#include <ucp/api/ucp.h>
+
+#define MESSAGE_BYTES 262144u
+#define SEGMENT "263168" /* a message and UCX's own head */
+#define PORTS "21000-25999"
+
+typedef enum spoil {
+    SPOIL_NOTHING = 0,
+    SPOIL_UCP_FORGETS,  /* ucp_config_modify() says "OK" and does nothing */
+    SPOIL_UCP_MISTAKES, /* it is given another key, which no transport has */
+    SPOIL_TCP_FORGETS,  /* uct_config_modify() likewise */
+    SPOIL_TCP_LACKS,    /* it knows the key under no name */
+    SPOIL_REQUEST,      /* UCX wants more bytes for a request than there are */
+} spoil;
+
+static struct {
+    spoil how;
+    const char *key; /* which; a key that ends with this */
+    char given[16][160]; /* "KEY=VALUE" as UCP was given them */
+    uint32_t given_count;
+} ucx;
+
+static bool spoilt(const char *name, spoil how)
+{
+    size_t name_bytes = strlen(name), key_bytes = (ucx.key != NULL) ? strlen(ucx.key) : 0;
+    return (ucx.how == how) && (key_bytes <= name_bytes) && (strcmp(name + name_bytes - key_bytes, ucx.key) == 0);
+}
+
+#define WRAPPED(result, name, ...) \
+    result __real_##name(__VA_ARGS__); \
+    result __wrap_##name(__VA_ARGS__); \
+    result __wrap_##name(__VA_ARGS__)
+
+WRAPPED(ucs_status_t, ucp_config_modify, ucp_config_t *config, const char *name, const char *value)
+{
+    assert_true(ucx.given_count < 16);
+    (void)snprintf(ucx.given[ucx.given_count++], sizeof ucx.given[0], "%s=%s", name, value);
+    if (spoilt(name, SPOIL_UCP_FORGETS)) return UCS_OK;
+    return __real_ucp_config_modify(config, spoilt(name, SPOIL_UCP_MISTAKES) ? "GF_NO_SUCH_KEY" : name, value);
+}
+
+WRAPPED(ucs_status_t, uct_config_modify, void *config, const char *name, const char *value)
+{
+    if (spoilt(name, SPOIL_TCP_FORGETS)) return UCS_OK;
+    if (spoilt(name, SPOIL_TCP_LACKS)) return UCS_ERR_NO_ELEM;
+    return __real_uct_config_modify(config, name, value);
+}
+
+WRAPPED(ucs_status_t, ucp_context_query, ucp_context_h context, ucp_context_attr_t *attributes)
+{
+    ucs_status_t status = __real_ucp_context_query(context, attributes);
+    assert_true((attributes->field_mask & UCP_ATTR_FIELD_REQUEST_SIZE) != 0);
+    assert_in_range(attributes->request_size, 64, 320);
+    if (ucx.how == SPOIL_REQUEST) attributes->request_size = 400;
+    return status;
+}
+
+static void log_drop(void *user, gf_log_level level, const char *text)
+{
+    (void)user;
+    (void)level;
+    (void)text;
+}
+
+static gf_status open_and_close(spoil how, const char *key, const char *transports, struct gf_fault *fault_out)
+{
+    const struct gf_link_setup setup = {.world = 2, .epoch = 1, .requests_max = 4, .message_bytes_max = MESSAGE_BYTES,
+                                        .region_bytes = 4096, .transports = transports, .devices = "lo", .ports = PORTS,
+                                        .log = {.fn = log_drop}};
+    void *state = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
+    struct gf_link *link = NULL;
+    gf_status status;
+    memset(&ucx, 0, sizeof ucx);
+    memset(fault_out, 0, sizeof *fault_out);
+    ucx.how = how;
+    ucx.key = key;
+    status = gf_link_ucx.open(&setup, state, &link, fault_out);
+    if (status == GF_OK) gf_link_ucx.close(link);
+    free(state);
+    return status;
+}
+
+static bool given(const char *setting)
+{
+    for (uint32_t i = 0; i < ucx.given_count; i++)
+        if (strcmp(ucx.given[i], setting) == 0) return true;
+    return false;
+}
+
+/* UCX 1.17 put TCP_ in front of what belongs to tcp; the other name was not taken from then on. */
+TEST(keys_have_the_names_of_this_version)
+{
+    static const char *const of_tcp[] = {"PORT_RANGE=" PORTS, "RX_SEG_SIZE=" SEGMENT, "TX_SEG_SIZE=" SEGMENT};
+    struct gf_fault fault;
+    unsigned major = 0, minor = 0, release = 0;
+    assert_int_equal(open_and_close(SPOIL_NOTHING, NULL, "self,posix,tcp", &fault), GF_OK);
+    ucp_get_version(&major, &minor, &release);
+    assert_int_equal(major, 1);
+    for (size_t i = 0; i < LENGTH(of_tcp); i++) {
+        char setting[64];
+        (void)snprintf(setting, sizeof setting, "%s%s", (minor >= 17) ? "TCP_" : "", of_tcp[i]);
+        assert_true(given(setting));
+    }
+    assert_true(given("TLS=self,posix,tcp") && given("NET_DEVICES=lo") && given("ALLOC_PRIO=md:posix"));
+    assert_true(given("RNDV_SEND_NBR_THRESH=262145"));
+    assert_int_equal(ucx.given_count, 7);
+    assert_int_equal(open_and_close(SPOIL_NOTHING, NULL, "self,posix", &fault), GF_OK);
+    assert_int_equal(ucx.given_count, 2);
+}
+
+static const struct refused_row {
+    const char *name;
+    spoil how;
+    const char *key, *text; /* of the fault, which names UCX's version too */
+} refused_rows[] = {
+    {"a_key_of_ucp_has_no_effect", SPOIL_UCP_FORGETS, "RNDV_SEND_NBR_THRESH", "RNDV_SEND_NBR_THRESH=262145: it keeps"},
+    {"no_transports_were_chosen", SPOIL_UCP_FORGETS, "TLS", "TLS=self,tcp: it keeps"},
+    {"a_segment_has_no_effect", SPOIL_TCP_FORGETS, "RX_SEG_SIZE", "RX_SEG_SIZE=" SEGMENT ": it keeps"},
+    {"ports_have_no_effect", SPOIL_TCP_FORGETS, "PORT_RANGE", "PORT_RANGE=" PORTS ": it keeps"},
+    {"tcp_has_no_such_key", SPOIL_TCP_LACKS, "TX_SEG_SIZE", "TX_SEG_SIZE=" SEGMENT ": it refuses"},
+    {"ports_were_dropped_on_the_way", SPOIL_UCP_FORGETS, "PORT_RANGE", "PORT_RANGE=" PORTS ": it keeps port "},
+    {"no_transport_knows_the_key", SPOIL_UCP_MISTAKES, "TX_SEG_SIZE", SEGMENT},
+    {"a_request_is_too_large", SPOIL_REQUEST, NULL, "wants 400 bytes in front of a request, this build keeps 320"},
+};
+
+TEST(what_ucx_does_not_take_fails_the_open)
+{
+    char version[32];
+    (void)snprintf(version, sizeof version, "UCX %s", ucp_get_version_string());
+    for (size_t i = 0; i < LENGTH(refused_rows); i++) {
+        const struct refused_row *row = &refused_rows[i];
+        struct gf_fault fault;
+        gf_status status = open_and_close(row->how, row->key, "self,tcp", &fault);
+        if ((status != ((row->how == SPOIL_REQUEST) ? GF_ERR_LINK : GF_ERR_CONFIG)) ||
+            (strstr(fault.text, row->text) == NULL) || (strstr(fault.text, version) == NULL))
+            fail_msg("%s: %d, \"%s\"", row->name, (int)status, fault.text);
+    }
+}

@@ -1,0 +1,112 @@
+/* Dense fused buffers: gradients are cast and looked at on their way to the wire, and again on their way back. */
+#include "lib/context.h"
+
+float gf_buffer_factor(const gf_context *gf)
+{
+    double factor = 1.0 / ((double)gf->scale * (double)gf->config.exchange.pre_scale);
+    if (gf->config.exchange.average == GF_AVERAGE_RANKS) factor /= (double)gf->world;
+    return (float)factor;
+}
+
+uint64_t gf_slice_elems(const gf_context *gf) { return gf->config.exchange.slice_bytes / sizeof(float); }
+
+uint64_t gf_turn_elems(const gf_context *gf, uint64_t left)
+{
+    uint64_t most = gf_slice_elems(gf);
+    return (gf->on_device || (left < most)) ? left : most;
+}
+
+const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *op) { return &gf->buffers[op->number]; }
+
+static bool in_place(const struct gf_op *op) { return op->packed == op->of.buffer.gradient; }
+
+/* Cast, scale and look at one slice. Nobody looks where nothing changes and who adds sees all ranks' values: that would
+ * read all once more, which takes longer than adding. */
+static gf_status dense_pack(gf_context *gf, struct gf_op *op)
+{
+    const struct gf_buffer *buffer = gf_buffer_of(gf, op);
+    uint64_t done = op->done_elems, count = gf_turn_elems(gf, buffer->elem_count - done);
+    gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
+    gf_mem from = op->of.buffer.gradient + done * gf_type_size_bytes(type);
+    gf_mem to = op->packed + done * gf_type_size_bytes(wire);
+    float pre = gf->config.exchange.pre_scale;
+    struct gf_check *check = gf_finite_counter(gf, op->index);
+    gf_status status = GF_OK;
+
+    if (op->coll.sources != NULL) count = buffer->elem_count;
+    else if (in_place(op) && (pre == 1.0f))
+        status = gf->ops->check(&gf->queue, from, type, count, buffer->first_elem + done, check);
+    else
+        status = gf->ops->cast(&gf->queue, to, wire, from, type, count, pre, buffer->first_elem + done, check);
+    if (status < 0) return gf_device_failed(gf, op->operation);
+    op->done_elems += count;
+    return GF_OK;
+}
+
+/* 16-bit gradients keep their scale (gf_gradient_scale): divided here they could underflow. With GF_AVERAGE_SAMPLES the
+ * divisor is known only after the vote. What the wire held may be too large for the gradient's type or once its scale is
+ * undone: that is counted. */
+static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
+{
+    const struct gf_buffer *buffer = gf_buffer_of(gf, op);
+    gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
+    float factor = (type == GF_TYPE_F32) ? gf_buffer_factor(gf) : 1.0f;
+    uint64_t done = op->done_elems, count = gf_turn_elems(gf, buffer->elem_count - done);
+
+    if (in_place(op) && (factor == 1.0f)) count = buffer->elem_count;
+    else if (gf->ops->cast(&gf->queue, op->of.buffer.gradient + done * gf_type_size_bytes(type), type,
+                           op->packed + done * gf_type_size_bytes(wire), wire, count, factor, 0,
+                           gf_finite_counter(gf, op->index)) < 0)
+        return gf_device_failed(gf, op->operation);
+    op->done_elems += count;
+    return GF_OK;
+}
+
+void gf_buffer_packed(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    gf_finite_local(gf, gf_buffer_of(gf, op), &gf->finite.seen[op->index]);
+    if (!gf->step.posted) gf->step.first_ns = now_ns;
+    gf->step.posted = true;
+}
+
+void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    (void)now_ns;
+    gf->finite.sum_count += gf->finite.seen[op->index].bad_count;
+    gf_finite_sources(gf, gf_buffer_of(gf, op), &op->of.buffer.sources);
+    gf->step.buffers_ended++;
+}
+
+const struct gf_op_kind gf_buffer_dense = {
+    .counts = true,
+    .pack = dense_pack,
+    .packed = gf_buffer_packed,
+    .unpack = dense_unpack,
+    .done = gf_buffer_done,
+};
+
+bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
+{
+    const struct gf_buffer *buffer = &gf->buffers[number];
+    const struct gf_op_kind *kind = (buffer->chunk_count > 0) ? gf->step_module->buffers : &gf_buffer_dense;
+    struct gf_op *op = gf_op_take(gf, kind, GF_OPERATION_STEP, number, now_ns);
+    gf_type wire = gf->config.exchange.wire;
+    uint64_t at = buffer->first_elem * gf_type_size_bytes(wire);
+    if (op == NULL) return false;
+    op->first_tensor = buffer->first_tensor;
+    op->tensor_count = buffer->tensor_count;
+    op->of.buffer = (struct gf_op_buffer){.gradient = gf->gradient + buffer->gradient_offset,
+                                          .sources = {.bad_first = UINT64_MAX}};
+    op->packed = gf->pack + at;
+    if ((buffer->type == (uint8_t)wire) && (buffer->chunk_count == 0)) op->packed = op->of.buffer.gradient;
+    op->coll.data = (!gf->on_device || gf_sums_late(gf)) ? op->packed : gf->wire + at;
+    op->algorithm = gf_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));
+    if (in_place(op) && !gf->on_device && (gf->config.exchange.pre_scale == 1.0f) &&
+        (op->algorithm == GF_ALGORITHM_DIRECT))
+        op->coll.sources = &op->of.buffer.sources;
+    op->coll.op = GF_COLL_ALLREDUCE;
+    op->coll.type = wire;
+    op->coll.elem_count = buffer->elem_count;
+    op->coll.tag = gf_tag(gf->epoch, gf->step.number, number);
+    return true;
+}

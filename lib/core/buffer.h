@@ -1,0 +1,31 @@
+/* Fused buffers as operations. A buffer has an address for each place that it can be in:
+ *     gradient  in the gradient pool, where the appliance wrote it         (op->of.buffer.gradient)
+ *     packed    as it travels, where element ops reach it: the pack buffer, or the gradient itself where nothing is cast
+ *                                                                           (op->packed)
+ *     wire      as it travels, where the collective works on it: packed itself, or host memory where the packed one is in
+ *               device memory that the link does not reach                  (op->coll.data) */
+#ifndef GF_BUFFER_H
+#define GF_BUFFER_H
+
+#include "lib/core/op.h"
+#include "lib/core/pool.h"
+
+extern const struct gf_op_kind gf_buffer_dense;
+
+/* Takes an op for fused buffer `number` of this step; false: none is free. */
+bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns);
+const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *op);
+
+/* What kinds of fused buffers share: op->kind->packed and done. */
+void gf_buffer_packed(gf_context *gf, struct gf_op *op, uint64_t now_ns);
+void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns);
+
+/* What reduced values are multiplied with so that they are the average: undoes loss scale and pre-scale. */
+float gf_buffer_factor(const gf_context *gf);
+
+/* Elements of one turn of packing, unpacking or committing: a slice of fp32, so that none holds a poll up for longer than a
+ * slice does. A device is not held up: what it is given is queued. */
+uint64_t gf_slice_elems(const gf_context *gf);                /* in a slice */
+uint64_t gf_turn_elems(const gf_context *gf, uint64_t left);
+
+#endif

@@ -1,0 +1,50 @@
+/* See choose.h. */
+#include "lib/context.h"
+
+void gf_choose_reset(gf_context *gf)
+{
+    gf_algorithm asked = gf->config.exchange.algorithm;
+    bool late = (asked == GF_ALGORITHM_DIRECT) || (asked == GF_ALGORITHM_HIERARCHY);
+    gf->algorithm = late ? GF_ALGORITHM_AUTO : asked;
+    gf->by_nodes = false;
+}
+
+/* Checksums cover messages only: auto does not give them up. */
+void gf_choose_commit(gf_context *gf, bool shares)
+{
+    gf_algorithm asked = gf->config.exchange.algorithm;
+    bool wanted = (asked == GF_ALGORITHM_DIRECT) || ((asked == GF_ALGORITHM_AUTO) && !gf->config.link.integrity);
+    if (asked == GF_ALGORITHM_HIERARCHY) gf->algorithm = asked;
+    if (wanted && shares && (gf->world > 1)) gf->algorithm = GF_ALGORITHM_DIRECT;
+}
+
+uint32_t gf_choose_lane_ranks(const struct gf_config *config)
+{
+    bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) && (config->job.world > GF_DIRECT_RANKS_MAX);
+    return in_nodes ? GF_DIRECT_RANKS_MAX : config->job.world;
+}
+
+gf_algorithm gf_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes)
+{
+    gf_algorithm wanted = gf->algorithm;
+    static const gf_algorithm fallbacks[] = {GF_ALGORITHM_RING, GF_ALGORITHM_TREE, GF_ALGORITHM_DOUBLING,
+                                             GF_ALGORITHM_HALVING};
+    if ((op == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
+        if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
+        if (gf->by_nodes) return GF_ALGORITHM_HIERARCHY;
+        if ((bytes <= gf->config.exchange.halving_max_bytes) || gf->config.exchange.deterministic)
+            return GF_ALGORITHM_HALVING;
+        return GF_ALGORITHM_RING;
+    }
+    if ((wanted != GF_ALGORITHM_AUTO) && gf_coll_kind_of(wanted)->supports(op)) return wanted;
+    for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++)
+        if (gf_coll_kind_of(fallbacks[i])->supports(op)) return fallbacks[i];
+    GF_ASSERT(false); /* every operation is served by one of them */
+    return GF_ALGORITHM_AUTO;
+}
+
+gf_algorithm gf_choose_folded(const gf_context *gf, uint64_t bytes)
+{
+    bool direct = (gf->algorithm == GF_ALGORITHM_DIRECT) && (bytes <= GF_DIRECT_SMALL_BYTES);
+    return direct ? GF_ALGORITHM_DIRECT : GF_ALGORITHM_DOUBLING;
+}

@@ -1,0 +1,53 @@
+/* Values that are not finite, counted in one place: what element ops meet while an operation packs, adds and unpacks, and
+ * while chunks are scored, each in a counter of its own; and what that comes to in a step, for the vote.
+ *
+ * Ops count late on a device, in its memory: a counter is sent there before them, and comes back after them. On the host
+ * both are the same memory, and every call is done when it returns. */
+#ifndef GF_FINITE_H
+#define GF_FINITE_H
+
+#include "ops/ops.h"
+
+struct gf_buffer;
+
+struct gf_finite {
+    gf_mem counters;       /* struct gf_check [ops + 1] where ops count; the last one is of the chunk norms */
+    struct gf_check *seen; /* [ops + 1] the same in the exchange region */
+    /* of the step under way */
+    uint64_t local_count;  /* values of this rank, or found by it in another rank's, before they were added */
+    uint64_t first_key;    /* the first of them (gf_finite_key); UINT64_MAX: none */
+    uint64_t sum_count;    /* sums, where this rank rounded them: on the wire, or back from it */
+};
+
+/* Counter `index` begins at none, on the host. Returns it: where host ops count, and where it comes back. */
+struct gf_check *gf_finite_clear(gf_context *gf, uint32_t index);
+/* Sends it to where ops count, queued before them. */
+gf_status gf_finite_send(gf_context *gf, uint32_t index);
+struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index); /* where that is, for ops */
+/* After them: on its way back, with event `index` behind it. */
+gf_status gf_finite_end(gf_context *gf, uint32_t index);
+/* GF_OK: seen[index] holds, and all that was queued before it is done. */
+gf_status gf_finite_reached(gf_context *gf, uint32_t index);
+
+void gf_finite_step(gf_context *gf); /* a step begins: none so far */
+/* Values of this rank, in a counter whose indices are elements of the pool; of one buffer, or (NULL) of the sparse part. */
+void gf_finite_local(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check);
+/* The same of all ranks' values in the blocks that this rank added. */
+void gf_finite_sources(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *sources);
+
+/* Which value it was, so that a lower key is an earlier one: rank, tensor, element of the tensor. */
+#define GF_KEY_ELEM_BITS 37u /* gf_pool_place() allows no more elements */
+#define GF_KEY_TENSOR_BITS 14u
+#define GF_KEY_NONE UINT64_MAX
+struct gf_finite_place {
+    uint32_t rank, tensor;
+    uint64_t elem;
+};
+static inline struct gf_finite_place gf_finite_place_of(uint64_t key)
+{
+    return (struct gf_finite_place){.rank = (uint32_t)(key >> (GF_KEY_TENSOR_BITS + GF_KEY_ELEM_BITS)),
+                                    .tensor = (uint32_t)(key >> GF_KEY_ELEM_BITS) & ((1u << GF_KEY_TENSOR_BITS) - 1),
+                                    .elem = key & ((UINT64_C(1) << GF_KEY_ELEM_BITS) - 1)};
+}
+
+#endif

@@ -1,0 +1,354 @@
+/* The state machine of operations (op.h), what goes into the trace and the statistics of them, and how the failure of a
+ * collective becomes the context's. */
+#include <sched.h>
+
+#include "lib/context.h"
+
+/* ---- taking ---- */
+
+struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation, uint32_t number,
+                         uint64_t now_ns)
+{
+    struct gf_op_table *table = &gf->under_way;
+    uint64_t apart = gf->by_nodes ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES; /* hierarchy takes two lanes an operation */
+    struct gf_op *op = NULL;
+    for (uint32_t i = 0; i < table->count; i++) { /* the oldest under way keeps its lane of flags to itself */
+        if (table->ops[i].state == GF_OP_FREE) op = (op == NULL) ? &table->ops[i] : op;
+        else if (table->taken - table->ops[i].order >= apart) return NULL;
+    }
+    if (op == NULL) return NULL;
+    op->index = (uint32_t)(op - table->ops);
+    op->kind = kind;
+    op->operation = operation;
+    op->number = number;
+    op->first_tensor = GF_TENSOR_NONE;
+    op->tensor_count = 0;
+    op->order = table->taken++;
+    op->done_elems = 0;
+    op->taken_ns = now_ns;
+    op->coll.fold = NULL;
+    op->coll.fold_elem_bytes = 0;
+    op->coll.root = 0;
+    op->coll.sources = NULL;
+    op->state = GF_OP_PACK;
+    return op;
+}
+
+/* ---- the collective ---- */
+
+/* Up to here direct takes one barrier: where ranks share cores, a barrier costs each a turn on its core. */
+#define SMALL_BYTES 128u
+#define SMALL_CROWDED_BYTES 4096u
+
+/* Folded vectors have no other way. */
+static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
+{
+    if (coll->fold != NULL) return GF_DIRECT_SMALL_BYTES;
+    return gf->crowded ? SMALL_CROWDED_BYTES : SMALL_BYTES;
+}
+
+/* Fewer after a shrink, which the memory has room for. */
+static uint32_t lanes(const gf_context *gf)
+{
+    uint32_t most = gf_choose_lane_ranks(&gf->config);
+    return (gf->world < most) ? gf->world : most;
+}
+
+/* Data of a device: the link takes it from there, or all devices reach each other's. */
+static void device_take(gf_context *gf, struct gf_op *op)
+{
+    struct gf_coll *coll = &op->coll;
+    GF_ASSERT((coll->op == GF_COLL_ALLREDUCE) && gf_sums_late(gf));
+    coll->queue = &gf->queue;
+    coll->ops = gf->ops;
+    coll->is_late = true;
+    coll->event = op->index;
+    coll->staging = op->device_staging;
+    if (!gf->ipc.agreed) return;
+    GF_ASSERT(coll->kind == &gf_coll_direct);
+    coll->kind = &gf_coll_direct_device;
+    coll->direct.exported = gf->ipc.bases;
+    coll->direct.region_bytes = gf->device_bytes;
+    coll->direct.small_bytes = 0;
+}
+
+/* In the others the quickest message of a rank may have waited for all others' too. */
+static bool timed(const struct gf_op *op)
+{
+    return (op->operation == GF_OPERATION_STEP) && ((op->algorithm == GF_ALGORITHM_RING) ||
+                                                    (op->algorithm == GF_ALGORITHM_HALVING) ||
+                                                    (op->algorithm == GF_ALGORITHM_HIERARCHY));
+}
+
+/* Packed: the collective starts. Sums of devices are counted by them, others by the host. */
+static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    struct gf_coll *coll = &op->coll;
+    struct gf_position *position = gf_members_position(gf->members);
+    if (op->kind->packed != NULL) op->kind->packed(gf, op, now_ns);
+    coll->kind = gf_coll_kind_of(op->algorithm);
+    coll->link = gf->link;
+    coll->queue = &gf->wire_queue;
+    coll->ops = gf->wire_ops;
+    coll->members = gf->seats;
+    coll->size = gf->world;
+    coll->index = gf->rank;
+    coll->staging = op->staging;
+    coll->is_late = false;
+    coll->timeout_ns = gf->config.exchange.timeout_ns;
+    coll->slice_bytes = gf->config.exchange.slice_bytes;
+    coll->window = gf->config.link.window;
+    coll->nodes = &gf->nodes;
+    coll->inner = &op->inner;
+    coll->timing = timed(op) ? &gf->timing : NULL;
+    coll->check = op->kind->counts ? gf_finite_clear(gf, op->index) : NULL;
+    coll->direct = (struct gf_coll_shared){.ticket = op->order, .region_bytes = gf->region_bytes,
+                                           .lane_ranks = lanes(gf),
+                                           .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,
+                                           .small_bytes = small_bytes(gf, coll)};
+    if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) device_take(gf, op);
+    if (op->kind->counts && gf_sums_late(gf)) {
+        coll->check = gf_finite_counter(gf, op->index);
+        if (gf_finite_send(gf, op->index) < 0) return gf_device_failed(gf, op->operation);
+    }
+    op->begin_ns = now_ns;
+    op->wait_peer = op->waited_for = GF_RANK_NONE;
+    op->waited_ns = 0;
+    op->state = GF_OP_RUN;
+    position->sequence = ++gf->under_way.sequence;
+    position->step = gf->step.number;
+    position->operation = (uint32_t)op->operation;
+    position->buffer = op->number;
+    position->tensor = op->first_tensor;
+    (void)gf_coll_start(coll, now_ns);
+    gf->moved_ns = now_ns;
+    return GF_OK;
+}
+
+static void op_trace(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
+{
+    uint64_t pack_ns = (op->kind->pack != NULL) ? op->begin_ns - op->taken_ns : 0;
+    struct gf_trace_record record = {.begin_ns = op->begin_ns,
+                                     .end_ns = now_ns,
+                                     .step = gf->step.number,
+                                     .bytes = op->coll.elem_count * gf_coll_elem_bytes(&op->coll),
+                                     .operation = (uint32_t)op->operation,
+                                     .algorithm = (uint32_t)op->algorithm,
+                                     .buffer = op->number,
+                                     .first_tensor = op->first_tensor,
+                                     .tensor_count = op->tensor_count,
+                                     .status = (int32_t)status,
+                                     .waited_for = op->waited_for,
+                                     .pack_ns = (pack_ns < UINT32_MAX) ? (uint32_t)pack_ns : UINT32_MAX};
+    gf_trace_write(gf, &record);
+    gf->stats.operations++;
+}
+
+/* The op waits for another rank than before, or for nobody. */
+static void op_wait(gf_context *gf, struct gf_op *op, uint32_t peer, uint64_t now_ns)
+{
+    uint64_t span_ns = now_ns - op->wait_ns;
+    if (peer == op->wait_peer) return;
+    if (op->wait_peer != GF_RANK_NONE) gf->peers[op->wait_peer].wait_ns += span_ns;
+    if ((op->wait_peer != GF_RANK_NONE) && (span_ns > op->waited_ns)) {
+        op->waited_ns = span_ns;
+        op->waited_for = op->wait_peer;
+    }
+    op->wait_peer = peer;
+    op->wait_ns = now_ns;
+}
+
+/* The collective failed: it drains on under the context's failure. */
+static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    const struct gf_coll *coll = &op->coll;
+    uint32_t waits_for = gf_rank_of(gf, coll->waits_for);
+    if (gf->error.code != GF_OK) return gf->error.code;
+    op_trace(gf, op, coll->error, now_ns);
+    if ((coll->error == GF_ERR_DEVICE) && (gf->gpu->fault.code != GF_OK)) return gf_device_failed(gf, op->operation);
+    if (gf->link->fault.code != GF_OK) return gf_fail_fault(gf, &gf->link->fault, op->operation);
+    return gf_fail(gf, coll->error, op->operation, waits_for, op->first_tensor,
+                   "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for rank %d",
+                   gf_status_name(coll->error), (unsigned long long)gf->step.number, gf_operation_name(op->operation),
+                   coll->kind->name, (double)(now_ns - coll->moved_ns) * 1e-9, (int)waits_for);
+}
+
+static uint32_t ops_busy(const struct gf_op_table *table)
+{
+    uint32_t busy = 0;
+    for (uint32_t i = 0; i < table->count; i++) busy += table->ops[i].state != GF_OP_FREE;
+    return busy;
+}
+
+static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    struct gf_position *position = gf_members_position(gf->members);
+    struct gf_coll *coll = &op->coll;
+    gf_status status;
+    coll->spins = ops_busy(&gf->under_way) == 1 ? gf->spins : 0; /* others would wait for it */
+    coll->direct.near = false;
+    status = gf_coll_poll(coll, now_ns);
+    gf->awaits_core = coll->direct.near;
+    if (coll->moved_ns > gf->moved_ns) gf->moved_ns = coll->moved_ns;
+    if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
+        position->waits_for = gf_rank_of(gf, coll->waits_for);
+        op_wait(gf, op, position->waits_for, now_ns);
+        return GF_AGAIN;
+    }
+    op_wait(gf, op, GF_RANK_NONE, now_ns);
+    gf->moved_ns = now_ns;
+    gf->stats.mapped_bytes += coll->bytes_mapped;
+    coll->bytes_mapped = 0;
+    if (status != GF_OK) return op_fail(gf, op, now_ns);
+    /* From here on this rank computes, unless another op says something else. */
+    position->operation = (gf->phase == GF_PHASE_STEP) ? GF_OPERATION_STEP : GF_OPERATION_NONE;
+    position->tensor = GF_TENSOR_NONE;
+    position->waits_for = GF_RANK_NONE;
+    op_trace(gf, op, GF_OK, now_ns);
+    op->done_elems = 0;
+    op->state = GF_OP_UNPACK;
+    return GF_OK;
+}
+
+/* ---- to the wire and back ---- */
+
+/* Between device and wire, all of it; nothing where both are the same memory. */
+static gf_status op_copy(gf_context *gf, const struct gf_op *op, gf_mem to, gf_mem from)
+{
+    uint64_t bytes = op->coll.elem_count * gf_coll_elem_bytes(&op->coll);
+    if ((to == from) || (bytes == 0)) return GF_OK;
+    return gf->gpu->driver->copy(&gf->queue, to, from, bytes);
+}
+
+static bool op_moves(const struct gf_op *op)
+{
+    return (op->kind->pack != NULL) || (op->packed != op->coll.data);
+}
+
+/* A turn of packing or of unpacking. GF_OK: all of it is queued, its counter after it. */
+static gf_status op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    bool packs = (op->state == GF_OP_PACK);
+    gf_status (*move)(gf_context *, struct gf_op *) = packs ? op->kind->pack : op->kind->unpack;
+    gf_status status = GF_OK;
+    gf->moved_ns = now_ns;
+    if (op->done_elems == 0) { /* a device that has added goes on counting where it was */
+        if (packs) (void)gf_finite_clear(gf, op->index);
+        if (packs || !gf_sums_late(gf)) status = gf_finite_send(gf, op->index);
+        if (!packs && (status >= 0)) status = op_copy(gf, op, op->packed, op->coll.data);
+        if (status < 0) return gf_device_failed(gf, op->operation);
+    }
+    if ((move != NULL) && (op->done_elems < op->coll.elem_count)) {
+        if ((status = move(gf, op)) < 0) return status;
+        if (op->done_elems < op->coll.elem_count) return GF_AGAIN;
+    }
+    if (packs) status = op_copy(gf, op, op->coll.data, op->packed);
+    if (status >= 0) status = gf_finite_end(gf, op->index);
+    return (status < 0) ? gf_device_failed(gf, op->operation) : GF_OK;
+}
+
+/* GF_OK: the device has done what was queued, and its counter is here. */
+static gf_status op_reached(gf_context *gf, const struct gf_op *op)
+{
+    gf_status status = gf_finite_reached(gf, op->index);
+    return (status < 0) ? gf_device_failed(gf, op->operation) : status;
+}
+
+static gf_status op_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    op->kind->done(gf, op, now_ns);
+    op->state = GF_OP_FREE;
+    return GF_AGAIN;
+}
+
+/* GF_OK: its state has changed, there may be more to do at once. */
+static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    gf_status status;
+    switch (op->state) {
+    case GF_OP_FREE: break;
+    case GF_OP_PACK:
+        if (!op_moves(op)) return op_run(gf, op, now_ns);
+        if ((status = op_move(gf, op, now_ns)) == GF_OK) op->state = GF_OP_PACKED;
+        return status;
+    case GF_OP_PACKED:
+        status = op_reached(gf, op);
+        return (status == GF_OK) ? op_run(gf, op, now_ns) : status;
+    case GF_OP_RUN: return op_poll(gf, op, now_ns);
+    case GF_OP_UNPACK:
+        if (!op_moves(op)) return op_done(gf, op, now_ns);
+        if ((status = op_move(gf, op, now_ns)) == GF_OK) op->state = GF_OP_UNPACKED;
+        return status;
+    case GF_OP_UNPACKED:
+        status = op_reached(gf, op);
+        return (status == GF_OK) ? op_done(gf, op, now_ns) : status;
+    }
+    return GF_AGAIN;
+}
+
+gf_status gf_op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    gf_status status;
+    do {
+        status = op_advance(gf, op, now_ns);
+    } while (status == GF_OK);
+    return status;
+}
+
+gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < gf->under_way.count; i++) {
+        gf_status status = gf_op_progress(gf, &gf->under_way.ops[i], now_ns);
+        if (status < 0) return status;
+    }
+    return GF_OK;
+}
+
+/* ---- what others ask ---- */
+
+void gf_ops_cancel(gf_context *gf, gf_status error)
+{
+    for (uint32_t i = 0; i < gf->under_way.count; i++)
+        if (gf->under_way.ops[i].coll.state == GF_COLL_RUN) gf_coll_fail(&gf->under_way.ops[i].coll, error);
+}
+
+/* Collectives are in DRAIN; each ends when its last message has. */
+bool gf_ops_drained(gf_context *gf, uint64_t now_ns)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < gf->under_way.count; i++) {
+        struct gf_coll *coll = &gf->under_way.ops[i].coll;
+        if ((coll->state == GF_COLL_RUN) || (coll->state == GF_COLL_DRAIN))
+            if (gf_coll_poll(coll, now_ns) == GF_AGAIN) all = false;
+    }
+    return all;
+}
+
+void gf_ops_reset(gf_context *gf)
+{
+    for (uint32_t i = 0; i < gf->under_way.count; i++) {
+        gf->under_way.ops[i].state = GF_OP_FREE;
+        gf->under_way.ops[i].coll.state = GF_COLL_IDLE;
+    }
+    gf->under_way.taken = gf->under_way.sequence = 0;
+}
+
+bool gf_ops_await_messages(const gf_context *gf)
+{
+    for (uint32_t i = 0; i < gf->under_way.count; i++) {
+        const struct gf_op *op = &gf->under_way.ops[i];
+        if ((op->state == GF_OP_RUN) && (op->algorithm != GF_ALGORITHM_DIRECT)) return true;
+    }
+    return false;
+}
+
+bool gf_ops_await_quietly(const gf_context *gf)
+{
+    for (uint32_t i = 0; i < gf->under_way.count; i++) {
+        const struct gf_op *op = &gf->under_way.ops[i];
+        bool flags = (op->algorithm == GF_ALGORITHM_DIRECT) || (op->algorithm == GF_ALGORITHM_HIERARCHY);
+        if (op->state == GF_OP_FREE) continue;
+        if ((op->state == GF_OP_RUN) ? flags || op->coll.awaits_device : gf->on_device) return true;
+    }
+    return false;
+}

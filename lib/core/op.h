@@ -1,0 +1,94 @@
+/* An operation (op): one collective under way, from where its data lies to the wire and back. Fused buffers (buffer.c,
+ * dense ones; lib/sparse), public requests (request.c) and the vote (vote.c) are kinds of it.
+ *
+ *     wait -> PACK -> PACKED -> RUN -> UNPACK -> UNPACKED -> done
+ *
+ * wait: in its owner's queue, until an op is free. PACK and UNPACK move about a slice a poll; PACKED and UNPACKED wait until
+ * the device has done what was queued, which on the host it has. A kind that moves nothing goes from PACK to RUN, and from
+ * RUN to done, in one poll. */
+#ifndef GF_OP_H
+#define GF_OP_H
+
+#include "ops/coll.h"
+
+#define GF_OPS_MAX 16u /* exchange.buffers_active, at most */
+
+struct gf_op;
+
+struct gf_op_kind {
+    bool counts; /* values that are not finite: finite.h */
+    /* The next slice, from op->done_elems on, which it raises. NULL: data lies where the wire, or the device, takes it. */
+    gf_status (*pack)(gf_context *gf, struct gf_op *op);
+    gf_status (*unpack)(gf_context *gf, struct gf_op *op);
+    void (*packed)(gf_context *gf, struct gf_op *op, uint64_t now_ns); /* before the collective starts; NULL: nothing */
+    void (*done)(gf_context *gf, struct gf_op *op, uint64_t now_ns);   /* before the op is free again */
+};
+
+typedef enum gf_op_state {
+    GF_OP_FREE = 0,
+    GF_OP_PACK,
+    GF_OP_PACKED,
+    GF_OP_RUN,
+    GF_OP_UNPACK,
+    GF_OP_UNPACKED
+} gf_op_state;
+
+/* Of a fused buffer. */
+struct gf_op_buffer {
+    gf_mem gradient;         /* of a dense one: where the appliance wrote it */
+    struct gf_check sources; /* of one that nobody looked at before it was added, as sum_n() tells */
+};
+
+struct gf_op {
+    gf_op_state state;
+    uint32_t index;         /* in the table: its counter (finite.h), and its event of the device */
+    const struct gf_op_kind *kind;
+    gf_operation operation; /* for errors and the trace */
+    uint32_t number;        /* of the fused buffer, or of the request */
+    uint32_t first_tensor;  /* of a fused buffer; else GF_TENSOR_NONE */
+    uint32_t tensor_count;
+    uint64_t order;         /* its place in the order in which all ranks take ops */
+    gf_mem packed;          /* where the kind packs to and unpacks from; coll.data is where the wire takes it */
+    uint64_t done_elems;    /* of packing or unpacking */
+    gf_algorithm algorithm;
+    uint64_t taken_ns, begin_ns; /* begin: of the collective */
+    uint32_t wait_peer;     /* the rank waited for now, since wait_ns; GF_RANK_NONE */
+    uint64_t wait_ns;
+    uint32_t waited_for;    /* the one waited for longest so far, and how long */
+    uint64_t waited_ns;
+    gf_mem staging;         /* of coll, in the exchange region */
+    gf_mem device_staging;  /* the same in device memory, where that may go to the wire; else 0 */
+    struct gf_coll coll;
+    struct gf_coll inner;   /* of coll, where it is hierarchy */
+    union {
+        struct gf_op_buffer buffer;
+        struct gf_pending *request;
+    } of;
+};
+
+struct gf_op_table {
+    struct gf_op ops[GF_OPS_MAX];
+    uint32_t count;
+    uint64_t taken;    /* in this epoch */
+    uint64_t sequence; /* collectives begun; equal on all ranks at the same point */
+};
+
+/* A free op in state PACK; NULL: none is free. All ranks take ops for the same operations in the same order, whichever of
+ * the table these are. The caller sets algorithm, packed and, of coll: op, type, root, data, elem_count, tag and what else
+ * its kind wants; the rest is at its default. */
+struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation, uint32_t number,
+                         uint64_t now_ns);
+/* Moves one op, or all, as far as they go; about a slice of work each. Negative: the context has failed. */
+gf_status gf_op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns);
+gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns);
+
+/* The context has failed: asks for the end of every collective. Then drained() moves what is left; true: nothing of it is
+ * under way. reset(): all ops are free, for another epoch. */
+void gf_ops_cancel(gf_context *gf, gf_status error);
+bool gf_ops_drained(gf_context *gf, uint64_t now_ns);
+void gf_ops_reset(gf_context *gf);
+
+bool gf_ops_await_messages(const gf_context *gf); /* some op is moved by the link */
+bool gf_ops_await_quietly(const gf_context *gf);  /* by flags in shared memory, or a device: no descriptor shows that */
+
+#endif

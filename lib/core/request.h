@@ -1,0 +1,30 @@
+/* Public collectives as operations: a queue in the order of posting, the same on all ranks. */
+#ifndef GF_REQUEST_H
+#define GF_REQUEST_H
+
+#include "ops/coll.h"
+
+typedef enum gf_request_state { GF_REQUEST_FREE = 0, GF_REQUEST_QUEUED, GF_REQUEST_RUNNING, GF_REQUEST_ENDED } gf_request_state;
+
+struct gf_pending {
+    gf_request_state state;
+    gf_operation operation;
+    gf_coll_op op;
+    gf_type type;
+    uint32_t root;
+    gf_mem data;
+    uint64_t elem_count;
+    uint64_t sequence; /* from 1; the oldest starts first */
+    bool staged;       /* data is device memory: it passes through the wire pool, alone */
+};
+
+/* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */
+gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
+                          gf_type type, uint32_t root, struct gf_request *request);
+/* Moves all requests; says how `request` stands. */
+gf_status gf_request_progress(gf_context *gf, void *request);
+bool gf_requests_idle(const gf_context *gf);
+gf_operation gf_requests_doing(const gf_context *gf);        /* one under way; GF_OPERATION_NONE */
+void gf_requests_reset(gf_context *gf, uint64_t posted);     /* none is left; `posted` counts those so far */
+
+#endif

@@ -1,0 +1,53 @@
+/* One training step, from begin to whole (step.c), and what a module adds to it. */
+#ifndef GF_STEP_H
+#define GF_STEP_H
+
+#include "lib/core/op.h"
+
+struct gf_step {
+    uint64_t number;          /* counts steps since open, or since the state that was loaded */
+    uint64_t samples;
+    uint32_t declared;        /* tensors ready or skipped */
+    uint32_t next;            /* index in buffer_order of the next buffer to start */
+    uint32_t buffers_ended;
+    uint32_t buffer_count;    /* of this step */
+    bool sparse;              /* this step sends chunks: gf->step_module's */
+    bool posted;              /* something went out: first_ns holds */
+    bool voted;               /* this rank's vote is posted */
+    bool agreed;              /* all ranks' are here */
+    bool committed;           /* what depends on it is queued */
+    bool whole;
+    bool skipped;
+    bool updated;
+    uint64_t first_ns;        /* first collective started */
+    uint32_t commit_tensor;   /* how far the commit pass is */
+    uint64_t commit_elems;
+    uint64_t wire_before;     /* link bytes when it began */
+    uint64_t declared_ns;     /* its last tensor was declared */
+    uint32_t last_rank;       /* declared its last tensor last, or stood still for longer: so the vote says */
+    uint64_t late_ns;         /* for so long it was after the first one; for so long it stood still */
+    uint32_t link_ends[2];    /* whose link was slow, or between whom; GF_RANK_NONE: not to blame */
+    uint64_t link_ns;         /* what a message took more there than elsewhere */
+    uint64_t samples_all;     /* of all ranks */
+    float gradient_scale;     /* what gf_gradient() of a 16-bit tensor is to be multiplied with */
+};
+
+/* What a module does in a step, beside the dense buffers; gf->step_module, NULL: nothing. */
+struct gf_step_module {
+    const struct gf_op_kind *buffers; /* moves fused buffers that have chunks */
+    /* A step begins. GF_OK: its buffers are set and step.sparse is true; GF_AGAIN: it is a dense one. */
+    gf_status (*begin)(gf_context *gf);
+    /* Of a sparse step: work that fills the wait, about a slice. GF_OK: the vote has all that it carries. */
+    gf_status (*fill)(gf_context *gf, uint64_t now_ns);
+    /* After the vote of any step that is not skipped, about a slice; GF_OK: done. */
+    gf_status (*commit)(gf_context *gf, float gradient_scale);
+    bool (*commits)(const gf_context *gf); /* a commit has begun and is not done */
+};
+
+void gf_step_finish(gf_context *gf); /* before a failure: a commit that has begun is finished */
+/* Moves everything under way in a step, failing too; for gf_wait(). arg is not used. */
+gf_status gf_step_progress(gf_context *gf, void *arg);
+void gf_buffers_order(gf_context *gf); /* fills buffer_order from buffers */
+void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */
+
+#endif

@@ -1,0 +1,107 @@
+/* The small agreement at the end of a step (vote.h), as an operation whose words are folded each in its own way, so that
+ * any run of words may be folded alone. */
+#include <string.h>
+
+#include "lib/context.h"
+
+static void norms_add(uint64_t *into, const uint64_t *from)
+{
+    float sums[2], more[2];
+    memcpy(sums, into, sizeof sums);
+    memcpy(more, from, sizeof more);
+    sums[0] += more[0];
+    sums[1] += more[1];
+    memcpy(into, sums, sizeof sums);
+}
+
+#define BIT(word) (1u << (word))
+#define HIGHEST (BIT(GF_VOTE_LAST) | BIT(GF_VOTE_STILL) | BIT(GF_VOTE_LINK) | BIT(GF_VOTE_LINK + 1) | BIT(GF_VOTE_LINK_END))
+#define LOWEST (BIT(GF_VOTE_FIRST_BAD) | BIT(GF_VOTE_FIRST))
+#define RANK_MASK ((1u << GF_VOTE_RANK_BITS) - 1)
+#define WAIT_MASK ((UINT64_C(1) << (64 - GF_VOTE_RANK_BITS)) - 1) /* 26 days */
+
+/* dst and src lie at the same place of two vectors; dst tells which words these are. */
+static gf_status vote_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_count)
+{
+    const gf_context *gf = arg;
+    uint64_t *into = (uint64_t *)(uintptr_t)dst;
+    const uint64_t *from = (const uint64_t *)(uintptr_t)src;
+    uint64_t first = (uint64_t)(into - gf->vote);
+    for (uint64_t i = 0; i < word_count; i++) {
+        if (first + i >= GF_VOTE_WORDS) norms_add(&into[i], &from[i]);
+        else if ((HIGHEST >> (first + i)) & 1) into[i] = (from[i] > into[i]) ? from[i] : into[i];
+        else if ((LOWEST >> (first + i)) & 1) into[i] = (from[i] < into[i]) ? from[i] : into[i];
+        else into[i] += from[i];
+    }
+    return GF_OK;
+}
+
+static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    struct gf_step *step = &gf->step;
+    const uint64_t *words = gf->vote;
+    (void)op;
+    step->agreed = true;
+    step->skipped = (words[GF_VOTE_BAD] != 0) || (words[GF_VOTE_BAD_SUMS] != 0);
+    step->samples_all = words[GF_VOTE_SAMPLES];
+    gf->joiners = (uint32_t)words[GF_VOTE_JOINERS];
+    step->last_rank = (uint32_t)(words[GF_VOTE_LAST] & RANK_MASK);
+    step->late_ns = (words[GF_VOTE_LAST] >> GF_VOTE_RANK_BITS) - words[GF_VOTE_FIRST];
+    gf->together_ns = now_ns;
+    if ((words[GF_VOTE_STILL] >> GF_VOTE_RANK_BITS) > step->late_ns) {
+        step->last_rank = (uint32_t)(words[GF_VOTE_STILL] & RANK_MASK);
+        step->late_ns = words[GF_VOTE_STILL] >> GF_VOTE_RANK_BITS;
+    }
+    gf_link_times_learn(gf);
+    if (step->skipped && (words[GF_VOTE_FIRST_BAD] != GF_KEY_NONE)) {
+        struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_BAD]);
+        gf_log_line(&gf->log, GF_LOG_WARN,
+                    "step %llu skipped on all ranks: %llu values are not finite, first on rank %u, tensor %u \"%s\", "
+                    "element %llu",
+                    (unsigned long long)step->number, (unsigned long long)words[GF_VOTE_BAD], place.rank, place.tensor,
+                    gf->tensors[place.tensor].name, (unsigned long long)place.elem);
+    } else if (step->skipped) {
+        gf_log_line(&gf->log, GF_LOG_WARN,
+                    "step %llu skipped on all ranks: %llu sums left the range of the wire or of their gradient; "
+                    "every local gradient was finite",
+                    (unsigned long long)step->number, (unsigned long long)words[GF_VOTE_BAD_SUMS]);
+    }
+}
+
+static const struct gf_op_kind vote_kind = {.done = vote_done};
+
+static void words_put(gf_context *gf)
+{
+    uint64_t *words = gf->vote, declared_ns = gf->step.declared_ns;
+    words[GF_VOTE_BAD] = gf->finite.local_count;
+    words[GF_VOTE_FIRST_BAD] = gf->finite.first_key;
+    words[GF_VOTE_SAMPLES] = gf->step.samples;
+    words[GF_VOTE_BAD_SUMS] = gf->finite.sum_count;
+    words[GF_VOTE_JOINERS] = gf_members_waiting(gf->members);
+    words[GF_VOTE_FIRST] = (declared_ns > gf->together_ns) ? (declared_ns - gf->together_ns) & WAIT_MASK : 0;
+    words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;
+    words[GF_VOTE_STILL] = (gf->still_ns == 0) ? 0 : ((gf->still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;
+    gf->still_ns = 0;
+    gf_link_times_tell(gf);
+}
+
+gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)
+{
+    uint64_t count = gf->step.sparse ? gf_vote_words(gf->sparse.chunk_count) : GF_VOTE_WORDS;
+    struct gf_op *op = gf_op_take(gf, &vote_kind, GF_OPERATION_VERDICT, 0, now_ns);
+    if (op == NULL) return GF_AGAIN;
+    gf->step.voted = true;
+    if (gf->step.sparse && (gf->sparse.chunk_count % 2 != 0))
+        gf->sparse.scores[gf->sparse.chunk_count] = 0.0f; /* fills a word */
+    words_put(gf);
+    op->packed = op->coll.data = (gf_mem)(uintptr_t)gf->vote;
+    op->algorithm = gf_choose_folded(gf, count * sizeof gf->vote[0]);
+    op->coll.op = GF_COLL_ALLREDUCE;
+    op->coll.type = GF_TYPE_F32;
+    op->coll.elem_count = count;
+    op->coll.tag = gf_tag(gf->epoch, gf->step.number, GF_TAG_BUFFER_OTHER);
+    op->coll.fold = vote_fold;
+    op->coll.fold_arg = gf;
+    op->coll.fold_elem_bytes = sizeof gf->vote[0];
+    return gf_op_progress(gf, op, now_ns);
+}

@@ -1,0 +1,35 @@
+/* The small agreement at the end of a step: finite or not, who was first, how many samples the gradients stand for, who was
+ * slow. One vector of 64-bit words; of a sparse step, the norms of the chunks follow, two floats a word (summed). */
+#ifndef GF_VOTE_H
+#define GF_VOTE_H
+
+#include "gradientflow.h"
+
+/* In brackets how all ranks' words are combined. "The vote before" is when all were last together, to within a small
+ * message: an exchange does not end everywhere at once. */
+enum {
+    GF_VOTE_BAD,       /* local values that were not finite (sum) */
+    GF_VOTE_FIRST_BAD, /* the first of them, as a key of finite.h (lowest) */
+    GF_VOTE_SAMPLES,   /* (sum) */
+    GF_VOTE_BAD_SUMS,  /* sums that are not finite (sum) */
+    GF_VOTE_JOINERS,   /* restarted ranks that wait to come in (sum; only the coordinator knows) */
+    GF_VOTE_LAST,      /* time from the vote before to a rank's last tensor, above the rank (highest: it was the last) */
+    GF_VOTE_FIRST,     /* the same time, without the rank (lowest) */
+    GF_VOTE_STILL,     /* how long a rank did not poll though it had nothing to compute, above the rank (highest) */
+    GF_VOTE_LINK,      /* two words: the time for its bytes of the quickest message from a peer, of the peer where that is
+                        * highest, above from whom to whom (highest). Each rank uses one, in half of the steps the other */
+    GF_VOTE_LINK_ALL = GF_VOTE_LINK + 2, /* all these times, above how many ranks have one (sum) */
+    GF_VOTE_LINK_END,  /* as GF_VOTE_LINK of the peer where it is lowest, of ranks that have several, above the rank itself
+                        * (highest): whoever is slow from all sides is at the end of the slow link */
+    GF_VOTE_WORDS
+};
+#define GF_VOTE_RANK_BITS 13u
+_Static_assert(GF_WORLD_MAX <= 1u << GF_VOTE_RANK_BITS, "a rank fits");
+
+static inline uint64_t gf_vote_words(uint32_t chunk_count) { return GF_VOTE_WORDS + ((uint64_t)chunk_count + 1) / 2; }
+
+/* GF_AGAIN: posted, or no op is free; step.voted tells which. When all have voted, step.agreed is set, with skipped,
+ * samples_all, last_rank and late_ns; why a step is skipped is logged. */
+gf_status gf_vote_post(gf_context *gf, uint64_t now_ns);
+
+#endif
