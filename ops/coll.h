@@ -30,27 +30,9 @@ typedef enum gf_coll_state {
 
 struct gf_coll;
 struct gf_coll_kind;
-struct gf_round;
-
-/* A place in the order of messages of one direction: every message before it has been posted, or has ended. */
-struct gf_flow_at {
-    uint64_t count; /* messages before it */
-    uint64_t slice;
-    uint32_t round;
-};
-
-/* A collective as a sequence of rounds (flow.h). */
-struct gf_flow {
-    void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);
-    uint32_t round_count;
-    uint64_t slice_elems;
-    uint64_t round_slices; /* of the longest round: moves are round * round_slices + slice */
-    size_t slot_bytes;     /* of staging, a slot a receive */
-    struct gf_flow_at sent, send_done, recvd, recv_done;
-    /* Where folds are late: */
-    struct gf_flow_at folded, marked; /* all before is given to the device; is done once its event is reached */
-    uint64_t last_fold;    /* messages up to the last one that was folded */
-};
+struct gf_flow;      /* ops/coll/flow.h */
+struct gf_direct;    /* ops/node/direct.h */
+struct gf_hierarchy; /* ops/node/hierarchy.h */
 
 /* A message of a collective that is under way. */
 struct gf_coll_msg {
@@ -76,50 +58,7 @@ struct gf_coll_sum {
     bool active;
 };
 
-/* What direct needs beside the rest. A rank takes part in operations in the same order as all others; `ticket` is the
- * operation's place in it, from 0, and grows by less than GF_DIRECT_LANES over the oldest that is under way. */
-#define GF_DIRECT_RANKS_MAX 64u /* of one node */
-#define GF_DIRECT_LANES 32u
-#define GF_DIRECT_LINE_BYTES 64u
-#define GF_DIRECT_SMALL_BYTES (8192u + 64u) /* data up to here may take one barrier; off powers of two, for the caches */
-
-struct gf_coll_shared {
-    uint64_t ticket;
-    size_t region_bytes; /* of the exchange region, or of exported memory; the same on all ranks */
-    const gf_mem *exported;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
-    size_t area_offset;  /* in it: gf_direct_area_bytes(lane_ranks), zero at first, for flags and small data */
-    uint32_t lane_ranks; /* ranks in the group, at least */
-    uint32_t core;       /* where this rank runs now, from 1; 0: unknown */
-    bool near;           /* out: a rank that is awaited last ran on this core: it needs it */
-    uint32_t small_bytes; /* data up to this size takes one barrier, the same on all ranks; at most GF_DIRECT_SMALL_BYTES */
-    uint64_t block_elems; /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
-};
-
-/* What hierarchy needs beside the rest: who shares memory with whom. Ranks are world ranks; all ranks of the group
- * agree on which nodes there are, their order and the order of ranks in them. Its operations take two tickets each in
- * direct's lanes: they may lie GF_DIRECT_LANES / 2 apart at most. */
-struct gf_coll_nodes {
-    const uint32_t *local;      /* [local_size] ranks of this rank's node, this one too */
-    uint32_t local_size, local_index;
-    const uint32_t *across;     /* [node_count] rank local_index of each node; where local_index < owners */
-    uint32_t node_count, node_index;
-    uint32_t owners;            /* ranks of the smallest node */
-    uint64_t halving_max_bytes; /* blocks up to here are summed over nodes by halving, larger ones by ring */
-};
-
-static inline size_t gf_direct_flags_bytes(uint32_t world)
-{
-    return (size_t)(GF_DIRECT_LANES + 1) * world * GF_DIRECT_LINE_BYTES;
-}
-
-/* Flags, then small data, both for a world; 0: it is too large for direct. */
-static inline size_t gf_direct_area_bytes(uint32_t world)
-{
-    if (world > GF_DIRECT_RANKS_MAX) return 0;
-    return gf_direct_flags_bytes(world) + 2 * GF_DIRECT_LANES * (size_t)GF_DIRECT_SMALL_BYTES;
-}
-
-/* Everything above `kind`'s own part is set by the owner before gf_coll_start(). */
+/* All but the last part is set by the owner before gf_coll_start(). */
 struct gf_coll {
     const struct gf_coll_kind *kind;
     struct gf_link *link;
@@ -147,11 +86,15 @@ struct gf_coll {
     uint32_t slice_bytes;
     uint32_t window;           /* messages under way in each direction, at most */
     uint32_t spins;            /* a turn looks for an awaited flag as many times more before it returns */
-    struct gf_coll_shared direct;
-    const struct gf_coll_nodes *nodes; /* of hierarchy, else NULL */
-    struct gf_coll *inner;     /* of hierarchy: memory for what it consists of; else NULL */
+    /* The kind's own struct, which its header declares: memory of the owner, who sets in it what the header says. */
+    union {
+        struct gf_flow *flow;  /* kinds made of rounds: nothing to set */
+        struct gf_direct *direct;
+        struct gf_hierarchy *hierarchy;
+    } own;
     struct gf_timing *timing;      /* NULL, or what measures arrivals */
-    struct gf_check *check;    /* NULL, or what sums met; indices count from element 0 of data */
+    struct gf_check *check;    /* NULL, or what sums met; indices count from `base` */
+    uint64_t base;             /* what check and sources call element 0 of data */
     struct gf_check *sources;  /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices */
     /* memory, as kind->need() said for these limits or larger ones */
     gf_mem staging;            /* its content means nothing between collectives */
@@ -164,14 +107,10 @@ struct gf_coll {
     gf_status error;
     uint32_t waits_for;        /* world rank whose message is awaited, for blame; GF_RANK_NONE */
     bool awaits_device;        /* late folds are awaited, too */
-    uint64_t begin_ns;
+    bool awaits_core;          /* a rank that is awaited last ran on this rank's core: it needs it */
     uint64_t moved_ns;         /* last progress */
     uint64_t bytes_done;       /* payload posted to the link */
     uint64_t bytes_mapped;     /* read from and written to peers' regions */
-    union {
-        struct gf_flow flow;
-        uint64_t words[24];    /* room for kinds that are no sequence of rounds; they assert their size */
-    } u;
 };
 
 struct gf_coll_limits {
@@ -224,5 +163,8 @@ size_t gf_coll_elem_bytes(const struct gf_coll *coll);
 gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count);
 /* Block `index` of elem_count over size: ceil division, the last short or empty. */
 void gf_coll_block(uint64_t elem_count, uint32_t size, uint32_t index, uint64_t *first_out, uint64_t *count_out);
+/* The same where all blocks but the last ones have block_elems, which is not 0. */
+void gf_coll_block_of(uint64_t elem_count, uint64_t block_elems, uint32_t index, uint64_t *first_out,
+                      uint64_t *count_out);
 
 #endif

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Allreduce between hosts of a slow network beside what users would pick instead: `make bench-net` (root). The hosts are
 # network namespaces with RATE_MBIT links both ways; contenders take turns, ROUNDS times over; medians count. Prints the
-# tables of ops/README.md. HOSTS="2 4" PARTS="sizes nodes small resnet".
+# tables of firmware-tests/results/peers.md. HOSTS="2 4" PARTS="sizes nodes small resnet".
 set -u
 export LC_ALL=C
 . firmware-tests/bench/bench_parts.sh

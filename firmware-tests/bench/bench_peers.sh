@@ -1,7 +1,7 @@
 #!/bin/sh
 # Allreduce in shared memory beside what users would pick instead: `make bench-peers`. Peers that are installed and this
 # library take turns, ROUNDS times over, because the speed of a shared machine drifts; medians of the rounds count. Prints
-# the tables of ops/README.md. Needs nothing but what is there; root is asked for nothing.
+# the tables of firmware-tests/results/peers.md. Needs nothing but what is there; root is asked for nothing.
 #     apt-get install openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev g++
 set -u
 export LC_ALL=C

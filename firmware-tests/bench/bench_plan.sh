@@ -2,7 +2,7 @@
 # What gf-plan predicts beside what gf-perf --model measures: `make bench-plan` (root). The hosts are network namespaces
 # with links of RATES Mbit/s; both programs are given the same model, configuration and computing. What else a prediction is
 # given is measured here on operations that are no case of the table (see calibrate below); a link's rate is its nominal
-# one. Prints the tables of tools/README.md. Exit code 1 if errors exceed 10 % in the median or 20 % at worst, or a case
+# one. Prints the tables of firmware-tests/results/plan.md. Exit code 1 if errors exceed 10 % in the median or 20 % at worst, or a case
 # failed. Each case is kept in $BUILD/bench-plan, so that it goes on where it was stopped and can be run in pieces:
 # HOSTS="4 8" RATES="100 300 1000" CASES="nin googlenet" SAMPLES=3 (steps of a case; their median counts).
 set -u

@@ -312,7 +312,7 @@ static bool folds_queued(const struct world *w, uint32_t rank)
     bool folding = false;
     for (uint32_t s = 0; (rank != VICTIM) && (s < gf->under_way.count); s++) {
         const struct gf_coll *coll = &gf->under_way.ops[s].coll;
-        folding = folding || ((coll->state == GF_COLL_RUN) && (coll->u.flow.last_fold > coll->u.flow.recv_done.count));
+        folding = folding || ((coll->state == GF_COLL_RUN) && (coll->own.flow->last_fold > coll->own.flow->recv_done.count));
     }
     return folding && (late_gpu_waiting(gf->gpu) > 0);
 }

@@ -125,7 +125,7 @@ static void operations_follow(uint32_t small_bytes, uint64_t elems)
         coll_world_open(&world, &c, NULL);
         for (uint64_t op = 0; op < 5 * GF_DIRECT_LANES; op++) {
             for (uint32_t i = 0; (i < size) && (small_bytes == 1); i++) /* both ways in one lane */
-                world.nodes[i].coll.direct.small_bytes = (op / GF_DIRECT_LANES % 2) ? GF_DIRECT_SMALL_BYTES : 0;
+                world.nodes[i].own.direct.small_bytes = (op / GF_DIRECT_LANES % 2) ? GF_DIRECT_SMALL_BYTES : 0;
             coll_world_fill(&world, false);
             for (uint32_t turn = 0; turn < size; turn++) {
                 uint32_t i = (uint32_t)(op + turn) % size;

@@ -2,7 +2,7 @@
  * how they were cut, deaths, stops and aborts while flags are awaited, and survivors that go on. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-#include "ops/coll.h"
+#include "ops/node/direct.h"
 
 #define TIMEOUT_NS UINT64_C(200000000)
 #define DETECT_NS UINT64_C(5000000)

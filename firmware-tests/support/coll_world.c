@@ -33,6 +33,11 @@ static bool in_memory(const struct coll_case *c)
     return (c->kind == &gf_coll_direct) || (c->kind == &gf_coll_hierarchy);
 }
 
+static struct gf_direct *shared_of(struct coll_node *node)
+{
+    return (node->coll.kind == &gf_coll_hierarchy) ? &node->own.hierarchy.shared : &node->own.direct;
+}
+
 /* Of direct: its area, then data and staging, each between guards and from a line on. */
 static size_t region_at(const struct coll_world *world, const struct gf_coll_need *need, int which)
 {
@@ -133,8 +138,7 @@ static void nodes_set(struct coll_world *world, uint32_t index)
     }
     for (uint32_t n = 0, first = 0; n < nodes->node_count; first += world->c.node_ranks[n++])
         node->across[n] = first + nodes->local_index;
-    node->coll.nodes = nodes;
-    node->coll.inner = &node->inner;
+    node->own.hierarchy.nodes = nodes;
 }
 
 void coll_world_open(struct coll_world *world, const struct coll_case *c, const struct gf_sim_setup *sim)
@@ -167,10 +171,11 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c, const 
             .kind = c->kind, .link = node->link, .ops = coll_watch_ops(), .op = c->op, .root = c->root,
             .members = c->members, .size = c->size, .index = i, .type = c->type, .elem_count = c->elem_count,
             .timeout_ns = COLL_TIMEOUT_NS, .slice_bytes = c->slice_bytes, .window = c->window, .check = &node->check,
-            .staging_bytes = need.staging_bytes, .msg_count = need.msg_count,
-            .direct = {.region_bytes = world->region_bytes, .lane_ranks = LANE_RANKS,
-                       .small_bytes = c->small_bytes},
+            .staging_bytes = need.staging_bytes, .msg_count = need.msg_count, .own = {&node->own.flow},
         };
+        if (in_memory(c))
+            *shared_of(node) = (struct gf_direct){.region_bytes = world->region_bytes, .lane_ranks = LANE_RANKS,
+                                                  .small_bytes = c->small_bytes};
         nodes_set(world, i);
         coll->data = take_guarded(world, i, 0, c->elem_count * world->elem_bytes);
         coll->staging = take_guarded(world, i, 1, need.staging_bytes);
@@ -195,17 +200,17 @@ void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step)
     struct coll_node *node = &world->nodes[index];
     node->check = (struct gf_check){0, UINT64_MAX};
     node->coll.tag = gf_tag(1, step, 7);
-    node->coll.direct.ticket = step;
+    if (in_memory(&world->c)) shared_of(node)->order = step;
     node->status = GF_AGAIN;
     assert_int_equal(gf_coll_start(&node->coll, gf_sim_now_ns(world->sim)), GF_OK);
 }
 
 static uint64_t node_progress(const struct coll_node *node)
 {
-    const struct gf_flow *flow = &node->coll.u.flow;
+    const struct gf_flow *flow = &node->own.flow;
     if ((node->coll.kind == &gf_coll_direct) || (node->coll.kind == &gf_coll_hierarchy)) {
-        uint64_t sum = node->inner.state;
-        for (uint32_t w = 0; w < 24; w++) sum = (sum * 31 + node->coll.u.words[w]) * 31 + node->inner.u.words[w];
+        uint64_t sum = 0;
+        for (size_t w = 0; w < sizeof node->own.words / sizeof node->own.words[0]; w++) sum = sum * 31 + node->own.words[w];
         return sum + node->coll.state;
     }
     return flow->sent.count + flow->send_done.count + flow->recvd.count + flow->recv_done.count + node->coll.state;

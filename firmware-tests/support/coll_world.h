@@ -3,7 +3,7 @@
 #ifndef COLL_WORLD_H
 #define COLL_WORLD_H
 
-#include "ops/coll.h"
+#include "ops/node/hierarchy.h"
 #include "drivers/sim/sim.h"
 
 #define COLL_TIMEOUT_NS 1000000000u
@@ -39,7 +39,12 @@ extern const struct gf_sim_setup coll_network; /* with delay, and messages that 
 
 struct coll_node {
     struct gf_coll coll;
-    struct gf_coll inner;     /* of hierarchy */
+    union {
+        struct gf_flow flow;
+        struct gf_direct direct;
+        struct gf_hierarchy hierarchy;
+        uint64_t words[sizeof(struct gf_hierarchy) / sizeof(uint64_t)];
+    } own;                    /* coll.own */
     struct gf_coll_nodes nodes;
     uint32_t local[COLL_NODE_RANKS], across[8];
     struct gf_link *link;

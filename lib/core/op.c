@@ -54,6 +54,20 @@ static uint32_t lanes(const gf_context *gf)
     return (gf->world < most) ? gf->world : most;
 }
 
+/* What the algorithm wants beside the rest. */
+static void own_set(const gf_context *gf, struct gf_op *op)
+{
+    struct gf_direct *direct = (op->algorithm == GF_ALGORITHM_DIRECT) ? &op->own.direct : &op->own.hierarchy.shared;
+    op->coll.own.flow = &op->own.flow;
+    if (op->algorithm == GF_ALGORITHM_DIRECT) op->coll.own.direct = direct;
+    else if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
+    else op->coll.own.hierarchy = &op->own.hierarchy;
+    *direct = (struct gf_direct){.order = op->order, .region_bytes = gf->region_bytes, .lane_ranks = lanes(gf),
+                                 .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,
+                                 .small_bytes = small_bytes(gf, &op->coll)};
+    if (op->algorithm == GF_ALGORITHM_HIERARCHY) op->own.hierarchy.nodes = &gf->nodes;
+}
+
 /* Data of a device: the link takes it from there, or all devices reach each other's. */
 static void device_take(gf_context *gf, struct gf_op *op)
 {
@@ -67,9 +81,9 @@ static void device_take(gf_context *gf, struct gf_op *op)
     if (!gf->ipc.agreed) return;
     GF_ASSERT(coll->kind == &gf_coll_direct);
     coll->kind = &gf_coll_direct_device;
-    coll->direct.exported = gf->ipc.bases;
-    coll->direct.region_bytes = gf->device_bytes;
-    coll->direct.small_bytes = 0;
+    op->own.direct.exported = gf->ipc.bases;
+    op->own.direct.region_bytes = gf->device_bytes;
+    op->own.direct.small_bytes = 0;
 }
 
 /* In the others the quickest message of a rank may have waited for all others' too. */
@@ -98,14 +112,10 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->timeout_ns = gf->config.exchange.timeout_ns;
     coll->slice_bytes = gf->config.exchange.slice_bytes;
     coll->window = gf->config.link.window;
-    coll->nodes = &gf->nodes;
-    coll->inner = &op->inner;
+    coll->base = 0;
     coll->timing = timed(op) ? &gf->timing : NULL;
     coll->check = op->kind->counts ? gf_finite_clear(gf, op->index) : NULL;
-    coll->direct = (struct gf_coll_shared){.ticket = op->order, .region_bytes = gf->region_bytes,
-                                           .lane_ranks = lanes(gf),
-                                           .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,
-                                           .small_bytes = small_bytes(gf, coll)};
+    own_set(gf, op);
     if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) device_take(gf, op);
     if (op->kind->counts && gf_sums_late(gf)) {
         coll->check = gf_finite_counter(gf, op->index);
@@ -186,9 +196,9 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     struct gf_coll *coll = &op->coll;
     gf_status status;
     coll->spins = ops_busy(&gf->under_way) == 1 ? gf->spins : 0; /* others would wait for it */
-    coll->direct.near = false;
+    coll->awaits_core = false;
     status = gf_coll_poll(coll, now_ns);
-    gf->awaits_core = coll->direct.near;
+    gf->awaits_core = coll->awaits_core;
     if (coll->moved_ns > gf->moved_ns) gf->moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
         position->waits_for = gf_rank_of(gf, coll->waits_for);

@@ -9,7 +9,7 @@
 #ifndef GF_OP_H
 #define GF_OP_H
 
-#include "ops/coll.h"
+#include "ops/node/hierarchy.h"
 
 #define GF_OPS_MAX 16u /* exchange.buffers_active, at most */
 
@@ -59,7 +59,11 @@ struct gf_op {
     gf_mem staging;         /* of coll, in the exchange region */
     gf_mem device_staging;  /* the same in device memory, where that may go to the wire; else 0 */
     struct gf_coll coll;
-    struct gf_coll inner;   /* of coll, where it is hierarchy */
+    union {
+        struct gf_flow flow;
+        struct gf_direct direct;
+        struct gf_hierarchy hierarchy;
+    } own;                  /* coll.own */
     union {
         struct gf_op_buffer buffer;
         struct gf_pending *request;

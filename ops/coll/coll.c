@@ -27,13 +27,17 @@ size_t gf_coll_elem_bytes(const struct gf_coll *coll)
     return (coll->type == GF_TYPE_F32) ? 4 : 2;
 }
 
-void gf_coll_block(uint64_t elem_count, uint32_t size, uint32_t index, uint64_t *first_out, uint64_t *count_out)
+void gf_coll_block_of(uint64_t elem_count, uint64_t block_elems, uint32_t index, uint64_t *first_out, uint64_t *count_out)
 {
-    uint64_t block_elems = elem_count / size + (elem_count % size != 0);
     uint64_t first = block_elems * index;
     if (first > elem_count) first = elem_count;
     *first_out = first;
     *count_out = (elem_count - first < block_elems) ? elem_count - first : block_elems;
+}
+
+void gf_coll_block(uint64_t elem_count, uint32_t size, uint32_t index, uint64_t *first_out, uint64_t *count_out)
+{
+    gf_coll_block_of(elem_count, elem_count / size + (elem_count % size != 0), index, first_out, count_out);
 }
 
 gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
@@ -60,8 +64,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     }
     coll->error = GF_OK;
     coll->waits_for = GF_RANK_NONE;
-    coll->awaits_device = false;
-    coll->begin_ns = now_ns;
+    coll->awaits_device = coll->awaits_core = false;
     coll->moved_ns = now_ns;
     coll->bytes_done = 0;
     coll->bytes_mapped = 0;
@@ -225,5 +228,5 @@ gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, ui
     GF_ASSERT((first_elem <= coll->elem_count) && (elem_count <= coll->elem_count - first_elem));
     if (elem_count == 0) return GF_OK;
     if (coll->fold != NULL) return coll->fold(coll->fold_arg, dst, src, elem_count);
-    return coll->ops->sum(coll->queue, dst, src, coll->type, elem_count, first_elem, coll->check);
+    return coll->ops->sum(coll->queue, dst, src, coll->type, elem_count, coll->base + first_elem, coll->check);
 }

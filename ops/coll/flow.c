@@ -16,8 +16,6 @@
  * it, for memory is only received into once it was sent, and sent once it was folded. */
 #include "ops/coll/flow.h"
 
-_Static_assert(sizeof(struct gf_flow) <= sizeof(((struct gf_coll *)NULL)->u.words), "a flow fits");
-
 #define SLOT_ALIGN_BYTES 64u
 
 static const uint64_t flow_token = 0; /* what a barrier sends; nobody reads it */
@@ -47,13 +45,13 @@ void gf_flow_need(const struct gf_coll_limits *limits, uint32_t rounds_max, uint
 static void flow_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
 {
     *round_out = (struct gf_round){.send_after = GF_ROUND_NONE, .recv_after = GF_ROUND_NONE};
-    coll->u.flow.round(coll, number, round_out);
+    coll->own.flow->round(coll, number, round_out);
 }
 
 /* From a place that may lie behind the last slice of its round to the next message there is. */
 static void flow_settle(const struct gf_coll *coll, struct gf_flow_at *at, bool is_send)
 {
-    const struct gf_flow *flow = &coll->u.flow;
+    const struct gf_flow *flow = coll->own.flow;
     struct gf_round round;
     for (; at->round < flow->round_count; at->round++, at->slice = 0) {
         flow_round(coll, at->round, &round);
@@ -71,7 +69,7 @@ static void flow_next(const struct gf_coll *coll, struct gf_flow_at *at, bool is
 void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_elems,
                    void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out))
 {
-    struct gf_flow *flow = &coll->u.flow;
+    struct gf_flow *flow = coll->own.flow;
     *flow = (struct gf_flow){.round = round, .round_count = round_count};
     flow->slice_elems = coll->slice_bytes / gf_coll_elem_bytes(coll);
     flow->round_slices = div_up(round_elems, flow->slice_elems);
@@ -108,7 +106,7 @@ static bool flow_send_ready(const struct gf_coll *coll, const struct gf_round *r
     struct gf_round after;
     if (round->send_after == GF_ROUND_NONE) return true;
     flow_round(coll, round->send_after, &after);
-    return flow_passed(&coll->u.flow, &coll->u.flow.recv_done, round->send_after, after.recv_first, end);
+    return flow_passed(coll->own.flow, &coll->own.flow->recv_done, round->send_after, after.recv_first, end);
 }
 
 static bool flow_memory_free(const struct gf_coll *coll, const struct gf_round *round, uint64_t end)
@@ -116,7 +114,7 @@ static bool flow_memory_free(const struct gf_coll *coll, const struct gf_round *
     struct gf_round after;
     if (round->recv_after == GF_ROUND_NONE) return true;
     flow_round(coll, round->recv_after, &after);
-    return flow_passed(&coll->u.flow, &coll->u.flow.send_done, round->recv_after, after.send_first, end);
+    return flow_passed(coll->own.flow, &coll->own.flow->send_done, round->recv_after, after.send_first, end);
 }
 
 /* Slots of both directions alternate, so their numbers do not depend on how many there are. */
@@ -132,12 +130,12 @@ static uint32_t recv_slot(const struct gf_coll *coll, const struct gf_flow_at *a
 
 static gf_mem recv_staging(const struct gf_coll *coll, const struct gf_flow_at *at)
 {
-    return coll->staging + (at->count % coll->window) * coll->u.flow.slot_bytes;
+    return coll->staging + (at->count % coll->window) * coll->own.flow->slot_bytes;
 }
 
 static gf_status flow_sends_end(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct gf_flow *flow = &coll->u.flow;
+    struct gf_flow *flow = coll->own.flow;
     while (flow->send_done.count < flow->sent.count) {
         gf_status status = gf_coll_test(coll, send_slot(coll, &flow->send_done));
         if (status != GF_OK) return status;
@@ -150,7 +148,7 @@ static gf_status flow_sends_end(struct gf_coll *coll, uint64_t now_ns)
 /* The next arrival to look at. */
 static struct gf_flow_at *flow_arrival(struct gf_coll *coll)
 {
-    return coll->is_late ? &coll->u.flow.folded : &coll->u.flow.recv_done;
+    return coll->is_late ? &coll->own.flow->folded : &coll->own.flow->recv_done;
 }
 
 /* Short ones tell of latency, and a short last slice would be the quickest. */
@@ -161,7 +159,7 @@ static void flow_awaited(const struct gf_coll *coll, struct gf_coll_msg *msg, co
     msg->posted_ns = now_ns;
     msg->timed = 0;
     if ((msg->bytes >= GF_TIMING_BYTES_MIN) &&
-        ((count >= coll->u.flow.slice_elems / 2) || (count >= round->recv_count / 2)))
+        ((count >= coll->own.flow->slice_elems / 2) || (count >= round->recv_count / 2)))
         msg->timed = round->timed;
 }
 
@@ -175,7 +173,7 @@ static void flow_arrived(const struct gf_coll *coll, struct gf_coll_msg *msg, ui
 /* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait; queueing is short. */
 static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct gf_flow *flow = &coll->u.flow;
+    struct gf_flow *flow = coll->own.flow;
     struct gf_flow_at *at = flow_arrival(coll);
     uint64_t folded = 0;
     while ((at->count < flow->recvd.count) && ((folded < flow->slice_elems) || coll->is_late)) {
@@ -203,7 +201,7 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
 static gf_status flow_folds_end(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
-    struct gf_flow *flow = &coll->u.flow;
+    struct gf_flow *flow = coll->own.flow;
     gf_status status;
     if (flow->marked.count > flow->recv_done.count) {
         if ((status = driver->reached(coll->queue->gpu, coll->event)) != GF_OK) return status;
@@ -221,7 +219,7 @@ static gf_status flow_folds_end(struct gf_coll *coll, uint64_t now_ns)
 
 static gf_status flow_recvs_post(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct gf_flow *flow = &coll->u.flow;
+    struct gf_flow *flow = coll->own.flow;
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     while ((flow->recvd.round < flow->round_count) && (flow->recvd.count - flow->recv_done.count < coll->window)) {
         struct gf_round round;
@@ -248,7 +246,7 @@ static gf_status flow_recvs_post(struct gf_coll *coll, uint64_t now_ns)
 
 static gf_status flow_sends_post(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct gf_flow *flow = &coll->u.flow;
+    struct gf_flow *flow = coll->own.flow;
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     while ((flow->sent.round < flow->round_count) && (flow->sent.count - flow->send_done.count < coll->window)) {
         struct gf_round round;
@@ -272,7 +270,7 @@ static gf_status flow_sends_post(struct gf_coll *coll, uint64_t now_ns)
 /* The rank to blame if nothing moves from here on: whose message is awaited, or who does not take ours. */
 static uint32_t flow_waits_for(struct gf_coll *coll)
 {
-    const struct gf_flow *flow = &coll->u.flow;
+    const struct gf_flow *flow = coll->own.flow;
     const struct gf_flow_at *at = flow_arrival(coll);
     const struct gf_coll_msg *recv = &coll->msgs[recv_slot(coll, at)];
     if ((at->count < flow->recvd.count) && recv->active) return recv->peer;
@@ -282,7 +280,7 @@ static uint32_t flow_waits_for(struct gf_coll *coll)
 
 gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns)
 {
-    const struct gf_flow *flow = &coll->u.flow;
+    const struct gf_flow *flow = coll->own.flow;
     gf_status status = flow_sends_end(coll, now_ns);
     /* What arrived comes before what is posted: it frees slots and lets sends go in this very turn. Receives come
      * before sends: a message that finds its receive posted is not kept elsewhere first. */

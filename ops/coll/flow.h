@@ -24,6 +24,26 @@ struct gf_round {
     uint32_t recv_after; /* the last round, this one included, that sends something of the received range */
 };
 
+/* A place in the order of messages of one direction: every message before it has been posted, or has ended. */
+struct gf_flow_at {
+    uint64_t count; /* messages before it */
+    uint64_t slice;
+    uint32_t round;
+};
+
+/* How far a collective is in its rounds. */
+struct gf_flow {
+    void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);
+    uint32_t round_count;
+    uint64_t slice_elems;
+    uint64_t round_slices; /* of the longest round: moves are round * round_slices + slice */
+    size_t slot_bytes;     /* of staging, a slot a receive */
+    struct gf_flow_at sent, send_done, recvd, recv_done;
+    /* Where folds are late: */
+    struct gf_flow_at folded, marked; /* all before is given to the device; is done once its event is reached */
+    uint64_t last_fold;    /* messages up to the last one that was folded */
+};
+
 /* For a kind's start(). round_elems: the longest range of a round. */
 void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_elems,
                    void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out));

@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-static struct direct *direct_of(struct gf_coll *coll)
+static struct gf_direct_state *direct_of(struct gf_coll *coll)
 {
     return gf_direct_of(coll);
 }
@@ -29,7 +29,7 @@ uint64_t gf_direct_block_elems(const struct gf_coll *coll)
 {
     uint64_t first, count, unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
     gf_coll_block(coll->elem_count, coll->size, 0, &first, &count);
-    if (coll->direct.block_elems != 0) return coll->direct.block_elems;
+    if (coll->own.direct->block_elems != 0) return coll->own.direct->block_elems;
     if ((coll->op == GF_COLL_REDUCE_SCATTER) || (coll->op == GF_COLL_ALLGATHER)) return count;
     return (count + unit - 1) / unit * unit;
 }
@@ -37,7 +37,7 @@ uint64_t gf_direct_block_elems(const struct gf_coll *coll)
 /* The part of block `index` that round `round` moves, in elements of data. */
 static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t *first_out, uint64_t *count_out)
 {
-    const struct direct *direct = direct_of(coll);
+    const struct gf_direct_state *direct = direct_of(coll);
     uint64_t begin = direct->block_elems * index, end = begin + direct->block_elems;
     uint64_t first = begin + round * direct->piece_elems;
     if (end > coll->elem_count) end = coll->elem_count;
@@ -59,15 +59,15 @@ static bool in_region(const struct gf_coll *coll)
 {
     gf_mem base = (gf_mem)(uintptr_t)coll->link->driver->region(coll->link);
     uint64_t bytes = coll->elem_count * gf_coll_elem_bytes(coll);
-    return (coll->data >= base) && (coll->data - base <= coll->direct.region_bytes) &&
-           (bytes <= coll->direct.region_bytes - (coll->data - base)) && (coll->data % sizeof(uint16_t) == 0);
+    return (coll->data >= base) && (coll->data - base <= coll->own.direct->region_bytes) &&
+           (bytes <= coll->own.direct->region_bytes - (coll->data - base)) && (coll->data % sizeof(uint16_t) == 0);
 }
 
 /* Rounds follow from where all ranks' data lies, which is known behind the first barrier. A rank that copies before it
  * knows the answer: itself is staged. */
 static void rounds_set(struct gf_coll *coll)
 {
-    struct direct *direct = direct_of(coll);
+    struct gf_direct_state *direct = direct_of(coll);
     size_t elem_bytes = gf_coll_elem_bytes(coll), unit = GF_DIRECT_ALIGN_BYTES / elem_bytes;
     uint64_t most = gf_direct_half_bytes(coll->size, coll->slice_bytes) / coll->size / elem_bytes;
     direct->piece_elems = direct->block_elems;
@@ -80,12 +80,12 @@ static void rounds_set(struct gf_coll *coll)
 
 static gf_status direct_start(struct gf_coll *coll)
 {
-    struct direct *direct = direct_of(coll);
-    GF_ASSERT((coll->size <= coll->direct.lane_ranks) && (coll->direct.small_bytes <= GF_DIRECT_SMALL_BYTES));
+    struct gf_direct_state *direct = direct_of(coll);
+    GF_ASSERT((coll->size <= coll->own.direct->lane_ranks) && (coll->own.direct->small_bytes <= GF_DIRECT_SMALL_BYTES));
     memset(direct, 0, sizeof *direct);
     if (coll->op == GF_COLL_BARRIER) coll->elem_count = 0;
     direct->small = (coll->elem_count > 0) &&
-                    (coll->elem_count * gf_coll_elem_bytes(coll) <= coll->direct.small_bytes);
+                    (coll->elem_count * gf_coll_elem_bytes(coll) <= coll->own.direct->small_bytes);
     GF_ASSERT((coll->fold == NULL) || direct->small); /* blocks are summed by whoever owns them */
     direct->block_elems = gf_direct_block_elems(coll);
     direct->staged = !direct->small && (coll->elem_count > 0) && !in_region(coll);
@@ -173,7 +173,7 @@ static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, u
         if (index != coll->index) coll->bytes_mapped += ((source ? bytes : 0) + (target ? bytes : 0));
     }
     if (coll->op <= GF_COLL_REDUCE_SCATTER)
-        return coll->ops->sum_n(coll->queue, dst, dst_count, src, src_count, coll->type, count, first + elems,
+        return coll->ops->sum_n(coll->queue, dst, dst_count, src, src_count, coll->type, count, coll->base + first + elems,
                                 coll->check, coll->sources);
     for (uint32_t d = 0; d < dst_count; d++) {
         gf_status status = coll->ops->copy(coll->queue, dst[d], src[0], bytes);
@@ -185,7 +185,7 @@ static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, u
 /* About a slice of loads; GF_OK once this rank's piece of the round is done. */
 static gf_status work(struct gf_coll *coll, uint64_t round)
 {
-    struct direct *direct = direct_of(coll);
+    struct gf_direct_state *direct = direct_of(coll);
     uint64_t unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
     uint64_t most = coll->slice_bytes / gf_coll_elem_bytes(coll) / unit * unit, first, count, left;
     gf_status status = GF_OK;
@@ -201,7 +201,7 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
 
 static gf_status direct_progress(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct direct *direct = direct_of(coll);
+    struct gf_direct_state *direct = direct_of(coll);
     gf_status status;
     for (;;) {
         switch ((enum direct_state)direct->state) {

@@ -4,13 +4,18 @@
 
 #include "ops/coll.h"
 
+#define GF_DIRECT_RANKS_MAX 64u /* of one node */
+#define GF_DIRECT_LANES 32u
+#define GF_DIRECT_LINE_BYTES 64u
+#define GF_DIRECT_SMALL_BYTES (8192u + 64u) /* data up to here may take one barrier; off powers of two, for the caches */
+
 #define GF_DIRECT_STEP_BITS 24u /* of a flag: barriers of one operation; the rest is its number */
 #define GF_DIRECT_ALIGN_BYTES 64u
 #define GF_DIRECT_STAGED 1u /* in the offset that says where data lies, which is a multiple of 2 */
 
 enum direct_state { DIRECT_COPY_IN, DIRECT_SIGNAL, DIRECT_WAIT, DIRECT_COPY_OUT, DIRECT_WORK };
 
-struct direct {
+struct gf_direct_state {
     uint64_t state;
     uint64_t steps;       /* flags given so far */
     uint64_t arrived;     /* ranks below this have given theirs too */
@@ -22,12 +27,35 @@ struct direct {
     bool any_staged;      /* some rank's: there are rounds */
     bool small;           /* one barrier: direct_small.c */
 };
-_Static_assert(sizeof(struct direct) <= sizeof(((struct gf_coll *)NULL)->u), "fits");
 
-static inline struct direct *gf_direct_of(struct gf_coll *coll)
+/* What direct needs beside the rest. A rank takes part in operations in the same order as all others; `order` is the
+ * operation's place in it, from 0, and grows by less than GF_DIRECT_LANES over the oldest that is under way. */
+struct gf_direct {
+    uint64_t order;
+    size_t region_bytes; /* of the exchange region, or of exported memory; the same on all ranks */
+    const gf_mem *exported;  /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
+    size_t area_offset;  /* in it: gf_direct_area_bytes(lane_ranks), zero at first, for flags and small data */
+    uint32_t lane_ranks; /* ranks in the group, at least */
+    uint32_t core;       /* where this rank runs now, from 1; 0: unknown */
+    uint32_t small_bytes; /* data up to this size takes one barrier, the same on all ranks; at most GF_DIRECT_SMALL_BYTES */
+    uint64_t block_elems; /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
+    struct gf_direct_state state; /* direct's own */
+};
+
+static inline struct gf_direct_state *gf_direct_of(struct gf_coll *coll) { return &coll->own.direct->state; }
+
+static inline size_t gf_direct_flags_bytes(uint32_t world)
 {
-    return (struct direct *)(void *)coll->u.words;
+    return (size_t)(GF_DIRECT_LANES + 1) * world * GF_DIRECT_LINE_BYTES;
 }
+
+/* Flags, then small data, both for a world; 0: it is too large for direct. */
+static inline size_t gf_direct_area_bytes(uint32_t world)
+{
+    if (world > GF_DIRECT_RANKS_MAX) return 0;
+    return gf_direct_flags_bytes(world) + 2 * GF_DIRECT_LANES * (size_t)GF_DIRECT_SMALL_BYTES;
+}
+
 
 gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index); /* 0: it cannot be reached any more */
 gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index);      /* the error for that */
@@ -51,7 +79,7 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* GF_OK: all r
 uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index); /* of a rank that has come */
 
 /* A word that this rank's peers have for it beside the flags of an operation, of no meaning to direct. */
-size_t gf_direct_beat_at(const struct gf_coll_shared *shared, uint32_t writer);
+size_t gf_direct_beat_at(const struct gf_direct *direct, uint64_t order, uint32_t writer);
 
 /* Before the barrier, and behind it. */
 gf_status gf_direct_small_put(struct gf_coll *coll);

@@ -20,9 +20,9 @@ enum { PACKED = 1, SUMMED, READ }; /* flags given */
 
 static gf_status device_start(struct gf_coll *coll)
 {
-    struct direct *direct = gf_direct_of(coll);
-    GF_ASSERT(coll->is_late && (coll->direct.exported != NULL) && (coll->size <= coll->direct.lane_ranks));
-    GF_ASSERT(coll->data - coll->direct.exported[coll->index] <= coll->direct.region_bytes);
+    struct gf_direct_state *direct = gf_direct_of(coll);
+    GF_ASSERT(coll->is_late && (coll->own.direct->exported != NULL) && (coll->size <= coll->own.direct->lane_ranks));
+    GF_ASSERT(coll->data - coll->own.direct->exported[coll->index] <= coll->own.direct->region_bytes);
     memset(direct, 0, sizeof *direct);
     direct->block_elems = gf_direct_block_elems(coll);
     direct->state = DEVICE_SIGNAL;
@@ -31,17 +31,14 @@ static gf_status device_start(struct gf_coll *coll)
 
 static void block_of(struct gf_coll *coll, uint32_t index, uint64_t *first_out, uint64_t *count_out)
 {
-    uint64_t block = gf_direct_of(coll)->block_elems, first = block * index;
-    if (first > coll->elem_count) first = coll->elem_count;
-    *first_out = first;
-    *count_out = (coll->elem_count - first < block) ? coll->elem_count - first : block;
+    gf_coll_block_of(coll->elem_count, gf_direct_of(coll)->block_elems, index, first_out, count_out);
 }
 
 /* Element `first` of a rank's data, as this rank's device reaches it. */
 static gf_mem data_at(const struct gf_coll *coll, uint32_t index, uint64_t first)
 {
     gf_mem data = coll->data;
-    if (index != coll->index) data = coll->direct.exported[index] + gf_direct_where(coll, index);
+    if (index != coll->index) data = coll->own.direct->exported[index] + gf_direct_where(coll, index);
     return data + first * gf_coll_elem_bytes(coll);
 }
 
@@ -55,7 +52,7 @@ static gf_status block_sum(struct gf_coll *coll)
     for (uint32_t index = 0; index < coll->size; index++) src[index] = data_at(coll, index, first);
     dst = data_at(coll, coll->index, first);
     coll->bytes_mapped += count * gf_coll_elem_bytes(coll) * (coll->size - 1);
-    return coll->ops->sum_n(coll->queue, &dst, 1, src, coll->size, coll->type, count, first, coll->check,
+    return coll->ops->sum_n(coll->queue, &dst, 1, src, coll->size, coll->type, count, coll->base + first, coll->check,
                             NULL);
 }
 
@@ -77,7 +74,7 @@ static gf_status blocks_gather(struct gf_coll *coll)
 
 static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct direct *direct = gf_direct_of(coll);
+    struct gf_direct_state *direct = gf_direct_of(coll);
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
     gf_status status;
     for (;;) {

@@ -15,34 +15,39 @@ static uint32_t seat_of(const struct gf_coll *coll, uint32_t index)
     return coll->members ? coll->members[index] : index;
 }
 
-static size_t line_at(const struct gf_coll *coll, uint32_t writer, uint32_t word)
+static size_t word_at(const struct gf_direct *direct, uint64_t order, uint32_t writer, uint32_t word)
 {
-    size_t line = (size_t)(coll->direct.ticket % GF_DIRECT_LANES) * coll->direct.lane_ranks + writer;
-    if (word != WORD_FLAG) word += (uint32_t)(coll->direct.ticket / GF_DIRECT_LANES % 2);
-    return coll->direct.area_offset + line * GF_DIRECT_LINE_BYTES + word * sizeof(uint64_t);
+    size_t line = (size_t)(order % GF_DIRECT_LANES) * direct->lane_ranks + writer;
+    return direct->area_offset + line * GF_DIRECT_LINE_BYTES + word * sizeof(uint64_t);
 }
 
-size_t gf_direct_beat_at(const struct gf_coll_shared *shared, uint32_t writer)
+static size_t line_at(const struct gf_coll *coll, uint32_t writer, uint32_t word)
 {
-    size_t line = (size_t)(shared->ticket % GF_DIRECT_LANES) * shared->lane_ranks + writer;
-    return shared->area_offset + line * GF_DIRECT_LINE_BYTES + WORD_BEAT * sizeof(uint64_t);
+    const struct gf_direct *direct = coll->own.direct;
+    if (word != WORD_FLAG) word += (uint32_t)(direct->order / GF_DIRECT_LANES % 2);
+    return word_at(direct, direct->order, writer, word);
+}
+
+size_t gf_direct_beat_at(const struct gf_direct *direct, uint64_t order, uint32_t writer)
+{
+    return word_at(direct, order, writer, WORD_BEAT);
 }
 
 /* Behind the lanes, one for all operations: on which core this rank runs. */
 static size_t core_at(const struct gf_coll *coll, uint32_t writer)
 {
-    return coll->direct.area_offset +
-           ((size_t)GF_DIRECT_LANES * coll->direct.lane_ranks + writer) * GF_DIRECT_LINE_BYTES;
+    return coll->own.direct->area_offset +
+           ((size_t)GF_DIRECT_LANES * coll->own.direct->lane_ranks + writer) * GF_DIRECT_LINE_BYTES;
 }
 
 static uint64_t flag_value(const struct gf_coll *coll, uint64_t step)
 {
-    return ((coll->direct.ticket + 1) << GF_DIRECT_STEP_BITS) | step;
+    return ((coll->own.direct->order + 1) << GF_DIRECT_STEP_BITS) | step;
 }
 
 static uint64_t what(struct gf_coll *coll)
 {
-    uint64_t way = ((uint64_t)gf_direct_of(coll)->small << 7) | ((uint64_t)(coll->direct.exported != NULL) << 3);
+    uint64_t way = ((uint64_t)gf_direct_of(coll)->small << 7) | ((uint64_t)(coll->own.direct->exported != NULL) << 3);
     uint64_t kind = way | ((uint64_t)coll->op << 4) | (uint64_t)coll->type;
     return (((uint64_t)coll->root << 48) ^ (kind << 40)) + coll->elem_count;
 }
@@ -64,18 +69,18 @@ static void core_tell(struct gf_coll *coll)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     size_t at = core_at(coll, coll->index);
-    if (driver->flag_load(coll->link, at) == coll->direct.core) return;
+    if (driver->flag_load(coll->link, at) == coll->own.direct->core) return;
     for (uint32_t index = 0; index < coll->size; index++)
         if (gf_direct_region(coll, index) != 0)
-            driver->flag_store(coll->link, seat_of(coll, index), at, coll->direct.core);
+            driver->flag_store(coll->link, seat_of(coll, index), at, coll->own.direct->core);
 }
 
 gf_status gf_direct_signal(struct gf_coll *coll)
 {
     const struct gf_link_driver *driver = coll->link->driver;
-    struct direct *direct = gf_direct_of(coll);
-    bool is_exported = coll->direct.exported != NULL;
-    gf_mem base = is_exported ? coll->direct.exported[coll->index] : (gf_mem)(uintptr_t)driver->region(coll->link);
+    struct gf_direct_state *direct = gf_direct_of(coll);
+    bool is_exported = coll->own.direct->exported != NULL;
+    gf_mem base = is_exported ? coll->own.direct->exported[coll->index] : (gf_mem)(uintptr_t)driver->region(coll->link);
     uint64_t where = direct->staged ? ((coll->staging - base) | GF_DIRECT_STAGED) : coll->data - base;
     if ((coll->elem_count == 0) || direct->small) where = 0;
     if (direct->steps == 0) core_tell(coll);
@@ -96,13 +101,13 @@ gf_status gf_direct_signal(struct gf_coll *coll)
 static gf_status line_check(struct gf_coll *coll, uint32_t index)
 {
     const struct gf_link_driver *driver = coll->link->driver;
-    struct direct *direct = gf_direct_of(coll);
+    struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t where = driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE));
     uint64_t theirs = driver->flag_load(coll->link, line_at(coll, index, WORD_WHAT));
     uint64_t bytes = (where & GF_DIRECT_STAGED) ? 2 * gf_direct_half_bytes(coll->size, coll->slice_bytes)
                                             : coll->elem_count * gf_coll_elem_bytes(coll);
     where &= ~(uint64_t)GF_DIRECT_STAGED;
-    if ((theirs == what(coll)) && (where <= coll->direct.region_bytes) && (bytes <= coll->direct.region_bytes - where)) {
+    if ((theirs == what(coll)) && (where <= coll->own.direct->region_bytes) && (bytes <= coll->own.direct->region_bytes - where)) {
         if (driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE)) & GF_DIRECT_STAGED) direct->any_staged = true;
         return GF_OK;
     }
@@ -117,9 +122,9 @@ static gf_status line_check(struct gf_coll *coll, uint32_t index)
 static bool any_near(const struct gf_coll *coll, uint32_t index, uint64_t wanted)
 {
     const struct gf_link_driver *driver = coll->link->driver;
-    if (coll->direct.core == 0) return false;
+    if (coll->own.direct->core == 0) return false;
     for (; index < coll->size; index++) {
-        if (driver->flag_load(coll->link, core_at(coll, index)) != coll->direct.core) continue;
+        if (driver->flag_load(coll->link, core_at(coll, index)) != coll->own.direct->core) continue;
         if (index == coll->index) continue;
         if (driver->flag_load(coll->link, line_at(coll, index, WORD_FLAG)) < wanted) return true;
     }
@@ -135,7 +140,7 @@ uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index)
 gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_link_driver *driver = coll->link->driver;
-    struct direct *direct = gf_direct_of(coll);
+    struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t wanted = flag_value(coll, direct->steps);
     for (; direct->arrived < coll->size; direct->arrived++) {
         uint32_t index = (uint32_t)direct->arrived;
@@ -144,8 +149,8 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
         if (index == coll->index) continue;
         for (uint32_t spins = coll->spins; driver->flag_load(coll->link, at) < wanted; spins--) {
             coll->waits_for = seat_of(coll, index);
-            if ((spins == coll->spins) && any_near(coll, index, wanted)) coll->direct.near = true;
-            if ((spins == 0) || coll->direct.near) return GF_AGAIN;
+            if ((spins == coll->spins) && any_near(coll, index, wanted)) coll->awaits_core = true;
+            if ((spins == 0) || coll->awaits_core) return GF_AGAIN;
 #if defined(__x86_64__)
             __builtin_ia32_pause();
 #endif

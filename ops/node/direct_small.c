@@ -3,7 +3,7 @@
  * element is rounded as with blocks, so the bits are the same, and only its block's owner looks whether it is finite.
  *
  * A rank that has all flags of an operation does not know whether its copy has been read. It knows so of operation k
- * once all flags of operation k + GF_DIRECT_LANES are there, as nobody takes that ticket before it is done with k. A
+ * once all flags of operation k + GF_DIRECT_LANES are there, as nobody takes that place before it is done with k. A
  * lane therefore has two places, used in turn, and a place is written anew only then. */
 #include "ops/node/direct.h"
 
@@ -11,8 +11,8 @@ static gf_mem small_at(const struct gf_coll *coll, uint32_t index)
 {
     gf_mem region = gf_direct_region(coll, index);
     if (region == 0) return 0;
-    return region + coll->direct.area_offset + gf_direct_flags_bytes(coll->direct.lane_ranks) +
-           (size_t)(coll->direct.ticket % (2 * GF_DIRECT_LANES)) * GF_DIRECT_SMALL_BYTES;
+    return region + coll->own.direct->area_offset + gf_direct_flags_bytes(coll->own.direct->lane_ranks) +
+           (size_t)(coll->own.direct->order % (2 * GF_DIRECT_LANES)) * GF_DIRECT_SMALL_BYTES;
 }
 
 /* Blocks first..first+count-1, in bytes. */
@@ -42,7 +42,7 @@ static gf_status sum_range(const struct gf_coll *coll, const gf_mem *from, uint6
     gf_mem src[GF_DIRECT_RANKS_MAX], dst = coll->data + first * gf_coll_elem_bytes(coll);
     if (first >= end) return GF_OK;
     for (uint32_t index = 0; index < coll->size; index++) src[index] = from[index] + first * gf_coll_elem_bytes(coll);
-    return coll->ops->sum_n(coll->queue, &dst, 1, src, coll->size, coll->type, end - first, first, check,
+    return coll->ops->sum_n(coll->queue, &dst, 1, src, coll->size, coll->type, end - first, coll->base + first, check,
                             sources);
 }
 

@@ -3,7 +3,7 @@
  *     BETWEEN   the owners of the same block, one a node: ring, or halving for small blocks, in place
  *     GATHER    in the node, direct allgather of the blocks
  * Nodes may differ in size: `owners` is the smallest, so every block has an owner in every node; further ranks of a node
- * take part in SCATTER and GATHER alone. Of an operation's two tickets in direct's lanes SCATTER has the even one.
+ * take part in SCATTER and GATHER alone. Of an operation's two places in direct's order SCATTER has the even one.
  *
  * The inner collective runs on the memory and the messages of the outer one, which watches the deadline and drains what
  * a failure leaves behind. While an owner is in BETWEEN the others of its node see no flag of it, so it gives them a sign
@@ -11,103 +11,73 @@
  *
  * An element is added in rank order in its node, then as ring or halving does over nodes: with halving the order does
  * not depend on the position. 16-bit values are rounded once in the node, then once a hop. */
-#include "ops/node/direct.h"
-#include "ops/coll/flow.h"
-
-#include <string.h>
+#include "ops/node/hierarchy.h"
 
 #define BLOCK_ALIGN_BYTES 64u
 
 enum hierarchy_phase { PHASE_SCATTER, PHASE_BETWEEN, PHASE_GATHER, PHASE_COUNT };
 
-struct hierarchy {
-    uint64_t phase;
-    uint64_t block_elems;  /* of all blocks but the last ones */
-    uint64_t beats;        /* messages posted and ended as of the last sign */
-    uint64_t heard;        /* the last sign of the rank that GATHER waits for, .. */
-    uint32_t heard_from;   /* .. which is this one of the node; GF_RANK_NONE */
-    struct gf_check check; /* of BETWEEN, counted from the block's first element */
-};
-_Static_assert(sizeof(struct hierarchy) <= sizeof(((struct gf_coll *)NULL)->u), "fits");
-
-static struct hierarchy *hierarchy_of(struct gf_coll *coll)
-{
-    return (struct hierarchy *)(void *)coll->u.words;
-}
-
 /* This rank's block; empty where it owns none. */
-static void own_block(struct gf_coll *coll, uint64_t *first_out, uint64_t *count_out)
+static void own_block(const struct gf_coll *coll, uint64_t *first_out, uint64_t *count_out)
 {
-    uint64_t block_elems = hierarchy_of(coll)->block_elems, first = block_elems * coll->nodes->local_index;
-    if (first > coll->elem_count) first = coll->elem_count;
-    *first_out = first;
-    *count_out = (coll->elem_count - first < block_elems) ? coll->elem_count - first : block_elems;
+    const struct gf_hierarchy *own = coll->own.hierarchy;
+    gf_coll_block_of(coll->elem_count, own->block_elems, own->nodes->local_index, first_out, count_out);
 }
 
 /* ---- phases ---- */
 
-static void in_node(struct gf_coll *coll, gf_coll_op op, uint64_t ticket)
+static void in_node(struct gf_hierarchy *own, gf_coll_op op, uint64_t order)
 {
-    struct gf_coll *inner = coll->inner;
+    struct gf_coll *inner = &own->inner;
+    own->direct = own->shared;
+    own->direct.order = order;
+    own->direct.small_bytes = 0;
+    own->direct.block_elems = own->block_elems;
     inner->kind = &gf_coll_direct;
+    inner->own.direct = &own->direct;
     inner->op = op;
-    inner->members = coll->nodes->local;
-    inner->size = coll->nodes->local_size;
-    inner->index = coll->nodes->local_index;
-    inner->direct.ticket = ticket;
-    inner->direct.small_bytes = 0;
-    inner->direct.block_elems = hierarchy_of(coll)->block_elems;
+    inner->members = own->nodes->local;
+    inner->size = own->nodes->local_size;
+    inner->index = own->nodes->local_index;
 }
 
 static void between_nodes(struct gf_coll *coll)
 {
-    struct hierarchy *own = hierarchy_of(coll);
-    struct gf_coll *inner = coll->inner;
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    struct gf_coll *inner = &own->inner;
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     uint64_t first, count;
     own_block(coll, &first, &count);
-    own->check = (struct gf_check){.bad_first = UINT64_MAX};
-    inner->kind = (count * elem_bytes <= coll->nodes->halving_max_bytes) ? &gf_coll_halving : &gf_coll_ring;
-    inner->members = coll->nodes->across;
-    inner->size = coll->nodes->node_count;
-    inner->index = coll->nodes->node_index;
+    inner->kind = (count * elem_bytes <= own->nodes->halving_max_bytes) ? &gf_coll_halving : &gf_coll_ring;
+    inner->own.flow = &own->flow;
+    inner->members = own->nodes->across;
+    inner->size = own->nodes->node_count;
+    inner->index = own->nodes->node_index;
     inner->data = coll->data + first * elem_bytes;
+    inner->base = coll->base + first;
     inner->elem_count = count;
-    inner->check = (coll->check != NULL) ? &own->check : NULL;
 }
 
 static gf_status phase_start(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct gf_coll *inner = coll->inner;
-    *inner = *coll;
-    inner->inner = NULL;
-    inner->state = GF_COLL_IDLE;
-    switch ((enum hierarchy_phase)hierarchy_of(coll)->phase) {
-    case PHASE_SCATTER: in_node(coll, GF_COLL_REDUCE_SCATTER, 2 * coll->direct.ticket); break;
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    own->inner = *coll;
+    own->inner.state = GF_COLL_IDLE;
+    switch ((enum hierarchy_phase)own->phase) {
+    case PHASE_SCATTER: in_node(own, GF_COLL_REDUCE_SCATTER, 2 * own->shared.order); break;
     case PHASE_BETWEEN: between_nodes(coll); break;
-    case PHASE_GATHER:  in_node(coll, GF_COLL_ALLGATHER, 2 * coll->direct.ticket + 1); break;
+    case PHASE_GATHER:  in_node(own, GF_COLL_ALLGATHER, 2 * own->shared.order + 1); break;
     case PHASE_COUNT:   GF_ASSERT(false); break;
     }
-    return gf_coll_start(inner, now_ns);
-}
-
-static void between_ended(struct gf_coll *coll)
-{
-    const struct gf_check *met = &hierarchy_of(coll)->check;
-    uint64_t first, count;
-    if ((coll->check == NULL) || (met->bad_count == 0)) return;
-    own_block(coll, &first, &count);
-    coll->check->bad_count += met->bad_count;
-    if (first + met->bad_first < coll->check->bad_first) coll->check->bad_first = first + met->bad_first;
+    return gf_coll_start(&own->inner, now_ns);
 }
 
 /* GF_OK: there is another one. */
 static gf_status phase_next(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct hierarchy *own = hierarchy_of(coll);
-    if (own->phase == PHASE_BETWEEN) between_ended(coll);
+    struct gf_hierarchy *own = coll->own.hierarchy;
     own->phase++;
-    if ((own->phase == PHASE_BETWEEN) && (coll->nodes->local_index >= coll->nodes->owners)) own->phase++;
+    if ((own->phase == PHASE_BETWEEN) && (own->nodes->local_index >= own->nodes->owners)) own->phase++;
     coll->moved_ns = now_ns;
     coll->waits_for = GF_RANK_NONE;
     return phase_start(coll, now_ns);
@@ -115,37 +85,36 @@ static gf_status phase_next(struct gf_coll *coll, uint64_t now_ns)
 
 /* ---- signs of life ---- */
 
-static size_t beat_at(const struct gf_coll *coll, uint32_t writer)
+static size_t beat_at(const struct gf_hierarchy *own, uint32_t writer)
 {
-    struct gf_coll_shared shared = coll->direct;
-    shared.ticket = 2 * coll->direct.ticket + 1;
-    return gf_direct_beat_at(&shared, writer);
+    return gf_direct_beat_at(&own->shared, 2 * own->shared.order + 1, writer);
 }
 
 static void beat(struct gf_coll *coll)
 {
     const struct gf_link_driver *driver = coll->link->driver;
-    const struct gf_coll_nodes *nodes = coll->nodes;
-    const struct gf_flow *flow = &coll->inner->u.flow;
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    const struct gf_coll_nodes *nodes = own->nodes;
+    const struct gf_flow *flow = &own->flow;
     uint64_t moved = flow->sent.count + flow->send_done.count + flow->recvd.count + flow->recv_done.count;
-    uint64_t value = (coll->direct.ticket << 32) + moved; /* not what an earlier operation left */
-    if (moved == hierarchy_of(coll)->beats) return;
-    hierarchy_of(coll)->beats = moved;
+    uint64_t value = (own->shared.order << 32) + moved; /* not what an earlier operation left */
+    if (moved == own->beats) return;
+    own->beats = moved;
     for (uint32_t i = 0; i < nodes->local_size; i++) {
         if ((i == nodes->local_index) || (driver->map(coll->link, nodes->local[i]) == NULL)) continue;
-        driver->flag_store(coll->link, nodes->local[i], beat_at(coll, nodes->local_index), value);
+        driver->flag_store(coll->link, nodes->local[i], beat_at(own, nodes->local_index), value);
     }
 }
 
 /* Has the awaited rank of this node given a sign since the last look? */
 static bool heard(struct gf_coll *coll)
 {
-    struct hierarchy *own = hierarchy_of(coll);
-    uint32_t from = (uint32_t)gf_direct_of(coll->inner)->arrived;
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    uint32_t from = (uint32_t)own->direct.state.arrived;
     bool is_new = from != own->heard_from;
     uint64_t value;
-    if (from >= coll->nodes->local_size) return false;
-    value = coll->link->driver->flag_load(coll->link, beat_at(coll, from));
+    if (from >= own->nodes->local_size) return false;
+    value = coll->link->driver->flag_load(coll->link, beat_at(own, from));
     is_new = !is_new && (value != own->heard);
     own->heard_from = from;
     own->heard = value;
@@ -156,28 +125,29 @@ static bool heard(struct gf_coll *coll)
 
 static gf_status hierarchy_start(struct gf_coll *coll)
 {
-    struct hierarchy *own = hierarchy_of(coll);
-    const struct gf_coll_nodes *nodes = coll->nodes;
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    uint32_t owners = own->nodes->owners;
     uint64_t unit = BLOCK_ALIGN_BYTES / gf_coll_elem_bytes(coll);
-    GF_ASSERT((nodes != NULL) && (coll->inner != NULL) && (coll->fold == NULL));
-    GF_ASSERT((nodes->owners > 0) && (nodes->owners <= nodes->local_size) && (nodes->local_size <= coll->size));
-    memset(own, 0, sizeof *own);
+    GF_ASSERT((coll->fold == NULL) && (owners > 0) && (owners <= own->nodes->local_size));
+    GF_ASSERT(own->nodes->local_size <= coll->size);
+    own->phase = PHASE_SCATTER;
     own->heard_from = GF_RANK_NONE;
-    own->block_elems = (coll->elem_count / nodes->owners + (coll->elem_count % nodes->owners != 0) + unit - 1) / unit * unit;
+    own->heard = own->beats = 0;
+    own->block_elems = (coll->elem_count / owners + (coll->elem_count % owners != 0) + unit - 1) / unit * unit;
     if (own->block_elems == 0) own->block_elems = unit;
-    return phase_start(coll, coll->begin_ns);
+    return phase_start(coll, coll->moved_ns);
 }
 
 /* A turn of the phase under way. */
 static gf_status phase_progress(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct gf_coll *inner = coll->inner;
+    struct gf_coll *inner = &coll->own.hierarchy->inner;
     gf_status status = GF_OK;
     if (inner->state != GF_COLL_DONE) { /* as a group of one is from the start */
         inner->spins = coll->spins;
-        inner->direct.near = false;
+        inner->awaits_core = false;
         status = inner->kind->turn(inner, now_ns);
-        coll->direct.near = inner->direct.near;
+        coll->awaits_core = inner->awaits_core;
         coll->waits_for = inner->waits_for;
         if (inner->moved_ns > coll->moved_ns) coll->moved_ns = inner->moved_ns;
         coll->bytes_done += inner->bytes_done;
@@ -191,7 +161,7 @@ static gf_status phase_progress(struct gf_coll *coll, uint64_t now_ns)
  * this rank for what it can do by itself. */
 static gf_status hierarchy_progress(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct hierarchy *own = hierarchy_of(coll);
+    struct gf_hierarchy *own = coll->own.hierarchy;
     for (;;) {
         uint64_t mapped = coll->bytes_mapped;
         gf_status status = phase_progress(coll, now_ns);

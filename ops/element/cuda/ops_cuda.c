@@ -1,7 +1,7 @@
 /* The CUDA backend: which kernel, how many blocks, which numbers. What CUDA is, only the GPU driver knows. */
 #include "ops/element/cuda/ops_cuda.h"
 
-#include "ops/coll.h"
+#include "ops/node/direct.h"
 #include "ops/element/cuda/kernels.h"
 
 _Static_assert((GF_TYPE_F32 == GF_KERNEL_F32) && (GF_TYPE_F16 == GF_KERNEL_F16) && (GF_TYPE_BF16 == GF_KERNEL_BF16),

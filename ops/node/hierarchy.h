@@ -1,0 +1,35 @@
+/* Hierarchy: what hierarchy.c needs beside the rest of a collective, and its state. */
+#ifndef GF_HIERARCHY_H
+#define GF_HIERARCHY_H
+
+#include "ops/coll/flow.h"
+#include "ops/node/direct.h"
+
+/* What hierarchy needs beside the rest: who shares memory with whom. Ranks are world ranks; all ranks of the group
+ * agree on which nodes there are, their order and the order of ranks in them. Its operations take two places each in the
+ * order of direct: they may lie GF_DIRECT_LANES / 2 apart at most. */
+struct gf_coll_nodes {
+    const uint32_t *local;      /* [local_size] ranks of this rank's node, this one too */
+    uint32_t local_size, local_index;
+    const uint32_t *across;     /* [node_count] rank local_index of each node; where local_index < owners */
+    uint32_t node_count, node_index;
+    uint32_t owners;            /* ranks of the smallest node */
+    uint64_t halving_max_bytes; /* blocks up to here are summed over nodes by halving, larger ones by ring */
+};
+
+struct gf_hierarchy {
+    /* the owner's */
+    const struct gf_coll_nodes *nodes;
+    struct gf_direct shared; /* of its parts in the node; order is that of the operation */
+    /* hierarchy's own */
+    struct gf_coll inner;    /* the part under way, with the struct of its kind */
+    struct gf_direct direct;
+    struct gf_flow flow;
+    uint32_t phase;
+    uint32_t heard_from;     /* the rank of the node that GATHER waits for; GF_RANK_NONE */
+    uint64_t heard;          /* its last sign */
+    uint64_t block_elems;    /* of all blocks but the last ones */
+    uint64_t beats;          /* messages posted and ended as of the last sign of this rank */
+};
+
+#endif
