@@ -346,7 +346,8 @@ gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvo
         stranger_log(tcp, GF_LOG_WARN, "a stranger's bytes are no hello");
         return GF_AGAIN;
     }
-    if (foreign && !tcp_is_center(tcp)) {
+    if (foreign && tcp->auth.on && (pending->in_bytes < want)) return GF_AGAIN;
+    if (foreign && (!tcp_is_center(tcp) || (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)))) {
         gf_tcp_pending_drop(pending);
         stranger_log(tcp, GF_LOG_INFO, "a hello of another job or version");
         return GF_AGAIN;

@@ -1,0 +1,84 @@
+#!/bin/sh
+# Strangers at every port of real jobs: of one node (as another user too), and between two hosts with a key (root), from the
+# jobs' network and from a job's own host. They write nothing, nobody answers them, and the job ends with the weights it has
+# without them.
+. firmware-tests/support/shell.sh
+. firmware-tests/support/net.sh
+trap 'net_down; rm -rf "$scratch"' EXIT
+trap 'exit 1' INT TERM
+export OPENBLAS_NUM_THREADS=1 LC_ALL=C
+attack=$BUILD/firmware-tests/program_attack steps=4000
+head -c 32 /dev/urandom >"$scratch/key"
+chmod 600 "$scratch/key"
+weights() { sed -n 's/^.*\(weights .*, the same on all ranks\).*$/\1/p' "$1"; }
+
+# The command of a rank: says its number, then is the training.
+# shellcheck disable=SC2016
+rank='echo $$ >"$0/pid.$GF_RANK"; exec "$@"'
+pids() { # how many; waits until all train
+    for i in $(seq 0 $(($1 - 1))); do
+        until [ -s "$scratch/pid.$i" ]; do kill -0 $job 2>/dev/null || return 1; sleep 0.01; done
+    done
+    until [ -n "$(ls "$scratch"/c.* 2>/dev/null)" ]; do kill -0 $job 2>/dev/null || return 1; sleep 0.01; done
+    cat "$scratch"/pid.*
+}
+ended() { # the job, with the weights of file $1
+    wait $job || { tail -n 20 "$scratch/log"; return 1; }
+    [ -n "$(weights "$1")" ] && [ "$(weights "$1")" = "$(weights "$scratch/log")" ] ||
+        { echo "weights differ: $(weights "$1") and $(weights "$scratch/log")"; return 1; }
+}
+clear_job() { rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"; }
+
+local_job() {
+    clear_job
+    timeout 120 "$BUILD/gf-run" -n 3 sh -c "$rank" "$scratch" "$BUILD/gf-train" --model linear --steps $steps \
+        --checkpoint "$scratch/c" --checkpoint-every 10 >"$scratch/log" 2>&1 &
+    job=$!
+}
+one_listener_each() { # no more than the control channel's, and none of link.ports
+    local_job
+    pid=$(pids 3) && "$attack" 0 $pid >"$scratch/out"
+    grep -q ':2[1-5][0-9][0-9][0-9]$' "$scratch/out" && { cat "$scratch/out"; return 1; }
+    [ "$(grep -c : "$scratch/out")" -eq 3 ] || { cat "$scratch/out"; return 1; }
+    wait $job && cp "$scratch/log" "$scratch/local"
+}
+local_attack() { # user
+    local_job
+    pid=$(pids 3) || { cat "$scratch/log"; return 1; }
+    ATTACK_USER=$1 "$attack" 60 $pid >"$scratch/out" 2>&1
+    grep -q '^stood [1-9]' "$scratch/out" || { cat "$scratch/out"; return 1; }
+    ended "$scratch/local"
+}
+check a_job_of_one_node_listens_for_its_control_channel_alone one_listener_each
+check a_user_who_attacks_his_own_job_on_loopback_changes_nothing local_attack "$(id -u)"
+if [ "$(id -u)" -eq 0 ]; then check another_user_on_loopback_changes_nothing local_attack 65534
+else skip another_user_on_loopback_changes_nothing "this user cannot be another one"; fi
+
+cases="strangers_of_the_network_change_nothing strangers_of_a_jobs_own_host_change_nothing"
+if ! command -v ip >/dev/null || ! command -v tc >/dev/null || ! net_up "gf$$" 2 1gbit 2>/dev/null; then
+    net_down
+    for name in $cases; do skip "$name" "this user may not make network namespaces with shaped links"; done
+    finish
+fi
+printf 'rendezvous = { address = "%s:7117"; key_file = "%s"; };\nlink = { transports = "self,tcp"; devices = "eth0"; idle = "sleep"; };\n' \
+    "$(net_address 0)" "$scratch/key" >"$scratch/net.cfg"
+net_job() {
+    clear_job
+    net_run 120 sh -c "$rank" "$scratch" "$BUILD/gf-train" --config "$scratch/net.cfg" --model linear --steps $steps \
+        --checkpoint "$scratch/c" --checkpoint-every 10 >"$scratch/log" 2>&1 &
+    job=$!
+}
+net_attack() { # namespace
+    net_job
+    pid=$(pids 2) || { cat "$scratch/log"; return 1; }
+    ip netns exec "$1" "$attack" 60 $pid >"$scratch/out" 2>&1
+    grep -q ':2[1-5][0-9][0-9][0-9]$' "$scratch/out" && grep -q '^stood [1-9].*answered 0$' "$scratch/out" ||
+        { cat "$scratch/out"; return 1; }
+    ended "$scratch/quiet" && grep -q 'did not prove' "$scratch/log"
+}
+net_job
+wait $job
+cp "$scratch/log" "$scratch/quiet"
+check strangers_of_the_network_change_nothing net_attack "gf$$-sw"
+check strangers_of_a_jobs_own_host_change_nothing net_attack "gf$$-0"
+finish
