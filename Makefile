@@ -204,18 +204,32 @@ demo: ## train the demo's network on Fashion-MNIST with 2 ranks
 	@$(MAKE) --no-print-directory -s -j2 all
 	@$(BUILD)/gf-run -n 2 $(BUILD)/gf-train
 
-check: ## every test
+check: ## every suite but the long ones (6 minutes on 2 cores)
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 all tests
 	@$(MAKE) --no-print-directory -s suites
 
+QUICK := $(call program,$(wildcard firmware-tests/unit/test_*.c firmware-tests/sim/test_*.c))
+check-quick: ## the unit and sim suites (a minute): what one runs between edits
+	@$(MAKE) --no-print-directory -s -j2 $(QUICK)
+	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(QUICK)
+
+check-long: check check-clang check-valgrind check-san ## check, the long suites, clang, valgrind and sanitizers, a soak of 10 minutes (an hour)
+	@RUNS=3 BUILD=$(BUILD) sh firmware-tests/support/run.sh $(LONG_SUITES) firmware-tests/process/test_elastic.sh firmware-tests/process/test_rejoin.sh
+	@$(MAKE) --no-print-directory -s soak SECONDS=600
+
 SHELL_TESTS := $(wildcard firmware-tests/*/test_*.sh)
 LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(filter test_$(or $(T),%),$(notdir $(basename $(wildcard firmware-tests/*/test_*.c)))))
-SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(TESTS) $(SHELL_TESTS))
+# A suite that says "suite: long" is left to check-long and to those who ask for it by name.
+LONG_SUITES := $(shell grep -l '^. suite: long' $(SHELL_TESTS))
+SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(filter-out $(LONG_SUITES),$(SHELL_TESTS)) $(TESTS))
 tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA)
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
+
+tidy: ## the rules of the tree: includes, lengths, words, READMEs, headers; SHRINK=1 shortens the list of exceptions
+	@CC="$(CC)" sh firmware-tests/process/test_tidy.sh
 
 check-model: ## the membership protocol in SPIN: every state within bounds, minutes
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/sim/check_model.sh
