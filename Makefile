@@ -134,7 +134,7 @@ $(BUILD)/firmware-tests/test_train_net: $(TRAIN_OBJ)
 $(BUILD)/firmware-tests/test_plan: $(call without_main,plan)
 $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/tools/train/train_norm.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
-$(BUILD)/firmware-tests/test_check: $(call without_main,check) $(BUILD)/tools/common/tool_clock.o
+$(BUILD)/firmware-tests/test_check: $(call without_main,check) $(addprefix $(BUILD)/tools/common/tool_,clock.o output.o)
 $(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf/perf_values.o $(BUILD)/tools/perf/perf_tune_limits.o
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
@@ -205,18 +205,32 @@ demo: ## train the demo's network on Fashion-MNIST with 2 ranks
 	@$(MAKE) --no-print-directory -s -j2 all
 	@$(BUILD)/gf-run -n 2 $(BUILD)/gf-train
 
-check: ## every test
+check: ## every suite but the long ones (6 minutes on 2 cores)
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 all tests
 	@$(MAKE) --no-print-directory -s suites
 
+QUICK := $(call program,$(wildcard firmware-tests/unit/test_*.c firmware-tests/sim/test_*.c))
+check-quick: ## the unit and sim suites (a minute): what one runs between edits
+	@$(MAKE) --no-print-directory -s -j2 $(QUICK)
+	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(QUICK)
+
+check-long: check check-clang check-valgrind check-san ## check, the long suites, clang, valgrind and sanitizers, a soak of 10 minutes (an hour)
+	@RUNS=3 BUILD=$(BUILD) sh firmware-tests/support/run.sh $(LONG_SUITES) firmware-tests/process/test_elastic.sh firmware-tests/process/test_rejoin.sh
+	@$(MAKE) --no-print-directory -s soak SECONDS=600
+
 SHELL_TESTS := $(wildcard firmware-tests/*/test_*.sh)
 LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(filter test_$(or $(T),%),$(notdir $(basename $(wildcard firmware-tests/*/test_*.c)))))
-SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(TESTS) $(SHELL_TESTS))
+# A suite that says "suite: long" is left to check-long and to those who ask for it by name.
+LONG_SUITES := $(shell grep -l '^. suite: long' $(SHELL_TESTS))
+SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(filter-out $(LONG_SUITES),$(SHELL_TESTS)) $(TESTS))
 tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA)
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
+
+tidy: ## the rules of the tree: includes, lengths, words, READMEs, headers; SHRINK=1 shortens the list of exceptions
+	@CC="$(CC)" sh firmware-tests/process/test_tidy.sh
 
 check-model: ## the membership protocol in SPIN: every state within bounds, minutes
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/sim/check_model.sh
@@ -265,6 +279,8 @@ bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH and Gloo, 
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_peers.sh
 bench-net: all ## the same over 1 Gbit/s links between network namespaces, and ResNet-50's tensors (15 minutes; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_net.sh
+bench-idle: all $(BUILD)/firmware-tests/bench_idle ## link.idle = auto beside spin, yield and sleep: oversubscribed, hosts that share cores, neighbours (15 minutes; root)
+	@BUILD=$(BUILD) sh firmware-tests/bench/bench_idle.sh
 bench-plan: all ## what gf-plan predicts beside what gf-perf --model measures over 4 and 8 hosts (12 minutes; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_plan.sh
 bench-tree: all ## FireCaffe's reduction tree against its server over 2 to 8 hosts, with a plot (1 minute; root)

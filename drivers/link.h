@@ -112,6 +112,13 @@ struct gf_link_driver {
      * through map(); load reads our own region, with acquire order. */
     void (*flag_store)(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
     uint64_t (*flag_load)(struct gf_link *link, size_t offset_bytes);
+    /* Sleeping on flags, in three acts. flag_arm() announces it in a flag of our own region; whoever stores a flag for us
+     * and calls flag_wake() with that offset afterwards ends the sleep. So: arm, look at all flags once more, then
+     * flag_sleep(), which returns when woken, after timeout_ns, or at a signal, and takes the announcement back. NULL, all
+     * three: there is no sleeping on flags. */
+    void (*flag_arm)(struct gf_link *link, size_t offset_bytes);
+    void (*flag_sleep)(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
+    void (*flag_wake)(struct gf_link *link, uint32_t peer, size_t offset_bytes);
 
     /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is mapped anew; endpoint() and
      * connect() follow. May allocate, like open. */

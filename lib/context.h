@@ -8,8 +8,8 @@
 #include "lib/core/arena.h"
 #include "lib/core/buffer.h"
 #include "lib/core/choose.h"
-#include "lib/core/crowd.h"
 #include "lib/core/finite.h"
+#include "lib/core/idle.h"
 #include "lib/core/op.h"
 #include "lib/core/pool.h"
 #include "lib/core/progress.h"
@@ -63,7 +63,7 @@ struct gf_node_words {
 };
 
 /* How far opening has come. */
-enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_CROWDED, /* 1: crowded */
+enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_OVERSUBSCRIBED, /* 1: it is */
        GF_MET_DEVICE, /* 1: gradients on a device */ GF_MET_WIRE, /* 1: from where its link takes them */ GF_MET_COUNT };
 
 typedef enum gf_warm_state {
@@ -196,8 +196,9 @@ struct gf_context {
     uint64_t together_ns;       /* the last verdict, or the warm-up, ended */
     struct gf_timing timing;        /* of this step */
     uint64_t still_ns;          /* this rank's longest time without a poll while all others may have waited for it */
-    bool crowded;               /* more ranks than cores on this machine; behind the warm-up, on some rank's */
-    struct gf_crowd crowd;      /* whether others want this core, ranks of other nodes included */
+    bool oversubscribed;        /* more ranks than cores on this machine; behind the warm-up, on some rank's */
+    struct gf_idling idling;
+    bool armed;                 /* inside of gf_wait(): it is announced that this rank sleeps until a flag comes */
     bool awaits_core;           /* what is awaited needs this core: give it away at once */
     uint32_t spins;             /* inside of gf_wait(): how often a turn may look for a flag before it returns */
 };

@@ -255,6 +255,9 @@ const struct gf_link_driver gf_link_ucx = {
     .map = gf_ucx_map,
     .flag_store = gf_ucx_flag_store,
     .flag_load = gf_ucx_flag_load,
+    .flag_arm = gf_ucx_flag_arm,
+    .flag_sleep = gf_ucx_flag_sleep,
+    .flag_wake = gf_ucx_flag_wake,
     .reset = gf_ucx_reset,
     .drop = gf_ucx_drop,
 };

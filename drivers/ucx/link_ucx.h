@@ -153,5 +153,8 @@ void *gf_ucx_region(struct gf_link *link);
 void *gf_ucx_map(struct gf_link *link, uint32_t peer);
 void gf_ucx_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
 uint64_t gf_ucx_flag_load(struct gf_link *link, size_t offset_bytes);
+void gf_ucx_flag_arm(struct gf_link *link, size_t offset_bytes);
+void gf_ucx_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
+void gf_ucx_flag_wake(struct gf_link *link, uint32_t peer, size_t offset_bytes);
 
 #endif

@@ -10,6 +10,11 @@
  * releases). The checksum finds damage, not malice: the control channel authenticates the frames that carry endpoint addresses. */
 #include "drivers/ucx/link_ucx.h"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
 #include "drivers/clock.h"
 
 #include <stdlib.h>
@@ -303,4 +308,33 @@ uint64_t gf_ucx_flag_load(struct gf_link *link, size_t offset_bytes)
     struct gf_ucx *ucx = gf_ucx_of(link);
     GF_ASSERT((ucx->region != NULL) && (offset_bytes % sizeof(uint64_t) == 0) && (offset_bytes < ucx->region_bytes));
     return __atomic_load_n((const uint64_t *)(const void *)(ucx->region + offset_bytes), __ATOMIC_ACQUIRE);
+}
+
+/* The announcement is a flag of which a futex is the lower half (the host is little-endian: endpoint addresses see to that). Arming
+ * and waking each have a full fence between their store and the look at what the other stores: one of them sees it. */
+static uint32_t *sleep_word(unsigned char *base, size_t offset_bytes)
+{
+    return (uint32_t *)(void *)(base + offset_bytes);
+}
+
+void gf_ucx_flag_arm(struct gf_link *link, size_t offset_bytes)
+{
+    __atomic_store_n(sleep_word(gf_ucx_of(link)->region, offset_bytes), 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+void gf_ucx_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns)
+{
+    uint32_t *word = sleep_word(gf_ucx_of(link)->region, offset_bytes);
+    struct timespec longest = {.tv_sec = (time_t)(timeout_ns / 1000000000u), .tv_nsec = (long)(timeout_ns % 1000000000u)};
+    if (__atomic_load_n(word, __ATOMIC_RELAXED) == 1) (void)syscall(SYS_futex, word, FUTEX_WAIT, 1, &longest, NULL, 0);
+    __atomic_store_n(word, 0, __ATOMIC_RELAXED);
+}
+
+void gf_ucx_flag_wake(struct gf_link *link, uint32_t peer, size_t offset_bytes)
+{
+    uint32_t *word = sleep_word(gf_ucx_map(link, peer), offset_bytes);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0) return;
+    if (__atomic_exchange_n(word, 0, __ATOMIC_RELAXED) != 0) (void)syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }

@@ -17,7 +17,7 @@ static struct shared {
     struct { _Alignas(128) double value; } said[RANKS_MAX];
 } *shared;
 static float *buffers[RANKS_MAX];
-static int ranks = 2, crowded;
+static int ranks = 2, oversubscribed;
 
 static void own_option(int letter, const char *value)
 {
@@ -31,7 +31,7 @@ static void bound_barrier(struct bench_peer *peer)
     atomic_store_explicit(&shared->at[peer->rank].turn, turn, memory_order_release);
     for (int rank = 0; rank < ranks; rank++)
         while (atomic_load_explicit(&shared->at[rank].turn, memory_order_acquire) < turn)
-            if (crowded) sched_yield();
+            if (oversubscribed) sched_yield();
 }
 
 static void bound_sum(struct bench_peer *peer, size_t first, size_t elem_count)
@@ -72,7 +72,7 @@ static int rank_run(const struct bench *bench, int rank)
     cpu_set_t core;
     CPU_ZERO(&core);
     CPU_SET(rank, &core);
-    if (!crowded) (void)sched_setaffinity(0, sizeof core, &core);
+    if (!oversubscribed) (void)sched_setaffinity(0, sizeof core, &core);
     memset(buffers[rank], 0, bench->elems_max * sizeof(float)); /* first touched by its owner */
     return bench_run(&peer, bench);
 }
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
     int code = 0, status;
     char *memory;
     if ((bench_options(&bench, argc, argv, "n:", own_option) != 0) || (ranks < 1) || (ranks > RANKS_MAX)) return 2;
-    crowded = ranks > sysconf(_SC_NPROCESSORS_ONLN);
+    oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
     shared = map(sizeof *shared);
     memory = map((bench.elems_max * sizeof(float) / 4096 * 4096 + 4096 + APART) * (size_t)ranks);
     for (int rank = 0; rank < ranks; rank++)

@@ -2,6 +2,7 @@
 # gf-train --device cuda with each call of the CUDA driver library failing once, at the first, second, fourth .. time that it
 # is made: a failure ends the run with the CUresult's name in one line a rank, one that comes while closing is said, and a run
 # that goes on ends with the weights of an undisturbed one. Nothing hangs, and nothing is left on the device.
+# suite: long
 . firmware-tests/support/shell.sh
 fake=$(cd "$BUILD" && pwd)/firmware-tests/fake/libcuda.so.1
 if [ ! -r "$fake" ]; then skip cuda_train_failures "no cuda.h in this build"; finish; fi

@@ -128,6 +128,27 @@ strike() {
     elif [ "$(grep -Ec "^\[0\] error: $text_" "$scratch/err")" -eq 1 ]; then ok "$name_"
     else not_ok "$name_" "$(grep error "$scratch/err" | tail -n 3)"; fi
 }
+
+# ---- output that nobody takes: an error of the tool, and none of the job's other ranks ----
+output() { # NAME STDOUT COMMAND..
+    name_=$1 to_=$2; shift 2
+    if [ "$to_" = closed ]; then timeout -k 5 60 "$@" >&- 2>"$scratch/err"; else timeout -k 5 60 "$@" >"$to_" 2>"$scratch/err"; fi
+    code_=$?
+    if [ $code_ -eq 1 ] && grep -q "cannot write to stdout" "$scratch/err"; then ok "$name_"
+    else not_ok "$name_" "exit $code_: $(tail -n 2 "$scratch/err")"; fi
+}
+for to in /dev/full closed; do
+    output "train_into_${to##*/}" $to $train
+    output "perf_into_${to##*/}" $to "$BUILD/gf-perf" -b 4K -e 4K -n 2
+    output "check_into_${to##*/}" $to "$BUILD/gf-check" config/local.cfg
+    output "plan_into_${to##*/}" $to "$BUILD/gf-plan" --gpus 1 --modes ring
+done
+unheard() { # nobody reads what rank 0 says on stderr: both ranks train to the end all the same
+    timeout -k 5 60 "$run" -n 2 sh -c 'if [ $GF_RANK = 0 ]; then "$@" 2>&1 >"$0" | true; else exec "$@"; fi' \
+        "$scratch/table" $train >"$scratch/out" 2>&1 && grep -q "the same on all ranks" "$scratch/table"
+}
+check "a_rank_whose_messages_nobody_reads_goes_on" unheard
+
 strike "a_rank_that_is_killed_is_named" KILL "rank 0: rank 1 died"
 strike "a_rank_that_is_stopped_is_named" STOP "rank 0: .*rank 1 .*GF_ERR_(TIMEOUT|PEER)" --set exchange.timeout=2s
 finish

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds without nvcc, and without the CUDA headers too: silent but for the line that names what is left out, and what they
 # make runs on the host. One binary with everything does so as well. Objects that do not know the difference are reused.
+# suite: long
 . firmware-tests/support/shell.sh
 unset GF_QUIET MAKEFLAGS MAKELEVEL # as by hand
 says() { grep -qF "$1" "$2" || { cat "$2"; return 1; }; }

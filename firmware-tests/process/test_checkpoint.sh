@@ -79,6 +79,12 @@ restore
 mv "$file.1.before" "$file.1"
 mv "$file.0" "$file.0.part"
 check killed_between_two_renames_the_common_set_counts equal 245
+finished() { # its files are at step 250: the same weights, and no number made of nothing
+    resume 2 --json "$scratch/finished.json" && said "resumed at step 250: the run has ended, nothing is left to do" &&
+        said "steps  *250, all of them before" && [ "$(weights)" = "$whole" ] && ! grep -qE '[^a-z](inf|-?nan)[^a-z]' "$scratch/log" &&
+        grep -q '"mapped_bytes": 0,' "$scratch/finished.json" && grep -q '"loss_last": null,' "$scratch/finished.json"
+}
+check a_finished_run_says_that_nothing_is_left finished
 
 restore
 spoil "$file.1"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # gf-train --elastic over real processes: kill -9 of any rank (the coordinator too) in the middle of a run; the others go
-# on as one world and end with the same weights, within a point of the undisturbed accuracy. RUNS a transport (default 2);
+# on as one world and end with the same weights, within a point of the undisturbed accuracy. RUNS a transport (default 1);
 # what was measured is printed.
 set -u
 . firmware-tests/support/shell.sh
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-RUNS=${RUNS:-2} steps=1000
+RUNS=${RUNS:-1} steps=1000
 
 step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; }
 accuracy() { sed -n 's/^.*test accuracy *\([0-9.]*\) %.*$/\1/p' "$1"; }

@@ -48,6 +48,15 @@ check "one_does_too" sh -c '"$1" "$2" | grep -Eq "^rank 0 of 1: loss 0\.00[01]"'
     "$prefix/share/gradientflow/local.cfg"
 check "the_example_is_about_a_hundred_lines" [ "$(wc -l <tools/example/appliance.c)" -le 140 ]
 
+# The tools find what was installed with them from anywhere, and GF_DATA_DIR is asked alone where it is set.
+elsewhere() { (cd / && "$prefix/bin/gf-plan" --gpus 1 --modes ring) >"$scratch/log" 2>&1; }
+check "the_planner_finds_its_files" elsewhere
+train_elsewhere() { (cd / && "$prefix/bin/gf-train" --model linear --steps 2) >"$scratch/log" 2>&1; }
+check "gf_train_finds_its_configuration" train_elsewhere
+overridden() { ! (cd / && GF_DATA_DIR="$scratch/nowhere" "$prefix/bin/gf-plan" --gpus 1) >"$scratch/log" 2>&1; }
+check "data_asked_for_elsewhere_is_looked_for_there" overridden
+check "and_the_place_is_named" grep -q "$scratch/nowhere/" "$scratch/log"
+
 check "it_stages" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
 check "a_staged_copy_is_for_its_prefix" grep -qx 'prefix=/opt/gf' "$scratch/stage/opt/gf/lib/pkgconfig/gradientflow.pc"
 check "and_knows_no_stage" sh -c '! grep -q "$1" "$2"' sh "$scratch" "$scratch/stage/opt/gf/lib/pkgconfig/gradientflow.pc"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Under real launchers: Open MPI's mpirun, and Slurm's srun on a cluster of one node that this test starts and ends, in a
 # network namespace of its own so that its ports are nobody else's. `make deps-test` installs both; skipped where absent.
+# suite: long
 if [ "${1:-}" != inside ] && unshare -n true 2>/dev/null; then
     exec unshare -n sh "$0" inside
 fi

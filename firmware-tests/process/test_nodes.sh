@@ -1,5 +1,6 @@
 #!/bin/sh
 # Several ranks on each of several hosts: network namespaces whose processes do not see each other's memory (root).
+# suite: alone
 . firmware-tests/support/shell.sh
 . firmware-tests/support/net.sh
 trap 'net_down; rm -rf "$scratch"' EXIT

@@ -1,6 +1,7 @@
 #!/bin/sh
 # gf-perf on real ranks: each operation and type measured and checked, the files it writes, its pass marks, what it
 # refuses, how it fails, a limits file that gf-check takes, and a replayed model.
+# suite: alone
 set -u
 . firmware-tests/support/shell.sh
 export LC_ALL=C

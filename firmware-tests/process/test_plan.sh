@@ -5,7 +5,7 @@ plan="$BUILD/gf-plan"
 
 # Small ones of everything: a case takes milliseconds.
 cat >"$scratch/small.cfg" <<'EOF'
-tensors = ( { name = "fc"; shape = [64, 512]; flops = [65536, 131072]; }, { name = "fc.bias"; shape = [64]; flags = ["dense"]; },
+tensors = ( { name = "fc"; shape = [512, 64]; flops = [65536, 131072]; }, { name = "fc.bias"; shape = [64]; flags = ["dense"]; },
             { name = "conv"; shape = [16, 3, 3, 3]; flops = [500000, 500000]; } );
 EOF
 sed 's/nodes = 8/nodes = 4/; s/name = "plain"/name = "a \\"<\&> name"/' config/clusters/plain.cfg >"$scratch/cluster.cfg"

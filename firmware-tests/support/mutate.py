@@ -29,8 +29,8 @@ def sites(path):
         kind, token = m.lastgroup, m.group()
         if kind == "skip":
             continue
-        if kind == "number" and "." not in token:
-            digits = token.rstrip("uUlL")
+        if kind == "number" and re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+)[uUlL]*", token):
+            digits = re.match(r"0[xX][0-9a-fA-F]+|\d+", token).group()
             yield m.start(), token, str(int(digits, 0) + 1) + token[len(digits):]
         elif token in SWAP and not (token in BINARY_ONLY and not re.match(r"[\w)\]]", before[-1:] or ";")):
             yield m.start(), token, SWAP[token]
@@ -124,7 +124,8 @@ def main():
         os.makedirs(TREE + "/tmp")
         for name in FOLDERS:
             (shutil.copytree if os.path.isdir(name) else shutil.copy)(name, TREE + "/" + name)
-    suites = [os.path.basename(p)[:-2] for p in sorted(glob.glob("firmware-tests/unit/test_*.c") + glob.glob("firmware-tests/sim/test_*.c"))]
+    suites = [os.path.basename(path)[:-2] for folder in ("unit", "sim")
+              for path in sorted(glob.glob(TREE + "/firmware-tests/" + folder + "/test_*.c"))]
     make("b", "-O1", *["b/firmware-tests/" + s for s in suites])
     lines, seconds = coverage(suites)
     paths = sorted(os.path.relpath(p, TREE) for top in ("lib", "ops") for p in glob.glob(TREE + "/" + top + "/**/*.c", recursive=True))

@@ -1,34 +1,55 @@
 #!/bin/sh
-# run.sh SUITE..: runs each suite (a cmocka program or a shell test) under a time limit, shows what failed, and closes with
-# one line "N passed, N failed, N skipped". A suite that crashes, hangs or counts nothing is a failure.
+# run.sh SUITE..: runs cmocka programs and shell tests, JOBS (2) at a time, each under a time limit of LIMIT (300) seconds
+# and, where this user may, in a network namespace of its own; shows what failed, and closes with one line
+# "N passed, N failed, N skipped". A suite whose source says "suite: alone" depends on time and runs when the others have
+# ended. $BUILD/logs/ keeps what each one printed. A suite that crashes, hangs or counts nothing is a failure.
 set -u
-BUILD=${BUILD:-build}
-export BUILD
-limit=${LIMIT:-240}
-log=$(mktemp) || exit 1
-trap 'rm -f "$log"' EXIT
-passed=0 failed=0 skipped=0
-for suite in "$@"; do
-    begin=$(date +%s)
-    case $suite in
-    *.sh) shell=$(sed -n '1s/^#! *//p' "$suite")
-        timeout -k 10 "$limit" "${shell:-/bin/sh}" "$suite" >"$log" 2>&1 </dev/null; code=$?
+BUILD=${BUILD:-build} LIMIT=${LIMIT:-300} TAIL=${TAIL:-60} WRAP=${WRAP:-} NETNS=${NETNS-}
+export BUILD LIMIT TAIL WRAP NETNS
+logs=$BUILD/logs
+name_of() { basename "$1"; }
+
+# count PATTERN: the sum of the numbers that cmocka's closing lines give
+count() { sed -n "s/^\[  $1 \].* \([0-9]*\) test(s).*/\1/p" "$log" | awk '{n += $1} END {print n + 0}'; }
+
+one() {
+    name=$(name_of "$1") begin=$(date +%s)
+    log=$logs/$name.log
+    case $1 in
+    *.sh) shell=$(sed -n '1s/^#! *//p' "$1")
+        $NETNS timeout -k 10 "$LIMIT" "${shell:-/bin/sh}" "$1" >"$log" 2>&1 </dev/null; code=$?
         p=$(grep -c '^ok ' "$log") f=$(grep -c '^not ok ' "$log") s=$(grep -c '^skip ' "$log") ;;
-    *) timeout -k 10 "$limit" ${WRAP:-} "$suite" >"$log" 2>&1 </dev/null; code=$?
-        p=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test(s).*/\1/p' "$log" | awk '{n += $1} END {print n + 0}')
-        f=$(sed -n 's/^\[  FAILED  \].* \([0-9]*\) test(s).*/\1/p' "$log" | awk '{n += $1} END {print n + 0}')
-        s=$(sed -n 's/^\[  SKIPPED \].* \([0-9]*\) test(s).*/\1/p' "$log" | awk '{n += $1} END {print n + 0}') ;;
+    *) $NETNS timeout -k 10 "$LIMIT" $WRAP "$1" >"$log" 2>&1 </dev/null; code=$?
+        p=$(count 'PASSED ') f=$(count 'FAILED ') s=$(count SKIPPED) ;;
     esac
     why=
     if [ "$code" -ne 0 ] && [ "$f" -eq 0 ]; then f=1 why=" (exit $code)"; fi
-    [ "$code" -eq 124 ] || [ "$code" -eq 137 ] && why=" (not ended after $limit s)"
+    [ "$code" -eq 124 ] || [ "$code" -eq 137 ] && why=" (not ended after $LIMIT s)"
     if [ $((p + f + s)) -eq 0 ]; then f=1 why=" (counted nothing)"; fi
-    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-    printf '%-44s %4d passed %3d failed %3d skipped %4d s%s\n' "$(basename "$suite")" "$p" "$f" "$s" \
-        $(($(date +%s) - begin)) "$why"
-    if [ "$f" -gt 0 ]; then tail -n "${TAIL:-60}" "$log" | sed 's/^/    /'; fi
-    grep '^skip ' "$log" | sed 's/^/    /'
+    echo "$p $f $s" >"$logs/$name.count"
+    {
+        printf '%-44s %4d passed %3d failed %3d skipped %4d s%s\n' "$name" "$p" "$f" "$s" $(($(date +%s) - begin)) "$why"
+        if [ "$f" -gt 0 ]; then tail -n "$TAIL" "$log" | sed 's/^/    /'; fi
+        grep '^skip ' "$log" | sed 's/^/    /'
+    } >"$logs/$name.said"
+    cat "$logs/$name.said"
+}
+if [ "${1:-}" = --one ]; then one "$2"; exit 0; fi
+if [ "${1:-}" = --inside ]; then ip link set lo up; shift; exec "$@"; fi
+
+# Without namespaces two suites may want the same port.
+mkdir -p "$logs"
+if unshare -n true 2>/dev/null && command -v ip >/dev/null; then NETNS="unshare -n sh $0 --inside"; else JOBS=1; fi
+together='' alone=''
+for suite in "$@"; do
+    name=$(name_of "$suite")
+    rm -f "$logs/$name.count"
+    if cat firmware-tests/*/"${name%.sh}".* 2>/dev/null | grep -q 'suite: alone'; then alone="$alone $suite"; else together="$together $suite"; fi
 done
+# shellcheck disable=SC2086
+[ -z "$together" ] || printf '%s\n' $together | xargs -P "${JOBS:-2}" -n 1 sh "$0" --one
+# shellcheck disable=SC2086
+[ -z "$alone" ] || printf '%s\n' $alone | xargs -n 1 sh "$0" --one
 [ -z "${LEFT_OUT:-}" ] || echo "left out, for this build lacks what they test: $LEFT_OUT"
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+for suite in "$@"; do cat "$logs/$(name_of "$suite").count" 2>/dev/null || echo 0 1 0; done |
+    awk '{p += $1; f += $2; s += $3} END {printf "%d passed, %d failed, %d skipped\n", p, f, s; exit !(f == 0 && p > 0)}'

@@ -24,6 +24,12 @@ uint32_t gf_choose_lane_ranks(const struct gf_config *config)
     return in_nodes ? GF_DIRECT_RANKS_MAX : config->job.world;
 }
 
+uint32_t gf_choose_lanes(const gf_context *gf)
+{
+    uint32_t most = gf_choose_lane_ranks(&gf->config);
+    return (gf->world < most) ? gf->world : most;
+}
+
 gf_algorithm gf_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes)
 {
     gf_algorithm wanted = gf->algorithm;

@@ -38,20 +38,19 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
 
 /* Up to here direct takes one barrier: where ranks share cores, a barrier costs each a turn on its core. */
 #define SMALL_BYTES 128u
-#define SMALL_CROWDED_BYTES 4096u
+#define SMALL_OVERSUBSCRIBED_BYTES 4096u
 
 /* Folded vectors have no other way. */
 static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
 {
     if (coll->fold != NULL) return GF_DIRECT_SMALL_BYTES;
-    return gf->crowded ? SMALL_CROWDED_BYTES : SMALL_BYTES;
+    return gf->oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
 }
 
-/* Fewer after a shrink, which the memory has room for. */
-static uint32_t lanes(const gf_context *gf)
+size_t gf_ops_sleep_at(const gf_context *gf)
 {
-    uint32_t most = gf_choose_lane_ranks(&gf->config);
-    return (gf->world < most) ? gf->world : most;
+    const struct gf_direct shared = {.lane_ranks = gf_choose_lanes(gf)};
+    return gf_direct_sleep_at(&shared, gf->by_nodes ? gf->nodes.local_index : gf->rank);
 }
 
 /* What the algorithm wants beside the rest. */
@@ -62,7 +61,7 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     if (op->algorithm == GF_ALGORITHM_DIRECT) op->coll.own.direct = direct;
     else if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
     else op->coll.own.hierarchy = &op->own.hierarchy;
-    *direct = (struct gf_direct){.order = op->order, .region_bytes = gf->region_bytes, .lane_ranks = lanes(gf),
+    *direct = (struct gf_direct){.order = op->order, .region_bytes = gf->region_bytes, .lane_ranks = gf_choose_lanes(gf),
                                  .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,
                                  .small_bytes = small_bytes(gf, &op->coll)};
     if (op->algorithm == GF_ALGORITHM_HIERARCHY) op->own.hierarchy.nodes = &gf->nodes;
@@ -352,13 +351,18 @@ bool gf_ops_await_messages(const gf_context *gf)
     return false;
 }
 
-bool gf_ops_await_quietly(const gf_context *gf)
+gf_awaited gf_ops_awaited(const gf_context *gf)
 {
+    bool flags = false, news = false;
     for (uint32_t i = 0; i < gf->under_way.count; i++) {
         const struct gf_op *op = &gf->under_way.ops[i];
-        bool flags = (op->algorithm == GF_ALGORITHM_DIRECT) || (op->algorithm == GF_ALGORITHM_HIERARCHY);
+        bool in_node = (op->algorithm == GF_ALGORITHM_HIERARCHY) && (op->own.hierarchy.inner.kind == &gf_coll_direct);
         if (op->state == GF_OP_FREE) continue;
-        if ((op->state == GF_OP_RUN) ? flags || op->coll.awaits_device : gf->on_device) return true;
+        if ((op->state == GF_OP_RUN) ? op->coll.awaits_device : gf->on_device) return GF_AWAITED_MORE;
+        if (op->state != GF_OP_RUN) continue;
+        if ((op->algorithm == GF_ALGORITHM_DIRECT) || in_node) flags = true;
+        else news = true;
     }
-    return false;
+    if (flags && news) return GF_AWAITED_MORE;
+    return flags ? GF_AWAITED_FLAGS : GF_AWAITED_NEWS;
 }

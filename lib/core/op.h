@@ -93,6 +93,14 @@ bool gf_ops_drained(gf_context *gf, uint64_t now_ns);
 void gf_ops_reset(gf_context *gf);
 
 bool gf_ops_await_messages(const gf_context *gf); /* some op is moved by the link */
-bool gf_ops_await_quietly(const gf_context *gf);  /* by flags in shared memory, or a device: no descriptor shows that */
+
+/* What can wake a rank that waits for what is under way. */
+typedef enum gf_awaited {
+    GF_AWAITED_NEWS,  /* on descriptors: of the link, of the control channel */
+    GF_AWAITED_FLAGS, /* in its exchange region */
+    GF_AWAITED_MORE   /* both, or a device, which wakes nobody */
+} gf_awaited;
+gf_awaited gf_ops_awaited(const gf_context *gf);
+size_t gf_ops_sleep_at(const gf_context *gf); /* in its region: where it says that it sleeps (gf_link_driver.flag_arm) */
 
 #endif

@@ -2,21 +2,17 @@
  * blocks. */
 #include <poll.h>
 #include <sched.h>
-#include <sys/resource.h>
 
 #include "lib/context.h"
 
-#define SPIN_POLLS 2000u          /* a few microseconds each at most: below a context switch's worth of time */
-#define YIELD_POLLS 20000u        /* then give the core away, and at last sleep */
 #define SLEEP_NS UINT64_C(10000000) /* longest sleep: deadlines are looked at this often */
-#define QUIET_SLEEP_NS UINT64_C(100000) /* the same while flags or a device are awaited, which wake nobody */
-#define SPINS 400u /* a turn's looks for a flag: ten microseconds, then link and control channel again */
-#define SPINS_CROWDED 50u /* about a context switch: on another core a rank may make room for the one that is awaited */
+#define QUIET_SLEEP_NS UINT64_C(100000) /* the same where something is awaited that wakes nobody */
+#define SPINS 400u /* looks for a flag in one poll: ten microseconds, then link and control channel again */
+#define SPINS_OVERSUBSCRIBED 50u /* about a context switch: another core may make room for the rank that is awaited */
 
-/* Asleep until the link or the control channel has news, or SLEEP_NS have passed. */
-static void sleep_on_drivers(gf_context *gf)
+static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
 {
-    const struct timespec longest = {.tv_nsec = (long)(gf_ops_await_quietly(gf) ? QUIET_SLEEP_NS : SLEEP_NS)};
+    const struct timespec longest = {.tv_nsec = (long)longest_ns};
     struct pollfd fds[2];
     nfds_t count = 0;
     int link_fd = gf->link->driver->wake_fd(gf->link);
@@ -35,49 +31,59 @@ static void sleep_on_drivers(gf_context *gf)
     (void)ppoll(fds, count, &longest, NULL);
 }
 
-/* Spins on a core of its own; yields where others want it; sleeps after a while. */
-static void idle_auto(gf_context *gf, uint32_t polls)
+/* In two calls, a poll between them: a flag that came before the sleep was announced wakes nobody. */
+static void sleep_on_flags(gf_context *gf)
 {
-    bool gives = gf->awaits_core || gf->crowded;
-    uint64_t begin_ns;
-    struct rusage usage;
-    if (gf_crowd_poll(&gf->crowd) && (getrusage(RUSAGE_THREAD, &usage) == 0))
-        gf_crowd_seen(&gf->crowd, (uint64_t)usage.ru_nivcsw);
-    if (!gives && !gf->crowd.wanted && (polls < SPIN_POLLS)) return;
-    begin_ns = gf_now(gf);
-    if (!gives && !gf_crowd_yields(&gf->crowd, begin_ns) && (polls < SPIN_POLLS)) return;
-    if (polls >= YIELD_POLLS) {
-        sleep_on_drivers(gf);
+    size_t at = gf_ops_sleep_at(gf);
+    if (gf->armed) gf->link->driver->flag_sleep(gf->link, at, SLEEP_NS);
+    else gf->link->driver->flag_arm(gf->link, at);
+    gf->armed = !gf->armed;
+}
+
+static void idle_sleep(gf_context *gf)
+{
+    gf_awaited what = gf_ops_awaited(gf);
+    if ((what == GF_AWAITED_FLAGS) && (gf->link->driver->flag_sleep != NULL)) sleep_on_flags(gf);
+    else sleep_on_drivers(gf, (what == GF_AWAITED_NEWS) ? SLEEP_NS : QUIET_SLEEP_NS);
+}
+
+static void idle_auto(gf_context *gf, uint64_t since_ns)
+{
+    uint64_t begin_ns = gf_now(gf);
+    if (!gf_idle_yields(&gf->idling, since_ns, begin_ns)) {
+        idle_sleep(gf);
         return;
     }
     (void)sched_yield();
-    gf_crowd_yielded(&gf->crowd, begin_ns, gf_now(gf));
+    gf_idle_yielded(&gf->idling, begin_ns, gf_now(gf));
 }
 
-static void idle(gf_context *gf, uint32_t polls)
+static void idle(gf_context *gf, uint64_t since_ns)
 {
     switch (gf->config.link.idle) {
     case GF_IDLE_SPIN:  return;
-    case GF_IDLE_SLEEP: sleep_on_drivers(gf); return;
+    case GF_IDLE_SLEEP: idle_sleep(gf); return;
     case GF_IDLE_YIELD: (void)sched_yield(); return;
-    case GF_IDLE_AUTO:  idle_auto(gf, polls); return;
+    case GF_IDLE_AUTO:  idle_auto(gf, since_ns); return;
     }
 }
 
-gf_status gf_wait(gf_context *gf, gf_status (*turn)(gf_context *gf, void *arg), void *arg)
+gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *arg), void *arg)
 {
-    uint64_t moved_ns = gf->moved_ns;
-    uint32_t polls = 0;
-    bool spins = ((gf->config.link.idle == GF_IDLE_AUTO) || (gf->config.link.idle == GF_IDLE_SPIN));
+    bool spins = (gf->config.link.idle == GF_IDLE_AUTO) || (gf->config.link.idle == GF_IDLE_SPIN);
+    uint64_t moved_ns = gf->moved_ns, since_ns = gf_now(gf);
+    gf->armed = false;
     for (;;) {
         gf_status status;
-        gf->spins = spins ? ((gf->crowded || gf->crowd.wanted) ? SPINS_CROWDED : SPINS) : 0;
+        bool moved;
+        gf->spins = (!spins || gf->armed) ? 0 : gf->oversubscribed ? SPINS_OVERSUBSCRIBED : SPINS;
         gf->awaits_core = false;
-        status = turn(gf, arg);
+        status = progress(gf, arg);
         gf->spins = 0;
         if (status != GF_AGAIN) return status;
-        polls = (gf->moved_ns != moved_ns) ? 0 : polls + 1;
+        moved = gf->moved_ns != moved_ns;
         moved_ns = gf->moved_ns;
-        if ((polls > 0) || gf->awaits_core) idle(gf, polls);
+        if (moved) since_ns = gf_now(gf);
+        if (!moved || gf->awaits_core) idle(gf, since_ns);
     }
 }

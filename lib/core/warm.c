@@ -69,7 +69,7 @@ static gf_status export(gf_context *gf)
 /* All is known; peers' regions are still to be touched, where there is work in them. */
 static gf_status finished(gf_context *gf)
 {
-    gf->crowded = gf->met[GF_MET_CROWDED] > 0;
+    gf->oversubscribed = gf->met[GF_MET_OVERSUBSCRIBED] > 0;
     gf_choose_commit(gf, all_share(gf));
     gf->warm = GF_WARM_TOUCH;
     gf->touched_rank = 0;

@@ -44,6 +44,17 @@ struct gf_direct {
 
 static inline struct gf_direct_state *gf_direct_of(struct gf_coll *coll) { return &coll->own.direct->state; }
 
+/* Behind the lanes each rank has a line, in every region: the core that it runs on, and, in its own region alone, whether
+ * it sleeps (gf_link_driver.flag_arm). */
+static inline size_t gf_direct_rank_at(const struct gf_direct *direct, uint32_t index)
+{
+    return direct->area_offset + ((size_t)GF_DIRECT_LANES * direct->lane_ranks + index) * GF_DIRECT_LINE_BYTES;
+}
+static inline size_t gf_direct_sleep_at(const struct gf_direct *direct, uint32_t index)
+{
+    return gf_direct_rank_at(direct, index) + sizeof(uint64_t);
+}
+
 static inline size_t gf_direct_flags_bytes(uint32_t world)
 {
     return (size_t)(GF_DIRECT_LANES + 1) * world * GF_DIRECT_LINE_BYTES;
@@ -55,7 +66,6 @@ static inline size_t gf_direct_area_bytes(uint32_t world)
     if (world > GF_DIRECT_RANKS_MAX) return 0;
     return gf_direct_flags_bytes(world) + 2 * GF_DIRECT_LANES * (size_t)GF_DIRECT_SMALL_BYTES;
 }
-
 
 gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index); /* 0: it cannot be reached any more */
 gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index);      /* the error for that */

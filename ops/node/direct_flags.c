@@ -33,11 +33,9 @@ size_t gf_direct_beat_at(const struct gf_direct *direct, uint64_t order, uint32_
     return word_at(direct, order, writer, WORD_BEAT);
 }
 
-/* Behind the lanes, one for all operations: on which core this rank runs. */
 static size_t core_at(const struct gf_coll *coll, uint32_t writer)
 {
-    return coll->own.direct->area_offset +
-           ((size_t)GF_DIRECT_LANES * coll->own.direct->lane_ranks + writer) * GF_DIRECT_LINE_BYTES;
+    return gf_direct_rank_at(coll->own.direct, writer);
 }
 
 static uint64_t flag_value(const struct gf_coll *coll, uint64_t step)
@@ -93,6 +91,10 @@ gf_status gf_direct_signal(struct gf_coll *coll)
         }
         driver->flag_store(coll->link, seat, line_at(coll, coll->index, WORD_FLAG), flag_value(coll, direct->steps + 1));
     }
+    for (uint32_t turn = 1; (driver->flag_wake != NULL) && (turn < coll->size); turn++) {
+        uint32_t index = (coll->index + turn) % coll->size;
+        driver->flag_wake(coll->link, seat_of(coll, index), gf_direct_sleep_at(coll->own.direct, index));
+    }
     direct->steps++;
     direct->arrived = 0;
     return GF_OK;
@@ -119,7 +121,7 @@ static gf_status line_check(struct gf_coll *coll, uint32_t index)
 }
 
 /* Is some rank from `index` on awaited that shares this rank's core? It cannot come as long as this one spins. */
-static bool any_near(const struct gf_coll *coll, uint32_t index, uint64_t wanted)
+static bool any_shares_core(const struct gf_coll *coll, uint32_t index, uint64_t wanted)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     if (coll->own.direct->core == 0) return false;
@@ -149,7 +151,7 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
         if (index == coll->index) continue;
         for (uint32_t spins = coll->spins; driver->flag_load(coll->link, at) < wanted; spins--) {
             coll->waits_for = seat_of(coll, index);
-            if ((spins == coll->spins) && any_near(coll, index, wanted)) coll->awaits_core = true;
+            if ((spins == coll->spins) && any_shares_core(coll, index, wanted)) coll->awaits_core = true;
             if ((spins == 0) || coll->awaits_core) return GF_AGAIN;
 #if defined(__x86_64__)
             __builtin_ia32_pause();

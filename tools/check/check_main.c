@@ -5,6 +5,7 @@
 #include "tools/check/check_preflight.h"
 #include "config/config.h"
 #include "tools/common/tool_args.h"
+#include "tools/common/tool_output.h"
 #include "tools/common/tool_tensors.h"
 
 /* Where neither the file nor the command line says how many ranks there are. */
@@ -91,7 +92,7 @@ static const char *contradiction(const struct request *request, bool keys, uint3
     return NULL;
 }
 
-int main(int argc, char **argv)
+static int program(int argc, char **argv)
 {
     static bool keys;
     static struct request request;
@@ -129,9 +130,11 @@ int main(int argc, char **argv)
     if (request.deadline_s == 0) request.deadline_s = 10;
     if (keys) gf_config_print_table(stdout);
     else result = file_check(path, &request);
-    if ((fflush(stdout) != 0) || ferror(stdout)) {
-        (void)fprintf(stderr, "gf-check: cannot write to stdout\n");
-        return EXIT_FAILURE;
-    }
     return result;
+}
+
+int main(int argc, char **argv)
+{
+    tool_output_begin();
+    return tool_output_end("gf-check", program(argc, argv));
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gradientflow.h"
 #include "config/config_keys.h" /* the same numbers and sizes as in configuration files */
 
 __attribute__((format(printf, 2, 3))) static int refuse(const struct tool_args *args, const char *format, ...)
@@ -27,7 +28,7 @@ static void help_print(const struct tool_args *args)
         (void)snprintf(left, sizeof left, "--%s %s", option->name, option->value_name ? option->value_name : "");
         (void)printf("  %-24s %s\n", left, option->help);
     }
-    (void)printf("  %-24s %s\n", "--help", "this text");
+    (void)printf("  %-24s %s\n  %-24s %s\n", "--help", "this text; -h too", "--version", "of the library");
 }
 
 /* Is `text` one of "a|b|c"? */
@@ -115,8 +116,12 @@ int tool_args_read(const struct tool_args *args, int argc, char **argv, const ch
     bool options_end = false;
     for (int i = 1; i < argc; i++) {
         bool is_option = !options_end && (argv[i][0] == '-') && (argv[i][1] != '\0');
-        if (is_option && (strcmp(argv[i], "--help") == 0)) {
+        if (is_option && ((strcmp(argv[i], "--help") == 0) || (strcmp(argv[i], "-h") == 0))) {
             help_print(args);
+            return 1;
+        }
+        if (is_option && (strcmp(argv[i], "--version") == 0)) {
+            (void)printf("%s %d.%d\n", args->program, GF_VERSION_MAJOR, GF_VERSION_MINOR);
             return 1;
         }
         if (is_option && (strcmp(argv[i], "--") == 0)) {

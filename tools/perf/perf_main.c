@@ -9,6 +9,7 @@
 #include "tools/perf/perf_report.h"
 #include "tools/perf/perf_tune.h"
 #include "tools/common/tool_args.h"
+#include "tools/common/tool_output.h"
 
 /* Every size; 0, or -1 where something failed or was wrong. */
 static int sizes_run(const struct perf_options *options, struct perf *perf, struct perf_report *report)
@@ -70,7 +71,7 @@ static int results_end(const struct perf_options *options, const struct perf_rep
     return result;
 }
 
-int main(int argc, char **argv)
+static int program(int argc, char **argv)
 {
     static struct perf_options options;
     static struct perf_report report;
@@ -83,4 +84,10 @@ int main(int argc, char **argv)
     if (result > 0) return TOOL_EXIT_USAGE;
     if (report.is_reporter && (results_end(&options, &report) != 0)) result = -1;
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    tool_output_begin();
+    return tool_output_end("gf-perf", program(argc, argv));
 }

@@ -4,6 +4,8 @@
 
 #include "tools/plan/plan.h"
 #include "tools/common/tool_args.h"
+#include "tools/common/tool_data.h"
+#include "tools/common/tool_output.h"
 
 #define LIST_MAX 64u
 #define ALL_CACHE "gf-plan.cache" /* of --all, where no other is named: it goes on where it was stopped */
@@ -176,16 +178,14 @@ static int together_check(const struct options *options)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int program(int argc, char **argv)
 {
-    static struct options options = {.cluster = "config/clusters/gradientflow.cfg",
-                                     .model = "config/models/alexnet.cfg",
-                                     .models_path = "config/models", .clusters_path = "config/clusters"};
+    static struct options options;
     static const struct tool_option list[] = {
         {.name = "cluster", .kind = TOOL_TEXT, .value_out = &options.cluster, .value_name = "FILE",
-         .help = "nodes, GPUs, bandwidths, rates; config/clusters/gradientflow.cfg"},
+         .help = "nodes, GPUs, bandwidths, rates; clusters/gradientflow.cfg"},
         {.name = "model", .kind = TOOL_TEXT, .value_out = &options.model, .value_name = "FILE",
-         .help = "tensors and FLOPs; config/models/alexnet.cfg"},
+         .help = "tensors and FLOPs; models/alexnet.cfg"},
         {.name = "gpus", .kind = TOOL_TEXT, .value_out = &options.gpus, .value_name = "N,N,..",
          .help = "how many; 1,8,64"},
         {.name = "modes", .kind = TOOL_TEXT, .value_out = &options.modes, .value_name = "M,M,..",
@@ -229,9 +229,9 @@ int main(int argc, char **argv)
         {.name = "spread", .kind = TOOL_REAL, .value_out = &options.spread, .value_name = "SHARE", .low_real = 0,
          .high_real = 0.5, .given_out = &options.has_spread, .help = "deviation of a rank's compute time"},
         {.name = "models", .kind = TOOL_TEXT, .value_out = &options.models_path, .value_name = "DIR",
-         .help = "for --paper; config/models"},
+         .help = "for --paper; models"},
         {.name = "clusters", .kind = TOOL_TEXT, .value_out = &options.clusters_path, .value_name = "DIR",
-         .help = "for --paper; config/clusters"},
+         .help = "for --paper; clusters"},
     };
     static const struct tool_args args = {
         .program = "gf-plan", .usage = "[--cluster FILE] [--model FILE] [options]",
@@ -240,10 +240,17 @@ int main(int argc, char **argv)
         .options = list, .option_count = sizeof list / sizeof list[0],
     };
     uint32_t operand_count;
+    options = (struct options){.cluster = tool_data("clusters/gradientflow.cfg"), .model = tool_data("models/alexnet.cfg"),
+                               .models_path = tool_data("models"), .clusters_path = tool_data("clusters")};
     int read = tool_args_read(&args, argc, argv, NULL, &operand_count), result;
     if (read != 0) return (read > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
     if (together_check(&options) != 0) return TOOL_EXIT_USAGE;
     result = plan_run(&options);
-    if ((fflush(stdout) != 0) || ferror(stdout)) result = plan_refuse("cannot write to stdout");
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    tool_output_begin();
+    return tool_output_end("gf-plan", program(argc, argv));
 }

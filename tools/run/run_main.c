@@ -11,6 +11,7 @@
 
 #include "tools/run/run_ranks.h"
 #include "tools/common/tool_args.h"
+#include "tools/common/tool_output.h"
 
 /* Between the well-known ports and the ones (21000 and up) that the link takes by default. */
 #define PORT_FIRST 10000u
@@ -50,7 +51,7 @@ static unsigned port_find(uint32_t random)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int program(int argc, char **argv)
 {
     struct run_job job = {0};
     uint64_t rank_count = 0, restarts = 0, random[2];
@@ -102,4 +103,10 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     return run_job(&job);
+}
+
+int main(int argc, char **argv)
+{
+    tool_output_begin();
+    return tool_output_end("gf-run", program(argc, argv));
 }

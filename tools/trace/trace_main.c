@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tools/common/tool_args.h"
+#include "tools/common/tool_output.h"
 #include "tools/trace/trace.h"
 
 #define STEPS_SHOWN 4u
@@ -50,7 +51,6 @@ static int trace_tell(const struct trace *trace, const struct request *request)
                                  (request->first < trace->first_step)))
         return fail("--first", "the files do not hold this step");
     if (trace_summary(trace, stdout) != 0) return fail("the summary", "there is no memory for it");
-    if ((fflush(stdout) != 0) || ferror(stdout)) return fail("stdout", strerror(errno));
     if ((request->json_path != NULL) && (picture_write(trace, request, request->json_path, false) != 0)) return -1;
     if ((request->svg_path != NULL) && (picture_write(trace, request, request->svg_path, true) != 0)) return -1;
     return 0;
@@ -82,7 +82,7 @@ static int files_tell(const char *const *paths, uint32_t path_count, const struc
     return result;
 }
 
-int main(int argc, char **argv)
+static int program(int argc, char **argv)
 {
     static const char *paths[GF_WORLD_MAX];
     static struct request request = {.count = STEPS_SHOWN};
@@ -107,4 +107,10 @@ int main(int argc, char **argv)
     int read = tool_args_read(&args, argc, argv, paths, &path_count);
     if (read != 0) return (read > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
     return (files_tell(paths, path_count, &request) == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    tool_output_begin();
+    return tool_output_end("gf-trace", program(argc, argv));
 }

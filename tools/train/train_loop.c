@@ -216,7 +216,9 @@ gf_status train_resume(struct train *train)
     status = checkpoint_load(checkpoint, &train->step_first);
     if (status < 0) return status;
     if (checkpoint->note[0] != '\0') fprintf(stderr, "warning: checkpoint: %s\n", checkpoint->note);
-    if (train->rank == 0) fprintf(stderr, "resumed at step %llu\n", (unsigned long long)train->step_first);
+    if (train->rank == 0)
+        fprintf(stderr, "resumed at step %llu%s\n", (unsigned long long)train->step_first,
+                (train->step_first == train->step_count) ? ": the run has ended, nothing is left to do" : "");
     if (train->step_first <= train->step_count) return GF_OK;
     snprintf(checkpoint->error, sizeof checkpoint->error, "the checkpoint is at step %llu, the run ends at step %llu",
              (unsigned long long)train->step_first, (unsigned long long)train->step_count);
@@ -336,6 +338,10 @@ gf_status train_end(struct train *train)
     enum { WIRE, STEADY, SETUP, MAPPED, CONTROL, WAIT, EXCHANGE, PRODUCED, MESSAGES, SUMS };
     const struct gf_stats *end = &train->stats, *begin = &train->stats_trained;
     uint64_t steady = steady_steps(train);
+    if (train->step_first == train->step_count) { /* a finished run: no step was made */
+        train->stats = train->stats_trained;
+        train->result.loss_first = train->result.loss_last = (double)NAN;
+    }
     uint64_t sums[SUMS] = {
         [WIRE] = end->wire_bytes - begin->wire_bytes,
         [STEADY] = steady_bytes(train, steady),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/common/tool_args.h"
+#include "tools/common/tool_output.h"
 #include "tools/train/train_elastic.h"
 #include "tools/train/train_loop.h"
 #include "tools/train/train_ranks.h"
@@ -236,7 +237,7 @@ static int run(struct train *train)
     return result;
 }
 
-int main(int argc, char **argv)
+static int program(int argc, char **argv)
 {
     static struct gf_config config;
     static struct train train;
@@ -253,4 +254,10 @@ int main(int argc, char **argv)
     data_close(&train.tests);
     if (signal_number != 0) return 128 + signal_number;
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    tool_output_begin();
+    return tool_output_end("gf-train", program(argc, argv));
 }

@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "tools/common/tool_args.h"
+#include "tools/common/tool_data.h"
 
 #define ARGUMENTS_MAX 128
 #define KEY_BYTES 64
@@ -161,7 +162,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
 {
     static struct settings settings;
     static char *rest[ARGUMENTS_MAX];
-    struct train_options out = {.config_path = "config/local.cfg", .data_folder = DATA_FOLDER, .seed = 1,
+    struct train_options out = {.config_path = tool_data("local.cfg"), .data_folder = DATA_FOLDER, .seed = 1,
                                 .checkpoint_every = 100};
     const char *model = "cnn", *wire = NULL, *algorithm = NULL, *set = NULL;
     const char *schedule = NULL, *sparse = NULL, *device = NULL;
@@ -193,7 +194,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
                  SPARSE_RAMP_STEPS " to SHARE (0.15)"},
         {"seed", TOOL_NUMBER, &out.seed, "N", .help = "of weights and order of images (default 1)"},
         {"data", TOOL_TEXT, &out.data_folder, "DIR", .help = "of the .gz idx files (default " DATA_FOLDER ")"},
-        {"config", TOOL_TEXT, &out.config_path, "FILE", .help = "configuration (default config/local.cfg)"},
+        {"config", TOOL_TEXT, &out.config_path, "FILE", .help = "configuration (default local.cfg)"},
         {"device", TOOL_TEXT, &device, "NAME", .help = "device.driver of the configuration: host, cuda",
          .allowed = "host|cuda"},
         {"wire", TOOL_TEXT, &wire, "TYPE", .help = "exchange.wire of the configuration: fp32, fp16, bf16"},

@@ -105,6 +105,12 @@ void report_table(const struct report_result *result)
     printf("model         %s, batch %u, seed %llu\n", result->model, result->batch, (unsigned long long)result->seed);
     printf("steps         %llu", (unsigned long long)result->steps);
     if (result->steps_skipped > 0) printf(" (%llu skipped)", (unsigned long long)result->steps_skipped);
+    if (result->images == 0) { /* a finished run was resumed: there is nothing to time */
+        printf(", all of them before\nweights       %016llx, %s\ntest accuracy %.2f %%\n",
+               (unsigned long long)result->weights_hash[0],
+               report_hashes_equal(result) ? "the same on all ranks" : "NOT the same on all ranks", result->test_accuracy);
+        return;
+    }
     printf("\nloss          %.4f at first, %.4f at last\n", result->loss_first, result->loss_last);
     printf("time          %.1f s, %.0f images/s\n", result->train_seconds,
            (double)result->images / result->train_seconds);

@@ -1,0 +1,85 @@
+#!/bin/sh
+# The rules of the tree: which folder includes which, lengths of files and lines, words, READMEs, headers that compile alone,
+# what a public declaration says. tidy_allowed lists what does not hold yet, as "RULE NAME NUMBER": no more than NUMBER, and
+# the list may only shrink (SHRINK=1 writes what is needed of it now, and never adds).
+. firmware-tests/support/shell.sh
+export LC_ALL=C.UTF-8
+allowed=firmware-tests/support/tidy_allowed
+found=$scratch/found
+find lib ops drivers config tools firmware-tests -type f -name '*.*' ! -path '*/corpus/*' ! -path '*/results/*' >"$scratch/all"
+sources() { grep -E "\.($1)\$" "$scratch/all" | sort; }
+sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
+
+# ---- each rule writes lines "RULE NAME NUMBER" ----
+{
+    # A folder and what it may include: design of the tree in README.md. Public headers are those that are installed.
+    xargs awk '
+        function may(from, to) {
+            if (to ~ /^firmware-tests\//) return from ~ /^firmware-tests/
+            if (from ~ /^firmware-tests/ || from == dir(to)) return 1
+            if (to ~ /^drivers\/[a-z]*\.h$/ || to == "lib/gradientflow.h") return 1
+            if (from ~ /^drivers/) return 0
+            if (from ~ /^ops/) return to ~ /^ops\//
+            if (from ~ /^config/) return to ~ /^lib\/settings\//
+            if (from ~ /^lib\/core/) return to ~ /^ops\// || to ~ /^lib\/(core|settings|membership)\// || to == "lib/context.h"
+            if (from ~ /^lib/) return to ~ /^(lib|ops)\//
+            if (to ~ /^(config|tools\/common)\//) return 1
+            return from == "tools/plan" && to ~ /^drivers\/sim\//
+        }
+        function dir(path) { sub(/\/[^\/]*$/, "", path); return path }
+        /^[ \t]*#[ \t]*include "/ {
+            to = $0; sub(/^[^"]*"/, "", to); sub(/".*/, "", to)
+            if (to == "gradientflow.h") to = "lib/" to
+            if (to == "config.h" || to == "config_keys.h") to = "config/" to
+            if (to !~ /\//) to = dir(FILENAME) "/" to
+            if (!may(dir(FILENAME), to)) n["include " dir(FILENAME) ">" dir(to)]++
+        }
+        /^[ \t]*#[ \t]*include <(cuda|uc[pst]\/|libconfig)/ {
+            home = ($0 ~ /<cuda/) ? "drivers/cuda" : ($0 ~ /<libconfig/) ? "config" : "drivers/ucx"
+            if (FILENAME !~ "^(firmware-tests|" home ")") n["include " FILENAME ">" home]++
+        }
+        END { for (k in n) print k, n[k] }' <"$scratch/code"
+    xargs awk 'FNR == 1 && NR > 1 && lines > 400 { print "length", was, lines } { was = FILENAME; lines = FNR }
+        END { if (lines > 400) print "length", was, lines }' <"$scratch/code"
+    { cat "$scratch/code"; echo Makefile; } |
+        xargs awk 'length > 120 { f = FILENAME; sub(/\/[^\/]*$/, "", f); n[f]++ } END { for (f in n) print "width", f, n[f] }'
+    grep -v test_tidy "$scratch/code" | xargs grep -cE '\b(TODO|FIXME|XXX)\b' | awk -F: '$2 > 0 { print "todo", $1, $2 }'
+    { sources 'c|h|cu|cuh|cc|sh|md|cfg|1|3|5' | grep -v test_tidy.sh; echo Makefile; echo README.md; } | xargs cat | tr 'A-Z' 'a-z' |
+        tr -c 'a-z' '\n' | awk '
+        BEGIN { split("seat seats knock knocks knocked newcomer newcomers reborn verdict verdicts ticket tickets crowd crowded " \
+            "blame blames blamed guilty settle settles settled vouched torn doubtful lawful unlawful lent lend lends lending " \
+            "borrow borrows borrowed seal seals sealed blob blobs paced", w, " "); for (i in w) bad[w[i]] = 1 }
+        $0 in bad { n[$0]++ } END { for (k in n) print "word", k, n[k] }'
+    find . -name README.md ! -path './build*' | sed 's|^\./||' | xargs wc -l | awk '
+        $2 != "total" { depth = gsub("/", "/", $2); if ($1 > (depth == 0 ? 150 : depth == 1 ? 100 : 60)) print "readme", $2, $1 }'
+    # A declaration belongs to the comment above it, up to the next empty line; one that waits says that it may block.
+    awk 'FNR == 1 || /^$/ { said = "" }
+        /\/\*/ { said = said " " }
+        /^ *(\/\*|\*)/ || inside { said = said $0 }
+        { inside = /\/\*/ ? !/\*\// : inside && !/\*\// }
+        /^[a-z].*[a-z_0-9]\(.*[,;]/ && !/^typedef/ {
+            if (said !~ /[A-Za-z]/ && !/\/\*/) n[FILENAME]++
+            if ($0 ~ /_wait\(/ && said $0 !~ /block/) n[FILENAME]++
+        } END { for (f in n) print "declaration", f, n[f] }' lib/gradientflow.h config/config.h $(echo drivers link gpu rendezvous clock fault | sed 's|[a-z]*|drivers/&.h|g')
+    # Only code that has UCX's or CUDA's headers can be looked at with them.
+    for header in $(sources h); do
+        echo "#include \"$header\"" >"$scratch/alone.c"
+        ${CC:-gcc} -std=c11 -D_GNU_SOURCE -DGF_WITH_UCX=0 -DGF_WITH_CUDA=0 -DGF_WITH_NVCC=0 -I. -Ilib -Iconfig -I/usr/local/cuda/include \
+            -fsyntax-only "$scratch/alone.c" 2>"$scratch/why" || grep -qE "(cuda|ucp|ucs|uct).*: No such file" "$scratch/why" || echo "alone $header 1"
+    done
+} >"$found"
+
+for rule in include length width todo word readme declaration alone; do
+    grep "^$rule " "$found" | awk -v list="$allowed" '
+        BEGIN { while ((getline row < list) > 0) { split(row, p, " "); most[p[1] " " p[2]] = p[3] } }
+        $3 > most[$1 " " $2] { printf "%s: %s (%d are allowed); ", $2, $3, most[$1 " " $2] }' >"$scratch/why"
+    if [ -s "$scratch/why" ]; then not_ok "tidy_$rule" "$(cat "$scratch/why")"; else ok "tidy_$rule"; fi
+done
+awk -v found="$found" 'BEGIN { while ((getline row < found) > 0) { split(row, p, " "); now[p[1] " " p[2]] = p[3] } }
+    { n = now[$1 " " $2] + 0; if (n > 0) print $1, $2, (n < $3) ? n : $3 }' "$allowed" >"$scratch/shrunk"
+if [ -n "${SHRINK:-}" ]; then cp "$scratch/shrunk" "$allowed"
+elif ! cmp -s "$scratch/shrunk" "$allowed"; then echo "tidy_allowed can shrink from $(wc -l <"$allowed") to $(wc -l <"$scratch/shrunk") rows: make tidy SHRINK=1"
+fi
+echo "$(wc -l <"$scratch/shrunk") exceptions"
+[ -z "${FOUND:-}" ] || cp "$found" "$FOUND"
+finish
