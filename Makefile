@@ -44,7 +44,7 @@ program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
 TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% test_% fuzz_% bench_% program_% suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
 TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,$(wildcard firmware-tests/*/test_link_ucx*.c) %/test_link_strangers.c) \
               $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
-PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c) \
+PROGRAMS := $(call program,$(filter-out %/program_modules.c $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c) \
               $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
 TOOLS    := $(patsubst %_main.c,$(BUILD)/gf-%,$(notdir $(wildcard tools/*/*_main.c)))
 LIB      := $(BUILD)/libgradientflow.$(if $(SHARED),so,a)
@@ -184,6 +184,21 @@ $(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train/t
 $(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) -include firmware-tests/process/other_version.h $(CFLAGS) -c $< -o $@
+# One program a module, with the core and that alone: what test_modules.sh runs and `make size` measures.
+MODULES := core server direct hierarchy authentication device sparse optimizer elastic state observe
+MODULE_PROGRAMS := $(if $(filter 1,$(UCX)),$(MODULES:%=$(BUILD)/firmware-tests/modules_%))
+coll_entry = .coll[GF_ALGORITHM_$(1)]=\&gf_coll_$(2)
+ENTRY_server := $(call coll_entry,SERVER,server)
+ENTRY_direct := $(call coll_entry,DIRECT,direct)
+ENTRY_hierarchy := $(call coll_entry,HIERARCHY,hierarchy)
+$(foreach m,authentication device sparse optimizer elastic observe,$(eval ENTRY_$(m) := .$(m)=\&gf_module_$(m)))
+USE_optimizer := UPDATE
+USE_elastic := SHRINK
+USE_state := STATE
+USE_observe := TRACE
+$(MODULE_PROGRAMS): $(BUILD)/firmware-tests/modules_%: firmware-tests/process/program_modules.c $(LIB)
+	$(CC) $(GF_FLAGS) $(CFLAGS) $(LDFLAGS) -DGF_PICK='"$*"' $(if $(ENTRY_$*),-DGF_ENTRY=$(ENTRY_$*)) $(USE_$*:%=-DGF_USE_%) \
+	    $< -o $@ -Wl,--gc-sections,-Map,$@.map $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_%: $$(call objects,firmware-tests/*/program_$$*.c) $(LIB) $(SIM_LIB) $(TOOL_SHARED)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(filter %_fatbin.o,$^) $(PROGRAM_LIBS) -lm
 
@@ -224,7 +239,7 @@ LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(filter test_$(or $(T),%),$(notdir $
 # A suite that says "suite: long" is left to check-long and to those who ask for it by name.
 LONG_SUITES := $(shell grep -l '^. suite: long' $(SHELL_TESTS))
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(filter-out $(LONG_SUITES),$(SHELL_TESTS)) $(TESTS))
-tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA)
+tests: $(TESTS) $(PROGRAMS) $(MODULE_PROGRAMS) $(FAKE_CUDA)
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
@@ -336,6 +351,7 @@ install: all ## copy library, headers, tools, man pages and gradientflow.pc to D
 	install $(TOOLS) "$$to/bin"; \
 	install -m 644 $(LIB) "$$to/lib"; \
 	install -m 644 $(HEADERS) "$$to/include/gradientflow"; \
+	sed 's|"drivers/drivers.h"|"drivers.h"|' lib/modules/modules.h >"$$to/include/gradientflow/modules.h"; \
 	install -m 644 config/local.cfg config/cluster.cfg "$$to/share/gradientflow"; \
 	install -m 644 config/models/*.cfg "$$to/share/gradientflow/models"; \
 	install -m 644 config/clusters/*.cfg "$$to/share/gradientflow/clusters"; \

@@ -1,4 +1,4 @@
-/* The drivers of one context. gf_config.drivers hands them in (tests, gf-plan); NULL takes gf_drivers_builtin. */
+/* The drivers of one context. gf_config.drivers hands them in (tests, gf-plan); NULL takes those of struct gf_modules. */
 #ifndef GF_DRIVERS_H
 #define GF_DRIVERS_H
 
@@ -7,9 +7,7 @@
 #include "link.h"
 #include "rendezvous.h"
 
-#define GF_GPU_OTHERS_MAX 2
-
-/* Members that are NULL are taken from gf_drivers_builtin. */
+/* In gf_config.drivers, members that are NULL are taken from struct gf_modules. */
 struct gf_drivers {
     const struct gf_link_driver *link;
     void *link_arg;
@@ -18,15 +16,6 @@ struct gf_drivers {
     const struct gf_gpu_driver *gpu;
     void *gpu_arg;
     const struct gf_clock *clock;
-    /* Of gf_drivers_builtin alone: what device.driver may name beside .gpu, which is the one where it names none. */
-    struct {
-        const struct gf_gpu_driver *driver;
-        const struct gf_gpu_kernels *kernels;
-    } gpu_others[GF_GPU_OTHERS_MAX];
 };
-
-/* The real ones, the only reference to them in the library. A program that defines this symbol itself is not linked
- * against UCX. */
-extern const struct gf_drivers gf_drivers_builtin;
 
 #endif

@@ -28,6 +28,9 @@ static inline uint64_t gf_tag_move(uint64_t tag, uint64_t move)
     return tag | (move & ((1u << GF_TAG_MOVE_BITS) - 1));
 }
 
+struct gf_auth_module; /* drivers/tcp/rendezvous_auth.h */
+extern const struct gf_auth_module gf_module_authentication;
+
 struct gf_link_setup {
     uint32_t rank;
     uint32_t world;
@@ -41,6 +44,7 @@ struct gf_link_setup {
     bool huge_pages;
     bool one_node;             /* all ranks share a node: nothing goes over a network */
     const char *key_file;      /* of the job, or NULL or empty: who connects over a network proves that it has it */
+    const struct gf_auth_module *authentication; /* NULL, without a key_file: who connects proves nothing */
     bool trusted_fabric;       /* networks on which nobody can prove that keep strangers out by themselves */
     struct gf_log log;
     void *arg;                 /* gf_drivers.link_arg: the simulated network */

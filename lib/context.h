@@ -22,6 +22,7 @@
 #include "lib/sparse/sparse.h"
 
 struct gf_layout;
+struct gf_modules;
 struct gf_pool_parts;
 
 /*     JOIN -> WARM -> READY <-> STEP -> READY .. -> LEAVE -> CLOSED       any failure -> FAILING -> FAILED
@@ -113,6 +114,7 @@ struct gf_context {
     char *region_base;        /* of the exchange region that addresses point into, registered with a device */
     size_t region_bytes;
 
+    const struct gf_modules *modules;
     struct gf_drivers drivers;
     struct gf_link *link;
     struct gf_rendezvous *rendezvous;
@@ -247,14 +249,9 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
 bool gf_nodes_wanted(const struct gf_config *config);
 void gf_nodes_look(gf_context *gf);
 gf_status gf_nodes_settle(gf_context *gf);
-/* ---- device.c: memory that ops work on late; on the host all of it is done when the call returns ---- */
-/* Lays pools out: in device memory, or where the host's parts say. */
-void gf_device_lay(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *host);
+/* ---- late.c: a device that works late; on the host all of it is done when the call returns ---- */
 gf_status gf_device_register(gf_context *gf); /* the exchange region */
 void gf_device_unregister(gf_context *gf);
-/* Of a pool, to and from any memory of this process. May block until the device has copied. */
-gf_status gf_device_read(gf_context *gf, void *to, gf_mem from, uint64_t bytes);
-gf_status gf_device_write(gf_context *gf, gf_mem to, const void *from, uint64_t bytes);
 bool gf_device_holds(const gf_context *gf, gf_mem data);
 gf_status gf_device_settle(gf_context *gf); /* GF_OK: nothing is queued or running; GF_AGAIN */
 gf_status gf_device_failed(gf_context *gf, gf_operation operation); /* the context fails with the driver's fault */
@@ -289,14 +286,14 @@ void gf_rejoin_begin(gf_context *gf); /* the rest of gf_open() of a rank that co
 /* ---- warm.c ---- */
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns);
 
-/* ---- trace.c, stats.c ---- */
+/* ---- accessors.c ---- */
 gf_path gf_path_of(const gf_context *gf);
 /* Buffers are added up by the device, where it has put them. */
 static inline bool gf_sums_late(const gf_context *gf)
 {
     return gf->on_device && (gf_path_of(gf) != GF_PATH_STAGED);
 }
-void gf_trace_write(gf_context *gf, const struct gf_trace_record *record);
+void gf_trace_write(gf_context *gf, const struct gf_trace_record *record); /* nowhere without the observe module */
 
 /* ---- loss_scale.c ---- */
 #define GF_SCALE_MAX 16777216.0f /* 2^24: fp32 gradients keep room above it */

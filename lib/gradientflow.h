@@ -260,17 +260,38 @@ struct gf_footprint {
                               * may turn out to reach it */
 };
 
+/* What this program links of the library: all of it, unless it is compiled with -DGF_MODULES=gf_modules_core or the name
+ * of a table of its own (modules.h). Only this header refers to the table, so what it does not name is not linked. A
+ * configuration that asks for more is refused by gf_measure() and gf_open() with GF_ERR_CONFIG. All ranks must link the
+ * same algorithms; a difference is an error of the join. */
+#ifndef GF_MODULES
+#define GF_MODULES gf_modules_all
+#endif
+struct gf_modules;
+extern const struct gf_modules GF_MODULES;
+
 /* tensors[tensor_count], in the order in which backward ends them; read during the call only. Reads the environment
  * for the world size where config->job.world is 0. Errors: GF_ERR_PARAM, GF_ERR_CONFIG; why is logged. */
-gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                     struct gf_footprint *footprint_out);
+gf_status gf_measure_with(const struct gf_modules *modules, const struct gf_config *config,
+                          const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_footprint *footprint_out);
+static inline gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors,
+                                   uint32_t tensor_count, struct gf_footprint *footprint_out)
+{
+    return gf_measure_with(&GF_MODULES, config, tensors, tensor_count, footprint_out);
+}
 
 /* Lays the context out in memory[memory_bytes] (64-byte aligned, the caller's until gf_close() returned), opens the
  * drivers and posts the join. gf_open_poll() gives GF_AGAIN until all ranks are there; gf_open_wait() blocks until then
  * or until rendezvous.join_timeout_ns. On failure *gf_out is NULL where memory cannot hold a context, else a failed
  * context for gf_error_last() and gf_close(). */
-gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count, void *memory,
-                  uint64_t memory_bytes, gf_context **gf_out);
+gf_status gf_open_with(const struct gf_modules *modules, const struct gf_config *config,
+                       const struct gf_tensor *tensors, uint32_t tensor_count, void *memory, uint64_t memory_bytes,
+                       gf_context **gf_out);
+static inline gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                                void *memory, uint64_t memory_bytes, gf_context **gf_out)
+{
+    return gf_open_with(&GF_MODULES, config, tensors, tensor_count, memory, memory_bytes, gf_out);
+}
 gf_status gf_open_poll(gf_context *gf);
 gf_status gf_open_wait(gf_context *gf);
 

@@ -139,9 +139,6 @@ extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling
     gf_coll_direct, gf_coll_hierarchy;
 extern const struct gf_coll_kind gf_coll_direct_device; /* direct where data and ops are a device's; allreduce */
 
-/* NULL where there is none (auto). */
-const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm);
-
 /* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. */
 gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);
 /* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The link's progress() is the caller's to

@@ -1,6 +1,8 @@
 /* Proofs and MACs of the control channel, all of them keyed BLAKE2b. */
 #include "drivers/tcp/rendezvous_auth.h"
 
+#include "drivers/rendezvous.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -71,7 +73,7 @@ static gf_status file_hash(struct gf_auth *auth_out, const char *path, int fd, o
 
 gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out)
 {
-    struct gf_auth auth = {.on = true};
+    struct gf_auth auth = {.on = true, .module = &gf_module_authentication};
     struct stat file;
     /* What is judged is what was opened; a pipe would be waited for. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -95,14 +97,9 @@ gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fau
 
 gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out)
 {
-    *auth_out = (struct gf_auth){.on = true};
+    *auth_out = (struct gf_auth){.on = true, .module = &gf_module_authentication};
     if (sodium_init() >= 0) return GF_OK;
     return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "sodium_init", 0, "libsodium could not be set up");
-}
-
-void gf_auth_forget(void *secret, size_t bytes)
-{
-    sodium_memzero(secret, bytes);
 }
 
 void gf_auth_nonce(unsigned char *nonce_out)
@@ -201,3 +198,16 @@ bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, 
     gf_auth_forget(expected, sizeof expected);
     return fits;
 }
+
+const struct gf_auth_module gf_module_authentication = {
+    .open = gf_auth_open,
+    .open_keyless = gf_auth_open_keyless,
+    .nonce = gf_auth_nonce,
+    .prove = gf_auth_prove,
+    .proof_fits = gf_auth_proof_fits,
+    .link_prove = gf_auth_link_prove,
+    .link_proof_fits = gf_auth_link_proof_fits,
+    .MACs = gf_auth_macs,
+    .seal_put = gf_auth_mac_put,
+    .seal_fits = gf_auth_mac_fits,
+};

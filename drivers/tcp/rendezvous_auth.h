@@ -6,6 +6,8 @@
 #ifndef GF_RENDEZVOUS_AUTH_H
 #define GF_RENDEZVOUS_AUTH_H
 
+#include <string.h>
+
 #include "drivers/fault.h"
 
 #define GF_AUTH_NONCE_BYTES 32u
@@ -15,8 +17,11 @@
 #define GF_AUTH_FILE_BYTES_MIN 32u
 #define GF_AUTH_FILE_BYTES_MAX 4096u
 
+struct gf_auth_module;
+
 struct gf_auth {
     bool on; /* false: no key_file, nothing below is used */
+    const struct gf_auth_module *module; /* that has opened it */
     unsigned char key[32];
 };
 
@@ -30,7 +35,7 @@ struct gf_auth_mac {
  * set up in it: that reads getrandom(), or /dev/urandom on a kernel without it, and neither allocates nor starts a
  * thread; no call below does either. */
 gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
-void gf_auth_forget(void *secret, size_t bytes);
+static inline void gf_auth_forget(void *secret, size_t bytes) { explicit_bzero(secret, bytes); }
 void gf_auth_nonce(unsigned char *nonce_out);
 
 /* The first frame of a connection has a proof in it, so that nothing is done for who has no key. Who has heard it can
@@ -57,5 +62,23 @@ void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes, st
 void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
                       size_t body_bytes, unsigned char *mac_out);
 bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
+
+/* The authentication module: these calls, for a driver that links libsodium only where it is named. */
+struct gf_auth_module {
+    gf_status (*open)(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
+    gf_status (*open_keyless)(struct gf_auth *auth_out, struct gf_fault *fault_out);
+    void (*nonce)(unsigned char *nonce_out);
+    void (*prove)(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
+                  unsigned char *proof_out);
+    bool (*proof_fits)(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
+                       const unsigned char *proof);
+    void (*link_prove)(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out);
+    bool (*link_proof_fits)(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);
+    void (*MACs)(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
+                  struct gf_auth_mac *to_coordinator_out);
+    void (*seal_put)(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
+                     size_t body_bytes, unsigned char *mac_out);
+    bool (*seal_fits)(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
+};
 
 #endif

@@ -39,7 +39,10 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
         }
     }
     if ((setup->key_file != NULL) && (setup->key_file[0] != 0)) {
-        return gf_auth_open(&tcp->auth, setup->key_file, fault_out);
+        tcp->authentication = setup->authentication;
+        if (tcp->authentication != NULL) return tcp->authentication->open(&tcp->auth, setup->key_file, fault_out);
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                            "rendezvous.key_file: the authentication module is not linked");
     }
     const struct gf_socket_address *open = (tcp->bind_to.bytes > 0) ? &tcp->bind_to : &tcp->to;
     tcp->same_user = !setup->insecure; /* and not beyond loopback */
@@ -210,7 +213,7 @@ static gf_status answer_take(struct tcp *tcp, struct conn *conn)
     gf_status code = (gf_status)(int32_t)gf_get_u32(&get);
     gf_get_text(&get, reason, sizeof reason);
     conn->in_bytes = 0;
-    if (conn->authenticated && !gf_auth_mac_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes)) {
+    if (conn->authenticated && !tcp->authentication->seal_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes)) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
                             "the answer of rank 0 at %.50s has a MAC that does not fit: it was changed on the way",
                             tcp->address_text);

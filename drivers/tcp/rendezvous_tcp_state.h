@@ -88,6 +88,7 @@ struct tcp {
     uint64_t keepalive_ns;
     struct gf_log log;
     struct gf_auth auth;
+    const struct gf_auth_module *authentication; /* of all that auth.on allows */
     struct talk talk; /* the other ranks, with rank 0 */
     uint32_t center;  /* rank that coordinates */
     bool knocks;      /* on its way back into the job: which rank is the centre is seen from its answer */

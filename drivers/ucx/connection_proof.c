@@ -89,16 +89,17 @@ static void said_put(const unsigned char *secret, const struct gf_proof_place *l
 
 /* ---- what a link does ---- */
 
-gf_status gf_proofs_open(struct gf_proofs *proofs, const char *key_file, const struct gf_log *log,
+gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, const struct gf_log *log,
                          struct gf_proof_offer *peers, uint32_t peer_count, struct gf_fault *fault_out)
 {
     memset(proofs, 0, sizeof *proofs);
     proofs->log = *log;
     proofs->peers = peers;
     proofs->peer_count = peer_count;
-    proofs->keyed = (key_file != NULL) && (key_file[0] != '\0');
-    if (proofs->keyed) return gf_auth_open(&proofs->auth, key_file, fault_out);
-    return gf_auth_open_keyless(&proofs->auth, fault_out);
+    proofs->keyed = (setup->key_file != NULL) && (setup->key_file[0] != '\0');
+    if (setup->authentication == NULL) return GF_OK;
+    if (proofs->keyed) return setup->authentication->open(&proofs->auth, setup->key_file, fault_out);
+    return setup->authentication->open_keyless(&proofs->auth, fault_out);
 }
 
 void gf_proofs_close(struct gf_proofs *proofs)
@@ -109,7 +110,8 @@ void gf_proofs_close(struct gf_proofs *proofs)
 void gf_proofs_begin(struct gf_proofs *proofs)
 {
     memset(&proofs->own, 0, sizeof proofs->own);
-    gf_auth_nonce(proofs->own.secret);
+    if (!proofs->auth.on) return;
+    proofs->auth.module->nonce(proofs->own.secret);
     proofs->ended = false;
     proofs->refused = 0;
     lock();
@@ -133,6 +135,7 @@ void gf_proofs_begun(struct gf_proofs *proofs)
 {
     struct gf_proof_offer *own = &proofs->own;
     uint32_t kept = 0;
+    if (!proofs->auth.on) return;
     GF_ASSERT(opening == proofs);
     opening = NULL;
     lock();
@@ -219,7 +222,7 @@ static bool proof_read(const struct gf_proofs *proofs, int fd)
     if (memcmp(frame, magic, MAGIC_BYTES) != 0) return false;
     if (!own_place(fd, &listener) || !peer_place(fd, &caller)) return false;
     said_put(proofs->own.secret, &listener, &caller, said);
-    return gf_auth_link_proof_fits(&proofs->auth, said, sizeof said, frame + MAGIC_BYTES);
+    return proofs->auth.module->link_proof_fits(&proofs->auth, said, sizeof said, frame + MAGIC_BYTES);
 }
 
 /* A flood must not become a flood of log lines: the first four, then every power of two. */
@@ -298,7 +301,7 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes)
     if ((connects == 0) && own_place(fd, &caller)) {
         memcpy(frame, magic, MAGIC_BYTES);
         said_put(secret, &listener, &caller, said);
-        gf_auth_link_prove(&auth, said, sizeof said, frame + MAGIC_BYTES);
+        auth.module->link_prove(&auth, said, sizeof said, frame + MAGIC_BYTES);
         if (send(fd, frame, sizeof frame, MSG_NOSIGNAL) != (ssize_t)sizeof frame) connects = -1; /* it has closed already */
     }
     gf_auth_forget(&auth, sizeof auth);

@@ -13,7 +13,7 @@
 #ifndef GF_CONNECTION_PROOF_H
 #define GF_CONNECTION_PROOF_H
 
-#include "drivers/fault.h"
+#include "drivers/link.h"
 #include "drivers/tcp/rendezvous_auth.h"
 
 /* UCX listens once a network device. */
@@ -48,8 +48,8 @@ struct gf_proofs {
     struct gf_proof_offer *peers; /* [peer_count], all zero: not known */
 };
 
-/* Reads key_file, if one is named. peers[peer_count] is the caller's memory, zeroed. Once a link. */
-gf_status gf_proofs_open(struct gf_proofs *proofs, const char *key_file, const struct gf_log *log,
+/* Reads setup's key_file, if one is named. Without setup's authentication nothing is proven, and no listener offered. peers[peer_count] is the caller's memory, zeroed. Once a link. */
+gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, const struct gf_log *log,
                          struct gf_proof_offer *peers, uint32_t peer_count, struct gf_fault *fault_out);
 void gf_proofs_close(struct gf_proofs *proofs);
 

@@ -60,7 +60,7 @@ gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setu
     gf_status status;
     ucx->one_node = setup->one_node && shares;
     if (ucx->one_node) network_drop(ucx->transports);
-    status = gf_proofs_open(&ucx->proofs, setup->key_file, &ucx->log, peers, ucx->world, &ucx->link.fault);
+    status = gf_proofs_open(&ucx->proofs, setup, &ucx->log, peers, ucx->world, &ucx->link.fault);
     if ((status != GF_OK) || !ucx->proofs.keyed || setup->trusted_fabric) return status;
     const char *fabric = fabric_find(ucx->transports, &name_bytes);
     if (fabric == NULL) return GF_OK;
@@ -75,7 +75,7 @@ gf_status gf_ucx_guard_check(struct gf_ucx *ucx)
     if (!gf_ucx_list_has(ucx->transports, "tcp") || (ucx->proofs.own.listener_count > 0)) return GF_OK;
     if (!ucx->proofs.keyed) {
         gf_log_line(&ucx->log, GF_LOG_WARN, "link: UCX's tcp answers whoever connects: this program was not linked as gradientflow.pc "
-                    "says (static UCX, -Wl,--wrap=listen,--wrap=accept,--wrap=connect)");
+                    "says (static UCX, -Wl,--wrap=listen,--wrap=accept,--wrap=connect), or without the authentication module");
         return GF_OK;
     }
     return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,

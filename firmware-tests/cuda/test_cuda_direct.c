@@ -1,6 +1,8 @@
 /* Ranks of one node on the CUDA library without a GPU that sum from device to device: the bits are those of `direct` on
  * the host, each wait is needed, where one rank is refused all go through host memory and say so, and survivors go on. */
 #include "firmware-tests/support/suite.h"
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"
 
@@ -168,7 +170,7 @@ TEST(survivors_go_on_from_device_to_device)
                 float weights[1024];
                 uint64_t bytes = state_tensors[tensor].elem_count * sizeof(float);
                 gf_context *gf = both->cuda.ranks[rank].gf;
-                assert_int_equal(gf_device_read(gf, weights, gf_weight(gf, tensor), bytes), GF_OK);
+                assert_int_equal(gf_module_device.read(gf, weights, gf_weight(gf, tensor), bytes), GF_OK);
                 assert_memory_equal(weights, (const void *)(uintptr_t)gf_weight(both->host.ranks[rank].gf, tensor), bytes);
             }
         }

@@ -1,6 +1,8 @@
 /* Device memory straight to the wire on the CUDA library without a GPU, whose memory only a network card and streams
  * may touch: the bits are the host's, each wait is needed, and what fails on the way fails cleanly. */
 #include "firmware-tests/support/suite.h"
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_card.h"
 #include "firmware-tests/cuda/cuda_world.h"
@@ -161,7 +163,7 @@ static void survivors_sums_expect_right(struct world *w)
             float got[1024];
             gf_context *gf = w->ranks[rank].gf;
             uint64_t bytes = state_tensors[tensor].elem_count * sizeof(float);
-            assert_int_equal(gf_device_read(gf, got, gf_gradient(gf, tensor), bytes), GF_OK);
+            assert_int_equal(gf_module_device.read(gf, got, gf_gradient(gf, tensor), bytes), GF_OK);
             for (uint64_t i = 0; i < state_tensors[tensor].elem_count; i++)
                 if (got[i] != world_sum(w->world, tensor, i) - world_value(VICTIM, tensor, i))
                     fail_msg("rank %u, tensor %u, element %u: %g", rank, tensor, (unsigned)i, (double)got[i]);

@@ -214,7 +214,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     source.epoch = (data[0] >> 6) & 1; /* 0: none that could be shrunk */
     bool knocks = (data[0] & 0xc1) == 0xc0;
     uint32_t world_now = source.world;
-    struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .epoch = source.epoch,
+    struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .elastic = &gf_members_elastic, .epoch = source.epoch,
                                      .rejoin = knocks, .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
                                      .join_timeout_ns = UINT64_C(10000000000),
                                      .exchange_timeout_ns = UINT64_C(10000000000), .address = "fuzz",

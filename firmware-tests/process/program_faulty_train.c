@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "drivers/drivers.h"
+#include "lib/modules/modules.h"
 #include "gradientflow.h"
 
 #define MESSAGE_BYTES_MIN 1024u
@@ -109,8 +109,22 @@ static gf_status faulty_open(const struct gf_link_setup *setup, void *state, str
     return status;
 }
 
-const struct gf_drivers gf_drivers_builtin = {.link = &faulty_link, .rendezvous = &gf_rendezvous_tcp,
-                                              .gpu = &gf_gpu_host, .clock = &gf_clock_monotonic};
+/* gf-train's objects say gf_modules_all, and get this one in place of the library's. */
+const struct gf_modules gf_modules_all = {
+    .name = "faulty",
+    .drivers = {.link = &faulty_link, .rendezvous = &gf_rendezvous_tcp, .gpu = &gf_gpu_host,
+                .clock = &gf_clock_monotonic},
+    .coll = {[GF_ALGORITHM_RING] = &gf_coll_ring, [GF_ALGORITHM_HALVING] = &gf_coll_halving,
+             [GF_ALGORITHM_DOUBLING] = &gf_coll_doubling, [GF_ALGORITHM_TREE] = &gf_coll_tree,
+             [GF_ALGORITHM_SERVER] = &gf_coll_server, [GF_ALGORITHM_DIRECT] = &gf_coll_direct,
+             [GF_ALGORITHM_HIERARCHY] = &gf_coll_hierarchy},
+    .authentication = &gf_module_authentication,
+    .device = &gf_module_device,
+    .sparse = &gf_module_sparse,
+    .optimizer = &gf_module_optimizer,
+    .elastic = &gf_module_elastic,
+    .observe = &gf_module_observe,
+};
 
 __attribute__((constructor)) static void faulty_link_make(void)
 {

@@ -1,13 +1,19 @@
-/* program_own_drivers: defines gf_drivers_builtin itself, the simulator's here, and is linked without UCX, libsodium and
+/* program_own_drivers: names a table of its own, with the simulator's drivers alone, and is linked without UCX, libsodium and
  * libconfig. Two ranks in this thread, one step; prints what each holds. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "drivers/drivers.h"
-#include "gradientflow.h"
+#define GF_MODULES own_modules
 #include "drivers/sim/sim.h"
+#include "gradientflow.h"
+#include "lib/modules/modules.h"
 
-const struct gf_drivers gf_drivers_builtin = {.gpu = &gf_gpu_host, .clock = &gf_clock_monotonic};
+const struct gf_modules own_modules = {
+    .name = "own_modules",
+    .drivers = {.gpu = &gf_gpu_host, .clock = &gf_clock_monotonic},
+    .coll = {[GF_ALGORITHM_RING] = &gf_coll_ring, [GF_ALGORITHM_DOUBLING] = &gf_coll_doubling,
+             [GF_ALGORITHM_HALVING] = &gf_coll_halving, [GF_ALGORITHM_TREE] = &gf_coll_tree},
+};
 
 #define RANKS 2u
 

@@ -213,7 +213,7 @@ static void former_body(struct ranks_one *one)
     memcpy(&offer_bytes, endpoint + ENDPOINT_OFFER_BYTES_AT, sizeof offer_bytes);
     RANK_CHECK(one, (offer_bytes > GF_AUTH_NONCE_BYTES) && (offer_bytes <= sizeof peer) && (found >= 1));
     memcpy(&peer, endpoint + endpoint_bytes - offer_bytes, offer_bytes);
-    RANK_CHECK(one, gf_proofs_open(&proofs, key_path, &one->setup.log, &peer, 1, &fault) == GF_OK);
+    RANK_CHECK(one, gf_proofs_open(&proofs, &one->setup, &one->setup.log, &peer, 1, &fault) == GF_OK);
     gf_proofs_begin(&proofs);
     gf_proofs_begun(&proofs);
     for (uint32_t i = 0; i < found; i++) {

@@ -2,6 +2,7 @@
  * order, the memory asked for, the traffic. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_world.h"
+#include "lib/modules/modules.h"
 
 /* Slices of 64 bytes: 16 or 32 elements. */
 TEST(any_count_on_any_world)
@@ -275,8 +276,8 @@ TEST(kinds_are_found_by_their_algorithm)
     } rows[] = {{GF_ALGORITHM_RING, "ring"},   {GF_ALGORITHM_HALVING, "halving"}, {GF_ALGORITHM_DOUBLING, "doubling"},
                 {GF_ALGORITHM_TREE, "tree"},   {GF_ALGORITHM_SERVER, "server"}};
     for (size_t i = 0; i < LENGTH(rows); i++) {
-        assert_string_equal(gf_coll_kind_of(rows[i].algorithm)->name, rows[i].name);
-        assert_true(gf_coll_kind_of(rows[i].algorithm)->supports(GF_COLL_ALLREDUCE));
+        assert_string_equal(gf_modules_all.coll[rows[i].algorithm]->name, rows[i].name);
+        assert_true(gf_modules_all.coll[rows[i].algorithm]->supports(GF_COLL_ALLREDUCE));
     }
-    assert_null(gf_coll_kind_of(GF_ALGORITHM_AUTO));
+    assert_null(gf_modules_all.coll[GF_ALGORITHM_AUTO]);
 }

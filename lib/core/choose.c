@@ -1,5 +1,6 @@
 /* See choose.h. */
 #include "lib/context.h"
+#include "lib/modules/modules.h"
 
 void gf_choose_reset(gf_context *gf)
 {
@@ -42,9 +43,9 @@ gf_algorithm gf_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes)
             return GF_ALGORITHM_HALVING;
         return GF_ALGORITHM_RING;
     }
-    if ((wanted != GF_ALGORITHM_AUTO) && gf_coll_kind_of(wanted)->supports(op)) return wanted;
+    if ((wanted != GF_ALGORITHM_AUTO) && gf->modules->coll[wanted]->supports(op)) return wanted;
     for (size_t i = 0; i < sizeof fallbacks / sizeof fallbacks[0]; i++)
-        if (gf_coll_kind_of(fallbacks[i])->supports(op)) return fallbacks[i];
+        if ((gf->modules->coll[fallbacks[i]] != NULL) && gf->modules->coll[fallbacks[i]]->supports(op)) return fallbacks[i];
     GF_ASSERT(false); /* every operation is served by one of them */
     return GF_ALGORITHM_AUTO;
 }

@@ -3,12 +3,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/core/layout.h"
-#include "lib/settings/settings.h"
 #include "drivers/identity.h"
+#include "lib/core/layout.h"
+#include "lib/device/device.h"
+#include "lib/settings/settings.h"
 
 /* The CUDA driver exports whole pages of its own, of 2 MiB; with less, what lies beside in one would be exported too. */
 #define DEVICE_UNIT_BYTES (UINT64_C(2) << 20)
+
+/* `entry` is a member of struct gf_modules. */
+static gf_status not_linked(const struct gf_modules *modules, const char *setting, const char *entry, char *error_out)
+{
+    (void)snprintf(error_out, 256, "%s: the module \"%s\" is not linked into this program: its %s has no "
+                   ".%s = &gf_module_%s; gf_modules_all has (modules.h)", setting, entry, modules->name, entry, entry);
+    return GF_ERR_CONFIG;
+}
 
 static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
 {
@@ -42,70 +51,79 @@ static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
     return GF_OK;
 }
 
-/* The driver that device.driver names, of this build's; "" is the first. NULL: there is none of that name. */
-static const struct gf_gpu_driver *gpu_builtin(const char *name)
+/* The driver that device.driver names, of this program; "" is the first. NULL: there is none of that name. */
+static const struct gf_gpu_driver *gpu_named(const struct gf_modules *modules, const char *name)
 {
-    const struct gf_gpu_driver *first = gf_drivers_builtin.gpu;
-    if ((name[0] == '\0') || ((first != NULL) && (strcmp(name, first->name) == 0))) return first;
-    for (uint32_t i = 0; i < GF_GPU_OTHERS_MAX; i++) {
-        const struct gf_gpu_driver *other = gf_drivers_builtin.gpu_others[i].driver;
-        if ((other != NULL) && (strcmp(name, other->name) == 0)) return other;
-    }
-    return NULL;
-}
-
-/* "host", "cuda": what device.driver may name. */
-static void gpu_names(const struct gf_drivers *drivers, char *text_out, size_t text_bytes)
-{
-    int used = snprintf(text_out, text_bytes, "\"%s\"", drivers->gpu->name);
-    for (uint32_t i = 0; (i < GF_GPU_OTHERS_MAX) && (used > 0) && ((size_t)used < text_bytes); i++) {
-        if (drivers->gpu_others[i].driver == NULL) continue;
-        used += snprintf(text_out + used, text_bytes - (size_t)used, ", \"%s\"", drivers->gpu_others[i].driver->name);
-    }
-}
-
-/* What this build brings for the driver; NULL: nothing. */
-static const struct gf_gpu_kernels *gpu_kernels(const struct gf_gpu_driver *driver)
-{
-    for (uint32_t i = 0; i < GF_GPU_OTHERS_MAX; i++)
-        if ((driver != NULL) && (gf_drivers_builtin.gpu_others[i].driver == driver))
-            return gf_drivers_builtin.gpu_others[i].kernels;
-    return NULL;
+    const struct gf_gpu_driver *host = modules->drivers.gpu;
+    const struct gf_gpu_driver *device = (modules->device != NULL) ? modules->device->driver : NULL;
+    if ((name[0] == '\0') || ((host != NULL) && (strcmp(name, host->name) == 0))) return host;
+    return ((device != NULL) && (strcmp(name, device->name) == 0)) ? device : NULL;
 }
 
 static gf_status gpu_resolve(struct gf_layout *layout, char *error_out)
 {
+    const struct gf_modules *modules = layout->modules;
+    const struct gf_device_module *device = modules->device;
     struct gf_drivers *drivers = &layout->drivers;
     const char *name = layout->config.device.driver;
-    char names[64] = "none";
     bool given = drivers->gpu != NULL;
-    if (!given) drivers->gpu = gpu_builtin(name);
-    layout->gpu_kernels = gpu_kernels(drivers->gpu);
+    if (!given) drivers->gpu = gpu_named(modules, name);
+    if ((drivers->gpu == NULL) || ((name[0] != '\0') && (strcmp(name, drivers->gpu->name) != 0))) {
+        const struct gf_gpu_driver *host = given ? drivers->gpu : modules->drivers.gpu;
+        bool other = !given && (device != NULL) && (device->driver != NULL);
+        (void)snprintf(error_out, 256, "device.driver \"%s\" is not in this build; there is \"%s\"%s%s%s%s", name,
+                       (host != NULL) ? host->name : "none", other ? ", \"" : "", other ? device->driver->name : "",
+                       other ? "\"" : "", (device != NULL) ? "" : "; .device = &gf_module_device links others");
+        return GF_ERR_CONFIG;
+    }
+    if (drivers->gpu->is_host) return GF_OK;
+    if (device == NULL) return not_linked(modules, "device.driver", "device", error_out);
+    if (drivers->gpu == device->driver) layout->gpu_kernels = device->kernels;
     if ((layout->gpu_kernels != NULL) && (*layout->gpu_kernels->image == NULL)) {
         (void)snprintf(error_out, 256, "device.driver \"%s\" has no kernels in this build: it was made without nvcc",
                        drivers->gpu->name);
         return GF_ERR_CONFIG;
     }
-    if ((drivers->gpu != NULL) && ((name[0] == '\0') || (strcmp(name, drivers->gpu->name) == 0))) return GF_OK;
-    if (given) gpu_names(drivers, names, sizeof names);
-    else if (gf_drivers_builtin.gpu != NULL) gpu_names(&gf_drivers_builtin, names, sizeof names);
-    (void)snprintf(error_out, 256, "device.driver \"%s\" is not in this build; there is %s", name, names);
-    return GF_ERR_CONFIG;
+    return GF_OK;
 }
 
 static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
 {
+    const struct gf_drivers *linked = &layout->modules->drivers;
     struct gf_drivers *drivers = &layout->drivers;
     if (layout->config.drivers != NULL) *drivers = *layout->config.drivers;
-    if (drivers->link == NULL) drivers->link = gf_drivers_builtin.link;
-    if (drivers->rendezvous == NULL) drivers->rendezvous = gf_drivers_builtin.rendezvous;
-    if (drivers->clock == NULL) drivers->clock = gf_drivers_builtin.clock;
+    if (drivers->link == NULL) drivers->link = linked->link;
+    if (drivers->rendezvous == NULL) drivers->rendezvous = linked->rendezvous;
+    if (drivers->clock == NULL) drivers->clock = linked->clock;
     if ((drivers->link == NULL) || (drivers->rendezvous == NULL) || (drivers->clock == NULL)) {
-        (void)snprintf(error_out, 256, "this build has no %s driver; hand one in with config.drivers",
+        (void)snprintf(error_out, 256, "%s has no %s driver; hand one in with config.drivers", layout->modules->name,
                        drivers->link ? (drivers->rendezvous ? "clock" : "rendezvous") : "link");
         return GF_ERR_CONFIG;
     }
     return gpu_resolve(layout, error_out);
+}
+
+/* What the configuration asks for is linked. */
+static gf_status modules_check(const struct gf_layout *layout, char *error_out)
+{
+    const struct gf_modules *modules = layout->modules;
+    const struct gf_config *config = &layout->config;
+    gf_algorithm algorithm = config->exchange.algorithm;
+    if (config->sparse.enabled && (modules->sparse == NULL))
+        return not_linked(modules, "sparse.enabled", "sparse", error_out);
+    if ((config->optimizer.kind != GF_OPTIMIZER_NONE) && (modules->optimizer == NULL))
+        return not_linked(modules, "optimizer.kind", "optimizer", error_out);
+    if ((config->rendezvous.key_file[0] != '\0') && (modules->authentication == NULL))
+        return not_linked(modules, "rendezvous.key_file", "authentication", error_out);
+    if (config->rendezvous.rejoin && (modules->elastic == NULL))
+        return not_linked(modules, "rendezvous.rejoin", "elastic", error_out);
+    if ((algorithm != GF_ALGORITHM_AUTO) && (modules->coll[algorithm] == NULL)) {
+        (void)snprintf(error_out, 256, "exchange.algorithm = %s is not linked into this program: its %s has no "
+                       ".coll[] = &gf_coll_%s; gf_modules_all has", gf_algorithm_name(algorithm), modules->name,
+                       gf_algorithm_name(algorithm));
+        return GF_ERR_CONFIG;
+    }
+    return GF_OK;
 }
 
 /* The most that any algorithm asks for in one op, as which one runs may differ from operation to operation, for data
@@ -120,7 +138,7 @@ static struct gf_coll_need op_need(const struct gf_layout *layout)
                                     .window = config->link.window};
     struct gf_coll_need most = {.msg_count = 2, .staging_bytes = config->exchange.slice_bytes};
     for (int algorithm = GF_ALGORITHM_AUTO + 1; algorithm < GF_ALGORITHM_COUNT; algorithm++) {
-        const struct gf_coll_kind *kind = gf_coll_kind_of((gf_algorithm)algorithm);
+        const struct gf_coll_kind *kind = layout->modules->coll[algorithm];
         struct gf_coll_need need;
         if (kind == NULL) continue;
         for (limits.size = 1; limits.size <= config->job.world; limits.size++) {
@@ -214,6 +232,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
                                   .huge_pages = config->link.huge_pages,
                                   .one_node = gf_config_one_node(config),
                                   .key_file = config->rendezvous.key_file,
+                                  .authentication = layout->modules->authentication,
                                   .trusted_fabric = config->link.trusted_fabric,
                                   .log = {config->log, config->log_user},
                                   .arg = layout->drivers.link_arg};
@@ -229,6 +248,7 @@ struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
                                         .bind = config->rendezvous.bind,
                                         .ports = config->rendezvous.ports,
                                         .key_file = config->rendezvous.key_file,
+                                        .authentication = layout->modules->authentication,
                                         .insecure = config->rendezvous.insecure,
                                         .rejoin = config->rendezvous.rejoin,
                                         .keepalive_ns = config->rendezvous.keepalive_ns,
@@ -253,6 +273,11 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
                                  .arg = layout->drivers.gpu_arg};
 }
 
+uint32_t gf_layout_trace_records(const struct gf_layout *layout)
+{
+    return (layout->modules->observe != NULL) ? layout->config.trace_records : 0;
+}
+
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control)
 {
     const struct gf_config *config = &layout->config;
@@ -261,7 +286,8 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
     uint64_t msg_count = (uint64_t)layout->op_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
-    uint64_t node_words = gf_nodes_wanted(config) ? config->job.world : 0;
+    uint64_t node_words = ((layout->modules->coll[GF_ALGORITHM_HIERARCHY] != NULL) && gf_nodes_wanted(config))
+                              ? config->job.world : 0;
     bool has_exported = layout->on_device && (config->job.world <= GF_DIRECT_RANKS_MAX);
     struct gf_control_parts parts = {0};
 
@@ -273,13 +299,13 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
         gf_arena_take(control, (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
     parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
     parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
-    parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
+    parts.trace = gf_arena_take(control, gf_layout_trace_records(layout) * sizeof *parts.trace);
     parts.peers = gf_arena_take(control, config->job.world * sizeof *parts.peers);
     parts.node_words.reach = gf_arena_take(control, GF_REACH_WORDS * node_words * sizeof(float));
     parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));
     parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));
     if (node_words == 0) parts.node_words = (struct gf_node_words){0};
-    parts.exported = gf_arena_take(control, has_exported ? gf_ipc_bytes(config->job.world) : 0);
+    parts.exported = gf_arena_take(control, has_exported ? layout->modules->device->ipc_bytes(config->job.world) : 0);
     if (!has_exported) parts.exported = NULL;
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
@@ -334,8 +360,9 @@ static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
     return GF_ERR_CONFIG;
 }
 
-static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                             struct gf_layout *layout, char *error_out)
+static gf_status layout_make(const struct gf_modules *modules, const struct gf_config *config,
+                             const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_layout *layout,
+                             char *error_out)
 {
     struct gf_arena control = {0}, exchange = {0}, device = {0};
     struct gf_config *effective = &layout->config;
@@ -343,9 +370,11 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     uint64_t chunks;
 
     memset(layout, 0, sizeof *layout);
+    layout->modules = modules;
     if ((status = gf_config_effective(config, effective, error_out)) < 0) return status;
     if ((status = drivers_resolve(layout, error_out)) < 0) return status;
     if ((status = identity_resolve(layout, error_out)) < 0) return status;
+    if ((status = modules_check(layout, error_out)) < 0) return status;
     if ((status = rejoin_check(layout, error_out)) < 0) return status;
     if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0) return status;
     layout->tensor_count = tensor_count;
@@ -361,12 +390,6 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     if (layout->buffers_max > GF_TAG_BUFFER_OTHER) {
         (void)snprintf(error_out, 256, "more than %u fused buffers; raise exchange.fuse_bytes or cut_bytes",
                        GF_TAG_BUFFER_OTHER);
-        return GF_ERR_CONFIG;
-    }
-    if ((effective->exchange.algorithm != GF_ALGORITHM_AUTO) &&
-        (gf_coll_kind_of(effective->exchange.algorithm) == NULL)) {
-        (void)snprintf(error_out, 256, "exchange.algorithm \"%s\" is not in this build",
-                       gf_algorithm_name(effective->exchange.algorithm));
         return GF_ERR_CONFIG;
     }
     if ((effective->exchange.algorithm == GF_ALGORITHM_DIRECT) && (effective->job.world > GF_DIRECT_RANKS_MAX)) {
@@ -389,23 +412,23 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     return GF_OK;
 }
 
-gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                         struct gf_layout *layout_out)
+gf_status gf_layout_make(const struct gf_modules *modules, const struct gf_config *config,
+                         const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_layout *layout_out)
 {
     const struct gf_log log = {config->log, config->log_user};
     char error[256] = "";
-    gf_status status = layout_make(config, tensors, tensor_count, layout_out, error);
+    gf_status status = layout_make(modules, config, tensors, tensor_count, layout_out, error);
     if (status < 0) gf_log_line(&log, GF_LOG_ERROR, "%s", error);
     return status;
 }
 
-gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                     struct gf_footprint *footprint_out)
+gf_status gf_measure_with(const struct gf_modules *modules, const struct gf_config *config,
+                          const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_footprint *footprint_out)
 {
     struct gf_layout layout;
     gf_status status;
-    if ((config == NULL) || (footprint_out == NULL)) return GF_ERR_PARAM;
-    if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
+    if ((modules == NULL) || (config == NULL) || (footprint_out == NULL)) return GF_ERR_PARAM;
+    if ((status = gf_layout_make(modules, config, tensors, tensor_count, &layout)) < 0) return status;
     *footprint_out = layout.footprint;
     return GF_OK;
 }

@@ -4,8 +4,10 @@
 #define GF_LAYOUT_H
 
 #include "lib/context.h"
+#include "lib/modules/modules.h"
 
 struct gf_layout {
+    const struct gf_modules *modules;
     struct gf_config config;      /* effective; rank, world, id and address resolved */
     struct gf_drivers drivers;    /* none is NULL */
     const struct gf_gpu_kernels *gpu_kernels; /* of drivers.gpu; NULL: it has none, or brings its own */
@@ -55,10 +57,11 @@ struct gf_device_parts {
     struct gf_pool_parts pools;
 };
 uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);
+uint32_t gf_layout_trace_records(const struct gf_layout *layout); /* none without the observe module */
 
 /* Everything that follows from configuration, environment and tensors. What is wrong is logged. */
-gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
-                         struct gf_layout *layout_out);
+gf_status gf_layout_make(const struct gf_modules *modules, const struct gf_config *config,
+                         const struct gf_tensor *tensors, uint32_t tensor_count, struct gf_layout *layout_out);
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
 struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange);
 struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct gf_arena *device); /* nothing on the host */

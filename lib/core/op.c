@@ -3,6 +3,8 @@
 #include <sched.h>
 
 #include "lib/context.h"
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
 
 /* ---- taking ---- */
 
@@ -78,8 +80,8 @@ static void device_take(gf_context *gf, struct gf_op *op)
     coll->event = op->index;
     coll->staging = op->device_staging;
     if (!gf->ipc.agreed) return;
-    GF_ASSERT(coll->kind == &gf_coll_direct);
-    coll->kind = &gf_coll_direct_device;
+    GF_ASSERT(op->algorithm == GF_ALGORITHM_DIRECT);
+    coll->kind = gf->modules->device->direct;
     op->own.direct.exported = gf->ipc.bases;
     op->own.direct.region_bytes = gf->device_bytes;
     op->own.direct.small_bytes = 0;
@@ -99,7 +101,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     struct gf_coll *coll = &op->coll;
     struct gf_position *position = gf_members_position(gf->members);
     if (op->kind->packed != NULL) op->kind->packed(gf, op, now_ns);
-    coll->kind = gf_coll_kind_of(op->algorithm);
+    coll->kind = gf->modules->coll[op->algorithm];
     coll->link = gf->link;
     coll->queue = &gf->wire_queue;
     coll->ops = gf->wire_ops;
@@ -112,7 +114,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->slice_bytes = gf->config.exchange.slice_bytes;
     coll->window = gf->config.link.window;
     coll->base = 0;
-    coll->timing = timed(op) ? &gf->timing : NULL;
+    coll->timing = ((gf->modules->observe != NULL) && timed(op)) ? &gf->timing : NULL;
     coll->check = op->kind->counts ? gf_finite_clear(gf, op->index) : NULL;
     own_set(gf, op);
     if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) device_take(gf, op);

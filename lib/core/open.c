@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include "lib/core/layout.h"
+#include "lib/device/device.h"
+#include "lib/elastic/elastic.h"
+#include "lib/sparse/sparse_module.h"
 
 #define CONNECTS_A_POLL 32u
 
@@ -35,6 +38,7 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
 {
     uint32_t msg_count = layout->op_need.msg_count;
     size_t req_bytes = layout->drivers.link->req_size_bytes;
+    gf->modules = layout->modules;
     gf->config = layout->config;
     gf->drivers = layout->drivers;
     gf->log = (struct gf_log){gf->config.log, gf->config.log_user};
@@ -51,17 +55,17 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
     gf->sparse_buffers = parts->sparse_buffers;
     gf->buffer_pending = parts->buffer_pending;
     gf->buffer_order = parts->buffer_order;
-    gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
+    gf->trace = (struct gf_trace){.records = parts->trace, .record_max = gf_layout_trace_records(layout)};
     gf->peers = parts->peers;
     gf->node_words = parts->node_words;
-    gf_ipc_lay(&gf->ipc, parts->exported, gf->world);
+    if (layout->on_device) gf->modules->device->ipc_lay(&gf->ipc, parts->exported, gf->world);
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
                                     .chunk_elems = gf->config.sparse.chunk_elems,
                                     .chunk_count = layout->chunk_count,
                                     .selection = parts->selection,
                                     .sent = parts->selection + layout->chunk_count,
                                     .history_empty = true};
-    gf->step_module = (layout->chunk_count > 0) ? &gf_sparse_step : NULL;
+    gf->step_module = (layout->chunk_count > 0) ? gf->modules->sparse->step : NULL;
     gf->on_device = layout->on_device;
     gf->under_way.count = gf->config.exchange.buffers_active;
     gf->fork_page = parts->fork_page + (GF_PAGE_BYTES - (uintptr_t)parts->fork_page % GF_PAGE_BYTES) % GF_PAGE_BYTES;
@@ -108,6 +112,21 @@ static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
     }
 }
 
+/* The pools of optimizer and sparse: in the host's memory, or where the device has put them. */
+static void pools_lay(gf_context *gf, const struct gf_layout *layout, const struct gf_pool_parts *host)
+{
+    const struct gf_config *config = &gf->config;
+    struct gf_pool_parts pools = layout->on_device ? gf->modules->device->lay(gf, layout) : *host;
+    gf->weight = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? (gf_mem)(uintptr_t)pools.weight : 0;
+    gf->momentum = ((gf->weight != 0) && (config->optimizer.momentum > 0.0f)) ? (gf_mem)(uintptr_t)pools.momentum : 0;
+    gf->half = (config->optimizer.half_weights != GF_TYPE_F32) ? (gf_mem)(uintptr_t)pools.half : 0;
+    gf->norms = (gf_mem)(uintptr_t)pools.norms;
+    gf->part = (gf_mem)(uintptr_t)pools.part;
+    gf->sparse.history = (gf_mem)(uintptr_t)pools.history;
+    gf->sparse.scratch = (gf_mem)(uintptr_t)pools.scratch;
+    gf->sparse.scratch_elems = gf_layout_scratch_elems(layout);
+}
+
 static gf_status gpu_open(const struct gf_layout *layout, void *state, gf_context *gf, struct gf_fault *fault_out)
 {
     const struct gf_gpu_setup setup = gf_layout_gpu(layout);
@@ -152,6 +171,21 @@ static gf_status rendezvous_open(const struct gf_layout *layout, void *state, gf
     return gf->drivers.rendezvous->open(&setup, state, gf_now(gf), &gf->rendezvous, fault_out);
 }
 
+/* Algorithms that are not linked here: auto must not choose what another rank does not have. Nothing where all are. */
+static void modules_tell(const struct gf_modules *modules, char *summary, struct gf_offer *offer)
+{
+    size_t used = strlen(summary), room = sizeof offer->summary - used;
+    for (uint32_t a = GF_ALGORITHM_AUTO + 1; a < GF_ALGORITHM_COUNT; a++) {
+        int length;
+        if (modules->coll[a] != NULL) continue;
+        length = snprintf(summary + used, room, " %s=unlinked", gf_algorithm_name((gf_algorithm)a));
+        if ((length < 0) || ((size_t)length >= room)) return;
+        used += (size_t)length;
+        room -= (size_t)length;
+        offer->config_hash += UINT64_C(0x9e3779b97f4a7c15) << a;
+    }
+}
+
 /* Not inlined, like context_open(): small frames are a promise to appliances with small stacks. */
 __attribute__((noinline)) static gf_status members_open(const struct gf_layout *layout, void *state,
                                                         uint64_t tensors_hash, gf_context *gf)
@@ -165,6 +199,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                      .answer_timeout_ns = GF_ANSWER_NS,
                                      .address = gf->config.rendezvous.address,
                                      .endpoint_bytes_max = gf->link->driver->endpoint_bytes_max,
+                                     .elastic = (gf->modules->elastic != NULL) ? gf->modules->elastic->members : NULL,
                                      .log = gf->log};
     void *endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
     size_t endpoint_bytes = 0;
@@ -176,7 +211,8 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                     .tensors_hash = tensors_hash,
                                     .tensor_count = gf->tensor_count,
                                     .elem_count = layout->pool.elem_count};
-    (void)gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary);
+    modules_tell(gf->modules, gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary),
+                 &setup.offer);
     if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0) return status;
     gf->members = gf_members_open(&setup, state, gf->rendezvous, endpoint, endpoint_bytes, gf_now(gf));
     return GF_OK;
@@ -184,7 +220,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
 
 static void drivers_close(gf_context *gf)
 {
-    if (gf->gpu != NULL) gf_ipc_close(gf);
+    if ((gf->gpu != NULL) && gf->on_device) gf->modules->device->ipc_close(gf);
     if ((gf->gpu != NULL) && (gf->link != NULL)) gf_device_unregister(gf);
     if (gf->link != NULL) gf->link->driver->close(gf->link);
     if (gf->rendezvous != NULL) gf->rendezvous->driver->close(gf->rendezvous);
@@ -221,7 +257,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
         ((status = link_open(layout, parts->link, gf, &fault)) < 0) ||
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
         return open_fail(gf, status, &fault);
-    gf_device_lay(gf, layout, &parts->pools);
+    pools_lay(gf, layout, &parts->pools);
     exchange_lay(layout, gf);
     if (gf_device_register(gf) < 0) {
         fault = gf->gpu->fault;
@@ -236,10 +272,10 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     }
     for (uint32_t i = 0; i < gf->tensor_count; i++)
         if (gf->tensors[i].sparse != 0) gf->sparse_type = (gf_type)gf->tensors[i].type;
-    gf_sparse_lists_open(gf);
+    if (gf->config.sparse.enabled) gf->modules->sparse->open(gf);
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
-    if (gf->config.rendezvous.rejoin) gf_rejoin_begin(gf);
+    if (gf->config.rendezvous.rejoin) gf->modules->elastic->rejoin(gf);
     return GF_OK;
 }
 
@@ -274,17 +310,18 @@ static gf_status memory_check(const struct gf_config *config, const struct gf_la
     return GF_OK;
 }
 
-gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count, void *memory,
-                  uint64_t memory_bytes, gf_context **gf_out)
+gf_status gf_open_with(const struct gf_modules *modules, const struct gf_config *config,
+                       const struct gf_tensor *tensors, uint32_t tensor_count, void *memory, uint64_t memory_bytes,
+                       gf_context **gf_out)
 {
     struct gf_layout layout;
     struct gf_arena control = {.base = memory, .size_bytes = memory_bytes};
     struct gf_control_parts parts;
     gf_status status;
 
-    if ((config == NULL) || (gf_out == NULL)) return GF_ERR_PARAM;
+    if ((modules == NULL) || (config == NULL) || (gf_out == NULL)) return GF_ERR_PARAM;
     *gf_out = NULL;
-    if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
+    if ((status = gf_layout_make(modules, config, tensors, tensor_count, &layout)) < 0) return status;
     if ((status = memory_check(config, &layout, memory, memory_bytes)) < 0) return status;
     parts = gf_layout_control(&layout, &control);
     control_clear(&layout, &parts, memory);
@@ -324,7 +361,9 @@ static void neighbours_count(gf_context *gf)
     core_count = (sched_getaffinity(0, sizeof cores, &cores) == 0) ? CPU_COUNT(&cores) : 0;
     if (core_count <= 1) core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
     gf->oversubscribed = (core_count > 0) && ((int)local > core_count);
-    gf->met[GF_MET_PAIRS] = (gf->world <= GF_DIRECT_RANKS_MAX) ? (float)(local - 1) : 0;
+    gf->met[GF_MET_PAIRS] = 0;
+    if ((gf->world <= GF_DIRECT_RANKS_MAX) && (gf->modules->coll[GF_ALGORITHM_DIRECT] != NULL))
+        gf->met[GF_MET_PAIRS] = (float)(local - 1);
     gf->met[GF_MET_OVERSUBSCRIBED] = gf->oversubscribed ? 1 : 0;
     gf->met[GF_MET_DEVICE] = gf->on_device ? 1 : 0;
     gf->met[GF_MET_WIRE] = gf->link->reaches_device ? 1 : 0;
@@ -373,7 +412,7 @@ static gf_status open_progress(gf_context *gf, void *arg)
     gf_status status;
     (void)arg;
     if (gf->shrink.state != GF_SHRINK_NONE) { /* a rank that comes back */
-        status = gf_shrink_progress(gf, NULL);
+        status = gf->modules->elastic->turn(gf, NULL);
         if (status == GF_OK) opened(gf);
         return status;
     }
@@ -433,7 +472,7 @@ static gf_status leave_begin(gf_context *gf)
         return gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
                        "rank %u closed its context while %s was under way", gf->rank, gf_operation_name(gf_doing(gf)));
     if (gf->phase != GF_PHASE_READY) return GF_OK;
-    gf_ipc_close(gf); /* before the exporters hear that this rank leaves: then they free it */
+    if (gf->on_device) gf->modules->device->ipc_close(gf); /* before the exporters hear that this rank leaves: then they free it */
     gf->phase = GF_PHASE_LEAVE;
     gf->leave_ns = gf_now(gf) + gf->config.exchange.timeout_ns;
     return GF_OK;

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "lib/context.h"
+#include "lib/modules/modules.h"
+#include "lib/observe/observe.h"
 
 static void norms_add(uint64_t *into, const uint64_t *from)
 {
@@ -52,7 +54,8 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         step->last_rank = (uint32_t)(words[GF_VOTE_STILL] & RANK_MASK);
         step->late_ns = words[GF_VOTE_STILL] >> GF_VOTE_RANK_BITS;
     }
-    gf_link_times_learn(gf);
+    step->link_ends[0] = step->link_ends[1] = GF_RANK_NONE;
+    if (gf->modules->observe != NULL) gf->modules->observe->link_times_learn(gf);
     if (step->skipped && (words[GF_VOTE_FIRST_BAD] != GF_KEY_NONE)) {
         struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_BAD]);
         gf_log_line(&gf->log, GF_LOG_WARN,
@@ -82,7 +85,8 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;
     words[GF_VOTE_STILL] = (gf->still_ns == 0) ? 0 : ((gf->still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;
     gf->still_ns = 0;
-    gf_link_times_tell(gf);
+    memset(&words[GF_VOTE_LINK], 0, (GF_VOTE_WORDS - GF_VOTE_LINK) * sizeof words[0]);
+    if (gf->modules->observe != NULL) gf->modules->observe->link_times_tell(gf);
 }
 
 gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)

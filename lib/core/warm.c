@@ -2,7 +2,8 @@
  * takes lazily for its pools it takes in the first steps (drivers/README.md). */
 #include <stdio.h>
 
-#include "lib/context.h"
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
 
 #define PAGES_A_POLL 256u
 
@@ -63,7 +64,7 @@ static gf_status direct_refuse(gf_context *gf)
 static gf_status export(gf_context *gf)
 {
     gf->warm = GF_WARM_EXPORT;
-    return gf_ipc_begin(gf) ? GF_AGAIN : GF_OK;
+    return (gf->on_device && gf->modules->device->ipc_begin(gf)) ? GF_AGAIN : GF_OK;
 }
 
 /* All is known; peers' regions are still to be touched, where there is work in them. */
@@ -121,12 +122,12 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
         return export(gf);
     case GF_WARM_EXPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;
-        gf_ipc_import(gf);
+        gf->modules->device->ipc_import(gf);
         gf->warm = GF_WARM_IMPORT;
         return GF_AGAIN;
     case GF_WARM_IMPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;
-        gf_ipc_settle(gf);
+        gf->modules->device->ipc_settle(gf);
         return GF_OK;
     }
     if (status == GF_AGAIN) return GF_AGAIN;

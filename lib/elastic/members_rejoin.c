@@ -51,7 +51,7 @@ void gf_members_knock(struct gf_members *members, uint64_t now_ns, uint64_t sett
 
 /* ---- the others ---- */
 
-uint32_t gf_members_waiting(const struct gf_members *members)
+uint32_t gf_members_knocking(const struct gf_members *members)
 {
     uint32_t count = 0;
     for (uint32_t seat = 0; (seat < members->seat_count) && members_coordinates(members); seat++)

@@ -39,7 +39,7 @@ static const struct members_list *newest(const struct members_shrink *shrink)
     return (shrink->prepared.epoch > shrink->base.epoch) ? &shrink->prepared : &shrink->base;
 }
 
-void gf_members_committed(struct gf_members *members)
+static void committed(struct gf_members *members)
 {
     struct members_shrink *shrink = &members->shrink;
     shrink->base = (struct members_list){.epoch = members->setup.epoch, .first = members->seat_of[0]};
@@ -48,8 +48,6 @@ void gf_members_committed(struct gf_members *members)
     shrink->others_full = false;
     shrink->state = MEMBERS_SHRINK_NONE;
     shrink->knocks = false;
-    members->away_steps = 0;
-    members->failed_ns = 0;
     for (uint32_t seat = 0; seat < members->seat_count; seat++) {
         members->seats[seat].blamed = members->seats[seat].skipped = false;
     }
@@ -563,3 +561,13 @@ void gf_members_shrink_join(struct gf_members *members, const void *endpoint, si
     gf_members_owe(members, 0, MEMBERS_OFFER);
     gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
 }
+
+const struct gf_members_elastic gf_members_elastic = {
+    .committed = committed,
+    .connection = gf_members_seat_event,
+    .of_no_epoch = gf_members_of_no_epoch,
+    .frame = gf_members_shrink_frame,
+    .flush = gf_members_shrink_flush,
+    .turn_away = gf_members_turn_away,
+    .waiting = gf_members_knocking,
+};

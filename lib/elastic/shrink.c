@@ -14,7 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/context.h"
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
 
 static bool may_shrink(const gf_context *gf)
 {
@@ -28,15 +29,6 @@ struct gf_members_standing gf_standing(const gf_context *gf)
                  (gf->config.optimizer.kind != GF_OPTIMIZER_NONE);
     return (struct gf_members_standing){.steps = gf_steps(gf), .applied = waits ? 0 : 1,
                                         .requests = gf->request_sequence};
-}
-
-uint64_t gf_steps(const gf_context *gf)
-{
-    bool under_way;
-    if (gf == NULL) return 0;
-    under_way = (gf->phase == GF_PHASE_STEP) ||
-                (((gf->phase == GF_PHASE_FAILING) || (gf->phase == GF_PHASE_FAILED)) && gf->shrink.in_step);
-    return gf->step.number - (under_way ? 1 : 0);
 }
 
 /* ---- a new link ---- */
@@ -67,7 +59,7 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     void *endpoint;
     size_t endpoint_bytes = 0;
     gf->epoch = plan->epoch;
-    gf_ipc_close(gf);
+    if (gf->on_device) gf->modules->device->ipc_close(gf);
     gf_device_unregister(gf);
     if (gf->link->driver->reset(gf->link, gf->epoch) < 0) return GF_ERR_LINK;
     region_move(gf);
@@ -321,6 +313,9 @@ gf_status gf_shrink(gf_context *gf)
     if (status < 0) return status;
     if (((gf->phase != GF_PHASE_FAILING) && (gf->phase != GF_PHASE_FAILED)) || (gf->members == NULL))
         return gf_refuse(gf, GF_ERR_STATE, "gf_shrink: no epoch has failed");
+    if (gf->modules->elastic == NULL)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_shrink: the module \"elastic\" is not linked: %s has no "
+                         ".elastic = &gf_module_elastic", gf->modules->name);
     if (gf->shrink.state != GF_SHRINK_NONE) return gf_refuse(gf, GF_ERR_STATE, "gf_shrink: one is under way");
     if (!may_shrink(gf) || gf_aborted(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_shrink: this rank has failed by itself: %s", gf->error.text);

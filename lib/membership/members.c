@@ -19,6 +19,24 @@ static void own_address(struct gf_members *members)
     members->rendezvous->driver->address(members->rendezvous, (char *)endpoint);
 }
 
+void gf_members_committed(struct gf_members *members)
+{
+    members->shrink.base.epoch = members->setup.epoch;
+    members->away_steps = 0;
+    members->failed_ns = 0;
+    if (members->setup.elastic != NULL) members->setup.elastic->committed(members);
+}
+
+static bool of_no_epoch(const struct gf_members *members, uint32_t kind)
+{
+    return (members->setup.elastic != NULL) && members->setup.elastic->of_no_epoch(kind);
+}
+
+uint32_t gf_members_waiting(const struct gf_members *members)
+{
+    return (members->setup.elastic != NULL) ? members->setup.elastic->waiting(members) : 0;
+}
+
 void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
 {
     const struct gf_members_setup *setup = &members->setup;
@@ -289,7 +307,7 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
     uint32_t own = members->setup.epoch & MEMBERS_EPOCH_MASK;
     bool good = false;
     if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
-    if (gf_members_of_no_epoch(kind)) epoch = own; /* malformed: of no epoch */
+    if (of_no_epoch(members, kind)) epoch = own; /* malformed: of no epoch */
     /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its values. */
     if ((epoch != own) && ((kind != MEMBERS_OFFER) || (members->shrink.base.epoch != 0))) return;
     if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, &get);
@@ -310,10 +328,10 @@ static void on_event(struct gf_members *members, const struct gf_rendezvous_even
     }
     GF_ASSERT((event->rank < members->seat_count) && (event->rank != members->seat));
     bool waits = members->seats[event->rank].joins; /* it is of no epoch, nor is its end */
-    gf_members_seat_event(members, event);
+    if (members->setup.elastic != NULL) members->setup.elastic->connection(members, event);
     waits = waits || members->seats[event->rank].joins;
-    if ((event->kind == GF_RENDEZVOUS_FRAME) && gf_members_of_no_epoch(kind)) {
-        if (gf_members_shrink_frame(members, event->rank, kind, &get)) return;
+    if ((event->kind == GF_RENDEZVOUS_FRAME) && of_no_epoch(members, kind)) {
+        if (members->setup.elastic->frame(members, event->rank, kind, &get)) return;
     }
     if (waits) return;
     of.rank = members->seats[event->rank].rank;
@@ -428,7 +446,7 @@ static void pump(struct gf_members *members)
     gf_members_inquiry_time(members);
     status_send(members);
     gf_members_flush(members);
-    gf_members_shrink_flush(members);
+    if (members->setup.elastic != NULL) members->setup.elastic->flush(members);
     /* The coordinator joins last: once its word to go is out, nobody depends on when it polls next. */
     if (members_coordinates(members) && (members->state == MEMBERS_JOINING) && members->go &&
         (members->owed_count == 0) && driver->flushed(members->rendezvous)) members->state = MEMBERS_MEMBER;
@@ -531,7 +549,7 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
         }
         members->state = MEMBERS_GONE;
         gf_members_flush(members);
-        gf_members_turn_away(members, "the job has ended: no step comes any more at which it could be let in");
+        if (members->setup.elastic != NULL) members->setup.elastic->turn_away(members, "the job has ended: no step comes any more at which it could be let in");
     }
     if (members->state != MEMBERS_GONE) return GF_AGAIN;
     if (members->setup.world == 1) return GF_OK;

@@ -18,6 +18,8 @@ struct gf_offer {
     char summary[640];     /* the same fields as text, to show a difference: gf_config_summary() */
 };
 
+struct gf_members; /* state in the caller's memory */
+
 #define GF_SETTLE_PARTS 8u /* survivors wait join_timeout / 8 for each other */
 
 struct gf_members_setup {
@@ -31,10 +33,22 @@ struct gf_members_setup {
     const char *address;        /* for texts */
     struct gf_offer offer;
     size_t endpoint_bytes_max;      /* of the link driver */
+    const struct gf_members_elastic *elastic; /* NULL: this epoch is the only one */
     struct gf_log log;
 };
 
-struct gf_members; /* state in the caller's memory */
+/* What lib/elastic does on the control channel; it has no other way in. */
+struct gf_get;
+struct gf_members_elastic {
+    void (*committed)(struct gf_members *members); /* this epoch has begun */
+    void (*connection)(struct gf_members *members, const struct gf_rendezvous_event *event); /* begun, ended; frames too */
+    bool (*of_no_epoch)(uint32_t kind);            /* frames that are looked at whatever epoch it is */
+    bool (*frame)(struct gf_members *members, uint32_t seat, uint32_t kind, struct gf_get *get); /* false: malformed */
+    void (*flush)(struct gf_members *members);
+    void (*turn_away)(struct gf_members *members, const char *reason); /* all that wait; nobody will come for them */
+    uint32_t (*waiting)(const struct gf_members *members);
+};
+extern const struct gf_members_elastic gf_members_elastic;
 
 /* Where this rank is; sent when asked, so that the laggard can be named. Kept up to date by lib/. */
 struct gf_position {

@@ -219,9 +219,10 @@ bool gf_members_behind(const struct gf_members *members);
 void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvous_event *event);
 bool gf_members_shrink_frame(struct gf_members *members, uint32_t seat, uint32_t kind, struct gf_get *get);
 void gf_members_shrink_flush(struct gf_members *members);
-void gf_members_committed(struct gf_members *members); /* this epoch has begun */
+void gf_members_committed(struct gf_members *members); /* members.c: this epoch has begun */
 
 /* members_rejoin.c */
+uint32_t gf_members_knocking(const struct gf_members *members); /* gf_members_waiting() */
 bool gf_members_of_no_epoch(uint32_t kind); /* frames that are looked at whatever epoch it is */
 void gf_members_knock_take(struct gf_members *members, uint32_t seat, struct gf_get *get);
 uint32_t gf_members_knock_put(struct gf_members *members);

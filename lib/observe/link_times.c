@@ -39,7 +39,6 @@ void gf_link_times_tell(gf_context *gf)
     const struct gf_timing_peer *slowest = gf_timing_slowest(&gf->timing), *quickest = gf_timing_quickest(&gf->timing);
     uint32_t from = (slowest == NULL) ? GF_RANK_NONE : gf_rank_of(gf, slowest->peer);
     uint64_t word;
-    for (uint32_t w = GF_VOTE_LINK; w < GF_VOTE_WORDS; w++) gf->vote[w] = 0;
     if (from == GF_RANK_NONE) return;
     word = timing_pack(slowest, from, gf->rank);
     gf->vote[link_word(gf->rank, gf->step.number)] = word;

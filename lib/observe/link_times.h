@@ -4,7 +4,7 @@
 
 #include "gradientflow.h"
 
-void gf_link_times_tell(gf_context *gf);  /* this rank's, into the words of the vote */
+void gf_link_times_tell(gf_context *gf);  /* this rank's, into the words of the vote, all 0 */
 void gf_link_times_learn(gf_context *gf); /* of all ranks, from them: step.link_ends and link_ns */
 
 #endif

@@ -1,13 +1,13 @@
 /* A ring of fixed-size records, always on: the newest overwrite the oldest. */
-#include "lib/context.h"
+#include "lib/modules/modules.h"
+#include "lib/observe/observe.h"
 
-void gf_trace_write(gf_context *gf, const struct gf_trace_record *record)
+static void trace_write(gf_context *gf, const struct gf_trace_record *record)
 {
     struct gf_trace *trace = &gf->trace;
     trace->records[trace->written % trace->record_max] = *record;
     trace->written++;
 }
-
 uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max)
 {
     struct gf_trace *trace;
@@ -19,3 +19,9 @@ uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t
         records[count++] = trace->records[trace->read++ % trace->record_max];
     return count;
 }
+
+const struct gf_observe_module gf_module_observe = {
+    .trace_write = trace_write,
+    .link_times_tell = gf_link_times_tell,
+    .link_times_learn = gf_link_times_learn,
+};

@@ -5,7 +5,8 @@
  *           a norm is 0; tensors with GF_TENSOR_NO_DECAY have ratio 1 and no decay. */
 #include <math.h>
 
-#include "lib/context.h"
+#include "lib/modules/modules.h"
+#include "lib/sparse/sparse_module.h"
 
 /* What the rules of an update depend on. */
 static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a, const struct gf_pool_tensor *b)
@@ -154,7 +155,7 @@ gf_status gf_update(gf_context *gf, float learning_rate)
         while ((last < gf->tensor_count) && same_rules(gf, &gf->tensors[last - 1], &gf->tensors[last])) last++;
         if ((status = run_update(gf, first, last, learning_rate)) < 0) return status;
     }
-    return gf->step.sparse ? gf_sparse_update(gf, learning_rate) : GF_OK;
+    return gf->step.sparse ? gf->modules->sparse->update(gf, learning_rate) : GF_OK;
 }
 
 gf_status gf_half_refresh(gf_context *gf)

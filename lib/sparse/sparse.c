@@ -1,6 +1,7 @@
 /* Which chunks a sparse step sends: its buffers before, and the update of just them behind it. What is computed of them
  * is in sparse_history.c. */
-#include "lib/context.h"
+#include "lib/modules/modules.h"
+#include "lib/optimizer/optimizer.h"
 
 /* ---- buffers ---- */
 
@@ -116,6 +117,7 @@ const struct gf_step_module gf_sparse_step = {
 static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, float rate, bool add)
 {
     const struct gf_sparse *sparse = &gf->sparse;
+    const struct gf_optimizer_module *optimizer = gf->modules->optimizer;
     uint64_t begin = gf->tensors[tensor].first_elem, end = begin + gf->tensors[tensor].elem_count;
     while ((*slot < sparse->sent_count) && (gf_chunk_end(sparse, sparse->sent[*slot]) <= begin)) (*slot)++;
     for (uint32_t s = *slot; (s < sparse->sent_count) && (gf_chunk_first(sparse, sparse->sent[s]) < end);) {
@@ -125,7 +127,7 @@ static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, 
             to = gf_chunk_end(sparse, sparse->sent[s]); /* neighbours are one run */
         if (first < begin) first = begin;
         if (to > end) to = end;
-        status = add ? gf_lars_add(gf, tensor, first, to) : gf_update_range(gf, tensor, first, to, rate);
+        status = add ? optimizer->lars_add(gf, tensor, first, to) : optimizer->range(gf, tensor, first, to, rate);
         if (status < 0) return status;
     }
     return GF_OK;
@@ -133,15 +135,16 @@ static gf_status each_sent_run(gf_context *gf, uint32_t tensor, uint32_t *slot, 
 
 gf_status gf_sparse_update(gf_context *gf, float learning_rate)
 {
+    const struct gf_optimizer_module *optimizer = gf->modules->optimizer;
     uint32_t slot = 0;
     if (gf->sparse.in_lists && (gf->config.optimizer.kind != GF_OPTIMIZER_LARS))
         return gf_sparse_lists_update(gf, learning_rate);
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         gf_status status;
         if ((gf->tensors[i].sparse == 0) || (gf->tensors[i].elem_count == 0)) continue;
-        if ((status = gf_lars_begin(gf, i)) < 0) return status;
+        if ((status = optimizer->lars_begin(gf, i)) < 0) return status;
         if ((status = each_sent_run(gf, i, &slot, 0.0f, true)) < 0) return status;
-        if ((status = gf_lars_end(gf, i)) < 0) return status;
+        if ((status = optimizer->lars_end(gf, i)) < 0) return status;
         if ((status = each_sent_run(gf, i, &slot, learning_rate, false)) < 0) return status;
     }
     return GF_OK;

@@ -2,7 +2,8 @@
  * buffer, a batch or a step, for a device is not held up by more work, but by many small ones. A list is all chunks:
  * those that the step sends, rising, then the others, rising. The values are bit for bit those of the pieces, which
  * serve where a chunk is larger than the scratch or where tensors with and without decay share the part. */
-#include "lib/context.h"
+#include "lib/modules/modules.h"
+#include "lib/optimizer/optimizer.h"
 
 static uint32_t other_count(const struct gf_sparse *sparse) { return sparse->chunk_count - sparse->selected_count; }
 static const uint32_t *others(const struct gf_sparse *sparse) { return sparse->lists + sparse->selected_count; }
@@ -217,5 +218,5 @@ gf_status gf_sparse_lists_update(gf_context *gf, float learning_rate)
     const struct gf_chunks sent = chunks_of(sparse, sent_list(sparse), sparse->sent_count);
     uint32_t tensor = 0;
     while (gf->tensors[tensor].sparse == 0) tensor++;
-    return gf_update_chunks(gf, tensor, &sent, learning_rate);
+    return gf->modules->optimizer->chunks(gf, tensor, &sent, learning_rate);
 }

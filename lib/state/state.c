@@ -2,7 +2,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "lib/context.h"
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
+#include "lib/optimizer/optimizer.h"
 #include "lib/state/state_format.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are written as they lie");
@@ -14,6 +16,21 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are wr
 struct parts {
     uint64_t selection, weight, momentum_dense, momentum_sparse, history, checksum, total;
 };
+
+/* Of a pool, wherever it lies. */
+static gf_status pool_read(gf_context *gf, void *to, gf_mem from, uint64_t bytes)
+{
+    if (gf->on_device) return gf->modules->device->read(gf, to, from, bytes);
+    if (bytes > 0) memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return GF_OK;
+}
+
+static gf_status pool_write(gf_context *gf, gf_mem to, const void *from, uint64_t bytes)
+{
+    if (gf->on_device) return gf->modules->device->write(gf, to, from, bytes);
+    if (bytes > 0) memcpy((void *)(uintptr_t)to, from, bytes);
+    return GF_OK;
+}
 
 static uint64_t part_bytes(uint64_t elem_count) { return gf_align_up(elem_count * sizeof(float), 8); }
 
@@ -100,7 +117,7 @@ uint64_t gf_state_bytes(const gf_context *gf) { return (gf_own(gf) == GF_OK) ? p
 static gf_status pool_save(gf_context *gf, unsigned char *to, gf_mem pool, uint64_t first, uint64_t elem_count)
 {
     memset(to + part_bytes(elem_count) - (elem_count % 2) * sizeof(float), 0, (elem_count % 2) * sizeof(float));
-    return gf_device_read(gf, to, pool + first * sizeof(float), elem_count * sizeof(float));
+    return pool_read(gf, to, pool + first * sizeof(float), elem_count * sizeof(float));
 }
 
 static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned char *out)
@@ -259,7 +276,7 @@ static float world_factor(const gf_context *gf, const struct gf_state_head *head
 
 static gf_status pool_load(gf_context *gf, gf_mem pool, uint64_t first, const unsigned char *from, uint64_t elem_count)
 {
-    return gf_device_write(gf, pool + first * sizeof(float), from, elem_count * sizeof(float));
+    return pool_write(gf, pool + first * sizeof(float), from, elem_count * sizeof(float));
 }
 
 /* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that inherits nothing. */
@@ -284,7 +301,7 @@ static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from,
         gf_mem to = pool + done * sizeof(float);
         gf_status status;
         count = (all - done < slice) ? all - done : slice;
-        status = gf_device_write(gf, gf->sparse.scratch, from + done * sizeof(float), count * sizeof(float));
+        status = pool_write(gf, gf->sparse.scratch, from + done * sizeof(float), count * sizeof(float));
         if (status < 0) return status;
         if (gf->ops->accumulate(&gf->queue, to, to, 0, 0, gf->sparse.scratch, GF_TYPE_F32, factor, 0.0f, 0, 0.0f, count) < 0)
             return gf_device_failed(gf, GF_OPERATION_STATE);
@@ -299,7 +316,7 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, co
     float factor = heir ? world_factor(gf, head) : 0.0f;
     gf_status status = GF_OK;
     if (has_weights(gf)) status = pool_load(gf, gf->weight, 0, data + parts->weight, all);
-    if (status == GF_OK) status = gf_half_refresh(gf);
+    if ((status == GF_OK) && (gf->half != 0)) status = gf->modules->optimizer->half_refresh(gf);
     if ((status == GF_OK) && has_momentum(gf))
         status = pool_load(gf, gf->momentum, sparse, data + parts->momentum_dense, all - sparse);
     if ((status == GF_OK) && has_momentum(gf))

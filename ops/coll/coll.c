@@ -4,22 +4,6 @@
 
 #include "ops/element/host/crc32c.h"
 
-const struct gf_coll_kind *gf_coll_kind_of(gf_algorithm algorithm)
-{
-    switch (algorithm) {
-    case GF_ALGORITHM_RING:     return &gf_coll_ring;
-    case GF_ALGORITHM_HALVING:  return &gf_coll_halving;
-    case GF_ALGORITHM_DOUBLING: return &gf_coll_doubling;
-    case GF_ALGORITHM_TREE:     return &gf_coll_tree;
-    case GF_ALGORITHM_SERVER:   return &gf_coll_server;
-    case GF_ALGORITHM_DIRECT:   return &gf_coll_direct;
-    case GF_ALGORITHM_HIERARCHY: return &gf_coll_hierarchy;
-    case GF_ALGORITHM_AUTO:
-    case GF_ALGORITHM_COUNT:    break;
-    }
-    return NULL;
-}
-
 size_t gf_coll_elem_bytes(const struct gf_coll *coll)
 {
     if (coll->op == GF_COLL_BARRIER) return sizeof(uint64_t); /* its token */

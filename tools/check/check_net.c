@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "tools/check/check_preflight.h"
-#include "drivers/drivers.h"
+#include "lib/modules/modules.h"
 #include "drivers/tcp/rendezvous_socket.h"
 #include "lib/settings/settings.h"
 #include "tools/common/tool_clock.h"
@@ -58,11 +58,12 @@ static void link_heard(void *user, gf_log_level level, const char *text)
 
 void check_transports(struct check_report *report, struct check_job *job)
 {
-    const struct gf_link_driver *driver = gf_drivers_builtin.link;
+    const struct gf_link_driver *driver = gf_modules_all.drivers.link;
     const struct gf_config *config = &job->config;
     const struct gf_link_setup setup = {
         .world = 1, .requests_max = 4, .message_bytes_max = 4096, .transports = config->link.transports,
-        .devices = config->link.devices, .ports = config->link.ports, .log = {.fn = link_heard, .user = job},
+        .devices = config->link.devices, .ports = config->link.ports,
+        .authentication = gf_modules_all.authentication, .log = {.fn = link_heard, .user = job},
     };
     struct gf_fault fault = {0};
     struct gf_link *link = NULL;
@@ -309,13 +310,14 @@ static bool control_is_here(const struct gf_socket_address *to)
 void check_control_alone(struct check_report *report, const struct check_job *job)
 {
     const struct gf_config *config = &job->config;
-    const struct gf_rendezvous_driver *driver = gf_drivers_builtin.rendezvous;
+    const struct gf_rendezvous_driver *driver = gf_modules_all.drivers.rendezvous;
     struct gf_socket_address to = {0}, from = {0};
     struct gf_fault fault = {0};
     struct gf_rendezvous *rendezvous = NULL;
     struct gf_rendezvous_setup setup = {
         .world = (config->job.world > 1) ? config->job.world : 2, .address = config->rendezvous.address,
         .bind = config->rendezvous.bind, .key_file = config->rendezvous.key_file,
+        .authentication = gf_modules_all.authentication,
         .insecure = config->rendezvous.insecure, .keepalive_ns = config->rendezvous.keepalive_ns,
         .join_timeout_ns = job->deadline_ns,
     };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "config/config_keys.h"
-#include "drivers/drivers.h"
+#include "lib/modules/modules.h"
 #include "tools/common/tool_clock.h"
 
 enum { FRAME_HELLO = 1, FRAME_MET, FRAME_FAILS, FRAME_DONE };
@@ -260,6 +260,7 @@ static bool channel_open(struct check_report *report, const struct check_job *jo
     const struct gf_rendezvous_setup setup = {
         .rank = peers->rank, .world = peers->world, .job_id = config->job.id, .address = config->rendezvous.address,
         .bind = config->rendezvous.bind, .key_file = config->rendezvous.key_file,
+        .authentication = gf_modules_all.authentication,
         .insecure = config->rendezvous.insecure, .keepalive_ns = config->rendezvous.keepalive_ns,
         .join_timeout_ns = job->deadline_ns,
     };
@@ -291,7 +292,7 @@ struct check_peers *check_peers_meet(struct check_report *report, struct check_j
     struct check_peers *peers = calloc(1, sizeof *peers + world * sizeof peers->ranks[0]);
     bool met;
     if (peers == NULL) return NULL;
-    peers->driver = gf_drivers_builtin.rendezvous;
+    peers->driver = gf_modules_all.drivers.rendezvous;
     peers->rank = job->config.job.rank;
     peers->world = world;
     peers->deadline_ns = job->deadline_ns;

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
+
 #if GF_WITH_NVCC
 extern const char gf_train_fatbin[];
 static const void *const image = gf_train_fatbin;
@@ -94,11 +97,8 @@ size_t device_host_bytes(const struct net_model *model, uint32_t images_max)
 
 static const struct gf_gpu_driver *driver_find(const char *name)
 {
-    for (uint32_t i = 0; i < GF_GPU_OTHERS_MAX; i++) {
-        const struct gf_gpu_driver *driver = gf_drivers_builtin.gpu_others[i].driver;
-        if ((driver != NULL) && (strcmp(driver->name, name) == 0)) return driver;
-    }
-    return NULL;
+    const struct gf_gpu_driver *driver = gf_modules_all.device->driver;
+    return ((driver != NULL) && (strcmp(driver->name, name) == 0)) ? driver : NULL;
 }
 
 gf_status device_open(struct device *device, const struct gf_config *config, struct net *net, uint32_t images_max,

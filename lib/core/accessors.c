@@ -1,0 +1,48 @@
+/* Numbers and addresses that callers ask for. */
+#include "lib/modules/modules.h"
+#include "lib/observe/observe.h"
+
+uint32_t gf_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->rank; }
+uint32_t gf_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->world; }
+uint32_t gf_first_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.rank; }
+uint32_t gf_first_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.world; }
+
+uint64_t gf_steps(const gf_context *gf)
+{
+    bool under_way;
+    if (gf == NULL) return 0;
+    under_way = (gf->phase == GF_PHASE_STEP) ||
+                (((gf->phase == GF_PHASE_FAILING) || (gf->phase == GF_PHASE_FAILED)) && gf->shrink.in_step);
+    return gf->step.number - (under_way ? 1 : 0);
+}
+
+gf_mem gf_gradient(gf_context *gf, uint32_t tensor)
+{
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->gradient == 0)) return 0;
+    return gf->gradient + gf->tensors[tensor].gradient_offset;
+}
+
+gf_mem gf_weight(gf_context *gf, uint32_t tensor)
+{
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->weight == 0)) return 0;
+    return gf->weight + gf->tensors[tensor].first_elem * sizeof(float);
+}
+
+gf_mem gf_weight_half(gf_context *gf, uint32_t tensor)
+{
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->half == 0)) return 0;
+    return gf->half + gf->tensors[tensor].first_elem * gf_type_size_bytes(GF_TYPE_F16);
+}
+
+gf_path gf_path_of(const gf_context *gf)
+{
+    bool in_regions = (gf->algorithm == GF_ALGORITHM_DIRECT) || gf->by_nodes;
+    if (!gf->on_device) return GF_PATH_HOST;
+    if (gf->ipc.agreed) return GF_PATH_PEERS;
+    return ((gf->link != NULL) && gf->link->reaches_device && !in_regions) ? GF_PATH_WIRE : GF_PATH_STAGED;
+}
+
+void gf_trace_write(gf_context *gf, const struct gf_trace_record *record)
+{
+    if (gf->modules->observe != NULL) gf->modules->observe->trace_write(gf, record);
+}

@@ -1,0 +1,28 @@
+/* The device module: gradients in the memory of a GPU. The core calls it only in a context whose gradients lie there. */
+#ifndef GF_DEVICE_H
+#define GF_DEVICE_H
+
+#include "lib/context.h"
+
+struct gf_layout;
+struct gf_pool_parts;
+
+struct gf_device_module {
+    const struct gf_gpu_driver *driver;   /* what device.driver may name; NULL: this build has none (no cuda.h) */
+    const struct gf_gpu_kernels *kernels; /* its element ops */
+    const struct gf_coll_kind *direct;    /* direct where data and ops are a device's */
+    /* The pools in the device's arena; returns those that optimizer and sparse use. */
+    struct gf_pool_parts (*lay)(gf_context *gf, const struct gf_layout *layout);
+    /* Of a pool, to and from any memory of this process. May block until the device has copied, up to exchange.timeout. */
+    gf_status (*read)(gf_context *gf, void *to, gf_mem from, uint64_t bytes);
+    gf_status (*write)(gf_context *gf, gf_mem to, const void *from, uint64_t bytes);
+    /* ipc.h */
+    size_t (*ipc_bytes)(uint32_t world);
+    void (*ipc_lay)(struct gf_ipc *exported, char *memory, uint32_t world);
+    bool (*ipc_begin)(gf_context *gf);
+    void (*ipc_import)(gf_context *gf);
+    void (*ipc_settle)(gf_context *gf);
+    void (*ipc_close)(gf_context *gf);
+};
+
+#endif

@@ -1,0 +1,9 @@
+#include "lib/elastic/elastic.h"
+
+#include "lib/modules/modules.h"
+
+const struct gf_elastic_module gf_module_elastic = {
+    .rejoin = gf_rejoin_begin,
+    .turn = gf_shrink_progress,
+    .members = &gf_members_elastic,
+};

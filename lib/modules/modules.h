@@ -1,0 +1,55 @@
+/* What a program links: the core, and the modules that its table names. gf_modules_all has all of them and is what
+ * gf_open() and gf_measure() of gradientflow.h take; a program compiled with -DGF_MODULES=gf_modules_core, or with the
+ * name of a table of its own, links no more than that one names. `make size` tells what each module costs.
+ *
+ * The core reaches a module through its entry here and nowhere else. A configuration that asks for a module whose entry
+ * is NULL is refused by gf_measure() and gf_open() (GF_ERR_CONFIG), with the entry's name. Public calls of a module
+ * (gf_update(), gf_shrink(), gf_state_save(), gf_trace_read(), ..) link it when the program calls them; the state module
+ * consists of nothing else and has no entry. */
+#ifndef GF_MODULES_H
+#define GF_MODULES_H
+
+#include "drivers/drivers.h"
+#include "gradientflow.h"
+
+struct gf_coll_kind;
+struct gf_auth_module;
+struct gf_device_module;
+struct gf_sparse_module;
+struct gf_optimizer_module;
+struct gf_elastic_module;
+struct gf_observe_module;
+
+/* Constant and valid as long as the contexts that were opened with it. */
+struct gf_modules {
+    const char *name; /* for logs and errors */
+    struct gf_drivers drivers; /* none NULL but gpu: then gradients lie on the device of `device` alone */
+    const struct gf_coll_kind *coll[GF_ALGORITHM_COUNT]; /* by gf_algorithm; ring, halving, doubling and tree are the core's */
+    const struct gf_auth_module *authentication; /* rendezvous.key_file; wants libsodium */
+    const struct gf_device_module *device;       /* device.driver "cuda", and its kernels */
+    const struct gf_sparse_module *sparse;       /* sparse.enabled */
+    const struct gf_optimizer_module *optimizer; /* optimizer.kind */
+    const struct gf_elastic_module *elastic;     /* gf_shrink(), gf_admit(), rendezvous.rejoin */
+    const struct gf_observe_module *observe;     /* trace records for gf_trace_read() */
+};
+
+extern const struct gf_modules gf_modules_all;
+extern const struct gf_modules gf_modules_core; /* dense allreduce over UCX and TCP, with ring, halving, doubling and tree */
+
+extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
+    gf_coll_direct, gf_coll_hierarchy;
+extern const struct gf_auth_module gf_module_authentication;
+extern const struct gf_device_module gf_module_device;
+extern const struct gf_sparse_module gf_module_sparse;
+extern const struct gf_optimizer_module gf_module_optimizer;
+extern const struct gf_elastic_module gf_module_elastic;
+extern const struct gf_observe_module gf_module_observe;
+
+/* The core's entries, for a table of one's own: struct gf_modules mine = {GF_MODULES_CORE, .sparse = &gf_module_sparse}; */
+#define GF_MODULES_CORE \
+    .drivers = {.link = &gf_link_ucx, .rendezvous = &gf_rendezvous_tcp, .gpu = &gf_gpu_host, \
+                .clock = &gf_clock_monotonic}, \
+    .coll = {[GF_ALGORITHM_RING] = &gf_coll_ring, [GF_ALGORITHM_HALVING] = &gf_coll_halving, \
+             [GF_ALGORITHM_DOUBLING] = &gf_coll_doubling, [GF_ALGORITHM_TREE] = &gf_coll_tree}
+
+#endif
