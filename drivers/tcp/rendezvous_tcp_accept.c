@@ -78,8 +78,8 @@ static bool user_fits(struct tcp *tcp, struct pending *pending)
 {
     uint32_t user = 0;
     if (!tcp->same_user || !gf_socket_peer_user(pending->fd, &user) || (user == geteuid())) return true;
-    (void)snprintf(tcp->text, sizeof tcp->text, "user %u at the other end, this job is of user %u: without a key_file all "
-                   "ranks run as one user", user, (unsigned)geteuid());
+    (void)snprintf(tcp->text, sizeof tcp->text, "user %u at the other end, this job is of user %u: without a "
+                   "key_file all ranks run as one user", user, (unsigned)geteuid());
     pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
     return false;
 }
@@ -263,8 +263,8 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         return GF_OK;
     }
     if (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)) {
-        (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key: its key_file has "
-                       "other bytes", hello.rank);
+        (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key: its "
+                       "key_file has other bytes", hello.rank);
         pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
         return GF_AGAIN;
     }
@@ -281,7 +281,7 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
     return GF_AGAIN;
 }
 
-/* This rank is the centre now: who knocked before that comes in. */
+/* This rank is the centre now: hellos that came before are answered. */
 gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_out)
 {
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {

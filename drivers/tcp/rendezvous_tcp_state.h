@@ -6,13 +6,13 @@
  *     rank 0   (a pending slot reads the hello, and the proof) -> UP -> DOWN
  *
  * Later the star may stand around another rank (rendezvous_tcp_reform.c): each rank has listened for that since its
- * first connection stood. A hello that comes before a rank is the centre is held until it is, so that strangers do not fill
- * the kernel's queue in front of the ranks.
+ * first connection stood. A hello that comes before a rank is the centre is held until it is, so that strangers do
+ * not fill the kernel's queue in front of the ranks.
  *
  * A connection that has not said who it is gets one of a few pending slots, a buffer of one hello and a deadline; the
  * oldest of the address that
- * holds most gives way. What is about them is in an epoll of its own, served after the ranks' connections and for a bounded
- * number of events a poll. So strangers cost no more than that, however many they are. */
+ * holds most gives way. What is about them is in an epoll of its own, served after the ranks' connections and for a
+ * bounded number of events a poll. So strangers cost no more than that, however many they are. */
 #ifndef GF_RENDEZVOUS_TCP_STATE_H
 #define GF_RENDEZVOUS_TCP_STATE_H
 
@@ -42,8 +42,8 @@ typedef enum conn_state {
     TCP_CONN_DOWN
 } conn_state;
 
-/* What two ends have said to each other before either was believed: hello, challenge, and the header of the proof. Each
- * proof is over all that precedes it, so that no byte of it can be changed or come from another connection. */
+/* What two ends have said to each other before either was believed: hello, challenge, and the header of the proof.
+ * Each proof is over all that precedes it, so that no byte of it can be changed or come from another connection. */
 #define TCP_TALK_CHALLENGE_BYTES (TCP_HELLO_FRAME_BYTES + GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES)
 #define TCP_TALK_BYTES (TCP_TALK_CHALLENGE_BYTES + GF_FRAME_HEADER_BYTES)
 struct talk {
@@ -140,6 +140,14 @@ void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn);
 /* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, tcp->text says how. */
 gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
 void gf_tcp_conn_close(struct conn *conn);
+
+/* rendezvous_tcp_connect.c: the way to the centre. answer_read: GF_OK: come in; GF_AGAIN: not yet, or to be tried
+ * again. */
+void gf_tcp_connect_again(struct tcp *tcp, struct conn *conn, uint64_t now_ns, int error);
+void gf_tcp_connect_begin(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
+void gf_tcp_connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
+gf_status gf_tcp_answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
+gf_status gf_tcp_connect_deadline(struct tcp *tcp, const struct conn *conn, uint64_t now_ns);
 
 /* rendezvous_tcp_accept.c: rank 0 and those who knock. */
 /* GF_OK from these: *event_out says who came in, or who of this job was refused. */

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* False: the other end is not on this host (or in another network namespace), or the kernel does not say. Asks the kernel
- * (sock_diag) and needs no rights; does not block. */
+/* False: the other end is not on this host (or in another network namespace), or the kernel does not say. Asks the
+ * kernel (sock_diag) and needs no rights; does not block. */
 bool gf_socket_peer_user(int fd, uint32_t *user_out);
 
 #endif

@@ -177,7 +177,8 @@ void gf_proofs_peer(struct gf_proofs *proofs, uint32_t peer, const struct gf_pro
 
 /* ---- listening ---- */
 
-/* All or nothing: a listener that cannot be guarded is none, and UCX says why. One that fails is dropped in begun(). */
+/* All or nothing: a listener that cannot be guarded is none, and UCX says why. One that fails is dropped in begun().
+ * */
 int __wrap_listen(int fd, int backlog)
 {
     struct gf_proofs *proofs = opening;
@@ -185,7 +186,7 @@ int __wrap_listen(int fd, int backlog)
     const int seconds = DEFER_SECONDS;
     uint32_t i = 0;
     if ((proofs == NULL) || !own_place(fd, &place)) return __real_listen(fd, backlog);
-    while ((i < proofs->own.listener_count) && (proofs->fds[i] != fd)) i++; /* a number that UCX has closed and got again */
+    while ((i < proofs->own.listener_count) && (proofs->fds[i] != fd)) i++; /* closed by UCX and got again */
     if (i == GF_PROOF_LISTENERS_MAX) {
         errno = ENOBUFS; /* link.devices names too many */
         return -1;
@@ -247,7 +248,8 @@ int __wrap_accept(int fd, struct sockaddr *address, socklen_t *bytes)
         (void)close(taken);
         refused_log(proofs);
     }
-    /* Also for what accept() says of a connection that has gone, or of a lack of descriptors: UCX would close its listener. */
+    /* Also for what accept() says of a connection that has gone, or of a lack of descriptors: UCX would close its
+     * listener. */
     errno = EAGAIN;
     return -1;
 }
@@ -273,7 +275,8 @@ static bool listener_known(const struct gf_proof_place *place, unsigned char *se
     return found;
 }
 
-/* UCX_TCP_CONN_NB and signals make connect() return before the connection stands; the proof comes first all the same. */
+/* UCX_TCP_CONN_NB and signals make connect() return before the connection stands; the proof comes first all the
+ * same. */
 static int connected_await(int fd)
 {
     struct pollfd ready = {.fd = fd, .events = POLLOUT};
@@ -295,14 +298,15 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes)
     int connects;
     if ((address == NULL) || (bytes > sizeof to)) return __real_connect(fd, address, bytes);
     memcpy(&to, address, bytes);
-    if (!place_of(&to, &listener) || !listener_known(&listener, secret, &auth)) return __real_connect(fd, address, bytes);
+    if (!place_of(&to, &listener) || !listener_known(&listener, secret, &auth))
+        return __real_connect(fd, address, bytes);
     connects = __real_connect(fd, address, bytes);
     if ((connects < 0) && ((errno == EINPROGRESS) || (errno == EINTR))) connects = connected_await(fd);
     if ((connects == 0) && own_place(fd, &caller)) {
         memcpy(frame, magic, MAGIC_BYTES);
         said_put(secret, &listener, &caller, said);
         auth.module->link_prove(&auth, said, sizeof said, frame + MAGIC_BYTES);
-        if (send(fd, frame, sizeof frame, MSG_NOSIGNAL) != (ssize_t)sizeof frame) connects = -1; /* it has closed already */
+        if (send(fd, frame, sizeof frame, MSG_NOSIGNAL) != (ssize_t)sizeof frame) connects = -1; /* closed */
     }
     gf_auth_forget(&auth, sizeof auth);
     gf_auth_forget(secret, sizeof secret);

@@ -1,15 +1,15 @@
 /* Who may connect to UCX's tcp transport. UCX answers whoever connects, and a connection may write anywhere in the
  * process: so a connection reaches UCX only after it has proven that it is of this job and epoch.
  *
- * A program that is linked statically with UCX and with -Wl,--wrap=listen,--wrap=accept,--wrap=connect takes UCX's calls of
- * these three through this file. Each worker has a secret of its own, which travels with its endpoint address over the
- * control channel. Who connects sends, before UCX's first byte,
+ * A program that is linked statically with UCX and with -Wl,--wrap=listen,--wrap=accept,--wrap=connect takes UCX's
+ * calls of these three through this file. Each worker has a secret of its own, which travels with its endpoint
+ * address over the control channel. Who connects sends, before UCX's first byte,
  *
- *     "GFUCXv1\n", BLAKE2b(key of the job; label, secret of the listener, address it connects to, address it comes from)
+ *     "GFUCXv1\n", BLAKE2b(key of the job; label, secret of the listener, where it connects to, where it comes from)
  *
  * and accept() hands UCX only connections that began so. The kernel wakes the listener when those bytes are here
- * (TCP_DEFER_ACCEPT), so nobody waits for a stranger's. Without a key_file the secret alone protects: against who is not on
- * the path of the control channel. What follows the proof is neither authenticated nor encrypted. */
+ * (TCP_DEFER_ACCEPT), so nobody waits for a stranger's. Without a key_file the secret alone protects: against who is
+ * not on the path of the control channel. What follows the proof is neither authenticated nor encrypted. */
 #ifndef GF_CONNECTION_PROOF_H
 #define GF_CONNECTION_PROOF_H
 
@@ -48,7 +48,8 @@ struct gf_proofs {
     struct gf_proof_offer *peers; /* [peer_count], all zero: not known */
 };
 
-/* Reads setup's key_file, if one is named. Without setup's authentication nothing is proven, and no listener offered. peers[peer_count] is the caller's memory, zeroed. Once a link. */
+/* Reads setup's key_file, if one is named. Without setup's authentication nothing is proven, and no listener
+ * offered. peers[peer_count] is the caller's memory, zeroed. Once a link. */
 gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, const struct gf_log *log,
                          struct gf_proof_offer *peers, uint32_t peer_count, struct gf_fault *fault_out);
 void gf_proofs_close(struct gf_proofs *proofs);

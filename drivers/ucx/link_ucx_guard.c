@@ -1,5 +1,6 @@
-/* What keeps strangers out of UCX. A job of one node uses shared memory alone, so that UCX listens nowhere. Between nodes
- * UCX's tcp takes proven connections alone (connection_proof.c); other networks are the operator's to protect. */
+/* What keeps strangers out of UCX. A job of one node uses shared memory alone, so that UCX listens nowhere. Between
+ * nodes UCX's tcp takes proven connections alone (connection_proof.c); other networks are the operator's to protect.
+ * */
 #include "drivers/ucx/link_ucx.h"
 
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * ucp_config_modify() and wins over the environment. Every other UCX_* variable applies as in any UCX program. Leave
  * UCX_TCP_PUT_ENABLE on: without it survivors abort (an assertion in uct_iface.h) in 8 of 100 kills of a tcp peer.
  *
- * A transport that does not exist, or a key that fits none, costs only a warning of UCX's; both warnings are caught here
- * and fail the open. */
+ * A transport that does not exist, or a key that fits none, costs only a warning of UCX's; both warnings are caught
+ * here and fail the open. */
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/clock.h"
@@ -21,8 +21,8 @@
 #define FLUSH_NS 200000000u
 
 /* libucs installs handlers for SIGSEGV, SIGBUS, SIGILL and SIGFPE before main() unless the environment says "none". In
- * a static link this runs before its constructor (101 is the first priority a program may have). It is the only code of
- * the library that runs by itself; a value that the user set stays. */
+ * a static link this runs before its constructor (101 is the first priority a program may have). It is the only code
+ * of the library that runs by itself; a value that the user set stays. */
 __attribute__((constructor(101))) static void signals_are_the_programs(void)
 {
     (void)setenv("UCX_HANDLE_ERRORS", "none", 0);
@@ -30,8 +30,8 @@ __attribute__((constructor(101))) static void signals_are_the_programs(void)
 
 /* ---- the log ---- */
 
-/* With the list of connection_proof.c the only mutable global of the library: UCX's log handler has no user pointer and may run on UCX's own thread, so the
- * link opened last hears for all. */
+/* With the list of connection_proof.c the only mutable global of the library: UCX's log handler has no user pointer
+ * and may run on UCX's own thread, so the link opened last hears for all. */
 static struct gf_ucx *log_hearer;
 
 static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const char *function, ucs_log_level_t level,
@@ -314,7 +314,8 @@ void gf_ucx_close(struct gf_link *link)
     give_back(ucx);
 }
 
-/* No flush: whoever drops a link has made progress in vain for a while, and a dead peer would use up all of its time. */
+/* No flush: whoever drops a link has made progress in vain for a while, and a dead peer would use up all of its
+ * time. */
 void gf_ucx_drop(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);

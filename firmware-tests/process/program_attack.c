@@ -1,8 +1,8 @@
-/* program_attack ROUNDS PID..: a stranger at every TCP port that these processes listen on, seen from the network namespace
- * that it runs in. Each round, at each port: PUT requests of UCX's into every writable mapping of the process, active messages, a
- * proof that is none, half a hello, nothing at all; every third connection stays open. Prints the ports first ("PID IP:PORT"),
- * then how many connections stood and at how many something was answered. ROUNDS 0: the ports alone. ATTACK_USER: as that user,
- * once it has read where the processes listen. */
+/* program_attack ROUNDS PID..: a stranger at every TCP port that these processes listen on, seen from the network
+ * namespace that it runs in. Each round, at each port: PUT requests of UCX's into every writable mapping of the
+ * process, active messages, a proof that is none, half a hello, nothing at all; every third connection stays open.
+ * Prints the ports first ("PID IP:PORT"), then how many connections stood and at how many something was answered.
+ * ROUNDS 0: the ports alone. ATTACK_USER: as that user, once it has read where the processes listen. */
 #include "drivers/tcp/rendezvous_frame.h"
 #include "firmware-tests/support/stranger.h"
 

@@ -1,5 +1,5 @@
-/* program_flood RATE SECONDS JOB WORLD PID..: RATE connections a second, to the ports of these processes in turn, each with a
- * hello that is right in all but the proof of the key. Prints how many it made. */
+/* program_flood RATE SECONDS JOB WORLD PID..: RATE connections a second, to the ports of these processes in turn,
+ * each with a hello that is right in all but the proof of the key. Prints how many it made. */
 #include "drivers/tcp/rendezvous_frame.h"
 #include "firmware-tests/support/stranger.h"
 

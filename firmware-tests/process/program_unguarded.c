@@ -1,6 +1,6 @@
-/* program_unguarded [KEY_FILE]: a link over UCX's tcp in a program that was linked without --wrap, and a stranger who asks
- * UCX to write into it. Prints "written" or "unchanged", or why the link was not opened: what the suites of strangers
- * would see if nothing kept strangers out. */
+/* program_unguarded [KEY_FILE]: a link over UCX's tcp in a program that was linked without --wrap, and a stranger
+ * who asks UCX to write into it. Prints "written" or "unchanged", or why the link was not opened: what the suites of
+ * strangers would see if nothing kept strangers out. */
 #include "drivers/link.h"
 #include "firmware-tests/support/stranger.h"
 

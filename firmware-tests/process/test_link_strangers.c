@@ -1,5 +1,5 @@
-/* Who is no rank of the job reaches nothing through the link: three processes, of which two have a link over UCX's tcp and
- * the third attacks it. It was forked from the same program, so it knows every address of theirs. */
+/* Who is no rank of the job reaches nothing through the link: three processes, of which two have a link over UCX's
+ * tcp and the third attacks it. It was forked from the same program, so it knows every address of theirs. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/ucx/connection_proof.h"
 #include "firmware-tests/support/stranger.h"
@@ -137,7 +137,8 @@ TEST(nobody_without_the_key_writes_into_a_rank)
 
 #define OPENS 15u
 
-/* The stranger knows the range and tries all of it, over and over, while two ranks open and close their links in it. */
+/* The stranger knows the range and tries all of it, over and over, while two ranks open and close their links in it.
+ * */
 static void window_body(struct ranks_one *one)
 {
     const uint16_t first = 24110, last = 24119;

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Strangers at every port of real jobs: of one node (as another user too), and between two hosts with a key (root), from the
-# jobs' network and from a job's own host. They write nothing, nobody answers them, and the job ends with the weights it has
-# without them.
+# Strangers at every port of real jobs: of one node (as another user too), and between two hosts with a key (root),
+# from the jobs' network and from a job's own host. They write nothing, nobody answers them, and the job ends with
+# the weights it has without them.
 . firmware-tests/support/shell.sh
 . firmware-tests/support/net.sh
 trap 'net_down; rm -rf "$scratch"' EXIT

@@ -1,5 +1,6 @@
 #!/bin/sh
-# A program that was linked without --wrap: what the suites of strangers guard against is real, and a key_file refuses it.
+# A program that was linked without --wrap: what the suites of strangers guard against is real, and a key_file
+# refuses it.
 . firmware-tests/support/shell.sh
 program=$BUILD/firmware-tests/program_unguarded
 if [ ! -x "$program" ]; then

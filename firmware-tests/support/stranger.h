@@ -1,5 +1,5 @@
-/* Somebody who is no rank of the job, and what he says to UCX's tcp transport (the bytes of UCX 1.13 to 1.22, written here so
- * that no UCX of ours is in the way). */
+/* Somebody who is no rank of the job, and what he says to UCX's tcp transport (the bytes of UCX 1.13 to 1.22,
+ * written here so that no UCX of ours is in the way). */
 #ifndef STRANGER_H
 #define STRANGER_H
 
@@ -12,8 +12,8 @@ struct stranger_port {
     uint16_t port;
 };
 
-/* Where a process listens on TCP, by the kernel's tables: its descriptors among /proc/PID/net/tcp and tcp6. Returns how many
- * there are, of which the first ports_max are in ports_out. */
+/* Where a process listens on TCP, by the kernel's tables: its descriptors among /proc/PID/net/tcp and tcp6. Returns
+ * how many there are, of which the first ports_max are in ports_out. */
 uint32_t stranger_ports(int pid, struct stranger_port *ports_out, uint32_t ports_max);
 
 int stranger_connect(const char *ip, uint16_t port); /* -1: refused, or nobody answered within 2 s */

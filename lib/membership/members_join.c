@@ -60,8 +60,8 @@ static void coordinator_deadline(struct gf_members *members)
     double seconds = (double)(members->now_ns - members->opened_ns) / 1e9;
     uint32_t first = missing_text(members, missing, sizeof missing);
     if ((first != GF_RANK_NONE) && (members->claim.code != GF_OK)) {
-        gf_members_failf(members, GF_ERR_MISMATCH, members->claim.peer, "rank %s of %u did not join within %.1f s; %.150s", missing,
-                         members->setup.world, seconds, members->claim.text);
+        gf_members_failf(members, GF_ERR_MISMATCH, members->claim.peer, "rank %s of %u did not join within %.1f s; %.150s",
+                         missing, members->setup.world, seconds, members->claim.text);
     } else if (first == GF_RANK_NONE) {
         gf_members_failf(members, GF_ERR_TIMEOUT, GF_RANK_NONE,
                          "all ranks are there, but their addresses could not be handed out within %.1f s",
@@ -113,7 +113,8 @@ static void claim_keep(struct gf_members *members, const struct gf_rendezvous_ev
     if (claim->code != GF_OK) return;
     *claim = (struct gf_error){.code = GF_ERR_MISMATCH, .peer = event->rank, .operation = GF_OPERATION_JOIN,
                                .tensor = GF_TENSOR_NONE};
-    (void)snprintf(claim->text, sizeof claim->text, "ranks differ, said by a process that proved nothing: %s", event->text);
+    (void)snprintf(claim->text, sizeof claim->text, "ranks differ, said by a process that proved nothing: %s",
+                   event->text);
     gf_log_line(&members->setup.log, GF_LOG_WARN, "%s; the join goes on without it", claim->text);
 }
 

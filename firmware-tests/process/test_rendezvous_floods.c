@@ -1,0 +1,88 @@
+/* Floods of first frames: what they cost, and that ranks get past them. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/tcp_keys.h"
+#include "firmware-tests/support/tcp_middle.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Who has no key gets one refusal, and neither a challenge nor a place among those who are waited for. */
+TEST(a_hello_without_its_proof_is_turned_away_at_once)
+{
+    unsigned char hello[HELLO_FRAME], answer[ANSWER_FRAME], more;
+    begin();
+    keyed_open(0, 0, 2, key_a);
+    for (uint32_t i = 0; i <= HELLO_FRAME; i++) { /* one bit of each byte, at last none */
+        int fd = stranger_at(star.address);
+        hello_make(hello, 1, 2, 1);
+        hello_prove(hello, key_a);
+        if (i < HELLO_FRAME) hello[i] ^= 0x10;
+        say(fd, hello, sizeof hello);
+        size_t bytes = hear(fd, answer, (i < HELLO_FRAME) ? sizeof answer : CHALLENGE_FRAME);
+        if (i == HELLO_FRAME) {
+            assert_int_equal(bytes, CHALLENGE_FRAME);
+            assert_int_equal(gf_frame_header_get(answer).kind, GF_FRAME_CHALLENGE);
+        } else {
+            assert_true((bytes == 0) || ((bytes == sizeof answer) && (gf_frame_header_get(answer).kind == GF_FRAME_ANSWER)));
+            assert_int_equal(hear(fd, &more, 1), 0);
+        }
+        (void)close(fd);
+    }
+    assert_int_equal(seen[0].connected | seen[0].refused, 0);
+    tcp_world_close(&star);
+}
+
+/* 500 of them lie in front of two ranks. */
+TEST(a_flood_of_hellos_costs_a_bounded_share_of_each_poll)
+{
+    unsigned char hello[HELLO_FRAME];
+    static int fds[500];
+    begin();
+    keyed_open(0, 0, 3, key_a);
+    for (int i = 0; i < 500; i++) {
+        fds[i] = stranger_at(star.address);
+        hello_make(hello, 1, 3, 1);
+        say(fds[i], hello, sizeof hello);
+    }
+    for (uint32_t rank = 1; rank < 3; rank++) keyed_open(rank, rank, 3, key_a);
+    uint32_t turns = 0;
+    while (seen[0].connected != 6) {
+        turn();
+        assert_true(++turns < 200);
+    }
+    assert_true(turns > 500 / 16); /* 16 a poll, no more */
+    for (int i = 0; i < 500; i++) (void)close(fds[i]);
+    tcp_world_close(&star);
+}
+
+/* Each rank listens for the day when it coordinates. More strangers than the kernel keeps waiting come there before. */
+TEST(strangers_do_not_lie_in_front_of_a_new_star)
+{
+    unsigned char hello[HELLO_FRAME];
+    char at[GF_CONTROL_ADDRESS_BYTES];
+    begin();
+    for (uint32_t rank = 0; rank < 3; rank++) keyed_open(rank, rank, 3, key_a);
+    UNTIL((seen[0].connected == 6) && (seen[1].connected == 1) && (seen[2].connected == 1));
+    gf_rendezvous_tcp.address(star.ends[1], at);
+    hello_make(hello, 2, 3, 1);
+    for (int i = 0; i < 1500; i++) {
+        int fd = stranger_at(at);
+        say(fd, hello, sizeof hello);
+        (void)close(fd);
+        if (i % 8 == 0) turn();
+    }
+    tcp_world_end_close(&star, 0);
+    UNTIL((seen[1].ended == 1) && (seen[2].ended == 1));
+    memset(&seen[1], 0, sizeof seen[1]);
+    memset(&seen[2], 0, sizeof seen[2]);
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[2], now_ns, 1, at), GF_AGAIN);
+    for (int i = 0; i < 20; i++) turn();
+    assert_int_equal(seen[1].connected | seen[2].connected, 0); /* not the centre yet: held */
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, 1, at), GF_OK);
+    uint64_t since_ns = now_ns;
+    UNTIL((seen[1].connected == 4) && (seen[2].connected == 2));
+    assert_true(now_ns - since_ns < 5 * MS);
+    tcp_world_close(&star);
+}
+
+TEST_AROUND(keys_setup, keys_teardown)
