@@ -2,6 +2,7 @@
  * a set of ranks of which each reaches exactly the others: ranks with the same lowest one. */
 #include <stdio.h>
 
+#include "drivers/fnv.h"
 #include "lib/context.h"
 
 static bool reaches(const gf_context *gf, uint32_t rank)
@@ -25,18 +26,19 @@ bool gf_nodes_wanted(const struct gf_config *config)
 void gf_nodes_look(gf_context *gf)
 {
     float *reach = gf->node_words.reach;
-    uint32_t lowest = GF_RANK_NONE, count = 0, hash = UINT32_C(2166136261);
+    uint32_t lowest = GF_RANK_NONE, count = 0;
+    uint64_t hash = GF_FNV_START;
     if (reach == NULL) return;
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         for (uint32_t i = 0; i < GF_REACH_WORDS; i++) reach[GF_REACH_WORDS * rank + i] = 0;
         gf->node_words.local[rank] = reaches(gf, rank) ? 1 : 0;
         if (gf->node_words.local[rank] == 0) continue;
         if (count++ == 0) lowest = rank;
-        hash = (hash ^ rank) * UINT32_C(16777619);
+        hash = gf_fnv_u64(hash, rank);
     }
     reach[GF_REACH_WORDS * gf->rank] = (float)lowest; /* exact: worlds are far below 2^24 */
     reach[GF_REACH_WORDS * gf->rank + 1] = (float)count;
-    reach[GF_REACH_WORDS * gf->rank + 2] = (float)(hash >> 8);
+    reach[GF_REACH_WORDS * gf->rank + 2] = (float)(hash >> 40); /* 24 bits are exact */
 }
 
 static uint32_t word_of(const gf_context *gf, uint32_t rank, uint32_t word)
