@@ -1,9 +1,12 @@
 /* Dense fused buffers: gradients are cast and looked at on their way to the wire, and again on their way back. */
 #include "lib/context.h"
+#include "lib/core/accessors.h"
+#include "lib/core/choose.h"
+#include "lib/core/late.h"
 
 float gf_buffer_factor(const gf_context *gf)
 {
-    double factor = 1.0 / ((double)gf->scale * (double)gf->config.exchange.pre_scale);
+    double factor = 1.0 / ((double)gf->loss_scale.value * (double)gf->config.exchange.pre_scale);
     if (gf->config.exchange.average == GF_AVERAGE_RANKS) factor /= (double)gf->world;
     return (float)factor;
 }
@@ -16,7 +19,7 @@ uint64_t gf_turn_elems(const gf_context *gf, uint64_t left)
     return (gf->on_device || (left < most)) ? left : most;
 }
 
-const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *op) { return &gf->buffers[op->number]; }
+const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *op) { return &gf->buffers.now[op->number]; }
 
 static bool in_place(const struct gf_op *op) { return op->packed == op->of.buffer.gradient; }
 
@@ -95,7 +98,7 @@ static gf_type buffer_wire(const gf_context *gf, const struct gf_buffer *buffer,
 
 bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
 {
-    const struct gf_buffer *buffer = &gf->buffers[number];
+    const struct gf_buffer *buffer = &gf->buffers.now[number];
     const struct gf_op_kind *kind = (buffer->chunk_count > 0) ? gf->step_module->buffers : &gf_buffer_dense;
     struct gf_op *op = gf_op_take(gf, kind, GF_OPERATION_STEP, number, now_ns);
     gf_algorithm algorithm = gf_choose(gf, GF_COLL_ALLREDUCE,
