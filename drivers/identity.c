@@ -1,6 +1,8 @@
 /* Who this process is in the job, from the environment that launchers set. */
 #include "drivers/identity.h"
 
+#include "drivers/fnv.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,11 +48,10 @@ static gf_status refuse(struct gf_fault *fault_out, const char *name, const char
                         value, allowed);
 }
 
-/* FNV-1a, never 0: 0 means "no job id". */
+/* Never 0: 0 means "no job id". */
 static uint64_t job_hash(uint64_t hash, const char *text)
 {
-    for (; *text != 0; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    hash = (hash ^ 0xffu) * UINT64_C(0x100000001b3); /* "1","23" is not "12","3" */
+    hash = gf_fnv_byte(gf_fnv_bytes(hash, text, strlen(text)), 0xff); /* "1","23" is not "12","3" */
     return (hash != 0) ? hash : 1;
 }
 
@@ -96,7 +97,7 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
             return refuse(fault_out, "GF_JOB", job, "a decimal number of 64 bits");
         }
     } else if (variable(launcher->job[0]) != NULL) {
-        identity.job_id = job_hash(UINT64_C(0xcbf29ce484222325), variable(launcher->job[0]));
+        identity.job_id = job_hash(GF_FNV_START, variable(launcher->job[0]));
         const char *part = variable(launcher->job[1]);
         if (part != NULL) identity.job_id = job_hash(identity.job_id, part);
     }

@@ -77,6 +77,9 @@ struct gf_link_driver {
     size_t (*state_bytes)(const struct gf_link_setup *setup);
     /* Likewise: could this link reach device memory, of which the setup says nothing yet? NULL: never. */
     bool (*may_reach_device)(const struct gf_link_setup *setup);
+    /* Tells each transport and device that this very program can open ("tcp", "eth0"); with the device "": it lies in the
+     * program, and there is no device for it here. NULL: nothing to tell. May allocate, like open. */
+    void (*resources)(void (*tell)(void *user, const char *transport, const char *device), void *user);
     /* Opens in state[state_bytes], 64-byte aligned; takes and touches the exchange region. On failure nothing is left
      * open and *fault_out says why. */
     gf_status (*open)(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,

@@ -124,6 +124,13 @@ bool gf_ucx_list_has(const char *list, const char *name);
 typedef bool (*gf_ucx_domain_fn)(void *user, const char *component, uct_md_h domain);
 void gf_ucx_domains_visit(gf_ucx_domain_fn visit, void *user);
 
+void gf_ucx_resources(void (*tell)(void *user, const char *transport, const char *device), void *user);
+/* Names the first of the transports that is for hardware which this binary or this host does not have, and which link
+ * has it. false: there is none. */
+bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes);
+/* While hushed, and no link is open, UCX's log goes nowhere; else it would go to stdout. */
+void gf_ucx_log_hush(bool hush);
+
 /* Sets in config what the link was asked for, and reads each setting back. */
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config);
 /* Which descriptors of this process listen; those from 1024 up are not looked at. */

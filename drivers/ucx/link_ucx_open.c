@@ -21,11 +21,19 @@
 #define FLUSH_NS 200000000u
 
 /* libucs installs handlers for SIGSEGV, SIGBUS, SIGILL and SIGFPE before main() unless the environment says "none". In
- * a static link this runs before its constructor (101 is the first priority a program may have). It is the only code
- * of the library that runs by itself; a value that the user set stays. */
+ * a static link this runs before its constructor (101 is the first priority a program may have) and says so; a dynamic
+ * UCX has run already and is asked to take its handlers back. It is the only code of the library that runs by itself; a
+ * value that the user set stays. */
+#if GF_UCX_DYNAMIC
+void ucs_debug_disable_signals(void); /* libucs exports it, and no installed header has it */
+#endif
 __attribute__((constructor(101))) static void signals_are_the_programs(void)
 {
+#if GF_UCX_DYNAMIC
+    if (getenv("UCX_HANDLE_ERRORS") == NULL) ucs_debug_disable_signals();
+#else
     (void)setenv("UCX_HANDLE_ERRORS", "none", 0);
+#endif
 }
 
 /* ---- the log ---- */
@@ -55,6 +63,12 @@ static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const cha
         (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.127s", text);
     gf_log_line(&ucx->log, gf_level, "UCX %s: %s", function, text);
     return UCS_LOG_FUNC_RC_STOP; /* never on to UCX's own handler, which writes to stdout */
+}
+
+void gf_ucx_log_hush(bool hush)
+{
+    if (hush) ucs_log_push_handler(log_from_ucx);
+    else ucs_log_pop_handler();
 }
 
 static void log_take(struct gf_ucx *ucx)
@@ -138,6 +152,8 @@ static gf_status context_take(struct gf_ucx *ucx)
         ucs = ucp_init(&params, config, &ucx->context);
         ucx->opening = false;
         if (ucs != UCS_OK) ucx->context = NULL;
+        if ((ucx->complaint[0] != '\0') || (ucs != UCS_OK)) /* better words, where there are any */
+            (void)gf_ucx_missing_text(ucx->transports, ucx->complaint, sizeof ucx->complaint);
         if (ucx->complaint[0] != '\0')
             status = gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_init", ucs,
                                   "transports \"%s\", devices \"%s\": %s", ucx->transports, ucx->devices,

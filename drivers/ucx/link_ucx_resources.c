@@ -2,6 +2,7 @@
  * A component is a part of UCX (tcp, ib); one without a device here has no memory domain. */
 #include "drivers/ucx/link_ucx.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define DOMAINS_MAX 64u
@@ -39,4 +40,90 @@ void gf_ucx_domains_visit(gf_ucx_domain_fn visit, void *user)
     for (unsigned i = 0; i < component_count; i++)
         if (!component_visit(components[i], visit, user)) break;
     uct_release_component_list(components);
+}
+
+/* ---- all of them ---- */
+
+struct telling {
+    void (*tell)(void *user, const char *transport, const char *device);
+    void *user;
+};
+
+static bool domain_tell(void *user, const char *component, uct_md_h domain)
+{
+    const struct telling *telling = user;
+    uct_tl_resource_desc_t *resources = NULL;
+    unsigned resource_count = 0;
+    if (domain == NULL) telling->tell(telling->user, component, "");
+    else if (uct_md_query_tl_resources(domain, &resources, &resource_count) == UCS_OK) {
+        for (unsigned i = 0; i < resource_count; i++)
+            telling->tell(telling->user, resources[i].tl_name, resources[i].dev_name);
+        uct_release_tl_resource_list(resources);
+    }
+    return true;
+}
+
+void gf_ucx_resources(void (*tell)(void *user, const char *transport, const char *device), void *user)
+{
+    struct telling telling = {tell, user};
+    gf_ucx_log_hush(true);
+    gf_ucx_domains_visit(domain_tell, &telling);
+    gf_ucx_log_hush(false);
+}
+
+/* ---- one that is missing ---- */
+
+/* Which component of UCX has a transport that is not in every link, and which link has that. */
+static const struct family {
+    const char *names; /* comma-separated: each alone, or with _ and more behind it */
+    const char *component, *link;
+} families[] = {
+    {"rc,ud,dc,ib", "ib", "UCX_IB=1, or UCX_DYNAMIC=1 with UCX's InfiniBand module"},
+    {"cuda,gdr", "cuda", "UCX_DYNAMIC=1 with a UCX built for CUDA"},
+};
+
+static const struct family *family_of(const char *transport, size_t name_bytes)
+{
+    char stem[16];
+    size_t stem_bytes = strcspn(transport, "_,");
+    if ((stem_bytes > name_bytes) || (stem_bytes >= sizeof stem)) return NULL;
+    memcpy(stem, transport, stem_bytes);
+    stem[stem_bytes] = '\0';
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        if (gf_ucx_list_has(families[i].names, stem)) return &families[i];
+    return NULL;
+}
+
+struct search {
+    const struct family *family;
+    bool component, device;
+};
+
+static bool family_look(void *user, const char *component, uct_md_h domain)
+{
+    struct search *search = user;
+    if (strncmp(component, search->family->component, strlen(search->family->component)) != 0) return true;
+    search->component = true;
+    search->device = search->device || (domain != NULL);
+    return !search->device;
+}
+
+bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes)
+{
+    for (const char *at = transports; *at != '\0'; at += (*at == ',')) {
+        size_t name_bytes = strcspn(at, ",");
+        struct search search = {.family = family_of(at, name_bytes)};
+        if (search.family != NULL) gf_ucx_domains_visit(family_look, &search);
+        if ((search.family != NULL) && !search.device) {
+            if (search.component)
+                (void)snprintf(text_out, text_bytes, "\"%.*s\" is in this binary, but there is no device for it here",
+                               (int)name_bytes, at);
+            else
+                (void)snprintf(text_out, text_bytes, "\"%.*s\" is not in this binary; it is in one made with %s",
+                               (int)name_bytes, at, search.family->link);
+            return true;
+        }
+        at += name_bytes;
+    }
+    return false;
 }

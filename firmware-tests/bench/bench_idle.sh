@@ -1,13 +1,13 @@
 #!/bin/sh
 # What link.idle = auto costs beside each fixed setting: `make bench-idle` (15 minutes; hosts need root). Settings take
 # turns, ROUNDS times over; the mean time of an operation counts, because a core that was given away for a time slice
-# shows in no median; of the rounds, the median. CASES="cores oversubscribed hosts neighbour trainer".
+# shows in no median; of the rounds, the median. CASES="cores oversubscribed hosts neighbour trainer", SETTINGS="auto yield sleep" (spin takes minutes with many ranks).
 set -u
 export LC_ALL=C
 . firmware-tests/bench/bench_parts.sh
 . firmware-tests/support/net.sh
 CASES=${CASES:-cores oversubscribed hosts neighbour trainer} ROUNDS=${ROUNDS:-5} SECONDS_EACH=${SECONDS_EACH:-0.3}
-settings="auto spin yield sleep"
+settings=${SETTINGS:-auto spin yield sleep}
 program=$BUILD/firmware-tests/bench_idle
 busy=''
 busy_end() { [ -z "$busy" ] || kill $busy; [ -z "$busy" ] || wait $busy 2>/dev/null; busy=''; }

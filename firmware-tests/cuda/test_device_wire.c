@@ -2,6 +2,7 @@
  * world and what the other ranks do; each wait is needed; and survivors of a death with folds queued go on. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
+#include "lib/core/late.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/support/state_world.h"
 
@@ -208,7 +209,7 @@ TEST(on_two_nodes_all_go_to_the_wire_or_none)
         world_open(&device, &setup);
         for (uint32_t rank = 0; rank < setup.world; rank++) {
             assert_int_equal(world_stats(&device, rank).path, (i == 0) ? GF_PATH_WIRE : GF_PATH_STAGED);
-            assert_int_equal(device.ranks[rank].gf->by_nodes, i != 0);
+            assert_int_equal(device.ranks[rank].gf->nodes.used, i != 0);
         }
         world_step_run(&device, &step);
         world_expect(&device, GF_OK);
@@ -227,7 +228,7 @@ TEST(the_footprint_holds_staging_for_every_op)
     gf = device.ranks[0].gf;
     for (uint32_t s = 0; s < gf->under_way.count; s++) {
         gf_mem begin = gf->under_way.ops[s].device_staging, end = begin + gf->under_way.ops[s].coll.staging_bytes;
-        assert_true(gf_device_holds(gf, begin) && (end <= gf->device + gf->device_bytes));
+        assert_true(gf_device_holds(gf, begin) && (end <= gf->device.base + gf->device.bytes));
         assert_true(begin >= before);
         before = end;
     }

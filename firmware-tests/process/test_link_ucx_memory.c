@@ -1,9 +1,13 @@
 /* After a warm-up with the largest window, messages over UCX allocate nothing. The counting allocator below replaces
- * libc's for the whole program, UCX included. */
+ * libc's for the whole program, UCX included. One exception, of UCX from 1.17 on: over shared memory it cuts messages of more
+ * than 8 KiB into pieces, and keeps those under way in a hash table (ucp_eager_middle_handler) that it makes anew, at the
+ * same size, about once in 24 messages. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include <errno.h>
+
+#include <ucp/api/ucp.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define COUNTS 0
@@ -85,6 +89,15 @@ static void window_exchange(struct ranks_one *one, uint32_t window, size_t size_
         RANK_CHECK(one, (ranks_end(one, i) == GF_OK) && (ranks_end(one, WINDOW + i) == GF_OK));
 }
 
+/* Allocations that UCX may make for so many messages; see above. */
+static uint64_t allowed(const char *transports, size_t size_bytes, uint64_t message_count)
+{
+    unsigned major = 0, minor = 0, release = 0;
+    ucp_get_version(&major, &minor, &release);
+    if ((minor < 17) || (strstr(transports, "posix") == NULL) || (size_bytes < 8192)) return 0;
+    return message_count / 20;
+}
+
 static void nothing_allocated_body(struct ranks_one *one)
 {
     ranks_setup(one, one->arg);
@@ -102,7 +115,7 @@ static void nothing_allocated_body(struct ranks_one *one)
         if (COUNTS && (one->rank == 0))
             fprintf(stderr, "    %-16s %8zu bytes, %u exchanges: %llu allocations\n", (const char *)one->arg, sizes[i],
                     exchanges, (unsigned long long)(after - before));
-        RANK_CHECK(one, after == before);
+        RANK_CHECK(one, after - before <= allowed(one->arg, sizes[i], 8 * (uint64_t)exchanges));
         ranks_meet(one);
     }
     ranks_close(one);

@@ -26,7 +26,7 @@ port=7$(( $$ % 900 + 100 ))
 # ---- a sound node, a sound job ----
 file sound.cfg "rendezvous = { address = \"127.0.0.1:$port\"; };"
 check "a_sound_node" exits 0 "$gf_check" "$scratch/sound.cfg" --preflight
-for line in launcher libraries transports gpu footprint memlock "huge pages" control interface ports "control ports" shm memory; do
+for line in launcher libraries binary transports gpu footprint memlock "huge pages" control interface ports "control ports" shm memory; do
     check "it_has_a_line_of_$(echo "$line" | tr ' ' _)" said ok "$line" ""
 done
 check "alone_it_says_why_there_are_no_peers" said skip peers "started alone"
@@ -45,7 +45,7 @@ for line in open(sys.argv[1]):
 else skip "json_is_json" "there is no python3"; fi
 
 # ---- a line at a time ----
-alone unknown_transport fail transports "'gdr_copy' is not available" 'link = { transports = "self,posix,gdr_copy"; };'
+alone unknown_transport fail transports "gdr_copy.* is (not )?in this binary" 'link = { transports = "self,posix,gdr_copy"; };'
 alone wrong_interface fail interface "there is no gfnone0 here; there are .*lo" 'link = { devices = "gfnone0"; };'
 alone more_than_shm_has fail shm "MiB needed in /dev/shm" 'exchange = { user_bytes = "64 GiB"; };' --local 4096
 check "more_than_memory_is_said" said fail memory "it has"

@@ -135,7 +135,7 @@ TEST(what_is_left_of_two_nodes_goes_on_by_messages)
     for (uint32_t rank = 0; rank < 3; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_OK);
         assert_int_equal(gf_world(w.ranks[rank].gf), 3);
-        assert_false(w.ranks[rank].gf->by_nodes);
+        assert_false(w.ranks[rank].gf->nodes.used);
     }
     world_run(&w, world_step_progress, &step);
     for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(w.ranks[rank].status, GF_OK);

@@ -2,6 +2,7 @@
 #include "firmware-tests/support/suite.h"
 #include "ops/element/host/half.h"
 #include "firmware-tests/support/sparse_model.h"
+#include "lib/core/vote.h"
 
 static const struct gf_sim_setup network = {
     .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
@@ -75,7 +76,7 @@ static struct sparse_model *linear_run(struct sparse_model *model, bool sparse, 
 static const float *pool_at(const struct sparse_model *model, bool momentum, uint32_t tensor)
 {
     const gf_context *gf = sparse_context(model, 0);
-    return sparse_floats(momentum ? gf->momentum : gf->weight) + gf->tensors[tensor].first_elem;
+    return sparse_floats(momentum ? gf->optimizer.momentum : gf->optimizer.weight) + gf->tensors[tensor].first_elem;
 }
 
 TEST(all_chunks_with_reduced_momentum_are_the_dense_run_bit_for_bit)
@@ -128,13 +129,13 @@ TEST(local_momentum_begins_with_a_share_of_the_common_one)
     for (uint32_t step = 0; step < 5; step++) sparse_step(&model, 0.25f);
     assert_false(gf->step.sparse);
     assert_true(gf->sparse.elem_count <= LENGTH(before));
-    for (uint64_t e = 0; e < gf->sparse.elem_count; e++) before[e] = (double)sparse_floats(gf->momentum)[e];
+    for (uint64_t e = 0; e < gf->sparse.elem_count; e++) before[e] = (double)sparse_floats(gf->optimizer.momentum)[e];
     sparse_step(&model, 0.25f);
     assert_true(gf->step.sparse);
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++) {
         double sum = 0, expected = 0.5 * before[e];
         for (uint32_t rank = 0; rank < 4; rank++) {
-            sum += (double)sparse_floats(sparse_context(&model, rank)->momentum)[e];
+            sum += (double)sparse_floats(sparse_context(&model, rank)->optimizer.momentum)[e];
             expected += model.gradient[rank * model.elem_count + e];
         }
         assert_true(sum == expected); /* powers of two and small whole numbers: exact */
@@ -168,7 +169,7 @@ static uint64_t floats_hash(gf_mem at, uint64_t count)
 static uint64_t state_hash(const struct sparse_model *model, uint32_t rank)
 {
     const gf_context *gf = sparse_context(model, rank);
-    return floats_hash(gf->weight, model->elem_count) ^ (3 * floats_hash(gf->momentum, model->elem_count)) ^
+    return floats_hash(gf->optimizer.weight, model->elem_count) ^ (3 * floats_hash(gf->optimizer.momentum, model->elem_count)) ^
            (5 * floats_hash(gf->sparse.history, gf->sparse.elem_count)) ^
            (7 * floats_hash((gf_mem)(uintptr_t)gf->sparse.selection, gf->sparse.selected_count));
 }
@@ -285,7 +286,7 @@ TEST(traffic_is_the_kept_share)
         chunks = gf->sparse.chunk_count;
         wire_bytes = gf_type_size_bytes(setup.config.exchange.wire);
         for (uint32_t b = 0; b < gf->step.buffer_count; b++)
-            if (gf->buffers[b].chunk_count == 0) dense_elems += gf->buffers[b].elem_count;
+            if (gf->buffers.now[b].chunk_count == 0) dense_elems += gf->buffers.now[b].elem_count;
         assert_int_equal(gf->sparse.sent_count, (chunks + 3) / 4);
         for (uint32_t s = 0; s < gf->sparse.sent_count; s++)
             sent_elems += gf_chunk_end(&gf->sparse, gf->sparse.sent[s]) -

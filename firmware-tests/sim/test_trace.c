@@ -3,6 +3,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "lib/context.h"
+#include "lib/core/vote.h"
 
 #define RECORDS 64u
 
@@ -249,7 +250,7 @@ static gf_status busy_progress(struct world *w, uint32_t rank, void *arg)
     if ((rank == late->rank) && (gf_sim_now_ns(w->sim) < late->until_ns)) return GF_AGAIN;
     for (uint32_t turns = 0; (turns < 64) && (status == GF_AGAIN); turns++) {
         status = world_step_progress(w, rank, &late->step);
-        if ((turns > 4) && (w->ranks[rank].gf->moved_ns != gf_sim_now_ns(w->sim))) break;
+        if ((turns > 4) && (w->ranks[rank].gf->waiting.moved_ns != gf_sim_now_ns(w->sim))) break;
     }
     return status;
 }

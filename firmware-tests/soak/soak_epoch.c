@@ -2,6 +2,7 @@
  * the state that this step left, and histories that nobody has touched. Only then the model goes on from it. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
+#include "lib/core/accessors.h"
 
 static uint32_t members_of(const gf_context *gf)
 {
@@ -25,7 +26,7 @@ void soak_model_keep(struct soak_model *model, const gf_context *gf)
     uint64_t row = gf_first_rank(gf) * model->elem_count, bytes = gf->sparse.elem_count * sizeof(float);
     if ((gf->sparse.chunk_count == 0) || (bytes == 0)) return;
     memcpy(model->kept + row, (const void *)(uintptr_t)gf->sparse.history, bytes);
-    if (gf->momentum != 0) memcpy(model->kept_local + row, (const void *)(uintptr_t)gf->momentum, bytes);
+    if (gf->optimizer.momentum != 0) memcpy(model->kept_local + row, (const void *)(uintptr_t)gf->optimizer.momentum, bytes);
 }
 
 /* ---- what is a rank's own ---- */
@@ -34,7 +35,7 @@ static void own_take(struct soak_model *model, const gf_context *gf, bool behind
 {
     uint64_t row = gf_first_rank(gf) * model->elem_count;
     const float *history = (const float *)(uintptr_t)gf->sparse.history;
-    const float *local = (const float *)(uintptr_t)gf->momentum;
+    const float *local = (const float *)(uintptr_t)gf->optimizer.momentum;
     if (gf->sparse.chunk_count == 0) return;
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++) {
         float kept = newcomer ? 0.0f : model->kept[row + e];
@@ -102,7 +103,7 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
 /* The state was found right: what follows is held against it. */
 static void common_take(struct soak_model *model, gf_context *gf)
 {
-    const float *weight = (const float *)(uintptr_t)gf->weight, *momentum = (const float *)(uintptr_t)gf->momentum;
+    const float *weight = (const float *)(uintptr_t)gf->optimizer.weight, *momentum = (const float *)(uintptr_t)gf->optimizer.momentum;
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
         for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {

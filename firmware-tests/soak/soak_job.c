@@ -1,6 +1,7 @@
 /* A job: every rank goes through its appliance's program, a call or so a turn, until it has closed or failed. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
+#include "lib/core/accessors.h"
 
 #define MS UINT64_C(1000000)
 #define HEALTHY_NS (500 * MS) /* no operation of a job without faults takes longer */

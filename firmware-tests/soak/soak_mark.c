@@ -35,13 +35,13 @@ struct soak_mark soak_mark_of(const struct soak_model *model, gf_context *gf)
     for (uint32_t i = 0; !mark.skipped && (i < gf->tensor_count); i++) /* of a skipped step they are undefined */
         mark.gradient = hash_of(mark.gradient, (const void *)(uintptr_t)gf_gradient(gf, i),
                                 gf->tensors[i].elem_count * gf_type_size_bytes((gf_type)gf->tensors[i].type));
-    if (gf->weight != 0)
-        mark.weight = hash_of(1, (const void *)(uintptr_t)gf->weight, count * sizeof(float));
-    if (gf->half != 0)
-        mark.half = hash_of(1, (const void *)(uintptr_t)gf->half, count * sizeof(uint16_t));
-    if (gf->momentum != 0)
+    if (gf->optimizer.weight != 0)
+        mark.weight = hash_of(1, (const void *)(uintptr_t)gf->optimizer.weight, count * sizeof(float));
+    if (gf->optimizer.half != 0)
+        mark.half = hash_of(1, (const void *)(uintptr_t)gf->optimizer.half, count * sizeof(uint16_t));
+    if (gf->optimizer.momentum != 0)
         mark.momentum =
-            hash_of(1, (const void *)(uintptr_t)(gf->momentum + own * sizeof(float)), (count - own) * sizeof(float));
+            hash_of(1, (const void *)(uintptr_t)(gf->optimizer.momentum + own * sizeof(float)), (count - own) * sizeof(float));
     if (gf->sparse.known)
         mark.selection = hash_of(1, gf->sparse.selection, gf->sparse.selected_count * sizeof(uint32_t));
     return mark;

@@ -62,12 +62,12 @@ void soak_model_weights(struct soak_model *model, gf_context *gf)
 {
     bool all = model->step == 0; /* or this rank is late: others have gone on without it */
     soak_settle(gf);
-    for (uint32_t i = 0; (gf->weight != 0) && (i < gf->tensor_count); i++) {
+    for (uint32_t i = 0; (gf->optimizer.weight != 0) && (i < gf->tensor_count); i++) {
         float *weight = (float *)(uintptr_t)gf_weight(gf, i);
         for (uint64_t e = 0; e < gf->tensors[i].elem_count; e++) {
             weight[e] = (float)soak_below(soak_draw(model->plan, SOAK_DRAW_WEIGHT, 0, i, e), 17) * 0.125f - 1.0f;
             if (all) model->weight[gf->tensors[i].first_elem + e] = (double)weight[e];
-            if (gf->half != 0)
+            if (gf->optimizer.half != 0)
                 world_put(gf->config.optimizer.half_weights, (void *)(uintptr_t)gf_weight_half(gf, i), e, weight[e]);
         }
     }
@@ -134,7 +134,7 @@ static bool is_held(const gf_context *gf, const struct gf_pool_tensor *tensor, u
 
 static double decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor)
 {
-    return ((gf->weight != 0) && ((tensor->flags & GF_TENSOR_NO_DECAY) == 0))
+    return ((gf->optimizer.weight != 0) && ((tensor->flags & GF_TENSOR_NO_DECAY) == 0))
                ? (double)gf->config.optimizer.weight_decay
                : 0;
 }
@@ -330,10 +330,10 @@ static double lars_ratio(const struct soak_model *model, const gf_context *gf, c
 
 static void half_check(const gf_context *gf, uint64_t step, uint64_t e)
 {
-    float weight = ((const float *)(uintptr_t)gf->weight)[e];
+    float weight = ((const float *)(uintptr_t)gf->optimizer.weight)[e];
     uint16_t expected =
         (gf->config.optimizer.half_weights == GF_TYPE_F16) ? gf_f16_of_f32(weight) : gf_bf16_of_f32(weight);
-    if ((gf->half != 0) && (((const uint16_t *)(uintptr_t)gf->half)[e] != expected))
+    if ((gf->optimizer.half != 0) && (((const uint16_t *)(uintptr_t)gf->optimizer.half)[e] != expected))
         soak_step_fail(gf, step, "half weight %u is not its weight %g", (unsigned)e, (double)weight);
 }
 
@@ -347,7 +347,7 @@ static void tensor_applied(struct soak_model *model, const gf_context *gf, uint6
     bool lars = config->optimizer.kind == GF_OPTIMIZER_LARS;
     double rate = lars ? 1 : (double)model->plan->rate;
     double rate_in = lars ? (double)model->plan->rate * lars_ratio(model, gf, tensor, late) : 1;
-    const float *weight = (const float *)(uintptr_t)gf->weight, *momentum = (const float *)(uintptr_t)gf->momentum;
+    const float *weight = (const float *)(uintptr_t)gf->optimizer.weight, *momentum = (const float *)(uintptr_t)gf->optimizer.momentum;
     for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
         double decay = late * model->weight[e], d = rate_in * (model->applied[e] + decay), v = model->momentum[e];
         double size = rate_in * (fabs(model->applied[e]) + fabs(decay)) + fabs(v); /* what roundings are measured against */
@@ -389,8 +389,8 @@ static void own_check(const struct soak_model *model, const gf_context *gf, uint
 {
     if (gf->sparse.chunk_count == 0) return;
     row_check(model, gf, step, gf->sparse.history, model->history, model->history_size, model->exact, "history");
-    if (model->local_begun && (gf->momentum != 0))
-        row_check(model, gf, step, gf->momentum, model->local, model->local_size, false, "u");
+    if (model->local_begun && (gf->optimizer.momentum != 0))
+        row_check(model, gf, step, gf->optimizer.momentum, model->local, model->local_size, false, "u");
 }
 
 /* ---- a step ---- */
@@ -418,7 +418,7 @@ static void first_updated(struct soak_model *model, gf_context *gf, uint64_t ste
 {
     bool skipped = gf_step_skipped(gf);
     if (!skipped && gf->step.sparse && is_local(gf)) model->local_begun = true;
-    for (uint32_t i = 0; !skipped && (gf->weight != 0) && (i < gf->tensor_count); i++)
+    for (uint32_t i = 0; !skipped && (gf->optimizer.weight != 0) && (i < gf->tensor_count); i++)
         tensor_applied(model, gf, step, &gf->tensors[i]);
     if (!skipped && (samples_all(model, step) > 0)) model->samples_before = samples_all(model, step);
     scale_move(model, gf, skipped);

@@ -1,6 +1,7 @@
 /* Public collectives between two steps: drawn, posted by all ranks in one order, held against what they must give. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
+#include "lib/core/accessors.h"
 
 #define GUARD_BYTES 64u
 #define GUARD_VALUE 0x5a

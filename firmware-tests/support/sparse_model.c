@@ -45,7 +45,7 @@ void sparse_open(struct sparse_model *model, const struct world_setup *setup, sp
     model->applied = zeroes(model->elem_count);
     model->produced_sum = zeroes(model->elem_count);
     model->applied_sum = zeroes(model->elem_count);
-    for (uint32_t i = 0; (gf->weight != 0) && (i < gf->tensor_count); i++) {
+    for (uint32_t i = 0; (gf->optimizer.weight != 0) && (i < gf->tensor_count); i++) {
         for (uint64_t e = 0; e < gf->tensors[i].elem_count; e++) {
             float weight = (float)(mix(1, 2, i, e) % 17) * 0.125f - 1.0f;
             model->weight[gf->tensors[i].first_elem + e] = (double)weight;
@@ -157,7 +157,7 @@ static void tensor_step(struct sparse_model *model, const gf_context *gf, const 
     const struct gf_config *config = model->config;
     bool sparse = gf->step.sparse && (tensor->sparse != 0), lars = config->optimizer.kind == GF_OPTIMIZER_LARS;
     bool decays = (tensor->flags & GF_TENSOR_NO_DECAY) == 0;
-    double decay = (decays && (gf->weight != 0)) ? (double)config->optimizer.weight_decay : 0.0;
+    double decay = (decays && (gf->optimizer.weight != 0)) ? (double)config->optimizer.weight_decay : 0.0;
     double late = sparse ? 0 : decay; /* history holds it already */
     double weights = 0, gradients = 0, ratio = 1;
     for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
@@ -200,8 +200,8 @@ static void expect_agreement(struct sparse_model *model)
         expect_same_bytes(model, rank, (gf_mem)(uintptr_t)gf->sparse.selection,
                           (gf_mem)(uintptr_t)first->sparse.selection, first->sparse.selected_count * sizeof(uint32_t),
                           "selection");
-        if (gf->weight != 0)
-            expect_same_bytes(model, rank, gf->weight, first->weight, model->elem_count * sizeof(float), "weights");
+        if (gf->optimizer.weight != 0)
+            expect_same_bytes(model, rank, gf->optimizer.weight, first->optimizer.weight, model->elem_count * sizeof(float), "weights");
     }
 }
 
@@ -249,11 +249,11 @@ void sparse_expect_model(const struct sparse_model *model, double tolerance)
         uint64_t row = rank * model->elem_count, local_count = model->local_begun ? sparse_count : 0;
         expect_near(model, rank, sparse_floats(gf->sparse.history), model->history + row, sparse_count, tolerance,
                     "history");
-        if (gf->weight != 0)
-            expect_near(model, rank, sparse_floats(gf->weight), model->weight, model->elem_count, tolerance, "weight");
-        if (gf->momentum == 0) continue;
-        expect_near(model, rank, sparse_floats(gf->momentum), model->local + row, local_count, tolerance, "u");
-        expect_near(model, rank, sparse_floats(gf->momentum) + local_count, model->momentum + local_count,
+        if (gf->optimizer.weight != 0)
+            expect_near(model, rank, sparse_floats(gf->optimizer.weight), model->weight, model->elem_count, tolerance, "weight");
+        if (gf->optimizer.momentum == 0) continue;
+        expect_near(model, rank, sparse_floats(gf->optimizer.momentum), model->local + row, local_count, tolerance, "u");
+        expect_near(model, rank, sparse_floats(gf->optimizer.momentum) + local_count, model->momentum + local_count,
                     model->elem_count - local_count, tolerance, "momentum");
     }
 }

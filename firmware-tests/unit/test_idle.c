@@ -8,9 +8,9 @@
 TEST(a_short_wait_yields_and_a_long_one_sleeps)
 {
     const struct gf_idling idling = {0};
-    assert_true(gf_idle_yields(&idling, 5 * MS, 5 * MS));
-    assert_true(gf_idle_yields(&idling, 5 * MS, 5 * MS + GF_IDLE_YIELD_NS));
-    assert_false(gf_idle_yields(&idling, 5 * MS, 5 * MS + GF_IDLE_YIELD_NS + 1));
+    assert_true(gf_idle_yields(&idling, 1, 5 * MS));
+    assert_true(gf_idle_yields(&idling, GF_IDLE_YIELDS, 5 * MS));
+    assert_false(gf_idle_yields(&idling, GF_IDLE_YIELDS + 1, 5 * MS));
 }
 
 TEST(yields_that_come_back_are_never_barred)
@@ -20,7 +20,7 @@ TEST(yields_that_come_back_are_never_barred)
     for (uint32_t i = 0; i < 10000; i++) {
         gf_idle_yielded(&idling, now_ns, now_ns + GF_IDLE_LONG_NS);
         now_ns += GF_IDLE_LONG_NS;
-        assert_true(gf_idle_yields(&idling, now_ns, now_ns));
+        assert_true(gf_idle_yields(&idling, 1, now_ns));
     }
 }
 
@@ -28,9 +28,9 @@ TEST(a_yield_to_somebody_who_computes_bars_the_next)
 {
     struct gf_idling idling = {0};
     gf_idle_yielded(&idling, MS, MS + SLICE_NS);
-    assert_false(gf_idle_yields(&idling, MS + SLICE_NS, MS + SLICE_NS));
-    assert_false(gf_idle_yields(&idling, MS + SLICE_NS + GF_IDLE_BAN_NS - 1, MS + SLICE_NS + GF_IDLE_BAN_NS - 1));
-    assert_true(gf_idle_yields(&idling, MS + SLICE_NS + GF_IDLE_BAN_NS, MS + SLICE_NS + GF_IDLE_BAN_NS));
+    assert_false(gf_idle_yields(&idling, 1, MS + SLICE_NS));
+    assert_false(gf_idle_yields(&idling, 1, MS + SLICE_NS + GF_IDLE_BAN_NS - 1));
+    assert_true(gf_idle_yields(&idling, 1, MS + SLICE_NS + GF_IDLE_BAN_NS));
 }
 
 /* Yields whenever it may, beside a neighbour who computes up to until_ns. Returns the time lost to it. */
@@ -38,7 +38,7 @@ static uint64_t lost_ns(struct gf_idling *idling, uint64_t *now_ns, uint64_t unt
 {
     uint64_t lost = 0;
     for (; *now_ns < until_ns; *now_ns += MS / 10) {
-        if (!gf_idle_yields(idling, *now_ns, *now_ns)) continue;
+        if (!gf_idle_yields(idling, 1, *now_ns)) continue;
         gf_idle_yielded(idling, *now_ns, *now_ns + SLICE_NS);
         *now_ns += SLICE_NS;
         lost += SLICE_NS;
@@ -59,10 +59,10 @@ TEST(no_ban_outlasts_its_cause)
     uint64_t now_ns = MS;
     (void)lost_ns(&idling, &now_ns, 60000 * MS);
     now_ns += GF_IDLE_BAN_MAX_NS + MS;
-    assert_true(gf_idle_yields(&idling, now_ns, now_ns));
+    assert_true(gf_idle_yields(&idling, 1, now_ns));
     gf_idle_yielded(&idling, now_ns, now_ns + MS / 100);
-    assert_true(gf_idle_yields(&idling, now_ns + MS, now_ns + MS));
+    assert_true(gf_idle_yields(&idling, 1, now_ns + MS));
     now_ns += 2 * GF_IDLE_BAN_MAX_NS; /* and long after it, one long yield is a first one again */
     gf_idle_yielded(&idling, now_ns, now_ns + SLICE_NS);
-    assert_true(gf_idle_yields(&idling, now_ns + SLICE_NS + GF_IDLE_BAN_NS, now_ns + SLICE_NS + GF_IDLE_BAN_NS));
+    assert_true(gf_idle_yields(&idling, 1, now_ns + SLICE_NS + GF_IDLE_BAN_NS));
 }

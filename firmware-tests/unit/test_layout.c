@@ -2,6 +2,7 @@
 #include "firmware-tests/support/suite.h"
 #include "lib/core/layout.h"
 #include "drivers/sim/sim.h"
+#include "lib/core/arena.h"
 
 static const struct gf_tensor tensors[] = {
     {.name = "empty", .elem_count = 0}, {.name = "w", .elem_count = 3001, .type = GF_TYPE_F16},

@@ -1,6 +1,7 @@
 /* Numbers and addresses that callers ask for. */
 #include "lib/modules/modules.h"
 #include "lib/observe/observe.h"
+#include "lib/core/accessors.h"
 
 uint32_t gf_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->rank; }
 uint32_t gf_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->world; }
@@ -24,19 +25,19 @@ gf_mem gf_gradient(gf_context *gf, uint32_t tensor)
 
 gf_mem gf_weight(gf_context *gf, uint32_t tensor)
 {
-    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->weight == 0)) return 0;
-    return gf->weight + gf->tensors[tensor].first_elem * sizeof(float);
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->optimizer.weight == 0)) return 0;
+    return gf->optimizer.weight + gf->tensors[tensor].first_elem * sizeof(float);
 }
 
 gf_mem gf_weight_half(gf_context *gf, uint32_t tensor)
 {
-    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->half == 0)) return 0;
-    return gf->half + gf->tensors[tensor].first_elem * gf_type_size_bytes(GF_TYPE_F16);
+    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->optimizer.half == 0)) return 0;
+    return gf->optimizer.half + gf->tensors[tensor].first_elem * gf_type_size_bytes(GF_TYPE_F16);
 }
 
 gf_path gf_path_of(const gf_context *gf)
 {
-    bool in_regions = (gf->algorithm == GF_ALGORITHM_DIRECT) || gf->by_nodes;
+    bool in_regions = (gf->algorithm == GF_ALGORITHM_DIRECT) || gf->nodes.used;
     if (!gf->on_device) return GF_PATH_HOST;
     if (gf->ipc.agreed) return GF_PATH_PEERS;
     return ((gf->link != NULL) && gf->link->reaches_device && !in_regions) ? GF_PATH_WIRE : GF_PATH_STAGED;

@@ -1,9 +1,12 @@
 /* Dense fused buffers: gradients are cast and looked at on their way to the wire, and again on their way back. */
 #include "lib/context.h"
+#include "lib/core/accessors.h"
+#include "lib/core/choose.h"
+#include "lib/core/late.h"
 
 float gf_buffer_factor(const gf_context *gf)
 {
-    double factor = 1.0 / ((double)gf->scale * (double)gf->config.exchange.pre_scale);
+    double factor = 1.0 / ((double)gf->loss_scale.value * (double)gf->config.exchange.pre_scale);
     if (gf->config.exchange.average == GF_AVERAGE_RANKS) factor /= (double)gf->world;
     return (float)factor;
 }
@@ -16,7 +19,7 @@ uint64_t gf_turn_elems(const gf_context *gf, uint64_t left)
     return (gf->on_device || (left < most)) ? left : most;
 }
 
-const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *op) { return &gf->buffers[op->number]; }
+const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *op) { return &gf->buffers.now[op->number]; }
 
 static bool in_place(const struct gf_op *op) { return op->packed == op->of.buffer.gradient; }
 
@@ -26,7 +29,7 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
     uint64_t done = op->done_elems, count = gf_turn_elems(gf, buffer->elem_count - done);
-    gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
+    gf_type type = (gf_type)buffer->type, wire = op->coll.type;
     gf_mem from = op->of.buffer.gradient + done * gf_type_size_bytes(type);
     gf_mem to = op->packed + done * gf_type_size_bytes(wire);
     float pre = gf->config.exchange.pre_scale;
@@ -49,7 +52,7 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
 static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
-    gf_type type = (gf_type)buffer->type, wire = gf->config.exchange.wire;
+    gf_type type = (gf_type)buffer->type, wire = op->coll.type;
     float factor = (type == GF_TYPE_F32) ? gf_buffer_factor(gf) : 1.0f;
     uint64_t done = op->done_elems, count = gf_turn_elems(gf, buffer->elem_count - done);
 
@@ -85,12 +88,22 @@ const struct gf_op_kind gf_buffer_dense = {
     .done = gf_buffer_done,
 };
 
+/* What leaves the node, or a device, has the wire's type. Among ranks that reach each other's host memory nothing leaves:
+ * they add what the appliance wrote, and no rank casts all of it there and back. Chunks are packed in any case. */
+static gf_type buffer_wire(const gf_context *gf, const struct gf_buffer *buffer, gf_algorithm algorithm)
+{
+    bool stays = (algorithm == GF_ALGORITHM_DIRECT) && !gf->on_device && (buffer->chunk_count == 0);
+    return stays ? (gf_type)buffer->type : gf->config.exchange.wire;
+}
+
 bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
 {
-    const struct gf_buffer *buffer = &gf->buffers[number];
+    const struct gf_buffer *buffer = &gf->buffers.now[number];
     const struct gf_op_kind *kind = (buffer->chunk_count > 0) ? gf->step_module->buffers : &gf_buffer_dense;
     struct gf_op *op = gf_op_take(gf, kind, GF_OPERATION_STEP, number, now_ns);
-    gf_type wire = gf->config.exchange.wire;
+    gf_algorithm algorithm = gf_choose(gf, GF_COLL_ALLREDUCE,
+                                       buffer->elem_count * gf_type_size_bytes(gf->config.exchange.wire));
+    gf_type wire = buffer_wire(gf, buffer, algorithm);
     uint64_t at = buffer->first_elem * gf_type_size_bytes(wire);
     if (op == NULL) return false;
     op->first_tensor = buffer->first_tensor;
@@ -100,7 +113,7 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     op->packed = gf->pack + at;
     if ((buffer->type == (uint8_t)wire) && (buffer->chunk_count == 0)) op->packed = op->of.buffer.gradient;
     op->coll.data = (!gf->on_device || gf_sums_late(gf)) ? op->packed : gf->wire + at;
-    op->algorithm = gf_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));
+    op->algorithm = algorithm;
     if (in_place(op) && !gf->on_device && (gf->config.exchange.pre_scale == 1.0f) &&
         (op->algorithm == GF_ALGORITHM_DIRECT))
         op->coll.sources = &op->of.buffer.sources;

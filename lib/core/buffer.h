@@ -10,6 +10,15 @@
 #include "lib/core/op.h"
 #include "lib/core/pool.h"
 
+struct gf_buffers {
+    struct gf_buffer *now;    /* of the current step: one of the next two */
+    struct gf_buffer *dense;
+    struct gf_buffer *sparse;
+    uint32_t *pending;        /* tensors that each waits for */
+    uint32_t *order;          /* in which they start, by last_tensor */
+    uint32_t dense_count;
+};
+
 extern const struct gf_op_kind gf_buffer_dense;
 
 /* Takes an op for fused buffer `number` of this step; false: none is free. */

@@ -1,5 +1,6 @@
 /* See choose.h. */
 #include "lib/context.h"
+#include "lib/core/choose.h"
 #include "lib/modules/modules.h"
 
 void gf_choose_reset(gf_context *gf)
@@ -7,7 +8,7 @@ void gf_choose_reset(gf_context *gf)
     gf_algorithm asked = gf->config.exchange.algorithm;
     bool late = (asked == GF_ALGORITHM_DIRECT) || (asked == GF_ALGORITHM_HIERARCHY);
     gf->algorithm = late ? GF_ALGORITHM_AUTO : asked;
-    gf->by_nodes = false;
+    gf->nodes.used = false;
 }
 
 /* Checksums cover messages only: auto does not give them up. */
@@ -38,7 +39,7 @@ gf_algorithm gf_choose(const gf_context *gf, gf_coll_op op, uint64_t bytes)
                                              GF_ALGORITHM_HALVING};
     if ((op == GF_COLL_ALLREDUCE) && (wanted == GF_ALGORITHM_AUTO)) {
         if (bytes <= gf->config.exchange.doubling_max_bytes) return GF_ALGORITHM_DOUBLING;
-        if (gf->by_nodes) return GF_ALGORITHM_HIERARCHY;
+        if (gf->nodes.used) return GF_ALGORITHM_HIERARCHY;
         if ((bytes <= gf->config.exchange.halving_max_bytes) || gf->config.exchange.deterministic)
             return GF_ALGORITHM_HALVING;
         return GF_ALGORITHM_RING;

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "lib/context.h"
+#include "lib/core/accessors.h"
+#include "lib/core/late.h"
 
 #define CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
 /* What has not ended by then is ended by dropping the link: over shared memory, all that was under way with a process that
@@ -16,7 +18,7 @@
 void gf_context_mark(gf_context *gf)
 {
     gf->magic = CONTEXT_MAGIC;
-    gf->owner_pid = (int32_t)getpid();
+    gf->fork.pid = (int32_t)getpid();
 }
 
 static void error_fill(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer, uint32_t tensor)
@@ -36,16 +38,16 @@ static void failing_begin(gf_context *gf, bool settled)
     bool joined = (gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_WARM);
     gf_step_finish(gf);
     gf->shrink.in_step = (gf->phase == GF_PHASE_STEP);
-    gf->wired = (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM);
+    gf->failing.wired = (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM);
     joined = joined || (gf->shrink.state == GF_SHRINK_JOIN); /* the members know each other from the epoch before */
-    gf->blame = joined && !settled && (gf->members != NULL) && (gf->world > 1) &&
+    gf->failing.blame = joined && !settled && (gf->members != NULL) && (gf->world > 1) &&
                 ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->phase = GF_PHASE_FAILING;
-    gf->fail_ns = gf_now(gf);
+    gf->failing.begin_ns = gf_now(gf);
     gf_ops_cancel(gf, gf->error.code);
-    if (joined && !gf->blame && !settled && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
+    if (joined && !gf->failing.blame && !settled && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
         gf_members_tell(gf->members, &gf->error);
-    if (!gf->blame) gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
+    if (!gf->failing.blame) gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
 }
 
 gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer, uint32_t tensor,
@@ -149,7 +151,7 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     if (now_ns < gf_now(gf)) now_ns = gf_now(gf); /* a turn's time is from before what failed in it */
     (void)gf->link->driver->progress(gf->link);
     if (gf->members != NULL) (void)gf_members_poll(gf->members, now_ns);
-    if (gf->blame) {
+    if (gf->failing.blame) {
         struct gf_error guilty = gf->error;
         gf_status status = gf_members_blame(gf->members, now_ns, &gf->error, &guilty);
         if (status == GF_AGAIN) return GF_AGAIN;
@@ -159,13 +161,13 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
             if (guilty.operation != GF_OPERATION_NONE) gf->error.operation = guilty.operation;
             memcpy(gf->error.text, guilty.text, sizeof gf->error.text);
         }
-        gf->blame = false;
-        gf->fail_ns = now_ns;
+        gf->failing.blame = false;
+        gf->failing.begin_ns = now_ns;
         gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
     }
     if (!drained(gf, now_ns)) {
-        if (now_ns - gf->fail_ns < DRAIN_NS) return GF_AGAIN;
-        if (gf->wired) gf->link->driver->drop(gf->link); /* ends every request; nothing is under way behind it */
+        if (now_ns - gf->failing.begin_ns < DRAIN_NS) return GF_AGAIN;
+        if (gf->failing.wired) gf->link->driver->drop(gf->link); /* ends every request; nothing is under way behind it */
         else (void)gf->link->driver->reset(gf->link, gf->epoch + 1); /* half-made connections: that takes a flush */
         (void)drained(gf, now_ns);
     }

@@ -1,6 +1,6 @@
 /* What a rank does between polls with link.idle = auto. It yields its core after each poll, which costs nothing where
- * nobody else wants it and lets a rank on that core go on at once. After GF_IDLE_YIELD_NS it sleeps until a descriptor or
- * a peer's flag wakes it. A yield that took longer than GF_IDLE_LONG_NS went to somebody who computes, and gave a time
+ * nobody else wants it and lets a rank on that core go on at once. After GF_IDLE_YIELDS of them it sleeps until a descriptor
+ * or a peer's flag wakes it: they are counted, not timed, so that a rank among many that wait does not sleep early. A yield that took longer than GF_IDLE_LONG_NS went to somebody who computes, and gave a time
  * slice away: for a while the rank then sleeps at once, and for twice as long where the next yield is as long. (Before
  * it idles at all it looks for flags for some microseconds: wait.c.)
  *
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GF_IDLE_YIELD_NS UINT64_C(100000)  /* twice what a wake-up takes */
+#define GF_IDLE_YIELDS 100u /* in a wait, on a core of its own: about twice what a wake-up takes */
 #define GF_IDLE_LONG_NS UINT64_C(1000000)  /* less than a time slice, more than the turns of many ranks that wait */
 #define GF_IDLE_BAN_NS UINT64_C(25000000)  /* no yields for so long after the first long one, .. */
 #define GF_IDLE_BAN_MAX_NS UINT64_C(3200000000) /* .. and at most: a slice of 4 ms is lost in so long */
@@ -22,10 +22,10 @@ struct gf_idling {
     uint64_t ban_ns;      /* how long the last ban was */
 };
 
-/* Yield, at now_ns in a wait that has seen nothing move since since_ns? Else sleep. */
-static inline bool gf_idle_yields(const struct gf_idling *idling, uint64_t since_ns, uint64_t now_ns)
+/* Yield, in a wait with so many idle polls since something moved? Else sleep. */
+static inline bool gf_idle_yields(const struct gf_idling *idling, uint32_t polls, uint64_t now_ns)
 {
-    return (now_ns >= idling->no_yield_ns) && (now_ns - since_ns <= GF_IDLE_YIELD_NS);
+    return (polls <= GF_IDLE_YIELDS) && (now_ns >= idling->no_yield_ns);
 }
 
 /* A yield took so long. */

@@ -1,5 +1,6 @@
 /* Work that a device does late. On the host all of it is done when a call returns. */
 #include "lib/context.h"
+#include "lib/core/late.h"
 
 gf_status gf_device_failed(gf_context *gf, gf_operation operation)
 {
@@ -9,12 +10,12 @@ gf_status gf_device_failed(gf_context *gf, gf_operation operation)
 gf_status gf_device_register(gf_context *gf)
 {
     if (!gf->on_device) return GF_OK;
-    return gf->gpu->driver->host_register(gf->gpu, gf->region_base, gf->region_bytes);
+    return gf->gpu->driver->host_register(gf->gpu, gf->region.base, gf->region.bytes);
 }
 
 void gf_device_unregister(gf_context *gf)
 {
-    if (gf->on_device && (gf->region_base != NULL)) gf->gpu->driver->host_unregister(gf->gpu, gf->region_base);
+    if (gf->on_device && (gf->region.base != NULL)) gf->gpu->driver->host_unregister(gf->gpu, gf->region.base);
 }
 
 gf_status gf_device_settle(gf_context *gf)
@@ -24,7 +25,7 @@ gf_status gf_device_settle(gf_context *gf)
 
 bool gf_device_holds(const gf_context *gf, gf_mem data)
 {
-    return gf->on_device && (data >= gf->device) && (data - gf->device < gf->device_bytes);
+    return gf->on_device && (data >= gf->device.base) && (data - gf->device.base < gf->device.bytes);
 }
 
 gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue)

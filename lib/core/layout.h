@@ -4,6 +4,7 @@
 #define GF_LAYOUT_H
 
 #include "lib/context.h"
+#include "lib/core/arena.h"
 #include "lib/modules/modules.h"
 
 struct gf_layout {
@@ -58,6 +59,9 @@ struct gf_device_parts {
 };
 uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);
 uint32_t gf_layout_trace_records(const struct gf_layout *layout); /* none without the observe module */
+
+/* resolve.c: rank, world and drivers of layout->config, which is effective. An error has a line in error_out[256]. */
+gf_status gf_layout_resolve(struct gf_layout *layout, char *error_out);
 
 /* Everything that follows from configuration, environment and tensors. What is wrong is logged. */
 gf_status gf_layout_make(const struct gf_modules *modules, const struct gf_config *config,

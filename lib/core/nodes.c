@@ -2,7 +2,9 @@
  * a set of ranks of which each reaches exactly the others: ranks with the same lowest one. */
 #include <stdio.h>
 
+#include "drivers/fnv.h"
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 
 static bool reaches(const gf_context *gf, uint32_t rank)
 {
@@ -24,24 +26,25 @@ bool gf_nodes_wanted(const struct gf_config *config)
 
 void gf_nodes_look(gf_context *gf)
 {
-    float *reach = gf->node_words.reach;
-    uint32_t lowest = GF_RANK_NONE, count = 0, hash = UINT32_C(2166136261);
+    float *reach = gf->nodes.words.reach;
+    uint32_t lowest = GF_RANK_NONE, count = 0;
+    uint64_t hash = GF_FNV_START;
     if (reach == NULL) return;
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         for (uint32_t i = 0; i < GF_REACH_WORDS; i++) reach[GF_REACH_WORDS * rank + i] = 0;
-        gf->node_words.local[rank] = reaches(gf, rank) ? 1 : 0;
-        if (gf->node_words.local[rank] == 0) continue;
+        gf->nodes.words.local[rank] = reaches(gf, rank) ? 1 : 0;
+        if (gf->nodes.words.local[rank] == 0) continue;
         if (count++ == 0) lowest = rank;
-        hash = (hash ^ rank) * UINT32_C(16777619);
+        hash = gf_fnv_u64(hash, rank);
     }
     reach[GF_REACH_WORDS * gf->rank] = (float)lowest; /* exact: worlds are far below 2^24 */
     reach[GF_REACH_WORDS * gf->rank + 1] = (float)count;
-    reach[GF_REACH_WORDS * gf->rank + 2] = (float)(hash >> 8);
+    reach[GF_REACH_WORDS * gf->rank + 2] = (float)(hash >> 40); /* 24 bits are exact */
 }
 
 static uint32_t word_of(const gf_context *gf, uint32_t rank, uint32_t word)
 {
-    return (uint32_t)gf->node_words.reach[GF_REACH_WORDS * rank + word];
+    return (uint32_t)gf->nodes.words.reach[GF_REACH_WORDS * rank + word];
 }
 
 static uint32_t lowest_of(const gf_context *gf, uint32_t rank) { return word_of(gf, rank, 0); }
@@ -68,7 +71,7 @@ static gf_status refuse(gf_context *gf, uint32_t rank, uint32_t other)
 /* The same answer on all ranks; only what a rank sees itself that the counts do not show is its own. */
 static gf_status whole_check(gf_context *gf)
 {
-    const uint32_t *saw = gf->node_words.local; /* then: who has left since is named by what fails without it */
+    const uint32_t *saw = gf->nodes.words.local; /* then: who has left since is named by what fails without it */
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         uint32_t lowest = lowest_of(gf, rank), count = members_of(gf, lowest, gf->world);
         if (count != reached_of(gf, rank)) return refuse(gf, rank, lowest);
@@ -104,8 +107,8 @@ static bool whole_for_all(const gf_context *gf)
 
 gf_status gf_nodes_settle(gf_context *gf)
 {
-    struct gf_coll_nodes *nodes = &gf->nodes;
-    struct gf_node_words *words = &gf->node_words;
+    struct gf_coll_nodes *nodes = &gf->nodes.of;
+    struct gf_node_words *words = &gf->nodes.words;
     bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
     gf_status status;
     uint32_t mine;
@@ -125,8 +128,8 @@ gf_status gf_nodes_settle(gf_context *gf)
             words->across[nodes->node_count] = gf_seat_of(gf, rank_at(gf, lowest, nodes->local_index));
         nodes->node_count++;
     }
-    gf->by_nodes = by_name || ((nodes->node_count == AUTO_NODES) && (nodes->owners >= AUTO_OWNERS));
-    if (!gf->by_nodes) return GF_OK;
+    gf->nodes.used = by_name || ((nodes->node_count == AUTO_NODES) && (nodes->owners >= AUTO_OWNERS));
+    if (!gf->nodes.used) return GF_OK;
     gf_log_line(&gf->log, GF_LOG_INFO, "hierarchy: %u nodes, the smallest of %u ranks; this one has %u", nodes->node_count,
                 nodes->owners, nodes->local_size);
     return GF_OK;

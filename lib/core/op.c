@@ -3,6 +3,9 @@
 #include <sched.h>
 
 #include "lib/context.h"
+#include "lib/core/accessors.h"
+#include "lib/core/choose.h"
+#include "lib/core/late.h"
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
 
@@ -12,7 +15,7 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
                          uint64_t now_ns)
 {
     struct gf_op_table *table = &gf->under_way;
-    uint64_t apart = gf->by_nodes ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES; /* hierarchy takes two lanes an operation */
+    uint64_t apart = gf->nodes.used ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES; /* hierarchy takes two lanes an operation */
     struct gf_op *op = NULL;
     for (uint32_t i = 0; i < table->count; i++) { /* the oldest under way keeps its lane of flags to itself */
         if (table->ops[i].state == GF_OP_FREE) op = (op == NULL) ? &table->ops[i] : op;
@@ -46,13 +49,13 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
 static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
 {
     if (coll->fold != NULL) return GF_DIRECT_SMALL_BYTES;
-    return gf->oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
+    return gf->waiting.oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
 }
 
 size_t gf_ops_sleep_at(const gf_context *gf)
 {
     const struct gf_direct shared = {.lane_ranks = gf_choose_lanes(gf)};
-    return gf_direct_sleep_at(&shared, gf->by_nodes ? gf->nodes.local_index : gf->rank);
+    return gf_direct_sleep_at(&shared, gf->nodes.used ? gf->nodes.of.local_index : gf->rank);
 }
 
 /* What the algorithm wants beside the rest. */
@@ -63,10 +66,10 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     if (op->algorithm == GF_ALGORITHM_DIRECT) op->coll.own.direct = direct;
     else if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
     else op->coll.own.hierarchy = &op->own.hierarchy;
-    *direct = (struct gf_direct){.order = op->order, .region_bytes = gf->region_bytes, .lane_ranks = gf_choose_lanes(gf),
+    *direct = (struct gf_direct){.order = op->order, .region_bytes = gf->region.bytes, .lane_ranks = gf_choose_lanes(gf),
                                  .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,
                                  .small_bytes = small_bytes(gf, &op->coll)};
-    if (op->algorithm == GF_ALGORITHM_HIERARCHY) op->own.hierarchy.nodes = &gf->nodes;
+    if (op->algorithm == GF_ALGORITHM_HIERARCHY) op->own.hierarchy.nodes = &gf->nodes.of;
 }
 
 /* Data of a device: the link takes it from there, or all devices reach each other's. */
@@ -83,7 +86,7 @@ static void device_take(gf_context *gf, struct gf_op *op)
     GF_ASSERT(op->algorithm == GF_ALGORITHM_DIRECT);
     coll->kind = gf->modules->device->direct;
     op->own.direct.exported = gf->ipc.bases;
-    op->own.direct.region_bytes = gf->device_bytes;
+    op->own.direct.region_bytes = gf->device.bytes;
     op->own.direct.small_bytes = 0;
 }
 
@@ -114,7 +117,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->slice_bytes = gf->config.exchange.slice_bytes;
     coll->window = gf->config.link.window;
     coll->base = 0;
-    coll->timing = ((gf->modules->observe != NULL) && timed(op)) ? &gf->timing : NULL;
+    coll->timing = ((gf->modules->observe != NULL) && timed(op)) ? &gf->observed.timing : NULL;
     coll->check = op->kind->counts ? gf_finite_clear(gf, op->index) : NULL;
     own_set(gf, op);
     if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) device_take(gf, op);
@@ -132,7 +135,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     position->buffer = op->number;
     position->tensor = op->first_tensor;
     (void)gf_coll_start(coll, now_ns);
-    gf->moved_ns = now_ns;
+    gf->waiting.moved_ns = now_ns;
     return GF_OK;
 }
 
@@ -152,7 +155,7 @@ static void op_trace(gf_context *gf, const struct gf_op *op, gf_status status, u
                                      .waited_for = op->waited_for,
                                      .pack_ns = (pack_ns < UINT32_MAX) ? (uint32_t)pack_ns : UINT32_MAX};
     gf_trace_write(gf, &record);
-    gf->stats.operations++;
+    gf->observed.stats.operations++;
 }
 
 /* The op waits for another rank than before, or for nobody. */
@@ -160,7 +163,7 @@ static void op_wait(gf_context *gf, struct gf_op *op, uint32_t peer, uint64_t no
 {
     uint64_t span_ns = now_ns - op->wait_ns;
     if (peer == op->wait_peer) return;
-    if (op->wait_peer != GF_RANK_NONE) gf->peers[op->wait_peer].wait_ns += span_ns;
+    if (op->wait_peer != GF_RANK_NONE) gf->observed.peers[op->wait_peer].wait_ns += span_ns;
     if ((op->wait_peer != GF_RANK_NONE) && (span_ns > op->waited_ns)) {
         op->waited_ns = span_ns;
         op->waited_for = op->wait_peer;
@@ -196,19 +199,19 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     struct gf_position *position = gf_members_position(gf->members);
     struct gf_coll *coll = &op->coll;
     gf_status status;
-    coll->spins = ops_busy(&gf->under_way) == 1 ? gf->spins : 0; /* others would wait for it */
+    coll->spins = ops_busy(&gf->under_way) == 1 ? gf->waiting.spins : 0; /* others would wait for it */
     coll->awaits_core = false;
     status = gf_coll_poll(coll, now_ns);
-    gf->awaits_core = coll->awaits_core;
-    if (coll->moved_ns > gf->moved_ns) gf->moved_ns = coll->moved_ns;
+    gf->waiting.awaits_core = coll->awaits_core;
+    if (coll->moved_ns > gf->waiting.moved_ns) gf->waiting.moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
         position->waits_for = gf_rank_of(gf, coll->waits_for);
         op_wait(gf, op, position->waits_for, now_ns);
         return GF_AGAIN;
     }
     op_wait(gf, op, GF_RANK_NONE, now_ns);
-    gf->moved_ns = now_ns;
-    gf->stats.mapped_bytes += coll->bytes_mapped;
+    gf->waiting.moved_ns = now_ns;
+    gf->observed.stats.mapped_bytes += coll->bytes_mapped;
     coll->bytes_mapped = 0;
     if (status != GF_OK) return op_fail(gf, op, now_ns);
     /* From here on this rank computes, unless another op says something else. */
@@ -242,7 +245,7 @@ static gf_status op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     bool packs = (op->state == GF_OP_PACK);
     gf_status (*move)(gf_context *, struct gf_op *) = packs ? op->kind->pack : op->kind->unpack;
     gf_status status = GF_OK;
-    gf->moved_ns = now_ns;
+    gf->waiting.moved_ns = now_ns;
     if (op->done_elems == 0) { /* a device that has added goes on counting where it was */
         if (packs) (void)gf_finite_clear(gf, op->index);
         if (packs || !gf_sums_late(gf)) status = gf_finite_send(gf, op->index);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "drivers/fnv.h"
 #include "lib/core/arena.h"
 
 static bool tensor_is_sparse(const struct gf_config *config, uint32_t flags)
@@ -186,30 +187,15 @@ uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32
     return GF_TENSOR_NONE;
 }
 
-/* FNV-1a over the values in a written order: never over struct bytes, whose padding differs. */
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size_bytes)
-{
-    const unsigned char *bytes = data;
-    for (size_t i = 0; i < size_bytes; i++) hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-static uint64_t hash_u64(uint64_t hash, uint64_t value)
-{
-    unsigned char bytes[8];
-    for (unsigned i = 0; i < 8; i++) bytes[i] = (unsigned char)(value >> (8 * i));
-    return hash_bytes(hash, bytes, sizeof bytes);
-}
-
 uint64_t gf_pool_hash(const struct gf_tensor *tensors, uint32_t tensor_count)
 {
-    uint64_t hash = hash_u64(UINT64_C(0xcbf29ce484222325), tensor_count);
+    uint64_t hash = gf_fnv_u64(GF_FNV_START, tensor_count);
     for (uint32_t i = 0; i < tensor_count; i++) {
         const char *name = tensors[i].name ? tensors[i].name : "";
-        hash = hash_bytes(hash, name, strnlen(name, GF_NAME_BYTES - 1));
-        hash = hash_u64(hash, tensors[i].elem_count);
-        hash = hash_u64(hash, tensors[i].flags);
-        hash = hash_u64(hash, (uint64_t)tensors[i].type);
+        hash = gf_fnv_bytes(hash, name, strnlen(name, GF_NAME_BYTES - 1));
+        hash = gf_fnv_u64(hash, tensors[i].elem_count);
+        hash = gf_fnv_u64(hash, tensors[i].flags);
+        hash = gf_fnv_u64(hash, (uint64_t)tensors[i].type);
     }
     return hash;
 }

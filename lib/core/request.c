@@ -2,14 +2,18 @@
 #include <stdio.h>
 
 #include "lib/context.h"
+#include "lib/core/accessors.h"
+#include "lib/core/arena.h"
+#include "lib/core/choose.h"
+#include "lib/core/late.h"
 
 #define REQUEST_SEQUENCE(request) ((request)->reserved[0])
 
 static struct gf_pending *pending_with(gf_context *gf, uint64_t sequence)
 {
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if ((gf->requests[i].state != GF_REQUEST_FREE) && (gf->requests[i].sequence == sequence))
-            return &gf->requests[i];
+        if ((gf->requests.of[i].state != GF_REQUEST_FREE) && (gf->requests.of[i].sequence == sequence))
+            return &gf->requests.of[i];
     return NULL;
 }
 
@@ -21,16 +25,16 @@ static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *re
 bool gf_requests_idle(const gf_context *gf)
 {
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if ((gf->requests[i].state != GF_REQUEST_FREE) && (gf->requests[i].state != GF_REQUEST_ENDED)) return false;
+        if ((gf->requests.of[i].state != GF_REQUEST_FREE) && (gf->requests.of[i].state != GF_REQUEST_ENDED)) return false;
     return true;
 }
 
 gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
                           gf_type type, uint32_t root, struct gf_request *request)
 {
-    struct gf_pending *pending = gf->requests;
-    while ((pending < gf->requests + GF_REQUESTS_MAX) && (pending->state != GF_REQUEST_FREE)) pending++;
-    if (pending == gf->requests + GF_REQUESTS_MAX) return GF_AGAIN;
+    struct gf_pending *pending = gf->requests.of;
+    while ((pending < gf->requests.of + GF_REQUESTS_MAX) && (pending->state != GF_REQUEST_FREE)) pending++;
+    if (pending == gf->requests.of + GF_REQUESTS_MAX) return GF_AGAIN;
     *pending = (struct gf_pending){.state = GF_REQUEST_QUEUED,
                                    .operation = operation,
                                    .op = op,
@@ -38,7 +42,7 @@ gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op,
                                    .root = root,
                                    .data = data,
                                    .elem_count = elem_count,
-                                   .sequence = ++gf->request_sequence,
+                                   .sequence = ++gf->requests.posted,
                                    .staged = (elem_count > 0) && gf_device_holds(gf, data)};
     REQUEST_SEQUENCE(request) = pending->sequence;
     return GF_OK;
@@ -116,7 +120,7 @@ static const struct gf_op_kind request_kind = {.done = request_done};
 static bool pool_taken(const gf_context *gf)
 {
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if (gf->requests[i].staged && (gf->requests[i].state == GF_REQUEST_RUNNING)) return true;
+        if (gf->requests.of[i].staged && (gf->requests.of[i].state == GF_REQUEST_RUNNING)) return true;
     return false;
 }
 
@@ -125,7 +129,7 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
 {
     struct gf_pending *next;
     struct gf_op *op;
-    while (((next = pending_with(gf, gf->request_started + 1)) != NULL) && (!next->staged || !pool_taken(gf))) {
+    while (((next = pending_with(gf, gf->requests.started + 1)) != NULL) && (!next->staged || !pool_taken(gf))) {
         if ((op = gf_op_take(gf, &request_kind, next->operation, (uint32_t)next->sequence, now_ns)) == NULL) return;
         op->of.request = next;
         op->packed = next->data;
@@ -137,7 +141,7 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
         op->coll.elem_count = next->elem_count;
         op->coll.tag = gf_tag(gf->epoch, next->sequence, pending_number(next));
         next->state = GF_REQUEST_RUNNING;
-        gf->request_started++;
+        gf->requests.started++;
     }
 }
 
@@ -193,23 +197,23 @@ gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)
 {
     uint64_t at;
     if (gf_enter(gf) < 0) return 0;
-    at = gf_align_up(gf->user_used, GF_ALIGN_BYTES);
+    at = gf_align_up(gf->region.user_used, GF_ALIGN_BYTES);
     if ((size_bytes == 0) || (at > gf->config.exchange.user_bytes) ||
         (size_bytes > gf->config.exchange.user_bytes - at))
         return 0;
-    gf->user_used = at + size_bytes;
-    return gf->user + at;
+    gf->region.user_used = at + size_bytes;
+    return gf->region.user + at;
 }
 
 void gf_requests_reset(gf_context *gf, uint64_t posted)
 {
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests[i].state = GF_REQUEST_FREE;
-    gf->request_sequence = gf->request_started = posted;
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests.of[i].state = GF_REQUEST_FREE;
+    gf->requests.posted = gf->requests.started = posted;
 }
 
 gf_operation gf_requests_doing(const gf_context *gf)
 {
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if (gf->requests[i].state == GF_REQUEST_RUNNING) return gf->requests[i].operation;
+        if (gf->requests.of[i].state == GF_REQUEST_RUNNING) return gf->requests.of[i].operation;
     return GF_OPERATION_NONE;
 }

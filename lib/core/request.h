@@ -18,6 +18,12 @@ struct gf_pending {
     bool staged;       /* data is device memory: it passes through the wire pool, alone */
 };
 
+struct gf_requests {
+    struct gf_pending of[GF_REQUESTS_MAX];
+    uint64_t posted;  /* the newest's number */
+    uint64_t started; /* of the newest that runs */
+};
+
 /* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */
 gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
                           gf_type type, uint32_t root, struct gf_request *request);

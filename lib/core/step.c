@@ -6,6 +6,9 @@
  * Any ready order is valid, but buffers start in one order, by the last tensor they need: with a limited number of ops two
  * ranks that started in different orders could each hold what the other waits for. */
 #include "lib/context.h"
+#include "lib/core/accessors.h"
+#include "lib/core/late.h"
+#include "lib/core/vote.h"
 
 #define STILL_NS UINT64_C(25000000)
 
@@ -13,25 +16,25 @@ void gf_buffers_order(gf_context *gf)
 {
     /* Two runs, each in backward order already (the sparse part, then the dense one): merge them by last tensor. */
     uint32_t count = gf->step.buffer_count, split = 0, left, right;
-    while ((split < count) && (gf->buffers[split].sparse != 0)) split++;
+    while ((split < count) && (gf->buffers.now[split].sparse != 0)) split++;
     left = 0;
     right = split;
     for (uint32_t i = 0; i < count; i++) {
         bool take_left = (left < split) && ((right == count) ||
-                                            (gf->buffers[left].last_tensor <= gf->buffers[right].last_tensor));
-        gf->buffer_order[i] = take_left ? left++ : right++;
+                                            (gf->buffers.now[left].last_tensor <= gf->buffers.now[right].last_tensor));
+        gf->buffers.order[i] = take_left ? left++ : right++;
     }
 }
 
 void gf_dense_begin(gf_context *gf)
 {
     uint32_t count = 0;
-    gf->buffers = gf->dense_buffers;
+    gf->buffers.now = gf->buffers.dense;
     for (int part = 1; part >= 0; part--)
-        count = gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, part == 1, gf->buffers, count);
-    gf->dense_buffer_count = count;
+        count = gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, part == 1, gf->buffers.now, count);
+    gf->buffers.dense_count = count;
     gf->step.buffer_count = count;
-    for (uint32_t b = 0; b < count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
+    for (uint32_t b = 0; b < count; b++) gf->buffers.pending[b] = gf->buffers.now[b].tensor_count;
     gf_buffers_order(gf);
 }
 
@@ -39,8 +42,8 @@ static void buffers_start(gf_context *gf, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
     while (step->next < step->buffer_count) {
-        uint32_t number = gf->buffer_order[step->next];
-        if ((gf->buffer_pending[number] > 0) || !gf_buffer_start(gf, number, now_ns)) return;
+        uint32_t number = gf->buffers.order[step->next];
+        if ((gf->buffers.pending[number] > 0) || !gf_buffer_start(gf, number, now_ns)) return;
         step->next++;
     }
 }
@@ -83,7 +86,7 @@ static gf_status step_commit(gf_context *gf)
 static void step_end(gf_context *gf, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
-    struct gf_stats *stats = &gf->stats;
+    struct gf_stats *stats = &gf->observed.stats;
     step->whole = true;
     gf_members_met(gf->members);
     gf->skipped_last = step->skipped;
@@ -94,13 +97,13 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     stats->last_exchange_ns = step->posted ? now_ns - step->first_ns : 0;
     stats->exchange_ns += stats->last_exchange_ns;
     stats->last_wire_bytes = gf->link->sent_bytes - step->wire_before;
-    gf->epoch_steps++;
-    gf->peers[step->last_rank].steps_last++;
-    gf->peers[step->last_rank].late_ns += step->late_ns;
+    gf->observed.epoch_steps++;
+    gf->observed.peers[step->last_rank].steps_last++;
+    gf->observed.peers[step->last_rank].late_ns += step->late_ns;
     for (uint32_t e = 0; e < 2; e++) {
         if (step->link_ends[e] == GF_RANK_NONE) continue;
-        gf->peers[step->link_ends[e]].link_steps++;
-        gf->peers[step->link_ends[e]].link_ns += step->link_ns;
+        gf->observed.peers[step->link_ends[e]].link_steps++;
+        gf->observed.peers[step->link_ends[e]].link_ns += step->link_ns;
     }
 }
 
@@ -123,7 +126,7 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
     if (!step->voted && ((status = step_vote(gf, now_ns)) < 0)) return status;
     if (!step->agreed) return GF_AGAIN;
     if (!step->committed) {
-        gf->moved_ns = now_ns; /* a commit takes several polls, and there is no reason to nap between them */
+        gf->waiting.moved_ns = now_ns; /* a commit takes several polls, and there is no reason to nap between them */
         if ((status = step_commit(gf)) != GF_OK) return status;
         step->committed = true;
     }
@@ -174,7 +177,7 @@ gf_status gf_step_begin(gf_context *gf)
                                 .gradient_scale = 1.0f,
                                 .wire_before = gf->link->sent_bytes};
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
-    gf_timing_begin(&gf->timing);
+    gf_timing_begin(&gf->observed.timing);
     gf_finite_step(gf);
     status = (gf->step_module != NULL) ? gf->step_module->begin(gf) : GF_AGAIN;
     if (status < 0) return status;
@@ -182,7 +185,7 @@ gf_status gf_step_begin(gf_context *gf)
     gf->phase = GF_PHASE_STEP;
     gf_members_position(gf->members)->step = number;
     gf_members_position(gf->members)->operation = GF_OPERATION_STEP;
-    gf->stats.last_wait_ns = 0;
+    gf->observed.stats.last_wait_ns = 0;
     return GF_OK;
 }
 
@@ -217,9 +220,9 @@ static gf_status tensor_count_in(gf_context *gf, uint32_t tensor)
     struct gf_pool_tensor *declared = &gf->tensors[tensor];
     declared->ready = 1;
     gf->step.declared++;
-    if (gf->step.declared == gf->tensor_count) gf->timing.from_ns = gf->step.declared_ns = gf_now(gf);
-    gf->stats.produced_bytes += declared->elem_count * sizeof(float);
-    for (uint32_t b = 0; b < declared->buffer_count; b++) gf->buffer_pending[declared->buffer_first + b]--;
+    if (gf->step.declared == gf->tensor_count) gf->observed.timing.from_ns = gf->step.declared_ns = gf_now(gf);
+    gf->observed.stats.produced_bytes += declared->elem_count * sizeof(float);
+    for (uint32_t b = 0; b < declared->buffer_count; b++) gf->buffers.pending[declared->buffer_first + b]--;
     return gf_step_progress(gf, NULL) < 0 ? gf->error.code : GF_OK;
 }
 
@@ -247,10 +250,10 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
  * itself can. Naps are shorter. */
 static void still_note(gf_context *gf, uint64_t now_ns)
 {
-    uint64_t since_ns = (gf->step_polled_ns > gf->step.declared_ns) ? gf->step_polled_ns : gf->step.declared_ns;
+    uint64_t since_ns = (gf->polled.step_ns > gf->step.declared_ns) ? gf->polled.step_ns : gf->step.declared_ns;
     bool waits = gf->step.declared == gf->tensor_count;
-    gf->step_polled_ns = now_ns;
-    if (waits && (now_ns > since_ns + STILL_NS) && (now_ns - since_ns > gf->still_ns)) gf->still_ns = now_ns - since_ns;
+    gf->polled.step_ns = now_ns;
+    if (waits && (now_ns > since_ns + STILL_NS) && (now_ns - since_ns > gf->polled.still_ns)) gf->polled.still_ns = now_ns - since_ns;
 }
 
 gf_status gf_step_progress(gf_context *gf, void *arg)
@@ -303,8 +306,8 @@ gf_status gf_step_wait(gf_context *gf)
     record.end_ns = gf_now(gf);
     record.status = (int32_t)status;
     gf_trace_write(gf, &record);
-    gf->stats.last_wait_ns = record.end_ns - record.begin_ns;
-    gf->stats.wait_ns += gf->stats.last_wait_ns;
+    gf->observed.stats.last_wait_ns = record.end_ns - record.begin_ns;
+    gf->observed.stats.wait_ns += gf->observed.stats.last_wait_ns;
     return status;
 }
 

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "lib/context.h"
+#include "lib/core/choose.h"
+#include "lib/core/vote.h"
 #include "lib/modules/modules.h"
 #include "lib/observe/observe.h"
 
@@ -46,7 +48,7 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     step->agreed = true;
     step->skipped = (words[GF_VOTE_BAD] != 0) || (words[GF_VOTE_BAD_SUMS] != 0);
     step->samples_all = words[GF_VOTE_SAMPLES];
-    gf->joiners = (uint32_t)words[GF_VOTE_JOINERS];
+    gf->shrink.joiners = (uint32_t)words[GF_VOTE_JOINERS];
     step->last_rank = (uint32_t)(words[GF_VOTE_LAST] & RANK_MASK);
     step->late_ns = (words[GF_VOTE_LAST] >> GF_VOTE_RANK_BITS) - words[GF_VOTE_FIRST];
     gf->together_ns = now_ns;
@@ -83,8 +85,8 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_JOINERS] = gf_members_waiting(gf->members);
     words[GF_VOTE_FIRST] = (declared_ns > gf->together_ns) ? (declared_ns - gf->together_ns) & WAIT_MASK : 0;
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;
-    words[GF_VOTE_STILL] = (gf->still_ns == 0) ? 0 : ((gf->still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;
-    gf->still_ns = 0;
+    words[GF_VOTE_STILL] = (gf->polled.still_ns == 0) ? 0 : ((gf->polled.still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;
+    gf->polled.still_ns = 0;
     memset(&words[GF_VOTE_LINK], 0, (GF_VOTE_WORDS - GF_VOTE_LINK) * sizeof words[0]);
     if (gf->modules->observe != NULL) gf->modules->observe->link_times_tell(gf);
 }

@@ -4,11 +4,12 @@
 #include <sched.h>
 
 #include "lib/context.h"
+#include "lib/core/accessors.h"
+#include "lib/core/choose.h"
 
 #define SLEEP_NS UINT64_C(10000000) /* longest sleep: deadlines are looked at this often */
 #define QUIET_SLEEP_NS UINT64_C(100000) /* the same where something is awaited that wakes nobody */
 #define SPINS 400u /* looks for a flag in one poll: ten microseconds, then link and control channel again */
-#define SPINS_OVERSUBSCRIBED 50u /* about a context switch: another core may make room for the rank that is awaited */
 
 static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
 {
@@ -26,8 +27,8 @@ static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
         (void)sched_yield(); /* a link without a wake-up cannot be slept on */
         return;
     }
-    gf->members_skip = 0;
-    gf->progress_ns = 0;
+    gf->polled.members_skip = 0;
+    gf->polled.link_ns = 0;
     (void)ppoll(fds, count, &longest, NULL);
 }
 
@@ -35,9 +36,9 @@ static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
 static void sleep_on_flags(gf_context *gf)
 {
     size_t at = gf_ops_sleep_at(gf);
-    if (gf->armed) gf->link->driver->flag_sleep(gf->link, at, SLEEP_NS);
+    if (gf->waiting.armed) gf->link->driver->flag_sleep(gf->link, at, SLEEP_NS);
     else gf->link->driver->flag_arm(gf->link, at);
-    gf->armed = !gf->armed;
+    gf->waiting.armed = !gf->waiting.armed;
 }
 
 static void idle_sleep(gf_context *gf)
@@ -47,43 +48,42 @@ static void idle_sleep(gf_context *gf)
     else sleep_on_drivers(gf, (what == GF_AWAITED_NEWS) ? SLEEP_NS : QUIET_SLEEP_NS);
 }
 
-static void idle_auto(gf_context *gf, uint64_t since_ns)
+static void idle_auto(gf_context *gf, uint32_t polls)
 {
     uint64_t begin_ns = gf_now(gf);
-    if (!gf_idle_yields(&gf->idling, since_ns, begin_ns)) {
+    if (!gf_idle_yields(&gf->waiting.idling, polls, begin_ns)) {
         idle_sleep(gf);
         return;
     }
     (void)sched_yield();
-    gf_idle_yielded(&gf->idling, begin_ns, gf_now(gf));
+    gf_idle_yielded(&gf->waiting.idling, begin_ns, gf_now(gf));
 }
 
-static void idle(gf_context *gf, uint64_t since_ns)
+static void idle(gf_context *gf, uint32_t polls)
 {
     switch (gf->config.link.idle) {
     case GF_IDLE_SPIN:  return;
     case GF_IDLE_SLEEP: idle_sleep(gf); return;
     case GF_IDLE_YIELD: (void)sched_yield(); return;
-    case GF_IDLE_AUTO:  idle_auto(gf, since_ns); return;
+    case GF_IDLE_AUTO:  idle_auto(gf, polls); return;
     }
 }
 
 gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *arg), void *arg)
 {
-    bool spins = (gf->config.link.idle == GF_IDLE_AUTO) || (gf->config.link.idle == GF_IDLE_SPIN);
-    uint64_t moved_ns = gf->moved_ns, since_ns = gf_now(gf);
-    gf->armed = false;
+    bool spins = (gf->config.link.idle == GF_IDLE_SPIN) || ((gf->config.link.idle == GF_IDLE_AUTO) && !gf->waiting.oversubscribed);
+    uint64_t moved_ns = gf->waiting.moved_ns;
+    uint32_t polls = 0; /* in a row that moved nothing */
+    gf->waiting.armed = false;
     for (;;) {
         gf_status status;
-        bool moved;
-        gf->spins = (!spins || gf->armed) ? 0 : gf->oversubscribed ? SPINS_OVERSUBSCRIBED : SPINS;
-        gf->awaits_core = false;
+        gf->waiting.spins = (spins && !gf->waiting.armed) ? SPINS : 0;
+        gf->waiting.awaits_core = false;
         status = progress(gf, arg);
-        gf->spins = 0;
+        gf->waiting.spins = 0;
         if (status != GF_AGAIN) return status;
-        moved = gf->moved_ns != moved_ns;
-        moved_ns = gf->moved_ns;
-        if (moved) since_ns = gf_now(gf);
-        if (!moved || gf->awaits_core) idle(gf, since_ns);
+        polls = (gf->waiting.moved_ns != moved_ns) ? 0 : polls + 1;
+        moved_ns = gf->waiting.moved_ns;
+        if ((polls > 0) || gf->waiting.awaits_core) idle(gf, polls);
     }
 }

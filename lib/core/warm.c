@@ -4,6 +4,10 @@
 
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
+#include "lib/core/accessors.h"
+#include "lib/core/arena.h"
+#include "lib/core/choose.h"
+#include "lib/core/late.h"
 
 #define PAGES_A_POLL 256u
 
@@ -13,7 +17,7 @@ static gf_status requests_ended(gf_context *gf)
     gf_status status = gf_request_progress(gf, NULL);
     if ((status < 0) || (gf->phase != GF_PHASE_WARM)) return status;
     if (!gf_requests_idle(gf)) return GF_AGAIN;
-    gf_requests_reset(gf, gf->request_sequence);
+    gf_requests_reset(gf, gf->requests.posted);
     return GF_OK;
 }
 
@@ -21,14 +25,14 @@ static gf_status requests_ended(gf_context *gf)
 static void meet_post(gf_context *gf)
 {
     gf_status status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE,
-                                       (gf_mem)(uintptr_t)gf->met, GF_MET_COUNT, GF_TYPE_F32, 0, &gf->warm_requests[0]);
+                                       (gf_mem)(uintptr_t)gf->warm.met, GF_MET_COUNT, GF_TYPE_F32, 0, &gf->warm.requests[0]);
     GF_ASSERT(status == GF_OK);
 }
 
 /* Memory for flags was laid out for the job's first world: survivors of a larger one have none. */
 static bool all_share(const gf_context *gf)
 {
-    return (gf->config.job.world <= GF_DIRECT_RANKS_MAX) && (gf->met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
+    return (gf->config.job.world <= GF_DIRECT_RANKS_MAX) && (gf->warm.met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
 }
 
 /* Some share memory, not all: one more round, who with whom. False: it is of no meaning. auto leaves it where all ranks'
@@ -37,10 +41,10 @@ static bool nodes_post(gf_context *gf)
 {
     bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
     gf_status status;
-    if ((gf->node_words.reach == NULL) || (!by_name && ((gf->met[GF_MET_PAIRS] == 0) || all_share(gf)))) return false;
-    if (!by_name && (gf->met[GF_MET_WIRE] == (float)gf->world)) return false;
-    status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, (gf_mem)(uintptr_t)gf->node_words.reach,
-                             GF_REACH_WORDS * (uint64_t)gf->world, GF_TYPE_F32, 0, &gf->warm_requests[0]);
+    if ((gf->nodes.words.reach == NULL) || (!by_name && ((gf->warm.met[GF_MET_PAIRS] == 0) || all_share(gf)))) return false;
+    if (!by_name && (gf->warm.met[GF_MET_WIRE] == (float)gf->world)) return false;
+    status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, (gf_mem)(uintptr_t)gf->nodes.words.reach,
+                             GF_REACH_WORDS * (uint64_t)gf->world, GF_TYPE_F32, 0, &gf->warm.requests[0]);
     GF_ASSERT(status == GF_OK);
     return true;
 }
@@ -63,36 +67,36 @@ static gf_status direct_refuse(gf_context *gf)
 /* One more round where gradients lie on devices: whose memory is reached from where. */
 static gf_status export(gf_context *gf)
 {
-    gf->warm = GF_WARM_EXPORT;
+    gf->warm.state = GF_WARM_EXPORT;
     return (gf->on_device && gf->modules->device->ipc_begin(gf)) ? GF_AGAIN : GF_OK;
 }
 
 /* All is known; peers' regions are still to be touched, where there is work in them. */
 static gf_status finished(gf_context *gf)
 {
-    gf->oversubscribed = gf->met[GF_MET_OVERSUBSCRIBED] > 0;
+    gf->waiting.oversubscribed = gf->warm.met[GF_MET_OVERSUBSCRIBED] > 0;
     gf_choose_commit(gf, all_share(gf));
-    gf->warm = GF_WARM_TOUCH;
-    gf->touched_rank = 0;
-    gf->touched_bytes = 0;
-    return ((gf->algorithm == GF_ALGORITHM_DIRECT) || gf->by_nodes) ? GF_AGAIN : GF_OK;
+    gf->warm.state = GF_WARM_TOUCH;
+    gf->warm.touched_rank = 0;
+    gf->warm.touched_bytes = 0;
+    return ((gf->algorithm == GF_ALGORITHM_DIRECT) || gf->nodes.used) ? GF_AGAIN : GF_OK;
 }
 
 /* One look at each page of each peer's region, some a turn: there is no other moment at which nobody waits. */
 static gf_status peers_touch(gf_context *gf)
 {
-    for (uint32_t pages = 0; gf->touched_rank < gf->world; pages++) {
-        gf_mem at = (gf_mem)(uintptr_t)gf->link->driver->map(gf->link, gf_seat_of(gf, gf->touched_rank));
+    for (uint32_t pages = 0; gf->warm.touched_rank < gf->world; pages++) {
+        gf_mem at = (gf_mem)(uintptr_t)gf->link->driver->map(gf->link, gf_seat_of(gf, gf->warm.touched_rank));
         struct gf_check ignored = {.bad_first = UINT64_MAX};
-        if ((at == 0) || (gf->touched_bytes >= gf->region_bytes)) {
-            gf->touched_rank++;
-            gf->touched_bytes = 0;
+        if ((at == 0) || (gf->warm.touched_bytes >= gf->region.bytes)) {
+            gf->warm.touched_rank++;
+            gf->warm.touched_bytes = 0;
             continue;
         }
         if (pages == PAGES_A_POLL) return GF_AGAIN;
-        if (gf->wire_ops->check(&gf->queue, at + gf->touched_bytes, GF_TYPE_F32, 1, 0, &ignored) < 0)
+        if (gf->wire_ops->check(&gf->queue, at + gf->warm.touched_bytes, GF_TYPE_F32, 1, 0, &ignored) < 0)
             return gf_device_failed(gf, GF_OPERATION_JOIN);
-        gf->touched_bytes += GF_PAGE_BYTES;
+        gf->warm.touched_bytes += GF_PAGE_BYTES;
     }
     return GF_OK;
 }
@@ -101,29 +105,29 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
 {
     gf_status status = gf_progress(gf, now_ns);
     if (status < 0) return status;
-    switch (gf->warm) {
+    switch (gf->warm.state) {
     case GF_WARM_BEGIN:
         meet_post(gf);
-        gf->warm = GF_WARM_MEET;
+        gf->warm.state = GF_WARM_MEET;
         return GF_AGAIN;
     case GF_WARM_MEET:
         if ((status = requests_ended(gf)) != GF_OK) break;
         if (!all_share(gf) && (gf->config.exchange.algorithm == GF_ALGORITHM_DIRECT)) return direct_refuse(gf);
         if (!nodes_post(gf)) return finished(gf);
-        gf->warm = GF_WARM_NODES;
+        gf->warm.state = GF_WARM_NODES;
         return GF_AGAIN;
     case GF_WARM_NODES:
         if ((status = requests_ended(gf)) != GF_OK) break;
         if ((status = gf_nodes_settle(gf)) < 0) return status;
         return finished(gf);
     case GF_WARM_TOUCH:
-        gf->moved_ns = now_ns; /* nothing to wait for */
+        gf->waiting.moved_ns = now_ns; /* nothing to wait for */
         if ((status = peers_touch(gf)) != GF_OK) break;
         return export(gf);
     case GF_WARM_EXPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;
         gf->modules->device->ipc_import(gf);
-        gf->warm = GF_WARM_IMPORT;
+        gf->warm.state = GF_WARM_IMPORT;
         return GF_AGAIN;
     case GF_WARM_IMPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;

@@ -7,6 +7,8 @@
 
 #include "lib/core/layout.h"
 #include "ops/element/cuda/ops_cuda.h"
+#include "lib/core/accessors.h"
+#include "lib/core/late.h"
 
 static gf_mem mem(const void *address) { return (gf_mem)(uintptr_t)address; }
 
@@ -15,8 +17,8 @@ static struct gf_pool_parts device_lay(gf_context *gf, const struct gf_layout *l
     struct gf_arena device = {.base = (char *)(uintptr_t)gf->gpu->driver->arena(gf->gpu),
                               .size_bytes = layout->footprint.device_bytes};
     struct gf_device_parts parts;
-    gf->device = mem(device.base);
-    gf->device_bytes = device.size_bytes;
+    gf->device.base = mem(device.base);
+    gf->device.bytes = device.size_bytes;
     parts = gf_layout_device(layout, &device);
     gf->gradient = mem(parts.gradient);
     gf->pack = mem(parts.pack);

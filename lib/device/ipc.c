@@ -29,7 +29,7 @@ static float *handle_of(const gf_context *gf, uint32_t rank) { return gf->ipc.ha
 static void post(gf_context *gf, gf_operation operation, gf_coll_op op, float *words, uint64_t count)
 {
     gf_status status = gf_request_post(gf, operation, op, (gf_mem)(uintptr_t)words, count, GF_TYPE_F32, 0,
-                                       &gf->warm_requests[0]);
+                                       &gf->warm.requests[0]);
     GF_ASSERT(status == GF_OK);
 }
 
@@ -43,7 +43,7 @@ bool gf_ipc_begin(gf_context *gf)
 {
     const struct gf_gpu_driver *driver = gf->gpu->driver;
     float *handle;
-    uint32_t devices = (uint32_t)gf->met[GF_MET_DEVICE];
+    uint32_t devices = (uint32_t)gf->warm.met[GF_MET_DEVICE];
     gf->ipc.agreed = false;
     if ((devices == 0) || (gf->algorithm != GF_ALGORITHM_DIRECT)) return false;
     if (devices < gf->world) {
@@ -73,7 +73,7 @@ void gf_ipc_import(gf_context *gf)
     own[0] = handle_of(gf, gf->rank)[0];
     own[1] = handle_of(gf, gf->rank)[1];
     for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
-        if (rank == gf->rank) exported->bases[rank] = gf->device;
+        if (rank == gf->rank) exported->bases[rank] = gf->device.base;
         if ((rank == gf->rank) || (handle_of(gf, rank)[0] != IPC_FINE)) continue; /* who exports nothing says so itself */
         if (gf->gpu->driver->import(gf->gpu, handle_of(gf, rank) + 2, &exported->bases[rank]) >= 0) continue;
         exported->bases[rank] = 0;

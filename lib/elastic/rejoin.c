@@ -2,6 +2,7 @@
  * failed; the newcomer's weights are worth nothing, so all that is common reaches it as it reaches a rank that is behind.
  * members_rejoin.c has the protocol. */
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 
 #define KNOCK_GRACE_NS UINT64_C(100000000) /* so that the control channel says first why it did not get through */
 
@@ -23,7 +24,7 @@ void gf_rejoin_begin(gf_context *gf)
 
 uint32_t gf_joiners(const gf_context *gf)
 {
-    return ((gf == NULL) || (gf->phase != GF_PHASE_READY)) ? 0 : gf->joiners;
+    return ((gf == NULL) || (gf->phase != GF_PHASE_READY)) ? 0 : gf->shrink.joiners;
 }
 
 bool gf_rejoined(const gf_context *gf)
@@ -39,7 +40,7 @@ gf_status gf_admit(gf_context *gf)
     if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_admit: %s; allowed is a call between steps",
                          (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not between steps");
-    if (gf->joiners == 0) return gf_refuse(gf, GF_ERR_STATE, "gf_admit: nobody waits, says the last step's verdict");
+    if (gf->shrink.joiners == 0) return gf_refuse(gf, GF_ERR_STATE, "gf_admit: nobody waits, says the last step's verdict");
     gf->shrink.own = gf_standing(gf);
     if (gf->shrink.own.applied == 0)
         return gf_refuse(gf, GF_ERR_STATE, "gf_admit: step %llu was not applied; gf_update() is first",

@@ -16,6 +16,9 @@
 
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
+#include "lib/core/accessors.h"
+#include "lib/core/choose.h"
+#include "lib/core/late.h"
 
 static bool may_shrink(const gf_context *gf)
 {
@@ -28,7 +31,7 @@ struct gf_members_standing gf_standing(const gf_context *gf)
     bool waits = !gf->shrink.in_step && step->whole && !step->updated && !step->skipped &&
                  (gf->config.optimizer.kind != GF_OPTIMIZER_NONE);
     return (struct gf_members_standing){.steps = gf_steps(gf), .applied = waits ? 0 : 1,
-                                        .requests = gf->request_sequence};
+                                        .requests = gf->requests.posted};
 }
 
 /* ---- a new link ---- */
@@ -36,7 +39,7 @@ struct gf_members_standing gf_standing(const gf_context *gf)
 static void region_move(gf_context *gf)
 {
     char *base = gf->link->driver->region(gf->link);
-    uint64_t delta = (uint64_t)(uintptr_t)base - (uint64_t)(uintptr_t)gf->region_base; /* wraps where it must */
+    uint64_t delta = (uint64_t)(uintptr_t)base - (uint64_t)(uintptr_t)gf->region.base; /* wraps where it must */
     if (!gf->on_device) {
         gf->gradient += delta;
         gf->pack += delta;
@@ -44,13 +47,13 @@ static void region_move(gf_context *gf)
     }
     gf->finite.seen = (struct gf_check *)((uintptr_t)gf->finite.seen + delta);
     gf->wire += delta;
-    gf->user += delta;
-    gf->user_used = 0;
+    gf->region.user += delta;
+    gf->region.user_used = 0;
     gf->sparse.lists = (uint32_t *)((uintptr_t)gf->sparse.lists + delta);
     gf->vote = (uint64_t *)((uintptr_t)gf->vote + delta);
     gf->sparse.scores = (float *)((uintptr_t)gf->sparse.scores + delta);
     for (uint32_t i = 0; i < gf->under_way.count; i++) gf->under_way.ops[i].staging += delta;
-    gf->region_base = base;
+    gf->region.base = base;
 }
 
 static gf_status relink(gf_context *gf, uint64_t now_ns)
@@ -73,12 +76,12 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     gf_ops_reset(gf);
     gf_requests_reset(gf, plan->standing.requests);
     gf_choose_reset(gf);
-    gf->connected = 0;
-    gf->warm = GF_WARM_BEGIN;
-    gf->members_skip = 0;
-    gf->joiners = 0;
-    memset(gf->peers, 0, gf->world * sizeof *gf->peers);
-    gf->epoch_steps = 0;
+    gf->warm.connected = 0;
+    gf->warm.state = GF_WARM_BEGIN;
+    gf->polled.members_skip = 0;
+    gf->shrink.joiners = 0;
+    memset(gf->observed.peers, 0, gf->world * sizeof *gf->observed.peers);
+    gf->observed.epoch_steps = 0;
     gf->error = (struct gf_error){.rank = gf->rank, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     gf->phase = GF_PHASE_JOIN;
     return GF_OK;
@@ -95,9 +98,9 @@ enum { WORD_SCALE, WORD_GOOD, WORD_BAD, WORD_SAMPLES, WORD_SAMPLES_HIGH, WORD_SE
 static void words_put(gf_context *gf)
 {
     uint32_t *words = gf->shrink.words;
-    memcpy(&words[WORD_SCALE], &gf->scale, sizeof words[0]);
-    words[WORD_GOOD] = gf->scale_good;
-    words[WORD_BAD] = gf->scale_bad;
+    memcpy(&words[WORD_SCALE], &gf->loss_scale.value, sizeof words[0]);
+    words[WORD_GOOD] = gf->loss_scale.good;
+    words[WORD_BAD] = gf->loss_scale.bad;
     words[WORD_SAMPLES] = (uint32_t)gf->samples_before;
     words[WORD_SAMPLES_HIGH] = (uint32_t)(gf->samples_before >> 32);
     words[WORD_SELECTED] = gf->sparse.selected_count;
@@ -108,9 +111,9 @@ static void words_put(gf_context *gf)
 static void words_get(gf_context *gf)
 {
     const uint32_t *words = gf->shrink.words;
-    memcpy(&gf->scale, &words[WORD_SCALE], sizeof words[0]);
-    gf->scale_good = words[WORD_GOOD];
-    gf->scale_bad = words[WORD_BAD];
+    memcpy(&gf->loss_scale.value, &words[WORD_SCALE], sizeof words[0]);
+    gf->loss_scale.good = words[WORD_GOOD];
+    gf->loss_scale.bad = words[WORD_BAD];
     gf->samples_before = words[WORD_SAMPLES] | ((uint64_t)words[WORD_SAMPLES_HIGH] << 32);
     gf->sparse.selected_count = words[WORD_SELECTED];
     gf->sparse.known = (words[WORD_FLAGS] & FLAG_KNOWN) != 0;
@@ -164,13 +167,13 @@ static gf_status pools_post(gf_context *gf)
     uint64_t elems = gf->pool.elem_count, own = local ? gf->pool.sparse_elem_count : 0;
     gf_status status = history_give_up(gf);
     if (status < 0) return status;
-    if ((own > 0) && !gf->sparse.local_begun && (gf->momentum != 0) &&
-        (gf->ops->zero(&gf->queue, gf->momentum, own * sizeof(float)) < 0))
+    if ((own > 0) && !gf->sparse.local_begun && (gf->optimizer.momentum != 0) &&
+        (gf->ops->zero(&gf->queue, gf->optimizer.momentum, own * sizeof(float)) < 0))
         return gf_device_failed(gf, GF_OPERATION_SHRINK);
     part_post(gf, 1, (gf_mem)(uintptr_t)gf->sparse.selection, gf->sparse.chunk_count, GF_TYPE_F32);
-    if (gf->weight != 0) part_post(gf, 2, gf->weight, elems, GF_TYPE_F32);
-    if (gf->momentum != 0) part_post(gf, 3, gf->momentum + own * sizeof(float), elems - own, GF_TYPE_F32);
-    if (gf->half != 0) part_post(gf, 4, gf->half, elems, gf->config.optimizer.half_weights);
+    if (gf->optimizer.weight != 0) part_post(gf, 2, gf->optimizer.weight, elems, GF_TYPE_F32);
+    if (gf->optimizer.momentum != 0) part_post(gf, 3, gf->optimizer.momentum + own * sizeof(float), elems - own, GF_TYPE_F32);
+    if (gf->optimizer.half != 0) part_post(gf, 4, gf->optimizer.half, elems, gf->config.optimizer.half_weights);
     gf->shrink.pools_posted = true;
     return GF_OK;
 }
@@ -183,7 +186,7 @@ static gf_status sync_progress(gf_context *gf)
     if (!gf->shrink.posted) sync_post(gf);
     if (gf_request_progress(gf, NULL) < 0 || (gf->error.code != GF_OK)) return gf->error.code;
     if (!gf_requests_idle(gf)) return GF_AGAIN;
-    gf_requests_reset(gf, gf->request_sequence);
+    gf_requests_reset(gf, gf->requests.posted);
     if (!gf->shrink.pools_posted) return ((status = pools_post(gf)) < 0) ? status : GF_AGAIN;
     words_get(gf);
     return GF_OK;

@@ -2,27 +2,28 @@
 #include <string.h>
 
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 
 /* The one whose link cost most; and who has as much of that as if it always were the other end. */
 static void slowest_link(const gf_context *gf, struct gf_stats *stats)
 {
     uint32_t most = GF_RANK_NONE, next = GF_RANK_NONE;
     for (uint32_t r = 0; r < gf->world; r++) {
-        uint64_t ns = gf->peers[r].link_ns;
+        uint64_t ns = gf->observed.peers[r].link_ns;
         if (ns == 0) continue;
-        if ((most == GF_RANK_NONE) || (ns > gf->peers[most].link_ns)) {
+        if ((most == GF_RANK_NONE) || (ns > gf->observed.peers[most].link_ns)) {
             next = most;
             most = r;
-        } else if ((next == GF_RANK_NONE) || (ns > gf->peers[next].link_ns)) {
+        } else if ((next == GF_RANK_NONE) || (ns > gf->observed.peers[next].link_ns)) {
             next = r;
         }
     }
-    if ((next != GF_RANK_NONE) && (gf->peers[next].link_ns < gf->peers[most].link_ns / 20 * 19)) next = GF_RANK_NONE;
+    if ((next != GF_RANK_NONE) && (gf->observed.peers[next].link_ns < gf->observed.peers[most].link_ns / 20 * 19)) next = GF_RANK_NONE;
     stats->slowest_link = most;
     stats->slowest_link_other = next;
-    stats->slowest_link_ns = (most == GF_RANK_NONE) ? 0 : gf->peers[most].link_ns;
+    stats->slowest_link_ns = (most == GF_RANK_NONE) ? 0 : gf->observed.peers[most].link_ns;
     stats->slowest_link_share_percent =
-        (most == GF_RANK_NONE) ? 0 : (uint32_t)(100 * gf->peers[most].link_steps / gf->epoch_steps);
+        (most == GF_RANK_NONE) ? 0 : (uint32_t)(100 * gf->observed.peers[most].link_steps / gf->observed.epoch_steps);
 }
 
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
@@ -32,24 +33,24 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
     if ((gf == NULL) || (stats_out == NULL)) return GF_ERR_PARAM;
     size_bytes = stats_out->size_bytes;
     if ((size_bytes < offsetof(struct gf_stats, steps)) || (size_bytes > sizeof stats)) return GF_ERR_PARAM;
-    stats = gf->stats;
+    stats = gf->observed.stats;
     stats.size_bytes = size_bytes;
     if (gf->link != NULL) {
-        stats.wire_bytes = gf->link->sent_bytes - gf->wire_base;
-        stats.messages = gf->link->sent_messages - gf->message_base;
+        stats.wire_bytes = gf->link->sent_bytes - gf->opening.wire_base;
+        stats.messages = gf->link->sent_messages - gf->opening.message_base;
     }
     if (gf->rendezvous != NULL) stats.control_bytes = gf->rendezvous->sent_bytes;
     for (uint32_t r = 0; r < gf->world; r++)
-        if ((gf->peers[r].steps_last > 0) &&
-            ((slowest == GF_RANK_NONE) || (gf->peers[r].late_ns > gf->peers[slowest].late_ns)))
+        if ((gf->observed.peers[r].steps_last > 0) &&
+            ((slowest == GF_RANK_NONE) || (gf->observed.peers[r].late_ns > gf->observed.peers[slowest].late_ns)))
             slowest = r;
     stats.slowest_peer = slowest;
     stats.slowest_share_percent =
-        (slowest == GF_RANK_NONE) ? 0 : (uint32_t)(100 * gf->peers[slowest].steps_last / gf->epoch_steps);
-    stats.slowest_late_ns = (slowest == GF_RANK_NONE) ? 0 : gf->peers[slowest].late_ns;
+        (slowest == GF_RANK_NONE) ? 0 : (uint32_t)(100 * gf->observed.peers[slowest].steps_last / gf->observed.epoch_steps);
+    stats.slowest_late_ns = (slowest == GF_RANK_NONE) ? 0 : gf->observed.peers[slowest].late_ns;
     slowest_link(gf, &stats);
-    stats.loss_scale = gf->scale;
-    stats.buffer_count = gf->dense_buffer_count;
+    stats.loss_scale = gf->loss_scale.value;
+    stats.buffer_count = gf->buffers.dense_count;
     stats.path = gf_path_of(gf);
     memcpy(stats_out, &stats, size_bytes); /* an older caller gets what it knows */
     return GF_OK;
@@ -57,7 +58,7 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
 
 gf_status gf_peer_stats(const gf_context *gf, uint32_t rank, struct gf_peer_stats *stats_out)
 {
-    if ((gf == NULL) || (stats_out == NULL) || (gf->peers == NULL) || (rank >= gf->world)) return GF_ERR_PARAM;
-    *stats_out = gf->peers[rank];
+    if ((gf == NULL) || (stats_out == NULL) || (gf->observed.peers == NULL) || (rank >= gf->world)) return GF_ERR_PARAM;
+    *stats_out = gf->observed.peers[rank];
     return GF_OK;
 }

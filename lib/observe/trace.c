@@ -1,10 +1,11 @@
 /* A ring of fixed-size records, always on: the newest overwrite the oldest. */
 #include "lib/modules/modules.h"
 #include "lib/observe/observe.h"
+#include "lib/observe/link_times.h"
 
 static void trace_write(gf_context *gf, const struct gf_trace_record *record)
 {
-    struct gf_trace *trace = &gf->trace;
+    struct gf_trace *trace = &gf->observed.trace;
     trace->records[trace->written % trace->record_max] = *record;
     trace->written++;
 }
@@ -13,7 +14,7 @@ uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t
     struct gf_trace *trace;
     uint32_t count = 0;
     if ((gf == NULL) || (records == NULL)) return 0;
-    trace = &gf->trace;
+    trace = &gf->observed.trace;
     if (trace->written - trace->read > trace->record_max) trace->read = trace->written - trace->record_max;
     while ((count < record_max) && (trace->read < trace->written))
         records[count++] = trace->records[trace->read++ % trace->record_max];

@@ -7,6 +7,7 @@
 
 #include "lib/modules/modules.h"
 #include "lib/sparse/sparse_module.h"
+#include "lib/core/late.h"
 
 /* What the rules of an update depend on. */
 static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a, const struct gf_pool_tensor *b)
@@ -41,12 +42,12 @@ static bool has_ratio(const gf_context *gf, uint32_t tensor)
 
 static gf_mem square_at(const gf_context *gf, uint32_t tensor)
 {
-    return gf->norms + UINT64_C(2) * tensor * sizeof(float);
+    return gf->optimizer.norms + UINT64_C(2) * tensor * sizeof(float);
 }
 
 static gf_mem ratio_at(const gf_context *gf, uint32_t tensor)
 {
-    return gf->norms + (UINT64_C(2) * gf->tensor_count + tensor) * sizeof(float);
+    return gf->optimizer.norms + (UINT64_C(2) * gf->tensor_count + tensor) * sizeof(float);
 }
 
 static gf_status lars_status(gf_context *gf, gf_status status)
@@ -66,7 +67,7 @@ gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t 
     gf_mem square = square_at(gf, tensor), scratch = ratio_at(gf, gf->tensor_count);
     gf_status status;
     if (!has_ratio(gf, tensor)) return GF_OK;
-    status = gf->ops->norm(&gf->queue, square, scratch, gf->weight + first * sizeof(float), GF_TYPE_F32, end - first);
+    status = gf->ops->norm(&gf->queue, square, scratch, gf->optimizer.weight + first * sizeof(float), GF_TYPE_F32, end - first);
     if (status == GF_OK)
         status = gf->ops->norm(&gf->queue, square + sizeof(float), scratch, gradient_at(gf, placed, first),
                                (gf_type)placed->type, end - first);
@@ -94,9 +95,9 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
                           (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
     bool lars = gf->config.optimizer.kind == GF_OPTIMIZER_LARS; /* its momentum is made of steps, not of gradients */
     return (struct gf_update){
-        .weight_f32 = gf->weight + first * sizeof(float),
-        .momentum_f32 = ((gf->momentum != 0) && !applied_before) ? gf->momentum + first * sizeof(float) : 0,
-        .half = (gf->half != 0) ? gf->half + first * gf_type_size_bytes(GF_TYPE_F16) : 0,
+        .weight_f32 = gf->optimizer.weight + first * sizeof(float),
+        .momentum_f32 = ((gf->optimizer.momentum != 0) && !applied_before) ? gf->optimizer.momentum + first * sizeof(float) : 0,
+        .half = (gf->optimizer.half != 0) ? gf->optimizer.half + first * gf_type_size_bytes(GF_TYPE_F16) : 0,
         .half_type = gf->config.optimizer.half_weights,
         .gradient = gradient_at(gf, placed, first),
         .gradient_type = (gf_type)placed->type,
@@ -160,8 +161,8 @@ gf_status gf_update(gf_context *gf, float learning_rate)
 
 gf_status gf_half_refresh(gf_context *gf)
 {
-    if (gf->half == 0) return GF_OK;
-    if (gf->ops->cast(&gf->queue, gf->half, gf->config.optimizer.half_weights, gf->weight, GF_TYPE_F32,
+    if (gf->optimizer.half == 0) return GF_OK;
+    if (gf->ops->cast(&gf->queue, gf->optimizer.half, gf->config.optimizer.half_weights, gf->optimizer.weight, GF_TYPE_F32,
                       gf->pool.elem_count, 1.0f, 0, NULL) < 0)
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
     return GF_OK;

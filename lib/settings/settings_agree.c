@@ -4,27 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* FNV-1a, 64 bits. */
-#define FNV_START 0xcbf29ce484222325ull
-#define FNV_PRIME 0x100000001b3ull
+#include "drivers/fnv.h"
 
-static uint64_t hash_text(uint64_t hash, const char *text)
-{
-    do {
-        hash = (hash ^ (unsigned char)*text) * FNV_PRIME;
-    } while (*text++ != '\0'); /* the end too, or "a","bc" and "ab","c" would be the same */
-    return hash;
-}
-
-static uint64_t hash_number(uint64_t hash, uint64_t number)
-{
-    for (unsigned shift = 0; shift < 64; shift += 8) hash = (hash ^ ((number >> shift) & 0xff)) * FNV_PRIME;
-    return hash;
-}
+/* With its end, or "a","bc" and "ab","c" would be the same. */
+static uint64_t hash_text(uint64_t hash, const char *text) { return gf_fnv_bytes(hash, text, strlen(text) + 1); }
 
 uint64_t gf_config_hash(const struct gf_config *config)
 {
-    uint64_t hash = FNV_START;
+    uint64_t hash = GF_FNV_START;
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         const struct gf_setting *setting = &gf_settings[i];
         if (!(setting->flags & GF_SETTING_AGREES)) continue;
@@ -35,9 +22,9 @@ uint64_t gf_config_hash(const struct gf_config *config)
             float real = gf_setting_real(setting, config);
             uint32_t bits;
             memcpy(&bits, &real, sizeof bits);
-            hash = hash_number(hash, bits);
+            hash = gf_fnv_u64(hash, bits);
         } else {
-            hash = hash_number(hash, gf_setting_number(setting, config));
+            hash = gf_fnv_u64(hash, gf_setting_number(setting, config));
         }
     }
     return hash;

@@ -27,11 +27,11 @@ static uint32_t sparse_group(gf_context *gf)
         uint32_t chunk = sparse->selection[slot];
         uint64_t elems = gf_chunk_end(sparse, chunk) - gf_chunk_first(sparse, chunk);
         if (open == NULL) {
-            open = &gf->buffers[count++];
+            open = &gf->buffers.now[count++];
             *open = (struct gf_buffer){.first_elem = packed,
                                        .first_tensor = GF_TENSOR_NONE,
                                        .chunk_first = slot,
-                                       .type = (uint8_t)gf->sparse_type,
+                                       .type = (uint8_t)gf->sparse.type,
                                        .sparse = 1};
         }
         open->elem_count += elems;
@@ -47,7 +47,7 @@ static void sparse_wire_up(gf_context *gf, uint32_t buffer_count)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     uint32_t slot = 0, first = 0, count = sparse->selected_count;
-    for (uint32_t b = 0; b < buffer_count; b++) gf->buffer_pending[b] = 0;
+    for (uint32_t b = 0; b < buffer_count; b++) gf->buffers.pending[b] = 0;
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         struct gf_pool_tensor *tensor = &gf->tensors[i];
         uint64_t end = tensor->first_elem + tensor->elem_count;
@@ -58,21 +58,21 @@ static void sparse_wire_up(gf_context *gf, uint32_t buffer_count)
         last_slot = slot;
         while ((last_slot < count) && (gf_chunk_first(sparse, sparse->selection[last_slot]) < end)) last_slot++;
         if ((last_slot == slot) || (tensor->elem_count == 0)) continue; /* nothing of it is sent */
-        while (gf->buffers[first].chunk_first + gf->buffers[first].chunk_count <= slot) first++;
+        while (gf->buffers.now[first].chunk_first + gf->buffers.now[first].chunk_count <= slot) first++;
         tensor->buffer_first = first;
-        for (uint32_t b = first; (b < buffer_count) && (gf->buffers[b].chunk_first < last_slot); b++) {
-            struct gf_buffer *buffer = &gf->buffers[b];
+        for (uint32_t b = first; (b < buffer_count) && (gf->buffers.now[b].chunk_first < last_slot); b++) {
+            struct gf_buffer *buffer = &gf->buffers.now[b];
             if (buffer->first_tensor == GF_TENSOR_NONE) buffer->first_tensor = i;
             buffer->last_tensor = i;
             buffer->tensor_count++;
-            gf->buffer_pending[b]++;
+            gf->buffers.pending[b]++;
             tensor->buffer_count++;
         }
         slot = last_slot - 1; /* the next tensor may share this one's last chunk */
     }
     for (uint32_t b = 0; b < buffer_count; b++) { /* chunks that lie in a gap between tensors wait for none */
-        if (gf->buffers[b].first_tensor != GF_TENSOR_NONE) continue;
-        gf->buffers[b].first_tensor = gf->buffers[b].last_tensor = (b > 0) ? gf->buffers[b - 1].last_tensor : 0;
+        if (gf->buffers.now[b].first_tensor != GF_TENSOR_NONE) continue;
+        gf->buffers.now[b].first_tensor = gf->buffers.now[b].last_tensor = (b > 0) ? gf->buffers.now[b - 1].last_tensor : 0;
     }
 }
 
@@ -85,11 +85,11 @@ static gf_status sparse_begin(gf_context *gf)
     sparse->counted = sparse->score_queued = sparse->scored = false;
     if (step_is_dense(gf)) return GF_AGAIN;
     gf->step.sparse = true;
-    gf->buffers = gf->sparse_buffers;
+    gf->buffers.now = gf->buffers.sparse;
     count = sparse_group(gf);
     sparse_wire_up(gf, count);
-    gf->step.buffer_count = gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, false, gf->buffers, count);
-    for (uint32_t b = count; b < gf->step.buffer_count; b++) gf->buffer_pending[b] = gf->buffers[b].tensor_count;
+    gf->step.buffer_count = gf_pool_group(&gf->config, gf->tensors, gf->tensor_count, false, gf->buffers.now, count);
+    for (uint32_t b = count; b < gf->step.buffer_count; b++) gf->buffers.pending[b] = gf->buffers.now[b].tensor_count;
     gf_buffers_order(gf);
     sparse->ready_tensor = 0;
     sparse->ready_elems = 0;

@@ -29,6 +29,7 @@ struct gf_sparse_pass {
 };
 
 struct gf_sparse {
+    gf_type type;             /* of the gradients of the part */
     uint64_t elem_count;      /* of the sparse part; 0: there is none */
     uint64_t chunk_elems;
     uint32_t chunk_count;
@@ -42,6 +43,7 @@ struct gf_sparse {
     bool local_begun;         /* u is each rank's own share, no longer the common momentum */
     gf_mem scratch;           /* fp32 [scratch_elems]: a slice, on a device more, or all of the part */
     uint64_t scratch_elems;
+    gf_mem part;              /* fp32 [1]: norm of a piece of a chunk */
     bool in_lists;            /* on a device: sparse_lists.c */
     bool decays;              /* in_lists: weights of the part do */
     uint32_t *lists;          /* [chunk_count] in registered host memory: chunks sent, then the others, each rising */

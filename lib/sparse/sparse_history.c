@@ -1,5 +1,6 @@
 /* History of the sparse part: h' and u' on their way to the wire, to the norms and, behind the verdict, to memory. */
 #include "lib/context.h"
+#include "lib/core/late.h"
 
 #include <float.h>
 #include <math.h>
@@ -14,7 +15,7 @@ static bool is_local(const gf_context *gf)
 /* All sparse tensors share one type and the part begins the pool: an element's gradient is found by its index alone. */
 static gf_mem gradient_at(const gf_context *gf, uint64_t elem)
 {
-    return gf->gradient + elem * gf_type_size_bytes(gf->sparse_type);
+    return gf->gradient + elem * gf_type_size_bytes(gf->sparse.type);
 }
 
 /* What each rank adds of something that the average then gathers from all ranks: 1/ranks of a sum, 1 of a mean. */
@@ -77,9 +78,9 @@ static uint64_t decay_run(const gf_context *gf, uint32_t *tensor, uint64_t at, u
 struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf)
 {
     return (struct gf_sparse_rule){
-        .has_u = is_local(gf) && (gf->momentum != 0),
+        .has_u = is_local(gf) && (gf->optimizer.momentum != 0),
         .momentum = gf->config.optimizer.momentum * (gf->sparse.local_begun ? 1.0f : rank_share(gf)),
-        .decay = (gf->weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f};
+        .decay = (gf->optimizer.weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f};
 }
 
 /* history_out[] = h' and, where it is given, momentum_out[] = u', of elements first..end-1. */
@@ -92,9 +93,9 @@ static gf_status accumulate(gf_context *gf, uint64_t first, uint64_t end, uint32
         bool decays = false;
         to = (rule.decay != 0.0f) ? decay_run(gf, tensor, at, end, &decays) : end;
         if (gf->ops->accumulate(&gf->queue, history_out + out, gf->sparse.history + in,
-                                (momentum_out != 0) ? momentum_out + out : 0, rule.has_u ? gf->momentum + in : 0,
-                                gradient_at(gf, at), gf->sparse_type, 1.0f / gf->scale, rule.momentum,
-                                decays ? gf->weight + in : 0, rule.decay, to - at) < 0)
+                                (momentum_out != 0) ? momentum_out + out : 0, rule.has_u ? gf->optimizer.momentum + in : 0,
+                                gradient_at(gf, at), gf->sparse.type, 1.0f / gf->loss_scale.value, rule.momentum,
+                                decays ? gf->optimizer.weight + in : 0, rule.decay, to - at) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;
@@ -108,7 +109,7 @@ static gf_status piece_pack(gf_context *gf, struct gf_op *op, uint64_t first, ui
     gf_status status = accumulate(gf, first, end, &gf->sparse.pack[op->index].tensor, gf->sparse.scratch, 0);
     if (status < 0) return status;
     if (gf->ops->cast(&gf->queue, op->packed + op->done_elems * gf_type_size_bytes(type), type, gf->sparse.scratch,
-                      GF_TYPE_F32, end - first, gf->scale * gf->config.exchange.pre_scale, first,
+                      GF_TYPE_F32, end - first, gf->loss_scale.value * gf->config.exchange.pre_scale, first,
                       gf_finite_counter(gf, op->index)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     op->done_elems += end - first;
@@ -195,9 +196,9 @@ static gf_status piece_score(gf_context *gf, uint32_t chunk, gf_mem src_f32, uin
 {
     gf_mem score = (gf_mem)(uintptr_t)&gf->sparse.scores[chunk];
     bool more = (first != gf_chunk_first(&gf->sparse, chunk));
-    if ((gf->ops->score(&gf->queue, more ? gf->part : score, src_f32, end - first, end - first,
+    if ((gf->ops->score(&gf->queue, more ? gf->sparse.part : score, src_f32, end - first, end - first,
                          end - first) < 0) ||
-        (more && (gf->ops->sum(&gf->queue, score, gf->part, GF_TYPE_F32, 1, 0, NULL) < 0)))
+        (more && (gf->ops->sum(&gf->queue, score, gf->sparse.part, GF_TYPE_F32, 1, 0, NULL) < 0)))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
 }
@@ -242,7 +243,7 @@ static gf_status pieces_score(gf_context *gf, uint64_t now_ns)
         else if ((status = piece_hold(gf, pass, end)) < 0) return status;
         pass_move(sparse, pass, end);
         spent += (sent ? 0 : end - first) + PIECE_COST_ELEMS;
-        gf->moved_ns = now_ns;
+        gf->waiting.moved_ns = now_ns;
     }
     return (pass->chunk < sparse->chunk_count) ? GF_AGAIN : GF_OK;
 }
@@ -278,9 +279,9 @@ static gf_status piece_commit(gf_context *gf, uint64_t end, float factor)
     struct gf_sparse_pass *pass = &sparse->commit;
     const struct gf_ops *ops = gf->ops;
     uint64_t first = pass->elem, count = end - first;
-    gf_type type = gf->sparse_type, wire = gf->config.exchange.wire;
+    gf_type type = gf->sparse.type, wire = gf->config.exchange.wire;
     gf_mem history = sparse->history + first * sizeof(float);
-    gf_mem momentum = (is_local(gf) && (gf->momentum != 0)) ? gf->momentum + first * sizeof(float) : 0;
+    gf_mem momentum = (is_local(gf) && (gf->optimizer.momentum != 0)) ? gf->optimizer.momentum + first * sizeof(float) : 0;
     gf_mem packed = gf->pack + sparse->commit_packed * gf_type_size_bytes(wire);
     bool sent = pass_selected(sparse, pass);
     bool masked = sent && (momentum != 0) && (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED);
@@ -307,8 +308,8 @@ static gf_status piece_weigh(gf_context *gf, uint64_t end)
     struct gf_sparse *sparse = &gf->sparse;
     const struct gf_sparse_pass *pass = &sparse->commit;
     gf_mem applied = gradient_at(gf, pass->elem);
-    if (gf->sparse_type != GF_TYPE_F32) {
-        if (gf->ops->cast(&gf->queue, sparse->scratch, GF_TYPE_F32, applied, gf->sparse_type, end - pass->elem, 1.0f, 0,
+    if (gf->sparse.type != GF_TYPE_F32) {
+        if (gf->ops->cast(&gf->queue, sparse->scratch, GF_TYPE_F32, applied, gf->sparse.type, end - pass->elem, 1.0f, 0,
                           NULL) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
         applied = sparse->scratch;

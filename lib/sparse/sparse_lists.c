@@ -4,6 +4,7 @@
  * serve where a chunk is larger than the scratch or where tensors with and without decay share the part. */
 #include "lib/modules/modules.h"
 #include "lib/optimizer/optimizer.h"
+#include "lib/core/late.h"
 
 static uint32_t other_count(const struct gf_sparse *sparse) { return sparse->chunk_count - sparse->selected_count; }
 static const uint32_t *others(const struct gf_sparse *sparse) { return sparse->lists + sparse->selected_count; }
@@ -15,7 +16,7 @@ static gf_mem other_list(const struct gf_sparse *sparse)
 
 static bool decays(const gf_context *gf, const struct gf_pool_tensor *tensor)
 {
-    return (gf->weight != 0) && (gf->config.optimizer.weight_decay != 0.0f) && ((tensor->flags & GF_TENSOR_NO_DECAY) == 0);
+    return (gf->optimizer.weight != 0) && (gf->config.optimizer.weight_decay != 0.0f) && ((tensor->flags & GF_TENSOR_NO_DECAY) == 0);
 }
 
 void gf_sparse_lists_open(gf_context *gf)
@@ -85,8 +86,8 @@ static gf_status accumulate(gf_context *gf, gf_mem list, uint32_t count, gf_mem 
         chunks.dst_elems = packed_elems;
     }
     return gf->ops->accumulate_chunks(&gf->queue, history_out, sparse->history, momentum_out,
-                                      rule.has_u ? gf->momentum : 0, gf->gradient, gf->sparse_type, 1.0f / gf->scale,
-                                      rule.momentum, sparse->decays ? gf->weight : 0, rule.decay, &chunks);
+                                      rule.has_u ? gf->optimizer.momentum : 0, gf->gradient, gf->sparse.type, 1.0f / gf->loss_scale.value,
+                                      rule.momentum, sparse->decays ? gf->optimizer.weight : 0, rule.decay, &chunks);
 }
 
 /* ---- to the wire ---- */
@@ -103,7 +104,7 @@ gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_op *op)
         elems = elems_of(sparse, sparse->selection + first, count);
         if ((accumulate(gf, sent_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0, elems) < 0) ||
             (gf->ops->cast(&gf->queue, op->packed + op->done_elems * gf_type_size_bytes(wire), wire, sparse->scratch,
-                           GF_TYPE_F32, elems, gf->scale * gf->config.exchange.pre_scale, op->done_elems,
+                           GF_TYPE_F32, elems, gf->loss_scale.value * gf->config.exchange.pre_scale, op->done_elems,
                            gf_finite_counter(gf, op->index)) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
         op->done_elems += elems;
@@ -168,9 +169,9 @@ gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
     const struct gf_sparse *sparse = &gf->sparse;
     const struct gf_ops *ops = gf->ops;
     const struct gf_sparse_rule rule = gf_sparse_rule_of(gf);
-    gf_type type = gf->sparse_type, wire = gf->config.exchange.wire;
+    gf_type type = gf->sparse.type, wire = gf->config.exchange.wire;
     bool masked = rule.has_u && (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED);
-    gf_mem momentum = rule.has_u ? gf->momentum : 0;
+    gf_mem momentum = rule.has_u ? gf->optimizer.momentum : 0;
     uint32_t sent_count = sparse->selected_count;
     struct gf_chunks sent = chunks_of(sparse, sent_list(sparse), sent_count), wired = sent;
     struct gf_chunks other = chunks_of(sparse, other_list(sparse), other_count(sparse));
@@ -191,7 +192,7 @@ gf_status gf_sparse_lists_weigh(gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     uint64_t batch_elems = batch_max(sparse) * sparse->chunk_elems;
-    gf_type type = gf->sparse_type;
+    gf_type type = gf->sparse.type;
     for (uint64_t done = 0, count; done < sparse->elem_count; done += count) {
         gf_mem applied = gf->gradient + done * gf_type_size_bytes(type);
         count = sparse->elem_count - done;

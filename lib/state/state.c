@@ -6,6 +6,8 @@
 #include "lib/modules/modules.h"
 #include "lib/optimizer/optimizer.h"
 #include "lib/state/state_format.h"
+#include "lib/core/arena.h"
+#include "lib/core/late.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are written as they lie");
 
@@ -35,7 +37,7 @@ static gf_status pool_write(gf_context *gf, gf_mem to, const void *from, uint64_
 static uint64_t part_bytes(uint64_t elem_count) { return gf_align_up(elem_count * sizeof(float), 8); }
 
 static bool has_weights(const gf_context *gf) { return gf->config.optimizer.kind != GF_OPTIMIZER_NONE; }
-static bool has_momentum(const gf_context *gf) { return gf->momentum != 0; }
+static bool has_momentum(const gf_context *gf) { return gf->optimizer.momentum != 0; }
 
 static struct parts parts_of(const gf_context *gf)
 {
@@ -75,10 +77,10 @@ static struct gf_state_head head_of(const gf_context *gf)
         .flags = (sparse->known ? GF_STATE_KNOWN : 0) | (sparse->history_empty ? 0 : GF_STATE_WAITING) |
                  (sparse->local_begun ? GF_STATE_LOCAL : 0) | (gf->config.loss_scale.enabled ? GF_STATE_SCALING : 0),
         .selected_count = sparse->known ? sparse->selected_count : 0,
-        .scale_good = gf->scale_good,
-        .scale_bad = gf->scale_bad,
+        .scale_good = gf->loss_scale.good,
+        .scale_bad = gf->loss_scale.bad,
         .rank = gf->rank};
-    memcpy(&head.scale_bits, &gf->scale, sizeof head.scale_bits);
+    memcpy(&head.scale_bits, &gf->loss_scale.value, sizeof head.scale_bits);
     return head;
 }
 
@@ -124,11 +126,11 @@ static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned 
 {
     uint64_t sparse = gf->sparse.elem_count, all = gf->pool.elem_count;
     gf_status status = GF_OK;
-    if (has_weights(gf)) status = pool_save(gf, out + parts->weight, gf->weight, 0, all);
+    if (has_weights(gf)) status = pool_save(gf, out + parts->weight, gf->optimizer.weight, 0, all);
     if ((status == GF_OK) && has_momentum(gf))
-        status = pool_save(gf, out + parts->momentum_dense, gf->momentum, sparse, all - sparse);
+        status = pool_save(gf, out + parts->momentum_dense, gf->optimizer.momentum, sparse, all - sparse);
     if ((status == GF_OK) && has_momentum(gf))
-        status = pool_save(gf, out + parts->momentum_sparse, gf->momentum, 0, sparse);
+        status = pool_save(gf, out + parts->momentum_sparse, gf->optimizer.momentum, 0, sparse);
     if (status == GF_OK) status = pool_save(gf, out + parts->history, gf->sparse.history, 0, sparse);
     return status;
 }
@@ -315,12 +317,12 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, co
     uint64_t sparse = gf->sparse.elem_count, all = gf->pool.elem_count;
     float factor = heir ? world_factor(gf, head) : 0.0f;
     gf_status status = GF_OK;
-    if (has_weights(gf)) status = pool_load(gf, gf->weight, 0, data + parts->weight, all);
-    if ((status == GF_OK) && (gf->half != 0)) status = gf->modules->optimizer->half_refresh(gf);
+    if (has_weights(gf)) status = pool_load(gf, gf->optimizer.weight, 0, data + parts->weight, all);
+    if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf->modules->optimizer->half_refresh(gf);
     if ((status == GF_OK) && has_momentum(gf))
-        status = pool_load(gf, gf->momentum, sparse, data + parts->momentum_dense, all - sparse);
+        status = pool_load(gf, gf->optimizer.momentum, sparse, data + parts->momentum_dense, all - sparse);
     if ((status == GF_OK) && has_momentum(gf))
-        status = own_load(gf, gf->momentum, data + parts->momentum_sparse,
+        status = own_load(gf, gf->optimizer.momentum, data + parts->momentum_sparse,
                           ((head->flags & GF_STATE_LOCAL) != 0) ? factor : 1.0f);
     if (status == GF_OK) status = own_load(gf, gf->sparse.history, data + parts->history, factor);
     return status;
@@ -339,13 +341,13 @@ static void values_load(gf_context *gf, const struct gf_state_head *head, const 
     sparse->sent_count = 0;
     if (head->selected_count > 0)
         memcpy(sparse->selection, data + parts->selection, head->selected_count * sizeof *sparse->selection);
-    gf->scale = gf->config.loss_scale.enabled ? gf->config.loss_scale.initial : 1.0f;
-    gf->scale_good = gf->scale_bad = 0;
+    gf->loss_scale.value = gf->config.loss_scale.enabled ? gf->config.loss_scale.initial : 1.0f;
+    gf->loss_scale.good = gf->loss_scale.bad = 0;
     if (!gf->config.loss_scale.enabled || ((head->flags & GF_STATE_SCALING) == 0))
         return; /* switched on or off since */
-    memcpy(&gf->scale, &head->scale_bits, sizeof gf->scale);
-    gf->scale_good = head->scale_good;
-    gf->scale_bad = head->scale_bad;
+    memcpy(&gf->loss_scale.value, &head->scale_bits, sizeof gf->loss_scale.value);
+    gf->loss_scale.good = head->scale_good;
+    gf->loss_scale.bad = head->scale_bad;
 }
 
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes)
@@ -388,7 +390,7 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
     status = own_add(gf, gf->sparse.history, (const unsigned char *)data + parts.history, world_factor(gf, &head));
     if ((status == GF_OK) && has_momentum(gf) && ((head.flags & GF_STATE_LOCAL) != 0))
         status =
-            own_add(gf, gf->momentum, (const unsigned char *)data + parts.momentum_sparse, world_factor(gf, &head));
+            own_add(gf, gf->optimizer.momentum, (const unsigned char *)data + parts.momentum_sparse, world_factor(gf, &head));
     if (status < 0) return status;
     gf->inherit.next = (head.world - head.rank > gf->world) ? head.rank + gf->world : head.world;
     return GF_OK;

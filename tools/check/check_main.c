@@ -22,6 +22,7 @@ static int footprint_print(const struct gf_config *config, uint32_t world, const
 {
     struct gf_config here = *config;
     struct gf_footprint need;
+    char resources[512];
     uint64_t elem_count = 0;
     gf_status status;
     if (world != 0) here.job.world = world;
@@ -41,6 +42,8 @@ static int footprint_print(const struct gf_config *config, uint32_t world, const
     (void)printf("control_bytes: %llu\n", (unsigned long long)need.control_bytes);
     (void)printf("exchange_bytes: %llu\n", (unsigned long long)need.exchange_bytes);
     (void)printf("device_bytes: %llu\n", (unsigned long long)need.device_bytes);
+    check_resources_text(resources, sizeof resources);
+    (void)printf("transports of this program: %s\n", resources);
     return EXIT_SUCCESS;
 }
 

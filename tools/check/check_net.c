@@ -67,6 +67,7 @@ void check_transports(struct check_report *report, struct check_job *job)
     };
     struct gf_fault fault = {0};
     struct gf_link *link = NULL;
+    char resources[256];
     void *state;
     gf_status status;
     if (driver == NULL) {
@@ -82,13 +83,15 @@ void check_transports(struct check_report *report, struct check_job *job)
     if (job->ucx_version[0] != '\0')
         check_say(report, "libraries", CHECK_OK, NULL, "gradientflow %d.%d, UCX %s", GF_VERSION_MAJOR,
                   GF_VERSION_MINOR, job->ucx_version);
+    check_resources_text(resources, sizeof resources);
+    check_say(report, "binary", CHECK_OK, NULL, "it has %s", resources);
     if (status == GF_OK)
         check_say(report, "transports", CHECK_OK, NULL, "%s are there%s%s", config->link.transports,
                   check_network_used(config->link.transports) ? ", on " : "",
                   check_network_used(config->link.transports) ? config->link.devices : "");
     else
         check_say(report, "transports", CHECK_FAIL,
-                  "ucx_info -d lists what UCX finds here; name those in link.transports and link.devices", "%s",
+                  "name what the line above has in link.transports and link.devices, or link with what is missing", "%s",
                   fault.text);
 }
 

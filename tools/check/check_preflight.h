@@ -30,6 +30,10 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
 /* 0: all ok or warnings; 1: something fails, here or (launched) on any rank. */
 int check_preflight(struct check_job *job, bool json);
 
+/* check_resources.c: "tcp on lo, eth0; posix; no device for ib": what this very program can open. text_out holds all that
+ * fits. */
+void check_resources_text(char *text_out, size_t text_bytes);
+
 /* check_net.c */
 void check_transports(struct check_report *report, struct check_job *job);
 void check_interfaces(struct check_report *report, const struct check_job *job);

@@ -5,18 +5,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "tools/common/tool_clock.h"
 #include "tools/perf/perf_values.h"
 
 #define SAMPLES_MIN 3u /* the least that has a median of its own */
 
-double perf_now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
+double perf_now_us(void) { return (double)tool_clock_ns() * 1e-3; }
 
 const char *perf_type_name(gf_type type)
 {

@@ -4,17 +4,12 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "tools/common/tool_clock.h"
 #include "tools/train/train_ranks.h"
 #include "tools/train/train_same.h"
 
-static double clock_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
+static double clock_seconds(void) { return (double)tool_clock_ns() * 1e-9; }
 
 /* Everybody of a new world learns from rank 0, which was of the one before, what the appliance itself keeps: where the run
  * began, and the statistics of batch normalisation. */

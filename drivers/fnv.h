@@ -1,0 +1,27 @@
+/* FNV-1a, 64 bits: for what ranks compare, and for job ids. Over values in a written order, never over the bytes of a struct,
+ * whose padding differs. */
+#ifndef GF_FNV_H
+#define GF_FNV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define GF_FNV_START UINT64_C(0xcbf29ce484222325)
+
+static inline uint64_t gf_fnv_byte(uint64_t hash, unsigned char byte) { return (hash ^ byte) * UINT64_C(0x100000001b3); }
+
+static inline uint64_t gf_fnv_bytes(uint64_t hash, const void *data, size_t size_bytes)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < size_bytes; i++) hash = gf_fnv_byte(hash, bytes[i]);
+    return hash;
+}
+
+/* As 8 bytes, the low ones first. */
+static inline uint64_t gf_fnv_u64(uint64_t hash, uint64_t value)
+{
+    for (unsigned shift = 0; shift < 64; shift += 8) hash = gf_fnv_byte(hash, (unsigned char)(value >> shift));
+    return hash;
+}
+
+#endif

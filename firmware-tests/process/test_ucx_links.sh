@@ -1,0 +1,67 @@
+#!/bin/sh
+# The links of UCX that are not the default: InfiniBand in the binary, and a UCX that is found at run time. Without a card the
+# way to rc and ud ends where UCX looks for a device: the transports lie in the program, and what is missing is named.
+. firmware-tests/support/shell.sh
+unset GF_QUIET MAKEFLAGS MAKELEVEL # as by hand
+says() { grep -qF "$1" "$2" || { cat "$2"; return 1; }; }
+# builds NAME VARIABLE=..: gf-check and gf-perf in $scratch/NAME. What does not know how UCX is linked is reused.
+builds() {
+    folder=$scratch/$1; shift
+    mkdir "$folder"
+    cp -Rp "$BUILD/lib" "$BUILD/ops" "$BUILD/drivers" "$BUILD/config" "$BUILD/tools" "$folder"
+    rm -rf "$folder/drivers/ucx"
+    make -s -j2 WERROR=1 BUILD="$folder" "$@" "$folder/gf-check" "$folder/gf-run" "$folder/gf-perf" >"$folder.log" 2>&1 ||
+        { cat "$folder.log"; return 1; }
+}
+# lacks FOLDER TRANSPORT TEXT: a configuration with that transport fails, and why is said
+lacks() {
+    echo "link = { transports = \"self,posix,$2\"; };" >"$scratch/lacks.cfg"
+    "$1/gf-check" "$scratch/lacks.cfg" --preflight >"$scratch/out" 2>&1 && { echo "it went well"; return 1; }
+    says "\"$2\" $3" "$scratch/out"
+}
+has() { "$1/gf-check" config/local.cfg >"$scratch/out" 2>&1 && grep -Eq "^transports of this program: .*$2" "$scratch/out" || { cat "$scratch/out"; return 1; }; }
+sums() { "$1/gf-run" -n 2 "$1/gf-perf" -b 4K -e 4K --set "link.transports=$2" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }; }
+no_ucx_to_load() { ! ldd "$1" | grep -qE 'libuc[pstm]|ibverbs|mlx'; }
+card() { [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; }
+no_device="is in this binary, but there is no device for it here"
+
+if "$BUILD/gf-check" config/local.cfg | grep -q 'transports of this program:.* ib'; then
+    skip "the_default_link_has_no_infiniband" "this build is not the default link"
+else
+    check "the_default_link_has_tcp_and_shared_memory" has "$BUILD" 'tcp on .*lo'
+    for name in rc ud_x dc; do
+        check "the_default_link_says_which_has_$name" lacks "$BUILD" $name "is not in this binary; it is in one made with UCX_IB=1, or UCX_DYNAMIC=1"
+    done
+    check "and_which_has_cuda" lacks "$BUILD" cuda_copy "is not in this binary; it is in one made with UCX_DYNAMIC=1 with a UCX built for CUDA"
+fi
+
+if make -s UCX_IB=1 flags >/dev/null 2>&1 && [ -e /usr/include/infiniband/verbs.h ]; then
+    check "it_links_with_infiniband" builds ib UCX_IB=1
+    check "all_of_it_is_static" no_ucx_to_load "$scratch/ib/gf-perf"
+    for provider in mlx4 mlx5 rxe; do
+        check "it_has_the_provider_$provider" sh -c "nm $scratch/ib/gf-perf | grep -q verbs_provider_$provider"
+    done
+    check "it_runs_in_shared_memory_and_over_tcp" sums "$scratch/ib" self,posix,tcp
+    if card; then
+        for name in rc ud; do check "it_runs_over_$name" sums "$scratch/ib" self,$name; done
+    else
+        for name in rc ud rc_v ud_x; do check "without_a_card_${name}_says_so" lacks "$scratch/ib" $name "$no_device"; done
+        skip "it_runs_over_rc_and_ud" "there is no InfiniBand or RoCE device"
+    fi
+else skip "it_links_with_infiniband" "not installed: $(make -s UCX_IB=1 flags 2>&1 | sed -n 's/.*packages //p' | tr -d .)"; fi
+
+check "it_links_with_a_dynamic_ucx" builds dynamic UCX_DYNAMIC=1
+check "which_is_looked_for_beside_the_program_first" sh -c "readelf -d $scratch/dynamic/gf-perf | grep -q 'path: \[\$ORIGIN:\$ORIGIN/../lib'"
+check "the_dynamic_one_runs_in_shared_memory_and_over_tcp" sums "$scratch/dynamic" self,posix,tcp
+check "and_takes_no_signals" sh -c "cc=\${CC:-gcc}; printf '%s\n' '#include <signal.h>' '#include \"drivers/link.h\"' \
+    'const void *keep(void); const void *keep(void) { return &gf_link_ucx; }' \
+    'int main(void) { struct sigaction a; sigaction(SIGSEGV, 0, &a); return a.sa_handler != SIG_DFL; }' >$scratch/signals.c &&
+    \$cc -D_GNU_SOURCE -I. -Ilib $scratch/signals.c -o $scratch/signals $scratch/dynamic/libgradientflow.a -lucp -luct -lucs -lucm -lsodium -lm && $scratch/signals"
+other=$(cd "$(dirname "$(ldd "$scratch/dynamic/gf-perf" | sed -n 's/.*libucp.so.0 => \(.*\) (.*/\1/p')")" && pwd)
+mkdir "$scratch/lib"
+for library in ucp uct ucs ucm; do cp -L "$other/lib$library.so.0" "$scratch/lib"; done
+check "a_ucx_in_lib_beside_bin_is_taken" sh -c "ldd $scratch/dynamic/gf-perf | grep -q 'libucp.so.0 => .*$scratch/'"
+fails() { ! make -s UCX_PREFIX=/nonexistent flags >"$scratch/out" 2>&1; }
+check "a_prefix_without_ucx_fails" fails
+check "and_is_named" says "UCX_PREFIX=/nonexistent" "$scratch/out"
+finish

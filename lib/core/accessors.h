@@ -1,0 +1,31 @@
+/* Short answers about a context. */
+#ifndef GF_ACCESSORS_H
+#define GF_ACCESSORS_H
+
+#include "lib/context.h"
+
+/* Of rank `rank`, to the link; and back, GF_RANK_NONE where it is of this epoch no longer. */
+static inline uint32_t gf_seat_of(const gf_context *gf, uint32_t rank)
+{
+    return (gf->seats == NULL) ? rank : gf->seats[rank];
+}
+static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t seat)
+{
+    if ((gf->seats == NULL) || (seat == GF_RANK_NONE)) return seat;
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        if (gf->seats[rank] == seat) return rank;
+    return GF_RANK_NONE;
+}
+
+gf_path gf_path_of(const gf_context *gf);
+/* Buffers are added up by the device, where it has put them. */
+static inline bool gf_sums_late(const gf_context *gf)
+{
+    return gf->on_device && (gf_path_of(gf) != GF_PATH_STAGED);
+}
+void gf_trace_write(gf_context *gf, const struct gf_trace_record *record); /* nowhere without the observe module */
+
+
+static inline uint64_t gf_now(const gf_context *gf) { return gf->drivers.clock->now_ns(gf->drivers.clock); }
+
+#endif

@@ -1,0 +1,93 @@
+/* Leaving, closing, and a sign of life in between. */
+#include "lib/context.h"
+#include "lib/core/accessors.h"
+#include "lib/core/late.h"
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
+
+void gf_drivers_close(gf_context *gf)
+{
+    if ((gf->gpu != NULL) && gf->on_device) gf->modules->device->ipc_close(gf);
+    if ((gf->gpu != NULL) && (gf->link != NULL)) gf_device_unregister(gf);
+    if (gf->link != NULL) gf->link->driver->close(gf->link);
+    if (gf->rendezvous != NULL) gf->rendezvous->driver->close(gf->rendezvous);
+    if (gf->gpu != NULL) gf->gpu->driver->close(gf->gpu);
+    gf->link = NULL;
+    gf->rendezvous = NULL;
+    gf->gpu = NULL;
+    gf->members = NULL;
+}
+
+/* The others may still need what this rank has sent: progress until all have said that they leave. */
+static gf_status leave_progress(gf_context *gf, void *arg)
+{
+    uint64_t now_ns = gf_now(gf);
+    gf_status status;
+    (void)arg;
+    if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
+    if (gf_aborted(gf)) return gf_enter(gf);
+    if (gf->opening.left_late) return GF_ERR_TIMEOUT; /* the others have been told why, which is no failure of this one */
+    (void)gf->link->driver->progress(gf->link);
+    status = gf_members_leave(gf->members, now_ns);
+    if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
+    if ((status != GF_AGAIN) || (now_ns <= gf->opening.leave_ns)) return status;
+    if (gf_members_leave_late(gf->members) == GF_AGAIN) return GF_AGAIN;
+    gf->opening.left_late = true;
+    return GF_ERR_TIMEOUT;
+}
+
+/* From here on only leaving goes on, or failing. What is under way is given up, and the others are told. */
+static gf_status leave_begin(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (gf->phase == GF_PHASE_JOIN) (void)gf_members_leave(gf->members, gf_now(gf)); /* tells the others */
+    if ((gf->phase == GF_PHASE_WARM) || (gf->phase == GF_PHASE_STEP) || !gf_requests_idle(gf))
+        return gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
+                       "rank %u closed its context while %s was under way", gf->rank, gf_operation_name(gf_doing(gf)));
+    if (gf->phase != GF_PHASE_READY) return GF_OK;
+    if (gf->on_device) gf->modules->device->ipc_close(gf); /* before the exporters hear that this rank leaves: then they free it */
+    gf->phase = GF_PHASE_LEAVE;
+    gf->opening.leave_ns = gf_now(gf) + gf->config.exchange.timeout_ns;
+    return GF_OK;
+}
+
+gf_status gf_close_poll(gf_context *gf)
+{
+    gf_status status = gf_own(gf);
+    if (status < 0) return status;
+    (void)leave_begin(gf);
+    if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
+    return ((gf->phase == GF_PHASE_LEAVE) || (gf->phase == GF_PHASE_FAILING)) ? leave_progress(gf, NULL) : GF_OK;
+}
+
+gf_status gf_close(gf_context *gf)
+{
+    gf_status status;
+    if (gf == NULL) return GF_OK;
+    if ((status = gf_own(gf)) < 0) return status;
+    status = leave_begin(gf);
+    if ((status == GF_OK) && (gf->phase == GF_PHASE_LEAVE)) status = gf_wait(gf, leave_progress, NULL);
+    for (uint64_t end_ns = gf_now(gf) + GF_FLUSH_NS; /* what was told goes out before the connection ends */
+         (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) && (gf_now(gf) < end_ns);)
+        (void)gf_members_poll(gf->members, gf_now(gf));
+    gf_drivers_close(gf);
+    gf_fork_unguard(gf);
+    gf->phase = GF_PHASE_CLOSED;
+    gf->magic = 0;
+    return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK; /* what failed is known */
+}
+
+gf_status gf_heartbeat(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    uint64_t now_ns;
+    if (status < 0) return status;
+    if (gf->members == NULL) return GF_ERR_STATE;
+    now_ns = gf_now(gf);
+    gf_members_heartbeat(gf->members, now_ns);
+    gf->polled.members_skip = 0;
+    gf->polled.link_ns = 0;
+    (void)gf_progress(gf, now_ns);
+    return gf->error.code;
+}

@@ -1,0 +1,144 @@
+/* From the posted join to a context that can be used: peers are connected, then warm.c. */
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/context.h"
+#include "lib/core/accessors.h"
+#include "lib/core/arena.h"
+#include "lib/elastic/elastic.h"
+#include "lib/modules/modules.h"
+
+#define CONNECTS_A_POLL 32u
+
+/* Host memory of this process that is not shared: what foreign libraries take shows as its growth. */
+uint64_t gf_resident_bytes(void)
+{
+    char text[128];
+    char *rest = text;
+    uint64_t resident, shared;
+    ssize_t length;
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    length = read(fd, text, sizeof text - 1);
+    (void)close(fd);
+    if (length <= 0) return 0;
+    text[length] = '\0';
+    (void)strtoull(rest, &rest, 10);
+    resident = strtoull(rest, &rest, 10);
+    shared = strtoull(rest, &rest, 10);
+    return (resident - shared) * GF_PAGE_BYTES;
+}
+
+/* Some peers a poll; GF_OK once all are connected. */
+static gf_status peers_connect(gf_context *gf)
+{
+    for (uint32_t i = 0; i < CONNECTS_A_POLL; i++) {
+        size_t endpoint_bytes;
+        const void *endpoint;
+        if (gf->warm.connected == gf->world) return GF_OK;
+        endpoint = gf_members_endpoint(gf->members, gf->warm.connected, &endpoint_bytes);
+        if (gf->link->driver->connect(gf->link, gf_seat_of(gf, gf->warm.connected), endpoint, endpoint_bytes) < 0)
+            return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
+        gf->warm.connected++;
+    }
+    return GF_AGAIN;
+}
+
+/* Ranks that reach each other's memory share a machine: more of them than cores must not spin. A launcher that binds
+ * each to one core shows none of the others'. */
+static void neighbours_count(gf_context *gf)
+{
+    uint32_t local = 1;
+    cpu_set_t cores;
+    int core_count;
+    for (uint32_t r = 0; r < gf->world; r++)
+        if ((r != gf->rank) && (gf->link->driver->map(gf->link, gf_seat_of(gf, r)) != NULL)) local++;
+    CPU_ZERO(&cores);
+    core_count = (sched_getaffinity(0, sizeof cores, &cores) == 0) ? CPU_COUNT(&cores) : 0;
+    if (core_count <= 1) core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    gf->waiting.oversubscribed = (core_count > 0) && ((int)local > core_count);
+    gf->warm.met[GF_MET_PAIRS] = 0;
+    if ((gf->world <= GF_DIRECT_RANKS_MAX) && (gf->modules->coll[GF_ALGORITHM_DIRECT] != NULL))
+        gf->warm.met[GF_MET_PAIRS] = (float)(local - 1);
+    gf->warm.met[GF_MET_OVERSUBSCRIBED] = gf->waiting.oversubscribed ? 1 : 0;
+    gf->warm.met[GF_MET_DEVICE] = gf->on_device ? 1 : 0;
+    gf->warm.met[GF_MET_WIRE] = gf->link->reaches_device ? 1 : 0;
+}
+
+static void opened(gf_context *gf)
+{
+    uint64_t now_bytes = gf_resident_bytes(), ours_bytes = gf->opening.foreign_before + gf->link->private_bytes;
+    gf->phase = GF_PHASE_READY;
+    gf->together_ns = gf_now(gf);
+    gf_fork_guard(gf);
+    gf->opening.wire_base = gf->link->sent_bytes;
+    gf->opening.message_base = gf->link->sent_messages;
+    gf->observed.stats.operations = 0;
+    gf->observed.stats.mapped_bytes = 0;
+    gf->observed.trace.written = gf->observed.trace.read = 0;
+    memset(gf->observed.peers, 0, gf->world * sizeof *gf->observed.peers);
+    gf->observed.stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;
+    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank,
+                gf->world, gf->link->driver->name, gf->tensor_count, gf->buffers.dense_count);
+    if (gf->on_device)
+        gf_log_line(&gf->log, GF_LOG_INFO, "rank %u: gradients lie on %s and travel %s", gf->rank, gf->gpu->driver->name,
+                    gf_path_name(gf_path_of(gf)));
+}
+
+gf_status gf_join_progress(gf_context *gf, uint64_t now_ns)
+{
+    gf_status status;
+    if (gf->phase == GF_PHASE_JOIN) {
+        status = gf_members_poll(gf->members, now_ns);
+        if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
+        if ((status == GF_OK) && ((status = peers_connect(gf)) == GF_OK)) {
+            neighbours_count(gf);
+            gf_nodes_look(gf);
+            gf->phase = GF_PHASE_WARM;
+        }
+        return (status < 0) ? status : GF_AGAIN;
+    }
+    GF_ASSERT(gf->phase == GF_PHASE_WARM);
+    return gf_warm_poll(gf, now_ns);
+}
+
+static gf_status open_progress(gf_context *gf, void *arg)
+{
+    uint64_t now_ns = gf_now(gf);
+    gf_status status;
+    (void)arg;
+    if (gf->shrink.state != GF_SHRINK_NONE) { /* a rank that comes back */
+        status = gf->modules->elastic->turn(gf, NULL);
+        if (status == GF_OK) opened(gf);
+        return status;
+    }
+    if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0))) return gf_failing_poll(gf, now_ns);
+    if ((gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM)) return GF_OK;
+    status = gf_join_progress(gf, now_ns);
+    if (status == GF_OK) opened(gf);
+    return (gf->error.code != GF_OK) ? gf_failing_poll(gf, now_ns) : status;
+}
+
+static gf_status open_enter(gf_context *gf)
+{
+    gf_status status = gf_own(gf);
+    if ((status < 0) || (gf->shrink.state != GF_SHRINK_NONE)) return status;
+    return gf_enter_poll(gf);
+}
+
+gf_status gf_open_poll(gf_context *gf)
+{
+    gf_status status = open_enter(gf);
+    if (status < 0) return status;
+    return open_progress(gf, NULL);
+}
+
+gf_status gf_open_wait(gf_context *gf)
+{
+    gf_status status = open_enter(gf);
+    if (status < 0) return status;
+    return gf_wait(gf, open_progress, NULL);
+}

@@ -1,0 +1,26 @@
+/* Which ranks share memory: for hierarchy, and for auto where it may choose that. */
+#ifndef GF_NODES_H
+#define GF_NODES_H
+
+#include "ops/node/hierarchy.h"
+
+/* Whose memory each rank reaches, as they tell each other, and what follows for this one. */
+#define GF_REACH_WORDS 3u
+struct gf_node_words {
+    float *reach;             /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which */
+    uint32_t *local, *across; /* [world] each: struct gf_coll_nodes */
+};
+
+struct gf_nodes {
+    struct gf_node_words words; /* NULL where they are of no use */
+    struct gf_coll_nodes of;
+    bool used;                  /* nodes are whole, and hierarchy is what sums; known when the warm-up ends */
+};
+
+/* What this rank says of itself; then, once that is summed over all ranks, who makes up which node. Where memory is not
+ * shared by whole nodes, an error that names who if hierarchy was asked for by name; auto goes on without it. */
+bool gf_nodes_wanted(const struct gf_config *config);
+void gf_nodes_look(gf_context *gf);
+gf_status gf_nodes_settle(gf_context *gf);
+
+#endif

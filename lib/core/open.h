@@ -1,0 +1,22 @@
+/* Opening and closing. */
+#ifndef GF_OPEN_H
+#define GF_OPEN_H
+
+#include "gradientflow.h"
+
+#define GF_ANSWER_NS UINT64_C(1000000000)    /* a live rank answers an inquiry within this */
+#define GF_FLUSH_NS UINT64_C(200000000)      /* for last words on the control channel at close */
+
+struct gf_opening {
+    uint64_t foreign_before;          /* resident bytes before */
+    uint64_t wire_base, message_base; /* link counters when it ended */
+    uint64_t leave_ns;                /* LEAVE: nobody is waited for beyond this */
+    bool left_late;                   /* LEAVE: that is over */
+};
+
+/* One turn of join and warm-up: GF_OK once the context could be used. A failure is the context's. */
+gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
+uint64_t gf_resident_bytes(void);       /* host memory of this process that is not shared; 0: unknown */
+void gf_drivers_close(gf_context *gf); /* those that are open */
+
+#endif

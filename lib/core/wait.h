@@ -1,0 +1,20 @@
+/* Waiting: the only thing in the library that blocks. */
+#ifndef GF_WAIT_H
+#define GF_WAIT_H
+
+#include "lib/core/idle.h"
+#include "gradientflow.h"
+
+struct gf_waiting {
+    uint64_t moved_ns;   /* something last moved */
+    bool oversubscribed; /* more ranks than cores on this machine; after the warm-up, on some rank's */
+    struct gf_idling idling;
+    bool armed;          /* inside of gf_wait(): it is announced that this rank sleeps until a flag comes */
+    bool awaits_core;    /* what is awaited needs this core: give it away at once */
+    uint32_t spins;      /* inside of gf_wait(): how often a poll may look for a flag before it returns */
+};
+
+/* Polls until poll() gives anything but GF_AGAIN, idling as the configuration says. */
+gf_status gf_wait(gf_context *gf, gf_status (*poll)(gf_context *gf, void *arg), void *arg);
+
+#endif

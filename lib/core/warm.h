@@ -1,0 +1,31 @@
+/* The end of opening: all ranks meet, and learn who shares what with whom. */
+#ifndef GF_WARM_H
+#define GF_WARM_H
+
+#include "gradientflow.h"
+
+/* What ranks count when they meet. */
+enum { GF_MET_PAIRS, /* ranks whose memory it reaches */ GF_MET_OVERSUBSCRIBED, /* 1: it is */
+       GF_MET_DEVICE, /* 1: gradients on a device */ GF_MET_WIRE, /* 1: from where its link takes them */ GF_MET_COUNT };
+
+typedef enum gf_warm_state {
+    GF_WARM_BEGIN = 0,
+    GF_WARM_MEET,  /* a barrier that counts who shares what */
+    GF_WARM_NODES, /* who shares memory with whom */
+    GF_WARM_TOUCH, /* peers' pages, which fault at the first look */
+    GF_WARM_EXPORT,  /* device memory: each tells the others how it is reached (ipc.c) */
+    GF_WARM_IMPORT /* and whether it reaches theirs */
+} gf_warm_state;
+
+struct gf_warm {
+    gf_warm_state state;
+    float met[GF_MET_COUNT]; /* of this rank, then summed over all */
+    uint32_t connected;      /* peers, so far */
+    uint32_t touched_rank;
+    uint64_t touched_bytes;  /* of its region */
+    struct gf_request requests[GF_REQUESTS_MAX];
+};
+
+gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns); /* GF_OK: the context can be used */
+
+#endif

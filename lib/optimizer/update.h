@@ -1,0 +1,24 @@
+/* The optimizer by ranges and by chunks, for the sparse module. */
+#ifndef GF_UPDATE_H
+#define GF_UPDATE_H
+
+#include "ops/ops.h"
+
+/* Pools; 0: there is none. */
+struct gf_weights {
+    gf_mem weight, momentum, half;
+    gf_mem norms; /* fp32 for LARS: squares [2 * tensor_count], ratios [tensor_count], scratch of norm() */
+};
+
+/* LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a tensor that is applied, 1
+ * where a norm is zero; biases and normalisation are excluded. Begin, add each range, end; nothing is read back. */
+gf_status gf_lars_begin(gf_context *gf, uint32_t tensor);
+gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
+gf_status gf_lars_end(gf_context *gf, uint32_t tensor);
+gf_status gf_half_refresh(gf_context *gf); /* the half weights from the weights; nothing without them */
+/* Elements first..end-1, all of one tensor, by the rules of `tensor` and with its trust ratio. */
+gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);
+/* The same of listed chunks of the part whose rules this tensor has, in one call. */
+gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate);
+
+#endif
