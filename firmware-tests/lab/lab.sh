@@ -12,7 +12,8 @@ export LC_ALL=C
 BUILD=${BUILD:-build}
 RUNS=${RUNS:-1}
 here=$(dirname "$0")
-. "$here/lab_hosts.sh"
+. firmware-tests/support/net.sh
+net_burst=64k link_rate=100mbit stranger=4 # the host of no rank
 . "$here/lab_job.sh"
 . "$here/lab_cases.sh"
 . "$here/lab_report.sh"
@@ -37,7 +38,7 @@ cases=$(printf '%s\n' "$cases" | awk -v lab="${LAB:-1/1}" '{ c[NR] = $0 } END {
 if [ -z "$cases" ]; then echo "lab.sh: no case fits: $*; there are: $(all_cases | tr '\n' ' ')" >&2; exit 2; fi
 
 passed=0 failed=0 skipped=0 pids='' undisturbed='' running=''
-missing=$(hosts_missing)
+missing=$(net_missing)
 if [ -n "$missing" ]; then
     for c in $cases; do echo "skip $c: $missing"; skipped=$((skipped + 1)); done
     echo "$passed passed, $failed failed, $skipped skipped"
@@ -47,15 +48,15 @@ fi
 work=$(mktemp -d) || exit 1
 clean() { # every process of ours lives in one of our hosts
     [ -z "$running" ] || kill -KILL "$running" 2>/dev/null
-    for host in 1 2 3 4 9; do
-        for p in $(ip netns pids "$prefix$host" 2>/dev/null); do kill -KILL "$p" 2>/dev/null; done
+    for host in 0 1 2 3 $stranger; do
+        for p in $(ip netns pids "$net_prefix-$host" 2>/dev/null); do kill -KILL "$p" 2>/dev/null; done
     done
-    hosts_down
+    net_down
     rm -rf "$work"
 }
 trap clean EXIT
 trap 'exit 130' INT TERM HUP
-hosts_up 1 2 3 4 9 || exit 1
+net_up "lab$$" 5 $link_rate || exit 1
 mkdir "$work/data" && data_write train 2048 && data_write t10k 256
 results=$work/results
 [ "$RUNS" -eq 1 ] && [ -z "${LAB:-}" ] || results=$BUILD/lab
@@ -79,7 +80,7 @@ run_one() { # CASE
     running=$!
     wait $running
     running=
-    cable 3 up; cable 1 up; link_shape 3 $link_rate; neighbours_forget 1 2 3 4 9
+    net_cable 2 up; net_cable 0 up; net_shape 2 $link_rate; net_forget
     if grep -q '^bad' "$record"; then
         echo "not ok $1: $(sed -n 's/^bad //p' "$record" | tr '\n' ';')"
         [ -z "${KEEP:-}" ] || { mkdir -p "$KEEP/$1.$run"; cp "$work"/*.log "$record" "$KEEP/$1.$run"; }

@@ -80,7 +80,7 @@ cut_case() { # RANK: the others name it, and it ends too, cut off from all
     job_start $tcp $ends
     training_await || return
     fault_now
-    cable $(($1 + 1)) down
+    net_cable "$1" down
     job_end
     survivors_say "$(pattern "$died|$silent" "$1")" $(others "$1")
     [ "$(exit_of "$1")" = 1 ] || bad "rank $1, cut off, ended with $(exit_of "$1")"
@@ -103,15 +103,15 @@ slowest_is() { # RANK WHAT: most of the others know that it, or its link, was th
 }
 pause() { signal 2 STOP; sleep 2; signal 2 CONT; }
 case_tcp_pause() { PROGRAM=$tests/program_faulty_train disturbed pause; slowest_is 2 rank; }
-cut_and_back() { cable 3 down; sleep 0.5; cable 3 up; }
+cut_and_back() { net_cable 2 down; sleep 0.5; net_cable 2 up; }
 case_tcp_cut_and_back() { disturbed cut_and_back; }
-slow_link() { link_shape 3 10mbit; }
+slow_link() { net_shape 2 10mbit; }
 case_tcp_slow_link() { PROGRAM=$tests/program_faulty_train disturbed slow_link; slowest_is 2 "link of rank"; }
 
 grown_kb() { awk '/VmRSS/ { print $2 }' "/proc/$(pid_of 0)/status"; }
 strangers() {
     before=$(grown_kb)
-    netns 9 "$tests/program_strangers" 10.77.0.1 7117 2000 200 </dev/null >"$work/strangers"
+    net_exec $stranger "$tests/program_strangers" "$(net_address 0)" 7117 2000 200 </dev/null >"$work/strangers"
     grown=$(($(grown_kb) - before))
 }
 case_tcp_strangers() {
@@ -121,8 +121,8 @@ case_tcp_strangers() {
     said "$(cat "$work/strangers"); rank 0 grew by $grown KB"
 }
 data_strangers() {
-    port=$(netns 3 ss -Hltnp "( sport >= :21000 and sport <= :25999 )" | sed -n 's/.*:\([0-9]*\) .*/\1/p' | head -n 1)
-    netns 9 "$tests/program_strangers" 10.77.0.3 "${port:-0}" 200 50 </dev/null >"$work/strangers"
+    port=$(net_exec 2 ss -Hltnp "( sport >= :21000 and sport <= :25999 )" | sed -n 's/.*:\([0-9]*\) .*/\1/p' | head -n 1)
+    net_exec $stranger "$tests/program_strangers" "$(net_address 2)" "${port:-0}" 200 50 </dev/null >"$work/strangers"
 }
 case_tcp_data_strangers() { disturbed data_strangers; said "$(cat "$work/strangers")"; }
 case_tcp_half_open() {
@@ -130,8 +130,8 @@ case_tcp_half_open() {
     transports=$tcp
     config_write $tcp
     rank_start 0 $goes_on
-    until netns 1 ss -Hltn "sport = :7117" | grep -q . || is_over 0; do sleep 0.02; done
-    netns 9 "$tests/program_strangers" 10.77.0.1 7117 200 200 <"$work/hold" >"$work/strangers" &
+    until net_exec 0 ss -Hltn "sport = :7117" | grep -q . || is_over 0; do sleep 0.02; done
+    net_exec $stranger "$tests/program_strangers" "$(net_address 0)" 7117 200 200 <"$work/hold" >"$work/strangers" &
     holder=$!
     exec 3>"$work/hold"
     for r in $(others 0); do rank_start "$r" $goes_on; done
@@ -180,7 +180,7 @@ case_tcp_elastic_worker() { elastic_case $tcp 2 "signal 2 KILL" 600; }
 case_tcp_elastic_coordinator() { elastic_case $tcp 0 "signal 0 KILL" 600; }
 case_posix_elastic_worker() { elastic_case $posix 2 "signal 2 KILL" 600; }
 case_tcp_elastic_cut() {
-    elastic_case $tcp 2 "cable 3 down" 600
+    elastic_case $tcp 2 "net_cable 2 down" 600
     [ "$(exit_of 2)" = 1 ] || bad "rank 2, cut off, ended with $(exit_of 2)"
 }
 # From the fault until the restarted rank trains.
@@ -201,7 +201,7 @@ restart_case() { # RANK [ADDRESS OF THE JOB BY THEN]
     said "$(grep -h -o 'elastic: .* came back .*' "$(log_of back)" | head -n 1)"
 }
 case_tcp_restart_worker() { restart_case 2; }
-case_tcp_restart_coordinator() { restart_case 0 10.77.0.2:7117; } # rank 1's host has not rank 0's address: its own, same port
+case_tcp_restart_coordinator() { restart_case 0 "$(net_address 1):7117"; } # rank 1's host has not rank 0's address: its own, same port
 
 # ---- at join ----
 

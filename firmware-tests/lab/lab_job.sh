@@ -2,7 +2,7 @@
 # A training job of the lab, what befalls it, and what its ranks must have said. Each rank runs under program_stamp, which
 # puts the time in front of every line: detection is measured from the fault to the line that a survivor prints.
 # A case's judgement goes to $record: "bad WHY" lines, "told SECONDS", "said TEXT".
-world=4 # rank R is on host R + 1; all on host 1 where transports are posix
+world=4 # rank R is on host R; all on host 0 where transports are posix
 tests=$BUILD/firmware-tests
 keepalive_s=1 timeout_s=4 join_s=5
 limit_s=120
@@ -29,7 +29,7 @@ data_write() {
 config_write() { # TRANSPORTS
     head -c 32 /dev/urandom >"$work/key" && chmod 600 "$work/key"
     case $1 in
-    *tcp*) address=10.77.0.1:7117 devices=eth0 ;;
+    *tcp*) address=$(net_address 0):7117 devices=eth0 ;;
     *) address=127.0.0.1:7117 devices=lo ;;
     esac
     cat >"$work/lab.cfg" <<END
@@ -39,12 +39,12 @@ exchange = { timeout = "$timeout_s s"; };
 optimizer = { kind = "sgd"; momentum = 0.9; weight_decay = 0.0005; };
 END
 }
-host_of() { if [ "$transports" = self,posix ]; then echo 1; else echo $(($1 + 1)); fi; }
+host_of() { if [ "$transports" = self,posix ]; then echo 0; else echo "$1"; fi; }
 # One rank in the background; PROGRAM and ENVIRONMENT may be set for it. Its number, its options.
 rank_start() {
     r_=$1; shift
     mkdir -p "$work/$r_"
-    netns "$(host_of "$r_")" env GF_RANK="$r_" GF_WORLD=$world GF_JOB=4711 OPENBLAS_NUM_THREADS=1 ${ENVIRONMENT:-} \
+    net_exec "$(host_of "$r_")" env GF_RANK="$r_" GF_WORLD=$world GF_JOB=4711 OPENBLAS_NUM_THREADS=1 ${ENVIRONMENT:-} \
         "$tests/program_stamp" $limit_s "$(log_of "${LOG:-$r_}")" "${PROGRAM:-$BUILD/gf-train}" --config "$work/lab.cfg" \
         --data "$work/data" --model "${MODEL:-linear}" --checkpoint "$work/$r_/c" "$@" &
     pids="$pids $!"

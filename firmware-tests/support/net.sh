@@ -3,12 +3,27 @@
 #     net_up PREFIX COUNT RATE     RATE as tc writes it: 1gbit, 100mbit
 #     net_run LIMIT COMMAND..      one rank of COMMAND on each host, GF_RANK and GF_WORLD set; the first failure's exit code
 #     net_run_nodes LIMIT RANKS COMMAND..   RANKS ranks on each host, which share memory there and only there
+#     net_exec HOST COMMAND..      on one host
+#     net_shape HOST RATE, net_cable HOST up|down    another rate; its carrier goes with the cable
+#     net_forget                   nobody remembers that a host could not be found, which would fail a job that begins now
+#     net_missing                  why there can be no hosts here; nothing where there can
 #     net_down
 # net_burst is what may beat the rate for a moment after a pause; at least a packet before it is cut (64 KiB).
 net_prefix='' net_hosts=0 net_burst=512k
 net_address() { echo "10.213.7.$(($1 + 1))"; }
 net_switch_address() { echo 10.213.7.254; }
+net_exec() { net_host=$1; shift; ip netns exec "$net_prefix-$net_host" "$@"; }
 net_limit() { ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst "$net_burst" latency 50ms; }
+net_shape() { net_limit "$net_prefix-$1" eth0 "$2" && net_limit "$net_prefix-sw" "port$1" "$2"; }
+net_cable() { ip -n "$net_prefix-sw" link set "port$1" "$2"; }
+net_forget() { for net_i in $(seq 0 $((net_hosts - 1))); do ip -n "$net_prefix-$net_i" neigh flush all; done; }
+net_missing() {
+    if [ "$(id -u)" -ne 0 ]; then echo "needs root to make network namespaces"
+    elif ! command -v ip >/dev/null || ! command -v tc >/dev/null || ! command -v ss >/dev/null; then echo "needs iproute2"
+    elif ! net_up "gf$$-probe" 1 1gbit 2>/dev/null; then echo "this kernel or container lets nobody make namespaces with veth, bridge and tbf"
+    fi
+    net_down
+}
 net_up() {
     net_prefix=$1 net_hosts=$2
     ip netns add "$1-sw" && ip -n "$1-sw" link add bridge type bridge && ip -n "$1-sw" link set lo up &&
@@ -18,7 +33,7 @@ net_up() {
             ip -n "$1-$net_i" link add eth0 type veth peer name "port$net_i" netns "$1-sw" &&
             ip -n "$1-$net_i" addr add "$(net_address "$net_i")/24" dev eth0 && ip -n "$1-$net_i" link set eth0 up &&
             ip -n "$1-sw" link set "port$net_i" master bridge up &&
-            net_limit "$1-$net_i" eth0 "$3" && net_limit "$1-sw" "port$net_i" "$3" || return 1
+            net_shape "$net_i" "$3" || return 1
     done
 }
 net_down() {
@@ -30,11 +45,8 @@ net_down() {
 net_begin() {
     trap 'net_down; rm -rf "$scratch"' EXIT
     trap 'exit 1' INT TERM
-    if ! ip netns add "gf$$-probe" 2>/dev/null; then
-        echo "$1: this user may not make network namespaces" >&2
-        exit 1
-    fi
-    ip netns delete "gf$$-probe"
+    net_why=$(net_missing)
+    [ -z "$net_why" ] || { echo "$1: $net_why" >&2; exit 1; }
 }
 # Payload bytes a second of a link, of its rate in Mbit/s: 1448 of 1538 bytes on the wire are payload, but the bucket
 # counts neither preamble, gap nor checksum (24 bytes).
