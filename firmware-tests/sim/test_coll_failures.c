@@ -1,88 +1,25 @@
 /* All collectives where something fails: each ends with the right status on every rank, and nothing is under way. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/coll_world.h"
-
-/* `expect` on at least one rank where the fault was met; the others end well, or time out. */
-static const struct fault_case {
-    gf_sim_fault_kind kind;
-    gf_status expect;
-    uint64_t delay_ns;
-} faults[] = {
-    {GF_SIM_FAULT_AGAIN, GF_OK, 0},
-    {GF_SIM_FAULT_DUPLICATE, GF_OK, 0},
-    {GF_SIM_FAULT_DELAY, GF_OK, COLL_TIMEOUT_NS / 2},
-    {GF_SIM_FAULT_STOP, GF_OK, COLL_TIMEOUT_NS / 2},
-    {GF_SIM_FAULT_DELAY, GF_ERR_TIMEOUT, 3ull * COLL_TIMEOUT_NS},
-    {GF_SIM_FAULT_DROP, GF_ERR_TIMEOUT, 0},
-    {GF_SIM_FAULT_ERROR, GF_ERR_LINK, 0},
-    {GF_SIM_FAULT_SHORT, GF_ERR_MISMATCH, 0},
-    {GF_SIM_FAULT_KILL, GF_ERR_ABORTED, 0},
-};
-
-/* True: the fault was met. */
-static bool fault_run(const struct fault_case *fault, const struct coll_case *c, uint64_t at, bool bind_receives)
-{
-    struct gf_sim_setup sim = coll_network;
-    struct coll_world world;
-    uint32_t expected = 0;
-    bool is_met;
-    sim.bind_receives = bind_receives;
-    sim.fault_count = 1;
-    sim.faults[0] = (struct gf_sim_fault){fault->kind, GF_RANK_NONE, at, fault->delay_ns};
-    coll_world_open(&world, c, &sim);
-    world.may_reset = bind_receives;
-    coll_world_fill(&world, false);
-    for (uint32_t i = 0; i < c->size; i++) {
-        coll_world_start(&world, i, 4095);
-        /* Polls while nothing happens: else a late message would be there before anybody looks at the clock. */
-        for (uint64_t half = 1; half < 6; half++) gf_sim_wake_at(world.sim, i, half * COLL_TIMEOUT_NS / 2);
-    }
-    coll_world_run(&world);
-    coll_world_check(&world);
-    is_met = gf_sim_fault_met(world.sim);
-    for (uint32_t i = 0; i < c->size; i++) {
-        const struct gf_coll *coll = &world.nodes[i].coll;
-        gf_status status = world.nodes[i].status;
-        if (status == (is_met ? fault->expect : GF_OK)) {
-            expected++;
-        } else if (status != GF_OK) {
-            assert_int_equal(status, GF_ERR_TIMEOUT);
-        }
-        if (status != GF_OK) assert_true((coll->waits_for < c->size) && (coll->waits_for != i));
-        for (uint32_t m = 0; m < coll->msg_count; m++) assert_false(coll->msgs[m].active);
-        assert_int_equal(gf_coll_poll(&world.nodes[i].coll, gf_sim_now_ns(world.sim)), status);
-    }
-    assert_in_range(expected, (is_met && (fault->expect != GF_OK)) ? 1 : c->size, c->size);
-    coll_world_close(&world);
-    return is_met;
-}
+#include "firmware-tests/support/coll_fault.h"
 
 TEST(every_post_meets_every_fault)
 {
-    for (size_t f = 0; f < LENGTH(faults); f++) {
-        for (size_t p = 0; p < COLL_PAIRS; p++) {
-            for (uint32_t size = 2; size <= 6; size++) {
-                struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = size,
-                                      .elem_count = 37, .slice_bytes = 64, .window = 1 + size % 3,
-                                      .root = (coll_pairs[p].op == GF_COLL_BROADCAST)};
-                uint64_t at = 1;
-                while (fault_run(&faults[f], &c, at, false)) assert_in_range(++at, 1, 10000);
-                assert_true(at > 1);
-            }
+    for (size_t p = 0; p < COLL_PAIRS; p++) {
+        for (uint32_t size = 2; size <= 6; size++) {
+            struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = size,
+                                  .elem_count = 37, .slice_bytes = 64, .window = 1 + size % 3,
+                                  .root = (coll_pairs[p].op == GF_COLL_BROADCAST)};
+            coll_fault_each(&c, &coll_network);
         }
     }
 }
 
-/* As with UCX: what began to arrive from a rank that died never ends by itself. */
 TEST(what_cannot_be_cancelled_is_ended_by_a_reset)
 {
-    static const struct fault_case kill = {GF_SIM_FAULT_KILL, GF_ERR_ABORTED, 0};
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 4, .elem_count = 37,
                               .slice_bytes = 64, .window = 2};
-        uint64_t at = 1;
-        while (fault_run(&kill, &c, at, true)) assert_in_range(++at, 1, 10000);
-        assert_true(at > 1);
+        coll_fault_kill(&c, &coll_network);
     }
 }
 

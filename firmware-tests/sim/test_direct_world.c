@@ -116,24 +116,6 @@ TEST(sums_are_the_same_bits_for_every_cut_and_run)
 
 /* ---- failures ---- */
 
-struct interrupt {
-    uint32_t rank, after_tensors;
-    void (*act)(struct world *w, uint32_t rank);
-    bool done;
-    struct world_step step;
-};
-
-static gf_status interrupted_progress(struct world *w, uint32_t rank, void *arg)
-{
-    struct interrupt *interrupt = arg;
-    gf_status status = world_step_progress(w, rank, &interrupt->step);
-    if (!interrupt->done && (rank == interrupt->rank) && (w->ranks[rank].next == interrupt->after_tensors)) {
-        interrupt->done = true;
-        interrupt->act(w, rank);
-    }
-    return status;
-}
-
 static void act_kill(struct world *w, uint32_t rank) { gf_sim_kill(w->sim, rank); }
 static void act_stop(struct world *w, uint32_t rank) { gf_sim_stop(w->sim, rank, true); }
 static void act_abort(struct world *w, uint32_t rank) { gf_abort(w->ranks[rank].gf); }
@@ -148,12 +130,12 @@ TEST(whoever_dies_stops_or_aborts_is_named_in_time)
                 {act_abort, ENDS_NS - TIMEOUT_NS, GF_ERR_PEER}};
     for (uint32_t row = 0; row < LENGTH(rows) * 3 * 5; row++) {
         struct world_setup setup = setup_of(3);
-        struct interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 5, .act = rows[row / 15].act};
+        struct world_interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 5, .act = rows[row / 15].act};
         struct world w;
         uint64_t begin_ns;
         world_open(&w, &setup);
         begin_ns = gf_sim_now_ns(w.sim);
-        world_run(&w, interrupted_progress, &interrupt);
+        world_run(&w, world_interrupted_progress, &interrupt);
         assert_true(interrupt.done);
         assert_true(gf_sim_now_ns(w.sim) - begin_ns < rows[row / 15].bound_ns);
         for (uint32_t rank = 0; rank < 3; rank++) {
@@ -175,12 +157,12 @@ TEST(survivors_go_on_through_memory)
 {
     for (uint32_t victim = 0; victim < 4; victim++) {
         struct world_setup setup = setup_of(4);
-        struct interrupt interrupt = {.rank = victim, .after_tensors = 3, .act = act_kill};
+        struct world_interrupt interrupt = {.rank = victim, .after_tensors = 3, .act = act_kill};
         struct world_step step = {.order = WORLD_FORWARD};
         struct world w;
         setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
         world_open(&w, &setup);
-        world_run(&w, interrupted_progress, &interrupt);
+        world_run(&w, world_interrupted_progress, &interrupt);
         world_run(&w, world_shrink_progress, NULL);
         for (uint32_t rank = 0; rank < 4; rank++)
             if (rank != victim) assert_int_equal(w.ranks[rank].status, GF_OK);
@@ -213,12 +195,12 @@ TEST(survivors_of_a_world_too_large_keep_to_messages)
 {
     enum { WORLD = GF_DIRECT_RANKS_MAX + 2 };
     struct world_setup setup = setup_of(WORLD);
-    struct interrupt interrupt = {.rank = WORLD - 1, .after_tensors = 3, .act = act_kill_two};
+    struct world_interrupt interrupt = {.rank = WORLD - 1, .after_tensors = 3, .act = act_kill_two};
     struct world_step step = {.order = WORLD_FORWARD};
     struct world w;
     setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
     world_open(&w, &setup);
-    world_run(&w, interrupted_progress, &interrupt);
+    world_run(&w, world_interrupted_progress, &interrupt);
     world_run(&w, world_shrink_progress, NULL);
     world_run(&w, survivors_progress, &step);
     for (uint32_t rank = 0; rank < WORLD - 2; rank++) {

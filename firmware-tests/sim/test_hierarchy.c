@@ -1,7 +1,7 @@
 /* The collective over nodes of ranks that share memory, over the simulator's nodes: sums bit by bit, nodes of any size,
  * the traffic, and every post that meets a fault. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/coll_world.h"
+#include "firmware-tests/support/coll_fault.h"
 
 static const uint32_t shapes[][8] = {{1, 3}, {3, 1},       {2, 2},          {3, 2, 1},             {2, 2, 2, 2},
                                      {5},    {1, 1, 1, 1}, {4, 4, 4}, {2, 3, 2, 4, 2}, {9, 3}};
@@ -184,67 +184,15 @@ TEST(a_silent_rank_is_named)
 
 /* ---- faults ---- */
 
-/* `expect` on at least one rank where the fault was met; the others end well, or time out. */
-static const struct fault_case {
-    gf_sim_fault_kind kind;
-    gf_status expect;
-    uint64_t delay_ns;
-} faults[] = {
-    {GF_SIM_FAULT_AGAIN, GF_OK, 0},          {GF_SIM_FAULT_DUPLICATE, GF_OK, 0},
-    {GF_SIM_FAULT_DELAY, GF_OK, COLL_TIMEOUT_NS / 2}, {GF_SIM_FAULT_STOP, GF_OK, COLL_TIMEOUT_NS / 2},
-    {GF_SIM_FAULT_DELAY, GF_ERR_TIMEOUT, 3ull * COLL_TIMEOUT_NS},
-    {GF_SIM_FAULT_DROP, GF_ERR_TIMEOUT, 0},  {GF_SIM_FAULT_ERROR, GF_ERR_LINK, 0},
-    {GF_SIM_FAULT_SHORT, GF_ERR_MISMATCH, 0}, {GF_SIM_FAULT_KILL, GF_ERR_ABORTED, 0},
-};
-
-/* True: the fault was met. */
-static bool fault_run(const struct fault_case *fault, const struct coll_case *c, uint64_t at)
-{
-    struct gf_sim_setup sim = network_of();
-    struct coll_world world;
-    uint32_t expected = 0;
-    bool is_met;
-    sim.bind_receives = false;
-    sim.fault_count = 1;
-    sim.faults[0] = (struct gf_sim_fault){fault->kind, GF_RANK_NONE, at, fault->delay_ns};
-    coll_world_open(&world, c, &sim);
-    coll_world_fill(&world, false);
-    for (uint32_t i = 0; i < c->size; i++) {
-        coll_world_start(&world, i, 4095);
-        for (uint64_t half = 1; half < 6; half++) gf_sim_wake_at(world.sim, i, half * COLL_TIMEOUT_NS / 2);
-    }
-    coll_world_run(&world);
-    coll_world_check(&world);
-    is_met = gf_sim_fault_met(world.sim);
-    for (uint32_t i = 0; i < c->size; i++) {
-        const struct gf_coll *coll = &world.nodes[i].coll;
-        gf_status status = world.nodes[i].status;
-        if (status == (is_met ? fault->expect : GF_OK)) {
-            expected++;
-        } else if (status != GF_OK) {
-            assert_true((status == GF_ERR_TIMEOUT) || ((fault->kind == GF_SIM_FAULT_KILL) && (status == GF_ERR_LINK)));
-        }
-        if ((status != GF_OK) && (status != GF_ERR_ABORTED)) assert_true((coll->waits_for < c->size) && (coll->waits_for != i));
-        for (uint32_t m = 0; m < coll->msg_count; m++) assert_false(coll->msgs[m].active);
-        assert_int_equal(gf_coll_poll(&world.nodes[i].coll, gf_sim_now_ns(world.sim)), status);
-    }
-    assert_in_range(expected, (is_met && (fault->expect != GF_OK)) ? 1 : c->size, c->size);
-    coll_world_close(&world);
-    return is_met;
-}
-
 TEST(every_post_meets_every_fault)
 {
-    for (size_t f = 0; f < LENGTH(faults); f++) {
-        for (size_t s = 0; s < 5; s++) {
-            for (uint32_t halving = 0; halving < 2; halving++) {
-                struct coll_case c = case_of(shapes[s], 70, GF_TYPE_F32);
-                uint64_t at = 1;
-                c.halving_max_bytes = halving ? UINT64_MAX : 0;
-                c.window = 1 + (uint32_t)s % 3;
-                while (fault_run(&faults[f], &c, at)) assert_in_range(++at, 1, 10000);
-                assert_true(at > 1);
-            }
+    struct gf_sim_setup sim = network_of();
+    for (size_t s = 0; s < 5; s++) {
+        for (uint32_t halving = 0; halving < 2; halving++) {
+            struct coll_case c = case_of(shapes[s], 70, GF_TYPE_F32);
+            c.halving_max_bytes = halving ? UINT64_MAX : 0;
+            c.window = 1 + (uint32_t)s % 3;
+            coll_fault_each(&c, &sim);
         }
     }
 }

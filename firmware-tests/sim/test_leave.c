@@ -11,24 +11,6 @@
 
 /* ---- by hand ---- */
 
-struct interrupt {
-    uint32_t rank, after_tensors;
-    void (*act)(struct world *w, uint32_t rank);
-    bool done;
-    struct world_step step;
-};
-
-static gf_status interrupted_progress(struct world *w, uint32_t rank, void *arg)
-{
-    struct interrupt *interrupt = arg;
-    gf_status status = world_step_progress(w, rank, &interrupt->step);
-    if (!interrupt->done && (rank == interrupt->rank) && (w->ranks[rank].next == interrupt->after_tensors)) {
-        interrupt->done = true;
-        interrupt->act(w, rank);
-    }
-    return status;
-}
-
 static void act_abort(struct world *w, uint32_t rank)
 {
     gf_abort(w->ranks[rank].gf);
@@ -71,7 +53,7 @@ static void act_close(struct world *w, uint32_t rank)
 
 static gf_status closing_progress(struct world *w, uint32_t rank, void *arg)
 {
-    return (w->ranks[rank].gf == NULL) ? GF_OK : interrupted_progress(w, rank, arg);
+    return (w->ranks[rank].gf == NULL) ? GF_OK : world_interrupted_progress(w, rank, arg);
 }
 
 TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
@@ -79,12 +61,12 @@ TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
     static void (*const acts[])(struct world *w, uint32_t rank) = {act_abort, act_signal};
     for (uint32_t row = 0; row < 2 * 3 * 3; row++) {
         struct world_setup setup = brief_setup(3);
-        struct interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 3, .act = acts[row / 9]};
+        struct world_interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 3, .act = acts[row / 9]};
         struct world w;
         uint64_t begin_ns;
         world_open(&w, &setup);
         begin_ns = gf_sim_now_ns(w.sim);
-        world_run(&w, interrupted_progress, &interrupt);
+        world_run(&w, world_interrupted_progress, &interrupt);
         assert_true(interrupt.done);
         assert_true(gf_sim_now_ns(w.sim) - begin_ns < DRAIN_NS + 20000000); /* no deadline was waited for */
         for (uint32_t rank = 0; rank < 3; rank++) {
@@ -107,8 +89,8 @@ TEST(an_abort_ends_a_wait_at_once)
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
     for (uint32_t tensor = 0; tensor < LENGTH(brief); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
     begin_ns = gf_sim_now_ns(w.sim);
-    struct interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_abort, .step.pause_ns = 20000000};
-    world_block(&w, 0, interrupted_progress, &interrupt);
+    struct world_interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_abort, .step.pause_ns = 20000000};
+    world_block(&w, 0, world_interrupted_progress, &interrupt);
     assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_ERR_PEER);
     world_unblock(&w);
     assert_int_equal(gf_error_last(w.ranks[0].gf)->peer, 1);
@@ -145,7 +127,7 @@ TEST(closing_in_the_middle_of_a_step_is_told_to_the_others)
 {
     for (uint32_t guilty = 0; guilty < 3; guilty++) {
         struct world_setup setup = brief_setup(3);
-        struct interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_close};
+        struct world_interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_close};
         struct world w;
         world_open(&w, &setup);
         world_run(&w, closing_progress, &interrupt);
@@ -168,13 +150,13 @@ static void act_close_late(struct world *w, uint32_t rank)
 
 static gf_status close_early_progress(struct world *w, uint32_t rank, void *arg)
 {
-    const struct interrupt *interrupt = arg;
+    const struct world_interrupt *interrupt = arg;
     if (rank == interrupt->rank) {
         gf_status status = gf_close_poll(w->ranks[rank].gf);
         if (status != GF_AGAIN) act_close_late(w, rank);
         return status;
     }
-    return world_step_progress(w, rank, &((struct interrupt *)arg)->step);
+    return world_step_progress(w, rank, &((struct world_interrupt *)arg)->step);
 }
 
 /* It leaves in good order, but the others go on: what they wait for does not come, and it was not theirs to send. */
@@ -183,7 +165,7 @@ TEST(closing_between_steps_while_others_go_on_is_named)
     for (uint32_t world = 2; world <= 4; world++) {
         for (uint32_t guilty = 0; guilty < world; guilty++) { /* the coordinator too, which has only itself to ask */
             struct world_setup setup = brief_setup(world);
-            struct interrupt interrupt = {.rank = guilty};
+            struct world_interrupt interrupt = {.rank = guilty};
             struct world_step step = {.order = WORLD_FORWARD};
             struct world w;
             world_open(&w, &setup);
@@ -229,12 +211,12 @@ TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
 {
     for (uint32_t guilty = 0; guilty < 4; guilty++) {
         struct world_setup setup = brief_setup(4);
-        struct interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_cut};
+        struct world_interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_cut};
         struct world w;
         uint64_t begin_ns;
         world_open(&w, &setup);
         begin_ns = gf_sim_now_ns(w.sim);
-        world_run(&w, interrupted_progress, &interrupt);
+        world_run(&w, world_interrupted_progress, &interrupt);
         assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + ANSWER_NS + DRAIN_NS + 50000000);
         for (uint32_t rank = 0; rank < 4; rank++) {
             uint32_t peer = gf_error_last(w.ranks[rank].gf)->peer;
@@ -249,11 +231,11 @@ TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
 TEST(two_ranks_that_cannot_reach_each_other_end_everybody)
 {
     struct world_setup setup = brief_setup(4);
-    struct interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_cut_peer};
+    struct world_interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_cut_peer};
     struct world w;
     setup.config.exchange.algorithm = GF_ALGORITHM_RING;
     world_open(&w, &setup);
-    world_run(&w, interrupted_progress, &interrupt);
+    world_run(&w, world_interrupted_progress, &interrupt);
     for (uint32_t rank = 0; rank < 4; rank++) {
         world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
         assert_string_equal(gf_error_last(w.ranks[rank].gf)->text, gf_error_last(w.ranks[0].gf)->text);
@@ -265,7 +247,7 @@ TEST(two_ranks_that_cannot_reach_each_other_end_everybody)
 
 static gf_status lagging_progress(struct world *w, uint32_t rank, void *arg)
 {
-    struct interrupt *interrupt = arg;
+    struct world_interrupt *interrupt = arg;
     if ((rank != interrupt->rank) || (w->ranks[rank].next < interrupt->after_tensors))
         return world_step_progress(w, rank, &interrupt->step);
     (void)gf_heartbeat(w->ranks[rank].gf);
@@ -277,7 +259,7 @@ TEST(a_rank_that_never_declares_is_named_with_its_step)
     for (uint32_t guilty = 0; guilty < 3; guilty++) {
         struct world_setup setup = brief_setup(3);
         struct world_step step = {.order = WORLD_FORWARD};
-        struct interrupt interrupt = {.rank = guilty, .after_tensors = 1};
+        struct world_interrupt interrupt = {.rank = guilty, .after_tensors = 1};
         struct world w;
         world_open(&w, &setup);
         world_step_run(&w, &step);

@@ -318,6 +318,17 @@ gf_status world_step_progress(struct world *w, uint32_t rank, void *arg)
     return GF_AGAIN;
 }
 
+gf_status world_interrupted_progress(struct world *w, uint32_t rank, void *arg)
+{
+    struct world_interrupt *interrupt = arg;
+    gf_status status = world_step_progress(w, rank, &interrupt->step);
+    if (!interrupt->done && (rank == interrupt->rank) && (w->ranks[rank].next == interrupt->after_tensors)) {
+        interrupt->done = true;
+        interrupt->act(w, rank);
+    }
+    return status;
+}
+
 gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;

@@ -111,6 +111,14 @@ void world_step_run(struct world *w, const struct world_step *step);
 void world_settle(struct world *w, uint32_t rank);
 /* The same for one turn of one rank; arg is the struct world_step. */
 gf_status world_step_progress(struct world *w, uint32_t rank, void *arg);
+/* The same, and once `act` on a rank that has declared so many tensors. */
+struct world_interrupt {
+    uint32_t rank, after_tensors;
+    void (*act)(struct world *w, uint32_t rank);
+    bool done;
+    struct world_step step;
+};
+gf_status world_interrupted_progress(struct world *w, uint32_t rank, void *interrupt);
 /* gf_shrink() in a rank's first turn, then gf_shrink_poll(); arg is not used. */
 gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg);
 
