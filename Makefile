@@ -56,7 +56,7 @@ FATBIN   := $(if $(NVCC),$(BUILD)/ops/element/cuda/gf_kernels_fatbin.o)
 # An appliance is linked with the library, UCX (drivers/ucx/ucx.mk), libconfig and libsodium statically; libc and the CUDA
 # driver stay dynamic.
 DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LINK) -ldl -lrt -lm -pthread
-LINK_LIBS = -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(DRIVER_LIBS)
+LINK_LIBS = -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(if $(SHARED),$(filter-out -Wl$(comma)--wrap=% -Wl$(comma)@%,$(DRIVER_LIBS)),$(DRIVER_LIBS))
 BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
