@@ -30,7 +30,7 @@ CFLAGS ?= -O2 -g
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
             -ffp-contract=off -fno-strict-aliasing -MMD -MP -I. -Ilib -Iconfig \
             -DGF_WITH_UCX=$(UCX) -DGF_WITH_CUDA=$(CUDA) -DGF_WITH_NVCC=$(if $(NVCC),1,0) \
-            $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+            -ffunction-sections -fdata-sections $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 
 # Every .c in a folder or the folders in it, two levels down.
@@ -56,7 +56,7 @@ FATBIN   := $(if $(NVCC),$(BUILD)/ops/element/cuda/gf_kernels_fatbin.o)
 # An appliance is linked with the library, UCX (drivers/ucx/ucx.mk), libconfig and libsodium statically; libc and the CUDA
 # driver stay dynamic.
 DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LINK) -ldl -lrt -lm -pthread
-LINK_LIBS = -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(if $(SHARED),$(filter-out -Wl$(comma)--wrap=% -Wl$(comma)@%,$(DRIVER_LIBS)),$(DRIVER_LIBS))
+LINK_LIBS = -Wl,--gc-sections -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(if $(SHARED),$(filter-out -Wl$(comma)--wrap=% -Wl$(comma)@%,$(DRIVER_LIBS)),$(DRIVER_LIBS))
 BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
@@ -67,6 +67,12 @@ $(BUILD)/drivers/ucx/%.o $(BUILD)/firmware-tests/process/test_link_ucx%.o $(BUIL
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048)
+# What no step waits for is made small; on x86-64 the scalar ops too, which no CPU of the last ten years runs.
+COLD := $(filter lib/settings/% lib/membership/% lib/elastic/% lib/state/% lib/device/% lib/optimizer/schedule.c lib/observe/stats.c \
+          $(addprefix lib/core/,open.c close.c layout.c resolve.c error.c nodes.c warm.c pool.c accessors.c) config/% drivers/tcp/% drivers/identity.c \
+          drivers/ucx/connection_proof.c $(addprefix drivers/ucx/link_ucx_,open.c guard.c region.c device.c pages.c resources.c settings.c) \
+          $(if $(filter x86_64,$(shell uname -m)),ops/element/host/ops_scalar.c),$(SRC))
+$(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)),-Os -Wno-format-truncation)
 $(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@
 	$(if $(SHARED),$(CC) -shared $(LDFLAGS) -o $@ $^,ar rcs $@ $^)
@@ -78,17 +84,19 @@ $(BUILD)/libtest.a: $(TEST_LIB:%.c=$(BUILD)/%.o)
 	ar rcs $@ $^
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(GF_FLAGS) $(CFLAGS) -c $< -o $@
+	$(CC) $(GF_FLAGS) $(CFLAGS) $(COLD_FLAGS) -c $< -o $@
 
 # Kernels of all GPUs from sm_80 on, as bytes in the archive: machine code for two, PTX for what comes. No CUDA runtime, and
-# nothing that nvcc makes for the host.
+# nothing that nvcc makes for the host. Compressed as this nvcc's own drivers read it; only those of 13 and later, whose images no
+# driver before 580 loads in any form, are known to read what is made for size.
+NVCC_SMALL = -Xfatbin -compress-all $(if $(shell $(NVCC) --version | grep -E 'release (1[3-9]|[2-9][0-9])\.'),--compress-mode=size)
 NVCC_FLAGS := -O3 -std=c++17 -fmad=false -I. -Ilib -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
               -gencode arch=compute_90,code=compute_90
 $(BUILD)/ops/element/cuda/gf_kernels.cu: $(KERNELS)
 	@mkdir -p $(@D)
 	@printf '#include "%s"\n' $(KERNELS) >$@
 $(BUILD)/ops/element/cuda/gf_kernels.fatbin: $(BUILD)/ops/element/cuda/gf_kernels.cu $(KERNELS) $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h
-	$(NVCC) $(NVCC_FLAGS) -fatbin $< -o $@
+	$(NVCC) $(NVCC_FLAGS) $(NVCC_SMALL) -fatbin $< -o $@
 $(BUILD)/%_fatbin.o: $(BUILD)/%.fatbin
 	@printf '.section .rodata\n.balign 64\n.globl %s\n.type %s, @object\n%s:\n%s\n%s\n%s\n' $(notdir $(@:.o=)) $(notdir $(@:.o=)) \
 	    $(notdir $(@:.o=)) '.incbin "$<"' '.size $(notdir $(@:.o=)), . - $(notdir $(@:.o=))' '.section .note.GNU-stack,"",@progbits' >$(@:.o=.s)
@@ -114,7 +122,7 @@ $(BUILD)/tools/train/gf_train.fatbin: tools/train/train.cu tools/train/train_ker
 $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: firmware-tests/cuda/sweep.cu firmware-tests/cuda/sweep.h
 $(BUILD)/tools/train/gf_train.fatbin $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -fatbin $(filter %.cu,$^) -o $@
+	$(NVCC) $(NVCC_FLAGS) $(NVCC_SMALL) -fatbin $(filter %.cu,$^) -o $@
 $(BUILD)/gf-train $(BUILD)/firmware-tests/test_train_net: $(TRAIN_FATBIN)
 
 # A tool gf-NAME is tools/NAME/*.c; tools/common/*.c are shared by all.
@@ -186,7 +194,7 @@ $(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h
 	$(CC) $(GF_FLAGS) -include firmware-tests/process/other_version.h $(CFLAGS) -c $< -o $@
 # One program a module, with the core and that alone: what test_modules.sh runs and `make size` measures.
 MODULES := core server direct hierarchy authentication device sparse optimizer elastic state observe
-MODULE_PROGRAMS := $(if $(filter 1,$(UCX)),$(MODULES:%=$(BUILD)/firmware-tests/modules_%))
+MODULE_PROGRAMS := $(if $(SHARED),,$(if $(filter 1,$(UCX)),$(MODULES:%=$(BUILD)/firmware-tests/modules_%)))
 coll_entry = .coll[GF_ALGORITHM_$(1)]=\&gf_coll_$(2)
 ENTRY_server := $(call coll_entry,SERVER,server)
 ENTRY_direct := $(call coll_entry,DIRECT,direct)
@@ -223,7 +231,7 @@ demo: ## train the demo's network on Fashion-MNIST with 2 ranks
 check: ## every suite but the long ones (6 minutes on 2 cores)
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 all tests
-	@$(MAKE) --no-print-directory -s suites
+	@$(MAKE) --no-print-directory -s suites && $(MAKE) --no-print-directory -s size-changes
 
 QUICK := $(call program,$(wildcard firmware-tests/unit/test_*.c firmware-tests/sim/test_*.c))
 check-quick: ## the unit and sim suites (a minute): what one runs between edits
@@ -275,6 +283,15 @@ check-valgrind: tests ## the arena and configuration suites under valgrind
 
 flags: ## what an appliance is linked with
 	@:$(info -Ilib -Iconfig $(LIB) $(LINK_LIBS))
+
+# The example of tools/example, as `flags` says to link it.
+$(BUILD)/example: tools/example/appliance.c $(LIB)
+	$(CC) -std=c11 -Ilib -Iconfig $(CFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
+SIZED := $(if $(MODULE_PROGRAMS),$(MODULE_PROGRAMS) $(BUILD)/example)
+size-changes: $(SIZED)
+	@[ -z "$(strip $(SIZED))" ] || BUILD=$(BUILD) sh firmware-tests/support/size.sh changes
+size: $(SIZED) ## bytes of the core and of each module in a program, and of a stripped appliance; RECORD=1 keeps them
+	@BUILD=$(BUILD) sh firmware-tests/support/size.sh $(if $(RECORD),record)
 
 audit: $(LIB) ## fail if the library calls an allocator, thread, signal, stdio, exit or map function
 	@sh firmware-tests/support/audit.sh $(LIB)

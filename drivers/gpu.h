@@ -17,7 +17,7 @@ struct gf_gpu_setup {
     const void *image;   /* fatbin with the kernels that launch() starts; NULL on the host */
     const char *const *kernels; /* [kernel_count] their names, in the order of launch()'s numbers */
     uint32_t kernel_count;
-    const struct gf_ops *ops; /* element ops that launch them; the host has its own */
+    const struct gf_ops *ops; /* element ops that launch them; on the host the ones to use */
     struct gf_log log;
     void *arg;
 };

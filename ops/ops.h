@@ -56,6 +56,7 @@ struct gf_chunks {
 
 struct gf_ops {
     const char *name; /* "host", "cuda" */
+    bool (*supported)(void); /* by this CPU; NULL: by any */
 
     /* dst[i] = round(src[i] * scale), to nearest even; the product is made in fp32. NULL check: not looked at; else
      * each result that is not finite is counted, base is the index of element 0. Same range valid if types agree. */

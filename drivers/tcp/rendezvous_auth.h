@@ -72,6 +72,8 @@ struct gf_auth_module {
                   unsigned char *proof_out);
     bool (*proof_fits)(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
                        const unsigned char *proof);
+    void (*hello_put)(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out);
+    bool (*hello_fits)(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);
     void (*link_prove)(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out);
     bool (*link_proof_fits)(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);
     void (*MACs)(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,

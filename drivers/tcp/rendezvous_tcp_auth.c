@@ -34,7 +34,7 @@ bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending)
 
 bool gf_tcp_hello_fits(const struct tcp *tcp, const struct pending *pending)
 {
-    return gf_auth_hello_fits(&tcp->auth, pending->in, TCP_HELLO_PROVEN_BYTES, pending->in + TCP_HELLO_PROVEN_BYTES);
+    return tcp->authentication->hello_fits(&tcp->auth, pending->in, TCP_HELLO_PROVEN_BYTES, pending->in + TCP_HELLO_PROVEN_BYTES);
 }
 
 bool gf_tcp_proof_fits(struct tcp *tcp, struct pending *pending)
@@ -66,7 +66,7 @@ void gf_tcp_hello_put(struct tcp *tcp, unsigned char *payload_out)
     memcpy(tcp->talk.said + GF_FRAME_HEADER_BYTES, payload_out, GF_FRAME_HELLO_BYTES);
     if (!tcp->auth.on) return;
     unsigned char *proof = tcp->talk.said + TCP_HELLO_PROVEN_BYTES; /* over the second half of the nonce */
-    gf_auth_hello_put(&tcp->auth, tcp->talk.said, TCP_HELLO_PROVEN_BYTES, proof);
+    tcp->authentication->hello_put(&tcp->auth, tcp->talk.said, TCP_HELLO_PROVEN_BYTES, proof);
     memcpy(payload_out + GF_FRAME_HELLO_BYTES - GF_AUTH_HELLO_BYTES, proof, GF_AUTH_HELLO_BYTES);
 }
 

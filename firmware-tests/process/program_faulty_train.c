@@ -114,6 +114,7 @@ const struct gf_modules gf_modules_all = {
     .name = "faulty",
     .drivers = {.link = &faulty_link, .rendezvous = &gf_rendezvous_tcp, .gpu = &gf_gpu_host,
                 .clock = &gf_clock_monotonic},
+    .ops = &gf_ops_host,
     .coll = {[GF_ALGORITHM_RING] = &gf_coll_ring, [GF_ALGORITHM_HALVING] = &gf_coll_halving,
              [GF_ALGORITHM_DOUBLING] = &gf_coll_doubling, [GF_ALGORITHM_TREE] = &gf_coll_tree,
              [GF_ALGORITHM_SERVER] = &gf_coll_server, [GF_ALGORITHM_DIRECT] = &gf_coll_direct,

@@ -361,11 +361,12 @@ gf_awaited gf_ops_awaited(const gf_context *gf)
     bool flags = false, news = false;
     for (uint32_t i = 0; i < gf->under_way.count; i++) {
         const struct gf_op *op = &gf->under_way.ops[i];
-        bool in_node = (op->algorithm == GF_ALGORITHM_HIERARCHY) && (op->own.hierarchy.inner.kind == &gf_coll_direct);
+        bool in_memory = op->algorithm == GF_ALGORITHM_DIRECT;
         if (op->state == GF_OP_FREE) continue;
         if ((op->state == GF_OP_RUN) ? op->coll.awaits_device : gf->on_device) return GF_AWAITED_MORE;
         if (op->state != GF_OP_RUN) continue;
-        if ((op->algorithm == GF_ALGORITHM_DIRECT) || in_node) flags = true;
+        if (op->algorithm == GF_ALGORITHM_HIERARCHY) in_memory = op->own.hierarchy.inner.kind->in_memory;
+        if (in_memory) flags = true;
         else news = true;
     }
     if (flags && news) return GF_AWAITED_MORE;

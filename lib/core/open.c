@@ -116,7 +116,7 @@ static gf_status gpu_open(const struct gf_layout *layout, void *state, gf_contex
     gf->queue = (struct gf_queue){.gpu = gf->gpu, .stream = gf->gpu->driver->stream(gf->gpu)};
     gf->ops = gf->gpu->ops;
     gf->wire_queue = (struct gf_queue){.gpu = gf->gpu};
-    gf->wire_ops = gf->on_device ? &gf_ops_host : gf->gpu->ops;
+    gf->wire_ops = gf->on_device ? gf->modules->ops : gf->gpu->ops;
     return GF_OK;
 }
 

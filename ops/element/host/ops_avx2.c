@@ -4,7 +4,13 @@
 
 #include "ops/element/host/ops_table.h"
 
-const struct gf_ops gf_ops_avx2 = OPS_TABLE("avx2");
+/* No CPU has AVX2 without F16C, which older compilers cannot ask for. */
+bool gf_has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
+
+const struct gf_ops gf_ops_avx2 = OPS_TABLE("avx2", gf_has_avx2);
 #else
 typedef int gf_no_avx2; /* an empty translation unit is not C */
 #endif

@@ -4,7 +4,13 @@
 
 #include "ops/element/host/ops_table.h"
 
-const struct gf_ops gf_ops_avx512 = OPS_TABLE("avx512");
+bool gf_has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+const struct gf_ops gf_ops_avx512 = OPS_TABLE("avx512", gf_has_avx512);
 #else
 typedef int gf_no_avx512; /* an empty translation unit is not C */
 #endif

@@ -7,25 +7,11 @@ static bool always(void)
     return true;
 }
 
-#if defined(__x86_64__)
-/* No CPU has AVX2 without F16C, which older compilers cannot ask for. */
-static bool has_avx2(void)
-{
-    return __builtin_cpu_supports("avx2");
-}
-
-static bool has_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-#endif
-
 const struct gf_ops_variant gf_ops_variants[] = {
     {&gf_ops_scalar, always},
 #if defined(__x86_64__)
-    {&gf_ops_avx2, has_avx2},
-    {&gf_ops_avx512, has_avx512},
+    {&gf_ops_avx2, gf_has_avx2},
+    {&gf_ops_avx512, gf_has_avx512},
 #endif
 };
 const uint32_t gf_ops_variant_count = sizeof gf_ops_variants / sizeof gf_ops_variants[0];

@@ -9,6 +9,8 @@ extern const struct gf_ops gf_ops_scalar; /* a vector of one: the definition */
 #if defined(__x86_64__)
 extern const struct gf_ops gf_ops_avx2;   /* and F16C */
 extern const struct gf_ops gf_ops_avx512; /* F, BW, DQ, VL */
+bool gf_has_avx2(void);
+bool gf_has_avx512(void);
 #endif
 
 /* Slowest first. Calling one that is not supported here is an illegal instruction. */

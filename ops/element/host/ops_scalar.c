@@ -3,4 +3,4 @@
 
 #include "ops/element/host/ops_table.h"
 
-const struct gf_ops gf_ops_scalar = OPS_TABLE("scalar");
+const struct gf_ops gf_ops_scalar = OPS_TABLE("scalar", NULL);

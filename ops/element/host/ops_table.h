@@ -13,12 +13,12 @@
 #include "ops/element/host/sum_n_host.h"
 #include "ops/element/host/update_host.h"
 
-#define OPS_TABLE(table_name)                                                                                     \
+#define OPS_TABLE(table_name, is_supported)                                                                       \
     {                                                                                                             \
-        .name = (table_name), .cast = cast, .sum = sum, .sum_n = sum_n, .check = check, .copy = copy, .zero = zero,      \
-        .score = score, .norm = norm, .ratio = ratio, .accumulate = accumulate, .cast_chunks = cast_chunks,       \
-        .accumulate_chunks = accumulate_chunks, .zero_chunks = zero_chunks, .update = update,                     \
-        .update_chunks = update_chunks                                                                            \
+        .name = (table_name), .supported = (is_supported), .cast = cast, .sum = sum, .sum_n = sum_n,              \
+        .check = check, .copy = copy, .zero = zero, .score = score, .norm = norm, .ratio = ratio,                 \
+        .accumulate = accumulate, .cast_chunks = cast_chunks, .accumulate_chunks = accumulate_chunks,             \
+        .zero_chunks = zero_chunks, .update = update, .update_chunks = update_chunks                              \
     }
 
 #endif
