@@ -45,6 +45,55 @@ TEST(steps_are_summed_over_nodes_of_any_size)
     }
 }
 
+/* Element 5 of tensor c: `low` on rank 1, `high` on rank 0; on all others 0. */
+struct pair { float high, low; };
+
+static void fill_pair(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct pair *pair = arg;
+    world_fill(w, rank, tensor, gradient, NULL);
+    if (tensor == 2) ((float *)gradient)[5] = (rank == 0) ? pair->high : (rank == 1) ? pair->low : 0.0f;
+}
+
+/* What leaves a node is rounded to the wire's type, what stays is not. */
+TEST(a_16_bit_wire_rounds_between_nodes_alone)
+{
+    static const struct wire_case {
+        const uint32_t *shape;
+        struct pair pair;
+        float sum; /* 0: the step is skipped, as the wire cannot hold it */
+    } cases[] = {{shapes[1], {70000.0f, -68000.0f}, 2000.0f}, /* no rank's value fits, the node's sum does */
+                 {shapes[1], {4097.0f, 1.5f}, 4100.0f},       /* 4098.5 to a multiple of 4 */
+                 {shapes[1], {65504.0f, 65504.0f}, 0},
+                 {shapes[2], {70000.0f, -68000.0f}, 2000.0f},
+                 {shapes[4], {70000.0f, 68000.5f}, 138000.5f}, /* one node */
+                 {shapes[5], {4097.0f, 1.5f}, 4096.0f}};       /* two nodes: 4096 + 1.5 to a multiple of 4 */
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        uint64_t wire_bytes[2] = {0};
+        for (uint32_t wire = 0; wire < 2; wire++) {
+            struct world_setup setup = setup_of(cases[i].shape);
+            struct pair pair = cases[i].pair;
+            struct world_step step = {.fill = fill_pair, .arg = &pair};
+            bool skipped = (wire == GF_TYPE_F16) && (cases[i].sum == 0);
+            struct world w;
+            setup.config.exchange.wire = (gf_type)wire;
+            setup.config.exchange.fuse_bytes = 1u << 20; /* the same operations with both */
+            setup.config.exchange.doubling_max_bytes = 0;
+            world_open(&w, &setup);
+            world_step_run(&w, &step);
+            world_expect(&w, GF_OK);
+            world_expect_equal(&w);
+            assert_int_equal(gf_step_skipped(w.ranks[0].gf), skipped);
+            if (wire == 0) assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 1, 2), 5) == pair.high + pair.low);
+            else if (!skipped) assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 1, 2), 5) == cases[i].sum);
+            if (skipped) world_expect_log(&w, 0, "every local gradient was finite");
+            wire_bytes[wire] = world_stats(&w, 0).last_wire_bytes;
+            world_close(&w);
+        }
+        if (cases[i].shape != shapes[4]) assert_true(wire_bytes[1] * 10 < wire_bytes[0] * 6);
+    }
+}
+
 TEST(nodes_that_are_not_whole_are_refused_by_name)
 {
     struct world_setup setup = setup_of(shapes[0]);

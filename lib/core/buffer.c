@@ -88,11 +88,12 @@ const struct gf_op_kind gf_buffer_dense = {
     .done = gf_buffer_done,
 };
 
-/* What leaves the node, or a device, has the wire's type. Among ranks that reach each other's host memory nothing leaves:
- * they add what the appliance wrote, and no rank casts all of it there and back. Chunks are packed in any case. */
-static gf_type buffer_wire(const gf_context *gf, const struct gf_buffer *buffer, gf_algorithm algorithm)
+/* What leaves the node, or a device, has the wire's type. Ranks that reach each other's host memory add what the appliance
+ * wrote, and none casts all of it there and back; hierarchy casts what it sends. Chunks are packed in any case. */
+static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer, gf_algorithm algorithm)
 {
-    bool stays = (algorithm == GF_ALGORITHM_DIRECT) && !gf->on_device && (buffer->chunk_count == 0);
+    bool in_node = (algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY);
+    bool stays = in_node && !gf->on_device && (buffer->chunk_count == 0);
     return stays ? (gf_type)buffer->type : gf->config.exchange.wire;
 }
 
@@ -101,24 +102,25 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     const struct gf_buffer *buffer = &gf->buffers.now[number];
     const struct gf_op_kind *kind = (buffer->chunk_count > 0) ? gf->step_module->buffers : &gf_buffer_dense;
     struct gf_op *op = gf_op_take(gf, kind, GF_OPERATION_STEP, number, now_ns);
-    gf_algorithm algorithm = gf_choose(gf, GF_COLL_ALLREDUCE,
-                                       buffer->elem_count * gf_type_size_bytes(gf->config.exchange.wire));
-    gf_type wire = buffer_wire(gf, buffer, algorithm);
+    gf_type wire = gf->config.exchange.wire, type;
     uint64_t at = buffer->first_elem * gf_type_size_bytes(wire);
     if (op == NULL) return false;
     op->first_tensor = buffer->first_tensor;
     op->tensor_count = buffer->tensor_count;
     op->of.buffer = (struct gf_op_buffer){.gradient = gf->gradient + buffer->gradient_offset,
                                           .sources = {.bad_first = UINT64_MAX}};
+    op->algorithm = gf_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));
+    type = buffer_type(gf, buffer, op->algorithm);
     op->packed = gf->pack + at;
-    if ((buffer->type == (uint8_t)wire) && (buffer->chunk_count == 0)) op->packed = op->of.buffer.gradient;
+    if ((buffer->type == (uint8_t)type) && (buffer->chunk_count == 0)) op->packed = op->of.buffer.gradient;
+    op->wire = wire;
+    if ((op->algorithm == GF_ALGORITHM_HIERARCHY) && (type != wire)) op->between = gf->pack + at;
     op->coll.data = (!gf->on_device || gf_sums_late(gf)) ? op->packed : gf->wire + at;
-    op->algorithm = algorithm;
     if (in_place(op) && !gf->on_device && (gf->config.exchange.pre_scale == 1.0f) &&
         (op->algorithm == GF_ALGORITHM_DIRECT))
         op->coll.sources = &op->of.buffer.sources;
     op->coll.op = GF_COLL_ALLREDUCE;
-    op->coll.type = wire;
+    op->coll.type = type;
     op->coll.elem_count = buffer->elem_count;
     op->coll.tag = gf_tag(gf->epoch, gf->step.number, number);
     return true;

@@ -29,6 +29,7 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
     op->first_tensor = GF_TENSOR_NONE;
     op->tensor_count = 0;
     op->order = table->taken++;
+    op->between = 0;
     op->done_elems = 0;
     op->taken_ns = now_ns;
     op->coll.fold = NULL;
@@ -69,7 +70,10 @@ static void own_set(const gf_context *gf, struct gf_op *op)
     *direct = (struct gf_direct){.order = op->order, .region_bytes = gf->region.bytes, .lane_ranks = gf_choose_lanes(gf),
                                  .core = gf->link->driver->simulated ? 0 : (uint32_t)sched_getcpu() + 1,
                                  .small_bytes = small_bytes(gf, &op->coll)};
-    if (op->algorithm == GF_ALGORITHM_HIERARCHY) op->own.hierarchy.nodes = &gf->nodes.of;
+    if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
+    op->own.hierarchy.nodes = &gf->nodes.of;
+    op->own.hierarchy.wire = op->wire;
+    op->own.hierarchy.packed = op->between;
 }
 
 /* Data of a device: the link takes it from there, or all devices reach each other's. */

@@ -48,6 +48,8 @@ struct gf_op {
     uint32_t first_tensor;  /* of a fused buffer; else GF_TENSOR_NONE */
     uint32_t tensor_count;
     uint64_t order;         /* its place in the order in which all ranks take ops */
+    gf_type wire;           /* with `between`, where hierarchy may cast: */
+    gf_mem between;         /* [elem_count] of that type for what leaves the node; 0: data itself does */
     gf_mem packed;          /* where the kind packs to and unpacks from; coll.data is where the wire takes it */
     uint64_t done_elems;    /* of packing or unpacking */
     gf_algorithm algorithm;

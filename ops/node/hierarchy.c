@@ -1,6 +1,8 @@
 /* Hierarchy: allreduce over ranks of which those of a node share memory. Three collectives, one after the other:
  *     SCATTER   in the node, direct reduce-scatter: its first `owners` ranks get a block each, the node's sum
+ *     NARROW    an owner casts its block to the wire's type; this and WIDEN only where data has another one
  *     BETWEEN   the owners of the same block, one a node: ring, or halving for small blocks, in place
+ *     WIDEN     and back
  *     GATHER    in the node, direct allgather of the blocks
  * Nodes may differ in size: `owners` is the smallest, so every block has an owner in every node; further ranks of a node
  * take part in SCATTER and GATHER alone. Of an operation's two places in direct's order SCATTER has the even one.
@@ -10,12 +12,13 @@
  * whenever something moves: their deadline is for a rank that does nothing, not for a slow network.
  *
  * An element is added in rank order in its node, then as ring or halving does over nodes: with halving the order does
- * not depend on the position. 16-bit values are rounded once in the node, then once a hop. */
+ * not depend on the position. 16-bit data is rounded once in the node, then once a hop; what a 16-bit wire
+ * carries of fp32 data is rounded as it leaves the node. */
 #include "ops/node/hierarchy.h"
 
 #define BLOCK_ALIGN_BYTES 64u
 
-enum hierarchy_phase { PHASE_SCATTER, PHASE_BETWEEN, PHASE_GATHER, PHASE_COUNT };
+enum hierarchy_phase { PHASE_SCATTER, PHASE_NARROW, PHASE_BETWEEN, PHASE_WIDEN, PHASE_GATHER, PHASE_COUNT };
 
 /* This rank's block; empty where it owns none. */
 static void own_block(const struct gf_coll *coll, uint64_t *first_out, uint64_t *count_out)
@@ -23,6 +26,9 @@ static void own_block(const struct gf_coll *coll, uint64_t *first_out, uint64_t 
     const struct gf_hierarchy *own = coll->own.hierarchy;
     gf_coll_block_of(coll->elem_count, own->block_elems, own->nodes->local_index, first_out, count_out);
 }
+
+/* Does the wire have another type than data? Where there is one node, nothing leaves it. */
+static bool casts(const struct gf_hierarchy *own) { return (own->packed != 0) && (own->nodes->node_count > 1); }
 
 /* ---- phases ---- */
 
@@ -45,7 +51,7 @@ static void between_nodes(struct gf_coll *coll)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     struct gf_coll *inner = &own->inner;
-    size_t elem_bytes = gf_coll_elem_bytes(coll);
+    size_t elem_bytes = casts(own) ? gf_type_size_bytes(own->wire) : gf_coll_elem_bytes(coll);
     uint64_t first, count;
     own_block(coll, &first, &count);
     inner->kind = (count * elem_bytes <= own->nodes->halving_max_bytes) ? &gf_coll_halving : &gf_coll_ring;
@@ -53,7 +59,8 @@ static void between_nodes(struct gf_coll *coll)
     inner->members = own->nodes->across;
     inner->size = own->nodes->node_count;
     inner->index = own->nodes->node_index;
-    inner->data = coll->data + first * elem_bytes;
+    inner->data = (casts(own) ? own->packed : coll->data) + first * elem_bytes;
+    if (casts(own)) inner->type = own->wire;
     inner->base = coll->base + first;
     inner->elem_count = count;
 }
@@ -67,6 +74,8 @@ static gf_status phase_start(struct gf_coll *coll, uint64_t now_ns)
     case PHASE_SCATTER: in_node(own, GF_COLL_REDUCE_SCATTER, 2 * own->shared.order); break;
     case PHASE_BETWEEN: between_nodes(coll); break;
     case PHASE_GATHER:  in_node(own, GF_COLL_ALLGATHER, 2 * own->shared.order + 1); break;
+    case PHASE_NARROW:
+    case PHASE_WIDEN:   own->cast_elems = 0; return GF_OK;
     case PHASE_COUNT:   GF_ASSERT(false); break;
     }
     return gf_coll_start(&own->inner, now_ns);
@@ -76,8 +85,9 @@ static gf_status phase_start(struct gf_coll *coll, uint64_t now_ns)
 static gf_status phase_next(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    own->phase++;
-    if ((own->phase == PHASE_BETWEEN) && (own->nodes->local_index >= own->nodes->owners)) own->phase++;
+    bool owns = own->nodes->local_index < own->nodes->owners;
+    do own->phase++;
+    while ((own->phase != PHASE_GATHER) && (!owns || ((own->phase != PHASE_BETWEEN) && !casts(own))));
     coll->moved_ns = now_ns;
     coll->waits_for = GF_RANK_NONE;
     return phase_start(coll, now_ns);
@@ -138,11 +148,34 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     return phase_start(coll, coll->moved_ns);
 }
 
+/* A slice of this rank's block, to the wire's type or back; what the new type cannot hold is counted. GF_OK: all of it. */
+static gf_status block_cast(struct gf_coll *coll, bool narrow, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    uint64_t first, count, most = coll->slice_bytes / sizeof(float), at;
+    gf_mem data, packed;
+    gf_status status;
+    own_block(coll, &first, &count);
+    at = first + own->cast_elems;
+    if (count - own->cast_elems < most) most = count - own->cast_elems;
+    data = coll->data + at * gf_coll_elem_bytes(coll);
+    packed = own->packed + at * gf_type_size_bytes(own->wire);
+    status = coll->ops->cast(coll->queue, narrow ? packed : data, narrow ? own->wire : coll->type, narrow ? data : packed,
+                             narrow ? coll->type : own->wire, most, 1.0f, coll->base + at, coll->check);
+    if (status < 0) return status;
+    own->cast_elems += most;
+    coll->moved_ns = now_ns;
+    return (own->cast_elems < count) ? GF_AGAIN : GF_OK;
+}
+
 /* A turn of the phase under way. */
 static gf_status phase_progress(struct gf_coll *coll, uint64_t now_ns)
 {
-    struct gf_coll *inner = &coll->own.hierarchy->inner;
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    struct gf_coll *inner = &own->inner;
     gf_status status = GF_OK;
+    if ((own->phase == PHASE_NARROW) || (own->phase == PHASE_WIDEN))
+        return block_cast(coll, own->phase == PHASE_NARROW, now_ns);
     if (inner->state != GF_COLL_DONE) { /* as a group of one is from the start */
         inner->spins = coll->spins;
         inner->awaits_core = false;

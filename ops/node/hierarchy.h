@@ -21,6 +21,8 @@ struct gf_hierarchy {
     /* the owner's */
     const struct gf_coll_nodes *nodes;
     struct gf_direct shared; /* of its parts in the node; order is that of the operation */
+    gf_type wire;            /* between nodes, where `packed` is not 0: */
+    gf_mem packed;           /* [elem_count] of it, the block of this rank is used; 0: data travels as it is */
     /* hierarchy's own */
     struct gf_coll inner;    /* the part under way, with the struct of its kind */
     struct gf_direct direct;
@@ -29,6 +31,7 @@ struct gf_hierarchy {
     uint32_t heard_from;     /* the rank of the node that GATHER waits for; GF_RANK_NONE */
     uint64_t heard;          /* its last sign */
     uint64_t block_elems;    /* of all blocks but the last ones */
+    uint64_t cast_elems;     /* of this rank's block, in a phase that casts */
     uint64_t beats;          /* messages posted and ended as of the last sign of this rank */
 };
 
