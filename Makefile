@@ -360,9 +360,9 @@ accuracy-wire: ## where 16-bit wires end beside fp32 (10 minutes; likewise)
 	@$(MAKE) --no-print-directory -s -j2 all
 	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh wire
 SECONDS ?= 60
-soak: $(BUILD)/firmware-tests/soak ## random jobs on the simulator for SECONDS=60, or that of SEED=0x..
+soak: $(BUILD)/firmware-tests/soak_main ## random jobs on the simulator for SECONDS=60, or that of SEED=0x..
 	@$< $(SECONDS) $(SEED)
-$(BUILD)/firmware-tests/soak: $(BUILD)/firmware-tests/soak/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
+$(BUILD)/firmware-tests/soak_main: $(BUILD)/firmware-tests/soak/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
 # What pkg-config --static gives must be enough.

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Each launcher's names; the first whose rank or world is set decides. job[2] are hashed together. */
 static const struct launcher {
@@ -113,4 +114,17 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     identity.rejoin = (rejoin != NULL) && (rejoin[0] == '1');
     *identity_out = identity;
     return GF_OK;
+}
+
+int gf_identity_ended_fd(void)
+{
+    uint64_t fd = 0;
+    const char *text = variable("GF_ENDED_FD");
+    return ((text != NULL) && decimal_parse(text, INT32_MAX, &fd)) ? (int)fd : -1;
+}
+
+bool gf_identity_ended_read(int fd, unsigned char *bits_out, size_t bytes)
+{
+    memset(bits_out, 0, bytes);
+    return pread(fd, bits_out, bytes, 0) > 0;
 }

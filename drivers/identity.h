@@ -19,4 +19,10 @@ struct gf_identity {
  * own store listens there. Its jobs get their address from GF_ADDRESS or the configuration. */
 gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out);
 
+/* GF_ENDED_FD: a descriptor that the launcher keeps open for its ranks, of a file whose bit i says that no process of rank i
+ * runs. -1 where there is none. */
+int gf_identity_ended_fd(void);
+/* The bits as they are now, zeroes after its end; false: it cannot be read. */
+bool gf_identity_ended_read(int fd, unsigned char *bits_out, size_t bytes);
+
 #endif

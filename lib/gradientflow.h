@@ -446,7 +446,11 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
 gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
 
 /* After a peer has died, was lost or fell silent (GF_ERR_PEER, GF_ERR_LINK, GF_ERR_TIMEOUT) the survivors may go on
- * without it. gf_shrink() begins, every survivor must call it; gf_shrink_poll() gives GF_AGAIN until the new epoch has
+ * without it, if they are more than half of the ranks of the epoch, or exactly half with the rank that is lowest by
+ * gf_first_rank(). Fewer may where all that is left of the job is here: every rank of the first world is here or is named
+ * in ended[count], ranks of the first world (NULL, 0: none). Name there whose process has ended, by proof (its launcher
+ * has reaped it, its node is fenced), and has not been started again. A false list can split the job. gf-run's ranks know
+ * it from gf-run. gf_shrink() begins, every survivor must call it; gf_shrink_poll() gives GF_AGAIN until the new epoch has
  * begun, gf_shrink_wait() may block until then, up to rendezvous.join_timeout_ns. On GF_OK
  *   - the context is ready, between steps, as after gf_open_wait(); gf_rank() and gf_world() are new ones: survivors
  *     keep their order;
@@ -457,8 +461,8 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
  *     each rank's own. Where the step was whole but no survivor had called gf_update() for it, it changes nothing;
  *   - the step that was under way is dropped on all: begin it anew.
  * More deaths on the way are valid. GF_ERR_QUORUM: too few ranks are left on this side, or the others went on without
- * this rank; it sticks. GF_ERR_STATE: this rank has not failed, or by itself. */
-gf_status gf_shrink(gf_context *gf);
+ * this rank; it sticks. GF_ERR_PARAM: ended[] names no other rank. GF_ERR_STATE: this rank has not failed, or by itself. */
+gf_status gf_shrink(gf_context *gf, const uint32_t *ended, uint32_t count);
 gf_status gf_shrink_poll(gf_context *gf);
 gf_status gf_shrink_wait(gf_context *gf);
 /* A rank that has died may be started again, with its old rank and world and rendezvous.rejoin (or GF_REJOIN=1 in the

@@ -66,7 +66,7 @@ static bool script_done(void)
 static gf_status job_failed(struct world *w, uint32_t rank, gf_status status)
 {
     if ((status != GF_ERR_PEER) && (status != GF_ERR_LINK) && (status != GF_ERR_TIMEOUT)) return status;
-    if (gf_shrink(w->ranks[rank].gf) < 0) return status;
+    if (gf_shrink(w->ranks[rank].gf, NULL, 0) < 0) return status;
     jobs[rank].shrinking = true;
     jobs[rank].shrink_began_ns = gf_sim_now_ns(w->sim);
     jobs[rank].in_step = false;
@@ -138,6 +138,7 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
     gf = w->ranks[rank].gf;
     if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
     if (job->opening || job->shrinking) {
+        if (job->shrinking) world_ended_tell(w, rank); /* as under gf-run */
         status = job->opening ? gf_open_poll(gf) : gf_shrink_poll(gf);
         if (status != GF_OK) return status;
         if (job->shrinking && (gf_sim_now_ns(w->sim) - job->shrink_began_ns > longest_ns))

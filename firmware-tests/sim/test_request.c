@@ -447,28 +447,3 @@ TEST(a_broadcast_from_two_roots_names_both)
         world_close(&w);
     }
 }
-
-/* A rank that was silent doubts deaths until enough requests have ended that need everybody. A broadcast does not. */
-TEST(requests_end_the_doubt_of_a_rank_that_was_silent)
-{
-    static const struct { gf_operation operation; uint64_t elem_count; bool meets; } rows[] = {
-        {GF_OPERATION_ALLREDUCE, 5, true}, {GF_OPERATION_ALLREDUCE, 0, false}, {GF_OPERATION_BARRIER, 0, true},
-        {GF_OPERATION_BROADCAST, 5, false}, {GF_OPERATION_ALLGATHER, 5, false},
-        {GF_OPERATION_REDUCE_SCATTER, 5, false}};
-    for (size_t i = 0; i < LENGTH(rows); i++) {
-        struct world_setup setup = setup_of(3);
-        struct call call = {rows[i].operation, rows[i].elem_count, GF_TYPE_F32, 0};
-        struct calls calls;
-        struct world w;
-        world_open(&w, &setup);
-        gf_sim_advance_to(w.sim, gf_sim_now_ns(w.sim) + 600000000); /* nobody polls */
-        for (uint32_t n = 0; n < 17; n++) {
-            calls_fill(&calls, 3, &call);
-            world_run(&w, calls_progress, &calls);
-            world_expect(&w, GF_OK);
-            for (uint32_t rank = 0; (rank < 3) && ((n == 15) || (n == 16)); rank++)
-                assert_int_equal(w.ranks[rank].gf->members->away_steps == 0, rows[i].meets && (n == 16));
-        }
-        world_close(&w);
-    }
-}

@@ -33,7 +33,7 @@ static gf_status job_failed(struct world *w, uint32_t rank, gf_status status)
     gf_context *gf = w->ranks[rank].gf;
     gf_status began;
     if ((status != GF_ERR_PEER) && (status != GF_ERR_LINK) && (status != GF_ERR_TIMEOUT)) return status;
-    began = gf_shrink(gf);
+    began = gf_shrink(gf, NULL, 0);
     if (began < 0) return status;
     job->shrinking = true;
     job->in_step = false;
@@ -41,10 +41,14 @@ static gf_status job_failed(struct world *w, uint32_t rank, gf_status status)
     return GF_AGAIN;
 }
 
+static bool told = true; /* as under gf-run: who has ended */
+
 static gf_status job_shrink(struct world *w, uint32_t rank)
 {
     struct job *job = &jobs[rank];
-    gf_status status = gf_shrink_poll(w->ranks[rank].gf);
+    gf_status status;
+    if (told) world_ended_tell(w, rank);
+    status = gf_shrink_poll(w->ranks[rank].gf);
     if (status == GF_AGAIN) return GF_AGAIN;
     job->shrinking = false;
     job->shrink_ns = gf_sim_now_ns(w->sim) - job->shrink_began_ns;
@@ -110,6 +114,7 @@ static void jobs_run(struct world *w)
     memset(jobs, 0, sizeof jobs);
     settled_ns = gf_sim_now_ns(w->sim) + SECOND / 50;
     world_run(w, job_progress, NULL);
+    told = true;
 }
 
 static float sum_of(const struct world *w, uint32_t tensor, uint64_t elem, bool survivors)
@@ -261,26 +266,27 @@ static void by_hand(void (*turn)(struct world *w, uint32_t rank), uint32_t ranks
     done = false;
 }
 
+/* Told who has ended, whoever is left goes on; else more than half do, or exactly half with rank 0, and all others end. */
 TEST(all_that_die_at_once_are_left_behind)
 {
-    for (uint32_t size = 3; size <= 6; size++) {
-        for (uint32_t dead = 1; dead + 1 < (1u << size); dead++) {
+    for (uint32_t size = 2; size <= 6; size++) {
+        for (uint32_t row = 2; row < (2u << size) - 2; row++) {
             struct world_setup setup = setup_of(size);
             struct world w;
             char what[64];
-            uint32_t count = (uint32_t)__builtin_popcount(dead), lowest = (uint32_t)__builtin_ctz(~dead), unseen = 0;
-            /* A new coordinator cannot know which of those above it are dead: they count against it. */
-            if (dead & 1u) unseen = (uint32_t)__builtin_popcount(dead >> lowest);
-            if (count > 3) continue;
-            (void)snprintf(what, sizeof what, "world %u, dead %#x", size, dead);
+            uint32_t dead = row >> 1, count = (uint32_t)__builtin_popcount(dead);
+            bool quorum = (2 * (size - count) > size) || ((2 * (size - count) == size) && ((dead & 1u) == 0));
+            told = ((row & 1u) != 0);
+            (void)snprintf(what, sizeof what, "world %u, dead %#x, %s", size, dead, told ? "told" : "not told");
+            quorum = quorum || told;
             by_hand(kill_hit, dead);
             world_open(&w, &setup);
             jobs_run(&w);
             on_progress = NULL;
-            if (2 * (size - count) >= size - count + unseen) expect_out(&w, dead, GF_AGAIN, what);
-            for (uint32_t rank = 0; rank < size; rank++)
-                if (!((dead >> rank) & 1u) && (w.ranks[rank].status != GF_OK))
-                    assert_int_equal(w.ranks[rank].status, GF_ERR_QUORUM);
+            if (quorum) expect_out(&w, dead, GF_AGAIN, what);
+            for (uint32_t rank = 0; !quorum && (rank < size); rank++)
+                if (!((dead >> rank) & 1u) && (w.ranks[rank].status != GF_ERR_QUORUM))
+                    fail_msg("%s: rank %u: %s\n%s", what, rank, gf_status_name(w.ranks[rank].status), w.ranks[rank].log);
             world_close(&w);
         }
     }
@@ -467,109 +473,76 @@ TEST(who_was_stopped_and_goes_on_finds_its_epoch_closed)
     }
 }
 
-/* Rank 0 is killed and rank 2 stopped; rank 1 goes on alone, and has all its steps when rank 2 runs on. */
-static bool rank_1_is_killed;
+/* Rank 0 is killed and rank 4 stopped; the three others go on, and have all their steps when rank 4 runs on. */
+static bool others_are_killed;
 
-static void stop_2(struct world *w, uint32_t rank)
+static void stop_4(struct world *w, uint32_t rank)
 {
     if (due(w, rank)) {
         gf_sim_kill(w->sim, 0);
-        gf_sim_stop(w->sim, 2, true);
+        gf_sim_stop(w->sim, 4, true);
     }
-    if (!done || gf_sim_runs(w->sim, 2) || (rank != 1) || (gf_steps(w->ranks[1].gf) < STEPS) || jobs[1].shrinking)
-        return;
-    if (rank_1_is_killed) gf_sim_kill(w->sim, 1);
-    gf_sim_stop(w->sim, 2, false);
+    if (!done || gf_sim_runs(w->sim, 4) || (rank != 1)) return;
+    for (uint32_t other = 1; other < 4; other++)
+        if ((gf_steps(w->ranks[other].gf) < STEPS) || jobs[other].shrinking || jobs[other].in_step) return;
+    for (uint32_t other = 1; others_are_killed && (other < 4); other++) gf_sim_kill(w->sim, other);
+    gf_sim_stop(w->sim, 4, false);
 }
 
 TEST(who_was_stopped_makes_no_second_history)
 {
     for (uint64_t at = 0; at < STEPS - 1; at++) {
         for (int ends = 0; ends < 2; ends++) {
-            struct world_setup setup = setup_of(3);
+            struct world_setup setup = setup_of(5);
             struct world w;
-            by_hand(stop_2, 0);
+            by_hand(stop_4, 0);
             step_at = at;
-            rank_1_is_killed = (ends != 0);
+            others_are_killed = (ends != 0);
+            told = false;
             world_open(&w, &setup);
             jobs_run(&w);
             on_progress = NULL;
-            assert_int_equal(gf_world(w.ranks[1].gf), 1);
+            assert_int_equal(gf_world(w.ranks[1].gf), 3);
             assert_int_equal(gf_steps(w.ranks[1].gf), STEPS);
             if (ends == 0) assert_int_equal(w.ranks[1].status, GF_OK);
-            if (w.ranks[2].status != GF_ERR_QUORUM)
-                fail_msg("from step %u, rank 1 %s: rank 2: %s, %u of %u\n%s", (unsigned)at, ends ? "ended" : "lives",
-                         gf_status_name(w.ranks[2].status), gf_rank(w.ranks[2].gf), gf_world(w.ranks[2].gf),
-                         w.ranks[2].log);
-            assert_int_equal(jobs[2].shrinks, 0);
+            if (w.ranks[4].status != GF_ERR_QUORUM)
+                fail_msg("from step %u, the others %s: rank 4: %s, %u of %u\n%s", (unsigned)at, ends ? "ended" : "live",
+                         gf_status_name(w.ranks[4].status), gf_rank(w.ranks[4].gf), gf_world(w.ranks[4].gf),
+                         w.ranks[4].log);
+            assert_int_equal(jobs[4].shrinks, 0);
             world_close(&w);
         }
     }
 }
 
-/* Rank 0 declares nothing more, so that rank 1 asks who is late when its deadline is over. Just before, rank 2 is
- * stopped and cut off from rank 0: it does not answer, is blamed, and hears nothing of it. Rank 0 dies once rank 1
- * knows, rank 1 goes on alone, and ends. Then, at the earliest, rank 2 runs on: it may not go on alone as well. */
-static uint64_t lead_ns, stop_ns, stopped_ns, stuck_ns;
-
-static void stop_blamed(struct world *w, uint32_t rank)
+/* Rank 0 is killed and rank 2 stopped: rank 1 can know of neither side of it, and does not go on alone, told or not. */
+static void stop_2(struct world *w, uint32_t rank)
 {
-    uint64_t now_ns = gf_sim_now_ns(w->sim);
-    if ((stuck_ns == 0) && due(w, rank)) stuck_ns = now_ns;
-    if (stuck_ns == 0) return;
-    if ((stopped_ns == 0) && (now_ns - stuck_ns >= 3 * SECOND - lead_ns)) {
-        stopped_ns = now_ns;
-        gf_sim_partition(w->sim, 0, 2, true);
+    if (due(w, rank)) {
+        gf_sim_kill(w->sim, 0);
         gf_sim_stop(w->sim, 2, true);
     }
-    if (jobs[1].shrinking && !gf_sim_is_dead(w->sim, 0)) gf_sim_kill(w->sim, 0);
-    if ((stopped_ns == 0) || gf_sim_runs(w->sim, 2) || (now_ns - stopped_ns < stop_ns)) return;
-    if ((rank != 1) || (gf_steps(w->ranks[1].gf) < STEPS) || jobs[1].shrinking) return;
-    gf_sim_kill(w->sim, 1);
-    settled_ns = now_ns;
-    gf_sim_partition(w->sim, 0, 2, false);
-    gf_sim_stop(w->sim, 2, false);
+    if (done && (rank == 1) && (w->ranks[1].status < 0)) gf_sim_stop(w->sim, 2, false);
 }
 
-/* Rank 0 only says that it lives, once it is stuck. */
-static gf_status stuck_progress(struct world *w, uint32_t rank, void *arg)
+TEST(who_is_silent_counts_even_where_others_have_ended)
 {
-    gf_context *gf = w->ranks[rank].gf;
-    bool stuck = (rank == 0) && (stuck_ns != 0) && jobs[0].in_step && !jobs[0].shrinking && (gf->error.code == GF_OK);
-    if (!stuck) return job_progress(w, rank, arg);
-    stop_blamed(w, rank);
-    if (!gf_sim_runs(w->sim, 0) || (gf_heartbeat(gf) == GF_OK)) return GF_AGAIN;
-    return job_failed(w, 0, gf_error_last(gf)->code);
-}
-
-TEST(who_was_blamed_makes_no_second_history_however_long_it_was_stopped)
-{
-    for (uint32_t row = 0; row < 40; row++) {
+    for (int tells = 0; tells < 2; tells++) {
         struct world_setup setup = setup_of(3);
         struct world w;
-        by_hand(stop_blamed, 0);
-        stuck_ns = stopped_ns = 0;
-        lead_ns = SECOND / 200 + /* the stop is as short as it may be, or as long as is waited then */
-                   ((row < 20) ? row * SECOND / 20 : 0);
-        stop_ns = (row < 20) ? 0 : (row - 19) * SECOND / 5;
-        setup.config.rendezvous.join_timeout_ns = 60 * SECOND; /* an eighth: 7.5 s */
-        setup.config.exchange.timeout_ns = 3 * SECOND;
+        by_hand(stop_2, 0);
+        step_at = 1;
+        told = (tells != 0);
         world_open(&w, &setup);
-        memset(jobs, 0, sizeof jobs);
-        settled_ns = UINT64_MAX; /* rank 1 polls until it is ended */
-        world_run(&w, stuck_progress, NULL);
+        jobs_run(&w);
         on_progress = NULL;
-        assert_int_equal(gf_steps(w.ranks[1].gf), STEPS);
-        assert_int_equal(gf_world(w.ranks[1].gf), 1);
-        if ((w.ranks[2].status != GF_ERR_QUORUM) || (jobs[2].shrinks > 0))
-            fail_msg("row %u: rank 2, stopped for %.2f s: %s, %u of %u\n%s", row, (double)stop_ns * 1e-9,
-                     gf_status_name(w.ranks[2].status), gf_rank(w.ranks[2].gf), gf_world(w.ranks[2].gf),
-                     w.ranks[2].log);
+        assert_int_equal(w.ranks[1].status, GF_ERR_QUORUM);
+        assert_int_equal(jobs[1].shrinks, 0);
         world_close(&w);
     }
 }
 
-/* No silence, so both deaths are deaths. */
+/* It is told that all others have ended. */
 TEST(who_polls_goes_on_alone_at_once)
 {
     struct world_setup setup = setup_of(3);
@@ -589,12 +562,12 @@ TEST(a_call_at_the_wrong_moment_is_refused)
     struct world_setup setup = setup_of(2);
     struct world w;
     world_open(&w, &setup);
-    assert_int_equal(gf_shrink(w.ranks[0].gf), GF_ERR_STATE);
+    assert_int_equal(gf_shrink(w.ranks[0].gf, NULL, 0), GF_ERR_STATE);
     assert_int_equal(gf_shrink_poll(w.ranks[0].gf), GF_ERR_STATE);
     assert_int_equal(gf_shrink_wait(w.ranks[0].gf), GF_ERR_STATE);
-    assert_int_equal(gf_shrink(NULL), GF_ERR_PARAM);
+    assert_int_equal(gf_shrink(NULL, NULL, 0), GF_ERR_PARAM);
     gf_abort(w.ranks[0].gf);
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_ERR_ABORTED);
-    assert_int_equal(gf_shrink(w.ranks[0].gf), GF_ERR_STATE);
+    assert_int_equal(gf_shrink(w.ranks[0].gf, NULL, 0), GF_ERR_STATE);
     world_close(&w);
 }

@@ -98,7 +98,7 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
 failed:
     if (commits) caught++;
     jobs[rank].in_step = false;
-    jobs[rank].shrinking = (gf_shrink(gf) == GF_OK);
+    jobs[rank].shrinking = (gf_shrink(gf, NULL, 0) == GF_OK);
     return jobs[rank].shrinking ? GF_AGAIN : status;
 }
 

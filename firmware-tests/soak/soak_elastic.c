@@ -17,7 +17,7 @@ bool soak_shrink_begin(struct soak_job *job, uint32_t rank, bool drained)
     if ((code != GF_ERR_PEER) && (code != GF_ERR_LINK) && (code != GF_ERR_TIMEOUT)) return false;
     if (gf_steps(gf) > job->done[rank]) job->loose |= 1u << rank; /* it failed between a step's end and its update */
     job->done[rank] = gf_steps(gf);
-    if (gf_shrink(gf) < 0) return false;
+    if (gf_shrink(gf, NULL, 0) < 0) return false;
     job->ranks[rank].admits = false;
     soak_enter(job, rank, SOAK_SHRINK);
     job->shrinks++;

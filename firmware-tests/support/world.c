@@ -333,7 +333,7 @@ gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;
     if (w->ranks[rank].next++ == 0) {
-        gf_status status = gf_shrink(w->ranks[rank].gf);
+        gf_status status = gf_shrink(w->ranks[rank].gf, NULL, 0);
         if (status != GF_OK) return status;
     }
     return gf_shrink_poll(w->ranks[rank].gf);
@@ -493,4 +493,12 @@ void world_expect_failed(struct world *w, uint32_t rank, gf_status code)
     assert_int_equal(gf_exchange_take(gf, 8), 0);
     assert_int_equal(gf_stats(gf, &stats), GF_OK);
     assert_int_equal(gf_error_last(gf)->code, code);
+}
+
+void world_ended_tell(struct world *w, uint32_t rank)
+{
+    unsigned char bits[GF_WORLD_MAX / 8] = {0};
+    for (uint32_t other = 0; other < w->world; other++)
+        if (gf_sim_is_dead(w->sim, other)) bits[other / 8] |= (unsigned char)(1u << (other % 8));
+    gf_members_ended(w->ranks[rank].gf->members, bits, w->world);
 }

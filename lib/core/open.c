@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "drivers/identity.h"
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
@@ -243,6 +244,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     if (gf->config.sparse.enabled) gf->modules->sparse->open(gf);
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
+    gf->shrink.ended_fd = gf->config.job.ignore_environment ? -1 : gf_identity_ended_fd();
     if (gf->config.rendezvous.rejoin) gf->modules->elastic->rejoin(gf);
     return GF_OK;
 }

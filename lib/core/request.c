@@ -108,9 +108,8 @@ static uint32_t pending_number(const struct gf_pending *pending)
 static void request_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     struct gf_pending *pending = op->of.request;
+    (void)gf;
     (void)now_ns;
-    if ((pending->op == GF_COLL_BARRIER) || ((pending->op == GF_COLL_ALLREDUCE) && (pending->elem_count > 0)))
-        gf_members_met_request(gf->members);
     pending->state = GF_REQUEST_ENDED;
 }
 

@@ -88,7 +88,6 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     struct gf_step *step = &gf->step;
     struct gf_stats *stats = &gf->observed.stats;
     step->whole = true;
-    gf_members_met(gf->members);
     gf->skipped_last = step->skipped;
     if (!step->skipped && (step->samples_all > 0)) gf->samples_before = step->samples_all;
     gf->phase = GF_PHASE_READY;

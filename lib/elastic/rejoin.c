@@ -1,6 +1,6 @@
 /* A restarted rank comes back: from its gf_open(), and from the others' gf_admit(), into the turns of shrink.c. Neither has
  * failed; the newcomer's weights are worth nothing, so all that is common reaches it as it reaches a rank that is behind.
- * members_rejoin.c has the protocol. */
+ * knock.c has the protocol. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 

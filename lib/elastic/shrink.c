@@ -1,4 +1,4 @@
-/* From a failed context to a ready one without the dead: what surrounds the agreement of members_shrink.c.
+/* From a failed context to a ready one without the dead: what surrounds the agreement of view.c.
  *
  *     DRAIN  as every failure: blame is settled, messages end (error.c)
  *     AGREE  who survives, under which number, whose state counts
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "drivers/identity.h"
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
 #include "lib/core/accessors.h"
@@ -229,10 +230,19 @@ static gf_status shrink_endf(gf_context *gf, gf_status code, const char *text)
     return shrink_end(gf, &error);
 }
 
+/* Who has ended may be known only a moment after its connections have. */
+static void ended_look(gf_context *gf)
+{
+    unsigned char bits[GF_WORLD_MAX / 8];
+    if ((gf->shrink.ended_fd >= 0) && gf_identity_ended_read(gf->shrink.ended_fd, bits, (gf->config.job.world + 7) / 8))
+        gf_members_ended(gf->members, bits, gf->config.job.world);
+}
+
 static gf_status agree_progress(gf_context *gf, uint64_t now_ns)
 {
     struct gf_shrinking *shrink = &gf->shrink;
     gf_status status;
+    ended_look(gf);
     /* Another rank may still wait for what this one sent in the last step of the epoch. */
     if (gf->phase == GF_PHASE_AGREE) (void)gf->link->driver->progress(gf->link);
     status = gf_members_shrink_poll(gf->members, now_ns, &shrink->plan);
@@ -310,10 +320,21 @@ gf_status gf_shrink_progress(gf_context *gf, void *arg)
 
 /* ---- the public calls ---- */
 
-gf_status gf_shrink(gf_context *gf)
+static void ended_take(gf_context *gf, const uint32_t *ended, uint32_t count)
+{
+    unsigned char bits[GF_WORLD_MAX / 8] = {0};
+    for (uint32_t i = 0; i < count; i++) bits[ended[i] / 8] |= (unsigned char)(1u << (ended[i] % 8));
+    gf_members_ended(gf->members, bits, gf->config.job.world);
+}
+
+gf_status gf_shrink(gf_context *gf, const uint32_t *ended, uint32_t count)
 {
     gf_status status = gf_own(gf);
     if (status < 0) return status;
+    for (uint32_t i = 0; i < count; i++)
+        if ((ended == NULL) || (ended[i] >= gf->config.job.world) || (ended[i] == gf->config.job.rank))
+            return gf_refuse(gf, GF_ERR_PARAM, "gf_shrink: ended[%u] is %u; allowed are other ranks below %u", i,
+                             (ended == NULL) ? 0 : ended[i], gf->config.job.world);
     if (((gf->phase != GF_PHASE_FAILING) && (gf->phase != GF_PHASE_FAILED)) || (gf->members == NULL))
         return gf_refuse(gf, GF_ERR_STATE, "gf_shrink: no epoch has failed");
     if (gf->modules->elastic == NULL)
@@ -326,6 +347,8 @@ gf_status gf_shrink(gf_context *gf)
     gf->shrink.final = false;
     gf->shrink.deadline_ns = gf_now(gf) + gf->config.rendezvous.join_timeout_ns;
     gf->shrink.state = GF_SHRINK_DRAIN;
+    if (ended != NULL) ended_take(gf, ended, count);
+    else gf_members_ended(gf->members, NULL, 0);
     return GF_OK;
 }
 

@@ -8,7 +8,7 @@
 typedef enum gf_shrink_state {
     GF_SHRINK_NONE = 0,
     GF_SHRINK_DRAIN, /* what was under way in the epoch that failed */
-    GF_SHRINK_AGREE, /* survivors find each other (members_shrink.c) */
+    GF_SHRINK_AGREE, /* members agree on the next epoch (lib/elastic/view.c) */
     GF_SHRINK_JOIN,  /* link and region are new: join and warm-up as at open */
     GF_SHRINK_SYNC   /* the common state to those that are behind */
 } gf_shrink_state;
@@ -25,6 +25,7 @@ struct gf_shrinking {
     uint32_t words[8];      /* SYNC: what is small */
     struct gf_request requests[GF_REQUESTS_MAX];
     uint32_t count;         /* epochs begun after the first */
+    int ended_fd;           /* where the launcher says which ranks have ended; -1: nowhere */
     uint32_t joiners;       /* restarted ranks that wait, as the last vote said */
 };
 

@@ -7,7 +7,7 @@
 size_t gf_members_state_bytes(uint32_t world, size_t endpoint_bytes_max)
 {
     return sizeof(struct gf_members) +
-           world * (sizeof(struct members_peer) + sizeof(struct members_seat) + sizeof(uint32_t) +
+           world * (sizeof(struct members_peer) + sizeof(struct member) + sizeof(uint32_t) +
                     GF_CONTROL_ADDRESS_BYTES + endpoint_bytes_max);
 }
 
@@ -21,10 +21,8 @@ static void own_address(struct gf_members *members)
 
 void gf_members_committed(struct gf_members *members)
 {
-    members->shrink.base.epoch = members->setup.epoch;
-    members->away_steps = 0;
-    members->failed_ns = 0;
     if (members->setup.elastic != NULL) members->setup.elastic->committed(members);
+    else members->view.epoch.epoch = members->setup.epoch;
 }
 
 static bool of_no_epoch(const struct gf_members *members, uint32_t kind)
@@ -73,17 +71,15 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
     memset(members, 0, sizeof *members + setup->world * sizeof members->peers[0]);
     members->setup = *setup;
     members->setup.endpoint_bytes_max += GF_CONTROL_ADDRESS_BYTES;
-    members->settle_ns = setup->join_timeout_ns / GF_SETTLE_PARTS; /* a later epoch's join has less time */
     members->rendezvous = rendezvous;
     members->seat = setup->rank;
     members->seat_count = setup->world;
-    members->seats = (struct members_seat *)&members->peers[setup->world];
-    members->seat_of = (uint32_t *)&members->seats[setup->world];
+    members->table = (struct member *)&members->peers[setup->world];
+    members->seat_of = (uint32_t *)&members->table[setup->world];
     members->endpoints = (unsigned char *)&members->seat_of[setup->world];
-    memset(members->seats, 0, setup->world * sizeof members->seats[0]);
-    for (uint32_t rank = 0; rank < setup->world; rank++) members->seats[rank].rank = members->seat_of[rank] = rank;
+    memset(members->table, 0, setup->world * sizeof members->table[0]);
+    for (uint32_t rank = 0; rank < setup->world; rank++) members->table[rank].rank = members->seat_of[rank] = rank;
     members->position.operation = GF_OPERATION_NONE;
-    members->shrink.epoch_last = setup->epoch;
     gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
     return members;
 }
@@ -148,7 +144,6 @@ void gf_members_fail(struct gf_members *members, const struct gf_error *error, c
     members->error = *error;
     members->error.rank = members->setup.rank;
     members->state = MEMBERS_FAILED;
-    if (members->failed_ns == 0) members->failed_ns = members->now_ns;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         owe_nothing(members, rank);
         if (!members_coordinates(members) || !members->peers[rank].connected) continue;
@@ -309,7 +304,7 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
     if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
     if (of_no_epoch(members, kind)) epoch = own; /* malformed: of no epoch */
     /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its values. */
-    if ((epoch != own) && ((kind != MEMBERS_OFFER) || (members->shrink.base.epoch != 0))) return;
+    if ((epoch != own) && ((kind != MEMBERS_OFFER) || (members->view.epoch.epoch != 0))) return;
     if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, &get);
     else if (rank == 0) good = rank_frame(members, kind, &get);
     if (good || (members->state == MEMBERS_FAILED)) return;
@@ -323,18 +318,18 @@ static void on_event(struct gf_members *members, const struct gf_rendezvous_even
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
     uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
     if (event->kind == GF_RENDEZVOUS_REFUSED) {
-        if (members->shrink.base.epoch == 0) gf_members_join_refused(members, event);
+        if (members->view.epoch.epoch == 0) gf_members_join_refused(members, event);
         return;
     }
     GF_ASSERT((event->rank < members->seat_count) && (event->rank != members->seat));
-    bool waits = members->seats[event->rank].joins; /* it is of no epoch, nor is its end */
+    bool waits = (members->table[event->rank].state >= MEMBER_RECOVERING); /* it is of no epoch, nor is its end */
     if (members->setup.elastic != NULL) members->setup.elastic->connection(members, event);
-    waits = waits || members->seats[event->rank].joins;
+    waits = waits || (members->table[event->rank].state >= MEMBER_RECOVERING);
     if ((event->kind == GF_RENDEZVOUS_FRAME) && of_no_epoch(members, kind)) {
         if (members->setup.elastic->frame(members, event->rank, kind, &get)) return;
     }
     if (waits) return;
-    of.rank = members->seats[event->rank].rank;
+    of.rank = members->table[event->rank].rank;
     if (of.rank == GF_RANK_NONE) return; /* of an epoch that has ended */
     switch (event->kind) {
     case GF_RENDEZVOUS_CONNECTED: on_connected(members, of.rank); return;
@@ -351,54 +346,15 @@ static bool same_place(const struct gf_position *a, const struct gf_position *b)
     return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
 }
 
-/* For so long survivors wait at least for one who polls but is elsewhere. */
-static uint64_t settle_limit(const struct gf_members *members)
-{
-    uint64_t settle_ns = (members->setup.world > 2) ? members->settle_ns : members->settle_ns * (GF_SETTLE_PARTS / 2);
-    return (settle_ns < members->setup.exchange_timeout_ns) ? settle_ns : members->setup.exchange_timeout_ns;
-}
-
-/* Who fails to answer is blamed half of answer_timeout_ns later, and left behind at once by who hears of it, or once
- * the survivors of another's death have settled; whoever answers in time polls with a smaller gap than that, less what
- * frames take. Of two ranks only by the one that waits for it in an exchange, or in an admission: gf_admit() waits half
- * the join's time at most, and there is nobody else for whom that rank could have begun to wait before. */
-static uint64_t away_limit(const struct gf_members *members)
-{
-    uint64_t answer_ns = (members->setup.world > 2) ? members->setup.answer_timeout_ns / 8 * 3 : UINT64_MAX;
-    return (settle_limit(members) < answer_ns) ? settle_limit(members) : answer_ns;
-}
-
 void gf_members_touch(struct gf_members *members, uint64_t now_ns)
 {
     struct gf_position *position = &members->position;
     members->now_ns = now_ns;
     members->gap_ns = (now_ns > position->polled_ns) ? now_ns - position->polled_ns : 0;
     position->polled_ns = now_ns;
-    if (members->gap_ns > away_limit(members)) {
-        members->away_steps = MEMBERS_AWAY_STEPS;
-        members->away_requests = MEMBERS_AWAY_REQUESTS;
-    }
     if (same_place(position, &members->moved)) return;
     members->moved = *position;
     members->moved_ns = now_ns;
-}
-
-/* They may have heard of the failure sooner than this rank. */
-bool gf_members_behind(const struct gf_members *members)
-{
-    if (members->away_steps > 0) return true;
-    return (members->failed_ns != 0) && (members->now_ns - members->failed_ns > settle_limit(members) / 2);
-}
-
-void gf_members_met(struct gf_members *members)
-{
-    if (members->away_steps > 0) members->away_steps--;
-}
-
-void gf_members_met_request(struct gf_members *members)
-{
-    if ((members->away_requests == 0) || (--members->away_requests > 0)) return;
-    members->away_steps = 0;
 }
 
 static void status_send(struct gf_members *members)

@@ -96,11 +96,6 @@ struct gf_position *gf_members_position(struct gf_members *members); /* own; wri
  * verdict; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */
 gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
                            struct gf_error *error_out);
-/* A step of all ranks is whole. A few of them show that nobody has gone on without this one. */
-void gf_members_met(struct gf_members *members);
-/* The same for a public request that ends nowhere without all ranks' data. More of them: several are under way at once.
- * */
-void gf_members_met_request(struct gf_members *members);
 /* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */
 void gf_members_tell(struct gf_members *members, const struct gf_error *error);
 /* This rank posts a public request: all ranks must post the same ones. Within about a second of polling, at an inquiry
@@ -117,7 +112,11 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns);
  * says for whom it has waited, as nobody else could find out afterwards. GF_AGAIN: while they may still answer. */
 gf_status gf_members_leave_late(struct gf_members *members);
 
-/* ---- the next epoch (members_shrink.c has the protocol) ---- */
+/* ---- the next epoch (lib/elastic/view.c has the protocol) ---- */
+
+/* Bit i of bits[id_count]: no process of member id i runs; the whole list, as of one moment. It replaces the list before,
+ * and may be said again at each poll. bits NULL: nobody will say it, so too few members are too few at once. */
+void gf_members_ended(struct gf_members *members, const unsigned char *bits, uint32_t id_count);
 
 /* After an error: begins to look for the survivors. blamed is whom the verdict named, or GF_RANK_NONE. settle_ns is how
  * long those are waited for that are neither known to be dead nor heard of. */

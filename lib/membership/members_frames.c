@@ -162,8 +162,11 @@ uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members
     case MEMBERS_GO:
     case MEMBERS_BYE:
     case MEMBERS_ALL_GONE:
-    case MEMBERS_REPORT:
-    case MEMBERS_PROPOSE:
+    case MEMBERS_DO_VIEW_CHANGE:
+    case MEMBERS_START_VIEW:
+    case MEMBERS_PREPARE:
+    case MEMBERS_ACCEPT:
+    case MEMBERS_COMMIT:
     case MEMBERS_KNOCK:
     case MEMBERS_FRAME_COUNT: break;
     }

@@ -6,8 +6,8 @@
  *     rank r: BLAME   0: ASK   r: POSITION   0: VERDICT       -> FAILED, the same text on all ranks
  *     rank r: TELL                      0: VERDICT            -> FAILED
  *     rank r: BYE     0: ALL_GONE                             -> GONE, connections may end
- *     survivor: REPORT   lowest survivor: PROPOSE             -> JOINING, in the next epoch (members_shrink.c)
- *     restarted: KNOCK   coordinator: PROPOSE                 the same (members_rejoin.c)
+ *     DO_VIEW_CHANGE, PREPARE, ACCEPT, COMMIT                 -> JOINING, in the next epoch (lib/elastic/view.c)
+ *     restarted: KNOCK   coordinator: COMMIT                  the same (lib/elastic/knock.c)
  *
  * The control channel knows ranks by their *seats*, the ranks of the first epoch, which never change; everything else
  * here counts ranks of the epoch under way. A frame's kind carries the epoch, so that one of an older epoch is told
@@ -18,6 +18,7 @@
 #define GF_MEMBERS_STATE_H
 
 #include "drivers/bytes.h"
+#include "lib/elastic/view.h"
 #include "lib/membership/members.h"
 
 /* In the order in which they are sent where several are owed. */
@@ -33,16 +34,15 @@ typedef enum members_frame {
     MEMBERS_VERDICT,
     MEMBERS_BYE,
     MEMBERS_ALL_GONE,
-    MEMBERS_REPORT,  /* these three belong to no epoch */
-    MEMBERS_PROPOSE,
+    MEMBERS_DO_VIEW_CHANGE, /* these and the rest belong to no epoch: lib/elastic/view_frames.c */
+    MEMBERS_START_VIEW,
+    MEMBERS_PREPARE,
+    MEMBERS_ACCEPT,
+    MEMBERS_COMMIT,
     MEMBERS_KNOCK,
     MEMBERS_FRAME_COUNT
 } members_frame;
 #define MEMBERS_KIND_BITS 8
-/* The first step that ends behind a long silence may have all its messages from before, this rank's as well; the next
- * one those of the others; what they send in the third answers something that this rank has sent since. */
-#define MEMBERS_AWAY_STEPS 3u
-#define MEMBERS_AWAY_REQUESTS (2 * GF_REQUESTS_MAX + 1) /* likewise, of which so many may be under way at once */
 #define MEMBERS_EPOCH_MASK ((1u << 23) - 1u)
 
 typedef enum members_state { MEMBERS_JOINING, MEMBERS_MEMBER, MEMBERS_GONE, MEMBERS_FAILED } members_state;
@@ -88,68 +88,12 @@ struct members_peer {
     struct members_told told;
 };
 
-/* Ranks of one epoch, by seat. */
-struct members_list {
-    uint32_t epoch; /* 0: none */
-    uint32_t first; /* its rank 0: who coordinates; the others follow in the order of their seats */
-    unsigned char bits[GF_WORLD_MAX / 8];
-};
-
-/* What is known of a process, over all epochs. */
-struct members_seat {
-    uint32_t rank;      /* in this epoch; GF_RANK_NONE: it is not of it */
-    bool up;            /* connected */
-    bool dead;          /* its process has ended: its kernel said so */
-    bool doubtful;      /* dead, but it may have gone on without this rank before */
-    bool joins;         /* its process was started anew and waits to come in; `reported`: it has said what it is */
-    bool reborn;        /* so the process that was of the newest epoch is dead, whatever this one is */
-    bool turned;        /* its connection has ended, it will not come by itself */
-    bool blamed;        /* by the verdict that ended the epoch: goes no further */
-    bool skipped;       /* did not answer as coordinator */
-    bool reported;
-    bool answer;        /* the proposal is owed to it */
-    struct gf_members_standing standing;
-    char address[GF_CONTROL_ADDRESS_BYTES];
-};
-
-typedef enum members_shrink_state {
-    MEMBERS_SHRINK_NONE = 0,
-    MEMBERS_SHRINK_SEEK,    /* on the way to `coordinator`, then waiting for its proposal */
-    MEMBERS_SHRINK_COLLECT, /* coordinates: reports come in */
-    MEMBERS_SHRINK_AGREED,
-    MEMBERS_SHRINK_FAILED
-} members_shrink_state;
-
-#define MEMBERS_PREPARED_MAX 4u /* different proposals that never became an epoch, as far as they matter to a quorum */
-
-struct members_shrink {
-    members_shrink_state state;
-    uint32_t coordinator; /* seat */
-    uint32_t star;        /* seat around which the connections stand */
-    bool report;          /* is owed to the coordinator */
-    bool admits;          /* nobody has failed: the epoch ends so that others can come in */
-    bool knocks;          /* this rank is one of those: of no epoch yet */
-    uint64_t since_ns;    /* of the state, and of this coordinator */
-    uint64_t settle_ns;
-    uint64_t away_ns;     /* the same for ranks that have no connection here */
-    struct gf_members_standing own;
-    struct members_list base;     /* the newest epoch that is known to have begun */
-    struct members_list prepared; /* the newest proposal that this rank took part in */
-    struct members_list others[MEMBERS_PREPARED_MAX]; /* and those that reporters did */
-    uint32_t other_count;
-    bool others_full;
-    uint32_t epoch_last;          /* highest number that was ever heard of */
-    struct gf_members_plan plan;
-    gf_status answer_code;        /* what PROPOSE says */
-    bool excluded;                /* an epoch has begun without this rank .. */
-    uint32_t excluded_epoch;      /* .. this one */
-};
-
 struct gf_members {
     struct gf_members_setup setup;
     uint32_t seat;
     uint32_t seat_count;
-    struct members_shrink shrink;
+    struct members_view view;
+    bool was_member;            /* an epoch with this process was in use */
     struct gf_rendezvous *rendezvous;
     members_state state;
     bool go;                    /* coordinator: all are there, the word is owed to everybody or out */
@@ -164,10 +108,6 @@ struct gf_members {
     struct gf_position moved;   /* as it was when it last changed */
     uint64_t moved_ns;
     uint64_t gap_ns;
-    uint64_t settle_ns;         /* how long survivors wait for who is silent */
-    uint32_t away_steps;        /* > 0: others may have gone on while this rank did not poll; steps that rule it out */
-    uint64_t failed_ns;         /* this rank's newest epoch has failed since; 0: it has not */
-    uint32_t away_requests;     /* > 0: or so many public requests */
     uint64_t status_ns;         /* sent last */
     struct gf_position status_position;
 
@@ -189,7 +129,7 @@ struct gf_members {
     struct gf_error claim;      /* what the first unproven process said that did not fit; told if nobody better comes */
     struct gf_error tell;       /* what the others hear of it: TELL and VERDICT */
     unsigned char *endpoints;       /* [seat_count][endpoint_bytes_max], each begins with the control address */
-    struct members_seat *seats; /* [seat_count] */
+    struct member *table;       /* [seat_count], by member id */
     uint32_t *seat_of;          /* [world] of each rank */
     unsigned char scratch[GF_FRAME_PAYLOAD_MAX];
     struct members_peer peers[];
@@ -212,41 +152,8 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
 void gf_members_flush(struct gf_members *members);
 /* At each poll: the clock, and how long there was none. */
 void gf_members_touch(struct gf_members *members, uint64_t now_ns);
-/* Could others have gone on without this rank, as far as it knows? Then it was not of their epoch that they died. */
-bool gf_members_behind(const struct gf_members *members);
 
-/* members_shrink.c */
-void gf_members_seat_event(struct gf_members *members, const struct gf_rendezvous_event *event);
-bool gf_members_shrink_frame(struct gf_members *members, uint32_t seat, uint32_t kind, struct gf_get *get);
-void gf_members_shrink_flush(struct gf_members *members);
-void gf_members_committed(struct gf_members *members); /* members.c: this epoch has begun */
-
-/* members_rejoin.c */
-uint32_t gf_members_knocking(const struct gf_members *members); /* gf_members_waiting() */
-bool gf_members_of_no_epoch(uint32_t kind); /* frames that are looked at whatever epoch it is */
-void gf_members_knock_take(struct gf_members *members, uint32_t seat, struct gf_get *get);
-uint32_t gf_members_knock_put(struct gf_members *members);
-/* On its way into the job this rank begins again: nobody took it along. */
-void gf_members_knock_again(struct gf_members *members);
-/* Somebody went on to the end of the epoch, another rank is still in it and can only fail. */
-void gf_members_admit_event(struct gf_members *members, const struct gf_rendezvous_event *event);
-/* Everybody who waits is told that nobody will come for it. */
-void gf_members_turn_away(struct gf_members *members, const char *reason);
-/* members_shrink.c: what PROPOSE says where there is no proposal; in scratch. */
-uint32_t gf_members_answer_put(struct gf_members *members, gf_status code, const char *text);
-
-/* members_quorum.c */
-/* The place of a seat among the ranks of a list. */
-uint32_t gf_members_list_place(const struct members_list *list, uint32_t seat);
-/* The seat at this place; GF_RANK_NONE behind the last. */
-uint32_t gf_members_list_seat(const struct members_list *list, uint32_t place, uint32_t seat_count);
-bool gf_members_list_has(const struct members_list *list, uint32_t seat);
-void gf_members_list_add(struct members_list *list, uint32_t seat);
-void gf_members_list_put(struct gf_put *put, const struct members_list *list, uint32_t seat_count);
-bool gf_members_list_get(struct gf_get *get, uint32_t seat_count, struct members_list *list_out);
-bool gf_members_list_same(const struct members_list *a, const struct members_list *b);
-/* May the ranks on the list go on, as far as this rank knows of epochs and proposals? */
-bool gf_members_quorum(const struct gf_members *members, const struct members_list *list);
+void gf_members_committed(struct gf_members *members); /* this epoch has begun */
 
 /* members_frames.c: to bytes (members->scratch) and back. */
 void gf_members_offer_put(struct gf_put *put, const struct gf_members *members);

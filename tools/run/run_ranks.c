@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,6 +35,18 @@ static struct pollfd polled[2u * RUN_RANKS_MAX];
 static struct lines_sink sinks[2] = {{.number = STDOUT_FILENO}, {.number = STDERR_FILENO}};
 static const int signals[SIGNALS_MAX] = {SIGINT, SIGTERM, SIGHUP};
 static volatile sig_atomic_t signal_number;
+
+/* What the library looks up as GF_ENDED_FD: bit i says that no process of rank i runs. Not those that have ended well: with
+ * them the job is over, and nobody is to go on with it alone. */
+static unsigned char ended[RUN_RANKS_MAX / 8];
+static int ended_fd = -1;
+
+static void ended_set(uint32_t rank, bool has_ended)
+{
+    if (has_ended) ended[rank / 8] |= (unsigned char)(1u << (rank % 8));
+    else ended[rank / 8] &= (unsigned char)~(1u << (rank % 8));
+    if (ended_fd >= 0) (void)!pwrite(ended_fd, ended, sizeof ended, 0);
+}
 
 static void signal_handle(int number)
 {
@@ -98,6 +111,9 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
     (void)snprintf(text, sizeof text, "127.0.0.1:%u", job->port);
     (void)setenv("GF_ADDRESS", text, 1);
     if (ranks[rank].starts > 0) (void)setenv("GF_REJOIN", "1", 1);
+    (void)snprintf(text, sizeof text, "%d", ended_fd);
+    if (ended_fd >= 0) (void)setenv("GF_ENDED_FD", text, 1);
+    else (void)unsetenv("GF_ENDED_FD");
     (void)execvp(job->arguments[0], job->arguments);
     int code = errno;
     ssize_t wrote = write(report, &code, sizeof code);
@@ -170,6 +186,7 @@ static int ranks_look(uint32_t rank_count, uint32_t *live_out, bool *succeeded)
         }
         ranks[i].ended = true;
         if ((info.si_code == CLD_EXITED) && (info.si_status == 0)) *succeeded = true;
+        ended_set(i, !*succeeded);
         if ((info.si_code == CLD_EXITED) && (failure == 0)) failure = info.si_status;
         if ((info.si_code != CLD_EXITED) && (crash == 0)) crash = 128 + info.si_status;
     }
@@ -191,6 +208,7 @@ static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
         }
         (void)waitpid(rank->pid, NULL, 0);
         rank->pid = 0;
+        ended_set(i, false);
         if (rank_start(job, i, mask) == 0) count++;
         else rank->starts = job->restarts + 1u;
     }
@@ -265,6 +283,8 @@ int run_job(const struct run_job *job)
     int result = 0;
     for (uint32_t i = 0; i < 2u * RUN_RANKS_MAX; i++) sources[i].number = -1;
     signals_hold(&mask);
+    if (job->elastic) ended_fd = memfd_create("gf-ended", 0); /* the ranks inherit it */
+    if (ended_fd >= 0) ended_set(0, false);
     for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++) result = rank_start(job, rank, &mask);
     job_watch(job, &result, &mask);
     ranks_signal(job->rank_count, SIGKILL); /* what ranks have started and left behind */

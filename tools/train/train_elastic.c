@@ -61,7 +61,7 @@ static gf_status epoch_wait(struct train *train, double begin, const char *cause
             status = meet(train);
             if (status >= 0) break;
         }
-        if ((train->checkpoint.error[0] != '\0') || (gf_shrink(train->gf) < 0)) return status;
+        if ((train->checkpoint.error[0] != '\0') || (gf_shrink(train->gf, NULL, 0) < 0)) return status;
     }
     fprintf(stderr, "elastic: rank %u of %u is rank %u of %u from step %llu on, after %.3f s: %s\n", rank_before,
             world_before, train->rank, train->world, (unsigned long long)train->step + 1u, clock_seconds() - begin,
@@ -76,7 +76,7 @@ gf_status train_shrink(struct train *train, gf_status status)
     if (!train->options->elastic || (train->checkpoint.error[0] != '\0') || (train->diverged[0] != '\0')) return status;
     snprintf(cause, sizeof cause, "%s", gf_error_last(train->gf)->text);
     if (train->on_device) device_abandon(&train->device);
-    if (gf_shrink(train->gf) < 0) return status; /* this rank's own failure: the record says it */
+    if (gf_shrink(train->gf, NULL, 0) < 0) return status; /* this rank's own failure: the record says it */
     return epoch_wait(train, begin, cause);
 }
 

@@ -1,0 +1,72 @@
+/* Lists of member ids, and who may decide on the next epoch. */
+#include "lib/membership/members_state.h"
+
+bool gf_view_list_has(const struct members_list *list, uint32_t id)
+{
+    return (list->bits[id / 8] & (1u << (id % 8))) != 0;
+}
+
+void gf_view_list_add(struct members_list *list, uint32_t id)
+{
+    list->bits[id / 8] |= (unsigned char)(1u << (id % 8));
+}
+
+uint32_t gf_view_list_count(const struct members_list *list, uint32_t id_count)
+{
+    uint32_t count = 0;
+    for (uint32_t byte = 0; byte < (id_count + 7) / 8; byte++) count += (uint32_t)__builtin_popcount(list->bits[byte]);
+    return count;
+}
+
+uint32_t gf_view_list_next(const struct members_list *list, uint32_t id, uint32_t id_count)
+{
+    for (uint32_t i = 1; i < id_count; i++)
+        if (gf_view_list_has(list, (id + i) % id_count)) return (id + i) % id_count;
+    return id;
+}
+
+void gf_view_list_put(struct gf_put *put, const struct members_list *list, uint32_t id_count)
+{
+    gf_put_u32(put, list->epoch);
+    gf_put_u32(put, list->first);
+    gf_put_bytes(put, list->bits, (id_count + 7) / 8);
+}
+
+bool gf_view_list_get(struct gf_get *get, uint32_t id_count, struct members_list *list_out)
+{
+    const unsigned char *bits;
+    uint32_t bytes = (id_count + 7) / 8;
+    memset(list_out, 0, sizeof *list_out);
+    list_out->epoch = gf_get_u32(get);
+    list_out->first = gf_get_u32(get);
+    bits = gf_get_bytes(get, bytes);
+    if (get->bad) return false;
+    memcpy(list_out->bits, bits, bytes);
+    if ((id_count % 8 != 0) && ((list_out->bits[bytes - 1] >> (id_count % 8)) != 0)) get->bad = true;
+    if ((list_out->epoch != 0) &&
+        ((list_out->first >= id_count) || !gf_view_list_has(list_out, list_out->first))) get->bad = true;
+    return !get->bad;
+}
+
+/* Any two sets that are half of the epoch share a member, and a member that has promised a view acknowledges nothing
+ * below it. Where everybody is left who is here, nobody else can decide, now or later: each other member id has no process,
+ * or one that waits here and is of no epoch. More than half of the members that have not ended would not do: the ended may
+ * have decided something with one that is not here (firmware-tests/sim/membership.pml, -DREST). */
+bool gf_view_quorum(const struct gf_members *members, const struct members_list *here)
+{
+    const struct members_view *view = &members->view;
+    uint32_t count = 0, of = 0, lowest = GF_RANK_NONE;
+    bool everybody = true;
+    for (uint32_t id = members->seat_count; id-- > 0;) {
+        const struct member *member = &members->table[id];
+        bool is_here = gf_view_list_has(here, id);
+        bool waits = member->connected && ((member->state == MEMBER_WAITS) || (member->state == MEMBER_INVITED));
+        everybody = everybody && (is_here || waits || gf_view_list_has(&view->ended, id) ||
+                                  gf_view_list_has(&view->ended_told, id));
+        if (!gf_view_list_has(&view->epoch, id)) continue;
+        of++;
+        count += is_here ? 1u : 0u;
+        lowest = id;
+    }
+    return everybody || (2 * count > of) || ((2 * count == of) && gf_view_list_has(here, lowest));
+}

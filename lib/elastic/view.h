@@ -1,0 +1,141 @@
+/* The next epoch by a view change: what view*.c, quorum.c and knock.c share with the members' state machine.
+ *
+ * An epoch is one committed membership, valid until the next commit. A view is one attempt to agree on the next epoch; views
+ * of an epoch are numbered from 1. View 1 is led by the epoch's rank 0, each next one by the next member id in its list. */
+#ifndef GF_VIEW_H
+#define GF_VIEW_H
+
+#include "drivers/bytes.h"
+#include "lib/membership/members.h"
+
+#define VIEW_MAX (1u << 30)
+#define VIEW_TAKES_MAX 64u /* processes taken in by one commit */
+
+/* Member ids of one epoch. */
+struct members_list {
+    uint32_t epoch; /* 0: none */
+    uint32_t first; /* its rank 0; the others follow in the order of their ids */
+    unsigned char bits[GF_WORLD_MAX / 8];
+};
+
+/* What is known of a member id's process. */
+typedef enum member_state {
+    MEMBER_EXPECTED = 0, /* it may come, or is here and has said nothing yet */
+    MEMBER_REPORTED,     /* its DO_VIEW_CHANGE is here, for view `view` */
+    MEMBER_ACCEPTED,     /* the proposal of this view */
+    MEMBER_TURNED,       /* it was here and turned to another coordinator, or fell silent */
+    MEMBER_DEAD,         /* its kernel said so, or who named the ended */
+    MEMBER_RECOVERING,   /* a process of no epoch has this id: it knocks */
+    MEMBER_WAITS,        /* .. and was given the same things as this rank */
+    MEMBER_INVITED       /* .. and this view's proposal takes it in */
+} member_state;
+
+struct member {
+    member_state state;
+    bool connected;
+    bool suspected; /* by the verdict, or it did not answer as coordinator */
+    uint32_t rank;  /* in this epoch; GF_RANK_NONE: it is not of it */
+    uint32_t view;
+    uint32_t owed;  /* bits 1 << members_frame */
+    struct gf_members_standing standing;
+    char address[GF_CONTROL_ADDRESS_BYTES];
+};
+
+struct view_proposal {
+    struct members_list list;
+    uint32_t lead;  /* rank whose state is the common one */
+    bool behind;    /* some rank needs it */
+    struct gf_members_standing standing;
+};
+
+typedef enum view_state {
+    VIEW_NONE = 0,  /* the epoch is in use */
+    VIEW_SEEK,      /* on the way to the coordinator; then its proposal, then its commit are awaited */
+    VIEW_COLLECT,   /* coordinates: DO_VIEW_CHANGE come in */
+    VIEW_PROPOSED,  /* coordinates: ACCEPT come in */
+    VIEW_COMMITTED, /* gf_members_shrink_join() is next */
+    VIEW_FAILED
+} view_state;
+
+struct members_view {
+    view_state state;
+    uint32_t view;          /* highest promised one; nothing below it is acknowledged */
+    uint32_t coordinator;   /* member id */
+    uint32_t star;          /* member id around which the connections stand */
+    uint32_t accepted_view; /* of `accepted`, the highest proposal for the next epoch that this rank knows of; 0: none */
+    bool admits;            /* nobody has failed: the epoch ends so that others can come in */
+    bool knocks;            /* this process is RECOVERING: of no epoch yet */
+    bool told;              /* somebody names who has ended, or may do so */
+    bool excluded;          /* an epoch has begun without this rank: excluded_epoch */
+    uint32_t excluded_epoch;
+    uint64_t since_ns;      /* of the state */
+    uint64_t settle_ns;     /* how long members that are silent are waited for */
+    uint64_t away_ns;       /* the same for those that have no connection here */
+    struct gf_members_standing own;
+    struct members_list epoch;    /* the last committed one; its number is 0 before the first */
+    struct view_proposal current; /* how that began, for those that have not heard of it */
+    struct view_proposal accepted;
+    struct members_list ended;    /* as named here .. */
+    struct members_list ended_told; /* .. and by those that reported */
+    gf_status refusal;      /* what COMMIT says instead, where this attempt has failed */
+    struct gf_members_plan plan;
+};
+
+struct gf_members;
+
+/* ---- quorum.c ---- */
+bool gf_view_list_has(const struct members_list *list, uint32_t id);
+void gf_view_list_add(struct members_list *list, uint32_t id);
+uint32_t gf_view_list_count(const struct members_list *list, uint32_t id_count);
+/* The list's next id, cyclically. */
+uint32_t gf_view_list_next(const struct members_list *list, uint32_t id, uint32_t id_count);
+void gf_view_list_put(struct gf_put *put, const struct members_list *list, uint32_t id_count);
+bool gf_view_list_get(struct gf_get *get, uint32_t id_count, struct members_list *list_out);
+/* May those on `here` decide? */
+bool gf_view_quorum(const struct gf_members *members, const struct members_list *here);
+
+/* ---- view_frames.c: to members->scratch, and back ---- */
+uint32_t gf_view_frame_put(struct gf_members *members, uint32_t kind);
+struct view_report {
+    uint32_t view, accepted_view;
+    bool admits;
+    struct gf_members_standing standing;
+};
+/* What has no room on the stack is read in place: the three lists follow each other in *get. */
+bool gf_view_report_get(struct gf_get *get, uint32_t id_count, struct view_report *report_out);
+void gf_view_proposal_put(struct gf_put *put, const struct view_proposal *proposal, uint32_t id_count);
+bool gf_view_proposal_get(struct gf_get *get, uint32_t id_count, struct view_proposal *proposal_out);
+
+/* Of no epoch: it has lost what the process before it had promised. */
+static inline bool gf_member_is_recovering(const struct member *member) { return member->state >= MEMBER_RECOVERING; }
+
+/* ---- view_agree.c ---- */
+void gf_view_epoch_take(struct gf_members *members, const struct members_list *list); /* it is the last committed one */
+void gf_view_committed(struct gf_members *members); /* view.current is the next epoch, and this rank is of it */
+void gf_view_collect(struct gf_members *members);
+void gf_view_accepted(struct gf_members *members);
+
+/* ---- view.c ---- */
+void gf_view_owe(struct gf_members *members, uint32_t id, uint32_t kind);
+/* The end of it without an epoch. */
+__attribute__((format(printf, 3, 4))) void gf_view_fail(struct gf_members *members, gf_status code, const char *format, ...);
+void gf_view_excluded(struct gf_members *members, uint32_t epoch); /* one that has begun without this rank */
+uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number);
+/* This rank leads view `number`: whoever is here in a lower one is asked to come along. */
+void gf_view_lead(struct gf_members *members, uint32_t number);
+void gf_view_lead_again(struct gf_members *members); /* the next view that it leads */
+void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event);
+bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* view_take.c */
+void gf_view_flush(struct gf_members *members);
+
+/* ---- knock.c ---- */
+bool gf_view_of_no_epoch(uint32_t kind); /* frames that are looked at whatever epoch it is */
+uint32_t gf_view_waiting(const struct gf_members *members);
+void gf_view_knock_take(struct gf_members *members, uint32_t id, struct gf_get *get);
+void gf_view_knock_again(struct gf_members *members);
+/* Somebody went on to the end of the epoch, another rank is still in it and can only fail. */
+void gf_view_admit_event(struct gf_members *members, const struct gf_rendezvous_event *event);
+/* Everybody who waits is told that nobody will come for it. */
+void gf_view_turn_away(struct gf_members *members, const char *reason);
+
+#endif

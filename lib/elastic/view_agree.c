@@ -1,0 +1,184 @@
+/* The coordinator's half of a view: who is here, what is proposed, and when it is committed. */
+#include "lib/membership/members_state.h"
+
+void gf_view_epoch_take(struct gf_members *members, const struct members_list *list)
+{
+    struct members_view *view = &members->view;
+    view->epoch = *list;
+    view->view = view->accepted_view = 0;
+    memset(&view->accepted, 0, sizeof view->accepted);
+    for (uint32_t id = 0; id < members->seat_count; id++) {
+        struct member *member = &members->table[id];
+        if (!gf_member_is_recovering(member) || (member->state == MEMBER_INVITED)) member->suspected = false;
+        if ((member->state == MEMBER_INVITED) || (member->state == MEMBER_REPORTED)) member->state = MEMBER_EXPECTED;
+    }
+}
+
+/* `current` is the next epoch, and this rank is of it. */
+void gf_view_committed(struct gf_members *members)
+{
+    struct members_view *view = &members->view;
+    const struct view_proposal *next = &view->current;
+    view->plan = (struct gf_members_plan){.epoch = next->list.epoch, .lead = next->lead, .behind = next->behind,
+                                          .standing = next->standing,
+                                          .world = gf_view_list_count(&next->list, members->seat_count)};
+    view->plan.rank = (members->seat < next->list.first) ? 1 : 0; /* the first goes before all */
+    for (uint32_t id = 0; (id < members->seat) && (members->seat != next->list.first); id++)
+        view->plan.rank += gf_view_list_has(&next->list, id) ? 1u : 0u;
+    gf_view_epoch_take(members, &next->list);
+    view->knocks = false;
+    view->refusal = GF_OK;
+    view->state = VIEW_COMMITTED;
+}
+
+static bool further(const struct gf_members_standing *a, const struct gf_members_standing *b)
+{
+    if (a->torn != b->torn) return b->torn != 0;
+    return (a->steps != b->steps) ? (a->steps > b->steps) : (a->applied > b->applied);
+}
+
+/* What is common of those on the list, who leads. This rank has rank 0, the others follow by id. */
+static void proposal_make(struct gf_members *members, const struct members_list *list)
+{
+    struct members_view *view = &members->view;
+    struct view_proposal *next = &view->accepted;
+    uint32_t rank = 0;
+    next->list = *list;
+    next->standing = view->own;
+    next->behind = view->own.torn != 0;
+    next->lead = 0;
+    for (uint32_t id = 0; id < members->seat_count; id++) {
+        const struct gf_members_standing *standing = &members->table[id].standing;
+        uint64_t requests = next->standing.requests;
+        if (!gf_view_list_has(list, id) || (id == members->seat)) continue;
+        rank++;
+        if (further(standing, &next->standing) || further(&next->standing, standing) || (standing->torn != 0))
+            next->behind = true;
+        if (further(standing, &next->standing)) {
+            next->standing = *standing;
+            next->lead = rank;
+        }
+        next->standing.requests = (requests > standing->requests) ? requests : standing->requests;
+    }
+}
+
+/* This attempt goes no further, and whoever came for it hears so. */
+static void refuse_all(struct gf_members *members)
+{
+    members->view.refusal = members->error.code;
+    for (uint32_t id = 0; id < members->seat_count; id++)
+        if (members->table[id].connected) members->table[id].owed = 1u << MEMBERS_COMMIT;
+}
+
+/* Those who wait: no more at once than there are members, who keep a quorum without them. */
+static void waiting_add(struct gf_members *members, struct members_list *list, uint32_t room)
+{
+    if (room > VIEW_TAKES_MAX) room = VIEW_TAKES_MAX;
+    for (uint32_t id = 0; (id < members->seat_count) && (room > 0); id++) {
+        struct member *member = &members->table[id];
+        if ((member->state != MEMBER_WAITS) || !member->connected || gf_view_list_has(list, id)) continue;
+        gf_view_list_add(list, id);
+        member->state = MEMBER_INVITED;
+        room--;
+    }
+}
+
+__attribute__((noinline)) static void propose(struct gf_members *members, struct members_list *here, uint32_t here_count)
+{
+    struct members_view *view = &members->view;
+    if (view->accepted_view == 0) {
+        here->epoch = view->epoch.epoch + 1;
+        here->first = members->seat;
+        waiting_add(members, here, here_count);
+        proposal_make(members, here);
+        if (view->accepted.standing.torn != 0) {
+            gf_view_fail(members, GF_ERR_DATA, "no survivor holds whole weights: the ranks they were copied from have died");
+            refuse_all(members);
+            return;
+        }
+    }
+    view->accepted_view = view->view;
+    view->state = VIEW_PROPOSED;
+    view->since_ns = members->now_ns;
+    for (uint32_t id = 0; id < members->seat_count; id++)
+        if ((members->table[id].state == MEMBER_REPORTED) && (members->table[id].view == view->view))
+            gf_view_owe(members, id, MEMBERS_PREPARE);
+}
+
+/* The members that are here: their state in this view is at least `state`; MEMBER_EXPECTED: or that may come. */
+static uint32_t who(const struct gf_members *members, member_state state, struct members_list *list_out)
+{
+    const struct members_view *view = &members->view;
+    uint32_t count = 0;
+    memset(list_out, 0, sizeof *list_out);
+    for (uint32_t id = 0; id < members->seat_count; id++) {
+        const struct member *member = &members->table[id];
+        bool in_view = ((member->state == MEMBER_REPORTED) || (member->state == MEMBER_ACCEPTED)) &&
+                       (member->view == view->view) && (member->state >= state);
+        bool comes = (state == MEMBER_EXPECTED) && (member->state < MEMBER_TURNED);
+        if (!gf_view_list_has(&view->epoch, id) || gf_member_is_recovering(member) || member->suspected) continue;
+        if ((id != members->seat) && !in_view && !comes) continue;
+        gf_view_list_add(list_out, id);
+        count++;
+    }
+    return count;
+}
+
+/* Not inlined: lists are large. */
+__attribute__((noinline)) static bool enough(const struct gf_members *members, member_state state, uint32_t *count_out)
+{
+    struct members_list list;
+    *count_out = who(members, state, &list);
+    return gf_view_quorum(members, &list);
+}
+
+void gf_view_collect(struct gf_members *members)
+{
+    struct members_view *view = &members->view;
+    struct members_list here;
+    uint32_t count, may_come, connected = 0, turned = 0;
+    uint64_t waited_ns = members->now_ns - view->since_ns;
+    for (uint32_t id = 0; id < members->seat_count; id++) {
+        const struct member *member = &members->table[id];
+        bool higher = (member->state == MEMBER_REPORTED) && (member->view > view->view);
+        if (higher && (gf_view_coordinator(members, member->view) == members->seat)) gf_view_lead(members, member->view);
+        connected += (gf_view_list_has(&view->epoch, id) && (member->state == MEMBER_EXPECTED) && member->connected);
+        turned += (gf_view_list_has(&view->epoch, id) && (member->state == MEMBER_TURNED));
+    }
+    bool may_be_enough = enough(members, MEMBER_EXPECTED, &may_come);
+    bool late = (waited_ns >= ((connected > 0) ? view->settle_ns : view->away_ns));
+    count = who(members, MEMBER_REPORTED, &here);
+    if (gf_view_quorum(members, &here)) {
+        if ((may_come == count) || late) propose(members, &here, count);
+        return;
+    }
+    if (!late && (may_be_enough || view->told)) return; /* else nobody who comes would be enough */
+    if (turned > 0)
+        gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have turned to "
+                  "another coordinator", members->setup.rank, turned,
+                  gf_view_list_count(&view->epoch, members->seat_count), view->epoch.epoch);
+    else
+        gf_view_fail(members, GF_ERR_QUORUM, "%u of the %u ranks of epoch %u are here: too few to go on without proof that the "
+                  "others have ended (gf_shrink: ended)", count, gf_view_list_count(&view->epoch, members->seat_count),
+                  view->epoch.epoch);
+    refuse_all(members);
+}
+
+void gf_view_accepted(struct gf_members *members)
+{
+    struct members_view *view = &members->view;
+    uint32_t count;
+    if (!enough(members, MEMBER_ACCEPTED, &count)) {
+        bool late = (members->now_ns - view->since_ns >= view->settle_ns);
+        if (late || !enough(members, MEMBER_REPORTED, &count)) gf_view_lead_again(members);
+        return;
+    }
+    view->current = view->accepted;
+    for (uint32_t id = 0; id < members->seat_count; id++) {
+        struct member *member = &members->table[id];
+        if (member->connected && (!gf_member_is_recovering(member) || (member->state == MEMBER_INVITED)))
+            member->owed = 1u << MEMBERS_COMMIT;
+    }
+    if (!gf_view_list_has(&view->current.list, members->seat)) gf_view_excluded(members, view->current.list.epoch);
+    else gf_view_committed(members);
+}

@@ -1,0 +1,137 @@
+/* Frames of a view change, as they come in. */
+#include "lib/membership/members_state.h"
+
+#include <stdio.h>
+
+/* Of all proposals for the next epoch that this rank hears of, the one with the highest view. */
+__attribute__((noinline)) static bool proposal_note(struct gf_members *members, uint32_t number, struct gf_get *get)
+{
+    struct members_view *view = &members->view;
+    struct view_proposal proposal;
+    if (!gf_view_proposal_get(get, members->seat_count, &proposal)) return false;
+    if (number <= view->accepted_view) return true;
+    if (proposal.list.epoch != view->epoch.epoch + 1) {
+        get->bad = true;
+        return false;
+    }
+    view->accepted = proposal;
+    view->accepted_view = number;
+    return true;
+}
+
+static void report_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    struct members_view *view = &members->view;
+    struct member *member = &members->table[id];
+    struct view_report report;
+    struct members_list list; /* one at a time: they are large */
+    if (!gf_view_report_get(get, members->seat_count, &report) || !gf_view_list_get(get, members->seat_count, &list)) return;
+    if ((list.epoch == 0) || (members->view.epoch.epoch == 0)) return; /* of no epoch */
+    if (list.epoch < view->epoch.epoch) {
+        if (members->state != MEMBERS_FAILED || (view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED))
+            gf_view_owe(members, id, MEMBERS_COMMIT);
+        return;
+    }
+    if (list.epoch > view->epoch.epoch) {
+        if (!gf_view_list_has(&list, members->seat) || (list.epoch > view->epoch.epoch + 1)) {
+            gf_view_excluded(members, list.epoch);
+            return;
+        }
+        gf_view_epoch_take(members, &list);
+        memset(&view->current, 0, sizeof view->current);
+        view->current.list = list;
+        if ((view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED)) {
+            uint32_t number = (report.view > 0) ? report.view : 1;
+            while (gf_view_coordinator(members, number) != members->seat) number++;
+            gf_view_lead(members, number);
+        }
+    }
+    if (memcmp(list.bits, view->epoch.bits, sizeof list.bits) != 0) {
+        get->bad = true;
+        return;
+    }
+    if (!gf_view_list_get(get, members->seat_count, &list)) return;
+    for (uint32_t byte = 0; byte < sizeof list.bits; byte++) view->ended_told.bits[byte] |= list.bits[byte];
+    if (!proposal_note(members, report.accepted_view, get)) return;
+    member->state = MEMBER_REPORTED;
+    member->view = report.view;
+    member->standing = report.standing;
+    if (((view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED)) && (report.view < view->view))
+        gf_view_owe(members, id, MEMBERS_START_VIEW);
+    if ((view->state == VIEW_PROPOSED) && (report.view == view->view)) gf_view_owe(members, id, MEMBERS_PREPARE);
+    if ((view->state == VIEW_PROPOSED) && (report.view > view->view) &&
+        (gf_view_coordinator(members, report.view) == members->seat)) gf_view_lead(members, report.view);
+    if ((members->state != MEMBERS_JOINING) && (members->state != MEMBERS_MEMBER)) return;
+    if (!report.admits)
+        gf_members_failf(members, GF_ERR_PEER, GF_RANK_NONE, "rank %u has failed and asks for a new epoch", member->rank);
+}
+
+static void prepare_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    struct members_view *view = &members->view;
+    uint32_t number = gf_get_u32(get);
+    if ((view->state != VIEW_SEEK) || view->knocks || (id != view->coordinator) || (number != view->view)) number = 0;
+    if (proposal_note(members, number, get) && (number > 0)) gf_view_owe(members, id, MEMBERS_ACCEPT); /* else late or malformed */
+}
+
+static void commit_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    struct members_view *view = &members->view;
+    char reason[160];
+    gf_status code = (gf_status)(int32_t)gf_get_u32(get);
+    uint32_t number = gf_get_u32(get);
+    struct view_proposal proposal;
+    const struct members_list *list = &proposal.list;
+    bool awaited = (view->state == VIEW_SEEK) && (id == view->coordinator);
+    if ((view->state == VIEW_COMMITTED) || !gf_view_proposal_get(get, members->seat_count, &proposal)) return;
+    gf_get_text(get, reason, sizeof reason);
+    if (reason[0] == 0) (void)snprintf(reason, sizeof reason, "the coordinator gave no reason");
+    if (get->bad || view->excluded) return;
+    if ((code == GF_OK) && (list->epoch > view->epoch.epoch) &&
+        (!gf_view_list_has(list, members->seat) || (!view->knocks && (list->epoch > view->epoch.epoch + 1)))) {
+        gf_view_excluded(members, list->epoch);
+        return;
+    }
+    if (!awaited) return;
+    if ((code == GF_ERR_QUORUM) && view->knocks) { /* that one goes no further, but others may */
+        gf_view_knock_again(members);
+        return;
+    }
+    if (code != GF_OK) {
+        gf_view_fail(members, (code < 0) ? code : GF_ERR_QUORUM, "%s", reason);
+        return;
+    }
+    if (list->epoch <= view->epoch.epoch) return; /* old news */
+    view->current = proposal;
+    if (number == 0) {
+        gf_view_committed(members);
+        return;
+    }
+    gf_view_epoch_take(members, list); /* the coordinator is on its way to the epoch after that */
+    view->view = number;
+    gf_view_owe(members, id, MEMBERS_DO_VIEW_CHANGE);
+}
+
+bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get)
+{
+    struct members_view *view = &members->view;
+    struct member *member = &members->table[id];
+    switch (kind) {
+    case MEMBERS_DO_VIEW_CHANGE: report_take(members, id, get); break;
+    case MEMBERS_PREPARE: prepare_take(members, id, get); break;
+    case MEMBERS_COMMIT: commit_take(members, id, get); break;
+    case MEMBERS_KNOCK: gf_view_knock_take(members, id, get); break;
+    default: {
+        uint32_t epoch = gf_get_u32(get), number = gf_get_u32(get);
+        if (get->bad || (epoch != view->epoch.epoch) || (number > VIEW_MAX)) break;
+        if ((kind == MEMBERS_ACCEPT) && (view->state == VIEW_PROPOSED) && (number == view->view) &&
+            (member->state == MEMBER_REPORTED) && (member->view == number)) member->state = MEMBER_ACCEPTED;
+        if ((kind == MEMBERS_START_VIEW) && (view->state == VIEW_SEEK) && (id == view->coordinator) && (number > view->view)) {
+            view->view = number;
+            gf_view_owe(members, id, MEMBERS_DO_VIEW_CHANGE);
+        }
+        break;
+    }
+    }
+    return !get->bad;
+}
