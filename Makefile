@@ -258,14 +258,12 @@ tidy: ## the rules of the tree: includes, lengths, words, READMEs, headers; SHRI
 check-model: ## the membership protocol in SPIN: every state within bounds, minutes
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/sim/check_model.sh
 
-# The link's own suites, and what runs over it: direct, training, allocations, faults. What does not know UCX is reused.
+# The link's own suites, and what runs over it: direct, training, allocations, faults.
 UCX_SUITES := $(call program,$(wildcard firmware-tests/process/test_link_*.c)) \
               $(addprefix firmware-tests/process/test_,direct.sh train.sh allocations.sh elastic.sh rejoin.sh)
 UCX_BUILD  := $(BUILD)-ucx-$(UCX_VERSION)$(if $(filter 1,$(UCX_DYNAMIC)),-dynamic)
 ucx-suites: $(filter $(BUILD)/%,$(UCX_SUITES)) $(PROGRAMS)
 check-ucx: ## the suites that use UCX, with another one: UCX_PREFIX=DIR, UCX_DYNAMIC=1
-	@rm -rf $(UCX_BUILD); [ ! -d $(BUILD)/lib ] || { mkdir -p $(UCX_BUILD) && cp -Rp $(foreach d,lib ops drivers config tools,$(wildcard $(BUILD)/$d)) $(UCX_BUILD); }
-	@rm -rf $(UCX_BUILD)/drivers/ucx
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 BUILD=$(UCX_BUILD) all ucx-suites
 	@echo "with UCX $(UCX_TEXT):"; CC="$(CC)" BUILD=$(UCX_BUILD) sh firmware-tests/support/run.sh $(UCX_SUITES:$(BUILD)/%=$(UCX_BUILD)/%)
 
