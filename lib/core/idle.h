@@ -1,8 +1,9 @@
 /* What a rank does between polls with link.idle = auto. It yields its core after each poll, which costs nothing where
- * nobody else wants it and lets a rank on that core go on at once. After GF_IDLE_YIELDS of them it sleeps until a descriptor
- * or a peer's flag wakes it: they are counted, not timed, so that a rank among many that wait does not sleep early. A yield that took longer than GF_IDLE_LONG_NS went to somebody who computes, and gave a time
- * slice away: for a while the rank then sleeps at once, and for twice as long where the next yield is as long. (Before
- * it idles at all it looks for flags for some microseconds: wait.c.)
+ * nobody else wants it and lets a rank on that core go on at once. After GF_IDLE_YIELDS of them it sleeps until a
+ * descriptor or a peer's flag wakes it: they are counted, not timed, so that one of many ranks does not sleep early. A
+ * yield that took longer than GF_IDLE_LONG_NS went to somebody who computes, and gave a time slice away: for a while the
+ * rank then sleeps at once, and for twice as long where the next yield is as long. (Before it idles at all it looks for
+ * flags for some microseconds: wait.c.)
  *
  * No rank spins, so the answer does not depend on what the others take this one for, and no state keeps itself: a ban
  * ends by itself, and a rank that sleeps makes nobody's yield long. */
@@ -32,7 +33,8 @@ static inline bool gf_idle_yields(const struct gf_idling *idling, uint32_t polls
 static inline void gf_idle_yielded(struct gf_idling *idling, uint64_t begin_ns, uint64_t end_ns)
 {
     if (end_ns - begin_ns <= GF_IDLE_LONG_NS) return;
-    if (begin_ns - idling->no_yield_ns > idling->ban_ns) idling->ban_ns = GF_IDLE_BAN_NS; /* the last ban is long over */
+    /* long after the last ban it is a first one again */
+    if (begin_ns - idling->no_yield_ns > idling->ban_ns) idling->ban_ns = GF_IDLE_BAN_NS;
     else if (idling->ban_ns < GF_IDLE_BAN_MAX_NS) idling->ban_ns *= 2;
     idling->no_yield_ns = end_ns + idling->ban_ns;
 }
