@@ -121,7 +121,9 @@ typedef enum gf_sparse_momentum {
 typedef enum gf_optimizer {
     GF_OPTIMIZER_NONE = 0, /* the appliance updates its weights itself */
     GF_OPTIMIZER_SGD,      /* momentum SGD with weight decay */
-    GF_OPTIMIZER_LARS      /* the same with a trust ratio per tensor */
+    GF_OPTIMIZER_LARS,     /* the same with a trust ratio per tensor */
+    GF_OPTIMIZER_ADAMW,    /* Adam with decoupled weight decay; dense steps only */
+    GF_OPTIMIZER_LAMB      /* the same with a trust ratio per tensor; dense steps only */
 } gf_optimizer;
 
 /* ---- errors and logs ---- */
@@ -208,6 +210,10 @@ struct gf_config {
         bool nesterov;
         float lars_eta;      /* 0: 0.001 */
         float lars_epsilon;  /* 0: 1e-9 */
+        float adam_beta1;    /* adamw, lamb; 0: 0.9 */
+        float adam_beta2;    /* 0: 0.999 */
+        float adam_epsilon;  /* 0: 1e-8 */
+        float clip_norm;     /* all gradients together are scaled down to it; 0: never */
         gf_type half_weights;/* GF_TYPE_F32: no half pool; else a copy of the weights in this type */
     } optimizer;
     struct {
@@ -348,7 +354,14 @@ bool gf_step_skipped(const gf_context *gf);
  * 16-bit values keep loss scale and pre-scale, because divided by them they could underflow. gf_update() does so
  * itself. */
 float gf_gradient_scale(const gf_context *gf);
-/* Applies the averaged gradients to gf_weight() and the momentum. Needs an optimizer; once after a whole step. */
+/* The norm of all averaged gradients together, and what clipping multiplies them with: min(1, optimizer.clip_norm /
+ * (norm + 1e-6)), 1 without clip_norm. After a whole step that was not skipped; the same bits on all ranks, without a
+ * message. One pass over the gradients at the first call of a step. gf_update() asks and applies the factor itself; an
+ * optimizer of the appliance's own multiplies with it, or has the gradients scaled in place by gf_gradient_clip(), one
+ * more pass, behind which the factor is 1. Outputs may be NULL. On a GPU they block until it has added. */
+gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out);
+gf_status gf_gradient_clip(gf_context *gf, float *norm_out);
+/* Applies the averaged gradients to gf_weight(), momentum or moments. Needs an optimizer; once after a whole step. */
 gf_status gf_update(gf_context *gf, float learning_rate);
 /* What is put on `queue` from here on works on gradients and weights as the last whole step and update leave them. Both
  * may still be under way on a GPU when gf_step_wait() and gf_update() return; with the host device they are not, and

@@ -44,6 +44,21 @@ struct gf_ratio {
     float epsilon;
 };
 
+/* AdamW and LAMB; see adam(). */
+struct gf_adam {
+    gf_mem weight_f32, moment1_f32, moment2_f32;
+    gf_mem half;              /* 0, or the copy of the weights in half_type */
+    gf_type half_type;
+    gf_mem gradient;          /* 0: the moments are left as they are */
+    gf_type gradient_type;
+    gf_mem direction_f32;     /* 0; or r goes there, and weights and half are left as they are */
+    gf_mem ratio_f32;         /* 0; or the trust ratio, one float that multiplies rate first */
+    float gradient_scale, rate, decay, epsilon;
+    float beta1, keep1;       /* keep is 1 - beta */
+    float beta2, keep2;
+    float correct1, correct2; /* 1 / (1 - beta1^t) and 1 / sqrt(1 - beta2^t), with t updates, this one included */
+};
+
 /* Equal pieces of two ranges: turn k < count takes chunk src_list[k] of one to chunk dst_list[k] of the other. Lists are
  * u32 in the queue's memory; 0: chunk k itself. No destination is listed twice. Chunk c is elements c*chunk_elems and
  * on; of a last chunk that is cut short, only what lies in both ranges. */
@@ -115,6 +130,11 @@ struct gf_ops {
     gf_status (*update)(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count);
     /* update() of each chunk of dst_list_u32, with addresses of the whole ranges; the source's is not looked at. */
     gf_status (*update_chunks)(struct gf_queue *queue, const struct gf_update *update, const struct gf_chunks *chunks);
+    /* One pass, in this order, all in fp32 without fused multiply-add:
+     *     g = gradient_scale*gradient[i];   m[i] = beta1*m[i] + keep1*g;   v[i] = beta2*v[i] + (keep2*g)*g
+     *     r = (correct1*m[i]) / (correct2*sqrt(v[i]) + epsilon) + decay*weight[i];   weight[i] = weight[i] - rate*r
+     * with ratio_f32, rate * *ratio_f32 takes the place of rate. Then half[i] = round(weight[i]). */
+    gf_status (*adam)(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count);
 };
 
 extern const struct gf_ops gf_ops_host; /* the fastest versions this CPU runs, chosen once a call by CPUID */

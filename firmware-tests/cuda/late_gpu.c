@@ -10,7 +10,7 @@
 #define SOURCES_MAX 64u
 
 typedef enum kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, RATIO, UPDATE, UPDATE_CHUNKS,
-               CAST_CHUNKS, ACCUMULATE_CHUNKS, ZERO_CHUNKS } kind;
+               CAST_CHUNKS, ACCUMULATE_CHUNKS, ZERO_CHUNKS, ADAM } kind;
 
 /* One call as it was made. */
 struct work {
@@ -21,6 +21,7 @@ struct work {
     float scale, momentum, decay;
     struct gf_check *check, *sources;
     struct gf_update update;
+    struct gf_adam adam;
     struct gf_ratio ratio;
     struct gf_chunks chunks;
     uint32_t dst_count, src_count;
@@ -313,6 +314,19 @@ static gf_status late_update_chunks(struct gf_queue *queue, const struct gf_upda
     return GF_OK;
 }
 
+static gf_status late_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
+{
+    struct work *work = work_new(queue, ADAM);
+    expect_reachable(late_of(queue->gpu), adam->weight_f32, elem_count * sizeof(float));
+    expect_reachable(late_of(queue->gpu), adam->moment1_f32, elem_count * sizeof(float));
+    expect_reachable(late_of(queue->gpu), adam->moment2_f32, elem_count * sizeof(float));
+    expect_reachable(late_of(queue->gpu), adam->direction_f32, elem_count * sizeof(float));
+    expect_reachable(late_of(queue->gpu), adam->gradient, elem_count * gf_type_size_bytes(adam->gradient_type));
+    work->adam = *adam;
+    work->elem_count = elem_count;
+    return GF_OK;
+}
+
 static void work_do(struct late *late, const struct work *work)
 {
     struct gf_queue host = {.gpu = &late->gpu};
@@ -345,6 +359,7 @@ static void work_do(struct late *late, const struct work *work)
         break;
     case RATIO: status = ops->ratio(&host, work->at[0], &work->ratio); break;
     case UPDATE: status = ops->update(&host, &work->update, work->elem_count); break;
+    case ADAM: status = ops->adam(&host, &work->adam, work->elem_count); break;
     case UPDATE_CHUNKS: status = ops->update_chunks(&host, &work->update, &work->chunks); break;
     case CAST_CHUNKS:
         status = ops->cast_chunks(&host, work->at[0], work->types[0], work->at[1], work->types[1], &work->chunks,
@@ -414,6 +429,7 @@ const struct gf_ops late_ops = {
     .zero = late_zero, .score = late_score, .norm = late_norm, .ratio = late_ratio, .accumulate = late_accumulate, .update = late_update,
     .cast_chunks = late_cast_chunks, .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,
     .update_chunks = late_update_chunks,
+    .adam = late_adam,
 };
 
 const struct gf_gpu_driver late_gpu = {

@@ -65,6 +65,7 @@ TEST(test_empty_ranges_launch_nothing)
 {
     struct gf_queue *queue = simt_gpu_queue(1);
     struct gf_update update = {.gradient_type = GF_TYPE_F32};
+    struct gf_adam adam = {.gradient_type = GF_TYPE_F32};
     struct gf_chunks chunks = {.chunk_elems = 1};
     gf_mem none = 0;
     uint64_t before = simt_gpu_launches;
@@ -82,6 +83,7 @@ TEST(test_empty_ranges_launch_nothing)
     assert_int_equal(gf_ops_cuda.zero_chunks(queue, 0, GF_TYPE_F32, &chunks), GF_OK);
     assert_int_equal(gf_ops_cuda.update(queue, &update, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.update_chunks(queue, &update, &chunks), GF_OK);
+    assert_int_equal(gf_ops_cuda.adam(queue, &adam, 0), GF_OK);
     assert_int_equal(simt_gpu_launches, before);
 }
 

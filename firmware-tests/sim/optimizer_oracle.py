@@ -47,15 +47,15 @@ CASES = [
     dict(name="sgd", kind="SGD", rate=0.05, decay=0.01),
     dict(name="sgd_momentum", kind="SGD", rate=0.05, momentum=0.9, decay=0.01),
     dict(name="sgd_nesterov", kind="SGD", rate=0.05, momentum=0.9, decay=0.01, nesterov=True),
-    #    dict(name="sgd_clipped", kind="SGD", rate=0.05, momentum=0.9, decay=0.01, clip=4.5),
+    dict(name="sgd_clipped", kind="SGD", rate=0.05, momentum=0.9, decay=0.01, clip=4.5),
     dict(name="lars", kind="LARS", rate=2.0, momentum=0.9, decay=0.01, eta=0.001, epsilon=1e-5),
-    #    dict(name="lars_clipped", kind="LARS", rate=2.0, momentum=0.9, decay=0.01, eta=0.001, epsilon=1e-5, clip=4.5),
+    dict(name="lars_clipped", kind="LARS", rate=2.0, momentum=0.9, decay=0.01, eta=0.001, epsilon=1e-5, clip=4.5),
     dict(name="lars_nesterov", kind="LARS", rate=2.0, momentum=0.9, decay=0.01, eta=0.001, epsilon=1e-5, nesterov=True,
          constant=True),
-    #    dict(name="adamw", kind="ADAMW", rate=0.004, decay=0.01, beta1=0.9, beta2=0.999, epsilon=1e-8),
-    #    dict(name="adamw_clipped", kind="ADAMW", rate=0.004, decay=0.1, beta1=0.8, beta2=0.95, epsilon=1e-3, clip=4.5),
-    #    dict(name="lamb", kind="LAMB", rate=0.01, decay=0.01, beta1=0.9, beta2=0.999, epsilon=1e-6),
-    #    dict(name="lamb_clipped", kind="LAMB", rate=0.01, decay=0.1, beta1=0.8, beta2=0.95, epsilon=1e-3, clip=4.5),
+    dict(name="adamw", kind="ADAMW", rate=0.004, decay=0.01, beta1=0.9, beta2=0.999, epsilon=1e-8),
+    dict(name="adamw_clipped", kind="ADAMW", rate=0.004, decay=0.1, beta1=0.8, beta2=0.95, epsilon=1e-3, clip=4.5),
+    dict(name="lamb", kind="LAMB", rate=0.01, decay=0.01, beta1=0.9, beta2=0.999, epsilon=1e-6),
+    dict(name="lamb_clipped", kind="LAMB", rate=0.01, decay=0.1, beta1=0.8, beta2=0.95, epsilon=1e-3, clip=4.5),
 ]
 
 

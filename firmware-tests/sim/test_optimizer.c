@@ -8,7 +8,7 @@
 struct oracle_case {
     const char *name;
     gf_optimizer kind;
-    float rate, momentum, decay, eta, epsilon;
+    float rate, momentum, decay, eta, epsilon, beta1, beta2, clip;
     bool nesterov, constant;
     double weights[ELEMS]; /* of all tensors, after the last step */
 };
@@ -51,7 +51,10 @@ static struct world_setup setup_of(const struct oracle_case *c)
     setup.config.optimizer.weight_decay = c->decay;
     setup.config.optimizer.nesterov = c->nesterov;
     setup.config.optimizer.lars_eta = c->eta;
-    setup.config.optimizer.lars_epsilon = c->epsilon;
+    setup.config.optimizer.lars_epsilon = setup.config.optimizer.adam_epsilon = c->epsilon;
+    setup.config.optimizer.adam_beta1 = c->beta1;
+    setup.config.optimizer.adam_beta2 = c->beta2;
+    setup.config.optimizer.clip_norm = c->clip;
     return setup;
 }
 
@@ -81,6 +84,20 @@ static double error_of(const struct world *w, const struct oracle_case *c)
     return sqrt(error / size);
 }
 
+/* Norm and factor are those of PyTorch's clip_grad_norm_, the same bits on both ranks. */
+static void norm_expect(const struct world *w, const struct oracle_case *c, uint32_t number)
+{
+    double norm = oracle_norms[number - 1], factor = (c->clip > 0) ? fmin(1, (double)c->clip / (norm + 1e-6)) : 1;
+    float norms[2], factors[2];
+    for (uint32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(gf_gradient_norm(w->ranks[rank].gf, &norms[rank], &factors[rank]), GF_OK);
+    assert_memory_equal(&norms[0], &norms[1], sizeof norms[0]);
+    assert_memory_equal(&factors[0], &factors[1], sizeof factors[0]);
+    if (!(fabs((double)norms[0] / norm - 1) <= 1e-5) || !(fabs((double)factors[0] / factor - 1) <= 1e-5))
+        fail_msg("%s, step %u: norm %.9g and factor %.9g, not %.9g and %.9g", c->name, number, (double)norms[0],
+                 (double)factors[0], norm, factor);
+}
+
 TEST(each_optimizer_is_the_published_one)
 {
     for (size_t row = 0; row < LENGTH(oracle_cases); row++) {
@@ -96,11 +113,52 @@ TEST(each_optimizer_is_the_published_one)
             float rate = c->rate * (c->constant ? 1.0f : (float)(1 + number % 7) / 4);
             world_step_run(&w, &step);
             world_expect(&w, GF_OK);
+            if (number % 2 == 0) norm_expect(&w, c, number);
             for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(gf_update(w.ranks[rank].gf, rate), GF_OK);
+            if (c->clip > 0) norm_expect(&w, c, number);
         }
         error = error_of(&w, c);
         print_message("  %-16s %.2g\n", c->name, error);
         if (!(error <= 1e-6)) fail_msg("%s: the weights are %g away from the oracle's", c->name, error);
+        world_close(&w);
+    }
+}
+
+/* An appliance's own optimizer has no weights here; gradients of 16 bits keep their scale. */
+TEST(gradients_are_clipped_for_another_optimizer)
+{
+    static const gf_type types[] = {GF_TYPE_F32, GF_TYPE_BF16};
+    for (size_t row = 0; row < LENGTH(types); row++) {
+        const struct oracle_case none = {.kind = GF_OPTIMIZER_NONE, .clip = 2.0f};
+        struct gf_tensor typed[LENGTH(tensors)];
+        struct world_setup setup = setup_of(&none);
+        uint32_t number = 1;
+        struct world_step step = {.fill = gradient_fill, .arg = &number};
+        struct world w;
+        float norm, factor, before, after;
+        memcpy(typed, tensors, sizeof typed);
+        for (size_t t = 0; t < LENGTH(typed); t++) typed[t].type = types[row];
+        setup.tensors = typed;
+        setup.config.exchange.pre_scale = 1024;
+        setup.config.exchange.wire = types[row];
+        world_open(&w, &setup);
+        assert_int_equal(gf_gradient_norm(w.ranks[0].gf, &norm, &factor), GF_ERR_STATE);
+        world_step_run(&w, &step);
+        world_expect(&w, GF_OK);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            gf_context *gf = w.ranks[rank].gf;
+            before = world_get(types[row], world_gradient(&w, rank, 0), 3);
+            assert_int_equal(gf_gradient_norm(gf, &norm, &factor), GF_OK);
+            assert_true(fabs((double)norm / oracle_norms[0] - 1) < ((row == 0) ? 1e-5 : 2e-3));
+            assert_true(fabs((double)factor * (double)norm / 2 - 1) < 1e-5);
+            assert_int_equal(gf_gradient_clip(gf, &norm), GF_OK);
+            after = world_get(types[row], world_gradient(&w, rank, 0), 3);
+            assert_true(fabs((double)after / ((double)before * (double)factor) - 1) < ((row == 0) ? 1e-6 : 4e-3));
+            assert_int_equal(gf_gradient_clip(gf, NULL), GF_OK); /* it is clipped already */
+            assert_true(world_get(types[row], world_gradient(&w, rank, 0), 3) == after);
+            assert_int_equal(gf_gradient_norm(gf, NULL, &factor), GF_OK);
+            assert_true(factor == 1.0f);
+        }
         world_close(&w);
     }
 }

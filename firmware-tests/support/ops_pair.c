@@ -278,6 +278,33 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     BOTH(t, "update_chunks", update_chunks(NULL, &host, &chunks), update_chunks(t->pair->queue, &device, &device_chunks));
 }
 
+/* mask 1: no gradient; 2: a direction is asked for; 4: a ratio. Second moments that are negative are no numbers' roots. */
+static void adam_case(struct turn *t, gf_type gradient_type, int half_type, uint32_t mask)
+{
+    struct place weight = place(t, A, GF_TYPE_F32), moment1 = place(t, B, GF_TYPE_F32), ratio = small(t, AT_RATIO);
+    struct place moment2 = place(t, E, GF_TYPE_F32), gradient = place(t, C, gradient_type);
+    struct place other = place(t, D, ((half_type < 0) || (mask & 2)) ? GF_TYPE_F32 : (gf_type)half_type);
+    bool has_half = (half_type >= 0) && ((mask & 2) == 0);
+    struct gf_adam host = {.weight_f32 = weight.host, .moment1_f32 = moment1.host, .moment2_f32 = moment2.host,
+                           .half = has_half ? other.host : 0, .half_type = has_half ? (gf_type)half_type : GF_TYPE_F32,
+                           .gradient = (mask & 1) ? 0 : gradient.host, .gradient_type = gradient_type,
+                           .direction_f32 = (mask & 2) ? other.host : 0, .ratio_f32 = (mask & 4) ? ratio.host : 0,
+                           .gradient_scale = 0.5f, .rate = 0.1f, .decay = 0.01f, .epsilon = 1e-8f, .beta1 = 0.9f,
+                           .keep1 = 0.1f, .beta2 = 0.999f, .keep2 = 0.001f, .correct1 = 1.5f, .correct2 = 11.0f};
+    struct gf_adam device = host;
+    device.weight_f32 = weight.device;
+    device.moment1_f32 = moment1.device;
+    device.moment2_f32 = moment2.device;
+    device.half = has_half ? other.device : 0;
+    device.gradient = (mask & 1) ? 0 : gradient.device;
+    device.direction_f32 = (mask & 2) ? other.device : 0;
+    device.ratio_f32 = (mask & 4) ? ratio.device : 0;
+    for (uint32_t area = A; area <= E; area++)
+        if (area != D) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, false);
+    small_fill(t);
+    BOTH(t, "adam", adam(NULL, &host, t->count), adam(t->pair->queue, &device, t->count));
+}
+
 /* A selection of chunks of A (and B, C, D) to places of E; what is not listed stays. */
 static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, gf_type dst_type, uint32_t lists)
 {
@@ -330,6 +357,8 @@ bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32
         for (uint32_t mask = seed % 3; mask < 16; mask += 3) accumulate_case(&t, type, mask, A + (seed + mask) % 4);
         for (uint32_t mask = seed % 3; mask < 8; mask += 3)
             update_case(&t, type, (int)((seed + mask) % 4) - 1, mask, A + (seed + mask) % 3);
+        for (uint32_t mask = seed % 3; mask < 8; mask += 3)
+            adam_case(&t, type, (int)((seed + mask) % 4) - 1, mask);
         for (uint32_t lists = 0; lists < 4; lists++)
             chunks_case(&t, 1 + next(pair) % (1 + count / 3), type, other, lists);
     }

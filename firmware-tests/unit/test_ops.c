@@ -9,6 +9,7 @@
 #define AREA_BYTES (ELEMS_MAX * 4u + 2u * GUARD)
 
 enum { WEIGHT, MOMENTUM, HALF, SOURCE, OTHER, OUT, OUT_TOO, AREAS };
+#define MOMENT2 OTHER
 
 /* Each area twice: what the op under test works on, and what the reference works on. */
 static uint8_t tested[AREAS][AREA_BYTES], wanted[AREAS][AREA_BYTES];
@@ -514,6 +515,59 @@ static void update_cases(const struct turn *t)
     }
 }
 
+/* mask 1: no gradient; 2: r is asked for; 4: a ratio; 8: half weights. */
+static void adam_case(const struct turn *t, uint32_t mask)
+{
+    float trust = 0.37f, rate = 0.1f;
+    struct gf_adam adam = {.gradient_type = t->type, .gradient_scale = t->scale, .rate = 0.1f, .decay = 0.01f,
+                           .epsilon = 1e-8f, .beta1 = 0.9f, .keep1 = 0.1f, .beta2 = 0.999f, .keep2 = 0.001f,
+                           .correct1 = 1.5f, .correct2 = 11.0f};
+    fill(WEIGHT, t->offset, GF_TYPE_F32, t->count, t->finite);
+    fill(MOMENTUM, 4, GF_TYPE_F32, t->count, t->finite);
+    fill(MOMENT2, 4, GF_TYPE_F32, t->count, t->finite);
+    fill(SOURCE, t->offset, t->type, t->count, t->finite);
+    fill(HALF, t->offset, GF_TYPE_F16, 0, true);
+    adam.weight_f32 = mem(WEIGHT, t->offset);
+    adam.moment1_f32 = mem(MOMENTUM, 4);
+    adam.moment2_f32 = mem(MOMENT2, 4);
+    adam.gradient = (mask & 1) ? 0 : mem(SOURCE, t->offset);
+    adam.direction_f32 = (mask & 2) ? mem(HALF, t->offset) : 0;
+    adam.half = ((mask & 10) == 8) ? mem(HALF, t->offset) : 0;
+    adam.half_type = (adam.half != 0) ? GF_TYPE_BF16 : GF_TYPE_F32;
+    adam.ratio_f32 = (mask & 4) ? (gf_mem)(uintptr_t)&trust : 0;
+    if (adam.ratio_f32 != 0) rate = rate * trust;
+    assert_int_equal(t->ops->adam(NULL, &adam, t->count), GF_OK);
+    for (uint64_t i = 0; i < t->count; i++) {
+        float weight = get(want_at(WEIGHT, t->offset), GF_TYPE_F32, i), r;
+        float m = get(want_at(MOMENTUM, 4), GF_TYPE_F32, i), v = get(want_at(MOMENT2, 4), GF_TYPE_F32, i);
+        if ((mask & 1) == 0) {
+            float g = t->scale * get(want_at(SOURCE, t->offset), t->type, i);
+            m = 0.9f * m + 0.1f * g;
+            v = 0.999f * v + (0.001f * g) * g;
+            put(want_at(MOMENTUM, 4), GF_TYPE_F32, i, m);
+            put(want_at(MOMENT2, 4), GF_TYPE_F32, i, v);
+        }
+        r = (1.5f * m) / (11.0f * sqrtf(v) + 1e-8f) + 0.01f * weight;
+        if ((mask & 2) != 0) {
+            put(want_at(HALF, t->offset), GF_TYPE_F32, i, r);
+            continue;
+        }
+        weight = weight - rate * r;
+        put(want_at(WEIGHT, t->offset), GF_TYPE_F32, i, weight);
+        if (adam.half != 0) put(want_at(HALF, t->offset), GF_TYPE_BF16, i, weight);
+    }
+    same_area("adam's weight", t->ops, WEIGHT, t->offset, GF_TYPE_F32, t->count);
+    same_area("adam's first moment", t->ops, MOMENTUM, 4, GF_TYPE_F32, t->count);
+    same_area("adam's second moment", t->ops, MOMENT2, 4, GF_TYPE_F32, t->count);
+    same_area("adam's half or r", t->ops, HALF, t->offset, (mask & 2) ? GF_TYPE_F32 : GF_TYPE_BF16,
+              (mask & 10) ? t->count : 0);
+}
+
+static void adam_cases(const struct turn *t)
+{
+    for (uint32_t mask = 0; mask < 16; mask += (t->count > 2000) ? 5 : 1) adam_case(t, mask);
+}
+
 /* ---- walking through them ---- */
 
 static void each_progress(const struct gf_ops *ops, void (*cases)(const struct turn *t))
@@ -554,6 +608,7 @@ TEST(test_norm) { each_version(norm_cases); }
 TEST(test_accumulate) { each_version(accumulate_cases); }
 TEST(test_chunks) { each_version(chunks_cases); }
 TEST(test_update) { each_version(update_cases); }
+TEST(test_adam) { each_version(adam_cases); }
 
 /* A run of 1 and two of half a unit in its last place: they count only if they meet before they meet the 1, as the runs
  * 32 and 96 do in their lane. */

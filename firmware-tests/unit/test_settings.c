@@ -180,7 +180,7 @@ static const struct {
     {"exchange.timeout", 1, 0, NULL, false},
     {"exchange.user_bytes", 1ull << 36, 0, NULL, true},
     {"exchange.user_bytes", (1ull << 36) + 1, 0, NULL, false},
-    {"optimizer.kind", 3, 0, NULL, false},
+    {"optimizer.kind", 5, 0, NULL, false},
     {"optimizer.momentum", 0, 0.999, NULL, true},
     {"optimizer.momentum", 0, 1, NULL, false},
     {"optimizer.momentum", 0, -0.1, NULL, false},
@@ -266,6 +266,14 @@ static void combine(unsigned which, struct gf_config *c)
     case 26: memcpy(c->rendezvous.address, "[::ffff:10.0.0.1]:7117", 23); break;
     case 23: c->size_bytes = sizeof *c; break;
     case 24: c->size_bytes = sizeof *c - 8; break;
+    case 27: c->optimizer.kind = GF_OPTIMIZER_ADAMW, c->optimizer.momentum = 0.9f; break;
+    case 28: c->optimizer.kind = GF_OPTIMIZER_LAMB, c->sparse.enabled = true; break;
+    case 29: c->optimizer.kind = GF_OPTIMIZER_ADAMW, c->optimizer.half_weights = GF_TYPE_BF16; break;
+    case 30: c->optimizer.kind = GF_OPTIMIZER_LARS, c->sparse.enabled = true; break;
+    case 31:
+        c->optimizer.kind = GF_OPTIMIZER_LARS, c->sparse.enabled = true;
+        c->sparse.momentum = GF_SPARSE_MOMENTUM_LOCAL;
+        break;
     default: fail();
     }
 }
@@ -276,7 +284,7 @@ static const struct {
     [1] = {"job.rank"}, [3] = {"job.ignore_environment"}, [5] = {"exchange.algorithm"},
     [12] = {"optimizer.nesterov"}, [14] = {"optimizer.half_weights"}, [16] = {"loss_scale.floor"},
     [18] = {"rendezvous.address"}, [21] = {"rendezvous.bind"}, [24] = {"size_bytes"},
-    [26] = {"rendezvous.address"},
+    [26] = {"rendezvous.address"}, [27] = {"optimizer.momentum"}, [28] = {"sparse.enabled"}, [31] = {"sparse.momentum"},
 };
 
 TEST(combinations_that_cannot_be_are_refused)

@@ -55,21 +55,30 @@ uint64_t gf_layout_scratch_elems(const struct gf_layout *layout)
     return (most < layout->pool.sparse_elem_count) ? most : layout->pool.sparse_elem_count;
 }
 
+/* Of LAMB, a piece of a tensor at a time. */
+uint64_t gf_layout_direction_elems(const struct gf_layout *layout)
+{
+    uint64_t most = layout->on_device ? SCRATCH_ELEMS : 2 * GF_NORM_RUN_ELEMS;
+    if (layout->config.optimizer.kind != GF_OPTIMIZER_LAMB) return 0;
+    return (most < layout->tensor_elems_max) ? most : layout->tensor_elems_max;
+}
+
 static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
 {
     const struct gf_config *config = &layout->config;
     uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
     uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
-    uint64_t norm_count = (config->optimizer.kind == GF_OPTIMIZER_LARS)
-                              ? UINT64_C(3) * layout->tensor_count + (layout->on_device ? GF_NORM_SCRATCH_ELEMS : 0)
-                              : 0;
+    uint64_t moment2_elems = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? pool_elems : 0;
+    uint64_t norm_count = UINT64_C(3) * layout->tensor_count + (layout->on_device ? GF_NORM_SCRATCH_ELEMS : 0);
     parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
     parts->momentum = gf_arena_take(arena, pool_elems * sizeof(float));
+    parts->moment2 = gf_arena_take(arena, moment2_elems * sizeof(float));
     parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
     parts->norms = gf_arena_take(arena, norm_count * sizeof(float));
     parts->history = gf_arena_take(arena, layout->pool.sparse_elem_count * sizeof(float));
     parts->scratch = gf_arena_take(arena, gf_layout_scratch_elems(layout) * sizeof(float));
     parts->part = gf_arena_take(arena, sizeof(float));
+    parts->direction = gf_arena_take(arena, gf_layout_direction_elems(layout) * sizeof(float));
 }
 
 static uint64_t staging_bytes(const struct gf_layout *layout)
@@ -251,6 +260,8 @@ static gf_status layout_make(const struct gf_modules *modules, const struct gf_c
     if ((status = gf_layout_resolve(layout, error_out)) < 0) return status;
     if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0) return status;
     layout->tensor_count = tensor_count;
+    for (uint32_t i = 0; i < tensor_count; i++)
+        if (tensors[i].elem_count > layout->tensor_elems_max) layout->tensor_elems_max = tensors[i].elem_count;
     chunks = (layout->pool.sparse_elem_count + effective->sparse.chunk_elems - 1) / effective->sparse.chunk_elems;
     if (chunks > GF_SPARSE_CHUNKS_MAX) {
         (void)snprintf(error_out, 256, "sparse.chunk_elems = %u makes %llu chunks of %llu elements, allowed are %u; "

@@ -18,6 +18,7 @@ struct gf_layout {
     uint32_t tensor_count;
     uint32_t buffers_max;         /* of a step, sparse or not */
     uint32_t chunk_count;
+    uint64_t tensor_elems_max;    /* of the largest tensor */
     bool in_place;                /* every buffer of every step travels where it lies */
     bool on_device;
     bool may_reach_device;        /* device memory might go to the wire: whether it does is known behind open */
@@ -25,7 +26,7 @@ struct gf_layout {
 
 /* Pools, where element ops work on them: in control and exchange memory on the host, else in device memory. */
 struct gf_pool_parts {
-    char *weight, *momentum, *half, *norms, *history, *scratch, *part;
+    char *weight, *momentum, *moment2, *half, *norms, *history, *scratch, *part, *direction;
 };
 
 /* What the walk hands out; all NULL while measuring. The per-op arrays lie behind each other. */
@@ -58,6 +59,7 @@ struct gf_device_parts {
     struct gf_pool_parts pools;
 };
 uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);
+uint64_t gf_layout_direction_elems(const struct gf_layout *layout);
 uint32_t gf_layout_trace_records(const struct gf_layout *layout); /* none without the observe module */
 
 /* resolve.c: rank, world and drivers of layout->config, which is effective. An error has a line in error_out[256]. */

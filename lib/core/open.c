@@ -100,7 +100,11 @@ static void pools_lay(gf_context *gf, const struct gf_layout *layout, const stru
     const struct gf_config *config = &gf->config;
     struct gf_pool_parts pools = layout->on_device ? gf->modules->device->lay(gf, layout) : *host;
     gf->optimizer.weight = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? (gf_mem)(uintptr_t)pools.weight : 0;
-    gf->optimizer.momentum = ((gf->optimizer.weight != 0) && (config->optimizer.momentum > 0.0f)) ? (gf_mem)(uintptr_t)pools.momentum : 0;
+    gf->optimizer.moment2 = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? (gf_mem)(uintptr_t)pools.moment2 : 0;
+    if ((gf->optimizer.moment2 != 0) || ((gf->optimizer.weight != 0) && (config->optimizer.momentum > 0.0f)))
+        gf->optimizer.momentum = (gf_mem)(uintptr_t)pools.momentum;
+    gf->optimizer.direction = (gf_mem)(uintptr_t)pools.direction;
+    gf->optimizer.direction_elems = gf_layout_direction_elems(layout);
     gf->optimizer.half = (config->optimizer.half_weights != GF_TYPE_F32) ? (gf_mem)(uintptr_t)pools.half : 0;
     gf->optimizer.norms = (gf_mem)(uintptr_t)pools.norms;
     gf->sparse.part = (gf_mem)(uintptr_t)pools.part;
@@ -280,25 +284,33 @@ static gf_status memory_check(const struct gf_config *config, const struct gf_la
     return GF_OK;
 }
 
+/* Small frames, as above. */
+__attribute__((noinline)) static gf_status memory_open(const struct gf_layout *layout, const struct gf_tensor *tensors,
+                                                       uint32_t tensor_count, void *memory, uint64_t memory_bytes,
+                                                       gf_context **gf_out)
+{
+    struct gf_arena control = {.base = memory, .size_bytes = memory_bytes};
+    const struct gf_control_parts parts = gf_layout_control(layout, &control);
+    struct gf_pool_sizes sizes;
+    control_clear(layout, &parts, memory);
+    GF_ASSERT(parts.gf == memory);
+    context_lay(layout, &parts, parts.gf);
+    gf_context_mark(parts.gf);
+    (void)gf_pool_place(&layout->config, tensors, tensor_count, parts.tensors, &sizes, NULL); /* passed before */
+    *gf_out = parts.gf;
+    return context_open(layout, &parts, tensors, parts.gf);
+}
+
 gf_status gf_open_with(const struct gf_modules *modules, const struct gf_config *config,
                        const struct gf_tensor *tensors, uint32_t tensor_count, void *memory, uint64_t memory_bytes,
                        gf_context **gf_out)
 {
     struct gf_layout layout;
-    struct gf_arena control = {.base = memory, .size_bytes = memory_bytes};
-    struct gf_control_parts parts;
     gf_status status;
 
     if ((modules == NULL) || (config == NULL) || (gf_out == NULL)) return GF_ERR_PARAM;
     *gf_out = NULL;
     if ((status = gf_layout_make(modules, config, tensors, tensor_count, &layout)) < 0) return status;
     if ((status = memory_check(config, &layout, memory, memory_bytes)) < 0) return status;
-    parts = gf_layout_control(&layout, &control);
-    control_clear(&layout, &parts, memory);
-    GF_ASSERT(parts.gf == memory);
-    context_lay(&layout, &parts, parts.gf);
-    gf_context_mark(parts.gf);
-    (void)gf_pool_place(&layout.config, tensors, tensor_count, parts.tensors, &layout.pool, NULL); /* passed before */
-    *gf_out = parts.gf;
-    return context_open(&layout, &parts, tensors, parts.gf);
+    return memory_open(&layout, tensors, tensor_count, memory, memory_bytes, gf_out);
 }

@@ -30,6 +30,8 @@ struct gf_step {
     uint64_t link_ns;         /* what a message took more there than elsewhere */
     uint64_t samples_all;     /* of all ranks */
     float gradient_scale;     /* what gf_gradient() of a 16-bit tensor is to be multiplied with */
+    bool norm_known;          /* norm and clip_factor hold (lib/optimizer/clip.c) */
+    float norm, clip_factor;
 };
 
 /* What a module does in a step, beside the dense buffers; gf->step_module, NULL: nothing. */

@@ -90,7 +90,7 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
 
 /* ---- the common state ---- */
 
-enum { WORD_SCALE, WORD_GOOD, WORD_BAD, WORD_SAMPLES, WORD_SAMPLES_HIGH, WORD_SELECTED, WORD_FLAGS };
+enum { WORD_SCALE, WORD_GOOD, WORD_BAD, WORD_SAMPLES, WORD_SAMPLES_HIGH, WORD_SELECTED, WORD_FLAGS, WORD_UPDATES };
 #define FLAG_KNOWN 0x1u
 #define FLAG_EMPTY 0x2u
 #define FLAG_LOCAL 0x4u
@@ -105,6 +105,7 @@ static void words_put(gf_context *gf)
     words[WORD_SAMPLES] = (uint32_t)gf->samples_before;
     words[WORD_SAMPLES_HIGH] = (uint32_t)(gf->samples_before >> 32);
     words[WORD_SELECTED] = gf->sparse.selected_count;
+    words[WORD_UPDATES] = (gf->optimizer.updates < UINT32_MAX) ? (uint32_t)gf->optimizer.updates : UINT32_MAX;
     words[WORD_FLAGS] = (gf->sparse.known ? FLAG_KNOWN : 0) | (gf->sparse.history_empty ? FLAG_EMPTY : 0) |
                         (gf->sparse.local_begun ? FLAG_LOCAL : 0) | (gf->skipped_last ? FLAG_SKIPPED : 0);
 }
@@ -117,6 +118,7 @@ static void words_get(gf_context *gf)
     gf->loss_scale.bad = words[WORD_BAD];
     gf->samples_before = words[WORD_SAMPLES] | ((uint64_t)words[WORD_SAMPLES_HIGH] << 32);
     gf->sparse.selected_count = words[WORD_SELECTED];
+    gf->optimizer.updates = words[WORD_UPDATES];
     gf->sparse.known = (words[WORD_FLAGS] & FLAG_KNOWN) != 0;
     gf->sparse.history_empty = (words[WORD_FLAGS] & FLAG_EMPTY) != 0;
     gf->sparse.local_begun = (words[WORD_FLAGS] & FLAG_LOCAL) != 0;
@@ -174,6 +176,7 @@ static gf_status pools_post(gf_context *gf)
     part_post(gf, 1, (gf_mem)(uintptr_t)gf->sparse.selection, gf->sparse.chunk_count, GF_TYPE_F32);
     if (gf->optimizer.weight != 0) part_post(gf, 2, gf->optimizer.weight, elems, GF_TYPE_F32);
     if (gf->optimizer.momentum != 0) part_post(gf, 3, gf->optimizer.momentum + own * sizeof(float), elems - own, GF_TYPE_F32);
+    if (gf->optimizer.moment2 != 0) part_post(gf, 5, gf->optimizer.moment2, elems, GF_TYPE_F32);
     if (gf->optimizer.half != 0) part_post(gf, 4, gf->optimizer.half, elems, gf->config.optimizer.half_weights);
     gf->shrink.pools_posted = true;
     return GF_OK;

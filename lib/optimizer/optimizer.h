@@ -6,8 +6,7 @@
 
 struct gf_optimizer_module {
     gf_status (*half_refresh)(gf_context *gf);
-    /* For sparse steps, as declared in context.h. */
-    gf_status (*lars_begin)(gf_context *gf, uint32_t tensor);
+    /* For sparse steps, as declared in kinds.h. */
     gf_status (*lars_add)(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
     gf_status (*lars_end)(gf_context *gf, uint32_t tensor);
     gf_status (*range)(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate);

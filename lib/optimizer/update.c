@@ -6,85 +6,97 @@
 #include <math.h>
 
 #include "lib/modules/modules.h"
-#include "lib/sparse/sparse_module.h"
 #include "lib/core/late.h"
+#include "lib/optimizer/kinds.h"
+#include "lib/sparse/sparse_module.h"
+
+static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
+static const struct gf_optimizer_kind sgd = {.run = sgd_run}, lars = {.has_ratio = true, .run = sgd_run};
+
+const struct gf_optimizer_kind *gf_optimizer_kind_of(const gf_context *gf)
+{
+    static const struct gf_optimizer_kind *const kinds[] = {
+        [GF_OPTIMIZER_SGD] = &sgd, [GF_OPTIMIZER_LARS] = &lars, [GF_OPTIMIZER_ADAMW] = &gf_optimizer_adamw,
+        [GF_OPTIMIZER_LAMB] = &gf_optimizer_lamb};
+    return kinds[gf->config.optimizer.kind];
+}
 
 /* What the rules of an update depend on. */
 static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a, const struct gf_pool_tensor *b)
 {
-    if (gf->config.optimizer.kind == GF_OPTIMIZER_LARS) return false; /* a ratio of its own each */
+    if (gf_optimizer_kind_of(gf)->has_ratio) return false; /* one of its own each */
     return (a->type == b->type) && (a->sparse == b->sparse) &&
            ((a->flags & GF_TENSOR_NO_DECAY) == (b->flags & GF_TENSOR_NO_DECAY));
 }
 
-static gf_mem gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem)
+gf_mem gf_gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem)
 {
     return gf->gradient + tensor->gradient_offset +
            (elem - tensor->first_elem) * gf_type_size_bytes((gf_type)tensor->type);
 }
 
 /* The history of a sparse step holds the decay already. */
-static float decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor)
+float gf_decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor)
 {
     if (gf->step.sparse && (tensor->sparse != 0)) return 0.0f;
     return ((tensor->flags & GF_TENSOR_NO_DECAY) == 0) ? gf->config.optimizer.weight_decay : 0.0f;
 }
 
-static float gradient_scale(const gf_context *gf, const struct gf_pool_tensor *tensor)
+float gf_gradient_factor(const gf_context *gf, const struct gf_pool_tensor *tensor)
 {
-    return (tensor->type == GF_TYPE_F32) ? 1.0f : gf->step.gradient_scale;
+    float scale = (tensor->type == GF_TYPE_F32) ? 1.0f : gf->step.gradient_scale;
+    return gf->step.norm_known ? scale * gf->step.clip_factor : scale;
 }
 
-static bool has_ratio(const gf_context *gf, uint32_t tensor)
+bool gf_has_ratio(const gf_context *gf, uint32_t tensor)
 {
-    return (gf->config.optimizer.kind == GF_OPTIMIZER_LARS) && ((gf->tensors[tensor].flags & GF_TENSOR_NO_DECAY) == 0);
+    return gf_optimizer_kind_of(gf)->has_ratio && ((gf->tensors[tensor].flags & GF_TENSOR_NO_DECAY) == 0);
 }
 
-static gf_mem square_at(const gf_context *gf, uint32_t tensor)
+static gf_mem norm_at(const gf_context *gf, uint64_t place) { return gf->optimizer.norms + place * sizeof(float); }
+gf_mem gf_weight_square(const gf_context *gf, uint32_t tensor) { return norm_at(gf, tensor); }
+gf_mem gf_gradient_square(const gf_context *gf, uint32_t tensor)
 {
-    return gf->optimizer.norms + UINT64_C(2) * tensor * sizeof(float);
+    return norm_at(gf, (uint64_t)gf->tensor_count + tensor);
 }
-
-static gf_mem ratio_at(const gf_context *gf, uint32_t tensor)
+gf_mem gf_ratio_at(const gf_context *gf, uint32_t tensor)
 {
-    return gf->optimizer.norms + (UINT64_C(2) * gf->tensor_count + tensor) * sizeof(float);
+    return norm_at(gf, UINT64_C(2) * gf->tensor_count + tensor);
 }
+gf_mem gf_norm_scratch(const gf_context *gf) { return gf_ratio_at(gf, gf->tensor_count); }
 
-static gf_status lars_status(gf_context *gf, gf_status status)
+gf_status gf_update_status(gf_context *gf, gf_status status)
 {
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_UPDATE) : GF_OK;
 }
 
-gf_status gf_lars_begin(gf_context *gf, uint32_t tensor)
-{
-    if (!has_ratio(gf, tensor)) return GF_OK;
-    return lars_status(gf, gf->ops->zero(&gf->queue, square_at(gf, tensor), 2 * sizeof(float)));
-}
+/* ---- SGD and LARS ---- */
 
 gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
-    gf_mem square = square_at(gf, tensor), scratch = ratio_at(gf, gf->tensor_count);
+    gf_mem scratch = gf_norm_scratch(gf);
     gf_status status;
-    if (!has_ratio(gf, tensor)) return GF_OK;
-    status = gf->ops->norm(&gf->queue, square, scratch, gf->optimizer.weight + first * sizeof(float), GF_TYPE_F32, end - first);
+    if (!gf_has_ratio(gf, tensor)) return GF_OK;
+    status = gf->ops->norm(&gf->queue, gf_weight_square(gf, tensor), scratch, gf->optimizer.weight + first * sizeof(float),
+                           GF_TYPE_F32, end - first);
     if (status == GF_OK)
-        status = gf->ops->norm(&gf->queue, square + sizeof(float), scratch, gradient_at(gf, placed, first),
+        status = gf->ops->norm(&gf->queue, gf_gradient_square(gf, tensor), scratch, gf_gradient_at(gf, placed, first),
                                (gf_type)placed->type, end - first);
-    return lars_status(gf, status);
+    return gf_update_status(gf, status);
 }
 
 gf_status gf_lars_end(gf_context *gf, uint32_t tensor)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
-    struct gf_ratio ratio = {.weight_square_f32 = square_at(gf, tensor),
-                             .gradient_square_f32 = square_at(gf, tensor) + sizeof(float),
-                             .gradient_scale = gradient_scale(gf, placed),
+    struct gf_ratio ratio = {.weight_square_f32 = gf_weight_square(gf, tensor),
+                             .gradient_square_f32 = gf_gradient_square(gf, tensor),
+                             .gradient_scale = gf_gradient_factor(gf, placed),
                              .eta = gf->config.optimizer.lars_eta,
-                             .decay = decay_of(gf, placed),
+                             .decay = gf_decay_of(gf, placed),
                              .epsilon = gf->config.optimizer.lars_epsilon};
-    if (!has_ratio(gf, tensor)) return GF_OK;
-    return lars_status(gf, gf->ops->ratio(&gf->queue, ratio_at(gf, tensor), &ratio));
+    if (!gf_has_ratio(gf, tensor)) return GF_OK;
+    return gf_update_status(gf, gf->ops->ratio(&gf->queue, gf_ratio_at(gf, tensor), &ratio));
 }
 
 /* Of the tensor's elements from `first` on, which may lie before it where its rules hold there too. */
@@ -93,20 +105,20 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
     bool applied_before = gf->step.sparse && (placed->sparse != 0) && /* momentum is in the history already */
                           (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
-    bool lars = gf->config.optimizer.kind == GF_OPTIMIZER_LARS; /* its momentum is made of steps, not of gradients */
+    bool is_lars = gf_optimizer_kind_of(gf) == &lars; /* its momentum is made of steps, not of gradients */
     return (struct gf_update){
         .weight_f32 = gf->optimizer.weight + first * sizeof(float),
         .momentum_f32 = ((gf->optimizer.momentum != 0) && !applied_before) ? gf->optimizer.momentum + first * sizeof(float) : 0,
         .half = (gf->optimizer.half != 0) ? gf->optimizer.half + first * gf_type_size_bytes(GF_TYPE_F16) : 0,
         .half_type = gf->config.optimizer.half_weights,
-        .gradient = gradient_at(gf, placed, first),
+        .gradient = gf_gradient_at(gf, placed, first),
         .gradient_type = (gf_type)placed->type,
-        .gradient_scale = gradient_scale(gf, placed),
-        .rate_in = lars ? rate : 1.0f,
-        .rate_out = lars ? 1.0f : rate,
-        .ratio_f32 = has_ratio(gf, tensor) ? ratio_at(gf, tensor) : 0,
+        .gradient_scale = gf_gradient_factor(gf, placed),
+        .rate_in = is_lars ? rate : 1.0f,
+        .rate_out = is_lars ? 1.0f : rate,
+        .ratio_f32 = gf_has_ratio(gf, tensor) ? gf_ratio_at(gf, tensor) : 0,
         .momentum = gf->config.optimizer.momentum,
-        .decay = decay_of(gf, placed),
+        .decay = gf_decay_of(gf, placed),
         .nesterov = gf->config.optimizer.nesterov};
 }
 
@@ -125,16 +137,13 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
     return GF_OK;
 }
 
-/* Tensors first..last-1 lie behind each other and share their rules. */
-static gf_status run_update(gf_context *gf, uint32_t first, uint32_t last, float learning_rate)
+static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
 {
     const struct gf_pool_tensor *from = &gf->tensors[first], *to = &gf->tensors[last - 1];
-    gf_status status;
-    if ((status = gf_lars_begin(gf, first)) < 0) return status;
-    status = gf_lars_add(gf, first, from->first_elem, from->first_elem + from->elem_count);
+    gf_status status = gf_lars_add(gf, first, from->first_elem, from->first_elem + from->elem_count);
     if (status == GF_OK) status = gf_lars_end(gf, first);
     if (status < 0) return status;
-    return gf_update_range(gf, first, from->first_elem, to->first_elem + to->elem_count, learning_rate);
+    return gf_update_range(gf, first, from->first_elem, to->first_elem + to->elem_count, rate);
 }
 
 gf_status gf_update(gf_context *gf, float learning_rate)
@@ -148,32 +157,20 @@ gf_status gf_update(gf_context *gf, float learning_rate)
                          gf->step.updated ? "this step was applied before" : "no step is whole");
     if (!isfinite(learning_rate) || (learning_rate < 0.0f))
         return gf_refuse(gf, GF_ERR_PARAM, "gf_update: learning rate %g", (double)learning_rate);
+    if (!gf->step.skipped && (gf->config.optimizer.clip_norm > 0.0f) &&
+        ((status = gf_gradient_norm(gf, NULL, NULL)) < 0))
+        return status;
     gf->step.updated = true;
     if (gf->step.skipped) return GF_OK;
+    gf->optimizer.updates++;
+    if (gf_optimizer_kind_of(gf)->has_ratio &&
+        (gf->ops->zero(&gf->queue, gf_weight_square(gf, 0), UINT64_C(2) * gf->tensor_count * sizeof(float)) < 0))
+        return gf_device_failed(gf, GF_OPERATION_UPDATE);
     for (uint32_t first = 0, last; first < gf->tensor_count; first = last) {
         last = first + 1;
         if (gf->step.sparse && (gf->tensors[first].sparse != 0)) continue; /* by chunks, below */
         while ((last < gf->tensor_count) && same_rules(gf, &gf->tensors[last - 1], &gf->tensors[last])) last++;
-        if ((status = run_update(gf, first, last, learning_rate)) < 0) return status;
+        if ((status = gf_optimizer_kind_of(gf)->run(gf, first, last, learning_rate)) < 0) return status;
     }
     return gf->step.sparse ? gf->modules->sparse->update(gf, learning_rate) : GF_OK;
-}
-
-gf_status gf_half_refresh(gf_context *gf)
-{
-    if (gf->optimizer.half == 0) return GF_OK;
-    if (gf->ops->cast(&gf->queue, gf->optimizer.half, gf->config.optimizer.half_weights, gf->optimizer.weight, GF_TYPE_F32,
-                      gf->pool.elem_count, 1.0f, 0, NULL) < 0)
-        return gf_device_failed(gf, GF_OPERATION_UPDATE);
-    return GF_OK;
-}
-
-gf_status gf_weights_written(gf_context *gf)
-{
-    gf_status status = gf_enter(gf);
-    if (status < 0) return status;
-    if (gf->phase != GF_PHASE_READY)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_weights_written: %s",
-                         (gf->phase == GF_PHASE_STEP) ? "inside of a step" : "the context is not open yet");
-    return gf_half_refresh(gf);
 }

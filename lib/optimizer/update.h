@@ -7,12 +7,16 @@
 /* Pools; 0: there is none. */
 struct gf_weights {
     gf_mem weight, momentum, half;
-    gf_mem norms; /* fp32 for LARS: squares [2 * tensor_count], ratios [tensor_count], scratch of norm() */
+    gf_mem moment2;           /* fp32, adamw and lamb; momentum is their first moment */
+    gf_mem direction;         /* fp32 [direction_elems]: of lamb */
+    uint64_t direction_elems;
+    uint64_t updates;         /* gf_update() was applied so often */
+    gf_mem norms; /* fp32 [tensor_count] each: squares of weights, of gradients, ratios; then scratch of norm() */
 };
 
 /* LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a tensor that is applied, 1
- * where a norm is zero; biases and normalisation are excluded. Begin, add each range, end; nothing is read back. */
-gf_status gf_lars_begin(gf_context *gf, uint32_t tensor);
+ * where a norm is zero; biases and normalisation are excluded. Add each range, end; nothing is read back. Nothing for
+ * a tensor without a ratio. */
 gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end);
 gf_status gf_lars_end(gf_context *gf, uint32_t tensor);
 gf_status gf_half_refresh(gf_context *gf); /* the half weights from the weights; nothing without them */

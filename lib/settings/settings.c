@@ -159,6 +159,13 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
                       "exchange.deterministic allowed is auto, halving, doubling, tree, server, direct "
                       "or hierarchy",
                       gf_algorithm_name(algorithm));
+    if ((config->optimizer.kind >= GF_OPTIMIZER_ADAMW) && (config->optimizer.momentum > 0))
+        return refuse(error_out, "optimizer.momentum = %g: adamw and lamb keep moments by optimizer.adam_beta1 and "
+                      "adam_beta2; allowed is 0", (double)config->optimizer.momentum);
+    if ((config->optimizer.kind >= GF_OPTIMIZER_ADAMW) && config->sparse.enabled)
+        return refuse(error_out, "sparse.enabled = true: a chunk that is sent holds the sum of several steps, whose squares "
+                      "the second moment of optimizer.kind = %s would take for one; allowed with none, sgd and lars",
+                      (config->optimizer.kind == GF_OPTIMIZER_LAMB) ? "lamb" : "adamw");
     if (config->optimizer.nesterov && !(config->optimizer.momentum > 0))
         return refuse(error_out, "optimizer.nesterov = true: allowed only with optimizer.momentum above 0");
     if (config->sparse.enabled && (config->sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED)) {
@@ -174,7 +181,7 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
                           "optimizer.nesterov has no rule for; allowed is reduced", sparse_momentum_name(config));
     }
     if ((config->optimizer.half_weights != GF_TYPE_F32) && (config->optimizer.kind == GF_OPTIMIZER_NONE))
-        return refuse(error_out, "optimizer.half_weights: allowed only with optimizer.kind sgd or lars");
+        return refuse(error_out, "optimizer.half_weights: allowed only with an optimizer.kind");
     if (config->loss_scale.floor > config->loss_scale.initial)
         return refuse(error_out, "loss_scale.floor = %s: allowed is at most loss_scale.initial = %s",
                       gf_units_real(config->loss_scale.floor, floor),

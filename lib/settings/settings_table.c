@@ -29,14 +29,14 @@ static const char *const type_names[] = {"fp32", "fp16", "bf16"};
 static const char *const algorithm_names[] = {"auto", "ring",   "halving", "doubling",
                                               "tree", "server", "direct",  "hierarchy"};
 static const char *const average_names[] = {"sum", "ranks", "samples"};
-static const char *const optimizer_names[] = {"none", "sgd", "lars"};
+static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw", "lamb"};
 static const char *const sparse_names[] = {"reduced", "local", "local_masked"};
 #define LENGTH(list) (sizeof(list) / sizeof((list)[0]))
 _Static_assert(LENGTH(idle_names) == GF_IDLE_SLEEP + 1, "each idle mode has a name");
 _Static_assert(LENGTH(type_names) == GF_TYPE_COUNT, "each type has a name");
 _Static_assert(LENGTH(algorithm_names) == GF_ALGORITHM_COUNT, "each algorithm has a name");
 _Static_assert(LENGTH(average_names) == GF_AVERAGE_SAMPLES + 1, "each average has a name");
-_Static_assert(LENGTH(optimizer_names) == GF_OPTIMIZER_LARS + 1, "each optimizer has a name");
+_Static_assert(LENGTH(optimizer_names) == GF_OPTIMIZER_LAMB + 1, "each optimizer has a name");
 _Static_assert(LENGTH(sparse_names) == GF_SPARSE_MOMENTUM_LOCAL_MASKED + 1, "each sparse momentum has a name");
 
 const struct gf_setting gf_settings[] = {
@@ -124,6 +124,16 @@ const struct gf_setting gf_settings[] = {
      .high_real = 1, .fallback_real = 0.001f, .help = "trust coefficient of lars"},
     {.key = "optimizer.lars_epsilon", REAL(optimizer.lars_epsilon), .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW,
      .high_real = 1, .fallback_real = 1e-9f, .help = "keeps lars from dividing by 0"},
+    {.key = "optimizer.adam_beta1", REAL(optimizer.adam_beta1),
+     .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW | GF_SETTING_BELOW_HIGH, .high_real = 1, .fallback_real = 0.9f,
+     .help = "share of the first moment that is kept; adamw, lamb"},
+    {.key = "optimizer.adam_beta2", REAL(optimizer.adam_beta2),
+     .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW | GF_SETTING_BELOW_HIGH, .high_real = 1, .fallback_real = 0.999f,
+     .help = "share of the second moment that is kept"},
+    {.key = "optimizer.adam_epsilon", REAL(optimizer.adam_epsilon), .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW,
+     .high_real = 1, .fallback_real = 1e-8f, .help = "keeps them from dividing by 0"},
+    {.key = "optimizer.clip_norm", REAL(optimizer.clip_norm), AGREES, .high_real = 1e9f,
+     .help = "the norm that all gradients together are scaled down to; 0: they are not"},
     {.key = "optimizer.half_weights", NAME(optimizer.half_weights, type_names), AGREES,
      .help = "fp16, bf16: also keep the weights in this type; needs an optimizer"},
 

@@ -142,7 +142,6 @@ gf_status gf_sparse_update(gf_context *gf, float learning_rate)
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         gf_status status;
         if ((gf->tensors[i].sparse == 0) || (gf->tensors[i].elem_count == 0)) continue;
-        if ((status = optimizer->lars_begin(gf, i)) < 0) return status;
         if ((status = each_sent_run(gf, i, &slot, 0.0f, true)) < 0) return status;
         if ((status = optimizer->lars_end(gf, i)) < 0) return status;
         if ((status = each_sent_run(gf, i, &slot, learning_rate, false)) < 0) return status;

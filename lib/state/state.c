@@ -16,7 +16,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are wr
 
 /* Where the parts of this context's state lie, in bytes. */
 struct parts {
-    uint64_t selection, weight, momentum_dense, momentum_sparse, history, checksum, total;
+    uint64_t selection, weight, momentum_dense, momentum_sparse, moment2, history, checksum, total;
 };
 
 /* Of a pool, wherever it lies. */
@@ -46,7 +46,8 @@ static struct parts parts_of(const gf_context *gf)
     parts.weight = parts.selection + part_bytes(gf->sparse.chunk_count);
     parts.momentum_dense = parts.weight + (has_weights(gf) ? part_bytes(gf->pool.elem_count) : 0);
     parts.momentum_sparse = parts.momentum_dense + (has_momentum(gf) ? part_bytes(dense) : 0);
-    parts.history = parts.momentum_sparse + (has_momentum(gf) ? part_bytes(gf->sparse.elem_count) : 0);
+    parts.moment2 = parts.momentum_sparse + (has_momentum(gf) ? part_bytes(gf->sparse.elem_count) : 0);
+    parts.history = parts.moment2 + ((gf->optimizer.moment2 != 0) ? part_bytes(gf->pool.elem_count) : 0);
     parts.checksum = parts.history + part_bytes(gf->sparse.elem_count);
     parts.total = parts.checksum + sizeof(uint64_t);
     return parts;
@@ -79,7 +80,8 @@ static struct gf_state_head head_of(const gf_context *gf)
         .selected_count = sparse->known ? sparse->selected_count : 0,
         .scale_good = gf->loss_scale.good,
         .scale_bad = gf->loss_scale.bad,
-        .rank = gf->rank};
+        .rank = gf->rank,
+        .updates = gf->optimizer.updates};
     memcpy(&head.scale_bits, &gf->loss_scale.value, sizeof head.scale_bits);
     return head;
 }
@@ -131,6 +133,8 @@ static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned 
         status = pool_save(gf, out + parts->momentum_dense, gf->optimizer.momentum, sparse, all - sparse);
     if ((status == GF_OK) && has_momentum(gf))
         status = pool_save(gf, out + parts->momentum_sparse, gf->optimizer.momentum, 0, sparse);
+    if ((status == GF_OK) && (gf->optimizer.moment2 != 0))
+        status = pool_save(gf, out + parts->moment2, gf->optimizer.moment2, 0, all);
     if (status == GF_OK) status = pool_save(gf, out + parts->history, gf->sparse.history, 0, sparse);
     return status;
 }
@@ -324,6 +328,8 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, co
     if ((status == GF_OK) && has_momentum(gf))
         status = own_load(gf, gf->optimizer.momentum, data + parts->momentum_sparse,
                           ((head->flags & GF_STATE_LOCAL) != 0) ? factor : 1.0f);
+    if ((status == GF_OK) && (gf->optimizer.moment2 != 0))
+        status = pool_load(gf, gf->optimizer.moment2, 0, data + parts->moment2, all);
     if (status == GF_OK) status = own_load(gf, gf->sparse.history, data + parts->history, factor);
     return status;
 }
@@ -334,6 +340,7 @@ static void values_load(gf_context *gf, const struct gf_state_head *head, const 
     struct gf_sparse *sparse = &gf->sparse;
     gf->step = (struct gf_step){.number = head->step, .gradient_scale = 1.0f};
     gf->samples_before = head->samples_before;
+    gf->optimizer.updates = head->updates;
     sparse->known = (head->flags & GF_STATE_KNOWN) != 0;
     sparse->history_empty = (head->flags & GF_STATE_WAITING) == 0;
     sparse->local_begun = (head->flags & GF_STATE_LOCAL) != 0;

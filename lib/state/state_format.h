@@ -3,6 +3,7 @@
  *     selection   uint32 [chunk_count], zeroes behind selected_count
  *     weight      fp32 [elem_count], as the pool lies; none without an optimizer
  *     momentum    fp32 [elem_count - sparse_elem_count] of the dense part, then [sparse_elem_count] of the sparse part
+ *     moment2     fp32 [elem_count], of adamw and lamb, whose momentum is the first moment
  *     history     fp32 [sparse_elem_count]
  *     checksum    gf_state_hash() of all before it
  * Common to all ranks is all of it but the head's rank, the history and, once GF_STATE_LOCAL is set, the sparse part's
@@ -13,8 +14,8 @@
 #include "gradientflow.h"
 
 #define GF_STATE_MAGIC UINT64_C(0x0a45544154534647) /* "GFSTATE\n" */
-/* 2: the momentum of LARS holds the learning rates. Of version 1 (gradients alone) none is read: the ratios that would
- * turn one into the other are not in it. */
+/* 2: the momentum of LARS holds the learning rates, and there are second moments. Of version 1 (gradients alone) none is
+ * read: the ratios that would turn one into the other are not in it. */
 #define GF_STATE_VERSION 2u
 
 #define GF_STATE_KNOWN 0x1u    /* gf_sparse.known */
@@ -47,9 +48,10 @@ struct gf_state_head {
     uint32_t scale_good;
     uint32_t scale_bad;
     uint32_t rank;
+    uint64_t updates;           /* gf_update() was applied so often */
     uint64_t common_hash;       /* of what is common, the head's rank and this taken for 0: all ranks of a save agree */
 };
-_Static_assert(sizeof(struct gf_state_head) == 128, "no padding: the head is written as it lies");
+_Static_assert(sizeof(struct gf_state_head) == 136, "no padding: the head is written as it lies");
 
 /* 64 bits of bytes (a multiple of 8), going on from hash. Each word goes through steps that can be undone, so a change
  * inside one word always changes the result. Against accidents, not against forgers. */

@@ -161,6 +161,14 @@ static gf_status plan_update_chunks(struct gf_queue *queue, const struct gf_upda
     return gf_ops_host.update_chunks(queue, update, chunks);
 }
 
+static gf_status plan_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
+{
+    uint64_t words = (adam->gradient != 0) ? 5 : 3;
+    uint64_t bytes = 4 * (words + 1) + size_of(adam->gradient_type) + ((adam->half != 0) ? 2 : 0);
+    if (!spend(queue, elem_count * bytes)) return GF_OK;
+    return gf_ops_host.adam(queue, adam, elem_count);
+}
+
 static const struct gf_ops plan_ops = {
     .name = "plan",
     .cast = plan_cast,
@@ -178,6 +186,7 @@ static const struct gf_ops plan_ops = {
     .zero_chunks = plan_zero_chunks,
     .update = plan_update,
     .update_chunks = plan_update_chunks,
+    .adam = plan_adam,
 };
 
 static size_t gpu_state_bytes(const struct gf_gpu_setup *setup)

@@ -8,7 +8,7 @@
 /* In the order of launch()'s numbers. The kernel is gf_kernel_NAME and takes a struct gf_NAME_args. */
 #define GF_KERNELS(X)                                                                                              \
     X(cast) X(cast_chunks) X(sum) X(sum_n) X(check) X(score) X(norm_runs) X(norm_end) X(ratio) X(accumulate)      \
-    X(accumulate_chunks) X(zero_chunks) X(update) X(update_chunks)
+    X(accumulate_chunks) X(zero_chunks) X(update) X(update_chunks) X(adam)
 
 #define GF_KERNEL_F32 0u /* gf_type, in numbers */
 #define GF_KERNEL_F16 1u
@@ -96,6 +96,12 @@ struct gf_update_args {
     uint64_t weight, momentum_at, half, gradient, ratio, elem_count;
     float gradient_scale, rate_in, rate_out, momentum, decay;
     uint32_t half_type, gradient_type, nesterov;
+};
+
+struct gf_adam_args {
+    uint64_t weight, moment1, moment2, half, gradient, direction, ratio, elem_count;
+    float gradient_scale, rate, decay, epsilon, beta1, keep1, beta2, keep2, correct1, correct2;
+    uint32_t half_type, gradient_type;
 };
 
 struct gf_update_chunks_args {

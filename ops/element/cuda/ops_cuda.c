@@ -260,6 +260,21 @@ static gf_status cuda_update_chunks(struct gf_queue *queue, const struct gf_upda
     return start(queue, KERNEL_update_chunks, chunks_work(chunks), &args);
 }
 
+static gf_status cuda_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
+{
+    struct gf_adam_args args = {.weight = adam->weight_f32, .moment1 = adam->moment1_f32, .moment2 = adam->moment2_f32,
+                                .half = adam->half, .gradient = adam->gradient, .direction = adam->direction_f32,
+                                .ratio = adam->ratio_f32, .elem_count = elem_count,
+                                .gradient_scale = adam->gradient_scale, .rate = adam->rate, .decay = adam->decay,
+                                .epsilon = adam->epsilon, .beta1 = adam->beta1, .keep1 = adam->keep1,
+                                .beta2 = adam->beta2, .keep2 = adam->keep2, .correct1 = adam->correct1,
+                                .correct2 = adam->correct2, .half_type = adam->half_type,
+                                .gradient_type = adam->gradient_type};
+    GF_ASSERT((adam->gradient_type < GF_TYPE_COUNT) && (adam->half_type < GF_TYPE_COUNT));
+    if (elem_count == 0) return GF_OK;
+    return start(queue, KERNEL_adam, packs_of(elem_count, 4), &args);
+}
+
 const struct gf_ops gf_ops_cuda = {
     .name = "cuda",
     .cast = cuda_cast,
@@ -277,4 +292,5 @@ const struct gf_ops gf_ops_cuda = {
     .zero_chunks = cuda_zero_chunks,
     .update = cuda_update,
     .update_chunks = cuda_update_chunks,
+    .adam = cuda_adam,
 };

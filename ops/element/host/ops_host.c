@@ -113,6 +113,11 @@ static gf_status host_update_chunks(struct gf_queue *queue, const struct gf_upda
     return best()->update_chunks(queue, update, chunks);
 }
 
+static gf_status host_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
+{
+    return best()->adam(queue, adam, elem_count);
+}
+
 const struct gf_ops gf_ops_host = {
     .name = "host",
     .cast = host_cast,
@@ -130,4 +135,5 @@ const struct gf_ops gf_ops_host = {
     .zero_chunks = host_zero_chunks,
     .update = host_update,
     .update_chunks = host_update_chunks,
+    .adam = host_adam,
 };

@@ -3,6 +3,7 @@
 #define GF_OPS_TABLE_H
 
 #include "ops/element/host/accumulate_host.h"
+#include "ops/element/host/adam_host.h"
 #include "ops/element/host/cast_host.h"
 #include "ops/element/host/check_host.h"
 #include "ops/element/host/chunks_host.h"
@@ -18,7 +19,7 @@
         .name = (table_name), .supported = (is_supported), .cast = cast, .sum = sum, .sum_n = sum_n,              \
         .check = check, .copy = copy, .zero = zero, .score = score, .norm = norm, .ratio = ratio,                 \
         .accumulate = accumulate, .cast_chunks = cast_chunks, .accumulate_chunks = accumulate_chunks,             \
-        .zero_chunks = zero_chunks, .update = update, .update_chunks = update_chunks                              \
+        .zero_chunks = zero_chunks, .update = update, .update_chunks = update_chunks, .adam = adam                \
     }
 
 #endif

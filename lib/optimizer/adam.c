@@ -1,0 +1,92 @@
+/* Adam with decoupled weight decay, and LAMB.
+ *     both   m = b1*m + (1-b1)*g;   v = b2*v + (1-b2)*g^2
+ *            r = (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + epsilon) + decay*w     t updates, this one included
+ *     AdamW  w -= rate*r           (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; PyTorch's)
+ *     LAMB   w -= rate*|w|/|r|*r   (You et al., arXiv 1904.00962, algorithm 2, phi(x) = x), a ratio for each tensor; 1
+ *            where a norm is 0 and for tensors with GF_TENSOR_NO_DECAY, as in timm and NVIDIA's NVLAMB
+ * r of LAMB is made twice, as it has no place in memory: once for its norm, a piece at a time, and once to be applied. */
+#include <math.h>
+
+#include "lib/core/late.h"
+#include "lib/optimizer/kinds.h"
+
+/* base^power; libm's pow() differs from machine to machine. */
+static double power_of(double base, uint64_t power)
+{
+    double result = 1.0;
+    for (; power > 0; power >>= 1, base *= base)
+        if ((power & 1u) != 0) result *= base;
+    return result;
+}
+
+static struct gf_adam adam_of(const gf_context *gf, uint32_t tensor, uint64_t first, float rate)
+{
+    const struct gf_pool_tensor *placed = &gf->tensors[tensor];
+    double beta1 = (double)gf->config.optimizer.adam_beta1, beta2 = (double)gf->config.optimizer.adam_beta2;
+    return (struct gf_adam){
+        .weight_f32 = gf->optimizer.weight + first * sizeof(float),
+        .moment1_f32 = gf->optimizer.momentum + first * sizeof(float),
+        .moment2_f32 = gf->optimizer.moment2 + first * sizeof(float),
+        .half = (gf->optimizer.half != 0) ? gf->optimizer.half + first * gf_type_size_bytes(GF_TYPE_F16) : 0,
+        .half_type = gf->config.optimizer.half_weights,
+        .gradient = gf_gradient_at(gf, placed, first),
+        .gradient_type = (gf_type)placed->type,
+        .gradient_scale = gf_gradient_factor(gf, placed),
+        .rate = rate,
+        .decay = gf_decay_of(gf, placed),
+        .epsilon = gf->config.optimizer.adam_epsilon,
+        .beta1 = (float)beta1,
+        .keep1 = (float)(1.0 - beta1),
+        .beta2 = (float)beta2,
+        .keep2 = (float)(1.0 - beta2),
+        .correct1 = (float)(1.0 / (1.0 - power_of(beta1, gf->optimizer.updates))),
+        .correct2 = (float)(1.0 / sqrt(1.0 - power_of(beta2, gf->optimizer.updates)))};
+}
+
+static gf_status adam_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
+{
+    const struct gf_pool_tensor *from = &gf->tensors[first], *to = &gf->tensors[last - 1];
+    const struct gf_adam adam = adam_of(gf, first, from->first_elem, rate);
+    return gf_update_status(gf, gf->ops->adam(&gf->queue, &adam, to->first_elem + to->elem_count - from->first_elem));
+}
+
+/* Moments, and the norms of the tensor's weights and of r. */
+static gf_status lamb_norms(gf_context *gf, uint32_t tensor)
+{
+    const struct gf_pool_tensor *placed = &gf->tensors[tensor];
+    uint64_t end = placed->first_elem + placed->elem_count;
+    gf_status status = GF_OK;
+    for (uint64_t at = placed->first_elem, count; (status == GF_OK) && (at < end); at += count) {
+        struct gf_adam adam = adam_of(gf, tensor, at, 0.0f);
+        count = (end - at < gf->optimizer.direction_elems) ? end - at : gf->optimizer.direction_elems;
+        adam.direction_f32 = gf->optimizer.direction;
+        status = gf->ops->adam(&gf->queue, &adam, count);
+        if (status == GF_OK)
+            status = gf->ops->norm(&gf->queue, gf_gradient_square(gf, tensor), gf_norm_scratch(gf), gf->optimizer.direction,
+                                   GF_TYPE_F32, count);
+    }
+    if (status == GF_OK)
+        status = gf->ops->norm(&gf->queue, gf_weight_square(gf, tensor), gf_norm_scratch(gf),
+                               gf->optimizer.weight + placed->first_elem * sizeof(float), GF_TYPE_F32, placed->elem_count);
+    return status;
+}
+
+static gf_status lamb_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
+{
+    const struct gf_pool_tensor *placed = &gf->tensors[first];
+    struct gf_adam adam = adam_of(gf, first, placed->first_elem, rate);
+    struct gf_ratio ratio = {.weight_square_f32 = gf_weight_square(gf, first),
+                             .gradient_square_f32 = gf_gradient_square(gf, first),
+                             .gradient_scale = 1.0f, .eta = 1.0f};
+    gf_status status;
+    if (!gf_has_ratio(gf, first)) return adam_run(gf, first, last, rate);
+    status = lamb_norms(gf, first);
+    if (status == GF_OK) status = gf->ops->ratio(&gf->queue, gf_ratio_at(gf, first), &ratio);
+    adam.gradient = 0;
+    adam.ratio_f32 = gf_ratio_at(gf, first);
+    if (status == GF_OK) status = gf->ops->adam(&gf->queue, &adam, placed->elem_count);
+    return gf_update_status(gf, status);
+}
+
+const struct gf_optimizer_kind gf_optimizer_adamw = {.run = adam_run};
+const struct gf_optimizer_kind gf_optimizer_lamb = {.has_ratio = true, .run = lamb_run};

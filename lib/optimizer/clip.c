@@ -1,0 +1,90 @@
+/* The norm of all gradients together, and clipping by it (Pascanu et al., arXiv 1211.5063), by PyTorch's rule. Every
+ * rank holds the averaged gradients, so each adds all squares up by itself, in the one order that norm() has: no
+ * message, and the same bits everywhere. What clipping multiplies with goes into the update's own scale. */
+#include <math.h>
+#include <string.h>
+
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
+#include "lib/core/late.h"
+#include "lib/optimizer/kinds.h"
+
+#define CLIP_EPSILON 1e-6 /* of torch.nn.utils.clip_grad_norm_ */
+#define SQUARES 64u       /* are brought to the host at a time */
+
+static gf_status squares_add(gf_context *gf)
+{
+    gf_status status = gf->ops->zero(&gf->queue, gf_gradient_square(gf, 0), gf->tensor_count * sizeof(float));
+    for (uint32_t i = 0; (status == GF_OK) && (i < gf->tensor_count); i++) {
+        const struct gf_pool_tensor *tensor = &gf->tensors[i];
+        gf_mem at = gf_gradient_at(gf, tensor, tensor->first_elem);
+        status = gf->ops->norm(&gf->queue, gf_gradient_square(gf, i), gf_norm_scratch(gf), at, (gf_type)tensor->type,
+                               tensor->elem_count);
+    }
+    return gf_update_status(gf, status);
+}
+
+static gf_status floats_read(gf_context *gf, float *to, gf_mem from, uint32_t count)
+{
+    if (gf->on_device) return gf->modules->device->read(gf, to, from, count * sizeof(float));
+    memcpy(to, (const void *)(uintptr_t)from, count * sizeof(float));
+    return GF_OK;
+}
+
+static gf_status norm_make(gf_context *gf)
+{
+    double sum = 0.0, most = (double)gf->config.optimizer.clip_norm, norm;
+    gf_status status = squares_add(gf);
+    for (uint32_t i = 0, count; (status == GF_OK) && (i < gf->tensor_count); i += count) {
+        float squares[SQUARES];
+        count = (gf->tensor_count - i < SQUARES) ? gf->tensor_count - i : SQUARES;
+        status = floats_read(gf, squares, gf_gradient_square(gf, i), count);
+        for (uint32_t s = 0; (status == GF_OK) && (s < count); s++) {
+            double scale = (gf->tensors[i + s].type == GF_TYPE_F32) ? 1.0 : (double)gf->step.gradient_scale;
+            sum += (double)squares[s] * scale * scale;
+        }
+    }
+    if (status < 0) return status;
+    norm = sqrt(sum);
+    gf->step.norm = (float)norm;
+    gf->step.clip_factor = 1.0f;
+    if ((most > 0.0) && (most < norm + CLIP_EPSILON)) gf->step.clip_factor = (float)(most / (norm + CLIP_EPSILON));
+    gf->step.norm_known = true;
+    return GF_OK;
+}
+
+/* GF_OK: there are gradients, and their norm is known. */
+static gf_status norm_enter(gf_context *gf, const char *call)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if ((gf->phase != GF_PHASE_READY) || !gf->step.whole || gf->step.skipped ||
+        (gf->step.updated && !gf->step.norm_known))
+        return gf_refuse(gf, GF_ERR_STATE, "%s: %s", call,
+                         gf->step.skipped ? "the step was skipped" : "no step is whole that was not applied yet");
+    return gf->step.norm_known ? GF_OK : norm_make(gf);
+}
+
+gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out)
+{
+    gf_status status = norm_enter(gf, "gf_gradient_norm");
+    if (status < 0) return status;
+    if (norm_out != NULL) *norm_out = gf->step.norm;
+    if (factor_out != NULL) *factor_out = gf->step.clip_factor;
+    return GF_OK;
+}
+
+gf_status gf_gradient_clip(gf_context *gf, float *norm_out)
+{
+    gf_status status = norm_enter(gf, "gf_gradient_clip");
+    for (uint32_t i = 0; (status == GF_OK) && (gf->step.clip_factor != 1.0f) && (i < gf->tensor_count); i++) {
+        const struct gf_pool_tensor *tensor = &gf->tensors[i];
+        gf_mem at = gf_gradient_at(gf, tensor, tensor->first_elem);
+        status = gf_update_status(gf, gf->ops->cast(&gf->queue, at, (gf_type)tensor->type, at, (gf_type)tensor->type,
+                                                    tensor->elem_count, gf->step.clip_factor, 0, NULL));
+    }
+    if (status < 0) return status;
+    gf->step.clip_factor = 1.0f;
+    if (norm_out != NULL) *norm_out = gf->step.norm;
+    return GF_OK;
+}

@@ -1,0 +1,26 @@
+/* What the files of the module share. The core and the other modules reach it through optimizer.h. */
+#ifndef GF_OPTIMIZER_KINDS_H
+#define GF_OPTIMIZER_KINDS_H
+
+#include "lib/context.h"
+
+/* One kind of optimizer. run() applies tensors first..last-1, which lie behind each other and share their rules. */
+struct gf_optimizer_kind {
+    bool has_ratio; /* a trust ratio for each tensor, but for those of GF_TENSOR_NO_DECAY */
+    gf_status (*run)(gf_context *gf, uint32_t first, uint32_t last, float rate);
+};
+extern const struct gf_optimizer_kind gf_optimizer_adamw, gf_optimizer_lamb; /* adam.c */
+const struct gf_optimizer_kind *gf_optimizer_kind_of(const gf_context *gf);  /* not of none */
+
+/* ---- update.c: of elements, all of one tensor ---- */
+bool gf_has_ratio(const gf_context *gf, uint32_t tensor);
+gf_mem gf_weight_square(const gf_context *gf, uint32_t tensor);
+gf_mem gf_gradient_square(const gf_context *gf, uint32_t tensor);
+gf_mem gf_ratio_at(const gf_context *gf, uint32_t tensor);
+gf_mem gf_norm_scratch(const gf_context *gf);
+gf_mem gf_gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem);
+float gf_gradient_factor(const gf_context *gf, const struct gf_pool_tensor *tensor); /* scale and clipping */
+float gf_decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor);
+gf_status gf_update_status(gf_context *gf, gf_status status); /* an op's, or the failure that it is */
+
+#endif
