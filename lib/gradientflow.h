@@ -145,6 +145,33 @@ typedef enum gf_log_level { GF_LOG_ERROR = 0, GF_LOG_WARN, GF_LOG_INFO, GF_LOG_D
  * async thread. text is one line, valid during the call. It must not call the library. */
 typedef void (*gf_log_fn)(void *user, gf_log_level level, const char *text);
 
+/* ---- schedules of learning rates ---- */
+
+typedef enum gf_schedule_kind {
+    GF_SCHEDULE_CONSTANT = 0,
+    GF_SCHEDULE_STEP,       /* times `factor` every so many steps, and at each milestone */
+    GF_SCHEDULE_POLYNOMIAL, /* end + (highest - end) (1 - t)^power */
+    GF_SCHEDULE_COSINE      /* end + (highest - end) (1 + cos(pi t)) / 2 */
+} gf_schedule_kind;
+
+/* t goes from 0 behind the warm-up to 1 at step_count. Zeroes mean what the comments say. */
+#define GF_MILESTONES_MAX 8u
+struct gf_schedule {
+    gf_schedule_kind kind;
+    float base_rate;         /* the highest rate where batch is 0, else highest = base_rate batch / base_batch, or its root */
+    uint32_t batch;          /* of all ranks; 0: no scaling */
+    bool root_scaling;       /* highest = base_rate sqrt(batch / base_batch): of Adam and LAMB */
+    uint32_t base_batch;     /* 0: 256 */
+    uint64_t warmup_steps;   /* step s of these has highest (s + 1) / (warmup_steps + 1) */
+    uint64_t step_count;     /* polynomial, cosine: from here on the rate is end_rate */
+    float end_rate;
+    float power;             /* polynomial; above 0; 0: 1 */
+    float factor;            /* step; 0: 0.1 */
+    uint64_t every;          /* step: times factor after each so many steps; 0: at milestones alone */
+    uint32_t milestone_count;
+    uint64_t milestones[GF_MILESTONES_MAX]; /* the first steps with a lower rate */
+};
+
 /* ---- configuration ---- */
 
 struct gf_drivers; /* drivers/drivers.h; NULL takes the ones the configuration names */
@@ -216,6 +243,7 @@ struct gf_config {
         float clip_norm;     /* all gradients together are scaled down to it; 0: never */
         gf_type half_weights;/* GF_TYPE_F32: no half pool; else a copy of the weights in this type */
     } optimizer;
+    struct gf_schedule rate; /* what gf_rate() says; milestones are for those who fill it by hand */
     struct {
         bool enabled;
         uint32_t chunk_elems;    /* 0: 32768 */
@@ -372,31 +400,10 @@ float gf_loss_scale(const gf_context *gf);
 
 /* ---- learning rates ---- */
 
-typedef enum gf_schedule_kind {
-    GF_SCHEDULE_CONSTANT = 0,
-    GF_SCHEDULE_STEP,       /* times `factor` at each milestone */
-    GF_SCHEDULE_POLYNOMIAL, /* end + (highest - end) (1 - t)^power */
-    GF_SCHEDULE_COSINE      /* end + (highest - end) (1 + cos(pi t)) / 2 */
-} gf_schedule_kind;
-
-/* t goes from 0 behind the warm-up to 1 at step_count. Zeroes mean what the comments say. */
-#define GF_MILESTONES_MAX 8u
-struct gf_schedule {
-    gf_schedule_kind kind;
-    float base_rate;         /* the highest rate where batch is 0, else highest = base_rate batch / base_batch */
-    uint32_t batch;          /* of all ranks; 0: no scaling */
-    uint32_t base_batch;     /* 0: 256 */
-    uint64_t warmup_steps;   /* step s of these has highest (s + 1) / (warmup_steps + 1) */
-    uint64_t step_count;     /* polynomial, cosine: from here on the rate is end_rate */
-    float end_rate;
-    uint32_t power;          /* polynomial; 0: 1 */
-    float factor;            /* step; 0: 0.1 */
-    uint32_t milestone_count;
-    uint64_t milestones[GF_MILESTONES_MAX]; /* the first steps with a lower rate */
-};
-
 /* The learning rate of step `step`, counted from 0: the same bits on every machine. Needs no context. */
 float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step);
+/* The same by config.rate of an open context; 0 for NULL. With a rate that was not configured it is 0. */
+float gf_rate(const gf_context *gf, uint64_t step);
 
 /* ---- collectives as posted requests ---- */
 

@@ -162,3 +162,19 @@ TEST(gradients_are_clipped_for_another_optimizer)
         world_close(&w);
     }
 }
+
+/* The rates of a configuration come through one call. */
+TEST(a_context_says_its_learning_rates)
+{
+    const struct oracle_case none = {.kind = GF_OPTIMIZER_NONE};
+    struct world_setup setup = setup_of(&none);
+    struct world w;
+    setup.config.rate = (struct gf_schedule){.kind = GF_SCHEDULE_POLYNOMIAL, .base_rate = 0.04f, .power = 0.5f,
+                                             .warmup_steps = 4, .step_count = 104};
+    world_open(&w, &setup);
+    for (uint64_t step = 0; step < 110; step++)
+        assert_true(gf_rate(w.ranks[1].gf, step) == gf_schedule_rate(&setup.config.rate, step));
+    assert_true(fabs((double)gf_rate(w.ranks[0].gf, 79) - 0.02) < 1e-8);
+    assert_true(gf_rate(NULL, 0) == 0.0f);
+    world_close(&w);
+}

@@ -15,8 +15,6 @@ const struct state_run state_runs[STATE_RUNS] = {
     {"dense", 3, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .nesterov = true},
     {"dense_lars_scaled_half", 2, .scaled = true, .optimizer = GF_OPTIMIZER_LARS, .beta = 0.9f, .half = GF_TYPE_F16,
      .wire = GF_TYPE_F16},
-    {"dense_adamw_half", 2, .scaled = true, .optimizer = GF_OPTIMIZER_ADAMW, .half = GF_TYPE_F16, .wire = GF_TYPE_F16},
-    {"dense_lamb", 3, .optimizer = GF_OPTIMIZER_LAMB},
     {"dense_without_momentum", 2, .optimizer = GF_OPTIMIZER_SGD},
     {"sparse_reduced", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_REDUCED,
      .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f, .half = GF_TYPE_BF16},
@@ -30,6 +28,8 @@ const struct state_run state_runs[STATE_RUNS] = {
      .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f},
     {"sparse_lars", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_REDUCED,
      .optimizer = GF_OPTIMIZER_LARS, .beta = 0.9f},
+    {"dense_adamw_half", 2, .scaled = true, .optimizer = GF_OPTIMIZER_ADAMW, .half = GF_TYPE_F16, .wire = GF_TYPE_F16},
+    {"dense_lamb", 3, .optimizer = GF_OPTIMIZER_LAMB},
 };
 
 struct world_setup state_setup_of(const struct state_run *run)

@@ -159,6 +159,10 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
                       "exchange.deterministic allowed is auto, halving, doubling, tree, server, direct "
                       "or hierarchy",
                       gf_algorithm_name(algorithm));
+    if (((config->rate.kind == GF_SCHEDULE_POLYNOMIAL) || (config->rate.kind == GF_SCHEDULE_COSINE)) &&
+        (config->rate.step_count <= config->rate.warmup_steps))
+        return refuse(error_out, "rate.steps = %llu: polynomial and cosine end there; allowed is more than "
+                      "rate.warmup_steps", (unsigned long long)config->rate.step_count);
     if ((config->optimizer.kind >= GF_OPTIMIZER_ADAMW) && (config->optimizer.momentum > 0))
         return refuse(error_out, "optimizer.momentum = %g: adamw and lamb keep moments by optimizer.adam_beta1 and "
                       "adam_beta2; allowed is 0", (double)config->optimizer.momentum);

@@ -29,6 +29,7 @@ static const char *const type_names[] = {"fp32", "fp16", "bf16"};
 static const char *const algorithm_names[] = {"auto", "ring",   "halving", "doubling",
                                               "tree", "server", "direct",  "hierarchy"};
 static const char *const average_names[] = {"sum", "ranks", "samples"};
+static const char *const rate_names[] = {"constant", "step", "polynomial", "cosine"};
 static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw", "lamb"};
 static const char *const sparse_names[] = {"reduced", "local", "local_masked"};
 #define LENGTH(list) (sizeof(list) / sizeof((list)[0]))
@@ -36,6 +37,7 @@ _Static_assert(LENGTH(idle_names) == GF_IDLE_SLEEP + 1, "each idle mode has a na
 _Static_assert(LENGTH(type_names) == GF_TYPE_COUNT, "each type has a name");
 _Static_assert(LENGTH(algorithm_names) == GF_ALGORITHM_COUNT, "each algorithm has a name");
 _Static_assert(LENGTH(average_names) == GF_AVERAGE_SAMPLES + 1, "each average has a name");
+_Static_assert(LENGTH(rate_names) == GF_SCHEDULE_COSINE + 1, "each schedule has a name");
 _Static_assert(LENGTH(optimizer_names) == GF_OPTIMIZER_LAMB + 1, "each optimizer has a name");
 _Static_assert(LENGTH(sparse_names) == GF_SPARSE_MOMENTUM_LOCAL_MASKED + 1, "each sparse momentum has a name");
 
@@ -136,6 +138,24 @@ const struct gf_setting gf_settings[] = {
      .help = "the norm that all gradients together are scaled down to; 0: they are not"},
     {.key = "optimizer.half_weights", NAME(optimizer.half_weights, type_names), AGREES,
      .help = "fp16, bf16: also keep the weights in this type; needs an optimizer"},
+
+    {.key = "rate.kind", NAME(rate.kind, rate_names), AGREES, .help = "how the learning rate falls, for gf_rate()"},
+    {.key = "rate.base", REAL(rate.base_rate), AGREES, .high_real = 1e4f, .help = "the highest learning rate; 0: none"},
+    {.key = "rate.batch", COUNT(rate.batch), AGREES, .high = UINT32_MAX,
+     .help = "images a step of all ranks: base is multiplied with batch / base_batch; 0: it is not"},
+    {.key = "rate.base_batch", COUNT(rate.base_batch), AGREES, .low = 1, .high = UINT32_MAX, .fallback = 256,
+     .help = "the batch that base is for"},
+    {.key = "rate.root_scaling", BOOL(rate.root_scaling), AGREES, .help = "with the square root of batch / base_batch"},
+    {.key = "rate.warmup_steps", COUNT(rate.warmup_steps), AGREES, .high = INT64_MAX,
+     .help = "steps in which it rises in a straight line"},
+    {.key = "rate.steps", COUNT(rate.step_count), AGREES, .high = INT64_MAX,
+     .help = "polynomial, cosine: it has reached end here"},
+    {.key = "rate.end", REAL(rate.end_rate), AGREES, .high_real = 1e4f, .help = "polynomial, cosine: the last rate"},
+    {.key = "rate.power", REAL(rate.power), .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW, .high_real = 1000,
+     .fallback_real = 1, .help = "polynomial: of what is left; FireCaffe 0.5, LARS 2"},
+    {.key = "rate.every", COUNT(rate.every), AGREES, .high = INT64_MAX, .help = "step: multiplied with factor so often"},
+    {.key = "rate.factor", REAL(rate.factor), .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW, .high_real = 1,
+     .fallback_real = 0.1f, .help = "step: what it is multiplied with"},
 
     {.key = "sparse.enabled", BOOL(sparse.enabled), AGREES, .help = "send the chunks that matter most, not all"},
     {.key = "sparse.chunk_elems", COUNT(sparse.chunk_elems), AGREES, .low = 1, .high = 1u << 24, .fallback = 32768,

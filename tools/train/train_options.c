@@ -143,7 +143,7 @@ static const char *schedule_choose(struct gf_schedule *schedule, const char *nam
     static const struct {
         const char *name;
         gf_schedule_kind kind;
-        uint32_t power;
+        float power;
     } kinds[] = {
         {"linear", GF_SCHEDULE_POLYNOMIAL, 1},   {"square", GF_SCHEDULE_POLYNOMIAL, 2},
         {"cosine", GF_SCHEDULE_COSINE, 0},       {"step", GF_SCHEDULE_STEP, 0},
