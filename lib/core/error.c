@@ -141,7 +141,7 @@ gf_operation gf_doing(const gf_context *gf)
 
 static bool drained(gf_context *gf, uint64_t now_ns)
 {
-    bool device = (gf_device_settle(gf) != GF_AGAIN); /* copies to and from the region, too */
+    bool device = (gf_device_finished(gf) != GF_AGAIN); /* copies to and from the region, too */
     return gf_ops_drained(gf, now_ns) && device;
 }
 

@@ -18,7 +18,7 @@ void gf_device_unregister(gf_context *gf)
     if (gf->on_device && (gf->region.base != NULL)) gf->gpu->driver->host_unregister(gf->gpu, gf->region.base);
 }
 
-gf_status gf_device_settle(gf_context *gf)
+gf_status gf_device_finished(gf_context *gf)
 {
     return gf->on_device ? gf->gpu->driver->finished(&gf->queue) : GF_OK;
 }

@@ -105,7 +105,7 @@ static bool whole_for_all(const gf_context *gf)
     return true;
 }
 
-gf_status gf_nodes_settle(gf_context *gf)
+gf_status gf_nodes_commit(gf_context *gf)
 {
     struct gf_coll_nodes *nodes = &gf->nodes.of;
     struct gf_node_words *words = &gf->nodes.words;

@@ -21,6 +21,6 @@ struct gf_nodes {
  * shared by whole nodes, an error that names who if hierarchy was asked for by name; auto goes on without it. */
 bool gf_nodes_wanted(const struct gf_config *config);
 void gf_nodes_look(gf_context *gf);
-gf_status gf_nodes_settle(gf_context *gf);
+gf_status gf_nodes_commit(gf_context *gf);
 
 #endif

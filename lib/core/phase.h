@@ -5,7 +5,7 @@
 #include "gradientflow.h"
 
 /*     JOIN -> WARM -> READY <-> STEP -> READY .. -> LEAVE -> CLOSED       any failure -> FAILING -> FAILED
- * FAILING: the error is known, its blame is being settled and what is under way is being ended; polls give GF_AGAIN,
+ * FAILING: the error is known, the culprit is being asked for and what is under way is being ended; polls give GF_AGAIN,
  * because buffers may still be written to. FAILED: nothing is under way, every call answers with the error. */
 typedef enum gf_phase {
     GF_PHASE_JOIN = 1,

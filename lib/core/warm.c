@@ -118,7 +118,7 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
         return GF_AGAIN;
     case GF_WARM_NODES:
         if ((status = requests_ended(gf)) != GF_OK) break;
-        if ((status = gf_nodes_settle(gf)) < 0) return status;
+        if ((status = gf_nodes_commit(gf)) < 0) return status;
         return finished(gf);
     case GF_WARM_TOUCH:
         gf->waiting.moved_ns = now_ns; /* nothing to wait for */
@@ -131,7 +131,7 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
         return GF_AGAIN;
     case GF_WARM_IMPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;
-        gf->modules->device->ipc_settle(gf);
+        gf->modules->device->ipc_commit(gf);
         return GF_OK;
     }
     if (status == GF_AGAIN) return GF_AGAIN;

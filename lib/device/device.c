@@ -30,11 +30,11 @@ static struct gf_pool_parts device_lay(gf_context *gf, const struct gf_layout *l
 }
 
 /* Until what was queued is done; a device that does not end within the deadline of an exchange has failed. */
-static gf_status settle_wait(gf_context *gf)
+static gf_status finished_wait(gf_context *gf)
 {
     uint64_t end_ns = gf_now(gf) + gf->config.exchange.timeout_ns;
     gf_status status;
-    while ((status = gf_device_settle(gf)) == GF_AGAIN)
+    while ((status = gf_device_finished(gf)) == GF_AGAIN)
         if (gf_now(gf) > end_ns)
             return gf_fail(gf, GF_ERR_TIMEOUT, GF_OPERATION_STATE, GF_RANK_NONE, GF_TENSOR_NONE,
                            "the device did not end a copy within exchange.timeout");
@@ -54,7 +54,7 @@ static gf_status device_read(gf_context *gf, void *to, gf_mem from, uint64_t byt
         count = copy_bytes(gf, bytes - done);
         if (gf->gpu->driver->copy(&gf->queue, gf->wire, from + done, count) < 0)
             return gf_device_failed(gf, GF_OPERATION_STATE);
-        if ((status = settle_wait(gf)) < 0) return status;
+        if ((status = finished_wait(gf)) < 0) return status;
         memcpy((char *)to + done, (const void *)(uintptr_t)gf->wire, count);
     }
     return GF_OK;
@@ -68,7 +68,7 @@ static gf_status device_write(gf_context *gf, gf_mem to, const void *from, uint6
         memcpy((void *)(uintptr_t)gf->wire, (const char *)from + done, count);
         if (gf->gpu->driver->copy(&gf->queue, to + done, gf->wire, count) < 0)
             return gf_device_failed(gf, GF_OPERATION_STATE);
-        if ((status = settle_wait(gf)) < 0) return status;
+        if ((status = finished_wait(gf)) < 0) return status;
     }
     return GF_OK;
 }
@@ -90,6 +90,6 @@ const struct gf_device_module gf_module_device = {
     .ipc_lay = gf_ipc_lay,
     .ipc_begin = gf_ipc_begin,
     .ipc_import = gf_ipc_import,
-    .ipc_settle = gf_ipc_settle,
+    .ipc_commit = gf_ipc_commit,
     .ipc_close = gf_ipc_close,
 };

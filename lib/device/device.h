@@ -21,7 +21,7 @@ struct gf_device_module {
     void (*ipc_lay)(struct gf_ipc *exported, char *memory, uint32_t world);
     bool (*ipc_begin)(gf_context *gf);
     void (*ipc_import)(gf_context *gf);
-    void (*ipc_settle)(gf_context *gf);
+    void (*ipc_commit)(gf_context *gf);
     void (*ipc_close)(gf_context *gf);
 };
 

@@ -92,7 +92,7 @@ static const char *reason(float number)
     return reasons[(number <= IPC_OUT_OF_REACH) ? (uint32_t)number : IPC_OUT_OF_REACH];
 }
 
-void gf_ipc_settle(gf_context *gf)
+void gf_ipc_commit(gf_context *gf)
 {
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         const float *refusal = gf->ipc.refusals + 2 * rank;

@@ -21,7 +21,7 @@ void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world); /* memor
  * behind requests that it has posted, and that have ended: agreed either way, and what was refused was said. */
 bool gf_ipc_begin(gf_context *gf);
 void gf_ipc_import(gf_context *gf);
-void gf_ipc_settle(gf_context *gf);
+void gf_ipc_commit(gf_context *gf);
 void gf_ipc_close(gf_context *gf); /* what was imported; waits for the device's work. Valid at any time */
 
 #endif

@@ -1,6 +1,6 @@
 /* From a failed context to a ready one without the dead: what surrounds the agreement of view.c.
  *
- *     DRAIN  as every failure: blame is settled, messages end (error.c)
+ *     DRAIN  as every failure: the culprit is asked for, messages end (error.c)
  *     AGREE  who survives, under which number, whose state counts
  *     JOIN   the link is reset (a message of the old epoch has nobody to go to), the region mapped anew, endpoint addresses travel
  *            and the link is warmed up, all as at open

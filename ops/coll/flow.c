@@ -49,7 +49,7 @@ static void flow_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
 }
 
 /* From a place that may lie behind the last slice of its round to the next message there is. */
-static void flow_settle(const struct gf_coll *coll, struct gf_flow_at *at, bool is_send)
+static void flow_seek(const struct gf_coll *coll, struct gf_flow_at *at, bool is_send)
 {
     const struct gf_flow *flow = coll->own.flow;
     struct gf_round round;
@@ -63,7 +63,7 @@ static void flow_next(const struct gf_coll *coll, struct gf_flow_at *at, bool is
 {
     at->count++;
     at->slice++;
-    flow_settle(coll, at, is_send);
+    flow_seek(coll, at, is_send);
 }
 
 void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_elems,
@@ -74,8 +74,8 @@ void gf_flow_start(struct gf_coll *coll, uint32_t round_count, uint64_t round_el
     flow->slice_elems = coll->slice_bytes / gf_coll_elem_bytes(coll);
     flow->round_slices = div_up(round_elems, flow->slice_elems);
     flow->slot_bytes = slot_bytes(coll->slice_bytes, round_elems * gf_coll_elem_bytes(coll));
-    flow_settle(coll, &flow->sent, true);
-    flow_settle(coll, &flow->recvd, false);
+    flow_seek(coll, &flow->sent, true);
+    flow_seek(coll, &flow->recvd, false);
     flow->send_done = flow->sent;
     flow->recv_done = flow->folded = flow->marked = flow->recvd;
 }
