@@ -34,7 +34,8 @@ bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending)
 
 bool gf_tcp_hello_fits(const struct tcp *tcp, const struct pending *pending)
 {
-    return tcp->authentication->hello_fits(&tcp->auth, pending->in, TCP_HELLO_PROVEN_BYTES, pending->in + TCP_HELLO_PROVEN_BYTES);
+    return tcp->authentication->hello_fits(&tcp->auth, pending->in, TCP_HELLO_PROVEN_BYTES,
+                                           pending->in + TCP_HELLO_PROVEN_BYTES);
 }
 
 bool gf_tcp_proof_fits(struct tcp *tcp, struct pending *pending)

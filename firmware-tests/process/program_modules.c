@@ -76,7 +76,8 @@ static gf_status module_use(void)
     if (status == GF_OK) printf("weight %g\n", (double)*(float *)(uintptr_t)gf_weight(gf, 1));
     return status;
 #elif defined(GF_USE_SHRINK)
-    printf("joiners %u\nshrink %s\nadmit %s\n", gf_joiners(gf), gf_status_name(gf_shrink(gf, NULL, 0)), gf_status_name(gf_admit(gf)));
+    printf("joiners %u\nshrink %s\nadmit %s\n", gf_joiners(gf), gf_status_name(gf_shrink(gf, NULL, 0)),
+           gf_status_name(gf_admit(gf)));
     return GF_OK;
 #elif defined(GF_USE_STATE)
     uint64_t bytes = gf_state_bytes(gf);

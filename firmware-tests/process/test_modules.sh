@@ -1,6 +1,6 @@
 #!/bin/sh
-# The core alone, and with each module alone: it links, it runs on two ranks, it holds nothing of the other modules, and it
-# refuses a configuration that asks for more, by name.
+# The core alone, and with each module alone: it links, it runs on two ranks, it holds nothing of the other modules, and
+# it refuses a configuration that asks for more, by name.
 . firmware-tests/support/shell.sh
 same() { [ "$1" = "$2" ] || { echo "wanted <$1>, found <$2>"; return 1; }; }
 says() { case "$2" in *"$1"*) ;; *) echo "wanted <$1> in <$2>"; return 1;; esac; }
@@ -9,7 +9,10 @@ program() { echo "$BUILD/firmware-tests/modules_$1"; }
 [ -x "$(program core)" ] || { skip "modules" "this build has no UCX, which the core's table names"; finish; }
 # Members of the library that a program holds.
 members() { awk -v LIB=libgradientflow.a -f firmware-tests/support/size.awk "$(program "$1").map" | cut -d' ' -f1; }
-none() { found=$(members "$1" | grep -E "^($2)\.o$"); [ -z "$found" ] || { echo "modules_$1 holds" $found; return 1; }; }
+none() {
+    found=$(members "$1" | grep -E "^($2)\.o$")
+    [ -z "$found" ] || { echo "modules_$1 holds" $found; return 1; }
+}
 
 for module in $modules; do
     key=
@@ -43,7 +46,8 @@ done
 
 refused() { says "$2" "$("$(program core)" refuse "$1")"; }
 for module in sparse optimizer elastic authentication; do
-    check "the_core_names_$module" refused $module "the module \"$module\" is not linked into this program: its picked has no .$module = &gf_module_$module"
+    check "the_core_names_$module" refused $module \
+        "the module \"$module\" is not linked into this program: its picked has no .$module = &gf_module_$module"
 done
 for algorithm in server direct hierarchy; do
     check "and_$algorithm" refused $algorithm "exchange.algorithm = $algorithm is not linked"
@@ -52,7 +56,8 @@ check "and_the_device" refused device ".device = &gf_module_device links others"
 
 # auto takes what all ranks have: one that lacks direct is told so at the join, by all.
 mixed() {
-    "$BUILD/gf-run" -n 2 --merge -- sh -c 'exec "$0$([ "$GF_RANK" = 0 ] && echo core || echo direct)"' "$BUILD/firmware-tests/modules_" 2>&1
+    "$BUILD/gf-run" -n 2 --merge -- sh -c 'exec "$0$([ "$GF_RANK" = 0 ] && echo core || echo direct)"' \
+        "$BUILD/firmware-tests/modules_" 2>&1
 }
 check "ranks_with_other_algorithms_do_not_join" says "direct is unlinked at rank 0" "$(mixed)"
 finish

@@ -161,7 +161,8 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
                                  .image = (kernels != NULL) ? *kernels->image : NULL,
                                  .kernels = (kernels != NULL) ? kernels->names : NULL,
                                  .kernel_count = (kernels != NULL) ? *kernels->count : 0,
-                                 .ops = (kernels != NULL) ? kernels->ops : layout->on_device ? NULL : layout->modules->ops,
+                                 .ops = (kernels != NULL)   ? kernels->ops
+                                        : layout->on_device ? NULL : layout->modules->ops,
                                  .ordinal = config->device.ordinal,
                                  .device_bytes = layout->footprint.device_bytes,
                                  .events_max = config->exchange.buffers_active + 1,

@@ -4,8 +4,8 @@
  *
  * The core reaches a module through its entry here and nowhere else. A configuration that asks for a module whose entry
  * is NULL is refused by gf_measure() and gf_open() (GF_ERR_CONFIG), with the entry's name. Public calls of a module
- * (gf_update(), gf_shrink(), gf_state_save(), gf_trace_read(), ..) link it when the program calls them; the state module
- * consists of nothing else and has no entry. */
+ * (gf_update(), gf_shrink(), gf_state_save(), gf_trace_read(), ..) link it when the program calls them; the state
+ * module consists of nothing else and has no entry. */
 #ifndef GF_MODULES_H
 #define GF_MODULES_H
 
@@ -25,8 +25,8 @@ struct gf_observe_module;
 struct gf_modules {
     const char *name; /* for logs and errors */
     struct gf_drivers drivers; /* none NULL but gpu: then gradients lie on the device of `device` alone */
-    const struct gf_ops *ops; /* element ops of the host: gf_ops_host chooses what the CPU runs, the others are one set */
-    const struct gf_coll_kind *coll[GF_ALGORITHM_COUNT]; /* by gf_algorithm; ring, halving, doubling and tree are the core's */
+    const struct gf_ops *ops; /* of the host: gf_ops_host chooses what the CPU runs, the others are one set each */
+    const struct gf_coll_kind *coll[GF_ALGORITHM_COUNT]; /* the core's are ring, halving, doubling and tree */
     const struct gf_auth_module *authentication; /* rendezvous.key_file; wants libsodium */
     const struct gf_device_module *device;       /* device.driver "cuda", and its kernels */
     const struct gf_sparse_module *sparse;       /* sparse.enabled */
@@ -36,7 +36,8 @@ struct gf_modules {
 };
 
 extern const struct gf_modules gf_modules_all;
-extern const struct gf_modules gf_modules_core; /* one set of element ops (AVX2 on x86-64), dense allreduce over UCX and TCP, with ring, halving, doubling and tree */
+/* One set of element ops (AVX2 on x86-64), dense allreduce over UCX and TCP with ring, halving, doubling and tree. */
+extern const struct gf_modules gf_modules_core;
 
 extern const struct gf_ops gf_ops_host, gf_ops_scalar, gf_ops_avx2, gf_ops_avx512;
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
@@ -48,7 +49,8 @@ extern const struct gf_optimizer_module gf_module_optimizer;
 extern const struct gf_elastic_module gf_module_elastic;
 extern const struct gf_observe_module gf_module_observe;
 
-/* The core's entries, for a table of one's own: struct gf_modules mine = {GF_MODULES_CORE, .sparse = &gf_module_sparse}; */
+/* The core's entries, for a table of one's own:
+ *     const struct gf_modules mine = {GF_MODULES_CORE, .name = "mine", .sparse = &gf_module_sparse}; */
 #if defined(__x86_64__)
 #define GF_MODULES_OPS &gf_ops_avx2
 #else

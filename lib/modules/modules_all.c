@@ -1,5 +1,5 @@
-/* All there is. Nothing in the library refers to this table, or every program would link everything: gradientflow.h does,
- * in the program's own object. */
+/* All there is. Nothing in the library refers to this table, or every program would link everything: gradientflow.h
+ * does, in the program's own object. */
 #include "lib/modules/modules.h"
 
 const struct gf_modules gf_modules_all = {
