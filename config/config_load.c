@@ -32,9 +32,9 @@ static bool whole_of(const config_setting_t *node, long long *whole_out)
     return true;
 }
 
-typedef enum value_verdict { VALUE_TAKEN, VALUE_UNLAWFUL, VALUE_TYPE } value_verdict;
+typedef enum value_vote { VALUE_TAKEN, VALUE_UNLAWFUL, VALUE_TYPE } value_vote;
 
-static value_verdict string_take(const struct gf_setting *setting, struct gf_config *config, const char *text)
+static value_vote string_take(const struct gf_setting *setting, struct gf_config *config, const char *text)
 {
     bool takes_text = (setting->kind == GF_SETTING_BYTES) || (setting->kind == GF_SETTING_TIME) ||
                       (setting->kind == GF_SETTING_NAME) || (setting->kind == GF_SETTING_TEXT) ||
@@ -43,7 +43,7 @@ static value_verdict string_take(const struct gf_setting *setting, struct gf_con
     return gf_key_set_text(setting, config, text) ? VALUE_TAKEN : VALUE_UNLAWFUL;
 }
 
-static value_verdict value_take(const struct gf_setting *setting, struct gf_config *config,
+static value_vote value_take(const struct gf_setting *setting, struct gf_config *config,
                                 const config_setting_t *node)
 {
     int type = config_setting_type(node);

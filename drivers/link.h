@@ -8,7 +8,7 @@
 /* A tag names epoch, step, buffer and move; the driver adds the sender. Two messages under way between the same ranks
  * never share a tag, so a lost one is never mistaken for the next. 51 bits:
  *     epoch 7 | step 12 | buffer 15 | move 17        (each modulo its width)
- * Fused buffers are numbered from 0; numbers from GF_TAG_BUFFER_OTHER up are verdict, norms and public requests. */
+ * Fused buffers are numbered from 0; numbers from GF_TAG_BUFFER_OTHER up are vote, norms and public requests. */
 #define GF_TAG_MOVE_BITS 17
 #define GF_TAG_BUFFER_BITS 15
 #define GF_TAG_STEP_BITS 12

@@ -66,7 +66,7 @@ typedef enum gf_operation {
     GF_OPERATION_NONE = 0,
     GF_OPERATION_JOIN,           /* gf_open() until everybody is there */
     GF_OPERATION_STEP,           /* the exchange of one fused buffer inside a step */
-    GF_OPERATION_VERDICT,        /* the small agreement at the end of a step */
+    GF_OPERATION_VOTE,        /* the small agreement at the end of a step */
     GF_OPERATION_ALLREDUCE,
     GF_OPERATION_BROADCAST,
     GF_OPERATION_REDUCE_SCATTER,
@@ -553,8 +553,8 @@ struct gf_stats {
  * size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
 
-/* About one rank of this epoch, since it began. All but wait_ns come with the verdict of each step, so they are the
- * same on all ranks. steps_last, late_ns: which rank declared its last tensor last, counted from the verdict before,
+/* About one rank of this epoch, since it began. All but wait_ns come with the vote of each step, so they are the
+ * same on all ranks. steps_last, late_ns: which rank declared its last tensor last, counted from the vote before,
  * and how far behind the first; or, where that was longer, which rank did not poll behind its last tensor, and for how
  * long (25 ms or more). link_steps, link_ns: steps in which messages to or from this rank were the slowest, and what
  * one took more than elsewhere and than lateness accounts for, one a step. wait_ns is what this rank has waited for

@@ -47,7 +47,7 @@ struct gf_sim_setup {
     bool late_flags;           /* a flag is seen a node's latency after its writer's work has ended; else at once, as in
                                 * memory, whatever work the writer does in virtual time */
     bool no_data;              /* fused buffers travel as sizes and times: their bytes are neither read nor written, and
-                                * regions cost no memory until touched (gf-plan). Verdict and requests, by their tags
+                                * regions cost no memory until touched (gf-plan). Vote and requests, by their tags
                                 * (GF_TAG_BUFFER_OTHER), carry what they hold */
     bool bind_receives;        /* a receive whose message has begun to arrive cannot be cancelled, as with UCX; if the
                                 * sender dies then, only reset() or close() ends it */

@@ -95,6 +95,6 @@ for kind in $runs; do
     done | awk '{ mean += $1 / 3; bytes += $2 / 3 } END { printf "%.9g %.12g", mean, bytes }')
 done
 echo
-echo "$ranks ranks, Fashion-MNIST, test accuracy in percent; bytes of all ranks on the wire, norms and verdict included."
+echo "$ranks ranks, Fashion-MNIST, test accuracy in percent; bytes of all ranks on the wire, norms and vote included."
 echo "Made by \`accuracy.sh $table\` with:"
 for kind in $runs; do echo "    gf-run -n $ranks gf-train $(options "$kind") --seed N"; done

@@ -38,7 +38,7 @@ check two_ranks_train train "$t"
 check each_rank_leaves_a_file [ "$(ls "$t".* | wc -l)" -eq 2 ]
 check no_part_is_left_behind [ "$(ls "$scratch" | grep -c part)" -eq 0 ]
 records=$(number "$t.0" 32 8)
-check every_step_has_buffer_verdict_and_wait [ "$records" -ge $((3 * steps)) ]
+check every_step_has_buffer_vote_and_wait [ "$records" -ge $((3 * steps)) ]
 check its_size_is_the_formats [ "$(wc -c <"$t.0")" -eq $((128 + 2 * 48 + 64 * records)) ]
 
 check summary tell "$t.0" "$t.1" --json "$scratch/json" --svg "$scratch/svg" --steps 5
@@ -50,7 +50,7 @@ check summary_has_a_row_a_rank [ "$(count '^rank [01] ' "$scratch/out")" -eq 2 ]
 check one_clock_needs_no_aligning [ "$(count '^clocks' "$scratch/out")" -eq 0 ]
 
 for rank in 0 1; do
-    for kind in wait verdict buffer; do
+    for kind in wait vote buffer; do
         check "json_has_every_${kind}_of_rank_$rank" \
             [ "$(grep -c "\"cat\":\"$kind\",\"ph\":\"X\",\"pid\":$rank," "$scratch/json")" -eq $steps ]
     done
@@ -80,7 +80,7 @@ fi
 check json_brackets_match [ "$(tr -cd '{[' <"$scratch/json" | wc -c)" -eq "$(tr -cd '}]' <"$scratch/json" | wc -c)" ]
 check svg_is_one_element [ "$(head -c 5 "$scratch/svg")$(tail -n 1 "$scratch/svg")" = "<svg </svg>" ]
 check svg_draws_as_many_steps_as_asked [ "$(count '<title>rank 0, wait, step' "$scratch/svg")" -eq 5 ]
-check svg_draws_the_last_ones grep -q "<title>rank 1, verdict, step $steps:" "$scratch/svg"
+check svg_draws_the_last_ones grep -q "<title>rank 1, vote, step $steps:" "$scratch/svg"
 check svg_tags_match [ "$(grep -o '<g>' "$scratch/svg" | wc -l)" -eq "$(grep -o '</g>' "$scratch/svg" | wc -l)" ]
 check first_step_is_chosen tell "$t.0" --svg "$scratch/svg" --first 7 --steps 2
 check first_step_is_drawn grep -q "<title>rank 0, wait, step 7:" "$scratch/svg"
@@ -103,8 +103,8 @@ if [ -s "$moved" ]; then
     cp "$scratch/bad" "$moved"
     check another_clock_is_aligned tell "$t.0" "$moved" --json "$scratch/json"
     check another_clock_is_said said '^clocks +several; aligned by their exchanges to within [0-9]+\.[0-9]+ ms$'
-    check the_verdict_of_both_clocks_is_at_one_time sh -c 'for r in 0 1; do
-        grep "\"cat\":\"verdict\",\"ph\":\"X\",\"pid\":$r," "$1" | sed -n "15s/.*\"ts\":\([0-9]*\).*/\1/p"; done |
+    check the_vote_of_both_clocks_is_at_one_time sh -c 'for r in 0 1; do
+        grep "\"cat\":\"vote\",\"ph\":\"X\",\"pid\":$r," "$1" | sed -n "15s/.*\"ts\":\([0-9]*\).*/\1/p"; done |
         awk "NR == 1 {a = \$1} NR == 2 {d = \$1 - a} END {exit !(NR == 2 && d < 1000000 && d > -1000000)}"' \
         sh "$scratch/json"
 else

@@ -34,7 +34,7 @@ static uint32_t records_with(struct world *w, uint32_t rank, gf_algorithm algori
     return found;
 }
 
-/* A step, of which every operation, the verdict too, must (not) have gone through memory. */
+/* A step, of which every operation, the vote too, must (not) have gone through memory. */
 static void expect_served(struct world_setup *setup, bool by_memory)
 {
     struct world_step step = {.order = WORLD_FORWARD};
@@ -178,7 +178,7 @@ TEST(survivors_go_on_through_memory)
                     assert_true(gradient[e] == world_sum(4, t, e) - world_value(victim, t, e));
             }
             while (gf_trace_read(w.ranks[rank].gf, &record, 1) > 0) continue;
-            assert_int_equal(record.algorithm, GF_ALGORITHM_DIRECT); /* the last, a verdict */
+            assert_int_equal(record.algorithm, GF_ALGORITHM_DIRECT); /* the last, a vote */
         }
         world_close(&w);
     }

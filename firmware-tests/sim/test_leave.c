@@ -189,7 +189,7 @@ static void fill_infinity(struct world *w, uint32_t rank, uint32_t tensor, void 
     if ((rank == 1) && (tensor == 0)) world_put(GF_TYPE_F32, gradient, 7, 1e38f * 1e38f);
 }
 
-/* All of them read it off one verdict; whoever is first must not become the others' reason. */
+/* All of them read it off one vote; whoever is first must not become the others' reason. */
 TEST(the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks)
 {
     for (uint32_t seed = 1; seed <= 20; seed++) {
@@ -199,7 +199,7 @@ TEST(the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks)
         setup.config.loss_scale.enabled = true;
         setup.config.loss_scale.initial = 1;
         setup.sim.seed = seed;
-        setup.sim.jitter_ns = 1000000; /* the control channel overtakes the verdict */
+        setup.sim.jitter_ns = 1000000; /* the control channel overtakes the vote */
         world_open(&w, &setup);
         world_step_run(&w, &step);
         for (uint32_t rank = 0; rank < 5; rank++) world_expect_failed(&w, rank, GF_ERR_NUMERIC);

@@ -84,7 +84,7 @@ TEST(more_of_anything_is_never_slower)
     double quick_s = row_of(&cluster, PLAN_RING, 8).step_s;
     cluster.network_latency = 1e-4;
     expect_near(row_of(&cluster, PLAN_RING, 8).step_s - quick_s, 1e-4 * (14 * LENGTH(tensors) + 3), 0.1,
-                "14 hops a tensor, and the verdict's 3");
+                "14 hops a tensor, and the vote's 3");
 }
 
 TEST(a_spread_of_compute_times_is_waited_for)

@@ -171,22 +171,22 @@ TEST(a_nodes_port_carries_one_message_at_a_time)
     sim_world_close(&w);
 }
 
-/* Without data fused buffers leave memory alone, while verdict and requests carry what they hold. */
+/* Without data fused buffers leave memory alone, while vote and requests carry what they hold. */
 TEST(without_data_only_fused_buffers_are_empty)
 {
     struct gf_sim_setup setup = {.world = 2, .latency_ns = 10, .no_data = true};
     struct sim_world w;
-    uint64_t sent = 42, fused = 1, verdict = 1;
+    uint64_t sent = 42, fused = 1, vote = 1;
     sim_world_open(&w, &setup);
     assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, 5), &fused, sizeof fused, 0), GF_OK);
-    assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &verdict, sizeof verdict, 1), GF_OK);
+    assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &vote, sizeof vote, 1), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, gf_tag(1, 3, 5), &sent, sizeof sent, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &sent, sizeof sent, 1), GF_OK);
     while (gf_sim_advance(w.sim)) {}
     assert_int_equal(sim_world_test(&w, 1, 0), GF_OK);
     assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
     assert_int_equal(fused, 1);
-    assert_int_equal(verdict, 42);
+    assert_int_equal(vote, 42);
     sim_world_close(&w);
 }
 

@@ -293,7 +293,7 @@ TEST(traffic_is_the_kept_share)
                           gf_chunk_first(&gf->sparse, gf->sparse.sent[s]);
         for (uint32_t rank = 0; rank < world; rank++) bytes += world_stats(&model.w, rank).last_wire_bytes;
         expected = 2 * (world - 1) * (dense_elems + sent_elems) * wire_bytes + /* each block once a move of the ring */
-                   world * rounds * 8 * gf_vote_words(chunks);              /* and the verdict by doubling */
+                   world * rounds * 8 * gf_vote_words(chunks);              /* and the vote by doubling */
         assert_in_range(dense_elems, 39, 48);
         assert_true(bytes == expected);
         sparse_close(&model);

@@ -55,7 +55,7 @@ TEST(each_operation_leaves_a_record)
             assert_true((record->waited_for < 4) && (record->waited_for != 1));
             assert_true(record->pack_ns <= record->begin_ns - begin_ns);
             if (i == LENGTH(tensors)) {
-                assert_int_equal(record->operation, GF_OPERATION_VERDICT);
+                assert_int_equal(record->operation, GF_OPERATION_VOTE);
                 assert_int_equal(record->algorithm, GF_ALGORITHM_DOUBLING);
                 assert_int_equal(record->first_tensor, GF_TENSOR_NONE);
                 continue;
@@ -115,9 +115,9 @@ TEST(wire_bytes_are_what_the_ring_promises)
             struct gf_stats stats = world_stats(&w, rank);
             /* Sizes divide by every world here. */
             uint64_t expected = 2 * (uint64_t)(w.world - 1) * ELEMS / w.world * elem_bytes;
-            uint64_t verdict = stats.last_wire_bytes - expected;
+            uint64_t vote = stats.last_wire_bytes - expected;
             assert_true(stats.last_wire_bytes >= expected);
-            assert_true(verdict <= 3 * GF_VOTE_WORDS * 8); /* words of the verdict, at most log2(n) + 1 rounds */
+            assert_true(vote <= 3 * GF_VOTE_WORDS * 8); /* words of the vote, at most log2(n) + 1 rounds */
             assert_int_equal(stats.wire_bytes, 3 * stats.last_wire_bytes);
             assert_int_equal(stats.steps, 3);
             assert_int_equal(stats.steps_skipped, 0);

@@ -49,7 +49,7 @@ struct soak_mark soak_mark_of(const struct soak_model *model, gf_context *gf)
 
 void soak_mark_check(const gf_context *gf, uint64_t step, const struct soak_mark *a, const struct soak_mark *b)
 {
-    const char *what = (a->skipped != b->skipped)                 ? "verdict"
+    const char *what = (a->skipped != b->skipped)                 ? "vote"
                        : (a->gradient != b->gradient)             ? "gradient"
                        : (a->weight != b->weight)                 ? "weight"
                        : (a->half != b->half)                     ? "half weight"

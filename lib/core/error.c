@@ -128,7 +128,7 @@ gf_operation gf_doing(const gf_context *gf)
     switch (gf->phase) {
     case GF_PHASE_JOIN:
     case GF_PHASE_WARM:   return GF_OPERATION_JOIN;
-    case GF_PHASE_STEP:   return gf->step.voted ? GF_OPERATION_VERDICT : GF_OPERATION_STEP;
+    case GF_PHASE_STEP:   return gf->step.voted ? GF_OPERATION_VOTE : GF_OPERATION_STEP;
     case GF_PHASE_LEAVE:  return GF_OPERATION_CLOSE;
     case GF_PHASE_AGREE:  return GF_OPERATION_SHRINK;
     case GF_PHASE_READY:

@@ -20,7 +20,7 @@ gf_status gf_scale_step(gf_context *gf, bool skipped)
     gf->loss_scale.bad = 0;
     lower = gf->loss_scale.value / config->loss_scale.factor;
     if (lower < config->loss_scale.floor)
-        return gf_fail(gf, GF_ERR_NUMERIC, GF_OPERATION_VERDICT, GF_RANK_NONE, GF_TENSOR_NONE,
+        return gf_fail(gf, GF_ERR_NUMERIC, GF_OPERATION_VOTE, GF_RANK_NONE, GF_TENSOR_NONE,
                        "gradients are not finite in step %llu and the loss scale %g is at its floor",
                        (unsigned long long)gf->step.number, (double)gf->loss_scale.value);
     gf->loss_scale.value = lower;

@@ -24,7 +24,7 @@ static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, ui
         (void)snprintf(error_out, 256, "tensor %u \"%s\": unknown flags 0x%x", index, name, tensor->flags);
         return GF_ERR_PARAM;
     }
-    if (tensor->elem_count > (UINT64_C(1) << 37) - elems_before) { /* the verdict packs an element into 37 bits */
+    if (tensor->elem_count > (UINT64_C(1) << 37) - elems_before) { /* the vote packs an element into 37 bits */
         (void)snprintf(error_out, 256, "tensor %u \"%s\": %llu elements; all tensors together may have 2^37", index,
                        name, (unsigned long long)tensor->elem_count);
         return GF_ERR_PARAM;

@@ -94,7 +94,7 @@ static void words_put(gf_context *gf)
 gf_status gf_vote_post(gf_context *gf, uint64_t now_ns)
 {
     uint64_t count = gf->step.sparse ? gf_vote_words(gf->sparse.chunk_count) : GF_VOTE_WORDS;
-    struct gf_op *op = gf_op_take(gf, &vote_kind, GF_OPERATION_VERDICT, 0, now_ns);
+    struct gf_op *op = gf_op_take(gf, &vote_kind, GF_OPERATION_VOTE, 0, now_ns);
     if (op == NULL) return GF_AGAIN;
     gf->step.voted = true;
     if (gf->step.sparse && (gf->sparse.chunk_count % 2 != 0))

@@ -30,7 +30,7 @@ const char *gf_operation_name(gf_operation operation)
     case GF_OPERATION_NONE:           return "none";
     case GF_OPERATION_JOIN:           return "join";
     case GF_OPERATION_STEP:           return "step";
-    case GF_OPERATION_VERDICT:        return "verdict";
+    case GF_OPERATION_VOTE:        return "vote";
     case GF_OPERATION_ALLREDUCE:      return "allreduce";
     case GF_OPERATION_BROADCAST:      return "broadcast";
     case GF_OPERATION_REDUCE_SCATTER: return "reduce_scatter";

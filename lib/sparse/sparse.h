@@ -8,7 +8,7 @@
  *     n_c = |h_c|_1 over all ranks; S_t+1 = the k largest, ties to the lower index
  * reduced applies momentum behind the reduction, to the chunks that were sent.
  *
- * Nothing is written to h and u before the verdict: sending computes h' on its way to the wire, scoring computes it on
+ * Nothing is written to h and u before the vote: sending computes h' on its way to the wire, scoring computes it on
  * its way to the norm, and the commit computes it once more to keep it. */
 #ifndef GF_SPARSE_H
 #define GF_SPARSE_H
@@ -48,7 +48,7 @@ struct gf_sparse {
     bool decays;              /* in_lists: weights of the part do */
     uint32_t *lists;          /* [chunk_count] in registered host memory: chunks sent, then the others, each rising */
     gf_mem device_lists;      /* the same where kernels read them */
-    float *scores;            /* [chunk_count] in the verdict's vector */
+    float *scores;            /* [chunk_count] in the vote's vector */
 
     /* of the step under way */
     uint32_t ready_tensor;    /* every tensor of the sparse part before this one is ready */

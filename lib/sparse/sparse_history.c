@@ -1,4 +1,4 @@
-/* History of the sparse part: h' and u' on their way to the wire, to the norms and, behind the verdict, to memory. */
+/* History of the sparse part: h' and u' on their way to the wire, to the norms and, behind the vote, to memory. */
 #include "lib/context.h"
 #include "lib/core/late.h"
 
@@ -215,7 +215,7 @@ static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_
     return GF_OK;
 }
 
-/* All norms are there. Those that are not finite go into the verdict, by the first element that is to blame. */
+/* All norms are there. Those that are not finite go into the vote, by the first element that is to blame. */
 static void scores_blame(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
@@ -317,7 +317,7 @@ static gf_status piece_weigh(gf_context *gf, uint64_t end)
     return piece_score(gf, pass->chunk, applied, pass->elem, end);
 }
 
-/* GF_OK: the norms that piece_weigh() asked for are there. Those of sparse steps were, before the verdict. */
+/* GF_OK: the norms that piece_weigh() asked for are there. Those of sparse steps were, before the vote. */
 static gf_status weighed(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;

@@ -162,7 +162,7 @@ void gf_sparse_lists_place(gf_context *gf)
     if (check->bad_count > 0) check->bad_first = placed(sparse, list, check->bad_first);
 }
 
-/* ---- behind the verdict ---- */
+/* ---- behind the vote ---- */
 
 gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
 {

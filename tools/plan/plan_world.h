@@ -36,7 +36,7 @@ struct plan_result {
     uint64_t messages;     /* of all ranks, in all steps */
     uint64_t events;       /* turns of ranks */
     uint64_t hash;         /* of every rank's end of every step: equal runs have equal ones */
-    uint32_t buffer_count; /* operations of a dense step, without the verdict */
+    uint32_t buffer_count; /* operations of a dense step, without the vote */
 };
 
 #define PLAN_ERROR_BYTES 512

@@ -42,12 +42,12 @@ void trace_free(struct trace_file *file);
 int trace_align(struct trace *trace, char *error_out);
 /* On the trace's clock, from its origin. */
 uint64_t trace_time(const struct trace *trace, const struct trace_file *file, uint64_t time_ns);
-/* A fused buffer or a verdict: what ends on no rank before all have begun it. */
+/* A fused buffer or a vote: what ends on no rank before all have begun it. */
 bool trace_is_exchange(const struct gf_trace_record *record);
 
 /* ---- trace_lanes.c ---- */
 /* What a picture shows of one rank: its own thread, and in other lanes what was on the wire at the same time. */
-typedef enum trace_kind { TRACE_COMPUTE, TRACE_WAIT, TRACE_PACK, TRACE_BUFFER, TRACE_VERDICT, TRACE_OTHER } trace_kind;
+typedef enum trace_kind { TRACE_COMPUTE, TRACE_WAIT, TRACE_PACK, TRACE_BUFFER, TRACE_VOTE, TRACE_OTHER } trace_kind;
 struct trace_span {
     trace_kind kind;
     uint32_t lane;              /* 0: the thread */

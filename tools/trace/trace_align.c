@@ -2,7 +2,7 @@
  * no rank has the sum before every rank has posted its part, so an exchange ends on each rank after it began on every
  * other. With a's times as they are and b's moved by d, for each exchange that both took part in,
  *     a.begin - b.end <= d <= a.end - b.begin
- * and the middle of what all of them leave is wrong by at most half its width, which the shortest exchanges (verdicts)
+ * and the middle of what all of them leave is wrong by at most half its width, which the shortest exchanges (votes)
  * keep small. The bounds may cross a little: clocks drift apart, and a record's times are those at which the turn began
  * that found it begun or ended. */
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 bool trace_is_exchange(const struct gf_trace_record *record)
 {
-    return (record->operation == GF_OPERATION_STEP) || (record->operation == GF_OPERATION_VERDICT);
+    return (record->operation == GF_OPERATION_STEP) || (record->operation == GF_OPERATION_VOTE);
 }
 
 uint64_t trace_time(const struct trace *trace, const struct trace_file *file, uint64_t time_ns)

@@ -17,7 +17,7 @@ static uint32_t thread_of(const struct trace_file *file, uint32_t lane)
 
 static void span_write(void *user, const struct trace_file *file, const struct trace_span *span)
 {
-    static const char *const kinds[] = {"compute", "wait", "pack", "buffer", "verdict", "other"};
+    static const char *const kinds[] = {"compute", "wait", "pack", "buffer", "vote", "other"};
     const struct writer *writer = user;
     const struct gf_trace_record *record = span->record;
     char label[TRACE_LABEL_BYTES];
@@ -27,7 +27,7 @@ static void span_write(void *user, const struct trace_file *file, const struct t
                   "\"args\":{\"step\":%" PRIu64,
                   label, kinds[span->kind], file->head.rank, thread_of(file, span->lane), (double)span->begin_ns * 1e-3,
                   (double)(span->end_ns - span->begin_ns) * 1e-3, record->step);
-    if ((span->kind == TRACE_BUFFER) || (span->kind == TRACE_VERDICT) || (span->kind == TRACE_OTHER)) {
+    if ((span->kind == TRACE_BUFFER) || (span->kind == TRACE_VOTE) || (span->kind == TRACE_OTHER)) {
         (void)fprintf(writer->out, ",\"bytes\":%" PRIu64 ",\"algorithm\":\"%s\",\"status\":\"%s\"", record->bytes,
                       gf_algorithm_name((gf_algorithm)record->algorithm), gf_status_name((gf_status)record->status));
         if (record->waited_for != GF_RANK_NONE) (void)fprintf(writer->out, ",\"waited_for\":%u", record->waited_for);

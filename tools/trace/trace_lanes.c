@@ -22,7 +22,7 @@ static uint32_t lane_take(struct lanes *lanes, uint64_t begin_ns, uint64_t end_n
 static trace_kind kind_of(const struct gf_trace_record *record)
 {
     if (record->operation == GF_OPERATION_STEP) return TRACE_BUFFER;
-    return (record->operation == GF_OPERATION_VERDICT) ? TRACE_VERDICT : TRACE_OTHER;
+    return (record->operation == GF_OPERATION_VOTE) ? TRACE_VOTE : TRACE_OTHER;
 }
 
 uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, uint64_t first, uint64_t last,
@@ -69,7 +69,7 @@ void trace_label(const struct trace_file *file, const struct trace_span *span, c
     case TRACE_COMPUTE: (void)snprintf(label_out, TRACE_LABEL_BYTES, "compute"); return;
     case TRACE_WAIT: (void)snprintf(label_out, TRACE_LABEL_BYTES, "wait"); return;
     case TRACE_PACK: (void)snprintf(label_out, TRACE_LABEL_BYTES, "pack %u", record->buffer); return;
-    case TRACE_VERDICT: (void)snprintf(label_out, TRACE_LABEL_BYTES, "verdict"); return;
+    case TRACE_VOTE: (void)snprintf(label_out, TRACE_LABEL_BYTES, "vote"); return;
     case TRACE_OTHER:
         (void)snprintf(label_out, TRACE_LABEL_BYTES, "%s", gf_operation_name((gf_operation)record->operation));
         return;

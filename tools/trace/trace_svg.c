@@ -17,7 +17,7 @@ static const struct {
 } looks[] = {
     [TRACE_COMPUTE] = {"compute", "#c9dbec"}, [TRACE_WAIT] = {"wait", "#d1495b"},
     [TRACE_PACK] = {"pack", "#edb458"},       [TRACE_BUFFER] = {"buffer", "#5fa777"},
-    [TRACE_VERDICT] = {"verdict", "#8e6bbf"}, [TRACE_OTHER] = {"other", "#9a9a9a"},
+    [TRACE_VOTE] = {"vote", "#8e6bbf"}, [TRACE_OTHER] = {"other", "#9a9a9a"},
 };
 #define LOOKS (sizeof looks / sizeof looks[0])
 

@@ -38,12 +38,12 @@ struct checkpoint_set {
     uint64_t world, seats; /* world 0: none */
 };
 
-typedef enum checkpoint_verdict { CHECKPOINT_WHOLE = 0, CHECKPOINT_UNUSABLE, CHECKPOINT_FOREIGN } checkpoint_verdict;
+typedef enum checkpoint_vote { CHECKPOINT_WHOLE = 0, CHECKPOINT_UNUSABLE, CHECKPOINT_FOREIGN } checkpoint_vote;
 
 /* Up to max bytes of the file; -1: errno says why. */
 int64_t checkpoint_read(const char *path, void *data, uint64_t max);
 /* Brings a file into the buffer and looks at all of it; what is wrong with it is noted. */
-checkpoint_verdict checkpoint_take(struct checkpoint *checkpoint, const char *path, struct checkpoint_head *head_out);
+checkpoint_vote checkpoint_take(struct checkpoint *checkpoint, const char *path, struct checkpoint_head *head_out);
 /* Only the head: is it there, and of this run? */
 bool checkpoint_peek(const struct checkpoint *checkpoint, uint32_t seat, uint32_t generation,
                      struct checkpoint_head *head_out);

@@ -35,7 +35,7 @@ static void sets_look(struct checkpoint *checkpoint, struct checkpoint_set *sets
     uint32_t seats = 0;
     for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS; i++) {
         checkpoint_path_of(checkpoint, 0, checkpoint_endings[i], path);
-        checkpoint_verdict found = checkpoint_take(checkpoint, path, &head);
+        checkpoint_vote found = checkpoint_take(checkpoint, path, &head);
         if (found == CHECKPOINT_FOREIGN) return;
         if ((found == CHECKPOINT_UNUSABLE) || !checkpoint_peek(checkpoint, 0, i, &head)) continue;
         sets_put(sets, &head);

@@ -35,7 +35,7 @@ int64_t checkpoint_read(const char *path, void *data, uint64_t max)
     return (int64_t)got;
 }
 
-static checkpoint_verdict foreign(struct checkpoint *checkpoint, const char *path, const char *what, uint64_t there, uint64_t here)
+static checkpoint_vote foreign(struct checkpoint *checkpoint, const char *path, const char *what, uint64_t there, uint64_t here)
 {
     snprintf(checkpoint->error, sizeof checkpoint->error,
              "checkpoint %s is of another run: %s %llu there, %llu here", path, what, (unsigned long long)there,
@@ -43,7 +43,7 @@ static checkpoint_verdict foreign(struct checkpoint *checkpoint, const char *pat
     return CHECKPOINT_FOREIGN;
 }
 
-static checkpoint_verdict run_check(struct checkpoint *checkpoint, const char *path, const struct checkpoint_head *head)
+static checkpoint_vote run_check(struct checkpoint *checkpoint, const char *path, const struct checkpoint_head *head)
 {
     const struct checkpoint_run *here = &checkpoint->run;
     if (memcmp(head->run.model, here->model, sizeof here->model) != 0) {
@@ -60,7 +60,7 @@ static checkpoint_verdict run_check(struct checkpoint *checkpoint, const char *p
     return CHECKPOINT_WHOLE;
 }
 
-checkpoint_verdict checkpoint_take(struct checkpoint *checkpoint, const char *path, struct checkpoint_head *head_out)
+checkpoint_vote checkpoint_take(struct checkpoint *checkpoint, const char *path, struct checkpoint_head *head_out)
 {
     char text[96];
     uint32_t crc;
@@ -117,7 +117,7 @@ bool checkpoint_of_set(const struct checkpoint_head *head, const struct checkpoi
 }
 
 /* Behind a shrink a rank is not its seat: its file has another one's number. */
-static checkpoint_verdict elsewhere_take(struct checkpoint *checkpoint, const struct checkpoint_set *set, uint32_t rank)
+static checkpoint_vote elsewhere_take(struct checkpoint *checkpoint, const struct checkpoint_set *set, uint32_t rank)
 {
     char path[CHECKPOINT_PATH_BYTES];
     struct checkpoint_head head;
@@ -132,14 +132,14 @@ static checkpoint_verdict elsewhere_take(struct checkpoint *checkpoint, const st
 }
 
 /* The file of old rank `rank` in this set, into the buffer. */
-static checkpoint_verdict member_take(struct checkpoint *checkpoint, const struct checkpoint_set *set, uint32_t rank)
+static checkpoint_vote member_take(struct checkpoint *checkpoint, const struct checkpoint_set *set, uint32_t rank)
 {
     char path[CHECKPOINT_PATH_BYTES];
     bool other = false;
     for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS; i++) {
         struct checkpoint_head head;
         checkpoint_path_of(checkpoint, rank, checkpoint_endings[i], path);
-        checkpoint_verdict found = checkpoint_take(checkpoint, path, &head);
+        checkpoint_vote found = checkpoint_take(checkpoint, path, &head);
         if (found == CHECKPOINT_FOREIGN) return CHECKPOINT_FOREIGN;
         if (found == CHECKPOINT_UNUSABLE) continue;
         if (checkpoint_of_set(&head, set) && (head.rank == rank)) return CHECKPOINT_WHOLE;
@@ -162,11 +162,11 @@ static uint64_t inherits_step(const struct checkpoint *checkpoint, const struct 
     return (checkpoint->rank < set->world) ? checkpoint->world : set->world;
 }
 
-static checkpoint_verdict set_check(struct checkpoint *checkpoint, const struct checkpoint_set *set)
+static checkpoint_vote set_check(struct checkpoint *checkpoint, const struct checkpoint_set *set)
 {
-    checkpoint_verdict worst = CHECKPOINT_WHOLE;
+    checkpoint_vote worst = CHECKPOINT_WHOLE;
     for (uint64_t old = inherits_first(checkpoint, set); old < set->world; old += inherits_step(checkpoint, set)) {
-        checkpoint_verdict found = member_take(checkpoint, set, (uint32_t)old);
+        checkpoint_vote found = member_take(checkpoint, set, (uint32_t)old);
         if (found > worst) worst = found;
     }
     return worst;
@@ -216,7 +216,7 @@ gf_status checkpoint_load(struct checkpoint *checkpoint, uint64_t *step_out)
     for (uint32_t i = 0; (status == GF_OK) && (i < CHECKPOINT_SETS_MAX); i++) {
         uint64_t bad[2] = {0, checkpoint->error[0] != '\0'}; /* ranks that lack a file; that found a foreign one */
         if ((sets[i].world > 0) && (bad[1] == 0)) {
-            checkpoint_verdict found = set_check(checkpoint, &sets[i]);
+            checkpoint_vote found = set_check(checkpoint, &sets[i]);
             bad[0] = (found == CHECKPOINT_UNUSABLE) ? 1 : 0;
             bad[1] = (found == CHECKPOINT_FOREIGN) ? 1 : 0;
         }

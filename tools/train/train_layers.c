@@ -129,7 +129,7 @@ void layer_bias(float *rows, const float *bias, size_t row_count, size_t width, 
     for (size_t row = 0; row < row_count; row++, rows += width) {
         for (size_t i = 0; i < width; i++) {
             float value = rows[i] + bias[i];
-            rows[i] = (value < least) ? least : value; /* keeps a NaN, so that the verdict of the step sees it */
+            rows[i] = (value < least) ? least : value; /* keeps a NaN, so that the vote of the step sees it */
         }
     }
 }
