@@ -39,7 +39,7 @@ struct gf_coll_msg {
     struct gf_req *req;
     uint32_t peer;  /* world rank */
     bool active;    /* posted and not yet ended */
-    bool vouched;   /* its checksum has agreed, or there is none */
+    bool verified;   /* its checksum has agreed, or there is none */
     uint64_t posted_ns; /* of a receive that has not arrived, with coll->timing: when, */
     uint64_t bytes;     /* its size, else 0, */
     uint32_t timed;     /* and what its time tells of the link (flow.h) */

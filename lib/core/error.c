@@ -33,19 +33,19 @@ static void error_fill(gf_context *gf, gf_status code, gf_operation operation, u
 
 /* From here on nothing new starts. Timeouts and lost links are somebody's fault: that is asked for first, unless the
  * members have said so already. */
-static void failing_begin(gf_context *gf, bool settled)
+static void failing_begin(gf_context *gf, bool attributed)
 {
     bool joined = (gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_WARM);
     gf_step_finish(gf);
     gf->shrink.in_step = (gf->phase == GF_PHASE_STEP);
     gf->failing.wired = (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM);
     joined = joined || (gf->shrink.state == GF_SHRINK_JOIN); /* the members know each other from the epoch before */
-    gf->failing.blame = joined && !settled && (gf->members != NULL) && (gf->world > 1) &&
+    gf->failing.blame = joined && !attributed && (gf->members != NULL) && (gf->world > 1) &&
                 ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->phase = GF_PHASE_FAILING;
     gf->failing.begin_ns = gf_now(gf);
     gf_ops_cancel(gf, gf->error.code);
-    if (joined && !gf->failing.blame && !settled && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
+    if (joined && !gf->failing.blame && !attributed && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
         gf_members_tell(gf->members, &gf->error);
     if (!gf->failing.blame) gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
 }
@@ -81,7 +81,7 @@ gf_status gf_fail_from(gf_context *gf, const struct gf_error *error)
     gf_operation doing = gf_doing(gf);
     gf->error = *error;
     gf->error.rank = gf->rank;
-    if (gf->error.operation == GF_OPERATION_NONE) gf->error.operation = doing; /* the guilty one did nothing */
+    if (gf->error.operation == GF_OPERATION_NONE) gf->error.operation = doing; /* the culprit did nothing */
     failing_begin(gf, true);
     return gf->error.code;
 }
@@ -152,14 +152,14 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     (void)gf->link->driver->progress(gf->link);
     if (gf->members != NULL) (void)gf_members_poll(gf->members, now_ns);
     if (gf->failing.blame) {
-        struct gf_error guilty = gf->error;
-        gf_status status = gf_members_blame(gf->members, now_ns, &gf->error, &guilty);
+        struct gf_error culprit = gf->error;
+        gf_status status = gf_members_blame(gf->members, now_ns, &gf->error, &culprit);
         if (status == GF_AGAIN) return GF_AGAIN;
         if (status == GF_OK) {
-            gf->error.code = guilty.code;
-            gf->error.peer = guilty.peer;
-            if (guilty.operation != GF_OPERATION_NONE) gf->error.operation = guilty.operation;
-            memcpy(gf->error.text, guilty.text, sizeof gf->error.text);
+            gf->error.code = culprit.code;
+            gf->error.peer = culprit.peer;
+            if (culprit.operation != GF_OPERATION_NONE) gf->error.operation = culprit.operation;
+            memcpy(gf->error.text, culprit.text, sizeof gf->error.text);
         }
         gf->failing.blame = false;
         gf->failing.begin_ns = now_ns;

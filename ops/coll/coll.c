@@ -42,7 +42,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
 
     for (uint32_t i = 0; i < need.msg_count; i++) { /* the others were not used since they ended */
         coll->msgs[i].active = false;
-        coll->msgs[i].vouched = true;
+        coll->msgs[i].verified = true;
         coll->msgs[i].bytes = 0;
         if (coll->msgs[i].sum != NULL) coll->msgs[i].sum->active = false;
     }
@@ -148,7 +148,7 @@ static gf_status coll_posted(struct gf_coll *coll, struct gf_coll_msg *msg, uint
 {
     msg->peer = rank;
     msg->active = status == GF_OK;
-    msg->vouched = (status != GF_OK) || (msg->sum == NULL);
+    msg->verified = (status != GF_OK) || (msg->sum == NULL);
     if (status < 0) coll->waits_for = rank;
     return status;
 }
@@ -195,13 +195,13 @@ gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)
         status = coll->link->driver->test(coll->link, slot->req);
         if (status == GF_AGAIN) return GF_AGAIN;
         slot->active = false;
-        slot->vouched = (slot->sum == NULL);
+        slot->verified = (slot->sum == NULL);
         if (status < 0) coll->waits_for = slot->peer;
         if (status < 0) return status;
     }
-    if (slot->vouched || (slot->sum == NULL)) return GF_OK;
+    if (slot->verified || (slot->sum == NULL)) return GF_OK;
     status = sum_test(coll, slot);
-    if (status == GF_OK) slot->vouched = true;
+    if (status == GF_OK) slot->verified = true;
     if (status < 0) coll->waits_for = slot->peer;
     return status;
 }

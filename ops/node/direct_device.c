@@ -1,7 +1,7 @@
 /* Direct in device memory: ranks of one node whose devices reach each other's memory (CUDA IPC, NVLink or PCIe). Blocks
  * and order of adding are those of direct.c, so the bits are the same; data never passes the host, only flags do:
  *
- *     SIGNAL -> WAIT -> SUM -> SETTLE -> SIGNAL -> WAIT -> GATHER -> SETTLE -> SIGNAL -> WAIT -> done
+ *     SIGNAL -> WAIT -> SUM -> FINISH -> SIGNAL -> WAIT -> GATHER -> FINISH -> SIGNAL -> WAIT -> done
  *       packed         own block          summed         the others' blocks     read by all
  *
  * A rank writes to its own memory alone and reads the others': first all ranks' share of its block, then the blocks
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum device_state { DEVICE_SIGNAL, DEVICE_WAIT, DEVICE_SETTLE };
+enum device_state { DEVICE_SIGNAL, DEVICE_WAIT, DEVICE_FINISH };
 enum { PACKED = 1, SUMMED, READ }; /* flags given */
 
 static gf_status device_start(struct gf_coll *coll)
@@ -90,9 +90,9 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
             status = (direct->steps == PACKED) ? block_sum(coll) : blocks_gather(coll);
             if (status >= 0) status = driver->mark(coll->queue, coll->event);
             if (status < 0) return status;
-            direct->state = DEVICE_SETTLE;
+            direct->state = DEVICE_FINISH;
             break;
-        case DEVICE_SETTLE:
+        case DEVICE_FINISH:
             if ((status = driver->reached(coll->queue->gpu, coll->event)) != GF_OK) return status;
             direct->state = DEVICE_SIGNAL;
             break;

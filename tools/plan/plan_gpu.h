@@ -13,7 +13,7 @@ struct plan_device {
     double peer_bytes_per_ns; /* of ops that reach into other ranks' memory, by their bytes there; 0: infinite */
     uint64_t op_ns;       /* of each op beside its bytes */
     bool has_data;        /* also does what the ops say, on the host: to hold runs without data against runs with it */
-    bool moved;           /* the library asked whether work has settled: it may go on at once */
+    bool moved;           /* the library asked whether work has ended: it may go on at once */
     uint64_t score_count;
 };
 

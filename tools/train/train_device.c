@@ -168,7 +168,7 @@ static gf_mem host_mem(const void *address)
 }
 
 /* The others hear that this rank is alive. */
-static gf_status settle(struct device *device)
+static gf_status finish(struct device *device)
 {
     while (device->status >= 0) {
         gf_status status = device->gpu->driver->finished(&device->queue);
@@ -183,7 +183,7 @@ gf_status device_weights_put(struct device *device)
     const struct net *net = device->net;
     for (uint32_t i = 0; i < net->model->tensor_count; i++)
         copy(device, device->weight[i], host_mem(net->weight[i]), net->model->tensors[i].elem_count * sizeof(float));
-    return settle(device);
+    return finish(device);
 }
 
 gf_status device_weights_get(struct device *device)
@@ -193,7 +193,7 @@ gf_status device_weights_get(struct device *device)
     if (status < 0) return status;
     for (uint32_t i = 0; i < net->model->tensor_count; i++)
         copy(device, host_mem(net->weight[i]), device->weight[i], net->model->tensors[i].elem_count * sizeof(float));
-    return settle(device);
+    return finish(device);
 }
 
 gf_status device_follow(struct device *device)
@@ -229,7 +229,7 @@ gf_status device_step_end(struct device *device, double *loss_out, uint32_t *hit
 {
     double loss = 0.0;
     uint32_t hits = 0;
-    gf_status status = settle(device);
+    gf_status status = finish(device);
     if (status < 0) return status;
     for (uint32_t i = 0; i < device->image_count; i++) {
         loss += (double)device->host_losses[i];
