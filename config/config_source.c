@@ -121,7 +121,7 @@ static gf_status number_skip(struct scan *scan)
     if (!fits)
         return gf_source_refuse(scan->error_out, scan->origin, scan->line, "the number %.*s does not fit %s",
                                 (int)(count > 40 ? 40 : count), digits,
-                                (*end == 'L') ? "64 bits" : "32 bits; write an L behind it");
+                                (*end == 'L') ? "64 bits" : "32 bits; write an L after it");
     scan->at = end + strspn(end, "L");
     return GF_OK;
 }

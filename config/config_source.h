@@ -10,7 +10,7 @@
 __attribute__((format(printf, 4, 5))) gf_status gf_source_refuse(char *error_out, const char *origin, int line,
                                                                  const char *format, ...);
 
-/* The file's text with a NUL behind it, malloc'd, the caller's to free. */
+/* The file's text with a NUL after it, malloc'd, the caller's to free. */
 gf_status gf_source_read(const char *path, size_t bytes_max, char **text_out, size_t *bytes_out, char *error_out);
 
 /* Refuses what libconfig 1.5 would misread in silence, run away with, or open by itself. text[bytes] is followed by a

@@ -93,7 +93,7 @@ struct gf_link_driver {
 
     /* Both return at once. GF_AGAIN: no room now, nothing was posted. Until test() gives anything but GF_AGAIN, data
      * and req are the driver's. `data` is host memory, or all of it lies in the device's where reaches_device; what the
-     * device was to write there is done before it is sent, and what arrived there is seen by what it is given behind
+     * device was to write there is done before it is sent, and what arrived there is seen by what it is given after
      * test(). A received message of another size than size_bytes is GF_ERR_MISMATCH. size_bytes may be 0. */
     gf_status (*send_post)(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data, size_t size_bytes,
                            struct gf_req *req);
@@ -115,7 +115,7 @@ struct gf_link_driver {
     /* The exchange region: this rank's own, and a peer's as a plain pointer, NULL where memory is not shared. */
     void *(*region)(struct gf_link *link);
     void *(*map)(struct gf_link *link, uint32_t peer);
-    /* A 64-bit flag at offset_bytes (multiple of 8) of a peer's region, with release order behind all writes made
+    /* A 64-bit flag at offset_bytes (multiple of 8) of a peer's region, with release order after all writes made
      * through map(); load reads our own region, with acquire order. */
     void (*flag_store)(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
     uint64_t (*flag_load)(struct gf_link *link, size_t offset_bytes);

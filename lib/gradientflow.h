@@ -154,7 +154,7 @@ typedef enum gf_schedule_kind {
     GF_SCHEDULE_COSINE      /* end + (highest - end) (1 + cos(pi t)) / 2 */
 } gf_schedule_kind;
 
-/* t goes from 0 behind the warm-up to 1 at step_count. Zeroes mean what the comments say. */
+/* t goes from 0 after the warm-up to 1 at step_count. Zeroes mean what the comments say. */
 #define GF_MILESTONES_MAX 8u
 struct gf_schedule {
     gf_schedule_kind kind;
@@ -386,7 +386,7 @@ float gf_gradient_scale(const gf_context *gf);
  * (norm + 1e-6)), 1 without clip_norm. After a whole step that was not skipped; the same bits on all ranks, without a
  * message. One pass over the gradients at the first call of a step. gf_update() asks and applies the factor itself; an
  * optimizer of the appliance's own multiplies with it, or has the gradients scaled in place by gf_gradient_clip(), one
- * more pass, behind which the factor is 1. Outputs may be NULL. On a GPU they block until it has added. */
+ * more pass, after which the factor is 1. Outputs may be NULL. On a GPU they block until it has added. */
 gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out);
 gf_status gf_gradient_clip(gf_context *gf, float *norm_out);
 /* Applies the averaged gradients to gf_weight(), momentum or moments. Needs an optimizer; once after a whole step. */
@@ -476,7 +476,7 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
  *     keep their order;
  *   - gf_gradient(), gf_weight(), gf_weight_half() and gf_exchange_take() are to be asked again: the exchange region is
  *     a new one, what lay in it is gone. Requests that were posted before are gone too;
- *   - weights, momentum, selection and loss scale are those behind step gf_steps(), the last one that was whole on any
+ *   - weights, momentum, selection and loss scale are those after step gf_steps(), the last one that was whole on any
  *     survivor, the same everywhere; a survivor that had not ended that step has them from one that had. Histories are
  *     each rank's own. Where the step was whole but no survivor had called gf_update() for it, it changes nothing;
  *   - the step that was under way is dropped on all: begin it anew.
@@ -487,11 +487,11 @@ gf_status gf_shrink_poll(gf_context *gf);
 gf_status gf_shrink_wait(gf_context *gf);
 /* A rank that has died may be started again, with its old rank and world and rendezvous.rejoin (or GF_REJOIN=1 in the
  * environment): its gf_open() knocks at rendezvous.address, and its gf_open_wait() ends when the others have let it in,
- * at the latest after rendezvous.join_timeout_ns. They see it behind a step: gf_joiners() is the number of restarted
+ * at the latest after rendezvous.join_timeout_ns. They see it after a step: gf_joiners() is the number of restarted
  * ranks that wait, as of the last whole step, the same on all ranks. Where it is not 0 every rank calls gf_admit(),
- * between steps and behind gf_update(), then gf_shrink_poll() or gf_shrink_wait() as with gf_shrink(), and what is said
+ * between steps and after gf_update(), then gf_shrink_poll() or gf_shrink_wait() as with gf_shrink(), and what is said
  * there holds: the world has the newcomers (no more at once than there were ranks), addresses are to be asked again. A
- * gf_shrink() also takes along who waits. Rank 0 is who coordinated, behind it all by their rank at the start.
+ * gf_shrink() also takes along who waits. Rank 0 is who coordinated, after it all by their rank at the start.
  * The newcomer then has weights, momentum, selection, loss scale and gf_steps() of the others, and an empty history.
  * GF_ERR_STATE from gf_admit(): nobody waits, or a wrong moment. gf_open_wait() of a newcomer: GF_ERR_MISMATCH, it was
  * given other things than the others; GF_ERR_STATE, the job has not begun or is ending; GF_ERR_TIMEOUT, nobody answers

@@ -76,7 +76,7 @@ struct gf_coll {
     gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
     void *fold_arg;
     size_t fold_elem_bytes;    /* size of an element where fold is set; else 0 */
-    bool is_late;              /* ops are done late, behind `event` of the queue's device: data and staging are device
+    bool is_late;              /* ops are done late, after `event` of the queue's device: data and staging are device
                                 * memory, which the link reaches. What was to be done to data before start is done;
                                 * what is queued when the collective fails is the owner's to wait for. Of kinds made
                                 * of rounds (flow.h), without fold or checksums, and of gf_coll_direct_device */

@@ -67,8 +67,8 @@ struct cuda_gpu {
     CUmodule module;
     CUevent cross;       /* of wait_for() and lead(): a wait has taken what it needs when it returns */
     uint32_t event_count, kernel_count;
-    CUevent *events;     /* [event_count], behind this struct */
-    CUfunction *kernels; /* [kernel_count], behind the events */
+    CUevent *events;     /* [event_count], after this struct */
+    CUfunction *kernels; /* [kernel_count], after the events */
 };
 
 /* The one place where a CUresult becomes a gf_status: GF_OK; GF_AGAIN for "not ready"; else GF_ERR_DEVICE and a record

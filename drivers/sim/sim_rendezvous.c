@@ -34,12 +34,12 @@ static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t center)
     uint64_t at_ns = sim->now_ns + FRAME_NS;
     if ((near->rendezvous == NULL) || (far->rendezvous == NULL) || near->is_dead || far->is_dead) return;
     if ((near->rendezvous->center != center) || (far->rendezvous->center != center)) return;
-    if (near->wire_quiet_ns > at_ns) at_ns = near->wire_quiet_ns; /* behind the end of the last one */
+    if (near->wire_quiet_ns > at_ns) at_ns = near->wire_quiet_ns; /* after the end of the last one */
     frame_send(sim, rank, center, GF_RENDEZVOUS_CONNECTED, at_ns, 0)->rejoins = near->rendezvous->knocks;
     (void)frame_send(sim, center, rank, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
 }
 
-/* `from` no longer answers; `to` learns it behind all frames that are under way. */
+/* `from` no longer answers; `to` learns it after all frames that are under way. */
 static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t detect_ns, const char *text, bool lives)
 {
     const struct sim_rank *self = &sim->ranks[from];

@@ -6,7 +6,7 @@
  * There is no error handling by UCX (err_mode PEER): shared memory refuses it, and with it UCX moves small messages
  * from shared memory to tcp. That a peer is gone is the control channel's news.
  *
- * UCX's pools grow with the largest window ever seen: in the first steps. To have that behind one, with each peer as many
+ * UCX's pools grow with the largest window ever seen: in the first steps. To have that after one, with each peer as many
  * messages as will ever be under way, of each size class (8 B, 4 KiB, a slice, the largest), once with the receives
  * posted first and once unexpected; after that UCX allocates nothing while the window stays as it was
  * (test_link_ucx_memory.c).

@@ -68,7 +68,7 @@ struct gf_ucx {
     unsigned char *region;
     size_t region_bytes;
     size_t mapped_bytes;
-    uint64_t canary;              /* lies behind the region, and in the endpoint */
+    uint64_t canary;              /* lies after the region, and in the endpoint */
     struct gf_gpu *gpu;         /* NULL: no device memory is reached, nor asked for */
     gf_mem device;
     size_t device_bytes;

@@ -1,7 +1,7 @@
 /* The exchange region and the way to peers.
  *
  * A region is memory that UCX takes from posix shared memory, so that a peer on the node gets it as a plain pointer
- * from ucp_rkey_ptr(). Whether it can is found out, not assumed: behind each region lies a canary, a number that its endpoint address
+ * from ucp_rkey_ptr(). Whether it can is found out, not assumed: after each region lies a canary, a number that its endpoint address
  * names too, and a mapping counts only where the canary is seen through it. A mapping outlives its owner's death; it ends
  * with reset() or close().
  *

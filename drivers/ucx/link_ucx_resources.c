@@ -75,7 +75,7 @@ void gf_ucx_resources(void (*tell)(void *user, const char *transport, const char
 
 /* Which component of UCX has a transport that is not in every link, and which link has that. */
 static const struct family {
-    const char *names; /* comma-separated: each alone, or with _ and more behind it */
+    const char *names; /* comma-separated: each alone, or with _ and more after it */
     const char *component, *link;
 } families[] = {
     {"rc,ud,dc,ib", "ib", "UCX_IB=1, or UCX_DYNAMIC=1 with UCX's InfiniBand module"},

@@ -16,7 +16,7 @@
 #include <ucs/config/parser.h>
 
 /* Over tcp a message up to here is sent at once and whole. UCX would announce it and wait for the peer's answer, which
- * queues behind the messages before it (at 1 Gbit/s a ring of 2 hosts took 1.7 of its time on a busy machine), or cut it
+ * queues after the messages before it (at 1 Gbit/s a ring of 2 hosts took 1.7 of its time on a busy machine), or cut it
  * into pieces whose table it allocates anew once in a while. Sends over tcp ask for it with a flag (link_ucx.c), which
  * makes the threshold for quick completion count; where memory is shared UCX's choice stays. */
 #define AT_ONCE_BYTES_MAX ((size_t)1 << 20)

@@ -119,7 +119,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
     return (struct gf_link_setup){.rank = config->job.rank,
                                   .world = config->job.world,
                                   .requests_max = layout->op_need.msg_count * config->exchange.buffers_active *
-                                                  (config->link.integrity ? 2 : 1), /* a checksum behind each message */
+                                                  (config->link.integrity ? 2 : 1), /* a checksum after each message */
                                   .message_bytes_max = config->exchange.slice_bytes,
                                   .region_bytes = layout->footprint.exchange_bytes,
                                   .transports = config->link.transports,
@@ -292,7 +292,7 @@ static gf_status layout_make(const struct gf_modules *modules, const struct gf_c
     layout->footprint.exchange_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
     (void)gf_layout_device(layout, &device);
     layout->footprint.device_bytes = gf_align_up(device.used_bytes, DEVICE_UNIT_BYTES);
-    (void)gf_layout_control(layout, &control); /* behind exchange: the link's state may depend on the region */
+    (void)gf_layout_control(layout, &control); /* after exchange: the link's state may depend on the region */
     layout->footprint.control_bytes = gf_align_up(control.used_bytes, GF_PAGE_BYTES);
     return GF_OK;
 }

@@ -21,7 +21,7 @@ struct gf_layout {
     uint64_t tensor_elems_max;    /* of the largest tensor */
     bool in_place;                /* every buffer of every step travels where it lies */
     bool on_device;
-    bool may_reach_device;        /* device memory might go to the wire: whether it does is known behind open */
+    bool may_reach_device;        /* device memory might go to the wire: whether it does is known after open */
 };
 
 /* Pools, where element ops work on them: in control and exchange memory on the host, else in device memory. */
@@ -29,7 +29,7 @@ struct gf_pool_parts {
     char *weight, *momentum, *moment2, *half, *norms, *history, *scratch, *part, *direction;
 };
 
-/* What the walk hands out; all NULL while measuring. The per-op arrays lie behind each other. */
+/* What the walk hands out; all NULL while measuring. The per-op arrays lie one after the other. */
 struct gf_control_parts {
     struct gf_context *gf;
     struct gf_pool_tensor *tensors;

@@ -125,7 +125,7 @@ static gf_status gpu_open(const struct gf_layout *layout, void *state, gf_contex
     return GF_OK;
 }
 
-/* On the host: weights, momentum and half weights lie in a row, history behind the norms. A device's arena is zero. */
+/* On the host: weights, momentum and half weights lie in a row, history after the norms. A device's arena is zero. */
 static gf_status pools_clear(const struct gf_pool_parts *parts, gf_context *gf, struct gf_fault *fault_out)
 {
     size_t weight_bytes = (size_t)(parts->norms - parts->weight);

@@ -1,7 +1,7 @@
 /* Where each tensor lies, and which neighbours travel together.
  *
  * The pool holds all tensors in the order in which backward ends them. With sparse communication it has two parts, the
- * sparse one first and the always-dense one behind it, each in backward order; without, all is one part. Gradient,
+ * sparse one first and the always-dense one after it, each in backward order; without, all is one part. Gradient,
  * weight, half weight, momentum and history are pools side by side with the same element index. */
 #ifndef GF_POOL_H
 #define GF_POOL_H

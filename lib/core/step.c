@@ -245,7 +245,7 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
     return tensor_count_in(gf, tensor);
 }
 
-/* Who stands still behind its last tensor makes everybody wait alike, so that no waiting tells who it was; the rank
+/* Who stands still after its last tensor makes everybody wait alike, so that no waiting tells who it was; the rank
  * itself can. Naps are shorter. */
 static void still_note(gf_context *gf, uint64_t now_ns)
 {

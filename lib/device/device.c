@@ -1,5 +1,5 @@
 /* Pools in device memory. Element ops on them are queued and done late, so nothing that they write may be looked at
- * before an event behind them is reached (lib/core/late.c); the network works on the wire pool in host memory, which the
+ * before an event after them is reached (lib/core/late.c); the network works on the wire pool in host memory, which the
  * device was told of. */
 #include "lib/device/device.h"
 

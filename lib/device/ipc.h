@@ -18,7 +18,7 @@ size_t gf_ipc_bytes(uint32_t world);
 void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world); /* memory[gf_ipc_bytes()], NULL for 0 bytes */
 
 /* The end of the warm-up, where all ranks share memory. Begin: false, there is nothing to agree on. Each of the others
- * behind requests that it has posted, and that have ended: agreed either way, and what was refused was said. */
+ * after requests that it has posted, and that have ended: agreed either way, and what was refused was said. */
 bool gf_ipc_begin(gf_context *gf);
 void gf_ipc_import(gf_context *gf);
 void gf_ipc_commit(gf_context *gf);

@@ -26,7 +26,7 @@ static uint64_t kib_pack(uint64_t bytes)
 
 static uint64_t kib_of(uint64_t packed) { return ((4 + packed % 4) << (packed / 4)) / 4; }
 
-/*     63..40 ns/KiB | 39 awaited behind another | 38..33 size of the message, as packed | 32..26 of all in the step |
+/*     63..40 ns/KiB | 39 awaited after another | 38..33 size of the message, as packed | 32..26 of all in the step |
  *     25..13 from | to */
 static uint64_t timing_pack(const struct gf_timing_peer *peer, uint32_t from, uint32_t to)
 {

@@ -4,7 +4,7 @@
 
 #include "lib/context.h"
 
-/* One kind of optimizer. run() applies tensors first..last-1, which lie behind each other and share their rules. */
+/* One kind of optimizer. run() applies tensors first..last-1, which lie one after the other and share their rules. */
 struct gf_optimizer_kind {
     bool has_ratio; /* a trust ratio for each tensor, but for those of GF_TENSOR_NO_DECAY */
     gf_status (*run)(gf_context *gf, uint32_t first, uint32_t last, float rate);

@@ -52,7 +52,7 @@ static double real_power_of(double value, double power)
     return power_of(value, whole) * power_below_one(value, power - (double)whole);
 }
 
-/* The share of the highest rate that is left; left is 1 behind the warm-up, 0 at the end. */
+/* The share of the highest rate that is left; left is 1 after the warm-up, 0 at the end. */
 static double share_left(const struct gf_schedule *schedule, uint64_t step, double left)
 {
     const double half_pi = 1.57079632679489661923;

@@ -1,4 +1,4 @@
-/* Which chunks a sparse step sends: its buffers before, and the update of just them behind it. What is computed of them
+/* Which chunks a sparse step sends: its buffers before, and the update of just them after it. What is computed of them
  * is in sparse_history.c. */
 #include "lib/modules/modules.h"
 #include "lib/optimizer/optimizer.h"
@@ -15,7 +15,7 @@ static bool step_is_dense(const gf_context *gf)
     return !is_local && sparse->history_empty && (sparse->selected_count == sparse->chunk_count);
 }
 
-/* Selected chunks, packed behind each other, in runs of at least fuse_bytes. */
+/* Selected chunks, packed one after the other, in runs of at least fuse_bytes. */
 static uint32_t sparse_group(gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;

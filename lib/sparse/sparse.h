@@ -6,7 +6,7 @@
  *     chunks in S_t: sum of h' over the ranks is applied, then h = 0 (and, local_masked, u = 0)
  *     other chunks:  nothing sent, nothing applied, h = h'
  *     n_c = |h_c|_1 over all ranks; S_t+1 = the k largest, ties to the lower index
- * reduced applies momentum behind the reduction, to the chunks that were sent.
+ * reduced applies momentum after the reduction, to the chunks that were sent.
  *
  * Nothing is written to h and u before the vote: sending computes h' on its way to the wire, scoring computes it on
  * its way to the norm, and the commit computes it once more to keep it. */
@@ -56,10 +56,10 @@ struct gf_sparse {
     struct gf_sparse_pass pack[GF_OPS_MAX]; /* of each op's buffer */
     struct gf_sparse_pass score;
     uint32_t listed;          /* in_lists: chunks of the list of others that are scored, or queued to be */
-    bool counted;             /* the counter of what is scored has begun; its index is that behind the last op's */
-    bool score_queued;        /* the end of the scoring, of a sparse step or behind a dense one */
+    bool counted;             /* the counter of what is scored has begun; its index is that after the last op's */
+    bool score_queued;        /* the end of the scoring, of a sparse step or after a dense one */
     bool scored;
-    struct gf_sparse_pass commit; /* also behind a dense step; at 0 between steps */
+    struct gf_sparse_pass commit; /* also after a dense step; at 0 between steps */
     uint64_t commit_packed;   /* elements of sent chunks that the commit has passed: its place on the wire */
 };
 
@@ -85,7 +85,7 @@ struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf);
 extern const struct gf_step_module gf_sparse_step;  /* which chunks and buffers a sparse step has: sparse.c */
 extern const struct gf_op_kind gf_sparse_buffer;    /* sparse_history.c, as the two below; about a slice a call */
 gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns); /* GF_OK: all chunks have their norm */
-/* GF_OK: history, momentum and gradients are those behind the step and the next set is chosen. */
+/* GF_OK: history, momentum and gradients are those after the step and the next set is chosen. */
 gf_status gf_sparse_commit(gf_context *gf, float factor);
 gf_status gf_sparse_update(gf_context *gf, float learning_rate); /* in a sparse step: the chunks that were sent */
 
@@ -96,10 +96,10 @@ gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_op *op);
 /* Counters of lists count packed elements: `bad_first` becomes an element of the pool. */
 void gf_sparse_lists_locate(const gf_context *gf, const struct gf_buffer *buffer, struct gf_check *check);
 gf_status gf_sparse_lists_score(gf_context *gf); /* GF_OK: all of them are queued */
-void gf_sparse_lists_place(gf_context *gf);      /* behind their event */
+void gf_sparse_lists_place(gf_context *gf);      /* after their event */
 gf_status gf_sparse_lists_commit(gf_context *gf, float factor);
 gf_status gf_sparse_lists_update(gf_context *gf, float learning_rate); /* without LARS */
-gf_status gf_sparse_lists_weigh(gf_context *gf); /* behind a dense step */
+gf_status gf_sparse_lists_weigh(gf_context *gf); /* after a dense step */
 
 /* Chunks that step `number` sends (1 is the first): all during warm-up, then falling in a straight line over ramp_steps
  * to the kept share, which is at least one chunk. */

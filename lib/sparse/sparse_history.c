@@ -1,4 +1,4 @@
-/* History of the sparse part: h' and u' on their way to the wire, to the norms and, behind the vote, to memory. */
+/* History of the sparse part: h' and u' on their way to the wire, to the norms and, after the vote, to memory. */
 #include "lib/context.h"
 #include "lib/core/late.h"
 
@@ -54,13 +54,13 @@ static void pass_move(const struct gf_sparse *sparse, struct gf_sparse_pass *pas
     pass->chunk++;
 }
 
-/* How far from `at`, at most to `end`, one rule of decay holds. A gap belongs to the tensor behind it. *tensor only
+/* How far from `at`, at most to `end`, one rule of decay holds. A gap belongs to the tensor after it. *tensor only
  * moves on. */
 static uint64_t decay_run(const gf_context *gf, uint32_t *tensor, uint64_t at, uint64_t end, bool *decays_out)
 {
     uint64_t to = end;
     bool known = false;
-    *decays_out = false; /* behind the last tensor */
+    *decays_out = false; /* after the last tensor */
     for (; *tensor < gf->tensor_count; (*tensor)++) {
         const struct gf_pool_tensor *next = &gf->tensors[*tensor];
         bool decays = (next->flags & GF_TENSOR_NO_DECAY) == 0;

@@ -74,7 +74,7 @@ static struct gf_chunks chunks_of(const struct gf_sparse *sparse, gf_mem list, u
                               .src_elems = sparse->elem_count};
 }
 
-/* h' (and u') of the chunks: to where they lie, or behind each other to `packed`. */
+/* h' (and u') of the chunks: to where they lie, or one after the other to `packed`. */
 static gf_status accumulate(gf_context *gf, gf_mem list, uint32_t count, gf_mem history_out, gf_mem momentum_out,
                             uint64_t packed_elems)
 {
@@ -125,7 +125,7 @@ void gf_sparse_lists_locate(const gf_context *gf, const struct gf_buffer *buffer
 
 /* ---- norms ---- */
 
-/* Norms come behind each other, and are put in their places by gf_sparse_lists_place(). A batch is as large as the
+/* Norms come one after the other, and are put in their places by gf_sparse_lists_place(). A batch is as large as the
  * scratch, unless nothing more will become ready. */
 gf_status gf_sparse_lists_score(gf_context *gf)
 {
@@ -162,7 +162,7 @@ void gf_sparse_lists_place(gf_context *gf)
     if (check->bad_count > 0) check->bad_first = placed(sparse, list, check->bad_first);
 }
 
-/* ---- behind the vote ---- */
+/* ---- after the vote ---- */
 
 gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
 {

@@ -1,6 +1,6 @@
 /* The bytes of a saved state, little-endian, every part on 8 bytes:
  *     head        struct gf_state_head
- *     selection   uint32 [chunk_count], zeroes behind selected_count
+ *     selection   uint32 [chunk_count], zeroes after selected_count
  *     weight      fp32 [elem_count], as the pool lies; none without an optimizer
  *     momentum    fp32 [elem_count - sparse_elem_count] of the dense part, then [sparse_elem_count] of the sparse part
  *     moment2     fp32 [elem_count], of adamw and lamb, whose momentum is the first moment

@@ -104,7 +104,7 @@ gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns)
     return status;
 }
 
-/* ---- integrity: a checksum behind each message ---- */
+/* ---- integrity: a checksum after each message ---- */
 
 #define SUM_MOVE (UINT64_C(1) << (GF_TAG_MOVE_BITS - 1)) /* the checksum's tag; messages have the moves below */
 
@@ -118,7 +118,7 @@ static void sum_begin(struct gf_coll_msg *msg, uint64_t tag, gf_mem data, size_t
     struct gf_coll_sum *sum = msg->sum;
     *sum = (struct gf_coll_sum){
         .req = sum->req, .data = data, .size_bytes = bytes, .tag = tag | SUM_MOVE, .is_send = is_send};
-    if (is_send) sum->crc = sum_of(sum); /* now: behind its end the memory is the owner's */
+    if (is_send) sum->crc = sum_of(sum); /* now: after its end the memory is the owner's */
 }
 
 /* GF_OK once the checksum has travelled and, at the receiver, agrees with what arrived. */

@@ -1,4 +1,4 @@
-/* Moves the rounds of a collective. Four places run through the same order of messages, (round, slice), each behind the
+/* Moves the rounds of a collective. Four places run through the same order of messages, (round, slice), each after the
  * one it depends on:
  *     sent >= send_done      recvd >= recv_done
  * A send waits until recv_done has passed what it hands on. An arrival that replaces data is received in place, and
@@ -48,7 +48,7 @@ static void flow_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     coll->own.flow->round(coll, number, round_out);
 }
 
-/* From a place that may lie behind the last slice of its round to the next message there is. */
+/* From a place that may lie after the last slice of its round to the next message there is. */
 static void flow_seek(const struct gf_coll *coll, struct gf_flow_at *at, bool is_send)
 {
     const struct gf_flow *flow = coll->own.flow;

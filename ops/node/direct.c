@@ -98,7 +98,7 @@ static gf_status direct_start(struct gf_coll *coll)
 
 /* ---- one turn of each state ---- */
 
-/* What of this rank's data the others read before a round, or this rank takes over behind it. */
+/* What of this rank's data the others read before a round, or this rank takes over after it. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in)
 {
     switch (coll->op) {

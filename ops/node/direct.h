@@ -91,7 +91,7 @@ uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index); /* of a ra
 /* A word that this rank's peers have for it beside the flags of an operation, of no meaning to direct. */
 size_t gf_direct_beat_at(const struct gf_direct *direct, uint64_t order, uint32_t writer);
 
-/* Before the barrier, and behind it. */
+/* Before the barrier, and after it. */
 gf_status gf_direct_small_put(struct gf_coll *coll);
 gf_status gf_direct_small_get(struct gf_coll *coll);
 

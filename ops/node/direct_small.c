@@ -1,4 +1,4 @@
-/* Direct for small data: one barrier. Each rank copies its data beside its flags, and behind the barrier reads all
+/* Direct for small data: one barrier. Each rank copies its data beside its flags, and after the barrier reads all
  * copies and combines them itself, in rank order, into its own data: nobody writes to another's memory but flags. Each
  * element is rounded as with blocks, so the bits are the same, and only its block's owner looks whether it is finite.
  *

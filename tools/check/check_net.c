@@ -19,7 +19,7 @@
 
 #define DEVICE_BYTES 64u
 
-/* The comma-separated item that begins at *at, without blanks; false at the end. Moves *at behind it. */
+/* The comma-separated item that begins at *at, without blanks; false at the end. Moves *at after it. */
 static bool item_next(const char **at, char *item_out, size_t item_bytes)
 {
     size_t length;

@@ -29,7 +29,7 @@ struct tool_option {
 
 struct tool_args {
     const char *program;    /* "gf-check" */
-    const char *usage;      /* what stands behind the program's name: "FILE [options]" */
+    const char *usage;      /* what stands after the program's name: "FILE [options]" */
     const char *about;      /* a line or two */
     const struct tool_option *options;
     size_t option_count;

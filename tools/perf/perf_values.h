@@ -1,4 +1,4 @@
-/* What ranks fill in before a collective, and what they must find behind it, to the bit. */
+/* What ranks fill in before a collective, and what they must find after it, to the bit. */
 #ifndef PERF_VALUES_H
 #define PERF_VALUES_H
 

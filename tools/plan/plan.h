@@ -16,7 +16,7 @@
 
 /* Each is the one before it and something more, from PLAN_RING on. */
 typedef enum plan_mode {
-    PLAN_SERVER = 0, /* fp32, tensor by tensor behind backward, through rank 0 */
+    PLAN_SERVER = 0, /* fp32, tensor by tensor after backward, through rank 0 */
     PLAN_TREE,       /* the same up and down a reduction tree */
     PLAN_RING,       /* the same around the ring */
     PLAN_FP16,       /* 16-bit gradients */

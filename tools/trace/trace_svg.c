@@ -27,7 +27,7 @@ struct picture {
     double y;               /* of the rank's first lane */
 };
 
-/* Requests between steps may be far away (a test behind the last step); the picture is of steps. */
+/* Requests between steps may be far away (a test after the last step); the picture is of steps. */
 static void range_add(void *user, const struct trace_file *file, const struct trace_span *span)
 {
     struct picture *picture = user;

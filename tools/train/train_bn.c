@@ -173,7 +173,7 @@ static void bn_forward(struct net *net)
     layer_bias(net->logits, net->weight[BN_FC_BIAS], net->image_count, DATA_CLASSES, false);
 }
 
-/* point_gradient = the gradient behind the normalisation: through pooling and ReLU. */
+/* point_gradient = the gradient after the normalisation: through pooling and ReLU. */
 static void layer_end_back(struct net *net, uint32_t index, const float *out, const float *out_gradient)
 {
     struct bn *bn = net->own;

@@ -27,7 +27,7 @@ enum { BN_FC_WEIGHT, BN_FC_BIAS, BN_FIRST_GAIN };
 
 static inline size_t bn_points(uint32_t layer) { return (size_t)bn_shapes[layer].side * bn_shapes[layer].side; }
 
-/* Of one image: behind a layer's convolution, and in front of it with its border. */
+/* Of one image: after a layer's convolution, and in front of it with its border. */
 static inline size_t bn_point_elems(uint32_t layer) { return bn_points(layer) * bn_shapes[layer].out_channels; }
 
 static inline size_t bn_in_elems(uint32_t layer)

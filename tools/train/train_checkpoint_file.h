@@ -9,7 +9,7 @@
 #define CHECKPOINT_GENERATIONS 2u /* FILE.SEAT and FILE.SEAT.before */
 extern const char *const checkpoint_endings[CHECKPOINT_GENERATIONS];
 
-/* Little-endian, like the state behind it. */
+/* Little-endian, like the state after it. */
 struct checkpoint_head {
     uint64_t magic;
     uint32_t version;
@@ -22,7 +22,7 @@ struct checkpoint_head {
     uint32_t seats, seat; /* of the first epoch */
     struct checkpoint_run run;
 };
-_Static_assert(sizeof(struct checkpoint_head) % 8 == 0, "the state behind it is aligned");
+_Static_assert(sizeof(struct checkpoint_head) % 8 == 0, "the state after it is aligned");
 
 /* FILE.SEAT and the ending, into path_out[CHECKPOINT_PATH_BYTES]. */
 void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t seat, const char *ending, char *path_out);
@@ -32,7 +32,7 @@ gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const
 /* Renames last only once the folder is on the disk. 0, or -1 and errno. */
 int checkpoint_folder_sync(const char *path);
 
-/* Which set is looked for: what the ranks of one epoch saved behind one step. */
+/* Which set is looked for: what the ranks of one epoch saved after one step. */
 struct checkpoint_set {
     uint64_t id, step;
     uint64_t world, seats; /* world 0: none */

@@ -48,7 +48,7 @@ struct device {
     struct device_bn bn;
     /* Registered host memory. */
     void *host;
-    float *host_weights; /* all tensors, one behind the other */
+    float *host_weights; /* all tensors, one after the other */
     float *host_losses;
     uint32_t *host_hits;
     float *host_statistics; /* net's go to the device and come back with each step */
@@ -73,7 +73,7 @@ gf_status device_weights_put(struct device *device);
 gf_status device_weights_get(struct device *device);
 /* Between steps: what device_step() queues comes after the library's last update. */
 gf_status device_follow(struct device *device);
-/* Forward, loss and backward of the images that net_load() brought, each gradient declared ready behind its kernels.
+/* Forward, loss and backward of the images that net_load() brought, each gradient declared ready after its kernels.
  * Queues and returns; device_step_end() waits, and gives the sum of the losses. */
 gf_status device_step(struct device *device, float scale);
 gf_status device_step_end(struct device *device, double *loss_out, uint32_t *hits_out);

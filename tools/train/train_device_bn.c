@@ -107,7 +107,7 @@ static void bn_forward(struct device *device)
     device_bias(device, device->logits, device->weight[BN_FC_BIAS], images, DATA_CLASSES, false);
 }
 
-/* point_gradient = the gradient behind the normalisation: through pooling and ReLU. */
+/* point_gradient = the gradient after the normalisation: through pooling and ReLU. */
 static void layer_end_back(struct device *device, uint32_t index, gf_mem out_gradient)
 {
     const struct bn_shape *shape = &bn_shapes[index];
@@ -142,7 +142,7 @@ static void layer_backward(struct device *device, uint32_t index, gf_mem out_gra
     layer_end_back(device, index, out_gradient);
     device_blocks(device, KERNEL_train_norm_sums, shape->out_channels, &sums);
     device_launch(device, KERNEL_train_norm_back, rows * shape->out_channels, &back);
-    device_ready(device, BN_GAIN(index)); /* behind who reads the sums: from here on they are the library's */
+    device_ready(device, BN_GAIN(index)); /* after who reads the sums: from here on they are the library's */
     device_ready(device, BN_BIAS(index));
     for (uint32_t first = 0; first < device->image_count; first += DEVICE_CHUNK_IMAGES) {
         uint64_t images = device_chunk_images(device, first);

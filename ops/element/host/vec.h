@@ -43,7 +43,7 @@ VEC_INLINE void vec_store(gf_type type, uint8_t *base, uint64_t index, uint32_t 
     else vec_store_part(type, dst, count, a);
 }
 
-/* The same past the cache: a whole vector, to an address aligned to GF_LINE_BYTES or whole vectors behind one. */
+/* The same past the cache: a whole vector, to an address aligned to GF_LINE_BYTES or whole vectors after one. */
 VEC_INLINE void vec_stream(gf_type type, uint8_t *base, uint64_t index, vec a)
 {
     vec_stream_whole(type, base + index * gf_type_bytes(type), a);
