@@ -158,7 +158,7 @@ typedef enum gf_schedule_kind {
 #define GF_MILESTONES_MAX 8u
 struct gf_schedule {
     gf_schedule_kind kind;
-    float base_rate;         /* the highest rate where batch is 0, else highest = base_rate batch / base_batch, or its root */
+    float base_rate;         /* the highest rate where batch is 0, else times batch / base_batch, or its root */
     uint32_t batch;          /* of all ranks; 0: no scaling */
     bool root_scaling;       /* highest = base_rate sqrt(batch / base_batch): of Adam and LAMB */
     uint32_t base_batch;     /* 0: 256 */

@@ -278,7 +278,7 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     BOTH(t, "update_chunks", update_chunks(NULL, &host, &chunks), update_chunks(t->pair->queue, &device, &device_chunks));
 }
 
-/* mask 1: no gradient; 2: a direction is asked for; 4: a ratio. Second moments that are negative are no numbers' roots. */
+/* mask 1: no gradient; 2: a direction is asked for; 4: a ratio. Negative second moments have no roots. */
 static void adam_case(struct turn *t, gf_type gradient_type, int half_type, uint32_t mask)
 {
     struct place weight = place(t, A, GF_TYPE_F32), moment1 = place(t, B, GF_TYPE_F32), ratio = small(t, AT_RATIO);

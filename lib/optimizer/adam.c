@@ -4,7 +4,7 @@
  *     AdamW  w -= rate*r           (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; PyTorch's)
  *     LAMB   w -= rate*|w|/|r|*r   (You et al., arXiv 1904.00962, algorithm 2, phi(x) = x), a ratio for each tensor; 1
  *            where a norm is 0 and for tensors with GF_TENSOR_NO_DECAY, as in timm and NVIDIA's NVLAMB
- * r of LAMB is made twice, as it has no place in memory: once for its norm, a piece at a time, and once to be applied. */
+ * r of LAMB is made twice, as it has no place in memory: for its norm, a piece at a time, and to be applied. */
 #include <math.h>
 
 #include "lib/core/late.h"
@@ -62,12 +62,13 @@ static gf_status lamb_norms(gf_context *gf, uint32_t tensor)
         adam.direction_f32 = gf->optimizer.direction;
         status = gf->ops->adam(&gf->queue, &adam, count);
         if (status == GF_OK)
-            status = gf->ops->norm(&gf->queue, gf_gradient_square(gf, tensor), gf_norm_scratch(gf), gf->optimizer.direction,
-                                   GF_TYPE_F32, count);
+            status = gf->ops->norm(&gf->queue, gf_gradient_square(gf, tensor), gf_norm_scratch(gf),
+                                   gf->optimizer.direction, GF_TYPE_F32, count);
     }
     if (status == GF_OK)
         status = gf->ops->norm(&gf->queue, gf_weight_square(gf, tensor), gf_norm_scratch(gf),
-                               gf->optimizer.weight + placed->first_elem * sizeof(float), GF_TYPE_F32, placed->elem_count);
+                               gf->optimizer.weight + placed->first_elem * sizeof(float), GF_TYPE_F32,
+                               placed->elem_count);
     return status;
 }
 

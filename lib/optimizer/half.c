@@ -5,8 +5,8 @@
 gf_status gf_half_refresh(gf_context *gf)
 {
     if (gf->optimizer.half == 0) return GF_OK;
-    if (gf->ops->cast(&gf->queue, gf->optimizer.half, gf->config.optimizer.half_weights, gf->optimizer.weight, GF_TYPE_F32,
-                      gf->pool.elem_count, 1.0f, 0, NULL) < 0)
+    if (gf->ops->cast(&gf->queue, gf->optimizer.half, gf->config.optimizer.half_weights, gf->optimizer.weight,
+                      GF_TYPE_F32, gf->pool.elem_count, 1.0f, 0, NULL) < 0)
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
     return GF_OK;
 }

@@ -1,6 +1,6 @@
 /* Learning rates as functions of the step alone, so that a run that is resumed goes on where it was and no rank needs
- * to ask another. Only + - * / and roots in double: libm's pow() and cos() differ in the last bit from one machine to the
- * next, and the weights would with them.
+ * to ask another. Only + - * / and roots in double: libm's pow() and cos() differ in the last bit from one machine to
+ * the next, and the weights would with them.
  *
  * Linear scaling and warm-up: Goyal et al., arXiv 1706.02677, sections 2.1 and 2.2. Polynomial decay: FireCaffe, arXiv
  * 1511.00175; of power 2 with LARS, arXiv 1708.03888. Cosine: arXiv 1608.03983, equation 5, without restarts. */

@@ -78,8 +78,8 @@ gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t 
     gf_mem scratch = gf_norm_scratch(gf);
     gf_status status;
     if (!gf_has_ratio(gf, tensor)) return GF_OK;
-    status = gf->ops->norm(&gf->queue, gf_weight_square(gf, tensor), scratch, gf->optimizer.weight + first * sizeof(float),
-                           GF_TYPE_F32, end - first);
+    status = gf->ops->norm(&gf->queue, gf_weight_square(gf, tensor), scratch, gf->optimizer.weight +
+                           first * sizeof(float), GF_TYPE_F32, end - first);
     if (status == GF_OK)
         status = gf->ops->norm(&gf->queue, gf_gradient_square(gf, tensor), scratch, gf_gradient_at(gf, placed, first),
                                (gf_type)placed->type, end - first);
@@ -105,10 +105,11 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
     bool applied_before = gf->step.sparse && (placed->sparse != 0) && /* momentum is in the history already */
                           (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
+    bool has_momentum = (gf->optimizer.momentum != 0) && !applied_before;
     bool is_lars = gf_optimizer_kind_of(gf) == &lars; /* its momentum is made of steps, not of gradients */
     return (struct gf_update){
         .weight_f32 = gf->optimizer.weight + first * sizeof(float),
-        .momentum_f32 = ((gf->optimizer.momentum != 0) && !applied_before) ? gf->optimizer.momentum + first * sizeof(float) : 0,
+        .momentum_f32 = has_momentum ? gf->optimizer.momentum + first * sizeof(float) : 0,
         .half = (gf->optimizer.half != 0) ? gf->optimizer.half + first * gf_type_size_bytes(GF_TYPE_F16) : 0,
         .half_type = gf->config.optimizer.half_weights,
         .gradient = gf_gradient_at(gf, placed, first),

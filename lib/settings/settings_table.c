@@ -153,7 +153,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "rate.end", REAL(rate.end_rate), AGREES, .high_real = 1e4f, .help = "polynomial, cosine: the last rate"},
     {.key = "rate.power", REAL(rate.power), .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW, .high_real = 1000,
      .fallback_real = 1, .help = "polynomial: of what is left; FireCaffe 0.5, LARS 2"},
-    {.key = "rate.every", COUNT(rate.every), AGREES, .high = INT64_MAX, .help = "step: multiplied with factor so often"},
+    {.key = "rate.every", COUNT(rate.every), AGREES, .high = INT64_MAX,
+     .help = "step: multiplied with factor so often"},
     {.key = "rate.factor", REAL(rate.factor), .flags = GF_SETTING_AGREES | GF_SETTING_ABOVE_LOW, .high_real = 1,
      .fallback_real = 0.1f, .help = "step: what it is multiplied with"},
 

@@ -133,7 +133,7 @@ static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned 
         status = pool_save(gf, out + parts->momentum_dense, gf->optimizer.momentum, sparse, all - sparse);
     if ((status == GF_OK) && has_momentum(gf))
         status = pool_save(gf, out + parts->momentum_sparse, gf->optimizer.momentum, 0, sparse);
-    if ((status == GF_OK) && (gf->optimizer.moment2 != 0))
+    if ((status == GF_OK) && (parts->history > parts->moment2))
         status = pool_save(gf, out + parts->moment2, gf->optimizer.moment2, 0, all);
     if (status == GF_OK) status = pool_save(gf, out + parts->history, gf->sparse.history, 0, sparse);
     return status;

@@ -14,8 +14,8 @@
 #include "gradientflow.h"
 
 #define GF_STATE_MAGIC UINT64_C(0x0a45544154534647) /* "GFSTATE\n" */
-/* 2: the momentum of LARS holds the learning rates, and there are second moments. Of version 1 (gradients alone) none is
- * read: the ratios that would turn one into the other are not in it. */
+/* 2: the momentum of LARS holds the learning rates, and there are second moments. None of version 1 is read: the ratios
+ * that would turn one into the other are not in it. */
 #define GF_STATE_VERSION 2u
 
 #define GF_STATE_KNOWN 0x1u    /* gf_sparse.known */

@@ -35,7 +35,8 @@ VEC_INLINE void adam_some(const struct adam_range *r, gf_type gradient_type, gf_
     if (r->half != NULL) vec_store(half_type, r->half, i, count, weight);
 }
 
-VEC_INLINE void adam_types(const struct adam_range *range, gf_type gradient_type, gf_type half_type, uint64_t elem_count)
+VEC_INLINE void adam_types(const struct adam_range *range, gf_type gradient_type, gf_type half_type,
+                           uint64_t elem_count)
 {
     uint64_t i = 0;
     for (; elem_count - i >= VEC_ELEMS; i += VEC_ELEMS) adam_some(range, gradient_type, half_type, i, VEC_ELEMS);
