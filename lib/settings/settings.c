@@ -168,7 +168,7 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
                       "adam_beta2; allowed is 0", (double)config->optimizer.momentum);
     if ((config->optimizer.kind >= GF_OPTIMIZER_ADAMW) && config->sparse.enabled)
         return refuse(error_out, "sparse.enabled = true: a chunk that is sent holds a sum of several steps, whose "
-                      "squares the second moment of optimizer.kind = %s would take for one; allowed with none, sgd and lars",
+                      "squares optimizer.kind = %s would take for those of one; allowed with none, sgd and lars",
                       (config->optimizer.kind == GF_OPTIMIZER_LAMB) ? "lamb" : "adamw");
     if (config->optimizer.nesterov && !(config->optimizer.momentum > 0))
         return refuse(error_out, "optimizer.nesterov = true: allowed only with optimizer.momentum above 0");
