@@ -168,7 +168,7 @@ TEST(who_has_failed_and_is_left_behind_keeps_its_error)
 /* ---- to the coordinator: DO_VIEW_CHANGE, ACCEPT ---- */
 
 struct report {
-    uint32_t id_count, view, epoch, bits, accepted_view, accepted_bits, accepted_epoch, ended;
+    uint32_t id_count, view, epoch, bits, accepted_view, accepted_bits, accepted_epoch;
 };
 
 static bool report_take(uint32_t from, const struct report *report)
@@ -176,7 +176,6 @@ static bool report_take(uint32_t from, const struct report *report)
     unsigned char payload[512];
     struct gf_put put = {payload, sizeof payload};
     struct members_list list = {.epoch = report->epoch, .bits = {(unsigned char)report->bits}};
-    struct members_list ended = {.bits = {(unsigned char)report->ended}};
     const struct sent accepted = {0, report->accepted_epoch, 1, report->accepted_bits, 0};
     struct gf_get get = {.at = payload};
     gf_put_u32(&put, report->id_count);
@@ -187,7 +186,6 @@ static bool report_take(uint32_t from, const struct report *report)
     gf_put_u64(&put, 4);
     gf_put_u64(&put, 0);
     gf_view_list_put(&put, &list, 3);
-    gf_view_list_put(&put, &ended, 3);
     proposal_put(&put, &accepted);
     get.left = (uint32_t)(sizeof payload - put.left);
     return gf_view_frame(world.ranks[0].members, from, MEMBERS_DO_VIEW_CHANGE, &get);
@@ -215,15 +213,15 @@ TEST(a_report_counts_where_it_fits)
         bool valid, reported;
         uint32_t view, accepted; /* then */
     } rows[] = {
-        {"valid", {3, 1, 1, 0x7, 0, 0, 0, 0}, true, true, 1, 0},
-        {"of_another_world", {4, 1, 1, 0x7, 0, 0, 0, 0}, false, false, 1, 0},
-        {"of_who_never_joined", {3, 1, 0, 0, 0, 0, 0, 0}, true, false, 1, 0},
-        {"of_another_epoch_of_this_number", {3, 1, 1, 0x3, 0, 0, 0, 0}, false, false, 1, 0},
-        {"of_a_higher_view_that_rank_0_leads", {3, 4, 1, 0x7, 0, 0, 0, 0}, true, true, 4, 0},
-        {"of_a_higher_view_that_another_leads", {3, 2, 1, 0x7, 0, 0, 0, 0}, true, true, 1, 0},
-        {"with_a_proposal", {3, 4, 1, 0x7, 2, 0x6, 2, 0}, true, true, 4, 0x6},
-        {"with_a_proposal_for_another_epoch", {3, 4, 1, 0x7, 2, 0x6, 3, 0}, false, false, 1, 0},
-        {"with_a_proposal_of_a_view_above_its_own", {3, 1, 1, 0x7, 2, 0x6, 2, 0}, false, false, 1, 0},
+        {"valid", {3, 1, 1, 0x7, 0, 0, 0}, true, true, 1, 0},
+        {"of_another_world", {4, 1, 1, 0x7, 0, 0, 0}, false, false, 1, 0},
+        {"of_who_never_joined", {3, 1, 0, 0, 0, 0, 0}, true, false, 1, 0},
+        {"of_another_epoch_of_this_number", {3, 1, 1, 0x3, 0, 0, 0}, false, false, 1, 0},
+        {"of_a_higher_view_that_rank_0_leads", {3, 4, 1, 0x7, 0, 0, 0}, true, true, 4, 0},
+        {"of_a_higher_view_that_another_leads", {3, 2, 1, 0x7, 0, 0, 0}, true, true, 1, 0},
+        {"with_a_proposal", {3, 4, 1, 0x7, 2, 0x6, 2}, true, true, 4, 0x6},
+        {"with_a_proposal_for_another_epoch", {3, 4, 1, 0x7, 2, 0x6, 3}, false, false, 1, 0},
+        {"with_a_proposal_of_a_view_above_its_own", {3, 1, 1, 0x7, 2, 0x6, 2}, false, false, 1, 0},
     };
     for (size_t i = 0; i < LENGTH(rows); i++) {
         struct gf_members *members = collector();
@@ -244,7 +242,7 @@ TEST(a_report_counts_where_it_fits)
 /* Two of three are enough; the proposal that one of them had accepted is proposed again, and committed by two. */
 TEST(what_may_have_been_chosen_is_proposed_again)
 {
-    const struct report report = {3, 4, 1, 0x7, 2, 0x6, 2, 0};
+    const struct report report = {3, 4, 1, 0x7, 2, 0x6, 2};
     struct gf_members *members = collector();
     struct gf_members_plan plan = {0};
     assert_true(report_take(1, &report));
@@ -263,8 +261,8 @@ TEST(what_may_have_been_chosen_is_proposed_again)
 TEST(who_is_behind_by_an_epoch_learns_of_it)
 {
     static const struct { struct report report; view_state state; uint32_t epoch; } rows[] = {
-        {{3, 1, 2, 0x3, 0, 0, 0, 0}, VIEW_COLLECT, 2},
-        {{3, 1, 3, 0x3, 0, 0, 0, 0}, VIEW_FAILED, 1}}; /* it could not have been of the one between */
+        {{3, 1, 2, 0x3, 0, 0, 0}, VIEW_COLLECT, 2},
+        {{3, 1, 3, 0x3, 0, 0, 0}, VIEW_FAILED, 1}}; /* it could not have been of the one between */
     for (size_t i = 0; i < LENGTH(rows); i++) {
         struct gf_members *members = collector();
         assert_true(report_take(1, &rows[i].report));

@@ -115,7 +115,6 @@ static gf_status reform(struct gf_members *members, uint32_t id)
 /* What members said of lower views counts no more; of whom a process knocks or whose connection stands is still known. */
 static void reports_forget(struct gf_members *members)
 {
-    memset(&members->view.ended_told, 0, sizeof members->view.ended_told);
     for (uint32_t id = 0; id < members->seat_count; id++) {
         struct member *member = &members->table[id];
         member->owed &= 1u << MEMBERS_COMMIT; /* of this epoch, to one that has not heard of it */

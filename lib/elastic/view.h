@@ -75,8 +75,7 @@ struct members_view {
     struct members_list epoch;    /* the last committed one; its number is 0 before the first */
     struct view_proposal current; /* how that began, for those that have not heard of it */
     struct view_proposal accepted;
-    struct members_list ended;    /* as named here .. */
-    struct members_list ended_told; /* .. and by those that reported */
+    struct members_list ended;    /* as named here, at one moment: lists of two moments must not be mixed */
     gf_status refusal;      /* what COMMIT says instead, where this attempt has failed */
     struct gf_members_plan plan;
 };

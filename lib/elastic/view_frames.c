@@ -1,6 +1,6 @@
 /* Frames of a view change, to bytes and back.
  *
- *     DO_VIEW_CHANGE  a promise: view, the accepted proposal with its view, progress; the epoch and who is named as ended
+ *     DO_VIEW_CHANGE  a promise: view, the accepted proposal with its view, progress, the epoch
  *     START_VIEW      the coordinator is in a higher view: asks for DO_VIEW_CHANGE
  *     PREPARE         its proposal
  *     ACCEPT          a member has it
@@ -64,10 +64,9 @@ static void report_put(struct gf_put *put, const struct gf_members *members)
     gf_put_u32(put, view->admits ? 1 : 0);
     standing_put(put, &view->own);
     gf_view_list_put(put, &view->epoch, members->seat_count);
-    gf_view_list_put(put, &view->ended, members->seat_count);
     gf_view_proposal_put(put, &view->accepted, members->seat_count);
 }
-_Static_assert(3 * (8 + GF_WORLD_MAX / 8) + 128 <= GF_FRAME_PAYLOAD_MAX, "a report fits in a frame");
+_Static_assert(2 * (8 + GF_WORLD_MAX / 8) + 128 <= GF_FRAME_PAYLOAD_MAX, "a report fits in a frame");
 
 uint32_t gf_view_frame_put(struct gf_members *members, uint32_t kind)
 {

@@ -50,8 +50,6 @@ static void report_take(struct gf_members *members, uint32_t id, struct gf_get *
         get->bad = true;
         return;
     }
-    if (!gf_view_list_get(get, members->seat_count, &list)) return;
-    for (uint32_t byte = 0; byte < sizeof list.bits; byte++) view->ended_told.bits[byte] |= list.bits[byte];
     if (!proposal_note(members, report.accepted_view, get)) return;
     member->state = MEMBER_REPORTED;
     member->view = report.view;
