@@ -46,8 +46,8 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
     grep -v test_tidy "$scratch/code" | xargs grep -cE '\b(TODO|FIXME|XXX)\b' | awk -F: '$2 > 0 { print "todo", $1, $2 }'
     { sources 'c|h|cu|cuh|cc|sh|md|cfg|1|3|5' | grep -v test_tidy.sh; echo Makefile; echo README.md; } | xargs cat | tr 'A-Z' 'a-z' |
         tr -c 'a-z' '\n' | awk '
-        BEGIN { split("seat seats knock knocks knocked newcomer newcomers reborn vote votes order tickets crowd crowded " \
-            "blame blames blamed guilty settle settles settled verified torn doubtful lawful unlawful lent lend lends lending " \
+        BEGIN { split("seat seats knock knocks knocked newcomer newcomers reborn verdict verdicts ticket tickets crowd crowded " \
+            "blame blames blamed guilty settle settles settled vouched torn doubtful lawful unlawful lent lend lends lending " \
             "borrow borrows borrowed seal seals sealed blob blobs paced", w, " "); for (i in w) bad[w[i]] = 1 }
         $0 in bad { n[$0]++ } END { for (k in n) print "word", k, n[k] }'
     find . -name README.md ! -path './build*' | sed 's|^\./||' | xargs wc -l | awk '

@@ -88,13 +88,14 @@ const struct gf_op_kind gf_buffer_dense = {
     .done = gf_buffer_done,
 };
 
-/* What leaves the node, or a device, has the wire's type. Ranks that reach each other's host memory add what the appliance
- * wrote, and none casts all of it there and back; hierarchy casts what it sends. Chunks are packed in any case. */
+/* What leaves the node, or a device for the host, has the wire's type. Ranks that reach each other's memory, the host's or
+ * the devices', add what the appliance wrote, and none casts all of it there and back; hierarchy casts what it sends.
+ * Chunks are packed in any case. */
 static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer, gf_algorithm algorithm)
 {
-    bool in_node = (algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY);
-    bool stays = in_node && !gf->on_device && (buffer->chunk_count == 0);
-    return stays ? (gf_type)buffer->type : gf->config.exchange.wire;
+    bool in_host = !gf->on_device && ((algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY));
+    bool between_devices = (algorithm == GF_ALGORITHM_DIRECT) && gf->ipc.agreed;
+    return ((in_host || between_devices) && (buffer->chunk_count == 0)) ? (gf_type)buffer->type : gf->config.exchange.wire;
 }
 
 bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
