@@ -23,7 +23,7 @@ struct gf_rendezvous_setup {
     bool insecure;
     uint64_t keepalive_ns;
     uint64_t join_timeout_ns; /* connecting is tried again until then */
-    bool rejoin;              /* this rank was of the job before: it knocks at `address`, whoever the centre is now */
+    bool rejoin;              /* this rank was of the job before: it rejoins at `address`, whoever the centre is now */
     struct gf_log log;
     void *arg;                /* gf_drivers.rendezvous_arg: the simulated world */
 };
@@ -43,7 +43,7 @@ struct gf_rendezvous_event {
     uint32_t size_bytes;
     const void *payload;    /* valid until the next poll() */
     const char *text;       /* likewise */
-    bool rejoins;           /* CONNECTED, at the centre: a restarted process that knocks */
+    bool rejoins;           /* CONNECTED, at the centre: a restarted process that rejoins */
     bool unproven;          /* REFUSED: anybody could have said that */
     bool lives;             /* ENDED: the other process may still run (it was silent, or turned away on purpose). False:
                              * its own kernel has closed the connection or refuses one, so it is gone */
@@ -82,7 +82,7 @@ struct gf_rendezvous_driver {
      * belong to the new star are closed on purpose, which their other ends see (`lives`). GF_OK: the way to it
      * stands already, or it is this rank, which listens now; GF_AGAIN: CONNECTED or ENDED will tell; an error: this
      * rank cannot (fault says why), the channel itself is as it was.
-     * GF_RANK_NONE: to knock (again) at the address of the setup; CONNECTED tells which rank is the centre there. A
+     * GF_RANK_NONE: to rejoin (again) at the address of the setup; CONNECTED tells which rank is the centre there. A
      * centre that is not rank 0 takes that address over as soon as it is free, where its host has it. */
     gf_status (*reform)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);
     void (*close)(struct gf_rendezvous *rendezvous);

@@ -40,7 +40,7 @@ struct gf_context {
     struct gf_log log;
     struct gf_error error;
     uint32_t rank, world, epoch;
-    const uint32_t *seats;       /* [world] ranks of the first epoch, which links and rendezvous know; NULL: the same */
+    const uint32_t *ids;       /* [world] ranks of the first epoch, which links and rendezvous know; NULL: the same */
 
     const struct gf_modules *modules;
     struct gf_drivers drivers;

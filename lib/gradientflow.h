@@ -486,19 +486,19 @@ gf_status gf_shrink(gf_context *gf, const uint32_t *ended, uint32_t count);
 gf_status gf_shrink_poll(gf_context *gf);
 gf_status gf_shrink_wait(gf_context *gf);
 /* A rank that has died may be started again, with its old rank and world and rendezvous.rejoin (or GF_REJOIN=1 in the
- * environment): its gf_open() knocks at rendezvous.address, and its gf_open_wait() ends when the others have let it in,
+ * environment): its gf_open() rejoins at rendezvous.address, its gf_open_wait() ends when the others have let it in,
  * at the latest after rendezvous.join_timeout_ns. They see it after a step: gf_joiners() is the number of restarted
  * ranks that wait, as of the last whole step, the same on all ranks. Where it is not 0 every rank calls gf_admit(),
  * between steps and after gf_update(), then gf_shrink_poll() or gf_shrink_wait() as with gf_shrink(), and what is said
- * there holds: the world has the newcomers (no more at once than there were ranks), addresses are to be asked again. A
+ * there holds: the world has the joiners (no more at once than there were ranks), addresses are to be asked again. A
  * gf_shrink() also takes along who waits. Rank 0 is who coordinated, after it all by their rank at the start.
- * The newcomer then has weights, momentum, selection, loss scale and gf_steps() of the others, and an empty history.
- * GF_ERR_STATE from gf_admit(): nobody waits, or a wrong moment. gf_open_wait() of a newcomer: GF_ERR_MISMATCH, it was
+ * The joiner then has weights, momentum, selection, loss scale and gf_steps() of the others, and an empty history.
+ * GF_ERR_STATE from gf_admit(): nobody waits, or a wrong moment. gf_open_wait() of a joiner: GF_ERR_MISMATCH, it was
  * given other things than the others; GF_ERR_STATE, the job has not begun or is ending; GF_ERR_TIMEOUT, nobody answers
  * at that address; GF_ERR_QUORUM, nobody let it in. Start again only what has ended. */
 uint32_t gf_joiners(const gf_context *gf);
 gf_status gf_admit(gf_context *gf);
-bool gf_rejoined(const gf_context *gf); /* this context was opened as a newcomer */
+bool gf_rejoined(const gf_context *gf); /* this context was opened as a joiner */
 /* Whole steps since open (or since the state that was loaded), skipped ones included. Equal on all ranks where the
  * context is ready and no step has ended on some of them only. */
 uint64_t gf_steps(const gf_context *gf);

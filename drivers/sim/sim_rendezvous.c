@@ -8,7 +8,7 @@
 
 #define FRAME_NS 20000u
 #define FIRST_CENTER 0u
-#define KNOCK_NS 1000000u /* between two tries of a rank that comes back */
+#define REJOIN_NS 1000000u /* between two tries of a rank that comes back */
 
 static struct sim_rendezvous *sim_rendezvous(struct gf_rendezvous *rendezvous)
 {
@@ -35,7 +35,7 @@ static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t center)
     if ((near->rendezvous == NULL) || (far->rendezvous == NULL) || near->is_dead || far->is_dead) return;
     if ((near->rendezvous->center != center) || (far->rendezvous->center != center)) return;
     if (near->wire_quiet_ns > at_ns) at_ns = near->wire_quiet_ns; /* after the end of the last one */
-    frame_send(sim, rank, center, GF_RENDEZVOUS_CONNECTED, at_ns, 0)->rejoins = near->rendezvous->knocks;
+    frame_send(sim, rank, center, GF_RENDEZVOUS_CONNECTED, at_ns, 0)->rejoins = near->rendezvous->rejoins;
     (void)frame_send(sim, center, rank, GF_RENDEZVOUS_CONNECTED, at_ns, 0);
 }
 
@@ -107,22 +107,22 @@ static uint32_t door_find(struct gf_sim *sim)
     return GF_RANK_NONE;
 }
 
-static void knock(struct sim_rendezvous *rendezvous, uint64_t now_ns)
+static void rejoin(struct sim_rendezvous *rendezvous, uint64_t now_ns)
 {
     struct sim_rank *self = rendezvous->self;
     uint32_t center = door_find(self->sim);
-    gf_sim_wake_at(self->sim, self->rank, now_ns + KNOCK_NS);
+    gf_sim_wake_at(self->sim, self->rank, now_ns + REJOIN_NS);
     if ((center == GF_RANK_NONE) || self->sim->ranks[center].wires[self->rank]) return; /* or its old connection stands */
     rendezvous->center = center;
     wire_begin(self->sim, self->rank, center);
 }
 
-static void knock_begin(struct sim_rendezvous *rendezvous, uint64_t now_ns)
+static void rejoin_begin(struct sim_rendezvous *rendezvous, uint64_t now_ns)
 {
-    rendezvous->knocks = true;
+    rendezvous->rejoins = true;
     rendezvous->was_reformed = false;
     rendezvous->center = GF_RANK_NONE;
-    gf_sim_wake_at(rendezvous->self->sim, rendezvous->self->rank, now_ns + KNOCK_NS);
+    gf_sim_wake_at(rendezvous->self->sim, rendezvous->self->rank, now_ns + REJOIN_NS);
 }
 
 static size_t rendezvous_state_bytes(const struct gf_rendezvous_setup *setup)
@@ -154,7 +154,7 @@ static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *
                                           .join_until_ns = UINT64_MAX, .center = FIRST_CENTER};
     self->rendezvous = rendezvous;
     memset(self->wires, 0, sim->setup.world * sizeof *self->wires);
-    if (setup->rejoin) knock_begin(rendezvous, now_ns);
+    if (setup->rejoin) rejoin_begin(rendezvous, now_ns);
     if (setup->rejoin || (self->rank != FIRST_CENTER)) {
         if (!setup->rejoin) wire_begin(sim, self->rank, FIRST_CENTER);
         if ((setup->join_timeout_ns > 0) && (setup->join_timeout_ns < UINT64_MAX - now_ns)) {
@@ -200,7 +200,7 @@ static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns, st
         return gf_fault_set(&base->fault, GF_ERR_ABORTED, self->rank, "poll", 0, "rank %u was killed", self->rank);
     }
     if (self->is_stopped) return GF_AGAIN;
-    if (rendezvous->center == GF_RANK_NONE) knock(rendezvous, now_ns);
+    if (rendezvous->center == GF_RANK_NONE) rejoin(rendezvous, now_ns);
     free(rendezvous->current);
     rendezvous->current = frame;
     if (frame == NULL) {
@@ -210,8 +210,8 @@ static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns, st
     }
     rendezvous->first = frame->next;
     if (frame->next == NULL) rendezvous->last = NULL;
-    if (rendezvous->knocks && (frame->from == rendezvous->center) && (frame->kind == GF_RENDEZVOUS_CONNECTED)) {
-        rendezvous->knocks = false;
+    if (rendezvous->rejoins && (frame->from == rendezvous->center) && (frame->kind == GF_RENDEZVOUS_CONNECTED)) {
+        rendezvous->rejoins = false;
         rendezvous->was_reformed = true;
     }
     *event_out = (struct gf_rendezvous_event){.kind = frame->kind, .rank = frame->from,
@@ -285,15 +285,15 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
         if (rank == self->rank) continue;
         const struct sim_rendezvous *other = sim->ranks[rank].rendezvous;
-        bool comes = (other != NULL) && other->knocks && (other->center == self->rank);
+        bool comes = (other != NULL) && other->rejoins && (other->center == self->rank);
         if (self->wires[rank] || comes) wire_end(sim, self->rank, rank, 0, "turned to another coordinator", true);
         self->wires[rank] = false;
         queue_forget(rendezvous, rank);
     }
     rendezvous->center = coordinator;
-    rendezvous->knocks = false;
+    rendezvous->rejoins = false;
     if (coordinator == GF_RANK_NONE) {
-        knock_begin(rendezvous, now_ns);
+        rejoin_begin(rendezvous, now_ns);
         return GF_AGAIN;
     }
     if (coordinator != self->rank) {

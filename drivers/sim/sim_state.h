@@ -116,7 +116,7 @@ struct sim_rendezvous {
     uint64_t join_until_ns;         /* UINT64_MAX: no such bound */
     bool was_connected;
     bool was_reformed;
-    bool knocks;                    /* on its way back into the job, wherever its centre is */
+    bool rejoins;                    /* on its way back into the job, wherever its centre is */
     uint32_t center;                /* rank at the centre of the star that this rank belongs to; GF_RANK_NONE: sought */
 };
 

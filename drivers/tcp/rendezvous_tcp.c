@@ -125,7 +125,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     for (uint32_t i = 0; i < tcp->conn_count; i++)
         gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
     tcp->door = tcp->to;
-    if (setup->rejoin) gf_tcp_knock_begin(tcp, now_ns);
+    if (setup->rejoin) gf_tcp_rejoin_begin(tcp, now_ns);
     else if (!tcp_is_center(tcp)) tcp->conns[tcp->center].state = TCP_CONN_WAIT;
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd >= 0) tcp->strangers_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -192,7 +192,7 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
             return GF_OK;
         }
         if (status != GF_OK) return status;
-        conn = &tcp->conns[tcp->center]; /* one that knocked knows only now where that is */
+        conn = &tcp->conns[tcp->center]; /* one that asked knows only now where that is */
         conn->state = TCP_CONN_UP;
         gf_tcp_listen_own(tcp, conn->fd);
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = conn->peer};
@@ -228,7 +228,7 @@ static gf_status tcp_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, str
         gf_status status = gf_tcp_held_take(tcp, event_out);
         if (status != GF_AGAIN) return status;
         gf_tcp_door_try(tcp, now_ns);
-    } else if (tcp->knocks && (now_ns - tcp->began_ns >= TCP_KNOCK_NS) &&
+    } else if (tcp->rejoins && (now_ns - tcp->began_ns >= TCP_REJOIN_NS) &&
                ((tcp->conns[tcp->center].state == TCP_CONN_CONNECTING) ||
                 (tcp->conns[tcp->center].state == TCP_CONN_HELLO))) {
         gf_tcp_connect_again(tcp, &tcp->conns[tcp->center], now_ns, ETIMEDOUT); /* another may listen there by now */

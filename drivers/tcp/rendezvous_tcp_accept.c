@@ -1,4 +1,4 @@
-/* Rank 0 and those who knock: anybody may connect, only a rank of this job gets past its hello. */
+/* Rank 0 and those who rejoin: anybody may connect, only a rank of this job gets past its hello. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include "drivers/tcp/rendezvous_user.h"
@@ -46,7 +46,7 @@ static uint32_t slots_of(const struct tcp *tcp, const unsigned char *from)
 
 /* A free slot, else, of the address that holds most of them, that of the connection that has said nothing for longest.
  * One whose hello was good needs the time of a round trip, so it gives way only after a while: otherwise ranks that all
- * come at once would push each other out for ever. TCP_PENDING_MAX: none now, those who knock wait in the kernel. */
+ * come at once would push each other out for ever. TCP_PENDING_MAX: none now, those who rejoin wait in the kernel. */
 static uint32_t slot_find(const struct tcp *tcp, uint64_t now_ns)
 {
     const struct pending *pending = tcp->pending;
@@ -239,7 +239,7 @@ static gf_status hello_take(struct tcp *tcp, struct pending *pending, const unsi
     if (status == GF_OK) return pending_promote(tcp, pending, hello.rank, hello.rejoins);
     bool believed = (tcp->auth.on == pending->challenged), unproven = said_by_anybody(pending);
     pending_refuse(tcp, pending, status, tcp->text);
-    if (!ours || !believed || hello.rejoins) return GF_AGAIN; /* a newcomer that does not fit does not harm the job */
+    if (!ours || !believed || hello.rejoins) return GF_AGAIN; /* a joiner that does not fit does not harm the job */
     event_out->unproven = unproven;
     event_out->kind = GF_RENDEZVOUS_REFUSED;
     event_out->rank = (header->protocol == GF_FRAME_PROTOCOL) ? hello.rank : header->from;

@@ -61,7 +61,7 @@ void gf_tcp_hello_put(struct tcp *tcp, unsigned char *payload_out)
     gf_put_u32(&put, GF_VERSION);
     gf_put_u32(&put, tcp->rank);
     gf_put_u32(&put, tcp->world);
-    gf_put_u32(&put, (tcp->auth.on ? TCP_HELLO_KEYED : 0) | (tcp->knocks ? TCP_HELLO_REJOINS : 0));
+    gf_put_u32(&put, (tcp->auth.on ? TCP_HELLO_KEYED : 0) | (tcp->rejoins ? TCP_HELLO_REJOINS : 0));
     gf_put_bytes(&put, nonce, sizeof nonce);
     header_put(tcp, tcp->talk.said, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES);
     memcpy(tcp->talk.said + GF_FRAME_HEADER_BYTES, payload_out, GF_FRAME_HELLO_BYTES);

@@ -84,7 +84,7 @@ static gf_status answer_take(struct tcp *tcp, struct conn *conn)
                             tcp->address_text, tcp->rank);
     }
     if (code == GF_OK) return GF_OK;
-    if (tcp->knocks && (code == GF_ERR_STATE)) return GF_ERR_STATE; /* not now */
+    if (tcp->rejoins && (code == GF_ERR_STATE)) return GF_ERR_STATE; /* not now */
     return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "rank 0 at %.40s refused rank %u: %s",
                         tcp->address_text, tcp->rank, reason);
 }
@@ -114,7 +114,7 @@ gf_status gf_tcp_answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns
         gf_tcp_connect_again(tcp, conn, now_ns, EBUSY);
         return GF_AGAIN;
     }
-    if ((status == GF_OK) && tcp->knocks && (gf_tcp_knock_end(tcp, header.from) == NULL)) {
+    if ((status == GF_OK) && tcp->rejoins && (gf_tcp_rejoin_end(tcp, header.from) == NULL)) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
                             "what listens at %.50s calls itself rank %u of %u", tcp->address_text, header.from,
                             tcp->world);

@@ -1,5 +1,5 @@
 /* A star around another rank. Each rank listens at a port of its own from its first connection on, at the address that
- * this connection has; who knocks there waits until this rank is the centre. That the port refuses is the
+ * this connection has; who rejoins there waits until this rank is the centre. That the port refuses is the
  * proof that its process has ended, so it stays open until close().
  *
  * The centre also listens at the address of the job, once that is free: there a restarted rank finds it. */
@@ -115,9 +115,9 @@ void gf_tcp_door_try(struct tcp *tcp, uint64_t now_ns)
 }
 
 /* The connection lies in any place but this rank's own until it is known whose it is. */
-void gf_tcp_knock_begin(struct tcp *tcp, uint64_t now_ns)
+void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
 {
-    tcp->knocks = true;
+    tcp->rejoins = true;
     tcp->reformed = false;
     tcp->center = (tcp->rank == 0) ? 1 : 0;
     tcp->to = tcp->door;
@@ -127,11 +127,11 @@ void gf_tcp_knock_begin(struct tcp *tcp, uint64_t now_ns)
     tcp->retry_ns = TCP_RETRY_FIRST_NS;
 }
 
-struct conn *gf_tcp_knock_end(struct tcp *tcp, uint32_t center)
+struct conn *gf_tcp_rejoin_end(struct tcp *tcp, uint32_t center)
 {
     struct conn *from = &tcp->conns[tcp->center], *to = &tcp->conns[center];
     if ((center >= tcp->world) || (center == tcp->rank)) return NULL;
-    tcp->knocks = false;
+    tcp->rejoins = false;
     tcp->reformed = true;
     if (to == from) return to;
     memcpy(to, from, sizeof *to);
@@ -151,7 +151,7 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
     struct gf_fault fault = {0};
     if (tcp->conn_count == 0) return (coordinator == tcp->rank) ? GF_OK : GF_ERR_STATE;
     GF_ASSERT((coordinator < tcp->world) || (coordinator == GF_RANK_NONE));
-    if (tcp->knocks && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->center].state == TCP_CONN_WAIT))
+    if (tcp->rejoins && (coordinator == GF_RANK_NONE) && (tcp->conns[tcp->center].state == TCP_CONN_WAIT))
         return GF_AGAIN;
     if ((coordinator == tcp->center) &&
         (tcp_is_center(tcp) || (tcp->conns[coordinator].state == TCP_CONN_UP))) return GF_OK;
@@ -170,11 +170,11 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
     door_close(tcp);
     if (coordinator == GF_RANK_NONE) {
         listen_set(tcp, false);
-        gf_tcp_knock_begin(tcp, now_ns);
+        gf_tcp_rejoin_begin(tcp, now_ns);
         return GF_AGAIN;
     }
     tcp->center = coordinator;
-    tcp->knocks = false;
+    tcp->rejoins = false;
     tcp->reformed = true;
     (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", tcp_is_center(tcp) ? tcp->own_text : address);
     listen_set(tcp, tcp->listen_fd >= 0);

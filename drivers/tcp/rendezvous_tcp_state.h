@@ -24,7 +24,7 @@
 #define TCP_CHALLENGED_NS UINT64_C(100000000) /* for so long a challenged connection does not give way */
 #define TCP_RETRY_FIRST_NS UINT64_C(20000000)
 #define TCP_RETRY_MAX_NS UINT64_C(200000000)
-#define TCP_KNOCK_NS UINT64_C(2000000000) /* an answer to who comes back takes no longer */
+#define TCP_REJOIN_NS UINT64_C(2000000000) /* an answer to who comes back takes no longer */
 #define TCP_DOOR_NS UINT64_C(500000000)   /* between two tries to listen at the job's address */
 #define TCP_HELLO_KEYED 1u
 #define TCP_HELLO_REJOINS 2u
@@ -91,7 +91,7 @@ struct tcp {
     const struct gf_auth_module *authentication; /* of all that auth.on allows */
     struct talk talk; /* the other ranks, with rank 0 */
     uint32_t center;  /* rank that coordinates */
-    bool knocks;      /* on its way back into the job: which rank is the centre is seen from its answer */
+    bool rejoins;      /* on its way back into the job: which rank is the centre is seen from its answer */
     bool reformed;    /* it is not the first one: who refuses a connection is gone, deadlines are lib/'s */
     bool refused;     /* an ENDED about the centre is to be told */
     bool listens;     /* listen_fd is looked at */
@@ -149,7 +149,7 @@ void gf_tcp_connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
 gf_status gf_tcp_answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
 gf_status gf_tcp_connect_deadline(struct tcp *tcp, const struct conn *conn, uint64_t now_ns);
 
-/* rendezvous_tcp_accept.c: rank 0 and those who knock. */
+/* rendezvous_tcp_accept.c: rank 0 and those who rejoin. */
 /* GF_OK from these: *event_out says who came in, or who of this job was refused. */
 gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct gf_rendezvous_event *event_out);
 gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_out); /* the centre */
@@ -161,9 +161,9 @@ void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state);
 void gf_tcp_listen_own(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
 void gf_tcp_door_try(struct tcp *tcp, uint64_t now_ns);
-void gf_tcp_knock_begin(struct tcp *tcp, uint64_t now_ns);
+void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns);
 /* Its answer has come from rank `center`: the connection is where it belongs; NULL: there is no such rank. */
-struct conn *gf_tcp_knock_end(struct tcp *tcp, uint32_t center);
+struct conn *gf_tcp_rejoin_end(struct tcp *tcp, uint32_t center);
 void gf_tcp_address(struct gf_rendezvous *rendezvous, char *text_out);
 gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator, const char *address);
 

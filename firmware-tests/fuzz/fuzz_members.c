@@ -170,7 +170,7 @@ static bool shrink(struct gf_members *members, struct source *source, uint32_t *
     source->epoch = plan.epoch;
     gf_members_shrink_join(members, "endpoint", 4, source->now_ns);
     *world_out = plan.world;
-    for (uint32_t rank = 0; rank < plan.world; rank++) must(gf_members_seats(members)[rank] < source->world);
+    for (uint32_t rank = 0; rank < plan.world; rank++) must(gf_members_ids(members)[rank] < source->world);
     return true;
 }
 
@@ -212,10 +212,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     source.world = 2 + (data[0] >> 1) % (RANKS_MAX - 1);
     source.rank = ((data[0] & 1) != 0) ? 0 : 1 + (data[0] >> 4) % (source.world - 1);
     source.epoch = (data[0] >> 6) & 1; /* 0: none that could be shrunk */
-    bool knocks = (data[0] & 0xc1) == 0xc0;
+    bool rejoins = (data[0] & 0xc1) == 0xc0;
     uint32_t world_now = source.world;
     struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .elastic = &gf_members_elastic, .epoch = source.epoch,
-                                     .rejoin = knocks, .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
+                                     .rejoin = rejoins, .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
                                      .join_timeout_ns = UINT64_C(10000000000),
                                      .exchange_timeout_ns = UINT64_C(10000000000), .address = "fuzz",
                                      .answer_timeout_ns = UINT64_C(1000000000)};
@@ -224,8 +224,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gf_members *members = gf_members_open(&setup, state, &source.base, "endpoint", 4, source.now_ns);
     gf_status failed = GF_OK;
     bool leaving = false;
-    if (knocks) {
-        gf_members_knock(members, source.now_ns, SETTLE_NS);
+    if (rejoins) {
+        gf_members_rejoin(members, source.now_ns, SETTLE_NS);
         if (!shrink(members, &source, &world_now)) goto end;
     }
     while (source.get.left > 0) {

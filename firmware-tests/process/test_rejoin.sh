@@ -71,7 +71,7 @@ measured() {
                what, t[1], t[int((NR + 1) / 2)], t[NR], NR }'
 }
 
-alone() { # a newcomer that finds nobody
+alone() { # a joiner that finds nobody
     GF_REJOIN=$1 GF_RANK=1 GF_WORLD=3 GF_JOB=1 GF_ADDRESS=127.0.0.1:1 timeout 60 "$BUILD/gf-train" --model linear \
         --elastic --steps 10 --set rendezvous.join_timeout=300ms >"$scratch/alone" 2>&1
     code=$?

@@ -272,9 +272,9 @@ TEST(who_is_behind_by_an_epoch_learns_of_it)
     }
 }
 
-/* ---- knocks ---- */
+/* ---- rejoins ---- */
 
-TEST(who_knocks_is_let_wait_where_all_fits)
+TEST(who_rejoins_waits_where_all_fits)
 {
     static const struct {
         const char *name;
@@ -303,7 +303,7 @@ TEST(who_knocks_is_let_wait_where_all_fits)
         gf_put_u32(&put, rows[i].id_count);
         gf_members_offer_put(&put, other);
         get.left = (uint32_t)(sizeof payload - put.left);
-        bool valid = gf_view_frame(members, 1, MEMBERS_KNOCK, &get);
+        bool valid = gf_view_frame(members, 1, MEMBERS_REJOIN, &get);
         bool waits = (members->table[1].state == MEMBER_WAITS);
         if ((valid != rows[i].valid) || (waits != rows[i].waits)) print_error("%s\n", rows[i].name);
         assert_int_equal(valid, rows[i].valid);

@@ -1,4 +1,4 @@
-/* Ranks that died are started again and come back, over the simulated network: whoever dies whenever, the newcomer ahead of
+/* Ranks that died are started again and come back, over the simulated network: whoever dies whenever, the joiner ahead of
  * all, in the end the world is whole, holds the same weights, and these are the sums of the steps that were applied. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
@@ -250,11 +250,11 @@ TEST(whoever_dies_and_is_started_again_comes_back)
             }
         }
     }
-    print_message("%u newcomers, %u calls of gf_admit()\n", came, admissions);
+    print_message("%u joiners, %u calls of gf_admit()\n", came, admissions);
     assert_true(admissions > came / 2);
 }
 
-TEST(several_newcomers_come_in)
+TEST(several_joiners_come_in)
 {
     for (uint32_t size = 3; size <= 6; size++) {
         for (uint32_t dead = 1; dead < (1u << size) - 1; dead++) {
@@ -278,7 +278,7 @@ TEST(several_newcomers_come_in)
     }
 }
 
-/* Another death at each moment of the way in, of the newcomer itself or another; all are started again in the end. */
+/* Another death at each moment of the way in, of the joiner itself or another; all are started again in the end. */
 TEST(a_death_on_the_way_in_begins_it_anew)
 {
     uint32_t deaths = 0;
@@ -304,7 +304,7 @@ TEST(a_death_on_the_way_in_begins_it_anew)
     assert_true(on_the_way > 50);
 }
 
-/* The coordinator dies while it lets a newcomer in, another rank is silent: the next one has no connection with that, and
+/* The coordinator dies while it lets a joiner in, another rank is silent: the next one has no connection with that, and
  * waits for it no longer than a shrink does, however long a step may take. */
 TEST(a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink)
 {
@@ -338,7 +338,7 @@ static void vary_sparse(struct gf_config *config)
     config->sparse.enabled = true;
     config->sparse.chunk_elems = 128;
     config->sparse.keep_share = 0.3f;
-    config->sparse.warmup_steps = 6; /* newcomers in the dense part and behind it */
+    config->sparse.warmup_steps = 6; /* joiners in the dense part and behind it */
 }
 
 static void vary_sparse_local(struct gf_config *config)
@@ -359,7 +359,7 @@ static void vary_wire(struct gf_config *config)
     config->exchange.average = GF_AVERAGE_RANKS;
 }
 
-TEST(a_newcomer_has_the_whole_state)
+TEST(a_joiner_has_the_whole_state)
 {
     static void (*const variants[])(struct gf_config *config) = {vary_momentum, vary_sparse, vary_sparse_local,
                                                                  vary_wire};
@@ -384,7 +384,7 @@ TEST(a_newcomer_has_the_whole_state)
 
 /* ---- who does not come in ---- */
 
-TEST(a_newcomer_with_other_things_is_turned_away)
+TEST(a_joiner_with_other_things_is_turned_away)
 {
     struct world_setup setup = setup_of(3);
     struct world w;
@@ -434,7 +434,7 @@ static void rank_1_rejoins(uint32_t rank, struct gf_config *config, const struct
     config->rendezvous.rejoin = (rank == 1);
 }
 
-TEST(a_job_that_has_not_begun_takes_no_newcomers)
+TEST(a_job_that_has_not_begun_takes_no_joiners)
 {
     struct world_setup setup = setup_of(2);
     struct world w;

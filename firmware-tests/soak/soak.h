@@ -162,7 +162,7 @@ static inline bool soak_is_member(const struct soak_model *model, uint32_t rank)
 /* soak_epoch.c: a new epoch has begun on this rank; done[rank] steps had each ended before, those of `loose` (bits) the
  * last of them without gf_update(). */
 void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done, uint32_t loose,
-                      bool newcomer);
+                      bool joiner);
 /* This rank's own part of the state, to be found again behind a shrink. */
 void soak_model_keep(struct soak_model *model, const gf_context *gf);
 bool soak_model_is_late(const struct soak_model *model, const gf_context *gf); /* of an epoch that is over */
@@ -205,7 +205,7 @@ struct soak_rank {
     void *region;           /* from gf_exchange_take() */
     struct soak_requests requests;
     gf_status end;          /* how its last operation ended */
-    bool newcomer;          /* it was started again */
+    bool joiner;          /* it was started again */
     bool admits;            /* its shrink began with gf_admit() */
     bool excused;           /* it aborted, closed early, died or was stopped by the plan */
     struct gf_error error;  /* the record at the end */
@@ -225,7 +225,7 @@ struct soak_job {
     bool met;                         /* a fault was met */
     uint64_t done[SOAK_RANKS_MAX];    /* steps that each rank has ended */
     uint32_t loose;                   /* a bit for each rank: of these the last without gf_update() */
-    uint64_t goal, goal_ns;           /* elastic: steps to go, and when a newcomer may be given another */
+    uint64_t goal, goal_ns;           /* elastic: steps to go, and when a joiner may be given another */
     bool late;                        /* something befell the job when ranks had begun to leave */
     uint32_t shrinks, rejoins;
     bool on_wire;             /* some rank's buffers went from device memory straight to the wire */

@@ -3,7 +3,7 @@
 #include "firmware-tests/soak/soak.h"
 
 #define ADMIT_NS UINT64_C(60000000)
-#define WAIT_NS UINT64_C(20000000) /* between two steps that are made only to let a newcomer in */
+#define WAIT_NS UINT64_C(20000000) /* between two steps that are made only to let a joiner in */
 
 static uint64_t now_of(const struct soak_job *job) { return gf_sim_now_ns(job->w.sim); }
 
@@ -31,9 +31,9 @@ void soak_epoch_begun(struct soak_job *job, uint32_t rank)
     uint64_t user_bytes = job->plan.setup.config.exchange.user_bytes;
     soak_requests_free(&self->requests); /* nothing is under way in what they lie in */
     soak_model_epoch(&job->model, gf, job->done, job->loose,
-                     self->newcomer && (job->done[rank] == 0));
+                     self->joiner && (job->done[rank] == 0));
     job->loose &= ~(1u << rank);
-    if (self->newcomer && (job->done[rank] == 0)) job->rejoins++;
+    if (self->joiner && (job->done[rank] == 0)) job->rejoins++;
     job->done[rank] = gf_steps(gf);
     self->step = gf_steps(gf) + 1;
     self->region = NULL;
@@ -49,7 +49,7 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank)
     if (status == GF_OK) {
         uint64_t took_ns = now_of(job) - job->ranks[rank].began_ns;
         if (job->ranks[rank].admits && (job->plan.hope == SOAK_HOPE_ON) && (took_ns > ADMIT_NS + job->plan.setup.sim.detect_ns))
-            fail_msg("rank %u: letting a newcomer in took %.3f s, although nobody died on the way", rank,
+            fail_msg("rank %u: letting a joiner in took %.3f s, although nobody died on the way", rank,
                      (double)took_ns * 1e-9);
         soak_epoch_begun(job, rank);
         return;
@@ -59,7 +59,7 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank)
     soak_finish(job, rank, status);
 }
 
-/* It has all its steps; others may still need it, and a newcomer comes in behind a step only. */
+/* It has all its steps; others may still need it, and a joiner comes in behind a step only. */
 void soak_turn_last(struct soak_job *job, uint32_t rank)
 {
     struct soak_rank *self = &job->ranks[rank];
@@ -73,7 +73,7 @@ void soak_turn_last(struct soak_job *job, uint32_t rank)
     for (uint32_t other = 0; other < job->plan.setup.world; other++) {
         const struct soak_rank *its = &job->ranks[other];
         if (!gf_sim_runs(job->w.sim, other) || (its->stage == SOAK_END) || (its->stage == SOAK_CLOSE)) continue;
-        if (its->newcomer && (its->stage == SOAK_OPEN)) comes = true;
+        if (its->joiner && (its->stage == SOAK_OPEN)) comes = true;
         else if ((its->stage != SOAK_LAST) || (its->step <= job->goal)) wait = true;
     }
     if (comes && !wait && (now_of(job) >= job->goal_ns)) {
@@ -94,7 +94,7 @@ void soak_restart(struct soak_job *job, uint32_t rank)
                         (job->ranks[other].stage == SOAK_END));
     if (over || !job->plan.elastic || (job->w.ranks[rank].gf == NULL)) return;
     soak_requests_free(&self->requests);
-    *self = (struct soak_rank){.turns = self->turns, .newcomer = true, .began_ns = now_of(job)};
+    *self = (struct soak_rank){.turns = self->turns, .joiner = true, .began_ns = now_of(job)};
     job->done[rank] = 0;
     job->loose &= ~(1u << rank);
     world_restart(&job->w, rank);

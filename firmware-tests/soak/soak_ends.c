@@ -85,7 +85,7 @@ static void all_go_on(const struct soak_job *job)
         if (job->ranks[rank].end_stage == SOAK_OPEN) return; /* it died while they joined for the first time */
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
-        if (((rank != job->plan.guilty) || self->newcomer) && (self->end != GF_OK))
+        if (((rank != job->plan.guilty) || self->joiner) && (self->end != GF_OK))
             fail_msg("rank %u ended with %s, only rank %u has died", rank, gf_status_name(self->end), job->plan.guilty);
     }
 }

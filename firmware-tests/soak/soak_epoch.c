@@ -7,7 +7,7 @@
 static uint32_t members_of(const gf_context *gf)
 {
     uint32_t members = 0;
-    for (uint32_t rank = 0; rank < gf_world(gf); rank++) members |= 1u << gf_seat_of(gf, rank);
+    for (uint32_t rank = 0; rank < gf_world(gf); rank++) members |= 1u << gf_member_id_of(gf, rank);
     return members;
 }
 
@@ -31,14 +31,14 @@ void soak_model_keep(struct soak_model *model, const gf_context *gf)
 
 /* ---- what is a rank's own ---- */
 
-static void own_take(struct soak_model *model, const gf_context *gf, bool behind, bool newcomer, bool loose)
+static void own_take(struct soak_model *model, const gf_context *gf, bool behind, bool joiner, bool loose)
 {
     uint64_t row = gf_first_rank(gf) * model->elem_count;
     const float *history = (const float *)(uintptr_t)gf->sparse.history;
     const float *local = (const float *)(uintptr_t)gf->optimizer.momentum;
     if (gf->sparse.chunk_count == 0) return;
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++) {
-        float kept = newcomer ? 0.0f : model->kept[row + e];
+        float kept = joiner ? 0.0f : model->kept[row + e];
         /* What it had sent in a step that others have ended is applied there. */
         if (!loose && (history[e] != kept) && (!behind || (history[e] != 0)))
             soak_step_fail(gf, gf_steps(gf), "behind a shrink history[%u] is %.9g, was %.9g", (unsigned)e,
@@ -46,7 +46,7 @@ static void own_take(struct soak_model *model, const gf_context *gf, bool behind
         model->history[row + e] = (double)history[e];
         model->history_size[row + e] = fmax(model->history_size[row + e], fabs((double)history[e]));
         if ((local == NULL) || !gf->sparse.local_begun) continue;
-        if (!behind && !newcomer && !loose && (local[e] != model->kept_local[row + e]))
+        if (!behind && !joiner && !loose && (local[e] != model->kept_local[row + e]))
             soak_step_fail(gf, gf_steps(gf), "behind a shrink u[%u] is %.9g, was %.9g", (unsigned)e, (double)local[e],
                            (double)model->kept_local[row + e]);
         model->local[row + e] = (double)local[e];
@@ -118,10 +118,10 @@ static void common_take(struct soak_model *model, gf_context *gf)
 }
 
 void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done, uint32_t loose,
-                      bool newcomer)
+                      bool joiner)
 {
-    uint32_t members = members_of(gf), seat = gf_first_rank(gf);
-    bool behind = done[seat] < gf_steps(gf), first = true;
+    uint32_t members = members_of(gf), member_id = gf_first_rank(gf);
+    bool behind = done[member_id] < gf_steps(gf), first = true;
     struct soak_mark mark;
     soak_settle(gf);
     if (gf_steps(gf) == 0) soak_model_begin(model, gf); /* as an appliance begins its training */
@@ -143,6 +143,6 @@ void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *
             model->mark = mark;
         }
     }
-    own_take(model, gf, behind && model->given_up, newcomer, (loose >> seat & 1u) != 0);
+    own_take(model, gf, behind && model->given_up, joiner, (loose >> member_id & 1u) != 0);
     soak_model_keep(model, gf);
 }

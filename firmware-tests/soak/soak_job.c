@@ -75,7 +75,7 @@ static void turn_open(struct soak_job *job, uint32_t rank)
         soak_give_up(job, rank, status);
         return;
     }
-    if (job->ranks[rank].newcomer) {
+    if (job->ranks[rank].joiner) {
         soak_epoch_begun(job, rank);
         return;
     }

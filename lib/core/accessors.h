@@ -5,15 +5,15 @@
 #include "lib/context.h"
 
 /* Of rank `rank`, to the link; and back, GF_RANK_NONE where it is of this epoch no longer. */
-static inline uint32_t gf_seat_of(const gf_context *gf, uint32_t rank)
+static inline uint32_t gf_member_id_of(const gf_context *gf, uint32_t rank)
 {
-    return (gf->seats == NULL) ? rank : gf->seats[rank];
+    return (gf->ids == NULL) ? rank : gf->ids[rank];
 }
-static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t seat)
+static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t member_id)
 {
-    if ((gf->seats == NULL) || (seat == GF_RANK_NONE)) return seat;
+    if ((gf->ids == NULL) || (member_id == GF_RANK_NONE)) return member_id;
     for (uint32_t rank = 0; rank < gf->world; rank++)
-        if (gf->seats[rank] == seat) return rank;
+        if (gf->ids[rank] == member_id) return rank;
     return GF_RANK_NONE;
 }
 

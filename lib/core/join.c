@@ -40,7 +40,7 @@ static gf_status peers_connect(gf_context *gf)
         const void *endpoint;
         if (gf->warm.connected == gf->world) return GF_OK;
         endpoint = gf_members_endpoint(gf->members, gf->warm.connected, &endpoint_bytes);
-        if (gf->link->driver->connect(gf->link, gf_seat_of(gf, gf->warm.connected), endpoint, endpoint_bytes) < 0)
+        if (gf->link->driver->connect(gf->link, gf_member_id_of(gf, gf->warm.connected), endpoint, endpoint_bytes) < 0)
             return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
         gf->warm.connected++;
     }
@@ -55,7 +55,7 @@ static void neighbours_count(gf_context *gf)
     cpu_set_t cores;
     int core_count;
     for (uint32_t r = 0; r < gf->world; r++)
-        if ((r != gf->rank) && (gf->link->driver->map(gf->link, gf_seat_of(gf, r)) != NULL)) local++;
+        if ((r != gf->rank) && (gf->link->driver->map(gf->link, gf_member_id_of(gf, r)) != NULL)) local++;
     CPU_ZERO(&cores);
     core_count = (sched_getaffinity(0, sizeof cores, &cores) == 0) ? CPU_COUNT(&cores) : 0;
     if (core_count <= 1) core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);

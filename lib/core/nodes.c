@@ -8,7 +8,7 @@
 
 static bool reaches(const gf_context *gf, uint32_t rank)
 {
-    return (rank == gf->rank) || (gf->link->driver->map(gf->link, gf_seat_of(gf, rank)) != NULL);
+    return (rank == gf->rank) || (gf->link->driver->map(gf->link, gf_member_id_of(gf, rank)) != NULL);
 }
 
 /* auto takes hierarchy on two nodes alone. There a ring sends nearly twice as much through each node's port; with more the
@@ -120,12 +120,12 @@ gf_status gf_nodes_commit(gf_context *gf)
     nodes->halving_max_bytes = gf->config.exchange.deterministic ? UINT64_MAX : gf->config.exchange.halving_max_bytes;
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         uint32_t lowest = lowest_of(gf, rank), size = members_of(gf, lowest, gf->world);
-        if (lowest == mine) words->local[nodes->local_size++] = gf_seat_of(gf, rank);
+        if (lowest == mine) words->local[nodes->local_size++] = gf_member_id_of(gf, rank);
         if (lowest != rank) continue;
         if (size < nodes->owners) nodes->owners = size;
         if (lowest == mine) nodes->node_index = nodes->node_count;
         if (nodes->local_index < size)
-            words->across[nodes->node_count] = gf_seat_of(gf, rank_at(gf, lowest, nodes->local_index));
+            words->across[nodes->node_count] = gf_member_id_of(gf, rank_at(gf, lowest, nodes->local_index));
         nodes->node_count++;
     }
     gf->nodes.used = by_name || ((nodes->node_count == AUTO_NODES) && (nodes->owners >= AUTO_OWNERS));

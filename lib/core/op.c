@@ -112,7 +112,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->link = gf->link;
     coll->queue = &gf->wire_queue;
     coll->ops = gf->wire_ops;
-    coll->members = gf->seats;
+    coll->members = gf->ids;
     coll->size = gf->world;
     coll->index = gf->rank;
     coll->staging = op->staging;

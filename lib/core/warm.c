@@ -54,7 +54,7 @@ static gf_status direct_refuse(gf_context *gf)
     char ranks[80] = "";
     uint32_t peer = GF_RANK_NONE;
     for (uint32_t r = 0, used = 0; (r < gf->world) && (used + 12 < sizeof ranks); r++) {
-        if ((r == gf->rank) || (gf->link->driver->map(gf->link, gf_seat_of(gf, r)) != NULL)) continue;
+        if ((r == gf->rank) || (gf->link->driver->map(gf->link, gf_member_id_of(gf, r)) != NULL)) continue;
         used += (uint32_t)snprintf(ranks + used, sizeof ranks - used, "%s%u", (used > 0) ? ", " : " with ranks ", r);
         if (peer == GF_RANK_NONE) peer = r;
     }
@@ -86,7 +86,7 @@ static gf_status finished(gf_context *gf)
 static gf_status peers_touch(gf_context *gf)
 {
     for (uint32_t pages = 0; gf->warm.touched_rank < gf->world; pages++) {
-        gf_mem at = (gf_mem)(uintptr_t)gf->link->driver->map(gf->link, gf_seat_of(gf, gf->warm.touched_rank));
+        gf_mem at = (gf_mem)(uintptr_t)gf->link->driver->map(gf->link, gf_member_id_of(gf, gf->warm.touched_rank));
         struct gf_check ignored = {.bad_first = UINT64_MAX};
         if ((at == 0) || (gf->warm.touched_bytes >= gf->region.bytes)) {
             gf->warm.touched_rank++;

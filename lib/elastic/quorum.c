@@ -57,7 +57,7 @@ bool gf_view_quorum(const struct gf_members *members, const struct members_list 
     const struct members_view *view = &members->view;
     uint32_t count = 0, of = 0, lowest = GF_RANK_NONE;
     bool everybody = true;
-    for (uint32_t id = members->seat_count; id-- > 0;) {
+    for (uint32_t id = members->id_count; id-- > 0;) {
         const struct member *member = &members->table[id];
         bool is_here = gf_view_list_has(here, id);
         bool waits = member->connected && ((member->state == MEMBER_WAITS) || (member->state == MEMBER_INVITED));

@@ -1,10 +1,10 @@
 /* A restarted rank comes back: from its gf_open(), and from the others' gf_admit(), into the turns of shrink.c. Neither has
- * failed; the newcomer's weights are worth nothing, so all that is common reaches it as it reaches a rank that is behind.
- * knock.c has the protocol. */
+ * failed; the joiner's weights are worth nothing, so all that is common reaches it as it reaches a rank that is behind.
+ * recovering.c has the protocol. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 
-#define KNOCK_GRACE_NS UINT64_C(100000000) /* so that the control channel says first why it did not get through */
+#define REJOIN_GRACE_NS UINT64_C(100000000) /* so that the control channel says first why it did not get through */
 
 /* As a shrink begins it once the epoch has failed. */
 static void agree_begin(gf_context *gf, uint64_t grace_ns)
@@ -18,8 +18,8 @@ static void agree_begin(gf_context *gf, uint64_t grace_ns)
 void gf_rejoin_begin(gf_context *gf)
 {
     gf->shrink.own = (struct gf_members_standing){.applied = 1, .torn = 1};
-    agree_begin(gf, KNOCK_GRACE_NS);
-    gf_members_knock(gf->members, gf_now(gf), gf->config.rendezvous.join_timeout_ns / GF_SETTLE_PARTS);
+    agree_begin(gf, REJOIN_GRACE_NS);
+    gf_members_rejoin(gf->members, gf_now(gf), gf->config.rendezvous.join_timeout_ns / GF_SETTLE_PARTS);
 }
 
 uint32_t gf_joiners(const gf_context *gf)

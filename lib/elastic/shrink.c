@@ -10,7 +10,7 @@
  * of the same step. What it had sent in a sparse step that others have ended is applied there, so its own history gives
  * it up; what it had not sent of that step's gradient is lost with the step.
  *
- * A link and a rendezvous know ranks by their seats, the ranks of the first epoch; gf_seat_of() translates. */
+ * A link and a rendezvous know ranks by their member ids, the ranks of the first epoch; gf_member_id_of() translates. */
 #include <stdio.h>
 #include <string.h>
 
@@ -73,7 +73,7 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     gf_members_shrink_join(gf->members, endpoint, endpoint_bytes, now_ns);
     gf->rank = plan->rank;
     gf->world = plan->world;
-    gf->seats = gf_members_seats(gf->members);
+    gf->ids = gf_members_ids(gf->members);
     gf_ops_reset(gf);
     gf_requests_reset(gf, plan->standing.requests);
     gf_choose_reset(gf);

@@ -28,9 +28,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-const uint32_t *gf_members_seats(const struct gf_members *members)
+const uint32_t *gf_members_ids(const struct gf_members *members)
 {
-    return members->seat_of;
+    return members->id_of;
 }
 
 /* All of the epoch have joined it. */
@@ -40,17 +40,17 @@ static void epoch_in_use(struct gf_members *members)
     if (view->epoch.epoch != members->setup.epoch) { /* the first */
         memset(&view->epoch, 0, sizeof view->epoch);
         view->epoch.epoch = members->setup.epoch;
-        view->epoch.first = members->seat_of[0];
+        view->epoch.first = members->id_of[0];
         for (uint32_t rank = 0; rank < members->setup.world; rank++)
-            gf_view_list_add(&view->epoch, members->seat_of[rank]);
+            gf_view_list_add(&view->epoch, members->id_of[rank]);
     }
     view->state = VIEW_NONE;
-    view->star = members->seat_of[0];
-    view->knocks = false;
+    view->star = members->id_of[0];
+    view->rejoins = false;
     members->was_member = true;
-    for (uint32_t id = 0; id < members->seat_count; id++) members->table[id].suspected = false;
+    for (uint32_t id = 0; id < members->id_count; id++) members->table[id].suspected = false;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        struct member *member = &members->table[members->seat_of[rank]];
+        struct member *member = &members->table[members->id_of[rank]];
         member->state = MEMBER_EXPECTED;
         memcpy(member->address, members->endpoints + rank * members->setup.endpoint_bytes_max, sizeof member->address);
         member->address[sizeof member->address - 1] = 0;
@@ -98,8 +98,8 @@ uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number)
 {
     const struct members_list *list = &members->view.epoch;
     uint32_t id = list->first;
-    for (uint32_t i = (number - 1) % gf_view_list_count(list, members->seat_count); i > 0; i--)
-        id = gf_view_list_next(list, id, members->seat_count);
+    for (uint32_t i = (number - 1) % gf_view_list_count(list, members->id_count); i > 0; i--)
+        id = gf_view_list_next(list, id, members->id_count);
     return id;
 }
 
@@ -107,15 +107,15 @@ static gf_status reform(struct gf_members *members, uint32_t id)
 {
     const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
     const char *address = members->table[id].address;
-    if (driver->reform == NULL) return (id == members->seat_of[0]) ? GF_OK : GF_ERR_STATE;
-    if ((id != members->seat) && (address[0] == 0)) return GF_ERR_STATE;
+    if (driver->reform == NULL) return (id == members->id_of[0]) ? GF_OK : GF_ERR_STATE;
+    if ((id != members->member_id) && (address[0] == 0)) return GF_ERR_STATE;
     return driver->reform(members->rendezvous, members->now_ns, id, address);
 }
 
-/* What members said of lower views counts no more; of whom a process knocks or whose connection stands is still known. */
+/* What members said of lower views counts no more; of whom a process rejoins or whose connection stands is still known. */
 static void reports_forget(struct gf_members *members)
 {
-    for (uint32_t id = 0; id < members->seat_count; id++) {
+    for (uint32_t id = 0; id < members->id_count; id++) {
         struct member *member = &members->table[id];
         member->owed &= 1u << MEMBERS_COMMIT; /* of this epoch, to one that has not heard of it */
         if (member->state == MEMBER_ACCEPTED) member->state = MEMBER_EXPECTED;
@@ -129,10 +129,10 @@ void gf_view_lead(struct gf_members *members, uint32_t number)
     struct members_view *view = &members->view;
     reports_forget(members);
     view->view = number;
-    view->coordinator = members->seat;
+    view->coordinator = members->member_id;
     view->state = VIEW_COLLECT;
     view->since_ns = members->now_ns;
-    for (uint32_t id = 0; id < members->seat_count; id++) {
+    for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         if ((member->state == MEMBER_REPORTED) && (member->view < number)) gf_view_owe(members, id, MEMBERS_START_VIEW);
     }
@@ -143,7 +143,7 @@ static void star_moved(struct gf_members *members, uint32_t id)
 {
     if (id == members->view.star) return;
     members->view.star = id;
-    for (uint32_t other = 0; other < members->seat_count; other++) {
+    for (uint32_t other = 0; other < members->id_count; other++) {
         struct member *member = &members->table[other];
         member->connected = false;
         member->owed = 0;
@@ -170,15 +170,15 @@ static void view_next(struct gf_members *members)
     }
     for (;;) {
         uint32_t id = (view->view == 0) ? view->epoch.first
-                                        : gf_view_list_next(&view->epoch, view->coordinator, members->seat_count);
+                                        : gf_view_list_next(&view->epoch, view->coordinator, members->id_count);
         struct member *member = &members->table[id];
         gf_status status;
         view->view++;
         view->coordinator = id;
-        if ((id != members->seat) && ((member->state == MEMBER_DEAD) || gf_member_is_recovering(member) || member->suspected)) continue;
+        if ((id != members->member_id) && ((member->state == MEMBER_DEAD) || gf_member_is_recovering(member) || member->suspected)) continue;
         status = reform(members, id);
         if (status >= 0) star_moved(members, id);
-        if ((status < 0) && (id != members->seat)) {
+        if ((status < 0) && (id != members->member_id)) {
             member->suspected = true;
             continue;
         }
@@ -188,7 +188,7 @@ static void view_next(struct gf_members *members)
                                                                     : members->rendezvous->fault.text);
             return;
         }
-        if (id == members->seat) {
+        if (id == members->member_id) {
             gf_view_lead(members, view->view);
             return;
         }
@@ -203,7 +203,7 @@ static void view_next(struct gf_members *members)
 /* The next view that this rank leads. */
 void gf_view_lead_again(struct gf_members *members)
 {
-    gf_view_lead(members, members->view.view + gf_view_list_count(&members->view.epoch, members->seat_count));
+    gf_view_lead(members, members->view.view + gf_view_list_count(&members->view.epoch, members->id_count));
 }
 
 void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event)
@@ -217,15 +217,15 @@ void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event 
         member->connected = true;
         member->owed = 0;
         member->state = event->rejoins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
-        if (seeks) gf_view_owe(members, event->rank, view->knocks ? MEMBERS_KNOCK : MEMBERS_DO_VIEW_CHANGE);
+        if (seeks) gf_view_owe(members, event->rank, view->rejoins ? MEMBERS_REJOIN : MEMBERS_DO_VIEW_CHANGE);
     } else if (event->kind == GF_RENDEZVOUS_ENDED) {
         gf_view_admit_event(members, event);
         member->connected = false;
         member->owed = 0;
         member->state = (gf_member_is_recovering(member) || !event->lives) ? MEMBER_DEAD : MEMBER_TURNED;
         if (!seeks) return;
-        if (view->knocks) {
-            gf_view_knock_again(members);
+        if (view->rejoins) {
+            gf_view_rejoin_again(members);
             return;
         }
         member->suspected = members->was_member;
@@ -237,7 +237,7 @@ void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event 
 
 void gf_view_flush(struct gf_members *members)
 {
-    for (uint32_t id = 0; id < members->seat_count; id++) {
+    for (uint32_t id = 0; id < members->id_count; id++) {
         struct member *member = &members->table[id];
         while (member->owed != 0) {
             uint32_t kind = (uint32_t)__builtin_ctz(member->owed);
@@ -254,9 +254,9 @@ void gf_members_ended(struct gf_members *members, const unsigned char *bits, uin
     struct members_view *view = &members->view;
     view->told = (bits != NULL);
     memset(&view->ended, 0, sizeof view->ended);
-    for (uint32_t id = 0; (id < id_count) && (id < members->seat_count); id++) {
+    for (uint32_t id = 0; (id < id_count) && (id < members->id_count); id++) {
         struct member *member = &members->table[id];
-        if ((((bits[id / 8] >> (id % 8)) & 1) == 0) || (id == members->seat)) continue;
+        if ((((bits[id / 8] >> (id % 8)) & 1) == 0) || (id == members->member_id)) continue;
         gf_view_list_add(&view->ended, id);
         if (!member->connected && !gf_member_is_recovering(member)) member->state = MEMBER_DEAD;
     }
@@ -276,9 +276,9 @@ void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t bla
         gf_view_fail(members, GF_ERR_QUORUM, "the other ranks go on without this one: %.200s", members->error.text);
         return;
     }
-    if (blamed < members->setup.world) members->table[members->seat_of[blamed]].suspected = true; /* not GF_RANK_NONE */
+    if (blamed < members->setup.world) members->table[members->id_of[blamed]].suspected = true; /* not GF_RANK_NONE */
     if (members->setup.rejoin && (view->epoch.epoch == 0)) {
-        gf_members_knock(members, now_ns, settle_ns);
+        gf_members_rejoin(members, now_ns, settle_ns);
         return;
     }
     if (view->excluded) {
@@ -298,7 +298,7 @@ gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, st
     struct members_view *view = &members->view;
     gf_members_touch(members, now_ns);
     gf_members_flush(members); /* the last verdict may still be owed */
-    for (uint32_t i = 0; (i < MEMBERS_EVENTS_MAX) && (members->seat_count > 1); i++) {
+    for (uint32_t i = 0; (i < MEMBERS_EVENTS_MAX) && (members->id_count > 1); i++) {
         struct gf_rendezvous_event event = {0};
         struct gf_get get;
         uint32_t kind;
@@ -322,7 +322,7 @@ gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, st
     case VIEW_COLLECT: gf_view_collect(members); break;
     case VIEW_PROPOSED: break;
     case VIEW_SEEK:
-        if (view->knocks || (now_ns - view->since_ns < view->settle_ns + view->away_ns)) break;
+        if (view->rejoins || (now_ns - view->since_ns < view->settle_ns + view->away_ns)) break;
         if (view->coordinator != GF_RANK_NONE) members->table[view->coordinator].suspected = members->was_member;
         if (!members->was_member) star_moved(members, GF_RANK_NONE);
         view_next(members);
@@ -345,12 +345,12 @@ void gf_members_shrink_join(struct gf_members *members, const void *endpoint, si
     const struct members_list *list = &members->view.epoch;
     uint32_t rank = 1;
     GF_ASSERT(members->view.state == VIEW_COMMITTED);
-    for (uint32_t id = 0; id < members->seat_count; id++) {
+    for (uint32_t id = 0; id < members->id_count; id++) {
         bool of_it = gf_view_list_has(list, id);
         members->table[id].rank = !of_it ? GF_RANK_NONE : (id == list->first) ? 0 : rank++;
-        if (of_it) members->seat_of[members->table[id].rank] = id;
+        if (of_it) members->id_of[members->table[id].rank] = id;
     }
-    GF_ASSERT((rank == plan.world) && (members->seat_of[plan.rank] == members->seat));
+    GF_ASSERT((rank == plan.world) && (members->id_of[plan.rank] == members->member_id));
     members->setup.rank = plan.rank;
     members->setup.world = plan.world;
     members->setup.epoch = plan.epoch;
@@ -359,8 +359,8 @@ void gf_members_shrink_join(struct gf_members *members, const void *endpoint, si
     members->view.state = VIEW_NONE;
     gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
     for (uint32_t other = 0; other < plan.world; other++)
-        members->peers[other].connected = members->table[members->seat_of[other]].connected &&
-                                          !gf_member_is_recovering(&members->table[members->seat_of[other]]);
+        members->peers[other].connected = members->table[members->id_of[other]].connected &&
+                                          !gf_member_is_recovering(&members->table[members->id_of[other]]);
     for (uint32_t other = 0; other < plan.world; other++) {
         bool needed = members_coordinates(members) ? (other != plan.rank) : (other == 0);
         if (!needed || members->peers[other].connected) continue;

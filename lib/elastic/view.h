@@ -1,4 +1,4 @@
-/* The next epoch by a view change: what view*.c, quorum.c and knock.c share with the members' state machine.
+/* The next epoch by a view change: what view*.c, quorum.c and recovering.c share with the members' state machine.
  *
  * An epoch is one committed membership, valid until the next commit. A view is one attempt to agree on the next epoch; views
  * of an epoch are numbered from 1. View 1 is led by the epoch's rank 0, each next one by the next member id in its list. */
@@ -25,7 +25,7 @@ typedef enum member_state {
     MEMBER_ACCEPTED,     /* the proposal of this view */
     MEMBER_TURNED,       /* it was here and turned to another coordinator, or fell silent */
     MEMBER_DEAD,         /* its kernel said so, or who named the ended */
-    MEMBER_RECOVERING,   /* a process of no epoch has this id: it knocks */
+    MEMBER_RECOVERING,   /* a process of no epoch has this id: it rejoins */
     MEMBER_WAITS,        /* .. and was given the same things as this rank */
     MEMBER_INVITED       /* .. and this view's proposal takes it in */
 } member_state;
@@ -64,7 +64,7 @@ struct members_view {
     uint32_t star;          /* member id around which the connections stand */
     uint32_t accepted_view; /* of `accepted`, the highest proposal for the next epoch that this rank knows of; 0: none */
     bool admits;            /* nobody has failed: the epoch ends so that others can come in */
-    bool knocks;            /* this process is RECOVERING: of no epoch yet */
+    bool rejoins;            /* this process is RECOVERING: of no epoch yet */
     bool told;              /* somebody names who has ended, or may do so */
     bool excluded;          /* an epoch has begun without this rank: excluded_epoch */
     uint32_t excluded_epoch;
@@ -127,11 +127,11 @@ void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event 
 bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* view_take.c */
 void gf_view_flush(struct gf_members *members);
 
-/* ---- knock.c ---- */
+/* ---- recovering.c ---- */
 bool gf_view_of_no_epoch(uint32_t kind); /* frames that are looked at whatever epoch it is */
 uint32_t gf_view_waiting(const struct gf_members *members);
-void gf_view_knock_take(struct gf_members *members, uint32_t id, struct gf_get *get);
-void gf_view_knock_again(struct gf_members *members);
+void gf_view_rejoin_take(struct gf_members *members, uint32_t id, struct gf_get *get);
+void gf_view_rejoin_again(struct gf_members *members);
 /* Somebody went on to the end of the epoch, another rank is still in it and can only fail. */
 void gf_view_admit_event(struct gf_members *members, const struct gf_rendezvous_event *event);
 /* Everybody who waits is told that nobody will come for it. */

@@ -7,7 +7,7 @@ void gf_view_epoch_take(struct gf_members *members, const struct members_list *l
     view->epoch = *list;
     view->view = view->accepted_view = 0;
     memset(&view->accepted, 0, sizeof view->accepted);
-    for (uint32_t id = 0; id < members->seat_count; id++) {
+    for (uint32_t id = 0; id < members->id_count; id++) {
         struct member *member = &members->table[id];
         if (!gf_member_is_recovering(member) || (member->state == MEMBER_INVITED)) member->suspected = false;
         if ((member->state == MEMBER_INVITED) || (member->state == MEMBER_REPORTED)) member->state = MEMBER_EXPECTED;
@@ -21,12 +21,12 @@ void gf_view_committed(struct gf_members *members)
     const struct view_proposal *next = &view->current;
     view->plan = (struct gf_members_plan){.epoch = next->list.epoch, .lead = next->lead, .behind = next->behind,
                                           .standing = next->standing,
-                                          .world = gf_view_list_count(&next->list, members->seat_count)};
-    view->plan.rank = (members->seat < next->list.first) ? 1 : 0; /* the first goes before all */
-    for (uint32_t id = 0; (id < members->seat) && (members->seat != next->list.first); id++)
+                                          .world = gf_view_list_count(&next->list, members->id_count)};
+    view->plan.rank = (members->member_id < next->list.first) ? 1 : 0; /* the first goes before all */
+    for (uint32_t id = 0; (id < members->member_id) && (members->member_id != next->list.first); id++)
         view->plan.rank += gf_view_list_has(&next->list, id) ? 1u : 0u;
     gf_view_epoch_take(members, &next->list);
-    view->knocks = false;
+    view->rejoins = false;
     view->refusal = GF_OK;
     view->state = VIEW_COMMITTED;
 }
@@ -47,10 +47,10 @@ static void proposal_make(struct gf_members *members, const struct members_list 
     next->standing = view->own;
     next->behind = view->own.torn != 0;
     next->lead = 0;
-    for (uint32_t id = 0; id < members->seat_count; id++) {
+    for (uint32_t id = 0; id < members->id_count; id++) {
         const struct gf_members_standing *standing = &members->table[id].standing;
         uint64_t requests = next->standing.requests;
-        if (!gf_view_list_has(list, id) || (id == members->seat)) continue;
+        if (!gf_view_list_has(list, id) || (id == members->member_id)) continue;
         rank++;
         if (further(standing, &next->standing) || further(&next->standing, standing) || (standing->torn != 0))
             next->behind = true;
@@ -66,7 +66,7 @@ static void proposal_make(struct gf_members *members, const struct members_list 
 static void refuse_all(struct gf_members *members)
 {
     members->view.refusal = members->error.code;
-    for (uint32_t id = 0; id < members->seat_count; id++)
+    for (uint32_t id = 0; id < members->id_count; id++)
         if (members->table[id].connected) members->table[id].owed = 1u << MEMBERS_COMMIT;
 }
 
@@ -74,7 +74,7 @@ static void refuse_all(struct gf_members *members)
 static void waiting_add(struct gf_members *members, struct members_list *list, uint32_t room)
 {
     if (room > VIEW_TAKES_MAX) room = VIEW_TAKES_MAX;
-    for (uint32_t id = 0; (id < members->seat_count) && (room > 0); id++) {
+    for (uint32_t id = 0; (id < members->id_count) && (room > 0); id++) {
         struct member *member = &members->table[id];
         if ((member->state != MEMBER_WAITS) || !member->connected || gf_view_list_has(list, id)) continue;
         gf_view_list_add(list, id);
@@ -88,7 +88,7 @@ __attribute__((noinline)) static void propose(struct gf_members *members, struct
     struct members_view *view = &members->view;
     if (view->accepted_view == 0) {
         here->epoch = view->epoch.epoch + 1;
-        here->first = members->seat;
+        here->first = members->member_id;
         waiting_add(members, here, here_count);
         proposal_make(members, here);
         if (view->accepted.standing.torn != 0) {
@@ -100,7 +100,7 @@ __attribute__((noinline)) static void propose(struct gf_members *members, struct
     view->accepted_view = view->view;
     view->state = VIEW_PROPOSED;
     view->since_ns = members->now_ns;
-    for (uint32_t id = 0; id < members->seat_count; id++)
+    for (uint32_t id = 0; id < members->id_count; id++)
         if ((members->table[id].state == MEMBER_REPORTED) && (members->table[id].view == view->view))
             gf_view_owe(members, id, MEMBERS_PREPARE);
 }
@@ -111,13 +111,13 @@ static uint32_t who(const struct gf_members *members, member_state state, struct
     const struct members_view *view = &members->view;
     uint32_t count = 0;
     memset(list_out, 0, sizeof *list_out);
-    for (uint32_t id = 0; id < members->seat_count; id++) {
+    for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         bool in_view = ((member->state == MEMBER_REPORTED) || (member->state == MEMBER_ACCEPTED)) &&
                        (member->view == view->view) && (member->state >= state);
         bool comes = (state == MEMBER_EXPECTED) && (member->state < MEMBER_TURNED);
         if (!gf_view_list_has(&view->epoch, id) || gf_member_is_recovering(member) || member->suspected) continue;
-        if ((id != members->seat) && !in_view && !comes) continue;
+        if ((id != members->member_id) && !in_view && !comes) continue;
         gf_view_list_add(list_out, id);
         count++;
     }
@@ -138,10 +138,10 @@ void gf_view_collect(struct gf_members *members)
     struct members_list here;
     uint32_t count, may_come, connected = 0, turned = 0;
     uint64_t waited_ns = members->now_ns - view->since_ns;
-    for (uint32_t id = 0; id < members->seat_count; id++) {
+    for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         bool higher = (member->state == MEMBER_REPORTED) && (member->view > view->view);
-        if (higher && (gf_view_coordinator(members, member->view) == members->seat)) gf_view_lead(members, member->view);
+        if (higher && (gf_view_coordinator(members, member->view) == members->member_id)) gf_view_lead(members, member->view);
         connected += (gf_view_list_has(&view->epoch, id) && (member->state == MEMBER_EXPECTED) && member->connected);
         turned += (gf_view_list_has(&view->epoch, id) && (member->state == MEMBER_TURNED));
     }
@@ -156,10 +156,10 @@ void gf_view_collect(struct gf_members *members)
     if (turned > 0)
         gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have turned to "
                   "another coordinator", members->setup.rank, turned,
-                  gf_view_list_count(&view->epoch, members->seat_count), view->epoch.epoch);
+                  gf_view_list_count(&view->epoch, members->id_count), view->epoch.epoch);
     else
         gf_view_fail(members, GF_ERR_QUORUM, "%u of the %u ranks of epoch %u are here: too few to go on without proof that the "
-                  "others have ended (gf_shrink: ended)", count, gf_view_list_count(&view->epoch, members->seat_count),
+                  "others have ended (gf_shrink: ended)", count, gf_view_list_count(&view->epoch, members->id_count),
                   view->epoch.epoch);
     refuse_all(members);
 }
@@ -174,11 +174,11 @@ void gf_view_accepted(struct gf_members *members)
         return;
     }
     view->current = view->accepted;
-    for (uint32_t id = 0; id < members->seat_count; id++) {
+    for (uint32_t id = 0; id < members->id_count; id++) {
         struct member *member = &members->table[id];
         if (member->connected && (!gf_member_is_recovering(member) || (member->state == MEMBER_INVITED)))
             member->owed = 1u << MEMBERS_COMMIT;
     }
-    if (!gf_view_list_has(&view->current.list, members->seat)) gf_view_excluded(members, view->current.list.epoch);
+    if (!gf_view_list_has(&view->current.list, members->member_id)) gf_view_excluded(members, view->current.list.epoch);
     else gf_view_committed(members);
 }

@@ -58,13 +58,13 @@ bool gf_view_report_get(struct gf_get *get, uint32_t id_count, struct view_repor
 static void report_put(struct gf_put *put, const struct gf_members *members)
 {
     const struct members_view *view = &members->view;
-    gf_put_u32(put, members->seat_count);
+    gf_put_u32(put, members->id_count);
     gf_put_u32(put, view->view);
     gf_put_u32(put, view->accepted_view);
     gf_put_u32(put, view->admits ? 1 : 0);
     standing_put(put, &view->own);
-    gf_view_list_put(put, &view->epoch, members->seat_count);
-    gf_view_proposal_put(put, &view->accepted, members->seat_count);
+    gf_view_list_put(put, &view->epoch, members->id_count);
+    gf_view_proposal_put(put, &view->accepted, members->id_count);
 }
 _Static_assert(2 * (8 + GF_WORLD_MAX / 8) + 128 <= GF_FRAME_PAYLOAD_MAX, "a report fits in a frame");
 
@@ -81,16 +81,16 @@ uint32_t gf_view_frame_put(struct gf_members *members, uint32_t kind)
         break;
     case MEMBERS_PREPARE:
         gf_put_u32(&put, view->view);
-        gf_view_proposal_put(&put, &view->accepted, members->seat_count);
+        gf_view_proposal_put(&put, &view->accepted, members->id_count);
         break;
     case MEMBERS_COMMIT:
         gf_put_u32(&put, (uint32_t)view->refusal);
         gf_put_u32(&put, ((view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED)) ? view->view : 0);
-        gf_view_proposal_put(&put, &view->current, members->seat_count);
+        gf_view_proposal_put(&put, &view->current, members->id_count);
         gf_put_text(&put, (view->refusal < 0) ? members->error.text : "", REASON_BYTES);
         break;
-    case MEMBERS_KNOCK:
-        gf_put_u32(&put, members->seat_count);
+    case MEMBERS_REJOIN:
+        gf_put_u32(&put, members->id_count);
         gf_members_offer_put(&put, members);
         break;
     default: break;

@@ -8,7 +8,7 @@ __attribute__((noinline)) static bool proposal_note(struct gf_members *members, 
 {
     struct members_view *view = &members->view;
     struct view_proposal proposal;
-    if (!gf_view_proposal_get(get, members->seat_count, &proposal)) return false;
+    if (!gf_view_proposal_get(get, members->id_count, &proposal)) return false;
     if (number <= view->accepted_view) return true;
     if (proposal.list.epoch != view->epoch.epoch + 1) {
         get->bad = true;
@@ -25,7 +25,7 @@ static void report_take(struct gf_members *members, uint32_t id, struct gf_get *
     struct member *member = &members->table[id];
     struct view_report report;
     struct members_list list; /* one at a time: they are large */
-    if (!gf_view_report_get(get, members->seat_count, &report) || !gf_view_list_get(get, members->seat_count, &list)) return;
+    if (!gf_view_report_get(get, members->id_count, &report) || !gf_view_list_get(get, members->id_count, &list)) return;
     if ((list.epoch == 0) || (members->view.epoch.epoch == 0)) return; /* of no epoch */
     if (list.epoch < view->epoch.epoch) {
         if (members->state != MEMBERS_FAILED || (view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED))
@@ -33,7 +33,7 @@ static void report_take(struct gf_members *members, uint32_t id, struct gf_get *
         return;
     }
     if (list.epoch > view->epoch.epoch) {
-        if (!gf_view_list_has(&list, members->seat) || (list.epoch > view->epoch.epoch + 1)) {
+        if (!gf_view_list_has(&list, members->member_id) || (list.epoch > view->epoch.epoch + 1)) {
             gf_view_excluded(members, list.epoch);
             return;
         }
@@ -42,7 +42,7 @@ static void report_take(struct gf_members *members, uint32_t id, struct gf_get *
         view->current.list = list;
         if ((view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED)) {
             uint32_t number = (report.view > 0) ? report.view : 1;
-            while (gf_view_coordinator(members, number) != members->seat) number++;
+            while (gf_view_coordinator(members, number) != members->member_id) number++;
             gf_view_lead(members, number);
         }
     }
@@ -58,7 +58,7 @@ static void report_take(struct gf_members *members, uint32_t id, struct gf_get *
         gf_view_owe(members, id, MEMBERS_START_VIEW);
     if ((view->state == VIEW_PROPOSED) && (report.view == view->view)) gf_view_owe(members, id, MEMBERS_PREPARE);
     if ((view->state == VIEW_PROPOSED) && (report.view > view->view) &&
-        (gf_view_coordinator(members, report.view) == members->seat)) gf_view_lead(members, report.view);
+        (gf_view_coordinator(members, report.view) == members->member_id)) gf_view_lead(members, report.view);
     if ((members->state != MEMBERS_JOINING) && (members->state != MEMBERS_MEMBER)) return;
     if (!report.admits)
         gf_members_failf(members, GF_ERR_PEER, GF_RANK_NONE, "rank %u has failed and asks for a new epoch", member->rank);
@@ -68,7 +68,7 @@ static void prepare_take(struct gf_members *members, uint32_t id, struct gf_get 
 {
     struct members_view *view = &members->view;
     uint32_t number = gf_get_u32(get);
-    if ((view->state != VIEW_SEEK) || view->knocks || (id != view->coordinator) || (number != view->view)) number = 0;
+    if ((view->state != VIEW_SEEK) || view->rejoins || (id != view->coordinator) || (number != view->view)) number = 0;
     if (proposal_note(members, number, get) && (number > 0)) gf_view_owe(members, id, MEMBERS_ACCEPT); /* else late or malformed */
 }
 
@@ -81,18 +81,18 @@ static void commit_take(struct gf_members *members, uint32_t id, struct gf_get *
     struct view_proposal proposal;
     const struct members_list *list = &proposal.list;
     bool awaited = (view->state == VIEW_SEEK) && (id == view->coordinator);
-    if ((view->state == VIEW_COMMITTED) || !gf_view_proposal_get(get, members->seat_count, &proposal)) return;
+    if ((view->state == VIEW_COMMITTED) || !gf_view_proposal_get(get, members->id_count, &proposal)) return;
     gf_get_text(get, reason, sizeof reason);
     if (reason[0] == 0) (void)snprintf(reason, sizeof reason, "the coordinator gave no reason");
     if (get->bad || view->excluded) return;
     if ((code == GF_OK) && (list->epoch > view->epoch.epoch) &&
-        (!gf_view_list_has(list, members->seat) || (!view->knocks && (list->epoch > view->epoch.epoch + 1)))) {
+        (!gf_view_list_has(list, members->member_id) || (!view->rejoins && (list->epoch > view->epoch.epoch + 1)))) {
         gf_view_excluded(members, list->epoch);
         return;
     }
     if (!awaited) return;
-    if ((code == GF_ERR_QUORUM) && view->knocks) { /* that one goes no further, but others may */
-        gf_view_knock_again(members);
+    if ((code == GF_ERR_QUORUM) && view->rejoins) { /* that one goes no further, but others may */
+        gf_view_rejoin_again(members);
         return;
     }
     if (code != GF_OK) {
@@ -118,7 +118,7 @@ bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struc
     case MEMBERS_DO_VIEW_CHANGE: report_take(members, id, get); break;
     case MEMBERS_PREPARE: prepare_take(members, id, get); break;
     case MEMBERS_COMMIT: commit_take(members, id, get); break;
-    case MEMBERS_KNOCK: gf_view_knock_take(members, id, get); break;
+    case MEMBERS_REJOIN: gf_view_rejoin_take(members, id, get); break;
     default: {
         uint32_t epoch = gf_get_u32(get), number = gf_get_u32(get);
         if (get->bad || (epoch != view->epoch.epoch) || (number > VIEW_MAX)) break;

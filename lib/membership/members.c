@@ -72,13 +72,13 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
     members->setup = *setup;
     members->setup.endpoint_bytes_max += GF_CONTROL_ADDRESS_BYTES;
     members->rendezvous = rendezvous;
-    members->seat = setup->rank;
-    members->seat_count = setup->world;
+    members->member_id = setup->rank;
+    members->id_count = setup->world;
     members->table = (struct member *)&members->peers[setup->world];
-    members->seat_of = (uint32_t *)&members->table[setup->world];
-    members->endpoints = (unsigned char *)&members->seat_of[setup->world];
+    members->id_of = (uint32_t *)&members->table[setup->world];
+    members->endpoints = (unsigned char *)&members->id_of[setup->world];
     memset(members->table, 0, setup->world * sizeof members->table[0]);
-    for (uint32_t rank = 0; rank < setup->world; rank++) members->table[rank].rank = members->seat_of[rank] = rank;
+    for (uint32_t rank = 0; rank < setup->world; rank++) members->table[rank].rank = members->id_of[rank] = rank;
     members->position.operation = GF_OPERATION_NONE;
     gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
     return members;
@@ -108,7 +108,7 @@ static void peer_flush(struct gf_members *members, uint32_t rank)
         bool more = false;
         uint32_t bytes = gf_members_frame_put(members, rank, frame, &more);
         uint32_t kind = (uint32_t)frame | ((members->setup.epoch & MEMBERS_EPOCH_MASK) << MEMBERS_KIND_BITS);
-        gf_status status = members->rendezvous->driver->send(members->rendezvous, members->seat_of[rank], kind,
+        gf_status status = members->rendezvous->driver->send(members->rendezvous, members->id_of[rank], kind,
                                                              members->scratch, bytes);
         if (status == GF_AGAIN) {
             peer->endpoint_rank = endpoint_rank; /* nothing was taken */
@@ -321,7 +321,7 @@ static void on_event(struct gf_members *members, const struct gf_rendezvous_even
         if (members->view.epoch.epoch == 0) gf_members_join_refused(members, event);
         return;
     }
-    GF_ASSERT((event->rank < members->seat_count) && (event->rank != members->seat));
+    GF_ASSERT((event->rank < members->id_count) && (event->rank != members->member_id));
     bool waits = (members->table[event->rank].state >= MEMBER_RECOVERING); /* it is of no epoch, nor is its end */
     if (members->setup.elastic != NULL) members->setup.elastic->connection(members, event);
     waits = waits || (members->table[event->rank].state >= MEMBER_RECOVERING);
@@ -387,7 +387,7 @@ static void channel_failed(struct gf_members *members, const struct gf_fault *fa
 static void pump(struct gf_members *members)
 {
     const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
-    if (members->seat_count == 1) return;
+    if (members->id_count == 1) return;
     for (uint32_t i = 0; i < MEMBERS_EVENTS_MAX; i++) {
         struct gf_rendezvous_event event = {0};
         gf_status status = driver->poll(members->rendezvous, members->now_ns, &event);

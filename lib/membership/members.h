@@ -28,7 +28,7 @@ struct gf_members_setup {
     uint32_t epoch;
     uint64_t join_timeout_ns;
     uint64_t exchange_timeout_ns;
-    bool rejoin;                /* rank and world are seat and seats: gf_members_knock() is next */
+    bool rejoin;                /* rank and world are member_id and ids: gf_members_rejoin() is next */
     uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the guilty one */
     const char *address;        /* for texts */
     struct gf_offer offer;
@@ -43,7 +43,7 @@ struct gf_members_elastic {
     void (*committed)(struct gf_members *members); /* this epoch has begun */
     void (*connection)(struct gf_members *members, const struct gf_rendezvous_event *event); /* begun, ended; frames too */
     bool (*of_no_epoch)(uint32_t kind);            /* frames that are looked at whatever epoch it is */
-    bool (*frame)(struct gf_members *members, uint32_t seat, uint32_t kind, struct gf_get *get); /* false: malformed */
+    bool (*frame)(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* false: malformed */
     void (*flush)(struct gf_members *members);
     void (*turn_away)(struct gf_members *members, const char *reason); /* all that wait; nobody will come for them */
     uint32_t (*waiting)(const struct gf_members *members);
@@ -72,7 +72,7 @@ struct gf_members_standing {
 /* The next epoch, as proposed. */
 struct gf_members_plan {
     uint32_t epoch;
-    uint32_t rank, world; /* rank 0 coordinates; the others follow by seat */
+    uint32_t rank, world; /* rank 0 coordinates; the others follow by member_id */
     uint32_t lead;     /* new rank: the lowest whose state is the common one */
     bool behind;       /* some rank needs the lead's state */
     struct gf_members_standing standing; /* the common one */
@@ -129,13 +129,13 @@ void gf_members_admit(struct gf_members *members, uint64_t now_ns, const struct 
 /* How many restarted processes wait to come in; the coordinator knows, the others have 0. */
 uint32_t gf_members_waiting(const struct gf_members *members);
 /* This rank is such a process: it asks to come in; gf_members_shrink_poll() goes on. */
-void gf_members_knock(struct gf_members *members, uint64_t now_ns, uint64_t settle_ns);
+void gf_members_rejoin(struct gf_members *members, uint64_t now_ns, uint64_t settle_ns);
 /* GF_AGAIN; GF_OK: *plan_out is agreed upon, gf_members_shrink_join() is next; GF_ERR_QUORUM: this rank cannot go on,
  * GF_ERR_SYSTEM and others: it cannot even look; gf_members_error() says why. */
 gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out);
 /* Joins the agreed epoch; gf_members_poll() goes on as after gf_members_open(). */
 void gf_members_shrink_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
 /* [world] the rank of the first epoch that each rank is: what links and rendezvous know it by. */
-const uint32_t *gf_members_seats(const struct gf_members *members);
+const uint32_t *gf_members_ids(const struct gf_members *members);
 
 #endif

@@ -167,7 +167,7 @@ uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members
     case MEMBERS_PREPARE:
     case MEMBERS_ACCEPT:
     case MEMBERS_COMMIT:
-    case MEMBERS_KNOCK:
+    case MEMBERS_REJOIN:
     case MEMBERS_FRAME_COUNT: break;
     }
     return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);

@@ -7,9 +7,9 @@
  *     rank r: TELL                      0: VERDICT            -> FAILED
  *     rank r: BYE     0: ALL_GONE                             -> GONE, connections may end
  *     DO_VIEW_CHANGE, PREPARE, ACCEPT, COMMIT                 -> JOINING, in the next epoch (lib/elastic/view.c)
- *     restarted: KNOCK   coordinator: COMMIT                  the same (lib/elastic/knock.c)
+ *     restarted: REJOIN   coordinator: COMMIT                  the same (lib/elastic/recovering.c)
  *
- * The control channel knows ranks by their *seats*, the ranks of the first epoch, which never change; everything else
+ * The control channel knows ranks by their *member ids*, those of the first epoch, which never change; everything else
  * here counts ranks of the epoch under way. A frame's kind carries the epoch, so that one of an older epoch is told
  * apart from one of this.
  *
@@ -39,7 +39,7 @@ typedef enum members_frame {
     MEMBERS_PREPARE,
     MEMBERS_ACCEPT,
     MEMBERS_COMMIT,
-    MEMBERS_KNOCK,
+    MEMBERS_REJOIN,
     MEMBERS_FRAME_COUNT
 } members_frame;
 #define MEMBERS_KIND_BITS 8
@@ -90,8 +90,8 @@ struct members_peer {
 
 struct gf_members {
     struct gf_members_setup setup;
-    uint32_t seat;
-    uint32_t seat_count;
+    uint32_t member_id;
+    uint32_t id_count;
     struct members_view view;
     bool was_member;            /* an epoch with this process was in use */
     struct gf_rendezvous *rendezvous;
@@ -128,9 +128,9 @@ struct gf_members {
     struct gf_error error;
     struct gf_error claim;      /* what the first unproven process said that did not fit; told if nobody better comes */
     struct gf_error tell;       /* what the others hear of it: TELL and VERDICT */
-    unsigned char *endpoints;       /* [seat_count][endpoint_bytes_max], each begins with the control address */
-    struct member *table;       /* [seat_count], by member id */
-    uint32_t *seat_of;          /* [world] of each rank */
+    unsigned char *endpoints;       /* [id_count][endpoint_bytes_max], each begins with the control address */
+    struct member *table;       /* [id_count], by member id */
+    uint32_t *id_of;          /* [world] of each rank */
     unsigned char scratch[GF_FRAME_PAYLOAD_MAX];
     struct members_peer peers[];
 };

@@ -20,9 +20,9 @@ gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const
     return GF_ERR_SYSTEM;
 }
 
-void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t seat, const char *ending, char *path_out)
+void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t member_id, const char *ending, char *path_out)
 {
-    snprintf(path_out, CHECKPOINT_PATH_BYTES, "%s.%u%s", checkpoint->path, seat, ending);
+    snprintf(path_out, CHECKPOINT_PATH_BYTES, "%s.%u%s", checkpoint->path, member_id, ending);
 }
 
 const char *const checkpoint_endings[CHECKPOINT_GENERATIONS] = {"", ".before"};
@@ -41,10 +41,10 @@ uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes)
 static gf_status place_try(struct checkpoint *checkpoint)
 {
     char part[CHECKPOINT_PATH_BYTES], newest[CHECKPOINT_PATH_BYTES];
-    checkpoint_path_of(checkpoint, checkpoint->seat, ".part", part);
+    checkpoint_path_of(checkpoint, checkpoint->member_id, ".part", part);
     for (size_t i = 0; i < CHECKPOINT_GENERATIONS; i++) { /* a rename would replace a device or a link */
         struct stat there;
-        checkpoint_path_of(checkpoint, checkpoint->seat, checkpoint_endings[i], newest);
+        checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[i], newest);
         if ((lstat(newest, &there) != 0) || S_ISREG(there.st_mode)) continue;
         snprintf(checkpoint->error, sizeof checkpoint->error, "checkpoint %s: is there and no regular file", newest);
         return GF_ERR_SYSTEM;
@@ -64,8 +64,8 @@ gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
     checkpoint->gf = gf;
     checkpoint->rank = gf_rank(gf);
     checkpoint->world = gf_world(gf);
-    checkpoint->seat = gf_first_rank(gf);
-    checkpoint->seats = gf_first_world(gf);
+    checkpoint->member_id = gf_first_rank(gf);
+    checkpoint->ids = gf_first_world(gf);
     clock_gettime(CLOCK_REALTIME, &now);
     if ((checkpoint->rank == 0) && !gf_rejoined(gf))
         checkpoint->id = ((uint64_t)now.tv_sec << 32) | (((uint32_t)now.tv_nsec << 2) ^ (uint32_t)getpid());
@@ -117,9 +117,9 @@ int checkpoint_folder_sync(const char *path)
 static gf_status file_write(struct checkpoint *checkpoint)
 {
     char newest[CHECKPOINT_PATH_BYTES], before[CHECKPOINT_PATH_BYTES], part[CHECKPOINT_PATH_BYTES];
-    checkpoint_path_of(checkpoint, checkpoint->seat, checkpoint_endings[0], newest);
-    checkpoint_path_of(checkpoint, checkpoint->seat, checkpoint_endings[1], before);
-    checkpoint_path_of(checkpoint, checkpoint->seat, ".part", part);
+    checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], newest);
+    checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[1], before);
+    checkpoint_path_of(checkpoint, checkpoint->member_id, ".part", part);
     int file = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file < 0) return checkpoint_fail(checkpoint, part, "open");
     if (write_all(file, checkpoint->buffer, checkpoint->buffer_bytes) != 0) {
@@ -146,8 +146,8 @@ gf_status checkpoint_save(struct checkpoint *checkpoint, uint64_t step)
                         .step = step,
                         .world = checkpoint->world,
                         .rank = checkpoint->rank,
-                        .seats = checkpoint->seats,
-                        .seat = checkpoint->seat,
+                        .ids = checkpoint->ids,
+                        .member_id = checkpoint->member_id,
                         .run = checkpoint->run};
     unsigned char *state = checkpoint->buffer + sizeof head + checkpoint->extra_bytes;
     gf_status status = gf_state_save(checkpoint->gf, state, gf_state_bytes(checkpoint->gf));

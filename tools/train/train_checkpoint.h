@@ -1,4 +1,4 @@
-/* Checkpoints of a training run: a file a rank, FILE.SEAT, and the one before it, FILE.SEAT.before. A seat is the rank in
+/* Checkpoints of a training run: a file a rank, FILE.ID, and the one before it, FILE.ID.before. A member id is the rank in
  * the first epoch (gf_first_rank()), which nobody takes over; the rank of the epoch is in the file. Each is written whole
  * under another name and renamed, so that whenever ranks are killed, one complete set is left. All functions that
  * return a status are called by all ranks at the same point; after a negative one `error` says why, or, where it is
@@ -28,7 +28,7 @@ struct checkpoint {
     void *extra;               /* of the appliance: saved and loaded as bytes; a multiple of 8 */
     uint64_t extra_bytes;
     uint32_t rank, world;      /* of this epoch */
-    uint32_t seat, seats;      /* of the first one */
+    uint32_t member_id, ids;      /* of the first one */
     uint64_t id;               /* of this run of the program: files of two runs are no set; a later run's is larger */
     unsigned char *buffer;     /* a whole file */
     uint64_t buffer_bytes;

@@ -6,7 +6,7 @@
 
 #define CHECKPOINT_MAGIC UINT64_C(0x0a4e494152544647) /* "GFTRAIN\n" */
 #define CHECKPOINT_VERSION 2u
-#define CHECKPOINT_GENERATIONS 2u /* FILE.SEAT and FILE.SEAT.before */
+#define CHECKPOINT_GENERATIONS 2u /* FILE.ID and FILE.ID.before */
 extern const char *const checkpoint_endings[CHECKPOINT_GENERATIONS];
 
 /* Little-endian, like the state after it. */
@@ -19,13 +19,13 @@ struct checkpoint_head {
     uint64_t id;
     uint64_t step;
     uint32_t world, rank; /* of the epoch that saved it */
-    uint32_t seats, seat; /* of the first epoch */
+    uint32_t ids, member_id; /* of the first epoch */
     struct checkpoint_run run;
 };
 _Static_assert(sizeof(struct checkpoint_head) % 8 == 0, "the state after it is aligned");
 
-/* FILE.SEAT and the ending, into path_out[CHECKPOINT_PATH_BYTES]. */
-void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t seat, const char *ending, char *path_out);
+/* FILE.ID and the ending, into path_out[CHECKPOINT_PATH_BYTES]. */
+void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t member_id, const char *ending, char *path_out);
 uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes);
 /* Puts what errno says into `error`. */
 gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const char *call);
@@ -35,7 +35,7 @@ int checkpoint_folder_sync(const char *path);
 /* Which set is looked for: what the ranks of one epoch saved after one step. */
 struct checkpoint_set {
     uint64_t id, step;
-    uint64_t world, seats; /* world 0: none */
+    uint64_t world, ids; /* world 0: none */
 };
 
 typedef enum checkpoint_vote { CHECKPOINT_WHOLE = 0, CHECKPOINT_UNUSABLE, CHECKPOINT_FOREIGN } checkpoint_vote;
@@ -45,7 +45,7 @@ int64_t checkpoint_read(const char *path, void *data, uint64_t max);
 /* Brings a file into the buffer and looks at all of it; what is wrong with it is noted. */
 checkpoint_vote checkpoint_take(struct checkpoint *checkpoint, const char *path, struct checkpoint_head *head_out);
 /* Only the head: is it there, and of this run? */
-bool checkpoint_peek(const struct checkpoint *checkpoint, uint32_t seat, uint32_t generation,
+bool checkpoint_peek(const struct checkpoint *checkpoint, uint32_t member_id, uint32_t generation,
                      struct checkpoint_head *head_out);
 bool checkpoint_of_set(const struct checkpoint_head *head, const struct checkpoint_set *set);
 void checkpoint_note(struct checkpoint *checkpoint, const char *path, const char *text);

@@ -1,4 +1,4 @@
-/* Which checkpoints there may be. Ranks that died left older files than the survivors, so all seats' are looked at. */
+/* Which checkpoints there may be. Ranks that died left older files than the survivors, so those of all ids count. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static bool newer(const struct checkpoint_set *a, const struct checkpoint_set *b
 /* The newest first; the oldest falls off. */
 static void sets_put(struct checkpoint_set *sets, const struct checkpoint_head *head)
 {
-    struct checkpoint_set set = {.id = head->id, .step = head->step, .world = head->world, .seats = head->seats};
+    struct checkpoint_set set = {.id = head->id, .step = head->step, .world = head->world, .ids = head->ids};
     uint32_t at = 0;
     while ((at < CHECKPOINT_SETS_MAX) && !newer(&set, &sets[at]) && !checkpoint_of_set(head, &sets[at])) at++;
     if ((at == CHECKPOINT_SETS_MAX) || checkpoint_of_set(head, &sets[at])) return;
@@ -27,25 +27,25 @@ static void sets_put(struct checkpoint_set *sets, const struct checkpoint_head *
     sets[at] = set;
 }
 
-/* Seat 0's files are looked at as a whole, for what is wrong with them; of the others the heads say which sets there are. */
+/* Files of id 0 are looked at whole, for what is wrong with them; of the others the heads say which sets there are. */
 static void sets_look(struct checkpoint *checkpoint, struct checkpoint_set *sets)
 {
     struct checkpoint_head head;
     char path[CHECKPOINT_PATH_BYTES];
-    uint32_t seats = 0;
+    uint32_t ids = 0;
     for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS; i++) {
         checkpoint_path_of(checkpoint, 0, checkpoint_endings[i], path);
         checkpoint_vote found = checkpoint_take(checkpoint, path, &head);
         if (found == CHECKPOINT_FOREIGN) return;
         if ((found == CHECKPOINT_UNUSABLE) || !checkpoint_peek(checkpoint, 0, i, &head)) continue;
         sets_put(sets, &head);
-        if (head.seats > seats) seats = head.seats;
+        if (head.ids > ids) ids = head.ids;
     }
-    for (uint32_t seat = 1; seat < ((seats > 0) ? seats : GF_WORLD_MAX); seat++) {
+    for (uint32_t member_id = 1; member_id < ((ids > 0) ? ids : GF_WORLD_MAX); member_id++) {
         for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS; i++) {
-            if (!checkpoint_peek(checkpoint, seat, i, &head)) continue;
+            if (!checkpoint_peek(checkpoint, member_id, i, &head)) continue;
             sets_put(sets, &head);
-            if (head.seats > seats) seats = head.seats;
+            if (head.ids > ids) ids = head.ids;
         }
     }
     checkpoint_path_of(checkpoint, 0, "", path);
@@ -58,12 +58,12 @@ gf_status checkpoint_sets_find(struct checkpoint *checkpoint, struct checkpoint_
     struct checkpoint_set sets[CHECKPOINT_SETS_MAX] = {{0}};
     if (checkpoint->rank == 0) sets_look(checkpoint, sets);
     for (uint32_t i = 0; i < CHECKPOINT_SETS_MAX; i++)
-        memcpy(&words[SET_WORDS * i], (uint64_t[]){sets[i].id, sets[i].step, sets[i].world, sets[i].seats},
+        memcpy(&words[SET_WORDS * i], (uint64_t[]){sets[i].id, sets[i].step, sets[i].world, sets[i].ids},
                SET_WORDS * sizeof *words);
     gf_status status = ranks_sum_u64(checkpoint->gf, words, SET_WORDS * CHECKPOINT_SETS_MAX);
     if (status < 0) return status;
     for (uint32_t i = 0; i < CHECKPOINT_SETS_MAX; i++)
         sets_out[i] = (struct checkpoint_set){.id = words[SET_WORDS * i], .step = words[SET_WORDS * i + 1],
-                                              .world = words[SET_WORDS * i + 2], .seats = words[SET_WORDS * i + 3]};
+                                              .world = words[SET_WORDS * i + 2], .ids = words[SET_WORDS * i + 3]};
     return GF_OK;
 }

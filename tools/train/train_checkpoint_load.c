@@ -96,17 +96,17 @@ checkpoint_vote checkpoint_take(struct checkpoint *checkpoint, const char *path,
     return CHECKPOINT_UNUSABLE;
 }
 
-bool checkpoint_peek(const struct checkpoint *checkpoint, uint32_t seat, uint32_t generation,
+bool checkpoint_peek(const struct checkpoint *checkpoint, uint32_t member_id, uint32_t generation,
                      struct checkpoint_head *head_out)
 {
     char path[CHECKPOINT_PATH_BYTES];
     struct checkpoint_head head;
-    checkpoint_path_of(checkpoint, seat, checkpoint_endings[generation], path);
+    checkpoint_path_of(checkpoint, member_id, checkpoint_endings[generation], path);
     if (checkpoint_read(path, &head, sizeof head) != (int64_t)sizeof head) return false;
     if ((head.magic != CHECKPOINT_MAGIC) || (head.version != CHECKPOINT_VERSION)) return false;
     if ((memcmp(&head.run, &checkpoint->run, sizeof head.run) != 0) || (head.total_bytes != checkpoint->buffer_bytes))
         return false;
-    if ((head.world == 0) || (head.world > head.seats) || (head.seats > GF_WORLD_MAX)) return false;
+    if ((head.world == 0) || (head.world > head.ids) || (head.ids > GF_WORLD_MAX)) return false;
     *head_out = head;
     return true;
 }
@@ -116,16 +116,16 @@ bool checkpoint_of_set(const struct checkpoint_head *head, const struct checkpoi
     return (head->id == set->id) && (head->step == set->step) && (head->world == set->world);
 }
 
-/* Behind a shrink a rank is not its seat: its file has another one's number. */
+/* Behind a shrink a rank is not its member id: its file has another one's number. */
 static checkpoint_vote elsewhere_take(struct checkpoint *checkpoint, const struct checkpoint_set *set, uint32_t rank)
 {
     char path[CHECKPOINT_PATH_BYTES];
     struct checkpoint_head head;
-    for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS * set->seats; i++) {
-        uint32_t seat = i / CHECKPOINT_GENERATIONS, generation = i % CHECKPOINT_GENERATIONS;
-        if ((seat == rank) || !checkpoint_peek(checkpoint, seat, generation, &head)) continue;
+    for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS * set->ids; i++) {
+        uint32_t member_id = i / CHECKPOINT_GENERATIONS, generation = i % CHECKPOINT_GENERATIONS;
+        if ((member_id == rank) || !checkpoint_peek(checkpoint, member_id, generation, &head)) continue;
         if (!checkpoint_of_set(&head, set) || (head.rank != rank)) continue;
-        checkpoint_path_of(checkpoint, seat, checkpoint_endings[generation], path);
+        checkpoint_path_of(checkpoint, member_id, checkpoint_endings[generation], path);
         return checkpoint_take(checkpoint, path, &head);
     }
     return CHECKPOINT_UNUSABLE;
@@ -200,10 +200,10 @@ static gf_status newest_drop(struct checkpoint *checkpoint, const struct checkpo
 {
     char newest[CHECKPOINT_PATH_BYTES], before[CHECKPOINT_PATH_BYTES];
     struct checkpoint_head head;
-    if (checkpoint_peek(checkpoint, checkpoint->seat, 0, &head) && checkpoint_of_set(&head, set)) return GF_OK;
-    if (!checkpoint_peek(checkpoint, checkpoint->seat, 1, &head) || !checkpoint_of_set(&head, set)) return GF_OK;
-    checkpoint_path_of(checkpoint, checkpoint->seat, checkpoint_endings[0], newest);
-    checkpoint_path_of(checkpoint, checkpoint->seat, checkpoint_endings[1], before);
+    if (checkpoint_peek(checkpoint, checkpoint->member_id, 0, &head) && checkpoint_of_set(&head, set)) return GF_OK;
+    if (!checkpoint_peek(checkpoint, checkpoint->member_id, 1, &head) || !checkpoint_of_set(&head, set)) return GF_OK;
+    checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], newest);
+    checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[1], before);
     if ((rename(before, newest) != 0) || (checkpoint_folder_sync(newest) != 0))
         return checkpoint_fail(checkpoint, before, "rename");
     return GF_OK;

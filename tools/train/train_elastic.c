@@ -91,9 +91,9 @@ gf_status train_admit(struct train *train)
     return (status < 0) ? train_shrink(train, status) : epoch_wait(train, begin, cause);
 }
 
-gf_status train_newcomer(struct train *train)
+gf_status train_joiner(struct train *train)
 {
-    gf_status status = train_begin_newcomer(train);
+    gf_status status = train_begin_joiner(train);
     if (status < 0) return status;
     world_take(train);
     status = meet(train);

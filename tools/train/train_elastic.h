@@ -10,7 +10,7 @@ gf_status train_shrink(struct train *train, gf_status status);
 /* Between steps: lets in whoever waits; nothing where nobody does. As train_shrink(). */
 gf_status train_admit(struct train *train);
 /* In place of train_begin() and train_resume(): this process has just come back into a job under way. */
-gf_status train_newcomer(struct train *train);
+gf_status train_joiner(struct train *train);
 /* Tests and sums up, once more with whoever is left if somebody dies on the way. */
 gf_status train_finish(struct train *train);
 

@@ -82,7 +82,7 @@ void train_pools(struct train *train)
     }
 }
 
-gf_status train_begin_newcomer(struct train *train)
+gf_status train_begin_joiner(struct train *train)
 {
     train_pools(train);
     train->net.sink = (struct net_sink){.user = train->gf, .ready = sink_ready, .poll = sink_poll};

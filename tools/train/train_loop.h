@@ -50,7 +50,7 @@ size_t train_layout(struct train *train, char *base);
 /* The weights of rank 0 on all ranks. */
 gf_status train_begin(struct train *train);
 /* The rest of it for a process that comes back and has been given the weights. */
-gf_status train_begin_newcomer(struct train *train);
+gf_status train_begin_joiner(struct train *train);
 /* Where weights and gradients are: after joining and after each shrink. */
 void train_pools(struct train *train);
 /* Prepares for checkpoints and, where it is asked for, goes back to the newest. */

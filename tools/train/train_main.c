@@ -130,7 +130,7 @@ static int look_ahead(struct train *train)
 
 static int train_all(struct train *train)
 {
-    gf_status status = gf_rejoined(train->gf) ? train_newcomer(train) : train_begin(train);
+    gf_status status = gf_rejoined(train->gf) ? train_joiner(train) : train_begin(train);
     if ((status >= 0) && !gf_rejoined(train->gf)) {
         status = train_resume(train);
         train->step = train->step_first;

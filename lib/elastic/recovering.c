@@ -1,5 +1,5 @@
 /* A process that was started anew is RECOVERING: it has the member id of one that has ended, and none of its promises. It
- * knocks at the coordinator, which compares what it was given with its own and lets it wait; the vote of a step tells all
+ * rejoins at the coordinator, which compares what it was given with its own and lets it wait; the vote of a step tells all
  * ranks that somebody waits (verdict.c). Then the epoch ends by agreement, and the proposal takes along who waits. A view
  * change for another reason does, too.
  *
@@ -14,29 +14,29 @@ bool gf_view_of_no_epoch(uint32_t kind)
     return (kind >= MEMBERS_DO_VIEW_CHANGE) && (kind < MEMBERS_FRAME_COUNT);
 }
 
-/* ---- the newcomer ---- */
+/* ---- the joiner ---- */
 
-void gf_view_knock_again(struct gf_members *members)
+void gf_view_rejoin_again(struct gf_members *members)
 {
     struct members_view *view = &members->view;
     view->state = VIEW_SEEK;
     view->coordinator = view->star = GF_RANK_NONE;
-    for (uint32_t id = 0; id < members->seat_count; id++) members->table[id] = (struct member){.rank = GF_RANK_NONE};
+    for (uint32_t id = 0; id < members->id_count; id++) members->table[id] = (struct member){.rank = GF_RANK_NONE};
     (void)members->rendezvous->driver->reform(members->rendezvous, members->now_ns, GF_RANK_NONE, "");
 }
 
-void gf_members_knock(struct gf_members *members, uint64_t now_ns, uint64_t settle_ns)
+void gf_members_rejoin(struct gf_members *members, uint64_t now_ns, uint64_t settle_ns)
 {
     struct members_view *view = &members->view;
     members->now_ns = now_ns;
     members->state = MEMBERS_FAILED; /* as between two epochs */
-    members->setup.rank = members->seat;
-    members->setup.world = members->setup.offer.world = members->seat_count;
+    members->setup.rank = members->member_id;
+    members->setup.world = members->setup.offer.world = members->id_count;
     memset(view, 0, sizeof *view);
-    view->knocks = true;
+    view->rejoins = true;
     view->settle_ns = view->away_ns = settle_ns;
     view->own = (struct gf_members_standing){.applied = 1, .torn = 1};
-    gf_view_knock_again(members);
+    gf_view_rejoin_again(members);
 }
 
 /* ---- the others ---- */
@@ -44,7 +44,7 @@ void gf_members_knock(struct gf_members *members, uint64_t now_ns, uint64_t sett
 uint32_t gf_view_waiting(const struct gf_members *members)
 {
     uint32_t count = 0;
-    for (uint32_t id = 0; (id < members->seat_count) && members_coordinates(members); id++)
+    for (uint32_t id = 0; (id < members->id_count) && members_coordinates(members); id++)
         count += (members->table[id].connected && (members->table[id].state == MEMBER_WAITS)) ? 1u : 0u;
     return count;
 }
@@ -55,7 +55,7 @@ static void refuse(struct gf_members *members, uint32_t id, gf_status code, cons
     struct view_proposal none = {.lead = 0};
     gf_put_u32(&put, (uint32_t)code);
     gf_put_u32(&put, 0);
-    gf_view_proposal_put(&put, &none, members->seat_count);
+    gf_view_proposal_put(&put, &none, members->id_count);
     gf_put_text(&put, text, 160);
     members->table[id].state = MEMBER_RECOVERING;
     gf_log_line(&members->setup.log, GF_LOG_WARN, "a restarted process for rank %u of the first epoch was rejected: %s", id,
@@ -64,7 +64,7 @@ static void refuse(struct gf_members *members, uint32_t id, gf_status code, cons
                                             (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left));
 }
 
-void gf_view_knock_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+void gf_view_rejoin_take(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     uint32_t epoch, id_count = gf_get_u32(get);
     struct gf_offer offer;
@@ -74,8 +74,8 @@ void gf_view_knock_take(struct gf_members *members, uint32_t id, struct gf_get *
         get->bad = true;
         return;
     }
-    if (id_count != members->seat_count) {
-        (void)snprintf(difference, sizeof difference, "the job began with %u ranks, it was told %u", members->seat_count,
+    if (id_count != members->id_count) {
+        (void)snprintf(difference, sizeof difference, "the job began with %u ranks, it was told %u", members->id_count,
                        id_count);
         refuse(members, id, GF_ERR_MISMATCH, difference);
         return;
@@ -100,7 +100,7 @@ void gf_view_knock_take(struct gf_members *members, uint32_t id, struct gf_get *
 
 void gf_view_turn_away(struct gf_members *members, const char *reason)
 {
-    for (uint32_t id = 0; id < members->seat_count; id++)
+    for (uint32_t id = 0; id < members->id_count; id++)
         if ((members->table[id].state >= MEMBER_RECOVERING) && members->table[id].connected)
             refuse(members, id, GF_ERR_STATE, reason);
 }
@@ -129,7 +129,7 @@ void gf_view_admit_event(struct gf_members *members, const struct gf_rendezvous_
                    ended ? rank : members->setup.epoch,
                    ended ? "died while a restarted rank was let in" : "has ended, so that a restarted rank can come in");
     for (uint32_t other = 1; other < members->setup.world; other++) {
-        const struct member *member = &members->table[members->seat_of[other]];
+        const struct member *member = &members->table[members->id_of[other]];
         if (member->connected && (member->state == MEMBER_EXPECTED) && (other != rank || !ended)) gf_members_owe(members, other, MEMBERS_VERDICT);
     }
 }
