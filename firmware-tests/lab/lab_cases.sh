@@ -178,7 +178,7 @@ elastic_case() { # TRANSPORTS RANK COMMAND STEPS
 }
 case_tcp_elastic_worker() { elastic_case $tcp 2 "signal 2 KILL" 600; }
 case_tcp_elastic_coordinator() { elastic_case $tcp 0 "signal 0 KILL" 600; }
-case_posix_elastic_worker() { elastic_case $posix 2 "signal 2 KILL" 600; }
+case_posix_elastic_worker() { elastic_case $posix 2 "signal 2 KILL" 5000; }
 case_tcp_elastic_cut() {
     elastic_case $tcp 2 "net_cable 2 down" 600
     [ "$(exit_of 2)" = 1 ] || bad "rank 2, cut off, ended with $(exit_of 2)"
