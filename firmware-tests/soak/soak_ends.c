@@ -77,10 +77,17 @@ static void all_are_told(const struct soak_job *job)
     }
 }
 
+/* Of two ranks the first died, and nobody names it as ended: the other is no quorum by itself, and goes on only if the
+ * new start reaches it in time. */
+static bool no_quorum_is_left(const struct soak_job *job)
+{
+    return (job->plan.setup.world == 2) && (job->plan.guilty == 0) && (job->ranks[1].end == GF_ERR_QUORUM);
+}
+
 /* A death, and perhaps a new start: everybody else goes on to the end, whoever was started again as well. */
 static void all_go_on(const struct soak_job *job)
 {
-    if (ended_numeric(job) || job->late || !job->met) return;
+    if (ended_numeric(job) || job->late || !job->met || no_quorum_is_left(job)) return;
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++)
         if (job->ranks[rank].end_stage == SOAK_OPEN) return; /* it died while they joined for the first time */
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
