@@ -73,7 +73,8 @@ COLD := $(filter lib/settings/% lib/membership/% lib/elastic/% lib/state/% lib/d
           $(addprefix lib/core/,open.c close.c layout.c resolve.c error.c nodes.c warm.c pool.c accessors.c) config/% drivers/tcp/% drivers/identity.c \
           drivers/ucx/connection_proof.c $(addprefix drivers/ucx/link_ucx_,open.c guard.c region.c device.c pages.c resources.c settings.c) \
           $(if $(filter x86_64,$(shell uname -m)),ops/element/host/ops_scalar.c),$(SRC))
-$(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)),-Os -Wno-unknown-warning-option -Wno-format-truncation)
+$(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
+    -Os -Wno-unknown-warning-option -Wno-format-truncation)
 $(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@
 	$(if $(SHARED),$(CC) -shared $(LDFLAGS) -o $@ $^,ar rcs $@ $^)
