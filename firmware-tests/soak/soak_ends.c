@@ -81,7 +81,7 @@ static void all_are_told(const struct soak_job *job)
  * new start reaches it in time. */
 static bool no_quorum_is_left(const struct soak_job *job)
 {
-    return (job->plan.setup.world == 2) && (job->ranks[1].end == GF_ERR_QUORUM);
+    return (job->plan.setup.world == 2) && !job->ranks[1].joiner && (job->ranks[1].end == GF_ERR_QUORUM);
 }
 
 /* A death, and perhaps a new start: everybody else goes on to the end, whoever was started again as well. */
