@@ -11,6 +11,7 @@
 
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
+#include "firmware-tests/support/commit_log.h"
 #include "firmware-tests/support/world.h"
 
 #define SOAK_RANKS_MAX 16u
@@ -216,6 +217,7 @@ struct soak_rank {
 struct soak_job {
     struct soak_plan plan;
     struct soak_model model;
+    struct commit_log commits; /* of all ranks, checked at each turn */
     struct world w;
     struct soak_rank ranks[SOAK_RANKS_MAX];
     bool acted[SOAK_ACTS_MAX];

@@ -97,5 +97,6 @@ void soak_restart(struct soak_job *job, uint32_t rank)
     *self = (struct soak_rank){.turns = self->turns, .joiner = true, .began_ns = now_of(job)};
     job->done[rank] = 0;
     job->loose &= ~(1u << rank);
+    commit_log_started(&job->commits, rank);
     world_restart(&job->w, rank);
 }

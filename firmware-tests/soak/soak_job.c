@@ -190,12 +190,10 @@ static void turn_wait(struct soak_job *job, uint32_t rank)
     else soak_enter(job, rank, SOAK_SHRINK);
 }
 
-static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
+static gf_status rank_progress(struct soak_job *job, uint32_t rank)
 {
-    struct soak_job *job = arg;
     struct soak_rank *self = &job->ranks[rank];
     gf_status status;
-    (void)w;
     if (self->stage == SOAK_END) return GF_OK;
     self->turns++;
     soak_faults_progress(job, rank);
@@ -232,7 +230,18 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
     return (self->stage == SOAK_END) ? GF_OK : GF_AGAIN;
 }
 
-/* ---- */
+/* What this turn committed is held against what any rank ever has. */
+static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
+{
+    struct soak_job *job = arg;
+    gf_status status = rank_progress(job, rank);
+    const gf_context *gf = w->ranks[rank].gf;
+    for (uint32_t other = 0; other < w->world; other++)
+        if (gf_sim_is_dead(w->sim, other)) commit_log_died(&job->commits, other);
+    if (gf_sim_is_dead(w->sim, rank) || (gf == NULL) || (gf->members == NULL)) return status;
+    if (!commit_log_look(&job->commits, rank, gf->members)) fail_msg("%s", job->commits.error);
+    return status;
+}
 
 static uint64_t bound_of(const struct soak_plan *plan)
 {
@@ -258,6 +267,7 @@ void soak_run(struct soak_job *job, uint64_t seed)
     memset(job, 0, sizeof *job);
     soak_plan_draw(&job->plan, seed);
     soak_model_open(&job->model, &job->plan);
+    commit_log_open(&job->commits, job->plan.setup.world);
     job->bound_ns = bound_of(&job->plan);
     job->goal = job->plan.steps;
     world_create(&job->w, &job->plan.setup);
