@@ -23,7 +23,9 @@ refused() {
 number='[0-9]+(\.[0-9]+)?'
 # A row of the JSON file, to the letter
 row_of() {
-    echo "^    \{\"op\": \"$1\", \"type\": \"$2\", \"bytes\": $3, \"count\": $4, \"time_us\": $number, \"p50_us\": $number, \"p99_us\": $number, \"algbw\": $number, \"busbw\": $number, \"wrong\": 0, \"algorithm\": \"$5\"\},?\$"
+    times=$(for t in time min mean p50 p95 p99; do printf '"%s_us": %s, ' $t "$number"; done)
+    echo "^    \{\"op\": \"$1\", \"type\": \"$2\", \"bytes\": $3, \"count\": $4, \"samples\": [0-9]+, $times" \
+        "\"algbw\": $number, \"busbw\": $number, \"wrong\": 0, \"algorithm\": \"$5\"\},?\$" | sed 's/,  "/, "/'
 }
 has_row() { grep -Eq "$(row_of "$@")" "$scratch/json" || { cat "$scratch/json"; return 1; }; }
 # Brackets and quotes in pairs, commas between rows and not behind the last

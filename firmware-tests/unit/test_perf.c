@@ -1,4 +1,4 @@
-/* gf-perf without ranks: that its check finds each wrong element of each operation and type, and where its limits lie. */
+/* gf-perf without ranks: its check finds each wrong element of each operation and type; where its limits lie. */
 #include "firmware-tests/support/suite.h"
 #include "tools/perf/perf_tune.h"
 #include "tools/perf/perf_values.h"
@@ -111,23 +111,59 @@ TEST(limits_are_where_auto_loses_least)
     static const struct tuning_case {
         const char *name;
         double time_us[6][PERF_TUNE_COUNT]; /* doubling, halving, ring at 1, 2, 4, 8, 16, 32 KiB */
-        uint64_t doubling_max, halving_max;
+        uint64_t before[2], after[2];       /* up to where doubling, halving */
     } cases[] = {
-        {"all_three", {{1, 2, 3}, {2, 3, 4}, {5, 4, 5}, {9, 6, 7}, {20, 12, 10}, {40, 25, 18}}, 2048, 8192},
-        {"one_size_of_noise", {{1, 2, 3}, {2, 1.9, 4}, {3, 4, 5}, {9, 6, 7}, {20, 12, 10}, {40, 25, 18}}, 4096, 8192},
-        {"ring_always", {{3, 2, 1}, {3, 2, 1}, {3, 2, 1}, {3, 2, 1}, {3, 2, 1}, {3, 2, 1}}, 1, 1},
-        {"doubling_always", {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}}, 32768, 32768},
-        {"never_halving", {{1, 9, 3}, {1, 9, 3}, {1, 9, 3}, {4, 9, 3}, {5, 9, 3}, {6, 9, 3}}, 4096, 4096},
+        {"all_three", {{1, 2, 3}, {2, 3, 4}, {5, 4, 5}, {9, 6, 7}, {20, 12, 10}, {40, 25, 18}}, {1, 1}, {2048, 8192}},
+        {"from_above", {{1, 2, 3}, {2, 3, 4}, {5, 4, 5}, {9, 6, 7}, {20, 12, 10}, {40, 25, 18}}, {65536, 65536},
+         {2048, 8192}},
+        {"noise_at_the_limit", {{1, 2, 3}, {2, 1.9, 4}, {3, 4, 5}, {9, 6, 7}, {20, 12, 10}, {40, 25, 18}}, {4096, 8192},
+         {4096, 8192}},
+        {"one_row_alone", {{1, 2, 3}, {2, 3, 4}, {5, 4, 5}, {9, 6, 7}, {20, 12, 10}, {40, 25, 18}}, {2048, 4096},
+         {2048, 4096}},
+        {"a_row_of_100_times_noise", {{900, 2, 3}, {2, 3, 4}, {3, 4, 5}, {9, 6, 7}, {20, 12, 10}, {40, 25, 18}}, {1, 1},
+         {4096, 4096}},
+        {"noise_beside_the_truth", {{1, 2, 3}, {2, 3, 4}, {5, 4, 5}, {900, 600, 7}, {20, 12, 18}, {40, 18, 25}}, {1, 1},
+         {2048, 32768}},
+        {"ring_always", {{3, 2, 1}, {3, 2, 1}, {3, 2, 1}, {3, 2, 1}, {3, 2, 1}, {3, 2, 1}}, {2048, 8192}, {1, 1}},
+        {"doubling_always", {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}}, {1, 1}, {32768, 32768}},
+        {"never_halving", {{1, 9, 3}, {1, 9, 3}, {1, 9, 3}, {4, 9, 3}, {5, 9, 3}, {6, 9, 3}}, {1, 1}, {4096, 4096}},
+        {"nothing_to_gain", {{1, 1, 1}, {2, 2, 2}, {3, 3, 3}, {4, 4, 4}, {5, 5, 5}, {6, 6, 6}}, {3000, 9000},
+         {3000, 9000}},
     };
     for (size_t c = 0; c < LENGTH(cases); c++) {
         struct perf_tuning tuning = {.size_count = 6};
-        uint64_t doubling_max = 0, halving_max = 0;
+        uint64_t doubling_max = cases[c].before[0], halving_max = cases[c].before[1];
         for (uint32_t i = 0; i < 6; i++) {
             tuning.bytes[i] = 1024u << i;
             memcpy(tuning.time_us[i], cases[c].time_us[i], sizeof tuning.time_us[i]);
         }
-        perf_tune_limits(&tuning, &doubling_max, &halving_max);
-        if ((doubling_max != cases[c].doubling_max) || (halving_max != cases[c].halving_max))
-            fail_msg("%s: %llu, %llu", cases[c].name, (unsigned long long)doubling_max, (unsigned long long)halving_max);
+        bool moved = perf_tune_limits(&tuning, &doubling_max, &halving_max);
+        if ((doubling_max != cases[c].after[0]) || (halving_max != cases[c].after[1]) ||
+            (moved != (memcmp(cases[c].before, cases[c].after, sizeof cases[c].after) != 0)))
+            fail_msg("%s: %llu, %llu", cases[c].name, (unsigned long long)doubling_max,
+                     (unsigned long long)halving_max);
     }
+}
+
+/* Whatever one row says, limits that are the best for all others stay. */
+TEST(no_row_alone_moves_a_limit)
+{
+    static const double factors[] = {0.001, 0.5, 0.9, 1, 1.1, 2, 1000};
+    for (uint32_t row = 0; row < 8; row++)
+        for (uint32_t noise = 0; noise < 343; noise++) {
+            struct perf_tuning tuning = {.size_count = 8};
+            uint64_t doubling_max = 4096, halving_max = 16384;
+            for (uint32_t i = 0; i < 8; i++) {
+                const double us[PERF_TUNE_COUNT] = {1 << i, (i < 3) ? 1.2 * (1 << i) : 0.8 * (1 << i),
+                                                    (i < 5) ? 1.4 * (1 << i) : 0.6 * (1 << i)};
+                tuning.bytes[i] = 1024u << i;
+                memcpy(tuning.time_us[i], us, sizeof us);
+            }
+            tuning.time_us[row][0] *= factors[noise % 7];
+            tuning.time_us[row][1] *= factors[noise / 7 % 7];
+            tuning.time_us[row][2] *= factors[noise / 49];
+            assert_false(perf_tune_limits(&tuning, &doubling_max, &halving_max));
+            assert_int_equal(doubling_max, 4096);
+            assert_int_equal(halving_max, 16384);
+        }
 }

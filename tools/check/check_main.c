@@ -125,7 +125,7 @@ static int program(int argc, char **argv)
     uint32_t operand_count;
     int read = tool_args_read(&args, argc, argv, &path, &operand_count);
     int result = EXIT_SUCCESS;
-    if (read != 0) return (read > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
+    if (read != 0) return tool_args_exit(read);
     if ((wrong = contradiction(&request, keys, operand_count)) != NULL) {
         (void)fprintf(stderr, "gf-check: %s\nusage: gf-check %s\n", wrong, args.usage);
         return TOOL_EXIT_USAGE;

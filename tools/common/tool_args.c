@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "gradientflow.h"
@@ -142,4 +143,9 @@ int tool_args_read(const struct tool_args *args, int argc, char **argv, const ch
     if (count < args->operands_min) return refuse(args, "an argument is missing");
     *operand_count_out = count;
     return 0;
+}
+
+int tool_args_exit(int read)
+{
+    return (read > 0) ? EXIT_SUCCESS : (read == TOOL_FAILED) ? EXIT_FAILURE : TOOL_EXIT_USAGE;
 }

@@ -38,6 +38,7 @@ struct tool_args {
 };
 
 #define TOOL_EXIT_USAGE 2
+#define TOOL_FAILED -2 /* from a tool's own reader of options: they are right, but a file that they name is not */
 
 /* At most 64 options.
  *     0: go on; operands_out[operands_max] points into argv. With operands_end it may be NULL, and what is left begins
@@ -46,5 +47,7 @@ struct tool_args {
  *    -1: refused, and said why; exit with TOOL_EXIT_USAGE. */
 int tool_args_read(const struct tool_args *args, int argc, char **argv, const char **operands_out,
                    uint32_t *operand_count_out);
+/* The exit code for what that returned, 0 excepted, or TOOL_FAILED. */
+int tool_args_exit(int read);
 
 #endif

@@ -76,12 +76,11 @@ static int program(int argc, char **argv)
     static struct perf_options options;
     static struct perf_report report;
     int read = perf_options_read(argc, argv, &options), result;
-    if (read != 0) return (read > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
+    if (read != 0) return tool_args_exit(read);
     report.plan = options.plan;
     report.config = &options.config;
     if (options.tune_path != NULL) return (perf_tune(&options) == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
     result = (options.model_path != NULL) ? perf_model(&options, &report) : collective_run(&options, &report);
-    if (result > 0) return TOOL_EXIT_USAGE;
     if (report.is_reporter && (results_end(&options, &report) != 0)) result = -1;
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -210,16 +210,12 @@ int perf_model(const struct perf_options *options, struct perf_report *report)
     struct replay replay = {.options = options};
     struct perf_session session;
     int result;
-    if (gf_config_model(options->model_path, tensors, names, flops, GF_TENSORS_MAX, &replay.tensor_count, error) < 0) {
-        (void)perf_refuse(error);
-        return 1;
-    }
+    if (gf_config_model(options->model_path, tensors, names, flops, GF_TENSORS_MAX, &replay.tensor_count, error) < 0)
+        return perf_refuse(error);
     replay.compute_us = schedule_make(options, replay.tensor_count);
-    if (replay.compute_us < 0) return 1;
-    if (options->plan.check && (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM))) {
-        (void)perf_refuse("sums are checked, neither means nor sparse steps: give --check 0 with this configuration");
-        return 1;
-    }
+    if (replay.compute_us < 0) return -1;
+    if (options->plan.check && (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM)))
+        return perf_refuse("sums are checked, neither means nor sparse steps: give --check 0 with this configuration");
     report->step = (struct perf_step){.model = options->model_path, .tensor_count = replay.tensor_count,
                                       .compute_us = replay.compute_us};
     for (uint32_t i = 0; i < replay.tensor_count; i++) {

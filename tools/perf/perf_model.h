@@ -5,8 +5,8 @@
 #include "tools/perf/perf_options.h"
 #include "tools/perf/perf_report.h"
 
-/* Reads the model, replays steps, reports; the row and its step end up in the report, on all ranks. 0, -1 where
- * something failed or was wrong, 1 where the model or what is asked of it is refused; it said why on stderr. */
+/* Reads the model, replays steps, reports; the row and its step end up in the report, on all ranks. 0, or -1
+ * where something failed, was wrong or refused; it said why on stderr. */
 int perf_model(const struct perf_options *options, struct perf_report *report);
 
 #endif

@@ -120,7 +120,10 @@ static int settings_apply(struct gf_config *config, char *error)
 static int config_make(struct gf_config *config)
 {
     static char error[GF_CONFIG_ERROR_BYTES];
-    if ((given.config_path != NULL) && (gf_config_load(given.config_path, config, error) < 0)) return perf_refuse(error);
+    if ((given.config_path != NULL) && (gf_config_load(given.config_path, config, error) < 0)) {
+        (void)perf_refuse(error);
+        return TOOL_FAILED;
+    }
     if (settings_apply(config, error) < 0) return perf_refuse(error);
     if (given.model_path == NULL) config->exchange.user_bytes = (given.bytes_max + 63) / 64 * 64 + 64;
     config->log = log_print;
@@ -169,12 +172,13 @@ int perf_options_read(int argc, char **argv, struct perf_options *options_out)
     uint32_t operand_count;
     char **names = calloc((size_t)argc + 1, sizeof *names);
     int read;
-    if (names == NULL) return -1;
+    if (names == NULL) return TOOL_FAILED;
     letters_expand(argc, argv, names);
     read = tool_args_read(&args, argc, names, NULL, &operand_count);
     free(names);
+    if (read == 0) read = combination_check();
+    if (read == 0) read = config_make(&options_out->config);
     if (read != 0) return read;
-    if ((combination_check() < 0) || (config_make(&options_out->config) < 0)) return -1;
     plan_make(&options_out->plan);
     options_out->bytes_min = given.bytes_min;
     options_out->bytes_max = given.bytes_max;

@@ -15,7 +15,7 @@ struct perf_options {
     struct gf_config config;
 };
 
-/* 0; 1 where --help was given; -1 refused, and said why. */
+/* 0, or what tool_args_exit() takes; it said why. */
 int perf_options_read(int argc, char **argv, struct perf_options *options_out);
 
 #endif

@@ -108,11 +108,13 @@ int perf_report_json(const struct perf_report *report, const char *path)
     json_header(file, report);
     for (uint32_t i = 0; i < report->row_count; i++) {
         const struct perf_row *row = &report->rows[i];
-        fprintf(file, "%s\n    {\"op\": \"%s\", \"type\": \"%s\", \"bytes\": %llu, \"count\": %llu, \"time_us\": %.3f, "
-                "\"p50_us\": %.3f, \"p99_us\": %.3f, \"algbw\": %.4f, \"busbw\": %.4f, \"wrong\": %llu, "
+        fprintf(file, "%s\n    {\"op\": \"%s\", \"type\": \"%s\", \"bytes\": %llu, \"count\": %llu, \"samples\": %u, "
+                "\"time_us\": %.3f, \"min_us\": %.3f, \"mean_us\": %.3f, \"p50_us\": %.3f, \"p95_us\": %.3f, "
+                "\"p99_us\": %.3f, \"algbw\": %.4f, \"busbw\": %.4f, \"wrong\": %llu, "
                 "\"algorithm\": \"%s\"}", (i > 0) ? "," : "", op_name(report), type_name(report),
-                (unsigned long long)row->bytes, (unsigned long long)row->elem_count, row->p50_us, row->p50_us,
-                row->p99_us, row->algbw, row->busbw, (unsigned long long)row->wrong, gf_algorithm_name(row->algorithm));
+                (unsigned long long)row->bytes, (unsigned long long)row->elem_count, row->samples, row->p50_us,
+                row->min_us, row->mean_us, row->p50_us, row->p95_us, row->p99_us, row->algbw, row->busbw,
+                (unsigned long long)row->wrong, gf_algorithm_name(row->algorithm));
     }
     fprintf(file, "\n  ]\n}\n");
     return perf_file_end(file, path);
@@ -122,13 +124,14 @@ int perf_report_csv(const struct perf_report *report, const char *path)
 {
     FILE *file = perf_file_begin(path);
     if (file == NULL) return -1;
-    fprintf(file, "op,type,ranks,bytes,count,samples,time_us,p50_us,p99_us,algbw,busbw,wrong,algorithm,config_hash\n");
+    fprintf(file, "op,type,ranks,bytes,count,samples,time_us,min_us,mean_us,p50_us,p95_us,p99_us,algbw,busbw,wrong,"
+            "algorithm,config_hash\n");
     for (uint32_t i = 0; i < report->row_count; i++) {
         const struct perf_row *row = &report->rows[i];
-        fprintf(file, "%s,%s,%u,%llu,%llu,%u,%.3f,%.3f,%.3f,%.4f,%.4f,%llu,%s,0x%016llx\n", op_name(report),
-                type_name(report), report->world, (unsigned long long)row->bytes, (unsigned long long)row->elem_count,
-                row->samples, row->p50_us, row->p50_us, row->p99_us, row->algbw, row->busbw,
-                (unsigned long long)row->wrong, gf_algorithm_name(row->algorithm),
+        fprintf(file, "%s,%s,%u,%llu,%llu,%u,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.4f,%.4f,%llu,%s,0x%016llx\n",
+                op_name(report), type_name(report), report->world, (unsigned long long)row->bytes, (unsigned long long)row->elem_count,
+                row->samples, row->p50_us, row->min_us, row->mean_us, row->p50_us, row->p95_us, row->p99_us, row->algbw,
+                row->busbw, (unsigned long long)row->wrong, gf_algorithm_name(row->algorithm),
                 (unsigned long long)gf_config_hash(report->config));
     }
     return perf_file_end(file, path);

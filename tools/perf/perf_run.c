@@ -128,8 +128,9 @@ void perf_row_fill(float *times_us, uint32_t count, double factor, struct perf_r
     qsort(times_us, count, sizeof *times_us, compare);
     row->samples = count;
     row->min_us = (double)times_us[0];
-    row->max_us = (double)times_us[count - 1];
+    for (uint32_t i = 0; i < count; i++) row->mean_us += (double)times_us[i] / count;
     row->p50_us = 0.5 * ((double)times_us[(count - 1) / 2] + (double)times_us[count / 2]);
+    row->p95_us = (double)times_us[(uint32_t)ceil(0.95 * count) - 1];
     row->p99_us = (double)times_us[(uint32_t)ceil(0.99 * count) - 1];
     row->algbw = (row->p50_us > 0) ? (double)row->bytes * 1e-3 / row->p50_us : 0;
     row->busbw = row->algbw * factor;

@@ -18,7 +18,7 @@ struct perf_plan {
 struct perf_row {
     uint64_t bytes, elem_count;
     uint32_t samples;
-    double p50_us, p99_us, min_us, max_us; /* of a sample, which is the time of its slowest rank */
+    double p50_us, p95_us, p99_us, min_us, mean_us; /* of a sample, which is the time of its slowest rank */
     double algbw, busbw;                   /* GB/s of the median */
     uint64_t wrong;                        /* elements, on the worst rank */
     gf_algorithm algorithm;

@@ -19,6 +19,7 @@ static double times_us[PERF_TUNE_SIZES_MAX][PERF_TUNE_COUNT][ROUNDS];
 
 struct tune {
     struct perf_tuning tuning;
+    struct gf_config config; /* with all defaults */
     uint32_t world;
     bool is_writer;
 };
@@ -71,7 +72,7 @@ static int compare(const void *a, const void *b)
 static void table_print(FILE *out, const struct perf_options *options, const struct tune *tune)
 {
     fprintf(out, "# gf-perf --tune: allreduce of %s, %u ranks, transports %s; median us of %u rounds.\n",
-            perf_type_name(options->plan.type), tune->world, options->config.link.transports, ROUNDS);
+            perf_type_name(options->plan.type), tune->world, tune->config.link.transports, ROUNDS);
     fprintf(out, "# %12s %12s %12s %12s\n", "bytes", "doubling", "halving", "ring");
     for (uint32_t i = 0; i < tune->tuning.size_count; i++) {
         const double *row = tune->tuning.time_us[i];
@@ -82,18 +83,19 @@ static void table_print(FILE *out, const struct perf_options *options, const str
 
 static int fragment_write(const struct perf_options *options, const struct tune *tune)
 {
-    uint64_t doubling_max, halving_max;
+    uint64_t doubling_max = tune->config.exchange.doubling_max_bytes;
+    uint64_t halving_max = tune->config.exchange.halving_max_bytes;
     FILE *file = perf_file_begin(options->tune_path);
+    bool moved = perf_tune_limits(&tune->tuning, &doubling_max, &halving_max);
     if (file == NULL) return -1;
-    perf_tune_limits(&tune->tuning, &doubling_max, &halving_max);
     table_print(stdout, options, tune);
     table_print(file, options, tune);
     fprintf(file, "# The limits count bytes on the wire. Put these lines into the exchange group of all ranks' configuration.\n"
             "exchange = {\n    algorithm = \"auto\";\n    doubling_max_bytes = \"%llu B\";\n"
             "    halving_max_bytes = \"%llu B\";\n};\n", (unsigned long long)doubling_max,
             (unsigned long long)halving_max);
-    printf("doubling up to %llu bytes, halving up to %llu, then ring: %s\n", (unsigned long long)doubling_max,
-           (unsigned long long)halving_max, options->tune_path);
+    printf("doubling up to %llu bytes, halving up to %llu, then ring%s: %s\n", (unsigned long long)doubling_max,
+           (unsigned long long)halving_max, moved ? "" : ", as configured", options->tune_path);
     return perf_file_end(file, options->tune_path);
 }
 
@@ -101,6 +103,8 @@ int perf_tune(const struct perf_options *options)
 {
     static struct tune tune;
     struct perf_tuning *tuning = &tune.tuning;
+    char why[256];
+    if (gf_config_effective(&options->config, &tune.config, why) < 0) return perf_refuse(why);
     for (uint64_t bytes = options->bytes_min; bytes <= options->bytes_max; bytes *= options->factor)
         if (tuning->size_count < PERF_TUNE_SIZES_MAX) tuning->bytes[tuning->size_count++] = bytes;
     for (uint32_t round = 0; round < ROUNDS; round++)

@@ -1,4 +1,4 @@
-/* gf-perf --tune: where algorithm auto should go from doubling to halving and from halving to ring on these machines. */
+/* gf-perf --tune: where algorithm auto should go from doubling to halving, and from halving to ring, on these machines. */
 #ifndef PERF_TUNE_H
 #define PERF_TUNE_H
 
@@ -14,9 +14,10 @@ struct perf_tuning {
     double time_us[PERF_TUNE_SIZES_MAX][PERF_TUNE_COUNT];
 };
 
-/* doubling up to *doubling_max_out, then halving up to *halving_max_out: the limits, taken from the sizes, with which
- * auto loses least against the best algorithm at each size. A limit of 1 means: at no size. */
-void perf_tune_limits(const struct perf_tuning *tuning, uint64_t *doubling_max_out, uint64_t *halving_max_out);
+/* doubling up to *doubling_max, then halving up to *halving_max: from what they are, to the sizes with which auto loses
+ * least against the best algorithm at each size. More than one size has to speak for a move. A limit of 1 means: at no
+ * size. False: they stay. */
+bool perf_tune_limits(const struct perf_tuning *tuning, uint64_t *doubling_max, uint64_t *halving_max);
 
 /* Measures in interleaved rounds and writes options->tune_path. 0, or -1: it said why on stderr. */
 int perf_tune(const struct perf_options *options);

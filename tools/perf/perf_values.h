@@ -15,7 +15,7 @@ struct perf_values {
 };
 
 void perf_values_fill(const struct perf_values *values);
-/* Elements that are not what the operation must leave; 0 for a barrier. Sums are exact in every type up to 512 ranks. */
+/* Elements that are not what the operation must leave; 0 for a barrier. Sums are exact in all types up to 512 ranks. */
 uint64_t perf_values_wrong(const struct perf_values *values);
 
 #endif

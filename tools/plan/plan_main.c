@@ -162,14 +162,19 @@ static int plan_run(const struct options *options)
     if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0) ||
         (plan_model_load(options->model, &model) != 0)) return -1;
     if (!options->advise) return tables_run(options, &cluster, &model, &choice, &cache);
-    if ((options->gpus != NULL) && (gpus_read(options->gpus, gpus) != 1))
-        return plan_refuse("--advise is for one number of --gpus, not for %s", options->gpus);
-    return plan_advise(&model, &cluster, options->gpus ? gpus[0] : cluster.nodes * cluster.gpus_per_node, &choice, &cache,
+    return plan_advise(&model, &cluster, options->gpus && (gpus_read(options->gpus, gpus) == 1) ? gpus[0] : cluster.nodes * cluster.gpus_per_node, &choice, &cache,
                        options->fragment);
 }
 
-static int together_check(const struct options *options)
+/* What can be known to be wrong before a file is read. */
+static int options_check(const struct options *options)
 {
+    uint32_t gpus[LIST_MAX];
+    plan_mode modes[PLAN_MODE_COUNT];
+    int count = (options->gpus != NULL) ? gpus_read(options->gpus, gpus) : 1;
+    if ((count < 0) || ((options->modes != NULL) && (modes_read(options->modes, modes) < 0))) return -1;
+    if (options->advise && (count != 1))
+        return plan_refuse("--advise is for one number of --gpus, not for %s", options->gpus);
     if (options->paper + options->all + options->advise > 1)
         return plan_refuse("--paper, --all and --advise exclude each other");
     if (options->paper && (options->gpus || options->modes || options->csv || options->svg || options->config))
@@ -243,8 +248,8 @@ static int program(int argc, char **argv)
     options = (struct options){.cluster = tool_data("clusters/gradientflow.cfg"), .model = tool_data("models/alexnet.cfg"),
                                .models_path = tool_data("models"), .clusters_path = tool_data("clusters")};
     int read = tool_args_read(&args, argc, argv, NULL, &operand_count), result;
-    if (read != 0) return (read > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
-    if (together_check(&options) != 0) return TOOL_EXIT_USAGE;
+    if (read != 0) return tool_args_exit(read);
+    if (options_check(&options) != 0) return TOOL_EXIT_USAGE;
     result = plan_run(&options);
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -105,7 +105,7 @@ static int program(int argc, char **argv)
     };
     uint32_t path_count;
     int read = tool_args_read(&args, argc, argv, paths, &path_count);
-    if (read != 0) return (read > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
+    if (read != 0) return tool_args_exit(read);
     return (files_tell(paths, path_count, &request) == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

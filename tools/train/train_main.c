@@ -243,7 +243,7 @@ static int program(int argc, char **argv)
     static struct train train;
     struct train_options options;
     int result = train_options_read(argc, argv, &options, &config);
-    if (result != 0) return (result > 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
+    if (result != 0) return tool_args_exit(result);
     signals_catch();
     config.log = log_take;
     config.log_user = &train;

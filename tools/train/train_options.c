@@ -123,7 +123,7 @@ static int config_read(const char *path, const char *wire, const char *algorithm
     static char error[GF_CONFIG_ERROR_BYTES];
     if (gf_config_load(path, config_out, error) != GF_OK) {
         (void)fprintf(stderr, "gf-train: %s\n", error);
-        return -1;
+        return TOOL_FAILED;
     }
     if (setting_apply(config_out, "exchange.wire", wire, "--wire") != 0) return -1;
     if (setting_apply(config_out, "exchange.algorithm", algorithm, "--algorithm") != 0) return -1;
@@ -234,7 +234,6 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     if (rate_batch != 0) rate *= (double)batch / (double)rate_batch;
     out.schedule.base_rate = (float)rate;
     out.schedule_name = schedule_choose(&out.schedule, schedule, settings.lars);
-    if (config_read(out.config_path, wire, algorithm, device, &settings, config_out) != 0) return -1;
     *options_out = out;
-    return 0;
+    return config_read(out.config_path, wire, algorithm, device, &settings, config_out);
 }

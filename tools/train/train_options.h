@@ -27,7 +27,7 @@ struct train_options {
     bool warmup_given;     /* else the plan chooses schedule.warmup_steps */
 };
 
-/* 0: go on; 1: help was asked for and printed; -1: refused, and why is on stderr. *config_out is the configuration file
+/* 0: go on; else for tool_args_exit(), and why is on stderr. *config_out is the configuration file
  * with what the command line says over it. */
 int train_options_read(int argc, char **argv, struct train_options *options_out, struct gf_config *config_out);
 

@@ -1,0 +1,62 @@
+#!/bin/sh
+# What all tools have in common: exit codes, --help, --version.
+. firmware-tests/support/shell.sh
+scratch_config=$scratch/bad.cfg
+printf 'exchange = { wire = "fp64"; };\n' >"$scratch_config"
+# ends CODE NAME COMMAND..: by itself, with this code; 1 and 2 with a line on stderr and none on stdout
+ends() {
+    code_=$1 name_=$2; shift 2
+    timeout -k 5 20 "$@" >"$scratch/out" 2>"$scratch/err"; got_=$?
+    if [ $got_ -ne "$code_" ]; then not_ok "$name_" "exit $got_, not $code_: $(tail -n 1 "$scratch/err")"
+    elif [ "$code_" -ne 0 ] && [ ! -s "$scratch/err" ]; then not_ok "$name_" "says nothing on stderr"
+    elif [ "$code_" -eq 2 ] && [ -s "$scratch/out" ]; then not_ok "$name_" "says something on stdout"
+    else ok "$name_"; fi
+}
+
+# ---- 2: the command line; 1: the rest ----
+for path in "$BUILD"/gf-*; do
+    [ -f "$path" ] && [ -x "$path" ] || continue
+    tool=${path##*/}
+    ends 0 "${tool}_--help" "$path" --help
+    check "${tool}_--help_says_how_it_is_called" grep -q "^usage: $tool " "$scratch/out"
+    ends 0 "${tool}_-h" "$path" -h
+    ends 0 "${tool}_--version" "$path" --version
+    check "${tool}_--version_is_the_librarys" grep -Eq "^$tool [0-9]+\.[0-9]+\$" "$scratch/out"
+    ends 2 "${tool}_unknown_option" "$path" --nonsense
+    ends 2 "${tool}_unknown_letter" "$path" -Z
+    ends 2 "${tool}_a_flag_with_a_value" "$path" --help=no
+    case $tool in
+    gf-check) set -- "$scratch/none";                  bad="--world 0 x" twice="--keys --keys" ;;
+    gf-perf)  set -- --config "$scratch/none" -n 1;    bad="-n x" twice="-n 1 -n 2" ;;
+    gf-plan)  set -- --model "$scratch/none" --gpus 1; bad="--gpus 1,x" twice="--paper --paper" ;;
+    gf-run)   set -- -n 1 false;                       bad="-n 0 true" twice="-n 1 -n 1 true" ;;
+    gf-trace) set -- "$scratch/none";                  bad="--steps 0 x" twice="--json a --json b x" ;;
+    gf-train) set -- --config "$scratch/none";         bad="--steps x" twice="--steps 1 --steps 1" ;;
+    *) not_ok "$tool" "has no row here" ;;
+    esac
+    # shellcheck disable=SC2086
+    ends 2 "${tool}_a_value_out_of_range" "$path" $bad
+    # shellcheck disable=SC2086
+    ends 2 "${tool}_an_option_twice" "$path" $twice
+    if [ "$tool" = gf-run ]; then
+        timeout 20 "$path" "$@" >"$scratch/out" 2>&1
+        check gf-run_a_program_that_fails [ $? -eq 1 ]
+    else ends 1 "${tool}_a_file_that_is_not_there" "$path" "$@"
+    fi
+done
+ends 1 gf-check_a_bad_file "$BUILD/gf-check" "$scratch_config"
+ends 1 gf-perf_a_bad_file "$BUILD/gf-perf" --config "$scratch_config"
+ends 1 gf-train_a_bad_file "$BUILD/gf-train" --config "$scratch_config"
+ends 2 gf-perf_a_bad_setting "$BUILD/gf-perf" --set exchange.wire=fp64
+ends 2 gf-train_a_bad_setting "$BUILD/gf-train" --set exchange.wire=fp64
+ends 2 gf-train_a_bad_wire "$BUILD/gf-train" --wire fp64
+ends 2 gf-perf_sizes_that_contradict "$BUILD/gf-perf" -b 8K -e 4K
+ends 1 gf-perf_a_model_that_is_not_there "$BUILD/gf-perf" --model "$scratch/none"
+ends 1 gf-perf_a_place_that_cannot_be_written "$BUILD/gf-perf" -b 4 -e 4 --json /nonexistent/x
+ends 2 gf-plan_unknown_mode "$BUILD/gf-plan" --modes nonsense
+ends 2 gf-plan_options_that_contradict "$BUILD/gf-plan" --paper --all
+ends 1 gf-plan_a_cluster_that_is_not_there "$BUILD/gf-plan" --cluster "$scratch/none"
+ends 2 gf-run_without_a_program "$BUILD/gf-run" -n 2
+ends 2 gf-check_without_a_file "$BUILD/gf-check"
+ends 2 gf-trace_without_a_file "$BUILD/gf-trace"
+finish
