@@ -1,0 +1,62 @@
+/* How many messages and how much virtual time an attempted view takes, up to 512 ranks. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/views_world.h"
+
+#define SECOND UINT64_C(1000000000)
+
+static uint64_t attempted; /* views of the first epoch in which somebody reported, a bit each */
+
+static void view_note(uint32_t from, uint32_t to, uint32_t kind)
+{
+    (void)to;
+    if (kind == MEMBERS_DO_VIEW_CHANGE) attempted |= UINT64_C(1) << views.ranks[from].members->view.view;
+}
+
+/* The coordinator of the second view dies once it has proposed to one. */
+static void view_note_and_crash(uint32_t from, uint32_t to, uint32_t kind)
+{
+    view_note(from, to, kind);
+    if ((from == 1) && (kind == MEMBERS_PREPARE)) views_crash(1);
+}
+
+/* DO_VIEW_CHANGE, PREPARE, ACCEPT, COMMIT, and START_VIEW to those that are in a lower view: one each for a member. */
+static void expect_few(uint32_t size, const char *what, uint64_t began_ns)
+{
+    uint32_t views_attempted = (uint32_t)__builtin_popcountll(attempted), frames = 0;
+    uint64_t took_ns = gf_sim_now_ns(views.sim) - began_ns;
+    for (uint32_t kind = MEMBERS_DO_VIEW_CHANGE; kind <= MEMBERS_COMMIT; kind++) frames += views.frames[kind];
+    print_message("%u ranks, %s: attempted views %u, frames %u, %.3f s\n", size, what, views_attempted, frames,
+                  (double)took_ns * 1e-9);
+    if (frames > 5 * (size - 1) * views_attempted) fail_msg("more than five frames a rank and view");
+    if (took_ns >= 2 * SECOND) fail_msg("%.3f s, expected less than 2", (double)took_ns * 1e-9);
+}
+
+TEST(many_ranks_agree_in_two_seconds_with_few_messages_a_view)
+{
+    static const struct {
+        const char *what;
+        uint32_t dead[4], count, dead_in_all;
+        void (*on_send)(uint32_t from, uint32_t to, uint32_t kind);
+    } rows[] = {{"a rank dies", {7}, 1, 1, view_note},
+                {"the coordinator dies", {0}, 1, 1, view_note},
+                {"it dies, and the next one as it proposes", {0}, 1, 2, view_note_and_crash},
+                {"the first two coordinators and two others die", {0, 1, 5, 9}, 4, 4, view_note}};
+    static const uint32_t sizes[] = {16, 64, 512};
+    for (size_t i = 0; i < LENGTH(sizes) * LENGTH(rows); i++) {
+        uint32_t size = sizes[i / LENGTH(rows)], row = (uint32_t)(i % LENGTH(rows));
+        uint64_t began_ns;
+        views_open(size, true);
+        attempted = 0;
+        views.on_send = rows[row].on_send;
+        began_ns = gf_sim_now_ns(views.sim);
+        for (uint32_t k = 0; k < rows[row].count; k++) views_crash(rows[row].dead[k]);
+        views_until(views_done, 30 * SECOND);
+        expect_few(size, rows[row].what, began_ns);
+        for (uint32_t rank = 0; rank < size; rank++) {
+            if (gf_sim_is_dead(views.sim, rank)) continue;
+            assert_int_equal(views.ranks[rank].state, VIEWS_MEMBER);
+            assert_int_equal(views.ranks[rank].members->setup.world, size - rows[row].dead_in_all);
+        }
+        views_close();
+    }
+}

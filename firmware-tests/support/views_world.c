@@ -1,0 +1,266 @@
+/* See views_world.h. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/views_world.h"
+
+#define MS UINT64_C(1000000)
+#define POLL_NS (5 * MS)
+#define ENDPOINT_BYTES 16u
+
+struct views_world views;
+
+static struct gf_rendezvous_driver counting;           /* the simulator's, whose frames are counted */
+static const struct gf_rendezvous_driver *simulated;
+
+__attribute__((format(printf, 1, 2))) static void line(const char *format, ...)
+{
+    va_list arguments;
+    if (views.line_count == VIEWS_LINES_MAX) return;
+    va_start(arguments, format);
+    (void)vsnprintf(views.lines[views.line_count++], sizeof views.lines[0], format, arguments);
+    va_end(arguments);
+}
+
+static gf_status send_count(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,
+                            uint32_t size_bytes)
+{
+    gf_status status = simulated->send(rendezvous, to, frame_kind, payload, size_bytes);
+    uint32_t kind = frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u), from = 0;
+    while (views.ranks[from].rendezvous != rendezvous) from++;
+    if (status != GF_OK) return status;
+    views.frames[kind]++;
+    if (views.on_send != NULL) views.on_send(from, to, kind);
+    return GF_OK;
+}
+
+/* ---- a rank ---- */
+
+static void rank_open(uint32_t rank, bool rejoins)
+{
+    struct views_rank *self = &views.ranks[rank];
+    const struct gf_drivers *drivers = gf_sim_drivers(views.sim, rank);
+    struct gf_rendezvous_setup at = {.rank = rank, .world = views.size, .join_timeout_ns = 8 * VIEWS_SETTLE_NS,
+                                     .rejoin = rejoins, .arg = drivers->rendezvous_arg};
+    struct gf_members_setup setup = {.rank = rank, .world = views.size, .epoch = 1, .rejoin = rejoins,
+                                     .join_timeout_ns = at.join_timeout_ns, .exchange_timeout_ns = 4 * VIEWS_SETTLE_NS,
+                                     .answer_timeout_ns = 1000 * MS, .address = "sim", .elastic = &gf_members_elastic,
+                                     .offer = {.version = GF_VERSION, .world = views.size},
+                                     .endpoint_bytes_max = ENDPOINT_BYTES};
+    struct gf_fault fault = {0};
+    uint64_t now_ns = gf_sim_now_ns(views.sim);
+    *self = (struct views_rank){.rendezvous_memory = malloc(drivers->rendezvous->state_bytes(&at))};
+    void *state = malloc(gf_members_state_bytes(views.size, ENDPOINT_BYTES));
+    assert_true((state != NULL) && (self->rendezvous_memory != NULL));
+    assert_int_equal(drivers->rendezvous->open(&at, self->rendezvous_memory, now_ns, &self->rendezvous, &fault), GF_OK);
+    simulated = drivers->rendezvous;
+    counting = *simulated;
+    counting.send = send_count;
+    self->rendezvous->driver = &counting;
+    self->members = gf_members_open(&setup, state, self->rendezvous, "endpoint", 8, now_ns);
+    if (!rejoins) return;
+    gf_members_rejoin(self->members, now_ns, VIEWS_SETTLE_NS);
+    self->state = VIEWS_CHANGES;
+}
+
+static void rank_close(uint32_t rank)
+{
+    struct views_rank *self = &views.ranks[rank];
+    if (self->members == NULL) return;
+    self->rendezvous->driver->close(self->rendezvous);
+    free(self->members);
+    free(self->rendezvous_memory);
+    *self = (struct views_rank){.state = VIEWS_ENDED, .end = self->end};
+}
+
+void views_change(uint32_t rank)
+{
+    const struct gf_members_standing own = {.applied = 1};
+    gf_members_admit(views.ranks[rank].members, gf_sim_now_ns(views.sim), &own, VIEWS_SETTLE_NS, VIEWS_SETTLE_NS);
+    views.ranks[rank].state = VIEWS_CHANGES;
+}
+
+static void failed(uint32_t rank, gf_status status)
+{
+    const struct gf_members_standing own = {.applied = 1};
+    struct views_rank *self = &views.ranks[rank];
+    self->end = status;
+    self->state = VIEWS_CHANGES;
+    gf_members_shrink(self->members, gf_sim_now_ns(views.sim), gf_members_error(self->members)->peer, &own,
+                      VIEWS_SETTLE_NS);
+}
+
+static void ended_tell(struct gf_members *members)
+{
+    unsigned char bits[GF_WORLD_MAX / 8] = {0};
+    for (uint32_t id = 0; id < views.size; id++)
+        if (gf_sim_is_dead(views.sim, id)) bits[id / 8] |= (unsigned char)(1u << (id % 8));
+    gf_members_ended(members, views.told ? bits : NULL, views.told ? views.size : 0);
+}
+
+static void progress(uint32_t rank)
+{
+    struct views_rank *self = &views.ranks[rank];
+    uint64_t now_ns = gf_sim_now_ns(views.sim);
+    struct gf_members_plan plan;
+    gf_status status;
+    if (self->state == VIEWS_ENDED) return;
+    if (self->state != VIEWS_CHANGES) {
+        status = gf_members_poll(self->members, now_ns);
+        if (status < 0) failed(rank, status);
+        else if (status == GF_OK) self->state = VIEWS_MEMBER;
+        return;
+    }
+    ended_tell(self->members);
+    status = gf_members_shrink_poll(self->members, now_ns, &plan);
+    if (status == GF_AGAIN) return;
+    self->end = status;
+    self->state = (status < 0) ? VIEWS_ENDED : VIEWS_JOINS;
+    if (status == GF_OK) gf_members_shrink_join(self->members, "endpoint", 8, now_ns);
+    else line("%u is out", rank);
+}
+
+static uint64_t bits_of(const struct members_list *list)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, list->bits, sizeof bits);
+    return bits;
+}
+
+uint32_t views_epoch(uint32_t rank)
+{
+    uint32_t epoch = views.ranks[rank].members->view.epoch.epoch;
+    return (epoch == 0) ? 0 : epoch - 1;
+}
+
+uint64_t views_members(uint32_t rank) { return bits_of(&views.ranks[rank].members->view.epoch); }
+
+/* What a turn did, in the words of the model. */
+static void lines_add(uint32_t rank)
+{
+    struct views_rank *self = &views.ranks[rank];
+    const struct members_view *view = &self->members->view;
+    bool proposed = (view->state == VIEW_PROPOSED);
+    if (views_epoch(rank) > self->epoch) {
+        line("%u begins epoch %u: members %llu", rank, views_epoch(rank), (unsigned long long)views_members(rank));
+        self->view = self->accepted_view = 0;
+        self->proposed = false;
+    }
+    self->epoch = views_epoch(rank);
+    if (view->view > self->view) {
+        line("%u promises view %u of epoch %u, accepted %u", rank, view->view, self->epoch,
+             (view->accepted_view < view->view) ? view->accepted_view : self->accepted_view);
+        self->proposed = false;
+    }
+    if (proposed && !self->proposed)
+        line("%u proposes %llu in view %u", rank, (unsigned long long)bits_of(&view->accepted.list), view->view);
+    else if ((view->accepted_view > self->accepted_view) && (view->accepted_view == view->view))
+        line("%u accepts view %u", rank, view->view);
+    self->view = view->view;
+    self->accepted_view = view->accepted_view;
+    self->proposed = proposed;
+}
+
+static void turn(uint32_t rank)
+{
+    struct views_rank *self = &views.ranks[rank];
+    if (!gf_sim_runs(views.sim, rank) || (self->members == NULL)) return;
+    progress(rank);
+    gf_sim_wake_at(views.sim, rank, gf_sim_now_ns(views.sim) + POLL_NS);
+    if ((views.size > COMMIT_LOG_IDS) || gf_sim_is_dead(views.sim, rank)) return;
+    lines_add(rank);
+    if (!commit_log_look(&views.log, rank, self->members)) fail_msg("%s", views.log.error);
+}
+
+/* ---- all of them ---- */
+
+static void lines_show(void)
+{
+    for (uint32_t i = 0; i < views.line_count; i++) print_error("%s\n", views.lines[i]);
+}
+
+static bool step(void)
+{
+    uint32_t rank = gf_sim_woken_next(views.sim);
+    if (rank == GF_RANK_NONE) return gf_sim_advance(views.sim);
+    turn(rank);
+    return true;
+}
+
+void views_until(bool (*done)(void), uint64_t limit_ns)
+{
+    uint64_t end_ns = gf_sim_now_ns(views.sim) + limit_ns, looked_ns = UINT64_MAX;
+    for (;;) {
+        uint64_t now_ns = gf_sim_now_ns(views.sim);
+        if ((looked_ns != now_ns) && done()) return;
+        looked_ns = now_ns;
+        if (step() && (now_ns < end_ns)) continue;
+        lines_show();
+        fail_msg("not done after %.3f s", (double)limit_ns * 1e-9);
+    }
+}
+
+void views_for(uint64_t span_ns)
+{
+    uint64_t end_ns = gf_sim_now_ns(views.sim) + span_ns;
+    while ((gf_sim_now_ns(views.sim) < end_ns) && step()) {}
+}
+
+bool views_done(void)
+{
+    for (uint32_t rank = 0; rank < views.size; rank++) {
+        const struct views_rank *self = &views.ranks[rank];
+        if (!gf_sim_runs(views.sim, rank) || (self->state == VIEWS_ENDED)) continue;
+        if (self->state != VIEWS_MEMBER) return false;
+        for (uint32_t id = 0; id < views.size; id++)
+            if (gf_view_list_has(&self->members->view.epoch, id) && (gf_sim_is_dead(views.sim, id) ||
+                (views.ranks[id].members->view.epoch.epoch != self->members->view.epoch.epoch))) return false;
+    }
+    return true;
+}
+
+void views_open(uint32_t size, bool told)
+{
+    const struct gf_sim_setup setup = {.world = size, .seed = size, .detect_ns = MS};
+    memset(&views, 0, sizeof views);
+    views.size = size;
+    views.told = told;
+    views.sim = gf_sim_create(&setup);
+    assert_non_null(views.sim);
+    commit_log_open(&views.log, (size <= COMMIT_LOG_IDS) ? size : 0);
+    for (uint32_t rank = 0; rank < size; rank++) rank_open(rank, false);
+    views_until(views_done, 60000 * MS);
+    memset(views.frames, 0, sizeof views.frames);
+    views.line_count = 0;
+}
+
+void views_close(void)
+{
+    for (uint32_t rank = 0; rank < views.size; rank++) rank_close(rank);
+    gf_sim_destroy(views.sim);
+}
+
+void views_crash(uint32_t rank)
+{
+    gf_sim_kill(views.sim, rank);
+    if (views.size <= COMMIT_LOG_IDS) commit_log_died(&views.log, rank);
+    line("%u crashes", rank);
+}
+
+void views_start(uint32_t rank)
+{
+    rank_close(rank);
+    gf_sim_restart(views.sim, rank);
+    commit_log_started(&views.log, rank);
+    rank_open(rank, true);
+    line("%u starts", rank);
+}
+
+void views_expect(const char *const *lines)
+{
+    uint32_t at = 0;
+    for (; *lines != NULL; lines++, at++) {
+        while ((at < views.line_count) && (strcmp(views.lines[at], *lines) != 0)) at++;
+        if (at < views.line_count) continue;
+        lines_show();
+        fail_msg("no line \"%s\" behind those before it", *lines);
+    }
+}

@@ -1,0 +1,56 @@
+/* Members alone over the simulator: view changes without links and steps, in virtual time. What they do is kept as lines
+ * in the words of firmware-tests/sim/membership.pml, and held against the log of commits. */
+#ifndef VIEWS_WORLD_H
+#define VIEWS_WORLD_H
+
+#include "drivers/sim/sim.h"
+#include "firmware-tests/support/commit_log.h"
+#include "lib/membership/members_state.h"
+
+#define VIEWS_RANKS_MAX 512u
+#define VIEWS_LINES_MAX 256u
+#define VIEWS_SETTLE_NS UINT64_C(7500000000) /* join_timeout's default / GF_SETTLE_PARTS */
+
+typedef enum views_state { VIEWS_JOINS = 0, VIEWS_MEMBER, VIEWS_CHANGES, VIEWS_ENDED } views_state;
+
+struct views_rank {
+    views_state state;
+    gf_status end;
+    struct gf_members *members;
+    struct gf_rendezvous *rendezvous;
+    void *rendezvous_memory;
+    uint32_t epoch, view, accepted_view; /* as of its last turn */
+    bool proposed, told;
+};
+
+struct views_world {
+    uint32_t size;
+    struct gf_sim *sim;
+    bool told;              /* ranks hear which processes have ended, as under gf-run */
+    struct views_rank ranks[VIEWS_RANKS_MAX];
+    struct commit_log log;  /* of up to COMMIT_LOG_IDS ranks */
+    /* Each frame that was sent. */
+    uint32_t frames[MEMBERS_FRAME_COUNT];
+    void (*on_send)(uint32_t from, uint32_t to, uint32_t kind); /* what happens behind it; NULL: nothing */
+    uint32_t line_count;
+    char lines[VIEWS_LINES_MAX][80];
+};
+
+extern struct views_world views; /* one at a time: it is large */
+
+void views_open(uint32_t size, bool told); /* all have joined */
+void views_close(void);
+/* Turns of all that run until `done` says so; a test that takes longer than limit_ns of virtual time fails. */
+void views_until(bool (*done)(void), uint64_t limit_ns);
+void views_for(uint64_t span_ns);
+bool views_done(void);      /* all that run are members of one epoch that all of its members run in, or have ended */
+/* Nobody has failed, and the epoch ends so that who waits can come in: what gf_admit() does. */
+void views_change(uint32_t rank);
+void views_crash(uint32_t rank);
+void views_start(uint32_t rank); /* a new incarnation of a dead rank, which asks to come in */
+uint32_t views_epoch(uint32_t rank);   /* commits since the first epoch */
+uint64_t views_members(uint32_t rank); /* of that epoch, a bit each; up to 64 ranks */
+/* These lines came, in this order, whatever came between; NULL ends the list. Else the test fails and shows all. */
+void views_expect(const char *const *lines);
+
+#endif
