@@ -38,10 +38,10 @@ static void rank_open(uint32_t rank, bool rejoins)
 {
     struct views_rank *self = &views.ranks[rank];
     const struct gf_drivers *drivers = gf_sim_drivers(views.sim, rank);
-    struct gf_rendezvous_setup at = {.rank = rank, .world = views.size, .join_timeout_ns = 8 * VIEWS_SETTLE_NS,
+    struct gf_rendezvous_setup at = {.rank = rank, .world = views.size, .join_timeout_ns = 8 * VIEWS_WAIT_NS,
                                      .rejoin = rejoins, .arg = drivers->rendezvous_arg};
     struct gf_members_setup setup = {.rank = rank, .world = views.size, .epoch = 1, .rejoin = rejoins,
-                                     .join_timeout_ns = at.join_timeout_ns, .exchange_timeout_ns = 4 * VIEWS_SETTLE_NS,
+                                     .join_timeout_ns = at.join_timeout_ns, .exchange_timeout_ns = 4 * VIEWS_WAIT_NS,
                                      .answer_timeout_ns = 1000 * MS, .address = "sim", .elastic = &gf_members_elastic,
                                      .offer = {.version = GF_VERSION, .world = views.size},
                                      .endpoint_bytes_max = ENDPOINT_BYTES};
@@ -57,7 +57,7 @@ static void rank_open(uint32_t rank, bool rejoins)
     self->rendezvous->driver = &counting;
     self->members = gf_members_open(&setup, state, self->rendezvous, "endpoint", 8, now_ns);
     if (!rejoins) return;
-    gf_members_rejoin(self->members, now_ns, VIEWS_SETTLE_NS);
+    gf_members_rejoin(self->members, now_ns, VIEWS_WAIT_NS);
     self->state = VIEWS_CHANGES;
 }
 
@@ -74,7 +74,7 @@ static void rank_close(uint32_t rank)
 void views_change(uint32_t rank)
 {
     const struct gf_members_standing own = {.applied = 1};
-    gf_members_admit(views.ranks[rank].members, gf_sim_now_ns(views.sim), &own, VIEWS_SETTLE_NS, VIEWS_SETTLE_NS);
+    gf_members_admit(views.ranks[rank].members, gf_sim_now_ns(views.sim), &own, VIEWS_WAIT_NS, VIEWS_WAIT_NS);
     views.ranks[rank].state = VIEWS_CHANGES;
 }
 
@@ -85,7 +85,7 @@ static void failed(uint32_t rank, gf_status status)
     self->end = status;
     self->state = VIEWS_CHANGES;
     gf_members_shrink(self->members, gf_sim_now_ns(views.sim), gf_members_error(self->members)->peer, &own,
-                      VIEWS_SETTLE_NS);
+                      VIEWS_WAIT_NS);
 }
 
 static void ended_tell(struct gf_members *members)

@@ -1,5 +1,5 @@
-/* Members alone over the simulator: view changes without links and steps, in virtual time. What they do is kept as lines
- * in the words of firmware-tests/sim/membership.pml, and held against the log of commits. */
+/* Members alone over the simulator: view changes without links and steps, in virtual time. What they do is kept as
+ * lines in the words of firmware-tests/sim/membership.pml, and held against the log of commits. */
 #ifndef VIEWS_WORLD_H
 #define VIEWS_WORLD_H
 
@@ -9,7 +9,7 @@
 
 #define VIEWS_RANKS_MAX 512u
 #define VIEWS_LINES_MAX 256u
-#define VIEWS_SETTLE_NS UINT64_C(7500000000) /* join_timeout's default / GF_SETTLE_PARTS */
+#define VIEWS_WAIT_NS UINT64_C(7500000000) /* an eighth of join_timeout's default */
 
 typedef enum views_state { VIEWS_JOINS = 0, VIEWS_MEMBER, VIEWS_CHANGES, VIEWS_ENDED } views_state;
 
