@@ -20,8 +20,9 @@ gf_status gf_config_load(const char *path, struct gf_config *config_out, char *e
 gf_status gf_config_set(struct gf_config *config, const char *key, const char *value, const char *origin,
                         char *error_out);
 
-/* The effective configuration as a libconfig file, each key with its unit, defaults filled in. */
-void gf_config_print(const struct gf_config *config, FILE *out);
+/* The effective configuration as a libconfig file, each key with what is allowed, defaults filled in. What the file at
+ * `path` sets is marked; NULL: nothing is. */
+void gf_config_print(const struct gf_config *config, const char *path, FILE *out);
 /* The key table as a Markdown table (the README's). */
 void gf_config_print_table(FILE *out);
 

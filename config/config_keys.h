@@ -9,9 +9,15 @@
 const struct gf_setting *gf_key_find(const char *key);
 /* Is `name` the group of some key? */
 bool gf_key_group(const char *name);
-/* ", did you mean exchange.wire?" for a key like a known one, else ""; returns text_out[GF_KEY_HINT_BYTES]. */
-#define GF_KEY_HINT_BYTES 96
+/* "; did you mean exchange.wire?" for a key, group or value like a known one, else what else helps, or "". All return
+ * text_out[GF_KEY_HINT_BYTES]. The units of sizes and times are named whatever the value. */
+#define GF_KEY_HINT_BYTES 128
 char *gf_key_hint(const char *key, char *text_out);
+char *gf_group_hint(const char *name, bool is_group, char *text_out);
+char *gf_value_hint(const struct gf_setting *setting, const char *value, char *text_out);
+/* Levenshtein's distance: insertions, deletions and replacements; many for words over 48 bytes. */
+#define GF_SLIPS_MAX 2u /* more slips than these make another word */
+unsigned gf_word_slips(const char *a, const char *b);
 
 /* One value over *config, checked against its row; false (and *config as it was) where it is not valid. */
 bool gf_key_set_number(const struct gf_setting *setting, struct gf_config *config, uint64_t number);

@@ -110,13 +110,13 @@ static gf_status key_load(const char *group, const config_setting_t *node, const
     switch (value_take(setting, config, node)) {
     case VALUE_TAKEN: return GF_OK;
     case VALUE_TYPE:
-        return gf_source_refuse(error_out, origin, line, "%s is %s: allowed is %s", key, type_name(node),
-                                gf_setting_allowed(setting, allowed));
+        return gf_source_refuse(error_out, origin, line, "%s is %s: allowed is %s%s", key, type_name(node),
+                                gf_setting_allowed(setting, allowed), gf_value_hint(setting, text ? text : "", hint));
     case VALUE_UNLAWFUL: break;
     }
     value_text(node, value, sizeof value);
-    return gf_source_refuse(error_out, origin, line, "%s = %s: allowed is %s", key, value,
-                            gf_setting_allowed(setting, allowed));
+    return gf_source_refuse(error_out, origin, line, "%s = %s: allowed is %s%s", key, value,
+                            gf_setting_allowed(setting, allowed), gf_value_hint(setting, text ? text : "", hint));
 }
 
 static gf_status group_load(const config_setting_t *node, const char *origin, struct gf_config *config,
@@ -128,7 +128,8 @@ static gf_status group_load(const config_setting_t *node, const char *origin, st
     gf_status status = GF_OK;
     if (!gf_key_group(name))
         return gf_source_refuse(error_out, origin, line, "unknown %s %.100s%s",
-                                config_setting_is_group(node) ? "group" : "key", name, gf_key_hint(name, hint));
+                                config_setting_is_group(node) ? "group" : "key", name,
+                                gf_group_hint(name, config_setting_is_group(node), hint));
     if (!config_setting_is_group(node))
         return gf_source_refuse(error_out, origin, line, "%s is %s: allowed is a group, %s = { .. };", name,
                                 type_name(node), name);
@@ -201,8 +202,8 @@ __attribute__((noinline)) static gf_status key_set(struct gf_config *config, con
     if ((setting->kind == GF_SETTING_TEXT) && (setting->form == GF_FORM_ADDRESS) && (value[0] != '\0'))
         return address_set(setting, config, value, origin, 0, error_out);
     if (gf_key_set_text(setting, config, value)) return GF_OK;
-    return gf_source_refuse(error_out, origin, 0, "%s = \"%.60s\": allowed is %s", key, value,
-                            gf_setting_allowed(setting, allowed));
+    return gf_source_refuse(error_out, origin, 0, "%s = \"%.60s\": allowed is %s%s", key, value,
+                            gf_setting_allowed(setting, allowed), gf_value_hint(setting, value, hint));
 }
 
 gf_status gf_config_set(struct gf_config *config, const char *key, const char *value, const char *origin,

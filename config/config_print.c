@@ -1,7 +1,10 @@
 /* The effective configuration as a file that loads to the same again, and the key table for people. */
+#include <libconfig.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/config_keys.h"
+#include "config/config_source.h"
 
 static void string_print(const char *text, FILE *out)
 {
@@ -35,11 +38,25 @@ static void value_print(const struct gf_setting *setting, const struct gf_config
     }
 }
 
-void gf_config_print(const struct gf_config *config, FILE *out)
+/* What the file says, as libconfig sees it; empty where it cannot be read. */
+static void tree_read(const char *path, config_t *tree)
+{
+    char error[GF_CONFIG_ERROR_BYTES], *text = NULL;
+    size_t bytes;
+    config_init(tree);
+    if ((path == NULL) || (gf_source_read(path, GF_CONFIG_FILE_BYTES_MAX, &text, &bytes, error) != GF_OK)) return;
+    if (gf_source_check(text, bytes, path, error) == GF_OK) (void)config_read_string(tree, text);
+    free(text);
+}
+
+void gf_config_print(const struct gf_config *config, const char *path, FILE *out)
 {
     char allowed[GF_SETTING_ALLOWED_BYTES];
+    config_t tree;
     const char *group = "";
     size_t group_length = 0;
+    tree_read(path, &tree);
+    if (path != NULL) (void)fprintf(out, "# What the file sets is marked with *, the rest are defaults.\n");
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         const struct gf_setting *setting = &gf_settings[i];
         size_t length = strcspn(setting->key, ".");
@@ -51,9 +68,11 @@ void gf_config_print(const struct gf_config *config, FILE *out)
         }
         (void)fprintf(out, "    %s = ", setting->key + length + 1);
         value_print(setting, config, out);
-        (void)fprintf(out, ";  # %s\n", gf_setting_allowed(setting, allowed));
+        (void)fprintf(out, ";  #%s %s\n", (config_lookup(&tree, setting->key) != NULL) ? " *" : "",
+                      gf_setting_allowed(setting, allowed));
     }
     (void)fputs("};\n", out);
+    config_destroy(&tree);
 }
 
 static const char *kind_name(const struct gf_setting *setting)

@@ -20,7 +20,7 @@ static void round_trip(const struct gf_config *config)
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     if (out == NULL) abort();
-    gf_config_print(config, out);
+    gf_config_print(config, NULL, out);
     (void)fclose(out);
     if (gf_source_check(text, bytes, "printed", error) != GF_OK) abort();
     if (gf_config_load_text(text, "printed", &again, error) != GF_OK) abort();

@@ -114,6 +114,18 @@ TEST(what_is_refused_says_why_and_fails)
     assert_non_null(strstr(err, "/nonexistent.cfg: cannot be opened"));
 }
 
+TEST(another_file_is_told_for_what_it_is)
+{
+    assert_int_equal(RUN(check_main, ARG("config/models/nin.cfg")), 0);
+    assert_non_null(strstr(out, "nin.cfg: a model, no configuration: 24 tensors, 7595176 elements, 2.200 GFLOPs forward, "
+                                "4.198 backward\n"));
+    assert_int_equal(RUN(check_main, ARG("config/clusters/plain.cfg")), 0);
+    assert_non_null(strstr(out, "plain.cfg: a cluster to plan for, no configuration: plain, 8 nodes, 1 GPUs each, "));
+    text_write(file_path, "tensors = 4;\n");
+    assert_int_equal(RUN(check_main, file_path), 1);
+    assert_non_null(strstr(err, ":1: unknown key tensors; a model has that: it goes to --tensors of gf-check"));
+}
+
 TEST(the_command_line_is_read_strictly)
 {
     static const struct {
@@ -121,7 +133,7 @@ TEST(the_command_line_is_read_strictly)
         const char *said;
     } bad[] = {
         {{NULL}, "a FILE is missing"},
-        {{"--wrold", "2"}, "unknown option --wrold"},
+        {{"--wrold", "2"}, "unknown option --wrold; did you mean --world?"},
         {{"-w"}, "unknown option -w"},
         {{"f", "--world"}, "--world needs a value"},
         {{"f", "--world", "0"}, "--world 0: allowed is a whole number from 1 to 8192"},

@@ -162,7 +162,7 @@ static void print_reload_check(const struct gf_config *config)
     struct gf_config again;
     FILE *out = fopen(file_path, "w");
     assert_non_null(out);
-    gf_config_print(config, out);
+    gf_config_print(config, NULL, out);
     assert_int_equal(fclose(out), 0);
     if (gf_config_load(file_path, &again, file_error) != GF_OK) fail_msg("%s", file_error);
     assert_memory_equal(config, &again, sizeof again);
@@ -179,6 +179,25 @@ TEST(what_is_printed_loads_to_the_same)
     assert_int_equal(load("job: { id = 9999999999L; }; optimizer: { momentum = 0.333333333; };"
                           "exchange: { timeout = \"1234567 ns\"; fuse_bytes = 1048577; };", &config), GF_OK);
     print_reload_check(&config);
+}
+
+TEST(what_the_file_sets_is_marked)
+{
+    static const char text[] = "link = { window = 8; };\nexchange: { wire = \"bf16\"; };\n"; /* 8 is the default too */
+    static char printed[16384];
+    struct gf_config config;
+    FILE *out = tmpfile();
+    unsigned marks = 0;
+    assert_non_null(out);
+    assert_int_equal(load(text, &config), GF_OK);
+    gf_config_print(&config, file_path, out);
+    rewind(out);
+    printed[fread(printed, 1, sizeof printed - 1, out)] = '\0';
+    assert_int_equal(fclose(out), 0);
+    assert_non_null(strstr(printed, "    window = 8;  # * a whole number from 1 to 32\n"));
+    assert_non_null(strstr(printed, "    wire = \"bf16\";  # * fp32, fp16 or bf16\n"));
+    for (const char *at = printed; (at = strstr(at, "# * ")) != NULL; at++) marks++;
+    assert_int_equal(marks, 2);
 }
 
 TEST(one_key_can_be_set_over_a_loaded_file)
@@ -221,7 +240,13 @@ static const struct {
     {"exchange = {\n wire = \"fp16\";\n wyre = 1;\n};\n", 3, "unknown key exchange.wyre; did you mean exchange.wire?"},
     {"exchange = { window = 4; };", 1, "unknown key exchange.window; did you mean link.window?"},
     {"\n\nwindow = 4;", 3, "unknown key window; did you mean link.window?"},
-    {"exchnge = { };", 1, "unknown group exchnge"},
+    {"exchnge = { };", 1, "unknown group exchnge; did you mean exchange?"},
+    {"tensors = ( );", 1, "unknown key tensors; a model has that: it goes to --tensors of gf-check"},
+    {"cluster = { };", 1, "unknown group cluster; a cluster to plan for has that: it goes to --cluster of gf-plan"},
+    {"exchange = { wire = \"fp1\"; };", 1, "allowed is fp32, fp16 or bf16; did you mean fp16?"},
+    {"exchange = { algorithm = \"halvign\"; };", 1, "; did you mean halving?"},
+    {"exchange = { fuse_bytes = \"4 MB\"; };", 1, "; units are B, KiB, MiB, GiB and TiB, or K, M, G and T"},
+    {"exchange = { timeout = \"4 sec\"; };", 1, "; units are ns, us, ms, s, min and h; a number alone is seconds"},
     {"bananas = { split = 1; };", 1, "unknown group bananas"},
     {"link = { bananas = 1; };", 1, "unknown key link.bananas"},
     {"\nlink = 4;", 2, "link is a whole number: allowed is a group, link = { .. };"},

@@ -81,6 +81,22 @@ static int value_read(const struct tool_args *args, const struct tool_option *op
     return refuse(args, "--%s takes no value", option->name);
 }
 
+/* "; did you mean --iters?" where a name is near. */
+static const char *option_hint(const struct tool_args *args, const char *name, size_t length, char *text_out)
+{
+    char given[48];
+    unsigned best = GF_SLIPS_MAX + 1;
+    (void)snprintf(given, sizeof given, "%.*s", (int)length, name);
+    text_out[0] = '\0';
+    for (size_t i = 0; i < args->option_count; i++) {
+        unsigned slips = gf_word_slips(given, args->options[i].name);
+        if (slips >= best) continue;
+        best = slips;
+        (void)snprintf(text_out, GF_KEY_HINT_BYTES, "; did you mean --%s?", args->options[i].name);
+    }
+    return text_out;
+}
+
 static size_t option_find(const struct tool_args *args, const char *name, size_t length)
 {
     size_t i = 0;
@@ -96,7 +112,9 @@ static int option_read(const struct tool_args *args, int argc, char **argv, int 
     size_t length = strcspn(name, "="), index = option_find(args, name, length);
     const struct tool_option *option = &args->options[index];
     bool attached = name[length] == '=';
-    if (index == args->option_count) return refuse(args, "unknown option --%.*s", (int)length, name);
+    char hint[GF_KEY_HINT_BYTES];
+    if (index == args->option_count)
+        return refuse(args, "unknown option --%.*s%s", (int)length, name, option_hint(args, name, length, hint));
     if (*seen & (1ull << index)) return refuse(args, "--%s is given twice", option->name);
     *seen |= 1ull << index;
     if (option->given_out != NULL) *option->given_out = true;
