@@ -25,7 +25,9 @@ static inline bool gf_sums_late(const gf_context *gf)
 }
 void gf_trace_write(gf_context *gf, const struct gf_trace_record *record); /* nowhere without the observe module */
 
-
+/* The system's time, for what is measured. */
 static inline uint64_t gf_now(const gf_context *gf) { return gf->drivers.clock->now_ns(gf->drivers.clock); }
+/* The time that counts in deadlines, as of the poll under way: that in which this rank ran. */
+static inline uint64_t gf_awake(const gf_context *gf) { return gf->polled.at_ns - gf->polled.away_ns; }
 
 #endif

@@ -21,16 +21,16 @@ void gf_drivers_close(gf_context *gf)
 /* The others may still need what this rank has sent: progress until all have said that they leave. */
 static gf_status leave_progress(gf_context *gf, void *arg)
 {
-    uint64_t now_ns = gf_now(gf);
+    uint64_t now_ns = gf_poll_begin(gf);
     gf_status status;
     (void)arg;
     if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
     if (gf_aborted(gf)) return gf_enter(gf);
     if (gf->opening.left_late) return GF_ERR_TIMEOUT; /* the others have been told why, which is no failure of this one */
     (void)gf->link->driver->progress(gf->link);
-    status = gf_members_leave(gf->members, now_ns);
+    status = gf_members_leave(gf->members, gf_awake(gf));
     if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
-    if ((status != GF_AGAIN) || (now_ns <= gf->opening.leave_ns)) return status;
+    if ((status != GF_AGAIN) || (gf_awake(gf) <= gf->opening.leave_ns)) return status;
     if (gf_members_leave_late(gf->members) == GF_AGAIN) return GF_AGAIN;
     gf->opening.left_late = true;
     return GF_ERR_TIMEOUT;
@@ -41,14 +41,15 @@ static gf_status leave_begin(gf_context *gf)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
-    if (gf->phase == GF_PHASE_JOIN) (void)gf_members_leave(gf->members, gf_now(gf)); /* tells the others */
+    (void)gf_poll_begin(gf);
+    if (gf->phase == GF_PHASE_JOIN) (void)gf_members_leave(gf->members, gf_awake(gf)); /* tells the others */
     if ((gf->phase == GF_PHASE_WARM) || (gf->phase == GF_PHASE_STEP) || !gf_requests_idle(gf))
         return gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
                        "rank %u closed its context while %s was under way", gf->rank, gf_operation_name(gf_doing(gf)));
     if (gf->phase != GF_PHASE_READY) return GF_OK;
     if (gf->on_device) gf->modules->device->ipc_close(gf); /* before the exporters hear that this rank leaves: then they free it */
     gf->phase = GF_PHASE_LEAVE;
-    gf->opening.leave_ns = gf_now(gf) + gf->config.exchange.timeout_ns;
+    gf->opening.leave_ns = gf_awake(gf) + gf->config.exchange.timeout_ns;
     return GF_OK;
 }
 
@@ -68,9 +69,9 @@ gf_status gf_close(gf_context *gf)
     if ((status = gf_own(gf)) < 0) return status;
     status = leave_begin(gf);
     if ((status == GF_OK) && (gf->phase == GF_PHASE_LEAVE)) status = gf_wait(gf, leave_progress, NULL);
-    for (uint64_t end_ns = gf_now(gf) + GF_FLUSH_NS; /* what was told goes out before the connection ends */
-         (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) && (gf_now(gf) < end_ns);)
-        (void)gf_members_poll(gf->members, gf_now(gf));
+    for (uint64_t end_ns = gf_poll_begin(gf) + GF_FLUSH_NS; /* what was told goes out before the connection ends */
+         (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) && (gf_poll_begin(gf) < end_ns);)
+        (void)gf_members_poll(gf->members, gf_awake(gf));
     gf_drivers_close(gf);
     gf_fork_unguard(gf);
     gf->phase = GF_PHASE_CLOSED;
@@ -84,8 +85,8 @@ gf_status gf_heartbeat(gf_context *gf)
     uint64_t now_ns;
     if (status < 0) return status;
     if (gf->members == NULL) return GF_ERR_STATE;
-    now_ns = gf_now(gf);
-    gf_members_heartbeat(gf->members, now_ns);
+    now_ns = gf_poll_begin(gf);
+    gf_members_heartbeat(gf->members, gf_awake(gf));
     gf->polled.members_skip = 0;
     gf->polled.link_ns = 0;
     (void)gf_progress(gf, now_ns);

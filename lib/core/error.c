@@ -43,7 +43,7 @@ static void failing_begin(gf_context *gf, bool attributed)
     gf->failing.blame = joined && !attributed && (gf->members != NULL) && (gf->world > 1) &&
                 ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->phase = GF_PHASE_FAILING;
-    gf->failing.begin_ns = gf_now(gf);
+    gf->failing.begin_ns = gf_awake(gf);
     gf_ops_cancel(gf, gf->error.code);
     if (joined && !gf->failing.blame && !attributed && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
         gf_members_tell(gf->members, &gf->error);
@@ -148,12 +148,11 @@ static bool drained(gf_context *gf, uint64_t now_ns)
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
 {
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
-    if (now_ns < gf_now(gf)) now_ns = gf_now(gf); /* a turn's time is from before what failed in it */
     (void)gf->link->driver->progress(gf->link);
-    if (gf->members != NULL) (void)gf_members_poll(gf->members, now_ns);
+    if (gf->members != NULL) (void)gf_members_poll(gf->members, gf_awake(gf));
     if (gf->failing.blame) {
         struct gf_error culprit = gf->error;
-        gf_status status = gf_members_blame(gf->members, now_ns, &gf->error, &culprit);
+        gf_status status = gf_members_blame(gf->members, gf_awake(gf), &gf->error, &culprit);
         if (status == GF_AGAIN) return GF_AGAIN;
         if (status == GF_OK) {
             gf->error.code = culprit.code;
@@ -162,11 +161,11 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
             memcpy(gf->error.text, culprit.text, sizeof gf->error.text);
         }
         gf->failing.blame = false;
-        gf->failing.begin_ns = now_ns;
+        gf->failing.begin_ns = gf_awake(gf);
         gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
     }
     if (!drained(gf, now_ns)) {
-        if (now_ns - gf->failing.begin_ns < DRAIN_NS) return GF_AGAIN;
+        if (gf_awake(gf) - gf->failing.begin_ns < DRAIN_NS) return GF_AGAIN;
         if (gf->failing.wired) gf->link->driver->drop(gf->link); /* ends every request; nothing is under way after it */
         else (void)gf->link->driver->reset(gf->link, gf->epoch + 1); /* half-made connections: that takes a flush */
         (void)drained(gf, now_ns);

@@ -92,7 +92,7 @@ gf_status gf_join_progress(gf_context *gf, uint64_t now_ns)
 {
     gf_status status;
     if (gf->phase == GF_PHASE_JOIN) {
-        status = gf_members_poll(gf->members, now_ns);
+        status = gf_members_poll(gf->members, gf_awake(gf));
         if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
         if ((status == GF_OK) && ((status = peers_connect(gf)) == GF_OK)) {
             neighbours_count(gf);
@@ -107,7 +107,7 @@ gf_status gf_join_progress(gf_context *gf, uint64_t now_ns)
 
 static gf_status open_progress(gf_context *gf, void *arg)
 {
-    uint64_t now_ns = gf_now(gf);
+    uint64_t now_ns;
     gf_status status;
     (void)arg;
     if (gf->shrink.state != GF_SHRINK_NONE) { /* a rank that comes back */
@@ -115,6 +115,7 @@ static gf_status open_progress(gf_context *gf, void *arg)
         if (status == GF_OK) opened(gf);
         return status;
     }
+    now_ns = gf_poll_begin(gf);
     if ((gf->error.code != GF_OK) || (gf_aborted(gf) && (gf_enter(gf) < 0))) return gf_failing_poll(gf, now_ns);
     if ((gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM)) return GF_OK;
     status = gf_join_progress(gf, now_ns);

@@ -342,6 +342,11 @@ bool gf_ops_drained(gf_context *gf, uint64_t now_ns)
     return all;
 }
 
+void gf_ops_forgive(gf_context *gf, uint64_t span_ns)
+{
+    for (uint32_t i = 0; i < gf->under_way.count; i++) gf->under_way.ops[i].coll.moved_ns += span_ns;
+}
+
 void gf_ops_reset(gf_context *gf)
 {
     for (uint32_t i = 0; i < gf->under_way.count; i++) {

@@ -92,6 +92,7 @@ gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns);
  * under way. reset(): all ops are free, for another epoch. */
 void gf_ops_cancel(gf_context *gf, gf_status error);
 bool gf_ops_drained(gf_context *gf, uint64_t now_ns);
+void gf_ops_forgive(gf_context *gf, uint64_t span_ns); /* deadlines under way are so much later */
 void gf_ops_reset(gf_context *gf);
 
 bool gf_ops_await_messages(const gf_context *gf); /* some op is moved by the link */

@@ -200,7 +200,8 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
     modules_tell(gf->modules, gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary),
                  &setup.offer);
     if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0) return status;
-    gf->members = gf_members_open(&setup, state, gf->rendezvous, endpoint, endpoint_bytes, gf_now(gf));
+    gf->polled.at_ns = gf_now(gf);
+    gf->members = gf_members_open(&setup, state, gf->rendezvous, endpoint, endpoint_bytes, gf->polled.at_ns);
     return GF_OK;
 }
 

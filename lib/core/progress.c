@@ -1,5 +1,6 @@
 /* See progress.h. */
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 
 /* A look at the control channel is a system call: not at each poll of one that spins, but soon for one that polls only
  * between layers. */
@@ -7,6 +8,19 @@
 #define MEMBERS_EVERY_NS UINT64_C(1000000)
 /* The same for the link while no message is awaited: one look takes as long as a small operation through memory. */
 #define PROGRESS_EVERY_NS UINT64_C(200000)
+
+uint64_t gf_poll_begin(gf_context *gf)
+{
+    uint64_t now_ns = gf->drivers.clock->now_ns(gf->drivers.clock), most_ns = gf->config.exchange.timeout_ns / 4;
+    uint64_t gap_ns = now_ns - gf->polled.at_ns;
+    gf->polled.at_ns = now_ns;
+    if (gf->members != NULL) gf_members_position(gf->members)->unpolled_ns = gap_ns;
+    if (most_ns > GF_GAP_NS) most_ns = GF_GAP_NS;
+    if (gap_ns <= most_ns) return now_ns;
+    gf->polled.away_ns += gap_ns - most_ns;
+    gf_ops_forgive(gf, gap_ns - most_ns);
+    return now_ns;
+}
 
 gf_status gf_progress(gf_context *gf, uint64_t now_ns)
 {
@@ -28,6 +42,6 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
     }
     gf->polled.members_skip = MEMBERS_EVERY;
     gf->polled.members_ns = now_ns;
-    status = gf_members_poll(gf->members, now_ns);
+    status = gf_members_poll(gf->members, gf_awake(gf));
     return (status < 0) ? gf_fail_from(gf, gf_members_error(gf->members)) : GF_OK;
 }

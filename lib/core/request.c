@@ -146,7 +146,7 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
 
 gf_status gf_request_progress(gf_context *gf, void *request)
 {
-    uint64_t now_ns = gf_now(gf);
+    uint64_t now_ns = gf_poll_begin(gf);
     struct gf_pending *pending;
     if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0)) return gf_failing_poll(gf, now_ns);
     requests_start(gf, now_ns);

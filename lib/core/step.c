@@ -257,7 +257,7 @@ static void still_note(gf_context *gf, uint64_t now_ns)
 
 gf_status gf_step_progress(gf_context *gf, void *arg)
 {
-    uint64_t now_ns = gf_now(gf);
+    uint64_t now_ns = gf_poll_begin(gf);
     (void)arg;
     still_note(gf, now_ns);
     if ((gf->error.code == GF_OK) && (gf_progress(gf, now_ns) == GF_OK)) {

@@ -32,10 +32,12 @@ static struct gf_pool_parts device_lay(gf_context *gf, const struct gf_layout *l
 /* Until what was queued is done; a device that does not end within the deadline of an exchange has failed. */
 static gf_status finished_wait(gf_context *gf)
 {
-    uint64_t end_ns = gf_now(gf) + gf->config.exchange.timeout_ns;
+    uint64_t end_ns;
     gf_status status;
+    (void)gf_poll_begin(gf);
+    end_ns = gf_awake(gf) + gf->config.exchange.timeout_ns;
     while ((status = gf_device_finished(gf)) == GF_AGAIN)
-        if (gf_now(gf) > end_ns)
+        if ((gf_poll_begin(gf) > 0) && (gf_awake(gf) > end_ns))
             return gf_fail(gf, GF_ERR_TIMEOUT, GF_OPERATION_STATE, GF_RANK_NONE, GF_TENSOR_NONE,
                            "the device did not end a copy within exchange.timeout");
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;

@@ -10,7 +10,8 @@
 static void agree_begin(gf_context *gf, uint64_t grace_ns)
 {
     gf->shrink.final = gf->shrink.in_step = false;
-    gf->shrink.deadline_ns = gf_now(gf) + gf->config.rendezvous.join_timeout_ns + grace_ns;
+    (void)gf_poll_begin(gf);
+    gf->shrink.deadline_ns = gf_awake(gf) + gf->config.rendezvous.join_timeout_ns + grace_ns;
     gf->shrink.state = GF_SHRINK_AGREE;
     gf->phase = GF_PHASE_AGREE;
 }
@@ -19,7 +20,7 @@ void gf_rejoin_begin(gf_context *gf)
 {
     gf->shrink.own = (struct gf_members_standing){.applied = 1, .torn = 1};
     agree_begin(gf, REJOIN_GRACE_NS);
-    gf_members_rejoin(gf->members, gf_now(gf), gf->config.rendezvous.join_timeout_ns / GF_SETTLE_PARTS);
+    gf_members_rejoin(gf->members, gf_awake(gf), gf->config.rendezvous.join_timeout_ns / GF_SETTLE_PARTS);
 }
 
 uint32_t gf_joiners(const gf_context *gf)
@@ -48,7 +49,7 @@ gf_status gf_admit(gf_context *gf)
     settle_ns = gf->config.exchange.timeout_ns;
     most_ns = gf->config.rendezvous.join_timeout_ns / 2;
     agree_begin(gf, 0);
-    gf_members_admit(gf->members, gf_now(gf), &gf->shrink.own, (settle_ns < most_ns) ? settle_ns : most_ns,
+    gf_members_admit(gf->members, gf_awake(gf), &gf->shrink.own, (settle_ns < most_ns) ? settle_ns : most_ns,
                      gf->config.rendezvous.join_timeout_ns / GF_SETTLE_PARTS);
     return GF_OK;
 }

@@ -57,7 +57,7 @@ static void region_move(gf_context *gf)
     gf->region.base = base;
 }
 
-static gf_status relink(gf_context *gf, uint64_t now_ns)
+static gf_status relink(gf_context *gf)
 {
     const struct gf_members_plan *plan = &gf->shrink.plan;
     void *endpoint;
@@ -70,7 +70,7 @@ static gf_status relink(gf_context *gf, uint64_t now_ns)
     if (gf_device_register(gf) < 0) return GF_ERR_DEVICE;
     endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
     if (gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes) < 0) return GF_ERR_LINK;
-    gf_members_shrink_join(gf->members, endpoint, endpoint_bytes, now_ns);
+    gf_members_shrink_join(gf->members, endpoint, endpoint_bytes, gf_awake(gf));
     gf->rank = plan->rank;
     gf->world = plan->world;
     gf->ids = gf_members_ids(gf->members);
@@ -241,17 +241,17 @@ static void ended_look(gf_context *gf)
         gf_members_ended(gf->members, bits, gf->config.job.world);
 }
 
-static gf_status agree_progress(gf_context *gf, uint64_t now_ns)
+static gf_status agree_progress(gf_context *gf)
 {
     struct gf_shrinking *shrink = &gf->shrink;
     gf_status status;
     ended_look(gf);
     /* Another rank may still wait for what this one sent in the last step of the epoch. */
     if (gf->phase == GF_PHASE_AGREE) (void)gf->link->driver->progress(gf->link);
-    status = gf_members_shrink_poll(gf->members, now_ns, &shrink->plan);
+    status = gf_members_shrink_poll(gf->members, gf_awake(gf), &shrink->plan);
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status < 0) return shrink_end(gf, gf_members_error(gf->members));
-    if (relink(gf, now_ns) < 0) {
+    if (relink(gf) < 0) {
         struct gf_error error = {.code = GF_ERR_LINK, .peer = GF_RANK_NONE, .operation = GF_OPERATION_SHRINK,
                                  .tensor = GF_TENSOR_NONE, .foreign_code = gf->link->fault.foreign_code};
         (void)snprintf(error.text, sizeof error.text, "the link cannot be reset: %.200s", gf->link->fault.text);
@@ -279,7 +279,7 @@ static gf_status drain_progress(gf_context *gf, uint64_t now_ns)
         shrink->state = GF_SHRINK_NONE;
         return gf->error.code;
     }
-    gf_members_shrink(gf->members, now_ns, gf->error.peer, &shrink->own,
+    gf_members_shrink(gf->members, gf_awake(gf), gf->error.peer, &shrink->own,
                       gf->config.rendezvous.join_timeout_ns / GF_SETTLE_PARTS);
     shrink->state = GF_SHRINK_AGREE;
     return GF_AGAIN;
@@ -288,8 +288,8 @@ static gf_status drain_progress(gf_context *gf, uint64_t now_ns)
 gf_status gf_shrink_progress(gf_context *gf, void *arg)
 {
     struct gf_shrinking *shrink = &gf->shrink;
-    uint64_t now_ns = gf_now(gf);
-    bool late = (now_ns >= shrink->deadline_ns), quiet = (shrink->state == GF_SHRINK_AGREE);
+    uint64_t now_ns = gf_poll_begin(gf);
+    bool late = (gf_awake(gf) >= shrink->deadline_ns), quiet = (shrink->state == GF_SHRINK_AGREE);
     gf_status status = GF_AGAIN;
     (void)arg;
     if (quiet && gf_aborted(gf)) return shrink_endf(gf, GF_ERR_ABORTED, "aborted by its appliance");
@@ -305,7 +305,7 @@ gf_status gf_shrink_progress(gf_context *gf, void *arg)
     switch (shrink->state) {
     case GF_SHRINK_NONE:  return gf->error.code;
     case GF_SHRINK_DRAIN: return drain_progress(gf, now_ns);
-    case GF_SHRINK_AGREE: return agree_progress(gf, now_ns);
+    case GF_SHRINK_AGREE: return agree_progress(gf);
     case GF_SHRINK_JOIN:
         if (gf->error.code != GF_OK) return again(gf);
         status = gf_join_progress(gf, now_ns);
@@ -348,7 +348,8 @@ gf_status gf_shrink(gf_context *gf, const uint32_t *ended, uint32_t count)
         return gf_refuse(gf, GF_ERR_STATE, "gf_shrink: this rank has failed by itself: %s", gf->error.text);
     gf->shrink.own = gf_standing(gf);
     gf->shrink.final = false;
-    gf->shrink.deadline_ns = gf_now(gf) + gf->config.rendezvous.join_timeout_ns;
+    (void)gf_poll_begin(gf);
+    gf->shrink.deadline_ns = gf_awake(gf) + gf->config.rendezvous.join_timeout_ns;
     gf->shrink.state = GF_SHRINK_DRAIN;
     if (ended != NULL) ended_take(gf, ended, count);
     else gf_members_ended(gf->members, NULL, 0);

@@ -52,7 +52,7 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     members->moved_ns = now_ns;
     members->status_ns = now_ns;
     members->position = (struct gf_position){.step = members->position.step, .operation = GF_OPERATION_NONE,
-                                             .tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE, .polled_ns = now_ns};
+                                             .tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE};
     members->moved = members->position;
     members->peers[setup->rank].endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes);
     memset(own, 0, GF_CONTROL_ADDRESS_BYTES);
@@ -350,8 +350,6 @@ void gf_members_touch(struct gf_members *members, uint64_t now_ns)
 {
     struct gf_position *position = &members->position;
     members->now_ns = now_ns;
-    members->gap_ns = (now_ns > position->polled_ns) ? now_ns - position->polled_ns : 0;
-    position->polled_ns = now_ns;
     if (same_place(position, &members->moved)) return;
     members->moved = *position;
     members->moved_ns = now_ns;

@@ -58,7 +58,7 @@ struct gf_position {
     uint32_t buffer;
     uint32_t tensor;     /* first tensor of the buffer, or the first one not declared ready; GF_TENSOR_NONE */
     uint32_t waits_for;  /* rank, or GF_RANK_NONE (computing) */
-    uint64_t polled_ns;  /* own clock: last poll */
+    uint64_t unpolled_ns; /* between the last two polls */
 };
 
 /* How far a survivor is: what a shrink has to bring together. */
@@ -102,7 +102,7 @@ void gf_members_tell(struct gf_members *members, const struct gf_error *error);
  * or when ranks leave, whoever does otherwise is named with both calls (GF_ERR_MISMATCH on all ranks). */
 void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type, uint32_t root,
                      uint64_t elem_count);
-/* "Computing": refreshes polled_ns here and, at most every 100 ms, tells the coordinator. */
+/* "Computing": at most every 100 ms, tells the coordinator. */
 void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns);
 /* Leaving in good order: GF_AGAIN until every rank that lives has said so too; connections that end after that are no
  * failure. */

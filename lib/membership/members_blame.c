@@ -25,7 +25,7 @@ void gf_members_told_own(const struct gf_members *members, struct members_told *
 {
     told_out->position = members->position;
     told_out->unmoved_ns = members->now_ns - members->moved_ns;
-    told_out->unpolled_ns = members->gap_ns;
+    told_out->unpolled_ns = members->position.unpolled_ns;
     told_out->calls = members->call_count;
     told_out->call = gf_members_call_last(members);
 }

@@ -64,7 +64,7 @@ struct members_call {
 
 /* Where a rank said it was. Times are spans, so that no two clocks are compared. */
 struct members_told {
-    struct gf_position position; /* polled_ns is not used */
+    struct gf_position position; /* unpolled_ns is not used */
     uint64_t unmoved_ns;         /* since step, sequence or operation changed */
     uint64_t unpolled_ns;        /* between the last two polls */
     uint64_t calls;              /* requests posted in this epoch; the last one */
@@ -107,7 +107,6 @@ struct gf_members {
     struct gf_position position;
     struct gf_position moved;   /* as it was when it last changed */
     uint64_t moved_ns;
-    uint64_t gap_ns;
     uint64_t status_ns;         /* sent last */
     struct gf_position status_position;
 
@@ -150,7 +149,7 @@ __attribute__((format(printf, 4, 5))) void gf_members_failf(struct gf_members *m
 /* Everything that the control channel and frames change at open and at each new epoch. */
 void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
 void gf_members_flush(struct gf_members *members);
-/* At each poll: the clock, and how long there was none. */
+/* At each poll: the clock, and since when this rank has not moved. */
 void gf_members_touch(struct gf_members *members, uint64_t now_ns);
 
 void gf_members_committed(struct gf_members *members); /* this epoch has begun */
