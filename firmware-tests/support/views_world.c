@@ -20,6 +20,47 @@ __attribute__((format(printf, 1, 2))) static void line(const char *format, ...)
     va_end(arguments);
 }
 
+static uint64_t bits_of(const struct members_list *list)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, list->bits, sizeof bits);
+    return bits;
+}
+
+uint32_t views_epoch(uint32_t rank)
+{
+    uint32_t epoch = views.ranks[rank].members->view.epoch.epoch;
+    return (epoch == 0) ? 0 : epoch - 1;
+}
+
+uint64_t views_members(uint32_t rank) { return bits_of(&views.ranks[rank].members->view.epoch); }
+
+/* What a rank has done since it was looked at last, in the words of the model. */
+static void lines_add(uint32_t rank)
+{
+    struct views_rank *self = &views.ranks[rank];
+    const struct members_view *view = &self->members->view;
+    bool proposed = (view->state == VIEW_PROPOSED);
+    if (views_epoch(rank) > self->epoch) {
+        line("%u begins epoch %u: members %llu", rank, views_epoch(rank), (unsigned long long)views_members(rank));
+        self->view = self->accepted_view = 0;
+        self->proposed = false;
+    }
+    self->epoch = views_epoch(rank);
+    if (view->view > self->view) {
+        line("%u promises view %u of epoch %u, accepted %u", rank, view->view, self->epoch,
+             (view->accepted_view < view->view) ? view->accepted_view : self->accepted_view);
+        self->proposed = false;
+    }
+    if (proposed && !self->proposed)
+        line("%u proposes %llu in view %u", rank, (unsigned long long)bits_of(&view->accepted.list), view->view);
+    else if ((view->accepted_view > self->accepted_view) && (view->accepted_view == view->view))
+        line("%u accepts view %u", rank, view->view);
+    self->view = view->view;
+    self->accepted_view = view->accepted_view;
+    self->proposed = proposed;
+}
+
 static gf_status send_count(struct gf_rendezvous *rendezvous, uint32_t to, uint32_t frame_kind, const void *payload,
                             uint32_t size_bytes)
 {
@@ -28,6 +69,7 @@ static gf_status send_count(struct gf_rendezvous *rendezvous, uint32_t to, uint3
     while (views.ranks[from].rendezvous != rendezvous) from++;
     if (status != GF_OK) return status;
     views.frames[kind]++;
+    if (views.size <= COMMIT_LOG_IDS) lines_add(from); /* what it had done before */
     if (views.on_send != NULL) views.on_send(from, to, kind);
     return GF_OK;
 }
@@ -71,11 +113,28 @@ static void rank_close(uint32_t rank)
     *self = (struct views_rank){.state = VIEWS_ENDED, .end = self->end};
 }
 
-void views_change(uint32_t rank)
+void views_change(uint64_t ranks)
 {
     const struct gf_members_standing own = {.applied = 1};
-    gf_members_admit(views.ranks[rank].members, gf_sim_now_ns(views.sim), &own, VIEWS_WAIT_NS, VIEWS_WAIT_NS);
-    views.ranks[rank].state = VIEWS_CHANGES;
+    for (uint32_t rank = 0; rank < views.size; rank++) {
+        if ((((ranks >> rank) & 1u) == 0) || (views.ranks[rank].state != VIEWS_MEMBER)) continue;
+        gf_members_admit(views.ranks[rank].members, gf_sim_now_ns(views.sim), &own, VIEWS_WAIT_NS, VIEWS_WAIT_NS);
+        views.ranks[rank].state = VIEWS_CHANGES;
+        gf_sim_wake_at(views.sim, rank, gf_sim_now_ns(views.sim));
+    }
+}
+
+void views_cut(uint64_t ranks, bool cut)
+{
+    for (uint32_t a = 0; a < views.size; a++)
+        for (uint32_t b = 0; b < a; b++)
+            if ((((ranks >> a) ^ (ranks >> b)) & 1u) != 0) gf_sim_partition(views.sim, a, b, cut);
+}
+
+void views_stop(uint32_t rank, bool stopped)
+{
+    line("%u %s", rank, stopped ? "stops" : "goes on");
+    gf_sim_stop(views.sim, rank, stopped);
 }
 
 static void failed(uint32_t rank, gf_status status)
@@ -88,11 +147,12 @@ static void failed(uint32_t rank, gf_status status)
                       VIEWS_WAIT_NS);
 }
 
-static void ended_tell(struct gf_members *members)
+static void ended_tell(struct gf_members *members, uint32_t rank)
 {
     unsigned char bits[GF_WORLD_MAX / 8] = {0};
     for (uint32_t id = 0; id < views.size; id++)
-        if (gf_sim_is_dead(views.sim, id)) bits[id / 8] |= (unsigned char)(1u << (id % 8));
+        if (gf_sim_is_dead(views.sim, id) || (views.lies && (id != rank)))
+            bits[id / 8] |= (unsigned char)(1u << (id % 8));
     gf_members_ended(members, views.told ? bits : NULL, views.told ? views.size : 0);
 }
 
@@ -109,7 +169,7 @@ static void progress(uint32_t rank)
         else if (status == GF_OK) self->state = VIEWS_MEMBER;
         return;
     }
-    ended_tell(self->members);
+    ended_tell(self->members, rank);
     status = gf_members_shrink_poll(self->members, now_ns, &plan);
     if (status == GF_AGAIN) return;
     self->end = status;
@@ -118,45 +178,9 @@ static void progress(uint32_t rank)
     else line("%u is out", rank);
 }
 
-static uint64_t bits_of(const struct members_list *list)
+static void lines_show(void)
 {
-    uint64_t bits = 0;
-    memcpy(&bits, list->bits, sizeof bits);
-    return bits;
-}
-
-uint32_t views_epoch(uint32_t rank)
-{
-    uint32_t epoch = views.ranks[rank].members->view.epoch.epoch;
-    return (epoch == 0) ? 0 : epoch - 1;
-}
-
-uint64_t views_members(uint32_t rank) { return bits_of(&views.ranks[rank].members->view.epoch); }
-
-/* What a turn did, in the words of the model. */
-static void lines_add(uint32_t rank)
-{
-    struct views_rank *self = &views.ranks[rank];
-    const struct members_view *view = &self->members->view;
-    bool proposed = (view->state == VIEW_PROPOSED);
-    if (views_epoch(rank) > self->epoch) {
-        line("%u begins epoch %u: members %llu", rank, views_epoch(rank), (unsigned long long)views_members(rank));
-        self->view = self->accepted_view = 0;
-        self->proposed = false;
-    }
-    self->epoch = views_epoch(rank);
-    if (view->view > self->view) {
-        line("%u promises view %u of epoch %u, accepted %u", rank, view->view, self->epoch,
-             (view->accepted_view < view->view) ? view->accepted_view : self->accepted_view);
-        self->proposed = false;
-    }
-    if (proposed && !self->proposed)
-        line("%u proposes %llu in view %u", rank, (unsigned long long)bits_of(&view->accepted.list), view->view);
-    else if ((view->accepted_view > self->accepted_view) && (view->accepted_view == view->view))
-        line("%u accepts view %u", rank, view->view);
-    self->view = view->view;
-    self->accepted_view = view->accepted_view;
-    self->proposed = proposed;
+    for (uint32_t i = 0; i < views.line_count; i++) print_error("%s\n", views.lines[i]);
 }
 
 static void turn(uint32_t rank)
@@ -167,15 +191,12 @@ static void turn(uint32_t rank)
     gf_sim_wake_at(views.sim, rank, gf_sim_now_ns(views.sim) + POLL_NS);
     if ((views.size > COMMIT_LOG_IDS) || gf_sim_is_dead(views.sim, rank)) return;
     lines_add(rank);
-    if (!commit_log_look(&views.log, rank, self->members)) fail_msg("%s", views.log.error);
+    if (commit_log_look(&views.log, rank, self->members) || views.lies) return;
+    lines_show();
+    fail_msg("%s", views.log.error);
 }
 
 /* ---- all of them ---- */
-
-static void lines_show(void)
-{
-    for (uint32_t i = 0; i < views.line_count; i++) print_error("%s\n", views.lines[i]);
-}
 
 static bool step(void)
 {

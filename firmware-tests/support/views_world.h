@@ -27,6 +27,7 @@ struct views_world {
     uint32_t size;
     struct gf_sim *sim;
     bool told;              /* ranks hear which processes have ended, as under gf-run */
+    bool lies;              /* .. and that all others have; then the log's error is no failure of the test */
     struct views_rank ranks[VIEWS_RANKS_MAX];
     struct commit_log log;  /* of up to COMMIT_LOG_IDS ranks */
     /* Each frame that was sent. */
@@ -44,8 +45,11 @@ void views_close(void);
 void views_until(bool (*done)(void), uint64_t limit_ns);
 void views_for(uint64_t span_ns);
 bool views_done(void);      /* all that run are members of one epoch that all of its members run in, or have ended */
-/* Nobody has failed, and the epoch ends so that who waits can come in: what gf_admit() does. */
-void views_change(uint32_t rank);
+/* These ranks, a bit each, ask for the next epoch, whoever has failed. */
+void views_change(uint64_t ranks);
+/* Frames between these ranks and all others are held, or go on. */
+void views_cut(uint64_t ranks, bool cut);
+void views_stop(uint32_t rank, bool stopped);
 void views_crash(uint32_t rank);
 void views_start(uint32_t rank); /* a new incarnation of a dead rank, which asks to come in */
 uint32_t views_epoch(uint32_t rank);   /* commits since the first epoch */
