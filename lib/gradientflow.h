@@ -176,6 +176,18 @@ struct gf_schedule {
 
 struct gf_drivers; /* drivers/drivers.h; NULL takes the ones the configuration names */
 
+/* Memory of the appliance that is part of a run's state, as its own optimizer's weights and moments, or a sampler's place:
+ * gf_state_save() and gf_state_load() hold it, gf_broadcast_weights() sends it, and a rank that lags, rejoins or is
+ * new gets it with the rest in gf_shrink() and gf_admit(), so that it is the same on all ranks. It is what the last
+ * applied step left: write it between gf_step_wait() and gf_update() or gf_updated(), and from the first byte to that
+ * call make no other call of the library. */
+#define GF_STATE_EXTRA_MAX 1024u
+struct gf_state_extra {
+    const char *name; /* ranks and saved states compare it */
+    void *data;       /* host memory on 4 bytes; the library's while a call runs, the appliance's between */
+    uint64_t bytes;   /* a multiple of 4; the same on all ranks */
+};
+
 #define GF_TEXT_MAX 128
 #define GF_PATH_MAX_BYTES 256
 
@@ -264,6 +276,8 @@ struct gf_config {
     gf_log_fn log;          /* NULL: silent */
     void *log_user;
     const struct gf_drivers *drivers;
+    const struct gf_state_extra *state_extra; /* [state_extra_count], both kept by the caller until gf_close() */
+    uint32_t state_extra_count;
 };
 
 /* Fills in the defaults and checks every range: what gf_open() works with. *config and *effective_out may be the same.
@@ -338,7 +352,8 @@ gf_status gf_close(gf_context *gf);
  * the context for everything but this and gf_close(). */
 gf_status gf_close_poll(gf_context *gf);
 
-/* 0 for NULL. */
+/* 0 for NULL. gf_shrink() and gf_admit() change both: ask again after each, and draw samples by gf_steps(), rank and
+ * world (sample (gf_steps() * world + rank) * batch + i), so that a new epoch's ranks share the data anew. */
 uint32_t gf_rank(const gf_context *gf);
 uint32_t gf_world(const gf_context *gf);
 /* Rank and world that this context was opened with: no shrink changes them, a restarted rank has them again. */
@@ -370,6 +385,15 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
 /* This rank adds nothing to the tensor in this step: the same as writing zeroes and declaring it ready. */
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
+/* The same for tensors first .. first + count - 1, in one call: what a trainer says whose backward fills one flat buffer.
+ * Where one of them is refused none is declared. count 0 is GF_ERR_PARAM. */
+gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue);
+/* A number of this rank, as its loss, that the vote adds up with no message or wait of its own: gf_metric() after a whole
+ * step, skipped or not, is the sum over all ranks, the same bits on each; 0 where none said any. Between begin and
+ * wait; index is below GF_METRICS. Values that are not finite skip nothing. */
+#define GF_METRICS 4u
+gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
+double gf_metric(const gf_context *gf, uint32_t index);
 /* Moves what is under way; call it between layers. GF_AGAIN until the step is whole, GF_OK then. A tensor that was
  * never declared ready keeps it at GF_AGAIN. At most one slice of work a buffer. */
 gf_status gf_step_poll(gf_context *gf);
@@ -391,6 +415,8 @@ gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out);
 gf_status gf_gradient_clip(gf_context *gf, float *norm_out);
 /* Applies the averaged gradients to gf_weight(), momentum or moments. Needs an optimizer; once after a whole step. */
 gf_status gf_update(gf_context *gf, float learning_rate);
+/* The same said by an appliance whose own optimizer (optimizer.kind none) has applied them to config.state_extra. */
+gf_status gf_updated(gf_context *gf);
 /* What is put on `queue` from here on works on gradients and weights as the last whole step and update leave them. Both
  * may still be under way on a GPU when gf_step_wait() and gf_update() return; with the host device they are not, and
  * queue is 0. Valid between steps. */
@@ -412,6 +438,11 @@ float gf_rate(const gf_context *gf, uint64_t step);
 struct gf_request {
     uint64_t reserved[8];
 };
+
+/* First weights: rank `root`'s gf_weight() of all tensors, and its config.state_extra, reach every rank; then the half
+ * weights are made. All ranks call it, between steps. May block up to exchange.timeout_ns. Without either it sends
+ * nothing. */
+gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
 
 /* All are in place on data[elem_count] of type, in host memory, and must be posted by all ranks in the same order with
  * the same arguments; a difference is found and named. data is the library's until gf_request_poll() or
@@ -447,7 +478,7 @@ void gf_abort(gf_context *gf);
 /* Says "computing, not stuck" to the others; moves the control channel a little. From the context's own thread. */
 gf_status gf_heartbeat(gf_context *gf);
 
-/* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step; not statistics. Each rank saves
+/* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step, state_extra; not statistics. Each rank saves
  * its own, as a part of it differs from rank to rank: the history and, with sparse.momentum local, the momentum. bytes
  * is gf_state_bytes(gf), data[bytes] is aligned to 8. All three between steps only, with every step applied and no
  * request under way (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse settings is
@@ -476,7 +507,7 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
  *     keep their order;
  *   - gf_gradient(), gf_weight(), gf_weight_half() and gf_exchange_take() are to be asked again: the exchange region is
  *     a new one, what lay in it is gone. Requests that were posted before are gone too;
- *   - weights, momentum, selection and loss scale are those after step gf_steps(), the last one that was whole on any
+ *   - weights, momentum, state_extra, selection and loss scale are those after step gf_steps(), the last one whole on any
  *     survivor, the same everywhere; a survivor that had not ended that step has them from one that had. Histories are
  *     each rank's own. Where the step was whole but no survivor had called gf_update() for it, it changes nothing;
  *   - the step that was under way is dropped on all: begin it anew.

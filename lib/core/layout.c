@@ -5,6 +5,7 @@
 
 #include "lib/core/arena.h"
 #include "lib/core/choose.h"
+#include "lib/core/extra.h"
 #include "lib/core/layout.h"
 #include "lib/core/vote.h"
 #include "lib/device/device.h"
@@ -259,6 +260,7 @@ static gf_status layout_make(const struct gf_modules *modules, const struct gf_c
     layout->modules = modules;
     if ((status = gf_config_effective(config, effective, error_out)) < 0) return status;
     if ((status = gf_layout_resolve(layout, error_out)) < 0) return status;
+    if ((status = gf_extra_check(effective, error_out)) < 0) return status;
     if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0) return status;
     layout->tensor_count = tensor_count;
     for (uint32_t i = 0; i < tensor_count; i++)

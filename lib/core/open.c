@@ -7,6 +7,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 #include "lib/core/choose.h"
+#include "lib/core/extra.h"
 #include "lib/core/late.h"
 #include "lib/core/layout.h"
 #include "lib/core/vote.h"
@@ -172,6 +173,17 @@ static void modules_tell(const struct gf_modules *modules, char *summary, struct
     }
 }
 
+/* What the appliance adds to the state. */
+static void extra_tell(const struct gf_config *config, char *summary, struct gf_offer *offer)
+{
+    size_t used = strlen(summary);
+    uint64_t hash = gf_extra_hash(config);
+    if (hash == 0) return;
+    offer->config_hash ^= hash;
+    (void)snprintf(summary + used, sizeof offer->summary - used, " state_extra=%u:%08x", config->state_extra_count,
+                   (uint32_t)(hash ^ (hash >> 32)));
+}
+
 /* Not inlined, like context_open(): small frames are a promise to appliances with small stacks. */
 __attribute__((noinline)) static gf_status members_open(const struct gf_layout *layout, void *state,
                                                         uint64_t tensors_hash, gf_context *gf)
@@ -199,6 +211,7 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                     .elem_count = layout->pool.elem_count};
     modules_tell(gf->modules, gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary),
                  &setup.offer);
+    extra_tell(&layout->config, setup.offer.summary, &setup.offer);
     if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0) return status;
     gf->polled.at_ns = gf_now(gf);
     gf->members = gf_members_open(&setup, state, gf->rendezvous, endpoint, endpoint_bytes, gf->polled.at_ns);

@@ -198,51 +198,80 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count)
     return GF_OK;
 }
 
-/* Shared by ready and skip: refuses, or counts the tensor in. */
-static gf_status tensor_declare(gf_context *gf, uint32_t tensor, const char *call)
+gf_status gf_step_metric(gf_context *gf, uint32_t index, double value)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
-    if (tensor >= gf->tensor_count)
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: tensor %u of %u", call, tensor, gf->tensor_count);
-    if (gf->phase != GF_PHASE_STEP)
-        return gf_refuse(gf, GF_ERR_STATE, "%s: tensor %u \"%s\" outside of a step", call, tensor,
-                         gf->tensors[tensor].name);
-    if (gf->tensors[tensor].ready != 0)
-        return gf_refuse(gf, GF_ERR_STATE, "%s: tensor %u \"%s\" was declared before in step %llu", call, tensor,
-                         gf->tensors[tensor].name, (unsigned long long)gf->step.number);
+    if (index >= GF_METRICS) return gf_refuse(gf, GF_ERR_PARAM, "gf_step_metric: metric %u of %u", index, GF_METRICS);
+    if ((gf->phase != GF_PHASE_STEP) || gf->step.voted)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_step_metric: not inside a step");
+    gf->step.metrics[index] = value;
     return GF_OK;
 }
 
-static gf_status tensor_count_in(gf_context *gf, uint32_t tensor)
+double gf_metric(const gf_context *gf, uint32_t index)
 {
-    struct gf_pool_tensor *declared = &gf->tensors[tensor];
-    declared->ready = 1;
-    gf->step.declared++;
+    return ((gf != NULL) && (index < GF_METRICS) && gf->step.whole) ? gf->step.metrics[index] : 0.0;
+}
+
+/* May tensors first .. first + count - 1 be declared? */
+static gf_status tensors_check(gf_context *gf, uint32_t first, uint32_t count, const char *call)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if ((count == 0) || (first >= gf->tensor_count) || (count > gf->tensor_count - first))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: tensor %u, %u of them, of %u", call, first, count, gf->tensor_count);
+    if (gf->phase != GF_PHASE_STEP)
+        return gf_refuse(gf, GF_ERR_STATE, "%s: tensor %u \"%s\" outside of a step", call, first,
+                         gf->tensors[first].name);
+    for (uint32_t i = first; i < first + count; i++)
+        if (gf->tensors[i].ready != 0)
+            return gf_refuse(gf, GF_ERR_STATE, "%s: tensor %u \"%s\" was declared before in step %llu", call, i,
+                             gf->tensors[i].name, (unsigned long long)gf->step.number);
+    return GF_OK;
+}
+
+static gf_status tensors_count_in(gf_context *gf, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        struct gf_pool_tensor *declared = &gf->tensors[i];
+        declared->ready = 1;
+        gf->observed.stats.produced_bytes += declared->elem_count * sizeof(float);
+        for (uint32_t b = 0; b < declared->buffer_count; b++) gf->buffers.pending[declared->buffer_first + b]--;
+    }
+    gf->step.declared += count;
     if (gf->step.declared == gf->tensor_count) gf->observed.timing.from_ns = gf->step.declared_ns = gf_now(gf);
-    gf->observed.stats.produced_bytes += declared->elem_count * sizeof(float);
-    for (uint32_t b = 0; b < declared->buffer_count; b++) gf->buffers.pending[declared->buffer_first + b]--;
     return gf_step_progress(gf, NULL) < 0 ? gf->error.code : GF_OK;
+}
+
+static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue, const char *call)
+{
+    gf_status status = tensors_check(gf, first, count, call);
+    if (status < 0) return status;
+    if (gf->gpu->driver->wait_for(&gf->queue, queue) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+    return tensors_count_in(gf, first, count);
 }
 
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue)
 {
-    gf_status status = tensor_declare(gf, tensor, "gf_tensor_ready");
-    if (status < 0) return status;
-    if (gf->gpu->driver->wait_for(&gf->queue, queue) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
-    return tensor_count_in(gf, tensor);
+    return tensors_ready(gf, tensor, 1, queue, "gf_tensor_ready");
+}
+
+gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue)
+{
+    return tensors_ready(gf, first, count, queue, "gf_tensors_ready");
 }
 
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
 {
-    gf_status status = tensor_declare(gf, tensor, "gf_tensor_skip");
+    gf_status status = tensors_check(gf, tensor, 1, "gf_tensor_skip");
     const struct gf_pool_tensor *skipped;
     if (status < 0) return status;
     skipped = &gf->tensors[tensor];
     if (gf->ops->zero(&gf->queue, gf->gradient + skipped->gradient_offset,
                       skipped->elem_count * gf_type_size_bytes((gf_type)skipped->type)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
-    return tensor_count_in(gf, tensor);
+    return tensors_count_in(gf, tensor, 1);
 }
 
 /* Who stands still after its last tensor makes everybody wait alike, so that no waiting tells who it was; the rank

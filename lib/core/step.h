@@ -29,6 +29,7 @@ struct gf_step {
     uint32_t link_ends[2];    /* whose link was slow, or between whom; GF_RANK_NONE: not to blame */
     uint64_t link_ns;         /* what a message took more there than elsewhere */
     uint64_t samples_all;     /* of all ranks */
+    double metrics[GF_METRICS]; /* this rank's; once the step is whole, the sums over all */
     float gradient_scale;     /* what gf_gradient() of a 16-bit tensor is to be multiplied with */
     bool norm_known;          /* norm and clip_factor hold (lib/optimizer/clip.c) */
     float norm, clip_factor;

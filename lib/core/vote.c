@@ -8,6 +8,16 @@
 #include "lib/modules/modules.h"
 #include "lib/observe/observe.h"
 
+/* As doubles; every rank adds the same two at a time, so all get the same bits. */
+static void metric_add(uint64_t *into, const uint64_t *from)
+{
+    double sum, more;
+    memcpy(&sum, into, sizeof sum);
+    memcpy(&more, from, sizeof more);
+    sum += more;
+    memcpy(into, &sum, sizeof sum);
+}
+
 static void norms_add(uint64_t *into, const uint64_t *from)
 {
     float sums[2], more[2];
@@ -33,6 +43,7 @@ static gf_status vote_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_coun
     uint64_t first = (uint64_t)(into - gf->vote);
     for (uint64_t i = 0; i < word_count; i++) {
         if (first + i >= GF_VOTE_WORDS) norms_add(&into[i], &from[i]);
+        else if (first + i >= GF_VOTE_METRIC) metric_add(&into[i], &from[i]);
         else if ((HIGHEST >> (first + i)) & 1) into[i] = (from[i] > into[i]) ? from[i] : into[i];
         else if ((LOWEST >> (first + i)) & 1) into[i] = (from[i] < into[i]) ? from[i] : into[i];
         else into[i] += from[i];
@@ -48,6 +59,7 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     step->agreed = true;
     step->skipped = (words[GF_VOTE_BAD] != 0) || (words[GF_VOTE_BAD_SUMS] != 0);
     step->samples_all = words[GF_VOTE_SAMPLES];
+    memcpy(step->metrics, &words[GF_VOTE_METRIC], sizeof step->metrics);
     gf->shrink.joiners = (uint32_t)words[GF_VOTE_JOINERS];
     step->last_rank = (uint32_t)(words[GF_VOTE_LAST] & RANK_MASK);
     step->late_ns = (words[GF_VOTE_LAST] >> GF_VOTE_RANK_BITS) - words[GF_VOTE_FIRST];
@@ -87,7 +99,8 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;
     words[GF_VOTE_STILL] = (gf->polled.still_ns == 0) ? 0 : ((gf->polled.still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;
     gf->polled.still_ns = 0;
-    memset(&words[GF_VOTE_LINK], 0, (GF_VOTE_WORDS - GF_VOTE_LINK) * sizeof words[0]);
+    memset(&words[GF_VOTE_LINK], 0, (GF_VOTE_METRIC - GF_VOTE_LINK) * sizeof words[0]);
+    memcpy(&words[GF_VOTE_METRIC], gf->step.metrics, sizeof gf->step.metrics);
     if (gf->modules->observe != NULL) gf->modules->observe->link_times_tell(gf);
 }
 

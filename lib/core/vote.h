@@ -21,7 +21,8 @@ enum {
     GF_VOTE_LINK_ALL = GF_VOTE_LINK + 2, /* all these times, above how many ranks have one (sum) */
     GF_VOTE_LINK_END,  /* as GF_VOTE_LINK of the peer where it is lowest, of ranks that have several, above the rank itself
                         * (highest): whoever is slow from all sides is at the end of the slow link */
-    GF_VOTE_WORDS
+    GF_VOTE_METRIC,    /* [GF_METRICS] gf_step_metric(), each a double (sum) */
+    GF_VOTE_WORDS = GF_VOTE_METRIC + GF_METRICS
 };
 #define GF_VOTE_RANK_BITS 13u
 _Static_assert(GF_WORLD_MAX <= 1u << GF_VOTE_RANK_BITS, "a rank fits");

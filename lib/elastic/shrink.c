@@ -19,6 +19,7 @@
 #include "lib/modules/modules.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
+#include "lib/core/extra.h"
 #include "lib/core/late.h"
 
 static bool may_shrink(const gf_context *gf)
@@ -30,7 +31,7 @@ struct gf_members_standing gf_standing(const gf_context *gf)
 {
     const struct gf_step *step = &gf->step;
     bool waits = !gf->shrink.in_step && step->whole && !step->updated && !step->skipped &&
-                 (gf->config.optimizer.kind != GF_OPTIMIZER_NONE);
+                 gf_has_weights(gf);
     return (struct gf_members_standing){.steps = gf_steps(gf), .applied = waits ? 0 : 1,
                                         .requests = gf->requests.posted};
 }
@@ -152,6 +153,15 @@ static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_
     GF_ASSERT(status == GF_OK);
 }
 
+/* The appliance's own, as many at once as there is room for. */
+static void extra_post(gf_context *gf)
+{
+    for (uint32_t part = 0; (part < GF_REQUESTS_MAX) && (gf->shrink.extra_next < gf->config.state_extra_count); part++) {
+        const struct gf_state_extra *extra = &gf->config.state_extra[gf->shrink.extra_next++];
+        part_post(gf, part, (gf_mem)(uintptr_t)extra->data, extra->bytes / sizeof(float), GF_TYPE_F32);
+    }
+}
+
 static void sync_post(gf_context *gf)
 {
     const struct gf_members_standing *mine = &gf->shrink.own, *common = &gf->shrink.plan.standing;
@@ -192,6 +202,10 @@ static gf_status sync_progress(gf_context *gf)
     if (!gf_requests_idle(gf)) return GF_AGAIN;
     gf_requests_reset(gf, gf->requests.posted);
     if (!gf->shrink.pools_posted) return ((status = pools_post(gf)) < 0) ? status : GF_AGAIN;
+    if (gf->shrink.extra_next < gf->config.state_extra_count) {
+        extra_post(gf);
+        return GF_AGAIN;
+    }
     words_get(gf);
     return GF_OK;
 }
@@ -259,6 +273,7 @@ static gf_status agree_progress(gf_context *gf)
     }
     shrink->state = GF_SHRINK_JOIN;
     shrink->posted = shrink->pools_posted = false;
+    shrink->extra_next = 0;
     return GF_AGAIN;
 }
 

@@ -19,6 +19,7 @@ struct gf_shrinking {
     bool in_step;           /* the failure came inside of a step */
     bool posted;            /* SYNC: the words */
     bool pools_posted;      /* and what they describe */
+    uint32_t extra_next;    /* and config.state_extra before this one */
     uint64_t deadline_ns;
     struct gf_members_plan plan;
     struct gf_members_standing own;

@@ -7,6 +7,7 @@
 #include "lib/optimizer/optimizer.h"
 #include "lib/state/state_format.h"
 #include "lib/core/arena.h"
+#include "lib/core/extra.h"
 #include "lib/core/late.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are written as they lie");
@@ -16,7 +17,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are wr
 
 /* Where the parts of this context's state lie, in bytes. */
 struct parts {
-    uint64_t selection, weight, momentum_dense, momentum_sparse, moment2, history, checksum, total;
+    uint64_t selection, weight, extra, momentum_dense, momentum_sparse, moment2, history, checksum, total;
 };
 
 /* Of a pool, wherever it lies. */
@@ -44,7 +45,10 @@ static struct parts parts_of(const gf_context *gf)
     struct parts parts = {.selection = sizeof(struct gf_state_head)};
     uint64_t dense = gf->pool.elem_count - gf->sparse.elem_count;
     parts.weight = parts.selection + part_bytes(gf->sparse.chunk_count);
-    parts.momentum_dense = parts.weight + (has_weights(gf) ? part_bytes(gf->pool.elem_count) : 0);
+    parts.extra = parts.weight + (has_weights(gf) ? part_bytes(gf->pool.elem_count) : 0);
+    parts.momentum_dense = parts.extra;
+    for (uint32_t i = 0; i < gf->config.state_extra_count; i++)
+        parts.momentum_dense += gf_align_up(gf->config.state_extra[i].bytes, 8);
     parts.momentum_sparse = parts.momentum_dense + (has_momentum(gf) ? part_bytes(dense) : 0);
     parts.moment2 = parts.momentum_sparse + (has_momentum(gf) ? part_bytes(gf->sparse.elem_count) : 0);
     parts.history = parts.moment2 + ((gf->optimizer.moment2 != 0) ? part_bytes(gf->pool.elem_count) : 0);
@@ -62,7 +66,7 @@ static struct gf_state_head head_of(const gf_context *gf)
         .version = GF_STATE_VERSION,
         .head_bytes = sizeof head,
         .total_bytes = parts_of(gf).total,
-        .tensors_hash = gf->tensors_hash,
+        .tensors_hash = gf->tensors_hash ^ gf_extra_hash(&gf->config),
         .elem_count = gf->pool.elem_count,
         .sparse_elem_count = sparse->elem_count,
         .step = gf->step.number,
@@ -124,11 +128,23 @@ static gf_status pool_save(gf_context *gf, unsigned char *to, gf_mem pool, uint6
     return pool_read(gf, to, pool + first * sizeof(float), elem_count * sizeof(float));
 }
 
+static void extra_save(const gf_context *gf, unsigned char *to)
+{
+    for (uint32_t i = 0; i < gf->config.state_extra_count; i++) {
+        const struct gf_state_extra *extra = &gf->config.state_extra[i];
+        if (extra->bytes > 0) memcpy(to, extra->data, extra->bytes);
+        to += extra->bytes;
+        memset(to, 0, gf_align_up(extra->bytes, 8) - extra->bytes);
+        to += gf_align_up(extra->bytes, 8) - extra->bytes;
+    }
+}
+
 static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned char *out)
 {
     uint64_t sparse = gf->sparse.elem_count, all = gf->pool.elem_count;
     gf_status status = GF_OK;
     if (has_weights(gf)) status = pool_save(gf, out + parts->weight, gf->optimizer.weight, 0, all);
+    extra_save(gf, out + parts->extra);
     if ((status == GF_OK) && has_momentum(gf))
         status = pool_save(gf, out + parts->momentum_dense, gf->optimizer.momentum, sparse, all - sparse);
     if ((status == GF_OK) && has_momentum(gf))
@@ -147,9 +163,9 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
     struct parts parts;
     uint64_t checksum;
     if (status < 0) return status;
-    if (has_weights(gf) && gf->step.whole && !gf->step.updated && !gf->step.skipped)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: step %llu is not applied yet; gf_update() comes first",
-                         (unsigned long long)gf->step.number);
+    if (gf_has_weights(gf) && gf->step.whole && !gf->step.updated && !gf->step.skipped)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: step %llu is not applied yet; %s comes first",
+                         (unsigned long long)gf->step.number, has_weights(gf) ? "gf_update()" : "gf_updated()");
     if (gf->inherit.next < gf->inherit.world)
         return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: the state of old rank %u of %u was not added",
                          gf->inherit.next, gf->inherit.world);
@@ -209,7 +225,7 @@ static gf_status kin_check(gf_context *gf, const char *call, const struct gf_sta
         uint64_t theirs, ours;
     } rows[] = {
         {"tensors", head->tensor_count, here.tensor_count},
-        {"hash of the tensors' names, sizes, flags and types", head->tensors_hash, here.tensors_hash},
+        {"hash of the tensors' names, sizes, flags and types, and of state_extra", head->tensors_hash, here.tensors_hash},
         {"optimizer.kind, as a number", head->optimizer, here.optimizer},
         {"optimizer.momentum above 0", head->has_momentum, here.has_momentum},
         {"elements of the sparse part", head->sparse_elem_count, here.sparse_elem_count},
@@ -315,6 +331,15 @@ static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from,
     return GF_OK;
 }
 
+static void extra_load(const gf_context *gf, const unsigned char *from)
+{
+    for (uint32_t i = 0; i < gf->config.state_extra_count; i++) {
+        const struct gf_state_extra *extra = &gf->config.state_extra[i];
+        if (extra->bytes > 0) memcpy(extra->data, from, extra->bytes);
+        from += gf_align_up(extra->bytes, 8);
+    }
+}
+
 static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, const struct parts *parts,
                             const unsigned char *data, bool heir)
 {
@@ -322,6 +347,7 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, co
     float factor = heir ? world_factor(gf, head) : 0.0f;
     gf_status status = GF_OK;
     if (has_weights(gf)) status = pool_load(gf, gf->optimizer.weight, 0, data + parts->weight, all);
+    extra_load(gf, data + parts->extra);
     if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf->modules->optimizer->half_refresh(gf);
     if ((status == GF_OK) && has_momentum(gf))
         status = pool_load(gf, gf->optimizer.momentum, sparse, data + parts->momentum_dense, all - sparse);

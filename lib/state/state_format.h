@@ -2,6 +2,7 @@
  *     head        struct gf_state_head
  *     selection   uint32 [chunk_count], zeroes after selected_count
  *     weight      fp32 [elem_count], as the pool lies; none without an optimizer
+ *     extra       each config.state_extra, on 8 bytes; its hash (extra.h) is xored into the head's tensors_hash
  *     momentum    fp32 [elem_count - sparse_elem_count] of the dense part, then [sparse_elem_count] of the sparse part
  *     moment2     fp32 [elem_count], of adamw and lamb, whose momentum is the first moment
  *     history     fp32 [sparse_elem_count]

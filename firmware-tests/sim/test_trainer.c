@@ -1,0 +1,446 @@
+/* What a trainer with its own optimizer needs, over the simulated network: many gradients in one call, a metric in the vote,
+ * first weights in one call, and config.state_extra: its weights and momentum, the same on all ranks after a death, a
+ * rejoin and a load. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/world.h"
+
+#define RANKS_MAX 5u
+#define STEPS 6u
+#define ELEMS (301u + 64u + 1000u)
+#define SECOND UINT64_C(1000000000)
+#define STATE_BYTES (offsetof(struct trainer, odd) + 3 * sizeof(uint32_t))
+
+static const struct gf_sim_setup network = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0,
+                                            .message_ns = 100, .detect_ns = 1000000, .bind_receives = true};
+static const struct gf_tensor tensors[] = {
+    {.name = "a", .elem_count = 301}, {.name = "b", .elem_count = 64}, {.name = "c", .elem_count = 1000}};
+
+/* A trainer: flat weights and momentum of its own. `odd` is no multiple of 8 bytes. */
+static struct trainer {
+    float weight[ELEMS], momentum[ELEMS];
+    uint32_t odd[3];
+    struct gf_state_extra extra[3];
+    bool opening, in_step, shrinking;
+    uint32_t thinks; /* turns between the end of a step and its update */
+    uint32_t admitted;
+} trainers[RANKS_MAX];
+static const char *third_name;
+
+static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor **t, uint32_t *tensor_count)
+{
+    struct trainer *trainer = &trainers[rank];
+    (void)t;
+    (void)tensor_count;
+    trainer->extra[0] = (struct gf_state_extra){"weight", trainer->weight, sizeof trainer->weight};
+    trainer->extra[1] = (struct gf_state_extra){"momentum", trainer->momentum, sizeof trainer->momentum};
+    trainer->extra[2] = (struct gf_state_extra){((rank == 1) && third_name) ? third_name : "odd", trainer->odd, sizeof trainer->odd};
+    config->state_extra = trainer->extra;
+    config->state_extra_count = LENGTH(trainer->extra);
+}
+
+static struct world_setup setup_of(uint32_t world)
+{
+    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors), .sim = network};
+    memset(trainers, 0, sizeof trainers);
+    third_name = NULL;
+    setup.config.rendezvous.join_timeout_ns = 8 * SECOND;
+    setup.config.exchange.timeout_ns = SECOND;
+    setup.config.exchange.fuse_bytes = 2048;
+    setup.config.exchange.slice_bytes = 4096;
+    setup.vary = vary;
+    return setup;
+}
+
+static void fill(struct world *w, uint32_t rank)
+{
+    for (uint32_t t = 0; t < LENGTH(tensors); t++)
+        world_fill(w, rank, t, (void *)(uintptr_t)gf_gradient(w->ranks[rank].gf, t), NULL);
+}
+
+/* Momentum SGD as somebody else wrote it. */
+static gf_status apply(struct world *w, uint32_t rank)
+{
+    struct trainer *trainer = &trainers[rank];
+    uint32_t at = 0;
+    for (uint32_t t = 0; t < LENGTH(tensors); t++) {
+        const float *gradient = world_gradient(w, rank, t);
+        for (uint64_t i = 0; i < tensors[t].elem_count; i++, at++) {
+            trainer->momentum[at] = 0.9f * trainer->momentum[at] + gradient[i];
+            trainer->weight[at] -= 0.1f * trainer->momentum[at];
+        }
+    }
+    trainer->odd[2] = (uint32_t)gf_steps(w->ranks[rank].gf);
+    return gf_updated(w->ranks[rank].gf);
+}
+
+static gf_status failed(struct world *w, uint32_t rank, gf_status status)
+{
+    if ((status != GF_ERR_PEER) && (status != GF_ERR_LINK) && (status != GF_ERR_TIMEOUT)) return status;
+    if ((status = gf_shrink(w->ranks[rank].gf, NULL, 0)) < 0) return status;
+    trainers[rank].shrinking = true;
+    trainers[rank].in_step = false;
+    trainers[rank].thinks = 0;
+    return GF_AGAIN;
+}
+
+static uint64_t goal = STEPS, restart_at_ns;
+static uint32_t victim;
+
+static gf_status train(struct world *w, uint32_t rank, void *arg)
+{
+    struct trainer *trainer = &trainers[rank];
+    gf_context *gf = w->ranks[rank].gf;
+    gf_status status;
+    (void)arg;
+    if ((restart_at_ns != 0) && !gf_sim_runs(w->sim, victim) && (gf_sim_now_ns(w->sim) > restart_at_ns)) {
+        restart_at_ns = 0;
+        memset(&trainers[victim], 0xa5, STATE_BYTES); /* a new process knows nothing */
+        world_restart(w, victim);
+        trainers[victim].opening = true;
+        trainers[victim].in_step = trainers[victim].shrinking = false;
+        trainers[victim].thinks = 0;
+        goal = gf_steps(gf) + 4000;
+    }
+    if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
+    if (trainer->opening) {
+        if ((status = gf_open_poll(gf)) != GF_OK) return status;
+        trainer->opening = false;
+        for (uint32_t r = 0; r < w->world; r++) trainers[r].admitted++;
+        goal = gf_steps(gf) + 3;
+    }
+    if (trainer->shrinking) {
+        world_ended_tell(w, rank);
+        status = gf_shrink_poll(gf);
+        trainer->shrinking = (status == GF_AGAIN);
+        return (status < 0) ? failed(w, rank, status) : GF_AGAIN;
+    }
+    if (!trainer->in_step) {
+        if ((gf_joiners(gf) > 0) && (gf_steps(gf) < goal)) {
+            if ((status = gf_admit(gf)) < 0) return failed(w, rank, status);
+            trainer->shrinking = true;
+            return GF_AGAIN;
+        }
+        if (gf_steps(gf) >= goal) {
+            if ((status = gf_heartbeat(gf)) < 0) return failed(w, rank, status);
+            for (uint32_t r = 0; r < w->world; r++)
+                if (gf_sim_runs(w->sim, r) && (trainers[r].shrinking || trainers[r].opening || (gf_steps(w->ranks[r].gf) < goal)))
+                    return GF_AGAIN;
+            return ((restart_at_ns != 0) && !gf_sim_runs(w->sim, victim)) ? GF_AGAIN : GF_OK;
+        }
+        if ((status = gf_step_begin(gf)) < 0) return failed(w, rank, status);
+        fill(w, rank);
+        trainer->in_step = true;
+        status = gf_tensors_ready(gf, 0, LENGTH(tensors), 0);
+        return (status < 0) ? failed(w, rank, status) : GF_AGAIN;
+    }
+    if (trainer->thinks == 0) {
+        if ((status = gf_step_poll(gf)) == GF_AGAIN) return GF_AGAIN;
+        if (status < 0) return failed(w, rank, status);
+        trainer->thinks = 1 + 20 * (rank % 2);
+    }
+    if ((status = gf_heartbeat(gf)) < 0) return failed(w, rank, status); /* here a step is whole and not applied */
+    if (--trainer->thinks > 0) return GF_AGAIN;
+    trainer->in_step = false;
+    return ((status = apply(w, rank)) < 0) ? status : GF_AGAIN;
+}
+
+static void expect_common(struct world *w, const char *what)
+{
+    const struct trainer *first = NULL;
+    for (uint32_t r = 0; r < w->world; r++) {
+        if (!gf_sim_runs(w->sim, r)) continue;
+        if (w->ranks[r].status != GF_OK) fail_msg("%s: rank %u: %s\n%s", what, r, gf_status_name(w->ranks[r].status), w->ranks[r].log);
+        if (first == NULL) first = &trainers[r];
+        if (memcmp(first, &trainers[r], STATE_BYTES) != 0) fail_msg("%s: rank %u differs", what, r);
+    }
+    assert_non_null(first);
+    assert_int_equal(first->odd[2], goal);
+    assert_true((first->momentum[7] != 0.0f) || (first->momentum[8] != 0.0f));
+}
+
+TEST(a_survivors_own_optimizer_state_is_everybodys)
+{
+    uint32_t deaths = 0;
+    for (uint32_t world = 2; world <= 4; world++)
+        for (victim = 0; victim < world; victim++) {
+            bool met = true;
+            for (uint64_t at = 1; met; at += 1 + at / 24) {
+                struct world_setup setup = setup_of(world);
+                struct world w;
+                char what[96];
+                bool joined = true;
+                goal = STEPS;
+                restart_at_ns = 0;
+                (void)snprintf(what, sizeof what, "world %u, rank %u dies at post %u", world, victim, (unsigned)at);
+                setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_KILL, .rank = victim, .at = at};
+                setup.sim.fault_count = 1;
+                world_create(&w, &setup);
+                world_join(&w);
+                for (uint32_t r = 0; r < world; r++) joined = joined && (w.ranks[r].status == GF_OK);
+                if (joined) {
+                    world_run(&w, train, NULL);
+                    met = gf_sim_fault_met(w.sim);
+                    expect_common(&w, what);
+                    deaths += met ? 1 : 0;
+                }
+                world_close(&w);
+            }
+        }
+    print_message("%u deaths in a step\n", deaths);
+    assert_true(deaths > 50);
+}
+
+TEST(a_rank_that_rejoins_has_it_too)
+{
+    for (victim = 0; victim < 3; victim++) {
+        struct world_setup setup = setup_of(3);
+        struct world w;
+        goal = 4000;
+        setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_KILL, .rank = victim, .at = 60};
+        setup.sim.fault_count = 1;
+        world_open(&w, &setup);
+        restart_at_ns = gf_sim_now_ns(w.sim) + SECOND / 20;
+        world_run(&w, train, NULL);
+        assert_true(gf_sim_runs(w.sim, victim));
+        assert_true(trainers[victim].admitted > 0);
+        expect_common(&w, "rejoin");
+        world_close(&w);
+    }
+}
+
+/* Rank 1 in turns what gf_broadcast_weights() does in one call on rank 0. */
+static gf_status receive(struct world *w, uint32_t rank, void *arg)
+{
+    static struct gf_request request;
+    gf_context *gf = w->ranks[rank].gf;
+    uint32_t *next = &w->ranks[rank].next;
+    const struct gf_state_extra *extra = &trainers[rank].extra[*next / 2];
+    gf_status status;
+    (void)arg;
+    if (*next == 2 * LENGTH(trainers[rank].extra)) return GF_AGAIN;
+    if (*next % 2 == 0) status = gf_broadcast(gf, (gf_mem)(uintptr_t)extra->data, extra->bytes / 4, GF_TYPE_F32, 0, &request);
+    else status = gf_request_poll(gf, &request);
+    if (status == GF_OK) ++*next;
+    return (status < 0) ? status : GF_AGAIN;
+}
+
+TEST(first_weights_reach_all_in_one_call)
+{
+    struct world_setup setup = setup_of(2);
+    struct world w;
+    world_open(&w, &setup);
+    for (uint32_t i = 0; i < ELEMS; i++) trainers[0].weight[i] = (float)i;
+    trainers[0].odd[1] = 0x7f800001u; /* bits that are no number stay what they are */
+    assert_int_equal(gf_broadcast_weights(w.ranks[0].gf, 2), GF_ERR_PARAM);
+    world_block(&w, 0, receive, NULL);
+    assert_int_equal(gf_broadcast_weights(w.ranks[0].gf, 0), GF_OK);
+    for (uint32_t turns = 0; (turns < 100000) && (w.ranks[1].next < 6); turns++) (void)gf_heartbeat(w.ranks[0].gf);
+    world_unblock(&w);
+    assert_int_equal(w.ranks[1].next, 6);
+    assert_memory_equal(&trainers[0], &trainers[1], STATE_BYTES);
+    world_close(&w);
+}
+
+TEST(a_saved_state_holds_it)
+{
+    struct world_setup setup = setup_of(2);
+    struct trainer after;
+    struct world w;
+    uint64_t bytes;
+    void *data;
+    goal = STEPS;
+    world_open(&w, &setup);
+    world_run(&w, train, NULL);
+    bytes = gf_state_bytes(w.ranks[0].gf);
+    data = malloc(bytes);
+    assert_non_null(data);
+    assert_int_equal(gf_state_save(w.ranks[0].gf, data, bytes), GF_OK);
+    after = trainers[0];
+    goal = STEPS + 2;
+    world_run(&w, train, NULL);
+    assert_memory_not_equal(after.weight, trainers[0].weight, sizeof after.weight);
+    assert_int_equal(gf_state_load(w.ranks[0].gf, data, bytes), GF_OK);
+    assert_memory_equal(&after, &trainers[0], STATE_BYTES);
+    assert_int_equal(gf_steps(w.ranks[0].gf), STEPS);
+    ((unsigned char *)data)[300] ^= 1;
+    memset(trainers[1].weight, 0, sizeof trainers[1].weight);
+    assert_int_equal(gf_state_load(w.ranks[1].gf, data, bytes), GF_ERR_DATA);
+    assert_true(trainers[1].weight[5] == 0.0f);
+    world_close(&w);
+    setup = setup_of(1);
+    setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
+    ((unsigned char *)data)[300] ^= 1;
+    world_open(&w, &setup);
+    assert_int_equal(gf_updated(w.ranks[0].gf), GF_ERR_STATE);
+    assert_int_equal(gf_state_load(w.ranks[0].gf, data, bytes), GF_ERR_DATA);
+    world_close(&w);
+    setup = setup_of(1);
+    setup.vary = NULL;
+    world_open(&w, &setup);
+    assert_int_equal(gf_state_load(w.ranks[0].gf, data, bytes), GF_ERR_DATA);
+    world_expect_log(&w, 0, "and of state_extra");
+    world_close(&w);
+    free(data);
+}
+
+TEST(an_unapplied_step_is_not_saved)
+{
+    struct world_setup setup = setup_of(1);
+    struct world w;
+    unsigned char *data;
+    world_open(&w, &setup);
+    data = malloc(gf_state_bytes(w.ranks[0].gf));
+    assert_non_null(data);
+    assert_int_equal(gf_updated(w.ranks[0].gf), GF_ERR_STATE);
+    world_step_run(&w, &(struct world_step){0});
+    assert_int_equal(gf_state_save(w.ranks[0].gf, data, gf_state_bytes(w.ranks[0].gf)), GF_ERR_STATE);
+    world_expect_log(&w, 0, "is not applied yet; gf_updated() comes first");
+    assert_int_equal(gf_updated(w.ranks[0].gf), GF_OK);
+    assert_int_equal(gf_updated(w.ranks[0].gf), GF_ERR_STATE);
+    assert_int_equal(gf_state_save(w.ranks[0].gf, data, gf_state_bytes(w.ranks[0].gf)), GF_OK);
+    free(data);
+    world_close(&w);
+}
+
+TEST(ranks_with_other_regions_do_not_join)
+{
+    struct world_setup setup = setup_of(2);
+    struct world w;
+    third_name = "even";
+    world_create(&w, &setup);
+    world_join(&w);
+    assert_int_equal(w.ranks[0].status, GF_ERR_MISMATCH);
+    world_expect_log(&w, 0, "state_extra");
+    third_name = NULL;
+    world_close(&w);
+}
+
+TEST(regions_are_checked)
+{
+    float data[2];
+    const struct gf_state_extra wrong[] = {{NULL, data, 8}, {"a", NULL, 8}, {"a", data, 6}, {"a", (char *)data + 2, 4}};
+    struct gf_config config = {.job = {.world = 1}, .state_extra_count = 1};
+    struct gf_footprint need;
+    assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_ERR_PARAM);
+    for (size_t i = 0; i < LENGTH(wrong); i++) {
+        config.state_extra = &wrong[i];
+        assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_ERR_PARAM);
+    }
+    config.state_extra = &(const struct gf_state_extra){"none", NULL, 0};
+    assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_OK);
+}
+
+/* ---- many gradients, and metrics ---- */
+
+static double metric_of(uint32_t rank) { return 1.0 / (3 + rank); }
+
+static gf_status step_whole(struct world *w, uint32_t rank, void *arg)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    gf_status status;
+    if (w->ranks[rank].next++ == 0) {
+        if ((status = gf_step_begin(gf)) < 0) return status;
+        fill(w, rank);
+        if (arg != NULL) ((float *)(uintptr_t)gf_gradient(gf, 0))[0] = NAN;
+        if ((status = gf_step_metric(gf, 1, metric_of(rank))) < 0) return status;
+        if (rank == 0) status = gf_step_metric(gf, 3, (double)NAN);
+        if (status < 0) return status;
+        if ((status = gf_tensors_ready(gf, 1, LENGTH(tensors) - 1, 0)) < 0) return status;
+        if ((status = gf_tensor_ready(gf, 0, 0)) < 0) return status;
+    }
+    return gf_step_poll(gf);
+}
+
+TEST(metrics_are_added_up_by_the_vote)
+{
+    for (uint32_t world = 1; world <= RANKS_MAX; world++)
+        for (uint32_t skipped = 0; skipped < 2; skipped++) {
+            struct world_setup setup = setup_of(world);
+            struct world w;
+            double sum = 0.0, first;
+            for (uint32_t r = 0; r < world; r++) sum += metric_of(r);
+            world_open(&w, &setup);
+            world_run(&w, step_whole, skipped ? &sum : NULL);
+            world_expect(&w, GF_OK);
+            if (!skipped) world_expect_sums(&w, 1.0f);
+            first = gf_metric(w.ranks[0].gf, 1);
+            assert_true(fabs(first - sum) < 1e-14);
+            for (uint32_t r = 0; r < world; r++) {
+                double here = gf_metric(w.ranks[r].gf, 1);
+                assert_memory_equal(&here, &first, sizeof here);
+                assert_true(gf_step_skipped(w.ranks[r].gf) == (skipped == 1));
+                assert_true(isnan(gf_metric(w.ranks[r].gf, 3)) && (gf_metric(w.ranks[r].gf, 0) == 0.0));
+                assert_true(gf_metric(w.ranks[r].gf, GF_METRICS) == 0.0);
+                assert_int_equal(gf_step_metric(w.ranks[r].gf, 0, 1.0), GF_ERR_STATE);
+            }
+            world_close(&w);
+        }
+}
+
+TEST(where_one_is_refused_none_is_declared)
+{
+    struct world_setup setup = setup_of(1);
+    struct world w;
+    gf_context *gf;
+    world_open(&w, &setup);
+    gf = w.ranks[0].gf;
+    assert_int_equal(gf_tensors_ready(gf, 0, 3, 0), GF_ERR_STATE);
+    assert_int_equal(gf_step_begin(gf), GF_OK);
+    assert_int_equal(gf_step_metric(gf, GF_METRICS, 1.0), GF_ERR_PARAM);
+    fill(&w, 0);
+    assert_int_equal(gf_tensor_ready(gf, 2, 0), GF_OK);
+    assert_int_equal(gf_tensors_ready(gf, 0, 3, 0), GF_ERR_STATE);
+    world_expect_log(&w, 0, "gf_tensors_ready: tensor 2 \"c\" was declared before");
+    assert_int_equal(gf_tensors_ready(gf, 0, 4, 0), GF_ERR_PARAM);
+    assert_int_equal(gf_tensors_ready(gf, 3, 1, 0), GF_ERR_PARAM);
+    assert_int_equal(gf_tensors_ready(gf, 1, UINT32_MAX, 0), GF_ERR_PARAM);
+    assert_int_equal(gf_tensors_ready(gf, 0, 0, 0), GF_ERR_PARAM);
+    assert_int_equal(gf_tensors_ready(gf, 0, 2, 0), GF_OK);
+    for (uint32_t polls = 0; (polls < 1000) && (gf_step_poll(gf) == GF_AGAIN); polls++) continue;
+    assert_int_equal(gf_step_poll(gf), GF_OK);
+    world_close(&w);
+}
+
+/* ---- sparse steps ---- */
+
+/* Plain SGD of the appliance's own on gf_gradient(): a chunk that was not sent has gradient 0. The library's SGD does the
+ * same, so the weights are the same, bit for bit. */
+TEST(plain_sgd_of_ones_own_takes_sparse_steps_as_the_librarys_does)
+{
+    struct world_setup own = setup_of(3), ours;
+    struct world w, v;
+    own.config.sparse.enabled = true;
+    own.config.sparse.chunk_elems = 37;
+    own.config.sparse.keep_share = 0.2f;
+    own.config.sparse.warmup_steps = 1;
+    ours = own;
+    ours.vary = NULL;
+    ours.config.optimizer.kind = GF_OPTIMIZER_SGD;
+    world_open(&w, &own);
+    world_open(&v, &ours);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        uint32_t zeroes = 0;
+        world_step_run(&w, &(struct world_step){.fill = world_fill_noise});
+        world_step_run(&v, &(struct world_step){.fill = world_fill_noise});
+        for (uint32_t r = 0; r < 3; r++) {
+            uint32_t at = 0;
+            for (uint32_t t = 0; t < LENGTH(tensors); t++)
+                for (uint64_t i = 0; i < tensors[t].elem_count; i++, at++) {
+                    float gradient = ((const float *)world_gradient(&w, r, t))[i];
+                    zeroes += (gradient == 0.0f) ? 1 : 0;
+                    trainers[r].weight[at] -= 0.125f * gradient;
+                }
+            assert_int_equal(gf_updated(w.ranks[r].gf), GF_OK);
+            assert_int_equal(gf_update(v.ranks[r].gf, 0.125f), GF_OK);
+        }
+        assert_true((step == 0) || (zeroes > ELEMS));
+    }
+    for (uint32_t r = 0; r < 3; r++) {
+        uint32_t at = 0;
+        for (uint32_t t = 0; t < LENGTH(tensors); at += (uint32_t)tensors[t++].elem_count)
+            assert_memory_equal(&trainers[r].weight[at], (const void *)(uintptr_t)gf_weight(v.ranks[r].gf, t),
+                                tensors[t].elem_count * sizeof(float));
+    }
+    world_close(&w);
+    world_close(&v);
+}

@@ -1,0 +1,79 @@
+/* config.state_extra: what is checked of it, compared, and sent at the start. Saving is lib/state/, recovery lib/elastic/. */
+#include "lib/core/extra.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "drivers/fnv.h"
+#include "lib/modules/modules.h"
+#include "lib/optimizer/optimizer.h"
+
+gf_status gf_extra_check(const struct gf_config *config, char *error_out)
+{
+    if (config->state_extra_count > GF_STATE_EXTRA_MAX) {
+        (void)snprintf(error_out, 256, "state_extra_count = %u; allowed are %u", config->state_extra_count,
+                       GF_STATE_EXTRA_MAX);
+        return GF_ERR_PARAM;
+    }
+    for (uint32_t i = 0; i < config->state_extra_count; i++) {
+        const struct gf_state_extra *extra = (config->state_extra != NULL) ? &config->state_extra[i] : NULL;
+        bool valid = (extra != NULL) && (extra->name != NULL) && ((extra->data != NULL) || (extra->bytes == 0)) &&
+                     ((uintptr_t)extra->data % sizeof(float) == 0) && (extra->bytes % sizeof(float) == 0);
+        if (valid) continue;
+        (void)snprintf(error_out, 256, "state_extra[%u] of %u: %.47s, %llu bytes at %p; it must have a name, and address "
+                       "and bytes that are multiples of 4", i, config->state_extra_count,
+                       ((extra != NULL) && (extra->name != NULL)) ? extra->name : "no name",
+                       (extra != NULL) ? (unsigned long long)extra->bytes : 0, (extra != NULL) ? extra->data : NULL);
+        return GF_ERR_PARAM;
+    }
+    return GF_OK;
+}
+
+uint64_t gf_extra_hash(const struct gf_config *config)
+{
+    uint64_t hash = (config->state_extra_count > 0) ? GF_FNV_START : 0;
+    for (uint32_t i = 0; i < config->state_extra_count; i++) {
+        const struct gf_state_extra *extra = &config->state_extra[i];
+        hash = gf_fnv_u64(gf_fnv_bytes(hash, extra->name, strlen(extra->name) + 1), extra->bytes);
+    }
+    return hash;
+}
+
+bool gf_has_weights(const gf_context *gf)
+{
+    return (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) || (gf->config.state_extra_count > 0);
+}
+
+gf_status gf_updated(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (gf->config.optimizer.kind != GF_OPTIMIZER_NONE)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_updated: optimizer.kind is not none; gf_update() applies the step");
+    if ((gf->phase != GF_PHASE_READY) || !gf->step.whole || gf->step.updated)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_updated: %s",
+                         gf->step.updated ? "this step was applied before" : "no step is whole");
+    gf->step.updated = true;
+    return GF_OK;
+}
+
+static gf_status extra_send(gf_context *gf, gf_mem data, uint64_t elem_count, uint32_t root)
+{
+    struct gf_request request = {0};
+    gf_status status = gf_broadcast(gf, data, elem_count, GF_TYPE_F32, root, &request);
+    return (status == GF_OK) ? gf_request_wait(gf, &request) : status;
+}
+
+gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (!gf_requests_idle(gf)) return gf_refuse(gf, GF_ERR_STATE, "gf_broadcast_weights: requests are under way");
+    if (gf->optimizer.weight != 0) status = extra_send(gf, gf->optimizer.weight, gf->pool.elem_count, root);
+    for (uint32_t i = 0; (status == GF_OK) && (i < gf->config.state_extra_count); i++) {
+        const struct gf_state_extra *extra = &gf->config.state_extra[i];
+        if (extra->bytes > 0) status = extra_send(gf, (gf_mem)(uintptr_t)extra->data, extra->bytes / sizeof(float), root);
+    }
+    if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf->modules->optimizer->half_refresh(gf);
+    return status;
+}

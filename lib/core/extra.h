@@ -1,0 +1,11 @@
+/* What the appliance adds to a run's state: config.state_extra. */
+#ifndef GF_EXTRA_H
+#define GF_EXTRA_H
+
+#include "lib/context.h"
+
+gf_status gf_extra_check(const struct gf_config *config, char *error_out); /* GF_ERR_PARAM, one line in error_out[256] */
+uint64_t gf_extra_hash(const struct gf_config *config); /* of names and sizes; 0: there is none */
+bool gf_has_weights(const gf_context *gf);              /* this library applies a step, or is told of it (gf_updated()) */
+
+#endif
