@@ -367,7 +367,8 @@ $(BUILD)/firmware-tests/soak_main: $(BUILD)/firmware-tests/soak/soak_main.o $(BU
 
 # What pkg-config --static gives must be enough.
 PREFIX  ?= /usr/local
-HEADERS := lib/gradientflow.h config/config.h $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
+HEADERS := $(addprefix lib/,gradientflow.h schedule.h) config/config.h \
+           $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
 PC_LIBS  = -l:libconfig.a -l:libsodium.a $(UCX_PC) -ldl -lrt -lm -pthread
 VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
 MAN      = $(wildcard tools/*/*.1 lib/*.3 config/*.5)

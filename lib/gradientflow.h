@@ -1,5 +1,5 @@
 /* GradientFlow: turns the gradients that a backward pass produces into averaged gradients (and, if asked, updated
- * weights) on every rank. The only public header.
+ * weights) on every rank. What a program includes; it brings schedule.h with it.
  *
  * Rules that hold for every call unless its declaration says otherwise:
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's.
@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "schedule.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -58,7 +60,7 @@ typedef struct gf_context gf_context; /* lies at the start of the control region
 typedef uint64_t gf_mem;              /* host or device address; only ops and drivers follow it */
 typedef uint64_t gf_queue_handle;     /* CUDA: a CUstream; host: 0 */
 
-/* Types of elements. fp8 will be appended. */
+/* Types of elements. */
 typedef enum gf_type { GF_TYPE_F32 = 0, GF_TYPE_F16 = 1, GF_TYPE_BF16 = 2, GF_TYPE_COUNT } gf_type;
 size_t gf_type_size_bytes(gf_type type);
 
@@ -104,8 +106,7 @@ typedef enum gf_average {
 } gf_average;
 
 typedef enum gf_idle {
-    GF_IDLE_AUTO = 0, /* spin while the core is this rank's own; yield where ranks of the node, or the scheduler, say that
-                       * others want it; sleep after a while */
+    GF_IDLE_AUTO = 0, /* spin on a core of its own, yield where others want it, sleep after a while */
     GF_IDLE_SPIN,
     GF_IDLE_YIELD,
     GF_IDLE_SLEEP     /* sleep on the link's wake-up at once */
@@ -145,38 +146,11 @@ typedef enum gf_log_level { GF_LOG_ERROR = 0, GF_LOG_WARN, GF_LOG_INFO, GF_LOG_D
  * async thread. text is one line, valid during the call. It must not call the library. */
 typedef void (*gf_log_fn)(void *user, gf_log_level level, const char *text);
 
-/* ---- schedules of learning rates ---- */
-
-typedef enum gf_schedule_kind {
-    GF_SCHEDULE_CONSTANT = 0,
-    GF_SCHEDULE_STEP,       /* times `factor` every so many steps, and at each milestone */
-    GF_SCHEDULE_POLYNOMIAL, /* end + (highest - end) (1 - t)^power */
-    GF_SCHEDULE_COSINE      /* end + (highest - end) (1 + cos(pi t)) / 2 */
-} gf_schedule_kind;
-
-/* t goes from 0 after the warm-up to 1 at step_count. Zeroes mean what the comments say. */
-#define GF_MILESTONES_MAX 8u
-struct gf_schedule {
-    gf_schedule_kind kind;
-    float base_rate;         /* the highest rate where batch is 0, else times batch / base_batch, or its root */
-    uint32_t batch;          /* of all ranks; 0: no scaling */
-    bool root_scaling;       /* highest = base_rate sqrt(batch / base_batch): of Adam and LAMB */
-    uint32_t base_batch;     /* 0: 256 */
-    uint64_t warmup_steps;   /* step s of these has highest (s + 1) / (warmup_steps + 1) */
-    uint64_t step_count;     /* polynomial, cosine: from here on the rate is end_rate */
-    float end_rate;
-    float power;             /* polynomial; above 0; 0: 1 */
-    float factor;            /* step; 0: 0.1 */
-    uint64_t every;          /* step: times factor after each so many steps; 0: at milestones alone */
-    uint32_t milestone_count;
-    uint64_t milestones[GF_MILESTONES_MAX]; /* the first steps with a lower rate */
-};
-
 /* ---- configuration ---- */
 
 struct gf_drivers; /* drivers/drivers.h; NULL takes the ones the configuration names */
 
-/* Memory of the appliance that is part of a run's state, as its own optimizer's weights and moments, or a sampler's place:
+/* Memory of the appliance that is part of a run's state, as weights and moments of its own optimizer:
  * gf_state_save() and gf_state_load() hold it, gf_broadcast_weights() sends it, and a rank that lags, rejoins or is
  * new gets it with the rest in gf_shrink() and gf_admit(), so that it is the same on all ranks. It is what the last
  * applied step left: write it between gf_step_wait() and gf_update() or gf_updated(), and from the first byte to that
@@ -230,8 +204,7 @@ struct gf_config {
         gf_type wire;
         gf_algorithm algorithm;
         uint64_t fuse_bytes;    /* a fused buffer is closed once it holds this much of wire type; 0: 4 MiB */
-        uint64_t cut_bytes;     /* a larger one travels as several, so that copies and casts of one part hide behind the
-                                   wire of another; at least fuse_bytes and world * slice_bytes; 0: 16 MiB */
+        uint64_t cut_bytes;     /* a larger one travels as several; at least fuse_bytes, world * slice_bytes; 0: 16 MiB */
         uint32_t slice_bytes;   /* 0: 256 KiB */
         uint32_t buffers_active;/* fused buffers on the wire at once; 0: 4 */
         bool deterministic;     /* results do not depend on fusion; refuses algorithms that cannot */
@@ -304,8 +277,7 @@ struct gf_tensor {
 struct gf_footprint {
     uint64_t control_bytes;  /* host memory that the caller hands to gf_open() */
     uint64_t exchange_bytes; /* host memory that the link maps at open and shares with ranks of the node */
-    uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host. Holds what GF_PATH_WIRE needs wherever the link
-                              * may turn out to reach it */
+    uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host. With what GF_PATH_WIRE may turn out to need */
 };
 
 /* What this program links of the library: all of it, unless it is compiled with -DGF_MODULES=gf_modules_core or the name
@@ -352,8 +324,8 @@ gf_status gf_close(gf_context *gf);
  * the context for everything but this and gf_close(). */
 gf_status gf_close_poll(gf_context *gf);
 
-/* 0 for NULL. gf_shrink() and gf_admit() change both: ask again after each, and draw samples by gf_steps(), rank and
- * world (sample (gf_steps() * world + rank) * batch + i), so that a new epoch's ranks share the data anew. */
+/* 0 for NULL. gf_shrink() and gf_admit() change both: draw samples by what they are now, for example from
+ * (gf_steps() * gf_world() + gf_rank()) * batch on, and each epoch's ranks share the data anew. */
 uint32_t gf_rank(const gf_context *gf);
 uint32_t gf_world(const gf_context *gf);
 /* Rank and world that this context was opened with: no shrink changes them, a restarted rank has them again. */
@@ -385,12 +357,12 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
 /* This rank adds nothing to the tensor in this step: the same as writing zeroes and declaring it ready. */
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
-/* The same for tensors first .. first + count - 1, in one call: what a trainer says whose backward fills one flat buffer.
- * Where one of them is refused none is declared. count 0 is GF_ERR_PARAM. */
+/* The same for tensors first .. first + count - 1, at least one: what a trainer says whose backward fills one flat
+ * buffer. Where one of them is refused none is declared. */
 gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue);
-/* A number of this rank, as its loss, that the vote adds up with no message or wait of its own: gf_metric() after a whole
- * step, skipped or not, is the sum over all ranks, the same bits on each; 0 where none said any. Between begin and
- * wait; index is below GF_METRICS. Values that are not finite skip nothing. */
+/* A number of this rank, as its loss, that the vote adds up without a message or wait of its own: after a whole step,
+ * skipped or not, gf_metric() is the sum over all ranks, the same bits on each; 0 where none said any. To be said
+ * between gf_step_begin() and the last tensor; index is below GF_METRICS. Values that are not finite skip nothing. */
 #define GF_METRICS 4u
 gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
 double gf_metric(const gf_context *gf, uint32_t index);
@@ -426,9 +398,7 @@ float gf_loss_scale(const gf_context *gf);
 
 /* ---- learning rates ---- */
 
-/* The learning rate of step `step`, counted from 0: the same bits on every machine. Needs no context. */
-float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step);
-/* The same by config.rate of an open context; 0 for NULL. With a rate that was not configured it is 0. */
+/* The learning rate of a step by config.rate of an open context (schedule.h); 0 for NULL, or where none is configured. */
 float gf_rate(const gf_context *gf, uint64_t step);
 
 /* ---- collectives as posted requests ---- */
@@ -472,14 +442,14 @@ gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 
 /* ---- life signs, abort, state ---- */
 
-/* Marks the context aborted and returns; safe in any thread and in signal handlers. The next call on the context's
- * own thread answers GF_ERR_ABORTED, and the other ranks are told. */
+/* Marks the context aborted and returns; safe in any thread and in signal handlers. The next call on the context's own
+ * thread answers GF_ERR_ABORTED, and the other ranks are told. */
 void gf_abort(gf_context *gf);
 /* Says "computing, not stuck" to the others; moves the control channel a little. From the context's own thread. */
 gf_status gf_heartbeat(gf_context *gf);
 
-/* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step, state_extra; not statistics. Each rank saves
- * its own, as a part of it differs from rank to rank: the history and, with sparse.momentum local, the momentum. bytes
+/* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step, state_extra; not statistics.
+ * Each rank saves its own: history and, with sparse.momentum local, momentum differ from rank to rank. bytes
  * is gf_state_bytes(gf), data[bytes] is aligned to 8. All three between steps only, with every step applied and no
  * request under way (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse settings is
  * refused with GF_ERR_DATA, why is logged, and the context is as it was before the call.
@@ -507,8 +477,8 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
  *     keep their order;
  *   - gf_gradient(), gf_weight(), gf_weight_half() and gf_exchange_take() are to be asked again: the exchange region is
  *     a new one, what lay in it is gone. Requests that were posted before are gone too;
- *   - weights, momentum, state_extra, selection and loss scale are those after step gf_steps(), the last one whole on any
- *     survivor, the same everywhere; a survivor that had not ended that step has them from one that had. Histories are
+ *   - weights, momentum, state_extra, selection and loss scale are those after step gf_steps(), the last whole one of
+ *     any survivor, the same everywhere; one that had not ended that step has them from one that had. Histories are
  *     each rank's own. Where the step was whole but no survivor had called gf_update() for it, it changes nothing;
  *   - the step that was under way is dropped on all: begin it anew.
  * More deaths on the way are valid. GF_ERR_QUORUM: too few ranks are left on this side, or the others went on without
@@ -580,8 +550,7 @@ struct gf_stats {
     uint32_t slowest_link_other;  /* nobody can tell whether it is this one's: the slow link is between the two */
     uint32_t slowest_link_share_percent; /* share of steps */
 };
-/* Fills what the caller's size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM:
- * size_bytes. */
+/* Fills what size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM: size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
 
 /* About one rank of this epoch, since it began. All but wait_ns come with the vote of each step, so they are the

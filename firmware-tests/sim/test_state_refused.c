@@ -112,7 +112,7 @@ TEST(a_checksummed_state_that_no_save_of_this_run_writes_is_refused_and_named)
         {FIELD(version), 0, "format version 0; this library reads 2"},
         {FIELD(head_bytes), 128, "bytes were handed over"},
         {FIELD(total_bytes), 8, "the state says it has 8"},
-        {FIELD(tensors_hash), 7, "another run: hash of the tensors' names, sizes, flags and types, and of state_extra: 7 there"},
+        {FIELD(tensors_hash), 7, "another run: hash of the tensors' names, sizes, flags and types, and state_extra: 7"},
         {FIELD(elem_count), 1, "another run: elements of the pool: 1 there, 32 here"},
         {FIELD(sparse_elem_count), UINT64_MAX, "elements of the sparse part: 18446744073709551615 there, 13 here"},
         {FIELD(tensor_count), 1, "another run: tensors: 1 there, 2 here"},

@@ -1,12 +1,11 @@
-/* config.state_extra: what is checked of it, compared, and sent at the start. Saving is lib/state/, recovery lib/elastic/. */
+/* config.state_extra: it is checked, compared, sent at the start and saved. lib/elastic/ makes it common again. */
 #include "lib/core/extra.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "drivers/fnv.h"
-#include "lib/modules/modules.h"
-#include "lib/optimizer/optimizer.h"
+#include "lib/core/arena.h"
 
 gf_status gf_extra_check(const struct gf_config *config, char *error_out)
 {
@@ -20,8 +19,8 @@ gf_status gf_extra_check(const struct gf_config *config, char *error_out)
         bool valid = (extra != NULL) && (extra->name != NULL) && ((extra->data != NULL) || (extra->bytes == 0)) &&
                      ((uintptr_t)extra->data % sizeof(float) == 0) && (extra->bytes % sizeof(float) == 0);
         if (valid) continue;
-        (void)snprintf(error_out, 256, "state_extra[%u] of %u: %.47s, %llu bytes at %p; it must have a name, and address "
-                       "and bytes that are multiples of 4", i, config->state_extra_count,
+        (void)snprintf(error_out, 256, "state_extra[%u] of %u: %.47s, %llu bytes at %p; it must have a name, and "
+                       "address and bytes that are multiples of 4", i, config->state_extra_count,
                        ((extra != NULL) && (extra->name != NULL)) ? extra->name : "no name",
                        (extra != NULL) ? (unsigned long long)extra->bytes : 0, (extra != NULL) ? extra->data : NULL);
         return GF_ERR_PARAM;
@@ -57,6 +56,34 @@ gf_status gf_updated(gf_context *gf)
     return GF_OK;
 }
 
+uint64_t gf_extra_bytes(const gf_context *gf)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < gf->config.state_extra_count; i++)
+        bytes += gf_align_up(gf->config.state_extra[i].bytes, 8);
+    return bytes;
+}
+
+void gf_extra_save(const gf_context *gf, unsigned char *to)
+{
+    for (uint32_t i = 0; i < gf->config.state_extra_count; i++) {
+        const struct gf_state_extra *extra = &gf->config.state_extra[i];
+        uint64_t padded = gf_align_up(extra->bytes, 8);
+        memset(to + extra->bytes, 0, padded - extra->bytes);
+        if (extra->bytes > 0) memcpy(to, extra->data, extra->bytes);
+        to += padded;
+    }
+}
+
+void gf_extra_load(const gf_context *gf, const unsigned char *from)
+{
+    for (uint32_t i = 0; i < gf->config.state_extra_count; i++) {
+        const struct gf_state_extra *extra = &gf->config.state_extra[i];
+        if (extra->bytes > 0) memcpy(extra->data, from, extra->bytes);
+        from += gf_align_up(extra->bytes, 8);
+    }
+}
+
 static gf_status extra_send(gf_context *gf, gf_mem data, uint64_t elem_count, uint32_t root)
 {
     struct gf_request request = {0};
@@ -72,8 +99,8 @@ gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
     if (gf->optimizer.weight != 0) status = extra_send(gf, gf->optimizer.weight, gf->pool.elem_count, root);
     for (uint32_t i = 0; (status == GF_OK) && (i < gf->config.state_extra_count); i++) {
         const struct gf_state_extra *extra = &gf->config.state_extra[i];
-        if (extra->bytes > 0) status = extra_send(gf, (gf_mem)(uintptr_t)extra->data, extra->bytes / sizeof(float), root);
+        gf_mem data = (gf_mem)(uintptr_t)extra->data;
+        if (extra->bytes > 0) status = extra_send(gf, data, extra->bytes / sizeof(float), root);
     }
-    if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf->modules->optimizer->half_refresh(gf);
-    return status;
+    return ((status == GF_OK) && (gf->optimizer.half != 0)) ? gf_weights_written(gf) : status;
 }

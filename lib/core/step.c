@@ -203,8 +203,8 @@ gf_status gf_step_metric(gf_context *gf, uint32_t index, double value)
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if (index >= GF_METRICS) return gf_refuse(gf, GF_ERR_PARAM, "gf_step_metric: metric %u of %u", index, GF_METRICS);
-    if ((gf->phase != GF_PHASE_STEP) || gf->step.voted)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_step_metric: not inside a step");
+    if ((gf->phase != GF_PHASE_STEP) || (gf->step.declared == gf->tensor_count))
+        return gf_refuse(gf, GF_ERR_STATE, "gf_step_metric: not between gf_step_begin() and the last tensor");
     gf->step.metrics[index] = value;
     return GF_OK;
 }
@@ -220,7 +220,7 @@ static gf_status tensors_check(gf_context *gf, uint32_t first, uint32_t count, c
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if ((count == 0) || (first >= gf->tensor_count) || (count > gf->tensor_count - first))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: tensor %u, %u of them, of %u", call, first, count, gf->tensor_count);
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: tensor %u of %u, and %u on", call, first, gf->tensor_count, count);
     if (gf->phase != GF_PHASE_STEP)
         return gf_refuse(gf, GF_ERR_STATE, "%s: tensor %u \"%s\" outside of a step", call, first,
                          gf->tensors[first].name);

@@ -156,8 +156,9 @@ static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_
 /* The appliance's own, as many at once as there is room for. */
 static void extra_post(gf_context *gf)
 {
-    for (uint32_t part = 0; (part < GF_REQUESTS_MAX) && (gf->shrink.extra_next < gf->config.state_extra_count); part++) {
-        const struct gf_state_extra *extra = &gf->config.state_extra[gf->shrink.extra_next++];
+    uint32_t *next = &gf->shrink.extra_next;
+    for (uint32_t part = 0; (part < GF_REQUESTS_MAX) && (*next < gf->config.state_extra_count); part++, ++*next) {
+        const struct gf_state_extra *extra = &gf->config.state_extra[*next];
         part_post(gf, part, (gf_mem)(uintptr_t)extra->data, extra->bytes / sizeof(float), GF_TYPE_F32);
     }
 }

@@ -46,9 +46,7 @@ static struct parts parts_of(const gf_context *gf)
     uint64_t dense = gf->pool.elem_count - gf->sparse.elem_count;
     parts.weight = parts.selection + part_bytes(gf->sparse.chunk_count);
     parts.extra = parts.weight + (has_weights(gf) ? part_bytes(gf->pool.elem_count) : 0);
-    parts.momentum_dense = parts.extra;
-    for (uint32_t i = 0; i < gf->config.state_extra_count; i++)
-        parts.momentum_dense += gf_align_up(gf->config.state_extra[i].bytes, 8);
+    parts.momentum_dense = parts.extra + gf_extra_bytes(gf);
     parts.momentum_sparse = parts.momentum_dense + (has_momentum(gf) ? part_bytes(dense) : 0);
     parts.moment2 = parts.momentum_sparse + (has_momentum(gf) ? part_bytes(gf->sparse.elem_count) : 0);
     parts.history = parts.moment2 + ((gf->optimizer.moment2 != 0) ? part_bytes(gf->pool.elem_count) : 0);
@@ -112,10 +110,8 @@ static gf_status state_enter(gf_context *gf, const char *call)
     if (gf->phase == GF_PHASE_STEP)
         return gf_refuse(gf, GF_ERR_STATE, "%s: step %llu is under way; allowed is a call between steps", call,
                          (unsigned long long)gf->step.number);
-    if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
-        return gf_refuse(gf, GF_ERR_STATE, "%s: %s", call,
-                         (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not open");
-    return GF_OK;
+    if (gf->phase != GF_PHASE_READY) return gf_refuse(gf, GF_ERR_STATE, "%s: the context is not open", call);
+    return gf_requests_idle(gf) ? GF_OK : gf_refuse(gf, GF_ERR_STATE, "%s: requests are under way", call);
 }
 
 /* ---- saving ---- */
@@ -128,23 +124,12 @@ static gf_status pool_save(gf_context *gf, unsigned char *to, gf_mem pool, uint6
     return pool_read(gf, to, pool + first * sizeof(float), elem_count * sizeof(float));
 }
 
-static void extra_save(const gf_context *gf, unsigned char *to)
-{
-    for (uint32_t i = 0; i < gf->config.state_extra_count; i++) {
-        const struct gf_state_extra *extra = &gf->config.state_extra[i];
-        if (extra->bytes > 0) memcpy(to, extra->data, extra->bytes);
-        to += extra->bytes;
-        memset(to, 0, gf_align_up(extra->bytes, 8) - extra->bytes);
-        to += gf_align_up(extra->bytes, 8) - extra->bytes;
-    }
-}
-
 static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned char *out)
 {
     uint64_t sparse = gf->sparse.elem_count, all = gf->pool.elem_count;
     gf_status status = GF_OK;
     if (has_weights(gf)) status = pool_save(gf, out + parts->weight, gf->optimizer.weight, 0, all);
-    extra_save(gf, out + parts->extra);
+    gf_extra_save(gf, out + parts->extra);
     if ((status == GF_OK) && has_momentum(gf))
         status = pool_save(gf, out + parts->momentum_dense, gf->optimizer.momentum, sparse, all - sparse);
     if ((status == GF_OK) && has_momentum(gf))
@@ -225,7 +210,7 @@ static gf_status kin_check(gf_context *gf, const char *call, const struct gf_sta
         uint64_t theirs, ours;
     } rows[] = {
         {"tensors", head->tensor_count, here.tensor_count},
-        {"hash of the tensors' names, sizes, flags and types, and of state_extra", head->tensors_hash, here.tensors_hash},
+        {"hash of the tensors' names, sizes, flags and types, and state_extra", head->tensors_hash, here.tensors_hash},
         {"optimizer.kind, as a number", head->optimizer, here.optimizer},
         {"optimizer.momentum above 0", head->has_momentum, here.has_momentum},
         {"elements of the sparse part", head->sparse_elem_count, here.sparse_elem_count},
@@ -288,17 +273,11 @@ static gf_status state_check(gf_context *gf, const char *call, const void *data,
 
 /* ---- loading ---- */
 
-/* What a sent history is multiplied with is 1/ranks where the average is over ranks: with another number of them each
- * history is stretched, so that what it will add to the weights stays what it was. */
+/* A sent history is divided by the ranks where the average is over them: for another number of them it is stretched. */
 static float world_factor(const gf_context *gf, const struct gf_state_head *head)
 {
     if (gf->config.exchange.average != GF_AVERAGE_RANKS) return 1.0f;
     return (float)((double)gf->world / (double)head->world);
-}
-
-static gf_status pool_load(gf_context *gf, gf_mem pool, uint64_t first, const unsigned char *from, uint64_t elem_count)
-{
-    return pool_write(gf, pool + first * sizeof(float), from, elem_count * sizeof(float));
 }
 
 /* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that inherits nothing. */
@@ -307,7 +286,7 @@ static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from
     uint64_t count = gf->sparse.elem_count;
     gf_status status;
     if (factor != 0.0f) {
-        status = pool_load(gf, pool, 0, from, count);
+        status = pool_write(gf, pool, from, count * sizeof(float));
         if ((status < 0) || (factor == 1.0f)) return status;
         status = gf->ops->cast(&gf->queue, pool, GF_TYPE_F32, pool, GF_TYPE_F32, count, factor, 0, NULL);
     } else {
@@ -331,31 +310,23 @@ static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from,
     return GF_OK;
 }
 
-static void extra_load(const gf_context *gf, const unsigned char *from)
-{
-    for (uint32_t i = 0; i < gf->config.state_extra_count; i++) {
-        const struct gf_state_extra *extra = &gf->config.state_extra[i];
-        if (extra->bytes > 0) memcpy(extra->data, from, extra->bytes);
-        from += gf_align_up(extra->bytes, 8);
-    }
-}
-
 static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, const struct parts *parts,
                             const unsigned char *data, bool heir)
 {
     uint64_t sparse = gf->sparse.elem_count, all = gf->pool.elem_count;
     float factor = heir ? world_factor(gf, head) : 0.0f;
     gf_status status = GF_OK;
-    if (has_weights(gf)) status = pool_load(gf, gf->optimizer.weight, 0, data + parts->weight, all);
-    extra_load(gf, data + parts->extra);
+    if (has_weights(gf)) status = pool_write(gf, gf->optimizer.weight, data + parts->weight, all * sizeof(float));
+    gf_extra_load(gf, data + parts->extra);
     if ((status == GF_OK) && (gf->optimizer.half != 0)) status = gf->modules->optimizer->half_refresh(gf);
     if ((status == GF_OK) && has_momentum(gf))
-        status = pool_load(gf, gf->optimizer.momentum, sparse, data + parts->momentum_dense, all - sparse);
+        status = pool_write(gf, gf->optimizer.momentum + sparse * sizeof(float), data + parts->momentum_dense,
+                            (all - sparse) * sizeof(float));
     if ((status == GF_OK) && has_momentum(gf))
         status = own_load(gf, gf->optimizer.momentum, data + parts->momentum_sparse,
                           ((head->flags & GF_STATE_LOCAL) != 0) ? factor : 1.0f);
     if ((status == GF_OK) && (gf->optimizer.moment2 != 0))
-        status = pool_load(gf, gf->optimizer.moment2, 0, data + parts->moment2, all);
+        status = pool_write(gf, gf->optimizer.moment2, data + parts->moment2, all * sizeof(float));
     if (status == GF_OK) status = own_load(gf, gf->sparse.history, data + parts->history, factor);
     return status;
 }
@@ -422,8 +393,8 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
                          head.rank, head.world, gf->inherit.next);
     status = own_add(gf, gf->sparse.history, (const unsigned char *)data + parts.history, world_factor(gf, &head));
     if ((status == GF_OK) && has_momentum(gf) && ((head.flags & GF_STATE_LOCAL) != 0))
-        status =
-            own_add(gf, gf->optimizer.momentum, (const unsigned char *)data + parts.momentum_sparse, world_factor(gf, &head));
+        status = own_add(gf, gf->optimizer.momentum, (const unsigned char *)data + parts.momentum_sparse,
+                         world_factor(gf, &head));
     if (status < 0) return status;
     gf->inherit.next = (head.world - head.rank > gf->world) ? head.rank + gf->world : head.world;
     return GF_OK;
