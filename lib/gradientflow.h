@@ -204,7 +204,7 @@ struct gf_config {
         gf_type wire;
         gf_algorithm algorithm;
         uint64_t fuse_bytes;    /* a fused buffer is closed once it holds this much of wire type; 0: 4 MiB */
-        uint64_t cut_bytes;     /* a larger one travels as several; at least fuse_bytes, world * slice_bytes; 0: 16 MiB */
+        uint64_t cut_bytes;     /* a larger one is cut; at least fuse_bytes and world * slice_bytes; 0: 16 MiB */
         uint32_t slice_bytes;   /* 0: 256 KiB */
         uint32_t buffers_active;/* fused buffers on the wire at once; 0: 4 */
         bool deterministic;     /* results do not depend on fusion; refuses algorithms that cannot */
@@ -398,7 +398,7 @@ float gf_loss_scale(const gf_context *gf);
 
 /* ---- learning rates ---- */
 
-/* The learning rate of a step by config.rate of an open context (schedule.h); 0 for NULL, or where none is configured. */
+/* The learning rate of a step by config.rate of an open context (schedule.h); 0 for NULL, or where there is none. */
 float gf_rate(const gf_context *gf, uint64_t step);
 
 /* ---- collectives as posted requests ---- */
