@@ -14,9 +14,9 @@ struct gf_polled {
     uint64_t still_ns;     /* this rank's longest time without a poll while all others may have waited for it */
 };
 
-/* Each poll begins here: what time it is. Of a gap since the poll before at most GF_GAP_NS counts against others, a
- * quarter of exchange.timeout where that is less. The rest moves this rank's deadlines, whether its process, its machine
- * or its clock stood still. */
+/* Each poll begins here: what time it is. Of a gap since the poll before at most GF_GAP_NS counts against others, or a
+ * quarter of exchange.timeout where that is less. The rest moves this rank's deadlines, whether its process, machine
+ * or clock stood still. */
 #define GF_GAP_NS UINT64_C(250000000)
 uint64_t gf_poll_begin(gf_context *gf);
 
