@@ -69,6 +69,7 @@ struct soak_plan {
     struct soak_act acts[SOAK_ACTS_MAX];
     uint32_t act_count;
     bool elastic;             /* who fails shrinks, who waits is let in */
+    bool told;                /* .. and hears whose process has ended, as under gf-run */
     bool lossy;               /* messages meet random faults beside sim.faults */
     soak_hope hope;
     uint32_t guilty;

@@ -318,6 +318,13 @@ static void draw_device(struct soak_plan *plan)
     late_gpu_most = SOAK_DEVICE_WORKS;
 }
 
+/* Drawn for itself, too. */
+static void draw_told(struct soak_plan *plan)
+{
+    struct dice dice = {.state = plan->seed ^ UINT64_C(0x701d000000000000)};
+    plan->told = plan->elastic && percent(&dice, 50);
+}
+
 void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
 {
     struct dice dice = {.state = seed};
@@ -341,6 +348,7 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
     if ((plan->hope == SOAK_HOPE_OK) && percent(&dice, 20)) plan->setup.config.loss_scale.floor = 0;
     plan->setup.config.exchange.cut_bytes = percent(&dice, 50) ? between(&dice, 4096, 16384) : 0;
     draw_device(plan);
+    draw_told(plan);
 }
 
 void soak_plan_print(const struct soak_plan *plan, FILE *to)
@@ -352,6 +360,7 @@ void soak_plan_print(const struct soak_plan *plan, FILE *to)
     const struct gf_sim_setup *sim = &plan->setup.sim;
     if (plan->setup.gpu != NULL)
         (void)fprintf(to, "on a device, ranks 0x%llx to the wire; ", (unsigned long long)sim->device_ranks);
+    if (plan->told) (void)fprintf(to, "told who has ended; ");
     (void)fprintf(to, "seed 0x%016llx: %u ranks, %u steps, %s, %s, window %u, timeout %.0f ms\n",
                   (unsigned long long)plan->seed, plan->setup.world, plan->steps,
                   plan->noise ? "noise" : "whole numbers", plan->what, plan->setup.config.link.window,
