@@ -249,7 +249,7 @@ LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(filter test_$(or $(T),%),$(notdir $
 # A suite that says "suite: long" is left to check-long and to those who ask for it by name.
 LONG_SUITES := $(shell grep -l '^. suite: long' $(SHELL_TESTS))
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(filter-out $(LONG_SUITES),$(SHELL_TESTS)) $(TESTS))
-tests: $(TESTS) $(PROGRAMS) $(MODULE_PROGRAMS) $(FAKE_CUDA)
+tests: $(TESTS) $(PROGRAMS) $(MODULE_PROGRAMS) $(FAKE_CUDA) $(BUILD)/language
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
@@ -287,6 +287,8 @@ flags: ## what an appliance is linked with
 # The example of tools/example, as `flags` says to link it.
 $(BUILD)/example: tools/example/appliance.c $(LIB)
 	$(CC) -std=c11 -Ilib -Iconfig $(CFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
+$(BUILD)/language: tools/example/language.c tools/example/transformer.h $(LIB)
+	$(CC) -std=c11 -Wall -Wextra $(if $(WERROR),-Werror) -Ilib -Iconfig $(CFLAGS) -O3 $< -o $@ $(LIB) $(LINK_LIBS)
 SIZED := $(if $(MODULE_PROGRAMS),$(MODULE_PROGRAMS) $(BUILD)/example)
 size-changes: $(SIZED)
 	@[ -z "$(strip $(SIZED))" ] || BUILD=$(BUILD) sh firmware-tests/support/size.sh changes

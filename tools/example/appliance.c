@@ -32,18 +32,12 @@ static void log_line(void *user, gf_log_level level, const char *text)
 /* First values by rank 0, the same everywhere. */
 static gf_status weights_begin(gf_context *gf)
 {
-    struct gf_request request = {0};
-    gf_status status = GF_OK;
     for (unsigned i = 0; (i < HIDDEN) && (gf_rank(gf) == 0); i++) {
         weight(gf, OUT_WEIGHT)[i] = (i % 2) ? 0.2f : -0.2f;
         weight(gf, IN_WEIGHT)[i] = 1 + (float)i / HIDDEN;
         weight(gf, IN_BIAS)[i] = 4 * ((float)i / HIDDEN - 0.5f);
     }
-    for (unsigned t = 0; (t < TENSORS) && (status == GF_OK); t++) {
-        status = gf_broadcast(gf, gf_weight(gf, t), tensors[t].elem_count, GF_TYPE_F32, 0, &request);
-        if (status == GF_OK) status = gf_request_wait(gf, &request);
-    }
-    return status;
+    return gf_broadcast_weights(gf, 0);
 }
 
 /* One step: this rank's share of the batch forward and backward, the exchange, the update. *loss_out is this rank's. */
