@@ -42,7 +42,7 @@ struct gf_link_setup {
     const char *devices;
     const char *ports;
     bool huge_pages;
-    bool one_node;             /* all ranks share a node: nothing goes over a network */
+    bool one_node;             /* opens nothing that is for a network, as long as network() does not ask for it */
     const char *key_file;      /* of the job, or NULL or empty: who connects over a network proves that it has it */
     const struct gf_auth_module *authentication; /* NULL, without a key_file: who connects proves nothing */
     bool trusted_fabric;       /* networks on which nobody can prove that keep strangers out by themselves */
@@ -62,6 +62,8 @@ struct gf_link {
     uint64_t sent_bytes;      /* payload, added by send_post */
     uint64_t sent_messages;
     size_t private_bytes;     /* of the region: memory of this process alone; 0 where it lies in shared memory */
+    uint64_t node;            /* links with equal ones share memory; 0: not known, or of no meaning */
+    bool network;             /* what leaves the node is open */
     bool reaches_device;      /* since open: messages may lie in setup.device, too. Else none ever does */
 };
 
@@ -130,6 +132,8 @@ struct gf_link_driver {
     /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is mapped anew; endpoint() and
      * connect() follow. May allocate, like open. */
     gf_status (*reset)(struct gf_link *link, uint32_t epoch);
+    /* The same, in the same epoch, with what is for a network or without. NULL where node is 0. */
+    gf_status (*network)(struct gf_link *link, bool on);
     /* All requests end at once as with reset(), and peers are forgotten; the region stays as it is. From here on only test(),
      * region(), reset() and close() are of use. Waits for nobody: an error must not be told late because a link is made anew
      * that nobody may want. */

@@ -260,5 +260,6 @@ const struct gf_link_driver gf_link_ucx = {
     .flag_sleep = gf_ucx_flag_sleep,
     .flag_wake = gf_ucx_flag_wake,
     .reset = gf_ucx_reset,
+    .network = gf_ucx_network,
     .drop = gf_ucx_drop,
 };

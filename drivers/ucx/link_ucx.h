@@ -50,11 +50,12 @@ struct gf_ucx {
     uint32_t requests_max;
     uint32_t requests_under_way;
     size_t message_bytes_max;
-    char transports[GF_TEXT_MAX]; /* for settings and for faults */
+    char asked[GF_TEXT_MAX];      /* the transports of the setup */
+    char transports[GF_TEXT_MAX]; /* those that are open now: for settings and for faults */
     char devices[GF_TEXT_MAX];
     char ports[32];
     bool huge_pages;
-    bool one_node; /* transports has lost what is for a network */
+    bool trusted_fabric;
     struct gf_proofs proofs;
     bool ending; /* requests that end now were ended by us: no fault */
     bool log_pushed;
@@ -87,8 +88,10 @@ __attribute__((format(printf, 6, 7))) gf_status gf_ucx_fault(struct gf_ucx *ucx,
 /* Takes the request off the list and gives it its answer. */
 void gf_ucx_req_end(struct gf_req *req, gf_status answer);
 
-/* link_ucx_guard.c. Drops what is for a network from the transports where there is one node; reads the key. */
+/* link_ucx_guard.c. Reads the key, and says with which transports to begin. */
 gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setup);
+/* The transports of now: all that were asked for, or what of them stays on the node. */
+gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on);
 gf_status gf_ucx_guard_check(struct gf_ucx *ucx); /* of a new worker */
 /* What peers must know to connect: written to out if it fits in room; returns its bytes. 0: UCX does not listen. */
 size_t gf_ucx_guard_put(const struct gf_ucx *ucx, unsigned char *out, size_t room);
@@ -144,6 +147,7 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
                       struct gf_fault *fault_out);
 void gf_ucx_close(struct gf_link *link);
 gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch);
+gf_status gf_ucx_network(struct gf_link *link, bool on);
 void gf_ucx_drop(struct gf_link *link);
 
 /* Takes, touches and canaries region_bytes; gives it back. Without a region both do nothing. */

@@ -1,11 +1,16 @@
-/* What keeps strangers out of UCX. A job of one node uses shared memory alone, so that UCX listens nowhere. Between
- * nodes UCX's tcp takes proven connections alone (connection_proof.c); other networks are the operator's to protect.
- * */
+/* What keeps strangers out of UCX. A link begins with shared memory alone, so that UCX listens nowhere; only when
+ * the join has shown ranks of several nodes is it opened again with what is for a network. There UCX's tcp takes
+ * proven connections alone (connection_proof.c); other networks are the operator's to protect. */
 #include "drivers/ucx/link_ucx.h"
 
+#include "drivers/fnv.h"
+
+#include <fcntl.h>
 #include <stddef.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* What stays on the node. */
 static bool is_local(const char *name, size_t name_bytes)
@@ -53,21 +58,51 @@ bool gf_ucx_network_used(const char *list)
     return gf_ucx_list_has(list, "tcp") || (fabric_find(list, &name_bytes) != NULL);
 }
 
+/* What all must be the same for UCX's shared memory to be shared: the kernel, its process and IPC namespaces, the file
+ * system of the segments, the user. 0: it cannot be known here. */
+static uint64_t node_of(void)
+{
+    static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc"};
+    const char *directory = getenv("UCX_POSIX_DIR"); /* UCX's own setting */
+    uint64_t hash = GF_FNV_START;
+    char boot[64];
+    struct stat at;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = (fd >= 0) ? read(fd, boot, sizeof boot) : -1;
+    if (fd >= 0) (void)close(fd);
+    if (bytes <= 0) return 0;
+    hash = gf_fnv_bytes(hash, boot, (size_t)bytes);
+    for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++) {
+        if (stat(spaces[i], &at) != 0) return 0;
+        hash = gf_fnv_u64(hash, at.st_ino);
+    }
+    if (stat((directory != NULL) ? directory : "/dev/shm", &at) != 0) return 0;
+    return gf_fnv_u64(gf_fnv_u64(hash, at.st_dev), geteuid()) | 1;
+}
+
+gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on)
+{
+    size_t name_bytes = 0;
+    const char *fabric;
+    ucx->link.network = on;
+    memcpy(ucx->transports, ucx->asked, sizeof ucx->transports);
+    if (!on) network_drop(ucx->transports);
+    fabric = fabric_find(ucx->transports, &name_bytes);
+    if (!ucx->proofs.keyed || ucx->trusted_fabric || (fabric == NULL)) return GF_OK;
+    return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
+                        "transports \"%s\" with a key_file: over \"%.*s\" nobody proves the key; if the fabric keeps strangers "
+                        "out (P_Key, isolation), say so: link.trusted_fabric = true", ucx->transports, (int)name_bytes,
+                        fabric);
+}
+
 gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setup)
 {
     struct gf_proof_offer *peers = (struct gf_proof_offer *)(void *)&ucx->peers[ucx->world];
-    bool shares = gf_ucx_list_has(ucx->transports, "posix") || gf_ucx_list_has(ucx->transports, "sysv");
-    size_t name_bytes = 0;
-    gf_status status;
-    ucx->one_node = setup->one_node && shares;
-    if (ucx->one_node) network_drop(ucx->transports);
-    status = gf_proofs_open(&ucx->proofs, setup, &ucx->log, peers, ucx->world, &ucx->link.fault);
-    if ((status != GF_OK) || !ucx->proofs.keyed || setup->trusted_fabric) return status;
-    const char *fabric = fabric_find(ucx->transports, &name_bytes);
-    if (fabric == NULL) return GF_OK;
-    return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
-                        "transports \"%s\" with a key_file: over \"%.*s\" nobody proves the key; if the fabric keeps strangers "
-                        "out (P_Key, isolation), say so: link.trusted_fabric = true", ucx->transports, (int)name_bytes, fabric);
+    bool shares = gf_ucx_list_has(ucx->asked, "posix") || gf_ucx_list_has(ucx->asked, "sysv");
+    gf_status status = gf_proofs_open(&ucx->proofs, setup, &ucx->log, peers, ucx->world, &ucx->link.fault);
+    ucx->trusted_fabric = setup->trusted_fabric;
+    if (setup->one_node && shares) ucx->link.node = node_of();
+    return (status == GF_OK) ? gf_ucx_guard_network(ucx, ucx->link.node == 0) : status;
 }
 
 /* Without --wrap in the link of this program UCX's calls went past us: nothing was seen to listen. */

@@ -105,15 +105,15 @@ bool gf_ucx_list_has(const char *list, const char *name)
 static gf_status transports_check(struct gf_ucx *ucx)
 {
     static const char *const refused[] = {"cma", "all", "sm", "shm"};
-    if ((ucx->transports[0] == '\0') || (ucx->transports[0] == '^'))
+    if ((ucx->asked[0] == '\0') || (ucx->asked[0] == '^'))
         return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
-                            "transports \"%s\": name each one, e.g. self,posix,tcp", ucx->transports);
+                            "transports \"%s\": name each one, e.g. self,posix,tcp", ucx->asked);
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-        if (gf_ucx_list_has(ucx->transports, refused[i]))
+        if (gf_ucx_list_has(ucx->asked, refused[i]))
             return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
                                 "transports \"%s\": \"%s\" would use cma, which aborts survivors when a peer dies; "
                                 "name each one, e.g. self,posix,tcp",
-                                ucx->transports, refused[i]);
+                                ucx->asked, refused[i]);
     return GF_OK;
 }
 
@@ -261,7 +261,7 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
     ucx->region_bytes = setup->region_bytes;
     ucx->huge_pages = setup->huge_pages;
     ucx->wake_fd = -1;
-    status = text_take(ucx, ucx->transports, sizeof ucx->transports, setup->transports, "transports");
+    status = text_take(ucx, ucx->asked, sizeof ucx->asked, setup->transports, "transports");
     if (status == GF_OK) status = text_take(ucx, ucx->devices, sizeof ucx->devices, setup->devices, "devices");
     if (status == GF_OK) status = text_take(ucx, ucx->ports, sizeof ucx->ports, setup->ports, "ports");
     if (status == GF_OK) status = transports_check(ucx);
@@ -340,18 +340,38 @@ void gf_ucx_drop(struct gf_link *link)
     if (entered) gf_ucx_leave(ucx);
 }
 
-gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
+/* The worker and the region anew; with the context too, where the transports are to be others. */
+static gf_status renew(struct gf_ucx *ucx, bool switches)
 {
-    struct gf_ucx *ucx = gf_ucx_of(link);
     gf_status status = gf_ucx_enter(ucx);
     if (status != GF_OK) return status;
     ucx->ending = true;
     if (ucx->worker != NULL) worker_flush(ucx);
     worker_give(ucx);
     gf_ucx_region_give(ucx);
-    memset(&link->fault, 0, sizeof link->fault);
-    ucx->epoch = epoch;
-    status = worker_take(ucx);
+    memset(&ucx->link.fault, 0, sizeof ucx->link.fault);
+    if (switches) {
+        if (ucx->context != NULL) ucp_cleanup(ucx->context);
+        ucx->context = NULL;
+        status = gf_ucx_guard_network(ucx, !ucx->link.network);
+        if (status == GF_OK) status = context_take(ucx);
+    }
+    if (status == GF_OK) status = worker_take(ucx);
     gf_ucx_leave(ucx);
     return (status == GF_OK) ? gf_ucx_region_take(ucx) : status;
+}
+
+gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
+{
+    gf_ucx_of(link)->epoch = epoch;
+    return renew(gf_ucx_of(link), false);
+}
+
+gf_status gf_ucx_network(struct gf_link *link, bool on)
+{
+    gf_status status = renew(gf_ucx_of(link), on != link->network);
+    if (status == GF_OK)
+        gf_log_line(&gf_ucx_of(link)->log, GF_LOG_INFO, "link: ranks are on %s, transports %s",
+                    on ? "several nodes" : "one node", gf_ucx_of(link)->transports);
+    return status;
 }

@@ -253,6 +253,14 @@ static void one_node_body(struct ranks_one *one)
     ranks_connect(one);
     RANK_CHECK(one, stranger_ports((int)getpid(), ports, PORTS_MAX) == 0);
     ranks_talk(one, 2);
+    /* The join has shown another node; then a view change leaves this one alone. */
+    for (uint32_t network = 1; network < 2; network--) {
+        ranks_meet(one);
+        RANK_CHECK(one, one->link->driver->network(one->link, network != 0) == GF_OK);
+        RANK_CHECK(one, (stranger_ports((int)getpid(), ports, PORTS_MAX) > 0) == (network != 0));
+        ranks_connect(one);
+        ranks_talk(one, 3 + network);
+    }
     ranks_close(one);
 }
 
@@ -260,6 +268,7 @@ TEST(a_job_of_one_node_listens_nowhere)
 {
     ranks_run(2, 0, one_node_body, "self,posix,tcp");
     ranks_run(2, 0, one_node_body, "tcp,posix,self");
+    ranks_run(2, 0, one_node_body, "self,sysv,tcp");
 }
 
 static const struct fabric_case {

@@ -54,7 +54,8 @@ check a_user_who_attacks_his_own_job_on_loopback_changes_nothing local_attack "$
 if [ "$(id -u)" -eq 0 ]; then check another_user_on_loopback_changes_nothing local_attack 65534
 else skip another_user_on_loopback_changes_nothing "this user cannot be another one"; fi
 
-cases="strangers_of_the_network_change_nothing strangers_of_a_jobs_own_host_change_nothing"
+cases="one_node_with_a_routable_address_listens_for_its_control_channel_alone"
+cases="$cases strangers_of_the_network_change_nothing strangers_of_a_jobs_own_host_change_nothing"
 if ! command -v ip >/dev/null || ! command -v tc >/dev/null || ! net_up "gf$$" 2 1gbit 2>/dev/null; then
     net_down
     for name in $cases; do skip "$name" "this user may not make network namespaces with shaped links"; done
@@ -68,6 +69,26 @@ net_job() {
         --checkpoint "$scratch/c" --checkpoint-every 10 >"$scratch/log" 2>&1 &
     job=$!
 }
+routed_job() { # of one node, whose address others reach
+    clear_job
+    {
+        for i in 0 1 2; do
+            GF_RANK=$i GF_WORLD=3 timeout 120 ip netns exec "gf$$-0" sh -c "$rank" "$scratch" "$BUILD/gf-train" \
+                --config "$scratch/routed.cfg" --model linear --steps $steps --checkpoint "$scratch/c" \
+                --checkpoint-every 10 &
+        done
+        wait
+    } >"$scratch/log" 2>&1 &
+    job=$!
+}
+routed_listeners() {
+    routed_job
+    pid=$(pids 3) || { cat "$scratch/log"; return 1; }
+    ip netns exec "gf$$-sw" "$attack" 20 $pid >"$scratch/out" 2>&1
+    [ "$(grep -c : "$scratch/out")" -eq 3 ] && ! grep -q ':2[1-5][0-9][0-9][0-9]$' "$scratch/out" &&
+        grep -q '^stood [1-9].*answered 0$' "$scratch/out" || { cat "$scratch/out"; return 1; }
+    ended "$scratch/local"
+}
 net_attack() { # namespace
     net_job
     pid=$(pids 2) || { cat "$scratch/log"; return 1; }
@@ -76,6 +97,8 @@ net_attack() { # namespace
         { cat "$scratch/out"; return 1; }
     ended "$scratch/quiet" && grep -q 'did not prove' "$scratch/log"
 }
+sed 's/^link.*//' "$scratch/net.cfg" >"$scratch/routed.cfg"
+check one_node_with_a_routable_address_listens_for_its_control_channel_alone routed_listeners
 net_job
 wait $job
 cp "$scratch/log" "$scratch/quiet"

@@ -8,6 +8,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
+#include "lib/core/late.h"
 #include "lib/elastic/elastic.h"
 #include "lib/modules/modules.h"
 
@@ -88,12 +89,28 @@ static void opened(gf_context *gf)
                     gf_path_name(gf_path_of(gf)));
 }
 
+/* The join has shown on how many nodes the ranks are. */
+static gf_status link_fit(gf_context *gf)
+{
+    const void *endpoint;
+    size_t endpoint_bytes;
+    bool network;
+    gf_status status;
+    if (!gf_members_link_due(gf->members, &network)) return GF_AGAIN;
+    status = gf_link_renew(gf, network, &endpoint, &endpoint_bytes);
+    if ((status < 0) && (gf->link->fault.code == GF_OK)) return gf_device_failed(gf, GF_OPERATION_JOIN);
+    if (status < 0) return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
+    gf_members_link_renewed(gf->members, endpoint, endpoint_bytes);
+    return GF_AGAIN;
+}
+
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns)
 {
     gf_status status;
     if (gf->phase == GF_PHASE_JOIN) {
         status = gf_members_poll(gf->members, gf_awake(gf));
         if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
+        if (status == GF_AGAIN) return link_fit(gf);
         if ((status == GF_OK) && ((status = peers_connect(gf)) == GF_OK)) {
             neighbours_count(gf);
             gf_nodes_look(gf);

@@ -127,7 +127,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
                                   .devices = config->link.devices,
                                   .ports = config->link.ports,
                                   .huge_pages = config->link.huge_pages,
-                                  .one_node = gf_config_one_node(config),
+                                  .one_node = true, /* until the join has shown several */
                                   .key_file = config->rendezvous.key_file,
                                   .authentication = layout->modules->authentication,
                                   .trusted_fabric = config->link.trusted_fabric,

@@ -208,7 +208,9 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                     .config_hash = gf_config_hash(&layout->config),
                                     .tensors_hash = tensors_hash,
                                     .tensor_count = gf->tensor_count,
-                                    .elem_count = layout->pool.elem_count};
+                                    .elem_count = layout->pool.elem_count,
+                                    .network = gf->link->network ? 1 : 0,
+                                    .node = gf->link->node};
     modules_tell(gf->modules, gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary),
                  &setup.offer);
     extra_tell(&layout->config, setup.offer.summary, &setup.offer);

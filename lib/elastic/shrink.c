@@ -38,39 +38,15 @@ struct gf_members_standing gf_standing(const gf_context *gf)
 
 /* ---- a new link ---- */
 
-static void region_move(gf_context *gf)
-{
-    char *base = gf->link->driver->region(gf->link);
-    uint64_t delta = (uint64_t)(uintptr_t)base - (uint64_t)(uintptr_t)gf->region.base; /* wraps where it must */
-    if (!gf->on_device) {
-        gf->gradient += delta;
-        gf->pack += delta;
-        gf->finite.counters += delta;
-    }
-    gf->finite.seen = (struct gf_check *)((uintptr_t)gf->finite.seen + delta);
-    gf->wire += delta;
-    gf->region.user += delta;
-    gf->region.user_used = 0;
-    gf->sparse.lists = (uint32_t *)((uintptr_t)gf->sparse.lists + delta);
-    gf->vote = (uint64_t *)((uintptr_t)gf->vote + delta);
-    gf->sparse.scores = (float *)((uintptr_t)gf->sparse.scores + delta);
-    for (uint32_t i = 0; i < gf->under_way.count; i++) gf->under_way.ops[i].staging += delta;
-    gf->region.base = base;
-}
-
 static gf_status relink(gf_context *gf)
 {
     const struct gf_members_plan *plan = &gf->shrink.plan;
-    void *endpoint;
-    size_t endpoint_bytes = 0;
+    const void *endpoint;
+    size_t endpoint_bytes;
+    gf_status status;
     gf->epoch = plan->epoch;
     if (gf->on_device) gf->modules->device->ipc_close(gf);
-    gf_device_unregister(gf);
-    if (gf->link->driver->reset(gf->link, gf->epoch) < 0) return GF_ERR_LINK;
-    region_move(gf);
-    if (gf_device_register(gf) < 0) return GF_ERR_DEVICE;
-    endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
-    if (gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes) < 0) return GF_ERR_LINK;
+    if ((status = gf_link_renew(gf, gf->link->network, &endpoint, &endpoint_bytes)) < 0) return status;
     gf_members_shrink_join(gf->members, endpoint, endpoint_bytes, gf_awake(gf));
     gf->rank = plan->rank;
     gf->world = plan->world;

@@ -43,14 +43,10 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     memset(members->peers, 0, setup->world * sizeof members->peers[0]);
     members->state = MEMBERS_JOINING;
     members->go = members->leaving = members->inquiring = members->asked = members->join_fails =
-        members->leave_asks = false;
+        members->leave_asks = members->link_asked = members->link_due = false;
     members->owed_count = members->flush_first = 0;
     members->call_count = 0;
-    members->now_ns = now_ns;
-    members->opened_ns = now_ns;
-    members->connected_ns = now_ns;
-    members->moved_ns = now_ns;
-    members->status_ns = now_ns;
+    members->now_ns = members->opened_ns = members->connected_ns = members->moved_ns = members->status_ns = now_ns;
     members->position = (struct gf_position){.step = members->position.step, .operation = GF_OPERATION_NONE,
                                              .tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE};
     members->moved = members->position;
@@ -277,6 +273,7 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
     switch (kind) {
     case MEMBERS_ENDPOINTS: gf_members_join_endpoints(members, 0, get); return members->state == MEMBERS_JOINING;
     case MEMBERS_GO: gf_members_join_go(members); break;
+    case MEMBERS_LINK: return gf_members_link_take(members, get);
     case MEMBERS_ASK:
         members->inquiry = gf_get_u32(get);
         if (!get->bad) gf_members_owe(members, 0, MEMBERS_POSITION);

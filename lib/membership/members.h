@@ -13,7 +13,8 @@ struct gf_offer {
     uint64_t config_hash;  /* of the fields that must agree: gf_config_hash() */
     uint64_t tensors_hash; /* names, counts, flags, types, order */
     uint32_t tensor_count;
-    uint32_t reserved;
+    uint32_t network;      /* this and node are a link's, and need not be the same */
+    uint64_t node;
     uint64_t elem_count;   /* of all tensors */
     char summary[640];     /* the same fields as text, to show a difference: gf_config_summary() */
 };
@@ -90,6 +91,11 @@ const struct gf_error *gf_members_error(const struct gf_members *members);
 /* After the join: what rank `rank` told about its link. */
 const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank, size_t *bytes_out);
 
+/* While joining, true: ranks are on several nodes, or all on one, and this rank's link must open what is for a
+ * network, or close it. gf_members_link_renewed() follows, with its new endpoint[endpoint_bytes]. */
+bool gf_members_link_due(const struct gf_members *members, bool *network_out);
+void gf_members_link_renewed(struct gf_members *members, const void *endpoint, size_t endpoint_bytes);
+
 struct gf_position *gf_members_position(struct gf_members *members); /* own; write, never keep */
 /* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who is guilty. Call it
  * again until it gives anything but GF_AGAIN; ends within answer_timeout_ns. All ranks that ask end with the same
@@ -114,8 +120,8 @@ gf_status gf_members_leave_late(struct gf_members *members);
 
 /* ---- the next epoch (lib/elastic/view.c has the protocol) ---- */
 
-/* Bit i of bits[id_count]: no process of member id i runs; the whole list, as of one moment. It replaces the list before,
- * and may be said again at each poll. bits NULL: nobody will say it, so too few members are too few at once. */
+/* Bit i of bits[id_count]: no process of member id i runs; the whole list, as of one moment. It replaces the list
+ * before, and may be said again at each poll. bits NULL: nobody will say it, so too few members are too few at once. */
 void gf_members_ended(struct gf_members *members, const unsigned char *bits, uint32_t id_count);
 
 /* After an error: begins to look for the survivors. blamed is whom the verdict named, or GF_RANK_NONE. settle_ns is how

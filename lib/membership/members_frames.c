@@ -74,7 +74,8 @@ void gf_members_offer_put(struct gf_put *put, const struct gf_members *members)
     gf_put_u64(put, offer->config_hash);
     gf_put_u64(put, offer->tensors_hash);
     gf_put_u64(put, offer->elem_count);
-    gf_put_u32(put, members->peers[members->setup.rank].endpoint_bytes);
+    gf_put_u32(put, offer->network);
+    gf_put_u64(put, offer->node);
     gf_put_text(put, offer->summary, sizeof offer->summary);
 }
 
@@ -87,7 +88,8 @@ bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32
     offer.config_hash = gf_get_u64(get);
     offer.tensors_hash = gf_get_u64(get);
     offer.elem_count = gf_get_u64(get);
-    offer.reserved = gf_get_u32(get);
+    offer.network = gf_get_u32(get);
+    offer.node = gf_get_u64(get);
     gf_get_text(get, offer.summary, sizeof offer.summary);
     *offer_out = offer;
     return !get->bad;
@@ -150,6 +152,7 @@ uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members
     case MEMBERS_OFFER: gf_members_offer_put(&put, members); break;
     case MEMBERS_ENDPOINTS: *more_out = endpoints_put(&put, members, &members->peers[peer]); break;
     case MEMBERS_ASK: gf_put_u32(&put, members->inquiry); break;
+    case MEMBERS_LINK: gf_put_u32(&put, members->link_network ? 1 : 0); break;
     case MEMBERS_BLAME: error_put(&put, &members->seen); break;
     case MEMBERS_STATUS:
     case MEMBERS_POSITION:

@@ -232,6 +232,8 @@ void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_
         return;
     }
     members->peers[from].met = true;
+    members->peers[from].node = offer.node;
+    members->peers[from].network = offer.network != 0;
     if (!gf_members_offer_difference(members, &offer, epoch, from, difference, sizeof difference)) return;
     gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
 }
@@ -243,7 +245,12 @@ void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct
         gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed address", from);
         return;
     }
-    if (!coordinates || members->join_fails || !join_is_full(members, false)) return;
+    if (coordinates) gf_members_join_full(members);
+}
+
+void gf_members_join_full(struct gf_members *members)
+{
+    if (members->join_fails || !join_is_full(members, false) || !gf_members_links_fit(members)) return;
     members->go = true;
     gf_members_committed(members);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {

@@ -1,6 +1,7 @@
 /* What members*.c share. The frames of the control channel, by state:
  *
  *     rank r: OFFER, ENDPOINTS..            JOINING    rank 0 compares each offer with its own
+ *     rank 0: LINK   r: ENDPOINTS       where links are to change first: members_link.c
  *     rank 0: ENDPOINTS of all.., GO        -> MEMBER
  *     rank r: STATUS                    where it is, now and then: what is known of a rank that dies
  *     rank r: BLAME   0: ASK   r: POSITION   0: VERDICT       -> FAILED, the same text on all ranks
@@ -34,6 +35,7 @@ typedef enum members_frame {
     MEMBERS_VERDICT,
     MEMBERS_BYE,
     MEMBERS_ALL_GONE,
+    MEMBERS_LINK,
     MEMBERS_DO_VIEW_CHANGE, /* these and the rest belong to no epoch: lib/elastic/view_frames.c */
     MEMBERS_START_VIEW,
     MEMBERS_PREPARE,
@@ -77,6 +79,8 @@ struct members_peer {
     bool met;     /* coordinator: its offer is here and is like ours */
     bool offered; /* its endpoint is whole */
     bool left;    /* said BYE */
+    bool network; /* as it was when it said so: with its offer */
+    uint64_t node;
     uint32_t owed;       /* bits 1 << members_frame */
     uint32_t endpoint_rank;  /* next piece of the endpoint table to send to it */
     uint32_t endpoint_at;
@@ -96,6 +100,8 @@ struct gf_members {
     bool was_member;            /* an epoch with this process was in use */
     struct gf_rendezvous *rendezvous;
     members_state state;
+    bool link_asked;            /* coordinator: once an epoch */
+    bool link_due, link_network;
     bool go;                    /* coordinator: all are there, the word is owed to everybody or out */
     bool leaving;
     uint64_t now_ns;
@@ -167,6 +173,9 @@ bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct
 bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t epoch,
                                  uint32_t rank, char *text_out, size_t bytes);
 void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
+bool gf_members_links_fit(struct gf_members *members); /* members_link.c; false: asked for others */
+bool gf_members_link_take(struct gf_members *members, struct gf_get *get);
+void gf_members_join_full(struct gf_members *members); /* hands out all endpoints, if all are here */
 void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct gf_get *get);
 void gf_members_join_go(struct gf_members *members);
 void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event);

@@ -200,13 +200,6 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
     return GF_OK;
 }
 
-bool gf_config_one_node(const struct gf_config *config)
-{
-    const char *bind = config->rendezvous.bind;
-    if (strcmp(config->link.devices, "lo") == 0) return true;
-    return gf_ip_loopback(config->rendezvous.address) && ((bind[0] == '\0') || gf_ip_loopback(bind));
-}
-
 gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out, char *error_out)
 {
     struct gf_config effective;

@@ -84,10 +84,6 @@ bool gf_address_numeric(const char *address);
 bool gf_ip_numeric(const char *ip);
 bool gf_ip_loopback(const char *ip_or_address); /* of a numeric one */
 
-/* All ranks are on one node, by what an effective configuration says: its control address can be reached from nowhere else,
- * or the link has the loopback device alone. */
-bool gf_config_one_node(const struct gf_config *config);
-
 /* The default of a field as gf_config_summary() names and writes it, in value_out[GF_SETTING_VALUE_BYTES]; false where
  * there is no such field. */
 bool gf_setting_default(const char *key, size_t key_bytes, char *value_out);

@@ -1,0 +1,83 @@
+/* Where ranks are decides whether their links have a network: the join says so, and endpoints come again. */
+#include "firmware-tests/support/suite.h"
+#include "lib/membership/members_state.h"
+#include "firmware-tests/support/members_world.h"
+
+#define RANKS 4u
+
+static const struct link_case {
+    const char *name;
+    uint64_t nodes[RANKS];
+    bool network[RANKS], expect; /* of each rank in the end */
+    uint32_t renewed;            /* a bit for each rank that was asked for another link */
+} cases[] = {
+    {"nobody_knows", {0}, {0}, false, 0x0},
+    {"one_node", {7, 7, 7, 7}, {0}, false, 0x0},
+    {"one_node_that_were_two", {7, 7, 7, 7}, {1, 1, 1, 1}, false, 0xf},
+    {"one_node_and_one_that_was_of_two", {7, 7, 7, 7}, {0, 0, 1, 0}, false, 0x4},
+    {"two_nodes", {7, 7, 9, 9}, {0}, true, 0xf},
+    {"two_nodes_as_before", {7, 7, 9, 9}, {1, 1, 1, 1}, true, 0x0},
+    {"two_nodes_and_somebody_new", {7, 7, 9, 9}, {1, 1, 1, 0}, true, 0x8},
+    {"the_first_alone", {7, 9, 9, 9}, {0}, true, 0xf},
+    {"somebody_who_does_not_know", {7, 7, 0, 7}, {0, 0, 1, 0}, true, 0xb},
+};
+
+static void case_run(const struct link_case *c, bool over_tcp, uint32_t room_every)
+{
+    static unsigned char endpoint[ENDPOINT_MAX];
+    uint32_t renewed = 0;
+    members_world_begin(RANKS, over_tcp, room_every);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        struct gf_offer offer = offer_of(RANKS);
+        offer.node = c->nodes[rank];
+        offer.network = c->network[rank];
+        rank_open(rank, &offer);
+    }
+    for (uint32_t rank = 1; (rank < RANKS) && !over_tcp; rank++) fake_connect(&fake, rank);
+    for (uint32_t turn = 0; !members_world_progress(GF_OK); turn++) {
+        assert_true(turn < 100000);
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            bool network = !c->expect;
+            if ((turn % 7 < rank) || !gf_members_link_due(world.ranks[rank].members, &network)) continue;
+            assert_int_equal(network, c->expect);
+            renewed |= 1u << rank;
+            memset(endpoint, (int)(100 + rank), sizeof endpoint);
+            gf_members_link_renewed(world.ranks[rank].members, endpoint, ENDPOINT_MAX - rank);
+        }
+    }
+    if (renewed != c->renewed) print_error("%s\n", c->name);
+    assert_int_equal(renewed, c->renewed);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        for (uint32_t of = 0; of < RANKS; of++) {
+            size_t bytes = 0;
+            const unsigned char *at = gf_members_endpoint(world.ranks[rank].members, of, &bytes);
+            if (((renewed >> of) & 1) == 0) continue;
+            assert_int_equal(bytes, ENDPOINT_MAX - of);
+            assert_true((at[0] == 100 + of) && (at[bytes - 1] == 100 + of));
+        }
+    }
+    members_world_end();
+}
+
+TEST(links_have_a_network_where_ranks_are_of_several_nodes)
+{
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        case_run(&cases[i], false, 0);
+        case_run(&cases[i], false, 3);
+        case_run(&cases[i], true, 0);
+    }
+}
+
+TEST(a_word_about_links_after_the_join_is_none)
+{
+    static const unsigned char yes[4] = {1};
+    bool network;
+    members_world_open(2, false, 0);
+    members_world_until(GF_OK);
+    struct gf_rendezvous *end = &fake.ends[0].base;
+    assert_int_equal(end->driver->send(end, 1, MEMBERS_LINK, yes, sizeof yes), GF_OK);
+    (void)members_world_progress(GF_OK);
+    assert_false(gf_members_link_due(world.ranks[1].members, &network));
+    assert_int_equal(gf_members_error(world.ranks[1].members)->code, GF_ERR_PEER);
+    members_world_end();
+}
