@@ -24,13 +24,30 @@ TEST(yields_that_come_back_are_never_barred)
     }
 }
 
-TEST(a_yield_to_somebody_who_computes_bars_the_next)
+/* Two yields of a slice each, apart_ns between them. Returns when the second one ended. */
+static uint64_t two_slices(struct gf_idling *idling, uint64_t begin_ns, uint64_t apart_ns)
+{
+    uint64_t second_ns = begin_ns + SLICE_NS + apart_ns;
+    gf_idle_yielded(idling, begin_ns, begin_ns + SLICE_NS);
+    assert_true(gf_idle_yields(idling, 1, begin_ns + SLICE_NS));
+    gf_idle_yielded(idling, second_ns, second_ns + SLICE_NS);
+    return second_ns + SLICE_NS;
+}
+
+TEST(two_yields_to_somebody_who_computes_bar_the_next)
 {
     struct gf_idling idling = {0};
-    gf_idle_yielded(&idling, MS, MS + SLICE_NS);
-    assert_false(gf_idle_yields(&idling, 1, MS + SLICE_NS));
-    assert_false(gf_idle_yields(&idling, 1, MS + SLICE_NS + GF_IDLE_BAN_NS - 1));
-    assert_true(gf_idle_yields(&idling, 1, MS + SLICE_NS + GF_IDLE_BAN_NS));
+    uint64_t now_ns = two_slices(&idling, 1000 * MS, MS / 10);
+    assert_false(gf_idle_yields(&idling, 1, now_ns));
+    assert_false(gf_idle_yields(&idling, 1, now_ns + GF_IDLE_BAN_NS - 1));
+    assert_true(gf_idle_yields(&idling, 1, now_ns + GF_IDLE_BAN_NS));
+}
+
+TEST(long_yields_far_from_each_other_bar_nothing)
+{
+    struct gf_idling idling = {0};
+    uint64_t now_ns = two_slices(&idling, 1000 * MS, GF_IDLE_NEAR_NS + 1);
+    assert_true(gf_idle_yields(&idling, 1, now_ns));
 }
 
 /* Yields whenever it may, beside a neighbour who computes up to until_ns. Returns the time lost to it. */
@@ -49,8 +66,8 @@ static uint64_t lost_ns(struct gf_idling *idling, uint64_t *now_ns, uint64_t unt
 TEST(beside_a_neighbour_who_computes_under_a_hundredth_of_the_time_is_lost)
 {
     struct gf_idling idling = {0};
-    uint64_t now_ns = MS;
-    assert_true(lost_ns(&idling, &now_ns, 60000 * MS) * 100 < 60000 * MS);
+    uint64_t now_ns = 1000 * MS;
+    assert_true(lost_ns(&idling, &now_ns, 61000 * MS) * 100 < 60000 * MS);
 }
 
 TEST(no_ban_outlasts_its_cause)
@@ -62,7 +79,7 @@ TEST(no_ban_outlasts_its_cause)
     assert_true(gf_idle_yields(&idling, 1, now_ns));
     gf_idle_yielded(&idling, now_ns, now_ns + MS / 100);
     assert_true(gf_idle_yields(&idling, 1, now_ns + MS));
-    now_ns += 2 * GF_IDLE_BAN_MAX_NS; /* and long after it, one long yield is a first one again */
-    gf_idle_yielded(&idling, now_ns, now_ns + SLICE_NS);
-    assert_true(gf_idle_yields(&idling, 1, now_ns + SLICE_NS + GF_IDLE_BAN_NS));
+    now_ns += 2 * GF_IDLE_BAN_MAX_NS; /* and long after it, the first ban is a short one again */
+    now_ns = two_slices(&idling, now_ns, MS / 10);
+    assert_true(gf_idle_yields(&idling, 1, now_ns + GF_IDLE_BAN_NS));
 }
