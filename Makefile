@@ -27,6 +27,8 @@ PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev
 TEST_PACKAGES := openmpi-bin slurm-wlm munge
 
 CFLAGS ?= -O2 -g
+MACHINE := $(shell $(CC) -dumpmachine)
+LIBRARIES ?= /usr/lib/$(shell $(CC) -print-multiarch)
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
             -ffp-contract=off -fno-strict-aliasing -MMD -MP -I. -Ilib -Iconfig \
             -DGF_WITH_UCX=$(UCX) -DGF_WITH_CUDA=$(CUDA) -DGF_WITH_NVCC=$(if $(NVCC),1,0) \
@@ -58,7 +60,7 @@ FATBIN   := $(if $(NVCC),$(BUILD)/ops/element/cuda/gf_kernels_fatbin.o)
 # driver stay dynamic.
 DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LINK) -ldl -lrt -lm -pthread
 LINK_LIBS = -Wl,--gc-sections -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(if $(SHARED),$(filter-out -Wl$(comma)--wrap=% -Wl$(comma)@%,$(DRIVER_LIBS)),$(DRIVER_LIBS))
-BLAS_LIBS = -Wl,-Bstatic -L/usr/lib/x86_64-linux-gnu/openblas-serial -lopenblas -lz -Wl,-Bdynamic
+BLAS_LIBS = -Wl,-Bstatic -L$(LIBRARIES)/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
 all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
 
@@ -68,11 +70,11 @@ $(BUILD)/drivers/ucx/%.o $(BUILD)/firmware-tests/process/test_link_ucx%.o $(BUIL
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048)
-# What no step waits for is made small; on x86-64 the scalar ops too, which no CPU of the last ten years runs.
+# What no step waits for is made small; the scalar ops too where each CPU of the last ten years has vectors.
 COLD := $(filter lib/settings/% lib/membership/% lib/elastic/% lib/state/% lib/device/% lib/optimizer/schedule.c lib/observe/stats.c \
           $(addprefix lib/core/,open.c close.c layout.c resolve.c error.c nodes.c warm.c pool.c accessors.c) config/% drivers/tcp/% drivers/identity.c \
           drivers/ucx/connection_proof.c $(addprefix drivers/ucx/link_ucx_,open.c guard.c region.c device.c pages.c resources.c settings.c) \
-          $(if $(filter x86_64,$(shell uname -m)),ops/element/host/ops_scalar.c),$(SRC))
+          $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c),$(SRC))
 $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
     -Os -Wno-unknown-warning-option -Wno-format-truncation)
 $(LIB): $(OBJ) $(FATBIN)
@@ -273,6 +275,11 @@ check-san: ## the unit tests under address and undefined-behaviour checks
 	@$(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)-san SAN=address,undefined tests
 	@BUILD=$(BUILD)-san ASAN_OPTIONS=detect_leaks=0 sh firmware-tests/support/run.sh $(patsubst $(BUILD)/%,$(BUILD)-san/%,$(TESTS))
+
+quick-programs: # their names, for another BUILD
+	@echo $(QUICK)
+check-aarch64: ## the unit and sim suites for 64-bit ARM under qemu; needs Debian's cross compiler, or is skipped
+	@BUILD=$(BUILD)-aarch64 sh firmware-tests/support/aarch64.sh
 
 check-clang: ## compile everything with clang, warnings as errors
 	@$(MAKE) --no-print-directory -s -j2 CC=clang WERROR=1 BUILD=$(BUILD)-clang all tests

@@ -36,10 +36,10 @@ struct gf_modules {
 };
 
 extern const struct gf_modules gf_modules_all;
-/* One set of element ops (AVX2 on x86-64), dense allreduce over UCX and TCP with ring, halving, doubling and tree. */
+/* One set of element ops (AVX2 on x86-64, NEON on 64-bit ARM), dense allreduce over UCX and TCP with ring, halving, doubling and tree. */
 extern const struct gf_modules gf_modules_core;
 
-extern const struct gf_ops gf_ops_host, gf_ops_scalar, gf_ops_avx2, gf_ops_avx512;
+extern const struct gf_ops gf_ops_host, gf_ops_scalar, gf_ops_avx2, gf_ops_avx512, gf_ops_neon;
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_direct, gf_coll_hierarchy;
 extern const struct gf_auth_module gf_module_authentication;
@@ -53,6 +53,8 @@ extern const struct gf_observe_module gf_module_observe;
  *     const struct gf_modules mine = {GF_MODULES_CORE, .name = "mine", .sparse = &gf_module_sparse}; */
 #if defined(__x86_64__)
 #define GF_MODULES_OPS &gf_ops_avx2
+#elif defined(__aarch64__)
+#define GF_MODULES_OPS &gf_ops_neon
 #else
 #define GF_MODULES_OPS &gf_ops_scalar
 #endif

@@ -155,6 +155,8 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
             if ((spins == 0) || coll->awaits_core) return GF_AGAIN;
 #if defined(__x86_64__)
             __builtin_ia32_pause();
+#elif defined(__aarch64__)
+            __asm__ volatile("yield");
 #endif
         }
         if ((direct->steps == 1) && ((status = line_check(coll, index)) < 0)) return status;

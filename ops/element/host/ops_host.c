@@ -12,6 +12,8 @@ const struct gf_ops_variant gf_ops_variants[] = {
 #if defined(__x86_64__)
     {&gf_ops_avx2, gf_has_avx2},
     {&gf_ops_avx512, gf_has_avx512},
+#elif defined(__aarch64__)
+    {&gf_ops_neon, always},
 #endif
 };
 const uint32_t gf_ops_variant_count = sizeof gf_ops_variants / sizeof gf_ops_variants[0];

@@ -11,6 +11,8 @@ extern const struct gf_ops gf_ops_avx2;   /* and F16C */
 extern const struct gf_ops gf_ops_avx512; /* F, BW, DQ, VL */
 bool gf_has_avx2(void);
 bool gf_has_avx512(void);
+#elif defined(__aarch64__)
+extern const struct gf_ops gf_ops_neon;
 #endif
 
 /* Slowest first. Calling one that is not supported here is an illegal instruction. */
