@@ -1,5 +1,5 @@
 /* A vector of 4 floats: Advanced SIMD (NEON), which every 64-bit ARM has, with its conversions of binary16. */
-#ifndef VEC_ELEMS
+#if !defined(VEC_ELEMS) && defined(__aarch64__)
 #define VEC_ELEMS 4u
 
 #include <arm_neon.h>
