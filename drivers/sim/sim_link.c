@@ -1,14 +1,9 @@
-/* The link driver of a simulated rank: checks what callers promise, keeps requests, exports regions. */
+/* The link driver of a simulated rank: checks what callers promise, keeps requests. Its region: sim_region.c. */
 #include "drivers/sim/sim_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-#define PAGE_BYTES 4096u
-#define GUARD_BYTES 64u   /* on both sides of a region: who writes there stops the program when the region goes */
-#define GUARD_VALUE 0xa5
 
 _Static_assert(sizeof(struct sim_request) <= SIM_REQUEST_BYTES, "a request fits in the bytes told for it");
 
@@ -207,33 +202,6 @@ static gf_status link_arm(struct gf_link *base)
 
 /* ---- open, connect, reset, close ---- */
 
-static void guards_check(const struct sim_link *link)
-{
-    const unsigned char *region = link->region;
-    for (uint32_t i = 0; (region != NULL) && (i < GUARD_BYTES); i++)
-        GF_ASSERT((region[-1 - (ptrdiff_t)i] == GUARD_VALUE) && (region[link->region_bytes + i] == GUARD_VALUE));
-}
-
-static size_t region_memory_bytes(const struct sim_link *link)
-{
-    return link->region_bytes + PAGE_BYTES + 2 * GUARD_BYTES;
-}
-
-/* Zeroes that cost nothing until they are touched; without data the whole of them may exceed this machine's memory. */
-static void *region_take(const struct sim_link *link)
-{
-    void *memory;
-    if (!link->self->sim->setup.no_data) return calloc(1, region_memory_bytes(link));
-    memory = mmap(NULL, region_memory_bytes(link), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return (memory == MAP_FAILED) ? NULL : memory;
-}
-
-static void region_give(struct sim_link *link)
-{
-    if (!link->self->sim->setup.no_data) free(link->region_memory);
-    else if (link->region_memory != NULL) (void)munmap(link->region_memory, region_memory_bytes(link));
-}
-
 static void requests_forget(struct sim_link *link)
 {
     struct sim_rank *self = link->self;
@@ -245,10 +213,7 @@ static void requests_forget(struct sim_link *link)
 static void link_forget(struct sim_link *link)
 {
     requests_forget(link);
-    guards_check(link);
-    region_give(link);
-    link->region_memory = NULL;
-    link->region = NULL;
+    sim_region_give(link);
 }
 
 /* A new region and a new life: what is under way to the last one is lost. */
@@ -257,17 +222,7 @@ static gf_status link_begin(struct sim_link *link, uint32_t epoch, struct gf_fau
     link->epoch = epoch;
     link->self->life++;
     link->peer_life[link->self->rank] = link->self->life;
-    if (link->region_bytes == 0) return GF_OK;
-    link->region_memory = region_take(link);
-    if (link->region_memory == NULL) {
-        return gf_fault_set(fault, GF_ERR_SYSTEM, GF_RANK_NONE, "calloc", 0, "no memory for a region of %zu bytes",
-                            link->region_bytes);
-    }
-    link->region =
-        (void *)(((uintptr_t)link->region_memory + GUARD_BYTES + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1));
-    memset((char *)link->region - GUARD_BYTES, GUARD_VALUE, GUARD_BYTES);
-    memset((char *)link->region + link->region_bytes, GUARD_VALUE, GUARD_BYTES);
-    return GF_OK;
+    return sim_region_take(link, fault);
 }
 
 static size_t link_state_bytes(const struct gf_link_setup *setup)
@@ -387,80 +342,6 @@ static gf_status link_connect(struct gf_link *base, uint32_t peer, const void *e
     return GF_OK;
 }
 
-/* ---- shared memory ---- */
-
-static void *link_region(struct gf_link *base)
-{
-    return sim_link(base)->region;
-}
-
-static void *link_map(struct gf_link *base, uint32_t peer)
-{
-    struct sim_link *link = sim_link(base);
-    struct sim_rank *self = link->self;
-    if (peer >= self->sim->setup.world) return NULL;
-    if (peer == self->rank) return link->region;
-    const struct sim_rank *other = &self->sim->ranks[peer];
-    if (!sim_same_node(self->sim, self->rank, peer) || (other->link == NULL)) return NULL;
-    return (link->peer_life[peer] == other->life) ? other->link->region : NULL;
-}
-
-static void flag_set(struct sim_rank *to, size_t offset_bytes, uint64_t value)
-{
-    unsigned char *region = to->link->region;
-    __atomic_store_n((uint64_t *)(void *)(region + offset_bytes), value, __ATOMIC_RELEASE);
-    to->has_moved = true;
-}
-
-void sim_flag_happen(struct gf_sim *sim, struct sim_flag *flag)
-{
-    struct sim_rank *to = &sim->ranks[flag->to];
-    if ((to->link != NULL) && (to->life == flag->to_life)) {
-        flag_set(to, flag->offset_bytes, flag->value);
-        sim_wake(to);
-    }
-    free(flag);
-}
-
-/* The store is seen at once, as in memory; only the other's attention takes the node's latency. */
-static void link_flag_store(struct gf_link *base, uint32_t peer, size_t offset_bytes, uint64_t value)
-{
-    struct sim_link *link = sim_link(base);
-    struct gf_sim *sim = link->self->sim;
-    struct sim_rank *to = &sim->ranks[peer];
-    if ((link_map(base, peer) == NULL) || link->self->is_dead) return; /* the peer's memory may be gone, its rank dead */
-    GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= to->link->region_bytes));
-    if (sim->setup.late_flags && (to != link->self)) {
-        struct sim_flag *flag = malloc(sizeof *flag);
-        GF_ASSERT(flag != NULL);
-        *flag = (struct sim_flag){.value = value, .offset_bytes = offset_bytes, .to = peer, .to_life = to->life};
-        sim_event_push(sim, gf_sim_free_ns(sim, link->self->rank) + sim->setup.node_latency_ns, SIM_FLAG, flag);
-        return;
-    }
-    flag_set(to, offset_bytes, value);
-    gf_sim_wake_at(sim, peer, sim->now_ns + sim->setup.node_latency_ns);
-}
-
-static uint64_t link_flag_load(struct gf_link *base, size_t offset_bytes)
-{
-    struct sim_link *link = sim_link(base);
-    GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= link->region_bytes));
-    return __atomic_load_n((uint64_t *)(void *)((unsigned char *)link->region + offset_bytes), __ATOMIC_ACQUIRE);
-}
-
-bool gf_sim_is_peers(const struct gf_sim *sim, uint32_t rank, gf_mem address)
-{
-    uint32_t a_node = (sim->setup.ranks_per_node > 1) ? sim->setup.ranks_per_node : 1;
-    uint32_t first = (sim->setup.node_ranks[0] > 0) ? 0 : rank / a_node * a_node;
-    uint32_t end = (sim->setup.node_ranks[0] > 0) ? sim->setup.world : first + a_node;
-    for (uint32_t peer = first; (peer < end) && (peer < sim->setup.world); peer++) {
-        const struct sim_link *link = sim->ranks[peer].link;
-        if ((peer == rank) || (link == NULL) || (link->region == NULL)) continue;
-        if (address - (gf_mem)(uintptr_t)link->region < link->region_bytes) return true;
-    }
-    return false;
-}
-
 const struct gf_link_driver sim_link_driver = {
     .name = "sim",
     .simulated = true,
@@ -479,10 +360,10 @@ const struct gf_link_driver sim_link_driver = {
     .progress = link_progress,
     .wake_fd = link_wake_fd,
     .arm = link_arm,
-    .region = link_region,
-    .map = link_map,
-    .flag_store = link_flag_store,
-    .flag_load = link_flag_load,
+    .region = sim_region_of,
+    .map = sim_map,
+    .flag_store = sim_flag_store,
+    .flag_load = sim_flag_load,
     .reset = link_reset,
     .drop = link_drop,
 };

@@ -216,6 +216,14 @@ void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_stat
 
 /* sim_link.c */
 extern const struct gf_link_driver sim_link_driver;
+
+/* sim_region.c; the driver's calls of the same names (link.h), and memory for a life of the link */
+gf_status sim_region_take(struct sim_link *link, struct gf_fault *fault);
+void sim_region_give(struct sim_link *link);
+void *sim_region_of(struct gf_link *link);
+void *sim_map(struct gf_link *link, uint32_t peer);
+void sim_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
+uint64_t sim_flag_load(struct gf_link *link, size_t offset_bytes);
 void sim_flag_happen(struct gf_sim *sim, struct sim_flag *flag);
 
 /* sim_rendezvous.c */

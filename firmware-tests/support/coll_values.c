@@ -1,0 +1,199 @@
+/* What a group of ranks holds before a collective, and the reference: what it must hold afterwards, to the bit. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/coll_world.h"
+
+static uint32_t mix(uint32_t x)
+{
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    return x ^ (x >> 16);
+}
+
+static void values(const struct coll_world *world, bool exact, uint32_t index, void *values_out)
+{
+    const struct coll_case *c = &world->c;
+    float *wide = malloc(c->elem_count * sizeof *wide + 1);
+    assert_non_null(wide);
+    for (uint32_t i = 0; i < c->elem_count; i++) {
+        uint32_t random = mix(index * 65537u + i + 1);
+        wide[i] = exact ? (float)(random % 7) : (float)(int32_t)random * 0x1p-31f * (float)(1u << (random & 7));
+    }
+    if (c->fold_elem_bytes) {
+        for (size_t i = 0; i < coll_world_data_bytes(world); i++) {
+            ((unsigned char *)values_out)[i] = (unsigned char)mix(index * 65537u + (uint32_t)i);
+        }
+    } else {
+        assert_int_equal(gf_ops_host.cast(NULL, (gf_mem)(uintptr_t)values_out, c->type, (gf_mem)(uintptr_t)wide,
+                                          GF_TYPE_F32, c->elem_count, 1.0f, 0, NULL), GF_OK);
+    }
+    free(wide);
+}
+
+void coll_world_fill(struct coll_world *world, bool exact)
+{
+    world->is_exact = exact;
+    for (uint32_t i = 0; i < world->c.size; i++) values(world, exact, i, coll_world_data(world, i));
+}
+
+struct reference {
+    const struct coll_world *world;
+    unsigned char *vectors; /* each rank's values, added to each other */
+    size_t vector_bytes;
+};
+
+/* vector[to] += vector[from] for a range. */
+static void add_range(const struct reference *ref, uint32_t to, uint32_t from, uint64_t first, uint64_t count)
+{
+    const struct coll_case *c = &ref->world->c;
+    size_t elem_bytes = ref->world->elem_bytes;
+    unsigned char *dst = ref->vectors + to * ref->vector_bytes + first * elem_bytes;
+    const unsigned char *src = ref->vectors + from * ref->vector_bytes + first * elem_bytes;
+    if (c->fold_elem_bytes) {
+        for (size_t i = 0; i < count * elem_bytes; i++) dst[i] ^= src[i];
+    } else {
+        assert_int_equal(gf_ops_host.sum(NULL, (gf_mem)(uintptr_t)dst, (gf_mem)(uintptr_t)src, c->type, count, 0, NULL),
+                         GF_OK);
+    }
+}
+
+static void add(const struct reference *ref, uint32_t to, uint32_t from)
+{
+    add_range(ref, to, from, 0, ref->world->c.elem_count);
+}
+
+/* The sum that starts at the right of a block's owner and ends there. */
+static void sum_ring(const struct reference *ref)
+{
+    const struct coll_case *c = &ref->world->c;
+    for (uint32_t block = 0; block < c->size; block++) {
+        uint64_t first, count;
+        gf_coll_block(c->elem_count, c->size, block, &first, &count);
+        for (uint32_t hop = 1; hop < c->size; hop++) {
+            add_range(ref, (block + hop + 1) % c->size, (block + hop) % c->size, first, count);
+        }
+        memcpy(ref->vectors + first * ref->world->elem_bytes,
+               ref->vectors + block * ref->vector_bytes + first * ref->world->elem_bytes,
+               count * ref->world->elem_bytes);
+    }
+}
+
+/* Neighbours, then pairs of neighbours and so on; what is beyond `power` ranks was added to the first ones before. */
+static void sum_pairs(const struct reference *ref, uint32_t power)
+{
+    uint32_t size = ref->world->c.size;
+    for (uint32_t i = power; i < size; i++) add(ref, i - power, i);
+    for (uint32_t near = 1; near < power; near *= 2) {
+        for (uint32_t i = 0; i + near < ((power < size) ? power : size); i += 2 * near) add(ref, i, i + near);
+    }
+}
+
+/* In fp32 over all ranks, rounded once. */
+static void sum_once(const struct reference *ref)
+{
+    const struct coll_case *c = &ref->world->c;
+    float *wide = calloc(2 * c->elem_count + 1, sizeof *wide), *next = wide + c->elem_count;
+    gf_mem result = (gf_mem)(uintptr_t)ref->vectors;
+    assert_non_null(wide);
+    for (uint32_t i = 0; i < c->size; i++) {
+        assert_int_equal(gf_ops_host.cast(NULL, (gf_mem)(uintptr_t)next, GF_TYPE_F32, result + i * ref->vector_bytes,
+                                          c->type, c->elem_count, 1.0f, 0, NULL), GF_OK);
+        for (uint64_t e = 0; e < c->elem_count; e++) wide[e] = (i == 0) ? next[e] : wide[e] + next[e];
+    }
+    assert_int_equal(gf_ops_host.cast(NULL, result, c->type, (gf_mem)(uintptr_t)wide, GF_TYPE_F32, c->elem_count, 1.0f,
+                                      0, NULL), GF_OK);
+    free(wide);
+}
+
+/* Each node's sum in one rounding, then over nodes as halving or ring has it, a block an owner. */
+static void sum_nodes(const struct reference *ref)
+{
+    const struct coll_case *c = &ref->world->c;
+    const struct gf_coll_nodes *nodes = &ref->world->nodes[0].nodes;
+    size_t elem_bytes = ref->world->elem_bytes;
+    uint64_t line = 64 / elem_bytes, block = ((c->elem_count + nodes->owners - 1) / nodes->owners + line - 1) / line * line;
+    struct coll_world part = *ref->world;
+    struct reference sub = {&part, NULL, 0};
+    for (uint32_t n = 0, first = 0; n < nodes->node_count; first += c->node_ranks[n++]) {
+        part.c.size = c->node_ranks[n];
+        sub = (struct reference){&part, ref->vectors + first * ref->vector_bytes, ref->vector_bytes};
+        sum_once(&sub);
+        memmove(ref->vectors + n * ref->vector_bytes, sub.vectors, ref->vector_bytes);
+    }
+    part.c.size = nodes->node_count;
+    sub.vectors = malloc(nodes->node_count * block * elem_bytes + 1);
+    assert_non_null(sub.vectors);
+    for (uint64_t first = 0; first < c->elem_count; first += block) {
+        uint32_t power = 1;
+        part.c.elem_count = (c->elem_count - first < block) ? c->elem_count - first : block;
+        sub.vector_bytes = part.c.elem_count * elem_bytes;
+        while (2 * power <= part.c.size) power *= 2;
+        for (uint32_t n = 0; n < part.c.size; n++)
+            memcpy(sub.vectors + n * sub.vector_bytes, ref->vectors + n * ref->vector_bytes + first * elem_bytes,
+                   sub.vector_bytes);
+        if (sub.vector_bytes <= c->halving_max_bytes) sum_pairs(&sub, power);
+        else if (part.c.size > 1) sum_ring(&sub);
+        memcpy(ref->vectors + first * elem_bytes, sub.vectors, sub.vector_bytes);
+    }
+    free(sub.vectors);
+}
+
+static void sum(const struct reference *ref)
+{
+    uint32_t size = ref->world->c.size;
+    uint32_t power = 1;
+    while (2 * power <= size) power *= 2;
+    if ((ref->world->c.kind == &gf_coll_direct) && (ref->world->c.fold_elem_bytes == 0)) {
+        sum_once(ref);
+    } else if (ref->world->c.kind == &gf_coll_hierarchy) {
+        sum_nodes(ref);
+    } else if (ref->world->c.kind == &gf_coll_ring) {
+        sum_ring(ref);
+    } else if (ref->world->c.kind == &gf_coll_server) {
+        for (uint32_t i = 1; i < size; i++) add(ref, 0, i);
+    } else if (ref->world->c.kind == &gf_coll_tree) {
+        sum_pairs(ref, 2 * power);
+    } else {
+        sum_pairs(ref, power);
+    }
+}
+
+/* Leaves in vector 0 what all (reduce-scatter: each in its block) must hold. */
+static void expect(const struct reference *ref)
+{
+    const struct coll_case *c = &ref->world->c;
+    size_t elem_bytes = ref->world->elem_bytes;
+    switch (c->op) {
+    case GF_COLL_ALLREDUCE:
+    case GF_COLL_REDUCE_SCATTER: sum(ref); break;
+    case GF_COLL_BROADCAST: memcpy(ref->vectors, ref->vectors + c->root * ref->vector_bytes, ref->vector_bytes); break;
+    case GF_COLL_ALLGATHER:
+        for (uint32_t block = 1; block < c->size; block++) {
+            uint64_t first, count;
+            gf_coll_block(c->elem_count, c->size, block, &first, &count);
+            memcpy(ref->vectors + first * elem_bytes, ref->vectors + block * ref->vector_bytes + first * elem_bytes,
+                   count * elem_bytes);
+        }
+        break;
+    case GF_COLL_BARRIER: break;
+    }
+}
+
+void coll_world_check(const struct coll_world *world)
+{
+    struct reference ref = {.world = world, .vector_bytes = coll_world_data_bytes(world)};
+    uint32_t size = world->c.size;
+    ref.vectors = malloc(size * ref.vector_bytes + 1);
+    assert_non_null(ref.vectors);
+    for (uint32_t i = 0; i < size; i++) values(world, world->is_exact, i, ref.vectors + i * ref.vector_bytes);
+    expect(&ref);
+    for (uint32_t i = 0; i < size; i++) {
+        uint64_t first = 0, count = world->c.elem_count;
+        const unsigned char *expected = ref.vectors;
+        if (world->nodes[i].status != GF_OK) continue;
+        if (world->c.op == GF_COLL_REDUCE_SCATTER) gf_coll_block(world->c.elem_count, size, i, &first, &count);
+        if (world->c.op == GF_COLL_BARRIER) expected = ref.vectors + i * ref.vector_bytes;
+        assert_memory_equal((unsigned char *)coll_world_data(world, i) + first * world->elem_bytes,
+                            expected + first * world->elem_bytes, count * world->elem_bytes);
+    }
+    free(ref.vectors);
+}
