@@ -394,6 +394,8 @@ install: all ## copy library, headers, tools, man pages and gradientflow.pc to D
 	install -m 644 config/models/*.cfg "$$to/share/gradientflow/models"; \
 	install -m 644 config/clusters/*.cfg "$$to/share/gradientflow/clusters"; \
 	install -m 644 tools/example/* "$$to/share/gradientflow/example"; \
+	install -d "$$to/share/bash-completion/completions"; \
+	for tool in $(TOOLS); do $$tool --completion >"$$to/share/bash-completion/completions/$${tool##*/}"; done; \
 	for page in $(MAN); do install -m 644 $$page "$$to/share/man/man$${page##*.}"; done; \
 	sed -n 's/^\.Fo //p' lib/gradientflow.3 | while read -r f; do ln -sf gradientflow.3 "$$to/share/man/man3/$$f.3"; done; \
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(PC_LIBS)|' gradientflow.pc.in >"$$to/lib/pkgconfig/gradientflow.pc"

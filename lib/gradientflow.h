@@ -145,6 +145,8 @@ typedef enum gf_log_level { GF_LOG_ERROR = 0, GF_LOG_WARN, GF_LOG_INFO, GF_LOG_D
 /* Called on the caller's thread from inside a library call, except for UCX's own messages, which may come from UCX's
  * async thread. text is one line, valid during the call. It must not call the library. */
 typedef void (*gf_log_fn)(void *user, gf_log_level level, const char *text);
+/* Such a log: errors and warnings on stderr, more with GF_DEBUG=info or debug. user: a name before each, or NULL. */
+void gf_log_stderr(void *user, gf_log_level level, const char *text);
 
 /* ---- configuration ---- */
 
@@ -436,8 +438,7 @@ gf_status gf_request_wait(gf_context *gf, struct gf_request *request); /* may bl
 /* Block `rank` of a vector: its first element and how many; block = ceil(elem_count / world). */
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out);
 
-/* size_bytes of the exchange region for the life of the context, 64-byte aligned; 0 where exchange.user_bytes of the
- * configuration is used up. */
+/* size_bytes of the exchange region until gf_close(), 64-byte aligned; 0 where exchange.user_bytes is used up. */
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 
 /* ---- life signs, abort, state ---- */
@@ -544,8 +545,7 @@ struct gf_stats {
     uint32_t buffer_count;        /* fused buffers of a dense step */
     uint64_t slowest_late_ns;     /* of slowest_peer */
     uint32_t path;                /* gf_path, since open or the last shrink */
-    uint32_t slowest_link;        /* the rank whose link cost most (gf_peer_stats(): link_ns), the same on all ranks;
-                                   * GF_RANK_NONE: none was slower than others */
+    uint32_t slowest_link;        /* whose link cost most (gf_peer_stats()), on all ranks; GF_RANK_NONE: none */
     uint64_t slowest_link_ns;     /* its link_ns */
     uint32_t slowest_link_other;  /* nobody can tell whether it is this one's: the slow link is between the two */
     uint32_t slowest_link_share_percent; /* share of steps */

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What all tools have in common: exit codes, --help, --version.
+# What all tools have in common: exit codes, --help, --version, --quiet, GF_DEBUG, and how bash completes them.
 . firmware-tests/support/shell.sh
 scratch_config=$scratch/bad.cfg
 printf 'exchange = { wire = "fp64"; };\n' >"$scratch_config"
@@ -22,6 +22,13 @@ for path in "$BUILD"/gf-*; do
     ends 0 "${tool}_-h" "$path" -h
     ends 0 "${tool}_--version" "$path" --version
     check "${tool}_--version_is_the_librarys" grep -Eq "^$tool [0-9]+\.[0-9]+\$" "$scratch/out"
+    "$path" --completion >"$scratch/completion"
+    check "${tool}_is_completed" bash -n "$scratch/completion"
+    # shellcheck disable=SC2016
+    bash -c '. "$1"; COMP_WORDS=("$2" --); COMP_CWORD=1; "_gf_${2#gf-}"; printf "%s\n" "${COMPREPLY[@]}"' bash \
+        "$scratch/completion" "$tool" | sort >"$scratch/completed"
+    "$path" --help | sed -n 's/^  \(--[a-z0-9-]*\).*/\1/p' | sort >"$scratch/helped"
+    check "${tool}_is_completed_by_the_options_of_its_help" cmp "$scratch/completed" "$scratch/helped"
     ends 2 "${tool}_unknown_option" "$path" --nonsense
     ends 2 "${tool}_unknown_letter" "$path" -Z
     ends 2 "${tool}_a_flag_with_a_value" "$path" --help=no
@@ -59,4 +66,36 @@ ends 1 gf-plan_a_cluster_that_is_not_there "$BUILD/gf-plan" --cluster "$scratch/
 ends 2 gf-run_without_a_program "$BUILD/gf-run" -n 2
 ends 2 gf-check_without_a_file "$BUILD/gf-check"
 ends 2 gf-trace_without_a_file "$BUILD/gf-trace"
+
+completes() { # WANTED WORD..: gf-perf's
+    wanted_=$1; shift
+    # shellcheck disable=SC2016
+    got_=$("$BUILD/gf-perf" --completion | bash -c '. /dev/stdin; COMP_WORDS=(gf-perf "$@"); COMP_CWORD=$#
+        _gf_perf; echo "${COMPREPLY[*]}"' bash "$@")
+    [ "$got_" = "$wanted_" ] || { echo "completed to $got_"; return 1; }
+}
+check "values_are_completed" completes "float half bfloat16" --type ""
+check "also_behind_a_letter" completes "half" -d h
+check "also_behind_an_equals_sign" completes "bfloat16" --type = b
+check "and_names" completes "--factor" --fac
+
+# ---- how much is said ----
+quiet() { "$@" >"$scratch/out" 2>"$scratch/err" && [ ! -s "$scratch/out" ] && [ ! -s "$scratch/err" ]; }
+check "gf-check_--quiet" quiet "$BUILD/gf-check" config/local.cfg --quiet
+check "gf-perf_--quiet_writes_its_files" quiet "$BUILD/gf-perf" -b 4 -e 4 -n 1 --quiet --csv "$scratch/csv"
+check "and_they_are_whole" [ "$(wc -l <"$scratch/csv")" -eq 2 ]
+check "gf-train_--quiet" quiet "$BUILD/gf-train" --model linear --steps 3 --quiet
+ends 1 "gf-check_--quiet_says_what_is_wrong" "$BUILD/gf-check" "$scratch_config" --quiet
+"$BUILD/gf-train" --model linear --steps 3 2>"$scratch/err" >"$scratch/out"
+check "progress_says_how_long_it_will_take" grep -Eq "step +3/3 .* 0:00 left" "$scratch/err"
+check "the_table_names_network_and_shared_memory" [ "$(grep -cE '^  (network|shared memory) ' "$scratch/out")" -eq 2 ]
+debug() {
+    GF_DEBUG=$1 "$BUILD/gf-run" -n 2 "$BUILD/gf-perf" -b 4 -e 4 -n 1 2>&1 >/dev/null |
+        grep -cE '^\[[01]\] gf-perf: (info|debug): '
+}
+check "the_library_says_nothing_by_itself" [ "$(debug '')" -eq 0 ]
+check "nor_with_another_word" [ "$(debug nonsense)" -eq 0 ]
+info=$(debug info) more=$(debug debug)
+check "GF_DEBUG=info_says_more" [ "$info" -gt 0 ]
+check "GF_DEBUG=debug_says_no_less" [ "$more" -ge "$info" ]
 finish

@@ -11,12 +11,6 @@
 /* Where neither the file nor the command line says how many ranks there are. */
 #define WORLD_ASSUMED 2
 
-static void log_print(void *user, gf_log_level level, const char *text)
-{
-    (void)user;
-    if (level <= GF_LOG_WARN) (void)fprintf(stderr, "gf-check: %s\n", text);
-}
-
 static int footprint_print(const struct gf_config *config, uint32_t world, const struct gf_tensor *tensors,
                            uint32_t tensor_count)
 {
@@ -29,7 +23,8 @@ static int footprint_print(const struct gf_config *config, uint32_t world, const
     if (here.job.world == 0) here.job.world = WORLD_ASSUMED;
     if (here.job.rank >= here.job.world) here.job.rank = 0;
     here.job.ignore_environment = true; /* the launcher's world is not asked about */
-    here.log = log_print;
+    here.log = gf_log_stderr;
+    here.log_user = (void *)(uintptr_t)"gf-check";
     status = gf_measure(&here, tensors, tensor_count, &need);
     if (status != GF_OK) {
         (void)fprintf(stderr, "gf-check: the footprint cannot be told: %s\n", gf_status_name(status));

@@ -9,6 +9,8 @@
 #include "gradientflow.h"
 #include "config/config_keys.h" /* the same numbers and sizes as in configuration files */
 
+bool tool_quiet;
+
 __attribute__((format(printf, 2, 3))) static int refuse(const struct tool_args *args, const char *format, ...)
 {
     va_list arguments;
@@ -25,11 +27,40 @@ static void help_print(const struct tool_args *args)
     (void)printf("usage: %s %s\n%s\n\n", args->program, args->usage, args->about);
     for (size_t i = 0; i < args->option_count; i++) {
         const struct tool_option *option = &args->options[i];
-        char left[64];
-        (void)snprintf(left, sizeof left, "--%s %s", option->name, option->value_name ? option->value_name : "");
+        char left[64], letter[8] = "";
+        if (option->letter != '\0') (void)snprintf(letter, sizeof letter, ", -%c", option->letter);
+        (void)snprintf(left, sizeof left, "--%s%s %s", option->name, letter,
+                       option->value_name ? option->value_name : "");
         (void)printf("  %-24s %s\n", left, option->help);
     }
-    (void)printf("  %-24s %s\n  %-24s %s\n", "--help", "this text; -h too", "--version", "of the library");
+    (void)printf("  %-24s %s\n  %-24s %s\n  %-24s %s\n", "--quiet", "nothing on stdout, and no progress", "--help, -h",
+                 "this text", "--version", "of the library");
+}
+
+/* For bash: names of options, values where they are a list, else files, or a program where one follows. */
+static void completion_print(const struct tool_args *args)
+{
+    (void)printf("_%1$.2s_%2$s()\n{\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
+                 "    [ \"$word\" = = ] && word=\n"
+                 "    [ \"$before\" = = ] && before=${COMP_WORDS[COMP_CWORD-2]}\n    case $before in\n",
+                 args->program, args->program + 3);
+    for (size_t i = 0; i < args->option_count; i++) {
+        const struct tool_option *option = &args->options[i];
+        if (option->kind == TOOL_FLAG) continue;
+        (void)printf("    --%s", option->name);
+        if (option->letter != '\0') (void)printf("|-%c", option->letter);
+        (void)printf(")");
+        if (option->allowed != NULL) (void)printf(" COMPREPLY=($(compgen -W '");
+        for (const char *at = option->allowed; (at != NULL) && (*at != '\0'); at++)
+            (void)putchar((*at == '|') ? ' ' : *at);
+        if (option->allowed != NULL) (void)printf("' -- \"$word\"));");
+        (void)printf(" return;;\n");
+    }
+    (void)printf("    esac\n    case $word in\n    -*) COMPREPLY=($(compgen -W '");
+    for (size_t i = 0; i < args->option_count; i++) (void)printf("--%s ", args->options[i].name);
+    (void)printf("--quiet --help --version' -- \"$word\"));;\n");
+    if (args->operands_end) (void)printf("    *) COMPREPLY=($(compgen -c -- \"$word\"));;\n");
+    (void)printf("    esac\n}\ncomplete -o default -F _%.2s_%s %s\n", args->program, args->program + 3, args->program);
 }
 
 /* Is `text` one of "a|b|c"? */
@@ -105,14 +136,25 @@ static size_t option_find(const struct tool_args *args, const char *name, size_t
     return i;
 }
 
-/* The option in argv[*at], which begins with "--"; moves *at to the last argument it used. */
+/* "-b" alone: what follows a letter is not its value. */
+static size_t letter_find(const struct tool_args *args, const char *letter)
+{
+    size_t i = 0;
+    for (; i < args->option_count; i++)
+        if ((args->options[i].letter != '\0') && (letter[0] == args->options[i].letter) && (letter[1] == '\0')) break;
+    return i;
+}
+
+/* The option in argv[*at]: "--name" or a letter; moves *at to the last argument it used. */
 static int option_read(const struct tool_args *args, int argc, char **argv, int *at, uint64_t *seen)
 {
-    const char *name = argv[*at] + 2;
-    size_t length = strcspn(name, "="), index = option_find(args, name, length);
+    bool is_letter = argv[*at][1] != '-';
+    const char *name = argv[*at] + (is_letter ? 1 : 2);
+    size_t length = strcspn(name, "="), index = is_letter ? letter_find(args, name) : option_find(args, name, length);
     const struct tool_option *option = &args->options[index];
     bool attached = name[length] == '=';
     char hint[GF_KEY_HINT_BYTES];
+    if (is_letter && (index == args->option_count)) return refuse(args, "unknown option %s", argv[*at]);
     if (index == args->option_count)
         return refuse(args, "unknown option --%.*s%s", (int)length, name, option_hint(args, name, length, hint));
     if (*seen & (1ull << index)) return refuse(args, "--%s is given twice", option->name);
@@ -127,6 +169,17 @@ static int option_read(const struct tool_args *args, int argc, char **argv, int 
     return value_read(args, option, attached ? name + length + 1 : argv[++*at]);
 }
 
+/* What every tool answers by itself. */
+static bool own_option(const struct tool_args *args, const char *text)
+{
+    bool help = (strcmp(text, "--help") == 0) || (strcmp(text, "-h") == 0), version = strcmp(text, "--version") == 0;
+    bool completion = strcmp(text, "--completion") == 0;
+    if (help) help_print(args);
+    if (version) (void)printf("%s %d.%d\n", args->program, GF_VERSION_MAJOR, GF_VERSION_MINOR);
+    if (completion) completion_print(args);
+    return help || version || completion;
+}
+
 int tool_args_read(const struct tool_args *args, int argc, char **argv, const char **operands_out,
                    uint32_t *operand_count_out)
 {
@@ -135,18 +188,11 @@ int tool_args_read(const struct tool_args *args, int argc, char **argv, const ch
     bool options_end = false;
     for (int i = 1; i < argc; i++) {
         bool is_option = !options_end && (argv[i][0] == '-') && (argv[i][1] != '\0');
-        if (is_option && ((strcmp(argv[i], "--help") == 0) || (strcmp(argv[i], "-h") == 0))) {
-            help_print(args);
-            return 1;
-        }
-        if (is_option && (strcmp(argv[i], "--version") == 0)) {
-            (void)printf("%s %d.%d\n", args->program, GF_VERSION_MAJOR, GF_VERSION_MINOR);
-            return 1;
-        }
-        if (is_option && (strcmp(argv[i], "--") == 0)) {
+        if (is_option && own_option(args, argv[i])) return 1;
+        if (is_option && (strcmp(argv[i], "--quiet") == 0)) {
+            tool_quiet = true;
+        } else if (is_option && (strcmp(argv[i], "--") == 0)) {
             options_end = true;
-        } else if (is_option && (argv[i][1] != '-')) {
-            return refuse(args, "unknown option %s; options begin with two dashes", argv[i]);
         } else if (is_option) {
             int read = option_read(args, argc, argv, &i, &seen);
             if (read != 0) return read;
@@ -160,6 +206,7 @@ int tool_args_read(const struct tool_args *args, int argc, char **argv, const ch
     }
     if (count < args->operands_min) return refuse(args, "an argument is missing");
     *operand_count_out = count;
+    if (tool_quiet && (freopen("/dev/null", "w", stdout) == NULL)) return refuse(args, "--quiet: no /dev/null");
     return 0;
 }
 

@@ -1,5 +1,6 @@
-/* Long options for the tools, strictly: "--name value" or "--name=value". What is wrong is said in one line on stderr
- * that names the option, what was given and what is allowed. */
+/* Options for the tools, strictly: "--name value", "--name=value", or "-n value" where there is a letter. What is wrong
+ * is said in one line on stderr that names the option, what was given and what is allowed. All have --help, --version,
+ * --quiet, and --completion, which prints what bash completes them by. */
 #ifndef TOOL_ARGS_H
 #define TOOL_ARGS_H
 
@@ -25,6 +26,7 @@ struct tool_option {
     double low_real, high_real;
     const char *allowed;    /* text: "fp32|fp16|bf16", or NULL for any */
     bool *given_out;        /* NULL, or set where the option is there; twice is refused */
+    char letter;            /* 0, or 'b': "-b" is the same */
 };
 
 struct tool_args {
@@ -38,12 +40,13 @@ struct tool_args {
 };
 
 #define TOOL_EXIT_USAGE 2
+extern bool tool_quiet;    /* --quiet was given: what goes to stdout is lost, and progress is not shown */
 #define TOOL_FAILED -2 /* from a tool's own reader of options: they are right, but a file that they name is not */
 
-/* At most 64 options.
+/* At most 64 options. The four that all tools have are answered here.
  *     0: go on; operands_out[operands_max] points into argv. With operands_end it may be NULL, and what is left begins
  *        at argv[argc - *operand_count_out].
- *     1: --help was asked for and given; exit with 0.
+ *     1: what was asked for has been printed; exit with 0.
  *    -1: refused, and said why; exit with TOOL_EXIT_USAGE. */
 int tool_args_read(const struct tool_args *args, int argc, char **argv, const char **operands_out,
                    uint32_t *operand_count_out);

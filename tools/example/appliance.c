@@ -23,12 +23,6 @@ static const struct gf_tensor tensors[TENSORS] = {
 static float *weight(gf_context *gf, unsigned tensor) { return (float *)(uintptr_t)gf_weight(gf, tensor); }
 static float *gradient(gf_context *gf, unsigned tensor) { return (float *)(uintptr_t)gf_gradient(gf, tensor); }
 
-static void log_line(void *user, gf_log_level level, const char *text)
-{
-    (void)user;
-    if (level <= GF_LOG_WARN) fprintf(stderr, "%s\n", text);
-}
-
 /* First values by rank 0, the same everywhere. */
 static gf_status weights_begin(gf_context *gf)
 {
@@ -97,7 +91,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", (argc != 2) ? "usage: appliance CONFIGURATION" : error);
         return 2;
     }
-    config.log = log_line;
+    config.log = gf_log_stderr; /* GF_DEBUG=info says more */
     config.optimizer.kind = GF_OPTIMIZER_SGD;
     config.optimizer.momentum = 0.9f;
     config.optimizer.weight_decay = 0; /* the file's may be for another network */

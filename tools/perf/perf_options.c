@@ -2,7 +2,6 @@
 #include "tools/perf/perf_options.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "config/config.h"
@@ -21,25 +20,26 @@ static struct {
 
 static const struct tool_option options[] = {
     {.name = "min-bytes", .kind = TOOL_SIZE, .value_out = &given.bytes_min, .value_name = "SIZE", .low = 4,
-     .high = BYTES_MAX, .given_out = &given.size_given, .help = "-b: the smallest size (4K)"},
+     .high = BYTES_MAX, .given_out = &given.size_given, .letter = 'b', .help = "the smallest size (4K)"},
     {.name = "max-bytes", .kind = TOOL_SIZE, .value_out = &given.bytes_max, .value_name = "SIZE", .low = 4,
-     .high = BYTES_MAX, .given_out = &given.size_given, .help = "-e: the largest (64M)"},
+     .high = BYTES_MAX, .given_out = &given.size_given, .letter = 'e', .help = "the largest (64M)"},
     {.name = "factor", .kind = TOOL_NUMBER, .value_out = &given.factor, .value_name = "N", .low = 2, .high = 1024,
-     .help = "-f: from size to size (4)"},
+     .letter = 'f', .help = "from size to size (4)"},
     {.name = "iters", .kind = TOOL_NUMBER, .value_out = &given.iters, .value_name = "N", .low = 1,
-     .high = PERF_SAMPLES_MAX, .help = "-n: samples of a size; else what --seconds allows"},
+     .high = PERF_SAMPLES_MAX, .letter = 'n', .help = "samples of a size; else what --seconds allows"},
     {.name = "warmup", .kind = TOOL_NUMBER, .value_out = &given.warmup, .value_name = "N", .high = 1000,
-     .help = "-w: samples before, not counted (5)"},
+     .letter = 'w', .help = "samples before, not counted (5)"},
     {.name = "seconds", .kind = TOOL_REAL, .value_out = &given.seconds, .value_name = "S", .low_real = 0.001,
-     .high_real = 3600, .help = "-t: for each size, about (0.3)"},
+     .high_real = 3600, .letter = 't', .help = "for each size, about (0.3)"},
     {.name = "op", .kind = TOOL_TEXT, .value_out = &given.op, .value_name = "NAME", .given_out = &given.op_given,
-     .allowed = "allreduce|broadcast|reduce_scatter|allgather|barrier", .help = "-o: the operation (allreduce)"},
+     .allowed = "allreduce|broadcast|reduce_scatter|allgather|barrier", .letter = 'o',
+     .help = "the operation (allreduce)"},
     {.name = "type", .kind = TOOL_TEXT, .value_out = &given.type, .value_name = "NAME", .allowed = "float|half|bfloat16",
-     .help = "-d: float, half or bfloat16"},
+     .letter = 'd', .help = "float, half or bfloat16"},
     {.name = "algorithm", .kind = TOOL_TEXT, .value_out = &given.algorithm, .value_name = "NAME",
-     .help = "-a: exchange.algorithm of the configuration: auto, direct, ring, .."},
+     .letter = 'a', .help = "exchange.algorithm of the configuration: auto, direct, ring, .."},
     {.name = "check", .kind = TOOL_NUMBER, .value_out = &given.check, .value_name = "0|1", .high = 1,
-     .help = "-c: look at every element before and after the samples (1)"},
+     .letter = 'c', .help = "look at every element before and after the samples (1)"},
     {.name = "config", .kind = TOOL_TEXT, .value_out = &given.config_path, .value_name = "FILE",
      .help = "configuration (none: defaults)"},
     {.name = "set", .kind = TOOL_TEXT, .value_out = &given.set, .value_name = "GROUP.KEY=VALUE",
@@ -61,27 +61,6 @@ static const struct tool_option options[] = {
      .given_out = &given.batch_given, .help = "with --gflops: images a rank and step (1)"},
 };
 #define OPTION_COUNT (sizeof options / sizeof options[0])
-
-/* nccl-tests' letters, as our names; all take a value. */
-static void letters_expand(int argc, char **argv, char *names[])
-{
-    static const char *const letters[][2] = {
-        {"-b", "--min-bytes"}, {"-e", "--max-bytes"}, {"-f", "--factor"}, {"-n", "--iters"}, {"-w", "--warmup"},
-        {"-t", "--seconds"},   {"-o", "--op"},        {"-d", "--type"},   {"-a", "--algorithm"}, {"-c", "--check"},
-    };
-    for (int i = 0; i < argc; i++) {
-        names[i] = argv[i];
-        for (size_t l = 0; (i > 0) && (l < sizeof letters / sizeof letters[0]); l++)
-            if (strcmp(argv[i], letters[l][0]) == 0) names[i] = (char *)(uintptr_t)letters[l][1];
-    }
-    names[argc] = NULL;
-}
-
-static void log_print(void *user, gf_log_level level, const char *text)
-{
-    (void)user;
-    if (level <= GF_LOG_WARN) fprintf(stderr, "gf-perf: %s\n", text);
-}
 
 /* The end of one "KEY=VALUE" in a list of them: the last comma before the next '=', for a value may hold commas too. */
 static char *setting_end(char *setting)
@@ -126,7 +105,8 @@ static int config_make(struct gf_config *config)
     }
     if (settings_apply(config, error) < 0) return perf_refuse(error);
     if (given.model_path == NULL) config->exchange.user_bytes = (given.bytes_max + 63) / 64 * 64 + 64;
-    config->log = log_print;
+    config->log = gf_log_stderr;
+    config->log_user = (void *)(uintptr_t)"gf-perf";
     return 0;
 }
 
@@ -170,12 +150,7 @@ int perf_options_read(int argc, char **argv, struct perf_options *options_out)
         .options = options, .option_count = OPTION_COUNT,
     };
     uint32_t operand_count;
-    char **names = calloc((size_t)argc + 1, sizeof *names);
-    int read;
-    if (names == NULL) return TOOL_FAILED;
-    letters_expand(argc, argv, names);
-    read = tool_args_read(&args, argc, names, NULL, &operand_count);
-    free(names);
+    int read = tool_args_read(&args, argc, argv, NULL, &operand_count);
     if (read == 0) read = combination_check();
     if (read == 0) read = config_make(&options_out->config);
     if (read != 0) return read;

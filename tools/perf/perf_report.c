@@ -129,7 +129,8 @@ int perf_report_csv(const struct perf_report *report, const char *path)
     for (uint32_t i = 0; i < report->row_count; i++) {
         const struct perf_row *row = &report->rows[i];
         fprintf(file, "%s,%s,%u,%llu,%llu,%u,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.4f,%.4f,%llu,%s,0x%016llx\n",
-                op_name(report), type_name(report), report->world, (unsigned long long)row->bytes, (unsigned long long)row->elem_count,
+                op_name(report), type_name(report), report->world, (unsigned long long)row->bytes,
+                (unsigned long long)row->elem_count,
                 row->samples, row->p50_us, row->min_us, row->mean_us, row->p50_us, row->p95_us, row->p99_us, row->algbw,
                 row->busbw, (unsigned long long)row->wrong, gf_algorithm_name(row->algorithm),
                 (unsigned long long)gf_config_hash(report->config));

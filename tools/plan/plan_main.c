@@ -117,7 +117,7 @@ static int table_run(struct plan_table *table, const struct plan_choice *choice,
             struct plan_row *row = &table->rows[table->row_count];
             if (plan_cache_run(cache, table->model, table->cluster, modes[m], gpus[g], choice, row) != 0) return -1;
             table->row_count++;
-            if (shows_progress)
+            if (shows_progress && !tool_quiet)
                 (void)fprintf(stderr, "gf-plan: %u of %d rows\n", table->row_count, gpu_count * mode_count);
             plan_table_row(row, stdout);
             (void)fflush(stdout);

@@ -58,8 +58,8 @@ static int program(int argc, char **argv)
     uint32_t operand_count = 0;
     bool given = false, merge = false, elastic = false;
     const struct tool_option options[] = {
-        {"ranks", TOOL_NUMBER, &rank_count, "N", .help = "how many ranks; -n N is the same", .low = 1,
-         .high = RUN_RANKS_MAX, .given_out = &given},
+        {"ranks", TOOL_NUMBER, &rank_count, "N", .help = "how many ranks", .low = 1, .high = RUN_RANKS_MAX,
+         .given_out = &given, .letter = 'n'},
         {"merge", TOOL_FLAG, &merge, NULL, .help = "show the lines of all ranks as they are, without \"[rank] \""},
         {"elastic", TOOL_FLAG, &elastic, NULL,
          .help = "let the others go on when some ranks fail; exits 0 if any rank succeeds"},
@@ -78,10 +78,6 @@ static int program(int argc, char **argv)
         .operands_min = 1,
         .operands_end = true,
     };
-    static char long_name[] = "--ranks";
-    for (int i = 1; (i < argc) && (argv[i][0] == '-') && (strcmp(argv[i], "--") != 0); i++) {
-        if (strcmp(argv[i], "-n") == 0) argv[i++] = long_name;
-    }
     int result = tool_args_read(&args, argc, argv, NULL, &operand_count);
     if (result > 0) return EXIT_SUCCESS;
     if ((result == 0) && !given) (void)fprintf(stderr, "gf-run: -n N is missing\nusage: gf-run %s\n", args.usage);

@@ -261,7 +261,7 @@ static gf_status train_one(struct train *train, uint64_t *step_ns)
 gf_status train_steps(struct train *train)
 {
     uint64_t begin_ns = tool_clock_ns(), step_ns = begin_ns;
-    report_begin(&train->report, begin_ns);
+    report_begin(&train->report, begin_ns, train->step);
     train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
     train->trace.begin_ns = begin_ns;
     while (train->step < train->step_count) {

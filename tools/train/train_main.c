@@ -39,9 +39,9 @@ static void log_take(void *user, gf_log_level level, const char *text)
 {
     const struct train *train = user;
     if (level == GF_LOG_ERROR) snprintf(logged_error, sizeof logged_error, "%s", text);
-    if (level != GF_LOG_WARN) return;
+    if (level == GF_LOG_ERROR) return;
     if ((train->rank != 0) && (strstr(text, " skipped on all ranks") != NULL)) return; /* once is enough */
-    fprintf(stderr, "warning: %s\n", text);
+    gf_log_stderr(NULL, level, text);
 }
 
 static int fail_library(struct train *train, gf_status status)

@@ -10,15 +10,31 @@
 #include <unistd.h>
 
 #include "gradientflow.h"
+#include "tools/common/tool_args.h"
 
 #define BAR_CELLS 24u
 #define TERMINAL_PERIOD_NS 100000000u
 #define LOG_PERIOD_NS 5000000000u
 #define MEGABYTE 1e6
 
-void report_begin(struct report *report, uint64_t now_ns)
+void report_begin(struct report *report, uint64_t now_ns, uint64_t step)
 {
-    *report = (struct report){.terminal = isatty(STDERR_FILENO) == 1, .begin_ns = now_ns, .last_ns = now_ns};
+    *report = (struct report){.terminal = isatty(STDERR_FILENO) == 1, .begin_ns = now_ns, .last_ns = now_ns,
+                              .begin_step = step, .last_step = step};
+}
+
+/* From the mean of all steps of this run; "0:07 left", "2:03:04 left". */
+static const char *time_left(const struct report *report, const struct report_moment *moment, char *text, size_t bytes)
+{
+    double passed_s = (double)(moment->now_ns - report->begin_ns) * 1e-9;
+    if (moment->step <= report->begin_step) return "?"; /* a view change can go back */
+    double step_s = passed_s / (double)(moment->step - report->begin_step);
+    uint64_t left_s = (uint64_t)((double)(moment->step_count - moment->step) * step_s + 0.5);
+    int used = (left_s >= 3600) ? snprintf(text, bytes, "%llu:%02u", (unsigned long long)(left_s / 3600),
+                                           (unsigned)(left_s / 60 % 60))
+                                : snprintf(text, bytes, "%u", (unsigned)(left_s / 60));
+    (void)snprintf(text + used, bytes - (size_t)used, ":%02u", (unsigned)(left_s % 60));
+    return text;
 }
 
 void report_live(struct report *report, const struct report_moment *moment)
@@ -26,23 +42,24 @@ void report_live(struct report *report, const struct report_moment *moment)
     uint64_t period_ns = report->terminal ? TERMINAL_PERIOD_NS : LOG_PERIOD_NS;
     uint64_t passed_ns = moment->now_ns - report->last_ns;
     bool last = moment->step == moment->step_count;
-    if ((passed_ns < period_ns) && !last) return;
+    if (tool_quiet || ((passed_ns < period_ns) && !last)) return;
     uint64_t steps = moment->step - report->last_step;
     if (passed_ns == 0) passed_ns = 1;
-    char bar[BAR_CELLS + 1u];
+    char bar[BAR_CELLS + 1u], left[32];
     size_t full = (size_t)(moment->step * BAR_CELLS / moment->step_count);
     memset(bar, '.', BAR_CELLS);
     memset(bar, '#', full);
     bar[BAR_CELLS] = '\0';
     uint64_t epochs = (moment->step_count + moment->epoch_steps - 1u) / moment->epoch_steps;
     fprintf(stderr,
-            "%sepoch %llu/%llu  step %*llu/%llu [%s]  loss %.4f  %5.0f images/s  %7.1f MB sent  %4.1f %% waiting%s",
+            "%sepoch %llu/%llu  step %*llu/%llu [%s]  loss %.4f  %5.0f images/s  %7.1f MB sent  %4.1f %% waiting  "
+            "%s left%s",
             report->terminal ? "\r" : "", (unsigned long long)((moment->step - 1u) / moment->epoch_steps + 1u),
             (unsigned long long)epochs, (moment->step_count < 1000u) ? 3 : 6, (unsigned long long)moment->step,
             (unsigned long long)moment->step_count, bar, moment->loss,
             (double)(steps * moment->batch) * 1e9 / (double)passed_ns, moment->wire_bytes / MEGABYTE,
             100.0 * (double)(moment->wait_ns - report->last_wait_ns) / (double)passed_ns,
-            report->terminal ? "\x1b[K" : "\n");
+            time_left(report, moment, left, sizeof left), report->terminal ? "\x1b[K" : "\n");
     fflush(stderr);
     report->written = report->terminal;
     report->last_ns = moment->now_ns;
@@ -73,7 +90,7 @@ static void bytes_table(const struct report_result *result)
     printf("bytes                  in all       a step  of produced\n");
     printf("  produced    %12.1f MB %9.3f MB      100.0 %%  fp32, %u tensors\n", produced / MEGABYTE,
            produced / steps / MEGABYTE, result->tensor_count);
-    printf("  on the wire %12.1f MB %9.3f MB      %5.1f %%  %s, %.0f messages a step, dense: %u buffers\n",
+    printf("  network     %12.1f MB %9.3f MB      %5.1f %%  %s, %.0f messages a step, dense: %u buffers\n",
            (double)result->wire_bytes / MEGABYTE, (double)result->wire_bytes / steps / MEGABYTE,
            100.0 * (double)result->wire_bytes / produced, result->wire, (double)result->messages / steps,
            result->buffer_count);
@@ -82,7 +99,7 @@ static void bytes_table(const struct report_result *result)
                result->wire_bytes_steady / MEGABYTE, 100.0 * result->wire_bytes_steady * steps / produced, kept);
     else
         printf("  the run was over before its %.3g %% of the chunks were reached\n", kept);
-    printf("  shared      %12.1f MB %9.3f MB      %5.1f %%  memory of the node\n",
+    printf("  shared memory %10.1f MB %9.3f MB      %5.1f %%  between the ranks of a node\n",
            (double)result->mapped_bytes / MEGABYTE, (double)result->mapped_bytes / steps / MEGABYTE,
            100.0 * (double)result->mapped_bytes / produced);
 }

@@ -9,7 +9,7 @@
 struct report {
     bool terminal; /* stderr is one: the line is written over itself */
     bool written;  /* there is a line that wants to be ended */
-    uint64_t begin_ns, last_ns, last_wait_ns, last_step;
+    uint64_t begin_ns, begin_step, last_ns, last_wait_ns, last_step;
 };
 
 /* A moment of the training. */
@@ -51,7 +51,7 @@ struct report_result {
     double hidden_share;           /* 1 - time blocked in waits / time of exchanges, over all ranks */
 };
 
-void report_begin(struct report *report, uint64_t now_ns);
+void report_begin(struct report *report, uint64_t now_ns, uint64_t step); /* step: the first to come */
 /* Writes the line if it is time: a tenth of a second on a terminal, else 5 seconds. */
 void report_live(struct report *report, const struct report_moment *moment);
 /* Ends the line, if there is one, so that what follows begins on its own. */

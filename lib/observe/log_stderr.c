@@ -1,0 +1,30 @@
+/* The log for programs that have none of their own. Nothing in the library refers to it: `make audit`. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "gradientflow.h"
+
+static gf_log_level level_asked_for(void)
+{
+    const char *asked = getenv("GF_DEBUG");
+    if ((asked != NULL) && (strcmp(asked, "info") == 0)) return GF_LOG_INFO;
+    return ((asked != NULL) && (strcmp(asked, "debug") == 0)) ? GF_LOG_DEBUG : GF_LOG_WARN;
+}
+
+static struct iovec part(const char *text)
+{
+    return (struct iovec){.iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text)};
+}
+
+void gf_log_stderr(void *user, gf_log_level level, const char *text)
+{
+    static const char *const names[] = {"error: ", "warning: ", "info: ", "debug: "};
+    const char *program = (user != NULL) ? user : "";
+    const struct iovec parts[] = {part(program), part((user != NULL) ? ": " : ""), part(names[level]), part(text),
+                                  part("\n")};
+    if (level > level_asked_for()) return;
+    ssize_t written = writev(STDERR_FILENO, parts, sizeof parts / sizeof *parts); /* in one call: lines stay whole */
+    (void)written; /* nobody is left to be told */
+}
