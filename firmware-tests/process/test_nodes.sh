@@ -16,7 +16,7 @@ sums() {
     # shellcheck disable=SC2016
     net_run_nodes 60 2 sh -c '[ $GF_RANK = 0 ] || exec "$@"; exec "$@" --csv '"$scratch/csv" sh "$BUILD/gf-perf" \
         --config "$scratch/net.cfg" -b 64K -e 1M -f 16 -n 3 -w 1 >"$scratch/out" 2>&1 || { tail -n 30 "$scratch/out"; return 1; }
-    awk -F, -v name="$1" 'NR > 1 { rows++; if ($12 != 0) bad = 1; last = $13 } END { exit !(rows == 2 && last == name && !bad) }' "$scratch/csv" ||
+    awk -F, -v name="$1" 'NR > 1 { rows++; if ($15 != 0) bad = 1; last = $16 } END { exit !(rows == 2 && last == name && !bad) }' "$scratch/csv" ||
         { cat "$scratch/csv"; return 1; }
 }
 trains() {
