@@ -4,10 +4,12 @@
 # memory order, which is stronger: what two processes tell each other by flags is argued in ops/node/README.md instead.
 set -eu
 compiler=aarch64-linux-gnu-gcc tuple=aarch64-linux-gnu
-packages='libconfig-dev libsodium-dev libcmocka-dev libcmocka0 libopenblas-serial-dev libopenblas0-serial zlib1g-dev libucx-dev'
+packages='libconfig-dev libsodium-dev libcmocka-dev libcmocka0 libopenblas-serial-dev libopenblas0-serial zlib1g-dev'
+packages="$packages libucx-dev"
 skip() { echo "skip check-aarch64: $1"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
 for command in $compiler qemu-aarch64 apt-get dpkg-deb; do
-    command -v $command >/dev/null || skip "there is no $command (apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)"
+    command -v $command >/dev/null ||
+        skip "there is no $command (apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)"
 done
 root=$PWD/$BUILD/root
 if [ ! -e "$root/complete" ]; then
@@ -20,8 +22,10 @@ fi
 libraries=$root/usr/lib/$tuple
 export PKG_CONFIG_LIBDIR="$libraries/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root"
 suites=$(make -s --no-print-directory quick-programs BUILD="$BUILD" GF_QUIET=1)
+include=$root/usr/include
+include="-isystem $include -isystem $include/$tuple -isystem $include/$tuple/openblas-serial"
 # shellcheck disable=SC2086
-make -s -j2 --no-print-directory BUILD="$BUILD" CC="${CCACHE:-} $compiler -isystem $root/usr/include -isystem $root/usr/include/$tuple -isystem $root/usr/include/$tuple/openblas-serial" CUDA=0 NVCC= WERROR=1 \
+make -s -j2 --no-print-directory BUILD="$BUILD" CC="${CCACHE:-} $compiler $include" CUDA=0 NVCC= WERROR=1 \
     LIBRARIES="$libraries" LDFLAGS="-L$libraries -Wl,-rpath-link,$libraries" $suites
 # shellcheck disable=SC2086
 WRAP="qemu-aarch64 -L /usr/$tuple -E LD_LIBRARY_PATH=$libraries" BUILD="$BUILD" sh firmware-tests/support/run.sh $suites

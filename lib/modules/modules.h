@@ -36,7 +36,8 @@ struct gf_modules {
 };
 
 extern const struct gf_modules gf_modules_all;
-/* One set of element ops (AVX2 on x86-64, NEON on 64-bit ARM), dense allreduce over UCX and TCP with ring, halving, doubling and tree. */
+/* One set of element ops (AVX2 on x86-64, NEON on 64-bit ARM), dense allreduce over UCX and TCP with ring, halving,
+ * doubling and tree. */
 extern const struct gf_modules gf_modules_core;
 
 extern const struct gf_ops gf_ops_host, gf_ops_scalar, gf_ops_avx2, gf_ops_avx512, gf_ops_neon;
