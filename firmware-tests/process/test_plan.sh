@@ -36,8 +36,8 @@ mkdir "$scratch/models"
 for m in alexnet resnet50 googlenet nin; do
     echo 'tensors = ( { name = "w"; shape = [40]; flops = [1000, 2000]; } );' >"$scratch/models/$m.cfg"
 done
-check paper_runs sh -c "$plan --paper --models $scratch/models >$scratch/paper"
-for figure in 410.2x 434.1x 47x 39x 2.5x '1.5 min' '7.3 min'; do
+check paper_runs sh -c "$plan --paper --brief --models $scratch/models >$scratch/paper"
+for figure in 410.2x 434.1x 47x 39x 20x 23x 2.5x 2.6x 2.1x '1.5 min' '7.3 min' '18.5 %' '26.2 %'; do
     check "paper_prints_$(echo "$figure" | tr ' ' _)" grep -qF " $figure " "$scratch/paper"
 done
 check paper_says_what_was_calibrated grep -q 'fitted' "$scratch/paper"
@@ -68,6 +68,7 @@ refused unknown_mode 'server, tree' $plan $small --modes quick
 refused a_mode_twice 'each once' $plan $small --modes ring,ring
 refused paper_and_gpus 'stands alone' $plan --paper --gpus 8
 refused two_at_once 'exclude' $plan --paper --all
+refused brief_alone 'goes with --paper' $plan $small --brief
 refused write_alone 'goes with' $plan $small --write "$scratch/x"
 refused fuse_of_0 'a size' $plan $small --fuse 0
 refused unwritable 'cannot write' $plan $small --gpus 1 --csv "$scratch/none/x.csv"

@@ -36,6 +36,14 @@ check "another_seed_is_seen" job other 2 --model linear --steps 50 --seed 2
 below_not() { ! below "$@" >/dev/null; }
 check "another_seed_gives_other_weights" below_not \
     "$("$compare" "$scratch/linear1.weights" "$scratch/other.weights")" 1e-5
+# ---- rates of the configuration ----
+check "rates_of_the_command_line" job rate1 2 --model linear --steps 20 --lr 0.02 --schedule cosine --warmup 5
+check "rates_of_the_configuration" job rate2 2 --model linear --steps 20 \
+    --set rate.steps=20 --set rate.kind=cosine --set rate.base=0.02 --set rate.warmup_steps=5
+check "give_the_same_weights" cmp "$scratch/rate1.weights" "$scratch/rate2.weights"
+check "the_command_line_goes_before" job rate3 2 --model linear --steps 20 --lr 0.02 --schedule cosine --warmup 5 \
+    --set rate.base=0.3
+check "and_gives_its_own_weights" cmp "$scratch/rate1.weights" "$scratch/rate3.weights"
 check "cnn_at_first" job cnn0 1 --steps 1 --lr 0
 for n in 1 2 4; do
     check "cnn_step_with_${n}_ranks" job "cnn$n" "$n" --steps 1

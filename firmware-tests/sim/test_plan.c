@@ -207,6 +207,54 @@ TEST(a_world_larger_than_this_machine_is_planned)
     assert_true(usage.ru_maxrss < 2 << 20); /* KiB */
 }
 
+/* A buffer that holds all that a step sends would leave only when backward ends. */
+TEST(a_smaller_share_is_not_slower)
+{
+    static const double shares[] = {0.25, 0.20, 0.15, 0.12, 0.10};
+    struct gf_config_cluster cluster = flat(7e9);
+    struct plan_model alexnet;
+    double before_s = 1e9;
+    assert_int_equal(plan_model_load("config/models/alexnet.cfg", &alexnet), 0);
+    for (size_t i = 0; i < LENGTH(shares); i++) {
+        const struct plan_choice choice = {.keep_share = shares[i], .compute_s = 0.005};
+        struct plan_row row;
+        assert_int_equal(plan_case_run(&alexnet, &cluster, PLAN_SPARSE, 8, &choice, &row), 0);
+        if (row.step_s > before_s * 1.002)
+            fail_msg("share %g: %g s, the larger one %g s", shares[i], row.step_s, before_s);
+        before_s = row.step_s;
+    }
+}
+
+/* What was predicted of the published clusters when it was looked at last: a change of 1 % has to be looked at again.
+ * Those of 512 GPUs are in test_predictions.sh. */
+TEST(predictions_are_those_that_were_looked_at)
+{
+    static const struct {
+        const char *model, *cluster;
+        plan_mode mode;
+        uint32_t gpus;
+        double speedup;
+    } pins[] = {
+        {"alexnet", "gradientflow", PLAN_SPARSE, 32, 28.176},
+        {"resnet50", "gradientflow", PLAN_LAZY, 32, 31.352},
+        {"googlenet", "firecaffe", PLAN_TREE, 32, 14.420},
+        {"nin", "firecaffe", PLAN_RING, 16, 10.163},
+    };
+    for (size_t i = 0; i < LENGTH(pins); i++) {
+        const struct plan_choice choice = {0};
+        struct gf_config_cluster cluster;
+        struct plan_model loaded;
+        struct plan_row row;
+        char path[128], error[GF_CONFIG_ERROR_BYTES];
+        (void)snprintf(path, sizeof path, "config/models/%s.cfg", pins[i].model);
+        assert_int_equal(plan_model_load(path, &loaded), 0);
+        (void)snprintf(path, sizeof path, "config/clusters/%s.cfg", pins[i].cluster);
+        assert_int_equal(gf_config_cluster_load(path, &cluster, error), GF_OK);
+        assert_int_equal(plan_case_run(&loaded, &cluster, pins[i].mode, pins[i].gpus, &choice, &row), 0);
+        expect_near(row.speedup, pins[i].speedup, 0.01, pins[i].model);
+    }
+}
+
 TEST(what_the_library_refuses_is_said)
 {
     struct plan_setup setup = {.world = 2, .steps = 1, .tensors = tensors, .tensor_count = LENGTH(tensors),

@@ -110,6 +110,7 @@ static void buffers_bound(struct gf_layout *layout)
     if (layout->chunk_count > 0) {
         uint64_t chunks = layout->chunk_count;
         uint64_t by_bytes = layout->pool.sparse_elem_count * wire_bytes / config->exchange.fuse_bytes + 1;
+        by_bytes += config->exchange.buffers_active; /* a step that sends little is cut into so many */
         layout->buffers_max += (uint32_t)(chunks < by_bytes ? chunks : by_bytes); /* beside all dense ones */
     }
 }

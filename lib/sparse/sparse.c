@@ -15,11 +15,24 @@ static bool step_is_dense(const gf_context *gf)
     return !is_local && sparse->history_empty && (sparse->selected_count == sparse->chunk_count);
 }
 
-/* Selected chunks, packed one after the other, in runs of at least fuse_bytes. */
+/* A buffer leaves once all of its chunks are ready: if one held the whole step, nothing would leave before backward
+ * ends. So what is sent fills as many buffers as may be active, unless they were smaller than FUSE_LEAST_BYTES. */
+#define FUSE_LEAST_BYTES (UINT64_C(1) << 20)
+static uint64_t sparse_fuse_bytes(const gf_context *gf, size_t wire_bytes)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    uint64_t sent_bytes = sparse->selected_count * sparse->chunk_elems * wire_bytes;
+    uint64_t bytes = (sent_bytes + gf->config.exchange.buffers_active - 1) / gf->config.exchange.buffers_active;
+    if (bytes < FUSE_LEAST_BYTES) bytes = FUSE_LEAST_BYTES;
+    return (bytes < gf->config.exchange.fuse_bytes) ? bytes : gf->config.exchange.fuse_bytes;
+}
+
+/* Selected chunks, packed one after the other, in runs of at least sparse_fuse_bytes(). */
 static uint32_t sparse_group(gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     size_t wire_bytes = gf_type_size_bytes(gf->config.exchange.wire);
+    uint64_t fuse_bytes = sparse_fuse_bytes(gf, wire_bytes);
     struct gf_buffer *open = NULL;
     uint64_t packed = 0;
     uint32_t count = 0;
@@ -37,7 +50,7 @@ static uint32_t sparse_group(gf_context *gf)
         open->elem_count += elems;
         open->chunk_count++;
         packed += elems;
-        if (open->elem_count * wire_bytes >= gf->config.exchange.fuse_bytes) open = NULL;
+        if (open->elem_count * wire_bytes >= fuse_bytes) open = NULL;
     }
     return count;
 }

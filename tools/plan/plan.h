@@ -5,6 +5,7 @@
  *     plan_table.c    rows of many cases as text and CSV; plan_svg.c as a picture
  *     plan_cache.c    rows that are kept between runs
  *     plan_paper.c    the published results beside their predictions
+ *     plan_sensitivity.c  what moves the published set-ups' predictions, and how far
  *     plan_advise.c   what to choose: configuration, parallelism, batch and learning rate */
 #ifndef PLAN_H
 #define PLAN_H
@@ -100,8 +101,9 @@ void plan_csv_head(FILE *out);
 void plan_csv_rows(const struct plan_table *table, FILE *out);
 void plan_svg(const struct plan_table *table, FILE *out);
 
-/* 0 or -1, as main() answers. */
-int plan_paper(const char *models_path, const char *clusters_path, const struct plan_cache *cache);
+/* 0 or -1, as main() answers. brief: without the sensitivity. */
+int plan_paper(const char *models_path, const char *clusters_path, bool brief, const struct plan_cache *cache);
+int plan_sensitivity(const char *models_path, const char *clusters_path, const struct plan_cache *cache);
 int plan_advise(const struct plan_model *model, const struct gf_config_cluster *cluster, uint32_t gpus,
                 const struct plan_choice *choice, const struct plan_cache *cache, const char *config_path);
 

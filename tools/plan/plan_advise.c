@@ -39,11 +39,22 @@ static int search_try(struct search *search, const struct plan_choice *choice)
     return 0;
 }
 
+static int search_fuse(struct search *search)
+{
+    static const uint64_t fuses[] = {1, 2, 4, 8, 16, 32, 64};
+    struct plan_choice choice = search->best;
+    uint64_t known = choice.fuse_bytes;
+    for (size_t i = 0; i < sizeof fuses / sizeof fuses[0]; i++) {
+        choice.fuse_bytes = fuses[i] << 20;
+        if ((choice.fuse_bytes != known) && (search_try(search, &choice) != 0)) return -1;
+    }
+    return 0;
+}
+
 /* Dense settings, one after the other, each at the best of those before. */
 static int search_dense(struct search *search)
 {
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_HIERARCHY};
-    static const uint64_t fuses[] = {1, 2, 4, 8, 32, 64};
     static const uint64_t slices[] = {64, 1024};
     struct plan_choice choice = search->best;
     for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++) {
@@ -52,11 +63,7 @@ static int search_dense(struct search *search)
             !plan_mode_is_there(PLAN_HIERARCHY, search->gpus, search->cluster)) continue;
         if (search_try(search, &choice) != 0) return -1;
     }
-    choice = search->best;
-    for (size_t i = 0; i < sizeof fuses / sizeof fuses[0]; i++) {
-        choice.fuse_bytes = fuses[i] << 20;
-        if (search_try(search, &choice) != 0) return -1;
-    }
+    if (search_fuse(search) != 0) return -1;
     choice = search->best;
     for (size_t i = 0; i < sizeof slices / sizeof slices[0]; i++) {
         choice.slice_bytes = slices[i] << 10;
@@ -83,7 +90,7 @@ static int search_sparse(struct search *search)
         search->mode = PLAN_SPARSE;
         search->best.keep_share = shares[i];
         search->best_s = seconds[i];
-        return 0;
+        return search_fuse(search); /* less is sent: another size may suit it */
     }
     return 0;
 }

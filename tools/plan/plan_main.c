@@ -13,7 +13,7 @@
 struct options {
     const char *cluster, *model, *gpus, *modes, *csv, *svg, *cache, *config, *algorithm, *fragment;
     const char *models_path, *clusters_path;
-    bool paper, all, advise;
+    bool paper, brief, all, advise;
     uint64_t fuse_bytes, slice_bytes, batch, nodes, gpus_per_node;
     double keep_share, bandwidth, latency, message_cost, compute_ms, spread;
     bool has_latency, has_message_cost, has_spread;
@@ -158,7 +158,7 @@ static int plan_run(const struct options *options)
     struct plan_cache cache = {.path = options->cache};
     uint32_t gpus[LIST_MAX];
     if (options->all && (cache.path == NULL)) cache.path = ALL_CACHE;
-    if (options->paper) return plan_paper(options->models_path, options->clusters_path, &cache);
+    if (options->paper) return plan_paper(options->models_path, options->clusters_path, options->brief, &cache);
     if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0) ||
         (plan_model_load(options->model, &model) != 0)) return -1;
     if (!options->advise) return tables_run(options, &cluster, &model, &choice, &cache);
@@ -179,6 +179,7 @@ static int options_check(const struct options *options)
         return plan_refuse("--paper, --all and --advise exclude each other");
     if (options->paper && (options->gpus || options->modes || options->csv || options->svg || options->config))
         return plan_refuse("--paper stands alone: its set-ups are the published ones");
+    if (options->brief && !options->paper) return plan_refuse("--brief goes with --paper");
     if ((options->fragment != NULL) && !options->advise) return plan_refuse("--write goes with --advise");
     return 0;
 }
@@ -198,7 +199,9 @@ static int program(int argc, char **argv)
         {.name = "config", .kind = TOOL_TEXT, .value_out = &options.config, .value_name = "FILE",
          .help = "exchange as this configuration says, in place of the modes"},
         {.name = "paper", .kind = TOOL_FLAG, .value_out = &options.paper,
-         .help = "the published results beside their predictions"},
+         .help = "the published results beside their predictions, and what those depend on"},
+        {.name = "brief", .kind = TOOL_FLAG, .value_out = &options.brief,
+         .help = "with --paper: not what they depend on, which takes minutes"},
         {.name = "all", .kind = TOOL_FLAG, .value_out = &options.all, .help = "1 to 1024 GPUs; may take an hour; keeps rows in gf-plan.cache"},
         {.name = "advise", .kind = TOOL_FLAG, .value_out = &options.advise,
          .help = "the best configuration for the cluster, and what else to know"},

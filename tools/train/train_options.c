@@ -178,7 +178,8 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         {"batch", TOOL_NUMBER, &batch, "N", .help = "images a step, of all ranks together (default 64)", .low = 1,
          .high = DATA_IMAGES_MAX},
         {"lr", TOOL_REAL, &rate, "X",
-         .help = "highest learning rate (default: 0.05, linear 0.01, by the root of batch/64)",
+         .help = "highest learning rate (default: rate.* of the configuration, else 0.05, linear 0.01, by the root of"
+                 " batch/64)",
          .high_real = 100.0, .given_out = &rate_given},
         {"lr-batch", TOOL_NUMBER, &rate_batch, "N", .help = "--lr is for this batch: it is multiplied with batch/N",
          .low = 1, .high = DATA_IMAGES_MAX},
@@ -234,6 +235,11 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     if (rate_batch != 0) rate *= (double)batch / (double)rate_batch;
     out.schedule.base_rate = (float)rate;
     out.schedule_name = schedule_choose(&out.schedule, schedule, settings.lars);
+    if ((result = config_read(out.config_path, wire, algorithm, device, &settings, config_out)) != 0) return result;
+    if ((config_out->rate.base_rate > 0) && !rate_given && (schedule == NULL) && !out.warmup_given) {
+        out.schedule = config_out->rate;
+        out.schedule_name = "configuration";
+    }
     *options_out = out;
-    return config_read(out.config_path, wire, algorithm, device, &settings, config_out);
+    return 0;
 }

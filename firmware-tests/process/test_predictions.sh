@@ -1,0 +1,30 @@
+#!/bin/sh
+# suite: long. What gf-plan --paper predicted when it was looked at last: a change of 1 % has to be looked at again.
+. firmware-tests/support/shell.sh
+
+"$BUILD/gf-plan" --paper >"$scratch/paper" || { not_ok paper_runs "exit $?"; finish; }
+# near NAME EXPECTED GOT
+near() { check "$1" awk -v a="$2" -v b="${3:-0}" 'BEGIN {exit !(b / a > 0.99 && b / a < 1.01)}'; }
+while IFS='|' read -r what gpus expected; do
+    near "$(echo "$what on $gpus" | tr -c 'A-Za-z0-9\n' _)" "$expected" \
+        "$(sed -n "s/^$what  *$gpus  *[0-9.]*x  *\([0-9.]*\)x .*/\1/p" "$scratch/paper")"
+done <<END
+AlexNet, reduction tree|64|6.9
+AlexNet, unfused ring|64|19.9
+AlexNet, unfused, host MPI|64|4.3
+AlexNet, all together|512|406.5
+ResNet-50, all together|512|500.8
+GoogLeNet, tree|32|25.4
+GoogLeNet, tree|128|51.2
+Network-in-Network, tree|32|23.7
+Network-in-Network, tree|128|42.5
+END
+# A smaller share is not slower, whatever the fused size.
+check the_share_moves_one_way awk '/share kept/ {
+    for (i = 5; i <= NF; i += 2) {
+        if (n > 0 && $i + 0 > before * 1.002) bad = 1
+        before = $i + 0
+        n++
+    }
+} END {exit bad || n != 5}' "$scratch/paper"
+finish
