@@ -304,8 +304,7 @@ static inline gf_status gf_measure(const struct gf_config *config, const struct 
 
 /* Lays the context out in memory[memory_bytes] (64-byte aligned, the caller's until gf_close() returned), opens the
  * drivers and posts the join. gf_open_poll() gives GF_AGAIN until all ranks are there; gf_open_wait() blocks until then
- * or until rendezvous.join_timeout_ns. On failure *gf_out is NULL where memory cannot hold a context, else a failed
- * context for gf_error_last() and gf_close(). */
+ * or until rendezvous.join_timeout_ns. *gf_out is then NULL, or a failed context for gf_error_last(), gf_close(). */
 gf_status gf_open_with(const struct gf_modules *modules, const struct gf_config *config,
                        const struct gf_tensor *tensors, uint32_t tensor_count, void *memory, uint64_t memory_bytes,
                        gf_context **gf_out);
@@ -377,8 +376,7 @@ gf_status gf_step_wait(gf_context *gf);
  * undefined and gf_update() changes nothing but the loss scale. */
 bool gf_step_skipped(const gf_context *gf);
 /* What gf_gradient() of a 16-bit tensor must be multiplied with to be the average (fp32 tensors hold it as it is):
- * 16-bit values keep loss scale and pre-scale, because divided by them they could underflow. gf_update() does so
- * itself. */
+ * 16-bit values keep loss scale and pre-scale, because divided by them they could underflow. gf_update() does so. */
 float gf_gradient_scale(const gf_context *gf);
 /* The norm of all averaged gradients together, and what clipping multiplies them with: min(1, optimizer.clip_norm /
  * (norm + 1e-6)), 1 without clip_norm. After a whole step that was not skipped; the same bits on all ranks, without a
@@ -391,9 +389,8 @@ gf_status gf_gradient_clip(gf_context *gf, float *norm_out);
 gf_status gf_update(gf_context *gf, float learning_rate);
 /* The same said by an appliance whose own optimizer (optimizer.kind none) has applied them to config.state_extra. */
 gf_status gf_updated(gf_context *gf);
-/* What is put on `queue` from here on works on gradients and weights as the last whole step and update leave them. Both
- * may still be under way on a GPU when gf_step_wait() and gf_update() return; with the host device they are not, and
- * queue is 0. Valid between steps. */
+/* What is put on `queue` from here on works on gradients and weights as the last whole step and update leave them: on a
+ * GPU both may be under way when gf_step_wait() and gf_update() return. On the host queue is 0. Between steps. */
 gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue);
 /* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. */
 float gf_loss_scale(const gf_context *gf);
@@ -405,15 +402,13 @@ float gf_rate(const gf_context *gf, uint64_t step);
 
 /* ---- collectives as posted requests ---- */
 
-/* One posted operation. The caller's memory; contents are the library's until it has ended. Zero it before its first
- * use. */
+/* One posted operation. The caller's memory, zeroed before its first use; the library's until the operation ends. */
 struct gf_request {
     uint64_t reserved[8];
 };
 
 /* First weights: rank `root`'s gf_weight() of all tensors, and its config.state_extra, reach every rank; then the half
- * weights are made. All ranks call it, between steps. May block up to exchange.timeout_ns. Without either it sends
- * nothing. */
+ * weights are made. All ranks call it, between steps. May block up to exchange.timeout_ns. */
 gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
 
 /* All are in place on data[elem_count] of type, in host memory, and must be posted by all ranks in the same order with
@@ -424,6 +419,11 @@ gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
  * With a 16-bit type values are added in fp32 and rounded once a hop. */
 #define GF_REQUESTS_MAX 8u
 gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);
+enum { GF_REDUCTION_SUM, GF_REDUCTION_MIN, GF_REDUCTION_MAX, GF_REDUCTION_PROD, GF_REDUCTION_AVG, GF_REDUCTION_COUNT };
+typedef uint32_t gf_reduction;
+/* By any of them, in host memory. avg is the sum, rounded, times 1/world. Any NaN makes NaN; -0 is below 0. */
+gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count, gf_type type,
+                          struct gf_request *request);
 gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, uint32_t root,
                        struct gf_request *request);
 /* Afterwards block gf_rank() of data (gf_block) holds the sum; the other blocks are undefined. */

@@ -80,11 +80,11 @@ sizes_part() {
     : >"$times"
     for i in $(seq 1 "$ROUNDS"); do
         echo "# $n hosts, sizes, round $i of $ROUNDS" >&2
-        ours ours 1 -b 4K -e 256K -f 64 -t 0.2
-        ours ours 1 -b 4M -e 64M -f 4 -t 0.1
-        ours ours-fp16 2 -d half -b 2K -e 128K -f 64 -t 0.2
-        ours ours-fp16 2 -d half -b 2M -e 32M -f 4 -t 0.1
-        ours ours-deterministic 1 -b 4M -e 16M -f 4 -t 0.1 --set exchange.deterministic=true
+        ours ours 1 -b 4K -e 256K -f 64 --seconds 0.2
+        ours ours 1 -b 4M -e 64M -f 4 --seconds 0.1
+        ours ours-fp16 2 -d half -b 2K -e 128K -f 64 --seconds 0.2
+        ours ours-fp16 2 -d half -b 2M -e 32M -f 4 --seconds 0.1
+        ours ours-deterministic 1 -b 4M -e 16M -f 4 --seconds 0.1 --set exchange.deterministic=true
         peers_progress
     done
     printf '\n%s hosts: allreduce in place, %s Mbit/s, us, medians of %s rounds\n\n' "$n" "$RATE_MBIT" "$ROUNDS"
@@ -97,7 +97,8 @@ nodes_part() {
     for i in $(seq 1 "$ROUNDS"); do
         echo "# $n hosts of 2 ranks, round $i of $ROUNDS" >&2
         for algorithm in auto ring; do
-            ours $algorithm 1 -b 64K -e 16M -f 16 -t 0.2 --set link.transports=self,posix,tcp --algorithm $algorithm
+            ours $algorithm 1 -b 64K -e 16M -f 16 --seconds 0.2 --algorithm $algorithm \
+                --set link.transports=self,posix,tcp
         done
     done
     ours_run="net_run 120"
@@ -117,8 +118,8 @@ model_part() {
     : >"$times"
     for i in $(seq 1 "$3"); do
         echo "# $n hosts, $1, round $i of $3" >&2
-        ours ours 1 --model "$2" -t 0.2
-        ours ours-fp16 1 --model "$2" -t 0.2 --set exchange.wire=fp16
+        ours ours 1 --model "$2" --seconds 0.2
+        ours ours-fp16 1 --model "$2" --seconds 0.2 --set exchange.wire=fp16
         peers_progress
     done
     labels=$(awk '{print $1}' "$times" | sort -u | grep -v '^ours')

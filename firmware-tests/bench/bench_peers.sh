@@ -23,8 +23,8 @@ turn() {
 ours() {
     for range in "-b 4K -e 256K -f 8" "-b 1M -e 256M -f 4"; do
         # shellcheck disable=SC2016,SC2086
-        timeout -k 5 120 "$BUILD/gf-run" -n "$n" sh -c "$pin"' exec "$@"' sh "$BUILD/gf-perf" -a "$ALGORITHM" \
-            -t "$SECONDS_EACH" $range --csv "$scratch/csv" >"$scratch/turn" 2>&1 || {
+        timeout -k 5 120 "$BUILD/gf-run" -n "$n" sh -c "$pin"' exec "$@"' sh "$BUILD/gf-perf" --algorithm "$ALGORITHM" \
+            --seconds "$SECONDS_EACH" $range --csv "$scratch/csv" >"$scratch/turn" 2>&1 || {
             echo "# gradientflow failed: $(tail -n 1 "$scratch/turn")" >&2; return; }
         awk -F, 'NR > 1 {print "gradientflow", $4, $7}' "$scratch/csv" >>"$times"
     done
@@ -32,8 +32,8 @@ ours() {
 # ResNet-50's tensors, all ready at once, through a step; peers one by one and fused
 ours_model() {
     # shellcheck disable=SC2016
-    timeout -k 5 120 "$BUILD/gf-run" -n "$n" sh -c "$pin"' exec "$@"' sh "$BUILD/gf-perf" -a "$ALGORITHM" \
-        --model config/models/resnet50.cfg -t 0.5 --csv "$scratch/csv" >"$scratch/turn" 2>&1 || {
+    timeout -k 5 120 "$BUILD/gf-run" -n "$n" sh -c "$pin"' exec "$@"' sh "$BUILD/gf-perf" --algorithm "$ALGORITHM" \
+        --model config/models/resnet50.cfg --seconds 0.5 --csv "$scratch/csv" >"$scratch/turn" 2>&1 || {
         echo "# gradientflow failed: $(tail -n 1 "$scratch/turn")" >&2; return; }
     awk -F, 'NR > 1 {print "gradientflow", "step", $7}' "$scratch/csv" >>"$times"
 }

@@ -64,9 +64,10 @@ EOF
 #   fast ops were, hosts sharing cores and memory as they do.
 calibrate() {
     config_write "$scratch/cal.cfg" ''
-    small=$(perf_run 60 --config "$scratch/cal.cfg" -a doubling -b 64 -e 64 -n 300 -w 20) &&
-        large=$(perf_run 60 --config "$scratch/cal.cfg" -a ring -b 2M -e 2M -n 5 -w 1) &&
-        sliced=$(perf_run 60 --config "$scratch/cal.cfg" -a ring -b 2M -e 2M -n 5 -w 1 --set exchange.slice_bytes=4K) ||
+    small=$(perf_run 60 --config "$scratch/cal.cfg" --algorithm doubling -b 64 -e 64 -n 300 -w 20) &&
+        large=$(perf_run 60 --config "$scratch/cal.cfg" --algorithm ring -b 2M -e 2M -n 5 -w 1) &&
+        sliced=$(perf_run 60 --config "$scratch/cal.cfg" --algorithm ring -b 2M -e 2M -n 5 -w 1 \
+            --set exchange.slice_bytes=4K) ||
         return 1
     cat >"$scratch/alone.cfg" <<EOF
 exchange = { wire = "fp16"; algorithm = "ring"; };

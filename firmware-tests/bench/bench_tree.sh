@@ -22,7 +22,8 @@ for n in $HOSTS; do
         for algorithm in server tree ring; do
             # shellcheck disable=SC2016
             net_run 60 sh -c '[ $GF_RANK = 0 ] || exec "$@" >/dev/null; exec "$@" --csv '"$scratch/csv" sh "$BUILD/gf-perf" \
-                --config "$scratch/net.cfg" -a $algorithm -b "$BYTES" -e "$BYTES" -n 3 -w 1 >"$scratch/turn" 2>&1 ||
+                --config "$scratch/net.cfg" --algorithm $algorithm -b "$BYTES" -e "$BYTES" -n 3 -w 1 \
+                >"$scratch/turn" 2>&1 ||
                 { echo "# $algorithm failed: $(tail -n 1 "$scratch/turn")" >&2; exit 1; }
             awk -F, -v label=$algorithm -v n="$n" 'NR > 1 {print label, n, $7}' "$scratch/csv" >>"$times"
         done

@@ -9,11 +9,12 @@ run="$BUILD/gf-run" perf="$BUILD/gf-perf"
 served() {
     wanted=$1 ranks=$2; shift 2
     timeout 60 "$run" -n "$ranks" "$perf" -b 4 -e 1M -f 16 -n 20 -w 1 "$@" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }
-    awk -v wanted="$wanted" '$1 ~ /^[0-9]+$/ { rows++; bad += $NF != wanted || $(NF - 1) != 0 } END { exit !(rows >= 5 && !bad) }' \
+    awk -v wanted="$wanted" '/^# by / { by = $3 }
+        $1 ~ /^[0-9]+$/ { rows++; bad += by != wanted || $9 != 0 || $NF != 0 } END { exit !(rows >= 5 && !bad) }' \
         "$scratch/out" || { cat "$scratch/out"; return 1; }
 }
 for ranks in 2 3 4 7; do check "auto_is_direct_with_${ranks}_ranks" served direct $ranks; done
-for op in broadcast reduce_scatter allgather; do check "${op}_by_memory" served direct 3 -o $op; done
+for op in broadcast reduce_scatter allgather; do check "${op}_by_memory" served direct 3 --op $op; done
 for type in half bfloat16; do check "${type}_by_memory" served direct 4 -d $type; done
 for idle in spin yield sleep; do check "idle_$idle" served direct 2 --set link.idle=$idle; done
 
@@ -28,7 +29,7 @@ messages() { served direct "$@" >/dev/null && return 1; ! grep -q direct "$scrat
 check auto_without_shared_memory_sends messages 2 --set link.transports=tcp
 check auto_with_integrity_sends messages 2 --set link.integrity=true
 refused() {
-    timeout 60 "$run" -n 2 "$perf" -a direct --set link.transports=tcp >"$scratch/out" 2>&1 && return 1
+    timeout 60 "$run" -n 2 "$perf" --algorithm direct --set link.transports=tcp >"$scratch/out" 2>&1 && return 1
     grep -q "no shared memory with ranks" "$scratch/out"
 }
 check direct_without_shared_memory_is_refused refused
@@ -38,7 +39,7 @@ strike() {
     signal=$1 pattern=$2 limit=$3; shift 3
     rm -f "$scratch/pid"
     timeout 60 "$run" -n 2 sh -c '[ "$GF_RANK" = 0 ] || echo $$ >"$0"; exec "$@"' "$scratch/pid" \
-        "$perf" -b 64M -e 64M -t 600 "$@" >"$scratch/out" 2>&1 &
+        "$perf" -b 64M -e 64M --seconds 600 "$@" >"$scratch/out" 2>&1 &
     job=$!
     while [ ! -s "$scratch/pid" ] && kill -0 $job 2>/dev/null; do sleep 0.05; done
     sleep 1.5

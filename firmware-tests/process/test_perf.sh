@@ -24,8 +24,9 @@ number='[0-9]+(\.[0-9]+)?'
 # A row of the JSON file, to the letter
 row_of() {
     times=$(for t in time min mean p50 p95 p99; do printf '"%s_us": %s, ' $t "$number"; done)
-    echo "^    \{\"op\": \"$1\", \"type\": \"$2\", \"bytes\": $3, \"count\": $4, \"samples\": [0-9]+, $times" \
-        "\"algbw\": $number, \"busbw\": $number, \"wrong\": 0, \"algorithm\": \"$5\"\},?\$" | sed 's/,  "/, "/'
+    printf '^    \\{"op": "%s", "type": "%s", "redop": "[a-z]+", "bytes": %s, "count": %s, ' "$1" "$2" "$3" "$4"
+    printf '"samples": [0-9]+, %s"algbw": %s, "busbw": %s, "wrong": 0, "out_of_place_us": %s, ' "$times" "$number" "$number" "$number"
+    printf '"algorithm": "%s"\\},?$' "$5"
 }
 has_row() { grep -Eq "$(row_of "$@")" "$scratch/json" || { cat "$scratch/json"; return 1; }; }
 # Brackets and quotes in pairs, commas between rows and not behind the last
@@ -47,24 +48,24 @@ for op in allreduce broadcast reduce_scatter allgather; do
     for type in float half bfloat16; do
         bytes=400 size=4
         [ $type = float ] || size=2
-        check "${op}_${type}_is_measured_and_right" measured $small -o $op -d $type --json "$scratch/json"
+        check "${op}_${type}_is_measured_and_right" measured $small --op $op -d $type --json "$scratch/json"
         check "${op}_${type}_has_its_rows" has_row $op $type $bytes $((bytes / size)) direct
         check "${op}_${type}_has_each_size" [ "$(grep -c '"op"' "$scratch/json")" -eq 3 ]
     done
 done
-check barrier_has_one_row measured $small -o barrier --json "$scratch/json"
+check barrier_has_one_row measured $small --op barrier --json "$scratch/json"
 check barrier_carries_nothing has_row barrier float 0 0 direct
 # Without shared memory auto chooses by size and operation.
 check messages_are_measured measured $small --set link.transports=self,tcp --json "$scratch/json"
 check messages_have_their_row has_row allreduce float 400 100 doubling
-check barrier_of_messages measured $small -o barrier --set link.transports=self,tcp --json "$scratch/json"
+check barrier_of_messages measured $small --op barrier --set link.transports=self,tcp --json "$scratch/json"
 check barrier_of_messages_has_a_row has_row barrier float 0 0 doubling
 for algorithm in ring halving doubling tree server direct; do
-    check "${algorithm}_is_named_in_its_row" measured -b 1000 -e 1000 -n 3 -a $algorithm --json "$scratch/json"
+    check "${algorithm}_is_named_in_its_row" measured -b 1000 -e 1000 -n 3 --algorithm $algorithm --json "$scratch/json"
     check "${algorithm}_is_right" has_row allreduce float 1000 250 $algorithm
 done
 check three_ranks_and_a_size_that_no_rank_can_share \
-    sh -c "timeout 60 '$run' -n 3 '$perf' -b 4 -e 100 -f 5 -n 3 -a ring >/dev/null"
+    sh -c "timeout 60 '$run' -n 3 '$perf' -b 4 -e 100 -f 5 -n 3 --algorithm ring >/dev/null"
 
 # ---- files ----
 check csv_and_json_together measured $small --json "$scratch/json" --csv "$scratch/csv"
@@ -73,7 +74,17 @@ check json_says_version_world_and_hash grep -Eq \
     '"header": \{"version": "[0-9]+\.[0-9]+", "world": 2, "config_hash": "0x[0-9a-f]{16}"' "$scratch/json"
 check csv_has_a_head_and_a_line_a_size [ "$(wc -l <"$scratch/csv")" -eq 4 ]
 check csv_lines_have_as_many_fields_as_the_head [ "$(awk -F, '{print NF}' "$scratch/csv" | sort -u | wc -l)" -eq 1 ]
-check the_table_says_the_same [ "$(grep -c ' 0  direct$' "$scratch/out")" -eq 3 ]
+check the_table_says_the_same [ "$(grep -c '     0$' "$scratch/out")" -eq 3 ]
+# The columns of nccl-tests, as scripts take them: 13 fields, and what the last lines say.
+columns=$(awk '!/^#/ && NF {print NF, $3, $4, $5, $9 + $13}' "$scratch/out" | sort -u)
+check rows_have_the_columns_of_nccl_tests [ "$columns" = "13 float sum -1 0" ]
+check bandwidth_is_bytes_over_time awk '!/^#/ && $1 == 40000 {r = $1 / $6 / 1000 / $7; s = $1 / $10 / 1000 / $11}
+    END {exit !(r > 0.9 && r < 1.1 && s > 0.9 && s < 1.1)}' "$scratch/out"
+mean_of_rows() {
+    awk '!/^#/ && NF {s += $8 + $12; n += 2} /Avg bus/ {d = $NF - s / n; exit !(n > 0 && d * d < 0.0001)}' "$1"
+}
+check the_average_line_is_the_mean_of_both_places mean_of_rows "$scratch/out"
+check nothing_was_wrong grep -qx '# Out of bounds values : 0 OK' "$scratch/out"
 hash_of() { sed -n 's/.*"config_hash": "\(0x[0-9a-f]*\)".*/\1/p' "$scratch/json"; }
 first=$(hash_of)
 measured $small --set link.window=4 --json "$scratch/json"
@@ -82,7 +93,19 @@ check a_setting_may_hold_commas measured -b 4 -e 4 -n 3 --set link.transports=se
 check sizes_have_units measured -b 4K -e 1M -f 256 -n 2 --json "$scratch/json"
 check units_are_of_1024 has_row allreduce float 1048576 262144 direct
 check without_a_check_nothing_is_claimed measured -b 4 -e 4 -n 2 -c 0
-check a_dash_stands_for_it grep -Eq ' -  direct$' "$scratch/out"
+check that_is_said grep -Eq ' N/A$' "$scratch/out"
+for redop in sum min max prod avg; do
+    for how in "--algorithm ring" "--algorithm direct" "-d half --algorithm halving" "-d bfloat16"; do
+        # shellcheck disable=SC2086
+        check "${redop}_${how##* }_is_right" measured -b 4 -e 40000 -f 100 -n 2 -w 0 -o $redop $how
+    done
+done
+check it_is_named grep -Eq 'bfloat16     avg      -1' "$scratch/out"
+check a_root_is_named_and_right measured -b 400 -e 400 -n 2 --op broadcast -r 1
+check in_its_column grep -Eq 'float    none       1' "$scratch/out"
+refused a_root_that_is_none "root is no rank" "$run" -n 2 "$perf" -b 4 -e 4 --op broadcast -r 2
+refused a_reduction_of_a_broadcast "redop is for allreduce" "$perf" --op broadcast -o max
+refused a_letter_of_nccl_tests_that_means_something_else "unknown option -a" "$perf" -a 1
 
 # ---- pass marks and failures: exit 1 ----
 refused bandwidth_below_the_mark_fails "at 40000 bytes, --min-busbw asks for 100000" \
@@ -93,11 +116,14 @@ check rows_are_written_all_the_same sh -c "! '$run' -n 2 '$perf' $small --min-bu
 refused a_rank_that_never_comes_is_a_timeout "cannot open: GF_ERR_TIMEOUT" \
     env GF_RANK=0 GF_WORLD=2 GF_ADDRESS=127.0.0.1:7973 "$perf" --set rendezvous.join_timeout=300ms
 refused a_rank_that_dies_ends_the_others "a measurement failed|cannot open" \
-    "$run" -n 2 sh -c "if [ \$GF_RANK = 1 ]; then timeout -s KILL 2 '$perf' -t 3600; sleep 9; fi; exec '$perf' -t 3600"
+    "$run" -n 2 sh -c "set -- --seconds 3600; if [ \$GF_RANK = 1 ]; then timeout -s KILL 2 '$perf' \"\$@\"; sleep 9; fi
+        exec '$perf' \"\$@\""
 refused files_that_cannot_be_written_are_found_first "cannot write /nonexistent/x: No such file" \
-    "$run" -n 2 "$perf" -t 3600 --json /nonexistent/x
-refused a_csv_likewise "cannot write /nonexistent/x: No such file" "$run" -n 2 "$perf" -t 3600 --csv /nonexistent/x
-refused limits_likewise "cannot write /nonexistent/x: No such file" "$run" -n 2 "$perf" -t 3600 --tune /nonexistent/x
+    "$run" -n 2 "$perf" --seconds 3600 --json /nonexistent/x
+refused a_csv_likewise "cannot write /nonexistent/x: No such file" \
+    "$run" -n 2 "$perf" --seconds 3600 --csv /nonexistent/x
+refused limits_likewise "cannot write /nonexistent/x: No such file" \
+    "$run" -n 2 "$perf" --seconds 3600 --tune /nonexistent/x
 
 # ---- bad input, alone ----
 refused smallest_above_largest "min-bytes is above --max-bytes" "$perf" -b 8K -e 4K
@@ -106,9 +132,9 @@ refused no_size "min-bytes x: allowed is a size" "$perf" -b x
 refused below_an_element "min-bytes 2: allowed is a size" "$perf" -b 2
 refused no_samples "iters 0: allowed" "$perf" -n 0
 refused too_many_samples "iters 2001: allowed" "$perf" -n 2001
-refused unknown_operation "op reduce: allowed is allreduce\|broadcast" "$perf" -o reduce
+refused unknown_operation "op reduce: allowed is allreduce.broadcast" "$perf" --op reduce
 refused unknown_type "type double: allowed is float\|half\|bfloat16" "$perf" -d double
-refused unknown_algorithm "exchange.algorithm" "$perf" -a fastest
+refused unknown_algorithm "exchange.algorithm" "$perf" --algorithm fastest
 refused check_is_0_or_1 "check 2: allowed" "$perf" -c 2
 refused unknown_letter "unknown option -z" "$perf" -z 1
 refused letter_without_value "needs a value" "$perf" -b
@@ -122,7 +148,7 @@ refused compute_twice "give one of them" "$perf" --model config/models/nin.cfg -
 refused batch_without_gflops "batch needs --gflops" "$perf" --model config/models/nin.cfg --batch 5
 refused model_with_sizes "the model says operation and sizes" "$perf" --model config/models/nin.cfg -b 4K
 refused model_with_tune "give one of them" "$perf" --model config/models/nin.cfg --tune x
-refused tune_of_an_algorithm "leave --op and --algorithm out" "$perf" --tune x -a ring
+refused tune_of_an_algorithm "leave --op and --algorithm out" "$perf" --tune x --algorithm ring
 refused tune_with_json "leave --json" "$perf" --tune x --json y
 refused model_of_means "give --check 0" "$perf" --model config/models/nin.cfg --set exchange.average=ranks
 printf 'tensors = ( { name = "a"; shape = [10]; } );\n' >"$scratch/flat.cfg"
@@ -131,7 +157,7 @@ refused ranks_with_other_sizes "user_bytes" "$run" -n 2 sh -c \
     "[ \$GF_RANK = 0 ] || exec '$perf' -b 4 -e 8; exec '$perf' -b 4 -e 800"
 
 # ---- limits for auto ----
-check tune_measures measured --tune "$scratch/limits.cfg" -b 64 -e 16K -f 4 -t 0.02
+check tune_measures measured --tune "$scratch/limits.cfg" -b 64 -e 16K -f 4 --seconds 0.02
 check its_file_is_a_configuration sh -c "timeout 20 '$BUILD/gf-check' '$scratch/limits.cfg' >'$scratch/checked'"
 limit_of() { sed -n "s/^ *$1 = \"\([0-9]*\) B\";/\1/p" "$scratch/limits.cfg"; }
 doubling=$(limit_of doubling_max_bytes) halving=$(limit_of halving_max_bytes)
@@ -158,7 +184,7 @@ check gflops_give_the_same_time sh -c "timeout 60 '$run' -n 2 '$perf' --model '$
 check model_on_a_16_bit_wire measured --model "$scratch/model.cfg" -n 2 --set exchange.wire=fp16 --json "$scratch/json"
 check its_type_is_the_wires has_row step half 844132 211033 direct
 check model_of_each_algorithm sh -c "for a in ring doubling tree server direct; do
-    timeout 60 '$run' -n 2 '$perf' --model '$scratch/model.cfg' -n 2 -a \$a >/dev/null || exit 1; done"
+    timeout 60 '$run' -n 2 '$perf' --model '$scratch/model.cfg' -n 2 --algorithm \$a >/dev/null || exit 1; done"
 check sparse_model_without_a_check measured --model config/models/nin.cfg -n 2 -c 0 --set sparse.enabled=true
 check model_with_an_optimizer measured --model "$scratch/model.cfg" -n 2 --config config/local.cfg
 

@@ -1,4 +1,6 @@
 /* gf-perf without ranks: its check finds each wrong element of each operation and type; where its limits lie. */
+#include <math.h>
+
 #include "firmware-tests/support/suite.h"
 #include "tools/perf/perf_tune.h"
 #include "tools/perf/perf_values.h"
@@ -83,6 +85,34 @@ TEST(each_wrong_bit_is_found)
                 values.data[bit / 8] ^= (unsigned char)(1u << bit % 8);
                 assert_int_equal(perf_values_wrong(&values), counts ? 1 : 0);
             }
+}
+
+/* Of each reduction, by the sums of what all filled in. */
+TEST(reductions_are_told_apart)
+{
+    for (gf_reduction made = 0; made < GF_REDUCTION_COUNT; made++)
+        for (gf_reduction asked = 0; asked < GF_REDUCTION_COUNT; asked++) {
+            struct perf_values values = {.elem_count = ELEMS, .type = GF_TYPE_F32, .operation = GF_OPERATION_ALLREDUCE,
+                                         .reduction = made, .world = 4};
+            for (values.rank = 0; values.rank < 4; values.rank++) {
+                values.data = filled[values.rank];
+                perf_values_fill(&values);
+            }
+            for (uint64_t i = 0; i < ELEMS; i++) {
+                float result_of = value_of(filled[0], GF_TYPE_F32, i);
+                for (uint32_t rank = 1; rank < 4; rank++) {
+                    float value = value_of(filled[rank], GF_TYPE_F32, i);
+                    if (made == GF_REDUCTION_MIN) result_of = fminf(result_of, value);
+                    else if (made == GF_REDUCTION_MAX) result_of = fmaxf(result_of, value);
+                    else if (made == GF_REDUCTION_PROD) result_of *= value;
+                    else result_of += value;
+                }
+                value_put(result, GF_TYPE_F32, i, (made == GF_REDUCTION_AVG) ? result_of / 4 : result_of);
+            }
+            values.data = result;
+            values.reduction = asked;
+            if ((perf_values_wrong(&values) == 0) != (made == asked)) fail_msg("made %u, asked %u", made, asked);
+        }
 }
 
 TEST(an_operation_that_did_nothing_is_found)

@@ -240,7 +240,7 @@ static gf_status op_copy(gf_context *gf, const struct gf_op *op, gf_mem to, gf_m
 
 static bool op_moves(const struct gf_op *op)
 {
-    return (op->kind->pack != NULL) || (op->packed != op->coll.data);
+    return (op->kind->pack != NULL) || (op->kind->unpack != NULL) || (op->packed != op->coll.data);
 }
 
 /* A turn of packing or of unpacking. GF_OK: all of it is queued, its counter after it. */

@@ -6,6 +6,8 @@
 #include "lib/core/arena.h"
 #include "lib/core/choose.h"
 #include "lib/core/late.h"
+#include "lib/settings/settings.h"
+#include "ops/element/host/fold.h"
 
 #define REQUEST_SEQUENCE(request) ((request)->reserved[0])
 
@@ -64,7 +66,13 @@ static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_
     if (gf_device_holds(gf, data) && (elem_count > gf->pool.elem_count))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: %llu elements of device memory; at once allowed are as many as the pool "
                          "has, %llu", name, (unsigned long long)elem_count, (unsigned long long)gf->pool.elem_count);
-    if (root >= gf->world) return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root, gf->world);
+    if ((op == GF_COLL_ALLREDUCE) && (root >= GF_REDUCTION_COUNT))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: reduction is %u", name, root);
+    if ((op == GF_COLL_ALLREDUCE) && (root != GF_REDUCTION_SUM) && gf_device_holds(gf, data))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s by %s: of device memory allowed is sum", name,
+                         gf_reduction_name(root));
+    if ((op != GF_COLL_ALLREDUCE) && (root >= gf->world))
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root, gf->world);
     status = gf_request_post(gf, operation, op, data, elem_count, type, root, request);
     if (status == GF_OK) gf_members_call(gf->members, operation, type, root, elem_count);
     if (status == GF_OK) (void)gf_request_progress(gf, request);
@@ -73,7 +81,13 @@ static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_
 
 gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
 {
-    return post(gf, GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, data, elem_count, type, 0, request);
+    return post(gf, GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, data, elem_count, type, GF_REDUCTION_SUM, request);
+}
+
+gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count, gf_type type,
+                          struct gf_request *request)
+{
+    return post(gf, GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, data, elem_count, type, reduction, request);
 }
 
 gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, uint32_t root,
@@ -113,7 +127,38 @@ static void request_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     pending->state = GF_REQUEST_ENDED;
 }
 
+/* The mean: the next slice of the sum, times 1/world. */
+static gf_status mean_unpack(gf_context *gf, struct gf_op *op)
+{
+    uint64_t count = gf_turn_elems(gf, op->coll.elem_count - op->done_elems);
+    gf_mem at = op->coll.data + op->done_elems * gf_type_size_bytes(op->coll.type);
+    if (op->coll.ops->cast(op->coll.queue, at, op->coll.type, at, op->coll.type, count, 1.0f / (float)gf->world, 0,
+                           NULL) < 0)
+        return gf_device_failed(gf, op->operation);
+    op->done_elems += count;
+    return GF_OK;
+}
+
 static const struct gf_op_kind request_kind = {.done = request_done};
+static const struct gf_op_kind mean_kind = {.unpack = mean_unpack, .done = request_done};
+
+static gf_status request_fold(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count)
+{
+    const struct gf_pending *pending = arg;
+    gf_fold_host(pending->root, dst, src, pending->type, elem_count);
+    return GF_OK;
+}
+
+/* What is no sum is folded here; hierarchy only sums. */
+static void reduction_set(struct gf_op *op, struct gf_pending *pending)
+{
+    bool sums = (pending->root == GF_REDUCTION_SUM) || (pending->root == GF_REDUCTION_AVG);
+    if ((pending->op != GF_COLL_ALLREDUCE) || sums) return;
+    op->coll.fold = request_fold;
+    op->coll.fold_arg = pending;
+    op->coll.fold_elem_bytes = gf_type_size_bytes(pending->type);
+    if (op->algorithm == GF_ALGORITHM_HIERARCHY) op->algorithm = GF_ALGORITHM_HALVING;
+}
 
 /* The wire pool holds one staged request at a time. */
 static bool pool_taken(const gf_context *gf)
@@ -129,12 +174,15 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
     struct gf_pending *next;
     struct gf_op *op;
     while (((next = pending_with(gf, gf->requests.started + 1)) != NULL) && (!next->staged || !pool_taken(gf))) {
-        if ((op = gf_op_take(gf, &request_kind, next->operation, (uint32_t)next->sequence, now_ns)) == NULL) return;
+        bool mean = (next->op == GF_COLL_ALLREDUCE) && (next->root == GF_REDUCTION_AVG);
+        op = gf_op_take(gf, mean ? &mean_kind : &request_kind, next->operation, (uint32_t)next->sequence, now_ns);
+        if (op == NULL) return;
         op->of.request = next;
         op->packed = next->data;
         op->algorithm = gf_choose(gf, next->op, next->elem_count * gf_type_size_bytes(next->type));
         op->coll.op = next->op;
-        op->coll.root = next->root;
+        op->coll.root = (next->op == GF_COLL_BROADCAST) ? next->root : 0;
+        reduction_set(op, next);
         op->coll.type = next->type;
         op->coll.data = next->staged ? gf->wire : next->data;
         op->coll.elem_count = next->elem_count;

@@ -11,7 +11,7 @@ struct gf_pending {
     gf_operation operation;
     gf_coll_op op;
     gf_type type;
-    uint32_t root;
+    uint32_t root;     /* of a broadcast; of an allreduce its gf_reduction, which goes into tags and hashes likewise */
     gf_mem data;
     uint64_t elem_count;
     uint64_t sequence; /* from 1; the oldest starts first */

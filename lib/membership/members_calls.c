@@ -2,6 +2,7 @@
  * them, with other values: nobody waits for a message that is missing. So each rank chains a hash over its requests,
  * says with its position how many there were and what the last one was, and the coordinator compares with its own. */
 #include "lib/membership/members_state.h"
+#include "lib/settings/settings.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,6 +38,8 @@ static void call_text(char *text_out, size_t bytes, const struct members_call *c
                          (type < GF_TYPE_COUNT) ? types[type] : "elements of no type");
     if ((operation == GF_OPERATION_BROADCAST) && (wrote > 0) && ((size_t)wrote < bytes))
         (void)snprintf(text_out + wrote, bytes - (size_t)wrote, " from rank %u", call->root);
+    if ((operation == GF_OPERATION_ALLREDUCE) && (call->root != GF_REDUCTION_SUM) && ((size_t)wrote < bytes))
+        (void)snprintf(text_out + wrote, bytes - (size_t)wrote, " by %s", gf_reduction_name(call->root));
 }
 
 /* What this rank did as the peer's last request is remembered for a while; if it was longer ago, a later word tells. */

@@ -1,5 +1,5 @@
 /* Names and sizes of the public enums. */
-#include "gradientflow.h"
+#include "lib/settings/settings.h"
 
 const char *gf_status_name(gf_status status)
 {
@@ -84,4 +84,10 @@ size_t gf_type_size_bytes(gf_type type)
     case GF_TYPE_COUNT: break;
     }
     return 0; /* no such type */
+}
+
+const char *gf_reduction_name(gf_reduction reduction)
+{
+    static const char *const names[GF_REDUCTION_COUNT] = {"sum", "min", "max", "prod", "avg"};
+    return (reduction < GF_REDUCTION_COUNT) ? names[reduction] : "unknown reduction";
 }

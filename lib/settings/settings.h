@@ -88,4 +88,6 @@ bool gf_ip_loopback(const char *ip_or_address); /* of a numeric one */
  * there is no such field. */
 bool gf_setting_default(const char *key, size_t key_bytes, char *value_out);
 
+const char *gf_reduction_name(gf_reduction reduction); /* "sum", .. */
+
 #endif

@@ -86,7 +86,7 @@ static gf_status direct_start(struct gf_coll *coll)
     if (coll->op == GF_COLL_BARRIER) coll->elem_count = 0;
     direct->small = (coll->elem_count > 0) &&
                     (coll->elem_count * gf_coll_elem_bytes(coll) <= coll->own.direct->small_bytes);
-    GF_ASSERT((coll->fold == NULL) || direct->small); /* blocks are summed by whoever owns them */
+    GF_ASSERT((coll->fold == NULL) || direct->small || (coll->op == GF_COLL_ALLREDUCE));
     direct->block_elems = gf_direct_block_elems(coll);
     direct->staged = !direct->small && (coll->elem_count > 0) && !in_region(coll);
     direct->any_staged = direct->staged;
@@ -158,6 +158,18 @@ static bool is_target(const struct gf_coll *coll, uint32_t index)
     return (coll->op == GF_COLL_ALLREDUCE) || !is_source(coll, index);
 }
 
+/* Of an allreduce every rank is source and target: all is folded into this rank's piece, which goes to the others. */
+static gf_status fold_in(struct gf_coll *coll, const gf_mem *at, uint64_t count)
+{
+    gf_status status = GF_OK;
+    for (uint32_t index = 0; (index < coll->size) && (status >= 0); index++)
+        if (index != coll->index) status = coll->fold(coll->fold_arg, at[coll->index], at[index], count);
+    for (uint32_t index = 0; (index < coll->size) && (status >= 0); index++)
+        if (index != coll->index)
+            status = coll->ops->copy(coll->queue, at[index], at[coll->index], count * gf_coll_elem_bytes(coll));
+    return status;
+}
+
 /* Values are summed; a lone source is copied, to the bit. */
 static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems, uint64_t count)
 {
@@ -172,6 +184,7 @@ static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, u
         if (target) dst[dst_count++] = at;
         if (index != coll->index) coll->bytes_mapped += ((source ? bytes : 0) + (target ? bytes : 0));
     }
+    if (coll->fold != NULL) return fold_in(coll, src, count);
     if (coll->op <= GF_COLL_REDUCE_SCATTER)
         return coll->ops->sum_n(coll->queue, dst, dst_count, src, src_count, coll->type, count, coll->base + first + elems,
                                 coll->check, coll->sources);

@@ -31,7 +31,9 @@ static void help_print(const struct tool_args *args)
         if (option->letter != '\0') (void)snprintf(letter, sizeof letter, ", -%c", option->letter);
         (void)snprintf(left, sizeof left, "--%s%s %s", option->name, letter,
                        option->value_name ? option->value_name : "");
-        (void)printf("  %-24s %s\n", left, option->help);
+        (void)printf("  %-24s %s", left, option->help);
+        if (option->allowed != NULL) (void)printf("; %s", option->allowed);
+        (void)printf("\n");
     }
     (void)printf("  %-24s %s\n  %-24s %s\n  %-24s %s\n", "--quiet", "nothing on stdout, and no progress", "--help, -h",
                  "this text", "--version", "of the library");

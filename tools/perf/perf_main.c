@@ -23,9 +23,10 @@ static int sizes_run(const struct perf_options *options, struct perf *perf, stru
         if (status < 0) return perf_fail(perf->gf, status, "a measurement failed");
         report->row_count++;
         if (reports) perf_report_row(report, row);
-        if (row->wrong > 0) result = reports ? perf_refuse("results are wrong") : -1;
+        if (row->wrong + row->out_wrong > 0) result = reports ? perf_refuse("results are wrong") : -1;
         if (barrier) break; /* it has no size */
     }
+    if (reports) perf_report_foot(report);
     return result;
 }
 
@@ -39,6 +40,7 @@ static int collective_run(const struct perf_options *options, struct perf_report
     static const struct gf_tensor tensor = {.name = "none", .elem_count = 1};
     struct perf perf = {.plan = options->plan};
     struct perf_session session;
+    bool has_data = options->plan.operation != GF_OPERATION_BARRIER;
     int result = perf_open(&options->config, &tensor, 1, &session);
     if (result == 0) {
         perf.gf = session.gf;
@@ -46,12 +48,17 @@ static int collective_run(const struct perf_options *options, struct perf_report
         report->is_reporter = gf_rank(perf.gf) == 0;
         perf.data = (unsigned char *)(uintptr_t)gf_exchange_take(perf.gf, options->bytes_max);
         perf.times_us = perf_memory((size_t)PERF_SAMPLES_MAX * report->world * sizeof(float));
-        if ((perf.data == NULL) || (perf.times_us == NULL)) result = perf_refuse("there is no memory for the measurement");
+        if (has_data) perf.source = perf_memory(options->bytes_max);
+        if (has_data) perf.plan.seconds *= 0.5; /* for each place */
+        if ((perf.data == NULL) || (perf.times_us == NULL) || (has_data && (perf.source == NULL)))
+            result = perf_refuse(PERF_NO_MEMORY);
+        else if (perf.plan.root >= report->world) result = perf_refuse("--root is no rank of this job");
         else if (report->is_reporter && (places_check(options) != 0)) result = -1;
         else result = sizes_run(options, &perf, report);
     }
     perf_close(&session, result);
     free(perf.times_us);
+    free(perf.source);
     return result;
 }
 

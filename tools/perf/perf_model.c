@@ -186,7 +186,7 @@ static int replay_report(struct replay *replay, struct perf_report *report)
     report->world = gf_world(replay->gf);
     report->is_reporter = gf_rank(replay->gf) == 0;
     replay->times_us = perf_memory((size_t)PERF_SAMPLES_MAX * report->world * sizeof(float));
-    if (replay->times_us == NULL) return perf_refuse("there is no memory for the measurement");
+    if (replay->times_us == NULL) return perf_refuse(PERF_NO_MEMORY);
     if (report->is_reporter && ((perf_file_check(replay->options->json_path) != 0) ||
                                 (perf_file_check(replay->options->csv_path) != 0))) {
         free(replay->times_us);

@@ -11,12 +11,12 @@
 #define BYTES_MAX (UINT64_C(64) << 30)
 
 static struct {
-    uint64_t bytes_min, bytes_max, factor, iters, warmup, check, batch;
+    uint64_t bytes_min, bytes_max, factor, iters, warmup, check, batch, root;
     double seconds, busbw_min, compute_ms, gflops;
-    const char *op, *type, *algorithm, *config_path, *json_path, *csv_path, *set, *model_path, *tune_path;
-    bool batch_given, gflops_given, compute_given, size_given, op_given;
+    const char *op, *redop, *type, *algorithm, *config_path, *json_path, *csv_path, *set, *model_path, *tune_path;
+    bool batch_given, gflops_given, compute_given, size_given, op_given, redop_given, root_given;
 } given = {.bytes_min = 4096, .bytes_max = UINT64_C(64) << 20, .factor = 4, .warmup = 5, .check = 1, .seconds = 0.3,
-           .batch = 1, .op = "allreduce", .type = "float"};
+           .batch = 1, .op = "allreduce", .redop = "sum", .type = "float"};
 
 static const struct tool_option options[] = {
     {.name = "min-bytes", .kind = TOOL_SIZE, .value_out = &given.bytes_min, .value_name = "SIZE", .low = 4,
@@ -30,14 +30,17 @@ static const struct tool_option options[] = {
     {.name = "warmup", .kind = TOOL_NUMBER, .value_out = &given.warmup, .value_name = "N", .high = 1000,
      .letter = 'w', .help = "samples before, not counted (5)"},
     {.name = "seconds", .kind = TOOL_REAL, .value_out = &given.seconds, .value_name = "S", .low_real = 0.001,
-     .high_real = 3600, .letter = 't', .help = "for each size, about (0.3)"},
+     .high_real = 3600, .help = "for each size, about (0.3)"},
     {.name = "op", .kind = TOOL_TEXT, .value_out = &given.op, .value_name = "NAME", .given_out = &given.op_given,
-     .allowed = "allreduce|broadcast|reduce_scatter|allgather|barrier", .letter = 'o',
-     .help = "the operation (allreduce)"},
-    {.name = "type", .kind = TOOL_TEXT, .value_out = &given.type, .value_name = "NAME", .allowed = "float|half|bfloat16",
-     .letter = 'd', .help = "float, half or bfloat16"},
+     .allowed = "allreduce|broadcast|reduce_scatter|allgather|barrier", .help = "the operation (allreduce)"},
+    {.name = "redop", .kind = TOOL_TEXT, .value_out = &given.redop, .value_name = "NAME", .letter = 'o',
+     .given_out = &given.redop_given, .allowed = "sum|min|max|prod|avg", .help = "the reduction of an allreduce (sum)"},
+    {.name = "root", .kind = TOOL_NUMBER, .value_out = &given.root, .value_name = "RANK", .letter = 'r',
+     .high = GF_WORLD_MAX - 1, .given_out = &given.root_given, .help = "of a broadcast (0)"},
+    {.name = "type", .kind = TOOL_TEXT, .value_out = &given.type, .value_name = "NAME", .letter = 'd',
+     .allowed = "float|half|bfloat16", .help = "of elements (float)"},
     {.name = "algorithm", .kind = TOOL_TEXT, .value_out = &given.algorithm, .value_name = "NAME",
-     .letter = 'a', .help = "exchange.algorithm of the configuration: auto, direct, ring, .."},
+     .help = "exchange.algorithm of the configuration: auto, direct, ring, .."},
     {.name = "check", .kind = TOOL_NUMBER, .value_out = &given.check, .value_name = "0|1", .high = 1,
      .letter = 'c', .help = "look at every element before and after the samples (1)"},
     {.name = "config", .kind = TOOL_TEXT, .value_out = &given.config_path, .value_name = "FILE",
@@ -118,6 +121,9 @@ static void plan_make(struct perf_plan *plan)
                                .seconds = given.seconds, .check = given.check != 0};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
         if (strcmp(given.op, gf_operation_name(ops[i])) == 0) plan->operation = ops[i];
+    for (gf_reduction r = 0; r < GF_REDUCTION_COUNT; r++)
+        if (strcmp(given.redop, perf_redop_name(r)) == 0) plan->reduction = r;
+    plan->root = (uint32_t)given.root;
     plan->type = (given.type[0] == 'h') ? GF_TYPE_F16 : (given.type[0] == 'b') ? GF_TYPE_BF16 : GF_TYPE_F32;
 }
 
@@ -131,6 +137,9 @@ static int combination_check(void)
         return perf_refuse("--compute-ms, --gflops and --batch need --model FILE");
     if (given.compute_given && given.gflops_given) return perf_refuse("--compute-ms and --gflops: give one of them");
     if (given.batch_given && !given.gflops_given) return perf_refuse("--batch needs --gflops");
+    if (given.redop_given && (strcmp(given.op, "allreduce") != 0)) return perf_refuse("--redop is for allreduce");
+    if (given.root_given && (strcmp(given.op, "broadcast") != 0)) return perf_refuse("--root is for broadcast");
+    if ((model || tune) && given.redop_given) return perf_refuse("--model and --tune time sums; leave --redop out");
     if (model && (given.size_given || given.op_given))
         return perf_refuse("--model: the model says operation and sizes; leave --op, --min-bytes and --max-bytes out");
     if (tune && (given.op_given || (given.algorithm != NULL)))
@@ -144,9 +153,10 @@ int perf_options_read(int argc, char **argv, struct perf_options *options_out)
 {
     static const struct tool_args args = {
         .program = "gf-perf", .usage = "[options]",
-        .about = "Times one collective, in place, size by size, on all ranks that gf-run, Slurm or mpirun started. Each\n"
-                 "rank rewrites its data before each sample; a sample's time is that of the slowest rank. Exit code 1:\n"
-                 "wrong data, a failure or timeout, rows missing, too little bandwidth.",
+        .about = "Times one collective, in place and out of place, size by size, on all ranks that gf-run, Slurm or\n"
+                 "mpirun started. Each rank rewrites its data before each sample; a sample's time is that of the\n"
+                 "slowest rank. Exit code 1: wrong data, a failure or timeout, rows missing, too little bandwidth.\n"
+                 "Letters, columns and the average line are those of nccl-tests.",
         .options = options, .option_count = OPTION_COUNT,
     };
     uint32_t operand_count;

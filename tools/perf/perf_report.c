@@ -16,24 +16,67 @@ static const char *type_name(const struct perf_report *report)
     return perf_type_name((report->step.model != NULL) ? report->config->exchange.wire : report->plan.type);
 }
 
+/* nccl-tests' names: what no value is made of has no reduction, and what begins nowhere has no root. */
+static const char *redop_name(const struct perf_report *report)
+{
+    gf_operation operation = report->plan.operation;
+    if (report->step.model != NULL) return "sum";
+    if (operation == GF_OPERATION_ALLREDUCE) return perf_redop_name(report->plan.reduction);
+    return (operation == GF_OPERATION_REDUCE_SCATTER) ? "sum" : "none";
+}
+
 void perf_report_head(const struct perf_report *report)
 {
     char summary[256];
-    printf("# gf-perf %u.%u: %s, %s, in place, %u ranks, configuration 0x%016llx\n", GF_VERSION_MAJOR, GF_VERSION_MINOR,
-           op_name(report), type_name(report), report->world, (unsigned long long)gf_config_hash(report->config));
-    printf("# %s\n", gf_config_summary(report->config, summary, sizeof summary));
-    printf("#%11s %11s %7s %12s %12s %12s %9s %9s %6s  %s\n", "bytes", "count", "samples", "p50_us", "p99_us", "min_us",
-           "algbw", "busbw", "wrong", "algorithm");
+    printf("# gf-perf %u.%u: %s, %u ranks, configuration 0x%016llx\n", GF_VERSION_MAJOR, GF_VERSION_MINOR,
+           op_name(report), report->world, (unsigned long long)gf_config_hash(report->config));
+    printf("# %s\n#\n", gf_config_summary(report->config, summary, sizeof summary));
+    printf("# %58s out-of-place %24s in-place\n", "", "");
+    printf("#%11s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
+    for (int place = 0; place < 2; place++) printf("  %7s  %6s  %6s %6s", "time", "algbw", "busbw", "#wrong");
+    printf("\n#%11s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
+    for (int place = 0; place < 2; place++) printf("  %7s  %6s  %6s %6s", "(us)", "(GB/s)", "(GB/s)", "");
+    printf("\n");
     fflush(stdout);
+}
+
+/* Four columns; NULL wrong: nobody looked. */
+static void place_print(double us, double algbw, double busbw, const uint64_t *wrong)
+{
+    char text[24] = "N/A";
+    if (wrong != NULL) (void)snprintf(text, sizeof text, "%llu", (unsigned long long)*wrong);
+    printf("  %7.*f  %6.2f  %6.2f  %5s", (us < 100) ? 2 : (us < 10000) ? 1 : 0, us, algbw, busbw, text);
 }
 
 void perf_report_row(const struct perf_report *report, const struct perf_row *row)
 {
-    char wrong[24] = "-";
-    if (report->plan.check) snprintf(wrong, sizeof wrong, "%llu", (unsigned long long)row->wrong);
-    printf("%12llu %11llu %7u %12.2f %12.2f %12.2f %9.3f %9.3f %6s  %s\n", (unsigned long long)row->bytes,
-           (unsigned long long)row->elem_count, row->samples, row->p50_us, row->p99_us, row->min_us, row->algbw,
-           row->busbw, wrong, gf_algorithm_name(row->algorithm));
+    gf_operation operation = report->plan.operation;
+    bool shares = (operation == GF_OPERATION_REDUCE_SCATTER) || (operation == GF_OPERATION_ALLGATHER);
+    bool has_root = (operation == GF_OPERATION_BROADCAST) && (report->step.model == NULL), checks = report->plan.check;
+    bool new_algorithm = (row == report->rows) || (row[-1].algorithm != row->algorithm);
+    uint64_t count = shares ? (row->elem_count + report->world - 1) / report->world : row->elem_count;
+    if (new_algorithm) printf("# by %s\n", gf_algorithm_name(row->algorithm));
+    printf("%12llu  %12llu  %8s  %6s  %6d", (unsigned long long)row->bytes, (unsigned long long)count,
+           type_name(report), redop_name(report), has_root ? (int)report->plan.root : -1);
+    if (row->out_us > 0) place_print(row->out_us, row->out_algbw, row->out_busbw, checks ? &row->out_wrong : NULL);
+    else printf("  %7s  %6s  %6s  %5s", "N/A", "N/A", "N/A", "N/A");
+    place_print(row->p50_us, row->algbw, row->busbw, checks ? &row->wrong : NULL);
+    printf("\n");
+    fflush(stdout);
+}
+
+void perf_report_foot(const struct perf_report *report)
+{
+    uint64_t wrong = 0, places = 0;
+    double sum = 0;
+    for (uint32_t i = 0; i < report->row_count; i++) {
+        const struct perf_row *row = &report->rows[i];
+        wrong += row->wrong + row->out_wrong;
+        sum += row->busbw + row->out_busbw;
+        places += (row->out_us > 0) ? 2 : 1;
+    }
+    printf("# Out of bounds values : %llu %s\n# Avg bus bandwidth    : %g\n#\n", (unsigned long long)wrong,
+           (wrong == 0) ? "OK" : "FAILED", (places > 0) ? sum / (double)places : 0.0);
     fflush(stdout);
 }
 
@@ -108,13 +151,15 @@ int perf_report_json(const struct perf_report *report, const char *path)
     json_header(file, report);
     for (uint32_t i = 0; i < report->row_count; i++) {
         const struct perf_row *row = &report->rows[i];
-        fprintf(file, "%s\n    {\"op\": \"%s\", \"type\": \"%s\", \"bytes\": %llu, \"count\": %llu, \"samples\": %u, "
+        fprintf(file, "%s\n    {\"op\": \"%s\", \"type\": \"%s\", \"redop\": \"%s\", "
+                "\"bytes\": %llu, \"count\": %llu, \"samples\": %u, "
                 "\"time_us\": %.3f, \"min_us\": %.3f, \"mean_us\": %.3f, \"p50_us\": %.3f, \"p95_us\": %.3f, "
                 "\"p99_us\": %.3f, \"algbw\": %.4f, \"busbw\": %.4f, \"wrong\": %llu, "
-                "\"algorithm\": \"%s\"}", (i > 0) ? "," : "", op_name(report), type_name(report),
+                "\"out_of_place_us\": %.3f, \"algorithm\": \"%s\"}", (i > 0) ? "," : "", op_name(report),
+                type_name(report), redop_name(report),
                 (unsigned long long)row->bytes, (unsigned long long)row->elem_count, row->samples, row->p50_us,
                 row->min_us, row->mean_us, row->p50_us, row->p95_us, row->p99_us, row->algbw, row->busbw,
-                (unsigned long long)row->wrong, gf_algorithm_name(row->algorithm));
+                (unsigned long long)row->wrong, row->out_us, gf_algorithm_name(row->algorithm));
     }
     fprintf(file, "\n  ]\n}\n");
     return perf_file_end(file, path);

@@ -31,6 +31,7 @@ struct perf_report {
 void perf_report_head(const struct perf_report *report);
 void perf_report_row(const struct perf_report *report, const struct perf_row *row);
 void perf_report_step(const struct perf_report *report);
+void perf_report_foot(const struct perf_report *report); /* whether all was right, and the mean bandwidth */
 /* 0, or -1: it said why on stderr. */
 int perf_report_json(const struct perf_report *report, const char *path);
 int perf_report_csv(const struct perf_report *report, const char *path);

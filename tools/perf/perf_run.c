@@ -19,18 +19,34 @@ const char *perf_type_name(gf_type type)
     return names[type];
 }
 
+const char *perf_redop_name(gf_reduction reduction)
+{
+    static const char *const names[GF_REDUCTION_COUNT] = {"sum", "min", "max", "prod", "avg"};
+    return names[reduction];
+}
+
+/* Where a rank writes what it brings. */
+static unsigned char *input_of(const struct perf *perf)
+{
+    return (perf->source != NULL) ? perf->source : perf->data;
+}
+
 static gf_status operation_run(struct perf *perf, uint64_t elem_count)
 {
     struct gf_request request = {0};
     gf_mem data = (gf_mem)(uintptr_t)perf->data;
     gf_type type = perf->plan.type;
+    gf_reduction reduction = perf->plan.reduction;
     gf_status status;
+    if (perf->source != NULL) memcpy(perf->data, perf->source, elem_count * gf_type_size_bytes(type));
     switch (perf->plan.operation) {
-    case GF_OPERATION_BROADCAST: status = gf_broadcast(perf->gf, data, elem_count, type, 0, &request); break;
+    case GF_OPERATION_BROADCAST:
+        status = gf_broadcast(perf->gf, data, elem_count, type, perf->plan.root, &request);
+        break;
     case GF_OPERATION_REDUCE_SCATTER: status = gf_reduce_scatter(perf->gf, data, elem_count, type, &request); break;
     case GF_OPERATION_ALLGATHER: status = gf_allgather(perf->gf, data, elem_count, type, &request); break;
     case GF_OPERATION_BARRIER: status = gf_barrier(perf->gf, &request); break;
-    default: status = gf_allreduce(perf->gf, data, elem_count, type, &request); break;
+    default: status = gf_allreduce_by(perf->gf, reduction, data, elem_count, type, &request); break;
     }
     return (status < 0) ? status : gf_request_wait(perf->gf, &request);
 }
@@ -44,12 +60,13 @@ gf_status perf_barrier(gf_context *gf)
 
 static gf_status checked_run(struct perf *perf, uint64_t elem_count, uint64_t *wrong)
 {
-    struct perf_values values = {.data = perf->data, .elem_count = elem_count, .type = perf->plan.type,
-                                 .operation = perf->plan.operation, .world = gf_world(perf->gf),
-                                 .rank = gf_rank(perf->gf)};
+    struct perf_values values = {.data = input_of(perf), .elem_count = elem_count, .type = perf->plan.type,
+                                 .operation = perf->plan.operation, .reduction = perf->plan.reduction,
+                                 .world = gf_world(perf->gf), .rank = gf_rank(perf->gf), .root = perf->plan.root};
     gf_status status;
     perf_values_fill(&values);
     if ((status = operation_run(perf, elem_count)) < 0) return status;
+    values.data = perf->data;
     *wrong += perf_values_wrong(&values);
     return GF_OK;
 }
@@ -60,7 +77,7 @@ static gf_status sample(struct perf *perf, uint64_t elem_count, float *us_out)
 {
     gf_status status;
     double begin_us;
-    memset(perf->data, 0, elem_count * gf_type_size_bytes(perf->plan.type));
+    memset(input_of(perf), 0, elem_count * gf_type_size_bytes(perf->plan.type));
     if ((status = perf_barrier(perf->gf)) < 0) return status;
     begin_us = perf_now_us();
     status = operation_run(perf, elem_count);
@@ -145,7 +162,8 @@ gf_algorithm perf_algorithm_last(gf_context *gf)
     return last;
 }
 
-gf_status perf_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_out)
+/* In place, or out of place where there is a source. */
+static gf_status place_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_out)
 {
     struct perf_row row = {.elem_count = bytes / gf_type_size_bytes(perf->plan.type)};
     uint64_t wrong = 0;
@@ -164,5 +182,20 @@ gf_status perf_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_o
     if ((status = perf_greatest(perf->gf, perf->times_us, 1)) < 0) return status;
     row.wrong = (uint64_t)perf->times_us[0];
     *row_out = row;
+    return GF_OK;
+}
+
+gf_status perf_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_out)
+{
+    struct perf in_place = *perf;
+    struct perf_row out;
+    gf_status status;
+    in_place.source = NULL;
+    if (((status = place_measure(&in_place, bytes, row_out)) < 0) || (perf->source == NULL)) return status;
+    if ((status = place_measure(perf, bytes, &out)) < 0) return status;
+    row_out->out_us = out.p50_us;
+    row_out->out_algbw = out.algbw;
+    row_out->out_busbw = out.busbw;
+    row_out->out_wrong = out.wrong;
     return GF_OK;
 }

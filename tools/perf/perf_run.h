@@ -8,6 +8,8 @@
 
 struct perf_plan {
     gf_operation operation;
+    gf_reduction reduction; /* of an allreduce */
+    uint32_t root;          /* of a broadcast */
     gf_type type;
     uint64_t iters;      /* samples; 0: as many as fit in seconds, 3 at least */
     uint64_t warmup;
@@ -20,7 +22,8 @@ struct perf_row {
     uint32_t samples;
     double p50_us, p95_us, p99_us, min_us, mean_us; /* of a sample, which is the time of its slowest rank */
     double algbw, busbw;                   /* GB/s of the median */
-    uint64_t wrong;                        /* elements, on the worst rank */
+    double out_us, out_algbw, out_busbw;   /* the same out of place, medians; 0: not measured */
+    uint64_t wrong, out_wrong;             /* elements, on the worst rank */
     gf_algorithm algorithm;
 };
 
@@ -28,11 +31,13 @@ struct perf_row {
 struct perf {
     gf_context *gf;
     struct perf_plan plan;
-    unsigned char *data; /* of the exchange region */
+    unsigned char *data;   /* of the exchange region */
+    unsigned char *source; /* NULL, or out of place: copied to data, where the operation works */
     float *times_us;
 };
 
 const char *perf_type_name(gf_type type);
+const char *perf_redop_name(gf_reduction reduction);
 double perf_now_us(void);
 gf_status perf_barrier(gf_context *gf);
 /* times_us[count] of each rank become those of the slowest, on all ranks; room is for [count * world]. */

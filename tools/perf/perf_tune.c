@@ -55,7 +55,7 @@ static int algorithm_time(const struct perf_options *options, struct tune *tune,
         perf.plan.check = perf.plan.check && (round == 0);
         perf.data = (unsigned char *)(uintptr_t)gf_exchange_take(perf.gf, options->bytes_max);
         perf.times_us = perf_memory((size_t)PERF_SAMPLES_MAX * tune->world * sizeof(float));
-        if ((perf.data == NULL) || (perf.times_us == NULL)) result = perf_refuse("there is no memory for the measurement");
+        if ((perf.data == NULL) || (perf.times_us == NULL)) result = perf_refuse(PERF_NO_MEMORY);
         else if (result == 0) result = sizes_time(&perf, tune, algorithm, round);
     }
     perf_close(&session, result);

@@ -18,29 +18,51 @@ static uint32_t pattern_of(const struct perf_values *values)
     return (values->world * (PATTERN - 1) <= 256) ? PATTERN : 2; /* bf16 holds whole numbers up to 256 */
 }
 
+static float value_of(gf_type type, uint32_t bits)
+{
+    if (type == GF_TYPE_F16) return gf_f32_of_f16((uint16_t)bits);
+    return (type == GF_TYPE_BF16) ? gf_f32_of_bf16((uint16_t)bits) : gf_f32_of_bits(bits);
+}
+
+/* What a rank fills in. Factors are 1 and, seldom, 2: products stay exact. */
+static float input(const struct perf_values *values, uint64_t elem, uint32_t rank)
+{
+    if ((values->operation == GF_OPERATION_ALLREDUCE) && (values->reduction == GF_REDUCTION_PROD))
+        return ((elem + rank) % pattern_of(values) == 0) ? 2 : 1;
+    return (float)((elem + rank) % pattern_of(values));
+}
+
 void perf_values_fill(const struct perf_values *values)
 {
     size_t size = gf_type_size_bytes(values->type);
-    uint32_t pattern = pattern_of(values);
     for (uint64_t i = 0; i < values->elem_count; i++) {
-        uint32_t bits = bits_of(values->type, (float)((values->first_elem + i + values->rank) % pattern));
+        uint32_t bits = bits_of(values->type, input(values, values->first_elem + i, values->rank));
         memcpy(values->data + i * size, &bits, size);
     }
+}
+
+static float reduced(const struct perf_values *values, uint32_t elem)
+{
+    float result = input(values, elem, 0);
+    for (uint32_t rank = 1; rank < values->world; rank++) {
+        float value = input(values, elem, rank);
+        switch (values->reduction) {
+        case GF_REDUCTION_MIN: result = (value < result) ? value : result; break;
+        case GF_REDUCTION_MAX: result = (value > result) ? value : result; break;
+        case GF_REDUCTION_PROD: result *= value; break;
+        default: result += value; break;
+        }
+    }
+    if (values->reduction != GF_REDUCTION_AVG) return result;
+    return value_of(values->type, bits_of(values->type, result)) * (1.0f / (float)values->world);
 }
 
 /* Element i of what must be there is want[i % pattern]; where nothing is added it is what from_rank filled in. */
 static void wanted(const struct perf_values *values, uint32_t from_rank, uint32_t *want)
 {
-    uint32_t pattern = pattern_of(values);
-    bool sums = (values->operation != GF_OPERATION_BROADCAST) && (values->operation != GF_OPERATION_ALLGATHER);
-    for (uint32_t i = 0; i < pattern; i++) {
-        float value = (float)((i + from_rank) % pattern);
-        if (sums) {
-            value = 0;
-            for (uint32_t rank = 0; rank < values->world; rank++) value += (float)((i + rank) % pattern);
-        }
-        want[i] = bits_of(values->type, value);
-    }
+    bool moves = (values->operation == GF_OPERATION_BROADCAST) || (values->operation == GF_OPERATION_ALLGATHER);
+    for (uint32_t i = 0; i < pattern_of(values); i++)
+        want[i] = bits_of(values->type, moves ? input(values, i, from_rank) : reduced(values, i));
 }
 
 static uint64_t wrong_in(const struct perf_values *values, uint64_t first, uint64_t count, uint32_t from_rank)
@@ -71,6 +93,6 @@ uint64_t perf_values_wrong(const struct perf_values *values)
             wrong += wrong_in(values, first, count, rank);
         }
         return wrong;
-    default: return wrong_in(values, 0, values->elem_count, 0);
+    default: return wrong_in(values, 0, values->elem_count, values->root);
     }
 }

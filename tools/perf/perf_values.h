@@ -11,7 +11,8 @@ struct perf_values {
     uint64_t elem_count, first_elem;
     gf_type type;
     gf_operation operation;
-    uint32_t world, rank;
+    gf_reduction reduction; /* of an allreduce */
+    uint32_t world, rank, root;
 };
 
 void perf_values_fill(const struct perf_values *values);
