@@ -73,7 +73,7 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
 {
     const struct launcher *launcher = launcher_find();
     struct gf_identity identity = {0};
-    uint64_t rank = 0, world = 0;
+    uint64_t rank = 0, world = 0, most = 0;
     char allowed[64];
     if (launcher == NULL) return GF_AGAIN;
     const char *rank_text = variable(launcher->rank), *world_text = variable(launcher->world);
@@ -86,9 +86,14 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     if (!decimal_parse(world_text, GF_WORLD_MAX, &world) || (world == 0)) {
         return refuse(fault_out, launcher->world, world_text, allowed);
     }
-    (void)snprintf(allowed, sizeof allowed, "a rank from 0 to %u (%s is %u)", (unsigned)world - 1, launcher->world,
+    const char *most_text = variable("GF_WORLD_MAX");
+    if ((most_text != NULL) && (!decimal_parse(most_text, GF_WORLD_MAX, &most) || (most < world)))
+        return refuse(fault_out, "GF_WORLD_MAX", most_text, "a number of ranks that is not below GF_WORLD");
+    identity.world_max = (uint32_t)most;
+    if (most < world) most = world;
+    (void)snprintf(allowed, sizeof allowed, "a rank from 0 to %u (%s is %u)", (unsigned)most - 1, launcher->world,
                    (unsigned)world);
-    if (!decimal_parse(rank_text, world - 1, &rank)) return refuse(fault_out, launcher->rank, rank_text, allowed);
+    if (!decimal_parse(rank_text, most - 1, &rank)) return refuse(fault_out, launcher->rank, rank_text, allowed);
     identity.rank = (uint32_t)rank;
     identity.world = (uint32_t)world;
     identity.source = launcher->rank;

@@ -7,6 +7,7 @@
 struct gf_identity {
     uint32_t rank;
     uint32_t world;
+    uint32_t world_max;          /* GF_WORLD_MAX; 0 where it is not set. A new rank is from world to world_max - 1 */
     uint64_t job_id;             /* GF_JOB, or a hash of the launcher's own job id; 0 where there is none */
     char address[GF_TEXT_MAX];   /* GF_ADDRESS (numeric IP:port); empty where it is not set */
     bool rejoin;                 /* GF_REJOIN is 1 */

@@ -22,7 +22,7 @@
 #include "lib/core/wait.h"
 #include "lib/core/warm.h"
 #include "lib/device/ipc.h"
-#include "lib/elastic/shrink.h"
+#include "lib/elastic/epoch.h"
 #include "lib/membership/members.h"
 #include "lib/observe/observed.h"
 #include "lib/optimizer/update.h"
@@ -95,7 +95,7 @@ struct gf_context {
     struct gf_loss_scale loss_scale;
     struct gf_weights optimizer;
     struct gf_sparse sparse;
-    struct gf_shrinking shrink;
+    struct gf_change change;
     struct gf_inherit inherit;
     struct gf_observed observed;
 };

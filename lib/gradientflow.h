@@ -48,7 +48,7 @@ typedef enum gf_status {
     GF_ERR_SYSTEM = -9,    /* the operating system refused; errno is in the record */
     GF_ERR_NUMERIC = -10,  /* values are not finite and the loss scale is at its floor */
     GF_ERR_ABORTED = -11,  /* gf_abort() was called */
-    GF_ERR_QUORUM = -12,   /* fewer than half of the ranks are left on this side */
+    GF_ERR_QUORUM = -12,   /* too few of the ranks are left on this side */
     GF_ERR_CONFIG = -13,   /* a configuration file or value is refused */
     GF_ERR_DATA = -14      /* a saved state is corrupt, short, foreign or newer; or a checksum did not match */
 } gf_status;
@@ -77,7 +77,7 @@ typedef enum gf_operation {
     GF_OPERATION_NORMS,          /* the chunk norms of a sparse step */
     GF_OPERATION_UPDATE,
     GF_OPERATION_STATE,          /* gf_state_save(), gf_state_load() */
-    GF_OPERATION_SHRINK,
+    GF_OPERATION_SHRINK,         /* the way into the next epoch */
     GF_OPERATION_CLOSE,
     GF_OPERATION_WAIT,           /* blocked in gf_step_wait(); only in traces */
     GF_OPERATION_COUNT
@@ -163,7 +163,6 @@ struct gf_state_extra {
     void *data;       /* host memory on 4 bytes; the library's while a call runs, the appliance's between */
     uint64_t bytes;   /* a multiple of 4; the same on all ranks */
 };
-
 #define GF_TEXT_MAX 128
 #define GF_PATH_MAX_BYTES 256
 
@@ -173,7 +172,8 @@ struct gf_config {
     uint32_t size_bytes; /* sizeof(struct gf_config), or 0 */
     struct {
         uint32_t world;          /* ranks; 0: from the environment */
-        uint32_t rank;           /* this rank, below world; looked at only where world was filled by hand */
+        uint32_t world_max;  /* what it may grow to: member ids are below it; 0: world */
+        uint32_t rank;       /* below world (a new one's: world_max); looked at only where world was filled by hand */
         uint64_t id;             /* frames of another job are refused; 0: from the environment, else 0 */
         bool ignore_environment; /* take rank, world, id and address from here alone */
     } job;
@@ -185,7 +185,7 @@ struct gf_config {
         uint64_t keepalive_ns;     /* TCP keepalive period of the control channel; 0: 5 s */
         char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
         bool insecure;             /* listen beyond loopback without a key */
-        bool rejoin;               /* this rank was of the job and was started anew: see gf_admit() */
+        bool rejoin;               /* this rank was of the job and was started anew: see gf_rejoined() */
     } rendezvous;
     struct {
         char transports[GF_TEXT_MAX]; /* UCX's names, comma-separated; empty: self,posix,tcp */
@@ -282,10 +282,10 @@ struct gf_footprint {
     uint64_t device_bytes;   /* GPU memory taken at open; 0 on the host. With what GF_PATH_WIRE may turn out to need */
 };
 
-/* What this program links of the library: all of it, unless it is compiled with -DGF_MODULES=gf_modules_core or the name
- * of a table of its own (modules.h). Only this header refers to the table, so what it does not name is not linked. A
- * configuration that asks for more is refused by gf_measure() and gf_open() with GF_ERR_CONFIG. All ranks must link the
- * same algorithms; a difference is an error of the join. */
+/* What this program links of the library: all of it, unless it is compiled with -DGF_MODULES=gf_modules_core or the
+ * name of a table of its own (modules.h). Only this header refers to the table, so what it does not name is not
+ * linked. A configuration that asks for more is refused by gf_measure() and gf_open() with GF_ERR_CONFIG. All ranks
+ * must link the same algorithms; a difference is an error of the join. */
 #ifndef GF_MODULES
 #define GF_MODULES gf_modules_all
 #endif
@@ -325,13 +325,14 @@ gf_status gf_close(gf_context *gf);
  * the context for everything but this and gf_close(). */
 gf_status gf_close_poll(gf_context *gf);
 
-/* 0 for NULL. gf_shrink() and gf_admit() change both: draw samples by what they are now, for example from
+/* 0 for NULL. A new epoch changes both: draw samples by what they are now, for example from
  * (gf_steps() * gf_world() + gf_rank()) * batch on, and each epoch's ranks share the data anew. */
 uint32_t gf_rank(const gf_context *gf);
 uint32_t gf_world(const gf_context *gf);
-/* Rank and world that this context was opened with: no shrink changes them, a restarted rank has them again. */
+/* Rank (its member id), world and world_max at open: no epoch changes them, a restarted rank has them again. */
 uint32_t gf_first_rank(const gf_context *gf);
 uint32_t gf_first_world(const gf_context *gf);
+uint32_t gf_world_max(const gf_context *gf);
 
 /* ---- the step ---- */
 
@@ -339,8 +340,8 @@ uint32_t gf_first_world(const gf_context *gf);
  * gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers write here. It is the appliance's from
  * gf_step_begin() to gf_tensor_ready(gf, i), the library's until gf_step_wait() gives GF_OK, and then holds the average
  * over all ranks until the next gf_step_begin(). Addresses do not change while the context is open, but for
- * gf_shrink(). gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy in
- * optimizer.half_weights; 0 without one. All are host addresses with the host device, device addresses on a GPU. */
+ * an epoch's begin. gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy
+ * in optimizer.half_weights; 0 without one. All are host addresses with the host device, device addresses on a GPU. */
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight_half(gf_context *gf, uint32_t tensor);
@@ -467,40 +468,39 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
 /* After gf_state_load(): what a rank that is no more had saved. Only its history and local momentum are added. */
 gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
 
-/* After a peer has died, was lost or fell silent (GF_ERR_PEER, GF_ERR_LINK, GF_ERR_TIMEOUT) the survivors may go on
- * without it, if they are more than half of the ranks of the epoch, or exactly half with the rank that is lowest by
- * gf_first_rank(). Fewer may where all that is left of the job is here: every rank of the first world is here or is named
- * in ended[count], ranks of the first world (NULL, 0: none). Name there whose process has ended, by proof (its launcher
- * has reaped it, its node is fenced), and has not been started again. A false list can split the job. gf-run's ranks know
- * it from gf-run. gf_shrink() begins, every survivor must call it; gf_shrink_poll() gives GF_AGAIN until the new epoch has
- * begun, gf_shrink_wait() may block until then, up to rendezvous.join_timeout_ns. On GF_OK
- *   - the context is ready, between steps, as after gf_open_wait(); gf_rank() and gf_world() are new ones: survivors
- *     keep their order;
- *   - gf_gradient(), gf_weight(), gf_weight_half() and gf_exchange_take() are to be asked again: the exchange region is
- *     a new one, what lay in it is gone. Requests that were posted before are gone too;
- *   - weights, momentum, state_extra, selection and loss scale are those after step gf_steps(), the last whole one of
- *     any survivor, the same everywhere; one that had not ended that step has them from one that had. Histories are
- *     each rank's own. Where the step was whole but no survivor had called gf_update() for it, it changes nothing;
- *   - the step that was under way is dropped on all: begin it anew.
- * More deaths on the way are valid. GF_ERR_QUORUM: too few ranks are left on this side, or the others went on without
- * this rank; it sticks. GF_ERR_PARAM: ended[] names no other rank. GF_ERR_STATE: this rank has not failed, or by itself. */
-gf_status gf_shrink(gf_context *gf, const uint32_t *ended, uint32_t count);
-gf_status gf_shrink_poll(gf_context *gf);
-gf_status gf_shrink_wait(gf_context *gf);
-/* A rank that has died may be started again, with its old rank and world and rendezvous.rejoin (or GF_REJOIN=1 in the
- * environment): its gf_open() rejoins at rendezvous.address, its gf_open_wait() ends when the others have let it in,
- * at the latest after rendezvous.join_timeout_ns. They see it after a step: gf_joiners() is the number of restarted
- * ranks that wait, as of the last whole step, the same on all ranks. Where it is not 0 every rank calls gf_admit(),
- * between steps and after gf_update(), then gf_shrink_poll() or gf_shrink_wait() as with gf_shrink(), and what is said
- * there holds: the world has the joiners (no more at once than there were ranks), addresses are to be asked again. A
- * gf_shrink() also takes along who waits. Rank 0 is who coordinated, after it all by their rank at the start.
- * The joiner then has weights, momentum, selection, loss scale and gf_steps() of the others, and an empty history.
- * GF_ERR_STATE from gf_admit(): nobody waits, or a wrong moment. gf_open_wait() of a joiner: GF_ERR_MISMATCH, it was
- * given other things than the others; GF_ERR_STATE, the job has not begun or is ending; GF_ERR_TIMEOUT, nobody answers
- * at that address; GF_ERR_QUORUM, nobody let it in. Start again only what has ended. */
-uint32_t gf_joiners(const gf_context *gf);
-gf_status gf_admit(gf_context *gf);
-bool gf_rejoined(const gf_context *gf); /* this context was opened as a joiner */
+/* The next epoch: one way for a failure, for ranks that come in and that leave. Each rank calls gf_epoch_begin()
+ *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT (gf_shrink()): the survivors go on if they are more than half of
+ *     the epoch's ranks, or exactly half with the lowest member id (gf_first_rank()); fewer if each other member id
+ *     below gf_world_max() is named in ended[count] (NULL, 0: none): no process of that id runs, by proof (its launcher
+ *     has reaped it, its node is fenced). A false list can split the job. gf-run's ranks know it from gf-run. Or
+ *   - between steps, after gf_update(), if gf_epoch_due() is not 0 (gf_admit()): so many ranks wait to come in or want
+ *     to leave, as of the last whole step, the same on all ranks. A change after a failure takes them along, too.
+ * gf_epoch_poll() gives GF_AGAIN until the new epoch has begun; gf_epoch_wait() may block until then, up to
+ * rendezvous.join_timeout_ns. On GF_OK, but for a rank that has left,
+ *   - the context is ready, between steps; gf_rank() and gf_world() are new: rank 0 is who coordinated, if it stays,
+ *     then all by member id. Addresses (gf_gradient() .., gf_exchange_take()) are to be asked again: the exchange
+ *     region is new. Requests that were posted are gone, the step that was under way is dropped on all;
+ *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are those of the lowest member among the
+ *     furthest. Histories are each rank's own, empty on those that came in. A step that nobody had updated is void.
+ * More deaths on the way are valid. GF_ERR_QUORUM: too few are left here, or the others went on without this rank; it
+ * sticks. GF_ERR_PARAM: ended[] names no other member. GF_ERR_STATE: nothing is due, or this rank failed by itself. */
+gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count);
+gf_status gf_epoch_poll(gf_context *gf);
+gf_status gf_epoch_wait(gf_context *gf);
+uint32_t gf_epoch_due(const gf_context *gf);
+uint32_t gf_joiners(const gf_context *gf); /* that wait to come in */
+/* This rank leaves with the next epoch: it goes on until gf_epoch_due() tells all and begins that like the others, to
+ * whom it is no failure. On GF_OK gf_left() is true, gf_close() is next. GF_ERR_QUORUM: nobody else is left. */
+gf_status gf_leave(gf_context *gf);
+bool gf_left(const gf_context *gf);
+/* Who comes in: a rank that has ended and was started again, with its old rank and world and rendezvous.rejoin (or
+ * GF_REJOIN=1); or a new one, whose rank, from world to world_max - 1, no epoch has had. Its gf_open_wait() ends when
+ * they have let it in (at most as many at once as they are, and 64), or with GF_ERR_MISMATCH: it was given something
+ * else; GF_ERR_STATE: its member id was used before, or the job has not begun or is ending; GF_ERR_TIMEOUT: nobody
+ * answers at rendezvous.address; GF_ERR_QUORUM: nobody let it in. Start again only what has ended. */
+bool gf_rejoined(const gf_context *gf); /* this context was opened so */
+#define gf_shrink(gf, ended, count) gf_epoch_begin(gf, ended, count) /* by its two uses */
+#define gf_admit(gf) gf_epoch_begin(gf, NULL, 0)
 /* Whole steps since open (or since the state that was loaded), skipped ones included. Equal on all ranks where the
  * context is ready and no step has ended on some of them only. */
 uint64_t gf_steps(const gf_context *gf);
@@ -544,7 +544,7 @@ struct gf_stats {
     float loss_scale;
     uint32_t buffer_count;        /* fused buffers of a dense step */
     uint64_t slowest_late_ns;     /* of slowest_peer */
-    uint32_t path;                /* gf_path, since open or the last shrink */
+    uint32_t path;                /* gf_path, since this epoch began */
     uint32_t slowest_link;        /* whose link cost most (gf_peer_stats()), on all ranks; GF_RANK_NONE: none */
     uint64_t slowest_link_ns;     /* its link_ns */
     uint32_t slowest_link_other;  /* nobody can tell whether it is this one's: the slow link is between the two */

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define ENDPOINT_BYTES_MAX 64u
 #define RANKS_MAX 5u
-#define SETTLE_NS UINT64_C(1000000000)
+#define WAIT_NS UINT64_C(1000000000)
 
 struct source {
     struct gf_rendezvous base;
@@ -151,7 +151,7 @@ static const struct gf_rendezvous_driver source_driver = {
     .name = "fuzz", .send = source_send, .poll = source_poll_and_free, .flushed = source_flushed,
     .reform = source_reform, .address = source_address};
 
-/* The next epoch, as shrink.c goes there: until it has begun or cannot begin. False: it cannot. */
+/* The next epoch, as epoch.c goes there: until it has begun or cannot begin. False: it cannot. */
 static bool shrink(struct gf_members *members, struct source *source, uint32_t *world_out)
 {
     struct gf_members_plan plan = {0};
@@ -159,16 +159,17 @@ static bool shrink(struct gf_members *members, struct source *source, uint32_t *
     while ((status == GF_AGAIN) && (source->get.left > 1)) {
         source->paused = false;
         source->now_ns += UINT64_C(100000000);
-        status = gf_members_shrink_poll(members, source->now_ns, &plan);
+        status = gf_members_change_poll(members, source->now_ns, &plan);
     }
     if (status != GF_OK) {
         must((status == GF_AGAIN) || (strnlen(gf_members_error(members)->text, 256) > 0));
         return false;
     }
+    if (plan.world == 0) return false; /* it has left */
     must((plan.world >= 1) && (plan.world <= source->world) && (plan.rank < plan.world) && (plan.lead < plan.world));
     must(plan.epoch > source->epoch);
     source->epoch = plan.epoch;
-    gf_members_shrink_join(members, "endpoint", 4, source->now_ns);
+    gf_members_change_join(members, "endpoint", 4, source->now_ns);
     *world_out = plan.world;
     for (uint32_t rank = 0; rank < plan.world; rank++) must(gf_members_ids(members)[rank] < source->world);
     return true;
@@ -184,7 +185,7 @@ static gf_status act(struct gf_members *members, struct source *source, uint32_t
     switch (op & 7) {
     case 0: source->now_ns += UINT64_C(10000000) << (op >> 4); break;
     case 1: gf_members_tell(members, &error); break;
-    case 2: status = gf_members_blame(members, source->now_ns, &error, &out); break;
+    case 2: status = gf_members_attribute(members, source->now_ns, &error, &out); break;
     case 3: status = gf_members_leave(members, source->now_ns); break;
     case 4: gf_members_heartbeat(members, source->now_ns); break;
     case 6:
@@ -214,8 +215,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     source.epoch = (data[0] >> 6) & 1; /* 0: none that could be shrunk */
     bool rejoins = (data[0] & 0xc1) == 0xc0;
     uint32_t world_now = source.world;
-    struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .elastic = &gf_members_elastic, .epoch = source.epoch,
-                                     .rejoin = rejoins, .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
+    struct gf_members_setup setup = {.rank = source.rank, .world = source.world, .id_count = source.world, .elastic = &gf_members_elastic, .epoch = source.epoch,
+                                     .joins = rejoins, .endpoint_bytes_max = ENDPOINT_BYTES_MAX,
                                      .join_timeout_ns = UINT64_C(10000000000),
                                      .exchange_timeout_ns = UINT64_C(10000000000), .address = "fuzz",
                                      .answer_timeout_ns = UINT64_C(1000000000)};
@@ -225,7 +226,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gf_status failed = GF_OK;
     bool leaving = false;
     if (rejoins) {
-        gf_members_rejoin(members, source.now_ns, SETTLE_NS);
+        const struct gf_members_reason comes = {.culprit = GF_RANK_NONE, .silent_ns = WAIT_NS, .away_ns = WAIT_NS,
+                                                .own = {.applied = 1, .partial = 1}};
+        gf_members_change(members, source.now_ns, &comes);
         if (!shrink(members, &source, &world_now)) goto end;
     }
     while (source.get.left > 0) {
@@ -240,12 +243,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         source.now_ns += 1000;
         uint32_t op = byte_get(&source);
-        struct gf_members_standing own = {.steps = op & 3, .applied = op >> 7};
+        struct gf_members_reason reason = {.own = {.steps = op & 3, .applied = op >> 7}, .leaves = (op & 32) != 0,
+                                           .culprit = ((op & 8) != 0) ? GF_RANK_NONE : op % world_now,
+                                           .silent_ns = WAIT_NS, .away_ns = WAIT_NS};
         if ((failed < 0) && ((op & 7) == 7)) { /* as an appliance that goes on */
-            gf_members_shrink(members, source.now_ns, ((op & 8) != 0) ? GF_RANK_NONE : op % world_now, &own,
-                              SETTLE_NS);
+            gf_members_change(members, source.now_ns, &reason);
         } else if ((status == GF_OK) && !leaving && ((op & 7) == 7) && ((op & 16) != 0) && (source.epoch > 0)) {
-            gf_members_admit(members, source.now_ns, &own, SETTLE_NS, SETTLE_NS / 2);
+            reason.planned = true;
+            reason.culprit = GF_RANK_NONE;
+            gf_members_change(members, source.now_ns, &reason);
         } else {
             leaving = leaving || ((op & 7) == 3);
             /* Endpoints are all here behind the join. */

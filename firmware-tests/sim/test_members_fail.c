@@ -96,7 +96,7 @@ static uint64_t blame(uint32_t asker, const struct gf_error *seen, struct gf_err
 {
     uint64_t begin_ns = world.now_ns;
     for (int turn = 0; turn < 100000; turn++) {
-        gf_status status = gf_members_blame(world.ranks[asker].members, world.now_ns, seen, error_out);
+        gf_status status = gf_members_attribute(world.ranks[asker].members, world.now_ns, seen, error_out);
         if (status != GF_AGAIN) {
             assert_int_equal(status, GF_OK);
             return world.now_ns - begin_ns;
@@ -206,7 +206,7 @@ TEST(a_rank_that_dies_during_the_inquiry_is_guilty)
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
     world.ranks[2].stopped = true;
-    assert_int_equal(gf_members_blame(world.ranks[1].members, world.now_ns, &late, &verdict), GF_AGAIN);
+    assert_int_equal(gf_members_attribute(world.ranks[1].members, world.now_ns, &late, &verdict), GF_AGAIN);
     assert_false(members_world_progress(GF_ERR_PEER));
     fake_cut(&fake, 2, "timed out");
     (void)blame(1, &late, &verdict);
@@ -233,7 +233,7 @@ TEST(a_world_of_one_blames_what_it_saw)
 {
     struct gf_error verdict = {0};
     members_world_open(1, false, 0);
-    assert_int_equal(gf_members_blame(world.ranks[0].members, world.now_ns, &late, &verdict), GF_OK);
+    assert_int_equal(gf_members_attribute(world.ranks[0].members, world.now_ns, &late, &verdict), GF_OK);
     assert_int_equal(verdict.code, GF_ERR_TIMEOUT);
     assert_string_equal(verdict.text, late.text);
     assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT); /* errors stick */
@@ -314,4 +314,51 @@ TEST(a_simulated_world_joins_dies_and_says_so)
     for (uint32_t rank = 0; rank < 8; rank++) ends[rank]->driver->close(ends[rank]);
     gf_sim_destroy(sim);
     members_world_end();
+}
+
+/* ---- who comes in ---- */
+
+TEST(who_rejoins_waits_where_all_fits)
+{
+    static const struct {
+        const char *name;
+        bool joins, begun, leaves;
+        uint32_t id_count, first_world;
+        bool same, is_new, unused, valid, waits;
+    } rows[] = {
+        {"valid", true, true, false, 3, 3, true, false, false, true, true},
+        {"a_connection_that_did_not_say_so", false, true, false, 3, 3, true, false, false, false, false},
+        {"told_of_another_world", true, true, false, 3, 2, true, false, false, true, false},
+        {"told_of_another_most", true, true, false, 4, 3, true, false, false, true, false},
+        {"before_the_job_has_begun", true, false, false, 3, 3, true, false, false, true, false},
+        {"while_the_job_ends", true, true, true, 3, 3, true, false, false, true, false},
+        {"given_other_things", true, true, false, 3, 3, false, false, false, true, false},
+        {"new", true, true, false, 3, 3, true, true, true, true, true},
+        {"new_with_an_id_that_was_used", true, true, false, 3, 3, true, true, false, true, false},
+        {"started_anew_before_an_epoch_had_it", true, true, false, 3, 3, true, false, true, true, true},
+    };
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        unsigned char payload[1024];
+        struct gf_put put = {payload, sizeof payload};
+        struct gf_get get = {.at = payload};
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        struct gf_members *members = world.ranks[0].members, *other = world.ranks[1].members;
+        if (!rows[i].same) other->setup.offer.config_hash++;
+        if (!rows[i].begun) members->view.epoch.epoch = 0;
+        members->leaving = rows[i].leaves;
+        members->table[1].state = rows[i].joins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
+        if (rows[i].unused) memset(members->view.used, 0, sizeof members->view.used);
+        gf_put_u32(&put, rows[i].id_count);
+        gf_put_u32(&put, rows[i].first_world);
+        gf_put_u32(&put, rows[i].is_new ? 1 : 0);
+        gf_members_offer_put(&put, other);
+        get.left = (uint32_t)(sizeof payload - put.left);
+        bool valid = gf_view_frame(members, 1, MEMBERS_JOIN, &get);
+        bool waits = (members->table[1].state == MEMBER_WAITS);
+        if ((valid != rows[i].valid) || (waits != rows[i].waits)) print_error("%s\n", rows[i].name);
+        assert_int_equal(valid, rows[i].valid);
+        assert_int_equal(waits, rows[i].waits);
+        members_world_end();
+    }
 }

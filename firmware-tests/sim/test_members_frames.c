@@ -5,28 +5,35 @@
 #include "firmware-tests/support/members_world.h"
 
 static const struct gf_error fell = {.code = GF_ERR_DEVICE, .peer = GF_RANK_NONE, .text = "out of memory"};
-static const struct gf_members_standing own = {.steps = 4, .applied = 1};
+static const struct gf_members_progress own = {.steps = 4, .applied = 1};
+#define REASON(who) {.own = {.steps = 4, .applied = 1}, .culprit = who, .silent_ns = SECOND, .away_ns = SECOND}
+static const struct gf_members_reason died = REASON(2), nobody = REASON(GF_RANK_NONE);
 
 /* ---- to a member: PREPARE, COMMIT, START_VIEW ---- */
 
 struct sent { uint32_t from, epoch, first, bits, lead; };
 
+static struct view_proposal proposal_of(const struct sent *sent)
+{
+    const struct members_list list = {.epoch = sent->epoch, .first = sent->first, .bits = {(unsigned char)sent->bits}};
+    return (struct view_proposal){.list = list, .lead = sent->lead, .progress = own};
+}
+
 static void proposal_put(struct gf_put *put, const struct sent *sent)
 {
-    struct view_proposal proposal = {.list = {.epoch = sent->epoch, .first = sent->first, .bits = {(unsigned char)sent->bits}},
-                                     .lead = sent->lead, .standing = own};
+    const struct view_proposal proposal = proposal_of(sent);
     gf_view_proposal_put(put, &proposal, 3);
 }
 
 static bool commit_take(int32_t code, const struct sent *sent)
 {
     unsigned char payload[512];
+    const struct view_proposal proposal = proposal_of(sent);
     struct gf_put put = {payload, sizeof payload};
     struct gf_get get = {.at = payload};
     gf_put_u32(&put, (uint32_t)code);
     gf_put_u32(&put, 0);
-    proposal_put(&put, sent);
-    gf_put_text(&put, "", 160);
+    gf_view_commit_put(&put, world.ranks[0].members, &proposal, "");
     get.left = (uint32_t)(sizeof payload - put.left);
     return gf_view_frame(world.ranks[1].members, sent->from, MEMBERS_COMMIT, &get);
 }
@@ -63,8 +70,8 @@ static struct gf_members *survivor(bool seeks)
     gf_members_tell(world.ranks[2].members, &fell);
     for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_PEER);
     if (!seeks) return members;
-    gf_members_shrink(members, world.now_ns, 2, &own, SECOND);
-    assert_int_equal(gf_members_shrink_poll(members, world.now_ns, &plan), GF_AGAIN);
+    gf_members_change(members, world.now_ns, &died);
+    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_AGAIN);
     assert_int_equal(members->view.view, 1);
     return members;
 }
@@ -85,7 +92,7 @@ TEST(a_commit_counts_from_the_coordinator_of_the_promised_view_alone)
         struct gf_members *members = survivor(true);
         struct gf_members_plan plan = {0};
         bool valid = commit_take(GF_OK, &rows[i].sent);
-        gf_status status = gf_members_shrink_poll(members, world.now_ns, &plan);
+        gf_status status = gf_members_change_poll(members, world.now_ns, &plan);
         if ((valid != rows[i].valid) || (status != rows[i].status))
             print_error("%s: %s\n", rows[i].name, gf_status_name(status));
         assert_int_equal(valid, rows[i].valid);
@@ -106,7 +113,7 @@ TEST(a_refusal_ends_with_its_code_or_for_want_of_a_quorum)
         struct gf_members *members = survivor(true);
         struct gf_members_plan plan = {0};
         (void)commit_take(rows[i].code, &sent);
-        assert_int_equal(gf_members_shrink_poll(members, world.now_ns, &plan), rows[i].status);
+        assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), rows[i].status);
         assert_string_equal(members->error.text, "the coordinator gave no reason");
         members_world_end();
     }
@@ -159,7 +166,7 @@ TEST(who_has_failed_and_is_left_behind_keeps_its_error)
     assert_int_equal(gf_members_poll(members, world.now_ns), GF_ERR_PEER);
     assert_int_equal(error_of(1)->code, GF_ERR_PEER);
     assert_non_null(strstr(error_of(1)->text, "out of memory"));
-    gf_members_shrink(members, world.now_ns, 2, &own, SECOND);
+    gf_members_change(members, world.now_ns, &died);
     assert_int_equal(error_of(1)->code, GF_ERR_QUORUM);
     assert_non_null(strstr(error_of(1)->text, "went on without rank 1: epoch 1 is closed, epoch 2 has begun"));
     members_world_end();
@@ -181,7 +188,8 @@ static bool report_take(uint32_t from, const struct report *report)
     gf_put_u32(&put, report->id_count);
     gf_put_u32(&put, report->view);
     gf_put_u32(&put, report->accepted_view);
-    gf_put_u32(&put, 0);
+    gf_put_u32(&put, 0); /* planned */
+    gf_put_u32(&put, 0); /* leaves */
     gf_put_u32(&put, 1);
     gf_put_u64(&put, 4);
     gf_put_u64(&put, 0);
@@ -198,8 +206,8 @@ static struct gf_members *collector(void)
     (void)survivor(false);
     world.ranks[2].stopped = true;
     fake_cut(&fake, 2, "timed out");
-    gf_members_shrink(world.ranks[0].members, world.now_ns, GF_RANK_NONE, &own, SECOND);
-    assert_int_equal(gf_members_shrink_poll(world.ranks[0].members, world.now_ns, &plan), GF_AGAIN);
+    gf_members_change(world.ranks[0].members, world.now_ns, &nobody);
+    assert_int_equal(gf_members_change_poll(world.ranks[0].members, world.now_ns, &plan), GF_AGAIN);
     assert_true(world.ranks[0].members->table[1].connected);
     assert_false(world.ranks[0].members->table[2].connected);
     return world.ranks[0].members;
@@ -228,7 +236,7 @@ TEST(a_report_counts_where_it_fits)
         struct gf_members_plan plan = {0};
         bool valid = report_take(1, &rows[i].report);
         bool reported = (members->table[1].state == MEMBER_REPORTED);
-        (void)gf_members_shrink_poll(members, world.now_ns, &plan);
+        (void)gf_members_change_poll(members, world.now_ns, &plan);
         if ((valid != rows[i].valid) || (reported != rows[i].reported) || (members->view.view != rows[i].view))
             print_error("%s: view %u\n", rows[i].name, members->view.view);
         assert_int_equal(valid, rows[i].valid);
@@ -247,12 +255,12 @@ TEST(what_may_have_been_chosen_is_proposed_again)
     struct gf_members_plan plan = {0};
     assert_true(report_take(1, &report));
     world.now_ns += 2 * SECOND;
-    assert_int_equal(gf_members_shrink_poll(members, world.now_ns, &plan), GF_AGAIN);
+    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_AGAIN);
     assert_int_equal(members->view.state, VIEW_PROPOSED);
     number_take(0, 1, MEMBERS_ACCEPT, 1, 1);
-    assert_int_equal(gf_members_shrink_poll(members, world.now_ns, &plan), GF_AGAIN);
+    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_AGAIN);
     number_take(0, 1, MEMBERS_ACCEPT, 1, 4);
-    assert_int_equal(gf_members_shrink_poll(members, world.now_ns, &plan), GF_ERR_QUORUM); /* it is of ranks 1 and 2 */
+    assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_ERR_QUORUM); /* it is of ranks 1 and 2 */
     assert_non_null(strstr(members->error.text, "epoch 1 is closed, epoch 2 has begun"));
     assert_int_equal(members->view.current.list.bits[0], 0x6);
     members_world_end();
@@ -273,44 +281,6 @@ TEST(who_is_behind_by_an_epoch_learns_of_it)
 }
 
 /* ---- rejoins ---- */
-
-TEST(who_rejoins_waits_where_all_fits)
-{
-    static const struct {
-        const char *name;
-        bool joins, begun, leaves;
-        uint32_t id_count;
-        bool same, valid, waits;
-    } rows[] = {
-        {"valid", true, true, false, 3, true, true, true},
-        {"a_connection_that_did_not_say_so", false, true, false, 3, true, false, false},
-        {"told_of_another_world", true, true, false, 4, true, true, false},
-        {"before_the_job_has_begun", true, false, false, 3, true, true, false},
-        {"while_the_job_ends", true, true, true, 3, true, true, false},
-        {"given_other_things", true, true, false, 3, false, true, false},
-    };
-    for (size_t i = 0; i < LENGTH(rows); i++) {
-        unsigned char payload[1024];
-        struct gf_put put = {payload, sizeof payload};
-        struct gf_get get = {.at = payload};
-        members_world_open_epoch(3, 1);
-        members_world_until(GF_OK);
-        struct gf_members *members = world.ranks[0].members, *other = world.ranks[1].members;
-        if (!rows[i].same) other->setup.offer.config_hash++;
-        if (!rows[i].begun) members->view.epoch.epoch = 0;
-        members->leaving = rows[i].leaves;
-        members->table[1].state = rows[i].joins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
-        gf_put_u32(&put, rows[i].id_count);
-        gf_members_offer_put(&put, other);
-        get.left = (uint32_t)(sizeof payload - put.left);
-        bool valid = gf_view_frame(members, 1, MEMBERS_REJOIN, &get);
-        bool waits = (members->table[1].state == MEMBER_WAITS);
-        if ((valid != rows[i].valid) || (waits != rows[i].waits)) print_error("%s\n", rows[i].name);
-        assert_int_equal(valid, rows[i].valid);
-        assert_int_equal(waits, rows[i].waits);
-        members_world_end();
-    }
-}
 
 /* ---- lists, errors, addresses ---- */
 

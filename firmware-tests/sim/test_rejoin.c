@@ -139,7 +139,7 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
     if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
     if (job->opening || job->shrinking) {
         if (job->shrinking) world_ended_tell(w, rank); /* as under gf-run */
-        status = job->opening ? gf_open_poll(gf) : gf_shrink_poll(gf);
+        status = job->opening ? gf_open_poll(gf) : gf_epoch_poll(gf);
         if (status != GF_OK) return status;
         if (job->shrinking && (gf_sim_now_ns(w->sim) - job->shrink_began_ns > longest_ns))
             longest_ns = gf_sim_now_ns(w->sim) - job->shrink_began_ns;

@@ -48,7 +48,7 @@ static gf_status job_shrink(struct world *w, uint32_t rank)
     struct job *job = &jobs[rank];
     gf_status status;
     if (told) world_ended_tell(w, rank);
-    status = gf_shrink_poll(w->ranks[rank].gf);
+    status = gf_epoch_poll(w->ranks[rank].gf);
     if (status == GF_AGAIN) return GF_AGAIN;
     job->shrinking = false;
     job->shrink_ns = gf_sim_now_ns(w->sim) - job->shrink_began_ns;
@@ -563,8 +563,8 @@ TEST(a_call_at_the_wrong_moment_is_refused)
     struct world w;
     world_open(&w, &setup);
     assert_int_equal(gf_shrink(w.ranks[0].gf, NULL, 0), GF_ERR_STATE);
-    assert_int_equal(gf_shrink_poll(w.ranks[0].gf), GF_ERR_STATE);
-    assert_int_equal(gf_shrink_wait(w.ranks[0].gf), GF_ERR_STATE);
+    assert_int_equal(gf_epoch_poll(w.ranks[0].gf), GF_ERR_STATE);
+    assert_int_equal(gf_epoch_wait(w.ranks[0].gf), GF_ERR_STATE);
     assert_int_equal(gf_shrink(NULL, NULL, 0), GF_ERR_PARAM);
     gf_abort(w.ranks[0].gf);
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_ERR_ABORTED);

@@ -71,7 +71,7 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
         gf_sim_kill(w->sim, victim);
     if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
     if (jobs[rank].shrinking) {
-        if ((status = gf_shrink_poll(gf)) != GF_OK) return status;
+        if ((status = gf_epoch_poll(gf)) != GF_OK) return status;
         jobs[rank].shrinking = false;
         if (warmup == 0) expect_whole(w, rank);
         return GF_AGAIN;

@@ -110,7 +110,7 @@ static gf_status train(struct world *w, uint32_t rank, void *arg)
     }
     if (trainer->shrinking) {
         world_ended_tell(w, rank);
-        status = gf_shrink_poll(gf);
+        status = gf_epoch_poll(gf);
         trainer->shrinking = (status == GF_AGAIN);
         return (status < 0) ? failed(w, rank, status) : GF_AGAIN;
     }

@@ -46,7 +46,7 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank)
 {
     gf_status status;
     if (job->plan.told) world_ended_tell(&job->w, rank);
-    status = gf_shrink_poll(job->w.ranks[rank].gf);
+    status = gf_epoch_poll(job->w.ranks[rank].gf);
     if (status == GF_AGAIN) return;
     if (status == GF_OK) {
         uint64_t took_ns = now_of(job) - job->ranks[rank].began_ns;

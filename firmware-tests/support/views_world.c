@@ -76,13 +76,23 @@ static gf_status send_count(struct gf_rendezvous *rendezvous, uint32_t to, uint3
 
 /* ---- a rank ---- */
 
+static void change_begin(struct gf_members *members, bool planned, bool joins)
+{
+    uint32_t culprit = (planned || joins) ? GF_RANK_NONE : gf_members_error(members)->peer;
+    const struct gf_members_reason reason = {.own = {.applied = 1, .partial = joins}, .planned = planned,
+                                             .culprit = culprit, .silent_ns = VIEWS_WAIT_NS,
+                                             .away_ns = VIEWS_WAIT_NS};
+    gf_members_change(members, gf_sim_now_ns(views.sim), &reason);
+}
+
 static void rank_open(uint32_t rank, bool rejoins)
 {
     struct views_rank *self = &views.ranks[rank];
     const struct gf_drivers *drivers = gf_sim_drivers(views.sim, rank);
     struct gf_rendezvous_setup at = {.rank = rank, .world = views.size, .join_timeout_ns = 8 * VIEWS_WAIT_NS,
                                      .rejoin = rejoins, .arg = drivers->rendezvous_arg};
-    struct gf_members_setup setup = {.rank = rank, .world = views.size, .epoch = 1, .rejoin = rejoins,
+    struct gf_members_setup setup = {.rank = rank, .world = views.size, .id_count = views.size, .epoch = 1,
+                                     .joins = rejoins,
                                      .join_timeout_ns = at.join_timeout_ns, .exchange_timeout_ns = 4 * VIEWS_WAIT_NS,
                                      .answer_timeout_ns = 1000 * MS, .address = "sim", .elastic = &gf_members_elastic,
                                      .offer = {.version = GF_VERSION, .world = views.size},
@@ -99,7 +109,7 @@ static void rank_open(uint32_t rank, bool rejoins)
     self->rendezvous->driver = &counting;
     self->members = gf_members_open(&setup, state, self->rendezvous, "endpoint", 8, now_ns);
     if (!rejoins) return;
-    gf_members_rejoin(self->members, now_ns, VIEWS_WAIT_NS);
+    change_begin(self->members, false, true);
     self->state = VIEWS_CHANGES;
 }
 
@@ -115,10 +125,9 @@ static void rank_close(uint32_t rank)
 
 void views_change(uint64_t ranks)
 {
-    const struct gf_members_standing own = {.applied = 1};
     for (uint32_t rank = 0; rank < views.size; rank++) {
         if ((((ranks >> rank) & 1u) == 0) || (views.ranks[rank].state != VIEWS_MEMBER)) continue;
-        gf_members_admit(views.ranks[rank].members, gf_sim_now_ns(views.sim), &own, VIEWS_WAIT_NS, VIEWS_WAIT_NS);
+        change_begin(views.ranks[rank].members, true, false);
         views.ranks[rank].state = VIEWS_CHANGES;
         gf_sim_wake_at(views.sim, rank, gf_sim_now_ns(views.sim));
     }
@@ -139,12 +148,10 @@ void views_stop(uint32_t rank, bool stopped)
 
 static void failed(uint32_t rank, gf_status status)
 {
-    const struct gf_members_standing own = {.applied = 1};
     struct views_rank *self = &views.ranks[rank];
     self->end = status;
     self->state = VIEWS_CHANGES;
-    gf_members_shrink(self->members, gf_sim_now_ns(views.sim), gf_members_error(self->members)->peer, &own,
-                      VIEWS_WAIT_NS);
+    change_begin(self->members, false, false);
 }
 
 static void ended_tell(struct gf_members *members, uint32_t rank)
@@ -170,11 +177,11 @@ static void progress(uint32_t rank)
         return;
     }
     ended_tell(self->members, rank);
-    status = gf_members_shrink_poll(self->members, now_ns, &plan);
+    status = gf_members_change_poll(self->members, now_ns, &plan);
     if (status == GF_AGAIN) return;
     self->end = status;
     self->state = (status < 0) ? VIEWS_ENDED : VIEWS_JOINS;
-    if (status == GF_OK) gf_members_shrink_join(self->members, "endpoint", 8, now_ns);
+    if (status == GF_OK) gf_members_change_join(self->members, "endpoint", 8, now_ns);
     else line("%u is out", rank);
 }
 

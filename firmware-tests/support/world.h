@@ -121,7 +121,7 @@ struct world_interrupt {
 gf_status world_interrupted_progress(struct world *w, uint32_t rank, void *interrupt);
 /* What a launcher would tell this rank: whose process has ended. */
 void world_ended_tell(struct world *w, uint32_t rank);
-/* gf_shrink() in a rank's first turn, then gf_shrink_poll(); arg is not used. */
+/* gf_shrink() in a rank's first turn, then gf_epoch_poll(); arg is not used. */
 gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg);
 
 /* The value that world_fill() writes: a small whole number, exact in each type, as are sums of a few dozen. */

@@ -27,6 +27,7 @@ static const struct {
     const char *key, *fallback, *good, *printed, *below, *above, *wrong_type, *with;
 } keys[] = {
     {"job.world", "0", "4", "4", "-1", "8193", "\"4\"", NULL},
+    {"job.world_max", "0", "8", "8", "-1", "8193", "\"8\"", NULL},
     {"job.rank", "0", "3", "3", "-1", "8192", "1.5", NULL},
     {"job.id", "0", "\"0xffffffffffffffff\"", "18446744073709551615", "-1", "\"18446744073709551616\"", "true", NULL},
     {"job.ignore_environment", "false", "true", "true", NULL, NULL, "1",
@@ -265,6 +266,8 @@ static const struct {
     {" \n\t\n", 0, "is empty"},
     {"", 0, "is empty"},
     {"job = {\n world = 4;\n rank = 4;\n};", 3, "job.rank = 4: allowed is a rank below job.world = 4"},
+    {"job = {\n world = 4; world_max = 6;\n rank = 6;\n};", 3, "job.rank = 6: allowed is a rank below job.world_max"},
+    {"job = {\n world = 4;\n world_max = 3;\n};", 3, "job.world_max = 3: allowed is 0 or at least job.world = 4"},
     {"exchange = {\n deterministic = true;\n algorithm = \"ring\";\n};", 3, "exchange.algorithm = ring"},
     {"rendezvous = {\n address = \"10.0.0.1:7117\";\n};", 2, "beyond loopback allowed only with"},
     {"rendezvous = { address = \"127.0.0.1\"; };", 1, "allowed is host:port or IP:port"},

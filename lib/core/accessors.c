@@ -7,13 +7,14 @@ uint32_t gf_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->rank; }
 uint32_t gf_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->world; }
 uint32_t gf_first_rank(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.rank; }
 uint32_t gf_first_world(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.world; }
+uint32_t gf_world_max(const gf_context *gf) { return (gf == NULL) ? 0 : gf->config.job.world_max; }
 
 uint64_t gf_steps(const gf_context *gf)
 {
     bool under_way;
     if (gf == NULL) return 0;
     under_way = (gf->phase == GF_PHASE_STEP) ||
-                (((gf->phase == GF_PHASE_FAILING) || (gf->phase == GF_PHASE_FAILED)) && gf->shrink.in_step);
+                (((gf->phase == GF_PHASE_FAILING) || (gf->phase == GF_PHASE_FAILED)) && gf->change.in_step);
     return gf->step.number - (under_way ? 1 : 0);
 }
 

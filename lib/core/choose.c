@@ -22,8 +22,8 @@ void gf_choose_commit(gf_context *gf, bool shares)
 
 uint32_t gf_choose_lane_ranks(const struct gf_config *config)
 {
-    bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) && (config->job.world > GF_DIRECT_RANKS_MAX);
-    return in_nodes ? GF_DIRECT_RANKS_MAX : config->job.world;
+    bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) && (config->job.world_max > GF_DIRECT_RANKS_MAX);
+    return in_nodes ? GF_DIRECT_RANKS_MAX : config->job.world_max;
 }
 
 uint32_t gf_choose_lanes(const gf_context *gf)

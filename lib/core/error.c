@@ -1,6 +1,6 @@
 /* How a context fails. The first failure is recorded and sticks; then the ranks agree who is to blame
- * (gf_members_blame) and what is under way is ended, because buffers may still be written to; only then do polls answer
- * with the error. */
+ * (gf_members_attribute) and what is under way is ended, because buffers may still be written to; only then do polls
+ * answer with the error. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "lib/core/late.h"
 
 #define CONTEXT_MAGIC UINT64_C(0x4746636f6e746578)
-/* What has not ended by then is ended by dropping the link: over shared memory, all that was under way with a process that
- * has died. Every error is told this much later, so it is short. A new link is made by who shrinks. */
+/* What has not ended by then is ended by dropping the link: over shared memory, all that was under way with a process
+ * that has died. Every error is told this much later, so it is short. A new link is made by who shrinks. */
 #define DRAIN_NS UINT64_C(200000000)
 
 void gf_context_mark(gf_context *gf)
@@ -37,17 +37,17 @@ static void failing_begin(gf_context *gf, bool attributed)
 {
     bool joined = (gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) || (gf->phase == GF_PHASE_WARM);
     gf_step_finish(gf);
-    gf->shrink.in_step = (gf->phase == GF_PHASE_STEP);
+    gf->change.in_step = (gf->phase == GF_PHASE_STEP);
     gf->failing.wired = (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_WARM);
-    joined = joined || (gf->shrink.state == GF_SHRINK_JOIN); /* the members know each other from the epoch before */
-    gf->failing.blame = joined && !attributed && (gf->members != NULL) && (gf->world > 1) &&
+    joined = joined || (gf->change.state == GF_CHANGE_JOIN); /* the members know each other from the epoch before */
+    gf->failing.attributes = joined && !attributed && (gf->members != NULL) && (gf->world > 1) &&
                 ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->phase = GF_PHASE_FAILING;
     gf->failing.begin_ns = gf_awake(gf);
     gf_ops_cancel(gf, gf->error.code);
-    if (joined && !gf->failing.blame && !attributed && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
+    if (joined && !gf->failing.attributes && !attributed && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
         gf_members_tell(gf->members, &gf->error);
-    if (!gf->failing.blame) gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
+    if (!gf->failing.attributes) gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
 }
 
 gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer, uint32_t tensor,
@@ -132,6 +132,7 @@ gf_operation gf_doing(const gf_context *gf)
     case GF_PHASE_LEAVE:  return GF_OPERATION_CLOSE;
     case GF_PHASE_AGREE:  return GF_OPERATION_SHRINK;
     case GF_PHASE_READY:
+    case GF_PHASE_LEFT:
     case GF_PHASE_FAILING:
     case GF_PHASE_FAILED:
     case GF_PHASE_CLOSED: break;
@@ -150,9 +151,9 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
     (void)gf->link->driver->progress(gf->link);
     if (gf->members != NULL) (void)gf_members_poll(gf->members, gf_awake(gf));
-    if (gf->failing.blame) {
+    if (gf->failing.attributes) {
         struct gf_error culprit = gf->error;
-        gf_status status = gf_members_blame(gf->members, gf_awake(gf), &gf->error, &culprit);
+        gf_status status = gf_members_attribute(gf->members, gf_awake(gf), &gf->error, &culprit);
         if (status == GF_AGAIN) return GF_AGAIN;
         if (status == GF_OK) {
             gf->error.code = culprit.code;
@@ -160,7 +161,7 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
             if (culprit.operation != GF_OPERATION_NONE) gf->error.operation = culprit.operation;
             memcpy(gf->error.text, culprit.text, sizeof gf->error.text);
         }
-        gf->failing.blame = false;
+        gf->failing.attributes = false;
         gf->failing.begin_ns = gf_awake(gf);
         gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
     }

@@ -6,7 +6,7 @@
 
 struct gf_failing {
     bool wired;        /* it failed after the warm-up: all connections are made */
-    bool blame;        /* the culprit is still being asked for */
+    bool attributes;        /* the culprit is still being asked for */
     uint64_t begin_ns;
 };
 

@@ -127,7 +127,7 @@ static gf_status open_progress(gf_context *gf, void *arg)
     uint64_t now_ns;
     gf_status status;
     (void)arg;
-    if (gf->shrink.state != GF_SHRINK_NONE) { /* a rank that comes back */
+    if (gf->change.state != GF_CHANGE_NONE) { /* a rank that comes back */
         status = gf->modules->elastic->turn(gf, NULL);
         if (status == GF_OK) opened(gf);
         return status;
@@ -143,7 +143,7 @@ static gf_status open_progress(gf_context *gf, void *arg)
 static gf_status open_enter(gf_context *gf)
 {
     gf_status status = gf_own(gf);
-    if ((status < 0) || (gf->shrink.state != GF_SHRINK_NONE)) return status;
+    if ((status < 0) || (gf->change.state != GF_CHANGE_NONE)) return status;
     return gf_enter_poll(gf);
 }
 

@@ -11,16 +11,17 @@
 #include "lib/device/device.h"
 #include "lib/settings/settings.h"
 
-/* The CUDA driver exports whole pages of its own, of 2 MiB; with less, what lies beside in one would be exported too. */
+/* The CUDA driver exports whole pages of its own, of 2 MiB; with less, what lies beside in one would be exported too.
+ * */
 #define DEVICE_UNIT_BYTES (UINT64_C(2) << 20)
 
 /* The most that any algorithm asks for in one op, as which one runs may differ from operation to operation, for data
- * of any size, as public requests may be larger than the pool, in this world or one that it may shrink to; and some for a
+ * of any size, as public requests may be larger than the pool, in each world that it may have; and some for a
  * world of one, whose link is opened like any other (its endpoint address is made in staging). */
 static struct gf_coll_need op_need(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
-    struct gf_coll_limits limits = {.size = config->job.world,
+    struct gf_coll_limits limits = {.size = config->job.world_max,
                                     .bytes_max = UINT64_MAX / 2,
                                     .slice_bytes = config->exchange.slice_bytes,
                                     .window = config->link.window};
@@ -29,7 +30,7 @@ static struct gf_coll_need op_need(const struct gf_layout *layout)
         const struct gf_coll_kind *kind = layout->modules->coll[algorithm];
         struct gf_coll_need need;
         if (kind == NULL) continue;
-        for (limits.size = 1; limits.size <= config->job.world; limits.size++) {
+        for (limits.size = 1; limits.size <= config->job.world_max; limits.size++) {
             kind->need(&limits, &need);
             if (need.msg_count > most.msg_count) most.msg_count = need.msg_count;
             if (need.staging_bytes > most.staging_bytes) most.staging_bytes = need.staging_bytes;
@@ -119,7 +120,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
     return (struct gf_link_setup){.rank = config->job.rank,
-                                  .world = config->job.world,
+                                  .world = config->job.world_max,
                                   .requests_max = layout->op_need.msg_count * config->exchange.buffers_active *
                                                   (config->link.integrity ? 2 : 1), /* a checksum after each message */
                                   .message_bytes_max = config->exchange.slice_bytes,
@@ -140,7 +141,7 @@ struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
     return (struct gf_rendezvous_setup){.rank = config->job.rank,
-                                        .world = config->job.world,
+                                        .world = config->job.world_max,
                                         .job_id = config->job.id,
                                         .address = config->rendezvous.address,
                                         .bind = config->rendezvous.bind,
@@ -186,8 +187,8 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     uint64_t msg_count = (uint64_t)layout->op_need.msg_count * config->exchange.buffers_active;
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
     uint64_t node_words = ((layout->modules->coll[GF_ALGORITHM_HIERARCHY] != NULL) && gf_nodes_wanted(config))
-                              ? config->job.world : 0;
-    bool has_exported = layout->on_device && (config->job.world <= GF_DIRECT_RANKS_MAX);
+                              ? config->job.world_max : 0;
+    bool has_exported = layout->on_device && (config->job.world_max <= GF_DIRECT_RANKS_MAX);
     struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
@@ -199,12 +200,13 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.buffer_pending = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
     parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
     parts.trace = gf_arena_take(control, gf_layout_trace_records(layout) * sizeof *parts.trace);
-    parts.peers = gf_arena_take(control, config->job.world * sizeof *parts.peers);
+    parts.peers = gf_arena_take(control, config->job.world_max * sizeof *parts.peers);
     parts.node_words.reach = gf_arena_take(control, GF_REACH_WORDS * node_words * sizeof(float));
     parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));
     parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));
     if (node_words == 0) parts.node_words = (struct gf_node_words){0};
-    parts.exported = gf_arena_take(control, has_exported ? layout->modules->device->ipc_bytes(config->job.world) : 0);
+    parts.exported =
+        gf_arena_take(control, has_exported ? layout->modules->device->ipc_bytes(config->job.world_max) : 0);
     if (!has_exported) parts.exported = NULL;
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
@@ -215,7 +217,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
     parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));
     parts.members = gf_arena_take(
-        control, gf_members_state_bytes(config->job.world, layout->drivers.link->endpoint_bytes_max));
+        control, gf_members_state_bytes(config->job.world_max, layout->drivers.link->endpoint_bytes_max));
     return parts;
 }
 
@@ -243,7 +245,7 @@ static bool may_reach_device(const struct gf_layout *layout)
     const struct gf_link_driver *driver = layout->drivers.link;
     const struct gf_link_setup setup = gf_layout_link(layout);
     gf_algorithm algorithm = layout->config.exchange.algorithm;
-    if (!layout->on_device || (layout->config.job.world == 1) || layout->config.link.integrity) return false;
+    if (!layout->on_device || (layout->config.job.world_max == 1) || layout->config.link.integrity) return false;
     if ((algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY)) return false;
     return (driver->may_reach_device != NULL) && driver->may_reach_device(&setup);
 }
@@ -280,9 +282,9 @@ static gf_status layout_make(const struct gf_modules *modules, const struct gf_c
                        GF_TAG_BUFFER_OTHER);
         return GF_ERR_CONFIG;
     }
-    if ((effective->exchange.algorithm == GF_ALGORITHM_DIRECT) && (effective->job.world > GF_DIRECT_RANKS_MAX)) {
+    if ((effective->exchange.algorithm == GF_ALGORITHM_DIRECT) && (effective->job.world_max > GF_DIRECT_RANKS_MAX)) {
         (void)snprintf(error_out, 256, "exchange.algorithm = direct in a world of %u ranks; allowed are %u, of one node",
-                       effective->job.world, GF_DIRECT_RANKS_MAX);
+                       effective->job.world_max, GF_DIRECT_RANKS_MAX);
         return GF_ERR_CONFIG;
     }
     layout->in_place = !effective->sparse.enabled;

@@ -19,6 +19,7 @@ struct gf_layout {
     uint32_t buffers_max;         /* of a step, sparse or not */
     uint32_t chunk_count;
     uint64_t tensor_elems_max;    /* of the largest tensor */
+    bool is_new;                  /* this rank was never of the job: its member id is job.world or more */
     bool in_place;                /* every buffer of every step travels where it lies */
     bool on_device;
     bool may_reach_device;        /* device memory might go to the wire: whether it does is known after open */

@@ -1,5 +1,5 @@
-/* Which ranks share memory, for hierarchy: all ranks tell all others whom they reach, so all see the same nodes. A node is
- * a set of ranks of which each reaches exactly the others: ranks with the same lowest one. */
+/* Which ranks share memory, for hierarchy: all ranks tell all others whom they reach, so all see the same nodes. A
+ * node is a set of ranks of which each reaches exactly the others: ranks with the same lowest one. */
 #include <stdio.h>
 
 #include "drivers/fnv.h"
@@ -11,17 +11,18 @@ static bool reaches(const gf_context *gf, uint32_t rank)
     return (rank == gf->rank) || (gf->link->driver->map(gf->link, gf_member_id_of(gf, rank)) != NULL);
 }
 
-/* auto takes hierarchy on two nodes alone. There a ring sends nearly twice as much through each node's port; with more the
- * difference shrinks, and that a ring works in the node and between nodes at the same time counts for more
- * (ops/README.md). Checksums cover messages only, and sums that do not depend on fusion would no longer be doubling's. */
+/* auto takes hierarchy on two nodes alone. There a ring sends nearly twice as much through each node's port; with more
+ * the difference shrinks, and that a ring works in the node and between nodes at the same time counts for more
+ * (ops/README.md). Checksums cover messages only, and sums that do not depend on fusion would no longer be doubling's.
+ * */
 #define AUTO_NODES 2u
 #define AUTO_OWNERS 2u
 
 bool gf_nodes_wanted(const struct gf_config *config)
 {
     if (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) return true;
-    return (config->exchange.algorithm == GF_ALGORITHM_AUTO) && (config->job.world >= AUTO_NODES * AUTO_OWNERS) &&
-           (config->job.world <= GF_DIRECT_RANKS_MAX) && !config->link.integrity && !config->exchange.deterministic;
+    return (config->exchange.algorithm == GF_ALGORITHM_AUTO) && (config->job.world_max >= AUTO_NODES * AUTO_OWNERS) &&
+           (config->job.world_max <= GF_DIRECT_RANKS_MAX) && !config->link.integrity && !config->exchange.deterministic;
 }
 
 void gf_nodes_look(gf_context *gf)

@@ -41,7 +41,7 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
     gf->observed.trace = (struct gf_trace){.records = parts->trace, .record_max = gf_layout_trace_records(layout)};
     gf->observed.peers = parts->peers;
     gf->nodes.words = parts->node_words;
-    if (layout->on_device) gf->modules->device->ipc_lay(&gf->ipc, parts->exported, gf->world);
+    if (layout->on_device) gf->modules->device->ipc_lay(&gf->ipc, parts->exported, gf->config.job.world_max);
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
                                     .chunk_elems = gf->config.sparse.chunk_elems,
                                     .chunk_count = layout->chunk_count,
@@ -189,11 +189,13 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                                         uint64_t tensors_hash, gf_context *gf)
 {
     struct gf_members_setup setup = {.rank = gf->rank,
-                                     .world = gf->world,
+                                     .world = gf->config.job.world,
+                                     .id_count = gf->config.job.world_max,
                                      .epoch = gf->epoch,
                                      .join_timeout_ns = gf->config.rendezvous.join_timeout_ns,
                                      .exchange_timeout_ns = gf->config.exchange.timeout_ns,
-                                     .rejoin = gf->config.rendezvous.rejoin,
+                                     .joins = gf->config.rendezvous.rejoin,
+                                     .is_new = layout->is_new,
                                      .answer_timeout_ns = GF_ANSWER_NS,
                                      .address = gf->config.rendezvous.address,
                                      .endpoint_bytes_max = gf->link->driver->endpoint_bytes_max,
@@ -264,7 +266,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
     if (gf->config.sparse.enabled) gf->modules->sparse->open(gf);
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
-    gf->shrink.ended_fd = gf->config.job.ignore_environment ? -1 : gf_identity_ended_fd();
+    gf->change.ended_fd = gf->config.job.ignore_environment ? -1 : gf_identity_ended_fd();
     if (gf->config.rendezvous.rejoin) gf->modules->elastic->rejoin(gf);
     return GF_OK;
 }

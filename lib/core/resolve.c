@@ -32,18 +32,29 @@ static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
                            config->job.world, identity.source, identity.world);
             return GF_ERR_CONFIG;
         }
+        uint32_t most = config->job.world_max;
+        if ((identity.world_max != 0) && (most != 0) && (most != identity.world_max)) {
+            (void)snprintf(error_out, 256, "job.world_max is %u in the configuration, but GF_WORLD_MAX says %u", most,
+                           identity.world_max);
+            return GF_ERR_CONFIG;
+        }
         config->job.world = identity.world;
+        if (identity.world_max != 0) config->job.world_max = identity.world_max;
         config->job.rank = identity.rank;
         if (config->job.id == 0) config->job.id = identity.job_id;
         if (identity.address[0] != '\0') memcpy(config->rendezvous.address, identity.address, GF_TEXT_MAX);
         config->rendezvous.rejoin = config->rendezvous.rejoin || identity.rejoin;
     }
     if (config->job.world == 0) config->job.world = 1; /* no launcher, nothing said: a job of one */
-    if ((config->job.world > GF_WORLD_MAX) || (config->job.rank >= config->job.world)) {
-        (void)snprintf(error_out, 256, "rank %u of %u; allowed are ranks below the world, and worlds of 1 to %u",
-                       config->job.rank, config->job.world, GF_WORLD_MAX);
+    if (config->job.world_max == 0) config->job.world_max = config->job.world;
+    if ((config->job.world_max > GF_WORLD_MAX) || (config->job.world > config->job.world_max) ||
+        (config->job.rank >= config->job.world_max)) {
+        (void)snprintf(error_out, 256, "rank %u of %u, at most %u (job.world_max); allowed are ranks below the world, "
+                       "and worlds of 1 to %u", config->job.rank, config->job.world, config->job.world_max, GF_WORLD_MAX);
         return GF_ERR_CONFIG;
     }
+    layout->is_new = (config->job.rank >= config->job.world) && !config->rendezvous.rejoin;
+    config->rendezvous.rejoin = config->rendezvous.rejoin || layout->is_new;
     return GF_OK;
 }
 
@@ -131,7 +142,7 @@ static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
 {
     const char *wrong = NULL;
     if (!layout->config.rendezvous.rejoin) return GF_OK;
-    if (layout->config.job.world < 2) wrong = "a world of 1 has nobody who could let this rank in";
+    if (layout->config.job.world_max < 2) wrong = "a world of 1 has nobody who could let this rank in";
     else if (layout->drivers.rendezvous->reform == NULL) wrong = "the control channel handed in has no reform()";
     if (wrong == NULL) return GF_OK;
     (void)snprintf(error_out, 256, "rendezvous.rejoin: %s", wrong);

@@ -60,7 +60,8 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     step->skipped = (words[GF_VOTE_BAD] != 0) || (words[GF_VOTE_BAD_SUMS] != 0);
     step->samples_all = words[GF_VOTE_SAMPLES];
     memcpy(step->metrics, &words[GF_VOTE_METRIC], sizeof step->metrics);
-    gf->shrink.joiners = (uint32_t)words[GF_VOTE_JOINERS];
+    gf->change.joiners = (uint32_t)words[GF_VOTE_WAITING];
+    gf->change.leavers = (uint32_t)(words[GF_VOTE_WAITING] >> 32);
     step->last_rank = (uint32_t)(words[GF_VOTE_LAST] & RANK_MASK);
     step->late_ns = (words[GF_VOTE_LAST] >> GF_VOTE_RANK_BITS) - words[GF_VOTE_FIRST];
     gf->together_ns = now_ns;
@@ -94,7 +95,7 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_FIRST_BAD] = gf->finite.first_key;
     words[GF_VOTE_SAMPLES] = gf->step.samples;
     words[GF_VOTE_BAD_SUMS] = gf->finite.sum_count;
-    words[GF_VOTE_JOINERS] = gf_members_waiting(gf->members);
+    words[GF_VOTE_WAITING] = gf_members_waiting(gf->members) | ((uint64_t)(gf->change.leaves ? 1 : 0) << 32);
     words[GF_VOTE_FIRST] = (declared_ns > gf->together_ns) ? (declared_ns - gf->together_ns) & WAIT_MASK : 0;
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;
     words[GF_VOTE_STILL] = (gf->polled.still_ns == 0) ? 0 : ((gf->polled.still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;

@@ -12,7 +12,7 @@ enum {
     GF_VOTE_FIRST_BAD, /* the first of them, as a key of finite.h (lowest) */
     GF_VOTE_SAMPLES,   /* (sum) */
     GF_VOTE_BAD_SUMS,  /* sums that are not finite (sum) */
-    GF_VOTE_JOINERS,   /* restarted ranks that wait to come in (sum; only the coordinator knows) */
+    GF_VOTE_WAITING,   /* ranks that wait to come in, and above 32 bits those that want to leave (sum) */
     GF_VOTE_LAST,      /* time from the vote before to a rank's last tensor, above the rank (highest: it was the last) */
     GF_VOTE_FIRST,     /* the same time, without the rank (lowest) */
     GF_VOTE_STILL,     /* how long a rank did not poll though it had nothing to compute, above the rank (highest) */

@@ -1,5 +1,5 @@
-/* The end of opening: all ranks meet, and learn who shares what with whom; on that depends which algorithm sums. What UCX
- * takes lazily for its pools it takes in the first steps (drivers/README.md). */
+/* The end of opening: all ranks meet, and learn who shares what with whom; on that depends which algorithm sums. What
+ * UCX takes lazily for its pools it takes in the first steps (drivers/README.md). */
 #include <stdio.h>
 
 #include "lib/device/device.h"
@@ -29,14 +29,15 @@ static void meet_post(gf_context *gf)
     GF_ASSERT(status == GF_OK);
 }
 
-/* Memory for flags was laid out for the job's first world: survivors of a larger one have none. */
+/* Memory for flags was laid out for world_max ranks: in a job that may be larger than that there is none. */
 static bool all_share(const gf_context *gf)
 {
-    return (gf->config.job.world <= GF_DIRECT_RANKS_MAX) && (gf->warm.met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
+    return (gf->config.job.world_max <= GF_DIRECT_RANKS_MAX) &&
+           (gf->warm.met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
 }
 
-/* Some share memory, not all: one more round, who with whom. False: it is of no meaning. auto leaves it where all ranks'
- * gradients go from devices straight to the wire: hierarchy would take them to host memory first. */
+/* Some share memory, not all: one more round, who with whom. False: it is of no meaning. auto leaves it where all
+ * ranks' gradients go from devices straight to the wire: hierarchy would take them to host memory first. */
 static bool nodes_post(gf_context *gf)
 {
     bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;

@@ -4,6 +4,6 @@
 
 const struct gf_elastic_module gf_module_elastic = {
     .rejoin = gf_rejoin_begin,
-    .turn = gf_shrink_progress,
+    .turn = gf_change_progress,
     .members = &gf_members_elastic,
 };

@@ -25,10 +25,20 @@ uint32_t gf_view_list_next(const struct members_list *list, uint32_t id, uint32_
     return id;
 }
 
+uint32_t gf_view_list_rank(const struct members_list *list, uint32_t id)
+{
+    uint32_t rank = (id < list->first) ? 1 : 0; /* the first goes before all */
+    for (uint32_t lower = 0; (lower < id) && (id != list->first); lower++)
+        rank += gf_view_list_has(list, lower) ? 1u : 0u;
+    return rank;
+}
+
 void gf_view_list_put(struct gf_put *put, const struct members_list *list, uint32_t id_count)
 {
     gf_put_u32(put, list->epoch);
     gf_put_u32(put, list->first);
+    gf_put_u32(put, list->taken_count);
+    for (uint32_t i = 0; i < list->taken_count; i++) gf_put_u16(put, list->taken[i]);
     gf_put_bytes(put, list->bits, (id_count + 7) / 8);
 }
 
@@ -39,6 +49,9 @@ bool gf_view_list_get(struct gf_get *get, uint32_t id_count, struct members_list
     memset(list_out, 0, sizeof *list_out);
     list_out->epoch = gf_get_u32(get);
     list_out->first = gf_get_u32(get);
+    list_out->taken_count = gf_get_u32(get);
+    if (list_out->taken_count > VIEW_TAKES_MAX) get->bad = true;
+    for (uint32_t i = 0; !get->bad && (i < list_out->taken_count); i++) list_out->taken[i] = (uint16_t)gf_get_u16(get);
     bits = gf_get_bytes(get, bytes);
     if (get->bad) return false;
     memcpy(list_out->bits, bits, bytes);
@@ -48,10 +61,20 @@ bool gf_view_list_get(struct gf_get *get, uint32_t id_count, struct members_list
     return !get->bad;
 }
 
+/* A process that waits is of whatever takes it in. A member is of the next epoch if that holds its member id for
+ * itself, and not for a process that was started after it; what comes later has gone on without it. */
+bool gf_view_list_is_mine(const struct gf_members *members, const struct members_list *list)
+{
+    bool mine = gf_view_list_has(list, members->member_id);
+    if (members->view.joins || !mine) return mine;
+    for (uint32_t i = 0; i < list->taken_count; i++) mine = mine && (list->taken[i] != members->member_id);
+    return mine && (list->epoch == members->view.epoch.epoch + 1);
+}
+
 /* Any two sets that are half of the epoch share a member, and a member that has promised a view acknowledges nothing
- * below it. Where everybody is left who is here, nobody else can decide, now or later: each other member id has no process,
- * or one that waits here and is of no epoch. More than half of the members that have not ended would not do: the ended may
- * have decided something with one that is not here (firmware-tests/sim/membership.pml, -DREST). */
+ * below it. Where everybody is left who is here, nobody else can decide, now or later: each other member id has no
+ * process, or one that waits here and is of no epoch. More than half of the members that have not ended would not do:
+ * the ended may have decided something with one that is not here (firmware-tests/sim/membership.pml, -DREST). */
 bool gf_view_quorum(const struct gf_members *members, const struct members_list *here)
 {
     const struct members_view *view = &members->view;

@@ -1,6 +1,7 @@
-/* A process that was started anew is RECOVERING: it has the member id of one that has ended, and none of its promises. It
- * rejoins at the coordinator, which compares what it was given with its own and lets it wait; the vote of a step tells all
- * ranks that somebody waits (verdict.c). Then the epoch ends by agreement, and the proposal takes along who waits. A view
+/* A process that was started anew is RECOVERING: it has the member id of one that has ended, and none of its promises;
+ * or a member id that nobody had (growth), which the commit that takes it in gives to it for good. It joins at the
+ * coordinator, which compares what it was given with its own and lets it wait; the vote of a step tells all ranks that
+ * somebody waits (lib/core/vote.c). Then the epoch ends by agreement, and the proposal takes along who waits. A view
  * change for another reason does, too.
  *
  * It is a member once COMMIT has reached it over the connection on which it waited. Until then a try that fails begins
@@ -16,27 +17,13 @@ bool gf_view_of_no_epoch(uint32_t kind)
 
 /* ---- the joiner ---- */
 
-void gf_view_rejoin_again(struct gf_members *members)
+void gf_view_join_again(struct gf_members *members)
 {
     struct members_view *view = &members->view;
     view->state = VIEW_SEEK;
     view->coordinator = view->star = GF_RANK_NONE;
     for (uint32_t id = 0; id < members->id_count; id++) members->table[id] = (struct member){.rank = GF_RANK_NONE};
     (void)members->rendezvous->driver->reform(members->rendezvous, members->now_ns, GF_RANK_NONE, "");
-}
-
-void gf_members_rejoin(struct gf_members *members, uint64_t now_ns, uint64_t settle_ns)
-{
-    struct members_view *view = &members->view;
-    members->now_ns = now_ns;
-    members->state = MEMBERS_FAILED; /* as between two epochs */
-    members->setup.rank = members->member_id;
-    members->setup.world = members->setup.offer.world = members->id_count;
-    memset(view, 0, sizeof *view);
-    view->rejoins = true;
-    view->settle_ns = view->away_ns = settle_ns;
-    view->own = (struct gf_members_standing){.applied = 1, .torn = 1};
-    gf_view_rejoin_again(members);
 }
 
 /* ---- the others ---- */
@@ -52,50 +39,55 @@ uint32_t gf_view_waiting(const struct gf_members *members)
 static void refuse(struct gf_members *members, uint32_t id, gf_status code, const char *text)
 {
     struct gf_put put = {members->scratch, sizeof members->scratch};
-    struct view_proposal none = {.lead = 0};
+    static const struct view_proposal none;
     gf_put_u32(&put, (uint32_t)code);
     gf_put_u32(&put, 0);
-    gf_view_proposal_put(&put, &none, members->id_count);
-    gf_put_text(&put, text, 160);
+    gf_view_commit_put(&put, members, &none, text);
     members->table[id].state = MEMBER_RECOVERING;
-    gf_log_line(&members->setup.log, GF_LOG_WARN, "a restarted process for rank %u of the first epoch was rejected: %s", id,
-                text);
+    gf_log_line(&members->setup.log, GF_LOG_WARN, "a process of member id %u was rejected: %s", id, text);
     (void)members->rendezvous->driver->send(members->rendezvous, id, MEMBERS_COMMIT, members->scratch,
                                             (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left));
 }
 
-void gf_view_rejoin_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+/* Why a process cannot come in; GF_OK where it can. */
+static gf_status join_check(const struct gf_members *members, uint32_t id, struct gf_get *get, char *why_out,
+                            size_t bytes)
 {
-    uint32_t epoch, id_count = gf_get_u32(get);
+    uint32_t epoch, id_count = gf_get_u32(get), first_world = gf_get_u32(get);
+    bool is_new = gf_get_u32(get) != 0, was_used = ((members->view.used[id / 8] >> (id % 8)) & 1) != 0;
     struct gf_offer offer;
-    char difference[240];
-    if (!gf_members_offer_get(get, &offer, &epoch)) return;
-    if (members->table[id].state < MEMBER_RECOVERING) {
-        get->bad = true;
-        return;
-    }
-    if (id_count != members->id_count) {
-        (void)snprintf(difference, sizeof difference, "the job began with %u ranks, it was told %u", members->id_count,
-                       id_count);
-        refuse(members, id, GF_ERR_MISMATCH, difference);
-        return;
-    }
-    if (members->view.epoch.epoch == 0) {
-        refuse(members, id, GF_ERR_STATE, "the job has not begun yet: expected rendezvous.rejoin = false");
-        return;
-    }
-    if (members->leaving || (members->state == MEMBERS_GONE)) {
-        refuse(members, id, GF_ERR_STATE, "the job is ending");
-        return;
-    }
+    if (!gf_members_offer_get(get, &offer, &epoch)) return GF_AGAIN;
     offer.world = members->setup.offer.world; /* of this epoch */
-    if (gf_members_offer_difference(members, &offer, members->setup.epoch, id, difference, sizeof difference)) {
-        refuse(members, id, GF_ERR_MISMATCH, difference);
+    if ((id_count != members->id_count) || (first_world != members->first_world))
+        (void)snprintf(why_out, bytes, "the job began with %u ranks and has at most %u, it was told %u and %u",
+                       members->first_world, members->id_count, first_world, id_count);
+    else if (members->view.epoch.epoch == 0)
+        (void)snprintf(why_out, bytes, "the job has not begun yet%s",
+                       is_new ? "" : ": expected rendezvous.rejoin = false");
+    else if (is_new && was_used)
+        (void)snprintf(why_out, bytes, "member id %u was used before: a new process takes one that never was", id);
+    else if (members->leaving || (members->state == MEMBERS_GONE))
+        (void)snprintf(why_out, bytes, "the job is ending");
+    else if (!gf_members_offer_difference(members, &offer, members->setup.epoch, id, why_out, bytes))
+        return GF_OK;
+    else
+        return GF_ERR_MISMATCH;
+    return ((id_count != members->id_count) || (first_world != members->first_world)) ? GF_ERR_MISMATCH : GF_ERR_STATE;
+}
+
+void gf_view_join_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    char why[240];
+    gf_status status = join_check(members, id, get, why, sizeof why);
+    if (members->table[id].state < MEMBER_RECOVERING) get->bad = true;
+    if (get->bad) return;
+    if (status != GF_OK) {
+        refuse(members, id, status, why);
         return;
     }
-    members->table[id].standing = (struct gf_members_standing){.applied = 1, .torn = 1};
+    members->table[id].progress = (struct gf_members_progress){.applied = 1, .partial = 1};
     members->table[id].state = MEMBER_WAITS;
-    gf_log_line(&members->setup.log, GF_LOG_INFO, "rank %u of the first epoch was started anew and waits to come in", id);
+    gf_log_line(&members->setup.log, GF_LOG_INFO, "member id %u waits to come in", id);
 }
 
 void gf_view_turn_away(struct gf_members *members, const char *reason)
@@ -105,15 +97,6 @@ void gf_view_turn_away(struct gf_members *members, const char *reason)
             refuse(members, id, GF_ERR_STATE, reason);
 }
 
-void gf_members_admit(struct gf_members *members, uint64_t now_ns, const struct gf_members_standing *own,
-                      uint64_t settle_ns, uint64_t away_ns)
-{
-    members->error = (struct gf_error){.code = GF_ERR_PEER, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
-    gf_members_shrink(members, now_ns, GF_RANK_NONE, own, settle_ns);
-    members->view.admits = true;
-    if (away_ns < settle_ns) members->view.away_ns = away_ns;
-}
-
 /* While this rank collects, others may still be in the last step of the epoch. Should it not end there, because another
  * rank has died or does not come, nobody else would tell them. */
 void gf_view_admit_event(struct gf_members *members, const struct gf_rendezvous_event *event)
@@ -121,15 +104,17 @@ void gf_view_admit_event(struct gf_members *members, const struct gf_rendezvous_
     const struct members_view *view = &members->view;
     uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u), rank = members->table[event->rank].rank;
     bool ended = (event->kind == GF_RENDEZVOUS_ENDED);
-    if (!view->admits || (view->state != VIEW_COLLECT) || (rank == GF_RANK_NONE)) return;
-    if ((members->table[event->rank].state >= MEMBER_RECOVERING) || (!ended && (kind != MEMBERS_BLAME) && (kind != MEMBERS_TELL))) return;
+    if (!view->planned || (view->state != VIEW_COLLECT) || (rank == GF_RANK_NONE)) return;
+    if (gf_member_is_recovering(&members->table[event->rank])) return;
+    if (!ended && (kind != MEMBERS_FAULT) && (kind != MEMBERS_GIVES_UP)) return;
     members->tell = (struct gf_error){.code = GF_ERR_PEER, .peer = ended ? rank : GF_RANK_NONE,
                                       .operation = GF_OPERATION_SHRINK, .tensor = GF_TENSOR_NONE};
     (void)snprintf(members->tell.text, sizeof members->tell.text, "%s %u %s", ended ? "rank" : "epoch",
                    ended ? rank : members->setup.epoch,
-                   ended ? "died while a restarted rank was let in" : "has ended, so that a restarted rank can come in");
+                   ended ? "died on the way into the next epoch" : "has ended as planned: ranks come in or leave");
     for (uint32_t other = 1; other < members->setup.world; other++) {
         const struct member *member = &members->table[members->id_of[other]];
-        if (member->connected && (member->state == MEMBER_EXPECTED) && (other != rank || !ended)) gf_members_owe(members, other, MEMBERS_VERDICT);
+        if (member->connected && (member->state == MEMBER_EXPECTED) && (other != rank || !ended))
+            gf_members_owe(members, other, MEMBERS_ERROR);
     }
 }

@@ -1,61 +1,33 @@
-/* The view change (Viewstamped Replication Revisited, Liskov and Cowling 2012, whose state is one proposal here). What is
- * done with the agreement (the link and the region anew, the state made common) is in shrink.c.
+/* The view change (Viewstamped Replication Revisited, Liskov and Cowling 2012, whose state is one proposal here). What
+ * is done with the agreement (the link and the region anew, the state made common) is in shrink.c.
  *
  *     state      what comes                     what is done
- *     NONE       the epoch fails, or admits     promise the next view whose coordinator may answer -> SEEK or COLLECT
+ *     NONE       the epoch fails, or is to end  promise the next view whose coordinator may answer -> SEEK or COLLECT
  *     SEEK       connected, START_VIEW          DO_VIEW_CHANGE to the coordinator
  *                PREPARE of this view           accept it, ACCEPT
- *                COMMIT of the next epoch       -> COMMITTED; where this rank is not of it: FAILED (GF_ERR_QUORUM)
+ *                COMMIT of the next epoch -> COMMITTED; where this rank is not of it: LEFT, as it wished, else FAILED
  *                the coordinator ends, or time  promise the next view
  *     COLLECT    DO_VIEW_CHANGE of this view    note it; of a higher one: promise that, START_VIEW to all
  *                all who may come are here, or time   a quorum: PREPARE to those that are here -> PROPOSED; else FAILED
- *     PROPOSED   ACCEPT                         a quorum: COMMIT to all -> COMMITTED
+ *     PROPOSED   ACCEPT                         a quorum: COMMIT to all -> COMMITTED or LEFT
  *                too few are left, or time      promise the next view that this rank leads, START_VIEW -> COLLECT
  *     any        DO_VIEW_CHANGE of an older epoch     COMMIT of this rank's
  *                DO_VIEW_CHANGE of a newer epoch      that is this rank's now -> COLLECT; or it is not of it: FAILED
  *
- * Why two sides can never both go on: a proposal is committed when a quorum of the epoch has accepted it, and made after a
- * quorum has promised its view. Two quorums share a member that runs (quorum.c). Where the later view's promise of that
- * member came first, it did not accept the earlier proposal; else it told the later coordinator of it, which proposed the
- * same again, the one with the highest view of all that it was told. A process that was started anew has lost its
- * promises: it takes part only once a commit holds it. No time and no guess about who is dead enters this; both decide
- * only how soon. firmware-tests/sim/membership.pml is the same for SPIN.
+ * Why two sides can never both go on: a proposal is committed when a quorum of the epoch has accepted it, and made
+ * after a quorum has promised its view. Two quorums share a member that runs (quorum.c). Where the later view's
+ * promise of that member came first, it did not accept the earlier proposal; else it told the later coordinator of it,
+ * which proposed the same again, the one with the highest view of all that it was told. A process that was started
+ * anew has lost its promises, a new one has none: it takes part only once a commit holds it, and that commit shuts out
+ * any other process of its member id. No time and no guess about who is dead enters this; both decide only how soon.
+ * firmware-tests/sim/membership.pml is the same for SPIN.
  *
- * The common state is that of the member that is furthest: steps are transactional, so members differ by at most one step
- * (a vote that reached some of them) or by one gf_update(). The lowest rank among the furthest leads. */
+ * The common state is that of the member that is furthest: steps are transactional, so members differ by at most one
+ * step (a vote that reached some of them) or by one gf_update(). The lowest rank among the furthest leads. */
 #include "lib/membership/members_state.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-
-const uint32_t *gf_members_ids(const struct gf_members *members)
-{
-    return members->id_of;
-}
-
-/* All of the epoch have joined it. */
-static void epoch_in_use(struct gf_members *members)
-{
-    struct members_view *view = &members->view;
-    if (view->epoch.epoch != members->setup.epoch) { /* the first */
-        memset(&view->epoch, 0, sizeof view->epoch);
-        view->epoch.epoch = members->setup.epoch;
-        view->epoch.first = members->id_of[0];
-        for (uint32_t rank = 0; rank < members->setup.world; rank++)
-            gf_view_list_add(&view->epoch, members->id_of[rank]);
-    }
-    view->state = VIEW_NONE;
-    view->star = members->id_of[0];
-    view->rejoins = false;
-    members->was_member = true;
-    for (uint32_t id = 0; id < members->id_count; id++) members->table[id].suspected = false;
-    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        struct member *member = &members->table[members->id_of[rank]];
-        member->state = MEMBER_EXPECTED;
-        memcpy(member->address, members->endpoints + rank * members->setup.endpoint_bytes_max, sizeof member->address);
-        member->address[sizeof member->address - 1] = 0;
-    }
-}
 
 /* ---- ending without an epoch ---- */
 
@@ -76,17 +48,22 @@ void gf_view_fail(struct gf_members *members, gf_status code, const char *format
 
 static void gf_view_excluded_fail(struct gf_members *members)
 {
-    gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: epoch %u is closed, epoch %u has begun",
-              members->setup.rank, members->view.epoch.epoch, members->view.excluded_epoch);
+    gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: epoch %u is closed, epoch %u has "
+                 "begun", members->setup.rank, members->view.epoch.epoch, members->view.excluded_epoch);
 }
 
 void gf_view_excluded(struct gf_members *members, uint32_t epoch)
 {
     struct members_view *view = &members->view;
     bool ended = (view->state == VIEW_NONE) || (view->state == VIEW_FAILED);
+    if (view->leaves && !ended) {
+        view->plan = (struct gf_members_plan){.epoch = epoch};
+        view->state = VIEW_LEFT;
+        return;
+    }
     view->excluded = true;
     view->excluded_epoch = epoch;
-    if (ended && (members->state == MEMBERS_FAILED)) return; /* its error sticks; gf_members_shrink() will say it */
+    if (ended && (members->state == MEMBERS_FAILED)) return; /* its error sticks; gf_members_change() will say it */
     gf_view_excluded_fail(members);
 }
 
@@ -112,7 +89,8 @@ static gf_status reform(struct gf_members *members, uint32_t id)
     return driver->reform(members->rendezvous, members->now_ns, id, address);
 }
 
-/* What members said of lower views counts no more; of whom a process rejoins or whose connection stands is still known. */
+/* What members said of lower views counts no more; of whom a process rejoins or whose connection stands is still
+ * known. */
 static void reports_forget(struct gf_members *members)
 {
     for (uint32_t id = 0; id < members->id_count; id++) {
@@ -147,12 +125,20 @@ static void star_moved(struct gf_members *members, uint32_t id)
         struct member *member = &members->table[other];
         member->connected = false;
         member->owed = 0;
-        member->state = (gf_member_is_recovering(member) || (member->state == MEMBER_DEAD)) ? MEMBER_DEAD : MEMBER_EXPECTED;
+        bool is_dead = gf_member_is_recovering(member) || (member->state == MEMBER_DEAD);
+        member->state = is_dead ? MEMBER_DEAD : MEMBER_EXPECTED;
     }
 }
 
-/* Promises the next view whose coordinator may answer; comes to this rank at the latest. A rank that no epoch in use has
- * told addresses looks for the coordinator where the job's address is. */
+gf_status gf_view_turn(struct gf_members *members, uint32_t id)
+{
+    gf_status status = reform(members, id);
+    if (status >= 0) star_moved(members, id);
+    return status;
+}
+
+/* Promises the next view whose coordinator may answer; comes to this rank at the latest. A rank that no epoch in use
+ * has told addresses looks for the coordinator where the job's address is. */
 static void view_next(struct gf_members *members)
 {
     struct members_view *view = &members->view;
@@ -175,9 +161,9 @@ static void view_next(struct gf_members *members)
         gf_status status;
         view->view++;
         view->coordinator = id;
-        if ((id != members->member_id) && ((member->state == MEMBER_DEAD) || gf_member_is_recovering(member) || member->suspected)) continue;
-        status = reform(members, id);
-        if (status >= 0) star_moved(members, id);
+        bool may_answer = (member->state != MEMBER_DEAD) && !gf_member_is_recovering(member) && !member->suspected;
+        if ((id != members->member_id) && !may_answer) continue;
+        status = gf_view_turn(members, id);
         if ((status < 0) && (id != members->member_id)) {
             member->suspected = true;
             continue;
@@ -217,15 +203,15 @@ void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event 
         member->connected = true;
         member->owed = 0;
         member->state = event->rejoins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
-        if (seeks) gf_view_owe(members, event->rank, view->rejoins ? MEMBERS_REJOIN : MEMBERS_DO_VIEW_CHANGE);
+        if (seeks) gf_view_owe(members, event->rank, view->joins ? MEMBERS_JOIN : MEMBERS_DO_VIEW_CHANGE);
     } else if (event->kind == GF_RENDEZVOUS_ENDED) {
         gf_view_admit_event(members, event);
         member->connected = false;
         member->owed = 0;
         member->state = (gf_member_is_recovering(member) || !event->lives) ? MEMBER_DEAD : MEMBER_TURNED;
         if (!seeks) return;
-        if (view->rejoins) {
-            gf_view_rejoin_again(members);
+        if (view->joins) {
+            gf_view_join_again(members);
             return;
         }
         member->suspected = members->was_member;
@@ -237,16 +223,24 @@ void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event 
 
 void gf_view_flush(struct gf_members *members)
 {
+    const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
     for (uint32_t id = 0; id < members->id_count; id++) {
         struct member *member = &members->table[id];
         while (member->owed != 0) {
             uint32_t kind = (uint32_t)__builtin_ctz(member->owed);
             uint32_t bytes = gf_view_frame_put(members, kind);
-            gf_status status = members->rendezvous->driver->send(members->rendezvous, id, kind, members->scratch, bytes);
+            gf_status status = driver->send(members->rendezvous, id, kind, members->scratch, bytes);
             if (status == GF_AGAIN) break;
             member->owed &= ~(1u << kind); /* or an end of the connection is on its way to us */
         }
     }
+}
+
+static bool owes(const struct gf_members *members)
+{
+    bool any = false;
+    for (uint32_t id = 0; id < members->id_count; id++) any = any || (members->table[id].owed != 0);
+    return any;
 }
 
 void gf_members_ended(struct gf_members *members, const unsigned char *bits, uint32_t id_count)
@@ -254,7 +248,7 @@ void gf_members_ended(struct gf_members *members, const unsigned char *bits, uin
     struct members_view *view = &members->view;
     view->told = (bits != NULL);
     memset(&view->ended, 0, sizeof view->ended);
-    for (uint32_t id = 0; (id < id_count) && (id < members->id_count); id++) {
+    for (uint32_t id = 0; (bits != NULL) && (id < id_count) && (id < members->id_count); id++) {
         struct member *member = &members->table[id];
         if ((((bits[id / 8] >> (id % 8)) & 1) == 0) || (id == members->member_id)) continue;
         gf_view_list_add(&view->ended, id);
@@ -262,25 +256,29 @@ void gf_members_ended(struct gf_members *members, const unsigned char *bits, uin
     }
 }
 
-void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t blamed,
-                       const struct gf_members_standing *own, uint64_t settle_ns)
+void gf_members_change(struct gf_members *members, uint64_t now_ns, const struct gf_members_reason *reason)
 {
     struct members_view *view = &members->view;
     gf_members_touch(members, now_ns);
-    view->own = *own;
-    view->settle_ns = view->away_ns = settle_ns;
-    view->admits = false;
+    members->state = MEMBERS_FAILED; /* as between two epochs */
+    view->joins = members->setup.joins && (view->epoch.epoch == 0);
+    view->own = reason->own;
+    view->silent_ns = reason->silent_ns;
+    view->away_ns = reason->away_ns;
+    view->planned = reason->planned;
+    view->leaves = reason->leaves;
     view->refusal = GF_OK;
-    members->state = MEMBERS_FAILED;
-    if (blamed == members->setup.rank) {
+    if (view->joins) {
+        gf_view_join_again(members);
+        return;
+    }
+    if (reason->planned)
+        members->error = (struct gf_error){.code = GF_ERR_PEER, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
+    if (reason->culprit == members->setup.rank) {
         gf_view_fail(members, GF_ERR_QUORUM, "the other ranks go on without this one: %.200s", members->error.text);
         return;
     }
-    if (blamed < members->setup.world) members->table[members->id_of[blamed]].suspected = true; /* not GF_RANK_NONE */
-    if (members->setup.rejoin && (view->epoch.epoch == 0)) {
-        gf_members_rejoin(members, now_ns, settle_ns);
-        return;
-    }
+    if (reason->culprit < members->setup.world) members->table[members->id_of[reason->culprit]].suspected = true;
     if (view->excluded) {
         gf_view_excluded_fail(members);
         return;
@@ -293,7 +291,7 @@ void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t bla
     view_next(members);
 }
 
-gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out)
+gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out)
 {
     struct members_view *view = &members->view;
     gf_members_touch(members, now_ns);
@@ -316,68 +314,26 @@ gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, st
             (void)gf_view_frame(members, event.rank, kind, &get);
         else if (event.kind == GF_RENDEZVOUS_FRAME)
             gf_view_admit_event(members, &event);
-        if ((view->state == VIEW_COMMITTED) || (view->state == VIEW_FAILED)) break;
+        if (view->state >= VIEW_COMMITTED) break;
     }
     switch (view->state) {
     case VIEW_COLLECT: gf_view_collect(members); break;
     case VIEW_PROPOSED: break;
     case VIEW_SEEK:
-        if (view->rejoins || (now_ns - view->since_ns < view->settle_ns + view->away_ns)) break;
+        if (view->joins || (now_ns - view->since_ns < view->silent_ns + view->away_ns)) break;
         if (view->coordinator != GF_RANK_NONE) members->table[view->coordinator].suspected = members->was_member;
         if (!members->was_member) star_moved(members, GF_RANK_NONE);
         view_next(members);
         break;
     case VIEW_NONE:
     case VIEW_COMMITTED:
+    case VIEW_LEFT:
     case VIEW_FAILED: break;
     }
     if (view->state == VIEW_PROPOSED) gf_view_accepted(members);
     gf_view_flush(members);
     if (view->state == VIEW_FAILED) return members->error.code;
-    if (view->state != VIEW_COMMITTED) return GF_AGAIN;
+    if ((view->state != VIEW_COMMITTED) && ((view->state != VIEW_LEFT) || owes(members))) return GF_AGAIN;
     *plan_out = view->plan;
     return GF_OK;
 }
-
-void gf_members_shrink_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
-{
-    const struct gf_members_plan plan = members->view.plan;
-    const struct members_list *list = &members->view.epoch;
-    uint32_t rank = 1;
-    GF_ASSERT(members->view.state == VIEW_COMMITTED);
-    for (uint32_t id = 0; id < members->id_count; id++) {
-        bool of_it = gf_view_list_has(list, id);
-        members->table[id].rank = !of_it ? GF_RANK_NONE : (id == list->first) ? 0 : rank++;
-        if (of_it) members->id_of[members->table[id].rank] = id;
-    }
-    GF_ASSERT((rank == plan.world) && (members->id_of[plan.rank] == members->member_id));
-    members->setup.rank = plan.rank;
-    members->setup.world = plan.world;
-    members->setup.epoch = plan.epoch;
-    members->setup.offer.world = plan.world;
-    members->setup.join_timeout_ns = members->view.away_ns;
-    members->view.state = VIEW_NONE;
-    gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
-    for (uint32_t other = 0; other < plan.world; other++)
-        members->peers[other].connected = members->table[members->id_of[other]].connected &&
-                                          !gf_member_is_recovering(&members->table[members->id_of[other]]);
-    for (uint32_t other = 0; other < plan.world; other++) {
-        bool needed = members_coordinates(members) ? (other != plan.rank) : (other == 0);
-        if (!needed || members->peers[other].connected) continue;
-        gf_members_failf(members, GF_ERR_PEER, other, "rank %u went away while epoch %u was agreed upon", other,
-                         plan.epoch);
-    }
-    if (members_coordinates(members) || (members->state != MEMBERS_JOINING)) return;
-    gf_members_owe(members, 0, MEMBERS_OFFER);
-    gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
-}
-
-const struct gf_members_elastic gf_members_elastic = {
-    .committed = epoch_in_use,
-    .connection = gf_view_event,
-    .of_no_epoch = gf_view_of_no_epoch,
-    .frame = gf_view_frame,
-    .flush = gf_view_flush,
-    .turn_away = gf_view_turn_away,
-    .waiting = gf_view_waiting,
-};

@@ -1,7 +1,8 @@
 /* The next epoch by a view change: what view*.c, quorum.c and recovering.c share with the members' state machine.
  *
- * An epoch is one committed membership, valid until the next commit. A view is one attempt to agree on the next epoch; views
- * of an epoch are numbered from 1. View 1 is led by the epoch's rank 0, each next one by the next member id in its list. */
+ * An epoch is one committed membership, valid until the next commit. A view is one attempt to agree on the next epoch;
+ * views of an epoch are numbered from 1. View 1 is led by the epoch's rank 0, each next one by the next member id in
+ * its list. */
 #ifndef GF_VIEW_H
 #define GF_VIEW_H
 
@@ -10,13 +11,17 @@
 
 #define VIEW_MAX (1u << 30)
 #define VIEW_TAKES_MAX 64u /* processes taken in by one commit */
+#define VIEW_REASON_BYTES 160u
 
 /* Member ids of one epoch. */
 struct members_list {
     uint32_t epoch; /* 0: none */
     uint32_t first; /* its rank 0; the others follow in the order of their ids */
     unsigned char bits[GF_WORLD_MAX / 8];
+    uint32_t taken_count; /* those of them that its commit took in: other processes of these ids are out */
+    uint16_t taken[VIEW_TAKES_MAX];
 };
+_Static_assert(GF_WORLD_MAX <= UINT16_MAX, "a member id fits");
 
 /* What is known of a member id's process. */
 typedef enum member_state {
@@ -33,19 +38,20 @@ typedef enum member_state {
 struct member {
     member_state state;
     bool connected;
-    bool suspected; /* by the verdict, or it did not answer as coordinator */
+    bool suspected; /* by fault attribution, or it did not answer as coordinator */
+    bool leaves;    /* its report said so */
     uint32_t rank;  /* in this epoch; GF_RANK_NONE: it is not of it */
     uint32_t view;
     uint32_t owed;  /* bits 1 << members_frame */
-    struct gf_members_standing standing;
+    struct gf_members_progress progress;
     char address[GF_CONTROL_ADDRESS_BYTES];
 };
 
 struct view_proposal {
     struct members_list list;
     uint32_t lead;  /* rank whose state is the common one */
-    bool behind;    /* some rank needs it */
-    struct gf_members_standing standing;
+    bool lags;      /* some rank needs it */
+    struct gf_members_progress progress;
 };
 
 typedef enum view_state {
@@ -53,7 +59,8 @@ typedef enum view_state {
     VIEW_SEEK,      /* on the way to the coordinator; then its proposal, then its commit are awaited */
     VIEW_COLLECT,   /* coordinates: DO_VIEW_CHANGE come in */
     VIEW_PROPOSED,  /* coordinates: ACCEPT come in */
-    VIEW_COMMITTED, /* gf_members_shrink_join() is next */
+    VIEW_COMMITTED, /* gf_members_change_join() is next */
+    VIEW_LEFT,      /* likewise, without this rank, as it wished */
     VIEW_FAILED
 } view_state;
 
@@ -62,20 +69,22 @@ struct members_view {
     uint32_t view;          /* highest promised one; nothing below it is acknowledged */
     uint32_t coordinator;   /* member id */
     uint32_t star;          /* member id around which the connections stand */
-    uint32_t accepted_view; /* of `accepted`, the highest proposal for the next epoch that this rank knows of; 0: none */
-    bool admits;            /* nobody has failed: the epoch ends so that others can come in */
-    bool rejoins;            /* this process is RECOVERING: of no epoch yet */
+    uint32_t accepted_view; /* of `accepted`, the proposal with the highest view that this rank knows of; 0: none */
+    bool planned;           /* nobody has failed: the epoch ends so that others come in or leave */
+    bool leaves;            /* this rank does */
+    bool joins;             /* this process is RECOVERING: of no epoch yet */
     bool told;              /* somebody names who has ended, or may do so */
     bool excluded;          /* an epoch has begun without this rank: excluded_epoch */
     uint32_t excluded_epoch;
     uint64_t since_ns;      /* of the state */
-    uint64_t settle_ns;     /* how long members that are silent are waited for */
+    uint64_t silent_ns;     /* how long members that are silent are waited for */
     uint64_t away_ns;       /* the same for those that have no connection here */
-    struct gf_members_standing own;
+    struct gf_members_progress own;
     struct members_list epoch;    /* the last committed one; its number is 0 before the first */
     struct view_proposal current; /* how that began, for those that have not heard of it */
     struct view_proposal accepted;
     struct members_list ended;    /* as named here, at one moment: lists of two moments must not be mixed */
+    unsigned char used[GF_WORLD_MAX / 8]; /* member ids that any committed epoch had: never given again */
     gf_status refusal;      /* what COMMIT says instead, where this attempt has failed */
     struct gf_members_plan plan;
 };
@@ -88,8 +97,12 @@ void gf_view_list_add(struct members_list *list, uint32_t id);
 uint32_t gf_view_list_count(const struct members_list *list, uint32_t id_count);
 /* The list's next id, cyclically. */
 uint32_t gf_view_list_next(const struct members_list *list, uint32_t id, uint32_t id_count);
+/* The rank of a member in it. */
+uint32_t gf_view_list_rank(const struct members_list *list, uint32_t id);
 void gf_view_list_put(struct gf_put *put, const struct members_list *list, uint32_t id_count);
 bool gf_view_list_get(struct gf_get *get, uint32_t id_count, struct members_list *list_out);
+/* Is this process of the newer epoch that has this list? */
+bool gf_view_list_is_mine(const struct gf_members *members, const struct members_list *list);
 /* May those on `here` decide? */
 bool gf_view_quorum(const struct gf_members *members, const struct members_list *here);
 
@@ -97,18 +110,21 @@ bool gf_view_quorum(const struct gf_members *members, const struct members_list 
 uint32_t gf_view_frame_put(struct gf_members *members, uint32_t kind);
 struct view_report {
     uint32_t view, accepted_view;
-    bool admits;
-    struct gf_members_standing standing;
+    bool planned, leaves;
+    struct gf_members_progress progress;
 };
 /* What has no room on the stack is read in place: the three lists follow each other in *get. */
 bool gf_view_report_get(struct gf_get *get, uint32_t id_count, struct view_report *report_out);
 void gf_view_proposal_put(struct gf_put *put, const struct view_proposal *proposal, uint32_t id_count);
+void gf_view_commit_put(struct gf_put *put, const struct gf_members *members, const struct view_proposal *proposal,
+                        const char *reason);
 bool gf_view_proposal_get(struct gf_get *get, uint32_t id_count, struct view_proposal *proposal_out);
 
 /* Of no epoch: it has lost what the process before it had promised. */
 static inline bool gf_member_is_recovering(const struct member *member) { return member->state >= MEMBER_RECOVERING; }
 
 /* ---- view_agree.c ---- */
+void gf_view_used_add(struct members_view *view, const struct members_list *list);
 void gf_view_epoch_take(struct gf_members *members, const struct members_list *list); /* it is the last committed one */
 void gf_view_committed(struct gf_members *members); /* view.current is the next epoch, and this rank is of it */
 void gf_view_collect(struct gf_members *members);
@@ -116,9 +132,12 @@ void gf_view_accepted(struct gf_members *members);
 
 /* ---- view.c ---- */
 void gf_view_owe(struct gf_members *members, uint32_t id, uint32_t kind);
+/* Connections stand around member `id` from here on. GF_OK, GF_AGAIN: they will; else why not. */
+gf_status gf_view_turn(struct gf_members *members, uint32_t id);
 /* The end of it without an epoch. */
-__attribute__((format(printf, 3, 4))) void gf_view_fail(struct gf_members *members, gf_status code, const char *format, ...);
-void gf_view_excluded(struct gf_members *members, uint32_t epoch); /* one that has begun without this rank */
+__attribute__((format(printf, 3, 4))) void gf_view_fail(struct gf_members *members, gf_status code,
+                                                        const char *format, ...);
+void gf_view_excluded(struct gf_members *members, uint32_t epoch); /* it has begun without this rank, or it has left */
 uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number);
 /* This rank leads view `number`: whoever is here in a lower one is asked to come along. */
 void gf_view_lead(struct gf_members *members, uint32_t number);
@@ -130,8 +149,8 @@ void gf_view_flush(struct gf_members *members);
 /* ---- recovering.c ---- */
 bool gf_view_of_no_epoch(uint32_t kind); /* frames that are looked at whatever epoch it is */
 uint32_t gf_view_waiting(const struct gf_members *members);
-void gf_view_rejoin_take(struct gf_members *members, uint32_t id, struct gf_get *get);
-void gf_view_rejoin_again(struct gf_members *members);
+void gf_view_join_take(struct gf_members *members, uint32_t id, struct gf_get *get);
+void gf_view_join_again(struct gf_members *members);
 /* Somebody went on to the end of the epoch, another rank is still in it and can only fail. */
 void gf_view_admit_event(struct gf_members *members, const struct gf_rendezvous_event *event);
 /* Everybody who waits is told that nobody will come for it. */

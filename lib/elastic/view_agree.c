@@ -1,10 +1,16 @@
 /* The coordinator's half of a view: who is here, what is proposed, and when it is committed. */
 #include "lib/membership/members_state.h"
 
+void gf_view_used_add(struct members_view *view, const struct members_list *list)
+{
+    for (size_t i = 0; i < sizeof view->used; i++) view->used[i] |= list->bits[i];
+}
+
 void gf_view_epoch_take(struct gf_members *members, const struct members_list *list)
 {
     struct members_view *view = &members->view;
     view->epoch = *list;
+    gf_view_used_add(view, list);
     view->view = view->accepted_view = 0;
     memset(&view->accepted, 0, sizeof view->accepted);
     for (uint32_t id = 0; id < members->id_count; id++) {
@@ -19,47 +25,40 @@ void gf_view_committed(struct gf_members *members)
 {
     struct members_view *view = &members->view;
     const struct view_proposal *next = &view->current;
-    view->plan = (struct gf_members_plan){.epoch = next->list.epoch, .lead = next->lead, .behind = next->behind,
-                                          .standing = next->standing,
-                                          .world = gf_view_list_count(&next->list, members->id_count)};
-    view->plan.rank = (members->member_id < next->list.first) ? 1 : 0; /* the first goes before all */
-    for (uint32_t id = 0; (id < members->member_id) && (members->member_id != next->list.first); id++)
-        view->plan.rank += gf_view_list_has(&next->list, id) ? 1u : 0u;
+    view->plan = (struct gf_members_plan){.epoch = next->list.epoch, .lead = next->lead, .lags = next->lags,
+                                          .progress = next->progress,
+                                          .world = gf_view_list_count(&next->list, members->id_count),
+                                          .rank = gf_view_list_rank(&next->list, members->member_id)};
     gf_view_epoch_take(members, &next->list);
-    view->rejoins = false;
+    view->joins = false;
     view->refusal = GF_OK;
     view->state = VIEW_COMMITTED;
 }
 
-static bool further(const struct gf_members_standing *a, const struct gf_members_standing *b)
+static bool further(const struct gf_members_progress *a, const struct gf_members_progress *b)
 {
-    if (a->torn != b->torn) return b->torn != 0;
+    if (a->partial != b->partial) return b->partial != 0;
     return (a->steps != b->steps) ? (a->steps > b->steps) : (a->applied > b->applied);
 }
 
-/* What is common of those on the list, who leads. This rank has rank 0, the others follow by id. */
-static void proposal_make(struct gf_members *members, const struct members_list *list)
+/* Whose state is the common one: the lowest member among the furthest. */
+static void lead_find(const struct gf_members *members, struct view_proposal *next)
 {
-    struct members_view *view = &members->view;
-    struct view_proposal *next = &view->accepted;
-    uint32_t rank = 0;
-    next->list = *list;
-    next->standing = view->own;
-    next->behind = view->own.torn != 0;
-    next->lead = 0;
+    const struct gf_members_progress *most = NULL;
     for (uint32_t id = 0; id < members->id_count; id++) {
-        const struct gf_members_standing *standing = &members->table[id].standing;
-        uint64_t requests = next->standing.requests;
-        if (!gf_view_list_has(list, id) || (id == members->member_id)) continue;
-        rank++;
-        if (further(standing, &next->standing) || further(&next->standing, standing) || (standing->torn != 0))
-            next->behind = true;
-        if (further(standing, &next->standing)) {
-            next->standing = *standing;
-            next->lead = rank;
-        }
-        next->standing.requests = (requests > standing->requests) ? requests : standing->requests;
+        const struct gf_members_progress *own = &members->table[id].progress;
+        if (id == members->member_id) own = &members->view.own;
+        if (!gf_view_list_has(&next->list, id)) continue;
+        if (next->progress.requests < own->requests) next->progress.requests = own->requests;
+        next->lags = next->lags || (own->partial != 0);
+        if (most != NULL) next->lags = next->lags || further(own, most) || further(most, own);
+        if ((most != NULL) && !further(own, most)) continue;
+        most = own;
+        next->lead = gf_view_list_rank(&next->list, id);
     }
+    uint64_t requests = next->progress.requests;
+    next->progress = *most;
+    next->progress.requests = requests;
 }
 
 /* This attempt goes no further, and whoever came for it hears so. */
@@ -70,32 +69,52 @@ static void refuse_all(struct gf_members *members)
         if (members->table[id].connected) members->table[id].owed = 1u << MEMBERS_COMMIT;
 }
 
-/* Those who wait: no more at once than there are members, who keep a quorum without them. */
+/* Those who wait: no more at once than members that stay, who keep a quorum without them. */
 static void waiting_add(struct gf_members *members, struct members_list *list, uint32_t room)
 {
     if (room > VIEW_TAKES_MAX) room = VIEW_TAKES_MAX;
-    for (uint32_t id = 0; (id < members->id_count) && (room > 0); id++) {
+    for (uint32_t id = 0; (id < members->id_count) && (list->taken_count < room); id++) {
         struct member *member = &members->table[id];
         if ((member->state != MEMBER_WAITS) || !member->connected || gf_view_list_has(list, id)) continue;
         gf_view_list_add(list, id);
+        list->taken[list->taken_count++] = (uint16_t)id;
         member->state = MEMBER_INVITED;
-        room--;
     }
 }
 
-__attribute__((noinline)) static void propose(struct gf_members *members, struct members_list *here, uint32_t here_count)
+/* A new proposal of those that are here and stay; false: nobody does, or nobody has whole weights. */
+static bool proposal_make(struct gf_members *members, const struct members_list *here)
 {
     struct members_view *view = &members->view;
-    if (view->accepted_view == 0) {
-        here->epoch = view->epoch.epoch + 1;
-        here->first = members->member_id;
-        waiting_add(members, here, here_count);
-        proposal_make(members, here);
-        if (view->accepted.standing.torn != 0) {
-            gf_view_fail(members, GF_ERR_DATA, "no survivor holds whole weights: the ranks they were copied from have died");
-            refuse_all(members);
-            return;
-        }
+    struct view_proposal *next = &view->accepted;
+    uint32_t stay = 0;
+    memset(next, 0, sizeof *next);
+    next->list.epoch = view->epoch.epoch + 1;
+    for (uint32_t id = members->id_count; id-- > 0;) {
+        bool leaves = (id == members->member_id) ? view->leaves : members->table[id].leaves;
+        if (!gf_view_list_has(here, id) || leaves) continue;
+        gf_view_list_add(&next->list, id);
+        next->list.first = id;
+        stay++;
+    }
+    if (stay == 0) {
+        gf_view_fail(members, GF_ERR_QUORUM, "every rank that is here leaves: nobody is left to go on");
+        return false;
+    }
+    if (!view->leaves) next->list.first = members->member_id;
+    waiting_add(members, &next->list, stay);
+    lead_find(members, next);
+    if (next->progress.partial != 0)
+        gf_view_fail(members, GF_ERR_DATA, "no survivor holds whole weights: those that they were copied from have died");
+    return next->progress.partial == 0;
+}
+
+static void propose(struct gf_members *members, const struct members_list *here)
+{
+    struct members_view *view = &members->view;
+    if ((view->accepted_view == 0) && !proposal_make(members, here)) {
+        refuse_all(members);
+        return;
     }
     view->accepted_view = view->view;
     view->state = VIEW_PROPOSED;
@@ -141,25 +160,26 @@ void gf_view_collect(struct gf_members *members)
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
         bool higher = (member->state == MEMBER_REPORTED) && (member->view > view->view);
-        if (higher && (gf_view_coordinator(members, member->view) == members->member_id)) gf_view_lead(members, member->view);
+        if (higher && (gf_view_coordinator(members, member->view) == members->member_id))
+            gf_view_lead(members, member->view);
         connected += (gf_view_list_has(&view->epoch, id) && (member->state == MEMBER_EXPECTED) && member->connected);
         turned += (gf_view_list_has(&view->epoch, id) && (member->state == MEMBER_TURNED));
     }
     bool may_be_enough = enough(members, MEMBER_EXPECTED, &may_come);
-    bool late = (waited_ns >= ((connected > 0) ? view->settle_ns : view->away_ns));
+    bool late = (waited_ns >= ((connected > 0) ? view->silent_ns : view->away_ns));
     count = who(members, MEMBER_REPORTED, &here);
     if (gf_view_quorum(members, &here)) {
-        if ((may_come == count) || late) propose(members, &here, count);
+        if ((may_come == count) || late) propose(members, &here);
         return;
     }
     if (!late && (may_be_enough || view->told)) return; /* else nobody who comes would be enough */
     if (turned > 0)
-        gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have turned to "
-                  "another coordinator", members->setup.rank, turned,
+        gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have "
+                  "turned to another coordinator", members->setup.rank, turned,
                   gf_view_list_count(&view->epoch, members->id_count), view->epoch.epoch);
     else
-        gf_view_fail(members, GF_ERR_QUORUM, "%u of the %u ranks of epoch %u are here: too few to go on without proof that the "
-                  "others have ended (gf_shrink: ended)", count, gf_view_list_count(&view->epoch, members->id_count),
+        gf_view_fail(members, GF_ERR_QUORUM, "%u of the %u ranks of epoch %u are here: too few to go on without proof "
+                  "that the others have ended (gf_shrink: ended)", count, gf_view_list_count(&view->epoch, members->id_count),
                   view->epoch.epoch);
     refuse_all(members);
 }
@@ -169,7 +189,7 @@ void gf_view_accepted(struct gf_members *members)
     struct members_view *view = &members->view;
     uint32_t count;
     if (!enough(members, MEMBER_ACCEPTED, &count)) {
-        bool late = (members->now_ns - view->since_ns >= view->settle_ns);
+        bool late = (members->now_ns - view->since_ns >= view->silent_ns);
         if (late || !enough(members, MEMBER_REPORTED, &count)) gf_view_lead_again(members);
         return;
     }
@@ -179,6 +199,6 @@ void gf_view_accepted(struct gf_members *members)
         if (member->connected && (!gf_member_is_recovering(member) || (member->state == MEMBER_INVITED)))
             member->owed = 1u << MEMBERS_COMMIT;
     }
-    if (!gf_view_list_has(&view->current.list, members->member_id)) gf_view_excluded(members, view->current.list.epoch);
-    else gf_view_committed(members);
+    if (gf_view_list_has(&view->current.list, members->member_id)) gf_view_committed(members);
+    else gf_view_excluded(members, view->current.list.epoch);
 }

@@ -25,7 +25,8 @@ static void report_take(struct gf_members *members, uint32_t id, struct gf_get *
     struct member *member = &members->table[id];
     struct view_report report;
     struct members_list list; /* one at a time: they are large */
-    if (!gf_view_report_get(get, members->id_count, &report) || !gf_view_list_get(get, members->id_count, &list)) return;
+    if (!gf_view_report_get(get, members->id_count, &report)) return;
+    if (!gf_view_list_get(get, members->id_count, &list)) return;
     if ((list.epoch == 0) || (members->view.epoch.epoch == 0)) return; /* of no epoch */
     if (list.epoch < view->epoch.epoch) {
         if (members->state != MEMBERS_FAILED || (view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED))
@@ -33,7 +34,7 @@ static void report_take(struct gf_members *members, uint32_t id, struct gf_get *
         return;
     }
     if (list.epoch > view->epoch.epoch) {
-        if (!gf_view_list_has(&list, members->member_id) || (list.epoch > view->epoch.epoch + 1)) {
+        if (!gf_view_list_is_mine(members, &list)) {
             gf_view_excluded(members, list.epoch);
             return;
         }
@@ -53,46 +54,51 @@ static void report_take(struct gf_members *members, uint32_t id, struct gf_get *
     if (!proposal_note(members, report.accepted_view, get)) return;
     member->state = MEMBER_REPORTED;
     member->view = report.view;
-    member->standing = report.standing;
+    member->progress = report.progress;
+    member->leaves = report.leaves;
     if (((view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED)) && (report.view < view->view))
         gf_view_owe(members, id, MEMBERS_START_VIEW);
     if ((view->state == VIEW_PROPOSED) && (report.view == view->view)) gf_view_owe(members, id, MEMBERS_PREPARE);
     if ((view->state == VIEW_PROPOSED) && (report.view > view->view) &&
         (gf_view_coordinator(members, report.view) == members->member_id)) gf_view_lead(members, report.view);
     if ((members->state != MEMBERS_JOINING) && (members->state != MEMBERS_MEMBER)) return;
-    if (!report.admits)
-        gf_members_failf(members, GF_ERR_PEER, GF_RANK_NONE, "rank %u has failed and asks for a new epoch", member->rank);
+    if (!report.planned)
+        gf_members_failf(members, GF_ERR_PEER, GF_RANK_NONE, "rank %u has failed and asks for a new epoch",
+                         member->rank);
 }
 
 static void prepare_take(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     struct members_view *view = &members->view;
     uint32_t number = gf_get_u32(get);
-    if ((view->state != VIEW_SEEK) || view->rejoins || (id != view->coordinator) || (number != view->view)) number = 0;
-    if (proposal_note(members, number, get) && (number > 0)) gf_view_owe(members, id, MEMBERS_ACCEPT); /* else late or malformed */
+    if ((view->state != VIEW_SEEK) || view->joins || (id != view->coordinator) || (number != view->view)) number = 0;
+    if (proposal_note(members, number, get) && (number > 0)) /* else late or malformed */
+        gf_view_owe(members, id, MEMBERS_ACCEPT);
 }
 
 static void commit_take(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     struct members_view *view = &members->view;
-    char reason[160];
+    char reason[VIEW_REASON_BYTES], first[GF_CONTROL_ADDRESS_BYTES];
+    const unsigned char *used;
     gf_status code = (gf_status)(int32_t)gf_get_u32(get);
     uint32_t number = gf_get_u32(get);
     struct view_proposal proposal;
     const struct members_list *list = &proposal.list;
     bool awaited = (view->state == VIEW_SEEK) && (id == view->coordinator);
-    if ((view->state == VIEW_COMMITTED) || !gf_view_proposal_get(get, members->id_count, &proposal)) return;
+    if ((view->state >= VIEW_COMMITTED) || !gf_view_proposal_get(get, members->id_count, &proposal)) return;
+    gf_get_text(get, first, sizeof first);
+    used = gf_get_bytes(get, (members->id_count + 7) / 8);
     gf_get_text(get, reason, sizeof reason);
     if (reason[0] == 0) (void)snprintf(reason, sizeof reason, "the coordinator gave no reason");
     if (get->bad || view->excluded) return;
-    if ((code == GF_OK) && (list->epoch > view->epoch.epoch) &&
-        (!gf_view_list_has(list, members->member_id) || (!view->rejoins && (list->epoch > view->epoch.epoch + 1)))) {
+    if ((code == GF_OK) && (list->epoch > view->epoch.epoch) && !gf_view_list_is_mine(members, list)) {
         gf_view_excluded(members, list->epoch);
         return;
     }
     if (!awaited) return;
-    if ((code == GF_ERR_QUORUM) && view->rejoins) { /* that one goes no further, but others may */
-        gf_view_rejoin_again(members);
+    if ((code == GF_ERR_QUORUM) && view->joins) { /* that one goes no further, but others may */
+        gf_view_join_again(members);
         return;
     }
     if (code != GF_OK) {
@@ -101,6 +107,8 @@ static void commit_take(struct gf_members *members, uint32_t id, struct gf_get *
     }
     if (list->epoch <= view->epoch.epoch) return; /* old news */
     view->current = proposal;
+    for (uint32_t i = 0; i < (members->id_count + 7) / 8; i++) view->used[i] |= used[i];
+    if (members->table[list->first].address[0] == 0) memcpy(members->table[list->first].address, first, sizeof first);
     if (number == 0) {
         gf_view_committed(members);
         return;
@@ -118,13 +126,14 @@ bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struc
     case MEMBERS_DO_VIEW_CHANGE: report_take(members, id, get); break;
     case MEMBERS_PREPARE: prepare_take(members, id, get); break;
     case MEMBERS_COMMIT: commit_take(members, id, get); break;
-    case MEMBERS_REJOIN: gf_view_rejoin_take(members, id, get); break;
+    case MEMBERS_JOIN: gf_view_join_take(members, id, get); break;
     default: {
         uint32_t epoch = gf_get_u32(get), number = gf_get_u32(get);
         if (get->bad || (epoch != view->epoch.epoch) || (number > VIEW_MAX)) break;
         if ((kind == MEMBERS_ACCEPT) && (view->state == VIEW_PROPOSED) && (number == view->view) &&
             (member->state == MEMBER_REPORTED) && (member->view == number)) member->state = MEMBER_ACCEPTED;
-        if ((kind == MEMBERS_START_VIEW) && (view->state == VIEW_SEEK) && (id == view->coordinator) && (number > view->view)) {
+        if ((kind == MEMBERS_START_VIEW) && (view->state == VIEW_SEEK) && (id == view->coordinator) &&
+            (number > view->view)) {
             view->view = number;
             gf_view_owe(members, id, MEMBERS_DO_VIEW_CHANGE);
         }

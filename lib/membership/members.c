@@ -1,13 +1,13 @@
-/* Who is in the world: the state machine. Joining is in members_join.c, blame in members_blame.c. */
+/* Who is in the world: what comes in, and what it changes. members_run.c polls. */
 #include "lib/membership/members_state.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-size_t gf_members_state_bytes(uint32_t world, size_t endpoint_bytes_max)
+size_t gf_members_state_bytes(uint32_t id_count, size_t endpoint_bytes_max)
 {
     return sizeof(struct gf_members) +
-           world * (sizeof(struct members_peer) + sizeof(struct member) + sizeof(uint32_t) +
+           id_count * (sizeof(struct members_peer) + sizeof(struct member) + sizeof(uint32_t) +
                     GF_CONTROL_ADDRESS_BYTES + endpoint_bytes_max);
 }
 
@@ -63,18 +63,24 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
                                    const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
 {
     struct gf_members *members = state;
-    GF_ASSERT((setup->world > 0) && (setup->rank < setup->world) && (endpoint_bytes <= setup->endpoint_bytes_max));
-    memset(members, 0, sizeof *members + setup->world * sizeof members->peers[0]);
+    GF_ASSERT((setup->world > 0) && (setup->world <= setup->id_count) && (endpoint_bytes <= setup->endpoint_bytes_max));
+    GF_ASSERT(setup->rank < (setup->joins ? setup->id_count : setup->world));
+    memset(members, 0, sizeof *members + setup->id_count * sizeof members->peers[0]);
     members->setup = *setup;
     members->setup.endpoint_bytes_max += GF_CONTROL_ADDRESS_BYTES;
     members->rendezvous = rendezvous;
     members->member_id = setup->rank;
-    members->id_count = setup->world;
-    members->table = (struct member *)&members->peers[setup->world];
-    members->id_of = (uint32_t *)&members->table[setup->world];
-    members->endpoints = (unsigned char *)&members->id_of[setup->world];
-    memset(members->table, 0, setup->world * sizeof members->table[0]);
-    for (uint32_t rank = 0; rank < setup->world; rank++) members->table[rank].rank = members->id_of[rank] = rank;
+    members->id_count = setup->id_count;
+    members->first_world = setup->world;
+    if (setup->joins) members->setup.world = members->setup.offer.world = setup->id_count; /* until an epoch has it */
+    members->table = (struct member *)&members->peers[setup->id_count];
+    members->id_of = (uint32_t *)&members->table[setup->id_count];
+    members->endpoints = (unsigned char *)&members->id_of[setup->id_count];
+    memset(members->table, 0, setup->id_count * sizeof members->table[0]);
+    for (uint32_t id = 0; id < setup->id_count; id++) {
+        members->table[id].rank = (id < setup->world) ? id : GF_RANK_NONE;
+        members->id_of[id] = id;
+    }
     members->position.operation = GF_OPERATION_NONE;
     gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
     return members;
@@ -143,16 +149,15 @@ void gf_members_fail(struct gf_members *members, const struct gf_error *error, c
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         owe_nothing(members, rank);
         if (!members_coordinates(members) || !members->peers[rank].connected) continue;
-        gf_members_owe(members, rank, MEMBERS_VERDICT);
+        gf_members_owe(members, rank, MEMBERS_ERROR);
     }
 }
 
-/* What this rank found out by itself. */
-static void fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
+void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told)
 {
     if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
     gf_members_fail(members, error, told);
-    if (!members_coordinates(members) && members->peers[0].connected) gf_members_owe(members, 0, MEMBERS_TELL);
+    if (!members_coordinates(members) && members->peers[0].connected) gf_members_owe(members, 0, MEMBERS_GIVES_UP);
 }
 
 void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
@@ -166,11 +171,10 @@ void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer,
     (void)vsnprintf(error.text, sizeof error.text, format, arguments);
     va_end(arguments);
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
-    fail_and_tell(members, &error, &error);
+    gf_members_fail_and_tell(members, &error, &error);
 }
 
-/* How the others see that rank `from` gave up for this reason. */
-static struct gf_error gave_up(uint32_t from, const struct gf_error *error)
+struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error)
 {
     struct gf_error told = *error;
     if (error->code == GF_ERR_NUMERIC) return told; /* what the verdict has told all ranks: the same on each */
@@ -219,7 +223,7 @@ static void on_connected(struct gf_members *members, uint32_t rank)
 {
     members->peers[rank].connected = true;
     if (members_coordinates(members)) {
-        if (members->state == MEMBERS_FAILED) gf_members_owe(members, rank, MEMBERS_VERDICT);
+        if (members->state == MEMBERS_FAILED) gf_members_owe(members, rank, MEMBERS_ERROR);
         return;
     }
     members->connected_ns = members->now_ns;
@@ -250,14 +254,14 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
         on_told(members, peer, get);
         if (!get->bad) gf_members_calls_compare(members, from);
         break;
-    case MEMBERS_BLAME:
+    case MEMBERS_FAULT:
         gf_members_error_get(get, &error);
         if (!get->bad) gf_members_inquiry_begin(members, from, &error);
         break;
-    case MEMBERS_TELL:
+    case MEMBERS_GIVES_UP:
         gf_members_error_get(get, &error);
         if (get->bad) break;
-        error = gave_up(from, &error);
+        error = gf_members_gave_up(from, &error);
         gf_members_fail(members, &error, &error);
         break;
     case MEMBERS_BYE: peer->left = true; break;
@@ -278,7 +282,7 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
         members->inquiry = gf_get_u32(get);
         if (!get->bad) gf_members_owe(members, 0, MEMBERS_POSITION);
         break;
-    case MEMBERS_VERDICT:
+    case MEMBERS_ERROR:
         gf_members_error_get(get, &error);
         if (!get->bad) gf_members_fail(members, &error, &error);
         break;
@@ -309,7 +313,7 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
                      "(kind %u, %u bytes)", rank, kind, event->size_bytes);
 }
 
-static void on_event(struct gf_members *members, const struct gf_rendezvous_event *event)
+void gf_members_event(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
     struct gf_rendezvous_event of = *event;
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
@@ -334,175 +338,4 @@ static void on_event(struct gf_members *members, const struct gf_rendezvous_even
     case GF_RENDEZVOUS_REFUSED: return;
     case GF_RENDEZVOUS_FRAME: on_frame(members, of.rank, event); return;
     }
-}
-
-/* ---- running ---- */
-
-static bool same_place(const struct gf_position *a, const struct gf_position *b)
-{
-    return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
-}
-
-void gf_members_touch(struct gf_members *members, uint64_t now_ns)
-{
-    struct gf_position *position = &members->position;
-    members->now_ns = now_ns;
-    if (same_place(position, &members->moved)) return;
-    members->moved = *position;
-    members->moved_ns = now_ns;
-}
-
-static void status_send(struct gf_members *members)
-{
-    const struct gf_position *now = &members->position, *sent = &members->status_position;
-    bool changed = !same_place(now, sent);
-    uint64_t age_ns = members->now_ns - members->status_ns;
-    /* The coordinator hears them all. */
-    uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000);
-    if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) || !members->peers[0].connected) return;
-    if (age_ns < (changed ? rest_ns : MEMBERS_STATUS_IDLE_NS + rest_ns)) return;
-    members->status_ns = members->now_ns;
-    members->status_position = *now;
-    gf_members_owe(members, 0, MEMBERS_STATUS);
-}
-
-static void channel_failed(struct gf_members *members, const struct gf_fault *fault, gf_status status)
-{
-    struct gf_error error = {.code = status, .peer = fault->peer, .operation = GF_OPERATION_JOIN,
-                             .step = members->position.step, .tensor = GF_TENSOR_NONE,
-                             .foreign_code = fault->foreign_code};
-    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
-    if (members->state != MEMBERS_JOINING) error.operation = (gf_operation)members->position.operation;
-    (void)snprintf(error.foreign_call, sizeof error.foreign_call, "%s", fault->foreign_call);
-    (void)snprintf(error.text, sizeof error.text, "%s", fault->text);
-    gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
-    gf_members_fail(members, &error, &error);
-}
-
-static void pump(struct gf_members *members)
-{
-    const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
-    if (members->id_count == 1) return;
-    for (uint32_t i = 0; i < MEMBERS_EVENTS_MAX; i++) {
-        struct gf_rendezvous_event event = {0};
-        gf_status status = driver->poll(members->rendezvous, members->now_ns, &event);
-        if (status == GF_AGAIN) break;
-        if (status < 0) {
-            channel_failed(members, &members->rendezvous->fault, status);
-            break;
-        }
-        on_event(members, &event);
-    }
-    gf_members_join_time(members);
-    gf_members_inquiry_time(members);
-    status_send(members);
-    gf_members_flush(members);
-    if (members->setup.elastic != NULL) members->setup.elastic->flush(members);
-    /* The coordinator joins last: once its word to go is out, nobody depends on when it polls next. */
-    if (members_coordinates(members) && (members->state == MEMBERS_JOINING) && members->go &&
-        (members->owed_count == 0) && driver->flushed(members->rendezvous)) members->state = MEMBERS_MEMBER;
-}
-
-gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns)
-{
-    gf_members_touch(members, now_ns);
-    pump(members);
-    if (members->state == MEMBERS_FAILED) return members->error.code;
-    return (members->state == MEMBERS_JOINING) ? GF_AGAIN : GF_OK;
-}
-
-const struct gf_error *gf_members_error(const struct gf_members *members)
-{
-    return &members->error;
-}
-
-const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank, size_t *bytes_out)
-{
-    GF_ASSERT(rank < members->setup.world);
-    GF_ASSERT(members->peers[rank].endpoint_bytes >= GF_CONTROL_ADDRESS_BYTES);
-    *bytes_out = members->peers[rank].endpoint_bytes - GF_CONTROL_ADDRESS_BYTES;
-    return members->endpoints + rank * members->setup.endpoint_bytes_max + GF_CONTROL_ADDRESS_BYTES;
-}
-
-struct gf_position *gf_members_position(struct gf_members *members)
-{
-    return &members->position;
-}
-
-void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns)
-{
-    gf_members_touch(members, now_ns);
-    if (members->setup.world == 1) return;
-    status_send(members);
-    gf_members_flush(members);
-}
-
-gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
-                           struct gf_error *error_out)
-{
-    gf_members_touch(members, now_ns);
-    if (!members->asked) {
-        members->asked = true;
-        members->asked_ns = now_ns;
-        if (members->setup.world == 1) {
-            gf_members_fail(members, seen, seen);
-        } else if (members_coordinates(members)) {
-            gf_members_inquiry_begin(members, 0, seen);
-        } else if ((members->state == MEMBERS_MEMBER) || (members->state == MEMBERS_JOINING)) {
-            members->seen = *seen;
-            gf_members_owe(members, 0, MEMBERS_BLAME);
-        }
-    }
-    pump(members);
-    if ((members->state != MEMBERS_FAILED) && !members_coordinates(members) &&
-        (now_ns - members->asked_ns >= members->setup.answer_timeout_ns)) {
-        gf_members_failf(members, GF_ERR_TIMEOUT, 0, "rank 0, which coordinates, was asked who is late and did not "
-                         "answer for %.1f s: it is stopped or does not poll",
-                         (double)(now_ns - members->asked_ns) / 1e9);
-        gf_members_flush(members);
-    }
-    if (members->state == MEMBERS_FAILED) *error_out = members->error;
-    else if (members->state == MEMBERS_GONE) *error_out = *seen;
-    else return GF_AGAIN;
-    return GF_OK;
-}
-
-void gf_members_tell(struct gf_members *members, const struct gf_error *error)
-{
-    struct gf_error told = members_coordinates(members) ? gave_up(0, error) : *error;
-    fail_and_tell(members, error, &told);
-    if (members->setup.world > 1) gf_members_flush(members);
-}
-
-gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
-{
-    gf_members_touch(members, now_ns);
-    if ((members->setup.world == 1) && (members->state != MEMBERS_FAILED)) members->state = MEMBERS_GONE;
-    if (members->state == MEMBERS_JOINING) {
-        const struct gf_error error = {.code = GF_ERR_ABORTED, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
-                                       .operation = GF_OPERATION_JOIN, .text = "closed before all ranks had joined"};
-        gf_members_tell(members, &error);
-        return GF_OK;
-    }
-    if (!members->leaving && (members->state == MEMBERS_MEMBER) && !members_coordinates(members)) {
-        gf_members_owe(members, 0, MEMBERS_STATUS); /* where it left: the others may be further */
-        gf_members_owe(members, 0, MEMBERS_BYE);
-    }
-    members->leaving = true;
-    pump(members);
-    if (members->state == MEMBERS_FAILED) return members->error.code;
-    if (members_coordinates(members) && (members->state == MEMBERS_MEMBER)) {
-        for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-            if (!members->peers[rank].left) return GF_AGAIN;
-        }
-        for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-            if (members->peers[rank].connected) gf_members_owe(members, rank, MEMBERS_ALL_GONE);
-        }
-        members->state = MEMBERS_GONE;
-        gf_members_flush(members);
-        if (members->setup.elastic != NULL) members->setup.elastic->turn_away(members, "the job has ended: no step comes any more at which it could be let in");
-    }
-    if (members->state != MEMBERS_GONE) return GF_AGAIN;
-    if (members->setup.world == 1) return GF_OK;
-    return ((members->owed_count == 0) && members->rendezvous->driver->flushed(members->rendezvous)) ? GF_OK : GF_AGAIN;
 }

@@ -21,15 +21,16 @@ struct gf_offer {
 
 struct gf_members; /* state in the caller's memory */
 
-#define GF_SETTLE_PARTS 8u /* survivors wait join_timeout / 8 for each other */
+#define GF_WAIT_PARTS 8u /* survivors wait join_timeout / 8 for each other */
 
 struct gf_members_setup {
-    uint32_t rank;
-    uint32_t world;
+    uint32_t rank;              /* a joiner: its member id */
+    uint32_t world;             /* at the start of the job */
+    uint32_t id_count;          /* member ids are below it */
     uint32_t epoch;
     uint64_t join_timeout_ns;
     uint64_t exchange_timeout_ns;
-    bool rejoin;                /* rank and world are member_id and ids: gf_members_rejoin() is next */
+    bool joins, is_new;         /* it comes into a running job: gf_members_change() is next; its id was never used */
     uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the guilty one */
     const char *address;        /* for texts */
     struct gf_offer offer;
@@ -62,24 +63,34 @@ struct gf_position {
     uint64_t unpolled_ns; /* between the last two polls */
 };
 
-/* How far a survivor is: what a shrink has to bring together. */
-struct gf_members_standing {
+/* How far a member is: what a change has to bring together. */
+struct gf_members_progress {
     uint64_t steps;    /* whole */
     uint64_t requests; /* posted */
     uint32_t applied;  /* 1: the last whole step has changed the weights as far as it ever will */
-    uint32_t torn;     /* 1: its weights are half those of another rank, or none; anybody's are better */
+    uint32_t partial;     /* 1: its weights are half those of another rank, or none; anybody's are better */
 };
 
 /* The next epoch, as proposed. */
 struct gf_members_plan {
     uint32_t epoch;
-    uint32_t rank, world; /* rank 0 coordinates; the others follow by member_id */
+    uint32_t rank, world; /* rank 0 coordinates; the others follow by member_id. world 0: this rank has left */
     uint32_t lead;     /* new rank: the lowest whose state is the common one */
-    bool behind;       /* some rank needs the lead's state */
-    struct gf_members_standing standing; /* the common one */
+    bool lags;         /* some rank needs the lead's state */
+    struct gf_members_progress progress; /* the common one */
 };
 
-size_t gf_members_state_bytes(uint32_t world, size_t endpoint_bytes_max);
+/* Why this rank leaves its epoch. */
+struct gf_members_reason {
+    struct gf_members_progress own;
+    bool planned;       /* nothing has failed: all come, between two steps, because some wait to come in or leave */
+    bool leaves;        /* this rank will not be of the next epoch */
+    uint32_t culprit;   /* of the failure, or GF_RANK_NONE */
+    uint64_t silent_ns; /* how long those are waited for that are connected and say nothing */
+    uint64_t away_ns;   /* and those that have no connection here; also for the join of the new epoch */
+};
+
+size_t gf_members_state_bytes(uint32_t id_count, size_t endpoint_bytes_max);
 /* rendezvous is open and stays the caller's. endpoint[endpoint_bytes] of this rank is copied. */
 struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *state, struct gf_rendezvous *rendezvous,
                                    const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
@@ -100,7 +111,7 @@ struct gf_position *gf_members_position(struct gf_members *members); /* own; wri
 /* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who is guilty. Call it
  * again until it gives anything but GF_AGAIN; ends within answer_timeout_ns. All ranks that ask end with the same
  * verdict; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */
-gf_status gf_members_blame(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
+gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
                            struct gf_error *error_out);
 /* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */
 void gf_members_tell(struct gf_members *members, const struct gf_error *error);
@@ -124,24 +135,17 @@ gf_status gf_members_leave_late(struct gf_members *members);
  * before, and may be said again at each poll. bits NULL: nobody will say it, so too few members are too few at once. */
 void gf_members_ended(struct gf_members *members, const unsigned char *bits, uint32_t id_count);
 
-/* After an error: begins to look for the survivors. blamed is whom the verdict named, or GF_RANK_NONE. settle_ns is how
- * long those are waited for that are neither known to be dead nor heard of. */
-void gf_members_shrink(struct gf_members *members, uint64_t now_ns, uint32_t blamed,
-                       const struct gf_members_standing *own, uint64_t settle_ns);
-/* The same from between two steps, with nobody to blame: all ranks come, and restarted ones that wait go along. Ranks
- * that are connected may still be in the step: they have settle_ns, others, and the join of the new epoch, away_ns. */
-void gf_members_admit(struct gf_members *members, uint64_t now_ns, const struct gf_members_standing *own,
-                      uint64_t settle_ns, uint64_t away_ns);
-/* How many restarted processes wait to come in; the coordinator knows, the others have 0. */
+/* Begins to look for the members that go on; where setup.joins is set and no epoch has had this process, for a job
+ * that takes it in. */
+void gf_members_change(struct gf_members *members, uint64_t now_ns, const struct gf_members_reason *reason);
+/* How many processes wait to come in; the coordinator knows, the others have 0. */
 uint32_t gf_members_waiting(const struct gf_members *members);
-/* This rank is such a process: it asks to come in; gf_members_shrink_poll() goes on. */
-void gf_members_rejoin(struct gf_members *members, uint64_t now_ns, uint64_t settle_ns);
-/* GF_AGAIN; GF_OK: *plan_out is agreed upon, gf_members_shrink_join() is next; GF_ERR_QUORUM: this rank cannot go on,
- * GF_ERR_SYSTEM and others: it cannot even look; gf_members_error() says why. */
-gf_status gf_members_shrink_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out);
+/* GF_AGAIN; GF_OK: *plan_out is agreed upon, gf_members_change_join() is next unless plan_out->world is 0;
+ * GF_ERR_QUORUM: this rank cannot go on, GF_ERR_SYSTEM and others: it cannot even look; gf_members_error() says why. */
+gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out);
 /* Joins the agreed epoch; gf_members_poll() goes on as after gf_members_open(). */
-void gf_members_shrink_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
-/* [world] the rank of the first epoch that each rank is: what links and rendezvous know it by. */
+void gf_members_change_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
+/* [world] the member id of each rank: what links and rendezvous know it by. */
 const uint32_t *gf_members_ids(const struct gf_members *members);
 
 #endif

@@ -95,8 +95,9 @@ bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32
     return !get->bad;
 }
 
-/* As many pieces of endpoint addresses as fit: { rank, size of the endpoint address, offset, size of the piece, bytes }. A rank sends its own
- * endpoint address, the coordinator all of them; both walk on from where the peer's cursor is. */
+/* As many pieces of endpoint addresses as fit: { rank, size of the endpoint address, offset, size of the piece, bytes
+ * }. A rank sends its own endpoint address, the coordinator all of them; both walk on from where the peer's cursor is.
+ * */
 #define ENDPOINT_PIECE_BYTES 16u
 
 static bool endpoints_put(struct gf_put *put, struct gf_members *members, struct members_peer *to)
@@ -153,15 +154,15 @@ uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members
     case MEMBERS_ENDPOINTS: *more_out = endpoints_put(&put, members, &members->peers[peer]); break;
     case MEMBERS_ASK: gf_put_u32(&put, members->inquiry); break;
     case MEMBERS_LINK: gf_put_u32(&put, members->link_network ? 1 : 0); break;
-    case MEMBERS_BLAME: error_put(&put, &members->seen); break;
+    case MEMBERS_FAULT: error_put(&put, &members->seen); break;
     case MEMBERS_STATUS:
     case MEMBERS_POSITION:
         gf_members_told_own(members, &told);
         gf_put_u32(&put, (frame == MEMBERS_POSITION) ? members->inquiry : 0);
         told_put(&put, &told);
         break;
-    case MEMBERS_TELL:
-    case MEMBERS_VERDICT: error_put(&put, &members->tell); break;
+    case MEMBERS_GIVES_UP:
+    case MEMBERS_ERROR: error_put(&put, &members->tell); break;
     case MEMBERS_GO:
     case MEMBERS_BYE:
     case MEMBERS_ALL_GONE:
@@ -170,7 +171,7 @@ uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members
     case MEMBERS_PREPARE:
     case MEMBERS_ACCEPT:
     case MEMBERS_COMMIT:
-    case MEMBERS_REJOIN:
+    case MEMBERS_JOIN:
     case MEMBERS_FRAME_COUNT: break;
     }
     return (uint32_t)(GF_FRAME_PAYLOAD_MAX - put.left);

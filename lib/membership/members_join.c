@@ -1,5 +1,5 @@
-/* Joining: offers are compared, endpoint addresses are collected and handed to everybody. What differs, or who is missing, is told
- * to all ranks that are there. */
+/* Joining: offers are compared, endpoint addresses are collected and handed to everybody. What differs, or who is
+ * missing, is told to all ranks that are there. */
 #include "lib/membership/members_state.h"
 #include "lib/settings/settings.h"
 

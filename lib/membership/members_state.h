@@ -8,9 +8,9 @@
  *     rank r: TELL                      0: VERDICT            -> FAILED
  *     rank r: BYE     0: ALL_GONE                             -> GONE, connections may end
  *     DO_VIEW_CHANGE, PREPARE, ACCEPT, COMMIT                 -> JOINING, in the next epoch (lib/elastic/view.c)
- *     restarted: REJOIN   coordinator: COMMIT                  the same (lib/elastic/recovering.c)
+ *     comes in: JOIN   coordinator: COMMIT                     the same (lib/elastic/recovering.c)
  *
- * The control channel knows ranks by their *member ids*, those of the first epoch, which never change; everything else
+ * The control channel knows ranks by their *member ids*, which never change; everything else
  * here counts ranks of the epoch under way. A frame's kind carries the epoch, so that one of an older epoch is told
  * apart from one of this.
  *
@@ -29,10 +29,10 @@ typedef enum members_frame {
     MEMBERS_GO,
     MEMBERS_STATUS,
     MEMBERS_ASK,
-    MEMBERS_BLAME,
+    MEMBERS_FAULT,
     MEMBERS_POSITION,
-    MEMBERS_TELL,
-    MEMBERS_VERDICT,
+    MEMBERS_GIVES_UP,
+    MEMBERS_ERROR,
     MEMBERS_BYE,
     MEMBERS_ALL_GONE,
     MEMBERS_LINK,
@@ -41,7 +41,7 @@ typedef enum members_frame {
     MEMBERS_PREPARE,
     MEMBERS_ACCEPT,
     MEMBERS_COMMIT,
-    MEMBERS_REJOIN,
+    MEMBERS_JOIN,
     MEMBERS_FRAME_COUNT
 } members_frame;
 #define MEMBERS_KIND_BITS 8
@@ -96,6 +96,7 @@ struct gf_members {
     struct gf_members_setup setup;
     uint32_t member_id;
     uint32_t id_count;
+    uint32_t first_world;
     struct members_view view;
     bool was_member;            /* an epoch with this process was in use */
     struct gf_rendezvous *rendezvous;
@@ -123,7 +124,7 @@ struct gf_members {
     bool inquiring;             /* coordinator */
     bool leave_asks;            /* asked by gf_members_leave_late() */
     uint64_t inquiry_ns;
-    bool asked;                 /* this rank called gf_members_blame() */
+    bool asked;                 /* this rank called gf_members_attribute() */
     uint64_t asked_ns;
     uint32_t seen_by;           /* who asked first, and what it saw */
     struct gf_error seen;
@@ -151,6 +152,12 @@ void gf_members_fail(struct gf_members *members, const struct gf_error *error, c
 /* The same for what this rank found out by itself: a rank that does not coordinate tells the coordinator. */
 __attribute__((format(printf, 4, 5))) void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer,
                                                             const char *format, ...);
+
+/* The same for what it found out; `told` is what the others hear. */
+void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
+/* How the others see that rank `from` gave up for this reason. */
+struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error);
+void gf_members_event(struct gf_members *members, const struct gf_rendezvous_event *event);
 
 /* Everything that the control channel and frames change at open and at each new epoch. */
 void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
@@ -184,7 +191,7 @@ void gf_members_join_time(struct gf_members *members);
 __attribute__((format(printf, 4, 5))) void gf_members_join_failf(struct gf_members *members, gf_status code,
                                                                  uint32_t peer, const char *format, ...);
 
-/* members_blame.c */
+/* members_culprit.c */
 void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const struct gf_error *seen);
 void gf_members_inquiry_time(struct gf_members *members);
 /* members_calls.c */

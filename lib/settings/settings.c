@@ -149,9 +149,13 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
     const char *address = config->rendezvous.address, *bind = config->rendezvous.bind;
     char initial[GF_UNITS_BYTES], floor[GF_UNITS_BYTES];
 
-    if ((config->job.world != 0) && (config->job.rank >= config->job.world))
-        return refuse(error_out, "job.rank = %u: allowed is a rank below job.world = %u", config->job.rank,
+    if ((config->job.world_max != 0) && (config->job.world_max < config->job.world))
+        return refuse(error_out, "job.world_max = %u: allowed is 0 or at least job.world = %u", config->job.world_max,
                       config->job.world);
+    uint32_t most = (config->job.world_max != 0) ? config->job.world_max : config->job.world;
+    if ((config->job.world != 0) && (config->job.rank >= most))
+        return refuse(error_out, "job.rank = %u: allowed is a rank below job.world%s = %u", config->job.rank,
+                      (config->job.world_max != 0) ? "_max" : "", most);
     if (config->job.ignore_environment && (config->job.world == 0))
         return refuse(error_out, "job.ignore_environment = true: allowed only where job.world is set");
     if (config->exchange.deterministic && order_varies)

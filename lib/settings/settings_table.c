@@ -44,6 +44,8 @@ _Static_assert(LENGTH(sparse_names) == GF_SPARSE_MOMENTUM_LOCAL_MASKED + 1, "eac
 const struct gf_setting gf_settings[] = {
     {.key = "job.world", COUNT(job.world), .high = GF_WORLD_MAX,
      .help = "ranks in the job; 0: the launcher's environment says"},
+    {.key = "job.world_max", COUNT(job.world_max), .high = GF_WORLD_MAX,
+     .help = "ranks that the job may grow to; memory is measured for them; 0: job.world"},
     {.key = "job.rank", COUNT(job.rank), .high = GF_WORLD_MAX - 1,
      .help = "this rank; looked at only where job.world is set"},
     {.key = "job.id", COUNT(job.id), .high = UINT64_MAX,

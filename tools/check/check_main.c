@@ -34,6 +34,7 @@ static int footprint_print(const struct gf_config *config, uint32_t world, const
     (void)printf("tensors: %u, %llu elements\n", tensor_count, (unsigned long long)elem_count);
     (void)printf("world: %u%s\n", here.job.world,
                  ((world == 0) && (config->job.world == 0)) ? " (assumed; --world N for another)" : "");
+    if (here.job.world_max > here.job.world) (void)printf("world_max: %u, memory is for these\n", here.job.world_max);
     (void)printf("control_bytes: %llu\n", (unsigned long long)need.control_bytes);
     (void)printf("exchange_bytes: %llu\n", (unsigned long long)need.exchange_bytes);
     (void)printf("device_bytes: %llu\n", (unsigned long long)need.device_bytes);

@@ -55,7 +55,7 @@ static gf_status epoch_wait(struct train *train, double begin, const char *cause
 {
     uint32_t rank_before = train->rank, world_before = train->world;
     for (;;) {
-        gf_status status = gf_shrink_wait(train->gf);
+        gf_status status = gf_epoch_wait(train->gf);
         if (status >= 0) {
             world_take(train);
             status = meet(train);

@@ -123,8 +123,8 @@ static bool calls_verdict(struct gf_members *members)
     return false;
 }
 
-/* Nobody has begun less than `told`, and somebody as far waits for a rank that has said BYE and whose connection has ended
- * before it was let go: what it had sent was lost with it. */
+/* Nobody has begun less than `told`, and somebody as far waits for a rank that has said BYE and whose connection has
+ * ended before it was let go: what it had sent was lost with it. */
 static uint32_t gone_guilty(const struct gf_members *members, const struct gf_position *behind, uint32_t *waiter_out)
 {
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {

@@ -1,0 +1,132 @@
+/* The common state, once a new epoch is joined: where some rank lags, weights, momentum, selection, loss scale and
+ * step go from the lead to all by broadcast. Histories are each rank's own.
+ *
+ * A rank lags by one step at most (the vote of the last step reached only some), or by the gf_update() of the same
+ * step; a rank that has come in has nothing. What it had sent in a sparse step that others have ended is applied
+ * there, so its own history gives it up; what it had not sent of that step's gradient is lost with the step. */
+#include <string.h>
+
+#include "lib/core/accessors.h"
+#include "lib/core/late.h"
+#include "lib/device/device.h"
+#include "lib/elastic/epoch.h"
+
+enum { WORD_SCALE, WORD_GOOD, WORD_BAD, WORD_SAMPLES, WORD_SAMPLES_HIGH, WORD_SELECTED, WORD_FLAGS, WORD_UPDATES };
+#define FLAG_KNOWN 0x1u
+#define FLAG_EMPTY 0x2u
+#define FLAG_LOCAL 0x4u
+#define FLAG_SKIPPED 0x8u
+
+static void words_put(gf_context *gf)
+{
+    uint32_t *words = gf->change.words;
+    memcpy(&words[WORD_SCALE], &gf->loss_scale.value, sizeof words[0]);
+    words[WORD_GOOD] = gf->loss_scale.good;
+    words[WORD_BAD] = gf->loss_scale.bad;
+    words[WORD_SAMPLES] = (uint32_t)gf->samples_before;
+    words[WORD_SAMPLES_HIGH] = (uint32_t)(gf->samples_before >> 32);
+    words[WORD_SELECTED] = gf->sparse.selected_count;
+    words[WORD_UPDATES] = (gf->optimizer.updates < UINT32_MAX) ? (uint32_t)gf->optimizer.updates : UINT32_MAX;
+    words[WORD_FLAGS] = (gf->sparse.known ? FLAG_KNOWN : 0) | (gf->sparse.history_empty ? FLAG_EMPTY : 0) |
+                        (gf->sparse.local_begun ? FLAG_LOCAL : 0) | (gf->skipped_last ? FLAG_SKIPPED : 0);
+}
+
+static void words_get(gf_context *gf)
+{
+    const uint32_t *words = gf->change.words;
+    memcpy(&gf->loss_scale.value, &words[WORD_SCALE], sizeof words[0]);
+    gf->loss_scale.good = words[WORD_GOOD];
+    gf->loss_scale.bad = words[WORD_BAD];
+    gf->samples_before = words[WORD_SAMPLES] | ((uint64_t)words[WORD_SAMPLES_HIGH] << 32);
+    gf->sparse.selected_count = words[WORD_SELECTED];
+    gf->optimizer.updates = words[WORD_UPDATES];
+    gf->sparse.known = (words[WORD_FLAGS] & FLAG_KNOWN) != 0;
+    gf->sparse.history_empty = (words[WORD_FLAGS] & FLAG_EMPTY) != 0;
+    gf->sparse.local_begun = (words[WORD_FLAGS] & FLAG_LOCAL) != 0;
+    gf->skipped_last = (words[WORD_FLAGS] & FLAG_SKIPPED) != 0;
+}
+
+/* Chunks of a step that this rank did not see the end of: the others have applied what it sent, unless they skipped it.
+ * The lead's words are here, its selection is not yet. */
+static gf_status history_give_up(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    if ((gf->change.plan.progress.steps == gf->change.own.steps) || !gf->step.sparse || (sparse->elem_count == 0) ||
+        ((gf->change.words[WORD_FLAGS] & FLAG_SKIPPED) != 0))
+        return GF_OK;
+    for (uint32_t i = 0; i < sparse->selected_count; i++) {
+        uint64_t first = sparse->selection[i] * sparse->chunk_elems;
+        uint64_t count = sparse->elem_count - first;
+        if (count > sparse->chunk_elems) count = sparse->chunk_elems;
+        if (gf->ops->zero(&gf->queue, sparse->history + first * sizeof(float), count * sizeof(float)) < 0)
+            return gf_device_failed(gf, GF_OPERATION_SHRINK);
+    }
+    return GF_OK;
+}
+
+static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_count, gf_type type)
+{
+    gf_status status;
+    if (elem_count == 0) return;
+    status = gf_request_post(gf, GF_OPERATION_SHRINK, GF_COLL_BROADCAST, data, elem_count, type, gf->change.plan.lead,
+                             &gf->change.requests[part]);
+    GF_ASSERT(status == GF_OK);
+}
+
+/* The appliance's own, as many at once as there is room for. */
+static void extra_post(gf_context *gf)
+{
+    uint32_t *next = &gf->change.extra_next;
+    for (uint32_t part = 0; (part < GF_REQUESTS_MAX) && (*next < gf->config.state_extra_count); part++, ++*next) {
+        const struct gf_state_extra *extra = &gf->config.state_extra[*next];
+        part_post(gf, part, (gf_mem)(uintptr_t)extra->data, extra->bytes / sizeof(float), GF_TYPE_F32);
+    }
+}
+
+static void sync_post(gf_context *gf)
+{
+    const struct gf_members_progress *mine = &gf->change.own, *common = &gf->change.plan.progress;
+    /* Those that are not behind receive the bits that they have. */
+    if ((mine->steps != common->steps) || (mine->applied != common->applied)) gf->change.own.partial = 1;
+    words_put(gf);
+    part_post(gf, 0, (gf_mem)(uintptr_t)gf->change.words, sizeof gf->change.words / sizeof(float), GF_TYPE_F32);
+    gf->change.posted = true;
+}
+
+/* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that the words say is each
+ * rank's own stays so; who had not divided it yet has no share of it. */
+static gf_status pools_post(gf_context *gf)
+{
+    bool local = (gf->change.words[WORD_FLAGS] & FLAG_LOCAL) != 0;
+    uint64_t elems = gf->pool.elem_count, own = local ? gf->pool.sparse_elem_count : 0;
+    gf_status status = history_give_up(gf);
+    if (status < 0) return status;
+    if ((own > 0) && !gf->sparse.local_begun && (gf->optimizer.momentum != 0) &&
+        (gf->ops->zero(&gf->queue, gf->optimizer.momentum, own * sizeof(float)) < 0))
+        return gf_device_failed(gf, GF_OPERATION_SHRINK);
+    part_post(gf, 1, (gf_mem)(uintptr_t)gf->sparse.selection, gf->sparse.chunk_count, GF_TYPE_F32);
+    if (gf->optimizer.weight != 0) part_post(gf, 2, gf->optimizer.weight, elems, GF_TYPE_F32);
+    if (gf->optimizer.momentum != 0)
+        part_post(gf, 3, gf->optimizer.momentum + own * sizeof(float), elems - own, GF_TYPE_F32);
+    if (gf->optimizer.moment2 != 0) part_post(gf, 5, gf->optimizer.moment2, elems, GF_TYPE_F32);
+    if (gf->optimizer.half != 0) part_post(gf, 4, gf->optimizer.half, elems, gf->config.optimizer.half_weights);
+    gf->change.pools_posted = true;
+    return GF_OK;
+}
+
+gf_status gf_common_state_progress(gf_context *gf)
+{
+    gf_status status;
+    if (!gf->change.plan.lags) return GF_OK;
+    if (!gf->change.posted) sync_post(gf);
+    if (gf_request_progress(gf, NULL) < 0 || (gf->error.code != GF_OK)) return gf->error.code;
+    if (!gf_requests_idle(gf)) return GF_AGAIN;
+    gf_requests_reset(gf, gf->requests.posted);
+    if (!gf->change.pools_posted) return ((status = pools_post(gf)) < 0) ? status : GF_AGAIN;
+    if (gf->change.extra_next < gf->config.state_extra_count) {
+        extra_post(gf);
+        return GF_AGAIN;
+    }
+    words_get(gf);
+    return GF_OK;
+}

@@ -1,0 +1,337 @@
+/* From one epoch to the next: what surrounds the agreement of view.c. A failure, a rejoin, growth and a planned leave
+ * are one way.
+ *
+ *     state   begins with                       what is done                                            then
+ *     DRAIN   a failure                         the culprit is asked for, messages end (error.c)        AGREE
+ *     AGREE DRAIN, a planned change, a join who goes on, whose state counts (view.c) JOIN, or it has left
+ *     JOIN    the agreement                     link and region anew, join and warm-up as at open       SYNC
+ *     SYNC    the warm-up                       the common state to those that lag (common_state.c)     ready
+ *     JOIN, SYNC: a failure -> DRAIN, until the deadline
+ *
+ * A link and a rendezvous know ranks by their member ids, which never change; gf_member_id_of() translates. */
+#include <stdio.h>
+#include <string.h>
+
+#include "drivers/identity.h"
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
+#include "lib/core/accessors.h"
+#include "lib/core/choose.h"
+#include "lib/core/extra.h"
+#include "lib/core/late.h"
+
+#define JOIN_GRACE_NS UINT64_C(100000000) /* so that the control channel says first why it did not get through */
+
+static bool may_go_on(const gf_context *gf)
+{
+    return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_TIMEOUT);
+}
+
+static bool has_failed(const gf_context *gf)
+{
+    return (gf->phase == GF_PHASE_FAILING) || (gf->phase == GF_PHASE_FAILED);
+}
+
+static struct gf_members_progress progress_own(const gf_context *gf)
+{
+    const struct gf_step *step = &gf->step;
+    bool waits = !gf->change.in_step && step->whole && !step->updated && !step->skipped &&
+                 gf_has_weights(gf);
+    return (struct gf_members_progress){.steps = gf_steps(gf), .applied = waits ? 0 : 1,
+                                        .requests = gf->requests.posted};
+}
+
+/* ---- a new link ---- */
+
+static gf_status relink(gf_context *gf)
+{
+    const struct gf_members_plan *plan = &gf->change.plan;
+    const void *endpoint;
+    size_t endpoint_bytes;
+    gf_status status;
+    gf->epoch = plan->epoch;
+    if (gf->on_device) gf->modules->device->ipc_close(gf);
+    if ((status = gf_link_renew(gf, gf->link->network, &endpoint, &endpoint_bytes)) < 0) return status;
+    gf_members_change_join(gf->members, endpoint, endpoint_bytes, gf_awake(gf));
+    gf->rank = plan->rank;
+    gf->world = plan->world;
+    gf->ids = gf_members_ids(gf->members);
+    gf_ops_reset(gf);
+    gf_requests_reset(gf, plan->progress.requests);
+    gf_choose_reset(gf);
+    gf->warm.connected = 0;
+    gf->warm.state = GF_WARM_BEGIN;
+    gf->polled.members_skip = 0;
+    gf->change.joiners = gf->change.leavers = 0;
+    memset(gf->observed.peers, 0, gf->world * sizeof *gf->observed.peers);
+    gf->observed.epoch_steps = 0;
+    gf->error = (struct gf_error){.rank = gf->rank, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
+    gf->phase = GF_PHASE_JOIN;
+    return GF_OK;
+}
+
+/* ---- the states ---- */
+
+static void begun(gf_context *gf)
+{
+    const struct gf_members_plan *plan = &gf->change.plan;
+    gf->step = (struct gf_step){.number = plan->progress.steps, .whole = true, .updated = true,
+                                .gradient_scale = 1.0f};
+    gf->phase = GF_PHASE_READY;
+    gf->together_ns = gf_now(gf);
+    gf->change.state = GF_CHANGE_NONE;
+    gf->change.count++;
+    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: epoch %u has begun after step %llu%s%s", gf->rank, gf->world,
+                gf->epoch, (unsigned long long)plan->progress.steps,
+                (plan->progress.applied == 0) ? ", whose update nobody had applied" : "",
+                plan->lags ? ", ranks that lagged have the common state" : "");
+}
+
+static gf_status left(gf_context *gf)
+{
+    gf->phase = GF_PHASE_LEFT;
+    gf->change.state = GF_CHANGE_NONE;
+    gf->change.left = true;
+    gf->error = (struct gf_error){.rank = gf->rank, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
+    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u has left after step %llu", gf->rank, gf->world,
+                (unsigned long long)gf_steps(gf));
+    return GF_OK;
+}
+
+/* The end of it without an epoch; nothing is under way. */
+static gf_status end(gf_context *gf, const struct gf_error *error)
+{
+    gf->error = *error;
+    gf->error.rank = gf->rank;
+    gf->phase = GF_PHASE_FAILED;
+    gf->change.state = GF_CHANGE_NONE;
+    gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
+    return gf->error.code;
+}
+
+static gf_status endf(gf_context *gf, gf_status code, const char *text)
+{
+    struct gf_error error = {.code = code, .peer = gf->error.peer, .operation = GF_OPERATION_SHRINK,
+                             .step = gf->step.number, .tensor = GF_TENSOR_NONE};
+    (void)snprintf(error.text, sizeof error.text, "%s%s%.180s", text, (gf->error.text[0] != 0) ? ": " : "",
+                   gf->error.text);
+    return end(gf, &error);
+}
+
+/* Who has ended may be known only a moment after its connections have. */
+static void ended_look(gf_context *gf)
+{
+    unsigned char bits[GF_WORLD_MAX / 8];
+    uint32_t ids = gf->config.job.world_max;
+    if ((gf->change.ended_fd >= 0) && gf_identity_ended_read(gf->change.ended_fd, bits, (ids + 7) / 8))
+        gf_members_ended(gf->members, bits, ids);
+}
+
+/* Another rank may still wait for what this one sent in the last step of the epoch. */
+static gf_status agree_progress(gf_context *gf)
+{
+    struct gf_change *change = &gf->change;
+    gf_status status;
+    ended_look(gf);
+    if (gf->phase == GF_PHASE_AGREE) (void)gf->link->driver->progress(gf->link);
+    status = gf_members_change_poll(gf->members, gf_awake(gf), &change->plan);
+    if (status == GF_AGAIN) return GF_AGAIN;
+    if (status < 0) return end(gf, gf_members_error(gf->members));
+    if (change->plan.world == 0) return left(gf);
+    if (relink(gf) < 0) {
+        struct gf_error error = {.code = GF_ERR_LINK, .peer = GF_RANK_NONE, .operation = GF_OPERATION_SHRINK,
+                                 .tensor = GF_TENSOR_NONE, .foreign_code = gf->link->fault.foreign_code};
+        (void)snprintf(error.text, sizeof error.text, "the link cannot be reset: %.200s", gf->link->fault.text);
+        return end(gf, &error);
+    }
+    change->state = GF_CHANGE_JOIN;
+    change->posted = change->pools_posted = false;
+    change->extra_next = 0;
+    return GF_AGAIN;
+}
+
+/* A failure in the new epoch: one more, unless it is this rank's own. */
+static gf_status again(gf_context *gf)
+{
+    gf->change.state = GF_CHANGE_DRAIN;
+    if (!may_go_on(gf)) gf->change.final = true;
+    return GF_AGAIN;
+}
+
+/* How long others are waited for. Those that are connected may, where nothing has failed, still be in the step. */
+static void agree_begin(gf_context *gf, bool planned)
+{
+    uint64_t join_ns = gf->config.rendezvous.join_timeout_ns, part_ns = join_ns / GF_WAIT_PARTS;
+    uint64_t step_ns = gf->config.exchange.timeout_ns;
+    struct gf_members_reason reason = {.planned = planned, .leaves = gf->change.leaves, .culprit = gf->error.peer,
+                                       .silent_ns = part_ns, .away_ns = part_ns, .own = gf->change.own};
+    if (planned) reason.silent_ns = (step_ns < join_ns / 2) ? step_ns : join_ns / 2;
+    if (reason.away_ns > reason.silent_ns) reason.away_ns = reason.silent_ns;
+    gf_members_change(gf->members, gf_awake(gf), &reason);
+    gf->change.state = GF_CHANGE_AGREE;
+}
+
+static gf_status drain_progress(gf_context *gf, uint64_t now_ns)
+{
+    (void)gf_failing_poll(gf, now_ns);
+    if (gf->phase != GF_PHASE_FAILED) return GF_AGAIN;
+    if (gf->change.final || !may_go_on(gf)) {
+        gf->change.state = GF_CHANGE_NONE;
+        return gf->error.code;
+    }
+    agree_begin(gf, false);
+    return GF_AGAIN;
+}
+
+gf_status gf_change_progress(gf_context *gf, void *arg)
+{
+    struct gf_change *change = &gf->change;
+    uint64_t now_ns = gf_poll_begin(gf);
+    bool late = (gf_awake(gf) >= change->deadline_ns), quiet = (change->state == GF_CHANGE_AGREE);
+    gf_status status = GF_AGAIN;
+    (void)arg;
+    if (quiet && gf_aborted(gf)) return endf(gf, GF_ERR_ABORTED, "aborted by its appliance");
+    if (quiet && late && (change->count == 0) && gf_rejoined(gf))
+        return endf(gf, GF_ERR_QUORUM, "the other ranks did not let this one in before the deadline of its join");
+    if (quiet && late) return endf(gf, GF_ERR_QUORUM, "no new epoch before the deadline");
+    if ((gf->error.code == GF_OK) && (late || gf_aborted(gf))) {
+        (void)gf_fail(gf, late ? GF_ERR_TIMEOUT : GF_ERR_ABORTED, GF_OPERATION_SHRINK, GF_RANK_NONE, GF_TENSOR_NONE,
+                      "%s", late ? "the new epoch did not begin before the deadline" : "aborted by its appliance");
+        change->final = true;
+    }
+    switch (change->state) {
+    case GF_CHANGE_NONE:  return gf->error.code;
+    case GF_CHANGE_DRAIN: return drain_progress(gf, now_ns);
+    case GF_CHANGE_AGREE: return agree_progress(gf);
+    case GF_CHANGE_JOIN:
+        if (gf->error.code != GF_OK) return again(gf);
+        status = gf_join_progress(gf, now_ns);
+        if (status == GF_OK) change->state = GF_CHANGE_SYNC;
+        break;
+    case GF_CHANGE_SYNC:
+        if (gf->error.code != GF_OK) return again(gf);
+        status = gf_common_state_progress(gf);
+        if (status != GF_OK) break;
+        begun(gf);
+        return GF_OK;
+    }
+    return (gf->error.code != GF_OK) ? again(gf) : GF_AGAIN;
+}
+
+/* ---- the beginnings ---- */
+
+static void change_begin(gf_context *gf, uint64_t grace_ns)
+{
+    gf->change.final = false;
+    (void)gf_poll_begin(gf);
+    gf->change.deadline_ns = gf_awake(gf) + gf->config.rendezvous.join_timeout_ns + grace_ns;
+}
+
+void gf_rejoin_begin(gf_context *gf)
+{
+    change_begin(gf, JOIN_GRACE_NS);
+    gf->change.own = (struct gf_members_progress){.applied = 1, .partial = 1};
+    gf->phase = GF_PHASE_AGREE;
+    agree_begin(gf, false);
+}
+
+static gf_status planned_begin(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
+        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: %s; allowed is a call between steps, or after a failure",
+                         (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not between steps");
+    if (gf_epoch_due(gf) == 0)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: nothing has failed, and nobody waits or leaves");
+    gf->change.in_step = false;
+    gf->change.own = progress_own(gf);
+    if (gf->change.own.applied == 0)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: step %llu was not applied; gf_update() is first",
+                         (unsigned long long)gf->step.number);
+    change_begin(gf, 0);
+    gf->phase = GF_PHASE_AGREE;
+    agree_begin(gf, true);
+    return GF_OK;
+}
+
+static void ended_take(gf_context *gf, const uint32_t *ended, uint32_t count)
+{
+    unsigned char bits[GF_WORLD_MAX / 8] = {0};
+    for (uint32_t i = 0; i < count; i++) bits[ended[i] / 8] |= (unsigned char)(1u << (ended[i] % 8));
+    gf_members_ended(gf->members, (ended != NULL) ? bits : NULL, gf->config.job.world_max);
+}
+
+gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
+{
+    gf_status status = gf_own(gf);
+    if (status < 0) return status;
+    for (uint32_t i = 0; i < count; i++)
+        if ((ended == NULL) || (ended[i] >= gf->config.job.world_max) || (ended[i] == gf->config.job.rank))
+            return gf_refuse(gf, GF_ERR_PARAM, "gf_epoch_begin: ended[%u] is %u; allowed are other members below %u", i,
+                             (ended == NULL) ? 0 : ended[i], gf->config.job.world_max);
+    if (gf->members == NULL) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: the context was never of an epoch");
+    if (gf->modules->elastic == NULL)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: the module \"elastic\" is not linked: %s has no "
+                         ".elastic = &gf_module_elastic", gf->modules->name);
+    if (gf->change.state != GF_CHANGE_NONE) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: one is under way");
+    if (!has_failed(gf)) {
+        ended_take(gf, ended, count);
+        return planned_begin(gf);
+    }
+    if (!may_go_on(gf) || gf_aborted(gf))
+        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: this rank has failed by itself: %s", gf->error.text);
+    gf->change.own = progress_own(gf);
+    gf->change.state = GF_CHANGE_DRAIN;
+    change_begin(gf, 0);
+    ended_take(gf, ended, count);
+    return GF_OK;
+}
+
+static gf_status change_enter(const gf_context *gf, const char *call)
+{
+    gf_status status = gf_own(gf);
+    if (status < 0) return status;
+    if (gf->change.state != GF_CHANGE_NONE) return GF_OK;
+    if (gf->error.code != GF_OK) return gf->error.code;
+    gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s: gf_epoch_begin() was not called", gf->rank, call);
+    return GF_ERR_STATE;
+}
+
+gf_status gf_epoch_poll(gf_context *gf)
+{
+    gf_status status = change_enter(gf, "gf_epoch_poll");
+    return (status < 0) ? status : gf_change_progress(gf, NULL);
+}
+
+gf_status gf_epoch_wait(gf_context *gf)
+{
+    gf_status status = change_enter(gf, "gf_epoch_wait");
+    return (status < 0) ? status : gf_wait(gf, gf_change_progress, NULL);
+}
+
+gf_status gf_leave(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) return status;
+    if (gf->modules->elastic == NULL)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_leave: the module \"elastic\" is not linked");
+    if ((gf->phase != GF_PHASE_READY) && (gf->phase != GF_PHASE_STEP))
+        return gf_refuse(gf, GF_ERR_STATE, "gf_leave: the context is not ready; allowed is a call in or between steps");
+    if (gf->world == 1) return gf_refuse(gf, GF_ERR_STATE, "gf_leave: this rank is alone; gf_close() ends the job");
+    gf->change.leaves = true;
+    return GF_OK;
+}
+
+uint32_t gf_joiners(const gf_context *gf)
+{
+    return ((gf == NULL) || (gf->phase != GF_PHASE_READY)) ? 0 : gf->change.joiners;
+}
+
+uint32_t gf_epoch_due(const gf_context *gf)
+{
+    return ((gf == NULL) || (gf->phase != GF_PHASE_READY)) ? 0 : gf->change.joiners + gf->change.leavers;
+}
+
+bool gf_rejoined(const gf_context *gf) { return (gf != NULL) && gf->config.rendezvous.rejoin; }
+bool gf_left(const gf_context *gf) { return (gf != NULL) && gf->change.left; }

@@ -1,0 +1,78 @@
+/* An agreed epoch begins: its members join it, and once all have, it is in use. */
+#include "lib/membership/members_state.h"
+
+const uint32_t *gf_members_ids(const struct gf_members *members)
+{
+    return members->id_of;
+}
+
+/* The members stand around the coordinator of the agreement. Where that has left, around the first of the new epoch
+ * from here on: it listens, the others come to it as they came to rank 0 at open. */
+void gf_members_change_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
+{
+    const struct gf_members_plan plan = members->view.plan;
+    const struct members_list *list = &members->view.epoch;
+    bool moves = (members->view.star != list->first);
+    uint32_t rank = 1;
+    gf_status status = moves ? gf_view_turn(members, list->first) : GF_OK;
+    GF_ASSERT(members->view.state == VIEW_COMMITTED);
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        bool of_it = gf_view_list_has(list, id);
+        members->table[id].rank = !of_it ? GF_RANK_NONE : (id == list->first) ? 0 : rank++;
+        if (of_it) members->id_of[members->table[id].rank] = id;
+    }
+    GF_ASSERT((rank == plan.world) && (members->id_of[plan.rank] == members->member_id));
+    members->setup.rank = plan.rank;
+    members->setup.world = plan.world;
+    members->setup.epoch = plan.epoch;
+    members->setup.offer.world = plan.world;
+    members->setup.join_timeout_ns = members->view.away_ns;
+    members->view.state = VIEW_NONE;
+    gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
+    for (uint32_t other = 0; other < plan.world; other++) {
+        const struct member *member = &members->table[members->id_of[other]];
+        bool needed = members_coordinates(members) ? (other != plan.rank) : (other == 0);
+        members->peers[other].connected = member->connected && !gf_member_is_recovering(member);
+        if (!needed || members->peers[other].connected || (moves && (status >= 0))) continue;
+        gf_members_failf(members, GF_ERR_PEER, other, "rank %u went away while epoch %u was agreed upon", other,
+                         plan.epoch);
+    }
+    if (members_coordinates(members) || (members->state != MEMBERS_JOINING) || !members->peers[0].connected) return;
+    gf_members_owe(members, 0, MEMBERS_OFFER);
+    gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
+}
+
+/* All of the epoch have joined it. */
+static void epoch_in_use(struct gf_members *members)
+{
+    struct members_view *view = &members->view;
+    if (view->epoch.epoch != members->setup.epoch) { /* the first */
+        memset(&view->epoch, 0, sizeof view->epoch);
+        view->epoch.epoch = members->setup.epoch;
+        view->epoch.first = members->id_of[0];
+        for (uint32_t rank = 0; rank < members->setup.world; rank++)
+            gf_view_list_add(&view->epoch, members->id_of[rank]);
+    }
+    gf_view_used_add(view, &view->epoch);
+    view->state = VIEW_NONE;
+    view->star = members->id_of[0];
+    view->joins = view->leaves = false;
+    members->was_member = true;
+    for (uint32_t id = 0; id < members->id_count; id++) members->table[id].suspected = false;
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        struct member *member = &members->table[members->id_of[rank]];
+        member->state = MEMBER_EXPECTED;
+        memcpy(member->address, members->endpoints + rank * members->setup.endpoint_bytes_max, sizeof member->address);
+        member->address[sizeof member->address - 1] = 0;
+    }
+}
+
+const struct gf_members_elastic gf_members_elastic = {
+    .committed = epoch_in_use,
+    .connection = gf_view_event,
+    .of_no_epoch = gf_view_of_no_epoch,
+    .frame = gf_view_frame,
+    .flush = gf_view_flush,
+    .turn_away = gf_view_turn_away,
+    .waiting = gf_view_waiting,
+};
