@@ -155,7 +155,7 @@ static gf_status epoch_change(gf_context *gf, gf_status status)
         status = gf_shrink(gf, NULL, 0);
     else if ((status == GF_OK) && (gf_joiners(gf) > 0)) status = gf_admit(gf);
     else return status;
-    if (status == GF_OK) status = gf_shrink_wait(gf);
+    if (status == GF_OK) status = gf_epoch_wait(gf);
     if (status == GF_OK) addresses_ask(gf);
     return status;
 }
