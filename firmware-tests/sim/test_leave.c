@@ -1,12 +1,10 @@
-/* Ranks that give up, leave, are cut off or lag, and what becomes of a context in a forked child: everybody ends, in time,
- * and knows whose doing it was. */
+/* Ranks that give up, leave, are cut off or lag: everybody ends, in time, and knows whose doing it was. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 #include "lib/context.h"
 #include "lib/membership/members_state.h"
 
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- by hand ---- */
@@ -293,39 +291,7 @@ TEST(a_rank_that_comes_within_the_deadline_is_waited_for)
     world_close(&w);
 }
 
-/* ---- the process ---- */
-
-static int child_says(gf_context *gf, gf_status expect)
-{
-    struct gf_request request = {{0}};
-    int status;
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        bool good = (gf_step_begin(gf) == expect) && (gf_step_poll(gf) == expect) && (gf_step_wait(gf) == expect) &&
-                    (gf_tensor_ready(gf, 0, 0) == expect) && (gf_barrier(gf, &request) == expect) &&
-                    (gf_heartbeat(gf) == expect) && (gf_update(gf, 1.0f) == expect) &&
-                    (gf_close_poll(gf) == expect) && (gf_close(gf) == expect) && (gf_close(gf) == expect);
-        _exit(good ? 0 : 1);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return status;
-}
-
-TEST(a_forked_child_is_refused_and_the_parent_goes_on)
-{
-    struct world_setup setup = brief_setup(2);
-    struct world_step step = {.order = WORLD_FORWARD};
-    struct world w;
-    world_open(&w, &setup);
-    assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0);
-    world_step_run(&w, &step);
-    world_expect(&w, GF_OK);
-    gf_abort(w.ranks[1].gf);
-    world_step_run(&w, &step);
-    assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0); /* of a failed context too: nothing of it is the child's */
-    world_close(&w);
-}
+/* ---- the end ---- */
 
 TEST(closing_is_valid_at_any_time_and_once)
 {

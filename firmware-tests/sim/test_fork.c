@@ -1,0 +1,59 @@
+/* What becomes of a context in a forked child. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/world_setups.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int child_says(gf_context *gf, gf_status expect)
+{
+    struct gf_request request = {{0}};
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        bool good = (gf_step_begin(gf) == expect) && (gf_step_poll(gf) == expect) && (gf_step_wait(gf) == expect) &&
+                    (gf_tensor_ready(gf, 0, 0) == expect) && (gf_barrier(gf, &request) == expect) &&
+                    (gf_heartbeat(gf) == expect) && (gf_update(gf, 1.0f) == expect) &&
+                    (gf_close_poll(gf) == expect) && (gf_close(gf) == expect) && (gf_close(gf) == expect);
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+/* An emulator of user programs takes madvise() for a hint and says that it went well. */
+static bool kernel_wipes_on_fork(void)
+{
+    char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int status = 1;
+    pid_t pid;
+    assert_ptr_not_equal(page, MAP_FAILED);
+    *page = 1;
+    if ((madvise(page, 4096, MADV_WIPEONFORK) == 0) && ((pid = fork()) >= 0)) {
+        if (pid == 0) _exit(*page);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+    }
+    assert_int_equal(munmap(page, 4096), 0);
+    return status == 0;
+}
+
+TEST(a_forked_child_is_refused_and_the_parent_goes_on)
+{
+    if (!kernel_wipes_on_fork()) {
+        printf("skip: nothing here wipes memory on fork\n");
+        skip();
+    }
+    struct world_setup setup = brief_setup(2);
+    struct world_step step = {.order = WORLD_FORWARD};
+    struct world w;
+    world_open(&w, &setup);
+    assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_OK);
+    gf_abort(w.ranks[1].gf);
+    world_step_run(&w, &step);
+    assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0); /* of a failed context too: nothing of it is the child's */
+    world_close(&w);
+}
