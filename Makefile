@@ -99,8 +99,12 @@ NVCC_FLAGS := -O3 -std=c++17 -fmad=false -I. -Ilib -gencode arch=compute_80,code
 $(BUILD)/ops/element/cuda/gf_kernels.cu: $(KERNELS)
 	@mkdir -p $(@D)
 	@printf '#include "%s"\n' $(KERNELS) >$@
+# What nvcc makes on the way stays: test_kernels.sh looks at the machine code, and at what ptxas says of registers.
 $(BUILD)/ops/element/cuda/gf_kernels.fatbin: $(BUILD)/ops/element/cuda/gf_kernels.cu $(KERNELS) $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h
-	$(NVCC) $(NVCC_FLAGS) $(NVCC_SMALL) -fatbin $< -o $@
+	@mkdir -p $(@D)/kept
+	$(NVCC) $(NVCC_FLAGS) $(NVCC_SMALL) -Xptxas -v --keep --keep-dir $(@D)/kept -fatbin $< -o $@ \
+	    2>$(@D)/kept/ptxas.log || { cat $(@D)/kept/ptxas.log >&2; exit 1; }
+	@$(NVCC) --version | sed -n 's/.*release \([0-9.]*\).*/\1/p' >$(@D)/kept/version
 $(BUILD)/%_fatbin.o: $(BUILD)/%.fatbin
 	@printf '.section .rodata\n.balign 64\n.globl %s\n.type %s, @object\n%s:\n%s\n%s\n%s\n' $(notdir $(@:.o=)) $(notdir $(@:.o=)) \
 	    $(notdir $(@:.o=)) '.incbin "$<"' '.size $(notdir $(@:.o=)), . - $(notdir $(@:.o=))' '.section .note.GNU-stack,"",@progbits' >$(@:.o=.s)
@@ -342,6 +346,8 @@ $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench/bench_%.o $(LIB)
 
 # 77: there is nothing to check, and why was said.
 GPU_PROGRAM := $(BUILD)/firmware-tests/program_gpu
+kernels: $(FATBIN) $(BUILD)/firmware-tests/program_kernels ## registers and instructions of each kernel; RECORD=1
+	@BUILD=$(BUILD) sh firmware-tests/support/kernels.sh $(if $(RECORD),record)
 gpu-check: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) $(BUILD)/gf-run $(BUILD)/gf-train ## every op and whole steps on the GPU against the host's; LIBRARY=another libcuda.so.1
 	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
 	$(GPU_PROGRAM) check "$(LIBRARY)"; code=$$?; [ $$code -ne 77 ] || exit 0; [ $$code -eq 0 ] || exit $$code; \

@@ -5,7 +5,7 @@
 #include "firmware-tests/cuda/fake_cuda_state.h"
 #include "firmware-tests/cuda/simt.h"
 
-#define KERNELS_MAX 64u
+#define KERNELS_MAX 128u
 
 /* An object without the emulator knows the tests' kernels alone. */
 #pragma weak gf_simt_find

@@ -10,18 +10,21 @@
 #include "firmware-tests/cuda/simt.h"
 
 #define GF_INLINE static inline __attribute__((always_inline, unused))
+#define GF_SLOW static __attribute__((noinline))
 #define GF_UNROLL
+#define GF_ROLLED
+#define gf_likely(what) (what)
 /* The kernel, and its entry in the table by name. */
-#define GF_KERNEL(kernel_name)                                                                              \
-    static void simt_body_##kernel_name(const struct gf_##kernel_name##_args args);                         \
+#define GF_KERNEL_OF(kernel_name, kind)                                                                     \
+    static void simt_body_##kernel_name(const struct gf_##kind##_args args);                                \
     static void simt_run_##kernel_name(const void *args)                                                    \
     {                                                                                                       \
-        simt_body_##kernel_name(*(const struct gf_##kernel_name##_args *)args);                             \
+        simt_body_##kernel_name(*(const struct gf_##kind##_args *)args);                                    \
     }                                                                                                       \
     extern const struct gf_simt_kernel gf_simt_kernel_##kernel_name;                                        \
     const struct gf_simt_kernel gf_simt_kernel_##kernel_name = {                                            \
-        "gf_kernel_" #kernel_name, sizeof(struct gf_##kernel_name##_args), simt_run_##kernel_name};         \
-    static void simt_body_##kernel_name(const struct gf_##kernel_name##_args args)
+        "gf_kernel_" #kernel_name, sizeof(struct gf_##kind##_args), simt_run_##kernel_name};                \
+    static void simt_body_##kernel_name(const struct gf_##kind##_args args)
 
 struct simt_dim {
     uint32_t x, y, z;
@@ -45,15 +48,31 @@ unsigned long long simt_atomic_min(unsigned long long *at, unsigned long long va
 #define atomicAdd(at, value) simt_atomic_add((at), (value))
 #define atomicMin(at, value) simt_atomic_min((at), (value))
 
-typedef struct { uint32_t x, y, z, w; } __attribute__((aligned(16))) gf_line16;
-typedef struct { uint32_t x, y; } __attribute__((aligned(8))) gf_line8;
+typedef struct { uint32_t word[4]; } __attribute__((aligned(16))) gf_line;
+typedef struct { uint32_t word[2]; } __attribute__((aligned(8))) gf_half_line;
+GF_INLINE void gf_line_load(uint32_t words[4], uint64_t at) { *(gf_line *)words = *(const gf_line *)at; }
+GF_INLINE void gf_half_line_load(uint32_t words[2], uint64_t at) { *(gf_half_line *)words = *(const gf_half_line *)at; }
+GF_INLINE void gf_line_store(uint64_t at, const uint32_t words[4]) { *(gf_line *)at = *(const gf_line *)words; }
+GF_INLINE void gf_half_line_store(uint64_t at, const uint32_t words[2])
+{
+    *(gf_half_line *)at = *(const gf_half_line *)words;
+}
 
 GF_INLINE uint32_t gf_bits(float value) { return gf_f32_bits(value); }
 GF_INLINE float gf_of_bits(uint32_t bits) { return gf_f32_of_bits(bits); }
 
 /* Whatever a GPU computes that is not a number is this one. */
 GF_INLINE float gf_raw(float value) { return (value == value) ? value : gf_f32_of_bits(0x7fffffffu); }
-GF_INLINE uint32_t gf_f16_raw(float value) { return (value == value) ? gf_f16_of_f32(value) : 0x7fffu; }
+GF_INLINE uint32_t gf_f16x2_raw(float low, float high)
+{
+    uint32_t first = (low == low) ? gf_f16_of_f32(low) : 0x7fffu;
+    return first | (uint32_t)((high == high) ? gf_f16_of_f32(high) : 0x7fffu) << 16;
+}
+GF_INLINE uint32_t gf_bf16x2_raw(float low, float high)
+{
+    uint32_t first = (low == low) ? gf_bf16_of_f32(low) : 0x7fffu;
+    return first | (uint32_t)((high == high) ? gf_bf16_of_f32(high) : 0x7fffu) << 16;
+}
 GF_INLINE float gf_of_f16_raw(uint32_t half) { return gf_raw(gf_f32_of_f16((uint16_t)half)); }
 
 #endif

@@ -21,7 +21,7 @@ TEST(test_a_kernel_is_found_by_its_name)
 {
     assert_ptr_equal(gf_simt_find("gf_kernel_reverse"), &gf_simt_kernel_reverse);
     assert_int_equal(gf_simt_kernel_reverse.args_bytes, sizeof(struct gf_reverse_args));
-    assert_non_null(gf_simt_find("gf_kernel_cast"));
+    assert_non_null(gf_simt_find("gf_kernel_cast_bf16_f16"));
     assert_null(gf_simt_find("gf_kernel_cas"));
     assert_int_equal(launch("gf_kernel_cas", 1, 1, NULL), -1);
     assert_non_null(strstr(gf_simt_error(), "no kernel"));

@@ -59,13 +59,13 @@ TEST(test_cast_sum_check)
                                  .check = (uint64_t)(uintptr_t)&found, .type = GF_KERNEL_F16};
     if ((src == NULL) || (dst == NULL)) skip();
     for (size_t p = 0; p < PLACES; p++) src[places[p]] = gf_f16_of_f32(2.0f * (float)(p + 1));
-    launch("gf_kernel_cast", count, 8, &cast);
+    launch("gf_kernel_cast_bf16_f16", count, 8, &cast);
     for (size_t p = 0; p < PLACES; p++) assert_int_equal(dst[places[p]], gf_bf16_of_f32((float)(p + 1)));
-    launch("gf_kernel_sum", count, 8, &sum);
+    launch("gf_kernel_sum_bf16", count, 8, &sum);
     for (size_t p = 0; p < PLACES; p++) assert_int_equal(dst[places[p]], gf_bf16_of_f32(2.0f * (float)(p + 1)));
     assert_int_equal(found.bad_count, 0);
     src[places[2]] = src[places[4]] = 0x7c00;
-    launch("gf_kernel_check", count, 8, &look);
+    launch("gf_kernel_check_f16", count, 8, &look);
     assert_int_equal(found.bad_count, 2);
     assert_true(found.bad_first == places[2] + 1);
     assert_int_equal(munmap(src, count * 2), 0);
@@ -89,12 +89,12 @@ TEST(test_update_and_accumulate)
         gradient[places[p]] = gf_f16_of_f32((float)(p + 1));
         momentum[places[p]] = 2;
     }
-    launch("gf_kernel_update", count, 4, &update);
+    launch("gf_kernel_update_f16", count, 4, &update);
     for (size_t p = 0; p < PLACES; p++) {
         assert_true(momentum[places[p]] == (float)(p + 2));
         assert_true(weight[places[p]] == -0.5f * (float)(p + 2));
     }
-    launch("gf_kernel_accumulate", count, 4, &accumulate);
+    launch("gf_kernel_accumulate_f16", count, 4, &accumulate);
     for (size_t p = 0; p < PLACES; p++)
         assert_true(weight[places[p]] == -0.5f * (float)(p + 2) + (float)(p + 1));
     assert_int_equal(munmap(weight, count * 4), 0);
@@ -118,7 +118,7 @@ TEST(test_sum_n)
         second[places[p]] = gf_f16_of_f32(0.5f);
     }
     first[places[3]] = 0x7c00;
-    launch("gf_kernel_sum_n", count, 8, &sum);
+    launch("gf_kernel_sum_n_f16", count, 8, &sum);
     for (size_t p = 0; p < PLACES; p++)
         if (p != 3) assert_int_equal(second[places[p]], gf_f16_of_f32((float)(p + 1) + 0.5f));
     assert_int_equal(found.bad_count, 1);
@@ -202,7 +202,8 @@ TEST(test_score_and_norm)
     assert_true(sums[count / 64 - 1] == 3);
     ((uint16_t *)src)[count - 1] = gf_bf16_of_f32(-3);
     block = (uint32_t)(count / GF_KERNEL_RUN_ELEMS / groups_half - 1);
-    if (gf_simt_launch("gf_kernel_norm_runs", block + 1, THREADS, 0, norm_list) != 0) fail_msg("%s", gf_simt_error());
+    if (gf_simt_launch("gf_kernel_norm_runs_bf16", block + 1, THREADS, 0, norm_list) != 0)
+        fail_msg("%s", gf_simt_error());
     gf_simt_blocks(NULL, 0);
     assert_true(sums[count / GF_KERNEL_RUN_ELEMS - 1] == 9);
     assert_int_equal(munmap(src, count * 4), 0);

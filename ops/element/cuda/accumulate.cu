@@ -5,67 +5,77 @@ struct accumulate_some {
     struct gf_pack src, weight, u, h;
 };
 
-GF_INLINE void accumulate_load(struct accumulate_some *some, uint64_t i, int count, const struct gf_accumulate_args *r,
-                               uint32_t src_type)
+/* *u: before and after; h' returned. */
+GF_INLINE float accumulate_rule(const struct gf_accumulate_args *r, float src, float weight, float *u, float h,
+                                int exact)
 {
-    gf_pack_load(&some->src, src_type, r->src, i, count);
-    if (r->weight != 0) gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight, i, count);
-    if (r->u != 0) gf_pack_load(&some->u, GF_KERNEL_F32, r->u, i, count);
-    gf_pack_load(&some->h, GF_KERNEL_F32, r->h, i, count);
-}
-
-/* u' in *u, h' returned. */
-GF_INLINE float accumulate_one(const struct accumulate_some *some, int e, const struct gf_accumulate_args *r, float *u,
-                               uint32_t src_type, int exact)
-{
-    float g = gf_mul(r->scale, gf_pack_get(&some->src, src_type, e), exact);
-    if (r->weight != 0) g = gf_add(g, gf_mul(r->decay, gf_pack_get(&some->weight, GF_KERNEL_F32, e), exact), exact);
-    if (r->u != 0) g = gf_add(gf_mul(r->momentum, gf_pack_get(&some->u, GF_KERNEL_F32, e), exact), g, exact);
+    float g = gf_mul(r->scale, src, exact);
+    if (r->weight != 0) g = gf_add(g, gf_mul(r->decay, weight, exact), exact);
+    if (r->u != 0) g = gf_add(gf_mul(r->momentum, *u, exact), g, exact);
     *u = g;
-    return gf_add(gf_pack_get(&some->h, GF_KERNEL_F32, e), g, exact);
+    return gf_add(h, g, exact);
 }
 
-GF_INLINE void accumulate_finish(struct accumulate_some *some, uint64_t i, int count,
-                                 const struct gf_accumulate_args *r, uint32_t src_type)
+/* Element i of dst, and `off` more of what is read. */
+GF_SLOW void accumulate_one(const struct gf_accumulate_args *r, uint64_t off, uint64_t i)
+{
+    float weight = (r->weight != 0) ? gf_one_load(GF_KERNEL_F32, r->weight, i + off) : 0.0f;
+    float u = (r->u != 0) ? gf_one_load(GF_KERNEL_F32, r->u, i + off) : 0.0f;
+    float h = accumulate_rule(r, gf_one_load(r->src_type, r->src, i + off), weight, &u,
+                              gf_one_load(GF_KERNEL_F32, r->h, i + off), 1);
+    if (r->dst_u != 0) gf_one_store(GF_KERNEL_F32, r->dst_u, i, u);
+    gf_one_store(GF_KERNEL_F32, r->dst_h, i, h);
+}
+
+GF_INLINE void accumulate_single(uint64_t i, const struct gf_accumulate_args *r, uint64_t off, uint32_t src_type)
+{
+    (void)src_type;
+    accumulate_one(r, off, i);
+}
+
+GF_INLINE void accumulate_load(struct accumulate_some *some, uint64_t i, const struct gf_accumulate_args *r,
+                               uint64_t off, uint32_t src_type)
+{
+    gf_pack_load(&some->src, src_type, r->src, i + off, 4);
+    if (r->weight != 0) gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight, i + off, 4);
+    if (r->u != 0) gf_pack_load(&some->u, GF_KERNEL_F32, r->u, i + off, 4);
+    gf_pack_load(&some->h, GF_KERNEL_F32, r->h, i + off, 4);
+}
+
+GF_INLINE int accumulate_pack(struct accumulate_some *some, uint64_t i, const struct gf_accumulate_args *r,
+                               uint64_t off, uint32_t src_type)
 {
     float h[4], u[4];
+    (void)off;
     GF_UNROLL
-    for (int e = 0; e < count; e++) {
-        h[e] = accumulate_one(some, e, r, &u[e], src_type, 0);
-        if (h[e] != h[e]) h[e] = accumulate_one(some, e, r, &u[e], src_type, 1);
+    for (int e = 0; e < 4; e++) {
+        u[e] = gf_pack_get(&some->u, GF_KERNEL_F32, e);
+        h[e] = accumulate_rule(r, gf_pack_get(&some->src, src_type, e), gf_pack_get(&some->weight, GF_KERNEL_F32, e),
+                               &u[e], gf_pack_get(&some->h, GF_KERNEL_F32, e), 0);
     }
-    if (r->dst_u != 0) gf_pack_store(GF_KERNEL_F32, r->dst_u, i, u, count);
-    gf_pack_store(GF_KERNEL_F32, r->dst_h, i, h, count);
+    if (!gf_pack_numbers(h, 4)) return 0;
+    if (r->dst_u != 0) gf_pack_store(GF_KERNEL_F32, r->dst_u, i, u, 4);
+    gf_pack_store(GF_KERNEL_F32, r->dst_h, i, h, 4);
+    return 1;
 }
 
-GF_INLINE void accumulate_walk(uint32_t src_type, const struct gf_accumulate_args *r, uint64_t worker, uint64_t workers)
+GF_INLINE void accumulate_range(struct gf_range *range, uint32_t src_type, const struct gf_accumulate_args *r)
 {
-    uint32_t head = gf_head(r->h, GF_KERNEL_F32, 4);
-    int alike = gf_alike(r->dst_h, GF_KERNEL_F32, 4, head) && gf_alike(r->dst_u, GF_KERNEL_F32, 4, head) &&
-                gf_alike(r->u, GF_KERNEL_F32, 4, head) && gf_alike(r->weight, GF_KERNEL_F32, 4, head) &&
-                gf_alike(r->src, src_type, 4, head);
-    struct gf_walk walk = gf_walk_make(worker, workers, r->elem_count, 4, head, alike);
-    GF_WALK(walk, 4, 2, struct accumulate_some, accumulate_load, accumulate_finish, r, src_type);
+    const uint64_t dst = range->first, src = range->src;
+    const uint32_t head = gf_head(r->h + src * 4u, GF_KERNEL_F32, 4);
+    const int alike =
+        gf_alike(r->dst_h, dst, GF_KERNEL_F32, 4, head) && gf_alike(r->dst_u, dst, GF_KERNEL_F32, 4, head) &&
+        gf_alike(r->u, src, GF_KERNEL_F32, 4, head) && gf_alike(r->weight, src, GF_KERNEL_F32, 4, head) &&
+        gf_alike(r->src, src, src_type, 4, head);
+    GF_WALK(range, 4, head, alike, 2, struct accumulate_some, accumulate_load, accumulate_pack, accumulate_single, r,
+            src - dst, src_type);
 }
 
-GF_KERNEL(accumulate)
+GF_INLINE void accumulate_type(uint32_t src_type, const struct gf_accumulate_args *r)
 {
-    GF_TYPES(args.src_type, accumulate_walk, &args, gf_thread(), gf_threads());
+    GF_RANGES(&r->chunks, r->elem_count, accumulate_range, src_type, r);
 }
 
-GF_KERNEL(accumulate_chunks)
-{
-    uint64_t tiles = gf_tiles(&args.chunks) * args.chunks.count;
-    for (uint64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-        struct gf_tile tile = gf_tile_at(&args.chunks, t);
-        struct gf_accumulate_args part = args.accumulate;
-        part.dst_h += tile.dst * 4u;
-        part.h += tile.src * 4u;
-        if (part.dst_u != 0) part.dst_u += tile.dst * 4u;
-        if (part.u != 0) part.u += tile.src * 4u;
-        if (part.weight != 0) part.weight += tile.src * 4u;
-        part.src += tile.src * gf_bytes(part.src_type);
-        part.elem_count = tile.count;
-        GF_TYPES(part.src_type, accumulate_walk, &part, threadIdx.x, blockDim.x);
-    }
-}
+#define ACCUMULATE(name, type) \
+    GF_KERNEL_OF(accumulate_##name, accumulate) { accumulate_type(type, &args); }
+GF_EACH_TYPE(ACCUMULATE)

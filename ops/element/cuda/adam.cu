@@ -6,7 +6,7 @@ struct adam_some {
     struct gf_pack weight, moment1, moment2, gradient;
 };
 
-/* What one element becomes. */
+/* One element, before and after. */
 struct adam_one {
     float m, v, direction, weight;
 };
@@ -23,72 +23,85 @@ GF_INLINE float adam_div(float a, float b, int exact)
     return exact ? gf_exact(result, a, b) : result;
 }
 
-GF_INLINE void adam_load(struct adam_some *some, uint64_t i, int count, const struct gf_adam_args *r,
-                         uint32_t gradient_type, float rate)
+GF_INLINE struct adam_one adam_rule(const struct gf_adam_args *r, float rate, struct adam_one to, float gradient,
+                                    int exact)
 {
-    (void)rate;
-    gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight, i, count);
-    gf_pack_load(&some->moment1, GF_KERNEL_F32, r->moment1, i, count);
-    gf_pack_load(&some->moment2, GF_KERNEL_F32, r->moment2, i, count);
-    if (r->gradient != 0) gf_pack_load(&some->gradient, gradient_type, r->gradient, i, count);
-}
-
-GF_INLINE struct adam_one adam_make(const struct adam_some *some, int e, const struct gf_adam_args *r, float rate,
-                                    uint32_t gradient_type, int exact)
-{
-    struct adam_one to;
-    float below, weight = gf_pack_get(&some->weight, GF_KERNEL_F32, e);
-    to.m = gf_pack_get(&some->moment1, GF_KERNEL_F32, e);
-    to.v = gf_pack_get(&some->moment2, GF_KERNEL_F32, e);
+    float below;
     if (r->gradient != 0) {
-        float g = gf_mul(r->gradient_scale, gf_pack_get(&some->gradient, gradient_type, e), exact);
+        float g = gf_mul(r->gradient_scale, gradient, exact);
         to.m = gf_add(gf_mul(r->beta1, to.m, exact), gf_mul(r->keep1, g, exact), exact);
         to.v = gf_add(gf_mul(r->beta2, to.v, exact), gf_mul(gf_mul(r->keep2, g, exact), g, exact), exact);
     }
     below = gf_add(gf_mul(r->correct2, adam_sqrt(to.v, exact), exact), r->epsilon, exact);
-    to.direction = gf_add(adam_div(gf_mul(r->correct1, to.m, exact), below, exact), gf_mul(r->decay, weight, exact),
+    to.direction = gf_add(adam_div(gf_mul(r->correct1, to.m, exact), below, exact), gf_mul(r->decay, to.weight, exact),
                           exact);
-    to.weight = gf_sub(weight, gf_mul(rate, to.direction, exact), exact);
+    to.weight = gf_sub(to.weight, gf_mul(rate, to.direction, exact), exact);
     return to;
 }
 
-GF_INLINE void adam_finish(struct adam_some *some, uint64_t i, int count, const struct gf_adam_args *r,
-                           uint32_t gradient_type, float rate)
+GF_SLOW void adam_single(uint64_t i, const struct gf_adam_args *r, uint32_t gradient_type, float rate)
+{
+    struct adam_one to;
+    to.m = gf_one_load(GF_KERNEL_F32, r->moment1, i);
+    to.v = gf_one_load(GF_KERNEL_F32, r->moment2, i);
+    to.weight = gf_one_load(GF_KERNEL_F32, r->weight, i);
+    to = adam_rule(r, rate, to, (r->gradient != 0) ? gf_one_load(gradient_type, r->gradient, i) : 0.0f, 1);
+    if (r->gradient != 0) gf_one_store(GF_KERNEL_F32, r->moment1, i, to.m);
+    if (r->gradient != 0) gf_one_store(GF_KERNEL_F32, r->moment2, i, to.v);
+    if (r->direction != 0) gf_one_store(GF_KERNEL_F32, r->direction, i, to.direction);
+    else gf_one_store(GF_KERNEL_F32, r->weight, i, to.weight);
+    if ((r->direction == 0) && (r->half != 0)) gf_one_store(r->half_type, r->half, i, to.weight);
+}
+
+GF_INLINE void adam_load(struct adam_some *some, uint64_t i, const struct gf_adam_args *r, uint32_t gradient_type,
+                         float rate)
+{
+    (void)rate;
+    gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight, i, 4);
+    gf_pack_load(&some->moment1, GF_KERNEL_F32, r->moment1, i, 4);
+    gf_pack_load(&some->moment2, GF_KERNEL_F32, r->moment2, i, 4);
+    if (r->gradient != 0) gf_pack_load(&some->gradient, gradient_type, r->gradient, i, 4);
+}
+
+GF_INLINE int adam_pack(struct adam_some *some, uint64_t i, const struct gf_adam_args *r, uint32_t gradient_type,
+                        float rate)
 {
     float m[4], v[4], direction[4], weight[4];
     GF_UNROLL
-    for (int e = 0; e < count; e++) {
-        struct adam_one to = adam_make(some, e, r, rate, gradient_type, 0);
-        if ((to.weight != to.weight) || (to.v != to.v)) to = adam_make(some, e, r, rate, gradient_type, 1);
+    for (int e = 0; e < 4; e++) {
+        struct adam_one to;
+        to.m = gf_pack_get(&some->moment1, GF_KERNEL_F32, e);
+        to.v = gf_pack_get(&some->moment2, GF_KERNEL_F32, e);
+        to.weight = gf_pack_get(&some->weight, GF_KERNEL_F32, e);
+        to = adam_rule(r, rate, to, gf_pack_get(&some->gradient, gradient_type, e), 0);
         m[e] = to.m, v[e] = to.v, direction[e] = to.direction, weight[e] = to.weight;
     }
+    if (!(gf_pack_numbers(weight, 4) & gf_pack_numbers(v, 4))) return 0;
     if (r->gradient != 0) {
-        gf_pack_store(GF_KERNEL_F32, r->moment1, i, m, count);
-        gf_pack_store(GF_KERNEL_F32, r->moment2, i, v, count);
+        gf_pack_store(GF_KERNEL_F32, r->moment1, i, m, 4);
+        gf_pack_store(GF_KERNEL_F32, r->moment2, i, v, 4);
     }
-    if (r->direction != 0) {
-        gf_pack_store(GF_KERNEL_F32, r->direction, i, direction, count);
-        return;
-    }
-    gf_pack_store(GF_KERNEL_F32, r->weight, i, weight, count);
-    if (r->half == 0) return;
-    if (r->half_type == GF_KERNEL_F16) gf_pack_store(GF_KERNEL_F16, r->half, i, weight, count);
-    else if (r->half_type == GF_KERNEL_BF16) gf_pack_store(GF_KERNEL_BF16, r->half, i, weight, count);
-    else gf_pack_store(GF_KERNEL_F32, r->half, i, weight, count);
+    gf_pack_store(GF_KERNEL_F32, (r->direction != 0) ? r->direction : r->weight, i,
+                  (r->direction != 0) ? direction : weight, 4);
+    if ((r->direction != 0) || (r->half == 0)) return 1;
+    if (r->half_type == GF_KERNEL_F16) gf_pack_store(GF_KERNEL_F16, r->half, i, weight, 4);
+    else if (r->half_type == GF_KERNEL_BF16) gf_pack_store(GF_KERNEL_BF16, r->half, i, weight, 4);
+    else gf_pack_store(GF_KERNEL_F32, r->half, i, weight, 4);
+    return 1;
 }
 
-GF_INLINE void adam_type(uint32_t gradient_type, const struct gf_adam_args *r, float rate)
+GF_INLINE void adam_type(uint32_t gradient_type, const struct gf_adam_args *r)
 {
-    uint32_t head = gf_head(r->weight, GF_KERNEL_F32, 4);
-    int alike = gf_alike(r->moment1, GF_KERNEL_F32, 4, head) && gf_alike(r->moment2, GF_KERNEL_F32, 4, head) &&
-                gf_alike(r->half, r->half_type, 4, head) && gf_alike(r->gradient, gradient_type, 4, head) &&
-                gf_alike(r->direction, GF_KERNEL_F32, 4, head);
-    struct gf_walk walk = gf_walk_make(gf_thread(), gf_threads(), r->elem_count, 4, head, alike);
-    GF_WALK(walk, 4, 2, struct adam_some, adam_load, adam_finish, r, gradient_type, rate);
+    const float rate = (r->ratio != 0) ? r->rate * *(const float *)r->ratio : r->rate;
+    const uint32_t head = gf_head(r->weight, GF_KERNEL_F32, 4);
+    const int alike =
+        gf_alike(r->moment1, 0, GF_KERNEL_F32, 4, head) && gf_alike(r->moment2, 0, GF_KERNEL_F32, 4, head) &&
+        gf_alike(r->half, 0, r->half_type, 4, head) && gf_alike(r->gradient, 0, gradient_type, 4, head) &&
+        gf_alike(r->direction, 0, GF_KERNEL_F32, 4, head);
+    struct gf_range range = gf_flat(r->elem_count);
+    GF_WALK(&range, 4, head, alike, 1, struct adam_some, adam_load, adam_pack, adam_single, r, gradient_type, rate);
 }
 
-GF_KERNEL(adam)
-{
-    float rate = (args.ratio != 0) ? args.rate * *(const float *)args.ratio : args.rate;
-    GF_TYPES(args.gradient_type, adam_type, &args, rate);
-}
+#define ADAM(name, type) \
+    GF_KERNEL_OF(adam_##name, adam) { adam_type(type, &args); }
+GF_EACH_TYPE(ADAM)

@@ -1,65 +1,61 @@
 /* dst = round(src * scale): flat, and of listed chunks. */
 #include "ops/element/cuda/device.cuh"
 
-struct cast_some {
-    struct gf_pack src;
-};
-
-GF_INLINE void cast_load(struct cast_some *some, uint64_t i, int count, const struct gf_cast_args *r, uint32_t dst_type,
-                         uint32_t src_type, struct gf_found *found)
+/* src: where what belongs to element i of dst would lie at i. */
+GF_SLOW uint32_t cast_one(const struct gf_cast_args *r, uint64_t src, uint64_t i)
 {
-    (void)dst_type;
-    (void)found;
-    gf_pack_load(&some->src, src_type, r->src, i, count);
+    float value = gf_mul(gf_one_load(r->src_type, src, i), r->scale, 1);
+    gf_one_store(r->dst_type, r->dst, i, value);
+    return gf_one_bad(r->dst_type, value);
 }
 
-GF_INLINE void cast_finish(struct cast_some *some, uint64_t i, int count, const struct gf_cast_args *r,
-                           uint32_t dst_type, uint32_t src_type, struct gf_found *found)
+GF_INLINE void cast_single(uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base, uint32_t dst_type,
+                           uint32_t src_type, int pack, struct gf_found *found)
+{
+    (void)dst_type, (void)src_type, (void)pack;
+    gf_found_one(found, cast_one(r, src, i), base + i);
+}
+
+GF_INLINE void cast_load(struct gf_pack *some, uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base,
+                         uint32_t dst_type, uint32_t src_type, int pack, struct gf_found *found)
+{
+    (void)r, (void)base, (void)dst_type, (void)found;
+    gf_pack_load(some, src_type, src, i, pack);
+}
+
+GF_INLINE int cast_pack(struct gf_pack *some, uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base,
+                         uint32_t dst_type, uint32_t src_type, int pack, struct gf_found *found)
 {
     float value[GF_PACK_MAX];
     GF_UNROLL
-    for (int e = 0; e < count; e++) {
-        value[e] = gf_mul(gf_pack_get(&some->src, src_type, e), r->scale, 1);
-        gf_found_look(found, dst_type, value[e], r->base + i + (uint64_t)e);
-    }
-    gf_pack_store(dst_type, r->dst, i, value, count);
+    for (int e = 0; e < pack; e++) value[e] = gf_raw(gf_pack_get(some, src_type, e) * r->scale);
+    (void)src, (void)base, (void)found;
+    if (!gf_pack_fine(dst_type, value, pack)) return 0;
+    gf_pack_store(dst_type, r->dst, i, value, pack);
+    return 1;
 }
 
-GF_INLINE void cast_walk(uint32_t src_type, uint32_t dst_type, const struct gf_cast_args *r, uint64_t worker,
-                         uint64_t workers, struct gf_found *found)
+GF_INLINE void cast_range(struct gf_range *range, uint32_t dst_type, uint32_t src_type, const struct gf_cast_args *r,
+                          struct gf_found *found)
 {
     const int pack = (gf_bytes(dst_type) + gf_bytes(src_type) == 4) ? 8 : 4;
-    uint32_t head = gf_head(r->dst, dst_type, pack);
-    struct gf_walk walk =
-        gf_walk_make(worker, workers, r->elem_count, pack, head, gf_alike(r->src, src_type, pack, head));
-    GF_WALK(walk, pack, 4, struct cast_some, cast_load, cast_finish, r, dst_type, src_type, found);
+    const uint64_t off = range->src - range->first;
+    const uint64_t src = r->src + off * gf_bytes(src_type), base = r->base + off;
+    const uint32_t head = gf_head(r->dst + range->first * gf_bytes(dst_type), dst_type, pack);
+    const int alike = gf_alike(src, range->first, src_type, pack, head);
+    GF_WALK(range, pack, head, alike, 4, struct gf_pack, cast_load, cast_pack, cast_single, r, src, base, dst_type,
+            src_type, pack, found);
 }
 
-GF_INLINE void cast_to(uint32_t dst_type, const struct gf_cast_args *r, uint64_t worker, uint64_t workers,
-                       struct gf_found *found)
-{
-    GF_TYPES(r->src_type, cast_walk, dst_type, r, worker, workers, found);
-}
-
-GF_KERNEL(cast)
+GF_INLINE void cast_types(uint32_t dst_type, uint32_t src_type, const struct gf_cast_args *r)
 {
     struct gf_found found = {0, ~0ull};
-    GF_TYPES(args.dst_type, cast_to, &args, gf_thread(), gf_threads(), &found);
-    gf_found_tell(&found, args.check);
+    GF_RANGES(&r->chunks, r->elem_count, cast_range, dst_type, src_type, r, &found);
+    gf_found_tell(&found, r->check);
 }
 
-GF_KERNEL(cast_chunks)
-{
-    struct gf_found found = {0, ~0ull};
-    uint64_t tiles = gf_tiles(&args.chunks) * args.chunks.count;
-    for (uint64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-        struct gf_tile tile = gf_tile_at(&args.chunks, t);
-        struct gf_cast_args part = args.cast;
-        part.dst += tile.dst * gf_bytes(part.dst_type);
-        part.src += tile.src * gf_bytes(part.src_type);
-        part.base += tile.src;
-        part.elem_count = tile.count;
-        GF_TYPES(part.dst_type, cast_to, &part, threadIdx.x, blockDim.x, &found);
-    }
-    gf_found_tell(&found, args.cast.check);
-}
+#define CAST(name, dst_type, src_type) \
+    GF_KERNEL_OF(cast_##name, cast) { cast_types(dst_type, src_type, &args); }
+#define CAST_TO(name, type) \
+    CAST(name##_f32, type, GF_KERNEL_F32) CAST(name##_f16, type, GF_KERNEL_F16) CAST(name##_bf16, type, GF_KERNEL_BF16)
+GF_EACH_TYPE(CAST_TO)

@@ -1,37 +1,39 @@
-/* Counts what is not finite. */
+/* Counts what is not finite. A value of any type is infinite as an fp32 if it is so in its own. */
 #include "ops/element/cuda/device.cuh"
 
-struct check_some {
-    struct gf_pack src;
-};
+GF_INLINE void check_single(uint64_t i, const struct gf_check_args *r, uint32_t type, int pack, struct gf_found *found)
+{
+    (void)pack;
+    gf_found_one(found, gf_one_bad(GF_KERNEL_F32, gf_one_load(type, r->src, i)), r->base + i);
+}
 
-GF_INLINE void check_load(struct check_some *some, uint64_t i, int count, const struct gf_check_args *r, uint32_t type,
+GF_INLINE void check_load(struct gf_pack *some, uint64_t i, const struct gf_check_args *r, uint32_t type, int pack,
                           struct gf_found *found)
 {
     (void)found;
-    gf_pack_load(&some->src, type, r->src, i, count);
+    gf_pack_load(some, type, r->src, i, pack);
 }
 
-/* A value of any type is infinite as an fp32 if it is so in its own. */
-GF_INLINE void check_finish(struct check_some *some, uint64_t i, int count, const struct gf_check_args *r,
-                            uint32_t type, struct gf_found *found)
+GF_INLINE int check_pack(struct gf_pack *some, uint64_t i, const struct gf_check_args *r, uint32_t type, int pack,
+                          struct gf_found *found)
 {
+    float value[GF_PACK_MAX];
     GF_UNROLL
-    for (int e = 0; e < count; e++)
-        gf_found_look(found, GF_KERNEL_F32, gf_pack_get(&some->src, type, e), r->base + i + (uint64_t)e);
+    for (int e = 0; e < pack; e++) value[e] = gf_pack_get(some, type, e);
+    (void)i, (void)r, (void)found;
+    return gf_pack_fine(GF_KERNEL_F32, value, pack);
 }
 
-GF_INLINE void check_type(uint32_t type, const struct gf_check_args *r, struct gf_found *found)
+GF_INLINE void check_type(uint32_t type, const struct gf_check_args *r)
 {
     const int pack = 16 / (int)gf_bytes(type);
-    struct gf_walk walk =
-        gf_walk_make(gf_thread(), gf_threads(), r->elem_count, pack, gf_head(r->src, type, pack), 1);
-    GF_WALK(walk, pack, 4, struct check_some, check_load, check_finish, r, type, found);
+    struct gf_found found = {0, ~0ull};
+    struct gf_range range = gf_flat(r->elem_count);
+    GF_WALK(&range, pack, gf_head(r->src, type, pack), 1, 4, struct gf_pack, check_load, check_pack, check_single, r,
+            type, pack, &found);
+    gf_found_tell(&found, r->check);
 }
 
-GF_KERNEL(check)
-{
-    struct gf_found found = {0, ~0ull};
-    GF_TYPES(args.type, check_type, &args, &found);
-    gf_found_tell(&found, args.check);
-}
+#define CHECK(name, type) \
+    GF_KERNEL_OF(check_##name, check) { check_type(type, &args); }
+GF_EACH_TYPE(CHECK)

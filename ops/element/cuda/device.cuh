@@ -12,19 +12,26 @@
 #ifdef __CUDACC__
 #define GF_INLINE static __device__ __forceinline__
 #define GF_UNROLL _Pragma("unroll")
-#define GF_KERNEL(name)                                                                                      \
+#define GF_ROLLED _Pragma("unroll 1")
+#define GF_SLOW static __device__ __noinline__
+#define GF_KERNEL_OF(name, kind)                                                                             \
     extern "C" __global__ void __launch_bounds__(GF_KERNEL_THREADS)                                          \
-        gf_kernel_##name(const __grid_constant__ struct gf_##name##_args args)
+        gf_kernel_##name(const __grid_constant__ struct gf_##kind##_args args)
 #define gf_raw(value) (value)
-typedef uint4 gf_line16;
-typedef uint2 gf_line8;
+#define gf_likely(what) __builtin_expect(!!(what), 1)
 GF_INLINE uint32_t gf_bits(float value) { return __float_as_uint(value); }
 GF_INLINE float gf_of_bits(uint32_t bits) { return __uint_as_float(bits); }
-GF_INLINE uint32_t gf_f16_raw(float value)
+GF_INLINE uint32_t gf_f16x2_raw(float low, float high)
 {
-    unsigned short half;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
-    return half;
+    uint32_t word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+GF_INLINE uint32_t gf_bf16x2_raw(float low, float high)
+{
+    uint32_t word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
 }
 GF_INLINE float gf_of_f16_raw(uint32_t half)
 {
@@ -32,10 +39,30 @@ GF_INLINE float gf_of_f16_raw(uint32_t half)
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((unsigned short)half));
     return value;
 }
+/* Global memory, said outright: from an address that is a number the compiler would make a generic access. In order. */
+GF_INLINE void gf_line_load(uint32_t words[4], uint64_t at)
+{
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3]) : "l"(at) : "memory");
+}
+GF_INLINE void gf_half_line_load(uint32_t words[2], uint64_t at)
+{
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(at) : "memory");
+}
+GF_INLINE void gf_line_store(uint64_t at, const uint32_t words[4])
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :: "l"(at), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+}
+GF_INLINE void gf_half_line_store(uint64_t at, const uint32_t words[2])
+{
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" :: "l"(at), "r"(words[0]), "r"(words[1]) : "memory");
+}
 #else
 #include "firmware-tests/cuda/simt_device.h"
 #endif
 
+#define GF_KERNEL(name) GF_KERNEL_OF(name, name)
 #define GF_PACK_MAX 8
 
 /* The one NaN that an operation keeps of its two operands, made quiet, as x86 does; of none: of an invalid operation. */
@@ -71,7 +98,7 @@ GF_INLINE uint32_t gf_to_f16(float value)
 {
     uint32_t bits = gf_bits(value);
     if (value != value) return ((bits >> 16) & 0x8000u) | 0x7e00u | ((bits >> 13) & 0x3ffu);
-    return gf_f16_raw(value);
+    return gf_f16x2_raw(value, 0.0f) & 0xffffu;
 }
 
 GF_INLINE float gf_from_f16(uint32_t half)
@@ -85,7 +112,7 @@ GF_INLINE uint32_t gf_to_bf16(float value)
 {
     uint32_t bits = gf_bits(value);
     if (value != value) return (bits >> 16) | 0x40u;
-    return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return gf_bf16x2_raw(value, 0.0f) & 0xffffu;
 }
 
 GF_INLINE uint32_t gf_bytes(uint32_t type) { return (type == GF_KERNEL_F32) ? 4u : 2u; }
@@ -107,33 +134,28 @@ GF_INLINE float gf_overflow(uint32_t type)
     return gf_of_bits((type == GF_KERNEL_BF16) ? 0x7f7f8000u : 0x7f800000u);
 }
 
-/* ---- packs: `count` elements from index i on, 1, 4 or 8; 8 only of 16-bit types ---- */
+/* ---- single elements: any value, slowly; element i of a range ---- */
 
-GF_INLINE void gf_words_load(uint32_t *words, uint64_t at, int bytes)
+GF_INLINE float gf_one_load(uint32_t type, uint64_t base, uint64_t i)
 {
-    if (bytes == 16) {
-        gf_line16 line = *(const gf_line16 *)at;
-        words[0] = line.x, words[1] = line.y, words[2] = line.z, words[3] = line.w;
-    } else {
-        gf_line8 line = *(const gf_line8 *)at;
-        words[0] = line.x, words[1] = line.y;
-    }
+    if (type == GF_KERNEL_F32) return ((const float *)base)[i];
+    return gf_widen(type, ((const uint16_t *)base)[i]);
 }
 
-GF_INLINE void gf_words_store(uint64_t at, const uint32_t *words, int bytes)
+GF_INLINE void gf_one_store(uint32_t type, uint64_t base, uint64_t i, float value)
 {
-    if (bytes == 16) {
-        gf_line16 line;
-        line.x = words[0], line.y = words[1], line.z = words[2], line.w = words[3];
-        *(gf_line16 *)at = line;
-    } else {
-        gf_line8 line;
-        line.x = words[0], line.y = words[1];
-        *(gf_line8 *)at = line;
-    }
+    if (type == GF_KERNEL_F32) ((float *)base)[i] = value;
+    else ((uint16_t *)base)[i] = (uint16_t)gf_narrow(type, value);
 }
 
-/* As it lies in memory, so that what waits takes few registers. */
+/* 1: rounds to what is not finite. */
+GF_INLINE uint32_t gf_one_bad(uint32_t type, float value)
+{
+    return !(fabsf(value) < gf_overflow(type));
+}
+
+/* ---- packs: `count` elements from index i on, 4 or 8, as they lie in memory; 8 only of 16-bit types ---- */
+
 struct gf_pack {
     uint32_t words[4];
 };
@@ -141,33 +163,49 @@ struct gf_pack {
 GF_INLINE void gf_pack_load(struct gf_pack *to, uint32_t type, uint64_t base, uint64_t i, int count)
 {
     uint64_t at = base + i * gf_bytes(type);
-    if (count > 1) gf_words_load(to->words, at, count * (int)gf_bytes(type));
-    else if (type == GF_KERNEL_F32) to->words[0] = *(const uint32_t *)at;
-    else to->words[0] = *(const uint16_t *)at;
+    if (count * (int)gf_bytes(type) == 16) gf_line_load(to->words, at);
+    else gf_half_line_load(to->words, at);
 }
 
-/* Element e of the pack. */
+/* Element e of the pack; of a NaN, some NaN. */
 GF_INLINE float gf_pack_get(const struct gf_pack *pack, uint32_t type, int e)
 {
-    if (type == GF_KERNEL_F32) return gf_of_bits(pack->words[e]);
-    return gf_widen(type, (pack->words[e / 2] >> (16 * (e % 2))) & 0xffffu);
+    uint32_t word = pack->words[(type == GF_KERNEL_F32) ? e : e / 2];
+    if (type == GF_KERNEL_F32) return gf_of_bits(word);
+    if (type == GF_KERNEL_BF16) return gf_of_bits((e % 2 != 0) ? word & 0xffff0000u : word << 16);
+    return gf_of_f16_raw((e % 2 != 0) ? word >> 16 : word & 0xffffu);
 }
 
+/* No value is a NaN. */
 GF_INLINE void gf_pack_store(uint32_t type, uint64_t base, uint64_t i, const float *from, int count)
 {
     uint64_t at = base + i * gf_bytes(type);
-    uint32_t words[4] = {0, 0, 0, 0};
-    if (count == 1) {
-        if (type == GF_KERNEL_F32) *(float *)at = from[0];
-        else *(uint16_t *)at = (uint16_t)gf_narrow(type, from[0]);
-        return;
-    }
+    uint32_t words[4];
     GF_UNROLL
-    for (int e = 0; e < count; e++) {
+    for (int e = 0; e < count; e += (type == GF_KERNEL_F32) ? 1 : 2) {
         if (type == GF_KERNEL_F32) words[e] = gf_bits(from[e]);
-        else words[e / 2] |= gf_narrow(type, from[e]) << (16 * (e % 2));
+        else if (type == GF_KERNEL_F16) words[e / 2] = gf_f16x2_raw(from[e], from[e + 1]);
+        else words[e / 2] = gf_bf16x2_raw(from[e], from[e + 1]);
     }
-    gf_words_store(at, words, count * (int)gf_bytes(type));
+    if (count * (int)gf_bytes(type) == 16) gf_line_store(at, words);
+    else gf_half_line_store(at, words);
+}
+
+/* Whether all of a pack round to what is finite; one comparison an element, with no branch. */
+GF_INLINE int gf_pack_fine(uint32_t type, const float *value, int count)
+{
+    int fine = 1;
+    GF_UNROLL
+    for (int e = 0; e < count; e++) fine &= fabsf(value[e]) < gf_overflow(type);
+    return fine;
+}
+
+GF_INLINE int gf_pack_numbers(const float *value, int count)
+{
+    int fine = 1;
+    GF_UNROLL
+    for (int e = 0; e < count; e++) fine &= value[e] == value[e];
+    return fine;
 }
 
 /* ---- what is not finite ---- */
@@ -176,9 +214,9 @@ struct gf_found {
     unsigned long long count, first;
 };
 
-GF_INLINE void gf_found_look(struct gf_found *found, uint32_t type, float value, uint64_t index)
+GF_INLINE void gf_found_one(struct gf_found *found, uint32_t bad, uint64_t index)
 {
-    if (gf_of_bits(gf_bits(value) & 0x7fffffffu) < gf_overflow(type)) return;
+    if (bad == 0) return;
     found->count++;
     if (index < found->first) found->first = index;
 }
@@ -191,12 +229,64 @@ GF_INLINE void gf_found_tell(const struct gf_found *found, uint64_t check)
     atomicMin((unsigned long long *)(check + 8), found->first);
 }
 
-/* ---- walking ---- */
+/* ---- what a kernel works on: a flat range, all threads in one go; or listed chunks, a block a tile ---- */
 
-struct gf_walk {
+#define GF_TILE_ELEMS (GF_KERNEL_THREADS * 16u)
+
+GF_INLINE uint64_t gf_thread(void) { return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+GF_INLINE uint64_t gf_threads(void) { return (uint64_t)gridDim.x * blockDim.x; }
+
+/* Elements first .. first+count-1 of what is written; of what is read, `src` less: src is first's partner. */
+struct gf_range {
+    uint64_t first, src, count;
     uint64_t worker, workers; /* this thread, of how many */
-    uint64_t elem_count, head, packs;
 };
+
+GF_INLINE uint64_t gf_listed(uint64_t list, uint64_t turn)
+{
+    return (list != 0) ? ((const uint32_t *)list)[turn] : turn;
+}
+
+GF_INLINE uint64_t gf_tiles(const struct gf_chunk_lists *chunks)
+{
+    return (chunks->chunk_elems + GF_TILE_ELEMS - 1) / GF_TILE_ELEMS;
+}
+
+GF_INLINE struct gf_range gf_tile_at(const struct gf_chunk_lists *chunks, uint64_t number)
+{
+    uint64_t turn = number / gf_tiles(chunks), skip = number % gf_tiles(chunks) * GF_TILE_ELEMS;
+    uint64_t left = chunks->chunk_elems - skip;
+    struct gf_range tile;
+    tile.first = gf_listed(chunks->dst_list, turn) * chunks->chunk_elems + skip;
+    tile.src = gf_listed(chunks->src_list, turn) * chunks->chunk_elems + skip;
+    tile.count = (left < GF_TILE_ELEMS) ? left : GF_TILE_ELEMS;
+    left = (tile.first < chunks->dst_elems) ? chunks->dst_elems - tile.first : 0;
+    if (left < tile.count) tile.count = left;
+    left = (tile.src < chunks->src_elems) ? chunks->src_elems - tile.src : 0;
+    if (left < tile.count) tile.count = left;
+    tile.worker = threadIdx.x;
+    tile.workers = blockDim.x;
+    return tile;
+}
+
+GF_INLINE struct gf_range gf_flat(uint64_t elem_count)
+{
+    struct gf_range range = {0, 0, elem_count, gf_thread(), gf_threads()};
+    return range;
+}
+
+/* CALL(&range, ..): once with the flat range where no chunks are listed, else for each tile of this block. */
+#define GF_RANGES(chunks, elem_count, CALL, ...)                                                             \
+    do {                                                                                                     \
+        const int is_flat = (chunks)->count == 0;                                                            \
+        const uint64_t all = is_flat ? 1u : gf_tiles(chunks) * (chunks)->count;                              \
+        for (uint64_t tile = is_flat ? 0u : blockIdx.x; tile < all; tile += is_flat ? 1u : gridDim.x) {      \
+            struct gf_range range = is_flat ? gf_flat(elem_count) : gf_tile_at((chunks), tile);              \
+            CALL(&range, __VA_ARGS__);                                                                       \
+        }                                                                                                    \
+    } while (0)
+
+/* ---- walking a range ---- */
 
 /* Elements before the first whole pack. */
 GF_INLINE uint32_t gf_head(uint64_t address, uint32_t type, uint32_t pack)
@@ -205,91 +295,46 @@ GF_INLINE uint32_t gf_head(uint64_t address, uint32_t type, uint32_t pack)
 }
 
 /* Whether the range lies in its packs as one with this head does; 0 (a range that is not given) lies anyhow. */
-GF_INLINE int gf_alike(uint64_t address, uint32_t type, uint32_t pack, uint32_t head)
+GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t pack, uint32_t head)
 {
-    return (address == 0) || (gf_head(address, type, pack) == head);
+    return (address == 0) || (gf_head(address + first * gf_bytes(type), type, pack) == head);
 }
 
-GF_INLINE struct gf_walk gf_walk_make(uint64_t worker, uint64_t workers, uint64_t elem_count, uint32_t pack,
-                                      uint32_t head, int alike)
-{
-    struct gf_walk walk;
-    walk.worker = worker;
-    walk.workers = workers;
-    walk.elem_count = elem_count;
-    walk.head = (alike && (head <= elem_count)) ? head : elem_count;
-    walk.packs = (elem_count - walk.head) / pack;
-    return walk;
-}
-
-GF_INLINE uint64_t gf_thread(void) { return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; }
-GF_INLINE uint64_t gf_threads(void) { return (uint64_t)gridDim.x * blockDim.x; }
-
-/* Calls LOAD(&some[a], i, count, ..) and then FINISH(&some[a], i, count, ..) for each pack and each single element;
- * AHEAD of them are loaded before the first is finished. PACK_T holds what was loaded. */
-#define GF_WALK(walk, pack, AHEAD, PACK_T, LOAD, FINISH, ...)                                                     \
-    do {                                                                                                          \
-        PACK_T some[AHEAD];                                                                                       \
-        uint64_t at = (walk).worker, singles = (walk).elem_count - (walk).packs * (pack);                         \
-        for (; (at < (walk).packs) && ((walk).packs - at > (AHEAD - 1) * (walk).workers);                         \
-             at += AHEAD * (walk).workers) {                                                                      \
-            GF_UNROLL                                                                                             \
-            for (int a = 0; a < AHEAD; a++)                                                                       \
-                LOAD(&some[a], (walk).head + (at + a * (walk).workers) * (pack), (pack), __VA_ARGS__);            \
-            GF_UNROLL                                                                                             \
-            for (int a = 0; a < AHEAD; a++)                                                                       \
-                FINISH(&some[a], (walk).head + (at + a * (walk).workers) * (pack), (pack), __VA_ARGS__);          \
-        }                                                                                                         \
-        for (; at < (walk).packs; at += (walk).workers) {                                                         \
-            LOAD(&some[0], (walk).head + at * (pack), (pack), __VA_ARGS__);                                       \
-            FINISH(&some[0], (walk).head + at * (pack), (pack), __VA_ARGS__);                                     \
-        }                                                                                                         \
-        for (at = (walk).worker; at < singles; at += (walk).workers) {                                            \
-            uint64_t single = (at < (walk).head) ? at : at + (walk).packs * (pack);                               \
-            LOAD(&some[0], single, 1, __VA_ARGS__);                                                               \
-            FINISH(&some[0], single, 1, __VA_ARGS__);                                                             \
-        }                                                                                                         \
+/* PACK(&some[a], i, ..) after LOAD(&some[a], i, ..) for each pack, AHEAD of them loaded before the first is finished;
+ * PACK_T holds what was loaded. PACK gives 0 and stores nothing where a value wants ONE(i, ..), which is also for
+ * elements outside of whole packs: all of them where ranges lie differently. */
+#define GF_WALK(range, pack, the_head, alike, AHEAD, PACK_T, LOAD, PACK, ONE, ...)                                  \
+    do {                                                                                                            \
+        const uint64_t step = (range)->workers, most = (range)->count;                                              \
+        const uint64_t before = ((alike) && ((the_head) <= most)) ? (the_head) : most, from = (range)->first + before; \
+        const uint64_t packs = (most - before) / (pack), singles = most - packs * (pack);                           \
+        PACK_T some[AHEAD];                                                                                         \
+        uint64_t at = (range)->worker;                                                                              \
+        for (; (AHEAD > 1) && (at < packs) && (packs - at > (AHEAD - 1) * step); at += AHEAD * step) {              \
+            uint32_t left = 0;                                                                                      \
+            GF_UNROLL                                                                                               \
+            for (int a = 0; a < AHEAD; a++) LOAD(&some[a], from + (at + a * step) * (pack), __VA_ARGS__);           \
+            GF_UNROLL                                                                                               \
+            for (int a = 0; a < AHEAD; a++)                                                                         \
+                if (!gf_likely(PACK(&some[a], from + (at + a * step) * (pack), __VA_ARGS__))) left |= 1u << a;      \
+            GF_ROLLED                                                                                               \
+            for (uint32_t e = 0; (left != 0) && (e < (uint32_t)(AHEAD * (pack))); e++)                              \
+                if ((left >> (e / (uint32_t)(pack))) & 1u)                                                          \
+                    ONE(from + (at + e / (uint32_t)(pack) * step) * (pack) + e % (uint32_t)(pack), __VA_ARGS__);    \
+        }                                                                                                           \
+        GF_ROLLED                                                                                                   \
+        for (; at < packs; at += step) {                                                                            \
+            LOAD(&some[0], from + at * (pack), __VA_ARGS__);                                                        \
+            if (gf_likely(PACK(&some[0], from + at * (pack), __VA_ARGS__))) continue;                               \
+            GF_ROLLED                                                                                               \
+            for (uint32_t e = 0; e < (uint32_t)(pack); e++) ONE(from + at * (pack) + e, __VA_ARGS__);               \
+        }                                                                                                           \
+        GF_ROLLED                                                                                                   \
+        for (at = (range)->worker; at < singles; at += step)                                                        \
+            ONE(from - before + ((at < before) ? at : at + packs * (pack)), __VA_ARGS__);                           \
     } while (0)
 
-/* CALL(type constant, ..) for the type at hand. */
-#define GF_TYPES(type, CALL, ...)                                        \
-    do {                                                                 \
-        if ((type) == GF_KERNEL_F32) CALL(GF_KERNEL_F32, __VA_ARGS__);   \
-        else if ((type) == GF_KERNEL_F16) CALL(GF_KERNEL_F16, __VA_ARGS__); \
-        else CALL(GF_KERNEL_BF16, __VA_ARGS__);                          \
-    } while (0)
-
-/* ---- chunks: a block takes a tile of one after the other ---- */
-
-#define GF_TILE_ELEMS (GF_KERNEL_THREADS * 16u)
-
-struct gf_tile {
-    uint64_t dst, src, count; /* elements */
-};
-
-GF_INLINE uint64_t gf_tiles(const struct gf_chunk_lists *chunks)
-{
-    return (chunks->chunk_elems + GF_TILE_ELEMS - 1) / GF_TILE_ELEMS;
-}
-
-GF_INLINE uint64_t gf_listed(uint64_t list, uint64_t turn)
-{
-    return (list != 0) ? ((const uint32_t *)list)[turn] : turn;
-}
-
-GF_INLINE struct gf_tile gf_tile_at(const struct gf_chunk_lists *chunks, uint64_t number)
-{
-    uint64_t turn = number / gf_tiles(chunks), skip = number % gf_tiles(chunks) * GF_TILE_ELEMS;
-    uint64_t left = chunks->chunk_elems - skip;
-    struct gf_tile tile;
-    tile.dst = gf_listed(chunks->dst_list, turn) * chunks->chunk_elems + skip;
-    tile.src = gf_listed(chunks->src_list, turn) * chunks->chunk_elems + skip;
-    tile.count = (left < GF_TILE_ELEMS) ? left : GF_TILE_ELEMS;
-    left = (tile.dst < chunks->dst_elems) ? chunks->dst_elems - tile.dst : 0;
-    if (left < tile.count) tile.count = left;
-    left = (tile.src < chunks->src_elems) ? chunks->src_elems - tile.src : 0;
-    if (left < tile.count) tile.count = left;
-    return tile;
-}
+/* An entry a type: MAKE(name, type). */
+#define GF_EACH_TYPE(MAKE) MAKE(f32, GF_KERNEL_F32) MAKE(f16, GF_KERNEL_F16) MAKE(bf16, GF_KERNEL_BF16)
 
 #endif

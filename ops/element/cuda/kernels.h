@@ -5,10 +5,13 @@
 
 #include <stdint.h>
 
-/* In the order of launch()'s numbers. The kernel is gf_kernel_NAME and takes a struct gf_NAME_args. */
+/* In the order of launch()'s numbers. The kernel is gf_kernel_NAME and takes a struct gf_NAME_args, without types. */
+#define GF_KERNELS_TYPES(X, name) X(name##_f32) X(name##_f16) X(name##_bf16) /* NAME + a type */
 #define GF_KERNELS(X)                                                                                              \
-    X(cast) X(cast_chunks) X(sum) X(sum_n) X(check) X(score) X(norm_runs) X(norm_end) X(ratio) X(accumulate)      \
-    X(accumulate_chunks) X(zero_chunks) X(update) X(update_chunks) X(adam)
+    GF_KERNELS_TYPES(X, cast_f32) GF_KERNELS_TYPES(X, cast_f16) GF_KERNELS_TYPES(X, cast_bf16)                     \
+    GF_KERNELS_TYPES(X, sum) GF_KERNELS_TYPES(X, sum_n) GF_KERNELS_TYPES(X, check) GF_KERNELS_TYPES(X, norm_runs)  \
+    GF_KERNELS_TYPES(X, accumulate) GF_KERNELS_TYPES(X, update) GF_KERNELS_TYPES(X, adam)                          \
+    X(score) X(norm_end) X(ratio) X(zero_chunks)
 
 #define GF_KERNEL_F32 0u /* gf_type, in numbers */
 #define GF_KERNEL_F16 1u
@@ -20,21 +23,17 @@
 #define GF_KERNEL_RUN_ELEMS 32768u /* of norm */
 #define GF_KERNEL_RUNS_MAX 4096u  /* of norm_runs; a multiple of GF_KERNEL_LANES */
 
-struct gf_cast_args {
-    uint64_t dst, src, elem_count, base;
-    uint64_t check; /* 0: none */
-    float scale;
-    uint32_t dst_type, src_type;
-};
-
-/* struct gf_chunks. */
+/* struct gf_chunks; count 0: elements 0 .. elem_count-1, and no chunks. */
 struct gf_chunk_lists {
     uint64_t dst_list, src_list, chunk_elems, dst_elems, src_elems;
     uint32_t count;
 };
 
-struct gf_cast_chunks_args {
-    struct gf_cast_args cast; /* elem_count is not looked at */
+struct gf_cast_args {
+    uint64_t dst, src, elem_count, base;
+    uint64_t check; /* 0: none */
+    float scale;
+    uint32_t dst_type, src_type;
     struct gf_chunk_lists chunks;
 };
 
@@ -79,34 +78,25 @@ struct gf_accumulate_args {
     uint64_t dst_h, h, dst_u, u, src, weight, elem_count;
     float scale, momentum, decay;
     uint32_t src_type;
-};
-
-struct gf_accumulate_chunks_args {
-    struct gf_accumulate_args accumulate; /* elem_count is not looked at */
     struct gf_chunk_lists chunks;
 };
 
 struct gf_zero_chunks_args {
     uint64_t dst;
-    struct gf_chunk_lists chunks;
-    uint32_t type;
+    struct gf_chunk_lists chunks; /* of 16-bit elements */
 };
 
 struct gf_update_args {
     uint64_t weight, momentum_at, half, gradient, ratio, elem_count;
     float gradient_scale, rate_in, rate_out, momentum, decay;
     uint32_t half_type, gradient_type, nesterov;
+    struct gf_chunk_lists chunks;
 };
 
 struct gf_adam_args {
     uint64_t weight, moment1, moment2, half, gradient, direction, ratio, elem_count;
     float gradient_scale, rate, decay, epsilon, beta1, keep1, beta2, keep2, correct1, correct2;
     uint32_t half_type, gradient_type;
-};
-
-struct gf_update_chunks_args {
-    struct gf_update_args update; /* elem_count is not looked at */
-    struct gf_chunk_lists chunks;
 };
 
 #endif

@@ -49,8 +49,7 @@ GF_INLINE float gf_lanes_sum(uint32_t type, uint64_t src, uint64_t elem_count, i
         for (int l = 0; l < lanes; l++) {
             uint64_t i = row * GF_KERNEL_LANES + lane + (uint64_t)l;
             if (i >= elem_count) break;
-            gf_pack_load(&now[0], type, src, i, 1);
-            sums[l] = gf_lane_add(sums[l], gf_pack_get(&now[0], type, 0), squares);
+            sums[l] = gf_lane_add(sums[l], gf_one_load(type, src, i), squares);
         }
     }
     GF_UNROLL

@@ -13,10 +13,9 @@ GF_INLINE void norm_runs_type(uint32_t type, const struct gf_norm_runs_args *r)
     }
 }
 
-GF_KERNEL(norm_runs)
-{
-    GF_TYPES(args.type, norm_runs_type, &args);
-}
+#define NORM_RUNS(name, type) \
+    GF_KERNEL_OF(norm_runs_##name, norm_runs) { norm_runs_type(type, &args); }
+GF_EACH_TYPE(NORM_RUNS)
 
 /* One block of GF_KERNEL_LANES threads, a lane each. */
 GF_KERNEL(norm_end)

@@ -76,26 +76,26 @@ static uint64_t chunks_work(const struct gf_chunks *chunks)
     return (chunks->chunk_elems + tile - 1) / tile * chunks->count * GF_KERNEL_THREADS;
 }
 
+static gf_status cast_start(struct gf_queue *queue, struct gf_cast_args *args, uint64_t work)
+{
+    GF_ASSERT((args->dst_type < GF_TYPE_COUNT) && (args->src_type < GF_TYPE_COUNT));
+    return start(queue, KERNEL_cast_f32_f32 + args->dst_type * GF_TYPE_COUNT + args->src_type, work, args);
+}
+
 static gf_status cuda_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
                            uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
 {
     struct gf_cast_args args = {.dst = dst, .src = src, .elem_count = elem_count, .base = base,
                                 .check = check_at(check), .scale = scale, .dst_type = dst_type, .src_type = src_type};
-    GF_ASSERT((dst_type < GF_TYPE_COUNT) && (src_type < GF_TYPE_COUNT));
-    if (elem_count == 0) return GF_OK;
-    return start(queue, KERNEL_cast, packs_of(elem_count, 4), &args);
+    return (elem_count == 0) ? GF_OK : cast_start(queue, &args, packs_of(elem_count, 4));
 }
 
 static gf_status cuda_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
                                   const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
 {
-    struct gf_cast_chunks_args args = {
-        .cast = {.dst = dst, .src = src, .base = base, .check = check_at(check), .scale = scale,
-                 .dst_type = dst_type, .src_type = src_type},
-        .chunks = lists_of(chunks)};
-    GF_ASSERT((dst_type < GF_TYPE_COUNT) && (src_type < GF_TYPE_COUNT));
-    if (chunks->count == 0) return GF_OK;
-    return start(queue, KERNEL_cast_chunks, chunks_work(chunks), &args);
+    struct gf_cast_args args = {.dst = dst, .src = src, .base = base, .check = check_at(check), .scale = scale,
+                                .dst_type = dst_type, .src_type = src_type, .chunks = lists_of(chunks)};
+    return (chunks->count == 0) ? GF_OK : cast_start(queue, &args, chunks_work(chunks));
 }
 
 static gf_status cuda_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
@@ -105,7 +105,7 @@ static gf_status cuda_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
                                .check = check_at(check), .type = type};
     GF_ASSERT(type < GF_TYPE_COUNT);
     if (elem_count == 0) return GF_OK;
-    return start(queue, KERNEL_sum, packs_of(elem_count, 4), &args);
+    return start(queue, KERNEL_sum_f32 + (uint32_t)type, packs_of(elem_count, 4), &args);
 }
 
 static gf_status cuda_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
@@ -121,7 +121,7 @@ static gf_status cuda_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
     for (uint32_t s = 0; s < src_count; s++) args.src[s] = src[s];
     for (uint32_t d = 0; d < dst_count; d++) args.dst[d] = dst[d];
     if (elem_count == 0) return GF_OK;
-    return start(queue, KERNEL_sum_n, packs_of(elem_count, 4), &args);
+    return start(queue, KERNEL_sum_n_f32 + (uint32_t)type, packs_of(elem_count, 4), &args);
 }
 
 static gf_status cuda_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
@@ -131,7 +131,7 @@ static gf_status cuda_check(struct gf_queue *queue, gf_mem src, gf_type type, ui
                                  .type = type};
     GF_ASSERT(type < GF_TYPE_COUNT);
     if (elem_count == 0) return GF_OK;
-    return start(queue, KERNEL_check, packs_of(elem_count, 4), &args);
+    return start(queue, KERNEL_check_f32 + (uint32_t)type, packs_of(elem_count, 4), &args);
 }
 
 static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
@@ -170,7 +170,7 @@ static gf_status cuda_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scr
         runs.elem_count = (left < most) ? left : most;
         end.run_count = (uint32_t)((runs.elem_count - 1) / GF_KERNEL_RUN_ELEMS + 1);
         end.is_last = (left == runs.elem_count);
-        status = start(queue, KERNEL_norm_runs, end.run_count * UINT64_C(16), &runs);
+        status = start(queue, KERNEL_norm_runs_f32 + (uint32_t)type, end.run_count * UINT64_C(16), &runs);
         if (status < 0) return status;
         status = queue->gpu->driver->launch(queue, KERNEL_norm_end, 1, GF_KERNEL_LANES, end_list);
         if (status < 0) return status;
@@ -209,27 +209,30 @@ static gf_status cuda_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_me
                                                      weight_f32, decay);
     args.elem_count = elem_count;
     if (elem_count == 0) return GF_OK;
-    return start(queue, KERNEL_accumulate, packs_of(elem_count, 4), &args);
+    return start(queue, KERNEL_accumulate_f32 + (uint32_t)src_type, packs_of(elem_count, 4), &args);
 }
 
 static gf_status cuda_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
                                         gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
                                         gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
 {
-    struct gf_accumulate_chunks_args args = {
-        .accumulate = accumulate_args(dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum, weight_f32,
-                                      decay),
-        .chunks = lists_of(chunks)};
+    struct gf_accumulate_args args = accumulate_args(dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum,
+                                                     weight_f32, decay);
+    args.chunks = lists_of(chunks);
     if (chunks->count == 0) return GF_OK;
-    return start(queue, KERNEL_accumulate_chunks, chunks_work(chunks), &args);
+    return start(queue, KERNEL_accumulate_f32 + (uint32_t)src_type, chunks_work(chunks), &args);
 }
 
 static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
 {
-    struct gf_zero_chunks_args args = {.dst = dst, .chunks = lists_of_dst(chunks), .type = type};
+    const uint64_t halves = (type == GF_TYPE_F32) ? 2 : 1; /* of 16 bits, an element */
+    struct gf_zero_chunks_args args = {.dst = dst, .chunks = lists_of_dst(chunks)};
     GF_ASSERT(type < GF_TYPE_COUNT);
+    args.chunks.chunk_elems *= halves;
+    args.chunks.dst_elems *= halves;
+    args.chunks.src_elems *= halves;
     if (chunks->count == 0) return GF_OK;
-    return start(queue, KERNEL_zero_chunks, chunks_work(chunks), &args);
+    return start(queue, KERNEL_zero_chunks, chunks_work(chunks) * halves, &args);
 }
 
 static struct gf_update_args update_args(const struct gf_update *update)
@@ -249,15 +252,16 @@ static gf_status cuda_update(struct gf_queue *queue, const struct gf_update *upd
     struct gf_update_args args = update_args(update);
     args.elem_count = elem_count;
     if (elem_count == 0) return GF_OK;
-    return start(queue, KERNEL_update, packs_of(elem_count, 4), &args);
+    return start(queue, KERNEL_update_f32 + (uint32_t)update->gradient_type, packs_of(elem_count, 4), &args);
 }
 
 static gf_status cuda_update_chunks(struct gf_queue *queue, const struct gf_update *update,
                                     const struct gf_chunks *chunks)
 {
-    struct gf_update_chunks_args args = {.update = update_args(update), .chunks = lists_of_dst(chunks)};
+    struct gf_update_args args = update_args(update);
+    args.chunks = lists_of_dst(chunks);
     if (chunks->count == 0) return GF_OK;
-    return start(queue, KERNEL_update_chunks, chunks_work(chunks), &args);
+    return start(queue, KERNEL_update_f32 + (uint32_t)update->gradient_type, chunks_work(chunks), &args);
 }
 
 static gf_status cuda_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
@@ -272,7 +276,7 @@ static gf_status cuda_adam(struct gf_queue *queue, const struct gf_adam *adam, u
                                 .gradient_type = adam->gradient_type};
     GF_ASSERT((adam->gradient_type < GF_TYPE_COUNT) && (adam->half_type < GF_TYPE_COUNT));
     if (elem_count == 0) return GF_OK;
-    return start(queue, KERNEL_adam, packs_of(elem_count, 4), &args);
+    return start(queue, KERNEL_adam_f32 + (uint32_t)adam->gradient_type, packs_of(elem_count, 4), &args);
 }
 
 const struct gf_ops gf_ops_cuda = {

@@ -5,38 +5,51 @@ struct sum_some {
     struct gf_pack dst, src;
 };
 
-GF_INLINE void sum_load(struct sum_some *some, uint64_t i, int count, const struct gf_sum_args *r, uint32_t type,
+GF_SLOW uint32_t sum_one(const struct gf_sum_args *r, uint64_t i)
+{
+    float value = gf_add(gf_one_load(r->type, r->dst, i), gf_one_load(r->type, r->src, i), 1);
+    gf_one_store(r->type, r->dst, i, value);
+    return gf_one_bad(r->type, value);
+}
+
+GF_INLINE void sum_single(uint64_t i, const struct gf_sum_args *r, uint32_t type, int pack, struct gf_found *found)
+{
+    (void)type, (void)pack;
+    gf_found_one(found, sum_one(r, i), r->base + i);
+}
+
+GF_INLINE void sum_load(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int pack,
                         struct gf_found *found)
 {
     (void)found;
-    gf_pack_load(&some->dst, type, r->dst, i, count);
-    gf_pack_load(&some->src, type, r->src, i, count);
+    gf_pack_load(&some->dst, type, r->dst, i, pack);
+    gf_pack_load(&some->src, type, r->src, i, pack);
 }
 
-GF_INLINE void sum_finish(struct sum_some *some, uint64_t i, int count, const struct gf_sum_args *r, uint32_t type,
-                          struct gf_found *found)
+GF_INLINE int sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_args *r, uint32_t type, int pack,
+                        struct gf_found *found)
 {
     float value[GF_PACK_MAX];
     GF_UNROLL
-    for (int e = 0; e < count; e++) {
-        value[e] = gf_add(gf_pack_get(&some->dst, type, e), gf_pack_get(&some->src, type, e), 1);
-        gf_found_look(found, type, value[e], r->base + i + (uint64_t)e);
-    }
-    gf_pack_store(type, r->dst, i, value, count);
+    for (int e = 0; e < pack; e++)
+        value[e] = gf_raw(gf_pack_get(&some->dst, type, e) + gf_pack_get(&some->src, type, e));
+    (void)found;
+    if (!gf_pack_fine(type, value, pack)) return 0;
+    gf_pack_store(type, r->dst, i, value, pack);
+    return 1;
 }
 
-GF_INLINE void sum_type(uint32_t type, const struct gf_sum_args *r, struct gf_found *found)
+GF_INLINE void sum_type(uint32_t type, const struct gf_sum_args *r)
 {
     const int pack = 16 / (int)gf_bytes(type);
-    uint32_t head = gf_head(r->dst, type, pack);
-    struct gf_walk walk = gf_walk_make(gf_thread(), gf_threads(), r->elem_count, pack, head,
-                                       gf_alike(r->src, type, pack, head));
-    GF_WALK(walk, pack, 4, struct sum_some, sum_load, sum_finish, r, type, found);
+    const uint32_t head = gf_head(r->dst, type, pack);
+    struct gf_found found = {0, ~0ull};
+    struct gf_range range = gf_flat(r->elem_count);
+    GF_WALK(&range, pack, head, gf_alike(r->src, 0, type, pack, head), 4, struct sum_some, sum_load, sum_pack,
+            sum_single, r, type, pack, &found);
+    gf_found_tell(&found, r->check);
 }
 
-GF_KERNEL(sum)
-{
-    struct gf_found found = {0, ~0ull};
-    GF_TYPES(args.type, sum_type, &args, &found);
-    gf_found_tell(&found, args.check);
-}
+#define SUM(name, type) \
+    GF_KERNEL_OF(sum_##name, sum) { sum_type(type, &args); }
+GF_EACH_TYPE(SUM)

@@ -5,68 +5,65 @@ struct sum_n_some {
     float at[GF_PACK_MAX];
 };
 
-struct sum_n_found {
-    struct gf_found sums, sources;
-};
-
-GF_INLINE void sum_n_add(struct sum_n_some *some, uint64_t i, int count, const struct gf_sum_n_args *r, uint32_t type)
+/* Of a sum that is not finite: which of the sources are not. */
+GF_SLOW uint32_t sum_n_one(const struct gf_sum_n_args *r, uint64_t i)
 {
-    struct gf_pack pack;
-    gf_pack_load(&pack, type, r->src[0], i, count);
-    GF_UNROLL
-    for (int e = 0; e < count; e++) some->at[e] = gf_pack_get(&pack, type, e);
-    for (uint32_t s = 1; s < r->src_count; s++) {
-        gf_pack_load(&pack, type, r->src[s], i, count);
-        GF_UNROLL
-        for (int e = 0; e < count; e++) some->at[e] = gf_add(some->at[e], gf_pack_get(&pack, type, e), 1);
+    float value = gf_one_load(r->type, r->src[0], i);
+    uint32_t bad;
+    for (uint32_t s = 1; s < r->src_count; s++) value = gf_add(value, gf_one_load(r->type, r->src[s], i), 1);
+    bad = gf_one_bad(r->type, value);
+    for (uint32_t s = 0; bad && (r->sources != 0) && (s < r->src_count); s++) {
+        struct gf_found found = {1, ((unsigned long long)s << GF_KERNEL_SOURCE_SHIFT) + r->base + i};
+        if (gf_one_bad(GF_KERNEL_F32, gf_one_load(r->type, r->src[s], i))) gf_found_tell(&found, r->sources);
     }
+    for (uint32_t d = 0; d < r->dst_count; d++) gf_one_store(r->type, r->dst[d], i, value);
+    return bad;
 }
 
-GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, int count, const struct gf_sum_n_args *r, uint32_t type,
-                          struct sum_n_found *found)
+GF_INLINE void sum_n_single(uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack, struct gf_found *found)
 {
+    (void)type, (void)pack;
+    gf_found_one(found, sum_n_one(r, i), r->base + i);
+}
+
+GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack,
+                          struct gf_found *found)
+{
+    struct gf_pack from;
     (void)found;
-    sum_n_add(some, i, count, r, type);
-}
-
-/* Of sums that are not finite: the sources, which nobody has stored to yet. */
-GF_INLINE void sum_n_blame(uint64_t i, int count, const struct gf_sum_n_args *r, uint32_t type, struct gf_found *found)
-{
-    struct gf_pack pack;
-    for (uint32_t s = 0; s < r->src_count; s++) {
-        gf_pack_load(&pack, type, r->src[s], i, count);
-        for (int e = 0; e < count; e++)
-            gf_found_look(found, GF_KERNEL_F32, gf_pack_get(&pack, type, e),
-                          ((uint64_t)s << GF_KERNEL_SOURCE_SHIFT) + r->base + i + (uint64_t)e);
+    gf_pack_load(&from, type, r->src[0], i, pack);
+    GF_UNROLL
+    for (int e = 0; e < pack; e++) some->at[e] = gf_pack_get(&from, type, e);
+    for (uint32_t s = 1; s < r->src_count; s++) {
+        gf_pack_load(&from, type, r->src[s], i, pack);
+        GF_UNROLL
+        for (int e = 0; e < pack; e++) some->at[e] = gf_raw(some->at[e] + gf_pack_get(&from, type, e));
     }
 }
 
-GF_INLINE void sum_n_finish(struct sum_n_some *some, uint64_t i, int count, const struct gf_sum_n_args *r,
-                            uint32_t type, struct sum_n_found *found)
+GF_INLINE int sum_n_pack(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack,
+                          struct gf_found *found)
 {
-    unsigned long long before = found->sums.count;
-    GF_UNROLL
-    for (int e = 0; e < count; e++) gf_found_look(&found->sums, type, some->at[e], r->base + i + (uint64_t)e);
-    if ((found->sums.count != before) && (r->sources != 0)) sum_n_blame(i, count, r, type, &found->sources);
-    for (uint32_t d = 0; d < r->dst_count; d++) gf_pack_store(type, r->dst[d], i, some->at, count);
+    (void)found, (void)i;
+    if (!gf_pack_fine(type, some->at, pack)) return 0;
+    for (uint32_t d = 0; d < r->dst_count; d++) gf_pack_store(type, r->dst[d], i, some->at, pack);
+    return 1;
 }
 
-GF_INLINE void sum_n_type(uint32_t type, const struct gf_sum_n_args *r, struct sum_n_found *found)
+GF_INLINE void sum_n_type(uint32_t type, const struct gf_sum_n_args *r)
 {
     const int pack = 16 / (int)gf_bytes(type);
-    uint32_t head = gf_head(r->src[0], type, pack);
+    const uint32_t head = gf_head(r->src[0], type, pack);
+    struct gf_found found = {0, ~0ull};
+    struct gf_range range = gf_flat(r->elem_count);
     int alike = 1;
-    struct gf_walk walk;
-    for (uint32_t s = 1; s < r->src_count; s++) alike = alike && gf_alike(r->src[s], type, pack, head);
-    for (uint32_t d = 0; d < r->dst_count; d++) alike = alike && gf_alike(r->dst[d], type, pack, head);
-    walk = gf_walk_make(gf_thread(), gf_threads(), r->elem_count, pack, head, alike);
-    GF_WALK(walk, pack, 2, struct sum_n_some, sum_n_load, sum_n_finish, r, type, found);
+    for (uint32_t s = 1; s < r->src_count; s++) alike = alike && gf_alike(r->src[s], 0, type, pack, head);
+    for (uint32_t d = 0; d < r->dst_count; d++) alike = alike && gf_alike(r->dst[d], 0, type, pack, head);
+    GF_WALK(&range, pack, head, alike, 2, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_single, r, type, pack,
+            &found);
+    gf_found_tell(&found, r->check);
 }
 
-GF_KERNEL(sum_n)
-{
-    struct sum_n_found found = {{0, ~0ull}, {0, ~0ull}};
-    GF_TYPES(args.type, sum_n_type, &args, &found);
-    gf_found_tell(&found.sums, args.check);
-    gf_found_tell(&found.sources, args.sources);
-}
+#define SUM_N(name, type) \
+    GF_KERNEL_OF(sum_n_##name, sum_n) { sum_n_type(type, &args); }
+GF_EACH_TYPE(SUM_N)

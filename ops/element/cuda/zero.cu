@@ -1,34 +1,31 @@
-/* Zeroes listed chunks; a whole range is the driver's own work. */
+/* Zeroes listed chunks of 16-bit elements; a whole range is the driver's own work. */
 #include "ops/element/cuda/device.cuh"
 
-struct zero_some {
-    char none;
-};
-
-GF_INLINE void zero_load(struct zero_some *some, uint64_t i, int count, uint64_t dst, uint32_t type)
+GF_INLINE void zero_single(uint64_t i, uint64_t dst)
 {
-    (void)some, (void)i, (void)count, (void)dst, (void)type;
+    ((uint16_t *)dst)[i] = 0;
 }
 
-GF_INLINE void zero_finish(struct zero_some *some, uint64_t i, int count, uint64_t dst, uint32_t type)
+GF_INLINE void zero_load(struct gf_pack *some, uint64_t i, uint64_t dst)
 {
-    const float zeroes[GF_PACK_MAX] = {0, 0, 0, 0, 0, 0, 0, 0};
+    (void)some, (void)i, (void)dst;
+}
+
+GF_INLINE int zero_pack(struct gf_pack *some, uint64_t i, uint64_t dst)
+{
+    const uint32_t words[4] = {0, 0, 0, 0};
     (void)some;
-    gf_pack_store(type, dst, i, zeroes, count);
+    gf_line_store(dst + i * 2u, words);
+    return 1;
 }
 
-GF_INLINE void zero_type(uint32_t type, uint64_t dst, uint64_t elem_count)
+GF_INLINE void zero_range(struct gf_range *range, uint64_t dst)
 {
-    const int pack = 16 / (int)gf_bytes(type);
-    struct gf_walk walk = gf_walk_make(threadIdx.x, blockDim.x, elem_count, pack, gf_head(dst, type, pack), 1);
-    GF_WALK(walk, pack, 1, struct zero_some, zero_load, zero_finish, dst, type);
+    const uint32_t head = gf_head(dst + range->first * 2u, GF_KERNEL_F16, 8);
+    GF_WALK(range, 8, head, 1, 1, struct gf_pack, zero_load, zero_pack, zero_single, dst);
 }
 
 GF_KERNEL(zero_chunks)
 {
-    uint64_t tiles = gf_tiles(&args.chunks) * args.chunks.count;
-    for (uint64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-        struct gf_tile tile = gf_tile_at(&args.chunks, t);
-        GF_TYPES(args.type, zero_type, args.dst + tile.dst * gf_bytes(args.type), tile.count);
-    }
+    GF_RANGES(&args.chunks, 0, zero_range, args.dst);
 }

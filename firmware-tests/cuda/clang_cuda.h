@@ -1,0 +1,33 @@
+/* What clang's CUDA front end needs in place of NVIDIA's headers, which fit a few of its versions only: put in front of
+ * the kernels, so that a second compiler reads them (test_kernels.sh). Kept to what the kernels use. */
+#ifndef GF_CLANG_CUDA_H
+#define GF_CLANG_CUDA_H
+
+#include <stdint.h>
+
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(threads) __attribute__((launch_bounds(threads)))
+#define __grid_constant__
+#define __CUDACC__ 1
+
+struct clang_dim {
+    unsigned x;
+};
+#define threadIdx (clang_dim{(unsigned)__nvvm_read_ptx_sreg_tid_x()})
+#define blockIdx (clang_dim{(unsigned)__nvvm_read_ptx_sreg_ctaid_x()})
+#define blockDim (clang_dim{(unsigned)__nvvm_read_ptx_sreg_ntid_x()})
+#define gridDim (clang_dim{(unsigned)__nvvm_read_ptx_sreg_nctaid_x()})
+#define __float_as_uint(value) __builtin_bit_cast(unsigned, (float)(value))
+#define __uint_as_float(bits) __builtin_bit_cast(float, (unsigned)(bits))
+#define fabsf(value) __builtin_fabsf(value)
+#define sqrtf(value) __nvvm_sqrt_rn_f(value)
+#define __shfl_down_sync(mask, value, delta, width) \
+    __nvvm_shfl_sync_down_f32((mask), (value), (delta), ((32 - (width)) << 8) | 0x1f)
+#define atomicAdd(at, value) __nvvm_atom_add_gen_ll((long long *)(at), (long long)(value))
+#define atomicMin(at, value) __nvvm_atom_min_gen_ull((at), (value))
+
+#endif
