@@ -69,7 +69,7 @@ $(BUILD)/drivers/ucx/%.o $(BUILD)/firmware-tests/process/test_link_ucx%.o $(BUIL
     GF_FLAGS += $(UCX_FLAGS)
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
-$(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048)
+$(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048 -fstack-usage)
 # What no step waits for is made small; the scalar ops too where each CPU of the last ten years has vectors.
 COLD := $(filter lib/settings/% lib/membership/% lib/elastic/% lib/state/% lib/device/% lib/optimizer/schedule.c lib/observe/stats.c \
           $(addprefix lib/core/,open.c close.c layout.c resolve.c error.c nodes.c warm.c pool.c accessors.c) config/% drivers/tcp/% drivers/identity.c \

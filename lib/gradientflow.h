@@ -283,12 +283,12 @@ struct gf_footprint {
 };
 
 /* What this program links of the library: all of it, unless it is compiled with -DGF_MODULES=gf_modules_core or the
- * name of a table of its own (modules.h). Only this header refers to the table, so what it does not name is not
- * linked. A configuration that asks for more is refused by gf_measure() and gf_open() with GF_ERR_CONFIG. All ranks
- * must link the same algorithms; a difference is an error of the join. */
+ * name of a table of its own (modules.h). Only this header refers to the table: what it does not name is not linked,
+ * and a configuration that asks for it is GF_ERR_CONFIG. All ranks must link the same algorithms: compared at join. */
 #ifndef GF_MODULES
 #define GF_MODULES gf_modules_all
 #endif
+#define GF_STACK_BYTES 65536u /* of stack that a caller needs; less in a main thread: gf_open() is GF_ERR_SYSTEM */
 struct gf_modules;
 extern const struct gf_modules GF_MODULES;
 

@@ -1,6 +1,8 @@
 /* Opening: memory is laid out, drivers come up, the join is posted. join.c goes on from there, close.c is the way back. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "drivers/identity.h"
 #include "lib/context.h"
@@ -319,6 +321,18 @@ __attribute__((noinline)) static gf_status memory_open(const struct gf_layout *l
     return context_open(layout, &parts, tensors, parts.gf);
 }
 
+/* The main thread's stack grows up to the limit of now. Another thread's cannot be asked for without an allocation. */
+__attribute__((noinline)) static bool stack_suffices(const struct gf_config *config)
+{
+    const struct gf_log log = {config->log, config->log_user};
+    struct rlimit stack;
+    if ((gettid() != getpid()) || (getrlimit(RLIMIT_STACK, &stack) != 0)) return true;
+    if (stack.rlim_cur >= GF_STACK_BYTES) return true;
+    gf_log_line(&log, GF_LOG_ERROR, "gf_open: the stack may grow to %llu KiB; %u KiB are needed: raise it (ulimit -s)",
+                (unsigned long long)stack.rlim_cur / 1024, GF_STACK_BYTES / 1024);
+    return false;
+}
+
 gf_status gf_open_with(const struct gf_modules *modules, const struct gf_config *config,
                        const struct gf_tensor *tensors, uint32_t tensor_count, void *memory, uint64_t memory_bytes,
                        gf_context **gf_out)
@@ -328,6 +342,7 @@ gf_status gf_open_with(const struct gf_modules *modules, const struct gf_config 
 
     if ((modules == NULL) || (config == NULL) || (gf_out == NULL)) return GF_ERR_PARAM;
     *gf_out = NULL;
+    if (!stack_suffices(config)) return GF_ERR_SYSTEM;
     if ((status = gf_layout_make(modules, config, tensors, tensor_count, &layout)) < 0) return status;
     if ((status = memory_check(config, &layout, memory, memory_bytes)) < 0) return status;
     return memory_open(&layout, tensors, tensor_count, memory, memory_bytes, gf_out);
