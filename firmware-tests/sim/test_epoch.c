@@ -1,5 +1,5 @@
-/* Growth and leaving over the simulated network, alone, at once and with deaths on the way: in the end the world has who
- * came and not who left, all hold the same weights, and whoever left hears of no failure. */
+/* Growth and leaving over the simulated network, alone, at once and with deaths on the way: in the end the world has
+ * who came and not who left, all hold the same weights, and whoever left hears of no failure. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 
@@ -136,7 +136,7 @@ static gf_status turn(struct world *w, uint32_t rank, void *arg)
     if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
     if (job->state == STEPS) return step(w, rank);
     if (job->state == IDLE) return idle(w, rank);
-    if (job->state == CHANGES) world_ended_tell(w, rank); /* as under gf-run, which names what it has not started, too */
+    if (job->state == CHANGES) world_ended_tell(w, rank); /* as gf-run does, also of what it has not started */
     status = (job->state == OPENS) ? gf_open_poll(w->ranks[rank].gf) : gf_epoch_poll(w->ranks[rank].gf);
     if (status != GF_OK) return status;
     job->state = IDLE;
@@ -170,7 +170,7 @@ static void expect_world(struct world *w, uint32_t members, uint32_t failures, c
         if (((members >> id) & 1u) == 0) continue;
         if ((w->ranks[id].status != GF_OK) || (gf_world(gf) != count) || (gf_steps(gf) != goal) ||
             (jobs[id].failures > failures) || (gf_first_rank(gf) != id))
-            fail_msg("%s: member %u: %s, rank %u of %u after step %u, %u failures; expected %u ranks at %u\n%s", what, id,
+            fail_msg("%s: member %u: %s, rank %u of %u after step %u, %u failures; expected %u at %u\n%s", what, id,
                      gf_status_name(w->ranks[id].status), gf_rank(gf), gf_world(gf), (unsigned)gf_steps(gf),
                      jobs[id].failures, count, (unsigned)goal, w->ranks[id].log);
         seen |= 1u << gf_rank(gf);
@@ -274,7 +274,8 @@ TEST(one_leaves_while_another_dies)
     for (uint32_t leaver = 0; leaver < 4; leaver++) {
         for (uint32_t victim = 0; victim < 4; victim++) {
             for (int32_t delay = 0; delay < 3000; delay += 157) {
-                const struct happening list[LENGTH(script)] = {{1000, leaver, LEAVE}, {1000 + delay, victim, KILL}, END};
+                const struct happening list[LENGTH(script)] = {{1000, leaver, LEAVE},
+                                                               {1000 + delay, victim, KILL}, END};
                 struct world w;
                 char what[64];
                 if (leaver == victim) continue;

@@ -40,6 +40,7 @@ struct tool_args {
 };
 
 #define TOOL_EXIT_USAGE 2
+#define TOOL_EXIT_LEFT 75 /* to gf-run: this rank has left, the others go on */
 extern bool tool_quiet;    /* --quiet was given: what goes to stdout is lost, and progress is not shown */
 #define TOOL_FAILED -2 /* from a tool's own reader of options: they are right, but a file that they name is not */
 

@@ -54,7 +54,7 @@ static unsigned port_find(uint32_t random)
 static int program(int argc, char **argv)
 {
     struct run_job job = {0};
-    uint64_t rank_count = 0, restarts = 0, random[2];
+    uint64_t rank_count = 0, restarts = 0, most = 0, random[2];
     uint32_t operand_count = 0;
     bool given = false, merge = false, elastic = false;
     const struct tool_option options[] = {
@@ -66,10 +66,13 @@ static int program(int argc, char **argv)
         {"restart", TOOL_NUMBER, &restarts, "N",
          .help = "start a rank that fails again, with GF_REJOIN=1, at most N times each; implies --elastic",
          .low = 0, .high = 1000},
+        {"max", TOOL_NUMBER, &most, "N",
+         .help = "let SIGUSR1 start one more rank each time, up to N in all; implies --elastic",
+         .low = 1, .high = RUN_RANKS_MAX},
     };
     const struct tool_args args = {
         .program = "gf-run",
-        .usage = "-n N [--merge] [--elastic] [--restart N] [--] PROGRAM [ARGUMENT ..]",
+        .usage = "-n N [--merge] [--elastic] [--restart N] [--max N] [--] PROGRAM [ARGUMENT ..]",
         .about = "Starts N ranks of PROGRAM on this machine (GF_RANK, GF_WORLD, GF_JOB and GF_ADDRESS say who\n"
                  "they are) and ends all when one fails. Exits as the first that failed: its code, or 128 plus\n"
                  "its signal.",
@@ -90,7 +93,8 @@ static int program(int argc, char **argv)
     job.rank_count = (uint32_t)rank_count;
     job.id = random[0] | 1u; /* 0 would mean: no job */
     job.port = port_find((uint32_t)random[1]);
-    job.elastic = elastic || (restarts > 0);
+    job.rank_max = (uint32_t)((most > rank_count) ? most : rank_count);
+    job.elastic = elastic || (restarts > 0) || (most > rank_count);
     job.restarts = (uint32_t)restarts;
     job.prefix = !merge;
     job.arguments = argv + argc - operand_count;

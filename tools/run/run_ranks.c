@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tools/run/run_lines.h"
+#include "tools/common/tool_args.h"
 #include "tools/common/tool_clock.h"
 
 /* After a failure the others have a second to say what they saw of it; then they are asked to end, then made to. */
@@ -25,7 +26,7 @@
 
 struct rank {
     pid_t pid;
-    bool ended;
+    bool ended, left;
     uint32_t starts;
 };
 
@@ -34,7 +35,7 @@ static struct lines_source sources[2u * RUN_RANKS_MAX];
 static struct pollfd polled[2u * RUN_RANKS_MAX];
 static struct lines_sink sinks[2] = {{.number = STDOUT_FILENO}, {.number = STDERR_FILENO}};
 static const int signals[SIGNALS_MAX] = {SIGINT, SIGTERM, SIGHUP};
-static volatile sig_atomic_t signal_number;
+static volatile sig_atomic_t signal_number, grow_wanted;
 
 /* What the library looks up as GF_ENDED_FD: bit i says that no process of rank i runs. Not those that have ended well: with
  * them the job is over, and nobody is to go on with it alone. */
@@ -50,7 +51,8 @@ static void ended_set(uint32_t rank, bool has_ended)
 
 static void signal_handle(int number)
 {
-    if (number != SIGCHLD) signal_number = number;
+    if (number == SIGUSR1) grow_wanted = 1;
+    else if (number != SIGCHLD) signal_number = number;
 }
 
 /* A reader of our output that is slow is waited for, until somebody wants us to end. */
@@ -71,7 +73,9 @@ static void signals_hold(sigset_t *waiting_out)
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGCHLD);
+    sigaddset(&held, SIGUSR1);
     sigaction(SIGCHLD, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
     for (int i = 0; i < SIGNALS_MAX; i++) {
         sigaddset(&held, signals[i]);
         sigaction(signals[i], &action, NULL);
@@ -93,6 +97,7 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
     if (getppid() != parent) _exit(RUN_EXIT_NOT_RUN); /* it died before it could be asked for */
     for (int i = 0; i < SIGNALS_MAX; i++) sigaction(signals[i], &usual, NULL);
     sigaction(SIGCHLD, &usual, NULL);
+    sigaction(SIGUSR1, &usual, NULL);
     sigaction(SIGPIPE, &usual, NULL);
     sigprocmask(SIG_SETMASK, mask, NULL);
     if ((rank != 0) || (isatty(STDIN_FILENO) == 1)) { /* a group in the background may not read the terminal */
@@ -106,6 +111,8 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
     (void)setenv("GF_RANK", text, 1);
     (void)snprintf(text, sizeof text, "%u", job->rank_count);
     (void)setenv("GF_WORLD", text, 1);
+    (void)snprintf(text, sizeof text, "%u", job->rank_max);
+    if (job->rank_max > job->rank_count) (void)setenv("GF_WORLD_MAX", text, 1);
     (void)snprintf(text, sizeof text, "%llu", (unsigned long long)job->id);
     (void)setenv("GF_JOB", text, 1);
     (void)snprintf(text, sizeof text, "127.0.0.1:%u", job->port);
@@ -185,6 +192,9 @@ static int ranks_look(uint32_t rank_count, uint32_t *live_out, bool *succeeded)
             continue;
         }
         ranks[i].ended = true;
+        ranks[i].left = (info.si_code == CLD_EXITED) && (info.si_status == TOOL_EXIT_LEFT);
+        if (ranks[i].left) ended_set(i, true);
+        if (ranks[i].left) continue;
         if ((info.si_code == CLD_EXITED) && (info.si_status == 0)) *succeeded = true;
         ended_set(i, !*succeeded);
         if ((info.si_code == CLD_EXITED) && (failure == 0)) failure = info.si_status;
@@ -198,9 +208,9 @@ static int ranks_look(uint32_t rank_count, uint32_t *live_out, bool *succeeded)
 static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < job->rank_count; i++) {
+    for (uint32_t i = 0; i < job->rank_max; i++) {
         struct rank *rank = &ranks[i];
-        if (!rank->ended || (rank->pid == 0) || (rank->starts > job->restarts)) continue;
+        if (!rank->ended || rank->left || (rank->pid == 0) || (rank->starts > job->restarts)) continue;
         (void)kill(-rank->pid, SIGKILL); /* what it has started and left behind */
         for (uint32_t s = 2u * i; s < 2u * i + 2u; s++) {
             while ((sources[s].number >= 0) && lines_waits(&sources[s]) && lines_move(&sources[s], writing_may_wait)) {}
@@ -239,13 +249,28 @@ static bool output_move(uint32_t rank_count, int timeout_ms, const sigset_t *mas
     return moved;
 }
 
+/* How many were started: 1, or 0. */
+static uint32_t rank_add(const struct run_job *job, const sigset_t *mask)
+{
+    static uint32_t added;
+    uint32_t rank = job->rank_count + added;
+    grow_wanted = 0;
+    if (rank >= job->rank_max) {
+        (void)fprintf(stderr, "gf-run: no more ranks than %u (--max)\n", job->rank_max);
+        return 0;
+    }
+    added++;
+    ended_set(rank, false);
+    return (rank_start(job, rank, mask) == 0) ? 1 : 0;
+}
+
 static void job_watch(const struct run_job *job, int *result, const sigset_t *mask)
 {
-    uint32_t rank_count = job->rank_count;
+    uint32_t rank_count = job->rank_max;
     int first_failure = 0;
     bool succeeded = false;
     uint64_t term_ns = 0, kill_ns = 0; /* when to; 0: not planned */
-    uint32_t live = rank_count;
+    uint32_t live = job->rank_count;
     if (*result != 0) term_ns = tool_clock_ns();
     while (live > 0) {
         uint64_t now_ns = tool_clock_ns(), next_ns = (term_ns != 0) ? term_ns : kill_ns;
@@ -260,6 +285,7 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
         int failure = ranks_look(rank_count, &live, &succeeded);
         if (first_failure == 0) first_failure = failure;
         if ((*result == 0) && !succeeded && (signal_number == 0)) live += ranks_restart(job, mask);
+        if ((*result == 0) && (live > 0) && (grow_wanted != 0)) live += rank_add(job, mask);
         if (job->elastic) failure = 0;
         if ((failure == 0) && (sinks[0].broken || sinks[1].broken)) failure = 128 + SIGPIPE;
         if ((failure != 0) && (*result == 0)) {
@@ -284,17 +310,18 @@ int run_job(const struct run_job *job)
     for (uint32_t i = 0; i < 2u * RUN_RANKS_MAX; i++) sources[i].number = -1;
     signals_hold(&mask);
     if (job->elastic) ended_fd = memfd_create("gf-ended", 0); /* the ranks inherit it */
+    for (uint32_t rank = job->rank_count; rank < job->rank_max; rank++) ended_set(rank, true); /* not started yet */
     if (ended_fd >= 0) ended_set(0, false);
     for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++) result = rank_start(job, rank, &mask);
     job_watch(job, &result, &mask);
-    ranks_signal(job->rank_count, SIGKILL); /* what ranks have started and left behind */
+    ranks_signal(job->rank_max, SIGKILL); /* what ranks have started and left behind */
     uint64_t end_ns = tool_clock_ns() + TERM_NS;   /* something that left its group may write for ever */
-    while ((tool_clock_ns() < end_ns) && output_move(job->rank_count, 0, &mask)) { /* what was written before they ended */
+    while ((tool_clock_ns() < end_ns) && output_move(job->rank_max, 0, &mask)) { /* what was written before they ended */
     }
-    for (uint32_t i = 0; i < 2u * job->rank_count; i++) lines_end(&sources[i], writing_may_wait);
-    for (uint32_t rank = 0; rank < job->rank_count; rank++) {
+    for (uint32_t i = 0; i < 2u * job->rank_max; i++) lines_end(&sources[i], writing_may_wait);
+    for (uint32_t rank = 0; rank < job->rank_max; rank++) {
         if (ranks[rank].pid > 0) (void)waitpid(ranks[rank].pid, NULL, 0);
     }
-    for (uint32_t i = 0; i < 2u * job->rank_count; i++) free(sources[i].data);
+    for (uint32_t i = 0; i < 2u * job->rank_max; i++) free(sources[i].data);
     return result;
 }

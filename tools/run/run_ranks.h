@@ -11,6 +11,7 @@
 
 struct run_job {
     uint32_t rank_count;
+    uint32_t rank_max; /* SIGUSR1 starts one more, up to here */
     uint64_t id;
     unsigned port;
     bool elastic;     /* ranks that fail end nobody else */

@@ -65,7 +65,7 @@ gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
     checkpoint->rank = gf_rank(gf);
     checkpoint->world = gf_world(gf);
     checkpoint->member_id = gf_first_rank(gf);
-    checkpoint->ids = gf_first_world(gf);
+    checkpoint->ids = gf_world_max(gf);
     clock_gettime(CLOCK_REALTIME, &now);
     if ((checkpoint->rank == 0) && !gf_rejoined(gf))
         checkpoint->id = ((uint64_t)now.tv_sec << 32) | (((uint32_t)now.tv_nsec << 2) ^ (uint32_t)getpid());

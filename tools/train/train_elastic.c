@@ -2,12 +2,27 @@
  * order of images and the learning rate follow from the step alone. */
 #include "tools/train/train_elastic.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tools/common/tool_clock.h"
 #include "tools/train/train_ranks.h"
 #include "tools/train/train_same.h"
+
+static volatile sig_atomic_t leave_wanted;
+
+static void leave_ask(int number)
+{
+    (void)number;
+    leave_wanted = 1;
+}
+
+void train_leave_on_signal(void)
+{
+    const struct sigaction action = {.sa_handler = leave_ask, .sa_flags = SA_RESTART};
+    (void)sigaction(SIGUSR1, &action, NULL);
+}
 
 static double clock_seconds(void) { return (double)tool_clock_ns() * 1e-9; }
 
@@ -56,6 +71,11 @@ static gf_status epoch_wait(struct train *train, double begin, const char *cause
     uint32_t rank_before = train->rank, world_before = train->world;
     for (;;) {
         gf_status status = gf_epoch_wait(train->gf);
+        if ((status >= 0) && gf_left(train->gf)) {
+            fprintf(stderr, "elastic: rank %u of %u has left after step %llu\n", rank_before, world_before,
+                    (unsigned long long)train->step);
+            return GF_OK;
+        }
         if (status >= 0) {
             world_take(train);
             status = meet(train);
@@ -84,9 +104,10 @@ gf_status train_admit(struct train *train)
 {
     char cause[48];
     double begin = clock_seconds();
-    uint32_t count = train->options->elastic ? gf_joiners(train->gf) : 0;
-    if (count == 0) return GF_OK;
-    snprintf(cause, sizeof cause, "%u came back", count);
+    uint32_t count = gf_joiners(train->gf), due = gf_epoch_due(train->gf);
+    if (leave_wanted && train->options->elastic) (void)gf_leave(train->gf); /* with the next step's vote */
+    if ((due == 0) || !train->options->elastic) return GF_OK;
+    snprintf(cause, sizeof cause, "%u came in, %u left", count, due - count);
     gf_status status = gf_admit(train->gf);
     return (status < 0) ? train_shrink(train, status) : epoch_wait(train, begin, cause);
 }
@@ -98,8 +119,9 @@ gf_status train_joiner(struct train *train)
     world_take(train);
     status = meet(train);
     if (status < 0) return train_shrink(train, status);
-    fprintf(stderr, "elastic: rank %u of the start came back as rank %u of %u from step %llu on\n",
-            gf_first_rank(train->gf), train->rank, train->world, (unsigned long long)train->step + 1u);
+    bool is_new = gf_first_rank(train->gf) >= gf_first_world(train->gf);
+    fprintf(stderr, "elastic: member %u %s as rank %u of %u from step %llu on\n", gf_first_rank(train->gf),
+            is_new ? "came in" : "came back", train->rank, train->world, (unsigned long long)train->step + 1u);
     return GF_OK;
 }
 

@@ -7,7 +7,10 @@
 /* After a call has failed with `status`: GF_OK once the survivors are a new world and train->step is the step that they go
  * on with; else what the run ends with. */
 gf_status train_shrink(struct train *train, gf_status status);
-/* Between steps: lets in whoever waits; nothing where nobody does. As train_shrink(). */
+/* SIGUSR1 makes this rank leave: the others go on without it. */
+void train_leave_on_signal(void);
+/* Between steps: lets in whoever waits, and out whoever leaves (gf_left() is true then); nothing where nobody does. As
+ * train_shrink(). */
 gf_status train_admit(struct train *train);
 /* In place of train_begin() and train_resume(): this process has just come back into a job under way. */
 gf_status train_joiner(struct train *train);

@@ -45,7 +45,7 @@ size_t train_layout(struct train *train, char *base)
     uint32_t images_max = (share < 64u) ? 64u : share; /* small parts make slow products in the test */
     void *workspace = net_take(base, &used, net_measure(train->options->model, images_max));
     train->order = net_take(base, &used, train->images.image_count * sizeof *train->order);
-    uint32_t most = gf_first_world(train->gf); /* and the most: some may come back */
+    uint32_t most = gf_world_max(train->gf); /* and the most: some may come */
     train->hash_limbs = net_take(base, &used, (size_t)most * RANKS_LIMBS * sizeof *train->hash_limbs);
     train->result.weights_hash = net_take(base, &used, (size_t)most * sizeof(uint64_t));
     train->step_seconds = net_take(base, &used, train->series_max * sizeof *train->step_seconds);
@@ -270,6 +270,7 @@ gf_status train_steps(struct train *train)
         if (status >= 0) status = train_admit(train);
         else status = train_shrink(train, status); /* says which step is next */
         if (status < 0) return status;
+        if (gf_left(train->gf)) break;
     }
     train->loop_ns = step_ns - begin_ns;
     report_end(&train->report);

@@ -14,6 +14,7 @@
 #define TRAIN_LIVE_STEPS 25u    /* steps between two looks at the loss of all ranks */
 
 struct train {
+    bool left; /* the others go on without this rank */
     const struct train_options *options;
     const struct gf_config *config;
     gf_context *gf;

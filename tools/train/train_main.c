@@ -130,12 +130,14 @@ static int look_ahead(struct train *train)
 
 static int train_all(struct train *train)
 {
+    if (train->options->elastic) train_leave_on_signal();
     gf_status status = gf_rejoined(train->gf) ? train_joiner(train) : train_begin(train);
     if ((status >= 0) && !gf_rejoined(train->gf)) {
         status = train_resume(train);
         train->step = train->step_first;
     }
     if (status >= 0) status = train_steps(train);
+    if ((status >= 0) && gf_left(train->gf)) return 0;
     if (status >= 0) status = train_finish(train);
     if (train->diverged[0] != '\0') return fail(train, train->diverged);
     if ((status < 0) && (train->checkpoint.error[0] != '\0')) {
@@ -155,6 +157,7 @@ static int report_all(struct train *train)
     struct report_part parts[NET_TENSORS_MAX];
     static char error[1280];
     int result = 0;
+    if (gf_left(train->gf)) return 0; /* the others report */
     bool equal = report_hashes_equal(&train->result);
     if (train->rank != 0) return equal ? 0 : -1;
     train->result.wire = wires[train->config->exchange.wire];
@@ -223,6 +226,7 @@ static int run(struct train *train)
         if (trace_write(train) != 0) result = -1;
     }
     if (result == 0) result = report_all(train);
+    train->left = gf_left(train->gf);
     signal_target = NULL;
     device_close(&train->device);
     gf_status status = gf_close(train->gf);
@@ -250,9 +254,11 @@ static int program(int argc, char **argv)
     train.options = &options;
     train.config = &config;
     result = run(&train);
+    bool left = train.left && (getenv("GF_ENDED_FD") != NULL);
     data_close(&train.images);
     data_close(&train.tests);
     if (signal_number != 0) return 128 + signal_number;
+    if ((result == 0) && left) return TOOL_EXIT_LEFT;
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
