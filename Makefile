@@ -62,7 +62,7 @@ DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LINK) -ldl -lrt -lm -pth
 LINK_LIBS = -Wl,--gc-sections -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(if $(SHARED),$(filter-out -Wl$(comma)--wrap=% -Wl$(comma)@%,$(DRIVER_LIBS)),$(DRIVER_LIBS))
 BLAS_LIBS = -Wl,-Bstatic -L$(LIBRARIES)/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
-all: $(LIB) $(SIM_LIB) $(TOOLS) ## build the library, the simulator and the tools
+all: $(LIB) $(SIM_LIB) $(TOOLS) $(BUILD)/include ## build the library, the simulator and the tools
 
 # What sees UCX's headers.
 $(BUILD)/drivers/ucx/%.o $(BUILD)/firmware-tests/process/test_link_ucx%.o $(BUILD)/firmware-tests/process/program_allocations.o: \
@@ -293,13 +293,13 @@ check-valgrind: tests ## the arena and configuration suites under valgrind
 	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_config_tensors %/test_settings,$(TESTS))
 
 flags: ## what an appliance is linked with
-	@:$(info -Ilib -Iconfig $(LIB) $(LINK_LIBS))
+	@:$(info -I$(BUILD)/include $(LIB) $(LINK_LIBS))
 
 # The example of tools/example, as `flags` says to link it.
-$(BUILD)/example: tools/example/appliance.c $(LIB)
-	$(CC) -std=c11 -Ilib -Iconfig $(CFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
-$(BUILD)/language: tools/example/language.c tools/example/transformer.h $(LIB)
-	$(CC) -std=c11 -Wall -Wextra $(if $(WERROR),-Werror) -Ilib -Iconfig $(CFLAGS) -O3 $< -o $@ $(LIB) $(LINK_LIBS)
+$(BUILD)/example: tools/example/appliance.c $(LIB) | $(BUILD)/include
+	$(CC) -std=c11 -I$(BUILD)/include $(CFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
+$(BUILD)/language: tools/example/language.c tools/example/transformer.h $(LIB) | $(BUILD)/include
+	$(CC) -std=c11 -Wall -Wextra $(if $(WERROR),-Werror) -I$(BUILD)/include $(CFLAGS) -O3 $< -o $@ $(LIB) $(LINK_LIBS)
 SIZED := $(if $(MODULE_PROGRAMS),$(MODULE_PROGRAMS) $(BUILD)/example)
 size-changes: $(SIZED)
 	@[ -z "$(strip $(SIZED))" ] || BUILD=$(BUILD) sh firmware-tests/support/size.sh changes
@@ -380,32 +380,7 @@ soak: $(BUILD)/firmware-tests/soak_main ## random jobs on the simulator for SECO
 $(BUILD)/firmware-tests/soak_main: $(BUILD)/firmware-tests/soak/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
-# What pkg-config --static gives must be enough.
-PREFIX  ?= /usr/local
-HEADERS := $(addprefix lib/,gradientflow.h schedule.h) config/config.h \
-           $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
-PC_LIBS  = -l:libconfig.a -l:libsodium.a $(UCX_PC) -ldl -lrt -lm -pthread
-VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
-MAN      = $(wildcard tools/*/*.1 lib/*.3 config/*.5)
-install: all ## copy library, headers, tools, man pages and gradientflow.pc to DESTDIR and PREFIX (/usr/local)
-	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX=$(PREFIX) must be an absolute path" >&2; exit 1;; esac
-	@to="$(DESTDIR)$(PREFIX)"; set -e; \
-	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$to/include/gradientflow" "$$to/share/gradientflow/models" \
-	    "$$to/share/gradientflow/clusters" "$$to/share/gradientflow/example" "$$to/share/man/man1" "$$to/share/man/man3" "$$to/share/man/man5"; \
-	install $(TOOLS) "$$to/bin"; \
-	install -m 644 $(LIB) "$$to/lib"; \
-	install -m 644 $(HEADERS) "$$to/include/gradientflow"; \
-	sed 's|"drivers/drivers.h"|"drivers.h"|' lib/modules/modules.h >"$$to/include/gradientflow/modules.h"; \
-	install -m 644 config/local.cfg config/cluster.cfg "$$to/share/gradientflow"; \
-	install -m 644 config/models/*.cfg "$$to/share/gradientflow/models"; \
-	install -m 644 config/clusters/*.cfg "$$to/share/gradientflow/clusters"; \
-	install -m 644 tools/example/* "$$to/share/gradientflow/example"; \
-	install -d "$$to/share/bash-completion/completions"; \
-	for tool in $(TOOLS); do $$tool --completion >"$$to/share/bash-completion/completions/$${tool##*/}"; done; \
-	for page in $(MAN); do install -m 644 $$page "$$to/share/man/man$${page##*.}"; done; \
-	sed -n 's/^\.Fo //p' lib/gradientflow.3 | while read -r f; do ln -sf gradientflow.3 "$$to/share/man/man3/$$f.3"; done; \
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(PC_LIBS)|' gradientflow.pc.in >"$$to/lib/pkgconfig/gradientflow.pc"
-
+include lib/install.mk
 clean: ## remove what was built
 	rm -rf $(BUILD)
 help: ## this list

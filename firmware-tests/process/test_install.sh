@@ -1,6 +1,6 @@
 #!/bin/sh
-# What `make install` copies is enough: the README's example is built and run far from this repository with nothing but
-# pkg-config's flags, and a staged copy knows nothing of where it was staged.
+# What `make install` copies is enough, wherever it is moved: the README's example is built and run far from here with
+# pkg-config's flags or CMake's, against the archive and the shared library. `make uninstall` leaves nothing.
 . firmware-tests/support/shell.sh
 cc=${CC:-gcc} prefix=$scratch/prefix away=$scratch/away
 same() { [ "$1" = "$2" ] || { echo "wanted <$1>, found <$2>"; return 1; }; }
@@ -11,10 +11,16 @@ install_to() {
 }
 flags() { PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config "$@" gradientflow; }
 
-check "it_installs" install_to PREFIX="$prefix"
-check "and_again_over_itself" install_to PREFIX="$prefix"
+check "it_installs" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
+check "and_again_over_itself" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
+check "nothing_lies_beside_it" same opt "$(ls "$scratch/stage")"
+mv "$scratch/stage/opt/gf" "$prefix"
+check "no_file_knows_its_place" \
+    sh -c '! grep -rq -e "$1" -e /opt/gf "$2/lib/pkgconfig" "$2/lib/cmake"' sh "$scratch" "$prefix"
 for file in bin/gf-run bin/gf-train bin/gf-check bin/gf-trace lib/libgradientflow.a include/gradientflow/gradientflow.h \
     share/gradientflow/local.cfg share/gradientflow/models/resnet50.cfg share/man/man1/gf-check.1 \
+    lib/libgradientflow.so.0 include/gradientflow/schedule.h share/doc/gradientflow/LICENSE \
+    share/doc/gradientflow/VERSION \
     share/man/man3/gradientflow.3 share/man/man3/gf_step_wait.3 share/man/man5/gradientflow.cfg.5; do
     check "there_is_$file" [ -s "$prefix/$file" ]
 done
@@ -36,6 +42,32 @@ for header in "$prefix"/include/gradientflow/*.h; do
     # shellcheck disable=SC2046
     check "$(basename "$header")_compiles_alone" "$cc" -std=c11 -fsyntax-only -x c $(flags --cflags) "$header"
 done
+# shellcheck disable=SC2046
+check "it_links_with_the_shared_library" "$cc" -std=c11 $(flags --cflags) appliance.c \
+    $(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --libs gradientflow-shared) -o shared
+check "which_it_needs" sh -c 'ldd shared | grep -q libgradientflow.so.0'
+check "and_runs_with" same "y = 3.00 x + 1.00" "$(LD_LIBRARY_PATH=$prefix/lib ./shared)"
+check "it_exports_gf_alone" sh -c \
+    '! nm -D --defined-only "$1" | grep -v GRADIENTFLOW_0$ | grep -qvE " gf_[a-z0-9_]*@"' sh "$prefix/lib/libgradientflow.so.0"
+if command -v cmake >/dev/null; then
+    cat >CMakeLists.txt <<'END'
+cmake_minimum_required(VERSION 3.13)
+project(appliance C)
+find_package(gradientflow REQUIRED)
+add_executable(with_archive appliance.c)
+target_link_libraries(with_archive gradientflow::gradientflow)
+add_executable(with_shared appliance.c)
+target_link_libraries(with_shared gradientflow::shared)
+END
+    with_cmake() {
+        (cmake -B cmade -DCMAKE_PREFIX_PATH="$prefix" && make -s -C cmade) >"$scratch/log" 2>&1 && return
+        cat "$scratch/log"
+        return 1
+    }
+    check "cmake_finds_it" with_cmake
+    check "what_cmake_links_statically_runs" same "y = 3.00 x + 1.00" "$(cmade/with_archive)"
+    check "and_dynamically" same "y = 3.00 x + 1.00" "$(cmade/with_shared)"
+else skip "cmake_finds_it" "cmake is not installed"; fi
 cd - >/dev/null || exit 1
 
 # The example that is installed, with its own Makefile, far from here.
@@ -57,10 +89,12 @@ overridden() { ! (cd / && GF_DATA_DIR="$scratch/nowhere" "$prefix/bin/gf-plan" -
 check "data_asked_for_elsewhere_is_looked_for_there" overridden
 check "and_the_place_is_named" grep -q "$scratch/nowhere/" "$scratch/log"
 
-check "it_stages" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
-check "a_staged_copy_is_for_its_prefix" grep -qx 'prefix=/opt/gf' "$scratch/stage/opt/gf/lib/pkgconfig/gradientflow.pc"
-check "and_knows_no_stage" sh -c '! grep -q "$1" "$2"' sh "$scratch" "$scratch/stage/opt/gf/lib/pkgconfig/gradientflow.pc"
-check "nothing_lies_beside_it" same opt "$(ls "$scratch/stage")"
+check "it_installs_without_symbols" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf STRIP=1
+check "programs_have_none" sh -c 'nm "$1" 2>&1 | grep -q "no symbols"' sh "$scratch/stage/opt/gf/bin/gf-run"
+uninstalls() { make -s --no-print-directory uninstall BUILD="$BUILD" DESTDIR="$scratch/stage" PREFIX=/opt/gf; }
+touch "$scratch/stage/opt/gf/bin/foreign"
+check "it_uninstalls" uninstalls
+check "what_is_not_its_own_stays_alone" same "./bin/foreign" "$(cd "$scratch/stage/opt/gf" && find . ! -type d)"
 fails() { ! install_to "$@" >/dev/null; }
 check "a_relative_prefix_is_refused" fails PREFIX=here
 check "and_why_is_said" grep -q "must be an absolute path" "$scratch/log"

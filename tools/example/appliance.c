@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <config.h>
-#include <gradientflow.h>
+#include <gradientflow/config.h>
+#include <gradientflow/gradientflow.h>
 
 enum { HIDDEN = 32, BATCH = 64, STEPS = 1500 };
 /* In the order in which backward ends them: the last layer first. */

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <config.h>
-#include <gradientflow.h>
+#include <gradientflow/config.h>
+#include <gradientflow/gradientflow.h>
 
 #include "transformer.h"
 

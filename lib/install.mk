@@ -1,0 +1,63 @@
+# What is installed: one include path, an archive, a shared library, and files for pkg-config and CMake that find all of it
+# from where they lie, so that the tree may be moved.
+PREFIX  ?= /usr/local
+HEADERS := $(addprefix lib/,gradientflow.h schedule.h modules/modules.h) config/config.h \
+           $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
+VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
+SONAME  := libgradientflow.so.0
+MAN      = $(wildcard tools/*/*.1 lib/*.3 config/*.5)
+# What pkg-config --static and CMake's static target give must be enough. Archives by name.
+PC_LIBS  = -l:libconfig.a -l:libsodium.a $(UCX_PC) -ldl -lrt -lm -pthread
+STAGE    = $(DESTDIR)$(PREFIX)
+
+# The public headers as they are installed, for appliances built against this tree: #include <gradientflow/gradientflow.h>.
+$(BUILD)/include: $(HEADERS)
+	@rm -rf $@ && mkdir -p $@/gradientflow && cp $^ $@/gradientflow && \
+	    sed -i 's|"drivers/drivers.h"|"drivers.h"|' $@/gradientflow/modules.h && touch $@
+
+# The archive goes into anybody's shared library, too; a call inside of ours stays inside.
+$(OBJ): GF_FLAGS += -fPIC $(if $(findstring clang,$(CC)),,-fno-semantic-interposition)
+$(OBJ): lib/install.mk
+# For those who do not link statically. It exports what begins with gf_; UCX is the system's (its archives are not for shared
+# libraries), so with a key_file UCX's tcp is refused, as in any program that does not lead UCX's calls through ours.
+SHARED_OBJ := $(patsubst $(BUILD)/drivers/ucx/link_ucx_open.o,$(BUILD)/shared/link_ucx_open.o,$(OBJ))
+$(BUILD)/shared/link_ucx_open.o: drivers/ucx/link_ucx_open.c lib/install.mk
+	@mkdir -p $(@D)
+	$(CC) $(GF_FLAGS) $(UCX_FLAGS) -UGF_UCX_DYNAMIC -DGF_UCX_DYNAMIC=1 -fPIC $(CFLAGS) -c $< -o $@
+$(BUILD)/$(SONAME): $(SHARED_OBJ) $(FATBIN) lib/gradientflow.map
+	$(CC) -shared $(LDFLAGS) -Wl,-soname,$(SONAME),--version-script=lib/gradientflow.map,--no-undefined,--gc-sections -o $@ \
+	    $(SHARED_OBJ) $(FATBIN) -lconfig -lsodium $(UCX_DYNAMIC_LIBS) -ldl -lrt -lm -pthread
+shared: $(BUILD)/$(SONAME) ## build libgradientflow.so.0 too
+
+install: all shared ## copy library, headers, tools, man pages and files for pkg-config and CMake to DESTDIR and PREFIX (/usr/local); STRIP=1
+	@case "$(PREFIX)" in /*) ;; *) echo "install: PREFIX=$(PREFIX) must be an absolute path" >&2; exit 1;; esac
+	@to="$(STAGE)"; share="$$to/share/gradientflow"; cmake="$$to/lib/cmake/gradientflow"; set -e; \
+	install -d "$$to/bin" "$$to/lib/pkgconfig" "$$cmake" "$$to/include/gradientflow" "$$share/models" "$$share/clusters" \
+	    "$$share/example" "$$to/share/doc/gradientflow" "$$to/share/man/man1" "$$to/share/man/man3" "$$to/share/man/man5"; \
+	install $(if $(STRIP),-s) $(TOOLS) "$$to/bin"; \
+	install -m 644 $(LIB) "$$to/lib"; $(if $(STRIP),strip -g "$$to/lib/$(notdir $(LIB))";) \
+	install -m 644 $(if $(STRIP),-s) $(BUILD)/$(SONAME) "$$to/lib"; ln -sf $(SONAME) "$$to/lib/libgradientflow.so"; \
+	install -m 644 $(BUILD)/include/gradientflow/*.h "$$to/include/gradientflow"; \
+	install -m 644 config/local.cfg config/cluster.cfg "$$share"; \
+	install -m 644 config/models/*.cfg "$$share/models"; install -m 644 config/clusters/*.cfg "$$share/clusters"; \
+	install -m 644 tools/example/* "$$share/example"; \
+	install -d "$$to/share/bash-completion/completions"; \
+	for tool in $(TOOLS); do $$tool --completion >"$$to/share/bash-completion/completions/$${tool##*/}"; done; \
+	install -m 644 LICENSE "$$to/share/doc/gradientflow"; \
+	echo "GradientFlow $(VERSION), UCX $(UCX_TEXT)" >"$$to/share/doc/gradientflow/VERSION"; \
+	for page in $(MAN); do install -m 644 $$page "$$to/share/man/man$${page##*.}"; done; \
+	sed -n 's/^\.Fo //p' lib/gradientflow.3 | while read -r f; do ln -sf gradientflow.3 "$$to/share/man/man3/$$f.3"; done; \
+	sed 's|@VERSION@|$(VERSION)|; s|@LIBS@|-l:libgradientflow.a $(PC_LIBS)|' gradientflow.pc.in >"$$to/lib/pkgconfig/gradientflow.pc"; \
+	sed 's|@VERSION@|$(VERSION)|; s|@LIBS@|-lgradientflow|; s|^Name: .*|&-shared|' gradientflow.pc.in \
+	    >"$$to/lib/pkgconfig/gradientflow-shared.pc"; \
+	sed 's|@LIBS@|$(PC_LIBS)|' lib/gradientflow.cmake.in >"$$cmake/gradientflow-config.cmake"; \
+	sed 's|@VERSION@|$(VERSION)|' lib/gradientflow-version.cmake.in >"$$cmake/gradientflow-config-version.cmake"
+install-strip: ## the same without symbols
+	@$(MAKE) --no-print-directory install STRIP=1
+# What a new installation would hold is what goes; folders go where they are empty then.
+uninstall: ## remove what install copies to DESTDIR and PREFIX
+	@new=$$(mktemp -d) && $(MAKE) --no-print-directory -s install DESTDIR="$$new" && cd "$$new$(PREFIX)" && \
+	    find . ! -type d | (cd "$(STAGE)" && while read -r f; do rm -f "$$f"; done) && \
+	    find . -depth -mindepth 1 -type d | (cd "$(STAGE)" && while read -r d; do rmdir "$$d" 2>/dev/null || true; done); \
+	code=$$?; rm -rf "$$new"; exit $$code
+.PHONY: shared install install-strip uninstall
