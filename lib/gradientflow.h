@@ -1,5 +1,5 @@
-/* GradientFlow: turns the gradients that a backward pass produces into averaged gradients (and, if asked, updated
- * weights) on every rank. What a program includes; it brings schedule.h with it.
+/* GradientFlow, an allreduce library for data-parallel training. This is the header that a program includes; it brings
+ * schedule.h with it. config.h reads a configuration file; modules.h and drivers.h are for tables of one's own.
  *
  * Rules that hold for every call unless its declaration says otherwise:
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's.

@@ -133,6 +133,9 @@ elif ! slurm_start; then
 else
     ok "a_cluster_of_one_node_comes_up"
     launcher srun SLURM_PROCID srun -n 2 --overcommit
+    check "srun_trains_the_readmes_language_model" runs srun -n 2 --overcommit "$BUILD/language" \
+        --config config/local.cfg --steps 3
+    check "both_ranks_have_its_weights" [ "$(grep -c 'rank [01] of 2: 3 steps' "$scratch/out")" -eq 2 ]
     daemons=$pids
     daemons_end
     check "no_daemon_is_left" sh -c '! ps -o pid= -p "$1" | grep -q .' sh "$(echo $daemons | tr ' ' ',')"

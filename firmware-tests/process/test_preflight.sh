@@ -114,8 +114,14 @@ on_rank_1() {
     exits "$wanted_" "$run" -n 3 --merge sh -c "[ \$GF_RANK != 1 ] || { $*; exec $gf_check $other_ --preflight --deadline 30; }
         exec $gf_check $scratch/default.cfg --preflight --deadline 30"
 }
+# tools/README.md shows this, from a host that is called vm.
+sample() {
+    sed "s/ on $(uname -n) / on vm /" "$scratch/out" | grep -A 1 "^fail  configuration" >"$scratch/said"
+    grep -A 1 "^fail  configuration" tools/README.md | diff - "$scratch/said"
+}
 check "another_configuration_on_one_rank" on_rank_1 1 "$scratch/fp16.cfg" :
 check "the_rank_is_named" said fail configuration "1 rank has not .* rank 1 on .* against rank 0: exchange.wire fp16, not fp32"
+check "the_readmes_sample_is_what_is_said" sample
 check "once" [ "$(grep -c '^fail  configuration' "$scratch/out")" -eq 1 ]
 check "and_nobody_joins" said skip join "not tried"
 check "a_failing_line_on_one_rank" on_rank_1 1 "$scratch/wrong_bind.cfg" :

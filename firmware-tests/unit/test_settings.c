@@ -90,7 +90,7 @@ TEST(the_table_is_sound)
             if (s->fallback_text[0] != '\0') assert_true(gf_setting_text_valid(s, s->fallback_text));
         } else if (s->kind == GF_SETTING_REAL) {
             assert_true(gf_setting_real_valid(s, (double)s->fallback_real));
-            if (s->fallback_real != 0) assert_false(gf_setting_real_valid(s, 0)); /* 0 is never a secret default */
+            if (s->fallback_real != 0) assert_false(gf_setting_real_valid(s, 0)); /* 0 does not mean the default */
         } else {
             assert_true(gf_setting_number_valid(s, s->fallback));
             if (s->fallback != 0) assert_false(gf_setting_number_valid(s, 0));
