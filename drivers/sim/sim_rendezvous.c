@@ -107,22 +107,24 @@ static uint32_t door_find(struct gf_sim *sim)
     return GF_RANK_NONE;
 }
 
-static void rejoin(struct sim_rendezvous *rendezvous, uint64_t now_ns)
+/* By the simulator's time: that of a rank which was stopped is behind it. */
+static void rejoin(struct sim_rendezvous *rendezvous)
 {
     struct sim_rank *self = rendezvous->self;
     uint32_t center = door_find(self->sim);
-    gf_sim_wake_at(self->sim, self->rank, now_ns + REJOIN_NS);
+    gf_sim_wake_at(self->sim, self->rank, self->sim->now_ns + REJOIN_NS);
     if ((center == GF_RANK_NONE) || self->sim->ranks[center].wires[self->rank]) return; /* or its old connection stands */
     rendezvous->center = center;
     wire_begin(self->sim, self->rank, center);
 }
 
-static void rejoin_begin(struct sim_rendezvous *rendezvous, uint64_t now_ns)
+static void rejoin_begin(struct sim_rendezvous *rendezvous)
 {
+    struct sim_rank *self = rendezvous->self;
     rendezvous->rejoins = true;
     rendezvous->was_reformed = false;
     rendezvous->center = GF_RANK_NONE;
-    gf_sim_wake_at(rendezvous->self->sim, rendezvous->self->rank, now_ns + REJOIN_NS);
+    gf_sim_wake_at(self->sim, self->rank, self->sim->now_ns + REJOIN_NS);
 }
 
 static size_t rendezvous_state_bytes(const struct gf_rendezvous_setup *setup)
@@ -154,7 +156,7 @@ static gf_status rendezvous_open(const struct gf_rendezvous_setup *setup, void *
                                           .join_until_ns = UINT64_MAX, .center = FIRST_CENTER};
     self->rendezvous = rendezvous;
     memset(self->wires, 0, sim->setup.world * sizeof *self->wires);
-    if (setup->rejoin) rejoin_begin(rendezvous, now_ns);
+    if (setup->rejoin) rejoin_begin(rendezvous);
     if (setup->rejoin || (self->rank != FIRST_CENTER)) {
         if (!setup->rejoin) wire_begin(sim, self->rank, FIRST_CENTER);
         if ((setup->join_timeout_ns > 0) && (setup->join_timeout_ns < UINT64_MAX - now_ns)) {
@@ -200,7 +202,7 @@ static gf_status rendezvous_poll(struct gf_rendezvous *base, uint64_t now_ns, st
         return gf_fault_set(&base->fault, GF_ERR_ABORTED, self->rank, "poll", 0, "rank %u was killed", self->rank);
     }
     if (self->is_stopped) return GF_AGAIN;
-    if (rendezvous->center == GF_RANK_NONE) rejoin(rendezvous, now_ns);
+    if (rendezvous->center == GF_RANK_NONE) rejoin(rendezvous);
     free(rendezvous->current);
     rendezvous->current = frame;
     if (frame == NULL) {
@@ -276,6 +278,7 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
     struct sim_rank *self = rendezvous->self;
     struct gf_sim *sim = self->sim;
     char expected[GF_CONTROL_ADDRESS_BYTES];
+    (void)now_ns;
     (void)snprintf(expected, sizeof expected, "sim:%u", coordinator);
     GF_ASSERT((coordinator == GF_RANK_NONE) ||
               ((coordinator < sim->setup.world) && (strcmp(address, expected) == 0)));
@@ -293,7 +296,7 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns, 
     rendezvous->center = coordinator;
     rendezvous->rejoins = false;
     if (coordinator == GF_RANK_NONE) {
-        rejoin_begin(rendezvous, now_ns);
+        rejoin_begin(rendezvous);
         return GF_AGAIN;
     }
     if (coordinator != self->rank) {
