@@ -110,8 +110,10 @@ byte chosen[EPOCHS + 1];      /* the list that was begun under each number, by w
 #define ahead(j, i) ((j) < IDS && member(j) && epoch[j] > epoch[i])
 
 #ifdef LIVE
-#define live (runs & ~waiting & ~out)
-#define suspects(i) (view[i] == 0 -> ((list[i] & ~live) != 0 || comers(coordinator(i)) != 0) : !has(live, coordinator(i)))
+#define comes_in(j) ((j) < IDS && has(waiting & runs, j) && taken_in(j))
+#define live (runs & ~out & (~waiting | comes_in(0) | (comes_in(1) << 1) | (comes_in(2) << 2) | (comes_in(3) << 3)))
+#define suspects(i) (view[i] == 0 -> ((list[i] & (~live | leaves)) != 0 || comers(coordinator(i)) != 0) \
+                                  : !has(live, coordinator(i)))
 #else
 #define suspects(i) true
 #endif
@@ -209,7 +211,7 @@ end:
                 :: k == IDS -> break
                 od;
                 proposal[here_at(id)] = next; takes[here_at(id)] = next & ~here;
-                heads[here_at(id)] = (has(next, id) -> id : lowest(next))
+                heads[here_at(id)] = (has(next, id) -> id : lowest(next & here)) /* never one that comes in */
             :: quorum(list[id], here, id) && best == 0 && (here & ~leaves) == 0
             fi;
             printf("%d proposes %d in view %d, has heard %d, accepted %d\n", id, proposal[here_at(id)], view[id], here, best);
@@ -318,10 +320,11 @@ init {
 }
 
 #ifdef LIVE
-/* A member uses an epoch whose members all run. Or too few are left: not half, and some that run are of no epoch of its.
- * Or a bound is reached. */
-#define uses(i) (!member(i) || (view[i] == 0 && (list[i] & ~live) == 0) || epoch[i] == EPOCHS || view[i] == VIEWS || \
-                 (!half(list[i], live) && (runs & ~out & ~list[i] | waiting) != 0))
+/* A member uses an epoch whose members all run and stay, and nobody waits at its coordinator. Or too few are left for a
+ * quorum, or all that are left leave. Or a bound is reached. */
+#define uses(i) (!member(i) || epoch[i] == EPOCHS || view[i] == VIEWS || (list[i] & live & ~leaves) == 0 || \
+                 (view[i] == 0 && (list[i] & (~live | leaves)) == 0 && comers(coordinator(i)) == 0) || \
+                 (!half(list[i], live) && ((list[i] & live) | (ALL & ~runs)) != ALL))
 #if IDS > 3
 #define all_use (uses(0) && uses(1) && uses(2) && uses(3))
 #elif IDS > 2
