@@ -222,6 +222,14 @@ void views_until(bool (*done)(void), uint64_t limit_ns)
         looked_ns = now_ns;
         if (step() && (now_ns < end_ns)) continue;
         lines_show();
+        for (uint32_t rank = 0; rank < views.size; rank++) {
+            const struct gf_members *members = views.ranks[rank].members;
+            if (members == NULL) continue;
+            print_error("%u: state %d, members' %d, view's %d, coordinator %u: %s\n", rank,
+                        (int)views.ranks[rank].state,
+                        (int)members->state, (int)members->view.state, members->view.coordinator,
+                        gf_members_error(members)->text);
+        }
         fail_msg("not done after %.3f s", (double)limit_ns * 1e-9);
     }
 }
