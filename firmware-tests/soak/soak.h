@@ -70,6 +70,8 @@ struct soak_plan {
     uint32_t act_count;
     bool elastic;             /* who fails shrinks, who waits is let in */
     bool told;                /* .. and hears whose process has ended, as under gf-run */
+    uint32_t leaver;          /* elastic: this rank calls gf_leave() after a step; GF_RANK_NONE: nobody */
+    uint64_t leave_step;
     bool lossy;               /* messages meet random faults beside sim.faults */
     soak_hope hope;
     uint32_t guilty;
@@ -209,6 +211,7 @@ struct soak_rank {
     gf_status end;          /* how its last operation ended */
     bool joiner;          /* it was started again */
     bool admits;            /* its shrink began with gf_admit() */
+    bool leaves, left;      /* it has called gf_leave(); an epoch has begun without it */
     bool excused;           /* it aborted, closed early, died or was stopped by the plan */
     struct gf_error error;  /* the record at the end */
     uint64_t end_step;
@@ -230,7 +233,7 @@ struct soak_job {
     uint32_t loose;                   /* a bit for each rank: of these the last without gf_update() */
     uint64_t goal, goal_ns;           /* elastic: steps to go, and when a joiner may be given another */
     bool late;                        /* something befell the job when ranks had begun to leave */
-    uint32_t shrinks, rejoins;
+    uint32_t shrinks, rejoins, leaves;
     bool on_wire;             /* some rank's buffers went from device memory straight to the wire */
 };
 

@@ -48,6 +48,12 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank)
     if (job->plan.told) world_ended_tell(&job->w, rank);
     status = gf_epoch_poll(job->w.ranks[rank].gf);
     if (status == GF_AGAIN) return;
+    if ((status == GF_OK) && gf_left(job->w.ranks[rank].gf)) {
+        job->ranks[rank].left = true;
+        job->leaves++;
+        soak_enter(job, rank, SOAK_CLOSE);
+        return;
+    }
     if (status == GF_OK) {
         uint64_t took_ns = now_of(job) - job->ranks[rank].began_ns;
         if (job->ranks[rank].admits && (job->plan.hope == SOAK_HOPE_ON) && (took_ns > ADMIT_NS + job->plan.setup.sim.detect_ns))

@@ -111,7 +111,7 @@ static void elastic_ends(const struct soak_job *job)
     uint64_t goal = 0;
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
-        if (!gf_sim_runs(job->w.sim, rank)) continue;
+        if (!gf_sim_runs(job->w.sim, rank) || self->left) continue;
         if (self->end == GF_OK) {
             if (goal == 0) goal = job->done[rank];
             if (goal != job->done[rank])

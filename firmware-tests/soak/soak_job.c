@@ -183,7 +183,12 @@ static void turn_wait(struct soak_job *job, uint32_t rank)
     bound_check(job, rank);
     job->done[rank] = self->step++;
     soak_enter(job, rank, SOAK_GAP);
-    if (!job->plan.elastic || (gf_joiners(job->w.ranks[rank].gf) == 0)) return;
+    if ((rank == job->plan.leaver) && (job->done[rank] >= job->plan.leave_step) && !self->leaves &&
+        (gf_world(job->w.ranks[rank].gf) > 1)) {
+        self->leaves = true;
+        assert_int_equal(gf_leave(job->w.ranks[rank].gf), GF_OK);
+    }
+    if (!job->plan.elastic || (gf_epoch_due(job->w.ranks[rank].gf) == 0)) return;
     status = gf_admit(job->w.ranks[rank].gf);
     self->admits = true;
     if (status < 0) soak_give_up(job, rank, status);

@@ -325,6 +325,17 @@ static void draw_told(struct soak_plan *plan)
     plan->told = plan->elastic && percent(&dice, 50);
 }
 
+/* A rank leaves on purpose, beside whatever else befalls the job: a quorum may be lost with it. */
+static void draw_leave(struct soak_plan *plan)
+{
+    struct dice dice = {.state = plan->seed ^ UINT64_C(0x1ea4e00000000000)};
+    plan->leaver = GF_RANK_NONE;
+    if (!plan->elastic || (plan->setup.world < 2) || !percent(&dice, 40)) return;
+    plan->leaver = below(&dice, plan->setup.world);
+    plan->leave_step = between(&dice, 1, plan->steps);
+    plan->hope = SOAK_HOPE_ENDED;
+}
+
 void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
 {
     struct dice dice = {.state = seed};
@@ -349,6 +360,7 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
     plan->setup.config.exchange.cut_bytes = percent(&dice, 50) ? between(&dice, 4096, 16384) : 0;
     draw_device(plan);
     draw_told(plan);
+    draw_leave(plan);
 }
 
 void soak_plan_print(const struct soak_plan *plan, FILE *to)
@@ -361,6 +373,8 @@ void soak_plan_print(const struct soak_plan *plan, FILE *to)
     if (plan->setup.gpu != NULL)
         (void)fprintf(to, "on a device, ranks 0x%llx to the wire; ", (unsigned long long)sim->device_ranks);
     if (plan->told) (void)fprintf(to, "told who has ended; ");
+    if (plan->leaver != GF_RANK_NONE)
+        (void)fprintf(to, "rank %u leaves after step %llu; ", plan->leaver, (unsigned long long)plan->leave_step);
     (void)fprintf(to, "seed 0x%016llx: %u ranks, %u steps, %s, %s, window %u, timeout %.0f ms\n",
                   (unsigned long long)plan->seed, plan->setup.world, plan->steps,
                   plan->noise ? "noise" : "whole numbers", plan->what, plan->setup.config.link.window,

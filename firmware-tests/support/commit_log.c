@@ -60,12 +60,20 @@ static uint64_t before(const struct commit_log *log, uint32_t id, uint32_t epoch
 
 static bool quorum_check(struct commit_log *log, uint32_t id, const struct commit_seen *seen)
 {
-    uint64_t of = before(log, id, seen->epoch - 1), by = UINT64_C(1) << id, half, others = 0;
+    bool anew = (log->last[id].epoch == 0); /* who committed it may have left, and this process heard of it first */
+    uint32_t witness = anew ? GF_RANK_NONE : id;
+    uint64_t of, by = anew ? 0 : UINT64_C(1) << id, half, others = 0;
     for (uint32_t i = 0; i < log->count; i++) {
         const struct commit *commit = &log->all[i];
-        if (commit->accepted && (commit->epoch == seen->epoch) && (commit->members == seen->members))
-            by |= UINT64_C(1) << commit->id;
+        if (!commit->accepted || (commit->epoch != seen->epoch) || (commit->members != seen->members)) continue;
+        by |= UINT64_C(1) << commit->id;
+        if ((witness == GF_RANK_NONE) && runs(log, commit)) witness = commit->id;
     }
+    if (witness == GF_RANK_NONE)
+        return broken(log, "epoch %u: nobody has accepted it before process %u, which was started anew", seen->epoch,
+                      id);
+    id = witness;
+    of = before(log, id, seen->epoch - 1);
     if (!is(of, id))
         return broken(log, "epoch %u of members %#llx: the first to begin it, %u, was not of epoch %u", seen->epoch,
                       (unsigned long long)seen->members, id, seen->epoch - 1);
@@ -98,8 +106,6 @@ static bool commit_note(struct commit_log *log, uint32_t id, const struct commit
                           seen->epoch, (unsigned long long)seen->members, id,
                           (unsigned long long)commit->members, commit->id);
     }
-    if (first && !begins && (last->epoch == 0))
-        return broken(log, "epoch %u: nobody has begun it before process %u, which was started anew", seen->epoch, id);
     if (first && !begins && !quorum_check(log, id, seen)) return false;
     return add(log, id, seen->epoch, seen->members, false);
 }
@@ -132,6 +138,12 @@ bool commit_log_look(struct commit_log *log, uint32_t id, const struct gf_member
 {
     const struct members_view *view = &members->view;
     struct commit_seen seen = {.epoch = view->epoch.epoch};
+    if (view->state == VIEW_LEFT) { /* without it: as coordinator it has accepted and committed in one turn */
+        seen.accepted = bits_of(&view->current.list);
+        if ((view->coordinator != id) || (log->last[id].accepted == seen.accepted)) return true;
+        log->last[id].accepted = seen.accepted;
+        return add(log, id, view->current.list.epoch, seen.accepted, true);
+    }
     if (seen.epoch != 0) seen.members = bits_of(&view->epoch);
     if ((view->accepted_view != 0) && (view->accepted_view == view->view))
         seen.accepted = bits_of(&view->accepted.list);
