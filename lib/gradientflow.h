@@ -154,7 +154,7 @@ struct gf_drivers; /* drivers/drivers.h; NULL takes the ones the configuration n
 
 /* Memory of the appliance that is part of a run's state, as weights and moments of its own optimizer:
  * gf_state_save() and gf_state_load() hold it, gf_broadcast_weights() sends it, and a rank that lags, rejoins or is
- * new gets it with the rest in gf_shrink() and gf_admit(), so that it is the same on all ranks. It is what the last
+ * new gets it with the rest when an epoch begins, so that it is the same on all ranks. It is what the last
  * applied step left: write it between gf_step_wait() and gf_update() or gf_updated(), and from the first byte to that
  * call make no other call of the library. */
 #define GF_STATE_EXTRA_MAX 1024u

@@ -148,12 +148,12 @@ static gf_status step(gf_context *gf)
     return GF_OK;
 }
 
-/* A peer is gone: go on without it. A restarted one waits: take it in. Either way all addresses are new. */
+/* A peer is gone: go on without it. One waits to come in or wants to leave: let it. Either way all addresses are new. */
 static gf_status epoch_change(gf_context *gf, gf_status status)
 {
     if ((status == GF_ERR_PEER) || (status == GF_ERR_LINK) || (status == GF_ERR_TIMEOUT))
-        status = gf_shrink(gf, NULL, 0);
-    else if ((status == GF_OK) && (gf_joiners(gf) > 0)) status = gf_admit(gf);
+        status = gf_epoch_begin(gf, NULL, 0);
+    else if ((status == GF_OK) && (gf_epoch_due(gf) > 0)) status = gf_epoch_begin(gf, NULL, 0);
     else return status;
     if (status == GF_OK) status = gf_epoch_wait(gf);
     if (status == GF_OK) addresses_ask(gf);
@@ -165,7 +165,7 @@ static gf_status train(gf_context *gf)
     gf_status status = weights_begin(gf);
     while ((status == GF_OK) && (gf_steps(gf) < steps)) {
         status = step(gf);
-        while ((status < 0) || (gf_joiners(gf) > 0)) {
+        while ((status < 0) || (gf_epoch_due(gf) > 0)) {
             gf_status changed = epoch_change(gf, status);
             if ((changed < 0) && (changed == status)) return status; /* not of the kind that others survive */
             status = changed;
