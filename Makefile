@@ -70,6 +70,9 @@ $(BUILD)/drivers/ucx/%.o $(BUILD)/firmware-tests/process/test_link_ucx%.o $(BUIL
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048 -fstack-usage)
+# 13000 for nvcc 13.0: what a driver is told to be as new as, where it refuses the kernels.
+$(BUILD)/ops/element/cuda/image_cuda.o: GF_FLAGS += $(if $(NVCC),-DGF_NVCC_VERSION=$(shell $(NVCC) --version | \
+    sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | awk '{print $$1 * 1000 + $$2 * 10}'))
 # What no step waits for is made small; the scalar ops too where each CPU of the last ten years has vectors.
 COLD := $(filter lib/settings/% lib/membership/% lib/elastic/% lib/state/% lib/device/% lib/optimizer/schedule.c lib/observe/stats.c \
           $(addprefix lib/core/,open.c close.c layout.c resolve.c error.c nodes.c warm.c pool.c accessors.c) config/% drivers/tcp/% drivers/identity.c \
@@ -160,6 +163,7 @@ $(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c firm
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter %train_net %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
 
+$(BUILD)/firmware-tests/test_cuda_open: LDFLAGS += -Wl,--wrap=dlclose
 # A CUDA driver without a GPU, for tests of the real one: found by dlopen() like the real one's library.
 FAKE_CUDA := $(if $(filter 1,$(CUDA)),$(BUILD)/firmware-tests/fake/libcuda.so.1)
 FAKE_CUDA_OBJ := $(patsubst firmware-tests/cuda/%.c,$(BUILD)/firmware-tests/fake/%.o,$(wildcard firmware-tests/cuda/fake_cuda*.c))

@@ -15,6 +15,7 @@ struct gf_gpu_setup {
     size_t device_bytes; /* arena taken once at open; 0 on the host */
     uint32_t events_max; /* for mark() */
     const void *image;   /* fatbin with the kernels that launch() starts; NULL on the host */
+    uint32_t image_cuda; /* of which CUDA the compiler was that made it: 12040, 13000; 0: unknown */
     const char *const *kernels; /* [kernel_count] their names, in the order of launch()'s numbers */
     uint32_t kernel_count;
     const struct gf_ops *ops; /* element ops that launch them; on the host the ones to use */
@@ -25,6 +26,7 @@ struct gf_gpu_setup {
 /* Kernels that a build brings for one driver. */
 struct gf_gpu_kernels {
     const void *const *image;        /* *image NULL: none were built */
+    const uint32_t *image_cuda;      /* gf_gpu_setup's */
     const char *const *names;        /* [*count] */
     const uint32_t *count;
     const struct gf_ops *ops;        /* what launches them */

@@ -57,6 +57,7 @@ struct cuda_gpu {
     struct gf_log log;
     char library[GF_PATH_MAX_BYTES];
     void *handle; /* of dlopen() */
+    bool begun;   /* cuInit() was called */
     struct cuda_calls calls;
     CUdevice device;
     bool retained;

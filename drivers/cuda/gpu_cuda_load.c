@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "drivers/cuda/gpu_cuda.h"
+#include "drivers/remedy.h"
 
 typedef __typeof__(&cuGetProcAddress_v2) cuda_finder;
 
@@ -13,8 +14,9 @@ gf_status gf_cuda_result(struct cuda_gpu *cuda, CUresult result, const char *cal
     if (result == CUDA_SUCCESS) return GF_OK;
     if (result == CUDA_ERROR_NOT_READY) return GF_AGAIN;
     if (cuda->calls.error_name != NULL) (void)cuda->calls.error_name(result, &name);
-    return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, call, result, "device %d: %s failed: %s (%d)",
-                        (int)cuda->device, call, name ? name : "unknown to this CUDA driver", (int)result);
+    return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, call, result, "device %d: %s failed: %s (%d)%s",
+                        (int)cuda->device, call, name ? name : "unknown to this CUDA driver", (int)result,
+                        gf_cuda_remedy((int)result));
 }
 
 static gf_status symbol_missing(const struct cuda_gpu *cuda, const char *symbol, CUresult result,
@@ -57,7 +59,6 @@ gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library, struct gf_fau
     int version = 0;
     if ((library == NULL) || (library[0] == '\0')) library = CUDA_DEFAULT_LIBRARY;
     (void)snprintf(cuda->library, sizeof cuda->library, "%s", library);
-    /* It starts threads and leaves handlers behind: it may be closed, but never unmapped. */
     cuda->handle = dlopen(cuda->library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (cuda->handle == NULL) {
         const char *why = dlerror();
@@ -74,8 +75,9 @@ gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library, struct gf_fau
                         version / 1000, version % 1000 / 10, CUDA_VERSION_MIN / 1000, CUDA_VERSION_MIN % 1000 / 10);
 }
 
+/* After cuInit() its threads and handlers live on: nothing is closed under them. */
 void gf_cuda_unload(struct cuda_gpu *cuda)
 {
-    if (cuda->handle != NULL) (void)dlclose(cuda->handle);
+    if ((cuda->handle != NULL) && !cuda->begun) (void)dlclose(cuda->handle);
     cuda->handle = NULL;
 }

@@ -12,6 +12,7 @@ static gf_status device_choose(struct cuda_gpu *cuda, uint32_t ordinal, struct g
 {
     const struct cuda_calls *calls = &cuda->calls;
     int count = 0, usable = 0, multiprocessors = 0;
+    cuda->begun = true;
     gf_status status = gf_cuda_result(cuda, calls->init(0), "cuInit", fault_out);
     if (status < 0) return status;
     status = gf_cuda_result(cuda, calls->device_count(&count), "cuDeviceGetCount", fault_out);
@@ -98,13 +99,29 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_
     return status;
 }
 
+/* Machine code of nvcc N.x is loaded by drivers of CUDA N.0 and newer. */
+static void image_refused(const struct cuda_gpu *cuda, uint32_t image_cuda, CUresult result, struct gf_fault *fault)
+{
+    int driver = 0;
+    if ((result != CUDA_ERROR_INVALID_IMAGE) && (result != CUDA_ERROR_NO_BINARY_FOR_GPU) &&
+        (result != CUDA_ERROR_INVALID_PTX) && (result != CUDA_ERROR_UNSUPPORTED_PTX_VERSION))
+        return;
+    (void)cuda->calls.driver_version(&driver);
+    fault_add(fault, ": driver of CUDA %d.%d, kernels of nvcc %u.%u for sm_80 and up: take a driver of CUDA %u.0 or "
+              "newer, or an older nvcc", driver / 1000, driver % 1000 / 10, image_cuda / 1000, image_cuda % 1000 / 10,
+              image_cuda / 1000);
+}
+
 static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out)
 {
     const struct cuda_calls *calls = &cuda->calls;
     if (setup->image == NULL) return GF_OK;
-    gf_status status = gf_cuda_result(cuda, calls->module_load(&cuda->module, setup->image), "cuModuleLoadData",
-                                      fault_out);
-    if (status < 0) return status;
+    CUresult loaded = calls->module_load(&cuda->module, setup->image);
+    gf_status status = gf_cuda_result(cuda, loaded, "cuModuleLoadData", fault_out);
+    if (status < 0) {
+        image_refused(cuda, setup->image_cuda, loaded, fault_out);
+        return status;
+    }
     for (uint32_t i = 0; i < setup->kernel_count; i++) {
         CUresult result = calls->module_function(&cuda->kernels[i], cuda->module, setup->kernels[i]);
         status = gf_cuda_result(cuda, result, "cuModuleGetFunction", fault_out);

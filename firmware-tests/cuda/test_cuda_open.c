@@ -101,6 +101,41 @@ TEST(a_device_without_host_addresses_is_refused)
     refused(GF_ERR_DEVICE, "registered host memory", "CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM");
 }
 
+TEST(what_the_machine_is_missing_is_said)
+{
+    static const struct {
+        const char *fails, *text;
+    } rows[] = {
+        {"GF_FAKE_CUDA_FAIL=cuInit:1:100", "CUDA_VISIBLE_DEVICES"},
+        {"GF_FAKE_CUDA_FAIL=cuInit:1:802", "start nvidia-fabricmanager"},
+        {"GF_FAKE_CUDA_FAIL=cuInit:1:803", "reboot"},
+        {"GF_FAKE_CUDA_FAIL=cuDevicePrimaryCtxRetain:1:46", "exclusive-process mode"},
+    };
+    for (size_t r = 0; r < LENGTH(rows); r++) {
+        cuda_fixture_init(&f, rows[r].fails, NULL);
+        refused(GF_ERR_DEVICE, "failed", rows[r].text);
+    }
+}
+
+int __wrap_dlclose(void *handle);
+int __real_dlclose(void *handle);
+static uint32_t closed;
+int __wrap_dlclose(void *handle)
+{
+    closed++;
+    return __real_dlclose(handle);
+}
+
+TEST(a_driver_library_that_has_begun_is_not_closed)
+{
+    cuda_fixture_init(&f, NULL, NULL);
+    closed = 0;
+    assert_int_equal(cuda_fixture_open(&f), GF_OK);
+    cuda_fixture_close(&f);
+    assert_int_equal(closed, 0);
+    cuda_fixture_clean(&f);
+}
+
 TEST(too_much_memory_says_what_was_free)
 {
     cuda_fixture_init(&f, "GF_FAKE_CUDA_MEMORY=524288", NULL);
@@ -116,6 +151,10 @@ TEST(a_wrong_image_is_refused)
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.image = &wrong;
     refused(GF_ERR_DEVICE, "cuModuleLoadData", "CUDA_ERROR_INVALID_IMAGE (200)");
+    cuda_fixture_init(&f, "GF_FAKE_CUDA_FAIL=cuModuleLoadData:1:222", "GF_FAKE_CUDA_VERSION=12040");
+    f.setup.image = &image;
+    f.setup.image_cuda = 13000;
+    refused(GF_ERR_DEVICE, "driver of CUDA 12.4, kernels of nvcc 13.0", "take a driver of CUDA 13.0 or newer");
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.image = &image;
     f.setup.kernels = kernels;

@@ -65,8 +65,10 @@ int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDeviceGetName(char *name, int bytes, int device) { (void)bytes; name[0] = (char)('A' + device); name[1] = 0; return 0; }
 END
 cuda() { "${CC:-gcc}" -shared -fPIC -DCUDA_INIT="$2" -o "$scratch/$1.so" "$scratch/cuda.c"; }
-cuda ill 100; cuda well 0
+cuda ill 100; cuda well 0; cuda fabric 802
 alone gpu_that_does_not_start fail gpu "cuInit\(\) fails with CUresult 100" "device = { driver = \"cuda\"; library = \"$scratch/ill.so\"; };"
+alone gpu_without_fabric fail gpu "start nvidia-fabricmanager" \
+    "device = { driver = \"cuda\"; library = \"$scratch/fabric.so\"; };"
 alone gpu_that_is_not_there fail gpu "device.ordinal 5: there are 2 GPUs" \
     "device = { driver = \"cuda\"; ordinal = 5; library = \"$scratch/well.so\"; };"
 file gpu.cfg "device = { driver = \"cuda\"; ordinal = 1; library = \"$scratch/well.so\"; };"

@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "drivers/remedy.h"
 #include "tools/check/check_preflight.h"
 #include "lib/settings/settings.h"
 
@@ -86,7 +87,7 @@ static void gpu_asked(struct check_report *report, const struct check_job *job, 
     char name[128] = "";
     if ((result = cuda->init(0)) != 0) {
         check_say(report, "gpu", CHECK_FAIL, "does nvidia-smi work here? in a container, was the GPU handed in?",
-                  "%s is there, but cuInit() fails with CUresult %d", library, result);
+                  "%s is there, but cuInit() fails with CUresult %d%s", library, result, gf_cuda_remedy(result));
         return;
     }
     (void)cuda->driver_version(&version);
