@@ -115,8 +115,7 @@ typedef enum gf_idle {
 /* Whose momentum a sparse step uses (facts in lib/README.md). */
 typedef enum gf_sparse_momentum {
     GF_SPARSE_MOMENTUM_REDUCED = 0, /* raw history; momentum after the reduction, on sent chunks */
-    GF_SPARSE_MOMENTUM_LOCAL,       /* momentum before accumulation, buffers kept when a chunk is sent */
-    GF_SPARSE_MOMENTUM_LOCAL_MASKED /* the same, the momentum of a sent chunk is cleared */
+    GF_SPARSE_MOMENTUM_LOCAL        /* momentum before accumulation; chunks are chosen by their gradients */
 } gf_sparse_momentum;
 
 typedef enum gf_optimizer {

@@ -356,7 +356,7 @@ static void vary_sparse(struct gf_config *config)
 static void vary_sparse_local(struct gf_config *config)
 {
     vary_sparse(config);
-    config->sparse.momentum = GF_SPARSE_MOMENTUM_LOCAL_MASKED;
+    config->sparse.momentum = GF_SPARSE_MOMENTUM_LOCAL;
     config->exchange.average = GF_AVERAGE_SAMPLES;
 }
 

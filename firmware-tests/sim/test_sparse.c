@@ -49,7 +49,7 @@ static const struct conserved_case {
     {"reduced", 3, 32, 0.15f, 0.0f, GF_SPARSE_MOMENTUM_REDUCED, GF_TYPE_F32, GF_TYPE_F32, 1200},
     {"reduced with momentum", 2, 7, 0.15f, 0.9f, GF_SPARSE_MOMENTUM_REDUCED, GF_TYPE_F32, GF_TYPE_F32, 1200},
     {"local", 2, 64, 0.3f, 0.0f, GF_SPARSE_MOMENTUM_LOCAL, GF_TYPE_F32, GF_TYPE_F32, 1200},
-    {"local_masked", 4, 100, 0.01f, 0.0f, GF_SPARSE_MOMENTUM_LOCAL_MASKED, GF_TYPE_F32, GF_TYPE_F32, 600},
+    {"local, few", 4, 100, 0.01f, 0.0f, GF_SPARSE_MOMENTUM_LOCAL, GF_TYPE_F32, GF_TYPE_F32, 600},
     {"fp16 wire", 2, 16, 0.5f, 0.0f, GF_SPARSE_MOMENTUM_REDUCED, GF_TYPE_F16, GF_TYPE_F32, 600},
     {"fp16 gradients", 3, 50, 0.25f, 0.0f, GF_SPARSE_MOMENTUM_LOCAL, GF_TYPE_F16, GF_TYPE_F16, 600},
     {"bf16 gradients, fp32 wire", 2, 50, 0.5f, 0.0f, GF_SPARSE_MOMENTUM_REDUCED, GF_TYPE_F32, GF_TYPE_BF16, 300},
@@ -98,12 +98,12 @@ TEST(weights_momentum_and_history_follow_the_rules)
         struct world_setup setup = setup_of(1 + row % 9, chunks[row % LENGTH(chunks)], shares[row % LENGTH(shares)]);
         uint64_t samples[9];
         struct sparse_model model;
-        setup.config.sparse.momentum = (gf_sparse_momentum)(row / 2 % 3);
+        setup.config.sparse.momentum = (gf_sparse_momentum)(row / 2 % 2);
         setup.config.sparse.warmup_steps = row / 3 % 4;
         setup.config.sparse.ramp_steps = row / 5 % 4;
         setup.config.optimizer.momentum = momenta[row / 7 % LENGTH(momenta)];
         setup.config.optimizer.weight_decay = (row % 4 != 0) ? 0.01f : 0.0f;
-        setup.config.optimizer.kind = ((row % 4 == 1) && (row / 2 % 3 == 0)) ? GF_OPTIMIZER_LARS : GF_OPTIMIZER_SGD;
+        setup.config.optimizer.kind = ((row % 4 == 1) && (row / 2 % 2 == 0)) ? GF_OPTIMIZER_LARS : GF_OPTIMIZER_SGD;
         setup.config.optimizer.nesterov = (setup.config.sparse.momentum == GF_SPARSE_MOMENTUM_REDUCED) &&
                                           (setup.config.optimizer.momentum > 0) && (row % 16 == 6);
         setup.config.exchange.average = (gf_average)(row / 4 % 3);
@@ -132,7 +132,7 @@ TEST(sixteen_bit_wires_follow_the_rules_as_far_as_they_round)
         gf_type wire = (row % 2 == 0) ? GF_TYPE_F16 : GF_TYPE_BF16;
         struct sparse_model model;
         setup.config.exchange.wire = wire;
-        setup.config.sparse.momentum = (gf_sparse_momentum)(row % 3);
+        setup.config.sparse.momentum = (gf_sparse_momentum)(row / 2 % 2);
         setup.config.sparse.warmup_steps = 2;
         setup.config.optimizer.momentum = 0.9f;
         setup.config.optimizer.half_weights = wire;

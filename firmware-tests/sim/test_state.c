@@ -118,7 +118,7 @@ TEST(nothing_that_waits_is_lost_from_4_ranks_to_2_to_3)
         {.momentum = GF_SPARSE_MOMENTUM_REDUCED, .average = GF_AVERAGE_RANKS},
         {.momentum = GF_SPARSE_MOMENTUM_LOCAL, .average = GF_AVERAGE_SUM},
         {.momentum = GF_SPARSE_MOMENTUM_LOCAL, .average = GF_AVERAGE_RANKS},
-        {.momentum = GF_SPARSE_MOMENTUM_LOCAL_MASKED, .average = GF_AVERAGE_SAMPLES},
+        {.momentum = GF_SPARSE_MOMENTUM_LOCAL, .average = GF_AVERAGE_SAMPLES},
     };
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct state_run c = cases[i];

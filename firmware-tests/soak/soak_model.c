@@ -162,10 +162,9 @@ static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t
                 double begun = share(model, gf) * model->momentum[e];
                 double before = m * (model->local_begun ? model->local[row] : begun);
                 double u = before + g;
-                bool masked = !held && (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED);
                 own_size += m * (model->local_begun ? model->local_size[row] : fabs(begun));
-                if (keep) model->local[row] = masked ? 0 : u;
-                if (keep) model->local_size[row] = masked ? 0 : own_size;
+                if (keep) model->local[row] = u;
+                if (keep) model->local_size[row] = own_size;
                 g = u;
                 size += fabs(before);
             }

@@ -130,7 +130,7 @@ static void draw_sparse(struct soak_plan *plan, struct dice *dice)
     config->sparse.warmup_steps = below(dice, 3);
     config->sparse.ramp_steps = below(dice, 4);
     if ((config->optimizer.kind == GF_OPTIMIZER_SGD) && !config->optimizer.nesterov)
-        config->sparse.momentum = (gf_sparse_momentum)below(dice, 3);
+        config->sparse.momentum = (gf_sparse_momentum)below(dice, 2);
 }
 
 static void draw_scale(struct soak_plan *plan, struct dice *dice)

@@ -139,7 +139,6 @@ static double elem_step(struct sparse_model *model, uint64_t e, bool sent, doubl
         if (!sent) continue;
         sum += *h;
         *h = 0;
-        if (model->config->sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED) *u = 0;
     }
     return sum / divisor(model);
 }
@@ -283,7 +282,7 @@ void sparse_expect_selection(const struct sparse_model *model)
     for (uint64_t e = 0; e < sparse->elem_count; e++) {
         double norm = gf->step.sparse ? 0 : fabs(model->applied[e]);
         for (uint32_t rank = 0; gf->step.sparse && (rank < model->w.world); rank++)
-            norm += fabs(model->history[rank * model->elem_count + e]);
+            norm += fabs((is_local(model) ? model->gradient : model->history)[rank * model->elem_count + e]);
         norms[e / sparse->chunk_elems] += (float)norm;
     }
     gf_sparse_select(norms, sparse->chunk_count, kept, expected);

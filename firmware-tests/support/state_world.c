@@ -24,8 +24,6 @@ const struct state_run state_runs[STATE_RUNS] = {
      .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f},
     {"sparse_local_samples", 4, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL,
      .average = GF_AVERAGE_SAMPLES, .optimizer = GF_OPTIMIZER_SGD, .beta = 0.5f, .half = GF_TYPE_F16},
-    {"sparse_masked", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_LOCAL_MASKED,
-     .optimizer = GF_OPTIMIZER_SGD, .beta = 0.9f},
     {"sparse_lars", 3, .sparse = true, .scaled = true, .momentum = GF_SPARSE_MOMENTUM_REDUCED,
      .optimizer = GF_OPTIMIZER_LARS, .beta = 0.9f},
     {"dense_adamw_half", 2, .scaled = true, .optimizer = GF_OPTIMIZER_ADAMW, .half = GF_TYPE_F16, .wire = GF_TYPE_F16},

@@ -19,7 +19,7 @@ struct state_run {
     gf_type wire, half;
     float beta;
 };
-#define STATE_RUNS 11
+#define STATE_RUNS 10
 extern const struct state_run state_runs[STATE_RUNS]; /* one of each kind */
 extern const struct gf_tensor state_tensors[STATE_TENSORS];
 struct world_setup state_setup_of(const struct state_run *run);

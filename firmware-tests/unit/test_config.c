@@ -94,7 +94,7 @@ static const struct {
     {"sparse.keep_share", "0.15", "1", "1.0", "0", "1.01", "\"15 %\"", NULL},
     {"sparse.warmup_steps", "0", "5000000000L", "5000000000", "-1", NULL, "1.0", NULL},
     {"sparse.ramp_steps", "0", "100", "100", "-1", NULL, "true", NULL},
-    {"sparse.momentum", "reduced", "\"local_masked\"", "local_masked", "\"global\"", "\"\"", "0.9", NULL},
+    {"sparse.momentum", "reduced", "\"local\"", "local", "\"global\"", "\"\"", "0.9", NULL},
     {"loss_scale.enabled", "false", "true", "true", NULL, NULL, "1", NULL},
     {"loss_scale.initial", "65536.0", "1024", "1024.0", "0", "3", "\"1024\"", NULL},
     {"loss_scale.growth_interval", "2000", "1000000", "1000000", "0", "1000001", "0.5", NULL},

@@ -136,11 +136,6 @@ static gf_status field_effective(const struct gf_setting *setting, struct gf_con
     return GF_OK;
 }
 
-static const char *sparse_momentum_name(const struct gf_config *config)
-{
-    return (config->sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL) ? "local" : "local_masked";
-}
-
 /* What no field alone can tell. Each text begins with the key that config/ looks up for the line. */
 static gf_status combinations_check(const struct gf_config *config, char *error_out)
 {
@@ -178,15 +173,15 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
         return refuse(error_out, "optimizer.nesterov = true: allowed only with optimizer.momentum above 0");
     if (config->sparse.enabled && (config->sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED)) {
         if (config->optimizer.kind == GF_OPTIMIZER_NONE)
-            return refuse(error_out, "sparse.momentum = %s: the momentum is the library's, allowed only with "
-                          "optimizer.kind sgd", sparse_momentum_name(config));
+            return refuse(error_out, "sparse.momentum = local: the momentum is the library's, allowed only with "
+                          "optimizer.kind sgd");
         if (config->optimizer.kind != GF_OPTIMIZER_SGD)
-            return refuse(error_out, "sparse.momentum = %s: momentum is applied before the reduction, but that of "
+            return refuse(error_out, "sparse.momentum = local: momentum is applied before the reduction, but that of "
                           "optimizer.kind = lars holds learning rates and ratios, which are known after it; allowed is "
-                          "reduced", sparse_momentum_name(config));
+                          "reduced");
         if (config->optimizer.nesterov)
-            return refuse(error_out, "sparse.momentum = %s: momentum is applied before the reduction, which "
-                          "optimizer.nesterov has no rule for; allowed is reduced", sparse_momentum_name(config));
+            return refuse(error_out, "sparse.momentum = local: momentum is applied before the reduction, which "
+                          "optimizer.nesterov has no rule for; allowed is reduced");
     }
     if ((config->optimizer.half_weights != GF_TYPE_F32) && (config->optimizer.kind == GF_OPTIMIZER_NONE))
         return refuse(error_out, "optimizer.half_weights: allowed only with an optimizer.kind");

@@ -31,7 +31,7 @@ static const char *const algorithm_names[] = {"auto", "ring",   "halving", "doub
 static const char *const average_names[] = {"sum", "ranks", "samples"};
 static const char *const rate_names[] = {"constant", "step", "polynomial", "cosine"};
 static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw", "lamb"};
-static const char *const sparse_names[] = {"reduced", "local", "local_masked"};
+static const char *const sparse_names[] = {"reduced", "local"};
 #define LENGTH(list) (sizeof(list) / sizeof((list)[0]))
 _Static_assert(LENGTH(idle_names) == GF_IDLE_SLEEP + 1, "each idle mode has a name");
 _Static_assert(LENGTH(type_names) == GF_TYPE_COUNT, "each type has a name");
@@ -39,7 +39,7 @@ _Static_assert(LENGTH(algorithm_names) == GF_ALGORITHM_COUNT, "each algorithm ha
 _Static_assert(LENGTH(average_names) == GF_AVERAGE_SAMPLES + 1, "each average has a name");
 _Static_assert(LENGTH(rate_names) == GF_SCHEDULE_COSINE + 1, "each schedule has a name");
 _Static_assert(LENGTH(optimizer_names) == GF_OPTIMIZER_LAMB + 1, "each optimizer has a name");
-_Static_assert(LENGTH(sparse_names) == GF_SPARSE_MOMENTUM_LOCAL_MASKED + 1, "each sparse momentum has a name");
+_Static_assert(LENGTH(sparse_names) == GF_SPARSE_MOMENTUM_LOCAL + 1, "each sparse momentum has a name");
 
 const struct gf_setting gf_settings[] = {
     {.key = "job.world", COUNT(job.world), .high = GF_WORLD_MAX,

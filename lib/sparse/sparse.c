@@ -8,11 +8,10 @@
 static bool step_is_dense(const gf_context *gf)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    bool is_local = gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
     if ((sparse->chunk_count == 0) || !sparse->known) return true;
     if (gf->step.number <= gf->config.sparse.warmup_steps) return true;
     /* Everything is sent and nothing waits: that is a dense step, bit for bit where momentum follows the reduction. */
-    return !is_local && sparse->history_empty && (sparse->selected_count == sparse->chunk_count);
+    return !gf_sparse_is_local(gf) && sparse->history_empty && (sparse->selected_count == sparse->chunk_count);
 }
 
 /* A buffer leaves once all of its chunks are ready: if one held the whole step, nothing would leave before backward

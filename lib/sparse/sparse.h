@@ -3,9 +3,9 @@
  * Per rank, over the sparse part of the pool: h history, u momentum (the momentum pool itself), S_t the chunks sent.
  * A step, with g the unscaled local gradient plus this rank's share of the weight decay (arXiv 1902.06855):
  *     reduced:       h' = h + g                        local: u' = momentum*u + g;  h' = h + u'
- *     chunks in S_t: sum of h' over the ranks is applied, then h = 0 (and, local_masked, u = 0)
+ *     chunks in S_t: sum of h' over the ranks is applied, then h = 0
  *     other chunks:  nothing sent, nothing applied, h = h'
- *     n_c = |h_c|_1 over all ranks; S_t+1 = the k largest, ties to the lower index
+ *     n_c over all ranks: reduced |h_c|_1, local |g_c|_1 of all chunks; S_t+1 = the k largest, ties to the lower index
  * reduced applies momentum after the reduction, to the chunks that were sent.
  *
  * Nothing is written to h and u before the vote: sending computes h' on its way to the wire, scoring computes it on
@@ -55,7 +55,7 @@ struct gf_sparse {
     uint64_t ready_elems;     /* and so every element before this one */
     struct gf_sparse_pass pack[GF_OPS_MAX]; /* of each op's buffer */
     struct gf_sparse_pass score;
-    uint32_t listed;          /* in_lists: chunks of the list of others that are scored, or queued to be */
+    uint32_t listed;          /* in_lists: chunks of the list of others (local: of all) that are queued to be scored */
     bool counted;             /* the counter of what is scored has begun; its index is that after the last op's */
     bool score_queued;        /* the end of the scoring, of a sparse step or after a dense one */
     bool scored;
@@ -81,6 +81,7 @@ struct gf_sparse_rule {
     float decay;    /* where there is any */
 };
 struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf);
+bool gf_sparse_is_local(const gf_context *gf); /* sparse.momentum is */
 
 extern const struct gf_step_module gf_sparse_step;  /* which chunks and buffers a sparse step has: sparse.c */
 extern const struct gf_op_kind gf_sparse_buffer;    /* sparse_history.c, as the two below; about a slice a call */

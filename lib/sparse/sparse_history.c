@@ -7,7 +7,7 @@
 
 #define PIECE_COST_ELEMS 64u /* a piece costs a turn at least as much: bounds the turns of tiny chunks */
 
-static bool is_local(const gf_context *gf)
+bool gf_sparse_is_local(const gf_context *gf)
 {
     return gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
 }
@@ -78,7 +78,7 @@ static uint64_t decay_run(const gf_context *gf, uint32_t *tensor, uint64_t at, u
 struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf)
 {
     return (struct gf_sparse_rule){
-        .has_u = is_local(gf) && (gf->optimizer.momentum != 0),
+        .has_u = gf_sparse_is_local(gf) && (gf->optimizer.momentum != 0),
         .momentum = gf->config.optimizer.momentum * (gf->sparse.local_begun ? 1.0f : rank_share(gf)),
         .decay = (gf->optimizer.weight != 0) ? gf->config.optimizer.weight_decay * rank_share(gf) : 0.0f};
 }
@@ -203,14 +203,28 @@ static gf_status piece_score(gf_context *gf, uint32_t chunk, gf_mem src_f32, uin
     return GF_OK;
 }
 
+/* *values_out = gradients first..end-1 as fp32, in the pool or in the scratch. Their scale is that of all ranks. */
+static gf_status gradients_load(gf_context *gf, uint64_t first, uint64_t end, gf_mem *values_out)
+{
+    *values_out = (gf->sparse.type == GF_TYPE_F32) ? gradient_at(gf, first) : gf->sparse.scratch;
+    if ((gf->sparse.type != GF_TYPE_F32) &&
+        (gf->ops->cast(&gf->queue, *values_out, GF_TYPE_F32, gradient_at(gf, first), gf->sparse.type, end - first, 1.0f,
+                       0, NULL) < 0))
+        return gf_device_failed(gf, GF_OPERATION_STEP);
+    return GF_OK;
+}
+
 static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_t end)
 {
-    gf_status status = accumulate(gf, pass->elem, end, &pass->tensor, gf->sparse.scratch, 0);
-    if (status == GF_OK) status = piece_score(gf, pass->chunk, gf->sparse.scratch, pass->elem, end);
+    gf_mem values = gf->sparse.scratch;
+    gf_status status = gf_sparse_is_local(gf) ? gradients_load(gf, pass->elem, end, &values)
+                                              : accumulate(gf, pass->elem, end, &pass->tensor, values, 0);
+    if (status == GF_OK) status = piece_score(gf, pass->chunk, values, pass->elem, end);
     if (status < 0) return status;
     /* A norm that is not finite names its element. On a device nobody can look yet: all pieces are checked. */
     if (!gf->on_device && isfinite(gf->sparse.scores[pass->chunk])) return GF_OK;
-    if (gf->ops->check(&gf->queue, gf->sparse.scratch, GF_TYPE_F32, end - pass->elem, pass->elem, gf_finite_counter(gf, counter(gf))) < 0)
+    if (gf->ops->check(&gf->queue, values, GF_TYPE_F32, end - pass->elem, pass->elem,
+                       gf_finite_counter(gf, counter(gf))) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
 }
@@ -235,7 +249,7 @@ static gf_status pieces_score(gf_context *gf, uint64_t now_ns)
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_sparse_pass *pass = &sparse->score;
     for (uint64_t spent = 0; (pass->chunk < sparse->chunk_count) && (spent < gf_slice_elems(gf));) {
-        bool sent = pass_selected(sparse, pass);
+        bool sent = pass_selected(sparse, pass) && !gf_sparse_is_local(gf);
         uint64_t first = pass->elem, end = sent ? gf_chunk_end(sparse, pass->chunk) : piece_end(gf, pass);
         gf_status status;
         if (end > sparse->ready_elems) return GF_AGAIN;
@@ -281,17 +295,15 @@ static gf_status piece_commit(gf_context *gf, uint64_t end, float factor)
     uint64_t first = pass->elem, count = end - first;
     gf_type type = gf->sparse.type, wire = gf->config.exchange.wire;
     gf_mem history = sparse->history + first * sizeof(float);
-    gf_mem momentum = (is_local(gf) && (gf->optimizer.momentum != 0)) ? gf->optimizer.momentum + first * sizeof(float) : 0;
+    gf_mem momentum = (gf_sparse_is_local(gf) && (gf->optimizer.momentum != 0)) ? gf->optimizer.momentum + first * sizeof(float) : 0;
     gf_mem packed = gf->pack + sparse->commit_packed * gf_type_size_bytes(wire);
     bool sent = pass_selected(sparse, pass);
-    bool masked = sent && (momentum != 0) && (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED);
     gf_status status = GF_OK;
 
-    if (!sent || ((momentum != 0) && !masked)) status = accumulate(gf, first, end, &pass->tensor, history, momentum);
+    if (!sent || (momentum != 0)) status = accumulate(gf, first, end, &pass->tensor, history, momentum);
     if (status < 0) return status;
     if (sent) {
         status = ops->zero(&gf->queue, history, count * sizeof(float));
-        if (masked && (status == GF_OK)) status = ops->zero(&gf->queue, momentum, count * sizeof(float));
         if (status == GF_OK) /* 16-bit gradients keep their scale, as those of dense buffers do */
             status = ops->cast(&gf->queue, gradient_at(gf, first), type, packed, wire, count,
                                (type == GF_TYPE_F32) ? factor : 1.0f, 0, NULL);
@@ -305,16 +317,10 @@ static gf_status piece_commit(gf_context *gf, uint64_t end, float factor)
 /* Behind a dense step nothing waits: what was just applied says what matters. Every rank holds the same bits of it. */
 static gf_status piece_weigh(gf_context *gf, uint64_t end)
 {
-    struct gf_sparse *sparse = &gf->sparse;
-    const struct gf_sparse_pass *pass = &sparse->commit;
-    gf_mem applied = gradient_at(gf, pass->elem);
-    if (gf->sparse.type != GF_TYPE_F32) {
-        if (gf->ops->cast(&gf->queue, sparse->scratch, GF_TYPE_F32, applied, gf->sparse.type, end - pass->elem, 1.0f, 0,
-                          NULL) < 0)
-            return gf_device_failed(gf, GF_OPERATION_STEP);
-        applied = sparse->scratch;
-    }
-    return piece_score(gf, pass->chunk, applied, pass->elem, end);
+    const struct gf_sparse_pass *pass = &gf->sparse.commit;
+    gf_mem applied;
+    gf_status status = gradients_load(gf, pass->elem, end, &applied);
+    return (status < 0) ? status : piece_score(gf, pass->chunk, applied, pass->elem, end);
 }
 
 /* GF_OK: the norms that piece_weigh() asked for are there. Those of sparse steps were, before the vote. */
@@ -368,7 +374,7 @@ gf_status gf_sparse_commit(gf_context *gf, float factor)
     if (((status = weighed(gf)) < 0) || (status == GF_AGAIN)) return status;
     if (gf->step.sparse) {
         if (sparse->selected_count < sparse->chunk_count) sparse->history_empty = false;
-        if (is_local(gf)) sparse->local_begun = true;
+        if (gf_sparse_is_local(gf)) sparse->local_begun = true;
     }
     sparse->commit = (struct gf_sparse_pass){0};
     sparse->score_queued = false;

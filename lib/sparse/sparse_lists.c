@@ -125,12 +125,49 @@ void gf_sparse_lists_locate(const gf_context *gf, const struct gf_buffer *buffer
 
 /* ---- norms ---- */
 
+/* Norms of `count` chunks by their gradients, in their places; check: NULL, or what counts those that are not finite. */
+static gf_status gradients_score(gf_context *gf, uint32_t first, uint32_t count, struct gf_check *check)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    uint32_t batch = (sparse->type == GF_TYPE_F32) ? count : batch_max(sparse);
+    for (uint32_t end = first + count, next; first < end; first = next) {
+        uint64_t at = gf_chunk_first(sparse, first), elems;
+        gf_mem values = gf->gradient + at * gf_type_size_bytes(sparse->type);
+        next = (end - first < batch) ? end : first + batch;
+        elems = gf_chunk_end(sparse, next - 1) - at;
+        if ((sparse->type != GF_TYPE_F32) &&
+            (gf->ops->cast(&gf->queue, sparse->scratch, GF_TYPE_F32, values, sparse->type, elems, 1.0f, 0, NULL) < 0))
+            return gf_device_failed(gf, GF_OPERATION_STEP);
+        if (sparse->type != GF_TYPE_F32) values = sparse->scratch;
+        if ((gf->ops->score(&gf->queue, (gf_mem)(uintptr_t)&sparse->scores[first], values, elems, sparse->chunk_elems,
+                            gf_slice_elems(gf)) < 0) ||
+            ((check != NULL) && (gf->ops->check(&gf->queue, values, GF_TYPE_F32, elems, at, check) < 0)))
+            return gf_device_failed(gf, GF_OPERATION_STEP);
+    }
+    return GF_OK;
+}
+
+/* Of all chunks, in batches as below. */
+static gf_status local_score(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    bool all = sparse->ready_elems == sparse->elem_count;
+    uint64_t ready = all ? sparse->chunk_count : sparse->ready_elems / sparse->chunk_elems;
+    uint32_t count = (uint32_t)ready - sparse->listed;
+    gf_status status;
+    if (!all && (count < batch_max(sparse))) return GF_AGAIN;
+    status = gradients_score(gf, sparse->listed, count, gf_finite_counter(gf, gf->under_way.count));
+    sparse->listed += count;
+    return ((status == GF_OK) && !all) ? GF_AGAIN : status;
+}
+
 /* Norms come one after the other, and are put in their places by gf_sparse_lists_place(). A batch is as large as the
  * scratch, unless nothing more will become ready. */
 gf_status gf_sparse_lists_score(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
     const uint32_t *list = others(sparse);
+    if (gf_sparse_is_local(gf)) return local_score(gf);
     for (;;) {
         uint32_t first = sparse->listed, count = 0;
         uint64_t elems;
@@ -157,6 +194,7 @@ void gf_sparse_lists_place(gf_context *gf)
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_check *check = &gf->finite.seen[gf->under_way.count];
     const uint32_t *list = others(sparse);
+    if (gf_sparse_is_local(gf)) return; /* they are */
     for (uint32_t i = other_count(sparse); i-- > 0;) sparse->scores[list[i]] = sparse->scores[i];
     for (uint32_t i = 0; i < sparse->selected_count; i++) sparse->scores[sparse->selection[i]] = 0.0f;
     if (check->bad_count > 0) check->bad_first = placed(sparse, list, check->bad_first);
@@ -170,7 +208,6 @@ gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
     const struct gf_ops *ops = gf->ops;
     const struct gf_sparse_rule rule = gf_sparse_rule_of(gf);
     gf_type type = gf->sparse.type, wire = gf->config.exchange.wire;
-    bool masked = rule.has_u && (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL_MASKED);
     gf_mem momentum = rule.has_u ? gf->optimizer.momentum : 0;
     uint32_t sent_count = sparse->selected_count;
     struct gf_chunks sent = chunks_of(sparse, sent_list(sparse), sent_count), wired = sent;
@@ -178,10 +215,9 @@ gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
     bool good = accumulate(gf, other.dst_list_u32, other.count, sparse->history, momentum, 0) >= 0;
     wired.src_list_u32 = 0;
     wired.src_elems = elems_of(sparse, sparse->selection, sent_count);
-    if (rule.has_u && !masked)
+    if (rule.has_u)
         good = good && (accumulate(gf, sent.dst_list_u32, sent.count, sparse->history, momentum, 0) >= 0);
     good = good && (ops->zero_chunks(&gf->queue, sparse->history, GF_TYPE_F32, &sent) >= 0);
-    if (masked) good = good && (ops->zero_chunks(&gf->queue, momentum, GF_TYPE_F32, &sent) >= 0);
     good = good && (ops->cast_chunks(&gf->queue, gf->gradient, type, gf->pack, wire, &wired,
                                      (type == GF_TYPE_F32) ? factor : 1.0f, 0, NULL) >= 0);
     good = good && (ops->zero_chunks(&gf->queue, gf->gradient, type, &other) >= 0);
@@ -190,23 +226,7 @@ gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
 
 gf_status gf_sparse_lists_weigh(gf_context *gf)
 {
-    const struct gf_sparse *sparse = &gf->sparse;
-    uint64_t batch_elems = batch_max(sparse) * sparse->chunk_elems;
-    gf_type type = gf->sparse.type;
-    for (uint64_t done = 0, count; done < sparse->elem_count; done += count) {
-        gf_mem applied = gf->gradient + done * gf_type_size_bytes(type);
-        count = sparse->elem_count - done;
-        if (type != GF_TYPE_F32) {
-            if (count > batch_elems) count = batch_elems;
-            if (gf->ops->cast(&gf->queue, sparse->scratch, GF_TYPE_F32, applied, type, count, 1.0f, 0, NULL) < 0)
-                return gf_device_failed(gf, GF_OPERATION_STEP);
-            applied = sparse->scratch;
-        }
-        if (gf->ops->score(&gf->queue, (gf_mem)(uintptr_t)&sparse->scores[done / sparse->chunk_elems], applied, count,
-                           sparse->chunk_elems, gf_slice_elems(gf)) < 0)
-            return gf_device_failed(gf, GF_OPERATION_STEP);
-    }
-    return GF_OK;
+    return gradients_score(gf, 0, gf->sparse.chunk_count, NULL);
 }
 
 /* ---- the update ---- */
