@@ -90,8 +90,12 @@ void gf_members_join_time(struct gf_members *members)
     if (members->state != MEMBERS_JOINING) return;
     if (!members_coordinates(members)) {
         /* The coordinator began no later than it took this connection, so by then it has spoken. Until there is a
-         * connection the rendezvous driver has the deadline. */
-        if (members->peers[0].connected &&
+         * connection the rendezvous driver has the deadline of the first join, this the one of each later epoch. */
+        if (!members->peers[0].connected && (members->view.epoch.epoch != 0) &&
+            (now_ns - members->opened_ns >= timeout_ns))
+            gf_members_failf(members, GF_ERR_TIMEOUT, 0, "rank 0 of epoch %u was not reached within %.1f s",
+                             members->setup.epoch, (double)timeout_ns / 1e9);
+        else if (members->peers[0].connected &&
             (now_ns - members->connected_ns >= timeout_ns + 2 * MEMBERS_GRACE_NS)) {
             gf_members_failf(members, GF_ERR_TIMEOUT, 0, "joined rank 0 at %.80s, which then said nothing for %.1f s",
                              members->setup.address, (double)(now_ns - members->connected_ns) / 1e9);
