@@ -14,6 +14,7 @@ void tool_output_begin(void)
     for (int number = 0; number <= 2; number++) /* read-only: writing there fails, as it does on what is closed */
         if ((fcntl(number, F_GETFD) < 0) && (open("/dev/null", O_RDONLY) < 0)) return;
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
 }
 
 int tool_output_end(const char *program, int code)

@@ -114,12 +114,8 @@ int checkpoint_folder_sync(const char *path)
     return result;
 }
 
-static gf_status file_write(struct checkpoint *checkpoint)
+static gf_status part_write(struct checkpoint *checkpoint, const char *part)
 {
-    char newest[CHECKPOINT_PATH_BYTES], before[CHECKPOINT_PATH_BYTES], part[CHECKPOINT_PATH_BYTES];
-    checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], newest);
-    checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[1], before);
-    checkpoint_path_of(checkpoint, checkpoint->member_id, ".part", part);
     int file = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file < 0) return checkpoint_fail(checkpoint, part, "open");
     if (write_all(file, checkpoint->buffer, checkpoint->buffer_bytes) != 0) {
@@ -128,7 +124,29 @@ static gf_status file_write(struct checkpoint *checkpoint)
         unlink(part);
         return status;
     }
-    if (close(file) != 0) return checkpoint_fail(checkpoint, part, "close");
+    return (close(file) != 0) ? checkpoint_fail(checkpoint, part, "close") : GF_OK;
+}
+
+/* A file takes the place of the one before only where all ranks have theirs: else the set before stays the newest one,
+ * and training goes on. */
+static gf_status file_write(struct checkpoint *checkpoint, uint64_t step)
+{
+    char newest[CHECKPOINT_PATH_BYTES], before[CHECKPOINT_PATH_BYTES], part[CHECKPOINT_PATH_BYTES];
+    uint64_t failed;
+    gf_status status;
+    checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], newest);
+    checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[1], before);
+    checkpoint_path_of(checkpoint, checkpoint->member_id, ".part", part);
+    failed = (part_write(checkpoint, part) < 0) ? 1 : 0;
+    if (failed != 0)
+        fprintf(stderr, "error: rank %u: %s; step %llu is not saved, training goes on\n", checkpoint->rank,
+                checkpoint->error, (unsigned long long)step);
+    checkpoint->error[0] = '\0';
+    if ((status = ranks_sum_u64(checkpoint->gf, &failed, 1)) < 0) return status;
+    if (failed != 0) {
+        unlink(part);
+        return GF_OK;
+    }
     if ((rename(newest, before) != 0) && (errno != ENOENT)) return checkpoint_fail(checkpoint, newest, "rename");
     if (rename(part, newest) != 0) return checkpoint_fail(checkpoint, part, "rename");
     if (checkpoint_folder_sync(newest) != 0) return checkpoint_fail(checkpoint, newest, "sync of its folder");
@@ -157,5 +175,5 @@ gf_status checkpoint_save(struct checkpoint *checkpoint, uint64_t step)
         memcpy(checkpoint->buffer + sizeof head, checkpoint->extra, checkpoint->extra_bytes);
     head.crc = checkpoint_crc(checkpoint->buffer, checkpoint->buffer_bytes);
     memcpy(checkpoint->buffer, &head, sizeof head);
-    return file_write(checkpoint);
+    return file_write(checkpoint, step);
 }

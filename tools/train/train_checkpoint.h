@@ -41,7 +41,7 @@ struct checkpoint {
 gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf);
 void checkpoint_close(struct checkpoint *checkpoint);
 
-/* Between steps, `step` of them done. */
+/* Between steps, `step` of them done. Where a rank cannot write its file, it says so and no rank saves: GF_OK. */
 gf_status checkpoint_save(struct checkpoint *checkpoint, uint64_t step);
 /* Loads the newest set that is whole on all ranks; of another number of ranks by the rule at gf_state_load(). Only in the
  * first epoch. */
