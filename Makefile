@@ -339,6 +339,8 @@ bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH and Gloo, 
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_peers.sh
 bench-net: all ## the same over 1 Gbit/s links between network namespaces, and ResNet-50's tensors (15 minutes; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_net.sh
+bench-encryption: all ## allreduce between two namespaces with link.encryption and without (root; 2 minutes)
+	@BUILD=$(BUILD) sh firmware-tests/bench/bench_encryption.sh
 bench-idle: all $(BUILD)/firmware-tests/bench_idle ## link.idle = auto beside spin, yield and sleep: oversubscribed, hosts that share cores, neighbours (15 minutes; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_idle.sh
 bench-plan: all ## what gf-plan predicts beside what gf-perf --model measures over 4 and 8 hosts (12 minutes; root)

@@ -45,6 +45,7 @@ struct gf_link_setup {
     bool one_node;             /* opens nothing that is for a network, as long as network() does not ask for it */
     const char *key_file;      /* of the job, or NULL or empty: who connects over a network proves that it has it */
     const struct gf_auth_module *authentication; /* NULL, without a key_file: who connects proves nothing */
+    bool encryption;           /* tcp between nodes is encrypted; needs the key_file */
     bool trusted_fabric;       /* networks on which nobody can prove that keep strangers out by themselves */
     struct gf_log log;
     void *arg;                 /* gf_drivers.link_arg: the simulated network */

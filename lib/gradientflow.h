@@ -164,7 +164,6 @@ struct gf_state_extra {
 };
 #define GF_TEXT_MAX 128
 #define GF_PATH_MAX_BYTES 256
-
 /* Zeroes are defaults everywhere. gf_config_load() (config/config.h) fills it from a file, or fill it by hand. The key
  * table in config/ states each field's file key, unit, range and default. Strings are NUL-terminated. */
 struct gf_config {
@@ -193,7 +192,8 @@ struct gf_config {
         uint32_t window;              /* messages under way at once in a collective; 0: 8 */
         gf_idle idle;
         bool integrity;               /* a CRC32C beside each slice; auto then never takes direct, which sends none */
-        bool trusted_fabric;          /* with a key_file: transports on which nobody can prove the key (rc, ud, ..) may be used */
+        bool encryption;              /* tcp between nodes is encrypted; with a key_file alone */
+        bool trusted_fabric;          /* with a key_file: transports on which nobody can prove it (rc, ud ..) are allowed */
         bool huge_pages;              /* ask for huge pages for the exchange region */
     } link;
     struct {

@@ -199,6 +199,32 @@ bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, 
     return fits;
 }
 
+static void count_put(unsigned char *nonce_out, uint64_t count)
+{
+    memset(nonce_out, 0, crypto_aead_chacha20poly1305_ietf_NPUBBYTES);
+    for (size_t i = 0; i < sizeof count; i++) nonce_out[i] = (unsigned char)(count >> (8 * i));
+}
+
+_Static_assert((crypto_aead_chacha20poly1305_ietf_KEYBYTES == GF_AUTH_PROOF_BYTES) &&
+               (crypto_aead_chacha20poly1305_ietf_ABYTES == GF_AUTH_TAG_BYTES), "sizes");
+
+void gf_auth_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
+                     size_t bytes)
+{
+    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES];
+    count_put(nonce, count);
+    (void)crypto_aead_chacha20poly1305_ietf_encrypt(data, NULL, data, bytes, head, head_bytes, NULL, nonce, key);
+}
+
+bool gf_auth_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
+                     size_t bytes)
+{
+    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES];
+    count_put(nonce, count);
+    bytes += GF_AUTH_TAG_BYTES;
+    return crypto_aead_chacha20poly1305_ietf_decrypt(data, NULL, NULL, data, bytes, head, head_bytes, nonce, key) == 0;
+}
+
 const struct gf_auth_module gf_module_authentication = {
     .open = gf_auth_open,
     .open_keyless = gf_auth_open_keyless,
@@ -212,4 +238,6 @@ const struct gf_auth_module gf_module_authentication = {
     .MACs = gf_auth_macs,
     .seal_put = gf_auth_mac_put,
     .seal_fits = gf_auth_mac_fits,
+    .encrypt = gf_auth_encrypt,
+    .decrypt = gf_auth_decrypt,
 };

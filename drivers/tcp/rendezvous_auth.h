@@ -13,6 +13,7 @@
 #define GF_AUTH_NONCE_BYTES 32u
 #define GF_AUTH_PROOF_BYTES 32u
 #define GF_AUTH_MAC_BYTES 16u
+#define GF_AUTH_TAG_BYTES 16u
 #define GF_AUTH_HELLO_BYTES 16u /* of the nonce of a hello: the proof over what comes before it */
 #define GF_AUTH_FILE_BYTES_MIN 32u
 #define GF_AUTH_FILE_BYTES_MAX 4096u
@@ -63,6 +64,13 @@ void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_byte
                       size_t body_bytes, unsigned char *mac_out);
 bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
 
+/* ChaCha20-Poly1305 in place: data[bytes] and the tag after it, which is over head[head_bytes] too. `count` may come
+ * once under a key. False: it is not what was encrypted so. */
+void gf_auth_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
+                     size_t bytes);
+bool gf_auth_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
+                     size_t bytes);
+
 /* The authentication module: these calls, for a driver that links libsodium only where it is named. */
 struct gf_auth_module {
     gf_status (*open)(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
@@ -81,6 +89,10 @@ struct gf_auth_module {
     void (*seal_put)(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
                      size_t body_bytes, unsigned char *mac_out);
     bool (*seal_fits)(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
+    void (*encrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
+                    size_t bytes);
+    bool (*decrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
+                    size_t bytes);
 };
 
 #endif

@@ -1,23 +1,39 @@
-/* Who may connect to UCX's tcp transport. UCX answers whoever connects, and a connection may write anywhere in the
- * process: so a connection reaches UCX only after it has proven that it is of this job and epoch.
+/* Who may connect to UCX's tcp transport, and who listens there. UCX answers whoever connects, and a connection may
+ * write anywhere in the process, from either end: so UCX sees a connection only after both ends have proven that
+ * they are of this job and epoch.
  *
- * A program that is linked statically with UCX and with -Wl,--wrap=listen,--wrap=accept,--wrap=connect takes UCX's
- * calls of these three through this file. Each worker has a secret of its own, which travels with its endpoint
- * address over the control channel. Who connects sends, before UCX's first byte,
+ * A program that is linked statically with UCX and with -Wl,--wrap for each of GF_PROOF_CALLS takes UCX's calls of
+ * these through connection_proof.c (listening) and connection.c (connections). Each worker has a secret of its own,
+ * which travels with its endpoint address over the control channel. In front of UCX's first byte go
  *
- *     "GFUCXv1\n", BLAKE2b(key of the job; label, secret of the listener, where it connects to, where it comes from)
+ *     caller:    "GFUCXv2\n", its rank, nonce c, BLAKE2b(key of the job; 0, place, c)
+ *     listener:  nonce l, BLAKE2b(key; 1, place, c, l)
+ *     caller:    BLAKE2b(key; 2, place, c, l)
  *
- * and accept() hands UCX only connections that began so. The kernel wakes the listener when those bytes are here
- * (TCP_DEFER_ACCEPT), so nobody waits for a stranger's. Without a key_file the secret alone protects: against who is
- * not on the path of the control channel. What follows the proof is neither authenticated nor encrypted. */
+ * where place is the listener's secret, rank, where it is connected to, and where from. Replays: a hello names one
+ * listener's secret (new each epoch) and one pair of ports; who repeats it gets an answer with a new nonce l, which
+ * the third proof and every key must have in it, and an answer of another time does not have this caller's c.
+ * accept() hands UCX only connections that began with a hello (TCP_DEFER_ACCEPT: nobody waits for a stranger's); its
+ * recv() begins after the third proof, and nothing that UCX sends leaves the caller before the second. Without a
+ * key_file the secret alone protects: against who is not on the path of the control channel. What follows the proofs
+ * is authenticated and encrypted with link.encryption alone (connection_record.c).
+ *
+ * UCX 1.13 may abort a process whose peer goes away while UCX is still setting up. So UCX hears of no such end: a
+ * connection that cannot be made is one that is silent, what is sent on one that has ended is gone, and
+ * gf_proofs_progress() tells the link. */
 #ifndef GF_CONNECTION_PROOF_H
 #define GF_CONNECTION_PROOF_H
 
 #include "drivers/link.h"
 #include "drivers/tcp/rendezvous_auth.h"
 
+#include <sys/types.h>
+
 /* UCX listens once a network device. */
 #define GF_PROOF_LISTENERS_MAX 8u
+#define GF_PROOF_CALLS "listen, accept, connect, send, sendmsg, recv, close"
+/* Of each pair of ranks: UCX connects once a network device and lane, at times from both ends. */
+#define GF_PROOF_CONNS_A_PEER 4u
 
 /* An IP address and port as compared and hashed; unused bytes are zero. */
 struct gf_proof_place {
@@ -34,6 +50,38 @@ struct gf_proof_offer {
 };
 _Static_assert(sizeof(struct gf_proof_offer) == 36 + GF_PROOF_LISTENERS_MAX * 20, "no padding: it travels as it is");
 
+typedef enum gf_conn_state {
+    GF_CONN_FREE = 0,
+    GF_CONN_CONNECTS,       /* the kernel's connect() is under way */
+    GF_CONN_AWAITS_ANSWER,  /* caller: the listener's proof */
+    GF_CONN_AWAITS_CONFIRM, /* listener: the caller's second one */
+    GF_CONN_OPEN,           /* UCX's */
+    GF_CONN_ENDED           /* and UCX does not know */
+} gf_conn_state;
+
+struct gf_record; /* connection_record.h */
+
+struct gf_conn {
+    struct gf_proofs *of;
+    int fd;
+    gf_conn_state state;
+    uint32_t peer;   /* the other end's rank; as it says, until its proof is here */
+    bool calls;      /* this end called */
+    bool used;       /* UCX has had bytes of it */
+    bool told;
+    int error;       /* ENDED: errno, or 0: closed by its other end */
+    const char *why; /* or why this end ended it */
+    uint64_t ended_ns;
+    struct gf_proof_place listener, caller;
+    unsigned char secret[GF_AUTH_NONCE_BYTES];     /* the listener's */
+    unsigned char nonces[2 * GF_AUTH_NONCE_BYTES]; /* the caller's, the listener's */
+    unsigned char in[2 * GF_AUTH_NONCE_BYTES];     /* of what is awaited */
+    uint32_t in_bytes;
+    unsigned char held[256]; /* caller: what UCX sent before the answer was here */
+    uint32_t held_bytes;
+    struct gf_record *record; /* NULL: not encrypted */
+};
+
 /* Of one link; on a list of the process while its worker lives, for the calls above name a descriptor and no link. */
 struct gf_proofs {
     struct gf_proofs *next;
@@ -43,15 +91,23 @@ struct gf_proofs {
     bool ended; /* the worker is on its way out: nobody comes in */
     int fds[GF_PROOF_LISTENERS_MAX];
     uint32_t refused; /* connections, for the log */
+    uint32_t rank;
     struct gf_proof_offer own;
     uint32_t peer_count;
     struct gf_proof_offer *peers; /* [peer_count], all zero: not known */
+    uint32_t conn_count;
+    struct gf_conn *conns;        /* [conn_count] */
+    struct gf_record *records;    /* [conn_count] with encryption, or NULL */
+    uint32_t awaited; /* connections that gf_proofs_progress() moves */
+    uint32_t gone;    /* .. and of whose end it has not told */
 };
 
-/* Reads setup's key_file, if one is named. Without setup's authentication nothing is proven, and no listener
- * offered. peers[peer_count] is the caller's memory, zeroed. Once a link. */
+/* Bytes of the caller's memory for a world, 64-byte aligned and zeroed. */
+size_t gf_proofs_bytes(const struct gf_link_setup *setup);
+/* Reads setup's key_file, if one is named. Without setup's authentication nothing is proven, and no listener offered.
+ * memory[gf_proofs_bytes()]. Once a link. */
 gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, const struct gf_log *log,
-                         struct gf_proof_offer *peers, uint32_t peer_count, struct gf_fault *fault_out);
+                         void *memory, struct gf_fault *fault_out);
 void gf_proofs_close(struct gf_proofs *proofs);
 
 /* Around the creation of a worker: what this thread listens on in between is the worker's. A new secret each time. */
@@ -64,10 +120,45 @@ void gf_proofs_ended(struct gf_proofs *proofs);
 /* From here on a connect() to where `peer` listens sends the proof first. */
 void gf_proofs_peer(struct gf_proofs *proofs, uint32_t peer, const struct gf_proof_offer *offer);
 
+/* While this is true, gf_proofs_progress() is to be called, and nobody may sleep. */
+static inline bool gf_proofs_busy(const struct gf_proofs *proofs)
+{
+    return (proofs->awaited != 0) || (proofs->gone != 0);
+}
+/* Moves connections that wait for a proof. GF_ERR_LINK, with *fault_out: one of a peer's has ended. */
+gf_status gf_proofs_progress(struct gf_proofs *proofs, uint64_t now_ns, struct gf_fault *fault_out);
+
+/* ---- between connection_proof.c and connection.c ---- */
+
+void gf_proofs_lock(void);
+void gf_proofs_unlock(void);
+bool gf_proof_place_of(int fd, bool of_peer, struct gf_proof_place *place_out);
+/* accept(): a hello that proves the key was read from fd, and the answer is sent. */
+bool gf_conn_accept(struct gf_proofs *proofs, int fd);
+bool gf_conn_calls_are_ours(void); /* all of GF_PROOF_CALLS come through here */
+/* A free one for fd, or NULL; the lock is held. */
+struct gf_conn *gf_conn_take(struct gf_proofs *proofs, int fd);
+/* The same for a connection to where a peer listens, with its rank and secret. */
+struct gf_conn *gf_conn_to(const struct gf_proof_place *place, int fd, bool *known_out);
+/* Those of the worker that is gone are forgotten. */
+void gf_conns_forget(struct gf_proofs *proofs);
+
 /* The calls of a static link. */
-int __wrap_listen(int fd, int backlog);
 struct sockaddr;
+struct msghdr;
+int __wrap_listen(int fd, int backlog);
 int __wrap_accept(int fd, struct sockaddr *address, unsigned *bytes);
 int __wrap_connect(int fd, const struct sockaddr *address, unsigned bytes);
+ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_recv(int fd, void *data, size_t bytes, int flags);
+int __wrap_close(int fd);
+int __real_listen(int fd, int backlog) __attribute__((weak));
+int __real_accept(int fd, struct sockaddr *address, unsigned *bytes) __attribute__((weak));
+int __real_connect(int fd, const struct sockaddr *address, unsigned bytes) __attribute__((weak));
+ssize_t __real_send(int fd, const void *data, size_t bytes, int flags) __attribute__((weak));
+ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags) __attribute__((weak));
+ssize_t __real_recv(int fd, void *data, size_t bytes, int flags) __attribute__((weak));
+int __real_close(int fd) __attribute__((weak));
 
 #endif

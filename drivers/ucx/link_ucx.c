@@ -215,6 +215,7 @@ static gf_status progress(struct gf_link *link)
     if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
     moved = ucp_worker_progress(ucx->worker);
     gf_ucx_leave(ucx);
+    if (gf_proofs_busy(&ucx->proofs) && ((status = gf_ucx_guard_progress(ucx)) != GF_OK)) return status;
     return (moved != 0) ? GF_OK : GF_AGAIN;
 }
 
@@ -228,6 +229,7 @@ static gf_status arm(struct gf_link *link)
     struct gf_ucx *ucx = gf_ucx_of(link);
     ucs_status_t status;
     if (ucx->worker == NULL) return GF_ERR_STATE;
+    if (gf_proofs_busy(&ucx->proofs)) return GF_AGAIN;
     status = ucp_worker_arm(ucx->worker);
     if (status == UCS_OK) return GF_OK;
     if (status == UCS_ERR_BUSY) return GF_AGAIN;

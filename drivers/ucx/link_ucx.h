@@ -73,7 +73,7 @@ struct gf_ucx {
     struct gf_gpu *gpu;         /* NULL: no device memory is reached, nor asked for */
     gf_mem device;
     size_t device_bytes;
-    struct gf_ucx_peer peers[]; /* [world], and a struct gf_proof_offer each after them */
+    struct gf_ucx_peer peers[]; /* [world], and gf_proofs_bytes() after them */
 };
 
 static inline struct gf_ucx *gf_ucx_of(struct gf_link *link)
@@ -96,6 +96,7 @@ gf_status gf_ucx_guard_check(struct gf_ucx *ucx); /* of a new worker */
 /* What peers must know to connect: written to out if it fits in room; returns its bytes. 0: UCX does not listen. */
 size_t gf_ucx_guard_put(const struct gf_ucx *ucx, unsigned char *out, size_t room);
 gf_status gf_ucx_guard_peer(struct gf_ucx *ucx, uint32_t peer, const unsigned char *offer, size_t bytes);
+gf_status gf_ucx_guard_progress(struct gf_ucx *ucx); /* where gf_proofs_busy() */
 bool gf_ucx_network_used(const char *list); /* anything but the transports that stay on the node */
 
 /* What of UCX is for CUDA; all of it stays on the node. */

@@ -3,6 +3,7 @@
  * proven connections alone (connection_proof.c); other networks are the operator's to protect. */
 #include "drivers/ucx/link_ucx.h"
 
+#include "drivers/clock.h"
 #include "drivers/fnv.h"
 
 #include <fcntl.h>
@@ -97,12 +98,17 @@ gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on)
 
 gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setup)
 {
-    struct gf_proof_offer *peers = (struct gf_proof_offer *)(void *)&ucx->peers[ucx->world];
     bool shares = gf_ucx_list_has(ucx->asked, "posix") || gf_ucx_list_has(ucx->asked, "sysv");
-    gf_status status = gf_proofs_open(&ucx->proofs, setup, &ucx->log, peers, ucx->world, &ucx->link.fault);
+    size_t name_bytes = 0;
+    gf_status status = gf_proofs_open(&ucx->proofs, setup, &ucx->log, &ucx->peers[ucx->world], &ucx->link.fault);
+    if (status != GF_OK) return status;
     ucx->trusted_fabric = setup->trusted_fabric;
+    if (setup->encryption && (!ucx->proofs.keyed || (fabric_find(ucx->asked, &name_bytes) != NULL)))
+        return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
+                            "link.encryption: it is tcp that is encrypted, with a rendezvous.key_file; found "
+                            "transports \"%s\", %s key_file", ucx->asked, ucx->proofs.keyed ? "a" : "no");
     if (setup->one_node && shares) ucx->link.node = node_of();
-    return (status == GF_OK) ? gf_ucx_guard_network(ucx, ucx->link.node == 0) : status;
+    return gf_ucx_guard_network(ucx, ucx->link.node == 0);
 }
 
 /* Without --wrap in the link of this program UCX's calls went past us: nothing was seen to listen. */
@@ -111,12 +117,21 @@ gf_status gf_ucx_guard_check(struct gf_ucx *ucx)
     if (!gf_ucx_list_has(ucx->transports, "tcp") || (ucx->proofs.own.listener_count > 0)) return GF_OK;
     if (!ucx->proofs.keyed) {
         gf_log_line(&ucx->log, GF_LOG_WARN, "link: UCX's tcp answers whoever connects: this program was not linked as gradientflow.pc "
-                    "says (static UCX, -Wl,--wrap=listen,--wrap=accept,--wrap=connect), or without the authentication module");
+                    "says (static UCX, -Wl,--wrap for " GF_PROOF_CALLS "), or without the authentication module");
         return GF_OK;
     }
     return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
                         "a key_file, and UCX's tcp would answer whoever connects: link this program as gradientflow.pc says "
-                        "(static UCX, -Wl,--wrap=listen,--wrap=accept,--wrap=connect)");
+                        "(static UCX, -Wl,--wrap for " GF_PROOF_CALLS ")");
+}
+
+/* Connections that UCX has given up, or would if it knew. */
+gf_status gf_ucx_guard_progress(struct gf_ucx *ucx)
+{
+    struct gf_fault fault = {.code = GF_OK};
+    gf_status status = gf_proofs_progress(&ucx->proofs, gf_clock_monotonic.now_ns(&gf_clock_monotonic), &fault);
+    if (status == GF_OK) return GF_OK;
+    return gf_ucx_fault(ucx, status, fault.peer, fault.foreign_call, UCS_OK, "%.200s", fault.text);
 }
 
 /* Bytes of an offer with its listeners; without tcp there is none. */

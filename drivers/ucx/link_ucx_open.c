@@ -213,6 +213,7 @@ static void worker_flush(struct gf_ucx *ucx)
     if (!UCS_PTR_IS_PTR(flush)) return;
     while (ucp_request_check_status(flush) == UCS_INPROGRESS) {
         (void)ucp_worker_progress(ucx->worker);
+        if (gf_proofs_busy(&ucx->proofs)) (void)gf_ucx_guard_progress(ucx);
         if (gf_clock_monotonic.now_ns(&gf_clock_monotonic) - start_ns > FLUSH_NS) return; /* the worker ends it */
     }
     ucp_request_free(flush);
@@ -236,7 +237,7 @@ static void worker_give(struct gf_ucx *ucx)
 
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup)
 {
-    return sizeof(struct gf_ucx) + setup->world * (sizeof(struct gf_ucx_peer) + sizeof(struct gf_proof_offer));
+    return sizeof(struct gf_ucx) + setup->world * sizeof(struct gf_ucx_peer) + gf_proofs_bytes(setup);
 }
 
 /* Copies a list into its field; a NULL is empty, one that does not fit is refused. */

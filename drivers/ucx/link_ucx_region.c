@@ -125,7 +125,8 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
                             "no exchange region of %zu bytes over \"%s\"", ucx->mapped_bytes, ucx->transports);
     }
     ucs = ucp_mem_query(ucx->memory, &attributes);
-    GF_ASSERT(ucs == UCS_OK);
+    if (ucs != UCS_OK)
+        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "ucp_mem_query", ucs, "where is the exchange region?");
     ucx->region = attributes.address;
     if (!gf_ucx_list_has(ucx->transports, "posix") && !gf_ucx_list_has(ucx->transports, "sysv"))
         ucx->link.private_bytes = ucx->mapped_bytes;

@@ -20,9 +20,10 @@ UCX_FOLDER  := $(patsubst -L%,%,$(filter -L%,$(shell $(UCX_PKG) --libs ucx)))
 # All four by name: a module of UCX may need what the program itself does not.
 UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(UCX_PKG) --libs ucx)) -Wl,--pop-state \
                     '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib$(UCX_FOLDER:%=:%)'
-# Who connects to UCX's tcp is checked in drivers/ucx/connection_proof.c, which a static link leads UCX's calls through.
+# Who connects to UCX's tcp is checked in drivers/ucx/connection*.c, which a static link leads UCX's calls through.
+UCX_SOCKETS := listen accept connect send sendmsg recv close
 UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static --libs ucx)) \
-               -Wl,--undefined=__wrap_listen $(foreach f,listen accept connect,-Wl$(comma)--wrap=$f)
+               -Wl,--undefined=__wrap_listen $(UCX_SOCKETS:%=-Wl,--wrap=%)
 
 # ucx-ib.pc names every provider that there ever was: some have no archive. mlx4 and mlx5 drive what the papers used and what
 # came since, rxe is RoCE over any Ethernet. From UCX 1.18 on what is for mlx5 is an archive of its own.

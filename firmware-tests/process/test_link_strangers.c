@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -180,6 +181,18 @@ TEST(nor_while_ranks_open_their_links)
 
 #define ENDPOINT_OFFER_BYTES_AT 28u /* link_ucx_region.c: where the head says how long the offer at the end is */
 
+/* TCP connections of this process that stand. */
+static uint32_t connections(void)
+{
+    uint32_t count = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        struct tcp_info info = {0};
+        socklen_t bytes = sizeof info;
+        count += (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) && (info.tcpi_state == TCP_ESTABLISHED);
+    }
+    return count;
+}
+
 /* Rank 1 is a member of epoch 1, knows the key and the secret of rank 0's listener, and is left out of epoch 2. */
 static void former_body(struct ranks_one *one)
 {
@@ -195,7 +208,9 @@ static void former_body(struct ranks_one *one)
     ranks_talk(one, 1);
     ranks_meet(one);
     if (one->rank == 0) {
+        RANK_CHECK(one, connections() > 0);
         RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
+        RANK_CHECK(one, connections() == 0);
         tell(one, 1, (int)getpid());
         (void)hear(one, 1);
         canary_check(one);
@@ -204,6 +219,7 @@ static void former_body(struct ranks_one *one)
         return;
     }
     struct gf_proofs proofs;
+    static unsigned char memory[64 * 1024] __attribute__((aligned(64)));
     struct gf_proof_offer peer = {.listener_count = 0};
     struct gf_fault fault = {.code = GF_OK};
     uint32_t found = stranger_ports(hear(one, 0), ports, PORTS_MAX);
@@ -214,7 +230,8 @@ static void former_body(struct ranks_one *one)
     memcpy(&offer_bytes, endpoint + ENDPOINT_OFFER_BYTES_AT, sizeof offer_bytes);
     RANK_CHECK(one, (offer_bytes > GF_AUTH_NONCE_BYTES) && (offer_bytes <= sizeof peer) && (found >= 1));
     memcpy(&peer, endpoint + endpoint_bytes - offer_bytes, offer_bytes);
-    RANK_CHECK(one, gf_proofs_open(&proofs, &one->setup, &one->setup.log, &peer, 1, &fault) == GF_OK);
+    RANK_CHECK(one, gf_proofs_bytes(&one->setup) <= sizeof memory);
+    RANK_CHECK(one, gf_proofs_open(&proofs, &one->setup, &one->setup.log, memory, &fault) == GF_OK);
     gf_proofs_begin(&proofs);
     gf_proofs_begun(&proofs);
     for (uint32_t i = 0; i < found; i++) {
@@ -224,9 +241,14 @@ static void former_body(struct ranks_one *one)
         peer.listener_count = 1;
         peer.listeners[0] = (struct gf_proof_place){.family = AF_INET, .port = at.sin_port};
         memcpy(peer.listeners[0].ip, &at.sin_addr, sizeof at.sin_addr);
-        RANK_CHECK(one, connect(fd, (struct sockaddr *)&at, sizeof at) == 0); /* and so says its proof */
-        put_everywhere(fd);
-        RANK_CHECK(one, stranger_hears(fd, 2000) == -1);
+        gf_proofs_peer(&proofs, 0, &peer);
+        RANK_CHECK(one, connect(fd, (struct sockaddr *)&at, sizeof at) == 0); /* and so says its hello */
+        for (int ms = 0; gf_proofs_busy(&proofs) && (proofs.gone == 0) && (ms < 3000); ms++) {
+            (void)gf_proofs_progress(&proofs, 0, &fault);
+            ms_sleep(1);
+        }
+        RANK_CHECK(one, proofs.gone == 1); /* nobody answered */
+        RANK_CHECK(one, close(fd) == 0);
     }
     gf_proofs_end(&proofs);
     gf_proofs_ended(&proofs);

@@ -55,7 +55,8 @@ if [ "$(id -u)" -eq 0 ]; then check another_user_on_loopback_changes_nothing loc
 else skip another_user_on_loopback_changes_nothing "this user cannot be another one"; fi
 
 cases="one_node_with_a_routable_address_listens_for_its_control_channel_alone"
-cases="$cases strangers_of_the_network_change_nothing strangers_of_a_jobs_own_host_change_nothing"
+cases="$cases an_encrypted_job_has_the_same_bits strangers_of_the_network_change_nothing"
+cases="$cases strangers_of_a_jobs_own_host_change_nothing"
 if ! command -v ip >/dev/null || ! command -v tc >/dev/null || ! net_up "gf$$" 2 1gbit 2>/dev/null; then
     net_down
     for name in $cases; do skip "$name" "this user may not make network namespaces with shaped links"; done
@@ -104,4 +105,12 @@ wait $job
 cp "$scratch/log" "$scratch/quiet"
 check strangers_of_the_network_change_nothing net_attack "gf$$-sw"
 check strangers_of_a_jobs_own_host_change_nothing net_attack "gf$$-0"
+encrypted_job() { # the weights of the job without it
+    sed 's/idle = /encryption = true; idle = /' "$scratch/net.cfg" >"$scratch/encrypted.cfg"
+    clear_job
+    net_run 120 "$BUILD/gf-train" --config "$scratch/encrypted.cfg" --model linear --steps $steps >"$scratch/log" 2>&1 &
+    job=$!
+    ended "$scratch/quiet"
+}
+check an_encrypted_job_has_the_same_bits encrypted_job
 finish

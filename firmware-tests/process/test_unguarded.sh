@@ -11,5 +11,5 @@ head -c 32 /dev/urandom >"$scratch/key"
 chmod 600 "$scratch/key"
 says() { timeout 60 "$program" ${2:+"$2"} >"$scratch/out" 2>&1; grep -q "$1" "$scratch/out" || { cat "$scratch/out"; return 1; }; }
 check a_stranger_writes_where_nothing_guards says '^written$'
-check a_key_file_refuses_such_a_link says '^refused: a key_file.*wrap=accept' "$scratch/key"
+check a_key_file_refuses_such_a_link says '^refused: a key_file.*wrap for listen, accept' "$scratch/key"
 finish

@@ -47,6 +47,7 @@ static const struct {
     {"link.window", "8", "32", "32", "0", "33", "8.0", NULL},
     {"link.idle", "auto", "\"sleep\"", "sleep", "\"\"", "\"Sleep\"", "1", NULL},
     {"link.integrity", "false", "true", "true", NULL, NULL, "0", NULL},
+    {"link.encryption", "false", "true", "true", NULL, NULL, "\"yes\"", NULL},
     {"link.trusted_fabric", "false", "true", "true", NULL, NULL, "1", NULL},
     {"link.huge_pages", "false", "true", "true", NULL, NULL, "{ }", NULL},
     {"device.driver", "host", "\"cuda\"", "cuda", "\"hos\"", "\"hosts\"", "true", NULL},

@@ -132,6 +132,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
                                   .one_node = true, /* until the join has shown several */
                                   .key_file = config->rendezvous.key_file,
                                   .authentication = layout->modules->authentication,
+                                  .encryption = config->link.encryption,
                                   .trusted_fabric = config->link.trusted_fabric,
                                   .log = {config->log, config->log_user},
                                   .arg = layout->drivers.link_arg};

@@ -79,6 +79,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "link.idle", NAME(link.idle, idle_names), .help = "what a rank does while it waits"},
     {.key = "link.integrity", BOOL(link.integrity), AGREES,
      .help = "a CRC32C beside each slice; auto then always sends messages"},
+    {.key = "link.encryption", BOOL(link.encryption), AGREES,
+     .help = "with a key_file: tcp between nodes is encrypted and authenticated"},
     {.key = "link.trusted_fabric", BOOL(link.trusted_fabric),
      .help = "with a key_file: rc, ud and the like, whose fabric keeps strangers out"},
     {.key = "link.huge_pages", BOOL(link.huge_pages), .help = "ask for huge pages for the exchange region"},

@@ -1,0 +1,378 @@
+/* UCX's tcp connections, each from its first byte: the proofs of both ends, then UCX's bytes, encrypted or as they are.
+ *
+ *     state            caller                          listener
+ *     CONNECTS         -> writable: hello              accept(): hello fits, answer sent -> AWAITS_CONFIRM
+ *     AWAITS_ANSWER    -> it fits: confirm, then       -> recv(): it fits -> OPEN
+ *                      what UCX has sent -> OPEN
+ *     OPEN             UCX's                           UCX's
+ *     ENDED            by its other end, an error, or a proof or record that does not fit. UCX goes on with a silent
+ *                      one; only where it has not heard a byte from a caller is it told.
+ *
+ * All but accept() is called on the thread that progresses the link. */
+#include "drivers/ucx/connection_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#define MAGIC_BYTES 8u
+static const char magic[MAGIC_BYTES + 1] = "GFUCXv2\n";
+#define PROVEN_BYTES (GF_AUTH_NONCE_BYTES + GF_AUTH_PROOF_BYTES)
+#define HELLO_BYTES (MAGIC_BYTES + 4u + PROVEN_BYTES)
+
+/* What a hash is for: in front of all that it is over. */
+enum { PART_HELLO, PART_ANSWER, PART_CONFIRM, PART_KEY_OF_CALLER, PART_KEY_OF_LISTENER };
+
+/* A peer whose connection ends has most often ended itself, and the control channel says so better; or all are
+ * leaving. */
+#define GONE_TELL_NS UINT64_C(1000000000)
+
+#define FDS_MAX 65536
+static struct gf_conn *conn_of_fd[FDS_MAX]; /* the calls name descriptors alone */
+
+bool gf_conn_calls_are_ours(void)
+{
+    return (__real_listen != NULL) && (__real_accept != NULL) && (__real_connect != NULL) && (__real_send != NULL) &&
+           (__real_sendmsg != NULL) && (__real_recv != NULL) && (__real_close != NULL);
+}
+
+static struct gf_conn *conn_of(int fd)
+{
+    return ((fd < 0) || (fd >= FDS_MAX)) ? NULL : __atomic_load_n(&conn_of_fd[fd], __ATOMIC_ACQUIRE);
+}
+
+bool gf_proof_place_of(int fd, bool of_peer, struct gf_proof_place *place_out)
+{
+    struct sockaddr_storage at = {0};
+    socklen_t bytes = sizeof at;
+    const struct sockaddr_in *in = (const struct sockaddr_in *)&at;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&at;
+    int failed = (of_peer ? getpeername : getsockname)(fd, (struct sockaddr *)&at, &bytes);
+    *place_out = (struct gf_proof_place){0};
+    if ((failed != 0) || ((at.ss_family != AF_INET) && (at.ss_family != AF_INET6))) return false;
+    place_out->family = at.ss_family;
+    place_out->port = (at.ss_family == AF_INET) ? in->sin_port : in6->sin6_port;
+    if (at.ss_family == AF_INET) memcpy(place_out->ip, &in->sin_addr, sizeof in->sin_addr);
+    else memcpy(place_out->ip, &in6->sin6_addr, sizeof in6->sin6_addr);
+    return true;
+}
+
+/* ---- coming and going ---- */
+
+struct gf_conn *gf_conn_take(struct gf_proofs *proofs, int fd)
+{
+    for (uint32_t i = 0; (i < proofs->conn_count) && (fd >= 0) && (fd < FDS_MAX); i++) {
+        struct gf_conn *conn = &proofs->conns[i];
+        if (conn->state != GF_CONN_FREE) continue;
+        *conn = (struct gf_conn){.of = proofs, .fd = fd, .state = GF_CONN_CONNECTS,
+                                 .record = (proofs->records != NULL) ? &proofs->records[i] : NULL};
+        return conn;
+    }
+    return NULL;
+}
+
+static void conn_show(struct gf_conn *conn)
+{
+    __atomic_store_n(&conn_of_fd[conn->fd], conn, __ATOMIC_RELEASE);
+}
+
+static void awaited_not(struct gf_conn *conn)
+{
+    if ((conn->state == GF_CONN_CONNECTS) || (conn->state == GF_CONN_AWAITS_ANSWER)) conn->of->awaited--;
+}
+
+static void conn_give(struct gf_conn *conn)
+{
+    __atomic_store_n(&conn_of_fd[conn->fd], NULL, __ATOMIC_RELEASE);
+    if (conn->calls) awaited_not(conn);
+    if ((conn->state == GF_CONN_ENDED) && !conn->told) conn->of->gone--;
+    if (conn->record != NULL) gf_auth_forget(conn->record, GF_RECORD_SECRET_BYTES);
+    gf_proofs_lock();
+    gf_auth_forget(conn, sizeof *conn);
+    gf_proofs_unlock();
+}
+
+void gf_conns_forget(struct gf_proofs *proofs)
+{
+    for (uint32_t i = 0; i < proofs->conn_count; i++)
+        if (proofs->conns[i].state != GF_CONN_FREE) conn_give(&proofs->conns[i]);
+    proofs->awaited = proofs->gone = 0;
+}
+
+static void conn_end(struct gf_conn *conn, int error, const char *why)
+{
+    if (conn->state == GF_CONN_ENDED) return;
+    if (conn->calls) awaited_not(conn);
+    conn->state = GF_CONN_ENDED;
+    conn->error = error;
+    conn->why = why;
+    /* Silent to UCX, which may wait for it: then the link tells. */
+    conn->told = !conn->calls && !conn->used && (why == NULL);
+    if (!conn->told) conn->of->gone++;
+    (void)shutdown(conn->fd, SHUT_RDWR);
+}
+
+/* ---- proofs ---- */
+
+#define SAID_BYTES (5 + GF_AUTH_NONCE_BYTES + 2 * sizeof(struct gf_proof_place) + 2 * GF_AUTH_NONCE_BYTES)
+static size_t said_put(const struct gf_conn *conn, int part, unsigned char *said_out)
+{
+    size_t at = 0, nonce_bytes = (part == PART_HELLO) ? GF_AUTH_NONCE_BYTES : 2 * GF_AUTH_NONCE_BYTES;
+    uint32_t caller = conn->calls ? conn->of->rank : conn->peer;
+    said_out[at++] = (unsigned char)part;
+    memcpy(said_out + at, &caller, sizeof caller);
+    memcpy(said_out + (at += sizeof caller), conn->secret, sizeof conn->secret);
+    memcpy(said_out + (at += sizeof conn->secret), &conn->listener, sizeof conn->listener);
+    memcpy(said_out + (at += sizeof conn->listener), &conn->caller, sizeof conn->caller);
+    memcpy(said_out + (at += sizeof conn->caller), conn->nonces, nonce_bytes);
+    return at + nonce_bytes;
+}
+
+static void prove(const struct gf_conn *conn, int part, unsigned char *proof_out)
+{
+    unsigned char said[SAID_BYTES];
+    conn->of->auth.module->link_prove(&conn->of->auth, said, said_put(conn, part, said), proof_out);
+    gf_auth_forget(said, sizeof said);
+}
+
+static bool proof_fits(const struct gf_conn *conn, int part, const unsigned char *proof)
+{
+    unsigned char said[SAID_BYTES];
+    bool fits = conn->of->auth.module->link_proof_fits(&conn->of->auth, said, said_put(conn, part, said), proof);
+    gf_auth_forget(said, sizeof said);
+    return fits;
+}
+
+static void keys_make(struct gf_conn *conn)
+{
+    struct gf_record *record = conn->record;
+    if (record == NULL) return;
+    gf_record_begin(record, conn->of->auth.module);
+    prove(conn, PART_KEY_OF_CALLER, conn->calls ? record->send_key : record->recv_key);
+    prove(conn, PART_KEY_OF_LISTENER, conn->calls ? record->recv_key : record->send_key);
+}
+
+static void hello_send(struct gf_conn *conn)
+{
+    unsigned char hello[HELLO_BYTES];
+    if (!gf_proof_place_of(conn->fd, false, &conn->caller)) return conn_end(conn, errno, NULL);
+    conn->of->auth.module->nonce(conn->nonces);
+    memcpy(hello, magic, MAGIC_BYTES);
+    memcpy(hello + MAGIC_BYTES, &conn->of->rank, 4);
+    memcpy(hello + MAGIC_BYTES + 4, conn->nonces, GF_AUTH_NONCE_BYTES);
+    prove(conn, PART_HELLO, hello + HELLO_BYTES - GF_AUTH_PROOF_BYTES);
+    if (__real_send(conn->fd, hello, sizeof hello, MSG_NOSIGNAL) != (ssize_t)sizeof hello)
+        return conn_end(conn, errno, NULL);
+    conn->state = GF_CONN_AWAITS_ANSWER;
+}
+
+bool gf_conn_accept(struct gf_proofs *proofs, int fd)
+{
+    unsigned char hello[HELLO_BYTES], answer[PROVEN_BYTES];
+    struct gf_conn *conn, at = {.of = proofs, .fd = fd};
+    if (__real_recv(fd, hello, sizeof hello, MSG_DONTWAIT) != (ssize_t)sizeof hello) return false;
+    if (memcmp(hello, magic, MAGIC_BYTES) != 0) return false;
+    if (!gf_proof_place_of(fd, false, &at.listener) || !gf_proof_place_of(fd, true, &at.caller)) return false;
+    memcpy(&at.peer, hello + MAGIC_BYTES, sizeof at.peer);
+    memcpy(at.secret, proofs->own.secret, sizeof at.secret);
+    memcpy(at.nonces, hello + MAGIC_BYTES + 4, GF_AUTH_NONCE_BYTES);
+    if ((at.peer >= proofs->peer_count) || !proof_fits(&at, PART_HELLO, hello + HELLO_BYTES - GF_AUTH_PROOF_BYTES))
+        return false;
+    proofs->auth.module->nonce(at.nonces + GF_AUTH_NONCE_BYTES);
+    memcpy(answer, at.nonces + GF_AUTH_NONCE_BYTES, GF_AUTH_NONCE_BYTES);
+    prove(&at, PART_ANSWER, answer + GF_AUTH_NONCE_BYTES);
+    if (__real_send(fd, answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof answer) return false;
+    gf_proofs_lock();
+    conn = gf_conn_take(proofs, fd);
+    if (conn != NULL) {
+        at.record = conn->record;
+        at.state = GF_CONN_AWAITS_CONFIRM;
+        *conn = at;
+        keys_make(conn);
+        conn_show(conn);
+    }
+    gf_proofs_unlock();
+    uint32_t peer = at.peer;
+    gf_auth_forget(&at, sizeof at);
+    if (conn == NULL)
+        gf_log_line(&proofs->log, GF_LOG_ERROR,
+                    "link: rank %u connects once more; allowed are %u connections, %u a peer: name fewer link.devices",
+                    peer, proofs->conn_count, GF_PROOF_CONNS_A_PEER);
+    return conn != NULL;
+}
+
+static ssize_t open_send(struct gf_conn *conn, const struct iovec *parts, size_t count);
+
+/* The answer fits: now UCX's first bytes may leave. */
+static void answered(struct gf_conn *conn)
+{
+    unsigned char proof[GF_AUTH_PROOF_BYTES];
+    struct iovec held = {.iov_base = conn->held, .iov_len = conn->held_bytes};
+    keys_make(conn);
+    prove(conn, PART_CONFIRM, proof);
+    awaited_not(conn);
+    conn->state = GF_CONN_OPEN;
+    if ((__real_send(conn->fd, proof, sizeof proof, MSG_NOSIGNAL) != (ssize_t)sizeof proof) ||
+        ((held.iov_len > 0) && (open_send(conn, &held, 1) != (ssize_t)held.iov_len))) conn_end(conn, errno, NULL);
+}
+
+/* Reads what is awaited, and no byte more. */
+static void awaited_read(struct gf_conn *conn)
+{
+    bool answer = (conn->state == GF_CONN_AWAITS_ANSWER);
+    uint32_t want = answer ? PROVEN_BYTES : GF_AUTH_PROOF_BYTES;
+    ssize_t got = __real_recv(conn->fd, conn->in + conn->in_bytes, want - conn->in_bytes, MSG_DONTWAIT);
+    if ((got < 0) && ((errno == EAGAIN) || (errno == EINTR))) return;
+    if (got <= 0) return conn_end(conn, (got < 0) ? errno : 0, NULL);
+    conn->in_bytes += (uint32_t)got;
+    if (conn->in_bytes < want) return;
+    if (answer) memcpy(conn->nonces + GF_AUTH_NONCE_BYTES, conn->in, GF_AUTH_NONCE_BYTES);
+    if (!proof_fits(conn, answer ? PART_ANSWER : PART_CONFIRM, conn->in + want - GF_AUTH_PROOF_BYTES))
+        conn_end(conn, 0, answer ? "who listens there did not prove that it is of this job"
+                                 : "its second proof does not fit");
+    else if (answer) answered(conn);
+    else conn->state = GF_CONN_OPEN;
+}
+
+static void conn_progress(struct gf_conn *conn)
+{
+    struct pollfd ready = {.fd = conn->fd, .events = POLLOUT};
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    if (conn->state == GF_CONN_CONNECTS) {
+        if (poll(&ready, 1, 0) != 1) return;
+        (void)getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+        if (error != 0) conn_end(conn, error, NULL);
+        else hello_send(conn);
+    }
+    if (conn->state == GF_CONN_AWAITS_ANSWER) awaited_read(conn);
+}
+
+gf_status gf_proofs_progress(struct gf_proofs *proofs, uint64_t now_ns, struct gf_fault *fault_out)
+{
+    for (uint32_t i = 0; i < proofs->conn_count; i++) {
+        struct gf_conn *conn = &proofs->conns[i];
+        if (conn->calls) conn_progress(conn);
+        if ((conn->state != GF_CONN_ENDED) || conn->told) continue;
+        if (conn->ended_ns == 0) conn->ended_ns = now_ns;
+        if ((conn->why == NULL) && (now_ns - conn->ended_ns < GONE_TELL_NS)) continue;
+        conn->told = true;
+        proofs->gone--;
+        return gf_fault_set(fault_out, GF_ERR_LINK, conn->peer, conn->calls ? "connect" : "accept", conn->error,
+                            "the connection %s rank %u ended: %s", conn->calls ? "to" : "from", conn->peer,
+                            (conn->why != NULL)   ? conn->why
+                            : (conn->error != 0) ? strerror(conn->error)
+                                                 : "closed there");
+    }
+    return GF_OK;
+}
+
+/* ---- UCX's calls ---- */
+
+int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes)
+{
+    struct sockaddr_storage to = {0};
+    struct gf_proof_place listener = {.family = (address != NULL) ? address->sa_family : 0};
+    struct gf_conn *conn;
+    bool known;
+    if ((address == NULL) || (bytes > sizeof to)) return __real_connect(fd, address, bytes);
+    memcpy(&to, address, bytes);
+    if (listener.family == AF_INET) {
+        listener.port = ((struct sockaddr_in *)&to)->sin_port;
+        memcpy(listener.ip, &((struct sockaddr_in *)&to)->sin_addr, sizeof(struct in_addr));
+    } else if (listener.family == AF_INET6) {
+        listener.port = ((struct sockaddr_in6 *)&to)->sin6_port;
+        memcpy(listener.ip, &((struct sockaddr_in6 *)&to)->sin6_addr, sizeof(struct in6_addr));
+    }
+    conn = gf_conn_to(&listener, fd, &known);
+    if (!known) return __real_connect(fd, address, bytes);
+    if (conn == NULL) {
+        errno = ENOBUFS;
+        return -1;
+    }
+    conn->calls = true;
+    conn->listener = listener;
+    conn->of->awaited++;
+    conn_show(conn);
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) conn_end(conn, errno, NULL);
+    else if (__real_connect(fd, address, bytes) == 0) hello_send(conn);
+    else if ((errno != EINPROGRESS) && (errno != EINTR)) conn_end(conn, errno, NULL);
+    return 0;
+}
+
+/* Errors after which it is still there. */
+static bool is_passing(int error)
+{
+    return (error == EAGAIN) || (error == EINTR) || (error == ENOBUFS);
+}
+
+static ssize_t open_send(struct gf_conn *conn, const struct iovec *parts, size_t count)
+{
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts, .msg_iovlen = count};
+    if (conn->record != NULL) return gf_record_send(conn->record, conn->fd, parts, count);
+    return __real_sendmsg(conn->fd, &message, MSG_NOSIGNAL);
+}
+
+static ssize_t conn_send(struct gf_conn *conn, const struct iovec *parts, size_t count)
+{
+    size_t bytes = 0;
+    ssize_t sent;
+    for (size_t i = 0; i < count; i++) bytes += parts[i].iov_len;
+    if (conn->state == GF_CONN_OPEN) {
+        if (((sent = open_send(conn, parts, count)) >= 0) || is_passing(errno)) return sent;
+        conn_end(conn, errno, NULL);
+    } else if ((conn->state != GF_CONN_ENDED) && (bytes > sizeof conn->held - conn->held_bytes)) {
+        errno = EAGAIN;
+        return -1;
+    } else if (conn->state != GF_CONN_ENDED) {
+        for (size_t i = 0; i < count; i++) {
+            memcpy(conn->held + conn->held_bytes, parts[i].iov_base, parts[i].iov_len);
+            conn->held_bytes += (uint32_t)parts[i].iov_len;
+        }
+    }
+    return (ssize_t)bytes;
+}
+
+ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
+{
+    struct gf_conn *conn = conn_of(fd);
+    const struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
+    return (conn == NULL) ? __real_send(fd, data, bytes, flags) : conn_send(conn, &part, 1);
+}
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    struct gf_conn *conn = conn_of(fd);
+    return (conn == NULL) ? __real_sendmsg(fd, message, flags) : conn_send(conn, message->msg_iov, message->msg_iovlen);
+}
+
+ssize_t __wrap_recv(int fd, void *data, size_t bytes, int flags)
+{
+    struct gf_conn *conn = conn_of(fd);
+    ssize_t got = -1;
+    if (conn == NULL) return __real_recv(fd, data, bytes, flags);
+    if (conn->state == GF_CONN_AWAITS_ANSWER || conn->state == GF_CONN_AWAITS_CONFIRM) awaited_read(conn);
+    if (conn->state == GF_CONN_OPEN) {
+        if (conn->record != NULL) got = gf_record_recv(conn->record, fd, data, bytes);
+        else got = __real_recv(fd, data, bytes, flags);
+        conn->used = conn->used || (got > 0);
+        if ((got > 0) || ((got < 0) && is_passing(errno))) return got;
+        bool changed = (got < 0) && (errno == EBADMSG);
+        conn_end(conn, (got < 0) ? errno : 0, changed ? "what came was changed on its way" : NULL);
+    }
+    if ((conn->state == GF_CONN_ENDED) && !conn->calls && !conn->used) return 0; /* of no use yet: UCX forgets it */
+    errno = EAGAIN;
+    return -1;
+}
+
+int __wrap_close(int fd)
+{
+    struct gf_conn *conn = conn_of(fd);
+    if (conn != NULL) conn_give(conn);
+    return __real_close(fd);
+}
