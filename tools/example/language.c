@@ -148,7 +148,7 @@ static gf_status step(gf_context *gf)
     return GF_OK;
 }
 
-/* A peer is gone: go on without it. One waits to come in or wants to leave: let it. Either way all addresses are new. */
+/* A peer is gone: go on without it. One waits to come in or wants to leave: let it. Then all addresses are new. */
 static gf_status epoch_change(gf_context *gf, gf_status status)
 {
     if ((status == GF_ERR_PEER) || (status == GF_ERR_LINK) || (status == GF_ERR_TIMEOUT))
