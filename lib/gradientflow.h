@@ -459,8 +459,7 @@ gf_status gf_heartbeat(gf_context *gf);
  * From m ranks to n: rank r below m loads what rank r saved, then adds those of r+n, r+2n, .. below m, in this order;
  * what waits in the histories is kept, summed (until then gf_step_begin() is refused). A rank from m on loads any one
  * of them and begins with an empty history. All ranks must load one save. With average ranks histories are multiplied
- * by n/m, as the sum that they go into will be divided by n in place of m; with sum and samples they stay as they are,
- * which is right where the global batch stays. */
+ * by n/m, as their sum will be divided by n; with sum and samples they stay: right where the global batch stays. */
 uint64_t gf_state_bytes(const gf_context *gf); /* does not change while the context is open; 0: it is not */
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
@@ -551,13 +550,14 @@ struct gf_stats {
 };
 /* Fills what size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM: size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
+/* That as Prometheus text, the rank as label, at most `bytes` with its NUL. Returns its length, as snprintf() does. */
+uint64_t gf_metrics(const gf_context *gf, char *text_out, uint64_t bytes);
 
-/* About one rank of this epoch, since it began. All but wait_ns come with the vote of each step, so they are the
- * same on all ranks. steps_last, late_ns: which rank declared its last tensor last, counted from the vote before,
- * and how far behind the first; or, where that was longer, which rank did not poll behind its last tensor, and for how
- * long (25 ms or more). link_steps, link_ns: steps in which messages to or from this rank were the slowest, and what
- * one took more than elsewhere and than lateness accounts for, one a step. wait_ns is what this rank has waited for
- * messages of that one; in a ring that is its neighbour more often than the culprit. */
+/* About one rank of this epoch, since it began; all but wait_ns the same on all ranks, by the vote of each step.
+ * steps_last, late_ns: which rank declared its last tensor last, counted from the vote before, and how far after the
+ * first; or, where that was longer, which did not poll after it, for how long (25 ms or more). link_steps, link_ns:
+ * steps in which messages to or from this rank were the slowest, and what one took more than elsewhere and than
+ * lateness accounts for, one a step. wait_ns: what this rank waited for that one's messages; in a ring its neighbour. */
 struct gf_peer_stats {
     uint64_t steps_last;
     uint64_t late_ns;

@@ -77,6 +77,31 @@ else
     skip json_is_json "there is no python3"
     skip svg_is_xml "there is no python3"
 fi
+if command -v python3 >/dev/null; then
+    check json_has_arrows_between_the_ranks_that_lie_in_spans python3 -c 'import collections, json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+spans = collections.defaultdict(list)
+for e in events:
+    if e["ph"] == "X": spans[e["pid"], e["tid"]].append((e["ts"], e["ts"] + e["dur"]))
+begins = {e["id"]: e for e in events if e["ph"] == "s"}
+ends = {e["id"]: e for e in events if e["ph"] == "f"}
+assert len(begins) >= 50 and set(begins) == set(ends)
+for i in begins:
+    assert begins[i]["pid"] != ends[i]["pid"] and begins[i]["ts"] <= ends[i]["ts"]
+    for e in begins[i], ends[i]:
+        assert any(a - 0.002 <= e["ts"] <= b + 0.002 for a, b in spans[e["pid"], e["tid"]]), e' \
+        "$scratch/json"
+    check json_counts_bytes_in_flight_down_to_0 python3 -c 'import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+for rank in 0, 1:
+    c = [e["args"]["bytes in flight"] for e in events if e["ph"] == "C" and e["pid"] == rank and "bytes" in e["name"]]
+    assert min(c) == 0 and c[-1] == 0 and max(c) >= 4 * 7850, (min(c), max(c))
+    s = [e["args"]["loss scale"] for e in events if e["ph"] == "C" and e["pid"] == rank and "loss" in e["name"]]
+    assert s == [1], s' "$scratch/json"
+else
+    skip json_has_arrows_between_the_ranks "there is no python3"
+fi
+check svg_marks_what_is_exposed [ "$(count 'class="exposed"' "$scratch/svg")" -ge 5 ]
 check json_brackets_match [ "$(tr -cd '{[' <"$scratch/json" | wc -c)" -eq "$(tr -cd '}]' <"$scratch/json" | wc -c)" ]
 check svg_is_one_element [ "$(head -c 5 "$scratch/svg")$(tail -n 1 "$scratch/svg")" = "<svg </svg>" ]
 check svg_draws_as_many_steps_as_asked [ "$(count '<title>rank 0, wait, step' "$scratch/svg")" -eq 5 ]
@@ -88,6 +113,63 @@ check only_so_many_are_drawn [ "$(count '<title>rank 0, wait, step' "$scratch/sv
 
 check one_rank_alone tell "$t.1"
 check one_rank_says_for_whom_it_waited said '^late +rank 1 waited (longest for rank 0|for nobody)'
+
+# ---- checkpoints, and a loss scale that grows ----
+check a_run_with_checkpoints train "$scratch/c" --checkpoint "$scratch/state" --checkpoint-every 10 --wire fp16 \
+    --set loss_scale.enabled=true --set loss_scale.growth_interval=8
+check its_summary tell "$scratch/c.0" "$scratch/c.1" --json "$scratch/json" --svg "$scratch/svg" --steps 30
+check it_says_what_they_took said '^saved +6 checkpoints, [0-9.]+ ms each$'
+check json_has_them [ "$(count '"cat":"checkpoint"' "$scratch/json")" -eq 6 ]
+check svg_has_them [ "$(count 'checkpoint, step' "$scratch/svg")" -ge 4 ]
+check json_has_the_loss_scales [ "$(grep '"loss scale","ph":"C","pid":0' "$scratch/json" | wc -l)" -ge 3 ]
+
+# ---- three ranks of which two wait for each other: all have begun, so it is their link ----
+three() {
+    timeout 60 "$BUILD/gf-run" -n 3 "$BUILD/gf-train" --model linear --algorithm ring --steps 20 --trace "$scratch/l" \
+        >/dev/null 2>&1
+}
+check three_ranks_train three
+none=4294967295
+# shellcheck disable=SC2016
+linked() { # OTHER..: the rank that rank 0, 1, 2 waited for becomes OTHER, in all records
+    for rank in 0 1 2; do
+        perl -0777 -ne 'BEGIN {$to = shift} my $n = 128 + 48 * unpack("L<", substr $_, 24, 4);
+            for (my $at = $n; $at < length; $at += 64) { substr($_, $at + 56, 4) = pack "L<", $to; } print' \
+            "$1" "$scratch/l.$rank" >"$scratch/m.$rank"
+        shift
+    done
+}
+if command -v perl >/dev/null; then
+    linked 2 $none 0
+    check a_slow_link tell "$scratch/m.0" "$scratch/m.1" "$scratch/m.2"
+    check is_named said '^link +between ranks 0 and 2: [0-9]+ times one waited longest for the other when all had begun'
+    linked $none $none $none
+    check no_slow_link tell "$scratch/m.0" "$scratch/m.1" "$scratch/m.2"
+    check is_not_named [ "$(count '^link' "$scratch/out")" -eq 0 ]
+fi
+
+# ---- what is counted, as Prometheus text ----
+check a_run_with_metrics timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" --model linear --steps 30 --quiet \
+    --metrics "$scratch/job.prom"
+for rank in 0 1; do
+    prom=$scratch/job.$rank.prom
+    check "rank_${rank}_has_its_metrics" [ -s "$prom" ]
+    check "their_lines_are_the_formats" awk -v rank="$rank" '
+        /^# HELP gradientflow_[a-z_]+ [A-Z].*\.$/ {help[$3] = 1; next}
+        /^# TYPE gradientflow_[a-z_]+ (counter|gauge)$/ {type[$3] = $4; next}
+        { name = $1; sub(/\{.*/, "", name); n++
+          if ($1 != name "{rank=\"" rank "\"}" || NF != 2 || $2 !~ /^[0-9.]+$/) bad = 1
+          if (!help[name] || !type[name] || seen[name]++) bad = 1
+          if ((name ~ /_total$/) != (type[name] == "counter")) bad = 1 }
+        END { exit bad || n < 15 }' "$prom"
+    check "and_count_the_steps" grep -qx "gradientflow_steps_total{rank=\"$rank\"} 30" "$prom"
+done
+check no_part_of_them_is_left [ "$(ls "$scratch" | grep -c part)" -eq 0 ]
+unwritten() {
+    timeout 60 "$BUILD/gf-train" --model linear --steps 3 --metrics "$scratch/none/x.prom" 2>&1 |
+        grep -c "^warning: metrics: .*none/x.0.prom"
+}
+check what_cannot_be_written_is_said_once_and_the_run_goes_on [ "$(unwritten)" -eq 1 ]
 
 # The same run, rank 1 on a host whose clock is 2^32 ns (4.3 s) ahead.
 moved=$scratch/moved

@@ -6,6 +6,9 @@
 
 #include "gradientflow.h"
 
+/* Beside what the library records: a checkpoint that the appliance wrote has operation 0 (GF_OPERATION_NONE), and a
+ * vote has in first_tensor the bits of its step's loss scale as fp32, or GF_TENSOR_NONE. */
+#define TOOL_TRACE_CHECKPOINT GF_OPERATION_NONE
 #define TOOL_TRACE_MAGIC "GFTRACE\n"
 #define TOOL_TRACE_VERSION 1u
 #define TOOL_TRACE_NAME_BYTES 48u

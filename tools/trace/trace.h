@@ -47,7 +47,8 @@ bool trace_is_exchange(const struct gf_trace_record *record);
 
 /* ---- trace_lanes.c ---- */
 /* What a picture shows of one rank: its own thread, and in other lanes what was on the wire at the same time. */
-typedef enum trace_kind { TRACE_COMPUTE, TRACE_WAIT, TRACE_PACK, TRACE_BUFFER, TRACE_VOTE, TRACE_OTHER } trace_kind;
+typedef enum trace_kind { TRACE_COMPUTE, TRACE_WAIT, TRACE_PACK, TRACE_BUFFER, TRACE_VOTE, TRACE_CHECKPOINT,
+               TRACE_OTHER } trace_kind;
 struct trace_span {
     trace_kind kind;
     uint32_t lane;              /* 0: the thread */
@@ -63,9 +64,27 @@ uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, u
 void trace_label(const struct trace_file *file, const struct trace_span *span,
                  char label_out[static TRACE_LABEL_BYTES]);
 
+/* ---- trace_exchange.c ---- */
+/* One rank's part in an exchange. */
+struct trace_post {
+    uint64_t begin_ns, end_ns; /* trace_time() */
+    uint32_t file;
+    const struct gf_trace_record *record;
+};
+/* All of them, malloc'd, those of an exchange together and the last to begin at their end; NULL: no memory. */
+struct trace_post *trace_posts(const struct trace *trace, uint64_t *count_out);
+/* Where the exchange at posts[at] ends. */
+uint64_t trace_exchange_end(const struct trace_post *posts, uint64_t count, uint64_t at);
+void trace_link_print(const struct trace *trace, const struct trace_post *posts, uint64_t count, FILE *out);
+
+/* ---- trace_more.c: events for Perfetto; -1: no memory. lanes[file][record] ---- */
+int trace_arrows(const struct trace *trace, const uint8_t *const *lanes, FILE *out);
+int trace_counters(const struct trace *trace, const struct trace_file *file, FILE *out);
+
 /* ---- trace_summary.c, trace_json.c, trace_svg.c ---- */
 int trace_summary(const struct trace *trace, FILE *out); /* -1: no memory */
-void trace_json(const struct trace *trace, FILE *out);
+int trace_json(const struct trace *trace, FILE *out);    /* likewise */
+uint32_t trace_thread(const struct trace_file *file, uint32_t lane); /* its number there */
 void trace_svg(const struct trace *trace, uint64_t first, uint64_t last, FILE *out);
 
 #endif

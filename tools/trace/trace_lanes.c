@@ -22,6 +22,7 @@ static uint32_t lane_take(struct lanes *lanes, uint64_t begin_ns, uint64_t end_n
 static trace_kind kind_of(const struct gf_trace_record *record)
 {
     if (record->operation == GF_OPERATION_STEP) return TRACE_BUFFER;
+    if (record->operation == TOOL_TRACE_CHECKPOINT) return TRACE_CHECKPOINT;
     return (record->operation == GF_OPERATION_VOTE) ? TRACE_VOTE : TRACE_OTHER;
 }
 
@@ -48,6 +49,11 @@ uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, u
             continue;
         }
         if (!inside) continue;
+        if (record->operation == TOOL_TRACE_CHECKPOINT) { /* in the thread, inside of what is computing else */
+            bar.kind = TRACE_CHECKPOINT;
+            span(user, file, &bar);
+            continue;
+        }
         uint64_t pack_ns = trace_time(trace, file, record->begin_ns - record->pack_ns);
         bar.kind = kind_of(record);
         bar.lane = lane_take(&lanes, pack_ns, bar.end_ns);
@@ -70,6 +76,7 @@ void trace_label(const struct trace_file *file, const struct trace_span *span, c
     case TRACE_WAIT: (void)snprintf(label_out, TRACE_LABEL_BYTES, "wait"); return;
     case TRACE_PACK: (void)snprintf(label_out, TRACE_LABEL_BYTES, "pack %u", record->buffer); return;
     case TRACE_VOTE: (void)snprintf(label_out, TRACE_LABEL_BYTES, "vote"); return;
+    case TRACE_CHECKPOINT: (void)snprintf(label_out, TRACE_LABEL_BYTES, "checkpoint"); return;
     case TRACE_OTHER:
         (void)snprintf(label_out, TRACE_LABEL_BYTES, "%s", gf_operation_name((gf_operation)record->operation));
         return;

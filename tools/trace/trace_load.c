@@ -35,7 +35,7 @@ static bool text_clean(char *text, size_t bytes)
 static const char *record_wrong(const struct tool_trace_head *head, const struct gf_trace_record *record)
 {
     bool whole = record->operation == GF_OPERATION_STEP;
-    if ((record->operation == GF_OPERATION_NONE) || (record->operation >= GF_OPERATION_COUNT)) return "operation";
+    if (record->operation >= GF_OPERATION_COUNT) return "operation";
     if (record->algorithm >= GF_ALGORITHM_COUNT) return "algorithm";
     if ((record->end_ns > TIME_MAX) || (record->begin_ns > record->end_ns)) return "time";
     if (record->pack_ns > record->begin_ns) return "pack time";

@@ -36,9 +36,10 @@ static int picture_write(const struct trace *trace, const struct request *reques
     if (!request->first_given) first = (last - trace->first_step < request->count) ? trace->first_step
                                                                                    : last - request->count + 1;
     if (last - first >= request->count) last = first + request->count - 1;
+    errno = ENOMEM;
+    bool wrong = svg ? false : (trace_json(trace, out) != 0);
     if (svg) trace_svg(trace, first, last, out);
-    else trace_json(trace, out);
-    bool wrong = (fflush(out) != 0) || (ferror(out) != 0);
+    wrong = wrong || (fflush(out) != 0) || (ferror(out) != 0);
     if ((fclose(out) == 0) && !wrong) return 0;
     (void)fail(path, strerror(errno));
     (void)unlink(path);

@@ -15,12 +15,6 @@ struct buffer { /* over all ranks */
     const struct gf_trace_record *record; /* one of them */
 };
 
-/* One rank's part in an exchange; sorted, the parts of an exchange lie together, the last to begin at the end. */
-struct post {
-    uint64_t step, begin_ns;
-    uint32_t operation, buffer, file;
-};
-
 struct late {
     uint64_t times, behind_ns; /* how often last, and by how much behind the one before */
 };
@@ -85,50 +79,18 @@ static void file_add(const struct trace *trace, const struct trace_file *file, s
     (void)trace_spans(trace, file, 0, TRACE_NONE - 1, compute_add, share);
 }
 
-static int by_exchange(const void *left, const void *right)
+/* Returns how many exchanges all files hold. */
+static uint64_t late_find(const struct trace *trace, const struct trace_post *posts, uint64_t count, struct late *lates)
 {
-    const struct post *a = left, *b = right;
-    if (a->step != b->step) return (a->step < b->step) ? -1 : 1;
-    if (a->operation != b->operation) return (a->operation < b->operation) ? -1 : 1;
-    if (a->buffer != b->buffer) return (a->buffer < b->buffer) ? -1 : 1;
-    if (a->begin_ns != b->begin_ns) return (a->begin_ns < b->begin_ns) ? -1 : 1;
-    return (a->file > b->file) - (a->file < b->file);
-}
-
-static bool same_exchange(const struct post *a, const struct post *b)
-{
-    return (a->step == b->step) && (a->operation == b->operation) && (a->buffer == b->buffer);
-}
-
-/* Returns how many exchanges all files hold, UINT64_MAX without memory. */
-static uint64_t late_find(const struct trace *trace, struct late *lates)
-{
-    uint64_t count = 0, at = 0, whole = 0;
-    struct post *posts;
-    for (uint32_t f = 0; f < trace->file_count; f++) count += trace->files[f].head.record_count;
-    if ((posts = malloc((count + 1) * sizeof *posts)) == NULL) return UINT64_MAX;
-    count = 0;
-    for (uint32_t f = 0; f < trace->file_count; f++)
-        for (uint64_t i = 0; i < trace->files[f].head.record_count; i++) {
-            const struct gf_trace_record *record = &trace->files[f].records[i];
-            if (!trace_is_exchange(record)) continue;
-            posts[count++] = (struct post){.step = record->step, .operation = record->operation,
-                                           .buffer = record->buffer, .file = f,
-                                           .begin_ns = trace_time(trace, &trace->files[f], record->begin_ns)};
-        }
-    qsort(posts, count, sizeof *posts, by_exchange);
-    while (at < count) {
-        uint64_t end = at + 1;
-        while ((end < count) && same_exchange(&posts[at], &posts[end])) end++;
-        if (end - at == trace->file_count) {
-            struct late *late = &lates[posts[end - 1].file];
-            late->times++;
-            late->behind_ns += posts[end - 1].begin_ns - posts[end - 2].begin_ns;
-            whole++;
-        }
-        at = end;
+    uint64_t whole = 0;
+    for (uint64_t at = 0, end; at < count; at = end) {
+        end = trace_exchange_end(posts, count, at);
+        if (end - at != trace->file_count) continue;
+        struct late *late = &lates[posts[end - 1].file];
+        late->times++;
+        late->behind_ns += posts[end - 1].begin_ns - posts[end - 2].begin_ns;
+        whole++;
     }
-    free(posts);
     return whole;
 }
 
@@ -200,18 +162,37 @@ static void waited_print(const struct trace *trace, FILE *out)
 static int late_print(const struct trace *trace, FILE *out)
 {
     struct late *lates = calloc(trace->file_count, sizeof *lates);
+    uint64_t count = 0;
+    struct trace_post *posts = trace_posts(trace, &count);
     uint32_t most = 0;
-    uint64_t whole = (lates != NULL) ? late_find(trace, lates) : UINT64_MAX;
-    for (uint32_t f = 1; (whole != UINT64_MAX) && (f < trace->file_count); f++)
+    int result = ((lates == NULL) || (posts == NULL)) ? -1 : 0;
+    uint64_t whole = (result == 0) ? late_find(trace, posts, count, lates) : 0;
+    for (uint32_t f = 1; (result == 0) && (f < trace->file_count); f++)
         if (lates[f].behind_ns > lates[most].behind_ns) most = f;
-    if (whole == 0) (void)fprintf(out, "late      the files have no exchange in common\n");
-    else if (whole != UINT64_MAX)
+    if ((result == 0) && (whole == 0)) (void)fprintf(out, "late      the files have no exchange in common\n");
+    else if (result == 0)
         (void)fprintf(out, "late      rank %u: the last to begin in %u %% of %" PRIu64 " exchanges, then %.2f ms "
-                           "behind the one before it\n",
+                           "after the one before it\n",
                       trace->files[most].head.rank, percent(lates[most].times, whole), whole,
                       ms(lates[most].behind_ns, lates[most].times));
+    if (result == 0) trace_link_print(trace, posts, count, out);
+    free(posts);
     free(lates);
-    return (whole == UINT64_MAX) ? -1 : 0;
+    return result;
+}
+
+static void checkpoints_print(const struct trace *trace, FILE *out)
+{
+    uint64_t times = 0, all_ns = 0;
+    for (uint32_t f = 0; f < trace->file_count; f++)
+        for (uint64_t i = 0; i < trace->files[f].head.record_count; i++) {
+            const struct gf_trace_record *record = &trace->files[f].records[i];
+            if (record->operation != TOOL_TRACE_CHECKPOINT) continue;
+            times++;
+            all_ns += record->end_ns - record->begin_ns;
+        }
+    if (times > 0)
+        (void)fprintf(out, "saved     %" PRIu64 " checkpoints, %.2f ms each\n", times, ms(all_ns, times));
 }
 
 static void failed_print(const struct trace *trace, FILE *out)
@@ -258,6 +239,7 @@ int trace_summary(const struct trace *trace, FILE *out)
     exposed_print(buffers, out);
     if (trace->file_count == 1) waited_print(trace, out);
     else if (late_print(trace, out) != 0) goto done;
+    checkpoints_print(trace, out);
     failed_print(trace, out);
     clocks_print(trace, out);
     (void)fprintf(out, "\nms a step   compute      wait  exchange   exposed\n");

@@ -10,6 +10,7 @@
 #define TOP 56.0
 #define ROW 16.0
 #define GAP 8.0         /* between ranks */
+#define LEGEND 100.0    /* from one entry to the next */
 #define LETTER 6.2      /* a letter's width, about */
 
 static const struct {
@@ -17,11 +18,13 @@ static const struct {
 } looks[] = {
     [TRACE_COMPUTE] = {"compute", "#c9dbec"}, [TRACE_WAIT] = {"wait", "#d1495b"},
     [TRACE_PACK] = {"pack", "#edb458"},       [TRACE_BUFFER] = {"buffer", "#5fa777"},
-    [TRACE_VOTE] = {"vote", "#8e6bbf"}, [TRACE_OTHER] = {"other", "#9a9a9a"},
+    [TRACE_VOTE] = {"vote", "#8e6bbf"},       [TRACE_CHECKPOINT] = {"checkpoint", "#4f7cac"},
+    [TRACE_OTHER] = {"other", "#9a9a9a"},
 };
 #define LOOKS (sizeof looks / sizeof looks[0])
 
 struct picture {
+    const struct trace *trace;
     FILE *out;
     uint64_t begin_ns, end_ns;
     double y;               /* of the rank's first lane */
@@ -44,7 +47,8 @@ static double x_of(const struct picture *picture, uint64_t time_ns)
 }
 
 /* The longest name of the bar that fits it; empty where none does. */
-static void label_fit(const struct trace_span *span, const char *whole, double width, char label[static TRACE_LABEL_BYTES])
+static void label_fit(const struct trace_span *span, const char *whole, double width,
+                      char label[static TRACE_LABEL_BYTES])
 {
     const struct gf_trace_record *record = span->record;
     for (int length = 0; length < 3; length++) {
@@ -61,6 +65,26 @@ static void label_fit(const struct trace_span *span, const char *whole, double w
         if (LETTER * (double)strlen(label) + 5 < width) return;
     }
     label[0] = '\0';
+}
+
+static uint64_t later(uint64_t a, uint64_t b) { return (a > b) ? a : b; }
+static uint64_t earlier(uint64_t a, uint64_t b) { return (a < b) ? a : b; }
+
+/* The part of a wait in which something was on the wire: a black line along the foot of its bar. */
+static void exposed_draw(const struct picture *picture, const struct trace_file *file, const struct trace_span *wait)
+{
+    const struct gf_trace_record *first = wait->record, *end = file->records + file->head.record_count;
+    while ((first > file->records) && (first[-1].step == wait->record->step)) first--;
+    for (const struct gf_trace_record *at = first; (at < end) && (at->step == wait->record->step); at++) {
+        uint64_t begin_ns = trace_time(picture->trace, file, at->begin_ns);
+        uint64_t end_ns = trace_time(picture->trace, file, at->end_ns);
+        begin_ns = later(begin_ns, later(wait->begin_ns, picture->begin_ns));
+        end_ns = earlier(end_ns, earlier(wait->end_ns, picture->end_ns));
+        if (!trace_is_exchange(at) || (end_ns <= begin_ns)) continue;
+        double left = x_of(picture, begin_ns);
+        (void)fprintf(picture->out, "<rect class=\"exposed\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"3\"/>\n",
+                      left, picture->y + ROW - 5, x_of(picture, end_ns) - left);
+    }
 }
 
 static void bar_draw(void *user, const struct trace_file *file, const struct trace_span *span)
@@ -83,6 +107,7 @@ static void bar_draw(void *user, const struct trace_file *file, const struct tra
     if (fit[0] != '\0')
         (void)fprintf(picture->out, "<text x=\"%.2f\" y=\"%.1f\">%s</text>", left + 3, y + ROW - 5, fit);
     (void)fprintf(picture->out, "</g>\n");
+    if (span->kind == TRACE_WAIT) exposed_draw(picture, file, span);
 }
 
 /* A line at each 1, 2 or 5 times a power of ten; about ten of them. */
@@ -109,12 +134,15 @@ static void legend_draw(const struct picture *picture, uint64_t first, uint64_t 
         (void)fprintf(picture->out,
                       "<rect x=\"%.1f\" y=\"12\" width=\"12\" height=\"12\" fill=\"%s\"/>"
                       "<text x=\"%.1f\" y=\"22\">%s</text>\n",
-                      LEFT + 90.0 * (double)i, looks[i].colour, LEFT + 90.0 * (double)i + 17, looks[i].name);
+                      LEFT + LEGEND * (double)i, looks[i].colour, LEFT + LEGEND * (double)i + 17, looks[i].name);
+    (void)fprintf(picture->out, "<rect x=\"%.1f\" y=\"19\" width=\"20\" height=\"3\"/>"
+                                "<text x=\"%.1f\" y=\"22\">exposed: waits while the wire is busy</text>\n",
+                  LEFT + LEGEND * LOOKS, LEFT + LEGEND * LOOKS + 25);
 }
 
 void trace_svg(const struct trace *trace, uint64_t first, uint64_t last, FILE *out)
 {
-    struct picture picture = {.out = out, .begin_ns = UINT64_MAX, .y = TOP};
+    struct picture picture = {.trace = trace, .out = out, .begin_ns = UINT64_MAX, .y = TOP};
     double bottom = TOP;
     for (uint32_t f = 0; f < trace->file_count; f++)
         bottom += ROW * trace_spans(trace, &trace->files[f], first, last, range_add, &picture) + GAP;

@@ -252,9 +252,13 @@ static gf_status train_one(struct train *train, uint64_t *step_ns)
     bool first = train->step == train->step_first;
     if ((train->step % TRAIN_LIVE_STEPS == 0) || first || last) status = train_look(train, loss);
     if (status < 0) return status;
-    if ((train->checkpoint.path != NULL) && (((train->step + 1u) % train->options->checkpoint_every == 0) || last))
+    if ((train->checkpoint.path != NULL) && (((train->step + 1u) % train->options->checkpoint_every == 0) || last)) {
+        uint64_t save_ns = tool_clock_ns();
         status = checkpoint_save(&train->checkpoint, train->step + 1u);
+        train_trace_checkpoint(&train->trace, train->step + 1u, save_ns, tool_clock_ns());
+    }
     *step_ns = tool_clock_ns();
+    train_metrics_write(&train->metrics, train->gf, *step_ns, last);
     return status;
 }
 
@@ -262,6 +266,7 @@ gf_status train_steps(struct train *train)
 {
     uint64_t begin_ns = tool_clock_ns(), step_ns = begin_ns;
     report_begin(&train->report, begin_ns, train->step);
+    train->metrics = (struct train_metrics){.path = train->options->metrics_path, .rank = train->rank};
     train_trace_drain(&train->trace, train->gf); /* what opening and the first weights left */
     train->trace.begin_ns = begin_ns;
     while (train->step < train->step_count) {

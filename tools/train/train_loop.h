@@ -5,6 +5,7 @@
 
 #include "tools/train/train_checkpoint.h"
 #include "tools/train/train_device.h"
+#include "tools/train/train_metrics.h"
 #include "tools/train/train_net.h"
 #include "tools/train/train_options.h"
 #include "tools/train/train_report.h"
@@ -30,6 +31,7 @@ struct train {
     char diverged[128];      /* why the run ends: its loss is no number any more; empty: it is one */
     struct checkpoint checkpoint;
     struct train_trace trace;
+    struct train_metrics metrics;
     uint32_t *order;         /* [images.image_count] of the epoch under way */
     float *hash_limbs;       /* [world][8] */
     float *step_seconds;     /* [series_max] rings */

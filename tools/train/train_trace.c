@@ -17,7 +17,20 @@ void train_trace_drain(struct train_trace *trace, gf_context *gf)
         uint32_t at = (uint32_t)(trace->taken % TRAIN_TRACE_RECORDS);
         count = gf_trace_read(gf, trace->records + at, TRAIN_TRACE_RECORDS - at);
         trace->taken += count;
+        for (uint32_t i = at; i < at + count; i++)
+            if (trace->records[i].operation == GF_OPERATION_VOTE)
+                memcpy(&trace->records[i].first_tensor, &trace->loss_scale, sizeof(float));
     } while (count > 0);
+    trace->loss_scale = gf_loss_scale(gf); /* of the next step */
+}
+
+void train_trace_checkpoint(struct train_trace *trace, uint64_t step, uint64_t begin_ns, uint64_t end_ns)
+{
+    if (trace->path == NULL) return;
+    trace->records[trace->taken++ % TRAIN_TRACE_RECORDS] =
+        (struct gf_trace_record){.begin_ns = begin_ns, .end_ns = end_ns, .step = step,
+                                 .operation = TOOL_TRACE_CHECKPOINT, .first_tensor = GF_TENSOR_NONE,
+                                 .waited_for = GF_RANK_NONE};
 }
 
 /* Two ranks have one clock where the kernel was booted once. Without an id a rank is alone with its own. */
