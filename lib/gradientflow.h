@@ -557,7 +557,7 @@ uint64_t gf_metrics(const gf_context *gf, char *text_out, uint64_t bytes);
  * steps_last, late_ns: which rank declared its last tensor last, counted from the vote before, and how far after the
  * first; or, where that was longer, which did not poll after it, for how long (25 ms or more). link_steps, link_ns:
  * steps in which messages to or from this rank were the slowest, and what one took more than elsewhere and than
- * lateness accounts for, one a step. wait_ns: what this rank waited for that one's messages; in a ring its neighbour. */
+ * lateness accounts for, one a step. wait_ns: what this rank waited for that one; in a ring: its neighbour. */
 struct gf_peer_stats {
     uint64_t steps_last;
     uint64_t late_ns;

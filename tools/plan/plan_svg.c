@@ -1,41 +1,51 @@
-/* Speed-up against GPUs, a line a mode, both axes in powers of two. Needs nothing but a browser. */
+/* Speed-up and, beside it, efficiency against GPUs: a line a mode, each with marks of its own and its name at its end,
+ * so that nobody needs the colours. Needs nothing but a browser; at a page's full width letters are 14 px high. */
 #include <math.h>
 
 #include "tools/plan/plan.h"
 
-#define LEFT 80.0
-#define TOP 50.0
-#define WIDTH 720.0
-#define HEIGHT 460.0
-#define RIGHT 130.0 /* for the names of the lines */
+#define TOP 86.0
+#define HEIGHT 400.0
+#define DASHED "stroke=\"#555\" stroke-width=\"1.5\" stroke-dasharray=\"6 5\""
+#define NAME_STEP 17.0 /* between the names at the ends of lines, at least */
 
-static const char *const colours[PLAN_MODE_COUNT] = {"#9a9a9a", "#8c6d46", "#d1495b", "#edb458",
-                                                     "#5fa777", "#2e86ab", "#30486b", "#8e6bbf"};
+static const char *const colours[PLAN_MODE_COUNT] = {"#6b6b6b", "#8c6d46", "#c0392b", "#b7791f",
+                                                     "#2e7d4f", "#2e86ab", "#30486b", "#7b52ab"};
 
-struct frame {
-    double gpus_top, speedup_low, speedup_top; /* as powers of two */
+struct panel {
+    double left, width;
+    bool shows_speedup; /* in powers of two; else efficiency in percent */
+    double gpus_top, speedup_low;
 };
 
-static double x_of(const struct frame *frame, double gpus) { return LEFT + WIDTH * log2(gpus) / frame->gpus_top; }
-
-static double y_of(const struct frame *frame, double speedup)
+static double x_of(const struct panel *panel, double gpus)
 {
-    double share = (log2(speedup) - frame->speedup_low) / (frame->speedup_top - frame->speedup_low);
-    return TOP + HEIGHT * (1 - share);
+    return panel->left + panel->width * log2(gpus) / panel->gpus_top;
 }
 
-static struct frame frame_of(const struct plan_table *table)
+static double y_at(double share) { return TOP + HEIGHT * (1 - share); }
+
+static double y_of(const struct panel *panel, const struct plan_row *row)
 {
-    struct frame frame = {.gpus_top = 1, .speedup_low = 0, .speedup_top = 1};
+    if (!panel->shows_speedup) return y_at(fmin(row->speedup / row->gpus, 1.02));
+    return y_at((log2(row->speedup) - panel->speedup_low) / (panel->gpus_top - panel->speedup_low));
+}
+
+static bool shown(const struct plan_row *row, plan_mode mode)
+{
+    return row->known && (row->mode == mode) && (row->speedup > 0);
+}
+
+static void frame_fit(const struct plan_table *table, struct panel *panel)
+{
+    panel->gpus_top = 1;
+    panel->speedup_low = 0;
     for (uint32_t i = 0; i < table->row_count; i++) {
         const struct plan_row *row = &table->rows[i];
-        double gpus = ceil(log2((double)row->gpus));
-        if (!row->known) continue;
-        if (gpus > frame.gpus_top) frame.gpus_top = gpus;
-        if (floor(log2(row->speedup)) < frame.speedup_low) frame.speedup_low = floor(log2(row->speedup));
+        if (!row->known || (row->speedup <= 0)) continue;
+        panel->gpus_top = fmax(panel->gpus_top, ceil(log2((double)row->gpus)));
+        panel->speedup_low = fmin(panel->speedup_low, floor(log2(row->speedup)));
     }
-    frame.speedup_top = frame.gpus_top;
-    return frame;
 }
 
 /* Names are the user's own. */
@@ -48,62 +58,112 @@ static void text_print(FILE *out, const char *text)
     }
 }
 
-static void axes_draw(const struct frame *frame, FILE *out)
+static void line_draw(FILE *out, double x1, double y1, double x2, double y2, const char *more)
 {
-    for (double g = 0; g <= frame->gpus_top; g++)
-        (void)fprintf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>"
-                           "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n",
-                      x_of(frame, exp2(g)), TOP, x_of(frame, exp2(g)), TOP + HEIGHT, x_of(frame, exp2(g)),
-                      TOP + HEIGHT + 16, exp2(g));
-    for (double s = frame->speedup_low; s <= frame->speedup_top; s++)
-        (void)fprintf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>"
-                           "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
-                      LEFT, y_of(frame, exp2(s)), LEFT + WIDTH, y_of(frame, exp2(s)), LEFT - 6, y_of(frame, exp2(s)) + 4,
-                      exp2(s));
-    (void)fprintf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#bbb\" stroke-dasharray=\"4 4\"/>\n",
-                  x_of(frame, 1), y_of(frame, 1), x_of(frame, exp2(frame->gpus_top)), y_of(frame, exp2(frame->speedup_top)));
-    (void)fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">GPUs</text>\n"
-                       "<text x=\"20\" y=\"%.1f\" text-anchor=\"middle\" transform=\"rotate(-90 20 %.1f)\">speed-up</text>\n",
-                  LEFT + WIDTH / 2, TOP + HEIGHT + 36, TOP + HEIGHT / 2, TOP + HEIGHT / 2);
+    (void)fprintf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x1, y1, x2, y2, more);
 }
 
-static void mode_draw(const struct plan_table *table, const struct frame *frame, plan_mode mode, uint32_t place, FILE *out)
+static void axes_draw(const struct panel *panel, FILE *out)
+{
+    double right = panel->left + panel->width, low = panel->shows_speedup ? panel->speedup_low : 0;
+    double top = panel->shows_speedup ? panel->gpus_top : 5;
+    double every = (panel->gpus_top > 7) ? 2 : 1;
+    for (double g = 0; g <= panel->gpus_top; g++) {
+        line_draw(out, x_of(panel, exp2(g)), TOP, x_of(panel, exp2(g)), TOP + HEIGHT, "stroke=\"#ddd\"");
+        if (fmod(g, every) > 0) continue;
+        (void)fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n", x_of(panel, exp2(g)),
+                      TOP + HEIGHT + 20, exp2(g));
+    }
+    for (double s = low; s <= top; s++) {
+        double y = y_at((s - low) / (top - low));
+        line_draw(out, panel->left, y, right, y, "stroke=\"#ddd\"");
+        (void)fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%g%s</text>\n", panel->left - 7, y + 5,
+                      panel->shows_speedup ? exp2(s) : 20 * s, panel->shows_speedup ? "" : " %");
+    }
+    line_draw(out, x_of(panel, 1), panel->shows_speedup ? y_at(-low / (top - low)) : TOP, right, TOP,
+              DASHED);
+    (void)fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" font-weight=\"bold\">%s</text>\n"
+                       "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">GPUs</text>\n",
+                  panel->left, TOP - 14, panel->shows_speedup ? "Times as fast as one GPU" : "Share of ideal speed-up",
+                  panel->left + panel->width / 2, TOP + HEIGHT + 42);
+}
+
+/* Four shapes, filled and hollow. */
+static void mark_draw(FILE *out, plan_mode mode, double x, double y)
+{
+    static const char *const shapes[] = {"M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "M-4 -4h8v8h-8z", "M0 -5l5 9h-10z",
+                                         "M0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z"};
+    (void)fprintf(out, "<path d=\"%s\" transform=\"translate(%.1f %.1f)\" fill=\"%s\" stroke=\"%s\" "
+                       "stroke-width=\"1.8\"", shapes[mode % 4], x, y, (mode < 4) ? "#fff" : colours[mode], colours[mode]);
+}
+
+/* Returns the row where its line ends. */
+static const struct plan_row *mode_draw(const struct plan_table *table, const struct panel *panel, plan_mode mode,
+                                        FILE *out)
 {
     const struct plan_row *last = NULL;
     (void)fprintf(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colours[mode]);
     for (uint32_t i = 0; i < table->row_count; i++) {
         const struct plan_row *row = &table->rows[i];
-        if (!row->known || (row->mode != mode)) continue;
-        (void)fprintf(out, "%.1f,%.1f ", x_of(frame, row->gpus), y_of(frame, row->speedup));
+        if (!shown(row, mode)) continue;
+        (void)fprintf(out, "%.1f,%.1f ", x_of(panel, row->gpus), y_of(panel, row));
         last = row;
     }
     (void)fprintf(out, "\"/>\n");
-    if (last == NULL) return;
     for (uint32_t i = 0; i < table->row_count; i++) {
         const struct plan_row *row = &table->rows[i];
-        if (!row->known || (row->mode != mode)) continue;
-        (void)fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"><title>%s, %u GPUs: %.2fx, "
-                           "%.3f ms a step, %.3f ms of it exposed</title></circle>\n",
-                      x_of(frame, row->gpus), y_of(frame, row->speedup), colours[mode], plan_mode_name(mode), row->gpus,
-                      row->speedup, row->step_s * 1e3, row->exposed_s * 1e3);
+        if (!shown(row, mode)) continue;
+        mark_draw(out, mode, x_of(panel, row->gpus), y_of(panel, row));
+        (void)fprintf(out, "><title>%s, %u GPUs: %.2fx, %.3f ms a step, %.3f ms of it exposed</title></path>\n",
+                      plan_mode_name(mode), row->gpus, row->speedup, row->step_s * 1e3, row->exposed_s * 1e3);
     }
-    (void)fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>"
-                       "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n",
-                  LEFT + WIDTH + 16, TOP + 20.0 * place, colours[mode], LEFT + WIDTH + 34, TOP + 20.0 * place + 10,
-                  plan_mode_name(mode));
+    return last;
+}
+
+/* Each name beside the end of its line, or as near as the others leave room, with its mark. */
+static void names_draw(const struct panel *panel, const struct plan_row *const *ends, FILE *out)
+{
+    plan_mode order[PLAN_MODE_COUNT];
+    double y[PLAN_MODE_COUNT], floor_y = TOP - 4;
+    uint32_t count = 0;
+    for (uint32_t mode = 0; mode < PLAN_MODE_COUNT; mode++) {
+        uint32_t at = count;
+        if (ends[mode] == NULL) continue;
+        for (; (at > 0) && (y_of(panel, ends[mode]) < y_of(panel, ends[order[at - 1]])); at--)
+            order[at] = order[at - 1];
+        order[at] = (plan_mode)mode;
+        count++;
+    }
+    for (uint32_t i = 0; i < count; i++) floor_y = y[i] = fmax(y_of(panel, ends[order[i]]), floor_y + NAME_STEP);
+    for (double ceiling = TOP + HEIGHT + NAME_STEP; count > 0; count--) {
+        plan_mode mode = order[count - 1];
+        double x = panel->left + panel->width, at = fmin(y[count - 1], ceiling - NAME_STEP);
+        ceiling = at;
+        (void)fprintf(out, "<path d=\"M%.1f %.1fL%.1f %.1f\" stroke=\"%s\" opacity=\"0.5\"/>\n",
+                      x_of(panel, ends[mode]->gpus), y_of(panel, ends[mode]), x + 14, at, colours[mode]);
+        mark_draw(out, mode, x + 19, at);
+        (void)fprintf(out, "/><text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 28, at + 5, plan_mode_name(mode));
+    }
 }
 
 void plan_svg(const struct plan_table *table, FILE *out)
 {
-    struct frame frame = frame_of(table);
-    (void)fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" font-family=\"sans-serif\" "
-                       "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text x=\"%.1f\" y=\"26\" "
-                       "font-size=\"15\">", LEFT + WIDTH + RIGHT, TOP + HEIGHT + 50, LEFT);
+    struct panel panels[] = {{.left = 56, .width = 340, .shows_speedup = true}, {.left = 560, .width = 330}};
+    (void)fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 560\" font-family=\"sans-serif\" "
+                       "font-size=\"14\">\n<rect width=\"1000\" height=\"560\" fill=\"#fff\"/>\n"
+                       "<text x=\"56\" y=\"26\" font-size=\"17\">Training ");
     text_print(out, table->model->name);
     (void)fprintf(out, " on ");
     text_print(out, table->cluster->name);
-    (void)fprintf(out, ", predicted</text>\n");
-    axes_draw(&frame, out);
-    for (uint32_t mode = 0; mode < PLAN_MODE_COUNT; mode++) mode_draw(table, &frame, (plan_mode)mode, mode, out);
-    (void)fprintf(out, "</svg>\n");
+    (void)fprintf(out, ": what more GPUs bring (predicted)</text>\n");
+    for (int i = 0; i < 2; i++) {
+        const struct plan_row *ends[PLAN_MODE_COUNT];
+        frame_fit(table, &panels[i]);
+        axes_draw(&panels[i], out);
+        for (uint32_t mode = 0; mode < PLAN_MODE_COUNT; mode++)
+            ends[mode] = mode_draw(table, &panels[i], (plan_mode)mode, out);
+        names_draw(&panels[i], ends, out);
+    }
+    line_draw(out, 56, TOP + HEIGHT + 62, 96, TOP + HEIGHT + 62, DASHED);
+    (void)fprintf(out, "<text x=\"104\" y=\"%.1f\">ideal: every GPU counts whole</text>\n</svg>\n", TOP + HEIGHT + 67);
 }
