@@ -124,6 +124,7 @@ struct soak_model {
     struct soak_mark before;  /* of the one before */
     uint32_t members;         /* a bit for each rank (by its first number) of the newest epoch */
     uint32_t epoch_count;
+    bool beside;              /* the newest epoch was begun again by others once all that had begun it were dead */
     bool given_up;            /* who was behind when it began has lost what it had sent */
     bool unapplied;           /* the newest epoch began behind a step that nobody had applied */
     struct soak_epoch {

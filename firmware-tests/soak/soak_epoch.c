@@ -18,7 +18,7 @@ static const struct soak_epoch *newest(const struct soak_model *model)
 
 bool soak_model_is_late(const struct soak_model *model, const gf_context *gf)
 {
-    return gf->epoch != newest(model)->epoch;
+    return model->beside || (gf->epoch != newest(model)->epoch);
 }
 
 void soak_model_keep(struct soak_model *model, const gf_context *gf)
@@ -129,9 +129,15 @@ void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *
         const struct soak_epoch *epoch = &model->epochs[i];
         if (epoch->epoch != gf->epoch) continue;
         first = false;
+        if (model->plan->told && (epoch->members != members)) model->beside = true; /* the log of commits allows it */
+        if (model->beside) break; /* the model went with the dead */
         if ((epoch->members != members) || (epoch->steps != gf_steps(gf)))
             soak_step_fail(gf, gf_steps(gf), "epoch %u is of ranks 0x%x here, of 0x%x behind step %llu elsewhere",
                            gf->epoch, members, epoch->members, (unsigned long long)epoch->steps);
+    }
+    if (model->beside) {
+        soak_model_keep(model, gf);
+        return;
     }
     if (first) epoch_add(model, gf, members, done, loose);
     if (!soak_model_is_late(model, gf)) {
