@@ -108,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gf_rendezvous_setup setup = {.rank = rank ? 1 : 0, .world = 3, .job_id = 4711, .address = address,
                                         .bind = "", .keepalive_ns = 1000, .join_timeout_ns = 1000000};
     setup.authentication = &gf_module_authentication;
-    setup.key_file = ((role == STRANGER_KEYED) || (role == IMPOSTOR_KEYED)) ? key_file : "";
+    setup.key_file = ((role == STRANGER_KEYED) || (role == MEMBER_KEYED) || (role == IMPOSTOR_KEYED)) ? key_file : "";
     must(gf_rendezvous_tcp.state_bytes(&setup) <= sizeof state);
     memset(state, 0xa5, sizeof state);
     for (int i = 0; gf_rendezvous_tcp.open(&setup, state, now_ns, &rendezvous, &fault) != GF_OK; i++) {
