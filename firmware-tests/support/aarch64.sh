@@ -21,11 +21,12 @@ if [ ! -e "$root/complete" ]; then
 fi
 libraries=$root/usr/lib/$tuple
 export PKG_CONFIG_LIBDIR="$libraries/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root"
-suites=$(make -s --no-print-directory quick-programs BUILD="$BUILD" GF_QUIET=1)
+# not the example's networks: convolutions through OpenBLAS take a quarter of an hour under emulation
+suites=$(make -s --no-print-directory quick-programs BUILD="$BUILD" GF_QUIET=1 | tr ' ' '\n' | grep -v train_net)
 include=$root/usr/include
 include="-isystem $include -isystem $include/$tuple -isystem $include/$tuple/openblas-serial"
 # shellcheck disable=SC2086
 make -s -j2 --no-print-directory BUILD="$BUILD" CC="${CCACHE:-} $compiler $include" CUDA=0 NVCC= WERROR=1 \
     LIBRARIES="$libraries" LDFLAGS="-L$libraries -Wl,-rpath-link,$libraries" $suites
 # shellcheck disable=SC2086
-WRAP="qemu-aarch64 -L /usr/$tuple -E LD_LIBRARY_PATH=$libraries" BUILD="$BUILD" sh firmware-tests/support/run.sh $suites
+WRAP="qemu-aarch64 -L /usr/$tuple -E LD_LIBRARY_PATH=$libraries" LIMIT=900 BUILD="$BUILD" sh firmware-tests/support/run.sh $suites
