@@ -259,7 +259,7 @@ static gf_status busy_progress(struct world *w, uint32_t rank, void *arg)
  * alike. What is slow in one direction only lies between two ranks where it has one neighbour there. */
 TEST(a_slow_link_is_told_from_a_late_rank)
 {
-    enum { STEPS = 48, LATE_NS = 30000 };
+    enum { STEPS = 24, LATE_NS = 30000 };
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING};
     static const uint32_t sizes[] = {4, 6, 8, 9}, slices[] = {4096, 65536}; /* several a block, one */
     for (uint32_t row = 0; row < 2 * 2 * 4 * 4; row++) {

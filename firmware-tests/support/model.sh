@@ -2,14 +2,14 @@
 # model NAME SECONDS WANT DEFINES..: WANT is "holds" (all states within the bounds were seen and no rule is broken) or
 # "counterexample" (one is found; it is kept as $MODEL_KEEP/NAME.txt where that is set) or "searched" (not exhaustive: a
 # minute, and bits instead of states, so that some are taken for others; no rule is broken). With -DLIVE among the
-# defines: progress under weak fairness.
+# defines: progress under weak fairness. MODEL_OPTIMIZE (-O2): how the search is compiled.
 model() {
     name=$1 seconds=$2 want=$3; shift 3
     at=$scratch/model_$name; mkdir "$at"; cp firmware-tests/sim/membership.pml "$at"
     flags="-DSAFETY -DNOFAIR" options= store="-DCOLLAPSE -DMEMLIM=${MODEL_MIB:-4000}" bits=24
     [ "$want" != searched ] || { store=-DBITSTATE bits=31 options=-Q1; }
     case " $* " in *" -DLIVE "*) flags=-DNFAIR=3 options="-a -f" ;; esac
-    (cd "$at" && spin -a "$@" membership.pml && ${CC:-gcc} -w -O2 $store $flags -o pan pan.c &&
+    (cd "$at" && spin -a "$@" membership.pml && ${CC:-gcc} -w ${MODEL_OPTIMIZE:--O2} $store $flags -o pan pan.c &&
         timeout "$seconds" ./pan -m400000 -w$bits $options) >"$at/out" 2>&1
     code=$?
     states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$at/out")
