@@ -301,9 +301,9 @@ flags: ## what an appliance is linked with
 
 # The example of tools/example, as `flags` says to link it.
 $(BUILD)/example: tools/example/appliance.c $(LIB) | $(BUILD)/include
-	$(CC) -std=c11 -I$(BUILD)/include $(CFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
+	$(CC) -std=c11 -I$(BUILD)/include $(CFLAGS) $(LDFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
 $(BUILD)/language: tools/example/language.c tools/example/transformer.h $(LIB) | $(BUILD)/include
-	$(CC) -std=c11 -Wall -Wextra $(if $(WERROR),-Werror) -I$(BUILD)/include $(CFLAGS) -O3 $< -o $@ $(LIB) $(LINK_LIBS)
+	$(CC) -std=c11 -Wall -Wextra $(if $(WERROR),-Werror) -I$(BUILD)/include $(CFLAGS) -O3 $(LDFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
 SIZED := $(if $(MODULE_PROGRAMS),$(MODULE_PROGRAMS) $(BUILD)/example)
 size-changes: $(SIZED)
 	@[ -z "$(strip $(SIZED))" ] || BUILD=$(BUILD) sh firmware-tests/support/size.sh changes
