@@ -32,7 +32,7 @@ static bool whole_of(const config_setting_t *node, long long *whole_out)
     return true;
 }
 
-typedef enum value_vote { VALUE_TAKEN, VALUE_UNLAWFUL, VALUE_TYPE } value_vote;
+typedef enum value_vote { VALUE_TAKEN, VALUE_INVALID, VALUE_TYPE } value_vote;
 
 static value_vote string_take(const struct gf_setting *setting, struct gf_config *config, const char *text)
 {
@@ -40,7 +40,7 @@ static value_vote string_take(const struct gf_setting *setting, struct gf_config
                       (setting->kind == GF_SETTING_NAME) || (setting->kind == GF_SETTING_TEXT) ||
                       (setting->high > INT64_MAX); /* a job id: libconfig's numbers have a sign */
     if (!takes_text) return VALUE_TYPE;
-    return gf_key_set_text(setting, config, text) ? VALUE_TAKEN : VALUE_UNLAWFUL;
+    return gf_key_set_text(setting, config, text) ? VALUE_TAKEN : VALUE_INVALID;
 }
 
 static value_vote value_take(const struct gf_setting *setting, struct gf_config *config,
@@ -54,7 +54,7 @@ static value_vote value_take(const struct gf_setting *setting, struct gf_config 
     if (type == CONFIG_TYPE_STRING) return string_take(setting, config, config_setting_get_string(node));
     if (type == CONFIG_TYPE_BOOL) {
         if (setting->kind != GF_SETTING_BOOL) return VALUE_TYPE;
-        return gf_key_set_number(setting, config, config_setting_get_bool(node) != 0) ? VALUE_TAKEN : VALUE_UNLAWFUL;
+        return gf_key_set_number(setting, config, config_setting_get_bool(node) != 0) ? VALUE_TAKEN : VALUE_INVALID;
     }
     if (whole_of(node, &whole)) real = (double)whole;
     else if (type == CONFIG_TYPE_FLOAT) real = config_setting_get_float(node);
@@ -69,7 +69,7 @@ static value_vote value_take(const struct gf_setting *setting, struct gf_config 
     } else {
         return VALUE_TYPE;
     }
-    return taken ? VALUE_TAKEN : VALUE_UNLAWFUL;
+    return taken ? VALUE_TAKEN : VALUE_INVALID;
 }
 
 static void value_text(const config_setting_t *node, char *text_out, size_t text_bytes)
@@ -112,7 +112,7 @@ static gf_status key_load(const char *group, const config_setting_t *node, const
     case VALUE_TYPE:
         return gf_source_refuse(error_out, origin, line, "%s is %s: allowed is %s%s", key, type_name(node),
                                 gf_setting_allowed(setting, allowed), gf_value_hint(setting, text ? text : "", hint));
-    case VALUE_UNLAWFUL: break;
+    case VALUE_INVALID: break;
     }
     value_text(node, value, sizeof value);
     return gf_source_refuse(error_out, origin, line, "%s = %s: allowed is %s%s", key, value,

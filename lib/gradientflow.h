@@ -131,7 +131,7 @@ typedef enum gf_optimizer {
 struct gf_error {
     gf_status code;
     uint32_t rank;          /* who reports */
-    uint32_t peer;          /* who is to blame; GF_RANK_NONE if nobody is */
+    uint32_t peer;          /* the culprit; GF_RANK_NONE if there is none */
     gf_operation operation;
     uint64_t step;
     uint32_t tensor;        /* GF_TENSOR_NONE, or the first tensor of the buffer under way */

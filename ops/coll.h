@@ -105,7 +105,7 @@ struct gf_coll {
     /* -- the collective's own from here -- */
     gf_coll_state state;
     gf_status error;
-    uint32_t waits_for;        /* world rank whose message is awaited, for blame; GF_RANK_NONE */
+    uint32_t waits_for;        /* world rank whose message is awaited, for fault attribution; GF_RANK_NONE */
     bool awaits_device;        /* late folds are awaited, too */
     bool awaits_core;          /* a rank that is awaited last ran on this rank's core: it needs it */
     uint64_t moved_ns;         /* last progress */
@@ -144,7 +144,7 @@ extern const struct gf_coll_kind gf_coll_direct_device; /* direct where data and
 gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);
 /* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The link's progress() is the caller's to
  * call, before. While moved_ns comes out as now_ns, there may be more to do at once: a turn stops after about a slice.
- * After GF_ERR_TIMEOUT, GF_ERR_LINK or GF_ERR_MISMATCH, waits_for is who is to blame. */
+ * After GF_ERR_TIMEOUT, GF_ERR_LINK or GF_ERR_MISMATCH, waits_for is the culprit. */
 gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
 /* Goes to DRAIN with `error`: asks for cancel of every request. gf_coll_poll() then drains, as long as it takes: what
  * cannot be cancelled is ended by the link's reset(). Does nothing unless the collective runs. */

@@ -236,8 +236,8 @@ const struct gf_auth_module gf_module_authentication = {
     .link_prove = gf_auth_link_prove,
     .link_proof_fits = gf_auth_link_proof_fits,
     .MACs = gf_auth_macs,
-    .seal_put = gf_auth_mac_put,
-    .seal_fits = gf_auth_mac_fits,
+    .mac_put = gf_auth_mac_put,
+    .mac_fits = gf_auth_mac_fits,
     .encrypt = gf_auth_encrypt,
     .decrypt = gf_auth_decrypt,
 };

@@ -86,9 +86,9 @@ struct gf_auth_module {
     bool (*link_proof_fits)(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);
     void (*MACs)(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
                   struct gf_auth_mac *to_coordinator_out);
-    void (*seal_put)(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
-                     size_t body_bytes, unsigned char *mac_out);
-    bool (*seal_fits)(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
+    void (*mac_put)(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
+                    size_t body_bytes, unsigned char *mac_out);
+    bool (*mac_fits)(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
     void (*encrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
                     size_t bytes);
     bool (*decrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,

@@ -173,7 +173,7 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status c
     if (pending->challenged) {
         struct gf_auth_mac to_rank, to_coordinator;
         gf_tcp_pending_macs(tcp, pending, &to_rank, &to_coordinator);
-        tcp->authentication->seal_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
+        tcp->authentication->mac_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
     }
     /* A new socket has room for it. */
     (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT);

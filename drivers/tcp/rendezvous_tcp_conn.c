@@ -25,7 +25,7 @@ bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, co
     gf_frame_header_put(&put, kind, bytes, tcp->job_id, tcp->rank);
     out_copy(conn, header, sizeof header);
     out_copy(conn, payload, bytes);
-    if (conn->authenticated) tcp->authentication->seal_put(&conn->mac_out, header, sizeof header, payload, bytes, MAC);
+    if (conn->authenticated) tcp->authentication->mac_put(&conn->mac_out, header, sizeof header, payload, bytes, MAC);
     out_copy(conn, MAC, mac_bytes);
     tcp->base.sent_bytes += GF_FRAME_HEADER_BYTES + bytes + mac_bytes;
     gf_tcp_conn_flush(tcp, conn);
@@ -99,7 +99,7 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
         }
     }
     uint32_t frame_bytes = GF_FRAME_HEADER_BYTES + header.payload_bytes;
-    if (conn->authenticated && !tcp->authentication->seal_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
+    if (conn->authenticated && !tcp->authentication->mac_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
         conn->lives = true;
         (void)snprintf(tcp->text, sizeof tcp->text, "sent a frame whose MAC does not fit: it was changed, repeated or "
                        "put in on the way");

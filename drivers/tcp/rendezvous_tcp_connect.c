@@ -73,7 +73,7 @@ static gf_status answer_take(struct tcp *tcp, struct conn *conn)
     gf_status code = (gf_status)(int32_t)gf_get_u32(&get);
     gf_get_text(&get, reason, sizeof reason);
     conn->in_bytes = 0;
-    if (conn->authenticated && !tcp->authentication->seal_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes)) {
+    if (conn->authenticated && !tcp->authentication->mac_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes)) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
                             "the answer of rank 0 at %.50s has a MAC that does not fit: it was changed on the way",
                             tcp->address_text);

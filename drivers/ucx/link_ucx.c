@@ -69,7 +69,7 @@ void gf_ucx_req_end(struct gf_req *req, gf_status answer)
     req->answer = answer;
 }
 
-static void req_settle(struct gf_req *req, ucs_status_t status, size_t arrived_bytes)
+static void req_end(struct gf_req *req, ucs_status_t status, size_t arrived_bytes)
 {
     struct gf_ucx *ucx = req->ucx;
     gf_status answer = GF_OK;
@@ -91,13 +91,13 @@ static void req_settle(struct gf_req *req, ucs_status_t status, size_t arrived_b
 static void send_ended(void *handle, ucs_status_t status, void *user_data)
 {
     (void)handle;
-    req_settle(user_data, status, 0);
+    req_end(user_data, status, 0);
 }
 
 static void recv_ended(void *handle, ucs_status_t status, const ucp_tag_recv_info_t *info, void *user_data)
 {
     (void)handle;
-    req_settle(user_data, status, info->length);
+    req_end(user_data, status, info->length);
 }
 
 /* ---- posting ---- */

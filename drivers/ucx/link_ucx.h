@@ -104,7 +104,7 @@ bool gf_ucx_network_used(const char *list); /* anything but the transports that 
 extern const char *const gf_ucx_cuda_names[GF_UCX_CUDA_NAMES];
 bool gf_ucx_may_reach_device(const struct gf_link_setup *setup);
 void gf_ucx_device_ask(struct gf_ucx *ucx, const struct gf_link_setup *setup); /* before UCX is opened */
-void gf_ucx_device_settle(struct gf_ucx *ucx, uint64_t memory_types);          /* of its context */
+void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types);          /* of its context */
 void gf_ucx_device_forget(struct gf_ucx *ucx); /* outside of enter and leave: what is not reached is not entered */
 gf_status gf_ucx_device_enter(struct gf_ucx *ucx); /* with a gpu alone */
 void gf_ucx_device_leave(struct gf_ucx *ucx);

@@ -30,7 +30,7 @@ void gf_ucx_device_ask(struct gf_ucx *ucx, const struct gf_link_setup *setup)
     ucx->device_bytes = setup->device_bytes;
 }
 
-void gf_ucx_device_settle(struct gf_ucx *ucx, uint64_t memory_types)
+void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types)
 {
     if (ucx->gpu == NULL) return;
     ucx->link.reaches_device = (memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)) != 0;

@@ -21,7 +21,7 @@ static void compute(gf_context *gf, uint32_t tensor)
                                        1.0f, 0, NULL), GF_OK);
 }
 
-static void settle(gf_context *gf)
+static void drain(gf_context *gf)
 {
     struct gf_queue stream = {.gpu = gf->gpu, .stream = 0};
     while (gf->gpu->driver->finished(&stream) == GF_AGAIN) {}
@@ -58,7 +58,7 @@ static double step_run(struct world *w, bool before, bool inside)
     gf_context *gf = w->ranks[0].gf;
     uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL);
     for (uint32_t i = 0; before && (i < TENSORS); i++) compute(gf, i);
-    if (before) settle(gf);
+    if (before) drain(gf);
     computes = inside;
     world_step_run(w, &step);
     world_expect(w, GF_OK);

@@ -44,7 +44,7 @@ static void must(gf_status status)
     exit(1);
 }
 
-static void settle(void)
+static void drain(void)
 {
     gf_status status;
     while ((status = gf_gpu_cuda.finished(&program.queue)) == GF_AGAIN) {}
@@ -56,17 +56,17 @@ static void settle(void)
 static void upload(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes)
 {
     (void)pair;
-    settle(); /* nothing reads the staging any more */
+    drain(); /* nothing reads the staging any more */
     memcpy(program.staging, src, size_bytes);
     must(gf_gpu_cuda.copy(&program.queue, dst, (gf_mem)(uintptr_t)program.staging, size_bytes));
-    settle();
+    drain();
 }
 
 static void download(struct ops_pair *pair, void *dst, gf_mem src, uint64_t size_bytes)
 {
     (void)pair;
     must(gf_gpu_cuda.copy(&program.queue, (gf_mem)(uintptr_t)program.staging, src, size_bytes));
-    settle();
+    drain();
     memcpy(dst, program.staging, size_bytes);
 }
 
@@ -310,7 +310,7 @@ static int bench(void)
         for (size_t r = 0; r < ROWS; r++) {
             uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL);
             must(rows[r].run());
-            settle();
+            drain();
             if (round > 0) took[r][round - 1] = (double)(gf_clock_monotonic.now_ns(NULL) - begin_ns);
         }
     download(NULL, &found, rest(), sizeof found);

@@ -16,7 +16,7 @@ static _Alignas(4096) uint32_t pinned[WORDS];
 
 static gf_mem host(void) { return (gf_mem)(uintptr_t)pinned; }
 
-static bool settles(void)
+static bool drains(void)
 {
     for (uint32_t turn = 0; turn < TURNS_MAX; turn++)
         if (gf_gpu_cuda.finished(&f.queue) == GF_OK) return true;
@@ -38,7 +38,7 @@ static int export(int out, int in)
     cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", NULL);
     if ((cuda_fixture_open(&f) != GF_OK) || (gf_gpu_cuda.host_register(f.gpu, pinned, BYTES) != GF_OK)) return 1;
     for (uint32_t i = 0; i < WORDS; i++) pinned[i] = 7000 + i;
-    if ((gf_gpu_cuda.copy(&f.queue, gf_gpu_cuda.arena(f.gpu), host(), BYTES) != GF_OK) || !settles()) return 2;
+    if ((gf_gpu_cuda.copy(&f.queue, gf_gpu_cuda.arena(f.gpu), host(), BYTES) != GF_OK) || !drains()) return 2;
     if (gf_gpu_cuda.export(f.gpu, handle) != GF_OK) return 3;
     if (write(out, handle, sizeof handle) != (ssize_t)sizeof handle) return 4;
     if (read(in, &byte, 1) != 0) return 5;
@@ -80,7 +80,7 @@ static gf_status import_and_read(uint32_t *first_out)
     if (status < 0) return status;
     assert_true((base != 0) && (base != gf_gpu_cuda.arena(f.gpu)));
     status = gf_gpu_cuda.copy(&f.queue, host(), base, BYTES);
-    if (status == GF_OK) assert_true(settles());
+    if (status == GF_OK) assert_true(drains());
     *first_out = pinned[0];
     gf_gpu_cuda.give_back(f.gpu, exporter.handle, base);
     return status;

@@ -81,7 +81,7 @@ static void launch(struct gf_queue *queue, uint32_t kernel, gf_mem at, uint32_t 
     memset(&words, 0xcc, sizeof words); /* was read during the call */
 }
 
-static uint32_t settle(struct gf_queue *queue)
+static uint32_t drain(struct gf_queue *queue)
 {
     uint32_t turns = 0;
     gf_status status;
@@ -108,7 +108,7 @@ TEST(copies_arrive_late_and_whole)
         launch(&f.queue, DOUBLE, device(WORDS), 0);
         assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(WORDS), device(WORDS), BYTES), GF_OK);
         was_poisoned += pinned[WORDS] == FAKE_CUDA_POISON * 0x01010101u;
-        late += settle(&f.queue) > 0;
+        late += drain(&f.queue) > 0;
         for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[WORDS + i], 2 * (7 + i));
         end();
         cuda_fixture_clean(&f);
@@ -145,7 +145,7 @@ static void produce(struct gf_queue *theirs, bool waits)
     launch(theirs, FILL, device(0), 100);
     if (waits) assert_int_equal(gf_gpu_cuda.wait_for(&f.queue, theirs->stream), GF_OK);
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(0), BYTES), GF_OK);
-    (void)settle(&f.queue);
+    (void)drain(&f.queue);
 }
 
 /* And the other way: the library copies weights in, and the appliance's forward pass reads them. */
@@ -156,7 +156,7 @@ static void consume(struct gf_queue *theirs, bool leads)
     if (leads) assert_int_equal(gf_gpu_cuda.lead(&f.queue, theirs->stream), GF_OK);
     launch(theirs, DOUBLE, device(0), 0);
     f.fake->stream_run(theirs->stream);
-    (void)settle(&f.queue);
+    (void)drain(&f.queue);
 }
 
 static void with_their_stream(uint32_t seed, bool is_default, void (*run)(struct gf_queue *theirs, bool ordered), bool ordered)
@@ -184,7 +184,7 @@ TEST(their_stream_waits_for_the_queue)
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         with_their_stream(seed, seed % 4 == 0, consume, true);
         assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(WORDS), device(0), BYTES), GF_OK);
-        (void)settle(&f.queue);
+        (void)drain(&f.queue);
         for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[WORDS + i], 2 * (50 + i));
         end();
         cuda_fixture_clean(&f);
@@ -210,9 +210,9 @@ TEST(what_is_finished_needs_no_wait)
         begin(seed);
         struct gf_queue theirs = {f.gpu, f.fake->stream_create()};
         launch(&theirs, FILL, device(0), 9);
-        (void)settle(&theirs);
+        (void)drain(&theirs);
         launch(&f.queue, DOUBLE, device(0), 0);
-        (void)settle(&f.queue);
+        (void)drain(&f.queue);
         f.fake->stream_destroy(theirs.stream);
         end();
         cuda_fixture_clean(&f);

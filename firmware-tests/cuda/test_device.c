@@ -5,7 +5,7 @@
 #include "firmware-tests/support/state_world.h"
 
 #define STEPS 12u
-#define BLAME_STEP 10u   /* behind it values are not finite */
+#define FAULT_STEP 10u   /* behind it values are not finite */
 #define LISTED_STEPS 16u
 
 static struct world_setup setup_on(const struct state_run *run, const struct gf_gpu_driver *gpu)
@@ -27,7 +27,7 @@ static void expect_same(struct world *a, struct world *b)
 static void halves_expect_equal(struct world *a, struct world *b)
 {
     for (uint32_t rank = 0; rank < a->world; rank++) {
-        world_settle(b, rank);
+        world_drain(b, rank);
         for (uint32_t tensor = 0; tensor < a->ranks[rank].tensor_count; tensor++) {
             gf_mem left = gf_weight_half(a->ranks[rank].gf, tensor), right = gf_weight_half(b->ranks[rank].gf, tensor);
             if (left == 0) continue;
@@ -67,19 +67,19 @@ static void fill_typed(struct world *w, uint32_t rank, uint32_t tensor, void *gr
     for (uint64_t i = 0; i < from->elem_count; i++)
         world_put(from->type, gradient, i, /* so that sums are rounded */
                   world_value(rank + 16u * (uint32_t)moment->step, tensor, i) * 0.1f);
-    if ((moment->step > BLAME_STEP) && (rank == 1) && (tensor == 1 + 2 * (moment->step % 2))) /* in another chunk each time */
+    if ((moment->step > FAULT_STEP) && (rank == 1) && (tensor == 1 + 2 * (moment->step % 2))) /* in another chunk each time */
         world_put(from->type, gradient, (moment->step * 53) % from->elem_count, __builtin_inff());
 }
 
 /* Both have named the same values, of however many. */
-static void expect_same_blame(const struct world *a, const struct world *b)
+static void expect_same_fault(const struct world *a, const struct world *b)
 {
     const char *left = a->ranks[0].log, *right = b->ranks[0].log;
     for (uint32_t met = 0;; met++) {
         left = strstr(left, "first on rank");
         right = strstr(right, "first on rank");
         if ((left == NULL) || (right == NULL)) {
-            assert_true((left == NULL) && (right == NULL) && (met == LISTED_STEPS - BLAME_STEP));
+            assert_true((left == NULL) && (right == NULL) && (met == LISTED_STEPS - FAULT_STEP));
             return;
         }
         assert_memory_equal(left, right, strcspn(left, "\n") + 1);
@@ -125,8 +125,8 @@ static void listed_chunks_run(uint32_t slice_bytes, uint32_t chunk_elems, uint64
                 expect_same(&host, &device);
                 expect_same_scores(&host, &device);
             }
-            expect_same_blame(&host, &device);
-            for (uint32_t rank = 0; rank < device.world; rank++) world_settle(&device, rank);
+            expect_same_fault(&host, &device);
+            for (uint32_t rank = 0; rank < device.world; rank++) world_drain(&device, rank);
             for (uint32_t t = 0; t < STATE_TENSORS; t++)
                 assert_memory_equal(world_gradient(&host, 0, t), world_gradient(&device, 0, t),
                                     alike[t].elem_count * gf_type_size_bytes(alike[t].type));
@@ -208,7 +208,7 @@ TEST(device_memory_is_broadcast_through_the_wire_pool)
     world_run(&w, broadcasts_progress, &all);
     world_expect(&w, GF_OK);
     for (uint32_t rank = 0; rank < w.world; rank++) {
-        world_settle(&w, rank);
+        world_drain(&w, rank);
         for (uint32_t i = 1; i <= BROADCASTS; i++)
             for (uint64_t e = 0; e < state_tensors[i].elem_count; e++)
                 assert_true(((float *)(uintptr_t)gf_weight(w.ranks[rank].gf, i))[e] == (float)(1000 + i * 100 + e % 10));

@@ -213,7 +213,7 @@ TEST(on_two_nodes_all_go_to_the_wire_or_none)
         }
         world_step_run(&device, &step);
         world_expect(&device, GF_OK);
-        for (uint32_t rank = 0; rank < setup.world; rank++) world_settle(&device, rank);
+        for (uint32_t rank = 0; rank < setup.world; rank++) world_drain(&device, rank);
         world_expect_sums(&device, 1.0f);
         world_close(&device);
     }
@@ -335,7 +335,7 @@ static void survivors_sums_expect_right(struct world *w)
         if (rank == VICTIM) continue;
         assert_int_equal(w->ranks[rank].status, GF_OK);
         assert_int_equal(world_stats(w, rank).path, GF_PATH_WIRE);
-        world_settle(w, rank);
+        world_drain(w, rank);
         for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++)
             for (uint64_t i = 0; i < state_tensors[tensor].elem_count; i++) {
                 float expected = world_sum(w->world, tensor, i) - world_value(VICTIM, tensor, i);

@@ -1,6 +1,6 @@
 /* Counts what the whole process allocates while steps run, UCX and its thread included, and names who asked:
  *     gf-run -n 2 program_allocations [--steps N] [GROUP.KEY=VALUE ..]
- * over config/local.cfg and the demo's tensor table, after SETTLE steps that do not count. The allocator below stands
+ * over config/local.cfg and the demo's tensor table, after WARM_UP steps that do not count. The allocator below stands
  * in front of libc's for every object of the process. UCX is linked dynamically here, so the object that a caller lies
  * in says whose it is: what lies in the program itself is the library, because this file allocates nothing between open
  * and close. Prints "NAME VALUE" lines, which test_allocations.sh judges. */
@@ -19,7 +19,7 @@
 #include "config/config.h"
 #include "tools/common/tool_tensors.h"
 
-#define SETTLE 20u
+#define WARM_UP 20u
 #define FRAMES_MAX 24
 #define STACKS_MAX 4096u
 #define CALLERS_MAX 64u
@@ -209,11 +209,11 @@ static gf_status steps_run(gf_context *gf, uint32_t step_count)
 {
     uint32_t none = 0, first_bad = 0, last_bad = 0, before, worst = 0;
     gf_status status = GF_OK;
-    for (uint32_t s = 0; (s < SETTLE) && (status >= 0); s++) status = step_run(gf, s);
+    for (uint32_t s = 0; (s < WARM_UP) && (status >= 0); s++) status = step_run(gf, s);
     __atomic_store_n(&counting, true, __ATOMIC_SEQ_CST);
     for (uint32_t s = 0; (s < step_count) && (status >= 0); s++) {
         before = __atomic_load_n(&stack_count, __ATOMIC_SEQ_CST);
-        status = step_run(gf, SETTLE + s);
+        status = step_run(gf, WARM_UP + s);
         uint32_t made = __atomic_load_n(&stack_count, __ATOMIC_SEQ_CST) - before;
         if (made > worst) worst = made;
         if (made == 0) { none++; continue; }

@@ -2,6 +2,7 @@
  * encrypted or not. This program's own send() and recv() stand for the wire. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/ucx/connection_record.h"
+#include "firmware-tests/support/key_file.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +19,6 @@
 /* This file defines both, so the linker leads no call of them from here elsewhere. */
 #define ucx_send __wrap_send
 #define ucx_recv __wrap_recv
-static char key_path[64];
 
 /* ---- the wire ---- */
 
@@ -299,19 +299,4 @@ TEST(a_flipped_byte_ends_an_encrypted_connection)
     }
 }
 
-static int key_setup(void **state)
-{
-    int fd;
-    (void)state;
-    (void)snprintf(key_path, sizeof key_path, "/tmp/gf_key_XXXXXX");
-    fd = mkstemp(key_path);
-    return ((fd < 0) || (write(fd, "0123456789abcdef0123456789abcdef", 32) != 32) || (close(fd) != 0)) ? -1 : 0;
-}
-
-static int key_teardown(void **state)
-{
-    (void)state;
-    return unlink(key_path);
-}
-
-TEST_AROUND(key_setup, key_teardown)
+TEST_AROUND(key_file_make, key_file_remove)

@@ -2,6 +2,7 @@
  * that was changed there ends it with an error that says so. This program's own send() and recv() stand for the
  * wire. */
 #include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/key_file.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include <sys/socket.h>
@@ -10,7 +11,6 @@
 
 #define BYTES 500000u
 static const char secret_text[] = "a gradient that nobody else may read";
-static char key_path[64];
 static bool seen;       /* the text, in what was sent */
 static int64_t flip_in = -1; /* bytes that are received before one is changed */
 
@@ -137,19 +137,4 @@ TEST(where_it_cannot_be_it_is_refused)
     for (size_t i = 0; i < LENGTH(refused_cases); i++) ranks_run(1, 0, refused_body, &refused_cases[i]);
 }
 
-static int key_setup(void **state)
-{
-    int fd;
-    (void)state;
-    (void)snprintf(key_path, sizeof key_path, "/tmp/gf_key_XXXXXX");
-    fd = mkstemp(key_path);
-    return ((fd < 0) || (write(fd, "0123456789abcdef0123456789abcdef", 32) != 32) || (close(fd) != 0)) ? -1 : 0;
-}
-
-static int key_teardown(void **state)
-{
-    (void)state;
-    return unlink(key_path);
-}
-
-TEST_AROUND(key_setup, key_teardown)
+TEST_AROUND(key_file_make, key_file_remove)

@@ -2,6 +2,7 @@
  * tcp and the third attacks it. It was forked from the same program, so it knows every address of theirs. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/ucx/connection_proof.h"
+#include "firmware-tests/support/key_file.h"
 #include "firmware-tests/support/stranger.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
@@ -16,7 +17,6 @@
 #define PORTS_MAX 64u
 
 static unsigned char canary[4096], prize[64];
-static char key_path[64];
 
 static void ms_sleep(long ms)
 {
@@ -322,19 +322,4 @@ TEST(a_fabric_without_proofs_must_be_trusted)
     for (size_t i = 0; i < LENGTH(fabric_cases); i++) ranks_run(1, 0, fabric_body, &fabric_cases[i]);
 }
 
-static int key_setup(void **state)
-{
-    int fd;
-    (void)state;
-    (void)snprintf(key_path, sizeof key_path, "/tmp/gf_key_XXXXXX");
-    fd = mkstemp(key_path);
-    return ((fd < 0) || (write(fd, "0123456789abcdef0123456789abcdef", 32) != 32) || (close(fd) != 0)) ? -1 : 0;
-}
-
-static int key_teardown(void **state)
-{
-    (void)state;
-    return unlink(key_path);
-}
-
-TEST_AROUND(key_setup, key_teardown)
+TEST_AROUND(key_file_make, key_file_remove)

@@ -338,7 +338,7 @@ static void contexts_run(const char *transports, bool has_cuda)
     for (uint32_t i = 0; i < 3; i++) {
         world_step_run(&w, &step);
         world_expect(&w, GF_OK);
-        for (uint32_t rank = 0; rank < setup.world; rank++) world_settle(&w, rank);
+        for (uint32_t rank = 0; rank < setup.world; rank++) world_drain(&w, rank);
         world_expect_sums(&w, 1.0f);
     }
     assert_int_equal(seen.cuda > cuda, has_cuda);

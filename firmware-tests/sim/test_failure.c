@@ -76,9 +76,9 @@ static bool run_with_fault(const struct fault_case *c, uint32_t world, uint32_t 
         }
         world_expect_failed(&w, r, status);
         if ((c->creep_ns != 0) && (strstr(w.ranks[r].log, "which coordinates") != NULL))
-            fail_msg("%s at %u, rank %u: the coordinator answers, and is blamed: %s", c->name, (unsigned)at, r, w.ranks[r].log);
+            fail_msg("%s at %u, rank %u: the coordinator answers, and is named: %s", c->name, (unsigned)at, r, w.ranks[r].log);
         if (c->named && (gf_error_last(w.ranks[r].gf)->peer != rank))
-            fail_msg("%s of rank %u at post %u: rank %u blames %d: %s", c->name, rank, (unsigned)at, r,
+            fail_msg("%s of rank %u at post %u: rank %u names %d: %s", c->name, rank, (unsigned)at, r,
                      (int)gf_error_last(w.ranks[r].gf)->peer, w.ranks[r].log);
     }
     if (met) assert_true(gf_sim_now_ns(w.sim) - begin_ns <= c->within_ns + HEALTHY_NS);

@@ -77,10 +77,10 @@ static bool corrupt_run(uint64_t at, gf_algorithm algorithm, bool integrity, uin
             (*failed_out)++;
             assert_non_null(strstr(error->text, "arrived damaged")); /* the others are told the same */
             if (error->code == GF_ERR_DATA) {
-                char blamed[32];
-                (void)snprintf(blamed, sizeof blamed, "from rank %u", error->peer);
+                char named[32];
+                (void)snprintf(named, sizeof named, "from rank %u", error->peer);
                 assert_true(error->peer < RANKS);
-                assert_non_null(strstr(error->text, blamed));
+                assert_non_null(strstr(error->text, named));
             }
             continue;
         }

@@ -48,7 +48,7 @@ TEST(a_death_in_the_join_is_named_in_time)
                     const struct gf_error *error = gf_error_last(w.ranks[rank].gf);
                     if (rank == victim) continue;
                     if ((w.ranks[rank].status >= 0) || (error->peer != victim))
-                        fail_msg("world %u, rank %u dies after %u us: rank %u: %s, blames %d: %s", size, victim,
+                        fail_msg("world %u, rank %u dies after %u us: rank %u: %s, names %d: %s", size, victim,
                                  (unsigned)(death_ns / 1000), rank, gf_status_name(w.ranks[rank].status),
                                  (int)error->peer, error->text);
                 }

@@ -123,16 +123,16 @@ TEST(an_abort_of_the_waiting_rank_itself_ends_its_wait)
 
 TEST(closing_in_the_middle_of_a_step_is_told_to_the_others)
 {
-    for (uint32_t guilty = 0; guilty < 3; guilty++) {
+    for (uint32_t culprit = 0; culprit < 3; culprit++) {
         struct world_setup setup = brief_setup(3);
-        struct world_interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_close};
+        struct world_interrupt interrupt = {.rank = culprit, .after_tensors = 2, .act = act_close};
         struct world w;
         world_open(&w, &setup);
         world_run(&w, closing_progress, &interrupt);
         for (uint32_t rank = 0; rank < 3; rank++) {
-            if (rank == guilty) continue;
+            if (rank == culprit) continue;
             world_expect_failed(&w, rank, GF_ERR_PEER);
-            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, guilty);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, culprit);
             world_expect_log(&w, rank, "closed its context while step was under way");
         }
         world_close(&w);
@@ -161,9 +161,9 @@ static gf_status close_early_progress(struct world *w, uint32_t rank, void *arg)
 TEST(closing_between_steps_while_others_go_on_is_named)
 {
     for (uint32_t world = 2; world <= 4; world++) {
-        for (uint32_t guilty = 0; guilty < world; guilty++) { /* the coordinator too, which has only itself to ask */
+        for (uint32_t culprit = 0; culprit < world; culprit++) { /* the coordinator too, which has only itself to ask */
             struct world_setup setup = brief_setup(world);
-            struct world_interrupt interrupt = {.rank = guilty};
+            struct world_interrupt interrupt = {.rank = culprit};
             struct world_step step = {.order = WORLD_FORWARD};
             struct world w;
             world_open(&w, &setup);
@@ -171,9 +171,9 @@ TEST(closing_between_steps_while_others_go_on_is_named)
             world_expect(&w, GF_OK);
             world_run(&w, close_early_progress, &interrupt);
             for (uint32_t rank = 0; rank < world; rank++) {
-                if (rank == guilty) continue;
+                if (rank == culprit) continue;
                 world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
-                assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, guilty);
+                assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, culprit);
                 world_expect_log(&w, rank, "it has closed its context");
             }
             world_close(&w);
@@ -207,9 +207,9 @@ TEST(the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks)
 
 TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
 {
-    for (uint32_t guilty = 0; guilty < 4; guilty++) {
+    for (uint32_t culprit = 0; culprit < 4; culprit++) {
         struct world_setup setup = brief_setup(4);
-        struct world_interrupt interrupt = {.rank = guilty, .after_tensors = 2, .act = act_cut};
+        struct world_interrupt interrupt = {.rank = culprit, .after_tensors = 2, .act = act_cut};
         struct world w;
         uint64_t begin_ns;
         world_open(&w, &setup);
@@ -219,8 +219,8 @@ TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
         for (uint32_t rank = 0; rank < 4; rank++) {
             uint32_t peer = gf_error_last(w.ranks[rank].gf)->peer;
             world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
-            if (rank != guilty) assert_int_equal(peer, guilty);
-            else assert_int_equal(peer, (guilty == 0) ? 1 : 0); /* from where it stands, the others are gone */
+            if (rank != culprit) assert_int_equal(peer, culprit);
+            else assert_int_equal(peer, (culprit == 0) ? 1 : 0); /* from where it stands, the others are gone */
         }
         world_close(&w);
     }
@@ -254,10 +254,10 @@ static gf_status lagging_progress(struct world *w, uint32_t rank, void *arg)
 
 TEST(a_rank_that_never_declares_is_named_with_its_step)
 {
-    for (uint32_t guilty = 0; guilty < 3; guilty++) {
+    for (uint32_t culprit = 0; culprit < 3; culprit++) {
         struct world_setup setup = brief_setup(3);
         struct world_step step = {.order = WORLD_FORWARD};
-        struct world_interrupt interrupt = {.rank = guilty, .after_tensors = 1};
+        struct world_interrupt interrupt = {.rank = culprit, .after_tensors = 1};
         struct world w;
         world_open(&w, &setup);
         world_step_run(&w, &step);
@@ -265,7 +265,7 @@ TEST(a_rank_that_never_declares_is_named_with_its_step)
         world_run(&w, lagging_progress, &interrupt);
         for (uint32_t rank = 0; rank < 3; rank++) {
             world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
-            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, guilty);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, culprit);
             assert_int_equal(gf_error_last(w.ranks[rank].gf)->step, 2);
             assert_non_null(strstr(gf_error_last(w.ranks[rank].gf)->text, "computing"));
         }

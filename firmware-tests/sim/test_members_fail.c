@@ -1,4 +1,4 @@
-/* Death, abort and blame: all ranks end with the same error, and it names who is to blame. */
+/* Death, abort and fault attribution: all ranks end with the same error, and it names the culprit. */
 #include "firmware-tests/support/suite.h"
 #include "lib/membership/members_state.h"
 #include "firmware-tests/support/members_world.h"
@@ -92,7 +92,7 @@ static const struct gf_error late = {.code = GF_ERR_TIMEOUT, .peer = GF_RANK_NON
                                      .text = "nothing moved for 30 s"};
 
 /* Rank `asker` asks until it is answered; the others poll. Gives how long it took. */
-static uint64_t blame(uint32_t asker, const struct gf_error *seen, struct gf_error *error_out)
+static uint64_t attribute(uint32_t asker, const struct gf_error *seen, struct gf_error *error_out)
 {
     uint64_t begin_ns = world.now_ns;
     for (int turn = 0; turn < 100000; turn++) {
@@ -108,7 +108,7 @@ static uint64_t blame(uint32_t asker, const struct gf_error *seen, struct gf_err
             }
         }
     }
-    fail_msg("no verdict");
+    fail_msg("no error");
     return 0;
 }
 
@@ -118,15 +118,15 @@ struct where {
     uint32_t waits_for;
 };
 
-static const struct blame_case {
+static const struct fault_case {
     const char *name;
     uint32_t asker;
     uint32_t stopped; /* bits */
     struct where at[4];
     uint32_t peer;
     const char *text;
-} blames[] = {
-    {"who_does_not_poll_is_guilty", 1, 0x8,
+} faults[] = {
+    {"who_does_not_poll_is_the_culprit", 1, 0x8,
      {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 0}, {8, 40, GF_OPERATION_STEP, 1},
       {8, 39, GF_OPERATION_NONE, GF_RANK_NONE}}, 3, "rank 3 does not answer"},
     {"the_coordinator_asks_too", 0, 0x4,
@@ -155,11 +155,11 @@ static const struct blame_case {
       {8, 40, GF_OPERATION_STEP, 2}}, 0, "it waits for rank 3, so a message was lost or calls differ"},
 };
 
-TEST(the_guilty_rank_is_the_same_for_all)
+TEST(the_culprit_is_the_same_for_all)
 {
-    for (size_t i = 0; i < 2 * LENGTH(blames); i++) {
-        const struct blame_case *c = &blames[i / 2];
-        struct gf_error verdict = {0};
+    for (size_t i = 0; i < 2 * LENGTH(faults); i++) {
+        const struct fault_case *c = &faults[i / 2];
+        struct gf_error error = {0};
         members_world_open(4, (i % 2) != 0, (i % 2 == 0) ? 2 : 0);
         members_world_until(GF_OK);
         for (uint32_t rank = 0; rank < 4; rank++) {
@@ -167,11 +167,11 @@ TEST(the_guilty_rank_is_the_same_for_all)
         }
         for (int turn = 0; turn < 3000; turn++) assert_true(members_world_progress(GF_OK));
         for (uint32_t rank = 0; rank < 4; rank++) world.ranks[rank].stopped = ((c->stopped >> rank & 1) != 0);
-        assert_true(blame(c->asker, &late, &verdict) <= 2 * SECOND);
-        if (verdict.peer != c->peer) print_error("%s: %s\n", c->name, verdict.text);
-        assert_int_equal(verdict.code, GF_ERR_TIMEOUT);
-        assert_int_equal(verdict.peer, c->peer);
-        assert_int_equal(verdict.step, c->at[c->peer].step);
+        assert_true(attribute(c->asker, &late, &error) <= 2 * SECOND);
+        if (error.peer != c->peer) print_error("%s: %s\n", c->name, error.text);
+        assert_int_equal(error.code, GF_ERR_TIMEOUT);
+        assert_int_equal(error.peer, c->peer);
+        assert_int_equal(error.step, c->at[c->peer].step);
         for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_TIMEOUT);
         assert_all_failed(GF_ERR_TIMEOUT, c->peer, c->text);
         /* The stopped rank runs on: it hears the same. */
@@ -184,14 +184,14 @@ TEST(the_guilty_rank_is_the_same_for_all)
 
 TEST(a_stopped_coordinator_is_found_by_each_rank)
 {
-    struct gf_error verdict = {0};
+    struct gf_error error = {0};
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
     world.ranks[0].stopped = true;
-    assert_true(blame(1, &late, &verdict) == 2 * SECOND);
-    assert_int_equal(verdict.code, GF_ERR_TIMEOUT);
-    assert_int_equal(verdict.peer, 0);
-    assert_non_null(strstr(verdict.text, "did not answer for 2.0 s"));
+    assert_true(attribute(1, &late, &error) == 2 * SECOND);
+    assert_int_equal(error.code, GF_ERR_TIMEOUT);
+    assert_int_equal(error.peer, 0);
+    assert_non_null(strstr(error.text, "did not answer for 2.0 s"));
     world.ranks[0].stopped = false; /* runs on and is told */
     for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_PEER);
     assert_int_equal(error_of(0)->code, GF_ERR_PEER);
@@ -200,18 +200,18 @@ TEST(a_stopped_coordinator_is_found_by_each_rank)
     members_world_end();
 }
 
-TEST(a_rank_that_dies_during_the_inquiry_is_guilty)
+TEST(a_rank_that_dies_during_the_inquiry_is_the_culprit)
 {
-    struct gf_error verdict = {0};
+    struct gf_error error = {0};
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
     world.ranks[2].stopped = true;
-    assert_int_equal(gf_members_attribute(world.ranks[1].members, world.now_ns, &late, &verdict), GF_AGAIN);
+    assert_int_equal(gf_members_attribute(world.ranks[1].members, world.now_ns, &late, &error), GF_AGAIN);
     assert_false(members_world_progress(GF_ERR_PEER));
     fake_cut(&fake, 2, "timed out");
-    (void)blame(1, &late, &verdict);
-    assert_int_equal(verdict.code, GF_ERR_PEER);
-    assert_int_equal(verdict.peer, 2);
+    (void)attribute(1, &late, &error);
+    assert_int_equal(error.code, GF_ERR_PEER);
+    assert_int_equal(error.peer, 2);
     members_world_end();
 }
 
@@ -219,23 +219,23 @@ TEST(a_failed_link_between_live_ranks_is_told_as_seen)
 {
     const struct gf_error seen = {.code = GF_ERR_LINK, .peer = 2, .operation = GF_OPERATION_ALLREDUCE, .step = 3,
                                   .tensor = GF_TENSOR_NONE, .text = "send to rank 2: Input/output error"};
-    struct gf_error verdict = {0};
+    struct gf_error error = {0};
     members_world_open(3, false, 0);
     members_world_until(GF_OK);
-    (void)blame(1, &seen, &verdict);
+    (void)attribute(1, &seen, &error);
     for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_LINK);
     assert_all_failed(GF_ERR_LINK, 2, "rank 1: send to rank 2: Input/output error");
-    assert_int_equal(verdict.operation, GF_OPERATION_ALLREDUCE);
+    assert_int_equal(error.operation, GF_OPERATION_ALLREDUCE);
     members_world_end();
 }
 
-TEST(a_world_of_one_blames_what_it_saw)
+TEST(a_world_of_one_names_what_it_saw)
 {
-    struct gf_error verdict = {0};
+    struct gf_error error = {0};
     members_world_open(1, false, 0);
-    assert_int_equal(gf_members_attribute(world.ranks[0].members, world.now_ns, &late, &verdict), GF_OK);
-    assert_int_equal(verdict.code, GF_ERR_TIMEOUT);
-    assert_string_equal(verdict.text, late.text);
+    assert_int_equal(gf_members_attribute(world.ranks[0].members, world.now_ns, &late, &error), GF_OK);
+    assert_int_equal(error.code, GF_ERR_TIMEOUT);
+    assert_string_equal(error.text, late.text);
     assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT); /* errors stick */
     assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT);
     members_world_end();

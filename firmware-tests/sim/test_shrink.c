@@ -24,7 +24,7 @@ struct job {
 };
 
 static struct job jobs[RANKS_MAX];
-static uint64_t settled_ns; /* nobody ends before: a death may not have been seen yet */
+static uint64_t all_end_ns; /* nobody ends before: a death may not have been seen yet */
 static void (*on_progress)(struct world *w, uint32_t rank); /* faults by hand */
 
 static gf_status job_failed(struct world *w, uint32_t rank, gf_status status)
@@ -67,7 +67,7 @@ static gf_status job_last(struct world *w, uint32_t rank)
         if (out) continue;
         if (jobs[other].shrinking || jobs[other].in_step || (gf_steps(w->ranks[other].gf) < STEPS)) return GF_AGAIN;
     }
-    return (gf_sim_now_ns(w->sim) < settled_ns) ? GF_AGAIN : GF_OK;
+    return (gf_sim_now_ns(w->sim) < all_end_ns) ? GF_AGAIN : GF_OK;
 }
 
 static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
@@ -112,7 +112,7 @@ static struct world_setup setup_of(uint32_t world)
 static void jobs_run(struct world *w)
 {
     memset(jobs, 0, sizeof jobs);
-    settled_ns = gf_sim_now_ns(w->sim) + SECOND / 50;
+    all_end_ns = gf_sim_now_ns(w->sim) + SECOND / 50;
     world_run(w, job_progress, NULL);
     told = true;
 }

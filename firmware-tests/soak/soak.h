@@ -41,10 +41,10 @@ struct soak_act {
 /* How strictly the ends are judged. */
 typedef enum soak_hope {
     SOAK_HOPE_OK = 0, /* nothing happens that may be noticed: everybody ends well */
-    SOAK_HOPE_NAMED,  /* whoever fails names `guilty` */
+    SOAK_HOPE_NAMED,  /* whoever fails names `culprit` */
     SOAK_HOPE_AGREED, /* those that fail tell the same */
     SOAK_HOPE_TOLD,   /* they all know what the one that saw it says */
-    SOAK_HOPE_ON,     /* elastic: all but `guilty` go on to the end, it too where it is started again */
+    SOAK_HOPE_ON,     /* elastic: all but `culprit` go on to the end, it too where it is started again */
     SOAK_HOPE_ENDED   /* everybody ends */
 } soak_hope;
 
@@ -74,7 +74,7 @@ struct soak_plan {
     uint64_t leave_step;
     bool lossy;               /* messages meet random faults beside sim.faults */
     soak_hope hope;
-    uint32_t guilty;
+    uint32_t culprit;
     const char *says;         /* part of what they tell */
     const char *what;         /* the kind of fault, for counting */
 };
@@ -104,7 +104,7 @@ void soak_fill(const struct soak_plan *plan, gf_context *gf, uint64_t step, uint
 /* ---- the model ---- */
 
 /* A late device's work is done before its memory is looked at or written to, as an appliance's stream would wait. */
-static inline void soak_settle(const gf_context *gf)
+static inline void soak_drain(const gf_context *gf)
 {
     if (gf->on_device) late_gpu_drain(gf->gpu);
 }

@@ -43,12 +43,12 @@ static void all_name(const struct soak_job *job)
     if (ended_numeric(job)) return;
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
-        if ((rank == job->plan.guilty) || ended_well(self)) continue;
+        if ((rank == job->plan.culprit) || ended_well(self)) continue;
         /* While ranks join there is only the coordinator's word, and one that was cut off sees it otherwise. */
-        if ((self->end_stage == SOAK_OPEN) && (job->plan.guilty == 0)) continue;
-        if (!job->met || (self->error.peer != job->plan.guilty))
-            fail_msg("rank %u blames %d with %s, guilty is %u", rank, (int)self->error.peer, gf_status_name(self->end),
-                     job->plan.guilty);
+        if ((self->end_stage == SOAK_OPEN) && (job->plan.culprit == 0)) continue;
+        if (!job->met || (self->error.peer != job->plan.culprit))
+            fail_msg("rank %u names %d with %s, culprit is %u", rank, (int)self->error.peer, gf_status_name(self->end),
+                     job->plan.culprit);
     }
 }
 
@@ -92,8 +92,9 @@ static void all_go_on(const struct soak_job *job)
         if (job->ranks[rank].end_stage == SOAK_OPEN) return; /* it died while they joined for the first time */
     for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
-        if (((rank != job->plan.guilty) || self->joiner) && (self->end != GF_OK))
-            fail_msg("rank %u ended with %s, only rank %u has died", rank, gf_status_name(self->end), job->plan.guilty);
+        if (((rank != job->plan.culprit) || self->joiner) && (self->end != GF_OK))
+            fail_msg("rank %u ended with %s, only rank %u has died", rank, gf_status_name(self->end),
+                     job->plan.culprit);
     }
 }
 

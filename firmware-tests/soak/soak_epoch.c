@@ -123,7 +123,7 @@ void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *
     uint32_t members = members_of(gf), member_id = gf_first_rank(gf);
     bool behind = done[member_id] < gf_steps(gf), first = true;
     struct soak_mark mark;
-    soak_settle(gf);
+    soak_drain(gf);
     if (gf_steps(gf) == 0) soak_model_begin(model, gf); /* as an appliance begins its training */
     for (uint32_t i = 0; i < model->epoch_count; i++) {
         const struct soak_epoch *epoch = &model->epochs[i];

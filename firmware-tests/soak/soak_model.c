@@ -61,7 +61,7 @@ void soak_model_begin(struct soak_model *model, gf_context *gf)
 void soak_model_weights(struct soak_model *model, gf_context *gf)
 {
     bool all = model->step == 0; /* or this rank is late: others have gone on without it */
-    soak_settle(gf);
+    soak_drain(gf);
     for (uint32_t i = 0; (gf->optimizer.weight != 0) && (i < gf->tensor_count); i++) {
         float *weight = (float *)(uintptr_t)gf_weight(gf, i);
         for (uint64_t e = 0; e < gf->tensors[i].elem_count; e++) {
@@ -428,7 +428,7 @@ static void first_updated(struct soak_model *model, gf_context *gf, uint64_t ste
 void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step)
 {
     bool first = step != model->step, late = soak_model_is_late(model, gf);
-    soak_settle(gf);
+    soak_drain(gf);
     if (!late && first) {
         if (step != model->step + 1)
             soak_step_fail(gf, step, "whole before step %llu was", (unsigned long long)model->step + 1);
@@ -439,7 +439,7 @@ void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step)
         if (status != GF_OK) soak_step_fail(gf, step, "gf_update: %s", gf_status_name(status));
         if (gf_update(gf, model->plan->rate) != GF_ERR_STATE) soak_step_fail(gf, step, "applied twice");
     }
-    soak_settle(gf);
+    soak_drain(gf);
     soak_model_keep(model, gf);
     if (late) return; /* who knows what it saw */
     if (first) {

@@ -240,17 +240,17 @@ static void draw_one(struct soak_plan *plan, struct dice *dice)
     const struct one *one = &all[below(dice, sizeof all / sizeof all[0])];
     plan->what = one->what;
     plan->hope = one->hope;
-    plan->guilty = below(dice, plan->setup.world);
+    plan->culprit = below(dice, plan->setup.world);
     plan->says = one->says;
     if (!one->is_act && (one->kind == GF_SIM_FAULT_CORRUPT)) draw_integrity(plan);
     if (one->is_act) {
         struct soak_act *act = add_act(plan, dice, (soak_act_kind)one->kind);
-        plan->guilty = act->rank;
+        plan->culprit = act->rank;
         act->others = ~0u; /* of a cut */
         if ((act->kind != SOAK_ACT_KILL) && percent(dice, 40))
             act->delay_ns = 10 * plan->setup.config.exchange.timeout_ns + 2 * GF_ANSWER_NS; /* and back again */
     } else {
-        add_fault(plan, (gf_sim_fault_kind)one->kind, plan->guilty, draw_post(dice), 0);
+        add_fault(plan, (gf_sim_fault_kind)one->kind, plan->culprit, draw_post(dice), 0);
     }
 }
 
@@ -274,7 +274,7 @@ static void draw_elastic(struct soak_plan *plan, struct dice *dice)
         act->turn += 20; /* seldom while they join for the first time */
         if (percent(dice, 60))
             act->delay_ns = time_between(dice, 1, percent(dice, 50) ? 20 * MS : 4 * timeout_ns);
-        if (one) plan->guilty = act->rank;
+        if (one) plan->culprit = act->rank;
     }
     for (uint32_t i = (one || percent(dice, 60)) ? 0 : between(dice, 1, 2); i > 0; i--)
         add_fault(plan, kinds[below(dice, 7)], below(dice, plan->setup.world), draw_post(dice),
@@ -339,7 +339,7 @@ static void draw_leave(struct soak_plan *plan)
 void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
 {
     struct dice dice = {.state = seed};
-    *plan = (struct soak_plan){.seed = seed, .guilty = GF_RANK_NONE, .what = "none"};
+    *plan = (struct soak_plan){.seed = seed, .culprit = GF_RANK_NONE, .what = "none"};
     plan->large = percent(&dice, 3);
     draw_world(plan, &dice);
     draw_tensors(plan, &dice);

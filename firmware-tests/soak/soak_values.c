@@ -52,7 +52,7 @@ void soak_fill(const struct soak_plan *plan, gf_context *gf, uint64_t step, uint
     gf_type type = plan->tensors[tensor].type;
     uint32_t rank = gf_first_rank(gf), bad_tensor = 0;
     uint64_t bad_elem = 0;
-    soak_settle(gf);
+    soak_drain(gf);
     for (uint64_t e = 0; e < plan->tensors[tensor].elem_count; e++)
         world_put(type, gradient, e,
                   soak_gradient_after(type, soak_value(plan, step, rank, tensor, e), gf_loss_scale(gf), plan->passes,

@@ -277,7 +277,7 @@ uint32_t world_order_at(world_order order, uint32_t rank, uint32_t place, uint32
     return place;
 }
 
-void world_settle(struct world *w, uint32_t rank)
+void world_drain(struct world *w, uint32_t rank)
 {
     gf_context *gf = w->ranks[rank].gf;
     if ((gf != NULL) && (gf->gpu != NULL) && (gf->gpu->driver->finished == late_gpu.finished)) late_gpu_drain(gf->gpu);
@@ -288,7 +288,7 @@ static gf_status gradient_write(struct world *w, uint32_t rank, uint32_t tensor,
     const struct world_device *device = w->device;
     gf_context *gf = w->ranks[rank].gf;
     void *gradient = (device != NULL) ? device->gradient(w, rank, tensor) : (void *)(uintptr_t)gf_gradient(gf, tensor);
-    world_settle(w, rank);
+    world_drain(w, rank);
     if (step->fill != NULL) step->fill(w, rank, tensor, gradient, step->arg);
     else world_fill(w, rank, tensor, gradient, step->arg);
     if (device != NULL) device->store(w, rank, tensor, gradient);

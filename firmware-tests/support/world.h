@@ -108,7 +108,7 @@ struct world_step {
 /* gf_step_begin(), every tensor in its order, gf_step_poll() until it is whole. */
 void world_step_run(struct world *w, const struct world_step *step);
 /* All that a late device was given is done: what an appliance's stream would have waited for. */
-void world_settle(struct world *w, uint32_t rank);
+void world_drain(struct world *w, uint32_t rank);
 /* The same for one turn of one rank; arg is the struct world_step. */
 gf_status world_step_progress(struct world *w, uint32_t rank, void *arg);
 /* The same, and once `act` on a rank that has declared so many tensors. */

@@ -1,4 +1,4 @@
-/* How a context fails. The first failure is recorded and sticks; then the ranks agree who is to blame
+/* How a context fails. The first failure is recorded and sticks; then the ranks agree on the culprit
  * (gf_members_attribute) and what is under way is ended, because buffers may still be written to; only then do polls
  * answer with the error. */
 #include <stdarg.h>

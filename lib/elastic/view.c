@@ -295,7 +295,7 @@ gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, st
 {
     struct members_view *view = &members->view;
     gf_members_touch(members, now_ns);
-    gf_members_flush(members); /* the last verdict may still be owed */
+    gf_members_flush(members); /* the last ERROR may still have to go out */
     for (uint32_t i = 0; (i < MEMBERS_EVENTS_MAX) && (members->id_count > 1); i++) {
         struct gf_rendezvous_event event = {0};
         struct gf_get get;

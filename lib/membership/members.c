@@ -177,7 +177,7 @@ void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer,
 struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error)
 {
     struct gf_error told = *error;
-    if (error->code == GF_ERR_NUMERIC) return told; /* what the verdict has told all ranks: the same on each */
+    if (error->code == GF_ERR_NUMERIC) return told; /* what the vote has told all ranks: the same on each */
     told.code = GF_ERR_PEER;
     told.peer = from;
     (void)snprintf(told.text, sizeof told.text, "rank %u gave up: %.230s", from, error->text);

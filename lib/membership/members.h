@@ -1,5 +1,5 @@
-/* Who is in the world: join, life signs, blame, abort, leaving. Runs on frames of a rendezvous driver; decides, never
- * waits. One state machine for rank 0 (the coordinator) and the others. */
+/* Who is in the world: join, life signs, fault attribution, abort, leaving. Runs on frames of a rendezvous driver; it
+ * decides, it never waits. One state machine for rank 0 (the coordinator) and the others. */
 #ifndef GF_MEMBERS_H
 #define GF_MEMBERS_H
 
@@ -31,7 +31,7 @@ struct gf_members_setup {
     uint64_t join_timeout_ns;
     uint64_t exchange_timeout_ns;
     bool joins, is_new;         /* it comes into a running job: gf_members_change() is next; its id was never used */
-    uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the guilty one */
+    uint64_t answer_timeout_ns; /* how long a rank may take to answer an inquiry before it is the culprit */
     const char *address;        /* for texts */
     struct gf_offer offer;
     size_t endpoint_bytes_max;      /* of the link driver */
@@ -108,9 +108,9 @@ bool gf_members_link_due(const struct gf_members *members, bool *network_out);
 void gf_members_link_renewed(struct gf_members *members, const void *endpoint, size_t endpoint_bytes);
 
 struct gf_position *gf_members_position(struct gf_members *members); /* own; write, never keep */
-/* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who is guilty. Call it
- * again until it gives anything but GF_AGAIN; ends within answer_timeout_ns. All ranks that ask end with the same
- * verdict; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */
+/* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who is the culprit.
+ * Call it again until it gives anything but GF_AGAIN; ends within answer_timeout_ns. All ranks that ask end with the same
+ * error; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */
 gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
                            struct gf_error *error_out);
 /* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */

@@ -1,4 +1,4 @@
-/* Who is to blame when a deadline has passed: the coordinator asks everybody where they are, decides once and tells
+/* Whose fault it is when a deadline has passed: the coordinator asks everybody where they are, decides once and tells
  * all.
  *
  * Silent ranks come first: who does not answer is stopped or does not poll, and whatever the others wait for, it cannot
@@ -64,10 +64,10 @@ static bool is_behind(const struct gf_position *a, const struct gf_position *b)
 
 /* Of the silent ranks those that have been silent longest (a rank that is only busy spoke a moment ago), of those the
  * one furthest behind, of those the lowest. */
-static uint32_t silent_guilty(const struct gf_members *members, uint32_t *count_out)
+static uint32_t silent_culprit(const struct gf_members *members, uint32_t *count_out)
 {
     uint64_t oldest_ns = UINT64_MAX;
-    uint32_t guilty = GF_RANK_NONE;
+    uint32_t culprit = GF_RANK_NONE;
     *count_out = 0;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         if (!is_silent(members, rank)) continue;
@@ -77,14 +77,14 @@ static uint32_t silent_guilty(const struct gf_members *members, uint32_t *count_
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         const struct members_peer *peer = &members->peers[rank];
         if (!is_silent(members, rank) || (peer->heard_ns - oldest_ns > 2 * MEMBERS_STATUS_IDLE_NS)) continue;
-        if ((guilty == GF_RANK_NONE) ||
-            is_behind(&peer->told.position, &members->peers[guilty].told.position)) guilty = rank;
+        if ((culprit == GF_RANK_NONE) ||
+            is_behind(&peer->told.position, &members->peers[culprit].told.position)) culprit = rank;
     }
-    return guilty;
+    return culprit;
 }
 
-/* error has its code, peer and text; where the guilty rank was is added. */
-static void verdict_give(struct gf_members *members, struct gf_error *error, const struct gf_position *position)
+/* error has its code, peer and text; where the culprit rank was is added. */
+static void error_give(struct gf_members *members, struct gf_error *error, const struct gf_position *position)
 {
     error->operation = (gf_operation)position->operation;
     error->step = position->step;
@@ -94,30 +94,30 @@ static void verdict_give(struct gf_members *members, struct gf_error *error, con
     gf_members_fail(members, error, error);
 }
 
-static void silent_verdict(struct gf_members *members, uint32_t guilty, uint32_t silent_count)
+static void silent_end(struct gf_members *members, uint32_t culprit, uint32_t silent_count)
 {
     char where[72], last[96] = "before it said where it was", others[40] = "";
-    const struct members_peer *peer = &members->peers[guilty];
-    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = guilty};
+    const struct members_peer *peer = &members->peers[culprit];
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = culprit};
     if (peer->heard_ns != 0) {
         gf_members_place_text(where, sizeof where, &peer->told.position);
         (void)snprintf(last, sizeof last, "%.1f s ago in %s", (double)(members->now_ns - peer->heard_ns) / 1e9, where);
     }
     if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
     (void)snprintf(error.text, sizeof error.text, "rank %u does not answer (asked %.1f s ago): it is stopped or does "
-                   "not poll; last heard of %s%s", guilty, (double)(members->now_ns - members->inquiry_ns) / 1e9, last,
+                   "not poll; last heard of %s%s", culprit, (double)(members->now_ns - members->inquiry_ns) / 1e9, last,
                    others);
-    verdict_give(members, &error, &peer->told.position);
+    error_give(members, &error, &peer->told.position);
 }
 
 /* Who waits in vain may wait because ranks made different calls: then nobody is late. */
-static bool calls_verdict(struct gf_members *members)
+static bool calls_end(struct gf_members *members)
 {
     struct gf_error error = {.code = GF_ERR_MISMATCH};
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         if (!gf_members_calls_differ(members, rank, error.text, sizeof error.text)) continue;
         error.peer = rank;
-        verdict_give(members, &error, &members->peers[rank].told.position);
+        error_give(members, &error, &members->peers[rank].told.position);
         return true;
     }
     return false;
@@ -125,7 +125,7 @@ static bool calls_verdict(struct gf_members *members)
 
 /* Nobody has begun less than `told`, and somebody as far waits for a rank that has said BYE and whose connection has
  * ended before it was let go: what it had sent was lost with it. */
-static uint32_t gone_guilty(const struct gf_members *members, const struct gf_position *behind, uint32_t *waiter_out)
+static uint32_t gone_culprit(const struct gf_members *members, const struct gf_position *behind, uint32_t *waiter_out)
 {
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct members_peer *peer = &members->peers[rank];
@@ -139,25 +139,25 @@ static uint32_t gone_guilty(const struct gf_members *members, const struct gf_po
     return GF_RANK_NONE;
 }
 
-static void gone_verdict(struct gf_members *members, uint32_t guilty, uint32_t waiter)
+static void gone_end(struct gf_members *members, uint32_t culprit, uint32_t waiter)
 {
-    const struct gf_position *position = &members->peers[guilty].told.position;
-    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = guilty};
+    const struct gf_position *position = &members->peers[culprit].told.position;
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = culprit};
     char place[80];
     gf_members_place_text(place, sizeof place, position);
     (void)snprintf(error.text, sizeof error.text, "rank %u closed its context in %s, and ended before all that it had sent "
-                   "arrived: rank %u waits for it (rank %u asked)", guilty, place, waiter, members->seen_by);
-    verdict_give(members, &error, position);
+                   "arrived: rank %u waits for it (rank %u asked)", culprit, place, waiter, members->seen_by);
+    error_give(members, &error, position);
 }
 
-static void laggard_verdict(struct gf_members *members)
+static void laggard_end(struct gf_members *members)
 {
     char place[80], waits[80] = "computing", gap[48] = "";
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = 0};
     struct members_told told;
     bool left = members->leaving;
     uint32_t gone, waiter = 0;
-    if (calls_verdict(members)) return;
+    if (calls_end(members)) return;
     gf_members_told_own(members, &told);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         const struct members_peer *peer = &members->peers[rank];
@@ -166,9 +166,9 @@ static void laggard_verdict(struct gf_members *members)
         told = peer->told;
         left = peer->left;
     }
-    gone = gone_guilty(members, &told.position, &waiter);
+    gone = gone_culprit(members, &told.position, &waiter);
     if (gone != GF_RANK_NONE) {
-        gone_verdict(members, gone, waiter);
+        gone_end(members, gone, waiter);
         return;
     }
     gf_members_place_text(place, sizeof place, &told.position);
@@ -183,29 +183,29 @@ static void laggard_verdict(struct gf_members *members)
     }
     (void)snprintf(error.text, sizeof error.text, "rank %u is behind in %s: %s; last moved %.1f s ago%s "
                    "(rank %u asked)", error.peer, place, waits, (double)told.unmoved_ns / 1e9, gap, members->seen_by);
-    verdict_give(members, &error, &told.position);
+    error_give(members, &error, &told.position);
 }
 
 /* Everybody is there and something else failed: what the first rank saw of it is the best there is. */
-static void seen_verdict(struct gf_members *members)
+static void seen_end(struct gf_members *members)
 {
     struct gf_error error = members->seen;
     struct gf_position position = {.step = error.step, .operation = error.operation, .tensor = error.tensor};
     (void)snprintf(error.text, sizeof error.text, "rank %u: %.220s", members->seen_by, members->seen.text);
-    verdict_give(members, &error, &position);
+    error_give(members, &error, &position);
 }
 
 void gf_members_inquiry_time(struct gf_members *members)
 {
     uint32_t silent_count = 0;
     if (!members->inquiring || (members->state == MEMBERS_FAILED)) return;
-    uint32_t guilty = silent_guilty(members, &silent_count);
-    /* Half of the time is for the answers, the other half for the verdict to reach those who asked. */
+    uint32_t culprit = silent_culprit(members, &silent_count);
+    /* Half of the time is for the answers, the other half for the error to reach those who asked. */
     uint64_t waited_ns = members->now_ns - members->inquiry_ns;
-    if ((guilty != GF_RANK_NONE) && (waited_ns < members->setup.answer_timeout_ns / 2)) return;
-    if (guilty != GF_RANK_NONE) silent_verdict(members, guilty, silent_count);
-    else if (members->seen.code != GF_ERR_TIMEOUT) seen_verdict(members);
-    else laggard_verdict(members);
+    if ((culprit != GF_RANK_NONE) && (waited_ns < members->setup.answer_timeout_ns / 2)) return;
+    if (culprit != GF_RANK_NONE) silent_end(members, culprit, silent_count);
+    else if (members->seen.code != GF_ERR_TIMEOUT) seen_end(members);
+    else laggard_end(members);
 }
 
 /* Positions may be a second old: the ranks that are still there are asked for new ones. False: some have not answered,
@@ -230,7 +230,7 @@ gf_status gf_members_leave_late(struct gf_members *members)
 {
     char place[72];
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE};
-    const struct members_peer *guilty = NULL;
+    const struct members_peer *culprit = NULL;
     struct members_told own;
     if (!members_coordinates(members) || (members->state != MEMBERS_MEMBER)) return GF_OK;
     if (!leave_asked(members)) return GF_AGAIN;
@@ -239,20 +239,20 @@ gf_status gf_members_leave_late(struct gf_members *members)
         const struct members_peer *peer = &members->peers[rank];
         if (peer->left || !peer->connected) continue;
         if (has_begun_less(&own.position, &peer->told.position)) { /* it may well wait for this rank */
-            laggard_verdict(members);
+            laggard_end(members);
             return GF_OK;
         }
-        if ((guilty != NULL) && (peer->heard_ns + MEMBERS_STATUS_IDLE_NS >= guilty->heard_ns)) continue;
-        guilty = peer;
+        if ((culprit != NULL) && (peer->heard_ns + MEMBERS_STATUS_IDLE_NS >= culprit->heard_ns)) continue;
+        culprit = peer;
         error.peer = rank;
     }
-    if (guilty == NULL) return GF_OK;
-    gf_members_place_text(place, sizeof place, &guilty->told.position);
+    if (culprit == NULL) return GF_OK;
+    gf_members_place_text(place, sizeof place, &culprit->told.position);
     (void)snprintf(error.text, sizeof error.text, "rank %u did not come to its end: rank 0 waited for it, and has left; last "
-                   "heard of %.1f s ago in %s", error.peer, (double)(members->now_ns - guilty->heard_ns) / 1e9, place);
-    error.operation = (gf_operation)guilty->told.position.operation;
-    error.step = guilty->told.position.step;
-    error.tensor = guilty->told.position.tensor;
+                   "heard of %.1f s ago in %s", error.peer, (double)(members->now_ns - culprit->heard_ns) / 1e9, place);
+    error.operation = (gf_operation)culprit->told.position.operation;
+    error.step = culprit->told.position.step;
+    error.tensor = culprit->told.position.tensor;
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     gf_members_fail(members, &error, &error);
     gf_members_flush(members);

@@ -4,8 +4,8 @@
  *     rank 0: LINK   r: ENDPOINTS       where links are to change first: members_link.c
  *     rank 0: ENDPOINTS of all.., GO        -> MEMBER
  *     rank r: STATUS                    where it is, now and then: what is known of a rank that dies
- *     rank r: BLAME   0: ASK   r: POSITION   0: VERDICT       -> FAILED, the same text on all ranks
- *     rank r: TELL                      0: VERDICT            -> FAILED
+ *     rank r: FAULT   0: ASK   r: POSITION   0: ERROR         -> FAILED, the same text on all ranks
+ *     rank r: GIVES_UP                  0: ERROR              -> FAILED
  *     rank r: BYE     0: ALL_GONE                             -> GONE, connections may end
  *     DO_VIEW_CHANGE, PREPARE, ACCEPT, COMMIT                 -> JOINING, in the next epoch (lib/elastic/view.c)
  *     comes in: JOIN   coordinator: COMMIT                     the same (lib/elastic/recovering.c)
@@ -133,7 +133,7 @@ struct gf_members {
     uint64_t join_fails_ns;
     struct gf_error error;
     struct gf_error claim;      /* what the first unproven process said that did not fit; told if nobody better comes */
-    struct gf_error tell;       /* what the others hear of it: TELL and VERDICT */
+    struct gf_error tell;       /* what the others hear of it: GIVES_UP and ERROR */
     unsigned char *endpoints;       /* [id_count][endpoint_bytes_max], each begins with the control address */
     struct member *table;       /* [id_count], by member id */
     uint32_t *id_of;          /* [world] of each rank */

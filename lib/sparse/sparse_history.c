@@ -229,8 +229,8 @@ static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_
     return GF_OK;
 }
 
-/* All norms are there. Those that are not finite go into the vote, by the first element that is to blame. */
-static void scores_blame(gf_context *gf)
+/* All norms are there. Those that are not finite go into the vote, by the first element that is not. */
+static void scores_attribute(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_check check = gf->finite.seen[counter(gf)];
@@ -280,7 +280,7 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     if ((status = gf_finite_reached(gf, counter(gf))) == GF_AGAIN) return GF_AGAIN;
     if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
     if (sparse->in_lists) gf_sparse_lists_place(gf);
-    scores_blame(gf);
+    scores_attribute(gf);
     sparse->scored = true;
     return GF_OK;
 }

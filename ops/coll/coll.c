@@ -143,7 +143,7 @@ static gf_status sum_test(struct gf_coll *coll, struct gf_coll_msg *msg)
                         (unsigned long long)sum_of(sum), (unsigned long long)sum->crc);
 }
 
-/* What send and receive share: a post that failed has its peer to blame. */
+/* What send and receive share: a post that failed is its peer's fault. */
 static gf_status coll_posted(struct gf_coll *coll, struct gf_coll_msg *msg, uint32_t rank, gf_status status)
 {
     msg->peer = rank;

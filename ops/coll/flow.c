@@ -267,7 +267,7 @@ static gf_status flow_sends_post(struct gf_coll *coll, uint64_t now_ns)
     return GF_OK;
 }
 
-/* The rank to blame if nothing moves from here on: whose message is awaited, or who does not take ours. */
+/* The culprit if nothing moves from here on: whose message is awaited, or who does not take ours. */
 static uint32_t flow_waits_for(struct gf_coll *coll)
 {
     const struct gf_flow *flow = coll->own.flow;

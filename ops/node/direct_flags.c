@@ -4,7 +4,7 @@
  * counts the barriers within; it only grows, so a lane needs no clearing between operations and a flag of an earlier
  * one is never taken for one of this. Of the other words an operation uses one or the other by turns in its lane, since
  * a peer may still read them when this rank is done. A rank that differs in operation, type or count is found by them
- * and is to blame. */
+ * and is the culprit. */
 #include "ops/node/direct.h"
 
 /* Of a line. Where and what alternate from one operation in a lane to the next. */
