@@ -109,8 +109,8 @@ void gf_members_link_renewed(struct gf_members *members, const void *endpoint, s
 
 struct gf_position *gf_members_position(struct gf_members *members); /* own; write, never keep */
 /* This rank's deadline has passed (or its link failed): ask everybody where they are and decide who is the culprit.
- * Call it again until it gives anything but GF_AGAIN; ends within answer_timeout_ns. All ranks that ask end with the same
- * error; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */
+ * Call it again until it gives anything but GF_AGAIN; ends within answer_timeout_ns. All ranks that ask end with the
+ * same error; ranks that do not ask are told and fail at their next poll. GF_OK: *error_out has code, peer and text. */
 gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns, const struct gf_error *seen,
                            struct gf_error *error_out);
 /* Tell the others that this rank gives up, and why (abort, a wrong call, a failed device). At once, best effort. */
