@@ -1,5 +1,5 @@
 /* Growth and leaving over the simulated network, alone, at once and with deaths on the way: in the end the world has
- * who came and not who left, all hold the same weights, and whoever left hears of no failure. */
+ * who came and not who left, all hold the same weights and state_extra, and whoever left hears of no failure. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 
@@ -18,6 +18,8 @@ struct job {
     enum job_state state;
     uint32_t tensor, failures;
     bool wants_to_leave, leaves;
+    struct gf_state_extra extra;
+    uint64_t own[3]; /* what an appliance keeps for itself: a sum over all steps, which no new member can know */
 };
 
 static struct job jobs[RANKS_MAX];
@@ -46,7 +48,7 @@ static void script_progress(struct world *w)
         } else if (now->what == LEAVE) {
             jobs[now->rank].wants_to_leave = true;
         } else {
-            jobs[now->rank] = (struct job){.state = OPENS};
+            jobs[now->rank] = (struct job){.state = OPENS, .extra = jobs[now->rank].extra};
             if (now->what == START_NEW) forget(&w->ranks[now->rank]);
             world_restart(w, now->rank);
         }
@@ -111,6 +113,7 @@ static gf_status step(struct world *w, uint32_t rank)
     if ((status = gf_step_poll(gf)) == GF_AGAIN) return GF_AGAIN;
     if (status == GF_OK) status = gf_update(gf, RATE);
     if (status < 0) return failed(w, rank, status);
+    for (uint32_t i = 0; i < LENGTH(job->own); i++) job->own[i] += (i + 1) * gf_steps(gf) * (1 + gf_world(gf));
     job->state = (gf_epoch_due(gf) > 0) ? CHANGES : IDLE;
     if (job->state == IDLE) return GF_AGAIN;
     return ((status = gf_epoch_begin(gf, NULL, 0)) < 0) ? status : GF_AGAIN;
@@ -143,6 +146,16 @@ static gf_status turn(struct world *w, uint32_t rank, void *arg)
     return gf_left(w->ranks[rank].gf) ? gone(w, rank) : GF_AGAIN;
 }
 
+static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor **t, uint32_t *tensor_count)
+{
+    struct job *job = &jobs[rank];
+    (void)t;
+    (void)tensor_count;
+    job->extra = (struct gf_state_extra){"own", job->own, sizeof job->own};
+    config->state_extra = &job->extra;
+    config->state_extra_count = 1;
+}
+
 static void play(struct world *w, uint32_t first, uint32_t most, const struct happening *happenings)
 {
     struct world_setup setup = {.world = first, .tensors = tensors, .tensor_count = LENGTH(tensors), .sim = network};
@@ -152,6 +165,7 @@ static void play(struct world *w, uint32_t first, uint32_t most, const struct ha
     setup.config.rendezvous.join_timeout_ns = 8 * SECOND;
     setup.config.exchange.timeout_ns = SECOND;
     setup.config.exchange.slice_bytes = 4096;
+    setup.vary = vary;
     memset(jobs, 0, sizeof jobs);
     memcpy(script, happenings, sizeof script);
     script_next = 0;
@@ -174,6 +188,8 @@ static void expect_world(struct world *w, uint32_t members, uint32_t failures, c
                      gf_status_name(w->ranks[id].status), gf_rank(gf), gf_world(gf), (unsigned)gf_steps(gf),
                      jobs[id].failures, count, (unsigned)goal, w->ranks[id].log);
         seen |= 1u << gf_rank(gf);
+        assert_memory_equal(jobs[id].own, jobs[first].own, sizeof jobs[id].own);
+        assert_true(jobs[id].own[0] > 0);
         for (uint32_t tensor = 0; tensor < LENGTH(tensors); tensor++)
             assert_memory_equal((void *)(uintptr_t)gf_weight(gf, tensor),
                                 (void *)(uintptr_t)gf_weight(w->ranks[first].gf, tensor),
