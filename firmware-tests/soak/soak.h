@@ -1,9 +1,9 @@
 /* Random jobs on the simulator, each from one 64-bit seed: the real library on every rank, a random world, tensors,
  * configuration, appliance and faults, and what must hold in each of them. The same seed is the same job.
  *
- * soak_plan.c draws the job, soak_values.c its gradients; soak_job.c runs it, soak_faults.c does what befalls it,
- * soak_requests.c posts the public collectives, soak_model.c knows what a step must do, soak_ends.c looks at how
- * everybody ended. Checks are cmocka's. */
+ * soak_plan*.c draw the job, soak_values.c its gradients; soak_job.c runs it, soak_faults.c does what befalls it,
+ * soak_requests.c posts the public collectives, soak_model.c knows what a step must do, soak_weights.c what an
+ * optimizer must, soak_ends.c looks at how everybody ended. Checks are cmocka's. */
 #ifndef SOAK_H
 #define SOAK_H
 
@@ -17,16 +17,18 @@
 #define SOAK_RANKS_MAX 16u
 #define SOAK_TENSORS_MAX 16u
 #define SOAK_ACTS_MAX 4u
+#define SOAK_GROWTH_MAX 2u
 #define SOAK_REQUESTS_MAX 4u
 #define SOAK_EPOCHS_MAX 64u
 
-/* What befalls a rank at one of its turns. */
+/* What befalls a rank, or the job, at one of a rank's turns. */
 typedef enum soak_act_kind {
     SOAK_ACT_KILL = 0, /* started again after delay_ns; 0: never */
     SOAK_ACT_STOP, /* for delay_ns; 0: for ever */
     SOAK_ACT_CUT,  /* from the ranks in `others`, for delay_ns; 0: for ever */
     SOAK_ACT_ABORT,
     SOAK_ACT_CLOSE,
+    SOAK_ACT_GROW, /* the member id in `others` is started, as a new one */
     SOAK_ACT_COUNT
 } soak_act_kind;
 
@@ -51,6 +53,7 @@ typedef enum soak_hope {
 struct soak_plan {
     uint64_t seed;
     struct world_setup setup;
+    uint32_t ids;             /* member ids: the first world and what the job may grow by */
     struct gf_tensor tensors[SOAK_TENSORS_MAX];
     char names[SOAK_TENSORS_MAX][12];
     bool large;
@@ -66,7 +69,7 @@ struct soak_plan {
     uint32_t save_percent;    /* of gaps in which the state is saved and loaded */
     uint32_t linger_percent;  /* of ranks that keep a failed context open */
     uint64_t pause_ns;        /* what a layer computes, at most */
-    struct soak_act acts[SOAK_ACTS_MAX];
+    struct soak_act acts[SOAK_ACTS_MAX + SOAK_GROWTH_MAX + 1];
     uint32_t act_count;
     bool elastic;             /* who fails shrinks, who waits is let in */
     bool told;                /* .. and hears whose process has ended, as under gf-run */
@@ -112,7 +115,7 @@ static inline void soak_drain(const gf_context *gf)
 /* What a step that was whole left behind, bit by bit: the same on all ranks. */
 struct soak_mark {
     bool known, skipped;
-    uint64_t gradient, weight, half, momentum, selection; /* hashes */
+    uint64_t gradient, weight, half, momentum, moment2, selection; /* hashes */
     float gradient_scale, loss_scale;
 };
 
@@ -136,10 +139,11 @@ struct soak_model {
     bool skipped;             /* that step was */
     bool exact;               /* history holds whole numbers */
     float scale;              /* the loss scale of the step after `step` */
+    uint64_t updates;         /* steps that were applied */
     double *history, *local;  /* [world][elem_count] */
     double *history_size, *local_size; /* the same, of all terms that went into them, whatever has cancelled since */
     float *kept, *kept_local; /* the same, bit by bit as the rank had it behind its newest step */
-    double *weight, *momentum, *applied, *sum, *size; /* [elem_count]; sum and size: of what the step sent */
+    double *weight, *momentum, *moment2, *applied, *sum, *size; /* [elem_count]; sum and size: of what the step sent */
 };
 
 /* soak_mark.c */
@@ -156,6 +160,11 @@ void soak_model_begin(struct soak_model *model, gf_context *gf);
 void soak_model_weights(struct soak_model *model, gf_context *gf);
 /* `step` is whole on this rank: checks gradients, applies them with gf_update(), checks what came of it. */
 void soak_model_step(struct soak_model *model, gf_context *gf, uint64_t step);
+bool soak_is_local(const gf_context *gf); /* sparse momentum is each rank's own */
+bool soak_is_held(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem); /* back: it was not sent */
+double soak_decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor);
+/* soak_weights.c: the step was applied; the model goes on from what was found right. */
+void soak_weights_check(struct soak_model *model, gf_context *gf, uint64_t step);
 /* May `step` end with GF_ERR_NUMERIC? */
 bool soak_model_may_be_bad(const struct soak_model *model, uint64_t step);
 
@@ -210,7 +219,7 @@ struct soak_rank {
     void *region;           /* from gf_exchange_take() */
     struct soak_requests requests;
     gf_status end;          /* how its last operation ended */
-    bool joiner;          /* it was started again */
+    bool joiner, is_new;    /* it was started again, or is one that the job grows by */
     bool admits;            /* its shrink began with gf_admit() */
     bool leaves, left;      /* it has called gf_leave(); an epoch has begun without it */
     bool excused;           /* it aborted, closed early, died or was stopped by the plan */
@@ -225,8 +234,8 @@ struct soak_job {
     struct commit_log commits; /* of all ranks, checked at each turn */
     struct world w;
     struct soak_rank ranks[SOAK_RANKS_MAX];
-    bool acted[SOAK_ACTS_MAX];
-    uint64_t acted_ns[SOAK_ACTS_MAX]; /* when; then when it ended */
+    bool acted[SOAK_ACTS_MAX + SOAK_GROWTH_MAX + 1];
+    uint64_t acted_ns[SOAK_ACTS_MAX + SOAK_GROWTH_MAX + 1]; /* when; then when it ended */
     uint64_t bound_ns;                /* no operation may take longer */
     uint64_t hash;                    /* of everything that came out */
     bool met;                         /* a fault was met */
@@ -234,7 +243,8 @@ struct soak_job {
     uint32_t loose;                   /* a bit for each rank: of these the last without gf_update() */
     uint64_t goal, goal_ns;           /* elastic: steps to go, and when a joiner may be given another */
     bool late;                        /* something befell the job when ranks had begun to leave */
-    uint32_t shrinks, rejoins, leaves;
+    bool died;                /* somebody was killed by an act */
+    uint32_t shrinks, rejoins, grown, leaves;
     bool on_wire;             /* some rank's buffers went from device memory straight to the wire */
 };
 
@@ -252,6 +262,7 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank);
 void soak_turn_last(struct soak_job *job, uint32_t rank);
 void soak_epoch_begun(struct soak_job *job, uint32_t rank);
 void soak_restart(struct soak_job *job, uint32_t rank);
+void soak_grow(struct soak_job *job, uint32_t id);
 
 /* ---- soak_faults.c ---- */
 void soak_faults_progress(struct soak_job *job, uint32_t rank); /* before each turn of a rank */

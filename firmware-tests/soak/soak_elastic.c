@@ -33,7 +33,7 @@ void soak_epoch_begun(struct soak_job *job, uint32_t rank)
     soak_model_epoch(&job->model, gf, job->done, job->loose,
                      self->joiner && (job->done[rank] == 0));
     job->loose &= ~(1u << rank);
-    if (self->joiner && (job->done[rank] == 0)) job->rejoins++;
+    if (self->joiner && (job->done[rank] == 0)) (*(self->is_new ? &job->grown : &job->rejoins))++;
     job->done[rank] = gf_steps(gf);
     self->step = gf_steps(gf) + 1;
     self->region = NULL;
@@ -56,7 +56,8 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank)
     }
     if (status == GF_OK) {
         uint64_t took_ns = now_of(job) - job->ranks[rank].began_ns;
-        if (job->ranks[rank].admits && (job->plan.hope == SOAK_HOPE_ON) && (took_ns > ADMIT_NS + job->plan.setup.sim.detect_ns))
+        if (job->ranks[rank].admits && (job->plan.hope == SOAK_HOPE_ON) && !job->died &&
+            (took_ns > ADMIT_NS + job->plan.setup.sim.detect_ns))
             fail_msg("rank %u: letting a joiner in took %.3f s, although nobody died on the way", rank,
                      (double)took_ns * 1e-9);
         soak_epoch_begun(job, rank);
@@ -78,7 +79,7 @@ void soak_turn_last(struct soak_job *job, uint32_t rank)
         soak_give_up(job, rank, status);
         return;
     }
-    for (uint32_t other = 0; other < job->plan.setup.world; other++) {
+    for (uint32_t other = 0; other < job->plan.ids; other++) {
         const struct soak_rank *its = &job->ranks[other];
         if (!gf_sim_runs(job->w.sim, other) || (its->stage == SOAK_END) || (its->stage == SOAK_CLOSE)) continue;
         if (its->joiner && (its->stage == SOAK_OPEN)) comes = true;
@@ -92,19 +93,35 @@ void soak_turn_last(struct soak_job *job, uint32_t rank)
     else if (!comes && !wait) soak_enter(job, rank, SOAK_CLOSE);
 }
 
-void soak_restart(struct soak_job *job, uint32_t rank)
+/* Nobody is left to let another process in. */
+static bool is_over(const struct soak_job *job)
 {
-    struct soak_rank *self = &job->ranks[rank];
     bool over = true;
-    if (!gf_sim_is_dead(job->w.sim, rank)) return; /* killed twice, and started again since */
-    for (uint32_t other = 0; other < job->plan.setup.world; other++)
+    for (uint32_t other = 0; other < job->plan.ids; other++)
         over = over && (!gf_sim_runs(job->w.sim, other) || (job->ranks[other].stage == SOAK_CLOSE) ||
                         (job->ranks[other].stage == SOAK_END));
-    if (over || !job->plan.elastic || (job->w.ranks[rank].gf == NULL)) return;
+    return over;
+}
+
+static void start(struct soak_job *job, uint32_t rank, bool is_new)
+{
+    struct soak_rank *self = &job->ranks[rank];
     soak_requests_free(&self->requests);
-    *self = (struct soak_rank){.turns = self->turns, .joiner = true, .began_ns = now_of(job)};
+    *self = (struct soak_rank){.turns = self->turns, .joiner = true, .is_new = is_new, .began_ns = now_of(job)};
     job->done[rank] = 0;
     job->loose &= ~(1u << rank);
     commit_log_started(&job->commits, rank);
     world_restart(&job->w, rank);
+}
+
+void soak_restart(struct soak_job *job, uint32_t rank)
+{
+    if (!gf_sim_is_dead(job->w.sim, rank)) return; /* killed twice, and started again since */
+    if (is_over(job) || !job->plan.elastic || (job->w.ranks[rank].gf == NULL)) return;
+    start(job, rank, false);
+}
+
+void soak_grow(struct soak_job *job, uint32_t id)
+{
+    if (!is_over(job)) start(job, id, true);
 }

@@ -10,7 +10,7 @@ static bool ended_well(const struct soak_rank *self)
 
 static void all_ended(const struct soak_job *job)
 {
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++)
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++)
         if (gf_sim_runs(job->w.sim, rank) && (job->ranks[rank].stage != SOAK_END))
             fail_msg("rank %u runs and did not end", rank);
 }
@@ -18,7 +18,7 @@ static void all_ended(const struct soak_job *job)
 /* Gradients that were not finite ended the job, before the fault that was meant to or instead of it. */
 static bool ended_numeric(const struct soak_job *job)
 {
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if (self->end != GF_ERR_NUMERIC) continue;
         if (!soak_model_may_be_bad(&job->model, self->end_step))
@@ -31,7 +31,7 @@ static bool ended_numeric(const struct soak_job *job)
 static void all_well(const struct soak_job *job)
 {
     gf_status expected = ended_numeric(job) ? GF_ERR_NUMERIC : GF_OK;
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if (self->end != expected)
             fail_msg("rank %u ended with %s in a job without a fault that matters", rank, gf_status_name(self->end));
@@ -41,7 +41,7 @@ static void all_well(const struct soak_job *job)
 static void all_name(const struct soak_job *job)
 {
     if (ended_numeric(job)) return;
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if ((rank == job->plan.culprit) || ended_well(self)) continue;
         /* While ranks join there is only the coordinator's word, and one that was cut off sees it otherwise. */
@@ -56,7 +56,7 @@ static void all_agree(const struct soak_job *job)
 {
     const struct soak_rank *first = NULL;
     if (ended_numeric(job)) return;
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if (ended_well(self)) continue;
         if (first == NULL) first = self;
@@ -69,7 +69,7 @@ static void all_agree(const struct soak_job *job)
 static void all_are_told(const struct soak_job *job)
 {
     if (ended_numeric(job)) return;
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if (ended_well(self)) continue;
         if (!job->met || (strstr(self->error.text, job->plan.says) == NULL))
@@ -88,9 +88,10 @@ static bool no_quorum_is_left(const struct soak_job *job)
 static void all_go_on(const struct soak_job *job)
 {
     if (ended_numeric(job) || job->late || !job->met || no_quorum_is_left(job)) return;
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++)
-        if (job->ranks[rank].end_stage == SOAK_OPEN) return; /* it died while they joined for the first time */
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++)
+        if ((job->ranks[rank].end_stage == SOAK_OPEN) && !job->ranks[rank].joiner)
+            return; /* it died while they joined for the first time */
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if (((rank != job->plan.culprit) || self->joiner) && (self->end != GF_OK))
             fail_msg("rank %u ended with %s, only rank %u has died", rank, gf_status_name(self->end),
@@ -101,7 +102,7 @@ static void all_go_on(const struct soak_job *job)
 /* The loss scale met its floor: whoever shrank meanwhile learns it with the state of those that are further. */
 static bool scale_at_floor(const struct soak_job *job)
 {
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++)
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++)
         if ((job->ranks[rank].end == GF_ERR_NUMERIC) && (job->ranks[rank].end_stage != SOAK_SHRINK)) return true;
     return false;
 }
@@ -110,7 +111,7 @@ static bool scale_at_floor(const struct soak_job *job)
 static void elastic_ends(const struct soak_job *job)
 {
     uint64_t goal = 0;
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         if (!gf_sim_runs(job->w.sim, rank) || self->left) continue;
         if (self->end == GF_OK) {

@@ -26,7 +26,8 @@ void soak_model_keep(struct soak_model *model, const gf_context *gf)
     uint64_t row = gf_first_rank(gf) * model->elem_count, bytes = gf->sparse.elem_count * sizeof(float);
     if ((gf->sparse.chunk_count == 0) || (bytes == 0)) return;
     memcpy(model->kept + row, (const void *)(uintptr_t)gf->sparse.history, bytes);
-    if (gf->optimizer.momentum != 0) memcpy(model->kept_local + row, (const void *)(uintptr_t)gf->optimizer.momentum, bytes);
+    if (gf->optimizer.momentum != 0)
+        memcpy(model->kept_local + row, (const void *)(uintptr_t)gf->optimizer.momentum, bytes);
 }
 
 /* ---- what is a rank's own ---- */
@@ -62,6 +63,7 @@ static void common_check(const gf_context *gf, const struct soak_mark *now, cons
                        : (now->half != was->half)             ? "half weight"
                        : changed                              ? NULL
                        : (now->momentum != was->momentum)     ? "momentum"
+                       : (now->moment2 != was->moment2)       ? "second moment"
                        : (now->selection != was->selection)   ? "selection"
                        : (now->loss_scale != was->loss_scale) ? "loss scale"
                                                               : NULL;
@@ -75,7 +77,7 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
 {
     uint64_t furthest = 0, steps = gf_steps(gf);
     bool applied = false; /* by one that is still there */
-    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++) {
+    for (uint32_t rank = 0; rank < model->plan->ids; rank++) {
         if ((members >> rank & 1u) == 0) continue;
         if (done[rank] > furthest) furthest = done[rank];
         applied = applied || ((done[rank] == steps) && ((loose >> rank & 1u) == 0));
@@ -103,16 +105,20 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
 /* The state was found right: what follows is held against it. */
 static void common_take(struct soak_model *model, gf_context *gf)
 {
-    const float *weight = (const float *)(uintptr_t)gf->optimizer.weight, *momentum = (const float *)(uintptr_t)gf->optimizer.momentum;
+    const float *weight = (const float *)(uintptr_t)gf->optimizer.weight;
+    const float *momentum = (const float *)(uintptr_t)gf->optimizer.momentum;
+    const float *moment2 = (const float *)(uintptr_t)gf->optimizer.moment2;
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
         for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
             if (weight != NULL) model->weight[e] = (double)weight[e];
             if ((momentum != NULL) && !((tensor->sparse != 0) && gf->sparse.local_begun))
                 model->momentum[e] = (double)momentum[e];
+            if (moment2 != NULL) model->moment2[e] = (double)moment2[e];
         }
     }
     model->scale = gf_loss_scale(gf);
+    model->updates = gf->optimizer.updates;
     model->samples_before = gf->samples_before;
     model->skipped = false;
 }

@@ -5,7 +5,7 @@
 
 static void cut(struct soak_job *job, const struct soak_act *act, bool is_cut)
 {
-    for (uint32_t other = 0; other < job->plan.setup.world; other++)
+    for (uint32_t other = 0; other < job->plan.ids; other++)
         if ((other != act->rank) && ((act->others >> other & 1u) != 0))
             gf_sim_partition(job->w.sim, act->rank, other, is_cut);
 }
@@ -14,10 +14,13 @@ static void act_begin(struct soak_job *job, const struct soak_act *act)
 {
     struct soak_rank *self = &job->ranks[act->rank];
     gf_context **gf = &job->w.ranks[act->rank].gf;
-    for (uint32_t other = 0; other < job->plan.setup.world; other++)
+    for (uint32_t other = 0; other < job->plan.ids; other++)
         job->late = job->late || (job->ranks[other].stage == SOAK_CLOSE) || (job->ranks[other].stage == SOAK_END);
     switch (act->kind) {
-    case SOAK_ACT_KILL: gf_sim_kill(job->w.sim, act->rank); break;
+    case SOAK_ACT_KILL:
+        job->died = true;
+        gf_sim_kill(job->w.sim, act->rank);
+        break;
     case SOAK_ACT_STOP: gf_sim_stop(job->w.sim, act->rank, true); break;
     case SOAK_ACT_CUT:  cut(job, act, true); break;
     case SOAK_ACT_ABORT:
@@ -30,6 +33,7 @@ static void act_begin(struct soak_job *job, const struct soak_act *act)
         self->stage = SOAK_CLOSE;
         self->began_ns = gf_sim_now_ns(job->w.sim);
         break;
+    case SOAK_ACT_GROW: soak_grow(job, (uint32_t)__builtin_ctz(act->others)); break;
     case SOAK_ACT_COUNT: break;
     }
 }
@@ -76,7 +80,7 @@ bool soak_faults_resume(struct soak_job *job)
         if (end_of(job, i) == UINT64_MAX) continue;
         if ((next == job->plan.act_count) || (end_of(job, i) < end_of(job, next))) next = i;
     }
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) waits = waits || (job->ranks[rank].stage != SOAK_END);
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++) waits = waits || (job->ranks[rank].stage != SOAK_END);
     if (!waits || (next == job->plan.act_count)) return false;
     gf_sim_advance_to(job->w.sim, end_of(job, next));
     job->acted_ns[next] = 0;

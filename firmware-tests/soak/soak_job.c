@@ -257,8 +257,8 @@ static uint64_t bound_of(const struct soak_plan *plan)
              message_ns = sim->latency_ns + sim->jitter_ns + sim->message_ns;
     for (uint32_t i = 0; i < plan->setup.tensor_count; i++) bytes += 4 * plan->tensors[i].elem_count;
     if (config->sparse.enabled) buffers += bytes / 4 / config->sparse.chunk_elems;
-    uint64_t bound = HEALTHY_NS + 2 * plan->setup.world * (buffers + bytes / 4096) * message_ns;
-    if (sim->bytes_per_ns > 0) bound += 2 * plan->setup.world * (uint64_t)((double)bytes / sim->bytes_per_ns);
+    uint64_t bound = HEALTHY_NS + 2 * plan->ids * (buffers + bytes / 4096) * message_ns;
+    if (sim->bytes_per_ns > 0) bound += 2 * plan->ids * (uint64_t)((double)bytes / sim->bytes_per_ns);
     bound += 2 * plan->setup.tensor_count * plan->pause_ns * plan->passes;
     for (uint32_t i = 0; i < plan->act_count; i++) bound += plan->acts[i].delay_ns;
     for (uint32_t i = 0; i < plan->setup.sim.fault_count; i++) bound += plan->setup.sim.faults[i].delay_ns;
@@ -272,14 +272,16 @@ void soak_run(struct soak_job *job, uint64_t seed)
     memset(job, 0, sizeof *job);
     soak_plan_draw(&job->plan, seed);
     soak_model_open(&job->model, &job->plan);
-    commit_log_open(&job->commits, job->plan.setup.world);
+    commit_log_open(&job->commits, job->plan.ids);
     job->bound_ns = bound_of(&job->plan);
     job->goal = job->plan.steps;
     world_create(&job->w, &job->plan.setup);
     job->w.limit_ns = UINT64_C(100000000000);
-    for (uint32_t rank = 0; rank < job->w.world; rank++) {
+    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
         if (job->w.ranks[rank].gf == NULL) fail_msg("rank %u did not open: %s", rank, job->w.ranks[rank].log);
     }
+    for (uint32_t id = job->plan.setup.world; id < job->plan.ids; id++)
+        job->ranks[id].stage = SOAK_END; /* it was not started yet */
     do {
         world_run(&job->w, job_progress, job);
     } while (soak_faults_resume(job));
@@ -288,14 +290,14 @@ void soak_run(struct soak_job *job, uint64_t seed)
     soak_ends_check(job);
     world_close(&job->w);
     job->w.ranks = NULL;
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) soak_requests_free(&job->ranks[rank].requests);
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++) soak_requests_free(&job->ranks[rank].requests);
     soak_model_close(&job->model);
 }
 
 void soak_job_print(const struct soak_job *job, FILE *to)
 {
     soak_plan_print(&job->plan, to);
-    for (uint32_t rank = 0; rank < job->plan.setup.world; rank++) {
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         const struct soak_rank *self = &job->ranks[rank];
         (void)fprintf(to, "  rank %u: %s (%s), step %llu, %llu turns, last %s, peer %d%s\n", rank,
                       stage_names[self->stage], stage_names[self->end_stage], (unsigned long long)self->step,

@@ -14,7 +14,7 @@ static struct soak_job job;
 static uint64_t seed;
 static bool is_one;
 static double seconds;
-static uint64_t epochs, rejoins, leaves;
+static uint64_t epochs, rejoins, grown, leaves;
 
 static double wall_s(void)
 {
@@ -24,7 +24,7 @@ static double wall_s(void)
 }
 
 static const char *const kinds[] = {"none", "harmless", "kill", "stop", "cut", "abort", "close",
-                                    "drop", "error", "short", "corrupt", "many", "elastic one", "elastic"};
+                                    "drop", "error", "short", "corrupt", "many", "elastic one", "elastic", "growth"};
 #define KINDS (LENGTH(kinds))
 
 static void report(uint64_t jobs, double since_s, const uint64_t *counts, const uint64_t *met)
@@ -33,8 +33,9 @@ static void report(uint64_t jobs, double since_s, const uint64_t *counts, const 
                  (double)jobs / (wall_s() - since_s));
     for (size_t k = 1; k < KINDS; k++)
         (void)printf(" %s %llu/%llu", kinds[k], (unsigned long long)met[k], (unsigned long long)counts[k]);
-    (void)printf("; %llu epochs begun anew, %llu ranks came back, %llu left\n", (unsigned long long)epochs,
-                 (unsigned long long)rejoins, (unsigned long long)leaves);
+    (void)printf("; %llu epochs begun anew, %llu ranks came back, %llu were new, %llu left\n",
+                 (unsigned long long)epochs, (unsigned long long)rejoins, (unsigned long long)grown,
+                 (unsigned long long)leaves);
     (void)fflush(stdout);
 }
 
@@ -65,6 +66,7 @@ static void jobs_hold(void **state)
         jobs++;
         epochs += job.plan.elastic && (job.model.epoch_count > 0) ? job.model.epoch_count - 1 : 0;
         rejoins += job.rejoins;
+        grown += job.grown;
         leaves += job.leaves;
         for (size_t k = 0; k < KINDS; k++) {
             if (strcmp(kinds[k], job.plan.what) != 0) continue;

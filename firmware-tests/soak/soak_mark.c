@@ -41,7 +41,11 @@ struct soak_mark soak_mark_of(const struct soak_model *model, gf_context *gf)
         mark.half = hash_of(1, (const void *)(uintptr_t)gf->optimizer.half, count * sizeof(uint16_t));
     if (gf->optimizer.momentum != 0)
         mark.momentum =
-            hash_of(1, (const void *)(uintptr_t)(gf->optimizer.momentum + own * sizeof(float)), (count - own) * sizeof(float));
+            hash_of(1, (const void *)(uintptr_t)(gf->optimizer.momentum + own * sizeof(float)),
+                    (count - own) * sizeof(float));
+    if (gf->optimizer.moment2 != 0)
+        mark.moment2 =
+            hash_of(gf->optimizer.updates, (const void *)(uintptr_t)gf->optimizer.moment2, count * sizeof(float));
     if (gf->sparse.known)
         mark.selection = hash_of(1, gf->sparse.selection, gf->sparse.selected_count * sizeof(uint32_t));
     return mark;
@@ -54,6 +58,7 @@ void soak_mark_check(const gf_context *gf, uint64_t step, const struct soak_mark
                        : (a->weight != b->weight)                 ? "weight"
                        : (a->half != b->half)                     ? "half weight"
                        : (a->momentum != b->momentum)             ? "momentum"
+                       : (a->moment2 != b->moment2)               ? "second moment"
                        : (a->selection != b->selection)           ? "selection"
                        : (a->gradient_scale != b->gradient_scale) ? "gradient scale"
                        : (a->loss_scale != b->loss_scale)         ? "loss scale"
@@ -70,7 +75,7 @@ static void largest_check(const struct soak_model *model, const gf_context *gf, 
     uint32_t *expected = calloc(sparse->chunk_count, sizeof *expected);
     bool same;
     assert_true((norms != NULL) && (expected != NULL));
-    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++)
+    for (uint32_t rank = 0; rank < model->plan->ids; rank++)
         for (uint64_t e = 0; soak_is_member(model, rank) && (e < sparse->elem_count); e++)
             norms[e / sparse->chunk_elems] += (float)fabs(model->history[rank * model->elem_count + e]);
     gf_sparse_select(norms, sparse->chunk_count, sparse->selected_count, expected);

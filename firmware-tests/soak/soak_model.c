@@ -3,7 +3,6 @@
  * library once it was found right, so that errors of rounding do not pile up. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
-#include "ops/element/host/half.h"
 
 #define FIRST_EPOCH 1u
 #define ROW_EPSILON 1e-6 /* of some 20 steps, each with three roundings of a float or so */
@@ -27,7 +26,7 @@ void soak_model_open(struct soak_model *model, const struct soak_plan *plan)
 void soak_model_close(struct soak_model *model)
 {
     double *arrays[] = {model->history,  model->local,   model->history_size, model->local_size, model->weight,
-                        model->momentum, model->applied, model->sum,          model->size};
+                        model->momentum, model->applied, model->sum,          model->size,       model->moment2};
     for (size_t i = 0; i < LENGTH(arrays); i++) free(arrays[i]);
     free(model->kept);
     free(model->kept_local);
@@ -37,18 +36,19 @@ void soak_model_begin(struct soak_model *model, gf_context *gf)
 {
     if (model->history == NULL) {
         uint64_t count = model->elem_count = gf->pool.elem_count;
-        uint32_t world = model->plan->setup.world;
-        model->history = zeroes(world * count);
-        model->local = zeroes(world * count);
-        model->history_size = zeroes(world * count);
-        model->local_size = zeroes(world * count);
+        uint32_t world = model->plan->setup.world, ids = model->plan->ids;
+        model->history = zeroes(ids * count);
+        model->local = zeroes(ids * count);
+        model->history_size = zeroes(ids * count);
+        model->local_size = zeroes(ids * count);
         model->weight = zeroes(count);
         model->momentum = zeroes(count);
+        model->moment2 = zeroes(count);
         model->applied = zeroes(count);
         model->sum = zeroes(count);
         model->size = zeroes(count);
-        model->kept = calloc(world * count + 1, sizeof *model->kept);
-        model->kept_local = calloc(world * count + 1, sizeof *model->kept_local);
+        model->kept = calloc(ids * count + 1, sizeof *model->kept);
+        model->kept_local = calloc(ids * count + 1, sizeof *model->kept_local);
         assert_true((model->kept != NULL) && (model->kept_local != NULL));
         model->scale = gf_loss_scale(gf);
         model->members = (1u << world) - 1;
@@ -75,12 +75,12 @@ void soak_model_weights(struct soak_model *model, gf_context *gf)
 
 /* ---- the rules ---- */
 
-static bool is_local(const gf_context *gf) { return gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED; }
+bool soak_is_local(const gf_context *gf) { return gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED; }
 
 static uint64_t samples_all(const struct soak_model *model, uint64_t step)
 {
     uint64_t sum = 0;
-    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++)
+    for (uint32_t rank = 0; rank < model->plan->ids; rank++)
         sum += soak_is_member(model, rank) ? soak_samples(model->plan, step, rank) : 0;
     return sum;
 }
@@ -127,12 +127,12 @@ static bool chunk_was_sent(const struct gf_sparse *sparse, uint64_t elem)
     return (low < sparse->sent_count) && (sparse->sent[low] == chunk);
 }
 
-static bool is_held(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem)
+bool soak_is_held(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem)
 {
     return gf->step.sparse && (tensor->sparse != 0) && !chunk_was_sent(&gf->sparse, elem);
 }
 
-static double decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor)
+double soak_decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor)
 {
     return ((gf->optimizer.weight != 0) && ((tensor->flags & GF_TENSOR_NO_DECAY) == 0))
                ? (double)gf->config.optimizer.weight_decay
@@ -146,7 +146,7 @@ static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t
     const struct gf_pool_tensor *tensor = &gf->tensors[index];
     const struct soak_plan *plan = model->plan;
     bool sparse = gf->step.sparse && (tensor->sparse != 0), skips = soak_skips(plan, step, rank, index);
-    double decay = decay_of(gf, tensor) * share(model, gf), m = (double)gf->config.optimizer.momentum;
+    double decay = soak_decay_of(gf, tensor) * share(model, gf), m = (double)gf->config.optimizer.momentum;
     for (uint64_t i = 0; i < tensor->elem_count; i++) {
         uint64_t e = tensor->first_elem + i, row = rank * model->elem_count + e;
         float value = skips ? 0
@@ -158,7 +158,7 @@ static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t
             g += decay * model->weight[e];
             size += fabs(decay * model->weight[e]);
             own_size = size;
-            if (is_local(gf)) {
+            if (soak_is_local(gf)) {
                 double begun = share(model, gf) * model->momentum[e];
                 double before = m * (model->local_begun ? model->local[row] : begun);
                 double u = before + g;
@@ -183,14 +183,14 @@ static void all_sums(struct soak_model *model, const gf_context *gf, uint64_t st
 {
     memset(model->sum, 0, model->elem_count * sizeof *model->sum);
     memset(model->size, 0, model->elem_count * sizeof *model->size);
-    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++)
+    for (uint32_t rank = 0; rank < model->plan->ids; rank++)
         for (uint32_t i = 0; soak_is_member(model, rank) && (i < gf->tensor_count); i++)
             rank_tensor(model, gf, step, rank, i, false);
 }
 
 static void all_keep(struct soak_model *model, const gf_context *gf, uint64_t step)
 {
-    for (uint32_t rank = 0; gf->step.sparse && (rank < model->plan->setup.world); rank++)
+    for (uint32_t rank = 0; gf->step.sparse && (rank < model->plan->ids); rank++)
         for (uint32_t i = 0; soak_is_member(model, rank) && (i < gf->tensor_count); i++)
             if (gf->tensors[i].sparse != 0) rank_tensor(model, gf, step, rank, i, true);
 }
@@ -203,7 +203,7 @@ static bool has_bad(const struct soak_model *model, uint64_t step)
 {
     uint32_t tensor;
     uint64_t elem;
-    for (uint32_t rank = 0; rank < model->plan->setup.world; rank++)
+    for (uint32_t rank = 0; rank < model->plan->ids; rank++)
         if (soak_is_member(model, rank) && soak_bad(model->plan, step, rank, &tensor, &elem)) return true;
     return false;
 }
@@ -293,7 +293,7 @@ static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step
         float got = world_get(type, gradient, i), expected;
         double applied = (double)got * ((type == GF_TYPE_F32) ? 1.0 : (double)gf_gradient_scale(gf));
         model->applied[e] = applied;
-        if (is_held(gf, tensor, e)) {
+        if (soak_is_held(gf, tensor, e)) {
             if (got != 0)
                 soak_step_fail(gf, step, "tensor %u[%u] was not sent but is %g", index, (unsigned)i, (double)got);
         } else if (model->exact && (model->size[e] <= most)) {
@@ -306,65 +306,6 @@ static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step
             soak_step_fail(gf, step, "tensor %u[%u] is %.9g, expected about %.9g of terms of %.9g", index, (unsigned)i,
                       applied, model->sum[e] * average, model->size[e] * average);
         }
-    }
-}
-
-/* ---- weights ---- */
-
-static double lars_ratio(const struct soak_model *model, const gf_context *gf, const struct gf_pool_tensor *tensor,
-                         double late)
-{
-    const struct gf_config *config = &gf->config;
-    double weights = 0, gradients = 0;
-    if ((config->optimizer.kind != GF_OPTIMIZER_LARS) || ((tensor->flags & GF_TENSOR_NO_DECAY) != 0)) return 1;
-    for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
-        if (is_held(gf, tensor, e)) continue;
-        weights += model->weight[e] * model->weight[e];
-        gradients += model->applied[e] * model->applied[e];
-    }
-    if (!(weights > 0) || !(gradients > 0)) return 1;
-    return (double)config->optimizer.lars_eta * sqrt(weights) /
-           (sqrt(gradients) + late * sqrt(weights) + (double)config->optimizer.lars_epsilon);
-}
-
-static void half_check(const gf_context *gf, uint64_t step, uint64_t e)
-{
-    float weight = ((const float *)(uintptr_t)gf->optimizer.weight)[e];
-    uint16_t expected =
-        (gf->config.optimizer.half_weights == GF_TYPE_F16) ? gf_f16_of_f32(weight) : gf_bf16_of_f32(weight);
-    if ((gf->optimizer.half != 0) && (((const uint16_t *)(uintptr_t)gf->optimizer.half)[e] != expected))
-        soak_step_fail(gf, step, "half weight %u is not its weight %g", (unsigned)e, (double)weight);
-}
-
-/* The library has applied the step; from the old weights and momentum of the model follows what they must be now. */
-static void tensor_applied(struct soak_model *model, const gf_context *gf, uint64_t step,
-                           const struct gf_pool_tensor *tensor)
-{
-    const struct gf_config *config = &gf->config;
-    bool sparse = gf->step.sparse && (tensor->sparse != 0), local = sparse && is_local(gf);
-    double late = sparse ? 0 : decay_of(gf, tensor), m = (double)config->optimizer.momentum;
-    bool lars = config->optimizer.kind == GF_OPTIMIZER_LARS;
-    double rate = lars ? 1 : (double)model->plan->rate;
-    double rate_in = lars ? (double)model->plan->rate * lars_ratio(model, gf, tensor, late) : 1;
-    const float *weight = (const float *)(uintptr_t)gf->optimizer.weight, *momentum = (const float *)(uintptr_t)gf->optimizer.momentum;
-    for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
-        double decay = late * model->weight[e], d = rate_in * (model->applied[e] + decay), v = model->momentum[e];
-        double size = rate_in * (fabs(model->applied[e]) + fabs(decay)) + fabs(v); /* what roundings are measured against */
-        bool held = is_held(gf, tensor, e);
-        if (!held && (m > 0) && !local) {
-            v = m * v + d;
-            d = config->optimizer.nesterov ? m * v + d : v;
-        }
-        double expected = held ? model->weight[e] : model->weight[e] - rate * d;
-        if (!(fabs((double)weight[e] - expected) <= 1e-6 * fabs(model->weight[e]) + 1e-4 * rate * size + 1e-30))
-            soak_step_fail(gf, step, "weight %u is %.9g, expected %.9g", (unsigned)e, (double)weight[e], expected);
-        if ((momentum != NULL) && !local && !(sparse && model->local_begun)) {
-            if (!(fabs((double)momentum[e] - v) <= 1e-5 * size + 1e-30))
-                soak_step_fail(gf, step, "momentum %u is %.9g, expected %.9g", (unsigned)e, (double)momentum[e], v);
-            model->momentum[e] = (double)momentum[e];
-        }
-        model->weight[e] = (double)weight[e];
-        if (!held) half_check(gf, step, e);
     }
 }
 
@@ -416,9 +357,8 @@ static void first_ends(struct soak_model *model, gf_context *gf, uint64_t step)
 static void first_updated(struct soak_model *model, gf_context *gf, uint64_t step)
 {
     bool skipped = gf_step_skipped(gf);
-    if (!skipped && gf->step.sparse && is_local(gf)) model->local_begun = true;
-    for (uint32_t i = 0; !skipped && (gf->optimizer.weight != 0) && (i < gf->tensor_count); i++)
-        tensor_applied(model, gf, step, &gf->tensors[i]);
+    if (!skipped && gf->step.sparse && soak_is_local(gf)) model->local_begun = true;
+    if (!skipped && (gf->optimizer.weight != 0)) soak_weights_check(model, gf, step);
     if (!skipped && (samples_all(model, step) > 0)) model->samples_before = samples_all(model, step);
     scale_move(model, gf, skipped);
     soak_selection_check(model, gf, step);

@@ -1,37 +1,17 @@
 /* What a job is, drawn from its seed: worlds and tensors small, so that many fit into a second, and now and then
  * larger. */
-#include "firmware-tests/soak/soak.h"
+#include "firmware-tests/soak/soak_dice.h"
 
 #include <string.h>
 
 #include "ops/coll.h"
 
 #define MS UINT64_C(1000000)
-#define SOAK_DEVICE_WORKS 40u /* at a look: deadlines are short, and a rank may look but once a millisecond */
-
-static uint64_t scramble(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
 
 uint64_t soak_draw(const struct soak_plan *plan, uint32_t what, uint64_t a, uint64_t b, uint64_t c)
 {
     uint64_t z = plan->seed + what * UINT64_C(0x9e3779b97f4a7c15);
     return scramble(scramble(z ^ (a << 40) ^ (b << 20)) + c * UINT64_C(0xd1342543de82ef95));
-}
-
-/* A stream of draws for the plan itself. */
-struct dice { uint64_t state; };
-
-static uint64_t roll(struct dice *dice) { return scramble(dice->state += UINT64_C(0x9e3779b97f4a7c15)); }
-static uint32_t below(struct dice *dice, uint32_t bound) { return soak_below(roll(dice), bound); }
-static uint32_t between(struct dice *dice, uint32_t low, uint32_t high) { return low + below(dice, high - low + 1); }
-static bool percent(struct dice *dice, uint32_t share) { return below(dice, 100) < share; }
-static uint64_t time_between(struct dice *dice, uint64_t low_ns, uint64_t high_ns)
-{
-    return low_ns + (uint64_t)(((unsigned __int128)roll(dice) * (high_ns - low_ns + 1)) >> 64);
 }
 
 static void draw_world(struct soak_plan *plan, struct dice *dice)
@@ -297,43 +277,13 @@ static void draw_many(struct soak_plan *plan, struct dice *dice)
         add_fault(plan, kind, below(dice, plan->setup.world), draw_post(dice), time_between(dice, 1, 4 * timeout_ns));
     }
     for (uint32_t i = between(dice, 1, SOAK_ACTS_MAX); i > 0; i--) {
-        struct soak_act *act = add_act(plan, dice, (soak_act_kind)below(dice, SOAK_ACT_COUNT));
+        struct soak_act *act = add_act(plan, dice, (soak_act_kind)below(dice, SOAK_ACT_GROW));
         act->delay_ns = percent(dice, 50) ? time_between(dice, 1, 4 * timeout_ns) : 0;
         if (act->kind == SOAK_ACT_KILL) act->delay_ns = 0;
     }
     plan->lossy = percent(dice, 30);
     if (plan->lossy) plan->setup.sim.drop_rate = 0.0001 * (double)between(dice, 1, 100);
     if (percent(dice, 20)) plan->setup.sim.duplicate_rate = 0.001 * (double)between(dice, 1, 200);
-}
-
-/* Gradients on a device, whose messages go through host memory on some ranks and straight to the wire on others. Drawn
- * for itself: what else a seed is it stays. */
-static void draw_device(struct soak_plan *plan)
-{
-    struct dice dice = {.state = plan->seed ^ UINT64_C(0xd3f1ce0000000000)};
-    if (!percent(&dice, 30)) return;
-    plan->setup.gpu = &late_gpu;
-    (void)snprintf(plan->setup.config.device.driver, sizeof plan->setup.config.device.driver, "%s", late_gpu.name);
-    plan->setup.sim.device_ranks = percent(&dice, 60) ? UINT64_MAX : roll(&dice);
-    late_gpu_most = SOAK_DEVICE_WORKS;
-}
-
-/* Drawn for itself, too. */
-static void draw_told(struct soak_plan *plan)
-{
-    struct dice dice = {.state = plan->seed ^ UINT64_C(0x701d000000000000)};
-    plan->told = plan->elastic && percent(&dice, 50);
-}
-
-/* A rank leaves on purpose, beside whatever else befalls the job: a quorum may be lost with it. */
-static void draw_leave(struct soak_plan *plan)
-{
-    struct dice dice = {.state = plan->seed ^ UINT64_C(0x1ea4e00000000000)};
-    plan->leaver = GF_RANK_NONE;
-    if (!plan->elastic || (plan->setup.world < 2) || !percent(&dice, 40)) return;
-    plan->leaver = below(&dice, plan->setup.world);
-    plan->leave_step = between(&dice, 1, plan->steps);
-    plan->hope = SOAK_HOPE_ENDED;
 }
 
 void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
@@ -358,20 +308,20 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
     /* The scale may reach its floor only where nothing else is expected to go wrong. */
     if ((plan->hope == SOAK_HOPE_OK) && percent(&dice, 20)) plan->setup.config.loss_scale.floor = 0;
     plan->setup.config.exchange.cut_bytes = percent(&dice, 50) ? between(&dice, 4096, 16384) : 0;
-    draw_device(plan);
-    draw_told(plan);
-    draw_leave(plan);
+    soak_plan_draw_more(plan);
 }
 
 void soak_plan_print(const struct soak_plan *plan, FILE *to)
 {
-    static const char *const acts[] = {"kill", "stop", "cut", "abort", "close"};
+    static const char *const acts[] = {"kill", "stop", "cut", "abort", "close", "grow"};
     static const char *const faults[] = {"none",  "again",   "error", "drop", "duplicate",
                                          "delay", "corrupt", "short", "kill", "stop"};
     char summary[512];
     const struct gf_sim_setup *sim = &plan->setup.sim;
     if (plan->setup.gpu != NULL)
         (void)fprintf(to, "on a device, ranks 0x%llx to the wire; ", (unsigned long long)sim->device_ranks);
+    if (plan->ids > plan->setup.world)
+        (void)fprintf(to, "grows to %u at most; ", plan->ids);
     if (plan->told) (void)fprintf(to, "told who has ended; ");
     if (plan->leaver != GF_RANK_NONE)
         (void)fprintf(to, "rank %u leaves after step %llu; ", plan->leaver, (unsigned long long)plan->leave_step);

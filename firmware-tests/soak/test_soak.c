@@ -16,18 +16,19 @@ static void job_run(uint64_t seed)
 
 TEST(a_thousand_random_jobs_hold)
 {
-    uint32_t met = 0, epochs = 0, rejoins = 0, leaves = 0, wired = 0, wired_epochs = 0;
+    uint32_t met = 0, epochs = 0, rejoins = 0, grown = 0, leaves = 0, wired = 0, wired_epochs = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         job_run(seed);
         met += job.met ? 1 : 0;
         epochs += (job.model.epoch_count > 1) ? job.model.epoch_count - 1 : 0;
         rejoins += job.rejoins;
+        grown += job.grown;
         leaves += job.leaves;
         wired += job.on_wire ? 1 : 0;
         wired_epochs += job.on_wire ? job.model.epoch_count - 1 : 0;
     }
     assert_true(met > SEEDS / 4); /* or the faults come too late */
-    assert_true((epochs > SEEDS / 10) && (rejoins > SEEDS / 20) && (leaves > SEEDS / 50));
+    assert_true((epochs > SEEDS / 10) && (rejoins > SEEDS / 20) && (leaves > SEEDS / 50) && (grown > SEEDS / 50));
     assert_true((wired > SEEDS / 10) && (wired_epochs > SEEDS / 50)); /* device memory straight to the wire */
 }
 
