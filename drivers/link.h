@@ -74,7 +74,7 @@ struct gf_link_driver {
     const char *name;      /* "ucx", "sim": for logs and results */
     size_t req_size_bytes; /* a multiple of 64 */
     size_t endpoint_bytes_max; /* what a rank must tell the others so that they can reach it; at most 2048 */
-    bool simulated;        /* virtual time: on which core this runs is of no meaning, and would change a seed's run */
+    bool simulated;        /* virtual time: on which core this runs, and which pages were touched, means nothing */
 
     /* Bytes of state for this setup, before anything is opened. */
     size_t (*state_bytes)(const struct gf_link_setup *setup);

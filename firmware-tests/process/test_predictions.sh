@@ -27,4 +27,7 @@ check the_share_moves_one_way awk '/share kept/ {
         n++
     }
 } END {exit bad || n != 5}' "$scratch/paper"
+# 7 s of one core on the machine of results/plan.md.
+check a_hierarchy_of_64_nodes_of_8_takes_less_than_a_minute sh -c \
+    "ulimit -t 60; $BUILD/gf-plan --gpus 512 --modes hierarchy | grep -q '^  512 hierarchy '"
 finish

@@ -191,6 +191,22 @@ TEST(ranks_without_an_event_need_no_poll)
     }
 }
 
+/* 64 nodes of 8 are to be planned in a minute: a message between nodes may not wake everybody in them. */
+TEST(a_hierarchy_polls_who_has_something_to_do)
+{
+    static const uint64_t ready_ns[LENGTH(tensors)] = {100000, 100000, 300000, 350000, 350000};
+    struct plan_setup setup = world_setup(&world_cases[9]);
+    struct plan_result result;
+    char error[PLAN_ERROR_BYTES];
+    setup.world = 64;
+    setup.network.ranks_per_node = 8;
+    setup.ready_ns = ready_ns;
+    assert_int_equal(plan_world_run(&setup, &result, error), GF_OK);
+    if (result.events > 12 * result.messages)
+        fail_msg("%llu turns for %llu messages", (unsigned long long)result.events,
+                 (unsigned long long)result.messages);
+}
+
 TEST(a_world_larger_than_this_machine_is_planned)
 {
     /* 96 ranks of AlexNet: 23 GB of gradients, as much of history, half as much on the wire. */

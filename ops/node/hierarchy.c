@@ -17,6 +17,7 @@
 #include "ops/node/hierarchy.h"
 
 #define BLOCK_ALIGN_BYTES 64u
+#define BEATS_A_DEADLINE 16u
 
 enum hierarchy_phase { PHASE_SCATTER, PHASE_NARROW, PHASE_BETWEEN, PHASE_WIDEN, PHASE_GATHER, PHASE_COUNT };
 
@@ -100,7 +101,8 @@ static size_t beat_at(const struct gf_hierarchy *own, uint32_t writer)
     return gf_direct_beat_at(&own->shared, 2 * own->shared.order + 1, writer);
 }
 
-static void beat(struct gf_coll *coll)
+/* At most one in BEATS_A_DEADLINE of it: each wakes the whole node. */
+static void beat(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     struct gf_hierarchy *own = coll->own.hierarchy;
@@ -108,8 +110,9 @@ static void beat(struct gf_coll *coll)
     const struct gf_flow *flow = &own->flow;
     uint64_t moved = flow->sent.count + flow->send_done.count + flow->recvd.count + flow->recv_done.count;
     uint64_t value = (own->shared.order << 32) + moved; /* not what an earlier operation left */
-    if (moved == own->beats) return;
+    if ((moved == own->beats) || (now_ns - own->beat_ns < coll->timeout_ns / BEATS_A_DEADLINE)) return;
     own->beats = moved;
+    own->beat_ns = now_ns;
     for (uint32_t i = 0; i < nodes->local_size; i++) {
         if ((i == nodes->local_index) || (driver->map(coll->link, nodes->local[i]) == NULL)) continue;
         driver->flag_store(coll->link, nodes->local[i], beat_at(own, nodes->local_index), value);
@@ -143,6 +146,7 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     own->phase = PHASE_SCATTER;
     own->heard_from = GF_RANK_NONE;
     own->heard = own->beats = 0;
+    own->beat_ns = coll->moved_ns;
     own->block_elems = (coll->elem_count / owners + (coll->elem_count % owners != 0) + unit - 1) / unit * unit;
     if (own->block_elems == 0) own->block_elems = unit;
     return phase_start(coll, coll->moved_ns);
@@ -200,7 +204,7 @@ static gf_status hierarchy_progress(struct gf_coll *coll, uint64_t now_ns)
         gf_status status = phase_progress(coll, now_ns);
         if (status < 0) return status;
         if (status == GF_AGAIN) {
-            if (own->phase == PHASE_BETWEEN) beat(coll);
+            if (own->phase == PHASE_BETWEEN) beat(coll, now_ns);
             if ((own->phase == PHASE_GATHER) && heard(coll)) coll->moved_ns = now_ns;
             return GF_AGAIN;
         }

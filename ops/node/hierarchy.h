@@ -33,6 +33,7 @@ struct gf_hierarchy {
     uint64_t block_elems;    /* of all blocks but the last ones */
     uint64_t cast_elems;     /* of this rank's block, in a phase that casts */
     uint64_t beats;          /* messages posted and ended as of the last sign of this rank */
+    uint64_t beat_ns;        /* when it gave that one */
 };
 
 #endif
