@@ -64,6 +64,7 @@ struct gf_link {
     uint64_t sent_messages;
     size_t private_bytes;     /* of the region: memory of this process alone; 0 where it lies in shared memory */
     uint64_t node;            /* links with equal ones share memory; 0: not known, or of no meaning */
+    uint32_t user;            /* .. if this is equal, too */
     bool network;             /* what leaves the node is open */
     bool reaches_device;      /* since open: messages may lie in setup.device, too. Else none ever does */
 };

@@ -74,13 +74,15 @@ static void from_set(struct pending *pending, const struct sockaddr_storage *add
 
 /* Without a key all ranks are on this host, and of one user. Where the kernel does not say whose the other end is,
  * anybody of this host may come in. */
-static bool user_fits(struct tcp *tcp, struct pending *pending)
+static bool user_fits(struct tcp *tcp, struct pending *pending, struct gf_rendezvous_event *refused_out)
 {
     uint32_t user = 0;
     if (!tcp->same_user || !gf_socket_peer_user(pending->fd, &user) || (user == geteuid())) return true;
     (void)snprintf(tcp->text, sizeof tcp->text, "user %u at the other end, this job is of user %u: without a "
                    "key_file all ranks run as one user", user, (unsigned)geteuid());
     pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
+    *refused_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = GF_RANK_NONE, .text = tcp->text,
+                                                .unproven = true};
     return false;
 }
 
@@ -105,7 +107,7 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct 
     pending->challenged = pending->held = pending->watched = false;
     pending->since_ns = now_ns;
     from_set(pending, &address);
-    if (!user_fits(tcp, pending)) return GF_AGAIN;
+    if (!user_fits(tcp, pending, event_out)) return tcp_is_center(tcp) ? GF_OK : GF_AGAIN;
     gf_status status = gf_tcp_pending_read(tcp, slot, event_out); /* its hello is mostly here already */
     if ((status != GF_AGAIN) || (pending->fd < 0)) return status;
     pending->watched = true;

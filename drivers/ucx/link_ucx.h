@@ -4,6 +4,7 @@
  *     link_ucx_settings.c  what UCX is told, and whether it heard
  *     link_ucx_resources.c what this UCX can open
  *     link_ucx_region.c  the exchange region and peers: endpoint addresses, connecting, mapping, flags
+ *     link_ucx_shm.c     what shared memory needs of this host
  *     link_ucx_pages.c   what pages the kernel gave for it
  *     link_ucx_guard.c   who may connect; connection_proof.c does it, without UCX's headers
  *     link_ucx_device.c  device memory: whether UCX reaches it, and what UCX needs for that */
@@ -151,6 +152,10 @@ gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch);
 gf_status gf_ucx_network(struct gf_link *link, bool on);
 void gf_ucx_drop(struct gf_link *link);
 
+/* GF_ERR_SYSTEM, and said: what this host lacks for the transports and region of now. */
+gf_status gf_ucx_shm_check(struct gf_ucx *ucx);
+/* How full shared memory is, for what UCX says of it; returns text_out. */
+char *gf_ucx_shm_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes);
 /* Takes, touches and canaries region_bytes; gives it back. Without a region both do nothing. */
 gf_status gf_ucx_region_take(struct gf_ucx *ucx);
 void gf_ucx_region_give(struct gf_ucx *ucx);

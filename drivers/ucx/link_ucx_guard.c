@@ -59,8 +59,8 @@ bool gf_ucx_network_used(const char *list)
     return gf_ucx_list_has(list, "tcp") || (fabric_find(list, &name_bytes) != NULL);
 }
 
-/* What all must be the same for UCX's shared memory to be shared: the kernel, its process and IPC namespaces, the file
- * system of the segments, the user. 0: it cannot be known here. */
+/* What all must be the same for UCX's shared memory to be shared, but for the user: the kernel, its process and IPC
+ * namespaces, the file system of the segments. 0: it cannot be known here. */
 static uint64_t node_of(void)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc"};
@@ -78,7 +78,7 @@ static uint64_t node_of(void)
         hash = gf_fnv_u64(hash, at.st_ino);
     }
     if (stat((directory != NULL) ? directory : "/dev/shm", &at) != 0) return 0;
-    return gf_fnv_u64(gf_fnv_u64(hash, at.st_dev), geteuid()) | 1;
+    return gf_fnv_u64(hash, at.st_dev) | 1;
 }
 
 gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on)
@@ -108,6 +108,7 @@ gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setu
                             "link.encryption: it is tcp that is encrypted, with a rendezvous.key_file; found "
                             "transports \"%s\", %s key_file", ucx->asked, ucx->proofs.keyed ? "a" : "no");
     if (setup->one_node && shares) ucx->link.node = node_of();
+    ucx->link.user = geteuid();
     return gf_ucx_guard_network(ucx, ucx->link.node == 0);
 }
 

@@ -14,9 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <ucs/debug/log_def.h>
 
+/* Regions of a power of two would put the same block of all ranks at the same place in every cache. */
+#define PAD_PAGES 3u
 /* How long close() and reset() let what UCX has taken leave this host. A dead peer may use all of it. */
 #define FLUSH_NS 200000000u
 
@@ -179,6 +182,7 @@ static gf_status worker_take(struct gf_ucx *ucx)
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SINGLE};
     struct gf_ucx_listeners before;
+    char shm[120];
     ucs_status_t status;
     gf_ucx_listeners_look(&before);
     ucx->opening = true;
@@ -188,9 +192,10 @@ static gf_status worker_take(struct gf_ucx *ucx)
     ucx->opening = false;
     if (status != UCS_OK) {
         ucx->worker = NULL;
+        if (gf_ucx_shm_check(ucx) != GF_OK) return GF_ERR_SYSTEM; /* ranks that open at once took it from each other */
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_create", status,
-                            "transports \"%s\", devices \"%s\", ports \"%s\"", ucx->transports, ucx->devices,
-                            ucx->ports);
+                            "transports \"%s\", devices \"%s\", ports \"%s\"%s", ucx->transports, ucx->devices,
+                            ucx->ports, gf_ucx_shm_text(ucx, shm, sizeof shm));
     }
     if (ucx->complaint[0] != '\0')
         return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_worker_create", UCS_OK, "UCX %s: %s",
@@ -251,6 +256,7 @@ static gf_status text_take(struct gf_ucx *ucx, char *field, size_t field_bytes, 
 
 static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setup)
 {
+    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     gf_status status;
     ucx->link.driver = &gf_link_ucx;
     ucx->log = setup->log;
@@ -260,6 +266,8 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
     ucx->requests_max = setup->requests_max;
     ucx->message_bytes_max = setup->message_bytes_max;
     ucx->region_bytes = setup->region_bytes;
+    if (ucx->region_bytes <= SIZE_MAX / 2)
+        ucx->mapped_bytes = ((ucx->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
     ucx->huge_pages = setup->huge_pages;
     ucx->wake_fd = -1;
     status = text_take(ucx, ucx->asked, sizeof ucx->asked, setup->transports, "transports");
@@ -288,7 +296,8 @@ static gf_status ucx_take(struct gf_ucx *ucx)
 {
     gf_status status = gf_ucx_enter(ucx);
     if (status != GF_OK) return status;
-    status = context_take(ucx);
+    status = gf_ucx_shm_check(ucx);
+    if (status == GF_OK) status = context_take(ucx);
     if (status == GF_OK) status = worker_take(ucx);
     gf_ucx_leave(ucx);
     return status;
@@ -357,6 +366,7 @@ static gf_status renew(struct gf_ucx *ucx, bool switches)
         status = gf_ucx_guard_network(ucx, !ucx->link.network);
         if (status == GF_OK) status = context_take(ucx);
     }
+    if (status == GF_OK) status = gf_ucx_shm_check(ucx);
     if (status == GF_OK) status = worker_take(ucx);
     gf_ucx_leave(ucx);
     return (status == GF_OK) ? gf_ucx_region_take(ucx) : status;

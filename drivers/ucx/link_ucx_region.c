@@ -20,16 +20,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define ENDPOINT_MAGIC 0x55434647u /* "GFCU"; a host of the other byte order reads something else */
 #define ENDPOINT_VERSION 2u
 #define CANARY_ALIGN_BYTES 64u
-/* Regions of a power of two would put the same block of all ranks at the same place in every cache. */
-#define PAD_PAGES 3u
-/* UCX's own share of the shared memory: 4.2 MB a worker are its receive queue and first buffers. */
-#define UCX_SHARE_BYTES ((size_t)8 << 20)
 
 struct endpoint_head {
     uint32_t magic;
@@ -70,27 +65,6 @@ static size_t canary_offset(size_t region_bytes)
 
 /* ---- the region ---- */
 
-/* UCX would find out too, by filling the file system first. */
-static gf_status space_check(struct gf_ucx *ucx, size_t page_bytes)
-{
-    const char *directory = getenv("UCX_POSIX_DIR"); /* UCX's own setting */
-    uint64_t host_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * page_bytes;
-    uint64_t need_bytes = (uint64_t)ucx->mapped_bytes + UCX_SHARE_BYTES, free_bytes;
-    struct statvfs space;
-    if (directory == NULL) directory = "/dev/shm";
-    if (ucx->region_bytes > host_bytes)
-        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "sysconf", UCS_OK,
-                            "an exchange region of %zu bytes is needed, the host has %llu bytes of memory",
-                            ucx->region_bytes, (unsigned long long)host_bytes);
-    if (!gf_ucx_list_has(ucx->transports, "posix")) return GF_OK;
-    if (statvfs(directory, &space) != 0) return GF_OK; /* UCX will say what is wrong with it */
-    free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
-    if ((space.f_blocks == 0) || (free_bytes >= need_bytes)) return GF_OK; /* no blocks: a tmpfs without a limit */
-    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "statvfs", UCS_OK,
-                        "the exchange region needs %llu bytes in %s (UCX's %zu included), %llu are available",
-                        (unsigned long long)need_bytes, directory, UCX_SHARE_BYTES, (unsigned long long)free_bytes);
-}
-
 /* Differs between regions that could be mistaken for each other: owner, epoch, time. */
 static uint64_t canary_new(const struct gf_ucx *ucx)
 {
@@ -101,7 +75,6 @@ static uint64_t canary_new(const struct gf_ucx *ucx)
 
 gf_status gf_ucx_region_take(struct gf_ucx *ucx)
 {
-    const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     ucp_mem_map_params_t params = {
         .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS |
                       UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
@@ -109,20 +82,17 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
         .memory_type = UCS_MEMORY_TYPE_HOST,
     };
     ucp_mem_attr_t attributes = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
-    char pages[80];
-    gf_status status;
+    char text[120];
     ucs_status_t ucs;
     if (ucx->region_bytes == 0) return GF_OK;
-    if (ucx->region_bytes <= SIZE_MAX / 2)
-        ucx->mapped_bytes = ((ucx->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
-    status = space_check(ucx, page_bytes);
-    if (status != GF_OK) return status;
     params.length = ucx->mapped_bytes;
     ucs = ucp_mem_map(ucx->context, &params, &ucx->memory);
     if (ucs != UCS_OK) {
         ucx->memory = NULL;
+        if (gf_ucx_shm_check(ucx) != GF_OK) return GF_ERR_SYSTEM;
         return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "ucp_mem_map", ucs,
-                            "no exchange region of %zu bytes over \"%s\"", ucx->mapped_bytes, ucx->transports);
+                            "no exchange region of %zu bytes over \"%s\"%s", ucx->mapped_bytes, ucx->transports,
+                            gf_ucx_shm_text(ucx, text, sizeof text));
     }
     ucs = ucp_mem_query(ucx->memory, &attributes);
     if (ucs != UCS_OK)
@@ -135,7 +105,7 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
     memset(ucx->region, 0, ucx->mapped_bytes); /* first touched by its owner: its NUMA node, no faults later */
     if (ucx->huge_pages)
         gf_log_line(&ucx->log, GF_LOG_INFO, "link: huge pages were asked for, the exchange region has %s",
-                    gf_ucx_pages_text(ucx->region, pages, sizeof pages));
+                    gf_ucx_pages_text(ucx->region, text, sizeof text));
     ucx->canary = canary_new(ucx);
     memcpy(ucx->region + canary_offset(ucx->region_bytes), &ucx->canary, sizeof ucx->canary);
     return GF_OK;
@@ -268,8 +238,9 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoi
     if (ucs != UCS_OK) {
         ucx->peers[peer].endpoint = NULL;
         return gf_ucx_fault(ucx, GF_ERR_LINK, peer, "ucp_ep_create", ucs,
-                            "no way to rank %u by transports \"%s\" on devices \"%s\"", peer, ucx->transports,
-                            ucx->devices);
+                            "no way to rank %u by transports \"%s\" on devices \"%s\"%s", peer, ucx->transports,
+                            ucx->devices, (ucs != UCS_ERR_SHMEM_SEGMENT) ? "" : "; it is of this node, but its "
+                            "/proc/PID/fd is closed to this process (capabilities, user namespace, hidepid?)");
     }
     if (head.rkey_bytes != 0) peer_map(ucx, peer, &head, address + head.address_bytes);
     return GF_OK;

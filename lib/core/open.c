@@ -214,7 +214,8 @@ __attribute__((noinline)) static gf_status members_open(const struct gf_layout *
                                     .tensor_count = gf->tensor_count,
                                     .elem_count = layout->pool.elem_count,
                                     .network = gf->link->network ? 1 : 0,
-                                    .node = gf->link->node};
+                                    .node = gf->link->node,
+                                    .user = gf->link->user};
     modules_tell(gf->modules, gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary),
                  &setup.offer);
     extra_tell(&layout->config, setup.offer.summary, &setup.offer);

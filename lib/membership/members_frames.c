@@ -76,6 +76,7 @@ void gf_members_offer_put(struct gf_put *put, const struct gf_members *members)
     gf_put_u64(put, offer->elem_count);
     gf_put_u32(put, offer->network);
     gf_put_u64(put, offer->node);
+    gf_put_u32(put, offer->user);
     gf_put_text(put, offer->summary, sizeof offer->summary);
 }
 
@@ -90,6 +91,7 @@ bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32
     offer.elem_count = gf_get_u64(get);
     offer.network = gf_get_u32(get);
     offer.node = gf_get_u64(get);
+    offer.user = gf_get_u32(get);
     gf_get_text(get, offer.summary, sizeof offer.summary);
     *offer_out = offer;
     return !get->bad;

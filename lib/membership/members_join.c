@@ -60,7 +60,8 @@ static void coordinator_deadline(struct gf_members *members)
     double seconds = (double)(members->now_ns - members->opened_ns) / 1e9;
     uint32_t first = missing_text(members, missing, sizeof missing);
     if ((first != GF_RANK_NONE) && (members->claim.code != GF_OK)) {
-        gf_members_failf(members, GF_ERR_MISMATCH, members->claim.peer, "rank %s of %u did not join within %.1f s; %.150s",
+        uint32_t peer = (members->claim.peer == GF_RANK_NONE) ? first : members->claim.peer;
+        gf_members_failf(members, GF_ERR_MISMATCH, peer, "rank %s of %u did not join within %.1f s; %.150s",
                          missing, members->setup.world, seconds, members->claim.text);
     } else if (first == GF_RANK_NONE) {
         gf_members_failf(members, GF_ERR_TIMEOUT, GF_RANK_NONE,
@@ -188,10 +189,25 @@ static bool summary_difference(const char *ours, const char *theirs, uint32_t ra
     return text_out[0] != '\0';
 }
 
+/* A rank of the same node that runs as another user, or GF_RANK_NONE. */
+static uint32_t other_user(const struct gf_members *members, const struct gf_offer *theirs, uint32_t *user_out)
+{
+    const struct gf_offer *ours = &members->setup.offer;
+    *user_out = ours->user;
+    if ((theirs->node != 0) && (theirs->node == ours->node) && (theirs->user != ours->user)) return members->setup.rank;
+    for (uint32_t rank = 1; (theirs->node != 0) && (rank < members->setup.world); rank++) {
+        const struct members_peer *peer = &members->peers[rank];
+        *user_out = peer->user;
+        if (peer->met && !peer->ended && (peer->node == theirs->node) && (peer->user != theirs->user)) return rank;
+    }
+    return GF_RANK_NONE;
+}
+
 bool gf_members_offer_difference(const struct gf_members *members, const struct gf_offer *theirs, uint32_t epoch,
                                  uint32_t rank, char *text_out, size_t bytes)
 {
     const struct gf_offer *ours = &members->setup.offer;
+    uint32_t user, other = other_user(members, theirs, &user);
     char words[200];
     if (ours->version != theirs->version) {
         (void)snprintf(text_out, bytes, "library versions differ: %u.%u at rank 0, %u.%u at rank %u",
@@ -220,6 +236,9 @@ bool gf_members_offer_difference(const struct gf_members *members, const struct 
                        "tensor tables differ in names, sizes, flags, types or order, with %u tensors of %" PRIu64
                        " elements in both: hash %016" PRIx64 " at rank 0, %016" PRIx64 " at rank %u",
                        ours->tensor_count, ours->elem_count, ours->tensors_hash, theirs->tensors_hash, rank);
+    } else if (other != GF_RANK_NONE) {
+        (void)snprintf(text_out, bytes, "rank %u runs as user %u, rank %u of the same node as %u: shared memory "
+                       "needs the same user (or link.transports without posix and sysv)", rank, theirs->user, other, user);
     } else {
         return false;
     }
@@ -237,6 +256,7 @@ void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_
     }
     members->peers[from].met = true;
     members->peers[from].node = offer.node;
+    members->peers[from].user = offer.user;
     members->peers[from].network = offer.network != 0;
     if (!gf_members_offer_difference(members, &offer, epoch, from, difference, sizeof difference)) return;
     gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);

@@ -81,6 +81,7 @@ struct members_peer {
     bool left;    /* said BYE */
     bool network; /* as it was when it said so: with its offer */
     uint64_t node;
+    uint32_t user;
     uint32_t owed;       /* bits 1 << members_frame */
     uint32_t endpoint_rank;  /* next piece of the endpoint table to send to it */
     uint32_t endpoint_at;

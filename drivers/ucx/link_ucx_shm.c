@@ -1,0 +1,75 @@
+/* What this host must have for UCX's shared memory, looked at before UCX is opened: UCX itself would say "Shared
+ * memory error", or fill the file system first to find out. */
+#include "drivers/ucx/link_ucx.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* UCX's own share: 4.2 MB a worker are its receive queue and first buffers. */
+#define UCX_SHARE_BYTES ((uint64_t)8 << 20)
+/* Segments of a rank: receive queue, buffers, region (df -i, 2 and 4 ranks, direct and ring). */
+#define INODES 3u
+
+static const char *directory_of(void)
+{
+    const char *directory = getenv("UCX_POSIX_DIR"); /* UCX's own setting */
+    return (directory != NULL) ? directory : "/dev/shm";
+}
+
+static gf_status refuse(struct gf_ucx *ucx, const char *why)
+{
+    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK, "%s%s", directory_of(), why);
+}
+
+static gf_status directory_check(struct gf_ucx *ucx)
+{
+    const char *directory = directory_of();
+    uint64_t need_bytes = (uint64_t)ucx->mapped_bytes + UCX_SHARE_BYTES, free_bytes, whole_bytes;
+    struct statvfs space;
+    if (statvfs(directory, &space) != 0)
+        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK, "%s: %s; shared memory lies there",
+                            directory, strerror(errno));
+    if ((space.f_flag & ST_RDONLY) != 0) return refuse(ucx, " is read-only; shared memory lies there");
+    if (access(directory, W_OK | X_OK) != 0) return refuse(ucx, ": this user may not write there");
+    if ((space.f_files != 0) && (space.f_favail < INODES))
+        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK, "%s inode%s free on %s, %u are needed",
+                            (space.f_favail == 0) ? "no" : (space.f_favail == 1) ? "1" : "2",
+                            (space.f_favail == 2) ? "s are" : " is", directory, INODES);
+    free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
+    whole_bytes = (uint64_t)space.f_blocks * space.f_frsize;
+    if ((space.f_blocks == 0) || (free_bytes >= need_bytes)) return GF_OK; /* no blocks: a tmpfs without a limit */
+    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK,
+                        "%s has %llu of %llu MiB free, %llu are needed: the exchange region, and UCX's %llu", directory,
+                        (unsigned long long)(free_bytes >> 20), (unsigned long long)(whole_bytes >> 20),
+                        (unsigned long long)((need_bytes + (1u << 20) - 1) >> 20),
+                        (unsigned long long)(UCX_SHARE_BYTES >> 20));
+}
+
+gf_status gf_ucx_shm_check(struct gf_ucx *ucx)
+{
+    uint64_t host_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (ucx->region_bytes > host_bytes)
+        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK,
+                            "an exchange region of %zu bytes is needed, the host has %llu bytes of memory",
+                            ucx->region_bytes, (unsigned long long)host_bytes);
+    if (access("/proc/self/fd", X_OK) != 0)
+        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK,
+                            "/proc is not mounted, or hidden: UCX reaches peers and settings of the kernel through it");
+    return gf_ucx_list_has(ucx->transports, "posix") ? directory_check(ucx) : GF_OK;
+}
+
+char *gf_ucx_shm_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes)
+{
+    struct statvfs space;
+    text_out[0] = '\0';
+    if (!gf_ucx_list_has(ucx->transports, "posix") || (statvfs(directory_of(), &space) != 0)) return text_out;
+    (void)snprintf(text_out, text_bytes, "; %.60s has %llu of %llu MiB free, %llu of %llu inodes", directory_of(),
+                   (unsigned long long)(((uint64_t)space.f_bavail * space.f_frsize) >> 20),
+                   (unsigned long long)(((uint64_t)space.f_blocks * space.f_frsize) >> 20),
+                   (unsigned long long)space.f_favail, (unsigned long long)space.f_files);
+    return text_out;
+}
