@@ -65,6 +65,12 @@ void sim_wires_end(struct sim_rank *self, const char *text)
     }
 }
 
+static bool is_center(const struct gf_sim *sim, uint32_t rank)
+{
+    const struct sim_rank *self = &sim->ranks[rank];
+    return !self->is_dead && (self->rendezvous != NULL) && (self->rendezvous->center == rank);
+}
+
 void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
 {
     struct sim_rank *to = &sim->ranks[frame->to];
@@ -74,6 +80,13 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
     if (sim_hold(sim, frame->from, frame->to, SIM_FRAME, frame)) return;
     if ((rendezvous == NULL) || to->is_dead) {
         free(frame); /* nobody is there, or not any more */
+        return;
+    }
+    if ((frame->kind == GF_RENDEZVOUS_CONNECTED) && rendezvous->rejoins && (rendezvous->center == frame->from) &&
+        !is_center(sim, frame->from)) { /* who took the connection has died or turned meanwhile: once more */
+        rendezvous->center = GF_RANK_NONE;
+        gf_sim_wake_at(sim, frame->to, sim->now_ns + REJOIN_NS);
+        free(frame);
         return;
     }
     sought = rendezvous->was_reformed && (rendezvous->center == frame->from); /* an end then tells that it is refused */
@@ -97,13 +110,9 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
 /* Whose the address of the job is: rank 0's, then that of a centre once it is free. */
 static uint32_t door_find(struct gf_sim *sim)
 {
-    const struct sim_rank *holder = &sim->ranks[sim->door];
-    if (!holder->is_dead && (holder->rendezvous != NULL) && (holder->rendezvous->center == sim->door)) return sim->door;
-    for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
-        const struct sim_rank *self = &sim->ranks[rank];
-        if (self->is_dead || self->is_stopped || (self->rendezvous == NULL)) continue;
-        if (self->rendezvous->center == rank) return sim->door = rank;
-    }
+    if (is_center(sim, sim->door)) return sim->door;
+    for (uint32_t rank = 0; rank < sim->setup.world; rank++)
+        if (!sim->ranks[rank].is_stopped && is_center(sim, rank)) return sim->door = rank;
     return GF_RANK_NONE;
 }
 

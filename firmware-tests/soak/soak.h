@@ -263,6 +263,7 @@ void soak_turn_last(struct soak_job *job, uint32_t rank);
 void soak_epoch_begun(struct soak_job *job, uint32_t rank);
 void soak_restart(struct soak_job *job, uint32_t rank);
 void soak_grow(struct soak_job *job, uint32_t id);
+void soak_late_look(struct soak_job *job); /* has somebody begun to leave? */
 
 /* ---- soak_faults.c ---- */
 void soak_faults_progress(struct soak_job *job, uint32_t rank); /* before each turn of a rank */

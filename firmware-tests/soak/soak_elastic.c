@@ -93,6 +93,14 @@ void soak_turn_last(struct soak_job *job, uint32_t rank)
     else if (!comes && !wait) soak_enter(job, rank, SOAK_CLOSE);
 }
 
+/* Of those that run: a process that is still to start has not left. */
+void soak_late_look(struct soak_job *job)
+{
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++)
+        job->late = job->late || (gf_sim_runs(job->w.sim, rank) && ((job->ranks[rank].stage == SOAK_CLOSE) ||
+                                                                    (job->ranks[rank].stage == SOAK_END)));
+}
+
 /* Nobody is left to let another process in. */
 static bool is_over(const struct soak_job *job)
 {
@@ -106,6 +114,7 @@ static bool is_over(const struct soak_job *job)
 static void start(struct soak_job *job, uint32_t rank, bool is_new)
 {
     struct soak_rank *self = &job->ranks[rank];
+    soak_late_look(job);
     soak_requests_free(&self->requests);
     *self = (struct soak_rank){.turns = self->turns, .joiner = true, .is_new = is_new, .began_ns = now_of(job)};
     job->done[rank] = 0;

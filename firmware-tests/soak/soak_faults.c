@@ -14,8 +14,7 @@ static void act_begin(struct soak_job *job, const struct soak_act *act)
 {
     struct soak_rank *self = &job->ranks[act->rank];
     gf_context **gf = &job->w.ranks[act->rank].gf;
-    for (uint32_t other = 0; other < job->plan.ids; other++)
-        job->late = job->late || (job->ranks[other].stage == SOAK_CLOSE) || (job->ranks[other].stage == SOAK_END);
+    soak_late_look(job);
     switch (act->kind) {
     case SOAK_ACT_KILL:
         job->died = true;

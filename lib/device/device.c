@@ -46,6 +46,7 @@ static gf_status finished_wait(gf_context *gf)
 static uint64_t copy_bytes(const gf_context *gf, uint64_t left)
 {
     uint64_t most = gf->pool.elem_count * sizeof(float); /* of the wire pool */
+    GF_ASSERT(most > 0);
     return (left < most) ? left : most;
 }
 

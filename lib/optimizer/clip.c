@@ -34,10 +34,11 @@ static gf_status floats_read(gf_context *gf, float *to, gf_mem from, uint32_t co
 static gf_status norm_make(gf_context *gf)
 {
     double sum = 0.0, most = (double)gf->config.optimizer.clip_norm, norm;
+    uint32_t tensors = (gf->pool.elem_count > 0) ? gf->tensor_count : 0; /* no element: no pool to read through */
     gf_status status = squares_add(gf);
-    for (uint32_t i = 0, count; (status == GF_OK) && (i < gf->tensor_count); i += count) {
+    for (uint32_t i = 0, count; (status == GF_OK) && (i < tensors); i += count) {
         float squares[SQUARES];
-        count = (gf->tensor_count - i < SQUARES) ? gf->tensor_count - i : SQUARES;
+        count = (tensors - i < SQUARES) ? tensors - i : SQUARES;
         status = floats_read(gf, squares, gf_gradient_square(gf, i), count);
         for (uint32_t s = 0; (status == GF_OK) && (s < count); s++) {
             double scale = (gf->tensors[i + s].type == GF_TYPE_F32) ? 1.0 : (double)gf->step.gradient_scale;
