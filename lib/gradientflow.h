@@ -252,6 +252,12 @@ struct gf_config {
     const struct gf_drivers *drivers;
     const struct gf_state_extra *state_extra; /* [state_extra_count], both kept by the caller until gf_close() */
     uint32_t state_extra_count;
+    /* NULL: tensors lie in the pools as they are given, with gaps that align them. [tensor_count], a permutation that is
+     * read by gf_measure() and gf_open(): the tensor that lies first, second .., without a gap between two, so that a
+     * trainer takes its one flat buffer from the library: it begins at gf_gradient(gf, pool_order[0]). The same on all
+     * ranks. Tensors fuse where they are neighbours both in time and in the pool, as in the reverse order. All tensors
+     * have one type, and sparse.enabled is refused. */
+    const uint32_t *pool_order;
 };
 
 /* Fills in the defaults and checks every range: what gf_open() works with. *config and *effective_out may be the same.
@@ -356,9 +362,12 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 /* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work, progresses a little. `queue`
  * is where the gradient is being computed, so that what follows waits for it; 0 with the host device. */
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
+/* For a trainer that keeps its gradients elsewhere: copies gradient[elem_count] of the tensor's type, host memory that may be
+ * written again at once, to gf_gradient() and declares it ready; the average is in gf_gradient(). GF_ERR_STATE on a GPU. */
+gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient);
 /* This rank adds nothing to the tensor in this step: the same as writing zeroes and declaring it ready. */
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
-/* The same for tensors first .. first + count - 1, at least one: what a trainer says whose backward fills one flat
+/* gf_tensor_ready() for tensors first .. first + count - 1, at least one: what a trainer says whose backward fills one flat
  * buffer. Where one of them is refused none is declared. */
 gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue);
 /* A number of this rank, as its loss, that the vote adds up without a message or wait of its own: after a whole step,
@@ -547,6 +556,8 @@ struct gf_stats {
     uint64_t slowest_link_ns;     /* its link_ns */
     uint32_t slowest_link_other;  /* nobody can tell whether it is this one's: the slow link is between the two */
     uint32_t slowest_link_share_percent; /* share of steps */
+    uint64_t copied_bytes;        /* of fused buffers that were packed elsewhere than where gradients lie, there and back,
+                                   * and by gf_tensor_copy(): 0 where the appliance writes what travels */
 };
 /* Fills what size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM: size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);

@@ -316,10 +316,17 @@ TEST(every_difference_changes_the_hash)
         {{.name = "a", .elem_count = 5, .type = GF_TYPE_F16}, {.name = "b", .elem_count = 6}},
         {{.name = "", .elem_count = 5}, {.name = "ab", .elem_count = 6}},
     };
-    uint64_t hashes[LENGTH(tensors) + 1];
-    for (size_t i = 0; i < LENGTH(tensors); i++) hashes[i] = gf_pool_hash(tensors[i], 2);
-    hashes[LENGTH(tensors)] = gf_pool_hash(tensors[0], 1);
+    static const uint32_t orders[][2] = {{0, 1}, {1, 0}};
+    struct gf_config config = {0};
+    uint64_t hashes[LENGTH(tensors) + 1 + LENGTH(orders)];
+    for (size_t i = 0; i < LENGTH(tensors); i++) hashes[i] = gf_pool_hash(&config, tensors[i], 2);
+    hashes[LENGTH(tensors)] = gf_pool_hash(&config, tensors[0], 1);
+    for (size_t i = 0; i < LENGTH(orders); i++) {
+        config.pool_order = orders[i];
+        hashes[LENGTH(tensors) + 1 + i] = gf_pool_hash(&config, tensors[0], 2);
+    }
+    config.pool_order = NULL;
     for (size_t i = 0; i < LENGTH(hashes); i++)
         for (size_t j = 0; j < i; j++) assert_true(hashes[i] != hashes[j]);
-    assert_true(gf_pool_hash(tensors[0], 2) == hashes[0]);
+    assert_true(gf_pool_hash(&config, tensors[0], 2) == hashes[0]);
 }

@@ -258,7 +258,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
         gf->region.base = NULL;
         return open_fail(gf, fault.code, &fault);
     }
-    gf->tensors_hash = gf_pool_hash(tensors, gf->tensor_count);
+    gf->tensors_hash = gf_pool_hash(&gf->config, tensors, gf->tensor_count);
     status = members_open(layout, parts->members, gf->tensors_hash, gf);
     if (status < 0) {
         fault = gf->link->fault;

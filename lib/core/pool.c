@@ -33,9 +33,37 @@ static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, ui
 }
 
 /* Where a tensor of elem_count begins if `next` is the first free element. */
-static uint64_t place_at(uint64_t next, uint64_t elem_count)
+static uint64_t place_at(const struct gf_config *config, uint64_t next, uint64_t elem_count)
 {
+    if (config->pool_order != NULL) return next;
     return (elem_count < GF_POOL_SMALL_ELEMS) ? next : gf_align_up(next, GF_POOL_ALIGN_ELEMS);
+}
+
+/* Each tensor once: the sums of two hashes tell what a table of 16,384 marks would. */
+static gf_status order_check(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
+                             char *error_out)
+{
+    uint64_t given = 0, all = 0;
+    if (config->pool_order == NULL) return GF_OK;
+    if (config->sparse.enabled) {
+        (void)snprintf(error_out, 256, "pool_order and sparse.enabled: chunks need tensors in the order given");
+        return GF_ERR_CONFIG;
+    }
+    for (uint32_t i = 0; i < tensor_count; i++) {
+        given += gf_fnv_u64(GF_FNV_START, config->pool_order[i]);
+        all += gf_fnv_u64(GF_FNV_START, i);
+        if (config->pool_order[i] >= tensor_count) {
+            (void)snprintf(error_out, 256, "pool_order[%u] = %u of %u tensors", i, config->pool_order[i], tensor_count);
+            return GF_ERR_PARAM;
+        }
+        if (tensors[i].type != tensors[0].type) {
+            (void)snprintf(error_out, 256, "tensor %u has another type than tensor 0: with pool_order all have one", i);
+            return GF_ERR_PARAM;
+        }
+    }
+    if (given == all) return GF_OK;
+    (void)snprintf(error_out, 256, "pool_order names a tensor twice; it must name each of %u once", tensor_count);
+    return GF_ERR_PARAM;
 }
 
 /* Into how many pieces a run is cut, and how long each but the last is. */
@@ -59,21 +87,24 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
 {
     struct gf_pool_sizes sizes = {0};
     uint64_t next = 0, bytes = 0, length;
+    uint32_t place = 0;
     int sparse_type = -1;
+    gf_status status;
 
     if ((tensors == NULL) || (tensor_count == 0) || (tensor_count > GF_TENSORS_MAX)) {
         (void)snprintf(error_out, 256, "%u tensors; allowed are 1 to %u", tensor_count, GF_TENSORS_MAX);
         return GF_ERR_PARAM;
     }
+    if ((status = order_check(config, tensors, tensor_count, error_out)) < 0) return status;
     for (int part = 1; part >= 0; part--) { /* the sparse part lies first */
         int run_type = -1;
         uint64_t run_first = 0;
         bool open = false;
-        for (uint32_t i = 0; i < tensor_count; i++) {
+        for (uint32_t k = 0; k < tensor_count; k++) {
+            uint32_t i = (config->pool_order != NULL) ? config->pool_order[k] : k;
             const struct gf_tensor *tensor = &tensors[i];
-            uint64_t first = place_at(next, tensor->elem_count);
-            gf_status status = tensor_check(tensor, i, next, error_out);
-            if (status < 0) return status;
+            uint64_t first = place_at(config, next, tensor->elem_count);
+            if ((status = tensor_check(tensor, i, next, error_out)) < 0) return status;
             if (tensor_is_sparse(config, tensor->flags) != (part == 1)) continue;
             if ((part == 1) && (sparse_type >= 0) && (sparse_type != (int)tensor->type)) {
                 (void)snprintf(error_out, 256, "tensor %u \"%s\": sparse tensors must share one type; mark it dense", i,
@@ -96,12 +127,14 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
                 placed->first_elem = first;
                 placed->elem_count = tensor->elem_count;
                 placed->gradient_offset = bytes;
+                placed->place = place;
                 placed->flags = tensor->flags;
                 placed->type = (uint8_t)tensor->type;
                 placed->sparse = (uint8_t)(part == 1);
                 (void)snprintf(placed->name, sizeof placed->name, "%s", tensor->name ? tensor->name : "");
             }
             if (tensor->elem_count > sizes.tensor_elems_max) sizes.tensor_elems_max = tensor->elem_count;
+            place++;
             if (!open) run_first = first;
             next = first + tensor->elem_count;
             open = !run_is_full(config, next - run_first);
@@ -112,6 +145,10 @@ gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *
         if (part == 1) sizes.sparse_elem_count = next;
         next = gf_align_up(next, GF_POOL_ALIGN_ELEMS);
     }
+    if (config->pool_order != NULL) sizes.buffer_count = 0; /* at most what tensors that never fuse would make */
+    for (uint32_t i = 0; (config->pool_order != NULL) && (i < tensor_count); i++)
+        sizes.buffer_count += run_pieces(config, tensors[i].elem_count, &length);
+    for (uint32_t i = 0; (table != NULL) && (i < tensor_count); i++) table[table[i].place].at_place = i;
     sizes.elem_count = next;
     sizes.gradient_bytes = gf_align_up(bytes, GF_ALIGN_BYTES);
     *sizes_out = sizes;
@@ -152,23 +189,26 @@ uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *ta
                        bool sparse, struct gf_buffer *buffers, uint32_t count)
 {
     struct gf_buffer *open = NULL;
+    const struct gf_pool_tensor *low = NULL, *high = NULL; /* of the open run, by where they lie */
     for (uint32_t i = 0; i < tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &table[i];
         if ((tensor->sparse != 0) != sparse) continue;
-        if ((open != NULL) && (open->type != tensor->type)) {
+        if ((open != NULL) && ((open->type != tensor->type) ||
+                               ((tensor->place != high->place + 1) && (tensor->place + 1 != low->place)))) {
             count += run_cut(config, table, buffers, count);
             open = NULL;
         }
         if (open == NULL) {
             open = &buffers[count];
-            *open = (struct gf_buffer){.first_elem = tensor->first_elem,
-                                       .gradient_offset = tensor->gradient_offset,
-                                       .first_tensor = i,
-                                       .type = tensor->type,
-                                       .sparse = tensor->sparse};
+            *open = (struct gf_buffer){.first_tensor = i, .type = tensor->type, .sparse = tensor->sparse};
+            low = high = tensor;
         }
+        if (tensor->place > high->place) high = tensor;
+        if (tensor->place < low->place) low = tensor;
+        open->first_elem = low->first_elem;
+        open->gradient_offset = low->gradient_offset;
         open->last_tensor = i;
-        open->elem_count = tensor->first_elem + tensor->elem_count - open->first_elem;
+        open->elem_count = high->first_elem + high->elem_count - low->first_elem;
         if (!run_is_full(config, open->elem_count)) continue;
         count += run_cut(config, table, buffers, count);
         open = NULL;
@@ -187,9 +227,11 @@ uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32
     return GF_TENSOR_NONE;
 }
 
-uint64_t gf_pool_hash(const struct gf_tensor *tensors, uint32_t tensor_count)
+uint64_t gf_pool_hash(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count)
 {
     uint64_t hash = gf_fnv_u64(GF_FNV_START, tensor_count);
+    for (uint32_t i = 0; (config->pool_order != NULL) && (i < tensor_count); i++)
+        hash = gf_fnv_u64(hash, config->pool_order[i]);
     for (uint32_t i = 0; i < tensor_count; i++) {
         const char *name = tensors[i].name ? tensors[i].name : "";
         hash = gf_fnv_bytes(hash, name, strnlen(name, GF_NAME_BYTES - 1));

@@ -1,6 +1,6 @@
 /* Where each tensor lies, and which neighbours travel together.
  *
- * The pool holds all tensors in the order in which backward ends them. With sparse communication it has two parts, the
+ * The pool holds all tensors in the order in which backward ends them, or in config.pool_order. With sparse communication it has two parts, the
  * sparse one first and the always-dense one after it, each in backward order; without, all is one part. Gradient,
  * weight, half weight, momentum and history are pools side by side with the same element index. */
 #ifndef GF_POOL_H
@@ -19,6 +19,8 @@ struct gf_pool_tensor {
     uint64_t gradient_offset; /* bytes into the gradient pool */
     uint32_t buffer_first;    /* fused buffers that need it in this step */
     uint32_t buffer_count;
+    uint32_t place;           /* how many tensors lie before it */
+    uint32_t at_place;        /* the tensor that lies at the place that is this one's index */
     uint32_t flags;
     uint8_t type;             /* gf_type of the gradient */
     uint8_t ready;            /* in this step: declared */
@@ -74,6 +76,6 @@ uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *ta
 /* The tensor that holds pool element `elem` of the run of tensors of this part; GF_TENSOR_NONE in a gap. */
 uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last, bool sparse, uint64_t elem);
 
-uint64_t gf_pool_hash(const struct gf_tensor *tensors, uint32_t tensor_count);
+uint64_t gf_pool_hash(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count);
 
 #endif

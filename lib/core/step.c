@@ -5,6 +5,8 @@
  *
  * Any ready order is valid, but buffers start in one order, by the last tensor they need: with a limited number of ops two
  * ranks that started in different orders could each hold what the other waits for. */
+#include <string.h>
+
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/late.h"
@@ -260,6 +262,22 @@ gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue
 gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue)
 {
     return tensors_ready(gf, first, count, queue, "gf_tensors_ready");
+}
+
+gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient)
+{
+    gf_status status = tensors_check(gf, tensor, 1, "gf_tensor_copy");
+    const struct gf_pool_tensor *to;
+    uint64_t bytes;
+    if (status < 0) return status;
+    to = &gf->tensors[tensor];
+    bytes = to->elem_count * gf_type_size_bytes((gf_type)to->type);
+    if (gf->on_device || ((gradient == NULL) && (bytes > 0)))
+        return gf_refuse(gf, gf->on_device ? GF_ERR_STATE : GF_ERR_PARAM, "gf_tensor_copy: tensor %u \"%s\" %s", tensor, to->name,
+                         gf->on_device ? "lies in device memory: write it there" : "from NULL");
+    if (bytes > 0) memcpy((void *)(uintptr_t)(gf->gradient + to->gradient_offset), gradient, bytes);
+    gf->observed.stats.copied_bytes += bytes;
+    return tensors_count_in(gf, tensor, 1);
 }
 
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)

@@ -18,6 +18,7 @@ static const struct metric {
     {"control_bytes_total", "counter", "Bytes sent on the control channel.", FIELD(control_bytes), 0},
     {"messages_total", "counter", "Messages posted to the network link.", FIELD(messages), 0},
     {"gradient_bytes_total", "counter", "Gradients declared ready, as fp32.", FIELD(produced_bytes), 0},
+    {"copied_bytes_total", "counter", "Gradients copied within this rank's memory.", FIELD(copied_bytes), 0},
     {"operations_total", "counter", "Collectives ended.", FIELD(operations), 0},
     {"wait_seconds_total", "counter", "Time blocked waiting for steps.", FIELD(wait_ns), 1e-9},
     {"exchange_seconds_total", "counter", "Time from the first post of each step to its last completion.",

@@ -43,11 +43,10 @@ static struct gf_adam adam_of(const gf_context *gf, uint32_t tensor, uint64_t fi
         .correct2 = (float)(1.0 / sqrt(1.0 - power_of(beta2, gf->optimizer.updates)))};
 }
 
-static gf_status adam_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
+static gf_status adam_run(gf_context *gf, uint32_t tensor, uint64_t elem_count, float rate)
 {
-    const struct gf_pool_tensor *from = &gf->tensors[first], *to = &gf->tensors[last - 1];
-    const struct gf_adam adam = adam_of(gf, first, from->first_elem, rate);
-    return gf_update_status(gf, gf->ops->adam(&gf->queue, &adam, to->first_elem + to->elem_count - from->first_elem));
+    const struct gf_adam adam = adam_of(gf, tensor, gf->tensors[tensor].first_elem, rate);
+    return gf_update_status(gf, gf->ops->adam(&gf->queue, &adam, elem_count));
 }
 
 /* Moments, and the norms of the tensor's weights and of r. */
@@ -72,20 +71,20 @@ static gf_status lamb_norms(gf_context *gf, uint32_t tensor)
     return status;
 }
 
-static gf_status lamb_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
+static gf_status lamb_run(gf_context *gf, uint32_t tensor, uint64_t elem_count, float rate)
 {
-    const struct gf_pool_tensor *placed = &gf->tensors[first];
-    struct gf_adam adam = adam_of(gf, first, placed->first_elem, rate);
-    struct gf_ratio ratio = {.weight_square_f32 = gf_weight_square(gf, first),
-                             .gradient_square_f32 = gf_gradient_square(gf, first),
+    const struct gf_pool_tensor *placed = &gf->tensors[tensor];
+    struct gf_adam adam = adam_of(gf, tensor, placed->first_elem, rate);
+    struct gf_ratio ratio = {.weight_square_f32 = gf_weight_square(gf, tensor),
+                             .gradient_square_f32 = gf_gradient_square(gf, tensor),
                              .gradient_scale = 1.0f, .eta = 1.0f};
     gf_status status;
-    if (!gf_has_ratio(gf, first)) return adam_run(gf, first, last, rate);
-    status = lamb_norms(gf, first);
-    if (status == GF_OK) status = gf->ops->ratio(&gf->queue, gf_ratio_at(gf, first), &ratio);
+    if (!gf_has_ratio(gf, tensor)) return adam_run(gf, tensor, elem_count, rate);
+    status = lamb_norms(gf, tensor);
+    if (status == GF_OK) status = gf->ops->ratio(&gf->queue, gf_ratio_at(gf, tensor), &ratio);
     adam.gradient = 0;
-    adam.ratio_f32 = gf_ratio_at(gf, first);
-    if (status == GF_OK) status = gf->ops->adam(&gf->queue, &adam, placed->elem_count);
+    adam.ratio_f32 = gf_ratio_at(gf, tensor);
+    if (status == GF_OK) status = gf->ops->adam(&gf->queue, &adam, elem_count);
     return gf_update_status(gf, status);
 }
 

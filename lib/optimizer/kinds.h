@@ -4,10 +4,11 @@
 
 #include "lib/context.h"
 
-/* One kind of optimizer. run() applies tensors first..last-1, which lie one after the other and share their rules. */
+/* One kind of optimizer. run() applies elem_count elements of the pools from `tensor` on: it, and what lies after it and has
+ * the same rules. */
 struct gf_optimizer_kind {
     bool has_ratio; /* a trust ratio for each tensor, but for those of GF_TENSOR_NO_DECAY */
-    gf_status (*run)(gf_context *gf, uint32_t first, uint32_t last, float rate);
+    gf_status (*run)(gf_context *gf, uint32_t tensor, uint64_t elem_count, float rate);
 };
 extern const struct gf_optimizer_kind gf_optimizer_adamw, gf_optimizer_lamb; /* adam.c */
 const struct gf_optimizer_kind *gf_optimizer_kind_of(const gf_context *gf);  /* not of none */

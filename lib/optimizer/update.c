@@ -10,7 +10,7 @@
 #include "lib/optimizer/kinds.h"
 #include "lib/sparse/sparse_module.h"
 
-static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
+static gf_status sgd_run(gf_context *gf, uint32_t tensor, uint64_t elem_count, float rate);
 static const struct gf_optimizer_kind sgd = {.run = sgd_run}, lars = {.has_ratio = true, .run = sgd_run};
 
 const struct gf_optimizer_kind *gf_optimizer_kind_of(const gf_context *gf)
@@ -19,6 +19,11 @@ const struct gf_optimizer_kind *gf_optimizer_kind_of(const gf_context *gf)
         [GF_OPTIMIZER_SGD] = &sgd, [GF_OPTIMIZER_LARS] = &lars, [GF_OPTIMIZER_ADAMW] = &gf_optimizer_adamw,
         [GF_OPTIMIZER_LAMB] = &gf_optimizer_lamb};
     return kinds[gf->config.optimizer.kind];
+}
+
+static const struct gf_pool_tensor *at_place(const gf_context *gf, uint32_t place)
+{
+    return &gf->tensors[gf->tensors[place].at_place];
 }
 
 /* What the rules of an update depend on. */
@@ -138,13 +143,12 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
     return GF_OK;
 }
 
-static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
+static gf_status sgd_run(gf_context *gf, uint32_t tensor, uint64_t elem_count, float rate)
 {
-    const struct gf_pool_tensor *from = &gf->tensors[first], *to = &gf->tensors[last - 1];
-    gf_status status = gf_lars_add(gf, first, from->first_elem, from->first_elem + from->elem_count);
-    if (status == GF_OK) status = gf_lars_end(gf, first);
-    if (status < 0) return status;
-    return gf_update_range(gf, first, from->first_elem, to->first_elem + to->elem_count, rate);
+    uint64_t first = gf->tensors[tensor].first_elem;
+    gf_status status = gf_lars_add(gf, tensor, first, first + elem_count);
+    if (status == GF_OK) status = gf_lars_end(gf, tensor);
+    return (status < 0) ? status : gf_update_range(gf, tensor, first, first + elem_count, rate);
 }
 
 gf_status gf_update(gf_context *gf, float learning_rate)
@@ -167,11 +171,14 @@ gf_status gf_update(gf_context *gf, float learning_rate)
     if (gf_optimizer_kind_of(gf)->has_ratio &&
         (gf->ops->zero(&gf->queue, gf_weight_square(gf, 0), UINT64_C(2) * gf->tensor_count * sizeof(float)) < 0))
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
-    for (uint32_t first = 0, last; first < gf->tensor_count; first = last) {
-        last = first + 1;
-        if (gf->step.sparse && (gf->tensors[first].sparse != 0)) continue; /* by chunks, below */
-        while ((last < gf->tensor_count) && same_rules(gf, &gf->tensors[last - 1], &gf->tensors[last])) last++;
-        if ((status = gf_optimizer_kind_of(gf)->run(gf, first, last, learning_rate)) < 0) return status;
+    for (uint32_t first = 0, last; first < gf->tensor_count; first = last + 1) { /* places in the pool */
+        const struct gf_pool_tensor *from = at_place(gf, first), *to = from;
+        for (last = first; (last + 1 < gf->tensor_count) && same_rules(gf, to, at_place(gf, last + 1)); last++)
+            to = at_place(gf, last + 1);
+        if (gf->step.sparse && (from->sparse != 0)) continue; /* by chunks, below */
+        status = gf_optimizer_kind_of(gf)->run(gf, gf->tensors[first].at_place,
+                                               to->first_elem + to->elem_count - from->first_elem, learning_rate);
+        if (status < 0) return status;
     }
     return gf->step.sparse ? gf->modules->sparse->update(gf, learning_rate) : GF_OK;
 }
