@@ -1,4 +1,4 @@
-/* The context. Each folder declares its part in its own header; nothing outside lib/ sees it. layout.h: what its memory is
+/* The context. Each folder declares its part in its own header; nothing outside lib/ sees it. layout.h: what memory is
  * made of. */
 #ifndef GF_CONTEXT_H
 #define GF_CONTEXT_H

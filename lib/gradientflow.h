@@ -1,5 +1,6 @@
 /* GradientFlow, an allreduce library for data-parallel training. This is the header that a program includes; it brings
- * schedule.h with it. config.h reads a configuration file; modules.h and drivers.h are for tables of one's own.
+ * types.h, configuration.h and schedule.h with it. config.h reads a configuration file; modules.h and drivers.h are for
+ * tables of one's own.
  *
  * Rules that hold for every call unless its declaration says otherwise:
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's.
@@ -14,11 +15,8 @@
 #ifndef GRADIENTFLOW_H
 #define GRADIENTFLOW_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "schedule.h"
+#include "configuration.h"
+#include "types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,246 +25,6 @@ extern "C" {
 #define GF_VERSION_MAJOR 0
 #define GF_VERSION_MINOR 1
 #define GF_VERSION ((GF_VERSION_MAJOR << 16) | GF_VERSION_MINOR)
-
-#define GF_RANK_NONE UINT32_MAX   /* "no rank": an error that has no peer */
-#define GF_TENSOR_NONE UINT32_MAX /* "no tensor" */
-#define GF_WORLD_MAX 8192u        /* ranks; the tag has 13 bits for a rank */
-#define GF_TENSORS_MAX 16384u     /* tensors; a tag has 14 bits for a fused buffer */
-
-/* Negative is an error, zero is done, positive is "not yet". */
-typedef enum gf_status {
-    GF_OK = 0,             /* done */
-    GF_AGAIN = 1,          /* under way, call again; not an error */
-    GF_ERR_PARAM = -1,     /* an argument breaks the rule at its declaration */
-    GF_ERR_STATE = -2,     /* right call, wrong moment */
-    GF_ERR_ARENA = -3,     /* an arena is smaller than its footprint */
-    GF_ERR_DEVICE = -4,    /* the GPU refused; its own code is in the error record */
-    GF_ERR_LINK = -5,      /* the network refused; likewise */
-    GF_ERR_TIMEOUT = -6,   /* a peer was silent past the deadline */
-    GF_ERR_PEER = -7,      /* a peer died, left or failed; the record says which and how */
-    GF_ERR_MISMATCH = -8,  /* ranks were given different things (world, version, configuration, tensors, calls) */
-    GF_ERR_SYSTEM = -9,    /* the operating system refused; errno is in the record */
-    GF_ERR_NUMERIC = -10,  /* values are not finite and the loss scale is at its floor */
-    GF_ERR_ABORTED = -11,  /* gf_abort() was called */
-    GF_ERR_QUORUM = -12,   /* too few of the ranks are left on this side */
-    GF_ERR_CONFIG = -13,   /* a configuration file or value is refused */
-    GF_ERR_DATA = -14      /* a saved state is corrupt, short, foreign or newer; or a checksum did not match */
-} gf_status;
-
-/* "GF_ERR_TIMEOUT" and the like; never NULL. */
-const char *gf_status_name(gf_status status);
-
-typedef struct gf_context gf_context; /* lies at the start of the control region */
-typedef uint64_t gf_mem;              /* host or device address; only ops and drivers follow it */
-typedef uint64_t gf_queue_handle;     /* CUDA: a CUstream; host: 0 */
-
-/* Types of elements. */
-typedef enum gf_type { GF_TYPE_F32 = 0, GF_TYPE_F16 = 1, GF_TYPE_BF16 = 2, GF_TYPE_COUNT } gf_type;
-size_t gf_type_size_bytes(gf_type type);
-
-typedef enum gf_operation {
-    GF_OPERATION_NONE = 0,
-    GF_OPERATION_JOIN,           /* gf_open() until everybody is there */
-    GF_OPERATION_STEP,           /* the exchange of one fused buffer inside a step */
-    GF_OPERATION_VOTE,        /* the small agreement at the end of a step */
-    GF_OPERATION_ALLREDUCE,
-    GF_OPERATION_BROADCAST,
-    GF_OPERATION_REDUCE_SCATTER,
-    GF_OPERATION_ALLGATHER,
-    GF_OPERATION_BARRIER,
-    GF_OPERATION_NORMS,          /* the chunk norms of a sparse step */
-    GF_OPERATION_UPDATE,
-    GF_OPERATION_STATE,          /* gf_state_save(), gf_state_load() */
-    GF_OPERATION_SHRINK,         /* the way into the next epoch */
-    GF_OPERATION_CLOSE,
-    GF_OPERATION_WAIT,           /* blocked in gf_step_wait(); only in traces */
-    GF_OPERATION_COUNT
-} gf_operation;
-const char *gf_operation_name(gf_operation operation);
-
-/* How a collective moves its data. */
-typedef enum gf_algorithm {
-    GF_ALGORITHM_AUTO = 0, /* by size, world and node layout, from a table in the configuration */
-    GF_ALGORITHM_RING,     /* reduce-scatter and allgather around a ring, sliced and pipelined */
-    GF_ALGORITHM_HALVING,  /* recursive halving, then doubling: the ring's bytes in 2 log2(n) messages; deterministic */
-    GF_ALGORITHM_DOUBLING, /* whole vectors, log2(n) rounds: a few KiB and below; deterministic */
-    GF_ALGORITHM_TREE,     /* reduction tree to rank 0, then broadcast (FireCaffe) */
-    GF_ALGORITHM_SERVER,   /* parameter server at rank 0 (FireCaffe's baseline) */
-    GF_ALGORITHM_DIRECT,   /* through memory that ranks of one node share; deterministic */
-    GF_ALGORITHM_HIERARCHY, /* direct inside nodes, ring or halving between them */
-    GF_ALGORITHM_COUNT
-} gf_algorithm;
-const char *gf_algorithm_name(gf_algorithm algorithm);
-
-/* What the sum over ranks is divided by. */
-typedef enum gf_average {
-    GF_AVERAGE_SUM = 0, /* nothing: the appliance divided its loss by the global batch, so the sum is the mean */
-    GF_AVERAGE_RANKS,   /* the world size */
-    GF_AVERAGE_SAMPLES  /* the samples of all ranks in this step, said with gf_step_samples() */
-} gf_average;
-
-typedef enum gf_idle {
-    GF_IDLE_AUTO = 0, /* spin on a core of its own, yield where others want it, sleep after a while */
-    GF_IDLE_SPIN,
-    GF_IDLE_YIELD,
-    GF_IDLE_SLEEP     /* sleep on the link's wake-up at once */
-} gf_idle;
-
-/* Whose momentum a sparse step uses (facts in lib/README.md). */
-typedef enum gf_sparse_momentum {
-    GF_SPARSE_MOMENTUM_REDUCED = 0, /* raw history; momentum after the reduction, on sent chunks */
-    GF_SPARSE_MOMENTUM_LOCAL        /* momentum before accumulation; chunks are chosen by their gradients */
-} gf_sparse_momentum;
-
-typedef enum gf_optimizer {
-    GF_OPTIMIZER_NONE = 0, /* the appliance updates its weights itself */
-    GF_OPTIMIZER_SGD,      /* momentum SGD with weight decay */
-    GF_OPTIMIZER_LARS,     /* the same with a trust ratio per tensor */
-    GF_OPTIMIZER_ADAMW,    /* Adam with decoupled weight decay; dense steps only */
-    GF_OPTIMIZER_LAMB      /* the same with a trust ratio per tensor; dense steps only */
-} gf_optimizer;
-
-/* ---- errors and logs ---- */
-
-struct gf_error {
-    gf_status code;
-    uint32_t rank;          /* who reports */
-    uint32_t peer;          /* the culprit; GF_RANK_NONE if there is none */
-    gf_operation operation;
-    uint64_t step;
-    uint32_t tensor;        /* GF_TENSOR_NONE, or the first tensor of the buffer under way */
-    int64_t foreign_code;   /* errno, ucs_status_t or CUresult; 0 if none */
-    char foreign_call[40];  /* the foreign call that failed; empty if none */
-    char text[256];         /* one line for a person, no newline */
-};
-
-typedef enum gf_log_level { GF_LOG_ERROR = 0, GF_LOG_WARN, GF_LOG_INFO, GF_LOG_DEBUG } gf_log_level;
-/* Called on the caller's thread from inside a library call, except for UCX's own messages, which may come from UCX's
- * async thread. text is one line, valid during the call. It must not call the library. */
-typedef void (*gf_log_fn)(void *user, gf_log_level level, const char *text);
-/* Such a log: errors and warnings on stderr, more with GF_DEBUG=info or debug. user: a name before each, or NULL. */
-void gf_log_stderr(void *user, gf_log_level level, const char *text);
-
-/* ---- configuration ---- */
-
-struct gf_drivers; /* drivers/drivers.h; NULL takes the ones the configuration names */
-
-/* Memory of the appliance that is part of a run's state, as weights and moments of its own optimizer:
- * gf_state_save() and gf_state_load() hold it, gf_broadcast_weights() sends it, and a rank that lags, rejoins or is
- * new gets it with the rest when an epoch begins, so that it is the same on all ranks. It is what the last
- * applied step left: write it between gf_step_wait() and gf_update() or gf_updated(), and from the first byte to that
- * call make no other call of the library. */
-#define GF_STATE_EXTRA_MAX 1024u
-struct gf_state_extra {
-    const char *name; /* ranks and saved states compare it */
-    void *data;       /* host memory on 4 bytes; the library's while a call runs, the appliance's between */
-    uint64_t bytes;   /* a multiple of 4; the same on all ranks */
-};
-#define GF_TEXT_MAX 128
-#define GF_PATH_MAX_BYTES 256
-/* Zeroes are defaults everywhere. gf_config_load() (config/config.h) fills it from a file, or fill it by hand. The key
- * table in config/ states each field's file key, unit, range and default. Strings are NUL-terminated. */
-struct gf_config {
-    uint32_t size_bytes; /* sizeof(struct gf_config), or 0 */
-    struct {
-        uint32_t world;          /* ranks; 0: from the environment */
-        uint32_t world_max;  /* what it may grow to: member ids are below it; 0: world */
-        uint32_t rank;       /* below world (a new one's: world_max); looked at only where world was filled by hand */
-        uint64_t id;             /* frames of another job are refused; 0: from the environment, else 0 */
-        bool ignore_environment; /* take rank, world, id and address from here alone */
-    } job;
-    struct {
-        char address[GF_TEXT_MAX]; /* numeric IP:port where rank 0 listens; empty: 127.0.0.1:7117 */
-        char bind[GF_TEXT_MAX]; /* numeric IP this rank listens on or connects from; empty: any route to the address */
-        char ports[16]; /* "first-last": where a rank other than 0 listens, for it may have to coordinate; empty: 26000-31999 */
-        uint64_t join_timeout_ns;  /* 0: 60 s */
-        uint64_t keepalive_ns;     /* TCP keepalive period of the control channel; 0: 5 s */
-        char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
-        bool insecure;             /* listen beyond loopback without a key */
-        bool rejoin;               /* this rank was of the job and was started anew: see gf_rejoined() */
-    } rendezvous;
-    struct {
-        char transports[GF_TEXT_MAX]; /* UCX's names, comma-separated; empty: self,posix,tcp */
-        char devices[GF_TEXT_MAX];    /* network devices, comma-separated; empty: lo */
-        char ports[16];               /* "first-last" for tcp; empty: 21000-25999 */
-        uint32_t window;              /* messages under way at once in a collective; 0: 8 */
-        gf_idle idle;
-        bool integrity;               /* a CRC32C beside each slice; auto then never takes direct, which sends none */
-        bool encryption;              /* tcp between nodes is encrypted; with a key_file alone */
-        bool trusted_fabric;          /* with a key_file: transports on which nobody can prove it (rc, ud ..) are allowed */
-        bool huge_pages;              /* ask for huge pages for the exchange region */
-    } link;
-    struct {
-        char driver[16];                 /* empty or "host"; "cuda" */
-        char library[GF_PATH_MAX_BYTES]; /* empty: libcuda.so.1 */
-        uint32_t ordinal;                /* which GPU */
-    } device;
-    struct {
-        gf_type wire;
-        gf_algorithm algorithm;
-        uint64_t fuse_bytes;    /* a fused buffer is closed once it holds this much of wire type; 0: 4 MiB */
-        uint64_t cut_bytes;     /* a larger one is cut; at least fuse_bytes and world * slice_bytes; 0: 16 MiB */
-        uint32_t slice_bytes;   /* 0: 256 KiB */
-        uint32_t buffers_active;/* fused buffers on the wire at once; 0: 4 */
-        bool deterministic;     /* results do not depend on fusion; refuses algorithms that cannot */
-        gf_average average;
-        float pre_scale;        /* power of two applied before the wire, its inverse after; 0: 1 */
-        uint64_t timeout_ns;    /* an operation without progress ends with GF_ERR_TIMEOUT; 0: 30 s */
-        uint64_t doubling_max_bytes; /* algorithm auto: up to here doubling; 0: 8 KiB */
-        uint64_t halving_max_bytes;  /* and up to here halving, beyond it ring; 0: 512 KiB */
-        uint64_t user_bytes;         /* of the exchange region, for gf_exchange_take() */
-    } exchange;
-    struct {
-        gf_optimizer kind;
-        float momentum;      /* [0, 1) */
-        float weight_decay;
-        bool nesterov;
-        float lars_eta;      /* 0: 0.001 */
-        float lars_epsilon;  /* 0: 1e-9 */
-        float adam_beta1;    /* adamw, lamb; 0: 0.9 */
-        float adam_beta2;    /* 0: 0.999 */
-        float adam_epsilon;  /* 0: 1e-8 */
-        float clip_norm;     /* all gradients together are scaled down to it; 0: never */
-        gf_type half_weights;/* GF_TYPE_F32: no half pool; else a copy of the weights in this type */
-    } optimizer;
-    struct gf_schedule rate; /* what gf_rate() says; milestones are for those who fill it by hand */
-    struct {
-        bool enabled;
-        uint32_t chunk_elems;    /* 0: 32768 */
-        float keep_share;        /* (0, 1]; 0: 0.15 */
-        uint64_t warmup_steps;   /* dense steps first */
-        uint64_t ramp_steps;     /* steps from all chunks to keep_share */
-        gf_sparse_momentum momentum;
-    } sparse;
-    struct {
-        bool enabled;             /* else the scale is 1 for ever and a non-finite step is skipped all the same */
-        float initial;            /* power of two; 0: 65536 */
-        uint32_t growth_interval; /* good steps before it grows; 0: 2000 */
-        float factor;             /* power of two; 0: 2 */
-        uint32_t hysteresis;      /* bad steps in a row before it falls; 0: 1 */
-        float floor;              /* a bad step at the floor is GF_ERR_NUMERIC; 0: 1 */
-    } loss_scale;
-    uint32_t trace_records; /* 0: 1024 */
-    gf_log_fn log;          /* NULL: silent */
-    void *log_user;
-    const struct gf_drivers *drivers;
-    const struct gf_state_extra *state_extra; /* [state_extra_count], both kept by the caller until gf_close() */
-    uint32_t state_extra_count;
-    /* NULL: tensors lie in the pools as they are given, with gaps that align them. [tensor_count], a permutation that is
-     * read by gf_measure() and gf_open(): the tensor that lies first, second .., without a gap between two, so that a
-     * trainer takes its one flat buffer from the library: it begins at gf_gradient(gf, pool_order[0]). The same on all
-     * ranks. Tensors fuse where they are neighbours both in time and in the pool, as in the reverse order. All tensors
-     * have one type, and sparse.enabled is refused. */
-    const uint32_t *pool_order;
-};
-
-/* Fills in the defaults and checks every range: what gf_open() works with. *config and *effective_out may be the same.
- * GF_ERR_CONFIG with one line in error_out[256]: field, value, what is allowed. */
-gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out, char *error_out);
-/* Of the effective values that must agree on all ranks (not rank, addresses, devices, idle, log, drivers). */
-uint64_t gf_config_hash(const struct gf_config *config);
-/* The same values as "wire=fp32 algorithm=ring ..", for errors that show a difference; returns text_out. */
-char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes);
 
 /* ---- tensors and memory ---- */
 
@@ -362,13 +120,14 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 /* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work, progresses a little. `queue`
  * is where the gradient is being computed, so that what follows waits for it; 0 with the host device. */
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
-/* For a trainer that keeps its gradients elsewhere: copies gradient[elem_count] of the tensor's type, host memory that may be
- * written again at once, to gf_gradient() and declares it ready; the average is in gf_gradient(). GF_ERR_STATE on a GPU. */
+/* For a trainer that keeps its gradients elsewhere: copies gradient[elem_count] of the tensor's type to gf_gradient()
+ * and declares it ready; the average is in gf_gradient(). It is host memory, and may be written again at once.
+ * GF_ERR_STATE on a GPU. */
 gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient);
 /* This rank adds nothing to the tensor in this step: the same as writing zeroes and declaring it ready. */
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
-/* gf_tensor_ready() for tensors first .. first + count - 1, at least one: what a trainer says whose backward fills one flat
- * buffer. Where one of them is refused none is declared. */
+/* gf_tensor_ready() for tensors first .. first + count - 1, at least one: what a trainer says whose backward fills one
+ * flat buffer. Where one of them is refused none is declared. */
 gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue);
 /* A number of this rank, as its loss, that the vote adds up without a message or wait of its own: after a whole step,
  * skipped or not, gf_metric() is the sum over all ranks, the same bits on each; 0 where none said any. To be said
@@ -556,8 +315,8 @@ struct gf_stats {
     uint64_t slowest_link_ns;     /* its link_ns */
     uint32_t slowest_link_other;  /* nobody can tell whether it is this one's: the slow link is between the two */
     uint32_t slowest_link_share_percent; /* share of steps */
-    uint64_t copied_bytes;        /* of fused buffers that were packed elsewhere than where gradients lie, there and back,
-                                   * and by gf_tensor_copy(): 0 where the appliance writes what travels */
+    uint64_t copied_bytes;        /* of fused buffers that were packed elsewhere than gradients lie, there and back, and
+                                   * by gf_tensor_copy(): 0 where the appliance writes what travels */
 };
 /* Fills what size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM: size_bytes. */
 gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);

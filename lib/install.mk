@@ -1,7 +1,7 @@
 # What is installed: one include path, an archive, a shared library, and files for pkg-config and CMake that find all of it
 # from where they lie, so that the tree may be moved.
 PREFIX  ?= /usr/local
-HEADERS := $(addprefix lib/,gradientflow.h schedule.h modules/modules.h) config/config.h \
+HEADERS := $(addprefix lib/,gradientflow.h types.h configuration.h schedule.h modules/modules.h) config/config.h \
            $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h clock.h fault.h)
 VERSION  = $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
 SONAME  := libgradientflow.so.0

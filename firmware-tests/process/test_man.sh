@@ -19,7 +19,7 @@ sed -n 's/^\.It \([A-Z_]*\) Ta .*/\1/p' config/gradientflow.cfg.5 | sort -u >"$s
 check "and_the_launchers_that_are_read" same_lines "$scratch/names" "$scratch/paged"
 
 # A prototype ends in ");" behind its name and "("; comments, types and bodies are taken out first.
-for header in lib/gradientflow.h lib/schedule.h config/config.h; do
+for header in lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h config/config.h; do
     sed 's|/\*.*\*/||; \|/\*|,\|\*/|d' "$header" | grep -v '^typedef' | tr '\n' ' ' | sed 's/ *{[^{}]*}/;/g' | tr ';' '\n' |
         sed -n 's/^\(.*[ *]\)\{0,1\}\(gf_[a-z0-9_]*\)(.*)$/\2/p'
 done | sort >"$scratch/declared"

@@ -17,7 +17,7 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
         function may(from, to) {
             if (to ~ /^firmware-tests\//) return from ~ /^firmware-tests/
             if (from ~ /^firmware-tests/ || from == dir(to)) return 1
-            if (to ~ /^drivers\/[a-z]*\.h$/ || to == "lib/gradientflow.h" || to == "lib/schedule.h") return 1
+            if (to ~ /^drivers\/[a-z]*\.h$/ || to ~ /^lib\/(gradientflow|types|configuration|schedule)\.h$/) return 1
             if (from ~ /^drivers/) return 0
             if (from ~ /^ops/) return to ~ /^ops\//
             if (from ~ /^config/) return to ~ /^lib\/settings\//
@@ -60,7 +60,7 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
         /^[a-z].*[a-z_0-9]\(.*[,;]/ && !/^typedef/ {
             if (said !~ /[A-Za-z]/ && !/\/\*/) n[FILENAME]++
             if ($0 ~ /_wait\(/ && said $0 !~ /block/) n[FILENAME]++
-        } END { for (f in n) print "declaration", f, n[f] }' lib/gradientflow.h lib/schedule.h config/config.h $(echo drivers link gpu rendezvous clock fault | sed 's|[a-z]*|drivers/&.h|g')
+        } END { for (f in n) print "declaration", f, n[f] }' lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h config/config.h $(echo drivers link gpu rendezvous clock fault | sed 's|[a-z]*|drivers/&.h|g')
     # Only code that has UCX's or CUDA's headers can be looked at with them.
     for header in $(sources h); do
         echo "#include \"$header\"" >"$scratch/alone.c"

@@ -12,7 +12,8 @@ static const struct gf_tensor tensors[TENSORS] = {
     {.name = "head", .elem_count = 13, .flags = GF_TENSOR_NO_DECAY}, {.name = "c", .elem_count = 1001},
     {.name = "none", .elem_count = 0}, {.name = "b", .elem_count = 301}, {.name = "a", .elem_count = 15003},
     {.name = "bias", .elem_count = 7, .flags = GF_TENSOR_NO_DECAY}};
-static const uint32_t orders[][TENSORS] = {{0, 1, 2, 3, 4, 5}, {5, 4, 3, 2, 1, 0}, {4, 1, 3, 0, 2, 5}, {2, 3, 0, 5, 4, 1}};
+static const uint32_t orders[][TENSORS] = {
+    {0, 1, 2, 3, 4, 5}, {5, 4, 3, 2, 1, 0}, {4, 1, 3, 0, 2, 5}, {2, 3, 0, 5, 4, 1}};
 
 static struct world_setup setup_of(const uint32_t *order, gf_optimizer optimizer)
 {

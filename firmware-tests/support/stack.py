@@ -118,7 +118,9 @@ def graph():
 
 
 def public_names():
-    text = re.sub(r"/\*.*?\*/", " ", open("lib/gradientflow.h").read(), flags=re.S)
+    headers = ("gradientflow", "types", "configuration", "schedule")
+    text = "".join(open("lib/%s.h" % name).read() for name in headers)
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     return sorted(set(re.findall(r"\b(gf_\w+)\(", re.sub(r"^\s*#.*$", "", text, flags=re.M))))
 
 

@@ -1,8 +1,9 @@
 /* Where each tensor lies, and which neighbours travel together.
  *
- * The pool holds all tensors in the order in which backward ends them, or in config.pool_order. With sparse communication it has two parts, the
- * sparse one first and the always-dense one after it, each in backward order; without, all is one part. Gradient,
- * weight, half weight, momentum and history are pools side by side with the same element index. */
+ * The pool holds all tensors in the order in which backward ends them, or in config.pool_order. With sparse
+ * communication it has two parts, the sparse one first and the always-dense one after it, each in backward order;
+ * without, all is one part. Gradient, weight, half weight, momentum and history are pools side by side with the same
+ * element index. */
 #ifndef GF_POOL_H
 #define GF_POOL_H
 
@@ -10,7 +11,7 @@
 
 #define GF_NAME_BYTES 48u
 #define GF_POOL_ALIGN_ELEMS 16u /* larger tensors and the parts begin on 64 bytes of fp32 */
-#define GF_POOL_CUT_ELEMS 64u   /* buffers that are cut begin at multiples of this behind their first element */
+#define GF_POOL_CUT_ELEMS 64u   /* buffers that are cut begin at multiples of this after their first element */
 #define GF_POOL_SMALL_ELEMS 256u/* tensors below this are packed without a gap: ten thousand scalars stay small */
 
 struct gf_pool_tensor {

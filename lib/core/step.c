@@ -272,9 +272,11 @@ gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient)
     if (status < 0) return status;
     to = &gf->tensors[tensor];
     bytes = to->elem_count * gf_type_size_bytes((gf_type)to->type);
-    if (gf->on_device || ((gradient == NULL) && (bytes > 0)))
-        return gf_refuse(gf, gf->on_device ? GF_ERR_STATE : GF_ERR_PARAM, "gf_tensor_copy: tensor %u \"%s\" %s", tensor, to->name,
-                         gf->on_device ? "lies in device memory: write it there" : "from NULL");
+    if (gf->on_device)
+        return gf_refuse(gf, GF_ERR_STATE, "gf_tensor_copy: tensor %u \"%s\" lies in device memory: write it there",
+                         tensor, to->name);
+    if ((gradient == NULL) && (bytes > 0))
+        return gf_refuse(gf, GF_ERR_PARAM, "gf_tensor_copy: tensor %u \"%s\" from NULL", tensor, to->name);
     if (bytes > 0) memcpy((void *)(uintptr_t)(gf->gradient + to->gradient_offset), gradient, bytes);
     gf->observed.stats.copied_bytes += bytes;
     return tensors_count_in(gf, tensor, 1);
@@ -299,7 +301,8 @@ static void still_note(gf_context *gf, uint64_t now_ns)
     uint64_t since_ns = (gf->polled.step_ns > gf->step.declared_ns) ? gf->polled.step_ns : gf->step.declared_ns;
     bool waits = gf->step.declared == gf->tensor_count;
     gf->polled.step_ns = now_ns;
-    if (waits && (now_ns > since_ns + STILL_NS) && (now_ns - since_ns > gf->polled.still_ns)) gf->polled.still_ns = now_ns - since_ns;
+    if (waits && (now_ns > since_ns + STILL_NS) && (now_ns - since_ns > gf->polled.still_ns))
+        gf->polled.still_ns = now_ns - since_ns;
 }
 
 gf_status gf_step_progress(gf_context *gf, void *arg)

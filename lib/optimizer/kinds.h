@@ -4,8 +4,8 @@
 
 #include "lib/context.h"
 
-/* One kind of optimizer. run() applies elem_count elements of the pools from `tensor` on: it, and what lies after it and has
- * the same rules. */
+/* One kind of optimizer. run() applies elem_count elements of the pools from `tensor` on: it, and what lies after it
+ * and has the same rules. */
 struct gf_optimizer_kind {
     bool has_ratio; /* a trust ratio for each tensor, but for those of GF_TENSOR_NO_DECAY */
     gf_status (*run)(gf_context *gf, uint32_t tensor, uint64_t elem_count, float rate);
