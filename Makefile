@@ -331,7 +331,7 @@ fuzz: ## each fuzz target on its corpus for FUZZ_SECONDS, or one: T=frames
 	        $(FUZZ_BUILD)/corpus/$$f firmware-tests/fuzz/corpus/$$f || exit 1; done
 $(BUILD)/firmware-tests/fuzz_trace: $(call without_main,trace)
 $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
-	$(CC) $(CFLAGS) -fsanitize=fuzzer,address,undefined -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
+	$(CC) $(CFLAGS) -fsanitize=$(SAN:fuzzer-no-link%=fuzzer%) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
