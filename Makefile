@@ -369,6 +369,8 @@ gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## GB/s of each kernel besid
 
 lab: tests all ## real faults in network namespaces (root): each once, RUNS=20 times, or some: T='tcp_kill*'
 	@BUILD=$(BUILD) RUNS=$(or $(RUNS),1) sh firmware-tests/lab/lab.sh $(if $(T),'$(T)')
+chaos: all $(BUILD)/firmware-tests/program_stamp ## 8 real ranks on 4 hosts, a fault a second for SECONDS=60, then all must be as without (root; SEED=1)
+	@BUILD=$(BUILD) sh firmware-tests/lab/chaos.sh $(or $(SECONDS),60) $(SEED)
 LABS ?= 3
 fault-table: tests all ## the same 20 times, LABS=3 at once, or as far as that is still to do, and the table of what was measured
 	-@for lab in $$(seq $(LABS)); do \

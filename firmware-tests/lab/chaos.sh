@@ -1,0 +1,174 @@
+#!/bin/sh
+# Chaos: an elastic training job of 8 real ranks on 4 hosts (network namespaces; two ranks of a host share memory), under
+# gf-run with restarts and growth. Each second something befalls it that the seed drew: a rank is killed, stopped, told to
+# end (and started again) or to leave, a cable is pulled, a link is slow, a rank comes in. Needs root, otherwise it is skipped.
+#     chaos.sh SECONDS [SEED]
+# Then the faults end, and the job must come to its end: weights equal on all ranks, the loss of a quiet run, no descriptor,
+# no file and no shared memory left. Each fault is printed with its time; KEEP=DIR keeps the logs.
+# A fault that would leave fewer than five of the eight ranks undisturbed becomes a slow link: a job that has lost its
+# majority ends, and is right to.
+# shellcheck source-path=SCRIPTDIR disable=SC2034,SC2154,SC2086,SC2046,SC2012 # shared with lab_job.sh; numbers are words
+set -u
+export LC_ALL=C OPENBLAS_NUM_THREADS=1
+BUILD=${BUILD:-build}
+hosts=4 ranks=8 most=64 enough=5 port=7117
+here=$(dirname "$0")
+. firmware-tests/support/net.sh
+. "$here/lab_job.sh"
+. "$here/chaos_ranks.sh"
+[ "${1:-}" != rank ] || { shift; rank_become "$@"; }
+seconds=${1:-60} seed=${2:-$(date +%s)}
+missing=$(net_missing)
+if [ -n "$missing" ]; then echo "skipped: $missing"; exit 0; fi
+net_burst=64k link_rate=100mbit
+keepalive_s=1 timeout_s=6 join_s=12 batch=1024
+
+work=$(mktemp -d) || exit 1
+touch "$work/faults" "$work/log"
+clean() {
+    for host in 0 1 2 3; do
+        for p in $(ip netns pids "$net_prefix-$host" 2>/dev/null); do kill -KILL "$p" 2>/dev/null; done
+    done
+    wait 2>/dev/null
+    net_down
+    [ -z "${KEEP:-}" ] || { mkdir -p "$KEEP" && cp -r "$work"/. "$KEEP"; }
+    rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 130' INT TERM HUP
+net_up "chaos$$" $hosts $link_rate || exit 1
+hosts_begin
+mkdir "$work/data" && data_write train 2048 && data_write t10k 256
+config_write self,posix,tcp
+failed=0 faults=0 at=0 job=0
+wrong() { echo "not ok: $*"; failed=$((failed + 1)); }
+
+# ---- what befalls the job ----
+
+draw() { # BELOW: a number of the seed's, in $drawn
+    seed_state=$(((seed_state * 1103515245 + 12345) & 0x7fffffff))
+    drawn=$(((seed_state >> 8) % $1))
+}
+say() { faults=$((faults + 1)); echo "$(now_ns) $*" >>"$work/faults"; printf '%7.1f s  %s\n' "$(seconds_in)" "$*"; }
+seconds_in() { awk -v a="$began_ns" -v b="$(now_ns)" 'BEGIN { print (b - a) / 1e9 }'; }
+later() { # SECONDS COMMAND..
+    (sleep "$1"; shift; "$@") 2>/dev/null &
+}
+fault_slow() { # HOST MS
+    say "slow host $1: 2 Mbit/s for $2 ms"
+    net_shape "$1" 2mbit
+    later "$(ms "$2")" net_shape "$1" $link_rate
+}
+fault_cut() { # HOST MS
+    say "cut host $1 for $2 ms"
+    touch "$work/cut.$1"
+    net_cable "$1" down
+    later "$(ms "$2")" mend "$1"
+}
+mend() { net_cable "$1" up; rm -f "$work/cut.$1"; }
+fault_stop() { # RANK MS
+    say "stop rank $1 for $2 ms"
+    touch "$work/stopped.$1"
+    kill -STOP "$pid"
+    later "$(ms "$2")" go_on "$1" "$pid"
+}
+go_on() { kill -CONT "$2"; rm -f "$work/stopped.$1"; }
+ms() { awk -v ms="$1" 'BEGIN { print ms / 1000 }'; }
+
+# One fault of the seed's; the same number of draws each time.
+fault() {
+    draw 16; kind=$drawn
+    draw 1000; whom=$drawn
+    draw 1000; long=$drawn
+    ranks_look # up, whole, undisturbed
+    victim=$(pick $whom $up) host=$((whom % hosts))
+    pid=$(pid_now "${victim:-none}")
+    case $kind in
+    [0-3]) left=$((undisturbed - 1)) ;;
+    [4-6]) left=$((undisturbed - 1)) ;;
+    [7-8]) left=$((undisturbed - $(count_on $host))) ;;
+    [9]|1[0-1]) left=$((undisturbed - 1)) ;;
+    12) left=$((undisturbed - 1)); [ $next_rank -lt $most ] || kind=14 ;;
+    *) left=$enough kind=14 ;;
+    esac
+    [ $kind -ne 3 ] || { victim=$outside pid=$(pid_now "${outside:-none}") left=$enough; }
+    [ -n "$pid" ] || kind=14
+    [ "$left" -ge $enough ] || kind=14
+    [ $((next_rank - ranks)) -ge "$(grep -c 'elastic: rank .* has left' "$work/log")" ] || kind=13 # one comes for each that leaves
+    case $kind in
+    [0-3]) say "kill rank $victim"; kill -KILL "$pid" ;;
+    [4-5]) fault_stop "$victim" $((100 + long)) ;;
+    6) fault_stop "$victim" $((1000 * (timeout_s + 1) + long)) ;;
+    7) fault_cut $host $((100 + 2 * long)) ;;
+    8) fault_cut $host $((4000 + 2 * long)) ;;
+    9|1[0-1]) say "restart rank $victim"; kill -TERM "$pid" ;;
+    12) say "leave rank $victim"; kill -USR1 "$pid" ;;
+    13) say "grow by rank $next_rank"; kill -USR1 "$(gf_run_pid)"; next_rank=$((next_rank + 1)) ;;
+    *) fault_slow $host $((500 + 2 * long)) ;;
+    esac 2>/dev/null
+}
+
+# ---- a job ----
+
+steps_a_second() { # of a quiet job
+    awk -v s="$1" '{ for (i = 1; i < NF; i++) if ($i == "time") t = $(i + 1) } END { if (t > 0) print int(s / t) }' "$work/log"
+}
+loss_of() { sed -n 's/^.*at first, \([0-9.naif]*\) at last.*/\1/p' "$1" | tail -n 1; }
+near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d < 0.02 * b && d > -0.02 * b) }'; }
+
+job_end_check() {
+    grep -q 'exit 0$' "$work/log" || wrong "job $job: gf-run: $(tail -n 1 "$work/log" | cut -d' ' -f2-)"
+    grep -q ' weights .*, the same on all ranks' "$work/log" || wrong "job $job: no weights that are the same on all ranks"
+    "$BUILD/gf-train" --model linear --batch $batch --steps "$steps" --data "$work/data" --set link.idle=sleep >"$work/quiet" 2>&1
+    loss=$(loss_of "$work/log") quiet=$(loss_of "$work/quiet")
+    near "${loss:-0}" "${quiet:-0}" || wrong "job $job: the loss at last is ${loss:-unknown}, in a quiet run ${quiet:-unknown}"
+    left=$(files_left)
+    [ -z "$left" ] || wrong "job $job: left behind: $left"
+    grep -Ei ' crash: |assert|sanitizer|caught signal' "$work/log" >"$work/crash" && wrong "job $job: $(head -n 1 "$work/crash")"
+    awk '$3 ~ /^error:|^elastic:/' "$work/log" >"$work/said.$job"
+}
+
+one_job() { # SECONDS: faults for so long, or until the job has ended
+    job=$((job + 1)) next_rank=$ranks
+    job_begin --elastic --model linear --batch $batch --steps "$steps" --checkpoint "$work/c" --checkpoint-every 200
+    all_up 30 || { wrong "job $job did not begin: $(grep error: "$work/log" | head -n 1)"; return; }
+    fds_look
+    before=$fds_most
+    until_ns=$(($(now_ns) + $1 * 1000000000))
+    while job_runs && [ "$(now_ns)" -lt $until_ns ]; do
+        while [ -e "${PAUSE:-/nonexistent}" ] && job_runs; do sleep 1; done
+        fault
+        sleep "$(awk -v now="$(now_ns)" -v from="$began_ns" 'BEGIN { t = (now - from) / 1e9; print 1 - (t - int(t)) }')"
+    done
+    net_mend
+    if job_runs && all_up 90; then
+        fds_look
+        printf '%7.1f s  quiet: %s ranks, at most %s descriptors, %s before the faults\n' "$(seconds_in)" $up_count $fds_most $before
+        [ $fds_most -le $((before + 4)) ] || { wrong "job $job: $fds_most descriptors of a rank, $before before the faults"; fds_show; }
+    elif job_runs; then
+        wrong "job $job: 90 s after the last fault $up_count of $running ranks are there"
+        stacks_show
+    fi
+    job_end
+    job_end_check
+}
+
+steps=300
+job_begin --elastic --model linear --batch $batch --steps $steps
+job_end
+rate=$(steps_a_second $steps)
+[ -n "$rate" ] || { echo "not ok: a quiet job: $(tail -n 3 "$work/log")"; exit 1; }
+echo "chaos: seed $seed, $seconds s; a quiet job makes $rate steps a second"
+began_ns=$(now_ns) seed_state=$((seed & 0x7fffffff))
+while :; do
+    rest=$((seconds - ($(now_ns) - began_ns) / 1000000000))
+    [ $rest -gt 5 ] && [ $failed -eq 0 ] || break
+    steps=$((rate * rest * 3 / 4 + 100))
+    one_job $rest
+done
+counts=$(cut -d' ' -f2 "$work/faults" | sort | uniq -c | awk '{ printf "%s%s %s", (NR > 1) ? ", " : "", $1, $2 }')
+echo "chaos: $job jobs, $faults faults ($counts); $(cat "$work"/said.* | grep -c 'elastic: member .* came ') ranks came back or in," \
+     "$(cat "$work"/said.* | grep -c 'elastic: rank .* is rank') times a rank went on in another epoch; loss ${loss:-?}, quiet ${quiet:-?}"
+[ $failed -eq 0 ] && echo "ok chaos" && exit 0
+echo "again: make chaos SECONDS=$seconds SEED=$seed"
+exit 1

@@ -1,0 +1,136 @@
+# shellcheck shell=sh disable=SC2034,SC2154,SC2086,SC2046,SC2012 # shared with chaos.sh; numbers are words
+# The hosts and ranks of chaos.sh: how a rank is started on its host, which are up, what they hold open.
+
+# A host shares no memory with another: IPC and mount namespaces of its own, with its own /dev/shm. $work/host.N is a
+# process that keeps them.
+hosts_begin() {
+    for host in $(seq 0 $((hosts - 1))); do
+        net_exec $host unshare --ipc --uts --mount sh -c \
+            "mount -t tmpfs -o size=512m gf /dev/shm && echo \$\$ >$work/host.$host && exec sleep 1000000" &
+        until [ -s "$work/host.$host" ]; do sleep 0.02; done
+    done
+}
+files_left() {
+    for host in $(seq 0 $((hosts - 1))); do
+        nsenter -t "$(cat "$work/host.$host")" --mount ls /dev/shm | sed "s/^/host $host: \/dev\/shm\//"
+    done
+    ls "$work" | grep '^c\.' | grep -Ev '^c\.[0-9]+(\.before)?$'
+}
+
+# What gf-run starts: GF_RANK's process on its host. Who comes in, or comes back, is told the host where the job is by now:
+# one that can be reached and listens at the job's port.
+rank_become() { # WORK PREFIX COMMAND..
+    work=$1 net_prefix=$2; shift 2
+    host=$((GF_RANK % hosts)) at=0
+    if [ "${GF_REJOIN:-0}" = 1 ] || [ "$GF_RANK" -ge "$GF_WORLD" ]; then
+        at=none tries=0
+        while [ $at = none ] && [ $tries -lt 200 ]; do
+            for other in $(seq 0 $((hosts - 1))); do
+                [ ! -e "$work/cut.$other" ] && { [ ! -e "$work/cut.$host" ] || [ $other = $host ]; } || continue
+                if net_exec "$other" ss -Hltn "sport = :$port" | grep -q .; then at=$other; break; fi
+            done
+            [ $at != none ] || sleep 0.1
+            tries=$((tries + 1))
+        done
+        [ $at != none ] || at=0
+    fi
+    trap : TERM INT HUP
+    nsenter -t "$(cat "$work/host.$host")" --net --ipc --uts --mount env -C "$(pwd)" \
+        GF_ADDRESS="$(net_address $at):$port" "$@" &
+    echo $! >"$work/pid.$GF_RANK"
+    while :; do # a signal may end the wait
+        wait $!
+        code=$?
+        kill -0 $! 2>/dev/null || break
+    done
+    case $code in 0|1|75|137|143) ;; *) echo "crash: rank $GF_RANK ended with $code" ;; esac
+    exit $code
+}
+
+job_begin() { # OPTION..
+    rm -f "$work"/pid.* "$work"/stopped.* "$work"/c.*
+    net_forget
+    echo none >"$work/log"
+    "$BUILD/firmware-tests/program_stamp" $((${seconds:-60} * 3 + 300)) "$work/log" "$BUILD/gf-run" -n $ranks --restart 1000 --max $most \
+        sh "$here/chaos.sh" rank "$work" "$net_prefix" "$BUILD/gf-train" --config "$work/lab.cfg" --data "$work/data" "$@" &
+    stamp=$!
+}
+job_runs() { kill -0 $stamp 2>/dev/null && ! grep -q ' exit [0-9a-z]*$' "$work/log"; }
+job_end() { wait $stamp; }
+gf_run_pid() { sed -n 's/^[0-9]* pid //p' "$work/log" | head -n 1; }
+process_of() { # RANK: its process in $p_ and the name of that in $name_, if it has not ended
+    p_='' name_='' state_=Z
+    [ -e "$work/pid.$1" ] && read -r p_ <"$work/pid.$1" && { read -r _ name_ state_ _ <"/proc/$p_/stat"; } 2>/dev/null
+    case $state_ in [ZX]) return 1 ;; esac
+}
+pid_now() { process_of "$1" && [ "$name_" = '(gf-train)' ] && echo "$p_"; } # where it is gf-train by now
+
+# up: ranks that are members of the newest epoch, as far as the log says; undisturbed: how many of them are neither stopped
+# nor cut off; outside: one that runs and is no member.
+ranks_look() {
+    sort -n "$work/faults" "$work/log" 2>/dev/null >"$work/both"
+    up=$(awk -v n=$ranks -v job="$(sed -n 's/^\([0-9]*\) pid .*/\1/p' "$work/log" | head -n 1)" '
+        BEGIN { for (i = 0; i < n; i++) here[i] = 1 }
+        $1 < job { next }
+        $2 == "kill" || $2 == "restart" || $2 == "leave" { here[$4] = 0 }
+        $3 == "error:" || $4 == "error:" { sub(/\[/, "", $2); here[$2 + 0] = 0 }
+        /elastic: member [0-9]+ came / { here[$5 + 0] = 1 }
+        /elastic: rank .* has left/ { r = $2; gsub(/[^0-9]/, "", r); here[r + 0] = 0 }
+        END { for (i = 0; i < 1024; i++) if (here[i]) print i }' "$work/both")
+    present='' outside='' running=0
+    for r_ in $(seq 0 $((next_rank - 1))); do
+        process_of "$r_" || continue
+        running=$((running + 1))
+        case " $(echo $up) " in *" $r_ "*) present="$present $r_" ;; *) outside=$r_ ;; esac
+    done
+    up=$present up_count=0 undisturbed=0
+    for r_ in $up; do
+        up_count=$((up_count + 1))
+        [ -e "$work/stopped.$r_" ] || [ -e "$work/cut.$((r_ % hosts))" ] || undisturbed=$((undisturbed + 1))
+    done
+    world=$(sed -n 's/^.*elastic: .* is rank [0-9]* of \([0-9]*\) from.*/\1/p' "$work/log" | tail -n 1)
+    [ "$undisturbed" -le "${world:-$ranks}" ] || undisturbed=$world
+}
+count_on() { n_=0; for r_ in $up; do [ $((r_ % hosts)) -ne "$1" ] || n_=$((n_ + 1)); done; echo $n_; }
+pick() { # NUMBER RANK..
+    n_=$1; shift
+    [ $# -gt 0 ] || return 0
+    shift $((n_ % $#))
+    echo "$1"
+}
+# Everybody who runs is a member, and there are as many as at first unless somebody left.
+all_up() { # SECONDS
+    for _ in $(seq 1 $(($1 * 5))); do
+        job_runs || return 1
+        ranks_look
+        if [ -s "$work/c.0" ] && [ $up_count -eq $running ] && [ $undisturbed -eq $running ]; then return 0; fi
+        sleep 0.2
+    done
+    return 1
+}
+net_mend() {
+    for host in $(seq 0 $((hosts - 1))); do mend $host; net_shape $host $link_rate; done
+    for p in "$work"/stopped.*; do
+        [ -e "$p" ] || continue
+        p=${p##*.}
+        go_on "$p" "$(cat "$work/pid.$p")" 2>/dev/null
+    done
+}
+
+# What ranks hold open: the most descriptors and shared mappings of one of them.
+fds_look() {
+    fds_most=0
+    for r_ in $up; do
+        p_=$(pid_now "$r_")
+        [ -n "$p_" ] || continue
+        n_=$(($(ls "/proc/$p_/fd" 2>/dev/null | wc -l) + $(grep -c '/dev/shm' "/proc/$p_/maps" 2>/dev/null)))
+        [ $n_ -le $fds_most ] || fds_most=$n_
+    done
+}
+fds_show() { for r_ in $up; do ls -l "/proc/$(pid_now "$r_")/fd" | sed "s/^/rank $r_: /"; done; }
+stacks_show() {
+    for r_ in $(seq 0 $((next_rank - 1))); do
+        p_=$(pid_now "$r_")
+        [ -z "$p_" ] || { echo "rank $r_, process $p_, $(cat "/proc/$p_/wchan")"; command -v gdb >/dev/null && gdb -p "$p_" -batch -ex bt 2>/dev/null | grep '^#'; }
+    done
+}
