@@ -76,7 +76,7 @@ $(BUILD)/ops/element/cuda/image_cuda.o: GF_FLAGS += $(if $(NVCC),-DGF_NVCC_VERSI
 # What no step waits for is made small; the scalar ops too where each CPU of the last ten years has vectors.
 COLD := $(filter lib/settings/% lib/membership/% lib/elastic/% lib/state/% lib/device/% lib/optimizer/schedule.c lib/observe/stats.c \
           $(addprefix lib/core/,open.c close.c layout.c resolve.c error.c nodes.c warm.c pool.c accessors.c) config/% drivers/tcp/% drivers/identity.c \
-          drivers/ucx/connection_proof.c $(addprefix drivers/ucx/link_ucx_,open.c guard.c region.c device.c pages.c resources.c settings.c shm.c) \
+          $(addprefix drivers/ucx/,connection_proof.c segment_names.c) $(addprefix drivers/ucx/link_ucx_,open.c guard.c region.c device.c pages.c resources.c settings.c shm.c) \
           $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c),$(SRC))
 $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
     -Os -Wno-unknown-warning-option -Wno-format-truncation)
@@ -369,7 +369,7 @@ gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## GB/s of each kernel besid
 
 lab: tests all ## real faults in network namespaces (root): each once, RUNS=20 times, or some: T='tcp_kill*'
 	@BUILD=$(BUILD) RUNS=$(or $(RUNS),1) sh firmware-tests/lab/lab.sh $(if $(T),'$(T)')
-chaos: all $(BUILD)/firmware-tests/program_stamp ## 8 real ranks on 4 hosts, a fault a second for SECONDS=60, then all must be as without (root; SEED=1)
+chaos: all $(BUILD)/firmware-tests/program_stamp ## 8 real ranks on 4 hosts, a fault a second: SECONDS=60 SEED=1 (root)
 	@BUILD=$(BUILD) sh firmware-tests/lab/chaos.sh $(or $(SECONDS),60) $(SEED)
 LABS ?= 3
 fault-table: tests all ## the same 20 times, LABS=3 at once, or as far as that is still to do, and the table of what was measured

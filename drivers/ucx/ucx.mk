@@ -22,8 +22,11 @@ UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(U
                     '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib$(UCX_FOLDER:%=:%)'
 # Who connects to UCX's tcp is checked in drivers/ucx/connection*.c, which a static link leads UCX's calls through.
 UCX_SOCKETS := listen accept connect send sendmsg recv close
+# .. and what it calls its segments: segment_names.c.
+UCX_MEMORY  := shm_open shm_unlink
 UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static --libs ucx)) \
-               -Wl,--undefined=__wrap_listen $(UCX_SOCKETS:%=-Wl,--wrap=%)
+               -Wl,--undefined=__wrap_listen -Wl,--undefined=__wrap_shm_open \
+               $(patsubst %,-Wl$(comma)--wrap=%,$(UCX_SOCKETS) $(UCX_MEMORY))
 
 # ucx-ib.pc names every provider that there ever was: some have no archive. mlx4 and mlx5 drive what the papers used and what
 # came since, rxe is RoCE over any Ethernet. From UCX 1.18 on what is for mlx5 is an archive of its own.

@@ -6,7 +6,7 @@
 hosts_begin() {
     for host in $(seq 0 $((hosts - 1))); do
         net_exec $host unshare --ipc --uts --mount sh -c \
-            "mount -t tmpfs -o size=512m gf /dev/shm && echo \$\$ >$work/host.$host && exec sleep 1000000" &
+            "mount -t tmpfs -o size=512m gf /dev/shm && echo \$\$ >$work/host.$host && exec sleep 1000000" 2>/dev/null &
         until [ -s "$work/host.$host" ]; do sleep 0.02; done
     done
 }
@@ -17,8 +17,8 @@ files_left() {
     ls "$work" | grep '^c\.' | grep -Ev '^c\.[0-9]+(\.before)?$'
 }
 
-# What gf-run starts: GF_RANK's process on its host. Who comes in, or comes back, is told the host where the job is by now:
-# one that can be reached and listens at the job's port.
+# What gf-run starts: GF_RANK's process on its host. Who comes in, or comes back, is told the host where the job is by
+# now: one that can be reached and listens at the job's port.
 rank_become() { # WORK PREFIX COMMAND..
     work=$1 net_prefix=$2; shift 2
     host=$((GF_RANK % hosts)) at=0
@@ -51,8 +51,9 @@ job_begin() { # OPTION..
     rm -f "$work"/pid.* "$work"/stopped.* "$work"/c.*
     net_forget
     echo none >"$work/log"
-    "$BUILD/firmware-tests/program_stamp" $((${seconds:-60} * 3 + 300)) "$work/log" "$BUILD/gf-run" -n $ranks --restart 1000 --max $most \
-        sh "$here/chaos.sh" rank "$work" "$net_prefix" "$BUILD/gf-train" --config "$work/lab.cfg" --data "$work/data" "$@" &
+    "$BUILD/firmware-tests/program_stamp" $((${seconds:-60} * 3 + 300)) "$work/log" \
+        "$BUILD/gf-run" -n $ranks --restart 1000 --max $most \
+        sh "$here/chaos.sh" rank "$work" "$net_prefix" "$BUILD/gf-train" --config "$work/lab.cfg" "$@" &
     stamp=$!
 }
 job_runs() { kill -0 $stamp 2>/dev/null && ! grep -q ' exit [0-9a-z]*$' "$work/log"; }
@@ -65,8 +66,8 @@ process_of() { # RANK: its process in $p_ and the name of that in $name_, if it 
 }
 pid_now() { process_of "$1" && [ "$name_" = '(gf-train)' ] && echo "$p_"; } # where it is gf-train by now
 
-# up: ranks that are members of the newest epoch, as far as the log says; undisturbed: how many of them are neither stopped
-# nor cut off; outside: one that runs and is no member.
+# up: ranks that are members of the newest epoch, as far as the log says; undisturbed: how many of them are neither
+# stopped nor cut off; outside: one that runs and is no member.
 ranks_look() {
     sort -n "$work/faults" "$work/log" 2>/dev/null >"$work/both"
     up=$(awk -v n=$ranks -v job="$(sed -n 's/^\([0-9]*\) pid .*/\1/p' "$work/log" | head -n 1)" '
@@ -131,6 +132,8 @@ fds_show() { for r_ in $up; do ls -l "/proc/$(pid_now "$r_")/fd" | sed "s/^/rank
 stacks_show() {
     for r_ in $(seq 0 $((next_rank - 1))); do
         p_=$(pid_now "$r_")
-        [ -z "$p_" ] || { echo "rank $r_, process $p_, $(cat "/proc/$p_/wchan")"; command -v gdb >/dev/null && gdb -p "$p_" -batch -ex bt 2>/dev/null | grep '^#'; }
+        [ -n "$p_" ] || continue
+        echo "rank $r_, process $p_, in $(cat "/proc/$p_/wchan")"
+        ! command -v gdb >/dev/null || gdb -p "$p_" -batch -ex bt 2>/dev/null | grep '^#'
     done
 }

@@ -6,6 +6,7 @@
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include <ucp/api/ucp.h>
 
@@ -119,6 +120,34 @@ static void nothing_allocated_body(struct ranks_one *one)
         ranks_meet(one);
     }
     ranks_close(one);
+}
+
+/* A process that is killed leaves no file in /dev/shm: its segments never have a name there. */
+static void no_names_body(struct ranks_one *one)
+{
+    char at[32], path[64];
+    uint32_t segments = 0;
+    ranks_setup(one, one->arg);
+    ranks_open(one);
+    for (int fd = 0; fd < 256; fd++) {
+        (void)snprintf(at, sizeof at, "/proc/self/fd/%d", fd);
+        ssize_t bytes = readlink(at, path, sizeof path - 1);
+        path[(bytes > 0) ? bytes : 0] = '\0';
+        segments += strncmp(path, "/dev/shm/", 9) == 0 ? 1 : 0;
+        RANK_CHECK(one, strstr(path, "ucx_shm_posix") == NULL);
+    }
+    RANK_CHECK(one, segments >= 2); /* the region, and what UCX receives in */
+    RANK_CHECK(one, one->link->driver->map(one->link, 1 - one->rank) != NULL);
+    ranks_close(one);
+}
+
+TEST(segments_have_no_names)
+{
+#if GF_UCX_DYNAMIC
+    skip(); /* UCX's calls go past the library */
+#else
+    ranks_run(2, 0, no_names_body, "self,posix");
+#endif
 }
 
 TEST(nothing_is_allocated_after_warm_up)
