@@ -134,7 +134,8 @@ $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: firmware-tests/cuda/sweep.cu firmw
 $(BUILD)/tools/train/gf_train.fatbin $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(NVCC_SMALL) -fatbin $(filter %.cu,$^) -o $@
-$(BUILD)/gf-train $(BUILD)/firmware-tests/test_train_net: $(TRAIN_FATBIN)
+NET_TESTS := $(addprefix $(BUILD)/firmware-tests/test_train_,net half)
+$(BUILD)/gf-train $(NET_TESTS): $(TRAIN_FATBIN)
 
 # A tool gf-NAME is tools/NAME/*.c; tools/common/*.c are shared by all.
 objects = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
@@ -149,7 +150,7 @@ $(BUILD)/tools/train/train_layers.o $(BUILD)/tools/train/train_norm.o: GF_FLAGS 
 
 # A test is its own object and those that its line of prerequisites adds.
 TRAIN_OBJ := $(call without_main,train) $(TOOL_SHARED)
-$(BUILD)/firmware-tests/test_train_net: $(TRAIN_OBJ)
+$(NET_TESTS): $(TRAIN_OBJ)
 $(BUILD)/firmware-tests/test_plan: $(call without_main,plan)
 $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/tools/train/train_norm.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
@@ -161,7 +162,7 @@ $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modi
 $(BUILD)/firmware-tests/test_link_ucx_settings: LDFLAGS += $(foreach f,ucp_config_modify ucp_context_query uct_config_modify,-Wl$(comma)--wrap=$(f))
 $(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c firmware-tests/support/suite_main.c) $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
-	    $(if $(filter %train_net %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
+	    $(if $(filter $(NET_TESTS) %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
 
 $(BUILD)/firmware-tests/test_cuda_open: LDFLAGS += -Wl,--wrap=dlclose
 # A CUDA driver without a GPU, for tests of the real one: found by dlopen() like the real one's library.
@@ -384,6 +385,9 @@ accuracy-sparse: ## rules of sparse communication, shares from 1 to 30 %, a plot
 accuracy-wire: ## where 16-bit wires end beside fp32 (10 minutes; likewise)
 	@$(MAKE) --no-print-directory -s -j2 all
 	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh wire
+accuracy-precision: ## where training in 16 bits ends beside fp32 (15 minutes; likewise)
+	@$(MAKE) --no-print-directory -s -j2 all
+	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh precision
 SECONDS ?= 60
 soak: $(BUILD)/firmware-tests/soak_main ## random jobs on the simulator for SECONDS=60, or that of SEED=0x..
 	@$< $(SECONDS) $(SEED)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # accuracy.sh sparse: where sparse communication and large batches end, beside dense runs (50 minutes on two cores).
-# accuracy.sh wire: where 16-bit wires end, beside fp32 (10 minutes). A table in Markdown each. Stopped and started again it
+# accuracy.sh wire: where 16-bit wires end, beside fp32 (10 minutes); accuracy.sh precision: the same where all but the
+# weights that are updated has 16 bits (15 minutes). A table in Markdown each. Stopped and started again it
 # goes on with the runs that are missing, each of which leaves its result and its options in $BUILD/accuracy. TRIAL=N
 # makes every run N steps long, in a folder of its own, to see that all of them start.
 set -u
@@ -20,7 +21,8 @@ large="--model cnn --batch 8192 $(length 20) --algorithm ring"
 case $table in
 sparse) runs="dense reduced local lars" ranks=4 ;;
 wire) runs="fp32 fp16 bf16" ranks=2 ;;
-*) echo "usage: accuracy.sh sparse|wire" >&2; exit 2 ;;
+precision) runs="fp32-all fp16-all bf16-all" ranks=2 ;;
+*) echo "usage: accuracy.sh sparse|wire|precision" >&2; exit 2 ;;
 esac
 base=${runs%% *}
 
@@ -31,6 +33,7 @@ options() { # of a kind of run
     dense) echo "$small" ;;
     lars) echo "$large --lars --lr 0.4 --warmup $((${TRIAL:-140} / 5))" ;;
     fp32 | fp16 | bf16) echo "--model cnn --batch 64 $(length 1) --algorithm ring --wire $1" ;;
+    *-all) echo "--model cnn --batch 64 $(length 1) --algorithm ring --precision ${1%-all}" ;;
     *) echo "$sparse --set sparse.momentum=$1" ;;
     esac
 }
@@ -40,6 +43,7 @@ title() {
     dense) echo "dense, fp32" ;;
     lars) echo "dense, fp32, batch 8192, LARS, 20 epochs" ;;
     fp32 | fp16 | bf16) echo "dense, $1, 1 epoch, batch 64" ;;
+    *-all) echo "dense, all of it in ${1%-all}, 1 epoch, batch 64" ;;
     *) echo "15 % kept, fp16, momentum \`$1\`" ;;
     esac
 }

@@ -67,6 +67,26 @@ for model in linear cnn; do
             "$(share_of "$model.$wire" "$model.fp32" wire_bytes)" 0.505
     done
 done
+# ---- 16 bits from end to end ----
+check "linear_in_fp32_over_fp16" job plain 2 --model linear --steps 50 --algorithm ring
+for p in fp16 bf16; do
+    check "linear_in_$p" job "p$p" 2 --model linear --steps 50 --algorithm ring --precision $p
+    check "linear_in_${p}_has_equal_weights" hashes_equal "p$p" 2
+    check "linear_in_${p}_says_so" [ "$(value "p$p" precision) $(value "p$p" wire)" = "$p $p" ]
+    check "linear_in_${p}_sends_half" below "$(share_of "p$p" plain wire_bytes)" 0.505
+    check "linear_in_${p}_learns" below 70 "$(value "p$p" test_accuracy)"
+    check "linear_in_${p}_is_not_fp32" below_not \
+        "$("$compare" "$scratch/plain.weights" "$scratch/p$p.weights")" 1e-5
+done
+check "fp16_with_too_large_a_loss_scale" job scale 2 --model linear --steps 20 --precision fp16 \
+    --set loss_scale.initial=16777216
+check "finds_a_smaller_one" below 1 "$(value scale steps_skipped)"
+check "and_goes_on" below "$(value scale loss_last)" "$(value scale loss_first)"
+refused() {
+    "$train" --precision fp16 "$@" >"$scratch/refused" 2>&1
+    [ $? -ne 0 ] && grep -q -- '--precision with' "$scratch/refused"
+}
+check "no_precision_without_copies" refused --set optimizer.half_weights=fp32
 for algorithm in ring halving doubling tree server direct auto; do
     for n in 2 3; do
         check "${algorithm}_with_$n" job "$algorithm$n" "$n" --model linear --steps 20 --algorithm $algorithm

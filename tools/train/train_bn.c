@@ -127,9 +127,11 @@ static void layer_end(struct net *net, uint32_t index, float *out)
         if (bn_shapes[index].pools) {
             layer_relu_pool(net->convolved, bias, count, side, channels, border, out + first * bn_out_elems(index),
                             layer->winner + first * bn_point_elems(index) / 4u);
+            net_round(net, out + first * bn_out_elems(index), count * bn_out_elems(index));
             continue;
         }
         layer_bias(net->convolved, bias, count * points, channels, true);
+        net_round(net, net->convolved, count * points * channels);
         for (size_t i = 0; i < count * side; i++) /* a line of an image each */
             memcpy(out + (first + i / side) * bn_out_elems(index) + ((i % side + border) * wide + border) * channels,
                    net->convolved + i * side * channels, side * channels * sizeof(float));
@@ -167,10 +169,12 @@ static void bn_forward(struct net *net)
         float *features = bn->features + i * BN_FEATURES;
         layer_column_sum(bn->out + i * BN_LAST_POINTS * BN_FEATURES, BN_LAST_POINTS, BN_FEATURES, features);
         for (uint32_t c = 0; c < BN_FEATURES; c++) features[c] /= (float)BN_LAST_POINTS;
+        net_round(net, features, BN_FEATURES);
     }
     layer_gemm(false, true, net->image_count, DATA_CLASSES, BN_FEATURES, bn->features, net->weight[BN_FC_WEIGHT], 0.0f,
                net->logits);
     layer_bias(net->logits, net->weight[BN_FC_BIAS], net->image_count, DATA_CLASSES, false);
+    net_round(net, net->logits, (uint64_t)net->image_count * DATA_CLASSES);
 }
 
 /* point_gradient = the gradient after the normalisation: through pooling and ReLU. */
@@ -218,6 +222,7 @@ static gf_status layer_backward(struct net *net, uint32_t index, const float *ou
         layer_gemm(false, false, count * points, fan, channels, gradient, net->weight[BN_WEIGHT(index)], 0.0f,
                    net->unfolded);
         layer_fold(net->unfolded, count, side, in_channels, BN_KERNEL, in_gradient + first * bn_in_elems(index));
+        net_round(net, in_gradient + first * bn_in_elems(index), count * bn_in_elems(index));
         status = net_poll(net);
     }
     return (status < 0) ? status : net_ready(net, BN_WEIGHT(index));
@@ -235,6 +240,7 @@ static gf_status bn_backward(struct net *net)
     status = net_ready(net, BN_FC_BIAS);
     layer_gemm(false, false, images, BN_FEATURES, DATA_CLASSES, net->logits, net->weight[BN_FC_WEIGHT], 0.0f,
                bn->features_gradient);
+    net_round(net, bn->features_gradient, images * BN_FEATURES);
     float *gradient = bn->in_gradient[BN_LAYERS % 2u];
     for (size_t i = 0; i < images * BN_LAST_POINTS * BN_FEATURES; i++)
         gradient[i] =

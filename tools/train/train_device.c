@@ -29,10 +29,12 @@ static const struct device_model *model_find(const struct net_model *model)
     return NULL;
 }
 
-const char *device_refuses(const struct net_model *model)
+const char *device_refuses(const struct train_options *options)
 {
     if (image == NULL) return "device.driver = cuda: this gf-train was built without nvcc and has no kernels; allowed is host";
-    if (model_find(model) == NULL)
+    if (options->precision != GF_TYPE_F32)
+        return "--precision with device.driver = cuda: the kernels of this program compute in fp32; allowed is fp32";
+    if (model_find(options->model) == NULL)
         return "device.driver = cuda: this model has no kernels; allowed are --model cnn, bn and linear";
     return NULL;
 }

@@ -7,7 +7,7 @@
 #include "drivers/drivers.h"
 #include "tools/train/train_bn.h"
 #include "tools/train/train_kernels.h"
-#include "tools/train/train_net.h"
+#include "tools/train/train_options.h"
 
 #define DEVICE_CHUNK_IMAGES 32u /* unfolded at a time: 20 MB, and products long enough for a GPU */
 
@@ -56,7 +56,7 @@ struct device {
 };
 
 /* NULL if the model has kernels; else what is allowed. */
-const char *device_refuses(const struct net_model *model);
+const char *device_refuses(const struct train_options *options);
 /* Bytes of page-aligned host memory that device_open() wants. */
 size_t device_host_bytes(const struct net_model *model, uint32_t images_max);
 /* host is zeroed and the device's until device_close(); then net's weights, input and labels lie in it. A failure is

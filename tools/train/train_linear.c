@@ -31,6 +31,7 @@ static void linear_forward(struct net *net)
     layer_gemm(false, true, net->image_count, DATA_CLASSES, DATA_PIXELS, net->input, net->weight[LINEAR_WEIGHT], 0.0f,
                net->logits);
     layer_bias(net->logits, net->weight[LINEAR_BIAS], net->image_count, DATA_CLASSES, false);
+    net_round(net, net->logits, (uint64_t)net->image_count * DATA_CLASSES);
 }
 
 static gf_status linear_backward(struct net *net)

@@ -10,6 +10,7 @@
 #include "tools/train/train_elastic.h"
 #include "tools/train/train_layers.h"
 #include "tools/train/train_ranks.h"
+#include "tools/train/train_weights.h"
 
 uint32_t train_share_first(uint32_t count, uint32_t rank, uint32_t world)
 {
@@ -55,68 +56,9 @@ size_t train_layout(struct train *train, char *base)
     train->trace.path = train->options->trace_path;
     if (train->trace.path != NULL)
         train->trace.records = net_take(base, &used, TRAIN_TRACE_RECORDS * sizeof *train->trace.records);
+    train_weights_layout(train, base, &used);
     if (base != NULL) net_open(&train->net, train->options->model, images_max, workspace);
     return used;
-}
-
-static gf_status sink_ready(void *user, uint32_t tensor)
-{
-    return gf_tensor_ready(user, tensor, 0);
-}
-
-static gf_status sink_poll(void *user)
-{
-    return gf_step_poll(user);
-}
-
-void train_pools(struct train *train)
-{
-    struct net *net = &train->net;
-    if (train->on_device) {
-        device_pools(&train->device, train->gf);
-        return;
-    }
-    for (uint32_t i = 0; i < net->model->tensor_count; i++) {
-        net->weight[i] = (float *)(uintptr_t)gf_weight(train->gf, i);
-        net->gradient[i] = (float *)(uintptr_t)gf_gradient(train->gf, i);
-    }
-}
-
-gf_status train_begin_joiner(struct train *train)
-{
-    train_pools(train);
-    train->net.sink = (struct net_sink){.user = train->gf, .ready = sink_ready, .poll = sink_poll};
-    train->stats_trained.size_bytes = sizeof train->stats_trained;
-    gf_status status = gf_stats(train->gf, &train->stats_trained);
-    return (status < 0) ? status : train_checkpoint_begin(train);
-}
-
-gf_status train_begin(struct train *train)
-{
-    struct net *net = &train->net;
-    const struct net_model *model = net->model;
-    train_pools(train);
-    net->sink = (struct net_sink){.user = train->gf, .ready = sink_ready, .poll = sink_poll};
-    if (train->rank == 0) {
-        struct data_random random;
-        data_random_seed(&random, train->options->seed, 0);
-        model->init(net, &random);
-    }
-    if (train->on_device && (train->rank == 0)) {
-        gf_status put = device_weights_put(&train->device);
-        if (put < 0) return put;
-    }
-    for (uint32_t i = 0; i < model->tensor_count; i++) {
-        struct gf_request request = {0};
-        gf_status status = gf_broadcast(train->gf, gf_weight(train->gf, i), model->tensors[i].elem_count, GF_TYPE_F32,
-                                        0, &request);
-        if (status >= 0) status = gf_request_wait(train->gf, &request);
-        if (status < 0) return status;
-    }
-    gf_status written = gf_weights_written(train->gf);
-    if (written < 0) return written;
-    train->stats_trained.size_bytes = sizeof train->stats_trained;
-    return gf_stats(train->gf, &train->stats_trained);
 }
 
 /* What backward's gradients are multiplied by, so that after the library's sum and average they are the mean over the
@@ -157,9 +99,11 @@ static gf_status train_step(struct train *train, double *loss_out)
     if (train->on_device && (count > 0)) {
         status = device_step(&train->device, gradient_scale(train));
     } else if (count > 0) {
+        train_weights_fetch(train);
         train->net.model->forward(&train->net);
         loss = layer_softmax_loss(train->net.logits, train->net.labels, count, DATA_CLASSES, gradient_scale(train),
                                   &hits);
+        net_round(&train->net, train->net.logits, (uint64_t)count * DATA_CLASSES);
         status = train->net.model->backward(&train->net);
     }
     if (status >= 0) status = gf_step_wait(train->gf);
@@ -299,6 +243,7 @@ gf_status train_test(struct train *train)
     gf_status status = train_statistics(train);
     if (status < 0) return status;
     net->training = false;
+    if (!train->on_device) train_weights_fetch(train);
     uint32_t total = train->tests.image_count, hits = 0;
     uint32_t first = train_share_first(total, train->rank, train->world);
     uint32_t end = train_share_first(total, train->rank + 1u, train->world);
@@ -361,7 +306,7 @@ gf_status train_end(struct train *train)
     };
     gf_status status = ranks_sum_u64(train->gf, sums, SUMS);
     if (status < 0) return status;
-    status = ranks_gather_u64(train->gf, net_hash(&train->net), train->hash_limbs, train->result.weights_hash);
+    status = ranks_gather_u64(train->gf, train_weights_hash(train), train->hash_limbs, train->result.weights_hash);
     if (status < 0) return status;
 
     struct report_result *result = &train->result;

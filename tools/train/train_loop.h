@@ -21,6 +21,9 @@ struct train {
     gf_context *gf;
     struct data_set images, tests;
     struct net net;
+    struct gf_tensor tensors[NET_TENSORS_MAX]; /* as the library is told of them */
+    float *weight_copy[NET_TENSORS_MAX];       /* with --precision (train_weights.h) */
+    float *gradient_copy[NET_TENSORS_MAX];
     bool on_device;          /* weights and gradients are the GPU's; net's weights are copies, fresh after train_steps() */
     struct device device;
     uint32_t rank, world;
@@ -50,12 +53,6 @@ struct train {
 const char *train_plan(struct train *train);
 /* The workspace's size in bytes, and its layout at base if that is not NULL; base is 64-byte aligned. */
 size_t train_layout(struct train *train, char *base);
-/* The weights of rank 0 on all ranks. */
-gf_status train_begin(struct train *train);
-/* The rest of it for a process that comes back and has been given the weights. */
-gf_status train_begin_joiner(struct train *train);
-/* Where weights and gradients are: after joining and after each shrink. */
-void train_pools(struct train *train);
 /* Prepares for checkpoints and, where it is asked for, goes back to the newest. */
 gf_status train_resume(struct train *train);
 gf_status train_checkpoint_begin(struct train *train); /* its first part */

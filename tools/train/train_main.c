@@ -11,6 +11,7 @@
 #include "tools/train/train_loop.h"
 #include "tools/train/train_ranks.h"
 #include "tools/train/train_same.h"
+#include "tools/train/train_weights.h"
 
 /* The handler's: what it stops and which signal came. */
 static gf_context *volatile signal_target;
@@ -87,11 +88,12 @@ static int join(struct train *train, void **memory_out)
 {
     const struct net_model *model = train->options->model;
     struct gf_footprint need;
-    gf_status status = gf_measure(train->config, model->tensors, model->tensor_count, &need);
+    train_tensors(train);
+    gf_status status = gf_measure(train->config, train->tensors, model->tensor_count, &need);
     if (status < 0) return fail_library(train, status);
     *memory_out = memory_take(need.control_bytes);
     if (*memory_out == NULL) return fail(train, "there is no memory for the library's control region");
-    status = gf_open(train->config, model->tensors, model->tensor_count, *memory_out, need.control_bytes, &train->gf);
+    status = gf_open(train->config, train->tensors, model->tensor_count, *memory_out, need.control_bytes, &train->gf);
     signal_target = train->gf;
     if ((signal_number != 0) && (train->gf != NULL)) gf_abort(train->gf); /* it came before there was a target */
     if (status >= 0) status = gf_open_wait(train->gf);
@@ -152,7 +154,7 @@ static int train_all(struct train *train)
 /* Rank 0's files and table; on the others only the check that all have learned the same. */
 static int report_all(struct train *train)
 {
-    static const char *const wires[GF_TYPE_COUNT] = {"fp32", "fp16", "bf16"};
+    static const char *const types[GF_TYPE_COUNT] = {"fp32", "fp16", "bf16"};
     const struct train_options *options = train->options;
     struct report_part parts[NET_TENSORS_MAX];
     static char error[1280];
@@ -160,11 +162,12 @@ static int report_all(struct train *train)
     if (gf_left(train->gf)) return 0; /* the others report */
     bool equal = report_hashes_equal(&train->result);
     if (train->rank != 0) return equal ? 0 : -1;
-    train->result.wire = wires[train->config->exchange.wire];
+    train->result.wire = types[train->config->exchange.wire];
+    train->result.precision = types[options->precision];
     if ((options->json_path != NULL) && (report_json(options->json_path, &train->result, error, sizeof error) != 0))
         result = fail(train, error);
     for (uint32_t i = 0; i < options->model->tensor_count; i++)
-        parts[i] = (struct report_part){train->net.weight[i], options->model->tensors[i].elem_count * sizeof(float)};
+        parts[i] = (struct report_part){train_weight(train, i), options->model->tensors[i].elem_count * sizeof(float)};
     if ((options->dump_path != NULL) &&
         (report_dump(options->dump_path, parts, options->model->tensor_count, error, sizeof error) != 0))
         result = fail(train, error);
@@ -208,7 +211,7 @@ static int run(struct train *train)
     const char *wrong = train_plan(train);
     if (wrong != NULL) return fail(train, wrong);
     train->on_device = strcmp(train->config->device.driver, "cuda") == 0;
-    wrong = train->on_device ? device_refuses(train->options->model) : NULL;
+    wrong = train->on_device ? device_refuses(train->options) : NULL;
     if (wrong != NULL) return fail(train, wrong);
 
     result = join(train, &memory);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tools/common/tool_tensors.h"
+#include "tools/train/train_half.h"
 #include "tools/train/train_layers.h"
 
 enum {
@@ -116,6 +117,7 @@ static void conv_forward(struct net *net, uint32_t which)
         layer_gemm(false, true, points, conv.out_channels, fan, net->unfolded, conv.weight, 0.0f, net->convolved);
         layer_relu_pool(net->convolved, conv.bias, images, conv.side, conv.out_channels, conv.out_border,
                         conv.out + first * conv.out_elems, conv.winner + first * conv.winner_elems);
+        net_round(net, conv.out + first * conv.out_elems, images * conv.out_elems);
     }
 }
 
@@ -139,6 +141,7 @@ static gf_status conv_backward(struct net *net, uint32_t which, uint32_t weight_
         if (in_gradient == NULL) continue;
         layer_gemm(false, false, points, fan, conv.out_channels, net->convolved, conv.weight, 0.0f, net->unfolded);
         layer_fold(net->unfolded, images, conv.side, conv.in_channels, KERNEL, in_gradient + first * conv.in_elems);
+        net_round(net, in_gradient + first * conv.in_elems, images * conv.in_elems);
         status = net_poll(net);
         if (status < 0) return status;
     }
@@ -153,8 +156,10 @@ static void cnn_forward(struct net *net)
     conv_forward(net, 2);
     layer_gemm(false, true, images, HIDDEN, FEATURES, net->pooled2, net->weight[FC1_WEIGHT], 0.0f, net->hidden);
     layer_bias(net->hidden, net->weight[FC1_BIAS], images, HIDDEN, true);
+    net_round(net, net->hidden, images * HIDDEN);
     layer_gemm(false, true, images, DATA_CLASSES, HIDDEN, net->hidden, net->weight[FC2_WEIGHT], 0.0f, net->logits);
     layer_bias(net->logits, net->weight[FC2_BIAS], images, DATA_CLASSES, false);
+    net_round(net, net->logits, images * DATA_CLASSES);
 }
 
 /* A fully connected layer's gradients; in[images][in_width], out_gradient[images][out_width]. */
@@ -177,10 +182,12 @@ static gf_status cnn_backward(struct net *net)
     layer_gemm(false, false, images, HIDDEN, DATA_CLASSES, net->logits, net->weight[FC2_WEIGHT], 0.0f,
                net->hidden_gradient);
     layer_relu_back(net->hidden_gradient, net->hidden, images * HIDDEN);
+    net_round(net, net->hidden_gradient, images * HIDDEN);
     status = full_backward(net, FC1_WEIGHT, FC1_BIAS, net->pooled2, FEATURES, net->hidden_gradient, HIDDEN);
     if (status < 0) return status;
     layer_gemm(false, false, images, FEATURES, HIDDEN, net->hidden_gradient, net->weight[FC1_WEIGHT], 0.0f,
                net->pooled2_gradient);
+    net_round(net, net->pooled2_gradient, images * FEATURES);
     status = net_poll(net);
     if (status < 0) return status;
     status = conv_backward(net, 2, CONV2_WEIGHT, CONV2_BIAS, net->pooled2_gradient, net->pooled1_gradient);
@@ -237,22 +244,9 @@ void net_load(struct net *net, const struct data_set *set, const uint32_t *index
         net->labels[i] = set->labels[from];
         for (uint32_t y = 0; y < DATA_SIDE; y++, pixel += DATA_SIDE, to += line) {
             for (uint32_t x = 0; x < DATA_SIDE; x++) to[x] = (float)pixel[x] * scale + shift;
+            net_round(net, to, DATA_SIDE);
         }
     }
-}
-
-/* FNV-1a over 32-bit words: any single bit that differs makes the hashes differ. */
-uint64_t net_hash(const struct net *net)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (uint32_t i = 0; i < net->model->tensor_count; i++) {
-        for (uint64_t at = 0; at < net->model->tensors[i].elem_count; at++) {
-            uint32_t word;
-            memcpy(&word, net->weight[i] + at, sizeof word);
-            hash = (hash ^ word) * 0x100000001b3u;
-        }
-    }
-    return hash;
 }
 
 void *net_take(char *base, size_t *used_bytes, size_t size_bytes)
@@ -270,6 +264,11 @@ gf_status net_ready(struct net *net, uint32_t tensor)
 gf_status net_poll(struct net *net)
 {
     return (net->sink.poll == NULL) ? GF_OK : net->sink.poll(net->sink.user);
+}
+
+void net_round(const struct net *net, float *data, uint64_t count)
+{
+    half_round(net->precision, data, count);
 }
 
 void net_init_normal(float *data, uint64_t count, uint32_t fan_in, struct data_random *random)

@@ -41,6 +41,7 @@ struct net {
     float *weight[NET_TENSORS_MAX];
     float *gradient[NET_TENSORS_MAX];
     struct net_sink sink;
+    gf_type precision;     /* what layers hand on is rounded to it: outputs, and gradients of outputs */
     bool training;         /* normalise by the batch at hand, not by what was learned of all; true after net_open() */
     float *statistics;     /* [statistic_count] learned by each rank by itself; NULL: there are none */
     uint32_t statistic_count;
@@ -73,13 +74,12 @@ void net_open(struct net *net, const struct net_model *model, uint32_t images_ma
  * NULL images first .. first + count. */
 void net_load(struct net *net, const struct data_set *set, const uint32_t *index, uint32_t first, uint32_t count);
 
-/* 64 bits of all weights, in tensor order. */
-uint64_t net_hash(const struct net *net);
-
 /* For the models: the next size_bytes of the workspace, 64-byte aligned; NULL while only measuring. */
 void *net_take(char *base, size_t *used_bytes, size_t size_bytes);
 gf_status net_ready(struct net *net, uint32_t tensor);
 gf_status net_poll(struct net *net);
+/* data[count], which a layer is about to hand on, becomes what net->precision holds of it. */
+void net_round(const struct net *net, float *data, uint64_t count);
 /* data[count] drawn with mean 0 and variance 2 / fan_in (He). */
 void net_init_normal(float *data, uint64_t count, uint32_t fan_in, struct data_random *random);
 

@@ -28,6 +28,7 @@ struct settings {
     uint32_t count;
     const char *keep_share;          /* of --sparse; NULL: as configured */
     bool sparse, lars;
+    const char *precision;
 };
 
 static int refuse(const char *text, const char *allowed)
@@ -111,6 +112,11 @@ static int presets_apply(const struct settings *settings, struct gf_config *conf
     };
     for (size_t i = 0; settings->sparse && (i < sizeof sparse / sizeof *sparse); i++)
         if (sparse[i].silent && (setting_apply(config, sparse[i].key, sparse[i].value, "--sparse") != 0)) return -1;
+    if (strcmp(settings->precision, "fp32") != 0) {
+        if (setting_apply(config, "optimizer.half_weights", settings->precision, "--precision") != 0) return -1;
+        if (setting_apply(config, "exchange.wire", settings->precision, "--precision") != 0) return -1;
+        if (setting_apply(config, "loss_scale.enabled", "true", "--precision") != 0) return -1;
+    }
     bool eta_silent = config->optimizer.lars_eta == plain.optimizer.lars_eta;
     if (!settings->lars) return 0;
     if (eta_silent && (setting_apply(config, "optimizer.lars_eta", LARS_ETA, "--lars") != 0)) return -1;
@@ -125,10 +131,10 @@ static int config_read(const char *path, const char *wire, const char *algorithm
         (void)fprintf(stderr, "gf-train: %s\n", error);
         return TOOL_FAILED;
     }
+    if (presets_apply(settings, config_out) != 0) return -1;
     if (setting_apply(config_out, "exchange.wire", wire, "--wire") != 0) return -1;
     if (setting_apply(config_out, "exchange.algorithm", algorithm, "--algorithm") != 0) return -1;
     if (setting_apply(config_out, "device.driver", device, "--device") != 0) return -1;
-    if (presets_apply(settings, config_out) != 0) return -1;
     if (settings_apply(settings, config_out) != 0) return -1;
     if (config_out->optimizer.kind != GF_OPTIMIZER_NONE) return 0;
     config_out->optimizer.kind = GF_OPTIMIZER_SGD;
@@ -160,7 +166,7 @@ static const char *schedule_choose(struct gf_schedule *schedule, const char *nam
 
 int train_options_read(int argc, char **argv, struct train_options *options_out, struct gf_config *config_out)
 {
-    static struct settings settings;
+    static struct settings settings = {.precision = "fp32"};
     static char *rest[ARGUMENTS_MAX];
     struct train_options out = {.config_path = tool_data("local.cfg"), .data_folder = DATA_FOLDER, .seed = 1,
                                 .checkpoint_every = 100};
@@ -198,6 +204,9 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         {"config", TOOL_TEXT, &out.config_path, "FILE", .help = "configuration (default local.cfg)"},
         {"device", TOOL_TEXT, &device, "NAME", .help = "device.driver of the configuration: host, cuda",
          .allowed = "host|cuda"},
+        {"precision", TOOL_TEXT, &settings.precision, "TYPE",
+         .help = "fp32 (default), fp16, bf16: 16-bit gradients, wire, activations and copies of the weights, which stay"
+                 " fp32; dynamic loss scale", .allowed = "fp32|fp16|bf16"},
         {"wire", TOOL_TEXT, &wire, "TYPE", .help = "exchange.wire of the configuration: fp32, fp16, bf16"},
         {"algorithm", TOOL_TEXT, &algorithm, "NAME", .help = "exchange.algorithm: auto, ring, halving, .."},
         {"set", TOOL_TEXT, &set, "GROUP.KEY=VALUE", .help = "any other line of it; may be repeated"},
@@ -243,6 +252,9 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         out.schedule = config_out->rate;
         out.schedule_name = "configuration";
     }
+    if (strcmp(settings.precision, "fp32") != 0) out.precision = config_out->optimizer.half_weights;
+    if ((strcmp(settings.precision, "fp32") != 0) && (out.precision == GF_TYPE_F32))
+        return refuse("--precision with optimizer.half_weights = fp32", "one of the two");
     *options_out = out;
     return 0;
 }

@@ -119,7 +119,8 @@ static void slow_link(const struct report_result *result)
 void report_table(const struct report_result *result)
 {
     printf("ranks         %u\n", result->ranks);
-    printf("model         %s, batch %u, seed %llu\n", result->model, result->batch, (unsigned long long)result->seed);
+    printf("model         %s, %s, batch %u, seed %llu\n", result->model, result->precision, result->batch,
+           (unsigned long long)result->seed);
     printf("steps         %llu", (unsigned long long)result->steps);
     if (result->steps_skipped > 0) printf(" (%llu skipped)", (unsigned long long)result->steps_skipped);
     if (result->images == 0) { /* a finished run was resumed: there is nothing to time */
@@ -230,7 +231,7 @@ int report_json(const char *path, const struct report_result *result, char *erro
     if (whole_open(&file, path, error_out, error_bytes) != 0) return -1;
     FILE *out = file.stream;
     fprintf(out, "{\n  \"model\": \"%s\",\n  \"wire\": \"%s\",\n", result->model, result->wire);
-    fprintf(out, "  \"algorithm\": \"%s\",\n", result->algorithm);
+    fprintf(out, "  \"precision\": \"%s\",\n  \"algorithm\": \"%s\",\n", result->precision, result->algorithm);
     json_count(out, "ranks", result->ranks);
     json_count(out, "batch", result->batch);
     json_count(out, "seed", result->seed);

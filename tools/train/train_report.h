@@ -22,7 +22,7 @@ struct report_moment {
 };
 
 struct report_result {
-    const char *model, *wire, *algorithm;
+    const char *model, *precision, *wire, *algorithm;
     const char *path;              /* how gradients on a device travel; NULL: they are the host's */
     uint32_t ranks, batch;
     uint64_t seed, steps, steps_skipped, images;
