@@ -364,7 +364,7 @@ static gf_status last_words_progress(struct world *w, uint32_t rank, void *arg)
         all->ended[rank] = true;
         status = GF_AGAIN;
     }
-    if ((rank == 0) && !all->killed && w->ranks[0].gf->members->peers[2].left) {
+    if ((rank == 0) && !all->killed && w->ranks[0].gf->members->table[2].leaves) {
         gf_sim_kill(w->sim, 2);
         all->killed = true;
     }

@@ -353,8 +353,8 @@ TEST(an_address_comes_in_order_and_whole)
         members_world_until(GF_OK);
         struct gf_members *members = world.ranks[rows[i].to].members;
         if (rows[i].of < 3) {
-            members->peers[rows[i].of].endpoint_have = rows[i].have;
-            members->peers[rows[i].of].endpoint_bytes = rows[i].of_size;
+            members->table[rows[i].of].said.endpoint_have = rows[i].have;
+            members->table[rows[i].of].said.endpoint_bytes = rows[i].of_size;
         }
         gf_put_u32(&put, rows[i].of);
         gf_put_u32(&put, rows[i].size);

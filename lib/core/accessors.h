@@ -11,10 +11,7 @@ static inline uint32_t gf_member_id_of(const gf_context *gf, uint32_t rank)
 }
 static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t member_id)
 {
-    if ((gf->ids == NULL) || (member_id == GF_RANK_NONE)) return member_id;
-    for (uint32_t rank = 0; rank < gf->world; rank++)
-        if (gf->ids[rank] == member_id) return rank;
-    return GF_RANK_NONE;
+    return ((gf->ids == NULL) || (member_id == GF_RANK_NONE)) ? member_id : gf_members_rank(gf->members, member_id);
 }
 
 gf_path gf_path_of(const gf_context *gf);

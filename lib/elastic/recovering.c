@@ -113,8 +113,8 @@ void gf_view_admit_event(struct gf_members *members, const struct gf_rendezvous_
                    ended ? rank : members->setup.epoch,
                    ended ? "died on the way into the next epoch" : "has ended as planned: ranks come in or leave");
     for (uint32_t other = 1; other < members->setup.world; other++) {
-        const struct member *member = &members->table[members->id_of[other]];
-        if (member->connected && (member->state == MEMBER_EXPECTED) && (other != rank || !ended))
+        const struct member *member = members_of(members, other);
+        if (member->connected && (member->state <= MEMBER_JOINED) && (other != rank || !ended))
             gf_members_owe(members, other, MEMBERS_ERROR);
     }
 }

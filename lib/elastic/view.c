@@ -69,8 +69,6 @@ void gf_view_excluded(struct gf_members *members, uint32_t epoch)
 
 /* ---- views ---- */
 
-void gf_view_owe(struct gf_members *members, uint32_t id, uint32_t kind) { members->table[id].owed |= 1u << kind; }
-
 uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number)
 {
     const struct members_list *list = &members->view.epoch;
@@ -95,7 +93,7 @@ static void reports_forget(struct gf_members *members)
 {
     for (uint32_t id = 0; id < members->id_count; id++) {
         struct member *member = &members->table[id];
-        member->owed &= 1u << MEMBERS_COMMIT; /* of this epoch, to one that has not heard of it */
+        member->owed &= ~MEMBERS_VIEW_FRAMES | (1u << MEMBERS_COMMIT); /* of this epoch, to one that has not heard */
         if (member->state == MEMBER_ACCEPTED) member->state = MEMBER_EXPECTED;
         if (member->state == MEMBER_INVITED) member->state = MEMBER_WAITS;
     }
@@ -112,7 +110,8 @@ void gf_view_lead(struct gf_members *members, uint32_t number)
     view->since_ns = members->now_ns;
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
-        if ((member->state == MEMBER_REPORTED) && (member->view < number)) gf_view_owe(members, id, MEMBERS_START_VIEW);
+        if ((member->state == MEMBER_REPORTED) && (member->view < number))
+            gf_members_owe_id(members, id, MEMBERS_START_VIEW);
     }
 }
 
@@ -147,7 +146,7 @@ static void view_next(struct gf_members *members)
         view->since_ns = members->now_ns;
         view->coordinator = view->star;
         if ((view->star != GF_RANK_NONE) && members->table[view->star].connected) {
-            gf_view_owe(members, view->star, MEMBERS_DO_VIEW_CHANGE);
+            gf_members_owe_id(members, view->star, MEMBERS_DO_VIEW_CHANGE);
             return;
         }
         view->coordinator = view->star = GF_RANK_NONE;
@@ -181,7 +180,7 @@ static void view_next(struct gf_members *members)
         reports_forget(members);
         view->state = VIEW_SEEK;
         view->since_ns = members->now_ns;
-        if (status == GF_OK) gf_view_owe(members, id, MEMBERS_DO_VIEW_CHANGE);
+        if (status == GF_OK) gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
         return;
     }
 }
@@ -203,7 +202,7 @@ void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event 
         member->connected = true;
         member->owed = 0;
         member->state = event->rejoins ? MEMBER_RECOVERING : MEMBER_EXPECTED;
-        if (seeks) gf_view_owe(members, event->rank, view->joins ? MEMBERS_JOIN : MEMBERS_DO_VIEW_CHANGE);
+        if (seeks) gf_members_owe_id(members, event->rank, view->joins ? MEMBERS_JOIN : MEMBERS_DO_VIEW_CHANGE);
     } else if (event->kind == GF_RENDEZVOUS_ENDED) {
         gf_view_admit_event(members, event);
         member->connected = false;
@@ -220,28 +219,6 @@ void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event 
 }
 
 /* ---- running ---- */
-
-void gf_view_flush(struct gf_members *members)
-{
-    const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
-    for (uint32_t id = 0; id < members->id_count; id++) {
-        struct member *member = &members->table[id];
-        while (member->owed != 0) {
-            uint32_t kind = (uint32_t)__builtin_ctz(member->owed);
-            uint32_t bytes = gf_view_frame_put(members, kind);
-            gf_status status = driver->send(members->rendezvous, id, kind, members->scratch, bytes);
-            if (status == GF_AGAIN) break;
-            member->owed &= ~(1u << kind); /* or an end of the connection is on its way to us */
-        }
-    }
-}
-
-static bool owes(const struct gf_members *members)
-{
-    bool any = false;
-    for (uint32_t id = 0; id < members->id_count; id++) any = any || (members->table[id].owed != 0);
-    return any;
-}
 
 void gf_members_ended(struct gf_members *members, const unsigned char *bits, uint32_t id_count)
 {
@@ -331,9 +308,10 @@ gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, st
     case VIEW_FAILED: break;
     }
     if (view->state == VIEW_PROPOSED) gf_view_accepted(members);
-    gf_view_flush(members);
+    gf_members_flush(members);
     if (view->state == VIEW_FAILED) return members->error.code;
-    if ((view->state != VIEW_COMMITTED) && ((view->state != VIEW_LEFT) || owes(members))) return GF_AGAIN;
+    if ((view->state != VIEW_COMMITTED) && (view->state != VIEW_LEFT)) return GF_AGAIN;
+    if ((view->state == VIEW_LEFT) && gf_members_owes(members, MEMBERS_VIEW_FRAMES)) return GF_AGAIN;
     *plan_out = view->plan;
     return GF_OK;
 }

@@ -23,30 +23,6 @@ struct members_list {
 };
 _Static_assert(GF_WORLD_MAX <= UINT16_MAX, "a member id fits");
 
-/* What is known of a member id's process. */
-typedef enum member_state {
-    MEMBER_EXPECTED = 0, /* it may come, or is here and has said nothing yet */
-    MEMBER_REPORTED,     /* its DO_VIEW_CHANGE is here, for view `view` */
-    MEMBER_ACCEPTED,     /* the proposal of this view */
-    MEMBER_TURNED,       /* it was here and turned to another coordinator, or fell silent */
-    MEMBER_DEAD,         /* its kernel said so, or who named the ended */
-    MEMBER_RECOVERING,   /* a process of no epoch has this id: it rejoins */
-    MEMBER_WAITS,        /* .. and was given the same things as this rank */
-    MEMBER_INVITED       /* .. and this view's proposal takes it in */
-} member_state;
-
-struct member {
-    member_state state;
-    bool connected;
-    bool suspected; /* by fault attribution, or it did not answer as coordinator */
-    bool leaves;    /* its report said so */
-    uint32_t rank;  /* in this epoch; GF_RANK_NONE: it is not of it */
-    uint32_t view;
-    uint32_t owed;  /* bits 1 << members_frame */
-    struct gf_members_progress progress;
-    char address[GF_CONTROL_ADDRESS_BYTES];
-};
-
 struct view_proposal {
     struct members_list list;
     uint32_t lead;  /* rank whose state is the common one */
@@ -120,9 +96,6 @@ void gf_view_commit_put(struct gf_put *put, const struct gf_members *members, co
                         const char *reason);
 bool gf_view_proposal_get(struct gf_get *get, uint32_t id_count, struct view_proposal *proposal_out);
 
-/* Of no epoch: it has lost what the process before it had promised. */
-static inline bool gf_member_is_recovering(const struct member *member) { return member->state >= MEMBER_RECOVERING; }
-
 /* ---- view_agree.c ---- */
 void gf_view_used_add(struct members_view *view, const struct members_list *list);
 void gf_view_epoch_take(struct gf_members *members, const struct members_list *list); /* it is the last committed one */
@@ -131,7 +104,6 @@ void gf_view_collect(struct gf_members *members);
 void gf_view_accepted(struct gf_members *members);
 
 /* ---- view.c ---- */
-void gf_view_owe(struct gf_members *members, uint32_t id, uint32_t kind);
 /* Connections stand around member `id` from here on. GF_OK, GF_AGAIN: they will; else why not. */
 gf_status gf_view_turn(struct gf_members *members, uint32_t id);
 /* The end of it without an epoch. */
@@ -144,7 +116,6 @@ void gf_view_lead(struct gf_members *members, uint32_t number);
 void gf_view_lead_again(struct gf_members *members); /* the next view that it leads */
 void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event);
 bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* view_take.c */
-void gf_view_flush(struct gf_members *members);
 
 /* ---- recovering.c ---- */
 bool gf_view_of_no_epoch(uint32_t kind); /* frames that are looked at whatever epoch it is */

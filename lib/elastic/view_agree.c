@@ -61,12 +61,19 @@ static void lead_find(const struct gf_members *members, struct view_proposal *ne
     next->progress.requests = requests;
 }
 
+/* Nothing else of this view counts any more. */
+static void commit_only(struct gf_members *members, uint32_t id)
+{
+    members->table[id].owed &= ~MEMBERS_VIEW_FRAMES;
+    gf_members_owe_id(members, id, MEMBERS_COMMIT);
+}
+
 /* This attempt goes no further, and whoever came for it hears so. */
 static void refuse_all(struct gf_members *members)
 {
     members->view.refusal = members->error.code;
     for (uint32_t id = 0; id < members->id_count; id++)
-        if (members->table[id].connected) members->table[id].owed = 1u << MEMBERS_COMMIT;
+        if (members->table[id].connected) commit_only(members, id);
 }
 
 /* Those who wait: no more at once than members that stay, who keep a quorum without them. */
@@ -121,7 +128,7 @@ static void propose(struct gf_members *members, const struct members_list *here)
     view->since_ns = members->now_ns;
     for (uint32_t id = 0; id < members->id_count; id++)
         if ((members->table[id].state == MEMBER_REPORTED) && (members->table[id].view == view->view))
-            gf_view_owe(members, id, MEMBERS_PREPARE);
+            gf_members_owe_id(members, id, MEMBERS_PREPARE);
 }
 
 /* The members that are here: their state in this view is at least `state`; MEMBER_EXPECTED: or that may come. */
@@ -162,7 +169,7 @@ void gf_view_collect(struct gf_members *members)
         bool higher = (member->state == MEMBER_REPORTED) && (member->view > view->view);
         if (higher && (gf_view_coordinator(members, member->view) == members->member_id))
             gf_view_lead(members, member->view);
-        connected += (gf_view_list_has(&view->epoch, id) && (member->state == MEMBER_EXPECTED) && member->connected);
+        connected += (gf_view_list_has(&view->epoch, id) && (member->state <= MEMBER_JOINED) && member->connected);
         turned += (gf_view_list_has(&view->epoch, id) && (member->state == MEMBER_TURNED));
     }
     bool may_be_enough = enough(members, MEMBER_EXPECTED, &may_come);
@@ -195,9 +202,9 @@ void gf_view_accepted(struct gf_members *members)
     }
     view->current = view->accepted;
     for (uint32_t id = 0; id < members->id_count; id++) {
-        struct member *member = &members->table[id];
-        if (member->connected && (!gf_member_is_recovering(member) || (member->state == MEMBER_INVITED)))
-            member->owed = 1u << MEMBERS_COMMIT;
+        const struct member *member = &members->table[id];
+        if (gf_member_is_here(member) || (member->connected && (member->state == MEMBER_INVITED)))
+            commit_only(members, id);
     }
     if (gf_view_list_has(&view->current.list, members->member_id)) gf_view_committed(members);
     else gf_view_excluded(members, view->current.list.epoch);

@@ -1,10 +1,7 @@
 /* An agreed epoch begins: its members join it, and once all have, it is in use. */
 #include "lib/membership/members_state.h"
 
-const uint32_t *gf_members_ids(const struct gf_members *members)
-{
-    return members->id_of;
-}
+const uint32_t *gf_members_ids(const struct gf_members *members) { return members->id_of; }
 
 /* The members stand around the coordinator of the agreement. Where that has left, around the first of the new epoch
  * from here on: it listens, the others come to it as they came to rank 0 at open. */
@@ -30,14 +27,12 @@ void gf_members_change_join(struct gf_members *members, const void *endpoint, si
     members->view.state = VIEW_NONE;
     gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
     for (uint32_t other = 0; other < plan.world; other++) {
-        const struct member *member = &members->table[members->id_of[other]];
         bool needed = members_coordinates(members) ? (other != plan.rank) : (other == 0);
-        members->peers[other].connected = member->connected && !gf_member_is_recovering(member);
-        if (!needed || members->peers[other].connected || (moves && (status >= 0))) continue;
+        if (!needed || members_here(members, other) || (moves && (status >= 0))) continue;
         gf_members_failf(members, GF_ERR_PEER, other, "rank %u went away while epoch %u was agreed upon", other,
                          plan.epoch);
     }
-    if (members_coordinates(members) || (members->state != MEMBERS_JOINING) || !members->peers[0].connected) return;
+    if (members_coordinates(members) || (members->state != MEMBERS_JOINING) || !members_here(members, 0)) return;
     gf_members_owe(members, 0, MEMBERS_OFFER);
     gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
 }
@@ -60,9 +55,8 @@ static void epoch_in_use(struct gf_members *members)
     members->was_member = true;
     for (uint32_t id = 0; id < members->id_count; id++) members->table[id].suspected = false;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        struct member *member = &members->table[members->id_of[rank]];
-        member->state = MEMBER_EXPECTED;
-        memcpy(member->address, members->endpoints + rank * members->setup.endpoint_bytes_max, sizeof member->address);
+        struct member *member = members_at(members, rank);
+        memcpy(member->address, members_endpoint_at(members, rank), sizeof member->address);
         member->address[sizeof member->address - 1] = 0;
     }
 }
@@ -72,7 +66,7 @@ const struct gf_members_elastic gf_members_elastic = {
     .connection = gf_view_event,
     .of_no_epoch = gf_view_of_no_epoch,
     .frame = gf_view_frame,
-    .flush = gf_view_flush,
+    .frame_put = gf_view_frame_put,
     .turn_away = gf_view_turn_away,
     .waiting = gf_view_waiting,
 };

@@ -30,7 +30,7 @@ static void report_take(struct gf_members *members, uint32_t id, struct gf_get *
     if ((list.epoch == 0) || (members->view.epoch.epoch == 0)) return; /* of no epoch */
     if (list.epoch < view->epoch.epoch) {
         if (members->state != MEMBERS_FAILED || (view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED))
-            gf_view_owe(members, id, MEMBERS_COMMIT);
+            gf_members_owe_id(members, id, MEMBERS_COMMIT);
         return;
     }
     if (list.epoch > view->epoch.epoch) {
@@ -57,8 +57,8 @@ static void report_take(struct gf_members *members, uint32_t id, struct gf_get *
     member->progress = report.progress;
     member->leaves = report.leaves;
     if (((view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED)) && (report.view < view->view))
-        gf_view_owe(members, id, MEMBERS_START_VIEW);
-    if ((view->state == VIEW_PROPOSED) && (report.view == view->view)) gf_view_owe(members, id, MEMBERS_PREPARE);
+        gf_members_owe_id(members, id, MEMBERS_START_VIEW);
+    if ((view->state == VIEW_PROPOSED) && (report.view == view->view)) gf_members_owe_id(members, id, MEMBERS_PREPARE);
     if ((view->state == VIEW_PROPOSED) && (report.view > view->view) &&
         (gf_view_coordinator(members, report.view) == members->member_id)) gf_view_lead(members, report.view);
     if ((members->state != MEMBERS_JOINING) && (members->state != MEMBERS_MEMBER)) return;
@@ -73,7 +73,7 @@ static void prepare_take(struct gf_members *members, uint32_t id, struct gf_get 
     uint32_t number = gf_get_u32(get);
     if ((view->state != VIEW_SEEK) || view->joins || (id != view->coordinator) || (number != view->view)) number = 0;
     if (proposal_note(members, number, get) && (number > 0)) /* else late or malformed */
-        gf_view_owe(members, id, MEMBERS_ACCEPT);
+        gf_members_owe_id(members, id, MEMBERS_ACCEPT);
 }
 
 static void commit_take(struct gf_members *members, uint32_t id, struct gf_get *get)
@@ -115,7 +115,7 @@ static void commit_take(struct gf_members *members, uint32_t id, struct gf_get *
     }
     gf_view_epoch_take(members, list); /* the coordinator is on its way to the epoch after that */
     view->view = number;
-    gf_view_owe(members, id, MEMBERS_DO_VIEW_CHANGE);
+    gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
 }
 
 bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get)
@@ -135,7 +135,7 @@ bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struc
         if ((kind == MEMBERS_START_VIEW) && (view->state == VIEW_SEEK) && (id == view->coordinator) &&
             (number > view->view)) {
             view->view = number;
-            gf_view_owe(members, id, MEMBERS_DO_VIEW_CHANGE);
+            gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
         }
         break;
     }

@@ -7,16 +7,15 @@
 size_t gf_members_state_bytes(uint32_t id_count, size_t endpoint_bytes_max)
 {
     return sizeof(struct gf_members) +
-           id_count * (sizeof(struct members_peer) + sizeof(struct member) + sizeof(uint32_t) +
-                    GF_CONTROL_ADDRESS_BYTES + endpoint_bytes_max);
+           id_count * (sizeof(struct member) + sizeof(uint32_t) + GF_CONTROL_ADDRESS_BYTES + endpoint_bytes_max);
 }
 
 /* Where this rank could be reached if it had to coordinate travels in front of its endpoint address. */
 static void own_address(struct gf_members *members)
 {
-    unsigned char *endpoint = members->endpoints + members->setup.rank * members->setup.endpoint_bytes_max;
-    if (members->rendezvous->driver->address == NULL) return;
-    members->rendezvous->driver->address(members->rendezvous, (char *)endpoint);
+    char *address = (char *)members_endpoint_at(members, members->setup.rank);
+    if (members->rendezvous->driver->address != NULL)
+        members->rendezvous->driver->address(members->rendezvous, address);
 }
 
 void gf_members_committed(struct gf_members *members)
@@ -30,6 +29,8 @@ static bool of_no_epoch(const struct gf_members *members, uint32_t kind)
     return (members->setup.elastic != NULL) && members->setup.elastic->of_no_epoch(kind);
 }
 
+uint32_t gf_members_rank(const struct gf_members *members, uint32_t id) { return members->table[id].rank; }
+
 uint32_t gf_members_waiting(const struct gf_members *members)
 {
     return (members->setup.elastic != NULL) ? members->setup.elastic->waiting(members) : 0;
@@ -38,19 +39,28 @@ uint32_t gf_members_waiting(const struct gf_members *members)
 void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
 {
     const struct gf_members_setup *setup = &members->setup;
-    unsigned char *own = members->endpoints + setup->rank * setup->endpoint_bytes_max;
+    unsigned char *own = members_endpoint_at(members, setup->rank);
     GF_ASSERT(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes <= setup->endpoint_bytes_max);
-    memset(members->peers, 0, setup->world * sizeof members->peers[0]);
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        struct member *member = &members->table[id];
+        if (member->state <= MEMBER_ACCEPTED) member->state = MEMBER_EXPECTED;
+        member->leaves = false;
+        member->owed &= MEMBERS_VIEW_FRAMES;
+        memset(&member->said, 0, sizeof member->said);
+    }
     members->state = MEMBERS_JOINING;
     members->go = members->leaving = members->inquiring = members->asked = members->join_fails =
         members->leave_asks = members->link_asked = members->link_due = false;
-    members->owed_count = members->flush_first = 0;
+    members->flush_first = 0;
+    members->network_count = (setup->offer.network != 0) ? 1 : 0;
+    members->nodes_known = (setup->offer.node != 0);
+    members->nodes_several = false;
     members->call_count = 0;
     members->now_ns = members->opened_ns = members->connected_ns = members->moved_ns = members->status_ns = now_ns;
     members->position = (struct gf_position){.step = members->position.step, .operation = GF_OPERATION_NONE,
                                              .tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE};
     members->moved = members->position;
-    members->peers[setup->rank].endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes);
+    members_at(members, setup->rank)->said.endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes);
     memset(own, 0, GF_CONTROL_ADDRESS_BYTES);
     own_address(members);
     if (endpoint_bytes > 0) memcpy(own + GF_CONTROL_ADDRESS_BYTES, endpoint, endpoint_bytes);
@@ -65,7 +75,7 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
     struct gf_members *members = state;
     GF_ASSERT((setup->world > 0) && (setup->world <= setup->id_count) && (endpoint_bytes <= setup->endpoint_bytes_max));
     GF_ASSERT(setup->rank < (setup->joins ? setup->id_count : setup->world));
-    memset(members, 0, sizeof *members + setup->id_count * sizeof members->peers[0]);
+    memset(members, 0, sizeof *members + setup->id_count * sizeof members->table[0]);
     members->setup = *setup;
     members->setup.endpoint_bytes_max += GF_CONTROL_ADDRESS_BYTES;
     members->rendezvous = rendezvous;
@@ -73,10 +83,8 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
     members->id_count = setup->id_count;
     members->first_world = setup->world;
     if (setup->joins) members->setup.world = members->setup.offer.world = setup->id_count; /* until an epoch has it */
-    members->table = (struct member *)&members->peers[setup->id_count];
     members->id_of = (uint32_t *)&members->table[setup->id_count];
     members->endpoints = (unsigned char *)&members->id_of[setup->id_count];
-    memset(members->table, 0, setup->id_count * sizeof members->table[0]);
     for (uint32_t id = 0; id < setup->id_count; id++) {
         members->table[id].rank = (id < setup->world) ? id : GF_RANK_NONE;
         members->id_of[id] = id;
@@ -88,52 +96,55 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
 
 /* ---- what is owed to whom ---- */
 
-void gf_members_owe(struct gf_members *members, uint32_t peer, members_frame frame)
+void gf_members_owe_id(struct gf_members *members, uint32_t id, members_frame frame)
 {
-    GF_ASSERT(peer < members->setup.world);
-    if (members->peers[peer].owed == 0) members->owed_count++;
-    members->peers[peer].owed |= 1u << frame;
+    members->table[id].owed |= 1u << frame;
+    members->owes = true;
 }
 
-static void owe_nothing(struct gf_members *members, uint32_t peer)
+void gf_members_owe(struct gf_members *members, uint32_t rank, members_frame frame)
 {
-    if (members->peers[peer].owed != 0) members->owed_count--;
-    members->peers[peer].owed = 0;
+    GF_ASSERT(rank < members->setup.world);
+    gf_members_owe_id(members, members->id_of[rank], frame);
 }
 
-static void peer_flush(struct gf_members *members, uint32_t rank)
+bool gf_members_owes(const struct gf_members *members, uint32_t frames)
 {
-    struct members_peer *peer = &members->peers[rank];
-    for (uint32_t i = 0; (i < MEMBERS_FRAMES_MAX) && (peer->owed != 0); i++) {
-        members_frame frame = (members_frame)__builtin_ctz(peer->owed);
-        uint32_t endpoint_rank = peer->endpoint_rank, endpoint_at = peer->endpoint_at;
-        bool more = false;
-        uint32_t bytes = gf_members_frame_put(members, rank, frame, &more);
-        uint32_t kind = (uint32_t)frame | ((members->setup.epoch & MEMBERS_EPOCH_MASK) << MEMBERS_KIND_BITS);
-        gf_status status = members->rendezvous->driver->send(members->rendezvous, members->id_of[rank], kind,
-                                                             members->scratch, bytes);
+    bool any = false;
+    for (uint32_t id = 0; members->owes && (id < members->id_count); id++)
+        any = any || ((members->table[id].owed & frames) != 0);
+    return any;
+}
+
+static void member_flush(struct gf_members *members, uint32_t id)
+{
+    struct member *member = &members->table[id];
+    for (uint32_t i = 0; (i < MEMBERS_FRAMES_MAX) && (member->owed != 0); i++) {
+        members_frame frame = (members_frame)__builtin_ctz(member->owed);
+        bool more = false, of_an_epoch = !of_no_epoch(members, (uint32_t)frame);
+        uint32_t endpoint_rank = member->said.endpoint_rank, endpoint_at = member->said.endpoint_at;
+        uint32_t bytes = of_an_epoch ? gf_members_frame_put(members, member, frame, &more)
+                                     : members->setup.elastic->frame_put(members, (uint32_t)frame);
+        uint32_t epoch = of_an_epoch ? members->setup.epoch & MEMBERS_EPOCH_MASK : 0;
+        gf_status status = members->rendezvous->driver->send(
+            members->rendezvous, id, (uint32_t)frame | (epoch << MEMBERS_KIND_BITS), members->scratch, bytes);
         if (status == GF_AGAIN) {
-            peer->endpoint_rank = endpoint_rank; /* nothing was taken */
-            peer->endpoint_at = endpoint_at;
+            member->said.endpoint_rank = endpoint_rank; /* nothing was taken */
+            member->said.endpoint_at = endpoint_at;
             return;
         }
-        if (status != GF_OK) {
-            owe_nothing(members, rank); /* the end of the connection is on its way to us */
-            return;
-        }
-        if (more) continue;
-        peer->owed &= ~(1u << frame);
-        if (peer->owed == 0) members->owed_count--;
+        if (status != GF_OK) member->owed = 0; /* the end of the connection is on its way to us */
+        else if (!more) member->owed &= ~(1u << frame);
     }
 }
 
 void gf_members_flush(struct gf_members *members)
 {
-    uint32_t world = members->setup.world;
-    for (uint32_t i = 0; (i < world) && (members->owed_count > 0); i++) {
-        peer_flush(members, (members->flush_first + i) % world);
-    }
-    members->flush_first = (members->flush_first + 1) % world;
+    uint32_t first = members->flush_first;
+    if (!members->owes) return;
+    for (uint32_t i = 0; i < members->id_count; i++) member_flush(members, (first + i) % members->id_count);
+    members->owes = gf_members_owes(members, ~0u);
+    members->flush_first = (first + 1) % members->id_count;
 }
 
 /* ---- failing ---- */
@@ -147,9 +158,9 @@ void gf_members_fail(struct gf_members *members, const struct gf_error *error, c
     members->error.rank = members->setup.rank;
     members->state = MEMBERS_FAILED;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        owe_nothing(members, rank);
-        if (!members_coordinates(members) || !members->peers[rank].connected) continue;
-        gf_members_owe(members, rank, MEMBERS_ERROR);
+        members_at(members, rank)->owed &= MEMBERS_VIEW_FRAMES;
+        if (members_coordinates(members) && members_here(members, rank))
+            gf_members_owe(members, rank, MEMBERS_ERROR);
     }
 }
 
@@ -157,7 +168,7 @@ void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error 
 {
     if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
     gf_members_fail(members, error, told);
-    if (!members_coordinates(members) && members->peers[0].connected) gf_members_owe(members, 0, MEMBERS_GIVES_UP);
+    if (!members_coordinates(members) && members_here(members, 0)) gf_members_owe(members, 0, MEMBERS_GIVES_UP);
 }
 
 void gf_members_failf(struct gf_members *members, gf_status code, uint32_t peer, const char *format, ...)
@@ -187,18 +198,18 @@ struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error)
 static void rank_died(struct gf_members *members, uint32_t rank, const char *how)
 {
     char place[96];
-    const struct members_peer *peer = &members->peers[rank];
+    const struct member *peer = members_of(members, rank);
     if (members->state == MEMBERS_JOINING) {
         gf_members_join_failf(members, GF_ERR_PEER, rank, "rank %u died while ranks were joining: %s", rank, how);
         return;
     }
-    struct gf_position position = (peer->heard_ns != 0) ? peer->told.position : members->position;
+    struct gf_position position = (peer->said.heard_ns != 0) ? peer->said.told.position : members->position;
     struct gf_error error = {.code = GF_ERR_PEER, .peer = rank, .operation = (gf_operation)position.operation,
                              .step = position.step, .tensor = position.tensor};
     gf_members_place_text(place, sizeof place, &position);
-    if (peer->heard_ns != 0) {
+    if (peer->said.heard_ns != 0) {
         (void)snprintf(error.text, sizeof error.text, "rank %u died: %.80s in %s (as of %.1f s ago)", rank, how, place,
-                       (double)(members->now_ns - peer->heard_ns) / 1e9);
+                       (double)(members->now_ns - peer->said.heard_ns) / 1e9);
     } else {
         (void)snprintf(error.text, sizeof error.text, "rank %u died: %.80s while rank %u was in %s", rank, how,
                        members->setup.rank, place);
@@ -211,17 +222,17 @@ static void rank_died(struct gf_members *members, uint32_t rank, const char *how
 
 static void on_ended(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
-    struct members_peer *peer = &members->peers[event->rank];
+    struct member *peer = members_at(members, event->rank);
     peer->connected = false;
-    peer->ended = true;
-    owe_nothing(members, event->rank);
-    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE) || peer->left) return;
+    if (peer->state < MEMBER_TURNED) peer->state = MEMBER_TURNED;
+    peer->owed = 0;
+    if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE) || peer->leaves) return;
     rank_died(members, event->rank, event->text);
 }
 
 static void on_connected(struct gf_members *members, uint32_t rank)
 {
-    members->peers[rank].connected = true;
+    members_at(members, rank)->connected = true;
     if (members_coordinates(members)) {
         if (members->state == MEMBERS_FAILED) gf_members_owe(members, rank, MEMBERS_ERROR);
         return;
@@ -232,20 +243,20 @@ static void on_connected(struct gf_members *members, uint32_t rank)
     gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
 }
 
-static void on_told(struct gf_members *members, struct members_peer *peer, struct gf_get *get)
+static void on_told(struct gf_members *members, struct member *peer, struct gf_get *get)
 {
     uint32_t inquiry = gf_get_u32(get);
-    gf_members_told_get(get, &peer->told);
+    gf_members_told_get(get, &peer->said.told);
     if (get->bad) return;
-    peer->heard_ns = (members->now_ns > 0) ? members->now_ns : 1;
-    if (inquiry != 0) peer->answered = inquiry;
+    peer->said.heard_ns = (members->now_ns > 0) ? members->now_ns : 1;
+    if (inquiry != 0) peer->said.answered = inquiry;
 }
 
 /* Frames that a rank sends to the coordinator. False: it may not come now, or it is malformed. */
 static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_t kind, struct gf_get *get)
 {
     struct gf_error error = {0};
-    struct members_peer *peer = &members->peers[from];
+    struct member *peer = members_at(members, from);
     switch (kind) {
     case MEMBERS_OFFER: gf_members_join_offer(members, from, get); return members->state == MEMBERS_JOINING;
     case MEMBERS_ENDPOINTS: gf_members_join_endpoints(members, from, get); return members->state == MEMBERS_JOINING;
@@ -264,7 +275,7 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
         error = gf_members_gave_up(from, &error);
         gf_members_fail(members, &error, &error);
         break;
-    case MEMBERS_BYE: peer->left = true; break;
+    case MEMBERS_BYE: peer->leaves = true; break;
     default: return false;
     }
     return !get->bad;

@@ -47,7 +47,7 @@ struct gf_members_elastic {
     void (*connection)(struct gf_members *members, const struct gf_rendezvous_event *event); /* begun, ended; frames too */
     bool (*of_no_epoch)(uint32_t kind);            /* frames that are looked at whatever epoch it is */
     bool (*frame)(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* false: malformed */
-    void (*flush)(struct gf_members *members);
+    uint32_t (*frame_put)(struct gf_members *members, uint32_t kind); /* to members->scratch; bytes */
     void (*turn_away)(struct gf_members *members, const char *reason); /* all that wait; nobody will come for them */
     uint32_t (*waiting)(const struct gf_members *members);
 };
@@ -148,5 +148,7 @@ gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, st
 void gf_members_change_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
 /* [world] the member id of each rank: what links and rendezvous know it by. */
 const uint32_t *gf_members_ids(const struct gf_members *members);
+/* Back; GF_RANK_NONE: it is not of this epoch. */
+uint32_t gf_members_rank(const struct gf_members *members, uint32_t id);
 
 #endif

@@ -45,14 +45,14 @@ static void call_text(char *text_out, size_t bytes, const struct members_call *c
 /* What this rank did as the peer's last request is remembered for a while; if it was longer ago, a later word tells. */
 bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *text_out, size_t bytes)
 {
-    struct members_peer *peer = &members->peers[rank];
-    uint64_t count = peer->told.calls;
-    const struct members_call *theirs = &peer->told.call, *ours;
+    struct member *peer = members_at(members, rank);
+    uint64_t count = peer->said.told.calls;
+    const struct members_call *theirs = &peer->said.told.call, *ours;
     char our_text[64], their_text[64];
     if ((count == 0) || (count > members->call_count) || (members->call_count - count >= MEMBERS_CALLS)) return false;
     ours = &members->calls[(count - 1) % MEMBERS_CALLS];
     if (ours->hash == theirs->hash) {
-        peer->calls_same = count;
+        peer->said.calls_same = count;
         return false;
     }
     call_text(our_text, sizeof our_text, ours);
@@ -62,8 +62,8 @@ bool gf_members_calls_differ(struct gf_members *members, uint32_t rank, char *te
                        our_text, members->setup.rank, their_text, rank);
     else
         (void)snprintf(text_out, bytes, "calls differ between ranks %u and %u: one of the requests %" PRIu64
-                       " to %" PRIu64 " (the next one is %s on both)", members->setup.rank, rank, peer->calls_same + 1, count - 1,
-                       our_text);
+                       " to %" PRIu64 " (the next one is %s on both)", members->setup.rank, rank,
+                       peer->said.calls_same + 1, count - 1, our_text);
     return true;
 }
 

@@ -39,14 +39,14 @@ void gf_members_inquiry_begin(struct gf_members *members, uint32_t asker, const 
     members->seen = *seen;
     members->seen_by = asker;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        if (members->peers[rank].connected) gf_members_owe(members, rank, MEMBERS_ASK);
+        if (members_here(members, rank)) gf_members_owe(members, rank, MEMBERS_ASK);
     }
 }
 
 static bool is_silent(const struct gf_members *members, uint32_t rank)
 {
-    const struct members_peer *peer = &members->peers[rank];
-    return (rank != 0) && peer->connected && (peer->answered != members->inquiry);
+    const struct member *peer = members_of(members, rank);
+    return (rank != 0) && gf_member_is_here(peer) && (peer->said.answered != members->inquiry);
 }
 
 /* Has a begun less than b? */
@@ -72,13 +72,13 @@ static uint32_t silent_culprit(const struct gf_members *members, uint32_t *count
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         if (!is_silent(members, rank)) continue;
         (*count_out)++;
-        if (members->peers[rank].heard_ns < oldest_ns) oldest_ns = members->peers[rank].heard_ns;
+        if (members_of(members, rank)->said.heard_ns < oldest_ns) oldest_ns = members_of(members, rank)->said.heard_ns;
     }
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        const struct members_peer *peer = &members->peers[rank];
-        if (!is_silent(members, rank) || (peer->heard_ns - oldest_ns > 2 * MEMBERS_STATUS_IDLE_NS)) continue;
+        const struct member *peer = members_of(members, rank);
+        if (!is_silent(members, rank) || (peer->said.heard_ns - oldest_ns > 2 * MEMBERS_STATUS_IDLE_NS)) continue;
         if ((culprit == GF_RANK_NONE) ||
-            is_behind(&peer->told.position, &members->peers[culprit].told.position)) culprit = rank;
+            is_behind(&peer->said.told.position, &members_of(members, culprit)->said.told.position)) culprit = rank;
     }
     return culprit;
 }
@@ -97,17 +97,18 @@ static void error_give(struct gf_members *members, struct gf_error *error, const
 static void silent_end(struct gf_members *members, uint32_t culprit, uint32_t silent_count)
 {
     char where[72], last[96] = "before it said where it was", others[40] = "";
-    const struct members_peer *peer = &members->peers[culprit];
+    const struct member *peer = members_of(members, culprit);
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = culprit};
-    if (peer->heard_ns != 0) {
-        gf_members_place_text(where, sizeof where, &peer->told.position);
-        (void)snprintf(last, sizeof last, "%.1f s ago in %s", (double)(members->now_ns - peer->heard_ns) / 1e9, where);
+    if (peer->said.heard_ns != 0) {
+        gf_members_place_text(where, sizeof where, &peer->said.told.position);
+        (void)snprintf(last, sizeof last, "%.1f s ago in %s", (double)(members->now_ns - peer->said.heard_ns) / 1e9,
+                       where);
     }
     if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
     (void)snprintf(error.text, sizeof error.text, "rank %u does not answer (asked %.1f s ago): it is stopped or does "
                    "not poll; last heard of %s%s", culprit, (double)(members->now_ns - members->inquiry_ns) / 1e9, last,
                    others);
-    error_give(members, &error, &peer->told.position);
+    error_give(members, &error, &peer->said.told.position);
 }
 
 /* Who waits in vain may wait because ranks made different calls: then nobody is late. */
@@ -117,7 +118,7 @@ static bool calls_end(struct gf_members *members)
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         if (!gf_members_calls_differ(members, rank, error.text, sizeof error.text)) continue;
         error.peer = rank;
-        error_give(members, &error, &members->peers[rank].told.position);
+        error_give(members, &error, &members_of(members, rank)->said.told.position);
         return true;
     }
     return false;
@@ -128,11 +129,11 @@ static bool calls_end(struct gf_members *members)
 static uint32_t gone_culprit(const struct gf_members *members, const struct gf_position *behind, uint32_t *waiter_out)
 {
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        const struct members_peer *peer = &members->peers[rank];
-        const struct gf_position *waiter = (rank == 0) ? &members->position : &peer->told.position;
-        if (((rank != 0) && !peer->connected) || (waiter->waits_for >= members->setup.world)) continue;
-        peer = &members->peers[waiter->waits_for];
-        if (!peer->left || peer->connected || has_begun_less(behind, waiter)) continue;
+        const struct member *peer = members_of(members, rank);
+        const struct gf_position *waiter = (rank == 0) ? &members->position : &peer->said.told.position;
+        if (((rank != 0) && !gf_member_is_here(peer)) || (waiter->waits_for >= members->setup.world)) continue;
+        peer = members_of(members, waiter->waits_for);
+        if (!peer->leaves || gf_member_is_here(peer) || has_begun_less(behind, waiter)) continue;
         *waiter_out = rank;
         return waiter->waits_for;
     }
@@ -141,12 +142,12 @@ static uint32_t gone_culprit(const struct gf_members *members, const struct gf_p
 
 static void gone_end(struct gf_members *members, uint32_t culprit, uint32_t waiter)
 {
-    const struct gf_position *position = &members->peers[culprit].told.position;
+    const struct gf_position *position = &members_of(members, culprit)->said.told.position;
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = culprit};
     char place[80];
     gf_members_place_text(place, sizeof place, position);
-    (void)snprintf(error.text, sizeof error.text, "rank %u closed its context in %s, and ended before all that it had sent "
-                   "arrived: rank %u waits for it (rank %u asked)", culprit, place, waiter, members->seen_by);
+    (void)snprintf(error.text, sizeof error.text, "rank %u closed its context in %s, and ended before all that it had "
+                   "sent arrived: rank %u waits for it (rank %u asked)", culprit, place, waiter, members->seen_by);
     error_give(members, &error, position);
 }
 
@@ -160,11 +161,12 @@ static void laggard_end(struct gf_members *members)
     if (calls_end(members)) return;
     gf_members_told_own(members, &told);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        const struct members_peer *peer = &members->peers[rank];
-        if (!(peer->connected || peer->left) || !is_behind(&peer->told.position, &told.position)) continue;
+        const struct member *peer = members_of(members, rank);
+        if (!gf_member_is_here(peer) && !peer->leaves) continue;
+        if (!is_behind(&peer->said.told.position, &told.position)) continue;
         error.peer = rank;
-        told = peer->told;
-        left = peer->left;
+        told = peer->said.told;
+        left = peer->leaves;
     }
     gone = gone_culprit(members, &told.position, &waiter);
     if (gone != GF_RANK_NONE) {
@@ -218,11 +220,12 @@ static bool leave_asked(struct gf_members *members)
         members->inquiry++;
         members->inquiry_ns = members->now_ns;
         for (uint32_t rank = 1; rank < members->setup.world; rank++)
-            if (members->peers[rank].connected && !members->peers[rank].left) gf_members_owe(members, rank, MEMBERS_ASK);
+            if (members_here(members, rank) && !members_of(members, rank)->leaves)
+                gf_members_owe(members, rank, MEMBERS_ASK);
         gf_members_flush(members);
     }
     for (uint32_t rank = 1; rank < members->setup.world; rank++)
-        all = all && (members->peers[rank].left || !is_silent(members, rank));
+        all = all && (members_of(members, rank)->leaves || !is_silent(members, rank));
     return all || (members->now_ns - members->inquiry_ns >= members->setup.answer_timeout_ns / 2);
 }
 
@@ -230,29 +233,29 @@ gf_status gf_members_leave_late(struct gf_members *members)
 {
     char place[72];
     struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE};
-    const struct members_peer *culprit = NULL;
+    const struct member *culprit = NULL;
     struct members_told own;
     if (!members_coordinates(members) || (members->state != MEMBERS_MEMBER)) return GF_OK;
     if (!leave_asked(members)) return GF_AGAIN;
     gf_members_told_own(members, &own);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) { /* those that poll say so once a second */
-        const struct members_peer *peer = &members->peers[rank];
-        if (peer->left || !peer->connected) continue;
-        if (has_begun_less(&own.position, &peer->told.position)) { /* it may well wait for this rank */
+        const struct member *peer = members_of(members, rank);
+        if (peer->leaves || !gf_member_is_here(peer)) continue;
+        if (has_begun_less(&own.position, &peer->said.told.position)) { /* it may well wait for this rank */
             laggard_end(members);
             return GF_OK;
         }
-        if ((culprit != NULL) && (peer->heard_ns + MEMBERS_STATUS_IDLE_NS >= culprit->heard_ns)) continue;
+        if ((culprit != NULL) && (peer->said.heard_ns + MEMBERS_STATUS_IDLE_NS >= culprit->said.heard_ns)) continue;
         culprit = peer;
         error.peer = rank;
     }
     if (culprit == NULL) return GF_OK;
-    gf_members_place_text(place, sizeof place, &culprit->told.position);
-    (void)snprintf(error.text, sizeof error.text, "rank %u did not come to its end: rank 0 waited for it, and has left; last "
-                   "heard of %.1f s ago in %s", error.peer, (double)(members->now_ns - culprit->heard_ns) / 1e9, place);
-    error.operation = (gf_operation)culprit->told.position.operation;
-    error.step = culprit->told.position.step;
-    error.tensor = culprit->told.position.tensor;
+    gf_members_place_text(place, sizeof place, &culprit->said.told.position);
+    (void)snprintf(error.text, sizeof error.text, "rank %u did not come to its end: rank 0 waited for it, and has left; "
+                   "last heard of %.1f s ago in %s", error.peer, (double)(members->now_ns - culprit->said.heard_ns) / 1e9, place);
+    error.operation = (gf_operation)culprit->said.told.position.operation;
+    error.step = culprit->said.told.position.step;
+    error.tensor = culprit->said.told.position.tensor;
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     gf_members_fail(members, &error, &error);
     gf_members_flush(members);

@@ -102,26 +102,26 @@ bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32
  * */
 #define ENDPOINT_PIECE_BYTES 16u
 
-static bool endpoints_put(struct gf_put *put, struct gf_members *members, struct members_peer *to)
+static bool endpoints_put(struct gf_put *put, struct gf_members *members, struct member *to)
 {
     uint32_t first = members_coordinates(members) ? 0 : members->setup.rank;
     uint32_t end = members_coordinates(members) ? members->setup.world : members->setup.rank + 1;
-    if (to->endpoint_rank < first) to->endpoint_rank = first;
-    while ((to->endpoint_rank < end) && (put->left > ENDPOINT_PIECE_BYTES)) {
-        const struct members_peer *of = &members->peers[to->endpoint_rank];
-        uint32_t piece = of->endpoint_bytes - to->endpoint_at;
+    if (to->said.endpoint_rank < first) to->said.endpoint_rank = first;
+    while ((to->said.endpoint_rank < end) && (put->left > ENDPOINT_PIECE_BYTES)) {
+        const struct member *of = members_of(members, to->said.endpoint_rank);
+        uint32_t piece = of->said.endpoint_bytes - to->said.endpoint_at;
         if (piece > put->left - ENDPOINT_PIECE_BYTES) piece = (uint32_t)(put->left - ENDPOINT_PIECE_BYTES);
-        gf_put_u32(put, to->endpoint_rank);
-        gf_put_u32(put, of->endpoint_bytes);
-        gf_put_u32(put, to->endpoint_at);
+        gf_put_u32(put, to->said.endpoint_rank);
+        gf_put_u32(put, of->said.endpoint_bytes);
+        gf_put_u32(put, to->said.endpoint_at);
         gf_put_u32(put, piece);
-        gf_put_bytes(put, members->endpoints + to->endpoint_rank * members->setup.endpoint_bytes_max + to->endpoint_at, piece);
-        to->endpoint_at += piece;
-        if (to->endpoint_at < of->endpoint_bytes) continue;
-        to->endpoint_rank++;
-        to->endpoint_at = 0;
+        gf_put_bytes(put, members_endpoint_at(members, to->said.endpoint_rank) + to->said.endpoint_at, piece);
+        to->said.endpoint_at += piece;
+        if (to->said.endpoint_at < of->said.endpoint_bytes) continue;
+        to->said.endpoint_rank++;
+        to->said.endpoint_at = 0;
     }
-    return to->endpoint_rank < end;
+    return to->said.endpoint_rank < end;
 }
 
 bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct gf_get *get)
@@ -132,28 +132,30 @@ bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct
         uint32_t at = gf_get_u32(get);
         uint32_t piece = gf_get_u32(get);
         const unsigned char *bytes = gf_get_bytes(get, piece);
-        if ((bytes == NULL) || (rank >= members->setup.world) || (size > members->setup.endpoint_bytes_max)) return false;
+        if ((bytes == NULL) || (rank >= members->setup.world)) return false;
+        if (size > members->setup.endpoint_bytes_max) return false;
         if (members_coordinates(members) ? (rank != from) : (from != 0)) return false;
         if (rank == members->setup.rank) continue; /* our own comes back with the others */
-        struct members_peer *peer = &members->peers[rank];
-        if ((at != peer->endpoint_have) || (piece > size - at) || ((at > 0) && (size != peer->endpoint_bytes))) return false;
-        if (piece > 0) memcpy(members->endpoints + rank * members->setup.endpoint_bytes_max + at, bytes, piece);
-        peer->endpoint_bytes = size;
-        peer->endpoint_have += piece;
-        if ((peer->endpoint_have == size) && (size < GF_CONTROL_ADDRESS_BYTES)) return false;
-        if (peer->endpoint_have == size) peer->offered = true;
+        struct member *peer = members_at(members, rank);
+        if ((at != peer->said.endpoint_have) || (piece > size - at)) return false;
+        if ((at > 0) && (size != peer->said.endpoint_bytes)) return false;
+        if (piece > 0) memcpy(members_endpoint_at(members, rank) + at, bytes, piece);
+        peer->said.endpoint_bytes = size;
+        peer->said.endpoint_have += piece;
+        if ((peer->said.endpoint_have == size) && (size < GF_CONTROL_ADDRESS_BYTES)) return false;
+        if (peer->said.endpoint_have == size) peer->state = MEMBER_JOINED;
     }
     return !get->bad;
 }
 
-uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out)
+uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, members_frame frame, bool *more_out)
 {
     struct gf_put put = {members->scratch, sizeof members->scratch};
     struct members_told told;
     *more_out = false;
     switch (frame) {
     case MEMBERS_OFFER: gf_members_offer_put(&put, members); break;
-    case MEMBERS_ENDPOINTS: *more_out = endpoints_put(&put, members, &members->peers[peer]); break;
+    case MEMBERS_ENDPOINTS: *more_out = endpoints_put(&put, members, to); break;
     case MEMBERS_ASK: gf_put_u32(&put, members->inquiry); break;
     case MEMBERS_LINK: gf_put_u32(&put, members->link_network ? 1 : 0); break;
     case MEMBERS_FAULT: error_put(&put, &members->seen); break;

@@ -28,6 +28,13 @@ void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t 
     members->join_fails_ns = members->now_ns + MEMBERS_GRACE_NS;
 }
 
+/* At least as far as this state, and not away again. */
+static bool has_come(const struct gf_members *members, uint32_t rank, member_state state)
+{
+    const struct member *member = members_of(members, rank);
+    return (member->state >= state) && (member->state < MEMBER_TURNED);
+}
+
 /* "1, 3-5 and 12 more": the ranks that are not there. */
 static uint32_t missing_text(const struct gf_members *members, char *text_out, size_t bytes)
 {
@@ -35,11 +42,10 @@ static uint32_t missing_text(const struct gf_members *members, char *text_out, s
     size_t at = 0;
     text_out[0] = 0;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        if (members->peers[rank].met && members->peers[rank].offered) continue;
+        if (has_come(members, rank, MEMBER_JOINED)) continue;
         if (first_missing == GF_RANK_NONE) first_missing = rank;
         uint32_t last = rank;
-        while ((last + 1 < members->setup.world) &&
-               !(members->peers[last + 1].met && members->peers[last + 1].offered)) last++;
+        while ((last + 1 < members->setup.world) && !has_come(members, last + 1, MEMBER_JOINED)) last++;
         total += last - rank + 1;
         if (at + 32 < bytes) {
             const char *comma = (at > 0) ? ", " : "";
@@ -77,10 +83,10 @@ static void coordinator_deadline(struct gf_members *members)
 static bool join_is_full(const struct gf_members *members, bool count_ended)
 {
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        const struct members_peer *peer = &members->peers[rank];
-        if ((rank == members->setup.rank) || (peer->offered && (peer->met || !members_coordinates(members)))) continue;
-        if (count_ended && (peer->ended || peer->connected)) continue;
-        return false;
+        const struct member *peer = members_of(members, rank);
+        bool ended = (peer->state == MEMBER_TURNED) || (peer->state == MEMBER_DEAD);
+        if ((rank == members->setup.rank) || has_come(members, rank, MEMBER_JOINED)) continue;
+        if (!count_ended || (!ended && !peer->connected)) return false;
     }
     return true;
 }
@@ -92,12 +98,12 @@ void gf_members_join_time(struct gf_members *members)
     if (!members_coordinates(members)) {
         /* The coordinator began no later than it took this connection, so by then it has spoken. Until there is a
          * connection the rendezvous driver has the deadline of the first join, this the one of each later epoch. */
-        if (!members->peers[0].connected && (members->view.epoch.epoch != 0) &&
+        bool is_here = members_here(members, 0);
+        if (!is_here && (members->view.epoch.epoch != 0) &&
             (now_ns - members->opened_ns >= timeout_ns))
             gf_members_failf(members, GF_ERR_TIMEOUT, 0, "rank 0 of epoch %u was not reached within %.1f s",
                              members->setup.epoch, (double)timeout_ns / 1e9);
-        else if (members->peers[0].connected &&
-            (now_ns - members->connected_ns >= timeout_ns + 2 * MEMBERS_GRACE_NS)) {
+        else if (is_here && (now_ns - members->connected_ns >= timeout_ns + 2 * MEMBERS_GRACE_NS)) {
             gf_members_failf(members, GF_ERR_TIMEOUT, 0, "joined rank 0 at %.80s, which then said nothing for %.1f s",
                              members->setup.address, (double)(now_ns - members->connected_ns) / 1e9);
         }
@@ -127,8 +133,8 @@ void gf_members_join_refused(struct gf_members *members, const struct gf_rendezv
 {
     if ((members->state != MEMBERS_JOINING) || !members_coordinates(members)) return;
     if (!event->unproven && (event->rank > 0) && (event->rank < members->setup.world) &&
-        !members->peers[event->rank].connected) {
-        members->peers[event->rank].ended = true;
+        !members_of(members, event->rank)->connected) {
+        members_at(members, event->rank)->state = MEMBER_TURNED; /* it will not come */
     }
     if (event->unproven) {
         claim_keep(members, event);
@@ -196,9 +202,10 @@ static uint32_t other_user(const struct gf_members *members, const struct gf_off
     *user_out = ours->user;
     if ((theirs->node != 0) && (theirs->node == ours->node) && (theirs->user != ours->user)) return members->setup.rank;
     for (uint32_t rank = 1; (theirs->node != 0) && (rank < members->setup.world); rank++) {
-        const struct members_peer *peer = &members->peers[rank];
-        *user_out = peer->user;
-        if (peer->met && !peer->ended && (peer->node == theirs->node) && (peer->user != theirs->user)) return rank;
+        const struct member_said *said = &members_of(members, rank)->said;
+        *user_out = said->user;
+        if (has_come(members, rank, MEMBER_OFFERED) && (said->node == theirs->node) && (said->user != theirs->user))
+            return rank;
     }
     return GF_RANK_NONE;
 }
@@ -250,22 +257,24 @@ void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_
     struct gf_offer offer;
     uint32_t epoch = 0;
     char difference[240];
-    if (!gf_members_offer_get(get, &offer, &epoch) || members->peers[from].met) {
+    if (!gf_members_offer_get(get, &offer, &epoch) || (members_of(members, from)->state != MEMBER_EXPECTED)) {
         gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed offer", from);
         return;
     }
-    members->peers[from].met = true;
-    members->peers[from].node = offer.node;
-    members->peers[from].user = offer.user;
-    members->peers[from].network = offer.network != 0;
+    members_at(members, from)->state = MEMBER_OFFERED;
+    members_at(members, from)->said.node = offer.node;
+    members_at(members, from)->said.user = offer.user;
+    members->network_count += (offer.network != 0) ? 1 : 0;
+    members->nodes_known = members->nodes_known || (offer.node != 0);
+    members->nodes_several = members->nodes_several || (offer.node != members->setup.offer.node);
     if (!gf_members_offer_difference(members, &offer, epoch, from, difference, sizeof difference)) return;
     gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
 }
 
 void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct gf_get *get)
 {
-    bool coordinates = members_coordinates(members);
-    if ((coordinates && !members->peers[from].met) || !gf_members_endpoints_take(members, from, get)) {
+    bool coordinates = members_coordinates(members), early = members_of(members, from)->state < MEMBER_OFFERED;
+    if ((coordinates && early) || !gf_members_endpoints_take(members, from, get)) {
         gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed address", from);
         return;
     }
@@ -278,8 +287,8 @@ void gf_members_join_full(struct gf_members *members)
     members->go = true;
     gf_members_committed(members);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        members->peers[rank].endpoint_rank = 0;
-        members->peers[rank].endpoint_at = 0;
+        members_at(members, rank)->said.endpoint_rank = 0;
+        members_at(members, rank)->said.endpoint_at = 0;
         gf_members_owe(members, rank, MEMBERS_ENDPOINTS);
         gf_members_owe(members, rank, MEMBERS_GO);
     }

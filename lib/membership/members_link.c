@@ -5,24 +5,15 @@
 
 bool gf_members_links_fit(struct gf_members *members)
 {
-    struct members_peer *own = &members->peers[members->setup.rank];
-    bool known = false, several = false, fit = true;
-    own->node = members->setup.offer.node;
-    own->network = members->setup.offer.network != 0;
+    uint32_t wanted = members->nodes_several ? members->setup.world : 0;
     if (members->link_asked) return !members->link_due;
-    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        known = known || (members->peers[rank].node != 0);
-        several = several || (members->peers[rank].node != own->node);
-    }
-    for (uint32_t rank = 0; rank < members->setup.world; rank++)
-        fit = fit && (members->peers[rank].network == several);
-    if (!known || fit) return true;
+    if (!members->nodes_known || (members->network_count == wanted)) return true;
     members->link_asked = true;
-    members->link_network = several;
-    members->link_due = (own->network != several);
+    members->link_network = members->nodes_several;
+    members->link_due = ((members->setup.offer.network != 0) != members->nodes_several);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        members->peers[rank].offered = false;
-        members->peers[rank].endpoint_have = 0;
+        members_at(members, rank)->state = MEMBER_OFFERED;
+        members_at(members, rank)->said.endpoint_have = 0;
         gf_members_owe(members, rank, MEMBERS_LINK);
     }
     return false;
@@ -30,7 +21,8 @@ bool gf_members_links_fit(struct gf_members *members)
 
 static void endpoint_again(struct gf_members *members)
 {
-    members->peers[0].endpoint_rank = members->peers[0].endpoint_at = 0;
+    struct member *coordinator = members_at(members, 0);
+    coordinator->said.endpoint_rank = coordinator->said.endpoint_at = 0;
     gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
 }
 
@@ -51,10 +43,11 @@ bool gf_members_link_due(const struct gf_members *members, bool *network_out)
 
 void gf_members_link_renewed(struct gf_members *members, const void *endpoint, size_t endpoint_bytes)
 {
-    unsigned char *own = members->endpoints + members->setup.rank * members->setup.endpoint_bytes_max;
+    uint32_t rank = members->setup.rank;
     GF_ASSERT(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes <= members->setup.endpoint_bytes_max);
-    if (endpoint_bytes > 0) memcpy(own + GF_CONTROL_ADDRESS_BYTES, endpoint, endpoint_bytes);
-    members->peers[members->setup.rank].endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes);
+    if (endpoint_bytes > 0)
+        memcpy(members_endpoint_at(members, rank) + GF_CONTROL_ADDRESS_BYTES, endpoint, endpoint_bytes);
+    members_at(members, rank)->said.endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes);
     members->setup.offer.network = members->link_network ? 1 : 0;
     members->link_due = false;
     if (members_coordinates(members)) gf_members_join_full(members);

@@ -24,7 +24,7 @@ static void status_send(struct gf_members *members)
     uint64_t age_ns = members->now_ns - members->status_ns;
     /* The coordinator hears them all. */
     uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000);
-    if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) || !members->peers[0].connected) return;
+    if (members_coordinates(members) || (members->state != MEMBERS_MEMBER) || !members_here(members, 0)) return;
     if (age_ns < (changed ? rest_ns : MEMBERS_STATUS_IDLE_NS + rest_ns)) return;
     members->status_ns = members->now_ns;
     members->status_position = *now;
@@ -62,10 +62,10 @@ static void pump(struct gf_members *members)
     gf_members_inquiry_time(members);
     status_send(members);
     gf_members_flush(members);
-    if (members->setup.elastic != NULL) members->setup.elastic->flush(members);
     /* The coordinator joins last: once its word to go is out, nobody depends on when it polls next. */
     if (members_coordinates(members) && (members->state == MEMBERS_JOINING) && members->go &&
-        (members->owed_count == 0) && driver->flushed(members->rendezvous)) members->state = MEMBERS_MEMBER;
+        !gf_members_owes(members, ~MEMBERS_VIEW_FRAMES) && driver->flushed(members->rendezvous))
+        members->state = MEMBERS_MEMBER;
 }
 
 gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns)
@@ -84,9 +84,9 @@ const struct gf_error *gf_members_error(const struct gf_members *members)
 const void *gf_members_endpoint(const struct gf_members *members, uint32_t rank, size_t *bytes_out)
 {
     GF_ASSERT(rank < members->setup.world);
-    GF_ASSERT(members->peers[rank].endpoint_bytes >= GF_CONTROL_ADDRESS_BYTES);
-    *bytes_out = members->peers[rank].endpoint_bytes - GF_CONTROL_ADDRESS_BYTES;
-    return members->endpoints + rank * members->setup.endpoint_bytes_max + GF_CONTROL_ADDRESS_BYTES;
+    GF_ASSERT(members_of(members, rank)->said.endpoint_bytes >= GF_CONTROL_ADDRESS_BYTES);
+    *bytes_out = members_of(members, rank)->said.endpoint_bytes - GF_CONTROL_ADDRESS_BYTES;
+    return members_endpoint_at(members, rank) + GF_CONTROL_ADDRESS_BYTES;
 }
 
 struct gf_position *gf_members_position(struct gf_members *members)
@@ -158,10 +158,10 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
     if (members->state == MEMBERS_FAILED) return members->error.code;
     if (members_coordinates(members) && (members->state == MEMBERS_MEMBER)) {
         for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-            if (!members->peers[rank].left) return GF_AGAIN;
+            if (!members_of(members, rank)->leaves) return GF_AGAIN;
         }
         for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-            if (members->peers[rank].connected) gf_members_owe(members, rank, MEMBERS_ALL_GONE);
+            if (members_here(members, rank)) gf_members_owe(members, rank, MEMBERS_ALL_GONE);
         }
         members->state = MEMBERS_GONE;
         gf_members_flush(members);
@@ -170,5 +170,5 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
     }
     if (members->state != MEMBERS_GONE) return GF_AGAIN;
     if (members->setup.world == 1) return GF_OK;
-    return ((members->owed_count == 0) && members->rendezvous->driver->flushed(members->rendezvous)) ? GF_OK : GF_AGAIN;
+    return (!members->owes && members->rendezvous->driver->flushed(members->rendezvous)) ? GF_OK : GF_AGAIN;
 }

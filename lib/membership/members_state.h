@@ -73,24 +73,43 @@ struct members_told {
     struct members_call call;
 };
 
-struct members_peer {
+/* What is known of a member id's process. */
+typedef enum member_state {
+    MEMBER_EXPECTED = 0, /* it may come, or is here and has said nothing yet */
+    MEMBER_OFFERED,      /* the coordinator has its offer */
+    MEMBER_JOINED,       /* its endpoint is whole: of this epoch, once all are */
+    MEMBER_REPORTED,     /* its DO_VIEW_CHANGE is here, for view `view` */
+    MEMBER_ACCEPTED,     /* the proposal of this view */
+    MEMBER_TURNED,       /* it was here and turned to another coordinator, fell silent, or was refused */
+    MEMBER_DEAD,         /* its kernel said so, or who named the ended */
+    MEMBER_RECOVERING,   /* a process of no epoch has this id: it rejoins */
+    MEMBER_WAITS,        /* .. and was given the same things as this rank */
+    MEMBER_INVITED       /* .. and this view's proposal takes it in */
+} member_state;
+
+/* A row for each member id. */
+struct member {
+    member_state state;
     bool connected;
-    bool ended;   /* was connected, or was refused: will not come (again) */
-    bool met;     /* coordinator: its offer is here and is like ours */
-    bool offered; /* its endpoint is whole */
-    bool left;    /* said BYE */
-    bool network; /* as it was when it said so: with its offer */
-    uint64_t node;
-    uint32_t user;
-    uint32_t owed;       /* bits 1 << members_frame */
-    uint32_t endpoint_rank;  /* next piece of the endpoint table to send to it */
-    uint32_t endpoint_at;
-    uint32_t endpoint_bytes; /* its own endpoint: size, and how much of it is here */
-    uint32_t endpoint_have;
-    uint32_t answered;   /* the last inquiry it answered */
-    uint64_t heard_ns;   /* its last word about where it is; 0: none yet */
-    uint64_t calls_same; /* up to this one its requests were ours */
-    struct members_told told;
+    bool suspected;          /* by fault attribution, or it did not answer as coordinator */
+    bool leaves;             /* BYE, or its report, said so */
+    uint32_t rank;           /* in this epoch; GF_RANK_NONE: it is not of it */
+    uint32_t owed;           /* bits 1 << members_frame */
+    uint32_t view;           /* of its report */
+    struct gf_members_progress progress;
+    char address[GF_CONTROL_ADDRESS_BYTES];
+    struct member_said {     /* in this epoch */
+        uint32_t endpoint_rank;  /* next piece of the endpoint table to send to it */
+        uint32_t endpoint_at;
+        uint32_t endpoint_bytes; /* its own endpoint: size, and how much of it is here */
+        uint32_t endpoint_have;
+        uint64_t node;           /* of its offer */
+        uint32_t user;
+        uint32_t answered;       /* the last inquiry it answered */
+        uint64_t heard_ns;       /* its last word about where it is; 0: none yet */
+        uint64_t calls_same;     /* up to this one its requests were ours */
+        struct members_told told;
+    } said;
 };
 
 struct gf_members {
@@ -109,8 +128,10 @@ struct gf_members {
     uint64_t now_ns;
     uint64_t opened_ns;
     uint64_t connected_ns;      /* to the coordinator; the coordinator: opened_ns */
-    uint32_t owed_count;        /* peers that are owed something */
+    bool owes;                  /* a frame, to some member */
     uint32_t flush_first;       /* whose turn it is */
+    uint32_t network_count;     /* coordinator: of the ranks here so many have a network open, */
+    bool nodes_known, nodes_several; /* they say on which node they are, and not all say the same */
 
     struct gf_position position;
     struct gf_position moved;   /* as it was when it last changed */
@@ -136,18 +157,46 @@ struct gf_members {
     struct gf_error claim;      /* what the first unproven process said that did not fit; told if nobody better comes */
     struct gf_error tell;       /* what the others hear of it: GIVES_UP and ERROR */
     unsigned char *endpoints;       /* [id_count][endpoint_bytes_max], each begins with the control address */
-    struct member *table;       /* [id_count], by member id */
-    uint32_t *id_of;          /* [world] of each rank */
+    uint32_t *id_of;            /* [world] of each rank; back: table[id].rank */
     unsigned char scratch[GF_FRAME_PAYLOAD_MAX];
-    struct members_peer peers[];
+    struct member table[];      /* [id_count] */
 };
+
+static inline struct member *members_at(struct gf_members *members, uint32_t rank)
+{
+    return &members->table[members->id_of[rank]];
+}
+static inline const struct member *members_of(const struct gf_members *members, uint32_t rank)
+{
+    return &members->table[members->id_of[rank]];
+}
+/* [endpoint_bytes_max]: its control address, and behind it what its link told. */
+static inline unsigned char *members_endpoint_at(const struct gf_members *members, uint32_t rank)
+{
+    return members->endpoints + rank * members->setup.endpoint_bytes_max;
+}
+/* Of no epoch: it has lost what the process before it had promised. */
+static inline bool gf_member_is_recovering(const struct member *member) { return member->state >= MEMBER_RECOVERING; }
+/* The connection is that of the epoch's member. */
+static inline bool gf_member_is_here(const struct member *member)
+{
+    return member->connected && !gf_member_is_recovering(member);
+}
+static inline bool members_here(const struct gf_members *members, uint32_t rank)
+{
+    return gf_member_is_here(members_of(members, rank));
+}
 
 static inline bool members_coordinates(const struct gf_members *members)
 {
     return members->setup.rank == 0;
 }
 
-void gf_members_owe(struct gf_members *members, uint32_t peer, members_frame frame);
+void gf_members_owe(struct gf_members *members, uint32_t rank, members_frame frame);
+void gf_members_owe_id(struct gf_members *members, uint32_t id, members_frame frame);
+/* Is one of these frames (bits) owed to anybody? */
+bool gf_members_owes(const struct gf_members *members, uint32_t frames);
+#define MEMBERS_VIEW_FRAMES (~0u << MEMBERS_DO_VIEW_CHANGE)
 /* The end of the job on this rank; the coordinator owes everybody `told`. The first one sticks. */
 void gf_members_fail(struct gf_members *members, const struct gf_error *error, const struct gf_error *told);
 /* The same for what this rank found out by itself: a rank that does not coordinate tells the coordinator. */
@@ -170,7 +219,7 @@ void gf_members_committed(struct gf_members *members); /* this epoch has begun *
 
 /* members_frames.c: to bytes (members->scratch) and back. */
 void gf_members_offer_put(struct gf_put *put, const struct gf_members *members);
-uint32_t gf_members_frame_put(struct gf_members *members, uint32_t peer, members_frame frame, bool *more_out);
+uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, members_frame frame, bool *more_out);
 void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
 void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
 bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out);
