@@ -71,6 +71,7 @@ static void draw_rules(struct soak_plan *plan)
     if (percent(&dice, 25)) config->optimizer.clip_norm = 0.01f * (float)between(&dice, 1, 10000);
     if (config->sparse.enabled || !percent(&dice, 40)) return;
     config->optimizer.kind = percent(&dice, 50) ? GF_OPTIMIZER_ADAMW : GF_OPTIMIZER_LAMB;
+    if (config->optimizer.kind == GF_OPTIMIZER_LAMB) plan->rate *= 0.1f; /* weights grow by that share in each step */
     config->optimizer.momentum = 0;
     config->optimizer.nesterov = false;
     config->optimizer.adam_beta1 = percent(&dice, 50) ? 0.1f * (float)between(&dice, 1, 9) : 0;
