@@ -9,9 +9,9 @@
  *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused, logged, and leaves
  *     the context as it was. Any other error fails the context: each later call answers with the same status, and
  *     gf_error_last() tells it whole.
- *   - In a forked child every call on the parent's context is GF_ERR_STATE; the child opens one of its own.
- *   - Outputs come last and are written only on success.
- *   - Sizes are in bytes (`_bytes`), counts in elements (`_count`, `_elems`), times in nanoseconds (`_ns`). */
+ *   - NULL for a context, configuration or output is GF_ERR_PARAM; what has no status answers 0, false, scale 1.
+ *   - In a forked child calls on the parent's context are GF_ERR_STATE, answers as at the fork; it opens its own.
+ *   - Outputs come last, set only on success. Units: bytes (`_bytes`), elements (`_count`, `_elems`), ns (`_ns`). */
 #ifndef GRADIENTFLOW_H
 #define GRADIENTFLOW_H
 
@@ -32,7 +32,7 @@ extern "C" {
 #define GF_TENSOR_NO_DECAY 0x2u /* bias or normalisation: no weight decay, no LARS */
 
 struct gf_tensor {
-    const char *name;    /* for errors and traces; its first 47 bytes are copied */
+    const char *name;    /* for errors and traces; its first 47 bytes are copied; or NULL */
     uint64_t elem_count; /* 0 is valid */
     uint32_t flags;
     gf_type type;        /* what the appliance writes into gf_gradient(); weights are always fp32 */
@@ -80,8 +80,8 @@ gf_status gf_open_poll(gf_context *gf);
 gf_status gf_open_wait(gf_context *gf);
 
 /* May block up to exchange.timeout_ns: lets the other ranks finish, then gives everything back to the system. NULL is
- * valid. A failed context closes at once, with GF_OK. The memory is the caller's again when it returns.
- * GF_ERR_TIMEOUT: some did not leave in time; this rank has. */
+ * valid. A failed context closes at once, with GF_OK; so it does inside a step or with a request under way, which is an
+ * abort to the others. The memory is the caller's again. GF_ERR_TIMEOUT: some did not leave in time; this rank has. */
 gf_status gf_close(gf_context *gf);
 /* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several contexts from one
  * thread: GF_AGAIN until all have left; after anything else gf_close() returns at once. The first call ends the use of
@@ -136,9 +136,9 @@ gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_qu
 gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
 double gf_metric(const gf_context *gf, uint32_t index);
 /* Moves what is under way; call it between layers. GF_AGAIN until the step is whole, GF_OK then. A tensor that was
- * never declared ready keeps it at GF_AGAIN. At most one slice of work a buffer. */
+ * never declared ready keeps it at GF_AGAIN. At most one slice of work a buffer. GF_ERR_STATE: no step was begun. */
 gf_status gf_step_poll(gf_context *gf);
-/* May block up to exchange.timeout_ns without progress. A tensor that was not declared is GF_ERR_STATE and named. */
+/* May block up to exchange.timeout_ns without progress. A tensor that was not declared: GF_ERR_STATE, named. */
 gf_status gf_step_wait(gf_context *gf);
 /* After a step that is whole: true if a non-finite value anywhere made all ranks drop it. gf_gradient() is then
  * undefined and gf_update() changes nothing but the loss scale. */
@@ -158,7 +158,7 @@ gf_status gf_update(gf_context *gf, float learning_rate);
 /* The same said by an appliance whose own optimizer (optimizer.kind none) has applied them to config.state_extra. */
 gf_status gf_updated(gf_context *gf);
 /* What is put on `queue` from here on works on gradients and weights as the last whole step and update leave them: on a
- * GPU both may be under way when gf_step_wait() and gf_update() return. On the host queue is 0. Between steps. */
+ * GPU both may be under way when gf_step_wait() and gf_update() return. On the host queue is 0. Not inside a step. */
 gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue);
 /* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. */
 float gf_loss_scale(const gf_context *gf);
@@ -200,13 +200,13 @@ gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf
 gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request);
 /* Ends when every rank has posted it; carries no data. */
 gf_status gf_barrier(gf_context *gf, struct gf_request *request);
-gf_status gf_request_poll(gf_context *gf, struct gf_request *request);
+gf_status gf_request_poll(gf_context *gf, struct gf_request *request); /* GF_ERR_PARAM: not posted, or ended */
 gf_status gf_request_wait(gf_context *gf, struct gf_request *request); /* may block up to exchange.timeout_ns */
 
-/* Block `rank` of a vector: its first element and how many; block = ceil(elem_count / world). */
+/* Block `rank` of a vector: its first element and how many, 0 from world on; block = ceil(elem_count / world). */
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out);
 
-/* size_bytes of the exchange region until gf_close(), 64-byte aligned; 0 where exchange.user_bytes is used up. */
+/* size_bytes of the exchange region until gf_close(), 64-byte aligned; 0: exchange.user_bytes is used up. */
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 
 /* ---- life signs, abort, state ---- */
@@ -219,8 +219,8 @@ gf_status gf_heartbeat(gf_context *gf);
 
 /* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step, state_extra; not statistics.
  * Each rank saves its own: history and, with sparse.momentum local, momentum differ from rank to rank. bytes
- * is gf_state_bytes(gf), data[bytes] is aligned to 8. All three between steps only, with every step applied and no
- * request under way (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse settings is
+ * is gf_state_bytes(gf), data[bytes] is aligned to 8. All three between steps with no request under way, save with
+ * each step applied (GF_ERR_STATE). What is corrupt, short, newer, or of other tensors, optimizer or sparse settings is
  * refused with GF_ERR_DATA, why is logged, and the context is as it was before the call.
  *
  * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had not been interrupted.

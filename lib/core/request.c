@@ -58,7 +58,7 @@ static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_
     if (status < 0) return status;
     if (gf->phase != GF_PHASE_READY)
         return gf_refuse(gf, GF_ERR_STATE, "%s: %s", name,
-                         (gf->phase == GF_PHASE_STEP) ? "inside of a step" : "the context is not open yet");
+                         (gf->phase == GF_PHASE_STEP) ? "inside of a step" : "the context is not open");
     if (request == NULL) return gf_refuse(gf, GF_ERR_PARAM, "%s: no request", name);
     if ((data == 0) && (elem_count > 0)) return gf_refuse(gf, GF_ERR_PARAM, "%s: no data", name);
     if ((uint32_t)type >= GF_TYPE_COUNT) return gf_refuse(gf, GF_ERR_PARAM, "%s: type is %d", name, (int)type);
@@ -209,9 +209,9 @@ static gf_status request_enter(gf_context *gf, const struct gf_request *request,
 {
     gf_status status = gf_enter_poll(gf);
     if (status < 0) return status;
-    if ((request == NULL) || (pending_of(gf, request) == NULL))
-        return gf_refuse(gf, GF_ERR_PARAM, "%s: no such request is under way", call);
-    return GF_OK;
+    if ((request != NULL) && (pending_of(gf, request) != NULL)) return GF_OK;
+    if (gf->error.code != GF_OK) return gf->error.code;
+    return gf_refuse(gf, GF_ERR_PARAM, "%s: no such request is under way", call);
 }
 
 /* The answer frees the request's place. */
@@ -237,7 +237,7 @@ gf_status gf_request_wait(gf_context *gf, struct gf_request *request)
 
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out)
 {
-    gf_coll_block(elem_count, world, rank, first_out, count_out);
+    gf_coll_block((rank < world) ? elem_count : 0, (rank < world) ? world : 1, rank, first_out, count_out);
 }
 
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)

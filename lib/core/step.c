@@ -168,7 +168,7 @@ gf_status gf_step_begin(gf_context *gf)
                          (unsigned long long)gf->step.number);
     if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: %s",
-                         (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not open yet");
+                         (gf->phase == GF_PHASE_READY) ? "requests are under way" : "the context is not open");
     if (gf->inherit.next < gf->inherit.world)
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: the state of old rank %u of %u was not added (gf_state_add)",
                          gf->inherit.next, gf->inherit.world);

@@ -275,6 +275,7 @@ gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
         return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: the module \"elastic\" is not linked: %s has no "
                          ".elastic = &gf_module_elastic", gf->modules->name);
     if (gf->change.state != GF_CHANGE_NONE) return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: one is under way");
+    (void)gf_enter(gf); /* an abort becomes a failure */
     if (!has_failed(gf)) {
         ended_take(gf, ended, count);
         return planned_begin(gf);
@@ -288,14 +289,12 @@ gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
     return GF_OK;
 }
 
-static gf_status change_enter(const gf_context *gf, const char *call)
+static gf_status change_enter(gf_context *gf, const char *call)
 {
     gf_status status = gf_own(gf);
-    if (status < 0) return status;
-    if (gf->change.state != GF_CHANGE_NONE) return GF_OK;
-    if (gf->error.code != GF_OK) return gf->error.code;
-    gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s: gf_epoch_begin() was not called", gf->rank, call);
-    return GF_ERR_STATE;
+    if ((status < 0) || (gf->change.state != GF_CHANGE_NONE)) return status;
+    status = gf_enter(gf);
+    return (status < 0) ? status : gf_refuse(gf, GF_ERR_STATE, "%s: gf_epoch_begin() was not called", call);
 }
 
 gf_status gf_epoch_poll(gf_context *gf)

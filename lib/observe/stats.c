@@ -30,9 +30,13 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
 {
     struct gf_stats stats;
     uint32_t size_bytes, slowest = GF_RANK_NONE;
-    if ((gf == NULL) || (stats_out == NULL)) return GF_ERR_PARAM;
-    size_bytes = stats_out->size_bytes;
-    if ((size_bytes < offsetof(struct gf_stats, steps)) || (size_bytes > sizeof stats)) return GF_ERR_PARAM;
+    if (gf == NULL) return GF_ERR_PARAM;
+    size_bytes = (stats_out != NULL) ? stats_out->size_bytes : 0;
+    if ((size_bytes < offsetof(struct gf_stats, steps)) || (size_bytes > sizeof stats)) {
+        gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: gf_stats: size_bytes = %u: allowed are %zu to %zu", gf->rank,
+                    size_bytes, offsetof(struct gf_stats, steps), sizeof stats);
+        return GF_ERR_PARAM;
+    }
     stats = gf->observed.stats;
     stats.size_bytes = size_bytes;
     if (gf->link != NULL) {
@@ -58,7 +62,12 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
 
 gf_status gf_peer_stats(const gf_context *gf, uint32_t rank, struct gf_peer_stats *stats_out)
 {
-    if ((gf == NULL) || (stats_out == NULL) || (gf->observed.peers == NULL) || (rank >= gf->world)) return GF_ERR_PARAM;
+    if (gf == NULL) return GF_ERR_PARAM;
+    if ((stats_out == NULL) || (gf->observed.peers == NULL) || (rank >= gf->world)) {
+        gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: gf_peer_stats: rank %u of %u, output at %p", gf->rank, rank,
+                    gf->world, (void *)stats_out);
+        return GF_ERR_PARAM;
+    }
     *stats_out = gf->observed.peers[rank];
     return GF_OK;
 }

@@ -17,6 +17,6 @@ gf_status gf_weights_written(gf_context *gf)
     if (status < 0) return status;
     if (gf->phase != GF_PHASE_READY)
         return gf_refuse(gf, GF_ERR_STATE, "gf_weights_written: %s",
-                         (gf->phase == GF_PHASE_STEP) ? "inside of a step" : "the context is not open yet");
+                         (gf->phase == GF_PHASE_STEP) ? "inside of a step" : "the context is not open");
     return gf_half_refresh(gf);
 }

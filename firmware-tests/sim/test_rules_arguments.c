@@ -1,0 +1,212 @@
+/* Each wrong argument is refused as gradientflow.h says, with words that name it: the call, the answer by the letters
+ * of rules_world.h, the words. NULL: there is no log, or nothing to say. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/rules_world.h"
+#include "firmware-tests/support/world_setups.h"
+
+static struct gf_footprint need;
+static struct gf_stats stats;
+static struct gf_peer_stats peer_stats;
+static struct gf_trace_record record;
+static struct gf_request fresh;
+static float floats[64];
+static char text[256];
+static const uint32_t myself = RULES_RANK, nobody = 99;
+#define AT(data) ((gf_mem)(uintptr_t)(data))
+
+static void rule(const char *call, int answer, char expect, const char *words)
+{
+    rules_expect(call, "", answer, expect, words != NULL);
+    if (words != NULL) world_expect_log(&rules_world, RULES_RANK, words);
+    if (rules_world.ranks != NULL) world_log_clear(&rules_world);
+}
+#define RULE(call, expect, words) rule(#call, (int)(call), expect, words)
+
+/* How many elements that block has. */
+static uint64_t block_of(uint64_t elem_count, uint32_t world, uint32_t rank)
+{
+    uint64_t first, count;
+    gf_block(elem_count, world, rank, &first, &count);
+    assert_true(first + count <= elem_count);
+    return count;
+}
+
+TEST(names_are_never_null)
+{
+    RULE(gf_status_name((gf_status)99) != NULL, '1', NULL);
+    RULE(gf_operation_name((gf_operation)99) != NULL, '1', NULL);
+    RULE(gf_algorithm_name((gf_algorithm)99) != NULL, '1', NULL);
+    RULE(gf_path_name((gf_path)99) != NULL, '1', NULL);
+    RULE(gf_type_size_bytes((gf_type)99), '0', NULL);
+    RULE(gf_type_size_bytes(GF_TYPE_BF16), '2', NULL);
+    gf_log_stderr(NULL, GF_LOG_DEBUG, "nothing"); /* not without GF_DEBUG */
+    RULE(block_of(10, 4, 3), '1', NULL);
+    RULE(block_of(10, 4, 4), '0', NULL);
+    RULE(block_of(10, 0, 0), '0', NULL);
+}
+
+TEST(configurations_and_memory)
+{
+    struct gf_tensor tensors[3];
+    struct gf_config config, wrong;
+    gf_context *none = NULL;
+    unsigned char *room;
+    memcpy(tensors, brief, sizeof tensors);
+    rules_make(RULES_READY, false);
+    config = wrong = rules_world.ranks[RULES_RANK].config;
+    RULE(gf_measure(&config, brief, 3, &need), '.', NULL);
+    RULE(gf_measure(NULL, brief, 3, &need), 'P', NULL);
+    RULE(gf_measure_with(NULL, &config, brief, 3, &need), 'P', NULL);
+    RULE(gf_measure(&config, NULL, 3, &need), 'P', "3 tensors; allowed are 1 to 16384");
+    RULE(gf_measure(&config, brief, 0, &need), 'P', "0 tensors; allowed are 1");
+    RULE(gf_measure(&config, brief, GF_TENSORS_MAX + 1, &need), 'P', "16385 tensors");
+    RULE(gf_measure(&config, brief, 3, NULL), 'P', NULL);
+    tensors[1].type = (gf_type)7;
+    RULE(gf_measure(&config, tensors, 3, &need), 'P', "type is 7");
+    tensors[1] = (struct gf_tensor){.name = NULL, .elem_count = 4};
+    RULE(gf_measure(&config, tensors, 3, &need), '.', NULL);
+    tensors[1] = (struct gf_tensor){.name = "huge", .elem_count = UINT64_MAX / 4};
+    RULE(gf_measure(&config, tensors, 3, &need), 'P', "all tensors together may have 2^37");
+    tensors[1] = (struct gf_tensor){.name = "flags", .elem_count = 4, .flags = 0x80};
+    RULE(gf_measure(&config, tensors, 3, &need), 'P', "unknown flags 0x80");
+    wrong.size_bytes = 12;
+    RULE(gf_measure(&wrong, brief, 3, &need), 'C', "size_bytes = 12");
+    RULE(gf_config_effective(&wrong, &wrong, text), 'C', NULL);
+    wrong.size_bytes = 0;
+    wrong.rate.base_rate = NAN;
+    RULE(gf_config_effective(&wrong, &wrong, text), 'C', NULL);
+    assert_non_null(strstr(text, "rate.base = nan"));
+    RULE(gf_config_effective(&config, &wrong, text), '.', NULL);
+    RULE(gf_config_hash(&wrong) == gf_config_hash(&wrong), '1', NULL);
+    RULE(gf_config_summary(&wrong, text, 8) == text, '1', NULL);
+    assert_true(strlen(text) < 8);
+
+    room = malloc(need.control_bytes + 64);
+    assert_non_null(room);
+    room += 64 - (uintptr_t)room % 64;
+    RULE(gf_open(&config, brief, 3, NULL, need.control_bytes, &none), 'P', "aligned to 64");
+    RULE(gf_open(&config, brief, 3, room + 8, need.control_bytes - 8, &none), 'P', "aligned to 64");
+    RULE(gf_open(&config, brief, 3, room, need.control_bytes - 1, &none), 'R', "gf_measure() asked for");
+    RULE(gf_open(&config, brief, 3, room, need.control_bytes, NULL), 'P', NULL);
+    RULE(gf_open_with(NULL, &config, brief, 3, room, need.control_bytes, &none), 'P', NULL);
+    assert_null(none);
+    RULE(gf_step_begin((gf_context *)(void *)room), 'P', NULL); /* memory that is no context */
+    rules_end();
+}
+
+TEST(arguments_of_a_step)
+{
+    const struct world_step step = {.order = WORLD_FORWARD};
+    rules_make(RULES_IN_STEP, false);
+    RULE(gf_gradient(gf, 3) != 0, '0', NULL);
+    RULE(gf_weight(gf, GF_TENSOR_NONE) != 0, '0', NULL);
+    RULE(gf_weight_half(gf, 3) != 0, '0', NULL);
+    RULE(gf_tensor_ready(gf, 3, 0), 'P', "tensor 3 of 3");
+    RULE(gf_tensor_ready(gf, 0, 0), 'S', "was declared before");
+    RULE(gf_tensor_skip(gf, GF_TENSOR_NONE), 'P', "tensor 4294967295 of 3");
+    RULE(gf_tensor_skip(gf, 0), 'S', "was declared before");
+    RULE(gf_tensors_ready(gf, 1, 0, 0), 'P', "tensor 1 of 3, and 0 on");
+    RULE(gf_tensors_ready(gf, 1, 3, 0), 'P', "tensor 1 of 3, and 3 on");
+    RULE(gf_tensors_ready(gf, 2, UINT32_MAX, 0), 'P', "tensor 2 of 3");
+    RULE(gf_tensors_ready(gf, 0, 3, 0), 'S', "was declared before");
+    RULE(gf_step_metric(gf, GF_METRICS, 1.0), 'P', "metric 4 of 4");
+    RULE(gf_step_metric(gf, 0, NAN), '.', NULL);
+    RULE(gf_metric(gf, GF_METRICS), '0', NULL);
+    RULE(gf_step_samples(gf, 0), '.', NULL);
+    RULE(gf_step_wait(gf), 'S', "tensor 1 \"b\" was not declared");
+    RULE(gf_barrier(gf, &fresh), 'S', "inside of a step"); /* requests around a step: not inside .. */
+    RULE(gf_tensors_ready(gf, 1, 2, 0), '.', NULL);
+    RULE(gf_step_metric(gf, 0, 1.0), 'S', "not between gf_step_begin() and the last");
+    RULE(gf_step_begin(gf), 'S', "step 1 is not whole");
+    rules_end();
+
+    rules_make(RULES_ASKED, false);
+    RULE(gf_step_begin(gf), 'S', "requests are under way"); /* .. and no step while one is under way */
+    rules_end();
+
+    rules_make(RULES_READY, false);
+    world_step_run(&rules_world, &step);
+    RULE(gf_update(gf, NAN), 'P', "learning rate nan");
+    RULE(gf_update(gf, INFINITY), 'P', "learning rate inf");
+    RULE(gf_update(gf, -0.1f), 'P', "learning rate -0.1");
+    RULE(gf_gradient_norm(gf, NULL, NULL), '.', NULL);
+    RULE(gf_gradient_clip(gf, NULL), '.', NULL);
+    RULE(gf_update(gf, 0.0f), '.', NULL);
+    RULE(gf_update(gf, 0.1f), 'S', "applied before");
+    RULE(gf_rate(gf, UINT64_MAX) > 0.0f, '1', NULL);
+    rules_end();
+
+    rules_make(RULES_READY, true);
+    world_step_run(&rules_world, &step);
+    RULE(gf_update(gf, 0.1f), 'S', "optimizer.kind is none");
+    RULE(gf_updated(gf), '.', NULL);
+    RULE(gf_updated(gf), 'S', "applied before");
+    RULE(gf_weight(gf, 0), '0', NULL);
+    RULE(gf_weight_half(gf, 0), '0', NULL);
+    rules_end();
+}
+
+TEST(arguments_of_requests)
+{
+    static struct gf_request many[GF_REQUESTS_MAX + 1];
+    rules_make(RULES_READY, false);
+    RULE(gf_allreduce(gf, AT(floats), 64, GF_TYPE_F32, NULL), 'P', "no request");
+    RULE(gf_allreduce(gf, 0, 64, GF_TYPE_F32, &fresh), 'P', "no data");
+    RULE(gf_allreduce(gf, AT(floats), 64, GF_TYPE_COUNT, &fresh), 'P', "type is 3");
+    RULE(gf_allreduce(gf, AT(floats), UINT64_MAX, GF_TYPE_F32, &fresh), 'P', "too many elements");
+    RULE(gf_allreduce_by(gf, GF_REDUCTION_COUNT, AT(floats), 64, GF_TYPE_F32, &fresh), 'P', "reduction is 5");
+    RULE(gf_broadcast(gf, AT(floats), 64, GF_TYPE_F32, 2, &fresh), 'P', "root 2 of 2");
+    RULE(gf_reduce_scatter(gf, 0, 64, GF_TYPE_F32, &fresh), 'P', "no data");
+    RULE(gf_allgather(gf, 0, 64, GF_TYPE_F32, &fresh), 'P', "no data");
+    RULE(gf_barrier(gf, NULL), 'P', "no request");
+    RULE(gf_broadcast_weights(gf, 2), 'P', "root 2 of 2");
+    RULE(gf_request_poll(gf, NULL), 'P', "no such request");
+    RULE(gf_request_wait(gf, &fresh), 'P', "no such request");
+    memset(many, 0, sizeof many);
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) RULE(gf_allreduce(gf, 0, 0, GF_TYPE_F32, &many[i]), '.', NULL);
+    RULE(gf_barrier(gf, &many[GF_REQUESTS_MAX]), 'A', NULL);
+    RULE(gf_request_poll(gf, &many[GF_REQUESTS_MAX]), 'P', "no such request"); /* nothing was posted */
+    RULE(gf_exchange_take(gf, 0), '0', NULL);
+    RULE(gf_exchange_take(gf, UINT64_MAX), '0', NULL);
+    RULE(gf_exchange_take(gf, 4097), '0', NULL);
+    RULE(gf_exchange_take(gf, 4096) != 0, '1', NULL);
+    RULE(gf_exchange_take(gf, 1), '0', NULL);
+    rules_end();
+}
+
+TEST(arguments_of_states_epochs_and_statistics)
+{
+    rules_make(RULES_READY, false);
+    RULE(gf_state_save(gf, NULL, rules_state_bytes), 'P', "at (nil)");
+    RULE(gf_state_save(gf, rules_state, rules_state_bytes - 1), 'P', "gf_state_bytes() says");
+    RULE(gf_state_load(gf, NULL, rules_state_bytes), 'P', "aligned to 8");
+    RULE(gf_state_load(gf, (char *)rules_state + 4, rules_state_bytes), 'P', "aligned to 8");
+    RULE(gf_state_load(gf, rules_state, 7), 'D', "7 bytes; a state has");
+    RULE(gf_state_add(gf, rules_state, rules_state_bytes), 'S', "inherits nothing more");
+    rules_state[rules_state_bytes / 16] ^= 1;
+    RULE(gf_state_load(gf, rules_state, rules_state_bytes), 'D', "the state is corrupt");
+    memset(rules_state, 0, sizeof rules_state);
+    RULE(gf_state_load(gf, rules_state, rules_state_bytes), 'D', "this is no state");
+    RULE(gf_epoch_begin(gf, NULL, 1), 'P', "ended[0] is 0");
+    RULE(gf_epoch_begin(gf, &myself, 1), 'P', "ended[0] is 1; allowed are other members below 2");
+    RULE(gf_epoch_begin(gf, &nobody, 1), 'P', "ended[0] is 99");
+    RULE(gf_shrink(gf, NULL, 0), 'S', "nothing has failed");
+    RULE(gf_admit(gf), 'S', "nothing has failed, and nobody waits or leaves");
+    RULE(gf_stats(gf, NULL), 'P', "size_bytes = 0");
+    stats.size_bytes = 0;
+    RULE(gf_stats(gf, &stats), 'P', "size_bytes = 0");
+    stats.size_bytes = sizeof stats + 8;
+    RULE(gf_stats(gf, &stats), 'P', "allowed are");
+    stats.size_bytes = offsetof(struct gf_stats, wait_ns); /* an older caller's */
+    RULE(gf_stats(gf, &stats), '.', NULL);
+    RULE(gf_peer_stats(gf, 2, &peer_stats), 'P', "rank 2 of 2");
+    RULE(gf_peer_stats(gf, 0, NULL), 'P', "output at");
+    RULE(gf_metrics(gf, NULL, 0) > 1000, '1', NULL);
+    assert_true((gf_metrics(gf, text, 8) > 7) && (strlen(text) == 7));
+    RULE(gf_trace_read(gf, NULL, 4), '0', NULL);
+    RULE(gf_trace_read(gf, &record, 0), '0', NULL);
+    RULE(gf_error_last(gf)->code, '.', NULL); /* all of these were refused, and nothing has failed */
+    RULE(gf_close(NULL), '.', NULL);
+    rules_end();
+}
+
