@@ -39,7 +39,9 @@ struct gf_link_setup {
     size_t message_bytes_max;  /* largest message */
     size_t region_bytes;       /* exchange region; 0 is valid */
     const char *transports;    /* as in gf_config.link, defaults filled in */
-    const char *devices;
+    const char *devices;       /* "a,b": these; "a,b;c": of the rank at place 0, 1 of its node; "auto": the nearest */
+    uint32_t local;            /* that place; where nobody knows it, the rank */
+    const char *near;          /* the PCI address of its GPU, or NULL: what auto looks from */
     const char *ports;
     bool huge_pages;
     bool one_node;             /* opens nothing that is for a network, as long as network() does not ask for it */

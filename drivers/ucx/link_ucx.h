@@ -53,7 +53,10 @@ struct gf_ucx {
     size_t message_bytes_max;
     char asked[GF_TEXT_MAX];      /* the transports of the setup */
     char transports[GF_TEXT_MAX]; /* those that are open now: for settings and for faults */
+    char devices_asked[GF_TEXT_MAX]; /* of the setup, and what of it is this rank's */
     char devices[GF_TEXT_MAX];
+    char near[32];                /* the GPU's place on the PCI bus; empty: none */
+    uint32_t local;
     char ports[32];
     bool huge_pages;
     bool trusted_fabric;
@@ -128,6 +131,14 @@ bool gf_ucx_list_has(const char *list, const char *name);
  * domain NULL: the component is there, and no device for it. */
 typedef bool (*gf_ucx_domain_fn)(void *user, const char *component, uct_md_h domain);
 void gf_ucx_domains_visit(gf_ucx_domain_fn visit, void *user);
+
+/* link_ucx_devices.c. The devices of this rank, before a context with a network is opened. */
+gf_status gf_ucx_devices_choose(struct gf_ucx *ucx);
+/* Of "a,b;c" the group of the rank at this place in its node; devices_out[GF_TEXT_MAX]. */
+void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out);
+/* How good a device is for a rank by sysfs below root: a physical one, then its speed, then how much of the way to the
+ * PCI device `near` (empty: none) it shares, then whether it is of this NUMA node. 0: there is no such device. */
+uint64_t gf_ucx_device_rate(const char *root, const char *device, const char *near, int numa);
 
 void gf_ucx_resources(void (*tell)(void *user, const char *transport, const char *device), void *user);
 /* Names the first of the transports that is for hardware which this binary or this host does not have, and which link

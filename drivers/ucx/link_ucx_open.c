@@ -149,7 +149,8 @@ static gf_status context_take(struct gf_ucx *ucx)
     if (ucs != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_config_read", ucs,
                             "UCX refuses its own settings (a UCX_* variable?)");
-    status = gf_ucx_settings_apply(ucx, config);
+    status = gf_ucx_devices_choose(ucx);
+    if (status == GF_OK) status = gf_ucx_settings_apply(ucx, config);
     if (status == GF_OK) {
         ucx->opening = true;
         ucs = ucp_init(&params, config, &ucx->context);
@@ -269,9 +270,12 @@ static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setu
     if (ucx->region_bytes <= SIZE_MAX / 2)
         ucx->mapped_bytes = ((ucx->region_bytes + page_bytes - 1) / page_bytes + PAD_PAGES) * page_bytes;
     ucx->huge_pages = setup->huge_pages;
+    ucx->local = setup->local;
+    (void)snprintf(ucx->near, sizeof ucx->near, "%s", (setup->near != NULL) ? setup->near : "");
     ucx->wake_fd = -1;
     status = text_take(ucx, ucx->asked, sizeof ucx->asked, setup->transports, "transports");
-    if (status == GF_OK) status = text_take(ucx, ucx->devices, sizeof ucx->devices, setup->devices, "devices");
+    if (status == GF_OK)
+        status = text_take(ucx, ucx->devices_asked, sizeof ucx->devices_asked, setup->devices, "devices");
     if (status == GF_OK) status = text_take(ucx, ucx->ports, sizeof ucx->ports, setup->ports, "ports");
     if (status == GF_OK) status = transports_check(ucx);
     if (status == GF_OK) status = ports_check(ucx);

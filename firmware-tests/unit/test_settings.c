@@ -138,7 +138,7 @@ static const struct {
     {"link.transports", 0, 0, ",self", false},
     {"link.transports", 0, 0, "self tcp", false},
     {"link.devices", 0, 0, "mlx5_0:1,eth0.100", true},
-    {"link.devices", 0, 0, "eth0;rm", false},
+    {"link.devices", 0, 0, "eth0;;rm", false},
     {"link.ports", 0, 0, "1024-65535", true},
     {"link.ports", 0, 0, "5000-5000", true},
     {"link.ports", 0, 0, "80-5000", false},
@@ -312,7 +312,7 @@ static void change(const struct gf_setting *s, struct gf_config *config)
     if (s->kind == GF_SETTING_TEXT) {
         static const char *const others[] = {
             [GF_FORM_ADDRESS] = "127.0.0.1:99", [GF_FORM_IP] = "127.0.0.3", [GF_FORM_TRANSPORTS] = "rc",
-            [GF_FORM_DEVICES] = "eth0",         [GF_FORM_PORTS] = "2000-3000", [GF_FORM_DRIVER] = "cuda",
+            [GF_FORM_DEVICES] = "a:1;b",        [GF_FORM_PORTS] = "2000-3000", [GF_FORM_DRIVER] = "cuda",
             [GF_FORM_PATH] = "/x"};
         gf_setting_text_set(s, config, others[s->form]);
     } else if (s->kind == GF_SETTING_REAL) {

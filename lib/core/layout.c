@@ -127,6 +127,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
                                   .region_bytes = layout->footprint.exchange_bytes,
                                   .transports = config->link.transports,
                                   .devices = config->link.devices,
+                                  .local = config->job.rank,
                                   .ports = config->link.ports,
                                   .huge_pages = config->link.huge_pages,
                                   .one_node = true, /* until the join has shown several */

@@ -121,15 +121,15 @@ static bool ports_valid(const char *ports)
     return (rest != NULL) && (*rest == '\0') && (first >= 1024) && (first <= last);
 }
 
-/* Names of these characters, no empty one. */
-static bool list_valid(const char *list, const char *characters)
+/* Names of these characters, no empty one, with one of the separators between two. */
+static bool list_valid(const char *list, const char *characters, const char *separators)
 {
     for (;;) {
         size_t length = strspn(list, characters);
         if (length == 0) return false;
         list += length;
         if (*list == '\0') return true;
-        if (*list++ != ',') return false;
+        if (strchr(separators, *list++) == NULL) return false;
     }
 }
 
@@ -143,8 +143,8 @@ bool gf_setting_text_valid(const struct gf_setting *setting, const char *text)
     switch ((gf_setting_form)setting->form) {
     case GF_FORM_ADDRESS:    return gf_address_numeric(text);
     case GF_FORM_IP:         return gf_ip_numeric(text);
-    case GF_FORM_TRANSPORTS: return list_valid(text, LOWER);
-    case GF_FORM_DEVICES:    return list_valid(text, LOWER UPPER ".:-@");
+    case GF_FORM_TRANSPORTS: return list_valid(text, LOWER, ",");
+    case GF_FORM_DEVICES:    return list_valid(text, LOWER UPPER ".:-@", ",;");
     case GF_FORM_PORTS:      return ports_valid(text);
     case GF_FORM_DRIVER:     return (strcmp(text, "host") == 0) || (strcmp(text, "cuda") == 0);
     case GF_FORM_PATH:       break;
@@ -160,7 +160,8 @@ static const char *form_text(gf_setting_form form)
     case GF_FORM_ADDRESS:    return "a numeric IP:port, for example 10.0.0.1:7117 or [fd00::1]:7117";
     case GF_FORM_IP:         return "a numeric IP, for example 10.0.0.1 or fd00::1";
     case GF_FORM_TRANSPORTS: return "lower-case UCX names, comma-separated, for example self,posix,tcp";
-    case GF_FORM_DEVICES:    return "device names, comma-separated, for example eth0 or mlx5_0:1";
+    case GF_FORM_DEVICES:
+        return "device names, for example eth0, or mlx5_0:1;mlx5_1:1 by place in the node, or auto";
     case GF_FORM_PORTS:      return "first-last within 1024-65535";
     case GF_FORM_DRIVER:     return "host or cuda";
     case GF_FORM_PATH:       break;

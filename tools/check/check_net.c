@@ -53,7 +53,11 @@ static void link_heard(void *user, gf_log_level level, const char *text)
 {
     struct check_job *job = user;
     (void)level;
-    (void)sscanf(text, "link: UCX %31[0-9.]", job->ucx_version);
+    const char *devices = strstr(text, ", devices "), *ports = strstr(text, ", ports ");
+    if (sscanf(text, "link: UCX %31[0-9.]", job->ucx_version) != 1) return;
+    if ((devices == NULL) || (ports == NULL) || !check_network_used(job->config.link.transports)) return;
+    devices += strlen(", devices "); /* of this rank: of a list by place in the node, or those that auto found */
+    (void)snprintf(job->config.link.devices, sizeof job->config.link.devices, "%.*s", (int)(ports - devices), devices);
 }
 
 void check_transports(struct check_report *report, struct check_job *job)
@@ -62,7 +66,7 @@ void check_transports(struct check_report *report, struct check_job *job)
     const struct gf_config *config = &job->config;
     const struct gf_link_setup setup = {
         .world = 1, .requests_max = 4, .message_bytes_max = 4096, .transports = config->link.transports,
-        .devices = config->link.devices, .ports = config->link.ports,
+        .devices = config->link.devices, .local = config->job.rank, .ports = config->link.ports,
         .authentication = gf_modules_all.authentication, .log = {.fn = link_heard, .user = job},
     };
     struct gf_fault fault = {0};

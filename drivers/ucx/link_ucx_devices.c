@@ -1,0 +1,157 @@
+/* Which network devices a rank uses: its group of "a,b;c" by its place in the node, or with "auto" the nearest of the
+ * fastest, from what sysfs says. Near is, in this order: a long common way through the PCI bridges with the rank's GPU,
+ * and the NUMA node that it runs on. Equally near ones are dealt out by the place in the node. */
+#include "drivers/ucx/link_ucx.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- sysfs ---- */
+
+#define PATH_BYTES 320u
+
+/* The number at the start of a file; -1: there is none. */
+static long number_read(const char *root, const char *way, const char *file)
+{
+    char path[PATH_BYTES], text[32] = "";
+    int length = snprintf(path, sizeof path, "%s/%s/%s", root, way, file), fd;
+    char *rest = text;
+    long number = -1;
+    if ((length < 0) || ((size_t)length >= sizeof path)) return -1;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    if (read(fd, text, sizeof text - 1) > 0) number = strtol(text, &rest, 10);
+    (void)close(fd);
+    return (rest != text) ? number : -1;
+}
+
+/* Where a link of sysfs leads, from "devices/" on; empty: nowhere. */
+static void way_read(const char *root, const char *link, char *way_out)
+{
+    char path[PATH_BYTES], to[PATH_BYTES];
+    int length = snprintf(path, sizeof path, "%s/%s", root, link);
+    ssize_t bytes = ((length > 0) && ((size_t)length < sizeof path)) ? readlink(path, to, sizeof to - 1) : -1;
+    const char *from;
+    way_out[0] = '\0';
+    if (bytes <= 0) return;
+    to[bytes] = '\0';
+    from = strstr(to, "devices/");
+    if (from != NULL) memmove(way_out, from, strlen(from) + 1);
+}
+
+static uint64_t common_parts(const char *a, const char *b)
+{
+    uint64_t parts = 0;
+    for (; (*a != '\0') && (*a == *b); a++, b++) parts += (*a == '/');
+    return parts;
+}
+
+uint64_t gf_ucx_device_rate(const char *root, const char *device, const char *near, int numa)
+{
+    size_t name_bytes = strcspn(device, ":");
+    char link[96], way[PATH_BYTES], near_way[PATH_BYTES] = "";
+    long speed, node;
+    uint64_t physical, parts;
+    if (name_bytes > 48) return 0;
+    (void)snprintf(link, sizeof link, "class/infiniband/%.*s", (int)name_bytes, device);
+    way_read(root, link, way);
+    if (way[0] != '\0') { /* "100 Gb/sec (4X EDR)" */
+        char file[32];
+        const char *port = (device[name_bytes] == ':') ? device + name_bytes + 1 : "1";
+        (void)snprintf(file, sizeof file, "ports/%.8s/rate", port);
+        speed = number_read(root, link, file) * 1000;
+    } else {
+        (void)snprintf(link, sizeof link, "class/net/%.*s", (int)name_bytes, device);
+        way_read(root, link, way);
+        speed = number_read(root, link, "speed"); /* Mbit/s; none for loopback, and on many virtual machines */
+    }
+    if (way[0] == '\0') return 0;
+    if (near[0] != '\0') {
+        char pci[64];
+        (void)snprintf(pci, sizeof pci, "bus/pci/devices/%.32s", near);
+        way_read(root, pci, near_way);
+    }
+    node = number_read(root, link, "device/numa_node");
+    physical = strstr(way, "/virtual/") == NULL;
+    parts = common_parts(way, near_way);
+    if (speed < 0) speed = 0;
+    if (speed > 0xffffff) speed = 0xffffff;
+    if (parts > 0xff) parts = 0xff;
+    return (UINT64_C(1) << 62) | (physical << 40) | ((uint64_t)speed << 16) | (parts << 1) | (node < 0 || node == numa);
+}
+
+/* ---- the nearest ---- */
+
+struct choice {
+    const char *transports, *near;
+    char seen[512]; /* names, comma-separated: a device has several transports */
+    uint64_t best;
+    uint32_t count, wanted; /* of equally good ones */
+    int numa;
+    char *name_out;
+};
+
+/* rc stands for rc_verbs and rc_mlx5. */
+static bool transport_asked(const char *list, const char *transport)
+{
+    char stem[32];
+    (void)snprintf(stem, sizeof stem, "%s", transport);
+    if (gf_ucx_list_has(list, stem)) return true;
+    stem[strcspn(stem, "_")] = '\0';
+    return gf_ucx_list_has(list, stem);
+}
+
+static void look(void *user, const char *transport, const char *device)
+{
+    struct choice *choice = user;
+    size_t used = strlen(choice->seen);
+    uint64_t rate;
+    if ((device[0] == '\0') || !transport_asked(choice->transports, transport) || !gf_ucx_network_used(transport) ||
+        gf_ucx_list_has(choice->seen, device) || (used + strlen(device) + 2 > sizeof choice->seen)) return;
+    (void)snprintf(choice->seen + used, sizeof choice->seen - used, "%s%s", (used > 0) ? "," : "", device);
+    rate = gf_ucx_device_rate("/sys", device, choice->near, choice->numa);
+    if (rate > choice->best) choice->count = 0;
+    if (rate < choice->best) return;
+    choice->best = rate;
+    if ((choice->name_out != NULL) && (choice->count == choice->wanted))
+        (void)snprintf(choice->name_out, GF_TEXT_MAX, "%s", device);
+    choice->count++;
+}
+
+static gf_status nearest(struct gf_ucx *ucx)
+{
+    unsigned cpu = 0, numa = 0;
+    struct choice choice = {.transports = ucx->transports, .near = ucx->near};
+    choice.numa = (syscall(SYS_getcpu, &cpu, &numa, NULL) == 0) ? (int)numa : -1;
+    gf_ucx_resources(look, &choice);
+    if (choice.count == 0)
+        return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
+                            "link.devices = auto: there is no device for transports \"%s\" here", ucx->transports);
+    choice.wanted = ucx->local % choice.count;
+    choice.name_out = ucx->devices;
+    choice.seen[0] = '\0';
+    choice.count = 0;
+    gf_ucx_resources(look, &choice);
+    gf_log_line(&ucx->log, GF_LOG_INFO, "link: devices auto: %s, number %u of %u equally near and fast", ucx->devices,
+                choice.wanted + 1, choice.count);
+    return GF_OK;
+}
+
+void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out)
+{
+    uint32_t groups = 1, wanted;
+    for (const char *at = asked; *at != '\0'; at++) groups += (*at == ';');
+    for (wanted = local % groups; wanted > 0; wanted--) asked = strchr(asked, ';') + 1;
+    (void)snprintf(devices_out, GF_TEXT_MAX, "%.*s", (int)strcspn(asked, ";"), asked);
+}
+
+gf_status gf_ucx_devices_choose(struct gf_ucx *ucx)
+{
+    gf_ucx_devices_group(ucx->devices_asked, ucx->local, ucx->devices);
+    if ((strcmp(ucx->devices, "auto") != 0) || !gf_ucx_network_used(ucx->transports)) return GF_OK;
+    return nearest(ucx);
+}
