@@ -23,7 +23,7 @@ gf_status gf_config_set(struct gf_config *config, const char *key, const char *v
 /* The effective configuration as a libconfig file, each key with what is allowed, defaults filled in. What the file at
  * `path` sets is marked; NULL: nothing is. */
 void gf_config_print(const struct gf_config *config, const char *path, FILE *out);
-/* The key table as a Markdown table (the README's). */
+/* The key table as a Markdown table. */
 void gf_config_print_table(FILE *out);
 
 /* tensors = ( { name = "fc1"; shape = [512, 3136]; flags = ["dense", "no_decay"]; type = "fp32" }, .. ), backward

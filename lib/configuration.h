@@ -25,7 +25,7 @@ struct gf_state_extra {
 #define GF_TEXT_MAX 128
 #define GF_PATH_MAX_BYTES 256
 /* Zeroes are defaults everywhere. gf_config_load() (config/config.h) fills it from a file, or fill it by hand. The key
- * table in config/ states each field's file key, unit, range and default. Strings are NUL-terminated. */
+ * table (gradientflow.cfg.5) states each field's file key, unit, range and default. Strings are NUL-terminated. */
 struct gf_config {
     uint32_t size_bytes; /* sizeof(struct gf_config), or 0 */
     struct {

@@ -9,7 +9,7 @@
 
 typedef enum gf_coll_op {
     GF_COLL_ALLREDUCE,
-    GF_COLL_REDUCE_SCATTER,
+    GF_COLL_REDUCE_SCATTER, /* up to here they add */
     GF_COLL_ALLGATHER,
     GF_COLL_BROADCAST,
     GF_COLL_BARRIER
