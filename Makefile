@@ -151,7 +151,7 @@ $(BUILD)/tools/train/train_layers.o $(BUILD)/tools/train/train_norm.o: GF_FLAGS 
 # A test is its own object and those that its line of prerequisites adds.
 TRAIN_OBJ := $(call without_main,train) $(TOOL_SHARED)
 $(NET_TESTS): $(TRAIN_OBJ)
-$(BUILD)/firmware-tests/test_plan: $(call without_main,plan)
+$(BUILD)/firmware-tests/test_plan $(BUILD)/firmware-tests/test_plan_cluster: $(call without_main,plan)
 $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/tools/train/train_norm.o $(BUILD)/firmware-tests/fake/kernels_train.o
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
 $(BUILD)/firmware-tests/test_check: $(call without_main,check) $(addprefix $(BUILD)/tools/common/tool_,clock.o output.o)

@@ -44,29 +44,4 @@ gf_status gf_config_model(const char *path, struct gf_tensor *tensors, char (*na
                           struct gf_config_flops *flops, uint32_t tensor_max, uint32_t *tensor_count_out,
                           char *error_out);
 
-/* A cluster to plan for (gf-plan). Bandwidths are bytes a second, one way, times are seconds. */
-#define GF_CONFIG_CLUSTER_MODELS_MAX 16u
-struct gf_config_cluster {
-    char name[48];
-    uint32_t nodes, gpus_per_node;
-    double network_bandwidth; /* of a node's port, in and out apart */
-    double network_latency;
-    double node_bandwidth;    /* of a GPU's port to others of its node */
-    double node_latency;
-    double message_cost;      /* each message keeps its sender's port so long beside its bytes */
-    double op_bandwidth;      /* element ops: bytes read and written */
-    double op_cost;           /* and so long each */
-    double gpu_flops;         /* sustained, for models that are not listed; 0: none are planned */
-    double compute_spread;    /* standard deviation of a rank's compute time, as a share of it */
-    uint32_t batch;           /* a GPU, where the model says none */
-    uint32_t model_count;
-    struct {
-        char name[48];
-        double images_per_second; /* of one GPU in training, nothing exchanged */
-        uint32_t batch;           /* a GPU; 0: the cluster's */
-    } models[GF_CONFIG_CLUSTER_MODELS_MAX];
-};
-/* cluster = { name = ".."; nodes = 64; .. }, see config/clusters/. GF_ERR_CONFIG with a line as above. */
-gf_status gf_config_cluster_load(const char *path, struct gf_config_cluster *cluster_out, char *error_out);
-
 #endif

@@ -1,200 +1,182 @@
 /* Clusters to plan for: text to struct gf_config_cluster, as strictly as configurations. */
-#include <libconfig.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config_source.h"
+#include "config/cluster.h"
+#include "config/config_fields.h"
 
 #define CLUSTER_FILE_BYTES_MAX (1u << 20)
 #define NODES_MAX 8192.0
 
-struct reader {
-    const char *origin;
-    char *error_out;
-};
+static gf_status models_load(const struct gf_reader *reader, const config_setting_t *node, void *struct_out);
 
-typedef enum field_kind { FIELD_WHOLE, FIELD_REAL } field_kind;
-
-struct field {
-    const char *key;
-    size_t offset;
-    field_kind kind;
-    double low, high;
-    bool needed;
-};
-
-#define FIELD(struct_name, member) .key = #member, .offset = offsetof(struct struct_name, member)
-static const struct field fields[] = {
-    {FIELD(gf_config_cluster, nodes), .kind = FIELD_WHOLE, .low = 1, .high = NODES_MAX, .needed = true},
-    {FIELD(gf_config_cluster, gpus_per_node), .kind = FIELD_WHOLE, .low = 1, .high = 64, .needed = true},
-    {FIELD(gf_config_cluster, batch), .kind = FIELD_WHOLE, .low = 1, .high = 1e6, .needed = true},
-    {FIELD(gf_config_cluster, network_bandwidth), .kind = FIELD_REAL, .low = 1e3, .high = 1e15, .needed = true},
-    {FIELD(gf_config_cluster, network_latency), .kind = FIELD_REAL, .low = 0, .high = 10, .needed = true},
-    {FIELD(gf_config_cluster, node_bandwidth), .kind = FIELD_REAL, .low = 1e3, .high = 1e15},
-    {FIELD(gf_config_cluster, node_latency), .kind = FIELD_REAL, .low = 0, .high = 10},
-    {FIELD(gf_config_cluster, message_cost), .kind = FIELD_REAL, .low = 0, .high = 10},
-    {FIELD(gf_config_cluster, op_bandwidth), .kind = FIELD_REAL, .low = 1e3, .high = 1e15, .needed = true},
-    {FIELD(gf_config_cluster, op_cost), .kind = FIELD_REAL, .low = 0, .high = 10},
-    {FIELD(gf_config_cluster, gpu_flops), .kind = FIELD_REAL, .low = 1, .high = 1e18},
-    {FIELD(gf_config_cluster, compute_spread), .kind = FIELD_REAL, .low = 0, .high = 0.5},
-};
-#define FIELDS (sizeof fields / sizeof fields[0])
-
-static int line_of(const config_setting_t *node)
-{
-    return (int)config_setting_source_line(node);
-}
-
-static bool number_of(const config_setting_t *node, bool whole, double *value_out)
-{
-    int type = config_setting_type(node);
-    if (type == CONFIG_TYPE_INT) *value_out = config_setting_get_int(node);
-    else if (type == CONFIG_TYPE_INT64) *value_out = (double)config_setting_get_int64(node);
-    else if ((type == CONFIG_TYPE_FLOAT) && !whole) *value_out = config_setting_get_float(node);
-    else return false;
-    return true;
-}
-
-/* A number from low to high, or refused. */
-static gf_status number_load(const struct reader *reader, const config_setting_t *node, const char *key, bool whole,
-                             double low, double high, double *value_out)
-{
-    double value = 0;
-    if (!number_of(node, whole, &value) || !isfinite(value) || (value < low) || (value > high))
-        return gf_source_refuse(reader->error_out, reader->origin, line_of(node), "%s must be a %s from %g to %g", key,
-                                whole ? "whole number" : "number", low, high);
-    *value_out = value;
-    return GF_OK;
-}
-
-static gf_status name_load(const struct reader *reader, const config_setting_t *node, char *name_out)
-{
-    const char *name = config_setting_get_string(node);
-    bool valid = (name != NULL) && (name[0] != '\0') && (strlen(name) <= 47);
-    for (const char *at = name; valid && (*at != '\0'); at++)
-        valid = ((unsigned char)*at >= 0x20) && (*at != 0x7f);
-    if (!valid)
-        return gf_source_refuse(reader->error_out, reader->origin, line_of(node),
-                                "name must be a string of 1 to 47 bytes without control characters");
-    memcpy(name_out, name, strlen(name) + 1);
-    return GF_OK;
-}
-
-static gf_status model_load(const struct reader *reader, const config_setting_t *node, uint32_t index,
-                            struct gf_config_cluster *cluster)
-{
-    int count = config_setting_length(node);
-    gf_status status = GF_OK;
-    if (config_setting_is_group(node) != CONFIG_TRUE)
-        return gf_source_refuse(reader->error_out, reader->origin, line_of(node),
-                                "a model must be a group { name = \"..\"; images_per_second = ..; }");
-    for (int i = 0; (i < count) && (status == GF_OK); i++) {
-        const config_setting_t *field = config_setting_get_elem(node, (unsigned)i);
-        const char *key = config_setting_name(field);
-        double value;
-        if (strcmp(key, "name") == 0) {
-            status = name_load(reader, field, cluster->models[index].name);
-        } else if (strcmp(key, "images_per_second") == 0) {
-            status = number_load(reader, field, key, false, 1e-6, 1e9, &value);
-            if (status == GF_OK) cluster->models[index].images_per_second = value;
-        } else if (strcmp(key, "batch") == 0) {
-            status = number_load(reader, field, key, true, 1, 1e6, &value);
-            if (status == GF_OK) cluster->models[index].batch = (uint32_t)value;
-        } else {
-            status = gf_source_refuse(reader->error_out, reader->origin, line_of(field),
-                                      "unknown key %.60s; a model has name, images_per_second and batch", key);
-        }
+#define COUNT(member, from, to, ...)                                                                                   \
+    {                                                                                                                  \
+        GF_FIELD(gf_config_cluster, member), .kind = GF_FIELD_COUNT, .low = from, .high = to, __VA_ARGS__              \
     }
-    if (status != GF_OK) return status;
-    if ((cluster->models[index].name[0] == '\0') || (cluster->models[index].images_per_second <= 0))
-        return gf_source_refuse(reader->error_out, reader->origin, line_of(node),
-                                "a model must have name and images_per_second");
-    return GF_OK;
-}
+#define REAL(member, from, to, ...)                                                                                    \
+    {                                                                                                                  \
+        GF_FIELD(gf_config_cluster, member), .kind = GF_FIELD_REAL, .low = from, .high = to, __VA_ARGS__               \
+    }
+static const struct gf_field fields[] = {
+    {GF_FIELD(gf_config_cluster, name), .kind = GF_FIELD_TEXT, .high = 47, .help = "what tables call it"},
+    COUNT(nodes, 1, NODES_MAX, .needed = true, .help = "how many there are"),
+    COUNT(gpus_per_node, 1, 64, .needed = true, .help = "one rank each"),
+    COUNT(batch, 1, 1e6, .needed = true, .help = "samples a GPU and step, where the model says none"),
+    REAL(network_bandwidth, 1e3, 1e15, .needed = true, .unit = "bytes/s",
+         .help = "of a network card, in and out apart"),
+    REAL(network_latency, 0, 10, .needed = true, .unit = "s", .help = "of a message beside its bytes"),
+    COUNT(nics_per_node, 1, 64, .help = "network cards, shared evenly by the GPUs of a node in their order; else 1"),
+    {GF_FIELD(gf_config_cluster, rails), .kind = GF_FIELD_BOOL,
+     .help = "the cards of one index in all nodes share a leaf switch, other indices are reached over the upper tier; "
+             "else a node's cards share one"},
+    COUNT(leaf_nodes, 1, NODES_MAX, .help = "nodes of a leaf switch; else all, and only rails cross the upper tier"),
+    REAL(oversubscription, 1, 1000, .help = "a leaf's bandwidth to its nodes over that to the upper tier; else 1"),
+    REAL(node_bandwidth, 1e3, 1e15, .unit = "bytes/s",
+         .help = "of a GPU's port to the others of its node: NVLink or PCIe, in and out apart"),
+    REAL(node_pair_bandwidth, 1e3, 1e15, .unit = "bytes/s",
+         .help = "between two GPUs of a node where links join them in pairs; left out where a switch does"),
+    REAL(node_latency, 0, 10, .unit = "s", .help = "of a message or flag in a node"),
+    REAL(message_cost, 0, 10, .unit = "s", .help = "each message keeps its card so long beside its bytes"),
+    REAL(op_bandwidth, 1e3, 1e15, .needed = true, .unit = "bytes/s", .help = "of element ops, read and written"),
+    REAL(op_cost, 0, 10, .unit = "s", .help = "and so long each: a kernel launch"),
+    {GF_FIELD(gf_config_cluster, device_ops), .kind = GF_FIELD_BOOL,
+     .help = "GPUs compute them, a launch for many slices of the pool; else hosts, a slice at a time"},
+    REAL(gpu_flops, 1, 1e18, .unit = "FLOP/s", .help = "sustained, for models that are not listed"),
+    REAL(gpu_peak_flops, 1, 1e18, .unit = "FLOP/s", .help = "the peak that MFU is a share of"),
+    REAL(gpu_memory, 1e6, 1e15, .unit = "bytes", .help = "what does not fit is refused; left out: all fits"),
+    REAL(compute_spread, 0, 0.5,
+         .help = "normal deviation of a rank's compute time from step to step, as a share of it"),
+    REAL(straggler_scale, 0, 100, .help = "s: a rank computes 1 + s (X - 1) times as long, X of a Pareto distribution"),
+    REAL(straggler_tail, 1.05, 100, .help = "a: P(X > x) = x^-a from x = 1 on; the smaller, the heavier"),
+    REAL(node_mtbf, 1, 1e12, .unit = "s", .help = "mean time between failures of one node; left out: none fails"),
+    REAL(checkpoint_cost, 1e-6, 1e6, .unit = "s", .help = "training stands still for each checkpoint"),
+    REAL(restart_cost, 0, 1e6, .unit = "s", .help = "from a failure until the whole job trains again"),
+    REAL(elastic_cost, 1e-6, 1e6, .unit = "s",
+         .help = "from a failure until the survivors train on; else 2.3, as measured"),
+    REAL(node_repair, 0, 1e9, .unit = "s", .help = "until a failed node is back; survivors work without it"),
+    REAL(gpu_hour_price, 0, 1e6, .help = "of one GPU, in the currency"),
+    {GF_FIELD(gf_config_cluster, currency), .kind = GF_FIELD_TEXT, .high = 7, .help = "its name; else none is printed"},
+    {.key = "models",
+     .kind = GF_FIELD_OTHER,
+     .load = models_load,
+     .help = "models whose rate is known",
+     .allowed = "a list ( { .. }, .. ) of at most 16 groups"},
+    {.key = NULL},
+};
 
-static gf_status models_load(const struct reader *reader, const config_setting_t *node,
-                             struct gf_config_cluster *cluster)
+#define MODEL(member) GF_FIELD(gf_config_cluster_model, member)
+static const struct gf_field model_fields[] = {
+    {MODEL(name), .kind = GF_FIELD_TEXT, .high = 47, .needed = true,
+     .help = "the model file's, without folder and .cfg"},
+    {MODEL(images_per_second), .kind = GF_FIELD_REAL, .low = 1e-6, .high = 1e9, .needed = true, .unit = "1/s",
+     .help = "samples that one GPU trains on, nothing exchanged"},
+    {MODEL(batch), .kind = GF_FIELD_COUNT, .low = 1, .high = 1e6, .help = "samples a GPU and step"},
+    {.key = NULL},
+};
+_Static_assert(sizeof fields / sizeof fields[0] <= GF_FIELDS_MAX, "seen[] holds a flag a field");
+
+static gf_status models_load(const struct gf_reader *reader, const config_setting_t *node, void *struct_out)
 {
+    struct gf_config_cluster *cluster = struct_out;
     uint32_t count = (uint32_t)config_setting_length(node);
-    gf_status status = GF_OK;
     if ((config_setting_is_list(node) != CONFIG_TRUE) || (count > GF_CONFIG_CLUSTER_MODELS_MAX))
-        return gf_source_refuse(reader->error_out, reader->origin, line_of(node),
-                                "models must be a list ( { .. }, .. ) of at most %u", GF_CONFIG_CLUSTER_MODELS_MAX);
-    for (uint32_t i = 0; (i < count) && (status == GF_OK); i++)
-        status = model_load(reader, config_setting_get_elem(node, i), i, cluster);
+        return gf_reader_refuse(reader, node, "models must be a list ( { .. }, .. ) of at most %u",
+                                GF_CONFIG_CLUSTER_MODELS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        const config_setting_t *group = config_setting_get_elem(node, i);
+        bool seen[GF_FIELDS_MAX] = {false};
+        gf_status status;
+        cluster->models[i] = (struct gf_config_cluster_model){.batch = 0};
+        if (config_setting_is_group(group) != CONFIG_TRUE)
+            return gf_reader_refuse(reader, group,
+                                    "a model must be a group { name = \"..\"; images_per_second = ..; }");
+        if ((status = gf_fields_load(reader, group, model_fields, seen, &cluster->models[i])) != GF_OK) return status;
+        if ((status = gf_fields_missing(reader, group, model_fields, seen)) != GF_OK) return status;
+    }
     cluster->model_count = count;
-    return status;
-}
-
-static gf_status field_load(const struct reader *reader, const config_setting_t *node, const struct field *field,
-                            struct gf_config_cluster *cluster)
-{
-    char *at = (char *)cluster + field->offset;
-    double value = 0;
-    gf_status status = number_load(reader, node, field->key, field->kind == FIELD_WHOLE, field->low, field->high, &value);
-    if (status != GF_OK) return status;
-    if (field->kind == FIELD_WHOLE) *(uint32_t *)(void *)at = (uint32_t)value;
-    else *(double *)(void *)at = value;
     return GF_OK;
 }
 
-static gf_status setting_load(const struct reader *reader, const config_setting_t *node, bool *seen,
-                              struct gf_config_cluster *cluster)
+gf_status gf_config_cluster_check(const struct gf_config_cluster *c, const char *origin, char *error_out)
 {
-    const char *key = config_setting_name(node);
-    if (strcmp(key, "name") == 0) return name_load(reader, node, cluster->name);
-    if (strcmp(key, "models") == 0) return models_load(reader, node, cluster);
-    for (size_t f = 0; f < FIELDS; f++) {
-        if (strcmp(key, fields[f].key) != 0) continue;
-        seen[f] = true;
-        return field_load(reader, node, &fields[f], cluster);
-    }
-    return gf_source_refuse(reader->error_out, reader->origin, line_of(node),
-                            "unknown key %.60s; config/clusters/plain.cfg has all there are", key);
-}
-
-static gf_status cluster_load(const struct reader *reader, const config_t *tree, struct gf_config_cluster *cluster)
-{
-    const config_setting_t *root = config_root_setting(tree), *group = config_setting_get_member(root, "cluster");
-    bool seen[FIELDS] = {false};
-    if ((group == NULL) || (config_setting_length(root) != 1) || (config_setting_is_group(group) != CONFIG_TRUE))
-        return gf_source_refuse(reader->error_out, reader->origin, group ? line_of(group) : 0,
-                                "must hold cluster = { .. }; and nothing else");
-    for (int i = 0; i < config_setting_length(group); i++) {
-        gf_status status = setting_load(reader, config_setting_get_elem(group, (unsigned)i), seen, cluster);
-        if (status != GF_OK) return status;
-    }
-    for (size_t f = 0; f < FIELDS; f++)
-        if (!seen[f] && fields[f].needed)
-            return gf_source_refuse(reader->error_out, reader->origin, line_of(group), "%s is missing", fields[f].key);
-    if ((uint64_t)cluster->nodes * cluster->gpus_per_node > GF_WORLD_MAX)
-        return gf_source_refuse(reader->error_out, reader->origin, line_of(group),
-                                "%u nodes of %u GPUs; allowed are %u GPUs", cluster->nodes, cluster->gpus_per_node,
-                                GF_WORLD_MAX);
-    if ((cluster->gpus_per_node > 1) && (cluster->node_bandwidth <= 0))
-        return gf_source_refuse(reader->error_out, reader->origin, line_of(group),
-                                "node_bandwidth is missing: nodes have %u GPUs", cluster->gpus_per_node);
+    if ((uint64_t)c->nodes * c->gpus_per_node > GF_WORLD_MAX)
+        return gf_source_refuse(error_out, origin, 0, "%u nodes of %u GPUs; allowed are %u GPUs", c->nodes,
+                                c->gpus_per_node, GF_WORLD_MAX);
+    if ((c->gpus_per_node > 1) && (c->node_bandwidth <= 0))
+        return gf_source_refuse(error_out, origin, 0, "node_bandwidth is missing: nodes have %u GPUs",
+                                c->gpus_per_node);
+    if ((c->nics_per_node > 1) && (c->gpus_per_node % c->nics_per_node != 0))
+        return gf_source_refuse(error_out, origin, 0, "nics_per_node = %u must divide gpus_per_node = %u",
+                                c->nics_per_node, c->gpus_per_node);
+    if (c->rails && (c->nics_per_node < 2))
+        return gf_source_refuse(error_out, origin, 0, "rails are for several network cards: nics_per_node is %u",
+                                (c->nics_per_node > 0) ? c->nics_per_node : 1);
+    if ((c->oversubscription > 1) && !c->rails && (c->leaf_nodes == 0))
+        return gf_source_refuse(error_out, origin, 0,
+                                "leaf_nodes is missing: oversubscription is of what leaves a leaf");
+    if ((c->straggler_scale > 0) && (c->straggler_tail <= 0))
+        return gf_source_refuse(error_out, origin, 0, "straggler_tail is missing: straggler_scale is there");
+    if ((c->node_mtbf > 0) && (c->checkpoint_cost <= 0))
+        return gf_source_refuse(error_out, origin, 0, "checkpoint_cost is missing: nodes fail (node_mtbf)");
     return GF_OK;
 }
 
 gf_status gf_config_cluster_load(const char *path, struct gf_config_cluster *cluster_out, char *error_out)
 {
-    struct reader reader = {.origin = path, .error_out = error_out};
+    struct gf_reader reader = {.origin = path, .page = "gf-cluster.cfg(5)", .error_out = error_out};
     struct gf_config_cluster cluster = {.nodes = 0};
+    const config_setting_t *root, *group;
+    bool seen[GF_FIELDS_MAX] = {false};
     config_t tree;
-    char *text;
-    size_t bytes;
-    gf_status status = gf_source_read(path, CLUSTER_FILE_BYTES_MAX, &text, &bytes, error_out);
+    gf_status status = gf_reader_open(&reader, CLUSTER_FILE_BYTES_MAX, &tree);
     if (status != GF_OK) return status;
-    status = gf_source_check(text, bytes, path, error_out);
-    if (status == GF_OK) {
-        config_init(&tree);
-        if (config_read_string(&tree, text) == CONFIG_TRUE) status = cluster_load(&reader, &tree, &cluster);
-        else status = gf_source_refuse(error_out, path, config_error_line(&tree), "%s", config_error_text(&tree));
-        config_destroy(&tree);
-    }
-    free(text);
+    root = config_root_setting(&tree);
+    group = config_setting_get_member(root, "cluster");
+    if ((group == NULL) || (config_setting_length(root) != 1) || (config_setting_is_group(group) != CONFIG_TRUE))
+        status = gf_reader_refuse(&reader, group, "must hold cluster = { .. }; and nothing else");
+    else status = gf_fields_load(&reader, group, fields, seen, &cluster);
+    if (status == GF_OK) status = gf_fields_missing(&reader, group, fields, seen);
+    config_destroy(&tree);
+    if (status == GF_OK) status = gf_config_cluster_check(&cluster, path, error_out);
     if (status == GF_OK) *cluster_out = cluster;
     return status;
+}
+
+gf_status gf_config_cluster_set(struct gf_config_cluster *cluster, const char *text, const char *origin,
+                                char *error_out)
+{
+    struct gf_reader reader = {.origin = origin, .page = "gf-cluster.cfg(5)", .error_out = error_out};
+    struct gf_config_cluster changed = *cluster;
+    bool seen[GF_FIELDS_MAX] = {false};
+    config_t tree;
+    gf_status status = gf_source_check(text, strlen(text), origin, error_out);
+    if (status != GF_OK) return status;
+    config_init(&tree);
+    if (config_read_string(&tree, text) != CONFIG_TRUE)
+        status = gf_source_refuse(error_out, origin, 0, "\"%.60s\" is not \"key = value; ..\"", text);
+    else status = gf_fields_load(&reader, config_root_setting(&tree), fields, seen, &changed);
+    config_destroy(&tree);
+    if (status == GF_OK) status = gf_config_cluster_check(&changed, origin, error_out);
+    if (status == GF_OK) *cluster = changed;
+    return status;
+}
+
+void gf_config_cluster_print(const struct gf_config_cluster *cluster, FILE *out)
+{
+    (void)fputs("cluster = {\n", out);
+    gf_fields_print(fields, cluster, out);
+    (void)fputs("    models = (\n", out);
+    for (uint32_t i = 0; i < cluster->model_count; i++) {
+        (void)fputs((i > 0) ? "    }, {\n" : "    {\n", out);
+        gf_fields_print(model_fields, &cluster->models[i], out);
+    }
+    (void)fputs((cluster->model_count > 0) ? "    } );\n};\n" : "    );\n};\n", out);
+}
+
+void gf_config_cluster_keys(FILE *out)
+{
+    (void)fputs(GF_FIELDS_TABLE_HEAD, out);
+    gf_fields_table(fields, "", out);
+    gf_fields_table(model_fields, "models.", out);
 }

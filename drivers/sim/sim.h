@@ -43,7 +43,11 @@ struct gf_sim_setup {
     uint64_t node_latency_ns;
     uint64_t message_ns;       /* sender's port busy for each message beside its bytes */
     uint64_t detect_ns;        /* from death to the news on the control channel */
-    bool node_port;            /* ranks of a node share one network port: a card for the node, not one a rank */
+    bool node_port;            /* ranks of a node share network ports: its cards, not one a rank */
+    uint32_t node_cards;       /* with node_port: so many, each for as many neighbouring ranks; 0: one */
+    bool rails;                /* the leaf switch of a card is that of its index, else its node's */
+    uint32_t leaf_nodes;       /* nodes of a leaf switch; 0: all */
+    double leaf_bytes_per_ns;  /* between a leaf and the tier above it, each way; 0: infinite */
     bool late_flags;           /* a flag is seen a node's latency after its writer's work has ended; else at once, as in
                                 * memory, whatever work the writer does in virtual time */
     bool no_data;              /* fused buffers travel as sizes and times: their bytes are neither read nor written, and

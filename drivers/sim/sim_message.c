@@ -3,6 +3,8 @@
  *     post -> out port free -> SEND_END                     the sender's port: message_ns + bytes / rate
  *                    \-- latency + jitter -> ARRIVE -> LAND  the receiver's port: bytes / rate
  *
+ *                    \-- CLIMB -- latency + jitter -> ARRIVE  likewise by way of the upper tier: both leaves' ports
+ *
  * The ports are cut-through: both are busy with the same bytes, one latency apart, so a lone message takes
  * latency + bytes / rate. The receiver's port is taken at ARRIVE and not at the post, or a message that waits for its
  * sender's port would keep out those that arrive before it. */
@@ -79,6 +81,13 @@ static uint64_t latency_ns(struct gf_sim *sim, bool is_node)
     return (is_node ? sim->setup.node_latency_ns : sim->setup.latency_ns) + sim_random_to(sim, sim->setup.jitter_ns);
 }
 
+static void message_climb(struct gf_sim *sim, struct sim_message *message)
+{
+    struct sim_port *leaf = sim->ranks[message->from].leaf;
+    uint64_t start_ns = sim_port_take(&leaf->out_free_ns, sim->now_ns, sim_climb_ns(sim, message));
+    sim_event_push(sim, start_ns + latency_ns(sim, false), SIM_ARRIVE, message);
+}
+
 struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to_life,
                                      const struct gf_sim_fault *fault)
 {
@@ -88,8 +97,6 @@ struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *
     message->is_node = sim_same_node(sim, self->rank, request->peer);
     double rate = message->is_node ? sim->setup.node_bytes_per_ns : sim->setup.bytes_per_ns;
     struct sim_port *port = message->is_node ? &self->ports[1] : self->port;
-    uint64_t now_ns = gf_sim_free_ns(sim, self->rank);
-    uint64_t start_ns = (port->out_free_ns > now_ns) ? port->out_free_ns : now_ns;
     message->send = request;
     message->tag = request->tag;
     message->from = self->rank;
@@ -107,11 +114,13 @@ struct sim_message *sim_message_send(struct sim_rank *self, struct sim_request *
     if ((rate > 0.0) && !message->is_node && (self->rank == sim->setup.slow_rank) && (sim->setup.slow_out > 0.0))
         rate /= sim->setup.slow_out;
     if (rate > 0.0) message->transfer_ns = (uint64_t)((double)message->size_bytes / rate + 0.5);
-    port->out_free_ns = start_ns + sim->setup.message_ns + message->transfer_ns;
+    uint64_t start_ns = sim_port_take(&port->out_free_ns, gf_sim_free_ns(sim, self->rank),
+                                  sim->setup.message_ns + message->transfer_ns);
     request->message = message;
     message->holders = 2;
     sim_event_push(sim, port->out_free_ns, SIM_SEND_END, message);
-    sim_event_push(sim, start_ns + latency_ns(sim, message->is_node), SIM_ARRIVE, message);
+    if (sim_climb_ns(sim, message) > 0) sim_event_push(sim, start_ns, SIM_CLIMB, message);
+    else sim_event_push(sim, start_ns + latency_ns(sim, message->is_node), SIM_ARRIVE, message);
     return message;
 }
 
@@ -312,8 +321,10 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
         message->fault = GF_SIM_FAULT_NONE;
         if (!message_survives(sim, message, fault, message->delay_ns, SIM_ARRIVE)) return;
     }
-    uint64_t start_ns = (port->in_free_ns > sim->now_ns) ? port->in_free_ns : sim->now_ns;
-    port->in_free_ns = start_ns + message->transfer_ns;
+    uint64_t climb = sim_climb_ns(sim, message),
+             span_ns = (message->transfer_ns > climb) ? message->transfer_ns : climb;
+    uint64_t from_ns = (climb > 0) ? sim_port_take(&self->leaf->in_free_ns, sim->now_ns, climb) : sim->now_ns;
+    uint64_t start_ns = sim_port_take(&port->in_free_ns, from_ns, span_ns);
     if (!message->is_node && (self->rank == sim->setup.slow_rank) && (sim->setup.slow_in > 0.0))
         port->in_free_ns = start_ns + (uint64_t)((double)message->transfer_ns * sim->setup.slow_in);
     if (sim->setup.bind_receives) {
@@ -352,6 +363,8 @@ void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim
     } else if (message->is_lost || sim->ranks[message->from].is_dead || to->is_dead || (to->link == NULL) ||
                (to->life != message->to_life)) {
         message_release(sim, message);
+    } else if (kind == SIM_CLIMB) {
+        message_climb(sim, message);
     } else if (kind == SIM_ARRIVE) {
         message_arrive(to, message);
     } else {

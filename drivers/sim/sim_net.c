@@ -41,9 +41,35 @@ bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b)
     return (ranks_per_node > 1) && (a / ranks_per_node == b / ranks_per_node);
 }
 
+uint64_t sim_port_take(uint64_t *free_ns, uint64_t now_ns, uint64_t span_ns)
+{
+    uint64_t start_ns = (*free_ns > now_ns) ? *free_ns : now_ns;
+    *free_ns = start_ns + span_ns;
+    return start_ns;
+}
+
+uint64_t sim_climb_ns(const struct gf_sim *sim, const struct sim_message *message)
+{
+    double rate = sim->setup.leaf_bytes_per_ns;
+    bool stays = message->is_node || (sim->ranks[message->from].leaf == sim->ranks[message->to].leaf);
+    return (stays || (rate <= 0.0)) ? 0 : (uint64_t)((double)message->size_bytes / rate + 0.5);
+}
+
 static uint64_t sim_clock_now_ns(const struct gf_clock *clock)
 {
     return ((const struct sim_clock *)clock)->sim->now_ns;
+}
+
+/* Cards are numbered node by node, leaves group by group of nodes. There are no more of either than ranks. */
+static void ports_find(struct gf_sim *sim, struct sim_rank *self)
+{
+    const struct gf_sim_setup *setup = &sim->setup;
+    uint32_t a_node = (setup->ranks_per_node > 1) ? setup->ranks_per_node : 1;
+    uint32_t cards = (setup->node_cards > 1) ? setup->node_cards : 1;
+    uint32_t node = self->rank / a_node, card = self->rank % a_node * cards / a_node;
+    uint32_t group = (setup->leaf_nodes > 0) ? node / setup->leaf_nodes : 0;
+    self->port = (setup->node_port && (a_node > 1)) ? &sim->node_ports[node * cards + card] : &self->ports[0];
+    self->leaf = &sim->leaves[setup->rails ? group * cards + card : group];
 }
 
 struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
@@ -56,8 +82,10 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
     sim->clock = (struct sim_clock){.clock = {.now_ns = sim_clock_now_ns}, .sim = sim};
     sim->ranks = calloc(setup->world, sizeof *sim->ranks);
     sim->woken = calloc(setup->world, sizeof *sim->woken);
-    sim->node_ports = calloc(setup->world, sizeof *sim->node_ports);
-    if ((sim->ranks == NULL) || (sim->woken == NULL) || (sim->node_ports == NULL)) {
+    sim->node_ports =
+        calloc(setup->world + setup->ranks_per_node, sizeof *sim->node_ports); /* the last node may be half empty */
+    sim->leaves = calloc(setup->world + setup->ranks_per_node, sizeof *sim->leaves);
+    if ((sim->ranks == NULL) || (sim->woken == NULL) || (sim->node_ports == NULL) || (sim->leaves == NULL)) {
         gf_sim_destroy(sim);
         return NULL;
     }
@@ -65,8 +93,7 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
         struct sim_rank *self = &sim->ranks[rank];
         self->sim = sim;
         self->rank = rank;
-        self->port = (setup->node_port && (setup->ranks_per_node > 1)) ? &sim->node_ports[rank / setup->ranks_per_node]
-                                                                      : &self->ports[0];
+        ports_find(sim, self);
         self->wires = calloc(setup->world, sizeof *self->wires);
         GF_ASSERT(self->wires != NULL);
         self->drivers = (struct gf_drivers){
@@ -109,6 +136,7 @@ void gf_sim_destroy(struct gf_sim *sim)
     free(sim->cuts);
     free(sim->woken);
     free(sim->node_ports);
+    free(sim->leaves);
     free(sim->ranks);
     free(sim);
 }

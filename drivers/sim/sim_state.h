@@ -19,7 +19,8 @@ enum sim_event_kind {
     SIM_WAKE,
     SIM_RESUME,   /* a stop ends */
     SIM_FRAME,    /* of the control channel */
-    SIM_FLAG      /* with setup.late_flags */
+    SIM_FLAG,     /* with setup.late_flags */
+    SIM_CLIMB     /* its first byte is at its leaf switch, on its way to another one */
 };
 #define SIM_EVENT_KIND_BITS 3
 
@@ -133,7 +134,8 @@ struct sim_rank {
     bool wakes_free;           /* and is woken then */
     uint64_t posts;
     struct sim_port ports[2];  /* network, node */
-    struct sim_port *port;     /* to the network: its own, or its node's */
+    struct sim_port *port;     /* to the network: its own, or a card of its node */
+    struct sim_port *leaf;     /* from its switch to those above */
     struct gf_drivers drivers;
 
     struct sim_link *link;     /* NULL: not open */
@@ -171,7 +173,8 @@ struct gf_sim {
     struct gf_sim_setup setup;
     struct sim_clock clock;
     struct sim_rank *ranks;
-    struct sim_port *node_ports; /* one a node, with setup.node_port */
+    struct sim_port *node_ports; /* cards, with setup.node_port */
+    struct sim_port *leaves;
     uint64_t random;
     uint64_t now_ns;
     struct sim_event *events; /* a heap of four children a node */
@@ -200,6 +203,10 @@ uint64_t sim_random(struct gf_sim *sim);                     /* splitmix64 */
 uint64_t sim_random_to(struct gf_sim *sim, uint64_t last);   /* uniformly 0..last */
 bool sim_chance(struct gf_sim *sim, double rate);
 bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b);
+/* When a port takes what keeps it for so long. */
+uint64_t sim_port_take(uint64_t *free_ns, uint64_t now_ns, uint64_t span_ns);
+/* So long the ports between leaf switches are kept by the message; 0: it stays below its leaf. */
+uint64_t sim_climb_ns(const struct gf_sim *sim, const struct sim_message *message);
 /* True: a and b are cut off from each other, the event is kept and happens when they no longer are. */
 bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind kind, void *subject);
 void sim_resume(struct sim_rank *self);

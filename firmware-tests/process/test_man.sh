@@ -14,6 +14,11 @@ done
 "$BUILD/gf-check" --keys | awk -f firmware-tests/support/man_keys.awk >"$scratch/keys"
 sed -n '/^\.Ss Keys/,/^\.El/p' config/gradientflow.cfg.5 | sed '1,2d;$d' >"$scratch/paged"
 check "the_page_of_the_configuration_has_its_keys" same_lines "$scratch/keys" "$scratch/paged"
+for file in cluster model; do
+    "$BUILD/gf-plan" --keys $file | awk -f firmware-tests/support/man_keys.awk >"$scratch/keys"
+    sed -n '/^\.Ss Keys/,/^\.El/p' config/gf-$file.cfg.5 | sed '1,2d;$d' >"$scratch/paged"
+    check "the_page_of_${file}s_has_their_keys" same_lines "$scratch/keys" "$scratch/paged"
+done
 sed -n 's/^ *{"\([A-Z_]*RANK\|SLURM_PROCID\)".*/\1/p' drivers/identity.c | sort -u >"$scratch/names"
 sed -n 's/^\.It \([A-Z_]*\) Ta .*/\1/p' config/gradientflow.cfg.5 | sort -u >"$scratch/paged"
 check "and_the_launchers_that_are_read" same_lines "$scratch/names" "$scratch/paged"

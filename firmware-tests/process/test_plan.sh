@@ -16,7 +16,11 @@ check a_table_is_printed sh -c "$plan $small --gpus 1,4 --csv $scratch/a.csv --s
 check every_mode_has_its_row sh -c "for m in server tree ring fp16 overlap lazy sparse; do grep -Eq \"^ +4 \$m +[0-9.]+ \" $scratch/table || exit 1; done"
 check one_gpu_is_never_sped_up sh -c "awk '\$1 == 1 && \$3 != \"-\" && (\$5 > 1 || \$5 < 0.5) {bad = 1} END {exit bad}' $scratch/table"
 check sparse_chunks_are_said_to_be_synthetic grep -q synthetic "$scratch/table"
-check csv_has_its_columns_in_every_line sh -c "sed 's/\"[^,]*\"/x/g' $scratch/a.csv | awk -F, 'NF != 13 {exit 1} NR > 1 && (\$4 < 1 || \$5 <= 0 || \$8 > 1 || \$9 < 0) {exit 1} END {exit NR < 15}'"
+columns_are_whole() {
+    sed 's/"[^,]*"/x/g' "$scratch/a.csv" |
+        awk -F, 'NF != 15 {exit 1} NR > 1 && ($4 < 1 || $5 <= 0 || $8 > 1 || $9 < 0) {exit 1} END {exit NR < 15}'
+}
+check csv_has_its_columns_in_every_line columns_are_whole
 check csv_quotes_names grep -q '^"a ""<&> name","small",ring,4,' "$scratch/a.csv"
 check csv_without_nan sh -c "! grep -Eiq 'nan|inf' $scratch/a.csv"
 check svg_is_whole sh -c "head -c 4 $scratch/a.svg | grep -q '<svg' && tail -n 1 $scratch/a.svg | grep -q '^</svg>\$'"
@@ -44,6 +48,26 @@ for figure in 410.2x 434.1x 47x 39x 20x 23x 2.5x 2.6x 2.1x '1.5 min' '7.3 min' '
 done
 check paper_says_what_was_calibrated grep -q 'fitted' "$scratch/paper"
 check paper_has_server_against_tree sh -c "grep -Eq '^ +128 +[0-9.]+ +[0-9.]+ ' $scratch/paper"
+
+# ---- clusters and models of today ----
+h200="--cluster config/clusters/h200.cfg"
+lm="--model $scratch/lm.cfg"
+shown() { $plan $h200 "$@" --show; }
+shown_again() { shown >"$scratch/shown.cfg" && $plan --cluster "$scratch/shown.cfg" --show | cmp - "$scratch/shown.cfg"; }
+check a_cluster_is_shown_as_a_file shown_again
+shown --set 'rails = false; node_mtbf = 4e6' >"$scratch/set"
+check keys_are_set_over_a_file grep -q '^    node_mtbf = 4000000.0; ' "$scratch/set"
+$plan --transformer 2,64,4,1000,32 >"$scratch/lm.cfg"
+$BUILD/gf-check "$scratch/lm.cfg" >"$scratch/checked"
+check a_transformer_is_generated grep -q ' 28 tensors, 166144 elements' "$scratch/checked"
+$plan $h200 $lm --gpus 16 --modes lazy --samples 1e9 >"$scratch/lm"
+check tokens_and_mfu_are_printed grep -Eq 'tokens/s .* MFU %' "$scratch/lm"
+check checkpoints_are_printed grep -Eq 'checkpoint each 9[0-9]{3} s .*elastic: 99' "$scratch/lm"
+check cost_is_printed grep -Eq '1e[+]09 tokens in .* GPU-hours, .* USD' "$scratch/lm"
+$plan $small --gpus 2,4 --modes lazy --progress >/dev/null 2>"$scratch/progress"
+check progress_is_said_where_asked_for grep -q '2 of 2 rows, about 0:00 left' "$scratch/progress"
+$plan $small --gpus 2,4 --modes lazy >/dev/null 2>"$scratch/progress"
+check and_not_to_a_file [ ! -s "$scratch/progress" ]
 
 # ---- advice ----
 check advice_is_given sh -c "$plan $small --advise --gpus 4 --write $scratch/best.cfg >$scratch/advice"
@@ -74,12 +98,24 @@ refused brief_alone 'goes with --paper' $plan $small --brief
 refused write_alone 'goes with' $plan $small --write "$scratch/x"
 refused fuse_of_0 'a size' $plan $small --fuse 0
 refused unwritable 'cannot write' $plan $small --gpus 1 --csv "$scratch/none/x.csv"
+# 40,656 parameters: 10 bytes of each, gradients, and 4 bytes of what enters layers times 1,000 images.
+refused what_does_not_fit 'has 0.0 GB and this wants .* GB too much (the library' $plan $small \
+    --set 'gpu_memory = 1e6' --gpus 2 --batch 1000
+refused a_transformer_without_heads 'layers,width,heads,vocabulary' $plan --transformer 12,768
+refused heads_that_do_not_divide '5 heads do not divide' $plan --transformer 1,64,5,100
+refused a_number_too_many 'more than 5 numbers' $plan --transformer 1,64,4,100,32,7
+refused no_such_key_to_set 'did you mean rails' $plan $h200 --show --set 'rail = true'
+refused rails_of_one_card 'nics_per_node is 1' $plan $h200 --show --set 'nics_per_node = 1'
+refused cards_that_do_not_divide 'must divide gpus_per_node' $plan $h200 --show --set 'nics_per_node = 3'
+refused half_of_stragglers 'straggler_tail is missing' $plan $small --show --set 'straggler_scale = 0.1'
+refused failures_without_checkpoints 'checkpoint_cost is missing' $plan $small --show --set 'node_mtbf = 1e6'
+refused oversubscribed_without_leaves 'leaf_nodes is missing' $plan $small --show --set 'oversubscription = 4.0'
 cluster_with 's/nodes = 8/nodes = 0/'
 refused nodes_of_0 'bad.cfg:[0-9]*: nodes must be a whole number from 1' $plan --cluster "$scratch/bad.cfg"
 cluster_with 's/network_latency = .*;/network_latency = -1.0;/'
 refused negative_latency 'network_latency must be' $plan --cluster "$scratch/bad.cfg"
 cluster_with 's/network_bandwidth/netork_bandwidth/'
-refused unknown_key 'unknown key netork_bandwidth' $plan --cluster "$scratch/bad.cfg"
+refused unknown_key 'unknown key netork_bandwidth; did you mean network_bandwidth?' $plan --cluster "$scratch/bad.cfg"
 cluster_with '/network_bandwidth/d'
 refused missing_key 'network_bandwidth is missing' $plan --cluster "$scratch/bad.cfg"
 cluster_with 's/network_bandwidth = .*;/network_bandwidth = "fast";/'

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "tools/check/check_preflight.h"
-#include "config/config.h"
+#include "config/cluster.h"
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_output.h"
 #include "tools/common/tool_tensors.h"

@@ -6,7 +6,7 @@
 
 #include "tools/plan/plan.h"
 
-#define CACHE_VERSION 2u
+#define CACHE_VERSION 3u
 
 static uint64_t hash_bytes(uint64_t hash, const void *data, size_t size_bytes)
 {
@@ -26,7 +26,9 @@ static uint64_t case_hash(const struct plan_model *model, const struct gf_config
                               plan_compute_s(model, cluster, choice), cluster->gpus_per_node,
                               cluster->network_bandwidth, cluster->network_latency, cluster->node_bandwidth,
                               cluster->node_latency, cluster->message_cost, cluster->op_bandwidth, cluster->op_cost,
-                              cluster->compute_spread};
+                              cluster->device_ops, cluster->compute_spread, cluster->nics_per_node,
+                              cluster->rails, cluster->leaf_nodes, cluster->nodes, cluster->oversubscription,
+                              cluster->node_pair_bandwidth, cluster->straggler_scale, cluster->straggler_tail};
     plan_mode_config(mode, choice, &config);
     config.job.world = gpus;
     config.log = NULL;

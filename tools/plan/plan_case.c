@@ -39,8 +39,11 @@ int plan_model_load(const char *path, struct plan_model *model_out)
                                .flops = calloc(GF_TENSORS_MAX, sizeof *model.flops),
                                .names = calloc(GF_TENSORS_MAX, sizeof *model.names)};
     if ((model.tensors == NULL) || (model.flops == NULL) || (model.names == NULL)) return plan_refuse("no memory");
-    if (gf_config_model(path, model.tensors, model.names, model.flops, GF_TENSORS_MAX, &model.tensor_count, error) < 0)
-        return plan_refuse("%s", error);
+    struct gf_config_table table = {.tensors = model.tensors, .names = model.names, .flops = model.flops,
+                                    .tensor_max = GF_TENSORS_MAX};
+    if (gf_config_table_load(path, &table, error) < 0) return plan_refuse("%s", error);
+    model.tensor_count = table.tensor_count;
+    model.sample = table.sample;
     model_name(path, model.name, sizeof model.name);
     for (uint32_t i = 0; i < model.tensor_count; i++) {
         model.elem_count += model.tensors[i].elem_count;
@@ -105,16 +108,28 @@ void plan_mode_config(plan_mode mode, const struct plan_choice *choice, struct g
 
 static uint64_t ns_of(double seconds) { return (uint64_t)(seconds * 1e9 + 0.5); }
 
+/* A leaf has as many bytes upwards as to its cards, divided by the oversubscription. */
+static double leaf_bandwidth(const struct gf_config_cluster *cluster)
+{
+    double cards = (cluster->leaf_nodes > 0) ? cluster->leaf_nodes : cluster->nodes;
+    if (!cluster->rails && (cluster->leaf_nodes == 0)) return 0;
+    if (!cluster->rails && (cluster->nics_per_node > 1)) cards *= cluster->nics_per_node;
+    return cards * cluster->network_bandwidth / ((cluster->oversubscription > 1) ? cluster->oversubscription : 1);
+}
+
 static struct plan_network network_of(const struct gf_config_cluster *cluster)
 {
-    return (struct plan_network){.ranks_per_node = cluster->gpus_per_node,
+    return (struct plan_network){.ranks_per_node = cluster->gpus_per_node, .node_cards = cluster->nics_per_node,
+                                 .rails = cluster->rails, .leaf_nodes = cluster->leaf_nodes,
+                                 .leaf_bytes_per_ns = leaf_bandwidth(cluster) * 1e-9,
+                                 .pair_bytes_per_ns = cluster->node_pair_bandwidth * 1e-9,
                                  .bytes_per_ns = cluster->network_bandwidth * 1e-9,
                                  .node_bytes_per_ns = cluster->node_bandwidth * 1e-9,
                                  .latency_ns = ns_of(cluster->network_latency),
                                  .node_latency_ns = ns_of(cluster->node_latency),
                                  .message_ns = ns_of(cluster->message_cost),
                                  .op_bytes_per_ns = cluster->op_bandwidth * 1e-9,
-                                 .op_ns = ns_of(cluster->op_cost)};
+                                 .op_ns = ns_of(cluster->op_cost), .device_ops = cluster->device_ops};
 }
 
 /* When backward ends each tensor; without overlap all of them at its end. */
@@ -147,12 +162,15 @@ static int case_simulate(const struct plan_model *model, const struct gf_config_
 {
     struct plan_setup setup = {.world = row->gpus, .network = network_of(cluster), .tensors = model->tensors,
                                .tensor_count = model->tensor_count, .compute_ns = ns_of(compute_s),
-                               .compute_spread = cluster->compute_spread};
+                               .compute_spread = cluster->compute_spread,
+                               .straggler_scale = cluster->straggler_scale,
+                               .straggler_tail = cluster->straggler_tail};
     struct gf_tensor *tensors = calloc(model->tensor_count, sizeof *tensors);
     uint64_t *ready_ns = calloc(model->tensor_count, sizeof *ready_ns);
     struct plan_result result;
     char error[PLAN_ERROR_BYTES];
     gf_status status = GF_ERR_SYSTEM;
+    bool fits = true;
     (void)snprintf(error, sizeof error, "no memory");
     if ((tensors != NULL) && (ready_ns != NULL)) {
         plan_mode_config(mode, choice, &setup.config);
@@ -164,10 +182,13 @@ static int case_simulate(const struct plan_model *model, const struct gf_config_
         schedule_make(model, compute_s, mode >= PLAN_OVERLAP, ready_ns);
         setup.tensors = tensors;
         setup.ready_ns = ready_ns;
-        status = plan_world_run(&setup, &result, error);
+        setup.config.job.world = row->gpus;
+        fits = plan_memory_check(model, cluster, choice, &setup.config, tensors, plan_mode_name(mode)) == 0;
+        if (fits) status = plan_world_run(&setup, &result, error);
     }
     free(tensors);
     free(ready_ns);
+    if (!fits) return -1;
     if (status < 0) return plan_refuse("%s on %u GPUs, %s: %s", model->name, row->gpus, plan_mode_name(mode), error);
     row_fill(&result, plan_batch(model, cluster, choice), &setup, row);
     return 0;

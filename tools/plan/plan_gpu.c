@@ -1,5 +1,6 @@
 /* Element ops as time. Scores are synthetic: the same pseudo-random numbers on all ranks, so that sparse steps choose
  * chunks all over the pool, as many as they would choose of real ones. */
+#include <math.h>
 #include <string.h>
 
 #include "ops/ops.h"
@@ -15,14 +16,32 @@ static struct plan_device *device_of(const struct gf_queue *queue)
     return ((struct plan_gpu_state *)(void *)queue->gpu)->device;
 }
 
-/* True: the op shall also be done. */
-static bool spend(const struct gf_queue *queue, uint64_t bytes)
+/* Time for these bytes and that many launches. True: the op shall also be done. */
+static bool work(const struct gf_queue *queue, uint64_t bytes, uint64_t launches)
 {
-    const struct plan_device *device = device_of(queue);
-    uint64_t work_ns = device->op_ns;
+    struct plan_device *device = device_of(queue);
+    uint64_t work_ns = device->op_ns * launches;
     if (device->bytes_per_ns > 0.0) work_ns += (uint64_t)((double)bytes / device->bytes_per_ns + 0.5);
     gf_sim_work(device->sim, device->rank, (work_ns > 0) ? work_ns : 1); /* so that who worked is seen */
+    device->busy_until_ns = gf_sim_free_ns(device->sim, device->rank);
     return device->has_data;
+}
+
+static bool spend(const struct gf_queue *queue, uint64_t bytes) { return work(queue, bytes, 1); }
+
+/* Of a kind whose slices a device takes together. */
+static bool spend_next(const struct gf_queue *queue, plan_kind kind, uint64_t elem_count, uint64_t bytes)
+{
+    struct plan_device *device = device_of(queue);
+    uint64_t *left = &device->launch_left[kind], launches = 0;
+    if (gf_sim_free_ns(device->sim, device->rank) > device->busy_until_ns)
+        memset(device->launch_left, 0, sizeof device->launch_left); /* it paused: what was launched is done */
+    if (elem_count > *left) {
+        launches = 1;
+        *left = (device->launch_elems > elem_count) ? device->launch_elems : elem_count;
+    }
+    *left -= elem_count;
+    return work(queue, bytes, launches);
 }
 
 static uint64_t size_of(gf_type type) { return (type == GF_TYPE_F32) ? 4 : 2; }
@@ -30,7 +49,7 @@ static uint64_t size_of(gf_type type) { return (type == GF_TYPE_F32) ? 4 : 2; }
 static gf_status plan_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
                            uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
 {
-    if (!spend(queue, elem_count * (size_of(dst_type) + size_of(src_type)))) return GF_OK;
+    if (!spend_next(queue, PLAN_CAST, elem_count, elem_count * (size_of(dst_type) + size_of(src_type)))) return GF_OK;
     return gf_ops_host.cast(queue, dst, dst_type, src, src_type, elem_count, scale, base, check);
 }
 
@@ -38,7 +57,8 @@ static gf_status plan_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
                           uint64_t base, struct gf_check *check)
 {
     bool is_score = (elem_count == 1) && (type == GF_TYPE_F32); /* a chunk's, of pieces: chosen by, so it is real */
-    if (!spend(queue, 3 * elem_count * size_of(type)) && !is_score) return GF_OK;
+    if (is_score) (void)spend_next(queue, PLAN_SCORE_SUM, 1, 3 * sizeof(float));
+    else if (!spend(queue, 3 * elem_count * size_of(type))) return GF_OK;
     return gf_ops_host.sum(queue, dst, src, type, elem_count, base, check);
 }
 
@@ -48,9 +68,11 @@ static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
 {
     const struct plan_device *device = device_of(queue);
     uint64_t bytes = elem_count * size_of(type);
-    if ((device->peer_bytes_per_ns > 0.0) && (dst_count + src_count > 2)) /* all but one of each are peers' */
-        gf_sim_work(device->sim, device->rank,
-                    (uint64_t)((double)(dst_count + src_count - 2) * (double)bytes / device->peer_bytes_per_ns));
+    if ((device->peer_bytes_per_ns > 0.0) && (dst_count + src_count > 2)) { /* all but one of each are peers' */
+        double port_ns = (double)(dst_count + src_count - 2) * (double)bytes / device->peer_bytes_per_ns;
+        double pair_ns = (device->pair_bytes_per_ns > 0.0) ? (double)bytes / device->pair_bytes_per_ns : 0;
+        gf_sim_work(device->sim, device->rank, (uint64_t)fmax(port_ns, pair_ns));
+    }
     if (!spend(queue, 3 * bytes)) return GF_OK;
     return gf_ops_host.sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check, sources);
 }
@@ -58,8 +80,14 @@ static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
 static gf_status plan_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                             struct gf_check *check)
 {
-    if (!spend(queue, elem_count * size_of(type))) return GF_OK;
+    if (!spend_next(queue, PLAN_CHECK, elem_count, elem_count * size_of(type))) return GF_OK;
     return gf_ops_host.check(queue, src, type, elem_count, base, check);
+}
+
+static double copy_rate(const struct plan_device *device)
+{
+    return (device->pair_bytes_per_ns > 0.0) ? fmin(device->pair_bytes_per_ns, device->peer_bytes_per_ns)
+                                             : device->peer_bytes_per_ns;
 }
 
 static gf_status plan_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
@@ -67,14 +95,14 @@ static gf_status plan_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint6
     const struct plan_device *device = device_of(queue);
     if ((device->peer_bytes_per_ns > 0.0) &&
         (gf_sim_is_peers(device->sim, device->rank, dst) || gf_sim_is_peers(device->sim, device->rank, src)))
-        gf_sim_work(device->sim, device->rank, (uint64_t)((double)size_bytes / device->peer_bytes_per_ns));
+        gf_sim_work(device->sim, device->rank, (uint64_t)((double)size_bytes / copy_rate(device)));
     if (!spend(queue, 2 * size_bytes)) return GF_OK;
     return gf_ops_host.copy(queue, dst, src, size_bytes);
 }
 
 static gf_status plan_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
 {
-    if (!spend(queue, size_bytes)) return GF_OK;
+    if (!spend_next(queue, PLAN_ZERO, size_bytes / sizeof(float), size_bytes)) return GF_OK;
     return gf_ops_host.zero(queue, dst, size_bytes);
 }
 
@@ -85,7 +113,7 @@ static gf_status plan_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
     float *scores = (float *)(uintptr_t)scores_f32;
     (void)src_f32;
     (void)piece_elems;
-    (void)spend(queue, elem_count * sizeof(float));
+    (void)spend_next(queue, PLAN_SCORE, elem_count, elem_count * sizeof(float));
     for (uint64_t at = 0; at < elem_count; at += chunk_elems) {
         uint64_t value = (++device->score_count) * UINT64_C(0x9e3779b97f4a7c15);
         value = (value ^ (value >> 31)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -106,7 +134,7 @@ static gf_status plan_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_me
                                  float decay, uint64_t elem_count)
 {
     uint64_t words = 2u + (dst_u_f32 != 0) + (u_f32 != 0) + (weight_f32 != 0);
-    if (!spend(queue, elem_count * (4 * words + size_of(src_type)))) return GF_OK;
+    if (!spend_next(queue, PLAN_ACCUMULATE, elem_count, elem_count * (4 * words + size_of(src_type)))) return GF_OK;
     return gf_ops_host.accumulate(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum, weight_f32,
                                   decay, elem_count);
 }

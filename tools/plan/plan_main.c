@@ -12,10 +12,11 @@
 
 struct options {
     const char *cluster, *model, *gpus, *modes, *csv, *svg, *cache, *config, *algorithm, *fragment;
+    const char *transformer, *keys, *set;
     const char *models_path, *clusters_path;
-    bool paper, brief, all, advise;
+    bool paper, brief, all, advise, llama, show, progress;
     uint64_t fuse_bytes, slice_bytes, batch, nodes, gpus_per_node;
-    double keep_share, bandwidth, latency, message_cost, compute_ms, spread;
+    double samples, keep_share, bandwidth, latency, message_cost, compute_ms, spread;
     bool has_latency, has_message_cost, has_spread;
 };
 
@@ -63,12 +64,9 @@ static int cluster_read(const struct options *options, struct gf_config_cluster 
     if (options->has_latency) cluster->network_latency = options->latency * 1e-6;
     if (options->has_message_cost) cluster->message_cost = options->message_cost * 1e-6;
     if (options->has_spread) cluster->compute_spread = options->spread;
-    if ((cluster->gpus_per_node > 1) && (cluster->node_bandwidth <= 0))
-        return plan_refuse("%s: node_bandwidth is missing: nodes have %u GPUs", options->cluster, cluster->gpus_per_node);
-    if ((uint64_t)cluster->nodes * cluster->gpus_per_node > GF_WORLD_MAX)
-        return plan_refuse("%u nodes of %u GPUs; allowed are %u GPUs", cluster->nodes, cluster->gpus_per_node,
-                           GF_WORLD_MAX);
-    return 0;
+    if ((options->set != NULL) && (gf_config_cluster_set(cluster, options->set, "--set", error) < 0))
+        return plan_refuse("%s", error);
+    return (gf_config_cluster_check(cluster, options->cluster, error) < 0) ? plan_refuse("%s", error) : 0;
 }
 
 static int choice_read(const struct options *options, struct gf_config *config, struct plan_choice *choice)
@@ -109,19 +107,22 @@ struct files {
 
 static int table_run(struct plan_table *table, const struct plan_choice *choice, const uint32_t *gpus, int gpu_count,
                      const plan_mode *modes, int mode_count, const struct plan_cache *cache, const struct files *files,
-                     bool shows_progress)
+                     const struct options *options)
 {
+    struct plan_progress progress;
+    plan_progress_begin(&progress, options->progress, (uint32_t)(gpu_count * mode_count));
+    for (int g = 0; g < gpu_count * mode_count; g++) plan_progress_expect(&progress, gpus[g / mode_count]);
     plan_table_head(table, choice, stdout);
     for (int g = 0; g < gpu_count; g++)
         for (int m = 0; m < mode_count; m++) {
             struct plan_row *row = &table->rows[table->row_count];
             if (plan_cache_run(cache, table->model, table->cluster, modes[m], gpus[g], choice, row) != 0) return -1;
             table->row_count++;
-            if (shows_progress && !tool_quiet)
-                (void)fprintf(stderr, "gf-plan: %u of %d rows\n", table->row_count, gpu_count * mode_count);
-            plan_table_row(row, stdout);
+            if (!tool_quiet) plan_progress_row(&progress, gpus[g]);
+            plan_table_row(table, row, stdout);
             (void)fflush(stdout);
         }
+    plan_job_print(table, options->samples, stdout);
     if (files->csv != NULL) plan_csv_rows(table, files->csv);
     if (files->svg != NULL) plan_svg(table, files->svg);
     return 0;
@@ -142,7 +143,7 @@ static int tables_run(const struct options *options, const struct gf_config_clus
     if ((gpu_count < 0) || (mode_count < 0)) return -1;
     if ((file_open(options->csv, &files.csv) == 0) && (file_open(options->svg, &files.svg) == 0)) {
         if (files.csv != NULL) plan_csv_head(files.csv);
-        result = table_run(&table, choice, gpus, gpu_count, modes, mode_count, cache, &files, options->all);
+        result = table_run(&table, choice, gpus, gpu_count, modes, mode_count, cache, &files, options);
     }
     if (file_close(options->csv, files.csv) != 0) result = -1;
     if (file_close(options->svg, files.svg) != 0) result = -1;
@@ -159,8 +160,12 @@ static int plan_run(const struct options *options)
     uint32_t gpus[LIST_MAX];
     if (options->all && (cache.path == NULL)) cache.path = ALL_CACHE;
     if (options->paper) return plan_paper(options->models_path, options->clusters_path, options->brief, &cache);
-    if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0) ||
-        (plan_model_load(options->model, &model) != 0)) return -1;
+    if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0)) return -1;
+    if (options->show) {
+        gf_config_cluster_print(&cluster, stdout);
+        return 0;
+    }
+    if (plan_model_load(options->model, &model) != 0) return -1;
     if (!options->advise) return tables_run(options, &cluster, &model, &choice, &cache);
     return plan_advise(&model, &cluster, options->gpus && (gpus_read(options->gpus, gpus) == 1) ? gpus[0] : cluster.nodes * cluster.gpus_per_node, &choice, &cache,
                        options->fragment);
@@ -179,6 +184,7 @@ static int options_check(const struct options *options)
         return plan_refuse("--paper, --all and --advise exclude each other");
     if (options->paper && (options->gpus || options->modes || options->csv || options->svg || options->config))
         return plan_refuse("--paper stands alone: its set-ups are the published ones");
+    if (options->llama && (options->transformer == NULL)) return plan_refuse("--llama goes with --transformer");
     if (options->brief && !options->paper) return plan_refuse("--brief goes with --paper");
     if ((options->fragment != NULL) && !options->advise) return plan_refuse("--write goes with --advise");
     return 0;
@@ -192,6 +198,19 @@ static int program(int argc, char **argv)
          .help = "nodes, GPUs, bandwidths, rates; clusters/gradientflow.cfg"},
         {.name = "model", .kind = TOOL_TEXT, .value_out = &options.model, .value_name = "FILE",
          .help = "tensors and FLOPs; models/alexnet.cfg"},
+        {.name = "samples", .kind = TOOL_REAL, .value_out = &options.samples, .value_name = "N", .low_real = 1,
+         .high_real = 1e18, .help = "of the run, tokens of a language model: its hours and cost"},
+        {.name = "set", .kind = TOOL_TEXT, .value_out = &options.set, .value_name = "TEXT",
+         .help = "keys over the cluster's file: \"rails = true; nics_per_node = 8\""},
+        {.name = "progress", .kind = TOOL_FLAG, .value_out = &options.progress,
+         .help = "say on stderr how far a table is; without it on a terminal alone"},
+        {.name = "show", .kind = TOOL_FLAG, .value_out = &options.show, .help = "print the cluster as a file, and end"},
+        {.name = "keys", .kind = TOOL_TEXT, .value_out = &options.keys, .value_name = "FILE",
+         .allowed = "cluster|model", .help = "print the keys of such a file, and end"},
+        {.name = "transformer", .kind = TOOL_TEXT, .value_out = &options.transformer, .value_name = "L,W,H,V[,S]",
+         .help = "print a model file: layers, width, heads, vocabulary, sequence length (1024)"},
+        {.name = "llama", .kind = TOOL_FLAG, .value_out = &options.llama,
+         .help = "with --transformer: Llama's form, not GPT-2's"},
         {.name = "gpus", .kind = TOOL_TEXT, .value_out = &options.gpus, .value_name = "N,N,..",
          .help = "how many; 1,8,64"},
         {.name = "modes", .kind = TOOL_TEXT, .value_out = &options.modes, .value_name = "M,M,..",
@@ -253,6 +272,13 @@ static int program(int argc, char **argv)
     int read = tool_args_read(&args, argc, argv, NULL, &operand_count), result;
     if (read != 0) return tool_args_exit(read);
     if (options_check(&options) != 0) return TOOL_EXIT_USAGE;
+    if (options.keys != NULL) {
+        if (strcmp(options.keys, "model") == 0) gf_config_model_keys(stdout);
+        else gf_config_cluster_keys(stdout);
+        return EXIT_SUCCESS;
+    }
+    if (options.transformer != NULL)
+        return (plan_transformer(options.transformer, options.llama, stdout) == 0) ? EXIT_SUCCESS : TOOL_EXIT_USAGE;
     result = plan_run(&options);
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -14,26 +14,31 @@ void plan_table_head(const struct plan_table *table, const struct plan_choice *c
                   plan_batch(table->model, cluster, choice), plan_compute_s(table->model, cluster, choice) * 1e3);
     (void)fprintf(out, "times     virtual: the library's own step on a simulated network, sizes only; which chunks sparse\n"
                        "          steps send is synthetic. Speed-up is against one GPU that exchanges nothing.\n\n");
-    (void)fprintf(out, "%5s %-10s %12s %12s %9s %6s %11s %10s\n", "GPUs", "mode", "step ms", "images/s", "speed-up",
-                  "eff %", "exposed ms", "wire MB");
+    (void)fprintf(out, "%5s %-10s %12s %12s %9s %6s %11s %10s%s\n", "GPUs", "mode", "step ms",
+                  (table->model->sample.tokens > 0) ? "tokens/s" : "images/s", "speed-up", "eff %", "exposed ms",
+                  "wire MB", (cluster->gpu_peak_flops > 0) ? "  MFU %" : "");
 }
 
-void plan_table_row(const struct plan_row *row, FILE *out)
+void plan_table_row(const struct plan_table *table, const struct plan_row *row, FILE *out)
 {
     if (!row->known) {
         (void)fprintf(out, "%5u %-10s %12s %12s %9s %6s %11s %10s\n", row->gpus, plan_mode_name(row->mode), "-", "-",
                       "-", "-", "-", "-");
         return;
     }
-    (void)fprintf(out, "%5u %-10s %12.3f %12.0f %9.2f %6.1f %11.3f %10.2f\n", row->gpus, plan_mode_name(row->mode),
-                  row->step_s * 1e3, row->images_per_second, row->speedup, row->efficiency * 100, row->exposed_s * 1e3,
+    double rate = (table->model->sample.tokens > 0) ? plan_tokens(table->model, row) : row->images_per_second;
+    (void)fprintf(out, "%5u %-10s %12.3f %12.0f %9.2f %6.1f %11.3f %10.2f", row->gpus, plan_mode_name(row->mode),
+                  row->step_s * 1e3, rate, row->speedup, row->efficiency * 100, row->exposed_s * 1e3,
                   row->wire_bytes * 1e-6);
+    if (table->cluster->gpu_peak_flops > 0)
+        (void)fprintf(out, " %6.1f", plan_mfu(table->model, table->cluster, row) * 100);
+    (void)fprintf(out, "\n");
 }
 
 void plan_csv_head(FILE *out)
 {
     (void)fprintf(out, "cluster,model,mode,gpus,step_ms,images_per_s,speedup,efficiency,exposed_ms,compute_ms,wire_bytes,"
-                       "messages,buffers\n");
+                       "messages,buffers,tokens_per_s,mfu\n");
 }
 
 /* Names are the user's own: a quote is doubled. */
@@ -54,8 +59,9 @@ void plan_csv_rows(const struct plan_table *table, FILE *out)
         if (!row->known) continue;
         csv_text(table->cluster->name, out);
         csv_text(table->model->name, out);
-        (void)fprintf(out, "%s,%u,%.6f,%.3f,%.4f,%.6f,%.6f,%.6f,%.0f,%.0f,%.0f\n", plan_mode_name(row->mode), row->gpus,
-                      row->step_s * 1e3, row->images_per_second, row->speedup, row->efficiency, row->exposed_s * 1e3,
-                      row->compute_s * 1e3, row->wire_bytes, row->messages, row->buffers);
+        (void)fprintf(out, "%s,%u,%.6f,%.3f,%.4f,%.6f,%.6f,%.6f,%.0f,%.0f,%.0f,%.3f,%.6f\n", plan_mode_name(row->mode),
+                      row->gpus, row->step_s * 1e3, row->images_per_second, row->speedup, row->efficiency,
+                      row->exposed_s * 1e3, row->compute_s * 1e3, row->wire_bytes, row->messages, row->buffers,
+                      plan_tokens(table->model, row), plan_mfu(table->model, table->cluster, row));
     }
 }

@@ -2,6 +2,7 @@
  * or moved a buffer on: then there may be more to do at once. */
 #include "tools/plan/plan_world.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include "tools/plan/plan_gpu.h"
 
+#define MIXER UINT64_C(8209) /* a prime beyond GF_WORLD_MAX: no world divides it */
 #define FOREVER_NS (UINT64_C(24) * 3600 * 1000000000) /* the longest deadline there is */
 
 /* Joining and leaving have turns without an event: a rank looks again after so long. */
@@ -77,7 +79,10 @@ static gf_status rank_open(struct plan_world *w, uint32_t rank)
     config.log_user = w;
     self->device = (struct plan_device){.sim = w->sim, .rank = rank, .bytes_per_ns = setup->network.op_bytes_per_ns,
                                         .peer_bytes_per_ns = setup->network.node_bytes_per_ns,
-                                        .op_ns = setup->network.op_ns, .has_data = setup->has_data};
+                                        .pair_bytes_per_ns = setup->network.pair_bytes_per_ns,
+                                        .op_ns = setup->network.op_ns,
+                                        .launch_elems = setup->network.device_ops ? PLAN_LAUNCH_ELEMS : 0,
+                                        .has_data = setup->has_data};
     self->drivers = *gf_sim_drivers(w->sim, rank);
     self->drivers.gpu = &plan_gpu;
     self->drivers.gpu_arg = &self->device;
@@ -96,12 +101,25 @@ static uint64_t due_ns(const struct plan_rank *self, uint64_t after_ns)
     return self->begin_ns + (uint64_t)((double)after_ns * self->stretch);
 }
 
+double plan_order_statistic(uint32_t i, uint32_t n, double tail)
+{
+    double above = (double)(n - i) + 1;
+    return exp(lgamma((double)n + 1) + lgamma(above - 1 / tail) - lgamma(above) - lgamma((double)n + 1 - 1 / tail));
+}
+
+static double straggler(const struct plan_setup *setup, uint32_t rank, uint32_t step)
+{
+    uint32_t place = (uint32_t)((MIXER * (rank + 1) + 13 * step) % setup->world) + 1;
+    if (setup->straggler_scale <= 0.0) return 1.0;
+    return 1.0 + setup->straggler_scale * (plan_order_statistic(place, setup->world, setup->straggler_tail) - 1.0);
+}
+
 /* The sum of twelve uniform numbers less six: near enough to a normal one, and never beyond six deviations. */
 static double stretch_draw(const struct plan_setup *setup, uint32_t rank, uint32_t step)
 {
     uint64_t state = ((uint64_t)step << 32) ^ rank;
     double sum = -6.0;
-    if (setup->compute_spread <= 0.0) return 1.0;
+    if (setup->compute_spread <= 0.0) return straggler(setup, rank, step);
     for (int i = 0; i < 12; i++) {
         uint64_t z = (state += UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(i + 1));
         z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -109,7 +127,7 @@ static double stretch_draw(const struct plan_setup *setup, uint32_t rank, uint32
         sum += (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
     }
     sum = 1.0 + setup->compute_spread * sum;
-    return (sum > 0.1) ? sum : 0.1;
+    return ((sum > 0.1) ? sum : 0.1) * straggler(setup, rank, step);
 }
 
 /* The next thing that happens by itself: a tensor, or the end of backward. */
@@ -262,7 +280,11 @@ gf_status plan_world_run(const struct plan_setup *setup, struct plan_result *res
                                .bytes_per_ns = network->bytes_per_ns, .node_bytes_per_ns = network->node_bytes_per_ns,
                                .latency_ns = network->latency_ns, .node_latency_ns = network->node_latency_ns,
                                .message_ns = network->message_ns, .node_port = true, .late_flags = true,
+                               .node_cards = network->node_cards, .rails = network->rails,
+                               .leaf_nodes = network->leaf_nodes, .leaf_bytes_per_ns = network->leaf_bytes_per_ns,
                                .no_data = !setup->has_data};
+    if (network->pair_bytes_per_ns > 0.0)
+        sim.node_bytes_per_ns = fmin(network->pair_bytes_per_ns, sim.node_bytes_per_ns);
     struct plan_world w = {.setup = setup, .sim = gf_sim_create(&sim), .error = error_out,
                            .hash = UINT64_C(0xcbf29ce484222325)};
     struct plan_result result = {0};

@@ -6,12 +6,16 @@
 #include "gradientflow.h"
 
 struct plan_network {
-    uint32_t ranks_per_node;
+    uint32_t ranks_per_node, node_cards, leaf_nodes; /* of a leaf switch; 0: all */
+    bool rails;
+    double leaf_bytes_per_ns;               /* to the tier above; 0: infinite */
+    double pair_bytes_per_ns;               /* between two ranks of a node; 0: as node_bytes_per_ns */
     double bytes_per_ns, node_bytes_per_ns; /* 0: infinite */
     uint64_t latency_ns, node_latency_ns;
     uint64_t message_ns;                    /* each message keeps its port so long beside its bytes */
     double op_bytes_per_ns;                 /* of element ops */
     uint64_t op_ns;
+    bool device_ops;                        /* one launch takes many slices of the pool (plan_gpu.h) */
 };
 
 struct plan_setup {
@@ -24,6 +28,7 @@ struct plan_setup {
     const uint64_t *ready_ns;        /* [tensor_count] from the step's begin to each tensor, rising */
     uint64_t compute_ns;             /* from its begin to the end of backward; at least the last ready_ns */
     double compute_spread;           /* standard deviation of a rank's compute time, as a share of it */
+    double straggler_scale, straggler_tail; /* see plan_order_statistic(); scale 0: nobody */
     bool has_data;                   /* real bytes, for tests: small worlds only */
     bool polls_all;                  /* every rank at every event, likewise: no time may depend on it */
 };
@@ -38,6 +43,13 @@ struct plan_result {
     uint64_t hash;         /* of every rank's end of every step: equal runs have equal ones */
     uint32_t buffer_count; /* operations of a dense step, without the vote */
 };
+
+/* The i-th smallest, from 1, of n draws of a Pareto distribution, P(X > x) = x^-tail from x = 1 on: its expectation
+ *     n! Gamma(n - i + 1 - 1 / tail) / ((n - i)! Gamma(n + 1 - 1 / tail))
+ * for a draw is U^(-1 / tail), U uniform, and the (n - i + 1)-th smallest U is Beta(n - i + 1, i). The largest of n
+ * grows as n^(1 / tail). Ranks are given these in a mixed order, so each step has the stragglers that are to be
+ * expected. */
+double plan_order_statistic(uint32_t i, uint32_t n, double tail);
 
 #define PLAN_ERROR_BYTES 512
 
