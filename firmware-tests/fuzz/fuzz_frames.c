@@ -3,7 +3,8 @@
  *
  * An input is a role and then pieces: a byte that says which of two connections and how long (or its end), and bytes.
  * They arrive over socket pairs instead of TCP, so that no port is used up; nonces are constant, so that an input means
- * the same each time and a corpus can hold a proof that fits. */
+ * the same each time. With the role's highest bit set and a key, whoever sends has the key: hello, challenge and proof get
+ * the proof that fits, and frames after them their size and MAC, whatever else is in them. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 #include "firmware-tests/support/tcp_world.h"
 
@@ -57,6 +58,53 @@ int LLVMFuzzerInitialize(int *count, char ***arguments)
     return 0;
 }
 
+/* ---- a sender with the key ---- */
+
+#define TALK_HEAD_BYTES (GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES)
+
+static struct sender {
+    enum { HELLO, PROOF, CHALLENGE, FRAMES } next;
+    unsigned char said[TCP_TALK_BYTES];
+    struct gf_auth_mac mac, other;
+} senders[2];
+static bool signs;
+
+/* The piece as who has the key would send it; its size. */
+static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned char *piece, size_t bytes)
+{
+    unsigned char *said = sender->said;
+    if (bytes < GF_FRAME_HEADER_BYTES) return bytes;
+    switch (sender->next) {
+    case HELLO:
+        if (bytes < TCP_HELLO_FRAME_BYTES) return bytes;
+        gf_auth_hello_put(&tcp->auth, piece, TCP_HELLO_PROVEN_BYTES, piece + TCP_HELLO_PROVEN_BYTES);
+        memcpy(said, piece, TCP_HELLO_FRAME_BYTES);
+        sender->next = PROOF;
+        return TCP_HELLO_FRAME_BYTES;
+    case PROOF: /* the challenge came to drain() */
+        memcpy(said + TCP_TALK_CHALLENGE_BYTES, piece, GF_FRAME_HEADER_BYTES);
+        gf_auth_prove(&tcp->auth, false, said, TCP_TALK_BYTES, piece + GF_FRAME_HEADER_BYTES);
+        gf_auth_macs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->other, &sender->mac);
+        sender->next = FRAMES;
+        return GF_FRAME_HEADER_BYTES + GF_FRAME_PROOF_BYTES;
+    case CHALLENGE:
+        if (bytes < TALK_HEAD_BYTES) return bytes;
+        memcpy(said, tcp->talk.said, TCP_HELLO_FRAME_BYTES);
+        memcpy(said + TCP_HELLO_FRAME_BYTES, piece, TALK_HEAD_BYTES);
+        gf_auth_prove(&tcp->auth, true, said, TCP_TALK_CHALLENGE_BYTES, piece + TALK_HEAD_BYTES);
+        gf_auth_macs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &sender->mac, &sender->other);
+        sender->next = FRAMES;
+        return GF_FRAME_HEADER_BYTES + GF_FRAME_CHALLENGE_BYTES;
+    case FRAMES: break;
+    }
+    size_t body_bytes = bytes - GF_FRAME_HEADER_BYTES;
+    struct gf_frame_header header = gf_frame_header_get(piece);
+    struct gf_put put = {piece, GF_FRAME_HEADER_BYTES};
+    gf_frame_header_put(&put, header.kind, (uint32_t)body_bytes, header.job_id, header.from);
+    gf_auth_mac_put(&sender->mac, piece, GF_FRAME_HEADER_BYTES, piece + GF_FRAME_HEADER_BYTES, body_bytes, piece + bytes);
+    return bytes + GF_AUTH_MAC_BYTES;
+}
+
 static int pair_open(int *fd_out)
 {
     int fds[2];
@@ -91,7 +139,11 @@ static void drain(struct gf_rendezvous *rendezvous, uint64_t now_ns, int *fds)
     must((status == GF_AGAIN) || ((status < 0) && (rendezvous->fault.code == status)));
     must((status == GF_AGAIN) || (rendezvous->fault.text[0] != 0));
     for (int i = 0; i < 2; i++) {
-        while ((fds[i] >= 0) && (recv(fds[i], copy, sizeof copy, MSG_DONTWAIT) > 0)) {}
+        ssize_t got;
+        while ((fds[i] >= 0) && ((got = recv(fds[i], copy, sizeof copy, MSG_DONTWAIT)) > 0)) {
+            if ((senders[i].next == PROOF) && (got >= (ssize_t)TALK_HEAD_BYTES))
+                memcpy(senders[i].said + TCP_HELLO_FRAME_BYTES, copy, TALK_HEAD_BYTES);
+        }
     }
 }
 
@@ -103,13 +155,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t now_ns = 1000;
     int fds[2] = {-1, -1};
     if (size < 1) return 0;
-    enum role role = (enum role)(data[0] % ROLE_COUNT);
+    enum role role = (enum role)((data[0] & 0x7f) % ROLE_COUNT);
     bool rank = (role >= IMPOSTOR);
     struct gf_rendezvous_setup setup = {.rank = rank ? 1 : 0, .world = 3, .job_id = 4711, .address = address,
                                         .bind = "", .keepalive_ns = 1000, .join_timeout_ns = 1000000};
     setup.authentication = &gf_module_authentication;
     setup.key_file = ((role == STRANGER_KEYED) || (role == MEMBER_KEYED) || (role == IMPOSTOR_KEYED)) ? key_file : "";
     must(gf_rendezvous_tcp.state_bytes(&setup) <= sizeof state);
+    signs = (data[0] > 0x7f) && (setup.key_file[0] != '\0');
+    memset(senders, 0, sizeof senders);
+    for (int i = 0; i < 2; i++)
+        senders[i].next = (role == STRANGER_KEYED) ? HELLO : (role == IMPOSTOR_KEYED) ? CHALLENGE : FRAMES;
     memset(state, 0xa5, sizeof state);
     for (int i = 0; gf_rendezvous_tcp.open(&setup, state, now_ns, &rendezvous, &fault) != GF_OK; i++) {
         must(i < 10); /* the port was free a moment ago, but others run here too */
@@ -141,7 +197,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             (void)close(*fd);
             *fd = -1;
         } else if (*fd >= 0) {
-            (void)send(*fd, data + at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+            unsigned char piece[0x80 + GF_FRAME_CHALLENGE_BYTES];
+            memcpy(piece, data + at, bytes);
+            size_t size_bytes = signs ? piece_sign(tcp, &senders[fd - fds], piece, bytes) : bytes;
+            (void)send(*fd, piece, size_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
         at += bytes;
         now_ns += 10;
