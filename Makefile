@@ -193,6 +193,8 @@ $(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = $(LIB) -Wl,-Bstatic 
 $(BUILD)/firmware-tests/program_unguarded: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(filter-out -Wl$(comma)--wrap=%,$(LINK_LIBS)) -lcmocka
 $(BUILD)/firmware-tests/program_attack $(BUILD)/firmware-tests/program_flood: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS) -lcmocka
 $(BUILD)/firmware-tests/program_unguarded $(BUILD)/firmware-tests/program_attack $(BUILD)/firmware-tests/program_flood: $(BUILD)/libtest.a
+$(BUILD)/firmware-tests/program_soak_corpus: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
+$(BUILD)/firmware-tests/program_soak_corpus: $(BUILD)/libtest.a
 $(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 $(BUILD)/firmware-tests/program_gpu: $(BUILD)/libtest.a $(SWEEP_FATBIN)
 # gf-train with faulty hardware, and one of another version of the library.
@@ -391,6 +393,11 @@ accuracy-precision: ## where training in 16 bits ends beside fp32 (15 minutes; l
 SECONDS ?= 60
 soak: $(BUILD)/firmware-tests/soak_main ## random jobs on the simulator for SECONDS=60, or that of SEED=0x..
 	@$< $(SECONDS) $(SEED)
+JOBS ?= 20000
+soak-corpus: ## JOBS=20000 jobs led by the edges they reach; those needed to reach all go to firmware-tests/soak/corpus (clang)
+	@$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)-edges CC=clang EDGES=1 $(BUILD)-edges/firmware-tests/program_soak_corpus
+	@$(BUILD)-edges/firmware-tests/program_soak_corpus guided $(JOBS) $(or $(SEED),$$(date +%s)) firmware-tests/soak/corpus
+$(OBJ): GF_FLAGS += $(if $(EDGES),-fsanitize-coverage=inline-8bit-counters)
 $(BUILD)/firmware-tests/soak_main: $(BUILD)/firmware-tests/soak/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 

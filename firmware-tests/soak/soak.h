@@ -252,6 +252,19 @@ struct soak_job {
 void soak_run(struct soak_job *job, uint64_t seed);
 void soak_job_print(const struct soak_job *job, FILE *to);
 
+/* ---- soak_seed.c ---- */
+#define SOAK_CHANGES_MAX 12u
+#define SOAK_SEED_BYTES (32u + SOAK_CHANGES_MAX * 32u)
+struct soak_seed {
+    uint64_t seed;
+    uint32_t change_count; /* draws of the plan that are something else: the index-th of all is `value` */
+    struct soak_change { uint32_t index; uint64_t value; } changes[SOAK_CHANGES_MAX];
+};
+void soak_run_seed(struct soak_job *job, const struct soak_seed *seed);
+uint32_t soak_rolls(void); /* of the newest soak_run_seed() */
+bool soak_seed_read(const char *text, struct soak_seed *seed_out);
+const char *soak_seed_text(const struct soak_seed *seed, char *text, size_t size);
+
 /* ---- soak_elastic.c ---- */
 void soak_enter(struct soak_job *job, uint32_t rank, soak_stage stage);
 void soak_finish(struct soak_job *job, uint32_t rank, gf_status status);

@@ -13,7 +13,12 @@ static inline uint64_t scramble(uint64_t z)
 
 struct dice { uint64_t state; };
 
-static inline uint64_t roll(struct dice *dice) { return scramble(dice->state += UINT64_C(0x9e3779b97f4a7c15)); }
+/* What was drawn, or what the job has in its place: soak_seed.c. */
+uint64_t soak_changed(uint64_t drawn);
+static inline uint64_t roll(struct dice *dice)
+{
+    return soak_changed(scramble(dice->state += UINT64_C(0x9e3779b97f4a7c15)));
+}
 static inline uint32_t below(struct dice *dice, uint32_t bound) { return soak_below(roll(dice), bound); }
 static inline uint32_t between(struct dice *dice, uint32_t low, uint32_t high)
 {

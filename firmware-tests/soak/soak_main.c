@@ -1,5 +1,5 @@
-/* soak SECONDS: random jobs from seeds that the clock begins. soak SECONDS SEED: that job alone. A failure shows the
- * job, what its ranks logged and how to run it again. */
+/* soak SECONDS: random jobs from seeds that the clock begins. soak SECONDS SEED: that job alone, which may be one of the
+ * corpus (soak_seed.c). A failure shows the job, what its ranks logged and how to run it again. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 
@@ -11,7 +11,7 @@
 #define JOB_SECONDS 60u /* a job that takes longer has hung outside of virtual time */
 
 static struct soak_job job;
-static uint64_t seed;
+static struct soak_seed seed;
 static bool is_one;
 static double seconds;
 static uint64_t epochs, rejoins, grown, leaves;
@@ -42,7 +42,9 @@ static void report(uint64_t jobs, double since_s, const uint64_t *counts, const 
 static void failure_show(void)
 {
     soak_job_print(&job, stdout);
-    (void)printf("soak: this seed fails; the same job again: make soak SEED=0x%llx\n", (unsigned long long)seed);
+    char text[SOAK_SEED_BYTES];
+    (void)printf("soak: this seed fails; the same job again: make soak SEED=%s\n",
+                 soak_seed_text(&seed, text, sizeof text));
     (void)fflush(stdout);
 }
 
@@ -62,7 +64,7 @@ static void jobs_hold(void **state)
     (void)state;
     do {
         (void)alarm(JOB_SECONDS);
-        soak_run(&job, seed);
+        soak_run_seed(&job, &seed);
         jobs++;
         epochs += job.plan.elastic && (job.model.epoch_count > 0) ? job.model.epoch_count - 1 : 0;
         rejoins += job.rejoins;
@@ -78,7 +80,7 @@ static void jobs_hold(void **state)
             soak_plan_print(&job.plan, stdout);
             return;
         }
-        seed++;
+        seed.seed++;
         if (wall_s() - reported_s >= REPORT_S) {
             reported_s = wall_s();
             report(jobs, begin_s, counts, met);
@@ -95,7 +97,11 @@ int main(int argc, char **argv)
     seconds = (argc > 1) ? atof(argv[1]) : 60;
     is_one = (argc > 2) && (argv[2][0] != '\0');
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    seed = is_one ? strtoull(argv[2], NULL, 0) : (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    seed.seed = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    if (is_one && !soak_seed_read(argv[2], &seed)) {
+        (void)fprintf(stderr, "soak: SEED is a number, or as in firmware-tests/soak/corpus\n");
+        return 2;
+    }
     (void)signal(SIGALRM, on_alarm);
     if (cmocka_run_group_tests(tests, NULL, NULL) == 0) return 0;
     failure_show();
