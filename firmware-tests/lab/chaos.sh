@@ -66,7 +66,8 @@ fault_cut() { # HOST MS
     net_cable "$1" down
     later "$(ms "$2")" mend "$1"
 }
-mend() { net_cable "$1" up; rm -f "$work/cut.$1"; }
+# Its connections may be lost all the same: the host counts as cut off until all would have noticed.
+mend() { net_cable "$1" up; sleep $((3 * keepalive_s + 1)); rm -f "$work/cut.$1"; }
 fault_stop() { # RANK MS
     say "stop rank $1 for $2 ms"
     touch "$work/stopped.$1"
@@ -138,9 +139,12 @@ one_job() { # SECONDS: faults for so long, or until the job has ended
     all_up 30 || { wrong "job $job did not begin: $(grep error: "$work/log" | head -n 1)"; return; }
     fds_look
     before=$fds_most
+    lost=0
     until_ns=$(($(now_ns) + $1 * 1000000000))
     while job_runs && [ "$(now_ns)" -lt $until_ns ]; do
         fault
+        [ $up_count -gt 0 ] && lost=0 || lost=$((lost + 1))
+        [ $lost -lt 30 ] || break
         sleep "$(awk -v now="$(now_ns)" -v from="$began_ns" 'BEGIN { t = (now - from) / 1e9; print 1 - (t - int(t)) }')"
     done
     net_mend
@@ -152,6 +156,7 @@ one_job() { # SECONDS: faults for so long, or until the job has ended
     elif job_runs; then
         wrong "job $job: 90 s after the last fault $up_count of $running ranks are there"
         stacks_show
+        kill -TERM "$(gf_run_pid)"
     fi
     job_end
     job_end_check
@@ -171,7 +176,7 @@ began_ns=$(now_ns)
 while :; do
     rest=$((seconds - ($(now_ns) - began_ns) / 1000000000))
     [ $rest -gt 5 ] && [ $failed -eq 0 ] || break
-    steps=$((rate * rest * 3 / 4 + 100))
+    steps=$((rate * rest / 5 + 100)) # under faults it makes a sixth of that rate
     one_job $rest
 done
 counts=$(cut -d' ' -f2 "$work/faults" | sort | uniq -c | awk '{ printf "%s%s %s", (NR > 1) ? ", " : "", $1, $2 }')

@@ -104,13 +104,14 @@ all_up() { # SECONDS
     for _ in $(seq 1 $(($1 * 5))); do
         job_runs || return 1
         ranks_look
-        if [ -s "$work/c.0" ] && [ $up_count -eq $running ] && [ $undisturbed -eq $running ]; then return 0; fi
+        [ -s "$work/c.0" ] && [ $up_count -gt 0 ] && [ $up_count -eq $running ] && [ $undisturbed -eq $running ] && return 0
         sleep 0.2
     done
     return 1
 }
 net_mend() {
-    for host in $(seq 0 $((hosts - 1))); do mend $host; net_shape $host $link_rate; done
+    for host in $(seq 0 $((hosts - 1))); do net_cable $host up; net_shape $host $link_rate; done
+    rm -f "$work"/cut.*
     for p in "$work"/stopped.*; do
         [ -e "$p" ] || continue
         p=${p##*.}
