@@ -394,9 +394,10 @@ SECONDS ?= 60
 soak: $(BUILD)/firmware-tests/soak_main ## random jobs on the simulator for SECONDS=60, or that of SEED=0x..
 	@$< $(SECONDS) $(SEED)
 JOBS ?= 20000
-soak-corpus: ## JOBS=20000 jobs led by the edges they reach; those needed to reach all go to firmware-tests/soak/corpus (clang)
-	@$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)-edges CC=clang EDGES=1 $(BUILD)-edges/firmware-tests/program_soak_corpus
-	@$(BUILD)-edges/firmware-tests/program_soak_corpus guided $(JOBS) $(or $(SEED),$$(date +%s)) firmware-tests/soak/corpus
+CORPUS_PROGRAM := $(BUILD)-edges/firmware-tests/program_soak_corpus
+soak-corpus: ## JOBS=20000 jobs led by the edges they reach; what reaches new ones stays in soak/corpus (clang)
+	@$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)-edges CC=clang EDGES=1 $(CORPUS_PROGRAM)
+	@$(CORPUS_PROGRAM) guided $(JOBS) $(or $(SEED),$$(date +%s)) firmware-tests/soak/corpus
 $(OBJ): GF_FLAGS += $(if $(EDGES),-fsanitize-coverage=inline-8bit-counters)
 $(BUILD)/firmware-tests/soak_main: $(BUILD)/firmware-tests/soak/soak_main.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka

@@ -3,8 +3,8 @@
  *
  * An input is a role and then pieces: a byte that says which of two connections and how long (or its end), and bytes.
  * They arrive over socket pairs instead of TCP, so that no port is used up; nonces are constant, so that an input means
- * the same each time. With the role's highest bit set and a key, whoever sends has the key: hello, challenge and proof get
- * the proof that fits, and frames after them their size and MAC, whatever else is in them. */
+ * the same each time. With the role's highest bit set and a key, whoever sends has the key: hello, challenge and proof
+ * get the proof that fits, and frames after them their size and MAC, whatever else is in them. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 #include "firmware-tests/support/tcp_world.h"
 
@@ -101,7 +101,7 @@ static size_t piece_sign(const struct tcp *tcp, struct sender *sender, unsigned 
     struct gf_frame_header header = gf_frame_header_get(piece);
     struct gf_put put = {piece, GF_FRAME_HEADER_BYTES};
     gf_frame_header_put(&put, header.kind, (uint32_t)body_bytes, header.job_id, header.from);
-    gf_auth_mac_put(&sender->mac, piece, GF_FRAME_HEADER_BYTES, piece + GF_FRAME_HEADER_BYTES, body_bytes, piece + bytes);
+    gf_auth_mac_put(&sender->mac, piece, bytes, NULL, 0, piece + bytes);
     return bytes + GF_AUTH_MAC_BYTES;
 }
 

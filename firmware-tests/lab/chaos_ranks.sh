@@ -104,7 +104,7 @@ all_up() { # SECONDS
     for _ in $(seq 1 $(($1 * 5))); do
         job_runs || return 1
         ranks_look
-        [ -s "$work/c.0" ] && [ $up_count -gt 0 ] && [ $up_count -eq $running ] && [ $undisturbed -eq $running ] && return 0
+        [ -s "$work/c.0" ] && [ $up_count -gt 0 ] && [ $up_count = $running ] && [ $undisturbed = $running ] && return 0
         sleep 0.2
     done
     return 1

@@ -1,5 +1,5 @@
-/* soak SECONDS: random jobs from seeds that the clock begins. soak SECONDS SEED: that job alone, which may be one of the
- * corpus (soak_seed.c). A failure shows the job, what its ranks logged and how to run it again. */
+/* soak SECONDS: random jobs from seeds that the clock begins. soak SECONDS SEED: that job alone, which may be one of
+ * the corpus (soak_seed.c). A failure shows the job, what its ranks logged and how to run it again. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 
