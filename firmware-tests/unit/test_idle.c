@@ -1,6 +1,11 @@
 /* When a rank that waits yields and when it sleeps: lib/core/idle.h, fed with times. */
 #include "firmware-tests/support/suite.h"
 #include "lib/core/idle.h"
+#include "drivers/link.h"
+#include "drivers/rendezvous.h"
+#include "lib/context.h"
+
+#include <unistd.h>
 
 #define MS UINT64_C(1000000)
 #define SLICE_NS (4 * MS) /* what a yield gives to somebody who computes */
@@ -82,4 +87,58 @@ TEST(no_ban_outlasts_its_cause)
     now_ns += 2 * GF_IDLE_BAN_MAX_NS; /* and long after it, the first ban is a short one again */
     now_ns = two_slices(&idling, now_ns, MS / 10);
     assert_true(gf_idle_yields(&idling, 1, now_ns + GF_IDLE_BAN_NS));
+}
+/* ---- gf_wait() on drivers of which the link always has something to say ---- */
+
+static uint32_t arms;
+static int pipe_ends[2];
+
+static int link_fd(struct gf_link *link)
+{
+    (void)link;
+    return pipe_ends[0];
+}
+
+static gf_status link_arm(struct gf_link *link)
+{
+    (void)link;
+    arms++;
+    return GF_AGAIN;
+}
+
+static int control_fd(struct gf_rendezvous *rendezvous)
+{
+    (void)rendezvous;
+    return pipe_ends[0];
+}
+
+static gf_status third(gf_context *gf, void *arg)
+{
+    uint32_t *turns = arg;
+    (void)gf;
+    return (++*turns < 3) ? GF_AGAIN : GF_OK;
+}
+
+/* Between a failure and the next epoch nobody polls the link: what it has to say would keep a rank from sleeping. */
+TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_whatever_its_link_says)
+{
+    static const struct gf_link_driver link_driver = {.wake_fd = link_fd, .arm = link_arm};
+    static const struct gf_rendezvous_driver control_driver = {.wake_fd = control_fd};
+    static const gf_phase phases[] = {GF_PHASE_READY, GF_PHASE_FAILED};
+    static gf_context gf;
+    struct gf_link link = {.driver = &link_driver};
+    struct gf_rendezvous control = {.driver = &control_driver};
+    assert_int_equal(pipe(pipe_ends), 0);
+    gf.link = &link;
+    gf.rendezvous = &control;
+    gf.config.link.idle = GF_IDLE_SLEEP;
+    for (size_t i = 0; i < LENGTH(phases); i++) {
+        uint32_t turns = 0;
+        arms = 0;
+        gf.phase = phases[i];
+        assert_int_equal(gf_wait(&gf, third, &turns), GF_OK);
+        assert_int_equal(arms, (phases[i] == GF_PHASE_FAILED) ? 0 : 2);
+    }
+    (void)close(pipe_ends[0]);
+    (void)close(pipe_ends[1]);
 }

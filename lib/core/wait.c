@@ -16,14 +16,15 @@ static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
     const struct timespec longest = {.tv_nsec = (long)longest_ns};
     struct pollfd fds[2];
     nfds_t count = 0;
-    int link_fd = gf->link->driver->wake_fd(gf->link);
+    bool link_rests = (gf->phase == GF_PHASE_FAILED); /* on the way to an epoch: nobody polls what it still says */
+    int link_fd = link_rests ? -1 : gf->link->driver->wake_fd(gf->link);
     int control_fd = gf->rendezvous->driver->wake_fd(gf->rendezvous);
     if (link_fd >= 0) {
         if (gf->link->driver->arm(gf->link) != GF_OK) return; /* events are waiting: poll first */
         fds[count++] = (struct pollfd){.fd = link_fd, .events = POLLIN};
     }
     if (control_fd >= 0) fds[count++] = (struct pollfd){.fd = control_fd, .events = POLLIN};
-    if ((link_fd < 0) && (gf->phase != GF_PHASE_JOIN) && (gf->phase != GF_PHASE_FAILED)) { /* failed: it was dropped */
+    if ((link_fd < 0) && !link_rests && (gf->phase != GF_PHASE_JOIN)) {
         (void)sched_yield(); /* a link without a wake-up cannot be slept on */
         return;
     }
