@@ -1,17 +1,18 @@
-/* A picture that needs nothing but a browser: for each rank its own thread, and below it what was on the wire. */
+/* A picture that needs nothing but a browser: for each rank its own thread, and below it what was on the wire. At a
+ * page's full width letters are 14 px high. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "tools/trace/trace.h"
 
-#define LEFT 130.0      /* of the time axis */
-#define WIDTH 1400.0    /* of the axis */
-#define TOP 56.0
-#define ROW 16.0
-#define GAP 8.0         /* between ranks */
-#define LEGEND 100.0    /* from one entry to the next */
-#define LETTER 6.2      /* a letter's width, about */
+#define LEFT 90.0       /* of the time axis */
+#define WIDTH 880.0     /* of the axis */
+#define TOP 116.0
+#define ROW 22.0
+#define GAP 10.0        /* between ranks */
+#define LEGEND 118.0    /* from one entry to the next */
+#define LETTER 7.8      /* a letter's width, about */
 
 static const struct {
     const char *name, *colour;
@@ -105,7 +106,7 @@ static void bar_draw(void *user, const struct trace_file *file, const struct tra
                   ((double)span->begin_ns - (double)picture->begin_ns) * 1e-6, left, y, (width < 0.4) ? 0.4 : width,
                   ROW - 2, looks[span->kind].colour);
     if (fit[0] != '\0')
-        (void)fprintf(picture->out, "<text x=\"%.2f\" y=\"%.1f\">%s</text>", left + 3, y + ROW - 5, fit);
+        (void)fprintf(picture->out, "<text x=\"%.2f\" y=\"%.1f\">%s</text>", left + 3, y + ROW - 7, fit);
     (void)fprintf(picture->out, "</g>\n");
     if (span->kind == TRACE_WAIT) exposed_draw(picture, file, span);
 }
@@ -114,8 +115,9 @@ static void bar_draw(void *user, const struct trace_file *file, const struct tra
 static void axis_draw(const struct picture *picture, double bottom)
 {
     double span = (double)(picture->end_ns - picture->begin_ns) * 1e-6, step = pow(10, floor(log10(span / 10)));
-    if (span / step > 50) step *= 5;
-    else if (span / step > 20) step *= 2;
+    if (span / step > 50) step *= 10;
+    else if (span / step > 20) step *= 5;
+    else if (span / step > 10) step *= 2;
     for (unsigned i = 0; (double)i * step <= span; i++) {
         double x = LEFT + WIDTH * (double)i * step / span;
         (void)fprintf(picture->out,
@@ -128,16 +130,16 @@ static void axis_draw(const struct picture *picture, double bottom)
 static void legend_draw(const struct picture *picture, uint64_t first, uint64_t last)
 {
     if (last != TRACE_NONE)
-        (void)fprintf(picture->out, "<text x=\"8\" y=\"22\" font-weight=\"bold\">steps %" PRIu64 " to %" PRIu64 "</text>\n",
-                      first, last);
+        (void)fprintf(picture->out, "<text x=\"8\" y=\"26\" font-size=\"17\">What each rank did in steps %" PRIu64
+                                    " to %" PRIu64 ", and below it what was on the wire</text>\n", first, last);
     for (size_t i = 0; i < LOOKS; i++)
         (void)fprintf(picture->out,
-                      "<rect x=\"%.1f\" y=\"12\" width=\"12\" height=\"12\" fill=\"%s\"/>"
-                      "<text x=\"%.1f\" y=\"22\">%s</text>\n",
-                      LEFT + LEGEND * (double)i, looks[i].colour, LEFT + LEGEND * (double)i + 17, looks[i].name);
-    (void)fprintf(picture->out, "<rect x=\"%.1f\" y=\"19\" width=\"20\" height=\"3\"/>"
-                                "<text x=\"%.1f\" y=\"22\">exposed: waits while the wire is busy</text>\n",
-                  LEFT + LEGEND * LOOKS, LEFT + LEGEND * LOOKS + 25);
+                      "<rect x=\"%.1f\" y=\"40\" width=\"13\" height=\"13\" fill=\"%s\"/>"
+                      "<text x=\"%.1f\" y=\"52\">%s</text>\n",
+                      LEFT + LEGEND * (double)i, looks[i].colour, LEFT + LEGEND * (double)i + 19, looks[i].name);
+    (void)fprintf(picture->out, "<rect x=\"%.1f\" y=\"67\" width=\"20\" height=\"3\"/>"
+                                "<text x=\"%.1f\" y=\"74\">exposed: waits while the wire is busy</text>\n",
+                  LEFT, LEFT + 26);
 }
 
 void trace_svg(const struct trace *trace, uint64_t first, uint64_t last, FILE *out)
@@ -147,17 +149,16 @@ void trace_svg(const struct trace *trace, uint64_t first, uint64_t last, FILE *o
     for (uint32_t f = 0; f < trace->file_count; f++)
         bottom += ROW * trace_spans(trace, &trace->files[f], first, last, range_add, &picture) + GAP;
     if (picture.begin_ns >= picture.end_ns) picture.end_ns = (picture.begin_ns = 0) + 1;
-    (void)fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
-                       "viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" font-size=\"11\">\n"
-                       "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-                  LEFT + WIDTH + 30, bottom + 10, LEFT + WIDTH + 30, bottom + 10);
+    (void)fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
+                       "font-size=\"14\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+                  LEFT + WIDTH + 30, bottom + 10);
     legend_draw(&picture, first, last);
     axis_draw(&picture, bottom);
     for (uint32_t f = 0; f < trace->file_count; f++) {
         const struct trace_file *file = &trace->files[f];
         (void)fprintf(out, "<text x=\"8\" y=\"%.1f\" font-weight=\"bold\">rank %u</text>"
                            "<text x=\"8\" y=\"%.1f\" fill=\"#666\">%s</text>\n",
-                      picture.y + ROW - 5, file->head.rank, picture.y + 2 * ROW - 5, file->head.node);
+                      picture.y + ROW - 7, file->head.rank, picture.y + 2 * ROW - 7, file->head.node);
         picture.y += ROW * trace_spans(trace, file, first, last, bar_draw, &picture) + GAP;
     }
     (void)fprintf(out, "</svg>\n");
