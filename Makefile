@@ -47,7 +47,8 @@ program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
 TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% test_% fuzz_% bench_% program_% suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
 TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,$(wildcard firmware-tests/*/test_link_ucx*.c) %/test_link_strangers.c) \
               $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
-PROGRAMS := $(call program,$(filter-out %/program_modules.c $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c) \
+PROGRAMS := $(call program,$(filter-out %/program_modules.c $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c \
+              %/program_ucx_faults.c) \
               $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
 TOOLS    := $(patsubst %_main.c,$(BUILD)/gf-%,$(notdir $(wildcard tools/*/*_main.c)))
 LIB      := $(BUILD)/libgradientflow.$(if $(SHARED),so,a)
@@ -65,7 +66,8 @@ BLAS_LIBS = -Wl,-Bstatic -L$(LIBRARIES)/openblas-serial -lopenblas -lz -Wl,-Bdyn
 all: $(LIB) $(SIM_LIB) $(TOOLS) $(BUILD)/include ## build the library, the simulator and the tools
 
 # What sees UCX's headers.
-$(BUILD)/drivers/ucx/%.o $(BUILD)/firmware-tests/process/test_link_ucx%.o $(BUILD)/firmware-tests/process/program_allocations.o: \
+$(addprefix $(BUILD)/,drivers/ucx/%.o $(addprefix firmware-tests/process/,test_link_ucx%.o \
+    program_allocations.o program_ucx_faults.o)): \
     GF_FLAGS += $(UCX_FLAGS)
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
@@ -160,6 +162,13 @@ $(BUILD)/firmware-tests/test_perf: $(BUILD)/tools/perf/perf_values.o $(BUILD)/to
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
     worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup,-Wl$(comma)--wrap=ucp_$(f)) -Wl,--wrap=ucs_config_parser_get_value
 $(BUILD)/firmware-tests/test_link_ucx_settings: LDFLAGS += $(foreach f,ucp_config_modify ucp_context_query uct_config_modify,-Wl$(comma)--wrap=$(f))
+$(BUILD)/firmware-tests/test_link_ucx_faults: LDFLAGS += -Wl,--wrap=ucp_ep_create
+UCX_FAULTS = $(patsubst %,-Wl$(comma)--wrap=ucp_%,config_read config_modify init_version context_query worker_create \
+    worker_get_efd worker_get_address worker_arm worker_flush_nbx mem_map mem_query rkey_pack ep_create ep_rkey_unpack \
+    rkey_ptr tag_send_nbx tag_recv_nbx) $(patsubst %,-Wl$(comma)--wrap=uct_%,query_components md_open \
+    md_iface_config_read config_modify)
+$(BUILD)/firmware-tests/test_link_ucx_calls: LDFLAGS += $(UCX_FAULTS)
+$(BUILD)/firmware-tests/test_link_ucx_calls: $(BUILD)/firmware-tests/process/program_ucx_faults.o
 $(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c firmware-tests/support/suite_main.c) $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter $(NET_TESTS) %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) -lcmocka
@@ -201,6 +210,9 @@ $(BUILD)/firmware-tests/program_gpu: $(BUILD)/libtest.a $(SWEEP_FATBIN)
 FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
 $(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/process/program_faulty_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) -Wl,--wrap=gf_tensor_ready -Wl,--wrap=gf_close
+$(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/process/program_ucx_faults.o \
+    $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
+	$(FAULTY_LINK) $(UCX_FAULTS)
 OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/core/open drivers/tcp/rendezvous_tcp_accept drivers/tcp/rendezvous_tcp_auth)
 $(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK)

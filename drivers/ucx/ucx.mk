@@ -22,8 +22,8 @@ UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(U
                     '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib$(UCX_FOLDER:%=:%)'
 # Who connects to UCX's tcp is checked in drivers/ucx/connection*.c, which a static link leads UCX's calls through.
 UCX_SOCKETS := listen accept connect send sendmsg recv close
-# .. and what it calls its segments: segment_names.c.
-UCX_MEMORY  := shm_open shm_unlink
+# .. what it calls its segments, and keys of those of peers: segment_names.c.
+UCX_MEMORY  := shm_open shm_unlink uct_rkey_unpack
 UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static --libs ucx)) \
                -Wl,--undefined=__wrap_listen -Wl,--undefined=__wrap_shm_open \
                $(patsubst %,-Wl$(comma)--wrap=%,$(UCX_SOCKETS) $(UCX_MEMORY))

@@ -9,6 +9,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <ucp/api/ucp.h>
+
 static unsigned char out[RANKS_MAX][RANKS_MESSAGE_MAX], in[RANKS_MAX][RANKS_MESSAGE_MAX];
 
 /* ---- a dead peer ---- */
@@ -127,6 +129,44 @@ static void dead_endpoint_body(struct ranks_one *one)
 TEST(a_peer_that_died_before_connect_hangs_nobody)
 {
     ranks_run_each(2, 1u << 1, dead_endpoint_body);
+}
+
+/* Rank 1 dies between the two calls with which rank 0 connects to it: its memory is not there to be mapped. */
+static struct ranks_one *dying;
+ucs_status_t __real_ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *out);
+ucs_status_t __wrap_ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *out);
+ucs_status_t __wrap_ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *out)
+{
+    ucs_status_t status = __real_ucp_ep_create(worker, params, out);
+    char byte = 0;
+    if (dying == NULL) return status;
+    RANK_CHECK(dying, write(dying->to[1], &byte, 1) == 1);
+    while (recv(dying->to[1], &byte, 1, 0) > 0) continue;
+    return status;
+}
+
+static void dying_body(struct ranks_one *one)
+{
+    static unsigned char endpoint[2048];
+    size_t size_bytes = 0;
+    char byte;
+    ranks_setup(one, one->arg);
+    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
+    ranks_endpoint_swap(one, 1 - one->rank, endpoint, &size_bytes);
+    if (one->rank == 1) {
+        RANK_CHECK(one, recv(one->to[0], &byte, 1, 0) == 1);
+        (void)kill(getpid(), SIGKILL);
+    }
+    dying = one;
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1, endpoint, size_bytes) == GF_OK);
+    dying = NULL;
+    RANK_CHECK(one, one->link->driver->map(one->link, 1) == NULL);
+    ranks_close(one);
+}
+
+TEST(a_peer_that_dies_while_its_memory_is_mapped_ends_nobody)
+{
+    ranks_run_each(2, 1u << 1, dying_body);
 }
 
 /* ---- what open and connect refuse ---- */
