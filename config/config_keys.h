@@ -21,6 +21,8 @@ unsigned gf_word_slips(const char *a, const char *b);
 
 /* One value over *config, checked against its row; false (and *config as it was) where it is not valid. */
 bool gf_key_set_number(const struct gf_setting *setting, struct gf_config *config, uint64_t number);
+/* as a file says it */
+bool gf_key_set_count(const struct gf_setting *setting, struct gf_config *config, uint64_t number);
 bool gf_key_set_real(const struct gf_setting *setting, struct gf_config *config, double real);
 /* From text: "4 MiB", "200 ms", "0.9", "fp16", "true". */
 bool gf_key_set_text(const struct gf_setting *setting, struct gf_config *config, const char *text);

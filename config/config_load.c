@@ -38,6 +38,7 @@ static value_vote string_take(const struct gf_setting *setting, struct gf_config
 {
     bool takes_text = (setting->kind == GF_SETTING_BYTES) || (setting->kind == GF_SETTING_TIME) ||
                       (setting->kind == GF_SETTING_NAME) || (setting->kind == GF_SETTING_TEXT) ||
+                      (setting->flags & GF_SETTING_AUTO) ||
                       (setting->high > INT64_MAX); /* a job id: libconfig's numbers have a sign */
     if (!takes_text) return VALUE_TYPE;
     return gf_key_set_text(setting, config, text) ? VALUE_TAKEN : VALUE_INVALID;
@@ -65,7 +66,7 @@ static value_vote value_take(const struct gf_setting *setting, struct gf_config 
         taken = gf_time_of(real, &ns) && gf_key_set_number(setting, config, ns);
     } else if (((setting->kind == GF_SETTING_COUNT) || (setting->kind == GF_SETTING_BYTES)) &&
                (type != CONFIG_TYPE_FLOAT)) {
-        taken = (whole >= 0) && gf_key_set_number(setting, config, (uint64_t)whole);
+        taken = (whole >= 0) && gf_key_set_count(setting, config, (uint64_t)whole);
     } else {
         return VALUE_TYPE;
     }

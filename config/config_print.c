@@ -17,9 +17,9 @@ static void string_print(const char *text, FILE *out)
 }
 
 /* Whole numbers past 32 bits want an L, and libconfig has none past 63. */
-static void count_print(uint64_t count, const char *value, FILE *out)
+static void count_print(const struct gf_setting *setting, uint64_t count, const char *value, FILE *out)
 {
-    if (count > 999999999999999999ull) string_print(value, out);
+    if ((setting->flags & GF_SETTING_AUTO) || (count > 999999999999999999ull)) string_print(value, out);
     else (void)fprintf(out, "%s%s", value, (count > INT32_MAX) ? "L" : "");
 }
 
@@ -28,7 +28,7 @@ static void value_print(const struct gf_setting *setting, const struct gf_config
     char value[GF_SETTING_VALUE_BYTES];
     (void)gf_setting_value(setting, config, value);
     switch ((gf_setting_kind)setting->kind) {
-    case GF_SETTING_COUNT: count_print(gf_setting_number(setting, config), value, out); break;
+    case GF_SETTING_COUNT: count_print(setting, gf_setting_number(setting, config), value, out); break;
     case GF_SETTING_BOOL:
     case GF_SETTING_REAL:  (void)fputs(value, out); break;
     case GF_SETTING_BYTES:

@@ -119,6 +119,12 @@ bool gf_key_set_number(const struct gf_setting *setting, struct gf_config *confi
     return true;
 }
 
+bool gf_key_set_count(const struct gf_setting *setting, struct gf_config *config, uint64_t number)
+{
+    uint64_t more = (setting->flags & GF_SETTING_AUTO) ? 1 : 0;
+    return (number <= UINT64_MAX - more) && gf_key_set_number(setting, config, number + more);
+}
+
 bool gf_key_set_real(const struct gf_setting *setting, struct gf_config *config, double real)
 {
     if (!gf_setting_real_valid(setting, real)) return false;
@@ -134,7 +140,10 @@ bool gf_key_set_text(const struct gf_setting *setting, struct gf_config *config,
     case GF_SETTING_BOOL:
         if ((strcmp(text, "true") != 0) && (strcmp(text, "false") != 0)) return false;
         return gf_key_set_number(setting, config, text[0] == 't');
-    case GF_SETTING_COUNT: return gf_number_read(text, &number) && gf_key_set_number(setting, config, number);
+    case GF_SETTING_COUNT:
+        if ((setting->flags & GF_SETTING_AUTO) && (strcmp(text, "auto") == 0))
+            return gf_key_set_number(setting, config, 0);
+        return gf_number_read(text, &number) && gf_key_set_count(setting, config, number);
     case GF_SETTING_BYTES: return gf_bytes_read(text, &number) && gf_key_set_number(setting, config, number);
     case GF_SETTING_TIME:  return gf_time_read(text, &number) && gf_key_set_number(setting, config, number);
     case GF_SETTING_REAL:  return gf_real_read(text, &real) && gf_key_set_real(setting, config, real);

@@ -11,9 +11,11 @@ struct gf_ops;
 
 struct gf_gpu_setup {
     const char *library; /* CUDA driver library; empty: libcuda.so.1 */
-    uint32_t ordinal;
+    uint32_t ordinal; /* GF_ORDINAL(n); 0: local, modulo the devices that this process sees */
+    uint32_t local;   /* the rank's place in its node */
     size_t device_bytes; /* arena taken once at open; 0 on the host */
     uint32_t events_max; /* for mark() */
+    uint64_t idle_ns;    /* closing waits so long for the device's work; 0, and at most: 2 s */
     const void *image;   /* fatbin with the kernels that launch() starts; NULL on the host */
     uint32_t image_cuda; /* of which CUDA the compiler was that made it: 12040, 13000; 0: unknown */
     const char *const *kernels; /* [kernel_count] their names, in the order of launch()'s numbers */
@@ -38,6 +40,8 @@ struct gf_gpu {
     const struct gf_gpu_driver *driver;
     const struct gf_ops *ops; /* element ops that run here */
     uint32_t multiprocessors; /* grids are sized by it; 0 on the host */
+    char name[64];            /* for a person; empty on the host */
+    unsigned char uuid[16];   /* the same in all processes on this device; zeroes: it has none */
     struct gf_fault fault;
 };
 
@@ -58,7 +62,8 @@ struct gf_gpu_driver {
     gf_mem (*arena)(struct gf_gpu *gpu); /* base of device_bytes, zeroes at open; 0 on the host */
     /* Host memory that copies and kernels will touch, once at open: afterwards its addresses are good on queues too. */
     gf_status (*host_register)(struct gf_gpu *gpu, void *base, size_t size_bytes);
-    void (*host_unregister)(struct gf_gpu *gpu, void *base);
+    /* GF_ERR_DEVICE, with the fault: the device's work does not end, and the memory stays registered. */
+    gf_status (*host_unregister)(struct gf_gpu *gpu, void *base);
     /* The context's own queue, made at open. */
     gf_queue_handle (*stream)(struct gf_gpu *gpu);
     /* From here nothing blocks: work is queued, and done in the order of its queue. Addresses are of the arena or of
@@ -68,7 +73,9 @@ struct gf_gpu_driver {
     /* Starts kernels[kernel] with `blocks` blocks of `threads` threads; args[i] points to the i-th argument, which is read
      * during the call. */
     gf_status (*launch)(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args);
-    /* The queue's later work waits for what the other stream holds now; and the other way round. */
+    /* The queue's later work waits for what the other stream holds now; and the other way round. GF_ERR_STATE: that
+     * stream
+     * captures a graph, and nothing has changed. */
     gf_status (*wait_for)(struct gf_queue *queue, gf_queue_handle other);
     gf_status (*lead)(struct gf_queue *queue, gf_queue_handle other);
     /* Event `event` < events_max is reached once all that the queue holds now is done. Marking again moves it. */

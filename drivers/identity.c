@@ -12,14 +12,15 @@
 static const struct launcher {
     const char *rank;
     const char *world;
+    const char *local; /* place in the node; rank where it is not set */
     const char *job[2];
 } launchers[] = {
-    {"GF_RANK", "GF_WORLD", {NULL, NULL}}, /* GF_JOB is a number, below */
-    {"SLURM_PROCID", "SLURM_NTASKS", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {"PMIX_NAMESPACE", NULL}},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {"OMPI_MCA_ess_base_jobid", NULL}},
-    {"PMI_RANK", "PMI_SIZE", {"PMI_JOBID", NULL}},
-    {"RANK", "WORLD_SIZE", {"TORCHELASTIC_RUN_ID", NULL}},
+    {"GF_RANK", "GF_WORLD", "GF_LOCAL_RANK", {NULL, NULL}}, /* GF_JOB is a number, below */
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", {"PMIX_NAMESPACE", NULL}},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", {"OMPI_MCA_ess_base_jobid", NULL}},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {"PMI_JOBID", NULL}},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", {"TORCHELASTIC_RUN_ID", NULL}},
 };
 #define LAUNCHER_COUNT (sizeof launchers / sizeof launchers[0])
 
@@ -94,7 +95,13 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     (void)snprintf(allowed, sizeof allowed, "a rank from 0 to %u (%s is %u)", (unsigned)most - 1, launcher->world,
                    (unsigned)world);
     if (!decimal_parse(rank_text, most - 1, &rank)) return refuse(fault_out, launcher->rank, rank_text, allowed);
-    identity.rank = (uint32_t)rank;
+    identity.rank = identity.local = (uint32_t)rank;
+    if (variable(launcher->local) != NULL) {
+        (void)snprintf(allowed, sizeof allowed, "a place in the node from 0 to %u", (unsigned)most - 1);
+        if (!decimal_parse(variable(launcher->local), most - 1, &rank))
+            return refuse(fault_out, launcher->local, variable(launcher->local), allowed);
+        identity.local = (uint32_t)rank;
+    }
     identity.world = (uint32_t)world;
     identity.source = launcher->rank;
     const char *job = variable("GF_JOB"), *address = variable("GF_ADDRESS");
@@ -119,6 +126,13 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     identity.rejoin = (rejoin != NULL) && (rejoin[0] == '1');
     *identity_out = identity;
     return GF_OK;
+}
+
+uint32_t gf_identity_local(uint32_t rank)
+{
+    struct gf_identity identity;
+    struct gf_fault fault;
+    return (gf_identity_get(&identity, &fault) == GF_OK) ? identity.local : rank;
 }
 
 int gf_identity_ended_fd(void)

@@ -7,6 +7,7 @@
 struct gf_identity {
     uint32_t rank;
     uint32_t world;
+    uint32_t local;              /* its place in its node; where the launcher does not say that: rank */
     uint32_t world_max;          /* GF_WORLD_MAX; 0 where it is not set. A new rank is from world to world_max - 1 */
     uint64_t job_id;             /* GF_JOB, or a hash of the launcher's own job id; 0 where there is none */
     char address[GF_TEXT_MAX];   /* GF_ADDRESS (numeric IP:port); empty where it is not set */
@@ -19,6 +20,9 @@ struct gf_identity {
  * malformed (a rank that is no number, or not below the world). MASTER_ADDR and MASTER_PORT are not read: torchrun's
  * own store listens there. Its jobs get their address from GF_ADDRESS or the configuration. */
 gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out);
+
+/* The same of a process that has no identity yet: the launcher's word, or `rank`. */
+uint32_t gf_identity_local(uint32_t rank);
 
 /* GF_ENDED_FD: a descriptor that the launcher keeps open for its ranks, of a file whose bit i says that no process of rank i
  * runs. -1 where there is none. */

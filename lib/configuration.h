@@ -26,6 +26,7 @@ struct gf_state_extra {
 #define GF_PATH_MAX_BYTES 256
 /* Zeroes are defaults everywhere. gf_config_load() (config/config.h) fills it from a file, or fill it by hand. The key
  * table (gradientflow.cfg.5) states each field's file key, unit, range and default. Strings are NUL-terminated. */
+#define GF_ORDINAL(number) ((number) + 1u)
 struct gf_config {
     uint32_t size_bytes; /* sizeof(struct gf_config), or 0 */
     struct {
@@ -59,7 +60,8 @@ struct gf_config {
     struct {
         char driver[16];                 /* empty or "host"; "cuda" */
         char library[GF_PATH_MAX_BYTES]; /* empty: libcuda.so.1 */
-        uint32_t ordinal;                /* which GPU */
+        uint32_t ordinal; /* GF_ORDINAL(n); 0: the rank's place in its node, modulo the GPUs that it sees */
+        bool shared;      /* several ranks on one GPU are meant: no warning */
     } device;
     struct {
         gf_type wire;

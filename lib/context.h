@@ -56,6 +56,7 @@ struct gf_context {
     struct {
         gf_mem base;             /* the arena; 0 on the host */
         uint64_t bytes;
+        float *uuids;            /* [world * GF_UUID_WORDS] of all ranks' devices (uuid.c) */
     } device;
     struct gf_ipc ipc;           /* where all ranks reach each other's device memory */
     struct {

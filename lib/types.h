@@ -41,7 +41,9 @@ const char *gf_status_name(gf_status status);
 
 typedef struct gf_context gf_context; /* lies at the start of the control region */
 typedef uint64_t gf_mem;              /* host or device address; only ops and drivers follow it */
-typedef uint64_t gf_queue_handle;     /* CUDA: a CUstream; host: 0 */
+/* Host: 0. CUDA: a CUstream of the primary context that captures nothing; 0 is its legacy default stream, 2 that of the
+ * calling thread, which is the default of programs compiled with --default-stream per-thread. */
+typedef uint64_t gf_queue_handle;
 
 /* Types of elements. */
 typedef enum gf_type { GF_TYPE_F32 = 0, GF_TYPE_F16 = 1, GF_TYPE_BF16 = 2, GF_TYPE_COUNT } gf_type;

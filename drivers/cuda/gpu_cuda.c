@@ -29,7 +29,7 @@ static gf_status cuda_open(const struct gf_gpu_setup *setup, void *state, struct
     cuda->gpu.ops = setup->ops;
     cuda->gpu.fault.peer = GF_RANK_NONE;
     cuda->log = setup->log;
-    cuda->device = (CUdevice)setup->ordinal;
+    cuda->idle_ns = (setup->idle_ns > 0) && (setup->idle_ns < CUDA_IDLE_NS) ? setup->idle_ns : CUDA_IDLE_NS;
     cuda->event_count = setup->events_max;
     cuda->kernel_count = (setup->image != NULL) ? setup->kernel_count : 0;
     cuda->events = (CUevent *)(void *)(cuda + 1);
@@ -66,26 +66,77 @@ gf_status gf_cuda_told(struct cuda_gpu *cuda, CUresult result, const char *call)
     return gf_cuda_result(cuda, result, call, &cuda->gpu.fault);
 }
 
+CUresult gf_cuda_relax(struct cuda_gpu *cuda)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result = cuda->calls.capture_mode(&mode);
+    if ((result == CUDA_SUCCESS) && (cuda->entered++ == 0)) cuda->mode_before = mode;
+    return result;
+}
+
+CUresult gf_cuda_unrelax(struct cuda_gpu *cuda)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    if ((cuda->entered == 0) || (--cuda->entered > 0)) return CUDA_SUCCESS;
+    mode = cuda->mode_before;
+    return cuda->calls.capture_mode(&mode);
+}
+
+gf_status gf_cuda_push(struct cuda_gpu *cuda, struct gf_fault *fault_out)
+{
+    CUcontext popped;
+    gf_status status = gf_cuda_result(cuda, cuda->calls.context_push(cuda->context), "cuCtxPushCurrent", fault_out);
+    if (status < 0) return status;
+    status = gf_cuda_result(cuda, gf_cuda_relax(cuda), "cuThreadExchangeStreamCaptureMode", fault_out);
+    if (status < 0) (void)cuda->calls.context_pop(&popped);
+    return status;
+}
+
+gf_status gf_cuda_pop(struct cuda_gpu *cuda, struct gf_fault *fault_out)
+{
+    CUcontext popped;
+    gf_status restored = gf_cuda_result(cuda, gf_cuda_unrelax(cuda), "cuThreadExchangeStreamCaptureMode", fault_out);
+    gf_status status = gf_cuda_result(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent", fault_out);
+    return (restored < 0) ? restored : status;
+}
+
 gf_status gf_cuda_enter(struct cuda_gpu *cuda)
 {
-    return gf_cuda_told(cuda, cuda->calls.context_push(cuda->context), "cuCtxPushCurrent");
+    return gf_cuda_push(cuda, &cuda->gpu.fault);
 }
 
 gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status)
 {
-    CUcontext popped;
-    gf_status left = gf_cuda_told(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent");
+    gf_status left = gf_cuda_pop(cuda, &cuda->gpu.fault);
     return (status < 0) ? status : (left < 0) ? left : status;
 }
 
-static void cuda_host_unregister(struct gf_gpu *gpu, void *base)
+/* A stream of the appliance that captures would take the library's waits into a graph, to be waited for whenever that
+ * runs. */
+static gf_status capture_check(struct cuda_gpu *cuda, CUstream stream)
+{
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = cuda->calls.stream_capturing(stream, &capturing);
+    if ((result != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) && ((result != CUDA_SUCCESS) ||
+                                                           (capturing == CU_STREAM_CAPTURE_STATUS_NONE)))
+        return gf_cuda_told(cuda, result, "cuStreamIsCapturing");
+    return gf_fault_set(&cuda->gpu.fault, GF_ERR_STATE, GF_RANK_NONE, "cuStreamIsCapturing", result,
+                        "device %d: %s captures a graph: give a stream that does not, or end the capture before",
+                        (int)cuda->device,
+                        (result == CUDA_SUCCESS) ? "the stream that was given"
+                                                 : "a stream that the default stream waits for");
+}
+
+static gf_status cuda_host_unregister(struct gf_gpu *gpu, void *base)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
     bool entered = gf_cuda_enter_last(cuda);
-    if (entered) gf_cuda_idle(cuda); /* the caller may unmap it now */
-    CUresult result = cuda->calls.host_unregister(base);
-    gf_cuda_given(cuda, result, "cuMemHostUnregister");
+    bool idle = !entered || gf_cuda_idle(cuda, true); /* the caller may unmap it now */
+    if (idle) gf_cuda_given(cuda, cuda->calls.host_unregister(base), "cuMemHostUnregister");
     if (entered) gf_cuda_leave_last(cuda);
+    if (idle) return GF_OK;
+    return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0, "device %d: work on it does not end",
+                        (int)cuda->device);
 }
 
 static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
@@ -97,7 +148,7 @@ static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_
                                                 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
     status = gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemHostRegister"));
     /* Where it was registered and the context could not be left: the caller holds what failed for not registered. */
-    if ((result == CUDA_SUCCESS) && (status < 0)) cuda_host_unregister(gpu, base);
+    if ((result == CUDA_SUCCESS) && (status < 0)) (void)cuda_host_unregister(gpu, base);
     return status;
 }
 
@@ -134,13 +185,14 @@ static gf_status cuda_launch(struct gf_queue *queue, uint32_t kernel, uint32_t b
     return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuLaunchKernel"));
 }
 
-/* `later` waits for what `earlier` holds now. */
-static gf_status order(struct cuda_gpu *cuda, CUstream earlier, CUstream later)
+/* `later` waits for what `earlier` holds now; one of them is `theirs`. */
+static gf_status order(struct cuda_gpu *cuda, CUstream earlier, CUstream later, CUstream theirs)
 {
     if (earlier == later) return GF_OK;
     gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
-    status = gf_cuda_told(cuda, cuda->calls.event_record(cuda->cross, earlier), "cuEventRecord");
+    status = capture_check(cuda, theirs);
+    if (status >= 0) status = gf_cuda_told(cuda, cuda->calls.event_record(cuda->cross, earlier), "cuEventRecord");
     if (status >= 0)
         status = gf_cuda_told(cuda, cuda->calls.stream_wait(later, cuda->cross, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
     return gf_cuda_leave(cuda, status);
@@ -148,12 +200,12 @@ static gf_status order(struct cuda_gpu *cuda, CUstream earlier, CUstream later)
 
 static gf_status cuda_wait_for(struct gf_queue *queue, gf_queue_handle other)
 {
-    return order(cuda_of(queue->gpu), stream_of(other), stream_of(queue->stream));
+    return order(cuda_of(queue->gpu), stream_of(other), stream_of(queue->stream), stream_of(other));
 }
 
 static gf_status cuda_lead(struct gf_queue *queue, gf_queue_handle other)
 {
-    return order(cuda_of(queue->gpu), stream_of(queue->stream), stream_of(other));
+    return order(cuda_of(queue->gpu), stream_of(queue->stream), stream_of(other), stream_of(other));
 }
 
 static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)

@@ -7,6 +7,7 @@
 #include "drivers/gpu.h"
 
 #define CUDA_DEFAULT_LIBRARY "libcuda.so.1"
+#define CUDA_VERSION_RECORD 12050 /* cuCtxRecordEvent */
 #define CUDA_VERSION_MIN 12000 /* cuGetProcAddress_v2; also the version whose prototypes are asked for */
 
 /* X(member, base name as cuGetProcAddress() wants it, symbol whose prototype in cuda.h it has) */
@@ -17,11 +18,14 @@
     X(device_count, "cuDeviceGetCount", cuDeviceGetCount)                 \
     X(device_get, "cuDeviceGet", cuDeviceGet)                             \
     X(device_name, "cuDeviceGetName", cuDeviceGetName)                    \
+    X(device_uuid, "cuDeviceGetUuid", cuDeviceGetUuid_v2)                 \
     X(device_attribute, "cuDeviceGetAttribute", cuDeviceGetAttribute)     \
     X(context_retain, "cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain) \
     X(context_release, "cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2) \
     X(context_push, "cuCtxPushCurrent", cuCtxPushCurrent_v2)              \
     X(context_pop, "cuCtxPopCurrent", cuCtxPopCurrent_v2)                 \
+    X(capture_mode, "cuThreadExchangeStreamCaptureMode", cuThreadExchangeStreamCaptureMode) \
+    X(stream_capturing, "cuStreamIsCapturing", cuStreamIsCapturing)       \
     X(memory_info, "cuMemGetInfo", cuMemGetInfo_v2)                       \
     X(memory_take, "cuMemAlloc", cuMemAlloc_v2)                           \
     X(memory_give, "cuMemFree", cuMemFree_v2)                             \
@@ -59,6 +63,11 @@ struct cuda_gpu {
     void *handle; /* of dlopen() */
     bool begun;   /* cuInit() was called */
     struct cuda_calls calls;
+    __typeof__(&cuCtxRecordEvent) context_record; /* from 12.5 on; NULL */
+    uint32_t entered; /* so often, and the thread's mode before the first */
+    CUstreamCaptureMode mode_before;
+    uint64_t idle_ns; /* how long closing waits for the device's work */
+    bool hangs;       /* it did not end in that time */
     CUdevice device;
     bool retained;
     CUcontext context;
@@ -83,6 +92,12 @@ gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, 
 void gf_cuda_give_back(struct cuda_gpu *cuda);
 /* Of a call on a device in use: errors go into the device's own record. */
 gf_status gf_cuda_told(struct cuda_gpu *cuda, CUresult result, const char *call);
+/* The context is the thread's current one in between, and no call breaks or heeds a capture of another thread. They
+ * nest. */
+gf_status gf_cuda_push(struct cuda_gpu *cuda, struct gf_fault *fault_out);
+gf_status gf_cuda_pop(struct cuda_gpu *cuda, struct gf_fault *fault_out);
+CUresult gf_cuda_relax(struct cuda_gpu *cuda);
+CUresult gf_cuda_unrelax(struct cuda_gpu *cuda);
 gf_status gf_cuda_enter(struct cuda_gpu *cuda);
 gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status); /* in any case; hands on what was said in between */
 /* gpu_cuda_ipc.c */
@@ -94,8 +109,10 @@ bool gf_cuda_enter_last(struct cuda_gpu *cuda);
 void gf_cuda_leave_last(struct cuda_gpu *cuda);
 /* Of a call that gives something back: what fails there mostly failed before. Said in the log, and gone on with. */
 void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call);
-/* Waits until the stream is idle or failed, at most CUDA_IDLE_NS: work may not outlive the memory that it touches. */
+/* Waits until the stream has ended or failed, all: the whole context, at most idle_ns, as work may not outlive the
+ * memory that
+ * it touches. False: it hangs, which was said once, and what waits for it may not be called. */
 #define CUDA_IDLE_NS 2000000000ull
-void gf_cuda_idle(struct cuda_gpu *cuda);
+bool gf_cuda_idle(struct cuda_gpu *cuda, bool all);
 
 #endif

@@ -77,7 +77,7 @@ void gf_cuda_give_back_exports(struct gf_gpu *gpu, const void *handle_in, gf_mem
     struct handle handle;
     bool entered = gf_cuda_enter_last(cuda);
     memcpy(&handle, handle_in, sizeof handle);
-    if (entered) gf_cuda_idle(cuda); /* the exporter may free it now */
-    if (!is_own(&handle)) gf_cuda_given(cuda, cuda->calls.give_back(base), "cuIpcCloseMemHandle");
+    bool idle = !entered || gf_cuda_idle(cuda, true); /* the exporter may free it now */
+    if (idle && !is_own(&handle)) gf_cuda_given(cuda, cuda->calls.give_back(base), "cuIpcCloseMemHandle");
     if (entered) gf_cuda_leave_last(cuda);
 }

@@ -3,42 +3,51 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "drivers/clock.h"
 #include "drivers/cuda/gpu_cuda.h"
 
-#define DEVICE_NAME_BYTES 64
+static gf_status attribute_get(struct cuda_gpu *cuda, CUdevice_attribute attribute, int *value_out,
+                               struct gf_fault *fault_out)
+{
+    return gf_cuda_result(cuda, cuda->calls.device_attribute(value_out, attribute, cuda->device),
+                          "cuDeviceGetAttribute",
+                          fault_out);
+}
 
-static gf_status device_choose(struct cuda_gpu *cuda, uint32_t ordinal, struct gf_fault *fault_out)
+/* Which device, and what it is. */
+static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out)
 {
     const struct cuda_calls *calls = &cuda->calls;
     int count = 0, usable = 0, multiprocessors = 0;
+    CUuuid uuid;
     cuda->begun = true;
     gf_status status = gf_cuda_result(cuda, calls->init(0), "cuInit", fault_out);
     if (status < 0) return status;
     status = gf_cuda_result(cuda, calls->device_count(&count), "cuDeviceGetCount", fault_out);
     if (status < 0) return status;
-    if ((count <= 0) || (ordinal >= (uint32_t)count)) {
+    if ((count <= 0) || (setup->ordinal > (uint32_t)count)) {
+        char asked[16] = "auto";
+        if (setup->ordinal > 0) (void)snprintf(asked, sizeof asked, "%u", setup->ordinal - 1);
         return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                            "device.ordinal %u: this process sees %d GPUs; allowed are ordinals below that", ordinal, count);
+                            "device.ordinal %s: this process sees %d GPUs; allowed are ordinals below that",
+                            asked, count);
     }
+    uint32_t ordinal = (setup->ordinal > 0) ? setup->ordinal - 1 : setup->local % (uint32_t)count;
     status = gf_cuda_result(cuda, calls->device_get(&cuda->device, (int)ordinal), "cuDeviceGet", fault_out);
     if (status < 0) return status;
-    status = gf_cuda_result(cuda,
-                            calls->device_attribute(&usable, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
-                                                    cuda->device),
-                            "cuDeviceGetAttribute", fault_out);
+    status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, &usable, fault_out);
     if (status < 0) return status;
     if (usable == 0) {
         return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "cuDeviceGetAttribute", 0,
                             "device %u cannot use addresses of registered host memory as they are "
                             "(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM is 0), which this driver rests on", ordinal);
     }
-    status = gf_cuda_result(cuda,
-                            calls->device_attribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-                                                    cuda->device),
-                            "cuDeviceGetAttribute", fault_out);
+    status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors, fault_out);
     if (status < 0) return status;
     cuda->gpu.multiprocessors = (uint32_t)multiprocessors;
+    if (calls->device_name(cuda->gpu.name, sizeof cuda->gpu.name, cuda->device) != CUDA_SUCCESS)
+        (void)snprintf(cuda->gpu.name, sizeof cuda->gpu.name, "?");
+    if (calls->device_uuid(&uuid, cuda->device) == CUDA_SUCCESS)
+        memcpy(cuda->gpu.uuid, uuid.bytes, sizeof cuda->gpu.uuid);
     return GF_OK;
 }
 
@@ -88,7 +97,7 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_
         cuda->arena_bytes = size_bytes;
         gf_status status = gf_cuda_result(cuda, calls->set(cuda->arena, 0, size_bytes, cuda->stream), "cuMemsetD8Async",
                                           fault_out);
-        gf_cuda_idle(cuda); /* other streams will use it without asking */
+        (void)gf_cuda_idle(cuda, false); /* other streams will use it without asking */
         return status;
     }
     cuda->arena = 0;
@@ -133,77 +142,17 @@ static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *
 
 gf_status gf_cuda_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *setup, struct gf_fault *fault_out)
 {
-    char name[DEVICE_NAME_BYTES] = "?";
-    CUcontext popped;
-    gf_status status = device_choose(cuda, setup->ordinal, fault_out);
+    gf_status status = device_choose(cuda, setup, fault_out);
     if (status >= 0) status = context_take(cuda, fault_out);
     if (status < 0) return status;
-    status = gf_cuda_result(cuda, cuda->calls.context_push(cuda->context), "cuCtxPushCurrent", fault_out);
-    if (status < 0) return status;
+    if ((status = gf_cuda_push(cuda, fault_out)) < 0) return status;
     status = queue_take(cuda, fault_out);
     if (status >= 0) status = arena_take(cuda, setup->device_bytes, fault_out);
     if (status >= 0) status = kernels_take(cuda, setup, fault_out);
-    gf_status after = gf_cuda_result(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent", fault_out);
+    gf_status after = gf_cuda_pop(cuda, fault_out);
     if (status >= 0) status = after;
     if (status < 0) return status;
-    if (cuda->calls.device_name(name, sizeof name, cuda->device) != CUDA_SUCCESS) (void)snprintf(name, sizeof name, "?");
-    gf_log_line(&cuda->log, GF_LOG_INFO, "device %u: %s, %u multiprocessors, %zu bytes taken", setup->ordinal, name,
-                cuda->gpu.multiprocessors, setup->device_bytes);
+    gf_log_line(&cuda->log, GF_LOG_INFO, "device %d: %s, %u multiprocessors, %zu bytes taken", (int)cuda->device,
+                cuda->gpu.name, cuda->gpu.multiprocessors, setup->device_bytes);
     return GF_OK;
-}
-
-/* A context that is lost says so at every call, and its work is over. An error that is gone at the next look was about
- * something else. */
-void gf_cuda_idle(struct cuda_gpu *cuda)
-{
-    uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL);
-    if (cuda->stream == NULL) return;
-    for (uint32_t errors = 0; errors < 2;) {
-        CUresult result = cuda->calls.stream_query(cuda->stream);
-        if (result == CUDA_SUCCESS) return;
-        if (result != CUDA_ERROR_NOT_READY) errors++;
-        if (gf_clock_monotonic.now_ns(NULL) - begin_ns > CUDA_IDLE_NS) {
-            gf_log_line(&cuda->log, GF_LOG_WARN, "device %d: its work has not ended in %u ms and is left behind",
-                        (int)cuda->device, (unsigned)(CUDA_IDLE_NS / 1000000u));
-            return;
-        }
-    }
-}
-
-bool gf_cuda_enter_last(struct cuda_gpu *cuda)
-{
-    CUresult result = cuda->calls.context_push(cuda->context);
-    if (result != CUDA_SUCCESS) result = cuda->calls.context_push(cuda->context);
-    gf_cuda_given(cuda, result, "cuCtxPushCurrent");
-    return result == CUDA_SUCCESS;
-}
-
-void gf_cuda_leave_last(struct cuda_gpu *cuda)
-{
-    CUcontext popped;
-    gf_cuda_given(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent");
-}
-
-void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call)
-{
-    struct gf_fault fault = {.code = GF_OK};
-    if (gf_cuda_result(cuda, result, call, &fault) < 0) gf_log_line(&cuda->log, GF_LOG_WARN, "closing: %s", fault.text);
-}
-
-/* Also of an open that failed half way. */
-void gf_cuda_give_back(struct cuda_gpu *cuda)
-{
-    const struct cuda_calls *calls = &cuda->calls;
-    if (!cuda->retained) return;
-    bool entered = gf_cuda_enter_last(cuda);
-    if (entered) gf_cuda_idle(cuda);
-    if (cuda->module != NULL) gf_cuda_given(cuda, calls->module_unload(cuda->module), "cuModuleUnload");
-    for (uint32_t i = 0; i < cuda->event_count; i++)
-        if (cuda->events[i] != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->events[i]), "cuEventDestroy");
-    if (cuda->cross != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->cross), "cuEventDestroy");
-    if (cuda->stream != NULL) gf_cuda_given(cuda, calls->stream_destroy(cuda->stream), "cuStreamDestroy");
-    if (cuda->arena != 0) gf_cuda_given(cuda, calls->memory_give(cuda->arena), "cuMemFree");
-    if (entered) gf_cuda_leave_last(cuda);
-    gf_cuda_given(cuda, calls->context_release(cuda->device), "cuDevicePrimaryCtxRelease");
-    cuda->retained = false;
 }

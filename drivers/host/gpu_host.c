@@ -45,10 +45,11 @@ static gf_status host_register(struct gf_gpu *gpu, void *base, size_t size_bytes
     return GF_OK;
 }
 
-static void host_unregister(struct gf_gpu *gpu, void *base)
+static gf_status host_unregister(struct gf_gpu *gpu, void *base)
 {
     (void)gpu;
     (void)base;
+    return GF_OK;
 }
 
 static gf_status host_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes)

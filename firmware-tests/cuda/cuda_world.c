@@ -9,7 +9,7 @@
 
 extern const struct gf_gpu_driver gf_gpu_cuda;
 struct cuda_world cuda_world;
-static const uint32_t image = FAKE_CUDA_FATBIN;
+static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
 /* The appliance's: what its backward pass computes, until its stream has brought it to the gradients. */
 static _Alignas(4096) float computed[STATE_RANKS_MAX][STATE_TENSORS][SPACE_ELEMS];
 
@@ -146,6 +146,10 @@ struct world_setup cuda_world_setup(const struct world_setup *host)
     setup.sim.device_ranks = cuda_world.wire_ranks;
     setup.sim.device_copy = cuda_world.fixture.fake->card_copy;
     strcpy(setup.config.device.driver, "cuda");
+    if (cuda_world.devices < 2) {
+        setup.config.device.ordinal = GF_ORDINAL(0);
+        setup.config.device.shared = true;
+    }
     strcpy(setup.config.device.library, cuda_world.fixture.library);
     return setup;
 }
@@ -218,6 +222,7 @@ void cuda_world_begin(uint32_t seed, const char *second)
     cuda_world.lack = LACKS_NOTHING;
     cuda_world.import_refused = 0;
     cuda_world.wire_ranks = 0;
+    cuda_world.devices = 1;
 }
 
 const char *cuda_lack_name(cuda_lack lack)

@@ -5,6 +5,12 @@
  *   - Every access of a copy, a zero and a kernel is looked at: two works that touch the same bytes, one of them writing,
  *     with nothing that orders them (stream, event, or a query that the host saw succeed) are trouble, whatever order they ran in.
  *   - A network card's accesses are looked at likewise (card_begin); what it will receive holds 0xee bytes until then.
+ *   - Streams and events are of a context, and only of use in it. An error that ruins a context stays.
+ *   - Calls that wait for the device are trouble where its work never ends; those that would break another thread's
+ *     capture break it.
+ *   - Memory of a process that has ended is gone: what touches it is an illegal address.
+ *   - Images are looked at: header, sizes, machine code or PTX that the device (sm_90) and the driver's version can
+ * use.
  *   - What is not given back by the last release of the context, or by the end of the program, is trouble.
  *   - Any call can be made to fail.
  * Trouble is kept for fake_cuda_trouble(); a program that ends with some prints it and exits with FAKE_CUDA_EXIT.
@@ -13,7 +19,7 @@
  *
  * Environment, read at the first call and by fake_cuda_reset():
  *   GF_FAKE_CUDA_SEED=7                       orders; 0 is the default
- *   GF_FAKE_CUDA_FAIL=cuMemcpyAsync:3:700     the third such call gives 700; 700 to 719 stay, as on a GPU
+ *   GF_FAKE_CUDA_FAIL=cuMemcpyAsync:3:700     the third such call gives 700, which stays, as on a GPU
  *   GF_FAKE_CUDA_MET=FILE                     made by the call that fails
  *   GF_FAKE_CUDA_WITHOUT=cuLaunchKernel       cuGetProcAddress() does not know it
  *   GF_FAKE_CUDA_VERSION=11040                what cuDriverGetVersion() says
@@ -28,6 +34,13 @@
 #define FAKE_CUDA_EXIT 97
 #define FAKE_CUDA_FATBIN 0xba55ed50u /* an image starts with this word, or it is refused */
 #define FAKE_CUDA_DEVICES 2
+/* An image as nvcc makes it begins so; a test's own has no more. */
+struct fake_cuda_image {
+    uint32_t magic;
+    uint16_t version, header_bytes;
+    uint64_t bytes; /* after this header */
+};
+#define FAKE_CUDA_IMAGE {FAKE_CUDA_FATBIN, 1, sizeof(struct fake_cuda_image), 0}
 #define FAKE_CUDA_POISON 0xee
 
 struct fake_cuda_live {
@@ -52,6 +65,15 @@ struct fake_cuda_api {
     uint64_t (*stream_create)(void); /* a stream of the appliance; destroy it */
     void (*stream_destroy)(uint64_t stream);
     void (*stream_run)(uint64_t stream); /* to its end, and whatever it waits for */
+    /* The stream's next work never ends, until it is released; then all of them go on. What would wait for it is
+     * trouble. */
+    void (*stream_hold)(uint64_t stream);
+    void (*release)(void);
+    /* The process has ended: all that it held is gone. Before reset() where a stream was held to the end. */
+    void (*forget)(void);
+    /* Another thread captures a stream; end: true, nothing has broken the capture. is_global: in the strictest mode. */
+    void (*capture_begin)(uint64_t stream, bool is_global);
+    bool (*capture_end)(uint64_t stream);
     /* A network card that reaches device memory, from a message's post to the moment that its end was seen: as a stream
      * that nothing waits for. False: this is no device memory. */
     bool (*card_begin)(uint64_t address, size_t size_bytes, bool is_write);

@@ -2,10 +2,12 @@
  * that other processes can map too; registered host memory is the caller's. Beside each lies a shadow: for every two
  * bytes who wrote them last and who read them last. */
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "firmware-tests/cuda/fake_cuda_state.h"
@@ -17,7 +19,7 @@
 #define READERS 2u
 
 /* stream and its clock at the access, clock << STREAM_BITS | stream; 0: nobody yet. Readers share a place where their
- * streams' numbers have the same parity: then a read may be forgotten, never invented. */
+ * streams' numbers have the same remainder: then a read may be forgotten, never invented. */
 struct cell {
     uint32_t writer, reader[READERS];
 };
@@ -31,6 +33,8 @@ static struct region {
     region_kind kind;
     int file;            /* of device memory, to be opened by other processes; -1 */
     uint32_t opened;     /* imported: so often */
+    int process;         /* imported: the exporter, to ask whether it lives */
+    bool orphan;         /* it does not: memory goes with the process that took it */
     struct fake_export of; /* imported: whose */
 } regions[REGIONS_MAX];
 
@@ -68,6 +72,7 @@ static struct region *region_at(uint64_t address, size_t size_bytes)
 
 static void region_remove(struct region *region)
 {
+    if (region->kind == REGION_IMPORTED) (void)close(region->process);
     (void)munmap(region->shadow, region->shadow_bytes);
     *region = (struct region){0};
 }
@@ -76,7 +81,9 @@ void fake_memory_unlock(void)
 {
     if (unlocked++ > 0) return;
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
-        const struct region *region = &regions[i];
+        struct region *region = &regions[i];
+        struct pollfd ended = {.fd = region->process, .events = POLLIN};
+        if ((region->size_bytes != 0) && (region->kind == REGION_IMPORTED)) region->orphan = poll(&ended, 1, 0) > 0;
         if ((region->size_bytes != 0) && (region->kind != REGION_HOST) &&
             (mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_READ | PROT_WRITE) != 0))
             abort();
@@ -185,6 +192,7 @@ CUresult fake_memory_import(const struct fake_export *exported, uint64_t *addres
     if ((at == 0) || (region_add(at, exported->size_bytes, REGION_IMPORTED, &region) != CUDA_SUCCESS)) return CUDA_ERROR_OUT_OF_MEMORY;
     region->of = *exported;
     region->opened = 1;
+    region->process = (int)syscall(SYS_pidfd_open, (pid_t)exported->process, 0);
     *address_out = at;
     return CUDA_SUCCESS;
 }
@@ -200,6 +208,17 @@ CUresult fake_memory_give_back(uint64_t address)
     unplace(address, region->size_bytes);
     region_remove(region);
     return CUDA_SUCCESS;
+}
+
+void fake_memory_forget(void)
+{
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        if (regions[i].size_bytes == 0) continue;
+        if (regions[i].kind != REGION_HOST) unplace(regions[i].base, regions[i].size_bytes);
+        if (regions[i].kind == REGION_DEVICE) (void)close(regions[i].file);
+        region_remove(&regions[i]);
+    }
+    used_bytes = 0;
 }
 
 CUresult fake_host_add(void *base, size_t size_bytes)
@@ -275,7 +294,7 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
     struct region *region = region_at(address, size_bytes);
     uint32_t stamp = (work->clock.at[work->stream] << STREAM_BITS) | work->stream;
     if (size_bytes == 0) return true;
-    if (region == NULL) return false;
+    if ((region == NULL) || region->orphan) return false;
     uint64_t first = address / GRAIN - region->base / GRAIN, last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
     for (uint64_t i = first; i <= last; i++) {
         struct cell *cell = &region->shadow[i];

@@ -9,20 +9,24 @@
 
 struct CUstream_st {
     bool live;
+    CUcontext context; /* NULL: any */
     uint64_t queued, done;
     struct clock clock;
     struct work *head, *tail;
 };
 struct CUevent_st {
-    bool live, recorded;
+    bool live, recorded, of_all; /* of_all: of every stream */
+    CUcontext context;
     uint32_t stream;
     uint64_t done; /* reached when the stream has done that many */
+    uint64_t all[STREAMS_MAX];
     struct clock clock;
 };
 
-static struct CUstream_st streams[STREAMS_MAX] = {{.live = true}};
+static struct CUstream_st streams[STREAMS_MAX] = {{.live = true}, {.live = true}};
 static struct CUevent_st events[EVENTS_MAX];
 static struct clock seen; /* by the host */
+static bool held;         /* holds do not end */
 static bool running;      /* the fake is at work: calls that a kernel made would be wrong */
 
 static void clock_join(struct clock *clock, const struct clock *other)
@@ -78,7 +82,39 @@ static bool can_run(const struct CUstream_st *stream)
 {
     const struct work *work = stream->head;
     if (work == NULL) return false;
+    if (work->kind == WORK_HOLD) return !held || fake_is_lost();
     return (work->kind != WORK_WAIT) || (streams[work->wait_stream].done >= work->wait_done);
+}
+
+void fake_hold(bool is_held)
+{
+    held = is_held;
+}
+
+bool fake_holds(void)
+{
+    for (uint32_t s = 0; held && (s < STREAMS_MAX); s++)
+        for (const struct work *work = streams[s].head; work != NULL; work = work->next)
+            if (work->kind == WORK_HOLD) return true;
+    return false;
+}
+
+/* The counts stay: what was done is over. */
+void fake_queue_forget(void)
+{
+    for (uint32_t s = 0; s < STREAMS_MAX; s++) {
+        while (streams[s].head != NULL) {
+            struct work *work = streams[s].head;
+            streams[s].head = work->next;
+            free(work);
+        }
+        streams[s].tail = NULL;
+        streams[s].done = streams[s].queued;
+        streams[s].live = (s < 2);
+        clock_join(&seen, &streams[s].clock);
+    }
+    for (uint32_t i = 0; i < EVENTS_MAX; i++) events[i].live = false;
+    held = false;
 }
 
 static bool work_do(const struct work *work)
@@ -96,6 +132,7 @@ static bool work_do(const struct work *work)
         return true;
     case WORK_KERNEL: return fake_kernel_run(work);
     case WORK_WAIT:
+    case WORK_HOLD:
     case WORK_CARD: return true;
     }
     return false;
@@ -161,9 +198,9 @@ void fake_run_all(void)
 
 bool fake_stream_find(CUstream handle, uint32_t *stream_out)
 {
-    *stream_out = 0;
-    if (handle == NULL) return true;
-    for (uint32_t s = 1; s < STREAMS_MAX; s++) {
+    *stream_out = (handle == CU_STREAM_PER_THREAD) ? 1 : 0;
+    if ((handle == NULL) || (handle == CU_STREAM_LEGACY) || (handle == CU_STREAM_PER_THREAD)) return true;
+    for (uint32_t s = 2; s < STREAMS_MAX; s++) {
         if ((handle != &streams[s]) || !streams[s].live) continue;
         *stream_out = s;
         return true;
@@ -173,11 +210,12 @@ bool fake_stream_find(CUstream handle, uint32_t *stream_out)
 }
 
 /* A place is used again with its counts: what was done there stays ordered behind what the host has seen. */
-CUresult fake_stream_create(CUstream *handle_out)
+CUresult fake_stream_create(CUstream *handle_out, CUcontext context)
 {
-    for (uint32_t s = 1; s < CARD_STREAM; s++) {
-        if (streams[s].live) continue;
+    for (uint32_t s = 2; s < CARD_STREAM; s++) {
+        if (streams[s].live || (streams[s].head != NULL)) continue;
         streams[s].live = true;
+        streams[s].context = context;
         *handle_out = &streams[s];
         return CUDA_SUCCESS;
     }
@@ -187,10 +225,14 @@ CUresult fake_stream_create(CUstream *handle_out)
 CUresult fake_stream_destroy(CUstream handle)
 {
     uint32_t stream;
-    if (!fake_stream_find(handle, &stream) || (stream == 0)) return CUDA_ERROR_INVALID_HANDLE;
-    fake_run_stream(stream);
-    streams[stream].live = false;
+    if (!fake_stream_find(handle, &stream) || (stream < 2)) return CUDA_ERROR_INVALID_HANDLE;
+    streams[stream].live = false; /* what it holds is done all the same */
     return CUDA_SUCCESS;
+}
+
+CUcontext fake_stream_context(uint32_t stream)
+{
+    return streams[stream].context;
 }
 
 bool fake_stream_done(uint32_t stream)
@@ -209,11 +251,11 @@ static struct CUevent_st *event_find(CUevent handle)
     return NULL;
 }
 
-CUresult fake_event_create(CUevent *handle_out)
+CUresult fake_event_create(CUevent *handle_out, CUcontext context)
 {
     for (uint32_t i = 0; i < EVENTS_MAX; i++) {
         if (events[i].live) continue;
-        events[i] = (struct CUevent_st){.live = true};
+        events[i] = (struct CUevent_st){.live = true, .context = context};
         *handle_out = &events[i];
         return CUDA_SUCCESS;
     }
@@ -232,8 +274,28 @@ CUresult fake_event_record(CUevent handle, uint32_t stream)
 {
     struct CUevent_st *event = event_find(handle);
     if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
+    if ((streams[stream].context != NULL) && (streams[stream].context != event->context)) {
+        fake_trouble("cuEventRecord of an event of another context than the stream's");
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
     clock_join(&streams[stream].clock, &seen);
-    *event = (struct CUevent_st){true, true, stream, streams[stream].queued, streams[stream].clock};
+    event->recorded = true;
+    event->of_all = false;
+    event->stream = stream;
+    event->done = streams[stream].queued;
+    event->clock = streams[stream].clock;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_event_record_all(CUevent handle, CUcontext context)
+{
+    struct CUevent_st *event = event_find(handle);
+    if ((event == NULL) || (event->context != context)) return CUDA_ERROR_INVALID_HANDLE;
+    event->recorded = event->of_all = true;
+    for (uint32_t s = 0; s < STREAMS_MAX; s++) {
+        event->all[s] = streams[s].queued;
+        clock_join(&event->clock, &streams[s].clock);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -253,7 +315,9 @@ CUresult fake_event_query(CUevent handle)
     if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
     if (fake_random(2) != 0) fake_run_one();
     if (!event->recorded) return CUDA_SUCCESS;
-    if (streams[event->stream].done < event->done) return CUDA_ERROR_NOT_READY;
+    if (!event->of_all && (streams[event->stream].done < event->done)) return CUDA_ERROR_NOT_READY;
+    for (uint32_t s = 0; event->of_all && (s < STREAMS_MAX); s++)
+        if (streams[s].done < event->all[s]) return CUDA_ERROR_NOT_READY;
     clock_join(&seen, &event->clock);
     return CUDA_SUCCESS;
 }
@@ -292,6 +356,6 @@ void fake_card_copy(bool to_device, void *dst, const void *src, size_t size_byte
 
 void fake_queue_count(struct fake_cuda_live *live)
 {
-    for (uint32_t s = 1; s < STREAMS_MAX; s++) live->streams += streams[s].live;
+    for (uint32_t s = 2; s < STREAMS_MAX; s++) live->streams += streams[s].live;
     for (uint32_t i = 0; i < EVENTS_MAX; i++) live->events += events[i].live;
 }

@@ -6,9 +6,9 @@
 
 #include "firmware-tests/cuda/fake_cuda.h"
 
-#define STREAMS_MAX 16u /* [0] is the default stream */
+#define STREAMS_MAX 32u /* [0] is the legacy default stream, [1] the per-thread one */
 #define CARD_STREAM (STREAMS_MAX - 1u) /* no stream: the accesses of a network card */
-#define STREAM_BITS 4u /* of a stamp, below a stream's clock */
+#define STREAM_BITS 5u /* of a stamp, below a stream's clock */
 #define EVENTS_MAX 4096u
 #define ARGS_MAX 4096u
 
@@ -17,7 +17,7 @@ struct clock {
     uint32_t at[STREAMS_MAX];
 };
 
-typedef enum work_kind { WORK_COPY, WORK_SET, WORK_KERNEL, WORK_WAIT, WORK_CARD } work_kind;
+typedef enum work_kind { WORK_COPY, WORK_SET, WORK_KERNEL, WORK_WAIT, WORK_CARD, WORK_HOLD } work_kind;
 
 struct work {
     struct work *next;
@@ -40,6 +40,25 @@ struct fake_kernel {
     size_t args_bytes;
     fake_cuda_kernel run; /* NULL: of the SIMT emulator */
 };
+
+#define CONTEXT(device) ((CUcontext)(uintptr_t)(0xc0de0000u + (unsigned)(device)))
+
+/* fake_cuda_device.c: contexts */
+CUresult fake_enter_current(const char *call); /* fake_enter(), and a context must be current */
+CUcontext fake_current(void);                  /* NULL: none */
+void fake_contexts_count(struct fake_cuda_live *live);
+void fake_contexts_forget(void);
+void fake_leaks_check(const char *when);
+/* A call that waits for all work of the device: where that does not end, trouble instead. */
+void fake_synchronise(const char *call);
+
+/* fake_cuda_capture.c: streams that capture */
+CUresult fake_capture_begin(CUstream handle, CUstreamCaptureMode mode);
+bool fake_capture_end(CUstream handle);   /* true: nothing has broken it */
+bool fake_captures(uint32_t stream);
+/* A call that may not be made while another thread captures, unless this one says otherwise: breaks the capture. */
+CUresult fake_capture_unsafe(const char *call);
+void fake_capture_forget(void);
 
 /* fake_cuda_trouble.c: what went wrong, and what shall go wrong */
 __attribute__((format(printf, 1, 2))) void fake_trouble(const char *format, ...);
@@ -68,6 +87,7 @@ CUresult fake_memory_take(uint64_t *address_out, size_t size_bytes);
 CUresult fake_memory_give(uint64_t address);
 CUresult fake_host_add(void *base, size_t size_bytes);
 CUresult fake_host_remove(void *base);
+void fake_memory_forget(void);
 void fake_memory_count(struct fake_cuda_live *live);
 uint64_t fake_memory_used(void);
 bool fake_is_host(uint64_t address, size_t size_bytes);
@@ -87,18 +107,31 @@ void fake_run_one(void);       /* one, if any can */
 void fake_run_all(void);       /* and the host has seen it */
 void fake_run_stream(uint32_t stream);
 bool fake_stream_find(CUstream handle, uint32_t *stream_out);
-CUresult fake_stream_create(CUstream *handle_out);
+CUresult fake_stream_create(CUstream *handle_out, CUcontext context);
+CUcontext fake_stream_context(uint32_t stream); /* NULL: any */
+bool fake_holds(void); /* some stream never ends */
+void fake_hold(bool held);
+void fake_queue_forget(void);
 CUresult fake_stream_destroy(CUstream handle);
 bool fake_stream_done(uint32_t stream); /* true: the host has seen it */
-CUresult fake_event_create(CUevent *handle_out);
+CUresult fake_event_create(CUevent *handle_out, CUcontext context);
 CUresult fake_event_destroy(CUevent handle);
 CUresult fake_event_record(CUevent handle, uint32_t stream);
+CUresult fake_event_record_all(CUevent handle, CUcontext context);
 CUresult fake_event_wait(CUevent handle, uint32_t stream);
 CUresult fake_event_query(CUevent handle);
 void fake_queue_count(struct fake_cuda_live *live);
 bool fake_card_begin(uint64_t address, size_t size_bytes, bool is_write);
 void fake_card_end(uint64_t address, size_t size_bytes, bool is_write);
 void fake_card_copy(bool to_device, void *dst, const void *src, size_t size_bytes);
+
+/* fake_cuda_image.c: whether this driver and device can use it */
+CUresult fake_image_check(const void *image);
+
+/* fake_cuda_work.c */
+uint64_t fake_launches(void);
+void fake_modules_count(struct fake_cuda_live *live);
+void fake_modules_forget(void);
 
 /* fake_cuda_kernel.c */
 const struct fake_kernel *fake_kernel_find(const char *name);

@@ -7,8 +7,6 @@
 #include "firmware-tests/cuda/fake_cuda_state.h"
 
 #define CALL_NAMES_MAX 64u
-#define STAYING_FIRST 700 /* a context that met one of these is lost */
-#define STAYING_LAST 719
 
 static char trouble[400];
 static CUresult staying;
@@ -116,6 +114,21 @@ void fake_stay(CUresult result)
     if (staying == CUDA_SUCCESS) staying = result;
 }
 
+/* A context that met one of these is lost: memory that could not be corrected, a link to a peer that failed, and what a
+ * kernel may end with; and what nobody knows. */
+static bool stays(int result)
+{
+    static const int list[] = {CUDA_ERROR_ECC_UNCORRECTABLE, CUDA_ERROR_NVLINK_UNCORRECTABLE,
+                               CUDA_ERROR_ILLEGAL_ADDRESS,
+                               CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_ASSERT, CUDA_ERROR_HARDWARE_STACK_ERROR,
+                               CUDA_ERROR_ILLEGAL_INSTRUCTION, CUDA_ERROR_MISALIGNED_ADDRESS,
+                               CUDA_ERROR_INVALID_ADDRESS_SPACE, CUDA_ERROR_INVALID_PC, CUDA_ERROR_LAUNCH_FAILED, 721,
+                               CUDA_ERROR_UNKNOWN};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (list[i] == result) return true;
+    return false;
+}
+
 static uint64_t count_up(const char *call)
 {
     for (uint32_t i = 0; i < CALL_NAMES_MAX; i++) {
@@ -140,7 +153,7 @@ CUresult fake_enter(const char *call)
     fake_run_some();
     if ((fail_at != 0) && (count == fail_at) && (strcmp(call, fail_call) == 0)) {
         met();
-        if ((fail_result >= STAYING_FIRST) && (fail_result <= STAYING_LAST)) fake_stay((CUresult)fail_result);
+        if (stays(fail_result)) fake_stay((CUresult)fail_result);
         return (CUresult)fail_result;
     }
     return staying;

@@ -89,12 +89,12 @@ static gf_status late_register(struct gf_gpu *gpu, void *base, size_t size_bytes
     return GF_OK;
 }
 
-static void late_unregister(struct gf_gpu *gpu, void *base)
+static gf_status late_unregister(struct gf_gpu *gpu, void *base)
 {
     struct late *late = late_of(gpu);
     assert_ptr_equal(late->registered, base);
     late_gpu_drain(gpu);
-    late->registered = NULL;
+    return (late->registered = NULL) ? GF_AGAIN : GF_OK;
 }
 
 static gf_queue_handle late_stream(struct gf_gpu *gpu)

@@ -8,7 +8,7 @@
 #define BYTES 4096u
 
 static struct cuda_fixture f;
-static const uint32_t image = FAKE_CUDA_FATBIN;
+static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
 static const char *const kernel_names[] = {"test_nothing"};
 static _Alignas(4096) char pinned[BYTES];
 
@@ -121,12 +121,14 @@ static const struct {
     const char *call;
     bool may_be_silent; /* the name of the device is for a log line; while waiting for the end, failed is ended */
 } calls[] = {{"cuInit", false}, {"cuDriverGetVersion", false}, {"cuDeviceGetCount", false}, {"cuDeviceGet", false},
-             {"cuDeviceGetName", true}, {"cuDeviceGetAttribute", false}, {"cuDevicePrimaryCtxRetain", false},
+             {"cuDeviceGetName", true}, {"cuDeviceGetUuid", true}, {"cuCtxRecordEvent", true},
+             {"cuThreadExchangeStreamCaptureMode", false}, {"cuStreamIsCapturing", true},
+             {"cuDeviceGetAttribute", false}, {"cuDevicePrimaryCtxRetain", false},
              {"cuDevicePrimaryCtxRelease", false}, {"cuCtxPushCurrent", true}, {"cuCtxPopCurrent", true},
              {"cuMemAlloc", false}, {"cuMemFree", false}, {"cuMemHostRegister", false}, {"cuMemHostUnregister", false},
              {"cuStreamCreate", false}, {"cuStreamDestroy", false}, {"cuStreamQuery", true},
              {"cuStreamWaitEvent", false}, {"cuEventCreate", false}, {"cuEventDestroy", false},
-             {"cuEventRecord", false}, {"cuEventQuery", false}, {"cuMemcpyAsync", false}, {"cuMemsetD8Async", false},
+             {"cuEventRecord", false}, {"cuEventQuery", true}, {"cuMemcpyAsync", false}, {"cuMemsetD8Async", false},
              {"cuModuleLoadData", false}, {"cuModuleUnload", false}, {"cuModuleGetFunction", false},
              {"cuLaunchKernel", false}};
 

@@ -9,7 +9,7 @@
 #define BYTES (WORDS * sizeof(uint32_t))
 
 static struct cuda_fixture f;
-static const uint32_t image = FAKE_CUDA_FATBIN;
+static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
 static const char *const kernel_names[] = {"test_fill", "test_double"};
 enum { FILL, DOUBLE };
 static _Alignas(4096) uint32_t pinned[4 * WORDS];

@@ -5,7 +5,8 @@
 static const char *const names[] = {
     "GF_RANK", "GF_WORLD", "GF_JOB", "GF_ADDRESS", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_RANK", "PMI_SIZE",
-    "PMI_JOBID", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"};
+    "PMI_JOBID", "RANK", "GF_LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+    "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"};
 
 static const struct identity_case {
     const char *name;
@@ -89,6 +90,34 @@ TEST(each_launcher_and_each_refusal)
             assert_non_null(strstr(fault.text, c->text));
         }
     }
+}
+
+TEST(the_place_in_the_node_is_the_launchers_word_or_the_rank)
+{
+    static const char *const rows[][8] = {
+        {"GF_RANK=3", "GF_WORLD=4", "GF_LOCAL_RANK=1"},
+        {"SLURM_PROCID=3", "SLURM_NTASKS=4", "SLURM_LOCALID=1", "LOCAL_RANK=2"},
+        {"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_RANK=1"},
+        {"PMI_RANK=3", "PMI_SIZE=4", "MPI_LOCALRANKID=1"},
+        {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1"},
+    };
+    static const char *const bare[8] = {"GF_RANK=3", "GF_WORLD=4"};
+    static const char *const wrong[8] = {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=4"};
+    struct gf_identity identity;
+    struct gf_fault fault = {0};
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        environment_set(rows[i]);
+        assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
+        assert_int_equal(identity.local, 1);
+        assert_int_equal(gf_identity_local(9), 1);
+    }
+    environment_set(bare);
+    assert_int_equal(gf_identity_local(9), 3);
+    environment_set(wrong);
+    assert_int_equal(gf_identity_get(&identity, &fault), GF_ERR_CONFIG);
+    assert_non_null(strstr(fault.text, "LOCAL_RANK='4': expected a place in the node from 0 to 3"));
+    environment_set((const char *const[8]){NULL});
+    assert_int_equal(gf_identity_local(9), 9);
 }
 
 static uint64_t job_of(const char *a, const char *b)

@@ -153,7 +153,7 @@ static const struct {
     {"link.idle", 4, 0, NULL, false},
     {"device.driver", 0, 0, "cuda", true},
     {"device.driver", 0, 0, "rocm", false},
-    {"device.ordinal", 256, 0, NULL, false},
+    {"device.ordinal", 256, 0, NULL, true}, {"device.ordinal", 257, 0, NULL, false}, /* GF_ORDINAL(255), (256) */
     {"exchange.wire", 2, 0, NULL, true},
     {"exchange.wire", 3, 0, NULL, false},
     {"exchange.algorithm", 7, 0, NULL, true},

@@ -8,7 +8,7 @@
 void gf_drivers_close(gf_context *gf)
 {
     if ((gf->gpu != NULL) && gf->on_device) gf->modules->device->ipc_close(gf);
-    if ((gf->gpu != NULL) && (gf->link != NULL)) gf_device_unregister(gf);
+    if ((gf->gpu != NULL) && (gf->link != NULL)) (void)gf_device_unregister(gf);
     if (gf->link != NULL) gf->link->driver->close(gf->link);
     if (gf->rendezvous != NULL) gf->rendezvous->driver->close(gf->rendezvous);
     if (gf->gpu != NULL) gf->gpu->driver->close(gf->gpu);

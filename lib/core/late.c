@@ -13,9 +13,10 @@ gf_status gf_device_register(gf_context *gf)
     return gf->gpu->driver->host_register(gf->gpu, gf->region.base, gf->region.bytes);
 }
 
-void gf_device_unregister(gf_context *gf)
+gf_status gf_device_unregister(gf_context *gf)
 {
-    if (gf->on_device && (gf->region.base != NULL)) gf->gpu->driver->host_unregister(gf->gpu, gf->region.base);
+    if (!gf->on_device || (gf->region.base == NULL)) return GF_OK;
+    return gf->gpu->driver->host_unregister(gf->gpu, gf->region.base);
 }
 
 gf_status gf_device_finished(gf_context *gf)
@@ -28,6 +29,14 @@ bool gf_device_holds(const gf_context *gf, gf_mem data)
     return gf->on_device && (data >= gf->device.base) && (data - gf->device.base < gf->device.bytes);
 }
 
+gf_status gf_queue_refused(gf_context *gf, gf_status status, const char *call)
+{
+    if (status != GF_ERR_STATE) return gf_device_failed(gf, GF_OPERATION_STEP);
+    (void)gf_refuse(gf, status, "%s: %s", call, gf->gpu->fault.text);
+    gf->gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE}; /* nothing has failed */
+    return status;
+}
+
 gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue)
 {
     gf_status status = gf_enter(gf);
@@ -35,6 +44,6 @@ gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue)
     if (gf->phase == GF_PHASE_STEP)
         return gf_refuse(gf, GF_ERR_STATE, "gf_queue_follow: step %llu is not whole",
                          (unsigned long long)gf->step.number);
-    if (gf->gpu->driver->lead(&gf->queue, queue) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
-    return GF_OK;
+    status = gf->gpu->driver->lead(&gf->queue, queue);
+    return (status < 0) ? gf_queue_refused(gf, status, "gf_queue_follow") : GF_OK;
 }

@@ -127,7 +127,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout)
                                   .region_bytes = layout->footprint.exchange_bytes,
                                   .transports = config->link.transports,
                                   .devices = config->link.devices,
-                                  .local = config->job.rank,
+                                  .local = layout->local,
                                   .ports = config->link.ports,
                                   .huge_pages = config->link.huge_pages,
                                   .one_node = true, /* until the join has shown several */
@@ -170,8 +170,10 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
                                  .ops = (kernels != NULL)   ? kernels->ops
                                         : layout->on_device ? NULL : layout->modules->ops,
                                  .ordinal = config->device.ordinal,
+                                 .local = layout->local,
                                  .device_bytes = layout->footprint.device_bytes,
                                  .events_max = config->exchange.buffers_active + 1,
+                                 .idle_ns = config->exchange.timeout_ns,
                                  .log = {config->log, config->log_user},
                                  .arg = layout->drivers.gpu_arg};
 }
@@ -211,6 +213,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.exported =
         gf_arena_take(control, has_exported ? layout->modules->device->ipc_bytes(config->job.world_max) : 0);
     if (!has_exported) parts.exported = NULL;
+    parts.uuids = gf_arena_take(control, layout->on_device ? config->job.world_max * GF_UUID_WORDS * sizeof(float) : 0);
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);

@@ -15,6 +15,7 @@ struct gf_layout {
     struct gf_pool_sizes pool;
     struct gf_coll_need op_need;
     struct gf_footprint footprint;
+    uint32_t local;               /* the rank's place in its node, as far as a launcher says it */
     uint32_t tensor_count;
     uint32_t buffers_max;         /* of a step, sparse or not */
     uint32_t chunk_count;
@@ -45,6 +46,7 @@ struct gf_control_parts {
     struct gf_pool_parts pools; /* of the host */
     uint32_t *selection;
     char *exported;
+    float *uuids;
     char *fork_page; /* [2 * GF_PAGE_BYTES]: a whole page lies in it */
     void *link, *rendezvous, *gpu, *members;
 };

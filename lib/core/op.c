@@ -265,14 +265,20 @@ static gf_status op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     }
     if (packs) status = op_copy(gf, op, op->coll.data, op->packed);
     if (status >= 0) status = gf_finite_end(gf, op->index);
+    op->wait_ns = now_ns;
     return (status < 0) ? gf_device_failed(gf, op->operation) : GF_OK;
 }
 
 /* GF_OK: the device has done what was queued, and its counter is here. */
-static gf_status op_reached(gf_context *gf, const struct gf_op *op)
+static gf_status op_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
 {
     gf_status status = gf_finite_reached(gf, op->index);
-    return (status < 0) ? gf_device_failed(gf, op->operation) : status;
+    if (status < 0) return gf_device_failed(gf, op->operation);
+    if ((status != GF_AGAIN) || (now_ns - op->wait_ns <= gf->config.exchange.timeout_ns)) return status;
+    return gf_fail(gf, GF_ERR_TIMEOUT, op->operation, gf->rank, op->first_tensor,
+                   "the device of rank %u has not ended in %.1f s what was queued before and with operation %s",
+                   gf->rank,
+                   (double)(now_ns - op->wait_ns) * 1e-9, gf_operation_name(op->operation));
 }
 
 static gf_status op_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
@@ -293,7 +299,7 @@ static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         if ((status = op_move(gf, op, now_ns)) == GF_OK) op->state = GF_OP_PACKED;
         return status;
     case GF_OP_PACKED:
-        status = op_reached(gf, op);
+        status = op_reached(gf, op, now_ns);
         return (status == GF_OK) ? op_run(gf, op, now_ns) : status;
     case GF_OP_RUN: return op_poll(gf, op, now_ns);
     case GF_OP_UNPACK:
@@ -301,7 +307,7 @@ static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         if ((status = op_move(gf, op, now_ns)) == GF_OK) op->state = GF_OP_UNPACKED;
         return status;
     case GF_OP_UNPACKED:
-        status = op_reached(gf, op);
+        status = op_reached(gf, op, now_ns);
         return (status == GF_OK) ? op_done(gf, op, now_ns) : status;
     }
     return GF_AGAIN;
@@ -347,7 +353,10 @@ bool gf_ops_drained(gf_context *gf, uint64_t now_ns)
 
 void gf_ops_forgive(gf_context *gf, uint64_t span_ns)
 {
-    for (uint32_t i = 0; i < gf->under_way.count; i++) gf->under_way.ops[i].coll.moved_ns += span_ns;
+    for (uint32_t i = 0; i < gf->under_way.count; i++) {
+        gf->under_way.ops[i].coll.moved_ns += span_ns;
+        gf->under_way.ops[i].wait_ns += span_ns;
+    }
 }
 
 void gf_ops_reset(gf_context *gf)

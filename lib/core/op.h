@@ -55,7 +55,7 @@ struct gf_op {
     gf_algorithm algorithm;
     uint64_t taken_ns, begin_ns; /* begin: of the collective */
     uint32_t wait_peer;     /* the rank waited for now, since wait_ns; GF_RANK_NONE */
-    uint64_t wait_ns;
+    uint64_t wait_ns;       /* packed, unpacked: for the device */
     uint32_t waited_for;    /* the one waited for longest so far, and how long */
     uint64_t waited_ns;
     gf_mem staging;         /* of coll, in the exchange region */

@@ -43,6 +43,7 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
     gf->observed.trace = (struct gf_trace){.records = parts->trace, .record_max = gf_layout_trace_records(layout)};
     gf->observed.peers = parts->peers;
     gf->nodes.words = parts->node_words;
+    gf->device.uuids = parts->uuids;
     if (layout->on_device) gf->modules->device->ipc_lay(&gf->ipc, parts->exported, gf->config.job.world_max);
     gf->sparse = (struct gf_sparse){.elem_count = layout->pool.sparse_elem_count,
                                     .chunk_elems = gf->config.sparse.chunk_elems,

@@ -28,7 +28,7 @@ gf_status gf_link_renew(gf_context *gf, bool network, const void **endpoint_out,
     const struct gf_link_driver *driver = gf->link->driver;
     void *endpoint;
     gf_status status;
-    gf_device_unregister(gf);
+    if ((status = gf_device_unregister(gf)) < 0) return status;
     status = (network != gf->link->network) ? driver->network(gf->link, network) : driver->reset(gf->link, gf->epoch);
     if (status < 0) return status;
     region_move(gf);

@@ -41,10 +41,12 @@ static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
         config->job.world = identity.world;
         if (identity.world_max != 0) config->job.world_max = identity.world_max;
         config->job.rank = identity.rank;
+        layout->local = identity.local;
         if (config->job.id == 0) config->job.id = identity.job_id;
         if (identity.address[0] != '\0') memcpy(config->rendezvous.address, identity.address, GF_TEXT_MAX);
         config->rendezvous.rejoin = config->rendezvous.rejoin || identity.rejoin;
     }
+    if (status != GF_OK) layout->local = config->job.rank;
     if (config->job.world == 0) config->job.world = 1; /* no launcher, nothing said: a job of one */
     if (config->job.world_max == 0) config->job.world_max = config->job.world;
     if ((config->job.world_max > GF_WORLD_MAX) || (config->job.world > config->job.world_max) ||

@@ -250,7 +250,8 @@ static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count, g
 {
     gf_status status = tensors_check(gf, first, count, call);
     if (status < 0) return status;
-    if (gf->gpu->driver->wait_for(&gf->queue, queue) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+    status = gf->gpu->driver->wait_for(&gf->queue, queue);
+    if (status < 0) return gf_queue_refused(gf, status, call);
     return tensors_count_in(gf, first, count);
 }
 

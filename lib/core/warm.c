@@ -80,7 +80,7 @@ static gf_status finished(gf_context *gf)
     gf->warm.state = GF_WARM_TOUCH;
     gf->warm.touched_rank = 0;
     gf->warm.touched_bytes = 0;
-    return ((gf->algorithm == GF_ALGORITHM_DIRECT) || gf->nodes.used) ? GF_AGAIN : GF_OK;
+    return ((gf->algorithm == GF_ALGORITHM_DIRECT) || gf->nodes.used || gf->on_device) ? GF_AGAIN : GF_OK;
 }
 
 /* One look at each page of each peer's region, some a turn: there is no other moment at which nobody waits. */
@@ -125,6 +125,13 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
     case GF_WARM_TOUCH:
         gf->waiting.moved_ns = now_ns; /* nothing to wait for */
         if ((status = peers_touch(gf)) != GF_OK) break;
+        if (gf->warm.met[GF_MET_DEVICE] < (float)gf->world) return export(gf);
+        gf->modules->device->uuid_begin(gf);
+        gf->warm.state = GF_WARM_UUIDS;
+        return GF_AGAIN;
+    case GF_WARM_UUIDS:
+        if ((status = requests_ended(gf)) != GF_OK) break;
+        gf->modules->device->uuid_commit(gf);
         return export(gf);
     case GF_WARM_EXPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;

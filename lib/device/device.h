@@ -16,6 +16,11 @@ struct gf_device_module {
     /* Of a pool, to and from any memory of this process. May block until the device has copied, up to exchange.timeout. */
     gf_status (*read)(gf_context *gf, void *to, gf_mem from, uint64_t bytes);
     gf_status (*write)(gf_context *gf, gf_mem to, const void *from, uint64_t bytes);
+    /* uuid.c: where all ranks have a device, at the end of the warm-up: posts a request; then, once that has ended,
+     * warns of
+     * those that have the same one. */
+    void (*uuid_begin)(gf_context *gf);
+    void (*uuid_commit)(gf_context *gf);
     /* ipc.h */
     size_t (*ipc_bytes)(uint32_t world);
     void (*ipc_lay)(struct gf_ipc *exported, char *memory, uint32_t world);
@@ -24,5 +29,8 @@ struct gf_device_module {
     void (*ipc_commit)(gf_context *gf);
     void (*ipc_close)(gf_context *gf);
 };
+
+void gf_uuid_begin(gf_context *gf);
+void gf_uuid_commit(gf_context *gf);
 
 #endif

@@ -7,6 +7,8 @@
 /* How exporting went, a reason and a foreign code; then the handle. */
 #define GF_IPC_WORDS (GF_GPU_HANDLE_BYTES / sizeof(float) + 2)
 
+#define GF_UUID_WORDS 4u /* of a device, bits */
+
 struct gf_ipc {
     float *handles;    /* [world * GF_IPC_WORDS] bits, by rank. All NULL on the host, and where no node has all ranks */
     float *refusals; /* [2 * world] by rank: a reason, 0 for none, and the foreign code */

@@ -138,10 +138,14 @@ static gf_status agree_progress(gf_context *gf)
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status < 0) return end(gf, gf_members_error(gf->members));
     if (change->plan.world == 0) return left(gf);
-    if (relink(gf) < 0) {
-        struct gf_error error = {.code = GF_ERR_LINK, .peer = GF_RANK_NONE, .operation = GF_OPERATION_SHRINK,
-                                 .tensor = GF_TENSOR_NONE, .foreign_code = gf->link->fault.foreign_code};
-        (void)snprintf(error.text, sizeof error.text, "the link cannot be reset: %.200s", gf->link->fault.text);
+    if ((status = relink(gf)) < 0) {
+        bool device = (status == GF_ERR_DEVICE);
+        const struct gf_fault *fault = device ? &gf->gpu->fault : &gf->link->fault;
+        struct gf_error error = {.code = device ? status : GF_ERR_LINK, .peer = GF_RANK_NONE,
+                                 .operation = GF_OPERATION_SHRINK,
+                                 .tensor = GF_TENSOR_NONE, .foreign_code = fault->foreign_code};
+        (void)snprintf(error.text, sizeof error.text, "%s: %.200s",
+                       device ? "no new epoch" : "the link cannot be reset", fault->text);
         return end(gf, &error);
     }
     change->state = GF_CHANGE_JOIN;

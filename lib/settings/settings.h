@@ -30,6 +30,7 @@ typedef enum gf_setting_form {
 #define GF_SETTING_POWER_OF_TWO 0x2u
 #define GF_SETTING_ABOVE_LOW 0x4u    /* the lower bound itself is not valid */
 #define GF_SETTING_BELOW_HIGH 0x8u   /* likewise the upper one */
+#define GF_SETTING_AUTO 0x10u        /* a count: 0 in the struct is "auto", n + 1 is n; low and high are the struct's */
 
 /* In the struct 0 and empty text mean the fallback. Where the fallback is not 0, low is not 0 either, so that a file
  * cannot say 0 and silently get something else. */

@@ -89,7 +89,9 @@ const struct gf_setting gf_settings[] = {
      .help = "where gradients and weights live"},
     {.key = "device.library", TEXT(device.library, GF_FORM_PATH), .fallback_text = "libcuda.so.1",
      .help = "CUDA driver library to load"},
-    {.key = "device.ordinal", COUNT(device.ordinal), .high = 255, .help = "which GPU of this node"},
+    {.key = "device.ordinal", COUNT(device.ordinal), .flags = GF_SETTING_AUTO, .high = 256,
+     .help = "which GPU of this node; auto: the rank's place in its node, modulo the GPUs that it sees"},
+    {.key = "device.shared", BOOL(device.shared), .help = "several ranks on one GPU are meant: no warning"},
 
     {.key = "exchange.wire", NAME(exchange.wire, type_names), AGREES, .help = "type of values on the network"},
     {.key = "exchange.algorithm", NAME(exchange.algorithm, algorithm_names), AGREES,

@@ -185,8 +185,9 @@ char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
         (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "true or false");
         break;
     case GF_SETTING_COUNT:
-        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a whole number from %llu to %llu",
-                       (unsigned long long)setting->low, (unsigned long long)setting->high);
+        used = (setting->flags & GF_SETTING_AUTO) ? 1 : 0;
+        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "%sa whole number from %llu to %llu", used ? "auto or " : "",
+                       (unsigned long long)setting->low, (unsigned long long)(setting->high - used));
         break;
     case GF_SETTING_BYTES:
         used = (size_t)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a size from %s to %s",
@@ -243,7 +244,10 @@ char *gf_setting_value(const struct gf_setting *setting, const struct gf_config 
         (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%s", number ? "true" : "false");
     else if ((setting->kind == GF_SETTING_NAME) && (number <= setting->high))
         (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%s", setting->names[number]);
+    else if ((setting->flags & GF_SETTING_AUTO) && (number == 0))
+        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "auto");
     else
-        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%llu", (unsigned long long)number);
+        (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%llu",
+                       (unsigned long long)number - ((setting->flags & GF_SETTING_AUTO) ? 1 : 0));
     return text_out;
 }

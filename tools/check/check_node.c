@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "drivers/identity.h"
 #include "drivers/remedy.h"
 #include "tools/check/check_preflight.h"
 #include "lib/settings/settings.h"
@@ -83,7 +84,8 @@ static bool cuda_whole(const struct cuda *cuda)
 static void gpu_asked(struct check_report *report, const struct check_job *job, const struct cuda *cuda,
                       const char *library)
 {
-    int ordinal = (int)job->config.device.ordinal, version = 0, count = 0, device = 0, result;
+    uint32_t asked = job->config.device.ordinal, local = gf_identity_local(job->config.job.rank);
+    int ordinal, version = 0, count = 0, device = 0, result;
     char name[128] = "";
     if ((result = cuda->init(0)) != 0) {
         check_say(report, "gpu", CHECK_FAIL, "does nvidia-smi work here? in a container, was the GPU handed in?",
@@ -92,6 +94,7 @@ static void gpu_asked(struct check_report *report, const struct check_job *job, 
     }
     (void)cuda->driver_version(&version);
     result = cuda->device_count(&count);
+    ordinal = (asked > 0) ? (int)asked - 1 : (count > 0) ? (int)(local % (uint32_t)count) : 0;
     if ((result != 0) || (ordinal >= count)) {
         check_say(report, "gpu", CHECK_FAIL, "set device.ordinal to one that is there, or hand the GPU in",
                   "device.ordinal %d: there are %d GPUs (CUresult %d)", ordinal, count, result);

@@ -254,10 +254,11 @@ static gf_status gpu_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
     return GF_OK;
 }
 
-static void gpu_unregister(struct gf_gpu *gpu, void *base)
+static gf_status gpu_unregister(struct gf_gpu *gpu, void *base)
 {
     (void)gpu;
     (void)base;
+    return GF_OK;
 }
 
 static gf_status gpu_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "drivers/identity.h"
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
 
@@ -113,6 +114,7 @@ gf_status device_open(struct device *device, const struct gf_config *config, str
         return gf_fault_set(&device->fault, GF_ERR_CONFIG, GF_RANK_NONE, "", 0, "device.driver \"%s\" is not in this build",
                             config->device.driver);
     struct gf_gpu_setup setup = {.library = config->device.library, .ordinal = config->device.ordinal,
+                                 .local = gf_identity_local(config->job.rank),
                                  .device_bytes = device->model->layout(&measured, 0), .image = image,
                                  .kernels = kernel_names, .kernel_count = KERNEL_COUNT,
                                  .log = {config->log, config->log_user}};

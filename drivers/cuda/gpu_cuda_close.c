@@ -1,0 +1,89 @@
+/* CUDA driver, giving back. What frees memory waits for all work of the context, the appliance's too: where that does
+ * not
+ * end, nothing is freed, and the end of the process does it. */
+#include "drivers/clock.h"
+#include "drivers/cuda/gpu_cuda.h"
+
+/* All that the context holds now, as far as this driver can tell: before 12.5 the streams that its default stream waits
+ * for. That one has no answer while a stream captures. */
+static CUresult all_record(struct cuda_gpu *cuda)
+{
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (cuda->context_record != NULL) {
+        CUresult result = cuda->context_record(cuda->context, cuda->cross);
+        if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) return result;
+    }
+    CUresult result = cuda->calls.stream_capturing(CU_STREAM_LEGACY, &capturing);
+    return (result == CUDA_SUCCESS) ? cuda->calls.event_record(cuda->cross, CU_STREAM_LEGACY) : result;
+}
+
+/* A context that is lost says so at every call, and its work is over. An error that is gone at the next look was about
+ * something else. */
+static bool ended(struct cuda_gpu *cuda, bool all, uint64_t end_ns)
+{
+    for (uint32_t errors = 0; errors < 2;) {
+        CUresult result = all ? cuda->calls.event_query(cuda->cross) : cuda->calls.stream_query(cuda->stream);
+        if (result == CUDA_SUCCESS) return true;
+        if (result != CUDA_ERROR_NOT_READY) errors++;
+        if (gf_clock_monotonic.now_ns(NULL) > end_ns) return false;
+    }
+    return true;
+}
+
+bool gf_cuda_idle(struct cuda_gpu *cuda, bool all)
+{
+    uint64_t most_ns = cuda->hangs ? 0 : cuda->idle_ns;
+    uint64_t end_ns = gf_clock_monotonic.now_ns(NULL) + most_ns;
+    bool idle = (cuda->stream == NULL) || ended(cuda, false, end_ns);
+    if (idle && all && (cuda->cross != NULL) && (all_record(cuda) == CUDA_SUCCESS)) idle = ended(cuda, true, end_ns);
+    if (!idle && !cuda->hangs)
+        gf_log_line(&cuda->log, GF_LOG_WARN, "device %d: work on it has not ended in %u ms: what would wait for "
+                    "that is left to the end of the process: %zu bytes of its memory, host memory that it was told "
+                    "of, memory of other ranks",
+                    (int)cuda->device, (unsigned)(most_ns / 1000000u), cuda->arena_bytes);
+    cuda->hangs = !idle;
+    return idle;
+}
+
+bool gf_cuda_enter_last(struct cuda_gpu *cuda)
+{
+    CUresult result = cuda->calls.context_push(cuda->context);
+    if (result != CUDA_SUCCESS) result = cuda->calls.context_push(cuda->context);
+    gf_cuda_given(cuda, result, "cuCtxPushCurrent");
+    if (result == CUDA_SUCCESS) gf_cuda_given(cuda, gf_cuda_relax(cuda), "cuThreadExchangeStreamCaptureMode");
+    return result == CUDA_SUCCESS;
+}
+
+void gf_cuda_leave_last(struct cuda_gpu *cuda)
+{
+    CUcontext popped;
+    gf_cuda_given(cuda, gf_cuda_unrelax(cuda), "cuThreadExchangeStreamCaptureMode");
+    gf_cuda_given(cuda, cuda->calls.context_pop(&popped), "cuCtxPopCurrent");
+}
+
+void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call)
+{
+    struct gf_fault fault = {.code = GF_OK};
+    if (gf_cuda_result(cuda, result, call, &fault) < 0) gf_log_line(&cuda->log, GF_LOG_WARN, "closing: %s", fault.text);
+}
+
+/* Also of an open that failed half way. */
+void gf_cuda_give_back(struct cuda_gpu *cuda)
+{
+    const struct cuda_calls *calls = &cuda->calls;
+    if (!cuda->retained) return;
+    bool entered = gf_cuda_enter_last(cuda);
+    if (entered && !gf_cuda_idle(cuda, true)) {
+        gf_cuda_leave_last(cuda);
+        return;
+    }
+    if (cuda->module != NULL) gf_cuda_given(cuda, calls->module_unload(cuda->module), "cuModuleUnload");
+    for (uint32_t i = 0; i < cuda->event_count; i++)
+        if (cuda->events[i] != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->events[i]), "cuEventDestroy");
+    if (cuda->cross != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->cross), "cuEventDestroy");
+    if (cuda->stream != NULL) gf_cuda_given(cuda, calls->stream_destroy(cuda->stream), "cuStreamDestroy");
+    if (cuda->arena != 0) gf_cuda_given(cuda, calls->memory_give(cuda->arena), "cuMemFree");
+    if (entered) gf_cuda_leave_last(cuda);
+    gf_cuda_given(cuda, calls->context_release(cuda->device), "cuDevicePrimaryCtxRelease");
+    cuda->retained = false;
+}

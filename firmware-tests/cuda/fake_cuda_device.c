@@ -1,0 +1,239 @@
+/* The fake CUDA driver: devices, contexts and memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "firmware-tests/cuda/fake_cuda_calls.h"
+
+#define PUSHED_MAX 16u
+
+static uint32_t retained[FAKE_CUDA_DEVICES], pushed_count;
+static CUcontext pushed[PUSHED_MAX];
+
+void fake_contexts_count(struct fake_cuda_live *live)
+{
+    live->pushed = pushed_count;
+    for (int i = 0; i < FAKE_CUDA_DEVICES; i++) live->contexts += retained[i];
+}
+
+void fake_contexts_forget(void)
+{
+    memset(retained, 0, sizeof retained);
+    pushed_count = 0;
+}
+
+CUcontext fake_current(void)
+{
+    return (pushed_count > 0) ? pushed[pushed_count - 1] : NULL;
+}
+
+CUresult fake_enter_current(const char *call)
+{
+    CUresult result = fake_enter(call);
+    if ((result != CUDA_SUCCESS) || (pushed_count > 0)) return result;
+    fake_trouble("%s without a current context", call);
+    return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+void fake_synchronise(const char *call)
+{
+    if (fake_holds() && !fake_is_lost()) fake_trouble("%s waits for work that never ends", call);
+    else fake_run_all();
+}
+
+CUresult fake_init(unsigned flags)
+{
+    (void)flags;
+    return fake_enter("cuInit");
+}
+
+CUresult fake_driver_version(int *version_out)
+{
+    CUresult result = fake_enter("cuDriverGetVersion");
+    if (result == CUDA_SUCCESS) *version_out = fake_version();
+    return result;
+}
+
+/* Names of what tests make calls fail with; never fails itself where it knows the name. */
+CUresult fake_error_name(CUresult error, const char **name_out)
+{
+    static const struct {
+        CUresult result;
+        const char *name;
+    } names[] = {{CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
+                 {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+                 {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"},
+                 {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+                 {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
+                 {CUDA_ERROR_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+                 {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
+                 {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+                 {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                 {CUDA_ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
+                 {CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (names[i].result != error) continue;
+        *name_out = names[i].name;
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult fake_device_count(int *count_out)
+{
+    CUresult result = fake_enter("cuDeviceGetCount");
+    if (result == CUDA_SUCCESS) *count_out = FAKE_CUDA_DEVICES;
+    return result;
+}
+
+CUresult fake_device_get(CUdevice *device_out, int ordinal)
+{
+    CUresult result = fake_enter("cuDeviceGet");
+    if ((result == CUDA_SUCCESS) && ((ordinal < 0) || (ordinal >= FAKE_CUDA_DEVICES))) result = CUDA_ERROR_INVALID_DEVICE;
+    if (result == CUDA_SUCCESS) *device_out = ordinal;
+    return result;
+}
+
+CUresult fake_device_name(char *name_out, int name_bytes, CUdevice device)
+{
+    CUresult result = fake_enter("cuDeviceGetName");
+    if (result == CUDA_SUCCESS) (void)snprintf(name_out, (size_t)name_bytes, "Fake %d", device);
+    return result;
+}
+
+CUresult fake_device_uuid(CUuuid *uuid_out, CUdevice device)
+{
+    CUresult result = fake_enter("cuDeviceGetUuid");
+    if (result != CUDA_SUCCESS) return result;
+    *uuid_out = (CUuuid){.bytes = {(char)0xfa, [15] = (char)device}};
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_device_attribute(int *value_out, CUdevice_attribute attribute, CUdevice device)
+{
+    CUresult result = fake_enter("cuDeviceGetAttribute");
+    (void)device;
+    if (result != CUDA_SUCCESS) return result;
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: *value_out = getenv("GF_FAKE_CUDA_NO_HOST_POINTER") == NULL; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value_out = 2; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_context_retain(CUcontext *context_out, CUdevice device)
+{
+    CUresult result = fake_enter("cuDevicePrimaryCtxRetain");
+    if (result != CUDA_SUCCESS) return result;
+    retained[device]++;
+    *context_out = CONTEXT(device);
+    return CUDA_SUCCESS;
+}
+
+/* This and all that give back do it even when they tell of a failure: it is that of something earlier. */
+CUresult fake_context_release(CUdevice device)
+{
+    CUresult result = fake_enter("cuDevicePrimaryCtxRelease");
+    if (retained[device] == 0) fake_trouble("context released too often");
+    else if (--retained[device] == 0) {
+        struct fake_cuda_live live = {0};
+        fake_synchronise("the last cuDevicePrimaryCtxRelease");
+        fake_contexts_count(&live);
+        if (live.contexts == 0) fake_leaks_check("last release of the context");
+    }
+    return result;
+}
+
+CUresult fake_context_push(CUcontext context)
+{
+    CUresult result = fake_enter("cuCtxPushCurrent");
+    if (result != CUDA_SUCCESS) return result;
+    if (pushed_count == PUSHED_MAX) abort();
+    pushed[pushed_count++] = context;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_context_pop(CUcontext *context_out)
+{
+    CUresult result = fake_enter("cuCtxPopCurrent");
+    if (pushed_count == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    *context_out = pushed[--pushed_count];
+    return result;
+}
+
+CUresult fake_memory_info_call(size_t *free_out, size_t *total_out)
+{
+    CUresult result = fake_enter_current("cuMemGetInfo");
+    if (result != CUDA_SUCCESS) return result;
+    *total_out = fake_memory_bytes();
+    *free_out = fake_memory_bytes() - fake_memory_used();
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_memory_take_call(CUdeviceptr *address_out, size_t size_bytes)
+{
+    uint64_t address;
+    CUresult result = fake_enter_current("cuMemAlloc");
+    if (result == CUDA_SUCCESS) result = fake_capture_unsafe("cuMemAlloc");
+    if (result == CUDA_SUCCESS) result = fake_memory_take(&address, size_bytes);
+    if (result == CUDA_SUCCESS) *address_out = address;
+    return result;
+}
+
+CUresult fake_memory_give_call(CUdeviceptr address)
+{
+    CUresult result = fake_enter("cuMemFree");
+    fake_synchronise("cuMemFree");
+    CUresult given = fake_memory_give(address);
+    return (result != CUDA_SUCCESS) ? result : given;
+}
+
+CUresult fake_host_register(void *base, size_t size_bytes, unsigned flags)
+{
+    CUresult result = fake_enter_current("cuMemHostRegister");
+    if (result != CUDA_SUCCESS) return result;
+    if ((result = fake_capture_unsafe("cuMemHostRegister")) != CUDA_SUCCESS) return result;
+    if ((flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0) fake_trouble("host memory is registered, but not for kernels");
+    return fake_host_add(base, size_bytes);
+}
+
+CUresult fake_host_unregister(void *base)
+{
+    CUresult result = fake_enter("cuMemHostUnregister");
+    fake_synchronise("cuMemHostUnregister");
+    CUresult given = fake_host_remove(base);
+    return (result != CUDA_SUCCESS) ? result : given;
+}
+
+CUresult fake_export(CUipcMemHandle *handle_out, CUdeviceptr address)
+{
+    struct fake_export exported;
+    CUresult result = fake_enter_current("cuIpcGetMemHandle");
+    if (result == CUDA_SUCCESS) result = fake_memory_export(address, &exported);
+    if (result != CUDA_SUCCESS) return result;
+    memset(handle_out, 0, sizeof *handle_out);
+    memcpy(handle_out, &exported, sizeof exported);
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_import(CUdeviceptr *address_out, CUipcMemHandle handle, unsigned flags)
+{
+    struct fake_export exported;
+    uint64_t address;
+    CUresult result = fake_enter_current("cuIpcOpenMemHandle");
+    memcpy(&exported, &handle, sizeof exported);
+    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) fake_trouble("memory is opened that another device may not reach");
+    if (result == CUDA_SUCCESS) result = fake_memory_import(&exported, &address);
+    if (result == CUDA_SUCCESS) *address_out = address;
+    return result;
+}
+
+CUresult fake_give_back(CUdeviceptr address)
+{
+    CUresult result = fake_enter("cuIpcCloseMemHandle");
+    fake_synchronise("cuIpcCloseMemHandle");
+    CUresult given = fake_memory_give_back(address);
+    return (result != CUDA_SUCCESS) ? result : given;
+}
+

@@ -1,0 +1,169 @@
+/* The fake CUDA driver: what is queued. */
+#include <string.h>
+
+#include "firmware-tests/cuda/fake_cuda_calls.h"
+
+#define MODULE ((CUmodule)(uintptr_t)0xf00d0000u)
+
+static uint32_t modules;
+static uint64_t launches;
+
+uint64_t fake_launches(void) { return launches; }
+void fake_modules_count(struct fake_cuda_live *live) { live->modules = modules; }
+void fake_modules_forget(void) { modules = 0; }
+
+/* Of work on a stream: it is of the current context, and takes none down in a graph. */
+static CUresult enter_stream(const char *call, CUstream handle, uint32_t *stream_out)
+{
+    CUresult result = fake_enter_current(call);
+    if (result != CUDA_SUCCESS) return result;
+    if (!fake_stream_find(handle, stream_out)) return CUDA_ERROR_INVALID_HANDLE;
+    CUcontext context = fake_stream_context(*stream_out);
+    if ((context != NULL) && (context != fake_current())) {
+        fake_trouble("%s on a stream of another context", call);
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (fake_captures(*stream_out)) fake_trouble("%s on a stream that captures", call);
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_stream_create_call(CUstream *stream_out, unsigned flags)
+{
+    CUresult result = fake_enter_current("cuStreamCreate");
+    if (result != CUDA_SUCCESS) return result;
+    if (flags != CU_STREAM_NON_BLOCKING) fake_trouble("a stream that the default stream waits for");
+    return fake_stream_create(stream_out, fake_current());
+}
+
+CUresult fake_stream_destroy_call(CUstream stream)
+{
+    CUresult result = fake_enter("cuStreamDestroy");
+    CUresult given = fake_stream_destroy(stream);
+    return (result != CUDA_SUCCESS) ? result : given;
+}
+
+CUresult fake_stream_query(CUstream handle)
+{
+    uint32_t stream;
+    CUresult result = enter_stream("cuStreamQuery", handle, &stream);
+    if (result == CUDA_SUCCESS) result = fake_capture_unsafe("cuStreamQuery");
+    if (result != CUDA_SUCCESS) return result;
+    return fake_stream_done(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult fake_stream_wait(CUstream handle, CUevent event, unsigned flags)
+{
+    uint32_t stream;
+    CUresult result = enter_stream("cuStreamWaitEvent", handle, &stream);
+    (void)flags;
+    if (result != CUDA_SUCCESS) return result;
+    return fake_event_wait(event, stream);
+}
+
+CUresult fake_event_create_call(CUevent *event_out, unsigned flags)
+{
+    CUresult result = fake_enter_current("cuEventCreate");
+    (void)flags;
+    return (result != CUDA_SUCCESS) ? result : fake_event_create(event_out, fake_current());
+}
+
+CUresult fake_event_destroy_call(CUevent event)
+{
+    CUresult result = fake_enter("cuEventDestroy");
+    CUresult given = fake_event_destroy(event);
+    return (result != CUDA_SUCCESS) ? result : given;
+}
+
+CUresult fake_event_record_call(CUevent event, CUstream handle)
+{
+    uint32_t stream;
+    CUresult result = enter_stream("cuEventRecord", handle, &stream);
+    if (result != CUDA_SUCCESS) return result;
+    return fake_event_record(event, stream);
+}
+
+CUresult fake_context_record(CUcontext context, CUevent event)
+{
+    CUresult result = fake_enter("cuCtxRecordEvent");
+    if (result == CUDA_SUCCESS) result = fake_capture_unsafe("cuCtxRecordEvent");
+    return (result != CUDA_SUCCESS) ? result : fake_event_record_all(event, context);
+}
+
+CUresult fake_event_query_call(CUevent event)
+{
+    CUresult result = fake_enter_current("cuEventQuery");
+    if (result == CUDA_SUCCESS) result = fake_capture_unsafe("cuEventQuery");
+    return (result != CUDA_SUCCESS) ? result : fake_event_query(event);
+}
+
+CUresult fake_copy(CUdeviceptr dst, CUdeviceptr src, size_t size_bytes, CUstream handle)
+{
+    uint32_t stream;
+    CUresult result = enter_stream("cuMemcpyAsync", handle, &stream);
+    if (result != CUDA_SUCCESS) return result;
+    if (!fake_is_known(dst, size_bytes) || !fake_is_known(src, size_bytes)) {
+        fake_trouble("cuMemcpyAsync of %zu bytes from 0x%llx to 0x%llx: not all of it is device or registered memory",
+                     size_bytes, (unsigned long long)src, (unsigned long long)dst);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    fake_queue_add(stream, &(struct work){.kind = WORK_COPY, .dst = dst, .src = src, .size_bytes = size_bytes});
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_set(CUdeviceptr dst, unsigned char value, size_t count, CUstream handle)
+{
+    uint32_t stream;
+    CUresult result = enter_stream("cuMemsetD8Async", handle, &stream);
+    if (result != CUDA_SUCCESS) return result;
+    if (!fake_is_known(dst, count)) return CUDA_ERROR_INVALID_VALUE;
+    fake_queue_add(stream, &(struct work){.kind = WORK_SET, .dst = dst, .size_bytes = count, .value = value});
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_module_load(CUmodule *module_out, const void *image)
+{
+    CUresult result = fake_enter_current("cuModuleLoadData");
+    if (result == CUDA_SUCCESS) result = fake_capture_unsafe("cuModuleLoadData");
+    if (result == CUDA_SUCCESS) result = fake_image_check(image);
+    if (result != CUDA_SUCCESS) return result;
+    modules++;
+    *module_out = MODULE;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_module_unload(CUmodule module)
+{
+    CUresult result = fake_enter("cuModuleUnload");
+    fake_synchronise("cuModuleUnload");
+    if ((module != MODULE) || (modules == 0)) fake_trouble("a module is unloaded that is none");
+    else modules--;
+    return result;
+}
+
+CUresult fake_module_function(CUfunction *function_out, CUmodule module, const char *name)
+{
+    CUresult result = fake_enter_current("cuModuleGetFunction");
+    if (result != CUDA_SUCCESS) return result;
+    const struct fake_kernel *kernel = fake_kernel_find(name);
+    if ((module != MODULE) || (kernel == NULL)) return CUDA_ERROR_NOT_FOUND;
+    *function_out = (CUfunction)(uintptr_t)kernel;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                            unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream handle, void **params,
+                            void **extra)
+{
+    struct work work = {.kind = WORK_KERNEL, .blocks = grid_x, .threads = block_x};
+    CUresult result = enter_stream("cuLaunchKernel", handle, &work.stream);
+    if (result != CUDA_SUCCESS) return result;
+    if ((grid_x == 0) || (block_x == 0) || (block_x > 1024) || (grid_y * grid_z * block_y * block_z != 1) ||
+        (shared_bytes != 0) || (extra != NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    work.kernel = (const struct fake_kernel *)(uintptr_t)function;
+    memcpy(work.args, params[0], work.kernel->args_bytes);
+    fake_queue_add(work.stream, &work);
+    launches++;
+    return CUDA_SUCCESS;
+}
+
