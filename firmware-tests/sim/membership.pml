@@ -247,9 +247,9 @@ end:
     :: d_step { has(waiting & runs, id) && taken_in(id) ->
             waiting = waiting & ~bit(id); epoch[id] = invited[id] / (VIEWS + 1);
             next = proposal[invited[id]]; head = heads[invited[id]]; took = takes[invited[id]]; begin_epoch() }
-    /* A waiting process turns to another member. */
+    /* A waiting process turns to another member: what was on its connection is gone. */
     :: d_step { has(waiting & runs, id) && restarts < RESTARTS ->
-            restarts++; connection[id]++; knocks_at[id] = (knocks_at[id] + 1) % IDS }
+            restarts++; connection[id]++; invited[id] = 0; knocks_at[id] = (knocks_at[id] + 1) % IDS }
     od
 }
 

@@ -18,7 +18,7 @@ model() {
         not_ok "$name" "not all states within $seconds s and ${MODEL_MIB:-4000} MiB (exit $code): $(tail -1 "$at/out")"
     elif grep -q "errors: 0" "$at/out"; then
         [ "$want" = holds ] && ok "$name ($states states: all)" || not_ok "$name" "no counterexample in $states states"
-    elif [ "$want" = holds ]; then
+    elif [ "$want" != counterexample ]; then
         not_ok "$name" "a counterexample"; (cd "$at" && spin -t "$@" membership.pml | sed -n 's/^ *\([0-9] .*\)/\1/p')
     else
         ok "$name (a counterexample)"
