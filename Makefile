@@ -399,6 +399,9 @@ accuracy-sparse: ## rules of sparse communication, shares from 1 to 30 %, a plot
 accuracy-wire: ## where 16-bit wires end beside fp32 (10 minutes; likewise)
 	@$(MAKE) --no-print-directory -s -j2 all
 	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh wire
+bench-split: ## what data and model parallelism move for one layer, and the batch at which they cross (5 minutes)
+	@$(MAKE) --no-print-directory -s -j2 all
+	@BUILD=$(BUILD) sh firmware-tests/bench/model_parallel.sh
 accuracy-precision: ## where training in 16 bits ends beside fp32 (15 minutes; likewise)
 	@$(MAKE) --no-print-directory -s -j2 all
 	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh precision

@@ -87,6 +87,34 @@ refused() {
     [ $? -ne 0 ] && grep -q -- '--precision with' "$scratch/refused"
 }
 check "no_precision_without_copies" refused --set optimizer.half_weights=fp32
+# ---- a layer whose rows are the ranks' ----
+# Forward and backward move what enters the layer and what leaves it, once each in and out.
+moved() { [ "$(value "$1" split_bytes)" -eq $(($2 * 2 * ($3 - 1) * $4 * 4)) ]; } # NAME STEPS RANKS FLOATS
+check "linear_is_split" job slinear 2 --model linear --steps 50 --split linear --algorithm ring
+check "linear_split_learns_what_it_learns_whole" near linear2 slinear 1e-5
+check "linear_split_moves_what_enters_and_leaves" \
+    [ "$(value slinear split_bytes)" -eq $((50 * (784 + 2 * 10) * 64 * 4)) ]
+small="--steps 50 --batch 16 --lr 0.005 --algorithm ring"
+# shellcheck disable=SC2086
+check "fc1_is_whole" job whole 2 $small
+# shellcheck disable=SC2086
+check "fc1_is_split" job split 2 $small --split fc1
+check "fc1_split_learns_what_it_learns_whole" near whole split 1e-5
+check "fc1_split_moves_what_enters_and_leaves" moved split 50 2 $(((3136 + 512) * 16))
+check "fc1_split_has_equal_weights" hashes_equal split 2
+constant="--model linear --split linear --warmup 5 --schedule constant"
+half() { # NAME RANKS STEPS OPTION..
+    name_=$1 ranks_=$2 steps_=$3; shift 3
+    # shellcheck disable=SC2086
+    job "$name_" "$ranks_" $constant --steps "$steps_" --checkpoint "$scratch/c" "$@"
+}
+# shellcheck disable=SC2086
+check "a_split_run" job straight 2 $constant --steps 50
+check "and_half_of_it" half first 2 25
+check "go_on_from_its_rows" half second 2 50 --resume
+check "to_the_same_bits" cmp "$scratch/straight.weights" "$scratch/second.weights"
+check_not "as_rows_of_as_many_ranks_alone" half third 1 60 --resume
+check_not "no_rows_of_ranks_that_may_die" job elastic 1 --split fc1 --elastic --steps 1
 for algorithm in ring halving doubling tree server direct auto; do
     for n in 2 3; do
         check "${algorithm}_with_$n" job "$algorithm$n" "$n" --model linear --steps 20 --algorithm $algorithm

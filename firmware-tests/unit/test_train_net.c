@@ -50,7 +50,7 @@ static void fixture_open(struct fixture *f, const struct net_model *model)
         f->net.gradient[i] = memory_take(model->tensors[i].elem_count * sizeof(float));
     }
     model->init(&f->net, &random);
-    f->net.sink = (struct net_sink){f, ready_count, poll_count};
+    f->net.sink = (struct net_sink){.user = f, .ready = ready_count, .poll = poll_count};
     f->set = (struct data_set){IMAGES, memory_take(IMAGES * DATA_PIXELS), memory_take(IMAGES)};
     for (uint32_t i = 0; i < IMAGES * DATA_PIXELS; i++) f->set.pixels[i] = (uint8_t)data_random_below(&random, 256);
     for (uint32_t i = 0; i < IMAGES; i++) f->set.labels[i] = (uint8_t)data_random_below(&random, DATA_CLASSES);
@@ -216,7 +216,7 @@ TEST(test_an_error_of_the_library_ends_backward)
         struct fixture f;
         fixture_open(&f, models[i]);
         for (uint32_t refused = 0; refused < models[i]->tensor_count; refused++) {
-            f.net.sink = (struct net_sink){&refused, ready_refuse, NULL};
+            f.net.sink = (struct net_sink){.user = &refused, .ready = ready_refuse};
             (void)loss_of(&f);
             assert_int_equal(models[i]->backward(&f.net), GF_ERR_PEER);
         }

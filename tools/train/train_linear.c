@@ -2,6 +2,7 @@
  * agree, and a test that compares them means something. */
 #include "tools/train/train_layers.h"
 #include "tools/train/train_net.h"
+#include "tools/train/train_split.h"
 
 enum { LINEAR_WEIGHT, LINEAR_BIAS, LINEAR_TENSORS };
 
@@ -28,24 +29,29 @@ static void linear_init(struct net *net, struct data_random *random)
 
 static void linear_forward(struct net *net)
 {
-    layer_gemm(false, true, net->image_count, DATA_CLASSES, DATA_PIXELS, net->input, net->weight[LINEAR_WEIGHT], 0.0f,
-               net->logits);
-    layer_bias(net->logits, net->weight[LINEAR_BIAS], net->image_count, DATA_CLASSES, false);
-    net_round(net, net->logits, (uint64_t)net->image_count * DATA_CLASSES);
+    net_full_forward(net, LINEAR_WEIGHT, net->input, DATA_PIXELS, net->logits, DATA_CLASSES, false);
 }
 
 static gf_status linear_backward(struct net *net)
 {
-    layer_gemm(true, false, DATA_CLASSES, DATA_PIXELS, net->image_count, net->logits, net->input, 0.0f,
-               net->gradient[LINEAR_WEIGHT]);
-    gf_status status = net_ready(net, LINEAR_WEIGHT);
+    gf_status status = GF_OK;
+    if (net_splits(net, LINEAR_WEIGHT)) {
+        status = split_backward(net->split, net->logits, NULL);
+        if (status >= 0) status = net_begin(net);
+    } else {
+        layer_gemm(true, false, DATA_CLASSES, DATA_PIXELS, net->image_count, net->logits, net->input, 0.0f,
+                   net->gradient[LINEAR_WEIGHT]);
+    }
+    if (status >= 0) status = net_ready(net, LINEAR_WEIGHT);
     if (status < 0) return status;
-    layer_column_sum(net->logits, net->image_count, DATA_CLASSES, net->gradient[LINEAR_BIAS]);
+    if (!net_splits(net, LINEAR_WEIGHT))
+        layer_column_sum(net->logits, net->image_count, DATA_CLASSES, net->gradient[LINEAR_BIAS]);
     return net_ready(net, LINEAR_BIAS);
 }
 
 const struct net_model net_linear = {
     .name = "linear",
+    .split = {"linear", LINEAR_WEIGHT, DATA_PIXELS, DATA_CLASSES},
     .tensors = linear_tensors,
     .tensor_count = LINEAR_TENSORS,
     .learning_rate = 0.01f,

@@ -86,8 +86,7 @@ static gf_status train_step(struct train *train, double *loss_out)
     train->shuffled = true;
 
     gf_status status = train->on_device ? device_follow(&train->device) : GF_OK;
-    if (status >= 0) status = gf_step_begin(train->gf);
-    if (status >= 0) status = gf_step_samples(train->gf, count);
+    if ((status >= 0) && (train->net.split == NULL)) status = train_step_begin(train);
     if (status < 0) return status;
     double loss = 0.0;
     if (count == 0) {
@@ -110,7 +109,10 @@ static gf_status train_step(struct train *train, double *loss_out)
     if ((status >= 0) && train->on_device && (count > 0)) status = device_step_end(&train->device, &loss, &hits);
     if (status < 0) return status;
     *loss_out = loss;
-    return gf_update(train->gf, gf_schedule_rate(&train->schedule, train->step));
+    float rate = gf_schedule_rate(&train->schedule, train->step);
+    if ((train->net.split != NULL) && !gf_step_skipped(train->gf))
+        split_update(train->net.split, rate, train->config->optimizer.momentum, train->config->optimizer.weight_decay);
+    return gf_update(train->gf, rate);
 }
 
 /* The mean loss of the global batch, and a live line about it. */
@@ -148,6 +150,12 @@ gf_status train_checkpoint_begin(struct train *train)
     checkpoint->run.image_count = train->images.image_count;
     checkpoint->extra = train->net.statistics; /* each rank's own */
     checkpoint->extra_bytes = train->net.statistic_count * sizeof(float);
+    if (options->split != NULL) { /* rows of as many ranks, or another run */
+        snprintf(checkpoint->run.model, sizeof checkpoint->run.model, "%s, %s in %u", options->model->name,
+                 options->split, train->world);
+        checkpoint->extra = train->split.own;
+        checkpoint->extra_bytes = train->split.own_count * sizeof(float);
+    }
     return checkpoint_open(checkpoint, train->gf);
 }
 
@@ -242,6 +250,7 @@ gf_status train_test(struct train *train)
     struct net *net = &train->net;
     gf_status status = train_statistics(train);
     if (status < 0) return status;
+    if ((net->split != NULL) && ((status = split_gather(net->split)) < 0)) return status;
     net->training = false;
     if (!train->on_device) train_weights_fetch(train);
     uint32_t total = train->tests.image_count, hits = 0;
@@ -286,7 +295,7 @@ static uint64_t steady_bytes(const struct train *train, uint64_t steps)
 
 gf_status train_end(struct train *train)
 {
-    enum { WIRE, STEADY, SETUP, MAPPED, CONTROL, WAIT, EXCHANGE, PRODUCED, MESSAGES, SUMS };
+    enum { WIRE, SPLIT, STEADY, SETUP, MAPPED, CONTROL, WAIT, EXCHANGE, PRODUCED, MESSAGES, SUMS };
     const struct gf_stats *end = &train->stats, *begin = &train->stats_trained;
     uint64_t steady = steady_steps(train);
     if (train->step_first == train->step_count) { /* a finished run: no step was made */
@@ -295,6 +304,7 @@ gf_status train_end(struct train *train)
     }
     uint64_t sums[SUMS] = {
         [WIRE] = end->wire_bytes - begin->wire_bytes,
+        [SPLIT] = train->split.exchanged,
         [STEADY] = steady_bytes(train, steady),
         [SETUP] = begin->wire_bytes,
         [MAPPED] = end->mapped_bytes - begin->mapped_bytes,
@@ -328,6 +338,10 @@ gf_status train_end(struct train *train)
     result->slow_link_seconds = (double)end->slowest_link_ns * 1e-9;
     result->images = (train->step_count - train->step_first) * train->options->batch;
     result->wire_bytes = sums[WIRE];
+    result->split = train->options->split;
+    result->split_bytes = sums[SPLIT];
+    result->split_weight_bytes = sizeof(float) * (train->split.in_width + UINT64_C(1)) * train->split.out_width;
+    result->split_input_bytes = sizeof(float) * (uint64_t)train->split.in_width * train->split.images;
     result->wire_bytes_steady = (steady == 0) ? (double)NAN : (double)sums[STEADY] / (double)steady;
     result->produced_bytes = sums[PRODUCED];
     result->messages = sums[MESSAGES];

@@ -9,6 +9,7 @@
 #include "tools/train/train_net.h"
 #include "tools/train/train_options.h"
 #include "tools/train/train_report.h"
+#include "tools/train/train_split.h"
 #include "tools/train/train_trace.h"
 
 #define TRAIN_SERIES_MAX 65536u /* the newest steps, for medians */
@@ -22,6 +23,7 @@ struct train {
     struct data_set images, tests;
     struct net net;
     struct gf_tensor tensors[NET_TENSORS_MAX]; /* as the library is told of them */
+    struct net_split split;                    /* of --split */
     float *weight_copy[NET_TENSORS_MAX];       /* with --precision (train_weights.h) */
     float *gradient_copy[NET_TENSORS_MAX];
     bool on_device;          /* weights and gradients are the GPU's; net's weights are copies, fresh after train_steps() */

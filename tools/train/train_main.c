@@ -215,6 +215,8 @@ static int run(struct train *train)
     if (wrong != NULL) return fail(train, wrong);
 
     result = join(train, &memory);
+    wrong = (result == 0) ? train_split_refuses(train) : NULL;
+    if (wrong != NULL) result = fail(train, wrong);
     if (result == 0) {
         workspace = memory_take(train_layout(train, NULL));
         if (workspace == NULL) result = fail(train, "there is no memory for a batch of this size");

@@ -11,6 +11,7 @@
 #include "tools/common/tool_tensors.h"
 #include "tools/train/train_half.h"
 #include "tools/train/train_layers.h"
+#include "tools/train/train_split.h"
 
 enum {
     FC2_WEIGHT = TOOL_TENSOR_FC2_WEIGHT,
@@ -151,15 +152,10 @@ static gf_status conv_backward(struct net *net, uint32_t which, uint32_t weight_
 
 static void cnn_forward(struct net *net)
 {
-    size_t images = net->image_count;
     conv_forward(net, 1);
     conv_forward(net, 2);
-    layer_gemm(false, true, images, HIDDEN, FEATURES, net->pooled2, net->weight[FC1_WEIGHT], 0.0f, net->hidden);
-    layer_bias(net->hidden, net->weight[FC1_BIAS], images, HIDDEN, true);
-    net_round(net, net->hidden, images * HIDDEN);
-    layer_gemm(false, true, images, DATA_CLASSES, HIDDEN, net->hidden, net->weight[FC2_WEIGHT], 0.0f, net->logits);
-    layer_bias(net->logits, net->weight[FC2_BIAS], images, DATA_CLASSES, false);
-    net_round(net, net->logits, images * DATA_CLASSES);
+    net_full_forward(net, FC1_WEIGHT, net->pooled2, FEATURES, net->hidden, HIDDEN, true);
+    net_full_forward(net, FC2_WEIGHT, net->hidden, HIDDEN, net->logits, DATA_CLASSES, false);
 }
 
 /* A fully connected layer's gradients; in[images][in_width], out_gradient[images][out_width]. */
@@ -174,19 +170,32 @@ static gf_status full_backward(struct net *net, uint32_t weight_tensor, uint32_t
     return net_ready(net, bias_tensor);
 }
 
+/* With the first fully connected layer split its exchanges come before the step. */
 static gf_status cnn_backward(struct net *net)
 {
     size_t images = net->image_count;
-    gf_status status = full_backward(net, FC2_WEIGHT, FC2_BIAS, net->hidden, HIDDEN, net->logits, DATA_CLASSES);
+    bool splits = net_splits(net, FC1_WEIGHT);
+    gf_status status = GF_OK;
+    if (!splits) status = full_backward(net, FC2_WEIGHT, FC2_BIAS, net->hidden, HIDDEN, net->logits, DATA_CLASSES);
     if (status < 0) return status;
     layer_gemm(false, false, images, HIDDEN, DATA_CLASSES, net->logits, net->weight[FC2_WEIGHT], 0.0f,
                net->hidden_gradient);
     layer_relu_back(net->hidden_gradient, net->hidden, images * HIDDEN);
     net_round(net, net->hidden_gradient, images * HIDDEN);
-    status = full_backward(net, FC1_WEIGHT, FC1_BIAS, net->pooled2, FEATURES, net->hidden_gradient, HIDDEN);
-    if (status < 0) return status;
-    layer_gemm(false, false, images, FEATURES, HIDDEN, net->hidden_gradient, net->weight[FC1_WEIGHT], 0.0f,
-               net->pooled2_gradient);
+    if (splits) {
+        status = split_backward(net->split, net->hidden_gradient, net->pooled2_gradient);
+        if (status >= 0) status = net_begin(net);
+        if (status >= 0)
+            status = full_backward(net, FC2_WEIGHT, FC2_BIAS, net->hidden, HIDDEN, net->logits, DATA_CLASSES);
+        if (status >= 0) status = net_ready(net, FC1_WEIGHT);
+        if (status >= 0) status = net_ready(net, FC1_BIAS);
+        if (status < 0) return status;
+    } else {
+        status = full_backward(net, FC1_WEIGHT, FC1_BIAS, net->pooled2, FEATURES, net->hidden_gradient, HIDDEN);
+        if (status < 0) return status;
+        layer_gemm(false, false, images, FEATURES, HIDDEN, net->hidden_gradient, net->weight[FC1_WEIGHT], 0.0f,
+                   net->pooled2_gradient);
+    }
     net_round(net, net->pooled2_gradient, images * FEATURES);
     status = net_poll(net);
     if (status < 0) return status;
@@ -197,6 +206,7 @@ static gf_status cnn_backward(struct net *net)
 
 const struct net_model net_cnn = {
     .name = "cnn",
+    .split = {"fc1", FC1_WEIGHT, FEATURES, HIDDEN},
     .tensors = tool_tensors,
     .tensor_count = TOOL_TENSOR_COUNT,
     .learning_rate = 0.05f,
@@ -256,6 +266,11 @@ void *net_take(char *base, size_t *used_bytes, size_t size_bytes)
     return (base == NULL) ? NULL : base + at;
 }
 
+gf_status net_begin(struct net *net)
+{
+    return (net->sink.begin == NULL) ? GF_OK : net->sink.begin(net->sink.user);
+}
+
 gf_status net_ready(struct net *net, uint32_t tensor)
 {
     return (net->sink.ready == NULL) ? GF_OK : net->sink.ready(net->sink.user, tensor);
@@ -264,6 +279,23 @@ gf_status net_ready(struct net *net, uint32_t tensor)
 gf_status net_poll(struct net *net)
 {
     return (net->sink.poll == NULL) ? GF_OK : net->sink.poll(net->sink.user);
+}
+
+bool net_splits(const struct net *net, uint32_t weight_tensor)
+{
+    return net->training && (net->split != NULL) && (net->split->weight_tensor == weight_tensor);
+}
+
+void net_full_forward(struct net *net, uint32_t weight_tensor, const float *in, size_t in_width, float *out,
+                      size_t out_width, bool relu)
+{
+    if (net_splits(net, weight_tensor)) {
+        split_forward(net->split, in, out, relu);
+        return;
+    }
+    layer_gemm(false, true, net->image_count, out_width, in_width, in, net->weight[weight_tensor], 0.0f, out);
+    layer_bias(out, net->weight[weight_tensor + 1u], net->image_count, out_width, relu);
+    net_round(net, out, net->image_count * out_width);
 }
 
 void net_round(const struct net *net, float *data, uint64_t count)

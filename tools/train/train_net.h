@@ -13,6 +13,7 @@ struct net_sink {
     void *user;
     gf_status (*ready)(void *user, uint32_t tensor); /* gradient[tensor] is whole */
     gf_status (*poll)(void *user);                   /* between two products: move what is on the wire */
+    gf_status (*begin)(void *user);                  /* of a split layer alone: it has exchanged, gradients follow */
 };
 
 struct net;
@@ -22,6 +23,10 @@ struct net_model {
     const struct gf_tensor *tensors; /* in the order in which backward ends them */
     uint32_t tensor_count;
     float learning_rate;             /* at a batch of 64 */
+    struct {                         /* the layer that --split may name */
+        const char *name;            /* NULL: none */
+        uint32_t weight_tensor, in_width, out_width;
+    } split;
     uint32_t input_border;           /* zeroes around each image in net->input */
     /* Lays the workspace out at base and returns its size in bytes; only measures with base NULL. */
     size_t (*layout)(struct net *net, char *base);
@@ -41,6 +46,7 @@ struct net {
     float *weight[NET_TENSORS_MAX];
     float *gradient[NET_TENSORS_MAX];
     struct net_sink sink;
+    struct net_split *split; /* a layer that the ranks divide between them (train_split.h); NULL: none */
     gf_type precision;     /* what layers hand on is rounded to it: outputs, and gradients of outputs */
     bool training;         /* normalise by the batch at hand, not by what was learned of all; true after net_open() */
     float *statistics;     /* [statistic_count] learned by each rank by itself; NULL: there are none */
@@ -76,8 +82,14 @@ void net_load(struct net *net, const struct data_set *set, const uint32_t *index
 
 /* For the models: the next size_bytes of the workspace, 64-byte aligned; NULL while only measuring. */
 void *net_take(char *base, size_t *used_bytes, size_t size_bytes);
+gf_status net_begin(struct net *net);
 gf_status net_ready(struct net *net, uint32_t tensor);
 gf_status net_poll(struct net *net);
+/* A fully connected layer, its bias the next tensor: out[images][out_width] of in[images][in_width]. net_splits(): its
+ * rows are the ranks', so its backward is split_backward(), before net_begin(). */
+void net_full_forward(struct net *net, uint32_t weight_tensor, const float *in, size_t in_width, float *out,
+                      size_t out_width, bool relu);
+bool net_splits(const struct net *net, uint32_t weight_tensor);
 /* data[count], which a layer is about to hand on, becomes what net->precision holds of it. */
 void net_round(const struct net *net, float *data, uint64_t count);
 /* data[count] drawn with mean 0 and variance 2 / fan_in (He). */

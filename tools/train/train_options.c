@@ -199,6 +199,8 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         {"sparse", TOOL_TEXT, &sparse, "[SHARE]",
          .help = "send the chunks that matter: chunks of " SPARSE_CHUNK_ELEMS ", " SPARSE_WARMUP_STEPS " dense steps, "
                  SPARSE_RAMP_STEPS " to SHARE (0.15)"},
+        {"split", TOOL_TEXT, &out.split, "LAYER",
+         .help = "divide this layer's rows between the ranks (model parallelism): fc1 of cnn, linear of linear"},
         {"seed", TOOL_NUMBER, &out.seed, "N", .help = "of weights and order of images (default 1)"},
         {"data", TOOL_TEXT, &out.data_folder, "DIR", .help = "of the .gz idx files (default " DATA_FOLDER ")"},
         {"config", TOOL_TEXT, &out.config_path, "FILE", .help = "configuration (default local.cfg)"},

@@ -19,6 +19,7 @@ struct train_options {
     const char *checkpoint_path;  /* NULL: none; the files are FILE.RANK */
     uint64_t checkpoint_every;    /* steps between two */
     bool resume;
+    const char *split;     /* the layer that the ranks divide between them; NULL: none */
     uint64_t steps;        /* 0: whole epochs */
     uint32_t epochs;
     uint32_t batch;        /* of all ranks together */

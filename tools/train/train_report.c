@@ -85,7 +85,7 @@ bool report_hashes_equal(const struct report_result *result)
  * lazy allreduce makes it few messages. */
 static void bytes_table(const struct report_result *result)
 {
-    double produced = (double)result->produced_bytes, steps = (double)result->steps;
+    double produced = fmax(1.0, (double)result->produced_bytes), steps = (double)result->steps;
     double kept = 100.0 * result->keep_share;
     printf("bytes                  in all       a step  of produced\n");
     printf("  produced    %12.1f MB %9.3f MB      100.0 %%  fp32, %u tensors\n", produced / MEGABYTE,
@@ -139,6 +139,10 @@ void report_table(const struct report_result *result)
                result->slowest_percent, 1e3 * result->slowest_seconds / (double)result->steps);
     slow_link(result);
     bytes_table(result);
+    if (result->split != NULL)
+        printf("split %-7s %.3f MB a step between the ranks; its weights %.3f MB (W), what enters it %.3f MB (D)\n",
+               result->split, (double)result->split_bytes / (double)result->steps / MEGABYTE,
+               (double)result->split_weight_bytes / MEGABYTE, (double)result->split_input_bytes / MEGABYTE);
     if (result->path != NULL) printf("gradients     on a device, %s\n", result->path);
     printf("weights       %016llx, %s\n", (unsigned long long)result->weights_hash[0],
            report_hashes_equal(result) ? "the same on all ranks" : "NOT the same on all ranks");
@@ -241,6 +245,7 @@ int report_json(const char *path, const struct report_result *result, char *erro
     json_number(out, "loss_last", result->loss_last);
     json_number(out, "test_accuracy", result->test_accuracy);
     json_count(out, "wire_bytes", result->wire_bytes);
+    if (result->split != NULL) json_count(out, "split_bytes", result->split_bytes);
     json_number(out, "wire_bytes_steady", result->wire_bytes_steady);
     json_count(out, "produced_bytes", result->produced_bytes);
     json_count(out, "messages", result->messages);

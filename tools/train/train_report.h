@@ -30,6 +30,10 @@ struct report_result {
     double test_accuracy;          /* percent */
     uint64_t *weights_hash;        /* [ranks] */
     uint64_t wire_bytes;           /* of all ranks, in the training steps */
+    const char *split;             /* the layer that is divided between the ranks; NULL: none. Then: */
+    uint64_t split_bytes;          /* of all ranks, for its activations and their gradients, in the training steps */
+    uint64_t split_weight_bytes;   /* what data parallelism reduces in a step: FireCaffe's W */
+    uint64_t split_input_bytes;    /* what enters it in a step: FireCaffe's D */
     double wire_bytes_steady;      /* a step, over the last half of the steps and none before the target share of
                                       sparse communication; not a number if there is none */
     uint64_t produced_bytes;       /* gradients of all ranks as fp32, in the training steps */

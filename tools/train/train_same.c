@@ -48,7 +48,7 @@ static void value_print(same_kind kind, uint64_t value, char text_out[static VAL
     }
 }
 
-#define OPTIONS_MAX 12u
+#define OPTIONS_MAX 13u
 
 static void options_list(const struct train *train, struct same_option list_out[static OPTIONS_MAX])
 {
@@ -58,6 +58,7 @@ static void options_list(const struct train *train, struct same_option list_out[
         {"images of --data", SAME_COUNT, train->images.image_count},
         {"test images of --data", SAME_COUNT, train->tests.image_count},
         {"--batch", SAME_COUNT, options->batch},
+        {"--split", SAME_TEXT, bits_of_text((options->split != NULL) ? options->split : "none")},
         {"--seed", SAME_COUNT, options->seed},
         {"steps of --steps or --epochs", SAME_COUNT, train->step_count},
         {"--lr", SAME_REAL, bits_of_real((double)options->schedule.base_rate)},
