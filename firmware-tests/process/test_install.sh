@@ -21,7 +21,8 @@ for file in bin/gf-run bin/gf-train bin/gf-check bin/gf-trace lib/libgradientflo
     share/gradientflow/local.cfg share/gradientflow/models/resnet50.cfg share/man/man1/gf-check.1 \
     lib/libgradientflow.so.0 include/gradientflow/schedule.h share/doc/gradientflow/LICENSE \
     share/doc/gradientflow/VERSION \
-    share/man/man3/gradientflow.3 share/man/man3/gf_step_wait.3 share/man/man5/gradientflow.cfg.5; do
+    share/man/man3/gradientflow.3 share/man/man3/gf_step_wait.3 share/man/man5/gradientflow.cfg.5 \
+    share/man/man5/gf-cluster.cfg.5 share/man/man5/gf-model.cfg.5 share/gradientflow/clusters/h200.cfg; do
     check "there_is_$file" [ -s "$prefix/$file" ]
 done
 version=$(sed -n 's/^#define GF_VERSION_M[A-Z]* //p' lib/gradientflow.h | paste -sd.)

@@ -75,6 +75,10 @@ check advice_is_a_valid_configuration sh -c "$BUILD/gf-check $scratch/best.cfg >
 check advice_on_sparse_steps_is_valid sh -c "$plan --model config/models/nin.cfg --cluster $scratch/cluster.cfg --bandwidth 2e6 --advise --gpus 4 --write $scratch/sparse.cfg >/dev/null && grep -q keep_share $scratch/sparse.cfg && $BUILD/gf-check $scratch/sparse.cfg >/dev/null"
 check fully_connected_layers_may_be_split sh -c "grep -Eq '^  fc +[0-9.]+ +[0-9.]+ +model' $scratch/advice"
 check convolutions_stay_data_parallel sh -c "grep -Eq '^  conv +[0-9.]+ +[0-9.]+ +data' $scratch/advice"
+advised() { timeout 30 $plan $h200 $lm --advise --gpus 4 --set "gpu_memory = $1"; }
+advised 12.5e6 >"$scratch/advised" 2>"$scratch/err"
+check what_does_not_fit_is_not_advised grep -q 'keep 0.500  *inf ms' "$scratch/advised"
+check_not no_advice_where_nothing_fits advised 1e6 >/dev/null 2>&1
 check the_learning_rate_scales grep -q 'base x batch / 256' "$scratch/advice"
 
 # ---- what is refused ----
@@ -99,7 +103,7 @@ refused write_alone 'goes with' $plan $small --write "$scratch/x"
 refused fuse_of_0 'a size' $plan $small --fuse 0
 refused unwritable 'cannot write' $plan $small --gpus 1 --csv "$scratch/none/x.csv"
 # 40,656 parameters: 10 bytes of each, gradients, and 4 bytes of what enters layers times 1,000 images.
-refused what_does_not_fit 'has 0.0 GB and this wants .* GB too much (the library' $plan $small \
+refused what_does_not_fit 'has 0.001 GB and this wants .* GB too much (the library' $plan $small \
     --set 'gpu_memory = 1e6' --gpus 2 --batch 1000
 refused a_transformer_without_heads 'layers,width,heads,vocabulary' $plan --transformer 12,768
 refused heads_that_do_not_divide '5 heads do not divide' $plan --transformer 1,64,5,100

@@ -79,7 +79,8 @@ uint32_t plan_batch(const struct plan_model *model, const struct gf_config_clust
 bool plan_mode_is_there(plan_mode mode, uint32_t gpus, const struct gf_config_cluster *cluster);
 /* The configuration that a mode stands for. */
 void plan_mode_config(plan_mode mode, const struct plan_choice *choice, struct gf_config *config_out);
-/* 0, or -1 and said why on stderr. */
+/* 0, -1, or PLAN_NO_ROOM where a GPU's memory is too small, and said why on stderr. */
+#define PLAN_NO_ROOM 1
 int plan_case_run(const struct plan_model *model, const struct gf_config_cluster *cluster, plan_mode mode, uint32_t gpus,
                   const struct plan_choice *choice, struct plan_row *row_out);
 

@@ -1,5 +1,6 @@
 /* What to choose for a model on a cluster: a configuration, found by simulating one setting after the other; layers that
  * had better be split by outputs than by images; what a larger batch brings and asks for. */
+#include <math.h>
 #include <string.h>
 
 #include "tools/plan/plan.h"
@@ -19,8 +20,8 @@ struct search {
 
 static int search_time(const struct search *search, plan_mode mode, const struct plan_choice *choice, double *seconds_out)
 {
-    struct plan_row row;
-    if (plan_cache_run(search->cache, search->model, search->cluster, mode, search->gpus, choice, &row) != 0) return -1;
+    struct plan_row row = {.step_s = INFINITY}; /* what a GPU has no memory for */
+    if (plan_cache_run(search->cache, search->model, search->cluster, mode, search->gpus, choice, &row) < 0) return -1;
     (void)printf("  %-9s fuse %6.2f MiB  slice %5.0f KiB  keep %5.3f   %10.3f ms\n",
                  gf_algorithm_name(choice->algorithm), (double)choice->fuse_bytes / 1048576,
                  (double)choice->slice_bytes / 1024, (mode == PLAN_SPARSE) ? choice->keep_share : 1.0, row.step_s * 1e3);
@@ -113,7 +114,7 @@ static int configuration_advise(struct search *search, const char *config_path)
     FILE *file;
     (void)printf("Configuration: a step of %s on %u GPUs of %s, fp16, overlapped\n", search->model->name, search->gpus,
                  search->cluster->name);
-    if ((search_dense(search) != 0) || (search_sparse(search) != 0)) return -1;
+    if ((search_dense(search) != 0) || (search_sparse(search) != 0) || isinf(search->best_s)) return -1;
     (void)printf("\nBest, at %.3f ms a step of which %.3f ms are computed%s:\n\n", search->best_s * 1e3,
                  plan_compute_s(search->model, search->cluster, &search->best) * 1e3,
                  (search->mode == PLAN_SPARSE) ? "" : "; sparse steps would not be 2 % faster");
@@ -162,15 +163,16 @@ static int batch_advise(struct search *search)
         double all = (double)search->gpus * batch * factor;
         choice.batch = batch * factor;
         if (choice.compute_s > 0) choice.compute_s *= factor;
-        if (plan_cache_run(search->cache, search->model, search->cluster, search->mode, search->gpus, &choice, &row) != 0)
-            return -1;
+        if (plan_cache_run(search->cache, search->model, search->cluster, search->mode, search->gpus, &choice,
+                           &row) != 0)
+            return (factor > 1) ? 0 : -1; /* it said why: larger ones do not fit */
         (void)printf("  %8u %10.0f %12.3f %12.0f %8.1f %10.2f %14.0f\n", choice.batch, all, row.step_s * 1e3,
                      row.images_per_second, row.efficiency * 100, all / 256, 5 * IMAGES / all);
         (void)fflush(stdout);
     }
     (void)printf("  Learning rate: base x batch / 256, reached over 5 epochs of warm-up (of 1,281,167 images), then down\n"
-                 "  as (1 - t)^2. Beyond a batch of about 8,192 with LARS: rate x eta |w| / (|g| + decay |w|) a layer. Memory\n"
-                 "  of the GPU bounds the batch and is not looked at here; accuracy has to be tried.\n");
+                 "  as (1 - t)^2. Beyond a batch of about 8,192 with LARS: rate x eta |w| / (|g| + decay |w|) a layer. What\n"
+                 "  does not fit into gpu_memory is refused; accuracy has to be tried.\n");
     return 0;
 }
 

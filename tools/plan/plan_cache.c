@@ -28,7 +28,7 @@ static uint64_t case_hash(const struct plan_model *model, const struct gf_config
                               cluster->node_latency, cluster->message_cost, cluster->op_bandwidth, cluster->op_cost,
                               cluster->device_ops, cluster->compute_spread, cluster->nics_per_node,
                               cluster->rails, cluster->leaf_nodes, cluster->nodes, cluster->oversubscription,
-                              cluster->node_pair_bandwidth, cluster->straggler_scale, cluster->straggler_tail};
+                              cluster->node_pair_bandwidth, cluster->straggler_scale, cluster->straggler_tail, cluster->gpu_memory};
     plan_mode_config(mode, choice, &config);
     config.job.world = gpus;
     config.log = NULL;
@@ -88,7 +88,8 @@ int plan_cache_run(const struct plan_cache *cache, const struct plan_model *mode
     if (cache->path == NULL) return plan_case_run(model, cluster, mode, gpus, choice, row_out);
     hash = case_hash(model, cluster, mode, gpus, choice);
     if (!cache_find(cache->path, hash, &row)) {
-        if (plan_case_run(model, cluster, mode, gpus, choice, &row) != 0) return -1;
+        int result = plan_case_run(model, cluster, mode, gpus, choice, &row);
+        if (result != 0) return result;
         if (row.known && (cache_add(cache->path, hash, &row) != 0)) return -1;
     }
     *row_out = row;

@@ -188,7 +188,7 @@ static int case_simulate(const struct plan_model *model, const struct gf_config_
     }
     free(tensors);
     free(ready_ns);
-    if (!fits) return -1;
+    if (!fits) return PLAN_NO_ROOM;
     if (status < 0) return plan_refuse("%s on %u GPUs, %s: %s", model->name, row->gpus, plan_mode_name(mode), error);
     row_fill(&result, plan_batch(model, cluster, choice), &setup, row);
     return 0;
@@ -210,10 +210,10 @@ int plan_case_run(const struct plan_model *model, const struct gf_config_cluster
 {
     struct plan_row row = {.mode = mode, .gpus = gpus};
     double compute_s = plan_compute_s(model, cluster, choice);
+    int result = 0;
     if (compute_s <= 0)
         return plan_refuse("cluster %s has neither a rate for the model %s nor gpu_flops", cluster->name, model->name);
-    if (plan_mode_is_there(mode, gpus, cluster) &&
-        (case_simulate(model, cluster, mode, choice, compute_s, &row) != 0)) return -1;
-    *row_out = row;
-    return 0;
+    if (plan_mode_is_there(mode, gpus, cluster)) result = case_simulate(model, cluster, mode, choice, compute_s, &row);
+    if (result == 0) *row_out = row;
+    return result;
 }

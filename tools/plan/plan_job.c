@@ -41,8 +41,8 @@ int plan_memory_check(const struct plan_model *model, const struct gf_config_clu
     all = library + state + kept;
     if (all <= cluster->gpu_memory) return 0;
     return plan_refuse(
-        "%s on %u GPUs, %s: a GPU has %.1f GB and this wants %.1f: %.1f GB too much (the library's gradients, "
-        "buffers and history %.1f, weights and optimizer %.1f, activations of %u samples %.1f)",
+        "%s on %u GPUs, %s: a GPU has %.4g GB and this wants %.4g: %.4g GB too much (the library's gradients, "
+        "buffers and history %.4g, weights and optimizer %.4g, activations of %u samples %.4g)",
         model->name, config->job.world, what, cluster->gpu_memory * 1e-9, all * 1e-9,
         (all - cluster->gpu_memory) * 1e-9, library * 1e-9, state * 1e-9, plan_batch(model, cluster, choice),
         kept * 1e-9);
