@@ -1,8 +1,8 @@
 /* libFuzzer over what a rank or a coordinator can make of the payloads of control frames: any kind, any bytes, at any
  * time, mixed with connections that come and end and with what the library itself asks for. Whatever comes, every call
- * returns, an error sticks and has a text. `make fuzz`. */
+ * returns, an error sticks and has a text. An offer may be told to fit, whatever form it has by now. `make fuzz`. */
 #include "drivers/bytes.h"
-#include "lib/membership/members.h"
+#include "lib/membership/members_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +21,7 @@ struct source {
     uint32_t center;    /* of the star; GF_RANK_NONE: whoever answers */
     uint32_t epoch;
     uint64_t now_ns;
+    const struct gf_members *members;
     bool paused;        /* the next byte is not the driver's */
     unsigned char payload[GF_FRAME_PAYLOAD_MAX];
 };
@@ -103,6 +104,15 @@ static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, 
             if (event.size_bytes > GF_FRAME_PAYLOAD_MAX) event.size_bytes = GF_FRAME_PAYLOAD_MAX;
             if (event.size_bytes > source->get.left) event.size_bytes = (uint32_t)source->get.left;
             *event_out = event;
+            bool fits = ((op & 32) != 0) && (source->members != NULL);
+            if (fits && (event.frame_kind == (MEMBERS_OFFER | (source->epoch << 8)))) {
+                struct gf_put put = {source->payload, sizeof source->payload};
+                gf_members_offer_put(&put, source->members);
+                event_out->size_bytes = (uint32_t)(sizeof source->payload - put.left);
+                event_out->payload = payload_copy(&(struct gf_get){source->payload, event_out->size_bytes, false},
+                                                  event_out->size_bytes);
+                return GF_OK;
+            }
             event_out->payload = payload_copy(&source->get, event.size_bytes);
             return GF_OK;
         }
@@ -223,6 +233,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     unsigned char *state = malloc(gf_members_state_bytes(source.world, ENDPOINT_BYTES_MAX));
     must(state != NULL);
     struct gf_members *members = gf_members_open(&setup, state, &source.base, "endpoint", 4, source.now_ns);
+    source.members = members;
     gf_status failed = GF_OK;
     bool leaving = false;
     if (rejoins) {
