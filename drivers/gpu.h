@@ -42,6 +42,7 @@ struct gf_gpu {
     uint32_t multiprocessors; /* grids are sized by it; 0 on the host */
     char name[64];            /* for a person; empty on the host */
     unsigned char uuid[16];   /* the same in all processes on this device; zeroes: it has none */
+    char pci[16];             /* "0000:3b:00.0", as sysfs names it; empty: not known */
     struct gf_fault fault;
 };
 

@@ -14,6 +14,7 @@
     X("cuDeviceGetName", fake_device_name, cuDeviceGetName) \
     X("cuDeviceGetAttribute", fake_device_attribute, cuDeviceGetAttribute) \
     X("cuDeviceGetUuid", fake_device_uuid, cuDeviceGetUuid_v2) \
+    X("cuDeviceGetPCIBusId", fake_device_pci, cuDeviceGetPCIBusId) \
     X("cuDevicePrimaryCtxRetain", fake_context_retain, cuDevicePrimaryCtxRetain) \
     X("cuDevicePrimaryCtxRelease", fake_context_release, cuDevicePrimaryCtxRelease_v2) \
     X("cuCtxPushCurrent", fake_context_push, cuCtxPushCurrent_v2) \

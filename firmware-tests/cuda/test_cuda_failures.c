@@ -121,7 +121,8 @@ static const struct {
     const char *call;
     bool may_be_silent; /* the name of the device is for a log line; while waiting for the end, failed is ended */
 } calls[] = {{"cuInit", false}, {"cuDriverGetVersion", false}, {"cuDeviceGetCount", false}, {"cuDeviceGet", false},
-             {"cuDeviceGetName", true}, {"cuDeviceGetUuid", true}, {"cuCtxRecordEvent", true},
+             {"cuDeviceGetName", true}, {"cuDeviceGetUuid", true}, {"cuDeviceGetPCIBusId", true},
+             {"cuCtxRecordEvent", true},
              {"cuThreadExchangeStreamCaptureMode", false}, {"cuStreamIsCapturing", true},
              {"cuDeviceGetAttribute", false}, {"cuDevicePrimaryCtxRetain", false},
              {"cuDevicePrimaryCtxRelease", false}, {"cuCtxPushCurrent", true}, {"cuCtxPopCurrent", true},

@@ -13,6 +13,7 @@
 
 #include "tools/check/check_preflight.h"
 #include "lib/modules/modules.h"
+#include "drivers/identity.h"
 #include "drivers/tcp/rendezvous_socket.h"
 #include "lib/settings/settings.h"
 #include "tools/common/tool_clock.h"
@@ -66,7 +67,7 @@ void check_transports(struct check_report *report, struct check_job *job)
     const struct gf_config *config = &job->config;
     const struct gf_link_setup setup = {
         .world = 1, .requests_max = 4, .message_bytes_max = 4096, .transports = config->link.transports,
-        .devices = config->link.devices, .local = config->job.rank, .ports = config->link.ports,
+        .devices = config->link.devices, .local = gf_identity_local(config->job.rank), .ports = config->link.ports,
         .authentication = gf_modules_all.authentication, .log = {.fn = link_heard, .user = job},
     };
     struct gf_fault fault = {0};
