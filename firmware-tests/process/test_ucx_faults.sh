@@ -27,8 +27,8 @@ ends() { # as it should
         case $failed in
         *send*) grep -q ucp_tag_send_nbx "$scratch/log.$1" ;;
         *rece*) grep -q ucp_tag_recv_nbx "$scratch/log.$1" ;;
-        uct_*) grep -q 'uc[pt]_[a-z_]* gave -' "$scratch/log.$1" ;; # UCX calls these, too
-        *) grep -q "$failed gave" "$scratch/log.$1" ;;
+        uct_*) grep -q 'uc[pt]_[a-z_]* gave ' "$scratch/log.$1" ;; # UCX calls these, too
+        *) grep -q "${failed%_version} gave" "$scratch/log.$1" ;;
         esac ;;
     *) false ;;
     esac || { echo "# exits $code0 $code1 after $failed"; tail -n 4 "$scratch/log.0" "$scratch/log.1"; return 1; }
