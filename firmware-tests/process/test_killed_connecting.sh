@@ -1,0 +1,29 @@
+#!/bin/sh
+# suite: long (JOBS jobs, default 90)
+# One of three ranks is killed 20 to 480 ms after it was started: before it joins, while UCX connects, in the first
+# messages; two jobs in three over tcp. The others end with exit code 1, none by a signal: UCX asserts nothing.
+. firmware-tests/support/shell.sh
+export LC_ALL=C
+JOBS=${JOBS:-90}
+rank() { # RANK TRANSPORTS
+    export GF_RANK=$1 GF_WORLD=3
+    exec timeout 30 "$BUILD/gf-perf" -b 1M -e 1M -n 2000 \
+        --set "rendezvous.join_timeout=1500ms,exchange.timeout=2s,link.transports=$2" >"$scratch/log.$1" 2>&1
+}
+jobs_end() {
+    for i in $(seq "$JOBS"); do
+        transports=self,tcp
+        [ $((i % 3)) -ne 0 ] || transports=self,posix
+        rank 0 $transports & pid0=$!
+        rank 2 $transports & pid2=$!
+        (export GF_RANK=1 GF_WORLD=3; exec timeout -s KILL "0.$(shuf -i 120-480 -n 1)" \
+            "$BUILD/gf-perf" -b 1M -e 1M -n 2000 \
+            --set link.transports=$transports >/dev/null 2>&1) &
+        wait $pid0; code0=$?
+        wait $pid2; code2=$?
+        wait
+        [ "$code0 $code2" = "1 1" ] || { echo "# $transports: $code0 $code2"; tail -n 3 "$scratch"/log.*; return 1; }
+    done
+}
+check survivors_of_a_rank_that_dies_while_it_connects_end_by_themselves jobs_end
+finish
