@@ -36,6 +36,15 @@ struct gf_gpu_kernels {
 
 struct gf_gpu_driver;
 
+/* What is queued in one waits for nothing in the others, unless it is told to. */
+typedef enum gf_stream {
+    GF_STREAM_MAIN, /* sums, what comes back, and all between steps */
+    GF_STREAM_PACK, /* follows the appliance, tensor by tensor */
+    GF_STREAM_OUT,  /* to host memory, and from it: each way has its own copy engine */
+    GF_STREAM_IN,
+    GF_STREAM_COUNT
+} gf_stream;
+
 struct gf_gpu {
     const struct gf_gpu_driver *driver;
     const struct gf_ops *ops; /* element ops that run here */
@@ -65,8 +74,8 @@ struct gf_gpu_driver {
     gf_status (*host_register)(struct gf_gpu *gpu, void *base, size_t size_bytes);
     /* GF_ERR_DEVICE, with the fault: the device's work does not end, and the memory stays registered. */
     gf_status (*host_unregister)(struct gf_gpu *gpu, void *base);
-    /* The context's own queue, made at open. */
-    gf_queue_handle (*stream)(struct gf_gpu *gpu);
+    /* The context's own queues, made at open, in front of the appliance's. */
+    gf_queue_handle (*stream)(struct gf_gpu *gpu, gf_stream which);
     /* From here nothing blocks: work is queued, and done in the order of its queue. Addresses are of the arena or of
      * registered host memory. */
     gf_status (*copy)(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes);

@@ -49,6 +49,9 @@ struct gf_context {
     struct gf_members *members;
     struct gf_gpu *gpu;
     struct gf_queue queue;       /* of element ops on the pools, in order */
+    struct gf_queue pack_queue;  /* of what goes out in a dense buffer; then copies to and from the wire's memory. On the host */
+    struct gf_queue out_queue;   /* all are the same. What the host has seen done in one is done for all */
+    struct gf_queue in_queue;
     const struct gf_ops *ops;
     struct gf_queue wire_queue;  /* collectives work on host memory, at once */
     const struct gf_ops *wire_ops;

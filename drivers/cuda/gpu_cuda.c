@@ -56,9 +56,9 @@ static gf_mem cuda_arena(struct gf_gpu *gpu)
     return cuda_of(gpu)->arena;
 }
 
-static gf_queue_handle cuda_stream(struct gf_gpu *gpu)
+static gf_queue_handle cuda_stream(struct gf_gpu *gpu, gf_stream which)
 {
-    return (gf_queue_handle)(uintptr_t)cuda_of(gpu)->stream;
+    return (gf_queue_handle)(uintptr_t)cuda_of(gpu)->streams[which];
 }
 
 gf_status gf_cuda_told(struct cuda_gpu *cuda, CUresult result, const char *call)

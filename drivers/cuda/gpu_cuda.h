@@ -32,7 +32,8 @@
     X(memory_give, "cuMemFree", cuMemFree_v2)                             \
     X(host_register, "cuMemHostRegister", cuMemHostRegister_v2)           \
     X(host_unregister, "cuMemHostUnregister", cuMemHostUnregister)        \
-    X(stream_create, "cuStreamCreate", cuStreamCreate)                    \
+    X(priorities, "cuCtxGetStreamPriorityRange", cuCtxGetStreamPriorityRange) \
+    X(stream_create, "cuStreamCreateWithPriority", cuStreamCreateWithPriority) \
     X(stream_destroy, "cuStreamDestroy", cuStreamDestroy_v2)              \
     X(stream_query, "cuStreamQuery", cuStreamQuery)                       \
     X(stream_wait, "cuStreamWaitEvent", cuStreamWaitEvent)                \
@@ -72,7 +73,7 @@ struct cuda_gpu {
     CUdevice device;
     bool retained;
     CUcontext context;
-    CUstream stream;
+    CUstream streams[GF_STREAM_COUNT];
     CUdeviceptr arena;
     size_t arena_bytes;
     CUmodule module;
@@ -110,7 +111,7 @@ bool gf_cuda_enter_last(struct cuda_gpu *cuda);
 void gf_cuda_leave_last(struct cuda_gpu *cuda);
 /* Of a call that gives something back: what fails there mostly failed before. Said in the log, and gone on with. */
 void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call);
-/* Waits until the stream has ended or failed, all: the whole context, at most idle_ns, as work may not outlive the
+/* Waits until the streams have ended or failed, all: the whole context, at most idle_ns, as work may not outlive the
  * memory that
  * it touches. False: it hangs, which was said once, and what waits for it may not be called. */
 #define CUDA_IDLE_NS 2000000000ull

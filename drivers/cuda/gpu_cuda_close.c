@@ -19,10 +19,10 @@ static CUresult all_record(struct cuda_gpu *cuda)
 
 /* A context that is lost says so at every call, and its work is over. An error that is gone at the next look was about
  * something else. */
-static bool ended(struct cuda_gpu *cuda, bool all, uint64_t end_ns)
+static bool ended(struct cuda_gpu *cuda, CUstream stream, uint64_t end_ns)
 {
     for (uint32_t errors = 0; errors < 2;) {
-        CUresult result = all ? cuda->calls.event_query(cuda->cross) : cuda->calls.stream_query(cuda->stream);
+        CUresult result = (stream == NULL) ? cuda->calls.event_query(cuda->cross) : cuda->calls.stream_query(stream);
         if (result == CUDA_SUCCESS) return true;
         if (result != CUDA_ERROR_NOT_READY) errors++;
         if (gf_clock_monotonic.now_ns(NULL) > end_ns) return false;
@@ -34,8 +34,10 @@ bool gf_cuda_idle(struct cuda_gpu *cuda, bool all)
 {
     uint64_t most_ns = cuda->hangs ? 0 : cuda->idle_ns;
     uint64_t end_ns = gf_clock_monotonic.now_ns(NULL) + most_ns;
-    bool idle = (cuda->stream == NULL) || ended(cuda, false, end_ns);
-    if (idle && all && (cuda->cross != NULL) && (all_record(cuda) == CUDA_SUCCESS)) idle = ended(cuda, true, end_ns);
+    bool idle = true;
+    for (uint32_t i = 0; (i < GF_STREAM_COUNT) && (cuda->streams[i] != NULL) && idle; i++)
+        idle = ended(cuda, cuda->streams[i], end_ns);
+    if (idle && all && (cuda->cross != NULL) && (all_record(cuda) == CUDA_SUCCESS)) idle = ended(cuda, NULL, end_ns);
     if (!idle && !cuda->hangs)
         gf_log_line(&cuda->log, GF_LOG_WARN, "device %d: work on it has not ended in %u ms: what would wait for "
                     "that is left to the end of the process: %zu bytes of its memory, host memory that it was told "
@@ -81,7 +83,8 @@ void gf_cuda_give_back(struct cuda_gpu *cuda)
     for (uint32_t i = 0; i < cuda->event_count; i++)
         if (cuda->events[i] != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->events[i]), "cuEventDestroy");
     if (cuda->cross != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->cross), "cuEventDestroy");
-    if (cuda->stream != NULL) gf_cuda_given(cuda, calls->stream_destroy(cuda->stream), "cuStreamDestroy");
+    for (uint32_t i = 0; i < GF_STREAM_COUNT; i++)
+        if (cuda->streams[i] != NULL) gf_cuda_given(cuda, calls->stream_destroy(cuda->streams[i]), "cuStreamDestroy");
     if (cuda->arena != 0) gf_cuda_given(cuda, calls->memory_give(cuda->arena), "cuMemFree");
     if (entered) gf_cuda_leave_last(cuda);
     gf_cuda_given(cuda, calls->context_release(cuda->device), "cuDevicePrimaryCtxRelease");

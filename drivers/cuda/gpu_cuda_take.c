@@ -67,9 +67,13 @@ static gf_status context_take(struct cuda_gpu *cuda, struct gf_fault *fault_out)
 static gf_status queue_take(struct cuda_gpu *cuda, struct gf_fault *fault_out)
 {
     const struct cuda_calls *calls = &cuda->calls;
-    /* Non-blocking: else each use of the default stream by the caller would wait for communication. */
-    gf_status status = gf_cuda_result(cuda, calls->stream_create(&cuda->stream, CU_STREAM_NON_BLOCKING),
-                                      "cuStreamCreate", fault_out);
+    /* Non-blocking: else each use of the default stream by the caller would wait for communication. And in front of the
+     * caller's: what is to be sent is waited for by all ranks. */
+    int least = 0, greatest = 0;
+    gf_status status = gf_cuda_result(cuda, calls->priorities(&least, &greatest), "cuCtxGetStreamPriorityRange", fault_out);
+    for (uint32_t i = 0; (i < GF_STREAM_COUNT) && (status >= 0); i++)
+        status = gf_cuda_result(cuda, calls->stream_create(&cuda->streams[i], CU_STREAM_NON_BLOCKING, greatest),
+                                "cuStreamCreateWithPriority", fault_out);
     if (status < 0) return status;
     status = gf_cuda_result(cuda, calls->event_create(&cuda->cross, CU_EVENT_DISABLE_TIMING), "cuEventCreate", fault_out);
     for (uint32_t i = 0; (i < cuda->event_count) && (status >= 0); i++) {
@@ -98,7 +102,7 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_
     CUresult result = calls->memory_take(&cuda->arena, size_bytes);
     if (result == CUDA_SUCCESS) {
         cuda->arena_bytes = size_bytes;
-        gf_status status = gf_cuda_result(cuda, calls->set(cuda->arena, 0, size_bytes, cuda->stream), "cuMemsetD8Async",
+        gf_status status = gf_cuda_result(cuda, calls->set(cuda->arena, 0, size_bytes, cuda->streams[GF_STREAM_MAIN]), "cuMemsetD8Async",
                                           fault_out);
         (void)gf_cuda_idle(cuda, false); /* other streams will use it without asking */
         return status;

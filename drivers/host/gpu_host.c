@@ -66,9 +66,10 @@ static gf_status host_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes
     return GF_OK;
 }
 
-static gf_queue_handle host_stream(struct gf_gpu *gpu)
+static gf_queue_handle host_stream(struct gf_gpu *gpu, gf_stream which)
 {
     (void)gpu;
+    (void)which;
     return 0;
 }
 

@@ -57,7 +57,7 @@ gf_status cuda_fixture_open(struct cuda_fixture *f)
 {
     assert_true(gf_gpu_cuda.state_bytes(&f->setup) <= sizeof f->state);
     gf_status status = gf_gpu_cuda.open(&f->setup, f->state, &f->gpu, &f->fault);
-    if (status == GF_OK) f->queue = (struct gf_queue){f->gpu, gf_gpu_cuda.stream(f->gpu)};
+    if (status == GF_OK) f->queue = (struct gf_queue){f->gpu, gf_gpu_cuda.stream(f->gpu, GF_STREAM_MAIN)};
     return status;
 }
 

@@ -194,7 +194,7 @@ void cuda_world_halves_expect_equal(void)
     struct world *host = &cuda_world.host, *cuda = &cuda_world.cuda;
     for (uint32_t rank = 0; rank < host->world; rank++) {
         gf_context *gf = cuda->ranks[rank].gf;
-        struct gf_queue queue = {gf->gpu, gf_gpu_cuda.stream(gf->gpu)};
+        struct gf_queue queue = {gf->gpu, gf_gpu_cuda.stream(gf->gpu, GF_STREAM_MAIN)};
         for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++) {
             gf_mem half = gf_weight_half(host->ranks[rank].gf, tensor);
             uint64_t bytes = state_tensors[tensor].elem_count * sizeof(uint16_t);

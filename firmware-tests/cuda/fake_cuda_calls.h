@@ -27,7 +27,8 @@
     X("cuMemFree", fake_memory_give_call, cuMemFree_v2) \
     X("cuMemHostRegister", fake_host_register, cuMemHostRegister_v2) \
     X("cuMemHostUnregister", fake_host_unregister, cuMemHostUnregister) \
-    X("cuStreamCreate", fake_stream_create_call, cuStreamCreate) \
+    X("cuCtxGetStreamPriorityRange", fake_priorities, cuCtxGetStreamPriorityRange) \
+    X("cuStreamCreateWithPriority", fake_stream_create_call, cuStreamCreateWithPriority) \
     X("cuStreamDestroy", fake_stream_destroy_call, cuStreamDestroy_v2) \
     X("cuStreamQuery", fake_stream_query, cuStreamQuery) \
     X("cuStreamWaitEvent", fake_stream_wait, cuStreamWaitEvent) \

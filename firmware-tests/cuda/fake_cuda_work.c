@@ -3,6 +3,7 @@
 
 #include "firmware-tests/cuda/fake_cuda_calls.h"
 
+#define GREATEST (-5) /* of a stream; less is more */
 #define MODULE ((CUmodule)(uintptr_t)0xf00d0000u)
 
 static uint32_t modules;
@@ -27,10 +28,20 @@ static CUresult enter_stream(const char *call, CUstream handle, uint32_t *stream
     return CUDA_SUCCESS;
 }
 
-CUresult fake_stream_create_call(CUstream *stream_out, unsigned flags)
+CUresult fake_priorities(int *least_out, int *greatest_out)
 {
-    CUresult result = fake_enter_current("cuStreamCreate");
+    CUresult result = fake_enter_current("cuCtxGetStreamPriorityRange");
     if (result != CUDA_SUCCESS) return result;
+    *least_out = 0;
+    *greatest_out = GREATEST;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_stream_create_call(CUstream *stream_out, unsigned flags, int priority)
+{
+    CUresult result = fake_enter_current("cuStreamCreateWithPriority");
+    if (result != CUDA_SUCCESS) return result;
+    if (priority != GREATEST) fake_trouble("a stream of the library behind those of the appliance");
     if (flags != CU_STREAM_NON_BLOCKING) fake_trouble("a stream that the default stream waits for");
     return fake_stream_create(stream_out, fake_current());
 }

@@ -97,10 +97,9 @@ static gf_status late_unregister(struct gf_gpu *gpu, void *base)
     return (late->registered = NULL) ? GF_AGAIN : GF_OK;
 }
 
-static gf_queue_handle late_stream(struct gf_gpu *gpu)
+static gf_queue_handle late_stream(struct gf_gpu *gpu, gf_stream which)
 {
-    (void)gpu;
-    return STREAM;
+    return ((gpu != NULL) && (which < GF_STREAM_COUNT)) ? STREAM : 0;
 }
 
 /* A device reaches its arena and registered memory, nothing else. */

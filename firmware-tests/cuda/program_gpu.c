@@ -347,7 +347,7 @@ static void open_gpu(const char *library, uint64_t device_bytes)
         fprintf(stderr, "gpu: %s\n", fault.text);
         exit(1);
     }
-    program.queue = (struct gf_queue){program.gpu, gf_gpu_cuda.stream(program.gpu)};
+    program.queue = (struct gf_queue){program.gpu, gf_gpu_cuda.stream(program.gpu, GF_STREAM_MAIN)};
     must(gf_gpu_cuda.host_register(program.gpu, program.staging, program.staging_bytes));
 }
 

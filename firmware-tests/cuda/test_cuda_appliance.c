@@ -153,6 +153,74 @@ TEST(a_shrink_ends_while_a_kernel_of_the_appliance_hangs)
     held_end(begin_s, 5.0);
 }
 
+/* ---- a host that runs ahead ---- */
+
+/* The appliance queues a whole backward pass at once; what its last tensor waits for does not end until it is released. */
+struct ahead {
+    struct state_moment moment;
+    uint64_t streams[STATE_RANKS_MAX];
+    uint32_t buffers; /* these have come back while the last tensor is not computed */
+};
+
+static gf_status ahead_progress(struct world *w, uint32_t rank, void *arg)
+{
+    struct ahead *ahead = arg;
+    gf_context *gf = w->ranks[rank].gf;
+    struct gf_queue theirs = {.gpu = gf->gpu, .stream = ahead->streams[rank]};
+    gf_status status;
+    if (w->ranks[rank].next++ > 0) {
+        status = gf_step_poll(gf);
+        return ((status == GF_AGAIN) && (gf->step.buffers_ended == ahead->buffers)) ? GF_OK : status;
+    }
+    if ((status = gf_queue_follow(gf, theirs.stream)) != GF_OK) return status;
+    if ((status = gf_step_begin(gf)) != GF_OK) return status;
+    for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++) {
+        void *gradient = w->device->gradient(w, rank, tensor);
+        uint64_t bytes = w->ranks[rank].tensors[tensor].elem_count * sizeof(float);
+        state_fill_whole(w, rank, tensor, gradient, &ahead->moment);
+        if (tensor == STATE_TENSORS - 1) both->fixture.fake->stream_hold(theirs.stream);
+        if ((status = gf_gpu_cuda.copy(&theirs, gf_gradient(gf, tensor), (gf_mem)(uintptr_t)gradient, bytes)) != GF_OK)
+            return status;
+        if ((status = gf_tensor_ready(gf, tensor, theirs.stream)) != GF_OK) return status;
+    }
+    return GF_AGAIN;
+}
+
+static gf_status rest_progress(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    return gf_step_poll(w->ranks[rank].gf);
+}
+
+TEST(buffers_come_back_before_the_last_tensor_is_computed)
+{
+    for (uint32_t i = 0; i < 6; i++) { /* through host memory and from device to device, fp32 and 16 bits */
+        const struct state_run *run = &state_runs[i % 3];
+        struct world_setup setup = state_setup_of(run);
+        struct ahead ahead = {.moment = {.step = 1}, .buffers = STATE_TENSORS - 1};
+        struct world_step step = {.fill = state_fill_whole, .arg = &ahead.moment};
+        cuda_world_begin(i, NULL);
+        setup.sim.ranks_per_node = (i < 3) ? 0 : setup.world;
+        setup.config.exchange.fuse_bytes = 1;
+        cuda_world_open(&setup);
+        for (uint32_t rank = 0; rank < setup.world; rank++) ahead.streams[rank] = both->fixture.fake->stream_create();
+        world_run(&both->cuda, ahead_progress, &ahead);
+        world_expect(&both->cuda, GF_OK);
+        both->fixture.fake->release();
+        world_run(&both->cuda, rest_progress, NULL);
+        world_run(&both->host, world_step_progress, &step);
+        for (uint32_t rank = 0; rank < setup.world; rank++) {
+            assert_int_equal(gf_update(both->cuda.ranks[rank].gf, 0.0625f), GF_OK);
+            assert_int_equal(gf_update(both->host.ranks[rank].gf, 0.0625f), GF_OK);
+            both->fixture.fake->stream_run(ahead.streams[rank]);
+            both->fixture.fake->stream_destroy(ahead.streams[rank]);
+        }
+        assert_true(cuda_world_same());
+        cuda_world_close();
+        cuda_fixture_clean(&both->fixture);
+    }
+}
+
 /* ---- who has which device ---- */
 
 static void devices_open(uint32_t devices, bool shared)

@@ -130,6 +130,7 @@ static gf_status dying_progress(struct world *w, uint32_t rank, void *arg)
         gf_sim_kill(w->sim, rank);
         /* A dead process's kernels end before the others go on; what they read is nobody's. */
         if (gf->on_device) both->fixture.fake->stream_run(gf->queue.stream);
+        if (gf->on_device) both->fixture.fake->stream_run(gf->pack_queue.stream);
         death->dead = true;
         return GF_AGAIN;
     }

@@ -127,7 +127,7 @@ static const struct {
              {"cuDeviceGetAttribute", false}, {"cuDevicePrimaryCtxRetain", false},
              {"cuDevicePrimaryCtxRelease", false}, {"cuCtxPushCurrent", true}, {"cuCtxPopCurrent", true},
              {"cuMemAlloc", false}, {"cuMemFree", false}, {"cuMemHostRegister", false}, {"cuMemHostUnregister", false},
-             {"cuStreamCreate", false}, {"cuStreamDestroy", false}, {"cuStreamQuery", true},
+             {"cuStreamCreateWithPriority", false}, {"cuCtxGetStreamPriorityRange", false}, {"cuStreamDestroy", false}, {"cuStreamQuery", true},
              {"cuStreamWaitEvent", false}, {"cuEventCreate", false}, {"cuEventDestroy", false},
              {"cuEventRecord", false}, {"cuEventQuery", true}, {"cuMemcpyAsync", false}, {"cuMemsetD8Async", false},
              {"cuModuleLoadData", false}, {"cuModuleUnload", false}, {"cuModuleGetFunction", false},

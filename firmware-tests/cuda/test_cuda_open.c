@@ -27,12 +27,12 @@ TEST(what_is_taken_is_given_back)
     const struct fake_cuda_live live = f.fake->live();
     assert_int_equal(live.contexts, 1);
     assert_int_equal(live.allocations, 1);
-    assert_int_equal(live.streams, 1);
+    assert_int_equal(live.streams, GF_STREAM_COUNT);
     assert_int_equal(live.events, 4 + 1);
     assert_int_equal(live.pushed, 0);
     assert_int_equal(f.gpu->multiprocessors, 2);
     assert_true(gf_gpu_cuda.arena(f.gpu) != 0);
-    assert_true(gf_gpu_cuda.stream(f.gpu) != 0);
+    assert_true(gf_gpu_cuda.stream(f.gpu, GF_STREAM_MAIN) != 0);
     assert_false(gf_gpu_cuda.is_host);
     cuda_fixture_close(&f);
     cuda_fixture_clean(&f);

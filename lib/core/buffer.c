@@ -38,9 +38,9 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
 
     if (op->coll.sources != NULL) count = buffer->elem_count;
     else if (in_place(op) && (pre == 1.0f))
-        status = gf->ops->check(&gf->queue, from, type, count, buffer->first_elem + done, check);
+        status = gf->ops->check(op->pack_queue, from, type, count, buffer->first_elem + done, check);
     else
-        status = gf->ops->cast(&gf->queue, to, wire, from, type, count, pre, buffer->first_elem + done, check);
+        status = gf->ops->cast(op->pack_queue, to, wire, from, type, count, pre, buffer->first_elem + done, check);
     if (status < 0) return gf_device_failed(gf, op->operation);
     op->done_elems += count;
     return GF_OK;
@@ -108,6 +108,7 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     if (op == NULL) return false;
     op->first_tensor = buffer->first_tensor;
     op->tensor_count = buffer->tensor_count;
+    if (kind == &gf_buffer_dense) op->pack_queue = &gf->pack_queue;
     op->of.buffer = (struct gf_op_buffer){.gradient = gf->gradient + buffer->gradient_offset,
                                           .sources = {.bad_first = UINT64_MAX}};
     op->algorithm = gf_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));

@@ -16,19 +16,19 @@ struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index)
 
 static gf_mem counter(const gf_context *gf, uint32_t index) { return (gf_mem)(uintptr_t)gf_finite_counter(gf, index); }
 
-gf_status gf_finite_send(gf_context *gf, uint32_t index)
+gf_status gf_finite_send(gf_context *gf, struct gf_queue *queue, uint32_t index)
 {
     if (!gf->on_device) return GF_OK;
-    return gf->gpu->driver->copy(&gf->queue, counter(gf, index), seen(gf, index), sizeof(struct gf_check));
+    return gf->gpu->driver->copy(queue, counter(gf, index), seen(gf, index), sizeof(struct gf_check));
 }
 
-gf_status gf_finite_end(gf_context *gf, uint32_t index)
+gf_status gf_finite_end(gf_context *gf, struct gf_queue *queue, uint32_t index)
 {
     const struct gf_gpu_driver *driver = gf->gpu->driver;
     gf_status status;
     if (!gf->on_device) return GF_OK;
-    status = driver->copy(&gf->queue, seen(gf, index), counter(gf, index), sizeof(struct gf_check));
-    return (status < 0) ? status : driver->mark(&gf->queue, index);
+    status = driver->copy(queue, seen(gf, index), counter(gf, index), sizeof(struct gf_check));
+    return (status < 0) ? status : driver->mark(queue, index);
 }
 
 gf_status gf_finite_reached(gf_context *gf, uint32_t index)

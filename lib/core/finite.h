@@ -22,10 +22,10 @@ struct gf_finite {
 /* Counter `index` begins at none, on the host. Returns it: where host ops count, and where it comes back. */
 struct gf_check *gf_finite_clear(gf_context *gf, uint32_t index);
 /* Sends it to where ops count, queued before them. */
-gf_status gf_finite_send(gf_context *gf, uint32_t index);
+gf_status gf_finite_send(gf_context *gf, struct gf_queue *queue, uint32_t index);
 struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index); /* where that is, for ops */
 /* After them: on its way back, with event `index` after it. */
-gf_status gf_finite_end(gf_context *gf, uint32_t index);
+gf_status gf_finite_end(gf_context *gf, struct gf_queue *queue, uint32_t index);
 /* GF_OK: seen[index] holds, and all that was queued before it is done. */
 gf_status gf_finite_reached(gf_context *gf, uint32_t index);
 

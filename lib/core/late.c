@@ -21,7 +21,22 @@ gf_status gf_device_unregister(gf_context *gf)
 
 gf_status gf_device_finished(gf_context *gf)
 {
-    return gf->on_device ? gf->gpu->driver->finished(&gf->queue) : GF_OK;
+    struct gf_queue *const queues[] = {&gf->queue, &gf->pack_queue, &gf->out_queue, &gf->in_queue};
+    gf_status status = GF_OK;
+    for (uint32_t i = 0; gf->on_device && (i < GF_STREAM_COUNT) && (status == GF_OK); i++)
+        status = gf->gpu->driver->finished(queues[i]);
+    return status;
+}
+
+struct gf_queue gf_queue_own(gf_context *gf, gf_stream which)
+{
+    return (struct gf_queue){.gpu = gf->gpu, .stream = gf->gpu->driver->stream(gf->gpu, which)};
+}
+
+gf_status gf_queue_after(gf_context *gf, struct gf_queue *earlier, const struct gf_queue *later)
+{
+    if (earlier->stream == later->stream) return GF_OK;
+    return gf->gpu->driver->lead(earlier, later->stream);
 }
 
 bool gf_device_holds(const gf_context *gf, gf_mem data)

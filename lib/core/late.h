@@ -2,7 +2,7 @@
 #ifndef GF_LATE_H
 #define GF_LATE_H
 
-#include "gradientflow.h"
+#include "drivers/gpu.h"
 
 gf_status gf_device_register(gf_context *gf); /* the exchange region */
 gf_status gf_device_unregister(gf_context *gf);
@@ -10,6 +10,9 @@ bool gf_device_holds(const gf_context *gf, gf_mem data);
 gf_status gf_device_finished(gf_context *gf); /* GF_OK: nothing is queued or running; GF_AGAIN */
 gf_status gf_device_failed(gf_context *gf, gf_operation operation); /* the context fails with the driver's fault */
 
+struct gf_queue gf_queue_own(gf_context *gf, gf_stream which);
+/* What `later` gets from here on waits for all that `earlier` holds; both are the context's own. */
+gf_status gf_queue_after(gf_context *gf, struct gf_queue *earlier, const struct gf_queue *later);
 gf_status gf_queue_refused(gf_context *gf, gf_status status, const char *call); /* a stream of the appliance */
 
 #endif

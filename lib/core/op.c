@@ -28,6 +28,7 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
     op->number = number;
     op->first_tensor = GF_TENSOR_NONE;
     op->tensor_count = 0;
+    op->pack_queue = &gf->queue;
     op->order = table->taken++;
     op->between = 0;
     op->done_elems = 0;
@@ -127,7 +128,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) device_take(gf, op);
     if (op->kind->counts && gf_sums_late(gf)) {
         coll->check = gf_finite_counter(gf, op->index);
-        if (gf_finite_send(gf, op->index) < 0) return gf_device_failed(gf, op->operation);
+        if (gf_finite_send(gf, &gf->queue, op->index) < 0) return gf_device_failed(gf, op->operation);
     }
     op->begin_ns = now_ns;
     op->wait_peer = op->waited_for = GF_RANK_NONE;
@@ -231,11 +232,30 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 /* ---- to the wire and back ---- */
 
 /* Between device and wire, all of it; nothing where both are the same memory. */
-static gf_status op_copy(gf_context *gf, const struct gf_op *op, gf_mem to, gf_mem from)
+static gf_status op_copy(gf_context *gf, const struct gf_op *op, struct gf_queue *queue, gf_mem to, gf_mem from)
 {
     uint64_t bytes = op->coll.elem_count * gf_coll_elem_bytes(&op->coll);
     if ((to == from) || (bytes == 0)) return GF_OK;
-    return gf->gpu->driver->copy(&gf->queue, to, from, bytes);
+    return gf->gpu->driver->copy(queue, to, from, bytes);
+}
+
+/* Out: after all that was packed, and this op's counter after it. */
+static gf_status op_send(gf_context *gf, struct gf_op *op)
+{
+    struct gf_queue *queue = (op->packed != op->coll.data) ? &gf->out_queue : op->pack_queue;
+    gf_status status = gf_queue_after(gf, op->pack_queue, queue);
+    if (status >= 0) status = op_copy(gf, op, queue, op->coll.data, op->packed);
+    return (status < 0) ? status : gf_finite_end(gf, queue, op->index);
+}
+
+/* In: before anything is unpacked. */
+static gf_status op_receive(gf_context *gf, struct gf_op *op)
+{
+    gf_status status = GF_OK;
+    if (!gf_sums_late(gf)) status = gf_finite_send(gf, &gf->queue, op->index); /* else it goes on from what was added */
+    if ((status < 0) || (op->packed == op->coll.data)) return status;
+    status = op_copy(gf, op, &gf->in_queue, op->packed, op->coll.data);
+    return (status < 0) ? status : gf_queue_after(gf, &gf->in_queue, &gf->queue);
 }
 
 static bool op_moves(const struct gf_op *op)
@@ -250,10 +270,9 @@ static gf_status op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     gf_status (*move)(gf_context *, struct gf_op *) = packs ? op->kind->pack : op->kind->unpack;
     gf_status status = GF_OK;
     gf->waiting.moved_ns = now_ns;
-    if (op->done_elems == 0) { /* a device that has added goes on counting where it was */
+    if (op->done_elems == 0) {
         if (packs) (void)gf_finite_clear(gf, op->index);
-        if (packs || !gf_sums_late(gf)) status = gf_finite_send(gf, op->index);
-        if (!packs && (status >= 0)) status = op_copy(gf, op, op->packed, op->coll.data);
+        status = packs ? gf_finite_send(gf, op->pack_queue, op->index) : op_receive(gf, op);
         if (status < 0) return gf_device_failed(gf, op->operation);
     }
     if ((move != NULL) && (op->done_elems < op->coll.elem_count)) {
@@ -263,8 +282,7 @@ static gf_status op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
             gf->observed.stats.copied_bytes += (op->done_elems - before) * gf_type_size_bytes(op->coll.type);
         if (op->done_elems < op->coll.elem_count) return GF_AGAIN;
     }
-    if (packs) status = op_copy(gf, op, op->coll.data, op->packed);
-    if (status >= 0) status = gf_finite_end(gf, op->index);
+    status = packs ? op_send(gf, op) : gf_finite_end(gf, &gf->queue, op->index);
     op->wait_ns = now_ns;
     return (status < 0) ? gf_device_failed(gf, op->operation) : GF_OK;
 }

@@ -122,7 +122,10 @@ static gf_status gpu_open(const struct gf_layout *layout, void *state, gf_contex
     const struct gf_gpu_setup setup = gf_layout_gpu(layout);
     gf_status status = gf->drivers.gpu->open(&setup, state, &gf->gpu, fault_out);
     if (status < 0) return status;
-    gf->queue = (struct gf_queue){.gpu = gf->gpu, .stream = gf->gpu->driver->stream(gf->gpu)};
+    gf->queue = gf_queue_own(gf, GF_STREAM_MAIN);
+    gf->pack_queue = gf_queue_own(gf, GF_STREAM_PACK);
+    gf->out_queue = gf_queue_own(gf, GF_STREAM_OUT);
+    gf->in_queue = gf_queue_own(gf, GF_STREAM_IN);
     gf->ops = gf->gpu->ops;
     gf->wire_queue = (struct gf_queue){.gpu = gf->gpu};
     gf->wire_ops = gf->on_device ? gf->modules->ops : gf->gpu->ops;

@@ -172,6 +172,7 @@ gf_status gf_step_begin(gf_context *gf)
     if (gf->inherit.next < gf->inherit.world)
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: the state of old rank %u of %u was not added (gf_state_add)",
                          gf->inherit.next, gf->inherit.world);
+    if (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
     number = gf->step.number + 1;
     gf->step = (struct gf_step){.number = number,
                                 .samples = 1,
@@ -250,7 +251,8 @@ static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count, g
 {
     gf_status status = tensors_check(gf, first, count, call);
     if (status < 0) return status;
-    status = gf->gpu->driver->wait_for(&gf->queue, queue);
+    status = gf->gpu->driver->wait_for(&gf->pack_queue, queue);
+    if ((status >= 0) && gf->step.sparse && gf->on_device) status = gf->gpu->driver->wait_for(&gf->queue, queue);
     if (status < 0) return gf_queue_refused(gf, status, call);
     return tensors_count_in(gf, first, count);
 }
@@ -287,9 +289,11 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
 {
     gf_status status = tensors_check(gf, tensor, 1, "gf_tensor_skip");
     const struct gf_pool_tensor *skipped;
+    struct gf_queue *queue;
     if (status < 0) return status;
     skipped = &gf->tensors[tensor];
-    if (gf->ops->zero(&gf->queue, gf->gradient + skipped->gradient_offset,
+    queue = (gf->step.sparse && (skipped->sparse != 0)) ? &gf->queue : &gf->pack_queue;
+    if (gf->ops->zero(queue, gf->gradient + skipped->gradient_offset,
                       skipped->elem_count * gf_type_size_bytes((gf_type)skipped->type)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return tensors_count_in(gf, tensor, 1);

@@ -270,12 +270,12 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     ready_advance(gf);
     if (!sparse->counted) {
         (void)gf_finite_clear(gf, counter(gf));
-        if (gf_finite_send(gf, counter(gf)) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+        if (gf_finite_send(gf, &gf->queue, counter(gf)) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
         sparse->counted = true;
     }
     status = sparse->in_lists ? gf_sparse_lists_score(gf) : pieces_score(gf, now_ns);
     if (status != GF_OK) return status;
-    if (!sparse->score_queued && (gf_finite_end(gf, counter(gf)) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
+    if (!sparse->score_queued && (gf_finite_end(gf, &gf->queue, counter(gf)) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
     if ((status = gf_finite_reached(gf, counter(gf))) == GF_AGAIN) return GF_AGAIN;
     if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -329,7 +329,7 @@ static gf_status weighed(gf_context *gf)
     struct gf_sparse *sparse = &gf->sparse;
     gf_status status;
     if (gf->step.sparse) return GF_OK;
-    if (!sparse->score_queued && (gf_finite_end(gf, counter(gf)) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
+    if (!sparse->score_queued && (gf_finite_end(gf, &gf->queue, counter(gf)) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
     status = gf_finite_reached(gf, counter(gf));
     if (status != GF_OK) return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : status;

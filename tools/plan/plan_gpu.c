@@ -278,8 +278,9 @@ static gf_status gpu_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
     return plan_zero(queue, dst, size_bytes);
 }
 
-static gf_queue_handle gpu_stream(struct gf_gpu *gpu)
+static gf_queue_handle gpu_stream(struct gf_gpu *gpu, gf_stream which)
 {
+    (void)which;
     (void)gpu;
     return 0;
 }

@@ -124,7 +124,7 @@ gf_status device_open(struct device *device, const struct gf_config *config, str
     gf_status status = driver->open(&setup, device->state, &device->gpu, &device->fault);
     if (status < 0) return status;
     device->blocks_max = 8u * device->gpu->multiprocessors;
-    device->queue = (struct gf_queue){device->gpu, driver->stream(device->gpu)};
+    device->queue = (struct gf_queue){device->gpu, driver->stream(device->gpu, GF_STREAM_MAIN)};
     device->model->layout(device, driver->arena(device->gpu));
     status = driver->host_register(device->gpu, host, device_host_bytes(net->model, images_max));
     if (status < 0) {
