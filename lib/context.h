@@ -49,9 +49,8 @@ struct gf_context {
     struct gf_members *members;
     struct gf_gpu *gpu;
     struct gf_queue queue;       /* of element ops on the pools, in order */
-    struct gf_queue pack_queue;  /* of what goes out in a dense buffer; then copies to and from the wire's memory. On the host */
-    struct gf_queue out_queue;   /* all are the same. What the host has seen done in one is done for all */
-    struct gf_queue in_queue;
+    struct gf_queue pack_queue;  /* of what is packed into dense buffers, after the appliance's tensors */
+    struct gf_queue out_queue, in_queue; /* copies to the wire's memory and back. On the host all queues are one */
     const struct gf_ops *ops;
     struct gf_queue wire_queue;  /* collectives work on host memory, at once */
     const struct gf_ops *wire_ops;

@@ -70,7 +70,8 @@ static gf_status queue_take(struct cuda_gpu *cuda, struct gf_fault *fault_out)
     /* Non-blocking: else each use of the default stream by the caller would wait for communication. And in front of the
      * caller's: what is to be sent is waited for by all ranks. */
     int least = 0, greatest = 0;
-    gf_status status = gf_cuda_result(cuda, calls->priorities(&least, &greatest), "cuCtxGetStreamPriorityRange", fault_out);
+    gf_status status = gf_cuda_result(cuda, calls->priorities(&least, &greatest), "cuCtxGetStreamPriorityRange",
+                                      fault_out);
     for (uint32_t i = 0; (i < GF_STREAM_COUNT) && (status >= 0); i++)
         status = gf_cuda_result(cuda, calls->stream_create(&cuda->streams[i], CU_STREAM_NON_BLOCKING, greatest),
                                 "cuStreamCreateWithPriority", fault_out);
@@ -102,7 +103,8 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_
     CUresult result = calls->memory_take(&cuda->arena, size_bytes);
     if (result == CUDA_SUCCESS) {
         cuda->arena_bytes = size_bytes;
-        gf_status status = gf_cuda_result(cuda, calls->set(cuda->arena, 0, size_bytes, cuda->streams[GF_STREAM_MAIN]), "cuMemsetD8Async",
+        gf_status status = gf_cuda_result(cuda, calls->set(cuda->arena, 0, size_bytes, cuda->streams[GF_STREAM_MAIN]),
+                                          "cuMemsetD8Async",
                                           fault_out);
         (void)gf_cuda_idle(cuda, false); /* other streams will use it without asking */
         return status;

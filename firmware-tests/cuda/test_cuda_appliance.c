@@ -155,7 +155,8 @@ TEST(a_shrink_ends_while_a_kernel_of_the_appliance_hangs)
 
 /* ---- a host that runs ahead ---- */
 
-/* The appliance queues a whole backward pass at once; what its last tensor waits for does not end until it is released. */
+/* The appliance queues a whole backward pass at once; what its last tensor waits for does not end until it is
+ * released. */
 struct ahead {
     struct state_moment moment;
     uint64_t streams[STATE_RANKS_MAX];

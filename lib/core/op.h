@@ -85,6 +85,12 @@ struct gf_op_table {
  * its kind wants; the rest is at its default. */
 struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_operation operation, uint32_t number,
                          uint64_t now_ns);
+/* op_move.c. Whether anything is to be packed or unpacked; a turn of it, GF_OK: all is queued, its counter after it; and
+ * whether the device has done that, its counter is here. */
+bool gf_op_moves(const struct gf_op *op);
+gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns);
+gf_status gf_op_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns);
+
 /* Moves one op, or all, as far as they go; about a slice of work each. Negative: the context has failed. */
 gf_status gf_op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns);

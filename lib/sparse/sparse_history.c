@@ -275,7 +275,8 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     }
     status = sparse->in_lists ? gf_sparse_lists_score(gf) : pieces_score(gf, now_ns);
     if (status != GF_OK) return status;
-    if (!sparse->score_queued && (gf_finite_end(gf, &gf->queue, counter(gf)) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
+    if (!sparse->score_queued && (gf_finite_end(gf, &gf->queue, counter(gf)) < 0))
+        return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
     if ((status = gf_finite_reached(gf, counter(gf))) == GF_AGAIN) return GF_AGAIN;
     if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -329,7 +330,8 @@ static gf_status weighed(gf_context *gf)
     struct gf_sparse *sparse = &gf->sparse;
     gf_status status;
     if (gf->step.sparse) return GF_OK;
-    if (!sparse->score_queued && (gf_finite_end(gf, &gf->queue, counter(gf)) < 0)) return gf_device_failed(gf, GF_OPERATION_STEP);
+    if (!sparse->score_queued && (gf_finite_end(gf, &gf->queue, counter(gf)) < 0))
+        return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
     status = gf_finite_reached(gf, counter(gf));
     if (status != GF_OK) return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : status;

@@ -1,0 +1,73 @@
+/* An operation's data on its way to the wire and back: packed, copied out, copied in, unpacked. On the host at
+ * once; on a device on streams of their own, so that none of it waits for what the appliance has not computed. */
+#include "lib/context.h"
+#include "lib/core/accessors.h"
+#include "lib/core/late.h"
+
+/* Between device and wire, all of it; nothing where both are the same memory. */
+static gf_status op_copy(gf_context *gf, const struct gf_op *op, struct gf_queue *queue, gf_mem to, gf_mem from)
+{
+    uint64_t bytes = op->coll.elem_count * gf_coll_elem_bytes(&op->coll);
+    if ((to == from) || (bytes == 0)) return GF_OK;
+    return gf->gpu->driver->copy(queue, to, from, bytes);
+}
+
+/* Out: after all that was packed, and this op's counter after it. */
+static gf_status op_send(gf_context *gf, struct gf_op *op)
+{
+    struct gf_queue *queue = (op->packed != op->coll.data) ? &gf->out_queue : op->pack_queue;
+    gf_status status = gf_queue_after(gf, op->pack_queue, queue);
+    if (status >= 0) status = op_copy(gf, op, queue, op->coll.data, op->packed);
+    return (status < 0) ? status : gf_finite_end(gf, queue, op->index);
+}
+
+/* In: before anything is unpacked. */
+static gf_status op_receive(gf_context *gf, struct gf_op *op)
+{
+    gf_status status = GF_OK;
+    if (!gf_sums_late(gf)) status = gf_finite_send(gf, &gf->queue, op->index); /* else it goes on from what was added */
+    if ((status < 0) || (op->packed == op->coll.data)) return status;
+    status = op_copy(gf, op, &gf->in_queue, op->packed, op->coll.data);
+    return (status < 0) ? status : gf_queue_after(gf, &gf->in_queue, &gf->queue);
+}
+
+bool gf_op_moves(const struct gf_op *op)
+{
+    return (op->kind->pack != NULL) || (op->kind->unpack != NULL) || (op->packed != op->coll.data);
+}
+
+/* A turn of packing or of unpacking. GF_OK: all of it is queued, its counter after it. */
+gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    bool packs = (op->state == GF_OP_PACK);
+    gf_status (*move)(gf_context *, struct gf_op *) = packs ? op->kind->pack : op->kind->unpack;
+    gf_status status = GF_OK;
+    gf->waiting.moved_ns = now_ns;
+    if (op->done_elems == 0) {
+        if (packs) (void)gf_finite_clear(gf, op->index);
+        status = packs ? gf_finite_send(gf, op->pack_queue, op->index) : op_receive(gf, op);
+        if (status < 0) return gf_device_failed(gf, op->operation);
+    }
+    if ((move != NULL) && (op->done_elems < op->coll.elem_count)) {
+        uint64_t before = op->done_elems;
+        if ((status = move(gf, op)) < 0) return status;
+        if ((op->operation == GF_OPERATION_STEP) && (op->packed != op->of.buffer.gradient))
+            gf->observed.stats.copied_bytes += (op->done_elems - before) * gf_type_size_bytes(op->coll.type);
+        if (op->done_elems < op->coll.elem_count) return GF_AGAIN;
+    }
+    status = packs ? op_send(gf, op) : gf_finite_end(gf, &gf->queue, op->index);
+    op->wait_ns = now_ns;
+    return (status < 0) ? gf_device_failed(gf, op->operation) : GF_OK;
+}
+
+/* GF_OK: the device has done what was queued, and its counter is here. */
+gf_status gf_op_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
+{
+    gf_status status = gf_finite_reached(gf, op->index);
+    if (status < 0) return gf_device_failed(gf, op->operation);
+    if ((status != GF_AGAIN) || (now_ns - op->wait_ns <= gf->config.exchange.timeout_ns)) return status;
+    return gf_fail(gf, GF_ERR_TIMEOUT, op->operation, gf->rank, op->first_tensor,
+                   "the device of rank %u has not ended in %.1f s what was queued before and with operation %s",
+                   gf->rank,
+                   (double)(now_ns - op->wait_ns) * 1e-9, gf_operation_name(op->operation));
+}
