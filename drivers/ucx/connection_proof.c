@@ -199,9 +199,11 @@ int __wrap_accept(int fd, struct sockaddr *address, socklen_t *bytes)
         if (bytes != NULL) *bytes = room;
         int taken = __real_accept(fd, address, bytes);
         if (taken < 0) break;
+        char byte; /* UCX may close one of two connections that cross before its hello: that is no stranger */
+        ssize_t said = __real_recv(taken, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (gf_conn_accept(proofs, taken)) return taken;
         (void)__real_close(taken);
-        refused_log(proofs);
+        if (said != 0) refused_log(proofs);
     }
     /* Also for what accept() says of a connection that has gone, or of a lack of descriptors: UCX would close its
      * listener. */

@@ -73,6 +73,8 @@ static void put_everywhere(int fd)
         stranger_put(fd, (uint64_t)(uintptr_t)(canary + at), prize, sizeof prize);
 }
 
+static bool silent; /* it closes without a word, as UCX does with one of two connections that cross */
+
 /* Each way to begin, at each port; returns how many connections stood. */
 static uint32_t attack(const struct stranger_port *ports, uint32_t count, uint32_t rounds)
 {
@@ -82,6 +84,10 @@ static uint32_t attack(const struct stranger_port *ports, uint32_t count, uint32
         int fd = stranger_connect(ports[i % count].ip, ports[i % count].port);
         if (fd < 0) continue;
         stood++;
+        if (silent) {
+            (void)close(fd);
+            continue;
+        }
         switch (i / count % 4) {
         case 0: put_everywhere(fd); break;
         case 1: /* with a proof that is none before it */
@@ -123,7 +129,7 @@ static void attacked_body(struct ranks_one *one)
     ranks_connect(one);
     for (uint32_t i = 0; i < 20; i++) ranks_talk(one, i);
     canary_check(one);
-    RANK_CHECK(one, strstr(one->log, "did not prove") != NULL);
+    RANK_CHECK(one, (strstr(one->log, "did not prove") == NULL) == silent);
     tell(one, STRANGER, 1);
     ranks_close(one);
 }
@@ -132,6 +138,9 @@ TEST(nobody_without_the_key_writes_into_a_rank)
 {
     ranks_run(3, 0, attacked_body, "self,tcp");
     ranks_run(3, 0, attacked_body, "self,posix,tcp");
+    silent = true;
+    ranks_run(3, 0, attacked_body, "self,tcp");
+    silent = false;
 }
 
 /* ---- while ranks open ---- */
