@@ -394,7 +394,7 @@ fault-table: tests all ## the same 20 times, LABS=3 at once, or as far as that i
 accuracy: ## where sparse communication and large batches end beside dense runs (50 minutes; goes on where it was stopped)
 	@$(MAKE) --no-print-directory -s -j2 all
 	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh sparse
-accuracy-sparse: ## rules of sparse communication, shares from 1 to 30 %, a plot (15 minutes of one core; likewise)
+accuracy-sparse: ## sparse communication at shares from 1 to 30 %, a plot (15 minutes of one core; likewise)
 	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy_sparse.sh
 accuracy-wire: ## where 16-bit wires end beside fp32 (10 minutes; likewise)
 	@$(MAKE) --no-print-directory -s -j2 all

@@ -100,7 +100,7 @@ typedef enum gf_idle {
 /* Whose momentum a sparse step uses (facts in lib/README.md). */
 typedef enum gf_sparse_momentum {
     GF_SPARSE_MOMENTUM_REDUCED = 0, /* raw history; momentum after the reduction, on sent chunks */
-    GF_SPARSE_MOMENTUM_LOCAL        /* momentum before accumulation; chunks are chosen by their gradients */
+    GF_SPARSE_MOMENTUM_LOCAL        /* Nesterov's before accumulation; chunks are chosen by their gradients */
 } gf_sparse_momentum;
 
 typedef enum gf_optimizer {

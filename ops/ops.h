@@ -44,6 +44,16 @@ struct gf_ratio {
     float epsilon;
 };
 
+/* Sparse history; see accumulate(). */
+struct gf_accumulate {
+    gf_mem dst_h_f32, h_f32;
+    gf_mem dst_u_f32, u_f32;  /* 0 each: it is not stored; there is none */
+    gf_mem src;
+    gf_type src_type;
+    gf_mem weight_f32;        /* 0: no decay */
+    float scale, momentum, ahead, decay;
+};
+
 /* AdamW and LAMB; see adam(). */
 struct gf_adam {
     gf_mem weight_f32, moment1_f32, moment2_f32;
@@ -106,20 +116,17 @@ struct gf_ops {
     /* With w = sqrt(weight square) and g = sqrt(gradient square) * gradient_scale: *ratio_f32 = 1 unless both are above
      * 0, else eta*w / (g + decay*w + epsilon). Nothing fused, each step rounded. */
     gf_status (*ratio)(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio);
-    /* Sparse history. g = scale*src[i] (+ decay*weight[i], weight 0: none).
-     *     u given: u' = momentum*u[i] + g;  h' = h[i] + u'         u 0: h' = h[i] + g
-     * dst_h may be h, dst_u may be u; dst_u 0: u' is not stored. No fused multiply-add. */
-    gf_status (*accumulate)(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32, gf_mem u_f32,
-                            gf_mem src, gf_type src_type, float scale, float momentum, gf_mem weight_f32, float decay,
-                            uint64_t elem_count);
+    /* Sparse history. g = scale*src[i] (+ decay*weight[i]).
+     *     u given: u' = momentum*u[i] + g;  h' = h[i] + (ahead*u' + g)     u 0: h' = h[i] + g
+     * dst_h may be h, dst_u may be u. No fused multiply-add. */
+    gf_status (*accumulate)(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count);
     /* Gather and scatter: cast() of each listed chunk. What is not finite is counted with base plus its index in src.
      * In place: only with the same lists and types. */
     gf_status (*cast_chunks)(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
                              const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check);
     /* accumulate() of each listed chunk: h, u, src and weight are the source's range, dst_h and dst_u the other. */
-    gf_status (*accumulate_chunks)(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
-                                   gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
-                                   gf_mem weight_f32, float decay, const struct gf_chunks *chunks);
+    gf_status (*accumulate_chunks)(struct gf_queue *queue, const struct gf_accumulate *accumulate,
+                                   const struct gf_chunks *chunks);
     /* Zeroes each chunk of dst_list_u32; the source's range is not looked at. */
     gf_status (*zero_chunks)(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks);
     /* One pass, in this order, all in fp32 without fused multiply-add:

@@ -15,10 +15,11 @@ typedef enum kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE
 /* One call as it was made. */
 struct work {
     kind kind;
-    gf_mem at[6];
+    gf_mem at[2];
     gf_type types[2];
     uint64_t elem_count, base, chunk_elems, piece_elems;
-    float scale, momentum, decay;
+    float scale;
+    struct gf_accumulate accumulate;
     struct gf_check *check, *sources;
     struct gf_update update;
     struct gf_adam adam;
@@ -221,17 +222,22 @@ static gf_status late_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scr
     return GF_OK;
 }
 
-static gf_status late_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
-                                 gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
-                                 gf_mem weight_f32, float decay, uint64_t elem_count)
+static void expect_accumulate(struct late *late, const struct gf_accumulate *a, uint64_t dst_elems, uint64_t src_elems)
 {
-    struct late *late = late_of(queue->gpu);
+    expect_reachable(late, a->dst_h_f32, dst_elems * sizeof(float));
+    expect_reachable(late, a->dst_u_f32, dst_elems * sizeof(float));
+    expect_reachable(late, a->h_f32, src_elems * sizeof(float));
+    expect_reachable(late, a->u_f32, src_elems * sizeof(float));
+    expect_reachable(late, a->weight_f32, src_elems * sizeof(float));
+    expect_reachable(late, a->src, src_elems * gf_type_size_bytes(a->src_type));
+}
+
+static gf_status late_accumulate(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count)
+{
     struct work *work = work_new(queue, ACCUMULATE);
-    *work = (struct work){.kind = ACCUMULATE, .at = {dst_h_f32, h_f32, dst_u_f32, u_f32, src, weight_f32},
-                          .types = {src_type}, .scale = scale, .momentum = momentum, .decay = decay,
-                          .elem_count = elem_count};
-    for (int i = 0; i < 6; i++)
-        expect_reachable(late, work->at[i], elem_count * ((i == 4) ? gf_type_size_bytes(src_type) : sizeof(float)));
+    work->accumulate = *accumulate;
+    work->elem_count = elem_count;
+    expect_accumulate(late_of(queue->gpu), accumulate, elem_count, elem_count);
     return GF_OK;
 }
 
@@ -255,18 +261,15 @@ static gf_status late_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type ds
     return GF_OK;
 }
 
-static gf_status late_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
-                                        gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
-                                        gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+static gf_status late_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *accumulate,
+                                        const struct gf_chunks *chunks)
 {
     struct late *late = late_of(queue->gpu);
     struct work *work = work_new(queue, ACCUMULATE_CHUNKS);
-    *work = (struct work){.kind = ACCUMULATE_CHUNKS, .at = {dst_h_f32, h_f32, dst_u_f32, u_f32, src, weight_f32},
-                          .types = {src_type}, .scale = scale, .momentum = momentum, .decay = decay, .chunks = *chunks};
+    work->accumulate = *accumulate;
+    work->chunks = *chunks;
     expect_chunks(late, chunks);
-    for (int i = 0; i < 6; i++)
-        expect_reachable(late, work->at[i], (i % 2 == 0 && i < 4) ? chunks->dst_elems * sizeof(float)
-                                            : chunks->src_elems * ((i == 4) ? gf_type_size_bytes(src_type) : sizeof(float)));
+    expect_accumulate(late, accumulate, chunks->dst_elems, chunks->src_elems);
     return GF_OK;
 }
 
@@ -352,10 +355,7 @@ static void work_do(struct late *late, const struct work *work)
         status = ops->score(&host, work->at[0], work->at[1], work->elem_count, work->chunk_elems, work->piece_elems);
         break;
     case NORM: status = ops->norm(&host, work->at[0], 0, work->at[1], work->types[0], work->elem_count); break;
-    case ACCUMULATE:
-        status = ops->accumulate(&host, work->at[0], work->at[1], work->at[2], work->at[3], work->at[4], work->types[0],
-                                 work->scale, work->momentum, work->at[5], work->decay, work->elem_count);
-        break;
+    case ACCUMULATE: status = ops->accumulate(&host, &work->accumulate, work->elem_count); break;
     case RATIO: status = ops->ratio(&host, work->at[0], &work->ratio); break;
     case UPDATE: status = ops->update(&host, &work->update, work->elem_count); break;
     case ADAM: status = ops->adam(&host, &work->adam, work->elem_count); break;
@@ -364,11 +364,7 @@ static void work_do(struct late *late, const struct work *work)
         status = ops->cast_chunks(&host, work->at[0], work->types[0], work->at[1], work->types[1], &work->chunks,
                                   work->scale, work->base, work->check);
         break;
-    case ACCUMULATE_CHUNKS:
-        status = ops->accumulate_chunks(&host, work->at[0], work->at[1], work->at[2], work->at[3], work->at[4],
-                                        work->types[0], work->scale, work->momentum, work->at[5], work->decay,
-                                        &work->chunks);
-        break;
+    case ACCUMULATE_CHUNKS: status = ops->accumulate_chunks(&host, &work->accumulate, &work->chunks); break;
     case ZERO_CHUNKS: status = ops->zero_chunks(&host, work->at[0], work->types[0], &work->chunks); break;
     }
     assert_int_equal(status, GF_OK);

@@ -138,8 +138,9 @@ static gf_status run_norm(void)
 }
 static gf_status run_accumulate(void)
 {
-    return gf_ops_cuda.accumulate(&program.queue, range(1), range(1), range(2), range(2), range(0), GF_TYPE_F32, 1,
-                                  0.5f, 0, 0, elems());
+    const struct gf_accumulate some = {.dst_h_f32 = range(1), .h_f32 = range(1), .dst_u_f32 = range(2), .u_f32 = range(2),
+                                       .src = range(0), .scale = 1, .momentum = 0.5f, .ahead = 0.5f};
+    return gf_ops_cuda.accumulate(&program.queue, &some, elems());
 }
 static gf_status run_update(void)
 {
@@ -173,8 +174,9 @@ static gf_status run_scatter(void)
 static gf_status run_accumulate_chunks(void)
 {
     const struct gf_chunks some = chunks(true, true);
-    return gf_ops_cuda.accumulate_chunks(&program.queue, range(1), range(1), range(2), range(2), range(0), GF_TYPE_F32, 1,
-                                         0.5f, 0, 0, &some);
+    const struct gf_accumulate all = {.dst_h_f32 = range(1), .h_f32 = range(1), .dst_u_f32 = range(2), .u_f32 = range(2),
+                                      .src = range(0), .scale = 1, .momentum = 0.5f, .ahead = 0.5f};
+    return gf_ops_cuda.accumulate_chunks(&program.queue, &all, &some);
 }
 static gf_status run_zero_chunks(void)
 {

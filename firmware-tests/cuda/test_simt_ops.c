@@ -77,9 +77,9 @@ TEST(test_empty_ranges_launch_nothing)
     assert_int_equal(gf_ops_cuda.zero(queue, 0, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.norm(queue, 0, 0, 0, GF_TYPE_F32, 0), GF_OK);
-    assert_int_equal(gf_ops_cuda.accumulate(queue, 0, 0, 0, 0, 0, GF_TYPE_F32, 1, 0, 0, 0, 0), GF_OK);
+    assert_int_equal(gf_ops_cuda.accumulate(queue, &(struct gf_accumulate){.scale = 1}, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.cast_chunks(queue, 0, GF_TYPE_F32, 0, GF_TYPE_F32, &chunks, 1, 0, NULL), GF_OK);
-    assert_int_equal(gf_ops_cuda.accumulate_chunks(queue, 0, 0, 0, 0, 0, GF_TYPE_F32, 1, 0, 0, 0, &chunks), GF_OK);
+    assert_int_equal(gf_ops_cuda.accumulate_chunks(queue, &(struct gf_accumulate){.scale = 1}, &chunks), GF_OK);
     assert_int_equal(gf_ops_cuda.zero_chunks(queue, 0, GF_TYPE_F32, &chunks), GF_OK);
     assert_int_equal(gf_ops_cuda.update(queue, &update, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.update_chunks(queue, &update, &chunks), GF_OK);

@@ -171,9 +171,9 @@ TEST(test_accumulate_and_update_chunks)
         history[list[c] * chunk_elems + 11] = 3;
         gradient[list[c] * chunk_elems + 11] = gf_f16_of_f32((float)(c + 1));
     }
-    assert_int_equal(gf_ops_cuda.accumulate_chunks(simt_gpu_queue(1), (gf_mem)(uintptr_t)history,
-                                                   (gf_mem)(uintptr_t)history, 0, 0, (gf_mem)(uintptr_t)gradient,
-                                                   GF_TYPE_F16, 2, 0, 0, 0, &chunks), GF_OK);
+    const struct gf_accumulate some = {.dst_h_f32 = (gf_mem)(uintptr_t)history, .h_f32 = (gf_mem)(uintptr_t)history,
+                                       .src = (gf_mem)(uintptr_t)gradient, .src_type = GF_TYPE_F16, .scale = 2};
+    assert_int_equal(gf_ops_cuda.accumulate_chunks(simt_gpu_queue(1), &some, &chunks), GF_OK);
     for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f + 2.0f * (float)(c + 1));
     struct gf_update update = {.weight_f32 = (gf_mem)(uintptr_t)history, .gradient = (gf_mem)(uintptr_t)gradient,
                                .gradient_type = GF_TYPE_F16, .gradient_scale = 1, .rate_in = 1, .rate_out = 2}; /* and back again */

@@ -162,11 +162,12 @@ static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t
                 double begun = share(model, gf) * model->momentum[e];
                 double before = m * (model->local_begun ? model->local[row] : begun);
                 double u = before + g;
-                own_size += m * (model->local_begun ? model->local_size[row] : fabs(begun));
+                double u_size = own_size + m * (model->local_begun ? model->local_size[row] : fabs(begun));
                 if (keep) model->local[row] = u;
-                if (keep) model->local_size[row] = own_size;
-                g = u;
-                size += fabs(before);
+                if (keep) model->local_size[row] = u_size;
+                g = m * u + g;
+                own_size += m * u_size;
+                size += m * (size + fabs(before));
             }
             size += fabs(model->history[row]);
             g += model->history[row];

@@ -236,11 +236,18 @@ static void accumulate_case(struct turn *t, gf_type src_type, uint32_t mask, uin
     struct place h = place(t, A, GF_TYPE_F32), u = place(t, B, GF_TYPE_F32), src = place(t, C, src_type);
     struct place weight = place(t, D, GF_TYPE_F32), out = in_place ? h : place(t, E, GF_TYPE_F32);
     for (uint32_t area = A; area <= D; area++) fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == special);
-    BOTH(t, "accumulate",
-         accumulate(NULL, out.host, h.host, store_u ? u.host : 0, with_u ? u.host : 0, src.host, src_type, 0.125f,
-                    0.9f, with_weight ? weight.host : 0, 0.01f, t->count),
-         accumulate(t->pair->queue, out.device, h.device, store_u ? u.device : 0, with_u ? u.device : 0, src.device,
-                    src_type, 0.125f, 0.9f, with_weight ? weight.device : 0, 0.01f, t->count));
+    struct gf_accumulate host = {
+        .dst_h_f32 = out.host, .h_f32 = h.host, .dst_u_f32 = store_u ? u.host : 0, .u_f32 = with_u ? u.host : 0,
+        .src = src.host, .src_type = src_type, .weight_f32 = with_weight ? weight.host : 0, .scale = 0.125f,
+        .momentum = 0.9f, .ahead = 0.7f, .decay = 0.01f};
+    struct gf_accumulate device = host;
+    device.dst_h_f32 = out.device;
+    device.h_f32 = h.device;
+    device.dst_u_f32 = store_u ? u.device : 0;
+    device.u_f32 = with_u ? u.device : 0;
+    device.src = src.device;
+    device.weight_f32 = with_weight ? weight.device : 0;
+    BOTH(t, "accumulate", accumulate(NULL, &host, t->count), accumulate(t->pair->queue, &device, t->count));
 }
 
 static void update_case(struct turn *t, gf_type gradient_type, int half_type, uint32_t mask, uint32_t special)
@@ -334,10 +341,17 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
     BOTH(t, "zero_chunks", zero_chunks(NULL, dst.host, dst_type, &host),
          zero_chunks(queue, dst.device, dst_type, &device));
     dst = place(t, E, GF_TYPE_F32);
-    BOTH(t, "accumulate_chunks",
-         accumulate_chunks(NULL, dst.host, h.host, 0, u.host, src.host, src_type, 0.5f, 0.9f, weight.host, 0.1f, &host),
-         accumulate_chunks(queue, dst.device, h.device, 0, u.device, src.device, src_type, 0.5f, 0.9f, weight.device,
-                           0.1f, &device));
+    struct gf_accumulate on_host = {.dst_h_f32 = dst.host, .h_f32 = h.host, .u_f32 = u.host, .src = src.host,
+                                    .src_type = src_type, .weight_f32 = weight.host, .scale = 0.5f, .momentum = 0.9f,
+                                    .ahead = 0.7f, .decay = 0.1f};
+    struct gf_accumulate on_device = on_host;
+    on_device.dst_h_f32 = dst.device;
+    on_device.h_f32 = h.device;
+    on_device.u_f32 = u.device;
+    on_device.src = src.device;
+    on_device.weight_f32 = weight.device;
+    BOTH(t, "accumulate_chunks", accumulate_chunks(NULL, &on_host, &host),
+         accumulate_chunks(queue, &on_device, &device));
 }
 
 bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32_t seed)

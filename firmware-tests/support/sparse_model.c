@@ -133,7 +133,7 @@ static double elem_step(struct sparse_model *model, uint64_t e, bool sent, doubl
         if (is_local(model)) {
             double before = model->local_begun ? *u : share(model) * model->momentum[e];
             *u = (double)model->config->optimizer.momentum * before + g;
-            g = *u;
+            g = (double)model->config->optimizer.momentum * *u + g;
         }
         *h += g;
         if (!sent) continue;

@@ -296,18 +296,18 @@ static void accumulate_case(const struct turn *t, bool with_u, bool store_u, boo
     uint32_t out_h = in_place ? OTHER : OUT, out_u = in_place ? MOMENTUM : OUT_TOO;
     fill(SOURCE, t->offset, t->type, t->count, t->finite);
     fill(OTHER, 4, GF_TYPE_F32, t->count, t->finite);
-    fill(MOMENTUM, t->offset, GF_TYPE_F32, t->count, t->finite);
-    fill(WEIGHT, 0, GF_TYPE_F32, t->count, t->finite);
-    fill(OUT, 4, GF_TYPE_F32, 0, true);
-    fill(OUT_TOO, t->offset, GF_TYPE_F32, 0, true);
-    assert_int_equal(t->ops->accumulate(NULL, mem(out_h, 4), mem(OTHER, 4), store_u ? mem(out_u, t->offset) : 0,
-                                        with_u ? mem(MOMENTUM, t->offset) : 0, mem(SOURCE, t->offset), t->type,
-                                        t->scale, 0.9f, with_weight ? mem(WEIGHT, 0) : 0, 0.01f, t->count), GF_OK);
+    fill(MOMENTUM, t->offset, GF_TYPE_F32, t->count, t->finite), fill(WEIGHT, 0, GF_TYPE_F32, t->count, t->finite);
+    fill(OUT, 4, GF_TYPE_F32, 0, true), fill(OUT_TOO, t->offset, GF_TYPE_F32, 0, true);
+    const struct gf_accumulate some = {
+        mem(out_h, 4), mem(OTHER, 4), store_u ? mem(out_u, t->offset) : 0, with_u ? mem(MOMENTUM, t->offset) : 0,
+        mem(SOURCE, t->offset), t->type, with_weight ? mem(WEIGHT, 0) : 0, t->scale, 0.9f, 0.7f, 0.01f};
+    assert_int_equal(t->ops->accumulate(NULL, &some, t->count), GF_OK);
     for (uint64_t i = 0; i < t->count; i++) {
         float g = t->scale * get(want_at(SOURCE, t->offset), t->type, i);
         if (with_weight) g = g + 0.01f * get(want_at(WEIGHT, 0), GF_TYPE_F32, i);
-        if (with_u) g = 0.9f * get(want_at(MOMENTUM, t->offset), GF_TYPE_F32, i) + g;
-        if (store_u) put(want_at(out_u, t->offset), GF_TYPE_F32, i, g);
+        float u = with_u ? 0.9f * get(want_at(MOMENTUM, t->offset), GF_TYPE_F32, i) + g : 0;
+        if (store_u) put(want_at(out_u, t->offset), GF_TYPE_F32, i, u);
+        g = with_u ? 0.7f * u + g : g;
         put(want_at(out_h, 4), GF_TYPE_F32, i, get(want_at(OTHER, 4), GF_TYPE_F32, i) + g);
     }
     same_area("accumulate's h", t->ops, out_h, 4, GF_TYPE_F32, t->count);
@@ -378,23 +378,23 @@ static void cast_chunks_case(const struct turn *t, gf_type dst_type, uint64_t ch
 static void accumulate_chunks_case(const struct turn *t, uint64_t chunk_elems, bool list_dst, bool list_src, bool full)
 {
     struct gf_chunks chunks = chunks_make(t->count, chunk_elems, list_dst, list_src);
-    fill(OUT, 4, GF_TYPE_F32, 0, true);
-    fill(OUT_TOO, t->offset, GF_TYPE_F32, 0, true);
+    fill(OUT, 4, GF_TYPE_F32, 0, true), fill(OUT_TOO, t->offset, GF_TYPE_F32, 0, true);
     fill(SOURCE, t->offset, t->type, t->count, t->finite);
     fill(OTHER, 0, GF_TYPE_F32, t->count, t->finite);
-    fill(MOMENTUM, 8, GF_TYPE_F32, t->count, t->finite);
-    fill(WEIGHT, 4, GF_TYPE_F32, t->count, t->finite);
-    assert_int_equal(t->ops->accumulate_chunks(NULL, mem(OUT, 4), mem(OTHER, 0), full ? mem(OUT_TOO, t->offset) : 0,
-                                               full ? mem(MOMENTUM, 8) : 0, mem(SOURCE, t->offset), t->type, t->scale,
-                                               0.9f, full ? mem(WEIGHT, 4) : 0, 0.01f, &chunks), GF_OK);
+    fill(MOMENTUM, 8, GF_TYPE_F32, t->count, t->finite), fill(WEIGHT, 4, GF_TYPE_F32, t->count, t->finite);
+    const struct gf_accumulate some = {
+        mem(OUT, 4), mem(OTHER, 0), full ? mem(OUT_TOO, t->offset) : 0, full ? mem(MOMENTUM, 8) : 0,
+        mem(SOURCE, t->offset), t->type, full ? mem(WEIGHT, 4) : 0, t->scale, 0.9f, 0.7f, 0.01f};
+    assert_int_equal(t->ops->accumulate_chunks(NULL, &some, &chunks), GF_OK);
     for (uint32_t turn = 0; turn < chunks.count; turn++) {
         uint64_t dst, src, count;
         want_chunk(&chunks, turn, &dst, &src, &count);
         for (uint64_t i = 0; i < count; i++) {
             float g = t->scale * get(want_at(SOURCE, t->offset), t->type, src + i);
             if (full) g = g + 0.01f * get(want_at(WEIGHT, 4), GF_TYPE_F32, src + i);
-            if (full) g = 0.9f * get(want_at(MOMENTUM, 8), GF_TYPE_F32, src + i) + g;
-            if (full) put(want_at(OUT_TOO, t->offset), GF_TYPE_F32, dst + i, g);
+            float u = full ? 0.9f * get(want_at(MOMENTUM, 8), GF_TYPE_F32, src + i) + g : 0;
+            if (full) put(want_at(OUT_TOO, t->offset), GF_TYPE_F32, dst + i, u);
+            if (full) g = 0.7f * u + g;
             put(want_at(OUT, 4), GF_TYPE_F32, dst + i, get(want_at(OTHER, 0), GF_TYPE_F32, src + i) + g);
         }
     }

@@ -179,9 +179,6 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
             return refuse(error_out, "sparse.momentum = local: momentum is applied before the reduction, but that of "
                           "optimizer.kind = lars holds learning rates and ratios, which are known after it; allowed is "
                           "reduced");
-        if (config->optimizer.nesterov)
-            return refuse(error_out, "sparse.momentum = local: momentum is applied before the reduction, which "
-                          "optimizer.nesterov has no rule for; allowed is reduced");
     }
     if ((config->optimizer.half_weights != GF_TYPE_F32) && (config->optimizer.kind == GF_OPTIMIZER_NONE))
         return refuse(error_out, "optimizer.half_weights: allowed only with an optimizer.kind");
@@ -212,6 +209,9 @@ gf_status gf_config_effective(const struct gf_config *config, struct gf_config *
     for (uint32_t i = 0; (i < gf_setting_count) && (status == GF_OK); i++)
         status = field_effective(&gf_settings[i], &effective, error_out);
     if (status == GF_OK) status = combinations_check(&effective, error_out);
+    if (effective.sparse.enabled && (effective.sparse.momentum == GF_SPARSE_MOMENTUM_LOCAL) &&
+        (effective.optimizer.momentum > 0))
+        effective.optimizer.nesterov = true; /* local momentum is, so dense steps and tensors are too */
     if (status == GF_OK) memcpy(effective_out, &effective, sizeof effective);
     return status;
 }

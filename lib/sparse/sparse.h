@@ -2,7 +2,7 @@
  *
  * Per rank, over the sparse part of the pool: h history, u momentum (the momentum pool itself), S_t the chunks sent.
  * A step, with g the unscaled local gradient plus this rank's share of the weight decay (arXiv 1902.06855):
- *     reduced:       h' = h + g                        local: u' = momentum*u + g;  h' = h + u'
+ *     reduced:       h' = h + g                        local: u' = momentum*u + g;  h' = h + momentum*u' + g
  *     chunks in S_t: sum of h' over the ranks is applied, then h = 0
  *     other chunks:  nothing sent, nothing applied, h = h'
  *     n_c over all ranks: reduced |h_c|_1, local |g_c|_1 of all chunks; S_t+1 = the k largest, ties to the lower index

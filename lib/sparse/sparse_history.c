@@ -92,10 +92,13 @@ static gf_status accumulate(gf_context *gf, uint64_t first, uint64_t end, uint32
         uint64_t out = (at - first) * sizeof(float), in = at * sizeof(float);
         bool decays = false;
         to = (rule.decay != 0.0f) ? decay_run(gf, tensor, at, end, &decays) : end;
-        if (gf->ops->accumulate(&gf->queue, history_out + out, gf->sparse.history + in,
-                                (momentum_out != 0) ? momentum_out + out : 0, rule.has_u ? gf->optimizer.momentum + in : 0,
-                                gradient_at(gf, at), gf->sparse.type, 1.0f / gf->loss_scale.value, rule.momentum,
-                                decays ? gf->optimizer.weight + in : 0, rule.decay, to - at) < 0)
+        const struct gf_accumulate some = {
+            .dst_h_f32 = history_out + out, .h_f32 = gf->sparse.history + in,
+            .dst_u_f32 = (momentum_out != 0) ? momentum_out + out : 0, .u_f32 = rule.has_u ? gf->optimizer.momentum + in : 0,
+            .src = gradient_at(gf, at), .src_type = gf->sparse.type, .scale = 1.0f / gf->loss_scale.value,
+            .momentum = rule.momentum, .ahead = gf->config.optimizer.momentum,
+            .weight_f32 = decays ? gf->optimizer.weight + in : 0, .decay = rule.decay};
+        if (gf->ops->accumulate(&gf->queue, &some, to - at) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;

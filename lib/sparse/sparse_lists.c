@@ -85,9 +85,12 @@ static gf_status accumulate(gf_context *gf, gf_mem list, uint32_t count, gf_mem 
         chunks.dst_list_u32 = 0;
         chunks.dst_elems = packed_elems;
     }
-    return gf->ops->accumulate_chunks(&gf->queue, history_out, sparse->history, momentum_out,
-                                      rule.has_u ? gf->optimizer.momentum : 0, gf->gradient, gf->sparse.type, 1.0f / gf->loss_scale.value,
-                                      rule.momentum, sparse->decays ? gf->optimizer.weight : 0, rule.decay, &chunks);
+    const struct gf_accumulate some = {
+        .dst_h_f32 = history_out, .h_f32 = sparse->history, .dst_u_f32 = momentum_out,
+        .u_f32 = rule.has_u ? gf->optimizer.momentum : 0, .src = gf->gradient, .src_type = sparse->type,
+        .scale = 1.0f / gf->loss_scale.value, .momentum = rule.momentum, .ahead = gf->config.optimizer.momentum,
+        .weight_f32 = sparse->decays ? gf->optimizer.weight : 0, .decay = rule.decay};
+    return gf->ops->accumulate_chunks(&gf->queue, &some, &chunks);
 }
 
 /* ---- to the wire ---- */

@@ -299,12 +299,12 @@ static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from,
 {
     uint64_t slice = gf->config.exchange.slice_bytes / sizeof(float), all = gf->sparse.elem_count;
     for (uint64_t done = 0, count; done < all; done += count) {
-        gf_mem to = pool + done * sizeof(float);
-        gf_status status;
+        const struct gf_accumulate sum = {.dst_h_f32 = pool + done * sizeof(float), .h_f32 = pool + done * sizeof(float),
+                                          .src = gf->sparse.scratch, .scale = factor};
         count = (all - done < slice) ? all - done : slice;
-        status = pool_write(gf, gf->sparse.scratch, from + done * sizeof(float), count * sizeof(float));
+        gf_status status = pool_write(gf, gf->sparse.scratch, from + done * sizeof(float), count * sizeof(float));
         if (status < 0) return status;
-        if (gf->ops->accumulate(&gf->queue, to, to, 0, 0, gf->sparse.scratch, GF_TYPE_F32, factor, 0.0f, 0, 0.0f, count) < 0)
+        if (gf->ops->accumulate(&gf->queue, &sum, count) < 0)
             return gf_device_failed(gf, GF_OPERATION_STATE);
     }
     return GF_OK;

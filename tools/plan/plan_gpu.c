@@ -129,14 +129,17 @@ static gf_status plan_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scr
     return gf_ops_host.norm(queue, square_f32, scratch_f32, src, type, elem_count);
 }
 
-static gf_status plan_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32, gf_mem u_f32,
-                                 gf_mem src, gf_type src_type, float scale, float momentum, gf_mem weight_f32,
-                                 float decay, uint64_t elem_count)
+static uint64_t accumulate_bytes(const struct gf_accumulate *a, uint64_t elem_count)
 {
-    uint64_t words = 2u + (dst_u_f32 != 0) + (u_f32 != 0) + (weight_f32 != 0);
-    if (!spend_next(queue, PLAN_ACCUMULATE, elem_count, elem_count * (4 * words + size_of(src_type)))) return GF_OK;
-    return gf_ops_host.accumulate(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum, weight_f32,
-                                  decay, elem_count);
+    uint64_t words = 2u + (a->dst_u_f32 != 0) + (a->u_f32 != 0) + (a->weight_f32 != 0);
+    return elem_count * (4 * words + size_of(a->src_type));
+}
+
+static gf_status plan_accumulate(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count)
+{
+    uint64_t bytes = accumulate_bytes(accumulate, elem_count);
+    if (!spend_next(queue, PLAN_ACCUMULATE, elem_count, bytes)) return GF_OK;
+    return gf_ops_host.accumulate(queue, accumulate, elem_count);
 }
 
 static gf_status plan_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
@@ -154,14 +157,11 @@ static gf_status plan_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type ds
     return gf_ops_host.cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base, check);
 }
 
-static gf_status plan_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
-                                        gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
-                                        gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+static gf_status plan_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *accumulate,
+                                        const struct gf_chunks *chunks)
 {
-    uint64_t words = 2u + (dst_u_f32 != 0) + (u_f32 != 0) + (weight_f32 != 0);
-    if (!spend(queue, chunk_elems(chunks) * (4 * words + size_of(src_type)))) return GF_OK;
-    return gf_ops_host.accumulate_chunks(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum,
-                                         weight_f32, decay, chunks);
+    if (!spend(queue, accumulate_bytes(accumulate, chunk_elems(chunks)))) return GF_OK;
+    return gf_ops_host.accumulate_chunks(queue, accumulate, chunks);
 }
 
 static gf_status plan_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)

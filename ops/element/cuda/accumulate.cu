@@ -1,4 +1,4 @@
-/* Sparse history: h' = h + (momentum * u + g), flat and of listed chunks. */
+/* Sparse history, flat and of listed chunks: u' = momentum * u + g; h' = h + (ahead * u' + g). */
 #include "ops/element/cuda/device.cuh"
 
 struct accumulate_some {
@@ -11,9 +11,9 @@ GF_INLINE float accumulate_rule(const struct gf_accumulate_args *r, float src, f
 {
     float g = gf_mul(r->scale, src, exact);
     if (r->weight != 0) g = gf_add(g, gf_mul(r->decay, weight, exact), exact);
-    if (r->u != 0) g = gf_add(gf_mul(r->momentum, *u, exact), g, exact);
-    *u = g;
-    return gf_add(h, g, exact);
+    if (r->u == 0) return gf_add(h, g, exact);
+    *u = gf_add(gf_mul(r->momentum, *u, exact), g, exact);
+    return gf_add(h, gf_add(gf_mul(r->ahead, *u, exact), g, exact), exact);
 }
 
 /* Element i of dst, and `off` more of what is read. */

@@ -76,7 +76,7 @@ struct gf_ratio_args {
 
 struct gf_accumulate_args {
     uint64_t dst_h, h, dst_u, u, src, weight, elem_count;
-    float scale, momentum, decay;
+    float scale, momentum, ahead, decay;
     uint32_t src_type;
     struct gf_chunk_lists chunks;
 };

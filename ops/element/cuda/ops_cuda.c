@@ -190,37 +190,31 @@ static gf_status cuda_ratio(struct gf_queue *queue, gf_mem ratio_f32, const stru
     return queue->gpu->driver->launch(queue, KERNEL_ratio, 1, 1, list);
 }
 
-static struct gf_accumulate_args accumulate_args(gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32, gf_mem u_f32,
-                                                 gf_mem src, gf_type src_type, float scale, float momentum,
-                                                 gf_mem weight_f32, float decay)
+static struct gf_accumulate_args accumulate_args(const struct gf_accumulate *a)
 {
-    GF_ASSERT(src_type < GF_TYPE_COUNT);
-    GF_ASSERT((u_f32 != 0) || (dst_u_f32 == 0));
-    return (struct gf_accumulate_args){.dst_h = dst_h_f32, .h = h_f32, .dst_u = dst_u_f32, .u = u_f32, .src = src,
-                                       .weight = weight_f32, .scale = scale, .momentum = momentum, .decay = decay,
-                                       .src_type = src_type};
+    GF_ASSERT(a->src_type < GF_TYPE_COUNT);
+    GF_ASSERT((a->u_f32 != 0) || (a->dst_u_f32 == 0));
+    return (struct gf_accumulate_args){.dst_h = a->dst_h_f32, .h = a->h_f32, .dst_u = a->dst_u_f32, .u = a->u_f32,
+                                       .src = a->src, .weight = a->weight_f32, .scale = a->scale,
+                                       .momentum = a->momentum, .ahead = a->ahead, .decay = a->decay,
+                                       .src_type = a->src_type};
 }
 
-static gf_status cuda_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32, gf_mem u_f32,
-                                 gf_mem src, gf_type src_type, float scale, float momentum, gf_mem weight_f32,
-                                 float decay, uint64_t elem_count)
+static gf_status cuda_accumulate(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count)
 {
-    struct gf_accumulate_args args = accumulate_args(dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum,
-                                                     weight_f32, decay);
+    struct gf_accumulate_args args = accumulate_args(accumulate);
     args.elem_count = elem_count;
     if (elem_count == 0) return GF_OK;
-    return start(queue, KERNEL_accumulate_f32 + (uint32_t)src_type, packs_of(elem_count, 4), &args);
+    return start(queue, KERNEL_accumulate_f32 + args.src_type, packs_of(elem_count, 4), &args);
 }
 
-static gf_status cuda_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
-                                        gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
-                                        gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+static gf_status cuda_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *accumulate,
+                                        const struct gf_chunks *chunks)
 {
-    struct gf_accumulate_args args = accumulate_args(dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum,
-                                                     weight_f32, decay);
+    struct gf_accumulate_args args = accumulate_args(accumulate);
     args.chunks = lists_of(chunks);
     if (chunks->count == 0) return GF_OK;
-    return start(queue, KERNEL_accumulate_f32 + (uint32_t)src_type, chunks_work(chunks), &args);
+    return start(queue, KERNEL_accumulate_f32 + args.src_type, chunks_work(chunks), &args);
 }
 
 static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)

@@ -40,17 +40,21 @@ VEC_FN gf_status cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_typ
     return status;
 }
 
-VEC_FN gf_status accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
-                                   gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
-                                   gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+VEC_FN gf_status accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *all,
+                                   const struct gf_chunks *chunks)
 {
     gf_status status = GF_OK;
     for (uint32_t turn = 0; (turn < chunks->count) && (status == GF_OK); turn++) {
         struct chunk_place at = chunk_place(chunks, turn);
         uint64_t to = at.dst * sizeof(float), from = at.src * sizeof(float);
-        status = accumulate(queue, dst_h_f32 + to, h_f32 + from, (dst_u_f32 != 0) ? dst_u_f32 + to : 0,
-                            (u_f32 != 0) ? u_f32 + from : 0, src + at.src * gf_type_bytes(src_type), src_type, scale,
-                            momentum, (weight_f32 != 0) ? weight_f32 + from : 0, decay, at.count);
+        struct gf_accumulate one = *all;
+        one.dst_h_f32 += to;
+        one.h_f32 += from;
+        one.src += at.src * gf_type_bytes(one.src_type);
+        if (one.dst_u_f32 != 0) one.dst_u_f32 += to;
+        if (one.u_f32 != 0) one.u_f32 += from;
+        if (one.weight_f32 != 0) one.weight_f32 += from;
+        status = accumulate(queue, &one, at.count);
     }
     return status;
 }

@@ -77,12 +77,9 @@ static gf_status host_ratio(struct gf_queue *queue, gf_mem ratio_f32, const stru
     return gf_ops_scalar.ratio(queue, ratio_f32, ratio);
 }
 
-static gf_status host_accumulate(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
-                                 gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
-                                 gf_mem weight_f32, float decay, uint64_t elem_count)
+static gf_status host_accumulate(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count)
 {
-    return best()->accumulate(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum, weight_f32,
-                              decay, elem_count);
+    return best()->accumulate(queue, accumulate, elem_count);
 }
 
 static gf_status host_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
@@ -91,12 +88,10 @@ static gf_status host_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type ds
     return best()->cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base, check);
 }
 
-static gf_status host_accumulate_chunks(struct gf_queue *queue, gf_mem dst_h_f32, gf_mem h_f32, gf_mem dst_u_f32,
-                                        gf_mem u_f32, gf_mem src, gf_type src_type, float scale, float momentum,
-                                        gf_mem weight_f32, float decay, const struct gf_chunks *chunks)
+static gf_status host_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *accumulate,
+                                        const struct gf_chunks *chunks)
 {
-    return best()->accumulate_chunks(queue, dst_h_f32, h_f32, dst_u_f32, u_f32, src, src_type, scale, momentum,
-                                     weight_f32, decay, chunks);
+    return best()->accumulate_chunks(queue, accumulate, chunks);
 }
 
 static gf_status host_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
