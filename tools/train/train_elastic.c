@@ -27,22 +27,36 @@ void train_leave_on_signal(void)
 
 static double clock_seconds(void) { return (double)tool_clock_ns() * 1e-9; }
 
-/* Everybody of a new world learns from rank 0, which was of the one before, what the appliance itself keeps: where the run
+/* The lowest rank that has the job's own values: rank 0 may be the one that comes in. */
+static gf_status root_find(struct train *train, uint32_t *root_out)
+{
+    float root = train->joins ? (float)train->world : (float)train->rank;
+    struct gf_request request = {0};
+    gf_status status = gf_allreduce_by(train->gf, GF_REDUCTION_MIN, (gf_mem)(uintptr_t)&root, 1, GF_TYPE_F32, &request);
+    if (status >= 0) status = gf_request_wait(train->gf, &request);
+    *root_out = (root < (float)train->world) ? (uint32_t)root : 0;
+    return status;
+}
+
+/* Everybody of a new world learns from one that was of the one before what the appliance itself keeps: where the run
  * began, and the statistics of batch normalisation. */
 static gf_status meet(struct train *train)
 {
     uint64_t words[4] = {0};
     struct net *net = &train->net;
     struct gf_request request = {0};
-    if (train->rank == 0) {
+    uint32_t root = 0;
+    gf_status status = root_find(train, &root);
+    if (status < 0) return status;
+    if (train->rank == root) {
         words[0] = train->step_first;
         words[1] = train->checkpoint.id;
         memcpy(&words[2], &train->result.loss_first, sizeof words[2]);
         words[3] = train_same_hash(train);
     }
-    gf_status status = ranks_sum_u64(train->gf, words, 4);
+    status = ranks_sum_u64(train->gf, words, 4);
     if ((status >= 0) && (net->statistic_count > 0)) {
-        status = gf_broadcast(train->gf, (gf_mem)(uintptr_t)net->statistics, net->statistic_count, GF_TYPE_F32, 0,
+        status = gf_broadcast(train->gf, (gf_mem)(uintptr_t)net->statistics, net->statistic_count, GF_TYPE_F32, root,
                               &request);
         if (status >= 0) status = gf_request_wait(train->gf, &request);
     }
@@ -55,6 +69,7 @@ static gf_status meet(struct train *train)
     train->step_first = words[0];
     train->checkpoint.id = words[1];
     memcpy(&train->result.loss_first, &words[2], sizeof words[2]);
+    train->joins = false;
     return GF_OK;
 }
 
@@ -118,6 +133,7 @@ gf_status train_joiner(struct train *train)
     gf_status status = train_begin_joiner(train);
     if (status < 0) return status;
     world_take(train);
+    train->joins = true;
     status = meet(train);
     if (status < 0) return train_shrink(train, status);
     bool is_new = gf_first_rank(train->gf) >= gf_first_world(train->gf);

@@ -33,6 +33,7 @@ struct train {
     uint64_t step, step_count, epoch_steps;
     bool shuffled;           /* order is that of this epoch */
     uint64_t step_first;     /* 0, or where the checkpoint was */
+    bool joins;              /* comes into a running job, and was not told its values yet */
     char diverged[128];      /* why the run ends: its loss is no number any more; empty: it is one */
     struct checkpoint checkpoint;
     struct train_trace trace;
