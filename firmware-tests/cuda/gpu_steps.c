@@ -70,6 +70,8 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, c
     on_gpu.sim.device_copy = card_copy;
     on_gpu.device = &appliance;
     strcpy(on_gpu.config.device.driver, "cuda");
+    on_gpu.config.device.ordinal = GF_ORDINAL(0); /* ranks of one process share a device */
+    on_gpu.config.device.shared = true;
     if (library != NULL) (void)snprintf(on_gpu.config.device.library, sizeof on_gpu.config.device.library, "%s", library);
     world_open(&host, &on_host);
     world_open(&gpu, &on_gpu);
