@@ -9,7 +9,7 @@
  *   - Calls that wait for the device are trouble where its work never ends; those that would break another thread's
  *     capture break it.
  *   - Memory of a process that has ended is gone: what touches it is an illegal address.
- *   - Images are looked at: header, sizes, machine code or PTX that the device (sm_90) and the driver's version can
+ *   - Images are looked at: header, sizes, machine code or PTX that the device (sm_90) can
  * use.
  *   - What is not given back by the last release of the context, or by the end of the program, is trouble.
  *   - Any call can be made to fail.
