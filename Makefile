@@ -304,6 +304,9 @@ quick-programs: # their names, for another BUILD
 check-aarch64: ## the unit and sim suites for 64-bit ARM under qemu; needs Debian's cross compiler, or is skipped
 	@BUILD=$(BUILD)-aarch64 sh firmware-tests/support/aarch64.sh
 
+check-litmus: ## the flag protocols of direct in herd7's C11 model (HERD=FILE), or skipped
+	@sh firmware-tests/support/litmus.sh
+
 check-clang: ## compile everything with clang, warnings as errors
 	@$(MAKE) --no-print-directory -s -j2 CC=clang WERROR=1 BUILD=$(BUILD)-clang all tests
 
