@@ -42,7 +42,23 @@ check long_lines_and_much_output_pass_whole "$(sh -c "$much" | cksum)" "$("$run"
 check much_output_of_two_ranks_is_whole "$(seq 1 200000 | cksum)" \
     "$("$run" -n 2 seq 1 200000 | sed -n 's/^\[1\] //p' | cksum)"
 check slow_reader_loses_nothing "$(seq 1 100000 | cksum)" "$("$run" -n 1 seq 1 100000 | { sleep 0.3; cksum; })"
-check reader_that_leaves_ends_the_job "1" "$(timeout 10 "$run" -n 2 yes | head -n 1 | wc -l)"
+# Who cannot be written to any more hurts no rank: gf-run says so and ends with 1 once they have ended.
+goes_on='seq 1 30000; seq 1 30000 >&2; echo "$GF_RANK" >>"$0"'
+ranks_done() { sort "$work/done" | tr -d '\n'; rm -f "$work/done"; }
+for out in /dev/full closed left; do
+    case $out in
+    closed) "$run" -n 2 sh -c "$goes_on" "$work/done" >&- 2>"$work/err"; found=$? ;;
+    left) { "$run" -n 2 sh -c "$goes_on" "$work/done" 2>"$work/err"; echo $? >"$work/code"; } | head -n 1 >/dev/null
+          found=$(cat "$work/code") ;;
+    *) "$run" -n 2 sh -c "$goes_on" "$work/done" >$out 2>"$work/err"; found=$? ;;
+    esac
+    check "stdout_${out##*/}_is_exit_1" 1 "$found"
+    check "stdout_${out##*/}_is_said" 1 "$(grep -c '^gf-run: cannot write to stdout: ' "$work/err")"
+    check "stdout_${out##*/}_lets_the_ranks_go_on" 01 "$(ranks_done)"
+done
+{ "$run" -n 2 sh -c "$goes_on" "$work/done" 2>&1 >/dev/null; echo $? >"$work/code"; } | true
+check stderr_that_nobody_reads_is_exit_1 1 "$(cat "$work/code")"
+check stderr_that_nobody_reads_lets_the_ranks_go_on 01 "$(ranks_done)"
 
 check success_is_0 0 "$(code 10 "$run" -n 3 true)"
 check exit_code_of_the_failure 7 "$(code 10 "$run" -n 3 sh -c '[ $GF_RANK != 1 ] || exit 7')"

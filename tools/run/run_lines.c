@@ -13,7 +13,7 @@
 
 static void sink_write(struct lines_sink *sink, const char *data, size_t size_bytes, bool (*wait_ok)(void))
 {
-    while ((size_bytes > 0) && !sink->broken) {
+    while ((size_bytes > 0) && (sink->error == 0)) {
         struct pollfd ready = {.fd = sink->number, .events = POLLOUT};
         int count = poll(&ready, 1, WAIT_MS);
         if (count <= 0) {
@@ -25,7 +25,7 @@ static void sink_write(struct lines_sink *sink, const char *data, size_t size_by
             data += wrote;
             size_bytes -= (size_t)wrote;
         } else if ((errno != EINTR) && (errno != EAGAIN)) {
-            sink->broken = true;
+            sink->error = errno;
         }
     }
 }
@@ -67,7 +67,7 @@ bool lines_move(struct lines_source *source, bool (*wait_ok)(void))
     piece_write(source, source->data, whole_bytes, wait_ok);
     source->used_bytes -= whole_bytes;
     memmove(source->data, source->data + whole_bytes, source->used_bytes);
-    return !source->sink->broken;
+    return true;
 }
 
 bool lines_waits(const struct lines_source *source)

@@ -1,5 +1,5 @@
 /* What the ranks print, line by line onto gf-run's own stdout and stderr: whole lines of different ranks never mix, and
- * no byte is lost. */
+ * no byte is lost while gf-run's own can be written. */
 #ifndef RUN_LINES_H
 #define RUN_LINES_H
 
@@ -12,7 +12,7 @@
 struct lines_sink {
     int number;                     /* file descriptor */
     const struct lines_source *open;/* NULL: at the start of a line */
-    bool broken;                    /* nobody reads any more */
+    int error;                      /* errno of the write that failed: lines are dropped since; 0: none did */
 };
 
 struct lines_source {
@@ -23,7 +23,7 @@ struct lines_source {
     char *data;   /* [LINES_BYTES], the line that is not whole yet */
 };
 
-/* Takes what is there now, at most one buffer of it. False once the source has ended or the sink is broken. wait_ok is
+/* Takes what is there now, at most one buffer of it. False once the source has ended. wait_ok is
  * asked before each wait for a reader that is slow; if it says no, what is left is dropped. */
 bool lines_move(struct lines_source *source, bool (*wait_ok)(void));
 /* There are bytes to take now. */

@@ -287,7 +287,6 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
         if ((*result == 0) && !succeeded && (signal_number == 0)) live += ranks_restart(job, mask);
         if ((*result == 0) && (live > 0) && (grow_wanted != 0)) live += rank_add(job, mask);
         if (job->elastic) failure = 0;
-        if ((failure == 0) && (sinks[0].broken || sinks[1].broken)) failure = 128 + SIGPIPE;
         if ((failure != 0) && (*result == 0)) {
             *result = failure;
             term_ns = tool_clock_ns() + LAST_WORDS_NS;
@@ -319,6 +318,12 @@ int run_job(const struct run_job *job)
     while ((tool_clock_ns() < end_ns) && output_move(job->rank_max, 0, &mask)) { /* what was written before they ended */
     }
     for (uint32_t i = 0; i < 2u * job->rank_max; i++) lines_end(&sources[i], writing_may_wait);
+    for (int i = 0; i < 2; i++) { /* the ranks went on */
+        if (sinks[i].error == 0) continue;
+        (void)fprintf(stderr, "gf-run: cannot write to %s: %s; what ranks wrote after that was dropped\n",
+                      (i == 0) ? "stdout" : "stderr", strerror(sinks[i].error));
+        if (result == 0) result = 1;
+    }
     for (uint32_t rank = 0; rank < job->rank_max; rank++) {
         if (ranks[rank].pid > 0) (void)waitpid(ranks[rank].pid, NULL, 0);
     }
