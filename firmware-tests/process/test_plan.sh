@@ -77,7 +77,7 @@ check fully_connected_layers_may_be_split sh -c "grep -Eq '^  fc +[0-9.]+ +[0-9.
 check convolutions_stay_data_parallel sh -c "grep -Eq '^  conv +[0-9.]+ +[0-9.]+ +data' $scratch/advice"
 advised() { timeout 30 $plan $h200 $lm --advise --gpus 4 --set "gpu_memory = $1"; }
 advised 12.5e6 >"$scratch/advised" 2>"$scratch/err"
-check what_does_not_fit_is_not_advised grep -q 'keep 0.500  *inf ms' "$scratch/advised"
+check what_does_not_fit_is_not_advised grep -q 'keep 0.500  *does not fit' "$scratch/advised"
 check_not no_advice_where_nothing_fits advised 1e6 >/dev/null 2>&1
 check the_learning_rate_scales grep -q 'base x batch / 256' "$scratch/advice"
 
@@ -109,6 +109,7 @@ refused a_transformer_without_heads 'layers,width,heads,vocabulary' $plan --tran
 refused heads_that_do_not_divide '5 heads do not divide' $plan --transformer 1,64,5,100
 refused a_number_too_many 'more than 5 numbers' $plan --transformer 1,64,4,100,32,7
 refused no_such_key_to_set 'did you mean rails' $plan $h200 --show --set 'rail = true'
+check which_is_a_wrong_command_line sh -c "$plan $h200 --show --set 'rail = true' 2>/dev/null; [ \$? -eq 2 ]"
 refused rails_of_one_card 'nics_per_node is 1' $plan $h200 --show --set 'nics_per_node = 1'
 refused cards_that_do_not_divide 'must divide gpus_per_node' $plan $h200 --show --set 'nics_per_node = 3'
 refused half_of_stragglers 'straggler_tail is missing' $plan $small --show --set 'straggler_scale = 0.1'

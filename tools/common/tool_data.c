@@ -24,7 +24,7 @@ const char *tool_data(const char *name)
     const char *given = getenv("GF_DATA_DIR");
     if (path_count == PATHS_MAX) return name;
     char *path = paths[path_count++];
-    if (given != NULL) {
+    if ((given != NULL) && (given[0] != '\0')) {
         (void)path_make(path, given, "", name);
         return path;
     }

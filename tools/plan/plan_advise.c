@@ -22,9 +22,11 @@ static int search_time(const struct search *search, plan_mode mode, const struct
 {
     struct plan_row row = {.step_s = INFINITY}; /* what a GPU has no memory for */
     if (plan_cache_run(search->cache, search->model, search->cluster, mode, search->gpus, choice, &row) < 0) return -1;
-    (void)printf("  %-9s fuse %6.2f MiB  slice %5.0f KiB  keep %5.3f   %10.3f ms\n",
-                 gf_algorithm_name(choice->algorithm), (double)choice->fuse_bytes / 1048576,
-                 (double)choice->slice_bytes / 1024, (mode == PLAN_SPARSE) ? choice->keep_share : 1.0, row.step_s * 1e3);
+    (void)printf("  %-9s fuse %6.2f MiB  slice %5.0f KiB  keep %5.3f   ", gf_algorithm_name(choice->algorithm),
+                 (double)choice->fuse_bytes / 1048576, (double)choice->slice_bytes / 1024,
+                 (mode == PLAN_SPARSE) ? choice->keep_share : 1.0);
+    if (isinf(row.step_s)) (void)printf("does not fit\n");
+    else (void)printf("%10.3f ms\n", row.step_s * 1e3);
     (void)fflush(stdout);
     *seconds_out = row.step_s;
     return 0;

@@ -85,7 +85,7 @@ static void cost_print(const struct plan_table *table, const struct plan_row *ro
     const struct gf_config_cluster *cluster = table->cluster;
     double rate = (table->model->sample.tokens > 0) ? plan_tokens(table->model, row) : row->images_per_second;
     double hours = samples / (rate * share) / HOUR_S;
-    (void)fprintf(out, "; %.4g %s in %.4g h, %.4g GPU-hours", samples,
+    (void)fprintf(out, "%s%.4g %s in %.4g h, %.4g GPU-hours", (cluster->node_mtbf > 0) ? "; " : " ", samples,
                   (table->model->sample.tokens > 0) ? "tokens" : "samples", hours, hours * row->gpus);
     if (cluster->gpu_hour_price > 0)
         (void)fprintf(out, ", %.4g %s", hours * row->gpus * cluster->gpu_hour_price, cluster->currency);

@@ -64,8 +64,10 @@ static int cluster_read(const struct options *options, struct gf_config_cluster 
     if (options->has_latency) cluster->network_latency = options->latency * 1e-6;
     if (options->has_message_cost) cluster->message_cost = options->message_cost * 1e-6;
     if (options->has_spread) cluster->compute_spread = options->spread;
-    if ((options->set != NULL) && (gf_config_cluster_set(cluster, options->set, "--set", error) < 0))
-        return plan_refuse("%s", error);
+    if ((options->set != NULL) && (gf_config_cluster_set(cluster, options->set, "--set", error) < 0)) {
+        (void)plan_refuse("%s", error);
+        exit(TOOL_EXIT_USAGE); /* a wrong command line, and nothing was begun */
+    }
     return (gf_config_cluster_check(cluster, options->cluster, error) < 0) ? plan_refuse("%s", error) : 0;
 }
 
