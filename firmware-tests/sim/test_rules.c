@@ -2,6 +2,7 @@
  * no row here, nor one in test_rules_arguments.c, fails the suite. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/rules_world.h"
+#include "firmware-tests/support/wipe_on_fork.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -119,11 +120,13 @@ static int answer_of(const struct call *c, int which)
 
 TEST(each_function_in_each_state)
 {
+    bool wipes = kernel_wipes_on_fork();
     for (size_t i = 0; i < LENGTH(calls); i++) {
         const struct call *c = &calls[i];
         assert_int_equal(strlen(c->expect), RULES_STATES);
         for (int which = 0; which < RULES_STATES; which++) {
             bool has_log = !c->is_value && (which != RULES_NULL) && (which != RULES_FORKED);
+            if ((which == RULES_FORKED) && !wipes) continue; /* under an emulator */
             rules_make(which, c->bare);
             memset(&fresh, 0, sizeof fresh);
             rules_expect(c->name, rules_state_names[which], answer_of(c, which), c->expect[which], has_log);
