@@ -89,10 +89,9 @@ uint64_t gf_ucx_device_rate(const char *root, const char *device, const char *ne
 struct choice {
     const char *transports, *near;
     char seen[512]; /* names, comma-separated: a device has several transports */
-    uint64_t best;
-    uint32_t count, wanted; /* of equally good ones */
+    char best[512]; /* the equally good ones of them, as groups */
+    uint64_t best_rate;
     int numa;
-    char *name_out;
 };
 
 /* rc stands for rc_verbs and rc_mlx5. */
@@ -105,21 +104,40 @@ static bool transport_asked(const char *list, const char *transport)
     return gf_ucx_list_has(list, stem);
 }
 
+/* False: the list is full. */
+static bool name_add(char *list, size_t list_bytes, char separator, const char *name)
+{
+    size_t used = strlen(list);
+    if (used + strlen(name) + 2 > list_bytes) return false;
+    if (used > 0) list[used++] = separator;
+    memcpy(list + used, name, strlen(name) + 1);
+    return true;
+}
+
 static void look(void *user, const char *transport, const char *device)
 {
     struct choice *choice = user;
-    size_t used = strlen(choice->seen);
     uint64_t rate;
     if ((device[0] == '\0') || !transport_asked(choice->transports, transport) || !gf_ucx_network_used(transport) ||
-        gf_ucx_list_has(choice->seen, device) || (used + strlen(device) + 2 > sizeof choice->seen)) return;
-    (void)snprintf(choice->seen + used, sizeof choice->seen - used, "%s%s", (used > 0) ? "," : "", device);
+        gf_ucx_list_has(choice->seen, device) || !name_add(choice->seen, sizeof choice->seen, ',', device)) return;
     rate = gf_ucx_device_rate("/sys", device, choice->near, choice->numa);
-    if (rate > choice->best) choice->count = 0;
-    if (rate < choice->best) return;
-    choice->best = rate;
-    if ((choice->name_out != NULL) && (choice->count == choice->wanted))
-        (void)snprintf(choice->name_out, GF_TEXT_MAX, "%s", device);
-    choice->count++;
+    if (rate < choice->best_rate) return;
+    if (rate > choice->best_rate) choice->best[0] = '\0';
+    choice->best_rate = rate;
+    (void)name_add(choice->best, sizeof choice->best, ';', device);
+}
+
+static uint32_t group_count(const char *asked)
+{
+    uint32_t groups = 1;
+    for (; *asked != '\0'; asked++) groups += (*asked == ';');
+    return groups;
+}
+
+void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out)
+{
+    for (uint32_t wanted = local % group_count(asked); wanted > 0; wanted--) asked = strchr(asked, ';') + 1;
+    (void)snprintf(devices_out, GF_TEXT_MAX, "%.*s", (int)strcspn(asked, ";"), asked);
 }
 
 static gf_status nearest(struct gf_ucx *ucx)
@@ -128,25 +146,13 @@ static gf_status nearest(struct gf_ucx *ucx)
     struct choice choice = {.transports = ucx->transports, .near = ucx->near};
     choice.numa = (syscall(SYS_getcpu, &cpu, &numa, NULL) == 0) ? (int)numa : -1;
     gf_ucx_resources(look, &choice);
-    if (choice.count == 0)
+    if (choice.best[0] == '\0')
         return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
                             "link.devices = auto: there is no device for transports \"%s\" here", ucx->transports);
-    choice.wanted = ucx->local % choice.count;
-    choice.name_out = ucx->devices;
-    choice.seen[0] = '\0';
-    choice.count = 0;
-    gf_ucx_resources(look, &choice);
+    gf_ucx_devices_group(choice.best, ucx->local, ucx->devices);
     gf_log_line(&ucx->log, GF_LOG_INFO, "link: devices auto: %s, number %u of %u equally near and fast", ucx->devices,
-                choice.wanted + 1, choice.count);
+                ucx->local % group_count(choice.best) + 1, group_count(choice.best));
     return GF_OK;
-}
-
-void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out)
-{
-    uint32_t groups = 1, wanted;
-    for (const char *at = asked; *at != '\0'; at++) groups += (*at == ';');
-    for (wanted = local % groups; wanted > 0; wanted--) asked = strchr(asked, ';') + 1;
-    (void)snprintf(devices_out, GF_TEXT_MAX, "%.*s", (int)strcspn(asked, ";"), asked);
 }
 
 gf_status gf_ucx_devices_choose(struct gf_ucx *ucx)
