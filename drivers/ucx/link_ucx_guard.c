@@ -8,7 +8,6 @@
 
 #include <fcntl.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,7 +63,6 @@ bool gf_ucx_network_used(const char *list)
 static uint64_t node_of(void)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc"};
-    const char *directory = getenv("UCX_POSIX_DIR"); /* UCX's own setting */
     uint64_t hash = GF_FNV_START;
     char boot[64];
     struct stat at;
@@ -77,7 +75,7 @@ static uint64_t node_of(void)
         if (stat(spaces[i], &at) != 0) return 0;
         hash = gf_fnv_u64(hash, at.st_ino);
     }
-    if (stat((directory != NULL) ? directory : "/dev/shm", &at) != 0) return 0;
+    if (stat(gf_ucx_shm_directory(), &at) != 0) return 0;
     return gf_fnv_u64(hash, at.st_dev) | 1;
 }
 

@@ -14,7 +14,7 @@
 /* Segments of a rank: receive queue, buffers, region (df -i, 2 and 4 ranks, direct and ring). */
 #define INODES 3u
 
-static const char *directory_of(void)
+const char *gf_ucx_shm_directory(void)
 {
     const char *directory = getenv("UCX_POSIX_DIR"); /* UCX's own setting */
     return (directory != NULL) ? directory : "/dev/shm";
@@ -22,12 +22,12 @@ static const char *directory_of(void)
 
 static gf_status refuse(struct gf_ucx *ucx, const char *why)
 {
-    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK, "%s%s", directory_of(), why);
+    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK, "%s%s", gf_ucx_shm_directory(), why);
 }
 
 static gf_status directory_check(struct gf_ucx *ucx)
 {
-    const char *directory = directory_of();
+    const char *directory = gf_ucx_shm_directory();
     uint64_t need_bytes = (uint64_t)ucx->mapped_bytes + UCX_SHARE_BYTES, free_bytes, whole_bytes;
     struct statvfs space;
     if (statvfs(directory, &space) != 0)
@@ -66,8 +66,9 @@ char *gf_ucx_shm_text(const struct gf_ucx *ucx, char *text_out, size_t text_byte
 {
     struct statvfs space;
     text_out[0] = '\0';
-    if (!gf_ucx_list_has(ucx->transports, "posix") || (statvfs(directory_of(), &space) != 0)) return text_out;
-    (void)snprintf(text_out, text_bytes, "; %.60s has %llu of %llu MiB free, %llu of %llu inodes", directory_of(),
+    if (!gf_ucx_list_has(ucx->transports, "posix") || (statvfs(gf_ucx_shm_directory(), &space) != 0)) return text_out;
+    (void)snprintf(text_out, text_bytes, "; %.60s has %llu of %llu MiB free, %llu of %llu inodes",
+                   gf_ucx_shm_directory(),
                    (unsigned long long)(((uint64_t)space.f_bavail * space.f_frsize) >> 20),
                    (unsigned long long)(((uint64_t)space.f_blocks * space.f_frsize) >> 20),
                    (unsigned long long)space.f_favail, (unsigned long long)space.f_files);
