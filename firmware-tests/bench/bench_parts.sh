@@ -8,14 +8,14 @@ missing=''
 # Compiles what can be compiled; `missing` names the rest.
 peers_build() {
     mkdir -p "$peers"
-    cc -O3 -march=native -o "$peers/bench_bound" firmware-tests/bench/bench_bound.c || exit 1
+    cc -I. -O3 -march=native -o "$peers/bench_bound" firmware-tests/bench/bench_bound.c || exit 1
     for mpi in openmpi mpich; do
         rm -f "$peers/bench_$mpi"
         command -v "mpicc.$mpi" >/dev/null && command -v "mpirun.$mpi" >/dev/null &&
-            "mpicc.$mpi" -O3 -march=native -o "$peers/bench_$mpi" firmware-tests/bench/bench_mpi.c || missing="$missing $mpi"
+            "mpicc.$mpi" -I. -O3 -march=native -o "$peers/bench_$mpi" firmware-tests/bench/bench_mpi.c || missing="$missing $mpi"
     done
     rm -f "$peers/bench_gloo"
-    c++ -O3 -march=native -o "$peers/bench_gloo" firmware-tests/bench/bench_gloo.cc -lgloo -pthread 2>/dev/null ||
+    c++ -I. -O3 -march=native -o "$peers/bench_gloo" firmware-tests/bench/bench_gloo.cc -lgloo -pthread 2>/dev/null ||
         missing="$missing gloo"
 }
 
