@@ -22,6 +22,9 @@
 #define AT_ONCE_BYTES_MAX ((size_t)1 << 20)
 #define AT_ONCE_HEAD_BYTES 1024u /* of UCX, at most */
 
+/* Over several devices UCX sends the pieces of a message in turn, so it is cut into pieces of so much. */
+#define PIECE_BYTES ((size_t)64 << 10)
+
 /* ---- reading back ---- */
 
 /* 263168 for "263168" and for "257K", as UCX writes sizes; false: no size. */
@@ -105,11 +108,19 @@ static gf_status tcp_key_set(struct gf_ucx *ucx, ucp_config_t *config, uct_iface
 
 /* ---- all of them ---- */
 
+static size_t names_in(const char *list)
+{
+    size_t names = 1;
+    for (; *list != '\0'; list++) names += (*list == ',');
+    return names;
+}
+
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
 {
     bool tcp = gf_ucx_list_has(ucx->transports, "tcp");
     bool at_once = tcp && (ucx->message_bytes_max <= AT_ONCE_BYTES_MAX);
-    char threshold[32], segment[32];
+    bool turns = at_once && (names_in(ucx->devices) > 1);
+    char threshold[32], segment[32], lanes[32];
     bool shared = gf_ucx_list_has(ucx->transports, "posix"), sysv = gf_ucx_list_has(ucx->transports, "sysv");
     const struct {
         const char *key, *value; /* "" leaves UCX's default */
@@ -118,6 +129,7 @@ gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
         {"TLS", ucx->transports, false},
         {"NET_DEVICES", gf_ucx_network_used(ucx->transports) ? ucx->devices : "", false},
         {"RNDV_SEND_NBR_THRESH", at_once ? threshold : "", false},
+        {"MAX_EAGER_LANES", turns ? lanes : "", false},
         /* No fall-back from memory that peers can map to memory that they cannot. */
         {"ALLOC_PRIO", shared ? "md:posix" : sysv ? "md:sysv" : ucx->huge_pages ? "huge,thp,mmap" : "mmap", false},
         {"PORT_RANGE", tcp ? ucx->ports : "", true},
@@ -127,7 +139,9 @@ gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
     uct_iface_config_t *copy = NULL;
     gf_status status = GF_OK;
     (void)snprintf(threshold, sizeof threshold, "%zu", ucx->message_bytes_max + 1);
-    (void)snprintf(segment, sizeof segment, "%zu", ucx->message_bytes_max + AT_ONCE_HEAD_BYTES);
+    (void)snprintf(segment, sizeof segment, "%zu",
+                   AT_ONCE_HEAD_BYTES + (turns ? PIECE_BYTES : ucx->message_bytes_max));
+    (void)snprintf(lanes, sizeof lanes, "%zu", names_in(ucx->devices));
     if (tcp) gf_ucx_domains_visit(tcp_settings_take, &copy);
     for (size_t i = 0; (i < sizeof settings / sizeof settings[0]) && (status == GF_OK); i++) {
         if (settings[i].value[0] == '\0') continue;

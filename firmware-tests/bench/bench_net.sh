@@ -1,13 +1,13 @@
 #!/bin/sh
 # Allreduce between hosts of a slow network beside what users would pick instead: `make bench-net` (root). The hosts are
 # network namespaces with RATE_MBIT links both ways; contenders take turns, ROUNDS times over; medians count. Prints the
-# tables of firmware-tests/results/peers.md. HOSTS="2 4" PARTS="sizes nodes small resnet".
+# tables of firmware-tests/results/peers.md. HOSTS="2 4" PARTS="sizes nodes devices small resnet".
 set -u
 export LC_ALL=C
 . firmware-tests/bench/bench_parts.sh
 . firmware-tests/support/net.sh
 net_begin bench-net
-ROUNDS=${ROUNDS:-5} RATE_MBIT=${RATE_MBIT:-1000} HOSTS=${HOSTS:-2 4} PARTS=${PARTS:-sizes nodes small resnet}
+ROUNDS=${ROUNDS:-5} RATE_MBIT=${RATE_MBIT:-1000} HOSTS=${HOSTS:-2 4} PARTS=${PARTS:-sizes nodes devices small resnet}
 MODEL_ROUNDS=${MODEL_ROUNDS:-3} # ResNet-50 takes 1.3 s a step
 sizes="4096 262144 4194304 16777216" ours_only="67108864"
 agent=$PWD/firmware-tests/support/net_agent.sh
@@ -110,6 +110,24 @@ nodes_part() {
         echo "| $(size_name "$size") | $(us "$limit") | $(us "$own") | $(ratio "$limit" "$own") | $(us "$ring") | $(ratio "$ring" "$own") |"
     done
 }
+# One rank a host, over one device and over two of that rate.
+devices_part() {
+    times=$scratch/devices.$n
+    : >"$times"
+    net_second "${RATE_MBIT}mbit" && sleep 1 && net_forget
+    for i in $(seq 1 "$ROUNDS"); do
+        echo "# $n hosts, one and two devices, round $i of $ROUNDS" >&2
+        ours one 1 -b 1M -e 64M -f 4 --seconds 0.3
+        ours two 1 -b 1M -e 64M -f 4 --seconds 0.3 --set link.devices=eth0,eth1
+    done
+    printf '\n%s hosts, %s Mbit/s a device, us, medians of %s rounds\n\n' "$n" "$RATE_MBIT" "$ROUNDS"
+    echo "| | one device | two | one / two |"
+    echo "|---|---|---|---|"
+    for size in 1048576 4194304 16777216 67108864; do
+        one=$(median "$times" one "$size") two=$(median "$times" two "$size")
+        echo "| $(size_name "$size") | $(us "$one") | $(us "$two") | $(ratio "$one" "$two") |"
+    done
+}
 # model_part NAME FILE ROUNDS
 model_part() {
     times=$scratch/$1.$n counts=$scratch/$1.counts job="-t 0.1 -c $scratch/$1.counts"
@@ -157,6 +175,7 @@ EOF
         case $part in
         sizes) sizes_part ;;
         nodes) [ "$n" -ne 2 ] || nodes_part ;;
+        devices) devices_part ;;
         small) [ "$n" -lt 4 ] || model_part small "$scratch/small.cfg" "$ROUNDS" ;;
         resnet) [ "$n" -lt 4 ] || model_part resnet50 config/models/resnet50.cfg "$MODEL_ROUNDS" ;;
         esac

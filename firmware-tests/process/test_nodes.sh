@@ -32,9 +32,23 @@ names_the_dead() {
     [ $? -ne 124 ] || { echo "did not end"; return 1; }
     for rank in 0 1 2; do said "^error: rank $rank: rank 3 died" || return 1; done
 }
+# Each of two devices of a rank carries 40 to 60 percent, in whatever order a host lists them.
+carried() { net_exec 0 cat "/sys/class/net/$1/statistics/tx_bytes"; }
+two_devices() {
+    net_second 1gbit && net_forget || return 1
+    sed 's/"eth0"/"eth0,eth1"/; s/,posix//' "$scratch/net.cfg" >"$scratch/two.cfg"
+    sleep 0.5 # UCX takes a device once it is up
+    first=$(carried eth0) second=$(carried eth1)
+    net_run 30 "$BUILD/gf-perf" --config "$scratch/two.cfg" -b 4M -e 4M -n 3 -w 1 >"$scratch/out" 2>&1 ||
+        { tail -n 30 "$scratch/out"; return 1; }
+    first=$(($(carried eth0) - first)) second=$(($(carried eth1) - second))
+    [ $((first * 2)) -lt $((second * 3)) ] && [ $((second * 2)) -lt $((first * 3)) ] ||
+        { echo "eth0 $first, eth1 $second bytes"; return 1; }
+}
 
 cases="auto_takes_hierarchy_between_two_nodes ranks_of_two_nodes_train a_dead_rank_is_named_on_both_nodes \
-auto_takes_messages_between_three_nodes"
+two_devices_share_the_bytes_of_two_ranks auto_takes_messages_between_three_nodes \
+two_devices_share_the_bytes_of_three_ranks"
 if ! command -v ip >/dev/null || ! command -v tc >/dev/null || ! net_up "gf$$" 2 1gbit 2>/dev/null; then
     net_down
     for name in $cases; do skip "$name" "this user may not make network namespaces with shaped links"; done
@@ -44,8 +58,10 @@ config
 check auto_takes_hierarchy_between_two_nodes sums hierarchy
 check ranks_of_two_nodes_train trains
 check a_dead_rank_is_named_on_both_nodes names_the_dead
+check two_devices_share_the_bytes_of_two_ranks two_devices
 net_down
 net_up "gf$$" 3 1gbit
 config
 check auto_takes_messages_between_three_nodes sums ring
+check two_devices_share_the_bytes_of_three_ranks two_devices
 finish

@@ -5,12 +5,14 @@
 #     net_run_nodes LIMIT RANKS COMMAND..   RANKS ranks on each host, which share memory there and only there
 #     net_exec HOST COMMAND..      on one host
 #     net_shape HOST RATE, net_cable HOST up|down    another rate; its carrier goes with the cable
+#     net_second RATE              every host gets eth1 too, in a network of its own: net_second_address i
 #     net_forget                   nobody remembers that a host could not be found, which would fail a job that begins now
 #     net_missing                  why there can be no hosts here; nothing where there can
 #     net_down
 # net_burst is what may beat the rate for a moment after a pause; at least a packet before it is cut (64 KiB).
 net_prefix='' net_hosts=0 net_burst=512k
 net_address() { echo "10.213.7.$(($1 + 1))"; }
+net_second_address() { echo "10.213.8.$(($1 + 1))"; }
 net_switch_address() { echo 10.213.7.254; }
 net_exec() { net_host=$1; shift; ip netns exec "$net_prefix-$net_host" "$@"; }
 net_limit() { ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst "$net_burst" latency 50ms; }
@@ -34,6 +36,17 @@ net_up() {
             ip -n "$1-$net_i" addr add "$(net_address "$net_i")/24" dev eth0 && ip -n "$1-$net_i" link set eth0 up &&
             ip -n "$1-sw" link set "port$net_i" master bridge up &&
             net_shape "$net_i" "$3" || return 1
+    done
+}
+net_second() {
+    ip -n "$net_prefix-sw" link add second type bridge && ip -n "$net_prefix-sw" link set second up || return 1
+    for net_i in $(seq 0 $((net_hosts - 1))); do
+        net_host=$net_prefix-$net_i
+        ip -n "$net_host" link add eth1 type veth peer name "second$net_i" netns "$net_prefix-sw" &&
+            ip -n "$net_host" addr add "$(net_second_address "$net_i")/24" dev eth1 &&
+            ip -n "$net_host" link set eth1 up &&
+            ip -n "$net_prefix-sw" link set "second$net_i" master second up &&
+            net_limit "$net_host" eth1 "$1" && net_limit "$net_prefix-sw" "second$net_i" "$1" || return 1
     done
 }
 net_down() {
