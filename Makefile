@@ -44,7 +44,8 @@ SIM_SRC  := $(wildcard drivers/sim/*.c)
 # Test programs: test_*, program_*, fuzz_*, bench_* and soak_main; what else lies there is linked into all of them.
 TEST_SRC := $(wildcard firmware-tests/*/*.c)
 program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
-TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% test_% fuzz_% bench_% program_% suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
+TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% test_% fuzz_% bench_% program_% gpu_asserts.c \
+              suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
 TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,$(wildcard firmware-tests/*/test_link_ucx*.c) %/test_link_strangers.c) \
               $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
 PROGRAMS := $(call program,$(filter-out %/program_modules.c $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c \
@@ -204,8 +205,10 @@ $(BUILD)/firmware-tests/program_attack $(BUILD)/firmware-tests/program_flood: PR
 $(BUILD)/firmware-tests/program_unguarded $(BUILD)/firmware-tests/program_attack $(BUILD)/firmware-tests/program_flood: $(BUILD)/libtest.a
 $(BUILD)/firmware-tests/program_soak_corpus: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 $(BUILD)/firmware-tests/program_soak_corpus: $(BUILD)/libtest.a
-$(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
-$(BUILD)/firmware-tests/program_gpu: $(BUILD)/libtest.a $(SWEEP_FATBIN)
+# It runs where there is no libcmocka: gpu_asserts.c has what worlds call of it.
+GPU_ASSERTS := $(BUILD)/firmware-tests/cuda/gpu_asserts.o
+$(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(GPU_ASSERTS) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS)
+$(BUILD)/firmware-tests/program_gpu: $(GPU_ASSERTS) $(BUILD)/libtest.a $(SWEEP_FATBIN)
 # gf-train with faulty hardware, and one of another version of the library.
 FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
 $(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/process/program_faulty_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
@@ -235,7 +238,8 @@ $(MODULE_PROGRAMS): $(BUILD)/firmware-tests/modules_%: firmware-tests/process/pr
 	$(CC) $(GF_FLAGS) $(CFLAGS) $(LDFLAGS) -DGF_PICK='"$*"' $(if $(ENTRY_$*),-DGF_ENTRY=$(ENTRY_$*)) $(USE_$*:%=-DGF_USE_%) \
 	    $< -o $@ -Wl,--gc-sections,-Map,$@.map $(LIB) $(DRIVER_LIBS)
 $(BUILD)/firmware-tests/program_%: $$(call objects,firmware-tests/*/program_$$*.c) $(LIB) $(SIM_LIB) $(TOOL_SHARED)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations,$@),$(TOOL_SHARED)) $(filter %_fatbin.o,$^) $(PROGRAM_LIBS) -lm
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations %gpu,$@),$(TOOL_SHARED)) $(filter %_fatbin.o,$^) \
+	    $(PROGRAM_LIBS) -lm
 
 # ---- what people run ----
 deps: ## install the Debian packages that are missing (root), or say how
@@ -374,16 +378,23 @@ kernels: $(FATBIN) $(BUILD)/firmware-tests/program_kernels ## registers and inst
 	@BUILD=$(BUILD) sh firmware-tests/support/kernels.sh $(if $(RECORD),record)
 gpu-check: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) $(BUILD)/gf-run $(BUILD)/gf-train ## every op and whole steps on the GPU against the host's; LIBRARY=another libcuda.so.1
 	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
-	$(GPU_PROGRAM) check "$(LIBRARY)"; code=$$?; [ $$code -ne 77 ] || exit 0; [ $$code -eq 0 ] || exit $$code; \
+	$(GPU_PROGRAM) check $(LIBRARY:%=--library %); code=$$?; \
+	[ $$code -ne 77 ] || exit 0; [ $$code -eq 0 ] || exit $$code; \
 	[ -z "$(LIBRARY)" ] || exit 0; \
 	echo "two processes on it:"; out=$$($(BUILD)/gf-run -n 2 $(BUILD)/gf-train --device cuda --model linear --steps 50) || exit 1; \
 	echo "$$out" | grep -E '^(gradients|weights) '; \
 	command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer: skipped, not installed"; exit 0; }; \
-	compute-sanitizer --error-exitcode 9 $(GPU_PROGRAM) check libcuda.so.1
+	compute-sanitizer --error-exitcode 9 $(GPU_PROGRAM) check --small
 MIB ?= 256
-gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## GB/s of each kernel beside a copy on the device or a read-only sweep; MIB=256 a range
+gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## kernels beside sweeps of the same mix, a step; MIB=256
 	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
-	$(GPU_PROGRAM) bench "$(LIBRARY)" $(MIB); code=$$?; [ $$code -eq 77 ] || exit $$code
+	$(GPU_PROGRAM) bench $(LIBRARY:%=--library %) --mib $(MIB); code=$$?; [ $$code -eq 77 ] || exit $$code
+
+BUNDLED := $(addprefix $(BUILD)/gf-,run train perf check)
+BUNDLES := $(filter 11,$(CUDA)$(if $(NVCC),1))
+gpu-bundle: $(if $(BUNDLES),$(GPU_PROGRAM) $(BUNDLED)) ## a folder for a bare box with a GPU; its run.sh does the first run
+	@[ -n "$(BUNDLES)" ] || { echo "skipped: this build has no CUDA driver or no GPU kernels (cuda.h, nvcc)"; exit 0; }; \
+	BUILD=$(BUILD) sh firmware-tests/support/gpu_bundle.sh $(BUILD)/gpu-bundle $(GPU_PROGRAM) $(BUNDLED)
 
 lab: tests all ## real faults in network namespaces (root): each once, RUNS=20 times, or some: T='tcp_kill*'
 	@BUILD=$(BUILD) RUNS=$(or $(RUNS),1) sh firmware-tests/lab/lab.sh $(if $(T),'$(T)')

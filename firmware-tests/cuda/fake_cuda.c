@@ -1,4 +1,4 @@
-/* The fake CUDA driver: its calls. Of them only cuGetProcAddress_v2() can be linked against. */
+/* The fake CUDA driver: its calls. Most are found by cuGetProcAddress_v2() alone. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,6 +56,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, 
     } calls[] = {
 #define CALL(name, function, prototype) {name, (void (*)(void))function},
         FAKE_CALLS(CALL)
+        FAKE_CALLS_OTHER(CALL)
 #undef CALL
     };
     (void)version;
@@ -71,6 +72,16 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, 
         return CUDA_SUCCESS;
     }
     return CUDA_ERROR_NOT_FOUND;
+}
+
+/* What gf-check --preflight looks for by name. */
+CUresult cuInit(unsigned flags) { initialise(); return fake_init(flags); }
+CUresult cuDriverGetVersion(int *version_out) { initialise(); return fake_driver_version(version_out); }
+CUresult cuDeviceGetCount(int *count_out) { return fake_device_count(count_out); }
+CUresult cuDeviceGet(CUdevice *device_out, int ordinal) { return fake_device_get(device_out, ordinal); }
+CUresult cuDeviceGetName(char *name_out, int name_bytes, CUdevice device)
+{
+    return fake_device_name(name_out, name_bytes, device);
 }
 
 static const char *api_call_name(uint32_t index)

@@ -23,7 +23,9 @@
  *   GF_FAKE_CUDA_MET=FILE                     made by the call that fails
  *   GF_FAKE_CUDA_WITHOUT=cuLaunchKernel       cuGetProcAddress() does not know it
  *   GF_FAKE_CUDA_VERSION=11040                what cuDriverGetVersion() says
- *   GF_FAKE_CUDA_MEMORY=1048576               bytes of device memory; default 4 GiB */
+ *   GF_FAKE_CUDA_MEMORY=1048576               bytes of device memory; default 4 GiB
+ *   GF_FAKE_CUDA_NAME="NVIDIA H200"           what the devices are called
+ *   GF_FAKE_CUDA_US=30                        what a work takes between events that have times; default 1 */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
 

@@ -46,8 +46,12 @@
     X("cuIpcOpenMemHandle", fake_import, cuIpcOpenMemHandle_v2) \
     X("cuIpcCloseMemHandle", fake_give_back, cuIpcCloseMemHandle)
 
+/* Of gpu-bench, not of the library's driver. */
+#define FAKE_CALLS_OTHER(X) X("cuEventElapsedTime", fake_event_elapsed_call, cuEventElapsedTime)
+
 #define CALL_DECLARE(name, function, symbol) __typeof__(symbol) function;
 FAKE_CALLS(CALL_DECLARE)
+FAKE_CALLS_OTHER(CALL_DECLARE)
 #undef CALL_DECLARE
 
 #endif

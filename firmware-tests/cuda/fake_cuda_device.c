@@ -97,7 +97,10 @@ CUresult fake_device_get(CUdevice *device_out, int ordinal)
 CUresult fake_device_name(char *name_out, int name_bytes, CUdevice device)
 {
     CUresult result = fake_enter("cuDeviceGetName");
-    if (result == CUDA_SUCCESS) (void)snprintf(name_out, (size_t)name_bytes, "Fake %d", device);
+    const char *name = getenv("GF_FAKE_CUDA_NAME");
+    if (result != CUDA_SUCCESS) return result;
+    if (name != NULL) (void)snprintf(name_out, (size_t)name_bytes, "%s", name);
+    else (void)snprintf(name_out, (size_t)name_bytes, "Fake %d", device);
     return result;
 }
 

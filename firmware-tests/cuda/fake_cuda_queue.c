@@ -15,7 +15,7 @@ struct CUstream_st {
     struct work *head, *tail;
 };
 struct CUevent_st {
-    bool live, recorded, of_all; /* of_all: of every stream */
+    bool live, recorded, timed, of_all; /* of_all: of every stream */
     CUcontext context;
     uint32_t stream;
     uint64_t done; /* reached when the stream has done that many */
@@ -251,11 +251,11 @@ static struct CUevent_st *event_find(CUevent handle)
     return NULL;
 }
 
-CUresult fake_event_create(CUevent *handle_out, CUcontext context)
+CUresult fake_event_create(CUevent *handle_out, CUcontext context, bool is_timed)
 {
     for (uint32_t i = 0; i < EVENTS_MAX; i++) {
         if (events[i].live) continue;
-        events[i] = (struct CUevent_st){.live = true, .context = context};
+        events[i] = (struct CUevent_st){.live = true, .timed = is_timed, .context = context};
         *handle_out = &events[i];
         return CUDA_SUCCESS;
     }
@@ -319,6 +319,17 @@ CUresult fake_event_query(CUevent handle)
     for (uint32_t s = 0; event->of_all && (s < STREAMS_MAX); s++)
         if (streams[s].done < event->all[s]) return CUDA_ERROR_NOT_READY;
     clock_join(&seen, &event->clock);
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_event_elapsed(float *ms_out, CUevent begin, CUevent end)
+{
+    const struct CUevent_st *from = event_find(begin), *to = event_find(end);
+    if ((from == NULL) || (to == NULL) || !from->timed || !to->timed || !from->recorded || !to->recorded)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if ((streams[from->stream].done < from->done) || (streams[to->stream].done < to->done)) return CUDA_ERROR_NOT_READY;
+    const char *us = getenv("GF_FAKE_CUDA_US");
+    *ms_out = (float)(to->done - from->done) * ((us != NULL) ? strtof(us, NULL) : 1.0f) * 1e-3f;
     return CUDA_SUCCESS;
 }
 

@@ -114,7 +114,8 @@ void fake_hold(bool held);
 void fake_queue_forget(void);
 CUresult fake_stream_destroy(CUstream handle);
 bool fake_stream_done(uint32_t stream); /* true: the host has seen it */
-CUresult fake_event_create(CUevent *handle_out, CUcontext context);
+CUresult fake_event_create(CUevent *handle_out, CUcontext context, bool is_timed);
+CUresult fake_event_elapsed(float *ms_out, CUevent begin, CUevent end); /* GF_FAKE_CUDA_US a work */
 CUresult fake_event_destroy(CUevent handle);
 CUresult fake_event_record(CUevent handle, uint32_t stream);
 CUresult fake_event_record_all(CUevent handle, CUcontext context);

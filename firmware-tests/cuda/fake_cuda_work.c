@@ -74,8 +74,14 @@ CUresult fake_stream_wait(CUstream handle, CUevent event, unsigned flags)
 CUresult fake_event_create_call(CUevent *event_out, unsigned flags)
 {
     CUresult result = fake_enter_current("cuEventCreate");
-    (void)flags;
-    return (result != CUDA_SUCCESS) ? result : fake_event_create(event_out, fake_current());
+    bool is_timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+    return (result != CUDA_SUCCESS) ? result : fake_event_create(event_out, fake_current(), is_timed);
+}
+
+CUresult fake_event_elapsed_call(float *ms_out, CUevent begin, CUevent end)
+{
+    CUresult result = fake_enter_current("cuEventElapsedTime");
+    return (result != CUDA_SUCCESS) ? result : fake_event_elapsed(ms_out, begin, end);
 }
 
 CUresult fake_event_destroy_call(CUevent event)

@@ -1,6 +1,7 @@
 /* See gpu_steps.h. The contexts are of the library's own driver and kernels, over a simulated network; the appliance
  * computes on the host, and the default stream brings its gradients to the device. */
 #include "firmware-tests/support/suite.h"
+#include "firmware-tests/cuda/gpu_program.h"
 #include "firmware-tests/cuda/gpu_steps.h"
 #include "lib/context.h"
 #include "firmware-tests/support/state_world.h"
@@ -69,6 +70,7 @@ static void run_check(const struct state_run *run, gf_type wire, gf_path path, c
     on_gpu.sim.device_ranks = (path == GF_PATH_WIRE) ? UINT64_MAX : 0;
     on_gpu.sim.device_copy = card_copy;
     on_gpu.device = &appliance;
+    on_gpu.real_time = !gpu_program.is_fake;
     strcpy(on_gpu.config.device.driver, "cuda");
     on_gpu.config.device.ordinal = GF_ORDINAL(0); /* ranks of one process share a device */
     on_gpu.config.device.shared = true;

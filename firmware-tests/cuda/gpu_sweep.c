@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "ops/element/cuda/kernels.h"
-#include "firmware-tests/cuda/sweep.h"
 
 #define BLOCKS_EACH 8u /* a multiprocessor: as many as run at once, like the kernels of ops/ */
 
@@ -29,17 +28,15 @@ void gpu_sweep_open(const char *library, struct gf_log log)
     state = calloc(1, gf_gpu_cuda.state_bytes(&setup));
     if (state == NULL) exit(1);
     if (gf_gpu_cuda.open(&setup, state, &gpu, &fault) == GF_OK) return;
-    fprintf(stderr, "gpu: the read-only sweep: %s\n", fault.text);
+    fprintf(stderr, "gpu: the sweep: %s\n", fault.text);
     exit(1);
 }
 
-gf_status gpu_sweep(gf_queue_handle stream, gf_mem at, uint64_t size_bytes, gf_mem meetings)
+gf_status gpu_sweep(gf_queue_handle stream, const struct gf_sweep_args *args)
 {
     struct gf_queue queue = {gpu, stream};
-    struct gf_sweep_args args = {.words = at, .word_count = size_bytes / 4, .mask = UINT32_MAX,
-                                 .meetings = meetings};
-    void *list[] = {&args};
-    uint64_t wanted = args.word_count / 4 / GF_KERNEL_THREADS + 1, most = (uint64_t)gpu->multiprocessors * BLOCKS_EACH;
+    void *list[] = {(void *)(uintptr_t)args};
+    uint64_t wanted = args->word_count / 4 / GF_KERNEL_THREADS + 1, most = (uint64_t)gpu->multiprocessors * BLOCKS_EACH;
     return gf_gpu_cuda.launch(&queue, 0, (uint32_t)((wanted < most) ? wanted : most), GF_KERNEL_THREADS, list);
 }
 

@@ -1,5 +1,6 @@
 /* The step on a device that works late: whole contexts end bit by bit where those on the host end, whatever is sent how. */
 #include "firmware-tests/support/suite.h"
+#include "drivers/clock.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/support/state_world.h"
@@ -241,4 +242,45 @@ TEST(the_footprint_names_the_devices_memory)
     assert_true(device.ranks[0].footprint.control_bytes < host.ranks[0].footprint.control_bytes);
     world_close(&host);
     world_close(&device);
+}
+
+/* ---- a device that takes time of its own, as real ones do ---- */
+
+#define SLOW_NS UINT64_C(200000000)
+static uint64_t slow_since_ns;
+
+static gf_status slow_reached(struct gf_gpu *gpu, uint32_t event)
+{
+    uint64_t now_ns = gf_clock_monotonic.now_ns(NULL);
+    if (slow_since_ns == 0) slow_since_ns = now_ns;
+    return (now_ns - slow_since_ns < SLOW_NS) ? GF_AGAIN : late_gpu.reached(gpu, event);
+}
+
+/* One step with a deadline of so long, on the machine's clock; the status that it ends with. */
+static gf_status slow_step(uint64_t timeout_ns)
+{
+    static const struct world_step step = {0};
+    struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
+    struct gf_gpu_driver slow = late_gpu;
+    struct world w;
+    gf_status status;
+    setup.real_time = true;
+    setup.config.exchange.timeout_ns = timeout_ns;
+    world_open(&w, &setup);
+    slow.reached = slow_reached;
+    slow_since_ns = 0;
+    for (uint32_t rank = 0; rank < w.world; rank++) w.ranks[rank].gf->gpu->driver = &slow;
+    world_step_run(&w, &step);
+    status = w.ranks[0].status;
+    for (uint32_t rank = 0; rank < w.world; rank++) w.ranks[rank].gf->gpu->driver = &late_gpu;
+    world_close(&w);
+    return status;
+}
+
+TEST(waits_for_a_real_device_are_not_ended_by_virtual_time)
+{
+    uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL);
+    assert_int_equal(slow_step(60 * UINT64_C(1000000000)), GF_OK);
+    assert_true(gf_clock_monotonic.now_ns(NULL) - begin_ns >= SLOW_NS);
+    assert_int_equal(slow_step(SLOW_NS / 4), GF_ERR_TIMEOUT); /* the deadline is real, too */
 }

@@ -8,10 +8,10 @@ run() { timeout 300 "$program" "$@" >"$scratch/out" 2>&1; }
 ends_with() { want=$1; shift; run "$@"; [ $? -eq "$want" ]; }
 
 check "nonsense_is_refused" ends_with 2 nonsense
-check "a_bench_of_0_MiB_is_refused" ends_with 2 bench "" 0
-run check /nowhere/libcuda.so.1
+check "a_bench_of_0_MiB_is_refused" ends_with 2 bench --mib 0
+run check --library /nowhere/libcuda.so.1
 if grep -q "no GPU kernels" "$scratch/out"; then skip "gpu_programs" "this build has no kernels (no nvcc)"; finish; fi
-check "a_missing_driver_fails" ends_with 1 check /nowhere/libcuda.so.1
+check "a_missing_driver_fails" ends_with 1 check --library /nowhere/libcuda.so.1
 check "and_is_named" grep -q /nowhere/libcuda.so.1 "$scratch/out"
 if [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; then skip "no_gpu_is_said" "there is one"
 else
@@ -23,13 +23,24 @@ if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
     check "make_gpu_check_says_so" make_says gpu-check "skipped: no GPU"
     check "make_gpu_bench_does_too" make_says gpu-bench "skipped: no GPU"
 fi
-check "every_op_through_the_driver" ends_with 0 check "$fake"
-check "and_said_how_many" grep -q "every op has the host's bytes, in 14 rounds" "$scratch/out"
+check "every_op_through_the_driver" ends_with 0 check --library "$fake" --json "$scratch/check.json"
+check "a_line_an_op" [ "$(grep -c "the host's bytes, [1-9]" "$scratch/out")" -eq 14 ]
+# json EXPRESSION FILE: of d, what is in the file
+json() { python3 -c 'import json, sys; d = json.load(open(sys.argv[2])); r = d["rows"]; print(eval(sys.argv[1]))' "$1" "$2"; }
+check "and_JSON" [ "$(json '(len(r), d["status"])' "$scratch/check.json")" = "(16, 'passed')" ]
 check "and_whole_steps" grep -q "whole steps of several ranks on one GPU end as on the host, in 30 runs" "$scratch/out"
-check "bench_runs" ends_with 0 bench "$fake" 1
-check "and_a_step_with_and_without_overlap" grep -q "one behind the other, .* beside each other" "$scratch/out"
+# On an H200 a goal that is missed is the exit code: here the fake says it is one, and each launch takes it 30 us.
+export GF_FAKE_CUDA_NAME="NVIDIA H200" GF_FAKE_CUDA_US=30
+check "a_missed_goal_fails_on_an_H200" ends_with 1 bench --library "$fake" --mib 1 --json "$scratch/bench.json"
+check "and_said" grep -q "ratio .*30.00 us, bound 10 us: MISSED" "$scratch/out"
+check "of_all" grep -q "3 goals were missed" "$scratch/out"
+check "times_of_no_GPU_are_called_so" grep -q "NO GPU: these times mean nothing" "$scratch/out"
+check "and_a_step_with_its_hidden_share" grep -q "ms beside each other: .* of the step is hidden" "$scratch/out"
 check "the_bus_beside_a_pinned_copy" [ "$(grep -c 'of "copy, device to pinned"' "$scratch/out")" -eq 2 ]
-check "what_writes_beside_a_copy" [ "$(grep -c 'of "copy, device to device", aimed at 0.90' "$scratch/out")" -eq 13 ]
-check "what_only_reads_beside_a_sweep" [ "$(grep -c 'of "read-only sweep", aimed at 0.90' "$scratch/out")" -eq 3 ]
-check "and_which_sizes_count" grep -q "aimed at is 90 % from 256 MiB on, which these are not" "$scratch/out"
+sweeps=$(grep -c 'of a sweep, [0-3] read [0-2] written, goal 0.90' "$scratch/out")
+check "what_streams_beside_a_sweep_of_the_same_mix" [ "$sweeps" -eq 17 ]
+check "what_is_launched_beside_a_bound" [ "$(grep -c 'us, bound [0-9]* us' "$scratch/out")" -eq 3 ]
+check "and_JSON_of_it" [ "$(json '(d["status"], len(r), sum("of_sweep" in x for x in r), sum(x.get("counts", False) for x in r))' \
+    "$scratch/bench.json")" = "('failed', 25, 17, 3)" ]
+check "with_the_goal" grep -q '"op":"ratio","us":30.00,"goal":10.00,"met":false,"counts":true}' "$scratch/bench.json"
 finish

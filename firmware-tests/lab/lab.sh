@@ -57,7 +57,7 @@ clean() { # every process of ours lives in one of our hosts
 trap clean EXIT
 trap 'exit 130' INT TERM HUP
 net_up "lab$$" 5 $link_rate || exit 1
-mkdir "$work/data" && data_write train 2048 && data_write t10k 256
+mkdir "$work/data" && idx_part "$work/data" train 2048 && idx_part "$work/data" t10k 256
 results=$work/results
 [ "$RUNS" -eq 1 ] && [ -z "${LAB:-}" ] || results=$BUILD/lab
 mkdir -p "$results"

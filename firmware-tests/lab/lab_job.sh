@@ -2,6 +2,7 @@
 # A training job of the lab, what befalls it, and what its ranks must have said. Each rank runs under program_stamp, which
 # puts the time in front of every line: detection is measured from the fault to the line that a survivor prints.
 # A case's judgement goes to $record: "bad WHY" lines, "told SECONDS", "said TEXT".
+. firmware-tests/support/idx.sh
 world=4 # rank R is on host R; all on host 0 where transports are posix
 tests=$BUILD/firmware-tests
 keepalive_s=1 timeout_s=4 join_s=5
@@ -15,17 +16,6 @@ pid_of() { sed -n 's/^[0-9]* pid //p' "$(log_of "$1")" 2>/dev/null; }
 exit_of() { sed -n '$s/^[0-9]* exit //p' "$(log_of "$1")" 2>/dev/null; }
 is_over() { [ -n "$(exit_of "$1")" ]; }
 
-# The first images of the demo's data set: ranks start in no time. KIND COUNT
-data_write() {
-    big=/usr/share/datasets/fashion-mnist
-    count=$(printf '\\%03o' 0 0 $(($2 / 256)) $(($2 % 256)))
-    { printf "\\000\\000\\010\\003$count\\000\\000\\000\\034\\000\\000\\000\\034"
-        gzip -dc "$big/$1-images-idx3-ubyte.gz" | tail -c +17 | head -c $(($2 * 784)); } 2>/dev/null |
-        gzip -1 >"$work/data/$1-images-idx3-ubyte.gz"
-    { printf "\\000\\000\\010\\001$count"
-        gzip -dc "$big/$1-labels-idx1-ubyte.gz" | tail -c +9 | head -c "$2"; } 2>/dev/null |
-        gzip -1 >"$work/data/$1-labels-idx1-ubyte.gz"
-}
 config_write() { # TRANSPORTS
     head -c 32 /dev/urandom >"$work/key" && chmod 600 "$work/key"
     case $1 in

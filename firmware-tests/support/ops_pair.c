@@ -149,6 +149,7 @@ static void compare(struct turn *t, gf_status status, bool any_nan)
         }
     }
     free(got);
+    if (pair->seen != NULL) pair->seen(pair, t->op, t->same);
 }
 
 #define BOTH(t, name, call_host, call_device)                                  \

@@ -17,6 +17,7 @@ struct ops_pair {
     /* Both wait until it is done. */
     void (*upload)(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes);
     void (*download)(struct ops_pair *pair, void *dst, gf_mem src, uint64_t size_bytes);
+    void (*seen)(struct ops_pair *pair, const char *op, bool same); /* NULL, or told of each comparison */
     uint8_t *host[OPS_PAIR_AREAS]; /* set by ops_pair_begin() */
     uint32_t seed;
 };

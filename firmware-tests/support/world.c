@@ -1,8 +1,8 @@
 /* See world.h. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
+#include "drivers/clock.h"
 #include "lib/context.h"
-#include "ops/element/host/half.h"
 #include "firmware-tests/cuda/late_gpu.h"
 
 #define GUARD_BYTES 4096u
@@ -25,6 +25,11 @@ static void log_keep(void *user, gf_log_level level, const char *text)
 
 static void rank_progress(struct world *w, uint32_t rank, world_progress turn, void *arg);
 
+static uint64_t world_now(const struct world *w)
+{
+    return (w->real_ns > 0) ? gf_clock_monotonic.now_ns(NULL) - w->real_ns + 1 : gf_sim_now_ns(w->sim);
+}
+
 static uint64_t clock_now(const struct gf_clock *clock)
 {
     struct world *w = ((const struct world_clock *)(const void *)clock)->w;
@@ -37,7 +42,7 @@ static uint64_t clock_now(const struct gf_clock *clock)
         w->is_pumping = false;
     }
     w->crept_ns += w->creep_ns;
-    return gf_sim_now_ns(w->sim) + w->crept_ns;
+    return world_now(w) + w->crept_ns;
 }
 
 static void memory_free(struct world_rank *self)
@@ -67,6 +72,7 @@ void world_create(struct world *w, const struct world_setup *setup)
     struct gf_sim_setup sim = setup->sim;
     uint32_t first = (setup->world == 0) ? 1 : setup->world, most = setup->config.job.world_max;
     *w = (struct world){.world = (most > first) ? most : first, .device = setup->device, .limit_ns = LIMIT_NS};
+    if (setup->real_time) w->real_ns = gf_clock_monotonic.now_ns(NULL);
     sim.world = w->world;
     w->sim = gf_sim_create(&sim);
     assert_non_null(w->sim);
@@ -189,7 +195,7 @@ static void rank_progress(struct world *w, uint32_t rank, world_progress turn, v
     uint64_t now_ns = gf_sim_now_ns(w->sim);
     if (self->status != GF_AGAIN) return;
     /* News begins anew with short naps; without any they get longer. */
-    self->backoff_ns = naps_end(self, now_ns) ? 2 * self->backoff_ns : 0;
+    self->backoff_ns = (naps_end(self, now_ns) && (w->real_ns == 0)) ? 2 * self->backoff_ns : 0;
     if (self->backoff_ns < BACKOFF_MIN_NS) self->backoff_ns = BACKOFF_MIN_NS;
     if (self->backoff_ns > BACKOFF_MAX_NS) self->backoff_ns = BACKOFF_MAX_NS;
     self->status = turn(w, rank, arg);
@@ -222,14 +228,14 @@ void world_unblock(struct world *w)
 
 void world_run(struct world *w, world_progress turn, void *arg)
 {
-    uint64_t begin_ns = gf_sim_now_ns(w->sim);
+    uint64_t begin_ns = world_now(w);
     all_begin(w);
     for (;;) {
         uint32_t rank;
         while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) rank_progress(w, rank, turn, arg);
         if (all_answered(w)) break;
         assert_true(gf_sim_advance(w->sim)); /* a rank that waits has asked to be woken */
-        if (gf_sim_now_ns(w->sim) - begin_ns > w->limit_ns) fail_msg("nothing ends, after %.0f s", (double)w->limit_ns * 1e-9);
+        if (world_now(w) - begin_ns > w->limit_ns) fail_msg("nothing ends, after %.0f s", (double)w->limit_ns * 1e-9);
     }
 }
 
@@ -345,100 +351,6 @@ void world_step_run(struct world *w, const struct world_step *step)
     world_run(w, world_step_progress, &copy);
 }
 
-/* ---- values ---- */
-
-static uint32_t mix(uint32_t rank, uint32_t tensor, uint64_t elem)
-{
-    uint64_t value = ((uint64_t)rank << 48) ^ ((uint64_t)tensor << 32) ^ elem;
-    value = (value ^ (value >> 31)) * UINT64_C(0x9e3779b97f4a7c15);
-    value = (value ^ (value >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
-    return (uint32_t)(value >> 32);
-}
-
-float world_value(uint32_t rank, uint32_t tensor, uint64_t elem)
-{
-    return (float)(mix(rank, tensor, elem) % 9) - 4.0f;
-}
-
-void world_put(gf_type type, void *data, uint64_t elem, float value)
-{
-    if (type == GF_TYPE_F32) ((float *)data)[elem] = value;
-    else ((uint16_t *)data)[elem] = (type == GF_TYPE_F16) ? gf_f16_of_f32(value) : gf_bf16_of_f32(value);
-}
-
-float world_get(gf_type type, const void *data, uint64_t elem)
-{
-    if (type == GF_TYPE_F32) return ((const float *)data)[elem];
-    return (type == GF_TYPE_F16) ? gf_f32_of_f16(((const uint16_t *)data)[elem])
-                                 : gf_f32_of_bf16(((const uint16_t *)data)[elem]);
-}
-
-void world_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
-{
-    const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
-    (void)arg;
-    for (uint64_t i = 0; i < from->elem_count; i++) world_put(from->type, gradient, i, world_value(rank, tensor, i));
-}
-
-void world_fill_noise(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
-{
-    const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
-    (void)arg;
-    for (uint64_t i = 0; i < from->elem_count; i++)
-        world_put(from->type, gradient, i, ((float)(mix(rank, tensor, i) >> 8) - 0x800000) * 0x1p-23f);
-}
-
-const void *world_gradient(struct world *w, uint32_t rank, uint32_t tensor)
-{
-    return (const void *)(uintptr_t)gf_gradient(w->ranks[rank].gf, tensor);
-}
-
-static size_t tensor_bytes(const struct gf_tensor *tensor)
-{
-    return tensor->elem_count * gf_type_size_bytes(tensor->type);
-}
-
-void world_expect_equal(struct world *w)
-{
-    for (uint32_t rank = 1; rank < w->world; rank++)
-        for (uint32_t tensor = 0; tensor < w->ranks[0].tensor_count; tensor++)
-            assert_memory_equal(world_gradient(w, rank, tensor), world_gradient(w, 0, tensor),
-                                tensor_bytes(&w->ranks[0].tensors[tensor]));
-}
-
-float world_sum(uint32_t world, uint32_t tensor, uint64_t elem)
-{
-    float sum = 0;
-    for (uint32_t rank = 0; rank < world; rank++) sum += world_value(rank, tensor, elem);
-    return sum;
-}
-
-void world_expect_sums(struct world *w, float factor)
-{
-    for (uint32_t tensor = 0; tensor < w->ranks[0].tensor_count; tensor++) {
-        const struct gf_tensor *from = &w->ranks[0].tensors[tensor];
-        for (uint64_t i = 0; i < from->elem_count; i++) {
-            float expected = world_sum(w->world, tensor, i) * factor;
-            float got = world_get(from->type, world_gradient(w, 0, tensor), i);
-            if (got != expected)
-                fail_msg("world %u, tensor %u, element %llu: %.9g, expected %.9g", w->world, tensor,
-                         (unsigned long long)i, (double)got, (double)expected);
-        }
-    }
-    world_expect_equal(w);
-}
-
-uint64_t world_hash(struct world *w, uint32_t rank)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (uint32_t tensor = 0; tensor < w->ranks[rank].tensor_count; tensor++) {
-        const unsigned char *bytes = world_gradient(w, rank, tensor);
-        for (size_t i = 0; i < tensor_bytes(&w->ranks[rank].tensors[tensor]); i++)
-            hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
-
 bool world_logged(const struct world *w, uint32_t rank, const char *text)
 {
     return strstr(w->ranks[rank].log, text) != NULL;
@@ -462,37 +374,6 @@ struct gf_stats world_stats(const struct world *w, uint32_t rank)
     struct gf_stats stats = {.size_bytes = sizeof stats};
     assert_int_equal(gf_stats(w->ranks[rank].gf, &stats), GF_OK);
     return stats;
-}
-
-void world_expect_failed(struct world *w, uint32_t rank, gf_status code)
-{
-    gf_context *gf = w->ranks[rank].gf;
-    const struct gf_error *error = gf_error_last(gf);
-    struct gf_request request = {{0}};
-    struct gf_stats stats = {.size_bytes = sizeof stats};
-    float value = 0;
-    assert_int_equal(error->code, code);
-    assert_int_equal(error->rank, gf_rank(gf)); /* a new one behind a shrink */
-    assert_true(error->operation < GF_OPERATION_COUNT);
-    assert_true((error->tensor == GF_TENSOR_NONE) || (error->tensor < w->ranks[rank].tensor_count));
-    assert_true(strlen(error->text) > 10);
-    world_expect_log(w, rank, error->text);
-    assert_int_equal(gf_step_begin(gf), code);
-    assert_int_equal(gf_step_samples(gf, 1), code);
-    assert_int_equal(gf_tensor_ready(gf, 0, 0), code);
-    assert_int_equal(gf_tensor_skip(gf, 0), code);
-    assert_int_equal(gf_step_poll(gf), code);
-    assert_int_equal(gf_step_wait(gf), code);
-    assert_int_equal(gf_update(gf, 0.1f), code);
-    assert_int_equal(gf_open_poll(gf), code);
-    assert_int_equal(gf_open_wait(gf), code);
-    assert_int_equal(gf_heartbeat(gf), code);
-    assert_int_equal(gf_barrier(gf, &request), code);
-    assert_int_equal(gf_allreduce(gf, (gf_mem)(uintptr_t)&value, 1, GF_TYPE_F32, &request), code);
-    assert_int_equal(gf_request_poll(gf, &request), code);
-    assert_int_equal(gf_exchange_take(gf, 8), 0);
-    assert_int_equal(gf_stats(gf, &stats), GF_OK);
-    assert_int_equal(gf_error_last(gf)->code, code);
 }
 
 void world_ended_tell(struct world *w, uint32_t rank)

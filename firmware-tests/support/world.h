@@ -25,6 +25,7 @@ struct world_setup {
     uint32_t tensor_count;
     struct gf_sim_setup sim; /* world is filled in */
     const struct gf_gpu_driver *gpu; /* late_gpu, or NULL: the host. What was queued is done before a gradient is written */
+    bool real_time; /* ranks see the machine's clock and look without a pause: a real device takes time of its own */
     const struct world_device *device; /* with a gpu whose memory is no host's; NULL: gradients are written where they lie */
     /* Called for each rank before it is measured: to give ranks different things. */
     void (*vary)(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count);
@@ -62,6 +63,7 @@ struct world {
     uint32_t world;
     const struct world_device *device;
     uint64_t limit_ns;       /* a run that takes longer has hung */
+    uint64_t real_ns;        /* 0, or the machine's clock when the world began: the ranks' clock is since then */
     struct world_rank *ranks;
     world_progress pump;         /* while a call blocks: turns of the other ranks; NULL: none */
     void *pump_arg;

@@ -1,0 +1,225 @@
+/* See gpu_bench.h. */
+#include <stdlib.h>
+
+#include "firmware-tests/cuda/gpu_bench.h"
+#include "firmware-tests/cuda/gpu_program.h"
+#include "ops/element/cuda/ops_cuda.h"
+#include "ops/ops.h"
+
+#define CHUNK_ELEMS UINT64_C(32768)
+#define FEW 1024u /* elements of what is launch-bound */
+enum { CHECK_AT = 0, MEETINGS_AT = 16, NORM_AT = 64, RATIO_AT = 80, LIST_AT = 4096, SCORES_AT = 256 << 10,
+       SCRATCH_AT = 640 << 10 };
+_Static_assert(SCRATCH_AT + GF_NORM_SCRATCH_ELEMS * 4 <= BENCH_REST_BYTES, "it fits");
+
+uint64_t bench_range_bytes;
+
+gf_mem bench_range(uint32_t which)
+{
+    return gpu_program.gpu->driver->arena(gpu_program.gpu) + which * bench_range_bytes;
+}
+static gf_mem rest(uint32_t at) { return bench_range(BENCH_RANGES) + at; }
+gf_mem bench_check(void) { return rest(CHECK_AT); }
+gf_mem bench_meetings(void) { return rest(MEETINGS_AT); }
+
+static struct gf_queue *queue(void) { return &gpu_program.queue; }
+static uint64_t elems(void) { return bench_range_bytes / 4; }
+static struct gf_check *found(void) { return (struct gf_check *)(uintptr_t)bench_check(); }
+
+static gf_status run_copy(void)
+{
+    return gf_ops_cuda.copy(queue(), bench_range(BENCH_OUT), bench_range(BENCH_GRADIENT), bench_range_bytes);
+}
+
+static gf_status narrow(gf_type type, uint64_t count)
+{
+    return gf_ops_cuda.cast(queue(), bench_range(BENCH_OUT), type, bench_range(BENCH_GRADIENT), GF_TYPE_F32, count, 1,
+                            0, found());
+}
+static gf_status run_f16(void) { return narrow(GF_TYPE_F16, elems()); }
+static gf_status run_bf16(void) { return narrow(GF_TYPE_BF16, elems()); }
+static gf_status run_few(void) { return narrow(GF_TYPE_F16, FEW); }
+static gf_status run_widen(void)
+{
+    return gf_ops_cuda.cast(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, bench_range(BENCH_HALF), GF_TYPE_F16, elems(),
+                            1, 0, NULL);
+}
+static gf_status run_sum(void)
+{
+    return gf_ops_cuda.sum(queue(), bench_range(BENCH_B), bench_range(BENCH_GRADIENT), GF_TYPE_F32, elems(), 0,
+                           found());
+}
+static gf_status run_sum_f16(void)
+{
+    return gf_ops_cuda.sum(queue(), bench_range(BENCH_HALF_SUM), bench_range(BENCH_HALF), GF_TYPE_F16, 2 * elems(), 0,
+                           NULL);
+}
+static gf_status run_sum_n(void)
+{
+    const gf_mem dst = bench_range(BENCH_OUT), src[] = {bench_range(BENCH_GRADIENT), bench_range(BENCH_B)};
+    return gf_ops_cuda.sum_n(queue(), &dst, 1, src, 2, GF_TYPE_F32, elems(), 0, found(), NULL);
+}
+static gf_status run_check(void)
+{
+    return gf_ops_cuda.check(queue(), bench_range(BENCH_GRADIENT), GF_TYPE_F32, elems(), 0, found());
+}
+static gf_status run_score(void)
+{
+    return gf_ops_cuda.score(queue(), rest(SCORES_AT), bench_range(BENCH_GRADIENT), elems(), CHUNK_ELEMS, 65536);
+}
+static gf_status norm(uint64_t count)
+{
+    return gf_ops_cuda.norm(queue(), rest(NORM_AT), rest(SCRATCH_AT), bench_range(BENCH_GRADIENT), GF_TYPE_F32, count);
+}
+static gf_status run_norm(void) { return norm(elems()); }
+static gf_status run_norm_few(void) { return norm(FEW); }
+static gf_status run_ratio(void)
+{
+    const struct gf_ratio ratio = {rest(NORM_AT), rest(NORM_AT), 0.25f, 0.02f, 5e-4f, 1e-6f};
+    return gf_ops_cuda.ratio(queue(), rest(RATIO_AT), &ratio);
+}
+
+static struct gf_accumulate history(void)
+{
+    return (struct gf_accumulate){.dst_h_f32 = bench_range(BENCH_B), .h_f32 = bench_range(BENCH_B),
+                                  .dst_u_f32 = bench_range(BENCH_C), .u_f32 = bench_range(BENCH_C),
+                                  .src = bench_range(BENCH_GRADIENT), .scale = 1, .momentum = 0.5f, .ahead = 0.5f};
+}
+static struct gf_update sgd(void)
+{
+    return (struct gf_update){.weight_f32 = bench_range(BENCH_B), .momentum_f32 = bench_range(BENCH_C),
+                              .gradient = bench_range(BENCH_GRADIENT), .gradient_scale = 1, .rate_in = 1,
+                              .rate_out = 0.1f, .momentum = 0.9f, .decay = 1e-4f};
+}
+static gf_status run_accumulate(void)
+{
+    const struct gf_accumulate some = history();
+    return gf_ops_cuda.accumulate(queue(), &some, elems());
+}
+static gf_status run_update(void)
+{
+    const struct gf_update some = sgd();
+    return gf_ops_cuda.update(queue(), &some, elems());
+}
+
+/* Every second chunk of a range. */
+static uint32_t listed(void) { return (uint32_t)(elems() / CHUNK_ELEMS / 2); }
+static struct gf_chunks chunks(bool dst_is_listed, bool src_is_listed)
+{
+    return (struct gf_chunks){.dst_list_u32 = dst_is_listed ? rest(LIST_AT) : 0,
+                              .src_list_u32 = src_is_listed ? rest(LIST_AT) : 0, .count = listed(),
+                              .chunk_elems = CHUNK_ELEMS, .dst_elems = elems(), .src_elems = elems()};
+}
+static gf_status run_gather(void)
+{
+    const struct gf_chunks some = chunks(false, true);
+    return gf_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F16, bench_range(BENCH_GRADIENT),
+                                   GF_TYPE_F32, &some, 1, 0, found());
+}
+static gf_status run_scatter(void)
+{
+    const struct gf_chunks some = chunks(true, false);
+    return gf_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, bench_range(BENCH_HALF), GF_TYPE_F16,
+                                   &some, 1, 0, NULL);
+}
+static gf_status run_accumulate_chunks(void)
+{
+    const struct gf_chunks some = chunks(true, true);
+    const struct gf_accumulate all = history();
+    return gf_ops_cuda.accumulate_chunks(queue(), &all, &some);
+}
+static gf_status run_zero_chunks(void)
+{
+    const struct gf_chunks some = chunks(true, false);
+    return gf_ops_cuda.zero_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, &some);
+}
+static gf_status run_update_chunks(void)
+{
+    const struct gf_chunks some = chunks(true, false);
+    const struct gf_update all = sgd();
+    return gf_ops_cuda.update_chunks(queue(), &all, &some);
+}
+
+/* Over the bus, as gradients do where ranks cannot reach each other's device memory. */
+static gf_mem pinned(void) { return (gf_mem)(uintptr_t)gpu_program.staging; }
+static gf_status run_down(void)
+{
+    return gf_ops_cuda.copy(queue(), pinned(), bench_range(BENCH_GRADIENT), bench_range_bytes);
+}
+static gf_status run_up(void) { return gf_ops_cuda.copy(queue(), bench_range(BENCH_OUT), pinned(), bench_range_bytes); }
+
+/* A buffer of fp32 gradients as a step stages it, on an fp16 wire: cast, to the host, back, cast; the exchange between takes
+ * no time here. On one queue: the two ways do not overlap, those of different buffers in a step may. */
+static gf_status run_staged(void)
+{
+    gf_status status = run_f16();
+    gf_mem out = bench_range(BENCH_OUT);
+    if (status >= 0) status = gf_ops_cuda.copy(queue(), pinned(), out, bench_range_bytes / 2);
+    if (status >= 0) status = gf_ops_cuda.copy(queue(), out, pinned(), bench_range_bytes / 2);
+    if (status >= 0)
+        status = gf_ops_cuda.cast(queue(), bench_range(BENCH_GRADIENT), GF_TYPE_F32, out, GF_TYPE_F16, elems(), 1, 0,
+                                  NULL);
+    return status;
+}
+
+#define A BENCH_GRADIENT
+#define B BENCH_B
+#define C BENCH_C
+#define H BENCH_HALF
+#define P BENCH_HALF_SUM
+#define OUT BENCH_OUT
+#define SWEEP(r, w, ...) .reads = (r), .writes = (w), __VA_ARGS__
+#define BUS "copy, device to pinned"
+const struct bench_row bench_rows[] = {
+    {.name = "copy, device to device", .run = run_copy, .ranges = 2, SWEEP(1, 1, .src = {A}, .dst = {OUT})},
+    {.name = "cast fp32 to fp16, checked", .run = run_f16, .ranges = 1.5, SWEEP(2, 1, .src = {A, B}, .dst = {OUT})},
+    {.name = "cast fp32 to bf16, checked", .run = run_bf16, .ranges = 1.5, SWEEP(2, 1, .src = {A, B}, .dst = {OUT})},
+    {.name = "cast fp16 to fp32", .run = run_widen, .ranges = 1.5, SWEEP(1, 2, .src = {H}, .dst = {OUT, OUT})},
+    {.name = "sum fp32, checked", .run = run_sum, .ranges = 3, SWEEP(2, 1, .src = {B, A}, .dst = {B})},
+    {.name = "sum fp16", .run = run_sum_f16, .ranges = 3, SWEEP(2, 1, .src = {P, H}, .dst = {P})},
+    {.name = "sum of 2 ranks, checked", .run = run_sum_n, .ranges = 3, SWEEP(2, 1, .src = {A, B}, .dst = {OUT})},
+    {.name = "accumulate", .run = run_accumulate, .ranges = 5, SWEEP(3, 2, .src = {B, C, A}, .dst = {B, C})},
+    {.name = "update", .run = run_update, .ranges = 5, SWEEP(3, 2, .src = {B, C, A}, .dst = {B, C})},
+    {.name = "gather fp32 to fp16, checked", .run = run_gather, .ranges = 0.75,
+     SWEEP(2, 1, .src = {A, B}, .dst = {OUT})},
+    {.name = "scatter fp16 to fp32", .run = run_scatter, .ranges = 0.75, SWEEP(1, 2, .src = {H}, .dst = {OUT, OUT})},
+    {.name = "accumulate, listed chunks", .run = run_accumulate_chunks, .ranges = 2.5,
+     SWEEP(3, 2, .src = {B, C, A}, .dst = {B, C})},
+    {.name = "zero, listed chunks", .run = run_zero_chunks, .ranges = 0.5, SWEEP(0, 1, .dst = {OUT})},
+    {.name = "update, listed chunks", .run = run_update_chunks, .ranges = 2.5,
+     SWEEP(3, 2, .src = {B, C, A}, .dst = {B, C})},
+    {.name = "check fp32", .run = run_check, .ranges = 1, SWEEP(1, 0, .src = {A})},
+    {.name = "score", .run = run_score, .ranges = 1, SWEEP(1, 0, .src = {A})},
+    {.name = "norm", .run = run_norm, .ranges = 1, SWEEP(1, 0, .src = {A})},
+    {.name = "cast of 1024 elements", .run = run_few, .bound_us = 10},
+    {.name = "norm of 1024 elements", .run = run_norm_few, .bound_us = 20},
+    {.name = "ratio", .run = run_ratio, .bound_us = 10},
+    {.name = BUS, .run = run_down, .ranges = 1},
+    {.name = "copy, pinned to device", .run = run_up, .ranges = 1, .than = BUS},
+    {.name = "staged buffer, fp16 wire", .run = run_staged, .ranges = 1, .than = BUS},
+};
+const size_t bench_row_count = sizeof bench_rows / sizeof bench_rows[0];
+
+void bench_fill(void)
+{
+    static const struct gf_check none = {0, UINT64_MAX};
+    float *numbers = (float *)(void *)gpu_program.staging;
+    uint32_t random = 1, *list = calloc(listed() + 1, sizeof *list);
+    if (list == NULL) abort();
+    for (uint64_t i = 0; i < elems(); i++) {
+        random = random * 1664525u + 1013904223u;
+        numbers[i] = ((float)(random >> 8) - 0x1p23f) * 0x1p-23f;
+    }
+    gpu_must(gf_ops_cuda.copy(queue(), bench_range(A), pinned(), bench_range_bytes));
+    for (uint32_t which = B; which <= C; which++)
+        gpu_must(gf_ops_cuda.cast(queue(), bench_range(which), GF_TYPE_F32, bench_range(A), GF_TYPE_F32, elems(), 0.5f,
+                                  0, NULL));
+    for (uint32_t half = 0; half < 4; half++)
+        gpu_must(gf_ops_cuda.cast(queue(), bench_range(H + half / 2) + half % 2 * bench_range_bytes / 2, GF_TYPE_F16,
+                                  bench_range(A), GF_TYPE_F32, elems(), 0.25f, 0, NULL));
+    gpu_must(gf_ops_cuda.zero(queue(), bench_range(OUT), bench_range_bytes + BENCH_REST_BYTES));
+    for (uint32_t i = 0; i < listed(); i++) list[i] = 2 * i;
+    gpu_upload(rest(LIST_AT), list, listed() * sizeof *list);
+    gpu_upload(bench_check(), &none, sizeof none);
+    free(list);
+}

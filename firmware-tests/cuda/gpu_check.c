@@ -1,0 +1,80 @@
+/* gpu-check: each element op held against the host's, byte by byte; then whole steps (gpu_steps.c). */
+#include <stdio.h>
+#include <string.h>
+
+#include "firmware-tests/cuda/gpu_program.h"
+#include "firmware-tests/cuda/gpu_steps.h"
+#include "firmware-tests/support/ops_pair.h"
+#include "ops/element/cuda/ops_cuda.h"
+
+#define ELEMS_MAX 3000000u /* several turns of a grid, more than 64 runs of norm */
+#define ELEMS_SMALL 4097u  /* a driver without a GPU is slow, and the slower the more memory it guards */
+#define NAMES_MAX 32u
+
+static struct seen {
+    const char *op;
+    uint32_t same, other;
+} seen[NAMES_MAX];
+
+static void op_seen(struct ops_pair *pair, const char *op, bool same)
+{
+    uint32_t at = 0;
+    (void)pair;
+    while ((at < NAMES_MAX) && (seen[at].op != NULL) && (strcmp(seen[at].op, op) != 0)) at++;
+    GF_ASSERT(at < NAMES_MAX);
+    seen[at].op = op;
+    if (same) seen[at].same++;
+    else seen[at].other++;
+}
+
+static void upload(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes)
+{
+    (void)pair;
+    gpu_upload(dst, src, size_bytes);
+}
+
+static void download(struct ops_pair *pair, void *dst, gf_mem src, uint64_t size_bytes)
+{
+    (void)pair;
+    gpu_download(dst, src, size_bytes);
+}
+
+static bool ops_check(uint64_t elems_max, uint32_t seeds)
+{
+    static const uint64_t counts[] = {0, 1, 2, 3, 5, 8, 17, 31, 64, 65, 127, 130, 1000, 4097, 70001, 1000003, ELEMS_MAX};
+    struct ops_pair pair = {.ops = &gf_ops_cuda, .queue = &gpu_program.queue, .elems_max = elems_max, .upload = upload,
+                            .device = gpu_program.gpu->driver->arena(gpu_program.gpu), .download = download,
+                            .seen = op_seen};
+    bool same = true;
+    ops_pair_begin(&pair);
+    for (size_t c = 0; (c < sizeof counts / sizeof counts[0]) && (counts[c] <= elems_max) && same; c++)
+        for (uint32_t seed = 0; (seed < seeds) && same; seed++)
+            same = ops_pair_run(&pair, counts[c], (uint32_t)(c + seed) % 9, (uint32_t)c + 100 * seed);
+    ops_pair_end(&pair);
+    for (uint32_t i = 0; (i < NAMES_MAX) && (seen[i].op != NULL); i++) {
+        printf("  %-20s %s, %u times\n", seen[i].op, (seen[i].other == 0) ? "the host's bytes" : "NOT the host's bytes",
+               seen[i].same + seen[i].other);
+        gpu_json_row("\"op\":\"%s\",\"same\":%s,\"times\":%u", seen[i].op, (seen[i].other == 0) ? "true" : "false",
+                     seen[i].same + seen[i].other);
+    }
+    return same;
+}
+
+int gpu_check(void)
+{
+    bool is_small = gpu_program.is_small || gpu_program.is_fake;
+    uint64_t elems_max = is_small ? ELEMS_SMALL : ELEMS_MAX;
+    uint32_t runs;
+    gpu_open(ops_pair_bytes(elems_max), ops_pair_bytes(elems_max));
+    printf("gpu-check: each op on counts up to %llu (%s, %u multiprocessors)\n", (unsigned long long)elems_max,
+           gpu_program.gpu->name, gpu_program.gpu->multiprocessors);
+    bool same = ops_check(elems_max, is_small ? 1 : 4);
+    gpu_close();
+    if (!same) return 1;
+    runs = gpu_steps_check(gpu_program.library, is_small);
+    printf("gpu-check: whole steps of several ranks on one GPU end as on the host, in %u runs: dense and sparse, fp32, "
+           "fp16 and bf16 on the wire, through host memory, from device to device, to the wire\n", runs);
+    gpu_json_row("\"op\":\"steps\",\"same\":true,\"times\":%u", runs);
+    gpu_json_status("passed");
+    return 0;
+}

@@ -1,0 +1,38 @@
+/* gpu-check and gpu-bench: one GPU through the library's own driver, and what they found as lines and as JSON. */
+#ifndef GPU_PROGRAM_H
+#define GPU_PROGRAM_H
+
+#include "drivers/gpu.h"
+
+struct gpu_program {
+    const char *library; /* a CUDA driver's; NULL: the system's */
+    bool is_fake;        /* that driver has no GPU: few rounds, whose times mean nothing */
+    bool is_small;       /* few and small cases */
+    struct gf_gpu *gpu;
+    struct gf_queue queue;
+    uint8_t *staging; /* registered with the driver */
+    size_t staging_bytes;
+};
+extern struct gpu_program gpu_program;
+
+/* Ends the program with a message where it fails. */
+void gpu_open(uint64_t device_bytes, uint64_t staging_bytes);
+void gpu_close(void);
+void gpu_must(gf_status status);
+void gpu_drain(void); /* waits until all that was queued is done */
+/* Through the staging, a part at a time; they wait. */
+void gpu_upload(gf_mem dst, const void *src, uint64_t size_bytes);
+void gpu_download(void *dst, gf_mem src, uint64_t size_bytes);
+void gpu_log(void *user, gf_log_level level, const char *text); /* errors and warnings, to stderr */
+
+/* gpu_json.c: {"program": .., "status": .., "rows": [..]} into a file when the program ends; path NULL: nowhere. */
+void gpu_json_open(const char *path, const char *program);
+/* A row: the inside of an object, made as printf() does. */
+__attribute__((format(printf, 1, 2))) void gpu_json_row(const char *format, ...);
+void gpu_json_status(const char *status); /* "failed" until it is called */
+
+/* gpu_check.c, gpu_bench.c: exit codes. range_bytes: of each of the ranges that a kernel reads or writes. */
+int gpu_check(void);
+int gpu_bench(uint64_t range_bytes);
+
+#endif
