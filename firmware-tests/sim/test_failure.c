@@ -19,6 +19,7 @@ static const struct fault_case stop_case = {"stop", GF_SIM_FAULT_STOP, TIMEOUT_N
 static const struct fault_case drop_case = {"drop", GF_SIM_FAULT_DROP, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, false, 0};
 static const struct fault_case error_case = {"error", GF_SIM_FAULT_ERROR, ANSWER_NS + DRAIN_NS, false, 0};
 static const struct fault_case creep_case = {"error, clock creeps", GF_SIM_FAULT_ERROR, ANSWER_NS + DRAIN_NS, false, 7};
+static const struct fault_case late_case = {"late", GF_SIM_FAULT_DELAY, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, false, 0};
 static const struct fault_case short_case = {"short", GF_SIM_FAULT_SHORT, TIMEOUT_NS + ANSWER_NS + DRAIN_NS, false, 0};
 
 /* Joins, makes STEPS steps, and shows signs of life until all that live are as far. */
@@ -77,6 +78,8 @@ static bool run_with_fault(const struct fault_case *c, uint32_t world, uint32_t 
         world_expect_failed(&w, r, status);
         if ((c->creep_ns != 0) && (strstr(w.ranks[r].log, "which coordinates") != NULL))
             fail_msg("%s at %u, rank %u: the coordinator answers, and is named: %s", c->name, (unsigned)at, r, w.ranks[r].log);
+        if ((c == &late_case) && (strstr(gf_error_last(w.ranks[r].gf)->text, "lost") != NULL))
+            fail_msg("%s at %u, rank %u: the message is on its way: %s", c->name, (unsigned)at, r, w.ranks[r].log);
         if (c->named && (gf_error_last(w.ranks[r].gf)->peer != rank))
             fail_msg("%s of rank %u at post %u: rank %u names %d: %s", c->name, rank, (unsigned)at, r,
                      (int)gf_error_last(w.ranks[r].gf)->peer, w.ranks[r].log);
@@ -108,6 +111,12 @@ TEST(a_rank_that_stops_at_any_post_is_named_by_all)
 TEST(a_lost_message_ends_the_step_on_all_ranks)
 {
     for (uint32_t world = 2; world <= 4; world++) every_post(&drop_case, world);
+}
+
+/* The control channel is prompt, one message is not, as where a network was gone for a moment. */
+TEST(a_late_message_is_not_called_lost)
+{
+    for (uint32_t world = 2; world <= 4; world++) every_post(&late_case, world);
 }
 
 TEST(a_link_that_fails_ends_the_step_on_all_ranks)

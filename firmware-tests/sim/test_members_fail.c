@@ -150,9 +150,9 @@ static const struct fault_case {
     {"of_equals_the_one_that_waits_for_nobody", 1, 0,
      {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 0}, {8, 40, GF_OPERATION_STEP, GF_RANK_NONE},
       {8, 40, GF_OPERATION_STEP, 2}}, 2, "rank 2 is behind in step 8, operation step, buffer 2, tensor 5: computing"},
-    {"a_circle_of_waits_goes_to_the_lowest", 1, 0,
+    {"a_circle_of_waits_goes_to_who_asked_first", 2, 0,
      {{8, 40, GF_OPERATION_STEP, 3}, {8, 40, GF_OPERATION_STEP, 0}, {8, 40, GF_OPERATION_STEP, 1},
-      {8, 40, GF_OPERATION_STEP, 2}}, 0, "it waits for rank 3, so a message was lost or calls differ"},
+      {8, 40, GF_OPERATION_STEP, 2}}, 2, "it waits for rank 1, whose message has not arrived"},
 };
 
 TEST(the_culprit_is_the_same_for_all)

@@ -51,7 +51,7 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     members->state = MEMBERS_JOINING;
     members->go = members->leaving = members->inquiring = members->asked = members->join_fails =
         members->leave_asks = members->link_asked = members->link_due = false;
-    members->flush_first = 0;
+    members->flush_first = members->seen_by = 0;
     members->network_count = (setup->offer.network != 0) ? 1 : 0;
     members->nodes_known = (setup->offer.node != 0);
     members->nodes_several = false;

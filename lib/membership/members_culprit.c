@@ -2,7 +2,10 @@
  * all.
  *
  * Silent ranks come first: who does not answer is stopped or does not poll, and whatever the others wait for, it cannot
- * come. If all answer, the one with the least work begun is behind; among those the one that waits for nobody. */
+ * come. If all answer, the one with the least work begun is behind; among those the one that waits for nobody. Where
+ * all of those wait, the one that asked: its deadline passed first, and the other waits may be what came of it. That it
+ * waits is all that is known: over tcp nothing is lost while the connection lives, but the kernel may keep it for
+ * seconds after the network was gone for a moment (results/faults.md). */
 #include "lib/membership/members_state.h"
 
 #include <inttypes.h>
@@ -151,23 +154,30 @@ static void gone_end(struct gf_members *members, uint32_t culprit, uint32_t wait
     error_give(members, &error, position);
 }
 
+static void told_by(const struct gf_members *members, uint32_t rank, struct members_told *told_out)
+{
+    if (rank == 0) gf_members_told_own(members, told_out);
+    else *told_out = members_of(members, rank)->said.told;
+}
+
 static void laggard_end(struct gf_members *members)
 {
     char place[80], waits[80] = "computing", gap[48] = "";
-    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = 0};
-    struct members_told told;
-    bool left = members->leaving;
+    struct gf_error error = {.code = GF_ERR_TIMEOUT, .peer = members->seen_by};
+    struct members_told told, other;
+    bool left;
     uint32_t gone, waiter = 0;
     if (calls_end(members)) return;
-    gf_members_told_own(members, &told);
-    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+    told_by(members, error.peer, &told);
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct member *peer = members_of(members, rank);
-        if (!gf_member_is_here(peer) && !peer->leaves) continue;
-        if (!is_behind(&peer->said.told.position, &told.position)) continue;
+        if ((rank != 0) && !gf_member_is_here(peer) && !peer->leaves) continue;
+        told_by(members, rank, &other);
+        if (!is_behind(&other.position, &told.position)) continue;
         error.peer = rank;
-        told = peer->said.told;
-        left = peer->leaves;
+        told = other;
     }
+    left = (error.peer == 0) ? members->leaving : members_of(members, error.peer)->leaves;
     gone = gone_culprit(members, &told.position, &waiter);
     if (gone != GF_RANK_NONE) {
         gone_end(members, gone, waiter);
@@ -177,7 +187,7 @@ static void laggard_end(struct gf_members *members)
     if (left) {
         (void)snprintf(waits, sizeof waits, "it has closed its context, the others have not");
     } else if (told.position.waits_for != GF_RANK_NONE) {
-        (void)snprintf(waits, sizeof waits, "it waits for rank %u, so a message was lost or calls differ",
+        (void)snprintf(waits, sizeof waits, "it waits for rank %u, whose message has not arrived",
                        told.position.waits_for);
     }
     if (told.unpolled_ns >= UINT64_C(1000000000)) {
