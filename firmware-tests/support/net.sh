@@ -10,7 +10,7 @@
 #     net_missing                  why there can be no hosts here; nothing where there can
 #     net_down
 # net_burst is what may beat the rate for a moment after a pause; at least a packet before it is cut (64 KiB).
-net_prefix='' net_hosts=0 net_burst=512k
+net_prefix='' net_hosts=0 net_burst=${NET_BURST:-512k}
 net_address() { echo "10.213.7.$(($1 + 1))"; }
 net_second_address() { echo "10.213.8.$(($1 + 1))"; }
 net_switch_address() { echo 10.213.7.254; }
