@@ -68,6 +68,7 @@ struct gf_link {
     uint64_t node;            /* links with equal ones share memory; 0: not known, or of no meaning */
     uint32_t user;            /* .. if this is equal, too */
     bool network;             /* what leaves the node is open */
+    uint64_t device;          /* ranks of a node with different ones leave it by different devices; 0: not known */
     bool reaches_device;      /* since open: messages may lie in setup.device, too. Else none ever does */
 };
 

@@ -258,6 +258,7 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state, struc
     }
     memset(link, 0, link_state_bytes(setup));
     link->base.driver = &sim_link_driver;
+    link->base.device = self->sim->setup.node_port ? self->card + 1 : 0;
     link->self = self;
     link->requests_max = setup->requests_max;
     link->message_bytes_max = setup->message_bytes_max;

@@ -66,10 +66,11 @@ static void ports_find(struct gf_sim *sim, struct sim_rank *self)
     const struct gf_sim_setup *setup = &sim->setup;
     uint32_t a_node = (setup->ranks_per_node > 1) ? setup->ranks_per_node : 1;
     uint32_t cards = (setup->node_cards > 1) ? setup->node_cards : 1;
-    uint32_t node = self->rank / a_node, card = self->rank % a_node * cards / a_node;
+    uint32_t node = self->rank / a_node;
     uint32_t group = (setup->leaf_nodes > 0) ? node / setup->leaf_nodes : 0;
-    self->port = (setup->node_port && (a_node > 1)) ? &sim->node_ports[node * cards + card] : &self->ports[0];
-    self->leaf = &sim->leaves[setup->rails ? group * cards + card : group];
+    self->card = self->rank % a_node * cards / a_node;
+    self->port = (setup->node_port && (a_node > 1)) ? &sim->node_ports[node * cards + self->card] : &self->ports[0];
+    self->leaf = &sim->leaves[setup->rails ? group * cards + self->card : group];
 }
 
 struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)

@@ -135,6 +135,7 @@ struct sim_rank {
     uint64_t posts;
     struct sim_port ports[2];  /* network, node */
     struct sim_port *port;     /* to the network: its own, or a card of its node */
+    uint32_t card;             /* which of its node's */
     struct sim_port *leaf;     /* from its switch to those above */
     struct gf_drivers drivers;
 

@@ -1,6 +1,7 @@
 /* Which network devices a rank uses: its group of "a,b;c" by its place in the node, or with "auto" the nearest of the
  * fastest, from what sysfs says. Near is, in this order: a long common way through the PCI bridges with the rank's GPU,
  * and the NUMA node that it runs on. Equally near ones are dealt out by the place in the node. */
+#include "drivers/fnv.h"
 #include "drivers/ucx/link_ucx.h"
 
 #include <fcntl.h>
@@ -157,7 +158,10 @@ static gf_status nearest(struct gf_ucx *ucx)
 
 gf_status gf_ucx_devices_choose(struct gf_ucx *ucx)
 {
+    bool leaves = gf_ucx_network_used(ucx->transports);
+    gf_status status = GF_OK;
     gf_ucx_devices_group(ucx->devices_asked, ucx->local, ucx->devices);
-    if ((strcmp(ucx->devices, "auto") != 0) || !gf_ucx_network_used(ucx->transports)) return GF_OK;
-    return nearest(ucx);
+    if (leaves && (strcmp(ucx->devices, "auto") == 0)) status = nearest(ucx);
+    ucx->link.device = leaves ? gf_fnv_bytes(GF_FNV_START, ucx->devices, strlen(ucx->devices)) : 0;
+    return status;
 }

@@ -120,17 +120,21 @@ static uint32_t traced(gf_context *gf, gf_algorithm algorithm)
     return found;
 }
 
-TEST(auto_takes_it_on_two_whole_nodes_alone)
+TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
 {
     static const struct auto_case {
         uint32_t shape[8];
         bool integrity, deterministic;
+        uint32_t cards; /* a node; 0: not known */
         uint32_t blind[2];
         gf_algorithm taken; /* by what is larger than exchange.doubling_max_bytes */
     } cases[] = {
         {.shape = {2, 2}, .taken = GF_ALGORITHM_HIERARCHY},
         {.shape = {5, 3}, .taken = GF_ALGORITHM_HIERARCHY},
         {.shape = {2, 2, 2}, .taken = GF_ALGORITHM_RING},
+        {.shape = {2, 2, 2}, .cards = 2, .taken = GF_ALGORITHM_HIERARCHY},
+        {.shape = {2, 2, 2}, .cards = 1, .taken = GF_ALGORITHM_RING},
+        {.shape = {3, 3, 3}, .cards = 2, .taken = GF_ALGORITHM_RING}, /* two ranks of three share one */
         {.shape = {3, 1}, .taken = GF_ALGORITHM_RING},
         {.shape = {1, 1}, .taken = GF_ALGORITHM_RING},
         {.shape = {4}, .taken = GF_ALGORITHM_DIRECT},
@@ -145,6 +149,9 @@ TEST(auto_takes_it_on_two_whole_nodes_alone)
         struct world_step step = {.order = WORLD_ROTATED};
         struct world w;
         memcpy(setup.sim.blind, c->blind, sizeof c->blind);
+        setup.sim.node_port = c->cards > 0;
+        setup.sim.node_cards = c->cards;
+        if (c->cards > 0) setup.sim.ranks_per_node = c->shape[0];
         setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
         setup.config.exchange.doubling_max_bytes = 8;
         setup.config.exchange.halving_max_bytes = 16;

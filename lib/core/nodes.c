@@ -11,10 +11,10 @@ static bool reaches(const gf_context *gf, uint32_t rank)
     return (rank == gf->rank) || (gf->link->driver->map(gf->link, gf_member_id_of(gf, rank)) != NULL);
 }
 
-/* auto takes hierarchy on two nodes alone. There a ring sends nearly twice as much through each node's port; with more
- * the difference shrinks, and that a ring works in the node and between nodes at the same time counts for more
- * (ops/README.md). Checksums cover messages only, and sums that do not depend on fusion would no longer be doubling's.
- * */
+/* auto takes hierarchy on two nodes, where a ring sends nearly twice as much through each node's port. With more the
+ * difference shrinks, and that a ring works in the node and between nodes at the same time counts for more
+ * (ops/README.md); but a ring uses one device a node, so where each rank has its own, hierarchy is it again. Checksums
+ * cover messages only, and sums that do not depend on fusion would no longer be doubling's. */
 #define AUTO_NODES 2u
 #define AUTO_OWNERS 2u
 
@@ -41,6 +41,8 @@ void gf_nodes_look(gf_context *gf)
     reach[GF_REACH_WORDS * gf->rank] = (float)lowest; /* exact: worlds are far below 2^24 */
     reach[GF_REACH_WORDS * gf->rank + 1] = (float)count;
     reach[GF_REACH_WORDS * gf->rank + 2] = (float)(hash >> 40); /* 24 bits are exact */
+    if (gf->link->device != 0)
+        reach[GF_REACH_WORDS * gf->rank + 3] = (float)((gf_fnv_u64(GF_FNV_START, gf->link->device) >> 40) | 1);
 }
 
 static uint32_t word_of(const gf_context *gf, uint32_t rank, uint32_t word)
@@ -50,6 +52,7 @@ static uint32_t word_of(const gf_context *gf, uint32_t rank, uint32_t word)
 
 static uint32_t lowest_of(const gf_context *gf, uint32_t rank) { return word_of(gf, rank, 0); }
 static uint32_t reached_of(const gf_context *gf, uint32_t rank) { return word_of(gf, rank, 1); }
+static uint32_t device_of(const gf_context *gf, uint32_t rank) { return word_of(gf, rank, 3); }
 
 /* Ranks of a node below `end`. */
 static uint32_t members_of(const gf_context *gf, uint32_t lowest, uint32_t end)
@@ -106,6 +109,18 @@ static bool whole_for_all(const gf_context *gf)
     return true;
 }
 
+/* Does each rank leave its node by a device that no other rank of the node uses? */
+static bool devices_of_their_own(const gf_context *gf)
+{
+    for (uint32_t rank = 0; rank < gf->world; rank++) {
+        if (device_of(gf, rank) == 0) return false;
+        for (uint32_t other = 0; other < rank; other++)
+            if ((lowest_of(gf, other) == lowest_of(gf, rank)) && (device_of(gf, other) == device_of(gf, rank)))
+                return false;
+    }
+    return true;
+}
+
 gf_status gf_nodes_commit(gf_context *gf)
 {
     struct gf_coll_nodes *nodes = &gf->nodes.of;
@@ -129,7 +144,8 @@ gf_status gf_nodes_commit(gf_context *gf)
             words->across[nodes->node_count] = gf_member_id_of(gf, rank_at(gf, lowest, nodes->local_index));
         nodes->node_count++;
     }
-    gf->nodes.used = by_name || ((nodes->node_count == AUTO_NODES) && (nodes->owners >= AUTO_OWNERS));
+    gf->nodes.used = by_name || ((nodes->owners >= AUTO_OWNERS) &&
+                                 ((nodes->node_count == AUTO_NODES) || devices_of_their_own(gf)));
     if (!gf->nodes.used) return GF_OK;
     gf_log_line(&gf->log, GF_LOG_INFO, "hierarchy: %u nodes, the smallest of %u ranks; this one has %u", nodes->node_count,
                 nodes->owners, nodes->local_size);

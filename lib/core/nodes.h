@@ -5,9 +5,10 @@
 #include "ops/node/hierarchy.h"
 
 /* Whose memory each rank reaches, as they tell each other, and what follows for this one. */
-#define GF_REACH_WORDS 3u
+#define GF_REACH_WORDS 4u
 struct gf_node_words {
-    float *reach;             /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which */
+    float *reach;             /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which,
+                               * one of its network device */
     uint32_t *local, *across; /* [world] each: struct gf_coll_nodes */
 };
 

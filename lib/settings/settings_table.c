@@ -96,7 +96,7 @@ const struct gf_setting gf_settings[] = {
     {.key = "exchange.wire", NAME(exchange.wire, type_names), AGREES, .help = "type of values on the network"},
     {.key = "exchange.algorithm", NAME(exchange.algorithm, algorithm_names), AGREES,
      .help = "how gradients are summed; auto: direct where all ranks share memory, hierarchy on two nodes of several "
-             "ranks, else by size, see the limits below"},
+             "ranks and on more with a network device a rank, else by size, see the limits below"},
     {.key = "exchange.fuse_bytes", BYTES(exchange.fuse_bytes), AGREES, .low = 1, .high = GIB, .fallback = 4 * MIB,
      .help = "a fused buffer is closed once it holds this much; 1: each tensor by itself"},
     {.key = "exchange.cut_bytes", BYTES(exchange.cut_bytes), AGREES, .low = 4 * KIB, .high = 64 * (uint64_t)GIB,
