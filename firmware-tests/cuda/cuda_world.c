@@ -78,7 +78,9 @@ static gf_status import(struct gf_gpu *gpu, const void *card, gf_mem *base_out)
 {
     if ((cuda_world.import_refused > 0) && (--cuda_world.import_refused == 0))
         return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuIpcOpenMemHandle", 217, "refused by the test");
-    return gf_gpu_cuda.import(gpu, card, base_out);
+    gf_status status = gf_gpu_cuda.import(gpu, card, base_out);
+    if ((cuda_world.import_wrong > 0) && (--cuda_world.import_wrong == 0)) *base_out = gf_gpu_cuda.arena(gpu);
+    return status;
 }
 
 /* ---- the link: flags that lie ---- */
@@ -220,7 +222,7 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver.finished = finished;
     driver.import = import;
     cuda_world.lack = LACKS_NOTHING;
-    cuda_world.import_refused = 0;
+    cuda_world.import_refused = cuda_world.import_wrong = 0;
     cuda_world.wire_ranks = 0;
     cuda_world.devices = 1;
 }

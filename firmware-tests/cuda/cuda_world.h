@@ -20,6 +20,7 @@ struct cuda_world {
     cuda_lack lack;
     uint64_t wire_ranks;     /* ranks whose messages lie in device memory, a bit each; 0: none */
     uint32_t devices;        /* 1: all ranks on one, and it is meant; 2: as device.ordinal = auto has it */
+    uint32_t import_wrong;   /* the so-many-th such time it gets its own memory instead; 0: never */
     uint32_t import_refused; /* the so-many-th time that a rank would reach another's memory, it cannot; 0: never */
     struct world host, cuda;
 };

@@ -24,6 +24,7 @@
  *   GF_FAKE_CUDA_WITHOUT=cuLaunchKernel       cuGetProcAddress() does not know it
  *   GF_FAKE_CUDA_VERSION=11040                what cuDriverGetVersion() says
  *   GF_FAKE_CUDA_MEMORY=1048576               bytes of device memory; default 4 GiB
+ *   GF_FAKE_CUDA_OTHER_MEMORY=1               memory of another process that is opened is not what was exported
  *   GF_FAKE_CUDA_NAME="NVIDIA H200"           what the devices are called
  *   GF_FAKE_CUDA_US=30                        what a work takes between events that have times; default 1 */
 #ifndef FAKE_CUDA_H

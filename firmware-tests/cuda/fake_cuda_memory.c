@@ -187,6 +187,11 @@ CUresult fake_memory_import(const struct fake_export *exported, uint64_t *addres
     (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)exported->process, (unsigned long long)exported->file);
     int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) return CUDA_ERROR_INVALID_VALUE;
+    if (getenv("GF_FAKE_CUDA_OTHER_MEMORY") != NULL) { /* as of a driver that opens something else */
+        (void)close(file);
+        file = memfd_create("other memory", MFD_CLOEXEC);
+        if ((file < 0) || (ftruncate(file, (off_t)exported->size_bytes) != 0)) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     uint64_t at = place(file, exported->size_bytes);
     (void)close(file);
     if ((at == 0) || (region_add(at, exported->size_bytes, REGION_IMPORTED, &region) != CUDA_SUCCESS)) return CUDA_ERROR_OUT_OF_MEMORY;

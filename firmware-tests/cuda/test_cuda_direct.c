@@ -111,6 +111,13 @@ TEST(where_one_rank_is_refused_all_go_through_host_memory)
         assert_int_equal(both->import_refused, 0);
         expect_fallback(run, "it cannot reach the device memory of another rank (code 217)");
     }
+    for (uint32_t time = 1; time <= run->world * (run->world - 1); time += 2) { /* or gets memory that is not theirs */
+        cuda_world_begin(time, NULL);
+        both->import_wrong = time;
+        open_of(run, 512);
+        assert_int_equal(both->import_wrong, 0);
+        expect_fallback(run, "it reads other memory than another rank exported (code 0)");
+    }
 }
 
 /* ---- what befalls a step ---- */

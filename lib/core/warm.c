@@ -69,7 +69,7 @@ static gf_status direct_refuse(gf_context *gf)
 static gf_status export(gf_context *gf)
 {
     gf->warm.state = GF_WARM_EXPORT;
-    return (gf->on_device && gf->modules->device->ipc_begin(gf)) ? GF_AGAIN : GF_OK;
+    return gf->on_device ? gf->modules->device->ipc_begin(gf) : GF_OK;
 }
 
 /* All is known; peers' regions are still to be touched, where there is work in them. */
@@ -135,9 +135,8 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
         return export(gf);
     case GF_WARM_EXPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;
-        gf->modules->device->ipc_import(gf);
         gf->warm.state = GF_WARM_IMPORT;
-        return GF_AGAIN;
+        return gf->modules->device->ipc_import(gf);
     case GF_WARM_IMPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;
         gf->modules->device->ipc_commit(gf);

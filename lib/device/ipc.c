@@ -1,14 +1,17 @@
-/* Whether ranks of one node sum their gradients from device to device (ops/node/direct_device.c), agreed on by all at the
- * end of the warm-up: each tells the others how its arena is reached, each tries to reach all, and where one is refused
- * all go on through host memory and say why. What was imported is given back before the exporters hear that this rank
- * leaves. */
+/* Whether ranks of one node sum their gradients from device to device (ops/node/direct_device.c), agreed on by all
+ * at the end of the warm-up: each tells the others how its arena is reached, each tries to reach all and reads a
+ * canary there, and where one is refused or reads something else all go on through host memory and say why. What
+ * was imported is given back before the exporters hear that this rank leaves. */
 #include <stdio.h>
 #include <string.h>
 
+#include "drivers/fnv.h"
 #include "lib/context.h"
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
 
 /* Why a rank's memory cannot be shared. */
-enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_OUT_OF_REACH };
+enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_OUT_OF_REACH, IPC_OTHER_MEMORY };
 
 size_t gf_ipc_bytes(uint32_t world)
 {
@@ -26,6 +29,30 @@ void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
 
 static float *handle_of(const gf_context *gf, uint32_t rank) { return gf->ipc.handles + rank * GF_IPC_WORDS; }
 
+/* What a rank's memory holds while the others try to reach it, where it counts what is not finite: no step is under
+ * way. Of its handle and the epoch, so that neither another rank's nor an earlier one's will do. */
+static uint64_t canary_of(const gf_context *gf, uint32_t rank)
+{
+    uint64_t hash = gf_fnv_bytes(GF_FNV_START, handle_of(gf, rank) + 2, GF_GPU_HANDLE_BYTES);
+    return gf_fnv_u64(gf_fnv_u64(hash, gf->epoch), rank);
+}
+
+static gf_status canary_write(gf_context *gf)
+{
+    uint64_t canary = canary_of(gf, gf->rank);
+    return gf->modules->device->write(gf, gf->finite.counters, &canary, sizeof canary);
+}
+
+/* GF_OK, and whether it is the rank's memory that lies at its base. May block until this device has copied. */
+static gf_status canary_look(gf_context *gf, uint32_t rank, bool *same_out)
+{
+    uint64_t canary = 0;
+    gf_mem at = gf->ipc.bases[rank] + (gf->finite.counters - gf->device.base);
+    gf_status status = gf->modules->device->read(gf, &canary, at, sizeof canary);
+    *same_out = (status == GF_OK) && (canary == canary_of(gf, rank));
+    return status;
+}
+
 static void post(gf_context *gf, gf_operation operation, gf_coll_op op, float *words, uint64_t count)
 {
     gf_status status = gf_request_post(gf, operation, op, (gf_mem)(uintptr_t)words, count, GF_TYPE_F32, 0,
@@ -39,18 +66,18 @@ static void refused(gf_context *gf, const char *what)
     gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s: %s", gf->rank, what, gf->gpu->fault.text);
 }
 
-bool gf_ipc_begin(gf_context *gf)
+gf_status gf_ipc_begin(gf_context *gf)
 {
     const struct gf_gpu_driver *driver = gf->gpu->driver;
     float *handle;
     uint32_t devices = (uint32_t)gf->warm.met[GF_MET_DEVICE];
     gf->ipc.agreed = false;
-    if ((devices == 0) || (gf->algorithm != GF_ALGORITHM_DIRECT)) return false;
+    if ((devices == 0) || (gf->algorithm != GF_ALGORITHM_DIRECT)) return GF_OK;
     if (devices < gf->world) {
         if (gf->on_device)
             gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go through host memory: only %u of %u ranks have "
                         "theirs on a device", gf->rank, devices, gf->world);
-        return false;
+        return GF_OK;
     }
     handle = handle_of(gf, gf->rank);
     memset(gf->ipc.handles, 0, gf->world * GF_IPC_WORDS * sizeof(float));
@@ -60,12 +87,15 @@ bool gf_ipc_begin(gf_context *gf)
         handle[0] = IPC_KEPT;
         handle[1] = (float)gf->gpu->fault.foreign_code;
         refused(gf, "device memory cannot be exported to the other ranks");
+    } else {
+        gf_status status = canary_write(gf);
+        if (status < 0) return status;
     }
     post(gf, GF_OPERATION_JOIN, GF_COLL_ALLGATHER, gf->ipc.handles, gf->world * GF_IPC_WORDS);
-    return true;
+    return GF_AGAIN;
 }
 
-void gf_ipc_import(gf_context *gf)
+gf_status gf_ipc_import(gf_context *gf)
 {
     struct gf_ipc *exported = &gf->ipc;
     float *own = exported->refusals + 2 * gf->rank;
@@ -75,21 +105,32 @@ void gf_ipc_import(gf_context *gf)
     for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
         if (rank == gf->rank) exported->bases[rank] = gf->device.base;
         if ((rank == gf->rank) || (handle_of(gf, rank)[0] != IPC_FINE)) continue; /* who exports nothing says so itself */
-        if (gf->gpu->driver->import(gf->gpu, handle_of(gf, rank) + 2, &exported->bases[rank]) >= 0) continue;
-        exported->bases[rank] = 0;
-        own[0] = IPC_OUT_OF_REACH;
-        own[1] = (float)gf->gpu->fault.foreign_code;
-        refused(gf, "device memory of another rank is out of reach");
+        if (gf->gpu->driver->import(gf->gpu, handle_of(gf, rank) + 2, &exported->bases[rank]) < 0) {
+            exported->bases[rank] = 0;
+            own[0] = IPC_OUT_OF_REACH;
+            own[1] = (float)gf->gpu->fault.foreign_code;
+            refused(gf, "device memory of another rank is out of reach");
+            break;
+        }
+        bool same;
+        gf_status status = canary_look(gf, rank, &same);
+        if (status < 0) return status;
+        if (same) continue;
+        own[0] = IPC_OTHER_MEMORY;
+        gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: what was imported as rank %u's device memory is other memory",
+                    gf->rank, rank);
     }
     post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, exported->refusals, 2 * (uint64_t)gf->world);
+    return GF_AGAIN;
 }
 
 static const char *reason(float number)
 {
     static const char *const reasons[] = {"", "its device's driver exports no memory",
                                           "it may not export its device memory",
-                                          "it cannot reach the device memory of another rank"};
-    return reasons[(number <= IPC_OUT_OF_REACH) ? (uint32_t)number : IPC_OUT_OF_REACH];
+                                          "it cannot reach the device memory of another rank",
+                                          "it reads other memory than another rank exported"};
+    return reasons[(number <= IPC_OTHER_MEMORY) ? (uint32_t)number : IPC_OTHER_MEMORY];
 }
 
 void gf_ipc_commit(gf_context *gf)

@@ -1,4 +1,5 @@
-/* Ranks of one node that reach each other's device memory: what each exports, and whether all of them could import it. */
+/* Ranks of one node that reach each other's device memory: what each exports, and whether all of them could import
+ * it. */
 #ifndef GF_IPC_H
 #define GF_IPC_H
 
@@ -19,10 +20,11 @@ struct gf_ipc {
 size_t gf_ipc_bytes(uint32_t world);
 void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world); /* memory[gf_ipc_bytes()], NULL for 0 bytes */
 
-/* The end of the warm-up, where all ranks share memory. Begin: false, there is nothing to agree on. Each of the others
- * after requests that it has posted, and that have ended: agreed either way, and what was refused was said. */
-bool gf_ipc_begin(gf_context *gf);
-void gf_ipc_import(gf_context *gf);
+/* The end of the warm-up, where all ranks share memory. Begin: GF_OK, there is nothing to agree on. Import and commit
+ * after the requests that the one before has posted have ended: agreed either way, and what was refused was said. Begin
+ * and import may block until the device has copied a word, up to exchange.timeout; below 0: the context has failed. */
+gf_status gf_ipc_begin(gf_context *gf);
+gf_status gf_ipc_import(gf_context *gf);
 void gf_ipc_commit(gf_context *gf);
 void gf_ipc_close(gf_context *gf); /* what was imported; waits for the device's work. Valid at any time */
 
