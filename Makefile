@@ -79,7 +79,7 @@ $(BUILD)/ops/element/cuda/image_cuda.o: GF_FLAGS += $(if $(NVCC),-DGF_NVCC_VERSI
 # What no step waits for is made small; the scalar ops too where each CPU of the last ten years has vectors.
 COLD := $(filter lib/settings/% lib/membership/% lib/elastic/% lib/state/% lib/device/% lib/optimizer/schedule.c lib/observe/stats.c \
           $(addprefix lib/core/,open.c close.c layout.c resolve.c error.c nodes.c warm.c pool.c accessors.c) config/% drivers/tcp/% drivers/identity.c \
-          $(addprefix drivers/ucx/,connection_proof.c segment_names.c) $(addprefix drivers/ucx/link_ucx_,open.c guard.c region.c device.c pages.c resources.c settings.c shm.c) \
+          $(addprefix drivers/ucx/,connection_proof.c segment_names.c ucx_aborts.c) $(addprefix drivers/ucx/link_ucx_,open.c guard.c region.c device.c pages.c resources.c settings.c shm.c) \
           $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c),$(SRC))
 $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
     -Os -Wno-unknown-warning-option -Wno-format-truncation)

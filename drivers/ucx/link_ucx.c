@@ -11,9 +11,8 @@
  * posted first and once unexpected; after that UCX allocates nothing while the window stays as it was
  * (test_link_ucx_memory.c).
  *
- * UCX sets up its connections lazily, too, which the first large message to a peer begins. Until that is
- * done UCX 1.13 may abort the process (assertions in wireup_ep.c and ucp_request.c) if a peer dies or the link is reset
- * or closed; with posix alone it does not. */
+ * UCX sets up its connections lazily, too, which the first large message to a peer begins. Until that is done UCX 1.13
+ * would abort the process if a peer died or the link ended: connection.c and ucx_aborts.c keep that from it. */
 #include "drivers/ucx/link_ucx.h"
 
 #include <stdarg.h>

@@ -209,8 +209,7 @@ static gf_status worker_take(struct gf_ucx *ucx)
     return gf_ucx_guard_check(ucx);
 }
 
-/* Sends that UCX has called done may still lie in its buffers, and a worker should not end in the middle of setting up
- * connections: UCX asserts that none of its own messages for that are left. */
+/* Sends that UCX has called done may still lie in its buffers. */
 static void worker_flush(struct gf_ucx *ucx)
 {
     const ucp_request_param_t param = {.op_attr_mask = 0};

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include <uct/api/uct.h>
-
 int __real_shm_open(const char *name, int flags, mode_t mode) __attribute__((weak));
 int __real_shm_unlink(const char *name) __attribute__((weak));
 int __wrap_shm_open(const char *name, int flags, mode_t mode);
@@ -31,14 +29,4 @@ int __wrap_shm_unlink(const char *name)
 {
     int result = __real_shm_unlink(name);
     return ((result != 0) && (errno == ENOENT) && is_ucx(name)) ? 0 : result; /* it had no name */
-}
-
-/* UCX 1.13 gives back a key that it could not unpack, and ends the process: a peer that dies while this rank connects
- * to it is enough. So in a static link UCX hears that such a peer's memory is not reached. */
-ucs_status_t __real_uct_rkey_unpack(uct_component_h component, const void *buffer, uct_rkey_bundle_t *bundle_out)
-    __attribute__((weak));
-ucs_status_t __wrap_uct_rkey_unpack(uct_component_h component, const void *buffer, uct_rkey_bundle_t *bundle_out);
-ucs_status_t __wrap_uct_rkey_unpack(uct_component_h component, const void *buffer, uct_rkey_bundle_t *bundle_out)
-{
-    return (__real_uct_rkey_unpack(component, buffer, bundle_out) == UCS_OK) ? UCS_OK : UCS_ERR_UNREACHABLE;
 }

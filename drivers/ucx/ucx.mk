@@ -22,14 +22,13 @@ UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(U
                     '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib$(UCX_FOLDER:%=:%)'
 # Who connects to UCX's tcp is checked in drivers/ucx/connection*.c, which a static link leads UCX's calls through.
 UCX_SOCKETS := listen accept connect send sendmsg recv close
-# .. what it calls its segments, and keys of those of peers: segment_names.c.
-UCX_MEMORY  := shm_open shm_unlink uct_rkey_unpack
-# .. and in which order it sees devices: device_order.c.
-UCX_DEVICES := uct_md_query_tl_resources
+# .. what it calls its segments in segment_names.c, in which order it sees devices in device_order.c, and where it would
+# end the process in ucx_aborts.c.
+UCX_CALLS   := shm_open shm_unlink uct_md_query_tl_resources uct_rkey_unpack ucp_ep_err_pending_purge
 UCX_LIBS    := $(filter-out -pthread -ldl -lrt -lm,$(shell $(UCX_PKG) --static --libs ucx)) \
-               -Wl,--undefined=__wrap_listen -Wl,--undefined=__wrap_shm_open \
+               -Wl,--undefined=__wrap_listen -Wl,--undefined=__wrap_shm_open -Wl,--undefined=__wrap_uct_rkey_unpack \
                -Wl,--undefined=__wrap_uct_md_query_tl_resources \
-               $(patsubst %,-Wl$(comma)--wrap=%,$(UCX_SOCKETS) $(UCX_MEMORY) $(UCX_DEVICES))
+               $(patsubst %,-Wl$(comma)--wrap=%,$(UCX_SOCKETS) $(UCX_CALLS))
 
 # ucx-ib.pc names every provider that there ever was: some have no archive. mlx4 and mlx5 drive what the papers used and what
 # came since, rxe is RoCE over any Ethernet. From UCX 1.18 on what is for mlx5 is an archive of its own.

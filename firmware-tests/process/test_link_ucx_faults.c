@@ -169,6 +169,27 @@ TEST(a_peer_that_dies_while_its_memory_is_mapped_ends_nobody)
     ranks_run_each(2, 1u << 1, dying_body);
 }
 
+/* The way over tcp is not there yet when a large message over posix asks UCX to finish its setting up, and the worker
+ * ends. */
+static void unfinished_body(struct ranks_one *one)
+{
+    static unsigned char endpoint[2048];
+    size_t size_bytes = 0;
+    ranks_setup(one, one->arg);
+    RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
+    ranks_endpoint_swap(one, 1 - one->rank, endpoint, &size_bytes);
+    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, size_bytes) == GF_OK);
+    ranks_send(one, 0, 1 - one->rank, ranks_tag(0), out[0], 1u << 20);
+    one->link->driver->drop(one->link);
+    RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) != GF_AGAIN);
+    ranks_close(one);
+}
+
+TEST(a_worker_may_end_while_ucx_sets_up_its_connections)
+{
+    ranks_run_each(2, 0, unfinished_body);
+}
+
 /* ---- what open and connect refuse ---- */
 
 static const struct open_case {
