@@ -111,17 +111,22 @@ gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setu
 }
 
 /* Without --wrap in the link of this program UCX's calls went past us: nothing was seen to listen. */
+#if GF_UCX_DYNAMIC
+#define REMEDY "UCX is a library of its own here (UCX_DYNAMIC=1), which nobody guards: " \
+               "link it statically, or keep the job on one node"
+#else
+#define REMEDY "link this program as gradientflow.pc says (static UCX, -Wl,--wrap for " GF_PROOF_CALLS ")"
+#endif
 gf_status gf_ucx_guard_check(struct gf_ucx *ucx)
 {
     if (!gf_ucx_list_has(ucx->transports, "tcp") || (ucx->proofs.own.listener_count > 0)) return GF_OK;
     if (!ucx->proofs.keyed) {
-        gf_log_line(&ucx->log, GF_LOG_WARN, "link: UCX's tcp answers whoever connects: this program was not linked as gradientflow.pc "
-                    "says (static UCX, -Wl,--wrap for " GF_PROOF_CALLS "), or without the authentication module");
+        gf_log_line(&ucx->log, GF_LOG_WARN, "link: UCX's tcp answers whoever connects: " REMEDY
+                    " and with the authentication module");
         return GF_OK;
     }
     return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
-                        "a key_file, and UCX's tcp would answer whoever connects: link this program as gradientflow.pc says "
-                        "(static UCX, -Wl,--wrap for " GF_PROOF_CALLS ")");
+                        "a key_file, and UCX's tcp would answer whoever connects: " REMEDY);
 }
 
 /* Connections that UCX has given up, or would if it knew. */
