@@ -194,6 +194,13 @@ int gf_socket_connect(const struct gf_socket_address *to, const struct gf_socket
     return -1;
 }
 
+void gf_socket_reset(int fd)
+{
+    struct linger none = {.l_onoff = 1, .l_linger = 0};
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    (void)close(fd);
+}
+
 bool gf_socket_met_itself(int fd)
 {
     struct gf_socket_address own = {.bytes = sizeof own.storage}, other = {.bytes = sizeof other.storage};

@@ -34,6 +34,8 @@ int gf_socket_connect(const struct gf_socket_address *to, const struct gf_socket
                       uint64_t keepalive_ns);
 /* A connect() to a port of the ephemeral range where nobody listens can meet itself. */
 bool gf_socket_met_itself(int fd);
+/* Closes it with one packet; what was sent and has not arrived is lost. */
+void gf_socket_reset(int fd);
 /* What every connection gets: no delay, and an end when the other host is silent for three keepalive periods. */
 void gf_socket_options_set(int fd, uint64_t keepalive_ns);
 

@@ -19,9 +19,10 @@ static void stranger_log(struct tcp *tcp, gf_log_level level, const char *what)
                 what, tcp->strangers);
 }
 
+/* A reset: one packet, and nothing that the kernel keeps until the other end has answered. */
 void gf_tcp_pending_drop(struct pending *pending)
 {
-    if (pending->fd >= 0) (void)close(pending->fd);
+    if (pending->fd >= 0) gf_socket_reset(pending->fd);
     pending->fd = -1;
 }
 
@@ -166,11 +167,28 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
     return GF_ERR_MISMATCH;
 }
 
+/* Reasons are for ranks that were started wrongly, and those are few: in a flood most hear none. */
+static bool reason_is_due(struct tcp *tcp, const struct pending *pending)
+{
+    if (pending->challenged) return true;
+    if (pending->since_ns >= tcp->reasons_since_ns + TCP_REASONS_NS) {
+        tcp->reasons_since_ns = pending->since_ns;
+        tcp->reasons = 0;
+    }
+    return ++tcp->reasons <= TCP_REASONS_MAX;
+}
+
 static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code, const char *reason)
 {
     const size_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
     unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES + GF_AUTH_MAC_BYTES], sink[512];
     char what[GF_FRAME_REASON_BYTES + 32];
+    (void)snprintf(what, sizeof what, "refused a rank: %s", reason);
+    stranger_log(tcp, GF_LOG_WARN, what);
+    if (!reason_is_due(tcp, pending)) {
+        gf_tcp_pending_drop(pending);
+        return;
+    }
     answer_put(answer, tcp, code, reason);
     if (pending->challenged) {
         struct gf_auth_mac to_rank, to_coordinator;
@@ -181,9 +199,8 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status c
     (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(pending->fd, SHUT_WR);
     (void)recv(pending->fd, sink, sizeof sink, MSG_DONTWAIT); /* unread bytes would turn the answer into a reset */
-    gf_tcp_pending_drop(pending);
-    (void)snprintf(what, sizeof what, "refused a rank: %s", reason);
-    stranger_log(tcp, GF_LOG_WARN, what);
+    (void)close(pending->fd);
+    pending->fd = -1;
 }
 
 static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint32_t rank, bool rejoins)

@@ -30,6 +30,8 @@
 #define TCP_HELLO_REJOINS 2u
 #define TCP_HELLO_FRAME_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
 #define TCP_HELLO_PROVEN_BYTES (TCP_HELLO_FRAME_BYTES - GF_AUTH_HELLO_BYTES)
+#define TCP_REASONS_MAX 16u /* who has proven nothing and is refused hears why: so many in TCP_REASONS_NS */
+#define TCP_REASONS_NS UINT64_C(100000000)
 #define TCP_STRANGERS_A_POLL 16 /* system events about connections that are nobody's yet */
 #define TCP_OUT_BYTES (4u * (GF_FRAME_BYTES_MAX + GF_AUTH_MAC_BYTES)) /* frames that the kernel had no room for yet */
 
@@ -105,6 +107,8 @@ struct tcp {
     int listen_fd;  /* rank 0; others: once they have been connected */
     struct pending pending[TCP_PENDING_MAX];
     uint32_t strangers; /* connections turned away or dropped, for the log */
+    uint32_t reasons;   /* of those that were told why, since .. */
+    uint64_t reasons_since_ns;
 
     struct gf_socket_address to; /* the other ranks */
     struct gf_socket_address bind_to;

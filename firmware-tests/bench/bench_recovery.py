@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # From kill -9 of a rank until each survivor of `gf-run --elastic gf-train --elastic` trains again, seen from outside.
-#     bench_recovery.py BUILD RANKS KILLS TRANSPORTS      e.g. build 8 10 self,posix
+#     bench_recovery.py BUILD RANKS KILLS TRANSPORTS [RATE]     e.g. build 8 10 self,posix
 # Each kill is a job of its own, of rank 0, 1, .. in turn. Prints "min / median / max" in seconds, and the median of
 # what the slowest survivor says itself. Needs a quiet machine.
+# With RATE each kill is three jobs, one after the other: quiet; while RATE strangers a second come to the ranks' ports
+# (program_flood); while as many come to a process beside the job. Prints the medians of their ratios too. IDLE: link.idle.
 import os
 import random
 import statistics
@@ -12,7 +14,7 @@ import tempfile
 import threading
 import time
 
-OPEN_S, RECOVER_S = 20, 10
+OPEN_S, RECOVER_S, JOB = 20, 10, 4711
 SHELL = 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"'
 
 
@@ -25,11 +27,20 @@ def wait_for(seconds, condition):
     return True
 
 
-def kill_once(build, ranks, victim, transports, scratch):
+def flood_begin(kind, build, ranks, rate, scratch):
+    if kind == 'quiet':
+        return None
+    pids = [open(f'{scratch}/pid.{rank}').read().strip() for rank in range(ranks)] if kind == 'flooded' else []
+    return subprocess.Popen([build + '/firmware-tests/program_flood', str(rate), '60', str(JOB), str(ranks)] + pids,
+                            stdout=subprocess.DEVNULL)
+
+
+def kill_once(build, ranks, victim, transports, scratch, kind='quiet', rate=0):
     """(seconds outside, seconds inside), or None where the survivors did not go on."""
+    keyed = ['--set', f'rendezvous.key_file={scratch}/key', '--set', f'job.id={JOB}'] if rate > 0 else []
     command = [build + '/gf-run', '-n', str(ranks), '--elastic', 'sh', '-c', SHELL, scratch, build + '/gf-train',
                '--model', 'linear', '--batch', '840', '--elastic', '--steps', '1000000',
-               '--set', 'link.transports=' + transports]
+               '--set', f'link.transports={transports},link.idle={os.environ.get("IDLE", "auto")}'] + keyed
     lines = []
     job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                            env=dict(os.environ, LC_ALL='C', OPENBLAS_NUM_THREADS='1', GF_DEBUG='info'))
@@ -43,8 +54,9 @@ def kill_once(build, ranks, victim, transports, scratch):
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    result = None
+    flood = result = None
     if wait_for(OPEN_S, lambda: len(of('open over')) >= ranks):
+        flood = flood_begin(kind, build, ranks, rate, scratch)
         time.sleep(0.3 + 0.3 * random.random())
         with open(f'{scratch}/pid.{victim}') as file:
             pid = int(file.read())
@@ -54,25 +66,43 @@ def kill_once(build, ranks, victim, transports, scratch):
             told = of('elastic: rank', killed_s)[:ranks - 1]
             inside = max(float(line.split(', after ')[1].split(' s:')[0]) for _, line in told)
             result = told[-1][0] - killed_s, inside
+    if flood is not None:
+        flood.kill()
+        flood.wait()
     os.killpg(job.pid, 9)
     job.wait()
     reader.join(1)
     return result
 
 
-def main():
-    if len(sys.argv) != 5:
-        sys.exit('usage: bench_recovery.py BUILD RANKS KILLS TRANSPORTS')
-    build, ranks, kills, transports = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    random.seed(ranks)
-    with tempfile.TemporaryDirectory() as scratch:
-        found = [kill_once(build, ranks, kill % ranks, transports, scratch) for kill in range(kills)]
+def told(text, found):
     seconds = [pair[0] for pair in found if pair is not None]
     if not seconds:
-        sys.exit(f'{ranks} ranks over {transports}: nobody went on')
+        sys.exit(f'{text}: nobody went on')
     inside = statistics.median(pair[1] for pair in found if pair is not None)
-    print(f'{ranks} ranks over {transports}: {min(seconds):.3f} / {statistics.median(seconds):.3f} / '
-          f'{max(seconds):.3f} s ({len(seconds)} of {kills} kills), inside {inside:.3f}')
+    print(f'{text}: {min(seconds):.3f} / {statistics.median(seconds):.3f} / {max(seconds):.3f} s '
+          f'({len(seconds)} of {len(found)} kills), inside {inside:.3f}')
+    return statistics.median(seconds)
+
+
+def main():
+    if len(sys.argv) not in (5, 6):
+        sys.exit('usage: bench_recovery.py BUILD RANKS KILLS TRANSPORTS [RATE]')
+    build, ranks, kills, transports = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    rate = int(sys.argv[5]) if len(sys.argv) == 6 else 0
+    kinds = ['quiet', 'flooded', 'flood beside'] if rate > 0 else ['quiet']
+    random.seed(ranks)
+    with tempfile.TemporaryDirectory() as scratch:
+        with open(scratch + '/key', 'wb', opener=lambda path, flags: os.open(path, flags, 0o600)) as key:
+            key.write(os.urandom(32))
+        found = [[kill_once(build, ranks, kill % ranks, transports, scratch, kind, rate) for kind in kinds]
+                 for kill in range(kills)]
+    of = {kind: told(f'{ranks} ranks over {transports}, {kind}', [kill[k] for kill in found])
+          for k, kind in enumerate(kinds)}
+    for k, kind in enumerate(kinds[1:], 1):
+        ratios = [kill[k][0] / kill[0][0] for kill in found if kill[0] and kill[k]]
+        print(f'{kind}: {of[kind] / of["quiet"]:.2f} times the quiet median; '
+              f'median of the pairs {statistics.median(ratios):.2f}')
 
 
 main()

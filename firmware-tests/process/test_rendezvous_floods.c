@@ -55,6 +55,27 @@ TEST(a_flood_of_hellos_costs_a_bounded_share_of_each_poll)
     tcp_world_close(&star);
 }
 
+/* Reasons are for ranks that were started wrongly: 16 in 100 ms. The others hear the connection's end. */
+TEST(in_a_flood_most_hear_no_reason)
+{
+    unsigned char hello[HELLO_FRAME], answer[ANSWER_FRAME];
+    begin();
+    keyed_open(0, 0, 2, key_a);
+    for (uint32_t round = 0; round < 2; round++) {
+        uint32_t told = 0;
+        for (uint32_t i = 0; i < 40; i++) {
+            int fd = stranger_at(star.address);
+            hello_make(hello, 1, 2, 1);
+            say(fd, hello, sizeof hello);
+            told += (hear(fd, answer, sizeof answer) == sizeof answer);
+            (void)close(fd);
+        }
+        assert_int_equal(told, 16);
+        now_ns += 100 * MS;
+    }
+    tcp_world_close(&star);
+}
+
 /* Each rank listens for the day when it coordinates. More strangers than the kernel keeps waiting come there before. */
 TEST(strangers_do_not_lie_in_front_of_a_new_star)
 {
