@@ -175,13 +175,21 @@ static void unfinished_body(struct ranks_one *one)
 {
     static unsigned char endpoint[2048];
     size_t size_bytes = 0;
+    uint32_t peer = 1 - one->rank;
+    char byte = 0;
     ranks_setup(one, one->arg);
     RANK_CHECK(one, ranks_open_try(one, NULL) == GF_OK);
-    ranks_endpoint_swap(one, 1 - one->rank, endpoint, &size_bytes);
-    RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, size_bytes) == GF_OK);
-    ranks_send(one, 0, 1 - one->rank, ranks_tag(0), out[0], 1u << 20);
-    one->link->driver->drop(one->link);
-    RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) != GF_AGAIN);
+    ranks_endpoint_swap(one, peer, endpoint, &size_bytes);
+    RANK_CHECK(one, one->link->driver->connect(one->link, peer, endpoint, size_bytes) == GF_OK);
+    RANK_CHECK(one, write(one->to[peer], &byte, 1) == 1);
+    RANK_CHECK(one, recv(one->to[peer], &byte, 1, 0) == 1);
+    if (one->rank == 1) RANK_CHECK(one, recv(one->to[0], &byte, 1, 0) == 1);
+    if (one->rank == 0) {
+        ranks_send(one, 0, peer, ranks_tag(0), out[0], 1u << 20);
+        one->link->driver->drop(one->link);
+        RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) != GF_AGAIN);
+        RANK_CHECK(one, write(one->to[1], &byte, 1) == 1);
+    }
     ranks_close(one);
 }
 
