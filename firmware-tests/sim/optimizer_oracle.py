@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""Makes optimizer_oracle.h: what optimizers that nobody here wrote do with the gradients of test_optimizer.c, in float64.
+"""Makes optimizer_oracle.inc: what optimizers that nobody here wrote do with the gradients of test_optimizer.c, in float64.
 
 SGD, AdamW and clipping: PyTorch (Debian's python3-torch). LARS with the rate inside of the momentum, as published: objax
 (google/objax 9dd7dc3, objax/optimizer/lars.py). LARS with Nesterov's momentum, at one rate, and LAMB (Algorithm 2 of arXiv
 1904.00962 with phi(x) = x): timm (huggingface/pytorch-image-models 9d8ccd2b, timm/optim/lars.py and lamb.py). The two
 are not in Debian: hand in folders that hold these files. What objax wants of jax is numpy's here.
 
-    optimizer_oracle.py --objax FOLDER --timm FOLDER > firmware-tests/sim/optimizer_oracle.h
+    optimizer_oracle.py --objax FOLDER --timm FOLDER > firmware-tests/sim/optimizer_oracle.inc
 """
 import argparse
 import importlib.util
@@ -139,13 +139,7 @@ def run(np, torch, args, case):
 
 
 def numbers(values):
-    lines, line = [], "       "
-    for text in ("%.11g," % v for v in values):
-        if len(line) + 1 + len(text) > 118:
-            lines.append(line)
-            line = "       "
-        line += " " + text
-    return "\n".join(lines + [line])
+    return ", ".join("%.11g" % v for v in values)
 
 
 def main():
@@ -170,11 +164,10 @@ def main():
         fields = [".%s = %sf" % (key, repr(case[key])) for key in
                   ("rate", "momentum", "decay", "eta", "epsilon", "beta1", "beta2", "clip") if key in case]
         fields += [".%s = true" % key for key in ("nesterov", "constant") if case.get(key)]
-        print("    {.name = \"%s\", .kind = GF_OPTIMIZER_%s," % (case["name"], case["kind"]))
-        print("     %s," % ",\n     ".join([", ".join(fields[:5]), ", ".join(fields[5:])][:1 + (len(fields) > 5)]))
-        print("     .weights = {\n%s}}," % numbers(finals).rstrip(","))
+        print("    {.name = \"%s\", .kind = GF_OPTIMIZER_%s, %s, .weights = {%s}},"
+              % (case["name"], case["kind"], ", ".join(fields), numbers(finals)))
     print("};\n\n/* Of the gradient of each step, all tensors together, before any clipping. */")
-    print("static const double oracle_norms[ORACLE_STEPS] = {\n%s};" % numbers(norms).rstrip(","))
+    print("static const double oracle_norms[ORACLE_STEPS] = {%s};" % numbers(norms))
 
 
 main()

@@ -1,13 +1,9 @@
 /* A death while the job joins for the first time, over the simulated network: whoever it is and whenever, nobody waits
  * beyond the deadline of the join, and whoever fails names the one that died. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/world.h"
+#include "firmware-tests/support/elastic.h"
 
 #define MS UINT64_C(1000000)
-
-static const struct gf_sim_setup network = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0,
-                                            .message_ns = 100, .detect_ns = 1000000, .bind_receives = true};
-static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 301}, {.name = "b", .elem_count = 2001}};
 
 static uint32_t victim;
 static uint64_t death_ns, begin_ns;
@@ -33,7 +29,7 @@ TEST(a_death_in_the_join_is_named_in_time)
     for (uint32_t size = 2; size <= 5; size++) {
         for (victim = 0; victim < size; victim++) {
             for (death_ns = 0; death_ns < 3 * MS; death_ns += (death_ns < MS / 2) ? 11000 : MS) {
-                struct world_setup setup = {.world = size, .tensors = tensors, .tensor_count = 2, .sim = network};
+                struct world_setup setup = elastic_setup(size);
                 struct world w;
                 setup.config.rendezvous.join_timeout_ns = 500 * MS;
                 setup.config.exchange.timeout_ns = 200 * MS;

@@ -1,5 +1,5 @@
 /* What gf_update() makes of weights in 100 steps, against optimizers that nobody here wrote, which were given the same
- * gradients in float64 (optimizer_oracle.py, whose results are optimizer_oracle.h). */
+ * gradients in float64 (optimizer_oracle.py, whose results are optimizer_oracle.inc). */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 
@@ -13,7 +13,7 @@ struct oracle_case {
     double weights[ELEMS]; /* of all tensors, after the last step */
 };
 
-#include "firmware-tests/sim/optimizer_oracle.h"
+#include "firmware-tests/sim/optimizer_oracle.inc"
 
 static const struct gf_tensor tensors[] = {
     {.name = "first", .elem_count = 96},

@@ -1,28 +1,17 @@
 /* config.state_extra over the simulated network: a trainer's own weights and momentum reach all ranks at
  * once, and are the same on all of them after a death, a rejoin and a load. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/world.h"
+#include "firmware-tests/support/elastic.h"
 
-#define RANKS_MAX 4u
-#define STEPS 6u
-#define ELEMS (301u + 64u + 1000u)
-#define SECOND UINT64_C(1000000000)
 #define STATE_BYTES (offsetof(struct trainer, odd) + 3 * sizeof(uint32_t))
-
-static const struct gf_sim_setup network = {.seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0,
-                                            .message_ns = 100, .detect_ns = 1000000, .bind_receives = true};
-static const struct gf_tensor tensors[] = {
-    {.name = "a", .elem_count = 301}, {.name = "b", .elem_count = 64}, {.name = "c", .elem_count = 1000}};
 
 /* A trainer: flat weights and momentum of its own. `odd` is no multiple of 8 bytes. */
 static struct trainer {
-    float weight[ELEMS], momentum[ELEMS];
+    float weight[ELASTIC_ELEMS], momentum[ELASTIC_ELEMS];
     uint32_t odd[3];
     struct gf_state_extra extra[3];
-    bool opening, in_step, shrinking;
     uint32_t thinks; /* turns between the end of a step and its update */
-    uint32_t admitted;
-} trainers[RANKS_MAX];
+} trainers[ELASTIC_RANKS_MAX];
 static const char *third_name;
 
 static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor **t, uint32_t *tensor_count)
@@ -40,21 +29,12 @@ static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor
 
 static struct world_setup setup_of(uint32_t world)
 {
-    struct world_setup setup = {.world = world, .tensors = tensors, .tensor_count = LENGTH(tensors), .sim = network};
+    struct world_setup setup = elastic_setup(world);
     memset(trainers, 0, sizeof trainers);
     third_name = NULL;
-    setup.config.rendezvous.join_timeout_ns = 8 * SECOND;
-    setup.config.exchange.timeout_ns = SECOND;
-    setup.config.exchange.fuse_bytes = 2048;
-    setup.config.exchange.slice_bytes = 4096;
+    setup.config.optimizer.kind = GF_OPTIMIZER_NONE;
     setup.vary = vary;
     return setup;
-}
-
-static void fill(struct world *w, uint32_t rank)
-{
-    for (uint32_t t = 0; t < LENGTH(tensors); t++)
-        world_fill(w, rank, t, (void *)(uintptr_t)gf_gradient(w->ranks[rank].gf, t), NULL);
 }
 
 /* Momentum SGD as somebody else wrote it. */
@@ -62,9 +42,13 @@ static gf_status apply(struct world *w, uint32_t rank)
 {
     struct trainer *trainer = &trainers[rank];
     uint32_t at = 0;
-    for (uint32_t t = 0; t < LENGTH(tensors); t++) {
+    gf_status status = gf_heartbeat(w->ranks[rank].gf); /* here a step is whole and not applied */
+    if (status < 0) trainer->thinks = 0;
+    if ((status < 0) || (++trainer->thinks <= 20 * (rank % 2))) return (status < 0) ? status : GF_AGAIN;
+    trainer->thinks = 0;
+    for (uint32_t t = 0; t < ELASTIC_TENSORS; t++) {
         const float *gradient = world_gradient(w, rank, t);
-        for (uint64_t i = 0; i < tensors[t].elem_count; i++, at++) {
+        for (uint64_t i = 0; i < elastic_tensors[t].elem_count; i++, at++) {
             trainer->momentum[at] = 0.9f * trainer->momentum[at] + gradient[i];
             trainer->weight[at] -= 0.1f * trainer->momentum[at];
         }
@@ -73,89 +57,24 @@ static gf_status apply(struct world *w, uint32_t rank)
     return gf_updated(w->ranks[rank].gf);
 }
 
-static gf_status failed(struct world *w, uint32_t rank, gf_status status)
+static void start(uint32_t rank) { memset(&trainers[rank], 0xa5, STATE_BYTES); } /* a new process knows nothing */
+
+static void train(struct world *w, const struct elastic_event *script)
 {
-    if ((status != GF_ERR_PEER) && (status != GF_ERR_LINK) && (status != GF_ERR_TIMEOUT)) return status;
-    if ((status = gf_shrink(w->ranks[rank].gf, NULL, 0)) < 0) return status;
-    trainers[rank].shrinking = true;
-    trainers[rank].in_step = false;
-    trainers[rank].thinks = 0;
-    return GF_AGAIN;
+    elastic.hooks.apply = apply;
+    elastic.hooks.start = start;
+    elastic_run(w, script, 0);
 }
 
-static uint64_t goal = STEPS, restart_at_ns;
-static uint32_t victim;
-
-static gf_status train(struct world *w, uint32_t rank, void *arg)
+/* Of `members`, by bits. */
+static void expect_common(struct world *w, uint32_t members, const char *what)
 {
-    struct trainer *trainer = &trainers[rank];
-    gf_context *gf = w->ranks[rank].gf;
-    gf_status status;
-    (void)arg;
-    if ((restart_at_ns != 0) && !gf_sim_runs(w->sim, victim) && (gf_sim_now_ns(w->sim) > restart_at_ns)) {
-        restart_at_ns = 0;
-        memset(&trainers[victim], 0xa5, STATE_BYTES); /* a new process knows nothing */
-        world_restart(w, victim);
-        trainers[victim].opening = true;
-        trainers[victim].in_step = trainers[victim].shrinking = false;
-        trainers[victim].thinks = 0;
-        goal = gf_steps(gf) + 4000;
-    }
-    if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
-    if (trainer->opening) {
-        if ((status = gf_open_poll(gf)) != GF_OK) return status;
-        trainer->opening = false;
-        for (uint32_t r = 0; r < w->world; r++) trainers[r].admitted++;
-        goal = gf_steps(gf) + 3;
-    }
-    if (trainer->shrinking) {
-        world_ended_tell(w, rank);
-        status = gf_epoch_poll(gf);
-        trainer->shrinking = (status == GF_AGAIN);
-        return (status < 0) ? failed(w, rank, status) : GF_AGAIN;
-    }
-    if (!trainer->in_step) {
-        if ((gf_joiners(gf) > 0) && (gf_steps(gf) < goal)) {
-            if ((status = gf_admit(gf)) < 0) return failed(w, rank, status);
-            trainer->shrinking = true;
-            return GF_AGAIN;
-        }
-        if (gf_steps(gf) >= goal) {
-            if ((status = gf_heartbeat(gf)) < 0) return failed(w, rank, status);
-            for (uint32_t r = 0; r < w->world; r++)
-                if (gf_sim_runs(w->sim, r) && (trainers[r].shrinking || trainers[r].opening)) return GF_AGAIN;
-                else if (gf_sim_runs(w->sim, r) && (gf_steps(w->ranks[r].gf) < goal)) return GF_AGAIN;
-            return ((restart_at_ns != 0) && !gf_sim_runs(w->sim, victim)) ? GF_AGAIN : GF_OK;
-        }
-        if ((status = gf_step_begin(gf)) < 0) return failed(w, rank, status);
-        fill(w, rank);
-        trainer->in_step = true;
-        status = gf_tensors_ready(gf, 0, LENGTH(tensors), 0);
-        return (status < 0) ? failed(w, rank, status) : GF_AGAIN;
-    }
-    if (trainer->thinks == 0) {
-        if ((status = gf_step_poll(gf)) == GF_AGAIN) return GF_AGAIN;
-        if (status < 0) return failed(w, rank, status);
-        trainer->thinks = 1 + 20 * (rank % 2);
-    }
-    if ((status = gf_heartbeat(gf)) < 0) return failed(w, rank, status); /* here a step is whole and not applied */
-    if (--trainer->thinks > 0) return GF_AGAIN;
-    trainer->in_step = false;
-    return ((status = apply(w, rank)) < 0) ? status : GF_AGAIN;
-}
-
-static void expect_common(struct world *w, const char *what)
-{
-    const struct trainer *first = NULL;
-    for (uint32_t r = 0; r < w->world; r++) {
-        if (!gf_sim_runs(w->sim, r)) continue;
-        if (w->ranks[r].status != GF_OK)
-            fail_msg("%s: rank %u: %s\n%s", what, r, gf_status_name(w->ranks[r].status), w->ranks[r].log);
-        if (first == NULL) first = &trainers[r];
-        if (memcmp(first, &trainers[r], STATE_BYTES) != 0) fail_msg("%s: rank %u differs", what, r);
-    }
-    assert_non_null(first);
-    assert_int_equal(first->odd[2], goal);
+    const struct trainer *first = &trainers[__builtin_ctz(members)];
+    elastic_expect(w, members, what);
+    for (uint32_t r = 0; r < w->world; r++)
+        if (((members >> r) & 1u) && (memcmp(first, &trainers[r], STATE_BYTES) != 0))
+            fail_msg("%s: rank %u differs", what, r);
+    assert_int_equal(first->odd[2], elastic.goal);
     assert_true((first->momentum[7] != 0.0f) || (first->momentum[8] != 0.0f));
 }
 
@@ -163,15 +82,13 @@ TEST(a_survivors_own_optimizer_state_is_everybodys)
 {
     uint32_t deaths = 0;
     for (uint32_t world = 2; world <= 4; world++)
-        for (victim = 0; victim < world; victim++) {
+        for (uint32_t victim = 0; victim < world; victim++) {
             bool met = true;
             for (uint64_t at = 1; met; at += 1 + at / 24) {
                 struct world_setup setup = setup_of(world);
                 struct world w;
                 char what[96];
                 bool joined = true;
-                goal = STEPS;
-                restart_at_ns = 0;
                 (void)snprintf(what, sizeof what, "world %u, rank %u dies at post %u", world, victim, (unsigned)at);
                 setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_KILL, .rank = victim, .at = at};
                 setup.sim.fault_count = 1;
@@ -179,9 +96,9 @@ TEST(a_survivors_own_optimizer_state_is_everybodys)
                 world_join(&w);
                 for (uint32_t r = 0; r < world; r++) joined = joined && (w.ranks[r].status == GF_OK);
                 if (joined) {
-                    world_run(&w, train, NULL);
+                    train(&w, NULL);
                     met = gf_sim_fault_met(w.sim);
-                    expect_common(&w, what);
+                    expect_common(&w, ((1u << world) - 1) & ~(met ? 1u << victim : 0), what);
                     deaths += met ? 1 : 0;
                 }
                 world_close(&w);
@@ -193,18 +110,13 @@ TEST(a_survivors_own_optimizer_state_is_everybodys)
 
 TEST(a_rank_that_rejoins_has_it_too)
 {
-    for (victim = 0; victim < 3; victim++) {
+    for (uint32_t victim = 0; victim < 3; victim++) {
+        const struct elastic_event script[] = {{2500, victim, KILL}, {50000, victim, START}, END};
         struct world_setup setup = setup_of(3);
         struct world w;
-        goal = 4000;
-        setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_KILL, .rank = victim, .at = 60};
-        setup.sim.fault_count = 1;
         world_open(&w, &setup);
-        restart_at_ns = gf_sim_now_ns(w.sim) + SECOND / 20;
-        world_run(&w, train, NULL);
-        assert_true(gf_sim_runs(w.sim, victim));
-        assert_true(trainers[victim].admitted > 0);
-        expect_common(&w, "rejoin");
+        train(&w, script);
+        expect_common(&w, 0x7, "rejoin");
         world_close(&w);
     }
 }
@@ -231,7 +143,7 @@ TEST(first_weights_reach_all_in_one_call)
     struct world_setup setup = setup_of(2);
     struct world w;
     world_open(&w, &setup);
-    for (uint32_t i = 0; i < ELEMS; i++) trainers[0].weight[i] = (float)i;
+    for (uint32_t i = 0; i < ELASTIC_ELEMS; i++) trainers[0].weight[i] = (float)i;
     trainers[0].odd[1] = 0x7f800001u; /* bits that are no number stay what they are */
     assert_int_equal(gf_broadcast_weights(w.ranks[0].gf, 2), GF_ERR_PARAM);
     world_block(&w, 0, receive, NULL);
@@ -250,20 +162,19 @@ TEST(a_saved_state_holds_it)
     struct world w;
     uint64_t bytes;
     void *data;
-    goal = STEPS;
     world_open(&w, &setup);
-    world_run(&w, train, NULL);
+    train(&w, NULL);
     bytes = gf_state_bytes(w.ranks[0].gf);
     data = malloc(bytes);
     assert_non_null(data);
     assert_int_equal(gf_state_save(w.ranks[0].gf, data, bytes), GF_OK);
     after = trainers[0];
-    goal = STEPS + 2;
-    world_run(&w, train, NULL);
+    world_step_run(&w, &(struct world_step){0});
+    for (uint32_t rank = 0; rank < 2; rank++) while (apply(&w, rank) == GF_AGAIN) {}
     assert_memory_not_equal(after.weight, trainers[0].weight, sizeof after.weight);
     assert_int_equal(gf_state_load(w.ranks[0].gf, data, bytes), GF_OK);
     assert_memory_equal(&after, &trainers[0], STATE_BYTES);
-    assert_int_equal(gf_steps(w.ranks[0].gf), STEPS);
+    assert_int_equal(gf_steps(w.ranks[0].gf), elastic.goal);
     ((unsigned char *)data)[300] ^= 1;
     memset(trainers[1].weight, 0, sizeof trainers[1].weight);
     assert_int_equal(gf_state_load(w.ranks[1].gf, data, bytes), GF_ERR_DATA);
@@ -323,11 +234,11 @@ TEST(regions_are_checked)
     const struct gf_state_extra wrong[] = {{NULL, data, 8}, {"a", NULL, 8}, {"a", data, 6}, {"a", (char *)data + 2, 4}};
     struct gf_config config = {.job = {.world = 1}, .state_extra_count = 1};
     struct gf_footprint need;
-    assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_ERR_PARAM);
+    assert_int_equal(gf_measure(&config, elastic_tensors, ELASTIC_TENSORS, &need), GF_ERR_PARAM);
     for (size_t i = 0; i < LENGTH(wrong); i++) {
         config.state_extra = &wrong[i];
-        assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_ERR_PARAM);
+        assert_int_equal(gf_measure(&config, elastic_tensors, ELASTIC_TENSORS, &need), GF_ERR_PARAM);
     }
     config.state_extra = &(const struct gf_state_extra){"none", NULL, 0};
-    assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_OK);
+    assert_int_equal(gf_measure(&config, elastic_tensors, ELASTIC_TENSORS, &need), GF_OK);
 }
