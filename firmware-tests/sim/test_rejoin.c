@@ -145,7 +145,8 @@ TEST(a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink)
     elastic.longest_ns = 0;
     for (int32_t delay = 0; delay < 4000; delay += 110) {
         struct world_setup setup = elastic_setup(6);
-        const struct elastic_event list[] = {{1000, 5, KILL}, {6000, 5, START}, {6000 + delay, 2, STOP}, {6000 + delay, 0, KILL}, END};
+        const struct elastic_event list[] = {
+            {1000, 5, KILL}, {6000, 5, START}, {6000 + delay, 2, STOP}, {6000 + delay, 0, KILL}, END};
         struct world w;
         char what[64];
         setup.config.exchange.timeout_ns = 4 * SECOND;

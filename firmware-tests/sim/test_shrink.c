@@ -271,7 +271,8 @@ static void stop_hit(struct world *w, uint32_t rank)
             if ((hit >> other) & 1u) gf_sim_stop(w->sim, other, true);
     for (uint32_t other = 0; other < w->world; other++) { /* once the others are done without it */
         if (!((hit >> other) & 1u) || !done || gf_sim_runs(w->sim, other)) continue;
-        if ((gf_steps(w->ranks[rank].gf) == GOAL) && (elastic.ranks[rank].state != CHANGES)) gf_sim_stop(w->sim, other, false);
+        if ((gf_steps(w->ranks[rank].gf) == GOAL) && (elastic.ranks[rank].state != CHANGES))
+            gf_sim_stop(w->sim, other, false);
     }
 }
 

@@ -47,7 +47,8 @@ extern struct elastic {
     uint32_t script_next;
     uint64_t goal; /* steps; grows while somebody is on its way */
     uint64_t begin_ns, longest_ns; /* of the run; of view changes since the program began */
-    uint32_t admissions, on_the_way; /* likewise: begun because somebody waits; ranks killed while they open or change */
+    uint32_t admissions; /* likewise: view changes begun because somebody waits */
+    uint32_t on_the_way; /* likewise: ranks that were killed while they opened or changed */
     bool started;  /* somebody was, by the script */
 } elastic;
 
