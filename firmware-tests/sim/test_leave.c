@@ -54,30 +54,29 @@ static gf_status closing_progress(struct world *w, uint32_t rank, void *arg)
     return (w->ranks[rank].gf == NULL) ? GF_OK : world_interrupted_progress(w, rank, arg);
 }
 
-TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
+/* It has failed with `code` and names `peer`; its log holds the text, where there is one. */
+static void expect_named(struct world *w, uint32_t rank, gf_status code, uint32_t peer, const char *text)
 {
-    static void (*const acts[])(struct world *w, uint32_t rank) = {act_abort, act_signal};
-    for (uint32_t row = 0; row < 2 * 3 * 3; row++) {
-        struct world_setup setup = brief_setup(3);
-        struct world_interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 3, .act = acts[row / 9]};
-        struct world w;
-        uint64_t begin_ns;
-        world_open(&w, &setup);
-        begin_ns = gf_sim_now_ns(w.sim);
-        world_run(&w, world_interrupted_progress, &interrupt);
-        assert_true(interrupt.done);
-        assert_true(gf_sim_now_ns(w.sim) - begin_ns < DRAIN_NS + 20000000); /* no deadline was waited for */
-        for (uint32_t rank = 0; rank < 3; rank++) {
-            world_expect_failed(&w, rank, (rank == interrupt.rank) ? GF_ERR_ABORTED : GF_ERR_PEER);
-            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, interrupt.rank);
-            if (rank != interrupt.rank) world_expect_log(&w, rank, "gave up: aborted by its appliance");
-        }
-        world_close(&w);
-    }
+    world_expect_failed(w, rank, code);
+    assert_int_equal(gf_error_last(w->ranks[rank].gf)->peer, peer);
+    if (text != NULL) world_expect_log(w, rank, text);
 }
 
-/* The signal comes while the call blocks. */
-TEST(an_abort_ends_a_wait_at_once)
+/* Opens the world and runs a step into what happens to rank `culprit`; how long it took. */
+static uint64_t step_interrupted(struct world *w, const struct world_setup *setup, uint32_t culprit, uint32_t after_tensors,
+                                 void (*act)(struct world *w, uint32_t rank))
+{
+    struct world_interrupt interrupt = {.rank = culprit, .after_tensors = after_tensors, .act = act};
+    uint64_t begin_ns;
+    world_open(w, setup);
+    begin_ns = gf_sim_now_ns(w->sim);
+    world_run(w, closing_progress, &interrupt);
+    assert_true(interrupt.done);
+    return gf_sim_now_ns(w->sim) - begin_ns;
+}
+
+/* Rank 0 of two has declared its tensors and waits, while rank 1 takes turns: how the wait ends, within the deadline. */
+static void wait_interrupted(world_progress turn, void *arg, gf_status expected)
 {
     struct world_setup setup = brief_setup(2);
     struct world w;
@@ -85,15 +84,36 @@ TEST(an_abort_ends_a_wait_at_once)
     setup.config.link.idle = GF_IDLE_SPIN;
     world_open(&w, &setup);
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
-    for (uint32_t tensor = 0; tensor < LENGTH(brief); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
+    for (uint32_t t = 0; t < LENGTH(brief); t++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, t), GF_OK);
     begin_ns = gf_sim_now_ns(w.sim);
-    struct world_interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_abort, .step.pause_ns = 20000000};
-    world_block(&w, 0, world_interrupted_progress, &interrupt);
-    assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_ERR_PEER);
+    world_block(&w, 0, turn, arg);
+    assert_int_equal(gf_step_wait(w.ranks[0].gf), expected);
     world_unblock(&w);
-    assert_int_equal(gf_error_last(w.ranks[0].gf)->peer, 1);
+    if (expected == GF_ERR_PEER) assert_int_equal(gf_error_last(w.ranks[0].gf)->peer, 1);
     assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS);
     world_close(&w);
+}
+
+TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
+{
+    static void (*const acts[])(struct world *w, uint32_t rank) = {act_abort, act_signal};
+    for (uint32_t row = 0; row < 2 * 3 * 3; row++) {
+        struct world_setup setup = brief_setup(3);
+        struct world w;
+        uint64_t took_ns = step_interrupted(&w, &setup, row % 3, 1 + row / 3 % 3, acts[row / 9]);
+        assert_true(took_ns < DRAIN_NS + 20000000); /* no deadline was waited for */
+        for (uint32_t rank = 0; rank < 3; rank++)
+            expect_named(&w, rank, (rank == row % 3) ? GF_ERR_ABORTED : GF_ERR_PEER, row % 3,
+                         (rank == row % 3) ? NULL : "gave up: aborted by its appliance");
+        world_close(&w);
+    }
+}
+
+/* The signal comes while the call blocks. */
+TEST(an_abort_ends_a_wait_at_once)
+{
+    struct world_interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_abort, .step.pause_ns = 20000000};
+    wait_interrupted(world_interrupted_progress, &interrupt, GF_ERR_PEER);
 }
 
 static gf_status abort_first_progress(struct world *w, uint32_t rank, void *arg)
@@ -106,35 +126,18 @@ static gf_status abort_first_progress(struct world *w, uint32_t rank, void *arg)
 
 TEST(an_abort_of_the_waiting_rank_itself_ends_its_wait)
 {
-    struct world_setup setup = brief_setup(2);
-    struct world w;
-    uint64_t begin_ns;
-    setup.config.link.idle = GF_IDLE_SPIN;
-    world_open(&w, &setup);
-    assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
-    for (uint32_t tensor = 0; tensor < LENGTH(brief); tensor++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, tensor), GF_OK);
-    begin_ns = gf_sim_now_ns(w.sim);
-    world_block(&w, 0, abort_first_progress, NULL);
-    assert_int_equal(gf_step_wait(w.ranks[0].gf), GF_ERR_ABORTED);
-    world_unblock(&w);
-    assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS);
-    world_close(&w);
+    wait_interrupted(abort_first_progress, NULL, GF_ERR_ABORTED);
 }
 
 TEST(closing_in_the_middle_of_a_step_is_told_to_the_others)
 {
     for (uint32_t culprit = 0; culprit < 3; culprit++) {
         struct world_setup setup = brief_setup(3);
-        struct world_interrupt interrupt = {.rank = culprit, .after_tensors = 2, .act = act_close};
         struct world w;
-        world_open(&w, &setup);
-        world_run(&w, closing_progress, &interrupt);
-        for (uint32_t rank = 0; rank < 3; rank++) {
-            if (rank == culprit) continue;
-            world_expect_failed(&w, rank, GF_ERR_PEER);
-            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, culprit);
-            world_expect_log(&w, rank, "closed its context while step was under way");
-        }
+        (void)step_interrupted(&w, &setup, culprit, 2, act_close);
+        for (uint32_t rank = 0; rank < 3; rank++)
+            if (rank != culprit)
+                expect_named(&w, rank, GF_ERR_PEER, culprit, "closed its context while step was under way");
         world_close(&w);
     }
 }
@@ -170,12 +173,8 @@ TEST(closing_between_steps_while_others_go_on_is_named)
             world_step_run(&w, &step);
             world_expect(&w, GF_OK);
             world_run(&w, close_early_progress, &interrupt);
-            for (uint32_t rank = 0; rank < world; rank++) {
-                if (rank == culprit) continue;
-                world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
-                assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, culprit);
-                world_expect_log(&w, rank, "it has closed its context");
-            }
+            for (uint32_t rank = 0; rank < world; rank++)
+                if (rank != culprit) expect_named(&w, rank, GF_ERR_TIMEOUT, culprit, "it has closed its context");
             world_close(&w);
         }
     }
@@ -209,19 +208,11 @@ TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
 {
     for (uint32_t culprit = 0; culprit < 4; culprit++) {
         struct world_setup setup = brief_setup(4);
-        struct world_interrupt interrupt = {.rank = culprit, .after_tensors = 2, .act = act_cut};
         struct world w;
-        uint64_t begin_ns;
-        world_open(&w, &setup);
-        begin_ns = gf_sim_now_ns(w.sim);
-        world_run(&w, world_interrupted_progress, &interrupt);
-        assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS + ANSWER_NS + DRAIN_NS + 50000000);
-        for (uint32_t rank = 0; rank < 4; rank++) {
-            uint32_t peer = gf_error_last(w.ranks[rank].gf)->peer;
-            world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
-            if (rank != culprit) assert_int_equal(peer, culprit);
-            else assert_int_equal(peer, (culprit == 0) ? 1 : 0); /* from where it stands, the others are gone */
-        }
+        uint64_t took_ns = step_interrupted(&w, &setup, culprit, 2, act_cut);
+        assert_true(took_ns < TIMEOUT_NS + ANSWER_NS + DRAIN_NS + 50000000);
+        for (uint32_t rank = 0; rank < 4; rank++) /* from where the culprit stands, the others are gone */
+            expect_named(&w, rank, GF_ERR_TIMEOUT, (rank != culprit) ? culprit : (culprit == 0) ? 1 : 0, NULL);
         world_close(&w);
     }
 }
@@ -229,11 +220,9 @@ TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
 TEST(two_ranks_that_cannot_reach_each_other_end_everybody)
 {
     struct world_setup setup = brief_setup(4);
-    struct world_interrupt interrupt = {.rank = 1, .after_tensors = 2, .act = act_cut_peer};
     struct world w;
     setup.config.exchange.algorithm = GF_ALGORITHM_RING;
-    world_open(&w, &setup);
-    world_run(&w, world_interrupted_progress, &interrupt);
+    (void)step_interrupted(&w, &setup, 1, 2, act_cut_peer);
     for (uint32_t rank = 0; rank < 4; rank++) {
         world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
         assert_string_equal(gf_error_last(w.ranks[rank].gf)->text, gf_error_last(w.ranks[0].gf)->text);
@@ -264,8 +253,7 @@ TEST(a_rank_that_never_declares_is_named_with_its_step)
         world_expect(&w, GF_OK);
         world_run(&w, lagging_progress, &interrupt);
         for (uint32_t rank = 0; rank < 3; rank++) {
-            world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
-            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, culprit);
+            expect_named(&w, rank, GF_ERR_TIMEOUT, culprit, NULL);
             assert_int_equal(gf_error_last(w.ranks[rank].gf)->step, 2);
             assert_non_null(strstr(gf_error_last(w.ranks[rank].gf)->text, "computing"));
         }

@@ -16,44 +16,6 @@ static void effective_make(const struct gf_config *config, struct gf_config *eff
     if (gf_config_effective(config, effective_out, error) != GF_OK) fail_msg("refused: %s", error);
 }
 
-TEST(zeroes_become_the_defaults_of_the_header)
-{
-    static struct gf_config zero, e;
-    memset(&zero, 0, sizeof zero);
-    effective_make(&zero, &e);
-    assert_int_equal(e.size_bytes, sizeof e);
-    assert_int_equal(e.job.world, 0);
-    assert_string_equal(e.rendezvous.address, "127.0.0.1:7117");
-    assert_string_equal(e.rendezvous.bind, "");
-    assert_int_equal(e.rendezvous.join_timeout_ns, 60000000000ull);
-    assert_int_equal(e.rendezvous.keepalive_ns, 5000000000ull);
-    assert_string_equal(e.link.transports, "self,posix,tcp");
-    assert_string_equal(e.link.devices, "lo");
-    assert_string_equal(e.link.ports, "21000-25999");
-    assert_string_equal(e.rendezvous.ports, "26000-31999");
-    assert_int_equal(e.link.window, 8);
-    assert_string_equal(e.device.driver, "host");
-    assert_string_equal(e.device.library, "libcuda.so.1");
-    assert_int_equal(e.exchange.fuse_bytes, 4 << 20);
-    assert_int_equal(e.exchange.cut_bytes, 16 << 20);
-    assert_int_equal(e.exchange.slice_bytes, 256 << 10);
-    assert_int_equal(e.exchange.buffers_active, 4);
-    assert_true(e.exchange.pre_scale == 1);
-    assert_int_equal(e.exchange.timeout_ns, 30000000000ull);
-    assert_int_equal(e.exchange.doubling_max_bytes, 8 << 10);
-    assert_int_equal(e.exchange.halving_max_bytes, 512 << 10);
-    assert_true(e.optimizer.lars_eta == 0.001f);
-    assert_true(e.optimizer.lars_epsilon == 1e-9f);
-    assert_int_equal(e.sparse.chunk_elems, 32768);
-    assert_true(e.sparse.keep_share == 0.15f);
-    assert_true(e.loss_scale.initial == 65536);
-    assert_int_equal(e.loss_scale.growth_interval, 2000);
-    assert_true(e.loss_scale.factor == 2);
-    assert_int_equal(e.loss_scale.hysteresis, 1);
-    assert_true(e.loss_scale.floor == 1);
-    assert_int_equal(e.trace_records, 1024);
-}
-
 TEST(effective_twice_is_effective_once)
 {
     static struct gf_config config, once, twice;
@@ -99,6 +61,7 @@ TEST(the_table_is_sound)
     }
 }
 
+/* Beside those of unit/test_config.c, which has each key's default, a value that is valid and the ones just outside. */
 static const struct {
     const char *key;
     uint64_t number;
@@ -107,7 +70,6 @@ static const struct {
     bool valid;
 } values[] = {
     {"job.world", 8192, 0, NULL, true},
-    {"job.world", 8193, 0, NULL, false},
     {"job.id", UINT64_MAX, 0, NULL, true},
     {"job.ignore_environment", 2, 0, NULL, false},
     {"rendezvous.address", 0, 0, "127.0.0.1:1", true},
@@ -147,11 +109,8 @@ static const struct {
     {"link.ports", 0, 0, "5000-", false},
     {"link.ports", 0, 0, "5000-70000", false},
     {"link.window", 1, 0, NULL, true},
-    {"link.window", 32, 0, NULL, true},
-    {"link.window", 33, 0, NULL, false},
     {"link.idle", 3, 0, NULL, true},
     {"link.idle", 4, 0, NULL, false},
-    {"device.driver", 0, 0, "cuda", true},
     {"device.driver", 0, 0, "rocm", false},
     {"device.ordinal", 256, 0, NULL, true}, {"device.ordinal", 257, 0, NULL, false}, /* GF_ORDINAL(255), (256) */
     {"exchange.wire", 2, 0, NULL, true},
@@ -160,44 +119,27 @@ static const struct {
     {"exchange.algorithm", 8, 0, NULL, false},
     {"exchange.average", 3, 0, NULL, false},
     {"exchange.fuse_bytes", 1, 0, NULL, true},
-    {"exchange.fuse_bytes", 1u << 30, 0, NULL, true},
-    {"exchange.fuse_bytes", (1u << 30) + 1, 0, NULL, false},
-    {"exchange.slice_bytes", 4096, 0, NULL, true},
     {"exchange.slice_bytes", 4095, 0, NULL, false},
     {"exchange.slice_bytes", 4032, 0, NULL, false},
     {"exchange.slice_bytes", 4128, 0, NULL, false},
     {"exchange.slice_bytes", 16 << 20, 0, NULL, true},
     {"exchange.slice_bytes", (16 << 20) + 64, 0, NULL, false},
-    {"exchange.buffers_active", 16, 0, NULL, true},
-    {"exchange.buffers_active", 17, 0, NULL, false},
     {"exchange.pre_scale", 0, 0x1p-32, NULL, true},
     {"exchange.pre_scale", 0, 0x1p-33, NULL, false},
-    {"exchange.pre_scale", 0, 0x1p33, NULL, false},
     {"exchange.pre_scale", 0, 3, NULL, false},
     {"exchange.pre_scale", 0, -1, NULL, false},
     {"exchange.pre_scale", 0, (double)__builtin_nanf(""), NULL, false},
     {"exchange.pre_scale", 0, (double)__builtin_inff(), NULL, false},
     {"exchange.timeout", 1, 0, NULL, false},
-    {"exchange.user_bytes", 1ull << 36, 0, NULL, true},
-    {"exchange.user_bytes", (1ull << 36) + 1, 0, NULL, false},
     {"optimizer.kind", 5, 0, NULL, false},
     {"optimizer.momentum", 0, 0.999, NULL, true},
-    {"optimizer.momentum", 0, 1, NULL, false},
-    {"optimizer.momentum", 0, -0.1, NULL, false},
     {"optimizer.weight_decay", 0, 1, NULL, true},
-    {"optimizer.weight_decay", 0, 1.1, NULL, false},
-    {"sparse.keep_share", 0, 1, NULL, true},
-    {"sparse.keep_share", 0, 1.01, NULL, false},
     {"sparse.keep_share", 0, -0.5, NULL, false},
-    {"sparse.chunk_elems", (1u << 24) + 1, 0, NULL, false},
     {"sparse.momentum", 3, 0, NULL, false},
     {"loss_scale.initial", 0, 1000, NULL, false},
-    {"loss_scale.factor", 0, 1, NULL, false},
     {"loss_scale.factor", 0, 4, NULL, true},
     {"loss_scale.floor", 0, 0.3, NULL, false},
-    {"loss_scale.growth_interval", 1000001, 0, NULL, false},
     {"trace.records", 1u << 20, 0, NULL, true},
-    {"trace.records", (1u << 20) + 1, 0, NULL, false},
 };
 
 TEST(values_out_of_range_are_refused_by_name)
