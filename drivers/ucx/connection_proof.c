@@ -46,9 +46,11 @@ static uint32_t conns_of(const struct gf_link_setup *setup)
 
 size_t gf_proofs_bytes(const struct gf_link_setup *setup)
 {
-    return setup->world * sizeof(struct gf_proof_offer) + 64 + conns_of(setup) *
+    return setup->world * sizeof(struct gf_proof_offer) + 2 * 64 + conns_of(setup) *
            (sizeof(struct gf_conn) + (setup->encryption ? sizeof(struct gf_record) : 0));
 }
+
+static void *aligned(void *at) { return (void *)(((uintptr_t)at + 63) & ~(uintptr_t)63); }
 
 gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, const struct gf_log *log,
                          void *memory, struct gf_fault *fault_out)
@@ -58,9 +60,9 @@ gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *s
     proofs->rank = setup->rank;
     proofs->peers = memory;
     proofs->peer_count = setup->world;
-    proofs->conns = (struct gf_conn *)(((uintptr_t)&proofs->peers[setup->world] + 63) & ~(uintptr_t)63);
+    proofs->conns = aligned(&proofs->peers[setup->world]);
     proofs->conn_count = conns_of(setup);
-    if (setup->encryption) proofs->records = (struct gf_record *)(void *)&proofs->conns[proofs->conn_count];
+    if (setup->encryption) proofs->records = aligned(&proofs->conns[proofs->conn_count]);
     proofs->keyed = (setup->key_file != NULL) && (setup->key_file[0] != '\0');
     if (setup->authentication == NULL) return GF_OK;
     if (proofs->keyed) return setup->authentication->open(&proofs->auth, setup->key_file, fault_out);

@@ -4,7 +4,8 @@
 # Each kill is a job of its own, of rank 0, 1, .. in turn. Prints "min / median / max" in seconds, and the median of
 # what the slowest survivor says itself. Needs a quiet machine.
 # With RATE each kill is three jobs, one after the other: quiet; while RATE strangers a second come to the ranks' ports
-# (program_flood); while as many come to a process beside the job. Prints the medians of their ratios too. IDLE: link.idle.
+# (program_flood); while as many come to a process beside the job. Prints the medians of their ratios too.
+# IDLE: link.idle.
 import os
 import random
 import statistics

@@ -72,7 +72,7 @@ static struct sockaddr_in at;
 
 static void end_open(struct end *end, uint32_t rank, const char *key, bool encryption)
 {
-    const struct gf_link_setup setup = {.rank = rank, .world = 2, .key_file = key, .encryption = encryption,
+    const struct gf_link_setup setup = {.rank = rank, .world = 3, .key_file = key, .encryption = encryption,
                                         .authentication = &gf_module_authentication};
     const struct gf_log log = {0};
     struct gf_fault fault = {.code = GF_OK};
@@ -82,6 +82,7 @@ static void end_open(struct end *end, uint32_t rank, const char *key, bool encry
     assert_non_null(end->memory);
     memset(end->memory, 0, bytes);
     assert_int_equal(gf_proofs_open(&end->proofs, &setup, &log, end->memory, &fault), GF_OK);
+    assert_int_equal((uintptr_t)end->proofs.records % _Alignof(struct gf_record), 0);
     gf_proofs_begin(&end->proofs);
 }
 
