@@ -77,6 +77,9 @@ struct gf_config {
         uint64_t doubling_max_bytes; /* algorithm auto: up to here doubling; 0: 8 KiB */
         uint64_t halving_max_bytes;  /* and up to here halving, beyond it ring; 0: 512 KiB */
         uint64_t user_bytes;         /* of the exchange region, for gf_exchange_take() */
+        gf_quantize quantize;        /* with wire fp32, algorithm auto, direct or alltoall; not sparse, deterministic */
+        uint64_t quantize_after;     /* steps that are not: Seide's cold start */
+        uint32_t scale_elems;        /* elements that share a scale. int8: 32 or 64, onebit: 256 or 512; 0: the first */
     } exchange;
     struct {
         gf_optimizer kind;

@@ -26,6 +26,7 @@
 #include "lib/membership/members.h"
 #include "lib/observe/observed.h"
 #include "lib/optimizer/update.h"
+#include "lib/quantize/quantize.h"
 #include "lib/sparse/sparse.h"
 #include "lib/state/inherit.h"
 
@@ -98,6 +99,7 @@ struct gf_context {
     struct gf_loss_scale loss_scale;
     struct gf_weights optimizer;
     struct gf_sparse sparse;
+    struct gf_quantized quantized;
     struct gf_change change;
     struct gf_inherit inherit;
     struct gf_observed observed;

@@ -79,6 +79,7 @@ typedef enum gf_algorithm {
     GF_ALGORITHM_SERVER,   /* parameter server at rank 0 (FireCaffe's baseline) */
     GF_ALGORITHM_DIRECT,   /* through memory that ranks of one node share; deterministic */
     GF_ALGORITHM_HIERARCHY, /* direct inside nodes, ring or halving between them */
+    GF_ALGORITHM_ALLTOALL, /* each block straight to its owner, and from there to all: what is quantized is so twice */
     GF_ALGORITHM_COUNT
 } gf_algorithm;
 const char *gf_algorithm_name(gf_algorithm algorithm); /* as the configuration file has it; never NULL */
@@ -89,6 +90,13 @@ typedef enum gf_average {
     GF_AVERAGE_RANKS,   /* the world size */
     GF_AVERAGE_SAMPLES  /* the samples of all ranks in this step, said with gf_step_samples() */
 } gf_average;
+
+/* Fewer bits for gradients on their way: what is lost is sent later (lib/quantize/quantize.h). */
+typedef enum gf_quantize {
+    GF_QUANTIZE_NONE = 0,
+    GF_QUANTIZE_INT8,  /* 8 bits a value, and a scale for every scale_elems */
+    GF_QUANTIZE_ONEBIT /* the sign, likewise */
+} gf_quantize;
 
 typedef enum gf_idle {
     GF_IDLE_AUTO = 0, /* spin on a core of its own, yield where others want it, sleep after a while */

@@ -26,7 +26,7 @@ typedef enum gf_coll_state {
 #define GF_COLL_REQS_MAX 64u /* slots of one collective, half of them a direction */
 
 #define GF_COLL_WINDOW_MAX (GF_COLL_REQS_MAX / 2)
-#define GF_COLL_ELEM_BYTES_MAX 64u /* fold_elem_bytes, at most */
+#define GF_COLL_ELEM_BYTES_MAX 72u /* fold_elem_bytes, at most */
 
 struct gf_coll;
 struct gf_coll_kind;
@@ -76,6 +76,7 @@ struct gf_coll {
     gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
     void *fold_arg;
     size_t fold_elem_bytes;    /* size of an element where fold is set; else 0 */
+    bool fold_keeps;           /* fold writes more than dst: only the owner of a block may fold it (alltoall, direct) */
     bool is_late;              /* ops are done late, after `event` of the queue's device: data and staging are device
                                 * memory, which the link reaches. What was to be done to data before start is done;
                                 * what is queued when the collective fails is the owner's to wait for. Of kinds made
@@ -137,7 +138,7 @@ struct gf_coll_kind {
 };
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
-    gf_coll_direct, gf_coll_hierarchy;
+    gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
 extern const struct gf_coll_kind gf_coll_direct_device; /* direct where data and ops are a device's; allreduce */
 
 /* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. */

@@ -24,6 +24,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+#define SHUFFLE_FROM (1u << 31) /* in delta: it is the lane that all of the width read */
 enum fiber_state { FIBER_READY, FIBER_BARRIER, FIBER_SHUFFLE, FIBER_ENDED };
 
 struct fiber {
@@ -182,6 +183,11 @@ uint32_t simt_shuffle_down(uint32_t mask, uint32_t value, uint32_t delta, uint32
     return fiber->value;
 }
 
+uint32_t simt_shuffle(uint32_t mask, uint32_t value, uint32_t lane, uint32_t width)
+{
+    return simt_shuffle_down(mask, value, SHUFFLE_FROM | lane, width);
+}
+
 unsigned long long simt_atomic_add(unsigned long long *at, unsigned long long value)
 {
     unsigned long long before;
@@ -231,7 +237,8 @@ static void shuffle_do(uint32_t warp, uint32_t mask)
     for (uint32_t lane = 0; lane < SIMT_WARP; lane++) {
         struct fiber *fiber = &fibers[warp + lane];
         if ((mask & (1u << lane)) == 0) continue;
-        if (lane % fiber->width + fiber->delta < fiber->width) fiber->value = values[lane + fiber->delta];
+        if (fiber->delta & SHUFFLE_FROM) fiber->value = values[lane - lane % fiber->width + (fiber->delta & 31u)];
+        else if (lane % fiber->width + fiber->delta < fiber->width) fiber->value = values[lane + fiber->delta];
         fiber->state = FIBER_READY;
     }
 }

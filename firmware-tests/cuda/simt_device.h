@@ -40,11 +40,14 @@ struct simt_dim simt_thread(void), simt_block(void), simt_block_size(void), simt
 
 void simt_barrier(void);
 uint32_t simt_shuffle_down(uint32_t mask, uint32_t value, uint32_t delta, uint32_t width);
+uint32_t simt_shuffle(uint32_t mask, uint32_t value, uint32_t lane, uint32_t width);
 unsigned long long simt_atomic_add(unsigned long long *at, unsigned long long value);
 unsigned long long simt_atomic_min(unsigned long long *at, unsigned long long value);
 #define __syncthreads() simt_barrier()
 #define __shfl_down_sync(mask, value, delta, width) \
     gf_f32_of_bits(simt_shuffle_down((mask), gf_f32_bits(value), (delta), (uint32_t)(width)))
+#define __shfl_sync(mask, value, lane, width) \
+    gf_f32_of_bits(simt_shuffle((mask), gf_f32_bits(value), (lane), (uint32_t)(width)))
 #define atomicAdd(at, value) simt_atomic_add((at), (value))
 #define atomicMin(at, value) simt_atomic_min((at), (value))
 

@@ -4,7 +4,7 @@
 . firmware-tests/support/shell.sh
 same() { [ "$1" = "$2" ] || { echo "wanted <$1>, found <$2>"; return 1; }; }
 says() { case "$2" in *"$1"*) ;; *) echo "wanted <$1> in <$2>"; return 1;; esac; }
-modules="core server direct hierarchy authentication device sparse optimizer elastic state observe"
+modules="core server direct hierarchy authentication device sparse quantize optimizer elastic state observe"
 program() { echo "$BUILD/firmware-tests/modules_$1"; }
 [ -x "$(program core)" ] || { skip "modules" "this build has no UCX, which the core's table names"; finish; }
 # Members of the library that a program holds.
@@ -39,13 +39,14 @@ for module in $modules; do
     [ $module = state ] || none_of $module state 'state|state_hash'
     [ $module = observe ] || none_of $module observe 'trace|stats|link_times'
     [ $module = sparse ] || none_of $module sparse 'sparse.*'
+    [ $module = quantize ] || none_of $module quantize 'quantize|alltoall'
     [ $module = direct ] || [ $module = hierarchy ] || [ $module = device ] || none_of $module direct 'direct.*'
     [ $module = hierarchy ] || none_of $module hierarchy hierarchy
     [ $module = server ] || none_of $module server server
 done
 
 refused() { says "$2" "$("$(program core)" refuse "$1")"; }
-for module in sparse optimizer elastic authentication; do
+for module in sparse quantize optimizer elastic authentication; do
     check "the_core_names_$module" refused $module \
         "the module \"$module\" is not linked into this program: its picked has no .$module = &gf_module_$module"
 done

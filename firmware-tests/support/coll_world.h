@@ -29,7 +29,7 @@ struct coll_case {
 };
 
 /* Each collective that there is. */
-#define COLL_PAIRS 9u
+#define COLL_PAIRS 10u
 extern const struct coll_pair {
     const struct gf_coll_kind *kind;
     gf_coll_op op;

@@ -20,6 +20,12 @@ static inline bool gf_sums_late(const gf_context *gf)
 {
     return gf->on_device && (gf_path_of(gf) != GF_PATH_STAGED);
 }
+/* What this rank alone owes lies in sparse.history: of so many elements. */
+static inline bool gf_is_quantized(const gf_context *gf) { return gf->quantized.form.elems > 0; }
+static inline uint64_t gf_history_elems(const gf_context *gf)
+{
+    return gf_is_quantized(gf) ? gf->pool.elem_count : gf->sparse.elem_count;
+}
 void gf_trace_write(gf_context *gf, const struct gf_trace_record *record); /* nowhere without the observe module */
 
 /* The system's time, for what is measured. */

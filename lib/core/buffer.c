@@ -101,7 +101,8 @@ static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer,
 bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
 {
     const struct gf_buffer *buffer = &gf->buffers.now[number];
-    const struct gf_op_kind *kind = (buffer->chunk_count > 0) ? gf->step_module->buffers : &gf_buffer_dense;
+    bool own = gf->step.quantized || (buffer->chunk_count > 0);
+    const struct gf_op_kind *kind = own ? gf->step_module->buffers : &gf_buffer_dense;
     struct gf_op *op = gf_op_take(gf, kind, GF_OPERATION_STEP, number, now_ns);
     gf_type wire = gf->config.exchange.wire, type;
     uint64_t at = buffer->first_elem * gf_type_size_bytes(wire);
@@ -125,5 +126,6 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     op->coll.type = type;
     op->coll.elem_count = buffer->elem_count;
     op->coll.tag = gf_tag(gf->epoch, gf->step.number, number);
+    if (gf->step.quantized) gf->step_module->start(gf, op);
     return true;
 }

@@ -40,11 +40,35 @@ static struct gf_coll_need op_need(const struct gf_layout *layout)
     return most;
 }
 
+/* Of all fused buffers as they travel; none where they do so in place. */
+static uint64_t pack_bytes(const struct gf_layout *layout)
+{
+    const struct gf_groups form = gf_quantize_form(&layout->config);
+    const struct gf_pool_sizes *pool = &layout->pool;
+    if (form.elems > 0)
+        return gf_quantize_groups_max(&form, pool->elem_count, pool->buffer_count) * gf_group_bytes(&form);
+    return layout->in_place ? 0 : layout->pool.elem_count * gf_type_size_bytes(layout->config.exchange.wire);
+}
+
 /* What all ranks' requests on device memory pass through, and the wire's own on a device. */
 static uint64_t wire_pool_bytes(const struct gf_layout *layout)
 {
-    if (layout->on_device) return layout->pool.elem_count * sizeof(float);
-    return layout->in_place ? 0 : layout->pool.elem_count * gf_type_size_bytes(layout->config.exchange.wire);
+    uint64_t requests = layout->on_device ? layout->pool.elem_count * sizeof(float) : 0, bytes = pack_bytes(layout);
+    return (bytes > requests) ? bytes : requests;
+}
+
+/* What waits: chunks that were not sent, or the residuals of now and of the step under way. */
+static uint64_t history_elems(const struct gf_layout *layout)
+{
+    return (layout->config.exchange.quantize != GF_QUANTIZE_NONE) ? 2 * layout->pool.elem_count
+                                                                   : layout->pool.sparse_elem_count;
+}
+
+uint64_t gf_layout_owner_elems(const struct gf_layout *layout)
+{
+    const struct gf_groups form = gf_quantize_form(&layout->config);
+    if (form.elems == 0) return 0;
+    return gf_quantize_owner_max(&form, layout->pool.elem_count, layout->pool.buffer_count);
 }
 
 /* On a device enough to keep it at work for some hundred microseconds a batch. */
@@ -54,7 +78,7 @@ uint64_t gf_layout_scratch_elems(const struct gf_layout *layout)
 {
     uint64_t most = layout->config.exchange.slice_bytes / sizeof(float);
     if (layout->on_device && (most < SCRATCH_ELEMS)) most = SCRATCH_ELEMS;
-    return (most < layout->pool.sparse_elem_count) ? most : layout->pool.sparse_elem_count;
+    return (most < history_elems(layout)) ? most : history_elems(layout);
 }
 
 /* Of LAMB, a piece of a tensor at a time. */
@@ -77,7 +101,7 @@ static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, st
     parts->moment2 = gf_arena_take(arena, moment2_elems * sizeof(float));
     parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
     parts->norms = gf_arena_take(arena, norm_count * sizeof(float));
-    parts->history = gf_arena_take(arena, layout->pool.sparse_elem_count * sizeof(float));
+    parts->history = gf_arena_take(arena, history_elems(layout) * sizeof(float));
     parts->scratch = gf_arena_take(arena, gf_layout_scratch_elems(layout) * sizeof(float));
     parts->part = gf_arena_take(arena, sizeof(float));
     parts->direction = gf_arena_take(arena, gf_layout_direction_elems(layout) * sizeof(float));
@@ -93,8 +117,7 @@ struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct g
     struct gf_device_parts parts = {0};
     if (!layout->on_device) return parts;
     parts.gradient = gf_arena_take(device, layout->pool.gradient_bytes);
-    parts.pack = gf_arena_take(device, layout->in_place ? 0 : layout->pool.elem_count *
-                                                                  gf_type_size_bytes(layout->config.exchange.wire));
+    parts.pack = gf_arena_take(device, pack_bytes(layout));
     parts.counters = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
     parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
     parts.staging = gf_arena_take(device, layout->may_reach_device ? staging_bytes(layout) : 0);
@@ -219,6 +242,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
     if (!layout->on_device) lay_pools(layout, control, &parts.pools);
     parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
+    parts.owner = gf_arena_take(control, 2 * gf_layout_owner_elems(layout) * sizeof *parts.owner);
     parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));
     parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
     parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));
@@ -294,6 +318,12 @@ static gf_status layout_make(const struct gf_modules *modules, const struct gf_c
         return GF_ERR_CONFIG;
     }
     layout->in_place = !effective->sparse.enabled;
+    for (uint32_t i = 0; (i < tensor_count) && (effective->exchange.quantize != GF_QUANTIZE_NONE); i++) {
+        if (tensors[i].type == GF_TYPE_F32) continue;
+        (void)snprintf(error_out, 256, "exchange.quantize: tensor %u \"%.47s\" has 16-bit gradients; allowed is fp32",
+                       i, tensors[i].name);
+        return GF_ERR_CONFIG;
+    }
     for (uint32_t i = 0; i < tensor_count; i++)
         if (tensors[i].type != effective->exchange.wire) layout->in_place = false;
     layout->on_device = !layout->drivers.gpu->is_host;

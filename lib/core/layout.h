@@ -45,6 +45,7 @@ struct gf_control_parts {
     struct gf_coll_sum *sums;
     struct gf_pool_parts pools; /* of the host */
     uint32_t *selection;
+    float *owner;
     char *exported;
     float *uuids;
     char *fork_page; /* [2 * GF_PAGE_BYTES]: a whole page lies in it */
@@ -62,6 +63,7 @@ struct gf_device_parts {
     struct gf_pool_parts pools;
 };
 uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);
+uint64_t gf_layout_owner_elems(const struct gf_layout *layout); /* of gf_quantized.owner */
 uint64_t gf_layout_direction_elems(const struct gf_layout *layout);
 uint32_t gf_layout_trace_records(const struct gf_layout *layout); /* none without the observe module */
 

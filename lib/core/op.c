@@ -35,6 +35,7 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
     op->taken_ns = now_ns;
     op->coll.fold = NULL;
     op->coll.fold_elem_bytes = 0;
+    op->coll.fold_keeps = false;
     op->coll.root = 0;
     op->coll.sources = NULL;
     op->state = GF_OP_PACK;
@@ -50,7 +51,7 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
 /* Folded vectors have no other way. */
 static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
 {
-    if (coll->fold != NULL) return GF_DIRECT_SMALL_BYTES;
+    if (coll->fold != NULL) return coll->fold_keeps ? 0 : GF_DIRECT_SMALL_BYTES;
     return gf->waiting.oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
 }
 
@@ -126,7 +127,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->check = op->kind->counts ? gf_finite_clear(gf, op->index) : NULL;
     own_set(gf, op);
     if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) device_take(gf, op);
-    if (op->kind->counts && gf_sums_late(gf)) {
+    if (op->kind->counts && coll->is_late) {
         coll->check = gf_finite_counter(gf, op->index);
         if (gf_finite_send(gf, &gf->queue, op->index) < 0) return gf_device_failed(gf, op->operation);
     }

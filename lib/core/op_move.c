@@ -25,7 +25,7 @@ static gf_status op_send(gf_context *gf, struct gf_op *op)
 static gf_status op_receive(gf_context *gf, struct gf_op *op)
 {
     gf_status status = GF_OK;
-    if (!gf_sums_late(gf)) status = gf_finite_send(gf, &gf->queue, op->index); /* else it goes on from what was added */
+    if (!op->coll.is_late) status = gf_finite_send(gf, &gf->queue, op->index); /* else it goes on from what was added */
     if ((status < 0) || (op->packed == op->coll.data)) return status;
     status = op_copy(gf, op, &gf->in_queue, op->packed, op->coll.data);
     return (status < 0) ? status : gf_queue_after(gf, &gf->in_queue, &gf->queue);

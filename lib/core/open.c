@@ -51,7 +51,12 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
                                     .selection = parts->selection,
                                     .sent = parts->selection + layout->chunk_count,
                                     .history_empty = true};
+    gf->quantized = (struct gf_quantized){.form = gf_quantize_form(&gf->config),
+                                          .owner = parts->owner,
+                                          .owner_next = parts->owner + gf_layout_owner_elems(layout),
+                                          .owner_elems = gf_layout_owner_elems(layout)};
     gf->step_module = (layout->chunk_count > 0) ? gf->modules->sparse->step : NULL;
+    if (gf->quantized.form.elems > 0) gf->step_module = gf->modules->quantize;
     gf->on_device = layout->on_device;
     gf->under_way.count = gf->config.exchange.buffers_active;
     gf->fork.page = parts->fork_page + (GF_PAGE_BYTES - (uintptr_t)parts->fork_page % GF_PAGE_BYTES) % GF_PAGE_BYTES;
@@ -113,6 +118,7 @@ static void pools_lay(gf_context *gf, const struct gf_layout *layout, const stru
     gf->optimizer.norms = (gf_mem)(uintptr_t)pools.norms;
     gf->sparse.part = (gf_mem)(uintptr_t)pools.part;
     gf->sparse.history = (gf_mem)(uintptr_t)pools.history;
+    gf->quantized.residual_next = gf->sparse.history + gf->pool.elem_count * sizeof(float);
     gf->sparse.scratch = (gf_mem)(uintptr_t)pools.scratch;
     gf->sparse.scratch_elems = gf_layout_scratch_elems(layout);
 }

@@ -125,6 +125,9 @@ static gf_status modules_check(const struct gf_layout *layout, char *error_out)
     }
     if (config->sparse.enabled && (modules->sparse == NULL))
         return not_linked(modules, "sparse.enabled", "sparse", error_out);
+    if ((config->exchange.quantize != GF_QUANTIZE_NONE) &&
+        ((modules->quantize == NULL) || (modules->coll[GF_ALGORITHM_ALLTOALL] == NULL)))
+        return not_linked(modules, "exchange.quantize", "quantize", error_out);
     if ((config->optimizer.kind != GF_OPTIMIZER_NONE) && (modules->optimizer == NULL))
         return not_linked(modules, "optimizer.kind", "optimizer", error_out);
     if ((config->rendezvous.key_file[0] != '\0') && (modules->authentication == NULL))

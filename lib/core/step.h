@@ -12,6 +12,7 @@ struct gf_step {
     uint32_t buffers_ended;
     uint32_t buffer_count;    /* of this step */
     bool sparse;              /* this step sends chunks: gf->step_module's */
+    bool quantized;           /* gf->step_module says how its buffers travel */
     bool posted;              /* something went out: first_ns holds */
     bool voted;               /* this rank's vote is posted */
     bool agreed;              /* all ranks' are here */
@@ -37,7 +38,8 @@ struct gf_step {
 
 /* What a module does in a step, beside the dense buffers; gf->step_module, NULL: nothing. */
 struct gf_step_module {
-    const struct gf_op_kind *buffers; /* moves fused buffers that have chunks */
+    const struct gf_op_kind *buffers; /* moves fused buffers that have chunks; of a quantized step all */
+    void (*start)(gf_context *gf, struct gf_op *op); /* of a quantized step: how a buffer travels */
     /* A step begins. GF_OK: its buffers are set and step.sparse is true; GF_AGAIN: it is a dense one. */
     gf_status (*begin)(gf_context *gf);
     /* Of a sparse step: work that fills the wait, about a slice. GF_OK: the vote has all that it carries. */

@@ -51,9 +51,11 @@ static void words_get(gf_context *gf)
 static gf_status history_give_up(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    if ((gf->change.plan.progress.steps == gf->change.own.steps) || !gf->step.sparse || (sparse->elem_count == 0) ||
+    if ((gf->change.plan.progress.steps == gf->change.own.steps) ||
         ((gf->change.words[WORD_FLAGS] & FLAG_SKIPPED) != 0))
         return GF_OK;
+    if (gf->step.quantized) return gf->step_module->commit(gf, 1.0f);
+    if (!gf->step.sparse || (sparse->elem_count == 0)) return GF_OK;
     for (uint32_t i = 0; i < sparse->selected_count; i++) {
         uint64_t first = sparse->selection[i] * sparse->chunk_elems;
         uint64_t count = sparse->elem_count - first;

@@ -17,6 +17,7 @@ struct gf_coll_kind;
 struct gf_auth_module;
 struct gf_device_module;
 struct gf_sparse_module;
+struct gf_step_module;
 struct gf_optimizer_module;
 struct gf_elastic_module;
 struct gf_observe_module;
@@ -30,6 +31,7 @@ struct gf_modules {
     const struct gf_auth_module *authentication; /* rendezvous.key_file; wants libsodium */
     const struct gf_device_module *device;       /* device.driver "cuda", and its kernels */
     const struct gf_sparse_module *sparse;       /* sparse.enabled */
+    const struct gf_step_module *quantize;       /* exchange.quantize; also wants the algorithm alltoall */
     const struct gf_optimizer_module *optimizer; /* optimizer.kind */
     const struct gf_elastic_module *elastic;     /* gf_shrink(), gf_admit(), rendezvous.rejoin */
     const struct gf_observe_module *observe;     /* trace records for gf_trace_read() */
@@ -42,10 +44,11 @@ extern const struct gf_modules gf_modules_core;
 
 extern const struct gf_ops gf_ops_host, gf_ops_scalar, gf_ops_avx2, gf_ops_avx512, gf_ops_neon;
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
-    gf_coll_direct, gf_coll_hierarchy;
+    gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
 extern const struct gf_auth_module gf_module_authentication;
 extern const struct gf_device_module gf_module_device;
 extern const struct gf_sparse_module gf_module_sparse;
+extern const struct gf_step_module gf_module_quantize;
 extern const struct gf_optimizer_module gf_module_optimizer;
 extern const struct gf_elastic_module gf_module_elastic;
 extern const struct gf_observe_module gf_module_observe;

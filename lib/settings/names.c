@@ -58,6 +58,7 @@ const char *gf_algorithm_name(gf_algorithm algorithm)
     case GF_ALGORITHM_SERVER:    return "server";
     case GF_ALGORITHM_DIRECT:    return "direct";
     case GF_ALGORITHM_HIERARCHY: return "hierarchy";
+    case GF_ALGORITHM_ALLTOALL:  return "alltoall";
     case GF_ALGORITHM_COUNT:     break;
     }
     return "unknown algorithm";

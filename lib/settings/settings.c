@@ -137,10 +137,34 @@ static gf_status field_effective(const struct gf_setting *setting, struct gf_con
 }
 
 /* What no field alone can tell. Each text begins with the key that config/ looks up for the line. */
+/* Groups of values lie where the fused buffer puts them, and have one way to their owner. */
+static gf_status quantize_check(const struct gf_config *config, char *error_out)
+{
+    bool int8 = config->exchange.quantize == GF_QUANTIZE_INT8;
+    uint32_t least = int8 ? 32 : 256, elems = config->exchange.scale_elems;
+    gf_algorithm algorithm = config->exchange.algorithm;
+    if (config->exchange.quantize == GF_QUANTIZE_NONE) return GF_OK;
+    if ((elems != 0) && (elems != least) && (elems != 2 * least))
+        return refuse(error_out, "exchange.scale_elems = %u: with exchange.quantize = %s allowed are 0, %u and %u",
+                      elems, int8 ? "int8" : "onebit", least, 2 * least);
+    if ((algorithm != GF_ALGORITHM_AUTO) && (algorithm != GF_ALGORITHM_DIRECT) && (algorithm != GF_ALGORITHM_ALLTOALL))
+        return refuse(error_out, "exchange.algorithm = %s: partial sums would be quantized once a hop; with "
+                      "exchange.quantize allowed are auto, direct and alltoall", gf_algorithm_name(algorithm));
+    if (config->exchange.wire != GF_TYPE_F32)
+        return refuse(error_out, "exchange.wire: with exchange.quantize allowed is fp32, which it takes the place of");
+    if (config->exchange.deterministic)
+        return refuse(error_out, "exchange.quantize: which elements share a scale depends on fusion; with "
+                      "exchange.deterministic allowed is none");
+    if (config->sparse.enabled)
+        return refuse(error_out, "exchange.quantize: chunks that are sent have no error of their own; with "
+                      "sparse.enabled allowed is none");
+    return GF_OK;
+}
+
 static gf_status combinations_check(const struct gf_config *config, char *error_out)
 {
     gf_algorithm algorithm = config->exchange.algorithm;
-    bool order_varies = (algorithm == GF_ALGORITHM_RING);
+    bool order_varies = (algorithm == GF_ALGORITHM_RING) || (algorithm == GF_ALGORITHM_ALLTOALL);
     const char *address = config->rendezvous.address, *bind = config->rendezvous.bind;
     char initial[GF_UNITS_BYTES], floor[GF_UNITS_BYTES];
 
@@ -153,6 +177,7 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
                       (config->job.world_max != 0) ? "_max" : "", most);
     if (config->job.ignore_environment && (config->job.world == 0))
         return refuse(error_out, "job.ignore_environment = true: allowed only where job.world is set");
+    if (quantize_check(config, error_out) < 0) return GF_ERR_CONFIG;
     if (config->exchange.deterministic && order_varies)
         return refuse(error_out, "exchange.algorithm = %s: its order of adding depends on fusion; with "
                       "exchange.deterministic allowed is auto, halving, doubling, tree, server, direct "

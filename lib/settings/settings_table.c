@@ -27,7 +27,8 @@
 static const char *const idle_names[] = {"auto", "spin", "yield", "sleep"};
 static const char *const type_names[] = {"fp32", "fp16", "bf16"};
 static const char *const algorithm_names[] = {"auto", "ring",   "halving", "doubling",
-                                              "tree", "server", "direct",  "hierarchy"};
+                                              "tree", "server", "direct",  "hierarchy", "alltoall"};
+static const char *const quantize_names[] = {"none", "int8", "onebit"};
 static const char *const average_names[] = {"sum", "ranks", "samples"};
 static const char *const rate_names[] = {"constant", "step", "polynomial", "cosine"};
 static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw", "lamb"};
@@ -36,6 +37,7 @@ static const char *const sparse_names[] = {"reduced", "local"};
 _Static_assert(LENGTH(idle_names) == GF_IDLE_SLEEP + 1, "each idle mode has a name");
 _Static_assert(LENGTH(type_names) == GF_TYPE_COUNT, "each type has a name");
 _Static_assert(LENGTH(algorithm_names) == GF_ALGORITHM_COUNT, "each algorithm has a name");
+_Static_assert(LENGTH(quantize_names) == GF_QUANTIZE_ONEBIT + 1, "each form has a name");
 _Static_assert(LENGTH(average_names) == GF_AVERAGE_SAMPLES + 1, "each average has a name");
 _Static_assert(LENGTH(rate_names) == GF_SCHEDULE_COSINE + 1, "each schedule has a name");
 _Static_assert(LENGTH(optimizer_names) == GF_OPTIMIZER_LAMB + 1, "each optimizer has a name");
@@ -120,6 +122,12 @@ const struct gf_setting gf_settings[] = {
      .fallback = 512 * KIB, .help = "algorithm auto: then halving up to here, ring beyond"},
     {.key = "exchange.user_bytes", BYTES(exchange.user_bytes), AGREES, .high = 64 * (uint64_t)GIB,
      .help = "of the exchange region, for gf_exchange_take()"},
+    {.key = "exchange.quantize", NAME(exchange.quantize, quantize_names), AGREES,
+     .help = "fewer bits a gradient: int8, or onebit, its sign; what is lost is sent later"},
+    {.key = "exchange.quantize_after", COUNT(exchange.quantize_after), AGREES, .high = INT64_MAX,
+     .help = "steps that are not quantized at the start"},
+    {.key = "exchange.scale_elems", COUNT(exchange.scale_elems), AGREES, .high = 512,
+     .help = "elements that share a scale: int8 32, 64; onebit 256, 512; 0: the first"},
 
     {.key = "optimizer.kind", NAME(optimizer.kind, optimizer_names), AGREES,
      .help = "none: the appliance updates its weights itself"},

@@ -38,7 +38,7 @@ struct gf_sparse {
     uint32_t *sent;           /* [chunk_count]; the chunks of the step that was committed last */
     uint32_t sent_count;
     bool known;               /* a selection has been made */
-    gf_mem history;           /* fp32 [elem_count] */
+    gf_mem history;           /* fp32 [elem_count]; with exchange.quantize [pool.elem_count], lib/quantize/ */
     bool history_empty;       /* nothing waits anywhere: all chunks were sent in every step so far */
     bool local_begun;         /* u is each rank's own share, no longer the common momentum */
     gf_mem scratch;           /* fp32 [scratch_elems]: a slice, on a device more, or all of the part */

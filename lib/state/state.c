@@ -5,7 +5,9 @@
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
 #include "lib/optimizer/optimizer.h"
+#include "lib/quantize/quantize_state.h"
 #include "lib/state/state_format.h"
+#include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 #include "lib/core/extra.h"
 #include "lib/core/late.h"
@@ -17,7 +19,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are wr
 
 /* Where the parts of this context's state lie, in bytes. */
 struct parts {
-    uint64_t selection, weight, extra, momentum_dense, momentum_sparse, moment2, history, checksum, total;
+    uint64_t selection, weight, extra, momentum_dense, momentum_sparse, moment2, history, owner, checksum, total;
 };
 
 /* Of a pool, wherever it lies. */
@@ -36,7 +38,6 @@ static gf_status pool_write(gf_context *gf, gf_mem to, const void *from, uint64_
 }
 
 static uint64_t part_bytes(uint64_t elem_count) { return gf_align_up(elem_count * sizeof(float), 8); }
-
 static bool has_weights(const gf_context *gf) { return gf->config.optimizer.kind != GF_OPTIMIZER_NONE; }
 static bool has_momentum(const gf_context *gf) { return gf->optimizer.momentum != 0; }
 
@@ -50,7 +51,8 @@ static struct parts parts_of(const gf_context *gf)
     parts.momentum_sparse = parts.momentum_dense + (has_momentum(gf) ? part_bytes(dense) : 0);
     parts.moment2 = parts.momentum_sparse + (has_momentum(gf) ? part_bytes(gf->sparse.elem_count) : 0);
     parts.history = parts.moment2 + ((gf->optimizer.moment2 != 0) ? part_bytes(gf->pool.elem_count) : 0);
-    parts.checksum = parts.history + part_bytes(gf->sparse.elem_count);
+    parts.owner = parts.history + part_bytes(gf_history_elems(gf));
+    parts.checksum = parts.owner + part_bytes(gf->quantized.owner_elems);
     parts.total = parts.checksum + sizeof(uint64_t);
     return parts;
 }
@@ -73,12 +75,13 @@ static struct gf_state_head head_of(const gf_context *gf)
         .optimizer = (uint32_t)gf->config.optimizer.kind,
         .has_momentum = has_momentum(gf) ? 1 : 0,
         .sparse_momentum = has_sparse ? (uint32_t)gf->config.sparse.momentum : 0,
-        .average = has_sparse ? (uint32_t)gf->config.exchange.average : 0,
+        .average = (has_sparse || gf_is_quantized(gf)) ? (uint32_t)gf->config.exchange.average : 0,
         .chunk_elems = has_sparse ? (uint32_t)sparse->chunk_elems : 0,
         .chunk_count = sparse->chunk_count,
         .world = gf->world,
         .flags = (sparse->known ? GF_STATE_KNOWN : 0) | (sparse->history_empty ? 0 : GF_STATE_WAITING) |
-                 (sparse->local_begun ? GF_STATE_LOCAL : 0) | (gf->config.loss_scale.enabled ? GF_STATE_SCALING : 0),
+                 (sparse->local_begun ? GF_STATE_LOCAL : 0) | (gf->config.loss_scale.enabled ? GF_STATE_SCALING : 0) |
+                 ((uint32_t)gf->config.exchange.quantize << GF_STATE_QUANTIZE_SHIFT),
         .selected_count = sparse->known ? sparse->selected_count : 0,
         .scale_good = gf->loss_scale.good,
         .scale_bad = gf->loss_scale.bad,
@@ -100,6 +103,7 @@ static uint64_t common_hash(const struct gf_state_head *head, const struct parts
 /* Does each rank hold something that no other one holds? */
 static bool has_own(const struct gf_state_head *head)
 {
+    if ((head->flags & GF_STATE_QUANTIZE) != 0) return true;
     return (head->sparse_elem_count > 0) && ((head->flags & (GF_STATE_WAITING | GF_STATE_LOCAL)) != 0);
 }
 
@@ -136,7 +140,8 @@ static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned 
         status = pool_save(gf, out + parts->momentum_sparse, gf->optimizer.momentum, 0, sparse);
     if ((status == GF_OK) && (parts->history > parts->moment2))
         status = pool_save(gf, out + parts->moment2, gf->optimizer.moment2, 0, all);
-    if (status == GF_OK) status = pool_save(gf, out + parts->history, gf->sparse.history, 0, sparse);
+    if (status == GF_OK) status = pool_save(gf, out + parts->history, gf->sparse.history, 0, gf_history_elems(gf));
+    gf_quantize_save(gf, out + parts->owner);
     return status;
 }
 
@@ -219,6 +224,7 @@ static gf_status kin_check(gf_context *gf, const char *call, const struct gf_sta
         {"chunks", head->chunk_count, here.chunk_count},
         {"sparse.momentum, as a number", head->sparse_momentum, here.sparse_momentum},
         {"exchange.average, as a number", head->average, here.average},
+        {"exchange.quantize, as a number", GF_STATE_QUANTIZE_OF(head->flags), GF_STATE_QUANTIZE_OF(here.flags)},
         {"bytes", head->total_bytes, here.total_bytes},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -265,8 +271,7 @@ static gf_status state_check(gf_context *gf, const char *call, const void *data,
                              struct gf_state_head *head_out, struct parts *parts_out)
 {
     gf_status status = saved_check(gf, call, data, bytes, head_out);
-    if (status < 0) return status;
-    if ((status = kin_check(gf, call, head_out)) < 0) return status;
+    if ((status < 0) || ((status = kin_check(gf, call, head_out)) < 0)) return status;
     *parts_out = parts_of(gf); /* the same there: it follows from what was compared */
     return values_check(gf, call, head_out, parts_out, data);
 }
@@ -276,28 +281,22 @@ static gf_status state_check(gf_context *gf, const char *call, const void *data,
 /* A sent history is divided by the ranks where the average is over them: for another number of them it is stretched. */
 static float world_factor(const gf_context *gf, const struct gf_state_head *head)
 {
-    if (gf->config.exchange.average != GF_AVERAGE_RANKS) return 1.0f;
-    return (float)((double)gf->world / (double)head->world);
+    return (gf->config.exchange.average == GF_AVERAGE_RANKS) ? (float)((double)gf->world / (double)head->world) : 1.0f;
 }
 
 /* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that inherits nothing. */
-static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from, float factor)
+static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from, uint64_t count, float factor)
 {
-    uint64_t count = gf->sparse.elem_count;
     gf_status status;
-    if (factor != 0.0f) {
-        status = pool_write(gf, pool, from, count * sizeof(float));
-        if ((status < 0) || (factor == 1.0f)) return status;
-        status = gf->ops->cast(&gf->queue, pool, GF_TYPE_F32, pool, GF_TYPE_F32, count, factor, 0, NULL);
-    } else {
-        status = gf->ops->zero(&gf->queue, pool, count * sizeof(float));
-    }
+    if (factor == 0.0f) status = gf->ops->zero(&gf->queue, pool, count * sizeof(float));
+    else if (((status = pool_write(gf, pool, from, count * sizeof(float))) < 0) || (factor == 1.0f)) return status;
+    else status = gf->ops->cast(&gf->queue, pool, GF_TYPE_F32, pool, GF_TYPE_F32, count, factor, 0, NULL);
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
-static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from, float factor)
+static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from, uint64_t all, float factor)
 {
-    uint64_t slice = gf->config.exchange.slice_bytes / sizeof(float), all = gf->sparse.elem_count;
+    uint64_t slice = gf->config.exchange.slice_bytes / sizeof(float);
     for (uint64_t done = 0, count; done < all; done += count) {
         const struct gf_accumulate sum = {.dst_h_f32 = pool + done * sizeof(float), .h_f32 = pool + done * sizeof(float),
                                           .src = gf->sparse.scratch, .scale = factor};
@@ -323,11 +322,12 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head, co
         status = pool_write(gf, gf->optimizer.momentum + sparse * sizeof(float), data + parts->momentum_dense,
                             (all - sparse) * sizeof(float));
     if ((status == GF_OK) && has_momentum(gf))
-        status = own_load(gf, gf->optimizer.momentum, data + parts->momentum_sparse,
+        status = own_load(gf, gf->optimizer.momentum, data + parts->momentum_sparse, sparse,
                           ((head->flags & GF_STATE_LOCAL) != 0) ? factor : 1.0f);
     if ((status == GF_OK) && (gf->optimizer.moment2 != 0))
         status = pool_write(gf, gf->optimizer.moment2, data + parts->moment2, all * sizeof(float));
-    if (status == GF_OK) status = own_load(gf, gf->sparse.history, data + parts->history, factor);
+    if (status == GF_OK) status = own_load(gf, gf->sparse.history, data + parts->history, gf_history_elems(gf), factor);
+    gf_quantize_load(gf, data + parts->owner, head->world);
     return status;
 }
 
@@ -360,8 +360,7 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes)
     struct gf_state_head head;
     struct parts parts;
     bool heir;
-    if (status < 0) return status;
-    if ((status = state_check(gf, CALL_LOAD, data, bytes, &head, &parts)) < 0) return status;
+    if ((status < 0) || ((status = state_check(gf, CALL_LOAD, data, bytes, &head, &parts)) < 0)) return status;
     heir = gf->rank < head.world;
     if (heir && has_own(&head) && (head.rank != gf->rank))
         return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; rank %u of %u loads that of rank %u",
@@ -376,6 +375,7 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes)
 gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
 {
     gf_status status = state_enter(gf, CALL_ADD);
+    const unsigned char *from = data;
     struct gf_state_head head;
     struct parts parts;
     if (status < 0) return status;
@@ -384,16 +384,16 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
     if ((status = state_check(gf, CALL_ADD, data, bytes, &head, &parts)) < 0) return status;
     if (head.common_hash != gf->inherit.common_hash)
         return gf_refuse(gf, GF_ERR_DATA,
-                         "%s: the state of rank %u, step %llu, is of another save than the one loaded, "
-                         "step %llu: common parts %016llx and %016llx",
-                         CALL_ADD, head.rank, (unsigned long long)head.step, (unsigned long long)gf->step.number,
+                         "%s: the state of rank %u, step %llu, is of another save than the one loaded, step %llu: "
+                         "common parts %016llx and %016llx", CALL_ADD, head.rank,
+                         (unsigned long long)head.step, (unsigned long long)gf->step.number,
                          (unsigned long long)head.common_hash, (unsigned long long)gf->inherit.common_hash);
     if (head.rank != gf->inherit.next)
         return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; next is that of rank %u", CALL_ADD,
                          head.rank, head.world, gf->inherit.next);
-    status = own_add(gf, gf->sparse.history, (const unsigned char *)data + parts.history, world_factor(gf, &head));
+    status = own_add(gf, gf->sparse.history, from + parts.history, gf_history_elems(gf), world_factor(gf, &head));
     if ((status == GF_OK) && has_momentum(gf) && ((head.flags & GF_STATE_LOCAL) != 0))
-        status = own_add(gf, gf->optimizer.momentum, (const unsigned char *)data + parts.momentum_sparse,
+        status = own_add(gf, gf->optimizer.momentum, from + parts.momentum_sparse, gf->sparse.elem_count,
                          world_factor(gf, &head));
     if (status < 0) return status;
     gf->inherit.next = (head.world - head.rank > gf->world) ? head.rank + gf->world : head.world;

@@ -5,10 +5,11 @@
  *     extra       each config.state_extra, on 8 bytes; its hash (extra.h) is xored into the head's tensors_hash
  *     momentum    fp32 [elem_count - sparse_elem_count] of the dense part, then [sparse_elem_count] of the sparse part
  *     moment2     fp32 [elem_count], of adamw and lamb, whose momentum is the first moment
- *     history     fp32 [sparse_elem_count]
+ *     history     fp32 [sparse_elem_count]; with exchange.quantize the residual, [elem_count]
+ *     owner       with exchange.quantize: what this rank owes of its blocks; no world but the same takes it over
  *     checksum    gf_state_hash() of all before it
- * Common to all ranks is all of it but the head's rank, the history and, once GF_STATE_LOCAL is set, the sparse part's
- * momentum. What is left out can be computed: half weights, buffers, norms. */
+ * Common to all ranks is all of it but the head's rank, history, owner and, once GF_STATE_LOCAL is set, the sparse
+ * part's momentum. What is left out can be computed: half weights, buffers, norms. */
 #ifndef GF_STATE_FORMAT_H
 #define GF_STATE_FORMAT_H
 
@@ -23,7 +24,10 @@
 #define GF_STATE_WAITING 0x2u  /* something waits in a history: not gf_sparse.history_empty */
 #define GF_STATE_LOCAL 0x4u    /* gf_sparse.local_begun */
 #define GF_STATE_SCALING 0x8u  /* loss_scale.enabled */
-#define GF_STATE_FLAGS 0xfu
+#define GF_STATE_QUANTIZE 0x30u /* exchange.quantize */
+#define GF_STATE_QUANTIZE_SHIFT 4
+#define GF_STATE_QUANTIZE_OF(flags) (((flags) & GF_STATE_QUANTIZE) >> GF_STATE_QUANTIZE_SHIFT)
+#define GF_STATE_FLAGS 0x3fu
 
 struct gf_state_head {
     uint64_t magic;

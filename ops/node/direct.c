@@ -24,10 +24,17 @@ static struct gf_direct_state *direct_of(struct gf_coll *coll)
 
 /* ---- places ---- */
 
+/* Elements that a line holds, at least one. */
+static uint64_t line_elems(const struct gf_coll *coll)
+{
+    uint64_t elems = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
+    return (elems > 0) ? elems : 1;
+}
+
 /* Blocks of what is scattered are the caller's; all others begin on a line where data does. */
 uint64_t gf_direct_block_elems(const struct gf_coll *coll)
 {
-    uint64_t first, count, unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
+    uint64_t first, count, unit = line_elems(coll);
     gf_coll_block(coll->elem_count, coll->size, 0, &first, &count);
     if (coll->own.direct->block_elems != 0) return coll->own.direct->block_elems;
     if ((coll->op == GF_COLL_REDUCE_SCATTER) || (coll->op == GF_COLL_ALLGATHER)) return count;
@@ -68,7 +75,7 @@ static bool in_region(const struct gf_coll *coll)
 static void rounds_set(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = direct_of(coll);
-    size_t elem_bytes = gf_coll_elem_bytes(coll), unit = GF_DIRECT_ALIGN_BYTES / elem_bytes;
+    size_t elem_bytes = gf_coll_elem_bytes(coll), unit = line_elems(coll);
     uint64_t most = gf_direct_half_bytes(coll->size, coll->slice_bytes) / coll->size / elem_bytes;
     direct->piece_elems = direct->block_elems;
     direct->rounds = (coll->elem_count > 0) ? 1 : 0;
@@ -199,7 +206,7 @@ static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, u
 static gf_status work(struct gf_coll *coll, uint64_t round)
 {
     struct gf_direct_state *direct = direct_of(coll);
-    uint64_t unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
+    uint64_t unit = line_elems(coll);
     uint64_t most = coll->slice_bytes / gf_coll_elem_bytes(coll) / unit * unit, first, count, left;
     gf_status status = GF_OK;
     if (most == 0) most = unit;

@@ -197,6 +197,23 @@ static gf_status plan_adam(struct gf_queue *queue, const struct gf_adam *adam, u
     return gf_ops_host.adam(queue, adam, elem_count);
 }
 
+/* Two passes over the values, and the groups. */
+static gf_status plan_quantize(struct gf_queue *queue, gf_mem groups, gf_mem values_f32, uint64_t elem_count,
+                               const struct gf_groups *form, uint64_t base, struct gf_check *check)
+{
+    if (!spend(queue, 3 * elem_count * sizeof(float) + gf_group_count(form, elem_count) * gf_group_bytes(form)))
+        return GF_OK;
+    return gf_ops_host.quantize(queue, groups, values_f32, elem_count, form, base, check);
+}
+
+static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups, uint64_t elem_count,
+                                 const struct gf_groups *form, float factor, bool add)
+{
+    uint64_t bytes = gf_group_count(form, elem_count) * gf_group_bytes(form);
+    if (!spend(queue, (add ? 2 : 1) * elem_count * sizeof(float) + bytes)) return GF_OK;
+    return gf_ops_host.dequantize(queue, dst_f32, groups, elem_count, form, factor, add);
+}
+
 static const struct gf_ops plan_ops = {
     .name = "plan",
     .cast = plan_cast,
@@ -215,6 +232,8 @@ static const struct gf_ops plan_ops = {
     .update = plan_update,
     .update_chunks = plan_update_chunks,
     .adam = plan_adam,
+    .quantize = plan_quantize,
+    .dequantize = plan_dequantize,
 };
 
 static size_t gpu_state_bytes(const struct gf_gpu_setup *setup)

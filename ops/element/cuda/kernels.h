@@ -11,7 +11,7 @@
     GF_KERNELS_TYPES(X, cast_f32) GF_KERNELS_TYPES(X, cast_f16) GF_KERNELS_TYPES(X, cast_bf16)                     \
     GF_KERNELS_TYPES(X, sum) GF_KERNELS_TYPES(X, sum_n) GF_KERNELS_TYPES(X, check) GF_KERNELS_TYPES(X, norm_runs)  \
     GF_KERNELS_TYPES(X, accumulate) GF_KERNELS_TYPES(X, update) GF_KERNELS_TYPES(X, adam)                          \
-    X(score) X(norm_end) X(ratio) X(zero_chunks)
+    X(score) X(norm_end) X(ratio) X(zero_chunks) X(quantize) X(dequantize)
 
 #define GF_KERNEL_F32 0u /* gf_type, in numbers */
 #define GF_KERNEL_F16 1u
@@ -97,6 +97,13 @@ struct gf_adam_args {
     uint64_t weight, moment1, moment2, half, gradient, direction, ratio, elem_count;
     float gradient_scale, rate, decay, epsilon, beta1, keep1, beta2, keep2, correct1, correct2;
     uint32_t half_type, gradient_type;
+};
+
+/* quantize and dequantize, with struct gf_groups. */
+struct gf_groups_args {
+    uint64_t groups, values, elem_count, base, check;
+    float factor;
+    uint32_t elems, bits, add;
 };
 
 #endif

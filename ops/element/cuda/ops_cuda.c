@@ -273,6 +273,23 @@ static gf_status cuda_adam(struct gf_queue *queue, const struct gf_adam *adam, u
     return start(queue, KERNEL_adam_f32 + (uint32_t)adam->gradient_type, packs_of(elem_count, 4), &args);
 }
 
+static gf_status cuda_quantize(struct gf_queue *queue, gf_mem groups, gf_mem values_f32, uint64_t elem_count,
+                               const struct gf_groups *form, uint64_t base, struct gf_check *check)
+{
+    struct gf_groups_args args = {.groups = groups, .values = values_f32, .elem_count = elem_count, .base = base,
+                                  .check = check_at(check), .elems = form->elems, .bits = form->bits};
+    if (elem_count == 0) return GF_OK;
+    return start(queue, KERNEL_quantize, gf_group_count(form, elem_count) * 16, &args); /* 16 threads a group */
+}
+
+static gf_status cuda_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups, uint64_t elem_count,
+                                 const struct gf_groups *form, float factor, bool add)
+{
+    struct gf_groups_args args = {.groups = groups, .values = dst_f32, .elem_count = elem_count, .factor = factor,
+                                  .elems = form->elems, .bits = form->bits, .add = add};
+    return (elem_count == 0) ? GF_OK : start(queue, KERNEL_dequantize, elem_count, &args);
+}
+
 const struct gf_ops gf_ops_cuda = {
     .name = "cuda",
     .cast = cuda_cast,
@@ -291,4 +308,6 @@ const struct gf_ops gf_ops_cuda = {
     .update = cuda_update,
     .update_chunks = cuda_update_chunks,
     .adam = cuda_adam,
+    .quantize = cuda_quantize,
+    .dequantize = cuda_dequantize,
 };

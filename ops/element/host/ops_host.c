@@ -115,6 +115,18 @@ static gf_status host_adam(struct gf_queue *queue, const struct gf_adam *adam, u
     return best()->adam(queue, adam, elem_count);
 }
 
+static gf_status host_quantize(struct gf_queue *queue, gf_mem groups, gf_mem values_f32, uint64_t elem_count,
+                               const struct gf_groups *form, uint64_t base, struct gf_check *check)
+{
+    return best()->quantize(queue, groups, values_f32, elem_count, form, base, check);
+}
+
+static gf_status host_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups, uint64_t elem_count,
+                                 const struct gf_groups *form, float factor, bool add)
+{
+    return best()->dequantize(queue, dst_f32, groups, elem_count, form, factor, add);
+}
+
 const struct gf_ops gf_ops_host = {
     .name = "host",
     .cast = host_cast,
@@ -133,4 +145,6 @@ const struct gf_ops gf_ops_host = {
     .update = host_update,
     .update_chunks = host_update_chunks,
     .adam = host_adam,
+    .quantize = host_quantize,
+    .dequantize = host_dequantize,
 };

@@ -8,6 +8,7 @@
 #include "ops/element/host/check_host.h"
 #include "ops/element/host/chunks_host.h"
 #include "ops/element/host/copy_host.h"
+#include "ops/element/host/quantize_host.h"
 #include "ops/element/host/ratio_host.h"
 #include "ops/element/host/score_host.h"
 #include "ops/element/host/sum_host.h"
@@ -19,7 +20,8 @@
         .name = (table_name), .supported = (is_supported), .cast = cast, .sum = sum, .sum_n = sum_n,              \
         .check = check, .copy = copy, .zero = zero, .score = score, .norm = norm, .ratio = ratio,                 \
         .accumulate = accumulate, .cast_chunks = cast_chunks, .accumulate_chunks = accumulate_chunks,             \
-        .zero_chunks = zero_chunks, .update = update, .update_chunks = update_chunks, .adam = adam                \
+        .zero_chunks = zero_chunks, .update = update, .update_chunks = update_chunks, .adam = adam,               \
+        .quantize = quantize, .dequantize = dequantize                                                            \
     }
 
 #endif

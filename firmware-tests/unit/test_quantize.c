@@ -1,0 +1,186 @@
+/* Groups of 8 bits and of 1: every version this CPU runs against the words of ops.h, computed in float64. */
+#include <math.h>
+
+#include "firmware-tests/support/suite.h"
+#include "ops/element/host/half.h"
+#include "ops/element/host/ops_host.h"
+
+#define ELEMS_MAX 1200u
+#define GUARD 0xa5
+
+static const struct gf_groups forms[] = {{32, 8}, {64, 8}, {256, 1}, {512, 1}};
+static uint32_t seed = 1;
+
+static gf_mem at(void *memory) { return (gf_mem)(uintptr_t)memory; }
+
+static float noise(void)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return ((float)(seed >> 8) - 8388608.0f) * 0x1p-24f;
+}
+
+/* Value i of the groups as they lie, in float64. */
+static double given(const uint8_t *groups, const struct gf_groups *form, uint64_t i)
+{
+    const uint8_t *group = groups + i / form->elems * gf_group_bytes(form);
+    float scale;
+    memcpy(&scale, group, sizeof scale);
+    i %= form->elems;
+    if (form->bits == 8) return (double)(int8_t)group[4 + i] * (double)scale;
+    return ((group[4 + i / 8] >> i % 8) & 1) ? -(double)scale : (double)scale;
+}
+
+/* The scale, and that each value is the nearest there is; the error is what is missing. */
+static void expect(const struct gf_ops *ops, const uint8_t *groups, const struct gf_groups *form, const float *before,
+                   const float *after, uint64_t count)
+{
+    for (uint64_t first = 0; first < count; first += form->elems) {
+        uint64_t end = (count - first < form->elems) ? count : first + form->elems;
+        double most = 0, sum = 0, scale;
+        float found;
+        for (uint64_t i = first; i < end; i++) {
+            most = fmax(most, fabs((double)before[i]));
+            sum += fabs((double)before[i]);
+        }
+        scale = (form->bits == 8) ? most / 127 : sum / (double)(end - first);
+        memcpy(&found, groups + first / form->elems * gf_group_bytes(form), sizeof found);
+        if (fabs((double)found - scale) > 1e-6 * scale)
+            fail_msg("%s, %u bits: scale %g, not %g", ops->name, form->bits, (double)found, scale);
+        for (uint64_t i = first; i < end; i++) {
+            double value = given(groups, form, i), missing = (double)before[i] - value;
+            double least = fabs(fabs((double)before[i]) - scale) * 1.00001 + 1e-6 * scale;
+            double allowed = (form->bits == 8) ? scale * 0.50001 : least;
+            if ((fabs(missing) > allowed) || (fabs((double)after[i] - missing) > 1e-6 * most))
+                fail_msg("%s, %u bits, %llu of %llu: %g became %g, error %g", ops->name, form->bits,
+                         (unsigned long long)i, (unsigned long long)count, (double)before[i], value, (double)after[i]);
+        }
+    }
+}
+
+static void each_count(const struct gf_ops *ops, const struct gf_groups *form)
+{
+    static const uint64_t counts[] = {0, 1, 7, 31, 32, 33, 64, 100, 255, 256, 257, 511, 512, 513, 1200};
+    static uint8_t groups[ELEMS_MAX * 2 + 2 * GF_GROUP_BYTES_MAX], plain[sizeof groups];
+    for (size_t c = 0; c < LENGTH(counts); c++) {
+        float before[ELEMS_MAX], value[ELEMS_MAX + 1], other[ELEMS_MAX], back[ELEMS_MAX];
+        uint64_t count = counts[c], bytes = gf_group_count(form, count) * gf_group_bytes(form);
+        struct gf_check check = {0, UINT64_MAX};
+        for (uint64_t i = 0; i < count; i++) before[i] = (i % 5 == 3) ? 0.0f : noise() * ((i % 7 == 0) ? 1e-6f : 1.0f);
+        memcpy(value, before, count * sizeof(float));
+        memcpy(other, before, count * sizeof(float));
+        value[count] = 77;
+        memset(groups, GUARD, sizeof groups);
+        assert_int_equal(ops->quantize(NULL, at(groups), at(value), count, form, 0, &check),
+                         GF_OK);
+        assert_true((check.bad_count == 0) && (value[count] == 77) && (groups[bytes] == GUARD));
+        expect(ops, groups, form, before, value, count);
+        assert_int_equal(gf_ops_scalar.quantize(NULL, at(plain), at(other), count, form, 0, NULL),
+                         GF_OK);
+        assert_memory_equal(groups, plain, bytes);
+        assert_memory_equal(value, other, count * sizeof(float));
+        for (int add = 0; add < 2; add++) {
+            for (uint64_t i = 0; i < count; i++) back[i] = 0.25f;
+            assert_int_equal(ops->dequantize(NULL, at(back), at(groups), count, form, 0.5f,
+                                             add != 0), GF_OK);
+            for (uint64_t i = 0; i < count; i++)
+                assert_true(fabs((double)back[i] - (add ? 0.25 : 0.0) - 0.5 * given(groups, form, i)) < 1e-7);
+        }
+        /* Bits behind the last value are zero. */
+        for (uint64_t i = count; i < gf_group_count(form, count) * form->elems; i++)
+            assert_int_equal((groups[bytes - form->elems * form->bits / 8 + i % form->elems * form->bits / 8] >>
+                              (form->bits == 8 ? 0 : i % 8)) & (form->bits == 8 ? 255 : 1), 0);
+    }
+}
+
+TEST(values_are_the_nearest_that_a_group_has_and_what_is_missing_is_kept)
+{
+    for (size_t f = 0; f < LENGTH(forms); f++) {
+        for (uint32_t v = 0; v < gf_ops_variant_count; v++)
+            if (gf_ops_variants[v].supported()) each_count(gf_ops_variants[v].ops, &forms[f]);
+        each_count(&gf_ops_host, &forms[f]);
+    }
+}
+
+/* Too small, too large or no number: the group is zeroes, nothing is lost, and only what is no number is counted. */
+TEST(groups_without_a_scale_are_zeroes)
+{
+    static const struct {
+        float value;
+        uint32_t bad;
+    } rows[] = {{0.0f, 0}, {0x1p-101f, 0}, {0x1p-140f, 0}, {INFINITY, 1}, {NAN, 1}};
+    for (size_t f = 0; f < LENGTH(forms); f++)
+        for (size_t row = 0; row < LENGTH(rows); row++) {
+            float value[512] = {0}, before[512];
+            uint8_t groups[GF_GROUP_BYTES_MAX];
+            struct gf_check check = {0, UINT64_MAX};
+            value[17] = rows[row].value;
+            memcpy(before, value, sizeof value);
+            (void)gf_ops_host.quantize(NULL, at(groups), at(value), forms[f].elems, &forms[f], 40,
+                                       &check);
+            for (uint32_t b = 0; b < gf_group_bytes(&forms[f]); b++) assert_int_equal(groups[b], 0);
+            assert_memory_equal(value, before, sizeof value);
+            assert_int_equal(check.bad_count, rows[row].bad);
+            assert_true(check.bad_first == (rows[row].bad ? 57 : UINT64_MAX));
+        }
+}
+
+/* What error feedback is for: the sum of what was sent follows the sum of what was there, at any number of steps. */
+TEST(nothing_is_lost_over_many_steps)
+{
+    for (size_t f = 0; f < LENGTH(forms); f++) {
+        float value[512] = {0};
+        double sent[512] = {0}, meant[512] = {0};
+        uint8_t groups[GF_GROUP_BYTES_MAX];
+        for (uint32_t step = 0; step < 300; step++) {
+            for (uint32_t i = 0; i < forms[f].elems; i++) {
+                float gradient = noise() + ((i % 3 == 0) ? 0.01f : 0.0f);
+                meant[i] += (double)gradient;
+                value[i] += gradient;
+            }
+            (void)gf_ops_host.quantize(NULL, at(groups), at(value), forms[f].elems, &forms[f], 0,
+                                       NULL);
+            for (uint32_t i = 0; i < forms[f].elems; i++) sent[i] += given(groups, &forms[f], i);
+        }
+        for (uint32_t i = 0; i < forms[f].elems; i++)
+            assert_true(fabs(meant[i] - sent[i] - (double)value[i]) < 1e-3);
+    }
+}
+
+/* Bytes of fp32: what the wire saves. */
+TEST(groups_have_the_sizes_that_are_promised)
+{
+    static const double shares[] = {0.28125, 0.265625, 0.03515625, 0.033203125};
+    for (size_t f = 0; f < LENGTH(forms); f++)
+        assert_true((double)gf_group_bytes(&forms[f]) / (4.0 * forms[f].elems) == shares[f]);
+}
+
+/* What has no meaning together is refused before anything is opened, and the key is named. */
+TEST(combinations_without_a_rule_are_refused)
+{
+    static const char *const keys[] = {NULL, NULL, NULL, NULL, "exchange.scale_elems", "exchange.scale_elems",
+                                       "exchange.algorithm", "exchange.algorithm", "exchange.wire", "exchange.quantize",
+                                       "exchange.quantize"};
+    for (unsigned row = 0; row < LENGTH(keys); row++) {
+        struct gf_config config = {.exchange.quantize = GF_QUANTIZE_INT8}, out;
+        char error[256] = "";
+        gf_status status;
+        switch (row) {
+        case 1: config.exchange.algorithm = GF_ALGORITHM_ALLTOALL; break;
+        case 2: config.exchange.algorithm = GF_ALGORITHM_DIRECT, config.exchange.scale_elems = 64; break;
+        case 3: config.exchange.quantize = GF_QUANTIZE_ONEBIT, config.exchange.scale_elems = 512; break;
+        case 4: config.exchange.scale_elems = 256; break;
+        case 5: config.exchange.quantize = GF_QUANTIZE_ONEBIT, config.exchange.scale_elems = 64; break;
+        case 6: config.exchange.algorithm = GF_ALGORITHM_RING; break;
+        case 7: config.exchange.algorithm = GF_ALGORITHM_HIERARCHY; break;
+        case 8: config.exchange.wire = GF_TYPE_F16; break;
+        case 9: config.exchange.deterministic = true; break;
+        case 10: config.sparse.enabled = true; break;
+        default: break;
+        }
+        status = gf_config_effective(&config, &out, error);
+        assert_int_equal(status, (keys[row] == NULL) ? GF_OK : GF_ERR_CONFIG);
+        if (keys[row] == NULL) continue;
+        if (strncmp(error, keys[row], strlen(keys[row])) != 0) fail_msg("%s", error);
+        assert_non_null(strstr(error, "allowed"));
+    }
+}
