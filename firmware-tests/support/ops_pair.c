@@ -356,9 +356,8 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
 }
 
 /* A the values, B the groups, E what they come back to. */
-static void quantize_case(struct turn *t, uint32_t elems, uint32_t bits, bool special)
+static void quantize_case(struct turn *t, struct gf_groups form, bool special)
 {
-    const struct gf_groups form = {.elems = elems, .bits = bits};
     struct place values = place(t, A, GF_TYPE_F32), groups = place(t, B, GF_TYPE_F32), back = place(t, E, GF_TYPE_F32);
     struct place check = small(t, AT_CHECK);
     for (uint32_t area = A; area <= E; area++) fill(t, area, GF_TYPE_F32, special && (area == A));
@@ -395,7 +394,7 @@ bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32
     score_case(&t, 1 + next(pair) % 200, 1 + next(pair) % 200, false);
     score_case(&t, 64 * (1 + next(pair) % 9), 64, true);
     score_case(&t, count + 1, count + 1, false);
-    quantize_case(&t, (seed % 2 == 0) ? 32 : 64, 8, seed % 3 == 0);
-    quantize_case(&t, (seed % 2 == 0) ? 256 : 512, 1, seed % 3 == 1);
+    quantize_case(&t, (struct gf_groups){(seed % 2 == 0) ? 32 : 64, 8}, seed % 3 == 0);
+    quantize_case(&t, (struct gf_groups){(seed % 2 == 0) ? 256 : 512, 1}, seed % 3 == 1);
     return t.same;
 }
