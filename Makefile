@@ -137,7 +137,7 @@ $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: firmware-tests/cuda/sweep.cu firmw
 $(BUILD)/tools/train/gf_train.fatbin $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: $(wildcard ops/element/cuda/*.cuh) ops/element/cuda/kernels.h
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(NVCC_SMALL) -fatbin $(filter %.cu,$^) -o $@
-NET_TESTS := $(addprefix $(BUILD)/firmware-tests/test_train_,net half)
+NET_TESTS := $(addprefix $(BUILD)/firmware-tests/test_train_,net half meet)
 $(BUILD)/gf-train $(NET_TESTS): $(TRAIN_FATBIN)
 
 # A tool gf-NAME is tools/NAME/*.c; tools/common/*.c are shared by all.
