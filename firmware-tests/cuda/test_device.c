@@ -40,7 +40,7 @@ static void halves_expect_equal(struct world *a, struct world *b)
 
 TEST(a_run_on_a_device_ends_where_it_ends_on_the_host)
 {
-    for (size_t i = 0; i < STATE_RUNS; i++) {
+    for (size_t i = 0; i < STATE_PLAIN_RUNS; i++) {
         const struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
         struct world host, device;
         print_message("  %s\n", state_runs[i].name);
@@ -150,7 +150,7 @@ TEST(listed_chunks_larger_than_a_slice_do_too)
 
 TEST(a_state_of_the_host_goes_on_on_a_device)
 {
-    for (size_t i = 0; i < STATE_RUNS; i++) {
+    for (size_t i = 0; i < STATE_PLAIN_RUNS; i++) {
         const struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
         struct world host, device;
         struct state_save save;

@@ -21,6 +21,7 @@ struct state_run {
     gf_quantize quantize;
 };
 #define STATE_RUNS 12
+#define STATE_PLAIN_RUNS 10 /* the first ones: those whose gradients are not quantized, for late_gpu has no such ops */
 extern const struct state_run state_runs[STATE_RUNS]; /* one of each kind */
 extern const struct gf_tensor state_tensors[STATE_TENSORS];
 struct world_setup state_setup_of(const struct state_run *run);
