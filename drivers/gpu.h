@@ -83,14 +83,14 @@ struct gf_gpu_driver {
     /* Starts kernels[kernel] with `blocks` blocks of `threads` threads; args[i] points to the i-th argument, which is read
      * during the call. */
     gf_status (*launch)(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args);
-    /* The queue's later work waits for what the other stream holds now; and the other way round. GF_ERR_STATE: that
-     * stream
-     * captures a graph, and nothing has changed. */
-    gf_status (*wait_for)(struct gf_queue *queue, gf_queue_handle other);
+    /* The other stream's later work waits for what the queue holds now. GF_ERR_STATE, here and of mark(): a stream that
+     * is not the context's own captures a graph, and nothing has changed. */
     gf_status (*lead)(struct gf_queue *queue, gf_queue_handle other);
     /* Event `event` < events_max is reached once all that the queue holds now is done. Marking again moves it. */
     gf_status (*mark)(struct gf_queue *queue, uint32_t event);
     gf_status (*reached)(struct gf_gpu *gpu, uint32_t event); /* GF_OK; GF_AGAIN */
+    /* The queue's later work waits for the event as it was marked last; for one that never was, not at all. */
+    gf_status (*follow)(struct gf_queue *queue, uint32_t event);
     gf_status (*finished)(struct gf_queue *queue); /* GF_OK: all that was queued is done; GF_AGAIN */
     /* The arena exported to devices of this node, of this process too. All three NULL: this driver exports none. They may block.
      * export: handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is. import: what a handle exports, as this device reaches it;

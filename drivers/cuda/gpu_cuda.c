@@ -127,6 +127,13 @@ static gf_status capture_check(struct cuda_gpu *cuda, CUstream stream)
                                                  : "a stream that the default stream waits for");
 }
 
+static bool is_own(const struct cuda_gpu *cuda, CUstream stream)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < GF_STREAM_COUNT; i++) found = found || (cuda->streams[i] == stream);
+    return found;
+}
+
 static gf_status cuda_host_unregister(struct gf_gpu *gpu, void *base)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
@@ -185,27 +192,30 @@ static gf_status cuda_launch(struct gf_queue *queue, uint32_t kernel, uint32_t b
     return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuLaunchKernel"));
 }
 
-/* `later` waits for what `earlier` holds now; one of them is `theirs`. */
-static gf_status order(struct cuda_gpu *cuda, CUstream earlier, CUstream later, CUstream theirs)
+static gf_status cuda_lead(struct gf_queue *queue, gf_queue_handle other)
 {
-    if (earlier == later) return GF_OK;
+    struct cuda_gpu *cuda = cuda_of(queue->gpu);
+    CUstream later = stream_of(other);
+    if (queue->stream == other) return GF_OK;
     gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
-    status = capture_check(cuda, theirs);
-    if (status >= 0) status = gf_cuda_told(cuda, cuda->calls.event_record(cuda->cross, earlier), "cuEventRecord");
+    status = capture_check(cuda, later);
     if (status >= 0)
-        status = gf_cuda_told(cuda, cuda->calls.stream_wait(later, cuda->cross, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent");
+        status = gf_cuda_told(cuda, cuda->calls.event_record(cuda->cross, stream_of(queue->stream)), "cuEventRecord");
+    if (status >= 0)
+        status = gf_cuda_told(cuda, cuda->calls.stream_wait(later, cuda->cross, CU_EVENT_WAIT_DEFAULT),
+                              "cuStreamWaitEvent");
     return gf_cuda_leave(cuda, status);
 }
 
-static gf_status cuda_wait_for(struct gf_queue *queue, gf_queue_handle other)
+static gf_status cuda_follow(struct gf_queue *queue, uint32_t event)
 {
-    return order(cuda_of(queue->gpu), stream_of(other), stream_of(queue->stream), stream_of(other));
-}
-
-static gf_status cuda_lead(struct gf_queue *queue, gf_queue_handle other)
-{
-    return order(cuda_of(queue->gpu), stream_of(queue->stream), stream_of(other), stream_of(other));
+    struct cuda_gpu *cuda = cuda_of(queue->gpu);
+    GF_ASSERT(event < cuda->event_count);
+    gf_status status = gf_cuda_enter(cuda);
+    if (status < 0) return status;
+    CUresult result = cuda->calls.stream_wait(stream_of(queue->stream), cuda->events[event], CU_EVENT_WAIT_DEFAULT);
+    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuStreamWaitEvent"));
 }
 
 static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)
@@ -214,8 +224,11 @@ static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)
     GF_ASSERT(event < cuda->event_count);
     gf_status status = gf_cuda_enter(cuda);
     if (status < 0) return status;
-    CUresult result = cuda->calls.event_record(cuda->events[event], stream_of(queue->stream));
-    return gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuEventRecord"));
+    if (!is_own(cuda, stream_of(queue->stream))) status = capture_check(cuda, stream_of(queue->stream));
+    if (status >= 0)
+        status = gf_cuda_told(cuda, cuda->calls.event_record(cuda->events[event], stream_of(queue->stream)),
+                              "cuEventRecord");
+    return gf_cuda_leave(cuda, status);
 }
 
 static gf_status cuda_reached(struct gf_gpu *gpu, uint32_t event)
@@ -258,10 +271,10 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .copy = cuda_copy,
     .zero = cuda_zero,
     .launch = cuda_launch,
-    .wait_for = cuda_wait_for,
     .lead = cuda_lead,
     .mark = cuda_mark,
     .reached = cuda_reached,
+    .follow = cuda_follow,
     .finished = cuda_finished,
     .export = gf_cuda_export,
     .import = gf_cuda_import,

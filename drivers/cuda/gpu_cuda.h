@@ -77,7 +77,7 @@ struct cuda_gpu {
     CUdeviceptr arena;
     size_t arena_bytes;
     CUmodule module;
-    CUevent cross;       /* of wait_for() and lead(): a wait has taken what it needs when it returns */
+    CUevent cross;       /* of lead(): a wait has taken what it needs when it returns */
     uint32_t event_count, kernel_count;
     CUevent *events;     /* [event_count], after this struct */
     CUfunction *kernels; /* [kernel_count], after the events */

@@ -81,8 +81,8 @@ static gf_status host_launch(struct gf_queue *queue, uint32_t kernel, uint32_t b
     return gf_fault_set(&queue->gpu->fault, GF_ERR_STATE, GF_RANK_NONE, "", 0, "device: the host has no kernel %u", kernel);
 }
 
-/* Both directions: nothing is ever outstanding, on a stream that does not exist. */
-static gf_status host_wait_for(struct gf_queue *queue, gf_queue_handle other)
+/* Nothing is ever outstanding, on a stream that does not exist. */
+static gf_status host_lead(struct gf_queue *queue, gf_queue_handle other)
 {
     if (other == 0) return GF_OK;
     return gf_fault_set(&queue->gpu->fault, GF_ERR_PARAM, GF_RANK_NONE, "", 0,
@@ -91,6 +91,12 @@ static gf_status host_wait_for(struct gf_queue *queue, gf_queue_handle other)
 }
 
 static gf_status host_mark(struct gf_queue *queue, uint32_t event)
+{
+    (void)event;
+    return host_lead(queue, queue->stream);
+}
+
+static gf_status host_follow(struct gf_queue *queue, uint32_t event)
 {
     (void)queue;
     (void)event;
@@ -123,9 +129,9 @@ const struct gf_gpu_driver gf_gpu_host = {
     .copy = host_copy,
     .zero = host_zero,
     .launch = host_launch,
-    .wait_for = host_wait_for,
-    .lead = host_wait_for,
+    .lead = host_lead,
     .mark = host_mark,
     .reached = host_reached,
+    .follow = host_follow,
     .finished = host_finished,
 };

@@ -41,9 +41,9 @@ static gf_status whole_open(const struct gf_gpu_setup *setup, void *state, struc
     return status;
 }
 
-static gf_status wait_for(struct gf_queue *queue, gf_queue_handle other)
+static gf_status follow(struct gf_queue *queue, uint32_t event)
 {
-    return (cuda_world.lack == LACKS_WAIT_FOR) ? GF_OK : gf_gpu_cuda.wait_for(queue, other);
+    return (cuda_world.lack == LACKS_FOLLOW) ? GF_OK : gf_gpu_cuda.follow(queue, event);
 }
 
 static gf_status lead(struct gf_queue *queue, gf_queue_handle other)
@@ -216,7 +216,7 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver = gf_gpu_cuda;
     driver.state_bytes = whole_state_bytes;
     driver.open = whole_open;
-    driver.wait_for = wait_for;
+    driver.follow = follow;
     driver.lead = lead;
     driver.reached = reached;
     driver.finished = finished;
@@ -229,7 +229,7 @@ void cuda_world_begin(uint32_t seed, const char *second)
 
 const char *cuda_lack_name(cuda_lack lack)
 {
-    static const char *const names[] = {"nothing", "wait_for()", "lead()", "reached()", "finished()", "the flags",
+    static const char *const names[] = {"nothing", "follow()", "lead()", "reached()", "finished()", "the flags",
                                         "the wait for packing", "the wait for folds"};
     return names[lack];
 }

@@ -10,7 +10,7 @@
 /* Without one kind of wait: what that call answers is a lie from here on. LACKS_FLAGS: flags of other ranks but the
  * first of an operation seem to be up. LACKS_PACKED, _FOLDED: reached() lies before, and while, a collective runs. */
 typedef enum cuda_lack {
-    LACKS_NOTHING, LACKS_WAIT_FOR, LACKS_LEAD, LACKS_REACHED, LACKS_FINISHED, LACKS_FLAGS,
+    LACKS_NOTHING, LACKS_FOLLOW, LACKS_LEAD, LACKS_REACHED, LACKS_FINISHED, LACKS_FLAGS,
     LACKS_PACKED, LACKS_FOLDED, LACKS_COUNT
 } cuda_lack;
 const char *cuda_lack_name(cuda_lack lack);

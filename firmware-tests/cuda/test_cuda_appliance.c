@@ -37,7 +37,8 @@ TEST(a_capture_of_another_thread_is_not_broken)
     assert_int_equal(cuda_fixture_open(f), GF_OK);
     gf_mem device = gf_gpu_cuda.arena(f->gpu), host = (gf_mem)(uintptr_t)pinned;
     assert_int_equal(gf_gpu_cuda.host_register(f->gpu, pinned, sizeof pinned), GF_OK);
-    assert_int_equal(gf_gpu_cuda.wait_for(&f->queue, theirs), GF_OK);
+    assert_int_equal(gf_gpu_cuda.mark(&(struct gf_queue){f->gpu, theirs}, 1), GF_OK);
+    assert_int_equal(gf_gpu_cuda.follow(&f->queue, 1), GF_OK);
     assert_int_equal(gf_gpu_cuda.copy(&f->queue, host, device, sizeof pinned), GF_OK);
     assert_int_equal(gf_gpu_cuda.mark(&f->queue, 0), GF_OK);
     assert_int_equal(reached(f->gpu), GF_OK);
@@ -160,7 +161,7 @@ TEST(a_shrink_ends_while_a_kernel_of_the_appliance_hangs)
 struct ahead {
     struct state_moment moment;
     uint64_t streams[STATE_RANKS_MAX];
-    uint32_t buffers; /* these have come back while the last tensor is not computed */
+    uint32_t buffers; /* that need no last tensor, and come back while it is not computed */
 };
 
 static gf_status ahead_progress(struct world *w, uint32_t rank, void *arg)
@@ -175,6 +176,9 @@ static gf_status ahead_progress(struct world *w, uint32_t rank, void *arg)
     }
     if ((status = gf_queue_follow(gf, theirs.stream)) != GF_OK) return status;
     if ((status = gf_step_begin(gf)) != GF_OK) return status;
+    ahead->buffers = 0;
+    for (uint32_t b = 0; b < gf->step.buffer_count; b++)
+        ahead->buffers += gf->buffers.now[b].last_tensor < STATE_TENSORS - 1;
     for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++) {
         void *gradient = w->device->gradient(w, rank, tensor);
         uint64_t bytes = w->ranks[rank].tensors[tensor].elem_count * sizeof(float);
@@ -195,18 +199,25 @@ static gf_status rest_progress(struct world *w, uint32_t rank, void *arg)
 
 TEST(buffers_come_back_before_the_last_tensor_is_computed)
 {
-    for (uint32_t i = 0; i < 6; i++) { /* through host memory and from device to device, fp32 and 16 bits */
-        const struct state_run *run = &state_runs[i % 3];
+    for (uint32_t i = 0; i < 10; i++) { /* through host memory and from device to device; fp32, 16 bits, sparse */
+        const struct state_run *run = &state_runs[i % 5];
         struct world_setup setup = state_setup_of(run);
-        struct ahead ahead = {.moment = {.step = 1}, .buffers = STATE_TENSORS - 1};
+        struct ahead ahead = {.moment = {.step = run->sparse ? 4 : 1}};
         struct world_step step = {.fill = state_fill_whole, .arg = &ahead.moment};
         cuda_world_begin(i, NULL);
-        setup.sim.ranks_per_node = (i < 3) ? 0 : setup.world;
+        setup.sim.ranks_per_node = (i < 5) ? 0 : setup.world;
         setup.config.exchange.fuse_bytes = 1;
+        setup.config.exchange.buffers_active = 1 + i % 2; /* most are packed when all tensors have been declared */
         cuda_world_open(&setup);
+        for (uint64_t before = 1; before < ahead.moment.step; before++) {
+            state_step_run(&both->host, before, state_fill_whole);
+            state_step_run(&both->cuda, before, state_fill_whole);
+        }
         for (uint32_t rank = 0; rank < setup.world; rank++) ahead.streams[rank] = both->fixture.fake->stream_create();
         world_run(&both->cuda, ahead_progress, &ahead);
         world_expect(&both->cuda, GF_OK);
+        assert_true(ahead.buffers >= STATE_TENSORS - 1);
+        assert_true(both->cuda.ranks[0].gf->step.sparse == run->sparse);
         both->fixture.fake->release();
         world_run(&both->cuda, rest_progress, NULL);
         world_run(&both->host, world_step_progress, &step);

@@ -43,7 +43,9 @@ static gf_status work(uint64_t theirs)
     uint64_t argument = 0;
     void *args[] = {&argument};
     gf_mem device = gf_gpu_cuda.arena(f.gpu), host = (gf_mem)(uintptr_t)pinned;
-    gf_status status = gf_gpu_cuda.wait_for(&f.queue, theirs);
+    struct gf_queue appliance = {f.gpu, theirs};
+    gf_status status = gf_gpu_cuda.mark(&appliance, 2);
+    if (status >= 0) status = gf_gpu_cuda.follow(&f.queue, 2);
     if (status >= 0) status = gf_gpu_cuda.copy(&f.queue, device, host, BYTES);
     if (status >= 0) status = gf_gpu_cuda.zero(&f.queue, device, BYTES / 2);
     if (status >= 0) status = gf_gpu_cuda.launch(&f.queue, 0, 1, 32, args);

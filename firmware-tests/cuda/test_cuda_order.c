@@ -143,7 +143,8 @@ TEST(a_copy_of_memory_that_is_nobodys_is_refused)
 static void produce(struct gf_queue *theirs, bool waits)
 {
     launch(theirs, FILL, device(0), 100);
-    if (waits) assert_int_equal(gf_gpu_cuda.wait_for(&f.queue, theirs->stream), GF_OK);
+    assert_int_equal(gf_gpu_cuda.mark(theirs, 0), GF_OK);
+    if (waits) assert_int_equal(gf_gpu_cuda.follow(&f.queue, 0), GF_OK);
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(0), BYTES), GF_OK);
     (void)drain(&f.queue);
 }

@@ -36,7 +36,7 @@ TEST(a_run_on_cuda_ends_where_it_ends_on_the_host)
 /* The driver's calls that order, one after the other, do nothing: work that met is told of, or values are wrong. */
 TEST(a_wait_that_is_left_out_is_found)
 {
-    for (cuda_lack lack = LACKS_WAIT_FOR; lack <= LACKS_FINISHED; lack++) {
+    for (cuda_lack lack = LACKS_FOLLOW; lack <= LACKS_FINISHED; lack++) {
         bool same;
         cuda_world_begin(2, NULL);
         open_of(&state_runs[0]);

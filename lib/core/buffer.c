@@ -109,7 +109,7 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     if (op == NULL) return false;
     op->first_tensor = buffer->first_tensor;
     op->tensor_count = buffer->tensor_count;
-    if (kind == &gf_buffer_dense) op->pack_queue = &gf->pack_queue;
+    op->pack_queue = &gf->pack_queue;
     op->of.buffer = (struct gf_op_buffer){.gradient = gf->gradient + buffer->gradient_offset,
                                           .sources = {.bad_first = UINT64_MAX}};
     op->algorithm = gf_choose(gf, GF_COLL_ALLREDUCE, buffer->elem_count * gf_type_size_bytes(wire));

@@ -28,6 +28,17 @@ gf_status gf_device_finished(gf_context *gf)
     return status;
 }
 
+uint32_t gf_tensor_event(const gf_context *gf, uint32_t tensor)
+{
+    return gf->under_way.count + 1 + tensor; /* behind those of the operations, and of the norms */
+}
+
+gf_status gf_tensor_computed(gf_context *gf, uint32_t tensor)
+{
+    if (!gf->on_device) return GF_OK;
+    return gf->gpu->driver->reached(gf->gpu, gf_tensor_event(gf, gf->tensors[tensor].declared_with));
+}
+
 struct gf_queue gf_queue_own(gf_context *gf, gf_stream which)
 {
     return (struct gf_queue){.gpu = gf->gpu, .stream = gf->gpu->driver->stream(gf->gpu, which)};

@@ -10,6 +10,10 @@ bool gf_device_holds(const gf_context *gf, gf_mem data);
 gf_status gf_device_finished(gf_context *gf); /* GF_OK: nothing is queued or running; GF_AGAIN */
 gf_status gf_device_failed(gf_context *gf, gf_operation operation); /* the context fails with the driver's fault */
 
+/* GF_OK: what the appliance queued before it declared the tensor in this step is done; GF_AGAIN. */
+gf_status gf_tensor_computed(gf_context *gf, uint32_t tensor);
+uint32_t gf_tensor_event(const gf_context *gf, uint32_t tensor);
+
 struct gf_queue gf_queue_own(gf_context *gf, gf_stream which);
 /* What `later` gets from here on waits for all that `earlier` holds; both are the context's own. */
 gf_status gf_queue_after(gf_context *gf, struct gf_queue *earlier, const struct gf_queue *later);

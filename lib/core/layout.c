@@ -195,7 +195,7 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
                                  .ordinal = config->device.ordinal,
                                  .local = layout->local,
                                  .device_bytes = layout->footprint.device_bytes,
-                                 .events_max = config->exchange.buffers_active + 1,
+                                 .events_max = config->exchange.buffers_active + 1 + layout->tensor_count,
                                  .idle_ns = config->exchange.timeout_ns,
                                  .log = {config->log, config->log_user},
                                  .arg = layout->drivers.gpu_arg};

@@ -51,7 +51,7 @@ struct gf_op {
     gf_type wire;           /* with `between`, where hierarchy may cast: */
     gf_mem between;         /* [elem_count] of that type for what leaves the node; 0: data itself does */
     gf_mem packed;          /* where the kind packs to and unpacks from; coll.data is where the wire takes it */
-    struct gf_queue *pack_queue; /* where it packs: main, or of dense buffers one that follows the appliance */
+    struct gf_queue *pack_queue; /* where it packs: main, or of fused buffers one that follows the appliance */
     uint64_t done_elems;    /* of packing or unpacking */
     gf_algorithm algorithm;
     uint64_t taken_ns, begin_ns; /* begin: of the collective */

@@ -12,6 +12,23 @@ static gf_status op_copy(gf_context *gf, const struct gf_op *op, struct gf_queue
     return gf->gpu->driver->copy(queue, to, from, bytes);
 }
 
+/* Before anything is packed: the tensors that a fused buffer needs are computed, and no other is waited for. */
+static gf_status op_follow(gf_context *gf, const struct gf_op *op)
+{
+    gf_status status = GF_OK;
+    if (!gf->on_device || (op->operation != GF_OPERATION_STEP)) return GF_OK;
+    const struct gf_buffer *buffer = gf_buffer_of(gf, op);
+    uint32_t followed = GF_TENSOR_NONE;
+    for (uint32_t i = buffer->first_tensor; (i <= buffer->last_tensor) && (status >= 0); i++) {
+        const struct gf_pool_tensor *tensor = &gf->tensors[i];
+        bool is_in = (op->number >= tensor->buffer_first) && (op->number - tensor->buffer_first < tensor->buffer_count);
+        if (!is_in || (tensor->declared_with == followed)) continue;
+        followed = tensor->declared_with;
+        status = gf->gpu->driver->follow(op->pack_queue, gf_tensor_event(gf, followed));
+    }
+    return status;
+}
+
 /* Out: after all that was packed, and this op's counter after it. */
 static gf_status op_send(gf_context *gf, struct gf_op *op)
 {
@@ -45,7 +62,8 @@ gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     gf->waiting.moved_ns = now_ns;
     if (op->done_elems == 0) {
         if (packs) (void)gf_finite_clear(gf, op->index);
-        status = packs ? gf_finite_send(gf, op->pack_queue, op->index) : op_receive(gf, op);
+        status = packs ? op_follow(gf, op) : op_receive(gf, op);
+        if (packs && (status >= 0)) status = gf_finite_send(gf, op->pack_queue, op->index);
         if (status < 0) return gf_device_failed(gf, op->operation);
     }
     if ((move != NULL) && (op->done_elems < op->coll.elem_count)) {

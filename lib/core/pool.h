@@ -23,6 +23,7 @@ struct gf_pool_tensor {
     uint32_t place;           /* how many tensors lie before it */
     uint32_t at_place;        /* the tensor that lies at the place that is this one's index */
     uint32_t flags;
+    uint32_t declared_with;   /* the tensor whose event says, on a device, that this one is computed */
     uint8_t type;             /* gf_type of the gradient */
     uint8_t ready;            /* in this step: declared */
     uint8_t sparse;           /* lies in the sparse part */

@@ -250,10 +250,11 @@ static gf_status tensors_count_in(gf_context *gf, uint32_t first, uint32_t count
 static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue, const char *call)
 {
     gf_status status = tensors_check(gf, first, count, call);
+    struct gf_queue theirs = {.gpu = gf->gpu, .stream = queue};
     if (status < 0) return status;
-    status = gf->gpu->driver->wait_for(&gf->pack_queue, queue);
-    if ((status >= 0) && gf->step.sparse && gf->on_device) status = gf->gpu->driver->wait_for(&gf->queue, queue);
+    status = gf->gpu->driver->mark(&theirs, gf_tensor_event(gf, first));
     if (status < 0) return gf_queue_refused(gf, status, call);
+    for (uint32_t i = first; i < first + count; i++) gf->tensors[i].declared_with = first;
     return tensors_count_in(gf, first, count);
 }
 
@@ -289,13 +290,12 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
 {
     gf_status status = tensors_check(gf, tensor, 1, "gf_tensor_skip");
     const struct gf_pool_tensor *skipped;
-    struct gf_queue *queue;
     if (status < 0) return status;
     skipped = &gf->tensors[tensor];
-    queue = (gf->step.sparse && (skipped->sparse != 0)) ? &gf->queue : &gf->pack_queue;
-    if (gf->ops->zero(queue, gf->gradient + skipped->gradient_offset,
+    if (gf->ops->zero(&gf->pack_queue, gf->gradient + skipped->gradient_offset,
                       skipped->elem_count * gf_type_size_bytes((gf_type)skipped->type)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
+    gf->tensors[tensor].declared_with = tensor; /* whose event is of an earlier step, and reached */
     return tensors_count_in(gf, tensor, 1);
 }
 

@@ -84,8 +84,8 @@ struct gf_sparse_rule gf_sparse_rule_of(const gf_context *gf)
 }
 
 /* history_out[] = h' and, where it is given, momentum_out[] = u', of elements first..end-1. */
-static gf_status accumulate(gf_context *gf, uint64_t first, uint64_t end, uint32_t *tensor, gf_mem history_out,
-                            gf_mem momentum_out)
+static gf_status accumulate(gf_context *gf, struct gf_queue *queue, uint64_t first, uint64_t end, uint32_t *tensor,
+                            gf_mem history_out, gf_mem momentum_out)
 {
     const struct gf_sparse_rule rule = gf_sparse_rule_of(gf);
     for (uint64_t at = first, to; at < end; at = to) {
@@ -98,7 +98,7 @@ static gf_status accumulate(gf_context *gf, uint64_t first, uint64_t end, uint32
             .src = gradient_at(gf, at), .src_type = gf->sparse.type, .scale = 1.0f / gf->loss_scale.value,
             .momentum = rule.momentum, .ahead = gf->config.optimizer.momentum,
             .weight_f32 = decays ? gf->optimizer.weight + in : 0, .decay = rule.decay};
-        if (gf->ops->accumulate(&gf->queue, &some, to - at) < 0)
+        if (gf->ops->accumulate(queue, &some, to - at) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;
@@ -109,9 +109,10 @@ static gf_status accumulate(gf_context *gf, uint64_t first, uint64_t end, uint32
 static gf_status piece_pack(gf_context *gf, struct gf_op *op, uint64_t first, uint64_t end)
 {
     gf_type type = gf->config.exchange.wire;
-    gf_status status = accumulate(gf, first, end, &gf->sparse.pack[op->index].tensor, gf->sparse.scratch, 0);
+    gf_status status = accumulate(gf, op->pack_queue, first, end, &gf->sparse.pack[op->index].tensor,
+                                  gf->sparse.scratch, 0);
     if (status < 0) return status;
-    if (gf->ops->cast(&gf->queue, op->packed + op->done_elems * gf_type_size_bytes(type), type, gf->sparse.scratch,
+    if (gf->ops->cast(op->pack_queue, op->packed + op->done_elems * gf_type_size_bytes(type), type, gf->sparse.scratch,
                       GF_TYPE_F32, end - first, gf->loss_scale.value * gf->config.exchange.pre_scale, first,
                       gf_finite_counter(gf, op->index)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -163,8 +164,10 @@ static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
     uint64_t done = op->done_elems, left = buffer->elem_count - done, count = gf_turn_elems(gf, left);
     if (fits) count = left;
     else if (count > gf->sparse.scratch_elems) count = gf->sparse.scratch_elems;
-    if (!fits && (gf->ops->cast(&gf->queue, gf->sparse.scratch, type, op->packed + done * gf_type_size_bytes(wire), wire,
-                                count, factor, 0, gf_finite_counter(gf, op->index)) < 0))
+    if (!fits && ((gf_queue_after(gf, &gf->pack_queue, &gf->queue) < 0) || /* whose scratch it is */
+                  (gf->ops->cast(&gf->queue, gf->sparse.scratch, type, op->packed + done * gf_type_size_bytes(wire),
+                                 wire, count, factor, 0, gf_finite_counter(gf, op->index)) < 0) ||
+                  (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0)))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     op->done_elems += count;
     return GF_OK;
@@ -183,35 +186,42 @@ const struct gf_op_kind gf_sparse_buffer = {
 /* The counter of what is scored. */
 static uint32_t counter(const gf_context *gf) { return gf->under_way.count; }
 
-static void ready_advance(gf_context *gf)
+/* On a device a tensor is ready once it is computed: what is packed of others waits for no norm. */
+static gf_status ready_advance(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    while ((sparse->ready_tensor < gf->tensor_count) && ((gf->tensors[sparse->ready_tensor].sparse == 0) ||
-                                                         (gf->tensors[sparse->ready_tensor].ready != 0))) {
-        const struct gf_pool_tensor *tensor = &gf->tensors[sparse->ready_tensor++];
-        if (tensor->sparse != 0) sparse->ready_elems = tensor->first_elem + tensor->elem_count;
+    for (; sparse->ready_tensor < gf->tensor_count; sparse->ready_tensor++) {
+        const struct gf_pool_tensor *tensor = &gf->tensors[sparse->ready_tensor];
+        gf_status status;
+        if (tensor->sparse == 0) continue;
+        if (tensor->ready == 0) return GF_OK;
+        if ((status = gf_tensor_computed(gf, sparse->ready_tensor)) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+        if (status == GF_AGAIN) return GF_OK;
+        sparse->ready_elems = tensor->first_elem + tensor->elem_count;
     }
-    if (sparse->ready_tensor == gf->tensor_count) sparse->ready_elems = sparse->elem_count;
+    sparse->ready_elems = sparse->elem_count;
+    return GF_OK;
 }
 
 /* Adds the norm of src_f32, which belongs to pool elements first..end-1 of one chunk. */
-static gf_status piece_score(gf_context *gf, uint32_t chunk, gf_mem src_f32, uint64_t first, uint64_t end)
+static gf_status piece_score(gf_context *gf, struct gf_queue *queue, uint32_t chunk, gf_mem src_f32, uint64_t first,
+                             uint64_t end)
 {
     gf_mem score = (gf_mem)(uintptr_t)&gf->sparse.scores[chunk];
     bool more = (first != gf_chunk_first(&gf->sparse, chunk));
-    if ((gf->ops->score(&gf->queue, more ? gf->sparse.part : score, src_f32, end - first, end - first,
+    if ((gf->ops->score(queue, more ? gf->sparse.part : score, src_f32, end - first, end - first,
                          end - first) < 0) ||
-        (more && (gf->ops->sum(&gf->queue, score, gf->sparse.part, GF_TYPE_F32, 1, 0, NULL) < 0)))
+        (more && (gf->ops->sum(queue, score, gf->sparse.part, GF_TYPE_F32, 1, 0, NULL) < 0)))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
 }
 
-/* *values_out = gradients first..end-1 as fp32, in the pool or in the scratch. Their scale is that of all ranks. */
-static gf_status gradients_load(gf_context *gf, uint64_t first, uint64_t end, gf_mem *values_out)
+/* *to_out = gradients first..end-1 as fp32, in the pool or in the scratch. Their scale is that of all ranks. */
+static gf_status gradients_load(gf_context *gf, struct gf_queue *queue, uint64_t first, uint64_t end, gf_mem *to_out)
 {
-    *values_out = (gf->sparse.type == GF_TYPE_F32) ? gradient_at(gf, first) : gf->sparse.scratch;
+    *to_out = (gf->sparse.type == GF_TYPE_F32) ? gradient_at(gf, first) : gf->sparse.scratch;
     if ((gf->sparse.type != GF_TYPE_F32) &&
-        (gf->ops->cast(&gf->queue, *values_out, GF_TYPE_F32, gradient_at(gf, first), gf->sparse.type, end - first, 1.0f,
+        (gf->ops->cast(queue, *to_out, GF_TYPE_F32, gradient_at(gf, first), gf->sparse.type, end - first, 1.0f,
                        0, NULL) < 0))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
@@ -219,14 +229,15 @@ static gf_status gradients_load(gf_context *gf, uint64_t first, uint64_t end, gf
 
 static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_t end)
 {
+    struct gf_queue *queue = &gf->pack_queue;
     gf_mem values = gf->sparse.scratch;
-    gf_status status = gf_sparse_is_local(gf) ? gradients_load(gf, pass->elem, end, &values)
-                                              : accumulate(gf, pass->elem, end, &pass->tensor, values, 0);
-    if (status == GF_OK) status = piece_score(gf, pass->chunk, values, pass->elem, end);
+    gf_status status = gf_sparse_is_local(gf) ? gradients_load(gf, queue, pass->elem, end, &values)
+                                              : accumulate(gf, queue, pass->elem, end, &pass->tensor, values, 0);
+    if (status == GF_OK) status = piece_score(gf, queue, pass->chunk, values, pass->elem, end);
     if (status < 0) return status;
     /* A norm that is not finite names its element. On a device nobody can look yet: all pieces are checked. */
     if (!gf->on_device && isfinite(gf->sparse.scores[pass->chunk])) return GF_OK;
-    if (gf->ops->check(&gf->queue, values, GF_TYPE_F32, end - pass->elem, pass->elem,
+    if (gf->ops->check(queue, values, GF_TYPE_F32, end - pass->elem, pass->elem,
                        gf_finite_counter(gf, counter(gf))) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
@@ -270,15 +281,15 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     struct gf_sparse *sparse = &gf->sparse;
     gf_status status;
     if (sparse->scored) return GF_OK;
-    ready_advance(gf);
+    if ((status = ready_advance(gf)) < 0) return status;
     if (!sparse->counted) {
         (void)gf_finite_clear(gf, counter(gf));
-        if (gf_finite_send(gf, &gf->queue, counter(gf)) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
+        if (gf_finite_send(gf, &gf->pack_queue, counter(gf)) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
         sparse->counted = true;
     }
     status = sparse->in_lists ? gf_sparse_lists_score(gf) : pieces_score(gf, now_ns);
     if (status != GF_OK) return status;
-    if (!sparse->score_queued && (gf_finite_end(gf, &gf->queue, counter(gf)) < 0))
+    if (!sparse->score_queued && (gf_finite_end(gf, &gf->pack_queue, counter(gf)) < 0))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
     if ((status = gf_finite_reached(gf, counter(gf))) == GF_AGAIN) return GF_AGAIN;
@@ -304,7 +315,7 @@ static gf_status piece_commit(gf_context *gf, uint64_t end, float factor)
     bool sent = pass_selected(sparse, pass);
     gf_status status = GF_OK;
 
-    if (!sent || (momentum != 0)) status = accumulate(gf, first, end, &pass->tensor, history, momentum);
+    if (!sent || (momentum != 0)) status = accumulate(gf, &gf->queue, first, end, &pass->tensor, history, momentum);
     if (status < 0) return status;
     if (sent) {
         status = ops->zero(&gf->queue, history, count * sizeof(float));
@@ -323,8 +334,8 @@ static gf_status piece_weigh(gf_context *gf, uint64_t end)
 {
     const struct gf_sparse_pass *pass = &gf->sparse.commit;
     gf_mem applied;
-    gf_status status = gradients_load(gf, pass->elem, end, &applied);
-    return (status < 0) ? status : piece_score(gf, pass->chunk, applied, pass->elem, end);
+    gf_status status = gradients_load(gf, &gf->queue, pass->elem, end, &applied);
+    return (status < 0) ? status : piece_score(gf, &gf->queue, pass->chunk, applied, pass->elem, end);
 }
 
 /* GF_OK: the norms that piece_weigh() asked for are there. Those of sparse steps were, before the vote. */

@@ -44,7 +44,7 @@ gf_status gf_sparse_lists_begin(gf_context *gf)
         bool is_sent = (sent < sparse->selected_count) && (sparse->selection[sent] == chunk);
         sparse->lists[is_sent ? sent++ : other++] = chunk;
     }
-    if (gf->gpu->driver->copy(&gf->queue, sparse->device_lists, (gf_mem)(uintptr_t)sparse->lists,
+    if (gf->gpu->driver->copy(&gf->pack_queue, sparse->device_lists, (gf_mem)(uintptr_t)sparse->lists,
                               sparse->chunk_count * sizeof(uint32_t)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
@@ -75,8 +75,8 @@ static struct gf_chunks chunks_of(const struct gf_sparse *sparse, gf_mem list, u
 }
 
 /* h' (and u') of the chunks: to where they lie, or one after the other to `packed`. */
-static gf_status accumulate(gf_context *gf, gf_mem list, uint32_t count, gf_mem history_out, gf_mem momentum_out,
-                            uint64_t packed_elems)
+static gf_status accumulate(gf_context *gf, struct gf_queue *queue, gf_mem list, uint32_t count, gf_mem history_out,
+                            gf_mem momentum_out, uint64_t packed_elems)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     const struct gf_sparse_rule rule = gf_sparse_rule_of(gf);
@@ -90,7 +90,7 @@ static gf_status accumulate(gf_context *gf, gf_mem list, uint32_t count, gf_mem 
         .u_f32 = rule.has_u ? gf->optimizer.momentum : 0, .src = gf->gradient, .src_type = sparse->type,
         .scale = 1.0f / gf->loss_scale.value, .momentum = rule.momentum, .ahead = gf->config.optimizer.momentum,
         .weight_f32 = sparse->decays ? gf->optimizer.weight : 0, .decay = rule.decay};
-    return gf->ops->accumulate_chunks(&gf->queue, &some, &chunks);
+    return gf->ops->accumulate_chunks(queue, &some, &chunks);
 }
 
 /* ---- to the wire ---- */
@@ -105,8 +105,9 @@ gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_op *op)
         uint64_t elems;
         count = (left < batch_max(sparse)) ? left : batch_max(sparse);
         elems = elems_of(sparse, sparse->selection + first, count);
-        if ((accumulate(gf, sent_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0, elems) < 0) ||
-            (gf->ops->cast(&gf->queue, op->packed + op->done_elems * gf_type_size_bytes(wire), wire, sparse->scratch,
+        if ((accumulate(gf, op->pack_queue, sent_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0,
+                        elems) < 0) ||
+            (gf->ops->cast(op->pack_queue, op->packed + op->done_elems * gf_type_size_bytes(wire), wire, sparse->scratch,
                            GF_TYPE_F32, elems, gf->loss_scale.value * gf->config.exchange.pre_scale, op->done_elems,
                            gf_finite_counter(gf, op->index)) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -129,7 +130,8 @@ void gf_sparse_lists_locate(const gf_context *gf, const struct gf_buffer *buffer
 /* ---- norms ---- */
 
 /* Norms of `count` chunks by their gradients, in their places; check: NULL, or what counts those that are not finite. */
-static gf_status gradients_score(gf_context *gf, uint32_t first, uint32_t count, struct gf_check *check)
+static gf_status gradients_score(gf_context *gf, struct gf_queue *queue, uint32_t first, uint32_t count,
+                                 struct gf_check *check)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     uint32_t batch = (sparse->type == GF_TYPE_F32) ? count : batch_max(sparse);
@@ -139,12 +141,12 @@ static gf_status gradients_score(gf_context *gf, uint32_t first, uint32_t count,
         next = (end - first < batch) ? end : first + batch;
         elems = gf_chunk_end(sparse, next - 1) - at;
         if ((sparse->type != GF_TYPE_F32) &&
-            (gf->ops->cast(&gf->queue, sparse->scratch, GF_TYPE_F32, values, sparse->type, elems, 1.0f, 0, NULL) < 0))
+            (gf->ops->cast(queue, sparse->scratch, GF_TYPE_F32, values, sparse->type, elems, 1.0f, 0, NULL) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
         if (sparse->type != GF_TYPE_F32) values = sparse->scratch;
-        if ((gf->ops->score(&gf->queue, (gf_mem)(uintptr_t)&sparse->scores[first], values, elems, sparse->chunk_elems,
+        if ((gf->ops->score(queue, (gf_mem)(uintptr_t)&sparse->scores[first], values, elems, sparse->chunk_elems,
                             gf_slice_elems(gf)) < 0) ||
-            ((check != NULL) && (gf->ops->check(&gf->queue, values, GF_TYPE_F32, elems, at, check) < 0)))
+            ((check != NULL) && (gf->ops->check(queue, values, GF_TYPE_F32, elems, at, check) < 0)))
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;
@@ -159,7 +161,7 @@ static gf_status local_score(gf_context *gf)
     uint32_t count = (uint32_t)ready - sparse->listed;
     gf_status status;
     if (!all && (count < batch_max(sparse))) return GF_AGAIN;
-    status = gradients_score(gf, sparse->listed, count, gf_finite_counter(gf, gf->under_way.count));
+    status = gradients_score(gf, &gf->pack_queue, sparse->listed, count, gf_finite_counter(gf, gf->under_way.count));
     sparse->listed += count;
     return ((status == GF_OK) && !all) ? GF_AGAIN : status;
 }
@@ -181,10 +183,11 @@ gf_status gf_sparse_lists_score(gf_context *gf)
             count++;
         if ((count == 0) || ((count < batch_max(sparse)) && !all)) return GF_AGAIN;
         elems = elems_of(sparse, list + first, count);
-        if ((accumulate(gf, other_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0, elems) < 0) ||
-            (gf->ops->score(&gf->queue, (gf_mem)(uintptr_t)&sparse->scores[first], sparse->scratch, elems,
+        if ((accumulate(gf, &gf->pack_queue, other_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0,
+                        elems) < 0) ||
+            (gf->ops->score(&gf->pack_queue, (gf_mem)(uintptr_t)&sparse->scores[first], sparse->scratch, elems,
                             sparse->chunk_elems, gf_slice_elems(gf)) < 0) ||
-            (gf->ops->check(&gf->queue, sparse->scratch, GF_TYPE_F32, elems, first * sparse->chunk_elems,
+            (gf->ops->check(&gf->pack_queue, sparse->scratch, GF_TYPE_F32, elems, first * sparse->chunk_elems,
                             gf_finite_counter(gf, gf->under_way.count)) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
         sparse->listed += count;
@@ -215,11 +218,11 @@ gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
     uint32_t sent_count = sparse->selected_count;
     struct gf_chunks sent = chunks_of(sparse, sent_list(sparse), sent_count), wired = sent;
     struct gf_chunks other = chunks_of(sparse, other_list(sparse), other_count(sparse));
-    bool good = accumulate(gf, other.dst_list_u32, other.count, sparse->history, momentum, 0) >= 0;
+    bool good = accumulate(gf, &gf->queue, other.dst_list_u32, other.count, sparse->history, momentum, 0) >= 0;
     wired.src_list_u32 = 0;
     wired.src_elems = elems_of(sparse, sparse->selection, sent_count);
     if (rule.has_u)
-        good = good && (accumulate(gf, sent.dst_list_u32, sent.count, sparse->history, momentum, 0) >= 0);
+        good = good && (accumulate(gf, &gf->queue, sent.dst_list_u32, sent.count, sparse->history, momentum, 0) >= 0);
     good = good && (ops->zero_chunks(&gf->queue, sparse->history, GF_TYPE_F32, &sent) >= 0);
     good = good && (ops->cast_chunks(&gf->queue, gf->gradient, type, gf->pack, wire, &wired,
                                      (type == GF_TYPE_F32) ? factor : 1.0f, 0, NULL) >= 0);
@@ -229,7 +232,7 @@ gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
 
 gf_status gf_sparse_lists_weigh(gf_context *gf)
 {
-    return gradients_score(gf, 0, gf->sparse.chunk_count, NULL);
+    return gradients_score(gf, &gf->queue, 0, gf->sparse.chunk_count, NULL);
 }
 
 /* ---- the update ---- */

@@ -285,7 +285,7 @@ static gf_status gpu_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t
     return plan_copy(queue, dst, src, size_bytes);
 }
 
-static gf_status gpu_wait_for(struct gf_queue *queue, gf_queue_handle other)
+static gf_status gpu_lead(struct gf_queue *queue, gf_queue_handle other)
 {
     (void)queue;
     (void)other;
@@ -308,6 +308,13 @@ static gf_status gpu_mark(struct gf_queue *queue, uint32_t event)
 {
     (void)event;
     device_of(queue)->moved = true;
+    return GF_OK;
+}
+
+static gf_status gpu_follow(struct gf_queue *queue, uint32_t event)
+{
+    (void)queue;
+    (void)event;
     return GF_OK;
 }
 
@@ -334,11 +341,11 @@ const struct gf_gpu_driver plan_gpu = {
     .host_register = gpu_register,
     .host_unregister = gpu_unregister,
     .copy = gpu_copy,
-    .wait_for = gpu_wait_for,
     .finished = gpu_finished,
     .stream = gpu_stream,
     .zero = gpu_zero,
-    .lead = gpu_wait_for,
+    .lead = gpu_lead,
     .mark = gpu_mark,
     .reached = gpu_reached,
+    .follow = gpu_follow,
 };

@@ -1,0 +1,259 @@
+/* The late device's element ops: each call is written down as it was made, and done later by the host's. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/cuda/late_gpu.h"
+#include "firmware-tests/cuda/late_state.h"
+
+gf_status late_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
+{
+    struct late_work *work = late_work_new(queue, COPY);
+    late_expect_reachable(late_of(queue->gpu), dst, size_bytes);
+    late_expect_reachable(late_of(queue->gpu), src, size_bytes);
+    work->at[0] = dst;
+    work->at[1] = src;
+    work->elem_count = size_bytes;
+    return GF_OK;
+}
+
+gf_status late_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
+{
+    struct late_work *work = late_work_new(queue, ZERO);
+    late_expect_reachable(late_of(queue->gpu), dst, size_bytes);
+    work->at[0] = dst;
+    work->elem_count = size_bytes;
+    return GF_OK;
+}
+
+static gf_status late_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                           uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
+{
+    struct late *late = late_of(queue->gpu);
+    struct late_work *work = late_work_new(queue, CAST);
+    late_expect_reachable(late, dst, elem_count * gf_type_size_bytes(dst_type));
+    late_expect_reachable(late, src, elem_count * gf_type_size_bytes(src_type));
+    late_expect_reachable(late, (gf_mem)(uintptr_t)check, sizeof *check);
+    *work = (struct late_work){.kind = CAST, .at = {dst, src}, .types = {dst_type, src_type}, .elem_count = elem_count,
+                          .scale = scale, .base = base, .check = check};
+    return GF_OK;
+}
+
+static gf_status late_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count,
+                          uint64_t base, struct gf_check *check)
+{
+    struct late *late = late_of(queue->gpu);
+    struct late_work *work = late_work_new(queue, SUM);
+    late_expect_reachable(late, dst, elem_count * gf_type_size_bytes(type));
+    late_expect_reachable(late, src, elem_count * gf_type_size_bytes(type));
+    *work = (struct late_work){.kind = SUM, .at = {dst, src}, .types = {type}, .elem_count = elem_count, .base = base,
+                          .check = check};
+    return GF_OK;
+}
+
+static gf_status late_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
+                            struct gf_check *check, struct gf_check *sources)
+{
+    struct late_work *work = late_work_new(queue, SUM_N);
+    assert_true((dst_count <= SOURCES_MAX) && (src_count <= SOURCES_MAX));
+    work->types[0] = type;
+    work->elem_count = elem_count;
+    work->base = base;
+    work->check = check;
+    work->sources = sources;
+    work->dst_count = dst_count;
+    work->src_count = src_count;
+    memcpy(work->tables[0], dst, dst_count * sizeof *dst);
+    memcpy(work->tables[1], src, src_count * sizeof *src);
+    return GF_OK;
+}
+
+static gf_status late_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
+                            struct gf_check *check)
+{
+    struct late_work *work = late_work_new(queue, CHECK);
+    late_expect_reachable(late_of(queue->gpu), src, elem_count * gf_type_size_bytes(type));
+    late_expect_reachable(late_of(queue->gpu), (gf_mem)(uintptr_t)check, sizeof *check);
+    *work = (struct late_work){.kind = CHECK, .at = {src}, .types = {type}, .elem_count = elem_count, .base = base,
+                          .check = check};
+    return GF_OK;
+}
+
+static gf_status late_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
+                            uint64_t chunk_elems, uint64_t piece_elems)
+{
+    struct late_work *work = late_work_new(queue, SCORE);
+    late_expect_reachable(late_of(queue->gpu), src_f32, elem_count * sizeof(float));
+    late_expect_reachable(late_of(queue->gpu), scores_f32,
+                     (elem_count + chunk_elems - 1) / (chunk_elems + (chunk_elems == 0)) * sizeof(float));
+    *work = (struct late_work){.kind = SCORE, .at = {scores_f32, src_f32}, .elem_count = elem_count,
+                          .chunk_elems = chunk_elems, .piece_elems = piece_elems};
+    return GF_OK;
+}
+
+static gf_status late_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
+                           uint64_t elem_count)
+{
+    (void)scratch_f32; /* the host's op wants none */
+    struct late_work *work = late_work_new(queue, NORM);
+    late_expect_reachable(late_of(queue->gpu), scratch_f32, GF_NORM_SCRATCH_ELEMS * sizeof(float));
+    late_expect_reachable(late_of(queue->gpu), square_f32, sizeof(float));
+    late_expect_reachable(late_of(queue->gpu), src, elem_count * gf_type_size_bytes(type));
+    *work = (struct late_work){.kind = NORM, .at = {square_f32, src}, .types = {type}, .elem_count = elem_count};
+    return GF_OK;
+}
+
+static void expect_accumulate(struct late *late, const struct gf_accumulate *a, uint64_t dst_elems, uint64_t src_elems)
+{
+    late_expect_reachable(late, a->dst_h_f32, dst_elems * sizeof(float));
+    late_expect_reachable(late, a->dst_u_f32, dst_elems * sizeof(float));
+    late_expect_reachable(late, a->h_f32, src_elems * sizeof(float));
+    late_expect_reachable(late, a->u_f32, src_elems * sizeof(float));
+    late_expect_reachable(late, a->weight_f32, src_elems * sizeof(float));
+    late_expect_reachable(late, a->src, src_elems * gf_type_size_bytes(a->src_type));
+}
+
+static gf_status late_accumulate(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count)
+{
+    struct late_work *work = late_work_new(queue, ACCUMULATE);
+    work->accumulate = *accumulate;
+    work->elem_count = elem_count;
+    expect_accumulate(late_of(queue->gpu), accumulate, elem_count, elem_count);
+    return GF_OK;
+}
+
+/* Lists are read late, too. */
+static void expect_chunks(struct late *late, const struct gf_chunks *chunks)
+{
+    late_expect_reachable(late, chunks->dst_list_u32, chunks->count * sizeof(uint32_t));
+    late_expect_reachable(late, chunks->src_list_u32, chunks->count * sizeof(uint32_t));
+}
+
+static gf_status late_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                                  const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
+{
+    struct late *late = late_of(queue->gpu);
+    struct late_work *work = late_work_new(queue, CAST_CHUNKS);
+    expect_chunks(late, chunks);
+    late_expect_reachable(late, dst, chunks->dst_elems * gf_type_size_bytes(dst_type));
+    late_expect_reachable(late, src, chunks->src_elems * gf_type_size_bytes(src_type));
+    *work = (struct late_work){.kind = CAST_CHUNKS, .at = {dst, src}, .types = {dst_type, src_type}, .scale = scale,
+                          .base = base, .check = check, .chunks = *chunks};
+    return GF_OK;
+}
+
+static gf_status late_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *accumulate,
+                                        const struct gf_chunks *chunks)
+{
+    struct late *late = late_of(queue->gpu);
+    struct late_work *work = late_work_new(queue, ACCUMULATE_CHUNKS);
+    work->accumulate = *accumulate;
+    work->chunks = *chunks;
+    expect_chunks(late, chunks);
+    expect_accumulate(late, accumulate, chunks->dst_elems, chunks->src_elems);
+    return GF_OK;
+}
+
+static gf_status late_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
+{
+    struct late *late = late_of(queue->gpu);
+    struct late_work *work = late_work_new(queue, ZERO_CHUNKS);
+    expect_chunks(late, chunks);
+    late_expect_reachable(late, dst, chunks->dst_elems * gf_type_size_bytes(type));
+    *work = (struct late_work){.kind = ZERO_CHUNKS, .at = {dst}, .types = {type}, .chunks = *chunks};
+    return GF_OK;
+}
+
+static gf_status late_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
+{
+    struct late_work *work = late_work_new(queue, RATIO);
+    late_expect_reachable(late_of(queue->gpu), ratio_f32, sizeof(float));
+    late_expect_reachable(late_of(queue->gpu), ratio->weight_square_f32, sizeof(float));
+    late_expect_reachable(late_of(queue->gpu), ratio->gradient_square_f32, sizeof(float));
+    work->at[0] = ratio_f32;
+    work->ratio = *ratio;
+    return GF_OK;
+}
+
+static gf_status late_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
+{
+    struct late_work *work = late_work_new(queue, UPDATE);
+    late_expect_reachable(late_of(queue->gpu), update->weight_f32, elem_count * sizeof(float));
+    late_expect_reachable(late_of(queue->gpu), update->gradient, elem_count * gf_type_size_bytes(update->gradient_type));
+    work->update = *update;
+    work->elem_count = elem_count;
+    return GF_OK;
+}
+
+static gf_status late_update_chunks(struct gf_queue *queue, const struct gf_update *update, const struct gf_chunks *chunks)
+{
+    struct late *late = late_of(queue->gpu);
+    struct late_work *work = late_work_new(queue, UPDATE_CHUNKS);
+    expect_chunks(late, chunks);
+    late_expect_reachable(late, update->weight_f32, chunks->dst_elems * sizeof(float));
+    late_expect_reachable(late, update->gradient, chunks->dst_elems * gf_type_size_bytes(update->gradient_type));
+    work->update = *update;
+    work->chunks = *chunks;
+    return GF_OK;
+}
+
+static gf_status late_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
+{
+    struct late_work *work = late_work_new(queue, ADAM);
+    late_expect_reachable(late_of(queue->gpu), adam->weight_f32, elem_count * sizeof(float));
+    late_expect_reachable(late_of(queue->gpu), adam->moment1_f32, elem_count * sizeof(float));
+    late_expect_reachable(late_of(queue->gpu), adam->moment2_f32, elem_count * sizeof(float));
+    late_expect_reachable(late_of(queue->gpu), adam->direction_f32, elem_count * sizeof(float));
+    late_expect_reachable(late_of(queue->gpu), adam->gradient, elem_count * gf_type_size_bytes(adam->gradient_type));
+    work->adam = *adam;
+    work->elem_count = elem_count;
+    return GF_OK;
+}
+
+void late_work_do(struct late *late, const struct late_work *work)
+{
+    struct gf_queue host = {.gpu = &late->gpu};
+    const struct gf_ops *ops = &gf_ops_host;
+    gf_status status = GF_OK;
+    switch (work->kind) {
+    case COPY: memmove((void *)(uintptr_t)work->at[0], (const void *)(uintptr_t)work->at[1], work->elem_count); break;
+    case ZERO: memset((void *)(uintptr_t)work->at[0], 0, work->elem_count); break;
+    case CAST:
+        status = ops->cast(&host, work->at[0], work->types[0], work->at[1], work->types[1], work->elem_count,
+                           work->scale, work->base, work->check);
+        break;
+    case SUM:
+        status = ops->sum(&host, work->at[0], work->at[1], work->types[0], work->elem_count, work->base, work->check);
+        break;
+    case SUM_N:
+        status = ops->sum_n(&host, work->tables[0], work->dst_count, work->tables[1], work->src_count, work->types[0],
+                            work->elem_count, work->base, work->check, work->sources);
+        break;
+    case CHECK:
+        status = ops->check(&host, work->at[0], work->types[0], work->elem_count, work->base, work->check);
+        break;
+    case SCORE:
+        status = ops->score(&host, work->at[0], work->at[1], work->elem_count, work->chunk_elems, work->piece_elems);
+        break;
+    case NORM: status = ops->norm(&host, work->at[0], 0, work->at[1], work->types[0], work->elem_count); break;
+    case ACCUMULATE: status = ops->accumulate(&host, &work->accumulate, work->elem_count); break;
+    case RATIO: status = ops->ratio(&host, work->at[0], &work->ratio); break;
+    case UPDATE: status = ops->update(&host, &work->update, work->elem_count); break;
+    case ADAM: status = ops->adam(&host, &work->adam, work->elem_count); break;
+    case UPDATE_CHUNKS: status = ops->update_chunks(&host, &work->update, &work->chunks); break;
+    case CAST_CHUNKS:
+        status = ops->cast_chunks(&host, work->at[0], work->types[0], work->at[1], work->types[1], &work->chunks,
+                                  work->scale, work->base, work->check);
+        break;
+    case ACCUMULATE_CHUNKS: status = ops->accumulate_chunks(&host, &work->accumulate, &work->chunks); break;
+    case ZERO_CHUNKS: status = ops->zero_chunks(&host, work->at[0], work->types[0], &work->chunks); break;
+    }
+    assert_int_equal(status, GF_OK);
+}
+
+const struct gf_ops late_ops = {
+    .name = "late", .cast = late_cast, .sum = late_sum, .sum_n = late_sum_n, .check = late_check, .copy = late_copy,
+    .zero = late_zero, .score = late_score, .norm = late_norm, .ratio = late_ratio,
+    .accumulate = late_accumulate, .update = late_update,
+    .cast_chunks = late_cast_chunks, .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,
+    .update_chunks = late_update_chunks,
+    .adam = late_adam,
+};
