@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 /* UCX's own share: 4.2 MB a worker are its receive queue and first buffers. */
 #define UCX_SHARE_BYTES ((uint64_t)8 << 20)
+/* .. of which the largest file takes so much. */
+#define UCX_FILE_BYTES ((uint64_t)4 << 20)
 /* Segments of a rank: receive queue, buffers, region (df -i, 2 and 4 ranks, direct and ring). */
 #define INODES 3u
 
@@ -23,6 +26,18 @@ const char *gf_ucx_shm_directory(void)
 static gf_status refuse(struct gf_ucx *ucx, const char *why)
 {
     return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK, "%s%s", gf_ucx_shm_directory(), why);
+}
+
+/* A segment is a file, too: beyond the limit the kernel refuses it, and UCX says "Out of memory". */
+static gf_status file_size_check(struct gf_ucx *ucx)
+{
+    uint64_t need_bytes = (ucx->mapped_bytes > UCX_FILE_BYTES) ? ucx->mapped_bytes : UCX_FILE_BYTES;
+    struct rlimit file;
+    if ((getrlimit(RLIMIT_FSIZE, &file) != 0) || (file.rlim_cur >= need_bytes)) return GF_OK;
+    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK,
+                        "a file may have %llu KiB here (ulimit -f); shared memory takes files of %llu KiB in %s",
+                        (unsigned long long)file.rlim_cur / 1024, (unsigned long long)(need_bytes + 1023) / 1024,
+                        gf_ucx_shm_directory());
 }
 
 static gf_status directory_check(struct gf_ucx *ucx)
@@ -39,6 +54,7 @@ static gf_status directory_check(struct gf_ucx *ucx)
         return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK, "%s inode%s free on %s, %u are needed",
                             (space.f_favail == 0) ? "no" : (space.f_favail == 1) ? "1" : "2",
                             (space.f_favail == 2) ? "s are" : " is", directory, INODES);
+    if (file_size_check(ucx) != GF_OK) return GF_ERR_SYSTEM;
     free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
     whole_bytes = (uint64_t)space.f_blocks * space.f_frsize;
     if ((space.f_blocks == 0) || (free_bytes >= need_bytes)) return GF_OK; /* no blocks: a tmpfs without a limit */

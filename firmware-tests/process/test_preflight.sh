@@ -26,7 +26,7 @@ port=7$(( $$ % 900 + 100 ))
 # ---- a sound node, a sound job ----
 file sound.cfg "rendezvous = { address = \"127.0.0.1:$port\"; };"
 check "a_sound_node" exits 0 "$gf_check" "$scratch/sound.cfg" --preflight
-for line in launcher libraries binary transports gpu footprint memlock "huge pages" control interface ports "control ports" shm memory; do
+for line in launcher libraries binary transports gpu footprint stack memlock "huge pages" control interface ports "control ports" shm memory; do
     check "it_has_a_line_of_$(echo "$line" | tr ' ' _)" said ok "$line" ""
 done
 check "alone_it_says_why_there_are_no_peers" said skip peers "started alone"
@@ -80,6 +80,9 @@ check "library_that_is_no_gpu_driver" said fail gpu "has not the functions"
 UCX_RNDV_THRESH=1m "$gf_check" "$scratch/sound.cfg" --preflight >"$scratch/out"
 check "ucx_variables_are_said" said warn environment "UCX_RNDV_THRESH"
 
+small_stack() { (ulimit -s 48; exec "$gf_check" "$scratch/sound.cfg" --preflight); }
+small_stack >"$scratch/out"
+check "a_stack_that_gf_open_refuses" said fail stack "48 KiB; 64 KiB are needed"
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && setpriv --bounding-set=-ipc_lock true 2>/dev/null; then
     file rdma.cfg 'link = { transports = "self,posix,rc"; };'
     lock_limited() { (ulimit -l 64; exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock "$gf_check" "$@" --preflight); }

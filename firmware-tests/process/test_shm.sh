@@ -25,6 +25,8 @@ refused inodes_for_one_of_two "$(shm size=300m,nr_inodes=5)" \
 refused no_dev_shm "mount -t tmpfs -o mode=755 tmpfs /dev" '/dev/shm: No such file or directory'
 refused no_proc "umount -l /proc" '/proc is not mounted, or hidden'
 refused another_proc "mount -t tmpfs tmpfs /proc" '/proc is not mounted, or hidden'
+refused no_files_of_that_size "ulimit -f 2000" \
+    'a file may have [0-9]+ KiB here .ulimit -f.; shared memory takes files of [0-9]+ KiB'
 if $space sh -c "$(shm size=64m)" 2>/dev/null; then
     check enough_of_each_is_enough $space sh -c "$(shm size=40m,nr_inodes=7) && $BUILD/gf-run -n 2 $perf >/dev/null"
 fi

@@ -147,6 +147,17 @@ void check_footprint(struct check_report *report, const struct check_job *job)
 
 /* ---- limits ---- */
 
+void check_stack(struct check_report *report)
+{
+    struct rlimit stack = {0};
+    if (getrlimit(RLIMIT_STACK, &stack) != 0) return;
+    if (stack.rlim_cur >= GF_STACK_BYTES)
+        check_say(report, "stack", CHECK_OK, NULL, "%u KiB of the main thread's are needed", GF_STACK_BYTES / 1024);
+    else
+        check_say(report, "stack", CHECK_FAIL, "raise it (ulimit -s)", "may grow to %llu KiB; %u KiB are needed",
+                  (unsigned long long)stack.rlim_cur / 1024, GF_STACK_BYTES / 1024);
+}
+
 /* Past RLIMIT_MEMLOCK by privilege (bit 14 of the effective set). */
 static bool may_lock_all(void)
 {

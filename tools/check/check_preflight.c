@@ -107,6 +107,7 @@ int check_preflight(struct check_job *job, bool json)
     check_transports(&report, job);
     check_gpu(&report, job);
     check_footprint(&report, job);
+    check_stack(&report);
     check_memlock(&report, job);
     check_huge_pages(&report, job);
     if (job->launched) launched_lines(&report, job);

@@ -48,6 +48,7 @@ bool check_network_used(const char *transports);
 void check_environment(struct check_report *report, const struct check_job *job);
 void check_footprint(struct check_report *report, const struct check_job *job);
 void check_gpu(struct check_report *report, const struct check_job *job);
+void check_stack(struct check_report *report);
 void check_memlock(struct check_report *report, const struct check_job *job);
 void check_huge_pages(struct check_report *report, const struct check_job *job);
 void check_memory(struct check_report *report, const struct check_job *job);
