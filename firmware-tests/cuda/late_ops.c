@@ -177,13 +177,15 @@ static gf_status late_update(struct gf_queue *queue, const struct gf_update *upd
 {
     struct late_work *work = late_work_new(queue, UPDATE);
     late_expect_reachable(late_of(queue->gpu), update->weight_f32, elem_count * sizeof(float));
-    late_expect_reachable(late_of(queue->gpu), update->gradient, elem_count * gf_type_size_bytes(update->gradient_type));
+    late_expect_reachable(late_of(queue->gpu), update->gradient,
+                          elem_count * gf_type_size_bytes(update->gradient_type));
     work->update = *update;
     work->elem_count = elem_count;
     return GF_OK;
 }
 
-static gf_status late_update_chunks(struct gf_queue *queue, const struct gf_update *update, const struct gf_chunks *chunks)
+static gf_status late_update_chunks(struct gf_queue *queue, const struct gf_update *update,
+                                    const struct gf_chunks *chunks)
 {
     struct late *late = late_of(queue->gpu);
     struct late_work *work = late_work_new(queue, UPDATE_CHUNKS);
