@@ -4,36 +4,19 @@
 # what was measured is printed.
 set -u
 . firmware-tests/support/shell.sh
-export LC_ALL=C OPENBLAS_NUM_THREADS=1
+. firmware-tests/support/elastic.sh
 RUNS=${RUNS:-1} steps=1000
-
-step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; }
-accuracy() { sed -n 's/^.*test accuracy *\([0-9.]*\) %.*$/\1/p' "$1"; }
-near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d < 1 && d > -1) }'; }
 
 # run RANKS VICTIM MS TRANSPORTS SIGNAL: VICTIM gets SIGNAL MS after training has begun; the log is in $scratch/log.
 run() {
-    ranks=$1 victim=$2 ms=$3 transports=$4 number=$5
-    rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"
-    timeout 100 "$BUILD/gf-run" -n "$ranks" --elastic \
-        sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@" --checkpoint "$0/c"' "$scratch" \
-        "$BUILD/gf-train" --model linear --elastic --steps $steps --set "link.transports=$transports" \
-        --set rendezvous.join_timeout=20s --set exchange.timeout=3s --set link.idle=yield --checkpoint-every 10 \
-        >"$scratch/log" 2>&1 &
-    job=$!
-    until at=$(step_of "$scratch/c.0"); [ "${at:-0}" -ge 10 ]; do
-        kill -0 $job 2>/dev/null || return 1 # it ended before
-        sleep 0.01
-    done
-    sleep "$(awk -v ms="$ms" 'BEGIN { print ms / 1000 }')"
+    job_start "-n $1 --elastic" --steps $steps --set "link.transports=$4" --set rendezvous.join_timeout=20s \
+        --set exchange.timeout=3s --set link.idle=yield || return 1
+    nap "$3"
     began=$(date +%s%N)
-    kill -"$number" "$(cat "$scratch/pid.$victim")"
-    until [ "$(grep -c 'elastic: rank' "$scratch/log")" -ge $((ranks - 1)) ]; do
-        kill -0 $job 2>/dev/null || break
-        sleep 0.005
-    done
-    echo $(($(date +%s%N) - began)) >>"$scratch/times.$number.$transports"
-    [ "$number" = KILL ] || kill -CONT "$(cat "$scratch/pid.$victim")"
+    signal "$5" "$2"
+    wait_for $(($1 - 1)) 'elastic: rank' >/dev/null
+    echo $(($(date +%s%N) - began)) >>"$scratch/times.$5.$4"
+    [ "$5" = KILL ] || signal CONT "$2"
     wait $job
 }
 
@@ -65,27 +48,20 @@ stopped() { # RANKS VICTIM MS TRANSPORTS: silent past the deadline it is left be
     code=$?
     own_files "$1" "$2" || code=$?
     steps=1000
-    [ $code -eq 0 ] || { echo "exit $code"; tail -20 "$scratch/log"; return 1; }
-    grep -q "rank $2: the other ranks \(go\|went\) on without" "$scratch/log" || { cat "$scratch/log"; return 1; }
+    [ $code -eq 0 ] || { echo "exit $code"; show; return 1; }
+    grep -q "rank $2: the other ranks \(go\|went\) on without" "$scratch/log" || { show; return 1; }
     near "$(accuracy "$scratch/log")" "$whole"
-}
-measured() { # SIGNAL TRANSPORTS
-    [ -f "$scratch/times.$1.$2" ] || return 0
-    sort -n "$scratch/times.$1.$2" | awk -v what="$1, $2" '{ t[NR] = $1 / 1e9 } END {
-        printf "# %s: from the signal until all survivors go on, seconds: min %.3f median %.3f max %.3f of %d\n",
-               what, t[1], t[int((NR + 1) / 2)], t[NR], NR }'
 }
 
 disturbed() { # RANKS VICTIM MS TRANSPORTS
-    run "$@" KILL || { echo "exit $?"; tail -20 "$scratch/log"; return 1; }
-    [ "$(grep -c 'elastic: rank' "$scratch/log")" -eq $(($1 - 1)) ] || { echo "not every survivor went on"; cat "$scratch/log"; return 1; }
-    grep -q "rank $2 died" "$scratch/log" && grep -q 'the same on all ranks' "$scratch/log" || { cat "$scratch/log"; return 1; }
+    run "$@" KILL || { echo "exit $?"; show; return 1; }
+    [ "$(grep -c 'elastic: rank' "$scratch/log")" -eq $(($1 - 1)) ] || { echo "not every survivor went on"; show; return 1; }
+    grep -q "rank $2 died" "$scratch/log" && grep -q 'the same on all ranks' "$scratch/log" || { show; return 1; }
     near "$(accuracy "$scratch/log")" "$whole" || { echo "accuracy $(accuracy "$scratch/log"), undisturbed $whole"; return 1; }
     own_files "$1" "$2" && goes_on "$1"
 }
 
-timeout 100 "$BUILD/gf-run" -n 3 "$BUILD/gf-train" --model linear --steps $steps >"$scratch/whole" 2>&1
-whole=$(accuracy "$scratch/whole")
+whole=$(undisturbed --steps $steps)
 check undisturbed_run [ -n "$whole" ]
 for transports in self,posix self,tcp; do
     i=0
@@ -96,7 +72,8 @@ for transports in self,posix self,tcp; do
     done
     check "${transports}_3_ranks_while_1_stops" stopped 3 1 20 $transports
     check "${transports}_3_ranks_while_0_stops" stopped 3 0 20 $transports
-    measured KILL $transports
-    measured STOP $transports
+    for number in KILL STOP; do
+        measured "$scratch/times.$number.$transports" "$number, $transports: from the signal until all survivors go on"
+    done
 done
 finish

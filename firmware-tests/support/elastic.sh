@@ -1,0 +1,42 @@
+# What the suites of elastic jobs share: gf-train under gf-run, ranks that say their process in $scratch/pid.RANK, and what
+# a job printed in $scratch/log. Read behind shell.sh.
+export LC_ALL=C OPENBLAS_NUM_THREADS=1
+
+step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; } # of a checkpoint
+accuracy() { sed -n 's/^.*test accuracy *\([0-9.]*\) %.*$/\1/p' "$1"; }
+near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d < 1 && d > -1) }'; } # within a point
+nap() { sleep "$(awk -v ms="$1" 'BEGIN { print ms / 1000 }')"; }
+show() { tail -n "${1:-20}" "$scratch/log"; return 1; }
+
+# job_start "GF-RUN OPTIONS" GF-TRAIN OPTION..: in the background, as $job, until rank 0 has saved step 10
+job_start() {
+    how=$1; shift
+    rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"
+    # shellcheck disable=SC2016,SC2086 # $$ is the rank's; words of the options
+    timeout 200 "$BUILD/gf-run" $how sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" "$BUILD/gf-train" \
+        --model linear --elastic --checkpoint "$scratch/c" --checkpoint-every 10 "$@" >"$scratch/log" 2>&1 &
+    job=$!
+    until at=$(step_of "$scratch/c.0"); [ "${at:-0}" -ge 10 ]; do
+        kill -0 $job 2>/dev/null || { echo "it ended before"; show; return 1; }
+        sleep 0.01
+    done
+}
+# wait_for N PATTERN: until the log has N lines of it; fails once the job has ended
+wait_for() {
+    until [ "$(grep -c "$2" "$scratch/log")" -ge "$1" ]; do
+        kill -0 $job 2>/dev/null || { show; return 1; }
+        sleep 0.01
+    done
+}
+signal() { kill "-$1" "$(cat "$scratch/pid.$2")"; } # SIGNAL RANK
+# undisturbed OPTION..: the accuracy of a job of 3
+undisturbed() {
+    timeout 200 "$BUILD/gf-run" -n 3 "$BUILD/gf-train" --model linear "$@" >"$scratch/whole" 2>&1
+    accuracy "$scratch/whole"
+}
+# measured FILE WHAT: of the nanoseconds in the file, one a line
+measured() {
+    [ -f "$1" ] || return 0
+    sort -n "$1" | awk -v what="$2" '{ t[NR] = $1 / 1e9 } END {
+        printf "# %s, seconds: min %.3f median %.3f max %.3f of %d\n", what, t[1], t[int((NR + 1) / 2)], t[NR], NR }'
+}
