@@ -182,7 +182,6 @@ TEST(the_last_cannot_leave)
     play(&w, 2, 2, list);
     expect_left(&w, 0, "the first");
     assert_int_equal(gf_leave(w.ranks[1].gf), GF_ERR_STATE);
-    assert_int_equal(gf_leave(NULL), GF_ERR_PARAM);
     assert_int_equal(gf_epoch_due(w.ranks[1].gf), 0);
     world_close(&w);
 }

@@ -69,6 +69,21 @@ static void weights_begin(struct world *w)
     }
 }
 
+/* The half weights of a rank are its weights, rounded; with fp32 there are none. */
+static void half_weights_expect(const struct world *w, uint32_t rank, gf_type type)
+{
+    for (uint32_t t = 0; t < LENGTH(tensors); t++) {
+        const float *weight = (const float *)(uintptr_t)gf_weight(w->ranks[rank].gf, t);
+        const uint16_t *half = (const uint16_t *)(uintptr_t)gf_weight_half(w->ranks[rank].gf, t);
+        assert_int_equal(half != NULL, type != GF_TYPE_F32);
+        for (uint64_t e = 0; (half != NULL) && (e < tensors[t].elem_count); e++) {
+            uint16_t rounded;
+            world_put(type, &rounded, 0, weight[e]);
+            assert_int_equal(half[e], rounded);
+        }
+    }
+}
+
 /* ||w - ref|| / ||ref|| over all weights. */
 static double error_of(const struct world *w, const struct oracle_case *c)
 {
@@ -103,18 +118,24 @@ TEST(each_optimizer_is_the_published_one)
     for (size_t row = 0; row < LENGTH(oracle_cases); row++) {
         const struct oracle_case *c = &oracle_cases[row];
         struct world_setup setup = setup_of(c);
+        const gf_type half = (gf_type)(row % GF_TYPE_COUNT);
         uint32_t number;
         struct world_step step = {.fill = gradient_fill, .arg = &number};
         struct world w;
         double error;
+        setup.config.optimizer.half_weights = half;
         world_open(&w, &setup);
         weights_begin(&w);
+        for (uint32_t rank = 0; rank < 2; rank++) half_weights_expect(&w, rank, half);
         for (number = 1; number <= ORACLE_STEPS; number++) {
             float rate = c->rate * (c->constant ? 1.0f : (float)(1 + number % 7) / 4);
             world_step_run(&w, &step);
             world_expect(&w, GF_OK);
             if (number % 2 == 0) norm_expect(&w, c, number);
-            for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(gf_update(w.ranks[rank].gf, rate), GF_OK);
+            for (uint32_t rank = 0; rank < 2; rank++) {
+                assert_int_equal(gf_update(w.ranks[rank].gf, rate), GF_OK);
+                half_weights_expect(&w, rank, half);
+            }
             if (c->clip > 0) norm_expect(&w, c, number);
         }
         error = error_of(&w, c);

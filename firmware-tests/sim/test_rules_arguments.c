@@ -179,6 +179,7 @@ TEST(arguments_of_states_epochs_and_statistics)
     rules_make(RULES_READY, false);
     RULE(gf_state_save(gf, NULL, rules_state_bytes), 'P', "at (nil)");
     RULE(gf_state_save(gf, rules_state, rules_state_bytes - 1), 'P', "gf_state_bytes() says");
+    RULE(gf_state_save(gf, rules_state, rules_state_bytes + 8), 'P', "gf_state_bytes() says");
     RULE(gf_state_load(gf, NULL, rules_state_bytes), 'P', "aligned to 8");
     RULE(gf_state_load(gf, (char *)rules_state + 4, rules_state_bytes), 'P', "aligned to 8");
     RULE(gf_state_load(gf, rules_state, 7), 'D', "7 bytes; a state has");

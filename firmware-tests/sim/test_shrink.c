@@ -373,18 +373,3 @@ TEST(who_polls_goes_on_alone_at_once)
     assert_true(elastic.ranks[2].change_ns < SECOND / 20);
     world_close(&w);
 }
-
-TEST(a_call_at_the_wrong_moment_is_refused)
-{
-    struct world_setup setup = elastic_setup(2);
-    struct world w;
-    world_open(&w, &setup);
-    assert_int_equal(gf_shrink(w.ranks[0].gf, NULL, 0), GF_ERR_STATE);
-    assert_int_equal(gf_epoch_poll(w.ranks[0].gf), GF_ERR_STATE);
-    assert_int_equal(gf_epoch_wait(w.ranks[0].gf), GF_ERR_STATE);
-    assert_int_equal(gf_shrink(NULL, NULL, 0), GF_ERR_PARAM);
-    gf_abort(w.ranks[0].gf);
-    assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_ERR_ABORTED);
-    assert_int_equal(gf_shrink(w.ranks[0].gf, NULL, 0), GF_ERR_STATE);
-    world_close(&w);
-}

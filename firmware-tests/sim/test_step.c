@@ -171,61 +171,6 @@ TEST(micro_batches_are_added_up_before_the_last_declares)
     world_close(&w);
 }
 
-TEST(wrong_calls_are_refused_named_and_change_nothing)
-{
-    struct world_setup setup = mixed_setup(2);
-    struct world_step step = {.order = WORLD_FORWARD};
-    struct world w;
-    gf_context *gf;
-    world_open(&w, &setup);
-    gf = w.ranks[1].gf;
-    assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_ERR_STATE);
-    world_expect_log(&w, 1, "tensor 0 \"empty.first\" outside of a step");
-    assert_int_equal(gf_tensor_skip(gf, 3), GF_ERR_STATE);
-    assert_int_equal(gf_step_samples(gf, 5), GF_ERR_STATE);
-    assert_int_equal(gf_step_poll(gf), GF_ERR_STATE);
-    assert_int_equal(gf_step_wait(gf), GF_ERR_STATE);
-    assert_int_equal(gf_update(gf, 0.1f), GF_ERR_STATE);
-    world_expect_log(&w, 1, "optimizer.kind is none");
-
-    world_run(&w, begin_progress, NULL);
-    world_expect(&w, GF_OK);
-    assert_int_equal(gf_step_begin(gf), GF_ERR_STATE);
-    world_expect_log(&w, 1, "step 1 is not whole");
-    assert_int_equal(gf_tensor_ready(gf, LENGTH(mixed), 0), GF_ERR_PARAM);
-    world_expect_log(&w, 1, "tensor 10 of 10");
-    assert_int_equal(gf_tensor_ready(gf, 3, 0), GF_OK);
-    assert_int_equal(gf_tensor_ready(gf, 3, 0), GF_ERR_STATE);
-    world_expect_log(&w, 1, "tensor 3 \"round\" was declared before in step 1");
-    assert_int_equal(gf_tensor_skip(gf, 3), GF_ERR_STATE);
-    assert_int_equal(gf_tensor_skip(gf, 0), GF_OK);
-    assert_int_equal(gf_tensor_ready(gf, 1, 0), GF_OK);
-    assert_int_equal(gf_step_poll(gf), GF_AGAIN);
-    assert_int_equal(gf_step_wait(gf), GF_ERR_STATE);
-    world_expect_log(&w, 1, "tensor 2 \"odd\" was not declared ready in step 1 (3 of 10 were)");
-    for (uint32_t rank = 0; rank < 2; rank++) {
-        for (uint32_t tensor = 0; tensor < LENGTH(mixed); tensor++) {
-            if ((rank == 1) && ((tensor == 3) || (tensor < 2))) continue;
-            assert_int_equal(gf_tensor_skip(w.ranks[rank].gf, tensor), GF_OK);
-        }
-    }
-    for (uint32_t i = 0; i < 3; i++) assert_int_equal(gf_tensor_ready(gf, 5, 0), GF_ERR_STATE);
-    assert_int_equal(gf_error_last(gf)->code, GF_OK); /* refused, not failed */
-    w.ranks[0].next = 1;
-    for (uint32_t i = 0; i < 100; i++) {
-        (void)gf_step_poll(w.ranks[0].gf);
-        (void)gf_step_poll(gf);
-        (void)gf_sim_advance(w.sim);
-    }
-    assert_int_equal(gf_step_poll(gf), GF_OK);
-    assert_int_equal(gf_step_wait(gf), GF_OK);
-    assert_int_equal(gf_step_poll(w.ranks[0].gf), GF_OK);
-    world_step_run(&w, &step);
-    world_expect(&w, GF_OK);
-    world_expect_sums(&w, 1.0f);
-    world_close(&w);
-}
-
 /* ---- more of them ---- */
 
 TEST(two_contexts_in_one_process_know_nothing_of_each_other)

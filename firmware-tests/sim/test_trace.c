@@ -363,11 +363,5 @@ TEST(an_older_caller_gets_what_it_knows)
     assert_int_equal(stats.steps, 1);
     assert_int_equal(stats.size_bytes, offsetof(struct gf_stats, wire_bytes));
     assert_int_equal(stats.wire_bytes, UINT64_C(0xeeeeeeeeeeeeeeee));
-    stats.size_bytes = 0;
-    assert_int_equal(gf_stats(w.ranks[0].gf, &stats), GF_ERR_PARAM);
-    stats.size_bytes = sizeof stats + 1;
-    assert_int_equal(gf_stats(w.ranks[0].gf, &stats), GF_ERR_PARAM);
-    assert_int_equal(gf_stats(NULL, &stats), GF_ERR_PARAM);
-    assert_int_equal(gf_stats(w.ranks[0].gf, NULL), GF_ERR_PARAM);
     world_close(&w);
 }

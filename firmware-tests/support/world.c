@@ -252,12 +252,6 @@ void world_expect(const struct world *w, gf_status status)
 
 /* ---- steps ---- */
 
-const char *world_order_name(world_order order)
-{
-    static const char *const names[] = {"forward", "backward", "random", "rotated"};
-    return names[order];
-}
-
 static uint32_t gcd(uint32_t a, uint32_t b)
 {
     while (b != 0) {

@@ -94,7 +94,6 @@ void world_block(struct world *w, uint32_t rank, world_progress turn, void *arg)
 void world_unblock(struct world *w);
 
 typedef enum world_order { WORLD_FORWARD = 0, WORLD_BACKWARD, WORLD_RANDOM, WORLD_ROTATED, WORLD_ORDER_COUNT } world_order;
-const char *world_order_name(world_order order);
 /* The tensor that `rank` declares at this place. WORLD_RANDOM is the same on all ranks, WORLD_ROTATED on none. */
 uint32_t world_order_at(world_order order, uint32_t rank, uint32_t place, uint32_t tensor_count);
 

@@ -139,37 +139,9 @@ TEST(the_link_is_asked_for_just_the_exchange_bytes)
     }
 }
 
-TEST(memory_that_is_too_small_unaligned_or_none_is_refused)
-{
-    struct gf_sim *sim = gf_sim_create(&(struct gf_sim_setup){.world = 1});
-    static struct gf_config config;
-    struct gf_drivers drivers;
-    struct gf_footprint need;
-    gf_context *gf = (gf_context *)1;
-    char *memory;
-    config_of(&config, &drivers, sim, 0, 1);
-    assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_OK);
-    memory = aligned_alloc(64, need.control_bytes + 64);
-    assert_non_null(memory);
-    memset(memory, 0x5a, need.control_bytes + 64);
-    assert_int_equal(gf_open(&config, tensors, LENGTH(tensors), memory, need.control_bytes - 1, &gf), GF_ERR_ARENA);
-    assert_null(gf);
-    assert_non_null(strstr(logged, "gf_measure() asked for"));
-    assert_int_equal(gf_open(&config, tensors, LENGTH(tensors), memory, 0, &gf), GF_ERR_ARENA);
-    assert_int_equal(gf_open(&config, tensors, LENGTH(tensors), memory + 8, need.control_bytes, &gf), GF_ERR_PARAM);
-    assert_non_null(strstr(logged, "aligned to 64 bytes"));
-    assert_int_equal(gf_open(&config, tensors, LENGTH(tensors), NULL, need.control_bytes, &gf), GF_ERR_PARAM);
-    assert_int_equal(gf_open(NULL, tensors, LENGTH(tensors), memory, need.control_bytes, &gf), GF_ERR_PARAM);
-    assert_int_equal(gf_open(&config, tensors, LENGTH(tensors), memory, need.control_bytes, NULL), GF_ERR_PARAM);
-    for (size_t i = 0; i < need.control_bytes + 64; i++) assert_int_equal(memory[i], 0x5a); /* refused before it is touched */
-    free(memory);
-    gf_sim_destroy(sim);
-}
-
 static void set_rank(struct gf_config *config) { config->job.rank = 4; }
 static void set_no_world(struct gf_config *config) { config->job.world = 0; }
 static void set_slice(struct gf_config *config) { config->exchange.slice_bytes = 4097; }
-static void set_size(struct gf_config *config) { config->size_bytes = 12; }
 static void set_device(struct gf_config *config) { (void)snprintf(config->device.driver, sizeof config->device.driver, "cuda"); }
 static void set_large(struct gf_config *config) { config->exchange.user_bytes = UINT64_C(1) << 20; }
 static void set_text(struct gf_config *config) { memset(config->link.devices, 'x', sizeof config->link.devices); }
@@ -184,7 +156,6 @@ TEST(configurations_that_cannot_work_are_refused_with_a_reason)
                  {set_rank, "job.rank"},
                  {set_no_world, "job.ignore_environment"},
                  {set_slice, "exchange.slice_bytes"},
-                 {set_size, "size_bytes = 12"},
                  {set_device, "device.driver \"cuda\" is not in this build; there is \"host\""},
                  {set_text, "link.devices"}};
     for (size_t row = 0; row < LENGTH(cases); row++) {
@@ -215,12 +186,7 @@ TEST(tables_are_refused_or_valid)
     struct gf_drivers drivers;
     struct gf_footprint need;
     config_of(&config, &drivers, sim, 1, 2);
-    assert_int_equal(gf_measure(&config, tensors, 0, &need), GF_ERR_PARAM);
-    assert_non_null(strstr(logged, "0 tensors; allowed are 1 to 16384"));
-    assert_int_equal(gf_measure(&config, NULL, 3, &need), GF_ERR_PARAM);
     assert_int_equal(gf_measure(&config, many, GF_TENSORS_MAX, &need), GF_OK); /* all of them empty */
     assert_int_equal(gf_measure(&config, many, GF_TENSORS_MAX + 1, &need), GF_ERR_PARAM);
-    assert_int_equal(gf_measure(&config, tensors, 1, NULL), GF_ERR_PARAM);
-    assert_int_equal(gf_measure(NULL, tensors, 1, &need), GF_ERR_PARAM);
     gf_sim_destroy(sim);
 }
