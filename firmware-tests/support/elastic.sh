@@ -1,5 +1,5 @@
-# What the suites of elastic jobs share: gf-train under gf-run, ranks that say their process in $scratch/pid.RANK, and what
-# a job printed in $scratch/log. Read behind shell.sh.
+# What the suites of elastic jobs share: gf-train under gf-run, ranks that say their process in $scratch/pid.RANK, and
+# what a job printed in $scratch/log. Read behind shell.sh.
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 
 step_of() { od -An -tu8 -j40 -N8 "$1" 2>/dev/null | tr -d ' '; } # of a checkpoint
