@@ -84,10 +84,19 @@ static bool no_quorum_is_left(const struct soak_job *job)
     return (job->plan.setup.world == 2) && !job->ranks[1].joiner && (job->ranks[1].end == GF_ERR_QUORUM);
 }
 
+/* The last epoch held the dead rank alone: whoever was still to come in finds nobody who knows the job. */
+static bool nobody_is_left(const struct soak_job *job)
+{
+    const struct commit *last = &job->commits.all[0];
+    for (uint32_t i = 1; i < job->commits.count; i++)
+        if (!job->commits.all[i].accepted && (job->commits.all[i].epoch > last->epoch)) last = &job->commits.all[i];
+    return (job->plan.culprit != GF_RANK_NONE) && (last->members == UINT64_C(1) << job->plan.culprit);
+}
+
 /* A death, and perhaps a new start: everybody else goes on to the end, whoever was started again as well. */
 static void all_go_on(const struct soak_job *job)
 {
-    if (ended_numeric(job) || job->late || !job->met || no_quorum_is_left(job)) return;
+    if (ended_numeric(job) || job->late || !job->met || no_quorum_is_left(job) || nobody_is_left(job)) return;
     for (uint32_t rank = 0; rank < job->plan.ids; rank++)
         if ((job->ranks[rank].end_stage == SOAK_OPEN) && !job->ranks[rank].joiner)
             return; /* it died while they joined for the first time */
