@@ -250,8 +250,9 @@ static gf_status tensors_count_in(gf_context *gf, uint32_t first, uint32_t count
 static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue, const char *call)
 {
     gf_status status = tensors_check(gf, first, count, call);
-    struct gf_queue theirs = {.gpu = gf->gpu, .stream = queue};
+    struct gf_queue theirs = {.stream = queue};
     if (status < 0) return status;
+    theirs.gpu = gf->gpu;
     status = gf->gpu->driver->mark(&theirs, gf_tensor_event(gf, first));
     if (status < 0) return gf_queue_refused(gf, status, call);
     for (uint32_t i = first; i < first + count; i++) gf->tensors[i].declared_with = first;
