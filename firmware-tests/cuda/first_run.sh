@@ -66,8 +66,8 @@ step() {
 # What several programs have in common: device memory, two ranks on one GPU.
 train="gf-train --config $out/first.cfg --data $here/data"
 bench="gpu-bench ${library:+--library $library}" check="gpu-check ${library:+--library $library}"
-model=cnn steps=200 killed=400
-[ -z "$small" ] || model=linear steps=3 killed=40
+model=cnn steps=200 killed=400 every=50
+[ -z "$small" ] || model=linear steps=3 killed=40 every=5
 
 step nvidia_smi 15 nvidia-smi
 step topology 15 nvidia-smi topo -m
@@ -76,20 +76,20 @@ step preflight 30 sh -c 'gf-run -n 2 --merge gf-check "$1" --preflight --json >"
     sed "1s/^/[/; \$!s/\$/,/; \$s/\$/]/" "$2" >"$GF_FIRST_RUN_OUT/preflight.json"
     sed -n "s/.*\"state\":\"fail\",\"text\":\"\(\([^\"\\\\]\|\\\\.\)*\)\".*/\1/p" "$2"
     exit $code' sh "$out/first.cfg" "$out/preflight.rows"
-step gpu_check 120 $check ${small:+--small} --json "$out/gpu_check.json"
-step compute_sanitizer 100 compute-sanitizer --error-exitcode 9 $check --small
+step gpu_check 180 $check ${small:+--small} --json "$out/gpu_check.json"
+step compute_sanitizer 80 compute-sanitizer --error-exitcode 9 $check --small
 step gpu_bench_256 40 $bench --mib ${small:-256} --json "$out/gpu_bench_256.json"
 step gpu_bench_2048 60 $bench --mib ${small:-2048} --json "$out/gpu_bench_2048.json"
 step train 60 gf-run -n 2 $train --model $model --steps $steps ${small:+--batch 8} --json "$out/train.json"
 # The others go on when one of three is killed behind the first checkpoint.
 step elastic 60 sh -c 'cd "$GF_FIRST_RUN_OUT" && rm -f elastic.?.pid elastic.c.* || exit 1
     gf-run -n 3 --elastic sh -c "echo \$\$ >elastic.\$GF_RANK.pid; exec \"\$@\"" sh "$@" --elastic \
-        --checkpoint elastic.c --checkpoint-every 5 --json elastic.json &
+        --checkpoint elastic.c --json elastic.json &
     job=$!
     until [ -s elastic.c.0 ]; do kill -0 $job 2>/dev/null || { wait $job; exit; }; sleep 0.05; done
     kill -KILL "$(cat elastic.1.pid)"
     wait $job && grep -q "elastic: rank" elastic.log' \
-    sh $train --model $model --steps $killed ${small:+--batch 3 --set link.idle=yield}
+    sh $train --model $model --steps $killed --checkpoint-every $every ${small:+--batch 3 --set link.idle=yield}
 step overlap 30 $bench --steps --mib ${small:-256} --json "$out/overlap.json"
 
 echo "$passed passed, $failed failed, $skipped skipped: $out/result.json"

@@ -10,9 +10,9 @@
 
 static const struct gf_tensor large[STATE_TENSORS] = {
     {.name = "bias", .elem_count = 1001, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
-    {.name = "last", .elem_count = 300007},
+    {.name = "last", .elem_count = 75007},
     {.name = "scale", .elem_count = 4099},
-    {.name = "first", .elem_count = 1200001},
+    {.name = "first", .elem_count = 300001},
 };
 static struct gf_tensor small[STATE_TENSORS]; /* those of state_world.h, with one rule of decay: chunks go by lists */
 

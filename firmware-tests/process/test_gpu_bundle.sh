@@ -1,5 +1,6 @@
 #!/bin/sh
-# suite: long `make gpu-bundle`: it fits, holds what it must, and runs in a root that has sh, coreutils, sed, grep and
+# suite: long
+# `make gpu-bundle`: it fits, holds what it must, and runs in a root that has sh, coreutils, sed, grep and
 # libc alone: where there is no driver each step is skipped, and with the CUDA driver without a GPU each passes.
 . firmware-tests/support/shell.sh
 bundle=$(cd "$BUILD" && pwd)/gpu-bundle
