@@ -42,12 +42,12 @@ sort -t';' -k1,1 -k2,2g "$out/sparse.txt" | awk -F';' -v elems=234752 -v chunk=5
 command -v gnuplot >/dev/null || { echo "no plot: needs gnuplot"; exit 0; }
 for rule in dense reduced "local, Nesterov, scored by gradient"; do
     awk -F';' -v rule="$rule" '$1 == rule && $2 == 0.15 && $3 == 1 { n = split($6, v, " ")
-        for (i = 1; i <= n; i++) print i * 30, v[i] }' "$out/sparse.txt" >"$out/curve-$(echo "$rule" | tr -dc a-z)"
+        for (i = 1; i <= n; i++) print i * 30, v[i] }' "$out/sparse.txt" >"$out/curve-$(echo "$rule" | tr -dc a-zA-Z)"
 done
 for rule in reduced "local, Nesterov, scored by gradient"; do
     awk -F';' -v rule="$rule" '$1 == rule && $4 > 20 { s[$2] += $4; n[$2]++ }
         END { for (k in s) print 100 * k, s[k] / n[k] }' "$out/sparse.txt" |
-        sort -g >"$out/share-$(echo "$rule" | tr -dc a-z)"
+        sort -g >"$out/share-$(echo "$rule" | tr -dc a-zA-Z)"
 done
 gnuplot <<END
 set terminal svg size 1000,420 font "sans,14"

@@ -184,3 +184,42 @@ TEST(combinations_without_a_rule_are_refused)
         assert_non_null(strstr(error, "allowed"));
     }
 }
+
+/* value = what its groups give back. */
+static void round_trip(float *value, float *scratch, uint8_t *groups, uint64_t count)
+{
+    memcpy(scratch, value, count * sizeof(float));
+    (void)gf_ops_host.quantize(NULL, at(groups), at(scratch), count, &forms[0], 0, NULL);
+    (void)gf_ops_host.dequantize(NULL, at(value), at(groups), count, &forms[0], 1.0f, false);
+}
+
+/* Why partial sums are not quantized: a ring would do so at each hop. The error of a sum of n ranks, over its size. */
+TEST(a_ring_that_quantizes_each_hop_loses_more_the_more_ranks_there_are)
+{
+    enum { COUNT = 1024 };
+    static float sum[COUNT], ring[COUNT], owner[COUNT], value[COUNT], scratch[COUNT];
+    static uint8_t groups[COUNT * 2];
+    double last = 0;
+    for (uint32_t n = 2; n <= 64; n *= 2) {
+        double size = 0, of_ring = 0, of_owner = 0;
+        for (uint32_t rank = 0; rank < n; rank++) {
+            for (uint32_t i = 0; i < COUNT; i++) {
+                value[i] = noise();
+                sum[i] = (rank > 0) ? sum[i] + value[i] : value[i];
+                ring[i] = (rank > 0) ? ring[i] + value[i] : value[i];
+            }
+            round_trip(ring, scratch, groups, COUNT); /* on its way to the next rank, and the last one to all */
+            round_trip(value, scratch, groups, COUNT);
+            for (uint32_t i = 0; i < COUNT; i++) owner[i] = (rank > 0) ? owner[i] + value[i] : value[i];
+        }
+        round_trip(owner, scratch, groups, COUNT);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            size += (double)sum[i] * (double)sum[i];
+            of_ring += ((double)ring[i] - (double)sum[i]) * ((double)ring[i] - (double)sum[i]);
+            of_owner += ((double)owner[i] - (double)sum[i]) * ((double)owner[i] - (double)sum[i]);
+        }
+        print_message("  %2u ranks: ring %.4f, alltoall %.4f\n", n, sqrt(of_ring / size), sqrt(of_owner / size));
+        assert_true((of_ring / size > last) && (of_owner / size < 1e-4));
+        last = of_ring / size;
+    }
+}
