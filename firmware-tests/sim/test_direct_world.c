@@ -130,18 +130,13 @@ TEST(whoever_dies_stops_or_aborts_is_named_in_time)
                 {act_abort, ENDS_NS - TIMEOUT_NS, GF_ERR_PEER}};
     for (uint32_t row = 0; row < LENGTH(rows) * 3 * 5; row++) {
         struct world_setup setup = setup_of(3);
-        struct world_interrupt interrupt = {.rank = row % 3, .after_tensors = 1 + row / 3 % 5, .act = rows[row / 15].act};
         struct world w;
-        uint64_t begin_ns;
-        world_open(&w, &setup);
-        begin_ns = gf_sim_now_ns(w.sim);
-        world_run(&w, world_interrupted_progress, &interrupt);
-        assert_true(interrupt.done);
-        assert_true(gf_sim_now_ns(w.sim) - begin_ns < rows[row / 15].bound_ns);
+        assert_true(world_interrupted_run(&w, &setup, row % 3, 1 + row / 3 % 5, rows[row / 15].act) <
+                    rows[row / 15].bound_ns);
         for (uint32_t rank = 0; rank < 3; rank++) {
-            if (rank == interrupt.rank) continue;
+            if (rank == row % 3) continue;
             world_expect_failed(&w, rank, rows[row / 15].status);
-            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, interrupt.rank);
+            assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, row % 3);
         }
         world_close(&w);
     }
@@ -157,12 +152,10 @@ TEST(survivors_go_on_through_memory)
 {
     for (uint32_t victim = 0; victim < 4; victim++) {
         struct world_setup setup = setup_of(4);
-        struct world_interrupt interrupt = {.rank = victim, .after_tensors = 3, .act = act_kill};
         struct world_step step = {.order = WORLD_FORWARD};
         struct world w;
         setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
-        world_open(&w, &setup);
-        world_run(&w, world_interrupted_progress, &interrupt);
+        (void)world_interrupted_run(&w, &setup, victim, 3, act_kill);
         world_run(&w, world_shrink_progress, NULL);
         for (uint32_t rank = 0; rank < 4; rank++)
             if (rank != victim) assert_int_equal(w.ranks[rank].status, GF_OK);
@@ -195,12 +188,10 @@ TEST(survivors_of_a_world_too_large_keep_to_messages)
 {
     enum { WORLD = GF_DIRECT_RANKS_MAX + 2 };
     struct world_setup setup = setup_of(WORLD);
-    struct world_interrupt interrupt = {.rank = WORLD - 1, .after_tensors = 3, .act = act_kill_two};
     struct world_step step = {.order = WORLD_FORWARD};
     struct world w;
     setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
-    world_open(&w, &setup);
-    world_run(&w, world_interrupted_progress, &interrupt);
+    (void)world_interrupted_run(&w, &setup, WORLD - 1, 3, act_kill_two);
     world_run(&w, world_shrink_progress, NULL);
     world_run(&w, survivors_progress, &step);
     for (uint32_t rank = 0; rank < WORLD - 2; rank++) {

@@ -49,30 +49,12 @@ static void act_close(struct world *w, uint32_t rank)
     w->ranks[rank].status = GF_OK;
 }
 
-static gf_status closing_progress(struct world *w, uint32_t rank, void *arg)
-{
-    return (w->ranks[rank].gf == NULL) ? GF_OK : world_interrupted_progress(w, rank, arg);
-}
-
 /* It has failed with `code` and names `peer`; its log holds the text, where there is one. */
 static void expect_named(struct world *w, uint32_t rank, gf_status code, uint32_t peer, const char *text)
 {
     world_expect_failed(w, rank, code);
     assert_int_equal(gf_error_last(w->ranks[rank].gf)->peer, peer);
     if (text != NULL) world_expect_log(w, rank, text);
-}
-
-/* Opens the world and runs a step into what happens to rank `culprit`; how long it took. */
-static uint64_t step_interrupted(struct world *w, const struct world_setup *setup, uint32_t culprit, uint32_t after_tensors,
-                                 void (*act)(struct world *w, uint32_t rank))
-{
-    struct world_interrupt interrupt = {.rank = culprit, .after_tensors = after_tensors, .act = act};
-    uint64_t begin_ns;
-    world_open(w, setup);
-    begin_ns = gf_sim_now_ns(w->sim);
-    world_run(w, closing_progress, &interrupt);
-    assert_true(interrupt.done);
-    return gf_sim_now_ns(w->sim) - begin_ns;
 }
 
 /* Rank 0 of two has declared its tensors and waits, while rank 1 takes turns: how the wait ends, within the deadline. */
@@ -100,7 +82,7 @@ TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
     for (uint32_t row = 0; row < 2 * 3 * 3; row++) {
         struct world_setup setup = brief_setup(3);
         struct world w;
-        uint64_t took_ns = step_interrupted(&w, &setup, row % 3, 1 + row / 3 % 3, acts[row / 9]);
+        uint64_t took_ns = world_interrupted_run(&w, &setup, row % 3, 1 + row / 3 % 3, acts[row / 9]);
         assert_true(took_ns < DRAIN_NS + 20000000); /* no deadline was waited for */
         for (uint32_t rank = 0; rank < 3; rank++)
             expect_named(&w, rank, (rank == row % 3) ? GF_ERR_ABORTED : GF_ERR_PEER, row % 3,
@@ -134,7 +116,7 @@ TEST(closing_in_the_middle_of_a_step_is_told_to_the_others)
     for (uint32_t culprit = 0; culprit < 3; culprit++) {
         struct world_setup setup = brief_setup(3);
         struct world w;
-        (void)step_interrupted(&w, &setup, culprit, 2, act_close);
+        (void)world_interrupted_run(&w, &setup, culprit, 2, act_close);
         for (uint32_t rank = 0; rank < 3; rank++)
             if (rank != culprit)
                 expect_named(&w, rank, GF_ERR_PEER, culprit, "closed its context while step was under way");
@@ -209,7 +191,7 @@ TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
     for (uint32_t culprit = 0; culprit < 4; culprit++) {
         struct world_setup setup = brief_setup(4);
         struct world w;
-        uint64_t took_ns = step_interrupted(&w, &setup, culprit, 2, act_cut);
+        uint64_t took_ns = world_interrupted_run(&w, &setup, culprit, 2, act_cut);
         assert_true(took_ns < TIMEOUT_NS + ANSWER_NS + DRAIN_NS + 50000000);
         for (uint32_t rank = 0; rank < 4; rank++) /* from where the culprit stands, the others are gone */
             expect_named(&w, rank, GF_ERR_TIMEOUT, (rank != culprit) ? culprit : (culprit == 0) ? 1 : 0, NULL);
@@ -222,7 +204,7 @@ TEST(two_ranks_that_cannot_reach_each_other_end_everybody)
     struct world_setup setup = brief_setup(4);
     struct world w;
     setup.config.exchange.algorithm = GF_ALGORITHM_RING;
-    (void)step_interrupted(&w, &setup, 1, 2, act_cut_peer);
+    (void)world_interrupted_run(&w, &setup, 1, 2, act_cut_peer);
     for (uint32_t rank = 0; rank < 4; rank++) {
         world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
         assert_string_equal(gf_error_last(w.ranks[rank].gf)->text, gf_error_last(w.ranks[0].gf)->text);

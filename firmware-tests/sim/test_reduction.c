@@ -1,5 +1,5 @@
 /* Allreduce by other reductions than the sum: each algorithm, each type, to the bit; the element op beside a definition
- * of its own in doubles; what is refused, and ranks that ask for different ones. */
+ * of its own in doubles; and ranks that ask for different ones. */
 #include <math.h>
 
 #include "firmware-tests/support/suite.h"
@@ -147,8 +147,6 @@ TEST(the_element_op_is_its_definition_to_the_bit)
         }
 }
 
-/* ---- what is refused ---- */
-
 TEST(ranks_that_ask_for_different_ones_are_named)
 {
     struct world_setup setup = setup_of(3, 1, GF_ALGORITHM_RING);
@@ -160,16 +158,5 @@ TEST(ranks_that_ask_for_different_ones_are_named)
         assert_int_equal(w.ranks[rank].status, GF_ERR_MISMATCH);
         assert_non_null(strstr(gf_error_last(w.ranks[rank].gf)->text, "allreduce of 100 fp32 by m"));
     }
-    world_close(&w);
-}
-
-TEST(no_such_reduction_is_refused)
-{
-    struct world_setup setup = setup_of(1, 1, GF_ALGORITHM_AUTO);
-    struct gf_request request = {{0}};
-    struct world w;
-    world_open(&w, &setup);
-    assert_int_equal(gf_allreduce_by(w.ranks[0].gf, GF_REDUCTION_COUNT, (gf_mem)(uintptr_t)data[0], 1, GF_TYPE_F32,
-                                     &request), GF_ERR_PARAM);
     world_close(&w);
 }

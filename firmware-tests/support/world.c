@@ -329,6 +329,23 @@ gf_status world_interrupted_progress(struct world *w, uint32_t rank, void *arg)
     return status;
 }
 
+static gf_status unclosed_progress(struct world *w, uint32_t rank, void *arg)
+{
+    return (w->ranks[rank].gf == NULL) ? GF_OK : world_interrupted_progress(w, rank, arg);
+}
+
+uint64_t world_interrupted_run(struct world *w, const struct world_setup *setup, uint32_t rank, uint32_t after_tensors,
+                               void (*act)(struct world *w, uint32_t rank))
+{
+    struct world_interrupt interrupt = {.rank = rank, .after_tensors = after_tensors, .act = act};
+    uint64_t begin_ns;
+    world_open(w, setup);
+    begin_ns = gf_sim_now_ns(w->sim);
+    world_run(w, unclosed_progress, &interrupt);
+    assert_true(interrupt.done);
+    return gf_sim_now_ns(w->sim) - begin_ns;
+}
+
 gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg)
 {
     (void)arg;

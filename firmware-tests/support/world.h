@@ -120,6 +120,9 @@ struct world_interrupt {
     struct world_step step;
 };
 gf_status world_interrupted_progress(struct world *w, uint32_t rank, void *interrupt);
+/* Opens the world, and a step of all ranks into what `act` does; how long that took. A rank that it closes is done. */
+uint64_t world_interrupted_run(struct world *w, const struct world_setup *setup, uint32_t rank, uint32_t after_tensors,
+                               void (*act)(struct world *w, uint32_t rank));
 /* What a launcher would tell this rank: whose process has ended. */
 void world_ended_tell(struct world *w, uint32_t rank);
 /* gf_shrink() in a rank's first turn, then gf_epoch_poll(); arg is not used. */
