@@ -156,3 +156,20 @@ TEST(sixteen_bit_wires_follow_the_rules_as_far_as_they_round)
         sparse_close(&model);
     }
 }
+
+TEST(the_norm_of_a_chunk_of_many_slices_is_that_of_all_of_it)
+{
+    static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 9001}, {.name = "b", .elem_count = 20000}};
+    struct world_setup setup = setup_of(2, 2500, 0.3f); /* slices of 1024 */
+    struct sparse_model model;
+    setup.tensors = tensors;
+    setup.tensor_count = LENGTH(tensors);
+    sparse_open(&model, &setup, sparse_small_whole);
+    for (uint32_t step = 0; step < 8; step++) {
+        model.order = (world_order)(step % WORLD_ORDER_COUNT);
+        sparse_step(&model, 0.125f);
+        sparse_expect_selection(&model); /* behind the dense step, too */
+    }
+    sparse_expect_conserved(&model);
+    sparse_close(&model);
+}

@@ -2,10 +2,9 @@
 #include "firmware-tests/support/suite.h"
 #include "ops/element/host/half.h"
 #include "firmware-tests/support/sparse_model.h"
+#include "firmware-tests/support/world_setups.h"
+#include "drivers/fnv.h"
 #include "lib/core/vote.h"
-
-static const struct gf_sim_setup network = {
-    .seed = 1, .latency_ns = 5000, .jitter_ns = 20000, .bytes_per_ns = 1.0, .message_ns = 100, .bind_receives = true};
 
 static const struct gf_tensor plain[] = {
     {.name = "first", .elem_count = 700}, {.name = "second", .elem_count = 300}, {.name = "third", .elem_count = 24}};
@@ -157,22 +156,15 @@ static float with_one_bad(const struct sparse_model *model, uint32_t rank, uint3
     return sparse_small_whole(model, rank, tensor, elem);
 }
 
-static uint64_t floats_hash(gf_mem at, uint64_t count)
-{
-    const unsigned char *bytes = (const unsigned char *)(uintptr_t)at;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (uint64_t i = 0; (at != 0) && (i < count * sizeof(float)); i++)
-        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 /* Weights, momentum, history and the next set. */
 static uint64_t state_hash(const struct sparse_model *model, uint32_t rank)
 {
     const gf_context *gf = sparse_context(model, rank);
-    return floats_hash(gf->optimizer.weight, model->elem_count) ^ (3 * floats_hash(gf->optimizer.momentum, model->elem_count)) ^
-           (5 * floats_hash(gf->sparse.history, gf->sparse.elem_count)) ^
-           (7 * floats_hash((gf_mem)(uintptr_t)gf->sparse.selection, gf->sparse.selected_count));
+    uint64_t hash = gf_fnv_bytes(GF_FNV_START, sparse_floats(gf->optimizer.weight), model->elem_count * sizeof(float));
+    if (gf->optimizer.momentum != 0)
+        hash = gf_fnv_bytes(hash, sparse_floats(gf->optimizer.momentum), model->elem_count * sizeof(float));
+    hash = gf_fnv_bytes(hash, sparse_floats(gf->sparse.history), gf->sparse.elem_count * sizeof(float));
+    return gf_fnv_bytes(hash, gf->sparse.selection, gf->sparse.selected_count * sizeof *gf->sparse.selection);
 }
 
 /* An element of "second" in a chunk that is sent next, or is not. */
@@ -353,23 +345,6 @@ TEST(any_shape_follows_the_rules)
                       (seed % 2 == 0) ? 8000 : 1 << 20, (gf_sparse_momentum)((i + row) % 2), seed);
         }
     }
-}
-
-TEST(the_norm_of_a_chunk_of_many_slices_is_that_of_all_of_it)
-{
-    static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 9001}, {.name = "b", .elem_count = 20000}};
-    struct world_setup setup = setup_of(2, tensors, LENGTH(tensors));
-    struct sparse_model model;
-    setup.config.sparse.chunk_elems = 2500; /* slices of 1024 */
-    setup.config.sparse.keep_share = 0.3f;
-    sparse_open(&model, &setup, sparse_small_whole);
-    for (uint32_t step = 0; step < 8; step++) {
-        model.order = (world_order)(step % WORLD_ORDER_COUNT);
-        sparse_step(&model, 0.125f);
-        sparse_expect_selection(&model); /* behind the dense step, too */
-    }
-    sparse_expect_conserved(&model);
-    sparse_close(&model);
 }
 
 TEST(hundreds_of_ranks_agree_in_half_precision)

@@ -14,9 +14,6 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are written as they lie");
 
-#define CALL_LOAD "gf_state_load"
-#define CALL_ADD "gf_state_add"
-
 /* Where the parts of this context's state lie, in bytes. */
 struct parts {
     uint64_t selection, weight, extra, momentum_dense, momentum_sparse, moment2, history, owner, checksum, total;
@@ -147,7 +144,7 @@ static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned 
 
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
 {
-    gf_status status = state_enter(gf, "gf_state_save");
+    gf_status status = state_enter(gf, __func__);
     unsigned char *out = data;
     struct gf_state_head head;
     struct parts parts;
@@ -356,15 +353,15 @@ static void values_load(gf_context *gf, const struct gf_state_head *head, const 
 
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes)
 {
-    gf_status status = state_enter(gf, CALL_LOAD);
+    gf_status status = state_enter(gf, __func__);
     struct gf_state_head head;
     struct parts parts;
     bool heir;
-    if ((status < 0) || ((status = state_check(gf, CALL_LOAD, data, bytes, &head, &parts)) < 0)) return status;
+    if ((status < 0) || ((status = state_check(gf, __func__, data, bytes, &head, &parts)) < 0)) return status;
     heir = gf->rank < head.world;
     if (heir && has_own(&head) && (head.rank != gf->rank))
         return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; rank %u of %u loads that of rank %u",
-                         CALL_LOAD, head.rank, head.world, gf->rank, gf->world, gf->rank);
+                         __func__, head.rank, head.world, gf->rank, gf->world, gf->rank);
     if ((status = pools_load(gf, &head, &parts, data, heir)) < 0) return status;
     values_load(gf, &head, &parts, data);
     gf->inherit = (struct gf_inherit){.common_hash = head.common_hash, .world = head.world, .next = head.world};
@@ -374,22 +371,22 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes)
 
 gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes)
 {
-    gf_status status = state_enter(gf, CALL_ADD);
+    gf_status status = state_enter(gf, __func__);
     const unsigned char *from = data;
     struct gf_state_head head;
     struct parts parts;
     if (status < 0) return status;
     if (gf->inherit.next >= gf->inherit.world)
-        return gf_refuse(gf, GF_ERR_STATE, "%s: rank %u of %u inherits nothing more", CALL_ADD, gf->rank, gf->world);
-    if ((status = state_check(gf, CALL_ADD, data, bytes, &head, &parts)) < 0) return status;
+        return gf_refuse(gf, GF_ERR_STATE, "%s: rank %u of %u inherits nothing more", __func__, gf->rank, gf->world);
+    if ((status = state_check(gf, __func__, data, bytes, &head, &parts)) < 0) return status;
     if (head.common_hash != gf->inherit.common_hash)
         return gf_refuse(gf, GF_ERR_DATA,
                          "%s: the state of rank %u, step %llu, is of another save than the one loaded, step %llu: "
-                         "common parts %016llx and %016llx", CALL_ADD, head.rank,
+                         "common parts %016llx and %016llx", __func__, head.rank,
                          (unsigned long long)head.step, (unsigned long long)gf->step.number,
                          (unsigned long long)head.common_hash, (unsigned long long)gf->inherit.common_hash);
     if (head.rank != gf->inherit.next)
-        return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; next is that of rank %u", CALL_ADD,
+        return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of rank %u of %u; next is that of rank %u", __func__,
                          head.rank, head.world, gf->inherit.next);
     status = own_add(gf, gf->sparse.history, from + parts.history, gf_history_elems(gf), world_factor(gf, &head));
     if ((status == GF_OK) && has_momentum(gf) && ((head.flags & GF_STATE_LOCAL) != 0))
