@@ -152,7 +152,7 @@ void world_log_clear(struct world *w);
 /* Fails the test unless the log holds it; shows the log. */
 void world_expect_log(const struct world *w, uint32_t rank, const char *text);
 
-/* What holds for a rank that has failed: the record is whole, the log has it, and calls answer with it (test_rules has all). */
+/* What holds for a rank that has failed: the record is whole, the log has it, and calls answer with its code. */
 void world_expect_failed(struct world *w, uint32_t rank, gf_status code);
 
 struct gf_stats world_stats(const struct world *w, uint32_t rank);
