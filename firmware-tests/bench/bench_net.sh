@@ -167,10 +167,7 @@ awk '/shape = \[[0-9]*\]/ {sub(/,$/, ""); text = text (text == "" ? "" : ",\n") 
 for n in $HOSTS; do
     net_up gfbench "$n" "${RATE_MBIT}mbit" || exit 1
     hosts=$(for i in $(seq 0 $((n - 1))); do printf '%s%s' "$([ "$i" = 0 ] || echo ,)" "gfbench-$i"; done)
-    cat >"$scratch/net.cfg" <<EOF
-rendezvous = { address = "$(net_address 0):7117"; insecure = true; };
-link = { transports = "self,tcp"; devices = "eth0"; };
-EOF
+    net_config >"$scratch/net.cfg"
     for part in $PARTS; do
         case $part in
         sizes) sizes_part ;;

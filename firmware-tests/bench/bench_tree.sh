@@ -10,10 +10,7 @@ net_begin bench-tree
 ROUNDS=${ROUNDS:-3} RATE_MBIT=${RATE_MBIT:-1000} HOSTS=${HOSTS:-2 3 4 5 6 7 8} BYTES=${BYTES:-4194304}
 svg=${1:-$BUILD/tree_against_server.svg}
 times=$scratch/times
-cat >"$scratch/net.cfg" <<EOF
-rendezvous = { address = "$(net_address 0):7117"; insecure = true; };
-link = { transports = "self,tcp"; devices = "eth0"; idle = "sleep"; };
-EOF
+net_config 'idle = "sleep"; ' >"$scratch/net.cfg"
 : >"$times"
 for n in $HOSTS; do
     net_up gftree "$n" "${RATE_MBIT}mbit" || exit 1

@@ -200,10 +200,7 @@ if ip netns add gfperf0 2>/dev/null; then
     . firmware-tests/support/net.sh
     trap 'net_down; rm -rf "$scratch"' EXIT
     net_up gfperf 2 1gbit
-    cat >"$scratch/net.cfg" <<EOF
-rendezvous = { address = "$(net_address 0):7117"; insecure = true; };
-link = { transports = "self,tcp"; devices = "eth0"; };
-EOF
+    net_config >"$scratch/net.cfg"
     check in_network_namespaces net_run 60 "$perf" --config "$scratch/net.cfg" -b 4 -e 40000 -f 100 -n 3 -d half >"$scratch/out"
     net_down
 else

@@ -61,6 +61,11 @@ net_begin() {
     net_why=$(net_missing)
     [ -z "$net_why" ] || { echo "$1: $net_why" >&2; exit 1; }
 }
+# net_config [MORE]: a configuration for ranks on these hosts; MORE of the group "link"
+net_config() {
+    echo "rendezvous = { address = \"$(net_address 0):7117\"; insecure = true; };"
+    echo "link = { transports = \"self,tcp\"; devices = \"eth0\"; ${1:-}};"
+}
 # Payload bytes a second of a link, of its rate in Mbit/s: 1448 of 1538 bytes on the wire are payload, but the bucket
 # counts neither preamble, gap nor checksum (24 bytes).
 net_payload() { awk -v mbit="$1" 'BEGIN { print mbit * 1e6 / 8 * 1448 / 1514 }'; }
