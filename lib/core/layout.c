@@ -89,6 +89,12 @@ uint64_t gf_layout_direction_elems(const struct gf_layout *layout)
     return (most < layout->tensor_elems_max) ? most : layout->tensor_elems_max;
 }
 
+/* In host memory, among the pools that the device's op clears where that is the host's: they may never be touched. */
+static char *owner_take(const struct gf_layout *layout, struct gf_arena *arena)
+{
+    return gf_arena_take(arena, 2 * gf_layout_owner_elems(layout) * sizeof(float));
+}
+
 static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, struct gf_pool_parts *parts)
 {
     const struct gf_config *config = &layout->config;
@@ -102,6 +108,7 @@ static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, st
     parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
     parts->norms = gf_arena_take(arena, norm_count * sizeof(float));
     parts->history = gf_arena_take(arena, history_elems(layout) * sizeof(float));
+    if (!layout->on_device) parts->owner = owner_take(layout, arena);
     parts->scratch = gf_arena_take(arena, gf_layout_scratch_elems(layout) * sizeof(float));
     parts->part = gf_arena_take(arena, sizeof(float));
     parts->direction = gf_arena_take(arena, gf_layout_direction_elems(layout) * sizeof(float));
@@ -242,7 +249,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
     if (!layout->on_device) lay_pools(layout, control, &parts.pools);
     parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
-    parts.owner = gf_arena_take(control, 2 * gf_layout_owner_elems(layout) * sizeof *parts.owner);
+    if (layout->on_device) parts.pools.owner = owner_take(layout, control);
     parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));
     parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
     parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));

@@ -28,7 +28,7 @@ struct gf_layout {
 
 /* Pools, where element ops work on them: in control and exchange memory on the host, else in device memory. */
 struct gf_pool_parts {
-    char *weight, *momentum, *moment2, *half, *norms, *history, *scratch, *part, *direction;
+    char *weight, *momentum, *moment2, *half, *norms, *history, *owner, *scratch, *part, *direction;
 };
 
 /* What the walk hands out; all NULL while measuring. The per-op arrays lie one after the other. */
@@ -45,7 +45,6 @@ struct gf_control_parts {
     struct gf_coll_sum *sums;
     struct gf_pool_parts pools; /* of the host */
     uint32_t *selection;
-    float *owner;
     char *exported;
     float *uuids;
     char *fork_page; /* [2 * GF_PAGE_BYTES]: a whole page lies in it */

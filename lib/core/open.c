@@ -52,9 +52,10 @@ __attribute__((noinline)) static void context_lay(const struct gf_layout *layout
                                     .sent = parts->selection + layout->chunk_count,
                                     .history_empty = true};
     gf->quantized = (struct gf_quantized){.form = gf_quantize_form(&gf->config),
-                                          .owner = parts->owner,
-                                          .owner_next = parts->owner + gf_layout_owner_elems(layout),
-                                          .owner_elems = gf_layout_owner_elems(layout)};
+                                          .owner = (float *)(void *)parts->pools.owner,
+                                          .owner_elems = gf_layout_owner_elems(layout),
+                                          .epoch = gf->epoch};
+    gf->quantized.owner_next = gf->quantized.owner + gf->quantized.owner_elems;
     gf->step_module = (layout->chunk_count > 0) ? gf->modules->sparse->step : NULL;
     if (gf->quantized.form.elems > 0) gf->step_module = gf->modules->quantize;
     gf->on_device = layout->on_device;

@@ -77,8 +77,10 @@ static gf_status quantized_fold(void *arg, gf_mem dst, gf_mem src, uint64_t grou
     GF_ASSERT((group >= block->first) && (group - block->first + group_count <= block->count));
     if (count > block->elem_count - first) count = block->elem_count - first;
     if (turn == 0) {
-        memcpy(sum, gf->quantized.owner + block->owner_first + owned, count * sizeof(float));
-        status = coll->ops->dequantize(coll->queue, (gf_mem)(uintptr_t)sum, dst, count, form, 1.0f, true);
+        const float *owed = gf->quantized.owner + block->owner_first + owned;
+        status = coll->ops->copy(coll->queue, (gf_mem)(uintptr_t)sum, (gf_mem)(uintptr_t)owed, count * sizeof(float));
+        if (status >= 0)
+            status = coll->ops->dequantize(coll->queue, (gf_mem)(uintptr_t)sum, dst, count, form, 1.0f, true);
     }
     if (status >= 0) status = coll->ops->dequantize(coll->queue, (gf_mem)(uintptr_t)sum, src, count, form, 1.0f, true);
     if ((status >= 0) && (turn + 1 == others))
