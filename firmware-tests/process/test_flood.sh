@@ -1,7 +1,7 @@
 #!/bin/sh
 # Survivors shrink while 5,000 connections a second come to their control ports, each with a hello that is right in
 # all but the proof of the key: no live rank is left out, in RUNS (default 2) of each kind. The times are printed,
-# beside those without strangers.
+# beside those without strangers. The sender is a session of its own: it takes no share of the ranks (sched_autogroup).
 . firmware-tests/support/shell.sh
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 RUNS=${RUNS:-2} RATE=${RATE:-5000} ranks=3
@@ -19,7 +19,7 @@ shrinks() {
     until [ -n "$(ls "$scratch"/c.* 2>/dev/null)" ]; do kill -0 $job 2>/dev/null || { cat "$scratch/log"; return 1; }; sleep 0.01; done
     if [ "$2" -gt 0 ]; then
         # shellcheck disable=SC2046
-        "$BUILD/firmware-tests/program_flood" "$2" 3 4711 $ranks $(cat "$scratch"/pid.*) >"$scratch/flood" &
+        setsid "$BUILD/firmware-tests/program_flood" "$2" 3 4711 $ranks $(cat "$scratch"/pid.*) >"$scratch/flood" &
         flood=$!
     fi
     sleep 0.5
