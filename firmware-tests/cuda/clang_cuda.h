@@ -27,6 +27,8 @@ struct clang_dim {
 #define sqrtf(value) __nvvm_sqrt_rn_f(value)
 #define __shfl_down_sync(mask, value, delta, width) \
     __nvvm_shfl_sync_down_f32((mask), (value), (delta), ((32 - (width)) << 8) | 0x1f)
+#define __shfl_sync(mask, value, lane, width) \
+    __nvvm_shfl_sync_idx_f32((mask), (value), (lane), ((32 - (width)) << 8) | 0x1f)
 #define atomicAdd(at, value) __nvvm_atom_add_gen_ll((long long *)(at), (long long)(value))
 #define atomicMin(at, value) __nvvm_atom_min_gen_ull((at), (value))
 
