@@ -6,6 +6,7 @@
 #     net_exec HOST COMMAND..      on one host
 #     net_shape HOST RATE, net_cable HOST up|down    another rate; its carrier goes with the cable
 #     net_second RATE              every host gets eth1 too, in a network of its own: net_second_address i
+#     net_congestion NAME          TCP's congestion control on every host, where it may be chosen
 #     net_forget                   nobody remembers that a host could not be found, which would fail a job that begins now
 #     net_missing                  why there can be no hosts here; nothing where there can
 #     net_down
@@ -36,6 +37,11 @@ net_up() {
             ip -n "$1-$net_i" addr add "$(net_address "$net_i")/24" dev eth0 && ip -n "$1-$net_i" link set eth0 up &&
             ip -n "$1-sw" link set "port$net_i" master bridge up &&
             net_shape "$net_i" "$3" || return 1
+    done
+}
+net_congestion() {
+    for net_i in $(seq 0 $((net_hosts - 1))); do
+        net_exec "$net_i" sysctl -qw "net.ipv4.tcp_congestion_control=$1" 2>/dev/null
     done
 }
 net_second() {
