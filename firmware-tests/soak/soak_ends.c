@@ -77,26 +77,31 @@ static void all_are_told(const struct soak_job *job)
     }
 }
 
-/* Of two ranks the first died, and nobody names it as ended: the other is no quorum by itself, and goes on only if the
- * new start reaches it in time. */
+/* Of the last epoch's members those that live are no quorum by themselves. Where there are any and nobody names the dead
+ * one as ended, they go on only if its new start reaches them in time; where there are none, nobody knows the job. */
 static bool no_quorum_is_left(const struct soak_job *job)
 {
-    return (job->plan.setup.world == 2) && !job->ranks[1].joiner && (job->ranks[1].end == GF_ERR_QUORUM);
-}
-
-/* The last epoch held the dead rank alone: whoever was still to come in finds nobody who knows the job. */
-static bool nobody_is_left(const struct soak_job *job)
-{
     const struct commit *last = &job->commits.all[0];
+    uint64_t others, lowest;
+    int all, alive;
+    if (job->plan.culprit == GF_RANK_NONE) return false;
     for (uint32_t i = 1; i < job->commits.count; i++)
         if (!job->commits.all[i].accepted && (job->commits.all[i].epoch > last->epoch)) last = &job->commits.all[i];
-    return (job->plan.culprit != GF_RANK_NONE) && (last->members == UINT64_C(1) << job->plan.culprit);
+    others = last->members & ~(UINT64_C(1) << job->plan.culprit);
+    lowest = last->members & (~last->members + 1);
+    all = __builtin_popcountll(last->members);
+    alive = __builtin_popcountll(others);
+    if (alive == 0) return true;
+    if (job->plan.told || (2 * alive > all) || ((2 * alive == all) && ((others & lowest) != 0))) return false;
+    for (uint32_t rank = 0; rank < job->plan.ids; rank++)
+        if ((((others >> rank) & 1) != 0) && (job->ranks[rank].end != GF_ERR_QUORUM)) return false;
+    return true;
 }
 
 /* A death, and perhaps a new start: everybody else goes on to the end, whoever was started again as well. */
 static void all_go_on(const struct soak_job *job)
 {
-    if (ended_numeric(job) || job->late || !job->met || no_quorum_is_left(job) || nobody_is_left(job)) return;
+    if (ended_numeric(job) || job->late || !job->met || no_quorum_is_left(job)) return;
     for (uint32_t rank = 0; rank < job->plan.ids; rank++)
         if ((job->ranks[rank].end_stage == SOAK_OPEN) && !job->ranks[rank].joiner)
             return; /* it died while they joined for the first time */
