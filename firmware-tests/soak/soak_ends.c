@@ -77,8 +77,9 @@ static void all_are_told(const struct soak_job *job)
     }
 }
 
-/* Of the last epoch's members those that live are no quorum by themselves. Where there are any and nobody names the dead
- * one as ended, they go on only if its new start reaches them in time; where there are none, nobody knows the job. */
+/* Of the last epoch's members those that live are no quorum by themselves. Where there are any and nobody names the
+ * dead one as ended, they go on only if its new start reaches them in time; where there are none, nobody knows the
+ * job. */
 static bool no_quorum_is_left(const struct soak_job *job)
 {
     const struct commit *last = &job->commits.all[0];
