@@ -82,18 +82,11 @@ static void all_are_told(const struct soak_job *job)
  * job. */
 static bool no_quorum_is_left(const struct soak_job *job)
 {
-    const struct commit *last = &job->commits.all[0];
-    uint64_t others, lowest;
-    int all, alive;
+    uint64_t members = commit_log_newest(&job->commits)->members, others;
     if (job->plan.culprit == GF_RANK_NONE) return false;
-    for (uint32_t i = 1; i < job->commits.count; i++)
-        if (!job->commits.all[i].accepted && (job->commits.all[i].epoch > last->epoch)) last = &job->commits.all[i];
-    others = last->members & ~(UINT64_C(1) << job->plan.culprit);
-    lowest = last->members & (~last->members + 1);
-    all = __builtin_popcountll(last->members);
-    alive = __builtin_popcountll(others);
-    if (alive == 0) return true;
-    if (job->plan.told || (2 * alive > all) || ((2 * alive == all) && ((others & lowest) != 0))) return false;
+    others = members & ~(UINT64_C(1) << job->plan.culprit);
+    if (others == 0) return true;
+    if (job->plan.told || commit_log_is_quorum(members, others)) return false;
     for (uint32_t rank = 0; rank < job->plan.ids; rank++)
         if ((((others >> rank) & 1) != 0) && (job->ranks[rank].end != GF_ERR_QUORUM)) return false;
     return true;

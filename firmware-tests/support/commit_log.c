@@ -58,11 +58,25 @@ static uint64_t before(const struct commit_log *log, uint32_t id, uint32_t epoch
     return 0;
 }
 
+bool commit_log_is_quorum(uint64_t members, uint64_t some)
+{
+    int all = __builtin_popcountll(members), twice = 2 * __builtin_popcountll(members & some);
+    return (twice > all) || ((twice == all) && ((members & some & -members) != 0));
+}
+
+const struct commit *commit_log_newest(const struct commit_log *log)
+{
+    const struct commit *newest = &log->all[0];
+    for (uint32_t i = 1; i < log->count; i++)
+        if (!log->all[i].accepted && (log->all[i].epoch > newest->epoch)) newest = &log->all[i];
+    return newest;
+}
+
 static bool quorum_check(struct commit_log *log, uint32_t id, const struct commit_seen *seen)
 {
     bool anew = (log->last[id].epoch == 0); /* who committed it may have left, and this process heard of it first */
     uint32_t witness = anew ? GF_RANK_NONE : id;
-    uint64_t of, by = anew ? 0 : UINT64_C(1) << id, half, others = 0;
+    uint64_t of, by = anew ? 0 : UINT64_C(1) << id, others = 0;
     for (uint32_t i = 0; i < log->count; i++) {
         const struct commit *commit = &log->all[i];
         if (!commit->accepted || (commit->epoch != seen->epoch) || (commit->members != seen->members)) continue;
@@ -77,9 +91,7 @@ static bool quorum_check(struct commit_log *log, uint32_t id, const struct commi
     if (!is(of, id))
         return broken(log, "epoch %u of members %#llx: the first to begin it, %u, was not of epoch %u", seen->epoch,
                       (unsigned long long)seen->members, id, seen->epoch - 1);
-    half = 2 * (uint64_t)__builtin_popcountll(by & of);
-    if (half > (uint64_t)__builtin_popcountll(of)) return true;
-    if ((half == (uint64_t)__builtin_popcountll(of)) && ((by & of & -of) != 0)) return true;
+    if (commit_log_is_quorum(of, by)) return true;
     for (uint32_t other = 0; other < log->id_count; other++)
         if (!is(by | log->dead, other) && (log->last[other].epoch != 0)) others |= UINT64_C(1) << other;
     if (others == 0) return true;

@@ -49,5 +49,9 @@ void commit_log_started(struct commit_log *log, uint32_t id);
 bool commit_log_note(struct commit_log *log, uint32_t id, const struct commit_seen *seen);
 /* The same, as its library has it. */
 bool commit_log_look(struct commit_log *log, uint32_t id, const struct gf_members *members);
+/* Are these more than half of the members, or exactly half with the lowest id? */
+bool commit_log_is_quorum(uint64_t members, uint64_t some);
+/* The first commit of the newest epoch; there is one. */
+const struct commit *commit_log_newest(const struct commit_log *log);
 
 #endif
