@@ -126,6 +126,7 @@ static inline void gf_ucx_leave(struct gf_ucx *ucx)
 
 /* True where the comma-separated list holds the name. */
 bool gf_ucx_list_has(const char *list, const char *name);
+uint32_t gf_ucx_list_count(const char *list, char separator); /* an empty one counts as one */
 
 /* Opens the memory domains of each component of UCX, one after the other, and shows them until visit() gives false.
  * domain NULL: the component is there, and no device for it. */

@@ -128,16 +128,16 @@ static void look(void *user, const char *transport, const char *device)
     (void)name_add(choice->best, sizeof choice->best, ';', device);
 }
 
-static uint32_t group_count(const char *asked)
+uint32_t gf_ucx_list_count(const char *list, char separator)
 {
-    uint32_t groups = 1;
-    for (; *asked != '\0'; asked++) groups += (*asked == ';');
-    return groups;
+    uint32_t parts = 1;
+    for (; *list != '\0'; list++) parts += (*list == separator);
+    return parts;
 }
 
 void gf_ucx_devices_group(const char *asked, uint32_t local, char *devices_out)
 {
-    for (uint32_t wanted = local % group_count(asked); wanted > 0; wanted--) asked = strchr(asked, ';') + 1;
+    for (uint32_t wanted = local % gf_ucx_list_count(asked, ';'); wanted > 0; wanted--) asked = strchr(asked, ';') + 1;
     (void)snprintf(devices_out, GF_TEXT_MAX, "%.*s", (int)strcspn(asked, ";"), asked);
 }
 
@@ -152,7 +152,7 @@ static gf_status nearest(struct gf_ucx *ucx)
                             "link.devices = auto: there is no device for transports \"%s\" here", ucx->transports);
     gf_ucx_devices_group(choice.best, ucx->local, ucx->devices);
     gf_log_line(&ucx->log, GF_LOG_INFO, "link: devices auto: %s, number %u of %u equally near and fast", ucx->devices,
-                ucx->local % group_count(choice.best) + 1, group_count(choice.best));
+                ucx->local % gf_ucx_list_count(choice.best, ';') + 1, gf_ucx_list_count(choice.best, ';'));
     return GF_OK;
 }
 

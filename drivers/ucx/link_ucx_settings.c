@@ -108,18 +108,12 @@ static gf_status tcp_key_set(struct gf_ucx *ucx, ucp_config_t *config, uct_iface
 
 /* ---- all of them ---- */
 
-static size_t names_in(const char *list)
-{
-    size_t names = 1;
-    for (; *list != '\0'; list++) names += (*list == ',');
-    return names;
-}
-
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
 {
     bool tcp = gf_ucx_list_has(ucx->transports, "tcp");
     bool at_once = tcp && (ucx->message_bytes_max <= AT_ONCE_BYTES_MAX);
-    bool turns = at_once && (names_in(ucx->devices) > 1);
+    uint32_t devices = gf_ucx_list_count(ucx->devices, ',');
+    bool turns = at_once && (devices > 1);
     char threshold[32], segment[32], lanes[32];
     bool shared = gf_ucx_list_has(ucx->transports, "posix"), sysv = gf_ucx_list_has(ucx->transports, "sysv");
     const struct {
@@ -141,7 +135,7 @@ gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
     (void)snprintf(threshold, sizeof threshold, "%zu", ucx->message_bytes_max + 1);
     (void)snprintf(segment, sizeof segment, "%zu",
                    AT_ONCE_HEAD_BYTES + (turns ? PIECE_BYTES : ucx->message_bytes_max));
-    (void)snprintf(lanes, sizeof lanes, "%zu", names_in(ucx->devices));
+    (void)snprintf(lanes, sizeof lanes, "%u", devices);
     if (tcp) gf_ucx_domains_visit(tcp_settings_take, &copy);
     for (size_t i = 0; (i < sizeof settings / sizeof settings[0]) && (status == GF_OK); i++) {
         if (settings[i].value[0] == '\0') continue;
