@@ -136,7 +136,6 @@ static gf_status field_effective(const struct gf_setting *setting, struct gf_con
     return GF_OK;
 }
 
-/* What no field alone can tell. Each text begins with the key that config/ looks up for the line. */
 /* Groups of values lie where the fused buffer puts them, and have one way to their owner. */
 static gf_status quantize_check(const struct gf_config *config, char *error_out)
 {
@@ -161,6 +160,7 @@ static gf_status quantize_check(const struct gf_config *config, char *error_out)
     return GF_OK;
 }
 
+/* What no field alone can tell. Each text begins with the key that config/ looks up for the line. */
 static gf_status combinations_check(const struct gf_config *config, char *error_out)
 {
     gf_algorithm algorithm = config->exchange.algorithm;
