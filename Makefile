@@ -44,7 +44,7 @@ SIM_SRC  := $(wildcard drivers/sim/*.c)
 # Test programs: test_*, program_*, fuzz_*, bench_* and soak_main; what else lies there is linked into all of them.
 TEST_SRC := $(wildcard firmware-tests/*/*.c)
 program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
-TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% test_% fuzz_% bench_% program_% gpu_asserts.c \
+TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% fake_nccl% test_% fuzz_% bench_% program_% gpu_asserts.c \
               suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
 TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,$(wildcard firmware-tests/*/test_link_ucx*.c) %/test_link_strangers.c) \
               $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
@@ -192,6 +192,11 @@ $(BUILD)/firmware-tests/fake/libcuda.so.1: $(FAKE_CUDA_OBJ)
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -o $@ $^ -lm
 $(filter $(BUILD)/firmware-tests/test_cuda%,$(TESTS)): | $(FAKE_CUDA)
 
+# libnccl.so.2's calls, for gf-perf.
+FAKE_NCCL := $(if $(FAKE_CUDA),$(BUILD)/firmware-tests/fake/libnccl.so.2)
+$(BUILD)/firmware-tests/fake/libnccl.so.2: $(BUILD)/firmware-tests/fake/fake_nccl.o
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^
+
 # What shell tests start. An appliance needs neither libconfig nor, with drivers of its own, UCX: these are linked without.
 # UCX is dynamic where callers of malloc() are told apart by the object they lie in.
 PROGRAM_LIBS = $(LIB) $(LINK_LIBS)
@@ -279,7 +284,7 @@ LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(filter test_$(or $(T),%),$(notdir $
 # A suite that says "suite: long" is left to check-long and to those who ask for it by name.
 LONG_SUITES := $(shell grep -l '^. suite: long' $(SHELL_TESTS))
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(filter-out $(LONG_SUITES),$(SHELL_TESTS)) $(TESTS))
-tests: $(TESTS) $(PROGRAMS) $(MODULE_PROGRAMS) $(FAKE_CUDA) $(BUILD)/language
+tests: $(TESTS) $(PROGRAMS) $(MODULE_PROGRAMS) $(FAKE_CUDA) $(FAKE_NCCL) $(BUILD)/language
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll

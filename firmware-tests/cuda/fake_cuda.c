@@ -61,6 +61,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **found_out, int version, 
     };
     (void)version;
     (void)flags;
+    CUdriverProcAddressQueryResult nobody;
+    if (why_out == NULL) why_out = &nobody;
     initialise();
     *found_out = NULL;
     *why_out = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;

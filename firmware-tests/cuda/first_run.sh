@@ -1,21 +1,23 @@
 #!/bin/sh
 # The first run on a GPU, from a bundle (`make gpu-bundle`): needs an NVIDIA driver, glibc 2.34 or newer, sh,
 # coreutils, sed.
-#     ./run.sh [--out DIR] [--small] [--library FILE]
+#     ./run.sh [--out DIR] [--small] [--nccl FILE] [--library FILE]
 # In under 10 minutes, each step under a limit of its own: nvidia-smi and topology, preflight, gpu-check,
-# compute-sanitizer, gpu-bench, training by two processes on one GPU, the same with one killed, overlap. DIR (out)
-# gets result.json and what each step printed. --small: few and small cases. --library: that libcuda.so.1, for tests.
+# compute-sanitizer, gpu-bench, training by two processes on one GPU, the same with one killed, overlap, allreduce by
+# two ranks on one GPU and by a rank a GPU, up to 8, beside NCCL. DIR (out) gets result.json and what each step printed.
+# --small: few and small cases. --nccl: that libnccl.so.2. --library: that libcuda.so.1, for tests.
 # Exit code 0: all that ran passed; 1: a step failed; 2: bad arguments; 77: nothing could run, as where there is no
 # driver.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
-out=$PWD/out library='' small=''
+out=$PWD/out library='' nccl='' small=''
 while [ $# -gt 0 ]; do
     case $1 in
     --out) out=${2-}; shift ;;
     --library) library=${2-}; shift ;;
+    --nccl) nccl=${2-}; shift ;;
     --small) small=1 ;;
-    *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
     shift || exit 2
 done
@@ -66,19 +68,20 @@ step() {
 # What several programs have in common: device memory, two ranks on one GPU.
 train="gf-train --config $out/first.cfg --data $here/data"
 bench="gpu-bench ${library:+--library $library}" check="gpu-check ${library:+--library $library}"
-model=cnn steps=200 killed=400 every=50
-[ -z "$small" ] || model=linear steps=3 killed=40 every=5
+perf="gf-perf --device cuda --config $out/first.cfg ${nccl:+--nccl $nccl} -b 4K"
+model=cnn steps=200 killed=400 every=50 largest=64M
+[ -z "$small" ] || model=linear steps=3 killed=40 every=5 largest=16K
 
 step nvidia_smi 15 nvidia-smi
 step topology 15 nvidia-smi topo -m
 sed "s|shared = true;|&${library:+ library = \"$library\";}|" "$here/first.cfg" >"$out/first.cfg"
-step preflight 30 sh -c 'gf-run -n 2 --merge gf-check "$1" --preflight --json >"$2"; code=$?
+step preflight 20 sh -c 'gf-run -n 2 --merge gf-check "$1" --preflight --json >"$2"; code=$?
     sed "1s/^/[/; \$!s/\$/,/; \$s/\$/]/" "$2" >"$GF_FIRST_RUN_OUT/preflight.json"
     sed -n "s/.*\"state\":\"fail\",\"text\":\"\(\([^\"\\\\]\|\\\\.\)*\)\".*/\1/p" "$2"
     exit $code' sh "$out/first.cfg" "$out/preflight.rows"
-step gpu_check 180 $check ${small:+--small} --json "$out/gpu_check.json"
-step compute_sanitizer 80 compute-sanitizer --error-exitcode 9 $check --small
-step gpu_bench_256 40 $bench --mib ${small:-256} --json "$out/gpu_bench_256.json"
+step gpu_check 150 $check ${small:+--small} --json "$out/gpu_check.json"
+step compute_sanitizer 70 compute-sanitizer --error-exitcode 9 $check --small
+step gpu_bench_256 30 $bench --mib ${small:-256} --json "$out/gpu_bench_256.json"
 step gpu_bench_2048 60 $bench --mib ${small:-2048} --json "$out/gpu_bench_2048.json"
 step train 60 gf-run -n 2 $train --model $model --steps $steps ${small:+--batch 8} --json "$out/train.json"
 # The others go on when one of three is killed behind the first checkpoint.
@@ -90,7 +93,13 @@ step elastic 60 sh -c 'cd "$GF_FIRST_RUN_OUT" && rm -f elastic.?.pid elastic.c.*
     kill -KILL "$(cat elastic.1.pid)"
     wait $job && grep -q "elastic: rank" elastic.log' \
     sh $train --model $model --steps $killed --checkpoint-every $every ${small:+--batch 3 --set link.idle=yield}
-step overlap 30 $bench --steps --mib ${small:-256} --json "$out/overlap.json"
+step overlap 20 $bench --steps --mib ${small:-256} --json "$out/overlap.json"
+step allreduce 20 gf-run -n 2 $perf -e $largest --json "$out/allreduce.json"
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+[ "$gpus" -le 8 ] || gpus=8
+[ "$gpus" -ge 1 ] || gpus=1
+sed -i 's/ordinal = "0"; shared = true;/ordinal = "auto";/' "$out/first.cfg"
+step allreduce_gpus 30 gf-run -n "$gpus" $perf -e $largest --json "$out/allreduce_gpus.json"
 
 echo "$passed passed, $failed failed, $skipped skipped: $out/result.json"
 [ $failed -eq 0 ] || exit 1

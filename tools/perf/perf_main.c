@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tools/perf/perf_device.h"
 #include "tools/perf/perf_model.h"
 #include "tools/perf/perf_open.h"
 #include "tools/perf/perf_options.h"
@@ -38,19 +39,21 @@ static int places_check(const struct perf_options *options)
 static int collective_run(const struct perf_options *options, struct perf_report *report)
 {
     static const struct gf_tensor tensor = {.name = "none", .elem_count = 1};
-    struct perf perf = {.plan = options->plan};
+    struct perf perf = {.plan = options->plan, .way = &perf_host};
     struct perf_session session;
+    void *source = NULL;
     bool has_data = options->plan.operation != GF_OPERATION_BARRIER;
     int result = perf_open(&options->config, &tensor, 1, &session);
     if (result == 0) {
         perf.gf = session.gf;
         report->world = gf_world(perf.gf);
         report->is_reporter = gf_rank(perf.gf) == 0;
-        perf.data = (unsigned char *)(uintptr_t)gf_exchange_take(perf.gf, options->bytes_max);
+        perf.data = gf_exchange_take(perf.gf, options->bytes_max);
         perf.times_us = perf_memory((size_t)PERF_SAMPLES_MAX * report->world * sizeof(float));
-        if (has_data) perf.source = perf_memory(options->bytes_max);
+        if (has_data) source = perf_memory(options->bytes_max);
+        perf.source = (gf_mem)(uintptr_t)source;
         if (has_data) perf.plan.seconds *= 0.5; /* for each place */
-        if ((perf.data == NULL) || (perf.times_us == NULL) || (has_data && (perf.source == NULL)))
+        if ((perf.data == 0) || (perf.times_us == NULL) || (has_data && (source == NULL)))
             result = perf_refuse(PERF_NO_MEMORY);
         else if (perf.plan.root >= report->world) result = perf_refuse("--root is no rank of this job");
         else if (report->is_reporter && (places_check(options) != 0)) result = -1;
@@ -58,7 +61,7 @@ static int collective_run(const struct perf_options *options, struct perf_report
     }
     perf_close(&session, result);
     free(perf.times_us);
-    free(perf.source);
+    free(source);
     return result;
 }
 
@@ -87,7 +90,8 @@ static int program(int argc, char **argv)
     report.plan = options.plan;
     report.config = &options.config;
     if (options.tune_path != NULL) return (perf_tune(&options) == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
-    result = (options.model_path != NULL) ? perf_model(&options, &report) : collective_run(&options, &report);
+    result = options.on_device ? perf_device_run(&options, &report)
+             : (options.model_path != NULL) ? perf_model(&options, &report) : collective_run(&options, &report);
     if (report.is_reporter && (results_end(&options, &report) != 0)) result = -1;
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

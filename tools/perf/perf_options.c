@@ -13,7 +13,8 @@
 static struct {
     uint64_t bytes_min, bytes_max, factor, iters, warmup, check, batch, root;
     double seconds, busbw_min, compute_ms, gflops;
-    const char *op, *redop, *type, *algorithm, *config_path, *json_path, *csv_path, *set, *model_path, *tune_path;
+    const char *op, *redop, *type, *algorithm, *config_path, *json_path, *csv_path, *set, *model_path, *tune_path,
+        *device, *nccl_path;
     bool batch_given, gflops_given, compute_given, size_given, op_given, redop_given, root_given;
 } given = {.bytes_min = 4096, .bytes_max = UINT64_C(64) << 20, .factor = 4, .warmup = 5, .check = 1, .seconds = 0.3,
            .batch = 1, .op = "allreduce", .redop = "sum", .type = "float"};
@@ -39,6 +40,10 @@ static const struct tool_option options[] = {
      .high = GF_WORLD_MAX - 1, .given_out = &given.root_given, .help = "of a broadcast (0)"},
     {.name = "type", .kind = TOOL_TEXT, .value_out = &given.type, .value_name = "NAME", .letter = 'd',
      .allowed = "float|half|bfloat16", .help = "of elements (float)"},
+    {.name = "device", .kind = TOOL_TEXT, .value_out = &given.device, .value_name = "NAME", .allowed = "host|cuda",
+     .help = "where the data lies; cuda: on a GPU a rank, a step of one tensor, beside NCCL (host)"},
+    {.name = "nccl", .kind = TOOL_TEXT, .value_out = &given.nccl_path, .value_name = "FILE",
+     .help = "with --device cuda: NCCL's library (libnccl.so.2, where there is one)"},
     {.name = "algorithm", .kind = TOOL_TEXT, .value_out = &given.algorithm, .value_name = "NAME",
      .help = "exchange.algorithm of the configuration: auto, direct, ring, .."},
     {.name = "check", .kind = TOOL_NUMBER, .value_out = &given.check, .value_name = "0|1", .high = 1,
@@ -99,6 +104,25 @@ static int settings_apply(struct gf_config *config, char *error)
     return 0;
 }
 
+static bool on_device(void) { return (given.device != NULL) && (strcmp(given.device, "cuda") == 0); }
+
+static gf_type type_given(void)
+{
+    return (given.type[0] == 'h') ? GF_TYPE_F16 : (given.type[0] == 'b') ? GF_TYPE_BF16 : GF_TYPE_F32;
+}
+
+/* A step's gradients are summed as they are, and no weights are there to be updated. */
+static int config_on_device(struct gf_config *config)
+{
+    if (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM) ||
+        (config->exchange.quantize != GF_QUANTIZE_NONE))
+        return perf_refuse("--device cuda times plain sums: leave sparse, average and quantize out");
+    config->optimizer.kind = GF_OPTIMIZER_NONE;
+    config->exchange.user_bytes = 0;
+    if (config->exchange.wire == GF_TYPE_F32) config->exchange.wire = type_given();
+    return 0;
+}
+
 static int config_make(struct gf_config *config)
 {
     static char error[GF_CONFIG_ERROR_BYTES];
@@ -106,11 +130,13 @@ static int config_make(struct gf_config *config)
         (void)perf_refuse(error);
         return TOOL_FAILED;
     }
+    if ((given.device != NULL) && (gf_config_set(config, "device.driver", given.device, "--device", error) < 0))
+        return perf_refuse(error);
     if (settings_apply(config, error) < 0) return perf_refuse(error);
     if (given.model_path == NULL) config->exchange.user_bytes = (given.bytes_max + 63) / 64 * 64 + 64;
     config->log = gf_log_stderr;
     config->log_user = (void *)(uintptr_t)"gf-perf";
-    return 0;
+    return on_device() ? config_on_device(config) : 0;
 }
 
 static void plan_make(struct perf_plan *plan)
@@ -124,13 +150,16 @@ static void plan_make(struct perf_plan *plan)
     for (gf_reduction r = 0; r < GF_REDUCTION_COUNT; r++)
         if (strcmp(given.redop, perf_redop_name(r)) == 0) plan->reduction = r;
     plan->root = (uint32_t)given.root;
-    plan->type = (given.type[0] == 'h') ? GF_TYPE_F16 : (given.type[0] == 'b') ? GF_TYPE_BF16 : GF_TYPE_F32;
+    plan->type = type_given();
 }
 
 /* What does not go together. */
 static int combination_check(void)
 {
     bool model = given.model_path != NULL, tune = given.tune_path != NULL;
+    if (on_device() && (model || tune || (strcmp(given.op, "allreduce") != 0) || given.redop_given))
+        return perf_refuse("--device cuda times sums of an allreduce; leave --op, --redop, --model and --tune out");
+    if ((given.nccl_path != NULL) && !on_device()) return perf_refuse("--nccl needs --device cuda");
     if (given.bytes_min > given.bytes_max) return perf_refuse("--min-bytes is above --max-bytes");
     if (model && tune) return perf_refuse("--model and --tune: give one of them");
     if (!model && (given.compute_given || given.gflops_given || given.batch_given))
@@ -176,5 +205,7 @@ int perf_options_read(int argc, char **argv, struct perf_options *options_out)
     options_out->compute_ms = given.compute_ms;
     options_out->gflops = given.gflops;
     options_out->batch = given.batch;
+    options_out->on_device = on_device();
+    options_out->nccl_path = given.nccl_path;
     return 0;
 }

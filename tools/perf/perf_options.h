@@ -11,6 +11,8 @@ struct perf_options {
     const char *model_path, *tune_path;    /* NULL: neither */
     double compute_ms, gflops;             /* of a model's step; both 0: all tensors are ready at once */
     uint64_t batch;
+    bool on_device;                        /* --device cuda */
+    const char *nccl_path;                 /* NULL: the system's */
     struct perf_plan plan;
     struct gf_config config;
 };

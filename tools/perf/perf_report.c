@@ -30,7 +30,11 @@ void perf_report_head(const struct perf_report *report)
     char summary[256];
     printf("# gf-perf %u.%u: %s, %u ranks, configuration 0x%016llx\n", GF_VERSION_MAJOR, GF_VERSION_MINOR,
            op_name(report), report->world, (unsigned long long)gf_config_hash(report->config));
-    printf("# %s\n#\n", gf_config_summary(report->config, summary, sizeof summary));
+    printf("# %s\n", gf_config_summary(report->config, summary, sizeof summary));
+    if (report->gpu[0] != '\0')
+        printf("# on a GPU a rank, %s, %s: an allreduce is a step of one tensor, its vote and what is packed included\n"
+               "# NCCL: %s\n", report->gpu, report->path, report->nccl);
+    printf("#\n");
     printf("# %58s out-of-place %24s in-place\n", "", "");
     printf("#%11s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
     for (int place = 0; place < 2; place++) printf("  %7s  %6s  %6s %6s", "time", "algbw", "busbw", "#wrong");
@@ -56,12 +60,17 @@ void perf_report_row(const struct perf_report *report, const struct perf_row *ro
     bool new_algorithm = (row == report->rows) || (row[-1].algorithm != row->algorithm);
     uint64_t count = shares ? (row->elem_count + report->world - 1) / report->world : row->elem_count;
     if (new_algorithm) printf("# by %s\n", gf_algorithm_name(row->algorithm));
-    printf("%12llu  %12llu  %8s  %6s  %6d", (unsigned long long)row->bytes, (unsigned long long)count,
-           type_name(report), redop_name(report), has_root ? (int)report->plan.root : -1);
-    if (row->out_us > 0) place_print(row->out_us, row->out_algbw, row->out_busbw, checks ? &row->out_wrong : NULL);
-    else printf("  %7s  %6s  %6s  %5s", "N/A", "N/A", "N/A", "N/A");
-    place_print(row->p50_us, row->algbw, row->busbw, checks ? &row->wrong : NULL);
-    printf("\n");
+    for (int theirs = 0; theirs < 2; theirs++) { /* NCCL's as a comment, for who takes rows of the one benchmark */
+        if (theirs && (report->nccl_rows[row - report->rows].samples == 0)) break;
+        const struct perf_row *of = theirs ? &report->nccl_rows[row - report->rows] : row;
+        printf(theirs ? "# NCCL%6llu" : "%12llu", (unsigned long long)of->bytes);
+        printf("  %12llu  %8s  %6s  %6d", (unsigned long long)count, type_name(report), redop_name(report),
+               has_root ? (int)report->plan.root : -1);
+        if (of->out_us > 0) place_print(of->out_us, of->out_algbw, of->out_busbw, checks ? &of->out_wrong : NULL);
+        else printf("  %7s  %6s  %6s  %5s", "N/A", "N/A", "N/A", "N/A");
+        place_print(of->p50_us, of->algbw, of->busbw, checks ? &of->wrong : NULL);
+        printf("\n");
+    }
     fflush(stdout);
 }
 
@@ -130,8 +139,8 @@ static void json_text(FILE *file, const char *text)
 static void json_header(FILE *file, const struct perf_report *report)
 {
     char summary[256];
-    fprintf(file, "{\n  \"header\": {\"version\": \"%u.%u\", \"world\": %u, \"config_hash\": \"0x%016llx\", \"config\": ",
-            GF_VERSION_MAJOR, GF_VERSION_MINOR, report->world, (unsigned long long)gf_config_hash(report->config));
+    fprintf(file, "{\n  \"header\": {\"version\": \"%u.%u\", \"world\": %u, \"config_hash\": \"0x%016llx\", "
+            "\"config\": ", GF_VERSION_MAJOR, GF_VERSION_MINOR, report->world, (unsigned long long)gf_config_hash(report->config));
     json_text(file, gf_config_summary(report->config, summary, sizeof summary));
     if (report->step.model != NULL) {
         const struct perf_step *step = &report->step;
@@ -140,6 +149,12 @@ static void json_header(FILE *file, const struct perf_report *report)
         fprintf(file, ", \"tensors\": %u, \"buffers\": %u, \"compute_us\": %.3f, \"exposed_us\": %.3f, "
                 "\"exchange_us\": %.3f, \"wire_bytes\": %llu", step->tensor_count, step->buffer_count, step->compute_us,
                 step->exposed_us, step->exchange_us, (unsigned long long)step->wire_bytes);
+    }
+    if (report->gpu[0] != '\0') {
+        fprintf(file, ",\n    \"device\": ");
+        json_text(file, report->gpu);
+        fprintf(file, ", \"path\": \"%s\", \"nccl\": ", report->path);
+        json_text(file, report->nccl);
     }
     fprintf(file, "},\n  \"rows\": [");
 }
@@ -150,16 +165,21 @@ int perf_report_json(const struct perf_report *report, const char *path)
     if (file == NULL) return -1;
     json_header(file, report);
     for (uint32_t i = 0; i < report->row_count; i++) {
-        const struct perf_row *row = &report->rows[i];
+        const struct perf_row *row = &report->rows[i], *theirs = &report->nccl_rows[i];
         fprintf(file, "%s\n    {\"op\": \"%s\", \"type\": \"%s\", \"redop\": \"%s\", "
                 "\"bytes\": %llu, \"count\": %llu, \"samples\": %u, "
                 "\"time_us\": %.3f, \"min_us\": %.3f, \"mean_us\": %.3f, \"p50_us\": %.3f, \"p95_us\": %.3f, "
                 "\"p99_us\": %.3f, \"algbw\": %.4f, \"busbw\": %.4f, \"wrong\": %llu, "
-                "\"out_of_place_us\": %.3f, \"algorithm\": \"%s\"}", (i > 0) ? "," : "", op_name(report),
+                "\"out_of_place_us\": %.3f, ", (i > 0) ? "," : "", op_name(report),
                 type_name(report), redop_name(report),
                 (unsigned long long)row->bytes, (unsigned long long)row->elem_count, row->samples, row->p50_us,
                 row->min_us, row->mean_us, row->p50_us, row->p95_us, row->p99_us, row->algbw, row->busbw,
-                (unsigned long long)row->wrong, row->out_us, gf_algorithm_name(row->algorithm));
+                (unsigned long long)row->wrong, row->out_us);
+        if (theirs->samples > 0)
+            fprintf(file, "\"nccl_us\": %.3f, \"nccl_busbw\": %.4f, \"nccl_out_of_place_us\": %.3f, "
+                    "\"nccl_wrong\": %llu, ", theirs->p50_us, theirs->busbw, theirs->out_us,
+                    (unsigned long long)(theirs->wrong + theirs->out_wrong));
+        fprintf(file, "\"algorithm\": \"%s\"}", gf_algorithm_name(row->algorithm));
     }
     fprintf(file, "\n  ]\n}\n");
     return perf_file_end(file, path);

@@ -25,6 +25,11 @@ struct perf_report {
     bool is_reporter;           /* rank 0, once it is open */
     uint32_t row_count;
     struct perf_row rows[PERF_ROWS_MAX];
+    /* On a device: its name, gf_path_name() and what is to be said of NCCL, else empty; beside each row NCCL's, where
+     * its samples are not 0. */
+    char gpu[64], nccl[160];
+    const char *path;
+    struct perf_row nccl_rows[PERF_ROWS_MAX];
     struct perf_step step;      /* model NULL: rows are of a collective */
 };
 

@@ -25,32 +25,6 @@ const char *perf_redop_name(gf_reduction reduction)
     return names[reduction];
 }
 
-/* Where a rank writes what it brings. */
-static unsigned char *input_of(const struct perf *perf)
-{
-    return (perf->source != NULL) ? perf->source : perf->data;
-}
-
-static gf_status operation_run(struct perf *perf, uint64_t elem_count)
-{
-    struct gf_request request = {0};
-    gf_mem data = (gf_mem)(uintptr_t)perf->data;
-    gf_type type = perf->plan.type;
-    gf_reduction reduction = perf->plan.reduction;
-    gf_status status;
-    if (perf->source != NULL) memcpy(perf->data, perf->source, elem_count * gf_type_size_bytes(type));
-    switch (perf->plan.operation) {
-    case GF_OPERATION_BROADCAST:
-        status = gf_broadcast(perf->gf, data, elem_count, type, perf->plan.root, &request);
-        break;
-    case GF_OPERATION_REDUCE_SCATTER: status = gf_reduce_scatter(perf->gf, data, elem_count, type, &request); break;
-    case GF_OPERATION_ALLGATHER: status = gf_allgather(perf->gf, data, elem_count, type, &request); break;
-    case GF_OPERATION_BARRIER: status = gf_barrier(perf->gf, &request); break;
-    default: status = gf_allreduce_by(perf->gf, reduction, data, elem_count, type, &request); break;
-    }
-    return (status < 0) ? status : gf_request_wait(perf->gf, &request);
-}
-
 gf_status perf_barrier(gf_context *gf)
 {
     struct gf_request request = {0};
@@ -60,27 +34,23 @@ gf_status perf_barrier(gf_context *gf)
 
 static gf_status checked_run(struct perf *perf, uint64_t elem_count, uint64_t *wrong)
 {
-    struct perf_values values = {.data = input_of(perf), .elem_count = elem_count, .type = perf->plan.type,
+    struct perf_values values = {.elem_count = elem_count, .type = perf->plan.type,
                                  .operation = perf->plan.operation, .reduction = perf->plan.reduction,
                                  .world = gf_world(perf->gf), .rank = gf_rank(perf->gf), .root = perf->plan.root};
-    gf_status status;
-    perf_values_fill(&values);
-    if ((status = operation_run(perf, elem_count)) < 0) return status;
-    values.data = perf->data;
-    *wrong += perf_values_wrong(&values);
-    return GF_OK;
+    gf_status status = perf->way->fill(perf, values);
+    if (status >= 0) status = perf->way->run(perf, elem_count);
+    return (status < 0) ? status : perf->way->wrong(perf, values, wrong);
 }
 
 /* ---- time ---- */
 
 static gf_status sample(struct perf *perf, uint64_t elem_count, float *us_out)
 {
-    gf_status status;
+    gf_status status = perf->way->clear(perf, elem_count * gf_type_size_bytes(perf->plan.type));
     double begin_us;
-    memset(input_of(perf), 0, elem_count * gf_type_size_bytes(perf->plan.type));
-    if ((status = perf_barrier(perf->gf)) < 0) return status;
+    if ((status < 0) || ((status = perf_barrier(perf->gf)) < 0)) return status;
     begin_us = perf_now_us();
-    status = operation_run(perf, elem_count);
+    status = perf->way->run(perf, elem_count);
     *us_out = (float)(perf_now_us() - begin_us);
     return status;
 }
@@ -153,12 +123,14 @@ void perf_row_fill(float *times_us, uint32_t count, double factor, struct perf_r
     row->busbw = row->algbw * factor;
 }
 
-gf_algorithm perf_algorithm_last(gf_context *gf)
+gf_algorithm perf_algorithm_last(gf_context *gf, gf_operation operation)
 {
     struct gf_trace_record records[64];
     gf_algorithm last = GF_ALGORITHM_AUTO;
     uint32_t count;
-    while ((count = gf_trace_read(gf, records, 64)) > 0) last = (gf_algorithm)records[count - 1].algorithm;
+    while ((count = gf_trace_read(gf, records, 64)) > 0)
+        for (uint32_t i = 0; i < count; i++)
+            if (records[i].operation == operation) last = (gf_algorithm)records[i].algorithm;
     return last;
 }
 
@@ -174,7 +146,7 @@ static gf_status place_measure(struct perf *perf, uint64_t bytes, struct perf_ro
     if (status >= 0) status = samples_plan(perf, row.elem_count, &count);
     for (uint32_t i = 0; (status >= 0) && (i < count); i++) status = sample(perf, row.elem_count, &perf->times_us[i]);
     if (status < 0) return status;
-    row.algorithm = perf_algorithm_last(perf->gf);
+    row.algorithm = perf_algorithm_last(perf->gf, perf->way->is_step ? GF_OPERATION_STEP : perf->plan.operation);
     if ((status = perf_greatest(perf->gf, perf->times_us, count)) < 0) return status;
     perf_row_fill(perf->times_us, count, perf_bus_factor(perf->plan.operation, gf_world(perf->gf)), &row);
     if (perf->plan.check && ((status = checked_run(perf, row.elem_count, &wrong)) < 0)) return status;
@@ -190,8 +162,8 @@ gf_status perf_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_o
     struct perf in_place = *perf;
     struct perf_row out;
     gf_status status;
-    in_place.source = NULL;
-    if (((status = place_measure(&in_place, bytes, row_out)) < 0) || (perf->source == NULL)) return status;
+    in_place.source = 0;
+    if (((status = place_measure(&in_place, bytes, row_out)) < 0) || (perf->source == 0)) return status;
     if ((status = place_measure(perf, bytes, &out)) < 0) return status;
     row_out->out_us = out.p50_us;
     row_out->out_algbw = out.algbw;

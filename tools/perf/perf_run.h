@@ -27,14 +27,34 @@ struct perf_row {
     gf_algorithm algorithm;
 };
 
+struct perf;
+struct perf_values;
+
+/* Where data lies and who works on it. Nothing is under way when a call returns; what fails is said on stderr, but for
+ * what gf_error_last() tells. */
+struct perf_way {
+    bool is_step; /* run() is one, of a single tensor */
+    gf_status (*clear)(struct perf *perf, uint64_t bytes); /* zeroes, of what a sample reads */
+    gf_status (*run)(struct perf *perf, uint64_t elem_count);
+    /* values.data is not set. Fill: of what a sample reads; wrong: added to *wrong, of what it has made. */
+    gf_status (*fill)(struct perf *perf, struct perf_values values);
+    gf_status (*wrong)(struct perf *perf, struct perf_values values, uint64_t *wrong);
+};
+extern const struct perf_way perf_host; /* the library's collectives, in host memory */
+
 /* Memory of one run; the times are [PERF_SAMPLES_MAX * world]. */
 struct perf {
     gf_context *gf;
     struct perf_plan plan;
-    unsigned char *data;   /* of the exchange region */
-    unsigned char *source; /* NULL, or out of place: copied to data, where the operation works */
+    const struct perf_way *way;
+    void *of;       /* the way's own */
+    gf_mem data;    /* host: of the exchange region */
+    gf_mem source;  /* 0, or out of place: copied to data, where the library works */
     float *times_us;
 };
+
+/* Where a rank writes what it brings. */
+static inline gf_mem perf_input(const struct perf *perf) { return (perf->source != 0) ? perf->source : perf->data; }
 
 const char *perf_type_name(gf_type type);
 const char *perf_redop_name(gf_reduction reduction);
@@ -48,9 +68,10 @@ uint32_t perf_sample_count(const struct perf_plan *plan, double estimate_us);
 void perf_row_fill(float *times_us, uint32_t count, double factor, struct perf_row *row);
 /* By which algbw becomes busbw. */
 double perf_bus_factor(gf_operation operation, uint32_t world);
-/* Of the newest operation in the trace, which it reads to its end. */
-gf_algorithm perf_algorithm_last(gf_context *gf);
-/* Measures `bytes` of data, rounded down to elements. The row is the same on all ranks. */
+/* Of the newest such operation in the trace, which it reads to its end. */
+gf_algorithm perf_algorithm_last(gf_context *gf, gf_operation operation);
+/* Measures `bytes` of data, rounded down to elements, out of place too where there is a source. The row is the same on
+ * all ranks. */
 gf_status perf_measure(struct perf *perf, uint64_t bytes, struct perf_row *row_out);
 
 #endif

@@ -40,7 +40,7 @@ static int algorithm_time(const struct perf_options *options, struct tune *tune,
 {
     static const struct gf_tensor tensor = {.name = "none", .elem_count = 1};
     struct gf_config config = options->config;
-    struct perf perf = {.plan = options->plan};
+    struct perf perf = {.plan = options->plan, .way = &perf_host};
     struct perf_session session;
     int result;
     config.exchange.algorithm = algorithms[algorithm];
@@ -53,9 +53,9 @@ static int algorithm_time(const struct perf_options *options, struct tune *tune,
         if (tune->is_writer && (perf_file_check(options->tune_path) != 0)) result = -1;
         perf.plan.seconds /= ROUNDS;
         perf.plan.check = perf.plan.check && (round == 0);
-        perf.data = (unsigned char *)(uintptr_t)gf_exchange_take(perf.gf, options->bytes_max);
+        perf.data = gf_exchange_take(perf.gf, options->bytes_max);
         perf.times_us = perf_memory((size_t)PERF_SAMPLES_MAX * tune->world * sizeof(float));
-        if ((perf.data == NULL) || (perf.times_us == NULL)) result = perf_refuse(PERF_NO_MEMORY);
+        if ((perf.data == 0) || (perf.times_us == NULL)) result = perf_refuse(PERF_NO_MEMORY);
         else if (result == 0) result = sizes_time(&perf, tune, algorithm, round);
     }
     perf_close(&session, result);
