@@ -51,6 +51,8 @@ TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,$(wildcard firm
 PROGRAMS := $(call program,$(filter-out %/program_modules.c $(if $(filter 1,$(UCX)),,%/program_allocations.c %/program_unguarded.c %/program_faulty_train.c \
               %/program_ucx_faults.c) \
               $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
+# Nobody starts them in a check; they shall compile.
+BENCH_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %/bench_mpi.c,$(wildcard firmware-tests/bench/*.c)))
 TOOLS    := $(patsubst %_main.c,$(BUILD)/gf-%,$(notdir $(wildcard tools/*/*_main.c)))
 LIB      := $(BUILD)/libgradientflow.$(if $(SHARED),so,a)
 SIM_LIB  := $(BUILD)/libgradientflow_sim.a
@@ -284,7 +286,7 @@ LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(filter test_$(or $(T),%),$(notdir $
 # A suite that says "suite: long" is left to check-long and to those who ask for it by name.
 LONG_SUITES := $(shell grep -l '^. suite: long' $(SHELL_TESTS))
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(filter-out $(LONG_SUITES),$(SHELL_TESTS)) $(TESTS))
-tests: $(TESTS) $(PROGRAMS) $(MODULE_PROGRAMS) $(FAKE_CUDA) $(FAKE_NCCL) $(BUILD)/language
+tests: $(TESTS) $(PROGRAMS) $(MODULE_PROGRAMS) $(FAKE_CUDA) $(FAKE_NCCL) $(BUILD)/language $(BENCH_OBJ)
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll

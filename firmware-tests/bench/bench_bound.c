@@ -1,7 +1,6 @@
 /* What memory allows: all buffers in one mapping, each rank sums its share of all of them and writes it to all, between
  * two barriers. No library does less. Options in bench_peer.h, and -n RANKS; ranks are children of this process, each on
  * a core of its own where there are enough. */
-#define _GNU_SOURCE
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -71,7 +70,7 @@ static int rank_run(const struct bench *bench, int rank)
                               .barrier = bound_barrier, .greatest = bound_greatest};
     cpu_set_t core;
     CPU_ZERO(&core);
-    CPU_SET(rank, &core);
+    CPU_SET((size_t)rank, &core);
     if (!oversubscribed) (void)sched_setaffinity(0, sizeof core, &core);
     memset(buffers[rank], 0, bench->elems_max * sizeof(float)); /* first touched by its owner */
     return bench_run(&peer, bench);

@@ -95,7 +95,29 @@ static void run_update_half(const struct gf_ops *ops)
 
 static void run_accumulate(const struct gf_ops *ops)
 {
-    (void)ops->accumulate(NULL, mem(A), mem(A), mem(C), mem(C), mem(D), GF_TYPE_F32, 0.5f, 0.9f, 0, 0, elem_count);
+    struct gf_accumulate accumulate = {.dst_h_f32 = mem(A), .h_f32 = mem(A), .dst_u_f32 = mem(C), .u_f32 = mem(C),
+                                       .src = mem(D), .src_type = GF_TYPE_F32, .scale = 0.5f, .momentum = 0.9f};
+    (void)ops->accumulate(NULL, &accumulate, elem_count);
+}
+
+/* As LAMB has it: the direction is stored, over the second moment, and the weights stay for the other ops. */
+static void run_adam(const struct gf_ops *ops)
+{
+    struct gf_adam adam = {.weight_f32 = mem(A), .moment1_f32 = mem(C), .moment2_f32 = mem(B), .direction_f32 = mem(B),
+                           .gradient = mem(D), .gradient_type = GF_TYPE_F16, .gradient_scale = 0.5f, .epsilon = 1e-8f,
+                           .beta1 = 0.9f, .keep1 = 0.1f, .beta2 = 0.999f, .keep2 = 0.001f, .correct1 = 1,
+                           .correct2 = 1};
+    (void)ops->adam(NULL, &adam, elem_count);
+}
+
+static void run_quantize(const struct gf_ops *ops)
+{
+    (void)ops->quantize(NULL, mem(B), mem(A), elem_count, &(struct gf_groups){64, 8}, 0, &met);
+}
+
+static void run_dequantize(const struct gf_ops *ops)
+{
+    (void)ops->dequantize(NULL, mem(A), mem(B), elem_count, &(struct gf_groups){64, 8}, 1, true);
 }
 
 static void run_sum_f32(const struct gf_ops *ops)
@@ -127,6 +149,9 @@ static const struct bench_case {
     {"accumulate", run_accumulate, 20},
     {"update", run_update, 20},
     {"update, fp16 weights too", run_update_half, 22},
+    {"adam, fp16 gradient", run_adam, 26},
+    {"quantize int8", run_quantize, 9}, /* reads and writes a float, writes a byte */
+    {"dequantize int8, added", run_dequantize, 9},
 };
 #define CASES (sizeof cases / sizeof cases[0])
 

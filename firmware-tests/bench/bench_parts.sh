@@ -8,7 +8,7 @@ missing=''
 # Compiles what can be compiled; `missing` names the rest.
 peers_build() {
     mkdir -p "$peers"
-    cc -I. -O3 -march=native -o "$peers/bench_bound" firmware-tests/bench/bench_bound.c || exit 1
+    cc -D_GNU_SOURCE -I. -O3 -march=native -o "$peers/bench_bound" firmware-tests/bench/bench_bound.c || exit 1
     for mpi in openmpi mpich; do
         rm -f "$peers/bench_$mpi"
         command -v "mpicc.$mpi" >/dev/null && command -v "mpirun.$mpi" >/dev/null &&

@@ -38,8 +38,8 @@ static gf_status host_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
 }
 
 static gf_status host_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
-                            struct gf_check *sources)
+                            uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
+                            struct gf_check *check, struct gf_check *sources)
 {
     return best()->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check, sources);
 }

@@ -38,8 +38,9 @@ extern const uint32_t gf_ops_variant_count;
  * hardware's own looking ahead stops at the end of each page. Past the cache, of not asking: cast fp32 to fp16 1.25, to
  * bf16 1.45, sum of fp16 1.28; twice or half as far is no better. Within the first two levels 0.7 (sum of fp32) to
  * 1.05, a loss of less time. score() and norm() store nothing, gain less and would lose more (0.65): they ask once,
- * two lines ahead, which on an EPYC (family 25 model 1) is 1.2 of not asking and 1.1 of asking 4 KiB ahead. update() and accumulate() have streams enough without (update with half
- * weights: 0.8). The others on a Xeon, family 6 model 207; all with bench-ops. */
+ * two lines ahead, which on an EPYC (family 25 model 1) is 1.2 of not asking and 1.1 of asking 4 KiB ahead. update()
+ * and accumulate() have streams enough without (update with half weights: 0.8). The others on a Xeon, family 6 model
+ * 207; all with bench-ops. */
 #define GF_AHEAD_FAR_BYTES 8192u
 #define GF_AHEAD_NEAR_BYTES 1024u
 #define GF_AHEAD_READER_BYTES 128u

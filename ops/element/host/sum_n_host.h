@@ -1,5 +1,5 @@
-/* dst[0..] = round(src[0] + src[1] + ..). The lines that are stored were loaded just before, in place as a rule: storing
- * them past the cache would save no read, so there is no such version. */
+/* dst[0..] = round(src[0] + src[1] + ..). The lines that are stored were loaded just before, in place as a rule:
+ * storing them past the cache would save no read, so there is no such version. */
 #ifndef GF_SUM_N_HOST_H
 #define GF_SUM_N_HOST_H
 #include "ops/element/host/vec.h"
@@ -32,13 +32,14 @@ VEC_INLINE void sum_n_look(const struct sum_n_range *r, gf_type type, uint64_t i
 VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, uint64_t i, uint32_t count)
 {
     vec result = vec_load(type, gf_host_at(r->src[0]), i, count);
-    for (uint32_t s = 1; s < r->src_count; s++) result = vec_add(result, vec_load(type, gf_host_at(r->src[s]), i, count));
+    for (uint32_t s = 1; s < r->src_count; s++)
+        result = vec_add(result, vec_load(type, gf_host_at(r->src[s]), i, count));
     sum_n_look(r, type, i, count, result);
     for (uint32_t d = 0; d < r->dst_count; d++) vec_store(type, gf_host_at(r->dst[d]), i, count, result);
 }
 
-/* Whole vectors of two and of four ranks, as many to as from: addresses in registers, and no look at results that nobody
- * wants to know of; `looks` and `type` are constants. Return how many elements they did. */
+/* Whole vectors of two and of four ranks, as many to as from: addresses in registers, and no look at results that
+ * nobody wants to know of; `looks` and `type` are constants. Return how many elements they did. */
 VEC_INLINE uint64_t sum_n_pair(const struct sum_n_range *r, gf_type type, uint64_t elem_count, bool looks)
 {
     const uint8_t *a = gf_host_at(r->src[0]), *b = gf_host_at(r->src[1]);
@@ -76,8 +77,11 @@ VEC_INLINE uint64_t sum_n_quad(const struct sum_n_range *r, gf_type type, uint64
 VEC_INLINE uint64_t sum_n_known(const struct sum_n_range *r, gf_type type, uint64_t elem_count)
 {
     if (r->src_count != r->dst_count) return 0;
-    if (r->src_count == 2) return r->check ? sum_n_pair(r, type, elem_count, true) : sum_n_pair(r, type, elem_count, false);
-    if (r->src_count == 4) return r->check ? sum_n_quad(r, type, elem_count, true) : sum_n_quad(r, type, elem_count, false);
+    bool looks = r->check != NULL;
+    if (r->src_count == 2)
+        return looks ? sum_n_pair(r, type, elem_count, true) : sum_n_pair(r, type, elem_count, false);
+    if (r->src_count == 4)
+        return looks ? sum_n_quad(r, type, elem_count, true) : sum_n_quad(r, type, elem_count, false);
     return 0;
 }
 
