@@ -5,6 +5,7 @@
 #     UCX_DYNAMIC=1         UCX and its modules (CUDA, InfiniBand, vendors') are looked for at run time: beside the program,
 #                           in ../lib, where UCX_PREFIX says, where the system has them
 UCX_PREFIX  ?=
+unexport UCX_PREFIX UCX_DYNAMIC UCX_IB # UCX takes them for settings of its own, and warns of those it does not know
 UCX_IB      ?= 0
 UCX_DYNAMIC ?= 0
 UCX_PKG     := $(if $(UCX_PREFIX),PKG_CONFIG_PATH=$(UCX_PREFIX)/lib/pkgconfig:$(UCX_PREFIX)/lib64/pkgconfig:$(PKG_CONFIG_PATH) )pkg-config
