@@ -5,9 +5,9 @@
 #     UCX_DYNAMIC=1         UCX and its modules (CUDA, InfiniBand, vendors') are looked for at run time: beside the program,
 #                           in ../lib, where UCX_PREFIX says, where the system has them
 UCX_PREFIX  ?=
-unexport UCX_PREFIX UCX_DYNAMIC UCX_IB # UCX takes them for settings of its own, and warns of those it does not know
 UCX_IB      ?= 0
 UCX_DYNAMIC ?= 0
+unexport UCX_PREFIX UCX_DYNAMIC UCX_IB # UCX takes them for settings of its own, and warns of those it does not know
 UCX_PKG     := $(if $(UCX_PREFIX),PKG_CONFIG_PATH=$(UCX_PREFIX)/lib/pkgconfig:$(UCX_PREFIX)/lib64/pkgconfig:$(PKG_CONFIG_PATH) )pkg-config
 $(if $(UCX_PREFIX),$(if $(wildcard $(UCX_PREFIX)/lib*/pkgconfig/ucx.pc),,$(error UCX_PREFIX=$(UCX_PREFIX): there is no lib/pkgconfig/ucx.pc in it)))
 $(if $(filter 11,$(UCX_IB)$(UCX_DYNAMIC)),$(error UCX_IB=1 is of the static link; with UCX_DYNAMIC=1 UCX finds its InfiniBand module by itself))
