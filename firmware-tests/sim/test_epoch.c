@@ -175,6 +175,29 @@ TEST(one_leaves_while_another_comes)
     }
 }
 
+/* The lower half are killed. They are named, and one of the survivors, or two, come later than silent ranks are waited
+ * for (1 s; the deadline is 8 s). All of them go on, as nobody has named them. */
+TEST(a_survivor_that_is_not_named_is_waited_for)
+{
+    for (uint32_t row = 0; row < 72; row++) {
+        uint32_t ranks = 4 + row % 2 * 2, late = ranks / 2 + row / 2 % 3;
+        int32_t by = (int32_t)(row / 6) * 390000;
+        const struct elastic_event two[] = {{500, 0, KILL}, {500, 1, KILL}, {500, late, STOP}, {500 + by, late, GO_ON}, END};
+        const struct elastic_event three[] = {{500, 0, KILL}, {500, 1, KILL}, {500, 2, KILL}, {500, late, STOP},
+                                              {500, late - 1, STOP}, {500 + by / 2, late - 1, GO_ON}, {500 + by, late, GO_ON}, END};
+        struct world_setup setup = elastic_setup(ranks);
+        struct world w;
+        char what[64];
+        if ((late >= ranks) || ((ranks == 6) && (late == 3))) continue;
+        (void)snprintf(what, sizeof what, "%u ranks, rank %u, %d ms late", ranks, late, by / 1000);
+        elastic_play(&w, &setup, (ranks == 4) ? two : three);
+        for (uint32_t rank = ranks / 2; rank < ranks; rank++)
+            if ((w.ranks[rank].status != GF_OK) || (gf_world(w.ranks[rank].gf) != ranks / 2))
+                fail_msg("%s: rank %u: %s: %s", what, rank, gf_status_name(w.ranks[rank].status), w.ranks[rank].log);
+        world_close(&w);
+    }
+}
+
 TEST(the_last_cannot_leave)
 {
     const struct elastic_event list[] = {{1000, 0, LEAVE}, END};

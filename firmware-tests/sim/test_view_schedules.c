@@ -224,8 +224,7 @@ TEST(more_than_half_of_the_rest_is_no_quorum)
     views_crash(0);
     views_crash(1);
     views_for(200 * SECOND);
-    expect_out(3);
-    expect_out(4);
+    assert_false(begun(3, 1) || begun(4, 1)); /* 2 is not on the list: they wait for it until their callers' deadline */
     views_close();
 }
 

@@ -1,5 +1,5 @@
 /* The view change (Viewstamped Replication Revisited, Liskov and Cowling 2012, whose state is one proposal here). What
- * is done with the agreement (the link and the region anew, the state made common) is in shrink.c.
+ * is done with the agreement (the link and the region anew, the state made common) is in epoch.c.
  *
  *     state      what comes                     what is done
  *     NONE       the epoch fails, or is to end  promise the next view whose coordinator may answer -> SEEK or COLLECT
@@ -8,7 +8,8 @@
  *                COMMIT of the next epoch -> COMMITTED; where this rank is not of it: LEFT, as it wished, else FAILED
  *                the coordinator ends, or time  promise the next view
  *     COLLECT    DO_VIEW_CHANGE of this view    note it; of a higher one: promise that, START_VIEW to all
- *                all who may come are here, or time   a quorum: PREPARE to those that are here -> PROPOSED; else FAILED
+ *                all who may come are here, or time   a quorum: PREPARE to those that are here -> PROPOSED; else FAILED,
+ *                                              or, where a list names the ended, look for whoever is not on it -> SEEK
  *     PROPOSED   ACCEPT                         a quorum: COMMIT to all -> COMMITTED or LEFT
  *                too few are left, or time      promise the next view that this rank leads, START_VIEW -> COLLECT
  *     any        DO_VIEW_CHANGE of an older epoch     COMMIT of this rank's
@@ -105,6 +106,7 @@ void gf_view_lead(struct gf_members *members, uint32_t number)
     struct members_view *view = &members->view;
     reports_forget(members);
     view->view = number;
+    view->sought = GF_RANK_NONE;
     view->coordinator = members->member_id;
     view->state = VIEW_COLLECT;
     view->since_ns = members->now_ns;
@@ -136,9 +138,9 @@ gf_status gf_view_turn(struct gf_members *members, uint32_t id)
     return status;
 }
 
-/* Promises the next view whose coordinator may answer; comes to this rank at the latest. A rank that no epoch in use
- * has told addresses looks for the coordinator where the job's address is. */
-static void view_next(struct gf_members *members)
+/* Promises the next view whose coordinator may answer (view->sought: only that one); comes to this rank at the latest. A
+ * rank that no epoch in use has told addresses looks for the coordinator where the job's address is. */
+void gf_view_next(struct gf_members *members)
 {
     struct members_view *view = &members->view;
     if (!members->was_member && (members->rendezvous->driver->reform != NULL)) {
@@ -160,7 +162,8 @@ static void view_next(struct gf_members *members)
         gf_status status;
         view->view++;
         view->coordinator = id;
-        bool may_answer = (member->state != MEMBER_DEAD) && !gf_member_is_recovering(member) && !member->suspected;
+        bool may_answer = (member->state != MEMBER_DEAD) && !gf_member_is_recovering(member) && !member->suspected &&
+                          ((view->sought == GF_RANK_NONE) || (view->sought == id));
         if ((id != members->member_id) && !may_answer) continue;
         status = gf_view_turn(members, id);
         if ((status < 0) && (id != members->member_id)) {
@@ -214,7 +217,7 @@ void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event 
             return;
         }
         member->suspected = members->was_member;
-        view_next(members);
+        gf_view_next(members);
     }
 }
 
@@ -245,6 +248,7 @@ void gf_members_change(struct gf_members *members, uint64_t now_ns, const struct
     view->planned = reason->planned;
     view->leaves = reason->leaves;
     view->refusal = GF_OK;
+    view->sought = GF_RANK_NONE;
     if (view->joins) {
         gf_view_join_again(members);
         return;
@@ -265,7 +269,15 @@ void gf_members_change(struct gf_members *members, uint64_t now_ns, const struct
         members->error.code = GF_ERR_QUORUM;
         return;
     }
-    view_next(members);
+    gf_view_next(members);
+}
+
+/* The lower one looks for the higher one for less time than that looks for it: they cannot miss each other for ever. */
+static uint64_t seek_ns(const struct gf_members *members)
+{
+    const struct members_view *view = &members->view;
+    bool lower = (view->sought != GF_RANK_NONE) && (members->member_id < view->sought);
+    return lower ? view->silent_ns / 2 : view->silent_ns + view->away_ns;
 }
 
 gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out)
@@ -297,10 +309,10 @@ gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, st
     case VIEW_COLLECT: gf_view_collect(members); break;
     case VIEW_PROPOSED: break;
     case VIEW_SEEK:
-        if (view->joins || (now_ns - view->since_ns < view->silent_ns + view->away_ns)) break;
+        if (view->joins || (now_ns - view->since_ns < seek_ns(members))) break;
         if (view->coordinator != GF_RANK_NONE) members->table[view->coordinator].suspected = members->was_member;
         if (!members->was_member) star_moved(members, GF_RANK_NONE);
-        view_next(members);
+        gf_view_next(members);
         break;
     case VIEW_NONE:
     case VIEW_COMMITTED:

@@ -45,6 +45,7 @@ struct members_view {
     uint32_t view;          /* highest promised one; nothing below it is acknowledged */
     uint32_t coordinator;   /* member id */
     uint32_t star;          /* member id around which the connections stand */
+    uint32_t sought;        /* the one that this rank looks for before it leads again; GF_RANK_NONE: any */
     uint32_t accepted_view; /* of `accepted`, the proposal with the highest view that this rank knows of; 0: none */
     bool planned;           /* nobody has failed: the epoch ends so that others come in or leave */
     bool leaves;            /* this rank does */
@@ -113,6 +114,7 @@ void gf_view_excluded(struct gf_members *members, uint32_t epoch); /* it has beg
 uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number);
 /* This rank leads view `number`: whoever is here in a lower one is asked to come along. */
 void gf_view_lead(struct gf_members *members, uint32_t number);
+void gf_view_next(struct gf_members *members);
 void gf_view_lead_again(struct gf_members *members); /* the next view that it leads */
 void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event);
 bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* view_take.c */

@@ -158,6 +158,24 @@ __attribute__((noinline)) static bool enough(const struct gf_members *members, m
     return gf_view_quorum(members, &list);
 }
 
+/* Whoever is not on the list of the ended lives, and comes: all meet at the lowest of them. That one looks for others
+ * only where nobody has come to it, as it may be that they went on without it. False: nobody is awaited. */
+static bool missing_seek(struct gf_members *members, bool alone)
+{
+    bool awaited = false;
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        const struct member *member = &members->table[id];
+        if ((id == members->member_id) || !gf_view_list_has(&members->view.epoch, id)) continue;
+        if ((member->state >= MEMBER_DEAD) || gf_view_list_has(&members->view.ended, id)) continue;
+        awaited = true;
+        if (member->connected || ((id > members->member_id) && !alone)) continue;
+        members->view.sought = id;
+        gf_view_next(members);
+        break;
+    }
+    return awaited;
+}
+
 void gf_view_collect(struct gf_members *members)
 {
     struct members_view *view = &members->view;
@@ -174,12 +192,15 @@ void gf_view_collect(struct gf_members *members)
     }
     bool may_be_enough = enough(members, MEMBER_EXPECTED, &may_come);
     bool late = (waited_ns >= ((connected > 0) ? view->silent_ns : view->away_ns));
+    bool told = view->told && members->was_member;
+    for (uint32_t id = 0; late && told && (id < members->id_count); id++) members->table[id].suspected = false;
     count = who(members, MEMBER_REPORTED, &here);
     if (gf_view_quorum(members, &here)) {
         if ((may_come == count) || late) propose(members, &here);
         return;
     }
     if (!late && (may_be_enough || view->told)) return; /* else nobody who comes would be enough */
+    if (told && missing_seek(members, connected == 0)) return;
     if (turned > 0)
         gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have "
                   "turned to another coordinator", members->setup.rank, turned,
