@@ -41,7 +41,7 @@ def kill_once(build, ranks, victim, transports, scratch, kind='quiet', rate=0):
     keyed = ['--set', f'rendezvous.key_file={scratch}/key', '--set', f'job.id={JOB}'] if rate > 0 else []
     command = [build + '/gf-run', '-n', str(ranks), '--elastic', 'sh', '-c', SHELL, scratch, build + '/gf-train',
                '--model', 'linear', '--batch', '840', '--elastic', '--steps', '1000000',
-               '--set', f'link.transports={transports},link.idle={os.environ.get("IDLE", "auto")}'] + keyed
+               '--set', f'link.transports={transports}', '--set', f'link.idle={os.environ.get("IDLE", "auto")}'] + keyed
     lines = []
     job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                            env=dict(os.environ, LC_ALL='C', OPENBLAS_NUM_THREADS='1', GF_DEBUG='info'))
