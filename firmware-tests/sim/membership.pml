@@ -227,8 +227,10 @@ end:
             commit[here_at(id)] = 1;
             k = 0;
             do
-            :: k < IDS -> invited[k] = (admits[here_at(id) * IDS + k] != 0 -> here_at(id) : invited[k]); k++
-            :: else -> break
+            :: k < IDS && admits[here_at(id) * IDS + k] != 0 && admits[here_at(id) * IDS + k] == connection[k] ->
+                invited[k] = here_at(id); k++ /* a process that has turned meanwhile does not hear it */
+            :: k < IDS && (admits[here_at(id) * IDS + k] == 0 || admits[here_at(id) * IDS + k] != connection[k]) -> k++
+            :: k == IDS -> break
             od;
             printf("%d commits %d in view %d of epoch %d, accepted by %d\n", id, proposal[here_at(id)], view[id], epoch[id],
                    accept[here_at(id)]);
