@@ -8,8 +8,8 @@
  *                COMMIT of the next epoch -> COMMITTED; where this rank is not of it: LEFT, as it wished, else FAILED
  *                the coordinator ends, or time  promise the next view
  *     COLLECT    DO_VIEW_CHANGE of this view    note it; of a higher one: promise that, START_VIEW to all
- *                all who may come are here, or time   a quorum: PREPARE to those that are here -> PROPOSED; else FAILED,
- *                                              or, where a list names the ended, look for whoever is not on it -> SEEK
+ *                all who may come are here, or time   a quorum: PREPARE to those that are here -> PROPOSED; else where
+ *                                              a list names the ended, look for who is not on it -> SEEK; else FAILED
  *     PROPOSED   ACCEPT                         a quorum: COMMIT to all -> COMMITTED or LEFT
  *                too few are left, or time      promise the next view that this rank leads, START_VIEW -> COLLECT
  *     any        DO_VIEW_CHANGE of an older epoch     COMMIT of this rank's
@@ -138,8 +138,8 @@ gf_status gf_view_turn(struct gf_members *members, uint32_t id)
     return status;
 }
 
-/* Promises the next view whose coordinator may answer (view->sought: only that one); comes to this rank at the latest. A
- * rank that no epoch in use has told addresses looks for the coordinator where the job's address is. */
+/* Promises the next view whose coordinator may answer (view->sought: only that one); comes to this rank at the latest.
+ * A rank that no epoch in use has told addresses looks for the coordinator where the job's address is. */
 void gf_view_next(struct gf_members *members)
 {
     struct members_view *view = &members->view;
