@@ -182,9 +182,11 @@ TEST(a_survivor_that_is_not_named_is_waited_for)
     for (uint32_t row = 0; row < 72; row++) {
         uint32_t ranks = 4 + row % 2 * 2, late = ranks / 2 + row / 2 % 3;
         int32_t by = (int32_t)(row / 6) * 390000;
-        const struct elastic_event two[] = {{500, 0, KILL}, {500, 1, KILL}, {500, late, STOP}, {500 + by, late, GO_ON}, END};
-        const struct elastic_event three[] = {{500, 0, KILL}, {500, 1, KILL}, {500, 2, KILL}, {500, late, STOP},
-                                              {500, late - 1, STOP}, {500 + by / 2, late - 1, GO_ON}, {500 + by, late, GO_ON}, END};
+        const struct elastic_event two[] = {
+            {500, 0, KILL}, {500, 1, KILL}, {500, late, STOP}, {500 + by, late, GO_ON}, END};
+        const struct elastic_event three[] = {
+            {500, 0, KILL}, {500, 1, KILL}, {500, 2, KILL}, {500, late, STOP}, {500, late - 1, STOP},
+            {500 + by / 2, late - 1, GO_ON}, {500 + by, late, GO_ON}, END};
         struct world_setup setup = elastic_setup(ranks);
         struct world w;
         char what[64];

@@ -2,8 +2,8 @@
 # model NAME SECONDS WANT DEFINES..: WANT is "holds" (all states within the bounds were seen and no rule is broken) or
 # "counterexample" (one is found; it is kept as $MODEL_KEEP/NAME.txt where that is set) or "searched" (not exhaustive: a
 # minute, and bits instead of states, so that some are taken for others; no rule is broken). With -DLIVE among the
-# defines: progress under weak fairness. SECONDS are of a core, so that a busy machine changes no outcome. MODEL_OPTIMIZE
-# (-O1): how the search is compiled.
+# defines: progress under weak fairness. SECONDS are of a core, so that a busy machine changes no outcome.
+# MODEL_OPTIMIZE (-O1): how the search is compiled.
 model() {
     name=$1 seconds=$2 want=$3; shift 3
     at=$scratch/model_$name; mkdir "$at"; cp firmware-tests/sim/membership.pml "$at"
@@ -16,7 +16,7 @@ model() {
     states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$at/out")
     if [ "$want" = searched ] && grep -q "errors: 0" "$at/out"; then ok "$name ($states states seen: not all)"
     elif [ $code -ne 0 ] || grep -q "Search not completed\|max search depth too small" "$at/out" && ! grep -q "assertion violated\|acceptance cycle" "$at/out"; then
-        not_ok "$name" "not all states within $seconds s of a core and ${MODEL_MIB:-4000} MiB (exit $code): $(tail -1 "$at/out")"
+        not_ok "$name" "not all states in $seconds s of a core, ${MODEL_MIB:-4000} MiB (exit $code): $(tail -1 "$at/out")"
     elif grep -q "errors: 0" "$at/out"; then
         [ "$want" = holds ] && ok "$name ($states states: all)" || not_ok "$name" "no counterexample in $states states"
     elif [ "$want" != counterexample ]; then
