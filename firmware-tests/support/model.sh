@@ -16,7 +16,7 @@ model() {
     states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$at/out")
     if [ "$want" = searched ] && grep -q "errors: 0" "$at/out"; then ok "$name ($states states seen: not all)"
     elif [ $code -ne 0 ] || grep -q "Search not completed\|max search depth too small" "$at/out" && ! grep -q "assertion violated\|acceptance cycle" "$at/out"; then
-        not_ok "$name" "not all states in $seconds s of a core, ${MODEL_MIB:-4000} MiB (exit $code): $(tail -1 "$at/out")"
+        not_ok "$name" "not all states in $seconds s of a core, ${MODEL_MIB:-4000} MiB ($code): $(tail -1 "$at/out")"
     elif grep -q "errors: 0" "$at/out"; then
         [ "$want" = holds ] && ok "$name ($states states: all)" || not_ok "$name" "no counterexample in $states states"
     elif [ "$want" != counterexample ]; then
