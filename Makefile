@@ -72,6 +72,9 @@ all: $(LIB) $(SIM_LIB) $(TOOLS) $(BUILD)/include ## build the library, the simul
 $(addprefix $(BUILD)/,drivers/ucx/%.o $(addprefix firmware-tests/process/,test_link_ucx%.o \
     program_allocations.o program_ucx_faults.o)): \
     GF_FLAGS += $(UCX_FLAGS)
+# Their own send() and the like stand for the wire: in a dynamic link beneath dynamic_calls.c.
+$(addprefix $(BUILD)/firmware-tests/,process/test_link_encryption.o process/test_connection.o fuzz/fuzz_offers.o): \
+    GF_FLAGS += $(if $(filter 1,$(UCX_DYNAMIC)),$(foreach f,$(UCX_SOCKETS),-D$(f)=__real_$(f)))
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048 -fstack-usage)

@@ -1,7 +1,7 @@
 /* Network devices in one order on every host. UCX up to 1.15 takes them as the kernel lists them, which differs from
  * host to host: of two equally fast ones it then connects a host's first with another's second, and the kernel sends
- * both connections through one. A static link leads UCX's question here (ucx.mk), which answers by name; newer UCX
- * sorts them itself. */
+ * both connections through one. UCX's question is led here (ucx.mk, dynamic_calls.c) and answered by name; newer
+ * UCX sorts them itself. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -110,10 +110,11 @@ gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setu
     return gf_ucx_guard_network(ucx, ucx->link.node == 0);
 }
 
-/* Without --wrap in the link of this program UCX's calls went past us: nothing was seen to listen. */
+/* Without --wrap in the link of this program, or in an object that was opened by dlopen(), UCX's calls went past us:
+ * nothing was seen to listen. */
 #if GF_UCX_DYNAMIC
-#define REMEDY "UCX is a library of its own here (UCX_DYNAMIC=1), which nobody guards: " \
-               "link it statically, or keep the job on one node"
+#define REMEDY "UCX's libraries (UCX_DYNAMIC=1) do not find " GF_PROOF_CALLS " in this program, but in libc: " \
+               "link libgradientflow.a into the program itself, or keep the job on one node"
 #else
 #define REMEDY "link this program as gradientflow.pc says (static UCX, -Wl,--wrap for " GF_PROOF_CALLS ")"
 #endif

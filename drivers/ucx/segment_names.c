@@ -1,7 +1,6 @@
 /* UCX's segments of shared memory without names. UCX makes a file in /dev/shm, fills it, and only then takes its name
  * away: a process that is killed in between leaves it there until the host starts again. Peers map a segment
- * through /proc/PID/fd, so it needs no name at any time. A static link leads UCX's calls here (ucx.mk); a dynamic UCX
- * does as it always did. */
+ * through /proc/PID/fd, so it needs no name at any time. UCX's calls are led here (ucx.mk, dynamic_calls.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>

@@ -21,7 +21,8 @@ UCX_FOLDER  := $(patsubst -L%,%,$(filter -L%,$(shell $(UCX_PKG) --libs ucx)))
 # All four by name: a module of UCX may need what the program itself does not.
 UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(UCX_PKG) --libs ucx)) -Wl,--pop-state \
                     '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib$(UCX_FOLDER:%=:%)'
-# Who connects to UCX's tcp is checked in drivers/ucx/connection*.c, which a static link leads UCX's calls through.
+# Who connects to UCX's tcp is checked in drivers/ucx/connection*.c, which a static link leads UCX's calls through, and
+# for a dynamic one dynamic_calls.c.
 UCX_SOCKETS := listen accept connect send sendmsg recv close
 # .. what it calls its segments in segment_names.c, in which order it sees devices in device_order.c, and where it would
 # end the process in ucx_aborts.c.

@@ -1,5 +1,4 @@
-/* Where UCX would end the process because of a peer. A static link leads UCX's own calls here (ucx.mk); with a dynamic
- * UCX they stay as they are. */
+/* Where UCX would end the process because of a peer: its own calls are led here (ucx.mk, dynamic_calls.c). */
 #include <uct/api/uct.h>
 
 /* UCX 1.13 gives back a key that it could not unpack, and crashes: a peer that dies while this rank connects to it is

@@ -256,8 +256,8 @@ static void open_case_body(struct ranks_one *one)
     one->setup.region_bytes = c->region_bytes;
     if (ranks_open_try(one, &fault) != c->expect) ranks_fail(one, c->name, (int)fault.code, fault.text);
     if (c->expect == GF_OK) {
-        /* UCX took each key. A dynamic UCX warns of who may connect (link_ucx_guard.c). */
-        RANK_CHECK(one, (strstr(one->log, "[0]") == NULL) && (GF_UCX_DYNAMIC || (strstr(one->log, "[1]") == NULL)));
+        /* UCX took each key. */
+        RANK_CHECK(one, (strstr(one->log, "[0]") == NULL) && (strstr(one->log, "[1]") == NULL));
         if ((strcmp(c->transports, "self,tcp") == 0) && (c->ports[0] != 0)) listens_check(one, c->ports);
         ranks_close(one);
     }

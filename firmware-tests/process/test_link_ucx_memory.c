@@ -143,11 +143,7 @@ static void no_names_body(struct ranks_one *one)
 
 TEST(segments_have_no_names)
 {
-#if GF_UCX_DYNAMIC
-    skip(); /* UCX's calls go past the library */
-#else
     ranks_run(2, 0, no_names_body, "self,posix");
-#endif
 }
 
 TEST(nothing_is_allocated_after_warm_up)

@@ -53,7 +53,8 @@ else skip "it_links_with_infiniband" "not installed: $(make -s UCX_IB=1 flags 2>
 check "it_links_with_a_dynamic_ucx" builds dynamic UCX_DYNAMIC=1
 check "which_is_looked_for_beside_the_program_first" sh -c "readelf -d $scratch/dynamic/gf-perf | grep -q 'path: \[\$ORIGIN:\$ORIGIN/../lib'"
 check "the_dynamic_one_runs_in_shared_memory_and_over_tcp" sums "$scratch/dynamic" self,posix,tcp
-# Nobody stands between a UCX that is loaded and who connects: with a key such a program opens no network.
+# UCX's libraries find the program's functions before libc's; where they do not, such a program opens no network with
+# a key.
 head -c 32 /dev/urandom >"$scratch/key" && chmod 600 "$scratch/key"
 # Two hosts, as the join sees them.
 echo 'case $GF_RANK in 0) exec "$@" ;; *) exec unshare --ipc "$@" ;; esac' >"$scratch/hosts"
@@ -68,11 +69,19 @@ unguarded() {
         [ "$(grep -c 'cannot open: GF_ERR_CONFIG: a key_file, .*UCX_DYNAMIC=1' "$scratch/out")" = 2 ] && return
     cat "$scratch/out"; return 1
 }
-check "with_a_key_it_opens_no_network" unguarded self,tcp
-check "on_one_node_it_runs_with_a_key" keyed self,posix,tcp
+guarded() { keyed "$@" && ! grep -q 'answers whoever connects' "$scratch/out" || { cat "$scratch/out"; return 1; }; }
+check "with_a_key_it_opens_a_network" guarded self,tcp
 if unshare --ipc true 2>/dev/null; then
-    check "on_two_it_says_why_not" unguarded self,posix,tcp sh "$scratch/hosts"
-else skip "on_two_it_says_why_not" "not allowed to make an IPC namespace"; fi
+    check "and_between_hosts" guarded self,posix,tcp sh "$scratch/hosts"
+else skip "and_between_hosts" "not allowed to make an IPC namespace"; fi
+rm "$scratch/dynamic/gf-perf"
+hides() {
+    make -s BUILD="$scratch/dynamic" UCX_DYNAMIC=1 LDFLAGS=-Wl,--exclude-libs,libgradientflow.a \
+        "$scratch/dynamic/gf-perf"
+}
+check "one_that_hides_its_functions_links" hides
+check "it_opens_no_network_with_a_key" unguarded self,tcp
+check "on_one_node_it_runs_with_a_key" keyed self,posix,tcp
 check "and_takes_no_signals" sh -c "cc=\${CC:-gcc}; printf '%s\n' '#include <signal.h>' '#include \"drivers/link.h\"' \
     'const void *keep(void); const void *keep(void) { return &gf_link_ucx; }' \
     'int main(void) { struct sigaction a; sigaction(SIGSEGV, 0, &a); return a.sa_handler != SIG_DFL; }' >$scratch/signals.c &&
