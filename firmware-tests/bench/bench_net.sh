@@ -9,7 +9,7 @@ export LC_ALL=C
 net_begin bench-net
 ROUNDS=${ROUNDS:-5} RATE_MBIT=${RATE_MBIT:-1000} HOSTS=${HOSTS:-2 4} PARTS=${PARTS:-sizes nodes devices small resnet}
 MODEL_ROUNDS=${MODEL_ROUNDS:-3} # ResNet-50 takes 1.3 s a step
-sizes="4096 262144 4194304 16777216" ours_only="67108864"
+sizes="8 4096 65536 262144 4194304 16777216" ours_only="67108864"
 agent=$PWD/firmware-tests/support/net_agent.sh
 peers_build
 
@@ -80,8 +80,10 @@ sizes_part() {
     : >"$times"
     for i in $(seq 1 "$ROUNDS"); do
         echo "# $n hosts, sizes, round $i of $ROUNDS" >&2
+        ours ours 1 -b 8 -e 64K -f 8192 --seconds 0.2
         ours ours 1 -b 4K -e 256K -f 64 --seconds 0.2
         ours ours 1 -b 4M -e 64M -f 4 --seconds 0.1
+        ours ours-fp16 2 -d half -b 4 -e 32K -f 8192 --seconds 0.2
         ours ours-fp16 2 -d half -b 2K -e 128K -f 64 --seconds 0.2
         ours ours-fp16 2 -d half -b 2M -e 32M -f 4 --seconds 0.1
         ours ours-deterministic 1 -b 4M -e 16M -f 4 --seconds 0.1 --set exchange.deterministic=true

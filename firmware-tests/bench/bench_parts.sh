@@ -50,7 +50,9 @@ median() {
         awk '{v[NR] = $1} END {if (NR) print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2}'
 }
 size_name() {
-    if [ "$1" -ge 1048576 ]; then echo "$(($1 / 1048576)) MiB"; else echo "$(($1 / 1024)) KiB"; fi
+    if [ "$1" -ge 1048576 ]; then echo "$(($1 / 1048576)) MiB"
+    elif [ "$1" -ge 1024 ]; then echo "$(($1 / 1024)) KiB"
+    else echo "$1 B"; fi
 }
 us() { awk -v us="${1:-}" 'BEGIN {if (us == "") print "-"; else printf(us < 100 ? "%.2f\n" : "%.0f\n", us)}'; }
 ratio() {

@@ -8,7 +8,7 @@ export LC_ALL=C
 . firmware-tests/bench/bench_parts.sh
 ROUNDS=${ROUNDS:-5} SECONDS_EACH=${SECONDS_EACH:-0.1} RANKS=${RANKS:-2 4} ALGORITHM=${ALGORITHM:-direct}
 LIMIT=${LIMIT:-60} # seconds for one turn of a peer: two that spin on cores that are taken would not end
-sizes="4096 32768 262144 1048576 4194304 16777216 67108864 268435456"
+sizes="8 64 512 4096 32768 262144 1048576 4194304 16777216 67108864 268435456"
 list=$(echo $sizes | tr ' ' ,)
 peers_build
 
@@ -21,7 +21,7 @@ turn() {
     awk -v label="$turn_label" 'NF == 2 {print label, $1, $2}' "$scratch/turn" >>"$times"
 }
 ours() {
-    for range in "-b 4K -e 256K -f 8" "-b 1M -e 256M -f 4"; do
+    for range in "-b 8 -e 256K -f 8" "-b 1M -e 256M -f 4"; do
         # shellcheck disable=SC2016,SC2086
         timeout -k 5 120 "$BUILD/gf-run" -n "$n" sh -c "$pin"' exec "$@"' sh "$BUILD/gf-perf" --algorithm "$ALGORITHM" \
             --seconds "$SECONDS_EACH" $range --csv "$scratch/csv" >"$scratch/turn" 2>&1 || {
