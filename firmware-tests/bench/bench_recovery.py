@@ -4,7 +4,8 @@
 # Each kill is a job of its own, of rank 0, 1, .. in turn. Prints "min / median / max" in seconds, and the median of
 # what the slowest survivor says itself. Needs a quiet machine.
 # With RATE each kill is three jobs, one after the other: quiet; while RATE strangers a second come to the ranks' ports
-# (program_flood); while as many come to a process beside the job. Prints the medians of their ratios too.
+# (program_flood); while as many come to a process beside the job. Prints the medians of their ratios too, and exits
+# with 1 where a kill left out a live rank or the flooded median is more than twice the quiet one.
 # IDLE: link.idle.
 import os
 import random
@@ -16,6 +17,7 @@ import threading
 import time
 
 OPEN_S, RECOVER_S, JOB = 20, 10, 4711
+FACTOR_MAX = 2.0
 SHELL = 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"'
 
 
@@ -104,6 +106,10 @@ def main():
         ratios = [kill[k][0] / kill[0][0] for kill in found if kill[0] and kill[k]]
         print(f'{kind}: {of[kind] / of["quiet"]:.2f} times the quiet median; '
               f'median of the pairs {statistics.median(ratios):.2f}')
+    left_out = sum(pair is None for kill in found for pair in kill)
+    print(f'kills after which a live rank was left out: {left_out}')
+    if left_out > 0 or of.get('flooded', 0) > FACTOR_MAX * of['quiet']:
+        sys.exit(1)
 
 
 main()

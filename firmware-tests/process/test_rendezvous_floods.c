@@ -106,4 +106,42 @@ TEST(strangers_do_not_lie_in_front_of_a_new_star)
     tcp_world_close(&star);
 }
 
+/* Polls from the coordinator's end until both survivors are connected anew; before each, so many strangers come to
+ * both. */
+static uint32_t view_change_polls(uint32_t strangers_a_poll)
+{
+    unsigned char hello[HELLO_FRAME];
+    char at[2][GF_CONTROL_ADDRESS_BYTES];
+    uint32_t polls = 0;
+    begin();
+    for (uint32_t rank = 0; rank < 3; rank++) keyed_open(rank, rank, 3, key_a);
+    UNTIL((seen[0].connected == 6) && (seen[1].connected == 1) && (seen[2].connected == 1));
+    for (uint32_t i = 0; i < 2; i++) gf_rendezvous_tcp.address(star.ends[1 + i], at[i]);
+    tcp_world_end_close(&star, 0);
+    UNTIL((seen[1].ended == 1) && (seen[2].ended == 1));
+    memset(&seen[1], 0, 2 * sizeof seen[1]);
+    for (; (seen[1].connected != 4) || (seen[2].connected != 2); polls++) {
+        for (uint32_t i = 0; i < 2 * strangers_a_poll; i++) {
+            int fd = stranger_at(at[i % 2]);
+            hello_make(hello, i % 3, 3, 1);
+            say(fd, hello, sizeof hello);
+            (void)close(fd);
+        }
+        if (polls == 1) assert_int_equal(gf_rendezvous_tcp.reform(star.ends[2], now_ns, 1, at[0]), GF_AGAIN);
+        if (polls == 2) assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, 1, at[0]), GF_OK);
+        turn();
+        assert_true(polls < 1000);
+    }
+    tcp_world_close(&star);
+    return polls;
+}
+
+/* Twice as many come as a poll looks at: far more than 5,000 a second. */
+TEST(in_a_flood_a_view_change_takes_at_most_twice_the_polls)
+{
+    uint32_t quiet = view_change_polls(0), flooded = view_change_polls(32);
+    print_message("# %u polls, %u in a flood\n", quiet, flooded);
+    assert_true(flooded <= 2 * quiet);
+}
+
 TEST_AROUND(keys_setup, keys_teardown)
