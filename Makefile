@@ -78,6 +78,8 @@ $(addprefix $(BUILD)/firmware-tests/,process/test_link_encryption.o process/test
 # cuda.h alone is needed, and by these alone.
 $(filter $(BUILD)/drivers/cuda/%,$(OBJ)): GF_FLAGS += -isystem $(CUDA_INC)
 $(OBJ): GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=2048 -fstack-usage)
+# A launch's arguments, with their tables.
+$(BUILD)/ops/element/cuda/ops_cuda.o: GF_FLAGS += $(if $(SAN),,-Wframe-larger-than=4608)
 # 13000 for nvcc 13.0: what a driver is told to be as new as, where it refuses the kernels.
 $(BUILD)/ops/element/cuda/image_cuda.o: GF_FLAGS += $(if $(NVCC),-DGF_NVCC_VERSION=$(shell $(NVCC) --version | \
     sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | awk '{print $$1 * 1000 + $$2 * 10}'))

@@ -6,8 +6,11 @@
 
 #include "drivers/gpu.h"
 
-#define GF_NORM_RUN_ELEMS 32768u /* norm() adds in runs of these */
-#define GF_NORM_SCRATCH_ELEMS (64u + 4096u) /* floats that norm() may want on a GPU, at any count */
+#define GF_RUN_ELEMS 2048u /* norm() and score() add in runs of these: what 16 threads of a GPU take at a time */
+static inline uint64_t gf_runs(uint64_t elem_count)
+{
+    return elem_count / GF_RUN_ELEMS + (elem_count % GF_RUN_ELEMS != 0);
+}
 
 /* Non-finite values met, added to by each op that takes one (host memory on the host; device memory on a GPU).
  * `first` is the lowest index met, counted from `base` of the call; UINT64_MAX: none. */
@@ -34,14 +37,28 @@ struct gf_update {
     bool nesterov;
 };
 
+/* A range whose squares norm() adds up. */
+struct gf_norm {
+    gf_mem square_f32, src;
+    uint64_t elem_count;
+};
+
 /* Trust ratio of LARS, from squares that norm() added up. */
 struct gf_ratio {
+    gf_mem ratio_f32;
     gf_mem weight_square_f32;
     gf_mem gradient_square_f32;
     float gradient_scale; /* of the gradient's norm */
     float eta;
     float decay;
     float epsilon;
+};
+
+/* Of a range that update() takes, a part with its own ratio and decay. */
+struct gf_update_part {
+    uint64_t first, elem_count;
+    gf_mem ratio_f32; /* or 0 */
+    float decay;
 };
 
 /* Sparse history; see accumulate(). */
@@ -121,17 +138,19 @@ struct gf_ops {
     gf_status (*zero)(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes);
     /* scores_f32[c] = sum of |src[i]| over chunk c of chunk_elems (the last may be short). One order of adding, the
      * same in every backend: 64 lanes (lane l adds elements l, l+64, ..), then a fixed tree over the lanes (l += l+32,
-     * then l+16, .. l+1); so for each piece of piece_elems of a chunk, then the pieces' sums one after the other. */
+     * then l+16, .. l+1); so for each run of GF_RUN_ELEMS of a piece of piece_elems of a chunk, then the runs' sums one
+     * after the other, then the pieces'. */
     gf_status (*score)(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
                        uint64_t chunk_elems, uint64_t piece_elems);
-    /* *square_f32 += sum of src[i]^2 in fp32: each run of GF_NORM_RUN_ELEMS in the order of score(), then the runs' sums
-     * in the same order again (64 lanes, then the tree). 16-bit sources are widened first. scratch_f32 has
-     * GF_NORM_SCRATCH_ELEMS, is overwritten, and serves one queue; the host wants none (0). */
-    gf_status (*norm)(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
-                      uint64_t elem_count);
+    /* Of each range, *square_f32 += sum of src[i]^2 in fp32: each run of GF_RUN_ELEMS in 64 lanes and the tree of
+     * score(), then the runs' sums in the same order again. 16-bit sources are widened first. No two have one square.
+     * scratch_f32 has gf_runs() of all ranges, is overwritten, and serves one queue; the host wants none (0). These and
+     * other tables of count entries are host memory, read during the call. */
+    gf_status (*norm)(struct gf_queue *queue, gf_mem scratch_f32, gf_type type, const struct gf_norm *ranges,
+                      uint32_t count);
     /* With w = sqrt(weight square) and g = sqrt(gradient square) * gradient_scale: *ratio_f32 = 1 unless both are above
      * 0, else eta*w / (g + decay*w + epsilon). Nothing fused, each step rounded. */
-    gf_status (*ratio)(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio);
+    gf_status (*ratio)(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count);
     /* Sparse history. g = scale*src[i] (+ decay*weight[i]).
      *     u given: u' = momentum*u[i] + g;  h' = h[i] + (ahead*u' + g)     u 0: h' = h[i] + g
      * dst_h may be h, dst_u may be u. No fused multiply-add. */
@@ -151,6 +170,9 @@ struct gf_ops {
      * momentum_f32 0: d = g; with ratio_f32, rate_in * *ratio_f32 takes the place of rate_in. Then half[i] =
      * round(weight[i]). */
     gf_status (*update)(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count);
+    /* update() of each part, with addresses of the whole range; ratio and decay are the part's. */
+    gf_status (*update_parts)(struct gf_queue *queue, const struct gf_update *update,
+                              const struct gf_update_part *parts, uint32_t count);
     /* update() of each chunk of dst_list_u32, with addresses of the whole ranges; the source's is not looked at. */
     gf_status (*update_chunks)(struct gf_queue *queue, const struct gf_update *update, const struct gf_chunks *chunks);
     /* One pass, in this order, all in fp32 without fused multiply-add:

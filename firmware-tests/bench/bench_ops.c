@@ -75,7 +75,7 @@ static void run_score(const struct gf_ops *ops)
 
 static void run_norm(const struct gf_ops *ops)
 {
-    (void)ops->norm(NULL, mem(B), 0, mem(A), GF_TYPE_F32, elem_count);
+    (void)ops->norm(NULL, 0, GF_TYPE_F32, &(struct gf_norm){mem(B), mem(A), elem_count}, 1);
 }
 
 static void run_update(const struct gf_ops *ops)

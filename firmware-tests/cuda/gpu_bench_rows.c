@@ -9,8 +9,7 @@
 #define CHUNK_ELEMS UINT64_C(32768)
 #define FEW 1024u /* elements of what is launch-bound */
 enum { CHECK_AT = 0, MEETINGS_AT = 16, NORM_AT = 64, RATIO_AT = 80, LIST_AT = 4096, SCORES_AT = 256 << 10,
-       SCRATCH_AT = 640 << 10 };
-_Static_assert(SCRATCH_AT + GF_NORM_SCRATCH_ELEMS * 4 <= BENCH_REST_BYTES, "it fits");
+       SCRATCH_AT = 640 << 10, LARS_AT = 7 << 20 };
 
 uint64_t bench_range_bytes;
 
@@ -69,14 +68,40 @@ static gf_status run_score(void)
 }
 static gf_status norm(uint64_t count)
 {
-    return gf_ops_cuda.norm(queue(), rest(NORM_AT), rest(SCRATCH_AT), bench_range(BENCH_GRADIENT), GF_TYPE_F32, count);
+    const struct gf_norm range = {rest(NORM_AT), bench_range(BENCH_GRADIENT), count};
+    return gf_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, &range, 1);
 }
 static gf_status run_norm(void) { return norm(elems()); }
 static gf_status run_norm_few(void) { return norm(FEW); }
 static gf_status run_ratio(void)
 {
-    const struct gf_ratio ratio = {rest(NORM_AT), rest(NORM_AT), 0.25f, 0.02f, 5e-4f, 1e-6f};
-    return gf_ops_cuda.ratio(queue(), rest(RATIO_AT), &ratio);
+    const struct gf_ratio ratio = {rest(RATIO_AT), rest(NORM_AT), rest(NORM_AT), 0.25f, 0.02f, 5e-4f, 1e-6f};
+    return gf_ops_cuda.ratio(queue(), &ratio, 1);
+}
+
+/* ResNet-50's elements in its 54 tensors that have a ratio, of one size, and a part between any two. */
+static gf_status run_lars(void)
+{
+    enum { TENSORS = 54 };
+    struct gf_norm norms[2 * TENSORS];
+    struct gf_ratio ratios[TENSORS];
+    struct gf_update_part parts[2 * TENSORS];
+    struct gf_update some = {.weight_f32 = bench_range(BENCH_B), .momentum_f32 = bench_range(BENCH_C),
+                             .gradient = bench_range(BENCH_GRADIENT), .gradient_scale = 1, .rate_in = 0.1f,
+                             .rate_out = 1, .momentum = 0.9f};
+    uint64_t all = (elems() < 25557032) ? elems() : 25557032, each = all / TENSORS / 64 * 64;
+    for (uint32_t i = 0; i < TENSORS; i++) {
+        gf_mem at = rest(LARS_AT) + 4 * i, first = i * each;
+        norms[i] = (struct gf_norm){at, some.weight_f32 + 4 * first, each - 64};
+        norms[TENSORS + i] = (struct gf_norm){at + 1024, some.gradient + 4 * first, each - 64};
+        ratios[i] = (struct gf_ratio){at + 2048, at, at + 1024, 1, 0.001f, 5e-5f, 1e-6f};
+        parts[2 * i] = (struct gf_update_part){first, each - 64, at + 2048, 5e-5f};
+        parts[2 * i + 1] = (struct gf_update_part){first + each - 64, 64, 0, 0};
+    }
+    gf_status status = gf_ops_cuda.zero(queue(), rest(LARS_AT), 2048);
+    if (status >= 0) status = gf_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, norms, 2 * TENSORS);
+    if (status >= 0) status = gf_ops_cuda.ratio(queue(), ratios, TENSORS);
+    return (status < 0) ? status : gf_ops_cuda.update_parts(queue(), &some, parts, 2 * TENSORS);
 }
 
 static struct gf_accumulate history(void)
@@ -194,6 +219,7 @@ const struct bench_row bench_rows[] = {
     {.name = "cast of 1024 elements", .run = run_few, .bound_us = 10},
     {.name = "norm of 1024 elements", .run = run_norm_few, .bound_us = 20},
     {.name = "ratio", .run = run_ratio, .bound_us = 10},
+    {.name = "LARS on ResNet-50", .run = run_lars, .bound_us = 300},
     {.name = BUS, .run = run_down, .ranges = 1},
     {.name = "copy, pinned to device", .run = run_up, .ranges = 1, .than = BUS},
     {.name = "staged buffer, fp16 wire", .run = run_staged, .ranges = 1, .than = BUS},

@@ -89,15 +89,19 @@ static gf_status late_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
     return GF_OK;
 }
 
-static gf_status late_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
-                           uint64_t elem_count)
+/* The host's op wants no scratch. */
+static gf_status late_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type, const struct gf_norm *ranges,
+                           uint32_t count)
 {
-    (void)scratch_f32; /* the host's op wants none */
-    struct late_work *work = late_work_new(queue, NORM);
-    late_expect_reachable(late_of(queue->gpu), scratch_f32, GF_NORM_SCRATCH_ELEMS * sizeof(float));
-    late_expect_reachable(late_of(queue->gpu), square_f32, sizeof(float));
-    late_expect_reachable(late_of(queue->gpu), src, elem_count * gf_type_size_bytes(type));
-    *work = (struct late_work){.kind = NORM, .at = {square_f32, src}, .types = {type}, .elem_count = elem_count};
+    uint64_t runs = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct late_work *work = late_work_new(queue, NORM);
+        late_expect_reachable(late_of(queue->gpu), ranges[i].square_f32, sizeof(float));
+        late_expect_reachable(late_of(queue->gpu), ranges[i].src, ranges[i].elem_count * gf_type_size_bytes(type));
+        *work = (struct late_work){.kind = NORM, .types = {type}, .norm = ranges[i]};
+        runs += gf_runs(ranges[i].elem_count);
+    }
+    late_expect_reachable(late_of(queue->gpu), scratch_f32, runs * sizeof(float));
     return GF_OK;
 }
 
@@ -162,14 +166,15 @@ static gf_status late_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type ty
     return GF_OK;
 }
 
-static gf_status late_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
+static gf_status late_ratio(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count)
 {
-    struct late_work *work = late_work_new(queue, RATIO);
-    late_expect_reachable(late_of(queue->gpu), ratio_f32, sizeof(float));
-    late_expect_reachable(late_of(queue->gpu), ratio->weight_square_f32, sizeof(float));
-    late_expect_reachable(late_of(queue->gpu), ratio->gradient_square_f32, sizeof(float));
-    work->at[0] = ratio_f32;
-    work->ratio = *ratio;
+    for (const struct gf_ratio *ratio = ratios; ratio < ratios + count; ratio++) {
+        struct late_work *work = late_work_new(queue, RATIO);
+        late_expect_reachable(late_of(queue->gpu), ratio->ratio_f32, sizeof(float));
+        late_expect_reachable(late_of(queue->gpu), ratio->weight_square_f32, sizeof(float));
+        late_expect_reachable(late_of(queue->gpu), ratio->gradient_square_f32, sizeof(float));
+        work->ratio = *ratio;
+    }
     return GF_OK;
 }
 
@@ -181,6 +186,19 @@ static gf_status late_update(struct gf_queue *queue, const struct gf_update *upd
                           elem_count * gf_type_size_bytes(update->gradient_type));
     work->update = *update;
     work->elem_count = elem_count;
+    return GF_OK;
+}
+
+static gf_status late_update_parts(struct gf_queue *queue, const struct gf_update *update,
+                                   const struct gf_update_part *parts, uint32_t count)
+{
+    for (const struct gf_update_part *part = parts; part < parts + count; part++) {
+        struct late_work *work = late_work_new(queue, UPDATE_PART);
+        late_expect_reachable(late_of(queue->gpu), update->weight_f32 + part->first * sizeof(float),
+                              part->elem_count * sizeof(float));
+        work->update = *update;
+        work->part = *part;
+    }
     return GF_OK;
 }
 
@@ -235,10 +253,11 @@ void late_work_do(struct late *late, const struct late_work *work)
     case SCORE:
         status = ops->score(&host, work->at[0], work->at[1], work->elem_count, work->chunk_elems, work->piece_elems);
         break;
-    case NORM: status = ops->norm(&host, work->at[0], 0, work->at[1], work->types[0], work->elem_count); break;
+    case NORM: status = ops->norm(&host, 0, work->types[0], &work->norm, 1); break;
     case ACCUMULATE: status = ops->accumulate(&host, &work->accumulate, work->elem_count); break;
-    case RATIO: status = ops->ratio(&host, work->at[0], &work->ratio); break;
+    case RATIO: status = ops->ratio(&host, &work->ratio, 1); break;
     case UPDATE: status = ops->update(&host, &work->update, work->elem_count); break;
+    case UPDATE_PART: status = ops->update_parts(&host, &work->update, &work->part, 1); break;
     case ADAM: status = ops->adam(&host, &work->adam, work->elem_count); break;
     case UPDATE_CHUNKS: status = ops->update_chunks(&host, &work->update, &work->chunks); break;
     case CAST_CHUNKS:
@@ -254,7 +273,7 @@ void late_work_do(struct late *late, const struct late_work *work)
 const struct gf_ops late_ops = {
     .name = "late", .cast = late_cast, .sum = late_sum, .sum_n = late_sum_n, .check = late_check, .copy = late_copy,
     .zero = late_zero, .score = late_score, .norm = late_norm, .ratio = late_ratio,
-    .accumulate = late_accumulate, .update = late_update,
+    .accumulate = late_accumulate, .update = late_update, .update_parts = late_update_parts,
     .cast_chunks = late_cast_chunks, .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,
     .update_chunks = late_update_chunks,
     .adam = late_adam,

@@ -9,7 +9,7 @@
 #define STREAM 0x57u
 #define SOURCES_MAX 64u
 
-typedef enum late_kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, RATIO, UPDATE, UPDATE_CHUNKS,
+typedef enum late_kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, RATIO, UPDATE, UPDATE_PART, UPDATE_CHUNKS,
                CAST_CHUNKS, ACCUMULATE_CHUNKS, ZERO_CHUNKS, ADAM } late_kind;
 
 /* One call as it was made. */
@@ -24,6 +24,8 @@ struct late_work {
     struct gf_update update;
     struct gf_adam adam;
     struct gf_ratio ratio;
+    struct gf_norm norm;
+    struct gf_update_part part;
     struct gf_chunks chunks;
     uint32_t dst_count, src_count;
     gf_mem tables[2][SOURCES_MAX];

@@ -12,6 +12,7 @@
 #define GF_INLINE static inline __attribute__((always_inline, unused))
 #define GF_SLOW static __attribute__((noinline))
 #define GF_UNROLL
+#define GF_UNROLL_8
 #define GF_ROLLED
 #define gf_likely(what) (what)
 /* The kernel, and its entry in the table by name. */

@@ -1,4 +1,4 @@
-/* Each kernel, run by the SIMT emulator, against the host's op: every byte, whatever the order of blocks and threads. */
+/* Each kernel, run by the SIMT emulator, against the host's op: every byte, whatever the order of threads. */
 #include "firmware-tests/support/suite.h"
 #include "ops/element/cuda/ops_cuda.h"
 #include "firmware-tests/support/ops_pair.h"
@@ -77,7 +77,9 @@ TEST(test_empty_ranges_launch_nothing)
     assert_int_equal(gf_ops_cuda.copy(queue, 0, 0, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.zero(queue, 0, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
-    assert_int_equal(gf_ops_cuda.norm(queue, 0, 0, 0, GF_TYPE_F32, 0), GF_OK);
+    assert_int_equal(gf_ops_cuda.norm(queue, 0, GF_TYPE_F32, &(struct gf_norm){.elem_count = 0}, 1), GF_OK);
+    assert_int_equal(gf_ops_cuda.ratio(queue, NULL, 0), GF_OK);
+    assert_int_equal(gf_ops_cuda.update_parts(queue, &update, &(struct gf_update_part){.elem_count = 0}, 1), GF_OK);
     assert_int_equal(gf_ops_cuda.accumulate(queue, &(struct gf_accumulate){.scale = 1}, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.cast_chunks(queue, 0, GF_TYPE_F32, 0, GF_TYPE_F32, &chunks, 1, 0, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.accumulate_chunks(queue, &(struct gf_accumulate){.scale = 1}, &chunks), GF_OK);
@@ -88,6 +90,49 @@ TEST(test_empty_ranges_launch_nothing)
     assert_int_equal(gf_ops_cuda.quantize(queue, 0, 0, 0, &form, 0, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.dequantize(queue, 0, 0, 0, &form, 1, false), GF_OK);
     assert_int_equal(simt_gpu_launches, before);
+}
+
+/* LARS on a ResNet-50: 54 tensors with a ratio, as many parts without one between them. */
+TEST(test_an_update_of_many_tensors_is_few_launches)
+{
+    enum { TENSORS = 54, ELEMS = 33 };
+    static float weight[2 * TENSORS * ELEMS], gradient[2 * TENSORS * ELEMS], squares[2 * TENSORS], ratios[TENSORS];
+    static float scratch[2 * TENSORS], want_weight[2 * TENSORS * ELEMS];
+    static float want_ratios[TENSORS], want_squares[2 * TENSORS];
+    struct gf_norm norms[2 * TENSORS];
+    struct gf_ratio ratio[TENSORS];
+    struct gf_update_part parts[2 * TENSORS];
+    struct gf_queue *queue = simt_gpu_queue(1);
+    struct gf_update update = {.weight_f32 = (gf_mem)(uintptr_t)weight, .gradient = (gf_mem)(uintptr_t)gradient,
+                               .gradient_scale = 1, .rate_in = 0.5f, .rate_out = 1};
+    for (uint32_t i = 0; i < 2 * TENSORS * ELEMS; i++) gradient[i] = weight[i] = (float)(i % 17);
+    for (uint32_t i = 0; i < TENSORS; i++) {
+        gf_mem square = (gf_mem)(uintptr_t)&squares[i], other = (gf_mem)(uintptr_t)&squares[TENSORS + i];
+        uint64_t at = 2 * i * ELEMS;
+        norms[i] = (struct gf_norm){square, (gf_mem)(uintptr_t)&weight[at], ELEMS};
+        norms[TENSORS + i] = (struct gf_norm){other, (gf_mem)(uintptr_t)&gradient[at], ELEMS};
+        ratio[i] = (struct gf_ratio){(gf_mem)(uintptr_t)&ratios[i], square, other, 1, 0.02f, 5e-4f, 1e-6f};
+        parts[2 * i] = (struct gf_update_part){at, ELEMS, ratio[i].ratio_f32, 5e-4f};
+        parts[2 * i + 1] = (struct gf_update_part){at + ELEMS, ELEMS, 0, 0};
+    }
+    for (uint32_t on_host = 0; on_host < 2; on_host++) {
+        const struct gf_ops *ops = on_host ? &gf_ops_host : &gf_ops_cuda;
+        uint64_t before = simt_gpu_launches;
+        memset(squares, 0, sizeof squares);
+        for (uint32_t i = 0; i < 2 * TENSORS * ELEMS; i++) weight[i] = (float)(i % 17);
+        assert_int_equal(ops->norm(queue, (gf_mem)(uintptr_t)scratch, GF_TYPE_F32, norms, 2 * TENSORS), GF_OK);
+        assert_int_equal(ops->ratio(queue, ratio, TENSORS), GF_OK);
+        assert_int_equal(ops->update_parts(queue, &update, parts, 2 * TENSORS), GF_OK);
+        assert_int_equal(simt_gpu_launches - before, on_host ? 0 : 2 + 1 + 1);
+        if (!on_host) {
+            memcpy(want_weight, weight, sizeof weight);
+            memcpy(want_ratios, ratios, sizeof ratios);
+            memcpy(want_squares, squares, sizeof squares);
+        }
+    }
+    assert_memory_equal(want_squares, squares, sizeof squares);
+    assert_memory_equal(want_ratios, ratios, sizeof ratios);
+    assert_memory_equal(want_weight, weight, sizeof weight);
 }
 
 /* Every kernel that the driver asks the image for is there, by the same name. */

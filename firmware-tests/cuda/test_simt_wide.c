@@ -78,9 +78,9 @@ TEST(test_update_and_accumulate)
     float *weight = reserve(count * 4), *momentum = reserve(count * 4);
     uint16_t *gradient = reserve(count * 2);
     struct gf_update_args update = {.weight = (uint64_t)(uintptr_t)weight, .momentum_at = (uint64_t)(uintptr_t)momentum,
-                                    .gradient = (uint64_t)(uintptr_t)gradient, .elem_count = count,
-                                    .gradient_scale = 1, .rate_in = 1, .rate_out = 0.5f, .momentum = 0.5f,
-                                    .gradient_type = GF_KERNEL_F16};
+                                    .gradient = (uint64_t)(uintptr_t)gradient, .part_count = 1,
+                                    .parts = {{.elem_count = count}}, .gradient_scale = 1, .rate_in = 1,
+                                    .rate_out = 0.5f, .momentum = 0.5f, .gradient_type = GF_KERNEL_F16};
     struct gf_accumulate_args accumulate = {.dst_h = (uint64_t)(uintptr_t)weight, .h = (uint64_t)(uintptr_t)weight,
                                             .src = (uint64_t)(uintptr_t)gradient, .elem_count = count, .scale = 1,
                                             .src_type = GF_KERNEL_F16};
@@ -176,7 +176,8 @@ TEST(test_accumulate_and_update_chunks)
     assert_int_equal(gf_ops_cuda.accumulate_chunks(simt_gpu_queue(1), &some, &chunks), GF_OK);
     for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f + 2.0f * (float)(c + 1));
     struct gf_update update = {.weight_f32 = (gf_mem)(uintptr_t)history, .gradient = (gf_mem)(uintptr_t)gradient,
-                               .gradient_type = GF_TYPE_F16, .gradient_scale = 1, .rate_in = 1, .rate_out = 2}; /* and back again */
+                               .gradient_type = GF_TYPE_F16, .gradient_scale = 1, .rate_in = 1,
+                               .rate_out = 2}; /* and back again */
     assert_int_equal(gf_ops_cuda.update_chunks(simt_gpu_queue(1), &update, &chunks), GF_OK);
     for (uint32_t c = 0; c < 2; c++) assert_true(history[list[c] * chunk_elems + 11] == 3.0f);
     assert_int_equal(munmap(history, count * 4), 0);
@@ -190,11 +191,14 @@ TEST(test_score_and_norm)
     uint32_t block;
     float *src = reserve(count * 4), *sums = reserve(count / 64 * 4);
     struct gf_score_args score = {.scores = (uint64_t)(uintptr_t)sums, .src = (uint64_t)(uintptr_t)src,
-                                  .elem_count = count, .chunk_elems = 64, .piece_elems = 64};
-    struct gf_norm_runs_args norm = {.runs = (uint64_t)(uintptr_t)sums, .src = (uint64_t)(uintptr_t)src,
-                                     .elem_count = count, .type = GF_KERNEL_BF16};
+                                  .elem_count = count, .chunk_count = count / 64, .chunk_elems = 64,
+                                  .piece_elems = 64, .piece_runs = 1};
+    struct gf_norm_args norm = {.runs = (uint64_t)(uintptr_t)sums, .count = 1,
+                                .run_count = (uint32_t)(count / GF_KERNEL_RUN_ELEMS)};
     void *score_list[] = {&score}, *norm_list[] = {&norm};
     if ((src == NULL) || (sums == NULL)) skip();
+    norm.ranges[0].src = (uint64_t)(uintptr_t)src;
+    norm.ranges[0].elem_count = count;
     src[count - 1] = -3;
     block = (uint32_t)(count / 64 / groups_fp32 - 1);
     gf_simt_blocks(&block, 1);

@@ -29,10 +29,7 @@ struct turn {
     bool same;
 };
 
-static uint64_t area_bytes(const struct ops_pair *pair)
-{
-    return pair->elems_max * 4 + 2 * OPS_PAIR_GUARD + 64;
-}
+static uint64_t area_bytes(const struct ops_pair *pair) { return pair->elems_max * 4 + 2 * OPS_PAIR_GUARD + 64; }
 
 static uint64_t bytes_of(uint32_t area, const struct ops_pair *pair)
 {
@@ -58,10 +55,7 @@ void ops_pair_begin(struct ops_pair *pair)
     }
 }
 
-void ops_pair_end(struct ops_pair *pair)
-{
-    for (uint32_t a = 0; a < OPS_PAIR_AREAS; a++) free(pair->host[a]);
-}
+void ops_pair_end(struct ops_pair *pair) { for (uint32_t a = 0; a < OPS_PAIR_AREAS; a++) free(pair->host[a]); }
 
 static uint32_t next(struct ops_pair *pair)
 {
@@ -208,26 +202,36 @@ static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_
 static void norm_case(struct turn *t, gf_type type)
 {
     struct place square = small(t, AT_SQUARES), src = place(t, A, type), ratio = small(t, AT_RATIO);
-    struct gf_ratio host = {square.host, square.host + 4, 0.25f, 0.02f, 5e-4f, 1e-6f}, device = host;
-    device.weight_square_f32 = square.device;
-    device.gradient_square_f32 = square.device + 4;
+    struct gf_ratio host[2], device[2];
+    struct gf_norm at_host[3], at_device[3];
+    for (uint32_t i = 0; i < 3; i++) { /* a third of them, none, and the rest: on no boundary of their own */
+        uint64_t first = (i == 0) ? 0 : t->count / 3, elems = (i == 1) ? 0 : (i == 0) ? t->count / 3 : t->count - first;
+        uint64_t skip = first * gf_type_size_bytes(type);
+        at_host[i] = (struct gf_norm){square.host + 4 * i, src.host + skip, elems};
+        at_device[i] = (struct gf_norm){square.device + 4 * i, src.device + skip, elems};
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        gf_mem w = 4 * i, g = 4 - w;
+        host[i] = (struct gf_ratio){ratio.host + w, square.host + w, square.host + g, 0.25f, 0.02f, 5e-4f, 1e-6f};
+        device[i] = host[i], device[i].ratio_f32 = ratio.device + w, device[i].weight_square_f32 = square.device + w;
+        device[i].gradient_square_f32 = square.device + g;
+    }
     fill(t, A, type, false);
     small_fill(t);
-    BOTH(t, "norm", norm(NULL, square.host, 0, src.host, type, t->count),
-         norm(t->pair->queue, square.device, small(t, AT_SCRATCH).device, src.device, type, t->count));
-    BOTH(t, "ratio", ratio(NULL, ratio.host, &host), ratio(t->pair->queue, ratio.device, &device));
+    BOTH(t, "norm", norm(NULL, 0, type, at_host, 3),
+         norm(t->pair->queue, small(t, AT_SCRATCH).device, type, at_device, 3));
+    BOTH(t, "ratio", ratio(NULL, host, 2), ratio(t->pair->queue, device, 2));
 }
 
 static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elems, bool special)
 {
     struct place scores = place(t, B, GF_TYPE_F32), src = place(t, A, GF_TYPE_F32);
-    gf_status status;
     fill(t, A, GF_TYPE_F32, special);
     fill(t, B, GF_TYPE_F32, false);
     t->op = "score";
     (void)gf_ops_host.score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
-    status = t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems, piece_elems);
-    compare(t, status, special);
+    compare(t, t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems, piece_elems),
+            special);
 }
 
 /* A history, B momentum, C gradient, D weight, E out; special says which one holds what is no number. */
@@ -242,36 +246,42 @@ static void accumulate_case(struct turn *t, gf_type src_type, uint32_t mask, uin
         .src = src.host, .src_type = src_type, .weight_f32 = with_weight ? weight.host : 0, .scale = 0.125f,
         .momentum = 0.9f, .ahead = 0.7f, .decay = 0.01f};
     struct gf_accumulate device = host;
-    device.dst_h_f32 = out.device;
-    device.h_f32 = h.device;
-    device.dst_u_f32 = store_u ? u.device : 0;
-    device.u_f32 = with_u ? u.device : 0;
-    device.src = src.device;
-    device.weight_f32 = with_weight ? weight.device : 0;
+    device.dst_h_f32 = out.device, device.h_f32 = h.device, device.dst_u_f32 = store_u ? u.device : 0;
+    device.u_f32 = with_u ? u.device : 0, device.src = src.device, device.weight_f32 = with_weight ? weight.device : 0;
     BOTH(t, "accumulate", accumulate(NULL, &host, t->count), accumulate(t->pair->queue, &device, t->count));
+}
+
+static void update_fill(struct turn *t, gf_type gradient_type, uint32_t special)
+{
+    for (uint32_t area = A; area <= C; area++)
+        fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, area == special);
+    small_fill(t);
 }
 
 static void update_case(struct turn *t, gf_type gradient_type, int half_type, uint32_t mask, uint32_t special)
 {
     struct place weight = place(t, A, GF_TYPE_F32), momentum = place(t, B, GF_TYPE_F32), ratio = small(t, AT_RATIO);
-    struct place gradient = place(t, C, gradient_type), half = place(t, D, (half_type < 0) ? GF_TYPE_F32 : (gf_type)half_type);
+    gf_type type_of_half = (half_type < 0) ? GF_TYPE_F32 : (gf_type)half_type;
+    struct place gradient = place(t, C, gradient_type), half = place(t, D, type_of_half);
     struct gf_update host = {.weight_f32 = weight.host, .momentum_f32 = (mask & 1) ? momentum.host : 0,
-                             .half = (half_type < 0) ? 0 : half.host,
-                             .half_type = (half_type < 0) ? GF_TYPE_F32 : (gf_type)half_type,
+                             .half = (half_type < 0) ? 0 : half.host, .half_type = type_of_half,
                              .gradient = gradient.host, .gradient_type = gradient_type, .gradient_scale = 0.5f,
                              .rate_in = (mask & 4) ? 0.1f : 1.0f, .rate_out = (mask & 4) ? 0.75f : 0.1f,
                              .ratio_f32 = (mask & 4) ? ratio.host : 0, .momentum = 0.9f, .decay = 5e-4f,
                              .nesterov = mask & 2};
     struct gf_update device = host;
-    device.weight_f32 = weight.device;
-    device.momentum_f32 = (mask & 1) ? momentum.device : 0;
-    device.half = (half_type < 0) ? 0 : half.device;
-    device.gradient = gradient.device;
+    device.weight_f32 = weight.device, device.momentum_f32 = (mask & 1) ? momentum.device : 0;
+    device.half = (half_type < 0) ? 0 : half.device, device.gradient = gradient.device;
     device.ratio_f32 = (mask & 4) ? ratio.device : 0;
-    for (uint32_t area = A; area <= C; area++) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, area == special);
-    small_fill(t);
+    update_fill(t, gradient_type, special);
     BOTH(t, "update", update(NULL, &host, t->count), update(t->pair->queue, &device, t->count));
     if (t->count == 0) return;
+
+    const struct gf_update_part parts[3] = {{0, t->count / 2, host.ratio_f32, 0}, {t->count / 2, 0, 0, 1},
+                                            {t->count / 2, t->count - t->count / 2, 0, 0.25f}};
+    struct gf_update_part on_device[3] = {parts[0], parts[1], parts[2]};
+    on_device[0].ratio_f32 = device.ratio_f32, update_fill(t, gradient_type, special);
+    BOTH(t, "update_parts", update_parts(NULL, &host, parts, 3), update_parts(t->pair->queue, &device, on_device, 3));
 
     /* Two of three chunks, the last first. */
     struct gf_chunks chunks = {.chunk_elems = 1 + t->count / 7, .dst_elems = t->count,
@@ -279,11 +289,10 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS);
     for (uint32_t c = (uint32_t)((t->count - 1) / chunks.chunk_elems + 1); c-- > 0;)
         if (c % 3 != 1) list[chunks.count++] = c;
-    device_chunks = chunks;
-    device_chunks.dst_list_u32 = small(t, AT_LISTS).device;
-    for (uint32_t area = A; area <= C; area++) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, area == special);
-    small_fill(t);
-    BOTH(t, "update_chunks", update_chunks(NULL, &host, &chunks), update_chunks(t->pair->queue, &device, &device_chunks));
+    device_chunks = chunks, device_chunks.dst_list_u32 = small(t, AT_LISTS).device;
+    update_fill(t, gradient_type, special);
+    BOTH(t, "update_chunks", update_chunks(NULL, &host, &chunks),
+         update_chunks(t->pair->queue, &device, &device_chunks));
 }
 
 /* mask 1: no gradient; 2: a direction is asked for; 4: a ratio. Negative second moments have no roots. */
@@ -300,13 +309,9 @@ static void adam_case(struct turn *t, gf_type gradient_type, int half_type, uint
                            .gradient_scale = 0.5f, .rate = 0.1f, .decay = 0.01f, .epsilon = 1e-8f, .beta1 = 0.9f,
                            .keep1 = 0.1f, .beta2 = 0.999f, .keep2 = 0.001f, .correct1 = 1.5f, .correct2 = 11.0f};
     struct gf_adam device = host;
-    device.weight_f32 = weight.device;
-    device.moment1_f32 = moment1.device;
-    device.moment2_f32 = moment2.device;
-    device.half = has_half ? other.device : 0;
-    device.gradient = (mask & 1) ? 0 : gradient.device;
-    device.direction_f32 = (mask & 2) ? other.device : 0;
-    device.ratio_f32 = (mask & 4) ? ratio.device : 0;
+    device.weight_f32 = weight.device, device.moment1_f32 = moment1.device, device.moment2_f32 = moment2.device;
+    device.half = has_half ? other.device : 0, device.gradient = (mask & 1) ? 0 : gradient.device;
+    device.direction_f32 = (mask & 2) ? other.device : 0, device.ratio_f32 = (mask & 4) ? ratio.device : 0;
     for (uint32_t area = A; area <= E; area++)
         if (area != D) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, false);
     small_fill(t);
@@ -320,19 +325,17 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
     uint64_t chunk_count = (t->count + chunk_elems - 1) / chunk_elems;
     uint32_t *list = (uint32_t *)(void *)(t->pair->host[SMALL] + AT_LISTS), taken = 0;
     uint32_t listed_max = (AT_SCRATCH - AT_LISTS) / 8;
+    struct place second = small(t, AT_LISTS + 4 * listed_max);
     struct place dst = place(t, E, dst_type), src = place(t, C, src_type), check = small(t, AT_CHECK);
     struct place h = place(t, A, GF_TYPE_F32), u = place(t, B, GF_TYPE_F32), weight = place(t, D, GF_TYPE_F32);
     struct gf_chunks host = {.chunk_elems = chunk_elems, .dst_elems = t->count, .src_elems = t->count}, device;
-    for (uint64_t c = 0; (c < chunk_count) && (taken < listed_max); c++)
-        if ((lists != 3) || (next(t->pair) % 3 != 0)) {
-            list[taken] = (uint32_t)(chunk_count - 1 - c);
-            list[listed_max + taken++] = (uint32_t)c;
-        }
-    host.count = taken;
-    device = host;
+    for (uint64_t c = 0; (c < chunk_count) && (taken < listed_max); c++) {
+        if ((lists == 3) && (next(t->pair) % 3 == 0)) continue;
+        list[taken] = (uint32_t)(chunk_count - 1 - c), list[listed_max + taken++] = (uint32_t)c;
+    }
+    host.count = taken, device = host;
     if (lists & 1) host.dst_list_u32 = small(t, AT_LISTS).host, device.dst_list_u32 = small(t, AT_LISTS).device;
-    if (lists & 2) host.src_list_u32 = small(t, AT_LISTS + 4 * listed_max).host;
-    if (lists & 2) device.src_list_u32 = small(t, AT_LISTS + 4 * listed_max).device;
+    if (lists & 2) host.src_list_u32 = second.host, device.src_list_u32 = second.device;
     for (uint32_t area = A; area <= D; area++) fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == C);
     fill(t, E, dst_type, false);
     small_fill(t);
@@ -346,11 +349,8 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
                                     .src_type = src_type, .weight_f32 = weight.host, .scale = 0.5f, .momentum = 0.9f,
                                     .ahead = 0.7f, .decay = 0.1f};
     struct gf_accumulate on_device = on_host;
-    on_device.dst_h_f32 = dst.device;
-    on_device.h_f32 = h.device;
-    on_device.u_f32 = u.device;
-    on_device.src = src.device;
-    on_device.weight_f32 = weight.device;
+    on_device.dst_h_f32 = dst.device, on_device.h_f32 = h.device, on_device.u_f32 = u.device;
+    on_device.src = src.device, on_device.weight_f32 = weight.device;
     BOTH(t, "accumulate_chunks", accumulate_chunks(NULL, &on_host, &host),
          accumulate_chunks(queue, &on_device, &device));
 }
@@ -384,16 +384,16 @@ bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32
         sum_n_case(&t, type, 4, 2);
         norm_case(&t, type);
         for (uint32_t mask = seed % 3; mask < 16; mask += 3) accumulate_case(&t, type, mask, A + (seed + mask) % 4);
-        for (uint32_t mask = seed % 3; mask < 8; mask += 3)
+        for (uint32_t mask = seed % 3; mask < 8; mask += 3) {
             update_case(&t, type, (int)((seed + mask) % 4) - 1, mask, A + (seed + mask) % 3);
-        for (uint32_t mask = seed % 3; mask < 8; mask += 3)
             adam_case(&t, type, (int)((seed + mask) % 4) - 1, mask);
-        for (uint32_t lists = 0; lists < 4; lists++)
-            chunks_case(&t, 1 + next(pair) % (1 + count / 3), type, other, lists);
+        }
+        for (uint32_t l = 0; l < 4; l++) chunks_case(&t, 1 + next(pair) % (1 + count / 3), type, other, l);
     }
     score_case(&t, 1 + next(pair) % 200, 1 + next(pair) % 200, false);
     score_case(&t, 64 * (1 + next(pair) % 9), 64, true);
     score_case(&t, count + 1, count + 1, false);
+    score_case(&t, 1 + count / 2, 1 + count / 5, false); /* runs, pieces, chunks: none ends with another */
     quantize_case(&t, (struct gf_groups){(seed % 2 == 0) ? 32 : 64, 8}, seed % 3 == 0);
     quantize_case(&t, (struct gf_groups){(seed % 2 == 0) ? 256 : 512, 1}, seed % 3 == 1);
     return t.same;

@@ -141,6 +141,8 @@ static float range_sum(struct range r, uint64_t first, uint64_t count, bool squa
     return ordered_sum(wanted_base(r) + first * size_of(r.type), r.type, count, squares);
 }
 
+static uint64_t run_elems(uint64_t left) { return (left < GF_RUN_ELEMS) ? left : GF_RUN_ELEMS; }
+
 static void score_cases(const struct turn *t)
 {
     const uint64_t chunks[] = {1, 63, 64, 65, 1000, t->count + 1};
@@ -153,8 +155,13 @@ static void score_cases(const struct turn *t)
         for (uint64_t first = 0; first < t->count; first += chunks[c]) {
             uint64_t end = (t->count - first < chunks[c]) ? t->count : first + chunks[c];
             float sum = 0;
-            for (uint64_t from = first; from < end; from += piece)
-                sum += range_sum(src, from, (end - from < piece) ? end - from : piece, false);
+            for (uint64_t from = first; from < end; from += piece) {
+                uint64_t to = (end - from < piece) ? end : from + piece;
+                float part = 0;
+                for (uint64_t run = from; run < to; run += GF_RUN_ELEMS)
+                    part += range_sum(src, run, run_elems(to - run), false);
+                sum += part;
+            }
             set(out, scored++, sum);
         }
         assert_int_equal(t->ops->score(NULL, mem(out), mem(src), t->count, chunks[c], piece), GF_OK);
@@ -162,7 +169,6 @@ static void score_cases(const struct turn *t)
     }
 }
 
-static uint64_t run_elems(uint64_t left) { return (left < GF_NORM_RUN_ELEMS) ? left : GF_NORM_RUN_ELEMS; }
 
 static void norm_cases(const struct turn *t)
 {
@@ -170,10 +176,10 @@ static void norm_cases(const struct turn *t)
     float lanes[64] = {0};
     uint64_t run = 0;
     struct range src = range_filled(t, SOURCE, t->offset, t->type), out = range_filled(&one, OUT, 0, GF_TYPE_F32);
-    for (uint64_t first = 0; first < t->count; first += GF_NORM_RUN_ELEMS, run++)
+    for (uint64_t first = 0; first < t->count; first += GF_RUN_ELEMS, run++)
         lanes[run % 64] += range_sum(src, first, run_elems(t->count - first), true);
     set(out, 0, at(out, 0) + tree_of(lanes));
-    assert_int_equal(t->ops->norm(NULL, mem(out), 0, mem(src), t->type, t->count), GF_OK);
+    assert_int_equal(t->ops->norm(NULL, 0, t->type, &(struct gf_norm){mem(out), mem(src), t->count}, 1), GF_OK);
     same(&one, "norm", out);
 }
 
@@ -252,16 +258,16 @@ TEST(test_chunks) { each_version(chunks_cases); }
  * 32 and 96 do in their lane. */
 TEST(test_norm_adds_runs_in_lanes)
 {
-    uint64_t elem_count = 97ull * GF_NORM_RUN_ELEMS;
+    uint64_t elem_count = 97ull * GF_RUN_ELEMS;
     uint16_t *values = calloc(elem_count, sizeof *values);
     assert_non_null(values);
     values[5] = gf_f16_of_f32(1);
-    values[32ull * GF_NORM_RUN_ELEMS] = values[97ull * GF_NORM_RUN_ELEMS - 1] = gf_f16_of_f32(0x1p-12f);
+    values[32ull * GF_RUN_ELEMS] = values[97ull * GF_RUN_ELEMS - 1] = gf_f16_of_f32(0x1p-12f);
     for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
         float square = 0;
         if (!gf_ops_variants[v].supported()) continue;
-        assert_int_equal(gf_ops_variants[v].ops->norm(NULL, (gf_mem)(uintptr_t)&square, 0,
-                                                      (gf_mem)(uintptr_t)values, GF_TYPE_F16, elem_count), GF_OK);
+        const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)values, elem_count};
+        assert_int_equal(gf_ops_variants[v].ops->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
         assert_int_equal(gf_f32_bits(square), 0x3f800001);
     }
     free(values);
@@ -270,7 +276,7 @@ TEST(test_norm_adds_runs_in_lanes)
 /* More than 64 runs, so that lanes of the second level get several; and the results of casts that go past the cache. */
 TEST(test_large_ranges)
 {
-    uint64_t norm_elems = 128ull * GF_NORM_RUN_ELEMS + 77, cast_elems = GF_STREAM_BYTES / 2 + 1001;
+    uint64_t norm_elems = 128ull * GF_RUN_ELEMS + 77, cast_elems = GF_STREAM_BYTES / 2 + 1001;
     uint16_t *from = malloc(cast_elems * sizeof *from + GF_LINE_BYTES), *to = malloc(cast_elems * sizeof *to + 256);
     float lanes[64] = {0}, square = 0;
     assert_true(norm_elems <= cast_elems);
@@ -278,16 +284,16 @@ TEST(test_large_ranges)
     assert_non_null(to);
     areas_whole();
     for (uint64_t i = 0; i < cast_elems; i++) put((uint8_t *)from, GF_TYPE_F16, i, (float)(next() % 4096) / 4096);
-    for (uint64_t run = 0; run * GF_NORM_RUN_ELEMS < norm_elems; run++) {
-        uint64_t first = run * GF_NORM_RUN_ELEMS, left = norm_elems - first;
+    for (uint64_t run = 0; run * GF_RUN_ELEMS < norm_elems; run++) {
+        uint64_t first = run * GF_RUN_ELEMS, left = norm_elems - first;
         lanes[run % 64] += ordered_sum((const uint8_t *)(from + first), GF_TYPE_F16, run_elems(left), true);
     }
     for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
         const struct gf_ops *ops = gf_ops_variants[v].ops;
         if (!gf_ops_variants[v].supported()) continue;
         square = 0;
-        assert_int_equal(ops->norm(NULL, (gf_mem)(uintptr_t)&square, 0, (gf_mem)(uintptr_t)from, GF_TYPE_F16,
-                                   norm_elems), GF_OK);
+        const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)from, norm_elems};
+        assert_int_equal(ops->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
         assert_int_equal(gf_f32_bits(square), gf_f32_bits(tree_of(lanes)));
         /* On a line's first byte; with 1, 16 or 29 elements before the next line; with no element on a line's first. */
         static const uint32_t offsets[] = {0, 62, 32, 6, 23};

@@ -71,8 +71,9 @@ uint64_t gf_layout_owner_elems(const struct gf_layout *layout)
     return gf_quantize_owner_max(&form, layout->pool.elem_count, layout->pool.buffer_count);
 }
 
-/* On a device enough to keep it at work for some hundred microseconds a batch. */
-#define SCRATCH_ELEMS (UINT64_C(4) << 20)
+/* On a device as many chunks of the usual 32 Ki as the largest of today has room for blocks that score: 2 on each of
+ * 132 to 148 multiprocessors. */
+#define SCRATCH_ELEMS (UINT64_C(10) << 20)
 
 uint64_t gf_layout_scratch_elems(const struct gf_layout *layout)
 {
@@ -84,7 +85,7 @@ uint64_t gf_layout_scratch_elems(const struct gf_layout *layout)
 /* Of LAMB, a piece of a tensor at a time. */
 uint64_t gf_layout_direction_elems(const struct gf_layout *layout)
 {
-    uint64_t most = layout->on_device ? SCRATCH_ELEMS : 2 * GF_NORM_RUN_ELEMS;
+    uint64_t most = layout->on_device ? SCRATCH_ELEMS : 32 * GF_RUN_ELEMS;
     if (layout->config.optimizer.kind != GF_OPTIMIZER_LAMB) return 0;
     return (most < layout->tensor_elems_max) ? most : layout->tensor_elems_max;
 }
@@ -101,7 +102,8 @@ static void lay_pools(const struct gf_layout *layout, struct gf_arena *arena, st
     uint64_t pool_elems = (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
     uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
     uint64_t moment2_elems = (config->optimizer.kind >= GF_OPTIMIZER_ADAMW) ? pool_elems : 0;
-    uint64_t norm_count = UINT64_C(3) * layout->tensor_count + (layout->on_device ? GF_NORM_SCRATCH_ELEMS : 0);
+    uint64_t runs = 2 * (layout->pool.elem_count / GF_RUN_ELEMS + layout->tensor_count); /* of weights and gradients */
+    uint64_t norm_count = UINT64_C(3) * layout->tensor_count + (layout->on_device ? runs : 0);
     parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
     parts->momentum = gf_arena_take(arena, pool_elems * sizeof(float));
     parts->moment2 = gf_arena_take(arena, moment2_elems * sizeof(float));
@@ -248,6 +250,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.reqs = gf_arena_take(control, (msg_count + sum_count) * layout->drivers.link->req_size_bytes);
     parts.sums = gf_arena_take(control, sum_count * sizeof *parts.sums);
     if (!layout->on_device) lay_pools(layout, control, &parts.pools);
+    parts.update_list = gf_arena_take(control, layout->tensor_count * sizeof *parts.update_list);
     parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
     if (layout->on_device) parts.pools.owner = owner_take(layout, control);
     parts.link = gf_arena_take(control, layout->drivers.link->state_bytes(&link));

@@ -44,6 +44,7 @@ struct gf_control_parts {
     char *reqs;                /* of all messages, then of all checksums */
     struct gf_coll_sum *sums;
     struct gf_pool_parts pools; /* of the host */
+    union gf_update_list *update_list;
     uint32_t *selection;
     char *exported;
     float *uuids;

@@ -264,6 +264,7 @@ __attribute__((noinline)) static gf_status context_open(const struct gf_layout *
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0))
         return open_fail(gf, status, &fault);
     pools_lay(gf, layout, &parts->pools);
+    gf->optimizer.list = parts->update_list;
     exchange_lay(layout, gf);
     if (gf_device_register(gf) < 0) {
         fault = gf->gpu->fault;

@@ -43,10 +43,17 @@ static struct gf_adam adam_of(const gf_context *gf, uint32_t tensor, uint64_t fi
         .correct2 = (float)(1.0 / sqrt(1.0 - power_of(beta2, gf->optimizer.updates)))};
 }
 
-static gf_status adam_run(gf_context *gf, uint32_t tensor, uint64_t elem_count, float rate)
+static gf_status adam_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
 {
+    uint32_t tensor = gf_at_place(gf, first);
     const struct gf_adam adam = adam_of(gf, tensor, gf->tensors[tensor].first_elem, rate);
-    return gf_update_status(gf, gf->ops->adam(&gf->queue, &adam, elem_count));
+    return gf_update_status(gf, gf->ops->adam(&gf->queue, &adam, gf_places_elems(gf, first, last)));
+}
+
+static gf_status norm_add(gf_context *gf, gf_mem square, gf_mem values, uint64_t count)
+{
+    const struct gf_norm norm = {square, values, count};
+    return gf->ops->norm(&gf->queue, gf_norm_scratch(gf), GF_TYPE_F32, &norm, 1);
 }
 
 /* Moments, and the norms of the tensor's weights and of r. */
@@ -61,30 +68,28 @@ static gf_status lamb_norms(gf_context *gf, uint32_t tensor)
         adam.direction_f32 = gf->optimizer.direction;
         status = gf->ops->adam(&gf->queue, &adam, count);
         if (status == GF_OK)
-            status = gf->ops->norm(&gf->queue, gf_gradient_square(gf, tensor), gf_norm_scratch(gf),
-                                   gf->optimizer.direction, GF_TYPE_F32, count);
+            status = norm_add(gf, gf_gradient_square(gf, tensor), gf->optimizer.direction, count);
     }
-    if (status == GF_OK)
-        status = gf->ops->norm(&gf->queue, gf_weight_square(gf, tensor), gf_norm_scratch(gf),
-                               gf->optimizer.weight + placed->first_elem * sizeof(float), GF_TYPE_F32,
-                               placed->elem_count);
-    return status;
+    return (status < 0) ? status
+                        : norm_add(gf, gf_weight_square(gf, tensor),
+                                   gf->optimizer.weight + placed->first_elem * sizeof(float), placed->elem_count);
 }
 
-static gf_status lamb_run(gf_context *gf, uint32_t tensor, uint64_t elem_count, float rate)
+static gf_status lamb_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
 {
+    uint32_t tensor = gf_at_place(gf, first);
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
     struct gf_adam adam = adam_of(gf, tensor, placed->first_elem, rate);
-    struct gf_ratio ratio = {.weight_square_f32 = gf_weight_square(gf, tensor),
+    struct gf_ratio ratio = {.ratio_f32 = gf_ratio_at(gf, tensor), .weight_square_f32 = gf_weight_square(gf, tensor),
                              .gradient_square_f32 = gf_gradient_square(gf, tensor),
                              .gradient_scale = 1.0f, .eta = 1.0f};
     gf_status status;
-    if (!gf_has_ratio(gf, tensor)) return adam_run(gf, tensor, elem_count, rate);
+    if (!gf_has_ratio(gf, tensor)) return adam_run(gf, first, last, rate);
     status = lamb_norms(gf, tensor);
-    if (status == GF_OK) status = gf->ops->ratio(&gf->queue, gf_ratio_at(gf, tensor), &ratio);
+    if (status == GF_OK) status = gf->ops->ratio(&gf->queue, &ratio, 1);
     adam.gradient = 0;
     adam.ratio_f32 = gf_ratio_at(gf, tensor);
-    if (status == GF_OK) status = gf->ops->adam(&gf->queue, &adam, elem_count);
+    if (status == GF_OK) status = gf->ops->adam(&gf->queue, &adam, placed->elem_count);
     return gf_update_status(gf, status);
 }
 

@@ -15,11 +15,16 @@
 static gf_status squares_add(gf_context *gf)
 {
     gf_status status = gf->ops->zero(&gf->queue, gf_gradient_square(gf, 0), gf->tensor_count * sizeof(float));
-    for (uint32_t i = 0; (status == GF_OK) && (i < gf->tensor_count); i++) {
-        const struct gf_pool_tensor *tensor = &gf->tensors[i];
-        gf_mem at = gf_gradient_at(gf, tensor, tensor->first_elem);
-        status = gf->ops->norm(&gf->queue, gf_gradient_square(gf, i), gf_norm_scratch(gf), at, (gf_type)tensor->type,
-                               tensor->elem_count);
+    struct gf_norm *norms = (struct gf_norm *)(void *)gf->optimizer.list;
+    for (gf_type type = 0; (status == GF_OK) && (type < GF_TYPE_COUNT); type++) {
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < gf->tensor_count; i++) {
+            const struct gf_pool_tensor *tensor = &gf->tensors[i];
+            if ((gf_type)tensor->type != type) continue;
+            norms[count++] = (struct gf_norm){gf_gradient_square(gf, i),
+                                              gf_gradient_at(gf, tensor, tensor->first_elem), tensor->elem_count};
+        }
+        status = gf->ops->norm(&gf->queue, gf_norm_scratch(gf), type, norms, count);
     }
     return gf_update_status(gf, status);
 }

@@ -4,11 +4,12 @@
 
 #include "lib/context.h"
 
-/* One kind of optimizer. run() applies elem_count elements of the pools from `tensor` on: it, and what lies after it
- * and has the same rules. */
+/* One kind of optimizer. run() applies the tensors at places first..last of the pools, which are of one type and part,
+ * and unless it has `parts` share all rules. */
 struct gf_optimizer_kind {
     bool has_ratio; /* a trust ratio for each tensor, but for those of GF_TENSOR_NO_DECAY */
-    gf_status (*run)(gf_context *gf, uint32_t tensor, uint64_t elem_count, float rate);
+    bool has_parts; /* run() tells tensors apart */
+    gf_status (*run)(gf_context *gf, uint32_t first, uint32_t last, float rate);
 };
 extern const struct gf_optimizer_kind gf_optimizer_adamw, gf_optimizer_lamb; /* adam.c */
 const struct gf_optimizer_kind *gf_optimizer_kind_of(const gf_context *gf);  /* not of none */
@@ -19,6 +20,8 @@ gf_mem gf_weight_square(const gf_context *gf, uint32_t tensor);
 gf_mem gf_gradient_square(const gf_context *gf, uint32_t tensor);
 gf_mem gf_ratio_at(const gf_context *gf, uint32_t tensor);
 gf_mem gf_norm_scratch(const gf_context *gf);
+uint32_t gf_at_place(const gf_context *gf, uint32_t place); /* the tensor there */
+uint64_t gf_places_elems(const gf_context *gf, uint32_t first, uint32_t last); /* with the gaps between them */
 gf_mem gf_gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem);
 float gf_gradient_factor(const gf_context *gf, const struct gf_pool_tensor *tensor); /* scale and clipping */
 float gf_decay_of(const gf_context *gf, const struct gf_pool_tensor *tensor);

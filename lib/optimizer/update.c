@@ -10,8 +10,10 @@
 #include "lib/optimizer/kinds.h"
 #include "lib/sparse/sparse_module.h"
 
-static gf_status sgd_run(gf_context *gf, uint32_t tensor, uint64_t elem_count, float rate);
-static const struct gf_optimizer_kind sgd = {.run = sgd_run}, lars = {.has_ratio = true, .run = sgd_run};
+static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
+static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
+static const struct gf_optimizer_kind sgd = {.has_parts = true, .run = sgd_run};
+static const struct gf_optimizer_kind lars = {.has_ratio = true, .has_parts = true, .run = lars_run};
 
 const struct gf_optimizer_kind *gf_optimizer_kind_of(const gf_context *gf)
 {
@@ -21,17 +23,26 @@ const struct gf_optimizer_kind *gf_optimizer_kind_of(const gf_context *gf)
     return kinds[gf->config.optimizer.kind];
 }
 
+uint32_t gf_at_place(const gf_context *gf, uint32_t place) { return gf->tensors[place].at_place; }
+
 static const struct gf_pool_tensor *at_place(const gf_context *gf, uint32_t place)
 {
-    return &gf->tensors[gf->tensors[place].at_place];
+    return &gf->tensors[gf_at_place(gf, place)];
+}
+
+uint64_t gf_places_elems(const gf_context *gf, uint32_t first, uint32_t last)
+{
+    const struct gf_pool_tensor *to = at_place(gf, last);
+    return to->first_elem + to->elem_count - at_place(gf, first)->first_elem;
 }
 
 /* What the rules of an update depend on. */
 static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a, const struct gf_pool_tensor *b)
 {
-    if (gf_optimizer_kind_of(gf)->has_ratio) return false; /* one of its own each */
-    return (a->type == b->type) && (a->sparse == b->sparse) &&
-           ((a->flags & GF_TENSOR_NO_DECAY) == (b->flags & GF_TENSOR_NO_DECAY));
+    const struct gf_optimizer_kind *kind = gf_optimizer_kind_of(gf);
+    if ((a->type != b->type) || (a->sparse != b->sparse)) return false;
+    if (kind->has_parts) return true;
+    return !kind->has_ratio && ((a->flags & GF_TENSOR_NO_DECAY) == (b->flags & GF_TENSOR_NO_DECAY));
 }
 
 gf_mem gf_gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem)
@@ -77,31 +88,47 @@ gf_status gf_update_status(gf_context *gf, gf_status status)
 
 /* ---- SGD and LARS ---- */
 
-gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
+/* Elements first..end-1 of a tensor, for norm(): [0] the weights, [1] the gradients. */
+static void norms_set(const gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, struct gf_norm norms[2])
+{
+    norms[0] = (struct gf_norm){gf_weight_square(gf, tensor), gf->optimizer.weight + first * sizeof(float),
+                                end - first};
+    norms[1] = (struct gf_norm){gf_gradient_square(gf, tensor), gf_gradient_at(gf, &gf->tensors[tensor], first),
+                                end - first};
+}
+
+static struct gf_ratio ratio_of(const gf_context *gf, uint32_t tensor)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
+    return (struct gf_ratio){.ratio_f32 = gf_ratio_at(gf, tensor), .weight_square_f32 = gf_weight_square(gf, tensor),
+                             .gradient_square_f32 = gf_gradient_square(gf, tensor),
+                             .gradient_scale = gf_gradient_factor(gf, placed), .eta = gf->config.optimizer.lars_eta,
+                             .decay = gf_decay_of(gf, placed), .epsilon = gf->config.optimizer.lars_epsilon};
+}
+
+/* count weights, then as many gradients of the type. */
+static gf_status norms_add(gf_context *gf, gf_type type, const struct gf_norm *norms, uint32_t count)
+{
     gf_mem scratch = gf_norm_scratch(gf);
     gf_status status;
+    if (type == GF_TYPE_F32) return gf->ops->norm(&gf->queue, scratch, GF_TYPE_F32, norms, 2 * count);
+    status = gf->ops->norm(&gf->queue, scratch, GF_TYPE_F32, norms, count);
+    return (status < 0) ? status : gf->ops->norm(&gf->queue, scratch, type, norms + count, count);
+}
+
+gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
+{
+    struct gf_norm norms[2];
     if (!gf_has_ratio(gf, tensor)) return GF_OK;
-    status = gf->ops->norm(&gf->queue, gf_weight_square(gf, tensor), scratch, gf->optimizer.weight +
-                           first * sizeof(float), GF_TYPE_F32, end - first);
-    if (status == GF_OK)
-        status = gf->ops->norm(&gf->queue, gf_gradient_square(gf, tensor), scratch, gf_gradient_at(gf, placed, first),
-                               (gf_type)placed->type, end - first);
-    return gf_update_status(gf, status);
+    norms_set(gf, tensor, first, end, norms);
+    return gf_update_status(gf, norms_add(gf, (gf_type)gf->tensors[tensor].type, norms, 1));
 }
 
 gf_status gf_lars_end(gf_context *gf, uint32_t tensor)
 {
-    const struct gf_pool_tensor *placed = &gf->tensors[tensor];
-    struct gf_ratio ratio = {.weight_square_f32 = gf_weight_square(gf, tensor),
-                             .gradient_square_f32 = gf_gradient_square(gf, tensor),
-                             .gradient_scale = gf_gradient_factor(gf, placed),
-                             .eta = gf->config.optimizer.lars_eta,
-                             .decay = gf_decay_of(gf, placed),
-                             .epsilon = gf->config.optimizer.lars_epsilon};
+    struct gf_ratio ratio = ratio_of(gf, tensor);
     if (!gf_has_ratio(gf, tensor)) return GF_OK;
-    return gf_update_status(gf, gf->ops->ratio(&gf->queue, gf_ratio_at(gf, tensor), &ratio));
+    return gf_update_status(gf, gf->ops->ratio(&gf->queue, &ratio, 1));
 }
 
 /* Of the tensor's elements from `first` on, which may lie before it where its rules hold there too. */
@@ -143,12 +170,46 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
     return GF_OK;
 }
 
-static gf_status sgd_run(gf_context *gf, uint32_t tensor, uint64_t elem_count, float rate)
+/* Neighbours with the same rules and no ratio are one part, with the gaps between them: zeroes, which stay so. */
+static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
 {
-    uint64_t first = gf->tensors[tensor].first_elem;
-    gf_status status = gf_lars_add(gf, tensor, first, first + elem_count);
-    if (status == GF_OK) status = gf_lars_end(gf, tensor);
-    return (status < 0) ? status : gf_update_range(gf, tensor, first, first + elem_count, rate);
+    uint64_t base = at_place(gf, first)->first_elem;
+    const struct gf_update update = update_of(gf, gf_at_place(gf, first), base, rate);
+    struct gf_update_part *parts = (struct gf_update_part *)(void *)gf->optimizer.list, *part = parts;
+    for (uint32_t place = first, to; place <= last; place = to + 1) {
+        uint32_t tensor = gf_at_place(gf, place);
+        float decay = gf_decay_of(gf, at_place(gf, place));
+        bool has_ratio = gf_has_ratio(gf, tensor);
+        for (to = place; !has_ratio && (to < last) && !gf_has_ratio(gf, gf_at_place(gf, to + 1)) &&
+                         (gf_decay_of(gf, at_place(gf, to + 1)) == decay); to++) {}
+        *part++ = (struct gf_update_part){at_place(gf, place)->first_elem - base, gf_places_elems(gf, place, to),
+                                          has_ratio ? gf_ratio_at(gf, tensor) : 0, decay};
+    }
+    return gf_update_status(gf, gf->ops->update_parts(&gf->queue, &update, parts, (uint32_t)(part - parts)));
+}
+
+/* Squares of all tensors, then their ratios, then all are updated. */
+static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
+{
+    struct gf_norm *norms = (struct gf_norm *)(void *)gf->optimizer.list;
+    struct gf_ratio *ratios = (struct gf_ratio *)(void *)gf->optimizer.list;
+    uint32_t count = 0, added = 0;
+    gf_status status;
+    for (uint32_t place = first; place <= last; place++) count += gf_has_ratio(gf, gf_at_place(gf, place));
+    for (uint32_t place = first; place <= last; place++) {
+        uint32_t tensor = gf_at_place(gf, place);
+        struct gf_norm both[2];
+        uint64_t begin = gf->tensors[tensor].first_elem;
+        if (!gf_has_ratio(gf, tensor)) continue;
+        norms_set(gf, tensor, begin, begin + gf->tensors[tensor].elem_count, both);
+        norms[added] = both[0];
+        norms[count + added++] = both[1];
+    }
+    status = norms_add(gf, (gf_type)at_place(gf, first)->type, norms, count);
+    for (uint32_t place = first, at = 0; place <= last; place++)
+        if (gf_has_ratio(gf, gf_at_place(gf, place))) ratios[at++] = ratio_of(gf, gf_at_place(gf, place));
+    if (status >= 0) status = gf->ops->ratio(&gf->queue, ratios, count);
+    return (status < 0) ? gf_update_status(gf, status) : sgd_run(gf, first, last, rate);
 }
 
 gf_status gf_update(gf_context *gf, float learning_rate)
@@ -176,9 +237,7 @@ gf_status gf_update(gf_context *gf, float learning_rate)
         for (last = first; (last + 1 < gf->tensor_count) && same_rules(gf, to, at_place(gf, last + 1)); last++)
             to = at_place(gf, last + 1);
         if (gf->step.sparse && (from->sparse != 0)) continue; /* by chunks, below */
-        status = gf_optimizer_kind_of(gf)->run(gf, gf->tensors[first].at_place,
-                                               to->first_elem + to->elem_count - from->first_elem, learning_rate);
-        if (status < 0) return status;
+        if ((status = gf_optimizer_kind_of(gf)->run(gf, first, last, learning_rate)) < 0) return status;
     }
     return gf->step.sparse ? gf->modules->sparse->update(gf, learning_rate) : GF_OK;
 }

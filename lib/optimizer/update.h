@@ -12,6 +12,13 @@ struct gf_weights {
     uint64_t direction_elems;
     uint64_t updates;         /* gf_update() was applied so often */
     gf_mem norms; /* fp32 [tensor_count] each: squares of weights, of gradients, ratios; then scratch of norm() */
+    union gf_update_list *list; /* [tensor_count] tables for ops, which read them during the call */
+};
+
+union gf_update_list { /* one of these, for each tensor */
+    struct gf_norm norms[2];
+    struct gf_ratio ratio;
+    struct gf_update_part part;
 };
 
 /* LARS (You et al., arXiv 1708.03888): eta |w| / (|g| + decay |w| + epsilon) of the part of a tensor that is applied, 1

@@ -122,11 +122,14 @@ static gf_status plan_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
     return GF_OK;
 }
 
-static gf_status plan_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
-                           uint64_t elem_count)
+/* Two launches for all. */
+static gf_status plan_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type, const struct gf_norm *ranges,
+                           uint32_t count)
 {
-    if (!spend(queue, elem_count * size_of(type))) return GF_OK;
-    return gf_ops_host.norm(queue, square_f32, scratch_f32, src, type, elem_count);
+    uint64_t elems = 0;
+    for (uint32_t i = 0; i < count; i++) elems += ranges[i].elem_count;
+    if (!work(queue, elems * size_of(type), 2)) return GF_OK;
+    return gf_ops_host.norm(queue, scratch_f32, type, ranges, count);
 }
 
 static uint64_t accumulate_bytes(const struct gf_accumulate *a, uint64_t elem_count)
@@ -142,10 +145,10 @@ static gf_status plan_accumulate(struct gf_queue *queue, const struct gf_accumul
     return gf_ops_host.accumulate(queue, accumulate, elem_count);
 }
 
-static gf_status plan_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
+static gf_status plan_ratio(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count)
 {
-    if (!spend(queue, 3 * sizeof(float))) return GF_OK;
-    return gf_ops_host.ratio(queue, ratio_f32, ratio);
+    if (!spend(queue, count * 3 * sizeof(float))) return GF_OK;
+    return gf_ops_host.ratio(queue, ratios, count);
 }
 
 static uint64_t chunk_elems(const struct gf_chunks *chunks) { return chunks->count * chunks->chunk_elems; }
@@ -180,6 +183,15 @@ static gf_status plan_update(struct gf_queue *queue, const struct gf_update *upd
 {
     if (!spend(queue, elem_count * update_bytes(update))) return GF_OK;
     return gf_ops_host.update(queue, update, elem_count);
+}
+
+static gf_status plan_update_parts(struct gf_queue *queue, const struct gf_update *update,
+                                   const struct gf_update_part *parts, uint32_t count)
+{
+    uint64_t elems = 0;
+    for (uint32_t i = 0; i < count; i++) elems += parts[i].elem_count;
+    if (!spend(queue, elems * update_bytes(update))) return GF_OK;
+    return gf_ops_host.update_parts(queue, update, parts, count);
 }
 
 static gf_status plan_update_chunks(struct gf_queue *queue, const struct gf_update *update,
@@ -230,6 +242,7 @@ static const struct gf_ops plan_ops = {
     .accumulate_chunks = plan_accumulate_chunks,
     .zero_chunks = plan_zero_chunks,
     .update = plan_update,
+    .update_parts = plan_update_parts,
     .update_chunks = plan_update_chunks,
     .adam = plan_adam,
     .quantize = plan_quantize,

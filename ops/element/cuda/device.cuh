@@ -12,6 +12,7 @@
 #ifdef __CUDACC__
 #define GF_INLINE static __device__ __forceinline__
 #define GF_UNROLL _Pragma("unroll")
+#define GF_UNROLL_8 _Pragma("unroll 8")
 #define GF_ROLLED _Pragma("unroll 1")
 #define GF_SLOW static __device__ __noinline__
 #define GF_KERNEL_OF(name, kind)                                                                             \

@@ -20,8 +20,10 @@
 #define GF_KERNEL_SOURCE_SHIFT 48u
 #define GF_KERNEL_THREADS 256u    /* of a block, but for norm_end and ratio */
 #define GF_KERNEL_LANES 64u       /* in the order of adding of score and norm; threads of norm_end */
-#define GF_KERNEL_RUN_ELEMS 32768u /* of norm */
-#define GF_KERNEL_RUNS_MAX 4096u  /* of norm_runs; a multiple of GF_KERNEL_LANES */
+#define GF_KERNEL_RUN_ELEMS 2048u /* of norm and score */
+#define GF_KERNEL_NORMS_MAX 120u  /* tables are part of the arguments, of which a kernel has 4096 bytes: of norm, */
+#define GF_KERNEL_RATIOS_MAX 96u  /* of ratio, */
+#define GF_KERNEL_PARTS_MAX 116u  /* of update */
 
 /* struct gf_chunks; count 0: elements 0 .. elem_count-1, and no chunks. */
 struct gf_chunk_lists {
@@ -54,24 +56,26 @@ struct gf_check_args {
 };
 
 struct gf_score_args {
-    uint64_t scores, src, elem_count, chunk_elems, piece_elems;
+    uint64_t scores, src, elem_count, chunk_count;
+    uint32_t chunk_elems, piece_elems, piece_runs; /* a piece is no more than a chunk */
 };
 
-/* Sums of up to GF_KERNEL_RUNS_MAX runs, each in its lanes' order: runs[r]. */
-struct gf_norm_runs_args {
-    uint64_t runs, src, elem_count;
-    uint32_t type;
-};
-
-/* Adds runs to the 64 lanes, which lie in memory between one launch and the next; the last one ends in the tree. */
-struct gf_norm_end_args {
-    uint64_t square, lanes, runs;
-    uint32_t run_count, is_first, is_last;
+/* Of norm_runs, which leaves the sum of run r in runs[r], and of norm_end, which adds each range's to its square. */
+struct gf_norm_args {
+    uint64_t runs;
+    uint32_t count, run_count;
+    struct {
+        uint64_t square, src, elem_count;
+        uint32_t first_run, more;
+    } ranges[GF_KERNEL_NORMS_MAX];
 };
 
 struct gf_ratio_args {
-    uint64_t ratio, weight_square, gradient_square;
-    float gradient_scale, eta, decay, epsilon;
+    uint32_t count, more;
+    struct {
+        uint64_t ratio, weight_square, gradient_square;
+        float gradient_scale, eta, decay, epsilon;
+    } of[GF_KERNEL_RATIOS_MAX];
 };
 
 struct gf_accumulate_args {
@@ -86,11 +90,18 @@ struct gf_zero_chunks_args {
     struct gf_chunk_lists chunks; /* of 16-bit elements */
 };
 
+/* One part: flat, or of listed chunks. Several: a block a tile. */
 struct gf_update_args {
-    uint64_t weight, momentum_at, half, gradient, ratio, elem_count;
-    float gradient_scale, rate_in, rate_out, momentum, decay;
+    uint64_t weight, momentum_at, half, gradient;
+    float gradient_scale, rate_in, rate_out, momentum;
     uint32_t half_type, gradient_type, nesterov;
+    uint32_t part_count, tiles; /* of all parts */
     struct gf_chunk_lists chunks;
+    struct {
+        uint64_t first, elem_count, ratio;
+        float decay;
+        uint32_t first_tile;
+    } parts[GF_KERNEL_PARTS_MAX];
 };
 
 struct gf_adam_args {

@@ -1,38 +1,50 @@
-/* Sums of squares: the runs, a group of threads each; then the runs' sums, in one block. */
+/* Sums of squares of listed ranges: their runs, a group of threads each; then the runs' sums, a block a range. */
 #include "ops/element/cuda/lanes.cuh"
 
-GF_INLINE void norm_runs_type(uint32_t type, const struct gf_norm_runs_args *r)
+/* The last range that begins with this run or before it. */
+GF_INLINE uint32_t norm_range_of(const struct gf_norm_args *n, uint64_t run)
+{
+    uint32_t low = 0, high = n->count;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        if (n->ranges[middle].first_run <= run) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+GF_INLINE void norm_runs_type(uint32_t type, const struct gf_norm_args *n)
 {
     const uint64_t threads = (uint64_t)gf_lanes_threads(type);
-    for (uint64_t run = gf_thread() / threads; run * GF_KERNEL_RUN_ELEMS < r->elem_count;
-         run += gf_threads() / threads) {
-        uint64_t first = run * GF_KERNEL_RUN_ELEMS, left = r->elem_count - first;
-        float sum = gf_lanes_sum(type, r->src + first * gf_bytes(type),
+    for (uint64_t run = gf_thread() / threads; run < n->run_count; run += gf_threads() / threads) {
+        uint32_t range = norm_range_of(n, run);
+        uint64_t first = (run - n->ranges[range].first_run) * GF_KERNEL_RUN_ELEMS;
+        uint64_t left = n->ranges[range].elem_count - first;
+        float sum = gf_lanes_sum(type, n->ranges[range].src + first * gf_bytes(type),
                                  (left < GF_KERNEL_RUN_ELEMS) ? left : GF_KERNEL_RUN_ELEMS, 1);
-        if (threadIdx.x % threads == 0) ((float *)r->runs)[run] = sum;
+        if (threadIdx.x % threads == 0) ((float *)n->runs)[run] = sum;
     }
 }
 
 #define NORM_RUNS(name, type) \
-    GF_KERNEL_OF(norm_runs_##name, norm_runs) { norm_runs_type(type, &args); }
+    GF_KERNEL_OF(norm_runs_##name, norm) { norm_runs_type(type, &args); }
 GF_EACH_TYPE(NORM_RUNS)
 
-/* One block of GF_KERNEL_LANES threads, a lane each. */
-GF_KERNEL(norm_end)
+/* Blocks of GF_KERNEL_LANES threads, a lane each. */
+GF_KERNEL_OF(norm_end, norm)
 {
     __shared__ float lanes[GF_KERNEL_LANES];
+    uint32_t lane = threadIdx.x, range = blockIdx.x, first = args.ranges[range].first_run;
+    uint32_t end = (range + 1 < args.count) ? args.ranges[range + 1].first_run : args.run_count;
     const float *runs = (const float *)args.runs;
-    uint32_t lane = threadIdx.x;
-    float sum = args.is_first ? 0.0f : ((const float *)args.lanes)[lane];
-    for (uint32_t run = lane; run < args.run_count; run += GF_KERNEL_LANES) sum = gf_add(sum, runs[run], 0);
-    if (!args.is_last) {
-        ((float *)args.lanes)[lane] = sum;
-        return;
-    }
+    float sum = 0.0f;
+    GF_UNROLL_8
+    for (uint32_t run = first + lane; run < end; run += GF_KERNEL_LANES) sum = gf_add(sum, runs[run], 0);
     lanes[lane] = sum;
     for (uint32_t half = GF_KERNEL_LANES / 2; half > 0; half /= 2) {
         __syncthreads();
         if (lane < half) lanes[lane] = gf_add(lanes[lane], lanes[lane + half], 0);
     }
-    if (lane == 0) *(float *)args.square = gf_add(*(const float *)args.square, lanes[0], 0);
+    float *square = (float *)args.ranges[range].square;
+    if (lane == 0) *square = gf_add(*square, lanes[0], 0);
 }

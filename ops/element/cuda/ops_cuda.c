@@ -8,8 +8,9 @@ _Static_assert((GF_TYPE_F32 == GF_KERNEL_F32) && (GF_TYPE_F16 == GF_KERNEL_F16) 
                "kernels know types by number");
 _Static_assert(GF_DIRECT_RANKS_MAX <= GF_KERNEL_RANKS_MAX, "sum_n's tables hold all ranks of a node");
 _Static_assert(GF_SOURCE_SHIFT == GF_KERNEL_SOURCE_SHIFT, "sum_n tells sources apart alike");
-_Static_assert(GF_NORM_RUN_ELEMS == GF_KERNEL_RUN_ELEMS, "one order of adding");
-_Static_assert(GF_NORM_SCRATCH_ELEMS >= GF_KERNEL_LANES + GF_KERNEL_RUNS_MAX, "scratch holds the lanes, then the runs");
+_Static_assert(GF_RUN_ELEMS == GF_KERNEL_RUN_ELEMS, "one order of adding");
+_Static_assert((sizeof(struct gf_norm_args) <= 4096) && (sizeof(struct gf_ratio_args) <= 4096) &&
+               (sizeof(struct gf_update_args) <= 4096), "what a kernel of CUDA 12.0 may be given");
 _Static_assert(sizeof(struct gf_check) == 16, "kernels add to the count at 0 and the first index at 8");
 
 #define KERNEL_NAME(name) "gf_kernel_" #name,
@@ -70,10 +71,10 @@ static struct gf_chunk_lists lists_of_dst(const struct gf_chunks *chunks)
 }
 
 /* A block a tile. */
+#define TILE_ELEMS (GF_KERNEL_THREADS * UINT64_C(16))
 static uint64_t chunks_work(const struct gf_chunks *chunks)
 {
-    uint64_t tile = GF_KERNEL_THREADS * UINT64_C(16);
-    return (chunks->chunk_elems + tile - 1) / tile * chunks->count * GF_KERNEL_THREADS;
+    return (chunks->chunk_elems + TILE_ELEMS - 1) / TILE_ELEMS * chunks->count * GF_KERNEL_THREADS;
 }
 
 static gf_status cast_start(struct gf_queue *queue, struct gf_cast_args *args, uint64_t work)
@@ -149,45 +150,68 @@ static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_byt
 static gf_status cuda_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
                             uint64_t chunk_elems, uint64_t piece_elems)
 {
-    struct gf_score_args args = {.scores = scores_f32, .src = src_f32, .elem_count = elem_count,
-                                 .chunk_elems = chunk_elems, .piece_elems = piece_elems};
+    struct gf_score_args args = {.scores = scores_f32, .src = src_f32, .elem_count = elem_count};
     if (elem_count == 0) return GF_OK;
     GF_ASSERT((chunk_elems > 0) && (piece_elems > 0));
-    return start(queue, KERNEL_score, ((elem_count - 1) / chunk_elems + 1) * 16, &args); /* 16 threads a chunk */
+    if (chunk_elems > elem_count) chunk_elems = elem_count;
+    if (piece_elems > chunk_elems) piece_elems = chunk_elems;
+    GF_ASSERT(chunk_elems <= UINT32_MAX / 2);
+    args.chunk_count = (elem_count - 1) / chunk_elems + 1;
+    args.chunk_elems = (uint32_t)chunk_elems;
+    args.piece_elems = (uint32_t)piece_elems;
+    args.piece_runs = (uint32_t)gf_runs(piece_elems);
+    uint64_t threads = (chunk_elems > GF_RUN_ELEMS) ? GF_KERNEL_THREADS : 16; /* a chunk */
+    return start(queue, KERNEL_score, args.chunk_count * threads, &args);
 }
 
-/* As many runs as the scratch holds, then the next: lane l goes on with runs l, l + 64, .. for that is a multiple of 64. */
-static gf_status cuda_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
-                           uint64_t elem_count)
+/* As many ranges as the table holds at a time; two launches each. */
+static gf_status cuda_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type, const struct gf_norm *ranges,
+                           uint32_t count)
 {
-    struct gf_norm_runs_args runs = {.runs = scratch_f32 + GF_KERNEL_LANES * sizeof(float), .src = src, .type = type};
-    struct gf_norm_end_args end = {.square = square_f32, .lanes = scratch_f32, .runs = runs.runs, .is_first = 1};
-    uint64_t most = (uint64_t)GF_KERNEL_RUNS_MAX * GF_KERNEL_RUN_ELEMS;
-    void *end_list[] = {&end};
-    GF_ASSERT((type < GF_TYPE_COUNT) && ((scratch_f32 != 0) || (elem_count == 0)));
-    for (uint64_t left = elem_count; left > 0; left -= runs.elem_count) {
-        gf_status status;
-        runs.elem_count = (left < most) ? left : most;
-        end.run_count = (uint32_t)((runs.elem_count - 1) / GF_KERNEL_RUN_ELEMS + 1);
-        end.is_last = (left == runs.elem_count);
-        status = start(queue, KERNEL_norm_runs_f32 + (uint32_t)type, end.run_count * UINT64_C(16), &runs);
-        if (status < 0) return status;
-        status = queue->gpu->driver->launch(queue, KERNEL_norm_end, 1, GF_KERNEL_LANES, end_list);
-        if (status < 0) return status;
-        runs.src += runs.elem_count * ((type == GF_TYPE_F32) ? 4u : 2u);
-        end.is_first = 0;
+    uint64_t threads = (type == GF_TYPE_F32) ? 16 : 8; /* a run */
+    gf_status status = GF_OK;
+    GF_ASSERT(type < GF_TYPE_COUNT);
+    for (uint32_t next = 0; (next < count) && (status == GF_OK);) {
+        struct gf_norm_args args;
+        void *list[] = {&args};
+        args.runs = scratch_f32;
+        args.count = args.run_count = 0;
+        for (; (next < count) && (args.count < GF_KERNEL_NORMS_MAX); next++) {
+            if (ranges[next].elem_count == 0) continue;
+            args.ranges[args.count].square = ranges[next].square_f32;
+            args.ranges[args.count].src = ranges[next].src;
+            args.ranges[args.count].elem_count = ranges[next].elem_count;
+            args.ranges[args.count++].first_run = args.run_count;
+            args.run_count += (uint32_t)gf_runs(ranges[next].elem_count);
+        }
+        if (args.count == 0) break;
+        GF_ASSERT(scratch_f32 != 0);
+        status = start(queue, KERNEL_norm_runs_f32 + (uint32_t)type, args.run_count * threads, &args);
+        if (status == GF_OK)
+            status = queue->gpu->driver->launch(queue, KERNEL_norm_end, args.count, GF_KERNEL_LANES, list);
     }
-    return GF_OK;
+    return status;
 }
 
-static gf_status cuda_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
+static gf_status cuda_ratio(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count)
 {
-    struct gf_ratio_args args = {.ratio = ratio_f32, .weight_square = ratio->weight_square_f32,
-                                 .gradient_square = ratio->gradient_square_f32,
-                                 .gradient_scale = ratio->gradient_scale, .eta = ratio->eta, .decay = ratio->decay,
-                                 .epsilon = ratio->epsilon};
-    void *list[] = {&args};
-    return queue->gpu->driver->launch(queue, KERNEL_ratio, 1, 1, list);
+    gf_status status = GF_OK;
+    for (uint32_t next = 0; (next < count) && (status == GF_OK);) {
+        struct gf_ratio_args args;
+        void *list[] = {&args};
+        for (args.count = 0; (next < count) && (args.count < GF_KERNEL_RATIOS_MAX); next++, args.count++) {
+            const struct gf_ratio *ratio = &ratios[next];
+            args.of[args.count].ratio = ratio->ratio_f32;
+            args.of[args.count].weight_square = ratio->weight_square_f32;
+            args.of[args.count].gradient_square = ratio->gradient_square_f32;
+            args.of[args.count].gradient_scale = ratio->gradient_scale;
+            args.of[args.count].eta = ratio->eta;
+            args.of[args.count].decay = ratio->decay;
+            args.of[args.count].epsilon = ratio->epsilon;
+        }
+        status = queue->gpu->driver->launch(queue, KERNEL_ratio, 1, GF_KERNEL_RATIOS_MAX, list);
+    }
+    return status;
 }
 
 static struct gf_accumulate_args accumulate_args(const struct gf_accumulate *a)
@@ -229,30 +253,65 @@ static gf_status cuda_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type ty
     return start(queue, KERNEL_zero_chunks, chunks_work(chunks) * halves, &args);
 }
 
-static struct gf_update_args update_args(const struct gf_update *update)
+/* Without parts. */
+static void update_fill(struct gf_update_args *args, const struct gf_update *update)
 {
     GF_ASSERT((update->gradient_type < GF_TYPE_COUNT) && (update->half_type < GF_TYPE_COUNT));
-    return (struct gf_update_args){.weight = update->weight_f32, .momentum_at = update->momentum_f32,
-                                   .half = update->half, .gradient = update->gradient, .ratio = update->ratio_f32,
-                                   .gradient_scale = update->gradient_scale, .rate_in = update->rate_in,
-                                   .rate_out = update->rate_out,
-                                   .momentum = update->momentum, .decay = update->decay,
-                                   .half_type = update->half_type, .gradient_type = update->gradient_type,
-                                   .nesterov = update->nesterov};
+    args->weight = update->weight_f32;
+    args->momentum_at = update->momentum_f32;
+    args->half = update->half;
+    args->gradient = update->gradient;
+    args->gradient_scale = update->gradient_scale;
+    args->rate_in = update->rate_in;
+    args->rate_out = update->rate_out;
+    args->momentum = update->momentum;
+    args->half_type = update->half_type;
+    args->gradient_type = update->gradient_type;
+    args->nesterov = update->nesterov;
+    args->part_count = args->tiles = 0;
+    args->chunks = (struct gf_chunk_lists){.count = 0};
+}
+
+static void part_add(struct gf_update_args *args, uint64_t first, uint64_t elem_count, gf_mem ratio, float decay)
+{
+    args->parts[args->part_count].first = first;
+    args->parts[args->part_count].elem_count = elem_count;
+    args->parts[args->part_count].ratio = ratio;
+    args->parts[args->part_count].decay = decay;
+    args->parts[args->part_count++].first_tile = args->tiles;
+    args->tiles += (uint32_t)((elem_count + TILE_ELEMS - 1) / TILE_ELEMS);
+}
+
+static gf_status cuda_update_parts(struct gf_queue *queue, const struct gf_update *update,
+                                   const struct gf_update_part *parts, uint32_t count)
+{
+    struct gf_update_args args;
+    gf_status status = GF_OK;
+    for (uint32_t next = 0; (next < count) && (status == GF_OK);) {
+        update_fill(&args, update);
+        for (; (next < count) && (args.part_count < GF_KERNEL_PARTS_MAX); next++)
+            if (parts[next].elem_count > 0)
+                part_add(&args, parts[next].first, parts[next].elem_count, parts[next].ratio_f32, parts[next].decay);
+        uint64_t work = (args.part_count == 1) ? packs_of(args.parts[0].elem_count, 4)
+                                               : (uint64_t)args.tiles * GF_KERNEL_THREADS;
+        if (args.part_count > 0)
+            status = start(queue, KERNEL_update_f32 + (uint32_t)update->gradient_type, work, &args);
+    }
+    return status;
 }
 
 static gf_status cuda_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
 {
-    struct gf_update_args args = update_args(update);
-    args.elem_count = elem_count;
-    if (elem_count == 0) return GF_OK;
-    return start(queue, KERNEL_update_f32 + (uint32_t)update->gradient_type, packs_of(elem_count, 4), &args);
+    const struct gf_update_part whole = {0, elem_count, update->ratio_f32, update->decay};
+    return cuda_update_parts(queue, update, &whole, 1);
 }
 
 static gf_status cuda_update_chunks(struct gf_queue *queue, const struct gf_update *update,
                                     const struct gf_chunks *chunks)
 {
-    struct gf_update_args args = update_args(update);
+    struct gf_update_args args;
+    update_fill(&args, update);
+    part_add(&args, 0, 0, update->ratio_f32, update->decay);
     args.chunks = lists_of_dst(chunks);
     if (chunks->count == 0) return GF_OK;
     return start(queue, KERNEL_update_f32 + (uint32_t)update->gradient_type, chunks_work(chunks), &args);
@@ -306,6 +365,7 @@ const struct gf_ops gf_ops_cuda = {
     .accumulate_chunks = cuda_accumulate_chunks,
     .zero_chunks = cuda_zero_chunks,
     .update = cuda_update,
+    .update_parts = cuda_update_parts,
     .update_chunks = cuda_update_chunks,
     .adam = cuda_adam,
     .quantize = cuda_quantize,

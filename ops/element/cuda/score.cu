@@ -1,18 +1,57 @@
-/* Sums of magnitudes, a group of threads a chunk, a piece after the other. */
+/* Sums of magnitudes, a chunk a block: its groups take a run each at the same time, and one thread adds them one after
+ * the other. A chunk of no more than one run is a group's alone, so that a block has several. */
 #include "ops/element/cuda/lanes.cuh"
+
+#define SCORE_THREADS 16u /* of a group */
+#define SCORE_GROUPS (GF_KERNEL_THREADS / SCORE_THREADS)
+
+/* A chunk's sum so far: of whole pieces, and of the piece under way. What is added is not negative: 0 adds no bit. */
+struct score_sum {
+    float pieces, piece;
+};
+
+GF_INLINE void score_add(struct score_sum *sum, float run, int begins_piece)
+{
+    if (begins_piece) {
+        sum->pieces = gf_add(sum->pieces, sum->piece, 0);
+        sum->piece = 0.0f;
+    }
+    sum->piece = gf_add(sum->piece, run, 0);
+}
 
 GF_KERNEL(score)
 {
-    const uint64_t threads = (uint64_t)gf_lanes_threads(GF_KERNEL_F32);
-    uint64_t chunk = gf_thread() / threads;
-    for (; chunk * args.chunk_elems < args.elem_count; chunk += gf_threads() / threads) {
-        uint64_t first = chunk * args.chunk_elems, left = args.elem_count - first;
-        float sum = 0.0f; /* what it is added to is not negative: the same bits */
-        if (left > args.chunk_elems) left = args.chunk_elems;
-        for (uint64_t done = 0; done < left; done += args.piece_elems) {
-            uint64_t count = (left - done < args.piece_elems) ? left - done : args.piece_elems;
-            sum = gf_add(sum, gf_lanes_sum(GF_KERNEL_F32, args.src + (first + done) * 4u, count, 0), 0);
+    __shared__ float runs[SCORE_GROUPS];
+    const uint32_t group = threadIdx.x / SCORE_THREADS;
+    const uint32_t together = (args.chunk_elems > GF_KERNEL_RUN_ELEMS) ? SCORE_GROUPS : 1;
+    uint64_t chunk = (together > 1) ? blockIdx.x : gf_thread() / SCORE_THREADS;
+    for (; chunk < args.chunk_count; chunk += (together > 1) ? gridDim.x : gf_threads() / SCORE_THREADS) {
+        const uint64_t first = chunk * args.chunk_elems, left = args.elem_count - first;
+        const uint32_t elems = (left < args.chunk_elems) ? (uint32_t)left : args.chunk_elems;
+        const uint32_t pieces = elems / args.piece_elems, rest = elems - pieces * args.piece_elems;
+        const uint32_t count = pieces * args.piece_runs + (rest + GF_KERNEL_RUN_ELEMS - 1) / GF_KERNEL_RUN_ELEMS;
+        struct score_sum sum = {0.0f, 0.0f};
+        for (uint32_t run = 0; run < count; run += together) {
+            const uint32_t own = run + ((together > 1) ? group : 0), piece = own / args.piece_runs;
+            const uint32_t in_piece = (own - piece * args.piece_runs) * GF_KERNEL_RUN_ELEMS;
+            const uint32_t in_run = ((piece < pieces) ? args.piece_elems : rest) - in_piece;
+            const uint64_t at = first + piece * args.piece_elems + in_piece;
+            float got = 0.0f;
+            if (own < count)
+                got = gf_lanes_sum(GF_KERNEL_F32, args.src + at * 4u,
+                                   (in_run < GF_KERNEL_RUN_ELEMS) ? in_run : GF_KERNEL_RUN_ELEMS, 0);
+            if (together == 1) {
+                score_add(&sum, got, run % args.piece_runs == 0);
+                continue;
+            }
+            if (threadIdx.x % SCORE_THREADS == 0) runs[group] = got;
+            __syncthreads();
+            GF_ROLLED
+            for (uint32_t g = 0; (threadIdx.x == 0) && (g < together) && (run + g < count); g++)
+                score_add(&sum, runs[g], (run + g) % args.piece_runs == 0);
+            __syncthreads();
         }
-        if (threadIdx.x % threads == 0) ((float *)args.scores)[chunk] = sum;
+        if (threadIdx.x % (SCORE_THREADS * together) == 0)
+            ((float *)args.scores)[chunk] = gf_add(sum.pieces, sum.piece, 0);
     }
 }

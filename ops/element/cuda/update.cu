@@ -1,16 +1,21 @@
-/* Momentum SGD in one pass, with a trust ratio that lies in memory; flat and of listed chunks. */
+/* Momentum SGD in one pass, with trust ratios that lie in memory; flat, of parts and of listed chunks. */
 #include "ops/element/cuda/device.cuh"
 
 struct update_some {
     struct gf_pack weight, momentum, gradient;
 };
 
+/* What parts differ in. */
+struct update_rates {
+    float in, decay;
+};
+
 /* *v: momentum before and after; the weight returned. */
-GF_INLINE float update_rule(const struct gf_update_args *r, float rate_in, float weight, float *v, float gradient,
-                            int exact)
+GF_INLINE float update_rule(const struct gf_update_args *r, struct update_rates rates, float weight, float *v,
+                            float gradient, int exact)
 {
-    float g = gf_add(gf_mul(r->gradient_scale, gradient, exact), gf_mul(r->decay, weight, exact), exact);
-    float d = g = gf_mul(rate_in, g, exact);
+    float g = gf_add(gf_mul(r->gradient_scale, gradient, exact), gf_mul(rates.decay, weight, exact), exact);
+    float d = g = gf_mul(rates.in, g, exact);
     if (r->momentum_at != 0) {
         *v = gf_add(gf_mul(r->momentum, *v, exact), g, exact);
         d = r->nesterov ? gf_add(gf_mul(r->momentum, *v, exact), g, exact) : *v;
@@ -18,39 +23,40 @@ GF_INLINE float update_rule(const struct gf_update_args *r, float rate_in, float
     return gf_sub(weight, gf_mul(r->rate_out, d, exact), exact);
 }
 
-GF_SLOW void update_one(uint64_t i, const struct gf_update_args *r, float rate_in)
+GF_SLOW void update_one(uint64_t i, const struct gf_update_args *r, struct update_rates rates)
 {
     float v = (r->momentum_at != 0) ? gf_one_load(GF_KERNEL_F32, r->momentum_at, i) : 0.0f;
-    float weight = update_rule(r, rate_in, gf_one_load(GF_KERNEL_F32, r->weight, i), &v,
+    float weight = update_rule(r, rates, gf_one_load(GF_KERNEL_F32, r->weight, i), &v,
                                gf_one_load(r->gradient_type, r->gradient, i), 1);
     if (r->momentum_at != 0) gf_one_store(GF_KERNEL_F32, r->momentum_at, i, v);
     gf_one_store(GF_KERNEL_F32, r->weight, i, weight);
     if (r->half != 0) gf_one_store(r->half_type, r->half, i, weight);
 }
 
-GF_INLINE void update_single(uint64_t i, const struct gf_update_args *r, uint32_t gradient_type, float rate_in)
+GF_INLINE void update_single(uint64_t i, const struct gf_update_args *r, uint32_t gradient_type,
+                             struct update_rates rates)
 {
     (void)gradient_type;
-    update_one(i, r, rate_in);
+    update_one(i, r, rates);
 }
 
 GF_INLINE void update_load(struct update_some *some, uint64_t i, const struct gf_update_args *r, uint32_t gradient_type,
-                           float rate_in)
+                           struct update_rates rates)
 {
-    (void)rate_in;
+    (void)rates;
     gf_pack_load(&some->weight, GF_KERNEL_F32, r->weight, i, 4);
     gf_pack_load(&some->gradient, gradient_type, r->gradient, i, 4);
     if (r->momentum_at != 0) gf_pack_load(&some->momentum, GF_KERNEL_F32, r->momentum_at, i, 4);
 }
 
 GF_INLINE int update_pack(struct update_some *some, uint64_t i, const struct gf_update_args *r, uint32_t gradient_type,
-                           float rate_in)
+                           struct update_rates rates)
 {
     float weight[4], v[4];
     GF_UNROLL
     for (int e = 0; e < 4; e++) {
         v[e] = gf_pack_get(&some->momentum, GF_KERNEL_F32, e);
-        weight[e] = update_rule(r, rate_in, gf_pack_get(&some->weight, GF_KERNEL_F32, e), &v[e],
+        weight[e] = update_rule(r, rates, gf_pack_get(&some->weight, GF_KERNEL_F32, e), &v[e],
                                 gf_pack_get(&some->gradient, gradient_type, e), 0);
     }
     if (!gf_pack_numbers(weight, 4)) return 0;
@@ -64,7 +70,7 @@ GF_INLINE int update_pack(struct update_some *some, uint64_t i, const struct gf_
 }
 
 GF_INLINE void update_range(struct gf_range *range, uint32_t gradient_type, const struct gf_update_args *r,
-                            float rate_in)
+                            struct update_rates rates)
 {
     const uint64_t first = range->first;
     const uint32_t head = gf_head(r->weight + first * 4u, GF_KERNEL_F32, 4);
@@ -72,13 +78,43 @@ GF_INLINE void update_range(struct gf_range *range, uint32_t gradient_type, cons
                       gf_alike(r->half, first, r->half_type, 4, head) &&
                       gf_alike(r->gradient, first, gradient_type, 4, head);
     GF_WALK(range, 4, head, alike, 2, struct update_some, update_load, update_pack, update_single, r, gradient_type,
-            rate_in);
+            rates);
+}
+
+/* The part that a tile is of, and where in it. */
+GF_INLINE uint32_t update_tile(const struct gf_update_args *r, uint64_t tile, struct gf_range *range)
+{
+    uint32_t low = 0, high = r->part_count;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        if (r->parts[middle].first_tile <= tile) low = middle;
+        else high = middle;
+    }
+    uint64_t skip = (tile - r->parts[low].first_tile) * GF_TILE_ELEMS, left = r->parts[low].elem_count - skip;
+    range->first = range->src = r->parts[low].first + skip;
+    range->count = (left < GF_TILE_ELEMS) ? left : GF_TILE_ELEMS;
+    range->worker = threadIdx.x;
+    range->workers = blockDim.x;
+    return low;
 }
 
 GF_INLINE void update_type(uint32_t gradient_type, const struct gf_update_args *r)
 {
-    float rate_in = (r->ratio != 0) ? r->rate_in * *(const float *)r->ratio : r->rate_in;
-    GF_RANGES(&r->chunks, r->elem_count, update_range, gradient_type, r, rate_in);
+    const int is_listed = r->chunks.count > 0, is_flat = !is_listed && (r->part_count == 1);
+    const uint64_t all = is_listed ? gf_tiles(&r->chunks) * r->chunks.count : is_flat ? 1u : r->tiles;
+    for (uint64_t tile = is_flat ? 0u : blockIdx.x; tile < all; tile += is_flat ? 1u : gridDim.x) {
+        struct gf_range range;
+        uint32_t part = 0;
+        if (is_listed) range = gf_tile_at(&r->chunks, tile);
+        else if (!is_flat) part = update_tile(r, tile, &range);
+        else {
+            range = gf_flat(r->parts[0].elem_count);
+            range.first = range.src = r->parts[0].first;
+        }
+        struct update_rates rates = {r->rate_in, r->parts[part].decay};
+        if (r->parts[part].ratio != 0) rates.in = r->rate_in * *(const float *)r->parts[part].ratio;
+        update_range(&range, gradient_type, r, rates);
+    }
 }
 
 #define UPDATE(name, type) \

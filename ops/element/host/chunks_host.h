@@ -71,19 +71,33 @@ VEC_FN gf_status zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, c
     return status;
 }
 
+VEC_FN gf_status update_parts(struct gf_queue *queue, const struct gf_update *all, const struct gf_update_part *parts,
+                              uint32_t count)
+{
+    gf_status status = GF_OK;
+    for (const struct gf_update_part *part = parts; (part < parts + count) && (status == GF_OK); part++) {
+        struct gf_update some = *all;
+        some.weight_f32 += part->first * sizeof(float);
+        if (some.momentum_f32 != 0) some.momentum_f32 += part->first * sizeof(float);
+        if (some.half != 0) some.half += part->first * gf_type_bytes(some.half_type);
+        some.gradient += part->first * gf_type_bytes(some.gradient_type);
+        some.ratio_f32 = part->ratio_f32;
+        some.decay = part->decay;
+        status = update(queue, &some, part->elem_count);
+    }
+    return status;
+}
+
 VEC_FN gf_status update_chunks(struct gf_queue *queue, const struct gf_update *all, const struct gf_chunks *chunks)
 {
     gf_status status = GF_OK;
     for (uint32_t turn = 0; (turn < chunks->count) && (status == GF_OK); turn++) {
-        uint64_t first = chunk_listed(chunks->dst_list_u32, turn) * chunks->chunk_elems, count = chunks->chunk_elems;
-        struct gf_update part = *all;
-        GF_ASSERT(first < chunks->dst_elems);
-        if (chunks->dst_elems - first < count) count = chunks->dst_elems - first;
-        part.weight_f32 += first * sizeof(float);
-        if (part.momentum_f32 != 0) part.momentum_f32 += first * sizeof(float);
-        if (part.half != 0) part.half += first * gf_type_bytes(part.half_type);
-        part.gradient += first * gf_type_bytes(part.gradient_type);
-        status = update(queue, &part, count);
+        struct gf_update_part part = {.first = chunk_listed(chunks->dst_list_u32, turn) * chunks->chunk_elems,
+                                      .ratio_f32 = all->ratio_f32, .decay = all->decay};
+        uint64_t left = chunks->dst_elems - part.first;
+        GF_ASSERT(part.first < chunks->dst_elems);
+        part.elem_count = (left < chunks->chunk_elems) ? left : chunks->chunk_elems;
+        status = update_parts(queue, all, &part, 1);
     }
     return status;
 }

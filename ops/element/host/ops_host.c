@@ -66,15 +66,15 @@ static gf_status host_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
     return best()->score(queue, scores_f32, src_f32, elem_count, chunk_elems, piece_elems);
 }
 
-static gf_status host_norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
-                           uint64_t elem_count)
+static gf_status host_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type, const struct gf_norm *ranges,
+                           uint32_t count)
 {
-    return best()->norm(queue, square_f32, scratch_f32, src, type, elem_count);
+    return best()->norm(queue, scratch_f32, type, ranges, count);
 }
 
-static gf_status host_ratio(struct gf_queue *queue, gf_mem ratio_f32, const struct gf_ratio *ratio)
+static gf_status host_ratio(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count)
 {
-    return gf_ops_scalar.ratio(queue, ratio_f32, ratio);
+    return gf_ops_scalar.ratio(queue, ratios, count);
 }
 
 static gf_status host_accumulate(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count)
@@ -102,6 +102,12 @@ static gf_status host_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type ty
 static gf_status host_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
 {
     return best()->update(queue, update, elem_count);
+}
+
+static gf_status host_update_parts(struct gf_queue *queue, const struct gf_update *update,
+                                   const struct gf_update_part *parts, uint32_t count)
+{
+    return best()->update_parts(queue, update, parts, count);
 }
 
 static gf_status host_update_chunks(struct gf_queue *queue, const struct gf_update *update,
@@ -143,6 +149,7 @@ const struct gf_ops gf_ops_host = {
     .accumulate_chunks = host_accumulate_chunks,
     .zero_chunks = host_zero_chunks,
     .update = host_update,
+    .update_parts = host_update_parts,
     .update_chunks = host_update_chunks,
     .adam = host_adam,
     .quantize = host_quantize,

@@ -60,7 +60,7 @@ VEC_INLINE void quantize_group(uint8_t *group, float *value, const struct gf_gro
     least = gf_f32_of_bits(most);
     scale = least / 127.0f;
     by = 127.0f / least;
-    if (form->bits == 1) least = scale = score_chunk((const uint8_t *)value, count) / (float)count;
+    if (form->bits == 1) least = scale = score_run((const uint8_t *)value, count) / (float)count;
     for (uint32_t i = 0; (most >= QUANTIZE_INFINITE) && (i < count); i++)
         if ((gf_f32_bits(value[i]) & QUANTIZE_INFINITE) == QUANTIZE_INFINITE) gf_check_note(check, base + i, 1);
     nothing = (most >= QUANTIZE_INFINITE) || !(least >= QUANTIZE_LEAST) || (gf_f32_bits(scale) >= QUANTIZE_INFINITE);

@@ -36,7 +36,7 @@ VEC_INLINE float lanes_sum(const uint8_t *src, gf_type type, uint64_t elem_count
     return gf_lanes_tree(lanes);
 }
 
-VEC_FN __attribute__((noinline)) float score_chunk(const uint8_t *src, uint64_t elem_count)
+VEC_FN __attribute__((noinline)) float score_run(const uint8_t *src, uint64_t elem_count)
 {
     return lanes_sum(src, GF_TYPE_F32, elem_count, false);
 }
@@ -56,6 +56,17 @@ VEC_FN __attribute__((noinline)) float norm_bf16(const uint8_t *src, uint64_t el
     return lanes_sum(src, GF_TYPE_BF16, elem_count, true);
 }
 
+/* Its runs' sums, one after the other. */
+VEC_FN float score_piece(const uint8_t *src, uint64_t elem_count)
+{
+    float sum = 0;
+    for (uint64_t done = 0, count; done < elem_count; done += count) {
+        count = (elem_count - done < GF_RUN_ELEMS) ? elem_count - done : GF_RUN_ELEMS;
+        sum = sum + score_run(src + done * sizeof sum, count);
+    }
+    return sum;
+}
+
 VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
                        uint64_t chunk_elems, uint64_t piece_elems)
 {
@@ -65,10 +76,10 @@ VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32
     GF_ASSERT(((chunk_elems > 0) && (piece_elems > 0)) || (elem_count == 0));
     for (uint64_t left = elem_count; left > 0;) {
         uint64_t count = (left < chunk_elems) ? left : chunk_elems, done = (count < piece_elems) ? count : piece_elems;
-        float value = score_chunk(src, done);
+        float value = score_piece(src, done);
         for (uint64_t piece; done < count; done += piece) {
             piece = (count - done < piece_elems) ? count - done : piece_elems;
-            value = value + score_chunk(src + done * sizeof value, piece);
+            value = value + score_piece(src + done * sizeof value, piece);
         }
         memcpy(score_at, &value, sizeof value);
         score_at += sizeof value;
@@ -87,25 +98,30 @@ VEC_FN float norm_run(const uint8_t *src, gf_type type, uint64_t elem_count)
     }
 }
 
-VEC_FN gf_status norm(struct gf_queue *queue, gf_mem square_f32, gf_mem scratch_f32, gf_mem src, gf_type type,
-                      uint64_t elem_count)
+VEC_FN void norm_range(const struct gf_norm *range, gf_type type)
 {
-    const uint8_t *run_at = gf_host_at(src);
+    const uint8_t *run_at = gf_host_at(range->src);
     float lanes[GF_LANES] = {0}, square;
     uint32_t lane = 0;
-    (void)queue;
-    (void)scratch_f32;
-    GF_ASSERT(type < GF_TYPE_COUNT);
-    for (uint64_t left = elem_count; left > 0;) {
-        uint64_t count = (left < GF_NORM_RUN_ELEMS) ? left : GF_NORM_RUN_ELEMS;
+    for (uint64_t left = range->elem_count, count; left > 0; left -= count) {
+        count = (left < GF_RUN_ELEMS) ? left : GF_RUN_ELEMS;
         lanes[lane] += norm_run(run_at, type, count);
         lane = (lane + 1) % GF_LANES;
         run_at += count * gf_type_bytes(type);
-        left -= count;
     }
-    memcpy(&square, gf_host_at(square_f32), sizeof square);
+    memcpy(&square, gf_host_at(range->square_f32), sizeof square);
     square = square + gf_lanes_tree(lanes);
-    memcpy(gf_host_at(square_f32), &square, sizeof square);
+    memcpy(gf_host_at(range->square_f32), &square, sizeof square);
+}
+
+VEC_FN gf_status norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type, const struct gf_norm *ranges,
+                      uint32_t count)
+{
+    (void)queue;
+    (void)scratch_f32;
+    GF_ASSERT(type < GF_TYPE_COUNT);
+    for (uint32_t i = 0; i < count; i++)
+        if (ranges[i].elem_count > 0) norm_range(&ranges[i], type);
     return GF_OK;
 }
 
