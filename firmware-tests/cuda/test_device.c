@@ -178,7 +178,7 @@ TEST(a_state_of_the_host_goes_on_on_a_device)
 
 struct broadcasts {
     struct gf_request requests[4][BROADCASTS];
-    bool posted[4];
+    bool posted[4], ended[4][BROADCASTS];
 };
 
 static gf_status broadcasts_progress(struct world *w, uint32_t rank, void *arg)
@@ -191,8 +191,10 @@ static gf_status broadcasts_progress(struct world *w, uint32_t rank, void *arg)
                                       &all->requests[rank][i]), GF_OK);
     all->posted[rank] = true;
     for (uint32_t i = 0; i < BROADCASTS; i++)
-        if ((all->requests[rank][i].reserved[0] != 0) && (gf_request_poll(gf, &all->requests[rank][i]) == GF_AGAIN))
-            status = GF_AGAIN;
+        if (!all->ended[rank][i]) {
+            all->ended[rank][i] = gf_request_poll(gf, &all->requests[rank][i]) != GF_AGAIN;
+            if (!all->ended[rank][i]) status = GF_AGAIN;
+        }
     return status;
 }
 

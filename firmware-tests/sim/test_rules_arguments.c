@@ -9,7 +9,7 @@ static struct gf_stats stats;
 static struct gf_peer_stats peer_stats;
 static struct gf_trace_record record;
 static struct gf_request fresh;
-static float floats[64];
+static float floats[64], factor;
 static char text[256];
 static const uint32_t myself = RULES_RANK, nobody = 99;
 #define AT(data) ((gf_mem)(uintptr_t)(data))
@@ -94,6 +94,61 @@ TEST(configurations_and_memory)
     rules_end();
 }
 
+/* What config.job, state_extra and pool_order may be. */
+TEST(configurations_of_a_job)
+{
+    static float moments[8];
+    static const uint32_t twice[] = {0, 1, 1}, beyond[] = {0, 1, 3}, order[] = {2, 0, 1};
+    struct gf_state_extra extra = {.name = "moments", .data = moments, .bytes = sizeof moments};
+    struct gf_config config;
+    struct gf_tensor tensors[3];
+    memcpy(tensors, brief, sizeof tensors);
+    rules_make(RULES_READY, false);
+    config = rules_world.ranks[RULES_RANK].config;
+    config.job.rank = config.job.world;
+    RULE(gf_measure(&config, brief, 3, &need), 'C', "job.rank = 2");
+    config.job.rank = 0;
+    config.job.world_max = 1;
+    RULE(gf_measure(&config, brief, 3, &need), 'C', "job.world_max = 1");
+    config.job.world_max = 0;
+    memset(config.rendezvous.key_file, 'x', sizeof config.rendezvous.key_file); /* no NUL */
+    RULE(gf_measure(&config, brief, 3, &need), 'C', "rendezvous.key_file");
+    memset(config.rendezvous.key_file, 0, sizeof config.rendezvous.key_file);
+
+    config.state_extra_count = 1;
+    RULE(gf_measure(&config, brief, 3, &need), 'P', "state_extra[0] of 1: no name");
+    config.state_extra = &extra;
+    RULE(gf_measure(&config, brief, 3, &need), '.', NULL);
+    config.state_extra_count = GF_STATE_EXTRA_MAX + 1;
+    RULE(gf_measure(&config, brief, 3, &need), 'P', "state_extra_count = 1025; allowed are 1024");
+    config.state_extra_count = 1;
+    extra.bytes = 6;
+    RULE(gf_measure(&config, brief, 3, &need), 'P', "multiples of 4");
+    extra.bytes = 4;
+    extra.data = (char *)moments + 2;
+    RULE(gf_measure(&config, brief, 3, &need), 'P', "multiples of 4");
+    extra.data = NULL;
+    RULE(gf_measure(&config, brief, 3, &need), 'P', "multiples of 4");
+    extra.bytes = 0;
+    RULE(gf_measure(&config, brief, 3, &need), '.', NULL);
+    extra.name = NULL;
+    RULE(gf_measure(&config, brief, 3, &need), 'P', "no name");
+    config.state_extra_count = 0;
+
+    config.pool_order = order;
+    RULE(gf_measure(&config, brief, 3, &need), '.', NULL);
+    config.pool_order = twice;
+    RULE(gf_measure(&config, brief, 3, &need), 'P', "names a tensor twice");
+    config.pool_order = beyond;
+    RULE(gf_measure(&config, brief, 3, &need), 'P', "pool_order[2] = 3 of 3 tensors");
+    config.pool_order = order;
+    tensors[1].type = GF_TYPE_BF16;
+    RULE(gf_measure(&config, tensors, 3, &need), 'P', "with pool_order all have one");
+    config.sparse.enabled = true;
+    RULE(gf_measure(&config, brief, 3, &need), 'C', "pool_order and sparse.enabled");
+    rules_end();
+}
+
 TEST(arguments_of_a_step)
 {
     const struct world_step step = {.order = WORLD_FORWARD};
@@ -112,7 +167,14 @@ TEST(arguments_of_a_step)
     RULE(gf_step_metric(gf, GF_METRICS, 1.0), 'P', "metric 4 of 4");
     RULE(gf_step_metric(gf, 0, NAN), '.', NULL);
     RULE(gf_metric(gf, GF_METRICS), '0', NULL);
+    RULE(gf_step_metric(gf, 1, -INFINITY), '.', NULL);
     RULE(gf_step_samples(gf, 0), '.', NULL);
+    RULE(gf_step_samples(gf, UINT64_MAX), '.', NULL);
+    RULE(gf_tensor_copy(gf, 3, floats), 'P', "tensor 3 of 3");
+    RULE(gf_tensor_copy(gf, 0, floats), 'S', "was declared before");
+    RULE(gf_tensor_copy(gf, 1, NULL), 'P', "tensor 1 \"b\" from NULL");
+    RULE(gf_tensor_ready(gf, 1, 7), 'P', "the host has no streams");
+    RULE(gf_tensors_ready(gf, 1, 2, 7), 'P', "the host has no streams");
     RULE(gf_step_wait(gf), 'S', "tensor 1 \"b\" was not declared");
     RULE(gf_barrier(gf, &fresh), 'S', "inside of a step"); /* requests around a step: not inside .. */
     RULE(gf_tensors_ready(gf, 1, 2, 0), '.', NULL);
@@ -131,6 +193,9 @@ TEST(arguments_of_a_step)
     RULE(gf_update(gf, -0.1f), 'P', "learning rate -0.1");
     RULE(gf_gradient_norm(gf, NULL, NULL), '.', NULL);
     RULE(gf_gradient_clip(gf, NULL), '.', NULL);
+    RULE((gf_gradient_norm(gf, NULL, &factor), factor), '1', NULL); /* they are scaled */
+    RULE(gf_queue_follow(gf, 7), 'P', "the host has no streams");
+    RULE(gf_step_samples(gf, 1), 'S', "step");
     RULE(gf_update(gf, 0.0f), '.', NULL);
     RULE(gf_update(gf, 0.1f), 'S', "applied before");
     RULE(gf_rate(gf, UINT64_MAX) > 0.0f, '1', NULL);
@@ -165,6 +230,7 @@ TEST(arguments_of_requests)
     memset(many, 0, sizeof many);
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) RULE(gf_allreduce(gf, 0, 0, GF_TYPE_F32, &many[i]), '.', NULL);
     RULE(gf_barrier(gf, &many[GF_REQUESTS_MAX]), 'A', NULL);
+    RULE(gf_barrier(gf, &many[0]), 'P', "this request is under way"); /* it is the library's until it ends */
     RULE(gf_request_poll(gf, &many[GF_REQUESTS_MAX]), 'P', "no such request"); /* nothing was posted */
     RULE(gf_exchange_take(gf, 0), '0', NULL);
     RULE(gf_exchange_take(gf, UINT64_MAX), '0', NULL);

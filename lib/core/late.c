@@ -57,7 +57,7 @@ bool gf_device_holds(const gf_context *gf, gf_mem data)
 
 gf_status gf_queue_refused(gf_context *gf, gf_status status, const char *call)
 {
-    if (status != GF_ERR_STATE) return gf_device_failed(gf, GF_OPERATION_STEP);
+    if ((status != GF_ERR_STATE) && (status != GF_ERR_PARAM)) return gf_device_failed(gf, GF_OPERATION_STEP);
     (void)gf_refuse(gf, status, "%s: %s", call, gf->gpu->fault.text);
     gf->gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE}; /* nothing has failed */
     return status;

@@ -9,8 +9,6 @@
 #include "lib/settings/settings.h"
 #include "ops/element/host/fold.h"
 
-#define REQUEST_SEQUENCE(request) ((request)->reserved[0])
-
 static struct gf_pending *pending_with(gf_context *gf, uint64_t sequence)
 {
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
@@ -21,7 +19,10 @@ static struct gf_pending *pending_with(gf_context *gf, uint64_t sequence)
 
 static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *request)
 {
-    return pending_with(gf, REQUEST_SEQUENCE(request)); /* none has number 0, a request that was never posted */
+    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
+        if ((gf->requests.of[i].state != GF_REQUEST_FREE) && (gf->requests.of[i].request == request))
+            return &gf->requests.of[i];
+    return NULL;
 }
 
 bool gf_requests_idle(const gf_context *gf)
@@ -38,6 +39,7 @@ gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op,
     while ((pending < gf->requests.of + GF_REQUESTS_MAX) && (pending->state != GF_REQUEST_FREE)) pending++;
     if (pending == gf->requests.of + GF_REQUESTS_MAX) return GF_AGAIN;
     *pending = (struct gf_pending){.state = GF_REQUEST_QUEUED,
+                                   .request = request,
                                    .operation = operation,
                                    .op = op,
                                    .type = type,
@@ -46,7 +48,6 @@ gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op,
                                    .elem_count = elem_count,
                                    .sequence = ++gf->requests.posted,
                                    .staged = (elem_count > 0) && gf_device_holds(gf, data)};
-    REQUEST_SEQUENCE(request) = pending->sequence;
     return GF_OK;
 }
 
@@ -60,6 +61,8 @@ static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_
         return gf_refuse(gf, GF_ERR_STATE, "%s: %s", name,
                          (gf->phase == GF_PHASE_STEP) ? "inside of a step" : "the context is not open");
     if (request == NULL) return gf_refuse(gf, GF_ERR_PARAM, "%s: no request", name);
+    if (pending_of(gf, request) != NULL)
+        return gf_refuse(gf, GF_ERR_PARAM, "%s: this request is under way; wait for its end, or take another", name);
     if ((data == 0) && (elem_count > 0)) return gf_refuse(gf, GF_ERR_PARAM, "%s: no data", name);
     if ((uint32_t)type >= GF_TYPE_COUNT) return gf_refuse(gf, GF_ERR_PARAM, "%s: type is %d", name, (int)type);
     if (elem_count > UINT64_MAX / 8) return gf_refuse(gf, GF_ERR_PARAM, "%s: too many elements", name);
@@ -219,7 +222,6 @@ static gf_status request_answer(gf_context *gf, struct gf_request *request, gf_s
 {
     if (status == GF_AGAIN) return GF_AGAIN;
     pending_of(gf, request)->state = GF_REQUEST_FREE;
-    REQUEST_SEQUENCE(request) = 0;
     return status;
 }
 

@@ -8,6 +8,7 @@ typedef enum gf_request_state { GF_REQUEST_FREE = 0, GF_REQUEST_QUEUED, GF_REQUE
 
 struct gf_pending {
     gf_request_state state;
+    const struct gf_request *request; /* the caller's */
     gf_operation operation;
     gf_coll_op op;
     gf_type type;
