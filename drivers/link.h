@@ -68,6 +68,7 @@ struct gf_link {
     uint64_t node;            /* links with equal ones share memory; 0: not known, or of no meaning */
     uint32_t user;            /* .. if this is equal, too */
     bool network;             /* what leaves the node is open */
+    bool region_stays;        /* the caller's, before reset(): all that mapped the region and stay out have ended */
     uint64_t device;          /* ranks of a node with different ones leave it by different devices; 0: not known */
     bool reaches_device;      /* since open: messages may lie in setup.device, too. Else none ever does */
 };
@@ -134,8 +135,8 @@ struct gf_link_driver {
     void (*flag_sleep)(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
     void (*flag_wake)(struct gf_link *link, uint32_t peer, size_t offset_bytes);
 
-    /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is mapped anew; endpoint() and
-     * connect() follow. May allocate, like open. */
+    /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is zeroed, and mapped anew unless
+     * region_stays; endpoint() and connect() follow. May allocate, like open. */
     gf_status (*reset)(struct gf_link *link, uint32_t epoch);
     /* The same, in the same epoch, with what is for a network or without. NULL where node is 0. */
     gf_status (*network)(struct gf_link *link, bool on);

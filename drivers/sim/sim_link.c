@@ -213,7 +213,8 @@ static void requests_forget(struct sim_link *link)
 static void link_forget(struct sim_link *link)
 {
     requests_forget(link);
-    sim_region_give(link);
+    if (link->base.region_stays) sim_region_clear(link);
+    else sim_region_give(link);
 }
 
 /* A new region and a new life: what is under way to the last one is lost. */
@@ -222,7 +223,7 @@ static gf_status link_begin(struct sim_link *link, uint32_t epoch, struct gf_fau
     link->epoch = epoch;
     link->self->life++;
     link->peer_life[link->self->rank] = link->self->life;
-    return sim_region_take(link, fault);
+    return (link->region == NULL) ? sim_region_take(link, fault) : GF_OK;
 }
 
 static size_t link_state_bytes(const struct gf_link_setup *setup)
@@ -278,6 +279,7 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state, struc
 static void link_close(struct gf_link *base)
 {
     struct sim_link *link = sim_link(base);
+    base->region_stays = false;
     link_forget(link);
     link->self->link = NULL;
 }

@@ -59,6 +59,13 @@ void sim_region_give(struct sim_link *link)
     link->region = NULL;
 }
 
+/* It stays for another epoch. */
+void sim_region_clear(struct sim_link *link)
+{
+    guards_check(link);
+    if (link->region != NULL) memset(link->region, 0, link->region_bytes);
+}
+
 void *sim_region_of(struct gf_link *base)
 {
     return sim_link(base)->region;

@@ -228,6 +228,7 @@ extern const struct gf_link_driver sim_link_driver;
 /* sim_region.c; the driver's calls of the same names (link.h), and memory for a life of the link */
 gf_status sim_region_take(struct sim_link *link, struct gf_fault *fault);
 void sim_region_give(struct sim_link *link);
+void sim_region_clear(struct sim_link *link);
 void *sim_region_of(struct gf_link *link);
 void *sim_map(struct gf_link *link, uint32_t peer);
 void sim_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);

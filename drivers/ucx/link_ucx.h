@@ -169,7 +169,8 @@ gf_status gf_ucx_shm_check(struct gf_ucx *ucx);
 const char *gf_ucx_shm_directory(void); /* where UCX's posix transport has its segments */
 /* How full shared memory is, for what UCX says of it; returns text_out. */
 char *gf_ucx_shm_text(const struct gf_ucx *ucx, char *text_out, size_t text_bytes);
-/* Takes, touches and canaries region_bytes; gives it back. Without a region both do nothing. */
+/* Takes, touches and canaries region_bytes, or zeroes what was not given back; gives it back. Without a region both do
+ * nothing. */
 gf_status gf_ucx_region_take(struct gf_ucx *ucx);
 void gf_ucx_region_give(struct gf_ucx *ucx);
 /* Forgets all peers. Their endpoints end with the worker. */

@@ -361,7 +361,7 @@ static gf_status renew(struct gf_ucx *ucx, bool switches)
     ucx->ending = true;
     if (ucx->worker != NULL) worker_flush(ucx);
     worker_give(ucx);
-    gf_ucx_region_give(ucx);
+    if (switches || !ucx->link.region_stays) gf_ucx_region_give(ucx);
     memset(&ucx->link.fault, 0, sizeof ucx->link.fault);
     if (switches) {
         if (ucx->context != NULL) ucp_cleanup(ucx->context);

@@ -3,7 +3,8 @@
  * A region is memory that UCX takes from posix shared memory, so that a peer on the node gets it as a plain pointer
  * from ucp_rkey_ptr(). Whether it can is found out, not assumed: after each region lies a canary, a number that its endpoint address
  * names too, and a mapping counts only where the canary is seen through it. A mapping outlives its owner's death; it ends
- * with reset() or close().
+ * with the peer's reset() or close(). So a region stays for another epoch only where all who may still write there are
+ * of it.
  *
  * An endpoint address is the head below, UCX's worker address, and the region's packed key. UCX trusts what it is given, so the head
  * carries a checksum, the epoch, the rank it is of, and UCX's version (its addresses are not portable between
@@ -73,6 +74,12 @@ static uint64_t canary_new(const struct gf_ucx *ucx)
     return check_add(CHECK_START, parts, sizeof parts);
 }
 
+static void region_mark(struct gf_ucx *ucx)
+{
+    ucx->canary = canary_new(ucx);
+    memcpy(ucx->region + canary_offset(ucx->region_bytes), &ucx->canary, sizeof ucx->canary);
+}
+
 gf_status gf_ucx_region_take(struct gf_ucx *ucx)
 {
     ucp_mem_map_params_t params = {
@@ -85,6 +92,11 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
     char text[120];
     ucs_status_t ucs;
     if (ucx->region_bytes == 0) return GF_OK;
+    if (ucx->memory != NULL) { /* it stays */
+        memset(ucx->region, 0, ucx->mapped_bytes);
+        region_mark(ucx);
+        return GF_OK;
+    }
     params.length = ucx->mapped_bytes;
     ucs = ucp_mem_map(ucx->context, &params, &ucx->memory);
     if (ucs != UCS_OK) {
@@ -106,8 +118,7 @@ gf_status gf_ucx_region_take(struct gf_ucx *ucx)
     if (ucx->huge_pages)
         gf_log_line(&ucx->log, GF_LOG_INFO, "link: huge pages were asked for, the exchange region has %s",
                     gf_ucx_pages_text(ucx->region, text, sizeof text));
-    ucx->canary = canary_new(ucx);
-    memcpy(ucx->region + canary_offset(ucx->region_bytes), &ucx->canary, sizeof ucx->canary);
+    region_mark(ucx);
     return GF_OK;
 }
 

@@ -43,7 +43,8 @@ static gf_status file_size_check(struct gf_ucx *ucx)
 static gf_status directory_check(struct gf_ucx *ucx)
 {
     const char *directory = gf_ucx_shm_directory();
-    uint64_t need_bytes = (uint64_t)ucx->mapped_bytes + UCX_SHARE_BYTES, free_bytes, whole_bytes;
+    uint64_t need_bytes = UCX_SHARE_BYTES + ((ucx->memory == NULL) ? (uint64_t)ucx->mapped_bytes : 0);
+    uint64_t free_bytes, whole_bytes;
     struct statvfs space;
     if (statvfs(directory, &space) != 0)
         return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK, "%s: %s; shared memory lies there",

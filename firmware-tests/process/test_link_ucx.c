@@ -291,7 +291,10 @@ static void reset_body(struct ranks_one *one)
         if (one->rank == 0) ranks_send(one, 9, peer, ranks_tag(50), out[0][5], 1u << 20); /* nobody receives it */
         for (int i = 0; i < 100; i++) ranks_progress(one);
         ranks_meet(one);
+        void *before = one->link->driver->region(one->link);
+        one->link->region_stays = (epoch == 3);
         RANK_CHECK(one, one->link->driver->reset(one->link, epoch) == GF_OK);
+        RANK_CHECK(one, (epoch != 3) || (one->link->driver->region(one->link) == before));
         for (uint32_t i = (one->rank == 1) ? 1 : 0; i < 8; i++)
             RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) == GF_ERR_ABORTED);
         if (one->rank == 1) RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) != GF_AGAIN);
@@ -302,7 +305,8 @@ static void reset_body(struct ranks_one *one)
         RANK_CHECK(one, one->link->driver->connect(one->link, peer, old, old_bytes) == GF_ERR_MISMATCH);
         ranks_connect(one);
         RANK_CHECK(one, (one->link->driver->map(one->link, peer) != NULL) == (strstr(one->arg, "posix") != NULL));
-        RANK_CHECK(one, *(uint64_t *)one->link->driver->region(one->link) == 0);
+        for (uint32_t i = 0; i < 65536; i += 8)
+            RANK_CHECK(one, *(uint64_t *)((char *)one->link->driver->region(one->link) + i) == 0);
         ranks_recv(one, 0, peer, ranks_tag(1), in[0][3], 4096);
         ranks_fill(out[0][3], 4096, epoch);
         ranks_send(one, 1, peer, ranks_tag(1), out[0][3], 4096);

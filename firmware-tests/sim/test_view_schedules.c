@@ -145,6 +145,26 @@ TEST(a_new_incarnation_counts_in_no_quorum)
     }
 }
 
+/* Regions stay only then. */
+TEST(that_all_who_went_have_ended_is_known_from_a_list_alone)
+{
+    static const struct { bool told, stops, again, expected; const char *what; } rows[] = {
+        {false, false, false, false, "nobody names it"},
+        {true, false, false, true, "it is named"},
+        {true, true, false, false, "another is stopped"},
+        {true, false, true, false, "a new process of it comes in at once"},
+    };
+    for (uint32_t row = 0; row < LENGTH(rows); row++) {
+        views_open(4, rows[row].told);
+        if (rows[row].stops) views_stop(3, true);
+        views_crash(2);
+        if (rows[row].again) views_start(2);
+        views_for(40 * SECOND);
+        if (!begun(0, 1) || (views.ranks[0].left_ended != rows[row].expected)) fail_msg("%s", rows[row].what);
+        views_close();
+    }
+}
+
 /* Nobody else can decide where each other member id waits to come in. */
 TEST(everybody_is_here_or_waits)
 {

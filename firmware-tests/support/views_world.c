@@ -180,6 +180,7 @@ static void progress(uint32_t rank)
     status = gf_members_change_poll(self->members, now_ns, &plan);
     if (status == GF_AGAIN) return;
     self->end = status;
+    self->left_ended = gf_members_left_ended(self->members);
     self->state = (status < 0) ? VIEWS_ENDED : VIEWS_JOINS;
     if (status == GF_OK) gf_members_change_join(self->members, "endpoint", 8, now_ns);
     else line("%u is out", rank);

@@ -72,13 +72,14 @@ static gf_status export(gf_context *gf)
     return gf->on_device ? gf->modules->device->ipc_begin(gf) : GF_OK;
 }
 
-/* All is known; peers' regions are still to be touched, where there is work in them. */
+/* All is known; peers' regions are still to be touched, where there is work in them. Not in a later epoch: training
+ * would wait for all pages of all peers, and the first steps meet those that they need. */
 static gf_status finished(gf_context *gf)
 {
     gf->waiting.oversubscribed = gf->warm.met[GF_MET_OVERSUBSCRIBED] > 0;
     gf_choose_commit(gf, all_share(gf));
     gf->warm.state = GF_WARM_TOUCH;
-    gf->warm.touched_rank = 0;
+    gf->warm.touched_rank = (gf->epoch > 1) ? gf->world : 0;
     gf->warm.touched_bytes = 0;
     return ((gf->algorithm == GF_ALGORITHM_DIRECT) || gf->nodes.used || gf->on_device) ? GF_AGAIN : GF_OK;
 }

@@ -51,7 +51,11 @@ static gf_status relink(gf_context *gf)
     gf_status status;
     gf->epoch = plan->epoch;
     if (gf->on_device) gf->modules->device->ipc_close(gf);
-    if ((status = gf_link_renew(gf, gf->link->network, &endpoint, &endpoint_bytes)) < 0) return status;
+    /* On each rank of the next epoch all messages and copies of the failed one had ended before it promised a view. */
+    gf->link->region_stays = (gf->phase == GF_PHASE_FAILED) && !gf->on_device && gf_members_left_ended(gf->members);
+    status = gf_link_renew(gf, gf->link->network, &endpoint, &endpoint_bytes);
+    gf->link->region_stays = false;
+    if (status < 0) return status;
     gf_members_change_join(gf->members, endpoint, endpoint_bytes, gf_awake(gf));
     gf->rank = plan->rank;
     gf->world = plan->world;

@@ -3,6 +3,19 @@
 
 const uint32_t *gf_members_ids(const struct gf_members *members) { return members->id_of; }
 
+bool gf_members_left_ended(const struct gf_members *members)
+{
+    const struct members_list *next = &members->view.epoch;
+    bool all = (next->epoch == members->setup.epoch + 1);
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        uint32_t id = members->id_of[rank];
+        bool stays = gf_view_list_has(next, id);
+        for (uint32_t i = 0; i < next->taken_count; i++) stays = stays && (next->taken[i] != id);
+        all = all && (stays || gf_view_list_has(&members->view.ended, id));
+    }
+    return all;
+}
+
 /* The members stand around the coordinator of the agreement. Where that has left, around the first of the new epoch
  * from here on: it listens, the others come to it as they came to rank 0 at open. */
 void gf_members_change_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)

@@ -144,6 +144,8 @@ uint32_t gf_members_waiting(const struct gf_members *members);
 /* GF_AGAIN; GF_OK: *plan_out is agreed upon, gf_members_change_join() is next unless plan_out->world is 0;
  * GF_ERR_QUORUM: this rank cannot go on, GF_ERR_SYSTEM and others: it cannot even look; gf_members_error() says why. */
 gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out);
+/* Each process of the epoch before that is not of the agreed one is named as ended; false where epochs lie between. */
+bool gf_members_left_ended(const struct gf_members *members);
 /* Joins the agreed epoch; gf_members_poll() goes on as after gf_members_open(). */
 void gf_members_change_join(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns);
 /* [world] the member id of each rank: what links and rendezvous know it by. */
