@@ -19,6 +19,7 @@ void gf_context_mark(gf_context *gf)
 {
     gf->magic = CONTEXT_MAGIC;
     gf->fork.pid = (int32_t)getpid();
+    gf_fork_guard(gf);
 }
 
 static void error_fill(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer, uint32_t tensor)

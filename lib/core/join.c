@@ -74,7 +74,6 @@ static void opened(gf_context *gf)
     uint64_t now_bytes = gf_resident_bytes(), ours_bytes = gf->opening.foreign_before + gf->link->private_bytes;
     gf->phase = GF_PHASE_READY;
     gf->together_ns = gf_now(gf);
-    gf_fork_guard(gf);
     gf->opening.wire_base = gf->link->sent_bytes;
     gf->opening.message_base = gf->link->sent_messages;
     gf->observed.stats.operations = 0;
