@@ -8,6 +8,7 @@ struct gf_ops;
 
 /* What a device's driver says of its arena, for devices of other ranks of the node. */
 #define GF_GPU_HANDLE_BYTES 96u
+#define GF_GPU_BLOCK_THREADS 256u
 
 struct gf_gpu_setup {
     const char *library; /* CUDA driver library; empty: libcuda.so.1 */
@@ -48,7 +49,8 @@ typedef enum gf_stream {
 struct gf_gpu {
     const struct gf_gpu_driver *driver;
     const struct gf_ops *ops; /* element ops that run here */
-    uint32_t multiprocessors; /* grids are sized by it; 0 on the host */
+    uint32_t multiprocessors; /* 0 on the host */
+    const uint32_t *blocks;   /* [kernel_count] of GF_GPU_BLOCK_THREADS threads, that it has room for at a time */
     char name[64];            /* for a person; empty on the host */
     unsigned char uuid[16];   /* the same in all processes on this device; zeroes: it has none */
     char pci[16];             /* "0000:3b:00.0", as sysfs names it; empty: not known */

@@ -58,6 +58,7 @@ struct gf_context {
     bool on_device;              /* the pools lie in device memory: ops work late, the wire has its own in host memory */
     struct {
         gf_mem base;             /* the arena; 0 on the host */
+        gf_mem canary;           /* a word of it that others read in order to know it (ipc.c) */
         uint64_t bytes;
         float *uuids;            /* [world * GF_UUID_WORDS] of all ranks' devices (uuid.c) */
     } device;

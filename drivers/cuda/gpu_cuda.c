@@ -17,7 +17,8 @@ static CUstream stream_of(gf_queue_handle handle)
 
 static size_t cuda_state_bytes(const struct gf_gpu_setup *setup)
 {
-    return sizeof(struct cuda_gpu) + setup->events_max * sizeof(CUevent) + setup->kernel_count * sizeof(CUfunction);
+    return sizeof(struct cuda_gpu) + setup->events_max * sizeof(CUevent) + 
+           setup->kernel_count * (sizeof(CUfunction) + sizeof(uint32_t));
 }
 
 static gf_status cuda_open(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
@@ -34,6 +35,8 @@ static gf_status cuda_open(const struct gf_gpu_setup *setup, void *state, struct
     cuda->kernel_count = (setup->image != NULL) ? setup->kernel_count : 0;
     cuda->events = (CUevent *)(void *)(cuda + 1);
     cuda->kernels = (CUfunction *)(void *)(cuda->events + cuda->event_count);
+    cuda->blocks = (uint32_t *)(void *)(cuda->kernels + cuda->kernel_count);
+    cuda->gpu.blocks = cuda->blocks;
     gf_status status = gf_cuda_load(cuda, setup->library, fault_out);
     if (status >= 0) status = gf_cuda_take(cuda, setup, fault_out);
     if (status < 0) {

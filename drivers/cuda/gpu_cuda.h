@@ -46,6 +46,7 @@
     X(module_load, "cuModuleLoadData", cuModuleLoadData)                  \
     X(module_unload, "cuModuleUnload", cuModuleUnload)                    \
     X(module_function, "cuModuleGetFunction", cuModuleGetFunction)        \
+    X(occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor", cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X(launch, "cuLaunchKernel", cuLaunchKernel)                           \
     X(export, "cuIpcGetMemHandle", cuIpcGetMemHandle)                       \
     X(import, "cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2)                \
@@ -81,6 +82,7 @@ struct cuda_gpu {
     uint32_t event_count, kernel_count;
     CUevent *events;     /* [event_count], after this struct */
     CUfunction *kernels; /* [kernel_count], after the events */
+    uint32_t *blocks;    /* [kernel_count], after them: gpu.blocks */
 };
 
 /* The one place where a CUresult becomes a gf_status: GF_OK; GF_AGAIN for "not ready"; else GF_ERR_DEVICE and a record

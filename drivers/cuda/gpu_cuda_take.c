@@ -144,7 +144,12 @@ static gf_status kernels_take(struct cuda_gpu *cuda, const struct gf_gpu_setup *
         CUresult result = calls->module_function(&cuda->kernels[i], cuda->module, setup->kernels[i]);
         status = gf_cuda_result(cuda, result, "cuModuleGetFunction", fault_out);
         if (result == CUDA_ERROR_NOT_FOUND) fault_add(fault_out, ": the image has no kernel \"%.60s\"", setup->kernels[i]);
+        int blocks = 0;
+        if (status >= 0)
+            status = gf_cuda_result(cuda, calls->occupancy(&blocks, cuda->kernels[i], (int)GF_GPU_BLOCK_THREADS, 0),
+                                    "cuOccupancyMaxActiveBlocksPerMultiprocessor", fault_out);
         if (status < 0) return status;
+        cuda->blocks[i] = ((blocks > 0) ? (uint32_t)blocks : 1u) * cuda->gpu.multiprocessors;
     }
     return GF_OK;
 }

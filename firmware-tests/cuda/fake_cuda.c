@@ -161,6 +161,7 @@ const struct fake_cuda_api fake_cuda_api = {
     .failure_met = fake_failure_met,
     .live = fake_live,
     .launches = fake_launches,
+    .copies = fake_copies,
     .kernel_add = fake_kernel_add,
     .touch = fake_kernel_touch,
     .stream_create = api_stream_create,

@@ -37,6 +37,7 @@
 #define FAKE_CUDA_EXIT 97
 #define FAKE_CUDA_FATBIN 0xba55ed50u /* an image starts with this word, or it is refused */
 #define FAKE_CUDA_DEVICES 2
+#define FAKE_CUDA_BLOCKS 3 /* of any kernel, that a multiprocessor has room for */
 /* An image as nvcc makes it begins so; a test's own has no more. */
 struct fake_cuda_image {
     uint32_t magic;
@@ -63,6 +64,7 @@ struct fake_cuda_api {
     bool (*failure_met)(void);    /* GF_FAKE_CUDA_FAIL has happened */
     struct fake_cuda_live (*live)(void);
     uint64_t (*launches)(void); /* since the program began */
+    uint64_t (*copies)(void);
     void (*kernel_add)(const char *name, size_t args_bytes, fake_cuda_kernel run); /* name stays the caller's */
     void (*touch)(uint64_t address, size_t size_bytes, bool is_write); /* by the kernel that runs */
     uint64_t (*stream_create)(void); /* a stream of the appliance; destroy it */

@@ -41,6 +41,7 @@
     X("cuModuleLoadData", fake_module_load, cuModuleLoadData) \
     X("cuModuleUnload", fake_module_unload, cuModuleUnload) \
     X("cuModuleGetFunction", fake_module_function, cuModuleGetFunction) \
+    X("cuOccupancyMaxActiveBlocksPerMultiprocessor", fake_occupancy, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X("cuLaunchKernel", fake_launch, cuLaunchKernel) \
     X("cuIpcGetMemHandle", fake_export, cuIpcGetMemHandle) \
     X("cuIpcOpenMemHandle", fake_import, cuIpcOpenMemHandle_v2) \

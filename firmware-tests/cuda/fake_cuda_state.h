@@ -131,6 +131,7 @@ CUresult fake_image_check(const void *image);
 
 /* fake_cuda_work.c */
 uint64_t fake_launches(void);
+uint64_t fake_copies(void);
 void fake_modules_count(struct fake_cuda_live *live);
 void fake_modules_forget(void);
 

@@ -7,9 +7,10 @@
 #define MODULE ((CUmodule)(uintptr_t)0xf00d0000u)
 
 static uint32_t modules;
-static uint64_t launches;
+static uint64_t launches, copies;
 
 uint64_t fake_launches(void) { return launches; }
+uint64_t fake_copies(void) { return copies; }
 void fake_modules_count(struct fake_cuda_live *live) { live->modules = modules; }
 void fake_modules_forget(void) { modules = 0; }
 
@@ -123,6 +124,7 @@ CUresult fake_copy(CUdeviceptr dst, CUdeviceptr src, size_t size_bytes, CUstream
                      size_bytes, (unsigned long long)src, (unsigned long long)dst);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    copies++;
     fake_queue_add(stream, &(struct work){.kind = WORK_COPY, .dst = dst, .src = src, .size_bytes = size_bytes});
     return CUDA_SUCCESS;
 }
@@ -164,6 +166,15 @@ CUresult fake_module_function(CUfunction *function_out, CUmodule module, const c
     const struct fake_kernel *kernel = fake_kernel_find(name);
     if ((module != MODULE) || (kernel == NULL)) return CUDA_ERROR_NOT_FOUND;
     *function_out = (CUfunction)(uintptr_t)kernel;
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_occupancy(int *blocks_out, CUfunction function, int threads, size_t shared_bytes)
+{
+    CUresult result = fake_enter_current("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    if (result != CUDA_SUCCESS) return result;
+    if ((function == NULL) || (threads < 1) || (threads > 1024) || (shared_bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
+    *blocks_out = FAKE_CUDA_BLOCKS;
     return CUDA_SUCCESS;
 }
 

@@ -6,8 +6,6 @@
 
 #include "ops/element/cuda/kernels.h"
 
-#define BLOCKS_EACH 8u /* a multiprocessor: as many as run at once, like the kernels of ops/ */
-
 extern const struct gf_gpu_driver gf_gpu_cuda;
 #if GF_WITH_NVCC
 extern const char gf_sweep_fatbin[];
@@ -36,7 +34,7 @@ gf_status gpu_sweep(gf_queue_handle stream, const struct gf_sweep_args *args)
 {
     struct gf_queue queue = {gpu, stream};
     void *list[] = {(void *)(uintptr_t)args};
-    uint64_t wanted = args->word_count / 4 / GF_KERNEL_THREADS + 1, most = (uint64_t)gpu->multiprocessors * BLOCKS_EACH;
+    uint64_t wanted = args->word_count / 4 / GF_KERNEL_THREADS + 1, most = gpu->blocks[0];
     return gf_gpu_cuda.launch(&queue, 0, (uint32_t)((wanted < most) ? wanted : most), GF_KERNEL_THREADS, list);
 }
 

@@ -39,6 +39,10 @@ struct gf_queue *simt_gpu_queue(uint32_t multiprocessors)
         .name = "simt", .launch = simt_launch, .copy = simt_copy, .zero = simt_zero};
     static struct gf_gpu gpu;
     static struct gf_queue queue;
+    static uint32_t blocks[128];
+    GF_ASSERT(gf_cuda_kernel_count <= sizeof blocks / sizeof *blocks);
+    for (uint32_t k = 0; k < gf_cuda_kernel_count; k++) blocks[k] = 8 * multiprocessors;
+    gpu.blocks = blocks;
     gpu.driver = &driver;
     gpu.ops = &gf_ops_cuda;
     gpu.multiprocessors = multiprocessors;

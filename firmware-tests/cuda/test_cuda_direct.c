@@ -199,7 +199,7 @@ TEST(a_device_that_fails_in_a_step_is_named)
     struct state_moment moment = {.step = 1};
     struct world_step step = {.fill = state_fill_whole, .arg = &moment};
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        for (uint32_t times = 1; times <= 61; times += 10) {
+        for (uint32_t times = 4; times <= 64; times += 10) { /* the first of each rank is of its open */
             struct world_setup setup = state_setup_of(&state_runs[0]), cuda;
             uint32_t failed = 0;
             char text[64];

@@ -54,6 +54,7 @@ static void begin(uint32_t seed)
     f.setup.kernels = kernel_names;
     f.setup.kernel_count = 2;
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
+    for (uint32_t k = 0; k < 2; k++) assert_int_equal(f.gpu->blocks[k], FAKE_CUDA_BLOCKS * f.gpu->multiprocessors);
     assert_int_equal(gf_gpu_cuda.host_register(f.gpu, pinned, sizeof pinned), GF_OK);
 }
 

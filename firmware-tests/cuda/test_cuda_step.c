@@ -110,6 +110,19 @@ static uint64_t calls_of_a_step(bool is_alike)
     return before;
 }
 
+/* Its values out and in, and its counters once; each tensor, by the appliance. */
+TEST(a_buffer_is_three_copies)
+{
+    cuda_world_begin(1, NULL);
+    open_of(&state_runs[0]);
+    state_step_run(&both->cuda, 1, state_fill_whole);
+    uint64_t before = both->fixture.fake->copies(), buffers = world_stats(&both->cuda, 0).buffer_count;
+    state_step_run(&both->cuda, 2, state_fill_whole);
+    assert_int_equal(both->fixture.fake->copies() - before, state_runs[0].world * (3 * buffers + STATE_TENSORS));
+    cuda_world_close();
+    cuda_fixture_clean(&both->fixture);
+}
+
 TEST(a_buffer_is_one_launch_and_not_one_a_chunk)
 {
     uint64_t lists = calls_of_a_step(true), pieces = calls_of_a_step(false);

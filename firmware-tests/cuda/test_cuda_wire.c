@@ -109,7 +109,7 @@ TEST(a_device_that_fails_in_a_step_is_named)
     struct world_step step = {.fill = state_fill_whole, .arg = &moment};
     uint32_t folding = 0;
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        for (uint32_t times = 3; times <= 130; times += 9) {
+        for (uint32_t times = 4; times <= 130; times += 9) { /* the first of each rank is of its open */
             struct world_setup setup = setup_of(&state_runs[0], algorithms[(c + times) % ALGORITHMS]), cuda;
             uint32_t failed = 0;
             char text[64];

@@ -33,7 +33,7 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
     gf_mem from = op->of.buffer.gradient + done * gf_type_size_bytes(type);
     gf_mem to = op->packed + done * gf_type_size_bytes(wire);
     float pre = gf->config.exchange.pre_scale;
-    struct gf_check *check = gf_finite_counter(gf, op->index);
+    struct gf_check *check = gf_finite_counter(gf, op->index, GF_COUNT_PACKED);
     gf_status status = GF_OK;
 
     if (op->coll.sources != NULL) count = buffer->elem_count;
@@ -59,7 +59,7 @@ static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
     if (in_place(op) && (factor == 1.0f)) count = buffer->elem_count;
     else if (gf->ops->cast(&gf->queue, op->of.buffer.gradient + done * gf_type_size_bytes(type), type,
                            op->packed + done * gf_type_size_bytes(wire), wire, count, factor, 0,
-                           gf_finite_counter(gf, op->index)) < 0)
+                           gf_finite_counter(gf, op->index, GF_COUNT_SUMMED)) < 0)
         return gf_device_failed(gf, op->operation);
     op->done_elems += count;
     return GF_OK;
@@ -67,7 +67,7 @@ static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
 
 void gf_buffer_packed(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
-    gf_finite_local(gf, gf_buffer_of(gf, op), &gf->finite.seen[op->index]);
+    (void)op;
     if (!gf->step.posted) gf->step.first_ns = now_ns;
     gf->step.posted = true;
 }
@@ -75,7 +75,9 @@ void gf_buffer_packed(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     (void)now_ns;
-    gf->finite.sum_count += gf->finite.seen[op->index].bad_count;
+    gf_finite_local(gf, gf_buffer_of(gf, op), gf_finite_seen(gf, op->index, GF_COUNT_PACKED));
+    gf->finite.sum_count += op->summed.bad_count + gf_finite_seen(gf, op->index, GF_COUNT_SUMMED)->bad_count;
+    if (gf_finite_taken(gf, op->index) < 0) (void)gf_device_failed(gf, op->operation);
     gf_finite_sources(gf, gf_buffer_of(gf, op), &op->of.buffer.sources);
     gf->step.buffers_ended++;
 }

@@ -1,8 +1,9 @@
 /* Values that are not finite, counted in one place: what element ops meet while an operation packs, adds and unpacks, and
  * while chunks are scored, each in a counter of its own; and what that comes to in a step, for the vote.
  *
- * Ops count late on a device, in its memory: a counter is sent there before them, and comes back after them. On the host
- * both are the same memory, and every call is done when it returns. */
+ * Ops count late on a device, in its memory, from counters that lie there at none: what they are at an operation's end
+ * comes back in one copy, and only where something was met are they sent there anew. On the host both are the same
+ * memory, and every call is done when it returns. */
 #ifndef GF_FINITE_H
 #define GF_FINITE_H
 
@@ -11,23 +12,31 @@
 struct gf_buffer;
 
 struct gf_finite {
-    gf_mem counters;       /* struct gf_check [ops + 1] where ops count; the last one is of the chunk norms */
-    struct gf_check *seen; /* [ops + 1] the same in the exchange region */
+    gf_mem counters;       /* struct gf_check [ops + 1][GF_COUNTS] where ops count; the last are of the chunk norms */
+    struct gf_check *seen; /* the same in the exchange region; behind them GF_COUNTS that stay at none */
     /* of the step under way */
     uint64_t local_count;  /* values of this rank, or found by it in another rank's, before they were added */
     uint64_t first_key;    /* the first of them (gf_finite_key); UINT64_MAX: none */
     uint64_t sum_count;    /* sums, where this rank rounded them: on the wire, or back from it */
 };
 
-/* Counter `index` begins at none, on the host. Returns it: where host ops count, and where it comes back. */
-struct gf_check *gf_finite_clear(gf_context *gf, uint32_t index);
-/* Sends it to where ops count, queued before them. */
-gf_status gf_finite_send(gf_context *gf, struct gf_queue *queue, uint32_t index);
-struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index); /* where that is, for ops */
-/* After them: on its way back, with event `index` after it. */
+/* Of what an operation packs, or of chunk norms; and of sums. */
+typedef enum gf_count { GF_COUNT_PACKED, GF_COUNT_SUMMED, GF_COUNTS } gf_count;
+
+/* All counters are at none: at open, and in a new epoch. Below 0: the device refused, and its fault says why. */
+gf_status gf_finite_open(gf_context *gf);
+/* Of operation `index`, before its ops; on a device they are at none. */
+void gf_finite_begin(gf_context *gf, uint32_t index);
+struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index, gf_count which); /* for ops */
+/* After what is packed: event `index`. */
+gf_status gf_finite_mark(gf_context *gf, struct gf_queue *queue, uint32_t index);
+/* After all ops: both are on their way back, with event `index` after them. */
 gf_status gf_finite_end(gf_context *gf, struct gf_queue *queue, uint32_t index);
-/* GF_OK: seen[index] holds, and all that was queued before it is done. */
+/* GF_OK: all that was queued before the event is done; after gf_finite_end(), gf_finite_seen() holds. */
 gf_status gf_finite_reached(gf_context *gf, uint32_t index);
+struct gf_check *gf_finite_seen(const gf_context *gf, uint32_t index, gf_count which);
+/* What was seen has been taken: the counters are at none for who is next. */
+gf_status gf_finite_taken(gf_context *gf, uint32_t index);
 
 void gf_finite_step(gf_context *gf); /* a step begins: none so far */
 /* Values of this rank, in a counter whose indices are elements of the pool; of one buffer, or (NULL) of the sparse part. */

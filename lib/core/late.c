@@ -10,7 +10,12 @@ gf_status gf_device_failed(gf_context *gf, gf_operation operation)
 gf_status gf_device_register(gf_context *gf)
 {
     if (!gf->on_device) return GF_OK;
-    return gf->gpu->driver->host_register(gf->gpu, gf->region.base, gf->region.bytes);
+    gf_status status = gf->gpu->driver->host_register(gf->gpu, gf->region.base, gf->region.bytes);
+    if ((status < 0) || ((status = gf_finite_open(gf)) >= 0)) return status;
+    struct gf_fault fault = gf->gpu->fault; /* what giving back may meet is not it */
+    (void)gf->gpu->driver->host_unregister(gf->gpu, gf->region.base);
+    gf->gpu->fault = fault;
+    return status;
 }
 
 gf_status gf_device_unregister(gf_context *gf)

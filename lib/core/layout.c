@@ -127,7 +127,9 @@ struct gf_device_parts gf_layout_device(const struct gf_layout *layout, struct g
     if (!layout->on_device) return parts;
     parts.gradient = gf_arena_take(device, layout->pool.gradient_bytes);
     parts.pack = gf_arena_take(device, pack_bytes(layout));
-    parts.counters = gf_arena_take(device, (layout->config.exchange.buffers_active + 1) * sizeof(struct gf_check));
+    parts.counters = gf_arena_take(device, (layout->config.exchange.buffers_active + UINT64_C(1)) * GF_COUNTS *
+                                           sizeof(struct gf_check));
+    parts.canary = gf_arena_take(device, sizeof(uint64_t));
     parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
     parts.staging = gf_arena_take(device, layout->may_reach_device ? staging_bytes(layout) : 0);
     lay_pools(layout, device, &parts.pools);
@@ -264,7 +266,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
 struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, struct gf_arena *exchange)
 {
     const struct gf_config *config = &layout->config;
-    uint64_t checks_bytes = (config->exchange.buffers_active + 1) * sizeof(struct gf_check);
+    uint64_t checks_bytes = (config->exchange.buffers_active + UINT64_C(2)) * GF_COUNTS * sizeof(struct gf_check);
     struct gf_exchange_parts parts;
 
     parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(gf_choose_lane_ranks(config)));

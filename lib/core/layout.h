@@ -59,7 +59,7 @@ struct gf_exchange_parts {
     uint64_t *vote;
 };
 struct gf_device_parts {
-    char *gradient, *pack, *counters, *lists, *staging;
+    char *gradient, *pack, *counters, *canary, *lists, *staging;
     struct gf_pool_parts pools;
 };
 uint64_t gf_layout_scratch_elems(const struct gf_layout *layout);

@@ -124,13 +124,11 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->window = gf->config.link.window;
     coll->base = 0;
     coll->timing = ((gf->modules->observe != NULL) && timed(op)) ? &gf->observed.timing : NULL;
-    coll->check = op->kind->counts ? gf_finite_clear(gf, op->index) : NULL;
+    coll->check = op->kind->counts ? &op->summed : NULL;
+    op->summed = (struct gf_check){.bad_first = UINT64_MAX};
     own_set(gf, op);
     if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) device_take(gf, op);
-    if (op->kind->counts && coll->is_late) {
-        coll->check = gf_finite_counter(gf, op->index);
-        if (gf_finite_send(gf, &gf->queue, op->index) < 0) return gf_device_failed(gf, op->operation);
-    }
+    if (op->kind->counts && coll->is_late) coll->check = gf_finite_counter(gf, op->index, GF_COUNT_SUMMED);
     op->begin_ns = now_ns;
     op->wait_peer = op->waited_for = GF_RANK_NONE;
     op->waited_ns = 0;

@@ -42,6 +42,7 @@ struct gf_op_buffer {
 struct gf_op {
     gf_op_state state;
     uint32_t index;         /* in the table: its counter (finite.h), and its event of the device */
+    struct gf_check summed; /* what the host met while it added */
     const struct gf_op_kind *kind;
     gf_operation operation; /* for errors and the trace */
     uint32_t number;        /* of the fused buffer, or of the request */

@@ -29,21 +29,20 @@ static gf_status op_follow(gf_context *gf, const struct gf_op *op)
     return status;
 }
 
-/* Out: after all that was packed, and this op's counter after it. */
+/* Out: after all that was packed, and this op's event after it. */
 static gf_status op_send(gf_context *gf, struct gf_op *op)
 {
     struct gf_queue *queue = (op->packed != op->coll.data) ? &gf->out_queue : op->pack_queue;
     gf_status status = gf_queue_after(gf, op->pack_queue, queue);
     if (status >= 0) status = op_copy(gf, op, queue, op->coll.data, op->packed);
-    return (status < 0) ? status : gf_finite_end(gf, queue, op->index);
+    return (status < 0) ? status : gf_finite_mark(gf, queue, op->index);
 }
 
 /* In: before anything is unpacked. */
 static gf_status op_receive(gf_context *gf, struct gf_op *op)
 {
-    gf_status status = GF_OK;
-    if (!op->coll.is_late) status = gf_finite_send(gf, &gf->queue, op->index); /* else it goes on from what was added */
-    if ((status < 0) || (op->packed == op->coll.data)) return status;
+    gf_status status;
+    if (op->packed == op->coll.data) return GF_OK;
     status = op_copy(gf, op, &gf->in_queue, op->packed, op->coll.data);
     return (status < 0) ? status : gf_queue_after(gf, &gf->in_queue, &gf->queue);
 }
@@ -53,7 +52,7 @@ bool gf_op_moves(const struct gf_op *op)
     return (op->kind->pack != NULL) || (op->kind->unpack != NULL) || (op->packed != op->coll.data);
 }
 
-/* A turn of packing or of unpacking. GF_OK: all of it is queued, its counter after it. */
+/* A turn of packing or of unpacking. GF_OK: all of it is queued, its event after it. */
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     bool packs = (op->state == GF_OP_PACK);
@@ -61,9 +60,8 @@ gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     gf_status status = GF_OK;
     gf->waiting.moved_ns = now_ns;
     if (op->done_elems == 0) {
-        if (packs) (void)gf_finite_clear(gf, op->index);
+        if (packs) gf_finite_begin(gf, op->index);
         status = packs ? op_follow(gf, op) : op_receive(gf, op);
-        if (packs && (status >= 0)) status = gf_finite_send(gf, op->pack_queue, op->index);
         if (status < 0) return gf_device_failed(gf, op->operation);
     }
     if ((move != NULL) && (op->done_elems < op->coll.elem_count)) {
@@ -78,7 +76,7 @@ gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     return (status < 0) ? gf_device_failed(gf, op->operation) : GF_OK;
 }
 
-/* GF_OK: the device has done what was queued, and its counter is here. */
+/* GF_OK: the device has done what was queued; all of it: its counters are here. */
 gf_status gf_op_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
 {
     gf_status status = gf_finite_reached(gf, op->index);

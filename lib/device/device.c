@@ -23,6 +23,7 @@ static struct gf_pool_parts device_lay(gf_context *gf, const struct gf_layout *l
     gf->gradient = mem(parts.gradient);
     gf->pack = mem(parts.pack);
     gf->finite.counters = mem(parts.counters);
+    gf->device.canary = mem(parts.canary);
     gf->sparse.device_lists = mem(parts.lists);
     for (uint32_t s = 0; layout->may_reach_device && (s < gf->under_way.count); s++)
         gf->under_way.ops[s].device_staging = mem(parts.staging) + s * layout->op_need.staging_bytes;

@@ -29,8 +29,8 @@ void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
 
 static float *handle_of(const gf_context *gf, uint32_t rank) { return gf->ipc.handles + rank * GF_IPC_WORDS; }
 
-/* What a rank's memory holds while the others try to reach it, where it counts what is not finite: no step is under
- * way. Of its handle and the epoch, so that neither another rank's nor an earlier one's will do. */
+/* What a rank's memory holds while the others try to reach it. Of its handle and the epoch, so that neither another
+ * rank's nor an earlier one's will do. */
 static uint64_t canary_of(const gf_context *gf, uint32_t rank)
 {
     uint64_t hash = gf_fnv_bytes(GF_FNV_START, handle_of(gf, rank) + 2, GF_GPU_HANDLE_BYTES);
@@ -40,14 +40,14 @@ static uint64_t canary_of(const gf_context *gf, uint32_t rank)
 static gf_status canary_write(gf_context *gf)
 {
     uint64_t canary = canary_of(gf, gf->rank);
-    return gf->modules->device->write(gf, gf->finite.counters, &canary, sizeof canary);
+    return gf->modules->device->write(gf, gf->device.canary, &canary, sizeof canary);
 }
 
 /* GF_OK, and whether it is the rank's memory that lies at its base. May block until this device has copied. */
 static gf_status canary_look(gf_context *gf, uint32_t rank, bool *same_out)
 {
     uint64_t canary = 0;
-    gf_mem at = gf->ipc.bases[rank] + (gf->finite.counters - gf->device.base);
+    gf_mem at = gf->ipc.bases[rank] + (gf->device.canary - gf->device.base);
     gf_status status = gf->modules->device->read(gf, &canary, at, sizeof canary);
     *same_out = (status == GF_OK) && (canary == canary_of(gf, rank));
     return status;

@@ -28,7 +28,7 @@ static gf_status quantized_pack(gf_context *gf, struct gf_op *op)
                                       .scale = 1.0f / gf->loss_scale.value};
     if ((gf->ops->accumulate(op->pack_queue, &add, count) < 0) ||
         (gf->ops->quantize(op->pack_queue, op->packed + op->done_elems * gf_group_bytes(form), values, count, form, at,
-                           gf_finite_counter(gf, op->index)) < 0))
+                           gf_finite_counter(gf, op->index, GF_COUNT_PACKED)) < 0))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     op->done_elems += gf_group_count(form, count);
     return GF_OK;

@@ -114,7 +114,7 @@ static gf_status piece_pack(gf_context *gf, struct gf_op *op, uint64_t first, ui
     if (status < 0) return status;
     if (gf->ops->cast(op->pack_queue, op->packed + op->done_elems * gf_type_size_bytes(type), type, gf->sparse.scratch,
                       GF_TYPE_F32, end - first, gf->loss_scale.value * gf->config.exchange.pre_scale, first,
-                      gf_finite_counter(gf, op->index)) < 0)
+                      gf_finite_counter(gf, op->index, GF_COUNT_PACKED)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     op->done_elems += end - first;
     return GF_OK;
@@ -148,10 +148,11 @@ static gf_status sparse_pack(gf_context *gf, struct gf_op *op)
     return GF_OK;
 }
 
-static void sparse_packed(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+static void sparse_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
-    if (gf->sparse.in_lists) gf_sparse_lists_locate(gf, gf_buffer_of(gf, op), &gf->finite.seen[op->index]);
-    gf_buffer_packed(gf, op, now_ns);
+    if (gf->sparse.in_lists)
+        gf_sparse_lists_locate(gf, gf_buffer_of(gf, op), gf_finite_seen(gf, op->index, GF_COUNT_PACKED));
+    gf_buffer_done(gf, op, now_ns);
 }
 
 /* Chunks wait for the vote, which only has to know whether they will fit. */
@@ -166,7 +167,7 @@ static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
     else if (count > gf->sparse.scratch_elems) count = gf->sparse.scratch_elems;
     if (!fits && ((gf_queue_after(gf, &gf->pack_queue, &gf->queue) < 0) || /* whose scratch it is */
                   (gf->ops->cast(&gf->queue, gf->sparse.scratch, type, op->packed + done * gf_type_size_bytes(wire),
-                                 wire, count, factor, 0, gf_finite_counter(gf, op->index)) < 0) ||
+                                 wire, count, factor, 0, gf_finite_counter(gf, op->index, GF_COUNT_SUMMED)) < 0) ||
                   (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0)))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     op->done_elems += count;
@@ -176,9 +177,9 @@ static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
 const struct gf_op_kind gf_sparse_buffer = {
     .counts = true,
     .pack = sparse_pack,
-    .packed = sparse_packed,
+    .packed = gf_buffer_packed,
     .unpack = sparse_unpack,
-    .done = gf_buffer_done,
+    .done = sparse_done,
 };
 
 /* ---- norms ---- */
@@ -238,7 +239,7 @@ static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_
     /* A norm that is not finite names its element. On a device nobody can look yet: all pieces are checked. */
     if (!gf->on_device && isfinite(gf->sparse.scores[pass->chunk])) return GF_OK;
     if (gf->ops->check(queue, values, GF_TYPE_F32, end - pass->elem, pass->elem,
-                       gf_finite_counter(gf, counter(gf))) < 0)
+                       gf_finite_counter(gf, counter(gf), GF_COUNT_PACKED)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;
 }
@@ -247,7 +248,7 @@ static gf_status piece_hold(gf_context *gf, struct gf_sparse_pass *pass, uint64_
 static void scores_attribute(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    struct gf_check check = gf->finite.seen[counter(gf)];
+    struct gf_check check = *gf_finite_seen(gf, counter(gf), GF_COUNT_PACKED);
     for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++) {
         if (isfinite(sparse->scores[chunk])) continue;
         sparse->scores[chunk] = 0.0f;
@@ -282,11 +283,8 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     gf_status status;
     if (sparse->scored) return GF_OK;
     if ((status = ready_advance(gf)) < 0) return status;
-    if (!sparse->counted) {
-        (void)gf_finite_clear(gf, counter(gf));
-        if (gf_finite_send(gf, &gf->pack_queue, counter(gf)) < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
-        sparse->counted = true;
-    }
+    if (!sparse->counted) gf_finite_begin(gf, counter(gf));
+    sparse->counted = true;
     status = sparse->in_lists ? gf_sparse_lists_score(gf) : pieces_score(gf, now_ns);
     if (status != GF_OK) return status;
     if (!sparse->score_queued && (gf_finite_end(gf, &gf->pack_queue, counter(gf)) < 0))
@@ -297,7 +295,7 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     if (sparse->in_lists) gf_sparse_lists_place(gf);
     scores_attribute(gf);
     sparse->scored = true;
-    return GF_OK;
+    return (gf_finite_taken(gf, counter(gf)) < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : GF_OK;
 }
 
 /* ---- commit ---- */

@@ -109,7 +109,7 @@ gf_status gf_sparse_lists_pack(gf_context *gf, struct gf_op *op)
                         elems) < 0) ||
             (gf->ops->cast(op->pack_queue, op->packed + op->done_elems * gf_type_size_bytes(wire), wire, sparse->scratch,
                            GF_TYPE_F32, elems, gf->loss_scale.value * gf->config.exchange.pre_scale, op->done_elems,
-                           gf_finite_counter(gf, op->index)) < 0))
+                           gf_finite_counter(gf, op->index, GF_COUNT_PACKED)) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
         op->done_elems += elems;
     }
@@ -161,7 +161,8 @@ static gf_status local_score(gf_context *gf)
     uint32_t count = (uint32_t)ready - sparse->listed;
     gf_status status;
     if (!all && (count < batch_max(sparse))) return GF_AGAIN;
-    status = gradients_score(gf, &gf->pack_queue, sparse->listed, count, gf_finite_counter(gf, gf->under_way.count));
+    status = gradients_score(gf, &gf->pack_queue, sparse->listed, count,
+                             gf_finite_counter(gf, gf->under_way.count, GF_COUNT_PACKED));
     sparse->listed += count;
     return ((status == GF_OK) && !all) ? GF_AGAIN : status;
 }
@@ -188,7 +189,7 @@ gf_status gf_sparse_lists_score(gf_context *gf)
             (gf->ops->score(&gf->pack_queue, (gf_mem)(uintptr_t)&sparse->scores[first], sparse->scratch, elems,
                             sparse->chunk_elems, gf_slice_elems(gf)) < 0) ||
             (gf->ops->check(&gf->pack_queue, sparse->scratch, GF_TYPE_F32, elems, first * sparse->chunk_elems,
-                            gf_finite_counter(gf, gf->under_way.count)) < 0))
+                            gf_finite_counter(gf, gf->under_way.count, GF_COUNT_PACKED)) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
         sparse->listed += count;
     }
@@ -198,7 +199,7 @@ gf_status gf_sparse_lists_score(gf_context *gf)
 void gf_sparse_lists_place(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    struct gf_check *check = &gf->finite.seen[gf->under_way.count];
+    struct gf_check *check = gf_finite_seen(gf, gf->under_way.count, GF_COUNT_PACKED);
     const uint32_t *list = others(sparse);
     if (gf_sparse_is_local(gf)) return; /* they are */
     for (uint32_t i = other_count(sparse); i-- > 0;) sparse->scores[list[i]] = sparse->scores[i];

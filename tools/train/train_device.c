@@ -123,7 +123,6 @@ gf_status device_open(struct device *device, const struct gf_config *config, str
         return gf_fault_set(&device->fault, GF_ERR_SYSTEM, GF_RANK_NONE, "calloc", 0, "there is no memory for the device's state");
     gf_status status = driver->open(&setup, device->state, &device->gpu, &device->fault);
     if (status < 0) return status;
-    device->blocks_max = 8u * device->gpu->multiprocessors;
     device->queue = (struct gf_queue){device->gpu, driver->stream(device->gpu, GF_STREAM_MAIN)};
     device->model->layout(device, driver->arena(device->gpu));
     status = driver->host_register(device->gpu, host, device_host_bytes(net->model, images_max));
@@ -259,7 +258,7 @@ void device_abandon(struct device *device)
 void device_blocks(struct device *device, uint32_t kernel, uint64_t blocks, void *args)
 {
     void *list[] = {args};
-    uint32_t count = (blocks < device->blocks_max) ? (uint32_t)blocks : device->blocks_max;
+    uint32_t most = device->gpu->blocks[kernel], count = (blocks < most) ? (uint32_t)blocks : most;
     if ((device->status < 0) || (blocks == 0)) return;
     device->status = device->gpu->driver->launch(&device->queue, kernel, count, TRAIN_KERNEL_THREADS, list);
 }

@@ -40,7 +40,7 @@ struct device {
     void *state;           /* the driver's */
     gf_context *gf;
     gf_status status;      /* sticks: after a failure nothing more is queued */
-    uint32_t images_max, image_count, blocks_max;
+    uint32_t images_max, image_count;
     gf_mem weight[NET_TENSORS_MAX], gradient[NET_TENSORS_MAX];
     gf_mem input, labels, logits, losses, hits, pooled1, winner1, pooled2, winner2, hidden, hidden_gradient,
         pooled2_gradient, pooled1_gradient, unfolded, convolved;

@@ -20,13 +20,12 @@ const uint32_t gf_cuda_kernel_count = sizeof gf_cuda_kernels / sizeof gf_cuda_ke
 #define KERNEL_NUMBER(name) KERNEL_##name,
 enum { GF_KERNELS(KERNEL_NUMBER) };
 
-/* Blocks of GF_KERNEL_THREADS that a multiprocessor holds, at most: 2048 threads. */
-#define BLOCKS_EACH 8u
+_Static_assert(GF_KERNEL_THREADS == GF_GPU_BLOCK_THREADS, "it says how many blocks it has room for");
 
 /* Enough blocks for `work` threads, but no more than run at once: each then takes several turns. */
-static uint32_t blocks_for(const struct gf_queue *queue, uint64_t work)
+static uint32_t blocks_for(const struct gf_queue *queue, uint32_t kernel, uint64_t work)
 {
-    uint64_t most = (uint64_t)queue->gpu->multiprocessors * BLOCKS_EACH;
+    uint64_t most = queue->gpu->blocks[kernel];
     uint64_t wanted = (work + GF_KERNEL_THREADS - 1) / GF_KERNEL_THREADS;
     GF_ASSERT(most > 0);
     return (uint32_t)((wanted < most) ? wanted : most);
@@ -36,7 +35,7 @@ static uint32_t blocks_for(const struct gf_queue *queue, uint64_t work)
 static gf_status start(struct gf_queue *queue, uint32_t kernel, uint64_t work, void *args)
 {
     void *list[] = {args};
-    return queue->gpu->driver->launch(queue, kernel, blocks_for(queue, work), GF_KERNEL_THREADS, list);
+    return queue->gpu->driver->launch(queue, kernel, blocks_for(queue, kernel, work), GF_KERNEL_THREADS, list);
 }
 
 /* Threads for elements of which one takes at least `pack` at a time. */
