@@ -31,6 +31,21 @@ port=$("$run" -n 1 sh -c 'echo ${GF_ADDRESS#127.0.0.1:}')
 check port_is_not_ephemeral yes \
     "$([ "$port" -gt 1023 ] && { [ "$port" -lt "$low" ] || [ "$port" -gt "$high" ]; } && echo yes)"
 
+# A gf-run on each of two nodes. Rank 0 fails; all others hear of it in the bits of GF_ENDED_FD.
+mkdir -m 700 "$work/nodes"
+told='echo $GF_RANK/$GF_WORLD/$GF_JOB; [ $GF_RANK != 0 ] || exit 3; for i in $(seq 100); do
+    [ $(od -An -tu1 -N1 /proc/self/fd/$GF_ENDED_FD) -ne 1 ] || { echo told; exit 0; }; sleep 0.02; done'
+node() {
+    timeout 20 "$run" -n 2 --merge --elastic --nodes 2 --node-rank "$1" --job "$2" --shared "$work/nodes" \
+        sh -c "$told" 2>&1
+}
+check nodes_tell_each_other_who_has_ended "0/4/7|1/4/7|2/4/7|3/4/7|told|told|told|" \
+    "$( (node 0 7 & node 1 7; wait) | one_line)"
+check a_number_is_used_once 1 "$(node 1 7 | grep -c 'gf-run.7.1: File exists: allowed is a job number that was not')"
+printf '\001%0127d' 0 >"$work/nodes/gf-run.8.0"; chmod 666 "$work/nodes/gf-run.8.0"
+check what_others_may_write_is_not_believed "2/4/8|3/4/8|" "$(node 1 8 | one_line)"
+check nothing_is_started_again_on_several_nodes 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --restart 1 true)"
+
 check only_rank_0_is_not_prefixed "[1] a|a|" "$("$run" -n 2 echo a | one_line)"
 check stderr_is_prefixed "[0] a|[1] a|" "$("$run" -n 2 sh -c 'echo a >&2' 2>&1 >/dev/null | one_line)"
 check merge_adds_nothing "a|a|" "$("$run" -n 2 --merge echo a | one_line)"

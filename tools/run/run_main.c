@@ -1,5 +1,5 @@
-/* gf-run -n N [--merge] [--elastic] [--restart N] [--] PROGRAM ARGS: starts N ranks of a job on this machine, shows what they
- * print, and ends them all when one fails. Not a launcher for clusters: there Slurm or Open MPI start the ranks. */
+/* gf-run -n N [--merge] [--elastic] [--restart N] [--] PROGRAM ARGS: starts N ranks of a job on this machine, shows
+ * what they print, and ends them all when one fails. On several nodes something else starts a gf-run on each. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tools/run/run_ranks.h"
+#include "tools/run/run_nodes.h"
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_output.h"
 
@@ -54,7 +54,7 @@ static unsigned port_find(uint32_t random)
 static int program(int argc, char **argv)
 {
     struct run_job job = {0};
-    uint64_t rank_count = 0, restarts = 0, most = 0, random[2];
+    uint64_t rank_count = 0, restarts = 0, most = 0, nodes = 1, node = 0, id = 0, random[2];
     uint32_t operand_count = 0;
     bool given = false, merge = false, elastic = false;
     const struct tool_option options[] = {
@@ -69,10 +69,19 @@ static int program(int argc, char **argv)
         {"max", TOOL_NUMBER, &most, "N",
          .help = "let SIGUSR1 start one more rank each time, up to N in all; implies --elastic",
          .low = 1, .high = RUN_RANKS_MAX},
+        {"nodes", TOOL_NUMBER, &nodes, "N", .help = "a gf-run on each of N nodes, with -n ranks there; wants --job",
+         .low = 1, .high = RUN_RANKS_MAX},
+        {"node-rank", TOOL_NUMBER, &node, "R", .help = "which of them this is, from 0", .low = 0,
+         .high = RUN_RANKS_MAX - 1},
+        {"job", TOOL_NUMBER, &id, "ID", .help = "its number, the same on all nodes (default: random)", .low = 1,
+         .high = UINT64_MAX},
+        {"shared", TOOL_TEXT, &job.shared, "DIRECTORY",
+         .help = "of all nodes: there each gf-run tells the others who has ended (--elastic)"},
     };
     const struct tool_args args = {
         .program = "gf-run",
-        .usage = "-n N [--merge] [--elastic] [--restart N] [--max N] [--] PROGRAM [ARGUMENT ..]",
+        .usage = "-n N [--merge] [--elastic] [--restart N] [--max N] [--nodes N --node-rank R --job ID [--shared D]]\n"
+                 "              [--] PROGRAM [ARGUMENT ..]",
         .about = "Starts N ranks of PROGRAM on this machine (GF_RANK, GF_WORLD, GF_JOB and GF_ADDRESS say who\n"
                  "they are) and ends all when one fails. Exits as the first that failed: its code, or 128 plus\n"
                  "its signal.",
@@ -85,20 +94,30 @@ static int program(int argc, char **argv)
     if (result > 0) return EXIT_SUCCESS;
     if ((result == 0) && !given) (void)fprintf(stderr, "gf-run: -n N is missing\nusage: gf-run %s\n", args.usage);
     if ((result < 0) || !given) return TOOL_EXIT_USAGE;
+    const char *wrong = (node >= nodes) ? "--node-rank: allowed is below --nodes"
+                        : (nodes * rank_count > RUN_RANKS_MAX) ? "--nodes: allowed are 1024 ranks on all nodes"
+                        : (nodes == 1) ? ((job.shared != NULL) ? "--shared: allowed with --nodes alone" : NULL)
+                        : (id == 0) ? "--job is missing: all nodes give the same number"
+                        : ((restarts > 0) || (most > 0)) ? "--restart, --max: allowed on one node alone" : NULL;
+    if (wrong != NULL) (void)fprintf(stderr, "gf-run: %s\n", wrong);
+    if (wrong != NULL) return TOOL_EXIT_USAGE;
 
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
         (void)fprintf(stderr, "gf-run: getrandom: %s\n", strerror(errno));
         return EXIT_FAILURE;
     }
     job.rank_count = (uint32_t)rank_count;
-    job.id = random[0] | 1u; /* 0 would mean: no job */
-    job.port = port_find((uint32_t)random[1]);
+    job.id = (id != 0) ? id : random[0] | 1u; /* 0 would mean: no job */
+    job.nodes = (uint32_t)nodes;
+    job.node = (uint32_t)node;
+    job.port = (nodes > 1) ? 0 : port_find((uint32_t)random[1]);
     job.rank_max = (uint32_t)((most > rank_count) ? most : rank_count);
     job.elastic = elastic || (restarts > 0) || (most > rank_count);
     job.restarts = (uint32_t)restarts;
     job.prefix = !merge;
     job.arguments = argv + argc - operand_count;
-    if (job.port == 0) {
+    if ((job.shared != NULL) && !run_nodes_begin(&job)) return EXIT_FAILURE;
+    if ((job.port == 0) && (nodes == 1)) {
         (void)fprintf(stderr, "gf-run: no port from %u to %u is free on 127.0.0.1\n", PORT_FIRST, PORT_END - 1u);
         return EXIT_FAILURE;
     }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tools/run/run_lines.h"
+#include "tools/run/run_nodes.h"
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_clock.h"
 
@@ -22,6 +23,7 @@
 #define LAST_WORDS_NS 1000000000u
 #define TERM_NS 3000000000u
 #define IDLE_MS 1000
+#define NODES_MS 100 /* between two looks at what other nodes tell */
 #define SIGNALS_MAX 3
 
 struct rank {
@@ -42,11 +44,24 @@ static volatile sig_atomic_t signal_number, grow_wanted;
 static unsigned char ended[RUN_RANKS_MAX / 8];
 static int ended_fd = -1;
 
-static void ended_set(uint32_t rank, bool has_ended)
+static uint32_t rank_first(const struct run_job *job) { return job->node * job->rank_count; }
+
+static void ended_write(const struct run_job *job)
 {
+    unsigned char all[sizeof ended];
+    memcpy(all, ended, sizeof all);
+    if (ended_fd < 0) return;
+    run_nodes_hear(job, all, sizeof all);
+    (void)!pwrite(ended_fd, all, sizeof all, 0);
+}
+
+static void ended_set(const struct run_job *job, uint32_t local, bool has_ended)
+{
+    uint32_t rank = rank_first(job) + local;
     if (has_ended) ended[rank / 8] |= (unsigned char)(1u << (rank % 8));
     else ended[rank / 8] &= (unsigned char)~(1u << (rank % 8));
-    if (ended_fd >= 0) (void)!pwrite(ended_fd, ended, sizeof ended, 0);
+    run_nodes_tell(ended, sizeof ended);
+    ended_write(job);
 }
 
 static void signal_handle(int number)
@@ -107,16 +122,16 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
     for (int i = 0; i < 2; i++) {
         if (out[i] >= 0) (void)dup2(out[i], STDOUT_FILENO + i);
     }
-    (void)snprintf(text, sizeof text, "%u", rank);
+    (void)snprintf(text, sizeof text, "%u", rank_first(job) + rank);
     (void)setenv("GF_RANK", text, 1);
-    (void)snprintf(text, sizeof text, "%u", job->rank_count);
+    (void)snprintf(text, sizeof text, "%u", job->nodes * job->rank_count);
     (void)setenv("GF_WORLD", text, 1);
     (void)snprintf(text, sizeof text, "%u", job->rank_max);
     if (job->rank_max > job->rank_count) (void)setenv("GF_WORLD_MAX", text, 1);
     (void)snprintf(text, sizeof text, "%llu", (unsigned long long)job->id);
     (void)setenv("GF_JOB", text, 1);
     (void)snprintf(text, sizeof text, "127.0.0.1:%u", job->port);
-    (void)setenv("GF_ADDRESS", text, 1);
+    if (job->port != 0) (void)setenv("GF_ADDRESS", text, 1);
     if (ranks[rank].starts > 0) (void)setenv("GF_REJOIN", "1", 1);
     (void)snprintf(text, sizeof text, "%d", ended_fd);
     if (ended_fd >= 0) (void)setenv("GF_ENDED_FD", text, 1);
@@ -146,11 +161,11 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
     int out[2] = {-1, -1}, report[2] = {-1, -1}, code = 0;
     char prefix[16];
     pid_t parent = getpid();
-    (void)snprintf(prefix, sizeof prefix, "[%u] ", rank);
+    (void)snprintf(prefix, sizeof prefix, "[%u] ", rank_first(job) + rank);
     bool ready = pipe2(report, O_CLOEXEC) == 0;
     for (uint32_t i = 0; ready && (i < 2); i++) {
         if ((rank == 0) && (isatty(STDOUT_FILENO + (int)i) == 1)) continue; /* rank 0 has the terminal itself */
-        bool plain = !job->prefix || ((rank == 0) && (i == 0));
+        bool plain = !job->prefix || ((rank == 0) && (i == 0) && (job->node == 0));
         out[i] = source_open(&sources[2u * rank + i], &sinks[i], plain ? "" : prefix);
         ready = out[i] >= 0;
     }
@@ -180,11 +195,11 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
 
 /* Marks ranks that have ended; the exit code of the first that failed, 0 if none did. Of several that failed between
  * two looks one that a signal ended goes first: the others' failures are mostly its consequence. */
-static int ranks_look(uint32_t rank_count, uint32_t *live_out, bool *succeeded)
+static int ranks_look(const struct run_job *job, uint32_t *live_out, bool *succeeded)
 {
     int failure = 0, crash = 0;
     uint32_t live = 0;
-    for (uint32_t i = 0; i < rank_count; i++) {
+    for (uint32_t i = 0; i < job->rank_max; i++) {
         siginfo_t info = {0};
         if (ranks[i].ended || (ranks[i].pid == 0)) continue;
         if ((waitid(P_PID, (id_t)ranks[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) || (info.si_pid == 0)) {
@@ -193,10 +208,10 @@ static int ranks_look(uint32_t rank_count, uint32_t *live_out, bool *succeeded)
         }
         ranks[i].ended = true;
         ranks[i].left = (info.si_code == CLD_EXITED) && (info.si_status == TOOL_EXIT_LEFT);
-        if (ranks[i].left) ended_set(i, true);
+        if (ranks[i].left) ended_set(job, i, true);
         if (ranks[i].left) continue;
         if ((info.si_code == CLD_EXITED) && (info.si_status == 0)) *succeeded = true;
-        ended_set(i, !*succeeded);
+        ended_set(job, i, !*succeeded);
         if ((info.si_code == CLD_EXITED) && (failure == 0)) failure = info.si_status;
         if ((info.si_code != CLD_EXITED) && (crash == 0)) crash = 128 + info.si_status;
     }
@@ -218,7 +233,7 @@ static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
         }
         (void)waitpid(rank->pid, NULL, 0);
         rank->pid = 0;
-        ended_set(i, false);
+        ended_set(job, i, false);
         if (rank_start(job, i, mask) == 0) count++;
         else rank->starts = job->restarts + 1u;
     }
@@ -260,7 +275,7 @@ static uint32_t rank_add(const struct run_job *job, const sigset_t *mask)
         return 0;
     }
     added++;
-    ended_set(rank, false);
+    ended_set(job, rank, false);
     return (rank_start(job, rank, mask) == 0) ? 1 : 0;
 }
 
@@ -281,8 +296,10 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
             continue;
         }
         int wait_ms = (next_ns != 0) ? (int)((next_ns - now_ns) / 1000000u) + 1 : IDLE_MS;
+        if ((job->shared != NULL) && (wait_ms > NODES_MS)) wait_ms = NODES_MS;
         (void)output_move(rank_count, wait_ms, mask);
-        int failure = ranks_look(rank_count, &live, &succeeded);
+        if (job->shared != NULL) ended_write(job);
+        int failure = ranks_look(job, &live, &succeeded);
         if (first_failure == 0) first_failure = failure;
         if ((*result == 0) && !succeeded && (signal_number == 0)) live += ranks_restart(job, mask);
         if ((*result == 0) && (live > 0) && (grow_wanted != 0)) live += rank_add(job, mask);
@@ -308,9 +325,10 @@ int run_job(const struct run_job *job)
     int result = 0;
     for (uint32_t i = 0; i < 2u * RUN_RANKS_MAX; i++) sources[i].number = -1;
     signals_hold(&mask);
-    if (job->elastic) ended_fd = memfd_create("gf-ended", 0); /* the ranks inherit it */
-    for (uint32_t rank = job->rank_count; rank < job->rank_max; rank++) ended_set(rank, true); /* not started yet */
-    if (ended_fd >= 0) ended_set(0, false);
+    bool tells = job->elastic && ((job->nodes == 1) || (job->shared != NULL));
+    if (tells) ended_fd = memfd_create("gf-ended", 0); /* the ranks inherit it */
+    for (uint32_t rank = job->rank_count; rank < job->rank_max; rank++) ended_set(job, rank, true); /* yet to start */
+    if (ended_fd >= 0) ended_set(job, 0, false);
     for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++) result = rank_start(job, rank, &mask);
     job_watch(job, &result, &mask);
     ranks_signal(job->rank_max, SIGKILL); /* what ranks have started and left behind */

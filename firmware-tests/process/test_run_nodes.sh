@@ -1,0 +1,52 @@
+#!/bin/sh
+# suite: long (namespaces, 15 s)
+# Two nodes (network namespaces, root) with a gf-run each and two ranks there. Both ranks of the first are killed at
+# once, the lowest among them: half without the lowest is no quorum. With a directory that the nodes share the others
+# go on.
+. firmware-tests/support/shell.sh
+. firmware-tests/support/net.sh
+trap 'net_down; rm -rf "$scratch"' EXIT
+trap 'exit 1' INT TERM
+export OPENBLAS_NUM_THREADS=1 LC_ALL=C
+
+# job NUMBER PATTERN OPTIONS..: until both ranks of the second node have said what matches
+job() {
+    number=$1 pattern=$2 pids='' code=1; shift 2
+    for host in 0 1; do
+        # shellcheck disable=SC2016
+        net_exec $host unshare --ipc --pid --fork --kill-child --mount-proc timeout -k 1 40 "$BUILD/gf-run" -n 2 \
+            --elastic --nodes 2 --node-rank $host --job "$number" "$@" \
+            sh -c '[ $GF_RANK -lt 2 ] || exec "$@"; "$@" & echo $! >"$0.$GF_RANK"; [ $GF_RANK = 1 ] ||
+                { sleep 4; kill -9 $(cat "$0.0" "$0.1"); }; wait $!' "$scratch/pid" \
+            "$BUILD/gf-train" --config "$scratch/net.cfg" --model linear --data "$scratch/data" --batch 12 --elastic \
+            --steps 100000000 --lr 0.0001 >"$scratch/out.$host" 2>&1 & pids="$pids $!"
+    done
+    for _ in $(seq 1 300); do
+        [ "$(grep -Ec "$pattern" "$scratch/out.1")" -lt 2 ] || { code=0; break; }
+        sleep 0.1
+    done
+    # shellcheck disable=SC2086
+    kill $pids 2>/dev/null
+    for pid in $pids; do wait "$pid" 2>/dev/null; done
+    [ $code -eq 0 ] || tail -n 20 "$scratch/out.0" "$scratch/out.1"
+    return $code
+}
+
+cases="half_without_the_lowest_goes_on_where_nodes_tell_who_has_ended and_ends_where_they_do_not"
+why=$(net_missing)
+if [ -n "$why" ] || ! net_up "gf$$" 2 1gbit 2>/dev/null; then
+    net_down
+    for name in $cases; do skip "$name" "${why:-no namespaces}"; done
+    finish
+fi
+idx_data "$scratch/data" 250 || exit 1
+head -c 32 /dev/urandom >"$scratch/key"; chmod 600 "$scratch/key"
+cat >"$scratch/net.cfg" <<EOF
+rendezvous = { address = "$(net_address 0):7117"; key_file = "$scratch/key"; join_timeout = 12.0; };
+link = { transports = "self,tcp"; devices = "eth0"; };
+EOF
+mkdir -m 700 "$scratch/shared"
+check half_without_the_lowest_goes_on_where_nodes_tell_who_has_ended \
+    job 1 'elastic: rank [23] of 4 is rank [01] of 2' --shared "$scratch/shared"
+check and_ends_where_they_do_not job 2 'too few to go on'
+finish
