@@ -52,6 +52,7 @@ struct gf_gpu {
     uint32_t multiprocessors; /* 0 on the host */
     const uint32_t *blocks;   /* [kernel_count] of GF_GPU_BLOCK_THREADS threads, that it has room for at a time */
     char name[64];            /* for a person; empty on the host */
+    bool has_flags;           /* flags() works here, as far as the device says */
     unsigned char uuid[16];   /* the same in all processes on this device; zeroes: it has none */
     char pci[16];             /* "0000:3b:00.0", as sysfs names it; empty: not known */
     struct gf_fault fault;
@@ -62,7 +63,16 @@ struct gf_gpu {
 struct gf_queue {
     struct gf_gpu *gpu;
     gf_queue_handle stream;
+    gf_mem stop; /* 0, or a 64-bit word of registered memory: unless it is 0, sum_n and copy_n here touch nothing */
 };
+
+/* A flag: a 64-bit word of registered host memory, which the CPU, and other processes, may store and load meanwhile. */
+struct gf_gpu_flag {
+    gf_mem at;
+    uint64_t value; /* below 2^63 */
+    bool is_wait;   /* until the word holds value or more; else it is stored, after all that the queue holds */
+};
+#define GF_GPU_FLAGS_MAX 128u /* a call */
 
 struct gf_gpu_driver {
     const char *name; /* "host", "cuda" */
@@ -72,7 +82,8 @@ struct gf_gpu_driver {
                       struct gf_fault *fault_out);
     void (*close)(struct gf_gpu *gpu);
     gf_mem (*arena)(struct gf_gpu *gpu); /* base of device_bytes, zeroes at open; 0 on the host */
-    /* Host memory that copies and kernels will touch, once at open: afterwards its addresses are good on queues too. */
+    /* Host memory that copies, kernels and flags will touch: afterwards its addresses are good on queues too.
+     * GF_ERR_STATE: this process has registered it before, which does; nothing has changed. */
     gf_status (*host_register)(struct gf_gpu *gpu, void *base, size_t size_bytes);
     /* GF_ERR_DEVICE, with the fault: the device's work does not end, and the memory stays registered. */
     gf_status (*host_unregister)(struct gf_gpu *gpu, void *base);
@@ -93,6 +104,10 @@ struct gf_gpu_driver {
     gf_status (*reached)(struct gf_gpu *gpu, uint32_t event); /* GF_OK; GF_AGAIN */
     /* The queue's later work waits for the event as it was marked last; for one that never was, not at all. */
     gf_status (*follow)(struct gf_queue *queue, uint32_t event);
+    /* Waits and stores, in this order. What others did before they stored a word is seen by what follows a wait for
+     * it. A wait that nobody ends keeps its queue for ever: whoever asks for one stores the word in the end. NULL, and
+     * wherever !has_flags: there are none. */
+    gf_status (*flags)(struct gf_queue *queue, const struct gf_gpu_flag *flags, uint32_t count);
     gf_status (*finished)(struct gf_queue *queue); /* GF_OK: all that was queued is done; GF_AGAIN */
     /* The arena exported to devices of this node, of this process too. All three NULL: this driver exports none. They may block.
      * export: handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is. import: what a handle exports, as this device reaches it;

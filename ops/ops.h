@@ -135,6 +135,10 @@ struct gf_ops {
     gf_status (*check)(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                        struct gf_check *check);
     gf_status (*copy)(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes);
+    /* dst[i][size_bytes[i]] = src[i] for all i < count, at once: no dst overlaps another range. Addresses and sizes are
+     * multiples of 2; the tables are host memory, read during the call. */
+    gf_status (*copy_n)(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
+                        uint32_t count);
     gf_status (*zero)(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes);
     /* scores_f32[c] = sum of |src[i]| over chunk c of chunk_elems (the last may be short). One order of adding, the
      * same in every backend: 64 lanes (lane l adds elements l, l+64, ..), then a fixed tree over the lanes (l += l+32,

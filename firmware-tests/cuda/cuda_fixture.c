@@ -27,7 +27,8 @@ static void library_find(struct cuda_fixture *f)
 static void environment_set(const char *first, const char *second)
 {
     static const char *const names[] = {"GF_FAKE_CUDA_SEED", "GF_FAKE_CUDA_FAIL", "GF_FAKE_CUDA_WITHOUT",
-                                        "GF_FAKE_CUDA_VERSION", "GF_FAKE_CUDA_MEMORY", "GF_FAKE_CUDA_NO_HOST_POINTER"};
+                                        "GF_FAKE_CUDA_VERSION", "GF_FAKE_CUDA_MEMORY", "GF_FAKE_CUDA_NO_HOST_POINTER",
+                                        "GF_FAKE_CUDA_NO_FLAGS"};
     const char *const given[] = {first, second};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)unsetenv(names[i]);
     for (size_t i = 0; i < 2; i++) {
@@ -57,7 +58,8 @@ gf_status cuda_fixture_open(struct cuda_fixture *f)
 {
     assert_true(gf_gpu_cuda.state_bytes(&f->setup) <= sizeof f->state);
     gf_status status = gf_gpu_cuda.open(&f->setup, f->state, &f->gpu, &f->fault);
-    if (status == GF_OK) f->queue = (struct gf_queue){f->gpu, gf_gpu_cuda.stream(f->gpu, GF_STREAM_MAIN)};
+    if (status < 0) return status;
+    f->queue = (struct gf_queue){.gpu = f->gpu, .stream = gf_gpu_cuda.stream(f->gpu, GF_STREAM_MAIN)};
     return status;
 }
 

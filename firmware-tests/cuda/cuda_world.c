@@ -69,6 +69,30 @@ static gf_status reached(struct gf_gpu *gpu, uint32_t event)
     return gf_gpu_cuda.reached(gpu, event);
 }
 
+/* Sums come in the order in which operations were taken. */
+static void order_look(const struct gf_queue *queue, const struct gf_gpu_flag *first)
+{
+    for (uint32_t rank = 0; first->is_wait && (rank < cuda_world.cuda.world); rank++) {
+        const gf_context *gf = cuda_world.cuda.ranks[rank].gf;
+        uint64_t order = first->value >> GF_DIRECT_STEP_BITS;
+        if ((gf == NULL) || (gf->gpu != queue->gpu) || (queue->stream != gf->out_queue.stream)) continue;
+        if (order < cuda_world.summed[rank]) cuda_world.disordered++;
+        cuda_world.summed[rank] = order;
+    }
+}
+
+/* Without them a stream stores as before, and waits for nothing. */
+static gf_status flags(struct gf_queue *queue, const struct gf_gpu_flag *all, uint32_t count)
+{
+    order_look(queue, all);
+    if (cuda_world.lack != LACKS_FLAGS) return gf_gpu_cuda.flags(queue, all, count);
+    for (uint32_t i = 0; i < count; i++) {
+        gf_status status = all[i].is_wait ? GF_OK : gf_gpu_cuda.flags(queue, &all[i], 1);
+        if (status < 0) return status;
+    }
+    return GF_OK;
+}
+
 static gf_status finished(struct gf_queue *queue)
 {
     return (cuda_world.lack == LACKS_FINISHED) ? GF_OK : gf_gpu_cuda.finished(queue);
@@ -127,7 +151,7 @@ static void *gradient_of(struct world *w, uint32_t rank, uint32_t tensor)
 
 static void copy_on(struct world *w, uint32_t rank, gf_queue_handle stream, gf_mem dst, gf_mem src, uint64_t bytes)
 {
-    struct gf_queue queue = {w->ranks[rank].gf->gpu, stream};
+    struct gf_queue queue = {.gpu = w->ranks[rank].gf->gpu, .stream = stream};
     assert_int_equal(gf_gpu_cuda.copy(&queue, dst, src, bytes), GF_OK);
 }
 
@@ -196,7 +220,7 @@ void cuda_world_halves_expect_equal(void)
     struct world *host = &cuda_world.host, *cuda = &cuda_world.cuda;
     for (uint32_t rank = 0; rank < host->world; rank++) {
         gf_context *gf = cuda->ranks[rank].gf;
-        struct gf_queue queue = {gf->gpu, gf_gpu_cuda.stream(gf->gpu, GF_STREAM_MAIN)};
+        struct gf_queue queue = gf->queue;
         for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++) {
             gf_mem half = gf_weight_half(host->ranks[rank].gf, tensor);
             uint64_t bytes = state_tensors[tensor].elem_count * sizeof(uint16_t);
@@ -220,10 +244,13 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver.lead = lead;
     driver.reached = reached;
     driver.finished = finished;
+    driver.flags = flags;
     driver.import = import;
     cuda_world.lack = LACKS_NOTHING;
     cuda_world.import_refused = cuda_world.import_wrong = 0;
     cuda_world.wire_ranks = 0;
+    cuda_world.disordered = 0;
+    memset(cuda_world.summed, 0, sizeof cuda_world.summed);
     cuda_world.devices = 1;
 }
 

@@ -48,6 +48,13 @@ static gf_status late_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
     return GF_OK;
 }
 
+static gf_status late_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
+                             uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) (void)late_copy(queue, dst[i], src[i], size_bytes[i]);
+    return GF_OK;
+}
+
 static gf_status late_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
                             uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base,
                             struct gf_check *check, struct gf_check *sources)
@@ -272,6 +279,7 @@ void late_work_do(struct late *late, const struct late_work *work)
 
 const struct gf_ops late_ops = {
     .name = "late", .cast = late_cast, .sum = late_sum, .sum_n = late_sum_n, .check = late_check, .copy = late_copy,
+    .copy_n = late_copy_n,
     .zero = late_zero, .score = late_score, .norm = late_norm, .ratio = late_ratio,
     .accumulate = late_accumulate, .update = late_update, .update_parts = late_update_parts,
     .cast_chunks = late_cast_chunks, .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,

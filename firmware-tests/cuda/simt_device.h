@@ -55,6 +55,7 @@ unsigned long long simt_atomic_min(unsigned long long *at, unsigned long long va
 typedef struct { uint32_t word[4]; } __attribute__((aligned(16))) gf_line;
 typedef struct { uint32_t word[2]; } __attribute__((aligned(8))) gf_half_line;
 GF_INLINE void gf_line_load(uint32_t words[4], uint64_t at) { *(gf_line *)words = *(const gf_line *)at; }
+GF_INLINE uint64_t gf_word_load(uint64_t at) { return *(const volatile uint64_t *)at; }
 GF_INLINE void gf_half_line_load(uint32_t words[2], uint64_t at) { *(gf_half_line *)words = *(const gf_half_line *)at; }
 GF_INLINE void gf_line_store(uint64_t at, const uint32_t words[4]) { *(gf_line *)at = *(const gf_line *)words; }
 GF_INLINE void gf_half_line_store(uint64_t at, const uint32_t words[2])

@@ -43,12 +43,13 @@ static gf_status work(uint64_t theirs)
     uint64_t argument = 0;
     void *args[] = {&argument};
     gf_mem device = gf_gpu_cuda.arena(f.gpu), host = (gf_mem)(uintptr_t)pinned;
-    struct gf_queue appliance = {f.gpu, theirs};
+    struct gf_queue appliance = {.gpu = f.gpu, .stream = theirs};
     gf_status status = gf_gpu_cuda.mark(&appliance, 2);
     if (status >= 0) status = gf_gpu_cuda.follow(&f.queue, 2);
     if (status >= 0) status = gf_gpu_cuda.copy(&f.queue, device, host, BYTES);
     if (status >= 0) status = gf_gpu_cuda.zero(&f.queue, device, BYTES / 2);
     if (status >= 0) status = gf_gpu_cuda.launch(&f.queue, 0, 1, 32, args);
+    if (status >= 0) status = gf_gpu_cuda.flags(&f.queue, &(struct gf_gpu_flag){.at = host + BYTES - 8, .value = 1}, 1);
     if (status >= 0) status = gf_gpu_cuda.mark(&f.queue, 1);
     if (status >= 0) status = gf_gpu_cuda.lead(&f.queue, theirs);
     if (status >= 0) status = until(ask_reached);
@@ -135,7 +136,8 @@ static const struct {
              {"cuStreamWaitEvent", false}, {"cuEventCreate", false}, {"cuEventDestroy", false},
              {"cuEventRecord", false}, {"cuEventQuery", true}, {"cuMemcpyAsync", false}, {"cuMemsetD8Async", false},
              {"cuModuleLoadData", false}, {"cuModuleUnload", false}, {"cuModuleGetFunction", false},
-             {"cuOccupancyMaxActiveBlocksPerMultiprocessor", false}, {"cuLaunchKernel", false}};
+             {"cuOccupancyMaxActiveBlocksPerMultiprocessor", false}, {"cuLaunchKernel", false},
+             {"cuStreamBatchMemOp", false}};
 
 TEST(each_call_has_failed_once)
 {

@@ -165,7 +165,7 @@ static void with_their_stream(uint32_t seed, bool is_default, void (*run)(struct
 {
     begin(seed);
     uint64_t stream = is_default ? 0 : f.fake->stream_create();
-    struct gf_queue theirs = {f.gpu, stream};
+    struct gf_queue theirs = {.gpu = f.gpu, .stream = stream};
     run(&theirs, ordered);
     f.fake->stream_run(stream);
     if (!is_default) f.fake->stream_destroy(stream);
@@ -210,7 +210,7 @@ TEST(what_is_finished_needs_no_wait)
 {
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         begin(seed);
-        struct gf_queue theirs = {f.gpu, f.fake->stream_create()};
+        struct gf_queue theirs = {.gpu = f.gpu, .stream = f.fake->stream_create()};
         launch(&theirs, FILL, device(0), 9);
         (void)drain(&theirs);
         launch(&f.queue, DOUBLE, device(0), 0);

@@ -60,6 +60,35 @@ TEST(test_large_counts)
     run(ELEMS_MAX, counts, LENGTH(counts), 1);
 }
 
+/* Ranges of other lengths, whose packs lie alike or not; and none where the word says stop. */
+TEST(test_copies_at_once_and_a_stop)
+{
+    enum { MOST = 5000, RANGES = 4 };
+    static _Alignas(64) uint16_t src[RANGES][MOST], dst[RANGES][MOST], want[RANGES][MOST];
+    static uint64_t stop;
+    for (uint32_t turn = 0; turn < 24; turn++) {
+        gf_mem to[RANGES], from[RANGES];
+        uint64_t bytes[RANGES];
+        struct gf_queue *queue = simt_gpu_queue(1 + turn % 3);
+        memset(dst, 0xee, sizeof dst);
+        memset(want, 0xee, sizeof want);
+        for (uint32_t r = 0; r < RANGES; r++) {
+            uint32_t elems = (turn * 211 + r * 997) % (MOST - 16), at = (turn + r) % 9, other = (turn % 2) ? at : r;
+            for (uint32_t i = 0; i < MOST; i++) src[r][i] = (uint16_t)(i * 7 + r * 31 + turn);
+            to[r] = (gf_mem)(uintptr_t)&dst[r][at];
+            from[r] = (gf_mem)(uintptr_t)&src[r][other];
+            bytes[r] = (r == 2) ? 0 : elems * sizeof(uint16_t);
+            if (turn % 4 != 3) memcpy(&want[r][at], &src[r][other], bytes[r]);
+        }
+        stop = (turn % 4 == 3) ? 5 : 0;
+        queue->stop = (turn % 4 == 0) ? 0 : (gf_mem)(uintptr_t)&stop;
+        gf_simt_seed(turn);
+        assert_int_equal(gf_ops_cuda.copy_n(queue, to, from, bytes, RANGES), GF_OK);
+        assert_memory_equal(dst, want, sizeof dst);
+        queue->stop = 0;
+    }
+}
+
 /* Nothing is launched for nothing: an empty grid is not valid. */
 TEST(test_empty_ranges_launch_nothing)
 {
@@ -75,6 +104,7 @@ TEST(test_empty_ranges_launch_nothing)
     assert_int_equal(gf_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.check(queue, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.copy(queue, 0, 0, 0), GF_OK);
+    assert_int_equal(gf_ops_cuda.copy_n(queue, &none, &none, &none, 1), GF_OK);
     assert_int_equal(gf_ops_cuda.zero(queue, 0, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.norm(queue, 0, GF_TYPE_F32, &(struct gf_norm){.elem_count = 0}, 1), GF_OK);

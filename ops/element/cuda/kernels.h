@@ -11,12 +11,12 @@
     GF_KERNELS_TYPES(X, cast_f32) GF_KERNELS_TYPES(X, cast_f16) GF_KERNELS_TYPES(X, cast_bf16)                     \
     GF_KERNELS_TYPES(X, sum) GF_KERNELS_TYPES(X, sum_n) GF_KERNELS_TYPES(X, check) GF_KERNELS_TYPES(X, norm_runs)  \
     GF_KERNELS_TYPES(X, accumulate) GF_KERNELS_TYPES(X, update) GF_KERNELS_TYPES(X, adam)                          \
-    X(score) X(norm_end) X(ratio) X(zero_chunks) X(quantize) X(dequantize)
+    X(score) X(norm_end) X(ratio) X(zero_chunks) X(quantize) X(dequantize) X(copy_n)
 
 #define GF_KERNEL_F32 0u /* gf_type, in numbers */
 #define GF_KERNEL_F16 1u
 #define GF_KERNEL_BF16 2u
-#define GF_KERNEL_RANKS_MAX 64u   /* of sum_n: the tables are part of its arguments */
+#define GF_KERNEL_RANKS_MAX 64u   /* of sum_n and copy_n: the tables are part of their arguments */
 #define GF_KERNEL_SOURCE_SHIFT 48u
 #define GF_KERNEL_THREADS 256u    /* of a block, but for norm_end and ratio */
 #define GF_KERNEL_LANES 64u       /* in the order of adding of score and norm; threads of norm_end */
@@ -47,7 +47,15 @@ struct gf_sum_args {
 struct gf_sum_n_args {
     uint64_t dst[GF_KERNEL_RANKS_MAX], src[GF_KERNEL_RANKS_MAX];
     uint64_t elem_count, base, check, sources;
+    uint64_t stop; /* 0, or where a word lies that is not 0 when nothing may be touched any more */
     uint32_t dst_count, src_count, type;
+};
+
+/* Range b % count by block b; blocks are a multiple of count. Of 16 bits, as all elements are that or twice that. */
+struct gf_copy_n_args {
+    uint64_t dst[GF_KERNEL_RANKS_MAX], src[GF_KERNEL_RANKS_MAX], bytes[GF_KERNEL_RANKS_MAX];
+    uint64_t stop;
+    uint32_t count;
 };
 
 struct gf_check_args {

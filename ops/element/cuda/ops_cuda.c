@@ -114,7 +114,7 @@ static gf_status cuda_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
 {
     struct gf_sum_n_args args = {.elem_count = elem_count, .base = base, .check = check_at(check),
                                  .sources = check_at(sources),
-                                 .dst_count = dst_count, .src_count = src_count, .type = type};
+                                 .dst_count = dst_count, .src_count = src_count, .type = type, .stop = queue->stop};
     GF_ASSERT((type < GF_TYPE_COUNT) && (src_count > 0));
     GF_ASSERT((sources == NULL) || (check != NULL));
     GF_ASSERT((src_count <= GF_KERNEL_RANKS_MAX) && (dst_count <= GF_KERNEL_RANKS_MAX));
@@ -138,6 +138,28 @@ static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint6
 {
     if ((size_bytes == 0) || (dst == src)) return GF_OK;
     return queue->gpu->driver->copy(queue, dst, src, size_bytes);
+}
+
+/* As many blocks to each range. */
+static gf_status cuda_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
+                             uint32_t count)
+{
+    struct gf_copy_n_args args = {.stop = queue->stop};
+    void *list[] = {&args};
+    uint64_t most = 0;
+    GF_ASSERT(count <= GF_KERNEL_RANKS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        GF_ASSERT(size_bytes[i] % sizeof(uint16_t) == 0);
+        if (size_bytes[i] == 0) continue;
+        args.dst[args.count] = dst[i];
+        args.src[args.count] = src[i];
+        args.bytes[args.count++] = size_bytes[i];
+        if (size_bytes[i] > most) most = size_bytes[i];
+    }
+    if (args.count == 0) return GF_OK;
+    uint32_t each = blocks_for(queue, packs_of(most, 16) * args.count) / args.count;
+    if (each == 0) each = 1;
+    return queue->gpu->driver->launch(queue, KERNEL_copy_n, args.count * each, GF_KERNEL_THREADS, list);
 }
 
 static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
@@ -355,6 +377,7 @@ const struct gf_ops gf_ops_cuda = {
     .sum_n = cuda_sum_n,
     .check = cuda_check,
     .copy = cuda_copy,
+    .copy_n = cuda_copy_n,
     .zero = cuda_zero,
     .score = cuda_score,
     .norm = cuda_norm,

@@ -26,18 +26,35 @@ GF_INLINE void sum_n_single(uint64_t i, const struct gf_sum_n_args *r, uint32_t 
     gf_found_one(found, sum_n_one(r, i), r->base + i);
 }
 
+/* So many sources are on their way at once: of peers, each takes a microsecond or two. */
+#define SUM_N_LOADS 4u
+
 GF_INLINE void sum_n_load(struct sum_n_some *some, uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack,
                           struct gf_found *found)
 {
-    struct gf_pack from;
+    struct gf_pack from[SUM_N_LOADS];
+    uint32_t s = 1;
     (void)found;
-    gf_pack_load(&from, type, r->src[0], i, pack);
+    gf_pack_load(&from[0], type, r->src[0], i, pack);
     GF_UNROLL
-    for (int e = 0; e < pack; e++) some->at[e] = gf_pack_get(&from, type, e);
-    for (uint32_t s = 1; s < r->src_count; s++) {
-        gf_pack_load(&from, type, r->src[s], i, pack);
+    for (int e = 0; e < pack; e++) some->at[e] = gf_pack_get(&from[0], type, e);
+    GF_ROLLED
+    for (; s + SUM_N_LOADS <= r->src_count; s += SUM_N_LOADS) {
         GF_UNROLL
-        for (int e = 0; e < pack; e++) some->at[e] = gf_raw(some->at[e] + gf_pack_get(&from, type, e));
+        for (uint32_t l = 0; l < SUM_N_LOADS; l++) gf_pack_load(&from[l], type, r->src[s + l], i, pack);
+        GF_UNROLL
+        for (uint32_t l = 0; l < SUM_N_LOADS; l++)
+            GF_UNROLL
+            for (int e = 0; e < pack; e++) some->at[e] = gf_raw(some->at[e] + gf_pack_get(&from[l], type, e));
+    }
+    GF_UNROLL
+    for (uint32_t l = 0; l < SUM_N_LOADS - 1u; l++)
+        if (s + l < r->src_count) gf_pack_load(&from[l], type, r->src[s + l], i, pack);
+    GF_UNROLL
+    for (uint32_t l = 0; l < SUM_N_LOADS - 1u; l++) {
+        if (s + l >= r->src_count) continue;
+        GF_UNROLL
+        for (int e = 0; e < pack; e++) some->at[e] = gf_raw(some->at[e] + gf_pack_get(&from[l], type, e));
     }
 }
 
@@ -59,11 +76,15 @@ GF_INLINE void sum_n_type(uint32_t type, const struct gf_sum_n_args *r)
     int alike = 1;
     for (uint32_t s = 1; s < r->src_count; s++) alike = alike && gf_alike(r->src[s], 0, type, pack, head);
     for (uint32_t d = 0; d < r->dst_count; d++) alike = alike && gf_alike(r->dst[d], 0, type, pack, head);
-    GF_WALK(&range, pack, head, alike, 2, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_single, r, type, pack,
+    GF_WALK(&range, pack, head, alike, 1, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_single, r, type, pack,
             &found);
     gf_found_tell(&found, r->check);
 }
 
-#define SUM_N(name, type) \
-    GF_KERNEL_OF(sum_n_##name, sum_n) { sum_n_type(type, &args); }
+#define SUM_N(name, type)              \
+    GF_KERNEL_OF(sum_n_##name, sum_n) \
+    {                                  \
+        GF_UNLESS_STOPPED(args.stop)   \
+        sum_n_type(type, &args);       \
+    }
 GF_EACH_TYPE(SUM_N)

@@ -55,6 +55,13 @@ static gf_status host_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint6
     return gf_ops_scalar.copy(queue, dst, src, size_bytes);
 }
 
+static gf_status host_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
+                             uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) (void)host_copy(queue, dst[i], src[i], size_bytes[i]);
+    return GF_OK;
+}
+
 static gf_status host_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
 {
     return gf_ops_scalar.zero(queue, dst, size_bytes);
@@ -140,6 +147,7 @@ const struct gf_ops gf_ops_host = {
     .sum_n = host_sum_n,
     .check = host_check,
     .copy = host_copy,
+    .copy_n = host_copy_n,
     .zero = host_zero,
     .score = host_score,
     .norm = host_norm,
