@@ -135,11 +135,15 @@ struct gf_coll_kind {
     gf_status (*start)(struct gf_coll *coll);                 /* sets up its part; posts nothing */
     /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and waits_for. */
     gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
+    /* It has failed: gives up what is under way beside messages. GF_AGAIN: not all of that has ended, call again. NULL:
+     * there is nothing. */
+    gf_status (*end)(struct gf_coll *coll);
 };
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
-extern const struct gf_coll_kind gf_coll_direct_device; /* direct where data and ops are a device's; allreduce */
+/* Direct where data and ops are a device's; allreduce. stream: its streams tell each other, without the CPU. */
+extern const struct gf_coll_kind gf_coll_direct_device, gf_coll_direct_stream;
 
 /* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. */
 gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);

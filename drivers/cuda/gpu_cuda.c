@@ -156,6 +156,10 @@ static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_
     if (status < 0) return status;
     CUresult result = cuda->calls.host_register(base, size_bytes,
                                                 CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) { /* portable: for this context too */
+        (void)gf_cuda_told(cuda, result, "cuMemHostRegister");
+        return gf_cuda_leave(cuda, GF_ERR_STATE);
+    }
     status = gf_cuda_leave(cuda, gf_cuda_told(cuda, result, "cuMemHostRegister"));
     /* Where it was registered and the context could not be left: the caller holds what failed for not registered. */
     if ((result == CUDA_SUCCESS) && (status < 0)) (void)cuda_host_unregister(gpu, base);
@@ -278,6 +282,7 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .mark = cuda_mark,
     .reached = cuda_reached,
     .follow = cuda_follow,
+    .flags = gf_cuda_flags,
     .finished = cuda_finished,
     .export = gf_cuda_export,
     .import = gf_cuda_import,

@@ -67,6 +67,7 @@ struct cuda_gpu {
     bool begun;   /* cuInit() was called */
     struct cuda_calls calls;
     __typeof__(&cuCtxRecordEvent) context_record; /* from 12.5 on; NULL */
+    __typeof__(&cuStreamBatchMemOp) flags;        /* NULL: gpu.has_flags is false */
     uint32_t entered; /* so often, and the thread's mode before the first */
     CUstreamCaptureMode mode_before;
     uint64_t idle_ns; /* how long closing waits for the device's work */
@@ -104,6 +105,8 @@ CUresult gf_cuda_relax(struct cuda_gpu *cuda);
 CUresult gf_cuda_unrelax(struct cuda_gpu *cuda);
 gf_status gf_cuda_enter(struct cuda_gpu *cuda);
 gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status); /* in any case; hands on what was said in between */
+/* gpu_cuda_flags.c */
+gf_status gf_cuda_flags(struct gf_queue *queue, const struct gf_gpu_flag *flags, uint32_t count);
 /* gpu_cuda_ipc.c */
 gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out);
 gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle, gf_mem *base_out);

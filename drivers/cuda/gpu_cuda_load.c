@@ -54,18 +54,17 @@ static gf_status symbols_find(struct cuda_gpu *cuda, struct gf_fault *fault_out)
     return GF_OK;
 }
 
-/* Calls that not every driver has. */
-static void symbols_find_newer(struct cuda_gpu *cuda, int version)
+/* Of a call that not every driver has; NULL in *member_out: this one has it not, or is older than `since`. */
+static void symbol_find_newer(struct cuda_gpu *cuda, int version, const char *name, int since, void *member_out)
 {
     CUdriverProcAddressQueryResult why = CU_GET_PROC_ADDRESS_SUCCESS;
     cuda_finder find;
     void *found = dlsym(cuda->handle, "cuGetProcAddress_v2");
     memcpy(&find, &found, sizeof find);
-    if ((version < CUDA_VERSION_RECORD) ||
-        (find("cuCtxRecordEvent", &found, CUDA_VERSION_RECORD, CU_GET_PROC_ADDRESS_LEGACY_STREAM,
-              &why) != CUDA_SUCCESS))
+    found = NULL;
+    if ((version >= since) && (find(name, &found, since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &why) != CUDA_SUCCESS))
         found = NULL;
-    memcpy(&cuda->context_record, &found, sizeof found);
+    memcpy(member_out, &found, sizeof found);
 }
 
 gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library, struct gf_fault *fault_out)
@@ -83,7 +82,8 @@ gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library, struct gf_fau
     if (status < 0) return status;
     status = gf_cuda_result(cuda, cuda->calls.driver_version(&version), "cuDriverGetVersion", fault_out);
     if (status < 0) return status;
-    symbols_find_newer(cuda, version);
+    symbol_find_newer(cuda, version, "cuCtxRecordEvent", CUDA_VERSION_RECORD, &cuda->context_record);
+    symbol_find_newer(cuda, version, "cuStreamBatchMemOp", CUDA_VERSION_MIN, &cuda->flags);
     if (version >= CUDA_VERSION_MIN) return GF_OK;
     return gf_fault_set(fault_out, GF_ERR_DEVICE, GF_RANK_NONE, "cuDriverGetVersion", version,
                         "device.library \"%.80s\" is of CUDA %d.%d; needed is %d.%d or newer", cuda->library,

@@ -44,6 +44,9 @@ static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup 
     status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors, fault_out);
     if (status < 0) return status;
     cuda->gpu.multiprocessors = (uint32_t)multiprocessors;
+    status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, &usable, fault_out);
+    if (status < 0) return status;
+    cuda->gpu.has_flags = (usable != 0) && (cuda->flags != NULL);
     if (calls->device_name(cuda->gpu.name, sizeof cuda->gpu.name, cuda->device) != CUDA_SUCCESS)
         (void)snprintf(cuda->gpu.name, sizeof cuda->gpu.name, "?");
     if (calls->device_uuid(&uuid, cuda->device) == CUDA_SUCCESS)

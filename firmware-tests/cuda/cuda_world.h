@@ -8,7 +8,8 @@
 #include "firmware-tests/support/state_world.h"
 
 /* Without one kind of wait: what that call answers is a lie from here on. LACKS_FLAGS: flags of other ranks but the
- * first of an operation seem to be up. LACKS_PACKED, _FOLDED: reached() lies before, and while, a collective runs. */
+ * first of an operation seem to be up, and streams wait for none. LACKS_PACKED, _FOLDED: reached() lies before, and
+ * while, a collective runs. */
 typedef enum cuda_lack {
     LACKS_NOTHING, LACKS_FOLLOW, LACKS_LEAD, LACKS_REACHED, LACKS_FINISHED, LACKS_FLAGS,
     LACKS_PACKED, LACKS_FOLDED, LACKS_COUNT
@@ -22,6 +23,8 @@ struct cuda_world {
     uint32_t devices;        /* 1: all ranks on one, and it is meant; 2: as device.ordinal = auto has it */
     uint32_t import_wrong;   /* the so-many-th such time it gets its own memory instead; 0: never */
     uint32_t import_refused; /* the so-many-th time that a rank would reach another's memory, it cannot; 0: never */
+    uint64_t summed[STATE_RANKS_MAX]; /* the last operation that each rank's stream of sums got, in this epoch */
+    uint32_t disordered;     /* so often it was before the one that it had got */
     struct world host, cuda;
 };
 extern struct cuda_world cuda_world;

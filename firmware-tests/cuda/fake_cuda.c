@@ -128,6 +128,12 @@ static void api_stream_hold(uint64_t handle)
     fake_queue_add(stream, &(struct work){.kind = WORK_HOLD});
 }
 
+static void api_stream_drop(uint64_t handle)
+{
+    uint32_t stream;
+    if (fake_stream_find((CUstream)(uintptr_t)handle, &stream)) fake_stream_drop(stream);
+}
+
 static void api_release(void)
 {
     fake_hold(false);
@@ -169,6 +175,7 @@ const struct fake_cuda_api fake_cuda_api = {
     .stream_run = api_stream_run,
     .stream_hold = api_stream_hold,
     .release = api_release,
+    .stream_drop = api_stream_drop,
     .forget = api_forget,
     .capture_begin = api_capture_begin,
     .capture_end = api_capture_end,

@@ -12,6 +12,7 @@
  *   - Images are looked at: header, sizes, machine code or PTX that the device (sm_90) can
  * use.
  *   - What is not given back by the last release of the context, or by the end of the program, is trouble.
+ *   - A stream that waits for a word of memory stands until it is stored, by a stream, the CPU or another process.
  *   - Any call can be made to fail.
  * Trouble is kept for fake_cuda_trouble(); a program that ends with some prints it and exits with FAKE_CUDA_EXIT.
  * Not modelled: several devices' memory, that the default stream waits for blocking ones and they for it (missing order
@@ -25,6 +26,7 @@
  *   GF_FAKE_CUDA_VERSION=11040                what cuDriverGetVersion() says
  *   GF_FAKE_CUDA_MEMORY=1048576               bytes of device memory; default 4 GiB
  *   GF_FAKE_CUDA_OTHER_MEMORY=1               memory of another process that is opened is not what was exported
+ *   GF_FAKE_CUDA_NO_FLAGS=1                   no stream memory operations
  *   GF_FAKE_CUDA_NAME="NVIDIA H200"           what the devices are called
  *   GF_FAKE_CUDA_US=30                        what a work takes between events that have times; default 1 */
 #ifndef FAKE_CUDA_H
@@ -74,6 +76,7 @@ struct fake_cuda_api {
      * trouble. */
     void (*stream_hold)(uint64_t stream);
     void (*release)(void);
+    void (*stream_drop)(uint64_t stream); /* what it holds is gone, as its process is; nothing waits for that */
     /* The process has ended: all that it held is gone. Before reset() where a stream was held to the end. */
     void (*forget)(void);
     /* Another thread captures a stream; end: true, nothing has broken the capture. is_global: in the strictest mode. */

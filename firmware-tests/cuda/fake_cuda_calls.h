@@ -43,6 +43,7 @@
     X("cuModuleGetFunction", fake_module_function, cuModuleGetFunction) \
     X("cuOccupancyMaxActiveBlocksPerMultiprocessor", fake_occupancy, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X("cuLaunchKernel", fake_launch, cuLaunchKernel) \
+    X("cuStreamBatchMemOp", fake_flags, cuStreamBatchMemOp) \
     X("cuIpcGetMemHandle", fake_export, cuIpcGetMemHandle) \
     X("cuIpcOpenMemHandle", fake_import, cuIpcOpenMemHandle_v2) \
     X("cuIpcCloseMemHandle", fake_give_back, cuIpcCloseMemHandle)

@@ -37,7 +37,7 @@ CUresult fake_enter_current(const char *call)
 
 void fake_synchronise(const char *call)
 {
-    if (fake_holds() && !fake_is_lost()) fake_trouble("%s waits for work that never ends", call);
+    if (fake_holds() && !fake_is_lost()) fake_trouble("%s waits for work that never ends, or for another rank", call);
     else fake_run_all();
 }
 
@@ -127,10 +127,13 @@ CUresult fake_device_attribute(int *value_out, CUdevice_attribute attribute, CUd
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: *value_out = getenv("GF_FAKE_CUDA_NO_HOST_POINTER") == NULL; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value_out = 2; break;
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: *value_out = fake_has_flags(); break;
     default: return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
 }
+
+bool fake_has_flags(void) { return getenv("GF_FAKE_CUDA_NO_FLAGS") == NULL; }
 
 CUresult fake_context_retain(CUcontext *context_out, CUdevice device)
 {

@@ -13,6 +13,13 @@ struct CUstream_st {
     uint64_t queued, done;
     struct clock clock;
     struct work *head, *tail;
+    struct join *joins; /* [join_count] what the waits for words that have ended brought, in the order of works */
+    uint32_t join_count;
+};
+/* From work `done` on, what follows is behind this too. Known only when it is done. */
+struct join {
+    uint64_t done;
+    struct clock clock;
 };
 struct CUevent_st {
     bool live, recorded, timed, of_all; /* of_all: of every stream */
@@ -60,6 +67,26 @@ static void poison(const struct work *work)
     memset((void *)(uintptr_t)work->dst, FAKE_CUDA_POISON, work->size_bytes);
 }
 
+/* What the stream's first `done` works were behind, by words. */
+static const struct clock *joined(uint32_t stream, uint64_t done)
+{
+    static const struct clock none;
+    const struct CUstream_st *of = &streams[stream];
+    for (uint32_t i = of->join_count; i > 0; i--)
+        if (of->joins[i - 1].done <= done) return &of->joins[i - 1].clock;
+    return &none;
+}
+
+static void joins_add(struct CUstream_st *to, const struct clock *clock)
+{
+    uint32_t stream = (uint32_t)(to - streams);
+    struct join *joins = realloc(to->joins, (to->join_count + 1u) * sizeof *joins);
+    if (joins == NULL) abort();
+    to->joins = joins;
+    joins[to->join_count] = (struct join){.done = to->done + 1, .clock = *joined(stream, to->done)};
+    clock_join(&joins[to->join_count++].clock, clock);
+}
+
 void fake_queue_add(uint32_t stream, const struct work *like)
 {
     struct CUstream_st *to = &streams[stream];
@@ -83,6 +110,7 @@ static bool can_run(const struct CUstream_st *stream)
     const struct work *work = stream->head;
     if (work == NULL) return false;
     if (work->kind == WORK_HOLD) return !held || fake_is_lost();
+    if (work->kind == WORK_AWAIT) return fake_is_lost() || fake_await_passes(work);
     return (work->kind != WORK_WAIT) || (streams[work->wait_stream].done >= work->wait_done);
 }
 
@@ -93,26 +121,37 @@ void fake_hold(bool is_held)
 
 bool fake_holds(void)
 {
-    for (uint32_t s = 0; held && (s < STREAMS_MAX); s++)
+    for (uint32_t s = 0; s < STREAMS_MAX; s++)
         for (const struct work *work = streams[s].head; work != NULL; work = work->next)
-            if (work->kind == WORK_HOLD) return true;
+            if ((held && (work->kind == WORK_HOLD)) || ((work->kind == WORK_AWAIT) && !fake_await_passes(work)))
+                return true;
     return false;
 }
 
 /* The counts stay: what was done is over. */
+void fake_stream_drop(uint32_t stream)
+{
+    struct CUstream_st *of = &streams[stream];
+    while (of->head != NULL) {
+        struct work *work = of->head;
+        of->head = work->next;
+        free(work);
+    }
+    of->tail = NULL;
+    of->done = of->queued;
+    clock_join(&seen, &of->clock);
+}
+
 void fake_queue_forget(void)
 {
     for (uint32_t s = 0; s < STREAMS_MAX; s++) {
-        while (streams[s].head != NULL) {
-            struct work *work = streams[s].head;
-            streams[s].head = work->next;
-            free(work);
-        }
-        streams[s].tail = NULL;
-        streams[s].done = streams[s].queued;
+        fake_stream_drop(s);
         streams[s].live = (s < 2);
-        clock_join(&seen, &streams[s].clock);
+        free(streams[s].joins);
+        streams[s].joins = NULL;
+        streams[s].join_count = 0;
     }
+    fake_flags_forget();
     for (uint32_t i = 0; i < EVENTS_MAX; i++) events[i].live = false;
     held = false;
 }
@@ -131,6 +170,8 @@ static bool work_do(const struct work *work)
         memset((void *)(uintptr_t)work->dst, work->value, work->size_bytes);
         return true;
     case WORK_KERNEL: return fake_kernel_run(work);
+    case WORK_STORE: fake_store(work, &work->clock); return true;
+    case WORK_AWAIT:
     case WORK_WAIT:
     case WORK_HOLD:
     case WORK_CARD: return true;
@@ -148,9 +189,15 @@ static void turn(struct CUstream_st *stream)
         return;
     }
     running = true;
-    fake_memory_unlock();
+    bool touches = (work->kind == WORK_COPY) || (work->kind == WORK_SET) || (work->kind == WORK_KERNEL);
+    if (touches) fake_memory_unlock();
+    struct clock by_words = {{0}};
+    if (work->kind == WORK_WAIT) by_words = *joined(work->wait_stream, work->wait_done);
+    if (work->kind == WORK_AWAIT) fake_flags_order(work, &by_words);
+    if ((work->kind == WORK_WAIT) || (work->kind == WORK_AWAIT)) joins_add(stream, &by_words);
+    clock_join(&work->clock, joined((uint32_t)(stream - streams), stream->done));
     bool good = fake_is_lost() || work_do(work); /* a lost context does nothing more */
-    fake_memory_lock();
+    if (touches) fake_memory_lock();
     running = false;
     if (!good) {
         fake_trouble("work %u of stream %u touches an address that is neither device nor registered host memory",
@@ -185,10 +232,14 @@ void fake_run_some(void)
     for (uint32_t left = fake_random(4); left > 1; left--) fake_run_one();
 }
 
+/* The host has: the stream's first `done` works are over. */
+static void saw(uint32_t stream, uint64_t done) { clock_join(&seen, joined(stream, done)); }
+
 void fake_run_stream(uint32_t stream)
 {
     while (streams[stream].head != NULL) fake_run_one();
     clock_join(&seen, &streams[stream].clock);
+    saw(stream, streams[stream].done);
 }
 
 void fake_run_all(void)
@@ -240,6 +291,7 @@ bool fake_stream_done(uint32_t stream)
     if (fake_random(2) != 0) fake_run_one();
     if (streams[stream].head != NULL) return false;
     clock_join(&seen, &streams[stream].clock);
+    saw(stream, streams[stream].done);
     return true;
 }
 
@@ -319,6 +371,8 @@ CUresult fake_event_query(CUevent handle)
     for (uint32_t s = 0; event->of_all && (s < STREAMS_MAX); s++)
         if (streams[s].done < event->all[s]) return CUDA_ERROR_NOT_READY;
     clock_join(&seen, &event->clock);
+    for (uint32_t s = 0; event->of_all && (s < STREAMS_MAX); s++) saw(s, event->all[s]);
+    if (!event->of_all) saw(event->stream, event->done);
     return CUDA_SUCCESS;
 }
 
@@ -333,37 +387,7 @@ CUresult fake_event_elapsed(float *ms_out, CUevent begin, CUevent end)
     return CUDA_SUCCESS;
 }
 
-/* Behind what the host has seen; while it lasts, an access of a time that nobody has. */
-bool fake_card_begin(uint64_t address, size_t size_bytes, bool is_write)
-{
-    static struct work work = {.kind = WORK_CARD, .stream = CARD_STREAM};
-    if (!fake_is_device(address, size_bytes)) return false;
-    work.clock = seen;
-    work.clock.at[CARD_STREAM] = UINT32_MAX >> STREAM_BITS;
-    (void)fake_memory_touch(&work, address, size_bytes, is_write);
-    if (!is_write) return true;
-    fake_memory_unlock();
-    memset((void *)(uintptr_t)address, FAKE_CUDA_POISON, size_bytes);
-    fake_memory_lock();
-    return true;
-}
-
-void fake_card_end(uint64_t address, size_t size_bytes, bool is_write)
-{
-    fake_memory_stamp(address, size_bytes, is_write, CARD_STREAM, ++seen.at[CARD_STREAM]);
-}
-
-void fake_card_copy(bool to_device, void *dst, const void *src, size_t size_bytes)
-{
-    uint64_t address = to_device ? (uint64_t)(uintptr_t)dst : (uint64_t)(uintptr_t)src;
-    if (!fake_is_device(address, size_bytes)) {
-        fake_trouble("a card reaches 0x%llx, which is no device memory", (unsigned long long)address);
-        return;
-    }
-    fake_memory_unlock();
-    memcpy(dst, src, size_bytes);
-    fake_memory_lock();
-}
+struct clock *fake_seen(void) { return &seen; }
 
 void fake_queue_count(struct fake_cuda_live *live)
 {

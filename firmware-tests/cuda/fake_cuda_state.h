@@ -17,7 +17,9 @@ struct clock {
     uint32_t at[STREAMS_MAX];
 };
 
-typedef enum work_kind { WORK_COPY, WORK_SET, WORK_KERNEL, WORK_WAIT, WORK_CARD, WORK_HOLD } work_kind;
+typedef enum work_kind {
+    WORK_COPY, WORK_SET, WORK_KERNEL, WORK_WAIT, WORK_CARD, WORK_HOLD, WORK_STORE, WORK_AWAIT
+} work_kind;
 
 struct work {
     struct work *next;
@@ -32,6 +34,7 @@ struct work {
     uint32_t blocks, threads;
     uint32_t wait_stream; /* WORK_WAIT: until this stream has done that many */
     uint64_t wait_done;
+    uint64_t word; /* WORK_STORE: into dst; WORK_AWAIT: until dst holds that, or what is greater, as they turn round */
     uint8_t args[ARGS_MAX];
 };
 
@@ -45,6 +48,7 @@ struct fake_kernel {
 
 /* fake_cuda_device.c: contexts */
 CUresult fake_enter_current(const char *call); /* fake_enter(), and a context must be current */
+bool fake_has_flags(void);
 CUcontext fake_current(void);                  /* NULL: none */
 void fake_contexts_count(struct fake_cuda_live *live);
 void fake_contexts_forget(void);
@@ -112,6 +116,7 @@ CUcontext fake_stream_context(uint32_t stream); /* NULL: any */
 bool fake_holds(void); /* some stream never ends */
 void fake_hold(bool held);
 void fake_queue_forget(void);
+void fake_stream_drop(uint32_t stream);
 CUresult fake_stream_destroy(CUstream handle);
 bool fake_stream_done(uint32_t stream); /* true: the host has seen it */
 CUresult fake_event_create(CUevent *handle_out, CUcontext context, bool is_timed);
@@ -122,14 +127,24 @@ CUresult fake_event_record_all(CUevent handle, CUcontext context);
 CUresult fake_event_wait(CUevent handle, uint32_t stream);
 CUresult fake_event_query(CUevent handle);
 void fake_queue_count(struct fake_cuda_live *live);
+struct clock *fake_seen(void); /* what the host has */
+/* fake_cuda_card.c */
 bool fake_card_begin(uint64_t address, size_t size_bytes, bool is_write);
 void fake_card_end(uint64_t address, size_t size_bytes, bool is_write);
 void fake_card_copy(bool to_device, void *dst, const void *src, size_t size_bytes);
+
+/* fake_cuda_flags.c: words that streams store, and that others wait for */
+bool fake_await_passes(const struct work *work);
+void fake_store(const struct work *work, const struct clock *clock);
+/* Joins what was done before the word was stored. */
+void fake_flags_order(const struct work *work, struct clock *clock);
+void fake_flags_forget(void);
 
 /* fake_cuda_image.c: whether this driver and device can use it */
 CUresult fake_image_check(const void *image);
 
 /* fake_cuda_work.c */
+CUresult fake_enter_stream(const char *call, CUstream handle, uint32_t *stream_out); /* for work on it */
 uint64_t fake_launches(void);
 uint64_t fake_copies(void);
 void fake_modules_count(struct fake_cuda_live *live);

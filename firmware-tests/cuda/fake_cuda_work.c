@@ -15,7 +15,7 @@ void fake_modules_count(struct fake_cuda_live *live) { live->modules = modules; 
 void fake_modules_forget(void) { modules = 0; }
 
 /* Of work on a stream: it is of the current context, and takes none down in a graph. */
-static CUresult enter_stream(const char *call, CUstream handle, uint32_t *stream_out)
+CUresult fake_enter_stream(const char *call, CUstream handle, uint32_t *stream_out)
 {
     CUresult result = fake_enter_current(call);
     if (result != CUDA_SUCCESS) return result;
@@ -57,7 +57,7 @@ CUresult fake_stream_destroy_call(CUstream stream)
 CUresult fake_stream_query(CUstream handle)
 {
     uint32_t stream;
-    CUresult result = enter_stream("cuStreamQuery", handle, &stream);
+    CUresult result = fake_enter_stream("cuStreamQuery", handle, &stream);
     if (result == CUDA_SUCCESS) result = fake_capture_unsafe("cuStreamQuery");
     if (result != CUDA_SUCCESS) return result;
     return fake_stream_done(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -66,7 +66,7 @@ CUresult fake_stream_query(CUstream handle)
 CUresult fake_stream_wait(CUstream handle, CUevent event, unsigned flags)
 {
     uint32_t stream;
-    CUresult result = enter_stream("cuStreamWaitEvent", handle, &stream);
+    CUresult result = fake_enter_stream("cuStreamWaitEvent", handle, &stream);
     (void)flags;
     if (result != CUDA_SUCCESS) return result;
     return fake_event_wait(event, stream);
@@ -95,7 +95,7 @@ CUresult fake_event_destroy_call(CUevent event)
 CUresult fake_event_record_call(CUevent event, CUstream handle)
 {
     uint32_t stream;
-    CUresult result = enter_stream("cuEventRecord", handle, &stream);
+    CUresult result = fake_enter_stream("cuEventRecord", handle, &stream);
     if (result != CUDA_SUCCESS) return result;
     return fake_event_record(event, stream);
 }
@@ -117,7 +117,7 @@ CUresult fake_event_query_call(CUevent event)
 CUresult fake_copy(CUdeviceptr dst, CUdeviceptr src, size_t size_bytes, CUstream handle)
 {
     uint32_t stream;
-    CUresult result = enter_stream("cuMemcpyAsync", handle, &stream);
+    CUresult result = fake_enter_stream("cuMemcpyAsync", handle, &stream);
     if (result != CUDA_SUCCESS) return result;
     if (!fake_is_known(dst, size_bytes) || !fake_is_known(src, size_bytes)) {
         fake_trouble("cuMemcpyAsync of %zu bytes from 0x%llx to 0x%llx: not all of it is device or registered memory",
@@ -132,7 +132,7 @@ CUresult fake_copy(CUdeviceptr dst, CUdeviceptr src, size_t size_bytes, CUstream
 CUresult fake_set(CUdeviceptr dst, unsigned char value, size_t count, CUstream handle)
 {
     uint32_t stream;
-    CUresult result = enter_stream("cuMemsetD8Async", handle, &stream);
+    CUresult result = fake_enter_stream("cuMemsetD8Async", handle, &stream);
     if (result != CUDA_SUCCESS) return result;
     if (!fake_is_known(dst, count)) return CUDA_ERROR_INVALID_VALUE;
     fake_queue_add(stream, &(struct work){.kind = WORK_SET, .dst = dst, .size_bytes = count, .value = value});
@@ -183,7 +183,7 @@ CUresult fake_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsi
                             void **extra)
 {
     struct work work = {.kind = WORK_KERNEL, .blocks = grid_x, .threads = block_x};
-    CUresult result = enter_stream("cuLaunchKernel", handle, &work.stream);
+    CUresult result = fake_enter_stream("cuLaunchKernel", handle, &work.stream);
     if (result != CUDA_SUCCESS) return result;
     if ((grid_x == 0) || (block_x == 0) || (block_x > 1024) || (grid_y * grid_z * block_y * block_z != 1) ||
         (shared_bytes != 0) || (extra != NULL))

@@ -32,6 +32,15 @@ static void steps_expect_same(const struct state_run *run, uint32_t steps)
     }
 }
 
+#define NO_FLAGS "GF_FAKE_CUDA_NO_FLAGS=1"
+
+/* Do streams store the flags? */
+static void expect_flags(bool by_streams)
+{
+    for (uint32_t rank = 0; rank < both->cuda.world; rank++)
+        assert_int_equal(both->cuda.ranks[rank].gf->ipc.flags, by_streams);
+}
+
 static void expect_path(gf_path path)
 {
     for (uint32_t rank = 0; rank < both->cuda.world; rank++) assert_int_equal(world_stats(&both->cuda, rank).path, path);
@@ -44,9 +53,10 @@ TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
 {
     static const uint64_t fuse_bytes[] = {512, 1, 65536};
     for (uint32_t i = 0; i < STATE_RUNS; i++) {
-        cuda_world_begin(i, NULL);
+        cuda_world_begin(i, (i % 4 == 3) ? NO_FLAGS : NULL);
         open_of(&state_runs[i], fuse_bytes[i % 3]);
         expect_path(GF_PATH_PEERS);
+        expect_flags(i % 4 != 3);
         steps_expect_same(&state_runs[i], STEPS);
         cuda_world_halves_expect_equal();
         assert_true(world_stats(&both->cuda, 0).mapped_bytes > 0);
@@ -62,7 +72,7 @@ TEST(a_wait_that_is_left_out_is_found)
     for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) {
         for (uint32_t seed = 0; seed < LACK_SEEDS; seed++) {
             bool same;
-            cuda_world_begin(seed, NULL);
+            cuda_world_begin(seed / 2, (seed % 2 == 0) ? NULL : NO_FLAGS);
             open_of(&state_runs[0], 512);
             both->lack = lacks[i];
             for (uint32_t step = 1; step <= 2; step++) {

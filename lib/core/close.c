@@ -5,6 +5,12 @@
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
 
+void gf_link_drop(gf_context *gf)
+{
+    if (gf->on_device) gf->modules->device->flags_close(gf); /* mapped regions of the others go */
+    gf->link->driver->drop(gf->link);
+}
+
 void gf_drivers_close(gf_context *gf)
 {
     if ((gf->gpu != NULL) && gf->on_device) gf->modules->device->ipc_close(gf);

@@ -168,7 +168,7 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     }
     if (!drained(gf, now_ns)) {
         if (gf_awake(gf) - gf->failing.begin_ns < DRAIN_NS) return GF_AGAIN;
-        if (gf->failing.wired) gf->link->driver->drop(gf->link); /* ends every request; nothing is under way after it */
+        if (gf->failing.wired) gf_link_drop(gf); /* ends every request; nothing is under way after it */
         else (void)gf->link->driver->reset(gf->link, gf->epoch + 1); /* half-made connections: that takes a flush */
         (void)drained(gf, now_ns);
     }

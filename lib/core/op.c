@@ -32,6 +32,7 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
     op->order = table->taken++;
     op->between = 0;
     op->done_elems = 0;
+    op->ahead = false;
     op->taken_ns = now_ns;
     op->coll.fold = NULL;
     op->coll.fold_elem_bytes = 0;
@@ -94,6 +95,32 @@ static void device_take(gf_context *gf, struct gf_op *op)
     op->own.direct.exported = gf->ipc.bases;
     op->own.direct.region_bytes = gf->device.bytes;
     op->own.direct.small_bytes = 0;
+    if (!gf->ipc.flags) return;
+    coll->kind = gf->modules->device->stream;
+    op->own.direct.packs = op->ahead ? *op->pack_queue : gf->queue; /* later packs may stand for the appliance */
+    op->own.direct.sums = gf->out_queue; /* nothing goes to host memory and back then */
+    op->own.direct.gathers = gf->in_queue;
+    op->own.direct.sums.stop = op->own.direct.gathers.stop = (gf_mem)(uintptr_t)gf->region.base +
+                                                             gf_direct_stop_at(&op->own.direct);
+}
+
+/* Between streams, in device memory of ranks that all reach each other's. */
+static bool on_streams(const gf_context *gf, const struct gf_op *op)
+{
+    return gf->ipc.flags && (op->algorithm == GF_ALGORITHM_DIRECT) && (op->coll.elem_count > 0) &&
+           gf_device_holds(gf, op->coll.data);
+}
+
+/* Streams get operations in the order in which all ranks take them. */
+static bool may_queue(const gf_context *gf, const struct gf_op *op)
+{
+    for (uint32_t i = 0; i < gf->under_way.count; i++) {
+        const struct gf_op *before = &gf->under_way.ops[i];
+        if ((before->state > GF_OP_RUN) || (before->state == GF_OP_FREE) || (before->order >= op->order)) continue;
+        if (!on_streams(gf, before) || ((before->state == GF_OP_RUN) && before->own.direct.state.queued)) continue;
+        return false;
+    }
+    return true;
 }
 
 /* In the others the quickest message of a rank may have waited for all others' too. */
@@ -205,6 +232,7 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     gf_status status;
     coll->spins = ops_busy(&gf->under_way) == 1 ? gf->waiting.spins : 0; /* others would wait for it */
     coll->awaits_core = false;
+    if (op->algorithm == GF_ALGORITHM_DIRECT) op->own.direct.may_queue = may_queue(gf, op);
     status = gf_coll_poll(coll, now_ns);
     gf->waiting.awaits_core = coll->awaits_core;
     if (coll->moved_ns > gf->waiting.moved_ns) gf->waiting.moved_ns = coll->moved_ns;
@@ -243,8 +271,11 @@ static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     case GF_OP_FREE: break;
     case GF_OP_PACK:
         if (!gf_op_moves(op)) return op_run(gf, op, now_ns);
-        if ((status = gf_op_move(gf, op, now_ns)) == GF_OK) op->state = GF_OP_PACKED;
-        return status;
+        if ((status = gf_op_move(gf, op, now_ns)) != GF_OK) return status;
+        op->ahead = op->kind->goes_ahead && on_streams(gf, op);
+        if (op->ahead) return op_run(gf, op, now_ns);
+        op->state = GF_OP_PACKED;
+        return GF_OK;
     case GF_OP_PACKED:
         status = gf_op_reached(gf, op, now_ns);
         return (status == GF_OK) ? op_run(gf, op, now_ns) : status;

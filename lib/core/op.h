@@ -17,6 +17,7 @@ struct gf_op;
 
 struct gf_op_kind {
     bool counts; /* values that are not finite: finite.h */
+    bool goes_ahead; /* between streams: nobody looks at what was packed before it is summed */
     /* The next slice, from op->done_elems on, which it raises. NULL: data lies where the wire, or the device, takes it. */
     gf_status (*pack)(gf_context *gf, struct gf_op *op);
     gf_status (*unpack)(gf_context *gf, struct gf_op *op);
@@ -54,6 +55,7 @@ struct gf_op {
     gf_mem packed;          /* where the kind packs to and unpacks from; coll.data is where the wire takes it */
     struct gf_queue *pack_queue; /* where it packs: main, or of fused buffers one that follows the appliance */
     uint64_t done_elems;    /* of packing or unpacking */
+    bool ahead;             /* its collective was begun before the device had packed it */
     gf_algorithm algorithm;
     uint64_t taken_ns, begin_ns; /* begin: of the collective */
     uint32_t wait_peer;     /* the rank waited for now, since wait_ns; GF_RANK_NONE */

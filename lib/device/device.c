@@ -88,6 +88,7 @@ const struct gf_device_module gf_module_device = {
     .kernels = &kernels,
 #endif
     .direct = &gf_coll_direct_device,
+    .stream = &gf_coll_direct_stream,
     .lay = device_lay,
     .read = device_read,
     .write = device_write,
@@ -99,4 +100,5 @@ const struct gf_device_module gf_module_device = {
     .ipc_import = gf_ipc_import,
     .ipc_commit = gf_ipc_commit,
     .ipc_close = gf_ipc_close,
+    .flags_close = gf_flags_close,
 };

@@ -10,7 +10,8 @@ struct gf_pool_parts;
 struct gf_device_module {
     const struct gf_gpu_driver *driver;   /* what device.driver may name; NULL: this build has none (no cuda.h) */
     const struct gf_gpu_kernels *kernels; /* its element ops */
-    const struct gf_coll_kind *direct;    /* direct where data and ops are a device's */
+    const struct gf_coll_kind *direct;    /* direct where data and ops are a device's, */
+    const struct gf_coll_kind *stream;    /* and where streams store its flags */
     /* The pools in the device's arena; returns those that optimizer and sparse use. */
     struct gf_pool_parts (*lay)(gf_context *gf, const struct gf_layout *layout);
     /* Of a pool, to and from any memory of this process. May block until the device has copied, up to exchange.timeout. */
@@ -28,6 +29,7 @@ struct gf_device_module {
     gf_status (*ipc_import)(gf_context *gf);
     void (*ipc_commit)(gf_context *gf);
     void (*ipc_close)(gf_context *gf);
+    void (*flags_close)(gf_context *gf);
 };
 
 void gf_uuid_begin(gf_context *gf);

@@ -15,7 +15,7 @@ enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_OUT_OF_REACH, IPC_OTHER_MEMORY };
 
 size_t gf_ipc_bytes(uint32_t world)
 {
-    return world * (GF_IPC_WORDS * sizeof(float) + 2 * sizeof(float) + sizeof(gf_mem));
+    return world * (GF_IPC_WORDS * sizeof(float) + 3 * sizeof(float) + 2 * sizeof(gf_mem));
 }
 
 void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
@@ -23,7 +23,8 @@ void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
     *exported = (struct gf_ipc){0};
     if (memory == NULL) return;
     exported->bases = (gf_mem *)(void *)memory;
-    exported->handles = (float *)(void *)(exported->bases + world);
+    exported->areas = exported->bases + world;
+    exported->handles = (float *)(void *)(exported->areas + world);
     exported->refusals = exported->handles + world * GF_IPC_WORDS;
 }
 
@@ -71,7 +72,7 @@ gf_status gf_ipc_begin(gf_context *gf)
     const struct gf_gpu_driver *driver = gf->gpu->driver;
     float *handle;
     uint32_t devices = (uint32_t)gf->warm.met[GF_MET_DEVICE];
-    gf->ipc.agreed = false;
+    gf->ipc.agreed = gf->ipc.flags = false;
     if ((devices == 0) || (gf->algorithm != GF_ALGORITHM_DIRECT)) return GF_OK;
     if (devices < gf->world) {
         if (gf->on_device)
@@ -89,6 +90,7 @@ gf_status gf_ipc_begin(gf_context *gf)
         refused(gf, "device memory cannot be exported to the other ranks");
     } else {
         gf_status status = canary_write(gf);
+        if (status >= 0) status = gf_flags_begin(gf);
         if (status < 0) return status;
     }
     post(gf, GF_OPERATION_JOIN, GF_COLL_ALLGATHER, gf->ipc.handles, gf->world * GF_IPC_WORDS);
@@ -98,8 +100,8 @@ gf_status gf_ipc_begin(gf_context *gf)
 gf_status gf_ipc_import(gf_context *gf)
 {
     struct gf_ipc *exported = &gf->ipc;
-    float *own = exported->refusals + 2 * gf->rank;
-    memset(exported->refusals, 0, 2 * gf->world * sizeof(float));
+    float *own = exported->refusals + 3 * gf->rank;
+    memset(exported->refusals, 0, 3 * gf->world * sizeof(float));
     own[0] = handle_of(gf, gf->rank)[0];
     own[1] = handle_of(gf, gf->rank)[1];
     for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
@@ -120,7 +122,9 @@ gf_status gf_ipc_import(gf_context *gf)
         gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: what was imported as rank %u's device memory is other memory",
                     gf->rank, rank);
     }
-    post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, exported->refusals, 2 * (uint64_t)gf->world);
+    gf_flags_look(gf);
+    own[2] = exported->no_flags;
+    post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, exported->refusals, 3 * (uint64_t)gf->world);
     return GF_AGAIN;
 }
 
@@ -136,23 +140,32 @@ static const char *reason(float number)
 void gf_ipc_commit(gf_context *gf)
 {
     for (uint32_t rank = 0; rank < gf->world; rank++) {
-        const float *refusal = gf->ipc.refusals + 2 * rank;
+        const float *refusal = gf->ipc.refusals + 3 * rank;
         if (refusal[0] == IPC_FINE) continue;
         gf_ipc_close(gf);
         gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go through host memory, not from device to device: "
                     "rank %u: %s (code %d)", gf->rank, rank, reason(refusal[0]), (int)refusal[1]);
         return;
     }
-    gf->ipc.agreed = true;
+    gf->ipc.agreed = gf->ipc.flags = true;
+    for (uint32_t rank = 0; (rank < gf->world) && gf->ipc.flags; rank++) {
+        const float *refusal = gf->ipc.refusals + 3 * rank;
+        if (refusal[2] == 0) continue;
+        gf->ipc.flags = false;
+        gf_flags_close(gf);
+        gf_log_line(&gf->log, GF_LOG_INFO, "rank %u: the CPU stores the flags between devices, not their streams: "
+                    "rank %u: %s", gf->rank, rank, gf_flags_reason(refusal[2]));
+    }
 }
 
 void gf_ipc_close(gf_context *gf)
 {
     struct gf_ipc *exported = &gf->ipc;
+    gf_flags_close(gf);
     for (uint32_t rank = 0; (exported->bases != NULL) && (rank < gf->world); rank++) {
         if ((exported->bases[rank] != 0) && (rank != gf->rank))
             gf->gpu->driver->give_back(gf->gpu, handle_of(gf, rank) + 2, exported->bases[rank]);
         exported->bases[rank] = 0;
     }
-    exported->agreed = false;
+    exported->agreed = exported->flags = false;
 }

@@ -67,6 +67,7 @@ static gf_status coll_drain(struct gf_coll *coll)
             msg->sum->active = coll->link->driver->test(coll->link, msg->sum->req) == GF_AGAIN;
         active = active || msg->active || ((msg->sum != NULL) && msg->sum->active);
     }
+    if ((coll->kind->end != NULL) && (coll->kind->end(coll) == GF_AGAIN)) active = true;
     if (active) return GF_AGAIN;
     coll->state = GF_COLL_FAILED;
     return coll->error;
@@ -83,6 +84,7 @@ void gf_coll_fail(struct gf_coll *coll, gf_status error)
         if (msg->active) coll->link->driver->cancel(coll->link, msg->req);
         if ((msg->sum != NULL) && msg->sum->active) coll->link->driver->cancel(coll->link, msg->sum->req);
     }
+    if (coll->kind->end != NULL) (void)coll->kind->end(coll); /* at once: nobody may poll it again */
 }
 
 gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns)

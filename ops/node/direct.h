@@ -1,4 +1,4 @@
-/* What the ways of direct share (direct.c, direct_small.c, direct_device.c). */
+/* What the ways of direct share (direct.c, direct_small.c, direct_device.c, direct_stream.c). */
 #ifndef GF_DIRECT_H
 #define GF_DIRECT_H
 
@@ -26,6 +26,7 @@ struct gf_direct_state {
     bool staged;          /* this rank's data */
     bool any_staged;      /* some rank's: there are rounds */
     bool small;           /* one barrier: direct_small.c */
+    bool queued, stopped; /* direct_stream.c: the device has all of it; the others know that this rank gave up */
 };
 
 /* What direct needs beside the rest. A rank takes part in operations in the same order as all others; `order` is the
@@ -38,6 +39,11 @@ struct gf_direct {
     uint32_t lane_ranks; /* ranks in the group, at least */
     uint32_t core;       /* where this rank runs now, from 1; 0: unknown */
     uint32_t small_bytes; /* data up to this size takes one barrier, the same on all ranks; at most GF_DIRECT_SMALL_BYTES */
+    /* Of gf_coll_direct_stream. Queues of their own, but packs: that one holds what data is made by. None but packs may
+     * have the CPU's work to wait for, and all ranks put operations into them in one order: may_queue says that those
+     * before this one are there. */
+    struct gf_queue packs, sums, gathers;
+    bool may_queue;
     uint64_t block_elems; /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
     struct gf_direct_state state; /* direct's own */
 };
@@ -53,6 +59,17 @@ static inline size_t gf_direct_rank_at(const struct gf_direct *direct, uint32_t 
 static inline size_t gf_direct_sleep_at(const struct gf_direct *direct, uint32_t index)
 {
     return gf_direct_rank_at(direct, index) + sizeof(uint64_t);
+}
+
+/* In each region, of all ranks: the member id + 1 of one that gave up what its device still holds. From then on nothing
+ * that this region's rank has queued may touch data. Then two for the proof at open (lib/device/flags.c). */
+static inline size_t gf_direct_stop_at(const struct gf_direct *direct)
+{
+    return gf_direct_rank_at(direct, 0) + 2 * sizeof(uint64_t);
+}
+static inline size_t gf_direct_proof_at(const struct gf_direct *direct, uint32_t index)
+{
+    return gf_direct_rank_at(direct, index) + 3 * sizeof(uint64_t);
 }
 
 static inline size_t gf_direct_flags_bytes(uint32_t world)
@@ -87,6 +104,14 @@ uint64_t gf_direct_block_elems(const struct gf_coll *coll); /* of all blocks but
 gf_status gf_direct_signal(struct gf_coll *coll);
 gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* GF_OK: all ranks have come */
 uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index); /* of a rank that has come */
+
+/* The flag that a rank's device stores after `step` acts of this operation: its value, and where it lies in each region. */
+uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t step);
+size_t gf_direct_device_at(const struct gf_coll *coll, uint32_t writer);
+
+/* direct_device.c: on a queue, once all ranks' data may be read. */
+gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue);
+gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue);
 
 /* A word that this rank's peers have for it beside the flags of an operation, of no meaning to direct. */
 size_t gf_direct_beat_at(const struct gf_direct *direct, uint64_t order, uint32_t writer);

@@ -10,6 +10,7 @@
  * unlike an exchange region, device memory is not mapped anew.
  *
  * A device works late: what it was given is behind an event, and a flag goes up only once the CPU has seen that event.
+ * Where streams can store flags themselves, direct_stream.c takes the CPU out of that.
  * What lies in data is done before start. */
 #include "ops/node/direct.h"
 
@@ -43,7 +44,7 @@ static gf_mem data_at(const struct gf_coll *coll, uint32_t index, uint64_t first
 }
 
 /* This rank's block of all ranks, into its own memory. */
-static gf_status block_sum(struct gf_coll *coll)
+gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue)
 {
     gf_mem src[GF_DIRECT_RANKS_MAX], dst;
     uint64_t first, count;
@@ -52,24 +53,24 @@ static gf_status block_sum(struct gf_coll *coll)
     for (uint32_t index = 0; index < coll->size; index++) src[index] = data_at(coll, index, first);
     dst = data_at(coll, coll->index, first);
     coll->bytes_mapped += count * gf_coll_elem_bytes(coll) * (coll->size - 1);
-    return coll->ops->sum_n(coll->queue, &dst, 1, src, coll->size, coll->type, count, coll->base + first, coll->check,
-                            NULL);
+    return coll->ops->sum_n(queue, &dst, 1, src, coll->size, coll->type, count, coll->base + first, coll->check, NULL);
 }
 
-/* The others' blocks, each rank beginning with another one. */
-static gf_status blocks_gather(struct gf_coll *coll)
+/* The others' blocks, all at once. */
+gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
 {
+    gf_mem dst[GF_DIRECT_RANKS_MAX], src[GF_DIRECT_RANKS_MAX];
+    uint64_t bytes[GF_DIRECT_RANKS_MAX];
     for (uint32_t turn = 1; turn < coll->size; turn++) {
         uint32_t index = (coll->index + turn) % coll->size;
-        uint64_t first, count, bytes;
-        gf_status status;
+        uint64_t first, count;
         block_of(coll, index, &first, &count);
-        bytes = count * gf_coll_elem_bytes(coll);
-        status = coll->ops->copy(coll->queue, data_at(coll, coll->index, first), data_at(coll, index, first), bytes);
-        if (status < 0) return status;
-        coll->bytes_mapped += bytes;
+        dst[turn - 1] = data_at(coll, coll->index, first);
+        src[turn - 1] = data_at(coll, index, first);
+        bytes[turn - 1] = count * gf_coll_elem_bytes(coll);
+        coll->bytes_mapped += bytes[turn - 1];
     }
-    return GF_OK;
+    return coll->ops->copy_n(queue, dst, src, bytes, coll->size - 1);
 }
 
 static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
@@ -87,13 +88,16 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
         case DEVICE_WAIT:
             if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
             if (direct->steps == READ) return GF_OK;
-            status = (direct->steps == PACKED) ? block_sum(coll) : blocks_gather(coll);
+            status = (direct->steps == PACKED) ? gf_direct_block_sum(coll, coll->queue)
+                                                 : gf_direct_blocks_gather(coll, coll->queue);
             if (status >= 0) status = driver->mark(coll->queue, coll->event);
             if (status < 0) return status;
             direct->state = DEVICE_FINISH;
             break;
         case DEVICE_FINISH:
-            if ((status = driver->reached(coll->queue->gpu, coll->event)) != GF_OK) return status;
+            status = driver->reached(coll->queue->gpu, coll->event);
+            coll->awaits_device = (status == GF_AGAIN);
+            if (status != GF_OK) return status;
             direct->state = DEVICE_SIGNAL;
             break;
         }

@@ -1,14 +1,14 @@
 /* How ranks of a direct operation tell each other that they have come: flags in each other's exchange regions. A rank
  * owns a line of 64 bytes in each peer's region for each operation that can be under way (a lane), and the peer only
- * reads it: [flag] [where my data is, twice] [what operation this is, twice]. A flag holds the operation's number and
- * counts the barriers within; it only grows, so a lane needs no clearing between operations and a flag of an earlier
- * one is never taken for one of this. Of the other words an operation uses one or the other by turns in its lane, since
- * a peer may still read them when this rank is done. A rank that differs in operation, type or count is found by them
- * and is the culprit. */
+ * reads it: [flag] [where my data is, twice] [what operation this is, twice] [sign of life] [flag of its device]. A
+ * flag holds the operation's number and counts the barriers within; it only grows, so a lane needs no clearing between
+ * operations and a flag of an earlier one is never taken for one of this. Of the other words an operation uses one or
+ * the other by turns in its lane, since a peer may still read them when this rank is done. A rank that differs in
+ * operation, type or count is found by them and is the culprit. */
 #include "ops/node/direct.h"
 
 /* Of a line. Where and what alternate from one operation in a lane to the next. */
-enum { WORD_FLAG, WORD_WHERE, WORD_WHAT = WORD_WHERE + 2, WORD_BEAT = WORD_WHAT + 2 };
+enum { WORD_FLAG, WORD_WHERE, WORD_WHAT = WORD_WHERE + 2, WORD_BEAT = WORD_WHAT + 2, WORD_DEVICE };
 
 static uint32_t id_of(const struct gf_coll *coll, uint32_t index)
 {
@@ -28,6 +28,11 @@ static size_t line_at(const struct gf_coll *coll, uint32_t writer, uint32_t word
     return word_at(direct, direct->order, writer, word);
 }
 
+size_t gf_direct_device_at(const struct gf_coll *coll, uint32_t writer)
+{
+    return word_at(coll->own.direct, coll->own.direct->order, writer, WORD_DEVICE);
+}
+
 size_t gf_direct_beat_at(const struct gf_direct *direct, uint64_t order, uint32_t writer)
 {
     return word_at(direct, order, writer, WORD_BEAT);
@@ -38,7 +43,7 @@ static size_t core_at(const struct gf_coll *coll, uint32_t writer)
     return gf_direct_rank_at(coll->own.direct, writer);
 }
 
-static uint64_t flag_value(const struct gf_coll *coll, uint64_t step)
+uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t step)
 {
     return ((coll->own.direct->order + 1) << GF_DIRECT_STEP_BITS) | step;
 }
@@ -89,7 +94,8 @@ gf_status gf_direct_signal(struct gf_coll *coll)
             driver->flag_store(coll->link, member_id, line_at(coll, coll->index, WORD_WHERE), where);
             driver->flag_store(coll->link, member_id, line_at(coll, coll->index, WORD_WHAT), what(coll));
         }
-        driver->flag_store(coll->link, member_id, line_at(coll, coll->index, WORD_FLAG), flag_value(coll, direct->steps + 1));
+        driver->flag_store(coll->link, member_id, line_at(coll, coll->index, WORD_FLAG),
+                           gf_direct_flag_value(coll, direct->steps + 1));
     }
     for (uint32_t turn = 1; (driver->flag_wake != NULL) && (turn < coll->size); turn++) {
         uint32_t index = (coll->index + turn) % coll->size;
@@ -143,7 +149,7 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     struct gf_direct_state *direct = gf_direct_of(coll);
-    uint64_t wanted = flag_value(coll, direct->steps);
+    uint64_t wanted = gf_direct_flag_value(coll, direct->steps);
     for (; direct->arrived < coll->size; direct->arrived++) {
         uint32_t index = (uint32_t)direct->arrived;
         size_t at = line_at(coll, index, WORD_FLAG);

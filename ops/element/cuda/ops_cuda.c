@@ -157,7 +157,7 @@ static gf_status cuda_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf
         if (size_bytes[i] > most) most = size_bytes[i];
     }
     if (args.count == 0) return GF_OK;
-    uint32_t each = blocks_for(queue, packs_of(most, 16) * args.count) / args.count;
+    uint32_t each = blocks_for(queue, KERNEL_copy_n, packs_of(most, 16) * args.count) / args.count;
     if (each == 0) each = 1;
     return queue->gpu->driver->launch(queue, KERNEL_copy_n, args.count * each, GF_KERNEL_THREADS, list);
 }

@@ -1,0 +1,236 @@
+/* Flags that streams store and wait for, on the CUDA library without a GPU: a wait stands until the word is stored, by
+ * whomever; a rank that dies or hangs between packing and summing leaves no trace in the others' memory; and where one
+ * part of it is missing, the CPU stores the flags. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/cuda/cuda_world.h"
+#include "lib/context.h"
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
+
+#define RANKS 4u
+#define ELEMS_MAX 1024u
+#define LOOKS 200u
+
+extern const struct gf_gpu_driver gf_gpu_cuda;
+static struct cuda_world *const both = &cuda_world;
+static struct cuda_fixture f;
+static _Alignas(4096) uint64_t words[512];
+
+static gf_mem at(uint32_t word) { return (gf_mem)(uintptr_t)&words[word]; }
+
+/* ---- the driver's part ---- */
+
+static gf_status put(struct gf_queue *queue, uint32_t word, uint64_t value, bool is_wait)
+{
+    const struct gf_gpu_flag flag = {.at = at(word), .value = value, .is_wait = is_wait};
+    return gf_gpu_cuda.flags(queue, &flag, 1);
+}
+
+static bool ends(struct gf_queue *queue)
+{
+    for (uint32_t look = 0; look < LOOKS; look++)
+        if (gf_gpu_cuda.finished(queue) == GF_OK) return true;
+    return false;
+}
+
+static void open_fixture(const char *second)
+{
+    cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", second);
+    memset(words, 0, sizeof words);
+    assert_int_equal(cuda_fixture_open(&f), GF_OK);
+    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, sizeof words), GF_OK);
+}
+
+static void close_fixture(void)
+{
+    assert_int_equal(gf_gpu_cuda.host_unregister(f.gpu, words), GF_OK);
+    cuda_fixture_close(&f);
+    cuda_fixture_clean(&f);
+}
+
+TEST(a_stream_stands_until_the_word_is_stored)
+{
+    open_fixture(NULL);
+    struct gf_queue other = {.gpu = f.gpu, .stream = gf_gpu_cuda.stream(f.gpu, GF_STREAM_IN)};
+    assert_true(f.gpu->has_flags);
+    assert_int_equal(put(&f.queue, 0, 7, true), GF_OK);
+    assert_int_equal(put(&f.queue, 1, 8, false), GF_OK);
+    assert_false(ends(&f.queue));
+    __atomic_store_n(&words[0], 6, __ATOMIC_RELEASE);
+    assert_false(ends(&f.queue));
+    assert_int_equal(words[1], 0);
+    __atomic_store_n(&words[0], 9, __ATOMIC_RELEASE); /* more will do */
+    assert_true(ends(&f.queue));
+    assert_int_equal(words[1], 8);
+    assert_int_equal(put(&f.queue, 2, 1, true), GF_OK); /* or another stream */
+    assert_false(ends(&f.queue));
+    assert_int_equal(put(&other, 2, 1, false), GF_OK);
+    assert_true(ends(&f.queue));
+    close_fixture();
+}
+
+TEST(more_flags_than_one_call_takes_keep_their_order)
+{
+    struct gf_gpu_flag flags[GF_GPU_FLAGS_MAX];
+    open_fixture(NULL);
+    for (uint32_t i = 0; i < GF_GPU_FLAGS_MAX; i++)
+        flags[i] = (struct gf_gpu_flag){.at = at(i / 2), .value = 5, .is_wait = (i % 2 != 0)}; /* of what it stored */
+    assert_int_equal(gf_gpu_cuda.flags(&f.queue, flags, GF_GPU_FLAGS_MAX), GF_OK);
+    for (uint32_t look = 0; (look < 100) && !ends(&f.queue); look++) {}
+    for (uint32_t i = 0; i < GF_GPU_FLAGS_MAX / 2; i++) assert_int_equal(words[i], 5);
+    close_fixture();
+}
+
+TEST(memory_that_is_registered_already_is_said_to_be)
+{
+    open_fixture(NULL);
+    assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, 64), GF_ERR_STATE);
+    close_fixture();
+}
+
+TEST(a_driver_or_a_device_without_them_is_told)
+{
+    static const char *const lacks[] = {"GF_FAKE_CUDA_NO_FLAGS=1", "GF_FAKE_CUDA_WITHOUT=cuStreamBatchMemOp"};
+    for (size_t i = 0; i < 2; i++) {
+        open_fixture(lacks[i]);
+        assert_false(f.gpu->has_flags);
+        close_fixture();
+    }
+}
+
+/* ---- a rank that goes between packing and summing ---- */
+
+struct fate {
+    struct world_step step;
+    uint32_t victim;
+    bool kills, done;
+};
+
+/* Whatever the device was given of an operation stands there, waiting for the victim's flag. */
+static bool all_wait(struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        const gf_context *gf = w->ranks[rank].gf;
+        bool waits = false;
+        for (uint32_t i = 0; i < gf->under_way.count; i++)
+            if (gf->under_way.ops[i].state == GF_OP_RUN) waits = waits || gf->under_way.ops[i].own.direct.state.queued;
+        if (!waits) return false;
+    }
+    return true;
+}
+
+static gf_status fate_progress(struct world *w, uint32_t rank, void *arg)
+{
+    struct fate *fate = arg;
+    if (fate->kills && !fate->done && (rank == fate->victim) && all_wait(w)) {
+        gf_context *gf = w->ranks[rank].gf;
+        gf_sim_kill(w->sim, rank);
+        for (uint32_t s = 0; s < GF_STREAM_COUNT; s++)
+            both->fixture.fake->stream_drop(gf_gpu_cuda.stream(gf->gpu, (gf_stream)s)); /* its kernels go with it */
+        fate->done = true;
+        return GF_AGAIN;
+    }
+    return world_step_progress(w, rank, &fate->step);
+}
+
+static void read_of(gf_context *gf, gf_mem from, uint64_t bytes, void *to)
+{
+    assert_true(bytes <= ELEMS_MAX * sizeof(float));
+    assert_int_equal(gf_module_device.read(gf, to, from, bytes), GF_OK);
+}
+
+struct kept {
+    float weights[STATE_TENSORS][ELEMS_MAX], momentum[ELEMS_MAX], history[ELEMS_MAX];
+};
+
+static void kept_read(gf_context *gf, struct kept *kept)
+{
+    memset(kept, 0, sizeof *kept);
+    for (uint32_t t = 0; t < STATE_TENSORS; t++)
+        read_of(gf, gf_weight(gf, t), state_tensors[t].elem_count * sizeof(float), kept->weights[t]);
+    if (gf->optimizer.momentum != 0) read_of(gf, gf->optimizer.momentum, 256 * sizeof(float), kept->momentum);
+    uint64_t sparse_elems = (gf->sparse.elem_count < 256) ? gf->sparse.elem_count : 256;
+    if (gf->sparse.history != 0) read_of(gf, gf->sparse.history, sparse_elems * sizeof(float), kept->history);
+}
+
+static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bool kills)
+{
+    static struct kept before[RANKS], after;
+    struct state_moment moment = {.step = 2};
+    struct fate fate = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = seed % RANKS, .kills = kills};
+    struct world_setup setup = state_setup_of(run);
+    cuda_world_begin(seed, NULL);
+    setup.sim.ranks_per_node = setup.world;
+    setup.sim.detect_ns = 50000000;
+    setup.config.exchange.timeout_ns = UINT64_C(200000000);
+    setup.config.sparse.enabled = sparse;
+    setup.config.exchange.fuse_bytes = (seed % 2 == 0) ? 1 : 65536;
+    cuda_world_open(&setup);
+    struct world *w = &both->cuda;
+    state_step_run(w, 1, state_fill_whole);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        assert_true(w->ranks[rank].gf->ipc.flags);
+        kept_read(w->ranks[rank].gf, &before[rank]);
+    }
+    both->fixture.fake->stream_hold(w->ranks[fate.victim].gf->pack_queue.stream);
+    world_run(w, fate_progress, &fate);
+    assert_int_equal(fate.done, kills);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        gf_context *gf = w->ranks[rank].gf;
+        if (rank == fate.victim) continue;
+        assert_true(w->ranks[rank].status < 0);
+        if (gf_error_last(gf)->peer != fate.victim) fail_msg("rank %u: %s", rank, gf_error_last(gf)->text);
+        for (uint32_t s = 0; s < GF_STREAM_COUNT; s++) { /* nothing stands any more */
+            struct gf_queue queue = {.gpu = gf->gpu, .stream = gf_gpu_cuda.stream(gf->gpu, (gf_stream)s)};
+            assert_true(ends(&queue));
+        }
+        kept_read(gf, &after);
+        assert_memory_equal(&after, &before[rank], sizeof after);
+        for (uint32_t t = 0; (t < STATE_TENSORS) && !sparse; t++) {
+            float gradient[ELEMS_MAX] = {0}, held[ELEMS_MAX] = {0};
+            state_fill_whole(w, rank, t, gradient, &moment);
+            read_of(gf, gf_gradient(gf, t), state_tensors[t].elem_count * sizeof(float), held);
+            assert_memory_equal(held, gradient, state_tensors[t].elem_count * sizeof(float));
+        }
+    }
+    both->fixture.fake->release();
+    cuda_world_close();
+    cuda_fixture_clean(&both->fixture);
+}
+
+TEST(a_rank_killed_between_pack_and_sum_leaves_no_trace)
+{
+    for (uint32_t seed = 0; seed < 3; seed++) fate_run(seed, &state_runs[6], false, true);
+}
+
+TEST(nor_does_one_whose_device_hangs_there)
+{
+    for (uint32_t seed = 0; seed < 1; seed++) fate_run(seed, &state_runs[6], false, false);
+}
+
+TEST(nor_in_a_history)
+{
+    for (uint32_t seed = 0; seed < 1; seed++) fate_run(seed, &state_runs[6], true, true);
+}
+
+/* CPU's flags of a later operation may come first. */
+TEST(streams_get_operations_in_the_order_of_all_ranks)
+{
+    for (uint32_t seed = 0; seed < 2; seed++) {
+        struct world_setup setup = state_setup_of(&state_runs[6]);
+        cuda_world_begin(seed, NULL);
+        setup.sim.ranks_per_node = setup.world;
+        setup.sim.late_flags = true;
+        setup.config.exchange.fuse_bytes = 1;
+        setup.config.exchange.buffers_active = 3;
+        cuda_world_open(&setup);
+        for (uint32_t step = 1; step <= 4; step++) {
+            state_step_run(&both->host, step, state_fill_whole);
+            state_step_run(&both->cuda, step, state_fill_whole);
+        }
+        assert_true(cuda_world_same());
+        assert_int_equal(both->disordered, 0);
+        cuda_world_close();
+        cuda_fixture_clean(&both->fixture);
+    }
+}
