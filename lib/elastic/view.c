@@ -100,7 +100,6 @@ static void reports_forget(struct gf_members *members)
     }
 }
 
-/* This rank leads view `number`: whoever is here in a lower one is asked to come along. */
 void gf_view_lead(struct gf_members *members, uint32_t number)
 {
     struct members_view *view = &members->view;
@@ -188,7 +187,6 @@ void gf_view_next(struct gf_members *members)
     }
 }
 
-/* The next view that this rank leads. */
 void gf_view_lead_again(struct gf_members *members)
 {
     gf_view_lead(members, members->view.view + gf_view_list_count(&members->view.epoch, members->id_count));
@@ -280,6 +278,29 @@ static uint64_t seek_ns(const struct gf_members *members)
     return lower ? view->silent_ns / 2 : view->silent_ns + view->away_ns;
 }
 
+/* What each state does by itself; frames: view_take.c, connections: gf_view_event(). */
+static void view_time(struct gf_members *members)
+{
+    struct members_view *view = &members->view;
+    switch (view->state) {
+    case VIEW_SEEK:
+        if (view->joins || (members->now_ns - view->since_ns < seek_ns(members))) return;
+        if (view->coordinator != GF_RANK_NONE) members->table[view->coordinator].suspected = members->was_member;
+        if (!members->was_member) star_moved(members, GF_RANK_NONE);
+        gf_view_next(members);
+        return;
+    case VIEW_COLLECT:
+        gf_view_collect(members);
+        if (view->state == VIEW_PROPOSED) gf_view_accepted(members);
+        return;
+    case VIEW_PROPOSED: gf_view_accepted(members); return;
+    case VIEW_NONE:
+    case VIEW_COMMITTED:
+    case VIEW_LEFT:
+    case VIEW_FAILED: return;
+    }
+}
+
 gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, struct gf_members_plan *plan_out)
 {
     struct members_view *view = &members->view;
@@ -305,21 +326,7 @@ gf_status gf_members_change_poll(struct gf_members *members, uint64_t now_ns, st
             gf_view_admit_event(members, &event);
         if (view->state >= VIEW_COMMITTED) break;
     }
-    switch (view->state) {
-    case VIEW_COLLECT: gf_view_collect(members); break;
-    case VIEW_PROPOSED: break;
-    case VIEW_SEEK:
-        if (view->joins || (now_ns - view->since_ns < seek_ns(members))) break;
-        if (view->coordinator != GF_RANK_NONE) members->table[view->coordinator].suspected = members->was_member;
-        if (!members->was_member) star_moved(members, GF_RANK_NONE);
-        gf_view_next(members);
-        break;
-    case VIEW_NONE:
-    case VIEW_COMMITTED:
-    case VIEW_LEFT:
-    case VIEW_FAILED: break;
-    }
-    if (view->state == VIEW_PROPOSED) gf_view_accepted(members);
+    view_time(members);
     gf_members_flush(members);
     if (view->state == VIEW_FAILED) return members->error.code;
     if ((view->state != VIEW_COMMITTED) && (view->state != VIEW_LEFT)) return GF_AGAIN;

@@ -1,4 +1,4 @@
-/* Frames of a view change, as they come in. */
+/* Frames of a view change, as they come in: the table of view.c, a function for each. */
 #include "lib/membership/members_state.h"
 
 #include <stdio.h>
@@ -118,27 +118,40 @@ static void commit_take(struct gf_members *members, uint32_t id, struct gf_get *
     gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
 }
 
-bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get)
+/* START_VIEW and ACCEPT: of which view; 0: of another epoch, or malformed. */
+static uint32_t number_take(const struct gf_members *members, struct gf_get *get)
+{
+    uint32_t epoch = gf_get_u32(get), number = gf_get_u32(get);
+    return (get->bad || (epoch != members->view.epoch.epoch) || (number > VIEW_MAX)) ? 0 : number;
+}
+
+static void start_take(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     struct members_view *view = &members->view;
+    uint32_t number = number_take(members, get);
+    if ((view->state != VIEW_SEEK) || (id != view->coordinator) || (number <= view->view)) return;
+    view->view = number;
+    gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
+}
+
+static void accept_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
     struct member *member = &members->table[id];
+    uint32_t number = number_take(members, get);
+    if ((members->view.state != VIEW_PROPOSED) || (number != members->view.view)) return;
+    if ((member->state == MEMBER_REPORTED) && (member->view == number)) member->state = MEMBER_ACCEPTED;
+}
+
+bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get)
+{
     switch (kind) {
     case MEMBERS_DO_VIEW_CHANGE: report_take(members, id, get); break;
+    case MEMBERS_START_VIEW: start_take(members, id, get); break;
     case MEMBERS_PREPARE: prepare_take(members, id, get); break;
+    case MEMBERS_ACCEPT: accept_take(members, id, get); break;
     case MEMBERS_COMMIT: commit_take(members, id, get); break;
     case MEMBERS_JOIN: gf_view_join_take(members, id, get); break;
-    default: {
-        uint32_t epoch = gf_get_u32(get), number = gf_get_u32(get);
-        if (get->bad || (epoch != view->epoch.epoch) || (number > VIEW_MAX)) break;
-        if ((kind == MEMBERS_ACCEPT) && (view->state == VIEW_PROPOSED) && (number == view->view) &&
-            (member->state == MEMBER_REPORTED) && (member->view == number)) member->state = MEMBER_ACCEPTED;
-        if ((kind == MEMBERS_START_VIEW) && (view->state == VIEW_SEEK) && (id == view->coordinator) &&
-            (number > view->view)) {
-            view->view = number;
-            gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
-        }
-        break;
-    }
+    default: break;
     }
     return !get->bad;
 }
