@@ -8,7 +8,8 @@
  *   - Streams and events are of a context, and only of use in it. An error that ruins a context stays.
  *   - Calls that wait for the device are trouble where its work never ends; those that would break another thread's
  *     capture break it.
- *   - Memory of a process that has ended is gone: what touches it is an illegal address.
+ *   - Memory of a process that has ended is gone: what touches it is an illegal address. Two processes at work on the
+ *     same bytes at one time, one of them writing, are trouble.
  *   - Images are looked at: header, sizes, machine code or PTX that the device (sm_90) can
  * use.
  *   - What is not given back by the last release of the context, or by the end of the program, is trouble.

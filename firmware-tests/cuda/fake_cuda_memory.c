@@ -14,7 +14,7 @@
 
 #define REGIONS_MAX 64u
 #define RESERVED_BYTES (64ull << 30)
-#define GRAIN 2u /* blocks of 16-bit values end anywhere */
+#define GRAIN FAKE_GRAIN
 #define FILL_MAX (256ull << 20) /* new device memory is filled with NaN up to here */
 #define READERS 2u
 
@@ -22,6 +22,7 @@
  * streams' numbers have the same remainder: then a read may be forgotten, never invented. */
 struct cell {
     uint32_t writer, reader[READERS];
+    uint8_t mine; /* of the work under way, in shared memory */
 };
 
 typedef enum region_kind { REGION_HOST, REGION_DEVICE, REGION_IMPORTED } region_kind;
@@ -35,6 +36,7 @@ static struct region {
     uint32_t opened;     /* imported: so often */
     int process;         /* imported: the exporter, to ask whether it lives */
     bool orphan;         /* it does not: memory goes with the process that took it */
+    struct fake_shared *shared; /* imported, or exported once; NULL */
     struct fake_export of; /* imported: whose */
 } regions[REGIONS_MAX];
 
@@ -73,6 +75,7 @@ static struct region *region_at(uint64_t address, size_t size_bytes)
 static void region_remove(struct region *region)
 {
     if (region->kind == REGION_IMPORTED) (void)close(region->process);
+    fake_shared_unmap(region->shared, region->size_bytes);
     (void)munmap(region->shadow, region->shadow_bytes);
     *region = (struct region){0};
 }
@@ -131,7 +134,8 @@ CUresult fake_memory_take(uint64_t *address_out, size_t size_bytes)
     if ((whole < size_bytes) || (whole > fake_memory_bytes()) || (used_bytes > fake_memory_bytes() - whole))
         return CUDA_ERROR_OUT_OF_MEMORY;
     int file = memfd_create("fake device memory", MFD_CLOEXEC);
-    uint64_t at = ((file >= 0) && (ftruncate(file, (off_t)whole) == 0)) ? place(file, whole) : 0;
+    uint64_t at = ((file >= 0) && (ftruncate(file, (off_t)(whole + fake_shared_bytes(whole))) == 0))
+                      ? place(file, whole) : 0;
     if ((at == 0) || (region_add(at, whole, REGION_DEVICE, &region) != CUDA_SUCCESS)) {
         if (file >= 0) (void)close(file);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -162,11 +166,13 @@ CUresult fake_memory_give(uint64_t address)
 
 CUresult fake_memory_export(uint64_t address, struct fake_export *export_out)
 {
-    const struct region *region = region_at(address, 1);
+    struct region *region = region_at(address, 1);
     if ((region == NULL) || (region->kind != REGION_DEVICE) || (region->base != address)) {
         fake_trouble("cuIpcGetMemHandle of 0x%llx, which is no beginning of device memory", (unsigned long long)address);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (region->shared == NULL) region->shared = fake_shared_map(region->file, region->size_bytes);
+    if (region->shared == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     *export_out = (struct fake_export){.process = (uint64_t)getpid(), .file = (uint64_t)region->file, .size_bytes = region->size_bytes,
                                    .address = address};
     return CUDA_SUCCESS;
@@ -190,12 +196,15 @@ CUresult fake_memory_import(const struct fake_export *exported, uint64_t *addres
     if (getenv("GF_FAKE_CUDA_OTHER_MEMORY") != NULL) { /* as of a driver that opens something else */
         (void)close(file);
         file = memfd_create("other memory", MFD_CLOEXEC);
-        if ((file < 0) || (ftruncate(file, (off_t)exported->size_bytes) != 0)) return CUDA_ERROR_OUT_OF_MEMORY;
+        if ((file < 0) || (ftruncate(file, (off_t)(exported->size_bytes +
+                                                             fake_shared_bytes(exported->size_bytes))) != 0)) return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint64_t at = place(file, exported->size_bytes);
+    struct fake_shared *shared = fake_shared_map(file, exported->size_bytes);
     (void)close(file);
-    if ((at == 0) || (region_add(at, exported->size_bytes, REGION_IMPORTED, &region) != CUDA_SUCCESS)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if ((at == 0) || (shared == NULL) || (region_add(at, exported->size_bytes, REGION_IMPORTED, &region) != CUDA_SUCCESS)) return CUDA_ERROR_OUT_OF_MEMORY;
     region->of = *exported;
+    region->shared = shared;
     region->opened = 1;
     region->process = (int)syscall(SYS_pidfd_open, (pid_t)exported->process, 0);
     *address_out = at;
@@ -303,13 +312,29 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
     uint64_t first = address / GRAIN - region->base / GRAIN, last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
     for (uint64_t i = first; i <= last; i++) {
         struct cell *cell = &region->shadow[i];
+        if ((region->shared != NULL) && (work->kind != WORK_CARD) &&
+            !fake_shared_touch(region->shared, i, is_write, &cell->mine))
+            fake_trouble("work %u of stream %u %s 0x%llx while another process is at work there",
+                         work->clock.at[work->stream], work->stream, is_write ? "writes" : "reads",
+                         (unsigned long long)(region->base + i * GRAIN));
         if (!is_before(cell->writer, work)) clash(work, region->base + i * GRAIN, is_write, cell->writer, true);
         for (uint32_t r = 0; is_write && (r < READERS); r++)
             if (!is_before(cell->reader[r], work)) clash(work, region->base + i * GRAIN, is_write, cell->reader[r], false);
-        if (is_write) *cell = (struct cell){.writer = stamp};
+        if (is_write) *cell = (struct cell){.writer = stamp, .mine = cell->mine};
         else cell->reader[work->stream % READERS] = stamp;
     }
     return true;
+}
+
+static void left(struct fake_shared *shared, uint64_t i)
+{
+    for (uint32_t r = 0; r < REGIONS_MAX; r++)
+        if ((regions[r].size_bytes != 0) && (regions[r].shared == shared)) regions[r].shadow[i].mine = 0;
+}
+
+void fake_memory_leave(void)
+{
+    fake_shared_leave(left);
 }
 
 void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at)
