@@ -28,7 +28,8 @@ static void find(const char *name, void *call_out)
 static void trouble_expect(const char *text)
 {
     const char *trouble = f.fake->trouble();
-    if ((trouble == NULL) || (strstr(trouble, text) == NULL)) fail_msg("\"%s\" is told, expected \"%s\"", trouble, text);
+    if ((trouble == NULL) || (strstr(trouble, text) == NULL))
+        fail_msg("\"%s\" is told, expected \"%s\"", trouble, text);
     f.fake->forget();
     f.fake->reset();
 }
