@@ -197,12 +197,15 @@ CUresult fake_memory_import(const struct fake_export *exported, uint64_t *addres
         (void)close(file);
         file = memfd_create("other memory", MFD_CLOEXEC);
         if ((file < 0) || (ftruncate(file, (off_t)(exported->size_bytes +
-                                                             fake_shared_bytes(exported->size_bytes))) != 0)) return CUDA_ERROR_OUT_OF_MEMORY;
+                                                             fake_shared_bytes(exported->size_bytes))) != 0))
+            return CUDA_ERROR_OUT_OF_MEMORY;
     }
     uint64_t at = place(file, exported->size_bytes);
     struct fake_shared *shared = fake_shared_map(file, exported->size_bytes);
     (void)close(file);
-    if ((at == 0) || (shared == NULL) || (region_add(at, exported->size_bytes, REGION_IMPORTED, &region) != CUDA_SUCCESS)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if ((at == 0) || (shared == NULL) ||
+        (region_add(at, exported->size_bytes, REGION_IMPORTED, &region) != CUDA_SUCCESS))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     region->of = *exported;
     region->shared = shared;
     region->opened = 1;
