@@ -273,51 +273,73 @@ TEST(test_norm_adds_runs_in_lanes)
     free(values);
 }
 
-/* More than 64 runs, so that lanes of the second level get several; and the results of casts that go past the cache. */
-TEST(test_large_ranges)
+/* More than 64 runs, so that lanes of the second level get several. */
+TEST(test_a_norm_of_many_runs)
 {
-    uint64_t norm_elems = 128ull * GF_RUN_ELEMS + 77, cast_elems = GF_STREAM_BYTES / 2 + 1001;
-    uint16_t *from = malloc(cast_elems * sizeof *from + GF_LINE_BYTES), *to = malloc(cast_elems * sizeof *to + 256);
-    float lanes[64] = {0}, square = 0;
-    assert_true(norm_elems <= cast_elems);
+    uint64_t elem_count = 128ull * GF_RUN_ELEMS + 77;
+    uint16_t *from = malloc(elem_count * sizeof *from);
+    float lanes[64] = {0};
     assert_non_null(from);
-    assert_non_null(to);
     areas_whole();
-    for (uint64_t i = 0; i < cast_elems; i++) put((uint8_t *)from, GF_TYPE_F16, i, (float)(next() % 4096) / 4096);
-    for (uint64_t run = 0; run * GF_RUN_ELEMS < norm_elems; run++) {
-        uint64_t first = run * GF_RUN_ELEMS, left = norm_elems - first;
+    for (uint64_t i = 0; i < elem_count; i++) put((uint8_t *)from, GF_TYPE_F16, i, (float)(next() % 4096) / 4096);
+    for (uint64_t run = 0; run * GF_RUN_ELEMS < elem_count; run++) {
+        uint64_t first = run * GF_RUN_ELEMS, left = elem_count - first;
         lanes[run % 64] += ordered_sum((const uint8_t *)(from + first), GF_TYPE_F16, run_elems(left), true);
     }
     for (uint32_t v = 0; v < gf_ops_variant_count; v++) {
-        const struct gf_ops *ops = gf_ops_variants[v].ops;
+        float square = 0;
         if (!gf_ops_variants[v].supported()) continue;
-        square = 0;
-        const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)from, norm_elems};
-        assert_int_equal(ops->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
+        const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)from, elem_count};
+        assert_int_equal(gf_ops_variants[v].ops->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
         assert_int_equal(gf_f32_bits(square), gf_f32_bits(tree_of(lanes)));
-        /* On a line's first byte; with 1, 16 or 29 elements before the next line; with no element on a line's first. */
-        static const uint32_t offsets[] = {0, 62, 32, 6, 23};
-        for (uint32_t o = 0; o < LENGTH(offsets); o++) {
-            struct gf_check check = {0, UINT64_MAX};
-            uint8_t *dst = (uint8_t *)(((uintptr_t)to + 127) & ~(uintptr_t)63) + offsets[o];
-            uint16_t early = from[40], late = from[cast_elems - 2];
-            memset(to, 0xa5, cast_elems * sizeof *to + 256);
-            from[cast_elems - 2] = from[40] = 0x7c00;
-            assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)dst, GF_TYPE_BF16, (gf_mem)(uintptr_t)from, GF_TYPE_F16,
-                                       cast_elems, 0.5f, 9, &check), GF_OK);
-            assert_int_equal(check.bad_count, 2);
-            assert_int_equal(check.bad_first, 9 + 40);
-            assert_int_equal(dst[-1], 0xa5);
-            assert_int_equal(dst[cast_elems * 2], 0xa5);
-            for (uint64_t i = 0; i < cast_elems; i++) {
-                uint16_t want = gf_bf16_of_f32(gf_f32_of_f16(from[i]) * 0.5f), got;
-                memcpy(&got, dst + 2 * i, sizeof got);
-                if (got == want) continue;
-                fail_msg("%s: element %llu is 0x%04x, not 0x%04x", ops->name, (unsigned long long)i, got, want);
-            }
-            from[40] = early;
-            from[cast_elems - 2] = late;
-        }
+    }
+    free(from);
+}
+
+/* A cast whose result goes past the cache, `offset` bytes behind a line; two results are infinite. */
+static void long_cast(const struct gf_ops *ops, uint8_t *to, uint32_t offset, gf_type dst_type, uint8_t *from,
+                      gf_type src_type, uint64_t elem_count)
+{
+    uint64_t dst_bytes = (dst_type == GF_TYPE_F32) ? 4 : 2, early = 40, late = elem_count - 2;
+    uint8_t *dst = to + GF_LINE_BYTES + offset, want[4];
+    float early_was = get(from, src_type, early), late_was = get(from, src_type, late);
+    struct gf_check check = {0, UINT64_MAX};
+    put(from, src_type, early, INFINITY);
+    put(from, src_type, late, -INFINITY);
+    memset(to, 0xa5, 4 * GF_LINE_BYTES + elem_count * dst_bytes);
+    assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)dst, dst_type, (gf_mem)(uintptr_t)from, src_type, elem_count, 0.5f,
+                               9, &check), GF_OK);
+    assert_int_equal(check.bad_count, 2);
+    assert_int_equal(check.bad_first, 9 + early);
+    assert_int_equal(dst[-1], 0xa5);
+    assert_int_equal(dst[elem_count * dst_bytes], 0xa5);
+    for (uint64_t i = 0; i < elem_count; i++) {
+        put(want, dst_type, 0, get(from, src_type, i) * 0.5f);
+        if (memcmp(want, dst + i * dst_bytes, dst_bytes) != 0)
+            fail_msg("%s: types %d and %d, offset %u: element %llu is wrong", ops->name, (int)dst_type, (int)src_type,
+                     offset, (unsigned long long)i);
+    }
+    put(from, src_type, early, early_was);
+    put(from, src_type, late, late_was);
+}
+
+TEST(test_casts_past_the_cache)
+{
+    /* On a line's first byte; with some elements before the next line; with no element on a line's first byte. */
+    static const struct { gf_type dst, src; uint32_t offsets[2]; } cases[] = {
+        {GF_TYPE_BF16, GF_TYPE_F32, {6, 23}}, {GF_TYPE_F16, GF_TYPE_F32, {0, 62}},
+        {GF_TYPE_F32, GF_TYPE_F16, {60, 22}}, {GF_TYPE_F32, GF_TYPE_BF16, {4, 0}},
+    };
+    uint64_t most = GF_STREAM_BYTES / 2 + 1001;
+    uint8_t *from = malloc(most * 4), *to = aligned_alloc(GF_LINE_BYTES, GF_STREAM_BYTES + 8192);
+    assert_non_null(from);
+    assert_non_null(to);
+    for (uint32_t c = 0; c < LENGTH(cases); c++) {
+        uint64_t elem_count = GF_STREAM_BYTES / (cases[c].dst == GF_TYPE_F32 ? 4 : 2) + 1001 - 997 * (c % 2);
+        for (uint64_t i = 0; i < elem_count; i++) put(from, cases[c].src, i, (float)(next() % 4096) / 4096);
+        for (uint32_t v = 0; v < gf_ops_variant_count; v++)
+            for (uint32_t o = 0; gf_ops_variants[v].supported() && (o < LENGTH(cases[c].offsets)); o++)
+                long_cast(gf_ops_variants[v].ops, to, cases[c].offsets[o], cases[c].dst, from, cases[c].src, elem_count);
     }
     free(from);
     free(to);
