@@ -44,6 +44,12 @@ check nodes_tell_each_other_who_has_ended "0/4/7|1/4/7|2/4/7|3/4/7|told|told|tol
 check a_number_is_used_once 1 "$(node 1 7 | grep -c 'gf-run.7.1: File exists: allowed is a job number that was not')"
 printf '\001%0127d' 0 >"$work/nodes/gf-run.8.0"; chmod 666 "$work/nodes/gf-run.8.0"
 check what_others_may_write_is_not_believed "2/4/8|3/4/8|" "$(node 1 8 | one_line)"
+left='if [ $GF_RANK = 0 ]; then sleep 30 & echo $! >"$1"; exit 3; fi
+    until [ $(od -An -tu1 -N1 /proc/self/fd/$GF_ENDED_FD) -eq 1 ]; do sleep 0.02; done
+    case $(cut -d" " -f3 "/proc/$(cat "$1")/stat" 2>/dev/null) in ""|Z) echo gone ;; *) echo lives ;; esac'
+check who_is_told_to_have_ended_has_left_nobody gone \
+    "$(timeout 20 "$run" -n 2 --merge --elastic sh -c "$left" sh "$work/left" 2>/dev/null)"
+check shared_is_for_elastic_jobs 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --shared "$work/nodes" true)"
 check nothing_is_started_again_on_several_nodes 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --restart 1 true)"
 
 check only_rank_0_is_not_prefixed "[1] a|a|" "$("$run" -n 2 echo a | one_line)"

@@ -98,6 +98,7 @@ static int program(int argc, char **argv)
                         : (nodes * rank_count > RUN_RANKS_MAX) ? "--nodes: allowed are 1024 ranks on all nodes"
                         : (nodes == 1) ? ((job.shared != NULL) ? "--shared: allowed with --nodes alone" : NULL)
                         : (id == 0) ? "--job is missing: all nodes give the same number"
+                        : ((job.shared != NULL) && !elastic) ? "--shared: allowed with --elastic alone"
                         : ((restarts > 0) || (most > 0)) ? "--restart, --max: allowed on one node alone" : NULL;
     if (wrong != NULL) (void)fprintf(stderr, "gf-run: %s\n", wrong);
     if (wrong != NULL) return TOOL_EXIT_USAGE;

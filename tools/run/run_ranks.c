@@ -48,16 +48,19 @@ static uint32_t rank_first(const struct run_job *job) { return job->node * job->
 
 static void ended_write(const struct run_job *job)
 {
+    static unsigned char heard[sizeof ended]; /* what was heard once holds, also where a file cannot be read again */
     unsigned char all[sizeof ended];
-    memcpy(all, ended, sizeof all);
     if (ended_fd < 0) return;
-    run_nodes_hear(job, all, sizeof all);
+    run_nodes_hear(job, heard, sizeof heard);
+    for (size_t i = 0; i < sizeof all; i++) all[i] = ended[i] | heard[i];
     (void)!pwrite(ended_fd, all, sizeof all, 0);
 }
 
+/* A rank may be a child of what was started: all of its group ends before the others hear that it has ended. */
 static void ended_set(const struct run_job *job, uint32_t local, bool has_ended)
 {
     uint32_t rank = rank_first(job) + local;
+    if (has_ended && (ranks[local].pid > 0)) (void)kill(-ranks[local].pid, SIGKILL);
     if (has_ended) ended[rank / 8] |= (unsigned char)(1u << (rank % 8));
     else ended[rank / 8] &= (unsigned char)~(1u << (rank % 8));
     run_nodes_tell(ended, sizeof ended);
@@ -226,7 +229,6 @@ static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
     for (uint32_t i = 0; i < job->rank_max; i++) {
         struct rank *rank = &ranks[i];
         if (!rank->ended || rank->left || (rank->pid == 0) || (rank->starts > job->restarts)) continue;
-        (void)kill(-rank->pid, SIGKILL); /* what it has started and left behind */
         for (uint32_t s = 2u * i; s < 2u * i + 2u; s++) {
             while ((sources[s].number >= 0) && lines_waits(&sources[s]) && lines_move(&sources[s], writing_may_wait)) {}
             lines_end(&sources[s], writing_may_wait);
