@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define GF_VERSION_MAJOR 0
-#define GF_VERSION_MINOR 1
+#define GF_VERSION_MINOR 2
 #define GF_VERSION ((GF_VERSION_MAJOR << 16) | GF_VERSION_MINOR)
 
 /* ---- tensors and memory ---- */
@@ -170,7 +170,7 @@ float gf_rate(const gf_context *gf, uint64_t step);
 
 /* ---- collectives as posted requests ---- */
 
-/* One posted operation. The caller's memory, zeroed before its first use; the library's until the operation ends. */
+/* One posted operation. The caller's memory, which the library knows by its address until the operation ends. */
 struct gf_request {
     uint64_t reserved[8];
 };
@@ -238,14 +238,15 @@ gf_status gf_state_add(gf_context *gf, const void *data, uint64_t bytes);
  *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT (gf_shrink()): the survivors go on if they are more than half of
  *     the epoch's ranks, or exactly half with the lowest member id (gf_first_rank()); fewer if each other member id
  *     below gf_world_max() is named in ended[count] (NULL, 0: none): no process of that id runs, by proof (its launcher
- *     has reaped it, its node is fenced). A false list can split the job. gf-run's ranks know it from gf-run. Or
+ *     has reaped it, its node is fenced), and who is not named is waited for. A false list can split the job, and lets
+ *     a process that lives write into the region. gf-run's ranks know it from gf-run. Or
  *   - between steps, after gf_update(), if gf_epoch_due() is not 0 (gf_admit()): so many ranks wait to come in or want
  *     to leave, as of the last whole step, the same on all ranks. A change after a failure takes them along, too.
  * gf_epoch_poll() gives GF_AGAIN until the new epoch has begun; gf_epoch_wait() may block until then, up to
  * rendezvous.join_timeout_ns. On GF_OK, but for a rank that has left,
  *   - the context is ready, between steps; gf_rank() and gf_world() are new: rank 0 is who coordinated, if it stays,
  *     then all by member id. Addresses (gf_gradient() .., gf_exchange_take()) are to be asked again: the exchange
- *     region is new. Requests that were posted are gone, the step that was under way is dropped on all;
+ *     region is zeroed. Requests that were posted are gone, the step that was under way is dropped on all;
  *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are those of the lowest member among the
  *     furthest. Histories are each rank's own, empty on those that came in. A step that nobody had updated is void.
  * More deaths on the way are valid. GF_ERR_QUORUM: too few are left here, or the others went on without this rank; it
