@@ -185,12 +185,22 @@ static gf_status late_ratio(struct gf_queue *queue, const struct gf_ratio *ratio
     return GF_OK;
 }
 
+static void expect_update(struct late *late, const struct gf_update *update, uint64_t first, uint64_t elem_count,
+                          gf_mem ratio_f32)
+{
+    uint64_t half_bytes = gf_type_size_bytes(update->half_type), bytes = gf_type_size_bytes(update->gradient_type);
+    late_expect_reachable(late, update->weight_f32 + first * sizeof(float), elem_count * sizeof(float));
+    late_expect_reachable(late, update->gradient + first * bytes, elem_count * bytes);
+    if (update->momentum_f32 != 0)
+        late_expect_reachable(late, update->momentum_f32 + first * sizeof(float), elem_count * sizeof(float));
+    if (update->half != 0) late_expect_reachable(late, update->half + first * half_bytes, elem_count * half_bytes);
+    if (ratio_f32 != 0) late_expect_reachable(late, ratio_f32, sizeof(float));
+}
+
 static gf_status late_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
 {
     struct late_work *work = late_work_new(queue, UPDATE);
-    late_expect_reachable(late_of(queue->gpu), update->weight_f32, elem_count * sizeof(float));
-    late_expect_reachable(late_of(queue->gpu), update->gradient,
-                          elem_count * gf_type_size_bytes(update->gradient_type));
+    expect_update(late_of(queue->gpu), update, 0, elem_count, update->ratio_f32);
     work->update = *update;
     work->elem_count = elem_count;
     return GF_OK;
@@ -201,8 +211,7 @@ static gf_status late_update_parts(struct gf_queue *queue, const struct gf_updat
 {
     for (const struct gf_update_part *part = parts; part < parts + count; part++) {
         struct late_work *work = late_work_new(queue, UPDATE_PART);
-        late_expect_reachable(late_of(queue->gpu), update->weight_f32 + part->first * sizeof(float),
-                              part->elem_count * sizeof(float));
+        expect_update(late_of(queue->gpu), update, part->first, part->elem_count, part->ratio_f32);
         work->update = *update;
         work->part = *part;
     }

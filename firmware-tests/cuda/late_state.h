@@ -9,8 +9,8 @@
 #define STREAM 0x57u
 #define SOURCES_MAX 64u
 
-typedef enum late_kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, RATIO, UPDATE, UPDATE_PART, UPDATE_CHUNKS,
-               CAST_CHUNKS, ACCUMULATE_CHUNKS, ZERO_CHUNKS, ADAM } late_kind;
+typedef enum late_kind { COPY, ZERO, CAST, SUM, SUM_N, CHECK, SCORE, NORM, ACCUMULATE, RATIO, UPDATE, UPDATE_PART,
+               UPDATE_CHUNKS, CAST_CHUNKS, ACCUMULATE_CHUNKS, ZERO_CHUNKS, ADAM } late_kind;
 
 /* One call as it was made. */
 struct late_work {

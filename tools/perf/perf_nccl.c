@@ -122,7 +122,9 @@ void perf_nccl_close(struct perf_device *device, int result)
 {
     struct perf_nccl *nccl = &device->nccl;
     if ((nccl->comm == NULL) || (device->gpu->driver->enter(device->gpu) < 0)) return;
-    (void)((result == 0) ? nccl->calls.ncclCommDestroy(nccl->comm) : nccl->calls.ncclCommAbort(nccl->comm));
+    /* Where another rank failed, Destroy would wait for it. */
+    (void)(((result == 0) && nccl->is_open) ? nccl->calls.ncclCommDestroy(nccl->comm)
+                                            : nccl->calls.ncclCommAbort(nccl->comm));
     (void)device->gpu->driver->leave(device->gpu);
     nccl->comm = NULL;
 }

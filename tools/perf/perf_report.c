@@ -140,7 +140,8 @@ static void json_header(FILE *file, const struct perf_report *report)
 {
     char summary[256];
     fprintf(file, "{\n  \"header\": {\"version\": \"%u.%u\", \"world\": %u, \"config_hash\": \"0x%016llx\", "
-            "\"config\": ", GF_VERSION_MAJOR, GF_VERSION_MINOR, report->world, (unsigned long long)gf_config_hash(report->config));
+            "\"config\": ", GF_VERSION_MAJOR, GF_VERSION_MINOR, report->world,
+            (unsigned long long)gf_config_hash(report->config));
     json_text(file, gf_config_summary(report->config, summary, sizeof summary));
     if (report->step.model != NULL) {
         const struct perf_step *step = &report->step;

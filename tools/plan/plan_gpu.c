@@ -128,7 +128,7 @@ static gf_status plan_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type t
 {
     uint64_t elems = 0;
     for (uint32_t i = 0; i < count; i++) elems += ranges[i].elem_count;
-    if (!work(queue, elems * size_of(type), 2)) return GF_OK;
+    if ((count == 0) || !work(queue, elems * size_of(type), 2)) return GF_OK;
     return gf_ops_host.norm(queue, scratch_f32, type, ranges, count);
 }
 
@@ -147,7 +147,7 @@ static gf_status plan_accumulate(struct gf_queue *queue, const struct gf_accumul
 
 static gf_status plan_ratio(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count)
 {
-    if (!spend(queue, count * 3 * sizeof(float))) return GF_OK;
+    if ((count == 0) || !spend(queue, count * 3 * sizeof(float))) return GF_OK;
     return gf_ops_host.ratio(queue, ratios, count);
 }
 
@@ -190,7 +190,7 @@ static gf_status plan_update_parts(struct gf_queue *queue, const struct gf_updat
 {
     uint64_t elems = 0;
     for (uint32_t i = 0; i < count; i++) elems += parts[i].elem_count;
-    if (!spend(queue, elems * update_bytes(update))) return GF_OK;
+    if ((count == 0) || !spend(queue, elems * update_bytes(update))) return GF_OK;
     return gf_ops_host.update_parts(queue, update, parts, count);
 }
 

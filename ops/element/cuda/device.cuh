@@ -239,8 +239,6 @@ GF_INLINE void gf_found_tell(const struct gf_found *found, uint64_t check)
 
 /* ---- what a kernel works on: a flat range, all threads in one go; or listed chunks, a block a tile ---- */
 
-#define GF_TILE_ELEMS (GF_KERNEL_THREADS * 16u)
-
 GF_INLINE uint64_t gf_thread(void) { return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 GF_INLINE uint64_t gf_threads(void) { return (uint64_t)gridDim.x * blockDim.x; }
 
@@ -257,17 +255,17 @@ GF_INLINE uint64_t gf_listed(uint64_t list, uint64_t turn)
 
 GF_INLINE uint64_t gf_tiles(const struct gf_chunk_lists *chunks)
 {
-    return (chunks->chunk_elems + GF_TILE_ELEMS - 1) / GF_TILE_ELEMS;
+    return (chunks->chunk_elems + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS;
 }
 
 GF_INLINE struct gf_range gf_tile_at(const struct gf_chunk_lists *chunks, uint64_t number)
 {
-    uint64_t turn = number / gf_tiles(chunks), skip = number % gf_tiles(chunks) * GF_TILE_ELEMS;
+    uint64_t turn = number / gf_tiles(chunks), skip = number % gf_tiles(chunks) * GF_KERNEL_TILE_ELEMS;
     uint64_t left = chunks->chunk_elems - skip;
     struct gf_range tile;
     tile.first = gf_listed(chunks->dst_list, turn) * chunks->chunk_elems + skip;
     tile.src = gf_listed(chunks->src_list, turn) * chunks->chunk_elems + skip;
-    tile.count = (left < GF_TILE_ELEMS) ? left : GF_TILE_ELEMS;
+    tile.count = (left < GF_KERNEL_TILE_ELEMS) ? left : GF_KERNEL_TILE_ELEMS;
     left = (tile.first < chunks->dst_elems) ? chunks->dst_elems - tile.first : 0;
     if (left < tile.count) tile.count = left;
     left = (tile.src < chunks->src_elems) ? chunks->src_elems - tile.src : 0;

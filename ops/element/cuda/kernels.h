@@ -21,6 +21,7 @@
 #define GF_KERNEL_THREADS 256u    /* of a block, but for norm_end and ratio */
 #define GF_KERNEL_LANES 64u       /* in the order of adding of score and norm; threads of norm_end */
 #define GF_KERNEL_RUN_ELEMS 2048u /* of norm and score */
+#define GF_KERNEL_TILE_ELEMS (GF_KERNEL_THREADS * 16u) /* a block's share of what is listed or in parts */
 #define GF_KERNEL_NORMS_MAX 120u  /* tables are part of the arguments, of which a kernel has 4096 bytes: of norm, */
 #define GF_KERNEL_RATIOS_MAX 96u  /* of ratio, */
 #define GF_KERNEL_PARTS_MAX 116u  /* of update */
@@ -74,12 +75,12 @@ struct gf_norm_args {
     uint32_t count, run_count;
     struct {
         uint64_t square, src, elem_count;
-        uint32_t first_run, more;
+        uint32_t first_run, unused;
     } ranges[GF_KERNEL_NORMS_MAX];
 };
 
 struct gf_ratio_args {
-    uint32_t count, more;
+    uint32_t count, unused;
     struct {
         uint64_t ratio, weight_square, gradient_square;
         float gradient_scale, eta, decay, epsilon;

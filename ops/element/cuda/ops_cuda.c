@@ -70,10 +70,9 @@ static struct gf_chunk_lists lists_of_dst(const struct gf_chunks *chunks)
 }
 
 /* A block a tile. */
-#define TILE_ELEMS (GF_KERNEL_THREADS * UINT64_C(16))
 static uint64_t chunks_work(const struct gf_chunks *chunks)
 {
-    return (chunks->chunk_elems + TILE_ELEMS - 1) / TILE_ELEMS * chunks->count * GF_KERNEL_THREADS;
+    return (chunks->chunk_elems + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS * chunks->count * GF_KERNEL_THREADS;
 }
 
 static gf_status cast_start(struct gf_queue *queue, struct gf_cast_args *args, uint64_t work)
@@ -300,7 +299,7 @@ static void part_add(struct gf_update_args *args, uint64_t first, uint64_t elem_
     args->parts[args->part_count].ratio = ratio;
     args->parts[args->part_count].decay = decay;
     args->parts[args->part_count++].first_tile = args->tiles;
-    args->tiles += (uint32_t)((elem_count + TILE_ELEMS - 1) / TILE_ELEMS);
+    args->tiles += (uint32_t)((elem_count + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS);
 }
 
 static gf_status cuda_update_parts(struct gf_queue *queue, const struct gf_update *update,

@@ -90,9 +90,9 @@ GF_INLINE uint32_t update_tile(const struct gf_update_args *r, uint64_t tile, st
         if (r->parts[middle].first_tile <= tile) low = middle;
         else high = middle;
     }
-    uint64_t skip = (tile - r->parts[low].first_tile) * GF_TILE_ELEMS, left = r->parts[low].elem_count - skip;
+    uint64_t skip = (tile - r->parts[low].first_tile) * GF_KERNEL_TILE_ELEMS, left = r->parts[low].elem_count - skip;
     range->first = range->src = r->parts[low].first + skip;
-    range->count = (left < GF_TILE_ELEMS) ? left : GF_TILE_ELEMS;
+    range->count = (left < GF_KERNEL_TILE_ELEMS) ? left : GF_KERNEL_TILE_ELEMS;
     range->worker = threadIdx.x;
     range->workers = blockDim.x;
     return low;
