@@ -17,7 +17,7 @@ static CUstream stream_of(gf_queue_handle handle)
 
 static size_t cuda_state_bytes(const struct gf_gpu_setup *setup)
 {
-    return sizeof(struct cuda_gpu) + setup->events_max * sizeof(CUevent) + 
+    return sizeof(struct cuda_gpu) + setup->events_max * sizeof(CUevent) +
            setup->kernel_count * (sizeof(CUfunction) + sizeof(uint32_t));
 }
 

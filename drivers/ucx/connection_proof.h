@@ -135,7 +135,8 @@ void gf_proofs_unlock(void);
 bool gf_proof_place_of(int fd, bool of_peer, struct gf_proof_place *place_out);
 /* accept(): a hello that proves the key was read from fd, and the answer is sent. */
 bool gf_conn_accept(struct gf_proofs *proofs, int fd);
-bool gf_conn_calls_are_ours(void); /* all of GF_PROOF_CALLS come through here */
+/* All of GF_PROOF_CALLS come through here. Of a dynamic UCX either all do or none, and none is seen to listen. */
+bool gf_conn_calls_are_ours(void);
 /* A free one for fd, or NULL; the lock is held. */
 struct gf_conn *gf_conn_take(struct gf_proofs *proofs, int fd);
 /* The same for a connection to where a peer listens, with its rank and secret. */
@@ -143,7 +144,7 @@ struct gf_conn *gf_conn_to(const struct gf_proof_place *place, int fd, bool *kno
 /* Those of the worker that is gone are forgotten. */
 void gf_conns_forget(struct gf_proofs *proofs);
 
-/* The calls of a static link. */
+/* The calls, led here by --wrap or by dynamic_calls.c. */
 struct sockaddr;
 struct msghdr;
 int __wrap_listen(int fd, int backlog);

@@ -1,7 +1,8 @@
 /* A UCX that is a library of its own is led to the same places as a static one (ucx.mk: --wrap). UCX's libraries
  * reach these functions by name, also ucp_ep_err_pending_purge() of their own, and the first definition that the
  * loader meets is the program's. Where it is not (the library in an object that was opened by dlopen()), nothing is
- * seen to listen, and gf_ucx_guard_check() says so. */
+ * seen to listen, and gf_ucx_guard_check() says so. A libucp linked with -Bsymbolic-functions would call its own
+ * ucp_ep_err_pending_purge(), unseen: Debian's is not, nor one that is built from source. */
 #if GF_UCX_DYNAMIC
 #include <dlfcn.h>
 #include <sys/mman.h>

@@ -169,7 +169,6 @@ static void score_cases(const struct turn *t)
     }
 }
 
-
 static void norm_cases(const struct turn *t)
 {
     const struct turn one = {.ops = t->ops, .count = 1, .finite = true};
@@ -307,8 +306,8 @@ static void long_cast(const struct gf_ops *ops, uint8_t *to, uint32_t offset, gf
     put(from, src_type, early, INFINITY);
     put(from, src_type, late, -INFINITY);
     memset(to, 0xa5, 4 * GF_LINE_BYTES + elem_count * dst_bytes);
-    assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)dst, dst_type, (gf_mem)(uintptr_t)from, src_type, elem_count, 0.5f,
-                               9, &check), GF_OK);
+    assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)dst, dst_type, (gf_mem)(uintptr_t)from, src_type, elem_count,
+                               0.5f, 9, &check), GF_OK);
     assert_int_equal(check.bad_count, 2);
     assert_int_equal(check.bad_first, 9 + early);
     assert_int_equal(dst[-1], 0xa5);
@@ -337,9 +336,11 @@ TEST(test_casts_past_the_cache)
     for (uint32_t c = 0; c < LENGTH(cases); c++) {
         uint64_t elem_count = GF_STREAM_BYTES / (cases[c].dst == GF_TYPE_F32 ? 4 : 2) + 1001 - 997 * (c % 2);
         for (uint64_t i = 0; i < elem_count; i++) put(from, cases[c].src, i, (float)(next() % 4096) / 4096);
-        for (uint32_t v = 0; v < gf_ops_variant_count; v++)
-            for (uint32_t o = 0; gf_ops_variants[v].supported() && (o < LENGTH(cases[c].offsets)); o++)
-                long_cast(gf_ops_variants[v].ops, to, cases[c].offsets[o], cases[c].dst, from, cases[c].src, elem_count);
+        for (uint32_t turn = 0; turn < LENGTH(cases[c].offsets) * gf_ops_variant_count; turn++) {
+            const struct gf_ops_variant *variant = &gf_ops_variants[turn % gf_ops_variant_count];
+            uint32_t offset = cases[c].offsets[turn / gf_ops_variant_count];
+            if (variant->supported()) long_cast(variant->ops, to, offset, cases[c].dst, from, cases[c].src, elem_count);
+        }
     }
     free(from);
     free(to);

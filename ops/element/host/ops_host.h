@@ -27,10 +27,11 @@ extern const uint32_t gf_ops_variant_count;
 /* The order of adding in score() and norm(). */
 #define GF_LANES 64u
 
-/* From this size on the result of a cast is stored past the cache (non-temporal stores), which saves reading it first;
- * below, whoever looks at it next finds it in the cache, as the wire does with a slice. Of ordinary stores, fp32 to
- * fp16 with the result read back at once: 0.94 at 1 MiB, 1.0 at 2, 1.1 to 1.2 from 4 on (Xeon, family 6 model 207, with
- * 2 MiB of second-level cache). Twice that, because a fused buffer of 4 MiB may be on the wire next. */
+/* From this size on the result of a cast from or to fp32 is stored past the cache (non-temporal stores), which
+ * saves reading it first; below, whoever looks at it next finds it in the cache, as the wire does with a slice. Of
+ * ordinary stores, fp32 to fp16 with the result read back at once: 0.94 at 1 MiB, 1.0 at 2, 1.1 to 1.2 from 4 on
+ * (Xeon, family 6 model 207, with 2 MiB of second-level cache). Twice that, because a fused buffer of 4 MiB may be
+ * on the wire next. */
 #define GF_STREAM_BYTES ((uint64_t)8 << 20)
 #define GF_LINE_BYTES 64u
 
