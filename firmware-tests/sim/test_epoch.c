@@ -200,6 +200,17 @@ TEST(a_survivor_that_is_not_named_is_waited_for)
     }
 }
 
+/* .. until the deadline, and no longer: nobody goes on without it. */
+TEST(a_survivor_that_never_comes_ends_the_job)
+{
+    static const struct elastic_event script[] = {{500, 0, KILL}, {500, 1, KILL}, {500, 3, STOP}, END};
+    struct world_setup setup = elastic_setup(4);
+    struct world w;
+    elastic_play(&w, &setup, script);
+    assert_int_equal(w.ranks[2].status, GF_ERR_QUORUM);
+    world_close(&w);
+}
+
 TEST(the_last_cannot_leave)
 {
     const struct elastic_event list[] = {{1000, 0, LEAVE}, END};

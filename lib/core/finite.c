@@ -27,7 +27,7 @@ gf_status gf_finite_open(gf_context *gf)
 {
     uint32_t count = gf->under_way.count + 1;
     for (uint32_t i = 0; i < (count + 1) * GF_COUNTS; i++) gf->finite.seen[i] = none;
-    return gf->on_device ? counters_send(gf, 0, gf->finite.seen, count) : GF_OK;
+    return counters_send(gf, 0, gf->finite.seen, count);
 }
 
 void gf_finite_begin(gf_context *gf, uint32_t index)

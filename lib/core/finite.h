@@ -23,7 +23,7 @@ struct gf_finite {
 /* Of what an operation packs, or of chunk norms; and of sums. */
 typedef enum gf_count { GF_COUNT_PACKED, GF_COUNT_SUMMED, GF_COUNTS } gf_count;
 
-/* All counters are at none: at open, and in a new epoch. Below 0: the device refused, and its fault says why. */
+/* A device's counters are at none: at open, and in a new epoch. Below 0: it refused, and its fault says why. */
 gf_status gf_finite_open(gf_context *gf);
 /* Of operation `index`, before its ops; on a device they are at none. */
 void gf_finite_begin(gf_context *gf, uint32_t index);
