@@ -80,10 +80,12 @@ sizes_part() {
     : >"$times"
     for i in $(seq 1 "$ROUNDS"); do
         echo "# $n hosts, sizes, round $i of $ROUNDS" >&2
-        ours ours 1 -b 8 -e 64K -f 8192 --seconds 0.2
+        ours ours 1 -b 8 -e 8 --seconds 0.2
+        ours ours 1 -b 64K -e 64K --seconds 0.2
         ours ours 1 -b 4K -e 256K -f 64 --seconds 0.2
         ours ours 1 -b 4M -e 64M -f 4 --seconds 0.1
-        ours ours-fp16 2 -d half -b 4 -e 32K -f 8192 --seconds 0.2
+        ours ours-fp16 2 -d half -b 4 -e 4 --seconds 0.2
+        ours ours-fp16 2 -d half -b 32K -e 32K --seconds 0.2
         ours ours-fp16 2 -d half -b 2K -e 128K -f 64 --seconds 0.2
         ours ours-fp16 2 -d half -b 2M -e 32M -f 4 --seconds 0.1
         ours ours-deterministic 1 -b 4M -e 16M -f 4 --seconds 0.1 --set exchange.deterministic=true
