@@ -84,6 +84,7 @@ static inline size_t gf_direct_area_bytes(uint32_t world)
     return gf_direct_flags_bytes(world) + 2 * GF_DIRECT_LANES * (size_t)GF_DIRECT_SMALL_BYTES;
 }
 
+uint32_t gf_direct_id(const struct gf_coll *coll, uint32_t index);   /* member id */
 gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index); /* 0: it cannot be reached any more */
 gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index);      /* the error for that */
 /* What of block `index` of this rank's data the others read (in), or this rank takes over afterwards. */
@@ -109,7 +110,12 @@ uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index); /* of a ra
 uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t step);
 size_t gf_direct_device_at(const struct gf_coll *coll, uint32_t writer);
 
-/* direct_device.c: on a queue, once all ranks' data may be read. */
+/* What both ways between devices share, the CPU's flags and the streams': direct_device.c. */
+enum { GF_DIRECT_PACKED = 1, GF_DIRECT_SUMMED, GF_DIRECT_READ }; /* flags given */
+gf_status gf_direct_device_start(struct gf_coll *coll);          /* in state 0 */
+bool gf_direct_device_supports(gf_coll_op op);
+void gf_direct_device_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out);
+/* On a queue, once all ranks' data may be read. */
 gf_status gf_direct_block_sum(struct gf_coll *coll, struct gf_queue *queue);
 gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue);
 

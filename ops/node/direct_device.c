@@ -17,16 +17,15 @@
 #include <string.h>
 
 enum device_state { DEVICE_SIGNAL, DEVICE_WAIT, DEVICE_FINISH };
-enum { PACKED = 1, SUMMED, READ }; /* flags given */
+_Static_assert(DEVICE_SIGNAL == 0, "where gf_direct_device_start() begins");
 
-static gf_status device_start(struct gf_coll *coll)
+gf_status gf_direct_device_start(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
     GF_ASSERT(coll->is_late && (coll->own.direct->exported != NULL) && (coll->size <= coll->own.direct->lane_ranks));
     GF_ASSERT(coll->data - coll->own.direct->exported[coll->index] <= coll->own.direct->region_bytes);
     memset(direct, 0, sizeof *direct);
     direct->block_elems = gf_direct_block_elems(coll);
-    direct->state = DEVICE_SIGNAL;
     return GF_OK;
 }
 
@@ -87,8 +86,8 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
             break;
         case DEVICE_WAIT:
             if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
-            if (direct->steps == READ) return GF_OK;
-            status = (direct->steps == PACKED) ? gf_direct_block_sum(coll, coll->queue)
+            if (direct->steps == GF_DIRECT_READ) return GF_OK;
+            status = (direct->steps == GF_DIRECT_PACKED) ? gf_direct_block_sum(coll, coll->queue)
                                                  : gf_direct_blocks_gather(coll, coll->queue);
             if (status >= 0) status = driver->mark(coll->queue, coll->event);
             if (status < 0) return status;
@@ -104,12 +103,12 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-static bool device_supports(gf_coll_op op)
+bool gf_direct_device_supports(gf_coll_op op)
 {
     return op == GF_COLL_ALLREDUCE;
 }
 
-static void device_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
+void gf_direct_device_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
 {
     (void)limits;
     *need_out = (struct gf_coll_need){0};
@@ -118,8 +117,8 @@ static void device_need(const struct gf_coll_limits *limits, struct gf_coll_need
 const struct gf_coll_kind gf_coll_direct_device = {
     .name = "direct",
     .deterministic = true,
-    .supports = device_supports,
-    .need = device_need,
-    .start = device_start,
+    .supports = gf_direct_device_supports,
+    .need = gf_direct_device_need,
+    .start = gf_direct_device_start,
     .turn = device_progress,
 };

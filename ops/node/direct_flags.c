@@ -10,7 +10,7 @@
 /* Of a line. Where and what alternate from one operation in a lane to the next. */
 enum { WORD_FLAG, WORD_WHERE, WORD_WHAT = WORD_WHERE + 2, WORD_BEAT = WORD_WHAT + 2, WORD_DEVICE };
 
-static uint32_t id_of(const struct gf_coll *coll, uint32_t index)
+uint32_t gf_direct_id(const struct gf_coll *coll, uint32_t index)
 {
     return coll->members ? coll->members[index] : index;
 }
@@ -57,12 +57,12 @@ static uint64_t what(struct gf_coll *coll)
 
 gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index)
 {
-    return (gf_mem)(uintptr_t)coll->link->driver->map(coll->link, id_of(coll, index));
+    return (gf_mem)(uintptr_t)coll->link->driver->map(coll->link, gf_direct_id(coll, index));
 }
 
 gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index)
 {
-    coll->waits_for = id_of(coll, index);
+    coll->waits_for = gf_direct_id(coll, index);
     return gf_fault_set(&coll->link->fault, GF_ERR_LINK, coll->waits_for, "map", 0,
                         "the exchange region of rank %u can no longer be reached", coll->waits_for);
 }
@@ -75,7 +75,7 @@ static void core_tell(struct gf_coll *coll)
     if (driver->flag_load(coll->link, at) == coll->own.direct->core) return;
     for (uint32_t index = 0; index < coll->size; index++)
         if (gf_direct_region(coll, index) != 0)
-            driver->flag_store(coll->link, id_of(coll, index), at, coll->own.direct->core);
+            driver->flag_store(coll->link, gf_direct_id(coll, index), at, coll->own.direct->core);
 }
 
 gf_status gf_direct_signal(struct gf_coll *coll)
@@ -88,7 +88,7 @@ gf_status gf_direct_signal(struct gf_coll *coll)
     if ((coll->elem_count == 0) || direct->small) where = 0;
     if (direct->steps == 0) core_tell(coll);
     for (uint32_t turn = 1; turn < coll->size; turn++) { /* each rank begins with another one */
-        uint32_t index = (coll->index + turn) % coll->size, member_id = id_of(coll, index);
+        uint32_t index = (coll->index + turn) % coll->size, member_id = gf_direct_id(coll, index);
         if (gf_direct_region(coll, index) == 0) return gf_direct_lost(coll, index);
         if (direct->steps == 0) {
             driver->flag_store(coll->link, member_id, line_at(coll, coll->index, WORD_WHERE), where);
@@ -99,7 +99,7 @@ gf_status gf_direct_signal(struct gf_coll *coll)
     }
     for (uint32_t turn = 1; (driver->flag_wake != NULL) && (turn < coll->size); turn++) {
         uint32_t index = (coll->index + turn) % coll->size;
-        driver->flag_wake(coll->link, id_of(coll, index), gf_direct_sleep_at(coll->own.direct, index));
+        driver->flag_wake(coll->link, gf_direct_id(coll, index), gf_direct_sleep_at(coll->own.direct, index));
     }
     direct->steps++;
     direct->arrived = 0;
@@ -119,7 +119,7 @@ static gf_status line_check(struct gf_coll *coll, uint32_t index)
         if (driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE)) & GF_DIRECT_STAGED) direct->any_staged = true;
         return GF_OK;
     }
-    coll->waits_for = id_of(coll, index);
+    coll->waits_for = gf_direct_id(coll, index);
     return gf_fault_set(&coll->link->fault, GF_ERR_MISMATCH, coll->waits_for, "direct", 0,
                         "rank %u is in another operation, or of another size: it says %#llx at %#llx, expected %#llx",
                         coll->waits_for, (unsigned long long)theirs, (unsigned long long)where,
@@ -156,7 +156,7 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
         gf_status status;
         if (index == coll->index) continue;
         for (uint32_t spins = coll->spins; driver->flag_load(coll->link, at) < wanted; spins--) {
-            coll->waits_for = id_of(coll, index);
+            coll->waits_for = gf_direct_id(coll, index);
             if ((spins == coll->spins) && any_shares_core(coll, index, wanted)) coll->awaits_core = true;
             if ((spins == 0) || coll->awaits_core) return GF_AGAIN;
 #if defined(__x86_64__)

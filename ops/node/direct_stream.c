@@ -18,23 +18,10 @@
  * the operation. */
 #include "ops/node/direct.h"
 
-#include <string.h>
-
 enum stream_state { STREAM_TELL, STREAM_MEET, STREAM_QUEUE, STREAM_WATCH };
-enum { PACKED = 1, SUMMED, READ }; /* flags of devices */
 
+_Static_assert(STREAM_TELL == 0, "where gf_direct_device_start() begins");
 _Static_assert(GF_DIRECT_RANKS_MAX <= GF_GPU_FLAGS_MAX, "one call for all ranks");
-
-static gf_status stream_start(struct gf_coll *coll)
-{
-    struct gf_direct_state *direct = gf_direct_of(coll);
-    GF_ASSERT(coll->is_late && (coll->own.direct->exported != NULL) && (coll->size <= coll->own.direct->lane_ranks));
-    GF_ASSERT(coll->data - coll->own.direct->exported[coll->index] <= coll->own.direct->region_bytes);
-    memset(direct, 0, sizeof *direct);
-    direct->block_elems = gf_direct_block_elems(coll);
-    direct->state = STREAM_TELL;
-    return GF_OK;
-}
 
 /* In all regions, this rank's too, so that its CPU sees how far its device is. */
 static gf_status store(struct gf_coll *coll, struct gf_queue *queue, uint64_t step)
@@ -60,11 +47,6 @@ static void own_store(const struct gf_coll *coll, size_t at, uint64_t value)
     __atomic_store_n((uint64_t *)(uintptr_t)(own_region(coll) + at), value, __ATOMIC_RELEASE);
 }
 
-static uint32_t id_of(const struct gf_coll *coll, uint32_t index)
-{
-    return coll->members ? coll->members[index] : index;
-}
-
 static gf_status await(struct gf_coll *coll, struct gf_queue *queue, uint64_t step)
 {
     struct gf_gpu_flag flags[GF_DIRECT_RANKS_MAX];
@@ -82,14 +64,14 @@ static gf_status all_queue(struct gf_coll *coll)
     struct gf_queue *sums = &direct->sums, *gathers = &direct->gathers;
     const struct gf_gpu_driver *driver = sums->gpu->driver;
     gf_status status = driver->follow(sums, coll->event); /* packs may hold more by now, that stands for long */
-    if (status >= 0) status = await(coll, sums, PACKED);
+    if (status >= 0) status = await(coll, sums, GF_DIRECT_PACKED);
     if (status >= 0) status = gf_direct_block_sum(coll, sums);
-    if (status >= 0) status = store(coll, sums, SUMMED);
+    if (status >= 0) status = store(coll, sums, GF_DIRECT_SUMMED);
     if (status >= 0) status = driver->lead(sums, gathers->stream);
-    if (status >= 0) status = await(coll, gathers, SUMMED);
+    if (status >= 0) status = await(coll, gathers, GF_DIRECT_SUMMED);
     if (status >= 0) status = gf_direct_blocks_gather(coll, gathers);
-    if (status >= 0) status = store(coll, gathers, READ);
-    if (status >= 0) status = await(coll, gathers, READ);
+    if (status >= 0) status = store(coll, gathers, GF_DIRECT_READ);
+    if (status >= 0) status = await(coll, gathers, GF_DIRECT_READ);
     return (status >= 0) ? driver->mark(gathers, coll->event) : status;
 }
 
@@ -97,13 +79,13 @@ static gf_status all_queue(struct gf_coll *coll)
 static void flags_look(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
-    while (direct->steps <= READ) {
+    while (direct->steps <= GF_DIRECT_READ) {
         for (; direct->arrived < coll->size; direct->arrived++, coll->moved_ns = now_ns) {
             uint32_t index = (uint32_t)(coll->index + 1 + direct->arrived) % coll->size; /* itself last */
             uint64_t flag = coll->link->driver->flag_load(coll->link, gf_direct_device_at(coll, index));
             coll->waits_for = GF_RANK_NONE;
             if (flag >= gf_direct_flag_value(coll, direct->steps)) continue;
-            if (index != coll->index) coll->waits_for = id_of(coll, index);
+            if (index != coll->index) coll->waits_for = gf_direct_id(coll, index);
             return;
         }
         direct->steps++;
@@ -131,7 +113,7 @@ static gf_status stream_progress(struct gf_coll *coll, uint64_t now_ns)
         switch ((enum stream_state)direct->state) {
         case STREAM_TELL:
             packs = &coll->own.direct->packs;
-            if ((status = store(coll, packs, PACKED)) < 0) return status;
+            if ((status = store(coll, packs, GF_DIRECT_PACKED)) < 0) return status;
             if ((status = packs->gpu->driver->mark(packs, coll->event)) < 0) return status;
             if ((status = gf_direct_signal(coll)) < 0) return status;
             coll->moved_ns = now_ns;
@@ -148,7 +130,7 @@ static gf_status stream_progress(struct gf_coll *coll, uint64_t now_ns)
             direct->queued = true;
             if ((status = all_queue(coll)) < 0) return status;
             coll->moved_ns = now_ns;
-            direct->steps = PACKED;
+            direct->steps = GF_DIRECT_PACKED;
             direct->state = STREAM_WATCH;
             break;
         case STREAM_WATCH: return watch(coll, now_ns);
@@ -160,11 +142,11 @@ static gf_status stream_progress(struct gf_coll *coll, uint64_t now_ns)
 static void stop_tell(struct gf_coll *coll)
 {
     const struct gf_link_driver *driver = coll->link->driver;
-    uint32_t id = id_of(coll, coll->index);
+    uint32_t id = gf_direct_id(coll, coll->index);
     size_t at = gf_direct_stop_at(coll->own.direct);
     for (uint32_t turn = 1; turn < coll->size; turn++) {
         uint32_t index = (coll->index + turn) % coll->size;
-        if (gf_direct_region(coll, index) != 0) driver->flag_store(coll->link, id_of(coll, index), at, id + 1);
+        if (gf_direct_region(coll, index) != 0) driver->flag_store(coll->link, gf_direct_id(coll, index), at, id + 1);
     }
     own_store(coll, at, id + 1);
 }
@@ -178,29 +160,18 @@ static gf_status stream_end(struct gf_coll *coll)
     direct->state.stopped = true;
     if (!direct->state.queued) return GF_OK;
     for (uint32_t index = 0; index < coll->size; index++)
-        own_store(coll, gf_direct_device_at(coll, index), gf_direct_flag_value(coll, READ));
+        own_store(coll, gf_direct_device_at(coll, index), gf_direct_flag_value(coll, GF_DIRECT_READ));
     for (uint32_t q = 0; q < 2; q++)
         if (queues[q]->gpu->driver->finished(queues[q]) == GF_AGAIN) status = GF_AGAIN;
     return status;
 }
 
-static bool stream_supports(gf_coll_op op)
-{
-    return op == GF_COLL_ALLREDUCE;
-}
-
-static void stream_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
-{
-    (void)limits;
-    *need_out = (struct gf_coll_need){0};
-}
-
 const struct gf_coll_kind gf_coll_direct_stream = {
     .name = "direct",
     .deterministic = true,
-    .supports = stream_supports,
-    .need = stream_need,
-    .start = stream_start,
+    .supports = gf_direct_device_supports,
+    .need = gf_direct_device_need,
+    .start = gf_direct_device_start,
     .turn = stream_progress,
     .end = stream_end,
 };
