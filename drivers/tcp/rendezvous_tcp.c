@@ -147,14 +147,18 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
 
 /* ---- running ---- */
 
-static gf_status conn_event(struct tcp *tcp, struct conn *conn, struct gf_rendezvous_event *event_out)
+static gf_status conn_event(struct tcp *tcp, struct conn *conn, uint64_t now_ns,
+                            struct gf_rendezvous_event *event_out)
 {
     struct gf_frame_header header;
     if (conn->waits_to_send) gf_tcp_conn_flush(tcp, conn);
     gf_status status = gf_tcp_conn_read(tcp, conn, &header);
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status == GF_OK) {
+        conn->heard = true;
         if (header.kind == GF_FRAME_LEFT) conn->lives = true;
+        if ((header.kind == GF_FRAME_ANSWER) && (header.payload_bytes == GF_FRAME_ANSWER_BYTES) && !tcp_is_center(tcp))
+            gf_tcp_answer_take_back(tcp, conn, now_ns);
         if (header.kind >= GF_FRAME_DRIVER) return GF_AGAIN; /* one of a later protocol: not for us */
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_FRAME, .rank = conn->peer,
                                                   .frame_kind = header.kind, .size_bytes = header.payload_bytes,
@@ -198,7 +202,7 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = conn->peer};
         return GF_OK;
     }
-    case TCP_CONN_UP: return conn_event(tcp, conn, event_out);
+    case TCP_CONN_UP: return conn_event(tcp, conn, now_ns, event_out);
     case TCP_CONN_NONE:
     case TCP_CONN_WAIT:
     case TCP_CONN_DOWN: break;
@@ -296,6 +300,7 @@ const struct gf_rendezvous_driver gf_rendezvous_tcp = {
     .poll = tcp_poll,
     .wake_fd = tcp_wake_fd,
     .flushed = tcp_flushed,
+    .turn_away = gf_tcp_turn_away,
     .address = gf_tcp_address,
     .reform = gf_tcp_reform,
     .close = tcp_close,

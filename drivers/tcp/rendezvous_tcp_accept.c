@@ -117,7 +117,7 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct 
     return GF_AGAIN;
 }
 
-static void answer_put(unsigned char *out, struct tcp *tcp, gf_status code, const char *reason)
+void gf_tcp_answer_put(unsigned char *out, const struct tcp *tcp, gf_status code, const char *reason)
 {
     struct gf_put put = {out, GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES};
     gf_frame_header_put(&put, GF_FRAME_ANSWER, GF_FRAME_ANSWER_BYTES, tcp->job_id, tcp->rank);
@@ -125,17 +125,9 @@ static void answer_put(unsigned char *out, struct tcp *tcp, gf_status code, cons
     gf_put_text(&put, reason, GF_FRAME_REASON_BYTES);
 }
 
-/* Who comes back takes the place of a connection that has ended, and so does a rank in a later star. */
-static bool place_is_free(const struct tcp *tcp, const struct gf_frame_hello *hello)
-{
-    const struct conn *conn = &tcp->conns[hello->rank];
-    return (conn->state == TCP_CONN_NONE) ||
-           ((conn->state == TCP_CONN_DOWN) && (tcp->reformed || hello->rejoins || conn->rejoins));
-}
-
 /* Why this hello cannot come in: GF_OK if it can. ours_out: it is of this job, so that the job itself is ill. */
 static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *header, const struct gf_frame_hello *hello,
-                             char *reason, size_t reason_bytes, bool *ours_out)
+                             uint64_t since_ns, char *reason, size_t reason_bytes, bool *ours_out)
 {
     *ours_out = false;
     if (header->job_id != tcp->job_id) {
@@ -155,14 +147,9 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
                        hello->rank);
     } else if ((hello->rank == tcp->rank) || (hello->rank >= tcp->world)) {
         (void)snprintf(reason, reason_bytes, "rank %u: expected 1 to %u", hello->rank, tcp->world - 1);
-    } else if (!place_is_free(tcp, hello)) {
-        bool up = (tcp->conns[hello->rank].state == TCP_CONN_UP);
-        (void)snprintf(reason, reason_bytes, "rank %u %s: was it started twice?", hello->rank,
-                       up ? "is here already" : "was here and has gone");
-        *ours_out = false; /* the first one serves the job well */
-        return hello->rejoins ? GF_ERR_STATE : GF_ERR_MISMATCH; /* it may try again: an end may not be seen yet */
     } else {
-        return GF_OK;
+        *ours_out = false; /* the first one serves the job well */
+        return gf_tcp_claim_take(tcp, hello, since_ns, reason, reason_bytes);
     }
     return GF_ERR_MISMATCH;
 }
@@ -189,7 +176,7 @@ static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status c
         gf_tcp_pending_drop(pending);
         return;
     }
-    answer_put(answer, tcp, code, reason);
+    gf_tcp_answer_put(answer, tcp, code, reason);
     if (pending->challenged) {
         struct gf_auth_mac to_rank, to_coordinator;
         gf_tcp_pending_macs(tcp, pending, &to_rank, &to_coordinator);
@@ -207,7 +194,7 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
 {
     unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES];
     struct conn *conn = &tcp->conns[rank];
-    answer_put(answer, tcp, GF_OK, "");
+    gf_tcp_answer_put(answer, tcp, GF_OK, "");
     if (pending->watched) (void)gf_tcp_epoll_set(tcp, EPOLL_CTL_DEL, pending->fd, TCP_ABOUT_PENDING, 0);
     pending->watched = false;
     gf_socket_options_set(pending->fd, tcp->keepalive_ns);
@@ -217,6 +204,8 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     }
     gf_tcp_conn_init(conn, rank, TCP_CONN_UP);
     conn->rejoins = rejoins;
+    conn->unproven = gf_tcp_said_by_anybody(pending);
+    conn->since_ns = pending->since_ns;
     conn->fd = pending->fd;
     conn->authenticated = pending->challenged;
     if (conn->authenticated) gf_tcp_pending_macs(tcp, pending, &conn->mac_out, &conn->mac_in);
@@ -237,14 +226,6 @@ static struct gf_frame_hello hello_get(const unsigned char *frame)
     return hello;
 }
 
-/* With neither a key nor the kernel's word that it is this user's own process. */
-static bool said_by_anybody(const struct pending *pending)
-{
-    uint32_t user = 0;
-    if (pending->challenged) return false;
-    return !gf_socket_peer_user(pending->fd, &user) || (user != geteuid());
-}
-
 /* frame: a hello that is whole and, where the job has a key, proven; or one of another job or protocol. */
 static gf_status hello_take(struct tcp *tcp, struct pending *pending, const unsigned char *frame,
                             struct gf_rendezvous_event *event_out)
@@ -254,9 +235,10 @@ static gf_status hello_take(struct tcp *tcp, struct pending *pending, const unsi
     bool ours = false;
     *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = hello.rank,
                                               .rejoins = hello.rejoins};
-    gf_status status = hello_check(tcp, header, &hello, tcp->text, GF_FRAME_REASON_BYTES, &ours);
+    gf_status status = hello_check(tcp, header, &hello, pending->since_ns, tcp->text, GF_FRAME_REASON_BYTES,
+                                   &ours);
     if (status == GF_OK) return pending_promote(tcp, pending, hello.rank, hello.rejoins);
-    bool believed = (tcp->auth.on == pending->challenged), unproven = said_by_anybody(pending);
+    bool believed = (tcp->auth.on == pending->challenged), unproven = gf_tcp_said_by_anybody(pending);
     pending_refuse(tcp, pending, status, tcp->text);
     if (!ours || !believed || hello.rejoins) return GF_AGAIN; /* a joiner that does not fit does not harm the job */
     event_out->unproven = unproven;
@@ -274,7 +256,7 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         (void)snprintf(tcp->text, sizeof tcp->text, tcp->auth.on ? "rank %u has no key_file, this job wants one"
                                                                  : "rank %u has a key_file, rank 0 has none",
                        hello.rank);
-        bool unproven = said_by_anybody(pending);
+        bool unproven = gf_tcp_said_by_anybody(pending);
         pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
         if (tcp->auth.on || hello.rejoins || !tcp_is_center(tcp)) return GF_AGAIN; /* anybody can say that */
         *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = hello.rank,

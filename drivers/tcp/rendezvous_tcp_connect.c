@@ -84,7 +84,10 @@ static gf_status answer_take(struct tcp *tcp, struct conn *conn)
                             tcp->address_text, tcp->rank);
     }
     if (code == GF_OK) return GF_OK;
-    if (tcp->rejoins && (code == GF_ERR_STATE)) return GF_ERR_STATE; /* not now */
+    if (code == GF_ERR_STATE) { /* not now */
+        memcpy(tcp->not_now, reason, sizeof reason);
+        return GF_ERR_STATE;
+    }
     return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0, "rank 0 at %.40s refused rank %u: %s",
                         tcp->address_text, tcp->rank, reason);
 }
@@ -122,10 +125,23 @@ gf_status gf_tcp_answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns
     return status;
 }
 
+/* What was said when this rank came in holds no longer: it was slow to speak, and another process claimed its rank, or
+ * what it offered does not fit. Only rank 0 of a job without a key says so, in the first join. */
+void gf_tcp_answer_take_back(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
+{
+    if (tcp->reformed || conn->authenticated) return;
+    if (answer_take(tcp, conn) == GF_ERR_STATE) gf_tcp_connect_again(tcp, conn, now_ns, EBUSY);
+}
+
 gf_status gf_tcp_connect_deadline(struct tcp *tcp, const struct conn *conn, uint64_t now_ns)
 {
     double seconds = (double)(now_ns - tcp->opened_ns) / 1e9;
     if (now_ns - tcp->opened_ns < tcp->join_timeout_ns) return GF_OK;
+    if (tcp->tried_errno == EBUSY) {
+        return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
+                            "rank 0 at %.40s refused rank %u for %.1f s: %s", tcp->address_text, tcp->rank, seconds,
+                            tcp->not_now);
+    }
     if (conn->state == TCP_CONN_HELLO) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "", 0,
                             "rank 0 at %s took the connection and then said nothing for %.1f s", tcp->address_text,

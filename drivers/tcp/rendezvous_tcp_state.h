@@ -25,6 +25,7 @@
 #define TCP_RETRY_FIRST_NS UINT64_C(20000000)
 #define TCP_RETRY_MAX_NS UINT64_C(200000000)
 #define TCP_REJOIN_NS UINT64_C(2000000000) /* an answer to who comes back takes no longer */
+#define TCP_SILENT_NS UINT64_C(1000000000) /* who proved nothing and says nothing keeps a rank so long */
 #define TCP_DOOR_NS UINT64_C(500000000)   /* between two tries to listen at the job's address */
 #define TCP_HELLO_KEYED 1u
 #define TCP_HELLO_REJOINS 2u
@@ -60,6 +61,9 @@ struct conn {
     bool rejoins;       /* it said that it was of the job before */
     bool lives;         /* its end, if it comes now, does not mean that the other process has ended */
     bool waits_to_send; /* epoll is asked for room in the kernel */
+    bool unproven;      /* rank 0: neither a key nor the kernel says that it is one of this user's processes */
+    bool heard;         /* a frame has come */
+    uint64_t since_ns;  /* rank 0: it connected */
     uint32_t in_bytes;
     uint32_t out_first;
     uint32_t out_bytes;
@@ -122,7 +126,8 @@ struct tcp {
     uint64_t retry_at_ns;
     uint64_t retry_ns;
     uint32_t tries;
-    int tried_errno; /* why the last try came to nothing */
+    int tried_errno; /* why the last try came to nothing; EBUSY: rank 0 said `not_now` */
+    char not_now[GF_FRAME_REASON_BYTES];
 
     uint32_t conn_count;
     struct conn conns[]; /* [world], or none */
@@ -151,6 +156,7 @@ void gf_tcp_connect_again(struct tcp *tcp, struct conn *conn, uint64_t now_ns, i
 void gf_tcp_connect_begin(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
 void gf_tcp_connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
 gf_status gf_tcp_answer_read(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
+void gf_tcp_answer_take_back(struct tcp *tcp, struct conn *conn, uint64_t now_ns); /* a later one is in conn->in */
 gf_status gf_tcp_connect_deadline(struct tcp *tcp, const struct conn *conn, uint64_t now_ns);
 
 /* rendezvous_tcp_accept.c: rank 0 and those who rejoin. */
@@ -160,6 +166,14 @@ gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_ou
 void gf_tcp_pending_drop(struct pending *pending);
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
+void gf_tcp_answer_put(unsigned char *out, const struct tcp *tcp, gf_status code, const char *reason);
+
+/* rendezvous_tcp_claim.c: rank 0, who is taken for which rank. */
+bool gf_tcp_said_by_anybody(const struct pending *pending);
+/* GF_OK: who said `hello` may come in; who was taken for that rank and said nothing is gone. Else why not. */
+gf_status gf_tcp_claim_take(struct tcp *tcp, const struct gf_frame_hello *hello, uint64_t since_ns, char *reason,
+                           size_t reason_bytes);
+bool gf_tcp_turn_away(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
 
 /* rendezvous_tcp_reform.c: a star around another rank. */
 void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state);

@@ -148,8 +148,24 @@ TEST(a_claim_of_a_stranger_ends_no_join)
             world.now_ns = 65 * SECOND;
             members_world_until(GF_ERR_MISMATCH);
             assert_all_failed(GF_ERR_MISMATCH, 2, "rank 2 of 3 did not join within");
-            assert_non_null(strstr(error_of(0)->text, "proved nothing: world 3 at rank 0, 8 at rank 2"));
+            assert_non_null(strstr(error_of(0)->text, "a process that proved nothing: world 3 at rank 0, 8 at rank 2"));
         }
+        members_world_end();
+    }
+}
+
+TEST(nothing_comes_before_the_offer)
+{
+    for (uint32_t kind = MEMBERS_ENDPOINTS; kind <= MEMBERS_BYE; kind++) {
+        struct gf_offer offer = offer_of(3);
+        struct gf_rendezvous *end = &fake.ends[1].base;
+        if (kind == MEMBERS_GIVES_UP) continue; /* with which a rank may begin */
+        members_world_begin(3, false, 0);
+        rank_open(0, &offer);
+        fake_connect(&fake, 1);
+        assert_int_equal(end->driver->send(end, 0, kind, "", 0), GF_OK);
+        assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_ERR_PEER);
+        assert_non_null(strstr(error_of(0)->text, "rank 1 sent a frame that cannot come now"));
         members_world_end();
     }
 }
@@ -253,7 +269,6 @@ static const struct piece_case {
     {"cut_short", 1, 2, 8, 0, 8, 7},
     {"a_size_that_wraps", 1, 2, 8, 0, UINT32_MAX, 8},
     {"for_another_rank", 0, 2, 8, 0, 8, 8},
-    {"before_the_offer", 0, 1, 8, 0, 8, 8},
 };
 
 TEST(malformed_addresses_fail_the_join)
@@ -268,6 +283,7 @@ TEST(malformed_addresses_fail_the_join)
         rank_open(c->to, &offer);
         fake_connect(&fake, 1);
         assert_int_equal(gf_members_poll(world.ranks[c->to].members, world.now_ns), GF_AGAIN);
+        members_at(world.ranks[c->to].members, 1 - c->to)->state = MEMBER_OFFERED;
         for (uint32_t byte = 0; byte < 16; byte++) frame[byte] = (unsigned char)(fields[byte / 4] >> (8 * (byte % 4)));
         assert_int_equal(end->driver->send(end, c->to, 2, frame, 16 + c->bytes), GF_OK);
         (void)gf_members_poll(world.ranks[c->to].members, world.now_ns);

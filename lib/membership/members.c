@@ -52,15 +52,14 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     members->go = members->leaving = members->inquiring = members->asked = members->join_fails =
         members->leave_asks = members->link_asked = members->link_due = false;
     members->flush_first = members->seen_by = 0;
-    members->network_count = (setup->offer.network != 0) ? 1 : 0;
-    members->nodes_known = (setup->offer.node != 0);
-    members->nodes_several = false;
     members->call_count = 0;
     members->now_ns = members->opened_ns = members->connected_ns = members->moved_ns = members->status_ns = now_ns;
     members->position = (struct gf_position){.step = members->position.step, .operation = GF_OPERATION_NONE,
                                              .tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE};
     members->moved = members->position;
-    members_at(members, setup->rank)->said.endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes);
+    members_at(members, setup->rank)->said = (struct member_said){
+        .endpoint_bytes = (uint32_t)(GF_CONTROL_ADDRESS_BYTES + endpoint_bytes), .node = setup->offer.node,
+        .user = setup->offer.user, .network = setup->offer.network};
     memset(own, 0, GF_CONTROL_ADDRESS_BYTES);
     own_address(members);
     if (endpoint_bytes > 0) memcpy(own + GF_CONTROL_ADDRESS_BYTES, endpoint, endpoint_bytes);
@@ -240,7 +239,7 @@ static void on_connected(struct gf_members *members, uint32_t rank)
     members->connected_ns = members->now_ns;
     own_address(members); /* it is known now */
     gf_members_owe(members, 0, MEMBERS_OFFER);
-    gf_members_owe(members, 0, MEMBERS_ENDPOINTS);
+    gf_members_endpoint_again(members); /* all of it: it may be the second time */
 }
 
 static void on_told(struct gf_members *members, struct member *peer, struct gf_get *get)
@@ -257,6 +256,8 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
 {
     struct gf_error error = {0};
     struct member *peer = members_at(members, from);
+    bool offers = (members->state == MEMBERS_JOINING) && (peer->state < MEMBER_OFFERED);
+    if (offers && (kind != MEMBERS_OFFER) && (kind != MEMBERS_GIVES_UP)) return false;
     switch (kind) {
     case MEMBERS_OFFER: gf_members_join_offer(members, from, get); return members->state == MEMBERS_JOINING;
     case MEMBERS_ENDPOINTS: gf_members_join_endpoints(members, from, get); return members->state == MEMBERS_JOINING;
@@ -273,7 +274,7 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
         gf_members_error_get(get, &error);
         if (get->bad) break;
         error = gf_members_gave_up(from, &error);
-        gf_members_fail(members, &error, &error);
+        if (!gf_members_turned_away(members, &error)) gf_members_fail(members, &error, &error);
         break;
     case MEMBERS_BYE: peer->leaves = true; break;
     default: return false;
@@ -320,8 +321,10 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
     if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, &get);
     else if (rank == 0) good = rank_frame(members, kind, &get);
     if (good || (members->state == MEMBERS_FAILED)) return;
-    gf_members_failf(members, GF_ERR_PEER, rank, "rank %u sent a frame that cannot come now or is malformed "
-                     "(kind %u, %u bytes)", rank, kind, event->size_bytes);
+    struct gf_error error = {.code = GF_ERR_PEER, .peer = rank};
+    (void)snprintf(error.text, sizeof error.text, "rank %u sent a frame that cannot come now or is malformed "
+                   "(kind %u, %u bytes)", rank, kind, event->size_bytes);
+    if (!gf_members_turned_away(members, &error)) gf_members_failf(members, GF_ERR_PEER, rank, "%s", error.text);
 }
 
 void gf_members_event(struct gf_members *members, const struct gf_rendezvous_event *event)

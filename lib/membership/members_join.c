@@ -21,6 +21,7 @@ void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t 
         gf_members_failf(members, code, peer, "%s", error.text);
         return;
     }
+    if (gf_members_turned_away(members, &error)) return;
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     /* Ranks that are still on their way would rejoin at a closed door: they get a moment to come and hear of it. */
     members->error = error;
@@ -67,7 +68,7 @@ static void coordinator_deadline(struct gf_members *members)
     uint32_t first = missing_text(members, missing, sizeof missing);
     if ((first != GF_RANK_NONE) && (members->claim.code != GF_OK)) {
         uint32_t peer = (members->claim.peer == GF_RANK_NONE) ? first : members->claim.peer;
-        gf_members_failf(members, GF_ERR_MISMATCH, peer, "rank %s of %u did not join within %.1f s; %.150s",
+        gf_members_failf(members, members->claim.code, peer, "rank %s of %u did not join within %.1f s; %.150s",
                          missing, members->setup.world, seconds, members->claim.text);
     } else if (first == GF_RANK_NONE) {
         gf_members_failf(members, GF_ERR_TIMEOUT, GF_RANK_NONE,
@@ -117,16 +118,31 @@ void gf_members_join_time(struct gf_members *members)
     if (now_ns - members->opened_ns >= timeout_ns) coordinator_deadline(members);
 }
 
-/* Anybody may say anything: the join waits for the right process, and tells of this one if none came. */
-static void claim_keep(struct gf_members *members, const struct gf_rendezvous_event *event)
+/* Anybody may say anything: the join waits for the right process, and tells of this one if none came. What differs says
+ * more than that a connection ended. */
+static void claim_keep(struct gf_members *members, gf_status code, uint32_t rank, const char *text)
 {
     struct gf_error *claim = &members->claim;
-    if (claim->code != GF_OK) return;
-    *claim = (struct gf_error){.code = GF_ERR_MISMATCH, .peer = event->rank, .operation = GF_OPERATION_JOIN,
-                               .tensor = GF_TENSOR_NONE};
-    (void)snprintf(claim->text, sizeof claim->text, "ranks differ, said by a process that proved nothing: %s",
-                   event->text);
+    if ((claim->code == GF_ERR_MISMATCH) || (claim->code == code)) return;
+    *claim = (struct gf_error){.code = code, .peer = rank, .operation = GF_OPERATION_JOIN, .tensor = GF_TENSOR_NONE};
+    (void)snprintf(claim->text, sizeof claim->text, "a process that proved nothing: %.200s", text);
     gf_log_line(&members->setup.log, GF_LOG_WARN, "%s; the join goes on without it", claim->text);
+}
+
+bool gf_members_turned_away(struct gf_members *members, const struct gf_error *error)
+{
+    const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
+    bool first_join = (members->state == MEMBERS_JOINING) && (members->view.epoch.epoch == 0) && !members->go;
+    if (!first_join || !members_coordinates(members) || (error->peer >= members->setup.world)) return false;
+    if ((driver->turn_away == NULL) ||
+        !driver->turn_away(members->rendezvous, members->id_of[error->peer], error->text)) return false;
+    struct member *member = members_at(members, error->peer);
+    member->state = MEMBER_EXPECTED;
+    member->connected = member->leaves = false;
+    member->owed = 0;
+    memset(&member->said, 0, sizeof member->said);
+    claim_keep(members, error->code, error->peer, error->text);
+    return true;
 }
 
 void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event)
@@ -137,7 +153,7 @@ void gf_members_join_refused(struct gf_members *members, const struct gf_rendezv
         members_at(members, event->rank)->state = MEMBER_TURNED; /* it will not come */
     }
     if (event->unproven) {
-        claim_keep(members, event);
+        claim_keep(members, GF_ERR_MISMATCH, event->rank, event->text);
         return;
     }
     gf_members_join_failf(members, GF_ERR_MISMATCH, event->rank, "ranks differ: %s", event->text);
@@ -261,24 +277,22 @@ void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_
         gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed offer", from);
         return;
     }
-    members_at(members, from)->state = MEMBER_OFFERED;
-    members_at(members, from)->said.node = offer.node;
-    members_at(members, from)->said.user = offer.user;
-    members->network_count += (offer.network != 0) ? 1 : 0;
-    members->nodes_known = members->nodes_known || (offer.node != 0);
-    members->nodes_several = members->nodes_several || (offer.node != members->setup.offer.node);
+    struct member *member = members_at(members, from);
+    member->state = MEMBER_OFFERED;
+    member->said.node = offer.node;
+    member->said.user = offer.user;
+    member->said.network = offer.network;
     if (!gf_members_offer_difference(members, &offer, epoch, from, difference, sizeof difference)) return;
     gf_members_join_failf(members, GF_ERR_MISMATCH, from, "%s", difference);
 }
 
 void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct gf_get *get)
 {
-    bool coordinates = members_coordinates(members), early = members_of(members, from)->state < MEMBER_OFFERED;
-    if ((coordinates && early) || !gf_members_endpoints_take(members, from, get)) {
+    if (!gf_members_endpoints_take(members, from, get)) {
         gf_members_join_failf(members, GF_ERR_PEER, from, "rank %u sent a malformed address", from);
         return;
     }
-    if (coordinates) gf_members_join_full(members);
+    if (members_coordinates(members)) gf_members_join_full(members);
 }
 
 void gf_members_join_full(struct gf_members *members)

@@ -5,12 +5,20 @@
 
 bool gf_members_links_fit(struct gf_members *members)
 {
-    uint32_t wanted = members->nodes_several ? members->setup.world : 0;
+    const struct member_said *own = &members_of(members, 0)->said;
+    bool known = false, several = false;
+    uint32_t networks = 0;
     if (members->link_asked) return !members->link_due;
-    if (!members->nodes_known || (members->network_count == wanted)) return true;
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        const struct member_said *said = &members_of(members, rank)->said;
+        known = known || (said->node != 0);
+        several = several || (said->node != own->node);
+        networks += (said->network != 0) ? 1 : 0;
+    }
+    if (!known || (networks == (several ? members->setup.world : 0))) return true;
     members->link_asked = true;
-    members->link_network = members->nodes_several;
-    members->link_due = ((members->setup.offer.network != 0) != members->nodes_several);
+    members->link_network = several;
+    members->link_due = ((own->network != 0) != several);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         members_at(members, rank)->state = MEMBER_OFFERED;
         members_at(members, rank)->said.endpoint_have = 0;
@@ -19,7 +27,7 @@ bool gf_members_links_fit(struct gf_members *members)
     return false;
 }
 
-static void endpoint_again(struct gf_members *members)
+void gf_members_endpoint_again(struct gf_members *members)
 {
     struct member *coordinator = members_at(members, 0);
     coordinator->said.endpoint_rank = coordinator->said.endpoint_at = 0;
@@ -31,7 +39,7 @@ bool gf_members_link_take(struct gf_members *members, struct gf_get *get)
     members->link_network = gf_get_u32(get) != 0;
     if (get->bad || (members->state != MEMBERS_JOINING)) return false;
     members->link_due = (members->link_network != (members->setup.offer.network != 0));
-    if (!members->link_due) endpoint_again(members);
+    if (!members->link_due) gf_members_endpoint_again(members);
     return true;
 }
 
@@ -51,5 +59,5 @@ void gf_members_link_renewed(struct gf_members *members, const void *endpoint, s
     members->setup.offer.network = members->link_network ? 1 : 0;
     members->link_due = false;
     if (members_coordinates(members)) gf_members_join_full(members);
-    else endpoint_again(members);
+    else gf_members_endpoint_again(members);
 }

@@ -105,6 +105,7 @@ struct member {
         uint32_t endpoint_have;
         uint64_t node;           /* of its offer */
         uint32_t user;
+        uint32_t network;
         uint32_t answered;       /* the last inquiry it answered */
         uint64_t heard_ns;       /* its last word about where it is; 0: none yet */
         uint64_t calls_same;     /* up to this one its requests were ours */
@@ -130,8 +131,6 @@ struct gf_members {
     uint64_t connected_ns;      /* to the coordinator; the coordinator: opened_ns */
     bool owes;                  /* a frame, to some member */
     uint32_t flush_first;       /* whose turn it is */
-    uint32_t network_count;     /* coordinator: of the ranks here so many have a network open, */
-    bool nodes_known, nodes_several; /* they say on which node they are, and not all say the same */
 
     struct gf_position position;
     struct gf_position moved;   /* as it was when it last changed */
@@ -154,7 +153,7 @@ struct gf_members {
     bool join_fails;            /* error is set and is told once the grace has passed */
     uint64_t join_fails_ns;
     struct gf_error error;
-    struct gf_error claim;      /* what the first unproven process said that did not fit; told if nobody better comes */
+    struct gf_error claim;      /* how a process that proved nothing did not fit; told if nobody better comes */
     struct gf_error tell;       /* what the others hear of it: GIVES_UP and ERROR */
     unsigned char *endpoints;       /* [id_count][endpoint_bytes_max], each begins with the control address */
     uint32_t *id_of;            /* [world] of each rank; back: table[id].rank */
@@ -232,11 +231,15 @@ bool gf_members_offer_difference(const struct gf_members *members, const struct 
 void gf_members_join_offer(struct gf_members *members, uint32_t from, struct gf_get *get);
 bool gf_members_links_fit(struct gf_members *members); /* members_link.c; false: asked for others */
 bool gf_members_link_take(struct gf_members *members, struct gf_get *get);
+void gf_members_endpoint_again(struct gf_members *members); /* to the coordinator */
 void gf_members_join_full(struct gf_members *members); /* hands out all endpoints, if all are here */
 void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct gf_get *get);
 void gf_members_join_go(struct gf_members *members);
 void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event);
 void gf_members_join_time(struct gf_members *members);
+/* Coordinator: is error->peer a process that proved nothing, in the first join? Then it is turned away and hears why,
+ * another may come in as that rank, and the deadline tells of it if nobody better came. */
+bool gf_members_turned_away(struct gf_members *members, const struct gf_error *error);
 /* gf_members_failf(), but a coordinator waits a moment for those who should hear of it. */
 __attribute__((format(printf, 4, 5))) void gf_members_join_failf(struct gf_members *members, gf_status code,
                                                                  uint32_t peer, const char *format, ...);
