@@ -142,7 +142,8 @@ struct gf_coll_kind {
 
 extern const struct gf_coll_kind gf_coll_ring, gf_coll_halving, gf_coll_doubling, gf_coll_tree, gf_coll_server,
     gf_coll_alltoall, gf_coll_direct, gf_coll_hierarchy;
-/* Direct where data and ops are a device's; allreduce. stream: its streams tell each other, without the CPU. */
+/* Direct where data and ops are a device's: allreduce and its halves. stream: allreduce; its streams tell each other,
+ * without the CPU. */
 extern const struct gf_coll_kind gf_coll_direct_device, gf_coll_direct_stream;
 
 /* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's: asserted. */

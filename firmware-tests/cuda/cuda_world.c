@@ -2,6 +2,8 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_world.h"
 #include "lib/context.h"
+#include "lib/device/device.h"
+#include "lib/modules/modules.h"
 #include "firmware-tests/cuda/cuda_card.h"
 #include "ops/element/cuda/ops_cuda.h"
 
@@ -230,6 +232,22 @@ void cuda_world_halves_expect_equal(void)
             assert_memory_equal((const void *)(uintptr_t)half, computed[rank][tensor], bytes);
         }
     }
+}
+
+void cuda_world_read(gf_context *gf, gf_mem from, uint64_t bytes, void *to)
+{
+    assert_true(bytes <= CUDA_ELEMS_MAX * sizeof(float));
+    assert_int_equal(gf_module_device.read(gf, to, from, bytes), GF_OK);
+}
+
+void cuda_kept_read(gf_context *gf, struct cuda_kept *kept)
+{
+    memset(kept, 0, sizeof *kept);
+    for (uint32_t t = 0; t < STATE_TENSORS; t++)
+        cuda_world_read(gf, gf_weight(gf, t), state_tensors[t].elem_count * sizeof(float), kept->weights[t]);
+    if (gf->optimizer.momentum != 0) cuda_world_read(gf, gf->optimizer.momentum, 256 * sizeof(float), kept->momentum);
+    uint64_t sparse_elems = (gf->sparse.elem_count < 256) ? gf->sparse.elem_count : 256;
+    if (gf->sparse.history != 0) cuda_world_read(gf, gf->sparse.history, sparse_elems * sizeof(float), kept->history);
 }
 
 void cuda_world_begin(uint32_t seed, const char *second)

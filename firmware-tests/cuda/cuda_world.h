@@ -40,4 +40,12 @@ void cuda_world_close_alone(void);
 bool cuda_world_same(void); /* all that the ranks would save */
 void cuda_world_halves_expect_equal(void);
 
+/* What a step that fails must not change. */
+#define CUDA_ELEMS_MAX 1024u
+struct cuda_kept {
+    float weights[STATE_TENSORS][CUDA_ELEMS_MAX], momentum[CUDA_ELEMS_MAX], history[CUDA_ELEMS_MAX];
+};
+void cuda_kept_read(gf_context *gf, struct cuda_kept *kept);
+void cuda_world_read(gf_context *gf, gf_mem from, uint64_t bytes, void *to); /* at most CUDA_ELEMS_MAX floats */
+
 #endif

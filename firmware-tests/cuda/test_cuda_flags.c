@@ -4,11 +4,8 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_world.h"
 #include "lib/context.h"
-#include "lib/device/device.h"
-#include "lib/modules/modules.h"
 
 #define RANKS 4u
-#define ELEMS_MAX 1024u
 #define LOOKS 200u
 
 extern const struct gf_gpu_driver gf_gpu_cuda;
@@ -133,29 +130,9 @@ static gf_status fate_progress(struct world *w, uint32_t rank, void *arg)
     return world_step_progress(w, rank, &fate->step);
 }
 
-static void read_of(gf_context *gf, gf_mem from, uint64_t bytes, void *to)
-{
-    assert_true(bytes <= ELEMS_MAX * sizeof(float));
-    assert_int_equal(gf_module_device.read(gf, to, from, bytes), GF_OK);
-}
-
-struct kept {
-    float weights[STATE_TENSORS][ELEMS_MAX], momentum[ELEMS_MAX], history[ELEMS_MAX];
-};
-
-static void kept_read(gf_context *gf, struct kept *kept)
-{
-    memset(kept, 0, sizeof *kept);
-    for (uint32_t t = 0; t < STATE_TENSORS; t++)
-        read_of(gf, gf_weight(gf, t), state_tensors[t].elem_count * sizeof(float), kept->weights[t]);
-    if (gf->optimizer.momentum != 0) read_of(gf, gf->optimizer.momentum, 256 * sizeof(float), kept->momentum);
-    uint64_t sparse_elems = (gf->sparse.elem_count < 256) ? gf->sparse.elem_count : 256;
-    if (gf->sparse.history != 0) read_of(gf, gf->sparse.history, sparse_elems * sizeof(float), kept->history);
-}
-
 static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bool kills)
 {
-    static struct kept before[RANKS], after;
+    static struct cuda_kept before[RANKS], after;
     struct state_moment moment = {.step = 2};
     struct fate fate = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = seed % RANKS, .kills = kills};
     struct world_setup setup = state_setup_of(run);
@@ -170,7 +147,7 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
     state_step_run(w, 1, state_fill_whole);
     for (uint32_t rank = 0; rank < w->world; rank++) {
         assert_true(w->ranks[rank].gf->ipc.flags);
-        kept_read(w->ranks[rank].gf, &before[rank]);
+        cuda_kept_read(w->ranks[rank].gf, &before[rank]);
     }
     both->fixture.fake->stream_hold(w->ranks[fate.victim].gf->pack_queue.stream);
     world_run(w, fate_progress, &fate);
@@ -184,12 +161,12 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
             struct gf_queue queue = {.gpu = gf->gpu, .stream = gf_gpu_cuda.stream(gf->gpu, (gf_stream)s)};
             assert_true(ends(&queue));
         }
-        kept_read(gf, &after);
+        cuda_kept_read(gf, &after);
         assert_memory_equal(&after, &before[rank], sizeof after);
         for (uint32_t t = 0; (t < STATE_TENSORS) && !sparse; t++) {
-            float gradient[ELEMS_MAX] = {0}, held[ELEMS_MAX] = {0};
+            float gradient[CUDA_ELEMS_MAX] = {0}, held[CUDA_ELEMS_MAX] = {0};
             state_fill_whole(w, rank, t, gradient, &moment);
-            read_of(gf, gf_gradient(gf, t), state_tensors[t].elem_count * sizeof(float), held);
+            cuda_world_read(gf, gf_gradient(gf, t), state_tensors[t].elem_count * sizeof(float), held);
             assert_memory_equal(held, gradient, state_tensors[t].elem_count * sizeof(float));
         }
     }

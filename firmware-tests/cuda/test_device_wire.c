@@ -168,7 +168,7 @@ TEST(what_no_link_could_take_stays_in_host_memory)
         bool takes;
     } rows[] = {{"checksums are the host's", GF_ALGORITHM_AUTO, true, 0, ALL_RANKS, false},
                 {"in one node's memory", GF_ALGORITHM_DIRECT, false, 4, ALL_RANKS, false},
-                {"in nodes' memory", GF_ALGORITHM_HIERARCHY, false, 2, ALL_RANKS, false},
+                {"in nodes' memory", GF_ALGORITHM_HIERARCHY, false, 2, ALL_RANKS, true},
                 {"auto, on one node", GF_ALGORITHM_AUTO, false, 4, ALL_RANKS, true},
                 {"no link reaches it", GF_ALGORITHM_RING, false, 0, 0, false}};
     struct gf_footprint without;
@@ -192,7 +192,7 @@ TEST(what_no_link_could_take_stays_in_host_memory)
     }
 }
 
-/* There auto takes hierarchy, which works in the nodes' memory, unless all ranks do without. */
+/* There auto takes hierarchy, in the nodes' memory where devices export nothing, unless all ranks do without. */
 TEST(on_two_nodes_all_go_to_the_wire_or_none)
 {
     static const uint64_t reaching[] = {ALL_RANKS, 0x7, 0};

@@ -24,11 +24,20 @@ trains() {
         { tail -n 30 "$scratch/out"; return 1; }
     said "^weights .*, the same on all ranks"
 }
-# Rank 3 ends in the middle: both nodes name it.
+# Two GPUs on each, which there are not: inside a node gradients go from device to device.
+fake=$(cd "$BUILD" && pwd)/firmware-tests/fake/libcuda.so.1
+devices="--device cuda --set device.library=$fake --data $scratch/data --batch 2"
+trains_on_devices() {
+    # shellcheck disable=SC2086
+    GF_DEBUG=info net_run_nodes 60 2 "$BUILD/gf-train" --config "$scratch/net.cfg" $devices --model linear --steps 4 \
+        >"$scratch/out" 2>&1 || { tail -n 30 "$scratch/out"; return 1; }
+    said "^weights .*, the same on all ranks" && said "hierarchy: 2 nodes" && said "on a device, from device to device"
+}
+# names_the_dead OPTIONS..: rank 3 ends in the middle: both nodes name it.
 names_the_dead() {
     # shellcheck disable=SC2016
     net_run_nodes 60 2 sh -c '[ $GF_RANK = 3 ] || exec "$@"; "$@" & rank=$!; sleep 3; kill -9 $rank; wait $rank' sh \
-        "$BUILD/gf-train" --config "$scratch/net.cfg" --model linear --steps 100000000 --lr 0.0001 >"$scratch/out" 2>&1
+        "$BUILD/gf-train" --config "$scratch/net.cfg" --model linear --steps 9999999 --lr 1e-4 "$@" >"$scratch/out" 2>&1
     [ $? -ne 124 ] || { echo "did not end"; return 1; }
     for rank in 0 1 2; do said "^error: rank $rank: rank 3 died" || return 1; done
 }
@@ -47,6 +56,7 @@ two_devices() {
 }
 
 cases="auto_takes_hierarchy_between_two_nodes ranks_of_two_nodes_train a_dead_rank_is_named_on_both_nodes \
+devices_of_two_nodes_train a_dead_rank_with_a_device_is_named_on_both_nodes \
 two_devices_share_the_bytes_of_two_ranks auto_takes_messages_between_three_nodes \
 two_devices_share_the_bytes_of_three_ranks"
 if ! command -v ip >/dev/null || ! command -v tc >/dev/null || ! net_up "gf$$" 2 1gbit 2>/dev/null; then
@@ -58,6 +68,16 @@ config
 check auto_takes_hierarchy_between_two_nodes sums hierarchy
 check ranks_of_two_nodes_train trains
 check a_dead_rank_is_named_on_both_nodes names_the_dead
+if "$BUILD/gf-train" --device cuda --set device.library=/nowhere 2>&1 | grep -q "/nowhere"; then
+    idx_data "$scratch/data" 128
+    check devices_of_two_nodes_train trains_on_devices
+    # shellcheck disable=SC2086
+    check a_dead_rank_with_a_device_is_named_on_both_nodes names_the_dead $devices
+else
+    for name in devices_of_two_nodes_train a_dead_rank_with_a_device_is_named_on_both_nodes; do
+        skip "$name" "no cuda.h or no nvcc in this build"
+    done
+fi
 check two_devices_share_the_bytes_of_two_ranks two_devices
 net_down
 net_up "gf$$" 3 1gbit

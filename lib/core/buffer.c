@@ -96,9 +96,9 @@ const struct gf_op_kind gf_buffer_dense = {
  * Chunks are packed in any case. */
 static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer, gf_algorithm algorithm)
 {
-    bool in_host = !gf->on_device && ((algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY));
-    bool between_devices = (algorithm == GF_ALGORITHM_DIRECT) && gf->ipc.agreed;
-    return ((in_host || between_devices) && (buffer->chunk_count == 0)) ? (gf_type)buffer->type : gf->config.exchange.wire;
+    bool in_node = (algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY);
+    bool in_reach = in_node && (!gf->on_device || gf->ipc.agreed);
+    return (in_reach && (buffer->chunk_count == 0)) ? (gf_type)buffer->type : gf->config.exchange.wire;
 }
 
 bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
@@ -121,6 +121,7 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     if ((buffer->type == (uint8_t)type) && (buffer->chunk_count == 0)) op->packed = op->of.buffer.gradient;
     op->wire = wire;
     if ((op->algorithm == GF_ALGORITHM_HIERARCHY) && (type != wire)) op->between = gf->pack + at;
+    op->host = gf->wire + at;
     op->coll.data = (!gf->on_device || gf_sums_late(gf)) ? op->packed : gf->wire + at;
     if (in_place(op) && !gf->on_device && (gf->config.exchange.pre_scale == 1.0f) &&
         (op->algorithm == GF_ALGORITHM_DIRECT))

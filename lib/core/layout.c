@@ -227,7 +227,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     uint64_t sum_count = config->link.integrity ? msg_count : 0;
     uint64_t node_words = ((layout->modules->coll[GF_ALGORITHM_HIERARCHY] != NULL) && gf_nodes_wanted(config))
                               ? config->job.world_max : 0;
-    bool has_exported = layout->on_device && (config->job.world_max <= GF_DIRECT_RANKS_MAX);
+    bool has_exported = layout->on_device && ((config->job.world_max <= GF_DIRECT_RANKS_MAX) || (node_words > 0));
     struct gf_control_parts parts = {0};
 
     parts.gf = gf_arena_take(control, sizeof *parts.gf);
@@ -280,7 +280,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, stru
     return parts;
 }
 
-/* Checksums are the host's to compute, and direct and hierarchy work in its memory. Whether a link that may reach
+/* Checksums are the host's to compute, and direct needs no link. Whether a link that may reach
  * device memory does, only its open() finds out: what that takes is taken either way. */
 static bool may_reach_device(const struct gf_layout *layout)
 {
@@ -288,7 +288,7 @@ static bool may_reach_device(const struct gf_layout *layout)
     const struct gf_link_setup setup = gf_layout_link(layout);
     gf_algorithm algorithm = layout->config.exchange.algorithm;
     if (!layout->on_device || (layout->config.job.world_max == 1) || layout->config.link.integrity) return false;
-    if ((algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY)) return false;
+    if (algorithm == GF_ALGORITHM_DIRECT) return false;
     return (driver->may_reach_device != NULL) && driver->may_reach_device(&setup);
 }
 

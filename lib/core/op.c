@@ -30,7 +30,7 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
     op->tensor_count = 0;
     op->pack_queue = &gf->queue;
     op->order = table->taken++;
-    op->between = 0;
+    op->between = op->host = 0;
     op->done_elems = 0;
     op->ahead = false;
     op->taken_ns = now_ns;
@@ -63,9 +63,14 @@ size_t gf_ops_sleep_at(const gf_context *gf)
 }
 
 /* What the algorithm wants beside the rest. */
+static struct gf_direct *direct_of(struct gf_op *op)
+{
+    return (op->algorithm == GF_ALGORITHM_DIRECT) ? &op->own.direct : &op->own.hierarchy.shared;
+}
+
 static void own_set(const gf_context *gf, struct gf_op *op)
 {
-    struct gf_direct *direct = (op->algorithm == GF_ALGORITHM_DIRECT) ? &op->own.direct : &op->own.hierarchy.shared;
+    struct gf_direct *direct = direct_of(op);
     op->coll.own.flow = &op->own.flow;
     if (op->algorithm == GF_ALGORITHM_DIRECT) op->coll.own.direct = direct;
     else if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
@@ -75,33 +80,45 @@ static void own_set(const gf_context *gf, struct gf_op *op)
                                  .small_bytes = small_bytes(gf, &op->coll)};
     if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
     op->own.hierarchy.nodes = &gf->nodes.of;
+    op->own.hierarchy.in_node = NULL;
+    op->own.hierarchy.host.data = 0;
     op->own.hierarchy.wire = op->wire;
     op->own.hierarchy.packed = op->between;
 }
 
-/* Data of a device: the link takes it from there, or all devices reach each other's. */
+/* Data of a device: the link takes it from there, or all devices of a node reach each other's. */
 static void device_take(gf_context *gf, struct gf_op *op)
 {
     struct gf_coll *coll = &op->coll;
+    struct gf_direct *direct = direct_of(op);
     GF_ASSERT((coll->op == GF_COLL_ALLREDUCE) && gf_sums_late(gf));
+    if (gf->ipc.agreed && (op->algorithm == GF_ALGORITHM_HIERARCHY)) {
+        struct gf_hierarchy *own = &op->own.hierarchy;
+        own->in_node = gf->modules->device->direct;
+        own->host.data = gf->link->reaches_device ? 0 : op->host;
+        own->host.out = &gf->out_queue;
+        own->host.in = &gf->in_queue;
+        own->host.queue = coll->queue;
+        own->host.ops = coll->ops;
+        own->host.check = coll->check;
+        own->host.staging = coll->staging;
+    }
     coll->queue = &gf->queue;
     coll->ops = gf->ops;
     coll->is_late = true;
     coll->event = op->index;
     coll->staging = op->device_staging;
     if (!gf->ipc.agreed) return;
-    GF_ASSERT(op->algorithm == GF_ALGORITHM_DIRECT);
-    coll->kind = gf->modules->device->direct;
-    op->own.direct.exported = gf->ipc.bases;
-    op->own.direct.region_bytes = gf->device.bytes;
-    op->own.direct.small_bytes = 0;
+    direct->exported = gf->ipc.near;
+    direct->region_bytes = gf->device.bytes;
+    direct->small_bytes = 0;
+    if (op->algorithm != GF_ALGORITHM_DIRECT) return;
+    coll->kind = gf->ipc.flags ? gf->modules->device->stream : gf->modules->device->direct;
     if (!gf->ipc.flags) return;
-    coll->kind = gf->modules->device->stream;
-    op->own.direct.packs = op->ahead ? *op->pack_queue : gf->queue; /* later packs may stand for the appliance */
-    op->own.direct.sums = gf->out_queue; /* nothing goes to host memory and back then */
-    op->own.direct.gathers = gf->in_queue;
-    op->own.direct.sums.stop = op->own.direct.gathers.stop = (gf_mem)(uintptr_t)gf->region.base +
-                                                             gf_direct_stop_at(&op->own.direct);
+    direct->packs = op->ahead ? *op->pack_queue : gf->queue; /* later packs may stand for the appliance */
+    direct->sums = gf->out_queue; /* nothing goes to host memory and back then */
+    direct->gathers = gf->in_queue;
+    direct->sums.stop = direct->gathers.stop = (gf_mem)(uintptr_t)gf->region.base + gf_direct_stop_at(direct);
 }
 
 /* Between streams, in device memory of ranks that all reach each other's. */

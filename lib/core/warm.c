@@ -36,14 +36,12 @@ static bool all_share(const gf_context *gf)
            (gf->warm.met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
 }
 
-/* Some share memory, not all: one more round, who with whom. False: it is of no meaning. auto leaves it where all
- * ranks' gradients go from devices straight to the wire: hierarchy would take them to host memory first. */
+/* Some share memory, not all: one more round, who with whom. False: it is of no meaning. */
 static bool nodes_post(gf_context *gf)
 {
     bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
     gf_status status;
     if ((gf->nodes.words.reach == NULL) || (!by_name && ((gf->warm.met[GF_MET_PAIRS] == 0) || all_share(gf)))) return false;
-    if (!by_name && (gf->warm.met[GF_MET_WIRE] == (float)gf->world)) return false;
     status = gf_request_post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, (gf_mem)(uintptr_t)gf->nodes.words.reach,
                              GF_REACH_WORDS * (uint64_t)gf->world, GF_TYPE_F32, 0, &gf->warm.requests[0]);
     GF_ASSERT(status == GF_OK);

@@ -7,6 +7,7 @@
 
 #include "drivers/fnv.h"
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
 
@@ -15,7 +16,7 @@ enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_OUT_OF_REACH, IPC_OTHER_MEMORY };
 
 size_t gf_ipc_bytes(uint32_t world)
 {
-    return world * (GF_IPC_WORDS * sizeof(float) + 3 * sizeof(float) + 2 * sizeof(gf_mem));
+    return world * (GF_IPC_WORDS * sizeof(float) + 3 * sizeof(float) + 3 * sizeof(gf_mem));
 }
 
 void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
@@ -24,7 +25,8 @@ void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
     if (memory == NULL) return;
     exported->bases = (gf_mem *)(void *)memory;
     exported->areas = exported->bases + world;
-    exported->handles = (float *)(void *)(exported->areas + world);
+    exported->near = exported->areas + world;
+    exported->handles = (float *)(void *)(exported->near + world);
     exported->refusals = exported->handles + world * GF_IPC_WORDS;
 }
 
@@ -67,13 +69,24 @@ static void refused(gf_context *gf, const char *what)
     gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s: %s", gf->rank, what, gf->gpu->fault.text);
 }
 
+/* All ranks are of one node, and streams may store their flags. */
+static bool is_direct(const gf_context *gf) { return gf->algorithm == GF_ALGORITHM_DIRECT; }
+
+static bool is_near(const gf_context *gf, uint32_t rank)
+{
+    bool found = is_direct(gf);
+    for (uint32_t i = 0; !found && (i < gf->nodes.of.local_size); i++)
+        found = gf->nodes.of.local[i] == gf_member_id_of(gf, rank);
+    return found;
+}
+
 gf_status gf_ipc_begin(gf_context *gf)
 {
     const struct gf_gpu_driver *driver = gf->gpu->driver;
     float *handle;
     uint32_t devices = (uint32_t)gf->warm.met[GF_MET_DEVICE];
     gf->ipc.agreed = gf->ipc.flags = false;
-    if ((devices == 0) || (gf->algorithm != GF_ALGORITHM_DIRECT)) return GF_OK;
+    if ((devices == 0) || (!is_direct(gf) && !gf->nodes.used)) return GF_OK;
     if (devices < gf->world) {
         if (gf->on_device)
             gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go through host memory: only %u of %u ranks have "
@@ -90,7 +103,7 @@ gf_status gf_ipc_begin(gf_context *gf)
         refused(gf, "device memory cannot be exported to the other ranks");
     } else {
         gf_status status = canary_write(gf);
-        if (status >= 0) status = gf_flags_begin(gf);
+        if ((status >= 0) && is_direct(gf)) status = gf_flags_begin(gf);
         if (status < 0) return status;
     }
     post(gf, GF_OPERATION_JOIN, GF_COLL_ALLGATHER, gf->ipc.handles, gf->world * GF_IPC_WORDS);
@@ -101,11 +114,13 @@ gf_status gf_ipc_import(gf_context *gf)
 {
     struct gf_ipc *exported = &gf->ipc;
     float *own = exported->refusals + 3 * gf->rank;
+    uint32_t near = 0;
     memset(exported->refusals, 0, 3 * gf->world * sizeof(float));
     own[0] = handle_of(gf, gf->rank)[0];
     own[1] = handle_of(gf, gf->rank)[1];
     for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
-        if (rank == gf->rank) exported->bases[rank] = gf->device.base;
+        if (!is_near(gf, rank)) continue;
+        if (rank == gf->rank) exported->bases[rank] = exported->near[near++] = gf->device.base;
         if ((rank == gf->rank) || (handle_of(gf, rank)[0] != IPC_FINE)) continue; /* who exports nothing says so itself */
         if (gf->gpu->driver->import(gf->gpu, handle_of(gf, rank) + 2, &exported->bases[rank]) < 0) {
             exported->bases[rank] = 0;
@@ -114,6 +129,7 @@ gf_status gf_ipc_import(gf_context *gf)
             refused(gf, "device memory of another rank is out of reach");
             break;
         }
+        exported->near[near++] = exported->bases[rank];
         bool same;
         gf_status status = canary_look(gf, rank, &same);
         if (status < 0) return status;
@@ -122,8 +138,8 @@ gf_status gf_ipc_import(gf_context *gf)
         gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: what was imported as rank %u's device memory is other memory",
                     gf->rank, rank);
     }
-    gf_flags_look(gf);
-    own[2] = exported->no_flags;
+    if (is_direct(gf)) gf_flags_look(gf);
+    own[2] = is_direct(gf) ? exported->no_flags : 0;
     post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, exported->refusals, 3 * (uint64_t)gf->world);
     return GF_AGAIN;
 }
@@ -145,9 +161,11 @@ void gf_ipc_commit(gf_context *gf)
         gf_ipc_close(gf);
         gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go through host memory, not from device to device: "
                     "rank %u: %s (code %d)", gf->rank, rank, reason(refusal[0]), (int)refusal[1]);
+        if (gf_nodes_by_the_way(gf)) gf->nodes.used = false;
         return;
     }
-    gf->ipc.agreed = gf->ipc.flags = true;
+    gf->ipc.agreed = true;
+    gf->ipc.flags = is_direct(gf);
     for (uint32_t rank = 0; (rank < gf->world) && gf->ipc.flags; rank++) {
         const float *refusal = gf->ipc.refusals + 3 * rank;
         if (refusal[2] == 0) continue;

@@ -1,5 +1,5 @@
 /* Ranks of one node that reach each other's device memory: what each exports, and whether all of them could import
- * it. */
+ * it: of all nodes, where hierarchy sums. */
 #ifndef GF_IPC_H
 #define GF_IPC_H
 
@@ -14,16 +14,17 @@ struct gf_ipc {
     float *handles;    /* [world * GF_IPC_WORDS] bits, by rank. All NULL on the host, and where no node has all ranks */
     float *refusals; /* [3 * world] by rank: a reason, 0 for none, and the foreign code; a reason against flags */
     gf_mem *bases;   /* [world] each rank's device memory, as this rank's device reaches it; 0: not imported */
+    gf_mem *near;    /* [world] the same of this rank's node alone, without gaps */
     gf_mem *areas;   /* [world] a rank's flags, where this rank has told its device of them; 0: it has not */
     float no_flags;  /* this rank's reason */
-    bool agreed;     /* all ranks have imported from all: buffers are summed from device to device */
+    bool agreed;     /* all ranks have imported from all of their node: buffers are summed from device to device */
     bool flags;      /* .. and their streams store the flags for that: flags.c */
 };
 
 size_t gf_ipc_bytes(uint32_t world);
 void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world); /* memory[gf_ipc_bytes()], NULL for 0 bytes */
 
-/* The end of the warm-up, where all ranks share memory. Begin: GF_OK, there is nothing to agree on. Import and commit
+/* The end of the warm-up, where ranks share memory. Begin: GF_OK, there is nothing to agree on. Import and commit
  * after the requests that the one before has posted have ended: agreed either way, and what was refused was said. Begin
  * and import may block until the device has copied a word, up to exchange.timeout; below 0: the context has failed. */
 gf_status gf_ipc_begin(gf_context *gf);

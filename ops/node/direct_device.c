@@ -11,7 +11,8 @@
  *
  * A device works late: what it was given is behind an event, and a flag goes up only once the CPU has seen that event.
  * Where streams can store flags themselves, direct_stream.c takes the CPU out of that.
- * What lies in data is done before start. */
+ * A reduce-scatter ends with the second barrier, an allgather leaves out the sum and its barrier: the halves that
+ * hierarchy is made of. What lies in data is done before start. */
 #include "ops/node/direct.h"
 
 #include <string.h>
@@ -72,6 +73,12 @@ gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
     return coll->ops->copy_n(queue, dst, src, bytes, coll->size - 1);
 }
 
+static bool has_ended(const struct gf_coll *coll)
+{
+    uint64_t last = (coll->op == GF_COLL_ALLREDUCE) ? GF_DIRECT_READ : GF_DIRECT_SUMMED;
+    return coll->own.direct->state.steps == last;
+}
+
 static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
@@ -86,9 +93,9 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
             break;
         case DEVICE_WAIT:
             if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
-            if (direct->steps == GF_DIRECT_READ) return GF_OK;
-            status = (direct->steps == GF_DIRECT_PACKED) ? gf_direct_block_sum(coll, coll->queue)
-                                                 : gf_direct_blocks_gather(coll, coll->queue);
+            if (has_ended(coll)) return GF_OK;
+            status = ((direct->steps == GF_DIRECT_PACKED) && (coll->op != GF_COLL_ALLGATHER))
+                         ? gf_direct_block_sum(coll, coll->queue) : gf_direct_blocks_gather(coll, coll->queue);
             if (status >= 0) status = driver->mark(coll->queue, coll->event);
             if (status < 0) return status;
             direct->state = DEVICE_FINISH;
@@ -103,9 +110,9 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-bool gf_direct_device_supports(gf_coll_op op)
+static bool device_supports(gf_coll_op op)
 {
-    return op == GF_COLL_ALLREDUCE;
+    return op <= GF_COLL_ALLGATHER;
 }
 
 void gf_direct_device_need(const struct gf_coll_limits *limits, struct gf_coll_need *need_out)
@@ -117,7 +124,8 @@ void gf_direct_device_need(const struct gf_coll_limits *limits, struct gf_coll_n
 const struct gf_coll_kind gf_coll_direct_device = {
     .name = "direct",
     .deterministic = true,
-    .supports = gf_direct_device_supports,
+    .in_memory = true,
+    .supports = device_supports,
     .need = gf_direct_device_need,
     .start = gf_direct_device_start,
     .turn = device_progress,

@@ -166,10 +166,16 @@ static gf_status stream_end(struct gf_coll *coll)
     return status;
 }
 
+static bool stream_supports(gf_coll_op op)
+{
+    return op == GF_COLL_ALLREDUCE;
+}
+
 const struct gf_coll_kind gf_coll_direct_stream = {
     .name = "direct",
     .deterministic = true,
-    .supports = gf_direct_device_supports,
+    .in_memory = true,
+    .supports = stream_supports,
     .need = gf_direct_device_need,
     .start = gf_direct_device_start,
     .turn = stream_progress,

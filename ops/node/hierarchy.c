@@ -1,6 +1,7 @@
 /* Hierarchy: allreduce over ranks of which those of a node share memory. Three collectives, one after the other:
  *     SCATTER   in the node, direct reduce-scatter: its first `owners` ranks get a block each, the node's sum
- *     NARROW    an owner casts its block to the wire's type; this and WIDEN only where data has another one
+ *     NARROW    an owner casts its block to the wire's type, or copies it from the device to the host, or both; this
+ *               and WIDEN only where one of them is wanted
  *     BETWEEN   the owners of the same block, one a node: ring, or halving for small blocks, in place
  *     WIDEN     and back
  *     GATHER    in the node, direct allgather of the blocks
@@ -13,7 +14,10 @@
  *
  * An element is added in rank order in its node, then as ring or halving does over nodes: with halving the order does
  * not depend on the position. 16-bit data is rounded once in the node, then once a hop; what a 16-bit wire
- * carries of fp32 data is rounded as it leaves the node. */
+ * carries of fp32 data is rounded as it leaves the node.
+ *
+ * In device memory SCATTER and GATHER are gf_coll_direct_device, and BETWEEN adds late where the link reads that memory,
+ * else on the host. Each phase ends with an event that the CPU waits for, as it moves the network in any case. */
 #include "ops/node/hierarchy.h"
 
 #define BLOCK_ALIGN_BYTES 64u
@@ -28,8 +32,9 @@ static void own_block(const struct gf_coll *coll, uint64_t *first_out, uint64_t 
     gf_coll_block_of(coll->elem_count, own->block_elems, own->nodes->local_index, first_out, count_out);
 }
 
-/* Does the wire have another type than data? Where there is one node, nothing leaves it. */
+/* Does the wire have another type than data, or other memory? Where there is one node, nothing leaves it. */
 static bool casts(const struct gf_hierarchy *own) { return (own->packed != 0) && (own->nodes->node_count > 1); }
+static bool crosses(const struct gf_hierarchy *own) { return (own->host.data != 0) && (own->nodes->node_count > 1); }
 
 /* ---- phases ---- */
 
@@ -40,7 +45,7 @@ static void in_node(struct gf_hierarchy *own, gf_coll_op op, uint64_t order)
     own->direct.order = order;
     own->direct.small_bytes = 0;
     own->direct.block_elems = own->block_elems;
-    inner->kind = &gf_coll_direct;
+    inner->kind = (own->in_node != NULL) ? own->in_node : &gf_coll_direct;
     inner->own.direct = &own->direct;
     inner->op = op;
     inner->members = own->nodes->local;
@@ -60,7 +65,14 @@ static void between_nodes(struct gf_coll *coll)
     inner->members = own->nodes->across;
     inner->size = own->nodes->node_count;
     inner->index = own->nodes->node_index;
-    inner->data = (casts(own) ? own->packed : coll->data) + first * elem_bytes;
+    inner->data = (crosses(own) ? own->host.data : casts(own) ? own->packed : coll->data) + first * elem_bytes;
+    if (crosses(own)) {
+        inner->is_late = false;
+        inner->queue = own->host.queue;
+        inner->ops = own->host.ops;
+        inner->check = own->host.check;
+        inner->staging = own->host.staging;
+    }
     if (casts(own)) inner->type = own->wire;
     inner->base = coll->base + first;
     inner->elem_count = count;
@@ -76,7 +88,7 @@ static gf_status phase_start(struct gf_coll *coll, uint64_t now_ns)
     case PHASE_BETWEEN: between_nodes(coll); break;
     case PHASE_GATHER:  in_node(own, GF_COLL_ALLGATHER, 2 * own->shared.order + 1); break;
     case PHASE_NARROW:
-    case PHASE_WIDEN:   own->cast_elems = 0; return GF_OK;
+    case PHASE_WIDEN:   own->cast_elems = 0, own->queued = false; return GF_OK;
     case PHASE_COUNT:   GF_ASSERT(false); break;
     }
     return gf_coll_start(&own->inner, now_ns);
@@ -88,7 +100,7 @@ static gf_status phase_next(struct gf_coll *coll, uint64_t now_ns)
     struct gf_hierarchy *own = coll->own.hierarchy;
     bool owns = own->nodes->local_index < own->nodes->owners;
     do own->phase++;
-    while ((own->phase != PHASE_GATHER) && (!owns || ((own->phase != PHASE_BETWEEN) && !casts(own))));
+    while ((own->phase != PHASE_GATHER) && (!owns || ((own->phase != PHASE_BETWEEN) && !casts(own) && !crosses(own))));
     coll->moved_ns = now_ns;
     coll->waits_for = GF_RANK_NONE;
     return phase_start(coll, now_ns);
@@ -152,20 +164,54 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     return phase_start(coll, coll->moved_ns);
 }
 
-/* A slice of this rank's block, to the wire's type or back; what the new type cannot hold is counted. GF_OK: all of it. */
-static gf_status block_cast(struct gf_coll *coll, bool narrow, uint64_t now_ns)
+/* Some of this rank's block, to the wire's type or back; what the new type cannot hold is counted. */
+static gf_status block_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint64_t count)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    uint64_t first, count, most = coll->slice_bytes / sizeof(float), at;
-    gf_mem data, packed;
-    gf_status status;
+    gf_mem data = coll->data + at * gf_coll_elem_bytes(coll), packed = own->packed + at * gf_type_size_bytes(own->wire);
+    return coll->ops->cast(coll->queue, narrow ? packed : data, narrow ? own->wire : coll->type, narrow ? data : packed,
+                           narrow ? coll->type : own->wire, count, 1.0f, coll->base + at, coll->check);
+}
+
+/* All of the block, and the event after it. */
+static gf_status block_queue(struct gf_coll *coll, bool narrow, uint64_t first, uint64_t count)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
+    size_t elem_bytes = casts(own) ? gf_type_size_bytes(own->wire) : gf_coll_elem_bytes(coll);
+    gf_mem near = (casts(own) ? own->packed : coll->data) + first * elem_bytes;
+    gf_mem far = own->host.data + first * elem_bytes;
+    struct gf_queue *last = (narrow && crosses(own)) ? own->host.out : coll->queue;
+    gf_status status = GF_OK;
+    if (!narrow && crosses(own)) {
+        status = driver->copy(own->host.in, near, far, count * elem_bytes);
+        if (status >= 0) status = driver->lead(own->host.in, coll->queue->stream);
+    }
+    if ((status >= 0) && casts(own)) status = block_cast(coll, narrow, first, count);
+    if ((status >= 0) && (last != coll->queue)) {
+        status = driver->lead(coll->queue, last->stream);
+        if (status >= 0) status = driver->copy(last, far, near, count * elem_bytes);
+    }
+    return (status >= 0) ? driver->mark(last, coll->event) : status;
+}
+
+/* A turn of NARROW or WIDEN: a slice on the host, on a device all at once. GF_OK: the block is done. */
+static gf_status block_progress(struct gf_coll *coll, bool narrow, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    uint64_t first, count, most = coll->slice_bytes / sizeof(float);
+    gf_status status = GF_OK;
     own_block(coll, &first, &count);
-    at = first + own->cast_elems;
+    if (coll->is_late && (count > 0)) {
+        if (!own->queued) status = block_queue(coll, narrow, first, count);
+        if (!own->queued) coll->moved_ns = now_ns;
+        own->queued = true;
+        if (status >= 0) status = coll->queue->gpu->driver->reached(coll->queue->gpu, coll->event);
+        coll->awaits_device = (status == GF_AGAIN);
+        return status;
+    }
     if (count - own->cast_elems < most) most = count - own->cast_elems;
-    data = coll->data + at * gf_coll_elem_bytes(coll);
-    packed = own->packed + at * gf_type_size_bytes(own->wire);
-    status = coll->ops->cast(coll->queue, narrow ? packed : data, narrow ? own->wire : coll->type, narrow ? data : packed,
-                             narrow ? coll->type : own->wire, most, 1.0f, coll->base + at, coll->check);
+    if (most > 0) status = block_cast(coll, narrow, first + own->cast_elems, most);
     if (status < 0) return status;
     own->cast_elems += most;
     coll->moved_ns = now_ns;
@@ -179,12 +225,13 @@ static gf_status phase_progress(struct gf_coll *coll, uint64_t now_ns)
     struct gf_coll *inner = &own->inner;
     gf_status status = GF_OK;
     if ((own->phase == PHASE_NARROW) || (own->phase == PHASE_WIDEN))
-        return block_cast(coll, own->phase == PHASE_NARROW, now_ns);
+        return block_progress(coll, own->phase == PHASE_NARROW, now_ns);
     if (inner->state != GF_COLL_DONE) { /* as a group of one is from the start */
         inner->spins = coll->spins;
         inner->awaits_core = false;
         status = inner->kind->turn(inner, now_ns);
         coll->awaits_core = inner->awaits_core;
+        coll->awaits_device = inner->awaits_device;
         coll->waits_for = inner->waits_for;
         if (inner->moved_ns > coll->moved_ns) coll->moved_ns = inner->moved_ns;
         coll->bytes_done += inner->bytes_done;

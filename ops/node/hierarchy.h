@@ -21,8 +21,17 @@ struct gf_hierarchy {
     /* the owner's */
     const struct gf_coll_nodes *nodes;
     struct gf_direct shared; /* of its parts in the node; order is that of the operation */
+    const struct gf_coll_kind *in_node; /* NULL: gf_coll_direct; where data is a device's, gf_coll_direct_device */
     gf_type wire;            /* between nodes, where `packed` is not 0: */
     gf_mem packed;           /* [elem_count] of it, the block of this rank is used; 0: data travels as it is */
+    struct {                 /* Of a device that the link does not read: the block is copied to the host and back. */
+        gf_mem data;         /* [elem_count] of the wire's type in registered host memory; 0: the link takes it there */
+        struct gf_queue *out, *in; /* of the device, for the copies */
+        struct gf_queue *queue;    /* and what BETWEEN takes there in place of the operation's own */
+        const struct gf_ops *ops;
+        struct gf_check *check;
+        gf_mem staging;
+    } host;
     /* hierarchy's own */
     struct gf_coll inner;    /* the part under way, with the struct of its kind */
     struct gf_direct direct;
@@ -32,6 +41,7 @@ struct gf_hierarchy {
     uint64_t heard;          /* its last sign */
     uint64_t block_elems;    /* of all blocks but the last ones */
     uint64_t cast_elems;     /* of this rank's block, in a phase that casts */
+    bool queued;             /* in such a phase: the device has all of it */
     uint64_t beats;          /* messages posted and ended as of the last sign of this rank */
     uint64_t beat_ns;        /* when it gave that one */
 };

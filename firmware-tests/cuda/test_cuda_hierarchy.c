@@ -1,0 +1,205 @@
+/* Ranks of several nodes on the CUDA library without a GPU: summed from device to device inside a node, then by owners
+ * of a block over the network, from host memory or from the device's. The bits are those of `hierarchy` on the host,
+ * each wait is needed, who is refused says so at open, and who dies leaves no trace. */
+#include "firmware-tests/support/suite.h"
+#include "lib/context.h"
+#include "firmware-tests/cuda/cuda_card.h"
+#include "firmware-tests/cuda/cuda_world.h"
+
+#define STEPS 2u
+#define RANKS 4u
+
+static struct cuda_world *const both = &cuda_world;
+
+static struct world_setup setup_of(const struct state_run *run, uint32_t per_node)
+{
+    struct world_setup setup = state_setup_of(run);
+    setup.sim.ranks_per_node = per_node;
+    setup.sim.detect_ns = 50000000;
+    setup.config.exchange.algorithm = GF_ALGORITHM_HIERARCHY;
+    setup.config.exchange.slice_bytes = 4096; /* little staging: the library locks all device memory at each turn */
+    setup.config.exchange.timeout_ns = UINT64_C(2000000000);
+    setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+    return setup;
+}
+
+static void expect_path(gf_path path)
+{
+    for (uint32_t rank = 0; rank < both->cuda.world; rank++)
+        assert_int_equal(world_stats(&both->cuda, rank).path, path);
+    assert_int_equal(world_stats(&both->host, 0).path, GF_PATH_HOST);
+}
+
+static void steps_expect_same(const char *name, uint32_t steps)
+{
+    for (uint32_t step = 1; step <= steps; step++) {
+        state_step_run(&both->host, step, state_fill);
+        state_step_run(&both->cuda, step, state_fill);
+        if (!cuda_world_same()) fail_msg("%s: step %u differs", name, step);
+    }
+}
+
+/* Nodes of one size and of two; ring and halving between them; a wire of the gradients' own type, and of 16 bits. */
+TEST(nodes_of_devices_end_where_nodes_of_hosts_do)
+{
+    static const uint32_t rows[][3] = {{0, 4, 2}, {1, 5, 2}, {6, 4, 2}, {8, 5, 3}, {7, 3, 1}}; /* run, world, node */
+    uint64_t by_card = 0;
+    for (uint32_t i = 0; i < LENGTH(rows); i++) {
+        struct state_run run = state_runs[rows[i][0]];
+        struct world_setup setup;
+        run.world = rows[i][1];
+        setup = setup_of(&run, rows[i][2]);
+        setup.config.exchange.fuse_bytes = (i % 3 == 0) ? 512 : (i % 3 == 1) ? 1 : 65536;
+        setup.config.exchange.halving_max_bytes = (i % 2 == 0) ? 8 : 65536;
+        cuda_world_begin(i, NULL);
+        both->wire_ranks = (i % 3 == 1) ? UINT64_MAX : (i % 3 == 2) ? 0x5 : 0; /* some links read device memory */
+        cuda_world_open(&setup);
+        expect_path(GF_PATH_PEERS);
+        steps_expect_same(run.name, STEPS);
+        cuda_world_halves_expect_equal();
+        assert_true((world_stats(&both->cuda, 0).mapped_bytes > 0) == (setup.sim.ranks_per_node > 1));
+        by_card += (both->wire_ranks != 0) ? cuda_card_messages() : 0;
+        cuda_world_close();
+        cuda_fixture_clean(&both->fixture);
+    }
+    assert_true(by_card > 100); /* messages out of device memory */
+}
+
+/* One node of two ranks, and two: auto takes what all ranks can. */
+TEST(auto_takes_it_where_devices_of_two_nodes_reach_each_other)
+{
+    for (uint32_t i = 0; i < 3; i++) { /* links that read device memory; then one device refuses */
+        struct world_setup setup = setup_of(&state_runs[6], 2);
+        cuda_world_begin(i, NULL);
+        both->wire_ranks = (i > 0) ? UINT64_MAX : 0;
+        setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
+        setup.config.exchange.doubling_max_bytes = 8;
+        both->import_refused = (i == 2) ? 1 : 0;
+        cuda_world_open(&setup);
+        expect_path((i == 2) ? GF_PATH_WIRE : GF_PATH_PEERS);
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            assert_int_equal(both->cuda.ranks[rank].gf->nodes.used, i < 2);
+        if (i > 0) steps_expect_same("auto", 1);
+        cuda_world_close();
+        cuda_fixture_clean(&both->fixture);
+    }
+}
+
+TEST(a_wait_that_is_left_out_is_found)
+{
+    static const cuda_lack lacks[] = {LACKS_REACHED, LACKS_LEAD, LACKS_FLAGS, LACKS_FOLDED};
+    for (size_t i = 0; i < LENGTH(lacks); i++) {
+        struct world_setup setup = setup_of(&state_runs[6], 2);
+        const char *trouble;
+        bool same;
+        cuda_world_begin((uint32_t)i, NULL);
+        both->wire_ranks = (lacks[i] == LACKS_FOLDED) ? UINT64_MAX : 0;
+        setup.config.sparse.enabled = false;
+        cuda_world_open(&setup);
+        both->lack = lacks[i];
+        state_step_run(&both->host, 1, state_fill_whole);
+        state_step_run(&both->cuda, 1, state_fill_whole);
+        same = cuda_world_same();
+        trouble = both->fixture.fake->trouble();
+        print_message("  without %s: %s\n", cuda_lack_name(lacks[i]), trouble ? trouble : same ? "nothing" : "other");
+        assert_true(!same || (trouble != NULL));
+        both->lack = LACKS_NOTHING;
+        cuda_world_close();
+        both->fixture.fake->reset();
+    }
+}
+
+TEST(where_one_rank_of_a_node_is_refused_all_nodes_go_through_host_memory_and_say_so)
+{
+    for (uint32_t time = 1; time <= 3; time++) {
+        struct world_setup setup = setup_of(&state_runs[6], 2);
+        cuda_world_begin(time, (time == 3) ? "GF_FAKE_CUDA_FAIL=cuIpcGetMemHandle:4:801" : NULL);
+        both->import_refused = (time == 1) ? 1 : 0;
+        both->import_wrong = (time == 2) ? 3 : 0;
+        cuda_world_open(&setup);
+        expect_path(GF_PATH_STAGED);
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            world_expect_log(&both->cuda, rank, "gradients go through host memory, not from device to device: rank ");
+        if (time == 3) steps_expect_same("refused", 1);
+        cuda_world_close();
+        cuda_fixture_clean(&both->fixture);
+    }
+}
+
+/* ---- a rank that dies in the middle ---- */
+
+struct death {
+    struct world_step step;
+    uint32_t victim, phase; /* as hierarchy.c numbers them */
+    bool done;
+};
+
+static gf_status dying_progress(struct world *w, uint32_t rank, void *arg)
+{
+    struct death *death = arg;
+    gf_context *gf = w->ranks[rank].gf;
+    for (uint32_t i = 0; !death->done && (rank == death->victim) && (i < gf->under_way.count); i++) {
+        const struct gf_op *op = &gf->under_way.ops[i];
+        if ((op->state != GF_OP_RUN) || (op->operation != GF_OPERATION_STEP)) continue;
+        if (op->own.hierarchy.phase != death->phase) continue;
+        gf_sim_kill(w->sim, rank);
+        for (uint32_t s = 0; s < GF_STREAM_COUNT; s++)
+            both->fixture.fake->stream_drop(gf->gpu->driver->stream(gf->gpu, (gf_stream)s)); /* its kernels too */
+        death->done = true;
+        return GF_AGAIN;
+    }
+    return world_step_progress(w, rank, &death->step);
+}
+
+static void survivors_expect_equal(struct world *w, uint32_t victim)
+{
+    static struct cuda_kept first, other;
+    bool is_first = true;
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        if (rank == victim) continue;
+        assert_int_equal(w->ranks[rank].status, GF_OK);
+        assert_int_equal(gf_update(w->ranks[rank].gf, 0.0625f), GF_OK);
+        cuda_kept_read(w->ranks[rank].gf, is_first ? &first : &other);
+        if (!is_first) assert_memory_equal(&other, &first, sizeof first);
+        is_first = false;
+    }
+}
+
+static void death_run(uint32_t victim, uint32_t phase, bool sparse)
+{
+    static struct cuda_kept before[RANKS], after;
+    struct state_moment moment = {.step = 2};
+    struct death death = {.step = {.fill = state_fill_whole, .arg = &moment}, .victim = victim, .phase = phase};
+    struct world_setup setup = setup_of(&state_runs[6], 2);
+    struct world *w = &both->cuda;
+    cuda_world_begin(victim, NULL);
+    both->wire_ranks = (victim % 2 == 1) ? UINT64_MAX : 0;
+    setup.config.sparse.enabled = sparse;
+    setup.config.exchange.wire = GF_TYPE_F16; /* all phases */
+    setup.config.exchange.timeout_ns = UINT64_C(200000000);
+    cuda_world_open(&setup);
+    state_step_run(w, 1, state_fill_whole);
+    for (uint32_t rank = 0; rank < RANKS; rank++) cuda_kept_read(w->ranks[rank].gf, &before[rank]);
+    world_run(w, dying_progress, &death);
+    if (!death.done) fail_msg("phase %u of rank %u never came", phase, victim);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        if (rank == victim) continue;
+        assert_true(w->ranks[rank].status < 0);
+        if (gf_error_last(w->ranks[rank].gf)->peer != victim) fail_msg("%s", gf_error_last(w->ranks[rank].gf)->text);
+        cuda_kept_read(w->ranks[rank].gf, &after);
+        assert_memory_equal(&after, &before[rank], sizeof after);
+    }
+    world_run(w, world_shrink_progress, NULL); /* to a node of two and a node of one */
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        if (rank != victim) assert_int_equal(world_stats(w, rank).path, GF_PATH_PEERS);
+    world_run(w, world_step_progress, &death.step);
+    if (!sparse) survivors_expect_equal(w, victim);
+    cuda_world_close();
+    cuda_fixture_clean(&both->fixture);
+}
+
+TEST(a_rank_that_dies_in_any_phase_leaves_no_trace_and_the_others_go_on)
+{
+    static const uint32_t rows[][2] = {{0, 0}, {2, 1}, {1, 2}, {2, 3}, {3, 4}}; /* rank, phase */
+    for (size_t i = 0; i < LENGTH(rows); i++) death_run(rows[i][0], rows[i][1], i == 2);
+}
