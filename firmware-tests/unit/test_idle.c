@@ -5,6 +5,7 @@
 #include "drivers/rendezvous.h"
 #include "lib/context.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #define MS UINT64_C(1000000)
@@ -112,6 +113,19 @@ static int control_fd(struct gf_rendezvous *rendezvous)
     return pipe_ends[0];
 }
 
+static void flag_arm(struct gf_link *link, size_t offset_bytes)
+{
+    (void)link;
+    (void)offset_bytes;
+    arms++;
+}
+
+static void flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns)
+{
+    (void)timeout_ns;
+    flag_arm(link, offset_bytes);
+}
+
 static gf_status third(gf_context *gf, void *arg)
 {
     uint32_t *turns = arg;
@@ -119,26 +133,100 @@ static gf_status third(gf_context *gf, void *arg)
     return (++*turns < 3) ? GF_AGAIN : GF_OK;
 }
 
-/* Between a failure and the next epoch nobody polls the link: what it has to say would keep a rank from sleeping. */
-TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_whatever_its_link_says)
+static gf_status next_state(gf_context *gf, void *arg)
 {
-    static const struct gf_link_driver link_driver = {.wake_fd = link_fd, .arm = link_arm};
-    static const struct gf_rendezvous_driver control_driver = {.wake_fd = control_fd};
-    static const gf_phase phases[] = {GF_PHASE_READY, GF_PHASE_FAILED};
+    (void)arg;
+    switch (gf->phase) {
+    case GF_PHASE_FAILED: gf->change.state = GF_CHANGE_AGREE; gf->phase = GF_PHASE_AGREE; return GF_AGAIN;
+    case GF_PHASE_AGREE:  gf->change.state = GF_CHANGE_JOIN; gf->phase = GF_PHASE_JOIN; return GF_AGAIN;
+    case GF_PHASE_JOIN:   gf->phase = GF_PHASE_WARM; gf->warm.state = GF_WARM_BEGIN; return GF_AGAIN;
+    default:              break;
+    }
+    if (gf->warm.state == GF_WARM_NODES) gf->change.state = GF_CHANGE_SYNC;
+    if (gf->warm.state < GF_WARM_NODES) gf->warm.state++;
+    else gf->requests.posted++;
+    return (gf->requests.posted < 2) ? GF_AGAIN : GF_OK;
+}
+
+static gf_context *waiter(struct gf_link *link, struct gf_rendezvous *control)
+{
     static gf_context gf;
+    memset(&gf, 0, sizeof gf);
+    gf.link = link;
+    gf.rendezvous = control;
+    gf.config.link.idle = GF_IDLE_SLEEP;
+    arms = 0;
+    return &gf;
+}
+
+static const struct gf_link_driver link_driver = {
+    .wake_fd = link_fd, .arm = link_arm, .flag_arm = flag_arm, .flag_sleep = flag_sleep};
+static const struct gf_rendezvous_driver control_driver = {.wake_fd = control_fd};
+
+/* Between a failure and the next epoch nobody polls the link: what it has to say would keep a rank from sleeping. Nor
+ * does a flag wake it: an operation that was under way when its peer died moves no more. */
+TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_until_the_control_channel_wakes_it)
+{
+    static const gf_phase phases[] = {GF_PHASE_READY, GF_PHASE_FAILED};
     struct gf_link link = {.driver = &link_driver};
     struct gf_rendezvous control = {.driver = &control_driver};
     assert_int_equal(pipe(pipe_ends), 0);
-    gf.link = &link;
-    gf.rendezvous = &control;
-    gf.config.link.idle = GF_IDLE_SLEEP;
-    for (size_t i = 0; i < LENGTH(phases); i++) {
-        uint32_t turns = 0;
-        arms = 0;
-        gf.phase = phases[i];
-        assert_int_equal(gf_wait(&gf, third, &turns), GF_OK);
-        assert_int_equal(arms, (phases[i] == GF_PHASE_FAILED) ? 0 : 2);
+    for (uint32_t ops = 0; ops < 2; ops++) {
+        for (size_t i = 0; i < LENGTH(phases); i++) {
+            uint32_t turns = 0;
+            gf_context *gf = waiter(&link, &control);
+            gf->phase = phases[i];
+            gf->under_way.ops[0] = (struct gf_op){.state = GF_OP_RUN, .algorithm = GF_ALGORITHM_DIRECT};
+            gf->under_way.count = ops;
+            assert_int_equal(gf_wait(gf, third, &turns), GF_OK);
+            assert_int_equal(arms, (phases[i] == GF_PHASE_FAILED) ? 0 : 2);
+        }
     }
     (void)close(pipe_ends[0]);
     (void)close(pipe_ends[1]);
+}
+
+/* What the new state has to send is sent by the next poll alone. */
+TEST(nobody_sleeps_between_two_states_on_the_way_into_an_epoch)
+{
+    struct gf_link link = {.driver = &link_driver};
+    struct gf_rendezvous control = {.driver = &control_driver};
+    gf_context *gf = waiter(&link, &control);
+    gf->phase = GF_PHASE_FAILED;
+    assert_int_equal(pipe(pipe_ends), 0);
+    assert_int_equal(gf_wait(gf, next_state, NULL), GF_OK);
+    assert_int_equal(arms, 0);
+    (void)close(pipe_ends[0]);
+    (void)close(pipe_ends[1]);
+}
+
+static uint32_t woken; /* bit: member id */
+
+static void *link_map(struct gf_link *link, uint32_t peer)
+{
+    return (peer == 2) ? NULL : link; /* member 2 is on another node, say */
+}
+
+static void flag_wake(struct gf_link *link, uint32_t peer, size_t offset_bytes)
+{
+    (void)link;
+    (void)offset_bytes;
+    woken |= 1u << peer;
+}
+
+/* Ranks that sleep on flags do not look at the control channel: the first to hear of a failure wakes them. */
+TEST(whoever_fails_wakes_those_that_sleep_on_flags)
+{
+    static const struct gf_link_driver driver = {.map = link_map, .flag_wake = flag_wake};
+    static const uint32_t ids[] = {4, 1, 2, 3};
+    struct gf_link link = {.driver = &driver};
+    struct gf_rendezvous control = {.driver = &control_driver};
+    gf_context *gf = waiter(&link, &control);
+    gf->phase = GF_PHASE_STEP;
+    gf->algorithm = GF_ALGORITHM_DIRECT;
+    gf->world = LENGTH(ids);
+    gf->rank = 1;
+    gf->ids = ids;
+    assert_int_equal(gf_fail(gf, GF_ERR_PEER, GF_OPERATION_STEP, 0, GF_TENSOR_NONE, "rank 0 died"), GF_ERR_PEER);
+    assert_int_equal(woken, (1u << 4) | (1u << 3));
 }

@@ -44,7 +44,8 @@ static void sleep_on_flags(gf_context *gf)
 
 static void idle_sleep(gf_context *gf)
 {
-    gf_awaited what = gf_ops_awaited(gf);
+    bool failed = (gf->phase == GF_PHASE_FAILED); /* what was under way moves no more */
+    gf_awaited what = failed ? GF_AWAITED_NEWS : gf_ops_awaited(gf);
     if ((what == GF_AWAITED_FLAGS) && (gf->link->driver->flag_sleep != NULL)) sleep_on_flags(gf);
     else sleep_on_drivers(gf, (what == GF_AWAITED_NEWS) ? SLEEP_NS : QUIET_SLEEP_NS);
 }
@@ -70,10 +71,17 @@ static void idle(gf_context *gf, uint32_t polls)
     }
 }
 
+/* Where the context is on its way: a poll that changed it may have left something to send to the next one. */
+static uint64_t place(const gf_context *gf)
+{
+    return ((uint64_t)gf->requests.posted << 12) | ((uint64_t)gf->phase << 8) | ((uint64_t)gf->change.state << 4) |
+           (uint64_t)gf->warm.state;
+}
+
 gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *arg), void *arg)
 {
     bool spins = (gf->config.link.idle == GF_IDLE_SPIN) || ((gf->config.link.idle == GF_IDLE_AUTO) && !gf->waiting.oversubscribed);
-    uint64_t moved_ns = gf->waiting.moved_ns;
+    uint64_t moved_ns = gf->waiting.moved_ns, before = place(gf);
     uint32_t polls = 0; /* in a row that moved nothing */
     gf->waiting.armed = false;
     for (;;) {
@@ -83,8 +91,9 @@ gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *ar
         status = progress(gf, arg);
         gf->waiting.spins = 0;
         if (status != GF_AGAIN) return status;
-        polls = (gf->waiting.moved_ns != moved_ns) ? 0 : polls + 1;
+        polls = ((gf->waiting.moved_ns != moved_ns) || (place(gf) != before)) ? 0 : polls + 1;
         moved_ns = gf->waiting.moved_ns;
+        before = place(gf);
         if ((polls > 0) || gf->waiting.awaits_core) idle(gf, polls);
     }
 }
