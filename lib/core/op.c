@@ -56,26 +56,6 @@ static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
     return gf->waiting.oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
 }
 
-static size_t sleep_at(const gf_context *gf, uint32_t index)
-{
-    const struct gf_direct shared = {.lane_ranks = gf_choose_lanes(gf)};
-    return gf_direct_sleep_at(&shared, index);
-}
-
-size_t gf_ops_sleep_at(const gf_context *gf)
-{
-    return sleep_at(gf, gf->nodes.used ? gf->nodes.of.local_index : gf->rank);
-}
-
-void gf_ops_wake(gf_context *gf)
-{
-    const struct gf_link_driver *driver = gf->link->driver;
-    if ((driver->flag_wake == NULL) || (gf->algorithm != GF_ALGORITHM_DIRECT)) return;
-    for (uint32_t rank = 0; rank < gf->world; rank++)
-        if ((rank != gf->rank) && (driver->map(gf->link, gf_member_id_of(gf, rank)) != NULL))
-            driver->flag_wake(gf->link, gf_member_id_of(gf, rank), sleep_at(gf, rank));
-}
-
 /* What the algorithm wants beside the rest. */
 static struct gf_direct *direct_of(struct gf_op *op)
 {

@@ -115,8 +115,5 @@ typedef enum gf_awaited {
     GF_AWAITED_MORE   /* both, or a device, which wakes nobody */
 } gf_awaited;
 gf_awaited gf_ops_awaited(const gf_context *gf);
-/* The ranks that sleep until a flag comes look at the control channel at once. */
-void gf_ops_wake(gf_context *gf);
-size_t gf_ops_sleep_at(const gf_context *gf); /* in its region: where it says that it sleeps (gf_link_driver.flag_arm) */
 
 #endif

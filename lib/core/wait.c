@@ -33,10 +33,26 @@ static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
     (void)ppoll(fds, count, &longest, NULL);
 }
 
+/* In its region: where rank `index` of those that share memory says that it sleeps (gf_link_driver.flag_arm). */
+static size_t sleep_at(const gf_context *gf, uint32_t index)
+{
+    const struct gf_direct shared = {.lane_ranks = gf_choose_lanes(gf)};
+    return gf_direct_sleep_at(&shared, index);
+}
+
+void gf_wake(gf_context *gf)
+{
+    const struct gf_link_driver *driver = gf->link->driver;
+    if ((driver->flag_wake == NULL) || (gf->algorithm != GF_ALGORITHM_DIRECT)) return;
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        if ((rank != gf->rank) && (driver->map(gf->link, gf_member_id_of(gf, rank)) != NULL))
+            driver->flag_wake(gf->link, gf_member_id_of(gf, rank), sleep_at(gf, rank));
+}
+
 /* In two calls, a poll between them: a flag that came before the sleep was announced wakes nobody. */
 static void sleep_on_flags(gf_context *gf)
 {
-    size_t at = gf_ops_sleep_at(gf);
+    size_t at = sleep_at(gf, gf->nodes.used ? gf->nodes.of.local_index : gf->rank);
     if (gf->waiting.armed) gf->link->driver->flag_sleep(gf->link, at, SLEEP_NS);
     else gf->link->driver->flag_arm(gf->link, at);
     gf->waiting.armed = !gf->waiting.armed;

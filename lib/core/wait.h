@@ -17,4 +17,7 @@ struct gf_waiting {
 /* Polls until poll() gives anything but GF_AGAIN, idling as the configuration says. */
 gf_status gf_wait(gf_context *gf, gf_status (*poll)(gf_context *gf, void *arg), void *arg);
 
+/* The ranks that sleep until a flag comes look at the control channel at once. */
+void gf_wake(gf_context *gf);
+
 #endif
