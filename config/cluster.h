@@ -11,9 +11,9 @@ struct gf_config_cluster {
     char name[48], currency[48];
     uint32_t nodes, gpus_per_node, nics_per_node, leaf_nodes;
     uint32_t batch;
-    bool rails, device_ops;
+    bool rails, device_ops, gpu_direct;
     double network_bandwidth, network_latency, oversubscription;
-    double node_bandwidth, node_pair_bandwidth, node_latency;
+    double node_bandwidth, node_pair_bandwidth, node_latency, host_bandwidth;
     double message_cost, op_bandwidth, op_cost;
     double gpu_flops, gpu_peak_flops, gpu_memory;
     double compute_spread, straggler_scale, straggler_tail;

@@ -42,6 +42,11 @@ static const struct gf_field fields[] = {
     REAL(op_cost, 0, 10, .unit = "s", .help = "and so long each: a kernel launch"),
     {GF_FIELD(gf_config_cluster, device_ops), .kind = GF_FIELD_BOOL,
      .help = "GPUs compute them, a launch for many slices of the pool; else hosts, a slice at a time"},
+    REAL(host_bandwidth, 1e3, 1e15, .unit = "bytes/s",
+         .help = "between a GPU's memory and its host's, each way, and of what a core adds there: gradients lie on "
+                 "GPUs; left out, they lie where a node's ranks all reach them"),
+    {GF_FIELD(gf_config_cluster, gpu_direct), .kind = GF_FIELD_BOOL,
+     .help = "they lie on GPUs, and network cards read them there"},
     REAL(gpu_flops, 1, 1e18, .unit = "FLOP/s", .help = "sustained, for models that are not listed"),
     REAL(gpu_peak_flops, 1, 1e18, .unit = "FLOP/s", .help = "the peak that MFU is a share of"),
     REAL(gpu_memory, 1e6, 1e15, .unit = "bytes", .help = "what does not fit is refused; left out: all fits"),

@@ -55,7 +55,7 @@ struct gf_sim_setup {
                                 * (GF_TAG_BUFFER_OTHER), carry what they hold */
     bool bind_receives;        /* a receive whose message has begun to arrive cannot be cancelled, as with UCX; if the
                                 * sender dies then, only reset() or close() ends it */
-    uint64_t device_ranks;     /* these ranks' messages may lie in device memory, a bit each */
+    uint64_t device_ranks;     /* these ranks' messages may lie in device memory, a bit each; UINT64_MAX: all ranks' */
     /* How a card moves bytes to device memory, or from there; NULL: as all others. */
     void (*device_copy)(bool to_device, void *dst, const void *src, size_t size_bytes);
     struct gf_sim_fault faults[8];

@@ -234,7 +234,8 @@ static size_t link_state_bytes(const struct gf_link_setup *setup)
 static bool link_may_reach_device(const struct gf_link_setup *setup)
 {
     const struct sim_rank *self = setup->arg;
-    return (self->rank < 64) && ((self->sim->setup.device_ranks >> self->rank) & 1u);
+    uint64_t ranks = self->sim->setup.device_ranks;
+    return (ranks == UINT64_MAX) || ((self->rank < 64) && ((ranks >> self->rank) & 1u));
 }
 
 static gf_status link_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,

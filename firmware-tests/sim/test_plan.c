@@ -128,19 +128,26 @@ TEST(a_hierarchy_works_in_the_nodes_before_and_after_the_network)
     }
 }
 
+enum { SPARSE = 1, IN_GPUS = 2, DIRECT = 4 }; /* gradients lie in GPUs; network cards read them there */
+
 static const struct world_case {
     gf_algorithm algorithm;
     uint32_t world, ranks_per_node;
     gf_type wire;
-    bool sparse;
+    uint32_t how;
 } world_cases[] = {
-    {GF_ALGORITHM_RING, 5, 1, GF_TYPE_F32, false},    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, false},
-    {GF_ALGORITHM_HALVING, 6, 2, GF_TYPE_F16, false}, {GF_ALGORITHM_DOUBLING, 8, 4, GF_TYPE_F32, false},
-    {GF_ALGORITHM_TREE, 7, 1, GF_TYPE_F32, false},    {GF_ALGORITHM_SERVER, 5, 1, GF_TYPE_BF16, false},
-    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, true},     {GF_ALGORITHM_AUTO, 6, 3, GF_TYPE_F32, true},
-    {GF_ALGORITHM_DIRECT, 4, 4, GF_TYPE_F32, false},
-    {GF_ALGORITHM_HIERARCHY, 8, 4, GF_TYPE_F16, false},  {GF_ALGORITHM_HIERARCHY, 12, 3, GF_TYPE_F16, true},
-    {GF_ALGORITHM_HIERARCHY, 7, 4, GF_TYPE_F32, false},
+    {GF_ALGORITHM_RING, 5, 1, GF_TYPE_F32, 0},    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, 0},
+    {GF_ALGORITHM_HALVING, 6, 2, GF_TYPE_F16, 0}, {GF_ALGORITHM_DOUBLING, 8, 4, GF_TYPE_F32, 0},
+    {GF_ALGORITHM_TREE, 7, 1, GF_TYPE_F32, 0},    {GF_ALGORITHM_SERVER, 5, 1, GF_TYPE_BF16, 0},
+    {GF_ALGORITHM_RING, 8, 4, GF_TYPE_F16, SPARSE},     {GF_ALGORITHM_AUTO, 6, 3, GF_TYPE_F32, SPARSE},
+    {GF_ALGORITHM_DIRECT, 4, 4, GF_TYPE_F32, 0},
+    {GF_ALGORITHM_HIERARCHY, 8, 4, GF_TYPE_F16, 0},  {GF_ALGORITHM_HIERARCHY, 12, 3, GF_TYPE_F16, SPARSE},
+    {GF_ALGORITHM_HIERARCHY, 7, 4, GF_TYPE_F32, 0},
+    {GF_ALGORITHM_HIERARCHY, 8, 4, GF_TYPE_F16, IN_GPUS},
+    {GF_ALGORITHM_HIERARCHY, 7, 4, GF_TYPE_F32, IN_GPUS | DIRECT},
+    {GF_ALGORITHM_HIERARCHY, 12, 3, GF_TYPE_F16, SPARSE | IN_GPUS},
+    {GF_ALGORITHM_RING, 6, 2, GF_TYPE_F16, SPARSE | IN_GPUS | DIRECT},
+    {GF_ALGORITHM_DIRECT, 4, 4, GF_TYPE_F32, IN_GPUS},
 };
 
 static struct plan_setup world_setup(const struct world_case *c)
@@ -151,11 +158,14 @@ static struct plan_setup world_setup(const struct world_case *c)
                                .network = {.ranks_per_node = c->ranks_per_node, .bytes_per_ns = 2,
                                            .node_bytes_per_ns = 9, .latency_ns = 3000, .node_latency_ns = 700,
                                            .message_ns = 150, .op_bytes_per_ns = 20, .op_ns = 90}};
+    setup.network.gpu_memory = (c->how & IN_GPUS) != 0;
+    setup.network.gpu_direct = (c->how & DIRECT) != 0;
+    setup.network.host_bytes_per_ns = setup.network.gpu_memory ? 5 : 0;
     setup.config.exchange.algorithm = c->algorithm;
     setup.config.exchange.wire = c->wire;
     setup.config.exchange.fuse_bytes = 1 << 20;
     setup.config.exchange.slice_bytes = 65536;
-    setup.config.sparse.enabled = c->sparse;
+    setup.config.sparse.enabled = (c->how & SPARSE) != 0;
     setup.config.sparse.keep_share = 0.3f;
     return setup;
 }

@@ -58,6 +58,25 @@ TEST(cards_of_a_node_share_its_load)
     expect_near(crossing_s(&cluster), 1 * UNIT_S, 0.02, "a card each");
 }
 
+/* A block of a quarter goes out of each GPU, and is added once: on two nodes as many bytes leave as it has. */
+TEST(gpus_of_a_node_use_all_its_cards)
+{
+    struct gf_config_cluster cluster = two_nodes();
+    cluster.gpu_direct = true;
+    expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_HIERARCHY).exposed_s, UNIT_S, 0.02, "one card for four");
+    cluster.nics_per_node = 4;
+    expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_HIERARCHY).exposed_s, UNIT_S / 4, 0.02, "a card each");
+    expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_RING).exposed_s, 2 * 7 / 8.0 * UNIT_S, 0.02, "a ring");
+    cluster.node_bandwidth = 2e9;
+    expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_HIERARCHY).exposed_s,
+                UNIT_S / 4 + 2 * 3 / 4.0 * UNIT_S / 2, 0.02, "blocks from and to three others of the node");
+    cluster.node_bandwidth = 1e13;
+    cluster.gpu_direct = false;
+    cluster.host_bandwidth = 10e9;
+    expect_near(row_of(&cluster, PLAN_RING, 8, GF_ALGORITHM_HIERARCHY).exposed_s,
+                UNIT_S / 4 + 2 * UNIT_S / 4 / 10, 0.02, "to host memory and back; what it adds hides behind the wire");
+}
+
 TEST(what_leaves_a_leaf_switch_shares_its_way_up)
 {
     struct gf_config_cluster cluster = two_nodes();

@@ -28,7 +28,8 @@ static uint64_t case_hash(const struct plan_model *model, const struct gf_config
                               cluster->node_latency, cluster->message_cost, cluster->op_bandwidth, cluster->op_cost,
                               cluster->device_ops, cluster->compute_spread, cluster->nics_per_node,
                               cluster->rails, cluster->leaf_nodes, cluster->nodes, cluster->oversubscription,
-                              cluster->node_pair_bandwidth, cluster->straggler_scale, cluster->straggler_tail, cluster->gpu_memory};
+                              cluster->node_pair_bandwidth, cluster->straggler_scale, cluster->straggler_tail,
+                              cluster->gpu_memory, cluster->host_bandwidth, cluster->gpu_direct};
     plan_mode_config(mode, choice, &config);
     config.job.world = gpus;
     config.log = NULL;

@@ -131,7 +131,10 @@ static struct plan_network network_of(const struct gf_config_cluster *cluster)
                                  .node_latency_ns = ns_of(cluster->node_latency),
                                  .message_ns = ns_of(cluster->message_cost),
                                  .op_bytes_per_ns = cluster->op_bandwidth * 1e-9,
-                                 .op_ns = ns_of(cluster->op_cost), .device_ops = cluster->device_ops};
+                                 .op_ns = ns_of(cluster->op_cost), .device_ops = cluster->device_ops,
+                                 .gpu_memory = cluster->gpu_direct || (cluster->host_bandwidth > 0),
+                                 .gpu_direct = cluster->gpu_direct,
+                                 .host_bytes_per_ns = cluster->host_bandwidth * 1e-9};
 }
 
 /* When backward ends each tensor; without overlap all of them at its end. */

@@ -6,25 +6,33 @@
 #include "ops/ops.h"
 #include "tools/plan/plan_gpu.h"
 
-struct plan_gpu_state {
-    struct gf_gpu base;
-    struct plan_device *device;
-};
+static struct plan_device *device_of(const struct gf_queue *queue) { return plan_device_of(queue->gpu); }
 
-static struct plan_device *device_of(const struct gf_queue *queue)
+static uint64_t ns_at(double bytes, double bytes_per_ns)
 {
-    return ((struct plan_gpu_state *)(void *)queue->gpu)->device;
+    return (bytes_per_ns > 0.0) ? (uint64_t)(bytes / bytes_per_ns + 0.5) : 0;
 }
 
-/* Time for these bytes and that many launches. True: the op shall also be done. */
-static bool work(const struct gf_queue *queue, uint64_t bytes, uint64_t launches)
+/* Time for these bytes and that many launches, and peer_ns for what it reads of peers: a GPU does both at once. True:
+ * the op shall also be done. */
+static bool work_beside(const struct gf_queue *queue, uint64_t bytes, uint64_t launches, uint64_t peer_ns)
 {
     struct plan_device *device = device_of(queue);
-    uint64_t work_ns = device->op_ns * launches;
-    if (device->bytes_per_ns > 0.0) work_ns += (uint64_t)((double)bytes / device->bytes_per_ns + 0.5);
+    uint64_t work_ns = ns_at((double)bytes, device->bytes_per_ns);
+    if (device->is_gpu && (queue->stream != 0)) {
+        plan_device_work(queue, PLAN_KERNELS, device->op_ns * launches + ((work_ns > peer_ns) ? work_ns : peer_ns));
+        return device->has_data;
+    }
+    if (device->is_gpu) work_ns = ns_at((double)bytes, device->host_bytes_per_ns); /* on the host, beside the GPU */
+    else work_ns += device->op_ns * launches + peer_ns;
     gf_sim_work(device->sim, device->rank, (work_ns > 0) ? work_ns : 1); /* so that who worked is seen */
     device->busy_until_ns = gf_sim_free_ns(device->sim, device->rank);
     return device->has_data;
+}
+
+static bool work(const struct gf_queue *queue, uint64_t bytes, uint64_t launches)
+{
+    return work_beside(queue, bytes, launches, 0);
 }
 
 static bool spend(const struct gf_queue *queue, uint64_t bytes) { return work(queue, bytes, 1); }
@@ -34,6 +42,7 @@ static bool spend_next(const struct gf_queue *queue, plan_kind kind, uint64_t el
 {
     struct plan_device *device = device_of(queue);
     uint64_t *left = &device->launch_left[kind], launches = 0;
+    if (device->is_gpu) return work(queue, bytes, 1);
     if (gf_sim_free_ns(device->sim, device->rank) > device->busy_until_ns)
         memset(device->launch_left, 0, sizeof device->launch_left); /* it paused: what was launched is done */
     if (elem_count > *left) {
@@ -67,13 +76,13 @@ static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
                             struct gf_check *check, struct gf_check *sources)
 {
     const struct plan_device *device = device_of(queue);
-    uint64_t bytes = elem_count * size_of(type);
-    if ((device->peer_bytes_per_ns > 0.0) && (dst_count + src_count > 2)) { /* all but one of each are peers' */
-        double port_ns = (double)(dst_count + src_count - 2) * (double)bytes / device->peer_bytes_per_ns;
-        double pair_ns = (device->pair_bytes_per_ns > 0.0) ? (double)bytes / device->pair_bytes_per_ns : 0;
-        gf_sim_work(device->sim, device->rank, (uint64_t)fmax(port_ns, pair_ns));
+    uint64_t bytes = elem_count * size_of(type), peer_ns = 0;
+    if (dst_count + src_count > 2) { /* all but one of each are peers' */
+        uint64_t port_ns = ns_at((double)(dst_count + src_count - 2) * (double)bytes, device->peer_bytes_per_ns);
+        uint64_t pair_ns = ns_at((double)bytes, device->pair_bytes_per_ns);
+        peer_ns = (port_ns > pair_ns) ? port_ns : pair_ns;
     }
-    if (!spend(queue, 3 * bytes)) return GF_OK;
+    if (!work_beside(queue, 3 * bytes, 1, peer_ns)) return GF_OK;
     return gf_ops_host.sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check, sources);
 }
 
@@ -90,17 +99,33 @@ static double copy_rate(const struct plan_device *device)
                                              : device->peer_bytes_per_ns;
 }
 
-static gf_status plan_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
+gf_status plan_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
 {
     const struct plan_device *device = device_of(queue);
-    if ((device->peer_bytes_per_ns > 0.0) &&
-        (gf_sim_is_peers(device->sim, device->rank, dst) || gf_sim_is_peers(device->sim, device->rank, src)))
-        gf_sim_work(device->sim, device->rank, (uint64_t)((double)size_bytes / copy_rate(device)));
-    if (!spend(queue, 2 * size_bytes)) return GF_OK;
+    uint64_t peer_ns = 0;
+    if (gf_sim_is_peers(device->sim, device->rank, dst) || gf_sim_is_peers(device->sim, device->rank, src))
+        peer_ns = ns_at((double)size_bytes, copy_rate(device));
+    if (!work_beside(queue, 2 * size_bytes, 1, peer_ns)) return GF_OK;
     return gf_ops_host.copy(queue, dst, src, size_bytes);
 }
 
-static gf_status plan_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
+/* Of a GPU alone: from peers' memory. */
+static gf_status plan_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
+                             uint32_t count)
+{
+    const struct plan_device *device = device_of(queue);
+    uint64_t bytes = 0, most = 0, port_ns, pair_ns;
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += size_bytes[i];
+        if (size_bytes[i] > most) most = size_bytes[i];
+    }
+    port_ns = ns_at((double)bytes, device->peer_bytes_per_ns);
+    pair_ns = ns_at((double)most, device->pair_bytes_per_ns);
+    if (!work_beside(queue, 2 * bytes, 1, (port_ns > pair_ns) ? port_ns : pair_ns)) return GF_OK;
+    return gf_ops_host.copy_n(queue, dst, src, size_bytes, count);
+}
+
+gf_status plan_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
 {
     if (!spend_next(queue, PLAN_ZERO, size_bytes / sizeof(float), size_bytes)) return GF_OK;
     return gf_ops_host.zero(queue, dst, size_bytes);
@@ -226,13 +251,14 @@ static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem 
     return gf_ops_host.dequantize(queue, dst_f32, groups, elem_count, form, factor, add);
 }
 
-static const struct gf_ops plan_ops = {
+const struct gf_ops plan_ops = {
     .name = "plan",
     .cast = plan_cast,
     .sum = plan_sum,
     .sum_n = plan_sum_n,
     .check = plan_check,
     .copy = plan_copy,
+    .copy_n = plan_copy_n,
     .zero = plan_zero,
     .score = plan_score,
     .norm = plan_norm,
@@ -247,118 +273,4 @@ static const struct gf_ops plan_ops = {
     .adam = plan_adam,
     .quantize = plan_quantize,
     .dequantize = plan_dequantize,
-};
-
-static size_t gpu_state_bytes(const struct gf_gpu_setup *setup)
-{
-    (void)setup;
-    return sizeof(struct plan_gpu_state);
-}
-
-static gf_status gpu_open(const struct gf_gpu_setup *setup, void *state, struct gf_gpu **gpu_out,
-                          struct gf_fault *fault_out)
-{
-    struct plan_gpu_state *gpu = state;
-    GF_ASSERT((setup->arg != NULL) && (setup->device_bytes == 0));
-    (void)fault_out;
-    memset(gpu, 0, sizeof *gpu);
-    gpu->base.driver = &plan_gpu;
-    gpu->base.ops = &plan_ops;
-    gpu->base.fault.peer = GF_RANK_NONE;
-    gpu->device = setup->arg;
-    *gpu_out = &gpu->base;
-    return GF_OK;
-}
-
-static void gpu_close(struct gf_gpu *gpu) { (void)gpu; }
-
-static gf_mem gpu_arena(struct gf_gpu *gpu)
-{
-    (void)gpu;
-    return 0;
-}
-
-static gf_status gpu_register(struct gf_gpu *gpu, void *base, size_t size_bytes)
-{
-    (void)gpu;
-    (void)base;
-    (void)size_bytes;
-    return GF_OK;
-}
-
-static gf_status gpu_unregister(struct gf_gpu *gpu, void *base)
-{
-    (void)gpu;
-    (void)base;
-    return GF_OK;
-}
-
-static gf_status gpu_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes)
-{
-    return plan_copy(queue, dst, src, size_bytes);
-}
-
-static gf_status gpu_lead(struct gf_queue *queue, gf_queue_handle other)
-{
-    (void)queue;
-    (void)other;
-    return GF_OK;
-}
-
-static gf_status gpu_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
-{
-    return plan_zero(queue, dst, size_bytes);
-}
-
-static gf_queue_handle gpu_stream(struct gf_gpu *gpu, gf_stream which)
-{
-    (void)which;
-    (void)gpu;
-    return 0;
-}
-
-static gf_status gpu_mark(struct gf_queue *queue, uint32_t event)
-{
-    (void)event;
-    device_of(queue)->moved = true;
-    return GF_OK;
-}
-
-static gf_status gpu_follow(struct gf_queue *queue, uint32_t event)
-{
-    (void)queue;
-    (void)event;
-    return GF_OK;
-}
-
-static gf_status gpu_reached(struct gf_gpu *gpu, uint32_t event)
-{
-    (void)event;
-    ((struct plan_gpu_state *)(void *)gpu)->device->moved = true;
-    return GF_OK;
-}
-
-static gf_status gpu_finished(struct gf_queue *queue)
-{
-    device_of(queue)->moved = true;
-    return GF_OK;
-}
-
-const struct gf_gpu_driver plan_gpu = {
-    .name = "host",
-    .is_host = true,
-    .state_bytes = gpu_state_bytes,
-    .open = gpu_open,
-    .close = gpu_close,
-    .arena = gpu_arena,
-    .host_register = gpu_register,
-    .host_unregister = gpu_unregister,
-    .copy = gpu_copy,
-    .finished = gpu_finished,
-    .stream = gpu_stream,
-    .zero = gpu_zero,
-    .lead = gpu_lead,
-    .mark = gpu_mark,
-    .reached = gpu_reached,
-    .follow = gpu_follow,
 };

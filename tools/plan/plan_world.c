@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "lib/modules/modules.h"
 #include "tools/plan/plan_gpu.h"
 
 #define MIXER UINT64_C(8209) /* a prime beyond GF_WORLD_MAX: no world divides it */
@@ -34,6 +35,7 @@ struct plan_rank {
 
 struct plan_world {
     const struct plan_setup *setup;
+    struct gf_modules modules; /* the host's ops take time too */
     struct gf_sim *sim;
     struct plan_rank *ranks;
     uint64_t *ends_ns;   /* [steps] of the slowest rank */
@@ -82,17 +84,21 @@ static gf_status rank_open(struct plan_world *w, uint32_t rank)
                                         .pair_bytes_per_ns = setup->network.pair_bytes_per_ns,
                                         .op_ns = setup->network.op_ns,
                                         .launch_elems = setup->network.device_ops ? PLAN_LAUNCH_ELEMS : 0,
+                                        .is_gpu = setup->network.gpu_memory,
+                                        .host_bytes_per_ns = setup->network.host_bytes_per_ns,
                                         .has_data = setup->has_data};
     self->drivers = *gf_sim_drivers(w->sim, rank);
-    self->drivers.gpu = &plan_gpu;
+    self->drivers.gpu = setup->network.gpu_memory ? &plan_gpu_device : &plan_gpu_host;
     self->drivers.gpu_arg = &self->device;
+    (void)snprintf(config.device.driver, sizeof config.device.driver, "%s", self->drivers.gpu->name);
     config.drivers = &self->drivers;
-    if ((status = gf_measure(&config, setup->tensors, setup->tensor_count, &need)) != GF_OK)
+    if ((status = gf_measure_with(&w->modules, &config, setup->tensors, setup->tensor_count, &need)) != GF_OK)
         return refuse(w, status, "gf_measure");
     self->memory_bytes = need.control_bytes;
     self->memory = memory_take(self->memory_bytes);
     if (self->memory == NULL) return refuse(w, GF_ERR_SYSTEM, "no address space for a rank's memory");
-    status = gf_open(&config, setup->tensors, setup->tensor_count, self->memory, self->memory_bytes, &self->gf);
+    status = gf_open_with(&w->modules, &config, setup->tensors, setup->tensor_count, self->memory, self->memory_bytes,
+                          &self->gf);
     return (status < 0) ? refuse(w, status, "gf_open") : GF_OK;
 }
 
@@ -221,6 +227,7 @@ static gf_status phase_run(struct plan_world *w, plan_phase phase)
     for (uint32_t rank = 0; rank < w->setup->world; rank++) {
         w->ranks[rank].done = false;
         w->ranks[rank].device.has_data = w->setup->has_data || (phase == PLAN_OPEN); /* what a join agrees on is real */
+        w->ranks[rank].device.at_once = phase != PLAN_STEP;
         gf_sim_wake_at(w->sim, rank, gf_sim_now_ns(w->sim));
     }
     while (w->waiting > 0) {
@@ -282,7 +289,7 @@ gf_status plan_world_run(const struct plan_setup *setup, struct plan_result *res
                                .message_ns = network->message_ns, .node_port = true, .late_flags = true,
                                .node_cards = network->node_cards, .rails = network->rails,
                                .leaf_nodes = network->leaf_nodes, .leaf_bytes_per_ns = network->leaf_bytes_per_ns,
-                               .no_data = !setup->has_data};
+                               .device_ranks = network->gpu_direct ? UINT64_MAX : 0, .no_data = !setup->has_data};
     if (network->pair_bytes_per_ns > 0.0)
         sim.node_bytes_per_ns = fmin(network->pair_bytes_per_ns, sim.node_bytes_per_ns);
     struct plan_world w = {.setup = setup, .sim = gf_sim_create(&sim), .error = error_out,
@@ -290,6 +297,8 @@ gf_status plan_world_run(const struct plan_setup *setup, struct plan_result *res
     struct plan_result result = {0};
     gf_status status = GF_ERR_SYSTEM;
     error_out[0] = '\0';
+    w.modules = gf_modules_all;
+    if (network->gpu_memory) w.modules.ops = &plan_ops;
     w.ranks = calloc(setup->world, sizeof *w.ranks);
     w.ends_ns = calloc(setup->steps, sizeof *w.ends_ns);
     if ((w.sim == NULL) || (w.ranks == NULL) || (w.ends_ns == NULL)) (void)refuse(&w, status, "no memory");

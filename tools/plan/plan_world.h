@@ -16,6 +16,9 @@ struct plan_network {
     double op_bytes_per_ns;                 /* of element ops */
     uint64_t op_ns;
     bool device_ops;                        /* one launch takes many slices of the pool (plan_gpu.h) */
+    bool gpu_memory;                        /* gradients lie in it; else in memory that a node shares */
+    bool gpu_direct;                        /* and network cards read it */
+    double host_bytes_per_ns;               /* between it and the host's; 0: infinite */
 };
 
 struct plan_setup {
