@@ -434,7 +434,7 @@ accuracy-precision: ## where training in 16 bits ends beside fp32 (15 minutes; l
 	@$(MAKE) --no-print-directory -s -j2 all
 	@BUILD=$(BUILD) sh firmware-tests/bench/accuracy.sh precision
 SECONDS ?= 60
-soak: $(BUILD)/firmware-tests/soak_main ## random jobs on the simulator for SECONDS=60, or that of SEED=0x..
+soak: $(BUILD)/firmware-tests/soak_main ## the corpus and random jobs, simulated, for SECONDS=60, or that of SEED=0x..
 	@$< $(SECONDS) $(SEED)
 JOBS ?= 20000
 CORPUS_PROGRAM := $(BUILD)-edges/firmware-tests/program_soak_corpus

@@ -99,10 +99,8 @@ static void seed_change(void)
 
 static void corpus_read(void)
 {
-    char line[SOAK_SEED_BYTES];
     FILE *from = (path != NULL) ? fopen(path, "re") : NULL;
-    while ((from != NULL) && (fgets(line, sizeof line, from) != NULL)) {
-        if ((line[0] == '#') || !soak_seed_read(line, &seed)) continue;
+    while ((from != NULL) && soak_corpus_next(from, &seed)) {
         job_run();
         if (job_is_new(true)) pool_add();
     }

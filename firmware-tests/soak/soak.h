@@ -263,6 +263,8 @@ struct soak_seed {
 void soak_run_seed(struct soak_job *job, const struct soak_seed *seed);
 uint32_t soak_rolls(void); /* of the newest soak_run_seed() */
 bool soak_seed_read(const char *text, struct soak_seed *seed_out);
+/* False: that was all. A line that is no job fails the test. */
+bool soak_corpus_next(FILE *corpus, struct soak_seed *seed_out);
 const char *soak_seed_text(const struct soak_seed *seed, char *text, size_t size);
 
 /* ---- soak_elastic.c ---- */

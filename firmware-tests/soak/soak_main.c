@@ -1,5 +1,6 @@
-/* soak SECONDS: random jobs from seeds that the clock begins. soak SECONDS SEED: that job alone, which may be one of
- * the corpus (soak_seed.c). A failure shows the job, what its ranks logged and how to run it again. */
+/* soak SECONDS: the jobs of the corpus, then random ones from seeds that the clock begins. soak SECONDS SEED [JOBS]:
+ * that job, which may be one of the corpus (soak_seed.c), and those of the seeds after it; SEED may be "corpus": those
+ * alone. A failure shows the job, what its ranks logged and how to run it again. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 
@@ -13,7 +14,8 @@
 
 static struct soak_job job;
 static struct soak_seed seed;
-static bool is_one;
+static uint64_t jobs, job_count = UINT64_MAX;
+static bool corpus_first = true;
 static double seconds;
 static uint64_t epochs, rejoins, grown, leaves;
 
@@ -28,7 +30,9 @@ static const char *const kinds[] = {"none", "harmless", "kill", "stop", "cut", "
                                     "drop", "error", "short", "corrupt", "many", "elastic one", "elastic", "growth"};
 #define KINDS (LENGTH(kinds))
 
-static void report(uint64_t jobs, double since_s, const uint64_t *counts, const uint64_t *met)
+static uint64_t counts[KINDS], met[KINDS];
+
+static void report(double since_s)
 {
     (void)printf("soak: %llu jobs, %.0f/s; faults met of drawn:", (unsigned long long)jobs,
                  (double)jobs / (wall_s() - since_s));
@@ -44,8 +48,8 @@ static void failure_show(void)
 {
     soak_job_print(&job, stdout);
     char text[SOAK_SEED_BYTES];
-    (void)printf("soak: this seed fails; the same job again: make soak SEED=%s\n",
-                 soak_seed_text(&seed, text, sizeof text));
+    (void)printf("soak: this seed fails, after %llu jobs; the same job again: make soak SEED=%s\n",
+                 (unsigned long long)jobs, soak_seed_text(&seed, text, sizeof text));
     (void)fflush(stdout);
 }
 
@@ -64,50 +68,61 @@ static void job_seconds(time_t most)
     (void)setitimer(ITIMER_PROF, &timer, NULL);
 }
 
+static void job_run(void)
+{
+    job_seconds(JOB_SECONDS);
+    soak_run_seed(&job, &seed);
+    job_seconds(0);
+    jobs++;
+    epochs += job.plan.elastic && (job.model.epoch_count > 0) ? job.model.epoch_count - 1 : 0;
+    rejoins += job.rejoins;
+    grown += job.grown;
+    leaves += job.leaves;
+    for (size_t k = 0; k < KINDS; k++) {
+        if (strcmp(kinds[k], job.plan.what) != 0) continue;
+        counts[k]++;
+        met[k] += job.met ? 1 : 0;
+    }
+}
+
 static void jobs_hold(void **state)
 {
     double begin_s = wall_s(), reported_s = begin_s;
-    uint64_t jobs = 0, counts[KINDS] = {0}, met[KINDS] = {0};
+    const struct soak_seed first = seed;
+    FILE *corpus = NULL;
     (void)state;
-    do {
-        job_seconds(JOB_SECONDS);
-        soak_run_seed(&job, &seed);
-        jobs++;
-        epochs += job.plan.elastic && (job.model.epoch_count > 0) ? job.model.epoch_count - 1 : 0;
-        rejoins += job.rejoins;
-        grown += job.grown;
-        leaves += job.leaves;
-        for (size_t k = 0; k < KINDS; k++) {
-            if (strcmp(kinds[k], job.plan.what) != 0) continue;
-            counts[k]++;
-            met[k] += job.met ? 1 : 0;
-        }
-        if (is_one) {
-            job_seconds(0);
-            soak_plan_print(&job.plan, stdout);
-            return;
-        }
-        seed.seed++;
-        if (wall_s() - reported_s >= REPORT_S) {
-            reported_s = wall_s();
-            report(jobs, begin_s, counts, met);
-        }
-    } while (wall_s() - begin_s < seconds);
-    job_seconds(0);
-    report(jobs, begin_s, counts, met);
+    if (corpus_first) assert_non_null(corpus = fopen("firmware-tests/soak/corpus", "re"));
+    while ((corpus != NULL) && soak_corpus_next(corpus, &seed)) job_run();
+    if (corpus != NULL) (void)fclose(corpus);
+    seed = first;
+    for (uint64_t i = 0; (i < job_count) && ((i == 0) || (wall_s() - begin_s < seconds)); i++) {
+        job_run();
+        seed = (struct soak_seed){.seed = seed.seed + 1};
+        if (wall_s() - reported_s < REPORT_S) continue;
+        reported_s = wall_s();
+        report(begin_s);
+    }
+    if (jobs == 1) soak_plan_print(&job.plan, stdout);
+    else report(begin_s);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_hold)};
+    const char *which = (argc > 2) ? argv[2] : "";
     struct timespec now;
     seconds = (argc > 1) ? atof(argv[1]) : 60;
-    is_one = (argc > 2) && (argv[2][0] != '\0');
     (void)clock_gettime(CLOCK_REALTIME, &now);
     seed.seed = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    if (is_one && !soak_seed_read(argv[2], &seed)) {
-        (void)fprintf(stderr, "soak: SEED is a number, or as in firmware-tests/soak/corpus\n");
-        return 2;
+    if (strcmp(which, "corpus") == 0) {
+        job_count = 0;
+    } else if (which[0] != '\0') {
+        corpus_first = false;
+        job_count = (argc > 3) ? strtoull(argv[3], NULL, 0) : 1;
+        if (!soak_seed_read(which, &seed)) {
+            (void)fprintf(stderr, "soak: SEED is a number, as in firmware-tests/soak/corpus, or \"corpus\"\n");
+            return 2;
+        }
     }
     (void)signal(SIGPROF, on_alarm);
     if (cmocka_run_group_tests(tests, NULL, NULL) == 0) return 0;

@@ -1,4 +1,5 @@
 /* A job as text: its seed, and draws of its plan that are something else: "0x12ab" or "0x12ab:7=0x3f,20=0x1". */
+#include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak_dice.h"
 
 #include <stdlib.h>
@@ -38,6 +39,17 @@ bool soak_seed_read(const char *text, struct soak_seed *seed_out)
         change->value = strtoull(end + 1, &end, 0);
     }
     return (*end == '\0') || (*end == '\n');
+}
+
+bool soak_corpus_next(FILE *corpus, struct soak_seed *seed_out)
+{
+    char line[SOAK_SEED_BYTES];
+    while (fgets(line, sizeof line, corpus) != NULL) {
+        if (line[0] == '#') continue;
+        assert_true(soak_seed_read(line, seed_out));
+        return true;
+    }
+    return false;
 }
 
 const char *soak_seed_text(const struct soak_seed *seed, char *text, size_t size)

@@ -63,14 +63,11 @@ TEST(the_same_seed_is_the_same_job)
 /* Jobs that reach edges of the library that others do not: `make soak-corpus` found them. */
 TEST(the_corpus_holds)
 {
-    char line[SOAK_SEED_BYTES];
+    struct soak_seed seed;
     uint32_t count = 0;
     FILE *corpus = fopen("firmware-tests/soak/corpus", "re");
     assert_non_null(corpus);
-    while (fgets(line, sizeof line, corpus) != NULL) {
-        struct soak_seed seed;
-        if (line[0] == '#') continue;
-        assert_true(soak_seed_read(line, &seed));
+    while (soak_corpus_next(corpus, &seed)) {
         job_runs = true;
         soak_run_seed(&job, &seed);
         job_runs = false;

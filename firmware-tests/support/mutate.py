@@ -6,7 +6,7 @@ that a mutant costs one compilation and no link of a suite. A mutant meets only 
 the quickest first, and is killed by the first that fails, crashes or takes five times as long. One that does not compile or
 gives the same object code is replaced by the next. Prints a line a mutant and a summary; goes on where it was stopped.
 """
-import collections, glob, gzip, json, os, random, re, resource, shutil, subprocess, sys, time
+import collections, contextlib, glob, gzip, json, os, random, re, resource, shutil, subprocess, sys, time
 
 COUNT, SEED = int(sys.argv[1]), int(sys.argv[2])
 TREE = os.path.abspath(os.environ.get("BUILD", "build-mutate")) + "/tree"
@@ -96,8 +96,21 @@ def text_of(obj):
     return open(obj + ".bin", "rb").read()
 
 
-def mutant_fate(path, offset, old, new, suites, seconds):
-    """None if it is no mutant, else who killed it, or that nobody did"""
+def tree_make():
+    if os.path.exists(TREE):
+        return
+    os.makedirs(TREE + "/tmp")
+    for name in FOLDERS:
+        (shutil.copytree if os.path.isdir(name) else shutil.copy)(name, TREE + "/" + name)
+
+
+def paths_of(*folders):
+    return sorted(os.path.relpath(p, TREE) for top in folders for p in glob.glob(TREE + "/" + top + "/**/*.c", recursive=True))
+
+
+@contextlib.contextmanager
+def mutant(path, offset, old, new):
+    """The library with one token changed; False where that does not compile or is the same object code"""
     source, obj = TREE + "/" + path, TREE + "/b/" + path[:-1] + "o"
     text, object_was = open(source).read(), open(obj, "rb").read()
     try:
@@ -105,31 +118,34 @@ def mutant_fate(path, offset, old, new, suites, seconds):
         open(source, "w").write(text[:offset] + new + text[offset + len(old):])
         try:
             make("b", "-O1", "b/libgradientflow.so")
+            changed = text_of(obj) != was
         except subprocess.CalledProcessError:
-            return None
-        if text_of(obj) == was:
-            return None
-        for suite in sorted(suites, key=lambda s: seconds[s]):
-            if not run("b", suite, int(5 * seconds[suite]) + 3):
-                return "killed by " + suite
-        return "survived" if suites else "not reached"
+            changed = False
+        yield changed
     finally:
         open(source, "w").write(text)
         open(obj, "wb").write(object_was)
 
 
+def mutant_fate(path, offset, old, new, suites, seconds):
+    """None if it is no mutant, else who killed it, or that nobody did"""
+    with mutant(path, offset, old, new) as is_one:
+        if not is_one:
+            return None
+        for suite in sorted(suites, key=lambda s: seconds[s]):
+            if not run("b", suite, int(5 * seconds[suite]) + 3):
+                return "killed by " + suite
+        return "survived" if suites else "not reached"
+
+
 def main():
     log = TREE + "/mutants-%d.log" % SEED
-    if not os.path.exists(TREE):
-        os.makedirs(TREE + "/tmp")
-        for name in FOLDERS:
-            (shutil.copytree if os.path.isdir(name) else shutil.copy)(name, TREE + "/" + name)
+    tree_make()
     suites = [os.path.basename(path)[:-2] for folder in ("unit", "sim")
               for path in sorted(glob.glob(TREE + "/firmware-tests/" + folder + "/test_*.c"))]
     make("b", "-O1", *["b/firmware-tests/" + s for s in suites])
     lines, seconds = coverage(suites)
-    paths = sorted(os.path.relpath(p, TREE) for top in ("lib", "ops") for p in glob.glob(TREE + "/" + top + "/**/*.c", recursive=True))
-    every = [(path,) + site for path in paths for site in sites(TREE + "/" + path)]
+    every = [(path,) + site for path in paths_of("lib", "ops") for site in sites(TREE + "/" + path)]
     random.Random(SEED).shuffle(every)
     done = dict(row.rstrip("\n").split("\t") for row in open(log)) if os.path.exists(log) else {}
     fates = collections.Counter()
@@ -151,4 +167,5 @@ def main():
           ", ".join("%d %s" % (fates[f], f) for f in sorted(fates)), 100.0 * fates["killed"] / total))
 
 
-main()
+if __name__ == "__main__":
+    main()
