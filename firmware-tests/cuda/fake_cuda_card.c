@@ -13,6 +13,7 @@ bool fake_card_begin(uint64_t address, size_t size_bytes, bool is_write)
     (void)fake_memory_touch(&work, address, size_bytes, is_write);
     if (!is_write) return true;
     fake_memory_unlock();
+    fake_memory_open(address);
     memset((void *)(uintptr_t)address, FAKE_CUDA_POISON, size_bytes);
     fake_memory_lock();
     return true;
@@ -31,6 +32,8 @@ void fake_card_copy(bool to_device, void *dst, const void *src, size_t size_byte
         return;
     }
     fake_memory_unlock();
+    fake_memory_open((uint64_t)(uintptr_t)dst);
+    fake_memory_open((uint64_t)(uintptr_t)src);
     memcpy(dst, src, size_bytes);
     fake_memory_lock();
 }

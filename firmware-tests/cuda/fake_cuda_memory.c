@@ -36,6 +36,7 @@ static struct region {
     uint32_t opened;     /* imported: so often */
     int process;         /* imported: the exporter, to ask whether it lives */
     bool orphan;         /* it does not: memory goes with the process that took it */
+    bool open;           /* the CPU may touch it */
     struct fake_shared *shared; /* imported, or exported once; NULL */
     struct fake_export of; /* imported: whose */
 } regions[REGIONS_MAX];
@@ -62,12 +63,15 @@ static CUresult region_add(uint64_t base, size_t size_bytes, region_kind kind, s
 
 static struct region *region_at(uint64_t address, size_t size_bytes)
 {
-    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+    static uint32_t last; /* the next access is mostly where this one was */
+    for (uint32_t i = last, tried = 0; tried < REGIONS_MAX; tried++, i = (i + 1u) % REGIONS_MAX) {
         struct region *region = &regions[i];
         if ((region->size_bytes != 0) && (address >= region->base) &&
             (address - region->base <= region->size_bytes - (size_bytes <= region->size_bytes ? size_bytes : region->size_bytes)) &&
-            (size_bytes <= region->size_bytes))
+            (size_bytes <= region->size_bytes)) {
+            last = i;
             return region;
+        }
     }
     return NULL;
 }
@@ -87,19 +91,28 @@ void fake_memory_unlock(void)
         struct region *region = &regions[i];
         struct pollfd ended = {.fd = region->process, .events = POLLIN};
         if ((region->size_bytes != 0) && (region->kind == REGION_IMPORTED)) region->orphan = poll(&ended, 1, 0) > 0;
-        if ((region->size_bytes != 0) && (region->kind != REGION_HOST) &&
-            (mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_READ | PROT_WRITE) != 0))
-            abort();
     }
+}
+
+static void region_open(struct region *region)
+{
+    if ((region == NULL) || (unlocked == 0) || region->open || (region->kind == REGION_HOST)) return;
+    if (mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_READ | PROT_WRITE) != 0) abort();
+    region->open = true;
+}
+
+void fake_memory_open(uint64_t address)
+{
+    region_open(region_at(address, 1));
 }
 
 void fake_memory_lock(void)
 {
     if (--unlocked > 0) return;
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
-        const struct region *region = &regions[i];
-        if ((region->size_bytes != 0) && (region->kind != REGION_HOST))
-            (void)mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_NONE);
+        struct region *region = &regions[i];
+        if (region->open) (void)mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_NONE);
+        region->open = false;
     }
 }
 
@@ -145,6 +158,7 @@ CUresult fake_memory_take(uint64_t *address_out, size_t size_bytes)
     used_bytes += whole;
     if (whole > FILL_MAX) return CUDA_SUCCESS;
     fake_memory_unlock();
+    fake_memory_open(*address_out);
     memset((void *)(uintptr_t)*address_out, 0xff, whole);
     fake_memory_lock();
     return CUDA_SUCCESS;
@@ -312,6 +326,7 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
     uint32_t stamp = (work->clock.at[work->stream] << STREAM_BITS) | work->stream;
     if (size_bytes == 0) return true;
     if ((region == NULL) || region->orphan) return false;
+    region_open(region);
     uint64_t first = address / GRAIN - region->base / GRAIN, last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
     for (uint64_t i = first; i <= last; i++) {
         struct cell *cell = &region->shadow[i];

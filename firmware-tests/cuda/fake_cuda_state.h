@@ -97,7 +97,8 @@ uint64_t fake_memory_used(void);
 bool fake_is_host(uint64_t address, size_t size_bytes);
 bool fake_is_known(uint64_t address, size_t size_bytes);
 bool fake_is_device(uint64_t address, size_t size_bytes);
-void fake_memory_unlock(void); /* device memory may be touched between the two */
+void fake_memory_unlock(void); /* device memory may be touched between the two, once work or this has opened it */
+void fake_memory_open(uint64_t address);
 void fake_memory_lock(void);
 /* The access of one work; false: the address is nobody's. */
 bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_bytes, bool is_write);
