@@ -292,7 +292,9 @@ LEFT_OUT = $(filter-out $(notdir $(TESTS)),$(filter test_$(or $(T),%),$(notdir $
 # A suite that says "suite: long" is left to check-long and to those who ask for it by name.
 LONG_SUITES := $(shell grep -l '^. suite: long' $(SHELL_TESTS))
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(filter-out $(LONG_SUITES),$(SHELL_TESTS)) $(TESTS))
-tests: $(TESTS) $(PROGRAMS) $(MODULE_PROGRAMS) $(FAKE_CUDA) $(FAKE_NCCL) $(BUILD)/language $(BENCH_OBJ)
+$(BUILD)/images: firmware-tests/support/idx.sh
+	@rm -rf $@ $@.part && mkdir -p $(BUILD) && . $< && idx_data $@.part 4096 1024 && mv $@.part $@
+tests: $(TESTS) $(PROGRAMS) $(MODULE_PROGRAMS) $(FAKE_CUDA) $(FAKE_NCCL) $(BUILD)/language $(BUILD)/images $(BENCH_OBJ)
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll

@@ -67,8 +67,8 @@ shm() {
     check "${1}_mapping_is_the_footprint" both mapping_is_the_footprint
 }
 
-shm shm 1000 link.transports=self,posix
-judged tcp 1000 link.transports=self,tcp
+shm shm 400 link.transports=self,posix
+judged tcp 400 link.transports=self,tcp
 pieces=_but_for_pieces
 shm fp16_ring 60 exchange.wire=fp16 exchange.algorithm=ring
 pieces=

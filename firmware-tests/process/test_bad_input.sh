@@ -1,8 +1,7 @@
 #!/bin/sh
 # Bad input and dying ranks: each ends with an error that names what is wrong, a failing exit code, and in bounded time.
 . firmware-tests/support/shell.sh
-run="$BUILD/gf-run" train="$BUILD/gf-train --model linear --steps 20"
-data=/usr/share/datasets/fashion-mnist
+run="$BUILD/gf-run" train="$BUILD/gf-train $small --steps 20"
 # refused NAME TEXT COMMAND..: fails by itself within 20 s, and an output line matches TEXT
 refused() {
     name_=$1 text_=$2; shift 2
@@ -32,7 +31,7 @@ refused "unknown_algorithm" "exchange.algorithm" $train --algorithm nonsense
 refused "keys_with_a_file" "gf-check: --keys stands alone" "$BUILD/gf-check" config/local.cfg --keys
 
 # ---- places where results cannot lie, before a step is made: so many steps would outlast the limit ----
-endless="$BUILD/gf-train --model linear --lr 0.0001 --steps 100000000"
+endless="$BUILD/gf-train $small --lr 0.0001 --steps 100000000"
 mkfifo "$scratch/fifo"
 ln -s "$scratch/none" "$scratch/link"
 for option in json dump-weights; do
@@ -49,14 +48,14 @@ check "and_the_pipes_are_left" sh -c '[ -p "$1" ] && [ -p "$2" ]' sh "$scratch/f
 refused "another_world_on_one_rank" "world 2 at rank 0, 3 at rank 1" "$run" -n 2 sh -c \
     "[ \$GF_RANK = 0 ] || export GF_WORLD=3; exec $train"
 refused "another_tensor_table_on_one_rank" "tensor tables differ: 2 tensors at rank 0, 8 at rank 1" "$run" -n 2 sh -c \
-    "[ \$GF_RANK = 0 ] || exec $BUILD/gf-train --steps 5; exec $train"
+    "[ \$GF_RANK = 0 ] || exec $BUILD/gf-train --data $images --steps 5; exec $train"
 refused "another_wire_on_one_rank" "wire.*fp32.*fp16|fp32.*rank 0.*fp16.*rank 1" "$run" -n 2 sh -c \
     "[ \$GF_RANK = 0 ] || exec $train --wire fp16; exec $train"
 # differs NAME TEXT OPTION..: rank 1 alone has these options; both ranks say so
 differs() {
     differs_=$1 in_=$2; shift 2
     refused "$differs_" "^error: rank 0: ranks differ in $in_" "$run" -n 2 --merge sh -c \
-        "[ \$GF_RANK = 0 ] || exec $BUILD/gf-train --model linear $*; exec $train"
+        "[ \$GF_RANK = 0 ] || exec $BUILD/gf-train $small $*; exec $train"
     check "${differs_}_is_said_by_both" grep -Eq "^error: rank 1: ranks differ in $in_" "$scratch/out"
 }
 differs "another_batch_on_one_rank" "--batch: 64 at rank 0, 65 at rank 1" --steps 20 --batch 65
@@ -84,16 +83,17 @@ refused "a_port_in_use" "$(cat "$scratch/address").*in use" \
 kill $holder; wait $holder 2>/dev/null
 
 # ---- data sets ----
+train_on="$BUILD/gf-train --model linear --steps 20 --data"
 for what in cut magic missing; do
     mkdir "$scratch/$what"
-    cp $data/*.gz "$scratch/$what"
+    cp "$images"/*.gz "$scratch/$what"
 done
-head -c 100000 $data/train-images-idx3-ubyte.gz >"$scratch/cut/train-images-idx3-ubyte.gz"
-cp $data/train-labels-idx1-ubyte.gz "$scratch/magic/train-images-idx3-ubyte.gz"
+head -c 100000 "$images"/train-images-idx3-ubyte.gz >"$scratch/cut/train-images-idx3-ubyte.gz"
+cp "$images"/train-labels-idx1-ubyte.gz "$scratch/magic/train-images-idx3-ubyte.gz"
 rm "$scratch/missing/t10k-labels-idx1-ubyte.gz"
-refused "data_cut_short" "cut/train-images-idx3-ubyte.gz: cut short" $train --data "$scratch/cut"
-refused "data_of_another_kind" "magic/train-images-idx3-ubyte.gz: " $train --data "$scratch/magic"
-refused "data_missing" "missing/t10k-labels-idx1-ubyte.gz" $train --data "$scratch/missing"
+refused "data_cut_short" "cut/train-images-idx3-ubyte.gz: cut short" $train_on "$scratch/cut"
+refused "data_of_another_kind" "magic/train-images-idx3-ubyte.gz: " $train_on "$scratch/magic"
+refused "data_missing" "missing/t10k-labels-idx1-ubyte.gz" $train_on "$scratch/missing"
 
 # ---- tensor tables ----
 table() { awk -v n="$1" -v shape="$2" 'BEGIN { print "tensors = ("
@@ -116,10 +116,10 @@ refused "16385_tensors" "16385 tensors; allowed are at most 16384" \
 # strike NAME SIGNAL TEXT OPTION..: in mid-run rank 1 gets the signal; rank 0 says TEXT in one line and the job fails
 strike() {
     name_=$1 signal_=$2 text_=$3; shift 3
-    rm -f "$scratch"/pid "$scratch"/err
+    rm -f "$scratch"/pid "$scratch"/err "$scratch"/mid.*
     timeout -k 5 40 "$run" -n 2 sh -c '[ $GF_RANK = 0 ] || echo $$ >"$0"; exec "$@"' "$scratch/pid" "$BUILD/gf-train" \
-        --model linear --steps 100000000 --lr 0.0001 "$@" >/dev/null 2>"$scratch/err" & job_=$!
-    for _ in $(seq 200); do grep -q 'epoch .*step' "$scratch/err" && break; sleep 0.05; done
+        $small --steps 100000000 --lr 0.0001 --checkpoint "$scratch/mid" "$@" >/dev/null 2>"$scratch/err" & job_=$!
+    for _ in $(seq 200); do [ -e "$scratch/mid.0" ] && break; sleep 0.05; done
     begin_=$(date +%s)
     kill -s "$signal_" "$(cat "$scratch/pid")"
     wait $job_; code_=$?

@@ -4,7 +4,8 @@
 set -u
 . firmware-tests/support/shell.sh
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-steps=250 model=linear
+steps=250 model=linear batch=1024 # steps that last, to be killed between
+trainer="$BUILD/gf-train --data $images"
 file=$scratch/c
 sparse="--set sparse.enabled=true --set sparse.chunk_elems=64 --set sparse.warmup_steps=10 --set sparse.ramp_steps=20"
 
@@ -12,7 +13,7 @@ sparse="--set sparse.enabled=true --set sparse.chunk_elems=64 --set sparse.warmu
 train() {
     ranks=$1; shift
     # shellcheck disable=SC2086
-    timeout 60 "$BUILD/gf-run" -n "$ranks" "$BUILD/gf-train" --model $model --steps $steps $sparse \
+    timeout 60 "$BUILD/gf-run" -n "$ranks" $trainer --model $model --batch $batch --steps $steps $sparse \
         --set sparse.momentum=local "$@" >"$scratch/log" 2>&1
 }
 resume() { ranks=$1; shift; train "$ranks" --checkpoint "$file" --checkpoint-every 7 --resume "$@"; }
@@ -40,7 +41,7 @@ killed() {
     rm -f "$scratch"/pid.*
     from=$(step_of "$file.0")
     sh -c 'echo $$ >"$1.run"; shift; exec "$@"' sh "$scratch/pid" "$BUILD/gf-run" -n 2 \
-        sh -c 'echo $$ >"$0.$GF_RANK"; exec "$@"' "$scratch/pid" "$BUILD/gf-train" --model linear --steps $steps \
+        sh -c 'echo $$ >"$0.$GF_RANK"; exec "$@"' "$scratch/pid" $trainer --model linear --batch $batch --steps $steps \
         $sparse --set sparse.momentum=local --checkpoint "$file" --checkpoint-every 7 $resumes >"$scratch/log" 2>&1 &
     job=$!
     until at=$(step_of "$file.0") && other=$(step_of "$file.1"); # a first save that one rank lacks is none
@@ -102,7 +103,9 @@ file=$scratch/c
 check nothing_there_is_refused refused "$file.0: there is no checkpoint to resume from" 2
 restore
 check another_seed_is_refused refused "$file.0 is of another run: seed 1 there, 2 here" 1 --seed 2
-check another_batch_is_refused refused "$file.0 is of another run: batch 64 there, 32 here" 1 --batch 32
+batch=32
+check another_batch_is_refused refused "$file.0 is of another run: batch 1024 there, 32 here" 1
+batch=1024
 model=cnn
 check another_model_is_refused refused "is of another run: model linear there, cnn here" 1
 model=linear

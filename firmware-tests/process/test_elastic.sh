@@ -35,7 +35,7 @@ own_files() {
 # goes_on RANKS VICTIM: what the survivors saved is a whole set for as many ranks, or other numbers
 goes_on() {
     for ranks in $(($1 - 1)) "$1"; do
-        timeout 100 "$BUILD/gf-run" -n "$ranks" "$BUILD/gf-train" --model linear --steps $steps --checkpoint "$scratch/c" \
+        timeout 100 "$BUILD/gf-run" -n "$ranks" "$BUILD/gf-train" $small --steps $steps --checkpoint "$scratch/c" \
             --resume --set link.idle=yield >"$scratch/again" 2>&1 &&
             grep -q "resumed at step $steps" "$scratch/again" && near "$(accuracy "$scratch/again")" "$whole" ||
             { cat "$scratch/again"; return 1; }
@@ -43,11 +43,11 @@ goes_on() {
 }
 
 stopped() { # RANKS VICTIM MS TRANSPORTS: silent past the deadline it is left behind, and finds that out when it goes on
-    steps=30000 # the others must not have ended when it asks them: then nobody could tell it
+    steps=10000 every=1000 # the others must not have ended when it asks them: then nobody could tell it
     run "$@" STOP
     code=$?
     own_files "$1" "$2" || code=$?
-    steps=1000
+    steps=1000 every=10
     [ $code -eq 0 ] || { echo "exit $code"; show; return 1; }
     grep -q "rank $2: the other ranks \(go\|went\) on without" "$scratch/log" || { show; return 1; }
     near "$(accuracy "$scratch/log")" "$long"
@@ -61,7 +61,7 @@ disturbed() { # RANKS VICTIM MS TRANSPORTS
     own_files "$1" "$2" && goes_on "$1"
 }
 
-whole=$(undisturbed --steps $steps) long=$(undisturbed --steps 6000)
+whole=$(undisturbed --steps $steps) long=$(undisturbed --steps 10000)
 check undisturbed_run [ -n "$whole" ]
 for transports in self,posix self,tcp; do
     i=0

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Survivors shrink while 5,000 connections a second come to their control ports, each with a hello that is right in
-# all but the proof of the key: no live rank is left out, in RUNS (default 2) of each kind. The times are printed,
+# all but the proof of the key: no live rank is left out, in RUNS of each kind. The times are printed,
 # beside those without strangers. The sender is a session of its own: it takes no share of the ranks (sched_autogroup).
 . firmware-tests/support/shell.sh
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-RUNS=${RUNS:-2} RATE=${RATE:-5000} ranks=3
+RUNS=${RUNS:-1} RATE=${RATE:-5000} ranks=3
 head -c 32 /dev/urandom >"$scratch/key"
 chmod 600 "$scratch/key"
 # shrinks VICTIM RATE
@@ -12,7 +12,7 @@ shrinks() {
     rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"
     # shellcheck disable=SC2016
     timeout 60 "$BUILD/gf-run" -n $ranks --elastic sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@" --checkpoint "$0/c"' "$scratch" \
-        "$BUILD/gf-train" --model linear --elastic --steps 6000 --checkpoint-every 10 --set job.id=4711 \
+        "$BUILD/gf-train" $small --elastic --steps 10000 --checkpoint-every 500 --set job.id=4711 \
         --set "rendezvous.key_file=$scratch/key" --set rendezvous.join_timeout=20s --set exchange.timeout=3s \
         --set link.idle=yield >"$scratch/log" 2>&1 &
     job=$! flood=

@@ -4,12 +4,11 @@
 set -u
 . firmware-tests/support/shell.sh
 . firmware-tests/support/elastic.sh
-idx_data "$scratch/data" 250 || exit 1
 
 # run RANKS "VICTIMS" COMMAND..: the victims are killed at once; COMMAND runs before gf-train.
 run() {
     ranks=$1 victims=$2; shift 2
-    job_start "-n $ranks --elastic $*" --data "$scratch/data" --batch 32 --steps 2000 --set link.transports=self,tcp \
+    job_start "-n $ranks --elastic $*" --batch 32 --steps 2000 --set link.transports=self,tcp \
         --set rendezvous.join_timeout=16s --set link.idle=sleep || return 1
     began=$(date +%s%N)
     # shellcheck disable=SC2046 # a word each

@@ -20,7 +20,7 @@ sums() {
         { cat "$scratch/csv"; return 1; }
 }
 trains() {
-    net_run_nodes 60 2 "$BUILD/gf-train" --config "$scratch/net.cfg" --model linear --steps 30 >"$scratch/out" 2>&1 ||
+    net_run_nodes 60 2 "$BUILD/gf-train" --config "$scratch/net.cfg" $small --steps 30 >"$scratch/out" 2>&1 ||
         { tail -n 30 "$scratch/out"; return 1; }
     said "^weights .*, the same on all ranks"
 }
@@ -33,11 +33,11 @@ trains_on_devices() {
         >"$scratch/out" 2>&1 || { tail -n 30 "$scratch/out"; return 1; }
     said "^weights .*, the same on all ranks" && said "hierarchy: 2 nodes" && said "on a device, from device to device"
 }
-# names_the_dead OPTIONS..: rank 3 ends in the middle: both nodes name it.
+# names_the_dead [OPTIONS]: rank 3 ends in the middle: both nodes name it.
 names_the_dead() {
     # shellcheck disable=SC2016
     net_run_nodes 60 2 sh -c '[ $GF_RANK = 3 ] || exec "$@"; "$@" & rank=$!; sleep 3; kill -9 $rank; wait $rank' sh \
-        "$BUILD/gf-train" --config "$scratch/net.cfg" --model linear --steps 9999999 --lr 1e-4 "$@" >"$scratch/out" 2>&1
+        "$BUILD/gf-train" --config "$scratch/net.cfg" ${1:-$small} --steps 9999999 --lr 1e-4 >"$scratch/out" 2>&1
     [ $? -ne 124 ] || { echo "did not end"; return 1; }
     for rank in 0 1 2; do said "^error: rank $rank: rank 3 died" || return 1; done
 }
@@ -72,7 +72,7 @@ if "$BUILD/gf-train" --device cuda --set device.library=/nowhere 2>&1 | grep -q 
     idx_data "$scratch/data" 128
     check devices_of_two_nodes_train trains_on_devices
     # shellcheck disable=SC2086
-    check a_dead_rank_with_a_device_is_named_on_both_nodes names_the_dead $devices
+    check a_dead_rank_with_a_device_is_named_on_both_nodes names_the_dead "$devices --model linear"
 else
     for name in devices_of_two_nodes_train a_dead_rank_with_a_device_is_named_on_both_nodes; do
         skip "$name" "no cuda.h or no nvcc in this build"

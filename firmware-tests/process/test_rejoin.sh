@@ -21,7 +21,7 @@ ended_whole() { # RANKS ACCURACY
 }
 
 comes_back() { # RANKS VICTIM MS TRANSPORTS
-    start "$1" "$4" 300 || return 1
+    start "$1" "$4" 150 || return 1
     nap "$3"
     began=$(date +%s%N)
     signal KILL "$2"
@@ -31,7 +31,7 @@ comes_back() { # RANKS VICTIM MS TRANSPORTS
 }
 
 twice() { # RANKS VICTIM TRANSPORTS: it is killed again as soon as it has come back, and another one after that
-    start "$1" "$3" 900 || return 1
+    start "$1" "$3" 400 || return 1
     for death in 1 2 3; do
         signal KILL $((death < 3 ? $2 : ($2 + 1) % $1))
         wait_for $death 'came back as' || return 1
@@ -40,7 +40,7 @@ twice() { # RANKS VICTIM TRANSPORTS: it is killed again as soon as it has come b
 }
 
 alone() { # a joiner that finds nobody
-    GF_REJOIN=$1 GF_RANK=1 GF_WORLD=3 GF_JOB=1 GF_ADDRESS=127.0.0.1:1 timeout 60 "$BUILD/gf-train" --model linear \
+    GF_REJOIN=$1 GF_RANK=1 GF_WORLD=3 GF_JOB=1 GF_ADDRESS=127.0.0.1:1 timeout 60 "$BUILD/gf-train" $small \
         --elastic --steps 10 --set rendezvous.join_timeout=300ms >"$scratch/log" 2>&1
     code=$?
     [ $code -eq 1 ] && [ "$(wc -l <"$scratch/log")" -eq 1 ] && grep -q "$2" "$scratch/log" && return 0
@@ -48,8 +48,8 @@ alone() { # a joiner that finds nobody
     show
 }
 
-short=$(undisturbed --batch $batch --steps 300 --set link.idle=sleep)
-long=$(undisturbed --batch $batch --steps 900 --set link.idle=sleep)
+short=$(undisturbed --batch $batch --steps 150 --set link.idle=sleep)
+long=$(undisturbed --batch $batch --steps 400 --set link.idle=sleep)
 check undisturbed_runs [ -n "$short" -a -n "$long" ]
 for transports in self,posix self,tcp; do
     i=0

@@ -31,8 +31,8 @@ clear_job() { rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"; }
 
 local_job() {
     clear_job
-    timeout 120 "$BUILD/gf-run" -n 3 sh -c "$rank" "$scratch" "$BUILD/gf-train" --model linear --steps $steps \
-        --checkpoint "$scratch/c" --checkpoint-every 10 >"$scratch/log" 2>&1 &
+    timeout 120 "$BUILD/gf-run" -n 3 sh -c "$rank" "$scratch" "$BUILD/gf-train" $small --steps $steps \
+        --checkpoint "$scratch/c" --checkpoint-every 100 >"$scratch/log" 2>&1 &
     job=$!
 }
 one_listener_each() { # no more than the control channel's, and none of link.ports
@@ -66,8 +66,8 @@ printf 'rendezvous = { address = "%s:7117"; key_file = "%s"; };\nlink = { transp
     "$(net_address 0)" "$scratch/key" >"$scratch/net.cfg"
 net_job() {
     clear_job
-    net_run 120 sh -c "$rank" "$scratch" "$BUILD/gf-train" --config "$scratch/net.cfg" --model linear --steps $steps \
-        --checkpoint "$scratch/c" --checkpoint-every 10 >"$scratch/log" 2>&1 &
+    net_run 120 sh -c "$rank" "$scratch" "$BUILD/gf-train" --config "$scratch/net.cfg" $small --steps $steps \
+        --checkpoint "$scratch/c" --checkpoint-every 100 >"$scratch/log" 2>&1 &
     job=$!
 }
 routed_job() { # of one node, whose address others reach
@@ -75,8 +75,8 @@ routed_job() { # of one node, whose address others reach
     {
         for i in 0 1 2; do
             GF_RANK=$i GF_WORLD=3 timeout 120 ip netns exec "gf$$-0" sh -c "$rank" "$scratch" "$BUILD/gf-train" \
-                --config "$scratch/routed.cfg" --model linear --steps $steps --checkpoint "$scratch/c" \
-                --checkpoint-every 10 &
+                --config "$scratch/routed.cfg" $small --steps $steps --checkpoint "$scratch/c" \
+                --checkpoint-every 100 &
         done
         wait
     } >"$scratch/log" 2>&1 &
@@ -108,7 +108,7 @@ check strangers_of_a_jobs_own_host_change_nothing net_attack "gf$$-0"
 encrypted_job() { # the weights of the job without it
     sed 's/idle = /encryption = true; idle = /' "$scratch/net.cfg" >"$scratch/encrypted.cfg"
     clear_job
-    net_run 120 "$BUILD/gf-train" --config "$scratch/encrypted.cfg" --model linear --steps $steps >"$scratch/log" 2>&1 &
+    net_run 120 "$BUILD/gf-train" --config "$scratch/encrypted.cfg" $small --steps $steps >"$scratch/log" 2>&1 &
     job=$!
     ended "$scratch/quiet"
 }

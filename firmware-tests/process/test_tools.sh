@@ -84,9 +84,9 @@ quiet() { "$@" >"$scratch/out" 2>"$scratch/err" && [ ! -s "$scratch/out" ] && [ 
 check "gf-check_--quiet" quiet "$BUILD/gf-check" config/local.cfg --quiet
 check "gf-perf_--quiet_writes_its_files" quiet "$BUILD/gf-perf" -b 4 -e 4 -n 1 --quiet --csv "$scratch/csv"
 check "and_they_are_whole" [ "$(wc -l <"$scratch/csv")" -eq 2 ]
-check "gf-train_--quiet" quiet "$BUILD/gf-train" --model linear --steps 3 --quiet
+check "gf-train_--quiet" quiet "$BUILD/gf-train" $small --steps 3 --quiet
 ends 1 "gf-check_--quiet_says_what_is_wrong" "$BUILD/gf-check" "$scratch_config" --quiet
-"$BUILD/gf-train" --model linear --steps 3 2>"$scratch/err" >"$scratch/out"
+"$BUILD/gf-train" $small --steps 3 2>"$scratch/err" >"$scratch/out"
 check "progress_says_how_long_it_will_take" grep -Eq "step +3/3 .* 0:00 left" "$scratch/err"
 check "the_table_names_network_and_shared_memory" [ "$(grep -cE '^  (network|shared memory) ' "$scratch/out")" -eq 2 ]
 debug() {

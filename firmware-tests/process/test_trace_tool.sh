@@ -9,7 +9,7 @@ t=$scratch/t steps=30
 # train FILE [OPTION..]
 train() {
     file=$1; shift
-    timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" --model linear --algorithm halving --steps $steps --trace "$file" "$@" \
+    timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" $small --algorithm halving --steps $steps --trace "$file" "$@" \
         >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }
 }
 tell() { timeout 20 "$BUILD/gf-trace" "$@" >"$scratch/out" 2>"$scratch/err"; }
@@ -125,7 +125,7 @@ check json_has_the_loss_scales [ "$(grep '"loss scale","ph":"C","pid":0' "$scrat
 
 # ---- three ranks of which two wait for each other: all have begun, so it is their link ----
 three() {
-    timeout 60 "$BUILD/gf-run" -n 3 "$BUILD/gf-train" --model linear --algorithm ring --steps 20 --trace "$scratch/l" \
+    timeout 60 "$BUILD/gf-run" -n 3 "$BUILD/gf-train" $small --algorithm ring --steps 20 --trace "$scratch/l" \
         >/dev/null 2>&1
 }
 check three_ranks_train three
@@ -149,7 +149,7 @@ if command -v perl >/dev/null; then
 fi
 
 # ---- what is counted, as Prometheus text ----
-check a_run_with_metrics timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" --model linear --steps 30 --quiet \
+check a_run_with_metrics timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/gf-train" $small --steps 30 --quiet \
     --metrics "$scratch/job.prom"
 for rank in 0 1; do
     prom=$scratch/job.$rank.prom
@@ -166,7 +166,7 @@ for rank in 0 1; do
 done
 check no_part_of_them_is_left [ "$(ls "$scratch" | grep -c part)" -eq 0 ]
 unwritten() {
-    timeout 60 "$BUILD/gf-train" --model linear --steps 3 --metrics "$scratch/none/x.prom" 2>&1 |
+    timeout 60 "$BUILD/gf-train" $small --steps 3 --metrics "$scratch/none/x.prom" 2>&1 |
         grep -c "^warning: metrics: .*none/x.0.prom"
 }
 check what_cannot_be_written_is_said_once_and_the_run_goes_on [ "$(unwritten)" -eq 1 ]
@@ -219,7 +219,7 @@ fi
 stop_early() {
     timeout 60 "$BUILD/gf-run" -n 2 sh -c '[ $GF_RANK = 1 ] || exec "$@"
             "$@" & run=$!; sleep 1.5; kill -STOP $run; sleep 20; kill -KILL $run' sh \
-        "$BUILD/gf-train" --model linear --steps 1000000 --set exchange.timeout=1s --trace "$scratch/f" \
+        "$BUILD/gf-train" $small --steps 1000000 --set exchange.timeout=1s --trace "$scratch/f" \
         >"$scratch/log" 2>&1
     [ $? -eq 1 ] || { cat "$scratch/log"; return 1; }
 }

@@ -8,7 +8,7 @@ limit=100
 # job NAME RANKS OPTION..: leaves NAME.json, NAME.weights, NAME.out and NAME.err
 job() {
     name_=$1 ranks_=$2; shift 2
-    timeout -k 5 $limit "$run" -n "$ranks_" "$train" --json "$scratch/$name_.json" \
+    timeout -k 5 $limit "$run" -n "$ranks_" "$train" --data "$images" --json "$scratch/$name_.json" \
         --dump-weights "$scratch/$name_.weights" "$@" >"$scratch/$name_.out" 2>"$scratch/$name_.err" ||
         { tail -n 5 "$scratch/$name_.err"; return 1; }
 }
@@ -94,11 +94,11 @@ check "linear_is_split" job slinear 2 --model linear --steps 50 --split linear -
 check "linear_split_learns_what_it_learns_whole" near linear2 slinear 1e-5
 check "linear_split_moves_what_enters_and_leaves" \
     [ "$(value slinear split_bytes)" -eq $((50 * (784 + 2 * 10) * 64 * 4)) ]
-small="--steps 50 --batch 16 --lr 0.005 --algorithm ring"
+fc1="--steps 50 --batch 16 --lr 0.005 --algorithm ring"
 # shellcheck disable=SC2086
-check "fc1_is_whole" job whole 2 $small
+check "fc1_is_whole" job whole 2 $fc1
 # shellcheck disable=SC2086
-check "fc1_is_split" job split 2 $small --split fc1
+check "fc1_is_split" job split 2 $fc1 --split fc1
 check "fc1_split_learns_what_it_learns_whole" near whole split 1e-5
 check "fc1_split_moves_what_enters_and_leaves" moved split 50 2 $(((3136 + 512) * 16))
 check "fc1_split_has_equal_weights" hashes_equal split 2
@@ -146,7 +146,7 @@ check "hidden_share_is_a_share" below "$(value cnn4 hidden_share)" 1
 last_line() { tail -n 1 "$scratch/$1.out" | grep -Eqx 'test accuracy [0-9]{1,3}\.[0-9]{2} %'; }
 check "last_line_is_the_accuracy" last_line cnn2
 diverges() {
-    timeout -k 5 $limit "$run" -n 2 "$train" --model linear --steps 60 --lr 100 --warmup 0 --schedule constant \
+    timeout -k 5 $limit "$run" -n 2 "$train" $small --steps 60 --lr 100 --warmup 0 --schedule constant \
         --set optimizer.momentum=0.99 --set optimizer.weight_decay=1 >"$scratch/diverged.out" 2>"$scratch/diverged.err"
     [ $? -eq 1 ] && grep -q 'diverged: the loss of step [0-9]* is ' "$scratch/diverged.err" &&
         ! grep -q 'test accuracy' "$scratch/diverged.out"
@@ -166,9 +166,9 @@ until port_free "$port"; do port=$((10000 + (port - 9999) % 9000)); done
 both() {
     log="$scratch/$1"; shift
     # shellcheck disable=SC2086
-    env $1 timeout -k 5 $limit "$train" --model linear --steps 20 --json "$log.json" $3 >"$log.out0" 2>&1 & first=$!
+    env $1 timeout -k 5 $limit "$train" $small --steps 20 --json "$log.json" $3 >"$log.out0" 2>&1 & first=$!
     # shellcheck disable=SC2086
-    env $2 timeout -k 5 $limit "$train" --model linear --steps 20 $3 >"$log.out1" 2>&1 & second=$!
+    env $2 timeout -k 5 $limit "$train" $small --steps 20 $3 >"$log.out1" 2>&1 & second=$!
     result=0
     wait $first || result=1
     wait $second || result=1

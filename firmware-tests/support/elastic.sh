@@ -8,15 +8,15 @@ near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d 
 nap() { sleep "$(awk -v ms="$1" 'BEGIN { print ms / 1000 }')"; }
 show() { tail -n "${1:-20}" "$scratch/log"; return 1; }
 
-# job_start "GF-RUN OPTIONS" GF-TRAIN OPTION..: in the background, as $job, until rank 0 has saved step 10
+# job_start "GF-RUN OPTIONS" GF-TRAIN OPTION..: in the background, as $job, until rank 0 has saved a step, as it does each $every
 job_start() {
     how=$1; shift
     rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"
     # shellcheck disable=SC2016,SC2086 # $$ is the rank's; words of the options
     timeout 200 "$BUILD/gf-run" $how sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" "$BUILD/gf-train" \
-        --model linear --elastic --checkpoint "$scratch/c" --checkpoint-every 10 "$@" >"$scratch/log" 2>&1 &
+        $small --elastic --checkpoint "$scratch/c" --checkpoint-every "${every:-10}" "$@" >"$scratch/log" 2>&1 &
     job=$!
-    until at=$(step_of "$scratch/c.0"); [ "${at:-0}" -ge 10 ]; do
+    until at=$(step_of "$scratch/c.0"); [ "${at:-0}" -gt 0 ]; do
         kill -0 $job 2>/dev/null || { echo "it ended before"; show; return 1; }
         sleep 0.01
     done
@@ -29,9 +29,9 @@ wait_for() {
     done
 }
 signal() { kill "-$1" "$(cat "$scratch/pid.$2")"; } # SIGNAL RANK
-# undisturbed OPTION..: the accuracy of a job of 3
+# undisturbed OPTION..: the accuracy of a job of one rank: that of any number
 undisturbed() {
-    timeout 200 "$BUILD/gf-run" -n 3 "$BUILD/gf-train" --model linear "$@" >"$scratch/whole" 2>&1
+    timeout 200 "$BUILD/gf-train" $small "$@" >"$scratch/whole" 2>&1
     accuracy "$scratch/whole"
 }
 # measured FILE WHAT: of the nanoseconds in the file, one a line

@@ -11,5 +11,5 @@ idx_part() {
         gzip -dc "$idx_from-labels-idx1-ubyte.gz" | tail -c +9 | head -c "$3"; } 2>/dev/null |
         gzip -1 >"$1/$2-labels-idx1-ubyte.gz"
 }
-# idx_data FOLDER COUNT: both parts, in a new folder
-idx_data() { mkdir "$1" && idx_part "$1" train "$2" && idx_part "$1" t10k "$2"; }
+# idx_data FOLDER COUNT [TESTED]: both parts, in a new folder
+idx_data() { mkdir "$1" && idx_part "$1" train "$2" && idx_part "$1" t10k "${3:-$2}"; }

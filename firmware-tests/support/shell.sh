@@ -1,5 +1,7 @@
 # What shell tests share: run from the repository root with BUILD set. Prints a line a check; run.sh counts them.
 BUILD=${BUILD:-build}
+images=$BUILD/images # 4,096 to train on, 1,024 to test with: read in no time
+small="--data $images --model linear" # of gf-train
 . firmware-tests/support/idx.sh
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
