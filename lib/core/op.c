@@ -16,13 +16,13 @@ struct gf_op *gf_op_take(gf_context *gf, const struct gf_op_kind *kind, gf_opera
 {
     struct gf_op_table *table = &gf->under_way;
     uint64_t apart = gf->nodes.used ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES; /* hierarchy takes two an operation */
-    struct gf_op *op = NULL;
-    for (uint32_t i = 0; i < table->count; i++) { /* the oldest under way keeps its lane of flags to itself */
-        if (table->ops[i].state == GF_OP_FREE) op = (op == NULL) ? &table->ops[i] : op;
-        else if (table->taken - table->ops[i].order >= apart) return NULL;
-    }
-    if (op == NULL) return NULL;
-    op->index = (uint32_t)(op - table->ops);
+    uint32_t index = (uint32_t)__builtin_ctz(~table->busy);
+    struct gf_op *op = &table->ops[index];
+    for (uint32_t left = table->busy; left != 0; left &= left - 1) /* the oldest keeps its lane of flags to itself */
+        if (table->taken - gf_op_first(table, left)->order >= apart) return NULL;
+    if (index >= table->count) return NULL;
+    table->busy |= 1u << index;
+    op->index = index;
     op->kind = kind;
     op->operation = operation;
     op->number = number;
@@ -125,9 +125,9 @@ static bool on_streams(const gf_context *gf, const struct gf_op *op)
 /* Streams get operations in the order in which all ranks take them. */
 static bool may_queue(const gf_context *gf, const struct gf_op *op)
 {
-    for (uint32_t i = 0; i < gf->under_way.count; i++) {
-        const struct gf_op *before = &gf->under_way.ops[i];
-        if ((before->state > GF_OP_RUN) || (before->state == GF_OP_FREE) || (before->order >= op->order)) continue;
+    for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
+        const struct gf_op *before = &gf->under_way.ops[__builtin_ctz(left)];
+        if ((before->state > GF_OP_RUN) || (before->order >= op->order)) continue;
         if (!on_streams(gf, before) || ((before->state == GF_OP_RUN) && before->own.direct.state.queued)) continue;
         return false;
     }
@@ -229,21 +229,14 @@ static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
                    coll->kind->name, (double)(now_ns - coll->moved_ns) * 1e-9, (int)waits_for);
 }
 
-static uint32_t ops_busy(const struct gf_op_table *table)
-{
-    uint32_t busy = 0;
-    for (uint32_t i = 0; i < table->count; i++) busy += table->ops[i].state != GF_OP_FREE;
-    return busy;
-}
-
 static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     struct gf_position *position = gf_members_position(gf->members);
     struct gf_coll *coll = &op->coll;
     gf_status status;
-    coll->spins = ops_busy(&gf->under_way) == 1 ? gf->waiting.spins : 0; /* others would wait for it */
+    coll->spins = ((gf->under_way.busy & (gf->under_way.busy - 1)) == 0) ? gf->waiting.spins : 0; /* others would wait for it */
     coll->awaits_core = false;
-    if (op->algorithm == GF_ALGORITHM_DIRECT) op->own.direct.may_queue = may_queue(gf, op);
+    if (on_streams(gf, op)) op->own.direct.may_queue = may_queue(gf, op);
     status = gf_coll_poll(coll, now_ns);
     gf->waiting.awaits_core = coll->awaits_core;
     if (coll->moved_ns > gf->waiting.moved_ns) gf->waiting.moved_ns = coll->moved_ns;
@@ -271,6 +264,7 @@ static gf_status op_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     op->kind->done(gf, op, now_ns);
     op->state = GF_OP_FREE;
+    gf->under_way.busy &= ~(1u << op->index);
     return GF_AGAIN;
 }
 
@@ -313,8 +307,8 @@ gf_status gf_op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < gf->under_way.count; i++) {
-        gf_status status = gf_op_progress(gf, &gf->under_way.ops[i], now_ns);
+    for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
+        gf_status status = gf_op_progress(gf, gf_op_first(&gf->under_way, left), now_ns);
         if (status < 0) return status;
     }
     return GF_OK;
@@ -342,9 +336,9 @@ bool gf_ops_drained(gf_context *gf, uint64_t now_ns)
 
 void gf_ops_forgive(gf_context *gf, uint64_t span_ns)
 {
-    for (uint32_t i = 0; i < gf->under_way.count; i++) {
-        gf->under_way.ops[i].coll.moved_ns += span_ns;
-        gf->under_way.ops[i].wait_ns += span_ns;
+    for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
+        gf_op_first(&gf->under_way, left)->coll.moved_ns += span_ns;
+        gf_op_first(&gf->under_way, left)->wait_ns += span_ns;
     }
 }
 
@@ -355,12 +349,13 @@ void gf_ops_reset(gf_context *gf)
         gf->under_way.ops[i].coll.state = GF_COLL_IDLE;
     }
     gf->under_way.taken = gf->under_way.sequence = 0;
+    gf->under_way.busy = 0;
 }
 
 bool gf_ops_await_messages(const gf_context *gf)
 {
-    for (uint32_t i = 0; i < gf->under_way.count; i++) {
-        const struct gf_op *op = &gf->under_way.ops[i];
+    for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
+        const struct gf_op *op = &gf->under_way.ops[__builtin_ctz(left)];
         if ((op->state == GF_OP_RUN) && (op->algorithm != GF_ALGORITHM_DIRECT)) return true;
     }
     return false;
@@ -369,10 +364,9 @@ bool gf_ops_await_messages(const gf_context *gf)
 gf_awaited gf_ops_awaited(const gf_context *gf)
 {
     bool flags = false, news = false;
-    for (uint32_t i = 0; i < gf->under_way.count; i++) {
-        const struct gf_op *op = &gf->under_way.ops[i];
+    for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
+        const struct gf_op *op = &gf->under_way.ops[__builtin_ctz(left)];
         bool in_memory = op->algorithm == GF_ALGORITHM_DIRECT;
-        if (op->state == GF_OP_FREE) continue;
         if ((op->state == GF_OP_RUN) ? op->coll.awaits_device : gf->on_device) return GF_AWAITED_MORE;
         if (op->state != GF_OP_RUN) continue;
         if (op->algorithm == GF_ALGORITHM_HIERARCHY) in_memory = op->own.hierarchy.inner.kind->in_memory;

@@ -80,9 +80,16 @@ struct gf_op {
 struct gf_op_table {
     struct gf_op ops[GF_OPS_MAX];
     uint32_t count;
+    uint32_t busy;     /* bit i: ops[i] is not free */
     uint64_t taken;    /* in this epoch */
     uint64_t sequence; /* collectives begun; equal on all ranks at the same point */
 };
+
+/* Those under way, the first first: for (left = table->busy; left != 0; left &= left - 1) .. gf_op_first(table, left). */
+static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left)
+{
+    return &table->ops[__builtin_ctz(left)];
+}
 
 /* A free op in state PACK; NULL: none is free. All ranks take ops for the same operations in the same order, whichever of
  * the table these are. The caller sets algorithm, packed and, of coll: op, type, root, data, elem_count, tag and what else

@@ -9,35 +9,51 @@
 #include "lib/settings/settings.h"
 #include "ops/element/host/fold.h"
 
-static struct gf_pending *pending_with(gf_context *gf, uint64_t sequence)
+/* The first of those in use. */
+static struct gf_pending *pending_first(gf_context *gf, uint32_t left)
 {
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if ((gf->requests.of[i].state != GF_REQUEST_FREE) && (gf->requests.of[i].sequence == sequence))
-            return &gf->requests.of[i];
-    return NULL;
+    return &gf->requests.of[__builtin_ctz(left)];
 }
 
 static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *request)
 {
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if ((gf->requests.of[i].state != GF_REQUEST_FREE) && (gf->requests.of[i].request == request))
-            return &gf->requests.of[i];
+    for (uint32_t left = gf->requests.used; left != 0; left &= left - 1)
+        if (pending_first(gf, left)->request == request) return pending_first(gf, left);
     return NULL;
+}
+
+static struct gf_pending *pending_next(gf_context *gf)
+{
+    uint32_t left = (gf->requests.started < gf->requests.posted) ? gf->requests.used : 0;
+    while ((left != 0) && (pending_first(gf, left)->sequence != gf->requests.started + 1)) left &= left - 1;
+    return (left != 0) ? pending_first(gf, left) : NULL;
+}
+
+static void pending_free(gf_context *gf, const struct gf_pending *pending)
+{
+    gf->requests.used &= ~(1u << (pending - gf->requests.of));
 }
 
 bool gf_requests_idle(const gf_context *gf)
 {
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if ((gf->requests.of[i].state != GF_REQUEST_FREE) && (gf->requests.of[i].state != GF_REQUEST_ENDED)) return false;
+    for (uint32_t left = gf->requests.used; left != 0; left &= left - 1)
+        if (gf->requests.of[__builtin_ctz(left)].state != GF_REQUEST_ENDED) return false;
     return true;
+}
+
+static struct gf_pending *pending_take(gf_context *gf)
+{
+    uint32_t index = (uint32_t)__builtin_ctz(~gf->requests.used);
+    if (index >= GF_REQUESTS_MAX) return NULL;
+    gf->requests.used |= 1u << index;
+    return &gf->requests.of[index];
 }
 
 gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
                           gf_type type, uint32_t root, struct gf_request *request)
 {
-    struct gf_pending *pending = gf->requests.of;
-    while ((pending < gf->requests.of + GF_REQUESTS_MAX) && (pending->state != GF_REQUEST_FREE)) pending++;
-    if (pending == gf->requests.of + GF_REQUESTS_MAX) return GF_AGAIN;
+    struct gf_pending *pending = pending_take(gf);
+    if (pending == NULL) return GF_AGAIN;
     *pending = (struct gf_pending){.state = GF_REQUEST_QUEUED,
                                    .request = request,
                                    .operation = operation,
@@ -78,7 +94,7 @@ static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_
         return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root, gf->world);
     status = gf_request_post(gf, operation, op, data, elem_count, type, root, request);
     if (status == GF_OK) gf_members_call(gf->members, operation, type, root, elem_count);
-    if (status == GF_OK) (void)gf_request_progress(gf, request);
+    if (status == GF_OK) (void)gf_request_progress(gf, NULL);
     return status;
 }
 
@@ -166,8 +182,10 @@ static void reduction_set(struct gf_op *op, struct gf_pending *pending)
 /* The wire pool holds one staged request at a time. */
 static bool pool_taken(const gf_context *gf)
 {
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if (gf->requests.of[i].staged && (gf->requests.of[i].state == GF_REQUEST_RUNNING)) return true;
+    for (uint32_t left = gf->requests.used; left != 0; left &= left - 1) {
+        const struct gf_pending *pending = &gf->requests.of[__builtin_ctz(left)];
+        if (pending->staged && (pending->state == GF_REQUEST_RUNNING)) return true;
+    }
     return false;
 }
 
@@ -176,7 +194,7 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
 {
     struct gf_pending *next;
     struct gf_op *op;
-    while (((next = pending_with(gf, gf->requests.started + 1)) != NULL) && (!next->staged || !pool_taken(gf))) {
+    while (((next = pending_next(gf)) != NULL) && (!next->staged || !pool_taken(gf))) {
         bool mean = (next->op == GF_COLL_ALLREDUCE) && (next->root == GF_REDUCTION_AVG);
         op = gf_op_take(gf, mean ? &mean_kind : &request_kind, next->operation, (uint32_t)next->sequence, now_ns);
         if (op == NULL) return;
@@ -195,46 +213,45 @@ static void requests_start(gf_context *gf, uint64_t now_ns)
     }
 }
 
-gf_status gf_request_progress(gf_context *gf, void *request)
+gf_status gf_request_progress(gf_context *gf, void *pending)
 {
     uint64_t now_ns = gf_poll_begin(gf);
-    struct gf_pending *pending;
     if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0)) return gf_failing_poll(gf, now_ns);
     requests_start(gf, now_ns);
     if (gf_ops_progress(gf, now_ns) < 0) return gf_failing_poll(gf, now_ns);
-    if (request == NULL) return GF_AGAIN; /* all of them are meant */
-    pending = pending_of(gf, request);
-    GF_ASSERT(pending != NULL);
-    return (pending->state == GF_REQUEST_ENDED) ? GF_OK : GF_AGAIN;
+    return ((pending != NULL) && (((struct gf_pending *)pending)->state == GF_REQUEST_ENDED)) ? GF_OK : GF_AGAIN;
 }
 
-static gf_status request_enter(gf_context *gf, const struct gf_request *request, const char *call)
+static gf_status request_enter(gf_context *gf, const struct gf_request *request, const char *call,
+                               struct gf_pending **pending_out)
 {
     gf_status status = gf_enter_poll(gf);
     if (status < 0) return status;
-    if ((request != NULL) && (pending_of(gf, request) != NULL)) return GF_OK;
+    *pending_out = (request != NULL) ? pending_of(gf, request) : NULL;
+    if (*pending_out != NULL) return GF_OK;
     if (gf->error.code != GF_OK) return gf->error.code;
     return gf_refuse(gf, GF_ERR_PARAM, "%s: no such request is under way", call);
 }
 
 /* The answer frees the request's place. */
-static gf_status request_answer(gf_context *gf, struct gf_request *request, gf_status status)
+static gf_status request_answer(gf_context *gf, const struct gf_pending *pending, gf_status status)
 {
-    if (status == GF_AGAIN) return GF_AGAIN;
-    pending_of(gf, request)->state = GF_REQUEST_FREE;
+    if (status != GF_AGAIN) pending_free(gf, pending);
     return status;
 }
 
 gf_status gf_request_poll(gf_context *gf, struct gf_request *request)
 {
-    gf_status status = request_enter(gf, request, "gf_request_poll");
-    return (status < 0) ? status : request_answer(gf, request, gf_request_progress(gf, request));
+    struct gf_pending *pending = NULL;
+    gf_status status = request_enter(gf, request, "gf_request_poll", &pending);
+    return (status < 0) ? status : request_answer(gf, pending, gf_request_progress(gf, pending));
 }
 
 gf_status gf_request_wait(gf_context *gf, struct gf_request *request)
 {
-    gf_status status = request_enter(gf, request, "gf_request_wait");
-    return (status < 0) ? status : request_answer(gf, request, gf_wait(gf, gf_request_progress, request));
+    struct gf_pending *pending = NULL;
+    gf_status status = request_enter(gf, request, "gf_request_wait", &pending);
+    return (status < 0) ? status : request_answer(gf, pending, gf_wait(gf, gf_request_progress, pending));
 }
 
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out, uint64_t *count_out)
@@ -256,13 +273,15 @@ gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)
 
 void gf_requests_reset(gf_context *gf, uint64_t posted)
 {
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++) gf->requests.of[i].state = GF_REQUEST_FREE;
+    gf->requests.used = 0;
     gf->requests.posted = gf->requests.started = posted;
 }
 
 gf_operation gf_requests_doing(const gf_context *gf)
 {
-    for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
-        if (gf->requests.of[i].state == GF_REQUEST_RUNNING) return gf->requests.of[i].operation;
+    for (uint32_t left = gf->requests.used; left != 0; left &= left - 1) {
+        const struct gf_pending *pending = &gf->requests.of[__builtin_ctz(left)];
+        if (pending->state == GF_REQUEST_RUNNING) return pending->operation;
+    }
     return GF_OPERATION_NONE;
 }

@@ -4,7 +4,7 @@
 
 #include "ops/coll.h"
 
-typedef enum gf_request_state { GF_REQUEST_FREE = 0, GF_REQUEST_QUEUED, GF_REQUEST_RUNNING, GF_REQUEST_ENDED } gf_request_state;
+typedef enum gf_request_state { GF_REQUEST_QUEUED, GF_REQUEST_RUNNING, GF_REQUEST_ENDED } gf_request_state;
 
 struct gf_pending {
     gf_request_state state;
@@ -21,6 +21,7 @@ struct gf_pending {
 
 struct gf_requests {
     struct gf_pending of[GF_REQUESTS_MAX];
+    uint32_t used;    /* bit i: of[i] is not free */
     uint64_t posted;  /* the newest's number */
     uint64_t started; /* of the newest that runs */
 };
@@ -28,8 +29,8 @@ struct gf_requests {
 /* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no place is free. */
 gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
                           gf_type type, uint32_t root, struct gf_request *request);
-/* Moves all requests; says how `request` stands. */
-gf_status gf_request_progress(gf_context *gf, void *request);
+/* Moves all requests; says how this one, a gf_pending, stands. NULL: GF_AGAIN. */
+gf_status gf_request_progress(gf_context *gf, void *pending);
 bool gf_requests_idle(const gf_context *gf);
 gf_operation gf_requests_doing(const gf_context *gf);        /* one under way; GF_OPERATION_NONE */
 void gf_requests_reset(gf_context *gf, uint64_t posted);     /* none is left; `posted` counts those so far */
