@@ -162,7 +162,12 @@ gf_status gf_coll_send(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
 gf_status gf_coll_recv(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes);
 /* GF_OK once the slot's message has ended (or none was posted), GF_AGAIN, or an error. */
 gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg);
-size_t gf_coll_elem_bytes(const struct gf_coll *coll);
+static inline size_t gf_coll_elem_bytes(const struct gf_coll *coll)
+{
+    if (coll->op == GF_COLL_BARRIER) return sizeof(uint64_t); /* its token */
+    if (coll->fold != NULL) return coll->fold_elem_bytes;
+    return (coll->type == GF_TYPE_F32) ? 4 : 2;
+}
 /* data[first..] = fold(data, staging) with the check. */
 gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count);
 /* Block `index` of elem_count over size: ceil division, the last short or empty. */

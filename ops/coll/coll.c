@@ -4,13 +4,6 @@
 
 #include "ops/element/host/crc32c.h"
 
-size_t gf_coll_elem_bytes(const struct gf_coll *coll)
-{
-    if (coll->op == GF_COLL_BARRIER) return sizeof(uint64_t); /* its token */
-    if (coll->fold != NULL) return coll->fold_elem_bytes;
-    return (coll->type == GF_TYPE_F32) ? 4 : 2;
-}
-
 void gf_coll_block_of(uint64_t elem_count, uint64_t block_elems, uint32_t index, uint64_t *first_out, uint64_t *count_out)
 {
     uint64_t first = block_elems * index;

@@ -91,15 +91,14 @@ static gf_status direct_start(struct gf_coll *coll)
     GF_ASSERT((coll->size <= coll->own.direct->lane_ranks) && (coll->own.direct->small_bytes <= GF_DIRECT_SMALL_BYTES));
     memset(direct, 0, sizeof *direct);
     if (coll->op == GF_COLL_BARRIER) coll->elem_count = 0;
-    direct->small = (coll->elem_count > 0) &&
-                    (coll->elem_count * gf_coll_elem_bytes(coll) <= coll->own.direct->small_bytes);
-    GF_ASSERT((coll->fold == NULL) || direct->small || (coll->op == GF_COLL_ALLREDUCE));
+    direct->small = coll->elem_count * gf_coll_elem_bytes(coll) <= coll->own.direct->small_bytes;
+    if (direct->small) return GF_OK;
+    GF_ASSERT((coll->fold == NULL) || (coll->op == GF_COLL_ALLREDUCE));
     direct->block_elems = gf_direct_block_elems(coll);
-    direct->staged = !direct->small && (coll->elem_count > 0) && !in_region(coll);
-    direct->any_staged = direct->staged;
+    direct->staged = direct->any_staged = (coll->elem_count > 0) && !in_region(coll);
     rounds_set(coll);
     GF_ASSERT(direct->rounds < (1u << GF_DIRECT_STEP_BITS) - 2);
-    direct->state = (direct->staged || direct->small) ? DIRECT_COPY_IN : DIRECT_SIGNAL;
+    direct->state = direct->staged ? DIRECT_COPY_IN : DIRECT_SIGNAL;
     return GF_OK;
 }
 
@@ -223,23 +222,23 @@ static gf_status direct_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = direct_of(coll);
     gf_status status;
+    if (direct->small) return gf_direct_small_progress(coll, now_ns);
     for (;;) {
         switch ((enum direct_state)direct->state) {
         case DIRECT_COPY_IN:
-            status = direct->small ? gf_direct_small_put(coll) : round_copy(coll, direct->steps, true);
-            if (status < 0) return status;
+            if ((status = round_copy(coll, direct->steps, true)) < 0) return status;
             direct->state = DIRECT_SIGNAL;
             break;
         case DIRECT_SIGNAL:
             if ((status = gf_direct_signal(coll)) < 0) return status;
             coll->moved_ns = now_ns;
             direct->state = DIRECT_WAIT;
-            if ((direct->steps > 1) && (direct->steps <= direct->rounds)) return GF_AGAIN; /* that was a slice */
-            break;
+            if ((direct->steps == 1) || (direct->steps > direct->rounds)) break;
+            gf_direct_wake(coll);
+            return GF_AGAIN; /* that was a slice */
         case DIRECT_WAIT:
             if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
             if (direct->steps == 1) rounds_set(coll);
-            if (direct->small) return gf_direct_small_get(coll);
             direct->state = (direct->staged && (direct->steps >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
             break;
         case DIRECT_COPY_OUT:

@@ -7,6 +7,8 @@
 #define GF_DIRECT_RANKS_MAX 64u /* of one node */
 #define GF_DIRECT_LANES 32u
 #define GF_DIRECT_LINE_BYTES 64u
+#define GF_DIRECT_SLOT_BYTES 128u /* of a rank in an operation: a line with its flag, and the next one */
+#define GF_DIRECT_BESIDE_BYTES 96u /* data of an allreduce up to here goes beside the flags, into each peer's region */
 #define GF_DIRECT_SMALL_BYTES (8192u + 64u) /* data up to here may take one barrier; off powers of two, for the caches */
 
 #define GF_DIRECT_STEP_BITS 24u /* of a flag: barriers of one operation; the rest is its number */
@@ -18,6 +20,7 @@ enum direct_state { DIRECT_COPY_IN, DIRECT_SIGNAL, DIRECT_WAIT, DIRECT_COPY_OUT,
 struct gf_direct_state {
     uint64_t state;
     uint64_t steps;       /* flags given so far */
+    uint64_t woken;       /* after so many of them, sleepers were woken */
     uint64_t arrived;     /* ranks below this have given theirs too */
     uint64_t rounds;
     uint64_t block_elems; /* of all blocks but the last */
@@ -54,7 +57,8 @@ static inline struct gf_direct_state *gf_direct_of(struct gf_coll *coll) { retur
  * it sleeps (gf_link_driver.flag_arm). */
 static inline size_t gf_direct_rank_at(const struct gf_direct *direct, uint32_t index)
 {
-    return direct->area_offset + ((size_t)GF_DIRECT_LANES * direct->lane_ranks + index) * GF_DIRECT_LINE_BYTES;
+    return direct->area_offset + (size_t)2 * GF_DIRECT_LANES * direct->lane_ranks * GF_DIRECT_SLOT_BYTES +
+           (size_t)index * GF_DIRECT_LINE_BYTES;
 }
 static inline size_t gf_direct_sleep_at(const struct gf_direct *direct, uint32_t index)
 {
@@ -74,7 +78,7 @@ static inline size_t gf_direct_proof_at(const struct gf_direct *direct, uint32_t
 
 static inline size_t gf_direct_flags_bytes(uint32_t world)
 {
-    return (size_t)(GF_DIRECT_LANES + 1) * world * GF_DIRECT_LINE_BYTES;
+    return (size_t)world * (2 * GF_DIRECT_LANES * GF_DIRECT_SLOT_BYTES + GF_DIRECT_LINE_BYTES);
 }
 
 /* Flags, then small data, both for a world; 0: it is too large for direct. */
@@ -103,7 +107,9 @@ uint64_t gf_direct_block_elems(const struct gf_coll *coll); /* of all blocks but
  * data lies, in bytes from the exchange region or from exported memory, with GF_DIRECT_STAGED in it where that is the
  * staging. */
 gf_status gf_direct_signal(struct gf_coll *coll);
-gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* GF_OK: all ranks have come */
+gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* GF_OK: all ranks have come. Wakes sleepers, too: */
+void gf_direct_wake(struct gf_coll *coll); /* who signals and does not wait in the same turn calls this */
+size_t gf_direct_beside_at(const struct gf_coll *coll, uint32_t writer); /* where a rank's data lies, in each region */
 uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index); /* of a rank that has come */
 
 /* The flag that a rank's device stores after `step` acts of this operation: its value, and where it lies in each region. */
@@ -121,8 +127,12 @@ gf_status gf_direct_blocks_gather(struct gf_coll *coll, struct gf_queue *queue);
 /* A word that this rank's peers have for it beside the flags of an operation, of no meaning to direct. */
 size_t gf_direct_beat_at(const struct gf_direct *direct, uint64_t order, uint32_t writer);
 
-/* Before the barrier, and after it. */
-gf_status gf_direct_small_put(struct gf_coll *coll);
-gf_status gf_direct_small_get(struct gf_coll *coll);
+gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns); /* the turn of small data */
+/* Does this data go beside the flags? What is folded has a copy of its own, as it is folded in place. */
+static inline bool gf_direct_is_beside(const struct gf_coll *coll)
+{
+    return coll->own.direct->state.small && (coll->op == GF_COLL_ALLREDUCE) && (coll->fold == NULL) &&
+           (coll->elem_count * gf_coll_elem_bytes(coll) <= GF_DIRECT_BESIDE_BYTES);
+}
 
 #endif

@@ -1,14 +1,16 @@
 /* How ranks of a direct operation tell each other that they have come: flags in each other's exchange regions. A rank
- * owns a line of 64 bytes in each peer's region for each operation that can be under way (a lane), and the peer only
- * reads it: [flag] [where my data is, twice] [what operation this is, twice] [sign of life] [flag of its device]. A
+ * owns a slot of two lines in each peer's region for each operation that can be under way (a lane), and the peer only
+ * reads it: [flag] [what operation this is] [where my data is, or the data] .. [sign of life] [flag of its device]. A
  * flag holds the operation's number and counts the barriers within; it only grows, so a lane needs no clearing between
- * operations and a flag of an earlier one is never taken for one of this. Of the other words an operation uses one or
- * the other by turns in its lane, since a peer may still read them when this rank is done. A rank that differs in
- * operation, type or count is found by them and is the culprit. */
+ * operations and a flag of an earlier one is never taken for one of this. A lane has two slots, used by turns, since a peer
+ * may still read the other words of one when this rank is done. A rank that differs in operation, type or count is found
+ * by them and is the culprit. */
 #include "ops/node/direct.h"
 
-/* Of a line. Where and what alternate from one operation in a lane to the next. */
-enum { WORD_FLAG, WORD_WHERE, WORD_WHAT = WORD_WHERE + 2, WORD_BEAT = WORD_WHAT + 2, WORD_DEVICE };
+/* Of a slot. Data has what lies between. */
+enum { WORD_FLAG, WORD_WHAT, WORD_WHERE, WORD_BEAT = 14, WORD_DEVICE };
+_Static_assert((WORD_WHERE * 8 + GF_DIRECT_BESIDE_BYTES == WORD_BEAT * 8) && (WORD_DEVICE * 8 + 8 == GF_DIRECT_SLOT_BYTES),
+               "a slot is full");
 
 uint32_t gf_direct_id(const struct gf_coll *coll, uint32_t index)
 {
@@ -17,20 +19,23 @@ uint32_t gf_direct_id(const struct gf_coll *coll, uint32_t index)
 
 static size_t word_at(const struct gf_direct *direct, uint64_t order, uint32_t writer, uint32_t word)
 {
-    size_t line = (size_t)(order % GF_DIRECT_LANES) * direct->lane_ranks + writer;
-    return direct->area_offset + line * GF_DIRECT_LINE_BYTES + word * sizeof(uint64_t);
+    size_t slot = (size_t)(order % (2 * GF_DIRECT_LANES)) * direct->lane_ranks + writer;
+    return direct->area_offset + slot * GF_DIRECT_SLOT_BYTES + word * sizeof(uint64_t);
 }
 
 static size_t line_at(const struct gf_coll *coll, uint32_t writer, uint32_t word)
 {
-    const struct gf_direct *direct = coll->own.direct;
-    if (word != WORD_FLAG) word += (uint32_t)(direct->order / GF_DIRECT_LANES % 2);
-    return word_at(direct, direct->order, writer, word);
+    return word_at(coll->own.direct, coll->own.direct->order, writer, word);
+}
+
+size_t gf_direct_beside_at(const struct gf_coll *coll, uint32_t writer)
+{
+    return line_at(coll, writer, WORD_WHERE);
 }
 
 size_t gf_direct_device_at(const struct gf_coll *coll, uint32_t writer)
 {
-    return word_at(coll->own.direct, coll->own.direct->order, writer, WORD_DEVICE);
+    return line_at(coll, writer, WORD_DEVICE);
 }
 
 size_t gf_direct_beat_at(const struct gf_direct *direct, uint64_t order, uint32_t writer)
@@ -82,7 +87,7 @@ gf_status gf_direct_signal(struct gf_coll *coll)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     struct gf_direct_state *direct = gf_direct_of(coll);
-    bool is_exported = coll->own.direct->exported != NULL;
+    bool is_exported = coll->own.direct->exported != NULL, beside = gf_direct_is_beside(coll);
     gf_mem base = is_exported ? coll->own.direct->exported[coll->index] : (gf_mem)(uintptr_t)driver->region(coll->link);
     uint64_t where = direct->staged ? ((coll->staging - base) | GF_DIRECT_STAGED) : coll->data - base;
     if ((coll->elem_count == 0) || direct->small) where = 0;
@@ -91,32 +96,48 @@ gf_status gf_direct_signal(struct gf_coll *coll)
         uint32_t index = (coll->index + turn) % coll->size, member_id = gf_direct_id(coll, index);
         if (gf_direct_region(coll, index) == 0) return gf_direct_lost(coll, index);
         if (direct->steps == 0) {
-            driver->flag_store(coll->link, member_id, line_at(coll, coll->index, WORD_WHERE), where);
+            if (!beside) driver->flag_store(coll->link, member_id, line_at(coll, coll->index, WORD_WHERE), where);
             driver->flag_store(coll->link, member_id, line_at(coll, coll->index, WORD_WHAT), what(coll));
         }
         driver->flag_store(coll->link, member_id, line_at(coll, coll->index, WORD_FLAG),
                            gf_direct_flag_value(coll, direct->steps + 1));
-    }
-    for (uint32_t turn = 1; (driver->flag_wake != NULL) && (turn < coll->size); turn++) {
-        uint32_t index = (coll->index + turn) % coll->size;
-        driver->flag_wake(coll->link, gf_direct_id(coll, index), gf_direct_sleep_at(coll->own.direct, index));
     }
     direct->steps++;
     direct->arrived = 0;
     return GF_OK;
 }
 
+/* Behind the look at flags, by when this rank's own have left: the fence between waits for them. */
+void gf_direct_wake(struct gf_coll *coll)
+{
+    const struct gf_link_driver *driver = coll->link->driver;
+    struct gf_direct_state *direct = gf_direct_of(coll);
+    if ((driver->flag_wake == NULL) || (direct->woken == direct->steps)) return;
+    direct->woken = direct->steps;
+    for (uint32_t turn = 1; turn < coll->size; turn++) {
+        uint32_t index = (coll->index + turn) % coll->size;
+        if (gf_direct_region(coll, index) != 0)
+            driver->flag_wake(coll->link, gf_direct_id(coll, index), gf_direct_sleep_at(coll->own.direct, index));
+    }
+}
+
+uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index)
+{
+    return coll->link->driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE));
+}
+
 static gf_status line_check(struct gf_coll *coll, uint32_t index)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     struct gf_direct_state *direct = gf_direct_of(coll);
-    uint64_t where = driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE));
+    uint64_t where = gf_direct_is_beside(coll) ? 0 : gf_direct_where(coll, index);
     uint64_t theirs = driver->flag_load(coll->link, line_at(coll, index, WORD_WHAT));
-    uint64_t bytes = (where & GF_DIRECT_STAGED) ? 2 * gf_direct_half_bytes(coll->size, coll->slice_bytes)
-                                            : coll->elem_count * gf_coll_elem_bytes(coll);
+    bool staged = (where & GF_DIRECT_STAGED) != 0;
+    uint64_t bytes = staged ? 2 * gf_direct_half_bytes(coll->size, coll->slice_bytes)
+                            : coll->elem_count * gf_coll_elem_bytes(coll);
     where &= ~(uint64_t)GF_DIRECT_STAGED;
     if ((theirs == what(coll)) && (where <= coll->own.direct->region_bytes) && (bytes <= coll->own.direct->region_bytes - where)) {
-        if (driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE)) & GF_DIRECT_STAGED) direct->any_staged = true;
+        if (staged) direct->any_staged = true;
         return GF_OK;
     }
     coll->waits_for = gf_direct_id(coll, index);
@@ -139,13 +160,8 @@ static bool any_shares_core(const struct gf_coll *coll, uint32_t index, uint64_t
     return false;
 }
 
-uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index)
-{
-    return coll->link->driver->flag_load(coll->link, line_at(coll, index, WORD_WHERE));
-}
-
 /* Reads flags, up to coll->spins times more where the next one has not come. */
-gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
+static gf_status flags_look(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     struct gf_direct_state *direct = gf_direct_of(coll);
@@ -170,4 +186,11 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
     }
     coll->waits_for = GF_RANK_NONE;
     return GF_OK;
+}
+
+gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
+{
+    gf_status status = flags_look(coll, now_ns);
+    gf_direct_wake(coll);
+    return status;
 }

@@ -1,16 +1,22 @@
-/* Direct for small data: one barrier. Each rank copies its data beside its flags, and after the barrier reads all
- * copies and combines them itself, in rank order, into its own data: nobody writes to another's memory but flags. Each
- * element is rounded as with blocks, so the bits are the same, and only its block's owner looks whether it is finite.
+/* Direct for small data: one barrier. Each rank copies its data to where the others read it, and after the barrier reads
+ * all copies and combines them itself, in rank order, into its own data. Each element is rounded as with blocks, so the bits
+ * are the same, and only its block's owner looks whether it is finite.
+ *
+ * What fits goes into each peer's region beside the flag, and comes with it: one line that travels instead of two. The rest
+ * has one place in its owner's region.
  *
  * A rank that has all flags of an operation does not know whether its copy has been read. It knows so of operation k
  * once all flags of operation k + GF_DIRECT_LANES are there, as nobody takes that place before it is done with k. A
  * lane therefore has two places, used in turn, and a place is written anew only then. */
 #include "ops/node/direct.h"
 
+/* Where this rank reads rank `index`'s copy; 0: it cannot be reached any more. */
 static gf_mem small_at(const struct gf_coll *coll, uint32_t index)
 {
-    gf_mem region = gf_direct_region(coll, index);
+    bool beside = gf_direct_is_beside(coll);
+    gf_mem region = gf_direct_region(coll, beside ? coll->index : index);
     if (region == 0) return 0;
+    if (beside) return (index == coll->index) ? coll->data : region + gf_direct_beside_at(coll, index);
     return region + coll->own.direct->area_offset + gf_direct_flags_bytes(coll->own.direct->lane_ranks) +
            (size_t)(coll->own.direct->order % (2 * GF_DIRECT_LANES)) * GF_DIRECT_SMALL_BYTES;
 }
@@ -26,11 +32,25 @@ static void range_of(const struct gf_coll *coll, uint32_t block, uint32_t block_
     *bytes_out = (last_first + count - first) * elem_bytes;
 }
 
-gf_status gf_direct_small_put(struct gf_coll *coll)
+static gf_status beside_put(struct gf_coll *coll)
+{
+    size_t at = gf_direct_beside_at(coll, coll->index), bytes = coll->elem_count * gf_coll_elem_bytes(coll);
+    for (uint32_t turn = 1; turn < coll->size; turn++) {
+        uint32_t index = (coll->index + turn) % coll->size;
+        gf_mem region = gf_direct_region(coll, index);
+        if (region == 0) return gf_direct_lost(coll, index);
+        (void)coll->ops->copy(coll->queue, region + at, coll->data, bytes);
+    }
+    return GF_OK;
+}
+
+static gf_status small_put(struct gf_coll *coll)
 {
     uint32_t first = (coll->op == GF_COLL_ALLGATHER) ? coll->index : 0;
     uint32_t count = (coll->op == GF_COLL_ALLGATHER) ? 1 : coll->size;
     size_t at, bytes;
+    if (gf_direct_is_beside(coll)) return beside_put(coll);
+    if (coll->elem_count == 0) return GF_OK;
     range_of(coll, first, count, &at, &bytes);
     return coll->ops->copy(coll->queue, small_at(coll, coll->index) + at, coll->data + at, bytes);
 }
@@ -50,10 +70,10 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
 {
     uint64_t first, count;
     gf_status status;
+    if ((coll->op == GF_COLL_ALLREDUCE) && (coll->check == NULL)) return sum_range(coll, from, 0, coll->elem_count, NULL, NULL);
     gf_coll_block(coll->elem_count, coll->size, coll->index, &first, &count);
     if (coll->op == GF_COLL_REDUCE_SCATTER)
         return sum_range(coll, from, first, first + count, coll->check, coll->sources);
-    if (coll->check == NULL) return sum_range(coll, from, 0, coll->elem_count, NULL, NULL);
     if ((status = sum_range(coll, from, 0, first, NULL, NULL)) < 0) return status;
     if ((status = sum_range(coll, from, first, first + count, coll->check, coll->sources)) < 0) return status;
     return sum_range(coll, from, first + count, coll->elem_count, NULL, NULL);
@@ -83,15 +103,26 @@ static gf_status copy_some(struct gf_coll *coll, const gf_mem *from)
     return GF_OK;
 }
 
-gf_status gf_direct_small_get(struct gf_coll *coll)
+static gf_status small_get(struct gf_coll *coll)
 {
     gf_mem from[GF_DIRECT_RANKS_MAX];
-    size_t at, bytes;
+    size_t at, bytes = coll->elem_count * gf_coll_elem_bytes(coll);
+    if (coll->elem_count == 0) return GF_OK;
     for (uint32_t index = 0; index < coll->size; index++)
         if ((from[index] = small_at(coll, index)) == 0) return gf_direct_lost(coll, index);
     if (coll->op > GF_COLL_REDUCE_SCATTER) return copy_some(coll, from);
-    range_of(coll, (coll->op == GF_COLL_ALLREDUCE) ? 0 : coll->index, (coll->op == GF_COLL_ALLREDUCE) ? coll->size : 1,
-             &at, &bytes);
+    if (coll->op == GF_COLL_REDUCE_SCATTER) range_of(coll, coll->index, 1, &at, &bytes);
     coll->bytes_mapped += bytes * (coll->size - 1);
     return (coll->fold != NULL) ? fold_all(coll, from) : sum_all(coll, from);
+}
+
+gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
+{
+    gf_status status = GF_OK;
+    if (gf_direct_of(coll)->steps == 0) {
+        if (((status = small_put(coll)) < 0) || ((status = gf_direct_signal(coll)) < 0)) return status;
+        coll->moved_ns = now_ns;
+    }
+    status = gf_direct_wait(coll, now_ns);
+    return (status == GF_OK) ? small_get(coll) : status;
 }
