@@ -145,35 +145,37 @@ TEST(operations_that_follow_each_other_keep_apart)
 {
     operations_follow(0, 200);
     operations_follow(GF_DIRECT_SMALL_BYTES, 200);
+    for (uint64_t elems = 1; elems <= GF_DIRECT_BESIDE_BYTES / 4 + 1; elems++)
+        operations_follow(GF_DIRECT_SMALL_BYTES, elems);
     operations_follow(1, 200);
 }
 
 /* With one barrier a rank is done while others have not yet read its copy. Here rank 2 is, and has put its next copy
  * and flag out, before rank 0 looks. */
-TEST(a_copy_stays_until_all_have_read_it)
+static void copies_stay(uint32_t elems)
 {
-    enum { OPS = 3 * 2 * GF_DIRECT_LANES, ELEMS = 40 };
-    struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, ELEMS, GF_TYPE_F32);
+    enum { OPS = 3 * 2 * GF_DIRECT_LANES };
+    struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, elems, GF_TYPE_F32);
     struct coll_world world;
     c.small_bytes = GF_DIRECT_SMALL_BYTES;
     coll_world_open(&world, &c, NULL);
     for (uint64_t op = 0; op < OPS; op++) {
         for (uint32_t i = 0; i < 3; i++) {
             if ((i == 2) && (op > 0)) continue; /* it has begun */
-            for (uint32_t e = 0; e < ELEMS; e++) ((float *)coll_world_data(&world, i))[e] = (float)(op * 3 + i + e);
+            for (uint32_t e = 0; e < elems; e++) ((float *)coll_world_data(&world, i))[e] = (float)(op * 3 + i + e);
             coll_world_start(&world, i, op);
         }
-        for (uint32_t i = 0; i < 3; i++) {
-            world.nodes[i].status = gf_coll_poll(&world.nodes[i].coll, 0);
-            if (i != 1) assert_int_equal(world.nodes[i].status, (i == 0) ? GF_AGAIN : GF_OK);
-        }
-        for (uint32_t e = 0; e < ELEMS; e++) ((float *)coll_world_data(&world, 2))[e] = (float)((op + 1) * 3 + 2 + e);
+        for (uint32_t i = 0; i < 3; i++) world.nodes[i].status = gf_coll_poll(&world.nodes[i].coll, 0);
+        assert_int_equal(world.nodes[0].status, GF_AGAIN);
+        if (op == 0) world.nodes[2].status = gf_coll_poll(&world.nodes[2].coll, 0); /* its flag went out just now */
+        assert_int_equal(world.nodes[2].status, GF_OK);
+        for (uint32_t e = 0; e < elems; e++) ((float *)coll_world_data(&world, 2))[e] = (float)((op + 1) * 3 + 2 + e);
         coll_world_start(&world, 2, op + 1);
         assert_int_equal(gf_coll_poll(&world.nodes[2].coll, 0), GF_AGAIN);
         for (uint32_t i = 0; i < 2; i++) { /* rank 0 reads only now */
             world.nodes[i].status = gf_coll_poll(&world.nodes[i].coll, 0);
             assert_int_equal(world.nodes[i].status, GF_OK);
-            for (uint32_t e = 0; e < ELEMS; e++)
+            for (uint32_t e = 0; e < elems; e++)
                 assert_true(((float *)coll_world_data(&world, i))[e] == (float)(op * 9 + 3 + 3 * e));
         }
     }
@@ -181,6 +183,12 @@ TEST(a_copy_stays_until_all_have_read_it)
     coll_world_start(&world, 1, OPS);
     coll_world_run(&world);
     coll_world_close(&world);
+}
+
+TEST(a_copy_stays_until_all_have_read_it)
+{
+    copies_stay(40);
+    copies_stay(GF_DIRECT_BESIDE_BYTES / 4); /* beside the flag */
 }
 
 /* Vectors that their owner folds: in rank order, in its own data. */

@@ -234,7 +234,9 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     struct gf_position *position = gf_members_position(gf->members);
     struct gf_coll *coll = &op->coll;
     gf_status status;
-    coll->spins = ((gf->under_way.busy & (gf->under_way.busy - 1)) == 0) ? gf->waiting.spins : 0; /* others would wait for it */
+    if (op->begin_ns == 0) /* it began without the clock */
+        op->taken_ns = op->begin_ns = op->wait_ns = coll->moved_ns = now_ns;
+    coll->spins = gf_op_is_alone(&gf->under_way) ? gf->waiting.spins : 0; /* others would wait for it */
     coll->awaits_core = false;
     if (on_streams(gf, op)) op->own.direct.may_queue = may_queue(gf, op);
     status = gf_coll_poll(coll, now_ns);

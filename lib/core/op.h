@@ -85,7 +85,8 @@ struct gf_op_table {
     uint64_t sequence; /* collectives begun; equal on all ranks at the same point */
 };
 
-/* Those under way, the first first: for (left = table->busy; left != 0; left &= left - 1) .. gf_op_first(table, left). */
+static inline bool gf_op_is_alone(const struct gf_op_table *table) { return (table->busy & (table->busy - 1)) == 0; }
+/* Those under way: for (left = table->busy; left != 0; left &= left - 1) .. gf_op_first(table, left). */
 static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left)
 {
     return &table->ops[__builtin_ctz(left)];

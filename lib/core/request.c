@@ -67,6 +67,8 @@ gf_status gf_request_post(gf_context *gf, gf_operation operation, gf_coll_op op,
     return GF_OK;
 }
 
+static void requests_begin(gf_context *gf);
+
 static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_mem data, uint64_t elem_count,
                       gf_type type, uint32_t root, struct gf_request *request)
 {
@@ -93,9 +95,10 @@ static gf_status post(gf_context *gf, gf_operation operation, gf_coll_op op, gf_
     if ((op != GF_COLL_ALLREDUCE) && (root >= gf->world))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: root %u of %u ranks", name, root, gf->world);
     status = gf_request_post(gf, operation, op, data, elem_count, type, root, request);
-    if (status == GF_OK) gf_members_call(gf->members, operation, type, root, elem_count);
-    if (status == GF_OK) (void)gf_request_progress(gf, NULL);
-    return status;
+    if (status != GF_OK) return status;
+    gf_members_call(gf->members, operation, type, root, elem_count);
+    requests_begin(gf);
+    return GF_OK;
 }
 
 gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type, struct gf_request *request)
@@ -220,6 +223,18 @@ gf_status gf_request_progress(gf_context *gf, void *pending)
     requests_start(gf, now_ns);
     if (gf_ops_progress(gf, now_ns) < 0) return gf_failing_poll(gf, now_ns);
     return ((pending != NULL) && (((struct gf_pending *)pending)->state == GF_REQUEST_ENDED)) ? GF_OK : GF_AGAIN;
+}
+
+/* Where nothing else is under way that a poll would move, what was posted starts without one: the clock alone
+ * takes as long as a line takes to a peer. It is read at the first poll (op.c). */
+static void requests_begin(gf_context *gf)
+{
+    if ((gf->under_way.busy != 0) || (gf->algorithm != GF_ALGORITHM_DIRECT) || gf->on_device) {
+        (void)gf_request_progress(gf, NULL);
+        return;
+    }
+    requests_start(gf, 0);
+    (void)gf_ops_progress(gf, 0);
 }
 
 static gf_status request_enter(gf_context *gf, const struct gf_request *request, const char *call,

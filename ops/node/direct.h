@@ -109,6 +109,7 @@ uint64_t gf_direct_block_elems(const struct gf_coll *coll); /* of all blocks but
 gf_status gf_direct_signal(struct gf_coll *coll);
 gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns); /* GF_OK: all ranks have come. Wakes sleepers, too: */
 void gf_direct_wake(struct gf_coll *coll); /* who signals and does not wait in the same turn calls this */
+void gf_direct_next(struct gf_coll *coll); /* prepares for the operation after this one */
 size_t gf_direct_beside_at(const struct gf_coll *coll, uint32_t writer); /* where a rank's data lies, in each region */
 uint64_t gf_direct_where(const struct gf_coll *coll, uint32_t index); /* of a rank that has come */
 

@@ -2,25 +2,27 @@
  * owns a slot of two lines in each peer's region for each operation that can be under way (a lane), and the peer only
  * reads it: [flag] [what operation this is] [where my data is, or the data] .. [sign of life] [flag of its device]. A
  * flag holds the operation's number and counts the barriers within; it only grows, so a lane needs no clearing between
- * operations and a flag of an earlier one is never taken for one of this. A lane has two slots, used by turns, since a peer
- * may still read the other words of one when this rank is done. A rank that differs in operation, type or count is found
- * by them and is the culprit. */
+ * operations and a flag of an earlier one is never taken for one of this. A lane has two slots, used by turns, since a
+ * peer may still read the other words of one when this rank is done. A rank that differs in operation, type or count is
+ * found by them and is the culprit. */
 #include "ops/node/direct.h"
 
 /* Of a slot. Data has what lies between. */
 enum { WORD_FLAG, WORD_WHAT, WORD_WHERE, WORD_BEAT = 14, WORD_DEVICE };
-_Static_assert((WORD_WHERE * 8 + GF_DIRECT_BESIDE_BYTES == WORD_BEAT * 8) && (WORD_DEVICE * 8 + 8 == GF_DIRECT_SLOT_BYTES),
-               "a slot is full");
+_Static_assert(WORD_WHERE * 8 + GF_DIRECT_BESIDE_BYTES == WORD_BEAT * 8, "data lies between");
+_Static_assert(WORD_DEVICE * 8 + 8 == GF_DIRECT_SLOT_BYTES, "a slot is full");
 
 uint32_t gf_direct_id(const struct gf_coll *coll, uint32_t index)
 {
     return coll->members ? coll->members[index] : index;
 }
 
+/* Operations take the 2 L slots in the order of the triangular numbers, which come to each of them: no two strides are
+ * alike, so a CPU does not read ahead what a peer is about to write. */
 static size_t word_at(const struct gf_direct *direct, uint64_t order, uint32_t writer, uint32_t word)
 {
-    size_t slot = (size_t)(order % (2 * GF_DIRECT_LANES)) * direct->lane_ranks + writer;
-    return direct->area_offset + slot * GF_DIRECT_SLOT_BYTES + word * sizeof(uint64_t);
+    uint64_t place = order % (2 * GF_DIRECT_LANES), row = place * (place + 1) / 2 % (2 * GF_DIRECT_LANES);
+    return direct->area_offset + (row * direct->lane_ranks + writer) * GF_DIRECT_SLOT_BYTES + word * sizeof(uint64_t);
 }
 
 static size_t line_at(const struct gf_coll *coll, uint32_t writer, uint32_t word)
@@ -107,7 +109,28 @@ gf_status gf_direct_signal(struct gf_coll *coll)
     return GF_OK;
 }
 
-/* Behind the look at flags, by when this rank's own have left: the fence between waits for them. */
+static void prefetch_to_write(const char *line)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*line)); /* __builtin_prefetch() asks for a copy to read */
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
+/* The slots that the next operation will store to, in all regions: asked for while nobody reads them yet, a store there
+ * need not wait for a line that a peer still holds. Only a hint. */
+void gf_direct_next(struct gf_coll *coll)
+{
+    size_t at = word_at(coll->own.direct, coll->own.direct->order + 1, coll->index, WORD_FLAG);
+    for (uint32_t index = 0; index < coll->size; index++) {
+        const char *slot = (const char *)(uintptr_t)gf_direct_region(coll, index) + at;
+        if (index == coll->index) continue;
+        prefetch_to_write(slot);
+        prefetch_to_write(slot + GF_DIRECT_LINE_BYTES);
+    }
+}
+
 void gf_direct_wake(struct gf_coll *coll)
 {
     const struct gf_link_driver *driver = coll->link->driver;

@@ -1,9 +1,9 @@
-/* Direct for small data: one barrier. Each rank copies its data to where the others read it, and after the barrier reads
- * all copies and combines them itself, in rank order, into its own data. Each element is rounded as with blocks, so the bits
- * are the same, and only its block's owner looks whether it is finite.
+/* Direct for small data: one barrier. Each rank copies its data to where the others read it, and after the barrier
+ * reads all copies and combines them itself, in rank order, into its own data. Each element is rounded as with blocks,
+ * so the bits are the same, and only its block's owner looks whether it is finite.
  *
- * What fits goes into each peer's region beside the flag, and comes with it: one line that travels instead of two. The rest
- * has one place in its owner's region.
+ * What fits goes into each peer's region beside the flag, and comes with it: one line that travels instead of two. The
+ * rest has one place in its owner's region.
  *
  * A rank that has all flags of an operation does not know whether its copy has been read. It knows so of operation k
  * once all flags of operation k + GF_DIRECT_LANES are there, as nobody takes that place before it is done with k. A
@@ -70,7 +70,8 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
 {
     uint64_t first, count;
     gf_status status;
-    if ((coll->op == GF_COLL_ALLREDUCE) && (coll->check == NULL)) return sum_range(coll, from, 0, coll->elem_count, NULL, NULL);
+    if ((coll->op == GF_COLL_ALLREDUCE) && (coll->check == NULL))
+        return sum_range(coll, from, 0, coll->elem_count, NULL, NULL);
     gf_coll_block(coll->elem_count, coll->size, coll->index, &first, &count);
     if (coll->op == GF_COLL_REDUCE_SCATTER)
         return sum_range(coll, from, first, first + count, coll->check, coll->sources);
@@ -116,13 +117,28 @@ static gf_status small_get(struct gf_coll *coll)
     return (coll->fold != NULL) ? fold_all(coll, from) : sum_all(coll, from);
 }
 
+/* What lies beside flags, but not in their line, comes with them. */
+static void beside_fetch(const struct gf_coll *coll)
+{
+    const char *region = (const char *)(uintptr_t)gf_direct_region(coll, coll->index);
+    if (coll->elem_count * gf_coll_elem_bytes(coll) <= GF_DIRECT_LINE_BYTES - 2 * sizeof(uint64_t)) return;
+    for (uint32_t index = 0; index < coll->size; index++)
+        __builtin_prefetch(region + gf_direct_beside_at(coll, index) + GF_DIRECT_LINE_BYTES);
+}
+
+/* Flags are looked at in the next turn: whoever looks before the others have stored takes the line from them, and it
+ * has to travel three times instead of once. */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     gf_status status = GF_OK;
-    if (gf_direct_of(coll)->steps == 0) {
-        if (((status = small_put(coll)) < 0) || ((status = gf_direct_signal(coll)) < 0)) return status;
-        coll->moved_ns = now_ns;
+    if (gf_direct_of(coll)->steps > 0) {
+        if (gf_direct_is_beside(coll)) beside_fetch(coll);
+        status = gf_direct_wait(coll, now_ns);
+        return (status == GF_OK) ? small_get(coll) : status;
     }
-    status = gf_direct_wait(coll, now_ns);
-    return (status == GF_OK) ? small_get(coll) : status;
+    if (((status = small_put(coll)) < 0) || ((status = gf_direct_signal(coll)) < 0)) return status;
+    coll->moved_ns = now_ns;
+    gf_direct_wake(coll);
+    gf_direct_next(coll);
+    return GF_AGAIN;
 }
