@@ -6,6 +6,9 @@
  * stopped members and every partition are in the model, and no channel depth bounds it. A connection is to the coordinator
  * of the promised view alone; what was on it is gone with a higher promise.
  *
+ * Each step names the actions of the table in lib/elastic/README.md that it is. What gf_view_report sends is a fact as
+ * soon as the promise is made, gf_view_accepted reads one, and gf_view_warn only lets others fail sooner.
+ *
  * Bounds: IDS member ids, of which the first INIT begin; EPOCHS commits; VIEWS views of an epoch; CRASHES; RESTARTS (of
  * dead ids, first starts of ids that never ran, which is growth, and turns of a waiting process to another coordinator);
  * LEAVES.
@@ -171,11 +174,12 @@ proctype Member(byte id) {
     byte k, best, here, next, head, took;
 end:
     do
-    /* Something failed, somebody waits, or a view takes too long. */
+    /* gf_view_begin, gf_view_lost, gf_view_late: something failed, somebody waits, or a view takes too long. */
     :: d_step { member(id) && epoch[id] < EPOCHS && view[id] < VIEWS && suspects(id) -> promise() }
-    /* Others are in a higher view. */
+    /* gf_view_promise: others are in a higher view. */
     :: d_step { member(id) && epoch[id] < EPOCHS && view[id] < VIEWS && do_view_change[here_at(id) + 1] != 0 -> promise() }
-    /* The coordinator has DO_VIEW_CHANGE from a quorum: it proposes again what has the highest view, else a new list. */
+    /* gf_view_collect: the coordinator has DO_VIEW_CHANGE from a quorum. It proposes again what has the highest view,
+     * else a new list. */
     :: atomic { member(id) && epoch[id] < EPOCHS && view[id] > 0 && coordinator(id) == id && proposal[here_at(id)] == 0 &&
                 quorum(list[id], do_view_change[here_at(id)], id) ->
             do /* of whom it has heard by now */
@@ -217,11 +221,11 @@ end:
             printf("%d proposes %d in view %d, has heard %d, accepted %d\n", id, proposal[here_at(id)], view[id], here, best);
             k = 0; here = 0; best = 0; next = 0
         }
-    /* The proposal of the promised view is accepted. */
+    /* gf_view_accept: the proposal of the promised view is accepted. */
     :: d_step { member(id) && epoch[id] < EPOCHS && view[id] > 0 && accepted[id] != view[id] && proposal[here_at(id)] != 0 ->
             accepted[id] = view[id]; accept[here_at(id)] = accept[here_at(id)] | bit(id);
             printf("%d accepts view %d\n", id, view[id]) }
-    /* A quorum has accepted: committed. */
+    /* gf_view_commit: a quorum has accepted. */
     :: d_step { member(id) && epoch[id] < EPOCHS && view[id] > 0 && coordinator(id) == id && proposal[here_at(id)] != 0 &&
                 !commit[here_at(id)] && quorum(list[id], accept[here_at(id)], id) ->
             commit[here_at(id)] = 1;
@@ -235,21 +239,21 @@ end:
             printf("%d commits %d in view %d of epoch %d, accepted by %d\n", id, proposal[here_at(id)], view[id], epoch[id],
                    accept[here_at(id)]);
             k = 0 }
-    /* COMMIT comes over the connection to the coordinator of the promised view .. */
+    /* gf_view_begin_epoch: COMMIT comes over the connection to the coordinator of the promised view .. */
     :: d_step { member(id) && epoch[id] < EPOCHS && view[id] > 0 && commit[here_at(id)] ->
             next = proposal[here_at(id)]; head = heads[here_at(id)]; took = takes[here_at(id)]; begin_epoch() }
-    /* .. or from a member that has begun the next epoch, with DO_VIEW_CHANGE or in answer to one; who is further behind, or
+    /* gf_view_note, gf_view_answer, gf_view_be_out: .. or from a member that has begun the next epoch, with DO_VIEW_CHANGE or in answer to one; who is further behind, or
      * whose member id was given to another process, is out .. */
     :: d_step { member(id) && epoch[id] < EPOCHS && (ahead(0, id) || ahead(1, id) || ahead(2, id) || ahead(3, id)) ->
             k = (ahead(0, id) -> 0 : (ahead(1, id) -> 1 : (ahead(2, id) -> 2 : 3)));
             took = taken[k]; head = first[k];
             next = (epoch[k] == epoch[id] + 1 && !has(took, id) -> list[k] : 0);
             begin_epoch() }
-    /* .. or, to a waiting process, over the connection on which it was proposed. */
+    /* gf_view_begin_epoch: .. or, to a waiting process, over the connection on which it was proposed. */
     :: d_step { has(waiting & runs, id) && taken_in(id) ->
             waiting = waiting & ~bit(id); epoch[id] = invited[id] / (VIEWS + 1);
             next = proposal[invited[id]]; head = heads[invited[id]]; took = takes[invited[id]]; begin_epoch() }
-    /* A waiting process turns to another member: what was on its connection is gone. */
+    /* gf_view_lost, gf_view_join: a waiting process turns to another member, which lets it wait: what was on its connection is gone. */
     :: d_step { has(waiting & runs, id) && restarts < RESTARTS ->
             restarts++; connection[id]++; invited[id] = 0; knocks_at[id] = (knocks_at[id] + 1) % IDS }
     od

@@ -66,7 +66,7 @@ bool gf_view_list_get(struct gf_get *get, uint32_t id_count, struct members_list
 bool gf_view_list_is_mine(const struct gf_members *members, const struct members_list *list)
 {
     bool mine = gf_view_list_has(list, members->member_id);
-    if (members->view.joins || !mine) return mine;
+    if (gf_view_joins(members) || !mine) return mine;
     for (uint32_t i = 0; i < list->taken_count; i++) mine = mine && (list->taken[i] != members->member_id);
     return mine && (list->epoch == members->view.epoch.epoch + 1);
 }

@@ -10,32 +10,6 @@
 
 #include <stdio.h>
 
-bool gf_view_of_no_epoch(uint32_t kind)
-{
-    return (kind >= MEMBERS_DO_VIEW_CHANGE) && (kind < MEMBERS_FRAME_COUNT);
-}
-
-/* ---- the joiner ---- */
-
-void gf_view_join_again(struct gf_members *members)
-{
-    struct members_view *view = &members->view;
-    view->state = VIEW_SEEK;
-    view->coordinator = view->star = GF_RANK_NONE;
-    for (uint32_t id = 0; id < members->id_count; id++) members->table[id] = (struct member){.rank = GF_RANK_NONE};
-    (void)members->rendezvous->driver->reform(members->rendezvous, members->now_ns, GF_RANK_NONE, "");
-}
-
-/* ---- the others ---- */
-
-uint32_t gf_view_waiting(const struct gf_members *members)
-{
-    uint32_t count = 0;
-    for (uint32_t id = 0; (id < members->id_count) && members_coordinates(members); id++)
-        count += (members->table[id].connected && (members->table[id].state == MEMBER_WAITS)) ? 1u : 0u;
-    return count;
-}
-
 static void refuse(struct gf_members *members, uint32_t id, gf_status code, const char *text)
 {
     struct gf_put put = {members->scratch, sizeof members->scratch};
@@ -75,7 +49,7 @@ static gf_status join_check(const struct gf_members *members, uint32_t id, struc
     return ((id_count != members->id_count) || (first_world != members->first_world)) ? GF_ERR_MISMATCH : GF_ERR_STATE;
 }
 
-void gf_view_join_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     char why[240];
     gf_status status = join_check(members, id, get, why, sizeof why);
@@ -99,22 +73,19 @@ void gf_view_turn_away(struct gf_members *members, const char *reason)
 
 /* While this rank collects, others may still be in the last step of the epoch. Should it not end there, because another
  * rank has died or does not come, nobody else would tell them. */
-void gf_view_admit_event(struct gf_members *members, const struct gf_rendezvous_event *event)
+void gf_view_warn(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
-    const struct members_view *view = &members->view;
-    uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u), rank = members->table[event->rank].rank;
-    bool ended = (event->kind == GF_RENDEZVOUS_ENDED);
-    if (!view->planned || (view->state != VIEW_COLLECT) || (rank == GF_RANK_NONE)) return;
-    if (gf_member_is_recovering(&members->table[event->rank])) return;
-    if (!ended && (kind != MEMBERS_FAULT) && (kind != MEMBERS_GIVES_UP)) return;
-    members->tell = (struct gf_error){.code = GF_ERR_PEER, .peer = ended ? rank : GF_RANK_NONE,
+    const struct member *from = &members->table[id];
+    bool ended = !from->connected;
+    (void)get;
+    if (!members->view.planned || (from->rank == GF_RANK_NONE) || gf_member_is_recovering(from)) return;
+    members->tell = (struct gf_error){.code = GF_ERR_PEER, .peer = ended ? from->rank : GF_RANK_NONE,
                                       .operation = GF_OPERATION_SHRINK, .tensor = GF_TENSOR_NONE};
     (void)snprintf(members->tell.text, sizeof members->tell.text, "%s %u %s", ended ? "rank" : "epoch",
-                   ended ? rank : members->setup.epoch,
+                   ended ? from->rank : members->setup.epoch,
                    ended ? "died on the way into the next epoch" : "has ended as planned: ranks come in or leave");
-    for (uint32_t other = 1; other < members->setup.world; other++) {
-        const struct member *member = members_of(members, other);
-        if (member->connected && (member->state <= MEMBER_JOINED) && (other != rank || !ended))
-            gf_members_owe(members, other, MEMBERS_ERROR);
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        const struct member *other = members_of(members, rank);
+        if (other->connected && (other->state <= MEMBER_JOINED)) gf_members_owe(members, rank, MEMBERS_ERROR);
     }
 }

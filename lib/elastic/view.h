@@ -43,16 +43,13 @@ typedef enum view_state {
 struct members_view {
     view_state state;
     uint32_t view;          /* highest promised one; nothing below it is acknowledged */
-    uint32_t coordinator;   /* member id */
-    uint32_t star;          /* member id around which the connections stand */
+    uint32_t coordinator;   /* member id around which the connections stand; GF_RANK_NONE: it is looked for */
     uint32_t sought;        /* the one that this rank looks for before it leads again; GF_RANK_NONE: any */
     uint32_t accepted_view; /* of `accepted`, the proposal with the highest view that this rank knows of; 0: none */
     bool planned;           /* nobody has failed: the epoch ends so that others come in or leave */
     bool leaves;            /* this rank does */
-    bool joins;             /* this process is RECOVERING: of no epoch yet */
     bool told;              /* somebody names who has ended, or may do so */
-    bool excluded;          /* an epoch has begun without this rank: excluded_epoch */
-    uint32_t excluded_epoch;
+    uint32_t excluded_epoch; /* one that has begun without this rank; 0: none */
     uint64_t since_ns;      /* of the state */
     uint64_t silent_ns;     /* how long members that are silent are waited for */
     uint64_t away_ns;       /* the same for those that have no connection here */
@@ -97,35 +94,39 @@ void gf_view_commit_put(struct gf_put *put, const struct gf_members *members, co
                         const char *reason);
 bool gf_view_proposal_get(struct gf_get *get, uint32_t id_count, struct view_proposal *proposal_out);
 
-/* ---- view_agree.c ---- */
-void gf_view_used_add(struct members_view *view, const struct members_list *list);
-void gf_view_epoch_take(struct gf_members *members, const struct members_list *list); /* it is the last committed one */
-void gf_view_committed(struct gf_members *members); /* view.current is the next epoch, and this rank is of it */
-void gf_view_collect(struct gf_members *members);
-void gf_view_accepted(struct gf_members *members);
+/* ---- view_begin.c ---- */
+void gf_view_epoch_take(struct gf_members *members); /* view.current is the last committed one */
+void gf_view_committed(struct gf_members *members);  /* .. and the next epoch, and this rank is of it */
+void gf_view_excluded(struct gf_members *members, uint32_t epoch); /* it has begun without this rank, or it has left */
+void gf_view_excluded_fail(struct gf_members *members);
 
-/* ---- view.c ---- */
+/* ---- view_lead.c ---- */
+uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number);
 /* Connections stand around member `id` from here on. GF_OK, GF_AGAIN: they will; else why not. */
 gf_status gf_view_turn(struct gf_members *members, uint32_t id);
+/* Looks for whoever answers where the job's address is: a rank that no epoch in use has told addresses. */
+void gf_view_seek_any(struct gf_members *members);
+/* Promises the next view whose coordinator may answer (view.sought: only that one); comes to this rank at the latest. */
+void gf_view_next(struct gf_members *members);
+/* This rank leads view `number`: whoever is here in a lower one is asked to come along. */
+void gf_view_lead(struct gf_members *members, uint32_t number);
+void gf_view_lead_again(struct gf_members *members);  /* the next view that it leads */
+void gf_view_lead_higher(struct gf_members *members); /* one that it leads, and in which somebody is already */
+
+/* ---- view.c ---- */
 /* The end of it without an epoch. */
 __attribute__((format(printf, 3, 4))) void gf_view_fail(struct gf_members *members, gf_status code,
                                                         const char *format, ...);
-void gf_view_excluded(struct gf_members *members, uint32_t epoch); /* it has begun without this rank, or it has left */
-uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number);
-/* This rank leads view `number`: whoever is here in a lower one is asked to come along. */
-void gf_view_lead(struct gf_members *members, uint32_t number);
-void gf_view_next(struct gf_members *members);
-void gf_view_lead_again(struct gf_members *members); /* the next view that it leads */
 void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event);
-bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* view_take.c */
+bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* false: malformed */
 
-/* ---- recovering.c ---- */
-bool gf_view_of_no_epoch(uint32_t kind); /* frames that are looked at whatever epoch it is */
-uint32_t gf_view_waiting(const struct gf_members *members);
-void gf_view_join_take(struct gf_members *members, uint32_t id, struct gf_get *get);
-void gf_view_join_again(struct gf_members *members);
-/* Somebody went on to the end of the epoch, another rank is still in it and can only fail. */
-void gf_view_admit_event(struct gf_members *members, const struct gf_rendezvous_event *event);
+/* What view.c's table does, with the member that an event is of (or this one) and the frame that came. */
+typedef void gf_view_action(struct gf_members *members, uint32_t id, struct gf_get *get);
+gf_view_action gf_view_begin, gf_view_report, gf_view_lost, gf_view_late; /* view_take.c: the way to the coordinator, */
+gf_view_action gf_view_note, gf_view_answer, gf_view_promise, gf_view_accept, gf_view_accepted; /* frames */
+gf_view_action gf_view_be_out, gf_view_begin_epoch;
+gf_view_action gf_view_collect, gf_view_commit; /* view_agree.c */
+gf_view_action gf_view_join, gf_view_warn;      /* recovering.c */
 /* Everybody who waits is told that nobody will come for it. */
 void gf_view_turn_away(struct gf_members *members, const char *reason);
 

@@ -1,40 +1,6 @@
 /* The coordinator's half of a view: who is here, what is proposed, and when it is committed. */
 #include "lib/membership/members_state.h"
 
-void gf_view_used_add(struct members_view *view, const struct members_list *list)
-{
-    for (size_t i = 0; i < sizeof view->used; i++) view->used[i] |= list->bits[i];
-}
-
-void gf_view_epoch_take(struct gf_members *members, const struct members_list *list)
-{
-    struct members_view *view = &members->view;
-    view->epoch = *list;
-    gf_view_used_add(view, list);
-    view->view = view->accepted_view = 0;
-    memset(&view->accepted, 0, sizeof view->accepted);
-    for (uint32_t id = 0; id < members->id_count; id++) {
-        struct member *member = &members->table[id];
-        if (!gf_member_is_recovering(member) || (member->state == MEMBER_INVITED)) member->suspected = false;
-        if ((member->state == MEMBER_INVITED) || (member->state == MEMBER_REPORTED)) member->state = MEMBER_EXPECTED;
-    }
-}
-
-/* `current` is the next epoch, and this rank is of it. */
-void gf_view_committed(struct gf_members *members)
-{
-    struct members_view *view = &members->view;
-    const struct view_proposal *next = &view->current;
-    view->plan = (struct gf_members_plan){.epoch = next->list.epoch, .lead = next->lead, .lags = next->lags,
-                                          .progress = next->progress,
-                                          .world = gf_view_list_count(&next->list, members->id_count),
-                                          .rank = gf_view_list_rank(&next->list, members->member_id)};
-    gf_view_epoch_take(members, &next->list);
-    view->joins = false;
-    view->refusal = GF_OK;
-    view->state = VIEW_COMMITTED;
-}
-
 static bool further(const struct gf_members_progress *a, const struct gf_members_progress *b)
 {
     if (a->partial != b->partial) return b->partial != 0;
@@ -176,19 +142,27 @@ static bool missing_seek(struct gf_members *members, bool alone)
     return awaited;
 }
 
-void gf_view_collect(struct gf_members *members)
+void gf_view_lead_higher(struct gf_members *members)
+{
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        const struct member *member = &members->table[id];
+        if ((member->state != MEMBER_REPORTED) || (member->view <= members->view.view)) continue;
+        if (gf_view_coordinator(members, member->view) == members->member_id) gf_view_lead(members, member->view);
+    }
+}
+
+void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *get)
 {
     struct members_view *view = &members->view;
     struct members_list here;
-    uint32_t count, may_come, connected = 0, turned = 0;
+    uint32_t count, may_come, connected = 0, turned = 0, of = gf_view_list_count(&view->epoch, members->id_count);
     uint64_t waited_ns = members->now_ns - view->since_ns;
+    gf_view_lead_higher(members);
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
-        bool higher = (member->state == MEMBER_REPORTED) && (member->view > view->view);
-        if (higher && (gf_view_coordinator(members, member->view) == members->member_id))
-            gf_view_lead(members, member->view);
-        connected += (gf_view_list_has(&view->epoch, id) && (member->state <= MEMBER_JOINED) && member->connected);
-        turned += (gf_view_list_has(&view->epoch, id) && (member->state == MEMBER_TURNED));
+        if (!gf_view_list_has(&view->epoch, id)) continue;
+        connected += (member->state <= MEMBER_JOINED) && member->connected;
+        turned += (member->state == MEMBER_TURNED);
     }
     bool may_be_enough = enough(members, MEMBER_EXPECTED, &may_come);
     bool late = (waited_ns >= ((connected > 0) ? view->silent_ns : view->away_ns));
@@ -196,26 +170,27 @@ void gf_view_collect(struct gf_members *members)
     for (uint32_t id = 0; late && told && (id < members->id_count); id++) members->table[id].suspected = false;
     count = who(members, MEMBER_REPORTED, &here);
     if (gf_view_quorum(members, &here)) {
-        if ((may_come == count) || late) propose(members, &here);
+        if ((may_come != count) && !late) return;
+        propose(members, &here);
+        if (view->state == VIEW_PROPOSED) gf_view_commit(members, own, get);
         return;
     }
     if (!late && (may_be_enough || view->told)) return; /* else nobody who comes would be enough */
     if (told && missing_seek(members, connected == 0)) return;
     if (turned > 0)
         gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: %u of the %u of epoch %u have "
-                  "turned to another coordinator", members->setup.rank, turned,
-                  gf_view_list_count(&view->epoch, members->id_count), view->epoch.epoch);
+                     "turned to another coordinator", members->setup.rank, turned, of, view->epoch.epoch);
     else
         gf_view_fail(members, GF_ERR_QUORUM, "%u of the %u ranks of epoch %u are here: too few to go on without proof "
-                  "that the others have ended (gf_shrink: ended)", count, gf_view_list_count(&view->epoch, members->id_count),
-                  view->epoch.epoch);
+                     "that the others have ended (gf_shrink: ended)", count, of, view->epoch.epoch);
     refuse_all(members);
 }
 
-void gf_view_accepted(struct gf_members *members)
+void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get)
 {
     struct members_view *view = &members->view;
     uint32_t count;
+    (void)get;
     if (!enough(members, MEMBER_ACCEPTED, &count)) {
         bool late = (members->now_ns - view->since_ns >= view->silent_ns);
         if (late || !enough(members, MEMBER_REPORTED, &count)) gf_view_lead_again(members);
@@ -227,6 +202,6 @@ void gf_view_accepted(struct gf_members *members)
         if (gf_member_is_here(member) || (member->connected && (member->state == MEMBER_INVITED)))
             commit_only(members, id);
     }
-    if (gf_view_list_has(&view->current.list, members->member_id)) gf_view_committed(members);
+    if (gf_view_list_has(&view->current.list, own)) gf_view_committed(members);
     else gf_view_excluded(members, view->current.list.epoch);
 }

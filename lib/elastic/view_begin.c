@@ -1,5 +1,56 @@
-/* An agreed epoch begins: its members join it, and once all have, it is in use. */
+/* An epoch begins without this rank, or with it: it is agreed, its members join it, and once all have, it is in use. */
 #include "lib/membership/members_state.h"
+
+static void used_add(struct members_view *view, const struct members_list *list)
+{
+    for (size_t i = 0; i < sizeof view->used; i++) view->used[i] |= list->bits[i];
+}
+
+void gf_view_epoch_take(struct gf_members *members)
+{
+    struct members_view *view = &members->view;
+    view->epoch = view->current.list;
+    used_add(view, &view->epoch);
+    view->view = view->accepted_view = 0;
+    memset(&view->accepted, 0, sizeof view->accepted);
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        struct member *member = &members->table[id];
+        if (!gf_member_is_recovering(member) || (member->state == MEMBER_INVITED)) member->suspected = false;
+        if ((member->state == MEMBER_INVITED) || (member->state == MEMBER_REPORTED)) member->state = MEMBER_EXPECTED;
+    }
+}
+
+void gf_view_committed(struct gf_members *members)
+{
+    struct members_view *view = &members->view;
+    const struct view_proposal *next = &view->current;
+    view->plan = (struct gf_members_plan){.epoch = next->list.epoch, .lead = next->lead, .lags = next->lags,
+                                          .progress = next->progress,
+                                          .world = gf_view_list_count(&next->list, members->id_count),
+                                          .rank = gf_view_list_rank(&next->list, members->member_id)};
+    gf_view_epoch_take(members);
+    view->refusal = GF_OK;
+    view->state = VIEW_COMMITTED;
+}
+
+void gf_view_excluded_fail(struct gf_members *members)
+{
+    gf_view_fail(members, GF_ERR_QUORUM, "the other ranks went on without rank %u: epoch %u is closed, epoch %u has "
+                 "begun", members->setup.rank, members->view.epoch.epoch, members->view.excluded_epoch);
+}
+
+void gf_view_excluded(struct gf_members *members, uint32_t epoch)
+{
+    struct members_view *view = &members->view;
+    if (view->leaves && (view->state != VIEW_NONE)) {
+        view->plan = (struct gf_members_plan){.epoch = epoch};
+        view->state = VIEW_LEFT;
+        return;
+    }
+    view->excluded_epoch = epoch;
+    if ((view->state == VIEW_NONE) && (members->state == MEMBERS_FAILED)) return; /* its error sticks until it asks */
+    gf_view_excluded_fail(members);
+}
 
 const uint32_t *gf_members_ids(const struct gf_members *members) { return members->id_of; }
 
@@ -22,7 +73,7 @@ void gf_members_change_join(struct gf_members *members, const void *endpoint, si
 {
     const struct gf_members_plan plan = members->view.plan;
     const struct members_list *list = &members->view.epoch;
-    bool moves = (members->view.star != list->first);
+    bool moves = (members->view.coordinator != list->first);
     uint32_t rank = 1;
     gf_status status = moves ? gf_view_turn(members, list->first) : GF_OK;
     GF_ASSERT(members->view.state == VIEW_COMMITTED);
@@ -61,10 +112,10 @@ static void epoch_in_use(struct gf_members *members)
         for (uint32_t rank = 0; rank < members->setup.world; rank++)
             gf_view_list_add(&view->epoch, members->id_of[rank]);
     }
-    gf_view_used_add(view, &view->epoch);
+    used_add(view, &view->epoch);
     view->state = VIEW_NONE;
-    view->star = members->id_of[0];
-    view->joins = view->leaves = false;
+    view->coordinator = members->id_of[0];
+    view->leaves = false;
     members->was_member = true;
     for (uint32_t id = 0; id < members->id_count; id++) members->table[id].suspected = false;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
@@ -77,9 +128,7 @@ static void epoch_in_use(struct gf_members *members)
 const struct gf_members_elastic gf_members_elastic = {
     .committed = epoch_in_use,
     .connection = gf_view_event,
-    .of_no_epoch = gf_view_of_no_epoch,
     .frame = gf_view_frame,
     .frame_put = gf_view_frame_put,
     .turn_away = gf_view_turn_away,
-    .waiting = gf_view_waiting,
 };

@@ -1,7 +1,56 @@
-/* Frames of a view change, as they come in: the table of view.c, a function for each. */
+/* A member's half of a view: on the way to the coordinator, and what comes from there. */
 #include "lib/membership/members_state.h"
 
 #include <stdio.h>
+
+/* ---- the way to the coordinator ---- */
+
+void gf_view_begin(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    struct members_view *view = &members->view;
+    if (gf_view_joins(members)) {
+        gf_view_seek_any(members);
+    } else if (members->table[id].suspected) {
+        gf_view_fail(members, GF_ERR_QUORUM, "the other ranks go on without this one: %.200s", members->error.text);
+    } else if (view->excluded_epoch != 0) {
+        gf_view_excluded_fail(members);
+    } else if (view->epoch.epoch == 0) {
+        view->state = VIEW_FAILED;
+        members->error.code = GF_ERR_QUORUM;
+    } else if (!members->was_member && members->table[view->coordinator].connected) {
+        view->state = VIEW_SEEK;
+        view->since_ns = members->now_ns;
+        gf_view_report(members, view->coordinator, get);
+    } else {
+        gf_view_next(members);
+    }
+}
+
+void gf_view_report(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    (void)get;
+    gf_members_owe_id(members, id, gf_view_joins(members) ? MEMBERS_JOIN : MEMBERS_DO_VIEW_CHANGE);
+}
+
+void gf_view_lost(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    (void)get;
+    if (id != GF_RANK_NONE) members->table[id].suspected = members->was_member;
+    gf_view_next(members);
+}
+
+/* The lower one looks for the higher one for less time than that looks for it: they cannot miss each other for ever.
+ * Who joins waits until its caller's deadline. */
+void gf_view_late(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    const struct members_view *view = &members->view;
+    bool lower = (view->sought != GF_RANK_NONE) && (id < view->sought);
+    uint64_t most_ns = lower ? view->silent_ns / 2 : view->silent_ns + view->away_ns;
+    if (gf_view_joins(members) || (members->now_ns - view->since_ns < most_ns)) return;
+    gf_view_lost(members, view->coordinator, get);
+}
+
+/* ---- what comes ---- */
 
 /* Of all proposals for the next epoch that this rank hears of, the one with the highest view. */
 __attribute__((noinline)) static bool proposal_note(struct gf_members *members, uint32_t number, struct gf_get *get)
@@ -19,29 +68,29 @@ __attribute__((noinline)) static bool proposal_note(struct gf_members *members, 
     return true;
 }
 
-static void report_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+/* False: it is not of this epoch. */
+static bool report_take(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     struct members_view *view = &members->view;
     struct member *member = &members->table[id];
+    bool leads = (view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED);
     struct view_report report;
     struct members_list list; /* one at a time: they are large */
-    if (!gf_view_report_get(get, members->id_count, &report)) return;
-    if (!gf_view_list_get(get, members->id_count, &list)) return;
-    if ((list.epoch == 0) || (members->view.epoch.epoch == 0)) return; /* of no epoch */
+    if (!gf_view_report_get(get, members->id_count, &report)) return false;
+    if (!gf_view_list_get(get, members->id_count, &list)) return false;
+    if ((list.epoch == 0) || (view->epoch.epoch == 0)) return false; /* of no epoch */
     if (list.epoch < view->epoch.epoch) {
-        if (members->state != MEMBERS_FAILED || (view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED))
-            gf_members_owe_id(members, id, MEMBERS_COMMIT);
-        return;
+        if ((members->state != MEMBERS_FAILED) || leads) gf_members_owe_id(members, id, MEMBERS_COMMIT);
+        return false;
     }
     if (list.epoch > view->epoch.epoch) {
         if (!gf_view_list_is_mine(members, &list)) {
             gf_view_excluded(members, list.epoch);
-            return;
+            return false;
         }
-        gf_view_epoch_take(members, &list);
-        memset(&view->current, 0, sizeof view->current);
-        view->current.list = list;
-        if ((view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED)) {
+        view->current = (struct view_proposal){.list = list};
+        gf_view_epoch_take(members);
+        if (leads) {
             uint32_t number = (report.view > 0) ? report.view : 1;
             while (gf_view_coordinator(members, number) != members->member_id) number++;
             gf_view_lead(members, number);
@@ -49,73 +98,33 @@ static void report_take(struct gf_members *members, uint32_t id, struct gf_get *
     }
     if (memcmp(list.bits, view->epoch.bits, sizeof list.bits) != 0) {
         get->bad = true;
-        return;
+        return false;
     }
-    if (!proposal_note(members, report.accepted_view, get)) return;
+    if (!proposal_note(members, report.accepted_view, get)) return false;
     member->state = MEMBER_REPORTED;
     member->view = report.view;
     member->progress = report.progress;
     member->leaves = report.leaves;
-    if (((view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED)) && (report.view < view->view))
-        gf_members_owe_id(members, id, MEMBERS_START_VIEW);
-    if ((view->state == VIEW_PROPOSED) && (report.view == view->view)) gf_members_owe_id(members, id, MEMBERS_PREPARE);
-    if ((view->state == VIEW_PROPOSED) && (report.view > view->view) &&
-        (gf_view_coordinator(members, report.view) == members->member_id)) gf_view_lead(members, report.view);
-    if ((members->state != MEMBERS_JOINING) && (members->state != MEMBERS_MEMBER)) return;
     if (!report.planned)
         gf_members_failf(members, GF_ERR_PEER, GF_RANK_NONE, "rank %u has failed and asks for a new epoch",
                          member->rank);
+    return true;
 }
 
-static void prepare_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+void gf_view_note(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
-    struct members_view *view = &members->view;
-    uint32_t number = gf_get_u32(get);
-    if ((view->state != VIEW_SEEK) || view->joins || (id != view->coordinator) || (number != view->view)) number = 0;
-    if (proposal_note(members, number, get) && (number > 0)) /* else late or malformed */
-        gf_members_owe_id(members, id, MEMBERS_ACCEPT);
+    (void)report_take(members, id, get);
 }
 
-static void commit_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+void gf_view_answer(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
-    struct members_view *view = &members->view;
-    char reason[VIEW_REASON_BYTES], first[GF_CONTROL_ADDRESS_BYTES];
-    const unsigned char *used;
-    gf_status code = (gf_status)(int32_t)gf_get_u32(get);
-    uint32_t number = gf_get_u32(get);
-    struct view_proposal proposal;
-    const struct members_list *list = &proposal.list;
-    bool awaited = (view->state == VIEW_SEEK) && (id == view->coordinator);
-    if ((view->state >= VIEW_COMMITTED) || !gf_view_proposal_get(get, members->id_count, &proposal)) return;
-    gf_get_text(get, first, sizeof first);
-    used = gf_get_bytes(get, (members->id_count + 7) / 8);
-    gf_get_text(get, reason, sizeof reason);
-    if (reason[0] == 0) (void)snprintf(reason, sizeof reason, "the coordinator gave no reason");
-    if (get->bad || view->excluded) return;
-    if ((code == GF_OK) && (list->epoch > view->epoch.epoch) && !gf_view_list_is_mine(members, list)) {
-        gf_view_excluded(members, list->epoch);
-        return;
-    }
-    if (!awaited) return;
-    if ((code == GF_ERR_QUORUM) && view->joins) { /* that one goes no further, but others may */
-        gf_view_join_again(members);
-        return;
-    }
-    if (code != GF_OK) {
-        gf_view_fail(members, (code < 0) ? code : GF_ERR_QUORUM, "%s", reason);
-        return;
-    }
-    if (list->epoch <= view->epoch.epoch) return; /* old news */
-    view->current = proposal;
-    for (uint32_t i = 0; i < (members->id_count + 7) / 8; i++) view->used[i] |= used[i];
-    if (members->table[list->first].address[0] == 0) memcpy(members->table[list->first].address, first, sizeof first);
-    if (number == 0) {
-        gf_view_committed(members);
-        return;
-    }
-    gf_view_epoch_take(members, list); /* the coordinator is on its way to the epoch after that */
-    view->view = number;
-    gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
+    const struct members_view *view = &members->view;
+    uint32_t number;
+    if (!report_take(members, id, get)) return;
+    gf_view_lead_higher(members);
+    number = members->table[id].view;
+    if (number < view->view) gf_members_owe_id(members, id, MEMBERS_START_VIEW);
+    if ((view->state == VIEW_PROPOSED) && (number == view->view)) gf_members_owe_id(members, id, MEMBERS_PREPARE);
 }
 
 /* START_VIEW and ACCEPT: of which view; 0: of another epoch, or malformed. */
@@ -125,33 +134,87 @@ static uint32_t number_take(const struct gf_members *members, struct gf_get *get
     return (get->bad || (epoch != members->view.epoch.epoch) || (number > VIEW_MAX)) ? 0 : number;
 }
 
-static void start_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+void gf_view_promise(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
-    struct members_view *view = &members->view;
     uint32_t number = number_take(members, get);
-    if ((view->state != VIEW_SEEK) || (id != view->coordinator) || (number <= view->view)) return;
-    view->view = number;
+    if (number <= members->view.view) return;
+    members->view.view = number;
     gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
 }
 
-static void accept_take(struct gf_members *members, uint32_t id, struct gf_get *get)
+void gf_view_accept(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    uint32_t number = gf_get_u32(get);
+    if (number != members->view.view) number = 0;
+    if (proposal_note(members, number, get) && (number > 0)) /* else late or malformed */
+        gf_members_owe_id(members, id, MEMBERS_ACCEPT);
+}
+
+void gf_view_accepted(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     struct member *member = &members->table[id];
     uint32_t number = number_take(members, get);
-    if ((members->view.state != VIEW_PROPOSED) || (number != members->view.view)) return;
+    if (number != members->view.view) return;
     if ((member->state == MEMBER_REPORTED) && (member->view == number)) member->state = MEMBER_ACCEPTED;
 }
 
-bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get)
+struct commit {
+    gf_status code;
+    uint32_t number; /* the view in which its sender is, on its way to the epoch after that; 0: none */
+    struct view_proposal proposal;
+    const unsigned char *used;
+    char first[GF_CONTROL_ADDRESS_BYTES], reason[VIEW_REASON_BYTES];
+};
+
+/* False: malformed, or it has begun without this rank. */
+static bool commit_get(struct gf_members *members, struct gf_get *get, struct commit *commit_out)
 {
-    switch (kind) {
-    case MEMBERS_DO_VIEW_CHANGE: report_take(members, id, get); break;
-    case MEMBERS_START_VIEW: start_take(members, id, get); break;
-    case MEMBERS_PREPARE: prepare_take(members, id, get); break;
-    case MEMBERS_ACCEPT: accept_take(members, id, get); break;
-    case MEMBERS_COMMIT: commit_take(members, id, get); break;
-    case MEMBERS_JOIN: gf_view_join_take(members, id, get); break;
-    default: break;
+    const struct members_list *list = &commit_out->proposal.list;
+    commit_out->code = (gf_status)(int32_t)gf_get_u32(get);
+    commit_out->number = gf_get_u32(get);
+    if (!gf_view_proposal_get(get, members->id_count, &commit_out->proposal)) return false;
+    gf_get_text(get, commit_out->first, sizeof commit_out->first);
+    commit_out->used = gf_get_bytes(get, (members->id_count + 7) / 8);
+    gf_get_text(get, commit_out->reason, sizeof commit_out->reason);
+    if (get->bad || (members->view.excluded_epoch != 0)) return false;
+    if ((commit_out->code != GF_OK) || (list->epoch <= members->view.epoch.epoch)) return true;
+    if (gf_view_list_is_mine(members, list)) return true;
+    gf_view_excluded(members, list->epoch);
+    return false;
+}
+
+void gf_view_be_out(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    struct commit commit;
+    (void)id;
+    (void)commit_get(members, get, &commit);
+}
+
+void gf_view_begin_epoch(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    struct members_view *view = &members->view;
+    struct commit commit;
+    struct member *first;
+    if (!commit_get(members, get, &commit)) return;
+    if ((commit.code == GF_ERR_QUORUM) && gf_view_joins(members)) { /* that one goes no further, but others may */
+        gf_view_seek_any(members);
+        return;
     }
-    return !get->bad;
+    if (commit.code != GF_OK) {
+        gf_view_fail(members, (commit.code < 0) ? commit.code : GF_ERR_QUORUM, "%s",
+                     (commit.reason[0] != 0) ? commit.reason : "the coordinator gave no reason");
+        return;
+    }
+    if (commit.proposal.list.epoch <= view->epoch.epoch) return; /* old news */
+    first = &members->table[commit.proposal.list.first];
+    view->current = commit.proposal;
+    for (uint32_t i = 0; i < (members->id_count + 7) / 8; i++) view->used[i] |= commit.used[i];
+    if (first->address[0] == 0) memcpy(first->address, commit.first, sizeof commit.first);
+    if (commit.number == 0) {
+        gf_view_committed(members);
+        return;
+    }
+    gf_view_epoch_take(members);
+    view->view = commit.number;
+    gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
 }

@@ -24,16 +24,19 @@ void gf_members_committed(struct gf_members *members)
     else members->view.epoch.epoch = members->setup.epoch;
 }
 
-static bool of_no_epoch(const struct gf_members *members, uint32_t kind)
+bool gf_members_of_no_epoch(const struct gf_members *members, uint32_t kind)
 {
-    return (members->setup.elastic != NULL) && members->setup.elastic->of_no_epoch(kind);
+    return (members->setup.elastic != NULL) && (kind >= MEMBERS_DO_VIEW_CHANGE) && (kind < MEMBERS_FRAME_COUNT);
 }
 
 uint32_t gf_members_rank(const struct gf_members *members, uint32_t id) { return members->table[id].rank; }
 
 uint32_t gf_members_waiting(const struct gf_members *members)
 {
-    return (members->setup.elastic != NULL) ? members->setup.elastic->waiting(members) : 0;
+    uint32_t count = 0;
+    for (uint32_t id = 0; (id < members->id_count) && members_coordinates(members); id++)
+        count += (members->table[id].connected && (members->table[id].state == MEMBER_WAITS)) ? 1u : 0u;
+    return count;
 }
 
 void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, size_t endpoint_bytes, uint64_t now_ns)
@@ -85,7 +88,7 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
     members->id_of = (uint32_t *)&members->table[setup->id_count];
     members->endpoints = (unsigned char *)&members->id_of[setup->id_count];
     for (uint32_t id = 0; id < setup->id_count; id++) {
-        members->table[id].rank = (id < setup->world) ? id : GF_RANK_NONE;
+        members->table[id].rank = ((id < setup->world) && !setup->joins) ? id : GF_RANK_NONE;
         members->id_of[id] = id;
     }
     members->position.operation = GF_OPERATION_NONE;
@@ -120,7 +123,7 @@ static void member_flush(struct gf_members *members, uint32_t id)
     struct member *member = &members->table[id];
     for (uint32_t i = 0; (i < MEMBERS_FRAMES_MAX) && (member->owed != 0); i++) {
         members_frame frame = (members_frame)__builtin_ctz(member->owed);
-        bool more = false, of_an_epoch = !of_no_epoch(members, (uint32_t)frame);
+        bool more = false, of_an_epoch = !gf_members_of_no_epoch(members, (uint32_t)frame);
         uint32_t endpoint_rank = member->said.endpoint_rank, endpoint_at = member->said.endpoint_at;
         uint32_t bytes = of_an_epoch ? gf_members_frame_put(members, member, frame, &more)
                                      : members->setup.elastic->frame_put(members, (uint32_t)frame);
@@ -315,7 +318,7 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
     uint32_t own = members->setup.epoch & MEMBERS_EPOCH_MASK;
     bool good = false;
     if ((members->state == MEMBERS_FAILED) || (members->state == MEMBERS_GONE)) return;
-    if (of_no_epoch(members, kind)) epoch = own; /* malformed: of no epoch */
+    if (gf_members_of_no_epoch(members, kind)) epoch = own; /* malformed: of no epoch */
     /* Of an epoch that has ended. A first offer is looked at whatever it says, to be refused by its values. */
     if ((epoch != own) && ((kind != MEMBERS_OFFER) || (members->view.epoch.epoch != 0))) return;
     if (members_coordinates(members)) good = coordinator_frame(members, rank, kind, &get);
@@ -340,7 +343,7 @@ void gf_members_event(struct gf_members *members, const struct gf_rendezvous_eve
     bool waits = (members->table[event->rank].state >= MEMBER_RECOVERING); /* it is of no epoch, nor is its end */
     if (members->setup.elastic != NULL) members->setup.elastic->connection(members, event);
     waits = waits || (members->table[event->rank].state >= MEMBER_RECOVERING);
-    if ((event->kind == GF_RENDEZVOUS_FRAME) && of_no_epoch(members, kind)) {
+    if ((event->kind == GF_RENDEZVOUS_FRAME) && gf_members_of_no_epoch(members, kind)) {
         if (members->setup.elastic->frame(members, event->rank, kind, &get)) return;
     }
     if (waits) return;

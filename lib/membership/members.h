@@ -45,11 +45,9 @@ struct gf_get;
 struct gf_members_elastic {
     void (*committed)(struct gf_members *members); /* this epoch has begun */
     void (*connection)(struct gf_members *members, const struct gf_rendezvous_event *event); /* begun, ended; frames too */
-    bool (*of_no_epoch)(uint32_t kind);            /* frames that are looked at whatever epoch it is */
     bool (*frame)(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get); /* false: malformed */
     uint32_t (*frame_put)(struct gf_members *members, uint32_t kind); /* to members->scratch; bytes */
     void (*turn_away)(struct gf_members *members, const char *reason); /* all that wait; nobody will come for them */
-    uint32_t (*waiting)(const struct gf_members *members);
 };
 extern const struct gf_members_elastic gf_members_elastic;
 

@@ -176,6 +176,11 @@ static inline unsigned char *members_endpoint_at(const struct gf_members *member
 }
 /* Of no epoch: it has lost what the process before it had promised. */
 static inline bool gf_member_is_recovering(const struct member *member) { return member->state >= MEMBER_RECOVERING; }
+/* This process is RECOVERING: of no epoch yet. */
+static inline bool gf_view_joins(const struct gf_members *members)
+{
+    return members->setup.joins && (members->view.epoch.epoch == 0);
+}
 /* The connection is that of the epoch's member. */
 static inline bool gf_member_is_here(const struct member *member)
 {
@@ -215,6 +220,7 @@ void gf_members_flush(struct gf_members *members);
 void gf_members_touch(struct gf_members *members, uint64_t now_ns);
 
 void gf_members_committed(struct gf_members *members); /* this epoch has begun */
+bool gf_members_of_no_epoch(const struct gf_members *members, uint32_t kind); /* a frame that is looked at in any */
 
 /* members_frames.c: to bytes (members->scratch) and back. */
 void gf_members_offer_put(struct gf_put *put, const struct gf_members *members);

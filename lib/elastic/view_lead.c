@@ -1,0 +1,112 @@
+/* Who leads a view, and how a member comes to the coordinator. */
+#include "lib/membership/members_state.h"
+
+uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number)
+{
+    const struct members_list *list = &members->view.epoch;
+    uint32_t id = list->first;
+    for (uint32_t i = (number - 1) % gf_view_list_count(list, members->id_count); i > 0; i--)
+        id = gf_view_list_next(list, id, members->id_count);
+    return id;
+}
+
+static gf_status reform(struct gf_members *members, uint32_t id)
+{
+    const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
+    const char *address = (id == GF_RANK_NONE) ? "" : members->table[id].address;
+    if (driver->reform == NULL) return (id == members->id_of[0]) ? GF_OK : GF_ERR_STATE;
+    if ((id != GF_RANK_NONE) && (id != members->member_id) && (address[0] == 0)) return GF_ERR_STATE;
+    return driver->reform(members->rendezvous, members->now_ns, id, address);
+}
+
+gf_status gf_view_turn(struct gf_members *members, uint32_t id)
+{
+    gf_status status = reform(members, id);
+    if ((status < 0) || (id == members->view.coordinator)) return status;
+    members->view.coordinator = id;
+    for (uint32_t other = 0; other < members->id_count; other++) { /* connections to the one before are closed */
+        struct member *member = &members->table[other];
+        bool is_dead = gf_member_is_recovering(member) || (member->state == MEMBER_DEAD);
+        member->connected = false;
+        member->owed = 0;
+        member->state = is_dead ? MEMBER_DEAD : MEMBER_EXPECTED;
+    }
+    return status;
+}
+
+/* What members said of lower views counts no more; of whom a process rejoins or whose connection stands is still
+ * known. */
+static void reports_forget(struct gf_members *members)
+{
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        struct member *member = &members->table[id];
+        member->owed &= ~MEMBERS_VIEW_FRAMES | (1u << MEMBERS_COMMIT); /* of this epoch, to one that has not heard */
+        if (member->state == MEMBER_ACCEPTED) member->state = MEMBER_EXPECTED;
+        if (member->state == MEMBER_INVITED) member->state = MEMBER_WAITS;
+    }
+}
+
+void gf_view_lead(struct gf_members *members, uint32_t number)
+{
+    struct members_view *view = &members->view;
+    reports_forget(members);
+    view->view = number;
+    view->sought = GF_RANK_NONE;
+    view->state = VIEW_COLLECT;
+    view->since_ns = members->now_ns;
+    for (uint32_t id = 0; id < members->id_count; id++) {
+        const struct member *member = &members->table[id];
+        if ((member->state == MEMBER_REPORTED) && (member->view < number))
+            gf_members_owe_id(members, id, MEMBERS_START_VIEW);
+    }
+}
+
+void gf_view_seek_any(struct gf_members *members)
+{
+    members->view.state = VIEW_SEEK;
+    members->view.since_ns = members->now_ns;
+    (void)gf_view_turn(members, GF_RANK_NONE);
+}
+
+void gf_view_next(struct gf_members *members)
+{
+    struct members_view *view = &members->view;
+    const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
+    uint32_t id = view->coordinator;
+    if (!members->was_member) {
+        gf_view_seek_any(members);
+        return;
+    }
+    for (;;) {
+        id = (view->view == 0) ? view->epoch.first : gf_view_list_next(&view->epoch, id, members->id_count);
+        struct member *member = &members->table[id];
+        bool is_own = (id == members->member_id);
+        bool may_answer = (member->state != MEMBER_DEAD) && !gf_member_is_recovering(member) && !member->suspected &&
+                          ((view->sought == GF_RANK_NONE) || (view->sought == id));
+        gf_status status = GF_ERR_STATE;
+        view->view++;
+        if (is_own || may_answer) status = gf_view_turn(members, id);
+        if ((status < 0) && !is_own) {
+            member->suspected = member->suspected || may_answer;
+        } else if (status < 0) {
+            gf_view_fail(members, GF_ERR_SYSTEM, "rank %u cannot coordinate: %.160s", members->setup.rank,
+                         (driver->reform == NULL) ? "its control channel has no such part"
+                                                  : members->rendezvous->fault.text);
+            return;
+        } else if (is_own) {
+            gf_view_lead(members, view->view);
+            return;
+        } else {
+            reports_forget(members);
+            view->state = VIEW_SEEK;
+            view->since_ns = members->now_ns;
+            if (status == GF_OK) gf_members_owe_id(members, id, MEMBERS_DO_VIEW_CHANGE);
+            return;
+        }
+    }
+}
+
+void gf_view_lead_again(struct gf_members *members)
+{
+    gf_view_lead(members, members->view.view + gf_view_list_count(&members->view.epoch, members->id_count));
+}
