@@ -1,4 +1,5 @@
-/* Time is an argument everywhere below lib/, so that tests and the simulator own it. */
+/* Time is an argument of all that is polled, so that tests and the simulator own it. Only what a driver waits for
+ * in one call, with no simulated twin, reads the clock itself. */
 #ifndef GF_CLOCK_H
 #define GF_CLOCK_H
 

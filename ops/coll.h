@@ -166,7 +166,7 @@ static inline size_t gf_coll_elem_bytes(const struct gf_coll *coll)
 {
     if (coll->op == GF_COLL_BARRIER) return sizeof(uint64_t); /* its token */
     if (coll->fold != NULL) return coll->fold_elem_bytes;
-    return (coll->type == GF_TYPE_F32) ? 4 : 2;
+    return gf_type_bytes(coll->type);
 }
 /* data[first..] = fold(data, staging) with the check. */
 gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count);

@@ -12,6 +12,8 @@ static inline uint64_t gf_runs(uint64_t elem_count)
     return elem_count / GF_RUN_ELEMS + (elem_count % GF_RUN_ELEMS != 0);
 }
 
+static inline size_t gf_type_bytes(gf_type type) { return (type == GF_TYPE_F32) ? 4 : 2; }
+
 /* Non-finite values met, added to by each op that takes one (host memory on the host; device memory on a GPU).
  * `first` is the lowest index met, counted from `base` of the call; UINT64_MAX: none. */
 struct gf_check {

@@ -28,7 +28,8 @@ typedef enum soak_act_kind {
     SOAK_ACT_CUT,  /* from the ranks in `others`, for delay_ns; 0: for ever */
     SOAK_ACT_ABORT,
     SOAK_ACT_CLOSE,
-    SOAK_ACT_GROW, /* the member id in `others` is started, as a new one */
+    SOAK_ACT_DRAWN, /* those above are drawn by their number */
+    SOAK_ACT_GROW = SOAK_ACT_DRAWN, /* the member id in `others` is started, as a new one */
     SOAK_ACT_COUNT
 } soak_act_kind;
 

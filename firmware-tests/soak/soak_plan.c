@@ -277,7 +277,7 @@ static void draw_many(struct soak_plan *plan, struct dice *dice)
         add_fault(plan, kind, below(dice, plan->setup.world), draw_post(dice), time_between(dice, 1, 4 * timeout_ns));
     }
     for (uint32_t i = between(dice, 1, SOAK_ACTS_MAX); i > 0; i--) {
-        struct soak_act *act = add_act(plan, dice, (soak_act_kind)below(dice, SOAK_ACT_GROW));
+        struct soak_act *act = add_act(plan, dice, (soak_act_kind)below(dice, SOAK_ACT_DRAWN));
         act->delay_ns = percent(dice, 50) ? time_between(dice, 1, 4 * timeout_ns) : 0;
         if (act->kind == SOAK_ACT_KILL) act->delay_ns = 0;
     }
@@ -313,9 +313,10 @@ void soak_plan_draw(struct soak_plan *plan, uint64_t seed)
 
 void soak_plan_print(const struct soak_plan *plan, FILE *to)
 {
-    static const char *const acts[] = {"kill", "stop", "cut", "abort", "close", "grow"};
-    static const char *const faults[] = {"none",  "again",   "error", "drop", "duplicate",
-                                         "delay", "corrupt", "short", "kill", "stop"};
+    static const char *const acts[SOAK_ACT_COUNT] = {"kill", "stop", "cut", "abort", "close", "grow"};
+    static const char *const faults[GF_SIM_FAULT_STOP + 1] = {"none",  "again",   "error", "drop", "duplicate",
+                                                              "delay", "corrupt", "short", "kill", "stop"};
+    _Static_assert(SOAK_ACT_COUNT == 6, "each act has a name");
     char summary[512];
     const struct gf_sim_setup *sim = &plan->setup.sim;
     if (plan->setup.gpu != NULL)

@@ -1,5 +1,5 @@
-/* What was added to the plan later, drawn for itself, so that a seed stays the job that it was: devices, the names of
- * the ended, growth, leaving, adaptive optimizers and clipping. */
+/* Parts of the plan that each have dice of their own, so that a seed keeps its job when another part is added: devices,
+ * the names of the ended, growth, leaving, adaptive optimizers and clipping. */
 #include "firmware-tests/soak/soak_dice.h"
 
 #define MS UINT64_C(1000000)

@@ -31,11 +31,10 @@ struct members_call gf_members_call_last(const struct gf_members *members)
 
 static void call_text(char *text_out, size_t bytes, const struct members_call *call)
 {
-    static const char *const types[] = {"fp32", "fp16", "bf16"};
     uint32_t type = call->what >> 8;
     gf_operation operation = (gf_operation)(call->what & 0xffu);
     int wrote = snprintf(text_out, bytes, "%s of %" PRIu64 " %s", gf_operation_name(operation), call->elem_count,
-                         (type < GF_TYPE_COUNT) ? types[type] : "elements of no type");
+                         (type < GF_TYPE_COUNT) ? gf_type_names[type] : "elements of no type");
     if ((operation == GF_OPERATION_BROADCAST) && (wrote > 0) && ((size_t)wrote < bytes))
         (void)snprintf(text_out + wrote, bytes - (size_t)wrote, " from rank %u", call->root);
     if ((operation == GF_OPERATION_ALLREDUCE) && (call->root != GF_REDUCTION_SUM) && ((size_t)wrote < bytes))

@@ -87,6 +87,8 @@ size_t gf_type_size_bytes(gf_type type)
     return 0; /* no such type */
 }
 
+const char *const gf_type_names[GF_TYPE_COUNT] = {"fp32", "fp16", "bf16"};
+
 const char *gf_reduction_name(gf_reduction reduction)
 {
     static const char *const names[GF_REDUCTION_COUNT] = {"sum", "min", "max", "prod", "avg"};

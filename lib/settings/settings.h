@@ -53,6 +53,7 @@ struct gf_setting {
 
 extern const struct gf_setting gf_settings[];
 extern const uint32_t gf_setting_count;
+extern const char *const gf_type_names[GF_TYPE_COUNT];
 
 /* Effective values: the fallback where the field is 0 or empty. Number is for bool, count, bytes, time and name. */
 uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_config *config);

@@ -25,7 +25,6 @@
 #define SCALE_MAX 0x1p32f
 
 static const char *const idle_names[] = {"auto", "spin", "yield", "sleep"};
-static const char *const type_names[] = {"fp32", "fp16", "bf16"};
 static const char *const algorithm_names[] = {"auto", "ring",   "halving", "doubling",
                                               "tree", "server", "direct",  "hierarchy", "alltoall"};
 static const char *const quantize_names[] = {"none", "int8", "onebit"};
@@ -35,7 +34,6 @@ static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw", "l
 static const char *const sparse_names[] = {"reduced", "local"};
 #define LENGTH(list) (sizeof(list) / sizeof((list)[0]))
 _Static_assert(LENGTH(idle_names) == GF_IDLE_SLEEP + 1, "each idle mode has a name");
-_Static_assert(LENGTH(type_names) == GF_TYPE_COUNT, "each type has a name");
 _Static_assert(LENGTH(algorithm_names) == GF_ALGORITHM_COUNT, "each algorithm has a name");
 _Static_assert(LENGTH(quantize_names) == GF_QUANTIZE_ONEBIT + 1, "each form has a name");
 _Static_assert(LENGTH(average_names) == GF_AVERAGE_SAMPLES + 1, "each average has a name");
@@ -95,7 +93,7 @@ const struct gf_setting gf_settings[] = {
      .help = "which GPU of this node; auto: the rank's place in its node, modulo the GPUs that it sees"},
     {.key = "device.shared", BOOL(device.shared), .help = "several ranks on one GPU are meant: no warning"},
 
-    {.key = "exchange.wire", NAME(exchange.wire, type_names), AGREES, .help = "type of values on the network"},
+    {.key = "exchange.wire", NAME(exchange.wire, gf_type_names), AGREES, .help = "type of values on the network"},
     {.key = "exchange.algorithm", NAME(exchange.algorithm, algorithm_names), AGREES,
      .help = "how gradients are summed; auto: direct where all ranks share memory, hierarchy on two nodes of several "
              "ranks and on more with a network device a rank, else by size, see the limits below"},
@@ -150,7 +148,7 @@ const struct gf_setting gf_settings[] = {
      .high_real = 1, .fallback_real = 1e-8f, .help = "keeps them from dividing by 0"},
     {.key = "optimizer.clip_norm", REAL(optimizer.clip_norm), AGREES, .high_real = 1e9f,
      .help = "the norm that all gradients together are scaled down to; 0: they are not"},
-    {.key = "optimizer.half_weights", NAME(optimizer.half_weights, type_names), AGREES,
+    {.key = "optimizer.half_weights", NAME(optimizer.half_weights, gf_type_names), AGREES,
      .help = "fp16, bf16: also keep the weights in this type; needs an optimizer"},
 
     {.key = "rate.kind", NAME(rate.kind, rate_names), AGREES, .help = "how the learning rate falls, for gf_rate()"},

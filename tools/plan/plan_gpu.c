@@ -53,12 +53,11 @@ static bool spend_next(const struct gf_queue *queue, plan_kind kind, uint64_t el
     return work(queue, bytes, launches);
 }
 
-static uint64_t size_of(gf_type type) { return (type == GF_TYPE_F32) ? 4 : 2; }
-
 static gf_status plan_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
                            uint64_t elem_count, float scale, uint64_t base, struct gf_check *check)
 {
-    if (!spend_next(queue, PLAN_CAST, elem_count, elem_count * (size_of(dst_type) + size_of(src_type)))) return GF_OK;
+    uint64_t bytes = elem_count * (gf_type_bytes(dst_type) + gf_type_bytes(src_type));
+    if (!spend_next(queue, PLAN_CAST, elem_count, bytes)) return GF_OK;
     return gf_ops_host.cast(queue, dst, dst_type, src, src_type, elem_count, scale, base, check);
 }
 
@@ -67,7 +66,7 @@ static gf_status plan_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_typ
 {
     bool is_score = (elem_count == 1) && (type == GF_TYPE_F32); /* a chunk's, of pieces: chosen by, so it is real */
     if (is_score) (void)spend_next(queue, PLAN_SCORE_SUM, 1, 3 * sizeof(float));
-    else if (!spend(queue, 3 * elem_count * size_of(type))) return GF_OK;
+    else if (!spend(queue, 3 * elem_count * gf_type_bytes(type))) return GF_OK;
     return gf_ops_host.sum(queue, dst, src, type, elem_count, base, check);
 }
 
@@ -76,7 +75,7 @@ static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
                             struct gf_check *check, struct gf_check *sources)
 {
     const struct plan_device *device = device_of(queue);
-    uint64_t bytes = elem_count * size_of(type), peer_ns = 0;
+    uint64_t bytes = elem_count * gf_type_bytes(type), peer_ns = 0;
     if (dst_count + src_count > 2) { /* all but one of each are peers' */
         uint64_t port_ns = ns_at((double)(dst_count + src_count - 2) * (double)bytes, device->peer_bytes_per_ns);
         uint64_t pair_ns = ns_at((double)bytes, device->pair_bytes_per_ns);
@@ -89,7 +88,7 @@ static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
 static gf_status plan_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                             struct gf_check *check)
 {
-    if (!spend_next(queue, PLAN_CHECK, elem_count, elem_count * size_of(type))) return GF_OK;
+    if (!spend_next(queue, PLAN_CHECK, elem_count, elem_count * gf_type_bytes(type))) return GF_OK;
     return gf_ops_host.check(queue, src, type, elem_count, base, check);
 }
 
@@ -153,14 +152,14 @@ static gf_status plan_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type t
 {
     uint64_t elems = 0;
     for (uint32_t i = 0; i < count; i++) elems += ranges[i].elem_count;
-    if ((count == 0) || !work(queue, elems * size_of(type), 2)) return GF_OK;
+    if ((count == 0) || !work(queue, elems * gf_type_bytes(type), 2)) return GF_OK;
     return gf_ops_host.norm(queue, scratch_f32, type, ranges, count);
 }
 
 static uint64_t accumulate_bytes(const struct gf_accumulate *a, uint64_t elem_count)
 {
     uint64_t words = 2u + (a->dst_u_f32 != 0) + (a->u_f32 != 0) + (a->weight_f32 != 0);
-    return elem_count * (4 * words + size_of(a->src_type));
+    return elem_count * (4 * words + gf_type_bytes(a->src_type));
 }
 
 static gf_status plan_accumulate(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count)
@@ -181,7 +180,7 @@ static uint64_t chunk_elems(const struct gf_chunks *chunks) { return chunks->cou
 static gf_status plan_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
                                   const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
 {
-    if (!spend(queue, chunk_elems(chunks) * (size_of(dst_type) + size_of(src_type)))) return GF_OK;
+    if (!spend(queue, chunk_elems(chunks) * (gf_type_bytes(dst_type) + gf_type_bytes(src_type)))) return GF_OK;
     return gf_ops_host.cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base, check);
 }
 
@@ -194,14 +193,14 @@ static gf_status plan_accumulate_chunks(struct gf_queue *queue, const struct gf_
 
 static gf_status plan_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
 {
-    if (!spend(queue, chunk_elems(chunks) * size_of(type))) return GF_OK;
+    if (!spend(queue, chunk_elems(chunks) * gf_type_bytes(type))) return GF_OK;
     return gf_ops_host.zero_chunks(queue, dst, type, chunks);
 }
 
 static uint64_t update_bytes(const struct gf_update *update)
 {
     uint64_t words = 2 + ((update->momentum_f32 != 0) ? 2 : 0);
-    return 4 * words + size_of(update->gradient_type) + ((update->half != 0) ? 2 : 0);
+    return 4 * words + gf_type_bytes(update->gradient_type) + ((update->half != 0) ? 2 : 0);
 }
 
 static gf_status plan_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
@@ -229,7 +228,7 @@ static gf_status plan_update_chunks(struct gf_queue *queue, const struct gf_upda
 static gf_status plan_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
 {
     uint64_t words = (adam->gradient != 0) ? 5 : 3;
-    uint64_t bytes = 4 * (words + 1) + size_of(adam->gradient_type) + ((adam->half != 0) ? 2 : 0);
+    uint64_t bytes = 4 * (words + 1) + gf_type_bytes(adam->gradient_type) + ((adam->half != 0) ? 2 : 0);
     if (!spend(queue, elem_count * bytes)) return GF_OK;
     return gf_ops_host.adam(queue, adam, elem_count);
 }

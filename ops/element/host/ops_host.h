@@ -73,11 +73,6 @@ static inline float gf_type_overflow(gf_type type)
     }
 }
 
-static inline uint64_t gf_type_bytes(gf_type type)
-{
-    return (type == GF_TYPE_F32) ? 4 : 2;
-}
-
 /* Bit b of bad: element `first` + b is not finite. Seldom reached. */
 __attribute__((noinline, cold, unused)) static void gf_check_note(struct gf_check *check, uint64_t first, uint32_t bad)
 {
