@@ -158,10 +158,13 @@ __attribute__((noinline)) static gf_status tree_load(const config_t *tree, const
     int count = config_setting_length(root);
     char why[256];
     gf_status status = GF_OK;
+    uint32_t unsaid;
     for (int i = 0; (i < count) && (status == GF_OK); i++)
         status = group_load(config_setting_get_elem(root, (unsigned)i), origin, config, error_out);
+    unsaid = gf_config_unsaid(config);
     if ((status == GF_OK) && (gf_config_effective(config, config, why) != GF_OK))
         status = combination_refuse(tree, why, origin, error_out);
+    gf_config_unsay(config, unsaid);
     return status;
 }
 
@@ -215,5 +218,6 @@ gf_status gf_config_set(struct gf_config *config, const char *key, const char *v
     gf_status status = key_set(&changed, key, value, origin, error_out);
     if ((status == GF_OK) && (gf_config_effective(&changed, config, why) != GF_OK))
         status = gf_source_refuse(error_out, origin, 0, "%s", why);
+    if (status == GF_OK) gf_config_unsay(config, gf_config_unsaid(&changed));
     return status;
 }

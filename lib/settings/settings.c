@@ -15,6 +15,13 @@ static const void *field_of(const struct gf_setting *setting, const struct gf_co
     return (const char *)config + setting->offset;
 }
 
+uint64_t gf_setting_fallback(const struct gf_setting *setting, const struct gf_config *config)
+{
+    const char *driver = config->device.driver;
+    bool on_device = (driver[0] != '\0') && (strncmp(driver, "host", sizeof config->device.driver) != 0);
+    return (on_device && (setting->fallback_device != 0)) ? setting->fallback_device : setting->fallback;
+}
+
 uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_config *config)
 {
     uint64_t number = 0;
@@ -27,7 +34,7 @@ uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_con
     case 8: memcpy(&number, field_of(setting, config), 8); break;
     default: GF_ASSERT(false);
     }
-    return (number == 0) ? setting->fallback : number;
+    return (number == 0) ? gf_setting_fallback(setting, config) : number;
 }
 
 void gf_setting_number_set(const struct gf_setting *setting, struct gf_config *config, uint64_t number)
@@ -219,6 +226,28 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
         return refuse(error_out, "rendezvous.bind = %s: beyond loopback allowed only with rendezvous.key_file, or "
                       "with rendezvous.insecure = true", bind);
     return GF_OK;
+}
+
+uint32_t gf_config_unsaid(const struct gf_config *config)
+{
+    uint32_t unsaid = 0, bit = 1;
+    for (uint32_t i = 0; i < gf_setting_count; i++) {
+        uint64_t number = 0;
+        if (gf_settings[i].fallback_device == 0) continue;
+        memcpy(&number, field_of(&gf_settings[i], config), gf_settings[i].size);
+        if (number == 0) unsaid |= bit;
+        bit <<= 1;
+    }
+    return unsaid;
+}
+
+void gf_config_unsay(struct gf_config *config, uint32_t unsaid)
+{
+    for (uint32_t i = 0; i < gf_setting_count; i++) {
+        if (gf_settings[i].fallback_device == 0) continue;
+        if (unsaid & 1u) gf_setting_number_set(&gf_settings[i], config, 0);
+        unsaid >>= 1;
+    }
 }
 
 gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out, char *error_out)

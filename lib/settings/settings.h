@@ -44,7 +44,7 @@ struct gf_setting {
     uint8_t flags;              /* GF_SETTING_.. */
     uint8_t multiple;           /* of this many; 0: any */
     uint64_t low, high;         /* bool, count, bytes, time, name */
-    uint64_t fallback;
+    uint64_t fallback, fallback_device; /* where device.driver is not host; 0: the same */
     float low_real, high_real;  /* real */
     float fallback_real;
     const char *const *names;   /* [high + 1] of a name */
@@ -56,6 +56,11 @@ extern const uint32_t gf_setting_count;
 extern const char *const gf_type_names[GF_TYPE_COUNT];
 
 /* Effective values: the fallback where the field is 0 or empty. Number is for bool, count, bytes, time and name. */
+/* Which of the settings whose default depends on device.driver are 0, a bit each; and these are 0 again: the driver may
+ * still be set. */
+uint32_t gf_config_unsaid(const struct gf_config *config);
+void gf_config_unsay(struct gf_config *config, uint32_t unsaid);
+uint64_t gf_setting_fallback(const struct gf_setting *setting, const struct gf_config *config);
 uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_config *config);
 float gf_setting_real(const struct gf_setting *setting, const struct gf_config *config);
 const char *gf_setting_text(const struct gf_setting *setting, const struct gf_config *config);
