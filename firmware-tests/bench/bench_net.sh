@@ -1,7 +1,8 @@
 #!/bin/sh
 # Allreduce between hosts of a slow network beside what users would pick instead: `make bench-net` (root). The hosts are
-# network namespaces with RATE_MBIT links both ways; contenders take turns, ROUNDS times over; medians count. Prints the
-# tables of firmware-tests/results/peers.md. HOSTS="2 4" PARTS="sizes nodes devices small resnet".
+# network namespaces with RATE_MBIT links both ways; contenders take turns, ROUNDS times over. Of a turn the mean counts:
+# behind stalls in which a link's bucket fills most samples go faster than the link. Of the rounds the median counts.
+# Prints the tables of firmware-tests/results/peers.md. HOSTS="2 4" PARTS="sizes nodes devices small resnet".
 set -u
 export LC_ALL=C
 . firmware-tests/bench/bench_parts.sh
@@ -24,7 +25,7 @@ ours() {
     # shellcheck disable=SC2016
     $ours_run sh -c '[ $GF_RANK = 0 ] || exec "$@" >/dev/null; exec "$@" --csv '"$scratch/csv" sh "$BUILD/gf-perf" \
         --config "$scratch/net.cfg" "$@" >"$scratch/turn" 2>"$scratch/turn.err" || { failed "$ours_label"; return; }
-    awk -F, -v label="$ours_label" -v factor="$ours_factor" 'NR > 1 {print label, $1 == "step" ? "step" : $4 * factor, $7}' \
+    awk -F, -v label="$ours_label" -v factor="$ours_factor" 'NR > 1 {print label, $1 == "step" ? "step" : $4 * factor, $9}' \
         "$scratch/csv" >>"$times"
 }
 # The same command on each host, as Open MPI, MPICH and Gloo start it
@@ -76,7 +77,7 @@ sizes_table() {
     done
 }
 sizes_part() {
-    times=$scratch/sizes.$n job="-t 0.1 -s $(echo $sizes | tr ' ' ,)"
+    times=$scratch/sizes.$n job="-m -t 0.1 -s $(echo $sizes | tr ' ' ,)"
     : >"$times"
     for i in $(seq 1 "$ROUNDS"); do
         echo "# $n hosts, sizes, round $i of $ROUNDS" >&2
@@ -134,7 +135,7 @@ devices_part() {
 }
 # model_part NAME FILE ROUNDS
 model_part() {
-    times=$scratch/$1.$n counts=$scratch/$1.counts job="-t 0.1 -c $scratch/$1.counts"
+    times=$scratch/$1.$n counts=$scratch/$1.counts job="-m -t 0.1 -c $scratch/$1.counts"
     counts_of_model "$2" >"$counts"
     bytes=$(awk '{n += $1} END {print 4 * n}' "$counts")
     : >"$times"

@@ -3,6 +3,8 @@
  *     -s 4096,32768     sizes in bytes: a line "BYTES MEDIAN_US" each
  *     -c FILE           element counts, one a line, as tensors of a model: "each MEDIAN_US" and "fused MEDIAN_US"
  *     -t SECONDS        for each line, about (0.1)
+ *     -m                the mean instead of the median: on a link whose bucket fills while a contender stalls, most samples may
+ *                       go faster than the link
  * Exit code 1 on a wrong sum. */
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H
@@ -28,6 +30,7 @@ struct bench {
     int count_count;
     size_t elems_max;
     int algorithm; /* -a: the program's own */
+    int wants_mean;
 };
 
 static inline double bench_now_us(void)
@@ -60,11 +63,12 @@ static inline int bench_options(struct bench *bench, int argc, char **argv, cons
     int letter;
     memset(bench, 0, sizeof *bench);
     bench->seconds = 0.1;
-    snprintf(letters, sizeof letters, "s:c:t:%s", own);
+    snprintf(letters, sizeof letters, "ms:c:t:%s", own);
     while ((letter = getopt(argc, argv, letters)) != -1) {
         char *at = optarg;
         switch (letter) {
         case 't': bench->seconds = atof(optarg); break;
+        case 'm': bench->wants_mean = 1; break;
         case 'c':
             if (bench_counts_read(bench, optarg) != 0) return -1;
             break;
@@ -93,6 +97,13 @@ static inline double bench_median(double *times_us, int count)
 {
     qsort(times_us, (size_t)count, sizeof *times_us, bench_compare);
     return 0.5 * (times_us[(count - 1) / 2] + times_us[count / 2]);
+}
+
+static inline double bench_mean(const double *times_us, int count)
+{
+    double sum_us = 0;
+    for (int i = 0; i < count; i++) sum_us += times_us[i];
+    return sum_us / count;
 }
 
 static inline int bench_sample_count(const struct bench *bench, double estimate_us)
@@ -135,15 +146,15 @@ static inline void bench_sum(struct bench_peer *peer, const struct bench *bench,
         peer->sum(peer, first, bench->counts[i]);
 }
 
+/* This rank's time. Ranks compare theirs behind the last sample, as gf-perf's do: nothing else lies between two. */
 static inline double bench_sample(struct bench_peer *peer, const struct bench *bench, size_t elem_count, int one_by_one)
 {
-    double begin_us, own_us;
+    double begin_us;
     memset(peer->data, 0, elem_count * sizeof(float));
     peer->barrier(peer);
     begin_us = bench_now_us();
     bench_sum(peer, bench, elem_count, one_by_one);
-    own_us = bench_now_us() - begin_us;
-    return peer->greatest(peer, own_us);
+    return bench_now_us() - begin_us;
 }
 
 static inline int bench_line(struct bench_peer *peer, const struct bench *bench, const char *name, size_t elem_count,
@@ -160,12 +171,14 @@ static inline int bench_line(struct bench_peer *peer, const struct bench *bench,
         fprintf(stderr, "%s: %.0f wrong elements\n", name, wrong);
         return 1;
     }
-    estimate_us = bench_sample(peer, bench, elem_count, one_by_one);
+    estimate_us = peer->greatest(peer, bench_sample(peer, bench, elem_count, one_by_one)); /* the same on all ranks */
     for (int i = 0; (i < 5) && (estimate_us * (i + 1) < bench->seconds * 1e6); i++)
-        estimate_us = bench_sample(peer, bench, elem_count, one_by_one); /* the same on all ranks */
+        estimate_us = peer->greatest(peer, bench_sample(peer, bench, elem_count, one_by_one));
     count = bench_sample_count(bench, estimate_us);
     for (int i = 0; i < count; i++) times_us[i] = bench_sample(peer, bench, elem_count, one_by_one);
-    if (peer->rank == 0) printf("%s %.3f\n", name, bench_median(times_us, count));
+    for (int i = 0; i < count; i++) times_us[i] = peer->greatest(peer, times_us[i]);
+    if (peer->rank == 0)
+        printf("%s %.3f\n", name, bench->wants_mean ? bench_mean(times_us, count) : bench_median(times_us, count));
     if (peer->rank == 0) fflush(stdout);
     return 0;
 }
