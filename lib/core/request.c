@@ -229,7 +229,7 @@ gf_status gf_request_progress(gf_context *gf, void *pending)
  * takes as long as a line takes to a peer. It is read at the first poll (op.c). */
 static void requests_begin(gf_context *gf)
 {
-    if ((gf->under_way.busy != 0) || (gf->algorithm != GF_ALGORITHM_DIRECT) || gf->on_device) {
+    if ((gf->under_way.busy != 0) || gf->on_device) {
         (void)gf_request_progress(gf, NULL);
         return;
     }
