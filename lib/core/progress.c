@@ -30,7 +30,7 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
         !gf_ops_await_messages(gf))
         return GF_OK;
     gf->polled.link_ns = now_ns;
-    status = gf->link->driver->progress(gf->link); /* once: over tcp a system call, and what came may be what is awaited */
+    status = gf->link->driver->progress(gf->link); /* once: a system call over tcp, and what came may be awaited */
     if (status < 0) return gf_fail_fault(gf, &gf->link->fault, gf_doing(gf));
     if (status == GF_OK) gf->waiting.moved_ns = now_ns;
     if ((gf->polled.members_skip > 0) && (now_ns - gf->polled.members_ns < MEMBERS_EVERY_NS)) {
