@@ -1,7 +1,7 @@
 #!/bin/sh
 # Allreduce between hosts of a slow network beside what users would pick instead: `make bench-net` (root). The hosts are
-# network namespaces with RATE_MBIT links both ways; contenders take turns, ROUNDS times over. Of a turn the mean counts:
-# behind stalls in which a link's bucket fills most samples go faster than the link. Of the rounds the median counts.
+# network namespaces with RATE_MBIT links both ways; contenders take turns, ROUNDS times over; the mean of a turn counts,
+# for behind stalls in which a link's bucket fills most samples go faster than the link, and the median of the rounds.
 # Prints the tables of firmware-tests/results/peers.md. HOSTS="2 4" PARTS="sizes nodes devices small resnet".
 set -u
 export LC_ALL=C

@@ -3,8 +3,8 @@
  *     -s 4096,32768     sizes in bytes: a line "BYTES MEDIAN_US" each
  *     -c FILE           element counts, one a line, as tensors of a model: "each MEDIAN_US" and "fused MEDIAN_US"
  *     -t SECONDS        for each line, about (0.1)
- *     -m                the mean instead of the median: on a link whose bucket fills while a contender stalls, most samples may
- *                       go faster than the link
+ *     -m                the mean instead of the median: where a link's bucket fills while a contender stalls, most
+ *                       samples may go faster than the link
  * Exit code 1 on a wrong sum. */
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H
@@ -146,7 +146,7 @@ static inline void bench_sum(struct bench_peer *peer, const struct bench *bench,
         peer->sum(peer, first, bench->counts[i]);
 }
 
-/* This rank's time. Ranks compare theirs behind the last sample, as gf-perf's do: nothing else lies between two. */
+/* This rank's time. Ranks compare theirs behind the last sample, as gf-perf's do. */
 static inline double bench_sample(struct bench_peer *peer, const struct bench *bench, size_t elem_count, int one_by_one)
 {
     double begin_us;
