@@ -75,6 +75,10 @@ struct gf_link {
 
 struct gf_req; /* one message under way: req_size_bytes, 64-byte aligned, contents are the driver's */
 
+/* Links and rendezvous know ranks by their member ids, which never change. ids[] has that of each rank of the epoch, or
+ * of each rank of a part of it; NULL: the rank itself. Here alone a rank becomes a member id. */
+static inline uint32_t gf_member_at(const uint32_t *ids, uint32_t rank) { return (ids == NULL) ? rank : ids[rank]; }
+
 struct gf_link_driver {
     const char *name;      /* "ucx", "sim": for logs and results */
     size_t req_size_bytes; /* a multiple of 64 */

@@ -71,6 +71,9 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
     cut -d'|' -f5 "$scratch/rules" | sort -u | while read -r act; do
         grep -q "gf_view_$act\>" firmware-tests/sim/membership.pml || echo "states $act 1"
     done
+    # A rank becomes a member id, and back, in one place each.
+    grep -nE '(\<ids|id_of|members)\[|epoch_rank' $(sources 'c|h' | grep -E '^(lib|ops|drivers)/') |
+        grep -vE '^(drivers/link\.h|lib/membership/members_state\.h):|gf_members_rank\(const' | awk -F: '{ print "ranks", $1, 1 }' | sort -u
     # Only code that has UCX's or CUDA's headers can be looked at with them.
     for header in $(sources h); do
         echo "#include \"$header\"" >"$scratch/alone.c"
@@ -79,7 +82,7 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
     done
 } >"$found"
 
-for rule in include length width todo word readme declaration states alone; do
+for rule in include length width todo word readme declaration states ranks alone; do
     grep "^$rule " "$found" | awk -v list="$allowed" '
         BEGIN { while ((getline row < list) > 0) { split(row, p, " "); most[p[1] " " p[2]] = p[3] } }
         $3 > most[$1 " " $2] { printf "%s: %s (%d are allowed); ", $2, $3, most[$1 " " $2] }' >"$scratch/why"

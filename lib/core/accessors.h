@@ -7,7 +7,7 @@
 /* Of rank `rank`, to the link; and back, GF_RANK_NONE where it is of this epoch no longer. */
 static inline uint32_t gf_member_id_of(const gf_context *gf, uint32_t rank)
 {
-    return (gf->ids == NULL) ? rank : gf->ids[rank];
+    return gf_member_at(gf->ids, rank);
 }
 static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t member_id)
 {

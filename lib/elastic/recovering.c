@@ -76,16 +76,17 @@ void gf_view_turn_away(struct gf_members *members, const char *reason)
 void gf_view_warn(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     const struct member *from = &members->table[id];
+    uint32_t rank = gf_members_rank(members, id);
     bool ended = !from->connected;
     (void)get;
-    if (!members->view.planned || (from->rank == GF_RANK_NONE) || gf_member_is_recovering(from)) return;
-    members->tell = (struct gf_error){.code = GF_ERR_PEER, .peer = ended ? from->rank : GF_RANK_NONE,
+    if (!members->view.planned || (rank == GF_RANK_NONE) || gf_member_is_recovering(from)) return;
+    members->tell = (struct gf_error){.code = GF_ERR_PEER, .peer = ended ? rank : GF_RANK_NONE,
                                       .operation = GF_OPERATION_SHRINK, .tensor = GF_TENSOR_NONE};
     (void)snprintf(members->tell.text, sizeof members->tell.text, "%s %u %s", ended ? "rank" : "epoch",
-                   ended ? from->rank : members->setup.epoch,
+                   ended ? rank : members->setup.epoch,
                    ended ? "died on the way into the next epoch" : "has ended as planned: ranks come in or leave");
-    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        const struct member *other = members_of(members, rank);
-        if (other->connected && (other->state <= MEMBER_JOINED)) gf_members_owe(members, rank, MEMBERS_ERROR);
+    for (uint32_t other = 1; other < members->setup.world; other++) {
+        const struct member *to = members_of(members, other);
+        if (to->connected && (to->state <= MEMBER_JOINED)) gf_members_owe(members, other, MEMBERS_ERROR);
     }
 }

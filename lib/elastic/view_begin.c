@@ -59,7 +59,7 @@ bool gf_members_left_ended(const struct gf_members *members)
     const struct members_list *next = &members->view.epoch;
     bool all = (next->epoch == members->setup.epoch + 1);
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        uint32_t id = members->id_of[rank];
+        uint32_t id = members_id(members, rank);
         bool stays = gf_view_list_has(next, id);
         for (uint32_t i = 0; i < next->taken_count; i++) stays = stays && (next->taken[i] != id);
         all = all && (stays || gf_view_list_has(&members->view.ended, id));
@@ -79,10 +79,9 @@ void gf_members_change_join(struct gf_members *members, const void *endpoint, si
     GF_ASSERT(members->view.state == VIEW_COMMITTED);
     for (uint32_t id = 0; id < members->id_count; id++) {
         bool of_it = gf_view_list_has(list, id);
-        members->table[id].rank = !of_it ? GF_RANK_NONE : (id == list->first) ? 0 : rank++;
-        if (of_it) members->id_of[members->table[id].rank] = id;
+        members_rank_set(members, id, !of_it ? GF_RANK_NONE : (id == list->first) ? 0 : rank++);
     }
-    GF_ASSERT((rank == plan.world) && (members->id_of[plan.rank] == members->member_id));
+    GF_ASSERT((rank == plan.world) && (members_id(members, plan.rank) == members->member_id));
     members->setup.rank = plan.rank;
     members->setup.world = plan.world;
     members->setup.epoch = plan.epoch;
@@ -108,13 +107,13 @@ static void epoch_in_use(struct gf_members *members)
     if (view->epoch.epoch != members->setup.epoch) { /* the first */
         memset(&view->epoch, 0, sizeof view->epoch);
         view->epoch.epoch = members->setup.epoch;
-        view->epoch.first = members->id_of[0];
+        view->epoch.first = members_id(members, 0);
         for (uint32_t rank = 0; rank < members->setup.world; rank++)
-            gf_view_list_add(&view->epoch, members->id_of[rank]);
+            gf_view_list_add(&view->epoch, members_id(members, rank));
     }
     used_add(view, &view->epoch);
     view->state = VIEW_NONE;
-    view->coordinator = members->id_of[0];
+    view->coordinator = members_id(members, 0);
     view->leaves = false;
     members->was_member = true;
     for (uint32_t id = 0; id < members->id_count; id++) members->table[id].suspected = false;

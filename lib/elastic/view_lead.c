@@ -14,7 +14,7 @@ static gf_status reform(struct gf_members *members, uint32_t id)
 {
     const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
     const char *address = (id == GF_RANK_NONE) ? "" : members->table[id].address;
-    if (driver->reform == NULL) return (id == members->id_of[0]) ? GF_OK : GF_ERR_STATE;
+    if (driver->reform == NULL) return (id == members_id(members, 0)) ? GF_OK : GF_ERR_STATE;
     if ((id != GF_RANK_NONE) && (id != members->member_id) && (address[0] == 0)) return GF_ERR_STATE;
     return driver->reform(members->rendezvous, members->now_ns, id, address);
 }

@@ -107,7 +107,7 @@ static bool report_take(struct gf_members *members, uint32_t id, struct gf_get *
     member->leaves = report.leaves;
     if (!report.planned)
         gf_members_failf(members, GF_ERR_PEER, GF_RANK_NONE, "rank %u has failed and asks for a new epoch",
-                         member->rank);
+                         gf_members_rank(members, id));
     return true;
 }
 

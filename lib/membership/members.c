@@ -29,7 +29,7 @@ bool gf_members_of_no_epoch(const struct gf_members *members, uint32_t kind)
     return (members->setup.elastic != NULL) && (kind >= MEMBERS_DO_VIEW_CHANGE) && (kind < MEMBERS_FRAME_COUNT);
 }
 
-uint32_t gf_members_rank(const struct gf_members *members, uint32_t id) { return members->table[id].rank; }
+uint32_t gf_members_rank(const struct gf_members *members, uint32_t id) { return members->table[id].epoch_rank; }
 
 uint32_t gf_members_waiting(const struct gf_members *members)
 {
@@ -86,10 +86,10 @@ struct gf_members *gf_members_open(const struct gf_members_setup *setup, void *s
     members->first_world = setup->world;
     if (setup->joins) members->setup.world = members->setup.offer.world = setup->id_count; /* until an epoch has it */
     members->id_of = (uint32_t *)&members->table[setup->id_count];
-    members->endpoints = (unsigned char *)&members->id_of[setup->id_count];
+    members->endpoints = (unsigned char *)(members->id_of + setup->id_count);
     for (uint32_t id = 0; id < setup->id_count; id++) {
-        members->table[id].rank = ((id < setup->world) && !setup->joins) ? id : GF_RANK_NONE;
-        members->id_of[id] = id;
+        members_rank_set(members, id, id);
+        if ((id >= setup->world) || setup->joins) members_rank_set(members, id, GF_RANK_NONE);
     }
     members->position.operation = GF_OPERATION_NONE;
     gf_members_epoch_begin(members, endpoint, endpoint_bytes, now_ns);
@@ -107,7 +107,7 @@ void gf_members_owe_id(struct gf_members *members, uint32_t id, members_frame fr
 void gf_members_owe(struct gf_members *members, uint32_t rank, members_frame frame)
 {
     GF_ASSERT(rank < members->setup.world);
-    gf_members_owe_id(members, members->id_of[rank], frame);
+    gf_members_owe_id(members, members_id(members, rank), frame);
 }
 
 bool gf_members_owes(const struct gf_members *members, uint32_t frames)
@@ -347,7 +347,7 @@ void gf_members_event(struct gf_members *members, const struct gf_rendezvous_eve
         if (members->setup.elastic->frame(members, event->rank, kind, &get)) return;
     }
     if (waits) return;
-    of.rank = members->table[event->rank].rank;
+    of.rank = gf_members_rank(members, event->rank);
     if (of.rank == GF_RANK_NONE) return; /* of an epoch that has ended */
     switch (event->kind) {
     case GF_RENDEZVOUS_CONNECTED: on_connected(members, of.rank); return;

@@ -135,7 +135,7 @@ bool gf_members_turned_away(struct gf_members *members, const struct gf_error *e
     bool first_join = (members->state == MEMBERS_JOINING) && (members->view.epoch.epoch == 0) && !members->go;
     if (!first_join || !members_coordinates(members) || (error->peer >= members->setup.world)) return false;
     if ((driver->turn_away == NULL) ||
-        !driver->turn_away(members->rendezvous, members->id_of[error->peer], error->text)) return false;
+        !driver->turn_away(members->rendezvous, members_id(members, error->peer), error->text)) return false;
     struct member *member = members_at(members, error->peer);
     member->state = MEMBER_EXPECTED;
     member->connected = member->leaves = false;

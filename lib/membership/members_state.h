@@ -19,6 +19,7 @@
 #define GF_MEMBERS_STATE_H
 
 #include "drivers/bytes.h"
+#include "drivers/link.h"
 #include "lib/elastic/view.h"
 #include "lib/membership/members.h"
 
@@ -93,7 +94,7 @@ struct member {
     bool connected;
     bool suspected;          /* by fault attribution, or it did not answer as coordinator */
     bool leaves;             /* BYE, or its report, said so */
-    uint32_t rank;           /* in this epoch; GF_RANK_NONE: it is not of it */
+    uint32_t epoch_rank;     /* GF_RANK_NONE: it is not of this epoch; gf_members_rank() */
     uint32_t owed;           /* bits 1 << members_frame */
     uint32_t view;           /* of its report */
     struct gf_members_progress progress;
@@ -156,18 +157,27 @@ struct gf_members {
     struct gf_error claim;      /* how a process that proved nothing did not fit; told if nobody better comes */
     struct gf_error tell;       /* what the others hear of it: GIVES_UP and ERROR */
     unsigned char *endpoints;       /* [id_count][endpoint_bytes_max], each begins with the control address */
-    uint32_t *id_of;            /* [world] of each rank; back: table[id].rank */
+    uint32_t *id_of;            /* [world] of each rank; back: gf_members_rank() */
     unsigned char scratch[GF_FRAME_PAYLOAD_MAX];
     struct member table[];      /* [id_count] */
 };
 
+static inline uint32_t members_id(const struct gf_members *members, uint32_t rank)
+{
+    return gf_member_at(members->id_of, rank);
+}
+static inline void members_rank_set(struct gf_members *members, uint32_t id, uint32_t rank)
+{
+    members->table[id].epoch_rank = rank;
+    if (rank != GF_RANK_NONE) members->id_of[rank] = id;
+}
 static inline struct member *members_at(struct gf_members *members, uint32_t rank)
 {
-    return &members->table[members->id_of[rank]];
+    return &members->table[members_id(members, rank)];
 }
 static inline const struct member *members_of(const struct gf_members *members, uint32_t rank)
 {
-    return &members->table[members->id_of[rank]];
+    return &members->table[members_id(members, rank)];
 }
 /* [endpoint_bytes_max]: its control address, and behind it what its link told. */
 static inline unsigned char *members_endpoint_at(const struct gf_members *members, uint32_t rank)

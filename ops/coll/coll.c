@@ -151,7 +151,7 @@ static gf_status coll_posted(struct gf_coll *coll, struct gf_coll_msg *msg, uint
 static uint32_t coll_rank(const struct gf_coll *coll, uint32_t peer)
 {
     GF_ASSERT((peer < coll->size) && (peer != coll->index));
-    return coll->members ? coll->members[peer] : peer;
+    return gf_member_at(coll->members, peer);
 }
 
 static gf_status coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move, gf_mem data, size_t bytes,

@@ -14,7 +14,7 @@ _Static_assert(WORD_DEVICE * 8 + 8 == GF_DIRECT_SLOT_BYTES, "a slot is full");
 
 uint32_t gf_direct_id(const struct gf_coll *coll, uint32_t index)
 {
-    return coll->members ? coll->members[index] : index;
+    return gf_member_at(coll->members, index);
 }
 
 /* Operations take the 2 L slots in the order of the triangular numbers, which come to each of them: no two strides are
