@@ -1,6 +1,6 @@
 #!/bin/sh
 # Allreduce between hosts of a slow network beside what users would pick instead: `make bench-net` (root). The hosts are
-# network namespaces with RATE_MBIT links both ways; contenders take turns, ROUNDS times over; the mean of a turn counts,
+# network namespaces with RATE_MBIT links both ways; contenders take turns, ROUNDS times over. A turn gives its mean,
 # for behind stalls in which a link's bucket fills most samples go faster than the link, and the median of the rounds.
 # Prints the tables of firmware-tests/results/peers.md. HOSTS="2 4" PARTS="sizes nodes devices small resnet".
 set -u
