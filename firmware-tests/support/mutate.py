@@ -69,7 +69,7 @@ def coverage(suites):
     kept, plain, counts = TREE + "/coverage.json", TREE + "/b/libgradientflow.so", TREE + "/cov/libgradientflow.so"
     if os.path.exists(kept):
         return json.load(open(kept))
-    make("cov", "-O1 --coverage", "LDFLAGS=--coverage", "cov/libgradientflow.so")
+    make("cov", "-O0 --coverage", "LDFLAGS=--coverage", "cov/libgradientflow.so")
     lines, seconds = collections.defaultdict(lambda: collections.defaultdict(list)), {}
     for suite in suites:
         begin = os.times()
@@ -89,11 +89,20 @@ def coverage(suites):
         out = subprocess.run(["gcov", "-t", "--json-format"] + found, cwd=TREE, check=True, capture_output=True).stdout
         for report in (r for row in out.splitlines() for r in json.loads(row)["files"]):
             for line in report["lines"]:
-                if line["count"] and report["file"].endswith(".c"):
-                    lines[report["file"]][str(line["line_number"])].append(suite)
+                if report["file"].endswith(".c"):
+                    lines[report["file"]][str(line["line_number"])] += [suite] if line["count"] else []
         shutil.rmtree(folder, ignore_errors=True)
     json.dump([lines, seconds], open(kept, "w"))
     return [lines, seconds]
+
+
+def suites_of(lines, path, at):
+    """who executes the line: that of the statement it goes on; of a table, which nobody executes, all that enter the file"""
+    known = lines.get(path, {})
+    for line in range(at, at - 4, -1):
+        if str(line) in known:
+            return known[str(line)]
+    return sorted(set(sum(known.values(), [])))
 
 
 def text_of(obj):
@@ -158,7 +167,7 @@ def main():
         line = open(TREE + "/" + path).read().count("\n", 0, offset) + 1
         key = "%s:%d.%d %s -> %s" % (path, line, offset, old, new)
         if key not in done:
-            fate = mutant_fate(path, offset, old, new, lines.get(path, {}).get(str(line), []), seconds) or "no mutant"
+            fate = mutant_fate(path, offset, old, new, suites_of(lines, path, line), seconds) or "no mutant"
             open(log, "a").write("%s\t%s\n" % (key, fate))
             done[key] = fate
         if done[key] == "no mutant":
