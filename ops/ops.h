@@ -117,6 +117,7 @@ static inline uint64_t gf_group_count(const struct gf_groups *form, uint64_t ele
 struct gf_ops {
     const char *name; /* "host", "cuda" */
     bool (*supported)(void); /* by this CPU; NULL: by any */
+    const struct gf_ops *(*best)(void); /* NULL; or this table holds no op, and says which does */
 
     /* dst[i] = round(src[i] * scale), to nearest even; the product is made in fp32. NULL check: not looked at; else
      * each result that is not finite is counted, base is the index of element 0. Same range valid if types agree. */
@@ -197,6 +198,8 @@ struct gf_ops {
                             const struct gf_groups *form, float factor, bool add);
 };
 
-extern const struct gf_ops gf_ops_host; /* the fastest versions this CPU runs, chosen once a call by CPUID */
+extern const struct gf_ops gf_ops_host;    /* stands for the fastest versions that this CPU runs, by CPUID: */
+const struct gf_ops *gf_ops_best(void);    /* these, the same at each call */
+static inline const struct gf_ops *gf_ops_of(const struct gf_ops *ops) { return (ops->best != NULL) ? ops->best() : ops; }
 
 #endif

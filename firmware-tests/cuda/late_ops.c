@@ -247,7 +247,7 @@ static gf_status late_adam(struct gf_queue *queue, const struct gf_adam *adam, u
 void late_work_do(struct late *late, const struct late_work *work)
 {
     struct gf_queue host = {.gpu = &late->gpu};
-    const struct gf_ops *ops = &gf_ops_host;
+    const struct gf_ops *ops = gf_ops_best();
     gf_status status = GF_OK;
     switch (work->kind) {
     case COPY: memmove((void *)(uintptr_t)work->at[0], (const void *)(uintptr_t)work->at[1], work->elem_count); break;

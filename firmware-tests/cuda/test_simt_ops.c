@@ -147,7 +147,7 @@ static void update_many(uint32_t count, uint32_t empty, uint64_t launches)
         parts[2 * i + 1] = (struct gf_update_part){at + ELEMS, ELEMS, 0, 0};
     }
     for (uint32_t on_host = 0; on_host < 2; on_host++) {
-        const struct gf_ops *ops = on_host ? &gf_ops_host : &gf_ops_cuda;
+        const struct gf_ops *ops = on_host ? gf_ops_best() : &gf_ops_cuda;
         uint64_t before = simt_gpu_launches;
         memset(squares, 0, sizeof squares);
         for (uint32_t i = 0; i < 2 * TENSORS * ELEMS; i++) weight[i] = (float)(i % 17);

@@ -166,5 +166,5 @@ void each_version(void (*cases)(const struct turn *t))
         if (gf_ops_variants[v].supported()) each_turn(gf_ops_variants[v].ops, cases);
         else print_message("%s: skipped, this CPU lacks it\n", gf_ops_variants[v].ops->name);
     }
-    each_turn(&gf_ops_host, cases);
+    each_turn(gf_ops_best(), cases);
 }

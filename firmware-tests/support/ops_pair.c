@@ -148,7 +148,7 @@ static void compare(struct turn *t, gf_status status, bool any_nan)
 
 #define BOTH(t, name, call_host, call_device)                                  \
     do {                                                                       \
-        gf_status host_status = gf_ops_host.call_host, status = GF_OK;         \
+        gf_status host_status = gf_ops_best()->call_host, status = GF_OK;         \
         (t)->op = (name);                                                      \
         if (host_status == GF_OK) status = (t)->pair->ops->call_device;        \
         compare((t), status, false);                                           \
@@ -229,7 +229,7 @@ static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elem
     fill(t, A, GF_TYPE_F32, special);
     fill(t, B, GF_TYPE_F32, false);
     t->op = "score";
-    (void)gf_ops_host.score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
+    (void)gf_ops_best()->score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
     compare(t, t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems, piece_elems),
             special);
 }

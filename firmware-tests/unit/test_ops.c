@@ -348,15 +348,15 @@ TEST(test_casts_past_the_cache)
 
 TEST(test_copy_and_zero)
 {
-    const struct turn all = {.ops = &gf_ops_host, .count = ELEMS_MAX};
+    const struct turn all = {.ops = gf_ops_best(), .count = ELEMS_MAX};
     areas_whole();
     for (uint32_t size = 0; size < 300; size += 7) {
         struct range src = range_filled(&all, SOURCE, 0, GF_TYPE_F32), dst = range_empty(OUT, 0, GF_TYPE_F32);
-        assert_int_equal(gf_ops_host.copy(NULL, mem(dst) + 1, mem(src) + 3, size), GF_OK);
+        assert_int_equal(gf_ops_best()->copy(NULL, mem(dst) + 1, mem(src) + 3, size), GF_OK);
         memcpy(wanted_base(dst) + 1, wanted_base(src) + 3, size);
         assert_true(same_bits(dst));
-        assert_int_equal(gf_ops_host.copy(NULL, mem(dst) + 1, mem(dst) + 1, size), GF_OK);
-        assert_int_equal(gf_ops_host.zero(NULL, mem(dst) + 5, size / 2), GF_OK);
+        assert_int_equal(gf_ops_best()->copy(NULL, mem(dst) + 1, mem(dst) + 1, size), GF_OK);
+        assert_int_equal(gf_ops_best()->zero(NULL, mem(dst) + 5, size / 2), GF_OK);
         memset(wanted_base(dst) + 5, 0, size / 2);
         assert_true(same_bits(dst) && same_bits(src));
     }

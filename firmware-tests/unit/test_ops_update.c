@@ -17,7 +17,7 @@ TEST(test_ratio)
         {2, 3, 1, 0.1f, 1e-9f, 0}, /* below */
     };
     for (uint32_t v = 0; v <= gf_ops_variant_count; v++) {
-        const struct gf_ops *ops = (v < gf_ops_variant_count) ? gf_ops_variants[v].ops : &gf_ops_host;
+        const struct gf_ops *ops = (v < gf_ops_variant_count) ? gf_ops_variants[v].ops : gf_ops_best();
         if ((v < gf_ops_variant_count) && !gf_ops_variants[v].supported()) continue;
         for (uint32_t r = 0; r < LENGTH(rows); r++) {
             float got = -1, want = rows[r].want;

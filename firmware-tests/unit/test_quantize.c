@@ -97,7 +97,7 @@ TEST(values_are_the_nearest_that_a_group_has_and_what_is_missing_is_kept)
     for (size_t f = 0; f < LENGTH(forms); f++) {
         for (uint32_t v = 0; v < gf_ops_variant_count; v++)
             if (gf_ops_variants[v].supported()) each_count(gf_ops_variants[v].ops, &forms[f]);
-        each_count(&gf_ops_host, &forms[f]);
+        each_count(gf_ops_best(), &forms[f]);
     }
 }
 
@@ -115,7 +115,7 @@ TEST(groups_without_a_scale_are_zeroes)
             struct gf_check check = {0, UINT64_MAX};
             value[17] = rows[row].value;
             memcpy(before, value, sizeof value);
-            (void)gf_ops_host.quantize(NULL, at(groups), at(value), forms[f].elems, &forms[f], 40,
+            (void)gf_ops_best()->quantize(NULL, at(groups), at(value), forms[f].elems, &forms[f], 40,
                                        &check);
             for (uint32_t b = 0; b < gf_group_bytes(&forms[f]); b++) assert_int_equal(groups[b], 0);
             assert_memory_equal(value, before, sizeof value);
@@ -137,7 +137,7 @@ TEST(nothing_is_lost_over_many_steps)
                 meant[i] += (double)gradient;
                 value[i] += gradient;
             }
-            (void)gf_ops_host.quantize(NULL, at(groups), at(value), forms[f].elems, &forms[f], 0,
+            (void)gf_ops_best()->quantize(NULL, at(groups), at(value), forms[f].elems, &forms[f], 0,
                                        NULL);
             for (uint32_t i = 0; i < forms[f].elems; i++) sent[i] += given(groups, &forms[f], i);
         }
@@ -189,8 +189,8 @@ TEST(combinations_without_a_rule_are_refused)
 static void round_trip(float *value, float *scratch, uint8_t *groups, uint64_t count)
 {
     memcpy(scratch, value, count * sizeof(float));
-    (void)gf_ops_host.quantize(NULL, at(groups), at(scratch), count, &forms[0], 0, NULL);
-    (void)gf_ops_host.dequantize(NULL, at(value), at(groups), count, &forms[0], 1.0f, false);
+    (void)gf_ops_best()->quantize(NULL, at(groups), at(scratch), count, &forms[0], 0, NULL);
+    (void)gf_ops_best()->dequantize(NULL, at(value), at(groups), count, &forms[0], 1.0f, false);
 }
 
 /* Why partial sums are not quantized: a ring would do so at each hop. The error of a sum of n ranks, over its size. */

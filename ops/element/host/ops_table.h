@@ -18,10 +18,11 @@
 #define OPS_TABLE(table_name, is_supported)                                                                       \
     {                                                                                                             \
         .name = (table_name), .supported = (is_supported), .cast = cast, .sum = sum, .sum_n = sum_n,              \
-        .check = check, .copy = copy, .zero = zero, .score = score, .norm = norm, .ratio = ratio,                 \
-        .accumulate = accumulate, .cast_chunks = cast_chunks, .accumulate_chunks = accumulate_chunks,             \
-        .zero_chunks = zero_chunks, .update = update, .update_parts = update_parts,                               \
-        .update_chunks = update_chunks, .adam = adam, .quantize = quantize, .dequantize = dequantize              \
+        .check = check, .copy = copy, .copy_n = copy_n, .zero = zero, .score = score, .norm = norm,               \
+        .ratio = ratio, .accumulate = accumulate, .cast_chunks = cast_chunks,                                     \
+        .accumulate_chunks = accumulate_chunks, .zero_chunks = zero_chunks, .update = update,                     \
+        .update_parts = update_parts, .update_chunks = update_chunks, .adam = adam, .quantize = quantize,         \
+        .dequantize = dequantize                                                                                  \
     }
 
 #endif
