@@ -96,13 +96,14 @@ def coverage(suites):
     return [lines, seconds]
 
 
-def suites_of(lines, path, at):
-    """who executes the line: that of the statement it goes on; of a table, which nobody executes, all that enter the file"""
+def suites_of(lines, path, at, every):
+    """who executes the line, or that of the statement it goes on; of a table, which nobody executes, all that enter the
+    file, and every suite where the file is nothing else"""
     known = lines.get(path, {})
     for line in range(at, at - 4, -1):
         if str(line) in known:
             return known[str(line)]
-    return sorted(set(sum(known.values(), [])))
+    return sorted(set(sum(known.values(), []))) if known else every
 
 
 def text_of(obj):
@@ -167,7 +168,7 @@ def main():
         line = open(TREE + "/" + path).read().count("\n", 0, offset) + 1
         key = "%s:%d.%d %s -> %s" % (path, line, offset, old, new)
         if key not in done:
-            fate = mutant_fate(path, offset, old, new, suites_of(lines, path, line), seconds) or "no mutant"
+            fate = mutant_fate(path, offset, old, new, suites_of(lines, path, line, list(seconds)), seconds) or "no mutant"
             open(log, "a").write("%s\t%s\n" % (key, fate))
             done[key] = fate
         if done[key] == "no mutant":
