@@ -200,6 +200,9 @@ struct gf_ops {
 
 extern const struct gf_ops gf_ops_host;    /* stands for the fastest versions that this CPU runs, by CPUID: */
 const struct gf_ops *gf_ops_best(void);    /* these, the same at each call */
-static inline const struct gf_ops *gf_ops_of(const struct gf_ops *ops) { return (ops->best != NULL) ? ops->best() : ops; }
+static inline const struct gf_ops *gf_ops_of(const struct gf_ops *ops)
+{
+    return (ops->best != NULL) ? ops->best() : ops;
+}
 
 #endif

@@ -51,7 +51,8 @@ static void add_range(const struct reference *ref, uint32_t to, uint32_t from, u
     if (c->fold_elem_bytes) {
         for (size_t i = 0; i < count * elem_bytes; i++) dst[i] ^= src[i];
     } else {
-        assert_int_equal(gf_ops_best()->sum(NULL, (gf_mem)(uintptr_t)dst, (gf_mem)(uintptr_t)src, c->type, count, 0, NULL),
+        const struct gf_ops *ops = gf_ops_best();
+        assert_int_equal(ops->sum(NULL, (gf_mem)(uintptr_t)dst, (gf_mem)(uintptr_t)src, c->type, count, 0, NULL),
                          GF_OK);
     }
 }
@@ -108,13 +109,14 @@ static void sum_once(const struct reference *ref)
     const struct coll_case *c = &ref->world->c;
     float *wide = calloc(2 * c->elem_count + 1, sizeof *wide), *next = wide + c->elem_count;
     gf_mem result = (gf_mem)(uintptr_t)ref->vectors;
+    const struct gf_ops *ops = gf_ops_best();
     assert_non_null(wide);
     for (uint32_t i = 0; i < c->size; i++) {
-        assert_int_equal(gf_ops_best()->cast(NULL, (gf_mem)(uintptr_t)next, GF_TYPE_F32, result + i * ref->vector_bytes,
+        assert_int_equal(ops->cast(NULL, (gf_mem)(uintptr_t)next, GF_TYPE_F32, result + i * ref->vector_bytes,
                                           c->type, c->elem_count, 1.0f, 0, NULL), GF_OK);
         for (uint64_t e = 0; e < c->elem_count; e++) wide[e] = (i == 0) ? next[e] : wide[e] + next[e];
     }
-    assert_int_equal(gf_ops_best()->cast(NULL, result, c->type, (gf_mem)(uintptr_t)wide, GF_TYPE_F32, c->elem_count, 1.0f,
+    assert_int_equal(ops->cast(NULL, result, c->type, (gf_mem)(uintptr_t)wide, GF_TYPE_F32, c->elem_count, 1.0f,
                                       0, NULL), GF_OK);
     free(wide);
 }

@@ -8,7 +8,7 @@ near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d 
 nap() { sleep "$(awk -v ms="$1" 'BEGIN { print ms / 1000 }')"; }
 show() { tail -n "${1:-20}" "$scratch/log"; return 1; }
 
-# job_start "GF-RUN OPTIONS" GF-TRAIN OPTION..: in the background, as $job, until rank 0 has saved a step, as it does each $every
+# job_start "GF-RUN OPTIONS" GF-TRAIN OPTION..: in the background, as $job, until rank 0 has saved a step
 job_start() {
     how=$1; shift
     rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"

@@ -65,7 +65,7 @@ def run(build, suite, cpu_s=200, **more):
 
 
 def coverage(suites):
-    """{file: {line: suites that execute it}}, and each suite's processor time: the same programs, with a library that counts"""
+    """{file: {line: suites that execute it}}, and each suite's processor time: the programs with a library that counts"""
     kept, plain, counts = TREE + "/coverage.json", TREE + "/b/libgradientflow.so", TREE + "/cov/libgradientflow.so"
     if os.path.exists(kept):
         return json.load(open(kept))
@@ -168,7 +168,8 @@ def main():
         line = open(TREE + "/" + path).read().count("\n", 0, offset) + 1
         key = "%s:%d.%d %s -> %s" % (path, line, offset, old, new)
         if key not in done:
-            fate = mutant_fate(path, offset, old, new, suites_of(lines, path, line, list(seconds)), seconds) or "no mutant"
+            suites = suites_of(lines, path, line, list(seconds))
+            fate = mutant_fate(path, offset, old, new, suites, seconds) or "no mutant"
             open(log, "a").write("%s\t%s\n" % (key, fate))
             done[key] = fate
         if done[key] == "no mutant":
