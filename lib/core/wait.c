@@ -66,25 +66,27 @@ static void idle_sleep(gf_context *gf)
     else sleep_on_drivers(gf, (what == GF_AWAITED_NEWS) ? SLEEP_NS : QUIET_SLEEP_NS);
 }
 
-static void idle_auto(gf_context *gf, uint32_t polls)
+/* Returns when the poll before a yield began; 0: nothing yielded. How long that took the next poll tells, which reads
+ * the clock anyway: two more looks at it would take a tenth of a yield that comes back at once. */
+static uint64_t idle_auto(gf_context *gf, uint32_t polls)
 {
-    uint64_t begin_ns = gf_now(gf);
-    if (!gf_idle_yields(&gf->waiting.idling, polls, begin_ns)) {
+    if (!gf_idle_yields(&gf->waiting.idling, polls, gf->polled.at_ns)) {
         idle_sleep(gf);
-        return;
+        return 0;
     }
     (void)sched_yield();
-    gf_idle_yielded(&gf->waiting.idling, begin_ns, gf_now(gf));
+    return gf->polled.at_ns;
 }
 
-static void idle(gf_context *gf, uint32_t polls)
+static uint64_t idle(gf_context *gf, uint32_t polls)
 {
     switch (gf->config.link.idle) {
-    case GF_IDLE_SPIN:  return;
-    case GF_IDLE_SLEEP: idle_sleep(gf); return;
-    case GF_IDLE_YIELD: (void)sched_yield(); return;
-    case GF_IDLE_AUTO:  idle_auto(gf, polls); return;
+    case GF_IDLE_SPIN:  break;
+    case GF_IDLE_SLEEP: idle_sleep(gf); break;
+    case GF_IDLE_YIELD: (void)sched_yield(); break;
+    case GF_IDLE_AUTO:  return idle_auto(gf, polls);
     }
+    return 0;
 }
 
 /* Where the context is on its way: a poll that changed it may have left something to send to the next one. */
@@ -97,7 +99,7 @@ static uint64_t place(const gf_context *gf)
 gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *arg), void *arg)
 {
     bool spins = (gf->config.link.idle == GF_IDLE_SPIN) || ((gf->config.link.idle == GF_IDLE_AUTO) && !gf->waiting.oversubscribed);
-    uint64_t moved_ns = gf->waiting.moved_ns, before = place(gf);
+    uint64_t moved_ns = gf->waiting.moved_ns, before = place(gf), yielded_ns = 0;
     uint32_t polls = 0; /* in a row that moved nothing */
     gf->waiting.armed = false;
     for (;;) {
@@ -106,10 +108,12 @@ gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *ar
         gf->waiting.awaits_core = false;
         status = progress(gf, arg);
         gf->waiting.spins = 0;
+        if (yielded_ns != 0) gf_idle_yielded(&gf->waiting.idling, yielded_ns, gf->polled.at_ns);
+        yielded_ns = 0;
         if (status != GF_AGAIN) return status;
         polls = ((gf->waiting.moved_ns != moved_ns) || (place(gf) != before)) ? 0 : polls + 1;
         moved_ns = gf->waiting.moved_ns;
         before = place(gf);
-        if ((polls > 0) || gf->waiting.awaits_core) idle(gf, polls);
+        if ((polls > 0) || gf->waiting.awaits_core) yielded_ns = idle(gf, polls);
     }
 }
