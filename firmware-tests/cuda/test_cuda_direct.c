@@ -130,6 +130,17 @@ TEST(where_one_rank_is_refused_all_go_through_host_memory)
     }
 }
 
+/* What a reader of a killed process's memory sees is not known. */
+TEST(an_elastic_job_reads_no_device_memory_of_other_ranks)
+{
+    struct world_setup setup = state_setup_of(&state_runs[3]);
+    cuda_world_begin(1, NULL);
+    setup.sim.ranks_per_node = setup.world;
+    setup.config.job.elastic = true;
+    cuda_world_open(&setup);
+    expect_fallback(&state_runs[3], "rank 0: job.elastic: it may outlive a rank");
+}
+
 /* ---- what befalls a step ---- */
 
 /* It dies in the middle of its backward pass; the device's work that the others had queued ends all the same. */

@@ -32,6 +32,7 @@ static const struct {
     {"job.id", "0", "\"0xffffffffffffffff\"", "18446744073709551615", "-1", "\"18446744073709551616\"", "true", NULL},
     {"job.ignore_environment", "false", "true", "true", NULL, NULL, "1",
      "job: { world = 2; ignore_environment = true; };"},
+    {"job.elastic", "false", "true", "true", NULL, NULL, "1", NULL},
     {"rendezvous.address", "127.0.0.1:7117", "\"127.0.0.1:80\"", "127.0.0.1:80", "\"127.0.0.1:0\"",
      "\"127.0.0.1:65536\"", "7117", NULL},
     {"rendezvous.bind", "", "\"127.0.0.1\"", "127.0.0.1", "\"127.0.0\"", "\"127.0.0.256\"", "127", NULL},

@@ -12,7 +12,7 @@
 #include "lib/modules/modules.h"
 
 /* Why a rank's memory cannot be shared. */
-enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_OUT_OF_REACH, IPC_OTHER_MEMORY };
+enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_OUT_OF_REACH, IPC_OTHER_MEMORY, IPC_ELASTIC };
 
 size_t gf_ipc_bytes(uint32_t world)
 {
@@ -97,6 +97,8 @@ gf_status gf_ipc_begin(gf_context *gf)
     memset(gf->ipc.handles, 0, gf->world * GF_IPC_WORDS * sizeof(float));
     if (driver->export == NULL) {
         handle[0] = IPC_NOT_BUILT;
+    } else if (gf->config.job.elastic) {
+        handle[0] = IPC_ELASTIC; /* CUDA IPC says nothing of an exporter that is killed while it is read */
     } else if (driver->export(gf->gpu, handle + 2) < 0) {
         handle[0] = IPC_KEPT;
         handle[1] = (float)gf->gpu->fault.foreign_code;
@@ -149,8 +151,9 @@ static const char *reason(float number)
     static const char *const reasons[] = {"", "its device's driver exports no memory",
                                           "it may not export its device memory",
                                           "it cannot reach the device memory of another rank",
-                                          "it reads other memory than another rank exported"};
-    return reasons[(number <= IPC_OTHER_MEMORY) ? (uint32_t)number : IPC_OTHER_MEMORY];
+                                          "it reads other memory than another rank exported",
+                                          "job.elastic: it may outlive a rank whose device memory it would read"};
+    return reasons[(number <= IPC_ELASTIC) ? (uint32_t)number : IPC_OTHER_MEMORY];
 }
 
 void gf_ipc_commit(gf_context *gf)

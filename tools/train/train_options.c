@@ -254,6 +254,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         out.schedule = config_out->rate;
         out.schedule_name = "configuration";
     }
+    if (out.elastic) config_out->job.elastic = true;
     if (strcmp(settings.precision, "fp32") != 0) out.precision = config_out->optimizer.half_weights;
     if ((strcmp(settings.precision, "fp32") != 0) && (out.precision == GF_TYPE_F32))
         return refuse("--precision with optimizer.half_weights = fp32", "one of the two");
