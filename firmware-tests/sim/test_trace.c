@@ -156,6 +156,8 @@ TEST(times_are_those_of_the_step_and_the_slowest_is_named)
     setup = setup_of(2);
     world_open(&w, &setup);
     assert_int_equal(world_stats(&w, 0).slowest_peer, GF_RANK_NONE);
+    assert_int_equal(world_stats(&w, 0).slowest_link, GF_RANK_NONE);
+    assert_int_equal(world_stats(&w, 0).slowest_link_ns, 0);
     for (uint32_t n = 0; n < STEPS; n++) {
         struct gf_stats stats;
         late.until_ns = gf_sim_now_ns(w.sim) + LATE_NS;
