@@ -139,6 +139,6 @@ gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
     if (((status = small_put(coll)) < 0) || ((status = gf_direct_signal(coll)) < 0)) return status;
     coll->moved_ns = now_ns;
     gf_direct_wake(coll);
-    gf_direct_next(coll);
+    gf_direct_next(coll); /* behind the fence: before it 8 bytes take 0.50 us instead of 0.38 (results/peers.md) */
     return GF_AGAIN;
 }
