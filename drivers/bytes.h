@@ -82,4 +82,45 @@ static inline void gf_get_text(struct gf_get *get, char *text_out, size_t bytes)
     text_out[i] = 0;
 }
 
+/* One walk both ways, so that what is written and what is read cannot disagree; one of the two is NULL. */
+struct gf_walk {
+    struct gf_put *put;
+    struct gf_get *get;
+};
+
+static inline void gf_walk_u32(struct gf_walk *walk, uint32_t *value)
+{
+    if (walk->put != NULL) gf_put_u32(walk->put, *value);
+    else *value = gf_get_u32(walk->get);
+}
+static inline void gf_walk_u64(struct gf_walk *walk, uint64_t *value)
+{
+    if (walk->put != NULL) gf_put_u64(walk->put, *value);
+    else *value = gf_get_u64(walk->get);
+}
+static inline void gf_walk_bool(struct gf_walk *walk, bool *value)
+{
+    uint32_t word = *value ? 1 : 0;
+    gf_walk_u32(walk, &word);
+    *value = (word != 0);
+}
+static inline void gf_walk_u16(struct gf_walk *walk, uint16_t *value)
+{
+    if (walk->put != NULL) gf_put_u16(walk->put, *value);
+    else *value = (uint16_t)gf_get_u16(walk->get);
+}
+/* What cannot be read is zeroed. */
+static inline void gf_walk_bytes(struct gf_walk *walk, void *data, size_t bytes)
+{
+    const unsigned char *in = (walk->get != NULL) ? gf_get_bytes(walk->get, bytes) : NULL;
+    if (walk->put != NULL) gf_put_bytes(walk->put, data, bytes);
+    else if (in != NULL) memcpy(data, in, bytes);
+    else memset(data, 0, bytes);
+}
+static inline void gf_walk_text(struct gf_walk *walk, char *text, size_t bytes)
+{
+    if (walk->put != NULL) gf_put_text(walk->put, text, bytes);
+    else gf_get_text(walk->get, text, bytes);
+}
+
 #endif

@@ -21,14 +21,14 @@ static struct view_proposal proposal_of(const struct sent *sent)
 
 static void proposal_put(struct gf_put *put, const struct sent *sent)
 {
-    const struct view_proposal proposal = proposal_of(sent);
-    gf_view_proposal_put(put, &proposal, 3);
+    struct view_proposal proposal = proposal_of(sent);
+    gf_view_proposal_walk(&(struct gf_walk){.put = put}, &proposal, 3);
 }
 
 static bool commit_take(int32_t code, const struct sent *sent)
 {
     unsigned char payload[512];
-    const struct view_proposal proposal = proposal_of(sent);
+    struct view_proposal proposal = proposal_of(sent);
     struct gf_put put = {payload, sizeof payload};
     struct gf_get get = {.at = payload};
     gf_put_u32(&put, (uint32_t)code);
@@ -193,7 +193,7 @@ static bool report_take(uint32_t from, const struct report *report)
     gf_put_u32(&put, 1);
     gf_put_u64(&put, 4);
     gf_put_u64(&put, 0);
-    gf_view_list_put(&put, &list, 3);
+    gf_view_list_walk(&(struct gf_walk){.put = &put}, &list, 3);
     proposal_put(&put, &accepted);
     get.left = (uint32_t)(sizeof payload - put.left);
     return gf_view_frame(world.ranks[0].members, from, MEMBERS_DO_VIEW_CHANGE, &get);
@@ -247,6 +247,15 @@ TEST(a_report_counts_where_it_fits)
     }
 }
 
+TEST(a_process_that_proved_nothing_changes_no_view)
+{
+    const struct gf_rendezvous_event refused = {.kind = GF_RENDEZVOUS_REFUSED, .rank = GF_RANK_NONE, .unproven = true};
+    struct gf_members *members = collector();
+    gf_view_event(members, &refused);
+    assert_int_equal(members->view.state, VIEW_COLLECT);
+    members_world_end();
+}
+
 /* Two of three are enough; the proposal that one of them had accepted is proposed again, and committed by two. */
 TEST(what_may_have_been_chosen_is_proposed_again)
 {
@@ -294,8 +303,9 @@ TEST(a_list_has_its_first)
         struct members_list list = {.epoch = rows[i].epoch, .first = rows[i].first,
                                     .bits = {(unsigned char)rows[i].bits}};
         struct gf_get get = {.at = bytes, .left = sizeof bytes};
-        gf_view_list_put(&put, &list, 3);
-        assert_int_equal(gf_view_list_get(&get, 3, &list), rows[i].valid);
+        gf_view_list_walk(&(struct gf_walk){.put = &put}, &list, 3);
+        gf_view_list_walk(&(struct gf_walk){.get = &get}, &list, 3);
+        assert_int_equal(!get.bad, rows[i].valid);
     }
 }
 

@@ -33,32 +33,20 @@ uint32_t gf_view_list_rank(const struct members_list *list, uint32_t id)
     return rank;
 }
 
-void gf_view_list_put(struct gf_put *put, const struct members_list *list, uint32_t id_count)
+void gf_view_list_walk(struct gf_walk *walk, struct members_list *list, uint32_t id_count)
 {
-    gf_put_u32(put, list->epoch);
-    gf_put_u32(put, list->first);
-    gf_put_u32(put, list->taken_count);
-    for (uint32_t i = 0; i < list->taken_count; i++) gf_put_u16(put, list->taken[i]);
-    gf_put_bytes(put, list->bits, (id_count + 7) / 8);
-}
-
-bool gf_view_list_get(struct gf_get *get, uint32_t id_count, struct members_list *list_out)
-{
-    const unsigned char *bits;
     uint32_t bytes = (id_count + 7) / 8;
-    memset(list_out, 0, sizeof *list_out);
-    list_out->epoch = gf_get_u32(get);
-    list_out->first = gf_get_u32(get);
-    list_out->taken_count = gf_get_u32(get);
-    if (list_out->taken_count > VIEW_TAKES_MAX) get->bad = true;
-    for (uint32_t i = 0; !get->bad && (i < list_out->taken_count); i++) list_out->taken[i] = (uint16_t)gf_get_u16(get);
-    bits = gf_get_bytes(get, bytes);
-    if (get->bad) return false;
-    memcpy(list_out->bits, bits, bytes);
-    if ((id_count % 8 != 0) && ((list_out->bits[bytes - 1] >> (id_count % 8)) != 0)) get->bad = true;
-    if ((list_out->epoch != 0) &&
-        ((list_out->first >= id_count) || !gf_view_list_has(list_out, list_out->first))) get->bad = true;
-    return !get->bad;
+    gf_walk_u32(walk, &list->epoch);
+    gf_walk_u32(walk, &list->first);
+    gf_walk_u32(walk, &list->taken_count);
+    if ((walk->get != NULL) && (list->taken_count > VIEW_TAKES_MAX)) walk->get->bad = true;
+    for (uint32_t i = 0; (i < list->taken_count) && (i < VIEW_TAKES_MAX); i++) gf_walk_u16(walk, &list->taken[i]);
+    gf_walk_bytes(walk, list->bits, bytes);
+    if (walk->get == NULL) return;
+    bool first_fits = (list->first < id_count) && gf_view_list_has(list, list->first);
+    memset(list->bits + bytes, 0, sizeof list->bits - bytes);
+    if ((id_count % 8 != 0) && ((list->bits[bytes - 1] >> (id_count % 8)) != 0)) walk->get->bad = true;
+    if ((list->epoch != 0) && !first_fits) walk->get->bad = true;
 }
 
 /* A process that waits is of whatever takes it in. A member is of the next epoch if that holds its member id for

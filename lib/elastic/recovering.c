@@ -13,7 +13,7 @@
 static void refuse(struct gf_members *members, uint32_t id, gf_status code, const char *text)
 {
     struct gf_put put = {members->scratch, sizeof members->scratch};
-    static const struct view_proposal none;
+    struct view_proposal none = {0};
     gf_put_u32(&put, (uint32_t)code);
     gf_put_u32(&put, 0);
     gf_view_commit_put(&put, members, &none, text);
@@ -29,7 +29,7 @@ static gf_status join_check(const struct gf_members *members, uint32_t id, struc
 {
     uint32_t epoch, id_count = gf_get_u32(get), first_world = gf_get_u32(get);
     bool is_new = gf_get_u32(get) != 0, was_used = ((members->view.used[id / 8] >> (id % 8)) & 1) != 0;
-    struct gf_offer offer;
+    struct gf_offer offer = {0};
     if (!gf_members_offer_get(get, &offer, &epoch)) return GF_AGAIN;
     offer.world = members->setup.offer.world; /* of this epoch */
     if ((id_count != members->id_count) || (first_world != members->first_world))

@@ -91,15 +91,15 @@ bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struc
 
 void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
-    struct member *member = &members->table[event->rank];
     struct members_view *view = &members->view;
     uint32_t kind = event->frame_kind & ((1u << MEMBERS_KIND_BITS) - 1u);
+    if (event->kind == GF_RENDEZVOUS_REFUSED) return; /* of nobody */
+    struct member *member = &members->table[event->rank];
     bool was_recovering = gf_member_is_recovering(member), begun = (event->kind == GF_RENDEZVOUS_CONNECTED);
     if (event->kind == GF_RENDEZVOUS_FRAME) {
         if ((kind == MEMBERS_FAULT) || (kind == MEMBERS_GIVES_UP)) step(members, FAULT, event->rank, NULL);
         return;
     }
-    if (event->kind == GF_RENDEZVOUS_REFUSED) return;
     if (begun && !members->was_member && (view->state == VIEW_SEEK)) view->coordinator = event->rank; /* whoever */
     member->connected = begun;
     member->owed = 0;

@@ -73,8 +73,7 @@ uint32_t gf_view_list_count(const struct members_list *list, uint32_t id_count);
 uint32_t gf_view_list_next(const struct members_list *list, uint32_t id, uint32_t id_count);
 /* The rank of a member in it. */
 uint32_t gf_view_list_rank(const struct members_list *list, uint32_t id);
-void gf_view_list_put(struct gf_put *put, const struct members_list *list, uint32_t id_count);
-bool gf_view_list_get(struct gf_get *get, uint32_t id_count, struct members_list *list_out);
+void gf_view_list_walk(struct gf_walk *walk, struct members_list *list, uint32_t id_count);
 /* Is this process of the newer epoch that has this list? */
 bool gf_view_list_is_mine(const struct gf_members *members, const struct members_list *list);
 /* May those on `here` decide? */
@@ -87,12 +86,11 @@ struct view_report {
     bool planned, leaves;
     struct gf_members_progress progress;
 };
-/* What has no room on the stack is read in place: the three lists follow each other in *get. */
-bool gf_view_report_get(struct gf_get *get, uint32_t id_count, struct view_report *report_out);
-void gf_view_proposal_put(struct gf_put *put, const struct view_proposal *proposal, uint32_t id_count);
-void gf_view_commit_put(struct gf_put *put, const struct gf_members *members, const struct view_proposal *proposal,
+/* The epoch's list follows a report, then the accepted proposal. */
+void gf_view_report_walk(struct gf_walk *walk, struct view_report *report, uint32_t id_count);
+void gf_view_proposal_walk(struct gf_walk *walk, struct view_proposal *proposal, uint32_t id_count);
+void gf_view_commit_put(struct gf_put *put, const struct gf_members *members, struct view_proposal *proposal,
                         const char *reason);
-bool gf_view_proposal_get(struct gf_get *get, uint32_t id_count, struct view_proposal *proposal_out);
 
 /* ---- view_begin.c ---- */
 void gf_view_epoch_take(struct gf_members *members); /* view.current is the last committed one */

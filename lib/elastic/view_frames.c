@@ -7,73 +7,58 @@
  *     COMMIT          the next epoch has begun; or, with an error, this attempt or this process goes no further */
 #include "lib/membership/members_state.h"
 
-static void progress_put(struct gf_put *put, const struct gf_members_progress *progress)
+static void progress_walk(struct gf_walk *walk, struct gf_members_progress *progress)
 {
-    gf_put_u32(put, progress->applied | (progress->partial << 1));
-    gf_put_u64(put, progress->steps);
-    gf_put_u64(put, progress->requests);
+    uint32_t flags = progress->applied | (progress->partial << 1);
+    gf_walk_u32(walk, &flags);
+    progress->applied = flags & 1u;
+    progress->partial = (flags >> 1) & 1u;
+    gf_walk_u64(walk, &progress->steps);
+    gf_walk_u64(walk, &progress->requests);
 }
 
-static void progress_get(struct gf_get *get, struct gf_members_progress *standing_out)
+void gf_view_proposal_walk(struct gf_walk *walk, struct view_proposal *proposal, uint32_t id_count)
 {
-    uint32_t flags = gf_get_u32(get);
-    *standing_out = (struct gf_members_progress){.applied = flags & 1u, .partial = (flags >> 1) & 1u};
-    standing_out->steps = gf_get_u64(get);
-    standing_out->requests = gf_get_u64(get);
+    const struct members_list *list = &proposal->list;
+    gf_walk_u32(walk, &proposal->lead);
+    gf_walk_bool(walk, &proposal->lags);
+    progress_walk(walk, &proposal->progress);
+    gf_view_list_walk(walk, &proposal->list, id_count);
+    if ((walk->get != NULL) && (list->epoch != 0) && (proposal->lead >= gf_view_list_count(list, id_count)))
+        walk->get->bad = true;
 }
 
-void gf_view_proposal_put(struct gf_put *put, const struct view_proposal *proposal, uint32_t id_count)
+void gf_view_report_walk(struct gf_walk *walk, struct view_report *report, uint32_t id_count)
 {
-    gf_put_u32(put, proposal->lead);
-    gf_put_u32(put, proposal->lags ? 1 : 0);
-    progress_put(put, &proposal->progress);
-    gf_view_list_put(put, &proposal->list, id_count);
+    uint32_t count = id_count;
+    gf_walk_u32(walk, &count);
+    gf_walk_u32(walk, &report->view);
+    gf_walk_u32(walk, &report->accepted_view);
+    gf_walk_bool(walk, &report->planned);
+    gf_walk_bool(walk, &report->leaves);
+    progress_walk(walk, &report->progress);
+    bool fits = (count == id_count) && (report->view <= VIEW_MAX) && (report->accepted_view <= report->view);
+    if ((walk->get != NULL) && !fits) walk->get->bad = true;
 }
 
-bool gf_view_proposal_get(struct gf_get *get, uint32_t id_count, struct view_proposal *proposal_out)
+static void report_put(struct gf_put *put, struct gf_members *members)
 {
-    proposal_out->lead = gf_get_u32(get);
-    proposal_out->lags = gf_get_u32(get) != 0;
-    progress_get(get, &proposal_out->progress);
-    if (!gf_view_list_get(get, id_count, &proposal_out->list)) return false;
-    if ((proposal_out->list.epoch != 0) && (proposal_out->lead >= gf_view_list_count(&proposal_out->list, id_count)))
-        get->bad = true;
-    return !get->bad;
-}
-
-bool gf_view_report_get(struct gf_get *get, uint32_t id_count, struct view_report *report_out)
-{
-    uint32_t count = gf_get_u32(get);
-    report_out->view = gf_get_u32(get);
-    report_out->accepted_view = gf_get_u32(get);
-    report_out->planned = gf_get_u32(get) != 0;
-    report_out->leaves = gf_get_u32(get) != 0;
-    progress_get(get, &report_out->progress);
-    if ((count != id_count) || (report_out->view > VIEW_MAX) || (report_out->accepted_view > report_out->view))
-        get->bad = true;
-    return !get->bad;
-}
-
-static void report_put(struct gf_put *put, const struct gf_members *members)
-{
-    const struct members_view *view = &members->view;
-    gf_put_u32(put, members->id_count);
-    gf_put_u32(put, view->view);
-    gf_put_u32(put, view->accepted_view);
-    gf_put_u32(put, view->planned ? 1 : 0);
-    gf_put_u32(put, view->leaves ? 1 : 0);
-    progress_put(put, &view->own);
-    gf_view_list_put(put, &view->epoch, members->id_count);
-    gf_view_proposal_put(put, &view->accepted, members->id_count);
+    struct members_view *view = &members->view;
+    struct view_report report = {.view = view->view, .accepted_view = view->accepted_view, .planned = view->planned,
+                                 .leaves = view->leaves, .progress = view->own};
+    struct gf_walk walk = {.put = put};
+    gf_view_report_walk(&walk, &report, members->id_count);
+    gf_view_list_walk(&walk, &view->epoch, members->id_count);
+    gf_view_proposal_walk(&walk, &view->accepted, members->id_count);
 }
 _Static_assert(2 * (12 + 2 * VIEW_TAKES_MAX + GF_WORLD_MAX / 8) + 128 <= GF_FRAME_PAYLOAD_MAX, "a report fits");
 
 /* What a process that comes in knows nothing of: where the first rank is, and which member ids were used. */
-void gf_view_commit_put(struct gf_put *put, const struct gf_members *members, const struct view_proposal *proposal,
+void gf_view_commit_put(struct gf_put *put, const struct gf_members *members, struct view_proposal *proposal,
                         const char *reason)
 {
     bool has_first = (proposal->list.epoch != 0);
-    gf_view_proposal_put(put, proposal, members->id_count);
+    gf_view_proposal_walk(&(struct gf_walk){.put = put}, proposal, members->id_count);
     gf_put_text(put, has_first ? members->table[proposal->list.first].address : "", GF_CONTROL_ADDRESS_BYTES);
     gf_put_bytes(put, members->view.used, (members->id_count + 7) / 8);
     gf_put_text(put, reason, VIEW_REASON_BYTES);
@@ -81,7 +66,7 @@ void gf_view_commit_put(struct gf_put *put, const struct gf_members *members, co
 
 uint32_t gf_view_frame_put(struct gf_members *members, uint32_t kind)
 {
-    const struct members_view *view = &members->view;
+    struct members_view *view = &members->view;
     struct gf_put put = {members->scratch, sizeof members->scratch};
     switch (kind) {
     case MEMBERS_DO_VIEW_CHANGE: report_put(&put, members); break;
@@ -92,7 +77,7 @@ uint32_t gf_view_frame_put(struct gf_members *members, uint32_t kind)
         break;
     case MEMBERS_PREPARE:
         gf_put_u32(&put, view->view);
-        gf_view_proposal_put(&put, &view->accepted, members->id_count);
+        gf_view_proposal_walk(&(struct gf_walk){.put = &put}, &view->accepted, members->id_count);
         break;
     case MEMBERS_COMMIT:
         gf_put_u32(&put, (uint32_t)view->refusal);

@@ -56,9 +56,9 @@ void gf_view_late(struct gf_members *members, uint32_t id, struct gf_get *get)
 __attribute__((noinline)) static bool proposal_note(struct gf_members *members, uint32_t number, struct gf_get *get)
 {
     struct members_view *view = &members->view;
-    struct view_proposal proposal;
-    if (!gf_view_proposal_get(get, members->id_count, &proposal)) return false;
-    if (number <= view->accepted_view) return true;
+    struct view_proposal proposal = {0};
+    gf_view_proposal_walk(&(struct gf_walk){.get = get}, &proposal, members->id_count);
+    if (get->bad || (number <= view->accepted_view)) return !get->bad;
     if (proposal.list.epoch != view->epoch.epoch + 1) {
         get->bad = true;
         return false;
@@ -74,11 +74,12 @@ static bool report_take(struct gf_members *members, uint32_t id, struct gf_get *
     struct members_view *view = &members->view;
     struct member *member = &members->table[id];
     bool leads = (view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED);
-    struct view_report report;
-    struct members_list list; /* one at a time: they are large */
-    if (!gf_view_report_get(get, members->id_count, &report)) return false;
-    if (!gf_view_list_get(get, members->id_count, &list)) return false;
-    if ((list.epoch == 0) || (view->epoch.epoch == 0)) return false; /* of no epoch */
+    struct view_report report = {0};
+    struct members_list list = {0}; /* one at a time: they are large */
+    struct gf_walk walk = {.get = get};
+    gf_view_report_walk(&walk, &report, members->id_count);
+    gf_view_list_walk(&walk, &list, members->id_count);
+    if (get->bad || (list.epoch == 0) || (view->epoch.epoch == 0)) return false; /* of no epoch */
     if (list.epoch < view->epoch.epoch) {
         if ((members->state != MEMBERS_FAILED) || leads) gf_members_owe_id(members, id, MEMBERS_COMMIT);
         return false;
@@ -172,7 +173,8 @@ static bool commit_get(struct gf_members *members, struct gf_get *get, struct co
     const struct members_list *list = &commit_out->proposal.list;
     commit_out->code = (gf_status)(int32_t)gf_get_u32(get);
     commit_out->number = gf_get_u32(get);
-    if (!gf_view_proposal_get(get, members->id_count, &commit_out->proposal)) return false;
+    memset(&commit_out->proposal, 0, sizeof commit_out->proposal);
+    gf_view_proposal_walk(&(struct gf_walk){.get = get}, &commit_out->proposal, members->id_count);
     gf_get_text(get, commit_out->first, sizeof commit_out->first);
     commit_out->used = gf_get_bytes(get, (members->id_count + 7) / 8);
     gf_get_text(get, commit_out->reason, sizeof commit_out->reason);

@@ -1,99 +1,79 @@
 /* Frames of the membership protocol, to bytes and back. */
 #include "lib/membership/members_state.h"
 
-static void error_put(struct gf_put *put, const struct gf_error *error)
+static void error_walk(struct gf_walk *walk, struct gf_error *error)
 {
-    gf_put_u32(put, (uint32_t)error->code);
-    gf_put_u32(put, error->peer);
-    gf_put_u32(put, (uint32_t)error->operation);
-    gf_put_u32(put, error->tensor);
-    gf_put_u64(put, error->step);
-    gf_put_u64(put, (uint64_t)error->foreign_code);
-    gf_put_text(put, error->foreign_call, sizeof error->foreign_call);
-    gf_put_text(put, error->text, sizeof error->text);
+    uint32_t code = (uint32_t)error->code, operation = (uint32_t)error->operation;
+    uint64_t foreign_code = (uint64_t)error->foreign_code;
+    gf_walk_u32(walk, &code);
+    gf_walk_u32(walk, &error->peer);
+    gf_walk_u32(walk, &operation);
+    gf_walk_u32(walk, &error->tensor);
+    gf_walk_u64(walk, &error->step);
+    gf_walk_u64(walk, &foreign_code);
+    gf_walk_text(walk, error->foreign_call, sizeof error->foreign_call);
+    gf_walk_text(walk, error->text, sizeof error->text);
+    error->code = (gf_status)(int32_t)code;
+    error->operation = (gf_operation)operation;
+    error->foreign_code = (int64_t)foreign_code;
 }
 
 void gf_members_error_get(struct gf_get *get, struct gf_error *error_out)
 {
-    struct gf_error error = {.code = (gf_status)(int32_t)gf_get_u32(get)};
-    error.peer = gf_get_u32(get);
-    error.operation = (gf_operation)gf_get_u32(get);
-    error.tensor = gf_get_u32(get);
-    error.step = gf_get_u64(get);
-    error.foreign_code = (int64_t)gf_get_u64(get);
-    gf_get_text(get, error.foreign_call, sizeof error.foreign_call);
-    gf_get_text(get, error.text, sizeof error.text);
+    struct gf_error error = {0};
+    error_walk(&(struct gf_walk){.get = get}, &error);
     if (error.text[0] == 0) memcpy(error.text, "no reason was given", sizeof "no reason was given");
     if ((int32_t)error.code >= 0) get->bad = true;
     if (!get->bad) *error_out = error;
 }
 
-static void told_put(struct gf_put *put, const struct members_told *told)
+static void told_walk(struct gf_walk *walk, struct members_told *told)
 {
-    gf_put_u64(put, told->position.step);
-    gf_put_u64(put, told->position.sequence);
-    gf_put_u32(put, told->position.operation);
-    gf_put_u32(put, told->position.buffer);
-    gf_put_u32(put, told->position.tensor);
-    gf_put_u32(put, told->position.waits_for);
-    gf_put_u64(put, told->unmoved_ns);
-    gf_put_u64(put, told->unpolled_ns);
-    gf_put_u64(put, told->calls);
-    gf_put_u64(put, told->call.hash);
-    gf_put_u64(put, told->call.elem_count);
-    gf_put_u32(put, told->call.what);
-    gf_put_u32(put, told->call.root);
+    gf_walk_u64(walk, &told->position.step);
+    gf_walk_u64(walk, &told->position.sequence);
+    gf_walk_u32(walk, &told->position.operation);
+    gf_walk_u32(walk, &told->position.buffer);
+    gf_walk_u32(walk, &told->position.tensor);
+    gf_walk_u32(walk, &told->position.waits_for);
+    gf_walk_u64(walk, &told->unmoved_ns);
+    gf_walk_u64(walk, &told->unpolled_ns);
+    gf_walk_u64(walk, &told->calls);
+    gf_walk_u64(walk, &told->call.hash);
+    gf_walk_u64(walk, &told->call.elem_count);
+    gf_walk_u32(walk, &told->call.what);
+    gf_walk_u32(walk, &told->call.root);
 }
 
 void gf_members_told_get(struct gf_get *get, struct members_told *told_out)
 {
     struct members_told told = {0};
-    told.position.step = gf_get_u64(get);
-    told.position.sequence = gf_get_u64(get);
-    told.position.operation = gf_get_u32(get);
-    told.position.buffer = gf_get_u32(get);
-    told.position.tensor = gf_get_u32(get);
-    told.position.waits_for = gf_get_u32(get);
-    told.unmoved_ns = gf_get_u64(get);
-    told.unpolled_ns = gf_get_u64(get);
-    told.calls = gf_get_u64(get);
-    told.call.hash = gf_get_u64(get);
-    told.call.elem_count = gf_get_u64(get);
-    told.call.what = gf_get_u32(get);
-    told.call.root = gf_get_u32(get);
+    told_walk(&(struct gf_walk){.get = get}, &told);
     if (!get->bad) *told_out = told;
 }
 
-void gf_members_offer_put(struct gf_put *put, const struct gf_members *members)
+static void offer_walk(struct gf_walk *walk, struct gf_offer *offer, uint32_t *epoch)
 {
-    const struct gf_offer *offer = &members->setup.offer;
-    gf_put_u32(put, offer->version);
-    gf_put_u32(put, offer->world);
-    gf_put_u32(put, members->setup.epoch);
-    gf_put_u32(put, offer->tensor_count);
-    gf_put_u64(put, offer->config_hash);
-    gf_put_u64(put, offer->tensors_hash);
-    gf_put_u64(put, offer->elem_count);
-    gf_put_u32(put, offer->network);
-    gf_put_u64(put, offer->node);
-    gf_put_u32(put, offer->user);
-    gf_put_text(put, offer->summary, sizeof offer->summary);
+    gf_walk_u32(walk, &offer->version);
+    gf_walk_u32(walk, &offer->world);
+    gf_walk_u32(walk, epoch);
+    gf_walk_u32(walk, &offer->tensor_count);
+    gf_walk_u64(walk, &offer->config_hash);
+    gf_walk_u64(walk, &offer->tensors_hash);
+    gf_walk_u64(walk, &offer->elem_count);
+    gf_walk_u32(walk, &offer->network);
+    gf_walk_u64(walk, &offer->node);
+    gf_walk_u32(walk, &offer->user);
+    gf_walk_text(walk, offer->summary, sizeof offer->summary);
+}
+
+void gf_members_offer_put(struct gf_put *put, struct gf_members *members)
+{
+    offer_walk(&(struct gf_walk){.put = put}, &members->setup.offer, &members->setup.epoch);
 }
 
 bool gf_members_offer_get(struct gf_get *get, struct gf_offer *offer_out, uint32_t *epoch_out)
 {
-    struct gf_offer offer = {.version = gf_get_u32(get)};
-    offer.world = gf_get_u32(get);
-    *epoch_out = gf_get_u32(get);
-    offer.tensor_count = gf_get_u32(get);
-    offer.config_hash = gf_get_u64(get);
-    offer.tensors_hash = gf_get_u64(get);
-    offer.elem_count = gf_get_u64(get);
-    offer.network = gf_get_u32(get);
-    offer.node = gf_get_u64(get);
-    offer.user = gf_get_u32(get);
-    gf_get_text(get, offer.summary, sizeof offer.summary);
-    *offer_out = offer;
+    offer_walk(&(struct gf_walk){.get = get}, offer_out, epoch_out);
     return !get->bad;
 }
 
@@ -151,6 +131,7 @@ bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct
 uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, members_frame frame, bool *more_out)
 {
     struct gf_put put = {members->scratch, sizeof members->scratch};
+    struct gf_walk walk = {.put = &put};
     struct members_told told;
     *more_out = false;
     switch (frame) {
@@ -158,15 +139,15 @@ uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, mem
     case MEMBERS_ENDPOINTS: *more_out = endpoints_put(&put, members, to); break;
     case MEMBERS_ASK: gf_put_u32(&put, members->inquiry); break;
     case MEMBERS_LINK: gf_put_u32(&put, members->link_network ? 1 : 0); break;
-    case MEMBERS_FAULT: error_put(&put, &members->seen); break;
+    case MEMBERS_FAULT: error_walk(&walk, &members->seen); break;
     case MEMBERS_STATUS:
     case MEMBERS_POSITION:
         gf_members_told_own(members, &told);
         gf_put_u32(&put, (frame == MEMBERS_POSITION) ? members->inquiry : 0);
-        told_put(&put, &told);
+        told_walk(&walk, &told);
         break;
     case MEMBERS_GIVES_UP:
-    case MEMBERS_ERROR: error_put(&put, &members->tell); break;
+    case MEMBERS_ERROR: error_walk(&walk, &members->tell); break;
     case MEMBERS_GO:
     case MEMBERS_BYE:
     case MEMBERS_ALL_GONE:

@@ -233,7 +233,7 @@ void gf_members_committed(struct gf_members *members); /* this epoch has begun *
 bool gf_members_of_no_epoch(const struct gf_members *members, uint32_t kind); /* a frame that is looked at in any */
 
 /* members_frames.c: to bytes (members->scratch) and back. */
-void gf_members_offer_put(struct gf_put *put, const struct gf_members *members);
+void gf_members_offer_put(struct gf_put *put, struct gf_members *members);
 uint32_t gf_members_frame_put(struct gf_members *members, struct member *to, members_frame frame, bool *more_out);
 void gf_members_error_get(struct gf_get *get, struct gf_error *error_out);
 void gf_members_told_get(struct gf_get *get, struct members_told *told_out);
