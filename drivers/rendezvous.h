@@ -77,7 +77,8 @@ struct gf_rendezvous_driver {
     /* Rank 0, in the first join: the process that calls itself `rank` proved nothing (no key, and the kernel does not
      * say that it is this user's) and does not fit. It hears `reason`, its connection ends without an event, and the
      * next that claims this rank comes in. False: it proved who it is, nothing was done. NULL: all have. */
-    bool (*turn_away)(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
+    bool (*reject)(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
+    void (*joined)(struct gf_rendezvous *rendezvous); /* that join is over: all who are here are believed. Or NULL */
     /* For a star around another rank; NULL where a driver has none. Ranks keep the numbers they were opened with.
      * Where this rank can be reached should it have to coordinate: text_out[GF_CONTROL_ADDRESS_BYTES], empty while that
      * is not known (it is once CONNECTED was seen). */

@@ -1,5 +1,5 @@
 /* Who is taken for which rank. Without a key, and beyond this host, anybody can say a hello that fits: such a process
- * is turned away when it proves not to fit, or when it says nothing and another claims the same rank. */
+ * is rejected when it proves not to fit, or when it says nothing and another claims the same rank. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include "drivers/tcp/rendezvous_user.h"
@@ -32,11 +32,11 @@ gf_status gf_tcp_claim_take(struct tcp *tcp, const struct gf_frame_hello *hello,
                            size_t reason_bytes)
 {
     struct conn *conn = &tcp->conns[hello->rank];
-    bool up = (conn->state == TCP_CONN_UP), anybody = up && conn->unproven && !tcp->reformed;
+    bool up = (conn->state == TCP_CONN_UP), anybody = up && conn->unproven;
     if (anybody && !conn->heard && (since_ns >= conn->since_ns + TCP_SILENT_NS))
         claim_end(tcp, conn, GF_ERR_STATE, "another process claims this rank");
     if (conn->state == TCP_CONN_NONE) return GF_OK;
-    /* Who comes back takes the place of a connection that has ended, and so does a rank in a later star. */
+    /* Who comes back takes the place of a connection that has ended, and so does a rank around another centre. */
     if (!up && (tcp->reformed || hello->rejoins || conn->rejoins)) return GF_OK;
     (void)snprintf(reason, reason_bytes, "rank %u %s: was it started twice?", hello->rank,
                    up ? "is here already" : "was here and has gone");
@@ -44,10 +44,16 @@ gf_status gf_tcp_claim_take(struct tcp *tcp, const struct gf_frame_hello *hello,
     return (hello->rejoins || anybody) ? GF_ERR_STATE : GF_ERR_MISMATCH;
 }
 
-bool gf_tcp_turn_away(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason)
+bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
     if ((rank >= tcp->conn_count) || !tcp->conns[rank].unproven) return false;
     claim_end(tcp, &tcp->conns[rank], GF_ERR_MISMATCH, reason);
     return true;
+}
+
+void gf_tcp_joined(struct gf_rendezvous *rendezvous)
+{
+    struct tcp *tcp = (struct tcp *)rendezvous;
+    for (uint32_t i = 0; i < tcp->conn_count; i++) tcp->conns[i].unproven = false;
 }

@@ -173,7 +173,8 @@ bool gf_tcp_said_by_anybody(const struct pending *pending);
 /* GF_OK: who said `hello` may come in; who was taken for that rank and said nothing is gone. Else why not. */
 gf_status gf_tcp_claim_take(struct tcp *tcp, const struct gf_frame_hello *hello, uint64_t since_ns, char *reason,
                            size_t reason_bytes);
-bool gf_tcp_turn_away(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
+bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
+void gf_tcp_joined(struct gf_rendezvous *rendezvous);
 
 /* rendezvous_tcp_reform.c: a star around another rank. */
 void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state);

@@ -68,18 +68,24 @@ TEST(nodes_of_devices_end_where_nodes_of_hosts_do)
 /* One node of two ranks, and two: auto takes what all ranks can. */
 TEST(auto_takes_it_where_devices_of_two_nodes_reach_each_other)
 {
-    for (uint32_t i = 0; i < 3; i++) { /* links that read device memory; then one device refuses */
+    static const struct row {
+        uint64_t wire_ranks;         /* whose links read device memory */
+        uint64_t doubling_max_bytes; /* which takes small buffers to the link in any case */
+        bool refused;                /* one device is */
+    } rows[] = {{0, 8, false}, {0, 8192, false}, {0x5, 8, false}, {0x5, 8192, false},
+                {UINT64_MAX, 8, false}, {UINT64_MAX, 8192, false}, {UINT64_MAX, 8, true}};
+    for (size_t i = 0; i < LENGTH(rows); i++) {
         struct world_setup setup = setup_of(&state_runs[6], 2);
-        cuda_world_begin(i, NULL);
-        both->wire_ranks = (i > 0) ? UINT64_MAX : 0;
+        cuda_world_begin((uint32_t)i, NULL);
+        both->wire_ranks = rows[i].wire_ranks;
         setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
-        setup.config.exchange.doubling_max_bytes = 8;
-        both->import_refused = (i == 2) ? 1 : 0;
+        setup.config.exchange.doubling_max_bytes = rows[i].doubling_max_bytes;
+        both->import_refused = rows[i].refused ? 1 : 0;
         cuda_world_open(&setup);
-        expect_path((i == 2) ? GF_PATH_WIRE : GF_PATH_PEERS);
+        expect_path(rows[i].refused ? GF_PATH_WIRE : GF_PATH_PEERS);
         for (uint32_t rank = 0; rank < RANKS; rank++)
-            assert_int_equal(both->cuda.ranks[rank].gf->nodes.used, i < 2);
-        if (i > 0) steps_expect_same("auto", 1);
+            assert_int_equal(both->cuda.ranks[rank].gf->nodes.used, !rows[i].refused);
+        steps_expect_same("auto", 1);
         cuda_world_close();
         cuda_fixture_clean(&both->fixture);
     }

@@ -156,6 +156,41 @@ TEST(one_that_sends_what_cannot_come_ends_no_join)
     }
 }
 
+/* Of two nodes, so that all are asked for an endpoint with a network: who comes after that hears of it too. */
+TEST(one_that_goes_away_between_two_endpoints_ends_no_join)
+{
+    static unsigned char endpoint[ENDPOINT_MAX];
+    uint32_t renewed = 0;
+    bool network = false;
+    struct gf_offer offer = offer_of(SIZE);
+    memset(&tcp, 0, sizeof tcp);
+    members_world_begin(SIZE, true, 0);
+    offer.node = 7;
+    rank_open(0, &offer);
+    rank_open(1, &offer);
+    offer.node = 9;
+    claimed_open(&offer);
+    for (int i = 0; (i < 1000) && !gf_members_link_due(world.ranks[CLAIMED].members, &network); i++) turns(1);
+    assert_true(network);
+    claimed_open(&offer);
+    for (int i = 0; (i < 20000) && !members_world_progress(GF_OK); i++) {
+        for (uint32_t rank = 0; rank < SIZE; rank++) {
+            if (!gf_members_link_due(world.ranks[rank].members, &network)) continue;
+            renewed |= 1u << rank;
+            memset(endpoint, (int)(100 + rank), sizeof endpoint);
+            gf_members_link_renewed(world.ranks[rank].members, endpoint, ENDPOINT_MAX - rank);
+        }
+        usleep(20);
+    }
+    assert_int_equal(renewed, 0x7);
+    for (uint32_t rank = 0; rank < SIZE; rank++) {
+        size_t bytes = 0;
+        const unsigned char *of = gf_members_endpoint(world.ranks[rank].members, CLAIMED, &bytes);
+        assert_true((bytes == ENDPOINT_MAX - CLAIMED) && (of[0] == 100 + CLAIMED));
+    }
+    members_world_end();
+}
+
 /* The right one is told "not now" until the other has been silent for a second. */
 TEST(a_silent_one_gives_way_to_who_comes)
 {
@@ -188,7 +223,7 @@ TEST(a_rank_that_is_kept_is_named_at_the_deadline)
 }
 
 /* A process that says hello and then does not poll for seconds finds its rank claimed, and claims it again. */
-TEST(a_slow_one_that_was_turned_away_comes_in)
+TEST(a_slow_one_that_was_rejected_comes_in)
 {
     const struct gf_offer offer = offer_of(SIZE);
     begin();

@@ -15,10 +15,12 @@ static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t member_id)
 }
 
 gf_path gf_path_of(const gf_context *gf);
-/* Buffers are added up by the device, where it has put them. */
-static inline bool gf_sums_late(const gf_context *gf)
+/* This algorithm adds buffers up where the device has put them: in reach of the other devices, or of the link. */
+static inline bool gf_sums_late(const gf_context *gf, gf_algorithm algorithm)
 {
-    return gf->on_device && (gf_path_of(gf) != GF_PATH_STAGED);
+    bool in_node = (algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY);
+    if (!gf->on_device) return false;
+    return gf->ipc.agreed ? (in_node || gf->link->reaches_device) : (gf_path_of(gf) == GF_PATH_WIRE);
 }
 /* What this rank alone owes lies in sparse.history: of so many elements. */
 static inline bool gf_is_quantized(const gf_context *gf) { return gf->quantized.form.elems > 0; }

@@ -122,7 +122,7 @@ bool gf_buffer_start(gf_context *gf, uint32_t number, uint64_t now_ns)
     op->wire = wire;
     if ((op->algorithm == GF_ALGORITHM_HIERARCHY) && (type != wire)) op->between = gf->pack + at;
     op->host = gf->wire + at;
-    op->coll.data = (!gf->on_device || gf_sums_late(gf)) ? op->packed : gf->wire + at;
+    op->coll.data = (!gf->on_device || gf_sums_late(gf, op->algorithm)) ? op->packed : gf->wire + at;
     if (in_place(op) && !gf->on_device && (gf->config.exchange.pre_scale == 1.0f) &&
         (op->algorithm == GF_ALGORITHM_DIRECT))
         op->coll.sources = &op->of.buffer.sources;

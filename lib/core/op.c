@@ -56,12 +56,12 @@ static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
     return gf->waiting.oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
 }
 
-/* What the algorithm wants beside the rest. */
 static struct gf_direct *direct_of(struct gf_op *op)
 {
     return (op->algorithm == GF_ALGORITHM_DIRECT) ? &op->own.direct : &op->own.hierarchy.shared;
 }
 
+/* What the algorithm wants beside the rest. */
 static void own_set(const gf_context *gf, struct gf_op *op)
 {
     struct gf_direct *direct = direct_of(op);
@@ -85,7 +85,7 @@ static void device_take(gf_context *gf, struct gf_op *op)
 {
     struct gf_coll *coll = &op->coll;
     struct gf_direct *direct = direct_of(op);
-    GF_ASSERT((coll->op == GF_COLL_ALLREDUCE) && gf_sums_late(gf));
+    GF_ASSERT((coll->op == GF_COLL_ALLREDUCE) && gf_sums_late(gf, op->algorithm));
     if (gf->ipc.agreed && (op->algorithm == GF_ALGORITHM_HIERARCHY)) {
         struct gf_hierarchy *own = &op->own.hierarchy;
         own->in_node = gf->modules->device->direct;
@@ -102,7 +102,8 @@ static void device_take(gf_context *gf, struct gf_op *op)
     coll->is_late = true;
     coll->event = op->index;
     coll->staging = op->device_staging;
-    if (!gf->ipc.agreed) return;
+    bool in_node = (op->algorithm == GF_ALGORITHM_DIRECT) || (op->algorithm == GF_ALGORITHM_HIERARCHY);
+    if (!gf->ipc.agreed || !in_node) return;
     direct->exported = gf->ipc.near;
     direct->region_bytes = gf->device.bytes;
     direct->small_bytes = 0;

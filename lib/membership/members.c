@@ -53,7 +53,7 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     }
     members->state = MEMBERS_JOINING;
     members->go = members->leaving = members->inquiring = members->asked = members->join_fails =
-        members->leave_asks = members->link_asked = members->link_due = false;
+        members->leave_asks = members->link_due = false;
     members->flush_first = members->seen_by = 0;
     members->call_count = 0;
     members->now_ns = members->opened_ns = members->connected_ns = members->moved_ns = members->status_ns = now_ns;
@@ -277,9 +277,11 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
         gf_members_error_get(get, &error);
         if (get->bad) break;
         error = gf_members_gave_up(from, &error);
-        if (!gf_members_turned_away(members, &error)) gf_members_fail(members, &error, &error);
+        if (!gf_members_rejected(members, &error)) gf_members_fail(members, &error, &error);
         break;
-    case MEMBERS_BYE: peer->leaves = true; break;
+    case MEMBERS_BYE:
+        peer->leaves = true;
+        return !get->bad && (members->state != MEMBERS_JOINING);
     default: return false;
     }
     return !get->bad;
@@ -327,7 +329,7 @@ static void on_frame(struct gf_members *members, uint32_t rank, const struct gf_
     struct gf_error error = {.code = GF_ERR_PEER, .peer = rank};
     (void)snprintf(error.text, sizeof error.text, "rank %u sent a frame that cannot come now or is malformed "
                    "(kind %u, %u bytes)", rank, kind, event->size_bytes);
-    if (!gf_members_turned_away(members, &error)) gf_members_failf(members, GF_ERR_PEER, rank, "%s", error.text);
+    if (!gf_members_rejected(members, &error)) gf_members_failf(members, GF_ERR_PEER, rank, "%s", error.text);
 }
 
 void gf_members_event(struct gf_members *members, const struct gf_rendezvous_event *event)

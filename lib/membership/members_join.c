@@ -21,7 +21,7 @@ void gf_members_join_failf(struct gf_members *members, gf_status code, uint32_t 
         gf_members_failf(members, code, peer, "%s", error.text);
         return;
     }
-    if (gf_members_turned_away(members, &error)) return;
+    if (gf_members_rejected(members, &error)) return;
     gf_log_line(&members->setup.log, GF_LOG_ERROR, "%s", error.text);
     /* Ranks that are still on their way would rejoin at a closed door: they get a moment to come and hear of it. */
     members->error = error;
@@ -129,13 +129,13 @@ static void claim_keep(struct gf_members *members, gf_status code, uint32_t rank
     gf_log_line(&members->setup.log, GF_LOG_WARN, "%s; the join goes on without it", claim->text);
 }
 
-bool gf_members_turned_away(struct gf_members *members, const struct gf_error *error)
+bool gf_members_rejected(struct gf_members *members, const struct gf_error *error)
 {
     const struct gf_rendezvous_driver *driver = members->rendezvous->driver;
-    bool first_join = (members->state == MEMBERS_JOINING) && (members->view.epoch.epoch == 0) && !members->go;
+    bool first_join = (members->state == MEMBERS_JOINING) && (members->view.epoch.epoch == 0);
     if (!first_join || !members_coordinates(members) || (error->peer >= members->setup.world)) return false;
-    if ((driver->turn_away == NULL) ||
-        !driver->turn_away(members->rendezvous, members_id(members, error->peer), error->text)) return false;
+    if ((driver->reject == NULL) ||
+        !driver->reject(members->rendezvous, members_id(members, error->peer), error->text)) return false;
     struct member *member = members_at(members, error->peer);
     member->state = MEMBER_EXPECTED;
     member->connected = member->leaves = false;
@@ -299,6 +299,7 @@ void gf_members_join_full(struct gf_members *members)
 {
     if (members->join_fails || !join_is_full(members, false) || !gf_members_links_fit(members)) return;
     members->go = true;
+    if (members->rendezvous->driver->joined != NULL) members->rendezvous->driver->joined(members->rendezvous);
     gf_members_committed(members);
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         members_at(members, rank)->said.endpoint_rank = 0;

@@ -1,25 +1,26 @@
 /* Ranks of one node need no network, and should not listen on one. Each rank says with its offer where it is and
  * whether its link has a network open. Once all are here, the coordinator knows: where some link is not as it should
- * be, it asks all of them for their endpoints again (LINK), with a network or without. At most once an epoch. */
+ * be, it asks all of them for their endpoints again (LINK), with a network or without: once, and once more where
+ * another process comes in for one that was rejected. */
 #include "lib/membership/members_state.h"
 
 bool gf_members_links_fit(struct gf_members *members)
 {
-    const struct member_said *own = &members_of(members, 0)->said;
     bool known = false, several = false;
     uint32_t networks = 0;
-    if (members->link_asked) return !members->link_due;
+    if (members->link_due) return false;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct member_said *said = &members_of(members, rank)->said;
         known = known || (said->node != 0);
-        several = several || (said->node != own->node);
+        several = several || (said->node != members_of(members, 0)->said.node);
         networks += (said->network != 0) ? 1 : 0;
     }
     if (!known || (networks == (several ? members->setup.world : 0))) return true;
-    members->link_asked = true;
     members->link_network = several;
-    members->link_due = ((own->network != 0) != several);
+    members->link_due = ((members->setup.offer.network != 0) != several);
+    members_at(members, 0)->said.network = several ? 1 : 0;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        members_at(members, rank)->said.network = several ? 1 : 0; /* from its next endpoint on */
         members_at(members, rank)->state = MEMBER_OFFERED;
         members_at(members, rank)->said.endpoint_have = 0;
         gf_members_owe(members, rank, MEMBERS_LINK);

@@ -123,7 +123,6 @@ struct gf_members {
     bool was_member;            /* an epoch with this process was in use */
     struct gf_rendezvous *rendezvous;
     members_state state;
-    bool link_asked;            /* coordinator: once an epoch */
     bool link_due, link_network;
     bool go;                    /* coordinator: all are there, the word is owed to everybody or out */
     bool leaving;
@@ -253,9 +252,9 @@ void gf_members_join_endpoints(struct gf_members *members, uint32_t from, struct
 void gf_members_join_go(struct gf_members *members);
 void gf_members_join_refused(struct gf_members *members, const struct gf_rendezvous_event *event);
 void gf_members_join_time(struct gf_members *members);
-/* Coordinator: is error->peer a process that proved nothing, in the first join? Then it is turned away and hears why,
+/* Coordinator: is error->peer a process that proved nothing, in the first join? Then it is rejected and hears why,
  * another may come in as that rank, and the deadline tells of it if nobody better came. */
-bool gf_members_turned_away(struct gf_members *members, const struct gf_error *error);
+bool gf_members_rejected(struct gf_members *members, const struct gf_error *error);
 /* gf_members_failf(), but a coordinator waits a moment for those who should hear of it. */
 __attribute__((format(printf, 4, 5))) void gf_members_join_failf(struct gf_members *members, gf_status code,
                                                                  uint32_t peer, const char *format, ...);

@@ -55,11 +55,11 @@ extern const struct gf_setting gf_settings[];
 extern const uint32_t gf_setting_count;
 extern const char *const gf_type_names[GF_TYPE_COUNT];
 
-/* Effective values: the fallback where the field is 0 or empty. Number is for bool, count, bytes, time and name. */
 /* Which of the settings whose default depends on device.driver are 0, a bit each; and these are 0 again: the driver may
  * still be set. */
 uint32_t gf_config_unsaid(const struct gf_config *config);
 void gf_config_unsay(struct gf_config *config, uint32_t unsaid);
+/* Effective values: the fallback where the field is 0 or empty. Number is for bool, count, bytes, time and name. */
 uint64_t gf_setting_fallback(const struct gf_setting *setting, const struct gf_config *config);
 uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_config *config);
 float gf_setting_real(const struct gf_setting *setting, const struct gf_config *config);

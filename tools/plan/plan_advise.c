@@ -58,7 +58,7 @@ static int search_fuse(struct search *search)
 static int search_dense(struct search *search)
 {
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING, GF_ALGORITHM_HIERARCHY};
-    static const uint64_t slices[] = {64, 1024};
+    static const uint64_t slices[] = {64, 512, 1024};
     struct plan_choice choice = search->best;
     for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++) {
         choice.algorithm = algorithms[i];

@@ -55,7 +55,7 @@ static gf_status gpu_open(const struct gf_gpu_setup *setup, void *state, struct 
     struct plan_device *device = setup->arg;
     GF_ASSERT((device != NULL) && (device->is_gpu || (setup->device_bytes == 0)));
     if (setup->events_max > PLAN_EVENTS_MAX)
-        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0, "%u tensors; gf-plan's devices know %u",
+        return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0, "%u events; gf-plan's devices have %u",
                             setup->events_max, PLAN_EVENTS_MAX);
     memset(gpu, 0, sizeof *gpu);
     if (device->is_gpu) {

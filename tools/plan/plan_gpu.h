@@ -15,7 +15,7 @@ typedef enum plan_kind {
 #define PLAN_LAUNCH_ELEMS (UINT64_C(4) << 20) /* SCRATCH_ELEMS of lib/core/layout.c: chunks of a batch */
 
 typedef enum plan_engine { PLAN_KERNELS, PLAN_COPIES_OUT, PLAN_COPIES_IN, PLAN_ENGINES } plan_engine;
-#define PLAN_EVENTS_MAX 8192u /* buffers under way, and tensors */
+#define PLAN_EVENTS_MAX (GF_TENSORS_MAX + 32u) /* and what is under way */
 
 /* Of one rank; gf_drivers.gpu_arg. */
 struct plan_device {
