@@ -91,7 +91,7 @@ TEST(no_ban_outlasts_its_cause)
 }
 /* ---- gf_wait() on drivers of which the link always has something to say ---- */
 
-static uint32_t arms;
+static uint32_t arms, flag_arms;
 static int pipe_ends[2];
 
 static int link_fd(struct gf_link *link)
@@ -117,7 +117,7 @@ static void flag_arm(struct gf_link *link, size_t offset_bytes)
 {
     (void)link;
     (void)offset_bytes;
-    arms++;
+    flag_arms++;
 }
 
 static void flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns)
@@ -155,7 +155,7 @@ static gf_context *waiter(struct gf_link *link, struct gf_rendezvous *control)
     gf.link = link;
     gf.rendezvous = control;
     gf.config.link.idle = GF_IDLE_SLEEP;
-    arms = 0;
+    arms = flag_arms = 0;
     return &gf;
 }
 
@@ -171,15 +171,18 @@ TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_until_the_control_channel_wake
     struct gf_link link = {.driver = &link_driver};
     struct gf_rendezvous control = {.driver = &control_driver};
     assert_int_equal(pipe(pipe_ends), 0);
-    for (uint32_t ops = 0; ops < 2; ops++) {
+    for (uint32_t ops = 0; ops < 3; ops++) { /* none, one that runs, one that has failed */
         for (size_t i = 0; i < LENGTH(phases); i++) {
             uint32_t turns = 0;
             gf_context *gf = waiter(&link, &control);
             gf->phase = phases[i];
-            gf->under_way.ops[0] = (struct gf_op){.state = GF_OP_RUN, .algorithm = GF_ALGORITHM_DIRECT};
-            gf->under_way.count = ops;
+            gf->under_way.ops[0] = (struct gf_op){.state = GF_OP_RUN, .algorithm = GF_ALGORITHM_DIRECT,
+                                                  .coll.state = (ops == 1) ? GF_COLL_RUN : GF_COLL_DRAIN};
+            gf->under_way.busy = (ops > 0) ? 1 : 0;
             assert_int_equal(gf_wait(gf, third, &turns), GF_OK);
-            assert_int_equal(arms, (phases[i] == GF_PHASE_FAILED) ? 0 : 2);
+            bool sleeps_on_flags = (phases[i] == GF_PHASE_READY) && (ops == 1);
+            assert_int_equal(flag_arms, sleeps_on_flags ? 2 : 0);
+            assert_int_equal(arms, (phases[i] == GF_PHASE_FAILED) || sleeps_on_flags ? 0 : 2);
         }
     }
     (void)close(pipe_ends[0]);

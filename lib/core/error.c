@@ -46,9 +46,9 @@ static void failing_begin(gf_context *gf, bool attributed)
     gf->phase = GF_PHASE_FAILING;
     gf->failing.begin_ns = gf_awake(gf);
     gf_ops_cancel(gf, gf->error.code);
-    if (gf->failing.wired) gf_wake(gf);
     if (joined && !gf->failing.attributes && !attributed && (gf->members != NULL) && (gf->error.code != GF_ERR_PEER))
         gf_members_tell(gf->members, &gf->error);
+    if (gf->failing.wired) gf_wake(gf); /* behind the word, so that it is there */
     if (!gf->failing.attributes) gf_log_line(&gf->log, GF_LOG_ERROR, "rank %u: %s", gf->rank, gf->error.text);
 }
 

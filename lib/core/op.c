@@ -241,6 +241,8 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     coll->awaits_core = false;
     if (on_streams(gf, op)) op->own.direct.may_queue = may_queue(gf, op);
     status = gf_coll_poll(coll, now_ns);
+    if ((now_ns == 0) && (status != GF_AGAIN)) /* all were there: it has ended in the call that posted it */
+        op->taken_ns = op->begin_ns = op->wait_ns = coll->moved_ns = now_ns = gf_now(gf);
     gf->waiting.awaits_core = coll->awaits_core;
     if (coll->moved_ns > gf->waiting.moved_ns) gf->waiting.moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
@@ -372,7 +374,8 @@ gf_awaited gf_ops_awaited(const gf_context *gf)
         bool in_memory = op->algorithm == GF_ALGORITHM_DIRECT;
         if ((op->state == GF_OP_RUN) ? op->coll.awaits_device : gf->on_device) return GF_AWAITED_MORE;
         if (op->state != GF_OP_RUN) continue;
-        if (op->algorithm == GF_ALGORITHM_HIERARCHY) in_memory = op->own.hierarchy.inner.kind->in_memory;
+        if (op->coll.state != GF_COLL_RUN) in_memory = false; /* it has failed: no flag comes for it any more */
+        else if (op->algorithm == GF_ALGORITHM_HIERARCHY) in_memory = op->own.hierarchy.inner.kind->in_memory;
         if (in_memory) flags = true;
         else news = true;
     }

@@ -53,9 +53,14 @@ void gf_wake(gf_context *gf)
 static void sleep_on_flags(gf_context *gf)
 {
     size_t at = sleep_at(gf, gf->nodes.used ? gf->nodes.of.local_index : gf->rank);
-    if (gf->waiting.armed) gf->link->driver->flag_sleep(gf->link, at, SLEEP_NS);
-    else gf->link->driver->flag_arm(gf->link, at);
     gf->waiting.armed = !gf->waiting.armed;
+    if (gf->waiting.armed) {
+        gf->link->driver->flag_arm(gf->link, at);
+        return;
+    }
+    gf->link->driver->flag_sleep(gf->link, at, SLEEP_NS);
+    gf->polled.members_skip = 0; /* it may be news of a failure that has woken it: gf_wake() */
+    gf->polled.link_ns = 0;
 }
 
 static void idle_sleep(gf_context *gf)

@@ -19,6 +19,7 @@ uint32_t gf_direct_id(const struct gf_coll *coll, uint32_t index)
 
 /* Operations take the 2 L slots in the order of the triangular numbers, which come to each of them: no two strides are
  * alike, so a CPU does not read ahead what a peer is about to write. */
+_Static_assert((GF_DIRECT_LANES & (GF_DIRECT_LANES - 1)) == 0, "modulo a power of two they come to each slot");
 static size_t word_at(const struct gf_direct *direct, uint64_t order, uint32_t writer, uint32_t word)
 {
     uint64_t place = order % (2 * GF_DIRECT_LANES), row = place * (place + 1) / 2 % (2 * GF_DIRECT_LANES);
@@ -57,7 +58,8 @@ uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t step)
 
 static uint64_t what(struct gf_coll *coll)
 {
-    uint64_t way = ((uint64_t)gf_direct_of(coll)->small << 7) | ((uint64_t)(coll->own.direct->exported != NULL) << 3);
+    uint64_t way = ((uint64_t)gf_direct_of(coll)->small << 7) | ((uint64_t)(coll->own.direct->exported != NULL) << 3) |
+                   ((uint64_t)(coll->fold != NULL) << 2);
     uint64_t kind = way | ((uint64_t)coll->op << 4) | (uint64_t)coll->type;
     return (((uint64_t)coll->root << 48) ^ (kind << 40)) + coll->elem_count;
 }
