@@ -43,7 +43,7 @@ goes_on() {
 }
 
 stopped() { # RANKS VICTIM MS TRANSPORTS: silent past the deadline it is left behind, and finds that out when it goes on
-    steps=10000 every=1000 # the others must not have ended when it asks them: then nobody could tell it
+    steps=30000 every=3000 # the others must not have ended when it asks them: then nobody could tell it
     run "$@" STOP
     code=$?
     own_files "$1" "$2" || code=$?

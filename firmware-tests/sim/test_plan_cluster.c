@@ -30,7 +30,7 @@ static struct gf_config_cluster two_nodes(void)
 static struct plan_row row_of(const struct gf_config_cluster *cluster, plan_mode mode, uint32_t gpus,
                               gf_algorithm algorithm)
 {
-    const struct plan_choice choice = {.algorithm = algorithm};
+    const struct plan_choice choice = {.algorithm = algorithm, .slice_bytes = 256u << 10}; /* four in a GPU's block */
     struct plan_row row;
     assert_int_equal(plan_case_run(&model, cluster, mode, gpus, &choice, &row), 0);
     return row;

@@ -167,9 +167,8 @@ static void rank_tensor(struct soak_model *model, const gf_context *gf, uint64_t
                 if (keep) model->local_size[row] = u_size;
                 g = m * u + g;
                 own_size += m * u_size;
-                size += m * (size + fabs(before));
             }
-            size += fabs(model->history[row]);
+            size = own_size + model->history_size[row]; /* what cancelled on the way has left its roundings */
             g += model->history[row];
             if (keep) model->history[row] = held ? g : 0;
             if (keep) model->history_size[row] = held ? own_size + model->history_size[row] : 0;
@@ -285,7 +284,8 @@ static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step
     const struct gf_pool_tensor *tensor = &gf->tensors[index];
     const void *gradient = (const void *)(uintptr_t)gf_gradient(gf, index);
     gf_type type = (gf_type)tensor->type, wire = gf->config.exchange.wire;
-    double epsilon = (double)(gf->world + 2) * type_epsilon(wire) + 2 * type_epsilon(type) + 1e-5;
+    double epsilon = (double)(gf->world + 2) * type_epsilon(wire) + 2 * type_epsilon(type) + 1e-5 +
+                     ROW_EPSILON * (double)step;
     double lowest = (double)(gf->world + 2) * 0x1p-24 / ((double)model->scale * (double)gf->config.exchange.pre_scale) +
                     (model->exact ? 0 : 1e-6); /* what waits in a history is not the same to the last bit */
     double most = fmin(exact_max(wire), exact_max(type)), average = average_factor(model, gf, step);

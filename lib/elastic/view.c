@@ -51,7 +51,7 @@ static const struct view_rule {
     void (*act)(struct gf_members *members, uint32_t id, struct gf_get *get);
     uint32_t then;
 } rules[] = {
-    {NONE, CHANGE, ITSELF, gf_view_begin, SEEK | COLLECT | FAILED},
+    {NONE | COMMITTED, CHANGE, ITSELF, gf_view_begin, SEEK | COLLECT | FAILED},
     {SEEK, CONNECTED, COORDINATOR, gf_view_report, SEEK},
     {SEEK, START_VIEW, COORDINATOR, gf_view_promise, SEEK},
     {SEEK, PREPARE, COORDINATOR, gf_view_accept, SEEK},
