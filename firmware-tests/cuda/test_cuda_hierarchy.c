@@ -85,6 +85,8 @@ TEST(auto_takes_it_where_devices_of_two_nodes_reach_each_other)
         expect_path(rows[i].refused ? GF_PATH_WIRE : GF_PATH_PEERS);
         for (uint32_t rank = 0; rank < RANKS; rank++)
             assert_int_equal(both->cuda.ranks[rank].gf->nodes.used, !rows[i].refused);
+        for (uint32_t rank = 0; rows[i].refused && (rank < RANKS); rank++)
+            world_expect_log(&both->cuda, rank, "gradients go from device memory straight to the wire, not from device");
         steps_expect_same("auto", 1);
         cuda_world_close();
         cuda_fixture_clean(&both->fixture);

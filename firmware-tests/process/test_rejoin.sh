@@ -5,7 +5,8 @@
 set -u
 . firmware-tests/support/shell.sh
 . firmware-tests/support/elastic.sh
-RUNS=${RUNS:-1} batch=4096 # steps that take long enough for a rank to come back between two of them
+# A step takes long enough for a rank to come back between two of them, and has other images than the one before.
+RUNS=${RUNS:-1} batch=3000
 
 start() { # RANKS TRANSPORTS STEPS
     job_start "-n $1 --restart 3" --batch $batch --steps "$3" --set "link.transports=$2" \

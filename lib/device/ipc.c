@@ -162,9 +162,9 @@ void gf_ipc_commit(gf_context *gf)
         const float *refusal = gf->ipc.refusals + 3 * rank;
         if (refusal[0] == IPC_FINE) continue;
         gf_ipc_close(gf);
-        gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go through host memory, not from device to device: "
-                    "rank %u: %s (code %d)", gf->rank, rank, reason(refusal[0]), (int)refusal[1]);
         if (gf_nodes_by_the_way(gf)) gf->nodes.used = false;
+        gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go %s, not from device to device: rank %u: %s (code %d)",
+                    gf->rank, gf_path_name(gf_path_of(gf)), rank, reason(refusal[0]), (int)refusal[1]);
         return;
     }
     gf->ipc.agreed = true;
