@@ -20,7 +20,6 @@ static int ranks = 2, oversubscribed;
 
 static void own_option(int letter, const char *value)
 {
-    (void)letter;
     ranks = atoi(value);
 }
 

@@ -27,14 +27,12 @@ static gf_mem mem(int which)
 
 static void run_memcpy(const struct gf_ops *ops)
 {
-    (void)ops;
     memcpy(area[B], area[A], elem_count * 4);
 }
 
 /* The same bytes in pieces for which libc uses ordinary stores, as it does for whatever the library copies. */
 static void run_memcpy_pieces(const struct gf_ops *ops)
 {
-    (void)ops;
     for (uint64_t at = 0; at < elem_count * 4; at += PIECE_BYTES) {
         uint64_t left = elem_count * 4 - at;
         memcpy(area[B] + at, area[A] + at, left < PIECE_BYTES ? left : PIECE_BYTES);
@@ -44,7 +42,6 @@ static void run_memcpy_pieces(const struct gf_ops *ops)
 /* libc's fastest reading: no byte of D is 1. What a core reads at most, whatever it does with it. */
 static void run_read(const struct gf_ops *ops)
 {
-    (void)ops;
     if (memchr(area[D], 1, elem_count * 4) != NULL) printf("the array to read was overwritten\n");
 }
 

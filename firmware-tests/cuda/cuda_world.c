@@ -1,7 +1,6 @@
 /* See cuda_world.h. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_world.h"
-#include "lib/context.h"
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
 #include "firmware-tests/cuda/cuda_card.h"
@@ -132,9 +131,6 @@ static gf_status lying_open(const struct gf_link_setup *setup, void *state, stru
 static void with_lies(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors, uint32_t *tensor_count)
 {
     struct gf_drivers *drivers = (struct gf_drivers *)(uintptr_t)config->drivers;
-    (void)rank;
-    (void)tensors;
-    (void)tensor_count;
     if (drivers->link != &lying) honest = drivers->link;
     lying = *honest;
     lying.open = lying_open;

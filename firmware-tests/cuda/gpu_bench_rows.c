@@ -4,7 +4,6 @@
 #include "firmware-tests/cuda/gpu_bench.h"
 #include "firmware-tests/cuda/gpu_program.h"
 #include "ops/element/cuda/ops_cuda.h"
-#include "ops/ops.h"
 
 #define CHUNK_ELEMS UINT64_C(32768)
 #define FEW 1024u /* elements of what is launch-bound */

@@ -1,7 +1,6 @@
 /* A step's time on a GPU, one rank, so that nothing but the way to the host and back is in it: alone, behind a backward pass
  * that takes about as long, and beside it. */
 #include "firmware-tests/support/suite.h"
-#include "drivers/clock.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/gpu_program.h"
 #include "firmware-tests/cuda/gpu_steps.h"
@@ -31,25 +30,16 @@ static void drain(gf_context *gf)
 /* Nothing of the host's: the gradient is on the device, and is computed there. */
 static void *nowhere(struct world *w, uint32_t rank, uint32_t tensor)
 {
-    (void)w;
-    (void)rank;
-    (void)tensor;
     return NULL;
 }
 
 static void fill_nothing(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
-    (void)w;
-    (void)rank;
-    (void)tensor;
-    (void)gradient;
-    (void)arg;
 }
 
 static bool computes; /* inside of the step, a tensor at a time */
 static void store(struct world *w, uint32_t rank, uint32_t tensor, const void *gradient)
 {
-    (void)gradient;
     if (computes) compute(w->ranks[rank].gf, tensor);
 }
 

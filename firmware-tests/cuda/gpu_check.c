@@ -20,7 +20,6 @@ static struct seen {
 static void op_seen(struct ops_pair *pair, const char *op, bool same)
 {
     uint32_t at = 0;
-    (void)pair;
     while ((at < NAMES_MAX) && (seen[at].op != NULL) && (strcmp(seen[at].op, op) != 0)) at++;
     GF_ASSERT(at < NAMES_MAX);
     seen[at].op = op;
@@ -30,13 +29,11 @@ static void op_seen(struct ops_pair *pair, const char *op, bool same)
 
 static void upload(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes)
 {
-    (void)pair;
     gpu_upload(dst, src, size_bytes);
 }
 
 static void download(struct ops_pair *pair, void *dst, gf_mem src, uint64_t size_bytes)
 {
-    (void)pair;
     gpu_download(dst, src, size_bytes);
 }
 

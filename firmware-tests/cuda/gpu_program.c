@@ -11,7 +11,6 @@ struct gpu_program gpu_program;
 
 void gpu_log(void *user, gf_log_level level, const char *text)
 {
-    (void)user;
     if (level <= GF_LOG_WARN) fprintf(stderr, "%s\n", text);
 }
 

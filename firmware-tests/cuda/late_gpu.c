@@ -7,7 +7,6 @@ uint32_t late_gpu_most = 3;
 
 static size_t state_bytes(const struct gf_gpu_setup *setup)
 {
-    (void)setup;
     return sizeof(struct late);
 }
 
@@ -15,7 +14,6 @@ static gf_status late_open(const struct gf_gpu_setup *setup, void *state, struct
                            struct gf_fault *fault_out)
 {
     struct late *late = state;
-    (void)fault_out;
     assert_true(setup->events_max <= EVENTS_MAX);
     memset(late, 0, sizeof *late);
     late->gpu = (struct gf_gpu){.driver = &late_gpu, .ops = &late_ops, .multiprocessors = 4, .fault.peer = GF_RANK_NONE};
@@ -105,7 +103,6 @@ static gf_status late_mark(struct gf_queue *queue, uint32_t event)
 /* All is of one stream. */
 static gf_status late_follow(struct gf_queue *queue, uint32_t event)
 {
-    (void)queue;
     assert_true(event < EVENTS_MAX);
     return GF_OK;
 }
@@ -127,7 +124,6 @@ static gf_status late_finished(struct gf_queue *queue)
 /* Other streams do not exist here: a test writes gradients itself, after late_gpu_drain(). */
 static gf_status late_order(struct gf_queue *queue, gf_queue_handle other)
 {
-    (void)queue;
     assert_int_equal(other, 0);
     return GF_OK;
 }

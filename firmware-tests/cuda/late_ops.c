@@ -1,6 +1,5 @@
 /* The late device's element ops: each call is written down as it was made, and done later by the host's. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/cuda/late_state.h"
 
 gf_status late_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)

@@ -125,7 +125,6 @@ static void switch_to_scheduler(struct fiber *fiber, bool for_good)
 #ifdef SIMT_ASAN
     __sanitizer_start_switch_fiber(for_good ? NULL : &fiber->fake_stack, scheduler_stack, scheduler_stack_bytes);
 #endif
-    (void)for_good;
     swap(fiber->at, scheduler_at, NULL);
 #ifdef SIMT_ASAN
     __sanitizer_finish_switch_fiber(fiber->fake_stack, &scheduler_stack, &scheduler_stack_bytes);

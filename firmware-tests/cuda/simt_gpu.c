@@ -11,7 +11,6 @@ uint64_t simt_gpu_launches;
 
 static gf_status simt_launch(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads, void **args)
 {
-    (void)queue;
     GF_ASSERT(kernel < gf_cuda_kernel_count);
     simt_gpu_launches++;
     if (gf_simt_launch(gf_cuda_kernels[kernel], blocks, threads, 0, args) == 0) return GF_OK;
@@ -21,14 +20,12 @@ static gf_status simt_launch(struct gf_queue *queue, uint32_t kernel, uint32_t b
 
 static gf_status simt_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t size_bytes)
 {
-    (void)queue;
     memcpy((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, size_bytes);
     return GF_OK;
 }
 
 static gf_status simt_zero(struct gf_queue *queue, gf_mem dst, size_t size_bytes)
 {
-    (void)queue;
     memset((void *)(uintptr_t)dst, 0, size_bytes);
     return GF_OK;
 }

@@ -193,7 +193,6 @@ static gf_status ahead_progress(struct world *w, uint32_t rank, void *arg)
 
 static gf_status rest_progress(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
     return gf_step_poll(w->ranks[rank].gf);
 }
 

@@ -14,9 +14,6 @@ static _Alignas(4096) char pinned[BYTES];
 
 static void nothing_run(const void *args, uint32_t blocks, uint32_t threads)
 {
-    (void)args;
-    (void)blocks;
-    (void)threads;
 }
 
 static gf_status until(gf_status (*ask)(void))

@@ -50,7 +50,6 @@ static int export(int out, int in)
 static int exporter_begin(void **state)
 {
     int handles[2], end[2];
-    (void)state;
     if ((pipe(handles) != 0) || (pipe(end) != 0) || ((exporter.process = fork()) < 0)) return -1;
     if (exporter.process == 0) {
         (void)close(end[1]);
@@ -65,7 +64,6 @@ static int exporter_begin(void **state)
 static int exporter_end(void **state)
 {
     int status = 0;
-    (void)state;
     (void)close(exporter.end);
     if (waitpid(exporter.process, &status, 0) != exporter.process) return -1;
     return (WIFEXITED(status) && (WEXITSTATUS(status) == 0)) ? 0 : -1;

@@ -32,8 +32,6 @@ static void double_run(const void *args, uint32_t blocks, uint32_t threads)
 {
     const struct words *words = args;
     uint32_t *at = (uint32_t *)(uintptr_t)words->at;
-    (void)blocks;
-    (void)threads;
     f.fake->touch(words->at, words->count * sizeof *at, false);
     f.fake->touch(words->at, words->count * sizeof *at, true);
     for (uint32_t i = 0; i < words->count; i++) at[i] *= 2;

@@ -136,8 +136,6 @@ static bool sleeps;
 static void slow_run(const void *args, uint32_t blocks, uint32_t threads)
 {
     uint64_t at;
-    (void)blocks;
-    (void)threads;
     memcpy(&at, args, sizeof at);
     f.fake->touch(at, sizeof(uint32_t), true);
     if (write(told[1], "w", 1) != 1) _exit(1);

@@ -3,7 +3,6 @@
 #include "firmware-tests/support/suite.h"
 #include "lib/device/device.h"
 #include "lib/modules/modules.h"
-#include "lib/context.h"
 #include "firmware-tests/cuda/cuda_card.h"
 #include "firmware-tests/cuda/cuda_world.h"
 

@@ -1,6 +1,5 @@
 /* The step on a device that works late: whole contexts end bit by bit where those on the host end, whatever is sent how. */
 #include "firmware-tests/support/suite.h"
-#include "drivers/clock.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/support/state_world.h"
@@ -202,8 +201,7 @@ TEST(device_memory_is_broadcast_through_the_wire_pool)
 {
     const struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
     struct broadcasts all = {0};
-    struct world w;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     for (uint32_t rank = 0; rank < w.world; rank++)
         for (uint32_t i = 1; i <= BROADCASTS; i++)
             for (uint64_t e = 0; e < state_tensors[i].elem_count; e++)
@@ -216,20 +214,17 @@ TEST(device_memory_is_broadcast_through_the_wire_pool)
             for (uint64_t e = 0; e < state_tensors[i].elem_count; e++)
                 assert_true(((float *)(uintptr_t)gf_weight(w.ranks[rank].gf, i))[e] == (float)(1000 + i * 100 + e % 10));
     }
-    world_close(&w);
 }
 
 TEST(more_device_memory_than_the_pool_is_refused)
 {
     const struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
     struct gf_request request;
-    struct world w;
     gf_context *gf;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     gf = w.ranks[0].gf;
     assert_int_equal(gf_allreduce(gf, gf_weight(gf, 0), gf->pool.elem_count + 1, GF_TYPE_F32, &request), GF_ERR_PARAM);
     world_expect_log(&w, 0, "elements of device memory");
-    world_close(&w);
 }
 
 TEST(the_footprint_names_the_devices_memory)

@@ -4,7 +4,6 @@
 
 static int setup(void **state)
 {
-    (void)state;
     gf_simt_add(&gf_simt_kernel_reverse);
     gf_simt_add(&gf_simt_kernel_count);
     gf_simt_add(&gf_simt_kernel_broken);
@@ -115,7 +114,6 @@ TEST(test_mistakes)
 
 static bool below(void *user, const void *address, size_t size_bytes, bool is_write)
 {
-    (void)is_write;
     return (const char *)address + size_bytes <= (const char *)user;
 }
 

@@ -10,13 +10,11 @@
 
 static void upload(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes)
 {
-    (void)pair;
     memcpy((void *)(uintptr_t)dst, src, size_bytes);
 }
 
 static void download(struct ops_pair *pair, void *dst, gf_mem src, uint64_t size_bytes)
 {
-    (void)pair;
     memcpy(dst, (const void *)(uintptr_t)src, size_bytes);
 }
 
@@ -25,7 +23,6 @@ static bool in_device(void *user, const void *address, size_t size_bytes, bool i
 {
     const struct ops_pair *pair = user;
     uint64_t at = (uint64_t)(uintptr_t)address;
-    (void)is_write;
     return (at >= pair->device) && (at + size_bytes <= pair->device + ops_pair_bytes(pair->elems_max));
 }
 

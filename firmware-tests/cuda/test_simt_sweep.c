@@ -93,7 +93,6 @@ TEST(beyond_2_to_32_words)
 
 static int kernels_add(void **state)
 {
-    (void)state;
     gf_simt_add(&gf_simt_kernel_sweep);
     return 0;
 }

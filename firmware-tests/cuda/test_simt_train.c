@@ -18,7 +18,6 @@ TRAIN_KERNELS(KERNEL_EXTERN)
 
 static int kernels_add(void **state)
 {
-    (void)state;
 #define KERNEL_ADD(name) gf_simt_add(&gf_simt_kernel_##name);
     TRAIN_KERNELS(KERNEL_ADD)
     return 0;

@@ -46,8 +46,6 @@ static void key_remove(void)
 int LLVMFuzzerInitialize(int *count, char ***arguments)
 {
     static const char key[] = "a key of the fuzzer, 32 bytes or more";
-    (void)count;
-    (void)arguments;
     must(randombytes_set_implementation(&constant) == 0);
     int fd = mkstemp(key_file);
     must((fd >= 0) && (write(fd, key, sizeof key) == (ssize_t)sizeof key));

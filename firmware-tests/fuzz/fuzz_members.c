@@ -63,7 +63,6 @@ static void *payload_copy(struct gf_get *get, uint32_t bytes)
 static gf_status source_poll(struct gf_rendezvous *rendezvous, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
     struct source *source = (struct source *)rendezvous;
-    (void)now_ns;
     while (!source->paused && (source->get.left > 1)) {
         uint32_t op = byte_get(source), from = source->center;
         if ((from == source->rank) || (from == GF_RANK_NONE))
@@ -134,7 +133,6 @@ static gf_status source_poll_and_free(struct gf_rendezvous *rendezvous, uint64_t
 
 static bool source_flushed(struct gf_rendezvous *rendezvous)
 {
-    (void)rendezvous;
     return true;
 }
 
@@ -142,7 +140,6 @@ static gf_status source_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns
                                const char *address)
 {
     struct source *source = (struct source *)rendezvous;
-    (void)now_ns;
     must((coordinator == GF_RANK_NONE) || (coordinator < source->world));
     must((coordinator == GF_RANK_NONE) || (strnlen(address, GF_CONTROL_ADDRESS_BYTES) < GF_CONTROL_ADDRESS_BYTES));
     if ((coordinator != GF_RANK_NONE) && (coordinator == source->center)) return GF_OK;
@@ -153,7 +150,6 @@ static gf_status source_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns
 
 static void source_address(struct gf_rendezvous *rendezvous, char *text_out)
 {
-    (void)rendezvous;
     memcpy(text_out, "fuzz", sizeof "fuzz");
 }
 

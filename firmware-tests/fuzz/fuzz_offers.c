@@ -105,8 +105,6 @@ static void key_remove(void) { (void)unlink(key_file); }
 
 int LLVMFuzzerInitialize(int *count, char ***arguments)
 {
-    (void)count;
-    (void)arguments;
     must(randombytes_set_implementation(&constant) == 0);
     int fd = mkstemp(key_file);
     must((fd >= 0) && (write(fd, "a key of the fuzzer, 32 bytes or more", 37) == 37));

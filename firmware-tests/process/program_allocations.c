@@ -272,7 +272,6 @@ static uint64_t guard_changes(const unsigned char *guard)
 
 static void log_print(void *user, gf_log_level level, const char *text)
 {
-    (void)user;
     if (level <= GF_LOG_WARN) (void)fprintf(stderr, "%s\n", text);
 }
 

@@ -80,12 +80,10 @@ static ucp_send_nbx_callback_t send_ended;
 static ucp_tag_recv_nbx_callback_t recv_ended;
 static void send_breaks(void *handle, ucs_status_t status, void *user_data)
 {
-    (void)status;
     send_ended(handle, UCS_ERR_CONNECTION_RESET, user_data);
 }
 static void recv_breaks(void *handle, ucs_status_t status, const ucp_tag_recv_info_t *info, void *user_data)
 {
-    (void)status;
     recv_ended(handle, UCS_ERR_CONNECTION_RESET, info, user_data);
 }
 

@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BYTES 100000u

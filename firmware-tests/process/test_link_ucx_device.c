@@ -2,7 +2,6 @@
  * memory is, and the device is current in every call that may move something. This machine's UCX knows no CUDA: its
  * answers and what it is given are changed on the way (--wrap), and "device memory" is the host's. */
 #include "firmware-tests/support/suite.h"
-#include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/support/state_world.h"
 
@@ -39,7 +38,6 @@ static gf_status enter(struct gf_gpu *gpu)
 
 static gf_status leave(struct gf_gpu *gpu)
 {
-    (void)gpu;
     assert_true(seen.inside > 0);
     seen.inside--;
     return GF_OK;
@@ -167,7 +165,6 @@ static struct gf_req *reqs[LINKS][REQS];
 
 static void log_keep(void *user, gf_log_level level, const char *text)
 {
-    (void)user;
     if (level == GF_LOG_WARN) (void)snprintf(seen.complaint, sizeof seen.complaint, "%s", text);
 }
 
@@ -295,7 +292,6 @@ TEST(a_device_that_cannot_be_made_current_fails_the_call)
 
 static uint64_t no_clock(const struct gf_clock *clock)
 {
-    (void)clock;
     return 1; /* UCX takes real time, of which the simulated world knows nothing: nobody is late */
 }
 
@@ -303,9 +299,6 @@ static void over_ucx(uint32_t rank, struct gf_config *config, const struct gf_te
 {
     static struct gf_clock clock = {.now_ns = no_clock};
     struct gf_drivers *drivers = (struct gf_drivers *)(uintptr_t)config->drivers;
-    (void)rank;
-    (void)tensors;
-    (void)tensor_count;
     drivers->link = &gf_link_ucx;
     drivers->clock = &clock;
 }
@@ -315,7 +308,6 @@ static void contexts_run(const char *transports, bool has_cuda)
 {
     struct world_setup setup = state_setup_of(&state_runs[0]);
     struct world_step step = {.fill = world_fill};
-    struct world w;
     uint32_t cuda;
     memset(&seen, 0, sizeof seen);
     seen.has_cuda = has_cuda;
@@ -327,7 +319,7 @@ static void contexts_run(const char *transports, bool has_cuda)
     setup.config.optimizer.kind = GF_OPTIMIZER_NONE;
     setup.config.exchange.algorithm = GF_ALGORITHM_RING;
     setup.config.exchange.fuse_bytes = 65536;
-    world_create(&w, &setup);
+    WORLD_CREATE(w, &setup);
     w.limit_ns = UINT64_MAX;
     world_join(&w);
     world_expect(&w, GF_OK);
@@ -342,7 +334,6 @@ static void contexts_run(const char *transports, bool has_cuda)
         world_expect_sums(&w, 1.0f);
     }
     assert_int_equal(seen.cuda > cuda, has_cuda);
-    world_close(&w);
 }
 
 TEST(contexts_send_what_lies_in_device_memory)

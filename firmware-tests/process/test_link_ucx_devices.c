@@ -59,7 +59,6 @@ static void card(const char *kind, const char *name, const char *way, const char
 
 static int node_make(void **state)
 {
-    (void)state;
     (void)snprintf(root, sizeof root, "/tmp/gf_sysfs_XXXXXX");
     if (mkdtemp(root) == NULL) return -1;
     folder("class/infiniband");
@@ -83,7 +82,6 @@ static int node_make(void **state)
 static int node_remove(void **state)
 {
     char command[96];
-    (void)state;
     (void)snprintf(command, sizeof command, "rm -r %s", root);
     return system(command);
 }
@@ -130,8 +128,6 @@ static char heard[4096];
 static void hear(void *user, gf_log_level level, const char *text)
 {
     size_t used = strlen(heard);
-    (void)user;
-    (void)level;
     (void)snprintf(heard + used, sizeof heard - used, "%s\n", text);
 }
 

@@ -62,9 +62,6 @@ WRAPPED(ucs_status_t, ucp_context_query, ucp_context_h context, ucp_context_attr
 
 static void log_drop(void *user, gf_log_level level, const char *text)
 {
-    (void)user;
-    (void)level;
-    (void)text;
 }
 
 static gf_status open_and_close(spoil how, const char *key, const char *transports, struct gf_fault *fault_out)

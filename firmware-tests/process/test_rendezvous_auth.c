@@ -4,7 +4,6 @@
 #include "firmware-tests/support/tcp_middle.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/socket.h>

@@ -3,7 +3,6 @@
 #include "firmware-tests/support/tcp_keys.h"
 #include "firmware-tests/support/tcp_middle.h"
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* Who has no key gets one refusal, and neither a challenge nor a place among those who are waited for. */

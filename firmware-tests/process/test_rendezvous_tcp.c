@@ -2,10 +2,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/tcp_turns.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

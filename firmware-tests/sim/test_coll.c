@@ -99,10 +99,9 @@ TEST(all_of_the_memory_asked_for_is_needed)
         for (uint64_t elem_count = 100; elem_count < 10000; elem_count *= 50) { /* one slice; many */
             struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 9,
                                   .elem_count = elem_count, .slice_bytes = 400, .window = 3};
-            struct coll_world world;
             bool is_touched = false;
             if (c.op != GF_COLL_ALLREDUCE) continue;
-            coll_world_open(&world, &c, NULL);
+            COLL_WORLD_OPEN(world, &c, NULL);
             coll_world_fill(&world, true);
             for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
             coll_world_run(&world);
@@ -117,7 +116,6 @@ TEST(all_of_the_memory_asked_for_is_needed)
             /* A ring's short block may be of larger elements than these. */
             assert_true(is_touched ||
                         (((c.kind == &gf_coll_ring) || (c.kind == &gf_coll_alltoall)) && (elem_count == 100)));
-            coll_world_close(&world);
         }
     }
 }
@@ -128,8 +126,7 @@ TEST(memory_for_the_longest_vector_serves_shorter_ones)
         for (uint64_t longest = 10; longest < 300; longest *= 5) {
             struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 5, .elem_count = longest,
                                   .slice_bytes = 64, .window = 7};
-            struct coll_world world;
-            coll_world_open(&world, &c, NULL);
+            COLL_WORLD_OPEN(world, &c, NULL);
             for (uint64_t elem_count = 0; elem_count <= longest; elem_count++) {
                 for (uint32_t i = 0; i < c.size; i++) {
                     world.nodes[i].coll.elem_count = elem_count;
@@ -138,7 +135,6 @@ TEST(memory_for_the_longest_vector_serves_shorter_ones)
                 coll_world_run(&world);
                 for (uint32_t i = 0; i < c.size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
             }
-            coll_world_close(&world);
         }
     }
 }
@@ -150,7 +146,6 @@ TEST(traffic_is_what_the_formula_says)
         for (uint32_t n = 1; n <= 17; n++) {
             struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = n, .elem_count = 64 * n,
                                   .slice_bytes = 1 << 20, .window = 4};
-            struct coll_world world;
             uint64_t levels = 0, vectors = 0, messages = 0, power = 1;
             while (2 * power <= n) power *= 2, levels++;
             if (((c.kind == &gf_coll_ring) && (c.op == GF_COLL_ALLREDUCE)) || (c.kind == &gf_coll_alltoall)) {
@@ -167,13 +162,12 @@ TEST(traffic_is_what_the_formula_says)
             } else {
                 vectors = messages = ((c.op == GF_COLL_BROADCAST) ? 1 : 2) * (n - 1);
             }
-            coll_world_open(&world, &c, NULL);
+            COLL_WORLD_OPEN(world, &c, NULL);
             for (uint32_t i = 0; i < n; i++) coll_world_start(&world, i, 0);
             coll_world_run(&world);
             assert_int_equal(gf_sim_bytes_sent(world.sim),
                              vectors * ((c.op == GF_COLL_BARRIER) ? 8 : coll_world_data_bytes(&world)));
             assert_int_equal(gf_sim_messages_sent(world.sim), messages);
-            coll_world_close(&world);
         }
     }
 }
@@ -183,10 +177,9 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 6, .elem_count = 100,
                               .slice_bytes = 64, .window = 4};
-        struct coll_world world;
         uint64_t first = UINT64_MAX;
         if ((c.op != GF_COLL_ALLREDUCE) && (c.op != GF_COLL_REDUCE_SCATTER)) continue;
-        coll_world_open(&world, &c, NULL);
+        COLL_WORLD_OPEN(world, &c, NULL);
         coll_world_fill(&world, true);
         ((float *)coll_world_data(&world, 2))[41] = 1.0f / 0.0f;
         for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
@@ -197,7 +190,6 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
             assert_int_equal(check->bad_count == 0, check->bad_first == UINT64_MAX);
         }
         assert_int_equal(first, 41);
-        coll_world_close(&world);
     }
 }
 
@@ -207,8 +199,7 @@ TEST(a_barrier_opens_when_the_last_has_come)
         for (uint32_t late = 0; late < size; late++) {
             struct coll_case c = {.kind = &gf_coll_doubling, .op = GF_COLL_BARRIER, .size = size, .slice_bytes = 64,
                                   .window = 2};
-            struct coll_world world;
-            coll_world_open(&world, &c, &coll_network);
+            COLL_WORLD_OPEN(world, &c, &coll_network);
             for (uint32_t i = 0; i < size; i++) {
                 if (i != late) coll_world_start(&world, i, 0);
             }
@@ -222,7 +213,6 @@ TEST(a_barrier_opens_when_the_last_has_come)
             coll_world_poll(&world, late);
             coll_world_run(&world);
             for (uint32_t i = 0; i < size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
-            coll_world_close(&world);
         }
     }
 }
@@ -231,10 +221,9 @@ TEST(a_poll_folds_about_one_slice)
 {
     struct coll_case c = {.kind = &gf_coll_server, .op = GF_COLL_ALLREDUCE, .size = 9, .elem_count = 203,
                           .slice_bytes = 64, .window = 8, .fold_elem_bytes = 12};
-    struct coll_world world;
     struct coll_node *server;
     uint64_t most = 0;
-    coll_world_open(&world, &c, NULL);
+    COLL_WORLD_OPEN(world, &c, NULL);
     coll_world_fill(&world, true);
     for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 1);
     server = &world.nodes[0];
@@ -249,7 +238,6 @@ TEST(a_poll_folds_about_one_slice)
     coll_world_run(&world);
     coll_world_check(&world);
     assert_in_range(most, 5, 9);
-    coll_world_close(&world);
 }
 
 TEST(blocks_cover_the_vector_once)

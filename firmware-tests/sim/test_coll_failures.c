@@ -37,8 +37,7 @@ TEST(a_silent_rank_is_named)
     for (size_t row = 0; row < LENGTH(rows); row++) {
         struct coll_case c = {.kind = rows[row].kind, .op = GF_COLL_ALLREDUCE, .size = 4, .elem_count = 40,
                               .slice_bytes = 64, .window = 2};
-        struct coll_world world;
-        coll_world_open(&world, &c, NULL);
+        COLL_WORLD_OPEN(world, &c, NULL);
         for (uint32_t i = 0; i < 4; i++) {
             if (i != 2) coll_world_start(&world, i, 0);
         }
@@ -48,7 +47,6 @@ TEST(a_silent_rank_is_named)
             assert_int_equal(world.nodes[i].status, GF_ERR_TIMEOUT);
             assert_int_equal(world.nodes[i].coll.waits_for, rows[row].waits_for[i]);
         }
-        coll_world_close(&world);
     }
 }
 
@@ -66,8 +64,7 @@ TEST(a_failed_collective_drains_and_starts_anew)
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 5, .elem_count = 400,
                               .slice_bytes = 64, .window = 4};
-        struct coll_world world;
-        coll_world_open(&world, &c, &coll_network);
+        COLL_WORLD_OPEN(world, &c, &coll_network);
         assert_int_equal(gf_coll_poll(&world.nodes[0].coll, 0), GF_ERR_STATE);
         for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 1);
         for (uint32_t i = 0; i < c.size; i++) coll_world_poll(&world, i);
@@ -83,6 +80,5 @@ TEST(a_failed_collective_drains_and_starts_anew)
         coll_world_run(&world);
         for (uint32_t i = 0; i < c.size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
         coll_world_check(&world);
-        coll_world_close(&world);
     }
 }

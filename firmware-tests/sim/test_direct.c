@@ -81,14 +81,12 @@ TEST(no_message_goes_out_and_bytes_touched_are_counted)
 {
     for (uint32_t n = 2; n <= 9; n++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, n, 32 * n, GF_TYPE_F32);
-        struct coll_world world;
-        coll_world_open(&world, &c, NULL);
+        COLL_WORLD_OPEN(world, &c, NULL);
         for (uint32_t i = 0; i < n; i++) coll_world_start(&world, i, 0);
         coll_world_run(&world);
         assert_int_equal(gf_sim_messages_sent(world.sim), 0);
         for (uint32_t i = 0; i < n; i++) /* a block of 128 bytes, read from and written to each of n-1 */
             assert_int_equal(world.nodes[i].coll.bytes_mapped, 2 * 128 * (n - 1));
-        coll_world_close(&world);
     }
 }
 
@@ -96,11 +94,10 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
 {
     for (uint32_t way = 0; way < 3; way++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 6, 1000, GF_TYPE_F32);
-        struct coll_world world;
         uint64_t first = UINT64_MAX, count = 0;
         c.staged = (way == 1) ? UINT32_MAX : 0;
         c.small_bytes = (way == 2) ? GF_DIRECT_SMALL_BYTES : 0;
-        coll_world_open(&world, &c, NULL);
+        COLL_WORLD_OPEN(world, &c, NULL);
         coll_world_fill(&world, true);
         ((float *)coll_world_data(&world, 2))[641] = 1.0f / 0.0f;
         for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
@@ -111,7 +108,6 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
         }
         assert_int_equal(count, 1);
         assert_int_equal(first, 641);
-        coll_world_close(&world);
     }
 }
 
@@ -120,9 +116,8 @@ static void operations_follow(uint32_t small_bytes, uint64_t elems)
 {
     for (uint32_t size = 2; size <= 5; size++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, elems, GF_TYPE_F32);
-        struct coll_world world;
         c.small_bytes = small_bytes;
-        coll_world_open(&world, &c, NULL);
+        COLL_WORLD_OPEN(world, &c, NULL);
         for (uint64_t op = 0; op < 5 * GF_DIRECT_LANES; op++) {
             for (uint32_t i = 0; (i < size) && (small_bytes == 1); i++) /* both ways in one lane */
                 world.nodes[i].own.direct.small_bytes = (op / GF_DIRECT_LANES % 2) ? GF_DIRECT_SMALL_BYTES : 0;
@@ -137,7 +132,6 @@ static void operations_follow(uint32_t small_bytes, uint64_t elems)
             for (uint32_t i = 0; i < size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
             coll_world_check(&world);
         }
-        coll_world_close(&world);
     }
 }
 
@@ -156,9 +150,8 @@ static void copies_stay(uint32_t elems)
 {
     enum { OPS = 3 * 2 * GF_DIRECT_LANES };
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, elems, GF_TYPE_F32);
-    struct coll_world world;
     c.small_bytes = GF_DIRECT_SMALL_BYTES;
-    coll_world_open(&world, &c, NULL);
+    COLL_WORLD_OPEN(world, &c, NULL);
     for (uint64_t op = 0; op < OPS; op++) {
         for (uint32_t i = 0; i < 3; i++) {
             if ((i == 2) && (op > 0)) continue; /* it has begun */
@@ -182,7 +175,6 @@ static void copies_stay(uint32_t elems)
     coll_world_start(&world, 0, OPS);
     coll_world_start(&world, 1, OPS);
     coll_world_run(&world);
-    coll_world_close(&world);
 }
 
 TEST(a_copy_stays_until_all_have_read_it)
@@ -196,10 +188,9 @@ TEST(folded_vectors_take_one_barrier)
 {
     for (uint32_t size = 2; size <= 9; size++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, 37, GF_TYPE_F32);
-        struct coll_world world;
         c.fold_elem_bytes = 8;
         c.small_bytes = GF_DIRECT_SMALL_BYTES;
-        coll_world_open(&world, &c, &node_delay);
+        COLL_WORLD_OPEN(world, &c, &node_delay);
         coll_world_fill(&world, false);
         for (uint32_t i = 0; i < size; i++) coll_world_start(&world, i, 0);
         coll_world_run(&world);
@@ -209,7 +200,6 @@ TEST(folded_vectors_take_one_barrier)
             assert_memory_equal(coll_world_data(&world, i), coll_world_data(&world, 0), coll_world_data_bytes(&world));
         }
         coll_world_check(&world);
-        coll_world_close(&world);
     }
 }
 
@@ -220,12 +210,11 @@ TEST(a_silent_rank_is_named)
     for (uint32_t way = 0; way < 3; way++) {
         for (uint32_t turns = 0; turns < 12; turns++) {
             struct coll_case c = case_of(GF_COLL_ALLREDUCE, 4, 2000, GF_TYPE_F32);
-            struct coll_world world;
             uint32_t timeouts = 0;
             bool ended;
             c.staged = (way == 1) ? UINT32_MAX : 0;
             c.small_bytes = (way == 2) ? GF_DIRECT_SMALL_BYTES : 0;
-            coll_world_open(&world, &c, NULL);
+            COLL_WORLD_OPEN(world, &c, NULL);
             coll_world_fill(&world, false);
             for (uint32_t i = 0; i < 4; i++)
                 if ((i != 2) || (turns > 0)) coll_world_start(&world, i, 0);
@@ -247,7 +236,6 @@ TEST(a_silent_rank_is_named)
             }
             if (turns == 0) assert_int_equal(timeouts, 3);
             if (ended && (turns > 0)) assert_int_equal(timeouts, 0);
-            coll_world_close(&world);
         }
     }
 }
@@ -255,8 +243,7 @@ TEST(a_silent_rank_is_named)
 TEST(a_dead_rank_ends_in_a_timeout_and_the_memory_serves_again)
 {
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 500, GF_TYPE_F32);
-    struct coll_world world;
-    coll_world_open(&world, &c, NULL);
+    COLL_WORLD_OPEN(world, &c, NULL);
     coll_world_fill(&world, false);
     gf_sim_kill(world.sim, 1);
     for (uint32_t i = 0; i < 3; i++) coll_world_start(&world, i, 0);
@@ -265,21 +252,18 @@ TEST(a_dead_rank_ends_in_a_timeout_and_the_memory_serves_again)
     assert_int_equal(world.nodes[0].coll.waits_for, 1);
     assert_int_equal(world.nodes[2].status, GF_ERR_TIMEOUT);
     assert_int_equal(world.nodes[2].coll.waits_for, 1);
-    coll_world_close(&world);
 }
 
 TEST(a_failed_operation_drains_at_once)
 {
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 500, GF_TYPE_F32);
-    struct coll_world world;
-    coll_world_open(&world, &c, NULL);
+    COLL_WORLD_OPEN(world, &c, NULL);
     coll_world_start(&world, 0, 0);
     coll_world_poll(&world, 0);
     gf_coll_fail(&world.nodes[0].coll, GF_ERR_ABORTED);
     assert_int_equal(gf_coll_poll(&world.nodes[0].coll, 0), GF_ERR_ABORTED);
     assert_int_equal(world.nodes[0].coll.state, GF_COLL_FAILED);
     world.nodes[0].status = GF_ERR_ABORTED;
-    coll_world_close(&world);
 }
 
 /* Ranks that were called with different things find out before they touch each other's data. */
@@ -293,8 +277,7 @@ TEST(ranks_that_differ_are_named)
                 {100, GF_COLL_ALLREDUCE, GF_TYPE_F16}};
     for (size_t row = 0; row < LENGTH(rows); row++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 100, GF_TYPE_F32);
-        struct coll_world world;
-        coll_world_open(&world, &c, NULL);
+        COLL_WORLD_OPEN(world, &c, NULL);
         world.nodes[1].coll.elem_count = rows[row].elem_count;
         world.nodes[1].coll.op = rows[row].op;
         world.nodes[1].coll.type = rows[row].type;
@@ -305,15 +288,13 @@ TEST(ranks_that_differ_are_named)
         assert_int_equal(world.nodes[1].status, GF_ERR_MISMATCH);
         assert_int_equal(world.nodes[2].status, GF_ERR_MISMATCH);
         assert_int_equal(world.nodes[2].coll.waits_for, 1);
-        coll_world_close(&world);
     }
 }
 
 TEST(a_region_that_is_gone_is_a_link_failure)
 {
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 2, 100, GF_TYPE_F32);
-    struct coll_world world;
-    coll_world_open(&world, &c, NULL);
+    COLL_WORLD_OPEN(world, &c, NULL);
     assert_int_equal(world.nodes[1].link->driver->reset(world.nodes[1].link, 2), GF_OK);
     coll_world_start(&world, 0, 0);
     coll_world_poll(&world, 0);
@@ -321,5 +302,4 @@ TEST(a_region_that_is_gone_is_a_link_failure)
     assert_int_equal(world.nodes[0].coll.waits_for, 1);
     world.nodes[1].memory[0] = world.nodes[0].memory[0]; /* its own guards went with the region */
     world.nodes[1].memory[1] = world.nodes[0].memory[1];
-    coll_world_close(&world);
 }

@@ -38,9 +38,8 @@ static uint32_t records_with(struct world *w, uint32_t rank, gf_algorithm algori
 static void expect_served(struct world_setup *setup, bool by_memory)
 {
     struct world_step step = {.order = WORLD_FORWARD};
-    struct world w;
     uint64_t messages;
-    world_open(&w, setup);
+    WORLD_OPEN(w, setup);
     messages = gf_sim_messages_sent(w.sim);
     world_step_run(&w, &step);
     world_expect(&w, GF_OK);
@@ -52,7 +51,6 @@ static void expect_served(struct world_setup *setup, bool by_memory)
         assert_int_equal(direct, by_memory ? all : 0);
         assert_int_equal(world_stats(&w, rank).mapped_bytes > 0, by_memory);
     }
-    world_close(&w);
 }
 
 TEST(auto_takes_it_where_all_share_memory)
@@ -96,12 +94,11 @@ TEST(sums_are_the_same_bits_for_every_cut_and_run)
         for (uint32_t row = 0; row < LENGTH(fuses) * LENGTH(slices) * 2; row++) {
             struct world_setup setup = setup_of(worlds[n]);
             struct world_step step = {.order = (row % 2) ? WORLD_ROTATED : WORLD_FORWARD, .fill = world_fill_noise};
-            struct world w;
             setup.config.exchange.deterministic = true;
             setup.config.exchange.fuse_bytes = fuses[row % LENGTH(fuses)];
             setup.config.exchange.slice_bytes = slices[row / LENGTH(fuses) % LENGTH(slices)];
             setup.sim.seed = row + 1;
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             for (uint32_t repeat = 0; repeat < 2; repeat++) {
                 world_step_run(&w, &step);
                 world_expect(&w, GF_OK);
@@ -109,7 +106,6 @@ TEST(sums_are_the_same_bits_for_every_cut_and_run)
                 if ((row == 0) && (repeat == 0)) hash = world_hash(&w, 0);
                 assert_true(world_hash(&w, 0) == hash);
             }
-            world_close(&w);
         }
     }
 }

@@ -20,8 +20,6 @@ static void step_count(struct world *w, uint32_t rank)
 static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor **t, uint32_t *tensor_count)
 {
     struct job *job = &jobs[rank];
-    (void)t;
-    (void)tensor_count;
     job->extra = (struct gf_state_extra){"own", job->own, sizeof job->own};
     config->state_extra = &job->extra;
     config->state_extra_count = 1;

@@ -137,10 +137,9 @@ TEST(what_a_link_may_do_changes_nothing)
         for (; met && (at < POSTS_MAX); at++) {
             struct world_setup setup = brief_setup(3);
             struct journey journey = {.step.order = WORLD_ROTATED};
-            struct world w;
             setup.sim.faults[0] = (struct gf_sim_fault){.kind = kinds[k], .rank = 1, .at = at, .delay_ns = 10000000};
             setup.sim.fault_count = 1;
-            world_create(&w, &setup);
+            WORLD_CREATE(w, &setup);
             world_run(&w, journey_progress, &journey);
             world_expect(&w, GF_OK);
             world_expect_equal(&w);
@@ -148,7 +147,6 @@ TEST(what_a_link_may_do_changes_nothing)
                 assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 2, 0), e) ==
                             world_value(0, 0, e) + world_value(1, 0, e) + world_value(2, 0, e));
             met = gf_sim_fault_met(w.sim);
-            world_close(&w);
         }
         assert_true((at > 2) && !met);
     }
@@ -159,29 +157,21 @@ static const struct gf_tensor other_names[] = {
 
 static void vary_wire(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
 {
-    (void)table;
-    (void)count;
     if (rank == 2) config->exchange.wire = GF_TYPE_BF16;
 }
 
 static void vary_names(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
 {
-    (void)config;
-    (void)count;
     if (rank == 2) *table = other_names;
 }
 
 static void vary_fuse(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
 {
-    (void)table;
-    (void)count;
     if (rank == 2) config->exchange.fuse_bytes = 0;
 }
 
 static void vary_share(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
 {
-    (void)table;
-    (void)count;
     config->sparse.enabled = true;
     config->sparse.chunk_elems = 77;
     config->link.integrity = true;
@@ -193,8 +183,6 @@ static void vary_share(uint32_t rank, struct gf_config *config, const struct gf_
 
 static void vary_count(uint32_t rank, struct gf_config *config, const struct gf_tensor **table, uint32_t *count)
 {
-    (void)config;
-    (void)table;
     if (rank == 2) *count = 2;
 }
 
@@ -210,9 +198,8 @@ TEST(ranks_that_were_given_different_things_do_not_open)
                  {vary_count, {"3 ", "2 "}}};
     for (size_t row = 0; row < LENGTH(cases); row++) {
         struct world_setup setup = brief_setup(3);
-        struct world w;
         setup.vary = cases[row].vary;
-        world_create(&w, &setup);
+        WORLD_CREATE(w, &setup);
         world_join(&w);
         world_expect(&w, GF_ERR_MISMATCH);
         for (uint32_t rank = 0; rank < 3; rank++) {
@@ -222,6 +209,5 @@ TEST(ranks_that_were_given_different_things_do_not_open)
             for (uint32_t i = 0; i < 2; i++)
                 if (strstr(error->text, cases[row].texts[i]) == NULL) fail_msg("row %zu: %s", row, error->text);
         }
-        world_close(&w);
     }
 }

@@ -100,10 +100,9 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
 {
     for (uint32_t way = 0; way < 4; way++) {
         struct coll_case c = case_of(shapes[3], 1000, GF_TYPE_F16);
-        struct coll_world world;
         uint64_t first = UINT64_MAX, count = 0;
         c.halving_max_bytes = (way & 1) ? UINT64_MAX : 0;
-        coll_world_open(&world, &c, NULL);
+        COLL_WORLD_OPEN(world, &c, NULL);
         memset(coll_world_data(&world, 4), 0, coll_world_data_bytes(&world));
         ((uint16_t *)coll_world_data(&world, 0))[641] = 0x7b00; /* 57344: the second makes it too large */
         ((uint16_t *)coll_world_data(&world, (way & 2) ? 1 : 4))[641] = 0x7b00;
@@ -116,7 +115,6 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
         }
         assert_true(count >= 1);
         assert_int_equal(first, 641);
-        coll_world_close(&world);
     }
 }
 
@@ -126,8 +124,7 @@ TEST(operations_follow_each_other_in_the_same_lanes)
     struct gf_sim_setup sim = network_of();
     for (size_t s = 0; s < 5; s++) {
         struct coll_case c = case_of(shapes[s], 200, GF_TYPE_F32);
-        struct coll_world world;
-        coll_world_open(&world, &c, &sim);
+        COLL_WORLD_OPEN(world, &c, &sim);
         for (uint64_t op = 0; op < 3 * GF_DIRECT_LANES; op++) {
             c.staged = (op % 3 == 0) ? UINT32_MAX : 0;
             coll_world_fill(&world, false);
@@ -139,7 +136,6 @@ TEST(operations_follow_each_other_in_the_same_lanes)
             for (uint32_t i = 0; i < c.size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
             coll_world_check(&world);
         }
-        coll_world_close(&world);
     }
 }
 
@@ -148,8 +144,7 @@ TEST(a_slow_network_is_no_silence_to_ranks_without_a_block)
 {
     struct gf_sim_setup slow = {.latency_ns = COLL_TIMEOUT_NS * 3ull / 4};
     struct coll_case c = case_of(shapes[0], 400, GF_TYPE_F32);
-    struct coll_world world;
-    coll_world_open(&world, &c, &slow);
+    COLL_WORLD_OPEN(world, &c, &slow);
     coll_world_fill(&world, false);
     for (uint32_t i = 0; i < c.size; i++) {
         coll_world_start(&world, i, 3);
@@ -159,7 +154,6 @@ TEST(a_slow_network_is_no_silence_to_ranks_without_a_block)
     for (uint32_t i = 0; i < c.size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
     assert_true(gf_sim_now_ns(world.sim) > 2ull * COLL_TIMEOUT_NS);
     coll_world_check(&world);
-    coll_world_close(&world);
 }
 
 /* A rank that never comes: whoever of its node waits for it names it. */
@@ -167,8 +161,7 @@ TEST(a_silent_rank_is_named)
 {
     for (uint32_t silent = 0; silent < 4; silent++) {
         struct coll_case c = case_of(shapes[2], 400, GF_TYPE_F32);
-        struct coll_world world;
-        coll_world_open(&world, &c, NULL);
+        COLL_WORLD_OPEN(world, &c, NULL);
         for (uint32_t i = 0; i < 4; i++)
             if (i != silent) coll_world_start(&world, i, 0);
         coll_world_run(&world);
@@ -178,7 +171,6 @@ TEST(a_silent_rank_is_named)
             assert_int_equal(world.nodes[i].status, GF_ERR_TIMEOUT);
             assert_int_equal(world.nodes[i].coll.waits_for, waits_for);
         }
-        coll_world_close(&world);
     }
 }
 

@@ -29,9 +29,8 @@ TEST(steps_are_summed_over_nodes_of_any_size)
         struct world_setup setup = setup_of(shapes[s]);
         struct world_step step = {.order = WORLD_ROTATED};
         struct gf_trace_record records[64];
-        struct world w;
         uint32_t found = 0, count;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         for (uint32_t repeat = 0; repeat < 3; repeat++) {
             world_step_run(&w, &step);
             world_expect(&w, GF_OK);
@@ -41,7 +40,6 @@ TEST(steps_are_summed_over_nodes_of_any_size)
         count = gf_trace_read(w.ranks[0].gf, records, 64);
         for (uint32_t i = 0; i < count; i++) found += records[i].algorithm == GF_ALGORITHM_HIERARCHY;
         assert_true(found >= 3);
-        world_close(&w);
     }
 }
 
@@ -75,11 +73,10 @@ TEST(a_16_bit_wire_rounds_between_nodes_alone)
             struct pair pair = cases[i].pair;
             struct world_step step = {.fill = fill_pair, .arg = &pair};
             bool skipped = (wire == GF_TYPE_F16) && (cases[i].sum == 0);
-            struct world w;
             setup.config.exchange.wire = (gf_type)wire;
             setup.config.exchange.fuse_bytes = 1u << 20; /* the same operations with both */
             setup.config.exchange.doubling_max_bytes = 0;
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             world_step_run(&w, &step);
             world_expect(&w, GF_OK);
             world_expect_equal(&w);
@@ -88,7 +85,6 @@ TEST(a_16_bit_wire_rounds_between_nodes_alone)
             else if (!skipped) assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 1, 2), 5) == cases[i].sum);
             if (skipped) world_expect_log(&w, 0, "every local gradient was finite");
             wire_bytes[wire] = world_stats(&w, 0).last_wire_bytes;
-            world_close(&w);
         }
         if (cases[i].shape != shapes[4]) assert_true(wire_bytes[1] * 10 < wire_bytes[0] * 6);
     }
@@ -97,16 +93,14 @@ TEST(a_16_bit_wire_rounds_between_nodes_alone)
 TEST(nodes_that_are_not_whole_are_refused_by_name)
 {
     struct world_setup setup = setup_of(shapes[0]);
-    struct world w;
     setup.sim.blind[0] = 2;
     setup.sim.blind[1] = 3;
-    world_create(&w, &setup);
+    WORLD_CREATE(w, &setup);
     world_join(&w);
     for (uint32_t rank = 0; rank < w.world; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_ERR_CONFIG);
         world_expect_log(&w, rank, "hierarchy: rank 2 shares memory with 2 ranks");
     }
-    world_close(&w);
 }
 
 /* ---- auto ---- */
@@ -147,7 +141,6 @@ TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
         const struct auto_case *c = &cases[row];
         struct world_setup setup = setup_of(c->shape);
         struct world_step step = {.order = WORLD_ROTATED};
-        struct world w;
         memcpy(setup.sim.blind, c->blind, sizeof c->blind);
         setup.sim.node_port = c->cards > 0;
         setup.sim.node_cards = c->cards;
@@ -157,7 +150,7 @@ TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
         setup.config.exchange.halving_max_bytes = 16;
         setup.config.exchange.deterministic = c->deterministic;
         setup.config.link.integrity = c->integrity;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         for (uint32_t repeat = 0; repeat < 3; repeat++) {
             world_step_run(&w, &step);
             world_expect(&w, GF_OK);
@@ -166,7 +159,6 @@ TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
         for (uint32_t rank = 0; rank < w.world; rank++)
             if (traced(w.ranks[rank].gf, c->taken) < 3)
                 fail_msg("row %zu, rank %u: %s was not taken", row, rank, gf_algorithm_name(c->taken));
-        world_close(&w);
     }
 }
 
@@ -180,9 +172,8 @@ TEST(what_is_left_of_two_nodes_goes_on_by_messages)
 {
     struct world_setup setup = setup_of(shapes[1]);
     struct world_step step = {.order = WORLD_FORWARD};
-    struct world w;
     setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     world_step_run(&w, &step);
     world_expect(&w, GF_OK);
     world_run(&w, dying_progress, &step);
@@ -195,5 +186,4 @@ TEST(what_is_left_of_two_nodes_goes_on_by_messages)
     }
     world_run(&w, world_step_progress, &step);
     for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(w.ranks[rank].status, GF_OK);
-    world_close(&w);
 }

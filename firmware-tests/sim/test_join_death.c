@@ -13,7 +13,6 @@ static gf_status turn(struct world *w, uint32_t rank, void *arg)
 {
     gf_context *gf = w->ranks[rank].gf;
     gf_status status;
-    (void)arg;
     if ((gf_sim_now_ns(w->sim) - begin_ns >= death_ns) && gf_sim_runs(w->sim, victim)) gf_sim_kill(w->sim, victim);
     if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
     status = gf_open_poll(gf);
@@ -30,10 +29,9 @@ TEST(a_death_in_the_join_is_named_in_time)
         for (victim = 0; victim < size; victim++) {
             for (death_ns = 0; death_ns < 3 * MS; death_ns += (death_ns < MS / 2) ? 11000 : MS) {
                 struct world_setup setup = elastic_setup(size);
-                struct world w;
                 setup.config.rendezvous.join_timeout_ns = 500 * MS;
                 setup.config.exchange.timeout_ns = 200 * MS;
-                world_create(&w, &setup);
+                WORLD_CREATE(w, &setup);
                 begin_ns = gf_sim_now_ns(w.sim);
                 opened = false;
                 world_run(&w, turn, NULL);
@@ -48,7 +46,6 @@ TEST(a_death_in_the_join_is_named_in_time)
                                  (unsigned)(death_ns / 1000), rank, gf_status_name(w.ranks[rank].status),
                                  (int)error->peer, error->text);
                 }
-                world_close(&w);
             }
         }
     }

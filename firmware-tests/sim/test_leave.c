@@ -18,7 +18,6 @@ static gf_context *signalled;
 
 static void on_signal(int number)
 {
-    (void)number;
     gf_abort(signalled);
 }
 
@@ -61,10 +60,9 @@ static void expect_named(struct world *w, uint32_t rank, gf_status code, uint32_
 static void wait_interrupted(world_progress turn, void *arg, gf_status expected)
 {
     struct world_setup setup = brief_setup(2);
-    struct world w;
     uint64_t begin_ns;
     setup.config.link.idle = GF_IDLE_SPIN;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
     for (uint32_t t = 0; t < LENGTH(brief); t++) assert_int_equal(gf_tensor_skip(w.ranks[0].gf, t), GF_OK);
     begin_ns = gf_sim_now_ns(w.sim);
@@ -73,7 +71,6 @@ static void wait_interrupted(world_progress turn, void *arg, gf_status expected)
     world_unblock(&w);
     if (expected == GF_ERR_PEER) assert_int_equal(gf_error_last(w.ranks[0].gf)->peer, 1);
     assert_true(gf_sim_now_ns(w.sim) - begin_ns < TIMEOUT_NS);
-    world_close(&w);
 }
 
 TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
@@ -100,8 +97,6 @@ TEST(an_abort_ends_a_wait_at_once)
 
 static gf_status abort_first_progress(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
-    (void)rank;
     gf_abort(w->ranks[0].gf);
     return GF_OK;
 }
@@ -150,14 +145,12 @@ TEST(closing_between_steps_while_others_go_on_is_named)
             struct world_setup setup = brief_setup(world);
             struct world_interrupt interrupt = {.rank = culprit};
             struct world_step step = {.order = WORLD_FORWARD};
-            struct world w;
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             world_step_run(&w, &step);
             world_expect(&w, GF_OK);
             world_run(&w, close_early_progress, &interrupt);
             for (uint32_t rank = 0; rank < world; rank++)
                 if (rank != culprit) expect_named(&w, rank, GF_ERR_TIMEOUT, culprit, "it has closed its context");
-            world_close(&w);
         }
     }
 }
@@ -174,15 +167,13 @@ TEST(the_floor_of_the_loss_scale_is_the_same_error_on_all_ranks)
     for (uint32_t seed = 1; seed <= 20; seed++) {
         struct world_setup setup = brief_setup(5);
         struct world_step step = {.order = WORLD_ROTATED, .fill = fill_infinity};
-        struct world w;
         setup.config.loss_scale.enabled = true;
         setup.config.loss_scale.initial = 1;
         setup.sim.seed = seed;
         setup.sim.jitter_ns = 1000000; /* the control channel overtakes the vote */
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         world_step_run(&w, &step);
         for (uint32_t rank = 0; rank < 5; rank++) world_expect_failed(&w, rank, GF_ERR_NUMERIC);
-        world_close(&w);
     }
 }
 
@@ -229,8 +220,7 @@ TEST(a_rank_that_never_declares_is_named_with_its_step)
         struct world_setup setup = brief_setup(3);
         struct world_step step = {.order = WORLD_FORWARD};
         struct world_interrupt interrupt = {.rank = culprit, .after_tensors = 1};
-        struct world w;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         world_step_run(&w, &step);
         world_expect(&w, GF_OK);
         world_run(&w, lagging_progress, &interrupt);
@@ -239,7 +229,6 @@ TEST(a_rank_that_never_declares_is_named_with_its_step)
             assert_int_equal(gf_error_last(w.ranks[rank].gf)->step, 2);
             assert_non_null(strstr(gf_error_last(w.ranks[rank].gf)->text, "computing"));
         }
-        world_close(&w);
     }
 }
 
@@ -247,18 +236,16 @@ TEST(a_rank_that_comes_within_the_deadline_is_waited_for)
 {
     struct world_setup setup = brief_setup(3);
     struct world_step step = {.order = WORLD_FORWARD};
-    struct world w;
     setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_STOP, .rank = 1, .at = 20,
                                                 .delay_ns = TIMEOUT_NS - TIMEOUT_NS / 10};
     setup.sim.fault_count = 1;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < 3; i++) {
         world_step_run(&w, &step);
         world_expect(&w, GF_OK);
         world_expect_equal(&w);
     }
     assert_true(gf_sim_fault_met(w.sim));
-    world_close(&w);
 }
 
 /* ---- the end ---- */
@@ -266,11 +253,10 @@ TEST(a_rank_that_comes_within_the_deadline_is_waited_for)
 TEST(closing_is_valid_at_any_time_and_once)
 {
     struct world_setup setup = brief_setup(3);
-    struct world w;
     unsigned char *memory;
     assert_int_equal(gf_close(NULL), GF_OK);
     setup.config.rendezvous.join_timeout_ns = 1000000000;
-    world_create(&w, &setup);
+    WORLD_CREATE(w, &setup);
     assert_int_equal(gf_close(w.ranks[2].gf), GF_OK); /* before anybody is there */
     memory = (unsigned char *)w.ranks[2].gf;
     w.ranks[2].gf = NULL;
@@ -280,21 +266,18 @@ TEST(closing_is_valid_at_any_time_and_once)
         assert_true(strlen(gf_error_last(w.ranks[rank].gf)->text) > 10);
     }
     assert_int_equal(gf_close((gf_context *)(void *)memory), GF_ERR_PARAM);
-    world_close(&w);
 }
 
 static gf_status close_progress(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
     return gf_close_poll(w->ranks[rank].gf);
 }
 
 TEST(closing_waits_for_those_who_are_late_but_not_for_ever)
 {
     struct world_setup setup = brief_setup(3);
-    struct world w;
     uint64_t begin_ns;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     begin_ns = gf_sim_now_ns(w.sim);
     gf_sim_stop(w.sim, 1, true);
     world_run(&w, close_progress, NULL);
@@ -307,7 +290,6 @@ TEST(closing_waits_for_those_who_are_late_but_not_for_ever)
         w.ranks[rank].gf = NULL;
     }
     gf_sim_stop(w.sim, 1, false);
-    world_close(&w);
 }
 
 /* ---- gone before what it had sent arrived ---- */
@@ -345,8 +327,7 @@ TEST(who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it)
 {
     struct world_setup setup = brief_setup(3);
     struct last_words all = {.killed = false};
-    struct world w;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     gf_sim_partition(w.sim, 2, 1, true);
     world_run(&w, last_words_progress, &all);
     assert_true(all.killed);
@@ -355,5 +336,4 @@ TEST(who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it)
         assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, 2);
         world_expect_log(&w, rank, "rank 2 closed its context");
     }
-    world_close(&w);
 }

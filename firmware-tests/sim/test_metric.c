@@ -49,10 +49,9 @@ TEST(metrics_are_added_up_by_the_vote)
     for (uint32_t world = 1; world <= 5; world++)
         for (uint32_t skipped = 0; skipped < 2; skipped++) {
             struct world_setup setup = setup_of(world);
-            struct world w;
             double sum = 0.0, first;
             for (uint32_t r = 0; r < world; r++) sum += metric_of(r);
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             world_run(&w, step_whole, skipped ? &sum : NULL);
             world_expect(&w, GF_OK);
             if (!skipped) world_expect_sums(&w, 1.0f);
@@ -66,16 +65,14 @@ TEST(metrics_are_added_up_by_the_vote)
                 assert_true(gf_metric(w.ranks[r].gf, GF_METRICS) == 0.0);
                 assert_int_equal(gf_step_metric(w.ranks[r].gf, 0, 1.0), GF_ERR_STATE);
             }
-            world_close(&w);
         }
 }
 
 TEST(where_one_is_refused_none_is_declared)
 {
     struct world_setup setup = setup_of(1);
-    struct world w;
     gf_context *gf;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     gf = w.ranks[0].gf;
     assert_int_equal(gf_step_begin(gf), GF_OK);
     fill(&w, 0);
@@ -85,7 +82,6 @@ TEST(where_one_is_refused_none_is_declared)
     assert_int_equal(gf_tensors_ready(gf, 0, 2, 0), GF_OK);
     for (uint32_t polls = 0; (polls < 1000) && (gf_step_poll(gf) == GF_AGAIN); polls++) continue;
     assert_int_equal(gf_step_poll(gf), GF_OK);
-    world_close(&w);
 }
 
 /* ---- sparse steps ---- */

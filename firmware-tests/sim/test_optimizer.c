@@ -121,10 +121,9 @@ TEST(each_optimizer_is_the_published_one)
         const gf_type half = (gf_type)(row % GF_TYPE_COUNT);
         uint32_t number;
         struct world_step step = {.fill = gradient_fill, .arg = &number};
-        struct world w;
         double error;
         setup.config.optimizer.half_weights = half;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         weights_begin(&w);
         for (uint32_t rank = 0; rank < 2; rank++) half_weights_expect(&w, rank, half);
         for (number = 1; number <= ORACLE_STEPS; number++) {
@@ -141,7 +140,6 @@ TEST(each_optimizer_is_the_published_one)
         error = error_of(&w, c);
         print_message("  %-16s %.2g\n", c->name, error);
         if (!(error <= 1e-6)) fail_msg("%s: the weights are %g away from the oracle's", c->name, error);
-        world_close(&w);
     }
 }
 
@@ -155,14 +153,13 @@ TEST(gradients_are_clipped_for_another_optimizer)
         struct world_setup setup = setup_of(&none);
         uint32_t number = 1;
         struct world_step step = {.fill = gradient_fill, .arg = &number};
-        struct world w;
         float norm, factor, before, after;
         memcpy(typed, tensors, sizeof typed);
         for (size_t t = 0; t < LENGTH(typed); t++) typed[t].type = types[row];
         setup.tensors = typed;
         setup.config.exchange.pre_scale = 1024;
         setup.config.exchange.wire = types[row];
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         assert_int_equal(gf_gradient_norm(w.ranks[0].gf, &norm, &factor), GF_ERR_STATE);
         world_step_run(&w, &step);
         world_expect(&w, GF_OK);
@@ -180,7 +177,6 @@ TEST(gradients_are_clipped_for_another_optimizer)
             assert_int_equal(gf_gradient_norm(gf, NULL, &factor), GF_OK);
             assert_true(factor == 1.0f);
         }
-        world_close(&w);
     }
 }
 
@@ -189,13 +185,11 @@ TEST(a_context_says_its_learning_rates)
 {
     const struct oracle_case none = {.kind = GF_OPTIMIZER_NONE};
     struct world_setup setup = setup_of(&none);
-    struct world w;
     setup.config.rate = (struct gf_schedule){.kind = GF_SCHEDULE_POLYNOMIAL, .base_rate = 0.04f, .power = 0.5f,
                                              .warmup_steps = 4, .step_count = 104};
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     for (uint64_t step = 0; step < 110; step++)
         assert_true(gf_rate(w.ranks[1].gf, step) == gf_schedule_rate(&setup.config.rate, step));
     assert_true(fabs((double)gf_rate(w.ranks[0].gf, 79) - 0.02) < 1e-8);
     assert_true(gf_rate(NULL, 0) == 0.0f);
-    world_close(&w);
 }

@@ -2,7 +2,6 @@
  * a gradient copied. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-#include "lib/context.h"
 
 #define RANKS 3u
 #define TENSORS 6u
@@ -52,9 +51,8 @@ TEST(tensors_lie_in_the_order_asked_for_without_a_gap)
 {
     for (size_t o = 0; o < LENGTH(orders); o++) {
         struct world_setup setup = setup_of(orders[o], GF_OPTIMIZER_SGD);
-        struct world w;
         gf_mem gradient, weight;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         gradient = gf_gradient(w.ranks[1].gf, orders[o][0]);
         weight = gf_weight(w.ranks[1].gf, orders[o][0]);
         for (uint32_t k = 0; k < TENSORS; k++) {
@@ -63,7 +61,6 @@ TEST(tensors_lie_in_the_order_asked_for_without_a_gap)
             gradient += tensors[orders[o][k]].elem_count * sizeof(float);
             weight += tensors[orders[o][k]].elem_count * sizeof(float);
         }
-        world_close(&w);
     }
 }
 
@@ -72,22 +69,18 @@ TEST(weights_are_those_of_the_order_given)
     static const gf_optimizer kinds[] = {GF_OPTIMIZER_SGD, GF_OPTIMIZER_LARS, GF_OPTIMIZER_ADAMW, GF_OPTIMIZER_LAMB};
     for (size_t kind = 0; kind < LENGTH(kinds); kind++) {
         struct world_setup plain = setup_of(NULL, kinds[kind]);
-        struct world given;
-        world_open(&given, &plain);
+        WORLD_OPEN(given, &plain);
         steps_run(&given);
         for (size_t o = 0; o < LENGTH(orders); o++) {
             struct world_setup setup = setup_of(orders[o], kinds[kind]);
-            struct world w;
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             steps_run(&w);
             for (uint32_t rank = 0; rank < RANKS; rank++)
                 for (uint32_t t = 0; t < TENSORS; t++)
                     assert_memory_equal((void *)(uintptr_t)gf_weight(w.ranks[rank].gf, t),
                                         (void *)(uintptr_t)gf_weight(given.ranks[0].gf, t),
                                         tensors[t].elem_count * sizeof(float));
-            world_close(&w);
         }
-        world_close(&given);
     }
 }
 
@@ -98,12 +91,10 @@ TEST(the_reverse_order_fuses_as_the_order_given)
     for (uint32_t reversed = 0; reversed < 2; reversed++) {
         struct world_setup setup = setup_of(reversed ? orders[1] : NULL, GF_OPTIMIZER_SGD);
         struct gf_stats stats = {.size_bytes = sizeof stats};
-        struct world w;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         steps_run(&w);
         assert_int_equal(gf_stats(w.ranks[0].gf, &stats), GF_OK);
         counts[reversed] = stats.buffer_count;
-        world_close(&w);
     }
     assert_true(counts[0] > 2);
     assert_int_equal(counts[1], counts[0]);
@@ -124,14 +115,12 @@ TEST(a_step_copies_nothing_or_says_how_much)
     for (uint32_t t = 0; t < TENSORS; t++) elems += tensors[t].elem_count;
     for (uint32_t row = 0; row < 4; row++) { /* the order given, its own; a 16-bit wire in each */
         struct world_setup setup = setup_of((row % 2 != 0) ? orders[1] : NULL, GF_OPTIMIZER_SGD);
-        struct world w;
         setup.config.exchange.wire = (row >= 2) ? GF_TYPE_BF16 : GF_TYPE_F32;
         setup.config.exchange.fuse_bytes = (row >= 2) ? 1024 : 2048;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         steps_run(&w);
         if (row < 2) assert_int_equal(copied(&w), 0);
         else assert_in_range(copied(&w), STEPS * elems * 4, STEPS * (elems + 32 * TENSORS) * 4); /* with gaps */
-        world_close(&w);
     }
 }
 
@@ -141,7 +130,6 @@ static gf_status private_step(struct world *w, uint32_t rank, void *arg)
     gf_context *gf = w->ranks[rank].gf;
     uint32_t *next = &w->ranks[rank].next;
     gf_status status;
-    (void)arg;
     if ((*next == 0) && ((status = gf_step_begin(gf)) < 0)) return status;
     if (*next == TENSORS) return gf_step_poll(gf);
     world_fill(w, rank, *next, buffers[rank], NULL);
@@ -179,7 +167,6 @@ TEST(a_private_buffer_is_copied_once)
 
 static void no_log(void *user, gf_log_level level, const char *line)
 {
-    (void)level;
     (void)snprintf(user, 256, "%s", line);
 }
 
@@ -211,19 +198,15 @@ TEST(a_wrong_order_is_refused_with_its_reason)
 
 static void vary_order(uint32_t rank, struct gf_config *config, const struct gf_tensor **t, uint32_t *tensor_count)
 {
-    (void)t;
-    (void)tensor_count;
     config->pool_order = orders[rank % 2];
 }
 
 TEST(ranks_with_other_orders_do_not_join)
 {
     struct world_setup setup = setup_of(NULL, GF_OPTIMIZER_SGD);
-    struct world w;
     setup.config.rendezvous.join_timeout_ns = UINT64_C(1000000000);
     setup.vary = vary_order;
-    world_create(&w, &setup);
+    WORLD_CREATE(w, &setup);
     world_join(&w);
     world_expect(&w, GF_ERR_MISMATCH);
-    world_close(&w);
 }

@@ -1,6 +1,5 @@
 /* Whole contexts whose gradients travel with fewer bits: the same on all ranks, nothing lost, in shared memory and by
  * messages, through skipped steps and view changes. */
-#include <math.h>
 
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
@@ -105,13 +104,12 @@ TEST(nothing_is_lost_in_any_world)
         gf_quantize quantize = (row % 2 == 0) ? GF_QUANTIZE_INT8 : GF_QUANTIZE_ONEBIT;
         bool in_memory = row / 2 % 2 == 1;
         struct world_setup setup = setup_of(world, quantize, in_memory);
-        struct world w;
         double given = 0, come = 0;
         setup.config.exchange.scale_elems = (row / 4 % 2 == 0) ? 0 : (quantize == GF_QUANTIZE_INT8) ? 64 : 512;
         setup.config.exchange.fuse_bytes = (row % 3 == 0) ? 1 : 8192;
         setup.config.loss_scale.enabled = row % 3 == 1;
         setup.config.link.integrity = !in_memory && (row % 3 == 2);
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         for (uint64_t number = 1; number <= 12; number++) {
             bool broken = (number == 7) && (world > 1);
             run_step(&w, number, broken);
@@ -122,7 +120,6 @@ TEST(nothing_is_lost_in_any_world)
         if (fabs(given - come - owed(&w)) > 1e-4 * fabs(given))
             fail_msg("row %u: %g given, %g came, %g owed", row, given, come, owed(&w));
         assert_true((world == 1) || ((world_stats(&w, 0).mapped_bytes > 0) == in_memory));
-        world_close(&w);
     }
 }
 
@@ -131,8 +128,7 @@ TEST(a_sum_is_two_roundings_away)
 {
     for (uint32_t world = 2; world <= 8; world++) {
         struct world_setup setup = setup_of(world, GF_QUANTIZE_INT8, world % 2 == 0);
-        struct world w;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         run_step(&w, 1, false); /* nothing is owed yet */
         for (uint32_t t = 0; t < LENGTH(tensors); t++)
             for (uint64_t i = 0; i < tensors[t].elem_count; i++) {
@@ -141,7 +137,6 @@ TEST(a_sum_is_two_roundings_away)
                 for (uint32_t rank = 0; rank < world; rank++) sum += (double)gradient_at(1, rank, t, i);
                 assert_true(fabs(result - sum) <= world * most / 127 * 1.01);
             }
-        world_close(&w);
     }
 }
 
@@ -153,14 +148,12 @@ TEST(timing_changes_no_bit)
         for (uint32_t again = 0; again < 2; again++) {
             gf_quantize quantize = (row % 2 == 0) ? GF_QUANTIZE_INT8 : GF_QUANTIZE_ONEBIT;
             struct world_setup setup = setup_of(5, quantize, row / 2 % 2 == 1);
-            struct world w;
             setup.sim.seed = 1 + again * 77 + row;
             setup.config.link.window = again ? 1 : 8;
             setup.config.exchange.buffers_active = again ? 1 : 4;
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             for (uint64_t number = 1; number <= 4; number++) run_step(&w, number, false);
             hashes[again] = world_hash(&w, 3);
-            world_close(&w);
         }
         assert_true(hashes[0] == hashes[1]);
     }
@@ -180,20 +173,18 @@ TEST(bytes_are_those_that_are_promised)
     for (uint32_t world = 2; world <= 8; world += 3)
         for (size_t row = 0; row < LENGTH(rows); row++) {
             struct world_setup setup = setup_of(world, rows[row].quantize, false);
-            struct world w;
             uint64_t before;
             double dense = 2.0 * (world - 1) * 4 * (1 << 18);
             const struct world_step step = {.order = WORLD_FORWARD};
             setup.tensors = large;
             setup.tensor_count = 1;
             setup.config.exchange.scale_elems = rows[row].scale_elems;
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             before = gf_sim_bytes_sent(w.sim);
             world_step_run(&w, &step);
             world_expect(&w, GF_OK);
             assert_true((double)(gf_sim_bytes_sent(w.sim) - before) / dense < rows[row].share);
             assert_true((double)(gf_sim_bytes_sent(w.sim) - before) / dense > rows[row].share - 0.003);
-            world_close(&w);
         }
 }
 
@@ -202,8 +193,7 @@ TEST(a_skipped_step_leaves_no_trace)
 {
     static float before[ELEMS_MAX];
     struct world_setup setup = setup_of(3, GF_QUANTIZE_ONEBIT, false);
-    struct world w;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     for (uint64_t number = 1; number <= 3; number++) run_step(&w, number, false);
     for (int which = 0; which < 2; which++) {
         const gf_context *gf = w.ranks[0].gf;
@@ -215,7 +205,6 @@ TEST(a_skipped_step_leaves_no_trace)
         assert_ptr_equal(now, which ? gf->quantized.owner : (const float *)(uintptr_t)gf->sparse.history);
         assert_memory_equal(before, now, count * sizeof(float));
     }
-    world_close(&w);
 }
 
 /* A rank dies: the others keep what they owe; what owners owe is dropped, for blocks are others' now. */
@@ -224,9 +213,8 @@ TEST(survivors_keep_their_residuals)
     static float before[ELEMS_MAX];
     for (uint32_t row = 0; row < 4; row++) {
         struct world_setup setup = setup_of(4, (row % 2 == 0) ? GF_QUANTIZE_INT8 : GF_QUANTIZE_ONEBIT, row / 2 == 1);
-        struct world w;
         const gf_context *gf;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         gf = w.ranks[0].gf;
         for (uint64_t number = 1; number <= 3; number++) run_step(&w, number, false);
         memcpy(before, (const void *)(uintptr_t)gf->sparse.history, gf->pool.elem_count * sizeof(float));
@@ -246,7 +234,6 @@ TEST(survivors_keep_their_residuals)
                 assert_memory_equal(world_gradient(&w, rank, t), world_gradient(&w, 0, t),
                                     tensors[t].elem_count * sizeof(float));
         }
-        world_close(&w);
     }
 }
 
@@ -256,13 +243,12 @@ TEST(gaps_stay_zero)
     for (uint32_t world = 1; world <= 4; world += 3) {
         struct world_setup setup = setup_of(world, GF_QUANTIZE_ONEBIT, false);
         const struct world_step step = {.order = WORLD_BACKWARD};
-        struct world w;
         const gf_context *gf;
         uint64_t gaps = 0;
         setup.tensors = gappy;
         setup.tensor_count = LENGTH(gappy);
         setup.config.exchange.fuse_bytes = 1 << 20;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         gf = w.ranks[0].gf;
         for (uint32_t i = 0; i < 20; i++) {
             world_step_run(&w, &step);
@@ -275,6 +261,5 @@ TEST(gaps_stay_zero)
                 assert_true(fabsf(((const float *)(uintptr_t)gf->sparse.history)[i]) < 200);
             }
         assert_true(gaps > 10);
-        world_close(&w);
     }
 }

@@ -1,10 +1,8 @@
 /* Allreduce by other reductions than the sum: each algorithm, each type, to the bit; the element op beside a definition
  * of its own in doubles; and ranks that ask for different ones. */
-#include <math.h>
 
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-#include "lib/context.h"
 #include "lib/settings/settings.h"
 #include "ops/element/host/fold.h"
 #include "ops/element/host/half.h"
@@ -69,8 +67,7 @@ static void reductions_run(uint32_t world, uint32_t ranks_per_node, gf_algorithm
 {
     static const uint64_t counts[] = {0, 1, 33, 1000, ELEMS_MAX};
     struct world_setup setup = setup_of(world, ranks_per_node, algorithm);
-    struct world w;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     for (uint32_t row = 0; row < GF_REDUCTION_COUNT * LENGTH(counts); row++) {
         struct reduce reduce = {.type = (gf_type)((row + world) % 3), .elem_count = counts[row % LENGTH(counts)]};
         for (uint32_t rank = 0; rank < world; rank++) {
@@ -89,7 +86,6 @@ static void reductions_run(uint32_t world, uint32_t ranks_per_node, gf_algorithm
                              (unsigned long long)e, (unsigned long long)reduce.elem_count, (double)got, (double)want);
             }
     }
-    world_close(&w);
 }
 
 TEST(every_reduction_by_messages)
@@ -151,12 +147,10 @@ TEST(ranks_that_ask_for_different_ones_are_named)
 {
     struct world_setup setup = setup_of(3, 1, GF_ALGORITHM_RING);
     struct reduce reduce = {.by = {GF_REDUCTION_MAX, GF_REDUCTION_MIN, GF_REDUCTION_MAX}, .elem_count = 100};
-    struct world w;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     world_run(&w, reduce_progress, &reduce);
     for (uint32_t rank = 0; rank < 3; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_ERR_MISMATCH);
         assert_non_null(strstr(gf_error_last(w.ranks[rank].gf)->text, "allreduce of 100 fp32 by m"));
     }
-    world_close(&w);
 }

@@ -187,16 +187,14 @@ TEST(a_joiner_has_the_whole_state)
 TEST(a_joiner_with_other_things_is_turned_away)
 {
     struct world_setup setup = elastic_setup(3);
-    struct world w;
     const struct elastic_event list[] = {{1000, 1, KILL}, {5000, 1, START}, END};
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     w.ranks[1].config.exchange.fuse_bytes = 4096;
     elastic_run(&w, list, 0);
     assert_int_equal(w.ranks[1].status, GF_ERR_MISMATCH);
     assert_non_null(strstr(gf_error_last(w.ranks[1].gf)->text, "fuse_bytes is "));
     world_expect_log(&w, 0, "fuse_bytes is ");
     expect_world(&w, 1u << 1, "the others");
-    world_close(&w);
 }
 
 TEST(nobody_lets_it_in_before_the_deadline)
@@ -215,31 +213,26 @@ TEST(nobody_lets_it_in_before_the_deadline)
 
 static gf_status open_only(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
     return gf_open_poll(w->ranks[rank].gf);
 }
 
 static void rank_1_rejoins(uint32_t rank, struct gf_config *config, const struct gf_tensor **table,
                            uint32_t *tensor_count)
 {
-    (void)table;
-    (void)tensor_count;
     config->rendezvous.rejoin = (rank == 1);
 }
 
 TEST(a_job_that_has_not_begun_takes_no_joiners)
 {
     struct world_setup setup = elastic_setup(2);
-    struct world w;
     setup.config.rendezvous.join_timeout_ns = SECOND;
     setup.vary = rank_1_rejoins;
-    world_create(&w, &setup);
+    WORLD_CREATE(w, &setup);
     world_run(&w, open_only, NULL);
     assert_int_equal(w.ranks[1].status, GF_ERR_STATE);
     assert_non_null(strstr(gf_error_last(w.ranks[1].gf)->text, "rendezvous.rejoin = false"));
     assert_int_equal(w.ranks[0].status, GF_ERR_TIMEOUT); /* names who is missing */
     assert_int_equal(gf_error_last(w.ranks[0].gf)->peer, 1);
-    world_close(&w);
 }
 
 TEST(a_world_of_one_rank_has_none_to_rejoin)

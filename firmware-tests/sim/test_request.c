@@ -1,8 +1,6 @@
 /* The public collectives on whole contexts: right, bounded, and when ranks call different things, a clear end. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-#include "lib/context.h"
-#include "lib/membership/members_state.h"
 
 #define RANKS_MAX 9u
 #define ELEMS_MAX 200000u
@@ -120,11 +118,10 @@ TEST(every_collective_in_every_type_of_any_count)
     static struct calls calls;
     for (uint32_t row = 0; row < LENGTH(worlds) * LENGTH(algorithms); row++) {
         struct world_setup setup = setup_of(worlds[row / LENGTH(algorithms)]);
-        struct world w;
         setup.config.exchange.algorithm = algorithms[row % LENGTH(algorithms)];
         setup.config.exchange.user_bytes = 100000;
         setup.sim.seed = row;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         for (size_t rest = 0; rest < LENGTH(operations) * LENGTH(counts); rest++) {
             struct call call = {.operation = operations[rest % LENGTH(operations)],
                                 .elem_count = counts[rest / LENGTH(operations)], .type = (gf_type)((rest + row) % 3)};
@@ -138,7 +135,6 @@ TEST(every_collective_in_every_type_of_any_count)
             world_expect(&w, GF_OK);
             data_check(&calls, w.world);
         }
-        world_close(&w);
     }
 }
 
@@ -150,15 +146,13 @@ TEST(a_request_may_be_larger_than_the_pool)
     for (uint32_t i = 0; i < 4; i++) {
         struct world_setup setup = setup_of(worlds[i / 2]);
         struct call call = {.operation = operations[i % 2], .elem_count = ELEMS_MAX};
-        struct world w;
         setup.config.link.window = 32;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         calls_fill(&calls, w.world, &call);
         data_fill(&calls, w.world);
         world_run(&w, calls_progress, &calls);
         world_expect(&w, GF_OK);
         data_check(&calls, w.world);
-        world_close(&w);
     }
 }
 
@@ -204,9 +198,8 @@ TEST(eight_are_under_way_at_once_and_a_ninth_waits)
     static struct eight eight;
     for (uint32_t active = 1; active <= 16; active += 5) {
         struct world_setup setup = setup_of(4);
-        struct world w;
         setup.config.exchange.buffers_active = active;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         for (uint32_t round = 0; round < 2; round++) { /* places are free again */
             memset(&eight, 0, sizeof eight);
             for (uint32_t rank = 0; rank < 4; rank++)
@@ -217,7 +210,6 @@ TEST(eight_are_under_way_at_once_and_a_ninth_waits)
                 for (uint32_t e = 0; e < 8000; e++)
                     assert_true(calls_data[rank][e] == ((e / 1000 % 2 == 0) ? sum_of(4, e) : world_value(rank, 0, e)));
         }
-        world_close(&w);
     }
 }
 
@@ -243,32 +235,27 @@ TEST(a_request_that_is_not_asked_for_holds_one_place_only)
 {
     struct world_setup setup = setup_of(3);
     static struct pair pairs[3];
-    struct world w;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     world_run(&w, pair_progress, pairs);
     world_expect(&w, GF_OK);
-    world_close(&w);
 }
 
 TEST(exchange_memory_is_handed_out_until_it_is_used_up)
 {
     struct world_setup setup = setup_of(1);
-    struct world w;
     gf_mem first, second;
     setup.config.exchange.user_bytes = 200;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     first = gf_exchange_take(w.ranks[0].gf, 65);
     second = gf_exchange_take(w.ranks[0].gf, 72);
     assert_true((first != 0) && (first % 64 == 0) && (second == first + 128));
     memset((void *)(uintptr_t)first, 1, 65);
     memset((void *)(uintptr_t)second, 1, 72);
     assert_int_equal(gf_exchange_take(w.ranks[0].gf, 1), 0);
-    world_close(&w);
 }
 
 static gf_status idle_progress(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
     (void)gf_heartbeat(w->ranks[rank].gf);
     return (gf_error_last(w->ranks[rank].gf)->code == GF_OK) ? GF_AGAIN : gf_error_last(w->ranks[rank].gf)->code;
 }
@@ -306,9 +293,8 @@ TEST(calls_that_differ_end_on_every_rank_and_are_named)
     static struct calls calls;
     for (size_t row = 0; row < LENGTH(cases); row++) {
         struct world_setup setup = setup_of(4);
-        struct world w;
         uint64_t begin_ns;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         begin_ns = gf_sim_now_ns(w.sim);
         calls_fill(&calls, 4, &cases[row].call);
         calls.of[2] = cases[row].other;
@@ -329,7 +315,6 @@ TEST(calls_that_differ_end_on_every_rank_and_are_named)
             }
         }
         assert_true(gf_sim_now_ns(w.sim) - begin_ns < UINT64_C(4000000000));
-        world_close(&w);
     }
 }
 
@@ -339,9 +324,8 @@ TEST(waiting_blocks_until_the_others_have_done_their_part)
     struct world_setup setup = setup_of(3);
     struct call call = {.operation = GF_OPERATION_ALLREDUCE, .elem_count = 3000};
     static struct calls calls;
-    struct world w;
     setup.config.link.idle = GF_IDLE_SPIN;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     calls_fill(&calls, 3, &call);
     data_fill(&calls, 3);
     assert_int_equal(post(w.ranks[0].gf, &call, memory_of(&calls, 0), &calls.requests[0]), GF_OK);
@@ -352,7 +336,6 @@ TEST(waiting_blocks_until_the_others_have_done_their_part)
     world_unblock(&w);
     world_expect(&w, GF_OK);
     data_check(&calls, 3);
-    world_close(&w);
 }
 
 /* Whoever names another root, and whoever waits for whom: nobody ends well with other values than the rest. */
@@ -365,11 +348,10 @@ TEST(a_broadcast_from_two_roots_names_both)
         struct world_setup setup = setup_of(4);
         struct call call = {GF_OPERATION_BROADCAST, 1000, 0, root};
         char called[64];
-        struct world w;
         if (root == other) continue;
         setup.config.exchange.algorithm = algorithms[row % 3];
         if (algorithms[row % 3] == GF_ALGORITHM_DIRECT) setup.sim.ranks_per_node = 4;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         calls_fill(&calls, 4, &call);
         calls.of[odd].root = other;
         data_fill(&calls, 4);
@@ -388,6 +370,5 @@ TEST(a_broadcast_from_two_roots_names_both)
             if ((strstr(text, "calls differ: request 1 is") == NULL) || (strstr(text, called) == NULL))
                 fail_msg("rank %u of row %u does not say \"%s\": %s", rank, row, called, text);
         }
-        world_close(&w);
     }
 }

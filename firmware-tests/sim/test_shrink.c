@@ -60,12 +60,11 @@ TEST(whoever_dies_at_whatever_post_the_others_go_on)
             bool met = true;
             for (uint64_t at = 1; met; at += 1 + at / 16) {
                 struct world_setup setup = elastic_setup(worlds[i]);
-                struct world w;
                 char what[96];
                 (void)snprintf(what, sizeof what, "world %u, rank %u dies at post %u", worlds[i], victim, (unsigned)at);
                 setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_KILL, .rank = victim, .at = at};
                 setup.sim.fault_count = 1;
-                world_create(&w, &setup);
+                WORLD_CREATE(w, &setup);
                 world_join(&w);
                 if (all_joined(&w, victim)) {
                     jobs_run(&w);
@@ -74,7 +73,6 @@ TEST(whoever_dies_at_whatever_post_the_others_go_on)
                     expect_sums(&w, what);
                     deaths += met ? 1 : 0;
                 }
-                world_close(&w);
             }
         }
     }
@@ -129,7 +127,6 @@ TEST(all_that_die_at_once_are_left_behind)
     for (uint32_t size = 2; size <= 6; size++) {
         for (uint32_t row = 2; row < (2u << size) - 2; row++) {
             struct world_setup setup = elastic_setup(size);
-            struct world w;
             char what[64];
             uint32_t dead = row >> 1, count = (uint32_t)__builtin_popcount(dead);
             bool quorum = (2 * (size - count) > size) || ((2 * (size - count) == size) && ((dead & 1u) == 0));
@@ -138,13 +135,12 @@ TEST(all_that_die_at_once_are_left_behind)
             quorum = quorum || told;
             elastic.hooks.untold = !told;
             by_hand(kill_hit, dead);
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             jobs_run(&w);
                 if (quorum) expect_out(&w, dead, GF_AGAIN, what);
             for (uint32_t rank = 0; !quorum && (rank < size); rank++)
                 if (!((dead >> rank) & 1u) && (w.ranks[rank].status != GF_ERR_QUORUM))
                     fail_msg("%s: rank %u: %s\n%s", what, rank, gf_status_name(w.ranks[rank].status), w.ranks[rank].log);
-            world_close(&w);
         }
     }
 }
@@ -171,19 +167,17 @@ TEST(a_death_in_the_shrink_begins_it_anew)
         for (uint32_t second = 0; second < 5; second++) {
             for (uint64_t delay_ns = 0; (second != first) && (delay_ns < 4000000); delay_ns += 97000) {
                 struct world_setup setup = elastic_setup(5);
-                struct world w;
                 char what[96];
                 setup.config.optimizer.momentum = 0.5f;
                 (void)snprintf(what, sizeof what, "rank %u dies, then rank %u after %u us", first, second,
                                (unsigned)(delay_ns / 1000));
                 by_hand(kill_hit, 1u << first);
-                world_open(&w, &setup);
+                WORLD_OPEN(w, &setup);
                 second_rank = second;
                 second_ns = delay_ns;
                 elastic.hooks.turn = kill_twice;
                 jobs_run(&w);
                         expect_out(&w, (1u << first) | (1u << second), GF_AGAIN, what);
-                world_close(&w);
             }
         }
     }
@@ -201,7 +195,6 @@ TEST(the_whole_state_is_common_afterwards)
             bool met = true;
             for (uint64_t at = 20; met; at += 1 + at / 16) {
                 struct world_setup setup = elastic_setup(4);
-                struct world w;
                 char what[64];
                 float scale = 0.0f;
                 (void)snprintf(what, sizeof what, "variant %u, rank %u dies at post %u", (unsigned)v, victim,
@@ -209,7 +202,7 @@ TEST(the_whole_state_is_common_afterwards)
                 elastic_variants[v](&setup.config);
                 setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_KILL, .rank = victim, .at = at};
                 setup.sim.fault_count = 1;
-                world_create(&w, &setup);
+                WORLD_CREATE(w, &setup);
                 world_join(&w);
                 if (all_joined(&w, victim)) {
                     jobs_run(&w);
@@ -222,7 +215,6 @@ TEST(the_whole_state_is_common_afterwards)
                     }
                     deaths += met ? 1 : 0;
                 }
-                world_close(&w);
             }
         }
     }
@@ -247,18 +239,16 @@ TEST(one_side_of_a_cut_goes_on)
         {5, 0x3, 0x3}, {6, 0x38, 0x38}, {6, 0x7, 0x38}, {7, 0x70, 0x70}, {7, 0x0f, 0x70}};
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct world_setup setup = elastic_setup(cases[i].world);
-        struct world w;
         char what[64];
         (void)snprintf(what, sizeof what, "world %u, side %#x", cases[i].world, cases[i].side);
         by_hand(cut, cases[i].side);
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         jobs_run(&w);
         for (uint32_t rank = 0; rank < w.world; rank++)
             assert_true(elastic.ranks[rank].change_ns <= setup.config.rendezvous.join_timeout_ns + SECOND);
         for (uint32_t a = 0; a < w.world; a++)
             for (uint32_t b = a + 1; b < w.world; b++) gf_sim_partition(w.sim, a, b, false);
         expect_out(&w, cases[i].out, GF_ERR_QUORUM, what);
-        world_close(&w);
     }
 }
 
@@ -281,14 +271,12 @@ TEST(who_was_stopped_and_goes_on_finds_its_epoch_closed)
     for (uint32_t size = 3; size <= 6; size++) {
         for (uint32_t victim = 0; victim < size; victim++) {
             struct world_setup setup = elastic_setup(size);
-            struct world w;
             char what[64];
             (void)snprintf(what, sizeof what, "world %u, rank %u stops", size, victim);
             by_hand(stop_hit, 1u << victim);
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             jobs_run(&w);
                 expect_out(&w, 1u << victim, GF_ERR_QUORUM, what);
-            world_close(&w);
         }
     }
 }
@@ -314,12 +302,11 @@ TEST(who_was_stopped_makes_no_second_history)
     for (uint64_t at = 0; at < GOAL - 1; at++) {
         for (int ends = 0; ends < 2; ends++) {
             struct world_setup setup = elastic_setup(5);
-            struct world w;
             by_hand(stop_4, 0);
             step_at = at;
             others_are_killed = (ends != 0);
             elastic.hooks.untold = true;
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             jobs_run(&w);
                 assert_int_equal(gf_world(w.ranks[1].gf), 3);
             assert_int_equal(gf_steps(w.ranks[1].gf), GOAL);
@@ -329,7 +316,6 @@ TEST(who_was_stopped_makes_no_second_history)
                          gf_status_name(w.ranks[4].status), gf_rank(w.ranks[4].gf), gf_world(w.ranks[4].gf),
                          w.ranks[4].log);
             assert_int_equal(elastic.ranks[4].changes, 0);
-            world_close(&w);
         }
     }
 }
@@ -348,15 +334,13 @@ TEST(who_is_silent_counts_even_where_others_have_ended)
 {
     for (int tells = 0; tells < 2; tells++) {
         struct world_setup setup = elastic_setup(3);
-        struct world w;
         by_hand(stop_2, 0);
         step_at = 1;
         elastic.hooks.untold = (tells == 0);
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         jobs_run(&w);
         assert_int_equal(w.ranks[1].status, GF_ERR_QUORUM);
         assert_int_equal(elastic.ranks[1].changes, 0);
-        world_close(&w);
     }
 }
 
@@ -364,12 +348,10 @@ TEST(who_is_silent_counts_even_where_others_have_ended)
 TEST(who_polls_goes_on_alone_at_once)
 {
     struct world_setup setup = elastic_setup(3);
-    struct world w;
     by_hand(kill_hit, 0x3);
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     jobs_run(&w);
     expect_out(&w, 0x3, GF_AGAIN, "ranks 0 and 1 die");
     assert_int_equal(elastic.ranks[2].changes, 1);
     assert_true(elastic.ranks[2].change_ns < SECOND / 20);
-    world_close(&w);
 }

@@ -65,7 +65,6 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
     gf_context *gf = w->ranks[rank].gf;
     bool commits = (gf->phase == GF_PHASE_STEP) && (gf->step.number == cut_step) && (gf->sparse.commit.elem > 0);
     gf_status status;
-    (void)arg;
     if (commits && (begun_ns == 0)) begun_ns = gf_sim_now_ns(w->sim);
     if ((begun_ns != 0) && (gf_sim_now_ns(w->sim) >= begun_ns + late_us * US) && gf_sim_runs(w->sim, victim))
         gf_sim_kill(w->sim, victim);
@@ -105,10 +104,9 @@ failed:
 static void play(void)
 {
     struct world_setup setup = setup_make();
-    struct world w;
     memset(jobs, 0, sizeof jobs);
     begun_ns = 0;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     world_run(&w, job_progress, NULL);
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         const uint32_t other = (victim == 0) ? 1 : 0;
@@ -120,7 +118,6 @@ static void play(void)
         assert_memory_equal(w.ranks[rank].gf->sparse.selection, w.ranks[other].gf->sparse.selection,
                             w.ranks[rank].gf->sparse.selected_count * sizeof(uint32_t));
     }
-    world_close(&w);
 }
 
 TEST(histories_have_all_of_a_step_or_nothing)

@@ -15,8 +15,7 @@ TEST(a_message_arrives_whole_whoever_posts_first)
     static const size_t sizes[] = {0, 1, 63, 4096, 100001};
     static unsigned char source[100001], target[100001], expected[100001];
     struct gf_sim_setup setup = {.world = 2, .latency_ns = LATENCY_NS, .bytes_per_ns = 10};
-    struct sim_world w;
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < 2 * LENGTH(sizes); i++) {
         size_t size = sizes[i / 2];
         fill(source, size, i);
@@ -41,15 +40,13 @@ TEST(a_message_arrives_whole_whoever_posts_first)
     assert_int_equal(w.links[0]->sent_bytes, 2 * (1 + 63 + 4096 + 100001));
     assert_int_equal(gf_sim_messages_sent(w.sim), 10);
     assert_int_equal(gf_sim_bytes_sent(w.sim), w.links[0]->sent_bytes);
-    sim_world_close(&w);
 }
 
 TEST(jitter_reorders_but_tags_find_their_receives)
 {
     struct gf_sim_setup setup = {.world = 3, .seed = 7, .latency_ns = LATENCY_NS, .jitter_ns = 50000};
-    struct sim_world w;
     uint32_t sent[2][32], got[2][32], overtakes = 0, last = 0;
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < 32; i++) {
         for (uint32_t from = 0; from < 2; from++) {
             sent[from][i] = 1000 * from + i;
@@ -67,7 +64,6 @@ TEST(jitter_reorders_but_tags_find_their_receives)
     }
     assert_true(overtakes > 0);
     assert_memory_equal(sent, got, sizeof sent);
-    sim_world_close(&w);
 }
 
 /* A transfer is posted at 0; when its send and its receive end is a formula. */
@@ -101,8 +97,7 @@ TEST(ports_and_latency_follow_the_formula)
                                      .node_latency_ns = 100, .node_bytes_per_ns = 100, .no_data = true,
                                      .message_ns = timings[c].message_ns};
         uint64_t sent_ns[3] = {NEVER, NEVER, NEVER}, received_ns[3] = {NEVER, NEVER, NEVER};
-        struct sim_world w;
-        sim_world_open(&w, &setup);
+        SIM_WORLD_OPEN(w, &setup);
         for (uint32_t i = 0; i < 3; i++) {
             uint32_t from = timings[c].moves[i].from, to = timings[c].moves[i].to;
             if (from == to) continue;
@@ -125,7 +120,6 @@ TEST(ports_and_latency_follow_the_formula)
             fail_msg("%s: move %u left at %llu and landed at %llu", timings[c].name, i,
                      (unsigned long long)sent_ns[i], (unsigned long long)received_ns[i]);
         }
-        sim_world_close(&w);
     }
 }
 
@@ -133,9 +127,8 @@ TEST(ports_and_latency_follow_the_formula)
 TEST(work_holds_up_what_is_sent_and_the_rank)
 {
     struct gf_sim_setup setup = {.world = 2, .latency_ns = 1000, .bytes_per_ns = 10, .no_data = true};
-    struct sim_world w;
     static unsigned char bytes[100];
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) {}
     gf_sim_work(w.sim, 0, 300);
     gf_sim_work(w.sim, 0, 200);
@@ -150,16 +143,14 @@ TEST(work_holds_up_what_is_sent_and_the_rank)
     assert_int_equal(gf_sim_woken_next(w.sim), 0);
     while (sim_world_test(&w, 1, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
     assert_int_equal(gf_sim_now_ns(w.sim), 500 + 1000 + 10);
-    sim_world_close(&w);
 }
 
 TEST(a_nodes_port_carries_one_message_at_a_time)
 {
     struct gf_sim_setup setup = {.world = 4, .ranks_per_node = 2, .latency_ns = 1000, .bytes_per_ns = 10,
                                  .node_port = true, .no_data = true};
-    struct sim_world w;
     static unsigned char bytes[1000];
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(sim_world_recv(&w, 2 + rank, rank, 7, bytes, 1000, 0), GF_OK);
         assert_int_equal(sim_world_send(&w, rank, 2 + rank, 7, bytes, 1000, 1), GF_OK);
@@ -168,16 +159,14 @@ TEST(a_nodes_port_carries_one_message_at_a_time)
     assert_int_equal(gf_sim_now_ns(w.sim), 1100);
     while (sim_world_test(&w, 3, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
     assert_int_equal(gf_sim_now_ns(w.sim), 1200);
-    sim_world_close(&w);
 }
 
 /* Without data fused buffers leave memory alone, while vote and requests carry what they hold. */
 TEST(without_data_only_fused_buffers_are_empty)
 {
     struct gf_sim_setup setup = {.world = 2, .latency_ns = 10, .no_data = true};
-    struct sim_world w;
     uint64_t sent = 42, fused = 1, vote = 1;
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, 5), &fused, sizeof fused, 0), GF_OK);
     assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &vote, sizeof vote, 1), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, gf_tag(1, 3, 5), &sent, sizeof sent, 0), GF_OK);
@@ -187,15 +176,13 @@ TEST(without_data_only_fused_buffers_are_empty)
     assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
     assert_int_equal(fused, 1);
     assert_int_equal(vote, 42);
-    sim_world_close(&w);
 }
 
 TEST(thousands_of_unexpected_messages_find_their_receives)
 {
     enum { COUNT = 5000 };
     struct gf_sim_setup setup = {.world = 3, .seed = 5, .latency_ns = LATENCY_NS, .jitter_ns = 90000};
-    struct sim_world w;
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < COUNT; i++) {
         uint64_t value = i;
         assert_int_equal(sim_world_send(&w, i % 2, 2, i / 2, &value, sizeof value, 0), GF_OK);
@@ -208,16 +195,14 @@ TEST(thousands_of_unexpected_messages_find_their_receives)
         assert_int_equal(sim_world_test(&w, 2, 0), GF_OK);
         assert_int_equal(value, i);
     }
-    sim_world_close(&w);
 }
 
 TEST(many_senders_may_use_one_tag)
 {
     enum { SENDERS = 60 };
     struct gf_sim_setup setup = {.world = SENDERS + 1};
-    struct sim_world w;
     uint32_t sources[SENDERS], targets[SENDERS];
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     for (uint32_t posts_first = 0; posts_first < 2; posts_first++) {
         memset(targets, 0, sizeof targets);
         for (uint32_t turn = 0; turn < 2; turn++) {
@@ -235,5 +220,4 @@ TEST(many_senders_may_use_one_tag)
         for (uint32_t i = 0; i < SENDERS; i++) assert_int_equal(sim_world_test(&w, SENDERS, i), GF_OK);
         assert_memory_equal(sources, targets, sizeof sources);
     }
-    sim_world_close(&w);
 }

@@ -50,8 +50,7 @@ TEST(each_fault_does_what_it_says_at_either_end)
                                          .faults = {{.kind = row->kind, .rank = GF_RANK_NONE, .at = row->at,
                                                      .delay_ns = (row->kind == GF_SIM_FAULT_STOP) ? 5000 : 555}},
                                          .fault_count = 1};
-            struct sim_world w;
-            sim_world_open(&w, &setup);
+            SIM_WORLD_OPEN(w, &setup);
             for (uint32_t i = 0; i < sizeof source; i++) source[i] = (unsigned char)(i * 37 + 3);
             gf_status recv_post = sim_world_recv(&w, 1, 0, 9, target, sizeof target, 1);
             gf_status send_post = sim_world_send(&w, 0, 1, 9, source, sizeof source, 0);
@@ -77,7 +76,6 @@ TEST(each_fault_does_what_it_says_at_either_end)
                 assert_non_null(strstr(w.links[1]->fault.text, "wants 64"));
             }
             assert_int_equal(gf_sim_fault_met(w.sim), (row->kind != GF_SIM_FAULT_NONE) && (row->at < 3));
-            sim_world_close(&w);
         }
     }
 }
@@ -96,8 +94,7 @@ TEST(a_receives_fault_meets_a_message_that_came_before_it)
         struct gf_sim_setup setup = {.world = 2, .fault_count = 1,
                                      .faults = {{.kind = rows[c].kind, .rank = 1, .at = 1, .delay_ns = 555}}};
         uint32_t source = 4711, target = 0;
-        struct sim_world w;
-        sim_world_open(&w, &setup);
+        SIM_WORLD_OPEN(w, &setup);
         assert_int_equal(sim_world_send(&w, 0, 1, 5, &source, 4, 0), GF_OK);
         sim_world_run(&w);
         assert_int_equal(sim_world_recv(&w, 1, 0, 5, &target, 4, 0), GF_OK);
@@ -106,7 +103,6 @@ TEST(a_receives_fault_meets_a_message_that_came_before_it)
         assert_int_equal(sim_world_test(&w, 1, 0), rows[c].later);
         assert_int_equal(target, (rows[c].later == GF_OK) ? 4711 : 0);
         assert_int_equal(gf_sim_now_ns(w.sim), (rows[c].kind == GF_SIM_FAULT_DELAY) ? 555 : 0);
-        sim_world_close(&w);
     }
 }
 
@@ -114,8 +110,7 @@ TEST(a_fault_may_count_the_posts_of_one_rank)
 {
     struct gf_sim_setup setup = {.world = 2, .fault_count = 1,
                                  .faults = {{.kind = GF_SIM_FAULT_AGAIN, .rank = 1, .at = 2}}};
-    struct sim_world w;
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < 5; i++) assert_int_equal(sim_world_send(&w, 0, 1, i, NULL, 0, i), GF_OK);
     assert_int_equal(sim_world_recv(&w, 1, 0, 0, NULL, 0, 0), GF_OK);
     assert_false(gf_sim_fault_met(w.sim));
@@ -124,7 +119,6 @@ TEST(a_fault_may_count_the_posts_of_one_rank)
     assert_true(gf_sim_fault_met(w.sim));
     assert_true(gf_sim_woken(w.sim, 1)); /* or nobody would ever try again */
     assert_int_equal(sim_world_recv(&w, 1, 0, 1, NULL, 0, 1), GF_OK);
-    sim_world_close(&w);
 }
 
 /* A tag that is used again meets the copy: the simulator is to find that out. A reset forgets it. */
@@ -133,8 +127,7 @@ TEST(a_duplicate_waits_for_whoever_reuses_its_tag)
     for (uint32_t resets = 0; resets < 2; resets++) {
         struct gf_sim_setup setup = {.world = 2, .latency_ns = LATENCY_NS, .duplicate_rate = 1.0};
         uint32_t source = 4711, target = 0;
-        struct sim_world w;
-        sim_world_open(&w, &setup);
+        SIM_WORLD_OPEN(w, &setup);
         assert_int_equal(sim_world_recv(&w, 1, 0, 5, &target, 4, 0), GF_OK);
         assert_int_equal(sim_world_send(&w, 0, 1, 5, &source, 4, 0), GF_OK);
         sim_world_run(&w);
@@ -148,7 +141,6 @@ TEST(a_duplicate_waits_for_whoever_reuses_its_tag)
         sim_world_run(&w);
         assert_int_equal(sim_world_test(&w, 1, 0), (resets == 1) ? GF_AGAIN : GF_OK);
         assert_int_equal(target, (resets == 1) ? 0 : 4711);
-        sim_world_close(&w);
     }
 }
 
@@ -156,8 +148,7 @@ TEST(old_duplicates_are_dropped)
 {
     struct gf_sim_setup setup = {.world = 2, .fault_count = 1,
                                  .faults = {{.kind = GF_SIM_FAULT_DUPLICATE, .rank = 0, .at = 1}}};
-    struct sim_world w;
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     for (uint64_t i = 0; i < 3000; i++) {
         assert_int_equal(sim_world_recv(&w, 1, 0, i, NULL, 0, 0), GF_OK);
         assert_int_equal(sim_world_send(&w, 0, 1, i, NULL, 0, 0), GF_OK);
@@ -167,15 +158,13 @@ TEST(old_duplicates_are_dropped)
     assert_int_equal(sim_world_recv(&w, 1, 0, 0, NULL, 0, 0), GF_OK);
     sim_world_run(&w);
     assert_int_equal(sim_world_test(&w, 1, 0), GF_AGAIN);
-    sim_world_close(&w);
 }
 
 TEST(random_loss_has_its_rate)
 {
     struct gf_sim_setup setup = {.world = 2, .seed = 3, .drop_rate = 0.25};
-    struct sim_world w;
     uint32_t arrived = 0;
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     for (uint64_t i = 0; i < 4000; i++) {
         assert_int_equal(sim_world_recv(&w, 1, 0, i, NULL, 0, 0), GF_OK);
         assert_int_equal(sim_world_send(&w, 0, 1, i, NULL, 0, 0), GF_OK);
@@ -184,5 +173,4 @@ TEST(random_loss_has_its_rate)
         w.driver->cancel(w.links[1], sim_world_req(&w, 1, 0));
     }
     assert_in_range(arrived, 2900, 3100);
-    sim_world_close(&w);
 }

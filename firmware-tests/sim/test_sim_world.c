@@ -8,9 +8,8 @@ static const struct gf_sim_setup plain = {.world = 3, .latency_ns = LATENCY_NS, 
 
 TEST(a_killed_rank_says_so_and_its_messages_are_lost)
 {
-    struct sim_world w;
     uint64_t from_dead = 1, to_dead = 2, target = 0, unused = 0;
-    sim_world_open(&w, &plain);
+    SIM_WORLD_OPEN(w, &plain);
     assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, 1, &from_dead, 8, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 1, 0, 2, &to_dead, 8, 1), GF_OK);
@@ -33,14 +32,12 @@ TEST(a_killed_rank_says_so_and_its_messages_are_lost)
     assert_int_equal(sim_world_send(&w, 1, 0, 5, &to_dead, 8, 1), GF_OK);
     sim_world_run(&w);
     assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
-    sim_world_close(&w);
 }
 
 TEST(a_stopped_rank_is_not_woken_and_finds_all_when_it_goes_on)
 {
-    struct sim_world w;
     uint64_t source = 77, target = 0;
-    sim_world_open(&w, &plain);
+    SIM_WORLD_OPEN(w, &plain);
     while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) continue;
     assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, 1, &source, 8, 0), GF_OK);
@@ -58,14 +55,12 @@ TEST(a_stopped_rank_is_not_woken_and_finds_all_when_it_goes_on)
     assert_int_equal(w.driver->progress(w.links[1]), GF_AGAIN);
     assert_int_equal(sim_world_test(&w, 1, 0), GF_OK);
     assert_int_equal(target, 77);
-    sim_world_close(&w);
 }
 
 TEST(a_cut_holds_messages_both_ways_and_loses_none)
 {
-    struct sim_world w;
     uint64_t sources[2][4], targets[2][4] = {{0}};
-    sim_world_open(&w, &plain);
+    SIM_WORLD_OPEN(w, &plain);
     gf_sim_partition(w.sim, 1, 0, true);
     for (uint32_t i = 0; i < 4; i++) {
         for (uint32_t from = 0; from < 2; from++) {
@@ -93,14 +88,12 @@ TEST(a_cut_holds_messages_both_ways_and_loses_none)
         assert_int_equal(sim_world_test(&w, 1, 8 + i), GF_OK);
     }
     assert_memory_equal(sources, targets, sizeof sources);
-    sim_world_close(&w);
 }
 
 TEST(a_cancelled_receive_ends_once_and_is_not_written_to)
 {
-    struct sim_world w;
     uint64_t source = 5, target = 0;
-    sim_world_open(&w, &plain);
+    SIM_WORLD_OPEN(w, &plain);
     assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, 1, &source, 8, 0), GF_OK);
     w.driver->cancel(w.links[0], sim_world_req(&w, 0, 0)); /* a send goes on */
@@ -116,18 +109,16 @@ TEST(a_cancelled_receive_ends_once_and_is_not_written_to)
     w.driver->cancel(w.links[1], sim_world_req(&w, 1, 0));
     assert_int_equal(sim_world_test(&w, 1, 0), GF_OK);
     assert_int_equal(target, 5);
-    sim_world_close(&w);
 }
 
 TEST(a_bound_receive_ends_by_its_message_or_by_reset)
 {
     for (uint32_t kills = 0; kills < 2; kills++) {
         struct gf_sim_setup setup = plain;
-        struct sim_world w;
         unsigned char source[500], target[500] = {0};
         setup.world = 4;
         setup.bind_receives = true;
-        sim_world_open(&w, &setup);
+        SIM_WORLD_OPEN(w, &setup);
         memset(source, 9, sizeof source);
         assert_int_equal(sim_world_recv(&w, 1, 0, 1, target, sizeof target, 0), GF_OK);
         assert_int_equal(sim_world_recv(&w, 1, 0, 2, target, sizeof target, 1), GF_OK);
@@ -148,7 +139,6 @@ TEST(a_bound_receive_ends_by_its_message_or_by_reset)
         assert_int_equal(sim_world_test(&w, 1, 0), (kills == 1) ? GF_ERR_ABORTED : GF_OK);
         sim_world_run(&w);
         assert_int_equal(sim_world_test(&w, 3, 0), GF_OK); /* another's message is left alone */
-        sim_world_close(&w);
     }
 }
 
@@ -158,11 +148,10 @@ TEST(reset_ends_all_and_begins_anew)
     for (uint32_t binds = 0; binds < 2; binds++) {
         for (uint64_t reset_ns = 0; reset_ns <= 3000; reset_ns += 250) {
             struct gf_sim_setup setup = plain;
-            struct sim_world w;
             static unsigned char source[1000], target[1000];
             unsigned char *region;
             setup.bind_receives = (binds == 1);
-            sim_world_open(&w, &setup);
+            SIM_WORLD_OPEN(w, &setup);
             region = w.driver->region(w.links[1]);
             region[0] = 1;
             for (uint32_t i = 0; i < 3; i++) { /* met, unexpected, awaited */
@@ -190,7 +179,6 @@ TEST(reset_ends_all_and_begins_anew)
             assert_int_equal(sim_world_send(&w, 0, 1, 2, source, sizeof source, 3), GF_OK);
             sim_world_run(&w);
             assert_int_equal(sim_world_test(&w, 1, 2), GF_OK);
-            sim_world_close(&w);
         }
     }
 }
@@ -199,9 +187,8 @@ TEST(a_drop_ends_all_and_keeps_the_region)
 {
     static unsigned char source[1000], target[1000];
     struct gf_sim_setup setup = plain;
-    struct sim_world w;
     unsigned char *region;
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     region = w.driver->region(w.links[1]);
     region[0] = 1;
     assert_int_equal(sim_world_recv(&w, 1, 0, 0, target, sizeof target, 0), GF_OK);
@@ -211,15 +198,13 @@ TEST(a_drop_ends_all_and_keeps_the_region)
     assert_int_equal(sim_world_send(&w, 1, 0, 1, source, 1, 1), GF_ERR_STATE);
     assert_true((w.driver->region(w.links[1]) == region) && (region[0] == 1));
     sim_world_run(&w);
-    sim_world_close(&w);
 }
 
 TEST(what_a_reset_finds_in_its_port_is_lost)
 {
     for (uint32_t i = 0; i < 2; i++) {
-        struct sim_world w;
         unsigned char source[500] = {0}, target[500];
-        sim_world_open(&w, &plain);
+        SIM_WORLD_OPEN(w, &plain);
         assert_int_equal(sim_world_recv(&w, 1, 0, 1, target, sizeof target, 0), GF_OK);
         assert_int_equal(sim_world_send(&w, 0, 1, 1, source, sizeof source, 0), GF_OK);
         gf_sim_advance_to(w.sim, (i == 0) ? 499 : 500);
@@ -227,15 +212,13 @@ TEST(what_a_reset_finds_in_its_port_is_lost)
         assert_int_equal(sim_world_test(&w, 0, 0), (i == 0) ? GF_ERR_ABORTED : GF_OK);
         sim_world_run(&w);
         assert_int_equal(sim_world_test(&w, 1, 0), (i == 0) ? GF_AGAIN : GF_OK);
-        sim_world_close(&w);
     }
 }
 
 TEST(ranks_of_a_node_see_each_others_region)
 {
     struct gf_sim_setup setup = {.world = 5, .ranks_per_node = 2, .node_latency_ns = 50};
-    struct sim_world w;
-    sim_world_open(&w, &setup);
+    SIM_WORLD_OPEN(w, &setup);
     for (uint32_t a = 0; a < setup.world; a++) {
         assert_int_equal((uintptr_t)w.driver->region(w.links[a]) % 4096, 0);
         for (uint32_t b = 0; b < setup.world; b++) {
@@ -253,18 +236,16 @@ TEST(ranks_of_a_node_see_each_others_region)
     assert_true(w.driver->flag_load(w.links[1], 64) == 0x0123456789abcdefu);
     assert_int_equal(w.driver->reset(w.links[1], 2), GF_OK);
     assert_null(w.driver->map(w.links[0], 1)); /* until it is connected anew */
-    sim_world_close(&w);
 }
 
 TEST(wrong_calls_are_refused_and_named)
 {
-    struct sim_world w;
     unsigned char endpoint[64];
     size_t endpoint_bytes = 0;
     struct gf_fault fault = {.code = GF_OK};
     struct gf_link *link = NULL;
     static _Alignas(64) unsigned char memory[1024];
-    sim_world_open(&w, &plain);
+    SIM_WORLD_OPEN(w, &plain);
     struct gf_link_setup setup = {.rank = 1, .world = 3, .requests_max = 1,
                                   .arg = gf_sim_drivers(w.sim, 2)->link_arg};
     assert_int_equal(w.driver->open(&setup, memory, &link, &fault), GF_ERR_PARAM);
@@ -294,13 +275,11 @@ TEST(wrong_calls_are_refused_and_named)
     assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_AGAIN);
     w.driver->cancel(w.links[1], sim_world_req(&w, 1, 7));
     assert_int_equal(w.driver->recv_post(w.links[1], 0, 99, 0, 0, (struct gf_req *)&more), GF_OK);
-    sim_world_close(&w);
 }
 
 TEST(time_moves_only_when_told_and_wakes_who_asked)
 {
-    struct sim_world w;
-    sim_world_open(&w, &plain);
+    SIM_WORLD_OPEN(w, &plain);
     const struct gf_clock *clock = gf_sim_drivers(w.sim, 2)->clock;
     for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(gf_sim_woken_next(w.sim), rank);
     assert_int_equal(gf_sim_woken_next(w.sim), GF_RANK_NONE);
@@ -323,7 +302,6 @@ TEST(time_moves_only_when_told_and_wakes_who_asked)
     assert_int_equal(gf_sim_now_ns(w.sim), 9000);
     gf_sim_wake_at(w.sim, 1, 10);
     assert_int_equal(gf_sim_woken_next(w.sim), 1);
-    sim_world_close(&w);
 }
 
 /* Every rank passes a message round the ring; returns a hash of who was woken when and how each request ended. */

@@ -61,7 +61,6 @@ TEST(what_is_applied_and_held_is_what_was_produced)
         const struct conserved_case *c = &conserved_cases[i];
         struct world_setup setup = setup_of(c->world, c->chunk_elems, c->keep_share);
         struct gf_tensor tensors[LENGTH(mixed)];
-        struct sparse_model model;
         memcpy(tensors, mixed, sizeof tensors);
         for (size_t t = 0; t < LENGTH(tensors); t++) tensors[t].type = c->gradient;
         setup.tensors = tensors;
@@ -71,7 +70,7 @@ TEST(what_is_applied_and_held_is_what_was_produced)
         setup.config.exchange.fuse_bytes = 300;
         setup.config.sparse.warmup_steps = 3;
         setup.config.sparse.ramp_steps = 5;
-        sparse_open(&model, &setup, sparse_small_whole);
+        SPARSE_OPEN(model, &setup, sparse_small_whole);
         for (uint32_t step = 0; step < c->steps; step++) {
             model.order = (world_order)(step % WORLD_ORDER_COUNT);
             sparse_step(&model, 0.125f);
@@ -82,7 +81,6 @@ TEST(what_is_applied_and_held_is_what_was_produced)
         }
         sparse_expect_conserved(&model);
         assert_int_equal(world_stats(&model.w, 0).steps_skipped, 0);
-        sparse_close(&model);
     }
 }
 
@@ -97,7 +95,6 @@ TEST(weights_momentum_and_history_follow_the_rules)
     for (uint32_t row = 0; row < 105; row++) {
         struct world_setup setup = setup_of(1 + row % 9, chunks[row % LENGTH(chunks)], shares[row % LENGTH(shares)]);
         uint64_t samples[9];
-        struct sparse_model model;
         setup.config.sparse.momentum = (gf_sparse_momentum)(row / 2 % 2);
         setup.config.sparse.warmup_steps = row / 3 % 4;
         setup.config.sparse.ramp_steps = row / 5 % 4;
@@ -111,7 +108,7 @@ TEST(weights_momentum_and_history_follow_the_rules)
         setup.config.loss_scale.enabled = row % 2 == 0;
         setup.config.loss_scale.growth_interval = 3;
         setup.sim.seed = row;
-        sparse_open(&model, &setup, sparse_noise);
+        SPARSE_OPEN(model, &setup, sparse_noise);
         model.order = (world_order)(row % WORLD_ORDER_COUNT);
         if (setup.config.exchange.average == GF_AVERAGE_SAMPLES) model.samples = samples;
         for (uint32_t step = 0; step < 14; step++) {
@@ -119,7 +116,6 @@ TEST(weights_momentum_and_history_follow_the_rules)
             sparse_step(&model, (setup.config.optimizer.kind == GF_OPTIMIZER_LARS) ? 4.0f : 0.01f);
             sparse_expect_model(&model, 3e-5);
         }
-        sparse_close(&model);
     }
 }
 
@@ -130,7 +126,6 @@ TEST(sixteen_bit_wires_follow_the_rules_as_far_as_they_round)
     for (uint32_t row = 0; row < 12; row++) {
         struct world_setup setup = setup_of(2 + row % 3, 32, 0.15f);
         gf_type wire = (row % 2 == 0) ? GF_TYPE_F16 : GF_TYPE_BF16;
-        struct sparse_model model;
         setup.config.exchange.wire = wire;
         setup.config.sparse.momentum = (gf_sparse_momentum)(row / 2 % 2);
         setup.config.sparse.warmup_steps = 2;
@@ -139,7 +134,7 @@ TEST(sixteen_bit_wires_follow_the_rules_as_far_as_they_round)
         setup.config.loss_scale.enabled = true;
         setup.config.loss_scale.initial = 256;
         setup.config.exchange.pre_scale = 0.25f;
-        sparse_open(&model, &setup, sparse_noise);
+        SPARSE_OPEN(model, &setup, sparse_noise);
         for (uint32_t step = 0; step < 20; step++) {
             sparse_step(&model, 0.01f);
             sparse_expect_model(&model, tolerance[wire]);
@@ -153,7 +148,6 @@ TEST(sixteen_bit_wires_follow_the_rules_as_far_as_they_round)
                 }
             }
         }
-        sparse_close(&model);
     }
 }
 
@@ -161,15 +155,13 @@ TEST(the_norm_of_a_chunk_of_many_slices_is_that_of_all_of_it)
 {
     static const struct gf_tensor tensors[] = {{.name = "a", .elem_count = 9001}, {.name = "b", .elem_count = 20000}};
     struct world_setup setup = setup_of(2, 2500, 0.3f); /* slices of 1024 */
-    struct sparse_model model;
     setup.tensors = tensors;
     setup.tensor_count = LENGTH(tensors);
-    sparse_open(&model, &setup, sparse_small_whole);
+    SPARSE_OPEN(model, &setup, sparse_small_whole);
     for (uint32_t step = 0; step < 8; step++) {
         model.order = (world_order)(step % WORLD_ORDER_COUNT);
         sparse_step(&model, 0.125f);
         sparse_expect_selection(&model); /* behind the dense step, too */
     }
     sparse_expect_conserved(&model);
-    sparse_close(&model);
 }

@@ -1,6 +1,5 @@
 /* Sparse communication at its ends: everything kept, nothing finite, no room in a type, sizes far apart, many ranks. */
 #include "firmware-tests/support/suite.h"
-#include "ops/element/host/half.h"
 #include "firmware-tests/support/sparse_model.h"
 #include "firmware-tests/support/world_setups.h"
 #include "drivers/fnv.h"
@@ -118,13 +117,12 @@ TEST(all_chunks_with_local_momentum_are_nearly_the_dense_run_with_nesterov)
 TEST(local_momentum_begins_with_a_share_of_the_common_one)
 {
     struct world_setup setup = setup_of(4, blended, LENGTH(blended));
-    struct sparse_model model;
     double before[1100];
     const gf_context *gf;
     setup.config.sparse.momentum = GF_SPARSE_MOMENTUM_LOCAL;
     setup.config.sparse.warmup_steps = 5;
     setup.config.optimizer.momentum = 0.5f;
-    sparse_open(&model, &setup, sparse_small_whole);
+    SPARSE_OPEN(model, &setup, sparse_small_whole);
     gf = sparse_context(&model, 0);
     for (uint32_t step = 0; step < 5; step++) sparse_step(&model, 0.25f);
     assert_false(gf->step.sparse);
@@ -140,7 +138,6 @@ TEST(local_momentum_begins_with_a_share_of_the_common_one)
         }
         assert_true(sum == expected); /* powers of two and small whole numbers: exact */
     }
-    sparse_close(&model);
 }
 
 /* ---- what does not fit ---- */
@@ -189,7 +186,6 @@ TEST(a_value_that_is_not_finite_leaves_no_trace_and_is_named)
         struct world_setup setup = setup_of(3, blended, LENGTH(blended));
         bool sent = row % 2 == 0;
         uint64_t hashes[3];
-        struct sparse_model model;
         char text[128];
         setup.config.sparse.momentum = (gf_sparse_momentum)(row / 2 % 2);
         setup.config.sparse.keep_share = 0.4f;
@@ -197,7 +193,7 @@ TEST(a_value_that_is_not_finite_leaves_no_trace_and_is_named)
         setup.config.optimizer.momentum = 0.5f;
         setup.config.loss_scale.enabled = true;
         setup.config.loss_scale.initial = 1024;
-        sparse_open(&model, &setup, with_one_bad);
+        SPARSE_OPEN(model, &setup, with_one_bad);
         bad_rank = row % 3;
         bad_tensor = 2;
         bad_value = values[row / 6];
@@ -219,13 +215,11 @@ TEST(a_value_that_is_not_finite_leaves_no_trace_and_is_named)
         if (setup.config.sparse.momentum == GF_SPARSE_MOMENTUM_REDUCED) sparse_expect_conserved(&model);
         sparse_expect_model(&model, 1e-5);
         assert_int_equal(world_stats(&model.w, 0).steps_skipped, 1);
-        sparse_close(&model);
     }
 }
 
 static float large_value(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem)
 {
-    (void)rank;
     if ((model->number == bad_step) && (tensor == 0) && (elem / 32 < 8)) return 40000.0f;
     return 1.0f + (float)(elem / 32 % 8);
 }
@@ -238,12 +232,11 @@ TEST(a_sum_that_its_gradient_cannot_hold_skips_the_step)
         struct gf_tensor tensors[LENGTH(plain)];
         struct world_setup setup = setup_of(2, tensors, LENGTH(plain));
         uint64_t hash;
-        struct sparse_model model;
         memcpy(tensors, plain, sizeof plain);
         for (size_t t = 0; t < LENGTH(plain); t++) tensors[t].type = GF_TYPE_F16;
         setup.config.sparse.keep_share = 0.9f;
         setup.config.exchange.wire = wires[row % 3];
-        sparse_open(&model, &setup, large_value);
+        SPARSE_OPEN(model, &setup, large_value);
         bad_step = (row < 3) ? 1 : 2; /* a dense and a sparse step */
         while (model.number + 1 < bad_step) sparse_step(&model, 0.125f);
         hash = state_hash(&model, 1);
@@ -254,7 +247,6 @@ TEST(a_sum_that_its_gradient_cannot_hold_skips_the_step)
         world_expect_log(&model.w, 1, "every local gradient was finite");
         sparse_step(&model, 0.125f);
         assert_false(gf_step_skipped(sparse_context(&model, 0)));
-        sparse_close(&model);
     }
 }
 
@@ -267,13 +259,12 @@ TEST(traffic_is_the_kept_share)
         uint32_t world = worlds[row % 3], rounds = 1 + row % 3, chunks;
         struct world_setup setup = setup_of(world, blended, LENGTH(blended));
         uint64_t wire_bytes, dense_elems = 0, sent_elems = 0, bytes = 0, expected;
-        struct sparse_model model;
         const gf_context *gf;
         setup.config.exchange.wire = (row < 6) ? GF_TYPE_F32 : GF_TYPE_F16;
         setup.config.exchange.algorithm = GF_ALGORITHM_RING;
         setup.config.exchange.fuse_bytes = (row % 2 == 0) ? 512 : 1 << 20;
         setup.config.sparse.keep_share = 0.25f;
-        sparse_open(&model, &setup, sparse_small_whole);
+        SPARSE_OPEN(model, &setup, sparse_small_whole);
         for (uint32_t step = 0; step < 4; step++) sparse_step(&model, 0.125f);
         gf = sparse_context(&model, 0);
         chunks = gf->sparse.chunk_count;
@@ -289,7 +280,6 @@ TEST(traffic_is_the_kept_share)
                    world * rounds * 8 * gf_vote_words(chunks);              /* and the vote by doubling */
         assert_in_range(dense_elems, 39, 48);
         assert_true(bytes == expected);
-        sparse_close(&model);
     }
 }
 
@@ -352,7 +342,6 @@ TEST(hundreds_of_ranks_agree_in_half_precision)
     struct gf_tensor tensors[] = {{.name = "a", .elem_count = 100, .type = GF_TYPE_F16},
                                   {.name = "b", .elem_count = 10, .flags = GF_TENSOR_DENSE, .type = GF_TYPE_F16}};
     struct world_setup setup = setup_of(512, tensors, LENGTH(tensors));
-    struct sparse_model model;
     setup.config.sparse.chunk_elems = 16;
     setup.config.sparse.keep_share = 0.3f;
     setup.config.exchange.wire = GF_TYPE_F16;
@@ -360,13 +349,12 @@ TEST(hundreds_of_ranks_agree_in_half_precision)
     setup.config.exchange.buffers_active = 1;
     setup.config.link.window = 1;
     setup.config.trace_records = 1;
-    sparse_open(&model, &setup, sparse_small_whole);
+    SPARSE_OPEN(model, &setup, sparse_small_whole);
     for (uint32_t step = 0; step < 4; step++) {
         sparse_step(&model, 0x1p-9f);
         sparse_expect_model(&model, 5e-3);
     }
     assert_int_equal(world_stats(&model.w, 511).steps_skipped, 0);
-    sparse_close(&model);
 }
 
 /* ---- what is refused ---- */

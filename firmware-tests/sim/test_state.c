@@ -59,9 +59,8 @@ TEST(resumed_anywhere_a_run_ends_bitwise_where_the_uninterrupted_one_ends)
 TEST(a_sparse_run_has_histories_and_ranks_agree_on_the_rest)
 {
     struct world_setup setup = state_setup_of(&state_runs[4]);
-    struct world w;
     struct state_save save;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     for (uint32_t step = 1; step <= STEPS; step++) state_step_run(&w, step, state_fill);
     save = state_save_take(&w);
     assert_int_equal(state_head_of(&save, 0).flags, GF_STATE_FLAGS & ~GF_STATE_QUANTIZE);
@@ -73,7 +72,6 @@ TEST(a_sparse_run_has_histories_and_ranks_agree_on_the_rest)
     assert_memory_not_equal(save.data[0] + sizeof(struct gf_state_head), save.data[1] + sizeof(struct gf_state_head),
                             save.bytes - sizeof(struct gf_state_head));
     state_save_free(&save);
-    world_close(&w);
 }
 /* ---- other worlds ---- */
 
@@ -128,13 +126,12 @@ TEST(nothing_that_waits_is_lost_from_4_ranks_to_2_to_3)
         c.beta = 0.5f;
         for (size_t n = 0; n < LENGTH(worlds); n++) {
             struct world_setup setup = state_setup_of(&c);
-            struct world w;
             bool any = false;
             setup.world = worlds[n];
             setup.config.optimizer.weight_decay = 0; /* what is added stays exact */
             setup.config.sparse.warmup_steps = 0;
             setup.config.sparse.ramp_steps = 0;
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             if (n > 0) {
                 state_save_load(&w, &save);
                 loaded = state_save_take(&w);
@@ -152,7 +149,6 @@ TEST(nothing_that_waits_is_lost_from_4_ranks_to_2_to_3)
                                         (const void *)(uintptr_t)gf_weight(w.ranks[0].gf, t),
                                         state_tensors[t].elem_count * sizeof(float));
             save = state_save_take(&w);
-            world_close(&w);
         }
         state_save_free(&save);
     }

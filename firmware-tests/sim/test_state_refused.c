@@ -141,7 +141,6 @@ TEST(a_checksummed_state_that_no_save_of_this_run_writes_is_refused_and_named)
         {sizeof(struct gf_state_head) + 24, 4, 1, "hash of the common part"},
     };
     struct small s;
-    (void)state;
     small_open(&s);
     for (size_t i = 0; i < LENGTH(rows); i++) {
         memcpy(s.broken, s.save.data[0], s.save.bytes);

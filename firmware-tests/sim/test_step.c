@@ -19,7 +19,6 @@ TEST(sums_do_not_depend_on_world_wire_grouping_or_order)
             struct world_setup setup = mixed_setup(worlds[n]);
             struct world_step step = {.order = (world_order)((rest + row / 2 % 2) % WORLD_ORDER_COUNT),
                                       .pause_ns = (row % 3 == 0) ? 30000 : 0};
-            struct world w;
             setup.config.exchange.fuse_bytes = fuses[rest / WORLD_ORDER_COUNT % LENGTH(fuses)];
             setup.config.exchange.wire = (gf_type)(rest / WORLD_ORDER_COUNT / LENGTH(fuses));
             setup.config.exchange.slice_bytes = 4096;
@@ -30,7 +29,7 @@ TEST(sums_do_not_depend_on_world_wire_grouping_or_order)
             setup.config.exchange.halving_max_bytes = 20000;
             setup.config.link.window = windows[row / 2 % LENGTH(windows)];
             setup.sim.seed = row;
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             for (uint32_t i = 0; i < 2; i++) {
                 world_step_run(&w, &step);
                 world_expect(&w, GF_OK);
@@ -38,7 +37,6 @@ TEST(sums_do_not_depend_on_world_wire_grouping_or_order)
                 world_expect_sums(&w, 1.0f);
             }
             for (uint32_t i = 0; i < LENGTH(mixed); i++) cut += w.ranks[0].gf->tensors[i].buffer_count > 1;
-            world_close(&w);
         }
     }
     assert_true(cut > 50);
@@ -91,10 +89,9 @@ TEST(a_bad_value_in_a_piece_is_named_by_its_tensor)
 {
     struct world_setup setup = mixed_setup(2);
     struct world_step step = {.order = WORLD_FORWARD, .fill = fill_bad};
-    struct world w;
     setup.config.exchange.fuse_bytes = setup.config.exchange.cut_bytes = setup.config.exchange.slice_bytes = 4096;
     setup.config.loss_scale.enabled = true;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     world_step_run(&w, &step);
     world_expect(&w, GF_OK);
     for (uint32_t rank = 0; rank < 2; rank++) {
@@ -102,7 +99,6 @@ TEST(a_bad_value_in_a_piece_is_named_by_its_tensor)
         world_expect_log(&w, rank, "tensor 6 \"large\", element 9000");
         world_expect_log(&w, rank, "rank 1");
     }
-    world_close(&w);
 }
 
 /* ---- what may be declared, and when ---- */
@@ -116,9 +112,8 @@ TEST(a_skipped_tensor_counts_as_zeroes)
 {
     struct world_setup setup = mixed_setup(4);
     struct world_step step = {.order = WORLD_ROTATED, .skips = skips_some};
-    struct world w;
     setup.config.exchange.fuse_bytes = 5000;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < 2; i++) { /* the second begins with the sums of the first in the pool */
         world_step_run(&w, &step);
         world_expect(&w, GF_OK);
@@ -132,12 +127,10 @@ TEST(a_skipped_tensor_counts_as_zeroes)
         }
         world_expect_equal(&w);
     }
-    world_close(&w);
 }
 
 static gf_status begin_progress(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
     return gf_step_begin(w->ranks[rank].gf);
 }
 
@@ -147,7 +140,6 @@ static gf_status micro_progress(struct world *w, uint32_t rank, void *arg)
     struct world_rank *self = &w->ranks[rank];
     uint32_t batch = self->next / LENGTH(mixed), tensor = self->next % LENGTH(mixed);
     float *gradient = (float *)(uintptr_t)gf_gradient(self->gf, tensor);
-    (void)arg;
     if (batch == 2) return gf_step_poll(self->gf);
     for (uint64_t e = 0; e < mixed[tensor].elem_count; e++) {
         if (batch == 0) gradient[e] = world_value(rank, tensor, e) - 1.0f;
@@ -161,14 +153,12 @@ static gf_status micro_progress(struct world *w, uint32_t rank, void *arg)
 TEST(micro_batches_are_added_up_before_the_last_declares)
 {
     struct world_setup setup = mixed_setup(3);
-    struct world w;
     setup.config.exchange.fuse_bytes = 1;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     world_run(&w, begin_progress, NULL);
     world_run(&w, micro_progress, NULL);
     world_expect(&w, GF_OK);
     world_expect_sums(&w, 1.0f);
-    world_close(&w);
 }
 
 /* ---- more of them ---- */
@@ -201,7 +191,6 @@ TEST(two_contexts_in_one_process_know_nothing_of_each_other)
 static void fill_large(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
     const float *value = arg;
-    (void)tensor;
     for (uint64_t e = 0; e < w->ranks[rank].tensors[tensor].elem_count; e++) ((float *)gradient)[e] = *value;
 }
 
@@ -216,7 +205,6 @@ TEST(hundreds_of_ranks_sum_fp16_in_range)
     for (size_t i = 0; i < LENGTH(cases); i++) {
         float value = cases[i].value;
         struct world_step step = {.fill = fill_large, .arg = &value};
-        struct world w;
         setup.world = 512;
         setup.tensors = one;
         setup.tensor_count = 1;
@@ -229,7 +217,7 @@ TEST(hundreds_of_ranks_sum_fp16_in_range)
         setup.config.exchange.algorithm = GF_ALGORITHM_HALVING;
         setup.config.link.window = 2;
         setup.config.trace_records = 16;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         world_step_run(&w, &step);
         world_expect(&w, GF_OK);
         assert_false(gf_step_skipped(w.ranks[0].gf));
@@ -238,7 +226,6 @@ TEST(hundreds_of_ranks_sum_fp16_in_range)
             assert_true(fabsf(got - value) <= value * 0.001f);
         }
         world_expect_equal(&w);
-        world_close(&w);
     }
 }
 
@@ -251,15 +238,13 @@ TEST(ten_thousand_tensors)
     for (size_t i = 0; i < LENGTH(fuses); i++) {
         struct world_setup setup = mixed_setup(2);
         struct world_step step = {.order = (world_order)i};
-        struct world w;
         setup.tensors = many;
         setup.tensor_count = COUNT;
         setup.config.exchange.fuse_bytes = fuses[i];
         setup.config.exchange.buffers_active = 16;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         world_step_run(&w, &step);
         world_expect(&w, GF_OK);
         world_expect_sums(&w, 1.0f);
-        world_close(&w);
     }
 }

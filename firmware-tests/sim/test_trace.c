@@ -23,7 +23,6 @@ static struct world_setup setup_of(uint32_t world)
 
 static gf_status idle_progress(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
     return gf_heartbeat(w->ranks[rank].gf);
 }
 
@@ -32,9 +31,8 @@ TEST(each_operation_leaves_a_record)
     static struct gf_trace_record records[RECORDS];
     struct world_setup setup = setup_of(4);
     struct world_step step = {.order = WORLD_BACKWARD};
-    struct world w;
     uint64_t begin_ns;
-    world_create(&w, &setup);
+    WORLD_CREATE(w, &setup);
     assert_int_equal(gf_trace_read(w.ranks[1].gf, records, RECORDS), 0);
     world_join(&w);
     world_expect(&w, GF_OK);
@@ -73,7 +71,6 @@ TEST(each_operation_leaves_a_record)
     assert_int_equal(gf_trace_read(w.ranks[1].gf, records, RECORDS), 0);
     assert_int_equal(gf_trace_read(NULL, records, RECORDS), 0);
     assert_int_equal(gf_trace_read(w.ranks[1].gf, NULL, RECORDS), 0);
-    world_close(&w);
 }
 
 TEST(the_newest_records_overwrite_the_oldest)
@@ -81,9 +78,8 @@ TEST(the_newest_records_overwrite_the_oldest)
     static struct gf_trace_record records[RECORDS];
     struct world_setup setup = setup_of(2);
     struct world_step step = {.order = WORLD_FORWARD};
-    struct world w;
     setup.config.trace_records = 6; /* a step leaves four */
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     for (uint32_t n = 0; n < 5; n++) world_step_run(&w, &step);
     world_expect(&w, GF_OK);
     assert_int_equal(gf_trace_read(w.ranks[0].gf, records, 2), 2); /* oldest first, the rest later */
@@ -93,7 +89,6 @@ TEST(the_newest_records_overwrite_the_oldest)
     world_step_run(&w, &step);
     assert_int_equal(gf_trace_read(w.ranks[0].gf, records, RECORDS), 4);
     assert_int_equal(records[0].step, 6);
-    world_close(&w);
 }
 
 TEST(wire_bytes_are_what_the_ring_promises)
@@ -103,10 +98,9 @@ TEST(wire_bytes_are_what_the_ring_promises)
         struct world_setup setup = setup_of(worlds[row / GF_TYPE_COUNT]);
         struct world_step step = {.order = WORLD_FORWARD};
         uint64_t elem_bytes, total = 0;
-        struct world w;
         setup.config.exchange.wire = (gf_type)(row % GF_TYPE_COUNT);
         elem_bytes = gf_type_size_bytes(setup.config.exchange.wire);
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         total = gf_sim_bytes_sent(w.sim);
         for (uint32_t n = 0; n < 3; n++) world_step_run(&w, &step);
         world_expect(&w, GF_OK);
@@ -129,7 +123,6 @@ TEST(wire_bytes_are_what_the_ring_promises)
             total -= stats.wire_bytes;
         }
         assert_int_equal(total, 0); /* the network saw the same */
-        world_close(&w);
     }
 }
 
@@ -152,9 +145,8 @@ TEST(times_are_those_of_the_step_and_the_slowest_is_named)
     enum { LATE_NS = 50000000, STEPS = 4 };
     static struct world_setup setup;
     struct late late = {.rank = 1};
-    struct world w;
     setup = setup_of(2);
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     assert_int_equal(world_stats(&w, 0).slowest_peer, GF_RANK_NONE);
     assert_int_equal(world_stats(&w, 0).slowest_link, GF_RANK_NONE);
     assert_int_equal(world_stats(&w, 0).slowest_link_ns, 0);
@@ -171,7 +163,6 @@ TEST(times_are_those_of_the_step_and_the_slowest_is_named)
     }
     assert_int_equal(world_stats(&w, 0).slowest_peer, 1);
     assert_int_equal(world_stats(&w, 0).slowest_share_percent, 100);
-    world_close(&w);
 }
 
 /* Runs until all its tensors are declared, and not again before until_ns. */
@@ -191,8 +182,7 @@ TEST(who_stands_still_in_the_exchange_is_named)
     for (uint32_t still = 0; still < 4; still++) {
         struct world_setup setup = setup_of(4);
         struct late late = {.rank = still};
-        struct world w;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         for (uint32_t n = 0; n < STEPS; n++) { /* in one step */
             late.until_ns = (n == 2) ? gf_sim_now_ns(w.sim) + STILL_NS : 0;
             world_run(&w, still_progress, &late);
@@ -202,7 +192,6 @@ TEST(who_stands_still_in_the_exchange_is_named)
             assert_int_equal(world_stats(&w, rank).slowest_peer, still);
             assert_in_range(world_stats(&w, rank).slowest_late_ns, STILL_NS / 2, 2 * (uint64_t)STILL_NS);
         }
-        world_close(&w);
     }
 }
 
@@ -216,9 +205,8 @@ TEST(all_ranks_name_the_one_that_is_slow)
         for (uint32_t slow = 0; slow < size; slow++) {
             struct world_setup setup = setup_of(size);
             struct late late = {.rank = slow};
-            struct world w;
             setup.config.exchange.algorithm = algorithms[slow % 3];
-            world_open(&w, &setup);
+            WORLD_OPEN(w, &setup);
             for (uint32_t n = 0; n < STEPS; n++) { /* in three steps of four */
                 late.until_ns = gf_sim_now_ns(w.sim) + ((n % 4 != 0) ? LATE_NS : 0);
                 world_run(&w, late_turn, &late);
@@ -239,7 +227,6 @@ TEST(all_ranks_name_the_one_that_is_slow)
                 assert_int_equal(steps, STEPS);
                 assert_int_equal(gf_peer_stats(w.ranks[rank].gf, size, &peer), GF_ERR_PARAM);
             }
-            world_close(&w);
         }
     }
 }
@@ -272,7 +259,6 @@ TEST(a_slow_link_is_told_from_a_late_rank)
         struct world_setup setup = setup_of(size);
         struct late late = {.rank = (slow + 1) % size};
         struct gf_peer_stats peer;
-        struct world w;
         setup.config.exchange.algorithm = algorithms[row / 32];
         setup.config.exchange.slice_bytes = slices[row / 16 % 2];
         if (row % 5 != 0) setup.config.exchange.fuse_bytes = 1 << 20; /* one buffer, else three */
@@ -281,7 +267,7 @@ TEST(a_slow_link_is_told_from_a_late_rank)
         setup.sim.slow_rank = slow;
         setup.sim.slow_in = ((ways & 1) != 0) ? 10 : 0;
         setup.sim.slow_out = ((ways & 2) != 0) ? 10 : 0;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         for (uint32_t n = 0; n < STEPS; n++) { /* another rank is late all the time, by less */
             late.until_ns = gf_sim_now_ns(w.sim) + LATE_NS;
             world_run(&w, busy_progress, &late);
@@ -299,7 +285,6 @@ TEST(a_slow_link_is_told_from_a_late_rank)
             assert_int_equal(gf_peer_stats(w.ranks[rank].gf, slow, &peer), GF_OK);
             assert_true(peer.link_ns >= stats.slowest_link_ns / 20 * 19);
         }
-        world_close(&w);
     }
 }
 
@@ -324,10 +309,9 @@ TEST(blocking_is_counted_as_waiting_and_traced)
     struct late late = {.rank = 1, .until_ns = 0};
     struct gf_trace_record wait = {.step = 0};
     struct gf_stats stats;
-    struct world w;
     setup = setup_of(2);
     setup.config.link.idle = GF_IDLE_SPIN;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     for (uint32_t n = 1; n <= 2; n++) {
         late.until_ns = gf_sim_now_ns(w.sim) + LATE_NS;
         assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
@@ -348,7 +332,6 @@ TEST(blocking_is_counted_as_waiting_and_traced)
         assert_int_equal(wait.first_tensor, GF_TENSOR_NONE);
     }
     world_run(&w, idle_progress, NULL);
-    world_close(&w);
 }
 
 TEST(an_older_caller_gets_what_it_knows)
@@ -356,8 +339,7 @@ TEST(an_older_caller_gets_what_it_knows)
     struct world_setup setup = setup_of(1);
     struct world_step step = {.order = WORLD_FORWARD};
     struct gf_stats stats;
-    struct world w;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     world_step_run(&w, &step);
     memset(&stats, 0xee, sizeof stats);
     stats.size_bytes = offsetof(struct gf_stats, wire_bytes);
@@ -365,5 +347,4 @@ TEST(an_older_caller_gets_what_it_knows)
     assert_int_equal(stats.steps, 1);
     assert_int_equal(stats.size_bytes, offsetof(struct gf_stats, wire_bytes));
     assert_int_equal(stats.wire_bytes, UINT64_C(0xeeeeeeeeeeeeeeee));
-    world_close(&w);
 }

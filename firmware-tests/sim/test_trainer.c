@@ -17,8 +17,6 @@ static const char *third_name;
 static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor **t, uint32_t *tensor_count)
 {
     struct trainer *trainer = &trainers[rank];
-    (void)t;
-    (void)tensor_count;
     trainer->extra[0] = (struct gf_state_extra){"weight", trainer->weight, sizeof trainer->weight};
     trainer->extra[1] = (struct gf_state_extra){"momentum", trainer->momentum, sizeof trainer->momentum};
     trainer->extra[2] = (struct gf_state_extra){"odd", trainer->odd, sizeof trainer->odd};
@@ -86,13 +84,12 @@ TEST(a_survivors_own_optimizer_state_is_everybodys)
             bool met = true;
             for (uint64_t at = 1; met; at += 1 + at / 24) {
                 struct world_setup setup = setup_of(world);
-                struct world w;
                 char what[96];
                 bool joined = true;
                 (void)snprintf(what, sizeof what, "world %u, rank %u dies at post %u", world, victim, (unsigned)at);
                 setup.sim.faults[0] = (struct gf_sim_fault){.kind = GF_SIM_FAULT_KILL, .rank = victim, .at = at};
                 setup.sim.fault_count = 1;
-                world_create(&w, &setup);
+                WORLD_CREATE(w, &setup);
                 world_join(&w);
                 for (uint32_t r = 0; r < world; r++) joined = joined && (w.ranks[r].status == GF_OK);
                 if (joined) {
@@ -101,7 +98,6 @@ TEST(a_survivors_own_optimizer_state_is_everybodys)
                     expect_common(&w, ((1u << world) - 1) & ~(met ? 1u << victim : 0), what);
                     deaths += met ? 1 : 0;
                 }
-                world_close(&w);
             }
         }
     print_message("%u deaths in a step\n", deaths);
@@ -113,11 +109,9 @@ TEST(a_rank_that_rejoins_has_it_too)
     for (uint32_t victim = 0; victim < 3; victim++) {
         const struct elastic_event script[] = {{2500, victim, KILL}, {50000, victim, START}, END};
         struct world_setup setup = setup_of(3);
-        struct world w;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         train(&w, script);
         expect_common(&w, 0x7, "rejoin");
-        world_close(&w);
     }
 }
 
@@ -129,7 +123,6 @@ static gf_status receive(struct world *w, uint32_t rank, void *arg)
     uint32_t *next = &w->ranks[rank].next;
     const struct gf_state_extra *extra = &trainers[rank].extra[*next / 2];
     gf_status status;
-    (void)arg;
     if (*next == 2 * LENGTH(trainers[rank].extra)) return GF_AGAIN;
     if (*next % 2 == 0)
         status = gf_broadcast(gf, (gf_mem)(uintptr_t)extra->data, extra->bytes / 4, GF_TYPE_F32, 0, &request);
@@ -141,8 +134,7 @@ static gf_status receive(struct world *w, uint32_t rank, void *arg)
 TEST(first_weights_reach_all_in_one_call)
 {
     struct world_setup setup = setup_of(2);
-    struct world w;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < ELASTIC_ELEMS; i++) trainers[0].weight[i] = (float)i;
     trainers[0].odd[1] = 0x7f800001u; /* bits that are no number stay what they are */
     assert_int_equal(gf_broadcast_weights(w.ranks[0].gf, 2), GF_ERR_PARAM);
@@ -152,7 +144,6 @@ TEST(first_weights_reach_all_in_one_call)
     world_unblock(&w);
     assert_int_equal(w.ranks[1].next, 6);
     assert_memory_equal(&trainers[0], &trainers[1], STATE_BYTES);
-    world_close(&w);
 }
 
 TEST(a_saved_state_holds_it)
@@ -199,9 +190,8 @@ TEST(a_saved_state_holds_it)
 TEST(an_unapplied_step_is_not_saved)
 {
     struct world_setup setup = setup_of(1);
-    struct world w;
     unsigned char *data;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     data = malloc(gf_state_bytes(w.ranks[0].gf));
     assert_non_null(data);
     assert_int_equal(gf_updated(w.ranks[0].gf), GF_ERR_STATE);
@@ -212,20 +202,17 @@ TEST(an_unapplied_step_is_not_saved)
     assert_int_equal(gf_updated(w.ranks[0].gf), GF_ERR_STATE);
     assert_int_equal(gf_state_save(w.ranks[0].gf, data, gf_state_bytes(w.ranks[0].gf)), GF_OK);
     free(data);
-    world_close(&w);
 }
 
 TEST(ranks_with_other_regions_do_not_join)
 {
     struct world_setup setup = setup_of(2);
-    struct world w;
     third_name = "even";
-    world_create(&w, &setup);
+    WORLD_CREATE(w, &setup);
     world_join(&w);
     assert_int_equal(w.ranks[0].status, GF_ERR_MISMATCH);
     world_expect_log(&w, 0, "state_extra");
     third_name = NULL;
-    world_close(&w);
 }
 
 TEST(regions_are_checked)

@@ -19,7 +19,6 @@ TEST(averages_divide_by_what_they_say)
         const struct average_case *c = &cases[row / GF_TYPE_COUNT];
         struct world_setup setup = mixed_setup(5);
         struct world_step step = {.order = WORLD_BACKWARD, .samples = c->samples};
-        struct world w;
         float factor = 1.0f;
         if (c->average == GF_AVERAGE_RANKS) factor = 1.0f / 5.0f;
         if (c->average == GF_AVERAGE_SAMPLES) factor = (c->samples != NULL) ? 1.0f / 64.0f : 1.0f / 5.0f;
@@ -27,12 +26,11 @@ TEST(averages_divide_by_what_they_say)
         setup.config.exchange.pre_scale = c->pre_scale;
         setup.config.exchange.wire = (gf_type)(row % GF_TYPE_COUNT);
         setup.config.exchange.slice_bytes = 4096;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         world_step_run(&w, &step);
         world_expect(&w, GF_OK);
         world_expect_sums(&w, factor);
         assert_true(gf_gradient_scale(w.ranks[2].gf) == factor / (c->pre_scale > 0 ? c->pre_scale : 1.0f));
-        world_close(&w);
     }
 }
 
@@ -41,13 +39,11 @@ TEST(no_samples_at_all_average_to_zero)
     static const uint64_t samples[] = {0, 0};
     struct world_setup setup = mixed_setup(2);
     struct world_step step = {.samples = samples};
-    struct world w;
     setup.config.exchange.average = GF_AVERAGE_SAMPLES;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     world_step_run(&w, &step);
     world_expect(&w, GF_OK);
     world_expect_sums(&w, 0.0f);
-    world_close(&w);
 }
 
 static const struct gf_tensor typed[] = {
@@ -62,7 +58,6 @@ TEST(gradients_of_16_bits_are_summed_in_their_type)
     for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
         struct world_setup setup = mixed_setup(3);
         struct world_step step = {.order = WORLD_RANDOM};
-        struct world w;
         setup.tensors = typed;
         setup.tensor_count = LENGTH(typed);
         setup.config.exchange.wire = (gf_type)wire;
@@ -71,7 +66,7 @@ TEST(gradients_of_16_bits_are_summed_in_their_type)
         setup.config.exchange.pre_scale = 4.0f;
         setup.config.loss_scale.enabled = true;
         setup.config.loss_scale.initial = 8.0f;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         assert_true(gf_loss_scale(w.ranks[0].gf) == 8.0f);
         world_step_run(&w, &step);
         world_expect(&w, GF_OK);
@@ -84,7 +79,6 @@ TEST(gradients_of_16_bits_are_summed_in_their_type)
         }
         assert_true(gf_gradient_scale(w.ranks[1].gf) == 1.0f / 96.0f);
         world_expect_equal(&w);
-        world_close(&w);
     }
 }
 
@@ -105,7 +99,6 @@ TEST(deterministic_sums_do_not_depend_on_fusion_or_slices)
             for (size_t i = 0; i < LENGTH(cuts); i++) {
                 struct world_setup setup = mixed_setup(worlds[n]);
                 struct world_step step = {.order = (world_order)(i % WORLD_ORDER_COUNT), .fill = world_fill_noise};
-                struct world w;
                 setup.config.exchange.deterministic = true;
                 setup.config.exchange.wire = (gf_type)wire;
                 setup.config.exchange.fuse_bytes = cuts[i].fuse_bytes;
@@ -115,13 +108,12 @@ TEST(deterministic_sums_do_not_depend_on_fusion_or_slices)
                 setup.config.exchange.doubling_max_bytes = 1000;
                 setup.config.link.window = cuts[i].window;
                 setup.sim.seed = i + 1;
-                world_open(&w, &setup);
+                WORLD_OPEN(w, &setup);
                 world_step_run(&w, &step);
                 world_expect(&w, GF_OK);
                 world_expect_equal(&w);
                 if (i == 0) hash = world_hash(&w, 0);
                 else assert_true(world_hash(&w, 0) == hash);
-                world_close(&w);
             }
         }
     }
@@ -163,11 +155,10 @@ TEST(inside_a_node_the_gradients_keep_their_type)
         struct world_setup setup = mixed_setup(3);
         struct spoil large = {1, 3, 5, 65504.0f, 65504.0f};
         struct world_step noise = {.fill = world_fill_noise}, step = {.fill = fill_spoilt, .arg = &large};
-        struct world w;
         setup.config.exchange.wire = (gf_type)wire;
         setup.config.exchange.fuse_bytes = 5000;
         setup.sim.ranks_per_node = 3;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         world_step_run(&w, &noise);
         world_expect(&w, GF_OK);
         world_expect_equal(&w);
@@ -177,7 +168,6 @@ TEST(inside_a_node_the_gradients_keep_their_type)
         world_expect(&w, GF_OK);
         assert_false(gf_step_skipped(w.ranks[0].gf));
         assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 2, 3), 5) == 3 * 65504.0f);
-        world_close(&w);
     }
 }
 
@@ -207,7 +197,6 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
         struct spoil spoil = c->spoil;
         static struct world_setup setup;
         struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
-        struct world w;
         if ((algorithms[row / LENGTH(cases)] == GF_ALGORITHM_DIRECT) && (c->wire == GF_TYPE_F16) && isfinite(spoil.value))
             continue; /* fp32 holds it, and nothing leaves the node */
         setup = mixed_setup(3);
@@ -217,7 +206,7 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
         setup.config.exchange.fuse_bytes = 5000;
         setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
         setup.config.optimizer.momentum = 0.5f;
-        world_open(&w, &setup);
+        WORLD_OPEN(w, &setup);
         world_step_run(&w, &good);
         for (uint32_t rank = 0; rank < 3; rank++) {
             assert_int_equal(gf_update(w.ranks[rank].gf, 0.25f), GF_OK);
@@ -242,7 +231,6 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
             weight = *(const float *)(uintptr_t)gf_weight(w.ranks[rank].gf, 3);
             assert_true(weight == -0.25f * sum - 0.25f * (0.5f * sum + sum)); /* the momentum is that of the first step */
         }
-        world_close(&w);
     }
 }
 
@@ -253,17 +241,15 @@ TEST(a_sum_that_the_gradients_type_cannot_hold_is_found)
     struct spoil spoil = {.rank = 0, .tensor = 0, .elem = 5, .value = 40000.0f, .others = 40000.0f};
     struct world_step step = {.fill = fill_spoilt, .arg = &spoil};
     struct world_setup setup = mixed_setup(2);
-    struct world w;
     setup.tensors = half;
     setup.tensor_count = 1;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     world_step_run(&w, &step);
     world_expect(&w, GF_OK);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_true(gf_step_skipped(w.ranks[rank].gf));
         world_expect_log(&w, rank, "every local gradient was finite");
     }
-    world_close(&w);
 }
 
 TEST(a_scale_whose_inverse_overflows_is_found)
@@ -271,13 +257,11 @@ TEST(a_scale_whose_inverse_overflows_is_found)
     struct spoil spoil = {.rank = GF_RANK_NONE, .tensor = 3, .elem = 5, .value = 2e38f};
     struct world_step step = {.fill = fill_spoilt, .arg = &spoil};
     struct world_setup setup = mixed_setup(2);
-    struct world w;
     setup.config.exchange.pre_scale = 0x1p-10f;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     world_step_run(&w, &step);
     world_expect(&w, GF_OK);
     for (uint32_t rank = 0; rank < 2; rank++) assert_true(gf_step_skipped(w.ranks[rank].gf));
-    world_close(&w);
 }
 
 TEST(the_loss_scale_follows_good_and_bad_steps_to_its_floor)
@@ -290,13 +274,12 @@ TEST(the_loss_scale_follows_good_and_bad_steps_to_its_floor)
     struct spoil spoil = {.rank = 1, .tensor = 2, .elem = 3, .value = NAN};
     struct world_step good = {.order = WORLD_FORWARD}, bad = {.fill = fill_spoilt, .arg = &spoil};
     struct world_setup setup = mixed_setup(2);
-    struct world w;
     setup.config.loss_scale.enabled = true;
     setup.config.loss_scale.initial = 16;
     setup.config.loss_scale.floor = 4;
     setup.config.loss_scale.growth_interval = 2;
     setup.config.loss_scale.hysteresis = 2;
-    world_open(&w, &setup);
+    WORLD_OPEN(w, &setup);
     for (size_t i = 0; i < LENGTH(cases); i++) {
         world_step_run(&w, cases[i].bad ? &bad : &good);
         world_expect(&w, GF_OK);
@@ -315,5 +298,4 @@ TEST(the_loss_scale_follows_good_and_bad_steps_to_its_floor)
         assert_non_null(strstr(error->text, "loss scale 4 is at its floor"));
         assert_int_equal(gf_step_begin(w.ranks[rank].gf), GF_ERR_NUMERIC);
     }
-    world_close(&w);
 }

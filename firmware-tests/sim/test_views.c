@@ -8,7 +8,6 @@ static uint64_t attempted; /* views of the first epoch in which somebody reporte
 
 static void view_note(uint32_t from, uint32_t to, uint32_t kind)
 {
-    (void)to;
     if (kind == MEMBERS_DO_VIEW_CHANGE) attempted |= UINT64_C(1) << views.ranks[from].members->view.view;
 }
 

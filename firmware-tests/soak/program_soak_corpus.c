@@ -6,9 +6,6 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak_dice.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define POOL_MAX 20000u
 #define REPORTS 10u
 
@@ -135,7 +132,6 @@ static void corpus_write(void)
 static void jobs_hold(void **state)
 {
     uint64_t next;
-    (void)state;
     corpus_read();
     if (pool_count > 0)
         (void)printf("soak-corpus: %llu edges by a corpus of %u\n", (unsigned long long)edges_met, pool_count);

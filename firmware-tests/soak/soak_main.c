@@ -56,7 +56,6 @@ static void failure_show(void)
 /* The program ends here, so what is not safe in a signal handler may at worst spoil the report. */
 static void on_alarm(int number)
 {
-    (void)number;
     (void)printf("soak: a job has taken %d s of a core\n", JOB_SECONDS);
     failure_show();
     _exit(1);
@@ -90,7 +89,6 @@ static void jobs_hold(void **state)
     double begin_s = wall_s(), reported_s = begin_s;
     const struct soak_seed first = seed;
     FILE *corpus = NULL;
-    (void)state;
     if (corpus_first) assert_non_null(corpus = fopen("firmware-tests/soak/corpus", "re"));
     while ((corpus != NULL) && soak_corpus_next(corpus, &seed)) job_run();
     if (corpus != NULL) (void)fclose(corpus);

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "ops/coll.h"
-
 #define MS UINT64_C(1000000)
 
 uint64_t soak_draw(const struct soak_plan *plan, uint32_t what, uint64_t a, uint64_t b, uint64_t c)

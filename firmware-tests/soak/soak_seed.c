@@ -2,9 +2,6 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak_dice.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct soak_seed current;
 static uint32_t rolls;
 

@@ -81,7 +81,6 @@ TEST(the_corpus_holds)
 /* A job whose checks failed has not come to its end. */
 static int job_show(void **state)
 {
-    (void)state;
     if (!job_runs) return 0;
     soak_job_print(&job, stdout);
     (void)printf("the same job again: make soak SEED=0x%llx\n", (unsigned long long)job.plan.seed);

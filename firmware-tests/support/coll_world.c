@@ -293,12 +293,10 @@ size_t coll_world_data_bytes(const struct coll_world *world)
 
 void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact)
 {
-    struct coll_world world;
-    coll_world_open(&world, c, sim);
+    COLL_WORLD_OPEN(world, c, sim);
     coll_world_fill(&world, exact);
     for (uint32_t i = 0; i < c->size; i++) coll_world_start(&world, i, 3);
     coll_world_run(&world);
     for (uint32_t i = 0; i < c->size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
     coll_world_check(&world);
-    coll_world_close(&world);
 }

@@ -78,6 +78,10 @@ void coll_world_run(struct coll_world *world);
 /* One poll, and more while something moves. */
 void coll_world_poll(struct coll_world *world, uint32_t index);
 void coll_world_close(struct coll_world *world); /* looks at the guards */
+/* One that is open until the end of its block. */
+#define COLL_WORLD_OPEN(world, c, sim) \
+    struct coll_world world __attribute__((cleanup(coll_world_close))); \
+    coll_world_open(&world, c, sim)
 
 void *coll_world_data(const struct coll_world *world, uint32_t index);
 size_t coll_world_data_bytes(const struct coll_world *world);

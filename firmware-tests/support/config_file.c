@@ -27,7 +27,6 @@ void file_error_check(int line, const char *part)
 
 int file_folder_make(void **state)
 {
-    (void)state;
     if (mkdtemp(folder) == NULL) return -1;
     (void)snprintf(file_path, sizeof file_path, "%s/a.cfg", folder);
     return 0;
@@ -35,7 +34,6 @@ int file_folder_make(void **state)
 
 int file_folder_remove(void **state)
 {
-    (void)state;
     (void)unlink(file_path);
     return rmdir(folder);
 }

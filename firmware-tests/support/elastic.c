@@ -207,7 +207,6 @@ static gf_status turn(struct world *w, uint32_t rank, void *arg)
 {
     struct elastic_rank *job = &elastic.ranks[rank];
     gf_status status;
-    (void)arg;
     script_progress(w);
     if (elastic.hooks.turn != NULL) elastic.hooks.turn(w, rank);
     if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;

@@ -27,7 +27,6 @@ static gf_status fake_send(struct gf_rendezvous *base, uint32_t to, uint32_t kin
 static gf_status fake_poll(struct gf_rendezvous *base, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
     struct fake_end *end = (struct fake_end *)base;
-    (void)now_ns;
     if (base->fault.code != GF_OK) return base->fault.code;
     if (end->count == 0) return GF_AGAIN;
     *event_out = end->queue[end->head].event;
@@ -38,7 +37,6 @@ static gf_status fake_poll(struct gf_rendezvous *base, uint64_t now_ns, struct g
 
 static bool fake_flushed(struct gf_rendezvous *base)
 {
-    (void)base;
     return true;
 }
 

@@ -9,7 +9,6 @@ char key_path[64];
 int key_file_make(void **state)
 {
     int fd;
-    (void)state;
     (void)snprintf(key_path, sizeof key_path, "/tmp/gf_key_XXXXXX");
     fd = mkstemp(key_path);
     return ((fd < 0) || (write(fd, "0123456789abcdef0123456789abcdef", 32) != 32) || (close(fd) != 0)) ? -1 : 0;
@@ -17,6 +16,5 @@ int key_file_make(void **state)
 
 int key_file_remove(void **state)
 {
-    (void)state;
     return unlink(key_path);
 }

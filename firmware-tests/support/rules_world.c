@@ -12,23 +12,17 @@ uint64_t rules_state[8192], rules_state_bytes;
 
 static gf_status peer_turn(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
     if (gf_open_poll(w->ranks[rank].gf) == GF_OK) (void)gf_heartbeat(w->ranks[rank].gf);
     return GF_AGAIN;
 }
 
 static gf_status begin_turn(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
     return gf_step_begin(w->ranks[rank].gf);
 }
 
 static void not_a_number(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
-    (void)w;
-    (void)rank;
-    (void)tensor;
-    (void)arg;
     *(float *)gradient = NAN;
 }
 

@@ -30,6 +30,10 @@ struct sparse_model {
 /* Opens a world of ranks with weights as sparse_weight() says. */
 void sparse_open(struct sparse_model *model, const struct world_setup *setup, sparse_value value);
 void sparse_close(struct sparse_model *model);
+/* One that is open until the end of its block. */
+#define SPARSE_OPEN(model, setup, value) \
+    struct sparse_model model __attribute__((cleanup(sparse_close))); \
+    sparse_open(&model, setup, value)
 
 /* A step and its gf_update() on all ranks and in the model; on all ranks the same must have come of it. */
 void sparse_step(struct sparse_model *model, float rate);

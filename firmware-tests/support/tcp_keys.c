@@ -16,8 +16,6 @@ char logged[8192];
 static void log_keep(void *user, gf_log_level level, const char *line)
 {
     size_t used = strlen(logged);
-    (void)user;
-    (void)level;
     (void)snprintf(logged + used, sizeof logged - used, "%s\n", line);
 }
 
@@ -38,7 +36,6 @@ const char *file_make(const char *name, char fill, size_t bytes, mode_t mode)
 
 int keys_setup(void **state)
 {
-    (void)state;
     if (mkdtemp(key_folder) == NULL) return -1;
     (void)snprintf(key_a, sizeof key_a, "%s", file_make("a", 'a', 32, 0600));
     (void)snprintf(key_b, sizeof key_b, "%s", file_make("b", 'b', 32, 0600));
@@ -47,7 +44,6 @@ int keys_setup(void **state)
 
 int keys_teardown(void **state)
 {
-    (void)state;
     DIR *dir = opendir(key_folder);
     for (struct dirent *entry; (dir != NULL) && ((entry = readdir(dir)) != NULL);) {
         if (entry->d_name[0] != '.') (void)unlinkat(dirfd(dir), entry->d_name, 0);

@@ -2,7 +2,6 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>

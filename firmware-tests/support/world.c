@@ -1,7 +1,6 @@
 /* See world.h. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-#include "drivers/clock.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 
@@ -118,7 +117,6 @@ void world_restart(struct world *w, uint32_t rank)
 
 static gf_status open_progress(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
     return (w->ranks[rank].gf == NULL) ? GF_ERR_STATE : gf_open_poll(w->ranks[rank].gf);
 }
 
@@ -137,7 +135,6 @@ void world_open(struct world *w, const struct world_setup *setup)
 
 static gf_status close_progress(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
     return (w->ranks[rank].gf == NULL) ? GF_OK : gf_close_poll(w->ranks[rank].gf);
 }
 
@@ -348,7 +345,6 @@ uint64_t world_interrupted_run(struct world *w, const struct world_setup *setup,
 
 gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg)
 {
-    (void)arg;
     if (w->ranks[rank].next++ == 0) {
         gf_status status = gf_shrink(w->ranks[rank].gf, NULL, 0);
         if (status != GF_OK) return status;

@@ -83,6 +83,9 @@ void world_restart(struct world *w, uint32_t rank);
 /* Closes every context that is open, all at once, and looks at what must hold then: the guards, and that no message is
  * under way. Ranks that are stopped die first. */
 void world_close(struct world *w);
+/* A world that is open (or only created) until the end of its block. */
+#define WORLD_OPEN(w, setup) struct world w __attribute__((cleanup(world_close))); world_open(&w, setup)
+#define WORLD_CREATE(w, setup) struct world w __attribute__((cleanup(world_close))); world_create(&w, setup)
 
 /* Turns of every rank that runs until each has answered anything but GF_AGAIN; the answers are in ranks[].status. The
  * last word of a rank that died or is stopped is GF_AGAIN. */

@@ -33,14 +33,12 @@ float world_get(gf_type type, const void *data, uint64_t elem)
 void world_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
     const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
-    (void)arg;
     for (uint64_t i = 0; i < from->elem_count; i++) world_put(from->type, gradient, i, world_value(rank, tensor, i));
 }
 
 void world_fill_noise(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
     const struct gf_tensor *from = &w->ranks[rank].tensors[tensor];
-    (void)arg;
     for (uint64_t i = 0; i < from->elem_count; i++)
         world_put(from->type, gradient, i, ((float)(mix(rank, tensor, i) >> 8) - 0x800000) * 0x1p-23f);
 }

@@ -19,7 +19,6 @@ gf_status stand_in_measure(const struct gf_config *config, const struct gf_tenso
 gf_status stand_in_measure(const struct gf_config *config, const struct gf_tensor *tensors, uint32_t tensor_count,
                            struct gf_footprint *footprint_out)
 {
-    (void)tensors;
     if (!config->job.ignore_environment || (config->job.rank >= config->job.world)) return GF_ERR_CONFIG;
     footprint_out->control_bytes = config->job.world;
     footprint_out->exchange_bytes = tensor_count;
@@ -220,7 +219,6 @@ TEST(what_follows_the_program_is_the_programs)
 
 static int folder_make(void **state)
 {
-    (void)state;
     if (mkdtemp(folder) == NULL) return -1;
     (void)snprintf(out_path, sizeof out_path, "%s/out", folder);
     (void)snprintf(err_path, sizeof err_path, "%s/err", folder);
@@ -230,7 +228,6 @@ static int folder_make(void **state)
 
 static int folder_remove(void **state)
 {
-    (void)state;
     (void)unlink(out_path);
     (void)unlink(err_path);
     (void)unlink(file_path);

@@ -1,11 +1,7 @@
 /* When a rank that waits yields and when it sleeps: lib/core/idle.h, fed with times. */
 #include "firmware-tests/support/suite.h"
-#include "lib/core/idle.h"
-#include "drivers/link.h"
-#include "drivers/rendezvous.h"
 #include "lib/context.h"
 
-#include <string.h>
 #include <unistd.h>
 
 #define MS UINT64_C(1000000)
@@ -96,46 +92,38 @@ static int pipe_ends[2];
 
 static int link_fd(struct gf_link *link)
 {
-    (void)link;
     return pipe_ends[0];
 }
 
 static gf_status link_arm(struct gf_link *link)
 {
-    (void)link;
     arms++;
     return GF_AGAIN;
 }
 
 static int control_fd(struct gf_rendezvous *rendezvous)
 {
-    (void)rendezvous;
     return pipe_ends[0];
 }
 
 static void flag_arm(struct gf_link *link, size_t offset_bytes)
 {
-    (void)link;
-    (void)offset_bytes;
     flag_arms++;
 }
 
 static void flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns)
 {
-    (void)timeout_ns;
     flag_arm(link, offset_bytes);
 }
 
 static gf_status third(gf_context *gf, void *arg)
 {
     uint32_t *turns = arg;
-    (void)gf;
     return (++*turns < 3) ? GF_AGAIN : GF_OK;
 }
 
 static gf_status next_state(gf_context *gf, void *arg)
 {
-    (void)arg;
     switch (gf->phase) {
     case GF_PHASE_FAILED: gf->change.state = GF_CHANGE_AGREE; gf->phase = GF_PHASE_AGREE; return GF_AGAIN;
     case GF_PHASE_AGREE:  gf->change.state = GF_CHANGE_JOIN; gf->phase = GF_PHASE_JOIN; return GF_AGAIN;
@@ -212,8 +200,6 @@ static void *link_map(struct gf_link *link, uint32_t peer)
 
 static void flag_wake(struct gf_link *link, uint32_t peer, size_t offset_bytes)
 {
-    (void)link;
-    (void)offset_bytes;
     woken |= 1u << peer;
 }
 

@@ -2,7 +2,6 @@
 #include "firmware-tests/support/suite.h"
 #include "lib/core/layout.h"
 #include "drivers/sim/sim.h"
-#include "lib/core/arena.h"
 
 static const struct gf_tensor tensors[] = {
     {.name = "empty", .elem_count = 0}, {.name = "w", .elem_count = 3001, .type = GF_TYPE_F16},
@@ -12,7 +11,6 @@ static char logged[512];
 
 static void log_keep(void *user, gf_log_level level, const char *text)
 {
-    (void)user;
     if (level <= GF_LOG_WARN) (void)snprintf(logged, sizeof logged, "%s", text);
 }
 

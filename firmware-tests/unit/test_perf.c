@@ -1,5 +1,4 @@
 /* gf-perf without ranks: its check finds each wrong element of each operation and type; where its limits lie. */
-#include <math.h>
 
 #include "firmware-tests/support/suite.h"
 #include "tools/perf/perf_tune.h"

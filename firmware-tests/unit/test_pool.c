@@ -276,7 +276,6 @@ TEST(what_breaks_a_limit_is_refused_and_named)
     static struct gf_config config = {.exchange = EXCHANGE};
     struct gf_pool_sizes sizes;
     char error[256];
-    (void)state;
     for (size_t row = 0; row < LENGTH(cases); row++) {
         config.sparse.enabled = cases[row].sparse;
         error[0] = '\0';

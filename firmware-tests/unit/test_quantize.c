@@ -1,8 +1,6 @@
 /* Groups of 8 bits and of 1: every version this CPU runs against the words of ops.h, computed in float64. */
-#include <math.h>
 
 #include "firmware-tests/support/suite.h"
-#include "ops/element/host/half.h"
 #include "ops/element/host/ops_host.h"
 
 #define ELEMS_MAX 1200u

@@ -2,10 +2,7 @@
  * rank that leads may have only just come in. The other ranks' parts of each sum are constants here. */
 #include "firmware-tests/support/suite.h"
 
-#include "tools/train/train_elastic.h"
-#include "tools/train/train_ranks.h"
 #include "tools/train/train_same.h"
-#include "tools/train/train_weights.h"
 
 #define HASH UINT64_C(0x1122334455667788)
 

@@ -2,8 +2,6 @@
  * floats is the same text. */
 #include "firmware-tests/support/suite.h"
 
-#include <math.h>
-
 #define float double
 #define expf exp
 #define logf log
