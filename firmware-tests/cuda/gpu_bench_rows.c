@@ -63,19 +63,19 @@ static gf_status run_check(void)
 }
 static gf_status run_score(void)
 {
-    return gf_ops_cuda.score(queue(), rest(SCORES_AT), bench_range(BENCH_GRADIENT), elems(), CHUNK_ELEMS, 65536);
+    return gf_sparse_ops_cuda.score(queue(), rest(SCORES_AT), bench_range(BENCH_GRADIENT), elems(), CHUNK_ELEMS, 65536);
 }
 static gf_status norm(uint64_t count)
 {
     const struct gf_norm range = {rest(NORM_AT), bench_range(BENCH_GRADIENT), count};
-    return gf_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, &range, 1);
+    return gf_optimizer_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, &range, 1);
 }
 static gf_status run_norm(void) { return norm(elems()); }
 static gf_status run_norm_few(void) { return norm(FEW); }
 static gf_status run_ratio(void)
 {
     const struct gf_ratio ratio = {rest(RATIO_AT), rest(NORM_AT), rest(NORM_AT), 0.25f, 0.02f, 5e-4f, 1e-6f};
-    return gf_ops_cuda.ratio(queue(), &ratio, 1);
+    return gf_optimizer_ops_cuda.ratio(queue(), &ratio, 1);
 }
 
 /* ResNet-50's elements in its 54 tensors that have a ratio, of one size, and a part between any two. */
@@ -98,9 +98,9 @@ static gf_status run_lars(void)
         parts[2 * i + 1] = (struct gf_update_part){first + each - 64, 64, 0, 0};
     }
     gf_status status = gf_ops_cuda.zero(queue(), rest(LARS_AT), 2048);
-    if (status >= 0) status = gf_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, norms, 2 * TENSORS);
-    if (status >= 0) status = gf_ops_cuda.ratio(queue(), ratios, TENSORS);
-    return (status < 0) ? status : gf_ops_cuda.update_parts(queue(), &some, parts, 2 * TENSORS);
+    if (status >= 0) status = gf_optimizer_ops_cuda.norm(queue(), rest(SCRATCH_AT), GF_TYPE_F32, norms, 2 * TENSORS);
+    if (status >= 0) status = gf_optimizer_ops_cuda.ratio(queue(), ratios, TENSORS);
+    return (status < 0) ? status : gf_optimizer_ops_cuda.update_parts(queue(), &some, parts, 2 * TENSORS);
 }
 
 static struct gf_accumulate history(void)
@@ -118,12 +118,12 @@ static struct gf_update sgd(void)
 static gf_status run_accumulate(void)
 {
     const struct gf_accumulate some = history();
-    return gf_ops_cuda.accumulate(queue(), &some, elems());
+    return gf_sparse_ops_cuda.accumulate(queue(), &some, elems());
 }
 static gf_status run_update(void)
 {
     const struct gf_update some = sgd();
-    return gf_ops_cuda.update(queue(), &some, elems());
+    return gf_optimizer_ops_cuda.update(queue(), &some, elems());
 }
 
 /* Every second chunk of a range. */
@@ -137,31 +137,31 @@ static struct gf_chunks chunks(bool dst_is_listed, bool src_is_listed)
 static gf_status run_gather(void)
 {
     const struct gf_chunks some = chunks(false, true);
-    return gf_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F16, bench_range(BENCH_GRADIENT),
-                                   GF_TYPE_F32, &some, 1, 0, found());
+    return gf_sparse_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F16, bench_range(BENCH_GRADIENT),
+                                          GF_TYPE_F32, &some, 1, 0, found());
 }
 static gf_status run_scatter(void)
 {
     const struct gf_chunks some = chunks(true, false);
-    return gf_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, bench_range(BENCH_HALF), GF_TYPE_F16,
-                                   &some, 1, 0, NULL);
+    return gf_sparse_ops_cuda.cast_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, bench_range(BENCH_HALF),
+                                          GF_TYPE_F16, &some, 1, 0, NULL);
 }
 static gf_status run_accumulate_chunks(void)
 {
     const struct gf_chunks some = chunks(true, true);
     const struct gf_accumulate all = history();
-    return gf_ops_cuda.accumulate_chunks(queue(), &all, &some);
+    return gf_sparse_ops_cuda.accumulate_chunks(queue(), &all, &some);
 }
 static gf_status run_zero_chunks(void)
 {
     const struct gf_chunks some = chunks(true, false);
-    return gf_ops_cuda.zero_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, &some);
+    return gf_sparse_ops_cuda.zero_chunks(queue(), bench_range(BENCH_OUT), GF_TYPE_F32, &some);
 }
 static gf_status run_update_chunks(void)
 {
     const struct gf_chunks some = chunks(true, false);
     const struct gf_update all = sgd();
-    return gf_ops_cuda.update_chunks(queue(), &all, &some);
+    return gf_optimizer_ops_cuda.update_chunks(queue(), &all, &some);
 }
 
 /* Over the bus, as gradients do where ranks cannot reach each other's device memory. */

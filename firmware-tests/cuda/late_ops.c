@@ -247,6 +247,8 @@ void late_work_do(struct late *late, const struct late_work *work)
 {
     struct gf_queue host = {.gpu = &late->gpu};
     const struct gf_ops *ops = gf_ops_best();
+    const struct gf_sparse_ops *sparse = gf_sparse_ops(ops);
+    const struct gf_optimizer_ops *optimizer = gf_optimizer_ops(ops);
     gf_status status = GF_OK;
     switch (work->kind) {
     case COPY: memmove((void *)(uintptr_t)work->at[0], (const void *)(uintptr_t)work->at[1], work->elem_count); break;
@@ -266,31 +268,34 @@ void late_work_do(struct late *late, const struct late_work *work)
         status = ops->check(&host, work->at[0], work->types[0], work->elem_count, work->base, work->check);
         break;
     case SCORE:
-        status = ops->score(&host, work->at[0], work->at[1], work->elem_count, work->chunk_elems, work->piece_elems);
+        status = sparse->score(&host, work->at[0], work->at[1], work->elem_count, work->chunk_elems, work->piece_elems);
         break;
-    case NORM: status = ops->norm(&host, 0, work->types[0], &work->norm, 1); break;
-    case ACCUMULATE: status = ops->accumulate(&host, &work->accumulate, work->elem_count); break;
-    case RATIO: status = ops->ratio(&host, &work->ratio, 1); break;
-    case UPDATE: status = ops->update(&host, &work->update, work->elem_count); break;
-    case UPDATE_PART: status = ops->update_parts(&host, &work->update, &work->part, 1); break;
-    case ADAM: status = ops->adam(&host, &work->adam, work->elem_count); break;
-    case UPDATE_CHUNKS: status = ops->update_chunks(&host, &work->update, &work->chunks); break;
+    case NORM: status = optimizer->norm(&host, 0, work->types[0], &work->norm, 1); break;
+    case ACCUMULATE: status = sparse->accumulate(&host, &work->accumulate, work->elem_count); break;
+    case RATIO: status = optimizer->ratio(&host, &work->ratio, 1); break;
+    case UPDATE: status = optimizer->update(&host, &work->update, work->elem_count); break;
+    case UPDATE_PART: status = optimizer->update_parts(&host, &work->update, &work->part, 1); break;
+    case ADAM: status = optimizer->adam(&host, &work->adam, work->elem_count); break;
+    case UPDATE_CHUNKS: status = optimizer->update_chunks(&host, &work->update, &work->chunks); break;
     case CAST_CHUNKS:
-        status = ops->cast_chunks(&host, work->at[0], work->types[0], work->at[1], work->types[1], &work->chunks,
+        status = sparse->cast_chunks(&host, work->at[0], work->types[0], work->at[1], work->types[1], &work->chunks,
                                   work->scale, work->base, work->check);
         break;
-    case ACCUMULATE_CHUNKS: status = ops->accumulate_chunks(&host, &work->accumulate, &work->chunks); break;
-    case ZERO_CHUNKS: status = ops->zero_chunks(&host, work->at[0], work->types[0], &work->chunks); break;
+    case ACCUMULATE_CHUNKS: status = sparse->accumulate_chunks(&host, &work->accumulate, &work->chunks); break;
+    case ZERO_CHUNKS: status = sparse->zero_chunks(&host, work->at[0], work->types[0], &work->chunks); break;
     }
     assert_int_equal(status, GF_OK);
 }
 
+static const struct gf_sparse_ops late_sparse_ops = {
+    .score = late_score, .accumulate = late_accumulate, .cast_chunks = late_cast_chunks,
+    .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,
+};
+static const struct gf_optimizer_ops late_optimizer_ops = {
+    .norm = late_norm, .ratio = late_ratio, .update = late_update, .update_parts = late_update_parts,
+    .update_chunks = late_update_chunks, .adam = late_adam,
+};
 const struct gf_ops late_ops = {
-    .name = "late", .cast = late_cast, .sum = late_sum, .sum_n = late_sum_n, .check = late_check, .copy = late_copy,
-    .copy_n = late_copy_n,
-    .zero = late_zero, .score = late_score, .norm = late_norm, .ratio = late_ratio,
-    .accumulate = late_accumulate, .update = late_update, .update_parts = late_update_parts,
-    .cast_chunks = late_cast_chunks, .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,
-    .update_chunks = late_update_chunks,
-    .adam = late_adam,
+    .name = "late", .sparse = &late_sparse_ops, .optimizer = &late_optimizer_ops, .cast = late_cast, .sum = late_sum,
+    .sum_n = late_sum_n, .check = late_check, .copy = late_copy, .copy_n = late_copy_n, .zero = late_zero,
 };

@@ -2,7 +2,7 @@
 #ifndef LATE_STATE_H
 #define LATE_STATE_H
 
-#include "ops/ops.h"
+#include "ops/module_ops.h"
 
 #define WORK_MAX 65536u
 #define EVENTS_MAX 256u

@@ -104,19 +104,20 @@ TEST(test_empty_ranges_launch_nothing)
     assert_int_equal(gf_ops_cuda.copy(queue, 0, 0, 0), GF_OK);
     assert_int_equal(gf_ops_cuda.copy_n(queue, &none, &none, &none, 1), GF_OK);
     assert_int_equal(gf_ops_cuda.zero(queue, 0, 0), GF_OK);
-    assert_int_equal(gf_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
-    assert_int_equal(gf_ops_cuda.norm(queue, 0, GF_TYPE_F32, &(struct gf_norm){.elem_count = 0}, 1), GF_OK);
-    assert_int_equal(gf_ops_cuda.ratio(queue, NULL, 0), GF_OK);
-    assert_int_equal(gf_ops_cuda.update_parts(queue, &update, &(struct gf_update_part){.elem_count = 0}, 1), GF_OK);
-    assert_int_equal(gf_ops_cuda.accumulate(queue, &(struct gf_accumulate){.scale = 1}, 0), GF_OK);
-    assert_int_equal(gf_ops_cuda.cast_chunks(queue, 0, GF_TYPE_F32, 0, GF_TYPE_F32, &chunks, 1, 0, NULL), GF_OK);
-    assert_int_equal(gf_ops_cuda.accumulate_chunks(queue, &(struct gf_accumulate){.scale = 1}, &chunks), GF_OK);
-    assert_int_equal(gf_ops_cuda.zero_chunks(queue, 0, GF_TYPE_F32, &chunks), GF_OK);
-    assert_int_equal(gf_ops_cuda.update(queue, &update, 0), GF_OK);
-    assert_int_equal(gf_ops_cuda.update_chunks(queue, &update, &chunks), GF_OK);
-    assert_int_equal(gf_ops_cuda.adam(queue, &adam, 0), GF_OK);
-    assert_int_equal(gf_ops_cuda.quantize(queue, 0, 0, 0, &form, 0, NULL), GF_OK);
-    assert_int_equal(gf_ops_cuda.dequantize(queue, 0, 0, 0, &form, 1, false), GF_OK);
+    assert_int_equal(gf_sparse_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
+    assert_int_equal(gf_optimizer_ops_cuda.norm(queue, 0, GF_TYPE_F32, &(struct gf_norm){.elem_count = 0}, 1), GF_OK);
+    assert_int_equal(gf_optimizer_ops_cuda.ratio(queue, NULL, 0), GF_OK);
+    assert_int_equal(gf_optimizer_ops_cuda.update_parts(queue, &update, &(struct gf_update_part){.elem_count = 0}, 1),
+                     GF_OK);
+    assert_int_equal(gf_sparse_ops_cuda.accumulate(queue, &(struct gf_accumulate){.scale = 1}, 0), GF_OK);
+    assert_int_equal(gf_sparse_ops_cuda.cast_chunks(queue, 0, GF_TYPE_F32, 0, GF_TYPE_F32, &chunks, 1, 0, NULL), GF_OK);
+    assert_int_equal(gf_sparse_ops_cuda.accumulate_chunks(queue, &(struct gf_accumulate){.scale = 1}, &chunks), GF_OK);
+    assert_int_equal(gf_sparse_ops_cuda.zero_chunks(queue, 0, GF_TYPE_F32, &chunks), GF_OK);
+    assert_int_equal(gf_optimizer_ops_cuda.update(queue, &update, 0), GF_OK);
+    assert_int_equal(gf_optimizer_ops_cuda.update_chunks(queue, &update, &chunks), GF_OK);
+    assert_int_equal(gf_optimizer_ops_cuda.adam(queue, &adam, 0), GF_OK);
+    assert_int_equal(gf_quantize_ops_cuda.quantize(queue, 0, 0, 0, &form, 0, NULL), GF_OK);
+    assert_int_equal(gf_quantize_ops_cuda.dequantize(queue, 0, 0, 0, &form, 1, false), GF_OK);
     assert_int_equal(simt_gpu_launches, before);
 }
 
@@ -144,13 +145,13 @@ static void update_many(uint32_t count, uint32_t empty, uint64_t launches)
         parts[2 * i + 1] = (struct gf_update_part){at + ELEMS, ELEMS, 0, 0};
     }
     for (uint32_t on_host = 0; on_host < 2; on_host++) {
-        const struct gf_ops *ops = on_host ? gf_ops_best() : &gf_ops_cuda;
+        const struct gf_optimizer_ops *optimizer = gf_optimizer_ops(on_host ? gf_ops_best() : &gf_ops_cuda);
         uint64_t before = simt_gpu_launches;
         memset(squares, 0, sizeof squares);
         for (uint32_t i = 0; i < 2 * TENSORS * ELEMS; i++) weight[i] = (float)(i % 17);
-        assert_int_equal(ops->norm(queue, (gf_mem)(uintptr_t)scratch, GF_TYPE_F32, norms, 2 * count), GF_OK);
-        assert_int_equal(ops->ratio(queue, ratio, count), GF_OK);
-        assert_int_equal(ops->update_parts(queue, &update, parts, 2 * count), GF_OK);
+        assert_int_equal(optimizer->norm(queue, (gf_mem)(uintptr_t)scratch, GF_TYPE_F32, norms, 2 * count), GF_OK);
+        assert_int_equal(optimizer->ratio(queue, ratio, count), GF_OK);
+        assert_int_equal(optimizer->update_parts(queue, &update, parts, 2 * count), GF_OK);
         assert_int_equal(simt_gpu_launches - before, on_host ? 0 : launches);
         if (!on_host) {
             memcpy(want_weight, weight, sizeof weight);

@@ -45,6 +45,20 @@ for module in $modules; do
     [ $module = server ] || none_of $module server server
 done
 
+# Element ops: of the one set that the table names, and of a module those of its own.
+no_symbol() {
+    found=$(nm "$(program "$1")" | awk '{print $3}' | grep -E "^($2)$")
+    [ -z "$found" ] || { echo "modules_$1 holds" $found; return 1; }
+}
+no_ops() { check "the_$1_program_holds_no_ops_of_$2" no_symbol $1 "$3"; }
+for module in core sparse quantize optimizer; do
+    no_ops $module other_sets 'gf_.*ops_(scalar|avx512)'
+    [ $module = sparse ] || no_ops $module sparse 'gf_sparse_ops_.*|score|cast_chunks|accumulate_chunks|zero_chunks'
+    [ $module = optimizer ] || no_ops $module optimizer 'gf_optimizer_ops_.*|norm|ratio|update|update_.*|adam'
+    [ $module = quantize ] || no_ops $module quantize 'gf_quantize_ops_.*|quantize|dequantize'
+done
+check "nor_the_core_histories" no_symbol core accumulate
+
 refused() { says "$2" "$("$(program core)" refuse "$1")"; }
 for module in sparse quantize optimizer elastic authentication; do
     check "the_core_names_$module" refused $module \

@@ -146,12 +146,13 @@ static void compare(struct turn *t, gf_status status, bool any_nan)
     if (pair->seen != NULL) pair->seen(pair, t->op, t->same);
 }
 
-#define BOTH(t, name, call_host, call_device)                                  \
-    do {                                                                       \
-        gf_status host_status = gf_ops_best()->call_host, status = GF_OK;         \
-        (t)->op = (name);                                                      \
-        if (host_status == GF_OK) status = (t)->pair->ops->call_device;        \
-        compare((t), status, false);                                           \
+#define gf_core_ops gf_ops_of
+#define BOTH(of, t, name, on_host, on_device)                                   \
+    do {                                                                        \
+        gf_status status = gf_##of##_ops(gf_ops_best())->name on_host;          \
+        (t)->op = #name;                                                        \
+        if (status == GF_OK) status = gf_##of##_ops((t)->pair->ops)->name on_device;\
+        compare((t), status, false);                                            \
     } while (0)
 
 static struct gf_check *check_of(gf_mem at) { return (struct gf_check *)(uintptr_t)at; }
@@ -162,8 +163,8 @@ static void cast_case(struct turn *t, gf_type dst_type, gf_type src_type, float 
     struct place dst = place(t, in_place ? A : B, dst_type), src = place(t, A, src_type), check = small(t, AT_CHECK);
     fill(t, A, src_type, true);
     small_fill(t);
-    BOTH(t, "cast", cast(NULL, dst.host, dst_type, src.host, src_type, t->count, scale, 77, check_of(check.host)),
-         cast(queue, dst.device, dst_type, src.device, src_type, t->count, scale, 77, check_of(check.device)));
+    BOTH(core, t, cast, (NULL, dst.host, dst_type, src.host, src_type, t->count, scale, 77, check_of(check.host)),
+         (queue, dst.device, dst_type, src.device, src_type, t->count, scale, 77, check_of(check.device)));
 }
 
 static void sum_case(struct turn *t, gf_type type, bool special_src)
@@ -172,10 +173,10 @@ static void sum_case(struct turn *t, gf_type type, bool special_src)
     fill(t, A, type, !special_src);
     fill(t, B, type, special_src);
     small_fill(t);
-    BOTH(t, "sum", sum(NULL, dst.host, src.host, type, t->count, 5, check_of(check.host)),
-         sum(t->pair->queue, dst.device, src.device, type, t->count, 5, check_of(check.device)));
-    BOTH(t, "check", check(NULL, dst.host, type, t->count, 1, check_of(check.host)),
-         check(t->pair->queue, dst.device, type, t->count, 1, check_of(check.device)));
+    BOTH(core, t, sum, (NULL, dst.host, src.host, type, t->count, 5, check_of(check.host)),
+         (t->pair->queue, dst.device, src.device, type, t->count, 5, check_of(check.device)));
+    BOTH(core, t, check, (NULL, dst.host, type, t->count, 1, check_of(check.host)),
+         (t->pair->queue, dst.device, type, t->count, 1, check_of(check.device)));
 }
 
 /* Sources A..D; destinations E, and A in place. */
@@ -193,9 +194,9 @@ static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_
         device_dst[d] = place(t, (d == 0) ? E : A, type).device;
     }
     small_fill(t);
-    BOTH(t, "sum_n", sum_n(NULL, host_dst, dst_count, host_src, src_count, type, t->count, 9, check_of(check.host),
+    BOTH(core, t, sum_n, (NULL, host_dst, dst_count, host_src, src_count, type, t->count, 9, check_of(check.host),
                            check_of(sources.host)),
-         sum_n(t->pair->queue, device_dst, dst_count, device_src, src_count, type, t->count, 9,
+         (t->pair->queue, device_dst, dst_count, device_src, src_count, type, t->count, 9,
                check_of(check.device), check_of(sources.device)));
 }
 
@@ -218,9 +219,9 @@ static void norm_case(struct turn *t, gf_type type)
     }
     fill(t, A, type, false);
     small_fill(t);
-    BOTH(t, "norm", norm(NULL, 0, type, at_host, 3),
-         norm(t->pair->queue, small(t, AT_SCRATCH).device, type, at_device, 3));
-    BOTH(t, "ratio", ratio(NULL, host, 2), ratio(t->pair->queue, device, 2));
+    BOTH(optimizer, t, norm, (NULL, 0, type, at_host, 3),
+         (t->pair->queue, small(t, AT_SCRATCH).device, type, at_device, 3));
+    BOTH(optimizer, t, ratio, (NULL, host, 2), (t->pair->queue, device, 2));
 }
 
 static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elems, bool special)
@@ -229,9 +230,9 @@ static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elem
     fill(t, A, GF_TYPE_F32, special);
     fill(t, B, GF_TYPE_F32, false);
     t->op = "score";
-    (void)gf_ops_best()->score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
-    compare(t, t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems, piece_elems),
-            special);
+    (void)gf_sparse_ops(gf_ops_best())->score(NULL, scores.host, src.host, t->count, chunk_elems, piece_elems);
+    compare(t, gf_sparse_ops(t->pair->ops)->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems,
+                                                  piece_elems), special);
 }
 
 /* A history, B momentum, C gradient, D weight, E out; special says which one holds what is no number. */
@@ -248,7 +249,7 @@ static void accumulate_case(struct turn *t, gf_type src_type, uint32_t mask, uin
     struct gf_accumulate device = host;
     device.dst_h_f32 = out.device, device.h_f32 = h.device, device.dst_u_f32 = store_u ? u.device : 0;
     device.u_f32 = with_u ? u.device : 0, device.src = src.device, device.weight_f32 = with_weight ? weight.device : 0;
-    BOTH(t, "accumulate", accumulate(NULL, &host, t->count), accumulate(t->pair->queue, &device, t->count));
+    BOTH(sparse, t, accumulate, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
 }
 
 static void update_fill(struct turn *t, gf_type gradient_type, uint32_t special)
@@ -274,14 +275,14 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
     device.half = (half_type < 0) ? 0 : half.device, device.gradient = gradient.device;
     device.ratio_f32 = (mask & 4) ? ratio.device : 0;
     update_fill(t, gradient_type, special);
-    BOTH(t, "update", update(NULL, &host, t->count), update(t->pair->queue, &device, t->count));
+    BOTH(optimizer, t, update, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
     if (t->count == 0) return;
 
     const struct gf_update_part parts[3] = {{0, t->count / 2, host.ratio_f32, 0}, {t->count / 2, 0, 0, 1},
                                             {t->count / 2, t->count - t->count / 2, 0, 0.25f}};
     struct gf_update_part on_device[3] = {parts[0], parts[1], parts[2]};
     on_device[0].ratio_f32 = device.ratio_f32, update_fill(t, gradient_type, special);
-    BOTH(t, "update_parts", update_parts(NULL, &host, parts, 3), update_parts(t->pair->queue, &device, on_device, 3));
+    BOTH(optimizer, t, update_parts, (NULL, &host, parts, 3), (t->pair->queue, &device, on_device, 3));
 
     /* Two of three chunks, the last first. */
     struct gf_chunks chunks = {.chunk_elems = 1 + t->count / 7, .dst_elems = t->count,
@@ -291,8 +292,7 @@ static void update_case(struct turn *t, gf_type gradient_type, int half_type, ui
         if (c % 3 != 1) list[chunks.count++] = c;
     device_chunks = chunks, device_chunks.dst_list_u32 = small(t, AT_LISTS).device;
     update_fill(t, gradient_type, special);
-    BOTH(t, "update_chunks", update_chunks(NULL, &host, &chunks),
-         update_chunks(t->pair->queue, &device, &device_chunks));
+    BOTH(optimizer, t, update_chunks, (NULL, &host, &chunks), (t->pair->queue, &device, &device_chunks));
 }
 
 /* mask 1: no gradient; 2: a direction is asked for; 4: a ratio. Negative second moments have no roots. */
@@ -315,7 +315,7 @@ static void adam_case(struct turn *t, gf_type gradient_type, int half_type, uint
     for (uint32_t area = A; area <= E; area++)
         if (area != D) fill(t, area, (area == C) ? gradient_type : GF_TYPE_F32, false);
     small_fill(t);
-    BOTH(t, "adam", adam(NULL, &host, t->count), adam(t->pair->queue, &device, t->count));
+    BOTH(optimizer, t, adam, (NULL, &host, t->count), (t->pair->queue, &device, t->count));
 }
 
 /* A selection of chunks of A (and B, C, D) to places of E; what is not listed stays. */
@@ -339,11 +339,9 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
     for (uint32_t area = A; area <= D; area++) fill(t, area, (area == C) ? src_type : GF_TYPE_F32, area == C);
     fill(t, E, dst_type, false);
     small_fill(t);
-    BOTH(t, "cast_chunks",
-         cast_chunks(NULL, dst.host, dst_type, src.host, src_type, &host, 0.5f, 3, check_of(check.host)),
-         cast_chunks(queue, dst.device, dst_type, src.device, src_type, &device, 0.5f, 3, check_of(check.device)));
-    BOTH(t, "zero_chunks", zero_chunks(NULL, dst.host, dst_type, &host),
-         zero_chunks(queue, dst.device, dst_type, &device));
+    BOTH(sparse, t, cast_chunks, (NULL, dst.host, dst_type, src.host, src_type, &host, 0.5f, 3, check_of(check.host)),
+         (queue, dst.device, dst_type, src.device, src_type, &device, 0.5f, 3, check_of(check.device)));
+    BOTH(sparse, t, zero_chunks, (NULL, dst.host, dst_type, &host), (queue, dst.device, dst_type, &device));
     dst = place(t, E, GF_TYPE_F32);
     struct gf_accumulate on_host = {.dst_h_f32 = dst.host, .h_f32 = h.host, .u_f32 = u.host, .src = src.host,
                                     .src_type = src_type, .weight_f32 = weight.host, .scale = 0.5f, .momentum = 0.9f,
@@ -351,8 +349,7 @@ static void chunks_case(struct turn *t, uint64_t chunk_elems, gf_type src_type, 
     struct gf_accumulate on_device = on_host;
     on_device.dst_h_f32 = dst.device, on_device.h_f32 = h.device, on_device.u_f32 = u.device;
     on_device.src = src.device, on_device.weight_f32 = weight.device;
-    BOTH(t, "accumulate_chunks", accumulate_chunks(NULL, &on_host, &host),
-         accumulate_chunks(queue, &on_device, &device));
+    BOTH(sparse, t, accumulate_chunks, (NULL, &on_host, &host), (queue, &on_device, &device));
 }
 
 /* A the values, B the groups, E what they come back to. */
@@ -362,11 +359,11 @@ static void quantize_case(struct turn *t, struct gf_groups form, bool special)
     struct place check = small(t, AT_CHECK);
     for (uint32_t area = A; area <= E; area++) fill(t, area, GF_TYPE_F32, special && (area == A));
     small_fill(t);
-    BOTH(t, "quantize", quantize(NULL, groups.host, values.host, t->count, &form, 13, check_of(check.host)),
-         quantize(t->pair->queue, groups.device, values.device, t->count, &form, 13, check_of(check.device)));
+    BOTH(quantize, t, quantize, (NULL, groups.host, values.host, t->count, &form, 13, check_of(check.host)),
+         (t->pair->queue, groups.device, values.device, t->count, &form, 13, check_of(check.device)));
     for (int add = 0; add < 2; add++)
-        BOTH(t, "dequantize", dequantize(NULL, back.host, groups.host, t->count, &form, 0.3f, add != 0),
-             dequantize(t->pair->queue, back.device, groups.device, t->count, &form, 0.3f, add != 0));
+        BOTH(quantize, t, dequantize, (NULL, back.host, groups.host, t->count, &form, 0.3f, add != 0),
+             (t->pair->queue, back.device, groups.device, t->count, &form, 0.3f, add != 0));
 }
 
 bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32_t seed)

@@ -4,7 +4,7 @@
 #ifndef GF_OPS_PAIR_H
 #define GF_OPS_PAIR_H
 
-#include "ops/ops.h"
+#include "ops/module_ops.h"
 
 #define OPS_PAIR_AREAS 6u
 #define OPS_PAIR_GUARD 64u /* bytes before and behind the elements, looked at too */

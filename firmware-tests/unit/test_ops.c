@@ -16,7 +16,8 @@ static void cast_case(const struct turn *t, gf_type dst_type, bool in_place, con
     if (chunks == NULL)
         status = t->ops->cast(NULL, mem(dst), dst_type, mem(src), t->type, t->count, t->scale, base, check);
     else
-        status = t->ops->cast_chunks(NULL, mem(dst), dst_type, mem(src), t->type, chunks, t->scale, base, check);
+        status = gf_sparse_ops(t->ops)->cast_chunks(NULL, mem(dst), dst_type, mem(src), t->type, chunks, t->scale, base,
+                                                    check);
     assert_int_equal(status, GF_OK);
     for (uint32_t n = 0; span_at(t, chunks, n, &span); n++) {
         for (uint64_t i = 0; i < span.count; i++) {
@@ -164,7 +165,7 @@ static void score_cases(const struct turn *t)
             }
             set(out, scored++, sum);
         }
-        assert_int_equal(t->ops->score(NULL, mem(out), mem(src), t->count, chunks[c], piece), GF_OK);
+        assert_int_equal(gf_sparse_ops(t->ops)->score(NULL, mem(out), mem(src), t->count, chunks[c], piece), GF_OK);
         same_count(t, "score", out, scored);
     }
 }
@@ -178,7 +179,8 @@ static void norm_cases(const struct turn *t)
     for (uint64_t first = 0; first < t->count; first += GF_RUN_ELEMS, run++)
         lanes[run % 64] += range_sum(src, first, run_elems(t->count - first), true);
     set(out, 0, at(out, 0) + tree_of(lanes));
-    assert_int_equal(t->ops->norm(NULL, 0, t->type, &(struct gf_norm){mem(out), mem(src), t->count}, 1), GF_OK);
+    const struct gf_norm norm = {mem(out), mem(src), t->count};
+    assert_int_equal(gf_optimizer_ops(t->ops)->norm(NULL, 0, t->type, &norm, 1), GF_OK);
     same(&one, "norm", out);
 }
 
@@ -194,8 +196,8 @@ static void accumulate_case(const struct turn *t, const struct gf_chunks *chunks
         mem(out_h), mem(h), store_u ? mem(out_u) : 0, with_u ? mem(u) : 0, mem(src), t->type, with_weight ? mem(w) : 0,
         t->scale, 0.9f, 0.7f, 0.01f};
     struct span span;
-    if (chunks != NULL) assert_int_equal(t->ops->accumulate_chunks(NULL, &some, chunks), GF_OK);
-    else assert_int_equal(t->ops->accumulate(NULL, &some, t->count), GF_OK);
+    if (chunks != NULL) assert_int_equal(gf_sparse_ops(t->ops)->accumulate_chunks(NULL, &some, chunks), GF_OK);
+    else assert_int_equal(gf_sparse_ops(t->ops)->accumulate(NULL, &some, t->count), GF_OK);
     for (uint32_t n = 0; span_at(t, chunks, n, &span); n++) {
         for (uint64_t i = 0; i < span.count; i++) {
             float g = t->scale * at(src, span.src + i), momentum = 0;
@@ -236,7 +238,7 @@ static void chunks_cases(const struct turn *t)
         }
         chunks = chunks_make(t->count, chunk_elems, true, true);
         out = range_filled(t, OUT, t->offset, t->type);
-        assert_int_equal(t->ops->zero_chunks(NULL, mem(out), t->type, &chunks), GF_OK);
+        assert_int_equal(gf_sparse_ops(t->ops)->zero_chunks(NULL, mem(out), t->type, &chunks), GF_OK);
         for (uint32_t n = 0; n < chunks.count; n++)
             for (uint64_t i = dst_list[n] * chunk_elems; (i < (dst_list[n] + 1) * chunk_elems) && (i < t->count); i++)
                 set(out, i, 0);
@@ -266,7 +268,7 @@ TEST(test_norm_adds_runs_in_lanes)
         float square = 0;
         if (!gf_ops_variants[v].supported()) continue;
         const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)values, elem_count};
-        assert_int_equal(gf_ops_variants[v].ops->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
+        assert_int_equal(gf_optimizer_ops(gf_ops_variants[v].ops)->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
         assert_int_equal(gf_f32_bits(square), 0x3f800001);
     }
     free(values);
@@ -289,7 +291,7 @@ TEST(test_a_norm_of_many_runs)
         float square = 0;
         if (!gf_ops_variants[v].supported()) continue;
         const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)from, elem_count};
-        assert_int_equal(gf_ops_variants[v].ops->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
+        assert_int_equal(gf_optimizer_ops(gf_ops_variants[v].ops)->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
         assert_int_equal(gf_f32_bits(square), gf_f32_bits(tree_of(lanes)));
     }
     free(from);

@@ -30,7 +30,7 @@ TEST(test_ratio)
                 float w = sqrtf(2), g = sqrtf(3), d = 0.1f * w;
                 want = 0.5f * w / ((g + d) + 1e-9f);
             }
-            assert_int_equal(ops->ratio(NULL, &ratio, 1), GF_OK);
+            assert_int_equal(gf_optimizer_ops(ops)->ratio(NULL, &ratio, 1), GF_OK);
             assert_int_equal(gf_f32_bits(got), gf_f32_bits(want));
         }
     }
@@ -53,11 +53,11 @@ static void update_case(const struct turn *t, bool with_momentum, bool nesterov,
         .rate_in = has_ratio ? 0.1f : rate_in, .rate_out = rate_out};
     memset(is_listed, chunk_elems == 0, sizeof is_listed);
     if (chunk_elems == 0) {
-        assert_int_equal(t->ops->update(NULL, &update, t->count), GF_OK);
+        assert_int_equal(gf_optimizer_ops(t->ops)->update(NULL, &update, t->count), GF_OK);
     } else {
         struct gf_chunks chunks = chunks_make(t->count, chunk_elems, true, true);
         for (uint32_t n = 0; n < chunks.count; n++) is_listed[dst_list[n]] = true;
-        assert_int_equal(t->ops->update_chunks(NULL, &update, &chunks), GF_OK);
+        assert_int_equal(gf_optimizer_ops(t->ops)->update_chunks(NULL, &update, &chunks), GF_OK);
     }
     for (uint64_t i = 0; i < t->count; i++) {
         float weight = at(w, i), g, d;
@@ -105,7 +105,7 @@ static void adam_case(const struct turn *t, uint32_t mask)
         .ratio_f32 = (mask & 4) ? (gf_mem)(uintptr_t)&trust : 0, .gradient_type = t->type, .gradient_scale = t->scale,
         .rate = 0.1f, .decay = 0.01f, .epsilon = 1e-8f, .beta1 = 0.9f, .keep1 = 0.1f, .beta2 = 0.999f, .keep2 = 0.001f,
         .correct1 = 1.5f, .correct2 = 11.0f};
-    assert_int_equal(t->ops->adam(NULL, &adam, t->count), GF_OK);
+    assert_int_equal(gf_optimizer_ops(t->ops)->adam(NULL, &adam, t->count), GF_OK);
     for (uint64_t i = 0; i < t->count; i++) {
         float weight = at(w, i), m = at(m1, i), v = at(m2, i), r;
         if ((mask & 1) == 0) {

@@ -47,13 +47,13 @@ static gf_status adam_run(gf_context *gf, uint32_t first, uint32_t last, float r
 {
     uint32_t tensor = gf_at_place(gf, first);
     const struct gf_adam adam = adam_of(gf, tensor, gf->tensors[tensor].first_elem, rate);
-    return gf_update_status(gf, gf->ops->adam(&gf->queue, &adam, gf_places_elems(gf, first, last)));
+    return gf_update_status(gf, gf_optimizer_ops(gf->ops)->adam(&gf->queue, &adam, gf_places_elems(gf, first, last)));
 }
 
 static gf_status norm_add(gf_context *gf, gf_mem square, gf_mem values, uint64_t count)
 {
     const struct gf_norm norm = {square, values, count};
-    return gf->ops->norm(&gf->queue, gf_norm_scratch(gf), GF_TYPE_F32, &norm, 1);
+    return gf_optimizer_ops(gf->ops)->norm(&gf->queue, gf_norm_scratch(gf), GF_TYPE_F32, &norm, 1);
 }
 
 /* Moments, and the norms of the tensor's weights and of r. */
@@ -66,7 +66,7 @@ static gf_status lamb_norms(gf_context *gf, uint32_t tensor)
         struct gf_adam adam = adam_of(gf, tensor, at, 0.0f);
         count = (end - at < gf->optimizer.direction_elems) ? end - at : gf->optimizer.direction_elems;
         adam.direction_f32 = gf->optimizer.direction;
-        status = gf->ops->adam(&gf->queue, &adam, count);
+        status = gf_optimizer_ops(gf->ops)->adam(&gf->queue, &adam, count);
         if (status == GF_OK)
             status = norm_add(gf, gf_gradient_square(gf, tensor), gf->optimizer.direction, count);
     }
@@ -86,10 +86,10 @@ static gf_status lamb_run(gf_context *gf, uint32_t first, uint32_t last, float r
     gf_status status;
     if (!gf_has_ratio(gf, tensor)) return adam_run(gf, first, last, rate);
     status = lamb_norms(gf, tensor);
-    if (status == GF_OK) status = gf->ops->ratio(&gf->queue, &ratio, 1);
+    if (status == GF_OK) status = gf_optimizer_ops(gf->ops)->ratio(&gf->queue, &ratio, 1);
     adam.gradient = 0;
     adam.ratio_f32 = gf_ratio_at(gf, tensor);
-    if (status == GF_OK) status = gf->ops->adam(&gf->queue, &adam, placed->elem_count);
+    if (status == GF_OK) status = gf_optimizer_ops(gf->ops)->adam(&gf->queue, &adam, placed->elem_count);
     return gf_update_status(gf, status);
 }
 

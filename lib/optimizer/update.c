@@ -109,11 +109,12 @@ static struct gf_ratio ratio_of(const gf_context *gf, uint32_t tensor)
 /* count weights, then as many gradients of the type. */
 static gf_status norms_add(gf_context *gf, gf_type type, const struct gf_norm *norms, uint32_t count)
 {
+    const struct gf_optimizer_ops *ops = gf_optimizer_ops(gf->ops);
     gf_mem scratch = gf_norm_scratch(gf);
     gf_status status;
-    if (type == GF_TYPE_F32) return gf->ops->norm(&gf->queue, scratch, GF_TYPE_F32, norms, 2 * count);
-    status = gf->ops->norm(&gf->queue, scratch, GF_TYPE_F32, norms, count);
-    return (status < 0) ? status : gf->ops->norm(&gf->queue, scratch, type, norms + count, count);
+    if (type == GF_TYPE_F32) return ops->norm(&gf->queue, scratch, GF_TYPE_F32, norms, 2 * count);
+    status = ops->norm(&gf->queue, scratch, GF_TYPE_F32, norms, count);
+    return (status < 0) ? status : ops->norm(&gf->queue, scratch, type, norms + count, count);
 }
 
 gf_status gf_lars_add(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end)
@@ -128,7 +129,7 @@ gf_status gf_lars_end(gf_context *gf, uint32_t tensor)
 {
     struct gf_ratio ratio = ratio_of(gf, tensor);
     if (!gf_has_ratio(gf, tensor)) return GF_OK;
-    return gf_update_status(gf, gf->ops->ratio(&gf->queue, &ratio, 1));
+    return gf_update_status(gf, gf_optimizer_ops(gf->ops)->ratio(&gf->queue, &ratio, 1));
 }
 
 /* Of the tensor's elements from `first` on, which may lie before it where its rules hold there too. */
@@ -158,14 +159,15 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
 gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks, float rate)
 {
     const struct gf_update update = update_of(gf, tensor, 0, rate);
-    if (gf->ops->update_chunks(&gf->queue, &update, chunks) < 0) return gf_device_failed(gf, GF_OPERATION_UPDATE);
+    if (gf_optimizer_ops(gf->ops)->update_chunks(&gf->queue, &update, chunks) < 0)
+        return gf_device_failed(gf, GF_OPERATION_UPDATE);
     return GF_OK;
 }
 
 gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint64_t end, float rate)
 {
     const struct gf_update update = update_of(gf, tensor, first, rate);
-    if (gf->ops->update(&gf->queue, &update, end - first) < 0)
+    if (gf_optimizer_ops(gf->ops)->update(&gf->queue, &update, end - first) < 0)
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
     return GF_OK;
 }
@@ -185,7 +187,8 @@ static gf_status sgd_run(gf_context *gf, uint32_t first, uint32_t last, float ra
         *part++ = (struct gf_update_part){at_place(gf, place)->first_elem - base, gf_places_elems(gf, place, to),
                                           has_ratio ? gf_ratio_at(gf, tensor) : 0, decay};
     }
-    return gf_update_status(gf, gf->ops->update_parts(&gf->queue, &update, parts, (uint32_t)(part - parts)));
+    return gf_update_status(gf, gf_optimizer_ops(gf->ops)->update_parts(&gf->queue, &update, parts,
+                                                                        (uint32_t)(part - parts)));
 }
 
 /* Squares of all tensors, then their ratios, then all are updated. */
@@ -208,7 +211,7 @@ static gf_status lars_run(gf_context *gf, uint32_t first, uint32_t last, float r
     status = norms_add(gf, (gf_type)at_place(gf, first)->type, norms, count);
     for (uint32_t place = first, at = 0; place <= last; place++)
         if (gf_has_ratio(gf, gf_at_place(gf, place))) ratios[at++] = ratio_of(gf, gf_at_place(gf, place));
-    if (status >= 0) status = gf->ops->ratio(&gf->queue, ratios, count);
+    if (status >= 0) status = gf_optimizer_ops(gf->ops)->ratio(&gf->queue, ratios, count);
     return (status < 0) ? gf_update_status(gf, status) : sgd_run(gf, first, last, rate);
 }
 

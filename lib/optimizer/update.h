@@ -2,7 +2,7 @@
 #ifndef GF_UPDATE_H
 #define GF_UPDATE_H
 
-#include "ops/ops.h"
+#include "ops/module_ops.h"
 
 /* Pools; 0: there is none. */
 struct gf_weights {

@@ -20,15 +20,16 @@ static uint64_t turn_elems(const gf_context *gf, const struct gf_op *op, uint64_
 
 static gf_status quantized_pack(gf_context *gf, struct gf_op *op)
 {
+    const struct gf_quantize_ops *ops = gf_quantize_ops(gf->ops);
     const struct gf_groups *form = &gf->quantized.form;
     uint64_t first, count = turn_elems(gf, op, &first), at = gf_buffer_of(gf, op)->first_elem + first;
     gf_mem values = gf->quantized.residual_next + at * sizeof(float);
     const struct gf_accumulate add = {.dst_h_f32 = values, .h_f32 = gf->sparse.history + at * sizeof(float),
                                       .src = op->of.buffer.gradient + first * sizeof(float),
                                       .scale = 1.0f / gf->loss_scale.value};
-    if ((gf->ops->accumulate(op->pack_queue, &add, count) < 0) ||
-        (gf->ops->quantize(op->pack_queue, op->packed + op->done_elems * gf_group_bytes(form), values, count, form, at,
-                           gf_finite_counter(gf, op->index, GF_COUNT_PACKED)) < 0))
+    if ((ops->accumulate(op->pack_queue, &add, count) < 0) ||
+        (ops->quantize(op->pack_queue, op->packed + op->done_elems * gf_group_bytes(form), values, count, form, at,
+                       gf_finite_counter(gf, op->index, GF_COUNT_PACKED)) < 0))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     op->done_elems += gf_group_count(form, count);
     return GF_OK;
@@ -53,8 +54,9 @@ static gf_status quantized_unpack(gf_context *gf, struct gf_op *op)
     const struct gf_groups *form = &gf->quantized.form;
     float factor = (gf->config.exchange.average == GF_AVERAGE_RANKS) ? (float)(1.0 / (double)gf->world) : 1.0f;
     uint64_t first, count = turn_elems(gf, op, &first);
-    if (gf->ops->dequantize(&gf->queue, op->of.buffer.gradient + first * sizeof(float),
-                            op->packed + op->done_elems * gf_group_bytes(form), count, form, factor, false) < 0)
+    if (gf_quantize_ops(gf->ops)->dequantize(&gf->queue, op->of.buffer.gradient + first * sizeof(float),
+                                             op->packed + op->done_elems * gf_group_bytes(form), count, form, factor,
+                                             false) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     op->done_elems += gf_group_count(form, count);
     return (op->done_elems < op->coll.elem_count) ? GF_OK : gaps_clear(gf, op);
@@ -67,6 +69,7 @@ static gf_status quantized_fold(void *arg, gf_mem dst, gf_mem src, uint64_t grou
     struct gf_quantized_block *block = arg;
     const gf_context *gf = block->gf;
     const struct gf_coll *coll = &block->op->coll;
+    const struct gf_quantize_ops *ops = gf_quantize_ops(coll->ops);
     const struct gf_groups *form = &gf->quantized.form;
     uint64_t group = (dst - coll->data) / gf_group_bytes(form), owned = (group - block->first) * form->elems;
     uint64_t first = group * form->elems, count = group_count * form->elems, others = coll->size - 1;
@@ -80,11 +83,11 @@ static gf_status quantized_fold(void *arg, gf_mem dst, gf_mem src, uint64_t grou
         const float *owed = gf->quantized.owner + block->owner_first + owned;
         status = coll->ops->copy(coll->queue, (gf_mem)(uintptr_t)sum, (gf_mem)(uintptr_t)owed, count * sizeof(float));
         if (status >= 0)
-            status = coll->ops->dequantize(coll->queue, (gf_mem)(uintptr_t)sum, dst, count, form, 1.0f, true);
+            status = ops->dequantize(coll->queue, (gf_mem)(uintptr_t)sum, dst, count, form, 1.0f, true);
     }
-    if (status >= 0) status = coll->ops->dequantize(coll->queue, (gf_mem)(uintptr_t)sum, src, count, form, 1.0f, true);
+    if (status >= 0) status = ops->dequantize(coll->queue, (gf_mem)(uintptr_t)sum, src, count, form, 1.0f, true);
     if ((status >= 0) && (turn + 1 == others))
-        status = coll->ops->quantize(coll->queue, dst, (gf_mem)(uintptr_t)sum, count, form, first, coll->check);
+        status = ops->quantize(coll->queue, dst, (gf_mem)(uintptr_t)sum, count, form, first, coll->check);
     block->folded += group_count;
     block->calls++;
     return status;

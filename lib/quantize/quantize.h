@@ -14,6 +14,7 @@
 #define GF_QUANTIZE_H
 
 #include "lib/core/op.h"
+#include "ops/module_ops.h"
 
 /* Of an operation: this rank's block of its buffer, in groups. */
 struct gf_quantized_block {

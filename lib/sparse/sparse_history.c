@@ -1,6 +1,7 @@
 /* History of the sparse part: h' and u' on their way to the wire, to the norms and, after the vote, to memory. */
 #include "lib/context.h"
 #include "lib/core/late.h"
+#include "ops/module_ops.h"
 
 #include <float.h>
 #include <math.h>
@@ -98,7 +99,7 @@ static gf_status accumulate(gf_context *gf, struct gf_queue *queue, uint64_t fir
             .src = gradient_at(gf, at), .src_type = gf->sparse.type, .scale = 1.0f / gf->loss_scale.value,
             .momentum = rule.momentum, .ahead = gf->config.optimizer.momentum,
             .weight_f32 = decays ? gf->optimizer.weight + in : 0, .decay = rule.decay};
-        if (gf->ops->accumulate(queue, &some, to - at) < 0)
+        if (gf_sparse_ops(gf->ops)->accumulate(queue, &some, to - at) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
     return GF_OK;
@@ -210,8 +211,8 @@ static gf_status piece_score(gf_context *gf, struct gf_queue *queue, uint32_t ch
 {
     gf_mem score = (gf_mem)(uintptr_t)&gf->sparse.scores[chunk];
     bool more = (first != gf_chunk_first(&gf->sparse, chunk));
-    if ((gf->ops->score(queue, more ? gf->sparse.part : score, src_f32, end - first, end - first,
-                         end - first) < 0) ||
+    if ((gf_sparse_ops(gf->ops)->score(queue, more ? gf->sparse.part : score, src_f32, end - first, end - first,
+                                       end - first) < 0) ||
         (more && (gf->ops->sum(queue, score, gf->sparse.part, GF_TYPE_F32, 1, 0, NULL) < 0)))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     return GF_OK;

@@ -5,6 +5,7 @@
 #include "lib/modules/modules.h"
 #include "lib/optimizer/optimizer.h"
 #include "lib/core/late.h"
+#include "ops/module_ops.h"
 
 static uint32_t other_count(const struct gf_sparse *sparse) { return sparse->chunk_count - sparse->selected_count; }
 static const uint32_t *others(const struct gf_sparse *sparse) { return sparse->lists + sparse->selected_count; }
@@ -90,7 +91,7 @@ static gf_status accumulate(gf_context *gf, struct gf_queue *queue, gf_mem list,
         .u_f32 = rule.has_u ? gf->optimizer.momentum : 0, .src = gf->gradient, .src_type = sparse->type,
         .scale = 1.0f / gf->loss_scale.value, .momentum = rule.momentum, .ahead = gf->config.optimizer.momentum,
         .weight_f32 = sparse->decays ? gf->optimizer.weight : 0, .decay = rule.decay};
-    return gf->ops->accumulate_chunks(queue, &some, &chunks);
+    return gf_sparse_ops(gf->ops)->accumulate_chunks(queue, &some, &chunks);
 }
 
 /* ---- to the wire ---- */
@@ -144,8 +145,8 @@ static gf_status gradients_score(gf_context *gf, struct gf_queue *queue, uint32_
             (gf->ops->cast(queue, sparse->scratch, GF_TYPE_F32, values, sparse->type, elems, 1.0f, 0, NULL) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
         if (sparse->type != GF_TYPE_F32) values = sparse->scratch;
-        if ((gf->ops->score(queue, (gf_mem)(uintptr_t)&sparse->scores[first], values, elems, sparse->chunk_elems,
-                            gf_slice_elems(gf)) < 0) ||
+        if ((gf_sparse_ops(gf->ops)->score(queue, (gf_mem)(uintptr_t)&sparse->scores[first], values, elems,
+                                           sparse->chunk_elems, gf_slice_elems(gf)) < 0) ||
             ((check != NULL) && (gf->ops->check(queue, values, GF_TYPE_F32, elems, at, check) < 0)))
             return gf_device_failed(gf, GF_OPERATION_STEP);
     }
@@ -186,8 +187,8 @@ gf_status gf_sparse_lists_score(gf_context *gf)
         elems = elems_of(sparse, list + first, count);
         if ((accumulate(gf, &gf->pack_queue, other_list(sparse) + first * sizeof(uint32_t), count, sparse->scratch, 0,
                         elems) < 0) ||
-            (gf->ops->score(&gf->pack_queue, (gf_mem)(uintptr_t)&sparse->scores[first], sparse->scratch, elems,
-                            sparse->chunk_elems, gf_slice_elems(gf)) < 0) ||
+            (gf_sparse_ops(gf->ops)->score(&gf->pack_queue, (gf_mem)(uintptr_t)&sparse->scores[first], sparse->scratch,
+                                           elems, sparse->chunk_elems, gf_slice_elems(gf)) < 0) ||
             (gf->ops->check(&gf->pack_queue, sparse->scratch, GF_TYPE_F32, elems, first * sparse->chunk_elems,
                             gf_finite_counter(gf, gf->under_way.count, GF_COUNT_PACKED)) < 0))
             return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -212,7 +213,7 @@ void gf_sparse_lists_place(gf_context *gf)
 gf_status gf_sparse_lists_commit(gf_context *gf, float factor)
 {
     const struct gf_sparse *sparse = &gf->sparse;
-    const struct gf_ops *ops = gf->ops;
+    const struct gf_sparse_ops *ops = gf_sparse_ops(gf->ops);
     const struct gf_sparse_rule rule = gf_sparse_rule_of(gf);
     gf_type type = gf->sparse.type, wire = gf->config.exchange.wire;
     gf_mem momentum = rule.has_u ? gf->optimizer.momentum : 0;

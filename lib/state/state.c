@@ -294,13 +294,13 @@ static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from
 static gf_status own_add(gf_context *gf, gf_mem pool, const unsigned char *from, uint64_t all, float factor)
 {
     uint64_t slice = gf->config.exchange.slice_bytes / sizeof(float);
+    gf_mem scratch = gf->sparse.scratch;
     for (uint64_t done = 0, count; done < all; done += count) {
-        const struct gf_accumulate sum = {.dst_h_f32 = pool + done * sizeof(float), .h_f32 = pool + done * sizeof(float),
-                                          .src = gf->sparse.scratch, .scale = factor};
         count = (all - done < slice) ? all - done : slice;
-        gf_status status = pool_write(gf, gf->sparse.scratch, from + done * sizeof(float), count * sizeof(float));
+        gf_status status = pool_write(gf, scratch, from + done * sizeof(float), count * sizeof(float));
         if (status < 0) return status;
-        if (gf->ops->accumulate(&gf->queue, &sum, count) < 0)
+        if ((gf->ops->cast(&gf->queue, scratch, GF_TYPE_F32, scratch, GF_TYPE_F32, count, factor, 0, NULL) < 0) ||
+            (gf->ops->sum(&gf->queue, pool + done * sizeof(float), scratch, GF_TYPE_F32, count, 0, NULL) < 0))
             return gf_device_failed(gf, GF_OPERATION_STATE);
     }
     return GF_OK;

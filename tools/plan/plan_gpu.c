@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/ops.h"
+#include "ops/module_ops.h"
 #include "tools/plan/plan_gpu.h"
 
 static struct plan_device *device_of(const struct gf_queue *queue) { return plan_device_of(queue->gpu); }
@@ -153,7 +153,7 @@ static gf_status plan_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type t
     uint64_t elems = 0;
     for (uint32_t i = 0; i < count; i++) elems += ranges[i].elem_count;
     if ((count == 0) || !work(queue, elems * gf_type_bytes(type), 2)) return GF_OK;
-    return gf_ops_best()->norm(queue, scratch_f32, type, ranges, count);
+    return gf_optimizer_ops(gf_ops_best())->norm(queue, scratch_f32, type, ranges, count);
 }
 
 static uint64_t accumulate_bytes(const struct gf_accumulate *a, uint64_t elem_count)
@@ -166,13 +166,13 @@ static gf_status plan_accumulate(struct gf_queue *queue, const struct gf_accumul
 {
     uint64_t bytes = accumulate_bytes(accumulate, elem_count);
     if (!spend_next(queue, PLAN_ACCUMULATE, elem_count, bytes)) return GF_OK;
-    return gf_ops_best()->accumulate(queue, accumulate, elem_count);
+    return gf_sparse_ops(gf_ops_best())->accumulate(queue, accumulate, elem_count);
 }
 
 static gf_status plan_ratio(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count)
 {
     if ((count == 0) || !spend(queue, count * 3 * sizeof(float))) return GF_OK;
-    return gf_ops_best()->ratio(queue, ratios, count);
+    return gf_optimizer_ops(gf_ops_best())->ratio(queue, ratios, count);
 }
 
 static uint64_t chunk_elems(const struct gf_chunks *chunks) { return chunks->count * chunks->chunk_elems; }
@@ -181,20 +181,20 @@ static gf_status plan_cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type ds
                                   const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check)
 {
     if (!spend(queue, chunk_elems(chunks) * (gf_type_bytes(dst_type) + gf_type_bytes(src_type)))) return GF_OK;
-    return gf_ops_best()->cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base, check);
+    return gf_sparse_ops(gf_ops_best())->cast_chunks(queue, dst, dst_type, src, src_type, chunks, scale, base, check);
 }
 
 static gf_status plan_accumulate_chunks(struct gf_queue *queue, const struct gf_accumulate *accumulate,
                                         const struct gf_chunks *chunks)
 {
     if (!spend(queue, accumulate_bytes(accumulate, chunk_elems(chunks)))) return GF_OK;
-    return gf_ops_best()->accumulate_chunks(queue, accumulate, chunks);
+    return gf_sparse_ops(gf_ops_best())->accumulate_chunks(queue, accumulate, chunks);
 }
 
 static gf_status plan_zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks)
 {
     if (!spend(queue, chunk_elems(chunks) * gf_type_bytes(type))) return GF_OK;
-    return gf_ops_best()->zero_chunks(queue, dst, type, chunks);
+    return gf_sparse_ops(gf_ops_best())->zero_chunks(queue, dst, type, chunks);
 }
 
 static uint64_t update_bytes(const struct gf_update *update)
@@ -206,7 +206,7 @@ static uint64_t update_bytes(const struct gf_update *update)
 static gf_status plan_update(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count)
 {
     if (!spend(queue, elem_count * update_bytes(update))) return GF_OK;
-    return gf_ops_best()->update(queue, update, elem_count);
+    return gf_optimizer_ops(gf_ops_best())->update(queue, update, elem_count);
 }
 
 static gf_status plan_update_parts(struct gf_queue *queue, const struct gf_update *update,
@@ -215,14 +215,14 @@ static gf_status plan_update_parts(struct gf_queue *queue, const struct gf_updat
     uint64_t elems = 0;
     for (uint32_t i = 0; i < count; i++) elems += parts[i].elem_count;
     if ((count == 0) || !spend(queue, elems * update_bytes(update))) return GF_OK;
-    return gf_ops_best()->update_parts(queue, update, parts, count);
+    return gf_optimizer_ops(gf_ops_best())->update_parts(queue, update, parts, count);
 }
 
 static gf_status plan_update_chunks(struct gf_queue *queue, const struct gf_update *update,
                                     const struct gf_chunks *chunks)
 {
     if (!spend(queue, chunk_elems(chunks) * update_bytes(update))) return GF_OK;
-    return gf_ops_best()->update_chunks(queue, update, chunks);
+    return gf_optimizer_ops(gf_ops_best())->update_chunks(queue, update, chunks);
 }
 
 static gf_status plan_adam(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count)
@@ -230,7 +230,7 @@ static gf_status plan_adam(struct gf_queue *queue, const struct gf_adam *adam, u
     uint64_t words = (adam->gradient != 0) ? 5 : 3;
     uint64_t bytes = 4 * (words + 1) + gf_type_bytes(adam->gradient_type) + ((adam->half != 0) ? 2 : 0);
     if (!spend(queue, elem_count * bytes)) return GF_OK;
-    return gf_ops_best()->adam(queue, adam, elem_count);
+    return gf_optimizer_ops(gf_ops_best())->adam(queue, adam, elem_count);
 }
 
 /* Two passes over the values, and the groups. */
@@ -239,7 +239,7 @@ static gf_status plan_quantize(struct gf_queue *queue, gf_mem groups, gf_mem val
 {
     if (!spend(queue, 3 * elem_count * sizeof(float) + gf_group_count(form, elem_count) * gf_group_bytes(form)))
         return GF_OK;
-    return gf_ops_best()->quantize(queue, groups, values_f32, elem_count, form, base, check);
+    return gf_quantize_ops(gf_ops_best())->quantize(queue, groups, values_f32, elem_count, form, base, check);
 }
 
 static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups, uint64_t elem_count,
@@ -247,11 +247,34 @@ static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem 
 {
     uint64_t bytes = gf_group_count(form, elem_count) * gf_group_bytes(form);
     if (!spend(queue, (add ? 2 : 1) * elem_count * sizeof(float) + bytes)) return GF_OK;
-    return gf_ops_best()->dequantize(queue, dst_f32, groups, elem_count, form, factor, add);
+    return gf_quantize_ops(gf_ops_best())->dequantize(queue, dst_f32, groups, elem_count, form, factor, add);
 }
 
+static const struct gf_sparse_ops plan_sparse_ops = {
+    .score = plan_score,
+    .accumulate = plan_accumulate,
+    .cast_chunks = plan_cast_chunks,
+    .accumulate_chunks = plan_accumulate_chunks,
+    .zero_chunks = plan_zero_chunks,
+};
+static const struct gf_optimizer_ops plan_optimizer_ops = {
+    .norm = plan_norm,
+    .ratio = plan_ratio,
+    .update = plan_update,
+    .update_parts = plan_update_parts,
+    .update_chunks = plan_update_chunks,
+    .adam = plan_adam,
+};
+static const struct gf_quantize_ops plan_quantize_ops = {
+    .accumulate = plan_accumulate,
+    .quantize = plan_quantize,
+    .dequantize = plan_dequantize,
+};
 const struct gf_ops plan_ops = {
     .name = "plan",
+    .sparse = &plan_sparse_ops,
+    .optimizer = &plan_optimizer_ops,
+    .quantize = &plan_quantize_ops,
     .cast = plan_cast,
     .sum = plan_sum,
     .sum_n = plan_sum_n,
@@ -259,17 +282,4 @@ const struct gf_ops plan_ops = {
     .copy = plan_copy,
     .copy_n = plan_copy_n,
     .zero = plan_zero,
-    .score = plan_score,
-    .norm = plan_norm,
-    .accumulate = plan_accumulate,
-    .ratio = plan_ratio,
-    .cast_chunks = plan_cast_chunks,
-    .accumulate_chunks = plan_accumulate_chunks,
-    .zero_chunks = plan_zero_chunks,
-    .update = plan_update,
-    .update_parts = plan_update_parts,
-    .update_chunks = plan_update_chunks,
-    .adam = plan_adam,
-    .quantize = plan_quantize,
-    .dequantize = plan_dequantize,
 };

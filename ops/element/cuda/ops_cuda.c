@@ -369,26 +369,15 @@ static gf_status cuda_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem 
     return (elem_count == 0) ? GF_OK : start(queue, KERNEL_dequantize, elem_count, &args);
 }
 
+const struct gf_sparse_ops gf_sparse_ops_cuda = {
+    .score = cuda_score, .accumulate = cuda_accumulate, .cast_chunks = cuda_cast_chunks,
+    .accumulate_chunks = cuda_accumulate_chunks, .zero_chunks = cuda_zero_chunks};
+const struct gf_optimizer_ops gf_optimizer_ops_cuda = {
+    .norm = cuda_norm, .ratio = cuda_ratio, .update = cuda_update, .update_parts = cuda_update_parts,
+    .update_chunks = cuda_update_chunks, .adam = cuda_adam};
+const struct gf_quantize_ops gf_quantize_ops_cuda = {
+    .accumulate = cuda_accumulate, .quantize = cuda_quantize, .dequantize = cuda_dequantize};
 const struct gf_ops gf_ops_cuda = {
-    .name = "cuda",
-    .cast = cuda_cast,
-    .sum = cuda_sum,
-    .sum_n = cuda_sum_n,
-    .check = cuda_check,
-    .copy = cuda_copy,
-    .copy_n = cuda_copy_n,
-    .zero = cuda_zero,
-    .score = cuda_score,
-    .norm = cuda_norm,
-    .ratio = cuda_ratio,
-    .accumulate = cuda_accumulate,
-    .cast_chunks = cuda_cast_chunks,
-    .accumulate_chunks = cuda_accumulate_chunks,
-    .zero_chunks = cuda_zero_chunks,
-    .update = cuda_update,
-    .update_parts = cuda_update_parts,
-    .update_chunks = cuda_update_chunks,
-    .adam = cuda_adam,
-    .quantize = cuda_quantize,
-    .dequantize = cuda_dequantize,
-};
+    .name = "cuda", .sparse = &gf_sparse_ops_cuda, .optimizer = &gf_optimizer_ops_cuda,
+    .quantize = &gf_quantize_ops_cuda, .cast = cuda_cast, .sum = cuda_sum, .sum_n = cuda_sum_n, .check = cuda_check,
+    .copy = cuda_copy, .copy_n = cuda_copy_n, .zero = cuda_zero};

@@ -3,16 +3,21 @@
 #ifndef GF_OPS_HOST_H
 #define GF_OPS_HOST_H
 
-#include "ops/ops.h"
+#include "ops/module_ops.h"
 
-extern const struct gf_ops gf_ops_scalar; /* a vector of one: the definition */
+#define GF_OPS_DECLARE(width)                                                            \
+    extern const struct gf_ops gf_ops_##width;                                           \
+    extern const struct gf_sparse_ops gf_sparse_ops_##width;                             \
+    extern const struct gf_optimizer_ops gf_optimizer_ops_##width;                       \
+    extern const struct gf_quantize_ops gf_quantize_ops_##width
+GF_OPS_DECLARE(scalar); /* a vector of one: the definition */
 #if defined(__x86_64__)
-extern const struct gf_ops gf_ops_avx2;   /* and F16C */
-extern const struct gf_ops gf_ops_avx512; /* F, BW, DQ, VL */
+GF_OPS_DECLARE(avx2);   /* and F16C */
+GF_OPS_DECLARE(avx512); /* F, BW, DQ, VL */
 bool gf_has_avx2(void);
 bool gf_has_avx512(void);
 #elif defined(__aarch64__)
-extern const struct gf_ops gf_ops_neon;
+GF_OPS_DECLARE(neon);
 #endif
 
 /* Slowest first. Calling one that is not supported here is an illegal instruction. */

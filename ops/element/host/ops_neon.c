@@ -4,7 +4,7 @@
 
 #include "ops/element/host/ops_table.h"
 
-const struct gf_ops gf_ops_neon = OPS_TABLE("neon", NULL);
+OPS_TABLES(neon, GF_OPS_NEON, NULL);
 #else
 typedef int gf_no_neon; /* an empty translation unit is not C */
 #endif

@@ -3,4 +3,4 @@
 
 #include "ops/element/host/ops_table.h"
 
-const struct gf_ops gf_ops_scalar = OPS_TABLE("scalar", NULL);
+OPS_TABLES(scalar, GF_OPS_SCALAR, NULL);

@@ -1,4 +1,4 @@
-/* All ops at the width of the vec_*.h included before; defines OPS_TABLE. */
+/* All ops at the width of the vec_*.h included before; defines OPS_TABLES. */
 #ifndef GF_OPS_TABLE_H
 #define GF_OPS_TABLE_H
 
@@ -15,14 +15,18 @@
 #include "ops/element/host/sum_n_host.h"
 #include "ops/element/host/update_host.h"
 
-#define OPS_TABLE(table_name, is_supported)                                                                       \
-    {                                                                                                             \
-        .name = (table_name), .supported = (is_supported), .cast = cast, .sum = sum, .sum_n = sum_n,              \
-        .check = check, .copy = copy, .copy_n = copy_n, .zero = zero, .score = score, .norm = norm,               \
-        .ratio = ratio, .accumulate = accumulate, .cast_chunks = cast_chunks,                                     \
-        .accumulate_chunks = accumulate_chunks, .zero_chunks = zero_chunks, .update = update,                     \
-        .update_parts = update_parts, .update_chunks = update_chunks, .adam = adam, .quantize = quantize,         \
-        .dequantize = dequantize                                                                                  \
-    }
+/* One table a module: the linker leaves out those that nothing names, with what they alone hold. */
+#define OPS_TABLES(width, of_set, is_supported)                                                                     \
+    const struct gf_ops gf_ops_##width = {                                                                          \
+        .name = #width, .set = (of_set), .supported = (is_supported), .cast = cast, .sum = sum, .sum_n = sum_n,     \
+        .check = check, .copy = copy, .copy_n = copy_n, .zero = zero};                                              \
+    const struct gf_sparse_ops gf_sparse_ops_##width = {                                                            \
+        .score = score, .accumulate = accumulate, .cast_chunks = cast_chunks,                                       \
+        .accumulate_chunks = accumulate_chunks, .zero_chunks = zero_chunks};                                        \
+    const struct gf_optimizer_ops gf_optimizer_ops_##width = {                                                      \
+        .norm = norm, .ratio = ratio, .update = update, .update_parts = update_parts,                               \
+        .update_chunks = update_chunks, .adam = adam};                                                              \
+    const struct gf_quantize_ops gf_quantize_ops_##width = {                                                        \
+        .accumulate = accumulate, .quantize = quantize, .dequantize = dequantize}
 
 #endif

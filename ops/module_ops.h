@@ -1,0 +1,188 @@
+/* Element ops of the modules: a table each, so that a program without the module links none of them. ops.h says what
+ * holds for all ops. */
+#ifndef GF_MODULE_OPS_H
+#define GF_MODULE_OPS_H
+
+#include "ops/ops.h"
+
+/* ---- sparse communication: scores, histories, listed chunks ---- */
+
+/* Sparse history; see accumulate(). */
+struct gf_accumulate {
+    gf_mem dst_h_f32, h_f32;
+    gf_mem dst_u_f32, u_f32;  /* 0 each: it is not stored; there is none */
+    gf_mem src;
+    gf_type src_type;
+    gf_mem weight_f32;        /* 0: no decay */
+    float scale, momentum, ahead, decay;
+};
+
+/* Equal pieces of two ranges: turn k < count takes chunk src_list[k] of one to chunk dst_list[k] of the other. Lists are
+ * u32 in the queue's memory; 0: chunk k itself. No destination is listed twice. Chunk c is elements c*chunk_elems and
+ * on; of a last chunk that is cut short, only what lies in both ranges. */
+struct gf_chunks {
+    gf_mem dst_list_u32, src_list_u32;
+    uint32_t count;
+    uint64_t chunk_elems; /* not 0 */
+    uint64_t dst_elems, src_elems; /* of the whole ranges */
+};
+
+struct gf_sparse_ops {
+    /* scores_f32[c] = sum of |src[i]| over chunk c of chunk_elems (the last may be short). One order of adding, the
+     * same in every backend: 64 lanes (lane l adds elements l, l+64, ..), then a fixed tree over the lanes (l += l+32,
+     * then l+16, .. l+1); so for each run of GF_RUN_ELEMS of a piece of piece_elems of a chunk, then the runs' sums one
+     * after the other, then the pieces'. */
+    gf_status (*score)(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32, uint64_t elem_count,
+                       uint64_t chunk_elems, uint64_t piece_elems);
+    /* Sparse history. g = scale*src[i] (+ decay*weight[i]).
+     *     u given: u' = momentum*u[i] + g;  h' = h[i] + (ahead*u' + g)     u 0: h' = h[i] + g
+     * dst_h may be h, dst_u may be u. No fused multiply-add. */
+    gf_status (*accumulate)(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count);
+    /* Gather and scatter: cast() of each listed chunk. What is not finite is counted with base plus its index in src.
+     * In place: only with the same lists and types. */
+    gf_status (*cast_chunks)(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src, gf_type src_type,
+                             const struct gf_chunks *chunks, float scale, uint64_t base, struct gf_check *check);
+    /* accumulate() of each listed chunk: h, u, src and weight are the source's range, dst_h and dst_u the other. */
+    gf_status (*accumulate_chunks)(struct gf_queue *queue, const struct gf_accumulate *accumulate,
+                                   const struct gf_chunks *chunks);
+    /* Zeroes each chunk of dst_list_u32; the source's range is not looked at. */
+    gf_status (*zero_chunks)(struct gf_queue *queue, gf_mem dst, gf_type type, const struct gf_chunks *chunks);
+};
+
+extern const struct gf_sparse_ops *const gf_sparse_ops_host[GF_OPS_SETS];
+/* That go with `ops`, which hold ops themselves: gf_ops_of(). */
+static inline const struct gf_sparse_ops *gf_sparse_ops(const struct gf_ops *ops)
+{
+    return (ops->sparse != NULL) ? ops->sparse : gf_sparse_ops_host[ops->set];
+}
+
+/* ---- optimizers: norms, trust ratios, updates ---- */
+
+struct gf_update {
+    gf_mem weight_f32;
+    gf_mem momentum_f32;      /* 0: plain SGD */
+    gf_mem half;              /* 0, or the copy of the weights in half_type */
+    gf_type half_type;
+    gf_mem gradient;
+    gf_type gradient_type;
+    float gradient_scale;     /* multiplies the gradient first */
+    float rate_in;            /* multiplies what the momentum takes in: the learning rate of LARS, 1 for SGD */
+    gf_mem ratio_f32;         /* 0; or the trust ratio, one float that multiplies rate_in first */
+    float rate_out;           /* multiplies what is subtracted: the learning rate of SGD, 1 for LARS */
+    float momentum;
+    float decay;
+    bool nesterov;
+};
+
+/* A range whose squares norm() adds up. */
+struct gf_norm {
+    gf_mem square_f32, src;
+    uint64_t elem_count;
+};
+
+/* Trust ratio of LARS, from squares that norm() added up. */
+struct gf_ratio {
+    gf_mem ratio_f32;
+    gf_mem weight_square_f32;
+    gf_mem gradient_square_f32;
+    float gradient_scale; /* of the gradient's norm */
+    float eta;
+    float decay;
+    float epsilon;
+};
+
+/* Of a range that update() takes, a part with its own ratio and decay. */
+struct gf_update_part {
+    uint64_t first, elem_count;
+    gf_mem ratio_f32; /* or 0 */
+    float decay;
+};
+
+/* AdamW and LAMB; see adam(). */
+struct gf_adam {
+    gf_mem weight_f32, moment1_f32, moment2_f32;
+    gf_mem half;              /* 0, or the copy of the weights in half_type */
+    gf_type half_type;
+    gf_mem gradient;          /* 0: the moments are left as they are */
+    gf_type gradient_type;
+    gf_mem direction_f32;     /* 0; or r goes there, and weights and half are left as they are */
+    gf_mem ratio_f32;         /* 0; or the trust ratio, one float that multiplies rate first */
+    float gradient_scale, rate, decay, epsilon;
+    float beta1, keep1;       /* keep is 1 - beta */
+    float beta2, keep2;
+    float correct1, correct2; /* 1 / (1 - beta1^t) and 1 / sqrt(1 - beta2^t), with t updates, this one included */
+};
+
+struct gf_optimizer_ops {
+    /* Of each range, *square_f32 += sum of src[i]^2 in fp32: each run of GF_RUN_ELEMS in 64 lanes and the tree of
+     * score(), then the runs' sums in the same order again. 16-bit sources are widened first. No two have one square.
+     * scratch_f32 has gf_runs() of all ranges, is overwritten, and serves one queue; the host wants none (0). These and
+     * other tables of count entries are host memory, read during the call. */
+    gf_status (*norm)(struct gf_queue *queue, gf_mem scratch_f32, gf_type type, const struct gf_norm *ranges,
+                      uint32_t count);
+    /* With w = sqrt(weight square) and g = sqrt(gradient square) * gradient_scale: *ratio_f32 = 1 unless both are above
+     * 0, else eta*w / (g + decay*w + epsilon). Nothing fused, each step rounded. */
+    gf_status (*ratio)(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count);
+    /* One pass, in this order, all in fp32 without fused multiply-add:
+     *     g = rate_in*(gradient_scale*gradient[i] + decay*weight[i])
+     *     v = momentum*v[i] + g;   d = nesterov ? momentum*v + g : v;   weight[i] = weight[i] - rate_out*d
+     * momentum_f32 0: d = g; with ratio_f32, rate_in * *ratio_f32 takes the place of rate_in. Then half[i] =
+     * round(weight[i]). */
+    gf_status (*update)(struct gf_queue *queue, const struct gf_update *update, uint64_t elem_count);
+    /* update() of each part, with addresses of the whole range; ratio and decay are the part's. */
+    gf_status (*update_parts)(struct gf_queue *queue, const struct gf_update *update,
+                              const struct gf_update_part *parts, uint32_t count);
+    /* update() of each chunk of dst_list_u32, with addresses of the whole ranges; the source's is not looked at. */
+    gf_status (*update_chunks)(struct gf_queue *queue, const struct gf_update *update, const struct gf_chunks *chunks);
+    /* One pass, in this order, all in fp32 without fused multiply-add:
+     *     g = gradient_scale*gradient[i];   m[i] = beta1*m[i] + keep1*g;   v[i] = beta2*v[i] + (keep2*g)*g
+     *     r = (correct1*m[i]) / (correct2*sqrt(v[i]) + epsilon) + decay*weight[i];   weight[i] = weight[i] - rate*r
+     * with ratio_f32, rate * *ratio_f32 takes the place of rate. Then half[i] = round(weight[i]). */
+    gf_status (*adam)(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count);
+};
+
+extern const struct gf_optimizer_ops *const gf_optimizer_ops_host[GF_OPS_SETS];
+static inline const struct gf_optimizer_ops *gf_optimizer_ops(const struct gf_ops *ops)
+{
+    return (ops->optimizer != NULL) ? ops->optimizer : gf_optimizer_ops_host[ops->set];
+}
+
+/* ---- quantized gradients ---- */
+
+/* Fewer bits: values in groups, each a scale (fp32) and then `bits` a value, the first in the lowest bits.
+ *     8: q of -127 .. 127, value = q * scale, scale = max |value| / 127
+ *     1: the sign, value = +-scale, scale = mean |value|
+ * Only 32 or 64 elements of 8 bits, and 256 or 512 of 1. What a short last group has no value for is zero bits. */
+struct gf_groups {
+    uint32_t elems;
+    uint32_t bits;
+};
+#define GF_GROUP_ELEMS_MAX 512u
+#define GF_GROUP_BYTES_MAX 68u
+static inline uint32_t gf_group_bytes(const struct gf_groups *form) { return 4 + form->elems * form->bits / 8; }
+static inline uint64_t gf_group_count(const struct gf_groups *form, uint64_t elem_count)
+{
+    return elem_count / form->elems + (elem_count % form->elems != 0);
+}
+
+struct gf_quantize_ops {
+    /* As in gf_sparse_ops. */
+    gf_status (*accumulate)(struct gf_queue *queue, const struct gf_accumulate *accumulate, uint64_t elem_count);
+    /* groups, aligned to 4 bytes, get the values, and values_f32[i] becomes values_f32[i] - what dequantize() makes of
+     * it: the error. q = round(value * (127 / max |value|)) to nearest even; the mean's sum is in the order of score().
+     * A group whose max or mean is below 2^-100, infinite or no number is all zeroes, and its values stay. Check: of
+     * values. */
+    gf_status (*quantize)(struct gf_queue *queue, gf_mem groups, gf_mem values_f32, uint64_t elem_count,
+                          const struct gf_groups *form, uint64_t base, struct gf_check *check);
+    /* dst[i] = factor * value, or with `add` dst[i] + factor * value, in fp32 without fused multiply-add. */
+    gf_status (*dequantize)(struct gf_queue *queue, gf_mem dst_f32, gf_mem groups, uint64_t elem_count,
+                            const struct gf_groups *form, float factor, bool add);
+};
+
+extern const struct gf_quantize_ops *const gf_quantize_ops_host[GF_OPS_SETS];
+static inline const struct gf_quantize_ops *gf_quantize_ops(const struct gf_ops *ops)
+{
+    return (ops->quantize != NULL) ? ops->quantize : gf_quantize_ops_host[ops->set];
+}
+
+#endif
