@@ -5,6 +5,30 @@
 
 #include "ops/ops.h"
 
+/* ---- ranks of one node, in memory that all of them reach ---- */
+
+struct gf_node_ops {
+    /* dst[d][i] = round(src[0][i] + src[1][i] + ..) for all d < dst_count: added in fp32 in this order and rounded once,
+     * so that with 16-bit types more than two sources are not the same as sums in turn. The tables dst and src are host
+     * memory, read during the call; src_count is at least 1. A dst is one of the sources or overlaps none. Check as
+     * in sum(), on the result; sources, valid only with it, counts the sources' values that were not finite, and its
+     * `bad_first` is the lowest (source << GF_SOURCE_SHIFT) + index met. */
+    gf_status (*sum_n)(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
+                       uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
+                       struct gf_check *sources);
+    /* dst[i][size_bytes[i]] = src[i] for all i < count, at once: no dst overlaps another range. Addresses and sizes are
+     * multiples of 2; the tables are host memory, read during the call. */
+    gf_status (*copy_n)(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
+                        uint32_t count);
+};
+
+extern const struct gf_node_ops *const gf_node_ops_host[GF_OPS_SETS];
+/* That go with `ops`, which hold ops themselves: gf_ops_of(). */
+static inline const struct gf_node_ops *gf_node_ops(const struct gf_ops *ops)
+{
+    return (ops->node != NULL) ? ops->node : gf_node_ops_host[ops->set];
+}
+
 /* ---- sparse communication: scores, histories, listed chunks ---- */
 
 /* Sparse history; see accumulate(). */
@@ -50,7 +74,6 @@ struct gf_sparse_ops {
 };
 
 extern const struct gf_sparse_ops *const gf_sparse_ops_host[GF_OPS_SETS];
-/* That go with `ops`, which hold ops themselves: gf_ops_of(). */
 static inline const struct gf_sparse_ops *gf_sparse_ops(const struct gf_ops *ops)
 {
     return (ops->sparse != NULL) ? ops->sparse : gf_sparse_ops_host[ops->set];

@@ -6,6 +6,7 @@
 
 #include "drivers/gpu.h"
 
+struct gf_node_ops;
 struct gf_sparse_ops;
 struct gf_optimizer_ops;
 struct gf_quantize_ops;
@@ -34,9 +35,10 @@ typedef enum gf_ops_set { GF_OPS_SCALAR, GF_OPS_AVX2, GF_OPS_AVX512, GF_OPS_NEON
 struct gf_ops {
     const char *name; /* "host", "cuda" */
     gf_ops_set set;   /* of the host */
-    const struct gf_sparse_ops *sparse;       /* NULL on the host, */
-    const struct gf_optimizer_ops *optimizer; /* where modules bring a table for each set; */
-    const struct gf_quantize_ops *quantize;   /* a device's are its own */
+    const struct gf_node_ops *node;           /* NULL on the host, */
+    const struct gf_sparse_ops *sparse;       /* where modules bring a table for each set; */
+    const struct gf_optimizer_ops *optimizer; /* a device's are its own */
+    const struct gf_quantize_ops *quantize;
     bool (*supported)(void); /* by this CPU; NULL: by any */
     const struct gf_ops *(*best)(void); /* NULL; or this table holds no op, and says which does */
 
@@ -47,22 +49,10 @@ struct gf_ops {
     /* dst[i] = round(dst[i] + src[i]), added in fp32; check as above, on the result. */
     gf_status (*sum)(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                      struct gf_check *check);
-    /* dst[d][i] = round(src[0][i] + src[1][i] + ..) for all d < dst_count: added in fp32 in this order and rounded once,
-     * so that with 16-bit types more than two sources are not the same as sums in turn. The tables dst and src are host
-     * memory, read during the call; src_count is at least 1. A dst is one of the sources or overlaps none. Check as
-     * above, on the result; sources, valid only with it, counts the sources' values that were not finite, and its
-     * `bad_first` is the lowest (source << GF_SOURCE_SHIFT) + index met. */
-    gf_status (*sum_n)(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count, const gf_mem *src,
-                       uint32_t src_count, gf_type type, uint64_t elem_count, uint64_t base, struct gf_check *check,
-                       struct gf_check *sources);
     /* Only looks. */
     gf_status (*check)(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
                        struct gf_check *check);
     gf_status (*copy)(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes);
-    /* dst[i][size_bytes[i]] = src[i] for all i < count, at once: no dst overlaps another range. Addresses and sizes are
-     * multiples of 2; the tables are host memory, read during the call. */
-    gf_status (*copy_n)(struct gf_queue *queue, const gf_mem *dst, const gf_mem *src, const uint64_t *size_bytes,
-                        uint32_t count);
     gf_status (*zero)(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes);
 };
 

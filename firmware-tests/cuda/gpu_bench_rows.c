@@ -55,7 +55,7 @@ static gf_status run_sum_f16(void)
 static gf_status run_sum_n(void)
 {
     const gf_mem dst = bench_range(BENCH_OUT), src[] = {bench_range(BENCH_GRADIENT), bench_range(BENCH_B)};
-    return gf_ops_cuda.sum_n(queue(), &dst, 1, src, 2, GF_TYPE_F32, elems(), 0, found(), NULL);
+    return gf_node_ops_cuda.sum_n(queue(), &dst, 1, src, 2, GF_TYPE_F32, elems(), 0, found(), NULL);
 }
 static gf_status run_check(void)
 {

@@ -261,8 +261,8 @@ void late_work_do(struct late *late, const struct late_work *work)
         status = ops->sum(&host, work->at[0], work->at[1], work->types[0], work->elem_count, work->base, work->check);
         break;
     case SUM_N:
-        status = ops->sum_n(&host, work->tables[0], work->dst_count, work->tables[1], work->src_count, work->types[0],
-                            work->elem_count, work->base, work->check, work->sources);
+        status = gf_node_ops(ops)->sum_n(&host, work->tables[0], work->dst_count, work->tables[1], work->src_count,
+                                         work->types[0], work->elem_count, work->base, work->check, work->sources);
         break;
     case CHECK:
         status = ops->check(&host, work->at[0], work->types[0], work->elem_count, work->base, work->check);
@@ -287,6 +287,7 @@ void late_work_do(struct late *late, const struct late_work *work)
     assert_int_equal(status, GF_OK);
 }
 
+static const struct gf_node_ops late_node_ops = {.sum_n = late_sum_n, .copy_n = late_copy_n};
 static const struct gf_sparse_ops late_sparse_ops = {
     .score = late_score, .accumulate = late_accumulate, .cast_chunks = late_cast_chunks,
     .accumulate_chunks = late_accumulate_chunks, .zero_chunks = late_zero_chunks,
@@ -296,6 +297,6 @@ static const struct gf_optimizer_ops late_optimizer_ops = {
     .update_chunks = late_update_chunks, .adam = late_adam,
 };
 const struct gf_ops late_ops = {
-    .name = "late", .sparse = &late_sparse_ops, .optimizer = &late_optimizer_ops, .cast = late_cast, .sum = late_sum,
-    .sum_n = late_sum_n, .check = late_check, .copy = late_copy, .copy_n = late_copy_n, .zero = late_zero,
+    .name = "late", .node = &late_node_ops, .sparse = &late_sparse_ops, .optimizer = &late_optimizer_ops,
+    .cast = late_cast, .sum = late_sum, .check = late_check, .copy = late_copy, .zero = late_zero,
 };

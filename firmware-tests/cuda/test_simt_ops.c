@@ -81,7 +81,7 @@ TEST(test_copies_at_once_and_a_stop)
         stop = (turn % 4 == 3) ? 5 : 0;
         queue->stop = (turn % 4 == 0) ? 0 : (gf_mem)(uintptr_t)&stop;
         gf_simt_seed(turn);
-        assert_int_equal(gf_ops_cuda.copy_n(queue, to, from, bytes, RANGES), GF_OK);
+        assert_int_equal(gf_node_ops_cuda.copy_n(queue, to, from, bytes, RANGES), GF_OK);
         assert_memory_equal(dst, want, sizeof dst);
         queue->stop = 0;
     }
@@ -99,10 +99,10 @@ TEST(test_empty_ranges_launch_nothing)
     uint64_t before = simt_gpu_launches;
     assert_int_equal(gf_ops_cuda.cast(queue, 0, GF_TYPE_F16, 0, GF_TYPE_F32, 0, 1, 0, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.sum(queue, 0, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
-    assert_int_equal(gf_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL, NULL), GF_OK);
+    assert_int_equal(gf_node_ops_cuda.sum_n(queue, &none, 1, &none, 1, GF_TYPE_F32, 0, 0, NULL, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.check(queue, 0, GF_TYPE_F32, 0, 0, NULL), GF_OK);
     assert_int_equal(gf_ops_cuda.copy(queue, 0, 0, 0), GF_OK);
-    assert_int_equal(gf_ops_cuda.copy_n(queue, &none, &none, &none, 1), GF_OK);
+    assert_int_equal(gf_node_ops_cuda.copy_n(queue, &none, &none, &none, 1), GF_OK);
     assert_int_equal(gf_ops_cuda.zero(queue, 0, 0), GF_OK);
     assert_int_equal(gf_sparse_ops_cuda.score(queue, 0, 0, 0, 0, 0), GF_OK);
     assert_int_equal(gf_optimizer_ops_cuda.norm(queue, 0, GF_TYPE_F32, &(struct gf_norm){.elem_count = 0}, 1), GF_OK);

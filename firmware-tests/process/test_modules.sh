@@ -54,6 +54,7 @@ no_ops() { check "the_$1_program_holds_no_ops_of_$2" no_symbol $1 "$3"; }
 for module in core sparse quantize optimizer; do
     no_ops $module other_sets 'gf_.*ops_(scalar|avx512)'
     [ $module = sparse ] || no_ops $module sparse 'gf_sparse_ops_.*|score|cast_chunks|accumulate_chunks|zero_chunks'
+    no_ops $module nodes 'gf_node_ops_avx2|sum_n.*|copy_n'
     [ $module = optimizer ] || no_ops $module optimizer 'gf_optimizer_ops_.*|norm|ratio|update|update_.*|adam'
     [ $module = quantize ] || no_ops $module quantize 'gf_quantize_ops_.*|quantize|dequantize'
 done

@@ -194,7 +194,7 @@ static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_
         device_dst[d] = place(t, (d == 0) ? E : A, type).device;
     }
     small_fill(t);
-    BOTH(core, t, sum_n, (NULL, host_dst, dst_count, host_src, src_count, type, t->count, 9, check_of(check.host),
+    BOTH(node, t, sum_n, (NULL, host_dst, dst_count, host_src, src_count, type, t->count, 9, check_of(check.host),
                            check_of(sources.host)),
          (t->pair->queue, device_dst, dst_count, device_src, src_count, type, t->count, 9,
                check_of(check.device), check_of(sources.device)));

@@ -76,8 +76,8 @@ static void sum_n_case(const struct turn *t, uint32_t src_count, uint32_t dst_co
         to[d] = (d < in_place) ? from[d] : range_empty(others[d - in_place], t->offset, t->type);
         dst[d] = mem(to[d]);
     }
-    assert_int_equal(t->ops->sum_n(NULL, dst, dst_count, src, src_count, t->type, t->count, 11,
-                                   t->finite ? NULL : &got, t->finite ? NULL : &got_sources), GF_OK);
+    assert_int_equal(gf_node_ops(t->ops)->sum_n(NULL, dst, dst_count, src, src_count, t->type, t->count, 11,
+                                                t->finite ? NULL : &got, t->finite ? NULL : &got_sources), GF_OK);
     for (uint64_t i = 0; i < t->count; i++) {
         float value = at(from[0], i);
         uint8_t rounded[4];

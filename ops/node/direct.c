@@ -15,6 +15,8 @@
  * peers' mappings do not reach. */
 #include "ops/node/direct.h"
 
+#include "ops/module_ops.h"
+
 #include <string.h>
 
 static struct gf_direct_state *direct_of(struct gf_coll *coll)
@@ -192,8 +194,8 @@ static gf_status combine(struct gf_coll *coll, uint64_t round, uint64_t first, u
     }
     if (coll->fold != NULL) return fold_in(coll, src, count);
     if (coll->op <= GF_COLL_REDUCE_SCATTER)
-        return coll->ops->sum_n(coll->queue, dst, dst_count, src, src_count, coll->type, count, coll->base + first + elems,
-                                coll->check, coll->sources);
+        return gf_node_ops(coll->ops)->sum_n(coll->queue, dst, dst_count, src, src_count, coll->type, count,
+                                             coll->base + first + elems, coll->check, coll->sources);
     for (uint32_t d = 0; d < dst_count; d++) {
         gf_status status = coll->ops->copy(coll->queue, dst[d], src[0], bytes);
         if (status < 0) return status;

@@ -10,6 +10,8 @@
  * lane therefore has two places, used in turn, and a place is written anew only then. */
 #include "ops/node/direct.h"
 
+#include "ops/module_ops.h"
+
 /* Where this rank reads rank `index`'s copy; 0: it cannot be reached any more. */
 static gf_mem small_at(const struct gf_coll *coll, uint32_t index)
 {
@@ -62,8 +64,8 @@ static gf_status sum_range(const struct gf_coll *coll, const gf_mem *from, uint6
     gf_mem src[GF_DIRECT_RANKS_MAX], dst = coll->data + first * gf_coll_elem_bytes(coll);
     if (first >= end) return GF_OK;
     for (uint32_t index = 0; index < coll->size; index++) src[index] = from[index] + first * gf_coll_elem_bytes(coll);
-    return coll->ops->sum_n(coll->queue, &dst, 1, src, coll->size, coll->type, end - first, coll->base + first, check,
-                            sources);
+    return gf_node_ops(coll->ops)->sum_n(coll->queue, &dst, 1, src, coll->size, coll->type, end - first,
+                                         coll->base + first, check, sources);
 }
 
 static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)

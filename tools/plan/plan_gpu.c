@@ -82,7 +82,8 @@ static gf_status plan_sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t 
         peer_ns = (port_ns > pair_ns) ? port_ns : pair_ns;
     }
     if (!work_beside(queue, 3 * bytes, 1, peer_ns)) return GF_OK;
-    return gf_ops_best()->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check, sources);
+    return gf_node_ops(gf_ops_best())->sum_n(queue, dst, dst_count, src, src_count, type, elem_count, base, check,
+                                             sources);
 }
 
 static gf_status plan_check(struct gf_queue *queue, gf_mem src, gf_type type, uint64_t elem_count, uint64_t base,
@@ -121,7 +122,7 @@ static gf_status plan_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf
     port_ns = ns_at((double)bytes, device->peer_bytes_per_ns);
     pair_ns = ns_at((double)most, device->pair_bytes_per_ns);
     if (!work_beside(queue, 2 * bytes, 1, (port_ns > pair_ns) ? port_ns : pair_ns)) return GF_OK;
-    return gf_ops_best()->copy_n(queue, dst, src, size_bytes, count);
+    return gf_node_ops(gf_ops_best())->copy_n(queue, dst, src, size_bytes, count);
 }
 
 gf_status plan_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
@@ -250,6 +251,10 @@ static gf_status plan_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem 
     return gf_quantize_ops(gf_ops_best())->dequantize(queue, dst_f32, groups, elem_count, form, factor, add);
 }
 
+static const struct gf_node_ops plan_node_ops = {
+    .sum_n = plan_sum_n,
+    .copy_n = plan_copy_n,
+};
 static const struct gf_sparse_ops plan_sparse_ops = {
     .score = plan_score,
     .accumulate = plan_accumulate,
@@ -272,14 +277,13 @@ static const struct gf_quantize_ops plan_quantize_ops = {
 };
 const struct gf_ops plan_ops = {
     .name = "plan",
+    .node = &plan_node_ops,
     .sparse = &plan_sparse_ops,
     .optimizer = &plan_optimizer_ops,
     .quantize = &plan_quantize_ops,
     .cast = plan_cast,
     .sum = plan_sum,
-    .sum_n = plan_sum_n,
     .check = plan_check,
     .copy = plan_copy,
-    .copy_n = plan_copy_n,
     .zero = plan_zero,
 };

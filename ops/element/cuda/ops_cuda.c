@@ -369,6 +369,7 @@ static gf_status cuda_dequantize(struct gf_queue *queue, gf_mem dst_f32, gf_mem 
     return (elem_count == 0) ? GF_OK : start(queue, KERNEL_dequantize, elem_count, &args);
 }
 
+const struct gf_node_ops gf_node_ops_cuda = {.sum_n = cuda_sum_n, .copy_n = cuda_copy_n};
 const struct gf_sparse_ops gf_sparse_ops_cuda = {
     .score = cuda_score, .accumulate = cuda_accumulate, .cast_chunks = cuda_cast_chunks,
     .accumulate_chunks = cuda_accumulate_chunks, .zero_chunks = cuda_zero_chunks};
@@ -378,6 +379,6 @@ const struct gf_optimizer_ops gf_optimizer_ops_cuda = {
 const struct gf_quantize_ops gf_quantize_ops_cuda = {
     .accumulate = cuda_accumulate, .quantize = cuda_quantize, .dequantize = cuda_dequantize};
 const struct gf_ops gf_ops_cuda = {
-    .name = "cuda", .sparse = &gf_sparse_ops_cuda, .optimizer = &gf_optimizer_ops_cuda,
-    .quantize = &gf_quantize_ops_cuda, .cast = cuda_cast, .sum = cuda_sum, .sum_n = cuda_sum_n, .check = cuda_check,
-    .copy = cuda_copy, .copy_n = cuda_copy_n, .zero = cuda_zero};
+    .name = "cuda", .node = &gf_node_ops_cuda, .sparse = &gf_sparse_ops_cuda, .optimizer = &gf_optimizer_ops_cuda,
+    .quantize = &gf_quantize_ops_cuda, .cast = cuda_cast, .sum = cuda_sum, .check = cuda_check,
+    .copy = cuda_copy, .zero = cuda_zero};

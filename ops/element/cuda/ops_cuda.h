@@ -14,6 +14,7 @@ extern const uint32_t gf_cuda_image_version; /* its nvcc's: gf_gpu_setup's image
 /* Queues whose driver launches those kernels. Each address is a multiple of its element's size. sum_n: at most
  * GF_DIRECT_RANKS_MAX of each. A check lies in device memory, or in host memory that was registered. */
 extern const struct gf_ops gf_ops_cuda;
+extern const struct gf_node_ops gf_node_ops_cuda;
 extern const struct gf_sparse_ops gf_sparse_ops_cuda;
 extern const struct gf_optimizer_ops gf_optimizer_ops_cuda;
 extern const struct gf_quantize_ops gf_quantize_ops_cuda;

@@ -8,6 +8,7 @@
     const struct table *const table##_host[GF_OPS_SETS] = {                                        \
         [GF_OPS_SCALAR] = &table##_scalar, [GF_OPS_AVX2] = &table##_avx2,                          \
         [GF_OPS_AVX512] = &table##_avx512, [GF_OPS_NEON] = &table##_neon}
+OF_SETS(gf_node_ops);
 OF_SETS(gf_sparse_ops);
 OF_SETS(gf_optimizer_ops);
 OF_SETS(gf_quantize_ops);

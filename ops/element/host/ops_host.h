@@ -7,6 +7,7 @@
 
 #define GF_OPS_DECLARE(width)                                                            \
     extern const struct gf_ops gf_ops_##width;                                           \
+    extern const struct gf_node_ops gf_node_ops_##width;                                 \
     extern const struct gf_sparse_ops gf_sparse_ops_##width;                             \
     extern const struct gf_optimizer_ops gf_optimizer_ops_##width;                       \
     extern const struct gf_quantize_ops gf_quantize_ops_##width

@@ -18,8 +18,9 @@
 /* One table a module: the linker leaves out those that nothing names, with what they alone hold. */
 #define OPS_TABLES(width, of_set, is_supported)                                                                     \
     const struct gf_ops gf_ops_##width = {                                                                          \
-        .name = #width, .set = (of_set), .supported = (is_supported), .cast = cast, .sum = sum, .sum_n = sum_n,     \
-        .check = check, .copy = copy, .copy_n = copy_n, .zero = zero};                                              \
+        .name = #width, .set = (of_set), .supported = (is_supported), .cast = cast, .sum = sum, .check = check,     \
+        .copy = copy, .zero = zero};                                                                                \
+    const struct gf_node_ops gf_node_ops_##width = {.sum_n = sum_n, .copy_n = copy_n};                              \
     const struct gf_sparse_ops gf_sparse_ops_##width = {                                                            \
         .score = score, .accumulate = accumulate, .cast_chunks = cast_chunks,                                       \
         .accumulate_chunks = accumulate_chunks, .zero_chunks = zero_chunks};                                        \
