@@ -62,33 +62,14 @@ TEST(hundreds_of_ranks)
     coll_world_run_once(&server, NULL, false);
 }
 
-/* A vector alone, and the same inside a longer one. */
 TEST(deterministic_sums_do_not_depend_on_the_position)
 {
-    enum { ELEMS = 100, LONG_ELEMS = 333, SHIFT = 77 };
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         for (uint32_t size = 5; size <= 9; size++) {
-            struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = size, .elem_count = ELEMS,
+            struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = size, .elem_count = 100,
                                   .slice_bytes = 64, .window = 4};
-            struct coll_world alone, inside;
             if (c.op != GF_COLL_ALLREDUCE) continue;
-            coll_world_open(&alone, &c, &coll_network);
-            c.elem_count = LONG_ELEMS;
-            coll_world_open(&inside, &c, &coll_network);
-            coll_world_fill(&alone, false);
-            coll_world_fill(&inside, false);
-            for (uint32_t i = 0; i < size; i++) {
-                memcpy((float *)coll_world_data(&inside, i) + SHIFT, coll_world_data(&alone, i), ELEMS * sizeof(float));
-                coll_world_start(&alone, i, 0);
-                coll_world_start(&inside, i, 0);
-            }
-            coll_world_run(&alone);
-            coll_world_run(&inside);
-            assert_int_equal(c.kind->deterministic,
-                             memcmp((float *)coll_world_data(&inside, 0) + SHIFT, coll_world_data(&alone, 0),
-                                    ELEMS * sizeof(float)) == 0);
-            coll_world_close(&alone);
-            coll_world_close(&inside);
+            assert_int_equal(c.kind->deterministic, coll_world_same_inside(&c, &coll_network, 0));
         }
     }
 }
@@ -103,8 +84,7 @@ TEST(all_of_the_memory_asked_for_is_needed)
             if (c.op != GF_COLL_ALLREDUCE) continue;
             COLL_WORLD_OPEN(world, &c, NULL);
             coll_world_fill(&world, true);
-            for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
-            coll_world_run(&world);
+            coll_world_go(&world, 0);
             for (uint32_t i = 0; i < c.size; i++) {
                 const struct gf_coll *coll = &world.nodes[i].coll;
                 size_t slot_bytes = 2 * coll->staging_bytes / coll->msg_count;
@@ -133,7 +113,7 @@ TEST(memory_for_the_longest_vector_serves_shorter_ones)
                     coll_world_start(&world, i, elem_count);
                 }
                 coll_world_run(&world);
-                for (uint32_t i = 0; i < c.size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+                coll_world_expect(&world, GF_OK);
             }
         }
     }
@@ -163,8 +143,7 @@ TEST(traffic_is_what_the_formula_says)
                 vectors = messages = ((c.op == GF_COLL_BROADCAST) ? 1 : 2) * (n - 1);
             }
             COLL_WORLD_OPEN(world, &c, NULL);
-            for (uint32_t i = 0; i < n; i++) coll_world_start(&world, i, 0);
-            coll_world_run(&world);
+            coll_world_go(&world, 0);
             assert_int_equal(gf_sim_bytes_sent(world.sim),
                              vectors * ((c.op == GF_COLL_BARRIER) ? 8 : coll_world_data_bytes(&world)));
             assert_int_equal(gf_sim_messages_sent(world.sim), messages);
@@ -177,18 +156,12 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         struct coll_case c = {.kind = coll_pairs[p].kind, .op = coll_pairs[p].op, .size = 6, .elem_count = 100,
                               .slice_bytes = 64, .window = 4};
-        uint64_t first = UINT64_MAX;
+        uint64_t count, first;
         if ((c.op != GF_COLL_ALLREDUCE) && (c.op != GF_COLL_REDUCE_SCATTER)) continue;
         COLL_WORLD_OPEN(world, &c, NULL);
         coll_world_fill(&world, true);
         ((float *)coll_world_data(&world, 2))[41] = 1.0f / 0.0f;
-        for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
-        coll_world_run(&world);
-        for (uint32_t i = 0; i < c.size; i++) {
-            const struct gf_check *check = &world.nodes[i].check;
-            if (check->bad_first < first) first = check->bad_first;
-            assert_int_equal(check->bad_count == 0, check->bad_first == UINT64_MAX);
-        }
+        coll_world_bad(&world, &count, &first);
         assert_int_equal(first, 41);
     }
 }
@@ -212,7 +185,7 @@ TEST(a_barrier_opens_when_the_last_has_come)
             coll_world_start(&world, late, 0);
             coll_world_poll(&world, late);
             coll_world_run(&world);
-            for (uint32_t i = 0; i < size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+            coll_world_expect(&world, GF_OK);
         }
     }
 }

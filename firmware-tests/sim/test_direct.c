@@ -49,30 +49,11 @@ TEST(a_group_of_the_world_is_served)
 /* The same values, alone and inside a longer vector, in place and staged. */
 TEST(sums_do_not_depend_on_position_or_place)
 {
-    enum { ELEMS = 100, LONG_ELEMS = 1333, SHIFT = 177 };
     for (uint32_t size = 2; size <= 9; size++) {
         for (uint32_t way = 0; way < 4; way++) {
-            struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, ELEMS, GF_TYPE_F32);
-            struct coll_world alone, inside;
-            c.small_bytes = (way & 2) ? ELEMS * sizeof(float) : 0; /* one barrier against two */
-            coll_world_open(&alone, &c, NULL);
-            c.elem_count = LONG_ELEMS;
-            c.staged = (way & 1) ? UINT32_MAX : 0;
-            coll_world_open(&inside, &c, NULL);
-            coll_world_fill(&alone, false);
-            coll_world_fill(&inside, false);
-            for (uint32_t i = 0; i < size; i++) {
-                memcpy((float *)coll_world_data(&inside, i) + SHIFT, coll_world_data(&alone, i), ELEMS * sizeof(float));
-                coll_world_start(&alone, i, 0);
-                coll_world_start(&inside, i, 0);
-            }
-            coll_world_run(&alone);
-            coll_world_run(&inside);
-            for (uint32_t i = 0; i < size; i++)
-                assert_memory_equal((float *)coll_world_data(&inside, i) + SHIFT, coll_world_data(&alone, 0),
-                                    ELEMS * sizeof(float));
-            coll_world_close(&alone);
-            coll_world_close(&inside);
+            struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, 100, GF_TYPE_F32);
+            c.small_bytes = (way & 2) ? 100 * sizeof(float) : 0; /* one barrier against two */
+            assert_true(coll_world_same_inside(&c, NULL, (way & 1) ? UINT32_MAX : 0));
         }
     }
 }
@@ -82,8 +63,7 @@ TEST(no_message_goes_out_and_bytes_touched_are_counted)
     for (uint32_t n = 2; n <= 9; n++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, n, 32 * n, GF_TYPE_F32);
         COLL_WORLD_OPEN(world, &c, NULL);
-        for (uint32_t i = 0; i < n; i++) coll_world_start(&world, i, 0);
-        coll_world_run(&world);
+        coll_world_go(&world, 0);
         assert_int_equal(gf_sim_messages_sent(world.sim), 0);
         for (uint32_t i = 0; i < n; i++) /* a block of 128 bytes, read from and written to each of n-1 */
             assert_int_equal(world.nodes[i].coll.bytes_mapped, 2 * 128 * (n - 1));
@@ -94,18 +74,13 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
 {
     for (uint32_t way = 0; way < 3; way++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 6, 1000, GF_TYPE_F32);
-        uint64_t first = UINT64_MAX, count = 0;
+        uint64_t count, first;
         c.staged = (way == 1) ? UINT32_MAX : 0;
         c.small_bytes = (way == 2) ? GF_DIRECT_SMALL_BYTES : 0;
         COLL_WORLD_OPEN(world, &c, NULL);
         coll_world_fill(&world, true);
         ((float *)coll_world_data(&world, 2))[641] = 1.0f / 0.0f;
-        for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
-        coll_world_run(&world);
-        for (uint32_t i = 0; i < c.size; i++) {
-            count += world.nodes[i].check.bad_count;
-            if (world.nodes[i].check.bad_first < first) first = world.nodes[i].check.bad_first;
-        }
+        coll_world_bad(&world, &count, &first);
         assert_int_equal(count, 1);
         assert_int_equal(first, 641);
     }
@@ -129,7 +104,7 @@ static void operations_follow(uint32_t small_bytes, uint64_t elems)
                 if (turn + 1 < size) assert_int_equal(world.nodes[i].status, GF_AGAIN); /* somebody has not begun */
             }
             coll_world_run(&world);
-            for (uint32_t i = 0; i < size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+            coll_world_expect(&world, GF_OK);
             coll_world_check(&world);
         }
     }
@@ -192,8 +167,7 @@ TEST(folded_vectors_take_one_barrier)
         c.small_bytes = GF_DIRECT_SMALL_BYTES;
         COLL_WORLD_OPEN(world, &c, &node_delay);
         coll_world_fill(&world, false);
-        for (uint32_t i = 0; i < size; i++) coll_world_start(&world, i, 0);
-        coll_world_run(&world);
+        coll_world_go(&world, 0);
         for (uint32_t i = 0; i < size; i++) {
             assert_int_equal(world.nodes[i].status, GF_OK);
             assert_int_equal(world.nodes[i].folded_elems, 37 * (size - 1));
@@ -246,8 +220,7 @@ TEST(a_dead_rank_ends_in_a_timeout_and_the_memory_serves_again)
     COLL_WORLD_OPEN(world, &c, NULL);
     coll_world_fill(&world, false);
     gf_sim_kill(world.sim, 1);
-    for (uint32_t i = 0; i < 3; i++) coll_world_start(&world, i, 0);
-    coll_world_run(&world);
+    coll_world_go(&world, 0);
     assert_int_equal(world.nodes[0].status, GF_ERR_TIMEOUT);
     assert_int_equal(world.nodes[0].coll.waits_for, 1);
     assert_int_equal(world.nodes[2].status, GF_ERR_TIMEOUT);
@@ -281,8 +254,7 @@ TEST(ranks_that_differ_are_named)
         world.nodes[1].coll.elem_count = rows[row].elem_count;
         world.nodes[1].coll.op = rows[row].op;
         world.nodes[1].coll.type = rows[row].type;
-        for (uint32_t i = 0; i < 3; i++) coll_world_start(&world, i, 0);
-        coll_world_run(&world);
+        coll_world_go(&world, 0);
         assert_int_equal(world.nodes[0].status, GF_ERR_MISMATCH);
         assert_int_equal(world.nodes[0].coll.waits_for, 1);
         assert_int_equal(world.nodes[1].status, GF_ERR_MISMATCH);

@@ -45,31 +45,11 @@ TEST(every_shape_count_and_type_ends_with_the_right_bits)
 /* With halving the very bits of an element are those of the vector alone. */
 TEST(sums_by_halving_do_not_depend_on_the_position)
 {
-    enum { ELEMS = 100, LONG_ELEMS = 1333, SHIFT = 177 };
     for (size_t s = 0; s < LENGTH(shapes); s++) {
         for (int type = 0; type < GF_TYPE_COUNT; type++) {
-            struct coll_case c = case_of(shapes[s], ELEMS, (gf_type)type);
-            size_t elem_bytes = (type == GF_TYPE_F32) ? 4 : 2;
-            struct coll_world alone, inside;
+            struct coll_case c = case_of(shapes[s], 100, (gf_type)type);
             c.halving_max_bytes = UINT64_MAX;
-            coll_world_open(&alone, &c, NULL);
-            c.elem_count = LONG_ELEMS;
-            coll_world_open(&inside, &c, NULL);
-            coll_world_fill(&alone, false);
-            coll_world_fill(&inside, false);
-            for (uint32_t i = 0; i < c.size; i++) {
-                memcpy((char *)coll_world_data(&inside, i) + SHIFT * elem_bytes, coll_world_data(&alone, i),
-                       ELEMS * elem_bytes);
-                coll_world_start(&alone, i, 0);
-                coll_world_start(&inside, i, 0);
-            }
-            coll_world_run(&alone);
-            coll_world_run(&inside);
-            for (uint32_t i = 0; i < c.size; i++)
-                assert_memory_equal((char *)coll_world_data(&inside, i) + SHIFT * elem_bytes,
-                                    coll_world_data(&alone, 0), ELEMS * elem_bytes);
-            coll_world_close(&alone);
-            coll_world_close(&inside);
+            assert_true(coll_world_same_inside(&c, NULL, 0));
         }
     }
 }
@@ -77,22 +57,16 @@ TEST(sums_by_halving_do_not_depend_on_the_position)
 /* Between 2 nodes of 2 each owner sends its half's ring: 2 blocks of a quarter. */
 TEST(only_blocks_cross_between_nodes)
 {
-    struct coll_case c = case_of(shapes[2], 1024, GF_TYPE_F32);
-    struct coll_world world;
-    coll_world_open(&world, &c, NULL);
-    for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
-    coll_world_run(&world);
+    struct coll_case c = case_of(shapes[2], 1024, GF_TYPE_F32), one_node = case_of(shapes[5], 1024, GF_TYPE_F32);
+    COLL_WORLD_OPEN(world, &c, NULL);
+    coll_world_go(&world, 0);
     for (uint32_t i = 0; i < c.size; i++) {
         assert_int_equal(world.nodes[i].coll.bytes_done, 2048);
         assert_true(world.nodes[i].coll.bytes_mapped > 0);
     }
-    coll_world_close(&world);
-    c = case_of(shapes[5], 1024, GF_TYPE_F32); /* one node */
-    coll_world_open(&world, &c, NULL);
-    for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
-    coll_world_run(&world);
-    assert_int_equal(gf_sim_messages_sent(world.sim), 0);
-    coll_world_close(&world);
+    COLL_WORLD_OPEN(alone, &one_node, NULL);
+    coll_world_go(&alone, 0);
+    assert_int_equal(gf_sim_messages_sent(alone.sim), 0);
 }
 
 /* Infinite in one node, and only as a sum of both nodes. */
@@ -100,19 +74,13 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
 {
     for (uint32_t way = 0; way < 4; way++) {
         struct coll_case c = case_of(shapes[3], 1000, GF_TYPE_F16);
-        uint64_t first = UINT64_MAX, count = 0;
+        uint64_t count, first;
         c.halving_max_bytes = (way & 1) ? UINT64_MAX : 0;
         COLL_WORLD_OPEN(world, &c, NULL);
         memset(coll_world_data(&world, 4), 0, coll_world_data_bytes(&world));
         ((uint16_t *)coll_world_data(&world, 0))[641] = 0x7b00; /* 57344: the second makes it too large */
         ((uint16_t *)coll_world_data(&world, (way & 2) ? 1 : 4))[641] = 0x7b00;
-        for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 0);
-        coll_world_run(&world);
-        for (uint32_t i = 0; i < c.size; i++) {
-            assert_int_equal(world.nodes[i].status, GF_OK);
-            count += world.nodes[i].check.bad_count;
-            if (world.nodes[i].check.bad_first < first) first = world.nodes[i].check.bad_first;
-        }
+        coll_world_bad(&world, &count, &first);
         assert_true(count >= 1);
         assert_int_equal(first, 641);
     }
@@ -133,7 +101,7 @@ TEST(operations_follow_each_other_in_the_same_lanes)
                 coll_world_poll(&world, (uint32_t)(op + i) % c.size);
             }
             coll_world_run(&world);
-            for (uint32_t i = 0; i < c.size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+            coll_world_expect(&world, GF_OK);
             coll_world_check(&world);
         }
     }
@@ -151,7 +119,7 @@ TEST(a_slow_network_is_no_silence_to_ranks_without_a_block)
         for (uint64_t quarter = 1; quarter < 200; quarter++) gf_sim_wake_at(world.sim, i, quarter * COLL_TIMEOUT_NS / 4);
     }
     coll_world_run(&world);
-    for (uint32_t i = 0; i < c.size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+    coll_world_expect(&world, GF_OK);
     assert_true(gf_sim_now_ns(world.sim) > 2ull * COLL_TIMEOUT_NS);
     coll_world_check(&world);
 }

@@ -295,8 +295,53 @@ void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *s
 {
     COLL_WORLD_OPEN(world, c, sim);
     coll_world_fill(&world, exact);
-    for (uint32_t i = 0; i < c->size; i++) coll_world_start(&world, i, 3);
-    coll_world_run(&world);
-    for (uint32_t i = 0; i < c->size; i++) assert_int_equal(world.nodes[i].status, GF_OK);
+    coll_world_go(&world, 3);
+    coll_world_expect(&world, GF_OK);
     coll_world_check(&world);
+}
+
+void coll_world_go(struct coll_world *world, uint64_t step)
+{
+    for (uint32_t i = 0; i < world->c.size; i++) coll_world_start(world, i, step);
+    coll_world_run(world);
+}
+
+void coll_world_expect(const struct coll_world *world, gf_status status)
+{
+    for (uint32_t i = 0; i < world->c.size; i++) assert_int_equal(world->nodes[i].status, status);
+}
+
+bool coll_world_same_inside(const struct coll_case *c, const struct gf_sim_setup *sim, uint32_t staged)
+{
+    enum { MORE = 1233, SHIFT = 177 };
+    struct coll_case longer = *c;
+    longer.elem_count += MORE;
+    longer.staged = staged;
+    COLL_WORLD_OPEN(alone, c, sim);
+    COLL_WORLD_OPEN(inside, &longer, sim);
+    size_t at = SHIFT * alone.elem_bytes, bytes = coll_world_data_bytes(&alone);
+    bool same = true;
+    coll_world_fill(&alone, false);
+    coll_world_fill(&inside, false);
+    for (uint32_t i = 0; i < c->size; i++)
+        memcpy((char *)coll_world_data(&inside, i) + at, coll_world_data(&alone, i), bytes);
+    coll_world_go(&alone, 0);
+    coll_world_go(&inside, 0);
+    for (uint32_t i = 0; i < c->size; i++)
+        same = same && (memcmp((char *)coll_world_data(&inside, i) + at, coll_world_data(&alone, 0), bytes) == 0);
+    return same;
+}
+
+void coll_world_bad(struct coll_world *world, uint64_t *count_out, uint64_t *first_out)
+{
+    *count_out = 0;
+    *first_out = UINT64_MAX;
+    coll_world_go(world, 0);
+    coll_world_expect(world, GF_OK);
+    for (uint32_t i = 0; i < world->c.size; i++) {
+        const struct gf_check *check = &world->nodes[i].check;
+        *count_out += check->bad_count;
+        if (check->bad_first < *first_out) *first_out = check->bad_first;
+        assert_int_equal(check->bad_count == 0, check->bad_first == UINT64_MAX);
+    }
 }

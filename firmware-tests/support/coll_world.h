@@ -75,6 +75,9 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c, const 
 void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step);
 /* Polls and lets time pass until all nodes that were started have ended. Nothing may be under way then. */
 void coll_world_run(struct coll_world *world);
+/* Every rank starts `step`, and that. */
+void coll_world_go(struct coll_world *world, uint64_t step);
+void coll_world_expect(const struct coll_world *world, gf_status status); /* of every rank */
 /* One poll, and more while something moves. */
 void coll_world_poll(struct coll_world *world, uint32_t index);
 void coll_world_close(struct coll_world *world); /* looks at the guards */
@@ -92,5 +95,10 @@ void coll_world_fill(struct coll_world *world, bool exact);
 void coll_world_check(const struct coll_world *world);
 /* All of the above, where all must end well. */
 void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact);
+/* The sum of c, alone and inside a longer vector, of which the ranks `staged` have theirs outside of the exchange region:
+ * do all ranks hold the same bits of it? */
+bool coll_world_same_inside(const struct coll_case *c, const struct gf_sim_setup *sim, uint32_t staged);
+/* The elements that ranks found to be not finite: how many, and which is the first. Exact data; it is run. */
+void coll_world_bad(struct coll_world *world, uint64_t *count_out, uint64_t *first_out);
 
 #endif
