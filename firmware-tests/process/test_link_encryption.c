@@ -77,7 +77,6 @@ static void talk_body(struct ranks_one *one)
     ranks_connect(one);
     talk(one, 5);
     RANK_CHECK(one, seen == !encryption);
-    ranks_close(one);
 }
 
 TEST(ranks_talk_and_nobody_reads_it)
@@ -108,7 +107,6 @@ static void flip_body(struct ranks_one *one)
         for (size_t i = 0; i < BYTES; i++) RANK_CHECK(one, (in[i] == 0) || (in[i] == out[i]));
     }
     ranks_meet(one);
-    ranks_close(one);
 }
 
 TEST(a_byte_that_was_changed_ends_it_by_name)

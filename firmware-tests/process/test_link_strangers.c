@@ -131,7 +131,6 @@ static void attacked_body(struct ranks_one *one)
     canary_check(one);
     RANK_CHECK(one, (strstr(one->log, "did not prove") == NULL) == silent);
     tell(one, STRANGER, 1);
-    ranks_close(one);
 }
 
 TEST(nobody_without_the_key_writes_into_a_rank)
@@ -149,7 +148,7 @@ TEST(nobody_without_the_key_writes_into_a_rank)
 
 /* The stranger knows the range and tries all of it, over and over, while two ranks open and close their links in it.
  * */
-static void window_body(struct ranks_one *one)
+RANKS_TEST_OVER(nor_while_ranks_open_their_links, 3, 0, "self,tcp")
 {
     const uint16_t first = 24110, last = 24119;
     uint32_t stood = 0;
@@ -181,11 +180,6 @@ static void window_body(struct ranks_one *one)
     tell(one, STRANGER, 1);
 }
 
-TEST(nor_while_ranks_open_their_links)
-{
-    ranks_run(3, 0, window_body, "self,tcp");
-}
-
 /* ---- with what a former member knows ---- */
 
 #define ENDPOINT_OFFER_BYTES_AT 28u /* link_ucx_region.c: where the head says how long the offer at the end is */
@@ -203,7 +197,7 @@ static uint32_t connections(void)
 }
 
 /* Rank 1 is a member of epoch 1, knows the key and the secret of rank 0's listener, and is left out of epoch 2. */
-static void former_body(struct ranks_one *one)
+RANKS_TEST_OVER(nor_does_a_former_member, 2, 0, "self,tcp")
 {
     static unsigned char endpoint[2048], in[64];
     struct stranger_port ports[PORTS_MAX];
@@ -264,11 +258,6 @@ static void former_body(struct ranks_one *one)
     tell(one, 0, 1);
 }
 
-TEST(nor_does_a_former_member)
-{
-    ranks_run(2, 0, former_body, "self,tcp");
-}
-
 /* ---- one node, and other networks ---- */
 
 static void one_node_body(struct ranks_one *one)
@@ -292,7 +281,6 @@ static void one_node_body(struct ranks_one *one)
         ranks_connect(one);
         ranks_talk(one, 3 + network);
     }
-    ranks_close(one);
 }
 
 TEST(a_job_of_one_node_listens_nowhere)

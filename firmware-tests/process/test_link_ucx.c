@@ -43,14 +43,12 @@ static void all_sizes(struct ranks_one *one, bool receive_first)
 static void messages_body(struct ranks_one *one)
 {
     uint64_t bytes = 0;
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     all_sizes(one, true);
     all_sizes(one, false);
     for (uint32_t i = 0; i < SIZES; i++) bytes += 2 * (one->world - 1) * sizes[i];
     RANK_CHECK(one, one->link->sent_bytes == bytes);
     RANK_CHECK(one, one->link->sent_messages == 2 * (one->world - 1) * SIZES);
-    ranks_close(one);
 }
 
 TEST(messages_of_all_sizes_arrive)
@@ -60,10 +58,9 @@ TEST(messages_of_all_sizes_arrive)
 }
 
 /* What close() is given to do is still sent: the receiver asks only after the sender has closed. */
-static void last_message_body(struct ranks_one *one)
+RANKS_TEST(a_message_sent_before_close_arrives, 2, 0)
 {
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     if (one->rank == 0) {
         ranks_fill(out[0][2], 8, 5);
         ranks_send(one, 0, 1, ranks_tag(0), out[0][2], 8);
@@ -77,11 +74,6 @@ static void last_message_body(struct ranks_one *one)
         RANK_CHECK(one, ranks_filled(in[0][2], 8, 5));
         ranks_close(one);
     }
-}
-
-TEST(a_message_sent_before_close_arrives)
-{
-    ranks_run_each(2, 0, last_message_body);
 }
 
 static const struct size_case {
@@ -116,7 +108,6 @@ static void size_case_body(struct ranks_one *one)
         RANK_CHECK(one, strncmp(one->link->fault.text, want, strlen(want)) == 0);
     }
     ranks_meet(one);
-    ranks_close(one);
 }
 
 TEST(another_size_is_named_with_both_sizes)
@@ -127,7 +118,7 @@ TEST(another_size_is_named_with_both_sizes)
 
 /* ---- rules of posting ---- */
 
-static void rules_body(struct ranks_one *one)
+RANKS_TEST(posting_keeps_its_bounds_and_cancel_ends_a_receive, 2, 0)
 {
     struct gf_fault *fault;
     char byte = 0;
@@ -159,11 +150,7 @@ static void rules_body(struct ranks_one *one)
     RANK_CHECK(one, fault->code == GF_ERR_PARAM);
     RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[1]) == GF_ERR_ABORTED);
     RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[2]) == GF_ERR_ABORTED);
-}
-
-TEST(posting_keeps_its_bounds_and_cancel_ends_a_receive)
-{
-    ranks_run_each(2, 0, rules_body);
+    one->link = NULL;
 }
 
 /* ---- shared memory ---- */
@@ -173,8 +160,7 @@ static void map_body(struct ranks_one *one)
     const uint32_t left = (one->rank + one->world - 1) % one->world, right = (one->rank + 1) % one->world;
     bool shared = strstr(one->arg, "posix") != NULL;
     uint64_t *own;
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     own = one->link->driver->region(one->link);
     RANK_CHECK(one, (own != NULL) && (one->link->driver->map(one->link, one->rank) == own));
     RANK_CHECK(one, one->link->driver->map(one->link, one->world) == NULL);
@@ -192,7 +178,6 @@ static void map_body(struct ranks_one *one)
         while (one->link->driver->flag_load(one->link, 8) != round) ranks_progress(one);
     }
     ranks_meet(one);
-    ranks_close(one);
 }
 
 TEST(regions_are_mapped_where_memory_is_shared_and_null_elsewhere)
@@ -201,7 +186,7 @@ TEST(regions_are_mapped_where_memory_is_shared_and_null_elsewhere)
     ranks_run_each(3, 0, map_body);
 }
 
-static void no_region_body(struct ranks_one *one)
+RANKS_TEST(a_rank_without_a_region_maps_to_null, 2, 0)
 {
     ranks_setup(one, one->arg);
     one->setup.region_bytes = (one->rank == 0) ? 0 : 4096;
@@ -209,15 +194,9 @@ static void no_region_body(struct ranks_one *one)
     RANK_CHECK(one, (one->link->driver->region(one->link) == NULL) == (one->rank == 0));
     if (one->rank == 1) RANK_CHECK(one, one->link->driver->map(one->link, 0) == NULL);
     ranks_meet(one);
-    ranks_close(one);
 }
 
-TEST(a_rank_without_a_region_maps_to_null)
-{
-    ranks_run_each(2, 0, no_region_body);
-}
-
-static void huge_pages_body(struct ranks_one *one)
+RANKS_TEST(huge_pages_are_tried_and_the_outcome_is_logged, 1, 0)
 {
     ranks_setup(one, one->arg);
     one->setup.huge_pages = true;
@@ -225,21 +204,14 @@ static void huge_pages_body(struct ranks_one *one)
     ranks_open(one);
     RANK_CHECK(one, strstr(one->log, "huge pages were asked for, the exchange region has pages of ") != NULL);
     RANK_CHECK(one, one->link->driver->region(one->link) != NULL);
-    ranks_close(one);
-}
-
-TEST(huge_pages_are_tried_and_the_outcome_is_logged)
-{
-    ranks_run_each(1, 0, huge_pages_body);
 }
 
 /* ---- sleeping ---- */
 
-static void wake_body(struct ranks_one *one)
+RANKS_TEST(a_message_wakes_a_sleeper, 2, 0)
 {
     char byte = 0;
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     for (uint32_t round = 0; round < 20; round++) {
         if (one->rank == 0) {
             struct pollfd ready = {.fd = one->link->driver->wake_fd(one->link), .events = POLLIN};
@@ -265,23 +237,16 @@ static void wake_body(struct ranks_one *one)
         }
     }
     ranks_meet(one);
-    ranks_close(one);
-}
-
-TEST(a_message_wakes_a_sleeper)
-{
-    ranks_run_each(2, 0, wake_body);
 }
 
 /* ---- epochs ---- */
 
-static void reset_body(struct ranks_one *one)
+RANKS_TEST(reset_ends_all_requests_and_a_new_epoch_works, 2, 0)
 {
     static unsigned char old[2048];
     size_t old_bytes = 0;
     uint32_t peer = 1 - one->rank;
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     ranks_endpoint_swap(one, peer, old, &old_bytes);
     for (uint32_t epoch = 2; epoch < 5; epoch++) {
         memset(one->link->driver->region(one->link), 0xff, 65536);
@@ -314,17 +279,11 @@ static void reset_body(struct ranks_one *one)
         RANK_CHECK(one, ranks_filled(in[0][3], 4096, epoch));
         ranks_meet(one);
     }
-    ranks_close(one);
-}
-
-TEST(reset_ends_all_requests_and_a_new_epoch_works)
-{
-    ranks_run_each(2, 0, reset_body);
 }
 
 /* ---- two links in one process ---- */
 
-static void two_links_body(struct ranks_one *one)
+RANKS_TEST(links_of_one_process_are_independent, 1, 0)
 {
     static struct ranks_one other;
     static unsigned char endpoint[2048];
@@ -351,12 +310,6 @@ static void two_links_body(struct ranks_one *one)
     RANK_CHECK(one, ranks_filled(in[0][5], 1u << 20, 3));
     ranks_close(&other);
     (void)gf_link_ucx.progress(one->link);
-    ranks_close(one);
-}
-
-TEST(links_of_one_process_are_independent)
-{
-    ranks_run_each(1, 0, two_links_body);
 }
 
 /* Looked at before main(), where cmocka puts its own. */

@@ -135,6 +135,7 @@ static void life_run(struct ranks_one *one, uint32_t life)
     RANK_CHECK(one, open_files() == files);
     for (uint32_t i = 0; i < RANKS_REQS; i++) free((void *)one->reqs[i]);
     free(one->state);
+    one->link = NULL;
 }
 
 static void lives_body(struct ranks_one *one)

@@ -17,13 +17,12 @@ static unsigned char out[RANKS_MAX][RANKS_MESSAGE_MAX], in[RANKS_MAX][RANKS_MESS
 
 /* Rank 1 dies in the middle of large messages both ways. Rank 0 hears of it by the socket, as by a control
  * channel. */
-static void killed_body(struct ranks_one *one)
+RANKS_TEST(a_killed_peer_hangs_nobody, 2, 1u << 1)
 {
     char byte;
     uint32_t peer = 1 - one->rank;
     gf_status status;
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     ranks_warm(one);
     for (uint32_t i = 0; i < 32; i++) ranks_recv(one, i, peer, ranks_tag(i), in[i % 3], 1u << 20);
     for (uint32_t i = 0; i < 32; i++) {
@@ -42,18 +41,13 @@ static void killed_body(struct ranks_one *one)
     one->link->driver->close(one->link);
     for (uint32_t i = 0; i < 64; i++)
         RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) != GF_AGAIN);
-}
-
-TEST(a_killed_peer_hangs_nobody)
-{
-    ranks_run_each(2, 1u << 1, killed_body);
+    one->link = NULL;
 }
 
 /* The mapping of a dead rank's region stays good until reset. */
-static void survivors_body(struct ranks_one *one)
+RANKS_TEST(survivors_of_a_kill_keep_working, 3, 1u << 2)
 {
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     ranks_warm(one);
     if (one->rank == 2) (void)kill(getpid(), SIGKILL);
     for (char byte; recv(one->to[2], &byte, 1, MSG_DONTWAIT) != 0;) ranks_progress(one);
@@ -64,16 +58,14 @@ static void survivors_body(struct ranks_one *one)
     RANK_CHECK(one, (ranks_end(one, 1) == GF_OK) && (ranks_end(one, 2) == GF_OK));
     RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
     RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) == GF_ERR_ABORTED);
-    ranks_close(one);
 }
 
 /* A drop ends what only the dead could have ended, and neither flushes nor makes anything: the region and what lies in
  * it stay. A reset behind it makes the link anew. */
-static void dropped_body(struct ranks_one *one)
+RANKS_TEST(a_drop_ends_all_and_keeps_the_region, 2, 1u << 1)
 {
     uint64_t *own;
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     ranks_warm(one);
     own = one->link->driver->region(one->link);
     *own = 4711;
@@ -88,21 +80,10 @@ static void dropped_body(struct ranks_one *one)
     RANK_CHECK(one, one->link->driver->send_post(one->link, 1, ranks_tag(0), 0, 0, one->reqs[0]) == GF_ERR_STATE);
     RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
     RANK_CHECK(one, one->link->driver->wake_fd(one->link) >= 0);
-    ranks_close(one);
-}
-
-TEST(a_drop_ends_all_and_keeps_the_region)
-{
-    ranks_run_each(2, 1u << 1, dropped_body);
-}
-
-TEST(survivors_of_a_kill_keep_working)
-{
-    ranks_run_each(3, 1u << 2, survivors_body);
 }
 
 /* Rank 1 is gone before rank 0 connects to it: an error or not, but neither a hang nor an abort. */
-static void dead_endpoint_body(struct ranks_one *one)
+RANKS_TEST(a_peer_that_died_before_connect_hangs_nobody, 2, 1u << 1)
 {
     static unsigned char endpoint[2048];
     size_t size_bytes = 0;
@@ -123,12 +104,6 @@ static void dead_endpoint_body(struct ranks_one *one)
                 RANK_CHECK(one, one->link->fault.peer == 1);
         for (int i = 0; i < 2000; i++) ranks_progress(one);
     }
-    ranks_close(one);
-}
-
-TEST(a_peer_that_died_before_connect_hangs_nobody)
-{
-    ranks_run_each(2, 1u << 1, dead_endpoint_body);
 }
 
 /* Rank 1 dies between the two calls with which rank 0 connects to it: its memory is not there to be mapped. */
@@ -145,7 +120,7 @@ ucs_status_t __wrap_ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *pa
     return status;
 }
 
-static void dying_body(struct ranks_one *one)
+RANKS_TEST(a_peer_that_dies_while_its_memory_is_mapped_ends_nobody, 2, 1u << 1)
 {
     static unsigned char endpoint[2048];
     size_t size_bytes = 0;
@@ -161,17 +136,11 @@ static void dying_body(struct ranks_one *one)
     RANK_CHECK(one, one->link->driver->connect(one->link, 1, endpoint, size_bytes) == GF_OK);
     dying = NULL;
     RANK_CHECK(one, one->link->driver->map(one->link, 1) == NULL);
-    ranks_close(one);
-}
-
-TEST(a_peer_that_dies_while_its_memory_is_mapped_ends_nobody)
-{
-    ranks_run_each(2, 1u << 1, dying_body);
 }
 
 /* The way over tcp is not there yet when a large message over posix asks UCX to finish its setting up, and the worker
  * ends. */
-static void unfinished_body(struct ranks_one *one)
+RANKS_TEST(a_worker_may_end_while_ucx_sets_up_its_connections, 2, 0)
 {
     static unsigned char endpoint[2048];
     size_t size_bytes = 0;
@@ -190,12 +159,6 @@ static void unfinished_body(struct ranks_one *one)
         RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) != GF_AGAIN);
         RANK_CHECK(one, write(one->to[1], &byte, 1) == 1);
     }
-    ranks_close(one);
-}
-
-TEST(a_worker_may_end_while_ucx_sets_up_its_connections)
-{
-    ranks_run_each(2, 0, unfinished_body);
 }
 
 /* ---- what open and connect refuse ---- */
@@ -273,7 +236,7 @@ TEST(bad_settings_are_refused_with_their_names)
         ranks_run(1, 0, open_case_body, &open_cases[i]);
 }
 
-static void full_body(struct ranks_one *one)
+RANKS_TEST_OVER(no_more_shared_memory_is_taken_than_there_is, 1, 0, "self,posix")
 {
     struct gf_fault fault = {.code = GF_OK};
     struct statvfs space;
@@ -285,12 +248,7 @@ static void full_body(struct ranks_one *one)
     RANK_CHECK(one, (strstr(fault.text, "/dev/shm") != NULL) && (strstr(fault.text, "MiB free") != NULL));
 }
 
-TEST(no_more_shared_memory_is_taken_than_there_is)
-{
-    ranks_run(1, 0, full_body, "self,posix");
-}
-
-static void endpoint_body(struct ranks_one *one)
+RANKS_TEST(a_wrong_endpoint_is_refused, 2, 0)
 {
     static unsigned char endpoint[2048], bad[2049];
     size_t size_bytes = 0;
@@ -318,12 +276,4 @@ static void endpoint_body(struct ranks_one *one)
     ranks_connect(one); /* and after all that the right one still works */
     RANK_CHECK(one, one->link->driver->connect(one->link, 1 - one->rank, endpoint, size_bytes) == GF_ERR_STATE);
     ranks_meet(one);
-    ranks_close(one);
 }
-
-TEST(a_wrong_endpoint_is_refused)
-{
-    ranks_run_each(2, 0, endpoint_body);
-}
-
-/* ---- handlers ---- */

@@ -101,8 +101,7 @@ static uint64_t allowed(const char *transports, size_t size_bytes, uint64_t mess
 
 static void nothing_allocated_body(struct ranks_one *one)
 {
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     for (uint32_t turn = 0; turn < 4; turn++)
         for (size_t i = 0; i < SIZES; i++) {
             window_exchange(one, WINDOW, sizes[i], (turn & 1) != 0);
@@ -119,16 +118,14 @@ static void nothing_allocated_body(struct ranks_one *one)
         RANK_CHECK(one, after - before <= allowed(one->arg, sizes[i], 8 * (uint64_t)exchanges));
         ranks_meet(one);
     }
-    ranks_close(one);
 }
 
 /* A process that is killed leaves no file in /dev/shm: its segments never have a name there. */
-static void no_names_body(struct ranks_one *one)
+RANKS_TEST_OVER(segments_have_no_names, 2, 0, "self,posix")
 {
     char at[32], path[64];
     uint32_t segments = 0;
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     for (int fd = 0; fd < 256; fd++) {
         (void)snprintf(at, sizeof at, "/proc/self/fd/%d", fd);
         ssize_t bytes = readlink(at, path, sizeof path - 1);
@@ -138,12 +135,6 @@ static void no_names_body(struct ranks_one *one)
     }
     RANK_CHECK(one, segments >= 2); /* the region, and what UCX receives in */
     RANK_CHECK(one, one->link->driver->map(one->link, 1 - one->rank) != NULL);
-    ranks_close(one);
-}
-
-TEST(segments_have_no_names)
-{
-    ranks_run(2, 0, no_names_body, "self,posix");
 }
 
 TEST(nothing_is_allocated_after_warm_up)

@@ -26,11 +26,10 @@ static void wake_round(struct ranks_one *one, uint64_t round, uint32_t pause_ms)
 }
 
 /* Rank 1 sleeps; rank 0 sets the flag at once, where it races with the announcement, or while rank 1 sleeps. */
-static void sleep_body(struct ranks_one *one)
+RANKS_TEST_OVER(a_flag_ends_a_sleep, 2, 0, "self,posix")
 {
     struct timespec begin, end;
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (uint64_t round = 1; round <= 200; round++) {
         ranks_meet(one);
@@ -40,29 +39,16 @@ static void sleep_body(struct ranks_one *one)
     clock_gettime(CLOCK_MONOTONIC, &end);
     RANK_CHECK(one, end.tv_sec - begin.tv_sec < 7); /* none ran out */
     ranks_meet(one);
-    ranks_close(one);
 }
 
-TEST(a_flag_ends_a_sleep)
-{
-    ranks_run(2, 0, sleep_body, "self,posix");
-}
-
-static void alone_body(struct ranks_one *one)
+RANKS_TEST_OVER(a_sleep_that_nobody_ends_times_out_and_takes_its_announcement_back, 2, 0, "self,posix")
 {
     const struct gf_link_driver *driver;
-    ranks_setup(one, one->arg);
-    ranks_open(one);
+    ranks_begin(one);
     driver = one->link->driver;
     driver->flag_sleep(one->link, SLEEP_AT, UINT64_C(8000000000)); /* not announced, or taken back by a waker: no sleep */
     driver->flag_arm(one->link, SLEEP_AT);
     driver->flag_sleep(one->link, SLEEP_AT, UINT64_C(20000000)); /* nobody wakes it */
     RANK_CHECK(one, driver->flag_load(one->link, SLEEP_AT) == 0);
     ranks_meet(one);
-    ranks_close(one);
-}
-
-TEST(a_sleep_that_nobody_ends_times_out_and_takes_its_announcement_back)
-{
-    ranks_run(2, 0, alone_body, "self,posix");
 }

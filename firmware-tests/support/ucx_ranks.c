@@ -62,6 +62,7 @@ void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *o
                     else if (sockets[a][b] >= 0) (void)close(sockets[a][b]);
                 }
             body(&one);
+            if (one.link != NULL) ranks_close(&one);
             _exit(0); /* no leak check at exit: UCX keeps its globals */
         }
     }
@@ -152,6 +153,12 @@ void ranks_open(struct ranks_one *one)
     struct gf_fault fault = {.code = GF_OK};
     if (ranks_open_try(one, &fault) != GF_OK) ranks_fail(one, __FILE__, __LINE__, fault.text);
     ranks_connect(one);
+}
+
+void ranks_begin(struct ranks_one *one)
+{
+    ranks_setup(one, one->arg);
+    ranks_open(one);
 }
 
 void ranks_close(struct ranks_one *one)
