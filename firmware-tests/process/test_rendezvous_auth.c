@@ -79,13 +79,11 @@ TEST(a_key_file_of_another_user_is_refused)
 
 TEST(a_key_allows_an_address_beyond_loopback)
 {
-    begin();
     struct gf_rendezvous_setup setup = keyed(0, 2, key_a);
     setup.bind = "0.0.0.0";
     end_open(0, &setup);
     keyed_open(1, 1, 2, key_a);
     UNTIL((seen[0].connected == 2) && (seen[1].connected == 1));
-    tcp_world_close(&star);
 }
 
 /* ---- who joins ---- */
@@ -93,7 +91,6 @@ TEST(a_key_allows_an_address_beyond_loopback)
 TEST(ranks_with_the_same_key_join_and_talk)
 {
     static unsigned char large[GF_FRAME_PAYLOAD_MAX];
-    begin();
     memset(large, 'L', sizeof large);
     for (uint32_t rank = 0; rank < 5; rank++) keyed_open(rank, rank, 5, key_a);
     UNTIL((seen[0].connected == 0x1e) &&
@@ -111,14 +108,12 @@ TEST(ranks_with_the_same_key_join_and_talk)
         }
     }
     assert_int_equal(seen[0].refused | seen[0].ended, 0);
-    tcp_world_close(&star);
 }
 
 TEST(a_full_authenticated_channel_loses_nothing)
 {
     static unsigned char large[GF_FRAME_PAYLOAD_MAX];
     uint32_t sent = 0;
-    begin();
     for (uint32_t rank = 0; rank < 2; rank++) keyed_open(rank, rank, 2, key_a);
     UNTIL((seen[0].connected == 2) && (seen[1].connected == 1));
     while (gf_rendezvous_tcp.send(star.ends[0], 1, sent + 1, large, sizeof large - (sent % 50)) == GF_OK) sent++;
@@ -127,7 +122,6 @@ TEST(a_full_authenticated_channel_loses_nothing)
     assert_int_equal(seen[1].last_kind, sent);
     assert_int_equal(gf_rendezvous_tcp.send(star.ends[0], 1, 77, large, 1), GF_OK);
     UNTIL(seen[1].frames == sent + 1);
-    tcp_world_close(&star);
 }
 
 static const struct key_case {
@@ -162,7 +156,6 @@ TEST(keys_that_differ_are_named_on_both_sides)
 
 TEST(what_a_rank_with_the_key_says_is_believed)
 {
-    begin();
     keyed_open(0, 0, 3, key_a);
     keyed_open(1, 1, 4, key_a);
     assert_refused(1, "world 3 at rank 0, 4 at rank 1");
@@ -173,7 +166,6 @@ TEST(what_a_rank_with_the_key_says_is_believed)
     keyed_open(3, 2, 3, key_a);
     assert_refused(3, "rank 2 is here already");
     assert_int_equal(seen[0].ended, 0);
-    tcp_world_close(&star);
 }
 
 /* ---- strangers ---- */
@@ -182,7 +174,6 @@ TEST(a_challenge_sent_back_proves_nothing)
 {
     unsigned char hello[HELLO_FRAME], first[CHALLENGE_FRAME], second[CHALLENGE_FRAME], proof[PROOF_FRAME];
     struct gf_put put = {proof, sizeof proof};
-    begin();
     keyed_open(0, 0, 2, key_a);
     int fds[2] = {stranger_at(star.address), stranger_at(star.address)};
     hello_make(hello, 1, 2, 1);
@@ -201,7 +192,6 @@ TEST(a_challenge_sent_back_proves_nothing)
     assert_proof_is_refused(fds[1], proof); /* its own, as it came */
     (void)close(fds[0]);
     (void)close(fds[1]);
-    tcp_world_close(&star);
 }
 
 static uint32_t descriptors(void)
@@ -214,53 +204,68 @@ static uint32_t descriptors(void)
     return count;
 }
 
-TEST(thousands_of_strangers_do_not_stop_a_keyed_job)
+/* What a stranger does who came as number i: half of them have heard the proof of a hello on the wire. False: he has gone. */
+static bool misbehaves(int fd, uint32_t i, const char *key)
 {
-    static unsigned char noise[4096];
-    unsigned char hello[HELLO_FRAME];
+    static unsigned char noise[1 << 16], hello[HELLO_FRAME];
+    memset(noise, 'N', sizeof noise);
+    hello_make(hello, 1 + i % 5, 6, key[0] != 0);
+    if ((key[0] != 0) && (i / 11 % 2 == 0)) hello_prove(hello, key);
+    switch (i % 11) {
+    case 0: break;                                  /* half-open */
+    case 1: say(fd, hello, 50); break;              /* slow */
+    case 2: say(fd, noise, sizeof noise); break;    /* oversized */
+    case 3:                                         /* without a key */
+        hello_make(hello, 1 + i % 5, 6, 0);
+        if (key[0] != 0) say(fd, hello, sizeof hello);
+        break;
+    case 4: say(fd, hello, (key[0] != 0) ? sizeof hello : 20); break; /* silent once challenged */
+    case 5:                                         /* a proof that is none */
+        if (key[0] != 0) say(fd, hello, sizeof hello);
+        say(fd, noise, PROOF_FRAME);
+        break;
+    case 6:                                         /* half a proof */
+        if (key[0] != 0) say(fd, hello, sizeof hello);
+        say(fd, noise, PROOF_FRAME / 2);
+        break;
+    case 7: say(fd, "GET / HTTP/1.1\r\n\r\nHost: gradient\r\n\r\n", 36); break;
+    case 8:                                         /* a size beyond all bounds */
+        memset(hello + 12, 0xff, 4);
+        say(fd, hello, sizeof hello);
+        break;
+    case 9:                                         /* of another job */
+        hello[16] ^= 1;
+        say(fd, hello, sizeof hello);
+        break;
+    case 10:                                        /* does not wait for the challenge */
+        if (key[0] != 0) say(fd, hello, sizeof hello);
+        (void)close(fd);
+        return false;
+    }
+    return true;
+}
+
+static void strangers_come(const char *key, uint32_t count)
+{
     int open_fds[150];
     uint32_t opened = 0;
     const uint32_t open_max = LENGTH(open_fds);
     memset(open_fds, -1, sizeof open_fds);
-    memset(noise, 'N', sizeof noise);
     begin();
-    keyed_open(0, 0, 6, key_a);
+    keyed_open(0, 0, 6, key);
     uint32_t descriptors_before = descriptors();
     size_t allocated_before = mallinfo2().uordblks;
-    for (uint32_t i = 0; i < 5000; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         int *fd = &open_fds[opened++ % open_max];
         if (*fd >= 0) (void)close(*fd);
         *fd = stranger_at(star.address);
-        hello_make(hello, 1 + i % 5, 6, 1);
-        if (i % 16 < 8) hello_prove(hello, key_a); /* heard on the wire; the others have no key */
-        switch (i % 8) {
-        case 0: break;                                            /* half-open */
-        case 1: say(*fd, hello, 50); break;                       /* slow */
-        case 2: say(*fd, noise, sizeof noise); break;             /* oversized */
-        case 3:                                                   /* without a key */
-            hello_make(hello, 1 + i % 5, 6, 0);
-            say(*fd, hello, sizeof hello);
-            break;
-        case 4: say(*fd, hello, sizeof hello); break;             /* silent once challenged */
-        case 5:                                                   /* a proof that is none */
-            say(*fd, hello, sizeof hello);
-            say(*fd, noise, PROOF_FRAME);
-            break;
-        case 6:                                                   /* half a proof */
-            say(*fd, hello, sizeof hello);
-            say(*fd, noise, PROOF_FRAME / 2);
-            break;
-        case 7:                                                   /* does not wait for the challenge */
-            say(*fd, hello, sizeof hello);
-            (void)close(*fd);
-            *fd = -1;
-            break;
-        }
+        if (!misbehaves(*fd, i, key)) *fd = -1;
         now_ns += 10 * MS;
         for (int t = 0; t < 2; t++) turn();
-        if (i % 1000 == 500) { /* ranks come in the middle of it */
+        if (i % (count / 5) == count / 10) { /* ranks come in the middle of it */
             size_t allocated = mallinfo2().uordblks;
-            keyed_open(1 + i / 1000, 1 + i / 1000, 6, key_a);
+            uint32_t rank = 1 + i / (count / 5);
+            keyed_open(rank, rank, 6, key);
             allocated_before += mallinfo2().uordblks - allocated; /* the test's own, for that end */
         }
     }
@@ -279,6 +284,12 @@ TEST(thousands_of_strangers_do_not_stop_a_keyed_job)
     }
     UNTIL(seen[0].frames == 5);
     tcp_world_close(&star);
+}
+
+TEST(thousands_of_strangers_do_not_stop_a_job)
+{
+    strangers_come(key_a, 5000);
+    strangers_come("", 500);
 }
 
 /* Something else listens at the address, and has no key: it learns a nonce and nothing more. */
@@ -318,7 +329,6 @@ TEST(many_ranks_at_once_do_not_push_each_other_out)
 {
     unsigned char hello[HELLO_FRAME];
     int fds[16];
-    begin();
     keyed_open(0, 0, 8, key_a);
     for (uint32_t i = 0; i < 16; i++) {
         fds[i] = stranger_at(star.address);
@@ -334,7 +344,6 @@ TEST(many_ranks_at_once_do_not_push_each_other_out)
     UNTIL(seen[0].connected == 0xfe);
     assert_true(now_ns - since_ns < 400 * MS);
     for (uint32_t i = 0; i < 16; i++) (void)close(fds[i]);
-    tcp_world_close(&star);
 }
 
 /* Neither a proof nor a frame can be sent back to whom it came from: both sides say the same bytes, each with a key of
@@ -358,4 +367,5 @@ TEST(what_one_side_proves_or_signs_does_not_fit_the_other)
     assert_false(gf_auth_mac_fits(&again, "frame", 5, MAC)); /* once */
 }
 
+TEST_EACH(begin, world_end)
 TEST_AROUND(keys_setup, keys_teardown)

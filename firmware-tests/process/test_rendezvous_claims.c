@@ -186,7 +186,6 @@ TEST(one_that_goes_away_between_two_endpoints_ends_no_join)
         const unsigned char *of = gf_members_endpoint(world.ranks[rank].members, CLAIMED, &bytes);
         assert_true((bytes == ENDPOINT_MAX - CLAIMED) && (of[0] == 100 + CLAIMED));
     }
-    members_world_end();
 }
 
 /* The right one is told "not now" until the other has been silent for a second. */
@@ -217,7 +216,6 @@ TEST(a_rank_that_is_kept_is_named_at_the_deadline)
     assert_non_null(strstr(error_of(CLAIMED)->text, "refused rank 2 for"));
     assert_non_null(strstr(error_of(CLAIMED)->text, "rank 2 is here already: was it started twice?"));
     (void)close(fd);
-    members_world_end();
 }
 
 /* A process that says hello and then does not poll for seconds finds its rank claimed, and claims it again. */
@@ -240,5 +238,6 @@ TEST(a_slow_one_that_was_rejected_comes_in)
     members_world_until(GF_OK);
     assert_endpoints_are_everywhere();
     (void)close(fd);
-    members_world_end();
 }
+
+TEST_EACH(NULL, members_world_end)

@@ -9,7 +9,6 @@
 TEST(a_hello_without_its_proof_is_turned_away_at_once)
 {
     unsigned char hello[HELLO_FRAME], answer[ANSWER_FRAME], more;
-    begin();
     keyed_open(0, 0, 2, key_a);
     for (uint32_t i = 0; i <= HELLO_FRAME; i++) { /* one bit of each byte, at last none */
         int fd = stranger_at(star.address);
@@ -28,7 +27,6 @@ TEST(a_hello_without_its_proof_is_turned_away_at_once)
         (void)close(fd);
     }
     assert_int_equal(seen[0].connected | seen[0].refused, 0);
-    tcp_world_close(&star);
 }
 
 /* 500 of them lie in front of two ranks. */
@@ -36,7 +34,6 @@ TEST(a_flood_of_hellos_costs_a_bounded_share_of_each_poll)
 {
     unsigned char hello[HELLO_FRAME];
     static int fds[500];
-    begin();
     keyed_open(0, 0, 3, key_a);
     for (int i = 0; i < 500; i++) {
         fds[i] = stranger_at(star.address);
@@ -51,14 +48,12 @@ TEST(a_flood_of_hellos_costs_a_bounded_share_of_each_poll)
     }
     assert_true(turns > 500 / 16); /* 16 a poll, no more */
     for (int i = 0; i < 500; i++) (void)close(fds[i]);
-    tcp_world_close(&star);
 }
 
 /* Reasons are for ranks that were started wrongly: 16 in 100 ms. The others hear the connection's end. */
 TEST(in_a_flood_most_hear_no_reason)
 {
     unsigned char hello[HELLO_FRAME], answer[ANSWER_FRAME];
-    begin();
     keyed_open(0, 0, 2, key_a);
     for (uint32_t round = 0; round < 2; round++) {
         uint32_t told = 0;
@@ -72,7 +67,6 @@ TEST(in_a_flood_most_hear_no_reason)
         assert_int_equal(told, 16);
         now_ns += 100 * MS;
     }
-    tcp_world_close(&star);
 }
 
 /* Each rank listens for the day when it coordinates. More strangers than the kernel keeps waiting come there before. */
@@ -80,7 +74,6 @@ TEST(strangers_do_not_lie_in_front_of_a_new_star)
 {
     unsigned char hello[HELLO_FRAME];
     char at[GF_CONTROL_ADDRESS_BYTES];
-    begin();
     for (uint32_t rank = 0; rank < 3; rank++) keyed_open(rank, rank, 3, key_a);
     UNTIL((seen[0].connected == 6) && (seen[1].connected == 1) && (seen[2].connected == 1));
     gf_rendezvous_tcp.address(star.ends[1], at);
@@ -102,7 +95,6 @@ TEST(strangers_do_not_lie_in_front_of_a_new_star)
     uint64_t since_ns = now_ns;
     UNTIL((seen[1].connected == 4) && (seen[2].connected == 2));
     assert_true(now_ns - since_ns < 5 * MS);
-    tcp_world_close(&star);
 }
 
 /* Polls from the coordinator's end until both survivors are connected anew; before each, so many strangers come to
@@ -143,4 +135,5 @@ TEST(in_a_flood_a_view_change_takes_at_most_twice_the_polls)
     assert_true(flooded <= 2 * quiet);
 }
 
+TEST_EACH(begin, world_end)
 TEST_AROUND(keys_setup, keys_teardown)

@@ -28,7 +28,6 @@ static void both_progress(void)
 TEST(a_recorded_handshake_is_no_use)
 {
     static unsigned char recorded[MIDDLE_RECORD_MAX], challenge[CHALLENGE_FRAME];
-    begin();
     keyed_open(0, 0, 2, key_a);
     middle_open(&middle, star.address);
     struct gf_rendezvous_setup setup = keyed(1, 2, key_a);
@@ -193,4 +192,5 @@ TEST(frames_come_once_in_order_from_the_peer)
     }
 }
 
+TEST_EACH(begin, world_end)
 TEST_AROUND(keys_setup, keys_teardown)

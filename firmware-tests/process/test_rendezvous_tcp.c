@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- joining and frames ---- */
@@ -48,7 +47,6 @@ TEST(a_full_channel_says_again_and_loses_nothing)
 {
     static unsigned char payload[GF_FRAME_PAYLOAD_MAX];
     uint32_t sent = 0;
-    world_clear();
     turns_open(2);
     UNTIL(seen[0].connected && seen[1].connected);
     gf_status status = GF_OK;
@@ -69,12 +67,10 @@ TEST(a_full_channel_says_again_and_loses_nothing)
     assert_memory_equal(seen[0].last, payload, sizeof payload);
     assert_true(gf_rendezvous_tcp.flushed(star.ends[1]));
     assert_int_equal(gf_rendezvous_tcp.send(star.ends[1], 0, 1, payload, sizeof payload), GF_OK);
-    tcp_world_close(&star);
 }
 
 TEST(the_wake_descriptor_is_readable_when_there_is_something)
 {
-    world_clear();
     turns_open(2);
     UNTIL(seen[0].connected && seen[1].connected);
     struct pollfd wake = {.fd = gf_rendezvous_tcp.wake_fd(star.ends[0]), .events = POLLIN};
@@ -87,30 +83,23 @@ TEST(the_wake_descriptor_is_readable_when_there_is_something)
         assert_int_equal(gf_rendezvous_tcp.poll(star.ends[0], now_ns, &event), GF_OK);
     }
     assert_int_equal(poll(&wake, 1, 0), 0);
-    tcp_world_close(&star);
 }
 
 TEST(a_coordinator_that_comes_late_is_found)
 {
-    world_clear();
     for (uint32_t rank = 3; rank > 0; rank--) {
-        struct gf_rendezvous_setup setup = tcp_setup(&star, rank, 4);
-        end_open(rank, &setup);
+        end_join(rank, rank, 4);
     }
     for (int i = 0; i < 5000; i++) turn(); /* half a second of being refused */
     assert_int_equal(seen[1].connected | seen[2].connected | seen[3].connected, 0);
     assert_int_equal(seen[1].status, GF_AGAIN);
-    struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 4);
-    end_open(0, &setup);
+    end_join(0, 0, 4);
     UNTIL((seen[0].connected == 0xe) && (seen[1].connected & seen[2].connected & seen[3].connected));
-    tcp_world_close(&star);
 }
 
 TEST(an_unreachable_coordinator_is_named_at_the_deadline)
 {
-    world_clear();
-    struct gf_rendezvous_setup setup = tcp_setup(&star, 1, 2);
-    end_open(1, &setup);
+    end_join(1, 1, 2);
     for (int i = 0; i < 100; i++) turn();
     assert_int_equal(seen[1].status, GF_AGAIN);
     now_ns += 60 * SECOND;
@@ -121,12 +110,10 @@ TEST(an_unreachable_coordinator_is_named_at_the_deadline)
     assert_int_equal(star.ends[1]->fault.foreign_code, ECONNREFUSED);
     turn();
     assert_int_equal(seen[1].status, GF_ERR_TIMEOUT); /* it sticks */
-    tcp_world_close(&star);
 }
 
 TEST(the_end_of_a_connection_is_told)
 {
-    world_clear();
     turns_open(3);
     UNTIL((seen[0].connected == 6) && seen[1].connected && seen[2].connected);
     assert_int_equal(gf_rendezvous_tcp.send(star.ends[2], 0, 9, "bye", 3), GF_OK);
@@ -140,12 +127,10 @@ TEST(the_end_of_a_connection_is_told)
     tcp_world_end_close(&star, 0);
     UNTIL(seen[1].ended != 0);
     assert_int_equal(seen[1].frames, 1);
-    tcp_world_close(&star);
 }
 
 TEST(a_world_of_one_opens_nothing)
 {
-    world_clear();
     struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 1);
     setup.address = "no address at all";
     end_open(0, &setup);
@@ -153,7 +138,6 @@ TEST(a_world_of_one_opens_nothing)
     assert_int_equal(seen[0].status, GF_AGAIN);
     assert_int_equal(gf_rendezvous_tcp.wake_fd(star.ends[0]), -1);
     assert_true(gf_rendezvous_tcp.flushed(star.ends[0]));
-    tcp_world_close(&star);
 }
 
 /* ---- what is refused ---- */
@@ -175,16 +159,14 @@ TEST(a_rank_that_differs_is_refused_with_both_values)
     for (size_t i = 0; i < LENGTH(refusals); i++) {
         const struct refusal_case *c = &refusals[i];
         world_clear();
-        struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
-        end_open(0, &setup);
-        setup = tcp_setup(&star, c->rank, c->size);
+        end_join(0, 0, 2);
+        struct gf_rendezvous_setup setup = tcp_setup(&star, c->rank, c->size);
         setup.job_id = c->job_id;
         end_open(5, &setup);
         assert_refused(5, c->text);
         assert_int_equal(seen[0].refused, c->told);
         assert_int_equal(seen[0].connected, 0);
-        setup = tcp_setup(&star, 1, 2); /* the right one still gets in */
-        end_open(1, &setup);
+        end_join(1, 1, 2); /* the right one still gets in */
         UNTIL(seen[0].connected && seen[1].connected);
         tcp_world_close(&star);
     }
@@ -192,7 +174,6 @@ TEST(a_rank_that_differs_is_refused_with_both_values)
 
 TEST(a_rank_that_is_there_already_is_refused)
 {
-    world_clear();
     turns_open(3);
     UNTIL(seen[0].connected == 6);
     struct gf_rendezvous_setup setup = tcp_setup(&star, 1, 3);
@@ -204,34 +185,31 @@ TEST(a_rank_that_is_there_already_is_refused)
     UNTIL(seen[0].ended == 2);
     end_open(8, &setup);
     assert_refused(8, "rank 1 was here and has gone");
-    tcp_world_close(&star);
 }
 
 static const struct setup_case {
     const char *name;
-    const char *address, *bind, *key_file;
+    const char *address, *bind;
     uint32_t rank;
     bool insecure;
     gf_status expect;
     const char *text;
 } setups[] = {
-    {"no_port", "127.0.0.1", "", "", 0, false, GF_ERR_CONFIG, "rendezvous.address '127.0.0.1': expected"},
-    {"port_zero", "127.0.0.1:0", "", "", 1, false, GF_ERR_CONFIG, "port from 1 to 65535"},
-    {"port_too_large", "127.0.0.1:65536", "", "", 0, false, GF_ERR_CONFIG, "port from 1 to 65535"},
-    {"port_has_a_tail", "127.0.0.1:80x", "", "", 0, false, GF_ERR_CONFIG, "port from 1 to 65535"},
-    {"a_name_is_not_numeric", "localhost:7117", "", "", 0, false, GF_ERR_CONFIG, "expected a numeric address"},
-    {"ipv6_without_brackets", "::1:7117", "", "", 0, false, GF_ERR_CONFIG, "[fd00::1]:7117"},
-    {"ipv4_in_brackets", "[127.0.0.1]:7117", "", "", 0, false, GF_ERR_CONFIG, "expected a numeric address"},
-    {"empty", "", "", "", 0, false, GF_ERR_CONFIG, "rendezvous.address ''"},
-    {"a_very_long_one", "1111111111111111111111111111111111111111111111111111111111111111111:1", "", "", 0, false,
+    {"no_port", "127.0.0.1", "", 0, false, GF_ERR_CONFIG, "rendezvous.address '127.0.0.1': expected"},
+    {"port_zero", "127.0.0.1:0", "", 1, false, GF_ERR_CONFIG, "port from 1 to 65535"},
+    {"port_too_large", "127.0.0.1:65536", "", 0, false, GF_ERR_CONFIG, "port from 1 to 65535"},
+    {"port_has_a_tail", "127.0.0.1:80x", "", 0, false, GF_ERR_CONFIG, "port from 1 to 65535"},
+    {"a_name_is_not_numeric", "localhost:7117", "", 0, false, GF_ERR_CONFIG, "expected a numeric address"},
+    {"ipv6_without_brackets", "::1:7117", "", 0, false, GF_ERR_CONFIG, "[fd00::1]:7117"},
+    {"ipv4_in_brackets", "[127.0.0.1]:7117", "", 0, false, GF_ERR_CONFIG, "expected a numeric address"},
+    {"empty", "", "", 0, false, GF_ERR_CONFIG, "rendezvous.address ''"},
+    {"a_very_long_one", "1111111111111111111111111111111111111111111111111111111111111111111:1", "", 0, false,
      GF_ERR_CONFIG, "rendezvous.address"},
-    {"beyond_loopback", "0.0.0.0:7117", "", "", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
-    {"beyond_loopback_ipv6", "[::]:7117", "", "", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
-    {"bound_beyond_loopback", "127.0.0.1:7117", "0.0.0.0", "", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
-    {"bind_is_no_address", "127.0.0.1:7117", "eth0", "", 1, false, GF_ERR_CONFIG, "rendezvous.bind 'eth0'"},
-    {"bind_of_another_family", "127.0.0.1:7117", "::1", "", 1, false, GF_ERR_CONFIG, "both to be IPv4"},
-    {"key_file_missing", "127.0.0.1:7117", "", "/nonexistent/key", 0, false, GF_ERR_CONFIG, "No such file"},
-    {"key_file_is_a_folder", "127.0.0.1:7117", "", "/", 0, false, GF_ERR_CONFIG, "expected a file of this user"},
+    {"beyond_loopback", "0.0.0.0:7117", "", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
+    {"beyond_loopback_ipv6", "[::]:7117", "", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
+    {"bound_beyond_loopback", "127.0.0.1:7117", "0.0.0.0", 0, false, GF_ERR_CONFIG, "rendezvous.insecure"},
+    {"bind_is_no_address", "127.0.0.1:7117", "eth0", 1, false, GF_ERR_CONFIG, "rendezvous.bind 'eth0'"},
+    {"bind_of_another_family", "127.0.0.1:7117", "::1", 1, false, GF_ERR_CONFIG, "both to be IPv4"},
 };
 
 TEST(bad_setups_are_refused_by_name)
@@ -243,7 +221,6 @@ TEST(bad_setups_are_refused_by_name)
         struct gf_rendezvous_setup setup = tcp_setup(&star, c->rank, 2);
         setup.address = c->address;
         setup.bind = c->bind;
-        setup.key_file = c->key_file;
         setup.insecure = c->insecure;
         gf_status status = tcp_world_end_open(&star, 0, &setup, now_ns, &fault);
         if ((status != c->expect) || (strstr(fault.text, c->text) == NULL)) {
@@ -256,37 +233,15 @@ TEST(bad_setups_are_refused_by_name)
     }
 }
 
-TEST(a_key_that_others_may_read_is_refused)
-{
-    char path[] = "/tmp/gf-test-key-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    const mode_t modes[] = {0600, 0640, 0604};
-    const char *texts[] = {"expected 32 to 4096 bytes, found 0", "mode 0640", "mode 0604"};
-    for (int i = 0; i < 3; i++) {
-        struct gf_fault fault = {0};
-        world_clear();
-        assert_int_equal(fchmod(fd, modes[i]), 0);
-        struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
-        setup.key_file = path;
-        assert_int_equal(tcp_world_end_open(&star, 0, &setup, now_ns, &fault), GF_ERR_CONFIG);
-        assert_non_null(strstr(fault.text, texts[i]));
-    }
-    (void)close(fd);
-    (void)unlink(path);
-}
-
 TEST(a_port_in_use_is_named)
 {
     struct gf_fault fault = {0};
-    world_clear();
     struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
     end_open(0, &setup);
     assert_int_equal(tcp_world_end_open(&star, 1, &setup, now_ns, &fault), GF_ERR_SYSTEM);
     assert_int_equal(fault.foreign_code, EADDRINUSE);
     assert_string_equal(fault.foreign_call, "bind");
     assert_non_null(strstr(fault.text, star.address));
-    tcp_world_close(&star);
 }
 
 /* Ranks that may have to coordinate listen where they were told to, while there is room. */
@@ -295,7 +250,6 @@ TEST(ports_of_the_others_are_those_of_the_setup)
     static const char *const wrong[] = {"5000", "5000-", "-5000", "5001-5000", "0-10", "5000-65536", "5000-6000x"};
     char free_address[GF_TEXT_MAX], ports[32], address[GF_CONTROL_ADDRESS_BYTES], taken[GF_CONTROL_ADDRESS_BYTES];
     const char *port;
-    world_clear();
     tcp_address_free(free_address, false);
     port = strrchr(free_address, ':') + 1;
     (void)snprintf(ports, sizeof ports, "%s-%s", port, port);
@@ -321,3 +275,5 @@ TEST(ports_of_the_others_are_those_of_the_setup)
         tcp_world_close(&star);
     }
 }
+
+TEST_EACH(world_clear, world_end)

@@ -53,7 +53,6 @@ TEST(nobody_is_through_before_all_are_there)
     fake_connect(&fake, 1);
     members_world_until(GF_OK);
     assert_endpoints_are_everywhere();
-    members_world_end();
 }
 
 static const struct difference_case {
@@ -112,7 +111,6 @@ TEST(late_ranks_hear_why_the_join_failed)
     fake_connect(&fake, 3);
     members_world_until(GF_ERR_MISMATCH);
     assert_all_failed(GF_ERR_MISMATCH, 1, "3 tensors at rank 0, 9 at rank 1");
-    members_world_end();
 }
 
 TEST(a_refused_rank_fails_the_join)
@@ -126,7 +124,6 @@ TEST(a_refused_rank_fails_the_join)
     fake.ends[0].queue[fake.ends[0].count++].event = refused;
     members_world_until(GF_ERR_MISMATCH);
     assert_all_failed(GF_ERR_MISMATCH, 7, "ranks differ: world 3 at rank 0, 8 at rank 7");
-    members_world_end();
 }
 
 /* The same said by a process that proved nothing: the right one may still come, and if not, it is told. */
@@ -210,7 +207,6 @@ TEST(a_silent_coordinator_ends_the_join)
     world.now_ns += 62 * SECOND;
     assert_true(members_world_progress(GF_ERR_TIMEOUT));
     assert_all_failed(GF_ERR_TIMEOUT, 0, "joined rank 0 at 127.0.0.1:7117, which then said nothing");
-    members_world_end();
 }
 
 TEST(a_death_while_joining_is_told)
@@ -225,7 +221,6 @@ TEST(a_death_while_joining_is_told)
     fake_cut(&fake, 1, "connection closed by peer");
     members_world_until(GF_ERR_PEER);
     assert_all_failed(GF_ERR_PEER, 1, "rank 1 died while ranks were joining: connection closed by peer");
-    members_world_end();
 }
 
 TEST(leaving_a_join_tells_the_others)
@@ -238,7 +233,6 @@ TEST(leaving_a_join_tells_the_others)
     assert_int_equal(gf_members_leave(world.ranks[1].members, world.now_ns), GF_OK);
     assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_ERR_PEER);
     assert_non_null(strstr(error_of(0)->text, "rank 1 gave up: closed before all ranks had joined"));
-    members_world_end();
 }
 
 TEST(who_has_said_bye_may_go)
@@ -253,7 +247,6 @@ TEST(who_has_said_bye_may_go)
     assert_int_equal(gf_members_leave(world.ranks[2].members, world.now_ns), GF_AGAIN);
     assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_OK);
     assert_int_equal(gf_members_leave(world.ranks[2].members, world.now_ns), GF_OK);
-    members_world_end();
 }
 
 static const struct piece_case {
@@ -295,3 +288,5 @@ TEST(malformed_addresses_fail_the_join)
         members_world_end();
     }
 }
+
+TEST_EACH(NULL, members_world_end)

@@ -85,7 +85,6 @@ TEST(a_coordinator_that_closes_at_once_is_still_heard)
     world.ranks[1].stopped = false;
     members_world_until(GF_ERR_PEER);
     assert_all_failed(GF_ERR_PEER, 2, "rank 2 gave up: out of memory");
-    members_world_end();
 }
 
 static const struct gf_error late = {.code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE,
@@ -197,7 +196,6 @@ TEST(a_stopped_coordinator_is_found_by_each_rank)
     assert_int_equal(error_of(0)->code, GF_ERR_PEER);
     assert_int_equal(error_of(0)->peer, 1);
     assert_int_equal(error_of(2)->code, GF_ERR_PEER);
-    members_world_end();
 }
 
 TEST(a_rank_that_dies_during_the_inquiry_is_the_culprit)
@@ -212,7 +210,6 @@ TEST(a_rank_that_dies_during_the_inquiry_is_the_culprit)
     (void)attribute(1, &late, &error);
     assert_int_equal(error.code, GF_ERR_PEER);
     assert_int_equal(error.peer, 2);
-    members_world_end();
 }
 
 TEST(a_failed_link_between_live_ranks_is_told_as_seen)
@@ -226,7 +223,6 @@ TEST(a_failed_link_between_live_ranks_is_told_as_seen)
     for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_LINK);
     assert_all_failed(GF_ERR_LINK, 2, "rank 1: send to rank 2: Input/output error");
     assert_int_equal(error.operation, GF_OPERATION_ALLREDUCE);
-    members_world_end();
 }
 
 TEST(a_world_of_one_names_what_it_saw)
@@ -238,7 +234,6 @@ TEST(a_world_of_one_names_what_it_saw)
     assert_string_equal(error.text, late.text);
     assert_int_equal(gf_members_leave(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT); /* errors stick */
     assert_int_equal(gf_members_poll(world.ranks[0].members, world.now_ns), GF_ERR_TIMEOUT);
-    members_world_end();
 }
 
 TEST(malformed_frames_name_their_sender)
@@ -279,7 +274,6 @@ TEST(an_error_that_comes_without_a_text_gets_one)
     (void)gf_members_poll(world.ranks[0].members, world.now_ns);
     members_world_until(GF_ERR_ABORTED);
     assert_string_equal(error_of(2)->text, "no reason was given");
-    members_world_end();
 }
 
 /* The simulator's control channel is driven by the same logic. */
@@ -314,7 +308,6 @@ TEST(a_simulated_world_joins_dies_and_says_so)
     assert_int_equal(error_of(2)->step, 3);
     for (uint32_t rank = 0; rank < 8; rank++) ends[rank]->driver->close(ends[rank]);
     gf_sim_destroy(sim);
-    members_world_end();
 }
 
 /* ---- who comes in ---- */
@@ -363,3 +356,5 @@ TEST(who_rejoins_waits_where_all_fits)
         members_world_end();
     }
 }
+
+TEST_EACH(NULL, members_world_end)

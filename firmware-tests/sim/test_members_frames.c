@@ -140,7 +140,6 @@ TEST(a_promise_is_kept)
     assert_int_equal(members->view.accepted_view, 4);
     assert_true((members->table[0].owed & (1u << MEMBERS_ACCEPT)) != 0);
     assert_int_equal(members->view.epoch.epoch, 1); /* accepted is not committed */
-    members_world_end();
 }
 
 TEST(a_member_in_use_hears_of_no_commit_but_one_without_it)
@@ -153,7 +152,6 @@ TEST(a_member_in_use_hears_of_no_commit_but_one_without_it)
     assert_int_equal(world.ranks[1].members->view.epoch.epoch, 1);
     assert_true(commit_take(GF_OK, &without));
     assert_int_equal(gf_members_poll(world.ranks[1].members, world.now_ns), GF_ERR_QUORUM);
-    members_world_end();
 }
 
 /* The others may have gone on before it shrinks: its error stays, and the shrink says so. The first such word counts. */
@@ -169,7 +167,6 @@ TEST(who_has_failed_and_is_left_behind_keeps_its_error)
     gf_members_change(members, world.now_ns, &died);
     assert_int_equal(error_of(1)->code, GF_ERR_QUORUM);
     assert_non_null(strstr(error_of(1)->text, "went on without rank 1: epoch 1 is closed, epoch 2 has begun"));
-    members_world_end();
 }
 
 /* ---- to the coordinator: DO_VIEW_CHANGE, ACCEPT ---- */
@@ -253,7 +250,6 @@ TEST(a_process_that_proved_nothing_changes_no_view)
     struct gf_members *members = collector();
     gf_view_event(members, &refused);
     assert_int_equal(members->view.state, VIEW_COLLECT);
-    members_world_end();
 }
 
 /* Two of three are enough; the proposal that one of them had accepted is proposed again, and committed by two. */
@@ -272,7 +268,6 @@ TEST(what_may_have_been_chosen_is_proposed_again)
     assert_int_equal(gf_members_change_poll(members, world.now_ns, &plan), GF_ERR_QUORUM); /* it is of ranks 1 and 2 */
     assert_non_null(strstr(members->error.text, "epoch 1 is closed, epoch 2 has begun"));
     assert_int_equal(members->view.current.list.bits[0], 0x6);
-    members_world_end();
 }
 
 TEST(who_is_behind_by_an_epoch_learns_of_it)
@@ -377,3 +372,5 @@ TEST(an_address_comes_in_order_and_whole)
         members_world_end();
     }
 }
+
+TEST_EACH(NULL, members_world_end)

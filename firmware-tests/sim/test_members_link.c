@@ -118,5 +118,6 @@ TEST(a_word_about_links_after_the_join_is_none)
     (void)members_world_progress(GF_OK);
     assert_false(gf_members_link_due(world.ranks[1].members, &network));
     assert_int_equal(gf_members_error(world.ranks[1].members)->code, GF_ERR_PEER);
-    members_world_end();
 }
+
+TEST_EACH(NULL, members_world_end)

@@ -58,6 +58,7 @@ void members_world_end(void)
 {
     for (uint32_t rank = 0; rank < world.size; rank++) free(world.ranks[rank].state);
     if (world.over_tcp) tcp_world_close(&tcp);
+    memset(&world, 0, sizeof world);
 }
 
 static void open_all(void)

@@ -38,7 +38,7 @@ void members_world_begin(uint32_t size, bool over_tcp, uint32_t room_every);
 void rank_open(uint32_t rank, const struct gf_offer *offer);
 void members_world_open(uint32_t size, bool over_tcp, uint32_t room_every);
 void members_world_open_epoch(uint32_t size, uint32_t epoch); /* in memory */
-void members_world_end(void);
+void members_world_end(void); /* also where it has ended: TEST_EACH(NULL, members_world_end) */
 
 /* Everybody who runs polls once; 1 ms passes. True if all of them gave `expect`. */
 bool members_world_progress(gf_status expect);

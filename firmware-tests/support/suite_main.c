@@ -25,7 +25,31 @@ void suite_around(CMFixtureFunction before, CMFixtureFunction after)
     end = after;
 }
 
+static void (*each_before)(void), (*each_after)(void);
+
+void suite_each(void (*before)(void), void (*after)(void))
+{
+    each_before = before;
+    each_after = after;
+}
+
+static int test_begin(void **state)
+{
+    if (each_before != NULL) each_before();
+    return 0;
+}
+
+static int test_end(void **state)
+{
+    if (each_after != NULL) each_after();
+    return 0;
+}
+
 int main(void)
 {
+    for (size_t i = 0; i < test_count; i++) {
+        tests[i].setup_func = test_begin;
+        tests[i].teardown_func = test_end;
+    }
     return _cmocka_run_group_tests("tests", tests, test_count, begin, end);
 }

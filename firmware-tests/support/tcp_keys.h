@@ -21,7 +21,7 @@ int keys_teardown(void **state);
 /* A file of `bytes` bytes `fill`; the path is valid until the next call. */
 const char *file_make(const char *name, char fill, size_t bytes, mode_t mode);
 
-void begin(void);
+void begin(void); /* world_clear(), and nothing is logged yet */
 struct gf_rendezvous_setup keyed(uint32_t rank, uint32_t size, const char *key_file);
 void keyed_open(uint32_t slot, uint32_t rank, uint32_t size, const char *key_file);
 

@@ -14,6 +14,11 @@ void world_clear(void)
     tcp_address_free(star.address, false);
 }
 
+void world_end(void)
+{
+    tcp_world_close(&star);
+}
+
 static void end_poll(uint32_t slot)
 {
     struct seen *s = &seen[slot];
@@ -53,12 +58,15 @@ void end_open(uint32_t slot, const struct gf_rendezvous_setup *setup)
     assert_int_equal(status, GF_OK);
 }
 
+void end_join(uint32_t slot, uint32_t rank, uint32_t size)
+{
+    struct gf_rendezvous_setup setup = tcp_setup(&star, rank, size);
+    end_open(slot, &setup);
+}
+
 void turns_open(uint32_t size)
 {
-    for (uint32_t rank = 0; rank < size; rank++) {
-        struct gf_rendezvous_setup setup = tcp_setup(&star, rank, size);
-        end_open(rank, &setup);
-    }
+    for (uint32_t rank = 0; rank < size; rank++) end_join(rank, rank, size);
 }
 
 void assert_refused(uint32_t slot, const char *text)

@@ -23,9 +23,11 @@ extern struct tcp_world star;
 extern struct seen seen[TCP_WORLD_MAX];
 extern uint64_t now_ns;
 
-void world_clear(void);
+void world_clear(void); /* TEST_EACH(world_clear, world_end) */
+void world_end(void);   /* closes all ends */
 void turn(void);
 void end_open(uint32_t slot, const struct gf_rendezvous_setup *setup);
+void end_join(uint32_t slot, uint32_t rank, uint32_t size); /* without a key */
 void turns_open(uint32_t size);
 void assert_refused(uint32_t slot, const char *text);
 
