@@ -23,12 +23,6 @@ float sparse_small_whole(const struct sparse_model *model, uint32_t rank, uint32
     return (float)(mix(model->number, rank, tensor, elem) % span) - (float)(span / 2);
 }
 
-float sparse_noise(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem)
-{
-    float size = (float)(1 + mix(model->number, tensor, elem / 7, 0) % 5) * 0x1p-33f;
-    return (float)((int32_t)(mix(model->number, rank, tensor, elem))) * size;
-}
-
 void sparse_open(struct sparse_model *model, const struct world_setup *setup, sparse_value value)
 {
     gf_context *gf;
@@ -38,17 +32,12 @@ void sparse_open(struct sparse_model *model, const struct world_setup *setup, sp
     model->config = &gf->config;
     model->elem_count = gf->pool.elem_count;
     model->gradient = zeroes(model->w.world * model->elem_count);
-    model->history = zeroes(model->w.world * model->elem_count);
-    model->local = zeroes(model->w.world * model->elem_count);
-    model->weight = zeroes(model->elem_count);
-    model->momentum = zeroes(model->elem_count);
     model->applied = zeroes(model->elem_count);
     model->produced_sum = zeroes(model->elem_count);
     model->applied_sum = zeroes(model->elem_count);
     for (uint32_t i = 0; (gf->optimizer.weight != 0) && (i < gf->tensor_count); i++) {
         for (uint64_t e = 0; e < gf->tensors[i].elem_count; e++) {
             float weight = (float)(mix(1, 2, i, e) % 17) * 0.125f - 1.0f;
-            model->weight[gf->tensors[i].first_elem + e] = (double)weight;
             for (uint32_t rank = 0; rank < model->w.world; rank++)
                 ((float *)(uintptr_t)gf_weight(sparse_context(model, rank), i))[e] = weight;
         }
@@ -57,8 +46,7 @@ void sparse_open(struct sparse_model *model, const struct world_setup *setup, sp
 
 void sparse_close(struct sparse_model *model)
 {
-    double *arrays[] = {model->gradient, model->history, model->local,        model->weight,
-                        model->momentum, model->applied, model->produced_sum, model->applied_sum};
+    double *arrays[] = {model->gradient, model->applied, model->produced_sum, model->applied_sum};
     for (size_t i = 0; i < LENGTH(arrays); i++) free(arrays[i]);
     world_close(&model->w);
 }
@@ -73,110 +61,6 @@ static void fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient
         float value = model->value(model, rank, tensor, e) * gf_loss_scale(gf);
         world_put((gf_type)placed->type, gradient, e, value);
         row[e] = (double)world_get((gf_type)placed->type, gradient, e) / (double)gf_loss_scale(gf);
-    }
-}
-
-/* ---- the rules ---- */
-
-static uint64_t samples_all(const struct sparse_model *model)
-{
-    uint64_t sum = 0;
-    for (uint32_t rank = 0; rank < model->w.world; rank++) sum += (model->samples != NULL) ? model->samples[rank] : 1;
-    return sum;
-}
-
-static double divisor(const struct sparse_model *model)
-{
-    uint64_t samples = samples_all(model);
-    switch (model->config->exchange.average) {
-    case GF_AVERAGE_SUM:     return 1.0;
-    case GF_AVERAGE_RANKS:   return (double)model->w.world;
-    case GF_AVERAGE_SAMPLES: return (double)((samples > 0) ? samples : model->samples_before);
-    }
-    return 0.0;
-}
-
-static double share(const struct sparse_model *model)
-{
-    switch (model->config->exchange.average) {
-    case GF_AVERAGE_SUM:     return 1.0 / (double)model->w.world;
-    case GF_AVERAGE_RANKS:   return 1.0;
-    case GF_AVERAGE_SAMPLES: return (double)model->samples_before / (double)model->w.world;
-    }
-    return 0.0;
-}
-
-static bool chunk_was_sent(const struct gf_sparse *sparse, uint64_t elem)
-{
-    uint32_t chunk = (uint32_t)(elem / sparse->chunk_elems);
-    uint32_t low = 0, high = sparse->sent_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (sparse->sent[middle] < chunk) low = middle + 1;
-        else high = middle;
-    }
-    return (low < sparse->sent_count) && (sparse->sent[low] == chunk);
-}
-
-static bool is_local(const struct sparse_model *model)
-{
-    return model->config->sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
-}
-
-/* One element of a sparse step; returns what is applied of it. */
-static double elem_step(struct sparse_model *model, uint64_t e, bool sent, double decay)
-{
-    double sum = 0;
-    for (uint32_t rank = 0; rank < model->w.world; rank++) {
-        double *h = &model->history[rank * model->elem_count + e], *u = &model->local[rank * model->elem_count + e];
-        double g = model->gradient[rank * model->elem_count + e] + decay * share(model) * model->weight[e];
-        if (is_local(model)) {
-            double before = model->local_begun ? *u : share(model) * model->momentum[e];
-            *u = (double)model->config->optimizer.momentum * before + g;
-            g = (double)model->config->optimizer.momentum * *u + g;
-        }
-        *h += g;
-        if (!sent) continue;
-        sum += *h;
-        *h = 0;
-    }
-    return sum / divisor(model);
-}
-
-static double elem_sum(const struct sparse_model *model, uint64_t e)
-{
-    double sum = 0;
-    for (uint32_t rank = 0; rank < model->w.world; rank++) sum += model->gradient[rank * model->elem_count + e];
-    return sum;
-}
-
-static void tensor_step(struct sparse_model *model, const gf_context *gf, const struct gf_pool_tensor *tensor,
-                        double rate)
-{
-    const struct gf_config *config = model->config;
-    bool sparse = gf->step.sparse && (tensor->sparse != 0), lars = config->optimizer.kind == GF_OPTIMIZER_LARS;
-    bool decays = (tensor->flags & GF_TENSOR_NO_DECAY) == 0;
-    double decay = (decays && (gf->optimizer.weight != 0)) ? (double)config->optimizer.weight_decay : 0.0;
-    double late = sparse ? 0 : decay; /* history holds it already */
-    double weights = 0, gradients = 0, ratio = 1;
-    for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
-        bool applies = !sparse || chunk_was_sent(&gf->sparse, e);
-        model->produced_sum[e] += elem_sum(model, e);
-        model->applied[e] = sparse ? elem_step(model, e, applies, decay) : elem_sum(model, e) / divisor(model);
-        if (applies) weights += model->weight[e] * model->weight[e];
-        gradients += model->applied[e] * model->applied[e];
-    }
-    if (lars && decays && (weights > 0) && (gradients > 0))
-        ratio = (double)config->optimizer.lars_eta * sqrt(weights) /
-                (sqrt(gradients) + late * sqrt(weights) + (double)config->optimizer.lars_epsilon);
-    for (uint64_t e = tensor->first_elem; e < tensor->first_elem + tensor->elem_count; e++) {
-        double d = (lars ? rate * ratio : 1) * (model->applied[e] + late * model->weight[e]);
-        if ((config->optimizer.kind == GF_OPTIMIZER_NONE) || (sparse && !chunk_was_sent(&gf->sparse, e))) continue;
-        if ((config->optimizer.momentum > 0) && !(sparse && is_local(model))) {
-            double v = model->momentum[e] = (double)config->optimizer.momentum * model->momentum[e] + d;
-            d = config->optimizer.nesterov ? (double)config->optimizer.momentum * v + d : v;
-        }
-        model->weight[e] -= (lars ? 1 : rate) * d;
     }
 }
 
@@ -207,7 +91,7 @@ static void expect_agreement(struct sparse_model *model)
 void sparse_step(struct sparse_model *model, float rate)
 {
     const gf_context *gf = sparse_context(model, 0);
-    const struct world_step step = {.order = model->order, .fill = fill, .arg = model, .samples = model->samples};
+    const struct world_step step = {.order = model->order, .fill = fill, .arg = model};
     model->number++;
     world_step_run(&model->w, &step);
     world_expect(&model->w, GF_OK);
@@ -215,47 +99,19 @@ void sparse_step(struct sparse_model *model, float rate)
     for (uint32_t i = 0; i < gf->tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
         double scale = (tensor->type == GF_TYPE_F32) ? 1.0 : (double)gf_gradient_scale(gf);
-        for (uint64_t e = 0; e < tensor->elem_count; e++)
-            model->applied_sum[tensor->first_elem + e] +=
-                scale * (double)world_get((gf_type)tensor->type, world_gradient(&model->w, 0, i), e);
-        tensor_step(model, gf, tensor, (double)rate);
+        for (uint64_t at = 0, e = tensor->first_elem; at < tensor->elem_count; at++, e++) {
+            model->applied[e] = scale * (double)world_get((gf_type)tensor->type, world_gradient(&model->w, 0, i), at);
+            model->applied_sum[e] += model->applied[e];
+            for (uint32_t rank = 0; rank < model->w.world; rank++)
+                model->produced_sum[e] += model->gradient[rank * model->elem_count + e];
+        }
     }
-    if (gf->step.sparse && is_local(model)) model->local_begun = true;
-    if (samples_all(model) > 0) model->samples_before = samples_all(model);
     for (uint32_t rank = 0; (model->config->optimizer.kind != GF_OPTIMIZER_NONE) && (rank < model->w.world); rank++)
         assert_int_equal(gf_update(sparse_context(model, rank), rate), GF_OK);
     expect_agreement(model);
 }
 
 /* ---- what must hold ---- */
-
-static void expect_near(const struct sparse_model *model, uint32_t rank, const float *got, const double *expected,
-                        uint64_t count, double tolerance, const char *what)
-{
-    double largest = 1e-30;
-    for (uint64_t e = 0; e < count; e++) largest = fmax(largest, fabs(expected[e]));
-    for (uint64_t e = 0; e < count; e++)
-        if (!(fabs((double)got[e] - expected[e]) <= tolerance * largest))
-            fail_msg("step %llu, rank %u, %s[%llu]: %.9g, expected %.9g", (unsigned long long)model->number, rank, what,
-                     (unsigned long long)e, (double)got[e], expected[e]);
-}
-
-void sparse_expect_model(const struct sparse_model *model, double tolerance)
-{
-    uint64_t sparse_count = sparse_context(model, 0)->sparse.elem_count;
-    for (uint32_t rank = 0; rank < model->w.world; rank++) {
-        const gf_context *gf = sparse_context(model, rank);
-        uint64_t row = rank * model->elem_count, local_count = model->local_begun ? sparse_count : 0;
-        expect_near(model, rank, sparse_floats(gf->sparse.history), model->history + row, sparse_count, tolerance,
-                    "history");
-        if (gf->optimizer.weight != 0)
-            expect_near(model, rank, sparse_floats(gf->optimizer.weight), model->weight, model->elem_count, tolerance, "weight");
-        if (gf->optimizer.momentum == 0) continue;
-        expect_near(model, rank, sparse_floats(gf->optimizer.momentum), model->local + row, local_count, tolerance, "u");
-        expect_near(model, rank, sparse_floats(gf->optimizer.momentum) + local_count, model->momentum + local_count,
-                    model->elem_count - local_count, tolerance, "momentum");
-    }
-}
 
 void sparse_expect_conserved(const struct sparse_model *model)
 {
@@ -282,7 +138,9 @@ void sparse_expect_selection(const struct sparse_model *model)
     for (uint64_t e = 0; e < sparse->elem_count; e++) {
         double norm = gf->step.sparse ? 0 : fabs(model->applied[e]);
         for (uint32_t rank = 0; gf->step.sparse && (rank < model->w.world); rank++)
-            norm += fabs((is_local(model) ? model->gradient : model->history)[rank * model->elem_count + e]);
+            norm += fabs((model->config->sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED)
+                             ? model->gradient[rank * model->elem_count + e]
+                             : (double)sparse_floats(sparse_context(model, rank)->sparse.history)[e]);
         norms[e / sparse->chunk_elems] += (float)norm;
     }
     gf_sparse_select(norms, sparse->chunk_count, kept, expected);

@@ -1,5 +1,5 @@
-/* The rules of sparse communication in double precision, beside whole contexts that run them: fed with the same
- * gradients, it says what every rank's weights, momentum and history must be. */
+/* Whole contexts with sparse communication, and what was produced and applied beside them. The rules of a step and of the
+ * optimizers are the soak's (soak_model.c). */
 #ifndef SPARSE_MODEL_H
 #define SPARSE_MODEL_H
 
@@ -16,13 +16,9 @@ struct sparse_model {
     const struct gf_config *config; /* effective */
     uint64_t elem_count;
     uint64_t number;                /* of the step under way */
-    uint64_t samples_before;
-    bool local_begun;
     sparse_value value;
     world_order order;
-    const uint64_t *samples;        /* by rank; NULL: not said */
-    double *gradient, *history, *local; /* [world][elem_count] */
-    double *weight, *momentum;
+    double *gradient; /* [world][elem_count], of the newest step */
     double *applied;                /* in this step */
     double *produced_sum, *applied_sum; /* over all steps; applied as gf_gradient() said */
 };
@@ -35,17 +31,14 @@ void sparse_close(struct sparse_model *model);
     struct sparse_model model __attribute__((cleanup(sparse_close))); \
     sparse_open(&model, setup, value)
 
-/* A step and its gf_update() on all ranks and in the model; on all ranks the same must have come of it. */
+/* A step and its gf_update() on all ranks; on all of them the same must have come of it. */
 void sparse_step(struct sparse_model *model, float rate);
-/* Every rank's weights, momentum and history are the model's, to `tolerance` of the largest. */
-void sparse_expect_model(const struct sparse_model *model, double tolerance);
 /* What was applied plus what is held is what was produced, exactly. */
 void sparse_expect_conserved(const struct sparse_model *model);
-/* The next set is that of the largest norms of the model, of numbers that fp32 holds exactly. */
+/* The next set is that of the largest norms, of numbers that fp32 holds exactly. */
 void sparse_expect_selection(const struct sparse_model *model);
 
 float sparse_small_whole(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem);
-float sparse_noise(const struct sparse_model *model, uint32_t rank, uint32_t tensor, uint64_t elem);
 
 static inline gf_context *sparse_context(const struct sparse_model *model, uint32_t rank)
 {
