@@ -204,7 +204,7 @@ static uint32_t descriptors(void)
     return count;
 }
 
-/* What a stranger does who came as number i: half of them have heard the proof of a hello on the wire. False: he has gone. */
+/* What stranger number i does: half of them have heard the proof of a hello on the wire. False: he has gone. */
 static bool misbehaves(int fd, uint32_t i, const char *key)
 {
     static unsigned char noise[1 << 16], hello[HELLO_FRAME];

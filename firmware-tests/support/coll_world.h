@@ -95,8 +95,8 @@ void coll_world_fill(struct coll_world *world, bool exact);
 void coll_world_check(const struct coll_world *world);
 /* All of the above, where all must end well. */
 void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact);
-/* The sum of c, alone and inside a longer vector, of which the ranks `staged` have theirs outside of the exchange region:
- * do all ranks hold the same bits of it? */
+/* The sum of c, alone and inside a longer vector, which the ranks `staged` have outside of the exchange region: do all
+ * ranks hold the same bits of it? */
 bool coll_world_same_inside(const struct coll_case *c, const struct gf_sim_setup *sim, uint32_t staged);
 /* The elements that ranks found to be not finite: how many, and which is the first. Exact data; it is run. */
 void coll_world_bad(struct coll_world *world, uint64_t *count_out, uint64_t *first_out);

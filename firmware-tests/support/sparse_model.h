@@ -1,5 +1,5 @@
-/* Whole contexts with sparse communication, and what was produced and applied beside them. The rules of a step and of the
- * optimizers are the soak's (soak_model.c). */
+/* Whole contexts with sparse communication, and what was produced and applied beside them. The rules of a step and of
+ * the optimizers are the soak's (soak_model.c). */
 #ifndef SPARSE_MODEL_H
 #define SPARSE_MODEL_H
 

@@ -26,15 +26,15 @@ struct ranks_one {
     } while (0)
 _Noreturn void ranks_fail(struct ranks_one *one, const char *file, int line, const char *what);
 
-/* Runs body in `world` processes, and closes the link that it leaves open. Each must end by itself with 0 within a time bound; a rank whose bit is set in killed
- * must die of SIGKILL instead. Fails the cmocka test otherwise. */
+/* Runs body in `world` processes, and closes the link that it leaves open. Each must end by itself with 0 within a
+ * time bound; a rank whose bit is set in killed must die of SIGKILL instead. Fails the cmocka test otherwise. */
 void ranks_run(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one), const void *arg);
 
 /* The same over shared memory, over tcp, and with both to choose from: arg is the transports. */
 void ranks_run_each(uint32_t world, uint32_t killed, void (*body)(struct ranks_one *one));
 
-/* RANKS_TEST(name, world, killed) { .. }: a test whose body runs in each rank, as `one`, with ranks_run_each(); OVER: with one
- * choice of transports. */
+/* RANKS_TEST(name, world, killed) { .. }: a test whose body runs in each rank, as `one`, with ranks_run_each(); OVER:
+ * with one choice of transports. */
 #define RANKS_TEST(name, world, killed) RANKS_TEST_BY(name, ranks_run_each(world, killed, name##_body))
 #define RANKS_TEST_OVER(name, world, killed, over) RANKS_TEST_BY(name, ranks_run(world, killed, name##_body, over))
 #define RANKS_TEST_BY(name, run) \
