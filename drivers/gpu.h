@@ -7,7 +7,7 @@
 struct gf_ops;
 
 /* What a device's driver says of its arena, for devices of other ranks of the node. */
-#define GF_GPU_HANDLE_BYTES 96u
+#define GF_GPU_HANDLE_BYTES 112u
 #define GF_GPU_BLOCK_THREADS 256u
 
 struct gf_gpu_setup {
@@ -52,6 +52,7 @@ struct gf_gpu {
     uint32_t multiprocessors; /* 0 on the host */
     const uint32_t *blocks;   /* [kernel_count] of GF_GPU_BLOCK_THREADS threads, that it has room for at a time */
     char name[64];            /* for a person; empty on the host */
+    bool outlives;            /* what others have imported of its arena stays when its process is killed */
     bool has_flags;           /* flags() works here, as far as the device says */
     unsigned char uuid[16];   /* the same in all processes on this device; zeroes: it has none */
     char pci[16];             /* "0000:3b:00.0", as sysfs names it; empty: not known */
@@ -109,11 +110,15 @@ struct gf_gpu_driver {
      * wherever !has_flags: there are none. */
     gf_status (*flags)(struct gf_queue *queue, const struct gf_gpu_flag *flags, uint32_t count);
     gf_status (*finished)(struct gf_queue *queue); /* GF_OK: all that was queued is done; GF_AGAIN */
-    /* The arena exported to devices of this node, of this process too. All three NULL: this driver exports none. They may block.
-     * export: handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is. import: what a handle exports, as this device reaches it;
-     * once a handle until its give_back, which waits for this device's work. The exporter keeps its arena until all have given
-     * it back. GF_ERR_DEVICE, with the fault: refused, and nothing has changed. */
+    /* The arena exported to devices of this node, of this process too. All four NULL: this driver exports none. They
+     * may block for calls of the device, for no other rank.
+     * export: handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is, and good until the next; NULL: nobody will
+     * send or import any more. export_to: what the rank of this handle wants beside it; once a handle, before that rank
+     * imports. import: what a handle exports, as this device reaches it; once a handle until its give_back, which waits
+     * for this device's work. The exporter keeps its arena until all have given it back. GF_ERR_DEVICE, GF_ERR_SYSTEM,
+     * with the fault: refused, and nothing has changed. */
     gf_status (*export)(struct gf_gpu *gpu, void *handle_out);
+    gf_status (*export_to)(struct gf_gpu *gpu, const void *handle);
     gf_status (*import)(struct gf_gpu *gpu, const void *handle, gf_mem *base_out);
     void (*give_back)(struct gf_gpu *gpu, const void *handle, gf_mem base);
     /* Between the two this thread's current device is this one, for libraries that look for a current one. They nest

@@ -35,7 +35,7 @@ struct gf_config {
         uint32_t rank;       /* below world (a new one's: world_max); looked at only where world was filled by hand */
         uint64_t id;             /* frames of another job are refused; 0: from the environment, else 0 */
         bool ignore_environment; /* take rank, world, id and address from here alone */
-        bool elastic;            /* ranks may die and the others go on: none reads device memory of another process */
+        bool elastic;            /* ranks may die and the others go on: none reads device memory that dies with one */
     } job;
     struct {
         char address[GF_TEXT_MAX]; /* numeric IP:port where rank 0 listens; empty: 127.0.0.1:7117 */

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include "drivers/cuda/descriptors.h"
 #include "drivers/gpu.h"
 
 #define CUDA_DEFAULT_LIBRARY "libcuda.so.1"
@@ -48,7 +49,17 @@
     X(module_function, "cuModuleGetFunction", cuModuleGetFunction)        \
     X(occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor", cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X(launch, "cuLaunchKernel", cuLaunchKernel)                           \
-    X(export, "cuIpcGetMemHandle", cuIpcGetMemHandle)                       \
+    X(grain, "cuMemGetAllocationGranularity", cuMemGetAllocationGranularity) \
+    X(create, "cuMemCreate", cuMemCreate)                                 \
+    X(release, "cuMemRelease", cuMemRelease)                              \
+    X(address_take, "cuMemAddressReserve", cuMemAddressReserve)           \
+    X(address_give, "cuMemAddressFree", cuMemAddressFree)                 \
+    X(map, "cuMemMap", cuMemMap)                                          \
+    X(unmap, "cuMemUnmap", cuMemUnmap)                                    \
+    X(access, "cuMemSetAccess", cuMemSetAccess)                           \
+    X(to_descriptor, "cuMemExportToShareableHandle", cuMemExportToShareableHandle) \
+    X(of_descriptor, "cuMemImportFromShareableHandle", cuMemImportFromShareableHandle) \
+    X(export, "cuIpcGetMemHandle", cuIpcGetMemHandle)                     \
     X(import, "cuIpcOpenMemHandle", cuIpcOpenMemHandle_v2)                \
     X(give_back, "cuIpcCloseMemHandle", cuIpcCloseMemHandle)
 
@@ -76,8 +87,13 @@ struct cuda_gpu {
     bool retained;
     CUcontext context;
     CUstream streams[GF_STREAM_COUNT];
+    bool can_map;     /* cuMemCreate() and descriptors of what it makes */
+    bool for_cards;   /* which network cards can be let reach */
     CUdeviceptr arena;
     size_t arena_bytes;
+    size_t mapped_bytes; /* of the arena, by cuMemCreate(); 0: by cuMemAlloc() */
+    CUmemGenericAllocationHandle memory; /* what is mapped there */
+    struct gf_descriptors descriptors;
     CUmodule module;
     CUevent cross;       /* of lead(): a wait has taken what it needs when it returns */
     uint32_t event_count, kernel_count;
@@ -109,8 +125,19 @@ gf_status gf_cuda_leave(struct cuda_gpu *cuda, gf_status status); /* in any case
 gf_status gf_cuda_flags(struct gf_queue *queue, const struct gf_gpu_flag *flags, uint32_t count);
 /* gpu_cuda_ipc.c */
 gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out);
+gf_status gf_cuda_export_to(struct gf_gpu *gpu, const void *handle);
 gf_status gf_cuda_import(struct gf_gpu *gpu, const void *handle, gf_mem *base_out);
 void gf_cuda_give_back_exports(struct gf_gpu *gpu, const void *handle, gf_mem base);
+/* gpu_cuda_map.c, all within the context. map: memory's bytes, for this device to read and write; arena_map: an arena
+ * so, and arena_give: of either kind. arena_send: its descriptor, to a process; arena_take: another's, mapped. */
+gf_status gf_cuda_map(struct cuda_gpu *cuda, CUmemGenericAllocationHandle memory, size_t bytes, CUdeviceptr *at_out,
+                      struct gf_fault *fault_out);
+void gf_cuda_unmap(struct cuda_gpu *cuda, CUdeviceptr at, size_t bytes);
+gf_status gf_cuda_arena_map(struct cuda_gpu *cuda, size_t size_bytes, struct gf_fault *fault_out);
+void gf_cuda_arena_give(struct cuda_gpu *cuda);
+gf_status gf_cuda_arena_send(struct cuda_gpu *cuda, const char *name, uint32_t process);
+gf_status gf_cuda_arena_take(struct cuda_gpu *cuda, uint32_t process, uint64_t arena, size_t bytes,
+                             CUdeviceptr *at_out);
 /* Into the context in order to give things back, which is tried twice; false: it is lost. */
 bool gf_cuda_enter_last(struct cuda_gpu *cuda);
 void gf_cuda_leave_last(struct cuda_gpu *cuda);

@@ -73,6 +73,7 @@ void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call)
 void gf_cuda_give_back(struct cuda_gpu *cuda)
 {
     const struct cuda_calls *calls = &cuda->calls;
+    gf_descriptors_close(&cuda->descriptors);
     if (!cuda->retained) return;
     bool entered = gf_cuda_enter_last(cuda);
     if (entered && !gf_cuda_idle(cuda, true)) {
@@ -85,7 +86,7 @@ void gf_cuda_give_back(struct cuda_gpu *cuda)
     if (cuda->cross != NULL) gf_cuda_given(cuda, calls->event_destroy(cuda->cross), "cuEventDestroy");
     for (uint32_t i = 0; i < GF_STREAM_COUNT; i++)
         if (cuda->streams[i] != NULL) gf_cuda_given(cuda, calls->stream_destroy(cuda->streams[i]), "cuStreamDestroy");
-    if (cuda->arena != 0) gf_cuda_given(cuda, calls->memory_give(cuda->arena), "cuMemFree");
+    gf_cuda_arena_give(cuda);
     if (entered) gf_cuda_leave_last(cuda);
     gf_cuda_given(cuda, calls->context_release(cuda->device), "cuDevicePrimaryCtxRelease");
     cuda->retained = false;

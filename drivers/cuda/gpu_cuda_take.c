@@ -47,6 +47,16 @@ static gf_status device_choose(struct cuda_gpu *cuda, const struct gf_gpu_setup 
     status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, &usable, fault_out);
     if (status < 0) return status;
     cuda->gpu.has_flags = (usable != 0) && (cuda->flags != NULL);
+    int maps = 0, descriptors = 0, cards = 0;
+    status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &maps, fault_out);
+    if (status >= 0)
+        status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &descriptors,
+                               fault_out);
+    if (status >= 0)
+        status = attribute_get(cuda, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &cards, fault_out);
+    if (status < 0) return status;
+    cuda->can_map = (maps != 0) && (descriptors != 0);
+    cuda->for_cards = cards != 0;
     if (calls->device_name(cuda->gpu.name, sizeof cuda->gpu.name, cuda->device) != CUDA_SUCCESS)
         (void)snprintf(cuda->gpu.name, sizeof cuda->gpu.name, "?");
     if (calls->device_uuid(&uuid, cuda->device) == CUDA_SUCCESS)
@@ -103,17 +113,20 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes, struct gf_
     const struct cuda_calls *calls = &cuda->calls;
     size_t free_bytes = 0, total_bytes = 0;
     if (size_bytes == 0) return GF_OK;
-    CUresult result = calls->memory_take(&cuda->arena, size_bytes);
+    struct gf_fault refused = {.peer = GF_RANK_NONE};
+    gf_status status = cuda->can_map ? gf_cuda_arena_map(cuda, size_bytes, &refused) : GF_AGAIN;
+    if (status < 0) gf_log_line(&cuda->log, GF_LOG_WARN, "%s: its memory is taken by cuMemAlloc instead", refused.text);
+    CUresult result = (status == GF_OK) ? CUDA_SUCCESS : calls->memory_take(&cuda->arena, size_bytes);
     if (result == CUDA_SUCCESS) {
         cuda->arena_bytes = size_bytes;
-        gf_status status = gf_cuda_result(cuda, calls->set(cuda->arena, 0, size_bytes, cuda->streams[GF_STREAM_MAIN]),
-                                          "cuMemsetD8Async",
-                                          fault_out);
+        cuda->gpu.outlives = status == GF_OK;
+        status = gf_cuda_result(cuda, calls->set(cuda->arena, 0, size_bytes, cuda->streams[GF_STREAM_MAIN]),
+                                "cuMemsetD8Async", fault_out);
         (void)gf_cuda_idle(cuda, false); /* other streams will use it without asking */
         return status;
     }
     cuda->arena = 0;
-    gf_status status = gf_cuda_result(cuda, result, "cuMemAlloc", fault_out);
+    status = gf_cuda_result(cuda, result, "cuMemAlloc", fault_out);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return status;
     if (calls->memory_info(&free_bytes, &total_bytes) != CUDA_SUCCESS) free_bytes = total_bytes = 0;
     fault_add(fault_out, ": asked for %zu bytes; %zu of its %zu bytes are free", size_bytes, free_bytes, total_bytes);

@@ -99,6 +99,20 @@ static gf_status finished(struct gf_queue *queue)
     return (cuda_world.lack == LACKS_FINISHED) ? GF_OK : gf_gpu_cuda.finished(queue);
 }
 
+static gf_status export(struct gf_gpu *gpu, void *handle_out)
+{
+    if ((handle_out != NULL) && (cuda_world.export_refused > 0) && (--cuda_world.export_refused == 0))
+        return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "cuIpcGetMemHandle", 801, "refused by the test");
+    return gf_gpu_cuda.export(gpu, handle_out);
+}
+
+static gf_status export_to(struct gf_gpu *gpu, const void *handle)
+{
+    if ((cuda_world.send_refused > 0) && (--cuda_world.send_refused == 0))
+        return gf_fault_set(&gpu->fault, GF_ERR_SYSTEM, GF_RANK_NONE, "connect", 111, "refused by the test");
+    return gf_gpu_cuda.export_to(gpu, handle);
+}
+
 static gf_status import(struct gf_gpu *gpu, const void *card, gf_mem *base_out)
 {
     if ((cuda_world.import_refused > 0) && (--cuda_world.import_refused == 0))
@@ -236,6 +250,20 @@ void cuda_world_read(gf_context *gf, gf_mem from, uint64_t bytes, void *to)
     assert_int_equal(gf_module_device.read(gf, to, from, bytes), GF_OK);
 }
 
+void cuda_world_gradients_expect_equal(void)
+{
+    for (uint32_t rank = 0; rank < cuda_world.host.world; rank++) {
+        gf_context *host = cuda_world.host.ranks[rank].gf, *cuda = cuda_world.cuda.ranks[rank].gf;
+        for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++) {
+            uint64_t bytes = state_tensors[tensor].elem_count * sizeof(float);
+            float held[CUDA_ELEMS_MAX];
+            cuda_world_read(cuda, gf_gradient(cuda, tensor), bytes, held);
+            if (memcmp(held, (const void *)(uintptr_t)gf_gradient(host, tensor), bytes) != 0)
+                fail_msg("rank %u: the gradient of tensor %u is not the host's", rank, tensor);
+        }
+    }
+}
+
 void cuda_kept_read(gf_context *gf, struct cuda_kept *kept)
 {
     memset(kept, 0, sizeof *kept);
@@ -259,9 +287,11 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver.reached = reached;
     driver.finished = finished;
     driver.flags = flags;
+    driver.export = export;
+    driver.export_to = export_to;
     driver.import = import;
     cuda_world.lack = LACKS_NOTHING;
-    cuda_world.import_refused = cuda_world.import_wrong = 0;
+    cuda_world.export_refused = cuda_world.send_refused = cuda_world.import_refused = cuda_world.import_wrong = 0;
     cuda_world.wire_ranks = 0;
     cuda_world.disordered = 0;
     memset(cuda_world.summed, 0, sizeof cuda_world.summed);

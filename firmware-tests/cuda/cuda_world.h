@@ -22,6 +22,7 @@ struct cuda_world {
     uint64_t wire_ranks;     /* ranks whose messages lie in device memory, a bit each; 0: none */
     uint32_t devices;        /* 1: all ranks on one, and it is meant; 2: as device.ordinal = auto has it */
     uint32_t import_wrong;   /* the so-many-th such time it gets its own memory instead; 0: never */
+    uint32_t export_refused, send_refused; /* the so-many-th time that a rank would export, or send to another */
     uint32_t import_refused; /* the so-many-th time that a rank would reach another's memory, it cannot; 0: never */
     uint64_t summed[STATE_RANKS_MAX]; /* the last operation that each rank's stream of sums got, in this epoch */
     uint32_t disordered;     /* so often it was before the one that it had got */
@@ -39,6 +40,7 @@ void cuda_world_open_alone(const struct world_setup *cuda); /* without the host'
 void cuda_world_close_alone(void);
 bool cuda_world_same(void); /* all that the ranks would save */
 void cuda_world_halves_expect_equal(void);
+void cuda_world_gradients_expect_equal(void); /* those of all ranks after a step, bit by bit */
 
 /* What a step that fails must not change. */
 #define CUDA_ELEMS_MAX 1024u

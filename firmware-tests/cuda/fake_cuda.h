@@ -8,7 +8,8 @@
  *   - Streams and events are of a context, and only of use in it. An error that ruins a context stays.
  *   - Calls that wait for the device are trouble where its work never ends; those that would break another thread's
  *     capture break it.
- *   - Memory of a process that has ended is gone: what touches it is an illegal address. Two processes at work on the
+ *   - Memory of a process that has ended is gone, unless cuMemCreate() made it and another process holds it: what touches
+ *     it is an illegal address. What is mapped may be touched once access to it was given. Two processes at work on the
  *     same bytes at one time, one of them writing, are trouble.
  *   - Images are looked at: header, sizes, machine code or PTX that the device (sm_90) can
  * use.
@@ -27,6 +28,7 @@
  *   GF_FAKE_CUDA_VERSION=11040                what cuDriverGetVersion() says
  *   GF_FAKE_CUDA_MEMORY=1048576               bytes of device memory; default 4 GiB
  *   GF_FAKE_CUDA_OTHER_MEMORY=1               memory of another process that is opened is not what was exported
+ *   GF_FAKE_CUDA_NO_DESCRIPTORS=1             memory by cuMemCreate() has none, so it is cuMemAlloc()'s
  *   GF_FAKE_CUDA_NO_FLAGS=1                   no stream memory operations
  *   GF_FAKE_CUDA_NAME="NVIDIA H200"           what the devices are called
  *   GF_FAKE_CUDA_US=30                        what a work takes between events that have times; default 1 */

@@ -44,6 +44,16 @@
     X("cuOccupancyMaxActiveBlocksPerMultiprocessor", fake_occupancy, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X("cuLaunchKernel", fake_launch, cuLaunchKernel) \
     X("cuStreamBatchMemOp", fake_flags, cuStreamBatchMemOp) \
+    X("cuMemGetAllocationGranularity", fake_grain, cuMemGetAllocationGranularity) \
+    X("cuMemCreate", fake_create, cuMemCreate) \
+    X("cuMemRelease", fake_release, cuMemRelease) \
+    X("cuMemAddressReserve", fake_address_take, cuMemAddressReserve) \
+    X("cuMemAddressFree", fake_address_give, cuMemAddressFree) \
+    X("cuMemMap", fake_map, cuMemMap) \
+    X("cuMemUnmap", fake_unmap, cuMemUnmap) \
+    X("cuMemSetAccess", fake_access, cuMemSetAccess) \
+    X("cuMemExportToShareableHandle", fake_to_descriptor, cuMemExportToShareableHandle) \
+    X("cuMemImportFromShareableHandle", fake_of_descriptor, cuMemImportFromShareableHandle) \
     X("cuIpcGetMemHandle", fake_export, cuIpcGetMemHandle) \
     X("cuIpcOpenMemHandle", fake_import, cuIpcOpenMemHandle_v2) \
     X("cuIpcCloseMemHandle", fake_give_back, cuIpcCloseMemHandle)

@@ -127,6 +127,11 @@ CUresult fake_device_attribute(int *value_out, CUdevice_attribute attribute, CUd
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: *value_out = getenv("GF_FAKE_CUDA_NO_HOST_POINTER") == NULL; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value_out = 2; break;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED: *value_out = 1; break;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+        *value_out = getenv("GF_FAKE_CUDA_NO_DESCRIPTORS") == NULL;
+        break;
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: *value_out = fake_has_flags(); break;
     default: return CUDA_ERROR_INVALID_VALUE;
     }
@@ -218,35 +223,3 @@ CUresult fake_host_unregister(void *base)
     CUresult given = fake_host_remove(base);
     return (result != CUDA_SUCCESS) ? result : given;
 }
-
-CUresult fake_export(CUipcMemHandle *handle_out, CUdeviceptr address)
-{
-    struct fake_export exported;
-    CUresult result = fake_enter_current("cuIpcGetMemHandle");
-    if (result == CUDA_SUCCESS) result = fake_memory_export(address, &exported);
-    if (result != CUDA_SUCCESS) return result;
-    memset(handle_out, 0, sizeof *handle_out);
-    memcpy(handle_out, &exported, sizeof exported);
-    return CUDA_SUCCESS;
-}
-
-CUresult fake_import(CUdeviceptr *address_out, CUipcMemHandle handle, unsigned flags)
-{
-    struct fake_export exported;
-    uint64_t address;
-    CUresult result = fake_enter_current("cuIpcOpenMemHandle");
-    memcpy(&exported, &handle, sizeof exported);
-    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) fake_trouble("memory is opened that another device may not reach");
-    if (result == CUDA_SUCCESS) result = fake_memory_import(&exported, &address);
-    if (result == CUDA_SUCCESS) *address_out = address;
-    return result;
-}
-
-CUresult fake_give_back(CUdeviceptr address)
-{
-    CUresult result = fake_enter("cuIpcCloseMemHandle");
-    fake_synchronise("cuIpcCloseMemHandle");
-    CUresult given = fake_memory_give_back(address);
-    return (result != CUDA_SUCCESS) ? result : given;
-}
-

@@ -10,9 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "firmware-tests/cuda/fake_cuda_state.h"
+#include "firmware-tests/cuda/fake_cuda_region.h"
 
-#define REGIONS_MAX 64u
 #define RESERVED_BYTES (64ull << 30)
 #define GRAIN FAKE_GRAIN
 #define FILL_MAX (256ull << 20) /* new device memory is filled with NaN up to here */
@@ -25,29 +24,14 @@ struct cell {
     uint8_t mine; /* of the work under way, in shared memory */
 };
 
-typedef enum region_kind { REGION_HOST, REGION_DEVICE, REGION_IMPORTED } region_kind;
-
-static struct region {
-    uint64_t base;
-    size_t size_bytes, shadow_bytes;
-    struct cell *shadow;
-    region_kind kind;
-    int file;            /* of device memory, to be opened by other processes; -1 */
-    uint32_t opened;     /* imported: so often */
-    int process;         /* imported: the exporter, to ask whether it lives */
-    bool orphan;         /* it does not: memory goes with the process that took it */
-    bool open;           /* the CPU may touch it */
-    struct fake_shared *shared; /* imported, or exported once; NULL */
-    struct fake_export of; /* imported: whose */
-} regions[REGIONS_MAX];
-
+struct region fake_regions[REGIONS_MAX];
 static uint64_t reserved, reserved_next, used_bytes;
 static uint32_t unlocked;
 
-static CUresult region_add(uint64_t base, size_t size_bytes, region_kind kind, struct region **region_out)
+CUresult fake_region_add(uint64_t base, size_t size_bytes, region_kind kind, struct region **region_out)
 {
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
-        struct region *region = &regions[i];
+        struct region *region = &fake_regions[i];
         if (region->size_bytes != 0) continue;
         size_t cells = (size_bytes + (base % GRAIN) + GRAIN - 1u) / GRAIN + 1u;
         void *shadow = mmap(NULL, cells * sizeof(struct cell), PROT_READ | PROT_WRITE,
@@ -61,11 +45,11 @@ static CUresult region_add(uint64_t base, size_t size_bytes, region_kind kind, s
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static struct region *region_at(uint64_t address, size_t size_bytes)
+struct region *fake_region_at(uint64_t address, size_t size_bytes)
 {
     static uint32_t last; /* the next access is mostly where this one was */
     for (uint32_t i = last, tried = 0; tried < REGIONS_MAX; tried++, i = (i + 1u) % REGIONS_MAX) {
-        struct region *region = &regions[i];
+        struct region *region = &fake_regions[i];
         if ((region->size_bytes != 0) && (address >= region->base) &&
             (address - region->base <= region->size_bytes - (size_bytes <= region->size_bytes ? size_bytes : region->size_bytes)) &&
             (size_bytes <= region->size_bytes)) {
@@ -76,7 +60,7 @@ static struct region *region_at(uint64_t address, size_t size_bytes)
     return NULL;
 }
 
-static void region_remove(struct region *region)
+void fake_region_remove(struct region *region)
 {
     if (region->kind == REGION_IMPORTED) (void)close(region->process);
     fake_shared_unmap(region->shared, region->size_bytes);
@@ -88,7 +72,7 @@ void fake_memory_unlock(void)
 {
     if (unlocked++ > 0) return;
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
-        struct region *region = &regions[i];
+        struct region *region = &fake_regions[i];
         struct pollfd ended = {.fd = region->process, .events = POLLIN};
         if ((region->size_bytes != 0) && (region->kind == REGION_IMPORTED)) region->orphan = poll(&ended, 1, 0) > 0;
     }
@@ -103,40 +87,69 @@ static void region_open(struct region *region)
 
 void fake_memory_open(uint64_t address)
 {
-    region_open(region_at(address, 1));
+    region_open(fake_region_at(address, 1));
 }
 
 void fake_memory_lock(void)
 {
     if (--unlocked > 0) return;
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
-        struct region *region = &regions[i];
+        struct region *region = &fake_regions[i];
         if (region->open) (void)mprotect((void *)(uintptr_t)region->base, region->size_bytes, PROT_NONE);
         region->open = false;
     }
 }
 
-/* Where `whole` bytes of the file come to lie, beside which nothing does: a late access to what was freed, whose place
- * is never used again, is nobody's address. 0: there is no room. */
-static uint64_t place(int file, size_t whole)
+uint64_t fake_reserve(size_t whole)
 {
-    uint64_t at;
     if (reserved == 0) {
         void *base = mmap(NULL, RESERVED_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) return 0;
         reserved = reserved_next = (uint64_t)(uintptr_t)base;
     }
-    at = reserved_next;
+    uint64_t at = reserved_next;
     if (at + whole + 4096u > reserved + RESERVED_BYTES) return 0;
-    if (mmap((void *)(uintptr_t)at, whole, PROT_NONE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) return 0;
     reserved_next += whole + 4096u;
     return at;
 }
 
-/* Back to what the reservation was. */
-static void unplace(uint64_t at, size_t whole)
+bool fake_place(uint64_t at, int file, size_t whole)
+{
+    return (at != 0) && (mmap((void *)(uintptr_t)at, whole, PROT_NONE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED);
+}
+
+void fake_unplace(uint64_t at, size_t whole)
 {
     (void)mmap((void *)(uintptr_t)at, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+bool fake_memory_charge(size_t whole)
+{
+    if ((whole > fake_memory_bytes()) || (used_bytes > fake_memory_bytes() - whole)) return false;
+    used_bytes += whole;
+    return true;
+}
+
+void fake_memory_credit(size_t whole)
+{
+    used_bytes -= whole;
+}
+
+void fake_memory_fill(uint64_t address, size_t whole)
+{
+    if (whole > FILL_MAX) return;
+    fake_memory_unlock();
+    fake_memory_open(address);
+    memset((void *)(uintptr_t)address, 0xff, whole);
+    fake_memory_lock();
+}
+
+int fake_memory_file(size_t whole)
+{
+    int file = memfd_create("fake device memory", MFD_CLOEXEC);
+    if ((file >= 0) && (ftruncate(file, (off_t)(whole + fake_shared_bytes(whole))) == 0)) return file;
+    if (file >= 0) (void)close(file);
+    return -1;
 }
 
 CUresult fake_memory_take(uint64_t *address_out, size_t size_bytes)
@@ -144,110 +157,42 @@ CUresult fake_memory_take(uint64_t *address_out, size_t size_bytes)
     size_t whole = (size_bytes + 4095u) & ~(size_t)4095u;
     struct region *region;
     if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-    if ((whole < size_bytes) || (whole > fake_memory_bytes()) || (used_bytes > fake_memory_bytes() - whole))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    int file = memfd_create("fake device memory", MFD_CLOEXEC);
-    uint64_t at = ((file >= 0) && (ftruncate(file, (off_t)(whole + fake_shared_bytes(whole))) == 0))
-                      ? place(file, whole) : 0;
-    if ((at == 0) || (region_add(at, whole, REGION_DEVICE, &region) != CUDA_SUCCESS)) {
+    if ((whole < size_bytes) || !fake_memory_charge(whole)) return CUDA_ERROR_OUT_OF_MEMORY;
+    int file = fake_memory_file(whole);
+    uint64_t at = (file >= 0) ? fake_reserve(whole) : 0;
+    if (!fake_place(at, file, whole) || (fake_region_add(at, whole, REGION_DEVICE, &region) != CUDA_SUCCESS)) {
         if (file >= 0) (void)close(file);
+        fake_memory_credit(whole);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     region->file = file;
     *address_out = at;
-    used_bytes += whole;
-    if (whole > FILL_MAX) return CUDA_SUCCESS;
-    fake_memory_unlock();
-    fake_memory_open(*address_out);
-    memset((void *)(uintptr_t)*address_out, 0xff, whole);
-    fake_memory_lock();
+    fake_memory_fill(at, whole);
     return CUDA_SUCCESS;
 }
 
 CUresult fake_memory_give(uint64_t address)
 {
-    struct region *region = region_at(address, 1);
+    struct region *region = fake_region_at(address, 1);
     if ((region == NULL) || (region->kind != REGION_DEVICE) || (region->base != address)) {
         fake_trouble("cuMemFree of 0x%llx, which was not taken", (unsigned long long)address);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    used_bytes -= region->size_bytes;
-    unplace(address, region->size_bytes);
+    fake_memory_credit(region->size_bytes);
+    fake_unplace(address, region->size_bytes);
     (void)close(region->file);
-    region_remove(region);
-    return CUDA_SUCCESS;
-}
-
-CUresult fake_memory_export(uint64_t address, struct fake_export *export_out)
-{
-    struct region *region = region_at(address, 1);
-    if ((region == NULL) || (region->kind != REGION_DEVICE) || (region->base != address)) {
-        fake_trouble("cuIpcGetMemHandle of 0x%llx, which is no beginning of device memory", (unsigned long long)address);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (region->shared == NULL) region->shared = fake_shared_map(region->file, region->size_bytes);
-    if (region->shared == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    *export_out = (struct fake_export){.process = (uint64_t)getpid(), .file = (uint64_t)region->file, .size_bytes = region->size_bytes,
-                                   .address = address};
-    return CUDA_SUCCESS;
-}
-
-/* A second time it is counted alone, as the real library does. */
-CUresult fake_memory_import(const struct fake_export *exported, uint64_t *address_out)
-{
-    char path[64];
-    struct region *region;
-    if (exported->process == (uint64_t)getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* of this process itself */
-    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
-        if ((regions[i].kind != REGION_IMPORTED) || (memcmp(&regions[i].of, exported, sizeof *exported) != 0)) continue;
-        regions[i].opened++;
-        *address_out = regions[i].base;
-        return CUDA_SUCCESS;
-    }
-    (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)exported->process, (unsigned long long)exported->file);
-    int file = open(path, O_RDWR | O_CLOEXEC);
-    if (file < 0) return CUDA_ERROR_INVALID_VALUE;
-    if (getenv("GF_FAKE_CUDA_OTHER_MEMORY") != NULL) { /* as of a driver that opens something else */
-        (void)close(file);
-        file = memfd_create("other memory", MFD_CLOEXEC);
-        if ((file < 0) || (ftruncate(file, (off_t)(exported->size_bytes +
-                                                             fake_shared_bytes(exported->size_bytes))) != 0))
-            return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    uint64_t at = place(file, exported->size_bytes);
-    struct fake_shared *shared = fake_shared_map(file, exported->size_bytes);
-    (void)close(file);
-    if ((at == 0) || (shared == NULL) ||
-        (region_add(at, exported->size_bytes, REGION_IMPORTED, &region) != CUDA_SUCCESS))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    region->of = *exported;
-    region->shared = shared;
-    region->opened = 1;
-    region->process = (int)syscall(SYS_pidfd_open, (pid_t)exported->process, 0);
-    *address_out = at;
-    return CUDA_SUCCESS;
-}
-
-CUresult fake_memory_give_back(uint64_t address)
-{
-    struct region *region = region_at(address, 1);
-    if ((region == NULL) || (region->kind != REGION_IMPORTED) || (region->base != address)) {
-        fake_trouble("cuIpcCloseMemHandle of 0x%llx, which was not opened", (unsigned long long)address);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (--region->opened > 0) return CUDA_SUCCESS;
-    unplace(address, region->size_bytes);
-    region_remove(region);
+    fake_region_remove(region);
     return CUDA_SUCCESS;
 }
 
 void fake_memory_forget(void)
 {
+    fake_maps_forget();
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
-        if (regions[i].size_bytes == 0) continue;
-        if (regions[i].kind != REGION_HOST) unplace(regions[i].base, regions[i].size_bytes);
-        if (regions[i].kind == REGION_DEVICE) (void)close(regions[i].file);
-        region_remove(&regions[i]);
+        if (fake_regions[i].size_bytes == 0) continue;
+        if (fake_regions[i].kind != REGION_HOST) fake_unplace(fake_regions[i].base, fake_regions[i].size_bytes);
+        if (fake_regions[i].kind == REGION_DEVICE) (void)close(fake_regions[i].file);
+        fake_region_remove(&fake_regions[i]);
     }
     used_bytes = 0;
 }
@@ -256,29 +201,31 @@ CUresult fake_host_add(void *base, size_t size_bytes)
 {
     uint64_t address = (uint64_t)(uintptr_t)base;
     if ((base == NULL) || (size_bytes == 0)) return CUDA_ERROR_INVALID_VALUE;
-    if (region_at(address, 1) || region_at(address + size_bytes - 1u, 1)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    return region_add(address, size_bytes, REGION_HOST, NULL);
+    if (fake_region_at(address, 1) || fake_region_at(address + size_bytes - 1u, 1))
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    return fake_region_add(address, size_bytes, REGION_HOST, NULL);
 }
 
 CUresult fake_host_remove(void *base)
 {
-    struct region *region = region_at((uint64_t)(uintptr_t)base, 1);
+    struct region *region = fake_region_at((uint64_t)(uintptr_t)base, 1);
     if ((region == NULL) || (region->kind != REGION_HOST) || (region->base != (uint64_t)(uintptr_t)base)) {
         fake_trouble("cuMemHostUnregister of %p, which was not registered", base);
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
-    region_remove(region);
+    fake_region_remove(region);
     return CUDA_SUCCESS;
 }
 
 void fake_memory_count(struct fake_cuda_live *live)
 {
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
-        if (regions[i].size_bytes == 0) continue;
-        if (regions[i].kind == REGION_HOST) live->registrations++;
-        else if (regions[i].kind == REGION_DEVICE) live->allocations++;
-        else live->imported++;
+        if (fake_regions[i].size_bytes == 0) continue;
+        if (fake_regions[i].kind == REGION_HOST) live->registrations++;
+        else if ((fake_regions[i].kind == REGION_IMPORTED) || fake_regions[i].is_foreign) live->imported++;
+        else live->allocations++;
     }
+    fake_maps_count(live);
 }
 
 uint64_t fake_memory_used(void)
@@ -288,19 +235,20 @@ uint64_t fake_memory_used(void)
 
 bool fake_is_host(uint64_t address, size_t size_bytes)
 {
-    const struct region *region = region_at(address, size_bytes);
+    const struct region *region = fake_region_at(address, size_bytes);
     return (region != NULL) && (region->kind == REGION_HOST);
 }
 
 bool fake_is_device(uint64_t address, size_t size_bytes)
 {
-    const struct region *region = region_at(address, size_bytes);
-    return (region != NULL) && (region->kind == REGION_DEVICE);
+    const struct region *region = fake_region_at(address, size_bytes);
+    return (region != NULL) && ((region->kind == REGION_DEVICE) || (region->kind == REGION_MAPPED)) &&
+           !region->is_foreign;
 }
 
 bool fake_is_known(uint64_t address, size_t size_bytes)
 {
-    return region_at(address, size_bytes) != NULL;
+    return fake_region_at(address, size_bytes) != NULL;
 }
 
 /* Was the access `stamp` over before this work could start? */
@@ -322,10 +270,10 @@ static void clash(const struct work *work, uint64_t address, bool is_write, uint
 
 bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_bytes, bool is_write)
 {
-    struct region *region = region_at(address, size_bytes);
+    struct region *region = fake_region_at(address, size_bytes);
     uint32_t stamp = (work->clock.at[work->stream] << STREAM_BITS) | work->stream;
     if (size_bytes == 0) return true;
-    if ((region == NULL) || region->orphan) return false;
+    if ((region == NULL) || region->orphan || region->is_closed) return false;
     region_open(region);
     uint64_t first = address / GRAIN - region->base / GRAIN, last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
     for (uint64_t i = first; i <= last; i++) {
@@ -347,7 +295,7 @@ bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_by
 static void left(struct fake_shared *shared, uint64_t i)
 {
     for (uint32_t r = 0; r < REGIONS_MAX; r++)
-        if ((regions[r].size_bytes != 0) && (regions[r].shared == shared)) regions[r].shadow[i].mine = 0;
+        if ((fake_regions[r].size_bytes != 0) && (fake_regions[r].shared == shared)) fake_regions[r].shadow[i].mine = 0;
 }
 
 void fake_memory_leave(void)
@@ -357,7 +305,7 @@ void fake_memory_leave(void)
 
 void fake_memory_stamp(uint64_t address, size_t size_bytes, bool is_write, uint32_t stream, uint32_t at)
 {
-    struct region *region = region_at(address, size_bytes);
+    struct region *region = fake_region_at(address, size_bytes);
     if ((region == NULL) || (size_bytes == 0)) return;
     uint64_t last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
     for (uint64_t i = address / GRAIN - region->base / GRAIN; i <= last; i++) {

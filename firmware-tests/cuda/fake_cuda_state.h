@@ -84,9 +84,6 @@ struct fake_export { /* what a CUipcMemHandle holds */
     uint64_t process, file, size_bytes, address;
 };
 _Static_assert(sizeof(struct fake_export) <= sizeof(CUipcMemHandle), "fits");
-CUresult fake_memory_export(uint64_t address, struct fake_export *export_out);
-CUresult fake_memory_import(const struct fake_export *exported, uint64_t *address_out);
-CUresult fake_memory_give_back(uint64_t address);
 CUresult fake_memory_take(uint64_t *address_out, size_t size_bytes);
 CUresult fake_memory_give(uint64_t address);
 CUresult fake_host_add(void *base, size_t size_bytes);

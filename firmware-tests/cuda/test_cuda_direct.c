@@ -105,13 +105,18 @@ TEST(where_one_rank_is_refused_all_go_through_host_memory)
 {
     const struct state_run *run = &state_runs[3];
     for (uint32_t time = 1; time <= run->world; time++) { /* each rank exports once */
-        char text[64];
-        (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=cuIpcGetMemHandle:%u:801", time);
-        cuda_world_begin(time, text);
+        cuda_world_begin(time, NULL);
+        both->export_refused = time;
         open_of(run, 512);
-        assert_true(both->fixture.fake->failure_met());
-        (void)snprintf(text, sizeof text, "it may not export its device memory (code 801)");
-        expect_fallback(run, text);
+        assert_int_equal(both->export_refused, 0);
+        expect_fallback(run, "it may not export its device memory (code 801)");
+    }
+    for (uint32_t time = 1; time <= run->world * (run->world - 1); time += 3) { /* sends to each other one */
+        cuda_world_begin(time, NULL);
+        both->send_refused = time;
+        open_of(run, 512);
+        assert_int_equal(both->send_refused, 0);
+        expect_fallback(run, "it cannot send another rank's process a descriptor of its device memory (code 111)");
     }
     for (uint32_t time = 1; time <= run->world * (run->world - 1); time += 2) { /* and imports from each other one */
         cuda_world_begin(time, NULL);
@@ -129,15 +134,15 @@ TEST(where_one_rank_is_refused_all_go_through_host_memory)
     }
 }
 
-/* What a reader of a killed process's memory sees is not known. */
-TEST(an_elastic_job_reads_no_device_memory_of_other_ranks)
+/* Unless what they have imported outlives the exporter. */
+TEST(an_elastic_job_reads_no_device_memory_that_goes_with_its_process)
 {
     struct world_setup setup = state_setup_of(&state_runs[3]);
-    cuda_world_begin(1, NULL);
+    cuda_world_begin(1, "GF_FAKE_CUDA_NO_DESCRIPTORS=1");
     setup.sim.ranks_per_node = setup.world;
     setup.config.job.elastic = true;
     cuda_world_open(&setup);
-    expect_fallback(&state_runs[3], "rank 0: job.elastic: it may outlive a rank");
+    expect_fallback(&state_runs[3], "rank 0: job.elastic: its device memory does not outlive its process");
 }
 
 /* ---- what befalls a step ---- */
@@ -191,6 +196,7 @@ TEST(survivors_go_on_from_device_to_device)
         setup.config.exchange.timeout_ns = UINT64_C(200000000);
         setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
         setup.config.sparse.enabled = false;
+        setup.config.job.elastic = victim % 2 != 0;
         cuda_world_open(&setup);
         survivors_run(&both->host, victim);
         survivors_run(&both->cuda, victim);

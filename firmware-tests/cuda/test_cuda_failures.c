@@ -80,7 +80,8 @@ static void begin(const char *call, uint32_t times, int result)
     char text[128];
     static bool added;
     (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_FAIL=%s:%u:%d", call, times, result);
-    cuda_fixture_init(&f, text, NULL);
+    bool old = (strcmp(call, "cuMemAlloc") == 0) || (strcmp(call, "cuMemFree") == 0); /* where nothing is mapped */
+    cuda_fixture_init(&f, text, old ? "GF_FAKE_CUDA_NO_DESCRIPTORS=1" : NULL);
     if (!added) f.fake->kernel_add(kernel_names[0], sizeof(uint64_t), nothing_run);
     added = true;
     f.setup.image = &image;
@@ -134,13 +135,32 @@ static const struct {
              {"cuEventRecord", false}, {"cuEventQuery", true}, {"cuMemcpyAsync", false}, {"cuMemsetD8Async", false},
              {"cuModuleLoadData", false}, {"cuModuleUnload", false}, {"cuModuleGetFunction", false},
              {"cuOccupancyMaxActiveBlocksPerMultiprocessor", false}, {"cuLaunchKernel", false},
-             {"cuStreamBatchMemOp", false}};
+             {"cuStreamBatchMemOp", false},
+             {"cuMemGetAllocationGranularity", false}, {"cuMemCreate", false}, {"cuMemRelease", false},
+             {"cuMemAddressReserve", false}, {"cuMemAddressFree", false}, {"cuMemMap", false}, {"cuMemUnmap", false},
+             {"cuMemSetAccess", false}};
 
 TEST(each_call_has_failed_once)
 {
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         fails_each_time(calls[i].call, 400, "CUDA_ERROR_INVALID_HANDLE", calls[i].may_be_silent);
         fails_each_time(calls[i].call, 719, "CUDA_ERROR_LAUNCH_FAILED", true);
+    }
+}
+
+/* Memory by cuMemCreate() is refused: then by cuMemAlloc(), with all that else works, and the device says so. */
+TEST(where_no_memory_can_be_mapped_it_is_taken_as_before)
+{
+    static const char *const refusals[] = {"cuMemGetAllocationGranularity", "cuMemCreate", "cuMemAddressReserve",
+                                           "cuMemMap", "cuMemSetAccess"};
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        begin(refusals[i], 1, 801);
+        assert_int_equal(cuda_fixture_open(&f), GF_OK);
+        assert_false(f.gpu->outlives);
+        assert_non_null(strstr(f.log, "its memory is taken by cuMemAlloc instead"));
+        assert_int_equal(f.fake->live().allocations, 1);
+        cuda_fixture_close(&f);
+        cuda_fixture_clean(&f);
     }
 }
 
@@ -164,6 +184,7 @@ TEST(what_describes_a_failure_may_fail_too)
 TEST(no_call_is_forgotten)
 {
     static const char *const elsewhere[] = {"cuGetErrorName", "cuMemGetInfo", /* the test before this one; test_cuda_ipc: */
+                                            "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle",
                                             "cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle"};
     uint32_t count = 0;
     cuda_fixture_init(&f, NULL, NULL);

@@ -130,7 +130,21 @@ static gf_status fate_progress(struct world *w, uint32_t rank, void *arg)
     return world_step_progress(w, rank, &fate->step);
 }
 
-static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bool kills)
+/* The others do the step without it, from device to device as before. */
+static void goes_on(struct world *w, uint32_t victim, struct world_step *step)
+{
+    world_run(w, world_shrink_progress, NULL);
+    world_run(w, world_step_progress, step);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        if (rank == victim) continue;
+        assert_int_equal(w->ranks[rank].status, GF_OK);
+        assert_int_equal(world_stats(w, rank).path, GF_PATH_PEERS);
+        assert_true(w->ranks[rank].gf->ipc.flags);
+        assert_int_equal(gf_update(w->ranks[rank].gf, 0.0625f), GF_OK);
+    }
+}
+
+static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bool kills, bool elastic)
 {
     static struct cuda_kept before[RANKS], after;
     struct state_moment moment = {.step = 2};
@@ -141,6 +155,8 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
     setup.sim.detect_ns = 50000000;
     setup.config.exchange.timeout_ns = UINT64_C(200000000);
     setup.config.sparse.enabled = sparse;
+    setup.config.job.elastic = elastic;
+    if (elastic) setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
     setup.config.exchange.fuse_bytes = (seed % 2 == 0) ? 1 : 65536;
     cuda_world_open(&setup);
     struct world *w = &both->cuda;
@@ -171,23 +187,29 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
         }
     }
     both->fixture.fake->release();
+    if (elastic) goes_on(w, fate.victim, &fate.step);
     cuda_world_close();
     cuda_fixture_clean(&both->fixture);
 }
 
 TEST(a_rank_killed_between_pack_and_sum_leaves_no_trace)
 {
-    for (uint32_t seed = 0; seed < 3; seed++) fate_run(seed, &state_runs[6], false, true);
+    for (uint32_t seed = 0; seed < 3; seed++) fate_run(seed, &state_runs[6], false, true, false);
+}
+
+TEST(and_an_elastic_job_goes_on_from_device_to_device)
+{
+    for (uint32_t seed = 0; seed < 2; seed++) fate_run(seed, &state_runs[6], false, true, true);
 }
 
 TEST(nor_does_one_whose_device_hangs_there)
 {
-    for (uint32_t seed = 0; seed < 1; seed++) fate_run(seed, &state_runs[6], false, false);
+    for (uint32_t seed = 0; seed < 1; seed++) fate_run(seed, &state_runs[6], false, false, false);
 }
 
 TEST(nor_in_a_history)
 {
-    for (uint32_t seed = 0; seed < 1; seed++) fate_run(seed, &state_runs[6], true, true);
+    for (uint32_t seed = 0; seed < 1; seed++) fate_run(seed, &state_runs[6], true, true, false);
 }
 
 /* CPU's flags of a later operation may come first. */

@@ -1,8 +1,12 @@
 /* Device memory exported to another process, through the real CUDA driver file on the CUDA library without a GPU: what one
- * writes the other reads, each call fails once and is named, and nothing is left. */
+ * writes the other reads, by descriptors also once the exporter was killed; each call fails once and is named, and
+ * nothing is left. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
+#include "drivers/cuda/descriptors.h"
 
+#include <dirent.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,65 +27,103 @@ static bool drains(void)
     return false;
 }
 
-/* ---- the exporter: a process of its own, which says its handle and lives until nobody listens ---- */
+/* ---- exporters: processes that say their handle, send to whoever says one, and live until nobody does ---- */
+
+enum { BY_DESCRIPTOR, BY_IPC, KINDS };
+static const char *const kinds[KINDS] = {NULL, "GF_FAKE_CUDA_NO_DESCRIPTORS=1"};
 
 static struct exporter {
     pid_t process;
-    int end;  /* closed: it may go */
+    int to, from; /* to closed: it may go */
     unsigned char handle[GF_GPU_HANDLE_BYTES];
-} exporter;
+} exporters[KINDS];
 
-static int export(int out, int in)
+static int export(int out, int in, const char *kind)
 {
     unsigned char handle[GF_GPU_HANDLE_BYTES];
-    char byte;
-    cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", NULL);
+    cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", kind);
     if ((cuda_fixture_open(&f) != GF_OK) || (gf_gpu_cuda.host_register(f.gpu, pinned, BYTES) != GF_OK)) return 1;
     for (uint32_t i = 0; i < WORDS; i++) pinned[i] = 7000 + i;
     if ((gf_gpu_cuda.copy(&f.queue, gf_gpu_cuda.arena(f.gpu), host(), BYTES) != GF_OK) || !drains()) return 2;
     if (gf_gpu_cuda.export(f.gpu, handle) != GF_OK) return 3;
     if (write(out, handle, sizeof handle) != (ssize_t)sizeof handle) return 4;
-    if (read(in, &byte, 1) != 0) return 5;
+    while (read(in, handle, sizeof handle) == (ssize_t)sizeof handle) {
+        gf_status sent = gf_gpu_cuda.export_to(f.gpu, handle);
+        if (write(out, &sent, sizeof sent) != (ssize_t)sizeof sent) return 5;
+        f.gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE};
+    }
     gf_gpu_cuda.host_unregister(f.gpu, pinned);
     cuda_fixture_close(&f);
     return (f.fake->trouble() == NULL) ? 0 : 6;
 }
 
-static int exporter_begin(void **state)
+static int exporter_begin(struct exporter *exporter, const char *kind)
 {
-    int handles[2], end[2];
-    if ((pipe(handles) != 0) || (pipe(end) != 0) || ((exporter.process = fork()) < 0)) return -1;
-    if (exporter.process == 0) {
-        (void)close(end[1]);
-        _exit(export(handles[1], end[0]));
+    int from[2], to[2];
+    if ((pipe(from) != 0) || (pipe(to) != 0) || ((exporter->process = fork()) < 0)) return -1;
+    if (exporter->process == 0) {
+        (void)close(to[1]);
+        for (size_t k = 0; k < KINDS; k++)
+            if (exporters[k].to > 0) (void)close(exporters[k].to);
+        _exit(export(from[1], to[0], kind));
     }
-    (void)close(handles[1]);
-    (void)close(end[0]);
-    exporter.end = end[1];
-    return (read(handles[0], exporter.handle, sizeof exporter.handle) == (ssize_t)sizeof exporter.handle) ? 0 : -1;
+    (void)close(from[1]);
+    (void)close(to[0]);
+    exporter->to = to[1];
+    exporter->from = from[0];
+    return (read(from[0], exporter->handle, sizeof exporter->handle) == (ssize_t)sizeof exporter->handle) ? 0 : -1;
 }
 
-static int exporter_end(void **state)
+static int exporters_begin(void **state)
+{
+    return (exporter_begin(&exporters[0], kinds[0]) == 0) ? exporter_begin(&exporters[1], kinds[1]) : -1;
+}
+
+static int exporters_end(void **state)
 {
     int status = 0;
-    (void)close(exporter.end);
-    if (waitpid(exporter.process, &status, 0) != exporter.process) return -1;
-    return (WIFEXITED(status) && (WEXITSTATUS(status) == 0)) ? 0 : -1;
+    for (size_t k = 0; k < KINDS; k++) {
+        (void)close(exporters[k].to);
+        if (waitpid(exporters[k].process, &status, 0) != exporters[k].process) return -1;
+        if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0)) return -1;
+    }
+    return 0;
 }
 
 /* ---- the importer ---- */
 
-static gf_status import_and_read(uint32_t *first_out)
+/* It sends to this process. */
+static gf_status asked(const struct exporter *exporter)
+{
+    unsigned char handle[GF_GPU_HANDLE_BYTES];
+    gf_status sent, status = gf_gpu_cuda.export(f.gpu, handle);
+    if (status < 0) return status;
+    assert_int_equal(write(exporter->to, handle, sizeof handle), sizeof handle);
+    assert_int_equal(read(exporter->from, &sent, sizeof sent), sizeof sent);
+    return sent;
+}
+
+static gf_status import_and_read(const struct exporter *exporter, uint32_t *first_out)
 {
     gf_mem base = 0;
-    gf_status status = gf_gpu_cuda.import(f.gpu, exporter.handle, &base);
+    gf_status status = asked(exporter);
+    if (status >= 0) status = gf_gpu_cuda.import(f.gpu, exporter->handle, &base);
     if (status < 0) return status;
     assert_true((base != 0) && (base != gf_gpu_cuda.arena(f.gpu)));
     status = gf_gpu_cuda.copy(&f.queue, host(), base, BYTES);
     if (status == GF_OK) assert_true(drains());
     *first_out = pinned[0];
-    gf_gpu_cuda.give_back(f.gpu, exporter.handle, base);
+    gf_gpu_cuda.give_back(f.gpu, exporter->handle, base);
     return status;
+}
+
+static uint32_t descriptors_count(void)
+{
+    DIR *all = opendir("/proc/self/fd");
+    uint32_t count = 0;
+    while (readdir(all) != NULL) count++;
+    (void)closedir(all);
+    return count;
 }
 
 static void open_fixture(const char *failure)
@@ -100,40 +142,125 @@ static void close_fixture(void)
 
 TEST(what_one_process_writes_another_reads)
 {
-    for (uint32_t time = 0; time < 2; time++) { /* given back, it can be imported anew */
-        uint32_t first = 0;
-        open_fixture(NULL);
-        assert_int_equal(import_and_read(&first), GF_OK);
+    for (uint32_t time = 0; time < 2 * KINDS; time++) { /* given back, it can be imported anew */
+        const struct exporter *exporter = &exporters[time % KINDS];
+        uint32_t first = 0, open = descriptors_count();
+        open_fixture(kinds[time % KINDS]);
+        assert_int_equal(f.gpu->outlives, time % KINDS == BY_DESCRIPTOR);
+        assert_int_equal(import_and_read(exporter, &first), GF_OK);
         assert_int_equal(first, 7000);
-        assert_int_equal(import_and_read(&first), GF_OK);
+        assert_int_equal(import_and_read(exporter, &first), GF_OK);
         for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[i], 7000 + i);
         close_fixture();
         assert_string_equal(f.log, "");
+        assert_int_equal(descriptors_count(), open);
     }
+}
+
+/* The importer holds what it has mapped. */
+TEST(what_a_killed_process_has_exported_can_be_read)
+{
+    struct exporter killed = {0};
+    gf_mem base = 0;
+    assert_int_equal(exporter_begin(&killed, NULL), 0);
+    open_fixture(NULL);
+    assert_int_equal(asked(&killed), GF_OK);
+    assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, &base), GF_OK);
+    assert_int_equal(kill(killed.process, SIGKILL), 0);
+    assert_int_equal(waitpid(killed.process, NULL, 0), killed.process);
+    memset(pinned, 0, sizeof pinned);
+    assert_int_equal(gf_gpu_cuda.copy(&f.queue, host(), base, BYTES), GF_OK);
+    assert_true(drains());
+    for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[i], 7000 + i);
+    gf_gpu_cuda.give_back(f.gpu, killed.handle, base);
+    close_fixture();
+    assert_string_equal(f.log, "");
+    (void)close(killed.to);
+    (void)close(killed.from);
+}
+
+/* Killed between sending and the import: its descriptor waits. */
+TEST(and_imported_after_its_death)
+{
+    struct exporter killed = {0};
+    gf_mem base = 0;
+    assert_int_equal(exporter_begin(&killed, NULL), 0);
+    open_fixture(NULL);
+    assert_int_equal(asked(&killed), GF_OK);
+    assert_int_equal(kill(killed.process, SIGKILL), 0);
+    assert_int_equal(waitpid(killed.process, NULL, 0), killed.process);
+    assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, &base), GF_OK);
+    gf_gpu_cuda.give_back(f.gpu, killed.handle, base);
+    close_fixture();
+    (void)close(killed.to);
+    (void)close(killed.from);
+}
+
+/* A name says nothing: the process at its end has to be the one of the handle. */
+TEST(another_process_is_sent_nothing)
+{
+    unsigned char own[GF_GPU_HANDLE_BYTES], theirs[GF_GPU_HANDLE_BYTES];
+    size_t name_at = 4 * sizeof(uint64_t) + 2 * sizeof(uint32_t);
+    gf_mem base = 0;
+    open_fixture(NULL);
+    assert_int_equal(gf_gpu_cuda.export(f.gpu, own), GF_OK);
+    memcpy(theirs, exporters[BY_DESCRIPTOR].handle, sizeof theirs);
+    memcpy(theirs + name_at, own + name_at, GF_DESCRIPTORS_NAME_BYTES); /* that process's, with this one's name */
+    assert_int_equal(gf_gpu_cuda.export_to(f.gpu, theirs), GF_ERR_SYSTEM);
+    assert_non_null(strstr(f.gpu->fault.text, "a descriptor of device memory cannot be passed to another process"));
+    f.gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE};
+    assert_int_equal(gf_gpu_cuda.import(f.gpu, theirs, &base), GF_ERR_DEVICE); /* nor has it sent any */
+    assert_non_null(strstr(f.gpu->fault.text, "has sent no descriptor"));
+    f.gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE};
+    assert_int_equal(gf_gpu_cuda.export(f.gpu, NULL), GF_OK); /* from here on nothing listens */
+    memcpy(theirs, own, sizeof theirs);
+    theirs[4 * sizeof(uint64_t)] ^= 1; /* of another process */
+    assert_int_equal(gf_gpu_cuda.export_to(f.gpu, theirs), GF_ERR_SYSTEM);
+    assert_non_null(strstr(f.gpu->fault.text, "connect: Connection refused"));
+    close_fixture();
 }
 
 TEST(each_call_fails_once_and_is_named)
 {
     static const struct {
-        const char *failure, *text;
-    } rows[] = {{"GF_FAKE_CUDA_FAIL=cuIpcOpenMemHandle:1:400", "cuIpcOpenMemHandle failed: CUDA_ERROR_INVALID_HANDLE (400)"},
-                {"GF_FAKE_CUDA_FAIL=cuIpcOpenMemHandle:1:217", "cuIpcOpenMemHandle failed: unknown to this CUDA driver (217)"},
-                {"GF_FAKE_CUDA_FAIL=cuIpcCloseMemHandle:1:400", NULL}};
+        int kind;
+        const char *failure, *text; /* NULL: said while closing */
+    } rows[] = {{BY_IPC, "cuIpcOpenMemHandle:1:400", "cuIpcOpenMemHandle failed: CUDA_ERROR_INVALID_HANDLE (400)"},
+                {BY_IPC, "cuIpcOpenMemHandle:1:217", "cuIpcOpenMemHandle failed: unknown to this CUDA driver (217)"},
+                {BY_IPC, "cuIpcGetMemHandle:1:801", "cuIpcGetMemHandle failed"},
+                {BY_IPC, "cuIpcCloseMemHandle:1:400", NULL},
+                {BY_DESCRIPTOR, "cuMemImportFromShareableHandle:1:400", "cuMemImportFromShareableHandle failed"},
+                {BY_DESCRIPTOR, "cuMemAddressReserve:2:400", "cuMemAddressReserve failed"},
+                {BY_DESCRIPTOR, "cuMemMap:2:400", "cuMemMap failed"},
+                {BY_DESCRIPTOR, "cuMemSetAccess:2:400", "cuMemSetAccess failed"},
+                {BY_DESCRIPTOR, "cuMemRelease:1:400", NULL}, {BY_DESCRIPTOR, "cuMemUnmap:1:400", NULL},
+                {BY_DESCRIPTOR, "cuMemAddressFree:1:400", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        uint32_t first;
-        open_fixture(rows[i].failure);
-        assert_int_equal(import_and_read(&first), (rows[i].text != NULL) ? GF_ERR_DEVICE : GF_OK);
+        uint32_t first, open = descriptors_count();
+        char failure[96];
+        (void)snprintf(failure, sizeof failure, "GF_FAKE_CUDA_FAIL=%s", rows[i].failure);
+        cuda_fixture_init(&f, failure, kinds[rows[i].kind]);
+        assert_int_equal(cuda_fixture_open(&f), GF_OK);
+        assert_int_equal(gf_gpu_cuda.host_register(f.gpu, pinned, BYTES), GF_OK);
+        gf_status status = import_and_read(&exporters[rows[i].kind], &first);
+        assert_int_equal(status, (rows[i].text != NULL) ? GF_ERR_DEVICE : GF_OK);
         assert_true(f.fake->failure_met());
         if (rows[i].text != NULL) assert_non_null(strstr(f.gpu->fault.text, rows[i].text));
-        else assert_non_null(strstr(f.log, "closing: device 0: cuIpcCloseMemHandle failed: CUDA_ERROR_INVALID_HANDLE (400)"));
+        else assert_non_null(strstr(f.log, "failed: CUDA_ERROR_INVALID_HANDLE (400)"));
         assert_int_equal(f.fake->live().imported, 0);
         close_fixture();
+        assert_int_equal(descriptors_count(), open);
     }
-    unsigned char handle[GF_GPU_HANDLE_BYTES];
-    open_fixture("GF_FAKE_CUDA_FAIL=cuIpcGetMemHandle:1:801");
-    assert_int_equal(gf_gpu_cuda.export(f.gpu, handle), GF_ERR_DEVICE);
-    assert_non_null(strstr(f.gpu->fault.text, "cuIpcGetMemHandle failed"));
-    assert_int_equal(gf_gpu_cuda.export(f.gpu, handle), GF_OK);
+}
+
+TEST(an_exporter_that_is_refused_says_so)
+{
+    unsigned char theirs[GF_GPU_HANDLE_BYTES];
+    open_fixture("GF_FAKE_CUDA_FAIL=cuMemExportToShareableHandle:1:801");
+    memcpy(theirs, exporters[BY_DESCRIPTOR].handle, sizeof theirs);
+    assert_int_equal(gf_gpu_cuda.export_to(f.gpu, theirs), GF_ERR_DEVICE);
+    assert_non_null(strstr(f.gpu->fault.text, "cuMemExportToShareableHandle failed"));
+    assert_int_equal(gf_gpu_cuda.export_to(f.gpu, theirs), GF_OK);
     close_fixture();
 }
 
@@ -150,7 +277,7 @@ TEST(the_context_around_them_fails_as_well)
             cuda_fixture_init(&f, "GF_FAKE_CUDA_SEED=1", text);
             if (cuda_fixture_open(&f) != GF_OK) continue; /* of test_cuda_failures */
             status = gf_gpu_cuda.host_register(f.gpu, pinned, BYTES);
-            if (status == GF_OK) (void)import_and_read(&first);
+            if (status == GF_OK) (void)import_and_read(&exporters[BY_DESCRIPTOR], &first);
             if (status == GF_OK) gf_gpu_cuda.host_unregister(f.gpu, pinned);
             cuda_fixture_close(&f);
             cuda_fixture_clean(&f);
@@ -162,8 +289,9 @@ TEST(a_process_imports_of_itself_by_address)
 {
     unsigned char handle[GF_GPU_HANDLE_BYTES];
     gf_mem base = 0;
-    open_fixture("GF_FAKE_CUDA_FAIL=cuIpcOpenMemHandle:1:400"); /* is not called */
+    open_fixture("GF_FAKE_CUDA_FAIL=cuMemImportFromShareableHandle:1:400"); /* is not called */
     assert_int_equal(gf_gpu_cuda.export(f.gpu, handle), GF_OK);
+    assert_int_equal(gf_gpu_cuda.export_to(f.gpu, handle), GF_OK);
     assert_int_equal(gf_gpu_cuda.import(f.gpu, handle, &base), GF_OK);
     assert_true(base == gf_gpu_cuda.arena(f.gpu));
     gf_gpu_cuda.give_back(f.gpu, handle, base);
@@ -178,10 +306,10 @@ TEST(another_size_is_refused)
     cuda_fixture_init(&f, NULL, NULL);
     f.setup.device_bytes = 1u << 16;
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
-    assert_int_equal(gf_gpu_cuda.import(f.gpu, exporter.handle, &base), GF_ERR_DEVICE);
+    assert_int_equal(gf_gpu_cuda.import(f.gpu, exporters[BY_DESCRIPTOR].handle, &base), GF_ERR_DEVICE);
     assert_non_null(strstr(f.gpu->fault.text, "a peer exports 1048576 bytes of device memory, expected are 65536"));
     cuda_fixture_close(&f);
     cuda_fixture_clean(&f);
 }
 
-TEST_AROUND(exporter_begin, exporter_end)
+TEST_AROUND(exporters_begin, exporters_end)

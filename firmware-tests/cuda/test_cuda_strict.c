@@ -155,7 +155,7 @@ static _Noreturn void exporter(void)
     static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
     static const char *const names[] = {"test_slow"};
     unsigned char handle[GF_GPU_HANDLE_BYTES];
-    cuda_fixture_init(&f, NULL, NULL);
+    cuda_fixture_init(&f, "GF_FAKE_CUDA_NO_DESCRIPTORS=1", NULL);
     f.fake->kernel_add("test_slow", sizeof(uint64_t), slow_run);
     f.setup.image = &image;
     f.setup.kernels = names;
@@ -179,7 +179,7 @@ static void read_while(bool at_work, bool killed)
     sleeps = at_work;
     pid_t child = fork();
     if (child == 0) exporter();
-    cuda_fixture_init(&f, NULL, NULL);
+    cuda_fixture_init(&f, "GF_FAKE_CUDA_NO_DESCRIPTORS=1", NULL);
     assert_int_equal(cuda_fixture_open(&f), GF_OK);
     assert_int_equal(read(handles[0], handle, sizeof handle), sizeof handle);
     assert_int_equal(gf_gpu_cuda.import(f.gpu, handle, &base), GF_OK);
@@ -208,4 +208,59 @@ TEST(memory_dies_with_its_process)
 {
     read_while(false, true);
     trouble_expect("touches an address that is neither device nor registered host memory");
+}
+
+/* Memory by cuMemCreate(): sizes, the order of calls, and no access before it was given. */
+static void map_wrongly(int what)
+{
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle memory;
+    CUdeviceptr at = 0;
+    size_t grain = 0;
+    int descriptor = -1;
+    cuda_fixture_init(&f, NULL, NULL);
+    assert_int_equal(cuda_fixture_open(&f), GF_OK);
+    assert_int_equal(gf_gpu_cuda.enter(f.gpu), GF_OK);
+    CALL(cuMemGetAllocationGranularity, cuMemGetAllocationGranularity);
+    CALL(cuMemCreate, cuMemCreate);
+    CALL(cuMemRelease, cuMemRelease);
+    CALL(cuMemAddressReserve, cuMemAddressReserve);
+    CALL(cuMemAddressFree, cuMemAddressFree);
+    CALL(cuMemMap, cuMemMap);
+    CALL(cuMemUnmap, cuMemUnmap);
+    CALL(cuMemExportToShareableHandle, cuMemExportToShareableHandle);
+    (void)cuMemGetAllocationGranularity(&grain, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (what == 0) (void)cuMemCreate(&memory, grain + 1, &properties, 0);
+    if (what == 0) return;
+    assert_int_equal(cuMemCreate(&memory, grain, &properties, 0), CUDA_SUCCESS);
+    assert_int_equal(cuMemAddressReserve(&at, grain, 0, 0, 0), CUDA_SUCCESS);
+    if (what == 1) assert_int_equal(cuMemRelease(memory), CUDA_SUCCESS); /* nothing holds it then */
+    if (what == 1) (void)cuMemMap(at, grain, 0, memory, 0);
+    if (what == 1) return;
+    if (what == 2) (void)cuMemExportToShareableHandle(&descriptor, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (what == 2) return;
+    assert_int_equal(cuMemMap(at, grain, 0, memory, 0), CUDA_SUCCESS);
+    if (what == 3) assert_int_equal(gf_gpu_cuda.zero(&f.queue, at, 64), GF_OK);
+    if (what == 3) assert_int_equal(drain(), GF_ERR_DEVICE);
+    if (what == 4) (void)cuMemAddressFree(at, grain);
+    if (what == 5) f.fake->stream_hold(f.fake->stream_create());
+    if (what == 5) (void)cuMemUnmap(at, grain);
+    if (what == 6) assert_int_equal(cuMemUnmap(at, grain), CUDA_SUCCESS);
+    if (what == 6) assert_int_equal(cuMemAddressFree(at, grain), CUDA_SUCCESS);
+    if (what == 6) assert_int_equal(gf_gpu_cuda.leave(f.gpu), GF_OK);
+    if (what == 6) cuda_fixture_close(&f); /* the handle is left */
+}
+
+TEST(memory_is_mapped_as_a_real_driver_wants_it)
+{
+    static const char *const texts[] = {"cuMemCreate: a size that is no multiple", "cuMemMap: of what is no handle",
+                                        "cuMemExportToShareableHandle: of what was not made for it",
+                                        "touches an address that is neither",
+                                        "cuMemAddressFree: of what is still mapped",
+                                        "cuMemUnmap waits for work that never ends", "1 allocations"};
+    for (int what = 0; what < (int)(sizeof texts / sizeof *texts); what++) {
+        map_wrongly(what);
+        trouble_expect(texts[what]);
+    }
 }

@@ -53,7 +53,7 @@ if [ -z "$real" ]; then skip "$name" "no libcuda.so.1 is installed"
 elif [ ! -f "$made/ptxas.log" ] || [ ! -x "$gpu" ]; then skip "$name" "this build has no kernels"
 elif [ -e /dev/nvidiactl ]; then skip "$name" "there is a GPU"
 else
-    "$gpu" check "$real" >"$scratch/real" 2>&1
+    "$gpu" check --library "$real" >"$scratch/real" 2>&1
     rm -f /dev/nvidiactl # root's libcuda makes it even where there is no such device, and others look for it
     check "$name" grep -qE 'cuInit failed: CUDA_ERROR_NO_DEVICE \(100\)|older than CUDA 12\.0' "$scratch/real"
 fi

@@ -63,9 +63,10 @@ int cuDriverGetVersion(int *version) { *version = 12040; return 0; }
 int cuDeviceGetCount(int *count) { *count = 2; return 0; }
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDeviceGetName(char *name, int bytes, int device) { (void)bytes; name[0] = (char)('A' + device); name[1] = 0; return 0; }
+int cuDeviceGetAttribute(int *v, int which, int device) { *v = (which != 103) || DESCRIPTORS; return device < 0; }
 END
-cuda() { "${CC:-gcc}" -shared -fPIC -DCUDA_INIT="$2" -o "$scratch/$1.so" "$scratch/cuda.c"; }
-cuda ill 100; cuda well 0; cuda fabric 802
+cuda() { "${CC:-gcc}" -shared -fPIC -DCUDA_INIT="$2" -DDESCRIPTORS="${3:-1}" -o "$scratch/$1.so" "$scratch/cuda.c"; }
+cuda ill 100; cuda well 0; cuda fabric 802; cuda old 0 0
 alone gpu_that_does_not_start fail gpu "cuInit\(\) fails with CUresult 100" "device = { driver = \"cuda\"; library = \"$scratch/ill.so\"; };"
 alone gpu_without_fabric fail gpu "start nvidia-fabricmanager" \
     "device = { driver = \"cuda\"; library = \"$scratch/fabric.so\"; };"
@@ -74,6 +75,9 @@ alone gpu_that_is_not_there fail gpu "device.ordinal 5: there are 2 GPUs" \
 file gpu.cfg "device = { driver = \"cuda\"; ordinal = 1; library = \"$scratch/well.so\"; };"
 "$gf_check" "$scratch/gpu.cfg" --preflight >"$scratch/out"
 check "gpu_that_is_there" said ok gpu "B, number 1 of 2, driver for CUDA 12.4"
+check "its_memory_outlives_its_process" said ok gpu "memory shared in a node: by descriptors"
+alone gpu_whose_memory_does_not ok gpu "by CUDA IPC, with job.elastic through host memory" \
+    "device = { driver = \"cuda\"; library = \"$scratch/old.so\"; };"
 file other.so.cfg "device = { driver = \"cuda\"; library = \"libm.so.6\"; };"
 "$gf_check" "$scratch/other.so.cfg" --preflight >"$scratch/out"
 check "library_that_is_no_gpu_driver" said fail gpu "has not the functions"

@@ -104,7 +104,7 @@ static void device_take(gf_context *gf, struct gf_op *op)
     coll->staging = op->device_staging;
     bool in_node = (op->algorithm == GF_ALGORITHM_DIRECT) || (op->algorithm == GF_ALGORITHM_HIERARCHY);
     if (!gf->ipc.agreed || !in_node) return;
-    direct->exported = gf->ipc.near;
+    direct->exported = gf->ipc.local;
     direct->region_bytes = gf->device.bytes;
     direct->small_bytes = 0;
     if (op->algorithm != GF_ALGORITHM_DIRECT) return;

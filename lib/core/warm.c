@@ -63,7 +63,7 @@ static gf_status direct_refuse(gf_context *gf)
                    "link.transports, elsewhere auto", ranks);
 }
 
-/* One more round where gradients lie on devices: whose memory is reached from where. */
+/* Some more rounds where gradients lie on devices: whose memory is reached from where. */
 static gf_status export(gf_context *gf)
 {
     gf->warm.state = GF_WARM_EXPORT;
@@ -134,12 +134,7 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
         return export(gf);
     case GF_WARM_EXPORT:
         if ((status = requests_ended(gf)) != GF_OK) break;
-        gf->warm.state = GF_WARM_IMPORT;
-        return gf->modules->device->ipc_import(gf);
-    case GF_WARM_IMPORT:
-        if ((status = requests_ended(gf)) != GF_OK) break;
-        gf->modules->device->ipc_commit(gf);
-        return GF_OK;
+        return gf->modules->device->ipc_next(gf);
     }
     if (status == GF_AGAIN) return GF_AGAIN;
     if (gf->error.code != GF_OK) return gf->error.code;

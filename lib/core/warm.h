@@ -14,8 +14,7 @@ typedef enum gf_warm_state {
     GF_WARM_NODES, /* who shares memory with whom */
     GF_WARM_TOUCH, /* peers' pages, which fault at the first look */
     GF_WARM_UUIDS, /* which ranks have the same device (uuid.c) */
-    GF_WARM_EXPORT,  /* device memory: each tells the others how it is reached (ipc.c) */
-    GF_WARM_IMPORT /* and whether it reaches theirs */
+    GF_WARM_EXPORT /* device memory: who reaches whose (ipc.c) */
 } gf_warm_state;
 
 struct gf_warm {

@@ -97,8 +97,7 @@ const struct gf_device_module gf_module_device = {
     .ipc_bytes = gf_ipc_bytes,
     .ipc_lay = gf_ipc_lay,
     .ipc_begin = gf_ipc_begin,
-    .ipc_import = gf_ipc_import,
-    .ipc_commit = gf_ipc_commit,
+    .ipc_next = gf_ipc_next,
     .ipc_close = gf_ipc_close,
     .flags_close = gf_flags_close,
 };

@@ -26,8 +26,7 @@ struct gf_device_module {
     size_t (*ipc_bytes)(uint32_t world);
     void (*ipc_lay)(struct gf_ipc *exported, char *memory, uint32_t world);
     gf_status (*ipc_begin)(gf_context *gf);
-    gf_status (*ipc_import)(gf_context *gf);
-    void (*ipc_commit)(gf_context *gf);
+    gf_status (*ipc_next)(gf_context *gf);
     void (*ipc_close)(gf_context *gf);
     void (*flags_close)(gf_context *gf);
 };

@@ -1,7 +1,7 @@
 /* Whether ranks of one node sum their gradients from device to device (ops/node/direct_device.c), agreed on by all
- * at the end of the warm-up: each tells the others how its arena is reached, each tries to reach all and reads a
- * canary there, and where one is refused or reads something else all go on through host memory and say why. What
- * was imported is given back before the exporters hear that this rank leaves. */
+ * at the end of the warm-up: each tells the others how its arena is reached, sends each what it needs for that, tries
+ * to reach all and reads a canary there, and where one is refused or reads something else all go on through host memory
+ * and say why. What was imported is given back before the exporters hear that this rank leaves. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@
 #include "lib/modules/modules.h"
 
 /* Why a rank's memory cannot be shared. */
-enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_OUT_OF_REACH, IPC_OTHER_MEMORY, IPC_ELASTIC };
+enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_NOT_SENT, IPC_OUT_OF_REACH, IPC_OTHER_MEMORY, IPC_ELASTIC };
+enum { IPC_EXPORTED, IPC_SENT, IPC_IMPORTED }; /* what all ranks have done once the request has ended */
 
 size_t gf_ipc_bytes(uint32_t world)
 {
@@ -25,8 +26,8 @@ void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
     if (memory == NULL) return;
     exported->bases = (gf_mem *)(void *)memory;
     exported->areas = exported->bases + world;
-    exported->near = exported->areas + world;
-    exported->handles = (float *)(void *)(exported->near + world);
+    exported->local = exported->areas + world;
+    exported->handles = (float *)(void *)(exported->local + world);
     exported->refusals = exported->handles + world * GF_IPC_WORDS;
 }
 
@@ -63,16 +64,19 @@ static void post(gf_context *gf, gf_operation operation, gf_coll_op op, float *w
     GF_ASSERT(status == GF_OK);
 }
 
-/* The driver's own words, of the rank that it happened to. */
-static void refused(gf_context *gf, const char *what)
+/* This rank's reason, and the driver's own words for it. */
+static void refused(gf_context *gf, float *own, float why, const char *what)
 {
+    own[0] = why;
+    own[1] = (float)gf->gpu->fault.foreign_code;
     gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s: %s", gf->rank, what, gf->gpu->fault.text);
+    gf->gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE}; /* nothing has failed */
 }
 
 /* All ranks are of one node, and streams may store their flags. */
 static bool is_direct(const gf_context *gf) { return gf->algorithm == GF_ALGORITHM_DIRECT; }
 
-static bool is_near(const gf_context *gf, uint32_t rank)
+static bool is_local(const gf_context *gf, uint32_t rank)
 {
     bool found = is_direct(gf);
     for (uint32_t i = 0; !found && (i < gf->nodes.of.local_size); i++)
@@ -86,6 +90,7 @@ gf_status gf_ipc_begin(gf_context *gf)
     float *handle;
     uint32_t devices = (uint32_t)gf->warm.met[GF_MET_DEVICE];
     gf->ipc.agreed = gf->ipc.flags = false;
+    gf->ipc.stage = IPC_EXPORTED;
     if ((devices == 0) || (!is_direct(gf) && !gf->nodes.used)) return GF_OK;
     if (devices < gf->world) {
         if (gf->on_device)
@@ -97,12 +102,10 @@ gf_status gf_ipc_begin(gf_context *gf)
     memset(gf->ipc.handles, 0, gf->world * GF_IPC_WORDS * sizeof(float));
     if (driver->export == NULL) {
         handle[0] = IPC_NOT_BUILT;
-    } else if (gf->config.job.elastic) {
+    } else if (gf->config.job.elastic && !gf->gpu->outlives) {
         handle[0] = IPC_ELASTIC; /* CUDA IPC says nothing of an exporter that is killed while it is read */
     } else if (driver->export(gf->gpu, handle + 2) < 0) {
-        handle[0] = IPC_KEPT;
-        handle[1] = (float)gf->gpu->fault.foreign_code;
-        refused(gf, "device memory cannot be exported to the other ranks");
+        refused(gf, handle, IPC_KEPT, "device memory cannot be exported to the other ranks");
     } else {
         gf_status status = canary_write(gf);
         if ((status >= 0) && is_direct(gf)) status = gf_flags_begin(gf);
@@ -112,26 +115,36 @@ gf_status gf_ipc_begin(gf_context *gf)
     return GF_AGAIN;
 }
 
-gf_status gf_ipc_import(gf_context *gf)
+/* To all ranks of the node what they need beside the handle. */
+static void export_to_all(gf_context *gf)
 {
-    struct gf_ipc *exported = &gf->ipc;
-    float *own = exported->refusals + 3 * gf->rank;
-    uint32_t near = 0;
-    memset(exported->refusals, 0, 3 * gf->world * sizeof(float));
+    float *own = gf->ipc.refusals + 3 * gf->rank;
+    memset(gf->ipc.refusals, 0, 3 * gf->world * sizeof(float));
     own[0] = handle_of(gf, gf->rank)[0];
     own[1] = handle_of(gf, gf->rank)[1];
     for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
-        if (!is_near(gf, rank)) continue;
-        if (rank == gf->rank) exported->bases[rank] = exported->near[near++] = gf->device.base;
-        if ((rank == gf->rank) || (handle_of(gf, rank)[0] != IPC_FINE)) continue; /* who exports nothing says so itself */
+        if (!is_local(gf, rank) || (rank == gf->rank) || (handle_of(gf, rank)[0] != IPC_FINE)) continue;
+        if (gf->gpu->driver->export_to(gf->gpu, handle_of(gf, rank) + 2) < 0)
+            refused(gf, own, IPC_NOT_SENT, "device memory cannot be exported to another rank");
+    }
+}
+
+/* All ranks export theirs. */
+static gf_status import_all(gf_context *gf)
+{
+    struct gf_ipc *exported = &gf->ipc;
+    float *own = exported->refusals + 3 * gf->rank;
+    uint32_t local = 0;
+    for (uint32_t rank = 0; (rank < gf->world) && (own[0] == IPC_FINE); rank++) {
+        if (!is_local(gf, rank)) continue;
+        if (rank == gf->rank) exported->bases[rank] = exported->local[local++] = gf->device.base;
+        if (rank == gf->rank) continue;
         if (gf->gpu->driver->import(gf->gpu, handle_of(gf, rank) + 2, &exported->bases[rank]) < 0) {
             exported->bases[rank] = 0;
-            own[0] = IPC_OUT_OF_REACH;
-            own[1] = (float)gf->gpu->fault.foreign_code;
-            refused(gf, "device memory of another rank is out of reach");
+            refused(gf, own, IPC_OUT_OF_REACH, "device memory of another rank is out of reach");
             break;
         }
-        exported->near[near++] = exported->bases[rank];
+        exported->local[local++] = exported->bases[rank];
         bool same;
         gf_status status = canary_look(gf, rank, &same);
         if (status < 0) return status;
@@ -142,21 +155,22 @@ gf_status gf_ipc_import(gf_context *gf)
     }
     if (is_direct(gf)) gf_flags_look(gf);
     own[2] = is_direct(gf) ? exported->no_flags : 0;
-    post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, exported->refusals, 3 * (uint64_t)gf->world);
-    return GF_AGAIN;
+    return GF_OK;
 }
 
 static const char *reason(float number)
 {
     static const char *const reasons[] = {"", "its device's driver exports no memory",
                                           "it may not export its device memory",
+                                          "it cannot send another rank's process a descriptor of its device memory",
                                           "it cannot reach the device memory of another rank",
                                           "it reads other memory than another rank exported",
-                                          "job.elastic: it may outlive a rank whose device memory it would read"};
+                                          "job.elastic: its device memory does not outlive its process"};
     return reasons[(number <= IPC_ELASTIC) ? (uint32_t)number : IPC_OTHER_MEMORY];
 }
 
-void gf_ipc_commit(gf_context *gf)
+/* Some rank has refused: so do all, and say why. */
+static bool is_refused(gf_context *gf)
 {
     for (uint32_t rank = 0; rank < gf->world; rank++) {
         const float *refusal = gf->ipc.refusals + 3 * rank;
@@ -165,8 +179,14 @@ void gf_ipc_commit(gf_context *gf)
         if (gf_nodes_by_the_way(gf)) gf->nodes.used = false;
         gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go %s, not from device to device: rank %u: %s (code %d)",
                     gf->rank, gf_path_name(gf_path_of(gf)), rank, reason(refusal[0]), (int)refusal[1]);
-        return;
+        return true;
     }
+    return false;
+}
+
+static void agree(gf_context *gf)
+{
+    (void)gf->gpu->driver->export(gf->gpu, NULL);
     gf->ipc.agreed = true;
     gf->ipc.flags = is_direct(gf);
     for (uint32_t rank = 0; (rank < gf->world) && gf->ipc.flags; rank++) {
@@ -179,14 +199,35 @@ void gf_ipc_commit(gf_context *gf)
     }
 }
 
+gf_status gf_ipc_next(gf_context *gf)
+{
+    gf_status status;
+    switch (gf->ipc.stage++) {
+    case IPC_EXPORTED:
+        export_to_all(gf);
+        break;
+    case IPC_SENT:
+        if (is_refused(gf)) return GF_OK;
+        if ((status = import_all(gf)) < 0) return status;
+        break;
+    default:
+        if (!is_refused(gf)) agree(gf);
+        return GF_OK;
+    }
+    post(gf, GF_OPERATION_JOIN, GF_COLL_ALLREDUCE, gf->ipc.refusals, 3 * (uint64_t)gf->world);
+    return GF_AGAIN;
+}
+
 void gf_ipc_close(gf_context *gf)
 {
     struct gf_ipc *exported = &gf->ipc;
+    const struct gf_gpu_driver *driver = gf->gpu->driver;
     gf_flags_close(gf);
     for (uint32_t rank = 0; (exported->bases != NULL) && (rank < gf->world); rank++) {
         if ((exported->bases[rank] != 0) && (rank != gf->rank))
-            gf->gpu->driver->give_back(gf->gpu, handle_of(gf, rank) + 2, exported->bases[rank]);
+            driver->give_back(gf->gpu, handle_of(gf, rank) + 2, exported->bases[rank]);
         exported->bases[rank] = 0;
     }
+    if ((exported->bases != NULL) && (driver->export != NULL)) (void)driver->export(gf->gpu, NULL);
     exported->agreed = exported->flags = false;
 }

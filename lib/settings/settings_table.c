@@ -53,8 +53,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "job.ignore_environment", BOOL(job.ignore_environment),
      .help = "take world, rank, id and address from here alone"},
     {.key = "job.elastic", BOOL(job.elastic),
-     .help = "ranks may die while the others go on: on GPUs gradients then go through host memory, as what is read of "
-             "a killed process's memory is not known; one rank that says so is enough"},
+     .help = "ranks may die while the others go on: GPUs whose memory does not outlive its process (gf-check "
+             "--preflight says so) then go through host memory; one rank that says so is enough"},
 
     {.key = "rendezvous.address", TEXT(rendezvous.address, GF_FORM_ADDRESS), .fallback_text = "127.0.0.1:7117",
      .help = "where rank 0 listens; in a file a host name is valid too"},

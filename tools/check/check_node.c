@@ -55,6 +55,7 @@ struct cuda {
     int (*device_count)(int *count);
     int (*device_get)(int *device, int ordinal);
     int (*device_name)(char *name, int bytes, int device);
+    int (*device_attribute)(int *value, int attribute, int device); /* NULL: not found */
 };
 
 static void *symbol(const struct cuda *cuda, const char *name)
@@ -71,6 +72,7 @@ static bool cuda_load(struct cuda *cuda, const char *library)
     *(void **)&cuda->device_count = symbol(cuda, "cuDeviceGetCount");
     *(void **)&cuda->device_get = symbol(cuda, "cuDeviceGet");
     *(void **)&cuda->device_name = symbol(cuda, "cuDeviceGetName");
+    *(void **)&cuda->device_attribute = symbol(cuda, "cuDeviceGetAttribute");
     return true;
 }
 
@@ -78,6 +80,19 @@ static bool cuda_whole(const struct cuda *cuda)
 {
     return (cuda->init != NULL) && (cuda->driver_version != NULL) && (cuda->device_count != NULL) &&
            (cuda->device_get != NULL) && (cuda->device_name != NULL);
+}
+
+#define ATTRIBUTE_MAPS 102        /* CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+#define ATTRIBUTE_DESCRIPTORS 103 /* CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
+
+/* As the library's driver chooses it. */
+static const char *sharing_of(const struct cuda *cuda, int device)
+{
+    int maps = 0, descriptors = 0;
+    if ((cuda->device_attribute == NULL) || (cuda->device_attribute(&maps, ATTRIBUTE_MAPS, device) != 0) ||
+        (cuda->device_attribute(&descriptors, ATTRIBUTE_DESCRIPTORS, device) != 0))
+        return "not known";
+    return ((maps != 0) && (descriptors != 0)) ? "by descriptors" : "by CUDA IPC, with job.elastic through host memory";
 }
 
 /* The driver is there; is the GPU that the configuration names? */
@@ -101,8 +116,9 @@ static void gpu_asked(struct check_report *report, const struct check_job *job, 
         return;
     }
     if (cuda->device_get(&device, ordinal) == 0) (void)cuda->device_name(name, sizeof name, device);
-    check_say(report, "gpu", CHECK_OK, NULL, "%s, number %d of %d, driver for CUDA %d.%d (%s)", name, ordinal, count,
-              version / 1000, version % 1000 / 10, library);
+    check_say(report, "gpu", CHECK_OK, NULL,
+              "%s, number %d of %d, driver for CUDA %d.%d (%s); memory shared in a node: %s", name, ordinal, count,
+              version / 1000, version % 1000 / 10, library, sharing_of(cuda, device));
 }
 
 void check_gpu(struct check_report *report, const struct check_job *job)

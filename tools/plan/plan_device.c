@@ -153,8 +153,16 @@ static gf_status gpu_finished(struct gf_queue *queue)
 static gf_status gpu_export(struct gf_gpu *gpu, void *handle_out)
 {
     gf_mem arena = gpu_arena(gpu);
+    if (handle_out == NULL) return GF_OK;
     memset(handle_out, 0, GF_GPU_HANDLE_BYTES);
     memcpy(handle_out, &arena, sizeof arena);
+    return GF_OK;
+}
+
+static gf_status gpu_export_to(struct gf_gpu *gpu, const void *handle)
+{
+    (void)gpu;
+    (void)handle;
     return GF_OK;
 }
 
@@ -180,4 +188,5 @@ static void gpu_give_back(struct gf_gpu *gpu, const void *handle, gf_mem base)
 
 const struct gf_gpu_driver plan_gpu_host = {.name = "host", .is_host = true, SHARED};
 const struct gf_gpu_driver plan_gpu_device = {
-    .name = "cuda", .export = gpu_export, .import = gpu_import, .give_back = gpu_give_back, SHARED};
+    .name = "cuda",
+    .export = gpu_export, .export_to = gpu_export_to, .import = gpu_import, .give_back = gpu_give_back, SHARED};

@@ -1,0 +1,107 @@
+/* The fake CUDA driver: device memory of another process by CUDA IPC. It goes with the process that took it. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "firmware-tests/cuda/fake_cuda_calls.h"
+#include "firmware-tests/cuda/fake_cuda_region.h"
+
+static CUresult memory_export(uint64_t address, struct fake_export *export_out)
+{
+    struct region *region = fake_region_at(address, 1);
+    if ((region == NULL) || (region->kind != REGION_DEVICE) || (region->base != address)) {
+        fake_trouble("cuIpcGetMemHandle of 0x%llx, which is no beginning of device memory",
+                     (unsigned long long)address);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (region->shared == NULL) region->shared = fake_shared_map(region->file, region->size_bytes);
+    if (region->shared == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    *export_out = (struct fake_export){.process = (uint64_t)getpid(), .file = (uint64_t)region->file,
+                                       .size_bytes = region->size_bytes, .address = address};
+    return CUDA_SUCCESS;
+}
+
+/* A second time it is counted alone, as the real library does. */
+static CUresult memory_import(const struct fake_export *exported, uint64_t *address_out)
+{
+    char path[64];
+    struct region *region;
+    if (exported->process == (uint64_t)getpid()) return CUDA_ERROR_INVALID_CONTEXT; /* of this process itself */
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        bool same = memcmp(&fake_regions[i].of, exported, sizeof *exported) == 0;
+        if ((fake_regions[i].kind != REGION_IMPORTED) || !same) continue;
+        fake_regions[i].opened++;
+        *address_out = fake_regions[i].base;
+        return CUDA_SUCCESS;
+    }
+    (void)snprintf(path, sizeof path, "/proc/%llu/fd/%llu", (unsigned long long)exported->process,
+                   (unsigned long long)exported->file);
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0) return CUDA_ERROR_INVALID_VALUE;
+    if (getenv("GF_FAKE_CUDA_OTHER_MEMORY") != NULL) { /* as of a driver that opens something else */
+        (void)close(file);
+        file = fake_memory_file(exported->size_bytes);
+        if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    uint64_t at = fake_reserve(exported->size_bytes);
+    bool placed = fake_place(at, file, exported->size_bytes);
+    struct fake_shared *shared = fake_shared_map(file, exported->size_bytes);
+    (void)close(file);
+    if (!placed || (shared == NULL) ||
+        (fake_region_add(at, exported->size_bytes, REGION_IMPORTED, &region) != CUDA_SUCCESS))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    region->of = *exported;
+    region->shared = shared;
+    region->opened = 1;
+    region->process = (int)syscall(SYS_pidfd_open, (pid_t)exported->process, 0);
+    *address_out = at;
+    return CUDA_SUCCESS;
+}
+
+static CUresult memory_give_back(uint64_t address)
+{
+    struct region *region = fake_region_at(address, 1);
+    if ((region == NULL) || (region->kind != REGION_IMPORTED) || (region->base != address)) {
+        fake_trouble("cuIpcCloseMemHandle of 0x%llx, which was not opened", (unsigned long long)address);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (--region->opened > 0) return CUDA_SUCCESS;
+    fake_unplace(address, region->size_bytes);
+    fake_region_remove(region);
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_export(CUipcMemHandle *handle_out, CUdeviceptr address)
+{
+    struct fake_export exported;
+    CUresult result = fake_enter_current("cuIpcGetMemHandle");
+    if (result == CUDA_SUCCESS) result = memory_export(address, &exported);
+    if (result != CUDA_SUCCESS) return result;
+    memset(handle_out, 0, sizeof *handle_out);
+    memcpy(handle_out, &exported, sizeof exported);
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_import(CUdeviceptr *address_out, CUipcMemHandle handle, unsigned flags)
+{
+    struct fake_export exported;
+    uint64_t address;
+    CUresult result = fake_enter_current("cuIpcOpenMemHandle");
+    memcpy(&exported, &handle, sizeof exported);
+    if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) fake_trouble("memory is opened that another device may not reach");
+    if (result == CUDA_SUCCESS) result = memory_import(&exported, &address);
+    if (result == CUDA_SUCCESS) *address_out = address;
+    return result;
+}
+
+CUresult fake_give_back(CUdeviceptr address)
+{
+    CUresult result = fake_enter("cuIpcCloseMemHandle");
+    fake_synchronise("cuIpcCloseMemHandle");
+    CUresult given = memory_give_back(address);
+    return (result != CUDA_SUCCESS) ? result : given;
+}
+
