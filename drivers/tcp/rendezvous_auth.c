@@ -240,4 +240,7 @@ const struct gf_auth_module gf_module_authentication = {
     .mac_fits = gf_auth_mac_fits,
     .encrypt = gf_auth_encrypt,
     .decrypt = gf_auth_decrypt,
+#if GF_WITH_UCX
+    .connections_open = gf_proofs_open,
+#endif
 };

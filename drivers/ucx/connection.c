@@ -32,18 +32,10 @@ enum { PART_HELLO, PART_ANSWER, PART_CONFIRM, PART_KEY_OF_CALLER, PART_KEY_OF_LI
  * leaving. */
 #define GONE_TELL_NS UINT64_C(1000000000)
 
-#define FDS_MAX 65536
-static struct gf_conn *conn_of_fd[FDS_MAX]; /* the calls name descriptors alone */
-
 bool gf_conn_calls_are_ours(void)
 {
     return (__real_listen != NULL) && (__real_accept != NULL) && (__real_connect != NULL) && (__real_send != NULL) &&
            (__real_sendmsg != NULL) && (__real_recv != NULL) && (__real_close != NULL);
-}
-
-static struct gf_conn *conn_of(int fd)
-{
-    return ((fd < 0) || (fd >= FDS_MAX)) ? NULL : __atomic_load_n(&conn_of_fd[fd], __ATOMIC_ACQUIRE);
 }
 
 bool gf_proof_place_of(int fd, bool of_peer, struct gf_proof_place *place_out)
@@ -64,21 +56,28 @@ bool gf_proof_place_of(int fd, bool of_peer, struct gf_proof_place *place_out)
 
 /* ---- coming and going ---- */
 
-struct gf_conn *gf_conn_take(struct gf_proofs *proofs, int fd)
+static struct gf_conn **list_of(struct gf_proofs *proofs, int fd)
 {
-    for (uint32_t i = 0; (i < proofs->conn_count) && (fd >= 0) && (fd < FDS_MAX); i++) {
-        struct gf_conn *conn = &proofs->conns[i];
-        if (conn->state != GF_CONN_FREE) continue;
-        *conn = (struct gf_conn){.of = proofs, .fd = fd, .state = GF_CONN_CONNECTS,
-                                 .record = (proofs->records != NULL) ? &proofs->records[i] : NULL};
-        return conn;
-    }
-    return NULL;
+    return &proofs->by_fd[(uint32_t)fd % proofs->conn_count];
 }
 
-static void conn_show(struct gf_conn *conn)
+struct gf_conn *gf_conn_find(struct gf_proofs *proofs, int fd)
 {
-    __atomic_store_n(&conn_of_fd[conn->fd], conn, __ATOMIC_RELEASE);
+    struct gf_conn *conn = *list_of(proofs, fd);
+    while ((conn != NULL) && (conn->fd != fd)) conn = conn->next;
+    return conn;
+}
+
+struct gf_conn *gf_conn_take(struct gf_proofs *proofs, int fd)
+{
+    for (uint32_t i = 0; i < proofs->conn_count; i++) {
+        struct gf_conn *conn = &proofs->conns[i], **list = list_of(proofs, fd);
+        if (conn->state != GF_CONN_FREE) continue;
+        *conn = (struct gf_conn){.next = *list, .of = proofs, .fd = fd, .state = GF_CONN_CONNECTS,
+                                 .record = (proofs->records != NULL) ? &proofs->records[i] : NULL};
+        return *list = conn;
+    }
+    return NULL;
 }
 
 static void awaited_not(struct gf_conn *conn)
@@ -88,11 +87,13 @@ static void awaited_not(struct gf_conn *conn)
 
 static void conn_give(struct gf_conn *conn)
 {
-    __atomic_store_n(&conn_of_fd[conn->fd], NULL, __ATOMIC_RELEASE);
+    struct gf_conn **at = list_of(conn->of, conn->fd);
     if (conn->calls) awaited_not(conn);
     if ((conn->state == GF_CONN_ENDED) && !conn->told) conn->of->gone--;
     if (conn->record != NULL) gf_auth_forget(conn->record, GF_RECORD_SECRET_BYTES);
     gf_proofs_lock();
+    while (*at != conn) at = &(*at)->next;
+    *at = conn->next;
     gf_auth_forget(conn, sizeof *conn);
     gf_proofs_unlock();
 }
@@ -190,11 +191,11 @@ bool gf_conn_accept(struct gf_proofs *proofs, int fd)
     gf_proofs_lock();
     conn = gf_conn_take(proofs, fd);
     if (conn != NULL) {
+        at.next = conn->next;
         at.record = conn->record;
         at.state = GF_CONN_AWAITS_CONFIRM;
         *conn = at;
         keys_make(conn);
-        conn_show(conn);
     }
     gf_proofs_unlock();
     uint32_t peer = at.peer;
@@ -274,7 +275,7 @@ gf_status gf_proofs_progress(struct gf_proofs *proofs, uint64_t now_ns, struct g
 
 /* ---- UCX's calls ---- */
 
-int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes)
+int gf_conn_connect(int fd, const struct sockaddr *address, socklen_t bytes)
 {
     struct sockaddr_storage to = {0};
     struct gf_proof_place listener = {.family = (address != NULL) ? address->sa_family : 0};
@@ -298,7 +299,6 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t bytes)
     conn->calls = true;
     conn->listener = listener;
     conn->of->awaited++;
-    conn_show(conn);
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) conn_end(conn, errno, NULL);
     else if (__real_connect(fd, address, bytes) == 0) hello_send(conn);
     else if ((errno != EINPROGRESS) && (errno != EINTR)) conn_end(conn, errno, NULL);
@@ -338,22 +338,22 @@ static ssize_t conn_send(struct gf_conn *conn, const struct iovec *parts, size_t
     return (ssize_t)bytes;
 }
 
-ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
+ssize_t gf_conn_send(int fd, const void *data, size_t bytes, int flags)
 {
-    struct gf_conn *conn = conn_of(fd);
+    struct gf_conn *conn = gf_conn_of(fd);
     const struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
     return (conn == NULL) ? __real_send(fd, data, bytes, flags) : conn_send(conn, &part, 1);
 }
 
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+ssize_t gf_conn_sendmsg(int fd, const struct msghdr *message, int flags)
 {
-    struct gf_conn *conn = conn_of(fd);
+    struct gf_conn *conn = gf_conn_of(fd);
     return (conn == NULL) ? __real_sendmsg(fd, message, flags) : conn_send(conn, message->msg_iov, message->msg_iovlen);
 }
 
-ssize_t __wrap_recv(int fd, void *data, size_t bytes, int flags)
+ssize_t gf_conn_recv(int fd, void *data, size_t bytes, int flags)
 {
-    struct gf_conn *conn = conn_of(fd);
+    struct gf_conn *conn = gf_conn_of(fd);
     ssize_t got = -1;
     if (conn == NULL) return __real_recv(fd, data, bytes, flags);
     if (conn->state == GF_CONN_AWAITS_ANSWER || conn->state == GF_CONN_AWAITS_CONFIRM) awaited_read(conn);
@@ -370,9 +370,9 @@ ssize_t __wrap_recv(int fd, void *data, size_t bytes, int flags)
     return -1;
 }
 
-int __wrap_close(int fd)
+int gf_conn_close(int fd)
 {
-    struct gf_conn *conn = conn_of(fd);
+    struct gf_conn *conn = gf_conn_of(fd);
     if (conn != NULL) conn_give(conn);
     return __real_close(fd);
 }

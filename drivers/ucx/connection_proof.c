@@ -47,7 +47,7 @@ static uint32_t conns_of(const struct gf_link_setup *setup)
 size_t gf_proofs_bytes(const struct gf_link_setup *setup)
 {
     return setup->world * sizeof(struct gf_proof_offer) + 2 * 64 + conns_of(setup) *
-           (sizeof(struct gf_conn) + (setup->encryption ? sizeof(struct gf_record) : 0));
+           (sizeof(struct gf_conn) + sizeof(struct gf_conn *) + (setup->encryption ? sizeof(struct gf_record) : 0));
 }
 
 static void *aligned(void *at) { return (void *)(((uintptr_t)at + 63) & ~(uintptr_t)63); }
@@ -62,9 +62,9 @@ gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *s
     proofs->peer_count = setup->world;
     proofs->conns = aligned(&proofs->peers[setup->world]);
     proofs->conn_count = conns_of(setup);
-    if (setup->encryption) proofs->records = aligned(&proofs->conns[proofs->conn_count]);
+    proofs->by_fd = (struct gf_conn **)&proofs->conns[proofs->conn_count];
+    if (setup->encryption) proofs->records = aligned(&proofs->by_fd[proofs->conn_count]);
     proofs->keyed = (setup->key_file != NULL) && (setup->key_file[0] != '\0');
-    if (setup->authentication == NULL) return GF_OK;
     if (proofs->keyed) return setup->authentication->open(&proofs->auth, setup->key_file, fault_out);
     return setup->authentication->open_keyless(&proofs->auth, fault_out);
 }
@@ -77,7 +77,6 @@ void gf_proofs_close(struct gf_proofs *proofs)
 void gf_proofs_begin(struct gf_proofs *proofs)
 {
     memset(&proofs->own, 0, sizeof proofs->own);
-    if (!proofs->auth.on) return;
     proofs->auth.module->nonce(proofs->own.secret);
     proofs->ended = false;
     proofs->refused = 0;
@@ -102,7 +101,6 @@ void gf_proofs_begun(struct gf_proofs *proofs)
 {
     struct gf_proof_offer *own = &proofs->own;
     uint32_t kept = 0;
-    if (!proofs->auth.on) return;
     GF_ASSERT(opening == proofs);
     opening = NULL;
     gf_proofs_lock();
@@ -147,7 +145,7 @@ void gf_proofs_peer(struct gf_proofs *proofs, uint32_t peer, const struct gf_pro
 
 /* All or nothing: a listener that cannot be guarded is none, and UCX says why. One that fails is dropped in begun(). A
  * program that was linked with some of the calls alone is one that guards nothing. */
-int __wrap_listen(int fd, int backlog)
+int gf_conn_listen(int fd, int backlog)
 {
     struct gf_proofs *proofs = opening;
     struct gf_proof_place place;
@@ -192,7 +190,7 @@ static void refused_log(struct gf_proofs *proofs)
                 "closed (%u so far)", refused);
 }
 
-int __wrap_accept(int fd, struct sockaddr *address, socklen_t *bytes)
+int gf_conn_accepted(int fd, struct sockaddr *address, socklen_t *bytes)
 {
     struct gf_proofs *proofs = listener_find(fd);
     const socklen_t room = (bytes != NULL) ? *bytes : 0;
@@ -213,7 +211,17 @@ int __wrap_accept(int fd, struct sockaddr *address, socklen_t *bytes)
     return -1;
 }
 
-/* ---- connecting ---- */
+/* ---- connections ---- */
+
+struct gf_conn *gf_conn_of(int fd)
+{
+    struct gf_conn *conn = NULL;
+    gf_proofs_lock();
+    for (struct gf_proofs *link = links; (link != NULL) && (conn == NULL); link = link->next)
+        conn = gf_conn_find(link, fd);
+    gf_proofs_unlock();
+    return conn;
+}
 
 struct gf_conn *gf_conn_to(const struct gf_proof_place *place, int fd, bool *known_out)
 {

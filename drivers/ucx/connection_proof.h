@@ -3,7 +3,8 @@
  * they are of this job and epoch.
  *
  * A program that is linked statically with UCX and with -Wl,--wrap for each of GF_PROOF_CALLS takes UCX's calls of
- * these through connection_proof.c (listening) and connection.c (connections). Each worker has a secret of its own,
+ * these through connection_calls.c, and with the authentication module on through connection_proof.c (listening) and
+ * connection.c (connections); without it nothing below is linked. Each worker has a secret of its own,
  * which travels with its endpoint address over the control channel. In front of UCX's first byte go
  *
  *     caller:    "GFUCXv2\n", its rank, nonce c, BLAKE2b(key of the job; 0, place, c)
@@ -62,6 +63,7 @@ typedef enum gf_conn_state {
 struct gf_record; /* connection_record.h */
 
 struct gf_conn {
+    struct gf_conn *next; /* of its list in by_fd */
     struct gf_proofs *of;
     int fd;
     gf_conn_state state;
@@ -97,6 +99,7 @@ struct gf_proofs {
     struct gf_proof_offer *peers; /* [peer_count], all zero: not known */
     uint32_t conn_count;
     struct gf_conn *conns;        /* [conn_count] */
+    struct gf_conn **by_fd;       /* [conn_count] lists, by descriptor */
     struct gf_record *records;    /* [conn_count] with encryption, or NULL */
     uint32_t awaited; /* connections that gf_proofs_progress() moves */
     uint32_t gone;    /* .. and of whose end it has not told */
@@ -104,10 +107,6 @@ struct gf_proofs {
 
 /* Bytes of the caller's memory for a world, 64-byte aligned and zeroed. */
 size_t gf_proofs_bytes(const struct gf_link_setup *setup);
-/* Reads setup's key_file, if one is named. Without setup's authentication nothing is proven, and no listener offered.
- * memory[gf_proofs_bytes()]. Once a link. */
-gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *setup, const struct gf_log *log,
-                         void *memory, struct gf_fault *fault_out);
 void gf_proofs_close(struct gf_proofs *proofs);
 
 /* Around the creation of a worker: what this thread listens on in between is the worker's. A new secret each time. */
@@ -137,16 +136,27 @@ bool gf_proof_place_of(int fd, bool of_peer, struct gf_proof_place *place_out);
 bool gf_conn_accept(struct gf_proofs *proofs, int fd);
 /* All of GF_PROOF_CALLS come through here. Of a dynamic UCX either all do or none, and none is seen to listen. */
 bool gf_conn_calls_are_ours(void);
-/* A free one for fd, or NULL; the lock is held. */
+/* A free one for fd, or NULL; that of fd, or NULL. The lock is held. */
 struct gf_conn *gf_conn_take(struct gf_proofs *proofs, int fd);
+struct gf_conn *gf_conn_find(struct gf_proofs *proofs, int fd);
+/* That of fd in any link, or NULL. */
+struct gf_conn *gf_conn_of(int fd);
 /* The same for a connection to where a peer listens, with its rank and secret. */
 struct gf_conn *gf_conn_to(const struct gf_proof_place *place, int fd, bool *known_out);
 /* Those of the worker that is gone are forgotten. */
 void gf_conns_forget(struct gf_proofs *proofs);
 
-/* The calls, led here by --wrap or by dynamic_calls.c. */
+/* The calls, as connection_calls.c hands them on. */
 struct sockaddr;
 struct msghdr;
+int gf_conn_listen(int fd, int backlog);
+int gf_conn_accepted(int fd, struct sockaddr *address, unsigned *bytes);
+int gf_conn_connect(int fd, const struct sockaddr *address, unsigned bytes);
+ssize_t gf_conn_send(int fd, const void *data, size_t bytes, int flags);
+ssize_t gf_conn_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t gf_conn_recv(int fd, void *data, size_t bytes, int flags);
+int gf_conn_close(int fd);
+/* They are led there by --wrap or by dynamic_calls.c. */
 int __wrap_listen(int fd, int backlog);
 int __wrap_accept(int fd, struct sockaddr *address, unsigned *bytes);
 int __wrap_connect(int fd, const struct sockaddr *address, unsigned bytes);

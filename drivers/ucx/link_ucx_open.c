@@ -187,9 +187,9 @@ static gf_status worker_take(struct gf_ucx *ucx)
     ucs_status_t status;
     gf_ucx_listeners_look(&before);
     ucx->opening = true;
-    gf_proofs_begin(&ucx->proofs);
+    if (ucx->proofs.auth.on) gf_proofs_begin(&ucx->proofs);
     status = ucp_worker_create(ucx->context, &params, &ucx->worker);
-    gf_proofs_begun(&ucx->proofs);
+    if (ucx->proofs.auth.on) gf_proofs_begun(&ucx->proofs);
     ucx->opening = false;
     if (status != UCS_OK) {
         ucx->worker = NULL;
@@ -229,9 +229,9 @@ static void worker_give(struct gf_ucx *ucx)
 {
     ucx->ending = true;
     gf_ucx_peers_forget(ucx);
-    gf_proofs_end(&ucx->proofs);
+    if (ucx->proofs.auth.on) gf_proofs_end(&ucx->proofs);
     if (ucx->worker != NULL) ucp_worker_destroy(ucx->worker);
-    gf_proofs_ended(&ucx->proofs);
+    if (ucx->proofs.auth.on) gf_proofs_ended(&ucx->proofs);
     ucx->worker = NULL;
     ucx->wake_fd = -1;
     while (ucx->under_way != NULL) gf_ucx_req_end(ucx->under_way, GF_ERR_ABORTED);
@@ -242,7 +242,8 @@ static void worker_give(struct gf_ucx *ucx)
 
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup)
 {
-    return sizeof(struct gf_ucx) + setup->world * sizeof(struct gf_ucx_peer) + gf_proofs_bytes(setup);
+    return sizeof(struct gf_ucx) + setup->world * sizeof(struct gf_ucx_peer) +
+           ((setup->authentication != NULL) ? gf_proofs_bytes(setup) : 0);
 }
 
 /* Copies a list into its field; a NULL is empty, one that does not fit is refused. */
@@ -290,7 +291,7 @@ static void give_back(struct gf_ucx *ucx)
     gf_ucx_region_give(ucx);
     if (ucx->context != NULL) ucp_cleanup(ucx->context);
     ucx->context = NULL;
-    gf_proofs_close(&ucx->proofs);
+    if (ucx->proofs.auth.on) gf_proofs_close(&ucx->proofs);
     if (entered) gf_ucx_leave(ucx);
     log_give(ucx);
 }
