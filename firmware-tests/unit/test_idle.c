@@ -26,29 +26,41 @@ TEST(yields_that_come_back_are_never_barred)
     }
 }
 
-/* Two yields of a slice each, apart_ns between them. Returns when the second one ended. */
-static uint64_t two_slices(struct gf_idling *idling, uint64_t begin_ns, uint64_t apart_ns)
+/* So many yields of a slice each, apart_ns between them. Returns when the last one ended. */
+static uint64_t slices(struct gf_idling *idling, uint32_t count, uint64_t begin_ns, uint64_t apart_ns)
 {
-    uint64_t second_ns = begin_ns + SLICE_NS + apart_ns;
-    gf_idle_yielded(idling, begin_ns, begin_ns + SLICE_NS);
-    assert_true(gf_idle_yields(idling, 1, begin_ns + SLICE_NS));
-    gf_idle_yielded(idling, second_ns, second_ns + SLICE_NS);
-    return second_ns + SLICE_NS;
+    for (uint32_t i = 0; i < count; i++, begin_ns += SLICE_NS + apart_ns) {
+        assert_true(gf_idle_yields(idling, 1, begin_ns));
+        gf_idle_yielded(idling, begin_ns, begin_ns + SLICE_NS);
+    }
+    return begin_ns - apart_ns;
 }
 
-TEST(two_yields_to_somebody_who_computes_bar_the_next)
+TEST(yields_to_somebody_who_computes_bar_the_next)
 {
     struct gf_idling idling = {0};
-    uint64_t now_ns = two_slices(&idling, 1000 * MS, MS / 10);
+    uint64_t now_ns = slices(&idling, GF_IDLE_SLICES, 1000 * MS, MS / 10);
     assert_false(gf_idle_yields(&idling, 1, now_ns));
     assert_false(gf_idle_yields(&idling, 1, now_ns + GF_IDLE_BAN_NS - 1));
     assert_true(gf_idle_yields(&idling, 1, now_ns + GF_IDLE_BAN_NS));
+    now_ns = slices(&idling, 1, now_ns + GF_IDLE_BAN_NS, 0); /* he is still there */
+    assert_false(gf_idle_yields(&idling, 1, now_ns + 2 * GF_IDLE_BAN_NS - 1));
+    assert_true(gf_idle_yields(&idling, 1, now_ns + 2 * GF_IDLE_BAN_NS));
+}
+
+TEST(a_few_long_yields_are_an_accident)
+{
+    struct gf_idling idling = {0};
+    uint64_t now_ns = slices(&idling, GF_IDLE_SLICES - 1, 1000 * MS, MS / 10);
+    assert_true(gf_idle_yields(&idling, 1, now_ns));
+    now_ns = slices(&idling, GF_IDLE_SLICES - 1, now_ns + GF_IDLE_NEAR_NS + 1, MS / 10);
+    assert_true(gf_idle_yields(&idling, 1, now_ns));
 }
 
 TEST(long_yields_far_from_each_other_bar_nothing)
 {
     struct gf_idling idling = {0};
-    uint64_t now_ns = two_slices(&idling, 1000 * MS, GF_IDLE_NEAR_NS + 1);
+    uint64_t now_ns = slices(&idling, 10 * GF_IDLE_SLICES, 1000 * MS, GF_IDLE_NEAR_NS + 1);
     assert_true(gf_idle_yields(&idling, 1, now_ns));
 }
 
@@ -82,7 +94,7 @@ TEST(no_ban_outlasts_its_cause)
     gf_idle_yielded(&idling, now_ns, now_ns + MS / 100);
     assert_true(gf_idle_yields(&idling, 1, now_ns + MS));
     now_ns += 2 * GF_IDLE_BAN_MAX_NS; /* and long after it, the first ban is a short one again */
-    now_ns = two_slices(&idling, now_ns, MS / 10);
+    now_ns = slices(&idling, GF_IDLE_SLICES, now_ns, MS / 10);
     assert_true(gf_idle_yields(&idling, 1, now_ns + GF_IDLE_BAN_NS));
 }
 /* ---- gf_wait() on drivers of which the link always has something to say ---- */
