@@ -16,13 +16,7 @@ static struct world_setup setup_on(const struct state_run *run, const struct gf_
     return setup;
 }
 
-static void expect_same(struct world *a, struct world *b)
-{
-    struct state_save left = state_save_take(a), right = state_save_take(b);
-    state_save_expect_equal(&left, &right);
-    state_save_free(&left);
-    state_save_free(&right);
-}
+static void expect_same(struct world *host, struct world *device) { assert_true(state_worlds_same(host, device)); }
 
 static void halves_expect_equal(struct world *a, struct world *b)
 {
@@ -34,28 +28,6 @@ static void halves_expect_equal(struct world *a, struct world *b)
             assert_memory_equal((const void *)(uintptr_t)left, (const void *)(uintptr_t)right,
                                 a->ranks[rank].tensors[tensor].elem_count * sizeof(uint16_t));
         }
-    }
-}
-
-TEST(a_run_on_a_device_ends_where_it_ends_on_the_host)
-{
-    for (size_t i = 0; i < STATE_PLAIN_RUNS; i++) {
-        const struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
-        struct world host, device;
-        print_message("  %s\n", state_runs[i].name);
-        world_open(&host, &on_host);
-        world_open(&device, &on_device);
-        state_weights_begin(&host);
-        state_weights_begin(&device);
-        for (uint32_t step = 1; step <= STEPS; step++) {
-            state_step_run(&host, step, state_fill);
-            state_step_run(&device, step, state_fill);
-            expect_same(&host, &device);
-        }
-        halves_expect_equal(&host, &device);
-        assert_true(late_gpu_done(device.ranks[0].gf->gpu) > STEPS); /* it was the device that did it */
-        world_close(&host);
-        world_close(&device);
     }
 }
 
@@ -105,13 +77,12 @@ static void listed_chunks_run(uint32_t slice_bytes, uint32_t chunk_elems, uint64
     for (size_t i = 0; i < STATE_RUNS; i++) {
         for (gf_type type = GF_TYPE_F32; state_runs[i].sparse && (type < GF_TYPE_COUNT); type++) {
             struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
-            struct world host, device;
             for (size_t t = 1; t < STATE_TENSORS; t++) alike[t].type = type;
             on_host.tensors = on_device.tensors = alike;
             on_host.config.exchange.slice_bytes = on_device.config.exchange.slice_bytes = slice_bytes;
             on_host.config.sparse.chunk_elems = on_device.config.sparse.chunk_elems = chunk_elems;
-            world_open(&host, &on_host);
-            world_open(&device, &on_device);
+            WORLD_OPEN(host, &on_host);
+            WORLD_OPEN(device, &on_device);
             state_weights_begin(&host);
             state_weights_begin(&device);
             for (uint32_t rank = 0; rank < device.world; rank++) {
@@ -130,8 +101,6 @@ static void listed_chunks_run(uint32_t slice_bytes, uint32_t chunk_elems, uint64
             for (uint32_t t = 0; t < STATE_TENSORS; t++)
                 assert_memory_equal(world_gradient(&host, 0, t), world_gradient(&device, 0, t),
                                     alike[t].elem_count * gf_type_size_bytes(alike[t].type));
-            world_close(&host);
-            world_close(&device);
         }
     }
 }
@@ -147,14 +116,14 @@ TEST(listed_chunks_larger_than_a_slice_do_too)
     listed_chunks_run(4096, 2048, 5000);
 }
 
+/* What a device does from the first step on: the soak's jobs. Here the host's state goes on there, bit by bit. */
 TEST(a_state_of_the_host_goes_on_on_a_device)
 {
     for (size_t i = 0; i < STATE_PLAIN_RUNS; i++) {
         const struct world_setup on_host = setup_on(&state_runs[i], NULL), on_device = setup_on(&state_runs[i], &late_gpu);
-        struct world host, device;
         struct state_save save;
-        world_open(&host, &on_host);
-        world_open(&device, &on_device);
+        WORLD_OPEN(host, &on_host);
+        WORLD_OPEN(device, &on_device);
         state_weights_begin(&host);
         for (uint32_t step = 1; step <= 6; step++) state_step_run(&host, step, state_fill);
         save = state_save_take(&host);
@@ -164,10 +133,10 @@ TEST(a_state_of_the_host_goes_on_on_a_device)
         for (uint32_t step = 7; step <= STEPS; step++) {
             state_step_run(&host, step, state_fill);
             state_step_run(&device, step, state_fill);
+            expect_same(&host, &device);
         }
-        expect_same(&host, &device);
-        world_close(&host);
-        world_close(&device);
+        halves_expect_equal(&host, &device);
+        assert_true(late_gpu_done(device.ranks[0].gf->gpu) > STEPS); /* it was the device that did it */
     }
 }
 
@@ -229,16 +198,12 @@ TEST(more_device_memory_than_the_pool_is_refused)
 
 TEST(the_footprint_names_the_devices_memory)
 {
-    struct world_setup setup = setup_on(&state_runs[0], NULL);
-    struct world host, device;
-    world_open(&host, &setup);
+    struct world_setup on_host = setup_on(&state_runs[0], NULL), on_device = setup_on(&state_runs[0], &late_gpu);
+    WORLD_OPEN(host, &on_host);
+    WORLD_OPEN(device, &on_device);
     assert_int_equal(host.ranks[0].footprint.device_bytes, 0);
-    setup = setup_on(&state_runs[0], &late_gpu);
-    world_open(&device, &setup);
     assert_true(device.ranks[0].footprint.device_bytes >= 3 * 1044 * sizeof(float)); /* gradient, weight, momentum */
     assert_true(device.ranks[0].footprint.control_bytes < host.ranks[0].footprint.control_bytes);
-    world_close(&host);
-    world_close(&device);
 }
 
 /* ---- a device that takes time of its own, as real ones do ---- */

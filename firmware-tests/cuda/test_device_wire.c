@@ -1,5 +1,5 @@
 /* Device memory straight to the wire, on a device that works late: the bits are the host's whatever the algorithm, the
- * world and what the other ranks do; each wait is needed; and survivors of a death with folds queued go on. */
+ * world and what the other ranks do, and each wait is needed. Survivors of a death: test_cuda_wire, and the soak. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "lib/core/late.h"
@@ -13,7 +13,7 @@
 
 static const gf_algorithm algorithms[] = {GF_ALGORITHM_AUTO,     GF_ALGORITHM_RING, GF_ALGORITHM_HALVING,
                                           GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER};
-#define ALGORITHMS (sizeof algorithms / sizeof *algorithms)
+#define ALGORITHMS (LENGTH(algorithms))
 
 /* ---- the device, which may be said to have done what it has not ---- */
 
@@ -132,27 +132,15 @@ static void ends_where_the_host_ends(const struct state_run *run, uint32_t world
     both_close();
 }
 
-TEST(every_run_and_algorithm_ends_where_it_ends_on_the_host)
+/* Each run and algorithm, in worlds of any size. Each rank chooses its path by itself: messages are the same and so are
+ * sums. */
+TEST(every_run_ends_where_it_ends_on_the_host)
 {
-    for (size_t i = 0; i < STATE_PLAIN_RUNS; i++)
-        for (size_t a = 0; a < ALGORITHMS; a++)
-            ends_where_the_host_ends(&state_runs[i], state_runs[i].world, algorithms[a], ALL_RANKS);
-}
-
-TEST(worlds_of_any_size)
-{
-    for (uint32_t world = 2; world <= STATE_RANKS_MAX; world++)
-        for (size_t a = 0; a < ALGORITHMS; a++)
-            ends_where_the_host_ends(&state_runs[world % 2 ? 0 : 4], world, algorithms[a], ALL_RANKS);
-}
-
-/* Each rank chooses by itself: messages are the same and so are sums. */
-TEST(ranks_on_other_paths_interoperate)
-{
-    static const uint64_t mixes[] = {0, 1, 2, 0x15, 0x1a, 0x1e};
-    for (size_t m = 0; m < sizeof mixes / sizeof *mixes; m++)
-        for (size_t a = 0; a < ALGORITHMS; a++)
-            ends_where_the_host_ends(&state_runs[a % 2 ? 1 : 6], 5, algorithms[a], mixes[m]);
+    static const uint64_t mixes[] = {ALL_RANKS, ALL_RANKS, 0x15, 0x1a, 0, 1};
+    for (uint32_t row = 0; row < 2 * STATE_PLAIN_RUNS * ALGORITHMS; row++)
+        ends_where_the_host_ends(&state_runs[row / ALGORITHMS % STATE_PLAIN_RUNS],
+                                 2 + row / 3 % (STATE_RANKS_MAX - 1), algorithms[row % ALGORITHMS],
+                                 mixes[row / 7 % LENGTH(mixes)]);
 }
 
 /* ---- what the link is given ---- */
@@ -172,7 +160,7 @@ TEST(what_no_link_could_take_stays_in_host_memory)
                 {"auto, on one node", GF_ALGORITHM_AUTO, false, 4, ALL_RANKS, true},
                 {"no link reaches it", GF_ALGORITHM_RING, false, 0, 0, false}};
     struct gf_footprint without;
-    for (size_t i = sizeof rows / sizeof *rows; i-- > 0;) { /* the last one says what is taken without */
+    for (size_t i = LENGTH(rows); i-- > 0;) { /* the last one says what is taken without */
         struct world_setup setup = setup_of(&state_runs[0], 4, rows[i].algorithm);
         struct gf_footprint need;
         setup.config.exchange.slice_bytes = 1u << 18;
@@ -196,7 +184,7 @@ TEST(what_no_link_could_take_stays_in_host_memory)
 TEST(on_two_nodes_all_go_to_the_wire_or_none)
 {
     static const uint64_t reaching[] = {ALL_RANKS, 0x7, 0};
-    for (size_t i = 0; i < sizeof reaching / sizeof *reaching; i++) {
+    for (size_t i = 0; i < LENGTH(reaching); i++) {
         struct world_setup setup = setup_of(&state_runs[0], 4, GF_ALGORITHM_AUTO);
         struct world_step step = {.fill = world_fill};
         setup.config.optimizer.kind = GF_OPTIMIZER_NONE;
@@ -293,91 +281,5 @@ TEST(a_wait_that_is_left_out_is_found)
                 fail_msg("%s, without %s: %s", name, names[left_out], same ? "the same" : "other values");
             both_close();
         }
-    }
-}
-
-/* ---- a rank dies at each of its posts ---- */
-
-#define VICTIM 2u
-
-struct death {
-    struct world_step step;
-    uint32_t turns; /* of the victim, until it dies */
-    bool dead;
-    bool folding; /* a survivor's device had folds to do then */
-};
-
-static bool folds_queued(const struct world *w, uint32_t rank)
-{
-    const gf_context *gf = w->ranks[rank].gf;
-    bool folding = false;
-    for (uint32_t s = 0; (rank != VICTIM) && (s < gf->under_way.count); s++) {
-        const struct gf_coll *coll = &gf->under_way.ops[s].coll;
-        folding = folding || ((coll->state == GF_COLL_RUN) && (coll->own.flow->last_fold > coll->own.flow->recv_done.count));
-    }
-    return folding && (late_gpu_waiting(gf->gpu) > 0);
-}
-
-static gf_status dying_progress(struct world *w, uint32_t rank, void *arg)
-{
-    struct death *death = arg;
-    if ((rank == VICTIM) && !death->dead && (death->turns-- == 0)) {
-        gf_sim_kill(w->sim, rank);
-        death->dead = true;
-        for (uint32_t r = 0; r < w->world; r++) death->folding = death->folding || folds_queued(w, r);
-    }
-    return (death->dead && (rank == VICTIM)) ? GF_AGAIN : world_step_progress(w, rank, &death->step);
-}
-
-static void survivors_sums_expect_right(struct world *w)
-{
-    for (uint32_t rank = 0; rank < w->world; rank++) {
-        if (rank == VICTIM) continue;
-        assert_int_equal(w->ranks[rank].status, GF_OK);
-        assert_int_equal(world_stats(w, rank).path, GF_PATH_WIRE);
-        world_drain(w, rank);
-        for (uint32_t tensor = 0; tensor < STATE_TENSORS; tensor++)
-            for (uint64_t i = 0; i < state_tensors[tensor].elem_count; i++) {
-                float expected = world_sum(w->world, tensor, i) - world_value(VICTIM, tensor, i);
-                float got = world_get(GF_TYPE_F32, world_gradient(w, rank, tensor), i);
-                if (got != expected)
-                    fail_msg("rank %u, tensor %u, element %u: %g, expected %g", rank, tensor, (unsigned)i, (double)got,
-                             (double)expected);
-            }
-    }
-}
-
-/* False: the step ended before. Who answers with its failure has nothing queued any more. */
-static bool dies_at(gf_algorithm algorithm, uint32_t turns, uint32_t *folding_out)
-{
-    struct world_setup setup = setup_of(&state_runs[0], 5, algorithm);
-    struct death death = {.step = {.fill = world_fill}, .turns = turns};
-    setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
-    setup.config.optimizer.kind = GF_OPTIMIZER_NONE;
-    setup.sim.detect_ns = 50000000;
-    device_open(&setup, ALL_RANKS);
-    world_run(&device, dying_progress, &death);
-    for (uint32_t rank = 0; rank < setup.world; rank++)
-        if ((rank != VICTIM) && (device.ranks[rank].status == GF_OK)) death.dead = false; /* its work was done */
-    if (death.dead) {
-        *folding_out += death.folding;
-        for (uint32_t rank = 0; rank < setup.world; rank++)
-            if (rank != VICTIM) assert_int_equal(late_gpu_waiting(device.ranks[rank].gf->gpu), 0);
-        world_run(&device, world_shrink_progress, NULL);
-        world_run(&device, world_step_progress, &death.step);
-        survivors_sums_expect_right(&device);
-    }
-    world_close(&device);
-    return death.dead;
-}
-
-TEST(survivors_of_a_death_at_any_moment_go_on)
-{
-    for (uint32_t a = 1; a < ALGORITHMS; a++) {
-        uint32_t turns = a, folding = 0;
-        while (dies_at(algorithms[a], turns, &folding)) turns += 4;
-        print_message("  %s: died in turns up to %u, %u times with folds queued\n", gf_algorithm_name(algorithms[a]),
-                      turns, folding);
-        assert_true((turns > 8) && (folding > 0));
     }
 }
