@@ -41,8 +41,7 @@ static void expect_served(struct world_setup *setup, bool by_memory)
     uint64_t messages;
     WORLD_OPEN(w, setup);
     messages = gf_sim_messages_sent(w.sim);
-    world_step_run(&w, &step);
-    world_expect(&w, GF_OK);
+    world_step_ok(&w, &step);
     world_expect_sums(&w, 1.0f);
     assert_int_equal(gf_sim_messages_sent(w.sim) == messages, by_memory);
     for (uint32_t rank = 0; rank < w.world; rank++) {
@@ -100,9 +99,7 @@ TEST(sums_are_the_same_bits_for_every_cut_and_run)
             setup.sim.seed = row + 1;
             WORLD_OPEN(w, &setup);
             for (uint32_t repeat = 0; repeat < 2; repeat++) {
-                world_step_run(&w, &step);
-                world_expect(&w, GF_OK);
-                world_expect_equal(&w);
+                world_step_ok(&w, &step);
                 if ((row == 0) && (repeat == 0)) hash = world_hash(&w, 0);
                 assert_true(world_hash(&w, 0) == hash);
             }

@@ -33,8 +33,7 @@ TEST(a_forked_child_is_refused_and_the_parent_goes_on)
     struct world_step step = {.order = WORLD_FORWARD};
     WORLD_OPEN(w, &setup);
     assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0);
-    world_step_run(&w, &step);
-    world_expect(&w, GF_OK);
+    world_step_ok(&w, &step);
     gf_abort(w.ranks[1].gf);
     world_step_run(&w, &step);
     assert_int_equal(child_says(w.ranks[1].gf, GF_ERR_STATE), 0); /* of a failed context too: nothing of it is the child's */

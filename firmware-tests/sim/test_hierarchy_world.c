@@ -32,8 +32,7 @@ TEST(steps_are_summed_over_nodes_of_any_size)
         uint32_t found = 0, count;
         WORLD_OPEN(w, &setup);
         for (uint32_t repeat = 0; repeat < 3; repeat++) {
-            world_step_run(&w, &step);
-            world_expect(&w, GF_OK);
+            world_step_ok(&w, &step);
             world_expect_sums(&w, 1.0f);
             world_expect_equal(&w);
         }
@@ -77,9 +76,7 @@ TEST(a_16_bit_wire_rounds_between_nodes_alone)
             setup.config.exchange.fuse_bytes = 1u << 20; /* the same operations with both */
             setup.config.exchange.doubling_max_bytes = 0;
             WORLD_OPEN(w, &setup);
-            world_step_run(&w, &step);
-            world_expect(&w, GF_OK);
-            world_expect_equal(&w);
+            world_step_ok(&w, &step);
             assert_int_equal(gf_step_skipped(w.ranks[0].gf), skipped);
             if (wire == 0) assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 1, 2), 5) == pair.high + pair.low);
             else if (!skipped) assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 1, 2), 5) == cases[i].sum);
@@ -152,8 +149,7 @@ TEST(auto_takes_it_on_two_whole_nodes_or_where_each_rank_has_a_network_device)
         setup.config.link.integrity = c->integrity;
         WORLD_OPEN(w, &setup);
         for (uint32_t repeat = 0; repeat < 3; repeat++) {
-            world_step_run(&w, &step);
-            world_expect(&w, GF_OK);
+            world_step_ok(&w, &step);
             world_expect_sums(&w, 1.0f);
         }
         for (uint32_t rank = 0; rank < w.world; rank++)
@@ -174,8 +170,7 @@ TEST(what_is_left_of_two_nodes_goes_on_by_messages)
     struct world_step step = {.order = WORLD_FORWARD};
     setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
     WORLD_OPEN(w, &setup);
-    world_step_run(&w, &step);
-    world_expect(&w, GF_OK);
+    world_step_ok(&w, &step);
     world_run(&w, dying_progress, &step);
     for (uint32_t rank = 0; rank < 3; rank++) assert_true(w.ranks[rank].status < 0);
     world_run(&w, world_shrink_progress, NULL);

@@ -146,8 +146,7 @@ TEST(closing_between_steps_while_others_go_on_is_named)
             struct world_interrupt interrupt = {.rank = culprit};
             struct world_step step = {.order = WORLD_FORWARD};
             WORLD_OPEN(w, &setup);
-            world_step_run(&w, &step);
-            world_expect(&w, GF_OK);
+            world_step_ok(&w, &step);
             world_run(&w, close_early_progress, &interrupt);
             for (uint32_t rank = 0; rank < world; rank++)
                 if (rank != culprit) expect_named(&w, rank, GF_ERR_TIMEOUT, culprit, "it has closed its context");
@@ -221,8 +220,7 @@ TEST(a_rank_that_never_declares_is_named_with_its_step)
         struct world_step step = {.order = WORLD_FORWARD};
         struct world_interrupt interrupt = {.rank = culprit, .after_tensors = 1};
         WORLD_OPEN(w, &setup);
-        world_step_run(&w, &step);
-        world_expect(&w, GF_OK);
+        world_step_ok(&w, &step);
         world_run(&w, lagging_progress, &interrupt);
         for (uint32_t rank = 0; rank < 3; rank++) {
             expect_named(&w, rank, GF_ERR_TIMEOUT, culprit, NULL);
@@ -241,9 +239,7 @@ TEST(a_rank_that_comes_within_the_deadline_is_waited_for)
     setup.sim.fault_count = 1;
     WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < 3; i++) {
-        world_step_run(&w, &step);
-        world_expect(&w, GF_OK);
-        world_expect_equal(&w);
+        world_step_ok(&w, &step);
     }
     assert_true(gf_sim_fault_met(w.sim));
 }

@@ -128,8 +128,7 @@ TEST(each_optimizer_is_the_published_one)
         for (uint32_t rank = 0; rank < 2; rank++) half_weights_expect(&w, rank, half);
         for (number = 1; number <= ORACLE_STEPS; number++) {
             float rate = c->rate * (c->constant ? 1.0f : (float)(1 + number % 7) / 4);
-            world_step_run(&w, &step);
-            world_expect(&w, GF_OK);
+            world_step_ok(&w, &step);
             if (number % 2 == 0) norm_expect(&w, c, number);
             for (uint32_t rank = 0; rank < 2; rank++) {
                 assert_int_equal(gf_update(w.ranks[rank].gf, rate), GF_OK);
@@ -161,8 +160,7 @@ TEST(gradients_are_clipped_for_another_optimizer)
         setup.config.exchange.wire = types[row];
         WORLD_OPEN(w, &setup);
         assert_int_equal(gf_gradient_norm(w.ranks[0].gf, &norm, &factor), GF_ERR_STATE);
-        world_step_run(&w, &step);
-        world_expect(&w, GF_OK);
+        world_step_ok(&w, &step);
         for (uint32_t rank = 0; rank < 2; rank++) {
             gf_context *gf = w.ranks[rank].gf;
             before = world_get(types[row], world_gradient(&w, rank, 0), 3);

@@ -53,8 +53,7 @@ static void run_step(struct world *w, uint64_t number, bool broken)
 {
     struct moment moment = {number, broken};
     const struct world_step step = {.order = (world_order)(number % WORLD_ORDER_COUNT), .fill = fill, .arg = &moment};
-    world_step_run(w, &step);
-    world_expect(w, GF_OK);
+    world_step_ok(w, &step);
     assert_int_equal(gf_step_skipped(w->ranks[0].gf), broken);
     if (!broken) world_expect_equal(w);
 }
@@ -181,8 +180,7 @@ TEST(bytes_are_those_that_are_promised)
             setup.config.exchange.scale_elems = rows[row].scale_elems;
             WORLD_OPEN(w, &setup);
             before = gf_sim_bytes_sent(w.sim);
-            world_step_run(&w, &step);
-            world_expect(&w, GF_OK);
+            world_step_ok(&w, &step);
             assert_true((double)(gf_sim_bytes_sent(w.sim) - before) / dense < rows[row].share);
             assert_true((double)(gf_sim_bytes_sent(w.sim) - before) / dense > rows[row].share - 0.003);
         }
@@ -251,8 +249,7 @@ TEST(gaps_stay_zero)
         WORLD_OPEN(w, &setup);
         gf = w.ranks[0].gf;
         for (uint32_t i = 0; i < 20; i++) {
-            world_step_run(&w, &step);
-            world_expect(&w, GF_OK);
+            world_step_ok(&w, &step);
         }
         for (uint32_t t = 0; t + 1 < LENGTH(gappy); t++)
             for (uint64_t i = gf->tensors[t].first_elem + gf->tensors[t].elem_count; i < gf->tensors[t + 1].first_elem;

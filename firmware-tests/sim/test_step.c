@@ -31,8 +31,7 @@ TEST(sums_do_not_depend_on_world_wire_grouping_or_order)
             setup.sim.seed = row;
             WORLD_OPEN(w, &setup);
             for (uint32_t i = 0; i < 2; i++) {
-                world_step_run(&w, &step);
-                world_expect(&w, GF_OK);
+                world_step_ok(&w, &step);
                 assert_false(gf_step_skipped(w.ranks[0].gf));
                 world_expect_sums(&w, 1.0f);
             }
@@ -92,8 +91,7 @@ TEST(a_bad_value_in_a_piece_is_named_by_its_tensor)
     setup.config.exchange.fuse_bytes = setup.config.exchange.cut_bytes = setup.config.exchange.slice_bytes = 4096;
     setup.config.loss_scale.enabled = true;
     WORLD_OPEN(w, &setup);
-    world_step_run(&w, &step);
-    world_expect(&w, GF_OK);
+    world_step_ok(&w, &step);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_true(gf_step_skipped(w.ranks[rank].gf));
         world_expect_log(&w, rank, "tensor 6 \"large\", element 9000");
@@ -115,8 +113,7 @@ TEST(a_skipped_tensor_counts_as_zeroes)
     setup.config.exchange.fuse_bytes = 5000;
     WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < 2; i++) { /* the second begins with the sums of the first in the pool */
-        world_step_run(&w, &step);
-        world_expect(&w, GF_OK);
+        world_step_ok(&w, &step);
         for (uint32_t tensor = 0; tensor < LENGTH(mixed); tensor++) {
             for (uint64_t e = 0; e < mixed[tensor].elem_count; e++) {
                 float sum = 0;
@@ -218,8 +215,7 @@ TEST(hundreds_of_ranks_sum_fp16_in_range)
         setup.config.link.window = 2;
         setup.config.trace_records = 16;
         WORLD_OPEN(w, &setup);
-        world_step_run(&w, &step);
-        world_expect(&w, GF_OK);
+        world_step_ok(&w, &step);
         assert_false(gf_step_skipped(w.ranks[0].gf));
         for (uint64_t e = 0; e < one[0].elem_count; e++) {
             float got = world_get(GF_TYPE_F32, world_gradient(&w, 511, 0), e);
@@ -243,8 +239,7 @@ TEST(ten_thousand_tensors)
         setup.config.exchange.fuse_bytes = fuses[i];
         setup.config.exchange.buffers_active = 16;
         WORLD_OPEN(w, &setup);
-        world_step_run(&w, &step);
-        world_expect(&w, GF_OK);
+        world_step_ok(&w, &step);
         world_expect_sums(&w, 1.0f);
     }
 }

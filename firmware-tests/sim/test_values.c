@@ -27,8 +27,7 @@ TEST(averages_divide_by_what_they_say)
         setup.config.exchange.wire = (gf_type)(row % GF_TYPE_COUNT);
         setup.config.exchange.slice_bytes = 4096;
         WORLD_OPEN(w, &setup);
-        world_step_run(&w, &step);
-        world_expect(&w, GF_OK);
+        world_step_ok(&w, &step);
         world_expect_sums(&w, factor);
         assert_true(gf_gradient_scale(w.ranks[2].gf) == factor / (c->pre_scale > 0 ? c->pre_scale : 1.0f));
     }
@@ -41,8 +40,7 @@ TEST(no_samples_at_all_average_to_zero)
     struct world_step step = {.samples = samples};
     setup.config.exchange.average = GF_AVERAGE_SAMPLES;
     WORLD_OPEN(w, &setup);
-    world_step_run(&w, &step);
-    world_expect(&w, GF_OK);
+    world_step_ok(&w, &step);
     world_expect_sums(&w, 0.0f);
 }
 
@@ -68,8 +66,7 @@ TEST(gradients_of_16_bits_are_summed_in_their_type)
         setup.config.loss_scale.initial = 8.0f;
         WORLD_OPEN(w, &setup);
         assert_true(gf_loss_scale(w.ranks[0].gf) == 8.0f);
-        world_step_run(&w, &step);
-        world_expect(&w, GF_OK);
+        world_step_ok(&w, &step);
         for (uint32_t tensor = 0; tensor < LENGTH(typed); tensor++) {
             float factor = (typed[tensor].type == GF_TYPE_F32) ? 1.0f / 96.0f * 4.0f : 4.0f;
             for (uint64_t e = 0; e < typed[tensor].elem_count; e++) {
@@ -109,9 +106,7 @@ TEST(deterministic_sums_do_not_depend_on_fusion_or_slices)
                 setup.config.link.window = cuts[i].window;
                 setup.sim.seed = i + 1;
                 WORLD_OPEN(w, &setup);
-                world_step_run(&w, &step);
-                world_expect(&w, GF_OK);
-                world_expect_equal(&w);
+                world_step_ok(&w, &step);
                 if (i == 0) hash = world_hash(&w, 0);
                 else assert_true(world_hash(&w, 0) == hash);
             }
@@ -159,13 +154,10 @@ TEST(inside_a_node_the_gradients_keep_their_type)
         setup.config.exchange.fuse_bytes = 5000;
         setup.sim.ranks_per_node = 3;
         WORLD_OPEN(w, &setup);
-        world_step_run(&w, &noise);
-        world_expect(&w, GF_OK);
-        world_expect_equal(&w);
+        world_step_ok(&w, &noise);
         if (wire == 0) hash = world_hash(&w, 0);
         assert_true(world_hash(&w, 0) == hash);
-        world_step_run(&w, &step);
-        world_expect(&w, GF_OK);
+        world_step_ok(&w, &step);
         assert_false(gf_step_skipped(w.ranks[0].gf));
         assert_true(world_get(GF_TYPE_F32, world_gradient(&w, 2, 3), 5) == 3 * 65504.0f);
     }
@@ -212,8 +204,7 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
             assert_int_equal(gf_update(w.ranks[rank].gf, 0.25f), GF_OK);
             weights_snapshot(&w, rank, before[rank]);
         }
-        world_step_run(&w, &bad);
-        world_expect(&w, GF_OK);
+        world_step_ok(&w, &bad);
         for (uint32_t rank = 0; rank < 3; rank++) {
             assert_true(gf_step_skipped(w.ranks[rank].gf));
             world_expect_log(&w, rank, c->log);
@@ -222,8 +213,7 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
             assert_memory_equal(before[rank], after, sizeof after);
             assert_int_equal(world_stats(&w, rank).steps_skipped, 1);
         }
-        world_step_run(&w, &good);
-        world_expect(&w, GF_OK);
+        world_step_ok(&w, &good);
         for (uint32_t rank = 0; rank < 3; rank++) {
             float sum = world_sum(3, 3, 0), weight;
             assert_false(gf_step_skipped(w.ranks[rank].gf));
@@ -244,8 +234,7 @@ TEST(a_sum_that_the_gradients_type_cannot_hold_is_found)
     setup.tensors = half;
     setup.tensor_count = 1;
     WORLD_OPEN(w, &setup);
-    world_step_run(&w, &step);
-    world_expect(&w, GF_OK);
+    world_step_ok(&w, &step);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_true(gf_step_skipped(w.ranks[rank].gf));
         world_expect_log(&w, rank, "every local gradient was finite");
@@ -259,8 +248,7 @@ TEST(a_scale_whose_inverse_overflows_is_found)
     struct world_setup setup = mixed_setup(2);
     setup.config.exchange.pre_scale = 0x1p-10f;
     WORLD_OPEN(w, &setup);
-    world_step_run(&w, &step);
-    world_expect(&w, GF_OK);
+    world_step_ok(&w, &step);
     for (uint32_t rank = 0; rank < 2; rank++) assert_true(gf_step_skipped(w.ranks[rank].gf));
 }
 

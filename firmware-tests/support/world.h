@@ -111,6 +111,8 @@ struct world_step {
 };
 /* gf_step_begin(), every tensor in its order, gf_step_poll() until it is whole. */
 void world_step_run(struct world *w, const struct world_step *step);
+/* The same: all ranks end it well, with the same bits. */
+void world_step_ok(struct world *w, const struct world_step *step);
 /* All that a late device was given is done: what an appliance's stream would have waited for. */
 void world_drain(struct world *w, uint32_t rank);
 /* The same for one turn of one rank; arg is the struct world_step. */

@@ -61,6 +61,13 @@ void world_expect_equal(struct world *w)
                                 tensor_bytes(&w->ranks[0].tensors[tensor]));
 }
 
+void world_step_ok(struct world *w, const struct world_step *step)
+{
+    world_step_run(w, step);
+    world_expect(w, GF_OK);
+    world_expect_equal(w);
+}
+
 float world_sum(uint32_t world, uint32_t tensor, uint64_t elem)
 {
     float sum = 0;
