@@ -276,40 +276,6 @@ TEST(an_error_that_comes_without_a_text_gets_one)
     assert_string_equal(error_of(2)->text, "no reason was given");
 }
 
-/* The simulator's control channel is driven by the same logic. */
-TEST(a_simulated_world_joins_dies_and_says_so)
-{
-    struct gf_sim_setup setup = {.world = 8, .seed = 3, .detect_ns = 50 * MS};
-    struct gf_offer offer = offer_of(8);
-    struct gf_rendezvous *ends[8];
-    _Alignas(64) static unsigned char states[8][512];
-    members_world_begin(8, false, 0);
-    struct gf_sim *sim = gf_sim_create(&setup);
-    assert_non_null(sim);
-    for (uint32_t rank = 0; rank < 8; rank++) {
-        const struct gf_drivers *drivers = gf_sim_drivers(sim, rank);
-        struct gf_rendezvous_setup at = {.rank = rank, .world = 8, .join_timeout_ns = 60 * SECOND,
-                                         .arg = drivers->rendezvous_arg};
-        struct gf_fault fault = {0};
-        assert_true(drivers->rendezvous->state_bytes(&at) <= sizeof states[rank]);
-        assert_int_equal(drivers->rendezvous->open(&at, states[rank], gf_sim_now_ns(sim), &ends[rank], &fault), GF_OK);
-        world.simulated[rank] = ends[rank];
-        rank_open(rank, &offer);
-    }
-    world.sim = sim;
-    members_world_until(GF_OK);
-    assert_endpoints_are_everywhere();
-    place(6, 3, 12, GF_OPERATION_ALLREDUCE, 1);
-    for (int turn = 0; turn < 300; turn++) assert_true(members_world_progress(GF_OK));
-    gf_sim_kill(sim, 6);
-    world.ranks[6].stopped = true;
-    members_world_until(GF_ERR_PEER);
-    assert_all_failed(GF_ERR_PEER, 6, "rank 6 died");
-    assert_int_equal(error_of(2)->step, 3);
-    for (uint32_t rank = 0; rank < 8; rank++) ends[rank]->driver->close(ends[rank]);
-    gf_sim_destroy(sim);
-}
-
 /* ---- who comes in ---- */
 
 TEST(who_rejoins_waits_where_all_fits)

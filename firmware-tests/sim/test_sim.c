@@ -42,30 +42,6 @@ TEST(a_message_arrives_whole_whoever_posts_first)
     assert_int_equal(gf_sim_bytes_sent(w.sim), w.links[0]->sent_bytes);
 }
 
-TEST(jitter_reorders_but_tags_find_their_receives)
-{
-    struct gf_sim_setup setup = {.world = 3, .seed = 7, .latency_ns = LATENCY_NS, .jitter_ns = 50000};
-    uint32_t sent[2][32], got[2][32], overtakes = 0, last = 0;
-    SIM_WORLD_OPEN(w, &setup);
-    for (uint32_t i = 0; i < 32; i++) {
-        for (uint32_t from = 0; from < 2; from++) {
-            sent[from][i] = 1000 * from + i;
-            got[from][i] = 0;
-            assert_int_equal(sim_world_recv(&w, 2, from, i, &got[from][i], 4, 32 * from + i), GF_OK);
-            assert_int_equal(sim_world_send(&w, from, 2, i, &sent[from][i], 4, i), GF_OK);
-        }
-    }
-    while (gf_sim_advance(w.sim)) {
-        for (uint32_t i = 0; i < 32; i++) {
-            if (sim_world_test(&w, 2, i) != GF_OK) continue;
-            if (i < last) overtakes++;
-            last = i;
-        }
-    }
-    assert_true(overtakes > 0);
-    assert_memory_equal(sent, got, sizeof sent);
-}
-
 /* A transfer is posted at 0; when its send and its receive end is a formula. */
 static const struct timing_case {
     const char *name;
@@ -176,48 +152,4 @@ TEST(without_data_only_fused_buffers_are_empty)
     assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
     assert_int_equal(fused, 1);
     assert_int_equal(vote, 42);
-}
-
-TEST(thousands_of_unexpected_messages_find_their_receives)
-{
-    enum { COUNT = 5000 };
-    struct gf_sim_setup setup = {.world = 3, .seed = 5, .latency_ns = LATENCY_NS, .jitter_ns = 90000};
-    SIM_WORLD_OPEN(w, &setup);
-    for (uint32_t i = 0; i < COUNT; i++) {
-        uint64_t value = i;
-        assert_int_equal(sim_world_send(&w, i % 2, 2, i / 2, &value, sizeof value, 0), GF_OK);
-        while (sim_world_test(&w, i % 2, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
-    }
-    sim_world_run(&w);
-    for (uint32_t i = COUNT; i-- > 0;) {
-        uint64_t value = UINT64_MAX;
-        assert_int_equal(sim_world_recv(&w, 2, i % 2, i / 2, &value, sizeof value, 0), GF_OK);
-        assert_int_equal(sim_world_test(&w, 2, 0), GF_OK);
-        assert_int_equal(value, i);
-    }
-}
-
-TEST(many_senders_may_use_one_tag)
-{
-    enum { SENDERS = 60 };
-    struct gf_sim_setup setup = {.world = SENDERS + 1};
-    uint32_t sources[SENDERS], targets[SENDERS];
-    SIM_WORLD_OPEN(w, &setup);
-    for (uint32_t posts_first = 0; posts_first < 2; posts_first++) {
-        memset(targets, 0, sizeof targets);
-        for (uint32_t turn = 0; turn < 2; turn++) {
-            for (uint32_t i = 0; i < SENDERS; i++) {
-                uint32_t from = SENDERS - 1 - i;
-                sources[i] = i + 1;
-                if (turn == posts_first) {
-                    assert_int_equal(sim_world_send(&w, i, SENDERS, 8, &sources[i], 4, 0), GF_OK);
-                } else {
-                    assert_int_equal(sim_world_recv(&w, SENDERS, from, 8, &targets[from], 4, i), GF_OK);
-                }
-            }
-            sim_world_run(&w);
-        }
-        for (uint32_t i = 0; i < SENDERS; i++) assert_int_equal(sim_world_test(&w, SENDERS, i), GF_OK);
-        assert_memory_equal(sources, targets, sizeof sources);
-    }
 }

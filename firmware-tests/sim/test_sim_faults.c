@@ -106,21 +106,6 @@ TEST(a_receives_fault_meets_a_message_that_came_before_it)
     }
 }
 
-TEST(a_fault_may_count_the_posts_of_one_rank)
-{
-    struct gf_sim_setup setup = {.world = 2, .fault_count = 1,
-                                 .faults = {{.kind = GF_SIM_FAULT_AGAIN, .rank = 1, .at = 2}}};
-    SIM_WORLD_OPEN(w, &setup);
-    for (uint32_t i = 0; i < 5; i++) assert_int_equal(sim_world_send(&w, 0, 1, i, NULL, 0, i), GF_OK);
-    assert_int_equal(sim_world_recv(&w, 1, 0, 0, NULL, 0, 0), GF_OK);
-    assert_false(gf_sim_fault_met(w.sim));
-    while (gf_sim_woken(w.sim, 1)) continue;
-    assert_int_equal(sim_world_recv(&w, 1, 0, 1, NULL, 0, 1), GF_AGAIN);
-    assert_true(gf_sim_fault_met(w.sim));
-    assert_true(gf_sim_woken(w.sim, 1)); /* or nobody would ever try again */
-    assert_int_equal(sim_world_recv(&w, 1, 0, 1, NULL, 0, 1), GF_OK);
-}
-
 /* A tag that is used again meets the copy: the simulator is to find that out. A reset forgets it. */
 TEST(a_duplicate_waits_for_whoever_reuses_its_tag)
 {

@@ -98,25 +98,6 @@ static void star_whole(struct star *s)
     expect_silence(s, 0);
 }
 
-TEST(ends_meet_whoever_opens_first)
-{
-    for (uint32_t first = 0; first < 2; first++) {
-        static struct star s;
-        star_begin(&s, 0);
-        star_open(&s, first);
-        run(&s, 5 * FRAME_NS);
-        expect_silence(&s, first);
-        star_open(&s, 1 - first);
-        assert_int_equal(frame(&s, 0, 1, "early"), GF_ERR_PEER);
-        run(&s, FRAME_NS - 1);
-        expect_silence(&s, 0);
-        run(&s, 1);
-        expect(&s, 0, GF_RENDEZVOUS_CONNECTED, 1, "");
-        expect(&s, 1, GF_RENDEZVOUS_CONNECTED, 0, "");
-        star_end(&s);
-    }
-}
-
 TEST(frames_keep_their_order_and_wake)
 {
     static struct star s;
@@ -185,28 +166,6 @@ TEST(an_end_is_learnt_after_the_last_frame)
             expect_silence(&s, 1 - gone);
             star_end(&s);
         }
-    }
-}
-
-TEST(who_opens_again_is_connected_after_the_end)
-{
-    for (uint32_t gone = 0; gone < 3; gone += 2) {
-        static struct star s;
-        uint32_t other = 2 - gone;
-        star_whole(&s);
-        star_close(&s, gone);
-        assert_int_equal(frame(&s, other, gone, "to its last life"), GF_OK);
-        star_open(&s, gone);
-        assert_int_equal(frame(&s, gone, other, "too early"), GF_ERR_PEER);
-        run(&s, 2 * DETECT_NS);
-        expect(&s, other, GF_RENDEZVOUS_ENDED, gone, "closed by peer");
-        expect(&s, other, GF_RENDEZVOUS_CONNECTED, gone, "");
-        if (gone == 0) expect(&s, 0, GF_RENDEZVOUS_CONNECTED, 1, "");
-        expect(&s, gone, GF_RENDEZVOUS_CONNECTED, other, "");
-        assert_int_equal(frame(&s, gone, other, "back"), GF_OK);
-        run(&s, FRAME_NS);
-        expect(&s, other, GF_RENDEZVOUS_FRAME, gone, "back");
-        star_end(&s);
     }
 }
 

@@ -1,4 +1,5 @@
-/* The simulator's world: death, stops, cuts, cancelling, new epochs, shared memory, time, and that a seed is a run. */
+/* The simulator's world: death, cancelling, new epochs, time. Stops, cuts and shared memory are the suites' of whole
+ * contexts, and that a seed is a run is the soak's. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sim_world.h"
 
@@ -32,62 +33,6 @@ TEST(a_killed_rank_says_so_and_its_messages_are_lost)
     assert_int_equal(sim_world_send(&w, 1, 0, 5, &to_dead, 8, 1), GF_OK);
     sim_world_run(&w);
     assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
-}
-
-TEST(a_stopped_rank_is_not_woken_and_finds_all_when_it_goes_on)
-{
-    uint64_t source = 77, target = 0;
-    SIM_WORLD_OPEN(w, &plain);
-    while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) continue;
-    assert_int_equal(sim_world_recv(&w, 1, 0, 1, &target, 8, 0), GF_OK);
-    assert_int_equal(sim_world_send(&w, 0, 1, 1, &source, 8, 0), GF_OK);
-    gf_sim_stop(w.sim, 1, true);
-    assert_false(gf_sim_runs(w.sim, 1));
-    sim_world_run(&w);
-    assert_false(gf_sim_woken(w.sim, 1));
-    assert_int_equal(gf_sim_woken_next(w.sim), 0);
-    assert_int_equal(gf_sim_woken_next(w.sim), GF_RANK_NONE);
-    assert_int_equal(sim_world_test(&w, 1, 0), GF_AGAIN);
-    assert_int_equal(w.driver->progress(w.links[1]), GF_AGAIN);
-    gf_sim_stop(w.sim, 1, false);
-    assert_int_equal(gf_sim_woken_next(w.sim), 1);
-    assert_int_equal(w.driver->progress(w.links[1]), GF_OK);
-    assert_int_equal(w.driver->progress(w.links[1]), GF_AGAIN);
-    assert_int_equal(sim_world_test(&w, 1, 0), GF_OK);
-    assert_int_equal(target, 77);
-}
-
-TEST(a_cut_holds_messages_both_ways_and_loses_none)
-{
-    uint64_t sources[2][4], targets[2][4] = {{0}};
-    SIM_WORLD_OPEN(w, &plain);
-    gf_sim_partition(w.sim, 1, 0, true);
-    for (uint32_t i = 0; i < 4; i++) {
-        for (uint32_t from = 0; from < 2; from++) {
-            sources[from][i] = 10 * from + i + 1;
-            assert_int_equal(sim_world_send(&w, from, 1 - from, i, &sources[from][i], 8, i), GF_OK);
-            assert_int_equal(sim_world_recv(&w, 1 - from, from, i, &targets[from][i], 8, 8 + i), GF_OK);
-        }
-    }
-    assert_int_equal(sim_world_recv(&w, 2, 0, 0, NULL, 0, 0), GF_OK);
-    assert_int_equal(sim_world_send(&w, 0, 2, 0, NULL, 0, 4), GF_OK);
-    sim_world_run(&w);
-    assert_int_equal(sim_world_test(&w, 2, 0), GF_OK); /* others are not cut off */
-    for (uint32_t i = 0; i < 4; i++) {
-        assert_int_equal(sim_world_test(&w, 0, i), GF_OK);
-        assert_int_equal(sim_world_test(&w, 0, 8 + i), GF_AGAIN);
-        assert_int_equal(sim_world_test(&w, 1, 8 + i), GF_AGAIN);
-    }
-    gf_sim_partition(w.sim, 1, 2, false); /* another cut's end changes nothing */
-    sim_world_run(&w);
-    assert_int_equal(sim_world_test(&w, 1, 8), GF_AGAIN);
-    gf_sim_partition(w.sim, 0, 1, false);
-    sim_world_run(&w);
-    for (uint32_t i = 0; i < 4; i++) {
-        assert_int_equal(sim_world_test(&w, 0, 8 + i), GF_OK);
-        assert_int_equal(sim_world_test(&w, 1, 8 + i), GF_OK);
-    }
-    assert_memory_equal(sources, targets, sizeof sources);
 }
 
 TEST(a_cancelled_receive_ends_once_and_is_not_written_to)
@@ -183,23 +128,6 @@ TEST(reset_ends_all_and_begins_anew)
     }
 }
 
-TEST(a_drop_ends_all_and_keeps_the_region)
-{
-    static unsigned char source[1000], target[1000];
-    struct gf_sim_setup setup = plain;
-    unsigned char *region;
-    SIM_WORLD_OPEN(w, &setup);
-    region = w.driver->region(w.links[1]);
-    region[0] = 1;
-    assert_int_equal(sim_world_recv(&w, 1, 0, 0, target, sizeof target, 0), GF_OK);
-    assert_int_equal(sim_world_send(&w, 0, 1, 0, source, sizeof source, 0), GF_OK);
-    w.driver->drop(w.links[1]);
-    assert_int_equal(sim_world_test(&w, 1, 0), GF_ERR_ABORTED);
-    assert_int_equal(sim_world_send(&w, 1, 0, 1, source, 1, 1), GF_ERR_STATE);
-    assert_true((w.driver->region(w.links[1]) == region) && (region[0] == 1));
-    sim_world_run(&w);
-}
-
 TEST(what_a_reset_finds_in_its_port_is_lost)
 {
     for (uint32_t i = 0; i < 2; i++) {
@@ -213,29 +141,6 @@ TEST(what_a_reset_finds_in_its_port_is_lost)
         sim_world_run(&w);
         assert_int_equal(sim_world_test(&w, 1, 0), (i == 0) ? GF_AGAIN : GF_OK);
     }
-}
-
-TEST(ranks_of_a_node_see_each_others_region)
-{
-    struct gf_sim_setup setup = {.world = 5, .ranks_per_node = 2, .node_latency_ns = 50};
-    SIM_WORLD_OPEN(w, &setup);
-    for (uint32_t a = 0; a < setup.world; a++) {
-        assert_int_equal((uintptr_t)w.driver->region(w.links[a]) % 4096, 0);
-        for (uint32_t b = 0; b < setup.world; b++) {
-            void *expected = (a / 2 == b / 2) ? w.driver->region(w.links[b]) : NULL;
-            assert_ptr_equal(w.driver->map(w.links[a], b), expected);
-        }
-    }
-    while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) continue;
-    assert_int_equal(w.driver->flag_load(w.links[1], 64), 0);
-    w.driver->flag_store(w.links[0], 1, 64, 0x0123456789abcdefu);
-    assert_true(gf_sim_advance(w.sim));
-    assert_int_equal(gf_sim_now_ns(w.sim), 50);
-    assert_int_equal(gf_sim_woken_next(w.sim), 1);
-    assert_int_equal(w.driver->progress(w.links[1]), GF_OK);
-    assert_true(w.driver->flag_load(w.links[1], 64) == 0x0123456789abcdefu);
-    assert_int_equal(w.driver->reset(w.links[1], 2), GF_OK);
-    assert_null(w.driver->map(w.links[0], 1)); /* until it is connected anew */
 }
 
 TEST(wrong_calls_are_refused_and_named)
@@ -339,21 +244,6 @@ static uint64_t ring_hash(const struct gf_sim_setup *setup, uint64_t moves)
     free(moved);
     free(posted);
     return hash;
-}
-
-TEST(the_same_seed_is_the_same_run)
-{
-    struct gf_sim_setup setup = {.world = 7, .seed = 1, .latency_ns = LATENCY_NS, .jitter_ns = 333,
-                                 .duplicate_rate = 0.1};
-    uint64_t first = ring_hash(&setup, 100);
-    assert_true(ring_hash(&setup, 100) == first);
-    setup.seed = 2;
-    assert_true(ring_hash(&setup, 100) != first);
-    setup.jitter_ns = 0;
-    setup.duplicate_rate = 0.0;
-    first = ring_hash(&setup, 100);
-    setup.seed = 3;
-    assert_true(ring_hash(&setup, 100) == first); /* nothing is left to chance */
 }
 
 TEST(half_a_million_messages_among_512_ranks_complete)

@@ -23,7 +23,6 @@ static uint32_t endpoint_make(uint32_t rank, unsigned char *endpoint)
 
 static struct gf_rendezvous *rendezvous_of(uint32_t rank)
 {
-    if (world.simulated[rank] != NULL) return world.simulated[rank];
     return world.over_tcp ? tcp.ends[rank] : &fake.ends[rank].base;
 }
 
@@ -86,7 +85,6 @@ bool members_world_progress(gf_status expect)
 {
     bool all = true;
     world.now_ns += MS;
-    if (world.sim != NULL) gf_sim_advance_to(world.sim, world.now_ns);
     for (uint32_t rank = 0; rank < world.size; rank++) {
         if ((world.ranks[rank].members == NULL) || world.ranks[rank].stopped) continue;
         if (gf_members_poll(world.ranks[rank].members, world.now_ns) != expect) all = false;

@@ -1,11 +1,10 @@
-/* Ranks of the membership tests, all in one thread: over a control channel in memory, over TCP on loopback, or over the
- * simulator, with a clock that the test moves. */
+/* Ranks of the membership tests, all in one thread: over a control channel in memory, or over TCP on loopback, with a
+ * clock that the test moves. */
 #ifndef MEMBERS_WORLD_H
 #define MEMBERS_WORLD_H
 
 #include "firmware-tests/support/fake_rendezvous.h"
 #include "lib/membership/members.h"
-#include "drivers/sim/sim.h"
 #include "firmware-tests/support/tcp_world.h"
 
 #define MS UINT64_C(1000000)
@@ -24,8 +23,6 @@ struct world {
     uint64_t now_ns;
     uint32_t epoch; /* 0: none that could be shrunk */
     struct rank ranks[FAKE_RANKS_MAX];
-    struct gf_sim *sim; /* or NULL */
-    struct gf_rendezvous *simulated[FAKE_RANKS_MAX];
 };
 
 extern struct fake_world fake;
