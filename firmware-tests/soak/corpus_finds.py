@@ -4,12 +4,16 @@
 corpus_finds.py COUNT SEED: each mutant (support/mutate.py) meets the corpus once, and as many and ten times as many
 random jobs. Counts are of jobs, not of time. Works on a copy of the tree in $BUILD.
 """
-import os, random, re, subprocess, sys
+import os, random, re, signal, subprocess, sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../support")
 import mutate
 
 FOLDERS = "lib/core lib/elastic lib/membership lib/sparse lib/optimizer ops/coll".split()
 TIMES = 10
+
+
+class OutOfTime(Exception):
+    """The limit of processor time ended a run: nothing is known of its mutant"""
 
 
 def jobs_until(*arguments):
@@ -19,6 +23,8 @@ def jobs_until(*arguments):
                           preexec_fn=mutate.limits(120))
     if done.returncode == 0:
         return None
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise OutOfTime
     said = re.search(r"after (\d+) jobs", done.stdout)
     return int(said.group(1)) + 1 if said else 1  # a crash says nothing: it counts as found by the first
 
@@ -35,9 +41,13 @@ def main():
         with mutate.mutant(path, offset, old, new) as is_one:
             if not is_one:
                 continue
-            tried += 1
-            by_corpus = jobs_until("corpus")
-            by_random = jobs_until(str(tried * 1000000), str(TIMES * corpus))
+            try:
+                by_corpus = jobs_until("corpus")
+                by_random = jobs_until(str((tried + 1) * 1000000), str(TIMES * corpus))
+            except OutOfTime:
+                print(path, offset, old, "->", new, "out of time", flush=True)
+                continue
+        tried += 1
         found_corpus += by_corpus is not None
         found_once += by_random is not None and by_random <= corpus
         found_times += by_random is not None

@@ -64,9 +64,23 @@ def run(build, suite, cpu_s=200, **more):
         return False
 
 
+@contextlib.contextmanager
+def library_that_counts():
+    """In the place of the suites' own, which a run that was stopped in between has left beside it"""
+    plain, kept = TREE + "/b/libgradientflow.so", TREE + "/b/libgradientflow.so.plain"
+    if not os.path.exists(kept):
+        os.link(plain, kept)
+    try:
+        shutil.copy(TREE + "/cov/libgradientflow.so", plain + ".part")
+        os.replace(plain + ".part", plain)
+        yield
+    finally:
+        os.replace(kept, plain)
+
+
 def coverage(suites):
     """{file: {line: suites that execute it}}, and each suite's processor time: the programs with a library that counts"""
-    kept, plain, counts = TREE + "/coverage.json", TREE + "/b/libgradientflow.so", TREE + "/cov/libgradientflow.so"
+    kept = TREE + "/coverage.json"
     if os.path.exists(kept):
         return json.load(open(kept))
     make("cov", "-O0 --coverage", "LDFLAGS=--coverage", "cov/libgradientflow.so")
@@ -77,10 +91,8 @@ def coverage(suites):
             sys.exit(suite + " fails before anything is changed")
         seconds[suite] = os.times().children_user - begin.children_user
         folder = TREE + "/gcov/" + suite + "/"
-        os.rename(plain, plain + ".plain")
-        os.link(counts, plain)
-        run("b", suite, 600, GCOV_PREFIX=folder, GCOV_PREFIX_STRIP=str(TREE.count("/") + 1))
-        os.rename(plain + ".plain", plain)
+        with library_that_counts():
+            run("b", suite, 600, GCOV_PREFIX=folder, GCOV_PREFIX_STRIP=str(TREE.count("/") + 1))
         found = glob.glob(folder + "**/*.gcda", recursive=True)
         for data in found:
             shutil.copy(TREE + "/cov/" + data[len(folder):-4] + "gcno", data[:-4] + "gcno")
@@ -158,6 +170,8 @@ def main():
     tree_make()
     suites = [os.path.basename(path)[:-2] for folder in ("unit", "sim")
               for path in sorted(glob.glob(TREE + "/firmware-tests/" + folder + "/test_*.c"))]
+    if os.path.exists(TREE + "/b/libgradientflow.so.plain"):  # stopped while the other one counted
+        os.replace(TREE + "/b/libgradientflow.so.plain", TREE + "/b/libgradientflow.so")
     make("b", "-O1", *["b/firmware-tests/" + s for s in suites])
     lines, seconds = coverage(suites)
     every = [(path,) + site for path in paths_of("lib", "ops") for site in sites(TREE + "/" + path)]
