@@ -212,14 +212,41 @@ void cuda_world_open(const struct world_setup *host)
 
 void cuda_world_close_alone(void)
 {
+    cuda_lack lack = cuda_world.lack;
+    cuda_world.lack = LACKS_NOTHING;
     gf_gpu_cuda.host_unregister(cuda_world.cuda.ranks[0].gf->gpu, computed);
     world_close(&cuda_world.cuda);
+    if (lack == LACKS_NOTHING) cuda_fixture_clean(&cuda_world.fixture);
+    else cuda_world.fixture.fake->reset();
 }
 
 void cuda_world_close(void)
 {
     world_close(&cuda_world.host);
     cuda_world_close_alone();
+}
+
+void cuda_world_steps(uint32_t steps, const char *name)
+{
+    for (uint32_t step = 1; step <= steps; step++) {
+        state_step_run(&cuda_world.host, step, state_fill);
+        state_step_run(&cuda_world.cuda, step, state_fill);
+        if (!cuda_world_same()) fail_msg("%s: step %u differs", name, step);
+    }
+}
+
+void cuda_world_expect_found(cuda_lack lack, uint32_t steps, bool told)
+{
+    cuda_world.lack = lack;
+    for (uint32_t step = 1; step <= steps; step++) { /* saving between them would wait for everything */
+        state_step_run(&cuda_world.host, step, state_fill_whole);
+        state_step_run(&cuda_world.cuda, step, state_fill_whole);
+    }
+    bool same = cuda_world_same();
+    const char *trouble = cuda_world.fixture.fake->trouble();
+    print_message("  without %s: %s\n", cuda_lack_name(lack), (trouble != NULL) ? trouble : same ? "nothing" : "other values");
+    assert_true((trouble != NULL) || (!same && !told));
+    cuda_world_close();
 }
 
 bool cuda_world_same(void)

@@ -35,9 +35,14 @@ void cuda_world_begin(uint32_t seed, const char *second);
 struct world_setup cuda_world_setup(const struct world_setup *host); /* the same on CUDA */
 /* Both worlds, with the same weights. */
 void cuda_world_open(const struct world_setup *host);
+/* Closes both, and nothing is left of them on the fake; what it told of a wait that was lacking is forgotten. */
 void cuda_world_close(void);
 void cuda_world_open_alone(const struct world_setup *cuda); /* without the host's */
 void cuda_world_close_alone(void);
+/* Steps 1 to `steps` in both, after each of which they are the same. */
+void cuda_world_steps(uint32_t steps, const char *name);
+/* Steps without that kind of wait, until the close: the fake tells of work that met, or (unless `told`) values are wrong. */
+void cuda_world_expect_found(cuda_lack lack, uint32_t steps, bool told);
 bool cuda_world_same(void); /* all that the ranks would save */
 void cuda_world_halves_expect_equal(void);
 void cuda_world_gradients_expect_equal(void); /* those of all ranks after a step, bit by bit */

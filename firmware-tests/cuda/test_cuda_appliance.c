@@ -73,7 +73,6 @@ TEST(a_stream_that_captures_is_refused_and_the_context_goes_on)
     assert_int_equal(gf->error.code, GF_OK);
     both->fixture.fake->stream_destroy(captured);
     cuda_world_close_alone();
-    cuda_fixture_clean(&both->fixture);
 }
 
 /* ---- kernels that do not end ---- */
@@ -228,7 +227,6 @@ TEST(buffers_come_back_before_the_last_tensor_is_computed)
         }
         assert_true(cuda_world_same());
         cuda_world_close();
-        cuda_fixture_clean(&both->fixture);
     }
 }
 

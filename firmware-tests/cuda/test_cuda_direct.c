@@ -60,7 +60,6 @@ TEST(a_run_from_device_to_device_ends_where_it_ends_on_the_host)
         cuda_world_halves_expect_equal();
         assert_true(world_stats(&both->cuda, 0).mapped_bytes > 0);
         cuda_world_close();
-        cuda_fixture_clean(&both->fixture);
     }
 }
 
@@ -70,21 +69,9 @@ TEST(a_wait_that_is_left_out_is_found)
     static const cuda_lack lacks[] = {LACKS_REACHED, LACKS_FLAGS};
     for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) {
         for (uint32_t seed = 0; seed < LACK_SEEDS; seed++) {
-            bool same;
             cuda_world_begin(seed / 2, (seed % 2 == 0) ? NULL : NO_FLAGS);
             open_of(&state_runs[0], 512);
-            both->lack = lacks[i];
-            for (uint32_t step = 1; step <= 2; step++) {
-                state_step_run(&both->host, step, state_fill_whole);
-                state_step_run(&both->cuda, step, state_fill_whole);
-            }
-            same = cuda_world_same();
-            print_message("  without %s: %s\n", cuda_lack_name(lacks[i]),
-                          both->fixture.fake->trouble() ? both->fixture.fake->trouble() : same ? "nothing" : "other values");
-            assert_true(!same || (both->fixture.fake->trouble() != NULL));
-            both->lack = LACKS_NOTHING;
-            cuda_world_close();
-            both->fixture.fake->reset();
+            cuda_world_expect_found(lacks[i], 2, false);
         }
     }
 }
@@ -98,7 +85,6 @@ static void expect_fallback(const struct state_run *run, const char *reason)
     }
     steps_expect_same(run, 2);
     cuda_world_close();
-    cuda_fixture_clean(&both->fixture);
 }
 
 TEST(where_one_rank_is_refused_all_go_through_host_memory)
@@ -212,7 +198,6 @@ TEST(survivors_go_on_from_device_to_device)
             }
         }
         cuda_world_close();
-        cuda_fixture_clean(&both->fixture);
     }
 }
 
@@ -242,7 +227,6 @@ TEST(a_device_that_fails_in_a_step_is_named)
             if (both->fixture.fake->failure_met()) assert_true(failed > 0);
             else world_expect(&both->cuda, GF_OK);
             cuda_world_close_alone();
-            cuda_fixture_clean(&both->fixture);
         }
     }
 }

@@ -189,7 +189,6 @@ static void fate_run(uint32_t seed, const struct state_run *run, bool sparse, bo
     both->fixture.fake->release();
     if (elastic) goes_on(w, fate.victim, &fate.step);
     cuda_world_close();
-    cuda_fixture_clean(&both->fixture);
 }
 
 TEST(a_rank_killed_between_pack_and_sum_leaves_no_trace)
@@ -230,6 +229,5 @@ TEST(streams_get_operations_in_the_order_of_all_ranks)
         assert_true(cuda_world_same());
         assert_int_equal(both->disordered, 0);
         cuda_world_close();
-        cuda_fixture_clean(&both->fixture);
     }
 }

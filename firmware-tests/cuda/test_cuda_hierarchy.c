@@ -30,16 +30,6 @@ static void expect_path(gf_path path)
     assert_int_equal(world_stats(&both->host, 0).path, GF_PATH_HOST);
 }
 
-static void steps_expect_same(const char *name, uint32_t steps)
-{
-    for (uint32_t step = 1; step <= steps; step++) {
-        state_step_run(&both->host, step, state_fill);
-        state_step_run(&both->cuda, step, state_fill);
-        if (!cuda_world_same()) fail_msg("%s: step %u differs", name, step);
-        cuda_world_gradients_expect_equal();
-    }
-}
-
 /* Nodes of one size and of two; ring and halving between them; a wire of the gradients' own type, and of 16 bits. */
 TEST(nodes_of_devices_end_where_nodes_of_hosts_do)
 {
@@ -56,12 +46,11 @@ TEST(nodes_of_devices_end_where_nodes_of_hosts_do)
         both->wire_ranks = (i % 3 == 1) ? UINT64_MAX : (i % 3 == 2) ? 0x5 : 0; /* some links read device memory */
         cuda_world_open(&setup);
         expect_path(GF_PATH_PEERS);
-        steps_expect_same(run.name, STEPS);
+        cuda_world_steps(STEPS, run.name);
         cuda_world_halves_expect_equal();
         assert_true(world_stats(&both->cuda, 0).mapped_bytes > 0);
         by_card += (both->wire_ranks != 0) ? cuda_card_messages() : 0;
         cuda_world_close();
-        cuda_fixture_clean(&both->fixture);
     }
     assert_true(by_card > 100); /* messages out of device memory */
 }
@@ -88,9 +77,8 @@ TEST(auto_takes_it_where_devices_of_two_nodes_reach_each_other)
             assert_int_equal(both->cuda.ranks[rank].gf->nodes.used, !rows[i].refused);
         for (uint32_t rank = 0; rows[i].refused && (rank < RANKS); rank++)
             world_expect_log(&both->cuda, rank, "gradients go from device memory straight to the wire, not from device");
-        steps_expect_same("auto", 1);
+        cuda_world_steps(1, "auto");
         cuda_world_close();
-        cuda_fixture_clean(&both->fixture);
     }
 }
 
@@ -99,22 +87,11 @@ TEST(a_wait_that_is_left_out_is_found)
     static const cuda_lack lacks[] = {LACKS_LEAD, LACKS_FLAGS, LACKS_FOLDED};
     for (size_t i = 0; i < LENGTH(lacks); i++) {
         struct world_setup setup = setup_of(&state_runs[6], 2);
-        const char *trouble;
-        bool same;
         cuda_world_begin((uint32_t)i, NULL);
         both->wire_ranks = (lacks[i] == LACKS_FOLDED) ? UINT64_MAX : 0;
         setup.config.sparse.enabled = false;
         cuda_world_open(&setup);
-        both->lack = lacks[i];
-        state_step_run(&both->host, 1, state_fill_whole);
-        state_step_run(&both->cuda, 1, state_fill_whole);
-        same = cuda_world_same();
-        trouble = both->fixture.fake->trouble();
-        print_message("  without %s: %s\n", cuda_lack_name(lacks[i]), trouble ? trouble : same ? "nothing" : "other");
-        assert_true(!same || (trouble != NULL));
-        both->lack = LACKS_NOTHING;
-        cuda_world_close();
-        both->fixture.fake->reset();
+        cuda_world_expect_found(lacks[i], 1, false);
     }
 }
 
@@ -130,9 +107,8 @@ TEST(where_one_rank_of_a_node_is_refused_all_nodes_go_through_host_memory_and_sa
         expect_path(GF_PATH_STAGED);
         for (uint32_t rank = 0; rank < RANKS; rank++)
             world_expect_log(&both->cuda, rank, "gradients go through host memory, not from device to device: rank ");
-        if (time == 3) steps_expect_same("refused", 1);
+        if (time == 3) cuda_world_steps(1, "refused");
         cuda_world_close();
-        cuda_fixture_clean(&both->fixture);
     }
 }
 
@@ -206,7 +182,6 @@ static void death_run(uint32_t victim, uint32_t phase, bool sparse)
     world_run(w, world_step_progress, &death.step);
     if (!sparse) survivors_expect_equal(w, victim);
     cuda_world_close_alone();
-    cuda_fixture_clean(&both->fixture);
 }
 
 TEST(a_rank_that_dies_in_any_phase_leaves_no_trace_and_the_others_go_on)

@@ -20,16 +20,11 @@ TEST(a_run_on_cuda_ends_where_it_ends_on_the_host)
         print_message("  %s\n", state_runs[i].name);
         cuda_world_begin(i, NULL);
         open_of(&state_runs[i]);
-        for (uint32_t step = 1; step <= STEPS; step++) {
-            state_step_run(&both->host, step, state_fill);
-            state_step_run(&both->cuda, step, state_fill);
-            if (!cuda_world_same()) fail_msg("%s: step %u differs", state_runs[i].name, step);
-        }
+        cuda_world_steps(STEPS, state_runs[i].name);
         cuda_world_halves_expect_equal();
         assert_true(both->fixture.fake->live().calls > 100); /* it was the device that did it */
         assert_int_equal(world_stats(&both->cuda, 0).path, GF_PATH_STAGED);
         cuda_world_close();
-        cuda_fixture_clean(&both->fixture);
     }
 }
 
@@ -37,21 +32,9 @@ TEST(a_run_on_cuda_ends_where_it_ends_on_the_host)
 TEST(a_wait_that_is_left_out_is_found)
 {
     for (cuda_lack lack = LACKS_FOLLOW; lack <= LACKS_FINISHED; lack++) {
-        bool same;
         cuda_world_begin(2, NULL);
         open_of(&state_runs[0]);
-        both->lack = lack;
-        for (uint32_t step = 1; step <= 2; step++) { /* saving between them would wait for everything */
-            state_step_run(&both->host, step, state_fill_whole);
-            state_step_run(&both->cuda, step, state_fill_whole);
-        }
-        same = cuda_world_same();
-        print_message("  without %s: %s\n", cuda_lack_name(lack),
-                      both->fixture.fake->trouble() ? both->fixture.fake->trouble() : same ? "nothing" : "other values");
-        assert_true(!same || (both->fixture.fake->trouble() != NULL));
-        both->lack = LACKS_NOTHING;
-        cuda_world_close();
-        both->fixture.fake->reset();
+        cuda_world_expect_found(lack, 2, false);
     }
 }
 
@@ -82,15 +65,10 @@ TEST(listed_chunks_end_where_pieces_end_on_the_host)
         if (!state_runs[i].sparse) continue;
         cuda_world_begin(i, NULL);
         open_alike(&state_runs[i], scratch_elems[i % 3]);
-        for (uint32_t step = 1; step <= STEPS + 1; step++) {
-            state_step_run(&both->host, step, state_fill);
-            state_step_run(&both->cuda, step, state_fill);
-            if (!cuda_world_same()) fail_msg("%s: step %u differs", state_runs[i].name, step);
-        }
+        cuda_world_steps(STEPS + 1, state_runs[i].name);
         world_expect_log(&both->host, 0, "first on rank 1, tensor 1 \"last\", element 5");
         world_expect_log(&both->cuda, 0, "first on rank 1, tensor 1 \"last\", element 5");
         cuda_world_close();
-        cuda_fixture_clean(&both->fixture);
     }
 }
 
@@ -106,7 +84,6 @@ static uint64_t calls_of_a_step(bool is_alike)
     state_step_run(&both->cuda, 3, state_fill);
     before = both->fixture.fake->launches() - before;
     cuda_world_close();
-    cuda_fixture_clean(&both->fixture);
     return before;
 }
 
@@ -120,7 +97,6 @@ TEST(a_buffer_is_three_copies)
     state_step_run(&both->cuda, 2, state_fill_whole);
     assert_int_equal(both->fixture.fake->copies() - before, state_runs[0].world * (3 * buffers + STATE_TENSORS));
     cuda_world_close();
-    cuda_fixture_clean(&both->fixture);
 }
 
 TEST(a_buffer_is_one_launch_and_not_one_a_chunk)

@@ -57,15 +57,10 @@ TEST(a_run_from_device_to_wire_ends_where_it_ends_on_the_host)
         cuda_world_begin(i, NULL);
         both->wire_ranks = (i == 6) ? 0x5 : ALL_RANKS; /* once beside ranks that stage */
         both_open(&setup);
-        for (uint32_t step = 1; step <= STEPS; step++) {
-            state_step_run(&both->host, step, state_fill);
-            state_step_run(&both->cuda, step, state_fill);
-            if (!cuda_world_same()) fail_msg("%s: step %u differs", state_runs[i].name, step);
-        }
+        cuda_world_steps(STEPS, state_runs[i].name);
         cuda_world_halves_expect_equal();
         assert_true(cuda_card_messages() > 50);
         cuda_world_close();
-        cuda_fixture_clean(&both->fixture);
     }
 }
 
@@ -76,24 +71,10 @@ TEST(a_wait_that_is_left_out_is_found)
     for (size_t l = 0; l < sizeof lacks / sizeof *lacks; l++) {
         for (size_t a = 0; a < ALGORITHMS; a++) {
             const struct world_setup setup = setup_of(&state_runs[a % 2], algorithms[a]);
-            const char *trouble;
-            bool same;
             cuda_world_begin((uint32_t)a, NULL);
             both->wire_ranks = ALL_RANKS;
             both_open(&setup);
-            both->lack = lacks[l];
-            for (uint32_t step = 1; step <= 2; step++) {
-                state_step_run(&both->host, step, state_fill_whole);
-                state_step_run(&both->cuda, step, state_fill_whole);
-            }
-            same = cuda_world_same();
-            trouble = both->fixture.fake->trouble();
-            print_message("  %s without %s: %s\n", gf_algorithm_name(algorithms[a]), cuda_lack_name(lacks[l]),
-                          (trouble != NULL) ? trouble : same ? "nothing" : "other values");
-            assert_non_null(trouble);
-            both->lack = LACKS_NOTHING;
-            cuda_world_close();
-            both->fixture.fake->reset();
+            cuda_world_expect_found(lacks[l], 2, true);
         }
     }
 }
@@ -128,7 +109,6 @@ TEST(a_device_that_fails_in_a_step_is_named)
             if (both->fixture.fake->failure_met()) assert_true(failed > 0);
             else world_expect(&both->cuda, GF_OK);
             cuda_world_close_alone();
-            cuda_fixture_clean(&both->fixture);
         }
     }
     print_message("  %u collectives met it\n", folding);
@@ -193,7 +173,6 @@ TEST(survivors_of_a_death_go_on)
             survivors_sums_expect_right(&both->cuda);
         }
         cuda_world_close_alone();
-        cuda_fixture_clean(&both->fixture);
     }
     assert_true(deaths > 5);
 }
