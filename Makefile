@@ -86,11 +86,11 @@ $(BUILD)/ops/element/cuda/ops_cuda.o: GF_FLAGS += $(if $(SAN),,-Wframe-larger-th
 # 13000 for nvcc 13.0: what a driver is told to be as new as, where it refuses the kernels.
 $(BUILD)/ops/element/cuda/image_cuda.o: GF_FLAGS += $(if $(NVCC),-DGF_NVCC_VERSION=$(shell $(NVCC) --version | \
     sed -n 's/.*release \([0-9]*\)\.\([0-9]*\).*/\1 \2/p' | awk '{print $$1 * 1000 + $$2 * 10}'))
-# What no step waits for is made small; the scalar ops too where each CPU of the last ten years has vectors.
-COLD := $(filter lib/settings/% lib/membership/% lib/elastic/% lib/state/% lib/device/% lib/optimizer/schedule.c lib/observe/stats.c \
-          $(addprefix lib/core/,open.c close.c layout.c resolve.c error.c nodes.c warm.c pool.c accessors.c) config/% drivers/tcp/% drivers/identity.c \
-          $(addprefix drivers/ucx/,connection_proof.c segment_names.c ucx_aborts.c) $(addprefix drivers/ucx/link_ucx_,open.c guard.c region.c device.c pages.c resources.c settings.c shm.c) \
-          $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c),$(SRC))
+# All is made small but what a poll runs, and loops over data; scalar ops are too where each CPU of the last ten years has vectors.
+HOT := ops/coll/% ops/node/% ops/element/% lib/sparse/sparse_select.c lib/quantize/% lib/observe/trace.c drivers/cuda/% \
+       $(patsubst %,lib/core/%.c,buffer finite op op_move progress request step vote wait) \
+       $(patsubst %,drivers/ucx/%.c,link_ucx connection connection_calls connection_record)
+COLD := $(filter-out $(HOT),$(SRC)) ops/element/host/fold.c $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c)
 $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
     -Os -Wno-unknown-warning-option -Wno-format-truncation)
 $(LIB): $(OBJ) $(FATBIN)
