@@ -93,6 +93,9 @@ HOT := ops/coll/% ops/node/% ops/element/% lib/sparse/sparse_select.c lib/quanti
 COLD := $(filter-out $(HOT),$(SRC)) ops/element/host/fold.c $(if $(filter x86_64-% aarch64-%,$(MACHINE)),ops/element/host/ops_scalar.c)
 $(COLD:%.c=$(BUILD)/%.o): COLD_FLAGS := $(if $(filter -O2 -O3,$(CFLAGS)), \
     -Os -Wno-unknown-warning-option -Wno-format-truncation)
+# What decides, and loops over no data, wants no room between its jumps.
+$(patsubst %.c,$(BUILD)/%.o,$(filter-out $(COLD) ops/element/% lib/sparse/% lib/quantize/%,$(SRC))): COLD_FLAGS := \
+    -Wno-ignored-optimization-argument -falign-jumps=1 -falign-loops=1
 $(LIB): $(OBJ) $(FATBIN)
 	@rm -f $@
 	$(if $(SHARED),$(CC) -shared $(LDFLAGS) -o $@ $^,ar rcs $@ $^)
