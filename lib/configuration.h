@@ -68,7 +68,7 @@ struct gf_config {
         gf_type wire;
         gf_algorithm algorithm;
         uint64_t fuse_bytes;    /* a fused buffer is closed once it holds so much of wire type; 0: 4 MiB, on a GPU 32 */
-        uint64_t cut_bytes;     /* a larger one is cut; at least fuse_bytes and world * slice_bytes; 0: 16 MiB */
+        uint64_t cut_bytes;     /* a larger one is cut; never below fuse_bytes or world * slice_bytes; 0: 16 MiB */
         uint32_t slice_bytes;   /* 0: 256 KiB, on a GPU 512 */
         uint32_t buffers_active;/* fused buffers on the wire at once; 0: 4 */
         bool deterministic;     /* results do not depend on fusion; refuses algorithms that cannot */

@@ -31,6 +31,56 @@ static void halves_expect_equal(struct world *a, struct world *b)
     }
 }
 
+/* ---- ranks with a device beside ranks without one ---- */
+
+static void every_other_on_the_host(uint32_t rank, struct gf_config *config, const struct gf_tensor **tensors,
+                                    uint32_t *tensor_count)
+{
+    struct gf_drivers *drivers = (struct gf_drivers *)(uintptr_t)config->drivers;
+    (void)tensors;
+    (void)tensor_count;
+    if (rank % 2 != 0) return;
+    drivers->gpu = &gf_gpu_host;
+    strcpy(config->device.driver, "host");
+}
+
+/* What each would have by default is not the same; both are named. */
+TEST(ranks_that_differ_in_what_a_device_has_by_default_are_told)
+{
+    struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
+    setup.vary = every_other_on_the_host;
+    setup.config.exchange.fuse_bytes = 0;
+    setup.config.exchange.slice_bytes = 0;
+    WORLD_CREATE(w, &setup);
+    world_join(&w);
+    world_expect(&w, GF_ERR_MISMATCH);
+    world_expect_log(&w, 0, "configurations differ: fuse_bytes is 4MiB at rank 0, 32MiB at rank ");
+    world_expect_log(&w, 0, "slice_bytes is 256KiB at rank 0, 512KiB at rank ");
+}
+
+/* They share memory, in one node and in two, and sum what all of them can: the wire's type. */
+TEST(ranks_with_a_device_and_without_sum_the_same_type)
+{
+    for (uint32_t per_node = 2; per_node <= 4; per_node += 2) {
+        struct state_run run = {.name = "mixed", .world = 4, .wire = GF_TYPE_F16, .optimizer = GF_OPTIMIZER_SGD};
+        struct world_setup on_host = setup_on(&run, NULL), mixed = setup_on(&run, &late_gpu);
+        on_host.sim.ranks_per_node = mixed.sim.ranks_per_node = per_node;
+        on_host.config.exchange.slice_bytes = mixed.config.exchange.slice_bytes = 4096;
+        if (per_node < run.world)
+            on_host.config.exchange.algorithm = mixed.config.exchange.algorithm = GF_ALGORITHM_HIERARCHY;
+        mixed.vary = every_other_on_the_host;
+        WORLD_OPEN(a, &on_host);
+        WORLD_OPEN(b, &mixed);
+        state_weights_begin(&a);
+        state_weights_begin(&b);
+        for (uint32_t step = 1; step <= 3; step++) {
+            state_step_run(&a, step, state_fill_whole);
+            state_step_run(&b, step, state_fill_whole);
+            expect_same(&a, &b);
+        }
+    }
+}
+
 /* Lists of chunks, on a part whose tensors decay alike: gradients of each type, scratch for all of the part and for little. */
 static void fill_typed(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {

@@ -14,13 +14,18 @@ static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t member_id)
     return ((gf->ids == NULL) || (member_id == GF_RANK_NONE)) ? member_id : gf_members_rank(gf->members, member_id);
 }
 
+/* Ranks of a node sum in each other's memory. */
+static inline bool gf_is_in_node(gf_algorithm algorithm)
+{
+    return (algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY);
+}
+
 gf_path gf_path_of(const gf_context *gf);
 /* This algorithm adds buffers up where the device has put them: in reach of the other devices, or of the link. */
 static inline bool gf_sums_late(const gf_context *gf, gf_algorithm algorithm)
 {
-    bool in_node = (algorithm == GF_ALGORITHM_DIRECT) || (algorithm == GF_ALGORITHM_HIERARCHY);
     if (!gf->on_device) return false;
-    return gf->ipc.agreed ? (in_node || gf->link->reaches_device) : (gf_path_of(gf) == GF_PATH_WIRE);
+    return gf->ipc.agreed ? (gf_is_in_node(algorithm) || gf->link->reaches_device) : (gf_path_of(gf) == GF_PATH_WIRE);
 }
 /* What this rank alone owes lies in sparse.history: of so many elements. */
 static inline bool gf_is_quantized(const gf_context *gf) { return gf->quantized.form.elems > 0; }

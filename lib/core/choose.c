@@ -1,13 +1,13 @@
 /* See choose.h. */
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 #include "lib/core/choose.h"
 #include "lib/modules/modules.h"
 
 void gf_choose_reset(gf_context *gf)
 {
     gf_algorithm asked = gf->config.exchange.algorithm;
-    bool late = (asked == GF_ALGORITHM_DIRECT) || (asked == GF_ALGORITHM_HIERARCHY);
-    gf->algorithm = late ? GF_ALGORITHM_AUTO : asked;
+    gf->algorithm = gf_is_in_node(asked) ? GF_ALGORITHM_AUTO : asked;
     gf->nodes.used = false;
 }
 

@@ -25,7 +25,7 @@ bool gf_nodes_wanted(const struct gf_config *config)
            (config->job.world_max <= GF_DIRECT_RANKS_MAX) && !config->link.integrity && !config->exchange.deterministic;
 }
 
-bool gf_nodes_by_the_way(const gf_context *gf)
+bool gf_nodes_need_peers(const gf_context *gf)
 {
     return (gf->config.exchange.algorithm == GF_ALGORITHM_AUTO) && (gf->warm.met[GF_MET_WIRE] == (float)gf->world);
 }

@@ -102,8 +102,7 @@ static void device_take(gf_context *gf, struct gf_op *op)
     coll->is_late = true;
     coll->event = op->index;
     coll->staging = op->device_staging;
-    bool in_node = (op->algorithm == GF_ALGORITHM_DIRECT) || (op->algorithm == GF_ALGORITHM_HIERARCHY);
-    if (!gf->ipc.agreed || !in_node) return;
+    if (!gf->ipc.agreed || !gf_is_in_node(op->algorithm)) return;
     direct->exported = gf->ipc.local;
     direct->region_bytes = gf->device.bytes;
     direct->small_bytes = 0;

@@ -176,7 +176,7 @@ static bool is_refused(gf_context *gf)
         const float *refusal = gf->ipc.refusals + 3 * rank;
         if (refusal[0] == IPC_FINE) continue;
         gf_ipc_close(gf);
-        if (gf_nodes_by_the_way(gf)) gf->nodes.used = false;
+        if (gf_nodes_need_peers(gf)) gf->nodes.used = false;
         gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: gradients go %s, not from device to device: rank %u: %s (code %d)",
                     gf->rank, gf_path_name(gf_path_of(gf)), rank, reason(refusal[0]), (int)refusal[1]);
         return true;

@@ -179,18 +179,18 @@ static gf_status block_queue(struct gf_coll *coll, bool narrow, uint64_t first, 
     struct gf_hierarchy *own = coll->own.hierarchy;
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
     size_t elem_bytes = casts(own) ? gf_type_size_bytes(own->wire) : gf_coll_elem_bytes(coll);
-    gf_mem near = (casts(own) ? own->packed : coll->data) + first * elem_bytes;
-    gf_mem far = own->host.data + first * elem_bytes;
+    gf_mem here = (casts(own) ? own->packed : coll->data) + first * elem_bytes;
+    gf_mem host = own->host.data + first * elem_bytes;
     struct gf_queue *last = (narrow && crosses(own)) ? own->host.out : coll->queue;
     gf_status status = GF_OK;
     if (!narrow && crosses(own)) {
-        status = driver->copy(own->host.in, near, far, count * elem_bytes);
+        status = driver->copy(own->host.in, here, host, count * elem_bytes);
         if (status >= 0) status = driver->lead(own->host.in, coll->queue->stream);
     }
     if ((status >= 0) && casts(own)) status = block_cast(coll, narrow, first, count);
     if ((status >= 0) && (last != coll->queue)) {
         status = driver->lead(coll->queue, last->stream);
-        if (status >= 0) status = driver->copy(last, far, near, count * elem_bytes);
+        if (status >= 0) status = driver->copy(last, host, here, count * elem_bytes);
     }
     return (status >= 0) ? driver->mark(last, coll->event) : status;
 }

@@ -57,7 +57,6 @@ static gf_status gpu_open(const struct gf_gpu_setup *setup, void *state, struct 
     if (setup->events_max > PLAN_EVENTS_MAX)
         return gf_fault_set(fault_out, GF_ERR_PARAM, GF_RANK_NONE, "open", 0, "%u events; gf-plan's devices have %u",
                             setup->events_max, PLAN_EVENTS_MAX);
-    memset(gpu, 0, sizeof *gpu);
     if (device->is_gpu) {
         void *arena = mmap(NULL, setup->device_bytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -66,10 +65,8 @@ static gf_status gpu_open(const struct gf_gpu_setup *setup, void *state, struct 
         device->arena = arena;
         device->arena_bytes = setup->device_bytes;
     }
-    gpu->base.driver = device->is_gpu ? &plan_gpu_device : &plan_gpu_host;
-    gpu->base.ops = &plan_ops;
-    gpu->base.fault.peer = GF_RANK_NONE;
-    gpu->device = device;
+    *gpu = (struct plan_gpu_state){.base = {.driver = device->is_gpu ? &plan_gpu_device : &plan_gpu_host,
+                                            .ops = &plan_ops, .fault.peer = GF_RANK_NONE}, .device = device};
     *gpu_out = &gpu->base;
     return GF_OK;
 }

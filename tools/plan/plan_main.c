@@ -163,6 +163,9 @@ static int plan_run(const struct options *options)
     if (options->all && (cache.path == NULL)) cache.path = ALL_CACHE;
     if (options->paper) return plan_paper(options->models_path, options->clusters_path, options->brief, &cache);
     if ((choice_read(options, &config, &choice) != 0) || (cluster_read(options, &cluster) != 0)) return -1;
+    if (strcmp(config.device.driver, "cuda") == 0 && !cluster.gpu_direct && !(cluster.host_bandwidth > 0))
+        return plan_refuse("%s: device.driver = \"cuda\", but cluster %s says nothing of memory of GPUs: set "
+                           "host_bandwidth or gpu_direct there, or by --set", options->config, cluster.name);
     if (options->show) {
         gf_config_cluster_print(&cluster, stdout);
         return 0;
