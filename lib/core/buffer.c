@@ -91,9 +91,9 @@ const struct gf_op_kind gf_buffer_dense = {
     .done = gf_buffer_done,
 };
 
-/* What leaves the node, or any rank's device for the host, has the wire's type. Ranks that all reach each other's memory,
- * the host's or the devices', add what the appliance wrote, and none casts all of it there and back; hierarchy casts what
- * it sends. Chunks are packed in any case. The same on all ranks, some of which may have no device. */
+/* What leaves the node, or any rank's device for the host, has the wire's type. Ranks that all reach each other's
+ * memory, the host's or the devices', add what the appliance wrote, and none casts all of it there and back; hierarchy
+ * casts what it sends. Chunks are packed in any case. The same on all ranks, some of which may have no device. */
 static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer, gf_algorithm algorithm)
 {
     bool in_reach = gf_is_in_node(algorithm) && ((gf->warm.met[GF_MET_DEVICE] == 0) || gf->ipc.agreed);
