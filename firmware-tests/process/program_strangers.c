@@ -2,32 +2,16 @@
  * them kept open until the other side hangs up or standard input ends. What they say goes round: nothing, HTTP, 64 KiB of one
  * letter, part of a hello, a hello whose size is beyond all bounds, random bytes, a hello without a key. Prints how many
  * were taken and how many refused. */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <poll.h>
+#include "drivers/tcp/rendezvous_frame.h"
+#include "firmware-tests/support/stranger.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "drivers/tcp/rendezvous_frame.h"
-
 #define OPEN_MAX_COUNT 512u
-#define CONNECT_MS 2000
-
-static int connect_to(const struct sockaddr_in *to)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
-    socklen_t bytes = sizeof error;
-    if (fd < 0) return -1;
-    if ((connect(fd, (const struct sockaddr *)to, sizeof *to) == 0)) return fd;
-    struct pollfd ready = {.fd = fd, .events = POLLOUT};
-    if ((errno == EINPROGRESS) && (poll(&ready, 1, CONNECT_MS) == 1) &&
-        (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0) && (error == 0)) return fd;
-    (void)close(fd);
-    return -1;
-}
 
 static void say(int fd, const void *data, size_t bytes)
 {
@@ -67,17 +51,15 @@ static void misbehave(int fd, unsigned kind)
 int main(int argc, char **argv)
 {
     static int open_fds[OPEN_MAX_COUNT];
-    struct sockaddr_in to = {.sin_family = AF_INET};
     unsigned long count = (argc == 5) ? strtoul(argv[3], NULL, 10) : 0, open_count = (argc == 5) ? strtoul(argv[4], NULL, 10) : 0;
     unsigned long taken = 0, refused = 0;
     char byte;
-    if ((argc != 5) || (inet_pton(AF_INET, argv[1], &to.sin_addr) != 1) || (open_count > OPEN_MAX_COUNT)) {
+    if ((argc != 5) || (open_count > OPEN_MAX_COUNT)) {
         fprintf(stderr, "usage: program_strangers IP PORT COUNT OPEN (at most %u)\n", OPEN_MAX_COUNT);
         return 2;
     }
-    to.sin_port = htons((uint16_t)strtoul(argv[2], NULL, 10));
     for (unsigned long i = 0; i < count; i++) {
-        int fd = connect_to(&to), *slot = (open_count > 0) ? &open_fds[i % open_count] : NULL;
+        int fd = stranger_connect(argv[1], (uint16_t)strtoul(argv[2], NULL, 10)), *slot = (open_count > 0) ? &open_fds[i % open_count] : NULL;
         if (fd < 0) {
             refused++;
             continue;

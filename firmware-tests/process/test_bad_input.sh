@@ -2,14 +2,6 @@
 # Bad input and dying ranks: each ends with an error that names what is wrong, a failing exit code, and in bounded time.
 . firmware-tests/support/shell.sh
 run="$BUILD/gf-run" train="$BUILD/gf-train $small --steps 20"
-# refused NAME TEXT COMMAND..: fails by itself within 20 s, and an output line matches TEXT
-refused() {
-    name_=$1 text_=$2; shift 2
-    timeout -k 5 20 "$@" >"$scratch/out" 2>&1; code_=$?
-    if [ $code_ -eq 0 ] || [ $code_ -ge 124 ]; then not_ok "$name_" "exit $code_: $(tail -n 2 "$scratch/out")"
-    elif grep -Eq "$text_" "$scratch/out"; then ok "$name_"
-    else not_ok "$name_" "does not say \"$text_\": $(tail -n 2 "$scratch/out")"; fi
-}
 valid() { timeout -k 5 20 "$@" >"$scratch/out" 2>&1; }
 
 # ---- configuration files ----

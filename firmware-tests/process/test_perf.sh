@@ -12,14 +12,6 @@ small="-b 4 -e 40000 -f 100 -n 3 -w 1"
 measured() {
     timeout -k 5 60 "$run" -n 2 "$perf" "$@" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; return 1; }
 }
-# refused NAME TEXT COMMAND..: fails by itself within 30 s, and stderr says TEXT
-refused() {
-    name_=$1 text_=$2; shift 2
-    timeout -k 5 30 "$@" >"$scratch/out" 2>"$scratch/err"; code_=$?
-    if [ $code_ -eq 0 ] || [ $code_ -ge 124 ]; then not_ok "$name_" "exit $code_: $(tail -n 2 "$scratch/err")"
-    elif grep -Eq -- "$text_" "$scratch/err"; then ok "$name_"
-    else not_ok "$name_" "does not say \"$text_\": $(tail -n 2 "$scratch/err")"; fi
-}
 number='[0-9]+(\.[0-9]+)?'
 # A row of the JSON file, to the letter
 row_of() {

@@ -82,12 +82,6 @@ check_not no_advice_where_nothing_fits advised 1e6 >/dev/null 2>&1
 check the_learning_rate_scales grep -q 'base x batch / 256' "$scratch/advice"
 
 # ---- what is refused ----
-refused() { # NAME TEXT COMMAND..
-    name=$1 text=$2; shift 2
-    check_not "$name" timeout 20 "$@" >"$scratch/out" 2>"$scratch/err"
-    sed -n '/^ok\|^not ok/p' "$scratch/out"
-    check "${name}_clearly" grep -q -e "$text" "$scratch/err"
-}
 cluster_with() { sed "$1" config/clusters/plain.cfg >"$scratch/bad.cfg"; }
 refused no_cluster 'No such file' $plan --cluster "$scratch/none.cfg"
 refused no_model 'No such file' $plan --model "$scratch/none.cfg"

@@ -123,7 +123,7 @@ TEST(whoever_dies_stops_or_aborts_is_named_in_time)
                 {act_abort, ENDS_NS - TIMEOUT_NS, GF_ERR_PEER}};
     for (uint32_t row = 0; row < LENGTH(rows) * 3 * 5; row++) {
         struct world_setup setup = setup_of(3);
-        struct world w;
+        WORLD(w);
         assert_true(world_interrupted_run(&w, &setup, row % 3, 1 + row / 3 % 5, rows[row / 15].act) <
                     rows[row / 15].bound_ns);
         for (uint32_t rank = 0; rank < 3; rank++) {
@@ -131,7 +131,6 @@ TEST(whoever_dies_stops_or_aborts_is_named_in_time)
             world_expect_failed(&w, rank, rows[row / 15].status);
             assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, row % 3);
         }
-        world_close(&w);
     }
 }
 
@@ -146,8 +145,8 @@ TEST(survivors_go_on_through_memory)
     for (uint32_t victim = 0; victim < 4; victim++) {
         struct world_setup setup = setup_of(4);
         struct world_step step = {.order = WORLD_FORWARD};
-        struct world w;
         setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+        WORLD(w);
         (void)world_interrupted_run(&w, &setup, victim, 3, act_kill);
         world_run(&w, world_shrink_progress, NULL);
         for (uint32_t rank = 0; rank < 4; rank++)
@@ -166,7 +165,6 @@ TEST(survivors_go_on_through_memory)
             while (gf_trace_read(w.ranks[rank].gf, &record, 1) > 0) continue;
             assert_int_equal(record.algorithm, GF_ALGORITHM_DIRECT); /* the last, a vote */
         }
-        world_close(&w);
     }
 }
 
@@ -182,8 +180,8 @@ TEST(survivors_of_a_world_too_large_keep_to_messages)
     enum { WORLD = GF_DIRECT_RANKS_MAX + 2 };
     struct world_setup setup = setup_of(WORLD);
     struct world_step step = {.order = WORLD_FORWARD};
-    struct world w;
     setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+    WORLD(w);
     (void)world_interrupted_run(&w, &setup, WORLD - 1, 3, act_kill_two);
     world_run(&w, world_shrink_progress, NULL);
     world_run(&w, survivors_progress, &step);
@@ -196,5 +194,4 @@ TEST(survivors_of_a_world_too_large_keep_to_messages)
                 assert_true(gradient[e] == world_sum(WORLD - 2, t, e));
         }
     }
-    world_close(&w);
 }

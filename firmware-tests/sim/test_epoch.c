@@ -82,13 +82,12 @@ TEST(a_job_grows_while_a_member_dies)
         for (int32_t delay = -2000; delay < 4000; delay += 211) {
             const struct elastic_event after[] = {{2000, 3, START}, {2000 + delay, victim, KILL}, END};
             const struct elastic_event before[] = {{2000 + delay, victim, KILL}, {2000, 3, START}, END};
-            struct world w;
             char what[64];
             (void)snprintf(what, sizeof what, "member %u dies %d us after member 3 was started", victim, delay);
             if ((delay < 0) && (victim == 3)) continue;
+            WORLD(w);
             play(&w, 3, 4, (delay < 0) ? before : after);
             expect_world(&w, 0xf & ~(1u << victim), 2, what);
-            world_close(&w);
         }
     }
 }
@@ -96,11 +95,10 @@ TEST(a_job_grows_while_a_member_dies)
 TEST(a_member_id_is_given_once)
 {
     const struct elastic_event again[] = {{1000, 2, START}, {4000, 2, LEAVE}, {9000, 3, START}, END};
-    struct world w;
+    WORLD(w);
     play(&w, 2, 4, again);
     expect_left(&w, 2, "the first of id 2");
     expect_world(&w, 0xb, 0, "with member 3");
-    world_close(&w);
 }
 
 TEST(a_used_member_id_is_refused_to_a_new_process)
@@ -125,13 +123,12 @@ TEST(whoever_leaves_is_no_failure)
         for (uint32_t leaver = 0; leaver < size; leaver++) {
             for (int32_t at = 300; at < 4000; at += 613) {
                 const struct elastic_event list[] = {{at, leaver, LEAVE}, END};
-                struct world w;
                 char what[64];
                 (void)snprintf(what, sizeof what, "member %u of %u leaves at %d us", leaver, size, at);
+                WORLD(w);
                 play(&w, size, size, list);
                 expect_left(&w, leaver, what);
                 expect_world(&w, ((1u << size) - 1) & ~(1u << leaver), 0, what);
-                world_close(&w);
             }
         }
     }
@@ -144,14 +141,13 @@ TEST(one_leaves_while_another_dies)
             for (int32_t delay = 0; delay < 3000; delay += 157) {
                 const struct elastic_event list[] = {{1000, leaver, LEAVE},
                                                                {1000 + delay, victim, KILL}, END};
-                struct world w;
                 char what[64];
                 if (leaver == victim) continue;
                 (void)snprintf(what, sizeof what, "member %u leaves, %u dies %d us later", leaver, victim, delay);
+                WORLD(w);
                 play(&w, 4, 4, list);
                 expect_left(&w, leaver, what);
                 expect_world(&w, 0xf & ~(1u << leaver) & ~(1u << victim), 2, what);
-                world_close(&w);
             }
         }
     }
@@ -162,13 +158,12 @@ TEST(one_leaves_while_another_comes)
     for (uint32_t leaver = 0; leaver < 3; leaver++) {
         for (int32_t delay = 0; delay < 2000; delay += 97) {
             const struct elastic_event list[] = {{1000, 3, START}, {1000 + delay, leaver, LEAVE}, END};
-            struct world w;
             char what[64];
             (void)snprintf(what, sizeof what, "member %u leaves %d us after member 3 was started", leaver, delay);
+            WORLD(w);
             play(&w, 3, 4, list);
             expect_left(&w, leaver, what);
             expect_world(&w, 0xf & ~(1u << leaver), 0, what);
-            world_close(&w);
         }
     }
 }
@@ -186,15 +181,14 @@ TEST(a_survivor_that_is_not_named_is_waited_for)
             {500, 0, KILL}, {500, 1, KILL}, {500, 2, KILL}, {500, late, STOP}, {500, late - 1, STOP},
             {500 + by / 2, late - 1, GO_ON}, {500 + by, late, GO_ON}, END};
         struct world_setup setup = elastic_setup(ranks);
-        struct world w;
         char what[64];
         if ((late >= ranks) || ((ranks == 6) && (late == 3))) continue;
         (void)snprintf(what, sizeof what, "%u ranks, rank %u, %d ms late", ranks, late, by / 1000);
+        WORLD(w);
         elastic_play(&w, &setup, (ranks == 4) ? two : three);
         for (uint32_t rank = ranks / 2; rank < ranks; rank++)
             if ((w.ranks[rank].status != GF_OK) || (gf_world(w.ranks[rank].gf) != ranks / 2))
                 fail_msg("%s: rank %u: %s: %s", what, rank, gf_status_name(w.ranks[rank].status), w.ranks[rank].log);
-        world_close(&w);
     }
 }
 
@@ -203,19 +197,17 @@ TEST(a_survivor_that_never_comes_ends_the_job)
 {
     static const struct elastic_event script[] = {{500, 0, KILL}, {500, 1, KILL}, {500, 3, STOP}, END};
     struct world_setup setup = elastic_setup(4);
-    struct world w;
+    WORLD(w);
     elastic_play(&w, &setup, script);
     assert_int_equal(w.ranks[2].status, GF_ERR_QUORUM);
-    world_close(&w);
 }
 
 TEST(the_last_cannot_leave)
 {
     const struct elastic_event list[] = {{1000, 0, LEAVE}, END};
-    struct world w;
+    WORLD(w);
     play(&w, 2, 2, list);
     expect_left(&w, 0, "the first");
     assert_int_equal(gf_leave(w.ranks[1].gf), GF_ERR_STATE);
     assert_int_equal(gf_epoch_due(w.ranks[1].gf), 0);
-    world_close(&w);
 }

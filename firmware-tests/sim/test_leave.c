@@ -78,13 +78,12 @@ TEST(an_abort_ends_all_ranks_and_says_whose_it_was)
     static void (*const acts[])(struct world *w, uint32_t rank) = {act_abort, act_signal};
     for (uint32_t row = 0; row < 2 * 3 * 3; row++) {
         struct world_setup setup = brief_setup(3);
-        struct world w;
+        WORLD(w);
         uint64_t took_ns = world_interrupted_run(&w, &setup, row % 3, 1 + row / 3 % 3, acts[row / 9]);
         assert_true(took_ns < DRAIN_NS + 20000000); /* no deadline was waited for */
         for (uint32_t rank = 0; rank < 3; rank++)
             expect_named(&w, rank, (rank == row % 3) ? GF_ERR_ABORTED : GF_ERR_PEER, row % 3,
                          (rank == row % 3) ? NULL : "gave up: aborted by its appliance");
-        world_close(&w);
     }
 }
 
@@ -110,12 +109,11 @@ TEST(closing_in_the_middle_of_a_step_is_told_to_the_others)
 {
     for (uint32_t culprit = 0; culprit < 3; culprit++) {
         struct world_setup setup = brief_setup(3);
-        struct world w;
+        WORLD(w);
         (void)world_interrupted_run(&w, &setup, culprit, 2, act_close);
         for (uint32_t rank = 0; rank < 3; rank++)
             if (rank != culprit)
                 expect_named(&w, rank, GF_ERR_PEER, culprit, "closed its context while step was under way");
-        world_close(&w);
     }
 }
 
@@ -180,26 +178,24 @@ TEST(a_rank_that_is_cut_off_is_named_and_everybody_ends)
 {
     for (uint32_t culprit = 0; culprit < 4; culprit++) {
         struct world_setup setup = brief_setup(4);
-        struct world w;
+        WORLD(w);
         uint64_t took_ns = world_interrupted_run(&w, &setup, culprit, 2, act_cut);
         assert_true(took_ns < TIMEOUT_NS + ANSWER_NS + DRAIN_NS + 50000000);
         for (uint32_t rank = 0; rank < 4; rank++) /* from where the culprit stands, the others are gone */
             expect_named(&w, rank, GF_ERR_TIMEOUT, (rank != culprit) ? culprit : (culprit == 0) ? 1 : 0, NULL);
-        world_close(&w);
     }
 }
 
 TEST(two_ranks_that_cannot_reach_each_other_end_everybody)
 {
     struct world_setup setup = brief_setup(4);
-    struct world w;
     setup.config.exchange.algorithm = GF_ALGORITHM_RING;
+    WORLD(w);
     (void)world_interrupted_run(&w, &setup, 1, 2, act_cut_peer);
     for (uint32_t rank = 0; rank < 4; rank++) {
         world_expect_failed(&w, rank, GF_ERR_TIMEOUT);
         assert_string_equal(gf_error_last(w.ranks[rank].gf)->text, gf_error_last(w.ranks[0].gf)->text);
     }
-    world_close(&w);
 }
 
 /* ---- late, not dead ---- */

@@ -70,15 +70,14 @@ TEST(whoever_dies_and_is_started_again_comes_back)
                 for (size_t d = 0; d < LENGTH(delays_us); d++) {
                     struct world_setup setup = elastic_setup(size);
                     const struct elastic_event list[] = {{at, victim, KILL}, {at + delays_us[d], victim, START}, END};
-                    struct world w;
                     char what[96];
                     (void)snprintf(what, sizeof what, "world %u, rank %u dies at %d us, starts %d us later", size,
                                    victim, at, delays_us[d]);
+                    WORLD(w);
                     play(&w, &setup, list);
                     expect_world(&w, 0, what);
                     expect_sums(&w, 0, what);
                     came++;
-                    world_close(&w);
                 }
             }
         }
@@ -94,7 +93,6 @@ TEST(several_joiners_come_in)
             struct world_setup setup = elastic_setup(size);
             struct elastic_event list[12];
             uint32_t used = 0, count = (uint32_t)__builtin_popcount(dead);
-            struct world w;
             char what[64];
             if ((count < 2) || (2 * count > size)) continue; /* the others keep their quorum whoever saw whom die */
             (void)snprintf(what, sizeof what, "world %u, ranks %#x come back", size, dead);
@@ -104,10 +102,10 @@ TEST(several_joiners_come_in)
             for (uint32_t rank = 0; rank < size; rank++)
                 if ((dead >> rank) & 1u) list[used++] = (struct elastic_event){9000, rank, START};
             list[used] = (struct elastic_event)END;
+            WORLD(w);
             play(&w, &setup, list);
             expect_world(&w, 0, what);
             expect_sums(&w, 0, what);
-            world_close(&w);
         }
     }
 }
@@ -123,14 +121,13 @@ TEST(a_death_on_the_way_in_begins_it_anew)
                 struct world_setup setup = elastic_setup(4);
                 const struct elastic_event list[] = {{1000, first, KILL}, {6000, first, START},
                                                  {6000 + delay, second, KILL}, {40000, second, START}, END};
-                struct world w;
                 char what[96];
                 setup.config.optimizer.momentum = 0.5f;
                 (void)snprintf(what, sizeof what, "rank %u comes back, rank %u dies %d us later", first, second, delay);
+                WORLD(w);
                 play(&w, &setup, list);
                 expect_world(&w, 0, what);
                 deaths++;
-                world_close(&w);
             }
         }
     }
@@ -147,13 +144,12 @@ TEST(a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink)
         struct world_setup setup = elastic_setup(6);
         const struct elastic_event list[] = {
             {1000, 5, KILL}, {6000, 5, START}, {6000 + delay, 2, STOP}, {6000 + delay, 0, KILL}, END};
-        struct world w;
         char what[64];
         setup.config.exchange.timeout_ns = 4 * SECOND;
         (void)snprintf(what, sizeof what, "rank 5 comes back, 2 stops and 0 dies %d us later", delay);
+        WORLD(w);
         play(&w, &setup, list);
         expect_world(&w, 0x5, what);
-        world_close(&w);
     }
     print_message("the longest took %.3f s\n", (double)elastic.longest_ns * 1e-9);
     assert_true(elastic.longest_ns > SECOND); /* an eighth of join_timeout, and not half of it */
@@ -167,16 +163,15 @@ TEST(a_joiner_has_the_whole_state)
             for (int32_t at = 700; at < 6000; at += 411) {
                 struct world_setup setup = elastic_setup(3);
                 const struct elastic_event list[] = {{at, victim, KILL}, {at + 3000, victim, START}, END};
-                struct world w;
                 char what[96];
                 (void)snprintf(what, sizeof what, "variant %u, rank %u dies at %d us", (unsigned)v, victim, at);
                 elastic_variants[v](&setup.config);
                 setup.config.sparse.warmup_steps = 6; /* joiners in the dense part and behind it */
+                WORLD(w);
                 play(&w, &setup, list);
                 expect_world(&w, 0, what);
                 for (uint32_t rank = 1; rank < w.world; rank++)
                     assert_true(gf_loss_scale(w.ranks[rank].gf) == gf_loss_scale(w.ranks[0].gf));
-                world_close(&w);
             }
         }
     }
@@ -201,14 +196,13 @@ TEST(nobody_lets_it_in_before_the_deadline)
 {
     struct world_setup setup = elastic_setup(3);
     const struct elastic_event list[] = {{1000, 2, KILL}, {5000, 2, START}, END};
-    struct world w;
     setup.config.rendezvous.join_timeout_ns = SECOND;
     elastic.hooks.blind = true;
+    WORLD(w);
     play(&w, &setup, list);
     assert_int_equal(w.ranks[2].status, GF_ERR_QUORUM);
     world_expect_log(&w, 2, "before the deadline");
     expect_world(&w, 1u << 2, "the others");
-    world_close(&w);
 }
 
 static gf_status open_only(struct world *w, uint32_t rank, void *arg)

@@ -83,7 +83,8 @@ void world_restart(struct world *w, uint32_t rank);
 /* Closes every context that is open, all at once, and looks at what must hold then: the guards, and that no message is
  * under way. Ranks that are stopped die first. */
 void world_close(struct world *w);
-/* A world that is open (or only created) until the end of its block. */
+/* A world that is open (or only created) until the end of its block; WORLD: it is opened by somebody else, at once. */
+#define WORLD(w) struct world w __attribute__((cleanup(world_close)))
 #define WORLD_OPEN(w, setup) struct world w __attribute__((cleanup(world_close))); world_open(&w, setup)
 #define WORLD_CREATE(w, setup) struct world w __attribute__((cleanup(world_close))); world_create(&w, setup)
 
