@@ -128,6 +128,22 @@ TEST(reset_ends_all_and_begins_anew)
     }
 }
 
+TEST(a_drop_ends_all_and_keeps_the_region)
+{
+    static unsigned char source[1000], target[1000];
+    unsigned char *region;
+    SIM_WORLD_OPEN(w, &plain);
+    region = w.driver->region(w.links[1]);
+    region[0] = 1;
+    assert_int_equal(sim_world_recv(&w, 1, 0, 0, target, sizeof target, 0), GF_OK);
+    assert_int_equal(sim_world_send(&w, 0, 1, 0, source, sizeof source, 0), GF_OK);
+    w.driver->drop(w.links[1]);
+    assert_int_equal(sim_world_test(&w, 1, 0), GF_ERR_ABORTED);
+    assert_int_equal(sim_world_send(&w, 1, 0, 1, source, 1, 1), GF_ERR_STATE);
+    assert_true((w.driver->region(w.links[1]) == region) && (region[0] == 1));
+    sim_world_run(&w);
+}
+
 TEST(what_a_reset_finds_in_its_port_is_lost)
 {
     for (uint32_t i = 0; i < 2; i++) {
