@@ -59,7 +59,8 @@ int main(int argc, char **argv)
         return 2;
     }
     for (unsigned long i = 0; i < count; i++) {
-        int fd = stranger_connect(argv[1], (uint16_t)strtoul(argv[2], NULL, 10)), *slot = (open_count > 0) ? &open_fds[i % open_count] : NULL;
+        int *slot = (open_count > 0) ? &open_fds[i % open_count] : NULL;
+        int fd = stranger_connect(argv[1], (uint16_t)strtoul(argv[2], NULL, 10));
         if (fd < 0) {
             refused++;
             continue;
