@@ -1,6 +1,7 @@
 /* Proofs and MACs of the control channel, all of them keyed BLAKE2b. */
 #include "drivers/tcp/rendezvous_auth.h"
 
+#include "drivers/bytes.h"
 #include "drivers/rendezvous.h"
 
 #include <errno.h>
@@ -14,11 +15,16 @@
  * its label as one. All labels are of one length. */
 #define LABEL_BYTES 24u
 static const char label_file[LABEL_BYTES + 1] = "GradientFlow key 1      ";
-static const char label_coordinator[LABEL_BYTES + 1] = "GradientFlow rank 0     ";
-static const char label_rank[LABEL_BYTES + 1] = "GradientFlow rank       ";
-static const char label_hello[LABEL_BYTES + 1] = "GradientFlow hello      ";
-static const char label_link[LABEL_BYTES + 1] = "GradientFlow link       ";
 static const char label_macs[LABEL_BYTES + 1] = "GradientFlow MACs      ";
+static const struct proof_kind {
+    char label[LABEL_BYTES + 1];
+    size_t bytes;
+} proof_kinds[] = {
+    [GF_AUTH_COORDINATOR] = {"GradientFlow rank 0     ", GF_AUTH_PROOF_BYTES},
+    [GF_AUTH_RANK] = {"GradientFlow rank       ", GF_AUTH_PROOF_BYTES},
+    [GF_AUTH_HELLO] = {"GradientFlow hello      ", GF_AUTH_HELLO_BYTES},
+    [GF_AUTH_LINK] = {"GradientFlow link       ", GF_AUTH_PROOF_BYTES},
+};
 
 _Static_assert((GF_AUTH_MAC_BYTES >= crypto_generichash_BYTES_MIN) && (GF_AUTH_PROOF_BYTES == 32), "sizes");
 _Static_assert((LABEL_BYTES >= crypto_generichash_KEYBYTES_MIN) && (crypto_generichash_BYTES_MAX >= 64), "sizes");
@@ -71,7 +77,7 @@ static gf_status file_hash(struct gf_auth *auth_out, const char *path, int fd, o
                         (got < 0) ? strerror(error) : "its size changed while it was read");
 }
 
-gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out)
+static gf_status auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out)
 {
     struct gf_auth auth = {.on = true, .module = &gf_module_authentication};
     struct stat file;
@@ -95,17 +101,14 @@ gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fau
     return status;
 }
 
-gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out)
+static gf_status auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out)
 {
     *auth_out = (struct gf_auth){.on = true, .module = &gf_module_authentication};
     if (sodium_init() >= 0) return GF_OK;
     return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "sodium_init", 0, "libsodium could not be set up");
 }
 
-void gf_auth_nonce(unsigned char *nonce_out)
-{
-    randombytes_buf(nonce_out, GF_AUTH_NONCE_BYTES);
-}
+static void nonce_draw(unsigned char *nonce_out) { randombytes_buf(nonce_out, GF_AUTH_NONCE_BYTES); }
 
 /* BLAKE2b(key; label, said) */
 static void hash_said(const struct gf_auth *auth, const char *label, const void *said, size_t bytes,
@@ -120,50 +123,29 @@ static void hash_said(const struct gf_auth *auth, const char *label, const void 
     gf_auth_forget(&hash, sizeof hash);
 }
 
-void gf_auth_hello_put(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out)
+static void prove(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
+                  unsigned char *proof_out)
 {
-    hash_said(auth, label_hello, said, bytes, proof_out, GF_AUTH_HELLO_BYTES);
+    hash_said(auth, proof_kinds[proof].label, said, bytes, proof_out, proof_kinds[proof].bytes);
 }
 
-bool gf_auth_hello_fits(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof)
+static bool secret_fits(unsigned char *expected, const unsigned char *found, size_t bytes)
 {
-    unsigned char expected[GF_AUTH_HELLO_BYTES];
-    gf_auth_hello_put(auth, said, bytes, expected);
-    return sodium_memcmp(expected, proof, sizeof expected) == 0;
-}
-
-void gf_auth_prove(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
-                   unsigned char *proof_out)
-{
-    hash_said(auth, by_coordinator ? label_coordinator : label_rank, said, bytes, proof_out, GF_AUTH_PROOF_BYTES);
-}
-
-bool gf_auth_proof_fits(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
-                        const unsigned char *proof)
-{
-    unsigned char expected[GF_AUTH_PROOF_BYTES];
-    gf_auth_prove(auth, by_coordinator, said, bytes, expected);
-    bool fits = (sodium_memcmp(expected, proof, sizeof expected) == 0);
-    gf_auth_forget(expected, sizeof expected);
+    bool fits = (sodium_memcmp(expected, found, bytes) == 0);
+    gf_auth_forget(expected, bytes);
     return fits;
 }
 
-void gf_auth_link_prove(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out)
-{
-    hash_said(auth, label_link, said, bytes, proof_out, GF_AUTH_PROOF_BYTES);
-}
-
-bool gf_auth_link_proof_fits(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof)
+static bool proof_fits(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
+                       const unsigned char *found)
 {
     unsigned char expected[GF_AUTH_PROOF_BYTES];
-    gf_auth_link_prove(auth, said, bytes, expected);
-    bool fits = (sodium_memcmp(expected, proof, sizeof expected) == 0);
-    gf_auth_forget(expected, sizeof expected);
-    return fits;
+    prove(auth, proof, said, bytes, expected);
+    return secret_fits(expected, found, proof_kinds[proof].bytes);
 }
 
-void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
-                   struct gf_auth_mac *to_coordinator_out)
+static void macs_make(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
+                      struct gf_auth_mac *to_coordinator_out)
 {
     unsigned char keys[64];
     hash_said(auth, label_macs, said, bytes, keys, sizeof keys);
@@ -174,14 +156,18 @@ void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes, st
     gf_auth_forget(keys, sizeof keys);
 }
 
+static void count_put(unsigned char *out, uint64_t count)
+{
+    gf_put_u64(&(struct gf_put){out, sizeof count}, count);
+}
+
 /* BLAKE2b(key of the direction; number of the frame, frame) */
-void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
-                      size_t body_bytes, unsigned char *mac_out)
+static void mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body, size_t body_bytes,
+                    unsigned char *mac_out)
 {
     crypto_generichash_state hash;
     unsigned char count[8];
-    for (size_t i = 0; i < sizeof count; i++) count[i] = (unsigned char)(MAC->count >> (8 * i));
-    MAC->count++;
+    count_put(count, MAC->count++);
     (void)crypto_generichash_init(&hash, MAC->key, sizeof MAC->key, GF_AUTH_MAC_BYTES);
     (void)crypto_generichash_update(&hash, count, sizeof count);
     (void)crypto_generichash_update(&hash, head, head_bytes);
@@ -190,56 +176,44 @@ void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_byte
     gf_auth_forget(&hash, sizeof hash);
 }
 
-bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found)
+static bool mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found)
 {
     unsigned char expected[GF_AUTH_MAC_BYTES];
-    gf_auth_mac_put(MAC, frame, bytes, NULL, 0, expected);
-    bool fits = (sodium_memcmp(expected, found, sizeof expected) == 0);
-    gf_auth_forget(expected, sizeof expected);
-    return fits;
-}
-
-static void count_put(unsigned char *nonce_out, uint64_t count)
-{
-    memset(nonce_out, 0, crypto_aead_chacha20poly1305_ietf_NPUBBYTES);
-    for (size_t i = 0; i < sizeof count; i++) nonce_out[i] = (unsigned char)(count >> (8 * i));
+    mac_put(MAC, frame, bytes, NULL, 0, expected);
+    return secret_fits(expected, found, sizeof expected);
 }
 
 _Static_assert((crypto_aead_chacha20poly1305_ietf_KEYBYTES == GF_AUTH_PROOF_BYTES) &&
                (crypto_aead_chacha20poly1305_ietf_ABYTES == GF_AUTH_TAG_BYTES), "sizes");
 
-void gf_auth_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
-                     size_t bytes)
+static void record_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
+                           unsigned char *data, size_t bytes)
 {
-    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES];
+    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES] = {0};
     count_put(nonce, count);
     (void)crypto_aead_chacha20poly1305_ietf_encrypt(data, NULL, data, bytes, head, head_bytes, NULL, nonce, key);
 }
 
-bool gf_auth_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
-                     size_t bytes)
+static bool record_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes,
+                           unsigned char *data, size_t bytes)
 {
-    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES];
+    unsigned char nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES] = {0};
     count_put(nonce, count);
     bytes += GF_AUTH_TAG_BYTES;
     return crypto_aead_chacha20poly1305_ietf_decrypt(data, NULL, NULL, data, bytes, head, head_bytes, nonce, key) == 0;
 }
 
 const struct gf_auth_module gf_module_authentication = {
-    .open = gf_auth_open,
-    .open_keyless = gf_auth_open_keyless,
-    .nonce = gf_auth_nonce,
-    .prove = gf_auth_prove,
-    .proof_fits = gf_auth_proof_fits,
-    .hello_put = gf_auth_hello_put,
-    .hello_fits = gf_auth_hello_fits,
-    .link_prove = gf_auth_link_prove,
-    .link_proof_fits = gf_auth_link_proof_fits,
-    .MACs = gf_auth_macs,
-    .mac_put = gf_auth_mac_put,
-    .mac_fits = gf_auth_mac_fits,
-    .encrypt = gf_auth_encrypt,
-    .decrypt = gf_auth_decrypt,
+    .open = auth_open,
+    .open_keyless = auth_open_keyless,
+    .nonce = nonce_draw,
+    .prove = prove,
+    .proof_fits = proof_fits,
+    .MACs = macs_make,
+    .mac_put = mac_put,
+    .mac_fits = mac_fits,
+    .encrypt = record_encrypt,
+    .decrypt = record_decrypt,
 #if GF_WITH_UCX
     .connections_open = gf_proofs_open,
 #endif

@@ -34,63 +34,39 @@ struct gf_auth_mac {
     uint64_t count; /* frames so far: a frame that comes again or out of order does not fit */
 };
 
-/* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. The only call here that may fail. libsodium is
- * set up in it: that reads getrandom(), or /dev/urandom on a kernel without it, and neither allocates nor starts a
- * thread; no call below does either. */
-gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
 static inline void gf_auth_forget(void *secret, size_t bytes) { explicit_bzero(secret, bytes); }
-void gf_auth_nonce(unsigned char *nonce_out);
 
-/* The first frame of a connection has a proof in it, so that nothing is done for who has no key. Who has heard it can
- * repeat it, but not what follows it. */
-void gf_auth_hello_put(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out);
-bool gf_auth_hello_fits(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);
+/* What a proof is for: none fits for another, so it cannot be sent back to whom it came from. */
+typedef enum gf_auth_proof {
+    GF_AUTH_COORDINATOR, /* [GF_AUTH_PROOF_BYTES], as all but .. */
+    GF_AUTH_RANK,
+    GF_AUTH_HELLO,       /* [GF_AUTH_HELLO_BYTES]: in the first frame of a connection, so that nothing is done for who
+                          * has no key. Who has heard it can repeat it, but not what follows it */
+    GF_AUTH_LINK         /* in front of a connection of the link */
+} gf_auth_proof;
 
-/* said[bytes]: all that both sides have sent up to here, so that a proof fits one conversation only. by_coordinator
- * keeps a proof from being sent back to whom it came from. */
-void gf_auth_prove(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
-                   unsigned char *proof_out);
-bool gf_auth_proof_fits(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
-                        const unsigned char *proof);
-/* The proof in front of a connection of the link, made and checked; keyless: where the job has no key_file, the only
- * secret is what `said` begins with. Sets up libsodium, too. */
-gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out);
-void gf_auth_link_prove(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out);
-bool gf_auth_link_proof_fits(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);
-/* The keys of both directions, new for each conversation. */
-void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
-                   struct gf_auth_mac *to_coordinator_out);
-
-/* The MAC of the next frame, head[head_bytes] and body[body_bytes] in a row; both calls count it. */
-void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
-                      size_t body_bytes, unsigned char *mac_out);
-bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
-
-/* ChaCha20-Poly1305 in place: data[bytes] and the tag after it, which is over head[head_bytes] too. `count` may come
- * once under a key. False: it is not what was encrypted so. */
-void gf_auth_encrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
-                     size_t bytes);
-bool gf_auth_decrypt(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
-                     size_t bytes);
-
-/* The authentication module: these calls, for a driver that links libsodium only where it is named. */
+/* A driver links libsodium only where this table is named. */
 struct gf_auth_module {
+    /* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. Sets up libsodium, which reads getrandom(),
+     * or /dev/urandom on a kernel without it, and neither allocates nor starts a thread; nor does any call below. */
     gf_status (*open)(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
+    /* Where the job has no key_file: the only secret is what `said` begins with. */
     gf_status (*open_keyless)(struct gf_auth *auth_out, struct gf_fault *fault_out);
-    void (*nonce)(unsigned char *nonce_out);
-    void (*prove)(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
+    void (*nonce)(unsigned char *nonce_out); /* [GF_AUTH_NONCE_BYTES] */
+    /* said[bytes]: all that both sides have sent up to here, so that a proof fits one conversation only. */
+    void (*prove)(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
                   unsigned char *proof_out);
-    bool (*proof_fits)(const struct gf_auth *auth, bool by_coordinator, const void *said, size_t bytes,
-                       const unsigned char *proof);
-    void (*hello_put)(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out);
-    bool (*hello_fits)(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);
-    void (*link_prove)(const struct gf_auth *auth, const void *said, size_t bytes, unsigned char *proof_out);
-    bool (*link_proof_fits)(const struct gf_auth *auth, const void *said, size_t bytes, const unsigned char *proof);
+    bool (*proof_fits)(const struct gf_auth *auth, gf_auth_proof proof, const void *said, size_t bytes,
+                       const unsigned char *found);
+    /* The keys of both directions, new for each conversation. */
     void (*MACs)(const struct gf_auth *auth, const void *said, size_t bytes, struct gf_auth_mac *to_rank_out,
-                  struct gf_auth_mac *to_coordinator_out);
+                 struct gf_auth_mac *to_coordinator_out);
+    /* The MAC of the next frame, head[head_bytes] and body[body_bytes] in a row; both calls count it. */
     void (*mac_put)(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
                     size_t body_bytes, unsigned char *mac_out);
     bool (*mac_fits)(struct gf_auth_mac *MAC, const void *frame, size_t bytes, const unsigned char *found);
+    /* ChaCha20-Poly1305 in place: data[bytes] and the tag after it, which is over head[head_bytes] too. `count` may come
+     * once under a key. False: it is not what was encrypted so. */
     void (*encrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,
                     size_t bytes);
     bool (*decrypt)(const unsigned char *key, uint64_t count, const void *head, size_t head_bytes, unsigned char *data,

@@ -1,6 +1,8 @@
 /* Sockets of the control channel: addresses as text, options, listening and connecting. */
 #include "drivers/tcp/rendezvous_socket.h"
 
+#include "drivers/address.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -27,10 +29,11 @@ static bool ip_parse(const char *ip, struct gf_socket_address *address_out)
     return true;
 }
 
-static void port_set(struct gf_socket_address *address, in_port_t port_be)
+/* In network order. */
+static in_port_t *port_of(struct gf_socket_address *address)
 {
-    if (address->storage.ss_family == AF_INET) ((struct sockaddr_in *)&address->storage)->sin_port = port_be;
-    else ((struct sockaddr_in6 *)&address->storage)->sin6_port = port_be;
+    if (address->storage.ss_family == AF_INET) return &((struct sockaddr_in *)&address->storage)->sin_port;
+    return &((struct sockaddr_in6 *)&address->storage)->sin6_port;
 }
 
 static bool port_parse(const char *text, in_port_t *port_be_out)
@@ -59,7 +62,7 @@ bool gf_socket_address_parse(const char *text, const char *field, struct gf_sock
         /* Brackets are for IPv6 and for nothing else: 1::2:3 could be read in two ways. */
         if (ip_parse(ip, &address) && ((address.storage.ss_family == AF_INET6) == v6) &&
             port_parse(end + (v6 ? 2 : 1), &port_be)) {
-            port_set(&address, port_be);
+            *port_of(&address) = port_be;
             *address_out = address;
             return true;
         }
@@ -80,7 +83,7 @@ bool gf_socket_bind_parse(const char *text, struct gf_socket_address *address_ou
 
 void gf_socket_port_set(struct gf_socket_address *address, uint16_t port)
 {
-    port_set(address, htons(port));
+    *port_of(address) = htons(port);
 }
 
 bool gf_socket_ports_parse(const char *text, uint16_t *first_out, uint16_t *last_out, struct gf_fault *fault_out)
@@ -102,16 +105,15 @@ bool gf_socket_ports_parse(const char *text, uint16_t *first_out, uint16_t *last
 
 void gf_socket_port_copy(struct gf_socket_address *address, const struct gf_socket_address *from)
 {
-    port_set(address, (from->storage.ss_family == AF_INET)
-                          ? ((const struct sockaddr_in *)&from->storage)->sin_port
-                          : ((const struct sockaddr_in6 *)&from->storage)->sin6_port);
+    struct gf_place place;
+    if (gf_place_of(&from->storage, &place)) *port_of(address) = place.port;
 }
 
 bool gf_socket_own_address(int fd, struct gf_socket_address *address_out, bool any_port)
 {
     struct gf_socket_address address = {.bytes = sizeof address.storage};
     if (getsockname(fd, (struct sockaddr *)&address.storage, &address.bytes) != 0) return false;
-    if (any_port) port_set(&address, 0);
+    if (any_port) *port_of(&address) = 0;
     *address_out = address;
     return true;
 }
@@ -119,21 +121,17 @@ bool gf_socket_own_address(int fd, struct gf_socket_address *address_out, bool a
 void gf_socket_address_text(const struct gf_socket_address *address, char *text_out, size_t bytes)
 {
     char ip[INET6_ADDRSTRLEN] = "";
-    bool v4 = (address->storage.ss_family == AF_INET);
-    const struct sockaddr_in *as_v4 = (const struct sockaddr_in *)&address->storage;
-    const struct sockaddr_in6 *as_v6 = (const struct sockaddr_in6 *)&address->storage;
-    const void *from = v4 ? (const void *)&as_v4->sin_addr : (const void *)&as_v6->sin6_addr;
+    struct gf_place place;
     text_out[0] = 0;
-    if (inet_ntop(address->storage.ss_family, from, ip, sizeof ip) == NULL) return;
-    (void)snprintf(text_out, bytes, v4 ? "%s:%u" : "[%s]:%u", ip, ntohs(v4 ? as_v4->sin_port : as_v6->sin6_port));
+    if (!gf_place_of(&address->storage, &place) || (inet_ntop(place.family, place.ip, ip, sizeof ip) == NULL)) return;
+    (void)snprintf(text_out, bytes, (place.family == AF_INET) ? "%s:%u" : "[%s]:%u", ip, ntohs(place.port));
 }
 
 bool gf_socket_is_loopback(const struct gf_socket_address *address)
 {
-    if (address->storage.ss_family == AF_INET) {
-        return (ntohl(((const struct sockaddr_in *)&address->storage)->sin_addr.s_addr) >> 24) == 127;
-    }
     const struct in6_addr *v6 = &((const struct sockaddr_in6 *)&address->storage)->sin6_addr;
+    if (address->storage.ss_family == AF_INET)
+        return (ntohl(((const struct sockaddr_in *)&address->storage)->sin_addr.s_addr) >> 24) == 127;
     return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && (v6->s6_addr[12] == 127));
 }
 

@@ -39,8 +39,7 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
         }
     }
     if ((setup->key_file != NULL) && (setup->key_file[0] != 0)) {
-        tcp->authentication = setup->authentication;
-        if (tcp->authentication != NULL) return tcp->authentication->open(&tcp->auth, setup->key_file, fault_out);
+        if (setup->authentication != NULL) return setup->authentication->open(&tcp->auth, setup->key_file, fault_out);
         return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
                             "rendezvous.key_file: the authentication module is not linked");
     }
@@ -54,11 +53,7 @@ static gf_status addresses_set(struct tcp *tcp, const struct gf_rendezvous_setup
 
 static gf_status listener_open(struct tcp *tcp, struct gf_fault *fault_out)
 {
-    struct gf_socket_address at = tcp->to;
-    if (tcp->bind_to.bytes > 0) {
-        at = tcp->bind_to;
-        gf_socket_port_copy(&at, &tcp->to);
-    }
+    struct gf_socket_address at = gf_tcp_door_at(tcp);
     struct rlimit files;
     uint32_t needed = tcp->world + TCP_PENDING_MAX + 16; /* and a few for everything else in the process */
     if ((getrlimit(RLIMIT_NOFILE, &files) == 0) && (files.rlim_cur < needed)) {
@@ -109,8 +104,6 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     tcp->join_timeout_ns = setup->join_timeout_ns;
     tcp->log = setup->log;
     tcp->opened_ns = now_ns;
-    tcp->retry_at_ns = now_ns;
-    tcp->retry_ns = TCP_RETRY_FIRST_NS;
     tcp->epoll_fd = tcp->strangers_fd = -1;
     tcp->listen_fd = tcp->door_fd = -1;
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) tcp->pending[i].fd = -1;
@@ -126,7 +119,7 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
         gf_tcp_conn_init(&tcp->conns[i], i, TCP_CONN_NONE);
     tcp->door = tcp->to;
     if (setup->rejoin) gf_tcp_rejoin_begin(tcp, now_ns);
-    else if (!tcp_is_center(tcp)) tcp->conns[tcp->center].state = TCP_CONN_WAIT;
+    else if (!tcp_is_center(tcp)) gf_tcp_connect_wait(tcp, now_ns);
     tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll_fd >= 0) tcp->strangers_fd = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->strangers_fd < 0) {
@@ -147,6 +140,15 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
 
 /* ---- running ---- */
 
+static gf_status conn_ended(struct tcp *tcp, struct conn *conn, bool lives, struct gf_rendezvous_event *event_out)
+{
+    gf_tcp_conn_close(conn);
+    conn->state = TCP_CONN_DOWN;
+    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = conn->peer, .text = tcp->text,
+                                              .lives = lives};
+    return GF_OK;
+}
+
 static gf_status conn_event(struct tcp *tcp, struct conn *conn, uint64_t now_ns,
                             struct gf_rendezvous_event *event_out)
 {
@@ -165,11 +167,7 @@ static gf_status conn_event(struct tcp *tcp, struct conn *conn, uint64_t now_ns,
                                                   .payload = conn->in + GF_FRAME_HEADER_BYTES};
         return GF_OK;
     }
-    gf_tcp_conn_close(conn);
-    conn->state = TCP_CONN_DOWN;
-    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = conn->peer, .text = tcp->text,
-                                              .lives = conn->lives};
-    return GF_OK;
+    return conn_ended(tcp, conn, conn->lives, event_out);
 }
 
 static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, struct gf_rendezvous_event *event_out)
@@ -189,11 +187,7 @@ static gf_status event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns, st
         if ((status < 0) && tcp->reformed) { /* not the way, but others may be */
             (void)snprintf(tcp->text, sizeof tcp->text, "%.200s", tcp->base.fault.text);
             memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
-            gf_tcp_conn_close(conn);
-            conn->state = TCP_CONN_DOWN;
-            *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED, .rank = conn->peer,
-                                                      .text = tcp->text, .lives = true};
-            return GF_OK;
+            return conn_ended(tcp, conn, true, event_out);
         }
         if (status != GF_OK) return status;
         conn = &tcp->conns[tcp->center]; /* one that asked knows only now where that is */

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -26,22 +25,25 @@ void gf_tcp_pending_drop(struct pending *pending)
     pending->fd = -1;
 }
 
-static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code, const char *reason);
+static void stranger_drop(struct tcp *tcp, struct pending *pending, gf_log_level level, const char *what)
+{
+    gf_tcp_pending_drop(pending);
+    stranger_log(tcp, level, what);
+}
 
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
         if ((tcp->pending[i].fd < 0) || (now_ns - tcp->pending[i].since_ns < TCP_PENDING_NS)) continue;
-        gf_tcp_pending_drop(&tcp->pending[i]);
-        stranger_log(tcp, GF_LOG_WARN, "a connection did not say or prove who it is within 5 s");
+        stranger_drop(tcp, &tcp->pending[i], GF_LOG_WARN, "a connection did not say or prove who it is within 5 s");
     }
 }
 
-static uint32_t slots_of(const struct tcp *tcp, const unsigned char *from)
+static uint32_t slots_of(const struct tcp *tcp, const struct gf_place *from)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++)
-        count += (tcp->pending[i].fd >= 0) && (memcmp(tcp->pending[i].from, from, sizeof tcp->pending[i].from) == 0);
+        count += (tcp->pending[i].fd >= 0) && (memcmp(&tcp->pending[i].from, from, sizeof *from) == 0);
     return count;
 }
 
@@ -55,7 +57,7 @@ static uint32_t slot_find(const struct tcp *tcp, uint64_t now_ns)
     for (uint32_t i = 0; i < TCP_PENDING_MAX; i++) {
         if (pending[i].fd < 0) return i;
         if (pending[i].challenged && (now_ns - pending[i].since_ns < TCP_CHALLENGED_NS)) continue;
-        uint32_t holds = slots_of(tcp, pending[i].from);
+        uint32_t holds = slots_of(tcp, &pending[i].from);
         bool older = (found == TCP_PENDING_MAX) || (pending[i].since_ns < pending[found].since_ns);
         if ((holds < found_holds) || ((holds == found_holds) && !older)) continue;
         found = i;
@@ -64,13 +66,47 @@ static uint32_t slot_find(const struct tcp *tcp, uint64_t now_ns)
     return found;
 }
 
-static void from_set(struct pending *pending, const struct sockaddr_storage *address)
+/* Reasons are for ranks that were started wrongly, and those are few: in a flood most hear none. */
+static bool reason_is_due(struct tcp *tcp, const struct pending *pending)
 {
-    memset(pending->from, 0, sizeof pending->from);
-    if (address->ss_family == AF_INET)
-        memcpy(pending->from, &((const struct sockaddr_in *)address)->sin_addr, sizeof(struct in_addr));
-    else if (address->ss_family == AF_INET6)
-        memcpy(pending->from, &((const struct sockaddr_in6 *)address)->sin6_addr, sizeof pending->from);
+    if (pending->challenged) return true;
+    if (pending->since_ns >= tcp->reasons_since_ns + TCP_REASONS_NS) {
+        tcp->reasons_since_ns = pending->since_ns;
+        tcp->reasons = 0;
+    }
+    return ++tcp->reasons <= TCP_REASONS_MAX;
+}
+
+/* The other end hears tcp->text, if a reason is due; *event_out is what the caller may tell of it, where anybody listens
+ * to that. */
+static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code, uint32_t rank,
+                           struct gf_rendezvous_event *event_out)
+{
+    const size_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
+    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES + GF_AUTH_MAC_BYTES], sink[512];
+    struct gf_put put = {answer, bytes};
+    char what[GF_FRAME_REASON_BYTES + 32];
+    (void)snprintf(what, sizeof what, "refused a rank: %s", tcp->text);
+    stranger_log(tcp, GF_LOG_WARN, what);
+    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = rank, .text = tcp->text,
+                                              .unproven = gf_tcp_said_by_anybody(pending)};
+    if (!reason_is_due(tcp, pending)) {
+        gf_tcp_pending_drop(pending);
+        return;
+    }
+    gf_frame_header_put(&put, GF_FRAME_ANSWER, GF_FRAME_ANSWER_BYTES, tcp->job_id, tcp->rank);
+    gf_tcp_answer_put(put.at, code, tcp->text);
+    if (pending->challenged) {
+        struct gf_auth_mac to_rank, to_coordinator;
+        gf_tcp_pending_macs(tcp, pending, &to_rank, &to_coordinator);
+        tcp->auth.module->mac_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
+    }
+    /* A new socket has room for it. */
+    (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)shutdown(pending->fd, SHUT_WR);
+    (void)recv(pending->fd, sink, sizeof sink, MSG_DONTWAIT); /* unread bytes would turn the answer into a reset */
+    (void)close(pending->fd);
+    pending->fd = -1;
 }
 
 /* Without a key all ranks are on this host, and of one user. Where the kernel does not say whose the other end is,
@@ -81,9 +117,7 @@ static bool user_fits(struct tcp *tcp, struct pending *pending, struct gf_rendez
     if (!tcp->same_user || !gf_socket_peer_user(pending->fd, &user) || (user == geteuid())) return true;
     (void)snprintf(tcp->text, sizeof tcp->text, "user %u at the other end, this job is of user %u: without a "
                    "key_file all ranks run as one user", user, (unsigned)geteuid());
-    pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
-    *refused_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = GF_RANK_NONE, .text = tcp->text,
-                                                .unproven = true};
+    pending_refuse(tcp, pending, GF_ERR_MISMATCH, GF_RANK_NONE, refused_out);
     return false;
 }
 
@@ -99,15 +133,14 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct 
         return GF_AGAIN; /* anything else is a connection that has gone already */
     }
     struct pending *pending = &tcp->pending[slot];
-    if (pending->fd >= 0) {
-        gf_tcp_pending_drop(pending);
-        stranger_log(tcp, GF_LOG_WARN, "too many connections that do not say who they are, dropped the oldest");
-    }
+    if (pending->fd >= 0)
+        stranger_drop(tcp, pending, GF_LOG_WARN, "too many connections that do not say who they are, dropped the oldest");
     pending->fd = fd;
     pending->in_bytes = 0;
     pending->challenged = pending->held = pending->watched = false;
     pending->since_ns = now_ns;
-    from_set(pending, &address);
+    (void)gf_place_of(&address, &pending->from);
+    pending->from.port = 0;
     if (!user_fits(tcp, pending, event_out)) return tcp_is_center(tcp) ? GF_OK : GF_AGAIN;
     gf_status status = gf_tcp_pending_read(tcp, slot, event_out); /* its hello is mostly here already */
     if ((status != GF_AGAIN) || (pending->fd < 0)) return status;
@@ -117,18 +150,12 @@ gf_status gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns, struct 
     return GF_AGAIN;
 }
 
-void gf_tcp_answer_put(unsigned char *out, const struct tcp *tcp, gf_status code, const char *reason)
-{
-    struct gf_put put = {out, GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES};
-    gf_frame_header_put(&put, GF_FRAME_ANSWER, GF_FRAME_ANSWER_BYTES, tcp->job_id, tcp->rank);
-    gf_put_u32(&put, (uint32_t)code);
-    gf_put_text(&put, reason, GF_FRAME_REASON_BYTES);
-}
-
 /* Why this hello cannot come in: GF_OK if it can. ours_out: it is of this job, so that the job itself is ill. */
 static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *header, const struct gf_frame_hello *hello,
-                             uint64_t since_ns, char *reason, size_t reason_bytes, bool *ours_out)
+                             uint64_t since_ns, bool *ours_out)
 {
+    char *reason = tcp->text;
+    const size_t reason_bytes = GF_FRAME_REASON_BYTES;
     *ours_out = false;
     if (header->job_id != tcp->job_id) {
         (void)snprintf(reason, reason_bytes, "job id %" PRIu64 " at rank 0, %" PRIu64 " at rank %u", tcp->job_id,
@@ -149,52 +176,14 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
         (void)snprintf(reason, reason_bytes, "rank %u: expected 1 to %u", hello->rank, tcp->world - 1);
     } else {
         *ours_out = false; /* the first one serves the job well */
-        return gf_tcp_claim_take(tcp, hello, since_ns, reason, reason_bytes);
+        return gf_tcp_claim_take(tcp, hello, since_ns);
     }
     return GF_ERR_MISMATCH;
 }
 
-/* Reasons are for ranks that were started wrongly, and those are few: in a flood most hear none. */
-static bool reason_is_due(struct tcp *tcp, const struct pending *pending)
-{
-    if (pending->challenged) return true;
-    if (pending->since_ns >= tcp->reasons_since_ns + TCP_REASONS_NS) {
-        tcp->reasons_since_ns = pending->since_ns;
-        tcp->reasons = 0;
-    }
-    return ++tcp->reasons <= TCP_REASONS_MAX;
-}
-
-static void pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code, const char *reason)
-{
-    const size_t bytes = GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES;
-    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES + GF_AUTH_MAC_BYTES], sink[512];
-    char what[GF_FRAME_REASON_BYTES + 32];
-    (void)snprintf(what, sizeof what, "refused a rank: %s", reason);
-    stranger_log(tcp, GF_LOG_WARN, what);
-    if (!reason_is_due(tcp, pending)) {
-        gf_tcp_pending_drop(pending);
-        return;
-    }
-    gf_tcp_answer_put(answer, tcp, code, reason);
-    if (pending->challenged) {
-        struct gf_auth_mac to_rank, to_coordinator;
-        gf_tcp_pending_macs(tcp, pending, &to_rank, &to_coordinator);
-        tcp->authentication->mac_put(&to_rank, answer, bytes, NULL, 0, answer + bytes);
-    }
-    /* A new socket has room for it. */
-    (void)send(pending->fd, answer, pending->challenged ? sizeof answer : bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)shutdown(pending->fd, SHUT_WR);
-    (void)recv(pending->fd, sink, sizeof sink, MSG_DONTWAIT); /* unread bytes would turn the answer into a reset */
-    (void)close(pending->fd);
-    pending->fd = -1;
-}
-
 static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint32_t rank, bool rejoins)
 {
-    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES];
     struct conn *conn = &tcp->conns[rank];
-    gf_tcp_answer_put(answer, tcp, GF_OK, "");
     if (pending->watched) (void)gf_tcp_epoll_set(tcp, EPOLL_CTL_DEL, pending->fd, TCP_ABOUT_PENDING, 0);
     pending->watched = false;
     gf_socket_options_set(pending->fd, tcp->keepalive_ns);
@@ -210,7 +199,7 @@ static gf_status pending_promote(struct tcp *tcp, struct pending *pending, uint3
     conn->authenticated = pending->challenged;
     if (conn->authenticated) gf_tcp_pending_macs(tcp, pending, &conn->mac_out, &conn->mac_in);
     pending->fd = -1;
-    GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_ANSWER, answer + GF_FRAME_HEADER_BYTES, GF_FRAME_ANSWER_BYTES));
+    GF_ASSERT(gf_tcp_conn_answer(tcp, conn, GF_OK, ""));
     return GF_OK;
 }
 
@@ -230,22 +219,17 @@ static struct gf_frame_hello hello_get(const unsigned char *frame)
 static gf_status hello_take(struct tcp *tcp, struct pending *pending, const unsigned char *frame,
                             struct gf_rendezvous_event *event_out)
 {
-    const struct gf_frame_header head = gf_frame_header_get(frame), *header = &head;
+    const struct gf_frame_header header = gf_frame_header_get(frame);
     const struct gf_frame_hello hello = hello_get(frame);
-    bool ours = false;
-    *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = hello.rank,
-                                              .rejoins = hello.rejoins};
-    gf_status status = hello_check(tcp, header, &hello, pending->since_ns, tcp->text, GF_FRAME_REASON_BYTES,
-                                   &ours);
-    if (status == GF_OK) return pending_promote(tcp, pending, hello.rank, hello.rejoins);
-    bool believed = (tcp->auth.on == pending->challenged), unproven = gf_tcp_said_by_anybody(pending);
-    pending_refuse(tcp, pending, status, tcp->text);
-    if (!ours || !believed || hello.rejoins) return GF_AGAIN; /* a joiner that does not fit does not harm the job */
-    event_out->unproven = unproven;
-    event_out->kind = GF_RENDEZVOUS_REFUSED;
-    event_out->rank = (header->protocol == GF_FRAME_PROTOCOL) ? hello.rank : header->from;
-    event_out->text = tcp->text;
-    return GF_OK;
+    bool ours = false, believed = (tcp->auth.on == pending->challenged);
+    gf_status status = hello_check(tcp, &header, &hello, pending->since_ns, &ours);
+    if (status == GF_OK) {
+        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = hello.rank,
+                                                  .rejoins = hello.rejoins};
+        return pending_promote(tcp, pending, hello.rank, hello.rejoins);
+    }
+    pending_refuse(tcp, pending, status, (header.protocol == GF_FRAME_PROTOCOL) ? hello.rank : header.from, event_out);
+    return (ours && believed && !hello.rejoins) ? GF_OK : GF_AGAIN; /* a joiner that does not fit harms no job */
 }
 
 /* A hello of this job and protocol, before its sender is believed. */
@@ -256,25 +240,20 @@ static gf_status hello_meet(struct tcp *tcp, struct pending *pending, struct gf_
         (void)snprintf(tcp->text, sizeof tcp->text, tcp->auth.on ? "rank %u has no key_file, this job wants one"
                                                                  : "rank %u has a key_file, rank 0 has none",
                        hello.rank);
-        bool unproven = gf_tcp_said_by_anybody(pending);
-        pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
-        if (tcp->auth.on || hello.rejoins || !tcp_is_center(tcp)) return GF_AGAIN; /* anybody can say that */
-        *event_out = (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_REFUSED, .rank = hello.rank,
-                                                  .text = tcp->text, .unproven = unproven};
-        return GF_OK;
+        pending_refuse(tcp, pending, GF_ERR_MISMATCH, hello.rank, event_out);
+        return (tcp->auth.on || hello.rejoins || !tcp_is_center(tcp)) ? GF_AGAIN : GF_OK; /* anybody can say that */
     }
     if (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)) {
         (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key: its "
                        "key_file has other bytes", hello.rank);
-        pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
+        pending_refuse(tcp, pending, GF_ERR_MISMATCH, hello.rank, event_out);
         return GF_AGAIN;
     }
     if (!tcp_is_center(tcp)) {
         pending->held = (hello.version == GF_VERSION) && (hello.world == tcp->world) && (hello.rank < tcp->world) &&
                         (hello.rank != tcp->rank);
         if (pending->held) return GF_AGAIN;
-        gf_tcp_pending_drop(pending);
-        stranger_log(tcp, GF_LOG_INFO, "a hello that does not fit");
+        stranger_drop(tcp, pending, GF_LOG_INFO, "a hello that does not fit");
         return GF_AGAIN;
     }
     if (!tcp->auth.on) return hello_take(tcp, pending, pending->in, event_out);
@@ -300,21 +279,17 @@ static gf_status proof_take(struct tcp *tcp, struct pending *pending, struct gf_
     const struct gf_frame_hello hello = hello_get(pending->talk.said);
     if (gf_tcp_proof_fits(tcp, pending)) return hello_take(tcp, pending, pending->talk.said, event_out);
     (void)snprintf(tcp->text, sizeof tcp->text, "rank %u did not prove that it has this job's key", hello.rank);
-    pending_refuse(tcp, pending, GF_ERR_MISMATCH, tcp->text);
+    pending_refuse(tcp, pending, GF_ERR_MISMATCH, hello.rank, event_out);
     return GF_AGAIN;
 }
 
 static void pending_gone(struct tcp *tcp, struct pending *pending)
 {
-    char what[120];
-    if (!pending->challenged) {
-        stranger_log(tcp, GF_LOG_INFO, "a connection ended before it said who it is");
-    } else {
+    char what[120] = "a connection ended before it said who it is";
+    if (pending->challenged)
         (void)snprintf(what, sizeof what, "rank %u went away when it was challenged: it may have another key_file",
                        hello_get(pending->talk.said).rank);
-        stranger_log(tcp, GF_LOG_WARN, what);
-    }
-    gf_tcp_pending_drop(pending);
+    stranger_drop(tcp, pending, pending->challenged ? GF_LOG_WARN : GF_LOG_INFO, what);
 }
 
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out)
@@ -343,14 +318,12 @@ gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvo
     if ((header.magic != GF_FRAME_MAGIC) || (header.header_bytes < GF_FRAME_HEADER_BYTES) ||
         (!foreign && ((header.kind != GF_FRAME_HELLO) || (header.payload_bytes != GF_FRAME_HELLO_BYTES) ||
                       (header.header_bytes != GF_FRAME_HEADER_BYTES)))) {
-        gf_tcp_pending_drop(pending);
-        stranger_log(tcp, GF_LOG_WARN, "a stranger's bytes are no hello");
+        stranger_drop(tcp, pending, GF_LOG_WARN, "a stranger's bytes are no hello");
         return GF_AGAIN;
     }
     if (foreign && tcp->auth.on && (pending->in_bytes < want)) return GF_AGAIN;
     if (foreign && (!tcp_is_center(tcp) || (tcp->auth.on && !gf_tcp_hello_fits(tcp, pending)))) {
-        gf_tcp_pending_drop(pending);
-        stranger_log(tcp, GF_LOG_INFO, "a hello of another job or version");
+        stranger_drop(tcp, pending, GF_LOG_INFO, "a hello of another job or version");
         return GF_AGAIN;
     }
     if (foreign) return hello_take(tcp, pending, pending->in, event_out);

@@ -23,9 +23,9 @@ bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending)
     unsigned char *said = pending->talk.said;
     memcpy(said, pending->in, TCP_HELLO_FRAME_BYTES);
     header_put(tcp, frame, GF_FRAME_CHALLENGE, GF_FRAME_CHALLENGE_BYTES);
-    tcp->authentication->nonce(frame + GF_FRAME_HEADER_BYTES);
+    tcp->auth.module->nonce(frame + GF_FRAME_HEADER_BYTES);
     memcpy(said + TCP_HELLO_FRAME_BYTES, frame, GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES);
-    tcp->authentication->prove(&tcp->auth, true, said, TCP_TALK_CHALLENGE_BYTES,
+    tcp->auth.module->prove(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES,
                   frame + GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES);
     pending->challenged = true;
     pending->in_bytes = 0;
@@ -34,7 +34,7 @@ bool gf_tcp_challenge_send(struct tcp *tcp, struct pending *pending)
 
 bool gf_tcp_hello_fits(const struct tcp *tcp, const struct pending *pending)
 {
-    return tcp->authentication->hello_fits(&tcp->auth, pending->in, TCP_HELLO_PROVEN_BYTES,
+    return tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_HELLO, pending->in, TCP_HELLO_PROVEN_BYTES,
                                            pending->in + TCP_HELLO_PROVEN_BYTES);
 }
 
@@ -43,21 +43,21 @@ bool gf_tcp_proof_fits(struct tcp *tcp, struct pending *pending)
     const struct gf_frame_header header = gf_frame_header_get(pending->in);
     memcpy(pending->talk.said + TCP_TALK_CHALLENGE_BYTES, pending->in, GF_FRAME_HEADER_BYTES);
     return (header.kind == GF_FRAME_PROOF) &&
-           tcp->authentication->proof_fits(&tcp->auth, false, pending->talk.said, TCP_TALK_BYTES,
+           tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_RANK, pending->talk.said, TCP_TALK_BYTES,
                               pending->in + GF_FRAME_HEADER_BYTES);
 }
 
 void gf_tcp_pending_macs(const struct tcp *tcp, const struct pending *pending, struct gf_auth_mac *to_rank_out,
                           struct gf_auth_mac *to_coordinator_out)
 {
-    tcp->authentication->MACs(&tcp->auth, pending->talk.said, TCP_TALK_CHALLENGE_BYTES, to_rank_out, to_coordinator_out);
+    tcp->auth.module->MACs(&tcp->auth, pending->talk.said, TCP_TALK_CHALLENGE_BYTES, to_rank_out, to_coordinator_out);
 }
 
 void gf_tcp_hello_put(struct tcp *tcp, unsigned char *payload_out)
 {
     struct gf_put put = {payload_out, GF_FRAME_HELLO_BYTES};
     unsigned char nonce[GF_AUTH_NONCE_BYTES] = {0};
-    if (tcp->auth.on) tcp->authentication->nonce(nonce);
+    if (tcp->auth.on) tcp->auth.module->nonce(nonce);
     gf_put_u32(&put, GF_VERSION);
     gf_put_u32(&put, tcp->rank);
     gf_put_u32(&put, tcp->world);
@@ -67,7 +67,7 @@ void gf_tcp_hello_put(struct tcp *tcp, unsigned char *payload_out)
     memcpy(tcp->talk.said + GF_FRAME_HEADER_BYTES, payload_out, GF_FRAME_HELLO_BYTES);
     if (!tcp->auth.on) return;
     unsigned char *proof = tcp->talk.said + TCP_HELLO_PROVEN_BYTES; /* over the second half of the nonce */
-    tcp->authentication->hello_put(&tcp->auth, tcp->talk.said, TCP_HELLO_PROVEN_BYTES, proof);
+    tcp->auth.module->prove(&tcp->auth, GF_AUTH_HELLO, tcp->talk.said, TCP_HELLO_PROVEN_BYTES, proof);
     memcpy(payload_out + GF_FRAME_HELLO_BYTES - GF_AUTH_HELLO_BYTES, proof, GF_AUTH_HELLO_BYTES);
 }
 
@@ -77,15 +77,15 @@ gf_status gf_tcp_challenge_take(struct tcp *tcp, struct conn *conn)
     unsigned char *said = tcp->talk.said;
     const size_t head_bytes = GF_FRAME_HEADER_BYTES + GF_AUTH_NONCE_BYTES;
     memcpy(said + TCP_HELLO_FRAME_BYTES, conn->in, head_bytes);
-    if (!tcp->authentication->proof_fits(&tcp->auth, true, said, TCP_TALK_CHALLENGE_BYTES, conn->in + head_bytes)) {
+    if (!tcp->auth.module->proof_fits(&tcp->auth, GF_AUTH_COORDINATOR, said, TCP_TALK_CHALLENGE_BYTES, conn->in + head_bytes)) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
                             "what listens at %.50s did not prove to rank %u that it has the same key: the key_file "
                             "of rank 0 has other bytes, or it is not rank 0", tcp->address_text, tcp->rank);
     }
     header_put(tcp, said + TCP_TALK_CHALLENGE_BYTES, GF_FRAME_PROOF, GF_FRAME_PROOF_BYTES);
-    tcp->authentication->prove(&tcp->auth, false, said, TCP_TALK_BYTES, proof);
+    tcp->auth.module->prove(&tcp->auth, GF_AUTH_RANK, said, TCP_TALK_BYTES, proof);
     GF_ASSERT(gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_PROOF, proof, sizeof proof));
-    tcp->authentication->MACs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &conn->mac_in, &conn->mac_out);
+    tcp->auth.module->MACs(&tcp->auth, said, TCP_TALK_CHALLENGE_BYTES, &conn->mac_in, &conn->mac_out);
     conn->authenticated = true;
     conn->in_bytes = 0;
     return GF_AGAIN;

@@ -18,18 +18,14 @@ bool gf_tcp_said_by_anybody(const struct pending *pending)
 /* The other end hears why; gf_tcp_answer_take_back(). */
 static void claim_end(struct tcp *tcp, struct conn *conn, gf_status code, const char *reason)
 {
-    unsigned char answer[GF_FRAME_HEADER_BYTES + GF_FRAME_ANSWER_BYTES];
     if (conn->state == TCP_CONN_UP) {
-        gf_tcp_answer_put(answer, tcp, code, reason);
-        (void)gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_ANSWER, answer + GF_FRAME_HEADER_BYTES,
-                                    GF_FRAME_ANSWER_BYTES);
+        (void)gf_tcp_conn_answer(tcp, conn, code, reason);
         gf_tcp_conn_close(conn);
     }
     gf_tcp_conn_init(conn, conn->peer, TCP_CONN_NONE);
 }
 
-gf_status gf_tcp_claim_take(struct tcp *tcp, const struct gf_frame_hello *hello, uint64_t since_ns, char *reason,
-                           size_t reason_bytes)
+gf_status gf_tcp_claim_take(struct tcp *tcp, const struct gf_frame_hello *hello, uint64_t since_ns)
 {
     struct conn *conn = &tcp->conns[hello->rank];
     bool up = (conn->state == TCP_CONN_UP), anybody = up && conn->unproven;
@@ -38,7 +34,7 @@ gf_status gf_tcp_claim_take(struct tcp *tcp, const struct gf_frame_hello *hello,
     if (conn->state == TCP_CONN_NONE) return GF_OK;
     /* Who comes back takes the place of a connection that has ended, and so does a rank around another centre. */
     if (!up && (tcp->reformed || hello->rejoins || conn->rejoins)) return GF_OK;
-    (void)snprintf(reason, reason_bytes, "rank %u %s: was it started twice?", hello->rank,
+    (void)snprintf(tcp->text, GF_FRAME_REASON_BYTES, "rank %u %s: was it started twice?", hello->rank,
                    up ? "is here already" : "was here and has gone");
     /* It may try again: an end may not be seen yet. */
     return (hello->rejoins || anybody) ? GF_ERR_STATE : GF_ERR_MISMATCH;

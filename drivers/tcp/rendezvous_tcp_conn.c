@@ -25,11 +25,25 @@ bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, co
     gf_frame_header_put(&put, kind, bytes, tcp->job_id, tcp->rank);
     out_copy(conn, header, sizeof header);
     out_copy(conn, payload, bytes);
-    if (conn->authenticated) tcp->authentication->mac_put(&conn->mac_out, header, sizeof header, payload, bytes, MAC);
+    if (conn->authenticated) tcp->auth.module->mac_put(&conn->mac_out, header, sizeof header, payload, bytes, MAC);
     out_copy(conn, MAC, mac_bytes);
     tcp->base.sent_bytes += GF_FRAME_HEADER_BYTES + bytes + mac_bytes;
     gf_tcp_conn_flush(tcp, conn);
     return true;
+}
+
+void gf_tcp_answer_put(unsigned char *payload_out, gf_status code, const char *reason)
+{
+    struct gf_put put = {payload_out, GF_FRAME_ANSWER_BYTES};
+    gf_put_u32(&put, (uint32_t)code);
+    gf_put_text(&put, reason, GF_FRAME_REASON_BYTES);
+}
+
+bool gf_tcp_conn_answer(struct tcp *tcp, struct conn *conn, gf_status code, const char *reason)
+{
+    unsigned char answer[GF_FRAME_ANSWER_BYTES];
+    gf_tcp_answer_put(answer, code, reason);
+    return gf_tcp_conn_frame_put(tcp, conn, GF_FRAME_ANSWER, answer, sizeof answer);
 }
 
 void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn)
@@ -99,7 +113,7 @@ gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_h
         }
     }
     uint32_t frame_bytes = GF_FRAME_HEADER_BYTES + header.payload_bytes;
-    if (conn->authenticated && !tcp->authentication->mac_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
+    if (conn->authenticated && !tcp->auth.module->mac_fits(&conn->mac_in, conn->in, frame_bytes, conn->in + frame_bytes)) {
         conn->lives = true;
         (void)snprintf(tcp->text, sizeof tcp->text, "sent a frame whose MAC does not fit: it was changed, repeated or "
                        "put in on the way");

@@ -21,6 +21,13 @@ void gf_tcp_connect_again(struct tcp *tcp, struct conn *conn, uint64_t now_ns, i
     tcp->retry_ns = (2 * tcp->retry_ns < TCP_RETRY_MAX_NS) ? 2 * tcp->retry_ns : TCP_RETRY_MAX_NS;
 }
 
+void gf_tcp_connect_wait(struct tcp *tcp, uint64_t now_ns)
+{
+    tcp->conns[tcp->center].state = TCP_CONN_WAIT;
+    tcp->retry_at_ns = now_ns;
+    tcp->retry_ns = TCP_RETRY_FIRST_NS;
+}
+
 void gf_tcp_connect_begin(struct tcp *tcp, struct conn *conn, uint64_t now_ns)
 {
     tcp->tries++;
@@ -73,7 +80,7 @@ static gf_status answer_take(struct tcp *tcp, struct conn *conn)
     gf_status code = (gf_status)(int32_t)gf_get_u32(&get);
     gf_get_text(&get, reason, sizeof reason);
     conn->in_bytes = 0;
-    if (conn->authenticated && !tcp->authentication->mac_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes)) {
+    if (conn->authenticated && !tcp->auth.module->mac_fits(&conn->mac_in, conn->in, bytes, conn->in + bytes)) {
         return gf_fault_set(&tcp->base.fault, GF_ERR_MISMATCH, 0, "", 0,
                             "the answer of rank 0 at %.50s has a MAC that does not fit: it was changed on the way",
                             tcp->address_text);

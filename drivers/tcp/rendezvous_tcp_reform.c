@@ -86,18 +86,21 @@ static void door_close(struct tcp *tcp)
     tcp->door_at_ns = 0;
 }
 
+struct gf_socket_address gf_tcp_door_at(const struct tcp *tcp)
+{
+    struct gf_socket_address at = (tcp->bind_to.bytes > 0) ? tcp->bind_to : tcp->door;
+    gf_socket_port_copy(&at, &tcp->door);
+    return at;
+}
+
 /* Where the host of a new centre does not have the job's address, it listens at that port of its own: who is to come
  * back is told the host. Where rank 0 lives on without the others, stopped perhaps, the address is still its own. */
 void gf_tcp_door_try(struct tcp *tcp, uint64_t now_ns)
 {
-    struct gf_socket_address at = tcp->door, own;
+    struct gf_socket_address at = gf_tcp_door_at(tcp), own;
     struct gf_fault fault = {0};
     if ((tcp->door_fd >= 0) || !tcp->reformed || (now_ns < tcp->door_at_ns)) return;
     tcp->door_at_ns = now_ns + TCP_DOOR_NS;
-    if (tcp->bind_to.bytes > 0) {
-        at = tcp->bind_to;
-        gf_socket_port_copy(&at, &tcp->door);
-    }
     tcp->door_fd = gf_socket_listen(&at, "the job's address", &fault);
     if ((tcp->door_fd < 0) && (fault.foreign_code == EADDRNOTAVAIL) &&
         gf_socket_own_address(tcp->listen_fd, &own, false)) {
@@ -122,9 +125,7 @@ void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
     tcp->center = (tcp->rank == 0) ? 1 : 0;
     tcp->to = tcp->door;
     gf_socket_address_text(&tcp->door, tcp->address_text, sizeof tcp->address_text);
-    tcp->conns[tcp->center].state = TCP_CONN_WAIT;
-    tcp->retry_at_ns = now_ns;
-    tcp->retry_ns = TCP_RETRY_FIRST_NS;
+    gf_tcp_connect_wait(tcp, now_ns);
 }
 
 struct conn *gf_tcp_rejoin_end(struct tcp *tcp, uint32_t center)
@@ -181,9 +182,7 @@ gf_status gf_tcp_reform(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint3
     if (tcp_is_center(tcp)) return tcp->base.fault.code;
     tcp->to = to;
     tcp->opened_ns = now_ns;
-    tcp->retry_at_ns = now_ns;
-    tcp->retry_ns = TCP_RETRY_FIRST_NS;
     tcp->tries = 0;
-    tcp->conns[coordinator].state = TCP_CONN_WAIT;
+    gf_tcp_connect_wait(tcp, now_ns);
     return GF_AGAIN;
 }

@@ -16,6 +16,7 @@
 #ifndef GF_RENDEZVOUS_TCP_STATE_H
 #define GF_RENDEZVOUS_TCP_STATE_H
 
+#include "drivers/address.h"
 #include "drivers/tcp/rendezvous_frame.h"
 #include "drivers/tcp/rendezvous_socket.h"
 
@@ -81,7 +82,7 @@ struct pending {
     bool challenged; /* its hello was good, its proof is awaited */
     bool held;       /* its hello is whole, and this rank is not the centre yet */
     bool watched;    /* by epoll */
-    unsigned char from[16]; /* its address, for the limits */
+    struct gf_place from; /* its address without a port, for the limits */
     struct talk talk;
     unsigned char in[TCP_HELLO_FRAME_BYTES];
 };
@@ -94,7 +95,6 @@ struct tcp {
     uint64_t keepalive_ns;
     struct gf_log log;
     struct gf_auth auth;
-    const struct gf_auth_module *authentication; /* of all that auth.on allows */
     struct talk talk; /* the other ranks, with rank 0 */
     uint32_t center;  /* rank that coordinates */
     bool rejoins;      /* on its way back into the job: which rank is the centre is seen from its answer */
@@ -145,6 +145,8 @@ gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t abou
 
 /* rendezvous_tcp_conn.c: one connection. */
 bool gf_tcp_conn_frame_put(struct tcp *tcp, struct conn *conn, uint32_t kind, const void *payload, uint32_t bytes);
+void gf_tcp_answer_put(unsigned char *payload_out, gf_status code, const char *reason); /* [GF_FRAME_ANSWER_BYTES] */
+bool gf_tcp_conn_answer(struct tcp *tcp, struct conn *conn, gf_status code, const char *reason);
 void gf_tcp_conn_flush(struct tcp *tcp, struct conn *conn);
 /* GF_OK: a whole frame is in conn->in and *header_out; GF_AGAIN: not yet; GF_ERR_PEER: the end, tcp->text says how. */
 gf_status gf_tcp_conn_read(struct tcp *tcp, struct conn *conn, struct gf_frame_header *header_out);
@@ -152,6 +154,7 @@ void gf_tcp_conn_close(struct conn *conn);
 
 /* rendezvous_tcp_connect.c: the way to the centre. answer_read: GF_OK: come in; GF_AGAIN: not yet, or to be tried
  * again. */
+void gf_tcp_connect_wait(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_connect_again(struct tcp *tcp, struct conn *conn, uint64_t now_ns, int error);
 void gf_tcp_connect_begin(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
 void gf_tcp_connect_end(struct tcp *tcp, struct conn *conn, uint64_t now_ns);
@@ -166,19 +169,18 @@ gf_status gf_tcp_held_take(struct tcp *tcp, struct gf_rendezvous_event *event_ou
 void gf_tcp_pending_drop(struct pending *pending);
 gf_status gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 void gf_tcp_pending_expire(struct tcp *tcp, uint64_t now_ns);
-void gf_tcp_answer_put(unsigned char *out, const struct tcp *tcp, gf_status code, const char *reason);
 
 /* rendezvous_tcp_claim.c: rank 0, who is taken for which rank. */
 bool gf_tcp_said_by_anybody(const struct pending *pending);
-/* GF_OK: who said `hello` may come in; who was taken for that rank and said nothing is gone. Else why not. */
-gf_status gf_tcp_claim_take(struct tcp *tcp, const struct gf_frame_hello *hello, uint64_t since_ns, char *reason,
-                           size_t reason_bytes);
+/* GF_OK: who said `hello` may come in; who was taken for that rank and said nothing is gone. Else tcp->text says why. */
+gf_status gf_tcp_claim_take(struct tcp *tcp, const struct gf_frame_hello *hello, uint64_t since_ns);
 bool gf_tcp_reject(struct gf_rendezvous *rendezvous, uint32_t rank, const char *reason);
 void gf_tcp_joined(struct gf_rendezvous *rendezvous);
 
 /* rendezvous_tcp_reform.c: a star around another rank. */
 void gf_tcp_conn_init(struct conn *conn, uint32_t peer, conn_state state);
 void gf_tcp_listen_own(struct tcp *tcp, int fd); /* fd: a connection that stands, from our own address */
+struct gf_socket_address gf_tcp_door_at(const struct tcp *tcp); /* of this host, for the job's address */
 void gf_tcp_door_try(struct tcp *tcp, uint64_t now_ns);
 void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns);
 /* Its answer has come from rank `center`: the connection is where it belongs; NULL: there is no such rank. */

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,22 +35,6 @@ bool gf_conn_calls_are_ours(void)
 {
     return (__real_listen != NULL) && (__real_accept != NULL) && (__real_connect != NULL) && (__real_send != NULL) &&
            (__real_sendmsg != NULL) && (__real_recv != NULL) && (__real_close != NULL);
-}
-
-bool gf_proof_place_of(int fd, bool of_peer, struct gf_proof_place *place_out)
-{
-    struct sockaddr_storage at = {0};
-    socklen_t bytes = sizeof at;
-    const struct sockaddr_in *in = (const struct sockaddr_in *)&at;
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&at;
-    int failed = (of_peer ? getpeername : getsockname)(fd, (struct sockaddr *)&at, &bytes);
-    *place_out = (struct gf_proof_place){0};
-    if ((failed != 0) || ((at.ss_family != AF_INET) && (at.ss_family != AF_INET6))) return false;
-    place_out->family = at.ss_family;
-    place_out->port = (at.ss_family == AF_INET) ? in->sin_port : in6->sin6_port;
-    if (at.ss_family == AF_INET) memcpy(place_out->ip, &in->sin_addr, sizeof in->sin_addr);
-    else memcpy(place_out->ip, &in6->sin6_addr, sizeof in6->sin6_addr);
-    return true;
 }
 
 /* ---- coming and going ---- */
@@ -120,7 +103,7 @@ static void conn_end(struct gf_conn *conn, int error, const char *why)
 
 /* ---- proofs ---- */
 
-#define SAID_BYTES (5 + GF_AUTH_NONCE_BYTES + 2 * sizeof(struct gf_proof_place) + 2 * GF_AUTH_NONCE_BYTES)
+#define SAID_BYTES (5 + GF_AUTH_NONCE_BYTES + 2 * sizeof(struct gf_place) + 2 * GF_AUTH_NONCE_BYTES)
 static size_t said_put(const struct gf_conn *conn, int part, unsigned char *said_out)
 {
     size_t at = 0, nonce_bytes = (part == PART_HELLO) ? GF_AUTH_NONCE_BYTES : 2 * GF_AUTH_NONCE_BYTES;
@@ -137,14 +120,14 @@ static size_t said_put(const struct gf_conn *conn, int part, unsigned char *said
 static void prove(const struct gf_conn *conn, int part, unsigned char *proof_out)
 {
     unsigned char said[SAID_BYTES];
-    conn->of->auth.module->link_prove(&conn->of->auth, said, said_put(conn, part, said), proof_out);
+    conn->of->auth.module->prove(&conn->of->auth, GF_AUTH_LINK, said, said_put(conn, part, said), proof_out);
     gf_auth_forget(said, sizeof said);
 }
 
 static bool proof_fits(const struct gf_conn *conn, int part, const unsigned char *proof)
 {
     unsigned char said[SAID_BYTES];
-    bool fits = conn->of->auth.module->link_proof_fits(&conn->of->auth, said, said_put(conn, part, said), proof);
+    bool fits = conn->of->auth.module->proof_fits(&conn->of->auth, GF_AUTH_LINK, said, said_put(conn, part, said), proof);
     gf_auth_forget(said, sizeof said);
     return fits;
 }
@@ -161,7 +144,7 @@ static void keys_make(struct gf_conn *conn)
 static void hello_send(struct gf_conn *conn)
 {
     unsigned char hello[HELLO_BYTES];
-    if (!gf_proof_place_of(conn->fd, false, &conn->caller)) return conn_end(conn, errno, NULL);
+    if (!gf_place_of_fd(conn->fd, false, &conn->caller)) return conn_end(conn, errno, NULL);
     conn->of->auth.module->nonce(conn->nonces);
     memcpy(hello, magic, MAGIC_BYTES);
     memcpy(hello + MAGIC_BYTES, &conn->of->rank, 4);
@@ -178,7 +161,7 @@ bool gf_conn_accept(struct gf_proofs *proofs, int fd)
     struct gf_conn *conn, at = {.of = proofs, .fd = fd};
     if (__real_recv(fd, hello, sizeof hello, MSG_DONTWAIT) != (ssize_t)sizeof hello) return false;
     if (memcmp(hello, magic, MAGIC_BYTES) != 0) return false;
-    if (!gf_proof_place_of(fd, false, &at.listener) || !gf_proof_place_of(fd, true, &at.caller)) return false;
+    if (!gf_place_of_fd(fd, false, &at.listener) || !gf_place_of_fd(fd, true, &at.caller)) return false;
     memcpy(&at.peer, hello + MAGIC_BYTES, sizeof at.peer);
     memcpy(at.secret, proofs->own.secret, sizeof at.secret);
     memcpy(at.nonces, hello + MAGIC_BYTES + 4, GF_AUTH_NONCE_BYTES);
@@ -278,19 +261,13 @@ gf_status gf_proofs_progress(struct gf_proofs *proofs, uint64_t now_ns, struct g
 int gf_conn_connect(int fd, const struct sockaddr *address, socklen_t bytes)
 {
     struct sockaddr_storage to = {0};
-    struct gf_proof_place listener = {.family = (address != NULL) ? address->sa_family : 0};
+    struct gf_place listener;
     struct gf_conn *conn;
     bool known;
     if ((address == NULL) || (bytes > sizeof to)) return __real_connect(fd, address, bytes);
     memcpy(&to, address, bytes);
-    if (listener.family == AF_INET) {
-        listener.port = ((struct sockaddr_in *)&to)->sin_port;
-        memcpy(listener.ip, &((struct sockaddr_in *)&to)->sin_addr, sizeof(struct in_addr));
-    } else if (listener.family == AF_INET6) {
-        listener.port = ((struct sockaddr_in6 *)&to)->sin6_port;
-        memcpy(listener.ip, &((struct sockaddr_in6 *)&to)->sin6_addr, sizeof(struct in6_addr));
-    }
-    conn = gf_conn_to(&listener, fd, &known);
+    known = gf_place_of(&to, &listener);
+    conn = known ? gf_conn_to(&listener, fd, &known) : NULL;
     if (!known) return __real_connect(fd, address, bytes);
     if (conn == NULL) {
         errno = ENOBUFS;

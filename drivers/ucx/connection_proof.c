@@ -3,7 +3,6 @@
 #include "drivers/ucx/connection_record.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -27,26 +26,16 @@ void gf_proofs_unlock(void)
     __atomic_clear(&links_locked, __ATOMIC_RELEASE);
 }
 
-static bool places_equal(const struct gf_proof_place *a, const struct gf_proof_place *b)
+static bool places_equal(const struct gf_place *a, const struct gf_place *b)
 {
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-static bool own_place(int fd, struct gf_proof_place *place_out)
-{
-    return gf_proof_place_of(fd, false, place_out);
-}
-
 /* ---- what a link does ---- */
-
-static uint32_t conns_of(const struct gf_link_setup *setup)
-{
-    return (setup->world - 1) * GF_PROOF_CONNS_A_PEER + GF_PROOF_CONNS_A_PEER;
-}
 
 size_t gf_proofs_bytes(const struct gf_link_setup *setup)
 {
-    return setup->world * sizeof(struct gf_proof_offer) + 2 * 64 + conns_of(setup) *
+    return setup->world * sizeof(struct gf_proof_offer) + 2 * 64 + setup->world * GF_PROOF_CONNS_A_PEER *
            (sizeof(struct gf_conn) + sizeof(struct gf_conn *) + (setup->encryption ? sizeof(struct gf_record) : 0));
 }
 
@@ -61,7 +50,7 @@ gf_status gf_proofs_open(struct gf_proofs *proofs, const struct gf_link_setup *s
     proofs->peers = memory;
     proofs->peer_count = setup->world;
     proofs->conns = aligned(&proofs->peers[setup->world]);
-    proofs->conn_count = conns_of(setup);
+    proofs->conn_count = setup->world * GF_PROOF_CONNS_A_PEER;
     proofs->by_fd = (struct gf_conn **)&proofs->conns[proofs->conn_count];
     if (setup->encryption) proofs->records = aligned(&proofs->by_fd[proofs->conn_count]);
     proofs->keyed = (setup->key_file != NULL) && (setup->key_file[0] != '\0');
@@ -88,13 +77,10 @@ void gf_proofs_begin(struct gf_proofs *proofs)
 }
 
 /* UCX opens more devices than it keeps. */
-static bool listens_there(int fd, const struct gf_proof_place *place)
+static bool listens_there(int fd, const struct gf_place *place)
 {
-    struct gf_proof_place own;
-    int listens = 0;
-    socklen_t bytes = sizeof listens;
-    return (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) == 0) && (listens != 0) && own_place(fd, &own) &&
-           places_equal(&own, place);
+    struct gf_place own;
+    return gf_fd_listens(fd) && gf_place_of_fd(fd, false, &own) && places_equal(&own, place);
 }
 
 void gf_proofs_begun(struct gf_proofs *proofs)
@@ -109,7 +95,7 @@ void gf_proofs_begun(struct gf_proofs *proofs)
         proofs->fds[kept] = proofs->fds[i];
         own->listeners[kept++] = own->listeners[i];
     }
-    for (uint32_t i = kept; i < own->listener_count; i++) own->listeners[i] = (struct gf_proof_place){0};
+    for (uint32_t i = kept; i < own->listener_count; i++) own->listeners[i] = (struct gf_place){0};
     own->listener_count = kept;
     gf_proofs_unlock();
 }
@@ -148,10 +134,10 @@ void gf_proofs_peer(struct gf_proofs *proofs, uint32_t peer, const struct gf_pro
 int gf_conn_listen(int fd, int backlog)
 {
     struct gf_proofs *proofs = opening;
-    struct gf_proof_place place;
+    struct gf_place place;
     const int seconds = DEFER_SECONDS;
     uint32_t i = 0;
-    if ((proofs == NULL) || !own_place(fd, &place) || !gf_conn_calls_are_ours()) return __real_listen(fd, backlog);
+    if ((proofs == NULL) || !gf_place_of_fd(fd, false, &place) || !gf_conn_calls_are_ours()) return __real_listen(fd, backlog);
     while ((i < proofs->own.listener_count) && (proofs->fds[i] != fd)) i++; /* closed by UCX and got again */
     if (i == GF_PROOF_LISTENERS_MAX) {
         errno = ENOBUFS; /* link.devices names too many */
@@ -223,7 +209,7 @@ struct gf_conn *gf_conn_of(int fd)
     return conn;
 }
 
-struct gf_conn *gf_conn_to(const struct gf_proof_place *place, int fd, bool *known_out)
+struct gf_conn *gf_conn_to(const struct gf_place *place, int fd, bool *known_out)
 {
     struct gf_conn *conn = NULL;
     *known_out = false;

@@ -25,6 +25,7 @@
 #ifndef GF_CONNECTION_PROOF_H
 #define GF_CONNECTION_PROOF_H
 
+#include "drivers/address.h"
 #include "drivers/link.h"
 #include "drivers/tcp/rendezvous_auth.h"
 
@@ -36,18 +37,11 @@
 /* Of each pair of ranks: UCX connects once a network device and lane, at times from both ends. */
 #define GF_PROOF_CONNS_A_PEER 4u
 
-/* An IP address and port as compared and hashed; unused bytes are zero. */
-struct gf_proof_place {
-    uint16_t family; /* AF_INET or AF_INET6; 0: none */
-    uint16_t port;   /* in network order, as the address is */
-    unsigned char ip[16];
-};
-
 /* What a rank tells its peers: where its worker listens, and the secret that they need there. */
 struct gf_proof_offer {
     unsigned char secret[GF_AUTH_NONCE_BYTES];
     uint32_t listener_count; /* 0: this process does not check who connects */
-    struct gf_proof_place listeners[GF_PROOF_LISTENERS_MAX];
+    struct gf_place listeners[GF_PROOF_LISTENERS_MAX];
 };
 _Static_assert(sizeof(struct gf_proof_offer) == 36 + GF_PROOF_LISTENERS_MAX * 20, "no padding: it travels as it is");
 
@@ -74,7 +68,7 @@ struct gf_conn {
     int error;       /* ENDED: errno, or 0: closed by its other end */
     const char *why; /* or why this end ended it */
     uint64_t ended_ns;
-    struct gf_proof_place listener, caller;
+    struct gf_place listener, caller;
     unsigned char secret[GF_AUTH_NONCE_BYTES];     /* the listener's */
     unsigned char nonces[2 * GF_AUTH_NONCE_BYTES]; /* the caller's, the listener's */
     unsigned char in[2 * GF_AUTH_NONCE_BYTES];     /* of what is awaited */
@@ -131,7 +125,6 @@ gf_status gf_proofs_progress(struct gf_proofs *proofs, uint64_t now_ns, struct g
 
 void gf_proofs_lock(void);
 void gf_proofs_unlock(void);
-bool gf_proof_place_of(int fd, bool of_peer, struct gf_proof_place *place_out);
 /* accept(): a hello that proves the key was read from fd, and the answer is sent. */
 bool gf_conn_accept(struct gf_proofs *proofs, int fd);
 /* All of GF_PROOF_CALLS come through here. Of a dynamic UCX either all do or none, and none is seen to listen. */
@@ -142,7 +135,7 @@ struct gf_conn *gf_conn_find(struct gf_proofs *proofs, int fd);
 /* That of fd in any link, or NULL. */
 struct gf_conn *gf_conn_of(int fd);
 /* The same for a connection to where a peer listens, with its rank and secret. */
-struct gf_conn *gf_conn_to(const struct gf_proof_place *place, int fd, bool *known_out);
+struct gf_conn *gf_conn_to(const struct gf_place *place, int fd, bool *known_out);
 /* Those of the worker that is gone are forgotten. */
 void gf_conns_forget(struct gf_proofs *proofs);
 

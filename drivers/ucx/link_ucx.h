@@ -1,13 +1,15 @@
 /* What the files of the UCX link share; nobody else includes this.
- *     link_ucx.c         messages: the driver table, posting, testing, progress, sleeping
- *     link_ucx_open.c    UCX itself: its settings, its log, open, close, reset
+ *     link_ucx.c           messages: the driver table, posting, testing, progress, sleeping
+ *     link_ucx_open.c      UCX itself: its settings, its log, open, close, reset
  *     link_ucx_settings.c  what UCX is told, and whether it heard
  *     link_ucx_resources.c what this UCX can open
- *     link_ucx_region.c  the exchange region and peers: endpoint addresses, connecting, mapping, flags
- *     link_ucx_shm.c     what shared memory needs of this host
- *     link_ucx_pages.c   what pages the kernel gave for it
- *     link_ucx_guard.c   who may connect; connection_proof.c does it, without UCX's headers
- *     link_ucx_device.c  device memory: whether UCX reaches it, and what UCX needs for that */
+ *     link_ucx_devices.c   which network devices are this rank's
+ *     link_ucx_region.c    the exchange region and peers: endpoint addresses, connecting, mapping, flags
+ *     link_ucx_shm.c       what shared memory needs of this host
+ *     link_ucx_pages.c     what pages the kernel gave for it
+ *     link_ucx_guard.c     who may connect; connection*.c do it, without UCX's headers
+ *     link_ucx_device.c    device memory: whether UCX reaches it, and what UCX needs for that
+ * Calls of UCX are led to connection*.c, device_order.c, segment_names.c and ucx_aborts.c (ucx.mk, dynamic_calls.c). */
 #ifndef GF_LINK_UCX_H
 #define GF_LINK_UCX_H
 
@@ -99,6 +101,8 @@ static inline struct gf_ucx *gf_ucx_of(struct gf_link *link)
 __attribute__((format(printf, 6, 7))) gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer,
                                                              const char *call, ucs_status_t status, const char *format,
                                                              ...);
+/* .. of a set-up that cannot work, which no peer and no call of UCX has to do with. */
+#define gf_ucx_refuse(ucx, code, ...) gf_ucx_fault(ucx, code, GF_RANK_NONE, "", UCS_OK, __VA_ARGS__)
 /* Takes the request off the list and gives it its answer. */
 void gf_ucx_req_end(struct gf_req *req, gf_status answer);
 
@@ -134,7 +138,8 @@ static inline void gf_ucx_leave(struct gf_ucx *ucx)
     if (ucx->gpu != NULL) gf_ucx_device_leave(ucx);
 }
 
-/* True where the comma-separated list holds the name. */
+/* The next name of a comma-separated list, which then begins behind it; NULL: there is none. */
+const char *gf_ucx_name_next(const char **list, size_t *bytes_out);
 bool gf_ucx_list_has(const char *list, const char *name);
 uint32_t gf_ucx_list_count(const char *list, char separator); /* an empty one counts as one */
 

@@ -148,8 +148,8 @@ static gf_status nearest(struct gf_ucx *ucx)
     choice.numa = (syscall(SYS_getcpu, &cpu, &numa, NULL) == 0) ? (int)numa : -1;
     gf_ucx_resources(look, &choice);
     if (choice.best[0] == '\0')
-        return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
-                            "link.devices = auto: there is no device for transports \"%s\" here", ucx->transports);
+        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "link.devices = auto: there is no device for transports \"%s\" here",
+                             ucx->transports);
     gf_ucx_devices_group(choice.best, ucx->local, ucx->devices);
     gf_log_line(&ucx->log, GF_LOG_INFO, "link: devices auto: %s, number %u of %u equally near and fast", ucx->devices,
                 ucx->local % gf_ucx_list_count(choice.best, ';') + 1, gf_ucx_list_count(choice.best, ';'));

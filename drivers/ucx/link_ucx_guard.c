@@ -26,28 +26,23 @@ static bool is_local(const char *name, size_t name_bytes)
 /* The first transport of the list that is neither local nor tcp; NULL: none. */
 static const char *fabric_find(const char *list, size_t *name_bytes_out)
 {
-    for (const char *at = list; *at != '\0';) {
-        *name_bytes_out = strcspn(at, ",");
-        if (!is_local(at, *name_bytes_out) && ((*name_bytes_out != 3) || (memcmp(at, "tcp", 3) != 0))) return at;
-        at += *name_bytes_out;
-        if (*at == ',') at++;
-    }
-    return NULL;
+    const char *name;
+    while ((name = gf_ucx_name_next(&list, name_bytes_out)) != NULL)
+        if (!is_local(name, *name_bytes_out) && ((*name_bytes_out != 3) || (memcmp(name, "tcp", 3) != 0))) break;
+    return name;
 }
 
 /* Keeps what stays on the node. */
 static void network_drop(char *list)
 {
     char *to = list;
-    for (const char *at = list; *at != '\0';) {
-        size_t name_bytes = strcspn(at, ",");
-        const char *next = at + name_bytes + ((at[name_bytes] == ',') ? 1 : 0);
-        if (is_local(at, name_bytes)) {
-            if (to != list) *to++ = ',';
-            memmove(to, at, name_bytes);
-            to += name_bytes;
-        }
-        at = next;
+    const char *from = list;
+    size_t name_bytes;
+    for (const char *name; (name = gf_ucx_name_next(&from, &name_bytes)) != NULL;) {
+        if (!is_local(name, name_bytes)) continue;
+        if (to != list) *to++ = ',';
+        memmove(to, name, name_bytes);
+        to += name_bytes;
     }
     *to = '\0';
 }
@@ -88,10 +83,10 @@ gf_status gf_ucx_guard_network(struct gf_ucx *ucx, bool on)
     if (!on) network_drop(ucx->transports);
     fabric = fabric_find(ucx->transports, &name_bytes);
     if (!ucx->proofs.keyed || ucx->trusted_fabric || (fabric == NULL)) return GF_OK;
-    return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
-                        "transports \"%s\" with a key_file: over \"%.*s\" nobody proves the key; if the fabric keeps strangers "
-                        "out (P_Key, isolation), say so: link.trusted_fabric = true", ucx->transports, (int)name_bytes,
-                        fabric);
+    return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
+                         "transports \"%s\" with a key_file: over \"%.*s\" nobody proves the key; if the fabric keeps "
+                         "strangers out (P_Key, isolation), say so: link.trusted_fabric = true", ucx->transports,
+                         (int)name_bytes, fabric);
 }
 
 gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setup)
@@ -106,9 +101,9 @@ gf_status gf_ucx_guard_open(struct gf_ucx *ucx, const struct gf_link_setup *setu
     if (status != GF_OK) return status;
     ucx->trusted_fabric = setup->trusted_fabric;
     if (setup->encryption && (!ucx->proofs.keyed || (fabric_find(ucx->asked, &name_bytes) != NULL)))
-        return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
-                            "link.encryption: it is tcp that is encrypted, with a rendezvous.key_file; found "
-                            "transports \"%s\", %s key_file", ucx->asked, ucx->proofs.keyed ? "a" : "no");
+        return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
+                             "link.encryption: it is tcp that is encrypted, with a rendezvous.key_file; found "
+                             "transports \"%s\", %s key_file", ucx->asked, ucx->proofs.keyed ? "a" : "no");
     if (setup->one_node && shares) ucx->link.node = node_of();
     ucx->link.user = geteuid();
     return gf_ucx_guard_network(ucx, ucx->link.node == 0);
@@ -130,8 +125,7 @@ gf_status gf_ucx_guard_check(struct gf_ucx *ucx)
                     " and with the authentication module");
         return GF_OK;
     }
-    return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
-                        "a key_file, and UCX's tcp would answer whoever connects: " REMEDY);
+    return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "a key_file, and UCX's tcp would answer whoever connects: " REMEDY);
 }
 
 /* Connections that UCX has given up, or would if it knew. */
@@ -146,7 +140,7 @@ gf_status gf_ucx_guard_progress(struct gf_ucx *ucx)
 /* Bytes of an offer with its listeners; without tcp there is none. */
 static size_t offer_bytes(uint32_t listener_count)
 {
-    return offsetof(struct gf_proof_offer, listeners) + listener_count * sizeof(struct gf_proof_place);
+    return offsetof(struct gf_proof_offer, listeners) + listener_count * sizeof(struct gf_place);
 }
 
 size_t gf_ucx_guard_put(const struct gf_ucx *ucx, unsigned char *out, size_t room)

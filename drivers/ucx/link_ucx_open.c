@@ -9,6 +9,7 @@
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/clock.h"
+#include "drivers/tcp/rendezvous_socket.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -92,15 +93,19 @@ static void log_give(struct gf_ucx *ucx)
 
 /* ---- settings ---- */
 
+const char *gf_ucx_name_next(const char **list, size_t *bytes_out)
+{
+    const char *name = *list;
+    *bytes_out = strcspn(name, ",");
+    *list = name + *bytes_out + ((name[*bytes_out] == ',') ? 1 : 0);
+    return (name[0] != '\0') ? name : NULL;
+}
+
 bool gf_ucx_list_has(const char *list, const char *name)
 {
-    size_t name_bytes = strlen(name);
-    while (*list != '\0') {
-        size_t item_bytes = strcspn(list, ",");
-        if ((item_bytes == name_bytes) && (memcmp(list, name, name_bytes) == 0)) return true;
-        list += item_bytes;
-        if (*list == ',') list++;
-    }
+    size_t bytes;
+    for (const char *item; (item = gf_ucx_name_next(&list, &bytes)) != NULL;)
+        if ((bytes == strlen(name)) && (memcmp(item, name, bytes) == 0)) return true;
     return false;
 }
 
@@ -109,27 +114,20 @@ static gf_status transports_check(struct gf_ucx *ucx)
 {
     static const char *const refused[] = {"cma", "all", "sm", "shm"};
     if ((ucx->asked[0] == '\0') || (ucx->asked[0] == '^'))
-        return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
-                            "transports \"%s\": name each one, e.g. self,posix,tcp", ucx->asked);
+        return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "transports \"%s\": name each one, e.g. self,posix,tcp", ucx->asked);
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         if (gf_ucx_list_has(ucx->asked, refused[i]))
-            return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK,
-                                "transports \"%s\": \"%s\" would use cma, which aborts survivors when a peer dies; "
-                                "name each one, e.g. self,posix,tcp",
-                                ucx->asked, refused[i]);
+            return gf_ucx_refuse(ucx, GF_ERR_CONFIG,
+                                 "transports \"%s\": \"%s\" would use cma, which aborts survivors when a peer dies; "
+                                 "name each one, e.g. self,posix,tcp", ucx->asked, refused[i]);
     return GF_OK;
 }
 
 static gf_status ports_check(struct gf_ucx *ucx)
 {
-    unsigned first = 0, last = 0;
-    char rest = 0;
-    if (ucx->ports[0] == '\0') return GF_OK;
-    if ((sscanf(ucx->ports, "%5u-%5u%c", &first, &last, &rest) == 2) && (first >= 1) && (first <= last) &&
-        (last <= 65535))
-        return GF_OK;
-    return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK, "ports \"%s\": want first-last within 1-65535",
-                        ucx->ports);
+    uint16_t first, last;
+    if (gf_socket_ports_parse(ucx->ports, &first, &last, NULL)) return GF_OK;
+    return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "ports \"%s\": want first-last within 1-65535", ucx->ports);
 }
 
 /* ---- context and worker ---- */
@@ -251,8 +249,7 @@ static gf_status text_take(struct gf_ucx *ucx, char *field, size_t field_bytes, 
 {
     int length = snprintf(field, field_bytes, "%s", (text != NULL) ? text : "");
     if ((length >= 0) && ((size_t)length < field_bytes)) return GF_OK;
-    return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "", UCS_OK, "%s: %d characters, at most %zu", name, length,
-                        field_bytes - 1);
+    return gf_ucx_refuse(ucx, GF_ERR_CONFIG, "%s: %d characters, at most %zu", name, length, field_bytes - 1);
 }
 
 static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setup)

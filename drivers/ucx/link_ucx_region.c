@@ -11,16 +11,14 @@
  * releases). The checksum finds damage, not malice: the control channel authenticates the frames that carry endpoint addresses. */
 #include "drivers/ucx/link_ucx.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "drivers/clock.h"
+#include "drivers/fnv.h"
 
-#include <stdlib.h>
+#include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ENDPOINT_MAGIC 0x55434647u /* "GFCU"; a host of the other byte order reads something else */
@@ -43,15 +41,6 @@ struct endpoint_head {
 };
 _Static_assert(sizeof(struct endpoint_head) == 64, "no padding");
 
-/* FNV-1a, from where the last call ended. */
-#define CHECK_START 14695981039346656037u
-static uint64_t check_add(uint64_t check, const void *bytes, size_t size_bytes)
-{
-    const unsigned char *byte = bytes;
-    for (size_t i = 0; i < size_bytes; i++) check = (check ^ byte[i]) * 1099511628211u;
-    return check;
-}
-
 static uint32_t ucx_version(void)
 {
     unsigned major = 0, minor = 0, release = 0;
@@ -71,7 +60,7 @@ static uint64_t canary_new(const struct gf_ucx *ucx)
 {
     const uint64_t parts[] = {gf_clock_monotonic.now_ns(&gf_clock_monotonic), (uint64_t)getpid(), ucx->rank, ucx->epoch,
                               (uint64_t)(uintptr_t)ucx->region};
-    return check_add(CHECK_START, parts, sizeof parts);
+    return gf_fnv_bytes(GF_FNV_START, parts, sizeof parts);
 }
 
 static void region_mark(struct gf_ucx *ucx)
@@ -162,8 +151,8 @@ gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
         memcpy(endpoint + sizeof head, address, address_bytes);
         if (rkey_bytes != 0) memcpy(endpoint + sizeof head + address_bytes, rkey, rkey_bytes);
         (void)gf_ucx_guard_put(ucx, endpoint + sizeof head + address_bytes + rkey_bytes, offer_bytes);
-        head.check = check_add(CHECK_START, &head, offsetof(struct endpoint_head, check));
-        head.check = check_add(head.check, endpoint + sizeof head, size_bytes - sizeof head);
+        head.check = gf_fnv_bytes(GF_FNV_START, &head, offsetof(struct endpoint_head, check));
+        head.check = gf_fnv_bytes(head.check, endpoint + sizeof head, size_bytes - sizeof head);
         memcpy(endpoint, &head, sizeof head);
         *size_bytes_out = size_bytes;
     }
@@ -182,8 +171,8 @@ static gf_status endpoint_read(struct gf_ucx *ucx, uint32_t peer, const unsigned
         return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the endpoint of rank %u has %zu bytes, want %zu-%u",
                             peer, size_bytes, sizeof head, GF_UCX_ENDPOINT_BYTES_MAX);
     memcpy(&head, endpoint, sizeof head);
-    check = check_add(CHECK_START, &head, offsetof(struct endpoint_head, check));
-    check = check_add(check, endpoint + sizeof head, size_bytes - sizeof head);
+    check = gf_fnv_bytes(GF_FNV_START, &head, offsetof(struct endpoint_head, check));
+    check = gf_fnv_bytes(check, endpoint + sizeof head, size_bytes - sizeof head);
     if ((head.magic == ENDPOINT_MAGIC) && ((head.version != ENDPOINT_VERSION) || (head.ucx_version != ucx_version())))
         return gf_ucx_fault(ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
                             "rank %u has endpoint version %u and UCX %u.%u, rank %u has %u and %u.%u", peer, head.version,

@@ -110,20 +110,19 @@ static bool family_look(void *user, const char *component, uct_md_h domain)
 
 bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes)
 {
-    for (const char *at = transports; *at != '\0'; at += (*at == ',')) {
-        size_t name_bytes = strcspn(at, ",");
-        struct search search = {.family = family_of(at, name_bytes)};
-        if (search.family != NULL) gf_ucx_domains_visit(family_look, &search);
-        if ((search.family != NULL) && !search.device) {
-            if (search.component)
-                (void)snprintf(text_out, text_bytes, "\"%.*s\" is in this binary, but there is no device for it here",
-                               (int)name_bytes, at);
-            else
-                (void)snprintf(text_out, text_bytes, "\"%.*s\" is not in this binary; it is in one made with %s",
-                               (int)name_bytes, at, search.family->link);
-            return true;
-        }
-        at += name_bytes;
+    size_t name_bytes;
+    for (const char *name; (name = gf_ucx_name_next(&transports, &name_bytes)) != NULL;) {
+        struct search search = {.family = family_of(name, name_bytes)};
+        if (search.family == NULL) continue;
+        gf_ucx_domains_visit(family_look, &search);
+        if (search.device) continue;
+        if (search.component)
+            (void)snprintf(text_out, text_bytes, "\"%.*s\" is in this binary, but there is no device for it here",
+                           (int)name_bytes, name);
+        else
+            (void)snprintf(text_out, text_bytes, "\"%.*s\" is not in this binary; it is in one made with %s",
+                           (int)name_bytes, name, search.family->link);
+        return true;
     }
     return false;
 }

@@ -5,13 +5,12 @@
  * with a warning, and refused from 1.20.1 on. So this UCX's tcp transport is asked: each name is set in a copy of its
  * settings by the call that UCP itself makes when it opens a transport, and read back. What cannot be read back as it
  * was set is an error. So is a key that UCX warns to have dropped (link_ucx_open.c), and a port outside of PORT_RANGE. */
+#include "drivers/tcp/rendezvous_socket.h"
 #include "drivers/ucx/link_ucx.h"
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include <ucs/config/parser.h>
 
@@ -148,36 +147,22 @@ gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config)
 
 /* ---- the ports ---- */
 
-static bool listens(int fd)
-{
-    int yes = 0;
-    socklen_t size_bytes = sizeof yes;
-    return (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &yes, &size_bytes) == 0) && (yes != 0);
-}
-
 void gf_ucx_listeners_look(struct gf_ucx_listeners *listeners_out)
 {
-    for (int fd = 0; fd < (int)sizeof listeners_out->there; fd++) listeners_out->there[fd] = listens(fd);
-}
-
-/* 0: no port of IP. */
-static unsigned port_of(int fd)
-{
-    struct sockaddr_storage at = {0};
-    socklen_t size_bytes = sizeof at;
-    if (getsockname(fd, (struct sockaddr *)&at, &size_bytes) != 0) return 0;
-    if (at.ss_family == AF_INET) return ntohs(((const struct sockaddr_in *)&at)->sin_port);
-    if (at.ss_family == AF_INET6) return ntohs(((const struct sockaddr_in6 *)&at)->sin6_port);
-    return 0;
+    for (int fd = 0; fd < (int)sizeof listeners_out->there; fd++) listeners_out->there[fd] = gf_fd_listens(fd);
 }
 
 gf_status gf_ucx_ports_check(struct gf_ucx *ucx, const struct gf_ucx_listeners *before)
 {
-    unsigned first = 0, last = 0, outside = 0;
+    uint16_t first = 0, last = 0;
+    unsigned outside = 0;
     char found[32];
-    if (!gf_ucx_list_has(ucx->transports, "tcp") || (sscanf(ucx->ports, "%5u-%5u", &first, &last) != 2)) return GF_OK;
+    if (!gf_ucx_list_has(ucx->transports, "tcp") || !gf_socket_ports_parse(ucx->ports, &first, &last, NULL) ||
+        (first == 0)) return GF_OK;
     for (int fd = 0; fd < (int)sizeof before->there; fd++) {
-        unsigned port = (!before->there[fd] && listens(fd)) ? port_of(fd) : 0;
+        struct gf_place at = {0};
+        bool is_new = !before->there[fd] && gf_fd_listens(fd) && gf_place_of_fd(fd, false, &at);
+        unsigned port = is_new ? ntohs(at.port) : 0;
         if ((port >= first) && (port <= last)) return GF_OK; /* others may be of other threads of this process */
         if (port != 0) outside = port;
     }

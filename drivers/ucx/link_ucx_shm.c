@@ -23,21 +23,16 @@ const char *gf_ucx_shm_directory(void)
     return (directory != NULL) ? directory : "/dev/shm";
 }
 
-static gf_status refuse(struct gf_ucx *ucx, const char *why)
-{
-    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK, "%s%s", gf_ucx_shm_directory(), why);
-}
-
 /* A segment is a file, too: beyond the limit the kernel refuses it, and UCX says "Out of memory". */
 static gf_status file_size_check(struct gf_ucx *ucx)
 {
     uint64_t need_bytes = (ucx->mapped_bytes > UCX_FILE_BYTES) ? ucx->mapped_bytes : UCX_FILE_BYTES;
     struct rlimit file;
     if ((getrlimit(RLIMIT_FSIZE, &file) != 0) || (file.rlim_cur >= need_bytes)) return GF_OK;
-    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK,
-                        "a file may have %llu KiB here (ulimit -f); shared memory takes files of %llu KiB in %s",
-                        (unsigned long long)file.rlim_cur / 1024, (unsigned long long)(need_bytes + 1023) / 1024,
-                        gf_ucx_shm_directory());
+    return gf_ucx_refuse(ucx, GF_ERR_SYSTEM,
+                         "a file may have %llu KiB here (ulimit -f); shared memory takes files of %llu KiB in %s",
+                         (unsigned long long)file.rlim_cur / 1024, (unsigned long long)(need_bytes + 1023) / 1024,
+                         gf_ucx_shm_directory());
 }
 
 static gf_status directory_check(struct gf_ucx *ucx)
@@ -47,35 +42,36 @@ static gf_status directory_check(struct gf_ucx *ucx)
     uint64_t free_bytes, whole_bytes;
     struct statvfs space;
     if (statvfs(directory, &space) != 0)
-        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK, "%s: %s; shared memory lies there",
-                            directory, strerror(errno));
-    if ((space.f_flag & ST_RDONLY) != 0) return refuse(ucx, " is read-only; shared memory lies there");
-    if (access(directory, W_OK | X_OK) != 0) return refuse(ucx, ": this user may not write there");
+        return gf_ucx_refuse(ucx, GF_ERR_SYSTEM, "%s: %s; shared memory lies there", directory, strerror(errno));
+    if ((space.f_flag & ST_RDONLY) != 0)
+        return gf_ucx_refuse(ucx, GF_ERR_SYSTEM, "%s is read-only; shared memory lies there", directory);
+    if (access(directory, W_OK | X_OK) != 0)
+        return gf_ucx_refuse(ucx, GF_ERR_SYSTEM, "%s: this user may not write there", directory);
     if ((space.f_files != 0) && (space.f_favail < INODES))
-        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK, "%s inode%s free on %s, %u are needed",
-                            (space.f_favail == 0) ? "no" : (space.f_favail == 1) ? "1" : "2",
-                            (space.f_favail == 2) ? "s are" : " is", directory, INODES);
+        return gf_ucx_refuse(ucx, GF_ERR_SYSTEM, "%s inode%s free on %s, %u are needed",
+                             (space.f_favail == 0) ? "no" : (space.f_favail == 1) ? "1" : "2",
+                             (space.f_favail == 2) ? "s are" : " is", directory, INODES);
     if (file_size_check(ucx) != GF_OK) return GF_ERR_SYSTEM;
     free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
     whole_bytes = (uint64_t)space.f_blocks * space.f_frsize;
     if ((space.f_blocks == 0) || (free_bytes >= need_bytes)) return GF_OK; /* no blocks: a tmpfs without a limit */
-    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK,
-                        "%s has %llu of %llu MiB free, %llu are needed: the exchange region, and UCX's %llu", directory,
-                        (unsigned long long)(free_bytes >> 20), (unsigned long long)(whole_bytes >> 20),
-                        (unsigned long long)((need_bytes + (1u << 20) - 1) >> 20),
-                        (unsigned long long)(UCX_SHARE_BYTES >> 20));
+    return gf_ucx_refuse(
+        ucx, GF_ERR_SYSTEM, "%s has %llu of %llu MiB free, %llu are needed: the exchange region, and UCX's %llu",
+        directory, (unsigned long long)(free_bytes >> 20), (unsigned long long)(whole_bytes >> 20),
+        (unsigned long long)((need_bytes + (1u << 20) - 1) >> 20), (unsigned long long)(UCX_SHARE_BYTES >> 20));
 }
 
 gf_status gf_ucx_shm_check(struct gf_ucx *ucx)
 {
     uint64_t host_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     if (ucx->region_bytes > host_bytes)
-        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK,
-                            "an exchange region of %zu bytes is needed, the host has %llu bytes of memory",
-                            ucx->region_bytes, (unsigned long long)host_bytes);
+        return gf_ucx_refuse(ucx, GF_ERR_SYSTEM,
+                             "an exchange region of %zu bytes is needed, the host has %llu bytes of memory",
+                             ucx->region_bytes, (unsigned long long)host_bytes);
     if (access("/proc/self/fd", X_OK) != 0)
-        return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "", UCS_OK,
-                            "/proc is not mounted, or hidden: UCX reaches peers and settings of the kernel through it");
+        return gf_ucx_refuse(
+            ucx, GF_ERR_SYSTEM,
+            "/proc is not mounted, or hidden: UCX reaches peers and settings of the kernel through it");
     return gf_ucx_list_has(ucx->transports, "posix") ? directory_check(ucx) : GF_OK;
 }
 

@@ -176,7 +176,7 @@ static void offer_run(uint8_t how, const uint8_t *data, size_t size)
 static void prove(const struct gf_proofs *proofs, int part, uint32_t caller, const unsigned char *nonces, size_t bytes,
                   unsigned char *proof_out)
 {
-    const struct gf_proof_place places[2] = {{.family = AF_INET, .port = 1}, {.family = AF_INET, .port = 2}};
+    const struct gf_place places[2] = {{.family = AF_INET, .port = 1}, {.family = AF_INET, .port = 2}};
     const unsigned char *secret = calls ? proofs->peers[1].secret : proofs->own.secret;
     unsigned char said[5 + NONCE + sizeof places + 2 * NONCE] = {(unsigned char)part};
     memcpy(said + 1, &caller, sizeof caller);

@@ -242,7 +242,7 @@ RANKS_TEST_OVER(nor_does_a_former_member, 2, 0, "self,tcp")
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         RANK_CHECK(one, inet_pton(AF_INET, ports[i].ip, &at.sin_addr) == 1);
         peer.listener_count = 1;
-        peer.listeners[0] = (struct gf_proof_place){.family = AF_INET, .port = at.sin_port};
+        peer.listeners[0] = (struct gf_place){.family = AF_INET, .port = at.sin_port};
         memcpy(peer.listeners[0].ip, &at.sin_addr, sizeof at.sin_addr);
         gf_proofs_peer(&proofs, 0, &peer);
         RANK_CHECK(one, connect(fd, (struct sockaddr *)&at, sizeof at) == 0); /* and so says its hello */
